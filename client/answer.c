@@ -4,6 +4,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "proto/base64.h"
 #include "proto/dtype.h"
 #include "proto/number.h"
 #include "proto/tensor.h"
@@ -136,6 +137,17 @@ static void take_timing(struct answer *answer, const char *value)
 }
 
 /* `value` is, for example, "pass; residual=0.12". */
+/* The daemon sends one algorithm, the one that was asked for. */
+static void take_digest(struct answer *answer, const char *value)
+{
+    static const char name[] = "sha-256=:";
+    const size_t length = strlen(value), name_length = sizeof name - 1;
+    answer->has_digest = length > name_length && strncmp(value, name, name_length) == 0 &&
+                         value[length - 1] == ':' &&
+                         base64_read(value + name_length, length - name_length - 1, answer->digest,
+                                     sizeof answer->digest);
+}
+
 static void take_verify(struct answer *answer, const char *value)
 {
     size_t word = strcspn(value, "; \t");
@@ -163,12 +175,19 @@ static const struct {
     const char *name;
     void (*take)(struct answer *answer, const char *value);
 } headers[] = {
-    {"content-length", take_length},   {"content-encoding", take_encoding},
-    {"gemmd-dtype", take_dtype},       {"gemmd-shape", take_shape},
-    {"gemmd-kernel", take_kernel},     {"gemmd-batch", take_batch},
-    {"gemmd-verify", take_verify},     {"server-timing", take_timing},
-    {"x-request-id", take_request_id}, {"etag", take_etag},
-    {"location", take_location},       {"content-type", take_type},
+    {"content-length", take_length},
+    {"content-encoding", take_encoding},
+    {"gemmd-dtype", take_dtype},
+    {"gemmd-shape", take_shape},
+    {"gemmd-kernel", take_kernel},
+    {"gemmd-batch", take_batch},
+    {"content-digest", take_digest},
+    {"gemmd-verify", take_verify},
+    {"server-timing", take_timing},
+    {"x-request-id", take_request_id},
+    {"etag", take_etag},
+    {"location", take_location},
+    {"content-type", take_type},
 };
 
 /* `line` is, for example, "HTTP/1.1 200 OK". */

@@ -30,6 +30,8 @@ struct answer {
     struct gemmd_timing timing;
     bool verify_pass, verify_fail; /* Gemmd-Verify says "pass", or "fail" */
     double residual;
+    bool has_digest;             /* Content-Digest has a sha-256 */
+    unsigned char digest[32];    /* that one */
     char etag[ANSWER_ETAG_ROOM]; /* ETag, with the quotes, or "" */
     char job[ANSWER_JOB_ROOM];   /* the id in "Location: /jobs/ID", or "" */
     enum gemmd_put put;          /* set by the operation, not by a header line */

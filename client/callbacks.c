@@ -97,6 +97,8 @@ size_t callback_write(char *data, size_t size, size_t count, void *user)
     const struct gemmd_request *request = transfer->request;
     size_t bytes = size * count;
     bool taken = operation_takes(request->operation, transfer->answer.status);
+    if (request->client->options.check_digests)
+        answer_digest_add(&transfer->digest, data, bytes);
     if (taken && callback_accept(transfer) != GEMMD_OK)
         return 0;
     if (taken && request->sink.kind != SINK_NONE)

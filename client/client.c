@@ -106,7 +106,7 @@ static bool append_header(struct curl_slist **list, const char *line)
 }
 
 static enum gemmd_error client_write_headers(struct gemmd_client *client, const char *token,
-                                             struct gemmd_error_info *error)
+                                             bool digests, struct gemmd_error_info *error)
 {
     static const char raw[] = "Content-Type: application/octet-stream";
     static const char accept[] = "Accept: application/octet-stream";
@@ -129,6 +129,8 @@ static enum gemmd_error client_write_headers(struct gemmd_client *client, const 
     snprintf(line, sizeof line, "Authorization: Bearer %s", token);
     for (int kind = 0; kind < HEADERS_COUNT; kind++) {
         if (length > 0 && !append_header(&client->headers[kind], line))
+            return GEMMD_ERR_OUT_OF_MEMORY;
+        if (digests && !append_header(&client->headers[kind], ANSWER_DIGEST_WISH))
             return GEMMD_ERR_OUT_OF_MEMORY;
         for (int i = 0; i < 3 && lines[kind][i] != NULL; i++)
             if (!append_header(&client->headers[kind], lines[kind][i]))
@@ -168,7 +170,7 @@ struct gemmd_client *gemmd_client_new(const struct gemmd_options *given,
 
     enum gemmd_error code = address_parse(&client->address, options.url, error);
     if (code == GEMMD_OK)
-        code = client_write_headers(client, options.token, error);
+        code = client_write_headers(client, options.token, options.check_digests != 0, error);
     if (code == GEMMD_OK && options.shared == GEMMD_SHARED_ALWAYS &&
         client->address.unix_path == NULL)
         code = failure_set(error, GEMMD_ERR_USAGE, "shared",

@@ -91,6 +91,8 @@ static enum gemmd_error outcome_completed(struct gemmd_request *request)
     struct sink *sink = &request->sink;
     if (callback_accept(transfer) != GEMMD_OK)
         return transfer->refused;
+    if (transfer->answer.status < 300 && answer_digest_check(transfer) != GEMMD_OK)
+        return request->error.code;
     if (sink->kind == SINK_TEXT) {
         enum gemmd_error code = callback_grow_text(request, 0);
         if (code == GEMMD_OK)

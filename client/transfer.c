@@ -166,6 +166,7 @@ enum gemmd_error transfer_start(struct gemmd_request *request, uint64_t now_us)
     transfer->curl_error[0] = '\0';
     transfer->document_bytes = 0;
     answer_init(&transfer->answer);
+    answer_digest_begin(&transfer->digest);
     body_seek(shared_memory_body(request), 0);
     request->sink.bytes = 0;
     request->sink.kind = SINK_NONE;

@@ -8,6 +8,7 @@
 #ifndef CLIENT_TRANSFER_H
 #define CLIENT_TRANSFER_H
 
+#include "client/answer_digest.h"
 #include "client/client.h"
 
 enum { HEADER_LINES_MAX = 5 };
@@ -28,8 +29,9 @@ struct transfer {
                    to be sent; -1: none */
     struct gemmd_request *request; /* the request that uses the transfer; NULL while idle */
     struct answer answer;
-    bool accepted;            /* the operation's `accept` returned GEMMD_OK */
-    enum gemmd_error refused; /* the error that `accept` returned; GEMMD_OK: none */
+    struct answer_digest digest; /* of the content, if options.check_digests is set */
+    bool accepted;               /* the operation's `accept` returned GEMMD_OK */
+    enum gemmd_error refused;    /* the error that `accept` returned; GEMMD_OK: none */
     struct header_line own[HEADER_LINES_MAX];
     uint32_t own_count;
     char url[ADDRESS_URL_MAX + REQUEST_TARGET_MAX + 64];

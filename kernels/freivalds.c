@@ -8,25 +8,13 @@
 #include "kernels/freivalds_parts.h"
 #include "proto/dtype.h"
 
-enum {
-    CHUNK = 256,      /* elements widened at a time */
-    EXPLAINED_MAX = 8 /* infinities and NaNs of one row that are looked at one by one */
-};
+enum { CHUNK = 256 }; /* elements widened at a time */
 
-static const double CONFIDENCE = 6; /* Hoeffding's, see freivalds.h */
-static const double OWN_ROUNDING = DBL_EPSILON / 2;
-
-/* The rounding error of one element: at most relative * (|A||B|), plus after * the terms of the
- * epilogue, plus last * |result|, plus `least` near zero. */
-struct rounding {
-    double relative, after, last, least;
-    double largest; /* what is larger becomes infinity, in the sum or in the result */
-};
-
-static struct rounding rounding_of(const struct gemm_problem *p)
+struct freivalds_rounding freivalds_rounding_of(const struct gemm_problem *p)
 {
     const double k = (double)p->k;
-    struct rounding r = {.after = 4 * 0x1p-24, .least = (k + 4) * 0x1p-126, .largest = FLT_MAX};
+    struct freivalds_rounding r = {
+        .after = 4 * 0x1p-24, .least = (k + 4) * 0x1p-126, .largest = FLT_MAX};
     switch (p->dtype) {
     case GEMMD_F64:
         r.relative = (k + 8) * 0x1p-53;
@@ -100,18 +88,18 @@ static void multiply_b(const struct gemm_problem *p, const char *b, const struct
 }
 
 /* The contribution to the bound of an element of A times row i of op(B), for an element of 1. */
-static double weight_of(const struct gemm_problem *p, const struct rounding *rounding,
+static double weight_of(const struct gemm_problem *p, const struct freivalds_rounding *rounding,
                         const struct sums *b, uint64_t i)
 {
     /* The sum of magnitudes is an upper limit of the root, and stands in where squares overflow. */
     const double root = isfinite(b->square[i]) ? sqrt(b->square[i]) : b->absolute[i];
-    return CONFIDENCE * rounding->relative * root +
-           (double)(p->n + p->k + 4) * (OWN_ROUNDING * b->absolute[i] + DBL_TRUE_MIN);
+    return FREIVALDS_CONFIDENCE * rounding->relative * root +
+           (double)(p->n + p->k + 4) * (FREIVALDS_OWN_ROUNDING * b->absolute[i] + DBL_TRUE_MIN);
 }
 
 /* op(A) * (op(B) * r) and the bound, line by line as A is stored. */
-static void multiply_a(const struct gemm_problem *p, const char *a, const struct rounding *rounding,
-                       const struct vectors *v)
+static void multiply_a(const struct gemm_problem *p, const char *a,
+                       const struct freivalds_rounding *rounding, const struct vectors *v)
 {
     const uint64_t lines = p->transa ? p->k : p->m, length = p->transa ? p->m : p->k;
     const uint64_t size = dtype_size(p->dtype);
@@ -202,7 +190,7 @@ static bool overflow_explains(const struct gemm_problem *p, uint64_t index, uint
                               const char *c, double largest)
 {
     uint64_t seen = 0;
-    for (uint64_t j = 0; j < p->n && seen < EXPLAINED_MAX; j++) {
+    for (uint64_t j = 0; j < p->n && seen < FREIVALDS_EXPLAINED_MAX; j++) {
         if (isfinite(element(p->out, c, j)))
             continue;
         seen++;
@@ -213,7 +201,7 @@ static bool overflow_explains(const struct gemm_problem *p, uint64_t index, uint
 }
 
 static double judge_row(const struct gemm_problem *p, uint64_t index, uint64_t row,
-                        const struct rounding *rounding, const struct vectors *v,
+                        const struct freivalds_rounding *rounding, const struct vectors *v,
                         const struct dot *bias, double r_norm)
 {
     const uint64_t size = dtype_size(p->out);
@@ -231,19 +219,20 @@ static double judge_row(const struct gemm_problem *p, uint64_t index, uint64_t r
     const double difference = fabs(got.value - expected);
     const double bound =
         v->bound[row] +
-        CONFIDENCE *
+        FREIVALDS_CONFIDENCE *
             (rounding->after * (root_of(&start) + root_of(bias)) + rounding->last * root_of(&got) +
              rounding->least * (1 + fabs(p->alpha)) * r_norm) +
-        (double)(p->n + 4) * OWN_ROUNDING * (got.absolute + start.absolute + bias->absolute);
+        (double)(p->n + 4) * FREIVALDS_OWN_ROUNDING *
+            (got.absolute + start.absolute + bias->absolute);
     if (!isfinite(bound) || isnan(difference))
         return 0; /* f64 near its limits: the check itself overflows */
     return difference == 0 ? 0 : difference / bound;
 }
 
-/* |b| <= 128, so that the sum of a row's |a| says whether its sums stay within 32 bits. */
+/* Whether sums of the row may exceed 32 bits. */
 static bool may_wrap(const struct gemm_problem *p, const int8_t *a, uint64_t row)
 {
-    if (p->dtype != GEMMD_I8 || p->k <= INT32_MAX / (128 * 128))
+    if (p->dtype != GEMMD_I8 || p->k < FREIVALDS_WRAPS_K)
         return false;
     uint64_t sum = 0;
     for (uint64_t i = 0; i < p->k; i++)
@@ -253,7 +242,7 @@ static bool may_wrap(const struct gemm_problem *p, const int8_t *a, uint64_t row
 
 static double check_one(const struct gemm_problem *p, uint64_t index, const struct vectors *v)
 {
-    const struct rounding rounding = rounding_of(p);
+    const struct freivalds_rounding rounding = freivalds_rounding_of(p);
     const uint64_t size = dtype_size(p->dtype);
     const char *a = (const char *)p->a + index * p->stride_a * size;
     const struct dot bias = dot_with_r(p, p->bias, 1, v->r);
@@ -270,18 +259,6 @@ static double check_one(const struct gemm_problem *p, uint64_t index, const stru
     return worst;
 }
 
-/* Magnitudes a little over 1, all different: errors of two elements do not cancel, and none weighs
- * much less than the others. f64 is scaled so that sums with r do not overflow. */
-static void fill_r(const struct gemm_problem *p, uint64_t seed, double *r)
-{
-    const double scale = p->dtype == GEMMD_F64 ? 0x1p-64 : 1;
-    for (uint64_t j = 0; j < p->n; j++) {
-        const uint64_t random = freivalds_random(&seed);
-        const double magnitude = 1 + (double)(random >> 11) * 0x1p-55;
-        r[j] = (random & 1 ? -scale : scale) * magnitude;
-    }
-}
-
 static enum gemmd_error check_real(const struct gemm_problem *p, uint64_t seed, double *residual)
 {
     struct vectors v = {
@@ -296,7 +273,8 @@ static enum gemmd_error check_real(const struct gemm_problem *p, uint64_t seed, 
     if (v.r == NULL || v.b.value == NULL || v.b.square == NULL || v.b.absolute == NULL ||
         v.expected == NULL || v.bound == NULL)
         goto out;
-    fill_r(p, seed, v.r);
+    for (uint64_t j = 0; j < p->n; j++)
+        v.r[j] = freivalds_r(p->dtype, seed, j);
     *residual = 0;
     for (uint64_t index = 0; index < p->batch; index++)
         *residual = fmax(*residual, check_one(p, index, &v));

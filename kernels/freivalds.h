@@ -10,8 +10,9 @@
  * signs of r are drawn after C was computed, so |sum of r[j]*e[j]| exceeds 6 times the root of the
  * sum of (r[j]*e[j])^2 with a probability below 2*exp(-18), even if every error is as large as
  * possible (W. Hoeffding, 1963). A correct result therefore passes. A row fails if one element has
- * an error of more than 15 times sqrt(n) times the largest possible rounding error of the element.
- * i8 products to i32 are checked exactly modulo 2^32.
+ * an error of more than 15 times sqrt(n) times the largest possible rounding error of an element of
+ * the row, to which the check adds its own rounding in f64. i8 products to i32 are checked exactly
+ * modulo 2^32.
  *
  * A row with a NaN or infinity in the operands must have a NaN or infinity in the result. A NaN or
  * infinity in the result of finite operands must be explained by overflow. Sums of i8 to f32 that

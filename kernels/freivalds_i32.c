@@ -71,7 +71,7 @@ enum gemmd_error freivalds_check_i32(const struct gemm_problem *p, uint64_t seed
     if (v.r == NULL || v.br == NULL || v.expected == NULL)
         goto out;
     for (uint64_t j = 0; j < p->n; j++)
-        v.r[j] = (uint32_t)freivalds_random(&seed) | 1u;
+        v.r[j] = freivalds_r_i32(seed, j);
     *residual = 0;
     for (uint64_t index = 0; index < p->batch; index++)
         *residual = fmax(*residual, check_one(p, index, &v));

@@ -1,22 +1,75 @@
 /*
- * freivalds_parts.h - functions that freivalds.c and freivalds_i32.c share.
+ * freivalds_parts.h - what the checks of a product share: on the host (freivalds.c,
+ * freivalds_i32.c) and on a GPU (kernels/cuda/freivalds).
  */
 #ifndef KERNELS_FREIVALDS_PARTS_H
 #define KERNELS_FREIVALDS_PARTS_H
 
+#include <float.h>
+
 #include "kernels/gemm.h"
 
-/* The next number of a pseudo-random sequence (S. Vigna's splitmix64; public domain). */
-static inline uint64_t freivalds_random(uint64_t *state)
+#ifdef __CUDACC__
+#define FREIVALDS_DEVICE __host__ __device__
+#else
+#define FREIVALDS_DEVICE
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { FREIVALDS_EXPLAINED_MAX = 8 }; /* infinities and NaNs of a row that are looked at singly */
+
+#define FREIVALDS_CONFIDENCE 6.0 /* Hoeffding's, see freivalds.h */
+#define FREIVALDS_OWN_ROUNDING (DBL_EPSILON / 2)
+
+/* The rounding error of one element: at most relative * (|A||B|), plus after * the terms of the
+ * epilogue, plus last * |result|, plus `least` near zero. */
+struct freivalds_rounding {
+    double relative, after, last, least;
+    double largest; /* what is larger becomes infinity, in the sum or in the result */
+};
+struct freivalds_rounding freivalds_rounding_of(const struct gemm_problem *problem);
+
+/* Number `index` (0, 1, ...) of the pseudo-random sequence that `seed` chooses (S. Vigna's
+ * splitmix64; public domain). */
+static inline FREIVALDS_DEVICE uint64_t freivalds_random(uint64_t seed, uint64_t index)
 {
-    uint64_t z = *state += 0x9e3779b97f4a7c15u;
+    uint64_t z = seed + (index + 1) * 0x9e3779b97f4a7c15u;
     z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
     z = (z ^ z >> 27) * 0x94d049bb133111ebu;
     return z ^ z >> 31;
 }
 
+/* Element `index` of r. The magnitudes are a little over 1 and all different: errors of two
+ * elements do not cancel, and none weighs much less than the others. f64 is scaled so that sums
+ * with r do not overflow. */
+static inline FREIVALDS_DEVICE double freivalds_r(enum gemmd_dtype dtype, uint64_t seed,
+                                                  uint64_t index)
+{
+    const double scale = dtype == GEMMD_F64 ? 1.0 / 18446744073709551616.0 : 1; /* 2^-64 */
+    const uint64_t random = freivalds_random(seed, index);
+    const double magnitude = 1 + (double)(random >> 11) / 36028797018963968.0; /* 2^-55 */
+    return (random & 1 ? -scale : scale) * magnitude;
+}
+
+/* Element `index` of r modulo 2^32. The elements are odd: no nonzero difference times an odd number
+ * is 0. */
+static inline FREIVALDS_DEVICE uint32_t freivalds_r_i32(uint64_t seed, uint64_t index)
+{
+    return (uint32_t)freivalds_random(seed, index) | 1u;
+}
+
+/* From this k on, the sums of i8 may exceed 32 bits. |b| <= 128, so the sum of the magnitudes of a
+ * row of A says whether the sums of the row stay within 32 bits. */
+enum { FREIVALDS_WRAPS_K = INT32_MAX / (128 * 128) + 1 };
+
 /* The check of i8 products to i32: exact modulo 2^32, residual 0 or larger than 1. */
 enum gemmd_error freivalds_check_i32(const struct gemm_problem *problem, uint64_t seed,
                                      double *residual);
 
+#ifdef __cplusplus
+}
+#endif
 #endif

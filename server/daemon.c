@@ -256,6 +256,8 @@ static enum gemmd_error start_dispatch(struct daemon *daemon, enum gemm_backend 
                                        struct fault *fault)
 {
     struct services *services = &daemon->services;
+    if (!verify_draw_init(&services->verify_draw))
+        return fault_set(fault, GEMMD_ERR_INTERNAL, NULL, "the system gives no random numbers");
     services->dispatch =
         dispatch_start(services->device, services->queue, services->early_copy,
                        metrics_shard(daemon->http.metrics, daemon->http.thread_count),

@@ -3,7 +3,7 @@
 
 _gemmctl() {
     local current previous word i command="" group="" words="" files=""
-    local common="--url --token-file --ca-file --cert-file --key-file --traceparent --timeout --retries --quiet --no-color --help --version"
+    local common="--url --token-file --ca-file --cert-file --key-file --traceparent --check-digest --timeout --retries --quiet --no-color --help --version"
     local product="--m --n --k --dtype --out --precision --transa --transb --alpha --batch --act
         --kernel --verify --priority --json --shm --no-shm"
     local gemm="--output --bias --c0 --beta --store --async --format --in-format --out-format --timing"

@@ -39,6 +39,7 @@ struct gemmd_client *command_client(const struct context *context, uint32_t retr
     client_options.ca_file = arguments->values[OPTION_CA_FILE];
     client_options.cert_file = arguments->values[OPTION_CERT_FILE];
     client_options.key_file = arguments->values[OPTION_KEY_FILE];
+    client_options.check_digests = option_flag(arguments, OPTION_CHECK_DIGEST);
     client_options.max_in_flight = in_flight;
     const bool shm = option_flag(arguments, OPTION_SHM),
                no_shm = option_flag(arguments, OPTION_NO_SHM);

@@ -22,7 +22,9 @@ enum exit_code exit_code_of(const struct gemmd_error_info *error)
         return EXIT_NETWORK;
     case GEMMD_ERR_CANCELLED:
         return EXIT_INTERRUPTED;
-    case GEMMD_ERR_INTERNAL:
+    case GEMMD_ERR_VERIFICATION:
+        return EXIT_MISMATCH;
+    case GEMMD_ERR_INTERNAL: /* of a daemon before 0.2 */
         return strcmp(error->field, "verify") == 0 ? EXIT_MISMATCH : EXIT_FAILED;
     default:
         break;

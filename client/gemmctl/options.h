@@ -171,6 +171,8 @@ enum {
     X(TRACEPARENT, "traceparent", 0, "TRACE", FOR_ALL, 0,                                          \
       "traceparent (W3C Trace Context) to send, by which the daemon's log and spans belong to "    \
       "the caller's trace; default: the environment's TRACEPARENT if it is valid, else none")      \
+    X(CHECK_DIGEST, "check-digest", 0, NULL, FOR_ALL, 0,                                           \
+      "have the daemon send the SHA-256 of each answer, and compare it with the answer")           \
     X(TIMEOUT, "timeout", 't', "TIME", FOR_ALL, 0,                                                 \
       "longest time of a request with all its repeats, such as 30 (seconds), 30s, 500ms or "       \
       "2m; default 5m")                                                                            \

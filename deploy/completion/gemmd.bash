@@ -20,7 +20,7 @@ _gemmd() {
     --listen | --io-threads | --max-connections | --max-connections-per-address | \
         --connection-buffer | --bulk-connections | --bulk-buffer | --devices | --streams | \
         --max-batch | --busy-poll-us | --cpu-threads | --pinned-bytes | --device-bytes | \
-        --tensor-bytes | --without-kernels | --metrics-tenant | --tls-priorities | --shm-bytes | --shm-regions | --max-body | --max-result | --max-json | --max-inflation | --max-work | \
+        --tensor-bytes | --without-kernels | --metrics-tenant | --tls-priorities | --shm-bytes | --shm-regions | --max-body | --max-result | --max-json | --max-inflation | --max-work | --verify-share | \
         --queue-requests | --queue-bytes | --tenant-share | --tenant-requests | --tenant-bytes | \
         --tenant-tensor-bytes | --max-jobs | --job-bytes | \
         --timeout | --max-timeout | --header-timeout | --idle-timeout | --body-timeout | \
@@ -39,7 +39,7 @@ _gemmd() {
             --tenant-tensor-bytes --max-jobs
             --job-bytes --timeout --max-timeout --header-timeout --idle-timeout
             --body-timeout --min-body-rate --min-answer-rate --job-ttl --max-wait --stall-time --drain-delay
-            --drain-timeout --takeover-timeout --log-level --log-format --access-log --no-access-log
+            --drain-timeout --takeover-timeout --log-level --log-format --verify-share --access-log --no-access-log
             --gpu-metrics --otlp-endpoint --otlp-header-file --otlp-sample --config
             --check-config --help --version' -- "$current")
         ;;

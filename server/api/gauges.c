@@ -34,6 +34,16 @@ static void add_tenants(struct services *services, uint32_t viewer, struct metri
     }
 }
 
+static struct metrics_verifications verifications_of(const struct verify_counts *counts,
+                                                     enum work_verify by)
+{
+    return (struct metrics_verifications){
+        .pass = atomic_load(&counts->count[by][VERIFY_PASS]),
+        .fail = atomic_load(&counts->count[by][VERIFY_FAIL]),
+        .error = atomic_load(&counts->count[by][VERIFY_ERROR]),
+    };
+}
+
 struct metrics_gauges gauges_read(struct services *services, uint32_t viewer)
 {
     struct queue_state queue = queue_state(services->queue);
@@ -82,6 +92,11 @@ struct metrics_gauges gauges_read(struct services *services, uint32_t viewer)
         .reloads_failed = atomic_load(&services->reloads.failed),
         .reload_last_succeeded = atomic_load(&services->reloads.last_succeeded),
         .reload_last_success_seconds = atomic_load(&services->reloads.last_success_seconds),
+        .verified_asked =
+            verifications_of(dispatch_verify_counts(services->dispatch), WORK_VERIFY_ASKED),
+        .verified_sampled =
+            verifications_of(dispatch_verify_counts(services->dispatch), WORK_VERIFY_SAMPLED),
+        .verifies_sample = config->verify_share > 0,
         .log_dropped_lines = log_dropped(services->log),
         .shared_memories = shm.mappings,
         .shared_capacity_memories = shm.capacity_mappings,

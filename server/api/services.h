@@ -22,6 +22,7 @@
 #include "server/observe/model_stats.h"
 #include "server/scheduler/dispatch.h"
 #include "server/scheduler/queue.h"
+#include "server/scheduler/verify_draw.h"
 #include "server/shm/regions.h"
 #include "server/tensors/tensor_store.h"
 
@@ -56,6 +57,7 @@ struct services {
     struct admission *admission;   /* of the queue */
     struct early_copy *early_copy; /* NULL: the device does not copy early */
     struct dispatch *dispatch;
+    struct verify_draw verify_draw;
     struct jobs *jobs;
     struct job_thread *job_thread;
     struct nvml *nvml; /* NULL: NVML is not asked */

@@ -26,6 +26,8 @@ enum config_log_format { CONFIG_LOG_JSON, CONFIG_LOG_TEXT, CONFIG_LOG_AUTO };
 enum config_gpu_metrics { CONFIG_GPU_METRICS_AUTO, CONFIG_GPU_METRICS_ALL, CONFIG_GPU_METRICS_OFF };
 enum config_action { CONFIG_RUN, CONFIG_HELP, CONFIG_VERSION, CONFIG_CHECK };
 
+enum { CONFIG_SHARE_ONE = 1000000 }; /* a share of 1, as options of kind SHARE are stored */
+
 /* The options in force. --help says in full what each limits. */
 struct config {
     enum config_action action;
@@ -48,6 +50,7 @@ struct config {
     uint32_t max_inflation;       /* decompressed bytes for each compressed byte; 0: no limit */
     uint64_t max_result_bytes;    /* of a result that is sent */
     uint64_t max_json_bytes;      /* of the JSON of an inference request, and of its answer */
+    uint32_t verify_share;        /* of the products, in millionths (CONFIG_SHARE_ONE) */
     uint64_t max_work;            /* floating-point operations of a request; 0: no limit */
     uint32_t queue_requests;      /* accepted requests in total */
     uint64_t queue_bytes;         /* bodies and results of accepted requests in total */

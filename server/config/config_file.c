@@ -6,7 +6,7 @@
 #include "server/config/config_source.h"
 
 /* Writes a JSON value as text, so that it is read like a flag's. Returns NULL for a value that no
- * option takes: an object, an array, null or a number with a fraction. */
+ * option takes: an object, an array or null. */
 static const char *value_text(const json_t *value, char number[32])
 {
     switch (json_typeof(value)) {
@@ -14,6 +14,9 @@ static const char *value_text(const json_t *value, char number[32])
         return json_string_value(value);
     case JSON_INTEGER:
         snprintf(number, 32, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
+        return number;
+    case JSON_REAL:
+        snprintf(number, 32, "%.17g", json_real_value(value));
         return number;
     case JSON_TRUE:
         return "true";

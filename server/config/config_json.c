@@ -9,6 +9,8 @@ static json_t *value_to_json(const struct config *config, const struct config_op
     switch (option->kind) {
     case CONFIG_KIND_SWITCH:
         return json_boolean(config_value_load(config, option));
+    case CONFIG_KIND_SHARE:
+        return json_real((double)config_value_load(config, option) / CONFIG_SHARE_ONE);
     case CONFIG_KIND_CHOICE:
         return json_string(option->choices[config_value_load(config, option)]);
     case CONFIG_KIND_TEXT: {

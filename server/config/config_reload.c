@@ -32,9 +32,11 @@ static void value_text(const struct config *config, const struct config_option *
             length += (size_t)snprintf(out + length, CONFIG_VALUE_MAX - length, "%s%s",
                                        i > 0 ? ", " : "", config->listen[i]);
         break;
-    default:
-        snprintf(out, CONFIG_VALUE_MAX, "%" PRIu64, config_value_load(config, option));
-        break;
+    default: {
+        char number[32];
+        config_value_write(option, config_value_load(config, option), number);
+        snprintf(out, CONFIG_VALUE_MAX, "%s", number);
+    } break;
     }
 }
 

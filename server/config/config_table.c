@@ -342,6 +342,12 @@ const struct config_option config_options[] = {
      .choices = format_names, .standard = "auto", .placeholder = "FORMAT", .private = true,
      .help = "Format of the log on standard output: json (one object a line), text, or auto. auto "
              "is text if standard output is a terminal, else json."},
+    {RELOADABLE("verify-share", CONFIG_KIND_SHARE, CONFIG_GROUP_OPERATION), FIELD(verify_share),
+     .standard = "0", .max = CONFIG_SHARE_ONE, .placeholder = "SHARE",
+     .help = "Share of the products, from 0 to 1, that the daemon verifies although their clients "
+             "have not asked for it (parameter verify), to notice a device that computes wrong "
+             "results. Products are drawn at random. A product that fails is answered with 500 and "
+             "never sent, logged and counted. Products with an activation are not verified."},
     {RELOADABLE("access-log", CONFIG_KIND_SWITCH, CONFIG_GROUP_OPERATION), FIELD(access_log),
      .standard = "true", .private = true,
      .help = "Log a line for each request, when it is answered."},

@@ -27,6 +27,18 @@ static bool read_time(const char *text, uint64_t *out)
     return false;
 }
 
+/* Rounds to millionths. A share that is not 0 is at least a millionth. */
+static bool read_share(const char *text, uint64_t *out)
+{
+    double share;
+    if (!number_f64(text, &share) || share < 0 || share > 1)
+        return false;
+    *out = (uint64_t)(share * CONFIG_SHARE_ONE + 0.5);
+    if (share > 0 && *out == 0)
+        *out = 1;
+    return true;
+}
+
 static bool read_word(const char *const *words, const char *text, uint64_t *out)
 {
     for (uint64_t i = 0; words[i]; i++) {
@@ -61,6 +73,9 @@ bool config_value_read(const struct config_option *option, const char *text, uin
     case CONFIG_KIND_TIME:
         read = read_time(text, &value);
         break;
+    case CONFIG_KIND_SHARE:
+        read = read_share(text, &value);
+        break;
     case CONFIG_KIND_SWITCH:
         read = read_switch(text, out);
         return read;
@@ -76,6 +91,14 @@ bool config_value_read(const struct config_option *option, const char *text, uin
         return false;
     *out = value;
     return true;
+}
+
+void config_value_write(const struct config_option *option, uint64_t value, char out[32])
+{
+    if (option->kind == CONFIG_KIND_SHARE)
+        snprintf(out, 32, "%.6g", (double)value / CONFIG_SHARE_ONE);
+    else
+        snprintf(out, 32, "%" PRIu64, value);
 }
 
 /* Writes a value in the largest unit that divides it, as a user would write it: 64MiB, 10s. */
@@ -125,6 +148,9 @@ void config_value_expected(const struct config_option *option, char out[CONFIG_T
         what = "a size";
         examples = ", such as 64M or 2GiB";
         break;
+    case CONFIG_KIND_SHARE:
+        snprintf(out, CONFIG_TEXT_MAX, "a number from 0 to 1, such as 0.01");
+        return;
     case CONFIG_KIND_TIME:
         what = "a time";
         examples = ", such as 500ms, 10s or 2m";

@@ -23,13 +23,20 @@ bool device_attention_bytes(const struct device *device, const struct attention_
 
 /* A small product is not stacked, since it already shares launches with products of any shape. A
  * work with copies is not stacked either, since a copy of a whole operand would hold up the other
- * works of the stack. */
+ * works of the stack. A product that the host cannot check has a launch of its own, which the
+ * device checks. */
 bool device_plan(const struct device *device, struct work *work)
 {
     const struct gemm_problem *problem = &work->problem;
-    work->shared_launch = device_can_share_launch(device, problem, work->kernel);
+    const bool checks = work->verify != WORK_UNVERIFIED && device->ops->checked_bytes != NULL;
+    const bool alone = checks && work->outside_host;
+    work->shared_launch = !alone && device_can_share_launch(device, problem, work->kernel);
+    work->verify_on_device = checks && !work->shared_launch;
     work->stack_key = 0;
     work->stack_rows = 0;
+    if (work->verify_on_device)
+        return device->ops->checked_bytes(device, problem, work->kernel, &work->device_bytes,
+                                          &work->check_offset);
     if (!work->shared_launch && work->copy_count == 0)
         work->stack_rows =
             device_stack_rows(problem, work->kernel, device->tensors, device->stack_bytes);

@@ -31,6 +31,12 @@ struct device_ops {
     /* device_work_bytes. */
     bool (*work_bytes)(const struct device *device, const struct gemm_problem *problem,
                        const struct gemm_kernel *kernel, uint64_t *out);
+    /* Device memory for a product that the device checks after it has computed
+     * (kernels/freivalds.h): as work_bytes, for a launch of its own, and then the check's, at the
+     * offset `*check`. False: the size overflows. NULL: the backend uses operands where the host
+     * can read them. */
+    bool (*checked_bytes)(const struct device *device, const struct gemm_problem *problem,
+                          const struct gemm_kernel *kernel, uint64_t *bytes, uint64_t *check);
     /* device_attention_bytes. NULL: the backend has no kernels for attention. */
     bool (*attention_bytes)(const struct device *device, const struct attention_problem *problem,
                             const struct attention_kernel *kernel, uint64_t *out);

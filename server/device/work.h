@@ -29,6 +29,10 @@ enum { WORK_COPIES_MAX = 3 };
 
 struct copy_in;
 
+/* Whether a result is checked: because its client asks for that, or because the work belongs to the
+ * sample of --verify-share. */
+enum work_verify { WORK_UNVERIFIED, WORK_VERIFY_ASKED, WORK_VERIFY_SAMPLED, WORK_VERIFY_COUNT };
+
 struct work {
     /* Used by the queue (edf_queue.h, stack_index.h). Afterwards `next` links the works of a launch
      * list. */
@@ -56,11 +60,6 @@ struct work {
      */
     struct copy_in *copy_in;
 
-    /* For `verify`: copies of A, B and C in host memory, where the host cannot read the memory that
-     * the problem points to; NULL otherwise. */
-    const void *host_a, *host_b;
-    void *host_c;
-
     /* How the work is launched (device_plan). */
     bool shared_launch; /* on a stream for shared launches */
     /* 0: the work cannot be stacked. Otherwise only works with the same stack_key that
@@ -70,11 +69,17 @@ struct work {
     uint64_t stack_key;
     uint32_t stack_rows; /* most rows in a stack of this work, as work_stack_rows counts rows */
 
-    bool verify;       /* check the result by Freivalds' algorithm before `done` */
-    bool uncounted;    /* the daemon's own work, which metrics do not count */
-    uint32_t tenant;   /* 0 ... the number of the queue's tenants - 1 */
-    uint32_t priority; /* 0 ... GEMM_PRIORITY_MAX; a higher priority runs first */
-    uint64_t bytes;    /* of operands and result in the daemon's memory: what limits count */
+    enum work_verify verify; /* check the result by Freivalds' algorithm before `done` */
+    bool outside_host;       /* an operand or the result lies where the host cannot read */
+    /* Set by device_plan: the device makes the check, in its memory at this offset in the work's
+     * range; else the verifier's thread does (verifier.h). */
+    bool verify_on_device;
+    uint64_t check_offset;
+    uint64_t verify_seed; /* which vector the check multiplies with; secret (verify_draw.h) */
+    bool uncounted;       /* the daemon's own work, which metrics do not count */
+    uint32_t tenant;      /* 0 ... the number of the queue's tenants - 1 */
+    uint32_t priority;    /* 0 ... GEMM_PRIORITY_MAX; a higher priority runs first */
+    uint64_t bytes;       /* of operands and result in the daemon's memory: what limits count */
     /* Bytes of operands and results that are resident or in the client's shared memory. They count
      * for the tenant's fair share besides `bytes`. */
     uint64_t outside_bytes;
@@ -92,7 +97,7 @@ struct work {
     enum gemmd_error status; /* GEMMD_OK, or why there is no result */
     struct fault fault;
     uint32_t launch_works;                   /* number of works in the launch */
-    double residual;                         /* of the check, if `verify` is set */
+    double residual;                         /* of the check, if `verify` is not WORK_UNVERIFIED */
     uint64_t queued_ns, started_ns, done_ns; /* on the monotonic clock */
     uint64_t h2d_ns, kernel_ns, d2h_ns; /* durations of the copies in, the kernel, the copies out */
 

@@ -5,6 +5,7 @@
 #include <strings.h>
 
 #include "proto/number.h"
+#include "server/http/digests.h"
 #include "server/http/request.h"
 #include "server/http/server.h"
 
@@ -13,6 +14,7 @@ struct framing {
     const char *length, *encoding;
     const char *next; /* where the next header line has to begin in libmicrohttpd's buffer */
     struct coding_list codings;
+    bool has_digests; /* one of the fields of digests.h is there */
 };
 
 /* Whether the text is a token (RFC 9110, 5.6.2). */
@@ -45,12 +47,19 @@ static bool is_sound_line(const struct framing *framing, const char *name, const
            memchr(value, '\r', value_bytes) == NULL;
 }
 
+/* Whether a header is Content-Digest, Repr-Digest or another whose name ends like theirs. */
+static bool is_digest_field(const char *name, size_t bytes)
+{
+    static const char digest[] = "-Digest";
+    const size_t end = sizeof digest - 1;
+    return bytes > end && strcasecmp(name + bytes - end, digest) == 0;
+}
+
 static enum MHD_Result read_framing_header(void *cls, enum MHD_ValueKind kind, const char *name,
                                            size_t name_bytes, const char *value, size_t value_bytes)
 {
     struct framing *framing = cls;
     (void)kind;
-    (void)name_bytes;
     if (!is_token(name))
         framing->bad_names++;
     if (framing->next != NULL) {
@@ -68,6 +77,8 @@ static enum MHD_Result read_framing_header(void *cls, enum MHD_ValueKind kind, c
         framing->encodings++;
         framing->encoding = value == NULL ? "" : value;
     }
+    if (is_digest_field(name, name_bytes))
+        framing->has_digests = true;
     if (strcasecmp(name, "Content-Encoding") == 0)
         coding_read(&framing->codings, value == NULL ? "" : value);
     return MHD_YES;
@@ -182,5 +193,7 @@ enum gemmd_error guard_headers(struct request *request, const struct request_lin
 
     const char *expect = request_header(request, "Expect");
     request->expects_continue = expect != NULL && strcasecmp(expect, "100-continue") == 0;
+    if (framing.has_digests && digests_open(request) != GEMMD_OK)
+        return fault->code;
     return set_coding(request, &framing.codings);
 }

@@ -6,6 +6,7 @@
 
 #include "server/base/clock.h"
 #include "server/http/connection.h"
+#include "server/http/digests.h"
 #include "server/http/guard.h"
 #include "server/http/inflater.h"
 #include "server/http/io_thread.h"
@@ -124,6 +125,7 @@ static void request_end(struct request *request)
     if (request->call != NULL && request->endpoint->release != NULL)
         request->endpoint->release(request);
     inflater_destroy(request->inflater);
+    digests_close(request->digests);
     count_active(request->thread, -1);
     spares_give(&request->thread->calls, request->call);
     spares_give(&request->thread->requests, request);
@@ -158,6 +160,13 @@ void request_hand_over(struct request *request)
     waiters_add(&request->thread->waiters, &request->among_waiters);
 }
 
+void request_hand_over_again(struct request *request)
+{
+    atomic_store(&request->progress, PROGRESS_RUNNING);
+    request->awaited = false;
+    request_hand_over(request);
+}
+
 void request_wake(struct request *request)
 {
     if (atomic_exchange(&request->progress, PROGRESS_DONE) == PROGRESS_AWAITED)
@@ -186,7 +195,8 @@ static bool request_await_end(struct request *request)
 /* Takes the work back from other threads. Returns false if the work has begun. */
 static bool request_withdraw(struct request *request)
 {
-    if (request_is_handed_over(request))
+    /* The work of an answer that is being hashed is done, and cannot be taken back. */
+    if (request_is_handed_over(request) && !digests_has_answer(request->digests))
         request->handed_over =
             request->endpoint->withdraw == NULL || !request->endpoint->withdraw(request);
     return !request->handed_over;
@@ -230,7 +240,10 @@ static bool request_ask_for_answer(struct request *request)
     }
     waiters_remove(&thread->waiters, &request->among_waiters);
     thread->moved = true;
-    request->endpoint->answer(request);
+    if (digests_has_answer(request->digests))
+        respond_digested(request);
+    else
+        request->endpoint->answer(request);
     return true;
 }
 

@@ -29,6 +29,7 @@
 
 struct connection;
 struct config;
+struct digests;
 struct http_server;
 struct inflater;
 struct io_thread;
@@ -106,6 +107,7 @@ struct request {
     uint64_t content_length;   /* on the wire; 0 if chunked */
     uint64_t received_bytes;   /* on the wire, so far */
     uint64_t body_bytes;       /* of the decompressed body, if `sized`; else 0 */
+    struct digests *digests;   /* NULL: the request has no digest fields; owned */
     struct inflater *inflater; /* from the first byte of a compressed body on */
 
     uint32_t retry_after_s; /* for Retry-After, from whoever set `fault`; 0: endpoint's choice */
@@ -148,6 +150,8 @@ void request_set_deadline(struct request *request, uint64_t deadline_ns);
 /* Hands the request's work over to other threads: the request enters REQUEST_WORKING. The thread
  * that ends the work must call request_wake once, unless the endpoint withdraws the work. */
 void request_hand_over(struct request *request);
+/* Hands over a request whose work has ended, and whose answer other threads complete. */
+void request_hand_over_again(struct request *request);
 /* Tells the I/O thread that the work is done; the I/O thread then calls the endpoint's `answer`.
  * Any thread. The request may already be freed when request_wake returns. */
 void request_wake(struct request *request);

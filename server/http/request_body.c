@@ -2,6 +2,7 @@
 
 #include "server/base/clock.h"
 #include "server/http/connection.h"
+#include "server/http/digests.h"
 #include "server/http/inflater.h"
 #include "server/http/io_thread.h"
 #include "server/http/request.h"
@@ -64,6 +65,8 @@ bool request_body_take(struct request *request, const char *bytes, size_t length
     request->received_bytes += length;
     connection->moved_bytes = request->received_bytes;
     if (request->state == REQUEST_RECEIVING) {
+        if (request->digests != NULL)
+            digests_add(request->digests, bytes, length);
         if (body_take_chunk(request, bytes, length))
             return true;
         request->state = REQUEST_DISCARDING;
@@ -88,6 +91,9 @@ bool request_body_end(struct request *request)
     request->received_ns = now_ns;
     if (request->state == REQUEST_RECEIVING && request->inflater != NULL &&
         inflater_end(request->inflater, &request->fault) != GEMMD_OK)
+        request->state = REQUEST_DISCARDING;
+    if (request->state == REQUEST_RECEIVING && request->digests != NULL &&
+        digests_check(request->digests, &request->fault) != GEMMD_OK)
         request->state = REQUEST_DISCARDING;
     if (request->state == REQUEST_DISCARDING) {
         respond_fault(request, &request->fault);

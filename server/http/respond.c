@@ -7,6 +7,7 @@
 
 #include "server/base/clock.h"
 #include "server/http/connection.h"
+#include "server/http/digests.h"
 #include "server/http/request.h"
 #include "server/http/server.h"
 
@@ -64,17 +65,45 @@ static void queue_response(struct request *request, int status, struct MHD_Respo
     MHD_destroy_response(response); /* NULL is allowed */
 }
 
-bool respond(struct request *request, int status, const struct headers *headers,
-             const struct payload *payload)
+/* Queues a response whose payload has the digests that the client wants. A long payload is hashed
+ * by another thread first; only a request that is answered at its headers cannot wait for that. */
+static void queue_digested(struct request *request, int status, struct MHD_Response *response,
+                           const struct payload *payload)
 {
+    const uint64_t length = payload_bytes(payload);
+    if (length > DIGESTS_HERE_BYTES && request->state != REQUEST_HEADERS &&
+        digests_hand_over(request, response, status, payload))
+        return;
+    queue_response(request, status, digests_add_headers(request, response, payload), length);
+}
+
+void respond_digested(struct request *request)
+{
+    int status;
+    uint64_t length;
+    struct MHD_Response *response = digests_take_answer(request, &status, &length);
+    queue_response(request, status, response, length);
+}
+
+bool respond(struct request *request, int status, const struct headers *headers,
+             const struct payload *whole)
+{
+    const bool digested = digests_are_wanted(request->digests) && status < 300;
+    struct payload copy = *whole;
+    const struct payload *payload = &copy;
+    /* The digest of a compressed answer would be known only when the answer has been sent. */
+    copy.as_it_is = copy.as_it_is || digested;
     struct MHD_Response *response = payload_response(request, payload);
     if (response == NULL || !add_headers(response, headers)) {
         MHD_destroy_response(response); /* calls payload->sent */
         respond_out_of_memory(request);
         return false;
     }
-    queue_response(request, status, response, status == 304 ? 0 : payload_bytes(payload));
-    return request->state == REQUEST_ANSWERED;
+    if (digested)
+        queue_digested(request, status, response, payload);
+    else
+        queue_response(request, status, response, status == 304 ? 0 : payload_bytes(payload));
+    return request->state != REQUEST_FAILED;
 }
 
 /* The content of an answer without a body. libmicrohttpd uses only the length of the response, and

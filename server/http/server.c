@@ -6,9 +6,11 @@
 #include "server/base/clock.h"
 #include "server/http/arrival.h"
 #include "server/http/connection.h"
+#include "server/http/digests.h"
 #include "server/http/endpoint.h"
 #include "server/http/guard.h"
 #include "server/http/io_thread.h"
+#include "server/http/request.h"
 #include "server/http/request_id.h"
 #include "server/net/lingering.h"
 #include "server/net/peer_counts.h"
@@ -49,6 +51,10 @@ enum gemmd_error http_server_start(struct http_server *server, struct fault *fau
 {
     const uint32_t wanted = server->thread_count;
     server->thread_count = 0;
+    server->digester =
+        digester_start((struct digester_hooks){request_hand_over_again, request_wake});
+    if (server->digester == NULL)
+        return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "the digester does not start");
     server->threads = calloc(wanted, sizeof *server->threads);
     if (server->threads == NULL)
         return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for I/O threads");
@@ -120,6 +126,7 @@ uint32_t http_server_active_requests(const struct http_server *server)
 
 void http_server_stop(struct http_server *server)
 {
+    digester_stop(server->digester); /* before the threads that it wakes */
     for (uint32_t i = 0; server->threads != NULL && i < server->thread_count; i++)
         io_thread_stop(server->threads[i]);
 }
@@ -130,6 +137,8 @@ void http_server_close(struct http_server *server)
         io_thread_destroy(server->threads[i]);
     free(server->threads);
     server->threads = NULL;
+    digester_destroy(server->digester);
+    server->digester = NULL;
     peer_counts_destroy(server->peers);
     server->peers = NULL;
 }

@@ -18,6 +18,7 @@
 #include "proto/error.h"
 #include "server/config/config.h"
 
+struct digester;
 struct endpoint;
 struct io_thread;
 struct lingering;
@@ -66,9 +67,10 @@ struct http_server {
     uint32_t bulk_thread_first; /* threads from here on serve connections with large bodies */
     struct io_thread **threads;
     struct peer_counts *peers;
-    uint64_t call_bytes_max; /* the largest call_bytes of an endpoint */
-    uint32_t next_thread;    /* breaks ties between threads with equally many connections */
-    uint64_t id_state;       /* of the generator of request ids for refused connections */
+    struct digester *digester; /* hashes long answers */
+    uint64_t call_bytes_max;   /* the largest call_bytes of an endpoint */
+    uint32_t next_thread;      /* breaks ties between threads with equally many connections */
+    uint64_t id_state;         /* of the generator of request ids for refused connections */
     _Atomic enum http_stage stage;
     atomic_uint connections;      /* open connections */
     atomic_uint bulk_connections; /* open connections on bulk threads */

@@ -89,6 +89,10 @@ struct metrics_gauges {
     uint64_t jobs[METRICS_JOB_COUNT], jobs_capacity, job_bytes, job_capacity_bytes;
     uint64_t jobs_created, jobs_cancelled, jobs_expired; /* since the start */
     uint64_t log_dropped_lines;
+    struct metrics_verifications {
+        uint64_t pass, fail, error;
+    } verified_asked, verified_sampled;         /* since the start */
+    bool verifies_sample;                       /* --verify-share is not 0 */
     uint64_t reloads_succeeded, reloads_failed; /* since the start */
     uint64_t reload_last_succeeded, reload_last_success_seconds;
     bool exports_spans; /* otherwise the next two are not known */

@@ -105,6 +105,9 @@ static void write_rejected(struct metrics_writer *writer, const struct metrics *
             for (int dtype = 0; dtype < METRICS_DTYPES; dtype++)
                 sum += requests_of(metrics, op, dtype, code);
         }
+        /* gemmd_verifications counts wrong products too. */
+        if (code == GEMMD_ERR_VERIFICATION && sum == 0)
+            continue;
         char labels[LABELS_MAX];
         snprintf(labels, sizeof(labels), "reason=\"%s\"", error_slug((enum gemmd_error)code));
         metrics_sample(writer, labels, sum);
@@ -208,6 +211,36 @@ static void write_histograms(struct metrics_writer *writer, struct metrics *metr
                     metrics_launch_bounds, METRICS_LAUNCH_BUCKETS, true, NULL);
 }
 
+/* Writes the checks of a sample from the start if there is one, other checks once one was made. */
+static void write_verifications(struct metrics_writer *writer, const struct metrics_gauges *gauges)
+{
+    const struct {
+        const char *by;
+        struct metrics_verifications results;
+        bool always;
+    } all[] = {{"request", gauges->verified_asked, false},
+               {"sample", gauges->verified_sampled, gauges->verifies_sample}};
+    char labels[LABELS_MAX];
+    metrics_family(writer, "gemmd_verifications", METRICS_COUNTER,
+                   "Products verified because of the parameter verify (request) or of "
+                   "--verify-share (sample). fail: the product was wrong and was not sent. error: "
+                   "the check could not be made.");
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        const struct {
+            const char *name;
+            uint64_t value;
+        } results[] = {{"pass", all[i].results.pass},
+                       {"fail", all[i].results.fail},
+                       {"error", all[i].results.error}};
+        if (!all[i].always && results[0].value + results[1].value + results[2].value == 0)
+            continue;
+        for (size_t j = 0; j < sizeof results / sizeof *results; j++) {
+            snprintf(labels, sizeof labels, "by=\"%s\",result=\"%s\"", all[i].by, results[j].name);
+            metrics_sample(writer, labels, results[j].value);
+        }
+    }
+}
+
 static void write_counters(struct metrics_writer *writer, const struct metrics *metrics,
                            const struct metrics_gauges *gauges)
 {
@@ -249,6 +282,7 @@ static void write_counters(struct metrics_writer *writer, const struct metrics *
         metrics_family(writer, counters[i].name, METRICS_COUNTER, counters[i].help);
         metrics_sample(writer, "", counters[i].value);
     }
+    write_verifications(writer, gauges);
     metrics_family(writer, "gemmd_device_busy_seconds", METRICS_COUNTER,
                    "Time that the device has spent on launches.");
     metrics_sample_seconds(writer, "", TOTAL(metrics, busy_ns));

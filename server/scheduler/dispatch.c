@@ -151,7 +151,7 @@ static void end_works(struct dispatch *dispatch, struct work *works)
     struct work *next;
     for (struct work *work = works; work != NULL; work = next) {
         next = work->next; /* once its `done` is called, the work belongs to its owner */
-        if (work->verify && work->status == GEMMD_OK)
+        if (work->verify != WORK_UNVERIFIED && work->status == GEMMD_OK)
             verifier_push(dispatch->verifier, work);
         else
             work_end(work);
@@ -358,6 +358,11 @@ bool dispatch_probe(struct dispatch *dispatch, struct probe_wait *wait, uint32_t
 void dispatch_expire_probes(struct dispatch *dispatch, uint64_t now_ns)
 {
     probe_expire(dispatch->probe, now_ns, is_known_to_compute(dispatch));
+}
+
+const struct verify_counts *dispatch_verify_counts(const struct dispatch *dispatch)
+{
+    return verifier_counts(dispatch->verifier);
 }
 
 const char *dispatch_stuck(struct dispatch *dispatch)

@@ -21,6 +21,7 @@
 #include "server/scheduler/early_copy.h"
 #include "server/scheduler/probe.h"
 #include "server/scheduler/queue.h"
+#include "server/scheduler/verifier.h"
 
 struct dispatch;
 
@@ -55,6 +56,8 @@ void dispatch_set_stall_limit(struct dispatch *dispatch, uint64_t limit_ns);
 void dispatch_look(struct dispatch *dispatch, uint64_t now_ns);
 /* For how long the device has been stalled; 0: the device is not stalled. Any thread. */
 uint64_t dispatch_stalled_ns(const struct dispatch *dispatch);
+/* The results of checks so far. Any thread. */
+const struct verify_counts *dispatch_verify_counts(const struct dispatch *dispatch);
 /* Returns what has made no progress since the last call: the dispatch thread, the verifier's
  * thread, or a device that has stalled; NULL: nothing. A CPU that computes in the dispatch thread
  * makes progress until it has stalled. Wakes the threads for the next call. Always called on the

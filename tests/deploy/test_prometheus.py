@@ -78,7 +78,7 @@ def query(request, tmp_path_factory):
     from daemon import Daemon
 
     daemon = Daemon(request.config.getoption("--gemmd"), "--backend", "cpu", "--pinned-bytes", "256M",
-                    "--device-bytes", "256M", "--tensor-bytes", "16M")
+                    "--device-bytes", "256M", "--tensor-bytes", "16M", "--verify-share", "0.1")
     daemon.wait_until_listening().wait_until_ready()
     ended = threading.Event()
     loader = threading.Thread(target=load, args=(daemon.url, ended))

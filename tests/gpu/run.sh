@@ -13,7 +13,8 @@ fails or hangs in one stops no other:
   smoke     every attention kernel and type in a process of its own, within a minute; those that
             don't end are left out of what follows by --without-kernels
   kernels*  every attention kernel against a reference, and copies, without the daemon
-  products* the same for products, in eight processes by types, and for many in a launch
+  products* the same for products, in eight processes by types, and for many in a launch; the
+            check of products on the GPU against the host's, and what it costs
   memcheck* the same, fewer, under compute-sanitizer: memcheck, and synccheck of the kernels
   devices*  the daemon's own device code, and memory that clients share
   http*     a daemon on the GPU, over HTTP; GEMMD_SAME_BYTES_REQUESTS=N compares so many answers
@@ -84,7 +85,7 @@ build=$(cd "$build" 2>/dev/null && pwd) || die "there is no build folder"
 export PATH=$build/bin:$PATH
 gemmd=$build/bin/gemmd
 for program in gemmd gemmd-gpu-check gemmd-gpu-attention-check gemmd-gpu-group-check \
-    gemmd-gpu-copy-check gemmd-bench-mhd-alone; do
+    gemmd-gpu-copy-check gemmd-gpu-verify-check gemmd-bench-mhd-alone; do
     [[ -x $build/bin/$program ]] || die "$build/bin/$program is not there; build first"
 done
 timeout 60 nvidia-smi -L >/dev/null || die "no NVIDIA GPU answers"
@@ -309,6 +310,9 @@ if wanted kernels; then
 fi
 if wanted products; then
     in_shares 8 240 products "$build/bin/gemmd-gpu-check" # most of the time is the host's
+    check 240 verification "$build/bin/gemmd-gpu-verify-check"
+    section "cost of verification"
+    within 60 "$build/bin/gemmd-gpu-verify-check" --time | tee "$logs/verification-cost.log"
     in_shares 4 240 groups "$build/bin/gemmd-gpu-group-check" --bytes
 fi
 
@@ -325,7 +329,8 @@ elif wanted memcheck; then
         for i in {0..12}; do # a pair of types each: f32's takes the longest
             jobs+=("$tool-products-$i:$under $build/bin/gemmd-gpu-check --quick --share $i/13")
         done
-        jobs+=("$tool-groups:$under $build/bin/gemmd-gpu-group-check --quick"
+        jobs+=("$tool-verification:$under $build/bin/gemmd-gpu-verify-check"
+            "$tool-groups:$under $build/bin/gemmd-gpu-group-check --quick"
             "$tool-copies:$under $build/bin/gemmd-gpu-copy-check --quick")
         for kernel in "${attention_kernels[@]}"; do
             jobs+=("$tool-attention-$kernel:$under $build/bin/gemmd-gpu-attention-check --quick --kernels $kernel")

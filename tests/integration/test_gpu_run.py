@@ -17,6 +17,7 @@ PROGRAMS = {
     "gemmd-gpu-check": WELL,
     "gemmd-gpu-group-check": WELL,
     "gemmd-gpu-copy-check": WELL,
+    "gemmd-gpu-verify-check": WELL,
     "gemmd-gpu-attention-check": WELL,
 }
 
@@ -51,7 +52,7 @@ def test_products_are_checked_in_shares_and_for_bytes_only(gpu_run):
     assert status == 0, said
     assert "products: 80 passed, 0 failed\n" in said
     assert "groups: 40 passed, 0 failed\n" in said
-    assert said.endswith("\n120 passed, 0 failed\n")
+    assert said.endswith("\n130 passed, 0 failed\n")
     with tarfile.open(out / "logs-products.tar.gz") as logs:
         given = [line for name in logs.getnames() if name.endswith(".log")
                  for line in re.findall(rb"given (.*)", logs.extractfile(name).read())]

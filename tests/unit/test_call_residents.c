@@ -74,7 +74,7 @@ static enum gemmd_error open_request(const char *query, enum format format,
 
 static void close_request(struct call_residents *residents)
 {
-    call_residents_finish(residents, store, NULL);
+    call_residents_finish(residents, store);
     call_residents_close(residents, store);
 }
 
@@ -231,33 +231,6 @@ START_TEST(a_result_has_its_name_once_it_is_published)
 }
 END_TEST
 
-START_TEST(the_check_gets_copies)
-{
-    enum { POOL_UNITS = 4 };
-    struct gemm_request request;
-    struct call_residents residents;
-    struct work work = {.copy_count = 0};
-    void *pinned = aligned_alloc(UNIT, POOL_UNITS * UNIT);
-    struct pool *pool = pool_create(pinned, POOL_UNITS * UNIT);
-    struct pool_cache *cache = pool_cache_create(pool);
-    ck_assert_int_eq(open_request("a=a23&b=b34", FORMAT_RAW, &request, &residents), GEMMD_OK);
-    ck_assert_int_eq(call_residents_mirror(&residents, &work, cache, &fault), GEMMD_OK);
-    ck_assert_uint_eq(work.copy_count, 2);
-    ck_assert_ptr_eq(work.copies[0].from, resident_memory(residents.a));
-    ck_assert_ptr_eq(work.copies[0].to, work.host_a);
-    ck_assert_ptr_eq(work.copies[1].to, work.host_b);
-    ck_assert_uint_eq(work.copies[1].rows, 3);
-    ck_assert_uint_eq(work.copies[1].row_bytes, 8);
-    ck_assert_ptr_null(work.host_c);
-    ck_assert_uint_eq(pool_used_bytes(pool), 2 * UNIT);
-    call_residents_finish(&residents, store, cache);
-    ck_assert_uint_eq(pool_used_bytes(pool), 0);
-    pool_cache_destroy(cache);
-    pool_destroy(pool);
-    free(pinned);
-}
-END_TEST
-
 START_TEST(hits_and_misses_are_counted)
 {
     struct gemm_request request;
@@ -279,7 +252,6 @@ int main(void)
     tcase_add_test(tests, the_problem_points_at_what_is_there);
     tcase_add_test(tests, few_rows_count_a_part_of_what_they_meet);
     tcase_add_test(tests, a_result_has_its_name_once_it_is_published);
-    tcase_add_test(tests, the_check_gets_copies);
     tcase_add_test(tests, hits_and_misses_are_counted);
     Suite *suite = suite_create("call_residents");
     suite_add_tcase(suite, tests);

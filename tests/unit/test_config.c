@@ -118,6 +118,10 @@ static void two_values(const struct config_option *option, char a[64], char b[64
         snprintf(a, 64, "%s", option->choices[0]);
         snprintf(b, 64, "%s", option->choices[1]);
         break;
+    case CONFIG_KIND_SHARE:
+        snprintf(a, 64, "0.5");
+        snprintf(b, 64, "0.001");
+        break;
     case CONFIG_KIND_SWITCH:
         snprintf(a, 64, "true");
         snprintf(b, 64, "false");
@@ -204,6 +208,7 @@ static const char *const bad_values[][8] = {
                            "K"},
     [CONFIG_KIND_TIME] = {"x", "-1s", "1.5s", "10d", "99999999999999999999", "9999999h", "1 s",
                           "s"},
+    [CONFIG_KIND_SHARE] = {"x", "-1", "1.01", "2", "50%", "nan", " 1", "0x1"},
     [CONFIG_KIND_SWITCH] = {"maybe", "2", "TRUE", "-", "y", "nope", "onn", "truefalse"},
     [CONFIG_KIND_CHOICE] = {"maybe", "0", "AUTO", "-", "json,text", "infos", "cpu ", "warn"},
     [CONFIG_KIND_ADDRESSES] = {"8080", ":8080", "127.0.0.1", "127.0.0.1:65536", "::1:80", "[::1]",

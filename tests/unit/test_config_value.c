@@ -13,6 +13,7 @@ static const struct config_option kinds[] = {
     [CONFIG_KIND_NUMBER] = {.kind = CONFIG_KIND_NUMBER, .min = 2, .max = 100},
     [CONFIG_KIND_BYTES] = {.kind = CONFIG_KIND_BYTES, .min = 0, .max = UINT64_C(1) << 40},
     [CONFIG_KIND_TIME] = {.kind = CONFIG_KIND_TIME, .min = 1, .max = 7200000},
+    [CONFIG_KIND_SHARE] = {.kind = CONFIG_KIND_SHARE, .max = CONFIG_SHARE_ONE},
     [CONFIG_KIND_SWITCH] = {.kind = CONFIG_KIND_SWITCH},
     [CONFIG_KIND_CHOICE] = {.kind = CONFIG_KIND_CHOICE, .choices = choices},
 };
@@ -34,6 +35,11 @@ static const struct {
     {CONFIG_KIND_TIME, "10s", 10000},
     {CONFIG_KIND_TIME, "2m", 120000},
     {CONFIG_KIND_TIME, "2h", 7200000},
+    {CONFIG_KIND_SHARE, "0", 0},
+    {CONFIG_KIND_SHARE, "1", 1000000},
+    {CONFIG_KIND_SHARE, "0.25", 250000},
+    {CONFIG_KIND_SHARE, "1e-3", 1000},
+    {CONFIG_KIND_SHARE, "1e-300", 1},
     {CONFIG_KIND_SWITCH, "true", 1},
     {CONFIG_KIND_SWITCH, "false", 0},
     {CONFIG_KIND_SWITCH, "1", 1},
@@ -64,7 +70,9 @@ static const struct {
     {CONFIG_KIND_TIME, ""},          {CONFIG_KIND_TIME, "s"},
     {CONFIG_KIND_TIME, "1sec"},      {CONFIG_KIND_TIME, "18446744073709551615h"},
     {CONFIG_KIND_SWITCH, ""},        {CONFIG_KIND_CHOICE, "third"},
-    {CONFIG_KIND_CHOICE, ""},
+    {CONFIG_KIND_CHOICE, ""},        {CONFIG_KIND_SHARE, "1.01"},
+    {CONFIG_KIND_SHARE, "-0.1"},     {CONFIG_KIND_SHARE, "50%"},
+    {CONFIG_KIND_SHARE, "nan"},      {CONFIG_KIND_SHARE, ""},
 };
 
 START_TEST(refuses_bad_values)
@@ -85,6 +93,8 @@ START_TEST(says_what_it_expects)
     ck_assert_str_eq(text, "a size from 0 to 1TiB, such as 64M or 2GiB");
     config_value_expected(&kinds[CONFIG_KIND_TIME], text);
     ck_assert_str_eq(text, "a time from 1ms to 2h, such as 500ms, 10s or 2m");
+    config_value_expected(&kinds[CONFIG_KIND_SHARE], text);
+    ck_assert_str_eq(text, "a number from 0 to 1, such as 0.01");
     config_value_expected(&kinds[CONFIG_KIND_CHOICE], text);
     ck_assert_str_eq(text, "one of first, second");
 }

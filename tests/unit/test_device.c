@@ -55,7 +55,7 @@ START_TEST(the_cpu_computes_one_at_a_time)
     struct device *device = open_cpu(0);
     struct fault fault;
     void *memory = device_host_alloc(GEMM_BACKEND_CPU, KNOWN_ANSWER_BYTES, &fault);
-    struct work work = {.verify = false};
+    struct work work = {.verify = WORK_UNVERIFIED};
     uint64_t row, column;
     ck_assert_ptr_nonnull(memory);
     known_answer_init(&work.problem, GEMMD_BF16, GEMMD_F32, true, false, memory);

@@ -54,7 +54,7 @@ END_TEST
 static void check_at(struct device *device, enum gemmd_dtype dtype, enum gemmd_dtype out,
                      unsigned char *memory, unsigned char *odd)
 {
-    struct work work = {.verify = false};
+    struct work work = {.verify = WORK_UNVERIFIED};
     uint64_t row, column;
     known_answer_init(&work.problem, dtype, out, false, true, memory);
     struct gemm_problem *problem = &work.problem;
@@ -114,7 +114,7 @@ START_TEST(a_probe_is_answered_on_full_streams)
     const uint64_t bytes = UINT64_C(3) * LARGE * LARGE * 4;
     struct device *device = open_gpu();
     unsigned char *memory = take_host(bytes), *small = take_host(KNOWN_ANSWER_BYTES);
-    struct work works[STREAMS], probe = {.verify = false};
+    struct work works[STREAMS], probe = {.verify = WORK_UNVERIFIED};
     uint64_t row, column;
     memset(works, 0, sizeof works);
     memset(memory, 0, bytes);
@@ -491,7 +491,7 @@ START_TEST(a_failure_leaves_the_device_usable)
     struct device *device = open_gpu();
     unsigned char *memory = take_host(KNOWN_ANSWER_BYTES);
     struct gemm_kernel failing = *naive();
-    struct work work = {.verify = false};
+    struct work work = {.verify = WORK_UNVERIFIED};
     uint64_t row, column;
     init_known(device, &work, memory);
     failing.run = run_nothing;

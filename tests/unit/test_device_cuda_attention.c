@@ -42,7 +42,7 @@ START_TEST(attention_takes_operands_from_anywhere_in_the_body)
     struct device *device = open_gpu();
     unsigned char *memory = take_host(3 * KNOWN_ATTENTION_BYTES);
     for (int i = 0; i < 6; i++) {
-        struct work work = {.verify = false};
+        struct work work = {.verify = WORK_UNVERIFIED};
         struct attention_problem *p = &work.attention, known;
         unsigned char *odd = memory + KNOWN_ATTENTION_BYTES + 1;
         known_attention_init(p, dtypes[i / 2], i % 2, memory);
@@ -81,7 +81,7 @@ START_TEST(attention_uses_k_and_v_in_tensor_memory)
     unsigned char *memory = take_host(KNOWN_ATTENTION_BYTES);
     unsigned char *there = device_tensor_memory(device).start;
     for (int which = 1; which < 4; which++) {
-        struct work work = {.verify = false};
+        struct work work = {.verify = WORK_UNVERIFIED};
         struct attention_problem *p = &work.attention, known;
         known_attention_init(p, GEMMD_F16, true, memory);
         known = *p;
@@ -121,7 +121,7 @@ START_TEST(attention_that_fails_leaves_the_device_usable)
 {
     struct device *device = open_gpu();
     unsigned char *memory = take_host(KNOWN_ATTENTION_BYTES);
-    struct work work = {.verify = false};
+    struct work work = {.verify = WORK_UNVERIFIED};
     known_attention_init(&work.attention, GEMMD_F32, false, memory);
     attend(device, &work);
     const struct attention_kernel *right = work.attention_kernel;

@@ -8,6 +8,7 @@
 
 #include "kernels/cpu/convert.h"
 #include "kernels/freivalds.h"
+#include "kernels/freivalds_parts.h"
 #include "proto/dtype.h"
 #include "tests/product/cases.h"
 #include "tests/product/product.h"
@@ -198,6 +199,65 @@ START_TEST(one_wrong_element_fails)
 }
 END_TEST
 
+/* The threshold that freivalds.h promises for a row: 15 * sqrt(n) times the largest rounding error
+ * that one of its elements may have, and the rounding of the check itself, in f64. */
+static double threshold_of(const struct product *product, uint64_t row)
+{
+    const struct gemm_problem *p = &product->problem;
+    const struct freivalds_rounding rounding = freivalds_rounding_of(p);
+    double largest = 0, all = 0;
+    if (p->out == GEMMD_I32)
+        return 0;
+    for (uint64_t j = 0; j < p->n; j++) {
+        /* product.h has no magnitudes of sums of i8. */
+        const double magnitude = p->dtype == GEMMD_I8 ? (double)p->k * 128 * 128
+                                                      : (double)product->magnitude[row * p->n + j];
+        const double value = fabs(get(product, row, j));
+        largest =
+            fmax(largest, rounding.relative * magnitude + rounding.last * value + rounding.least);
+        all += magnitude + value;
+    }
+    return 15 * sqrt((double)p->n) * largest +
+           3 * (double)(p->n + p->k + 8) * FREIVALDS_OWN_ROUNDING * all;
+}
+
+/* The threshold that freivalds.h promises: an error of 15 * sqrt(n) times the largest rounding
+ * error fails whatever the vector. */
+START_TEST(an_error_beyond_the_threshold_fails)
+{
+    const struct case_types types = case_types[_i];
+    static const uint64_t depths[] = {1, 64, 1000};
+    unsigned planted = 0;
+    for (int i = 0; i < 3; i++) {
+        struct product product;
+        const struct gemm_problem like = {.dtype = types.dtype,
+                                          .out = types.out,
+                                          .m = 4,
+                                          .n = 100,
+                                          .k = depths[i],
+                                          .alpha = 1,
+                                          .batch = 1};
+        uint64_t random = 9 + (uint64_t)_i;
+        create_computed(&product, &like, 0, PRODUCT_UNIFORM, random);
+        for (uint64_t seed = 0; seed < 200; seed += CASE_THINNING) {
+            const uint64_t row = random_next(&random) % like.m, at = random_next(&random) % like.n;
+            const double value = get(&product, row, at);
+            const double threshold = threshold_of(&product, row);
+            const double change = fmax(threshold * 1.01, types.out == GEMMD_I32);
+            set(&product, row, at, value + (seed % 2 ? change : -change));
+            if (fabs(get(&product, row, at) - value) >= threshold) {
+                must_fail(&product, random_next(&random), "an error beyond the threshold");
+                planted++;
+            }
+            set(&product, row, at, value);
+        }
+        must_pass(&product, random_next(&random), "all changed back");
+        product_destroy(&product);
+    }
+    ck_assert_msg(planted >= 250 / CASE_THINNING, "only %u errors were planted", planted);
+}
+END_TEST
+
 START_TEST(integers_are_exact)
 {
     struct product product;
@@ -360,6 +420,7 @@ int main(void)
     tcase_add_loop_test(tests, right_results_pass, 0, types);
     tcase_add_loop_test(tests, errors_of_one_direction_pass, 0, types);
     tcase_add_loop_test(tests, one_wrong_element_fails, 0, types);
+    tcase_add_loop_test(tests, an_error_beyond_the_threshold_fails, 0, types);
     tcase_add_test(tests, integers_are_exact);
     tcase_add_test(tests, wrapped_sums_to_f32_pass);
     tcase_add_loop_test(tests, nan_and_infinity_of_operands_pass, 0, types);

@@ -369,7 +369,7 @@ START_TEST(work_is_taken_back_until_it_runs)
     start(1);
     atomic_store(&stage.checking_held, true);
     struct task *checked = make(0);
-    checked->scripted.work.verify = true;
+    checked->scripted.work.verify = WORK_VERIFY_ASKED;
     push(checked);
     wait_until_submitted(1);
     struct task *running = block(false), *waiting[10];
@@ -409,7 +409,7 @@ START_TEST(failures_at_every_stage_end_everything_once)
     if (at == 1)
         atomic_store(&bad->scripted.at_end, event);
     if (at == 2) {
-        bad->scripted.work.verify = true;
+        bad->scripted.work.verify = WORK_VERIFY_ASKED;
         stage.checked = GEMMD_ERR_INTERNAL;
     }
     push(bad);

@@ -154,6 +154,11 @@ struct gemmd_options {
      * hexadecimal digits of the trace, "-", 16 of the caller's span, "-", 2 of flags. NULL: none.
      * Another form is GEMMD_ERR_USAGE. */
     const char *traceparent;
+    /* 1: ask for the digest (RFC 9530, sha-256) of each answer, and compare it with the answer's
+     * bytes. Bytes that were changed on their way are GEMMD_ERR_CONNECTION, which is repeated like
+     * a lost connection; an answer without a digest is GEMMD_ERR_PROTOCOL. Results in shared memory
+     * have no digest. Default 0. Since 0.2. */
+    int32_t check_digests;
 };
 
 /* Fills in the defaults; `size` is sizeof(struct gemmd_options). */

@@ -51,7 +51,8 @@ extern "C" {
     X(CANCELLED, "cancelled", 0, 0, "Cancelled by the caller")                                     \
     X(URI_TOO_LONG, "uri-too-long", 414, 0, "The request line is too long")                        \
     X(HEADERS_TOO_LARGE, "headers-too-large", 431, 0, "The headers are too large")                 \
-    X(HTTP_VERSION, "http-version", 505, 0, "Unknown version of HTTP")
+    X(HTTP_VERSION, "http-version", 505, 0, "Unknown version of HTTP")                             \
+    X(VERIFICATION, "verification-failed", 500, 1, "The result failed verification")
 
 enum gemmd_error {
 #define X(name, slug, status, retriable, title) GEMMD_ERR_##name,

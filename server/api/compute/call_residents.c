@@ -5,9 +5,6 @@
 #include <string.h>
 
 #include "proto/dtype.h"
-#include "proto/size.h"
-#include "server/device/memory/pool.h"
-#include "server/tensors/resident_copy.h"
 #include "server/tensors/tensor_describe.h"
 
 static enum gemmd_error acquire_resident(struct tensor_store *store, const char *field,
@@ -116,53 +113,6 @@ uint64_t call_residents_work_bytes(const struct call_residents *residents, uint6
     return bytes;
 }
 
-/* The bytes of a tensor in the mirror, which are those on the device and so cannot overflow. */
-static uint64_t mirror_bytes_of(const struct resident *resident)
-{
-    return resident != NULL ? resident_memory_bytes(resident) : 0;
-}
-
-static void *mirror_resident(struct work *work, const struct resident *resident, unsigned char **at)
-{
-    if (resident == NULL)
-        return NULL;
-    unsigned char *host = *at;
-    work->copies[work->copy_count++] = resident_copy_as_is(resident, host);
-    *at += mirror_bytes_of(resident);
-    return host;
-}
-
-enum gemmd_error call_residents_mirror(struct call_residents *residents, struct work *work,
-                                       struct pool_cache *memory, struct fault *fault)
-{
-    uint64_t bytes = mirror_bytes_of(residents->a);
-    if (!size_add(bytes, mirror_bytes_of(residents->b), &bytes) ||
-        !size_add(bytes, mirror_bytes_of(residents->stored), &bytes))
-        return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL, "the operands' size overflows");
-    if (bytes == 0)
-        return GEMMD_OK;
-    residents->mirror_bytes = bytes;
-    residents->mirror = pool_alloc(memory, bytes, fault);
-    if (residents->mirror == NULL)
-        return GEMMD_ERR_OUT_OF_MEMORY;
-    unsigned char *at = residents->mirror;
-    work->host_a = mirror_resident(work, residents->a, &at);
-    work->host_b = mirror_resident(work, residents->b, &at);
-    work->host_c = mirror_resident(work, residents->stored, &at);
-    return GEMMD_OK;
-}
-
-void call_residents_undo(struct call_residents *residents, struct work *work,
-                         struct tensor_store *store, struct pool_cache *memory)
-{
-    pool_free(memory, residents->mirror, residents->mirror_bytes);
-    residents->mirror = NULL;
-    work->copy_count = 0;
-    work->host_a = work->host_b = NULL;
-    work->host_c = NULL;
-    call_residents_close(residents, store);
-}
-
 enum gemmd_error call_residents_publish(struct call_residents *residents,
                                         struct tensor_store *store, char **description,
                                         struct fault *fault)
@@ -180,13 +130,10 @@ enum gemmd_error call_residents_publish(struct call_residents *residents,
     return code;
 }
 
-void call_residents_finish(struct call_residents *residents, struct tensor_store *store,
-                           struct pool_cache *memory)
+void call_residents_finish(struct call_residents *residents, struct tensor_store *store)
 {
-    pool_free(memory, residents->mirror, residents->mirror_bytes);
     tensor_store_release(store, residents->a);
     tensor_store_release(store, residents->b);
-    residents->mirror = NULL;
     residents->a = residents->b = NULL;
 }
 

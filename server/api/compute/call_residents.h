@@ -15,17 +15,12 @@
 
 #include "proto/attention_request.h"
 #include "proto/gemm_request.h"
-#include "server/device/work.h"
 #include "server/tensors/tensor_store.h"
-
-struct pool_cache;
 
 /* Zeroed at first. */
 struct call_residents {
     const char *tenant;              /* borrowed */
     struct resident *a, *b, *stored; /* references; NULL: the request has no such tensor */
-    unsigned char *mirror;           /* pinned copies of the tensors for verifying on the host */
-    uint64_t mirror_bytes;
 };
 
 /* Acquires the resident operands that the parameters name, and checks the request's shapes with
@@ -52,22 +47,14 @@ void call_residents_point(const struct call_residents *residents, struct gemm_pr
  * because the device reads a resident operand many times as fast as one that it has to copy. */
 uint64_t call_residents_work_bytes(const struct call_residents *residents, uint64_t rows_on_a,
                                    uint64_t rows_on_b);
-/* Makes the work copy the resident tensors to pinned memory, where the host can read them to verify
- * the result. GEMMD_ERR_OUT_OF_MEMORY or GEMMD_ERR_TOO_LARGE. */
-enum gemmd_error call_residents_mirror(struct call_residents *residents, struct work *work,
-                                       struct pool_cache *memory, struct fault *fault);
-/* Undoes call_residents_reserve and call_residents_mirror. The operands stay acquired. */
-void call_residents_undo(struct call_residents *residents, struct work *work,
-                         struct tensor_store *store, struct pool_cache *memory);
 /* Publishes the stored result under its name, after the work has succeeded. `*description` is then
  * the JSON document of the answer (201), which the caller frees. */
 enum gemmd_error call_residents_publish(struct call_residents *residents,
                                         struct tensor_store *store, char **description,
                                         struct fault *fault);
-/* Releases the operands and the mirror, after the work is done. */
-void call_residents_finish(struct call_residents *residents, struct tensor_store *store,
-                           struct pool_cache *memory);
-/* Releases the stored result. */
+/* Releases the operands, after the work is done. */
+void call_residents_finish(struct call_residents *residents, struct tensor_store *store);
+/* Releases the stored result, or undoes call_residents_reserve. */
 void call_residents_close(struct call_residents *residents, struct tensor_store *store);
 
 #endif

@@ -54,7 +54,7 @@ void compute_answer_product_headers(const struct compute_call *call,
     headers_add(headers, "Gemmd-Batch", text);
     write_timing(work, times, text);
     headers_add(headers, "Server-Timing", text);
-    if (work->verify) {
+    if (work->verify == WORK_VERIFY_ASKED) {
         snprintf(text, sizeof text, "pass; residual=%.3g", work->residual);
         headers_add(headers, "Gemmd-Verify", text);
     }

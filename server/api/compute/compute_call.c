@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "proto/body_front.h"
+#include "proto/dtype.h"
 #include "proto/size.h"
 #include "server/api/compute/operand_copies.h"
 #include "server/api/services.h"
@@ -11,8 +12,7 @@
 /* The first memory of a self-describing body of unknown length, which doubles when it is full. */
 static const uint64_t FIRST_BYTES = 64 * 1024;
 
-/* The options that were in force when the call asked first. */
-static const struct config *config_of(struct compute_call *call, const struct services *services)
+const struct config *compute_call_config(struct compute_call *call, const struct services *services)
 {
     if (call->config == NULL)
         call->config = services->config;
@@ -76,7 +76,7 @@ static enum gemmd_error take_result(struct compute_call *call, struct services *
     call->header_bytes = call->front_bytes + format_bytes;
     if (!size_add(call->header_bytes, call->result_bytes, &block_bytes))
         return too_large(fault, "the result", call->result_bytes,
-                         config_of(call, services)->max_result_bytes);
+                         compute_call_config(call, services)->max_result_bytes);
     call->result = pool_alloc(call->memory, block_bytes, fault);
     if (call->result == NULL)
         return GEMMD_ERR_OUT_OF_MEMORY;
@@ -89,7 +89,7 @@ static enum gemmd_error take_result(struct compute_call *call, struct services *
 static enum gemmd_error count_work(struct compute_call *call, const struct services *services,
                                    struct fault *fault)
 {
-    const uint64_t limit = config_of(call, services)->max_work;
+    const uint64_t limit = compute_call_config(call, services)->max_work;
     call->work.flops = work_flops(&call->work);
     if (limit == 0 || call->work.flops <= (double)limit)
         return GEMMD_OK;
@@ -107,9 +107,10 @@ static enum gemmd_error prepare_call(struct compute_call *call, struct services 
     if (!know_result(call))
         return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
                          "the result's size does not fit in 64 bits");
-    if (call->sends_result && call->result_bytes > config_of(call, services)->max_result_bytes)
+    if (call->sends_result &&
+        call->result_bytes > compute_call_config(call, services)->max_result_bytes)
         return too_large(fault, "the result", call->result_bytes,
-                         config_of(call, services)->max_result_bytes);
+                         compute_call_config(call, services)->max_result_bytes);
 
     enum gemmd_error code = GEMMD_OK;
     if (call->shapes_inside)
@@ -150,7 +151,7 @@ enum gemmd_error compute_call_prepare(struct compute_call *call, struct services
         return GEMMD_OK;
     call->has_result = false; /* the next attempt may have other shapes */
     /* Device memory needs no undo, because it is taken last. */
-    call_residents_undo(&call->residents, &call->work, services->tensors, call->memory);
+    call_residents_close(&call->residents, services->tensors);
     pool_free(call->memory, call->result, call->header_bytes + call->result_bytes);
     call->result = NULL;
     return code;
@@ -164,7 +165,7 @@ enum gemmd_error compute_call_layout(struct compute_call *call, const struct ser
         return GEMMD_OK;
     return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
                      "the operands' size does not fit in 64 bits; the limit is %" PRIu64 " bytes",
-                     config_of(call, services)->max_body_bytes);
+                     compute_call_config(call, services)->max_body_bytes);
 }
 
 /* Checks whether an empty body is valid, as it is if all operands are resident. */
@@ -216,9 +217,10 @@ static enum gemmd_error reserve_call(struct compute_call *call, struct services 
 enum gemmd_error compute_call_open(struct compute_call *call, struct services *services,
                                    struct body_length length, struct fault *fault)
 {
-    const uint64_t limit = config_of(call, services)->max_body_bytes;
+    const uint64_t limit = compute_call_config(call, services)->max_body_bytes;
     uint64_t expected;
-    enum gemmd_error code = check_length(call, config_of(call, services), length, &expected, fault);
+    enum gemmd_error code =
+        check_length(call, compute_call_config(call, services), length, &expected, fault);
     if (code != GEMMD_OK)
         return code;
     if (call->shapes_inside && !length.known)
@@ -243,7 +245,8 @@ enum gemmd_error compute_call_open(struct compute_call *call, struct services *s
 static enum gemmd_error grow_body(struct compute_call *call, struct services *services,
                                   uint64_t needed, struct fault *fault)
 {
-    uint64_t limit = config_of(call, services)->max_body_bytes, capacity = call->body_capacity;
+    uint64_t limit = compute_call_config(call, services)->max_body_bytes,
+             capacity = call->body_capacity;
     if (needed > limit)
         return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
                          "the body is longer than the limit of %" PRIu64 " bytes", limit);
@@ -333,7 +336,8 @@ enum gemmd_error compute_call_bind_operands(struct compute_call *call, struct se
                                             union call_operands *operands, struct fault *fault)
 {
     const struct call_operation *operation = call->operation;
-    enum gemmd_error code = operation->check(call, operands, fault);
+    enum gemmd_error code =
+        operation->check != NULL ? operation->check(call, operands, fault) : GEMMD_OK;
     if (code == GEMMD_OK && !call->prepared)
         code = compute_call_prepare(call, services, fault);
     if (code == GEMMD_OK && call->client_memory.mapping_count > 0)
@@ -385,8 +389,26 @@ struct admission_place compute_call_keep_place(struct compute_call *call, struct
                           call->result_bytes);
 }
 
+/* A wrong result is logged whether or not its client is still there. */
+static void log_wrong_result(struct compute_call *call, const struct services *services)
+{
+    const struct gemm_problem *p = &call->work.problem;
+    if (call->work.status != GEMMD_ERR_VERIFICATION || call->failure_logged)
+        return;
+    call->failure_logged = true;
+    log_event(
+        services->log, CONFIG_LOG_ERROR,
+        "wrong result: request %s, %s to %s, m %" PRIu64 ", n %" PRIu64 ", k %" PRIu64
+        ", batch %" PRIu64 ", kernel %s, device %s (%d): its error is %.3g times what rounding "
+        "explains",
+        call->request_id != NULL ? call->request_id : "", dtype_name(p->dtype), dtype_name(p->out),
+        p->m, p->n, p->k, p->batch, call->work.kernel->name, device_info(services->device)->name,
+        device_info(services->device)->index, call->work.residual);
+}
+
 void compute_call_finish(struct compute_call *call, struct services *services)
 {
+    log_wrong_result(call, services);
     close_early_copy(call);
     if (call->has_device_memory)
         arena_free(device_arena(services->device), call->work.device_offset);
@@ -396,7 +418,7 @@ void compute_call_finish(struct compute_call *call, struct services *services)
     pool_free(call->memory, call->scratch, call->scratch_bytes);
     call->scratch = NULL;
     client_memory_end(&call->client_memory, &call->work);
-    call_residents_finish(&call->residents, services->tensors, call->memory);
+    call_residents_finish(&call->residents, services->tensors);
     if (call->has_reservation)
         admission_release(services->admission, call->work.tenant, call->queue_bytes);
     call->has_reservation = false;

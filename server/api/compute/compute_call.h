@@ -79,7 +79,8 @@ struct call_operation {
     void (*point_result)(struct compute_call *call, unsigned char *payload);
     /* Points the problem at the operands that have data. */
     void (*point)(struct compute_call *call, const union call_operands *operands);
-    /* Checks the values of the operands, when all bytes of the operands have arrived. */
+    /* Checks the values of the operands, when all bytes of the operands have arrived. NULL: there
+     * is nothing to check. */
     enum gemmd_error (*check)(struct compute_call *call, const union call_operands *operands,
                               struct fault *fault);
 };
@@ -121,6 +122,9 @@ struct compute_call {
     struct call_residents residents;    /* acquired before compute_call_open */
     struct client_memory client_memory; /* operands and results that the client shares */
 
+    const char *request_id; /* for the log; borrowed; NULL: none */
+    bool failure_logged;
+
     uint64_t queue_bytes;                    /* the bytes of the reservation */
     bool has_reservation, has_device_memory; /* to be given back */
     struct work work;
@@ -133,6 +137,10 @@ static inline void *compute_call_request(struct compute_call *call)
 {
     return (char *)call + call->operation->request;
 }
+
+/* The options that were in force when the call asked first. */
+const struct config *compute_call_config(struct compute_call *call,
+                                         const struct services *services);
 
 /* The length of the decompressed body, as the request's headers say. */
 struct body_length {

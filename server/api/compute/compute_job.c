@@ -209,6 +209,7 @@ void compute_job_submit(struct request *request)
     };
     compute_job_note_origin(&job->origin, request);
     compute_call_move(&job->call, &state_of(request)->call);
+    job->call.request_id = job->origin.request_id;
     state_of(request)->job = NULL;
 
     struct work *work = &job->call.work;

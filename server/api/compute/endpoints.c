@@ -96,6 +96,7 @@ static void compute_begin(struct request *request, const struct call_operation *
     const struct body_length length = {.known = request->sized, .bytes = request->body_bytes};
     state->request = request;
     call->operation = operation;
+    call->request_id = request->id;
     call->memory = services_memory(request);
     call->work.tenant = request->tenant_number;
     if (read_body_format(request, call) != GEMMD_OK ||

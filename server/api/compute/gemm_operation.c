@@ -97,6 +97,28 @@ static void describe_gemm_problem(const struct gemm_request *request, uint64_t p
     gemm_problem_contiguous(problem);
 }
 
+/* Sets whether the result is verified, and where it and the operands lie. Only products without an
+ * activation can be verified (kernels/freivalds.h). */
+static void choose_verification(struct compute_call *call, struct services *services)
+{
+    const struct call_residents *residents = &call->residents;
+    struct work *work = &call->work;
+    if (call->gemm.verify == GEMM_VERIFY_FREIVALDS)
+        work->verify = WORK_VERIFY_ASKED;
+    else if (call->gemm.act == GEMM_ACT_NONE &&
+             verify_draw_sample(&services->verify_draw,
+                                compute_call_config(call, services)->verify_share))
+        work->verify = WORK_VERIFY_SAMPLED;
+    else
+        work->verify = WORK_UNVERIFIED;
+    if (work->verify == WORK_UNVERIFIED)
+        return;
+    work->verify_seed = verify_draw_seed(&services->verify_draw);
+    work->outside_host = device_gemm(services->device).backend != GEMM_BACKEND_CPU &&
+                         (call->client_memory.on_device || residents->a != NULL ||
+                          residents->b != NULL || residents->stored != NULL);
+}
+
 static enum gemmd_error gemm_choose_kernel(struct compute_call *call, struct services *services,
                                            struct fault *fault)
 {
@@ -120,11 +142,7 @@ static enum gemmd_error gemm_choose_kernel(struct compute_call *call, struct ser
     code = gemm_select(&device, request->kernel, &work->problem, &work->kernel, fault);
     if (code != GEMMD_OK)
         return code;
-    if (request->verify == GEMM_VERIFY_FREIVALDS && device.backend != GEMM_BACKEND_CPU) {
-        code = call_residents_mirror(&call->residents, work, call->memory, fault);
-        if (code != GEMMD_OK)
-            return code;
-    }
+    choose_verification(call, services);
     if (!device_plan(services->device, work))
         return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
                          "the device memory needed does not fit in 64 bits");
@@ -144,17 +162,6 @@ static void gemm_point(struct compute_call *call, const union call_operands *all
         problem->bias = operands->bias.data;
     if (operands->c0.rank > 0 && operands->c0.data != NULL)
         problem->c0 = operands->c0.data;
-}
-
-static enum gemmd_error gemm_check(struct compute_call *call, const union call_operands *operands,
-                                   struct fault *fault)
-{
-    (void)operands;
-    if (call->gemm.verify != GEMM_VERIFY_NONE && call->client_memory.on_device)
-        return fault_set(fault, GEMMD_ERR_UNSUPPORTED, "verify",
-                         "what lies in the GPU's memory cannot be verified on the host");
-    call->work.verify = call->gemm.verify == GEMM_VERIFY_FREIVALDS;
-    return GEMMD_OK;
 }
 
 static enum gemmd_error gemm_read(struct compute_call *call, struct body_front *front,
@@ -181,5 +188,4 @@ const struct call_operation gemm_operation = {
     .header = gemm_header,
     .point_result = gemm_point_result,
     .point = gemm_point,
-    .check = gemm_check,
 };

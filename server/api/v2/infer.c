@@ -106,6 +106,7 @@ void infer_begin(struct request *request)
     gemm_operation.init(compute); /* for the log, if there is no such model */
     compute->memory = services_memory(request);
     compute->work.tenant = request->tenant_number;
+    compute->request_id = request->id;
     if (find_model(request) != GEMMD_OK || read_header(request) != GEMMD_OK ||
         services_check(request) != GEMMD_OK || open_call(request) != GEMMD_OK) {
         count_failure(request);

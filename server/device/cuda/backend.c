@@ -6,8 +6,10 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "kernels/cuda/freivalds/freivalds.h"
 #include "kernels/cuda_error.h"
 #include "proto/dtype.h"
+#include "proto/size.h"
 #include "server/device/cuda/host.h"
 #include "server/device/cuda/own_launch.h"
 #include "server/device/cuda/run.h"
@@ -38,6 +40,16 @@ static bool cuda_work_bytes(const struct device *device, const struct gemm_probl
         return false;
     *out = layout.total_bytes;
     return true;
+}
+
+static bool cuda_checked_bytes(const struct device *device, const struct gemm_problem *problem,
+                               const struct gemm_kernel *kernel, uint64_t *bytes, uint64_t *check)
+{
+    struct device_layout layout;
+    uint64_t check_bytes;
+    return cuda_layout_of(device, problem, kernel, &layout) &&
+           size_align(layout.total_bytes, DEVICE_LAYOUT_ALIGNMENT, check) &&
+           freivalds_workspace_bytes(problem, &check_bytes) && size_add(*check, check_bytes, bytes);
 }
 
 static bool cuda_attention_bytes(const struct device *device,
@@ -99,6 +111,27 @@ static bool cuda_copied_in(struct device *device, uint32_t copy_stream)
 
 /* --- warming up --- */
 
+/* Enqueues the check of a product that was warmed up, for one size of each type and transposition.
+ */
+static enum gemmd_error warm_check(struct cuda_device *cuda, const struct gemm_problem *problem,
+                                   const struct gemm_problem *there,
+                                   const struct gemm_kernel *kernel, struct fault *fault)
+{
+    enum { SIDE = 64 };
+    uint64_t bytes, check;
+    if (problem->act != GEMM_ACT_NONE || problem->m != SIDE || problem->k != SIDE ||
+        !cuda_checked_bytes(&cuda->base, problem, kernel, &bytes, &check) ||
+        bytes > arena_capacity_bytes(cuda->base.arena))
+        return GEMMD_OK;
+    const enum gemmd_error code =
+        freivalds_launch(cuda->slots[0].stream, there, 0, cuda->memory + check);
+    if (code != GEMMD_OK)
+        return fault_set(fault, code, NULL, "the check of products (%s to %s) does not start: %s",
+                         dtype_name(problem->dtype), dtype_name(problem->out),
+                         cudaGetErrorString(cudaGetLastError()));
+    return GEMMD_OK;
+}
+
 /* Enqueues the kernel that "auto" chooses for a shape, with whatever is in device memory as
  * operands. */
 static enum gemmd_error warm_one(struct cuda_device *cuda, struct gemm_problem problem,
@@ -120,7 +153,7 @@ static enum gemmd_error warm_one(struct cuda_device *cuda, struct gemm_problem p
         return fault_set(fault, code, NULL, "the kernel %s (%s to %s) does not start: %s",
                          kernel->name, dtype_name(problem.dtype), dtype_name(problem.out),
                          cudaGetErrorString(cudaGetLastError()));
-    return GEMMD_OK;
+    return warm_check(cuda, &problem, &there, kernel, fault);
 }
 
 static enum gemmd_error warm_types(struct cuda_device *cuda, enum gemmd_dtype dtype,
@@ -239,6 +272,7 @@ static const struct device_ops cuda_ops = {
     .poll = cuda_poll,
     .close = cuda_close,
     .work_bytes = cuda_work_bytes,
+    .checked_bytes = cuda_checked_bytes,
     .attention_bytes = cuda_attention_bytes,
     .groups_attention = true,
     .can_share_launch = cuda_can_share_launch,

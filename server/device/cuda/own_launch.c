@@ -1,5 +1,6 @@
 #include "server/device/cuda/own_launch.h"
 
+#include "kernels/cuda/freivalds/freivalds.h"
 #include "server/base/clock.h"
 
 bool cuda_layout_of(const struct device *device, const struct gemm_problem *problem,
@@ -119,7 +120,21 @@ static cudaError_t own_copy_out(struct cuda_device *cuda, const struct cuda_slot
                                 : own_copy_part_out(slot, own->parts.lse, work->attention.lse);
 }
 
-/* Enqueues the next launch, and the copies out behind the last one. */
+/* Enqueues the check of the product where it lies, and the copy of the residual. */
+static struct cuda_failure own_check(const struct cuda_slot *slot, const struct work *work)
+{
+    void *workspace = slot->own.range + work->check_offset;
+    const enum gemmd_error code =
+        freivalds_launch(slot->stream, &slot->own.product, work->verify_seed, workspace);
+    if (code != GEMMD_OK)
+        return failed("the check of the result", code, cudaSuccess);
+    const cudaError_t error = cudaMemcpyAsync(slot->residual, workspace, sizeof *slot->residual,
+                                              cudaMemcpyDefault, slot->stream);
+    return error == cudaSuccess ? nothing_failed
+                                : failed("the copy of the residual", GEMMD_OK, error);
+}
+
+/* Enqueues the next launch, and the check and the copies out behind the last one. */
 static struct cuda_failure own_advance(struct cuda_device *cuda, struct cuda_slot *slot,
                                        struct work *work)
 {
@@ -133,6 +148,11 @@ static struct cuda_failure own_advance(struct cuda_device *cuda, struct cuda_slo
         return error == cudaSuccess ? nothing_failed : failed("a launch", GEMMD_OK, error);
     }
     cudaError_t error = cudaEventRecord(slot->computed, slot->stream);
+    if (error == cudaSuccess && work->verify_on_device) {
+        const struct cuda_failure failure = own_check(slot, work);
+        if (failure.call != NULL)
+            return failure;
+    }
     if (error == cudaSuccess && !own->is_probe)
         error = own_copy_out(cuda, slot, work);
     if (error == cudaSuccess)

@@ -204,6 +204,8 @@ bool cuda_poll(struct device *device, uint32_t number, struct work *works)
             work->kernel_ns = kernel_ns;
             work->d2h_ns = d2h_ns;
         }
+        if (works->verify_on_device)
+            works->residual = *slot->residual;
     }
     return true;
 }

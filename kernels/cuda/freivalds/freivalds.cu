@@ -1,0 +1,332 @@
+/* The check of a product on the GPU (freivalds.h). The formulas are those of kernels/freivalds.c.
+ */
+#include "kernels/cuda/freivalds/freivalds.h"
+
+#include "kernels/cuda/freivalds/freivalds_i32.cuh"
+#include "kernels/cuda/freivalds/sums.cuh"
+
+namespace freivalds
+{
+
+#define LEAST 4.9406564584124654e-324 /* DBL_TRUE_MIN, which C++ has not */
+
+/* The sums of a vector times r. The vector is a row of C or C0, or the bias. */
+struct dot {
+    double value, square, absolute;
+    uint32_t strange; /* number of elements that are not finite; counted per thread at first */
+};
+
+/* The start of the workspace, FREIVALDS_HEADER_BYTES long. */
+struct header {
+    uint64_t residual;  /* the bits of a double that is not negative, which are in its order */
+    double norm_square; /* of r */
+    struct dot bias;
+    double reserved[2];
+};
+static_assert(sizeof(struct header) == FREIVALDS_HEADER_BYTES, "the vectors follow the header");
+
+struct vectors {
+    struct header *header;
+    double *r;                      /* [n] */
+    double *br, *square, *absolute; /* [batch][k] of op(B) * r */
+    double *expected, *bound;       /* [batch][m], without alpha */
+};
+
+static vectors place(const struct gemm_problem &p, void *workspace)
+{
+    const uint64_t k = p.batch * p.k, m = p.batch * p.m;
+    double *r = (double *)((char *)workspace + sizeof(struct header));
+    double *br = r + p.n, *expected = br + 3 * k;
+    return {(struct header *)workspace, r, br, br + k, br + 2 * k, expected, expected + m};
+}
+
+/* What the kernels need to know besides the vectors. */
+struct check {
+    struct gemm_problem p;
+    struct freivalds_rounding rounding;
+    vectors v;
+};
+
+static __device__ double root_of(double square, double absolute)
+{
+    return isfinite(square) ? sqrt(square) : absolute;
+}
+
+/* Adds a scaled element times r. `counts`: an element that is not finite is counted, as it must be
+ * if a product of finite numbers can overflow. */
+static __device__ __forceinline__ void add_product(struct dot *dot, double x, double scaled,
+                                                   double r, bool counts)
+{
+    const double product = scaled * r;
+    if (counts)
+        dot->strange += !isfinite(x);
+    dot->value += product;
+    dot->square += product * product;
+    dot->absolute += fabs(product);
+}
+
+static __device__ struct dot block_dot(const struct dot &of, double *room, uint32_t *counts)
+{
+    return {block_sum(of.value, room), block_sum(of.square, room), block_sum(of.absolute, room),
+            block_sum(of.strange, counts)};
+}
+
+/* Draws r, and sums what is the same for every row. */
+template <typename Out>
+__global__ void __launch_bounds__(THREADS)
+    fill_kernel(const __grid_constant__ check c, uint64_t seed)
+{
+    __shared__ double room[THREADS / 32];
+    __shared__ uint32_t counts[THREADS / 32];
+    const Out *bias = (const Out *)c.p.bias;
+    struct dot dot = {};
+    double norm = 0;
+    for (uint64_t j = (uint64_t)blockIdx.x * THREADS + threadIdx.x; j < c.p.n;
+         j += (uint64_t)gridDim.x * THREADS) {
+        const double r = freivalds_r(c.p.dtype, seed, j);
+        c.v.r[j] = r;
+        norm += r * r;
+        if (bias != NULL)
+            add_product(&dot, to_f64(bias[j]), to_f64(bias[j]), r, true);
+    }
+    norm = block_sum(norm, room);
+    dot = block_dot(dot, room, counts);
+    if (threadIdx.x != 0)
+        return;
+    atomicAdd(&c.v.header->norm_square, norm);
+    atomicAdd(&c.v.header->bias.value, dot.value);
+    atomicAdd(&c.v.header->bias.square, dot.square);
+    atomicAdd(&c.v.header->bias.absolute, dot.absolute);
+    atomicAdd(&c.v.header->bias.strange, dot.strange);
+}
+
+/* Replaces the sums of squares by the weights of step_a. A row of op(B) with an element that is not
+ * finite has the sum and the weight NaN. */
+__global__ void __launch_bounds__(THREADS) weigh_kernel(const __grid_constant__ check c)
+{
+    for (uint64_t i = (uint64_t)blockIdx.x * THREADS + threadIdx.x; i < c.p.batch * c.p.k;
+         i += (uint64_t)gridDim.x * THREADS) {
+        const double absolute = c.v.absolute[i];
+        if (!isfinite(absolute) && c.p.dtype != GEMMD_F64)
+            c.v.br[i] = c.v.square[i] = NAN;
+        else
+            c.v.square[i] =
+                FREIVALDS_CONFIDENCE * c.rounding.relative * root_of(c.v.square[i], absolute) +
+                (double)(c.p.n + c.p.k + 4) * (FREIVALDS_OWN_ROUNDING * absolute + LEAST);
+    }
+}
+
+/* Whether the magnitudes of one element's summands reach so far that it may have overflowed. For
+ * all threads of a block together. */
+template <typename In, typename Out>
+static __device__ bool may_overflow(const check &c, uint64_t index, uint64_t row, uint64_t column,
+                                    double *room)
+{
+    const struct gemm_problem &p = c.p;
+    const In *a = (const In *)p.a + index * p.stride_a, *b = (const In *)p.b + index * p.stride_b;
+    double sum = 0, after = 0;
+    for (uint64_t i = threadIdx.x; i < p.k; i += THREADS)
+        sum += fabs(to_f64(a[p.transa ? i * p.lda + row : row * p.lda + i]) *
+                    to_f64(b[p.transb ? column * p.ldb + i : i * p.ldb + column]));
+    sum = block_sum(sum, room);
+    if (p.beta != 0)
+        after +=
+            fabs(p.beta * to_f64(((const Out *)p.c0)[index * p.stride_c0 + row * p.ldc0 + column]));
+    if (p.bias != NULL)
+        after += fabs(to_f64(((const Out *)p.bias)[column]));
+    /* Half: what rounds up to infinity is a little smaller, and so may the magnitudes be. */
+    const double limit = c.rounding.largest / 2;
+    return !(sum < limit) || !(sum * fabs(p.alpha) + after < limit);
+}
+
+/* Whether overflow explains the first infinities and NaNs of a row. For all threads together. */
+template <typename In, typename Out>
+static __device__ bool overflow_explains(const check &c, uint64_t index, uint64_t row,
+                                         const Out *line, double *room)
+{
+    __shared__ bool strange[THREADS];
+    int seen = 0;
+    for (uint64_t first = 0; first < c.p.n && seen < FREIVALDS_EXPLAINED_MAX; first += THREADS) {
+        const uint64_t j = first + threadIdx.x;
+        __syncthreads();
+        strange[threadIdx.x] = j < c.p.n && !isfinite(to_f64(line[j]));
+        __syncthreads();
+        for (int i = 0; i < THREADS && seen < FREIVALDS_EXPLAINED_MAX; i++) {
+            if (!strange[i])
+                continue;
+            seen++;
+            if (!may_overflow<In, Out>(c, index, row, first + i, room))
+                return false;
+        }
+    }
+    return true;
+}
+
+/* Whether sums of a row of i8 may exceed 32 bits. For all threads of a block together. */
+template <typename In>
+static __device__ bool may_wrap(const check &c, uint64_t index, uint64_t row, double *room)
+{
+    const struct gemm_problem &p = c.p;
+    if (p.dtype != GEMMD_I8 || p.k < FREIVALDS_WRAPS_K)
+        return false;
+    const In *a = (const In *)p.a + index * p.stride_a;
+    double sum = 0;
+    for (uint64_t i = threadIdx.x; i < p.k; i += THREADS)
+        sum += fabs(to_f64(a[p.transa ? i * p.lda + row : row * p.lda + i]));
+    return block_sum(sum, room) * 128 > INT32_MAX;
+}
+
+/* The residual of a row whose result is finite and has finite operands. */
+static __device__ double compare(const check &c, uint64_t at, const struct dot &got,
+                                 const struct dot &start)
+{
+    const struct dot bias = c.v.header->bias;
+    const double alpha = c.p.alpha, magnitude = fabs(alpha);
+    const double expected = c.v.expected[at] * alpha + start.value + bias.value;
+    const double difference = fabs(got.value - expected);
+    const double bound = c.v.bound[at] * magnitude +
+                         FREIVALDS_CONFIDENCE *
+                             (c.rounding.after * (root_of(start.square, start.absolute) +
+                                                  root_of(bias.square, bias.absolute)) +
+                              c.rounding.last * root_of(got.square, got.absolute) +
+                              c.rounding.least * (1 + magnitude) * sqrt(c.v.header->norm_square)) +
+                         (double)(c.p.n + 4) * FREIVALDS_OWN_ROUNDING *
+                             (got.absolute + start.absolute + bias.absolute);
+    if (!isfinite(bound) || isnan(difference))
+        return 0; /* f64 near its limits: the check itself overflows */
+    return difference == 0 ? 0 : difference / bound;
+}
+
+/* The residual of a row. For all threads of a block together; the result is that of thread 0. */
+template <typename In, typename Out>
+static __device__ double judge_row(const check &c, uint64_t index, uint64_t row, double *room,
+                                   uint32_t *counts)
+{
+    const struct gemm_problem &p = c.p;
+    const uint64_t at = index * p.m + row;
+    const Out *line = (const Out *)p.c + index * p.stride_c + row * p.ldc;
+    const Out *line0 = (const Out *)p.c0 + index * p.stride_c0 + row * p.ldc0;
+    const uintptr_t unit = alignof(piece<Out>) - 1;
+    const bool aligned = ((uintptr_t)line & unit) == 0, aligned0 = ((uintptr_t)line0 & unit) == 0;
+    struct dot got = {}, start = {};
+    for (uint64_t j = (uint64_t)threadIdx.x * VECTOR; j < p.n; j += THREADS * VECTOR) {
+        const piece<Out> read = read_piece(line, j, p.n, aligned, Out(0));
+        piece<Out> read0 = {};
+        if (p.beta != 0)
+            read0 = read_piece(line0, j, p.n, aligned0, Out(0));
+#pragma unroll
+        for (int e = 0; e < VECTOR; e++) {
+            if (j + e >= p.n)
+                continue;
+            const double r = c.v.r[j + e], x = to_f64(read.at[e]), x0 = to_f64(read0.at[e]);
+            add_product(&got, x, x, r, std::is_same<Out, double>::value);
+            if (p.beta != 0)
+                add_product(&start, x0, p.beta * x0, r, true);
+        }
+    }
+    if (!std::is_same<Out, double>::value)
+        got.strange = !isfinite(got.absolute);
+    got = block_dot(got, room, counts);
+    if (p.beta != 0)
+        start = block_dot(start, room, counts);
+    if (may_wrap<In>(c, index, row, room))
+        return 0;
+    const bool strange_operands =
+        p.dtype == GEMMD_F64 ? isnan(c.v.bound[at] * fabs(p.alpha)) : !isfinite(c.v.bound[at]);
+    if (strange_operands || c.v.header->bias.strange > 0 || start.strange > 0)
+        return got.strange == 0 ? (double)INFINITY : 0;
+    if (got.strange > 0)
+        return overflow_explains<In, Out>(c, index, row, line, room) ? 0 : (double)INFINITY;
+    return compare(c, at, got, start);
+}
+
+template <typename In, typename Out>
+__global__ void __launch_bounds__(THREADS) judge_kernel(const __grid_constant__ check c)
+{
+    __shared__ double room[THREADS / 32];
+    __shared__ uint32_t counts[THREADS / 32];
+    for (uint64_t index = blockIdx.z; index < c.p.batch; index += gridDim.z) {
+        const double residual = judge_row<In, Out>(c, index, blockIdx.x, room, counts);
+        if (threadIdx.x == 0 && residual > 0)
+            atomicMax((unsigned long long *)&c.v.header->residual,
+                      (unsigned long long)__double_as_longlong(residual));
+    }
+}
+
+template <typename In, typename Out>
+static enum gemmd_error run(cudaStream_t stream, const struct gemm_problem &p, uint64_t seed,
+                            void *workspace)
+{
+    const check c = {p, freivalds_rounding_of(&p), place(p, workspace)};
+    const matrix<In> b =
+        matrix_of<In>(p.b, p.ldb, p.stride_b, p.transb ? p.n : p.k, p.transb ? p.k : p.n, p.batch);
+    const matrix<In> a =
+        matrix_of<In>(p.a, p.lda, p.stride_a, p.transa ? p.k : p.m, p.transa ? p.m : p.k, p.batch);
+    const operands<step_b> of_b = {{c.v.r}, {c.v.br, c.v.square, c.v.absolute}, 0, p.k};
+    const operands<step_a> of_a = {{c.v.br, c.v.square}, {c.v.expected, c.v.bound}, p.k, p.m};
+    enum gemmd_error code =
+        launch(fill_kernel<Out>, dim3(grid_blocks(p.n, THREADS)), dim3(THREADS), stream, c, seed);
+    if (code == GEMMD_OK)
+        code = sums_launch(stream, b, of_b, !p.transb);
+    if (code == GEMMD_OK)
+        code = launch(weigh_kernel, dim3(grid_blocks(p.batch * p.k, THREADS)), dim3(THREADS),
+                      stream, c);
+    if (code == GEMMD_OK)
+        code = sums_launch(stream, a, of_a, !p.transa);
+    if (code == GEMMD_OK)
+        code =
+            launch(judge_kernel<In, Out>, dim3(grid_blocks_x(p.m, 1), 1, grid_blocks(p.batch, 1)),
+                   dim3(THREADS), stream, c);
+    return code;
+}
+
+template <typename In>
+static enum gemmd_error run_to_out(cudaStream_t stream, const struct gemm_problem &p, uint64_t seed,
+                                   void *workspace)
+{
+    switch (p.out) {
+    case GEMMD_F32:
+        return run<In, float>(stream, p, seed, workspace);
+    case GEMMD_F16:
+        return run<In, __half>(stream, p, seed, workspace);
+    case GEMMD_BF16:
+        return run<In, __nv_bfloat16>(stream, p, seed, workspace);
+    default:
+        return GEMMD_ERR_UNSUPPORTED;
+    }
+}
+
+static enum gemmd_error run_any(cudaStream_t stream, const struct gemm_problem &p, uint64_t seed,
+                                void *workspace)
+{
+    switch (p.dtype) {
+    case GEMMD_F64:
+        return run<double, double>(stream, p, seed, workspace);
+    case GEMMD_F32:
+        return run_to_out<float>(stream, p, seed, workspace);
+    case GEMMD_F16:
+        return run_to_out<__half>(stream, p, seed, workspace);
+    case GEMMD_BF16:
+        return run_to_out<__nv_bfloat16>(stream, p, seed, workspace);
+    case GEMMD_F8_E4M3:
+        return run_to_out<__nv_fp8_e4m3>(stream, p, seed, workspace);
+    case GEMMD_I8:
+        return p.out == GEMMD_I32 ? i32_launch(stream, p, seed, workspace)
+                                  : run<int8_t, float>(stream, p, seed, workspace);
+    default:
+        return GEMMD_ERR_UNSUPPORTED;
+    }
+}
+
+} // namespace freivalds
+
+enum gemmd_error freivalds_launch(cudaStream_t stream, const struct gemm_problem *problem,
+                                  uint64_t seed, void *workspace)
+{
+    uint64_t bytes;
+    if (!freivalds_workspace_bytes(problem, &bytes))
+        return GEMMD_ERR_TOO_LARGE;
+    const enum gemmd_error code =
+        cuda_error_code((int)cudaMemsetAsync(workspace, 0, bytes, stream));
+    return code != GEMMD_OK ? code : freivalds::run_any(stream, *problem, seed, workspace);
+}

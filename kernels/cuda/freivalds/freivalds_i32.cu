@@ -1,0 +1,70 @@
+/* The check of i8 products to i32 on the GPU. Everything is arithmetic modulo 2^32. */
+#include "kernels/cuda/freivalds/freivalds_i32.cuh"
+#include "kernels/cuda/freivalds/sums.cuh"
+
+namespace freivalds
+{
+
+/* In the workspace: r[n], then op(B) * r [batch][k] and op(A) * (op(B) * r) [batch][m]. */
+struct i32_vectors {
+    uint32_t *r, *br, *expected;
+};
+
+static i32_vectors i32_place(const struct gemm_problem &p, void *workspace)
+{
+    uint32_t *at = (uint32_t *)((char *)workspace + FREIVALDS_HEADER_BYTES);
+    return {at, at + p.n, at + p.n + p.batch * p.k};
+}
+
+__global__ void __launch_bounds__(THREADS) i32_fill_kernel(uint32_t *r, uint64_t n, uint64_t seed)
+{
+    for (uint64_t j = (uint64_t)blockIdx.x * THREADS + threadIdx.x; j < n;
+         j += (uint64_t)gridDim.x * THREADS)
+        r[j] = freivalds_r_i32(seed, j);
+}
+
+/* A block for each row. */
+__global__ void __launch_bounds__(THREADS)
+    i32_judge_kernel(const __grid_constant__ struct gemm_problem p, i32_vectors v,
+                     uint64_t *residual)
+{
+    __shared__ uint32_t room[THREADS / 32];
+    const uint32_t alpha = (uint32_t)(int64_t)p.alpha, beta = (uint32_t)(int64_t)p.beta;
+    const uint64_t row = blockIdx.x;
+    for (uint64_t index = blockIdx.z; index < p.batch; index += gridDim.z) {
+        const uint32_t *c = (const uint32_t *)p.c + index * p.stride_c + row * p.ldc;
+        const uint32_t *c0 = (const uint32_t *)p.c0 + index * p.stride_c0 + row * p.ldc0;
+        const uint32_t *bias = (const uint32_t *)p.bias;
+        uint32_t sum = 0;
+        for (uint64_t j = threadIdx.x; j < p.n; j += THREADS)
+            sum += (c[j] - (beta != 0 ? beta * c0[j] : 0) - (bias != NULL ? bias[j] : 0)) * v.r[j];
+        sum = block_sum(sum, room) - alpha * v.expected[index * p.m + row];
+        /* Half of 1 is the bound: rounding explains nothing here. */
+        if (threadIdx.x == 0 && sum != 0)
+            atomicMax((unsigned long long *)residual,
+                      (unsigned long long)__double_as_longlong(2 * fabs((double)(int32_t)sum)));
+    }
+}
+
+enum gemmd_error i32_launch(cudaStream_t stream, const struct gemm_problem &p, uint64_t seed,
+                            void *workspace)
+{
+    const i32_vectors v = i32_place(p, workspace);
+    const matrix<int8_t> b = matrix_of<int8_t>(p.b, p.ldb, p.stride_b, p.transb ? p.n : p.k,
+                                               p.transb ? p.k : p.n, p.batch);
+    const matrix<int8_t> a = matrix_of<int8_t>(p.a, p.lda, p.stride_a, p.transa ? p.k : p.m,
+                                               p.transa ? p.m : p.k, p.batch);
+    enum gemmd_error code = launch(i32_fill_kernel, dim3(grid_blocks(p.n, THREADS)), dim3(THREADS),
+                                   stream, v.r, p.n, seed);
+    if (code == GEMMD_OK)
+        code = sums_launch(stream, b, operands<step_i32>{{v.r}, {v.br}, 0, p.k}, !p.transb);
+    if (code == GEMMD_OK)
+        code =
+            sums_launch(stream, a, operands<step_i32>{{v.br}, {v.expected}, p.k, p.m}, !p.transa);
+    return code != GEMMD_OK
+               ? code
+               : launch(i32_judge_kernel, dim3(grid_blocks_x(p.m, 1), 1, grid_blocks(p.batch, 1)),
+                        dim3(THREADS), stream, p, v, (uint64_t *)workspace);
+}
+
+} // namespace freivalds

@@ -1,0 +1,121 @@
+"""Products that are verified: because a request asks for it, or by the sample of --verify-share."""
+
+import json
+import re
+import signal
+
+import numpy as np
+import pytest
+
+from daemon import PATIENCE_S
+from problem import assert_problem
+
+WRONG = {"m": 77, "n": 30, "k": 40}  # what tests/faults/wrong_product.c computes wrongly
+RIGHT = {"m": 78, "n": 30, "k": 40}
+
+
+@pytest.fixture(name="wrong")
+def wrong_products(start, gemmd, instrumented):
+    """Starts a daemon whose products of one shape are wrong."""
+    if instrumented:
+        pytest.skip("a sanitizer's runtime must be loaded first")
+    library = gemmd.parent.parent / "tests" / "wrong_product.so"
+    if not library.exists():
+        pytest.skip("the build has no tests/wrong_product.so")
+
+    def begin(*arguments):
+        return start("--backend", "cpu", *arguments, environment={"LD_PRELOAD": str(library)})
+
+    return begin
+
+
+def operands(shape, seed=1):
+    rng = np.random.default_rng(seed)
+    return rng.uniform(-1, 1, shape["m"] * shape["k"] + shape["k"] * shape["n"]).astype("f4")
+
+
+def post(daemon, shape, headers=None, **parameters):
+    return daemon.session.post(
+        f"{daemon.url}/gemm", params=shape | parameters, data=operands(shape).tobytes(),
+        headers={"Content-Type": "application/octet-stream"} | (headers or {}), timeout=PATIENCE_S)
+
+
+def assert_wrong(answer):
+    document = assert_problem(answer, 500, "failed verification", field="verify")
+    assert document["type"] == "urn:gemmd:error:verification-failed"
+
+
+def counted(daemon, by, result):
+    text = daemon.session.get(f"{daemon.url}/metrics", timeout=PATIENCE_S).text
+    found = re.search(rf'^gemmd_verifications_total{{by="{by}",result="{result}"}} (\d+)$', text,
+                      re.MULTILINE)
+    return int(found[1]) if found else 0
+
+
+def test_a_wrong_product_is_not_sent(wrong):
+    daemon = wrong()
+    assert post(daemon, WRONG).status_code == 200, "nobody looks"
+    answer = post(daemon, WRONG, verify="freivalds")
+    assert_wrong(answer)
+    assert answer.headers["Retry-After"] == "1"
+    assert post(daemon, RIGHT, verify="freivalds").headers["Gemmd-Verify"].startswith("pass")
+    assert counted(daemon, "request", "fail") == counted(daemon, "request", "pass") == 1
+    assert counted(daemon, "sample", "fail") == counted(daemon, "sample", "pass") == 0
+
+
+def test_the_sample_finds_wrong_products(wrong):
+    daemon = wrong("--verify-share", "1")
+    answer = post(daemon, WRONG, headers={"X-Request-Id": "looked-at"})
+    assert_wrong(answer)
+    lines = daemon.wait_for(lambda all: [line for line in all
+                                         if "wrong result" in str(line.get("message"))], "the line")
+    assert lines[0]["level"] == "error"
+    for part in ("request looked-at", "f32 to f32, m 77, n 30, k 40", "kernel openblas", "device "):
+        assert part in lines[0]["message"]
+    right = post(daemon, RIGHT)
+    assert right.status_code == 200
+    assert "Gemmd-Verify" not in right.headers, "its client has not asked"
+    assert post(daemon, WRONG, act="relu").status_code == 200, "such products are not verified"
+    assert counted(daemon, "sample", "fail") == counted(daemon, "sample", "pass") == 1
+
+
+def test_the_sample_finds_wrong_results_of_jobs_and_inferences(wrong):
+    daemon = wrong("--verify-share", "1")
+    job = post(daemon, WRONG, headers={"Prefer": "respond-async"})
+    assert job.status_code == 202
+    result = daemon.session.get(f"{daemon.url}{job.headers['Location']}/result",
+                                params={"wait_ms": PATIENCE_S * 1000}, timeout=PATIENCE_S)
+    assert_wrong(result)
+    a, b = np.split(operands(WRONG), [WRONG["m"] * WRONG["k"]])
+    inputs = [{"name": name, "shape": shape, "datatype": "FP32", "data": data.tolist()}
+              for name, shape, data in (("A", [WRONG["m"], WRONG["k"]], a),
+                                        ("B", [WRONG["k"], WRONG["n"]], b))]
+    answer = daemon.session.post(f"{daemon.url}/v2/models/gemm_fp32/infer", json={"inputs": inputs},
+                                 timeout=PATIENCE_S)
+    assert_wrong(answer)
+    assert counted(daemon, "sample", "fail") == 2
+    assert len([m for m in daemon.messages() if m.startswith("wrong result: request ")]) == 2
+
+
+def test_a_share_of_the_products_is_verified(start):
+    daemon = start("--backend", "cpu", "--verify-share", "0.5")
+    for _ in range(200):
+        assert post(daemon, {"m": 2, "n": 2, "k": 2}).status_code == 200
+    # 200 draws of probability 1/2 lie in this range with probability 1 - 1e-12.
+    assert 50 <= counted(daemon, "sample", "pass") <= 150
+    assert counted(daemon, "sample", "fail") == 0
+
+
+def test_the_share_is_reloadable(start, tmp_path):
+    file = tmp_path / "gemmd.json"
+    file.write_text(json.dumps({"backend": "cpu"}))
+    daemon = start("--config", file)
+    assert post(daemon, RIGHT).status_code == 200
+    assert counted(daemon, "sample", "pass") == 0
+    file.write_text(json.dumps({"backend": "cpu", "verify-share": 1.0}))
+    daemon.process.send_signal(signal.SIGHUP)
+    daemon.wait_for(lambda _: "--verify-share is now 1; it was 0" in daemon.messages(), "the reload")
+    assert post(daemon, RIGHT).status_code == 200
+    assert counted(daemon, "sample", "pass") == 1
+    info = daemon.session.get(f"{daemon.url}/info", timeout=PATIENCE_S).json()
+    assert info["limits"]["verify-share"] == 1
