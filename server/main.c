@@ -2,7 +2,7 @@
  * gemmd - the daemon's main program: reads the options, starts the daemon, serves, and drains.
  *
  * Exit status: 0 after a drain, or after --help, --version or --check-config; 1 if the daemon could
- * not start or its device was lost; 2 for invalid options.
+ * not start or its device was lost too often; 2 for invalid options.
  */
 #include <fcntl.h>
 #include <signal.h>

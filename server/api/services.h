@@ -43,6 +43,7 @@ struct services {
     struct http_server *http;
     uint64_t started_ns; /* when the daemon started; monotonic clock */
     struct reload_counts reloads;
+    uint64_t device_restarts; /* after losses of the device; set before the threads start */
 
     struct device *device;
     struct pool *pool; /* pinned memory */

@@ -215,6 +215,9 @@ static void write_counters(struct metrics_writer *writer, const struct metrics *
         {"gemmd_jobs_cancelled", "Jobs deleted before they had finished.", gauges->jobs_cancelled},
         {"gemmd_jobs_expired", "Jobs whose result expired before it was deleted (--job-ttl).",
          gauges->jobs_expired},
+        {"gemmd_device_restarts",
+         "How often the daemon has replaced itself because its device was lost.",
+         gauges->device_restarts},
         {"gemmd_log_dropped_lines", "Log lines dropped because standard output did not take them.",
          gauges->log_dropped_lines},
     };
