@@ -3,6 +3,7 @@ with an answer or the end of its connection, the daemon goes on, and nothing is 
 
 import errno
 import mmap
+import re
 import socket
 import struct
 import uuid
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 
 from daemon import PATIENCE_S
-from oracle import LONG_DRAIN, Oracle, answers
+from oracle import LONG_DRAIN, Oracle, answers, wait_until
 from wire import Wire, exchange, request
 
 # The numbers of tests/faults/fail_io.c.
@@ -82,8 +83,12 @@ FAULTS = {
     "receive": (RECEIVE, (errno.EINTR,), (errno.ECONNRESET,)),
     "send": (SEND, (errno.EINTR,), (errno.ECONNRESET, errno.EPIPE)),
     "wait": (WAIT, (errno.EINTR,), ()),
-    "log": (LOG, (SHORT, errno.ENOSPC, errno.EIO), ()),
 }
+
+
+def dropped_lines(daemon):
+    body = exchange(daemon.address, request("GET", "/metrics", [CLOSE])).body.decode()
+    return float(re.search(r"^gemmd_log_dropped_lines_total (\S+)$", body, re.M)[1])
 
 
 @pytest.mark.parametrize("call", FAULTS)
@@ -137,11 +142,23 @@ def test_accepting_begins_again(daemon, plan):
 
 
 def test_a_full_disk_loses_lines_of_the_log_only(daemon, plan):
-    plan.arm(LOG, errno.ENOSPC, 0, ALL)
-    for _ in range(3):
-        assert is_result(product(daemon))
-    daemon.session.close()
-    metrics = exchange(daemon.address, request("GET", "/metrics", [CLOSE])).body.decode()
-    plan.disarm()
-    assert "gemmd_log_dropped_lines_total" in metrics
+    for error in (errno.ENOSPC, errno.EIO):
+        before = dropped_lines(daemon)
+        plan.arm(LOG, error, 0, ALL)
+        for _ in range(3):
+            assert is_result(product(daemon))
+        wait_until(lambda: dropped_lines(daemon) > before, lambda: "no line was dropped")
+        assert plan.disarm() > 0
+    daemon.wait_for(lambda lines: any("lines of the log were lost" in str(line["message"])
+                                      for line in lines), "the line about lost lines")
+    daemon.stop()
+
+
+def test_short_writes_of_the_log_lose_nothing(daemon, plan):
+    plan.arm(LOG, SHORT, 0, 100)
+    assert is_result(product(daemon))
+    daemon.wait_for(lambda lines: any("/gemm" in str(line) for line in lines), "the product's line")
+    assert plan.disarm() == 100
+    assert dropped_lines(daemon) == 0
+    assert not any(line.get("text") for line in daemon.lines), "each line is whole"
     daemon.stop()
