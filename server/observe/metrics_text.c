@@ -215,15 +215,17 @@ static void write_counters(struct metrics_writer *writer, const struct metrics *
         {"gemmd_jobs_cancelled", "Jobs deleted before they had finished.", gauges->jobs_cancelled},
         {"gemmd_jobs_expired", "Jobs whose result expired before it was deleted (--job-ttl).",
          gauges->jobs_expired},
-        {"gemmd_device_restarts",
-         "How often the daemon has replaced itself because its device was lost.",
-         gauges->device_restarts},
         {"gemmd_log_dropped_lines", "Log lines dropped because standard output did not take them.",
          gauges->log_dropped_lines},
     };
     for (size_t i = 0; i < sizeof(counters) / sizeof(counters[0]); i++) {
         metrics_family(writer, counters[i].name, METRICS_COUNTER, counters[i].help);
         metrics_sample(writer, "", counters[i].value);
+    }
+    if (gauges->device_restarts > 0) {
+        metrics_family(writer, "gemmd_device_restarts", METRICS_COUNTER,
+                       "How often the daemon has replaced itself because its device was lost.");
+        metrics_sample(writer, "", gauges->device_restarts);
     }
     metrics_family(writer, "gemmd_device_busy_seconds", METRICS_COUNTER,
                    "Time that the device has spent on launches.");
