@@ -16,6 +16,7 @@
 #include "server/jobs/jobs.h"
 #include "server/main_loop.h"
 #include "server/net/descriptors.h"
+#include "server/net/handover.h"
 #include "server/observe/nvml.h"
 #include "server/observe/otlp.h"
 #include "server/reload.h"
@@ -350,13 +351,15 @@ static enum gemmd_error open_main_loop(struct daemon *daemon, struct fault *faul
     daemon->reload = reload_create(&daemon->given, daemon->argc, daemon->argv, &daemon->services);
     if (daemon->reload == NULL)
         return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for reloads");
-    const struct main_loop_signals signals = {daemon->reload, daemon->argv};
+    const struct main_loop_signals signals = {daemon->reload, daemon->argv, &daemon->restarts};
     return main_loop_create(&daemon->services, &signals, &daemon->loop, fault);
 }
 
 enum gemmd_error daemon_start(struct daemon *daemon, struct fault *fault)
 {
     daemon->services.started_ns = clock_now_ns();
+    daemon->restarts = device_restarts_read(getenv(DEVICE_RESTARTS_VARIABLE));
+    daemon->services.device_restarts = daemon->restarts.count;
     daemon->given = daemon->config;
     daemon->services.config = &daemon->config;
     daemon->services.log = daemon->log;
@@ -422,10 +425,33 @@ static bool stop_threads(struct daemon *daemon)
     return idle;
 }
 
+/* Executes the program again. The kernel frees the memory of this process and closes its device
+ * before the program begins, even if the driver does not answer any more. Returns after a failure.
+ */
+static void replace_daemon(struct daemon *daemon, const struct handover_socket *sockets,
+                           uint32_t count)
+{
+    struct fault fault = {.code = GEMMD_ERR_OUT_OF_MEMORY, .detail = "there is no memory"};
+    if (device_restarts_add(&daemon->restarts, clock_now_ns())) {
+        log_event(daemon->log, CONFIG_LOG_INFO, "executing %s again, with the listening sockets",
+                  daemon->argv[0]);
+        log_sync(daemon->log);
+        handover_execute(daemon->argv, sockets, count, &fault);
+    }
+    log_event(daemon->log, CONFIG_LOG_ERROR, "the daemon ends: %s", fault.detail);
+}
+
 bool daemon_stop(struct daemon *daemon)
 {
     struct services *services = &daemon->services;
-    if (!stop_threads(daemon))
+    struct handover_socket sockets[CONFIG_LISTEN_MAX];
+    uint32_t count;
+    const bool idle = stop_threads(daemon);
+    if (daemon->loop != NULL && main_loop_restarts(daemon->loop, sockets, &count)) {
+        replace_daemon(daemon, sockets, count);
+        return false;
+    }
+    if (!idle)
         return false;
     job_thread_destroy(services->job_thread);
     http_server_close(&daemon->http);

@@ -10,6 +10,7 @@
 
 #include "server/api/services.h"
 #include "server/config/config.h"
+#include "server/device_restarts.h"
 #include "server/http/server.h"
 
 struct host_memory;
@@ -33,6 +34,7 @@ struct daemon {
     struct http_server http;
     struct reload *reload;
     struct main_loop *loop;
+    struct device_restarts restarts;
 };
 
 /* Opens the listening sockets, allocates memory, opens the device and starts the threads, as
@@ -42,9 +44,11 @@ enum gemmd_error daemon_start(struct daemon *daemon, struct fault *fault);
 /* Serves until a drain has ended, which a signal or the loss of the device begins (main_loop.h).
  * Returns false if the device was lost. */
 bool daemon_run(struct daemon *daemon);
-/* Stops and frees all parts that were started. Returns false if the device still computes work that
- * cannot be stopped, such as a long product on the CPU after --drain-timeout. All requests have
- * been answered then, but threads still run and use memory, and the process must end with _exit. */
+/* Stops and frees all parts that were started. If the daemon replaces itself after the loss of its
+ * device, the function executes the program again and does not return. Returns false if the device
+ * still computes work that cannot be stopped, such as a long product on the CPU after
+ * --drain-timeout, or if the program could not be executed again. All requests have been answered
+ * then, but threads may still run and use memory, and the process must end with _exit. */
 bool daemon_stop(struct daemon *daemon);
 
 #endif

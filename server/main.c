@@ -2,13 +2,14 @@
  * gemmd - the daemon's main program: reads the options, starts the daemon, serves, and drains.
  *
  * Exit status: 0 after a drain, or after --help, --version or --check-config; 1 if the daemon could
- * not start or its device was lost; 2 for invalid options.
+ * not start or its device was lost too often; 2 for invalid options.
  */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "kernels/cpu/openblas_core.h"
@@ -95,12 +96,19 @@ static int serve(struct daemon *daemon)
     return status;
 }
 
-/* Ends the process without the destructors of libraries if it has failed. The destructor of
- * OpenBLAS waits for OpenBLAS's threads, and a thread that gets no memory for its buffer tries for
- * ever. */
-static void end_if_failed(int status)
+/* Whether a limit of the process (ulimit -v) may leave its libraries without memory. */
+static bool limits_memory(void)
 {
-    if (status != EXIT_SUCCESS)
+    struct rlimit addresses;
+    return getrlimit(RLIMIT_AS, &addresses) == 0 && addresses.rlim_cur != RLIM_INFINITY;
+}
+
+/* Ends the process without the destructors of libraries if it has failed or if its memory is
+ * limited. The destructor of OpenBLAS waits for OpenBLAS's threads, and a thread that gets no
+ * memory for its buffer tries for ever. */
+static void end_without_destructors(int status)
+{
+    if (status != EXIT_SUCCESS || limits_memory())
         _exit(status);
 }
 
@@ -115,7 +123,7 @@ int main(int argc, char *argv[])
     openblas_core_set(argv);
     if (!fill_standard_descriptors()) {
         fputs("gemmd: /dev/null cannot be opened\n", stderr);
-        end_if_failed(EXIT_FAILURE);
+        end_without_destructors(EXIT_FAILURE);
     }
     daemon.services.revision = gemmd_revision;
     daemon.argc = argc;
@@ -126,7 +134,7 @@ int main(int argc, char *argv[])
         fprintf(stderr, "gemmd: %s\n", fault.detail);
         handover_tell_failure(fault.detail);
         config_free(&daemon.config);
-        end_if_failed(2);
+        end_without_destructors(2);
     }
     switch (daemon.config.action) {
     case CONFIG_HELP:
@@ -148,6 +156,6 @@ int main(int argc, char *argv[])
     if (daemon.config.action == CONFIG_CHECK && status == EXIT_SUCCESS)
         memory_needs_print(&daemon.config, stderr);
     config_free(&daemon.config);
-    end_if_failed(status);
+    end_without_destructors(status);
     return status;
 }

@@ -11,6 +11,7 @@
 #include "server/api/services.h"
 #include "server/base/clock.h"
 #include "server/base/inherited_sockets.h"
+#include "server/device_restarts.h"
 #include "server/jobs/job_thread.h"
 #include "server/jobs/jobs.h"
 #include "server/liveness.h"
@@ -19,6 +20,10 @@
 #include "server/net/lingering.h"
 #include "server/net/notify.h"
 #include "server/reload.h"
+
+/* The longest drain before a restart, so that the daemon serves again soon. What a lost device has
+ * left unanswered ends at once; only slow clients take longer. */
+static const uint64_t RESTART_DRAIN_MS = 1000;
 
 enum { TICK_MS = 20, TICKS_PER_CHECK = 10, SIGNAL_COUNT = 4 };
 /* What libuv's loop needs at most: descriptors, and bytes for the table of what it watches. */
@@ -46,6 +51,9 @@ struct main_loop {
     uint64_t closing_at_ns, give_up_at_ns;
     bool forced; /* a second signal skips the waits */
     bool done;   /* main_loop_run returns */
+    /* After the drain, the process executes its program again with the listening sockets. */
+    bool restarts;
+    const struct device_restarts *past_restarts; /* borrowed */
 };
 
 static enum http_stage stage_of(const struct main_loop *loop)
@@ -71,6 +79,30 @@ static void begin_drain(struct main_loop *loop, uint64_t delay_ms, const char *w
     notify_send("STOPPING=1\nSTATUS=draining");
 }
 
+/* A lost CUDA context cannot be restored in this process. So the daemon executes its program again,
+ * unless that has not helped. */
+static void begin_after_loss(struct main_loop *loop, uint64_t now_ns)
+{
+    const struct services *services = loop->services;
+    const char *reason = device_lost_reason(services->device);
+    if (!device_restarts_allowed(loop->past_restarts, now_ns)) {
+        log_event(services->log, CONFIG_LOG_ERROR,
+                  "the device was lost after %d restarts within %d s, so the daemon ends",
+                  (int)DEVICE_RESTARTS_MAX, (int)DEVICE_RESTARTS_PERIOD_S);
+        begin_drain(loop, 0, reason);
+        return;
+    }
+    handover_cancel(&loop->handover);
+    loop->restarts = true;
+    atomic_store(&services->http->stage, HTTP_DRAINING);
+    loop->closing_at_ns = now_ns;
+    log_event(services->log, CONFIG_LOG_ERROR,
+              "the device is lost, and the daemon replaces itself; resident tensors, jobs and "
+              "registered shared memory are lost: %s",
+              reason);
+    notify_send("STATUS=restarting, because the device is lost");
+}
+
 /* Leaves the listening sockets to the new process. The service manager is told about the new main
  * process by this one, from which alone it takes messages until then. */
 static void begin_handed_over(struct main_loop *loop)
@@ -94,12 +126,17 @@ static void begin_handed_over(struct main_loop *loop)
 /* Ends the drain's delay: no new connections and no new work from now on. */
 static void begin_closing(struct main_loop *loop, uint64_t now_ns)
 {
-    if (stage_of(loop) != HTTP_HANDED_OVER)
+    if (loop->restarts)
+        acceptor_pause(loop->acceptor);
+    else if (stage_of(loop) != HTTP_HANDED_OVER)
         acceptor_close(loop->acceptor);
     atomic_store(&loop->services->http->stage, HTTP_CLOSING);
     queue_close(loop->services->queue);
     const struct config *config = loop->services->config;
-    loop->give_up_at_ns = now_ns + config->drain_timeout_ms * 1000000ull;
+    uint64_t timeout_ms = config->drain_timeout_ms;
+    if (loop->restarts && timeout_ms > RESTART_DRAIN_MS)
+        timeout_ms = RESTART_DRAIN_MS;
+    loop->give_up_at_ns = now_ns + timeout_ms * 1000000u;
 }
 
 /* Runs outside of libuv's callbacks, because a closed handle needs further iterations of the loop.
@@ -178,7 +215,9 @@ static void on_signal(uv_signal_t *handle, int signal_number)
         return;
     }
     if (stage_of(loop) != HTTP_SERVING) {
-        log_event(loop->services->log, CONFIG_LOG_WARNING, "second signal: stopping at once");
+        log_event(loop->services->log, CONFIG_LOG_WARNING, "%s: stopping at once",
+                  loop->restarts ? signals[handle - loop->signals].name : "second signal");
+        loop->restarts = false;
         loop->forced = true;
         return;
     }
@@ -229,10 +268,8 @@ static void on_tick(uv_timer_t *timer)
     job_thread_check(services->job_thread, now_ns);
     check_handover(loop, now_ns);
     liveness_check(loop->liveness, now_ns);
-    /* A lost CUDA context cannot be restored in this process. So the process ends, and its
-     * supervisor starts another process. */
     if (stage == HTTP_SERVING && device_lost(services->device))
-        begin_drain(loop, 0, device_lost_reason(services->device));
+        begin_after_loss(loop, now_ns);
     if (checks || stage == HTTP_CLOSING)
         http_server_check(services->http);
     if (checks)
@@ -300,6 +337,7 @@ enum gemmd_error main_loop_create(struct services *services, const struct main_l
     loop->services = services;
     loop->reload = calls->reload;
     loop->argv = calls->argv;
+    loop->past_restarts = calls->restarts;
     loop->liveness = liveness_create(services);
     if (loop->liveness == NULL || !has_room_for_loop() || uv_loop_init(&loop->uv) != 0) {
         liveness_destroy(loop->liveness);
@@ -328,6 +366,16 @@ void main_loop_run(struct main_loop *loop)
         uv_run(&loop->uv, UV_RUN_ONCE);
         close_when_due(loop);
     }
+}
+
+bool main_loop_restarts(struct main_loop *loop, struct handover_socket *sockets, uint32_t *count)
+{
+    if (!loop->restarts)
+        return false;
+    uv_timer_stop(&loop->tick);
+    uv_run(&loop->uv, UV_RUN_NOWAIT);
+    *count = acceptor_sockets(loop->acceptor, sockets);
+    return loop->restarts;
 }
 
 void main_loop_destroy(struct main_loop *loop)

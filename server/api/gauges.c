@@ -64,6 +64,7 @@ struct metrics_gauges gauges_read(struct services *services, uint32_t viewer)
                  dispatch_stalled_ns(services->dispatch) == 0,
         .device_stalled = dispatch_stalled_ns(services->dispatch) > 0,
         .draining = stage != HTTP_SERVING,
+        .device_restarts = services->device_restarts,
         .queue_requests = queue.reserved,
         .queue_bytes = queue.reserved_bytes,
         .queue_capacity_bytes = config->queue_bytes,

@@ -45,6 +45,7 @@ struct services {
     uint64_t started_ns;  /* when the daemon started; monotonic clock */
     const char *revision; /* of the sources of this build; borrowed */
     struct reload_counts reloads;
+    uint64_t device_restarts; /* after losses of the device; set before the threads start */
 
     struct device *device;
     struct pool *pool; /* pinned memory */

@@ -6,8 +6,8 @@
  * in the environment. A gemmd that is replaced by this process (net/handover.h) describes its
  * sockets in GEMMD_HANDOVER instead. The value of GEMMD_HANDOVER has a line for the number of the
  * descriptor that tells the old process about the start, and a line for each socket: the address as
- * the option
- * --listen has it, or nothing if a service manager has passed the socket.
+ * the option --listen has it, or nothing if a service manager has passed the socket. The first line
+ * is empty if the process has executed its own program again, as after the loss of the device.
  *
  * All functions are called by the main thread.
  */

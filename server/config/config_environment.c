@@ -14,11 +14,12 @@
 
 static const char prefix[] = "GEMMD_";
 
-/* Variables that are not the daemon's: libgemmd and gemmctl read all but the last two, images
- * commonly have the version of their program in a variable, and GEMMD_HANDOVER comes from the
- * process that this one replaces (inherited_sockets.h). */
-static const char *const others[] = {"URL",      "TOKEN",   "CA_FILE", "CERT_FILE",
-                                     "KEY_FILE", "VERSION", "HANDOVER"};
+/* Variables that are not the daemon's: libgemmd and gemmctl read all but the last three, images
+ * commonly have the version of their program in a variable, and GEMMD_HANDOVER and
+ * GEMMD_DEVICE_RESTARTS come from the daemon that this one replaces (inherited_sockets.h,
+ * device_restarts.h). */
+static const char *const others[] = {"URL",      "TOKEN",   "CA_FILE",  "CERT_FILE",
+                                     "KEY_FILE", "VERSION", "HANDOVER", "DEVICE_RESTARTS"};
 
 static bool starts_with(const char *text, const char *start)
 {

@@ -70,6 +70,11 @@ void acceptor_start(struct acceptor *acceptor)
     acceptor->polling = true;
 }
 
+void acceptor_pause(struct acceptor *acceptor)
+{
+    stop_polling(acceptor);
+}
+
 static void close_listeners(struct acceptor *acceptor)
 {
     for (uint32_t i = 0; i < acceptor->listener_count; i++)

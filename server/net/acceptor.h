@@ -42,6 +42,8 @@ uint32_t acceptor_sockets(const struct acceptor *acceptor,
  * owner removes them when it closes the sockets. */
 void acceptor_own(struct acceptor *acceptor);
 void acceptor_disown(struct acceptor *acceptor);
+/* Stops to accept without closing the listening sockets: new connections wait in the backlog. */
+void acceptor_pause(struct acceptor *acceptor);
 /* Closes the listening sockets: nobody can connect from here on. Runs the loop once; not to be
  * called from a callback of the loop. */
 void acceptor_close(struct acceptor *acceptor);

@@ -31,15 +31,18 @@ static bool is_own_variable(const char *entry)
     return false;
 }
 
-/* Returns the value of GEMMD_HANDOVER with its name, as new memory; NULL: out of memory. */
-static char *describe_sockets(const struct handover_socket *sockets, uint32_t count)
+/* Returns the value of GEMMD_HANDOVER with its name, as new memory; NULL: out of memory. Without a
+ * pipe for news, no old process waits for the start. */
+static char *describe_sockets(const struct handover_socket *sockets, uint32_t count, bool has_pipe)
 {
     char *text = NULL;
     size_t length = 0;
     FILE *out = open_memstream(&text, &length);
     if (out == NULL)
         return NULL;
-    fprintf(out, INHERITED_VARIABLE "=%u", FIRST_FD + count);
+    fputs(INHERITED_VARIABLE "=", out);
+    if (has_pipe)
+        fprintf(out, "%u", FIRST_FD + count);
     for (uint32_t i = 0; i < count; i++)
         fprintf(out, "\n%s", sockets[i].address);
     if (fclose(out) == 0)
@@ -113,18 +116,19 @@ no_attributes:
     return error;
 }
 
-/* Copies the sockets and the pipe to descriptors above those that they get in the new process, so
- * that none takes another's place. Returns the number of copies. */
+/* Copies the sockets and the pipe (-1: none) to descriptors above those that they get in the new
+ * process, so that none takes another's place. Returns the number of copies. */
 static uint32_t copy_descriptors(const struct handover_socket *sockets, uint32_t count, int pipe_fd,
                                  int copies[SOCKETS_MAX + 1])
 {
-    for (uint32_t i = 0; i <= count; i++) {
+    const uint32_t all = pipe_fd < 0 ? count : count + 1;
+    for (uint32_t i = 0; i < all; i++) {
         copies[i] =
             fcntl(i < count ? sockets[i].fd : pipe_fd, F_DUPFD_CLOEXEC, FIRST_FD + SOCKETS_MAX + 1);
         if (copies[i] < 0)
             return i;
     }
-    return count + 1;
+    return all;
 }
 
 enum gemmd_error handover_begin(struct handover *handover, char *const argv[],
@@ -137,7 +141,7 @@ enum gemmd_error handover_begin(struct handover *handover, char *const argv[],
         return fault_set(fault, GEMMD_ERR_INTERNAL, NULL, "there are too many listening sockets");
     if (pipe2(news, O_CLOEXEC | O_NONBLOCK) != 0)
         return fault_set(fault, GEMMD_ERR_IO, NULL, "cannot open a pipe: %s", strerror(errno));
-    char *description = describe_sockets(sockets, count);
+    char *description = describe_sockets(sockets, count, true);
     char **environment = description == NULL ? NULL : make_environment(description);
     const uint32_t copied = copy_descriptors(sockets, count, news[1], copies);
     if (environment == NULL)
@@ -159,6 +163,42 @@ enum gemmd_error handover_begin(struct handover *handover, char *const argv[],
     *handover = (struct handover){
         .state = HANDOVER_STARTING, .pid = pid, .news_fd = news[0], .deadline_ns = deadline_ns};
     return GEMMD_OK;
+}
+
+/* Gives the copies the descriptors that the program expects, closes all others at the execution,
+ * and executes the program. Returns an error number. */
+static int execute(char *const argv[], char *const environment[], const int *copies, uint32_t count)
+{
+    char own[PATH_MAX];
+    sigset_t none;
+    for (uint32_t i = 0; i < count; i++)
+        if (dup2(copies[i], FIRST_FD + (int)i) < 0)
+            return errno;
+    if (close_range(FIRST_FD + count, UINT_MAX, CLOSE_RANGE_CLOEXEC) != 0)
+        return errno;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    execvpe(choose_program(argv, own), argv, environment);
+    return errno;
+}
+
+enum gemmd_error handover_execute(char *const argv[], const struct handover_socket *sockets,
+                                  uint32_t count, struct fault *fault)
+{
+    int copies[SOCKETS_MAX + 1], error = ENOMEM;
+    if (count > SOCKETS_MAX)
+        return fault_set(fault, GEMMD_ERR_INTERNAL, NULL, "there are too many listening sockets");
+    char *description = describe_sockets(sockets, count, false);
+    char **environment = description == NULL ? NULL : make_environment(description);
+    const uint32_t copied = copy_descriptors(sockets, count, -1, copies);
+    if (copied != count)
+        error = EMFILE;
+    else if (environment != NULL)
+        error = execute(argv, environment, copies, copied);
+    free(environment);
+    free(description);
+    return fault_set(fault, GEMMD_ERR_IO, NULL, "cannot execute %.120s: %s", argv[0],
+                     strerror(error));
 }
 
 static void stop_listening(struct handover *handover, enum handover_state state)

@@ -53,6 +53,12 @@ enum gemmd_error handover_look(struct handover *handover, uint64_t now_ns, struc
 /* Ends a new process that is not ready yet. */
 void handover_cancel(struct handover *handover);
 
+/* Executes the program again in this process, which keeps its pid, with the listening sockets. No
+ * other thread may use descriptors any more. Returns only after a failure, and the process must
+ * then end with _exit: its descriptors may have been replaced. */
+enum gemmd_error handover_execute(char *const argv[], const struct handover_socket *sockets,
+                                  uint32_t count, struct fault *fault);
+
 /* In the new process: tell the old process that this one accepts connections, or why it ends.
  * Either is called once. Both do nothing if there is no old process. */
 void handover_tell_ready(void);

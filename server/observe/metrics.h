@@ -76,6 +76,7 @@ struct metrics_limit {
 struct metrics_gauges {
     uint32_t requests_waiting, requests_running, connections, connections_capacity, ready, draining,
         device_stalled;
+    uint64_t device_restarts;
     uint64_t queue_requests, queue_capacity_requests, queue_bytes, queue_capacity_bytes;
     uint64_t tenant_capacity_requests,
         tenant_capacity_bytes;             /* 0: tenants have no limit of their own */

@@ -283,6 +283,11 @@ static void write_counters(struct metrics_writer *writer, const struct metrics *
         metrics_sample(writer, "", counters[i].value);
     }
     write_verifications(writer, gauges);
+    if (gauges->device_restarts > 0) {
+        metrics_family(writer, "gemmd_device_restarts", METRICS_COUNTER,
+                       "How often the daemon has replaced itself because its device was lost.");
+        metrics_sample(writer, "", gauges->device_restarts);
+    }
     metrics_family(writer, "gemmd_device_busy_seconds", METRICS_COUNTER,
                    "Time that the device has spent on launches.");
     metrics_sample_seconds(writer, "", TOTAL(metrics, busy_ns));

@@ -20,6 +20,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/socket.h>
@@ -197,6 +198,15 @@ int fcntl(int fd, int command, ...)
     void *argument = va_arg(arguments, void *);
     va_end(arguments);
     return fails("fcntl", EMFILE) ? -1 : NEXT(fcntl)(fd, command, argument);
+}
+
+int ioctl(int fd, unsigned long command, ...)
+{
+    va_list arguments;
+    va_start(arguments, command);
+    void *argument = va_arg(arguments, void *);
+    va_end(arguments);
+    return fails("ioctl", ENOMEM) ? -1 : NEXT(ioctl)(fd, command, argument);
 }
 
 ssize_t getrandom(void *bytes, size_t length, unsigned flags)

@@ -270,7 +270,8 @@ START_TEST(gauges_are_those_given)
                                           .device_used_bytes = 9,
                                           .device_capacity_bytes = UINT64_MAX,
                                           .kernels_left_out = 10,
-                                          .log_dropped_lines = 11};
+                                          .log_dropped_lines = 11,
+                                          .device_restarts = 12};
     struct metrics *metrics = metrics_create(1, &identity);
     char *text = expose(metrics, &gauges, METRICS_TEXT);
     assert_sample(text, "gemmd_requests_waiting", "1");
@@ -288,6 +289,7 @@ START_TEST(gauges_are_those_given)
     assert_sample(text, "gemmd_device_memory_capacity_bytes", "18446744073709551615");
     assert_sample(text, "gemmd_kernels_left_out", "10");
     assert_sample(text, "gemmd_log_dropped_lines_total", "11");
+    assert_sample(text, "gemmd_device_restarts_total", "12");
     free(text);
     metrics_destroy(metrics);
 }

@@ -1,0 +1,198 @@
+"""The device is lost, as after a sticky error of a GPU: the daemon executes its program again with
+its listening sockets, and clients see a delay."""
+
+import os
+import re
+import subprocess
+import threading
+
+import numpy as np
+import pytest
+
+from daemon import PATIENCE_S, Daemon
+from wire import Wire, exchange, request
+
+OCTETS = ("Content-Type", "application/octet-stream")
+
+
+def product(m, n, k, *headers):
+    body = np.ones(m * k + k * n, np.float32).tobytes()
+    return request("POST", f"/gemm?m={m}&n={n}&k={k}",
+                   [OCTETS, ("Content-Length", len(body)), *headers], body)
+
+
+LOSING, GOOD = product(13, 17, 19), product(2, 2, 2)
+
+
+@pytest.fixture
+def losing(gemmd):
+    path = gemmd.parent.parent / "tests/gemmd-losing"
+    assert path.exists(), f"there is no {path}; the build has to have GEMMD_TESTS"
+    return path
+
+
+@pytest.fixture
+def fault(tmp_path):
+    """The file whose existence makes the next losing product lose the device."""
+    return tmp_path / "lose"
+
+
+@pytest.fixture
+def daemon(losing, fault):
+    daemon = Daemon(losing, "--backend", "cpu", "--cpu-threads", "1",
+                    environment={"LOSE_DEVICE": str(fault)})
+    try:
+        daemon.wait_until_listening().wait_until_ready()
+        yield daemon
+    finally:
+        daemon.close()
+
+
+def starts(daemon):
+    return sum(message.startswith("listening on") for message in daemon.messages())
+
+
+def lose(daemon, fault, address=None):
+    """Loses the device, and returns the answer of the product that lost it. From then on, new
+    connections wait for the next start."""
+    restarts = count_restarts(daemon)
+    fault.touch()
+    answer = exchange(address or daemon.address, LOSING)
+    daemon.wait_for(lambda lines: count_restarts(daemon) > restarts, "the restart")
+    return answer
+
+
+def count_restarts(daemon):
+    return sum("again, with the listening sockets" in message for message in daemon.messages())
+
+
+def counted_restarts(daemon):
+    """The metric, which does not exist before the first restart."""
+    body = exchange(daemon.address, request("GET", "/metrics")).body.decode()
+    found = re.search(r"^gemmd_device_restarts_total (\S+)$", body, re.M)
+    return float(found[1]) if found else None
+
+
+def test_the_daemon_replaces_itself(daemon, fault):
+    """The same process, the same socket; the failed request may be repeated."""
+    address, pid = daemon.address, daemon.pid
+    assert counted_restarts(daemon) is None
+    answer = lose(daemon, fault)
+    assert answer.status == 503
+    assert int(answer.headers["retry-after"]) >= 1
+    assert b"device-lost" in answer.body
+    # The connection waits in the backlog, and nothing is refused.
+    assert exchange(address, LOSING).status == 200
+    assert (daemon.pid, daemon.process.poll()) == (pid, None)
+    assert starts(daemon) == 2
+    assert any("the device is lost, and the daemon replaces itself" in message
+               for message in daemon.messages())
+    assert counted_restarts(daemon) == 1
+    before = daemon.descriptors()
+    assert lose(daemon, fault).status == 503
+    assert exchange(address, GOOD).status == 200
+    daemon.wait_until_ready()
+    assert daemon.descriptors() <= before + 1, "a restart leaves no descriptor open"
+    daemon.stop()
+
+
+def test_a_device_that_is_lost_again_and_again_ends_the_daemon(daemon, fault):
+    for restarts in range(3):
+        assert lose(daemon, fault).status == 503
+        assert exchange(daemon.address, GOOD).status == 200
+        assert starts(daemon) == restarts + 2
+    fault.touch()
+    assert exchange(daemon.address, LOSING).status == 503
+    assert daemon.wait() == 1
+    assert any("the device was lost after 3 restarts within 60 s" in message
+               for message in daemon.messages())
+
+
+def test_a_unix_socket_keeps_its_file(losing, fault, tmp_path):
+    path = str(tmp_path / "gemmd.sock")
+    daemon = Daemon(losing, "--backend", "cpu", listen=(f"unix:{path}",),
+                    environment={"LOSE_DEVICE": str(fault)})
+    try:
+        daemon.wait_until_listening()
+        inode = os.stat(path).st_ino
+        assert lose(daemon, fault, path).status == 503
+        assert exchange(path, GOOD).status == 200
+        assert os.stat(path).st_ino == inode
+        daemon.stop()
+        assert not os.path.exists(path)
+    finally:
+        daemon.close()
+
+
+def test_an_unfinished_body_holds_the_restart_up_for_a_second_at_most(daemon, fault):
+    with Wire(daemon.address) as slow, Wire(daemon.address) as idle:
+        idle.send(GOOD)
+        assert idle.receive().status == 200
+        slow.send(LOSING[:-8])
+        assert lose(daemon, fault).status == 503
+        assert exchange(daemon.address, GOOD).status == 200
+    daemon.stop()
+
+
+def test_no_connection_is_refused(daemon, fault):
+    """Clients that connect again and again get a result, or an answer that tells them to repeat."""
+    statuses, refused, ended = [], [], threading.Event()
+
+    def connect():
+        while not ended.is_set():
+            try:
+                statuses.append(exchange(daemon.address, GOOD).status)
+            except ConnectionRefusedError as error:
+                refused.append(error)
+            except (OSError, AssertionError):
+                pass  # closed without an answer, which a client may repeat as well
+
+    client = threading.Thread(target=connect)
+    client.start()
+    try:
+        for _ in range(2):
+            assert lose(daemon, fault).status == 503
+            assert exchange(daemon.address, GOOD).status == 200
+    finally:
+        ended.set()
+        client.join()
+    assert refused == []
+    assert 200 in statuses and set(statuses) <= {200, 503}
+    daemon.stop()
+
+
+def test_resident_tensors_are_gone(daemon, fault):
+    put = request("PUT", "/tensors/w?dtype=f32&shape=2,2", [OCTETS, ("Content-Length", 16)],
+                  b"\0" * 16)
+    get = request("GET", "/tensors/w")
+    assert exchange(daemon.address, put).status in (200, 201)
+    assert exchange(daemon.address, get).status == 200
+    lose(daemon, fault)
+    assert exchange(daemon.address, get).status == 404
+    daemon.stop()
+
+
+def test_gemmctl_sees_a_delay_only(daemon, fault, gemmd, tmp_path):
+    """libgemmd repeats the product that lost the device, within its deadline."""
+    a, b, c = (tmp_path / name for name in ("a.npy", "b.npy", "c.npy"))
+    np.save(a, np.ones((13, 19), np.float32))
+    np.save(b, np.ones((19, 17), np.float32))
+    fault.touch()
+    run = subprocess.run([gemmd.parent / "gemmctl", "--url", daemon.url, "gemm", a, b, "-o", c],
+                         capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    assert run.returncode == 0, run.stderr
+    assert not fault.exists(), "the product has lost the device"
+    assert (np.load(c) == 19).all()
+    daemon.stop()
+
+
+def test_sigterm_during_the_restart_ends_the_process(daemon, fault):
+    """The signal is neither lost nor answered by another start."""
+    with Wire(daemon.address) as slow:
+        slow.send(LOSING[:-8])
+        fault.touch()
+        assert exchange(daemon.address, LOSING).status == 503
+        daemon.wait_for(lambda lines: any("replaces itself" in str(line.get("message"))
+                                          for line in lines), "the line about the restart")
+        daemon.terminate()
+        assert daemon.wait() in (0, 1, -15)
