@@ -1,0 +1,36 @@
+#include "kernels/freivalds_parts.h"
+
+#include "proto/dtype.h"
+
+struct freivalds_rounding freivalds_rounding_of(const struct gemm_problem *p)
+{
+    const double k = (double)p->k;
+    struct freivalds_rounding r = {
+        .after = 4 * 0x1p-24, .least = (k + 4) * 0x1p-126, .largest = FLT_MAX};
+    switch (p->dtype) {
+    case GEMMD_F64:
+        r.relative = (k + 8) * 0x1p-53;
+        r.after = 4 * 0x1p-53;
+        r.least = (k + 4) * DBL_MIN;
+        r.largest = DBL_MAX;
+        break;
+    case GEMMD_I8:
+        r.relative = 4 * 0x1p-24; /* the sum is exact */
+        break;
+    default:
+        r.relative = (k + 8) * 0x1p-24;
+        if (p->precision == GEMM_PRECISION_TF32)
+            r.relative += 2.1 * 0x1p-10; /* both operands cut to 11 bits */
+        break;
+    }
+    if (p->out == GEMMD_F16) {
+        r.last = 0x1p-11;
+        r.least += 0x1p-24;
+        r.largest = 65504;
+    } else if (p->out == GEMMD_BF16) {
+        r.last = 0x1p-8;
+    } else {
+        r.last = p->out == GEMMD_F64 ? 0x1p-53 : 0x1p-24;
+    }
+    return r;
+}
