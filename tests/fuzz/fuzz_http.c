@@ -293,8 +293,9 @@ static void settle(void)
     }
 }
 
-/* A valid product is still computed right. */
-static void probe(struct answers *answers)
+/* Sends a valid product. On a busy machine the limits of time, which are low, may end it. Returns
+ * the status of the answer, 0 if there is none. */
+static int multiply(struct answers *answers)
 {
     static const float operands[] = {1, 2, 3, 4, 5, 6, 7, 8}, product[] = {19, 22, 43, 50};
     static const char head[] = "POST /gemm?m=2&n=2&k=2 HTTP/1.1\r\nHost: x\r\n"
@@ -306,8 +307,26 @@ static void probe(struct answers *answers)
     answers->length = 0;
     answers->ended = false;
     talk(bytes, sizeof bytes, END_WAIT, 0, answers);
-    MUST(check_answers(answers) == 200 && answers->length > sizeof product);
-    MUST(memcmp(answers->bytes + answers->length - sizeof product, product, sizeof product) == 0);
+    const int status = check_answers(answers);
+    if (status == 200)
+        MUST(answers->length > sizeof product &&
+             memcmp(answers->bytes + answers->length - sizeof product, product, sizeof product) ==
+                 0);
+    return status;
+}
+
+/* A valid product is still computed, and right. */
+static void probe(struct answers *answers)
+{
+    const uint64_t since_ns = clock_now_ns();
+    int status;
+    while ((status = multiply(answers)) != 200) {
+        if (status == 0 || status == 408 || status == 504)
+            MUST(!is_late(since_ns));
+        else
+            fprintf(stderr, "a valid product is answered with %d\n", status);
+        MUST(status == 0 || status == 408 || status == 504);
+    }
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)

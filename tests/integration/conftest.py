@@ -25,7 +25,7 @@ def pytest_addoption(parser):
 
 
     group.addoption("--fuzz-seconds", type=int, default=None, metavar="S",
-                    help="how long test_fuzzing.py sends random conversations (5; 20 with a sanitizer)")
+                    help="how long test_fuzzing.py sends random conversations (6; 20 with a sanitizer)")
     group.addoption("--fuzz-number", type=int, default=None, metavar="N",
                     help="of these conversations, repeat only the one with this number")
 

@@ -186,6 +186,8 @@ class Grammar:
         for _ in range(self.pick([0, 0, 0, 1, 1, 2, 3])):
             name = self.pick(list(HEADERS))
             headers.append((name, self.pick(HEADERS[name])))
+        if self.some(0.1):
+            headers.append(("Expect", "100-continue"))
         if self.some(0.97):
             headers.insert(0, ("Host", "x"))
         version = self.pick(["HTTP/1.1"] * 20 + ["HTTP/1.0", "HTTP/1.2", "HTTP/2.0", "", "XTTP/1.1"])
@@ -215,6 +217,8 @@ class Grammar:
         """The bytes of one connection: one request or several, each behind the other."""
         data = b"".join(self.request() for _ in range(self.pick([1, 1, 1, 2, 3, 6])))
         data = self.mutate(data) if self.some(0.3) else data
+        if self.some(0.2):
+            data += self.pick([b"G", b"\r\n", b"\0", b"GET /", b"\r\n\r\n", bytes(2000)])
         return data[:self.random.randrange(len(data) + 1)] if self.some(0.15) else data
 
     # ---- connections ----
@@ -234,11 +238,12 @@ class Grammar:
         os.ftruncate(memory, self.pick([0, 1, 4096, 1 << 20]))
         return memory
 
-    def converse(self, connection, is_unix, patience_s):
-        """Sends a stream and ends the connection as the seed says. Returns all that the daemon sent,
-        or None if the client did not wait for it. TimeoutError: the daemon neither answered nor
-        closed the connection in time."""
-        data, ending = self.stream(), self.pick(["wait"] * 5 + ["half"] * 5 + ["close", "reset"])
+    def converse(self, connection, is_unix, waits, patience_s):
+        """Sends a stream and ends the connection as the seed says. `waits`: the client may leave it
+        to the daemon's limits to end the connection. Returns all that the daemon sent, or None if
+        the client did not wait for it. TimeoutError: the daemon neither answered nor closed the
+        connection in time."""
+        data, ending = self.stream(), self.pick(["wait" if waits else "half"] * 5 + ["half"] * 5 + ["close", "reset"])
         connection.settimeout(patience_s)
         memory = self.preface() if is_unix else None
         received = bytearray()

@@ -20,9 +20,13 @@ from oracle import LONG_DRAIN, Oracle
 from wire import Wire
 
 CONVERSATIONS_AT_A_TIME = 12
-# Low, so that the daemon ends each connection that its client leaves open.
-LIMITS = ("--header-timeout", "300ms", "--idle-timeout", "300ms", "--body-timeout", "600ms", "--timeout", "2s",
-          "--max-timeout", "4s", "--max-wait", "50ms", "--job-ttl", "100ms", "--max-jobs", "16", "--max-body", "1M",
+# Either the daemon's limits end a connection that its client leaves open, or the client ends it
+# and the limits are so long that a connection which stays is noticed.
+ENDINGS = {
+    "by its limits": ("--header-timeout", "300ms", "--idle-timeout", "300ms", "--body-timeout", "600ms"),
+    "by its client": ("--header-timeout", "10m", "--idle-timeout", "10m", "--body-timeout", "10m"),
+}
+LIMITS = ("--timeout", "2s", "--max-timeout", "4s", "--max-wait", "50ms", "--job-ttl", "100ms", "--max-jobs", "16", "--max-body", "1M",
           "--max-json", "64K", "--max-work", "100000000", "--pinned-bytes", "64M", "--tensor-bytes", "1M",
           "--device-bytes", "64M", "--bulk-connections", "4", "--shm-system", "--compress-answers",
           "--no-access-log", "--io-threads", "2")
@@ -84,8 +88,8 @@ def connect(daemon, path, is_unix):
 class Run:
     """Conversations from several threads, until the time is over or one fails."""
 
-    def __init__(self, daemon, path, seed, numbers, seconds):
-        self.daemon, self.path, self.seed, self.numbers = daemon, path, seed, numbers
+    def __init__(self, daemon, path, waits, seed, numbers, seconds):
+        self.daemon, self.path, self.waits, self.seed, self.numbers = daemon, path, waits, seed, numbers
         self.until = time.monotonic() + seconds
         self.count, self.failure = 0, None
         self.lock = threading.Lock()
@@ -97,7 +101,7 @@ class Run:
         grammar = Grammar(f"{self.seed}/{number}")
         is_unix = grammar.some(0.4)
         with connect(self.daemon, self.path, is_unix) as connection:
-            received = grammar.converse(connection, is_unix, PATIENCE_S)
+            received = grammar.converse(connection, is_unix, self.waits, PATIENCE_S)
         if received is not None:
             Replies(received).check()
 
@@ -159,16 +163,17 @@ def shared_object():
     os.unlink(path)
 
 
-def test_random_conversations(start, request, instrumented, tmp_path, shared_object):
+@pytest.mark.parametrize("ends", ENDINGS)
+def test_random_conversations(ends, start, request, instrumented, tmp_path, shared_object):
     """Each conversation ends within the daemon's limits, right requests get right results meanwhile,
     and afterwards the daemon is as before, idle, and exits when it is told to."""
     option = request.config.option
     path = str(tmp_path / "socket")
-    daemon = start(*LIMITS, *LONG_DRAIN, listen=("127.0.0.1:0", f"unix:{path}"))
+    daemon = start(*LIMITS, *ENDINGS[ends], *LONG_DRAIN, listen=("127.0.0.1:0", f"unix:{path}"))
     oracle = Oracle(daemon)
     one = option.fuzz_number
-    seconds = option.fuzz_seconds or (20 if instrumented else 5)
-    run = Run(daemon, path, option.seed, itertools.count() if one is None else iter([one]), seconds)
+    seconds = (option.fuzz_seconds or (20 if instrumented else 6)) / len(ENDINGS)
+    run = Run(daemon, path, ends == "by its limits", option.seed, itertools.count() if one is None else iter([one]), seconds)
     run.finish()
     print(f"{run.count} conversations in {seconds} s")
     remove_what_was_asked_for(daemon)
