@@ -157,7 +157,7 @@ static const struct {
      GEMMD_ERR_MALFORMED, "either data or"},
     {INPUT("\"shape\":[1],\"data\":{\"0\":1}"), GEMMD_ERR_MALFORMED, "not an array"},
     {INPUT("\"shape\":[1],\"data\":[1"), GEMMD_ERR_MALFORMED, "not JSON"},
-    {"{\"inputs\":[{\"shape\":[1,\"]\"", GEMMD_ERR_MALFORMED, "middle of an array"},
+    {"{\"inputs\":[{\"shape\":[1,\"]\"", GEMMD_ERR_MALFORMED, "is not closed"},
     {INPUT("\"shape\":[1],\"parameters\":[]"), GEMMD_ERR_MALFORMED, "not an object"},
     {INPUT("\"shape\":[1],\"parameters\":{\"binary_data_size\":-4}"), GEMMD_ERR_MALFORMED,
      "whole number"},
