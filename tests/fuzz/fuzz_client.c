@@ -56,7 +56,7 @@ static void *serve(void *listener)
 static const char *start_server(void)
 {
     static int listener = -1;
-    static char url[64];
+    static char url[sizeof "unix:" + sizeof((struct sockaddr_un *)0)->sun_path];
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     pthread_t thread;
     if (listener >= 0)
