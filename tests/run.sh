@@ -130,6 +130,9 @@ if wanted deploy; then
     want_command rpmbuild rpm
     want_command buildah buildah
 fi
+if wanted fuzz; then
+    want_command clang clang
+fi
 
 install_missing() {
     local sudo=()
@@ -148,6 +151,17 @@ install_missing() {
     apt install -y --no-install-recommends "${missing[@]}"
 }
 step "packages" install_missing
+
+can_fuzz() {
+    command -v clang >/dev/null &&
+        echo 'int LLVMFuzzerTestOneInput(void); int LLVMFuzzerTestOneInput(void) { return 0; }' |
+        clang -x c -fsanitize=fuzzer,address,undefined -o build/can_fuzz - 2>/dev/null
+}
+# The package of libFuzzer has the version of clang in its name, and clang only recommends it.
+if wanted fuzz && mkdir -p build && command -v clang >/dev/null && ! can_fuzz; then
+    missing=("libclang-rt-$(clang -dumpversion | cut -d . -f 1)-dev")
+    step "packages (fuzz)" install_missing
+fi
 
 python_environment() {
     local stamp=build/venv/requirements.txt
@@ -326,11 +340,6 @@ fuzz_one() { # HARNESS
         "${options[@]}" "$found" "$root/tests/fuzz/corpus/$name" >"$found.log" 2>&1 && return
     tail -n 40 "$found.log"
     return 1
-}
-can_fuzz() {
-    command -v clang >/dev/null &&
-        echo 'int LLVMFuzzerTestOneInput(void); int LLVMFuzzerTestOneInput(void) { return 0; }' |
-        clang -x c -fsanitize=fuzzer,address,undefined -o build/can_fuzz - 2>/dev/null
 }
 build_fuzzers() {
     cmake --preset fuzz -DGEMMD_TESTS=ON --log-level=NOTICE >build/configure.log 2>&1 ||
