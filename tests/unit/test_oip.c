@@ -156,7 +156,7 @@ static const struct {
     {INPUT("\"shape\":[1],\"data\":[1],\"parameters\":{\"binary_data_size\":4}"),
      GEMMD_ERR_MALFORMED, "either data or"},
     {INPUT("\"shape\":[1],\"data\":{\"0\":1}"), GEMMD_ERR_MALFORMED, "not an array"},
-    {INPUT("\"shape\":[1],\"data\":[1"), GEMMD_ERR_MALFORMED, "not JSON"},
+    {INPUT("\"shape\":[1],\"data\":[1"), GEMMD_ERR_MALFORMED, "is not closed"},
     {"{\"inputs\":[{\"shape\":[1,\"]\"", GEMMD_ERR_MALFORMED, "is not closed"},
     {INPUT("\"shape\":[1],\"parameters\":[]"), GEMMD_ERR_MALFORMED, "not an object"},
     {INPUT("\"shape\":[1],\"parameters\":{\"binary_data_size\":-4}"), GEMMD_ERR_MALFORMED,
