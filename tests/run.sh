@@ -13,7 +13,7 @@ Parts (all of them, in this order, if none is named):
   integration  a real daemon and real clients, release build
   asan         both under AddressSanitizer and UndefinedBehaviorSanitizer
   tsan         both under ThreadSanitizer
-  fuzz         each harness of tests/fuzz with libFuzzer, for some seconds; left out without clang
+  fuzz         each harness of tests/fuzz with libFuzzer, for some seconds; needs clang
   deploy       packages, container image, Kubernetes manifests, alert rules and board of deploy/
   quickstart   deploy/quickstart.sh in a fresh copy of the tree, twice
 TEXT
