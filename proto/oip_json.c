@@ -209,7 +209,7 @@ uint64_t oip_json_array_end(const char *json, uint64_t bytes, uint64_t at)
         if (c == '[' || c == '{')
             depth++;
         else if ((c == ']' || c == '}') && --depth == 0)
-            return at;
+            return c == ']' ? at : 0;
     }
     return 0;
 }

@@ -84,7 +84,8 @@ bool oip_json_is(const struct oip_value *string, const char *text);
 double oip_json_real(const char *text, size_t bytes);
 
 /* Returns the offset in `json` behind the closing bracket of the array whose opening bracket is at
- * offset `at`; 0 if the array has no closing bracket. `json` is a text of `bytes` bytes. */
+ * offset `at`; 0 if the array has no closing bracket, or ends with a brace. `json` is a text of
+ * `bytes` bytes. */
 uint64_t oip_json_array_end(const char *json, uint64_t bytes, uint64_t at);
 /* Returns the offset in `json` behind the closing quote of the string whose opening quote is at
  * offset `at`; `bytes` if the string has no closing quote. `json` is a text of `bytes` bytes. */

@@ -32,7 +32,7 @@ static enum gemmd_error cut_array(struct skeleton *skeleton, const char *json, u
     const uint64_t end = oip_json_array_end(json, bytes, *at);
     if (end == 0)
         return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
-                         "the request's JSON ends in the middle of an array");
+                         "an array in the request's JSON is not closed");
     if (skeleton->array_count == OIP_ARRAYS_MAX)
         return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
                          "the request's inputs have more than the %d arrays that are read",

@@ -1,5 +1,7 @@
 #include "proto/utf8.h"
 
+#include <string.h>
+
 uint32_t utf8_length(const void *text, uint64_t bytes)
 {
     static const struct {
@@ -26,4 +28,17 @@ uint32_t utf8_length(const void *text, uint64_t bytes)
         return forms[form].length;
     }
     return 0;
+}
+
+bool utf8_is_text(const char *text)
+{
+    uint64_t left = strlen(text);
+    while (left > 0) {
+        const uint32_t length = utf8_length(text, left);
+        if (length == 0)
+            return false;
+        text += length;
+        left -= length;
+    }
+    return true;
 }

@@ -13,6 +13,7 @@ Parts (all of them, in this order, if none is named):
   integration  a real daemon and real clients, release build
   asan         both under AddressSanitizer and UndefinedBehaviorSanitizer
   tsan         both under ThreadSanitizer
+  fuzz         each harness of tests/fuzz with libFuzzer, for some seconds; needs clang
   deploy       packages, container image, Kubernetes manifests, alert rules and board of deploy/
   quickstart   deploy/quickstart.sh in a fresh copy of the tree, twice
 TEXT
@@ -21,7 +22,7 @@ TEXT
 parts=()
 for part in "$@"; do
     case $part in
-    lint | unit | integration | asan | tsan | deploy | quickstart) parts+=("$part") ;;
+    lint | unit | integration | asan | tsan | fuzz | deploy | quickstart) parts+=("$part") ;;
     -h | --help)
         usage
         exit 0
@@ -33,7 +34,7 @@ for part in "$@"; do
         ;;
     esac
 done
-((${#parts[@]})) || parts=(lint unit integration asan tsan deploy quickstart)
+((${#parts[@]})) || parts=(lint unit integration asan tsan fuzz deploy quickstart)
 wanted() { [[ " ${parts[*]} " == *" $1 "* ]]; }
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 2
@@ -129,6 +130,9 @@ if wanted deploy; then
     want_command rpmbuild rpm
     want_command buildah buildah
 fi
+if wanted fuzz; then
+    want_command clang clang
+fi
 
 install_missing() {
     local sudo=()
@@ -147,6 +151,17 @@ install_missing() {
     apt install -y --no-install-recommends "${missing[@]}"
 }
 step "packages" install_missing
+
+can_fuzz() {
+    command -v clang >/dev/null &&
+        echo 'int LLVMFuzzerTestOneInput(void); int LLVMFuzzerTestOneInput(void) { return 0; }' |
+        clang -x c -fsanitize=fuzzer,address,undefined -o build/can_fuzz - 2>/dev/null
+}
+# The package of libFuzzer has the version of clang in its name, and clang only recommends it.
+if wanted fuzz && mkdir -p build && command -v clang >/dev/null && ! can_fuzz; then
+    missing=("libclang-rt-$(clang -dumpversion | cut -d . -f 1)-dev")
+    step "packages (fuzz)" install_missing
+fi
 
 python_environment() {
     local stamp=build/venv/requirements.txt
@@ -312,6 +327,36 @@ if wanted tsan; then
         integration tsan build-tsan --every 8 -m 'not slow'
     fi
     run_under=()
+fi
+
+# A harness reads its corpus, then inputs that libFuzzer makes of it. The time is per harness.
+fuzz_seconds=${FUZZ_SECONDS:-4}
+fuzz_one() { # HARNESS
+    local name=${1##*/fuzz_} found=$root/build-fuzz/found/${1##*/fuzz_} options=()
+    mkdir -p "$found" && cd "$found" || return 1
+    # The threads of a daemon allocate while libFuzzer counts, which it takes for leaks.
+    [[ $name != http ]] || options=(-detect_leaks=0 "-dict=$root/tests/fuzz/http.dict")
+    "$1" -max_total_time="$fuzz_seconds" -timeout=60 -rss_limit_mb=4096 -verbosity=0 -artifact_prefix="$found/" \
+        "${options[@]}" "$found" "$root/tests/fuzz/corpus/$name" >"$found.log" 2>&1 && return
+    tail -n 40 "$found.log"
+    return 1
+}
+build_fuzzers() {
+    cmake --preset fuzz -DGEMMD_TESTS=ON --log-level=NOTICE >build/configure.log 2>&1 ||
+        { cat build/configure.log && return 1; }
+    cmake --build --preset fuzz -j "$jobs" --target fuzz -- --quiet
+}
+if wanted fuzz; then
+    section "build (fuzz)"
+    if ! can_fuzz; then
+        echo "left out: there is no clang with libFuzzer"
+    elif step "build (fuzz)" build_fuzzers; then
+        section "fuzz, $fuzz_seconds s each"
+        export -f fuzz_one
+        export root fuzz_seconds
+        harnesses=(build-fuzz/tests/fuzz_*)
+        step "fuzz" xargs -P "$jobs" -I '{}' bash -c 'fuzz_one {}' < <(printf "$root/%s\n" "${harnesses[@]}")
+    fi
 fi
 
 if wanted deploy; then

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "proto/utf8.h"
 #include "server/base/address.h"
 #include "server/config/config_source.h"
 
@@ -82,6 +83,9 @@ enum gemmd_error config_set(struct config_load *load, const struct config_option
     struct address parsed;
     struct fault fault = {0};
 
+    /* --check-config and /info write the options as JSON, which is UTF-8. */
+    if (!utf8_is_text(text))
+        return config_fault(load, option, source, "is not valid UTF-8");
     switch (option->kind) {
     case CONFIG_KIND_ADDRESSES:
         if (address_parse(text, &parsed, &fault) != GEMMD_OK)

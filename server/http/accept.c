@@ -17,6 +17,14 @@ static int match_range(const char *range, enum format format)
     return strcasecmp(range, format_media_type(format)) == 0 ? 3 : 0;
 }
 
+/* Reads a weight, which is a number from 0 to 1. A malformed weight counts as 0, and a greater one
+ * as 1. */
+static double read_weight(const char *text)
+{
+    const double q = strtod(text, NULL);
+    return q > 1 ? 1 : q > 0 ? q : 0; /* NaN counts as 0 */
+}
+
 static bool parse_element(const char *text, size_t length, struct accept_element *element)
 {
     char copy[ACCEPT_RANGE_MAX];
@@ -32,7 +40,7 @@ static bool parse_element(const char *text, size_t length, struct accept_element
     for (const char *p = strchr(copy, ';'); p != NULL; p = strchr(p, ';')) {
         p += 1 + strspn(p + 1, " \t");
         if (strncasecmp(p, "q=", 2) == 0)
-            element->q = strtod(p + 2, NULL);
+            element->q = read_weight(p + 2);
     }
     return size > 0;
 }

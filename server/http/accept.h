@@ -14,7 +14,7 @@ enum { ACCEPT_RANGE_MAX = 128 };
 /* One element of a list. */
 struct accept_element {
     char range[ACCEPT_RANGE_MAX]; /* the name, without space and parameters */
-    double q;                     /* the weight; 1 if the element has no weight */
+    double q;                     /* the weight, from 0 to 1; 1 if the element has no weight */
 };
 
 /* Takes the next element off a list, and advances `*list`. Returns false at the end of the list.

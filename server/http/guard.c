@@ -28,12 +28,6 @@ static bool is_token(const char *text)
     return p > text && *p == '\0';
 }
 
-bool guard_parser_is_lenient(void)
-{
-    static const char lenient[] = "0.9.";
-    return strncmp(MHD_get_version(), lenient, sizeof lenient - 1) == 0;
-}
-
 /* Whether a header line is sound and begins where the line before it ended.
  *
  * libmicrohttpd 0.9 leaves a request's head where it was received, and replaces the colon, and each

@@ -17,10 +17,6 @@ struct request_line {
     const char *url, *method, *version;
 };
 
-/* Whether libmicrohttpd accepts lines and chunks that RFC 9112 forbids, so that the guard has to
- * check the lines of each head: versions before 1.0. Later versions refuse such requests. */
-bool guard_parser_is_lenient(void);
-
 /* Whether the target of a request line has at least one byte, no space and no control character. To
  * be called before libmicrohttpd decodes the target in place. Pure. */
 bool guard_target(const char *target, size_t bytes);

@@ -8,7 +8,7 @@
 #include "server/http/connection.h"
 #include "server/http/digests.h"
 #include "server/http/endpoint.h"
-#include "server/http/guard.h"
+#include "server/http/guard_parser.h"
 #include "server/http/io_thread.h"
 #include "server/http/request.h"
 #include "server/http/request_id.h"
@@ -35,7 +35,9 @@ enum gemmd_error http_server_open(struct http_server *server, struct fault *faul
 {
     const struct config *config = server->config;
     server->id_state = clock_now_ns();
-    server->lenient_parser = guard_parser_is_lenient();
+    enum gemmd_error code = guard_parser_find(&server->lenient_parser, fault);
+    if (code != GEMMD_OK)
+        return code;
     for (const struct endpoint *const *list = server->routes; *list != NULL; list++)
         for (const struct endpoint *endpoint = *list; endpoint->path != NULL; endpoint++)
             if (endpoint->call_bytes > server->call_bytes_max)

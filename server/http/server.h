@@ -62,7 +62,7 @@ struct http_server {
     void (*thread_services_destroy)(void *thread_services);
 
     /* Only the server changes these fields, except `stage`, which the main loop sets. */
-    bool lenient_parser; /* guard_parser_is_lenient */
+    bool lenient_parser; /* the guard checks the lines of each head (guard_parser.h) */
     uint32_t thread_count;
     uint32_t bulk_thread_first; /* threads from here on serve connections with large bodies */
     struct io_thread **threads;
@@ -78,7 +78,8 @@ struct http_server {
 
 /* Computes from the options how many I/O threads there will be (`thread_count`). */
 void http_server_plan(struct http_server *server, const struct config *config);
-/* Allocates the memory that accepting connections needs. Nothing is served yet. */
+/* Allocates the memory that accepting connections needs, and finds out how libmicrohttpd parses
+ * requests, with the errors of guard_parser_find. Nothing is served yet. */
 enum gemmd_error http_server_open(struct http_server *server, struct fault *fault);
 /* Starts the I/O threads. After a failure http_server_stop and http_server_close still have to be
  * called. */

@@ -1,14 +1,16 @@
 /*
  * replay.c - runs a harness over a corpus and over mutations of it, the same every time.
  *
- *   fuzz_x CORPUS_DIRECTORY MUTATIONS_A_FILE
+ *   fuzz_x CORPUS_DIRECTORY MUTATIONS
+ *
+ * The files of the corpus share the mutations evenly; each has at least one.
  */
 #include <dirent.h>
 #include <string.h>
 
 #include "fuzz.h"
 
-enum { INPUT_MAX = 4096 };
+enum { INPUT_MAX = 16384 };
 
 struct input {
     uint8_t bytes[INPUT_MAX];
@@ -115,7 +117,7 @@ static void run(const struct input *input)
 
 static void replay(const char *path, unsigned long mutations)
 {
-    struct input seed, input;
+    static struct input seed, input;
     FILE *file = fopen(path, "rb");
     MUST(file != NULL);
     seed.length = fread(seed.bytes, 1, sizeof seed.bytes, file);
@@ -123,7 +125,8 @@ static void replay(const char *path, unsigned long mutations)
     run(&seed);
     uint64_t state = 88172645463325252u;
     for (unsigned long i = 0; i < mutations; i++) {
-        input = seed;
+        input.length = seed.length;
+        memcpy(input.bytes, seed.bytes, seed.length);
         for (size_t changes = 1 + below(&state, 4); changes > 0; changes--)
             mutate(&input, &state);
         run(&input);
@@ -134,22 +137,23 @@ int main(int argc, char *argv[])
 {
     struct dirent **names;
     if (argc != 3) {
-        fprintf(stderr, "usage: %s CORPUS_DIRECTORY MUTATIONS_A_FILE\n", argv[0]);
+        fprintf(stderr, "usage: %s CORPUS_DIRECTORY MUTATIONS\n", argv[0]);
         return EXIT_FAILURE;
     }
     int count = scandir(argv[1], &names, NULL, alphasort), files = 0;
     MUST(count >= 0);
+    const unsigned long mutations = strtoul(argv[2], NULL, 10) / (unsigned long)(count + 1) + 1;
     for (int i = 0; i < count; i++) {
         char path[1024];
         snprintf(path, sizeof path, "%s/%s", argv[1], names[i]->d_name);
         if (names[i]->d_name[0] != '.') {
-            replay(path, strtoul(argv[2], NULL, 10));
+            replay(path, mutations);
             files++;
         }
         free(names[i]);
     }
     free(names);
     MUST(files > 0);
-    printf("%d files, each with %s mutations\n", files, argv[2]);
+    printf("%d files, each with %lu mutations\n", files, mutations);
     return EXIT_SUCCESS;
 }

@@ -24,6 +24,12 @@ def pytest_addoption(parser):
                     help="of the correctness matrix, run each N-th case only")
 
 
+    group.addoption("--fuzz-seconds", type=int, default=None, metavar="S",
+                    help="how long test_fuzzing.py sends random conversations (6; 20 with a sanitizer)")
+    group.addoption("--fuzz-number", type=int, default=None, metavar="N",
+                    help="of these conversations, repeat only the one with this number")
+
+
 def pytest_configure(config):
     os.umask(0o027)  # the daemon refuses a file of tokens that every user can read
     if config.option.seed is None:

@@ -32,3 +32,13 @@ def test_tokens_that_every_user_can_read(mode, starts, gemmd, start, tmp_path):
     assert result.returncode == 1
     assert result.stderr == (f"gemmd: --token-file {str(file)[:120]} can be read by every user of "
                              "this host; chmod it to 0640 or 0600\n")
+
+
+@pytest.mark.parametrize("check", [["--check-config"], []], ids=["check-config", "start"])
+@pytest.mark.parametrize("option, value", [("--without-kernels", b"\xff"), ("--listen", b"unix:/tmp/\xe4")])
+def test_options_that_are_not_utf8(option, value, check, gemmd):
+    """--check-config and /info write the options as JSON, which is UTF-8."""
+    result = subprocess.run([gemmd, *check, "--listen", "127.0.0.1:0", option, value],
+                            capture_output=True, timeout=PATIENCE_S, check=False)
+    assert result.returncode == 2
+    assert result.stderr == f"gemmd: {option} is not valid UTF-8\n".encode()

@@ -52,6 +52,13 @@ def refused(answer, status, *words):
         assert word in error, error
 
 
+@pytest.mark.parametrize("text", ["[1}", "[[1]}", "[}"])
+def test_array_that_ends_with_a_brace(text, send):
+    """... is not JSON, also where gemmd ignores the member that holds it."""
+    said = json.dumps({"inputs": [GOOD_A | {"other": [0]}, GOOD_B]}).replace('"other": [0]', f'"other": {text}')
+    refused(send(said.encode()), 400, "is not closed")
+
+
 @pytest.mark.parametrize("inputs, words", [
     ([], ("no inputs",)),
     ([GOOD_A], ("'B'", "missing")),

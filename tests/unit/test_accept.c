@@ -24,6 +24,10 @@ static const struct {
     {"*/*;q=0", FORMAT_RAW, false, FORMAT_RAW},
     {"application/x-npy;q=0", FORMAT_NPY, false, FORMAT_NPY},
     {",,;;,", FORMAT_RAW, false, FORMAT_RAW},
+    /* A weight lies between 0 and 1; one that is no number counts as 0. */
+    {"application/octet-stream;q=9, application/x-npy", FORMAT_NPY, true, FORMAT_NPY},
+    {"application/x-npy;q=-1", FORMAT_NPY, false, FORMAT_NPY},
+    {"application/x-npy;q=nan", FORMAT_NPY, false, FORMAT_NPY},
 };
 
 START_TEST(negotiates)

@@ -283,6 +283,20 @@ START_TEST(zero_bytes_are_refused)
 }
 END_TEST
 
+/* An array that becomes one value begins with a bracket and ends with one. */
+START_TEST(arrays_end_with_a_bracket)
+{
+    static const char *const units[] = {
+        "{\"inputs\":[{\"x\":[1}}]}", "{\"inputs\":[{\"x\":[[1]}}]}", "{\"inputs\":[{\"x\":[}}]}"};
+    struct fault fault = {.code = GEMMD_OK};
+    const size_t bytes = strlen(units[_i]);
+    ck_assert(!oip_json_read(&json, units[_i], bytes));
+    ck_assert_uint_eq(oip_skeleton_refuse(units[_i], bytes, &fault), GEMMD_ERR_MALFORMED);
+    ck_assert_uint_eq(oip_json_array_end("[1]", 3, 0), 3);
+    ck_assert_uint_eq(oip_json_array_end("[1}", 3, 0), 0);
+}
+END_TEST
+
 START_TEST(members_are_found)
 {
     static const char text[] = "{\"a\":{\"x\":[1,2]},\"b\":null,\"\\u0063\":7}";
@@ -306,6 +320,7 @@ int main(void)
     tcase_add_loop_test(tests, limits_are_those_of_the_skeleton, 0, 9);
     tcase_add_test(tests, many_members_may_not_repeat_a_name);
     tcase_add_loop_test(tests, zero_bytes_are_refused, 0, 6);
+    tcase_add_loop_test(tests, arrays_end_with_a_bracket, 0, 3);
     tcase_add_test(tests, members_are_found);
     Suite *suite = suite_create("oip_json");
     suite_add_tcase(suite, tests);

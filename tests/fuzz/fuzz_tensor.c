@@ -1,0 +1,65 @@
+/* Uploads of tensors: a query, a line end, and a body that arrives byte by byte or in steps. What
+ * is found in the front of a body is what is found in the whole body. */
+#include <string.h>
+
+#include "fuzz.h"
+#include "input.h"
+#include "proto/tensor_request.h"
+
+static void read_query(struct tensor_request *request, char *query)
+{
+    struct fault fault;
+    tensor_request_init(request);
+    for (char *pair = strsep(&query, "&"); pair != NULL; pair = strsep(&query, "&")) {
+        char *name = strsep(&pair, "=");
+        const enum gemmd_error code =
+            tensor_request_set(request, name, pair == NULL ? "" : pair, &fault);
+        MUST(code == GEMMD_OK || (fault.code == code && fault.detail[0] != '\0'));
+    }
+    MUST(request->rank <= TENSOR_MAX_RANK);
+}
+
+static void check_body(const struct tensor_request *request, enum format format,
+                       const uint8_t *body, size_t length)
+{
+    struct tensor whole, front;
+    struct fault fault = {.code = GEMMD_OK};
+    if (tensor_request_check(request, format, &fault) != GEMMD_OK)
+        return;
+    const enum gemmd_error code =
+        tensor_request_find(request, format, body, length, length, &whole, &fault);
+    MUST(code != GEMMD_ERR_CONFLICT && fault.code == code);
+    if (code == GEMMD_OK) {
+        const uint8_t *data = whole.data;
+        MUST(data >= body && whole.bytes <= (size_t)(body + length - data));
+    }
+    uint8_t *arrived = calloc(1, length > 0 ? length : 1);
+    for (size_t received = 0; received <= length; received += 1 + received / 8) {
+        memcpy(arrived, body, received);
+        const enum gemmd_error early =
+            tensor_request_find(request, format, arrived, received, length, &front, &fault);
+        if (early == GEMMD_ERR_CONFLICT)
+            continue;
+        MUST(early == code);
+        if (code == GEMMD_OK)
+            MUST((const uint8_t *)front.data - arrived == (const uint8_t *)whole.data - body &&
+                 front.bytes == whole.bytes && front.dtype == whole.dtype &&
+                 front.rank == whole.rank);
+    }
+    free(arrived);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
+{
+    struct fuzz_input input = {bytes, length};
+    struct tensor_request request;
+    size_t body_bytes;
+    char *query = input_text(&input, '\n');
+    uint8_t *body = input_take(&input, input.length, &body_bytes);
+    read_query(&request, query);
+    for (int format = FORMAT_RAW; format <= FORMAT_SAFETENSORS; format++)
+        check_body(&request, (enum format)format, body, body_bytes);
+    free(body);
+    free(query);
+    return 0;
+}
