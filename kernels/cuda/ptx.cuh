@@ -113,6 +113,13 @@ __device__ __forceinline__ uint32_t cluster_block_rank()
     return rank;
 }
 
+__device__ __forceinline__ uint32_t cluster_blocks()
+{
+    uint32_t blocks;
+    asm volatile("mov.u32 %0, %%cluster_nctarank;" : "=r"(blocks));
+    return blocks;
+}
+
 __device__ __forceinline__ void cluster_sync()
 {
     asm volatile("barrier.cluster.arrive.release;\n"
@@ -267,6 +274,21 @@ __device__ __forceinline__ uint2 load_shared_2(uint32_t address)
     asm volatile("ld.shared.v2.b32 {%0, %1}, [%2];"
                  : "=r"(v.x), "=r"(v.y)
                  : "r"(address)
+                 : "memory");
+    return v;
+}
+
+/* From the same address in block `rank` of the cluster. */
+__device__ __forceinline__ uint4 load_cluster_4(uint32_t address, uint32_t rank)
+{
+    uint4 v;
+    asm volatile("{\n"
+                 ".reg .b32 remote;\n"
+                 "mapa.shared::cluster.u32 remote, %4, %5;\n"
+                 "ld.shared::cluster.v4.b32 {%0, %1, %2, %3}, [remote];\n"
+                 "}"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "r"(address), "r"(rank)
                  : "memory");
     return v;
 }

@@ -136,6 +136,12 @@ int bench_cases(const struct bench_run *run, struct bench_case *cases)
         {64, 64, 64, 1, 0, 1, 0, 1, 0, GEMM_ACT_NONE, 0},
         {64, 64, 64, 1, 1, 0, 0, 1, 0, GEMM_ACT_NONE, 0},
         {64, 64, 64, 1, 1, 1, 0, 1, 0, GEMM_ACT_NONE, 0},
+        /* k in chunks */
+        {72, 200, 5000, 1, 0, 0, 0, 1, 0, GEMM_ACT_NONE, 0},
+        {300, 600, 9001, 1, 0, 0, 1, 0.5, 0, GEMM_ACT_GELU, 0},
+        {130, 97, 16384, 2, 1, 0, 1, -2, 0.5, GEMM_ACT_NONE, 0},
+        {257, 768, 6144, 1, 0, 1, 0, 1, 0, GEMM_ACT_SILU, 0},
+        {9, 33, 3072, 3, 1, 1, 0, 1, 1, GEMM_ACT_RELU, 0},
     };
     const size_t total = sizeof CASES / sizeof *CASES;
     const bool integers = run->dtype == GEMMD_I8;

@@ -94,6 +94,45 @@ START_TEST(tf32_of_other_layouts_does_not_swap_the_operands)
 }
 END_TEST
 
+/* The bits of chunks are not those of one chain, so the problem decides, and never m. */
+START_TEST(only_kernels_with_chunks_compute_what_is_cut)
+{
+    static const uint64_t ROWS[] = {1, 100, 1000, 10000, 100000};
+    for (size_t i = 0; i < sizeof ROWS / sizeof *ROWS; i++) {
+        const struct gemm_problem cut = problem_of(_i, ROWS[i], 200, 8192);
+        const struct gemm_problem whole = problem_of(_i, ROWS[i], 200, 2048);
+        const bool bits_16 =
+            cut.dtype != GEMMD_F32 && cut.dtype != GEMMD_I8 && cut.out != GEMMD_F32;
+        ck_assert(sm90_choose(&cut, MULTIPROCESSORS)->chunks == bits_16);
+        ck_assert(!sm90_choose(&whole, MULTIPROCESSORS)->chunks);
+    }
+}
+END_TEST
+
+/* Few tiles: the blocks of a cluster share one; many: each block adds the chunks itself. */
+START_TEST(chunks_are_shared_where_tiles_are_few)
+{
+    const struct gemm_problem few = problem_of(0, 72, 152, 9024),
+                              many = problem_of(0, 20000, 152, 9024);
+    ck_assert(sm90_choose(&few, MULTIPROCESSORS)->split);
+    ck_assert(!sm90_choose(&many, MULTIPROCESSORS)->split);
+}
+END_TEST
+
+/* Two tiles leave no registers for C0. */
+START_TEST(a_product_with_c0_takes_kernels_that_read_it)
+{
+    for (uint64_t m = 64; m <= 16384; m *= 2) {
+        for (uint64_t n = 64; n <= 16384; n *= 2) {
+            struct gemm_problem p = problem_of(0, m, n, 4096);
+            p.beta = 1;
+            p.ldc0 = p.ldc;
+            ck_assert(sm90_choose(&p, MULTIPROCESSORS)->takes_c0);
+        }
+    }
+}
+END_TEST
+
 START_TEST(the_estimates_of_the_largest_products_are_numbers)
 {
     const struct gemm_problem p = problem_of(_i, INT32_MAX, 1, INT32_MAX);
@@ -174,6 +213,9 @@ int main(void)
     Suite *suite = suite_create("sm90_choose");
     TCase *tests = tcase_create("choose");
     tcase_add_loop_test(tests, every_size_and_layout_has_a_kernel, 0, TYPE_COUNT);
+    tcase_add_loop_test(tests, only_kernels_with_chunks_compute_what_is_cut, 0, TYPE_COUNT);
+    tcase_add_test(tests, chunks_are_shared_where_tiles_are_few);
+    tcase_add_test(tests, a_product_with_c0_takes_kernels_that_read_it);
     tcase_add_loop_test(tests, the_estimates_of_the_largest_products_are_numbers, 0, TYPE_COUNT);
     tcase_add_test(tests, tf32_of_b_along_n_swaps_the_operands);
     tcase_add_test(tests, tf32_of_other_layouts_does_not_swap_the_operands);

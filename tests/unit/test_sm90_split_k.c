@@ -10,7 +10,7 @@
 static struct gemm_problem problem_of(enum gemmd_dtype dtype, uint64_t m, uint64_t n, uint64_t k)
 {
     return (struct gemm_problem){.dtype = dtype,
-                                 .out = dtype_default_out(dtype),
+                                 .out = dtype == GEMMD_I8 ? GEMMD_I32 : GEMMD_F32,
                                  .precision = GEMM_PRECISION_TF32,
                                  .m = m,
                                  .n = n,
@@ -59,6 +59,51 @@ START_TEST(neither_rows_nor_the_batch_move_a_cut)
             ck_assert_uint_eq(split.chunk, chunk);
             ck_assert(chunk == 0 || (split.count >= 4 && split.count <= 128 &&
                                      (split.count - 1) * chunk < k && split.count * chunk >= k));
+        }
+    }
+}
+END_TEST
+
+/* Chunks that one launch adds: of products of 16-bit types with results of 16 bits. */
+static uint32_t chunks_of(uint64_t m, uint64_t n, uint64_t k)
+{
+    struct gemm_problem p = problem_of(GEMMD_BF16, m, n, k);
+    p.out = GEMMD_BF16;
+    return split_k_chunks(&p);
+}
+
+START_TEST(up_to_768_columns_have_chunks_that_one_launch_adds)
+{
+    ck_assert_uint_eq(chunks_of(1, 1, 3071), 1);
+    ck_assert_uint_eq(chunks_of(1, 1, 3072), 3);
+    ck_assert_uint_eq(chunks_of(1, 256, 8191), 7);
+    ck_assert_uint_eq(chunks_of(1, 256, 16384), 8);
+    ck_assert_uint_eq(chunks_of(1, 256, 16385), 1); /* chunks that are products of their own */
+    ck_assert_uint_eq(chunks_of(1, 257, 6143), 1);
+    ck_assert_uint_eq(chunks_of(1, 257, 6144), 3);
+    ck_assert_uint_eq(chunks_of(1, 768, UINT64_C(1) << 31), 8);
+    ck_assert_uint_eq(chunks_of(1, 769, 1 << 20), 1);
+    struct gemm_problem p = problem_of(GEMMD_BF16, 1, 64, 6144);
+    ck_assert_uint_eq(split_k_chunks(&p), 1); /* a result of 32 bits */
+    p = problem_of(GEMMD_I8, 1, 64, 12288);
+    ck_assert_uint_eq(split_k_chunks(&p), 1);
+}
+END_TEST
+
+/* No product is cut twice. */
+START_TEST(chunks_that_one_launch_adds_are_not_launched_apart)
+{
+    for (uint64_t n = 1; n <= 1000; n += 37) {
+        for (uint64_t k = 1000; k < 100000; k += 999) {
+            struct gemm_problem p = problem_of(GEMMD_F16, 1, n, k);
+            struct split_k split;
+            p.out = GEMMD_F16;
+            ck_assert(split_k_plan(&p, &split));
+            ck_assert(split.chunk == 0 || split_k_chunks(&p) == 1);
+            const uint32_t chunks = split_k_chunks(&p);
+            p.m = 100000;
+            p.batch = 5;
+            ck_assert_uint_eq(split_k_chunks(&p), chunks);
         }
     }
 }
@@ -150,6 +195,8 @@ int main(void)
 {
     Suite *suite = suite_create("split_k");
     TCase *tc = tcase_create("all");
+    tcase_add_test(tc, up_to_768_columns_have_chunks_that_one_launch_adds);
+    tcase_add_test(tc, chunks_that_one_launch_adds_are_not_launched_apart);
     tcase_add_test(tc, few_columns_and_much_k_are_cut);
     tcase_add_test(tc, neither_rows_nor_the_batch_move_a_cut);
     tcase_add_loop_test(tc, chunks_add_up_to_the_product, 0, 16);

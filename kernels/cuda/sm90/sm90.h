@@ -41,8 +41,13 @@ struct sm90_kernel {
     uint32_t tile_m, tile_n, tile_k, cluster_m, cluster_n, consumers, stages;
     bool pingpong;
     uint32_t threads, shared_bytes;
-    bool fused;   /* takes f32 operands as they are and makes their parts itself */
-    bool swapped; /* computes the transpose of C: the left operand of the tensor core is B */
+    bool fused;    /* takes f32 operands as they are and makes their parts itself */
+    bool swapped;  /* computes the transpose of C: the left operand of the tensor core is B */
+    bool takes_c0; /* if not, beta must be 0 */
+    /* Whether the kernel makes a chain of products for each chunk of k. Results of 16 bits only.
+     * Such kernels, and only they, compute the problems whose k split_k_chunks cuts. */
+    bool chunks;
+    bool split; /* the blocks of a cluster share a tile, each has a chunk of k */
     /* Whether the kernel computes sums of 32 bits with the bits of separate chunks of k whose sums
      * are added in order, if the launch's chunk_tiles gives the length of a chunk. True for exact
      * sums and for kernels that add chunks themselves. */
@@ -80,8 +85,8 @@ cudaError_t sm90_device_open(struct sm90_device *device);
 const struct sm90_kernel *sm90_kernels(enum gemmd_dtype dtype, enum gemm_precision precision);
 
 /* The leading dimension for rows of `elements` elements. TMA reads 128 bytes at a time, and reads
- * twice for a row that does not start at a multiple of 128 bytes. Short rows are padded to 16 bytes
- * only, to save memory. */
+ * twice for a row that does not start at a multiple of 128 bytes. Rows that would become longer by
+ * more than a third are padded to 16 bytes only, to save memory. */
 uint64_t sm90_leading(uint64_t elements, enum gemmd_dtype dtype);
 
 /* Whether the kernel can compute the problem. Ignores pointers. */

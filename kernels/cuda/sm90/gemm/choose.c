@@ -1,6 +1,7 @@
 /*
  * The choice of a configuration for a problem: the one with the lowest time by a model of the GPU.
  */
+#include "kernels/cuda/sm90/gemm/split_k.h"
 #include "kernels/cuda/sm90/sm90.h"
 
 #include <math.h>
@@ -9,6 +10,8 @@
 struct rates {
     double launch_us;
     double cluster_us; /* besides, if the blocks run in clusters */
+    double split_us;   /* besides, if the blocks of a cluster share the chunks of a tile */
+    double chunk_us;   /* between two chunks that one block adds */
     /* For a tile of 128 x 256, from its last product until it is in memory: store_us to store it,
      * store_32_us more if results have 32 bits, and finish_us for an epilogue of more than alpha.
      */
@@ -41,31 +44,33 @@ struct rates {
 /* Fitted to what the configurations took in bf16 on an H100 SXM: 200 layers of models and random
  * shapes, and the shapes that gemmd-bench has built in (kernels/experiments/tiles.md). */
 static const struct rates RATES_16_BIT = {
-    .launch_us = 1.952,
-    .cluster_us = 1.315,
-    .store_us = 1.961,
+    .launch_us = 1.966,
+    .cluster_us = 1.699,
+    .split_us = 4.044,
+    .chunk_us = 0.4247,
+    .store_us = 1.787,
     .store_32_us = 1.43,
     .finish_us = 0.999,
-    .tile_us = 0.5643,
-    .tile_pingpong_us = 0.8268,
-    .finish_shows = 0.19,
-    .multiply_us = 0.5113,
-    .multiply_loaded_us = 0.1534,
-    .gaps = -0.0598,
-    .gaps_64 = 0.7941,
-    .pingpong_alone = 1.057,
-    .multiply_shows = 0.02513,
-    .read_shows = 0.1687,
-    .shared_bytes_per_us = 333.6e3,
-    .block_bytes_per_us = 194.2e3,
-    .l2_bytes_per_us = 16.36e6,
-    .dram_bytes_per_us = 3.065e6,
-    .dram_once_bytes_per_us = 3.241e6,
-    .shorter_shows = 0.06397,
-    .results_stay = 0.2199,
-    .unaligned_a = 1.555,
-    .unaligned_b = 2.617,
-    .unaligned_c = 1.15,
+    .tile_us = 0.7388,
+    .tile_pingpong_us = 0.9263,
+    .finish_shows = 0,
+    .multiply_us = 0.4871,
+    .multiply_loaded_us = 0.1267,
+    .gaps = -0.1015,
+    .gaps_64 = 0.8233,
+    .pingpong_alone = 1.065,
+    .multiply_shows = 0.04862,
+    .read_shows = 0.1824,
+    .shared_bytes_per_us = 345.9e3,
+    .block_bytes_per_us = 151.6e3,
+    .l2_bytes_per_us = 17.46e6,
+    .dram_bytes_per_us = 3.143e6,
+    .dram_once_bytes_per_us = 3.379e6,
+    .shorter_shows = 0.09189,
+    .results_stay = 0.1528,
+    .unaligned_a = 1,
+    .unaligned_b = 2.514,
+    .unaligned_c = 1,
 };
 
 /* Fitted to what all configurations took on an H100 SXM: 216 measurements in bf16 (with a bias and
@@ -230,7 +235,9 @@ double sm90_estimate_us(const struct sm90_kernel *kernel, const struct gemm_prob
     if (kernel->fused) {
         return fused_us(kernel, p, multiprocessors);
     }
-    const uint64_t cluster = kernel->cluster_m * kernel->cluster_n;
+    const uint64_t chunks = split_k_chunks(p);
+    const uint64_t sharing = kernel->split ? chunks : 1; /* blocks of a tile */
+    const uint64_t cluster = kernel->cluster_m * kernel->cluster_n * sharing;
     const uint64_t rows = ceil_div(p->m, (uint64_t)kernel->tile_m * kernel->cluster_m);
     const uint64_t tiles =
         rows * ceil_div(p->n, (uint64_t)kernel->tile_n * kernel->cluster_n) * p->batch * cluster;
@@ -238,7 +245,7 @@ double sm90_estimate_us(const struct sm90_kernel *kernel, const struct gemm_prob
     const uint64_t waves = tiles / blocks, rest = tiles % blocks;
     const bool one_tile = tiles <= blocks;
     const double load = fmin(1, (double)tiles / (double)blocks);
-    const double steps = (double)ceil_div(p->k, kernel->tile_k);
+    const double steps = (double)ceil_div(ceil_div(p->k, kernel->tile_k), sharing);
     const bool plain = p->beta == 0 && p->bias == NULL && p->act == GEMM_ACT_NONE;
     const double unaligned_c = if_unaligned(p->ldc, p->out, r->unaligned_c);
     const double finish_us = unaligned_c *
@@ -247,8 +254,9 @@ double sm90_estimate_us(const struct sm90_kernel *kernel, const struct gemm_prob
                              kernel->tile_m * kernel->tile_n / (128.0 * 256);
     const double between_us = kernel->pingpong ? r->tile_pingpong_us + r->finish_shows * finish_us
                                                : r->tile_us + finish_us;
+    const double chunks_us = kernel->split ? r->split_us : r->chunk_us * (double)(chunks - 1);
     double busy =
-        (double)(waves - (rest == 0)) * between_us +
+        (double)(waves + (rest > 0)) * chunks_us + (double)(waves - (rest == 0)) * between_us +
         (double)waves * steps * step_us(kernel, p, (double)blocks, multiprocessors, load, one_tile);
     if (rest > 0) {
         busy += steps * step_us(kernel, p, (double)rest, multiprocessors, load, one_tile);

@@ -221,8 +221,8 @@ __device__ __forceinline__ void finish_floats(const sm90_arguments &p, int64_t a
 }
 
 /* The bias of COLUMNS columns of a tile: the two neighbouring elements that a thread has in each 8.
- * The bias is loaded before the products of a tile, so that it is there after them. Without a bias
- * the elements are -0, which changes no sum. */
+ * The bias is loaded before the products of a tile, so that it is there after them, unless there
+ * are too few registers. Without a bias the elements are -0, which changes no sum. */
 template <int COLUMNS> struct bias_pairs {
     uint32_t pairs[COLUMNS / 8];
 
@@ -493,18 +493,24 @@ __device__ __forceinline__ void panel_send(const sm90_arguments &p, uint32_t pan
     }
 }
 
-/* A warp's 16 rows of a tile of N columns, finished in place. */
-template <element E, int N>
-__device__ __forceinline__ void
-store_finished(const sm90_arguments &p, const float (&d)[N / 2], const bias_pairs<N> &bias,
-               uint32_t staging, uint32_t lane, uint32_t batch, uint32_t row0, uint32_t column0)
+/* A warp's 16 rows of a tile of N columns, finished in place. An empty `bias` is loaded here. */
+template <element E, int N, int BIAS_COLUMNS>
+__device__ __forceinline__ void store_finished(const sm90_arguments &p, const float (&d)[N / 2],
+                                               const bias_pairs<BIAS_COLUMNS> &bias,
+                                               uint32_t staging, uint32_t lane, uint32_t batch,
+                                               uint32_t row0, uint32_t column0)
 {
     constexpr int CHUNKS = N / CHUNK_COLUMNS;
 #pragma unroll
     for (int i = 0; i < CHUNKS; i++) {
         const uint32_t panel = staging + i % 2 * PANEL_BYTES;
         float v[32];
-        finish_in_place<E>(p, d + i * 32, bias.pairs + i * 8, v);
+        if constexpr (BIAS_COLUMNS > 0) {
+            finish_in_place<E>(p, d + i * 32, bias.pairs + i * 8, v);
+        } else {
+            const bias_pairs<CHUNK_COLUMNS> chunk(p, lane, column0 + i * CHUNK_COLUMNS);
+            finish_in_place<E>(p, d + i * 32, chunk.pairs, v);
+        }
         panel_begin<CHUNKS % 2 == 1 ? 0 : 1>(lane);
         stage_16<E>(v, panel, lane, 1, p.out);
         panel_send(p, panel, lane, column0 + i * CHUNK_COLUMNS, row0, batch);
@@ -514,13 +520,13 @@ store_finished(const sm90_arguments &p, const float (&d)[N / 2], const bias_pair
 /* A warp's 16 rows of a tile of N columns: `d` holds this thread's part of 64 rows. row0 is the
  * first of the warp's rows, column0 the tile's first column. `plain`: nothing but alpha follows the
  * sums. */
-template <element E, int N, int BIAS_COLUMNS>
+template <element E, int N, bool IN_PLACE, bool TAKES_C0, int BIAS_COLUMNS>
 __device__ __forceinline__ void
 store_rows(const sm90_arguments &p, const accumulator_t<E> (&d)[N / 2],
            const bias_pairs<BIAS_COLUMNS> &bias, bool plain, uint32_t staging, uint32_t lane,
            uint32_t batch, uint32_t row0, uint32_t column0)
 {
-    if constexpr (BIAS_COLUMNS > 0) {
+    if constexpr (IN_PLACE) {
         if (!plain && p.in_place) {
             store_finished<E, N>(p, d, bias, staging, lane, batch, row0, column0);
             return;
@@ -530,7 +536,7 @@ store_rows(const sm90_arguments &p, const accumulator_t<E> (&d)[N / 2],
     constexpr int CHUNK_VALUES = CHUNK_COLUMNS / 2;
     static_assert(N % CHUNK_COLUMNS == 0, "tiles are made of whole chunks");
 
-    if (plain && (p.out == SM90_OUT_F16 || p.out == SM90_OUT_BF16)) {
+    if (plain && (IN_PLACE || p.out == SM90_OUT_F16 || p.out == SM90_OUT_BF16)) {
 #pragma unroll
         for (int i = 0; i < CHUNKS; i++) {
             const uint32_t panel = staging + i % 2 * PANEL_BYTES;
@@ -539,7 +545,7 @@ store_rows(const sm90_arguments &p, const accumulator_t<E> (&d)[N / 2],
             stage_16<E>(d + i * CHUNK_VALUES, panel, lane, p.alpha, p.out);
             panel_send(p, panel, lane, column0 + i * CHUNK_COLUMNS, row0, batch);
         }
-    } else if (plain) {
+    } else if (plain && !IN_PLACE) {
 #pragma unroll
         for (int i = 0; i < 2 * CHUNKS; i++) {
             const uint32_t panel = staging + i % 2 * PANEL_BYTES;
@@ -552,7 +558,7 @@ store_rows(const sm90_arguments &p, const accumulator_t<E> (&d)[N / 2],
             stage_32(v, panel, lane);
             panel_send(p, panel, lane, column0 + i * 32, row0, batch);
         }
-    } else {
+    } else if constexpr (TAKES_C0) {
         if constexpr (E == F32) { /* the tile before may have been a plain one */
             panel_begin<0>(lane);
         }

@@ -22,7 +22,8 @@
  * from 0, whatever the tile. PROMOTED kernels make chains of PROMOTE_K and add these in f32,
  * because the tensor core truncates when it adds, and over longer chains its error is larger than
  * that of a chain of FMAs. PROMOTED kernels with small tiles also do so for each chunk of k
- * separately if a launch has several chunks (split_k.h).
+ * separately if a launch has several chunks (split_k.h). CHUNKED kernels make one chain for each
+ * chunk and add these in f32.
  *
  * F32 operands are three parts of bf16 each, whose sum is the number (move/parts.cu). Of the nine
  * products of parts the six largest are computed; the others are less than 2^-25 of the product.
@@ -61,6 +62,10 @@ namespace sm90
 
 enum schedule { COOPERATIVE, PINGPONG };
 
+/* How the products of a sum are added: in one chain; in chains of PROMOTE_K, added in f32; or in a
+ * chain for each chunk of k (sm90_arguments.chunk_tiles), added in f32. */
+enum order { ONE_CHAIN, PROMOTED_CHAINS, CHUNK_CHAINS };
+
 constexpr uint32_t SHARED_BYTES_MAX = 232448; /* a block's, on sm_90 */
 constexpr uint32_t STAGES_MAX = 24;
 constexpr int PROMOTE_K = 256;
@@ -74,16 +79,17 @@ constexpr uint32_t stages_that_fit(uint32_t stage_bytes, uint32_t other_bytes)
 
 /* XK, YK: whether the operand's lines run along k (K-major) or along rows or columns. */
 template <element E_, int TILE_M_, int TILE_N_, int CONSUMERS_, schedule SCHEDULE_, int CLUSTER_M_,
-          int CLUSTER_N_, bool PROMOTED_, bool XK_, bool YK_>
+          int CLUSTER_N_, order ORDER_, bool XK_, bool YK_>
 struct config {
     static constexpr element E = E_;
     static constexpr int TILE_M = TILE_M_, TILE_N = TILE_N_, CONSUMERS = CONSUMERS_;
     static constexpr bool PINGPONG = SCHEDULE_ == sm90::PINGPONG;
+    static constexpr bool PROMOTED = ORDER_ == PROMOTED_CHAINS, CHUNKED = ORDER_ == CHUNK_CHAINS;
     /* Whether results can have 16 bits, so that the epilogue is computed in registers. */
-    static constexpr bool IN_PLACE = !PROMOTED_ && (E == BF16 || E == F16);
+    static constexpr bool IN_PLACE = !PROMOTED && (E == BF16 || E == F16);
     static constexpr int CLUSTER_M = CLUSTER_M_, CLUSTER_N = CLUSTER_N_;
     static constexpr int CLUSTER = CLUSTER_M * CLUSTER_N;
-    static constexpr bool PROMOTED = PROMOTED_, XK = XK_, YK = YK_;
+    static constexpr bool XK = XK_, YK = YK_;
     static constexpr int PARTS = E == F32 ? 3 : 1; /* of a number, tiles of their own */
     /* Whether the operands are swapped, so that the left operand of the tensor core is Y and the
      * sums are those of the transpose of C (gemm_swapped.cuh). Operands of 32 bits that do not lie
@@ -100,6 +106,14 @@ struct config {
     static constexpr int CONSUMER_ROWS = PINGPONG ? LEFT : LEFT / CONSUMERS;
     static constexpr int BLOCKS_64 = CONSUMER_ROWS / 64; /* a consumer's, of 64 rows */
     static constexpr int THREADS = 128 * (1 + CONSUMERS);
+    static constexpr int SUM_REGISTERS = BLOCKS_64 * TILE_N / 2; /* of a thread */
+    /* Whether a tile's sums leave so few registers that consumers need more than usual, and that
+     * the kernel cannot read C0. */
+    static constexpr bool MANY_SUMS = SUM_REGISTERS > 128;
+    static constexpr bool TAKES_C0 = !MANY_SUMS;
+    /* Whether there are registers for the bias of a tile while the tile's products are computed. */
+    static constexpr bool BIAS_FIRST =
+        IN_PLACE && SUM_REGISTERS * (CHUNKED ? 2 : 1) <= (CONSUMERS == 3 ? 64 : 128);
 
     static constexpr uint32_t X_BYTES = TILE_M * K_BYTES, Y_BYTES = TILE_N * K_BYTES; /* a part's */
     static constexpr uint32_t STAGE_BYTES = PARTS * (X_BYTES + Y_BYTES);
@@ -131,8 +145,8 @@ struct config {
 
     static_assert(CONSUMER_ROWS % 64 == 0, "wgmma takes 64 rows");
     static_assert(!PINGPONG || CONSUMERS == 2, "two take turns");
-    static_assert(!PROMOTED || !PINGPONG, "a turn ends with a tile's last product");
-    static_assert(!PROMOTED || BLOCKS_64 * TILE_N <= 192, "both sums must fit in the registers");
+    static_assert(ORDER_ == ONE_CHAIN || !PINGPONG, "a turn ends with a tile's last product");
+    static_assert(ORDER_ == ONE_CHAIN || SUM_REGISTERS <= 96, "two sums must fit in the registers");
     static_assert(PARTS == 1 || (!PINGPONG && BLOCKS_64 * TILE_N <= 128), "three sums must fit");
     static_assert(STAGES >= 3, "too few stages fit to hide the copies");
     static_assert(CLUSTER <= 2, "the empty barriers count every block of the cluster");
@@ -245,10 +259,12 @@ __device__ __forceinline__ void ask_ahead(const void *data, uint32_t bytes)
     }
 }
 
-/* Called by one thread, which keeps the ring full. */
+/* Called by one thread, which keeps the ring full: with `k_tiles` stages of k, from stage `k_first`
+ * of each tile on. */
 template <class C>
 __device__ __forceinline__ void produce(const sm90_arguments &p, const shared<C> &s,
-                                        uint32_t cluster, uint32_t clusters, uint32_t rank)
+                                        uint32_t cluster, uint32_t clusters, uint32_t rank,
+                                        uint32_t k_first, uint32_t k_tiles)
 {
     const uint32_t rank_m = rank / C::CLUSTER_N, rank_n = rank % C::CLUSTER_N;
     constexpr uint16_t ALL_BLOCKS = (1 << C::CLUSTER) - 1;
@@ -264,10 +280,10 @@ __device__ __forceinline__ void produce(const sm90_arguments &p, const shared<C>
             (x_end ? p.x_end_bytes : p.x_bytes) + (y_end ? p.y_end_bytes : p.y_bytes);
         if (index == cluster) {
             ptx::argument_fetch(bytes);
-            ptx::argument_fetch(p.k_tiles);
+            ptx::argument_fetch(k_tiles);
             ptx::earlier_kernels_wait();
         }
-        for (uint32_t i = 0; i < p.k_tiles; i++) {
+        for (uint32_t i = k_first; i < k_first + k_tiles; i++) {
             ptx::mbarrier_wait(s.empty(at.stage), at.parity ^ 1);
             const uint32_t full = s.full(at.stage);
             ptx::mbarrier_arrive_expect(full, bytes);
@@ -374,19 +390,27 @@ __device__ __forceinline__ void add(float (&d)[C::BLOCKS_64][C::TILE_N / 2],
     }
 }
 
-/* d = the sum over all k of one tile, in chains of PROMOTE_K. */
+/* d = the sum over all k of one tile, in chains of `step` stages. */
+template <class C>
+__device__ __forceinline__ void sum_chains(const shared<C> &s, uint32_t k_tiles, uint32_t step,
+                                           uint32_t lane, uint32_t row_in_tile, ring<C::STAGES> &at,
+                                           float (&d)[C::BLOCKS_64][C::TILE_N / 2])
+{
+    sum_stages<C>(s, min(step, k_tiles), lane, row_in_tile, 0, at, d);
+    for (uint32_t first = step; first < k_tiles; first += step) {
+        float part[C::BLOCKS_64][C::TILE_N / 2];
+        sum_stages<C>(s, min(step, k_tiles - first), lane, row_in_tile, 0, at, part);
+        add<C>(d, part);
+    }
+}
+
+/* The same in chains of PROMOTE_K. */
 template <class C>
 __device__ __forceinline__ void sum_promoted(const shared<C> &s, uint32_t k_tiles, uint32_t lane,
                                              uint32_t row_in_tile, ring<C::STAGES> &at,
                                              float (&d)[C::BLOCKS_64][C::TILE_N / 2])
 {
-    constexpr uint32_t STEP = PROMOTE_K / C::TILE_K;
-    sum_stages<C>(s, min(STEP, k_tiles), lane, row_in_tile, 0, at, d);
-    for (uint32_t first = STEP; first < k_tiles; first += STEP) {
-        float part[C::BLOCKS_64][C::TILE_N / 2];
-        sum_stages<C>(s, min(STEP, k_tiles - first), lane, row_in_tile, 0, at, part);
-        add<C>(d, part);
-    }
+    sum_chains<C>(s, k_tiles, PROMOTE_K / C::TILE_K, lane, row_in_tile, at, d);
 }
 
 /* d = the sums of chunks of `chunk_tiles` stages, each as of a product of its own (sum_promoted),
@@ -510,7 +534,7 @@ __device__ __forceinline__ void consume(const sm90_arguments &p, const shared<C>
         const tile t = tile_at(p, index);
         const uint32_t row = (t.row * C::CLUSTER_M + rank_m) * C::TILE_M + row_in_tile + warp * 16;
         const uint32_t column = (t.column * C::CLUSTER_N + rank_n) * C::TILE_N;
-        const bias_pairs<C::IN_PLACE ? C::TILE_N : 0> bias(p, lane, column);
+        const bias_pairs<C::BIAS_FIRST ? C::TILE_N : 0> bias(p, lane, column);
         ring<C::STAGES> at(uses);
         T d[C::BLOCKS_64][C::TILE_N / 2];
         bool plain = p.plain;
@@ -528,13 +552,15 @@ __device__ __forceinline__ void consume(const sm90_arguments &p, const shared<C>
             if (!chunks) {
                 sum_promoted<C>(s, p.k_tiles, lane, row_in_tile, at, d);
             }
+        } else if constexpr (C::CHUNKED) {
+            sum_chains<C>(s, p.k_tiles, p.chunk_tiles, lane, row_in_tile, at, d);
         } else {
             sum_stages<C>(s, p.k_tiles, lane, row_in_tile, next_turn, at, d);
         }
 #pragma unroll
         for (int b = 0; b < C::BLOCKS_64; b++) {
-            store_rows<C::E, C::TILE_N>(p, d[b], bias, plain, staging, lane, t.batch, row + 64 * b,
-                                        column);
+            store_rows<C::E, C::TILE_N, C::IN_PLACE, C::TAKES_C0>(
+                p, d[b], bias, plain, staging, lane, t.batch, row + 64 * b, column);
         }
     }
     if (lane == 0) {
@@ -542,9 +568,8 @@ __device__ __forceinline__ void consume(const sm90_arguments &p, const shared<C>
     }
 }
 
-/* The code of a block. consume(s, cluster, clusters, rank, consumer) is the code of a consumer. */
-template <class C, class CONSUME>
-__device__ __forceinline__ void produce_and_consume(const sm90_arguments &p, const CONSUME &consume)
+/* The start of every block: its shared memory, with barriers that all threads see. */
+template <class C> __device__ __forceinline__ shared<C> begin_block(const sm90_arguments &p)
 {
     extern __shared__ unsigned char shared_memory[];
     uint32_t base = ptx::shared_address(shared_memory) + 1023;
@@ -554,11 +579,6 @@ __device__ __forceinline__ void produce_and_consume(const sm90_arguments &p, con
         base = __shfl_sync(0xffffffff, base, 0);
     }
     const shared<C> s = {base & ~1023u};
-    /* The same for all threads of a warpgroup; the shuffle tells the compiler so. */
-    const uint32_t warpgroup = __shfl_sync(0xffffffff, threadIdx.x / 128, 0);
-    const uint32_t rank = C::CLUSTER == 1 ? 0 : ptx::cluster_block_rank();
-    const uint32_t cluster = blockIdx.x / C::CLUSTER, clusters = gridDim.x / C::CLUSTER;
-
     if (threadIdx.x == 0) {
         ptx::tensor_map_prefetch(&p.x);
         ptx::tensor_map_prefetch(&p.y);
@@ -586,26 +606,48 @@ __device__ __forceinline__ void produce_and_consume(const sm90_arguments &p, con
         ptx::cluster_sync();
     }
     ptx::later_kernels_allow();
+    return s;
+}
+
+/* Moves registers from the producer's warpgroup to the consumers'. */
+template <class C> __device__ __forceinline__ void give_registers()
+{
+    if constexpr (C::CONSUMERS == 3) {
+        ptx::registers_give<32>();
+    } else if constexpr (C::CONSUMERS == 2) {
+        ptx::registers_give<C::MANY_SUMS ? 24 : 40>();
+    }
+}
+template <class C> __device__ __forceinline__ void take_registers()
+{
+    if constexpr (C::CONSUMERS == 3) {
+        ptx::registers_take<160>();
+    } else if constexpr (C::CONSUMERS == 2) {
+        ptx::registers_take<C::MANY_SUMS ? 240 : 232>();
+    }
+}
+
+/* The code of a block. consume(s, cluster, clusters, rank, consumer) is the code of a consumer. */
+template <class C, class CONSUME>
+__device__ __forceinline__ void produce_and_consume(const sm90_arguments &p, const CONSUME &consume)
+{
+    const shared<C> s = begin_block<C>(p);
+    /* The same for all threads of a warpgroup; the shuffle tells the compiler so. */
+    const uint32_t warpgroup = __shfl_sync(0xffffffff, threadIdx.x / 128, 0);
+    const uint32_t rank = C::CLUSTER == 1 ? 0 : ptx::cluster_block_rank();
+    const uint32_t cluster = blockIdx.x / C::CLUSTER, clusters = gridDim.x / C::CLUSTER;
 
     if (warpgroup == 0) {
-        if constexpr (C::CONSUMERS == 3) {
-            ptx::registers_give<32>();
-        } else if constexpr (C::CONSUMERS == 2) {
-            ptx::registers_give<40>();
-        }
+        give_registers<C>();
         if (threadIdx.x == 0) {
-            produce<C>(p, s, cluster, clusters, rank);
+            produce<C>(p, s, cluster, clusters, rank, 0, p.k_tiles);
         } else if (C::ASKS_AHEAD && threadIdx.x == 32) {
             ask_ahead(p.x_data, p.x_ahead_bytes);
             ask_ahead(p.y_data, p.y_ahead_bytes);
         }
         __syncwarp();
     } else {
-        if constexpr (C::CONSUMERS == 3) {
-            ptx::registers_take<160>();
-        } else if constexpr (C::CONSUMERS == 2) {
-            ptx::registers_take<232>();
-        }
+        take_registers<C>();
         ptx::argument_fetch(p.k_tiles);
         ptx::argument_fetch(p.out);
         ptx::earlier_kernels_wait(); /* they may write C0, a bias, operands of f32 */

@@ -113,7 +113,7 @@ struct lines_of {
 
 template <int ROWS, int COLUMNS, uint32_t PRODUCERS_, uint32_t GROUP_>
 struct fused_config
-    : config<F32, 64, ROWS == 64 ? COLUMNS : ROWS, 1, COOPERATIVE, 1, 1, false, true, true> {
+    : config<F32, 64, ROWS == 64 ? COLUMNS : ROWS, 1, COOPERATIVE, 1, 1, ONE_CHAIN, true, true> {
     static constexpr bool SWAPPED = COLUMNS == 64; /* B is the tensor core's left operand */
     static constexpr int A_LINES = ROWS, B_LINES = COLUMNS;
     static constexpr uint32_t PRODUCERS = PRODUCERS_, GROUP = GROUP_, GROUPS = PRODUCERS / GROUP;

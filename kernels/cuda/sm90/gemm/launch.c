@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "kernels/cuda/sm90/gemm/split_k.h"
 #include "kernels/cuda/sm90/tensor_map.h"
 
 /* The values of enum sm90::element in wgmma.cuh. */
@@ -132,7 +133,8 @@ static void count_tiles(const struct sm90_kernel *kernel, const struct gemm_prob
 
 uint64_t sm90_leading(uint64_t elements, enum gemmd_dtype dtype)
 {
-    const uint64_t multiple = (elements * dtype_size(dtype) < 1024 ? 16 : 128) / dtype_size(dtype);
+    const uint64_t bytes = elements * dtype_size(dtype), padded = ceil_div(bytes, 128) * 128;
+    const uint64_t multiple = (3 * padded <= 4 * bytes ? 128 : 16) / dtype_size(dtype);
     return ceil_div(elements, multiple) * multiple;
 }
 
@@ -150,7 +152,8 @@ bool sm90_takes(const struct sm90_kernel *kernel, const struct gemm_problem *pro
     if (ELEMENTS[kernel->element].dtype != p->dtype ||
         (!dtype_offers_out(p->dtype, p->out) && !widened) ||
         (p->dtype == GEMMD_F32 && (p->precision == GEMM_PRECISION_TF32) == in_parts) ||
-        !function_for(kernel, p)) {
+        !function_for(kernel, p) || (p->beta != 0 && !kernel->takes_c0) ||
+        kernel->chunks != (split_k_chunks(p) > 1)) {
         return false;
     }
     if (p->m > dim_max || p->n > dim_max || p->k > dim_max || p->batch > dim_max / PARTS) {
@@ -428,7 +431,8 @@ cudaError_t sm90_prepare(const struct sm90_device *device, const struct sm90_ker
 
     arguments->k = (uint32_t)p->k;
     arguments->k_tiles = (uint32_t)ceil_div(p->k, kernel->tile_k);
-    arguments->chunk_tiles = arguments->k_tiles;
+    const uint32_t chunks = kernel->chunks ? split_k_chunks(p) : 1;
+    arguments->chunk_tiles = (uint32_t)ceil_div(arguments->k_tiles, chunks);
     arguments->m = (uint32_t)p->m;
     arguments->n = (uint32_t)p->n;
     arguments->bias = p->bias;
@@ -465,7 +469,10 @@ cudaError_t sm90_prepare(const struct sm90_device *device, const struct sm90_ker
     launch->blocks =
         cluster * (arguments->tiles < clusters || kernel->fused ? arguments->tiles : clusters);
     launch->cluster = cluster;
-    if (in_pairs(kernel, arguments, device->multiprocessors)) {
+    if (kernel->split) {
+        launch->cluster = (uint32_t)ceil_div(arguments->k_tiles, arguments->chunk_tiles);
+        launch->blocks = arguments->tiles * launch->cluster;
+    } else if (in_pairs(kernel, arguments, device->multiprocessors)) {
         launch->blocks += launch->blocks % 2; /* one has no tile */
         launch->cluster = 2;
     }

@@ -10,6 +10,8 @@ enum {
     K_BYTES_MIN = 12288, /* below, the launches more cost what chunks gain */
     CHUNKS_MIN = 4,
     CHUNKS_MAX = 128, /* about as many as there are multiprocessors */
+    /* Beyond this k eight blocks a tile take longer than chunks that are products of their own. */
+    K_ONE_LAUNCH_MAX = 16384,
     ALIGNMENT = 256
 };
 
@@ -37,10 +39,23 @@ static uint64_t chunk_of(enum gemmd_dtype dtype, uint64_t n, uint64_t k)
     return chunk > least ? chunk : least;
 }
 
+/* Measured (kernels/experiments/long_k.md): up to NARROW columns four to eight blocks a tile are
+ * faster however many rows there are; up to WIDE columns adding chunks costs products with many
+ * rows nothing, and beyond it up to 15 %. */
+uint32_t split_k_chunks(const struct gemm_problem *p)
+{
+    enum { NARROW = 256, WIDE = 768, NARROW_CHUNK = 1024, WIDE_CHUNK = 2048, MIN = 3, MAX = 8 };
+    if (dtype_size(p->dtype) != 2 || dtype_size(p->out) != 2 || p->n > WIDE ||
+        (p->n <= NARROW && p->k > K_ONE_LAUNCH_MAX))
+        return 1;
+    const uint64_t chunks = p->k / (p->n <= NARROW ? NARROW_CHUNK : WIDE_CHUNK);
+    return chunks < MIN ? 1 : chunks < MAX ? (uint32_t)chunks : MAX;
+}
+
 bool split_k_plan(const struct gemm_problem *p, struct split_k *split)
 {
     const uint64_t line = 16 / sizeof(float); /* rows of sums begin at multiples of 16 bytes */
-    *split = (struct split_k){.chunk = chunk_of(p->dtype, p->n, p->k)};
+    *split = (struct split_k){.chunk = split_k_chunks(p) > 1 ? 0 : chunk_of(p->dtype, p->n, p->k)};
     if (split->chunk == 0)
         return true;
     split->count = ceil_div(p->k, split->chunk);

@@ -5,69 +5,84 @@
 #define KERNELS_CUDA_SM90_GEMM_TABLE_CUH
 
 #include "kernels/cuda/sm90/gemm/gemm.cuh"
+#include "kernels/cuda/sm90/gemm/gemm_split.cuh"
 #include "kernels/cuda/sm90/gemm/gemm_swapped.cuh"
 #include "kernels/cuda/sm90/sm90.h"
 
 namespace sm90
 {
 
-template <class C> constexpr const void *function()
-{
-    return reinterpret_cast<const void *>(&sm90_gemm<C>);
-}
-
 /* The kernels of a configuration that are compiled: those whose sums are one chain, those whose
  * sums are promoted (f32 results of 16-bit types), or both. Kernels of 8-bit types and tf32 are
  * compiled for operands along k only. SWAPPED: chains of tf32 with swapped operands, whose Y lies
- * along columns. */
-enum sums { NEITHER, CHAINS, PROMOTED, BOTH, SWAPPED };
+ * along columns. CHUNKS: a chain for each chunk of k. SPLIT: the same, and the blocks of a cluster
+ * share the chunks (gemm_split.cuh). */
+enum sums { NEITHER, CHAINS, PROMOTED, BOTH, SWAPPED, CHUNKS = 8, SPLIT = 16 };
 
-template <element E, int M, int N, int CONSUMERS, schedule S, int CM, int CN, bool PROMOTED>
+template <class C, bool SPLITS> constexpr const void *function()
+{
+    if constexpr (SPLITS) {
+        return reinterpret_cast<const void *>(&sm90_gemm_split<C>);
+    } else {
+        return reinterpret_cast<const void *>(&sm90_gemm<C>);
+    }
+}
+
+template <element E, int M, int N, int CONSUMERS, schedule S, int CM, int CN, order ORDER,
+          bool SPLITS>
 void functions(const void *(&lies)[2][2])
 {
     constexpr bool mn = element_bytes<E> == 2;
     constexpr bool x_mn = mn && (M / CN) % 64 == 0, y_mn = mn && (N / CM) % 64 == 0;
-    lies[1][1] = function<config<E, M, N, CONSUMERS, S, CM, CN, PROMOTED, true, true>>();
+    lies[1][1] = function<config<E, M, N, CONSUMERS, S, CM, CN, ORDER, true, true>, SPLITS>();
     if constexpr (x_mn) {
-        lies[0][1] = function<config<E, M, N, CONSUMERS, S, CM, CN, PROMOTED, false, true>>();
+        lies[0][1] = function<config<E, M, N, CONSUMERS, S, CM, CN, ORDER, false, true>, SPLITS>();
     }
     if constexpr (y_mn) {
-        lies[1][0] = function<config<E, M, N, CONSUMERS, S, CM, CN, PROMOTED, true, false>>();
+        lies[1][0] = function<config<E, M, N, CONSUMERS, S, CM, CN, ORDER, true, false>, SPLITS>();
     }
     if constexpr (x_mn && y_mn) {
-        lies[0][0] = function<config<E, M, N, CONSUMERS, S, CM, CN, PROMOTED, false, false>>();
+        lies[0][0] = function<config<E, M, N, CONSUMERS, S, CM, CN, ORDER, false, false>, SPLITS>();
     }
 }
 
 template <element E, int M, int N, int CONSUMERS, schedule S, int CM, int CN, sums SUMS>
 sm90_kernel row(const char *name)
 {
-    using K = config<E, M, N, CONSUMERS, S, CM, CN, false, true, SUMS != SWAPPED>;
-    sm90_kernel kernel = {name,
-                          (int)E,
-                          (uint32_t)M,
-                          (uint32_t)N,
-                          (uint32_t)K::TILE_K,
-                          (uint32_t)CM,
-                          (uint32_t)CN,
-                          (uint32_t)CONSUMERS,
-                          K::STAGES,
-                          K::PINGPONG,
-                          (uint32_t)K::THREADS,
-                          K::SHARED_BYTES,
-                          false,
-                          SUMS == SWAPPED,
-                          E == I8, /* exact */
-                          {}};
+    constexpr bool chunks = (SUMS & (CHUNKS | SPLIT)) != 0;
+    using K = config<E, M, N, CONSUMERS, S, CM, CN, chunks ? CHUNK_CHAINS : ONE_CHAIN, true,
+                     SUMS != SWAPPED>;
+    sm90_kernel kernel = {};
+    kernel.name = name;
+    kernel.element = E;
+    kernel.tile_m = M;
+    kernel.tile_n = N;
+    kernel.tile_k = K::TILE_K;
+    kernel.cluster_m = CM;
+    kernel.cluster_n = CN;
+    kernel.consumers = CONSUMERS;
+    kernel.stages = K::STAGES;
+    kernel.pingpong = K::PINGPONG;
+    kernel.threads = K::THREADS;
+    kernel.shared_bytes = K::SHARED_BYTES;
+    kernel.swapped = SUMS == SWAPPED;
+    kernel.takes_c0 = K::TAKES_C0;
+    kernel.chunks = chunks;
+    kernel.split = SUMS == SPLIT;
+    kernel.adds_chunks = E == I8; /* exact */
     if constexpr (SUMS == SWAPPED) {
         kernel.functions[0][1][0] = reinterpret_cast<const void *>(&sm90_gemm_swapped<K>);
     }
     if constexpr ((SUMS & CHAINS) != 0) {
-        functions<E, M, N, CONSUMERS, S, CM, CN, false>(kernel.functions[0]);
+        functions<E, M, N, CONSUMERS, S, CM, CN, ONE_CHAIN, false>(kernel.functions[0]);
+    }
+    if constexpr (chunks) {
+        functions<E, M, N, CONSUMERS, S, CM, CN, CHUNK_CHAINS, SUMS == SPLIT>(kernel.functions[0]);
     }
     if constexpr ((SUMS & PROMOTED) != 0) {
-        functions<E, M, N, CONSUMERS, S, CM, CN, true>(kernel.functions[1]);
-        kernel.adds_chunks = config<E, M, N, CONSUMERS, S, CM, CN, true, true, true>::ADDS_CHUNKS;
+        functions<E, M, N, CONSUMERS, S, CM, CN, PROMOTED_CHAINS, false>(kernel.functions[1]);
+        kernel.adds_chunks =
+            config<E, M, N, CONSUMERS, S, CM, CN, PROMOTED_CHAINS, true, true>::ADDS_CHUNKS;
     }
     return kernel;
 }

@@ -11,12 +11,19 @@
 #define SM90_ROWS_16BIT(E, PREFIX)                                                                 \
     sm90::row<E, 128, 256, 2, sm90::COOPERATIVE, 1, 2, sm90::CHAINS>(PREFIX "_128x256_1x2"),       \
     sm90::row<E, 256, 128, 2, sm90::COOPERATIVE, 1, 1, sm90::CHAINS>(PREFIX "_256x128"),           \
+    sm90::row<E, 192, 192, 3, sm90::COOPERATIVE, 1, 1, sm90::CHAINS>(PREFIX "_192x192"),           \
     sm90::row<E, 192, 128, 3, sm90::COOPERATIVE, 1, 1, sm90::CHAINS>(PREFIX "_192x128"),           \
+    sm90::row<E, 128, 192, 2, sm90::PINGPONG, 1, 1, sm90::CHAINS>(PREFIX "_128x192_pp"),           \
     sm90::row<E, 128, 128, 2, sm90::PINGPONG, 1, 1, sm90::CHAINS>(PREFIX "_128x128_pp"),           \
-    sm90::row<E, 128, 128, 2, sm90::PINGPONG, 2, 1, sm90::CHAINS>(PREFIX "_128x128_pp_2x1"),       \
     sm90::row<E, 128, 128, 2, sm90::COOPERATIVE, 1, 1, sm90::BOTH>(PREFIX "_128x128"),             \
     sm90::row<E, 128, 64, 2, sm90::COOPERATIVE, 1, 1, sm90::BOTH>(PREFIX "_128x64"),               \
-    sm90::row<E, 64, 64, 1, sm90::COOPERATIVE, 1, 1, sm90::BOTH>(PREFIX "_64x64")
+    sm90::row<E, 64, 64, 1, sm90::COOPERATIVE, 1, 1, sm90::BOTH>(PREFIX "_64x64"),                 \
+    sm90::row<E, 128, 192, 2, sm90::COOPERATIVE, 1, 1, sm90::CHUNKS>(PREFIX "_128x192_chunks"),    \
+    sm90::row<E, 128, 64, 2, sm90::COOPERATIVE, 1, 1, sm90::CHUNKS>(PREFIX "_128x64_chunks"),      \
+    sm90::row<E, 64, 64, 1, sm90::COOPERATIVE, 1, 1, sm90::CHUNKS>(PREFIX "_64x64_chunks"),        \
+    sm90::row<E, 128, 128, 2, sm90::COOPERATIVE, 1, 1, sm90::SPLIT>(PREFIX "_128x128_split"),      \
+    sm90::row<E, 128, 64, 2, sm90::COOPERATIVE, 1, 1, sm90::SPLIT>(PREFIX "_128x64_split"),        \
+    sm90::row<E, 64, 64, 1, sm90::COOPERATIVE, 1, 1, sm90::SPLIT>(PREFIX "_64x64_split")
 /* clang-format on */
 
 #endif

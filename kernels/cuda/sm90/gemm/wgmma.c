@@ -5,8 +5,8 @@
  * tf32 along k. Other operands are copied or transposed into the workspace first. A result is
  * written to the workspace first if the kernel would overwrite bytes between the rows of C. f8 is
  * converted to f16, which is exact. f32 is decomposed into three parts, unless the chosen kernel is
- * fused and does so itself. Products with few columns and a large k are computed in chunks of k
- * (split_k.h).
+ * fused and does so itself. Products with few columns and a large k are computed in chunks of k,
+ * in one launch or in several (split_k.h).
  */
 #include "kernels/cuda/context.h"
 #include "kernels/cuda/move/operand.h"
