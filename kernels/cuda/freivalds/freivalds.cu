@@ -81,6 +81,8 @@ __global__ void __launch_bounds__(THREADS)
     const Out *bias = (const Out *)c.p.bias;
     struct dot dot = {};
     double norm = 0;
+    later_kernels_allow();
+    earlier_kernels_wait();
     for (uint64_t j = (uint64_t)blockIdx.x * THREADS + threadIdx.x; j < c.p.n;
          j += (uint64_t)gridDim.x * THREADS) {
         const double r = freivalds_r(c.p.dtype, seed, j);
@@ -104,6 +106,8 @@ __global__ void __launch_bounds__(THREADS)
  * finite has the sum and the weight NaN. */
 __global__ void __launch_bounds__(THREADS) weigh_kernel(const __grid_constant__ check c)
 {
+    later_kernels_allow();
+    earlier_kernels_wait();
     for (uint64_t i = (uint64_t)blockIdx.x * THREADS + threadIdx.x; i < c.p.batch * c.p.k;
          i += (uint64_t)gridDim.x * THREADS) {
         const double absolute = c.v.absolute[i];
@@ -125,7 +129,7 @@ static __device__ bool may_overflow(const check &c, uint64_t index, uint64_t row
     const struct gemm_problem &p = c.p;
     const In *a = (const In *)p.a + index * p.stride_a, *b = (const In *)p.b + index * p.stride_b;
     double sum = 0, after = 0;
-    for (uint64_t i = threadIdx.x; i < p.k; i += THREADS)
+    for (uint64_t i = threadIdx.x; i < p.k; i += LINE_THREADS)
         sum += fabs(to_f64(a[p.transa ? i * p.lda + row : row * p.lda + i]) *
                     to_f64(b[p.transb ? column * p.ldb + i : i * p.ldb + column]));
     sum = block_sum(sum, room);
@@ -144,14 +148,15 @@ template <typename In, typename Out>
 static __device__ bool overflow_explains(const check &c, uint64_t index, uint64_t row,
                                          const Out *line, double *room)
 {
-    __shared__ bool strange[THREADS];
+    __shared__ bool strange[LINE_THREADS];
     int seen = 0;
-    for (uint64_t first = 0; first < c.p.n && seen < FREIVALDS_EXPLAINED_MAX; first += THREADS) {
+    for (uint64_t first = 0; first < c.p.n && seen < FREIVALDS_EXPLAINED_MAX;
+         first += LINE_THREADS) {
         const uint64_t j = first + threadIdx.x;
         __syncthreads();
         strange[threadIdx.x] = j < c.p.n && !isfinite(to_f64(line[j]));
         __syncthreads();
-        for (int i = 0; i < THREADS && seen < FREIVALDS_EXPLAINED_MAX; i++) {
+        for (int i = 0; i < LINE_THREADS && seen < FREIVALDS_EXPLAINED_MAX; i++) {
             if (!strange[i])
                 continue;
             seen++;
@@ -171,7 +176,7 @@ static __device__ bool may_wrap(const check &c, uint64_t index, uint64_t row, do
         return false;
     const In *a = (const In *)p.a + index * p.stride_a;
     double sum = 0;
-    for (uint64_t i = threadIdx.x; i < p.k; i += THREADS)
+    for (uint64_t i = threadIdx.x; i < p.k; i += LINE_THREADS)
         sum += fabs(to_f64(a[p.transa ? i * p.lda + row : row * p.lda + i]));
     return block_sum(sum, room) * 128 > INT32_MAX;
 }
@@ -206,16 +211,17 @@ static __device__ double judge_row(const check &c, uint64_t index, uint64_t row,
     const uint64_t at = index * p.m + row;
     const Out *line = (const Out *)p.c + index * p.stride_c + row * p.ldc;
     const Out *line0 = (const Out *)p.c0 + index * p.stride_c0 + row * p.ldc0;
-    const uintptr_t unit = alignof(piece<Out>) - 1;
+    constexpr int STEP = VECTOR<Out>;
+    const uintptr_t unit = sizeof(piece<Out>) - 1;
     const bool aligned = ((uintptr_t)line & unit) == 0, aligned0 = ((uintptr_t)line0 & unit) == 0;
     struct dot got = {}, start = {};
-    for (uint64_t j = (uint64_t)threadIdx.x * VECTOR; j < p.n; j += THREADS * VECTOR) {
-        const piece<Out> read = read_piece(line, j, p.n, aligned, Out(0));
+    for (uint64_t j = (uint64_t)threadIdx.x * STEP; j < p.n; j += LINE_THREADS * STEP) {
+        const piece<Out> read = read_piece(line, j, p.n, aligned);
         piece<Out> read0 = {};
         if (p.beta != 0)
-            read0 = read_piece(line0, j, p.n, aligned0, Out(0));
+            read0 = read_piece(line0, j, p.n, aligned0);
 #pragma unroll
-        for (int e = 0; e < VECTOR; e++) {
+        for (int e = 0; e < STEP; e++) {
             if (j + e >= p.n)
                 continue;
             const double r = c.v.r[j + e], x = to_f64(read.at[e]), x0 = to_f64(read0.at[e]);
@@ -240,14 +246,41 @@ static __device__ double judge_row(const check &c, uint64_t index, uint64_t row,
     return compare(c, at, got, start);
 }
 
+/* A block for several rows: sums of all, and of rows that need more than these one after
+ * another. */
 template <typename In, typename Out>
-__global__ void __launch_bounds__(THREADS) judge_kernel(const __grid_constant__ check c)
+__global__ void __launch_bounds__(LINE_THREADS)
+    judge_kernel(const __grid_constant__ check c, bool aligned)
 {
-    __shared__ double room[THREADS / 32];
-    __shared__ uint32_t counts[THREADS / 32];
-    for (uint64_t index = blockIdx.z; index < c.p.batch; index += gridDim.z) {
-        const double residual = judge_row<In, Out>(c, index, blockIdx.x, room, counts);
-        if (threadIdx.x == 0 && residual > 0)
+    __shared__ line_room<Out, step_b> sums;
+    __shared__ double room[LINE_THREADS / 32];
+    __shared__ uint32_t counts[LINE_THREADS / 32];
+    __shared__ bool needs_more[step_b::LINES<Out>];
+    const struct gemm_problem &p = c.p;
+    const uint64_t first = (uint64_t)blockIdx.x * step_b::LINES<Out>, row = first + threadIdx.x;
+    later_kernels_allow();
+    earlier_kernels_wait();
+    for (uint64_t index = blockIdx.z; index < p.batch; index += gridDim.z) {
+        const double *vectors[1] = {c.v.r};
+        const bool wraps = p.dtype == GEMMD_I8 && p.k >= FREIVALDS_WRAPS_K;
+        double got[3], residual = 0;
+        line_sums<Out, step_b>((const Out *)p.c + index * p.stride_c + first * p.ldc, p.ldc,
+                               p.m - first, p.n, aligned, vectors, sums, got);
+        if (threadIdx.x < step_b::LINES<Out> && row < p.m) {
+            const uint64_t at = index * p.m + row;
+            const bool more = p.beta != 0 || wraps || c.v.header->bias.strange > 0 ||
+                              !isfinite(c.v.bound[at] * fabs(p.alpha)) || !isfinite(got[2]);
+            needs_more[threadIdx.x] = more;
+            if (!more)
+                residual = compare(c, at, {got[0], got[1], got[2], 0}, {});
+        }
+        __syncthreads();
+        for (uint64_t i = 0; i < step_b::LINES<Out> && first + i < p.m; i++)
+            if (needs_more[i]) {
+                const double other = judge_row<In, Out>(c, index, first + i, room, counts);
+                residual = threadIdx.x == 0 ? fmax(residual, other) : residual;
+            }
+        if (threadIdx.x < step_b::LINES<Out> && residual > 0)
             atomicMax((unsigned long long *)&c.v.header->residual,
                       (unsigned long long)__double_as_longlong(residual));
     }
@@ -269,14 +302,16 @@ static enum gemmd_error run(cudaStream_t stream, const struct gemm_problem &p, u
     if (code == GEMMD_OK)
         code = sums_launch(stream, b, of_b, !p.transb);
     if (code == GEMMD_OK)
-        code = launch(weigh_kernel, dim3(grid_blocks(p.batch * p.k, THREADS)), dim3(THREADS),
-                      stream, c);
+        code = launch_overlapped(weigh_kernel, dim3(grid_blocks(p.batch * p.k, THREADS)),
+                                 dim3(THREADS), 0, stream, c);
     if (code == GEMMD_OK)
         code = sums_launch(stream, a, of_a, !p.transa);
     if (code == GEMMD_OK)
-        code =
-            launch(judge_kernel<In, Out>, dim3(grid_blocks_x(p.m, 1), 1, grid_blocks(p.batch, 1)),
-                   dim3(THREADS), stream, c);
+        code = launch_overlapped(
+            judge_kernel<In, Out>,
+            dim3(grid_blocks_x(p.m, step_b::LINES<Out>), 1, grid_blocks(p.batch, 1)),
+            dim3(LINE_THREADS), 0, stream, c,
+            matrix_of<Out>(p.c, p.ldc, p.stride_c, p.m, p.n, p.batch).aligned);
     return code;
 }
 

@@ -18,31 +18,58 @@ static i32_vectors i32_place(const struct gemm_problem &p, void *workspace)
 
 __global__ void __launch_bounds__(THREADS) i32_fill_kernel(uint32_t *r, uint64_t n, uint64_t seed)
 {
+    later_kernels_allow();
+    earlier_kernels_wait();
     for (uint64_t j = (uint64_t)blockIdx.x * THREADS + threadIdx.x; j < n;
          j += (uint64_t)gridDim.x * THREADS)
         r[j] = freivalds_r_i32(seed, j);
 }
 
-/* A block for each row. */
-__global__ void __launch_bounds__(THREADS)
-    i32_judge_kernel(const __grid_constant__ struct gemm_problem p, i32_vectors v,
-                     uint64_t *residual)
+/* The sum of a row of C - beta * C0 - bias, times r. For all threads of a block together. */
+static __device__ uint32_t i32_row_sum(const struct gemm_problem &p, const uint32_t *r,
+                                       uint64_t index, uint64_t row, uint32_t *room)
 {
-    __shared__ uint32_t room[THREADS / 32];
-    const uint32_t alpha = (uint32_t)(int64_t)p.alpha, beta = (uint32_t)(int64_t)p.beta;
-    const uint64_t row = blockIdx.x;
+    const uint32_t beta = (uint32_t)(int64_t)p.beta;
+    const uint32_t *c = (const uint32_t *)p.c + index * p.stride_c + row * p.ldc;
+    const uint32_t *c0 = (const uint32_t *)p.c0 + index * p.stride_c0 + row * p.ldc0;
+    const uint32_t *bias = (const uint32_t *)p.bias;
+    uint32_t sum = 0;
+    for (uint64_t j = threadIdx.x; j < p.n; j += LINE_THREADS)
+        sum += (c[j] - (beta != 0 ? beta * c0[j] : 0) - (bias != NULL ? bias[j] : 0)) * r[j];
+    return block_sum(sum, room);
+}
+
+/* A block for several rows. */
+__global__ void __launch_bounds__(LINE_THREADS)
+    i32_judge_kernel(const __grid_constant__ struct gemm_problem p, i32_vectors v,
+                     uint64_t *residual, bool aligned)
+{
+    __shared__ line_room<uint32_t, step_i32> sums;
+    __shared__ uint32_t room[LINE_THREADS / 32];
+    const uint32_t alpha = (uint32_t)(int64_t)p.alpha;
+    const bool plain = (uint32_t)(int64_t)p.beta == 0 && p.bias == NULL;
+    const uint64_t first = (uint64_t)blockIdx.x * step_i32::LINES<uint32_t>,
+                   row = first + threadIdx.x;
+    later_kernels_allow();
+    earlier_kernels_wait();
     for (uint64_t index = blockIdx.z; index < p.batch; index += gridDim.z) {
-        const uint32_t *c = (const uint32_t *)p.c + index * p.stride_c + row * p.ldc;
-        const uint32_t *c0 = (const uint32_t *)p.c0 + index * p.stride_c0 + row * p.ldc0;
-        const uint32_t *bias = (const uint32_t *)p.bias;
-        uint32_t sum = 0;
-        for (uint64_t j = threadIdx.x; j < p.n; j += THREADS)
-            sum += (c[j] - (beta != 0 ? beta * c0[j] : 0) - (bias != NULL ? bias[j] : 0)) * v.r[j];
-        sum = block_sum(sum, room) - alpha * v.expected[index * p.m + row];
+        const uint32_t *vectors[1] = {v.r};
+        uint32_t sum[1] = {0};
+        if (plain)
+            line_sums<uint32_t, step_i32>((const uint32_t *)p.c + index * p.stride_c +
+                                              first * p.ldc,
+                                          p.ldc, p.m - first, p.n, aligned, vectors, sums, sum);
+        for (uint64_t i = 0; !plain && i < step_i32::LINES<uint32_t> && first + i < p.m; i++) {
+            const uint32_t all = i32_row_sum(p, v.r, index, first + i, room);
+            sum[0] = threadIdx.x == i ? all : sum[0];
+        }
+        if (threadIdx.x >= step_i32::LINES<uint32_t> || row >= p.m)
+            continue;
+        sum[0] -= alpha * v.expected[index * p.m + row];
         /* Half of 1 is the bound: rounding explains nothing here. */
-        if (threadIdx.x == 0 && sum != 0)
+        if (sum[0] != 0)
             atomicMax((unsigned long long *)residual,
-                      (unsigned long long)__double_as_longlong(2 * fabs((double)(int32_t)sum)));
+                      (unsigned long long)__double_as_longlong(2 * fabs((double)(int32_t)sum[0])));
     }
 }
 
@@ -61,10 +88,13 @@ enum gemmd_error i32_launch(cudaStream_t stream, const struct gemm_problem &p, u
     if (code == GEMMD_OK)
         code =
             sums_launch(stream, a, operands<step_i32>{{v.br}, {v.expected}, p.k, p.m}, !p.transa);
-    return code != GEMMD_OK
-               ? code
-               : launch(i32_judge_kernel, dim3(grid_blocks_x(p.m, 1), 1, grid_blocks(p.batch, 1)),
-                        dim3(THREADS), stream, p, v, (uint64_t *)workspace);
+    if (code != GEMMD_OK)
+        return code;
+    return launch_overlapped(
+        i32_judge_kernel,
+        dim3(grid_blocks_x(p.m, step_i32::LINES<uint32_t>), 1, grid_blocks(p.batch, 1)),
+        dim3(LINE_THREADS), 0, stream, p, v, (uint64_t *)workspace,
+        matrix_of<uint32_t>(p.c, p.ldc, p.stride_c, p.m, p.n, p.batch).aligned);
 }
 
 } // namespace freivalds

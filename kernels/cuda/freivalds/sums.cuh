@@ -1,16 +1,19 @@
 /*
  * sums.cuh - matrices times vectors, and the sums over a block, for the check of a product.
  *
- * A step says which sums are made of the elements of a matrix and one or two vectors. The kernel
- * along_kernel makes the sums over the elements of each stored line, across_kernel the sums over
- * the lines for each column. Every element is read once. Each thread reads VECTOR elements at a
- * time; along_kernel uses the elements of the vectors for LINES lines, so that the matrix, and not
- * the vectors, decides how much is read.
+ * A step says which sums are made of the elements of a matrix and one or two vectors. line_sums
+ * makes the sums over the elements of stored lines, across_kernel the sums over the lines for each
+ * column. Every element is read once, 16 bytes at a time.
+ *
+ * The check is bound by memory if enough bytes are on their way. Several lines therefore share what
+ * is read of the vectors, and a block copies the vectors' elements for a part of the lines into
+ * shared memory, in the order in which its threads need them.
  */
 #ifndef KERNELS_CUDA_FREIVALDS_SUMS_CUH
 #define KERNELS_CUDA_FREIVALDS_SUMS_CUH
 
 #include <cuda_fp8.h>
+#include <string.h>
 #include <type_traits>
 
 #include "kernels/cuda/epilogue.cuh"
@@ -20,7 +23,11 @@
 namespace freivalds
 {
 
-enum { THREADS = 256, LINES = 8, VECTOR = 4, CHUNK = 128 /* lines of a block across */ };
+enum { THREADS = 256, CHUNK = 128 /* lines of a block across */ };
+enum { LINE_THREADS = 128 /* that make the sums of lines */ };
+
+/* Elements that a thread reads at a time. */
+template <typename T> constexpr int VECTOR = 16 / sizeof(T);
 
 static __device__ __forceinline__ double to_f64(double x)
 {
@@ -56,22 +63,25 @@ template <typename T> static __device__ __forceinline__ double to_finite(T eleme
 }
 
 /* VECTOR elements that follow one another. */
-template <typename T> struct alignas(sizeof(T) * VECTOR > 16 ? 16 : sizeof(T) * VECTOR) piece {
-    T at[VECTOR];
+template <typename T> struct alignas(16) piece {
+    T at[VECTOR<T>];
 };
 
-/* Reads elements `start` ... `start + VECTOR - 1` of a line of `length` elements. Elements beyond
- * the end are `outside`. `aligned`: pieces of the line are aligned. */
+/* Reads elements `start` ... of a line of `length` elements. Elements beyond the end are 0.
+ * `aligned`: pieces of the line are aligned. */
 template <typename T>
 static __device__ __forceinline__ piece<T> read_piece(const T *line, uint64_t start,
-                                                      uint64_t length, bool aligned, T outside)
+                                                      uint64_t length, bool aligned)
 {
     piece<T> p;
-    if (aligned && start + VECTOR <= length)
-        return *(const piece<T> *)(line + start);
+    if (aligned && start + VECTOR<T> <= length) {
+        const uint4 bits = __ldcs((const uint4 *)(line + start)); /* leaves L1 to the vectors */
+        memcpy(&p, &bits, sizeof p);
+        return p;
+    }
 #pragma unroll
-    for (int i = 0; i < VECTOR; i++)
-        p.at[i] = start + i < length ? line[start + i] : outside;
+    for (int i = 0; i < VECTOR<T>; i++)
+        p.at[i] = start + i < length ? line[start + i] : T(0);
     return p;
 }
 
@@ -86,7 +96,7 @@ template <typename T>
 static matrix<T> matrix_of(const void *start, uint64_t ld, uint64_t stride, uint64_t lines,
                            uint64_t length, uint64_t batch)
 {
-    const uint64_t unit = alignof(piece<T>);
+    const uint64_t unit = sizeof(piece<T>);
     const bool aligned = (uintptr_t)start % unit == 0 && ld * sizeof(T) % unit == 0 &&
                          (batch == 1 || stride * sizeof(T) % unit == 0);
     return {(const T *)start, ld, stride, lines, length, batch, aligned};
@@ -99,10 +109,12 @@ template <typename Step> struct operands {
     uint64_t vector_stride, sum_stride;
 };
 
-/* op(B) * r: the sum, the sum of squares and the sum of magnitudes. */
+/* op(B) * r: the sum, the sum of squares and the sum of magnitudes. LINES share what is read of the
+ * vectors. */
 struct step_b {
     using sum = double;
     enum { VECTORS = 1, SUMS = 3 };
+    template <typename T> static constexpr int LINES = 8;
     template <typename T>
     static __device__ __forceinline__ void add(T element, const double v[1], double sums[3])
     {
@@ -118,6 +130,10 @@ struct step_a {
     using sum = double;
     enum { VECTORS = 2, SUMS = 2 };
     template <typename T>
+    static constexpr int LINES = sizeof(T) == 1   ? 8
+                                 : sizeof(T) == 2 ? 12
+                                                  : 16;
+    template <typename T>
     static __device__ __forceinline__ void add(T element, const double v[2], double sums[2])
     {
         const double x = to_finite(element);
@@ -130,7 +146,9 @@ struct step_a {
 struct step_i32 {
     using sum = uint32_t;
     enum { VECTORS = 1, SUMS = 1 };
-    static __device__ __forceinline__ void add(int8_t x, const uint32_t v[1], uint32_t sums[1])
+    template <typename T> static constexpr int LINES = 8;
+    template <typename T>
+    static __device__ __forceinline__ void add(T x, const uint32_t v[1], uint32_t sums[1])
     {
         sums[0] += (uint32_t)x * v[0];
     }
@@ -147,47 +165,97 @@ template <typename Sum> static __device__ Sum block_sum(Sum value, Sum *room)
         room[threadIdx.x / 32] = value;
     __syncthreads();
     Sum all = 0;
-    for (int warp = 0; warp < THREADS / 32; warp++)
+    for (uint32_t warp = 0; warp < blockDim.x / 32; warp++)
         all += room[warp];
     return all;
 }
 
+/* The vectors' elements for LINE_THREADS * VECTOR elements of a line: element e of thread t at
+ * [e][t]. */
+template <typename T, typename Step> struct line_room {
+    typename Step::sum vectors[Step::VECTORS][VECTOR<T>][LINE_THREADS + 1];
+    typename Step::sum sums[Step::template LINES<T>][Step::SUMS][LINE_THREADS / 32];
+};
+
+/* Makes the sums of the first LINES of `lines` lines at `start`. Those of line l are in
+ * sums[l] for thread l, and other threads' are undefined. To be called by LINE_THREADS threads. */
 template <typename T, typename Step>
-__global__ void __launch_bounds__(THREADS)
+static __device__ void line_sums(const T *start, uint64_t ld, uint64_t lines, uint64_t length,
+                                 bool aligned,
+                                 const typename Step::sum *const (&vectors)[Step::VECTORS],
+                                 line_room<T, Step> &room, typename Step::sum (&all)[Step::SUMS])
+{
+    using Sum = typename Step::sum;
+    constexpr int LINES = Step::template LINES<T>, PART = LINE_THREADS * VECTOR<T>;
+    Sum sums[LINES][Step::SUMS] = {};
+    for (uint64_t first = 0; first < length; first += PART) {
+        const uint64_t i = first + threadIdx.x * VECTOR<T>;
+        piece<T> read[LINES];
+#pragma unroll
+        for (int line = 0; line < LINES; line++)
+            read[line] =
+                read_piece(start + line * ld, i, (uint64_t)line < lines ? length : 0, aligned);
+        __syncthreads(); /* the part before has been used */
+#pragma unroll
+        for (int k = 0; k < Step::VECTORS; k++)
+#pragma unroll
+            for (int e = 0; e < VECTOR<T>; e++) {
+                const uint32_t at = e * LINE_THREADS + threadIdx.x;
+                room.vectors[k][at % VECTOR<T>][at / VECTOR<T>] =
+                    first + at < length ? vectors[k][first + at] : 0;
+            }
+        __syncthreads();
+#pragma unroll
+        for (int e = 0; e < VECTOR<T>; e++) {
+            Sum v[Step::VECTORS];
+#pragma unroll
+            for (int k = 0; k < Step::VECTORS; k++)
+                v[k] = room.vectors[k][e][threadIdx.x];
+#pragma unroll
+            for (int line = 0; line < LINES; line++)
+                Step::add(read[line].at[e], v, sums[line]);
+        }
+    }
+#pragma unroll
+    for (int line = 0; line < LINES; line++)
+#pragma unroll
+        for (int s = 0; s < Step::SUMS; s++) {
+            for (int offset = 16; offset > 0; offset /= 2)
+                sums[line][s] += __shfl_down_sync(0xffffffffu, sums[line][s], offset);
+            if (threadIdx.x % 32 == 0)
+                room.sums[line][s][threadIdx.x / 32] = sums[line][s];
+        }
+    __syncthreads();
+#pragma unroll
+    for (int s = 0; s < Step::SUMS; s++) {
+        all[s] = 0;
+        for (int warp = 0; warp < LINE_THREADS / 32 && threadIdx.x < LINES; warp++)
+            all[s] += room.sums[threadIdx.x][s][warp];
+    }
+}
+
+template <typename T, typename Step>
+__global__ void __launch_bounds__(LINE_THREADS)
     along_kernel(const __grid_constant__ matrix<T> x, const __grid_constant__ operands<Step> o)
 {
     using Sum = typename Step::sum;
-    __shared__ Sum room[THREADS / 32];
+    __shared__ line_room<T, Step> room;
+    constexpr int LINES = Step::template LINES<T>;
     const uint64_t first = (uint64_t)blockIdx.x * LINES;
+    later_kernels_allow();
+    earlier_kernels_wait();
     for (uint64_t index = blockIdx.z; index < x.batch; index += gridDim.z) {
-        Sum sums[LINES][Step::SUMS] = {};
-        const T *start = x.start + index * x.stride + first * x.ld;
-        for (uint64_t i = (uint64_t)threadIdx.x * VECTOR; i < x.length; i += THREADS * VECTOR) {
-            piece<T> read[LINES];
+        const Sum *vectors[Step::VECTORS];
+        Sum sums[Step::SUMS];
 #pragma unroll
-            for (int line = 0; line < LINES; line++)
-                if (first + line < x.lines)
-                    read[line] = read_piece(start + line * x.ld, i, x.length, x.aligned, T(0));
+        for (int k = 0; k < Step::VECTORS; k++)
+            vectors[k] = o.vectors[k] + index * o.vector_stride;
+        line_sums<T, Step>(x.start + index * x.stride + first * x.ld, x.ld, x.lines - first,
+                           x.length, x.aligned, vectors, room, sums);
+        if (threadIdx.x < LINES && first + threadIdx.x < x.lines)
 #pragma unroll
-            for (int e = 0; e < VECTOR; e++) {
-                Sum v[Step::VECTORS];
-#pragma unroll
-                for (int k = 0; k < Step::VECTORS; k++)
-                    v[k] = i + e < x.length ? o.vectors[k][index * o.vector_stride + i + e] : 0;
-#pragma unroll
-                for (int line = 0; line < LINES; line++)
-                    if (first + line < x.lines && i + e < x.length)
-                        Step::add(read[line].at[e], v, sums[line]);
-            }
-        }
-#pragma unroll
-        for (int line = 0; line < LINES; line++)
-#pragma unroll
-            for (int s = 0; s < Step::SUMS; s++) {
-                const Sum all = block_sum(sums[line][s], room);
-                if (threadIdx.x == 0 && first + line < x.lines)
-                    o.sums[s][index * o.sum_stride + first + line] = all;
-            }
+            for (int s = 0; s < Step::SUMS; s++)
+                o.sums[s][index * o.sum_stride + first + threadIdx.x] = sums[s];
     }
 }
 
@@ -197,7 +265,9 @@ __global__ void __launch_bounds__(THREADS)
     across_kernel(const __grid_constant__ matrix<T> x, const __grid_constant__ operands<Step> o)
 {
     using Sum = typename Step::sum;
-    const uint64_t column = ((uint64_t)blockIdx.x * THREADS + threadIdx.x) * VECTOR;
+    const uint64_t column = ((uint64_t)blockIdx.x * THREADS + threadIdx.x) * VECTOR<T>;
+    later_kernels_allow();
+    earlier_kernels_wait();
     if (column >= x.length)
         return;
     for (uint64_t index = blockIdx.z; index < x.batch; index += gridDim.z)
@@ -205,21 +275,20 @@ __global__ void __launch_bounds__(THREADS)
              first += (uint64_t)gridDim.y * CHUNK) {
             const uint64_t end = first + CHUNK < x.lines ? first + CHUNK : x.lines;
             const T *start = x.start + index * x.stride;
-            Sum sums[VECTOR][Step::SUMS] = {};
+            Sum sums[VECTOR<T>][Step::SUMS] = {};
 #pragma unroll 4
             for (uint64_t line = first; line < end; line++) {
-                const piece<T> read =
-                    read_piece(start + line * x.ld, column, x.length, x.aligned, T(0));
+                const piece<T> read = read_piece(start + line * x.ld, column, x.length, x.aligned);
                 Sum v[Step::VECTORS];
 #pragma unroll
                 for (int k = 0; k < Step::VECTORS; k++)
                     v[k] = o.vectors[k][index * o.vector_stride + line];
 #pragma unroll
-                for (int e = 0; e < VECTOR; e++)
+                for (int e = 0; e < VECTOR<T>; e++)
                     Step::add(read.at[e], v, sums[e]);
             }
 #pragma unroll
-            for (int e = 0; e < VECTOR; e++)
+            for (int e = 0; e < VECTOR<T>; e++)
 #pragma unroll
                 for (int s = 0; s < Step::SUMS; s++)
                     if (column + e < x.length)
@@ -234,12 +303,13 @@ static enum gemmd_error sums_launch(cudaStream_t stream, const matrix<T> &x,
 {
     const unsigned depth = grid_blocks(x.batch, 1);
     if (along)
-        return launch(along_kernel<T, Step>, dim3(grid_blocks_x(x.lines, LINES), 1, depth),
-                      dim3(THREADS), stream, x, o);
-    return launch(
+        return launch_overlapped(along_kernel<T, Step>,
+                                 dim3(grid_blocks_x(x.lines, Step::template LINES<T>), 1, depth),
+                                 dim3(LINE_THREADS), 0, stream, x, o);
+    return launch_overlapped(
         across_kernel<T, Step>,
-        dim3(grid_blocks_x(x.length, THREADS * VECTOR), grid_blocks(x.lines, CHUNK), depth),
-        dim3(THREADS), stream, x, o);
+        dim3(grid_blocks_x(x.length, THREADS * VECTOR<T>), grid_blocks(x.lines, CHUNK), depth),
+        dim3(THREADS), 0, stream, x, o);
 }
 
 } // namespace freivalds
