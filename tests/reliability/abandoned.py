@@ -31,14 +31,14 @@ def leave(wire, how):
 
 def measure(options):
     """How many products of clients that left are computed all the same."""
-    count = 40 if options.quick else 400
+    count, side = (40, 768) if options.quick else (400, 1536)
     chance = random.Random(7)
     body = bytes(8 * SIDE * SIDE)
     data = request("POST", f"/gemm?m={SIDE}&n={SIDE}&k={SIDE}", [OCTETS, ("Content-Length", len(body))],
                    body)
     with load.running(options.gemmd, "--cpu-threads", "1", "--max-connections-per-address", "0",
                       "--timeout", "600s") as daemon, Wire(daemon.address) as first:
-        first.send(blocker(1024 if options.quick else 1536))
+        first.send(blocker(side))
         crowd.wait_until(lambda: load.metric(daemon, "gemmd_requests_running") == 1)
         wires, partial = [], 0
         for number in range(count):
@@ -60,8 +60,7 @@ def measure(options):
         crowd.wait_until(lambda: not load.metric(daemon, "gemmd_queue_requests"))
         computed = round((load.metric(daemon, "gemmd_flops_total") - before) / (2 * SIDE**3))
         # The product that kept the device busy is counted when it ends.
-        n = 1024 if options.quick else 1536
-        computed -= round(2 * n**3 / (2 * SIDE**3))
+        computed -= round(side**3 / SIDE**3)
         held = load.metric(daemon, "gemmd_pinned_memory_used_bytes")
         for wire in wires:
             wire.socket.close()

@@ -27,7 +27,7 @@ def storm(pids, seconds, chance):
 
 def measure(options):
     """What becomes of the requests of stopped clients and of a stopped daemon."""
-    seconds = 3 if options.quick else 20
+    seconds = 2 if options.quick else 20
     chance = random.Random(11)
     square = load.Square(options.gemmd, 128)
     with load.running(options.gemmd, "--max-connections-per-address", "0") as daemon:

@@ -23,7 +23,7 @@ def measure(options):
                       "--bulk-connections", "0", "--max-connections-per-address", "0",
                       "--timeout", "600s") as daemon, \
             Wire(daemon.address) as first, Wire(daemon.address) as reader:
-        first.send(blocker(1024 if options.quick else 2048))
+        first.send(blocker(768 if options.quick else 2048))
         crowd.wait_until(lambda: load.metric(daemon, "gemmd_requests_running") == 1)
         waiting = [Wire(daemon.address) for _ in range(count)]
         for wire in waiting:
