@@ -7,7 +7,7 @@ import sys
 
 import figure
 
-# Rows whose bar the named tests check, each with an assertion.
+# Rows that the named tests check, each with an assertion.
 TESTS = {
     "F2": ["test_no_memory.py", "test_failed_starts.py"],
     "F8": ["test_framing.py", "test_hostile.py"],
@@ -16,6 +16,13 @@ TESTS = {
     "Clock": ["test_clock.py"],
 }
 QUICK = ["F20"]
+# What the bar of a row asks beyond these tests. Such a row can be missed and not met.
+NOT_TESTED = {
+    "F2": "the allocations of the client are not among these tests",
+    "F8": "these tests ran with one version of libmicrohttpd",
+    "F20": "these tests do not look for a dump of the threads",
+    "F21": "CUDA under the unit is not among these tests",
+}
 
 
 def run(options, files):
@@ -38,7 +45,9 @@ def measure(options):
         passed, failed, skipped = run(options, files)
         figures.append(figure.Figure(
             row, f"{passed} tests passed, {failed} failed" + (f", {skipped} skipped" if skipped else ""),
-            failed == 0 and passed > 0, ", ".join(f"tests/integration/{file}" for file in files)))
+            False if failed or not passed else None if row in NOT_TESTED else True,
+            ", ".join(f"tests/integration/{file}" for file in files)
+            + (f"; {NOT_TESTED[row]}" if row in NOT_TESTED else "")))
     return figures
 
 

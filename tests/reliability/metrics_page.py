@@ -30,7 +30,7 @@ def measure(options):
     return [figure.Figure(
         "F22", f"{series} series, {len(text)} bytes, {p50:.2f} ms (p50), {p99:.2f} ms (p99); {checked}",
         series <= 500 and (options.quick or p50 <= 5) and checked == "promtool reports nothing",
-        "the time includes the Python client's")]
+        "the median is judged; the time includes the Python client's")]
 
 
 if __name__ == "__main__":
