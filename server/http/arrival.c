@@ -41,6 +41,8 @@ static void link_connection(struct io_thread *thread, struct connection *connect
 
 static void unlink_connection(struct connection *connection)
 {
+    if (connection->thread->to_check == connection)
+        connection->thread->to_check = connection->next;
     if (connection->previous != NULL)
         connection->previous->next = connection->next;
     else

@@ -47,6 +47,7 @@ struct io_thread {
     /* Only the thread itself uses the fields from here to `services`. */
     uint64_t id_state;              /* of the generator of request ids */
     struct connection *connections; /* list of the open connections */
+    struct connection *to_check;    /* the next one of the check in progress; NULL: no check */
     struct new_connections
         new_connections;           /* connections that libmicrohttpd has not been given yet */
     struct waiters waiters;        /* requests whose work other threads have */

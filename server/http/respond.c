@@ -6,8 +6,11 @@
 #include <string.h>
 
 #include "server/base/clock.h"
+#include "server/base/drain_rate.h"
+#include "server/base/random_id.h"
 #include "server/http/connection.h"
 #include "server/http/digests.h"
+#include "server/http/io_thread.h"
 #include "server/http/request.h"
 #include "server/http/server.h"
 
@@ -131,13 +134,27 @@ void respond_empty(struct request *request, int status, const struct headers *he
     queue_response(request, status, response, 0);
 }
 
-static uint32_t retry_after_s(const struct request *request, enum gemmd_error code)
+/* The estimate of the time after which the same request may succeed. */
+static uint32_t estimated_wait_s(const struct request *request, enum gemmd_error code)
 {
     if (request->retry_after_s > 0)
         return request->retry_after_s;
     if (request->call == NULL || request->endpoint->retry_after_s == NULL)
         return 1;
     return request->endpoint->retry_after_s(request, code);
+}
+
+/* The seconds for Retry-After. Clients that are refused together would come back together, so that
+ * up to half of the estimate is added at random. A client that waits for its own job is alone. */
+static uint32_t retry_after_s(const struct request *request, enum gemmd_error code)
+{
+    const uint32_t wait_s = estimated_wait_s(request, code);
+    if (code == GEMMD_ERR_CONFLICT)
+        return wait_s;
+    const uint32_t spread_s =
+        wait_s + (uint32_t)(random_number(&request->thread->id_state) % (wait_s / 2 + 1));
+    return spread_s < DRAIN_SECONDS_MAX || wait_s > DRAIN_SECONDS_MAX ? spread_s
+                                                                      : DRAIN_SECONDS_MAX;
 }
 
 /* Adds the headers that the fault's code demands. Returns false if memory ran out. */

@@ -292,11 +292,11 @@ void nvml_stop(struct nvml *nvml)
     nvml->stopping = true;
     pthread_cond_broadcast(&nvml->changed);
     pthread_mutex_unlock(&nvml->lock);
-    clock_gettime(CLOCK_REALTIME, &until);
+    clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_nsec += STOP_MS * 1000000L;
     until.tv_sec += until.tv_nsec / 1000000000L;
     until.tv_nsec %= 1000000000L;
-    if (pthread_timedjoin_np(nvml->thread, NULL, &until) != 0) {
+    if (pthread_clockjoin_np(nvml->thread, NULL, CLOCK_MONOTONIC, &until) != 0) {
         (void)pthread_detach(nvml->thread);
         return;
     }

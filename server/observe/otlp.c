@@ -252,9 +252,9 @@ void otlp_stop(struct otlp *otlp)
     pthread_cond_broadcast(&otlp->changed);
     pthread_mutex_unlock(&otlp->lock);
     /* libcurl looks at the time about once a second, and name resolution cannot be ended. */
-    clock_gettime(CLOCK_REALTIME, &until);
+    clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_sec += (time_t)(2 * STOP_NS / NS_PER_S);
-    if (pthread_timedjoin_np(otlp->thread, NULL, &until) != 0) {
+    if (pthread_clockjoin_np(otlp->thread, NULL, CLOCK_MONOTONIC, &until) != 0) {
         (void)pthread_detach(otlp->thread);
         return;
     }

@@ -19,7 +19,8 @@ import threading
 import time
 
 OPTIONS = ("--listen", "127.0.0.1:0", "--backend", "cpu", "--cpu-threads", "1", "--io-threads", "1",
-           "--queue-requests", "1", "--pinned-bytes", "64M", "--busy-poll-us", "0")
+           "--queue-requests", "1", "--pinned-bytes", "64M", "--busy-poll-us", "0",
+           "--min-body-rate", "0")
 
 
 def cpu_us(pid):

@@ -392,6 +392,27 @@ def test_silent_connection(start):
     assert exchange(daemon.address, GOOD).body == RIGHT
 
 
+def test_time_limits_of_many_connections(start):
+    """An I/O thread checks its connections a few at a time; each of them ends in its time, and those
+    that leave meanwhile are no obstacle."""
+    daemon = start("--idle-timeout", "1s", "--io-threads", "1", "--bulk-connections", "0",
+                   "--max-connections-per-address", "0")
+    wires = [Wire(daemon.address) for _ in range(400)]
+    try:
+        for wire in wires:
+            wire.send(GOOD)
+        for wire in wires:
+            assert wire.receive().body == RIGHT
+        for wire in wires[::3]:
+            wire.socket.close()
+        for number, wire in enumerate(wires):
+            assert number % 3 == 0 or wire.closed(), f"connection {number} stays"
+    finally:
+        for wire in wires:
+            wire.socket.close()
+    assert exchange(daemon.address, GOOD).body == RIGHT
+
+
 def test_idle_connection(start):
     daemon = start("--idle-timeout", "300ms")
     with Wire(daemon.address) as wire:

@@ -14,6 +14,7 @@
  *     refused N P50 P99 P999       429 and 503
  *     other N P50 P99 P999         any other status
  *     broken N                     connections that broke
+ *     completed N                  answers of status 2xx that came within the SECONDS
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -58,7 +59,7 @@ struct sender {
     uint64_t *waiting; /* due times of arrivals that have no connection yet: a ring */
     uint64_t first, last;
 
-    uint64_t sent, broken;
+    uint64_t sent, broken, completed;
     struct histogram outcomes[OUTCOMES];
 };
 
@@ -146,11 +147,14 @@ static void start(struct sender *sender, uint64_t due_ns)
 static void finish(struct sender *sender, struct connection *connection)
 {
     const struct answer *answer = &connection->answer;
+    const uint64_t now_ns = target_now_ns();
+    sender->completed +=
+        answer->status / 100 == 2 && now_ns >= sender->begin_ns && now_ns < sender->end_ns;
     if (connection->due_ns >= sender->begin_ns) {
         enum outcome outcome = answer->status / 100 == 2                        ? GOOD
                                : answer->status == 429 || answer->status == 503 ? REFUSED
                                                                                 : OTHER;
-        histogram_add(&sender->outcomes[outcome], target_now_ns() - connection->due_ns);
+        histogram_add(&sender->outcomes[outcome], now_ns - connection->due_ns);
     }
     if (answer->closes || !connection->whole_sent)
         renew(sender, connection);
@@ -246,10 +250,11 @@ static void report(struct sender *senders, uint32_t count)
 {
     static const char *const names[OUTCOMES] = {"good", "refused", "other"};
     static struct histogram sums[OUTCOMES];
-    uint64_t sent = 0, broken = 0;
+    uint64_t sent = 0, broken = 0, completed = 0;
     for (uint32_t i = 0; i < count; i++) {
         sent += senders[i].sent;
         broken += senders[i].broken;
+        completed += senders[i].completed;
         for (int outcome = 0; outcome < OUTCOMES; outcome++)
             histogram_merge(&sums[outcome], &senders[i].outcomes[outcome]);
     }
@@ -259,7 +264,8 @@ static void report(struct sender *senders, uint32_t count)
                histogram_percentile_us(&sums[outcome], 0.5),
                histogram_percentile_us(&sums[outcome], 0.99),
                histogram_percentile_us(&sums[outcome], 0.999));
-    printf("broken %llu\n", (unsigned long long)broken);
+    printf("broken %llu\ncompleted %llu\n", (unsigned long long)broken,
+           (unsigned long long)completed);
 }
 
 int main(int argc, char *argv[])
