@@ -73,3 +73,10 @@ def test_every_source_is_compiled_hardened(gemmd, instrumented):
     for entry in sources:
         for option in expected:
             assert option in entry["command"].split(), f"{entry['file']} is compiled without {option}"
+
+
+def test_bytes_do_not_depend_on_the_build_folder(binary, gemmd, instrumented):
+    if instrumented:
+        pytest.skip("debug information names the sources")
+    folder = str(gemmd.parent.parent)
+    assert folder.encode() not in binary.read_bytes(), f"{binary} contains the path of its build folder"
