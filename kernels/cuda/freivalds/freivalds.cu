@@ -249,7 +249,7 @@ static __device__ double judge_row(const check &c, uint64_t index, uint64_t row,
 /* A block for several rows: sums of all, and of rows that need more than these one after
  * another. */
 template <typename In, typename Out>
-__global__ void __launch_bounds__(LINE_THREADS)
+__global__ void __launch_bounds__(LINE_THREADS, LINE_BLOCKS)
     judge_kernel(const __grid_constant__ check c, bool aligned)
 {
     __shared__ line_room<Out, step_b> sums;

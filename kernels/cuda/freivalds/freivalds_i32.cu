@@ -40,7 +40,7 @@ static __device__ uint32_t i32_row_sum(const struct gemm_problem &p, const uint3
 }
 
 /* A block for several rows. */
-__global__ void __launch_bounds__(LINE_THREADS)
+__global__ void __launch_bounds__(LINE_THREADS, LINE_BLOCKS)
     i32_judge_kernel(const __grid_constant__ struct gemm_problem p, i32_vectors v,
                      uint64_t *residual, bool aligned)
 {

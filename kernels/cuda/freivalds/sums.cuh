@@ -24,7 +24,9 @@ namespace freivalds
 {
 
 enum { THREADS = 256, CHUNK = 128 /* lines of a block across */ };
-enum { LINE_THREADS = 128 /* that make the sums of lines */ };
+/* The threads of a block that make the sums of lines, and the blocks of a multiprocessor at least:
+ * while one waits for memory, others compute. */
+enum { LINE_THREADS = 128, LINE_BLOCKS = 3 };
 
 /* Elements that a thread reads at a time. */
 template <typename T> constexpr int VECTOR = 16 / sizeof(T);
@@ -114,7 +116,7 @@ template <typename Step> struct operands {
 struct step_b {
     using sum = double;
     enum { VECTORS = 1, SUMS = 3 };
-    template <typename T> static constexpr int LINES = 8;
+    template <typename T> static constexpr int LINES = sizeof(T) == 1 ? 4 : 8;
     template <typename T>
     static __device__ __forceinline__ void add(T element, const double v[1], double sums[3])
     {
@@ -129,10 +131,7 @@ struct step_b {
 struct step_a {
     using sum = double;
     enum { VECTORS = 2, SUMS = 2 };
-    template <typename T>
-    static constexpr int LINES = sizeof(T) == 1   ? 8
-                                 : sizeof(T) == 2 ? 12
-                                                  : 16;
+    template <typename T> static constexpr int LINES = sizeof(T) == 1 ? 4 : 8;
     template <typename T>
     static __device__ __forceinline__ void add(T element, const double v[2], double sums[2])
     {
@@ -235,7 +234,7 @@ static __device__ void line_sums(const T *start, uint64_t ld, uint64_t lines, ui
 }
 
 template <typename T, typename Step>
-__global__ void __launch_bounds__(LINE_THREADS)
+__global__ void __launch_bounds__(LINE_THREADS, LINE_BLOCKS)
     along_kernel(const __grid_constant__ matrix<T> x, const __grid_constant__ operands<Step> o)
 {
     using Sum = typename Step::sum;
