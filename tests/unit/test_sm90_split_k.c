@@ -75,12 +75,13 @@ static uint32_t chunks_of(uint64_t m, uint64_t n, uint64_t k)
 START_TEST(up_to_768_columns_have_chunks_that_one_launch_adds)
 {
     ck_assert_uint_eq(chunks_of(1, 1, 3071), 1);
-    ck_assert_uint_eq(chunks_of(1, 1, 3072), 3);
-    ck_assert_uint_eq(chunks_of(1, 256, 8191), 7);
+    ck_assert_uint_eq(chunks_of(1, 1, 3072), 4);
+    ck_assert_uint_eq(chunks_of(1, 256, 8191), 4);
+    ck_assert_uint_eq(chunks_of(1, 256, 8192), 8);
     ck_assert_uint_eq(chunks_of(1, 256, 16384), 8);
     ck_assert_uint_eq(chunks_of(1, 256, 16385), 1); /* chunks that are products of their own */
     ck_assert_uint_eq(chunks_of(1, 257, 6143), 1);
-    ck_assert_uint_eq(chunks_of(1, 257, 6144), 3);
+    ck_assert_uint_eq(chunks_of(1, 257, 6144), 4);
     ck_assert_uint_eq(chunks_of(1, 768, UINT64_C(1) << 31), 8);
     ck_assert_uint_eq(chunks_of(1, 769, 1 << 20), 1);
     struct gemm_problem p = problem_of(GEMMD_BF16, 1, 64, 6144);

@@ -122,6 +122,8 @@ static const struct {
     {64, 64, 0.472, 0.472, 0.0017},
 };
 
+enum { GROUP = 16 /* multiprocessors of a group, at least, on an H100 */ };
+
 static uint64_t ceil_div(uint64_t a, uint64_t b)
 {
     return (a + b - 1) / b;
@@ -241,7 +243,9 @@ double sm90_estimate_us(const struct sm90_kernel *kernel, const struct gemm_prob
     const uint64_t rows = ceil_div(p->m, (uint64_t)kernel->tile_m * kernel->cluster_m);
     const uint64_t tiles =
         rows * ceil_div(p->n, (uint64_t)kernel->tile_n * kernel->cluster_n) * p->batch * cluster;
-    const uint64_t blocks = multiprocessors / cluster * cluster;
+    /* The blocks of a cluster run on multiprocessors of one group. */
+    const uint64_t whole = cluster > 2 ? multiprocessors / GROUP * GROUP : multiprocessors;
+    const uint64_t blocks = whole / cluster * cluster;
     const uint64_t waves = tiles / blocks, rest = tiles % blocks;
     const bool one_tile = tiles <= blocks;
     const double load = fmin(1, (double)tiles / (double)blocks);

@@ -41,15 +41,16 @@ static uint64_t chunk_of(enum gemmd_dtype dtype, uint64_t n, uint64_t k)
 
 /* Measured (kernels/experiments/long_k.md): up to NARROW columns four to eight blocks a tile are
  * faster however many rows there are; up to WIDE columns adding chunks costs products with many
- * rows nothing, and beyond it up to 15 %. */
+ * rows nothing, and beyond it up to 15 %. Clusters of four and of eight leave the fewest
+ * multiprocessors of a group of 16 idle. */
 uint32_t split_k_chunks(const struct gemm_problem *p)
 {
-    enum { NARROW = 256, WIDE = 768, NARROW_CHUNK = 1024, WIDE_CHUNK = 2048, MIN = 3, MAX = 8 };
+    enum { NARROW = 256, WIDE = 768, NARROW_CHUNK = 1024, WIDE_CHUNK = 2048, FOUR_FROM = 3 };
     if (dtype_size(p->dtype) != 2 || dtype_size(p->out) != 2 || p->n > WIDE ||
         (p->n <= NARROW && p->k > K_ONE_LAUNCH_MAX))
         return 1;
     const uint64_t chunks = p->k / (p->n <= NARROW ? NARROW_CHUNK : WIDE_CHUNK);
-    return chunks < MIN ? 1 : chunks < MAX ? (uint32_t)chunks : MAX;
+    return chunks < FOUR_FROM ? 1 : chunks < 8 ? 4 : 8;
 }
 
 bool split_k_plan(const struct gemm_problem *p, struct split_k *split)
