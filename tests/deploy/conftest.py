@@ -24,6 +24,8 @@ EPOCH = "1767225600"
 
 def pytest_addoption(parser):
     parser.addoption("--gemmd", default=str(ROOT / "build" / "bin" / "gemmd"), help="the daemon")
+    parser.addoption("--fleet-seconds", type=float, default=1.0,
+                     help="how long test_fleet.py runs its load between two events, at least")
 
 
 def run(*command, **more):
