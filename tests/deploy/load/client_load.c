@@ -49,7 +49,7 @@ static const struct matrix_product *choose(struct load *load)
     const uint64_t of_100 = random_next(&load->random) % 100;
     if (of_100 < 75)
         return choose_resident(load);
-    if (of_100 < 98)
+    if (of_100 < 95)
         return &load->matrices->small[random_next(&load->random) % MATRICES_SMALL];
     return &load->matrices->large[random_next(&load->random) % MATRICES_LARGE];
 }
