@@ -13,7 +13,7 @@ Parts (all of them, in this order, if none is named):
   integration  a real daemon and real clients, release build
   asan         both under AddressSanitizer and UndefinedBehaviorSanitizer
   tsan         both under ThreadSanitizer
-  deploy       packages, container image, Kubernetes manifests, alert rules and board of deploy/
+  deploy       packages, container image, Kubernetes manifests, alert rules, board and HAProxy of deploy/
   quickstart   deploy/quickstart.sh in a fresh copy of the tree, twice
 TEXT
 }
@@ -128,6 +128,7 @@ if wanted deploy; then
     want_command mmdebstrap mmdebstrap
     want_command rpmbuild rpm
     want_command buildah buildah
+    want_command haproxy haproxy
 fi
 
 install_missing() {

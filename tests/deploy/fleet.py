@@ -249,8 +249,7 @@ class Load:
 
     def stop(self):
         """Ends the load once its requests in flight are answered, and returns the counts."""
-        if self.process.stdin is not None:
-            self.process.stdin.close()
+        self.process.stdin.close()
         try:
             self.process.wait(6 * PATIENCE_S)
         finally:

@@ -195,7 +195,7 @@ bool client_load_upload(const struct load *load)
 /* The most floats that an answer has. */
 static size_t longest_answer(const struct matrices *matrices)
 {
-    size_t longest = 0;
+    size_t longest = 1;
     for (int i = 0; i < MATRICES_LARGE; i++) {
         const size_t floats = (size_t)matrices->large[i].m * matrices->large[i].n;
         longest = floats > longest ? floats : longest;
