@@ -14,7 +14,7 @@ Parts (all of them, in this order, if none is named):
   asan         both under AddressSanitizer and UndefinedBehaviorSanitizer
   tsan         both under ThreadSanitizer
   fuzz         each harness of tests/fuzz with libFuzzer, for some seconds; needs clang
-  deploy       packages, container image, Kubernetes manifests, alert rules and board of deploy/
+  deploy       packages, container image, Kubernetes manifests, alert rules, board and HAProxy of deploy/
   quickstart   deploy/quickstart.sh in a fresh copy of the tree, twice
 TEXT
 }
@@ -129,6 +129,7 @@ if wanted deploy; then
     want_command mmdebstrap mmdebstrap
     want_command rpmbuild rpm
     want_command buildah buildah
+    want_command haproxy haproxy
 fi
 if wanted fuzz; then
     want_command clang clang

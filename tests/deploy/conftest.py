@@ -24,6 +24,8 @@ EPOCH = "1767225600"
 
 def pytest_addoption(parser):
     parser.addoption("--gemmd", default=str(ROOT / "build" / "bin" / "gemmd"), help="the daemon")
+    parser.addoption("--fleet-seconds", type=float, default=1.0,
+                     help="how long test_fleet.py runs its load between two events, at least")
 
 
 def run(*command, **more):
@@ -40,11 +42,12 @@ def need(*programs):
         pytest.skip(f"{', '.join(missing)} not installed")
 
 
-def make_packages(kind, *definitions):
-    """Builds the packages of a kind (deb, rpm) and returns the folder that holds them."""
+def make_packages(kind, *definitions, revision=""):
+    """Builds the packages of a kind (deb, rpm) and returns the folder that holds them. The daemon
+    reports `revision`, or git's if that is empty."""
     build = ROOT / f"build-{kind}"
     environment = {**os.environ, "SOURCE_DATE_EPOCH": EPOCH}
-    run("cmake", "--preset", kind, "-DGEMMD_CUDA=OFF", cwd=ROOT)
+    run("cmake", "--preset", kind, "-DGEMMD_CUDA=OFF", f"-DGEMMD_REVISION={revision}", cwd=ROOT)
     run("cmake", "--build", "--preset", kind, cwd=ROOT)
     shutil.rmtree(build / "packages", ignore_errors=True)
     run("cpack", "--preset", kind, *definitions, cwd=ROOT, env=environment)

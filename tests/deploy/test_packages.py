@@ -1,15 +1,24 @@
 """The Debian and RPM packages: what they hold, and what installing, upgrading and purging does."""
 
+import contextlib
+import json
 import os
+import pathlib
 import re
+import shutil
 import signal
+import socket
+import struct
 import subprocess
+import threading
 import time
 import urllib.request
 
 import pytest
 
 from conftest import ROOT, make_packages, need, run
+from daemon import PATIENCE_S
+from fleet import Load, alive, free_port, wait_until
 
 PACKAGES = {"gemmd", "gemmctl", "libgemmd0", "libgemmd-dev"}
 # What dpkg, adduser and ldconfig keep for themselves; the system user stays after a purge.
@@ -82,14 +91,21 @@ def wait_for_line(process, pattern):
     raise AssertionError(f"the daemon ended without a line {pattern}")
 
 
-def serve_a_product(root):
-    """Runs the installed daemon as its user and has the installed gemmctl ask it."""
+def start_installed(root, *more, **options):
+    """Starts the installed daemon as its user, as its unit does, with further options."""
     inside = ["unshare", "--mount", "sh", "-c",
               f"mount --bind /proc {root}/proc && exec chroot --userspec=gemmd {root} \"$@\"", "sh"]
-    process = subprocess.Popen(
-        [*inside, "gemmd", "--config", "/etc/gemmd/gemmd.json", "--backend", "cpu", "--listen",
-         "127.0.0.1:0", "--pinned-bytes", "64M", "--device-bytes", "64M", "--tensor-bytes", "16M"],
-        stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
+    unit = (pathlib.Path(root) / "usr/lib/systemd/system/gemmd.service").read_text()
+    command = re.search(r"^ExecStart=(.*)", unit, re.M)[1].split()
+    return subprocess.Popen([*inside, *command, "--backend", "cpu", *more],
+                            stdin=subprocess.DEVNULL, text=True, **options)
+
+
+def serve_a_product(root):
+    """Has the installed gemmctl ask the installed daemon."""
+    process = start_installed(root, "--listen", "127.0.0.1:0", "--pinned-bytes", "64M",
+                              "--device-bytes", "64M", "--tensor-bytes", "16M",
+                              stdout=subprocess.PIPE)
     try:
         url = "http://" + wait_for_line(process, r"listening on ([\d.:]+)").group(1)
         run("chroot", root, "gemmctl", "ready", "--url", url)
@@ -102,20 +118,23 @@ def serve_a_product(root):
         assert process.wait(60) == 0
 
 
-def test_installs_runs_upgrades_and_leaves_nothing(debs, clean_root, tmp_path):
+def install(root, packages):
+    """Installs packages as an administrator does."""
+    for file in packages:
+        (root / "tmp" / file.name).write_bytes(file.read_bytes())
+    run("chroot", root, "dpkg", "--install", *[f"/tmp/{file.name}" for file in packages],
+        env={**os.environ, "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"})
+
+
+def test_installs_runs_upgrades_and_leaves_nothing(debs, clean_root):
     root = str(clean_root)
     before = files(root)
     dpkg = ("chroot", root, "dpkg")
 
-    def install(packages):
-        for file in packages:
-            (clean_root / "tmp" / file.name).write_bytes(file.read_bytes())
-        run(*dpkg, "--install", *[f"/tmp/{file.name}" for file in packages])
-
     def version():
         return run("chroot", root, "dpkg-query", "--show", "--showformat=${Version}", "gemmd")
 
-    install(debs.values())
+    install(clean_root, debs.values())
     assert run("chroot", root, "dpkg", "--audit") == ""
     assert re.search(r"^gemmd:", (clean_root / "etc/passwd").read_text(), re.M)
     serve_a_product(root)
@@ -125,7 +144,7 @@ def test_installs_runs_upgrades_and_leaves_nothing(debs, clean_root, tmp_path):
     configuration.write_text('{"log-level": "debug"}\n')
     first = version()
     newer = make_packages("deb", "-D", "CPACK_PACKAGE_VERSION=99.0.0~test")
-    install(sorted(newer.glob("*.deb")))
+    install(clean_root, sorted(newer.glob("*.deb")))
     assert version().startswith("99.0.0~test") and version() != first
     assert configuration.read_text() == '{"log-level": "debug"}\n'
     serve_a_product(root)
@@ -135,6 +154,108 @@ def test_installs_runs_upgrades_and_leaves_nothing(debs, clean_root, tmp_path):
     run(*dpkg, "--purge", *PACKAGES)
     assert files(root) - before == set()
     assert before - files(root) == set()
+
+
+class ServiceManager:
+    """What systemd does for the unit, in a root where no systemd runs: starts the daemon, takes its
+    notifications from the main process alone, and gets its orders from the maintainer scripts
+    through a systemctl that is written into the root."""
+
+    SYSTEMCTL = """#!/bin/sh
+echo "$@" >>/run/systemctl.calls
+case "$*" in
+*"kill --kill-whom=main --signal=SIGUSR2 gemmd.service"*) kill -USR2 "$(cat /run/main.pid)" ;;
+*stop*gemmd.service*) kill -TERM "$(cat /run/main.pid)" ;;
+esac
+"""
+
+    def __init__(self, root):
+        self.root, self.main = root, None
+        self.program = root / "usr/local/bin/systemctl"
+        self.program.write_text(self.SYSTEMCTL)
+        self.program.chmod(0o755)
+        (root / "run/systemd/system").mkdir(parents=True)
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+        self.socket.bind(str(root / "run/notify"))
+        (root / "run/notify").chmod(0o666)
+        self.ready = threading.Event()
+        threading.Thread(target=self.listen, daemon=True).start()
+
+    def start(self, *options, **more):
+        process = start_installed(self.root, *options, **more,
+                                  env={**os.environ, "NOTIFY_SOCKET": "/run/notify"})
+        self.set_main(process.pid)
+        assert self.ready.wait(PATIENCE_S), "the daemon is not ready"
+        return process
+
+    def set_main(self, pid):
+        self.main = pid
+        (self.root / "run/main.pid").write_text(str(pid))
+
+    def listen(self):
+        while True:
+            message, control, _, _ = self.socket.recvmsg(4096, 1024)
+            if not message:  # the socket was shut down
+                return
+            sender = struct.unpack("3i", control[0][2])[0]
+            if sender != self.main:  # NotifyAccess=main
+                continue
+            words = dict(line.split("=", 1) for line in message.decode().splitlines())
+            if "MAINPID" in words:
+                self.set_main(int(words["MAINPID"]))
+            if "READY" in words:
+                self.ready.set()
+
+    def stop(self):
+        if alive(self.main):
+            os.kill(self.main, signal.SIGTERM)
+            wait_until(lambda: not alive(self.main), "the daemon to end")
+        self.socket.shutdown(socket.SHUT_RDWR)
+        self.socket.close()
+        self.program.unlink()
+        shutil.rmtree(self.root / "run/systemd")
+        for name in ("notify", "main.pid", "systemctl.calls"):
+            (self.root / "run" / name).unlink(missing_ok=True)
+
+
+def revision_of(url):
+    with urllib.request.urlopen(f"{url}/info") as answer:
+        return json.load(answer)["build"]["revision"]
+
+
+def test_upgrades_under_load(debs, clean_root, tmp_path, request):
+    """Every request is answered rightly while a newer package is installed over the running daemon,
+    and then the newer daemon answers. Removing the package stops that one."""
+    program = pathlib.Path(request.config.getoption("--gemmd")).parent / "gemmd-fleet-load"
+    newer = make_packages("deb", "-D", "CPACK_PACKAGE_VERSION=99.0.0~test",
+                          revision="the-newer-one")
+    install(clean_root, debs.values())
+    with contextlib.ExitStack() as stack:
+        stack.callback(run, "chroot", clean_root, "dpkg", "--purge", *PACKAGES)
+        manager = ServiceManager(clean_root)
+        stack.callback(manager.stop)
+        log = stack.enter_context(open(tmp_path / "log", "w", encoding="utf-8"))
+        port = free_port()
+        process = manager.start("--listen", f"127.0.0.1:{port}", "--pinned-bytes", "256M",
+                                "--device-bytes", "256M", "--tensor-bytes", "64M",
+                                "--no-access-log", stdout=log)
+        url = f"http://127.0.0.1:{port}"
+        assert revision_of(url) != "the-newer-one"
+        load = Load(program, url)
+        stack.callback(load.stop)
+        load.wait_for_answers(1000)
+        install(clean_root, sorted(newer.glob("*.deb")))
+        assert process.wait(PATIENCE_S) == 0, "the older daemon has drained"
+        load.wait_for_answers(1000)
+        assert revision_of(url) == "the-newer-one"
+        counts = load.stop()
+        assert (counts["lost"], counts["wrong"]) == (0, 0), load.errors[:10]
+        assert counts["sent"] == counts["answered"]
+        calls = (clean_root / "run/systemctl.calls").read_text()
+        assert not re.search("restart|stop", calls), calls
+        run("chroot", clean_root, "dpkg", "--remove", "gemmd")
+        wait_until(lambda: not alive(manager.main), "the daemon to end")
 
 
 def test_maintainer_scripts_tell_systemd(tmp_path):
