@@ -7,6 +7,7 @@
 
 #include "proto/number.h"
 #include "server/api/services.h"
+#include "server/http/digests.h"
 #include "server/jobs/job_thread.h"
 #include "server/net/notify.h"
 
@@ -88,6 +89,7 @@ static bool find_stuck(struct liveness *liveness, char part[PART_MAX])
     const bool jobs = job_thread_alive(services->job_thread);
     const bool log = log_alive(services->log);
     const int32_t io_thread = http_server_stuck_thread(services->http);
+    const bool digester = digester_alive(services->http->digester);
     if (scheduler != NULL)
         snprintf(part, PART_MAX, "%s", scheduler);
     else if (io_thread >= 0)
@@ -96,6 +98,8 @@ static bool find_stuck(struct liveness *liveness, char part[PART_MAX])
         snprintf(part, PART_MAX, "the job thread");
     else if (!log)
         snprintf(part, PART_MAX, "the log's thread");
+    else if (!digester)
+        snprintf(part, PART_MAX, "the digester's thread");
     else if (!computes)
         snprintf(part, PART_MAX, "the device");
     else

@@ -4,10 +4,10 @@
  *
  * The service manager asks for it with WATCHDOG_USEC and WATCHDOG_PID (sd_watchdog_enabled(3)).
  * Four times in that time, the main loop looks whether each I/O thread, the dispatch thread, the
- * verifier's thread, the job thread and the log's thread have gone round their loops since the last
- * look, and whether the device computes: a device with work must not have stalled (--stall-time),
- * and a device without work must have computed a product with a known answer. If so, WATCHDOG=1 is
- * sent. The main loop itself is seen by the service manager.
+ * verifier's thread, the job thread, the digester's thread and the log's thread have gone round
+ * their loops since the last look, and whether the device computes: a device with work must not
+ * have stalled (--stall-time), and a device without work must have computed a product with a known
+ * answer. If so, WATCHDOG=1 is sent. The main loop itself is seen by the service manager.
  *
  * All functions run on the main thread.
  */

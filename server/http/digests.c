@@ -7,6 +7,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "server/base/heartbeat.h"
 #include "server/http/digest_fields.h"
 #include "server/http/request.h"
 #include "server/http/server.h"
@@ -30,8 +31,11 @@ struct digests {
     struct MHD_Response *response;
     struct payload payload;
     int status;
+    bool hashed; /* false: no memory for a hash */
     unsigned char values[DIGEST_ALGORITHMS][DIGEST_BYTES_MAX];
 };
+
+enum { PIECE_BYTES = 8 << 20 /* hashed between two beats of the digester's heart */ };
 
 /* ---- the fields of a request ---- */
 
@@ -137,20 +141,35 @@ static bool is_wanted(const struct digests *digests, enum digest_algorithm algor
            digest_wanted(&digests->wishes[DIGEST_REPR]) == algorithm;
 }
 
-/* Hashes the payload by the algorithms that are wanted. */
-static void hash_payload(const struct digests *digests, const struct payload *payload,
+static void hash_part(gnutls_hash_hd_t hash, const struct MHD_IoVec *part,
+                      struct heartbeat *heartbeat)
+{
+    const char *bytes = part->iov_base;
+    for (size_t done = 0; done < part->iov_len; done += PIECE_BYTES) {
+        const size_t left = part->iov_len - done;
+        (void)gnutls_hash(hash, bytes + done, left < PIECE_BYTES ? left : PIECE_BYTES);
+        if (heartbeat != NULL)
+            heartbeat_beat(heartbeat);
+    }
+}
+
+/* Hashes the payload by the algorithms that are wanted. `heartbeat` is the calling thread's, or
+ * NULL. False: out of memory. */
+static bool hash_payload(const struct digests *digests, const struct payload *payload,
+                         struct heartbeat *heartbeat,
                          unsigned char values[DIGEST_ALGORITHMS][DIGEST_BYTES_MAX])
 {
     for (int i = 0; i < DIGEST_ALGORITHMS; i++) {
         gnutls_hash_hd_t hash;
-        memset(values[i], 0, DIGEST_BYTES_MAX);
-        if (!is_wanted(digests, (enum digest_algorithm)i) ||
-            gnutls_hash_init(&hash, hashes[i]) != 0)
+        if (!is_wanted(digests, (enum digest_algorithm)i))
             continue;
+        if (gnutls_hash_init(&hash, hashes[i]) != 0)
+            return false;
         for (uint32_t part = 0; part < payload->count; part++)
-            (void)gnutls_hash(hash, payload->parts[part].iov_base, payload->parts[part].iov_len);
+            hash_part(hash, &payload->parts[part], heartbeat);
         gnutls_hash_deinit(hash, values[i]);
     }
+    return true;
 }
 
 /* Adds the headers to the response, which is destroyed if memory runs out. An answer to HEAD has no
@@ -179,8 +198,10 @@ struct MHD_Response *digests_add_headers(const struct request *request,
                                          const struct payload *payload)
 {
     unsigned char values[DIGEST_ALGORITHMS][DIGEST_BYTES_MAX];
-    hash_payload(request->digests, payload, values);
-    return add_digests(request, response, values);
+    if (hash_payload(request->digests, payload, NULL, values))
+        return add_digests(request, response, values);
+    MHD_destroy_response(response);
+    return NULL;
 }
 
 bool digests_has_answer(const struct digests *digests)
@@ -195,7 +216,10 @@ struct MHD_Response *digests_take_answer(struct request *request, int *status, u
     digests->response = NULL;
     *status = digests->status;
     *length = payload_bytes(&digests->payload);
-    return add_digests(request, response, digests->values);
+    if (digests->hashed)
+        return add_digests(request, response, digests->values);
+    MHD_destroy_response(response);
+    return NULL;
 }
 
 /* ---- the digester ---- */
@@ -206,6 +230,7 @@ struct digester {
     pthread_t thread;
     struct digests *first, *last;
     bool stopping;
+    struct heartbeat heartbeat;
     struct digester_hooks hooks;
 };
 
@@ -216,13 +241,15 @@ static void *digester_run(void *argument)
     pthread_mutex_lock(&digester->lock);
     while (digester->first != NULL || !digester->stopping) {
         struct digests *digests = digester->first;
+        heartbeat_beat(&digester->heartbeat);
         if (digests == NULL) {
             pthread_cond_wait(&digester->changed, &digester->lock);
             continue;
         }
         digester->first = digests->next;
         pthread_mutex_unlock(&digester->lock);
-        hash_payload(digests, &digests->payload, digests->values);
+        digests->hashed =
+            hash_payload(digests, &digests->payload, &digester->heartbeat, digests->values);
         digester->hooks.wake(digests->request);
         pthread_mutex_lock(&digester->lock);
     }
@@ -251,6 +278,15 @@ no_condition:
 no_lock:
     free(digester);
     return NULL;
+}
+
+bool digester_alive(struct digester *digester)
+{
+    const bool alive = heartbeat_look(&digester->heartbeat);
+    pthread_mutex_lock(&digester->lock);
+    pthread_cond_signal(&digester->changed);
+    pthread_mutex_unlock(&digester->lock);
+    return alive;
 }
 
 void digester_stop(struct digester *digester)

@@ -34,6 +34,9 @@ struct digester_hooks {
  * memory.
  */
 struct digester *digester_start(struct digester_hooks hooks);
+/* Whether the digester has made progress since the last call. Wakes it for the next call. One
+ * thread calls this. */
+bool digester_alive(struct digester *digester);
 /* Hashes what waits, and ends the thread. Payloads are hashed on the I/O threads from then on. Any
  * thread; once. NULL is allowed. */
 void digester_stop(struct digester *digester);

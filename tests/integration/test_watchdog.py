@@ -91,7 +91,8 @@ def drained(manager):
 
 @pytest.mark.parametrize("name, part", [
     ("io-0", "I/O thread 0"), ("dispatch", "the dispatch thread"), ("jobs", "the job thread"),
-    ("verifier", "the verifier's thread"), ("log", None), ("gemmd", None),
+    ("verifier", "the verifier's thread"), ("digester", "the digester's thread"), ("log", None),
+    ("gemmd", None),
 ])
 def test_a_stopped_thread_stops_the_feeding(name, part, start, manager):
     daemon = watched(start, manager)
