@@ -20,6 +20,7 @@ struct nvml {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     bool stopping;             /* under the lock */
+    bool ended;                /* of the thread; under the lock */
     uint64_t sampled_ns;       /* under the lock; 0: never */
     struct nvml_sample sample; /* under the lock */
 
@@ -227,13 +228,17 @@ static void *nvml_run(void *argument)
     struct nvml *nvml = argument;
     pthread_setname_np(pthread_self(), "nvml");
     const int code = open_gpus(nvml);
-    if (code != NVML_OK) {
+    if (code == NVML_OK) {
+        while (sample_all(nvml))
+            continue;
+        (void)nvml->call.shutdown();
+    } else {
         note(nvml, "the GPUs cannot be listed", code);
-        return NULL;
     }
-    while (sample_all(nvml))
-        continue;
-    (void)nvml->call.shutdown();
+    pthread_mutex_lock(&nvml->lock);
+    nvml->ended = true;
+    pthread_cond_broadcast(&nvml->changed);
+    pthread_mutex_unlock(&nvml->lock);
     return NULL;
 }
 
@@ -288,18 +293,22 @@ void nvml_stop(struct nvml *nvml)
     struct timespec until;
     if (nvml == NULL)
         return;
-    pthread_mutex_lock(&nvml->lock);
-    nvml->stopping = true;
-    pthread_cond_broadcast(&nvml->changed);
-    pthread_mutex_unlock(&nvml->lock);
     clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_nsec += STOP_MS * 1000000L;
     until.tv_sec += until.tv_nsec / 1000000000L;
     until.tv_nsec %= 1000000000L;
-    if (pthread_clockjoin_np(nvml->thread, NULL, CLOCK_MONOTONIC, &until) != 0) {
+    pthread_mutex_lock(&nvml->lock);
+    nvml->stopping = true;
+    pthread_cond_broadcast(&nvml->changed);
+    while (!nvml->ended && pthread_cond_timedwait(&nvml->changed, &nvml->lock, &until) == 0)
+        continue;
+    const bool ended = nvml->ended;
+    pthread_mutex_unlock(&nvml->lock);
+    if (!ended) {
         (void)pthread_detach(nvml->thread);
         return;
     }
+    (void)pthread_join(nvml->thread, NULL);
     pthread_cond_destroy(&nvml->changed);
     pthread_mutex_destroy(&nvml->lock);
     free(nvml);

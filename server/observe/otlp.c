@@ -29,6 +29,7 @@ struct otlp {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     bool stopping;          /* under the lock */
+    bool ended;             /* of the thread; under the lock */
     uint32_t first, length; /* of the ring, under the lock */
     uint64_t sent, dropped; /* spans; under the lock */
     struct otlp_record *ring;
@@ -182,6 +183,10 @@ static void *otlp_run(void *argument)
     pthread_setname_np(pthread_self(), "otlp");
     while ((records = take_batch(otlp)) > 0)
         send_batch(otlp, records);
+    pthread_mutex_lock(&otlp->lock);
+    otlp->ended = true;
+    pthread_cond_broadcast(&otlp->changed);
+    pthread_mutex_unlock(&otlp->lock);
     return NULL;
 }
 
@@ -247,17 +252,21 @@ void otlp_stop(struct otlp *otlp)
         return;
     struct timespec until;
     atomic_store(&otlp->give_up_ns, clock_now_ns() + STOP_NS);
-    pthread_mutex_lock(&otlp->lock);
-    otlp->stopping = true;
-    pthread_cond_broadcast(&otlp->changed);
-    pthread_mutex_unlock(&otlp->lock);
     /* libcurl looks at the time about once a second, and name resolution cannot be ended. */
     clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_sec += (time_t)(2 * STOP_NS / NS_PER_S);
-    if (pthread_clockjoin_np(otlp->thread, NULL, CLOCK_MONOTONIC, &until) != 0) {
+    pthread_mutex_lock(&otlp->lock);
+    otlp->stopping = true;
+    pthread_cond_broadcast(&otlp->changed);
+    while (!otlp->ended && pthread_cond_timedwait(&otlp->changed, &otlp->lock, &until) == 0)
+        continue;
+    const bool ended = otlp->ended;
+    pthread_mutex_unlock(&otlp->lock);
+    if (!ended) {
         (void)pthread_detach(otlp->thread);
         return;
     }
+    (void)pthread_join(otlp->thread, NULL);
     pthread_cond_destroy(&otlp->changed);
     pthread_mutex_destroy(&otlp->lock);
     otlp_free(otlp);

@@ -34,7 +34,8 @@ static void check_string(const char *text, size_t length)
 /* Every text becomes a JSON string, whatever its bytes are. */
 static void check_writer(const char *text, size_t length)
 {
-    char *copy = strndup(text, length);
+    char *copy = calloc(length + 1, 1);
+    memcpy(copy, text, length);
     const size_t capacity = 3 * strlen(copy) + 3;
     char *out = malloc(capacity);
     struct json_text json;
