@@ -206,13 +206,13 @@ def test_shared_memory_is_not_registered_for_the_proxy(proxy):
 def test_one_id_in_both_logs(proxy, members):
     answer = requests.get(f"{proxy.url}/info", timeout=PATIENCE_S)
     given = answer.headers["X-Request-Id"]
-    assert given in proxy.log_text()
+    wait_until(lambda: given in proxy.log_text(), "HAProxy's line")
     wait_until(lambda: any(given in json.dumps(line) for member in members.values()
                            for line in list(member.daemon.lines)), "the daemon's line")
     own = requests.get(f"{proxy.url}/info", headers={"X-Request-Id": "of-the-client"},
                        timeout=PATIENCE_S)
     assert own.headers["X-Request-Id"] == "of-the-client"
-    assert "of-the-client" in proxy.log_text()
+    wait_until(lambda: "of-the-client" in proxy.log_text(), "HAProxy's line")
 
 
 def test_statistics(proxy):
