@@ -12,7 +12,7 @@ _Static_assert((int)GEMMD_ACT_RELU == (int)GEMM_ACT_RELU &&
 
 static void gemm_write_parameters(struct query *query, const struct gemmd_gemm *gemm)
 {
-    static const char *const precisions[] = {"full", "tf32"};
+    static const char *const precisions[] = {"full", "tf32", "f8"};
     static const char *const verifies[] = {"none", "freivalds"};
     bool is_act = (unsigned)gemm->act <= GEMMD_ACT_SILU;
     query_add_u64(query, "m", gemm->m);
@@ -22,7 +22,7 @@ static void gemm_write_parameters(struct query *query, const struct gemmd_gemm *
     if (gemm->out != GEMMD_OUT_DEFAULT)
         query_add_dtype(query, "out", gemm->out);
     if (gemm->precision != GEMMD_PRECISION_FULL)
-        query_add_choice(query, "precision", precisions, 2, (uint32_t)gemm->precision);
+        query_add_choice(query, "precision", precisions, 3, (uint32_t)gemm->precision);
     query_add_u64_unless(query, "transa", (uint64_t)gemm->transa, 0);
     query_add_u64_unless(query, "transb", (uint64_t)gemm->transb, 0);
     query_add_f64_unless(query, "alpha", gemm->alpha, 1);

@@ -21,6 +21,8 @@ struct freivalds_rounding freivalds_rounding_of(const struct gemm_problem *p)
         r.relative = (k + 8) * 0x1p-24;
         if (p->precision == GEMM_PRECISION_TF32)
             r.relative += 2.1 * 0x1p-10; /* both operands cut to 11 bits */
+        if (p->precision == GEMM_PRECISION_F8)
+            r.relative += 0x1p-8; /* sums of 128 products keep 13 bits */
         break;
     }
     if (p->out == GEMMD_F16) {

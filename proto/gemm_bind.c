@@ -358,7 +358,7 @@ static enum gemmd_error bind_npy(struct gemm_request *request, struct body_front
         code = settle_dtype(request, &operands->a, &operands->b, fault);
     if (code == GEMMD_OK && has_bias)
         code = next_array(&body, BIAS, request->out, operands, fault);
-    if (code == GEMMD_ERR_CONFLICT && body.taken + 1 == body.expected && has_bias && !has_c0)
+    if (code == GEMMD_ERR_CONFLICT && body.taken + 1 == body.expected && has_bias)
         return expect_bias(request, operands, fault);
     if (code == GEMMD_OK && has_c0)
         code = next_array(&body, C0, request->out, operands, fault);

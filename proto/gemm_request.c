@@ -10,7 +10,7 @@
 #include "proto/size.h"
 
 static const char *const act_names[] = {"none", "relu", "gelu", "gelu_tanh", "silu", NULL};
-static const char *const precision_names[] = {"full", "tf32", NULL};
+static const char *const precision_names[] = {"full", "tf32", "f8", NULL};
 static const char *const verify_names[] = {"none", "freivalds", NULL};
 
 /* The parsers of parameters that only a product has. */
@@ -47,7 +47,7 @@ static const struct parameter parameters[] = {
     P(k, parameter_read_dim, PARAMETER_DIM),
     P(dtype, read_dtype, "one of f64, f32, f16, bf16, f8_e4m3, i8"),
     P(out, read_out, "one of f64, f32, f16, bf16, i32"),
-    C(precision, precision_names, "one of full, tf32"),
+    C(precision, precision_names, "one of full, tf32, f8"),
     P(transa, parameter_read_flag, PARAMETER_FLAG),
     P(transb, parameter_read_flag, PARAMETER_FLAG),
     P(alpha, parameter_read_number, PARAMETER_NUMBER),
@@ -136,6 +136,10 @@ enum gemmd_error gemm_request_settle_types(struct gemm_request *request, struct 
     if (request->precision == GEMM_PRECISION_TF32 && request->dtype != GEMMD_F32)
         return fault_set(fault, GEMMD_ERR_UNSUPPORTED, "precision",
                          "precision=tf32 is offered for operands of f32, not of %s",
+                         dtype_name(request->dtype));
+    if (request->precision == GEMM_PRECISION_F8 && request->dtype != GEMMD_F8_E4M3)
+        return fault_set(fault, GEMMD_ERR_UNSUPPORTED, "precision",
+                         "precision=f8 is offered for operands of f8_e4m3, not of %s",
                          dtype_name(request->dtype));
     if (request->out == GEMMD_I32) {
         if (!is_i32(request->alpha) || !is_i32(request->beta))

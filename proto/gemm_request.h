@@ -28,7 +28,7 @@
 #include "proto/safetensors.h"
 #include "proto/tensor.h"
 
-enum gemm_precision { GEMM_PRECISION_FULL, GEMM_PRECISION_TF32 };
+enum gemm_precision { GEMM_PRECISION_FULL, GEMM_PRECISION_TF32, GEMM_PRECISION_F8 };
 enum gemm_act { GEMM_ACT_NONE, GEMM_ACT_RELU, GEMM_ACT_GELU, GEMM_ACT_GELU_TANH, GEMM_ACT_SILU };
 enum gemm_verify { GEMM_VERIFY_NONE, GEMM_VERIFY_FREIVALDS };
 

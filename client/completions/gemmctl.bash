@@ -37,7 +37,7 @@ _gemmctl() {
     --dtype) words="f64 f32 f16 bf16 f8_e4m3 i8 i32" ;;
     --out) words="f64 f32 f16 bf16 i32" ;;
     --layout) words="bhsd bshd" ;;
-    --precision) words="full tf32" ;;
+    --precision) words="full tf32 f8" ;;
     --act) words="none relu gelu gelu_tanh silu" ;;
     --verify) words="none freivalds" ;;
     --priority) words="0 1 2 3 4 5 6 7 8 9" ;;

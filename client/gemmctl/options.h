@@ -71,8 +71,9 @@ enum {
     X(OUT, "out", 0, "f64|f32|f16|bf16|i32", FOR_PRODUCTS, 1,                                      \
       "element type of C, C0 and bias; default: the type of A and B, but bf16 for f8_e4m3 "        \
       "and i32 for i8")                                                                            \
-    X(PRECISION, "precision", 0, "full|tf32", FOR_PRODUCTS, 1,                                     \
-      "tf32: the daemon may round f32 operands to TF32; default full")                             \
+    X(PRECISION, "precision", 0, "full|tf32|f8", FOR_PRODUCTS, 1,                                  \
+      "tf32: the daemon may round f32 operands to TF32; f8: faster, less exact sums of f8_e4m3; "  \
+      "default full")                                                                              \
     X(TRANSA, "transa", 0, NULL, FOR_PRODUCTS, 1, "A is stored transposed, k x m")                 \
     X(TRANSB, "transb", 0, NULL, FOR_PRODUCTS, 1, "B is stored transposed, n x k")                 \
     X(ALPHA, "alpha", 0, "NUMBER", FOR_PRODUCTS, 1,                                                \

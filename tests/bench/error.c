@@ -199,6 +199,8 @@ int bench_error(const char *out)
             good = compare(&e, kind, depths[i], &seed, to);
         }
     }
+    fputc('\n', to);
+    good = bench_error_f8(to) == 0 && good;
     if (out != NULL) {
         fclose(to);
     }

@@ -127,12 +127,15 @@ static bool prepare_run(const struct bench_options *options, const char *name, d
     } else if (!dtype_from_name(name, &run->dtype)) {
         return false;
     }
+    if (run->dtype == GEMMD_F8_E4M3) {
+        run->precision = GEMM_PRECISION_F8;
+    }
     const struct sm90_kernel *kernels = sm90_kernels(run->dtype, run->precision);
     if (!kernels) {
         return false;
     }
     run->out = dtype_default_out(run->dtype);
-    run->transb = run->dtype == GEMMD_I8 || along_k;
+    run->transb = dtype_size(run->dtype) == 1 || along_k;
     struct bench_state *state =
         mmap(NULL, sizeof *state, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (state == MAP_FAILED) {

@@ -72,6 +72,8 @@ static const struct group GROUPS[] = {
      0},
     {"f8t", "f8_e4m3, B stored [n, k]", GEMMD_F8_E4M3, GEMMD_BF16, GEMM_PRECISION_FULL, 1, ORDINARY,
      0},
+    {"f8p", "f8_e4m3, precision f8, B stored [n, k]", GEMMD_F8_E4M3, GEMMD_BF16, GEMM_PRECISION_F8,
+     1, ORDINARY, 0},
     {"bf16", "bf16", GEMMD_BF16, GEMMD_BF16, GEMM_PRECISION_FULL, 0, ORDINARY, 0},
     {"fused", "bf16 with bias and gelu_tanh", GEMMD_BF16, GEMMD_BF16, GEMM_PRECISION_FULL, 0,
      ORDINARY, 1},

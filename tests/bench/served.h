@@ -10,11 +10,18 @@
 #ifndef TESTS_BENCH_SERVED_H
 #define TESTS_BENCH_SERVED_H
 
+#include <stdio.h>
+
 /* Names of groups of rows ("f32,tf32"), or NULL for all; the kernel next to cuBLAS, or NULL for
  * wgmma; `out`: a file for the tables, or NULL. Returns an exit status. */
 int bench_served(const char *groups, const char *own, double seconds, const char *out);
 
-/* `gemmd-bench error`: f32 with precision full, k = 1 ... 8192 on easy and on hard operands. */
+/* `gemmd-bench error`: f32 with precision full, k = 1 ... 8192 on easy and on hard operands, then
+ * the table of bench_error_f8. */
 int bench_error(const char *out);
+
+/* Writes a table: f8_e4m3 with precision f8, k = 128 ... 16384, next to cuBLASLt with and without
+ * fast accumulation. Returns an exit status. */
+int bench_error_f8(FILE *to);
 
 #endif

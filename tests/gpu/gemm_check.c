@@ -53,7 +53,7 @@ static bool has_tensor_cores(const struct gemm_kernel *kernel)
 
 /* The error that a sum may have relative to the sum of the magnitudes. Our kernels keep the bound
  * of chains of multiply-adds. Tensor cores cut off instead of rounding, which doubles it; TF32 cuts
- * both operands to 11 bits. */
+ * both operands to 11 bits. Tensor cores keep about 13 bits of a sum of f8. */
 static double sum_error(const struct trial *trial, uint64_t k)
 {
     const double chain = product_sum_error(trial->dtype, k);
@@ -61,6 +61,8 @@ static double sum_error(const struct trial *trial, uint64_t k)
         return chain;
     if (trial->precision == GEMM_PRECISION_TF32)
         return 2 * chain + 0x1.1p-9;
+    if (trial->precision == GEMM_PRECISION_F8) /* of random operands */
+        return 2 * chain + 0x1p-10;
     if (trial->dtype == GEMMD_F32)
         return chain;
     return 2 * chain;
@@ -78,6 +80,9 @@ static void add_trials(struct check *check, const struct gemm_kernel *kernel, co
             check->trials[check->count++] = trial;
         small.precision = trial.precision = GEMM_PRECISION_TF32;
         if (types.dtype == GEMMD_F32 && has_tensor_cores(kernel) && kernel->takes(&small))
+            check->trials[check->count++] = trial;
+        small.precision = trial.precision = GEMM_PRECISION_F8;
+        if (types.dtype == GEMMD_F8_E4M3 && has_tensor_cores(kernel) && kernel->takes(&small))
             check->trials[check->count++] = trial;
     }
 }
@@ -329,7 +334,9 @@ static void report(const struct check *check, struct case_types types, uint64_t 
         printf("%-8s %-8s to %-5s%s  %5" PRIu64 " passed  %5" PRIu64
                " failed  largest error %.2g of what rounding explains\n",
                trial->kernel->name, dtype_name(trial->dtype), dtype_name(trial->out),
-               trial->dtype == GEMMD_F32 && trial->precision == GEMM_PRECISION_TF32 ? " tf32" : "",
+               trial->precision == GEMM_PRECISION_TF32 ? " tf32"
+               : trial->precision == GEMM_PRECISION_F8 ? " f8"
+                                                       : "",
                trial->passed, trial->failed, trial->worst);
         if (trial->failed > 0)
             printf("         first: %s\n", trial->first);
@@ -385,6 +392,10 @@ int main(int count, char **arguments)
     }
     if (done && !check.quick && *kernels == '\0' && check.share == 0)
         shared_launch_check(&device, &passed, &failed);
+    if (done && !only_shared_launches && !check.quick && strstr("wgmma", kernels) != NULL &&
+        check.share == 0)
+        gemm_check_f8_error(&device, check.streams[0].context, check.streams[0].stream, &passed,
+                            &failed);
     if (done && large && check.share == 0)
         gemm_check_large(&device, check.streams[0].context, check.streams[0].stream, &passed,
                          &failed);

@@ -21,4 +21,8 @@ struct trial {
 void gemm_check_large(const struct gemm_device *device, struct gemm_context *context, void *stream,
                       uint64_t *passed, uint64_t *failed);
 
+/* The error of f8_e4m3 with precision f8 against the bounds of proto/PROTOCOL.md. */
+void gemm_check_f8_error(const struct gemm_device *device, struct gemm_context *context,
+                         void *stream, uint64_t *passed, uint64_t *failed);
+
 #endif

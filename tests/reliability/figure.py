@@ -44,9 +44,9 @@ def machine():
     return f"{model}, {len(os.sched_getaffinity(0))} cores, Linux {platform.release()}"
 
 
-def options_of(description, arguments):
+def options_of(description, arguments, gemmd):
     parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--gemmd", type=Path, default=ROOT / "build/bin/gemmd",
+    parser.add_argument("--gemmd", type=Path, default=gemmd,
                         help="the daemon (its benchmarks and libraries are looked for beside it)")
     parser.add_argument("--quick", action="store_true",
                         help="a few seconds: shows that the script works, not how good the daemon is")
@@ -79,11 +79,12 @@ def bars():
     return json.loads((Path(__file__).parent / "figures.json").read_text())
 
 
-def main(measure, arguments=()):
-    """Runs a script: `measure(options)` returns its figures, or raises CannotRun."""
+def main(measure, arguments=(), gemmd=ROOT / "build/bin/gemmd"):
+    """Runs a script: `measure(options)` returns its figures, or raises CannotRun. `gemmd` is the daemon that
+    the script measures if the option --gemmd names no other."""
     script = Path(sys.argv[0]).stem
     known = bars()
-    options = options_of(measure.__doc__ or script, arguments)
+    options = options_of(measure.__doc__ or script, arguments, gemmd)
     figures, why = [], ""
     try:
         figures = measure(options)

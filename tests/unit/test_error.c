@@ -53,6 +53,16 @@ START_TEST(codes_outside_the_list_are_internal)
 }
 END_TEST
 
+/* The C locale has no letters beyond ASCII. */
+START_TEST(a_detail_that_cannot_be_formatted_is_empty)
+{
+    struct fault fault;
+    ck_assert_uint_eq(fault_set(&fault, GEMMD_ERR_MALFORMED, "m", "%ls", L"\u00E9"),
+                      GEMMD_ERR_MALFORMED);
+    ck_assert_str_eq(fault.detail, "");
+}
+END_TEST
+
 START_TEST(a_fault_is_filled_in_and_its_code_returned)
 {
     struct fault fault;
@@ -132,6 +142,7 @@ int main(void)
     tcase_add_test(tests, entries_are_what_the_list_says);
     tcase_add_test(tests, codes_outside_the_list_are_internal);
     tcase_add_test(tests, a_fault_is_filled_in_and_its_code_returned);
+    tcase_add_test(tests, a_detail_that_cannot_be_formatted_is_empty);
     tcase_add_test(tests, long_text_is_cut);
     tcase_add_test(tests, a_document_has_the_members_of_rfc_9457);
     tcase_add_loop_test(tests, any_bytes_make_a_document, 1, 256);

@@ -369,6 +369,7 @@ static const struct {
     {FORMAT_NPY, GEMMD_ERR_MALFORMED, "bias=1", "f32:2x3 f32:3x4 f32:1x1x4", "bias", "(n,)"},
     {FORMAT_NPY, GEMMD_ERR_MALFORMED, "beta=1", "f32:2x3 f32:3x4 f16:2x4", "beta", "f16"},
     {FORMAT_NPY, GEMMD_ERR_MALFORMED, "beta=1", "f32:2x3 f32:3x4 f32:4x2", "beta", "m=2, n=4"},
+    {FORMAT_NPY, GEMMD_ERR_MALFORMED, "beta=1", "f32:2x3 f32:3x4 f32:2x5", "beta", "m=2, n=4"},
     {FORMAT_NPY, GEMMD_ERR_MALFORMED, "beta=1", "f32:2x3 f32:3x4 f32:8", "beta", "m=2, n=4"},
     {FORMAT_NPY, GEMMD_ERR_MALFORMED, "beta=1", "f32:5x2x3 f32:5x3x4 f32:2x4", "beta", "batch=5"},
     {FORMAT_NPY, GEMMD_ERR_MALFORMED, "beta=1", "f32:2x3 f32:3x4 f32:2x2x4", "beta", "batch=1"},
@@ -447,6 +448,7 @@ START_TEST(raw_bodies_are_cut_up_in_order)
                   "%s: %s", raw[_i].query, fault.detail);
     describe(bound, sizeof bound, &request, &operands, exact, body.length);
     ck_assert_str_eq(bound, raw[_i].bound);
+    ck_assert_uint_eq(gemm_request_check_raw_bytes(&request, body.length, &fault), GEMMD_OK);
     free(exact);
 }
 END_TEST
@@ -489,7 +491,25 @@ START_TEST(raw_sizes_past_64_bits_are_too_large)
     ck_assert_uint_eq(bind(&request, "m=2147483647&n=2147483647&k=2147483647&batch=2147483647",
                            FORMAT_RAW, &body, &operands, &exact, &fault),
                       GEMMD_ERR_TOO_LARGE);
+    ck_assert_uint_eq(gemm_request_check_raw_bytes(&request, 64, &fault), GEMMD_ERR_TOO_LARGE);
     free(exact);
+}
+END_TEST
+
+/* The body is refused for its first two arrays before the header of the bias has arrived. */
+START_TEST(a_front_without_its_bias_is_checked)
+{
+    static struct body body;
+    struct gemm_request request;
+    struct gemm_operands operands;
+    struct fault fault;
+    spell_npy(&body, "f32:2x3 f32:2x4");
+    struct body_front front = {
+        .bytes = body.bytes, .length = body.length + 16, .received = body.length};
+    ck_assert_uint_eq(set(&request, "bias=1", FORMAT_NPY, &fault), GEMMD_OK);
+    ck_assert_uint_eq(gemm_request_bind_front(&request, FORMAT_NPY, &front, &operands, &fault),
+                      GEMMD_ERR_MALFORMED);
+    ck_assert_str_eq(fault.field, "k");
 }
 END_TEST
 
@@ -509,6 +529,9 @@ static const struct {
     {"beta=1", 1, 1, 0, 0, GEMMD_ERR_MALFORMED, "beta"},
     {"k=4", 1, 1, 0, 0, GEMMD_ERR_MALFORMED, "k"},
     {"dtype=bf16", 1, 1, 0, 0, GEMMD_ERR_MALFORMED, "dtype"},
+    {"a=w&m=2", 0, 1, 0, 0, GEMMD_OK, ""},
+    {"b=v&n=4", 1, 0, 0, 0, GEMMD_OK, ""},
+    {"b=v", 1, 1, 0, 0, GEMMD_OK, ""}, /* the resident B is among the operands */
 };
 
 START_TEST(tensors_are_bound_by_the_same_rules)
@@ -528,8 +551,26 @@ START_TEST(tensors_are_bound_by_the_same_rules)
     if (tensors[_i].code == GEMMD_OK) {
         ck_assert(request.m == 2 && request.n == 4 && request.k == 3 && request.batch == 1);
         ck_assert_int_eq(request.bias, tensors[_i].bias);
-        ck_assert_ptr_eq(operands.b.data, b);
+        ck_assert(!tensors[_i].b || operands.b.data == b);
     }
+}
+END_TEST
+
+/* A resident B of two dimensions is multiplied with every A of the batch. */
+START_TEST(one_b_serves_a_batch_of_a)
+{
+    static unsigned char a[5 * 24], b[48];
+    struct gemm_request request;
+    struct gemm_operands operands = {.transa = false};
+    struct fault fault;
+    const uint64_t dims[] = {5, 2, 3, 4};
+    ck_assert(tensor_init(&operands.a, GEMMD_F32, dims, 3, a));
+    ck_assert(tensor_init(&operands.b, GEMMD_F32, dims + 2, 2, b));
+    ck_assert_uint_eq(set(&request, "b=v", FORMAT_NPY, &fault), GEMMD_OK);
+    ck_assert_uint_eq(gemm_request_bind_tensors(&request, &operands, &fault), GEMMD_OK);
+    ck_assert(request.one_b && request.batch == 5 && request.m == 2 && request.n == 4);
+    ck_assert_uint_eq(set(&request, "", FORMAT_NPY, &fault), GEMMD_OK);
+    ck_assert_uint_eq(gemm_request_bind_tensors(&request, &operands, &fault), GEMMD_ERR_MALFORMED);
 }
 END_TEST
 
@@ -567,6 +608,8 @@ int main(void)
     tcase_add_loop_test(tests, raw_bodies_are_cut_up_in_order, 0, COUNT(raw));
     tcase_add_loop_test(tests, raw_bodies_of_another_length_are_refused, 0, COUNT(raw));
     tcase_add_test(tests, raw_sizes_past_64_bits_are_too_large);
+    tcase_add_test(tests, a_front_without_its_bias_is_checked);
+    tcase_add_test(tests, one_b_serves_a_batch_of_a);
     tcase_add_loop_test(tests, tensors_are_bound_by_the_same_rules, 0, COUNT(tensors));
     tcase_add_loop_test(tests, truncated_at_every_byte, 0, 2);
     Suite *suite = suite_create("gemm_bind");

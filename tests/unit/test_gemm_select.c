@@ -271,6 +271,35 @@ START_TEST(tensor_core_turns_what_lies_across_k)
 }
 END_TEST
 
+static uint64_t f8_workspace(enum gemm_precision precision, uint64_t side, bool transb)
+{
+    const struct gemm_device gpu = {.backend = GEMM_BACKEND_CUDA, .compute_capability = 90};
+    struct gemm_problem problem = problem_of(GEMMD_F8_E4M3, GEMMD_F32);
+    const struct gemm_kernel *kernel = NULL;
+    uint64_t bytes;
+    problem.precision = precision;
+    problem.transb = transb;
+    problem.m = 64;
+    problem.n = problem.k = side;
+    gemm_problem_contiguous(&problem);
+    ck_assert_int_eq(gemm_select(&gpu, "wgmma", &problem, &kernel, NULL), GEMMD_OK);
+    ck_assert(kernel->workspace_bytes(&problem, &bytes));
+    return bytes;
+}
+
+/* Small products are computed as with precision full, whatever m is, so that they have the bits
+ * that they have together with others. */
+START_TEST(f8_is_widened_for_precision_full_and_for_small_products)
+{
+    if (gemm_kernels(GEMM_BACKEND_CUDA)[0] == NULL)
+        return;
+    ck_assert_uint_eq(f8_workspace(GEMM_PRECISION_FULL, 512, true), 2 * (64 + 512) * 512);
+    ck_assert_uint_eq(f8_workspace(GEMM_PRECISION_F8, 512, true), 0);
+    ck_assert_uint_eq(f8_workspace(GEMM_PRECISION_F8, 512, false), 512 * 512); /* B along k */
+    ck_assert_uint_eq(f8_workspace(GEMM_PRECISION_F8, 256, true), 2 * (64 + 256) * 256);
+}
+END_TEST
+
 /* For short sums the error in parts is larger than that of a chain, and making the parts takes
  * time. */
 START_TEST(auto_makes_no_parts_of_small_operands)
@@ -402,6 +431,7 @@ int main(void)
     tcase_add_test(tests, auto_takes_what_is_fastest_on_hopper);
     tcase_add_test(tests, tensor_core_takes_what_it_can_multiply);
     tcase_add_test(tests, tensor_core_turns_what_lies_across_k);
+    tcase_add_test(tests, f8_is_widened_for_precision_full_and_for_small_products);
     tcase_add_test(tests, auto_makes_no_parts_of_small_operands);
     tcase_add_test(tests, auto_does_not_depend_on_the_number_of_rows);
     tcase_add_test(tests, operands_of_odd_sizes_are_laid_out_for_tensor_cores);

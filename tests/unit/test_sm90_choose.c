@@ -19,6 +19,8 @@ static const struct {
     {GEMMD_F16, GEMMD_BF16, GEMM_PRECISION_FULL, false}, /* f8 that was widened */
     {GEMMD_I8, GEMMD_I32, GEMM_PRECISION_FULL, true},
     {GEMMD_F32, GEMMD_F32, GEMM_PRECISION_TF32, true},
+    {GEMMD_F8_E4M3, GEMMD_BF16, GEMM_PRECISION_F8, true},
+    {GEMMD_F8_E4M3, GEMMD_F32, GEMM_PRECISION_F8, true},
     {GEMMD_F32, GEMMD_F32, GEMM_PRECISION_FULL, false},
 };
 enum { TYPE_COUNT = sizeof TYPES / sizeof *TYPES, TF32_TYPE = 6 };
@@ -102,7 +104,7 @@ START_TEST(only_kernels_with_chunks_compute_what_is_cut)
         const struct gemm_problem cut = problem_of(_i, ROWS[i], 200, 8192);
         const struct gemm_problem whole = problem_of(_i, ROWS[i], 200, 2048);
         const bool bits_16 =
-            cut.dtype != GEMMD_F32 && cut.dtype != GEMMD_I8 && cut.out != GEMMD_F32;
+            (cut.dtype == GEMMD_BF16 || cut.dtype == GEMMD_F16) && cut.out != GEMMD_F32;
         ck_assert(sm90_choose(&cut, MULTIPROCESSORS)->chunks == bits_16);
         ck_assert(!sm90_choose(&whole, MULTIPROCESSORS)->chunks);
     }

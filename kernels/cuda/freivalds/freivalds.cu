@@ -216,10 +216,13 @@ static __device__ double judge_row(const check &c, uint64_t index, uint64_t row,
     const bool aligned = ((uintptr_t)line & unit) == 0, aligned0 = ((uintptr_t)line0 & unit) == 0;
     struct dot got = {}, start = {};
     for (uint64_t j = (uint64_t)threadIdx.x * STEP; j < p.n; j += LINE_THREADS * STEP) {
-        const piece<Out> read = read_piece(line, j, p.n, aligned);
+        const bool whole = j + STEP <= p.n;
+        const piece<Out> read =
+            elements_of<Out>(aligned && whole ? read_whole(line, j) : read_end(line, j, p.n));
         piece<Out> read0 = {};
         if (p.beta != 0)
-            read0 = read_piece(line0, j, p.n, aligned0);
+            read0 = elements_of<Out>(aligned0 && whole ? read_whole(line0, j)
+                                                       : read_end(line0, j, p.n));
 #pragma unroll
         for (int e = 0; e < STEP; e++) {
             if (j + e >= p.n)

@@ -69,21 +69,33 @@ template <typename T> struct alignas(16) piece {
     T at[VECTOR<T>];
 };
 
-/* Reads elements `start` ... of a line of `length` elements. Elements beyond the end are 0.
- * `aligned`: pieces of the line are aligned. */
+/* A piece of a line that has all its elements, and is aligned. */
 template <typename T>
-static __device__ __forceinline__ piece<T> read_piece(const T *line, uint64_t start,
-                                                      uint64_t length, bool aligned)
+static __device__ __forceinline__ uint4 read_whole(const T *line, uint64_t start)
+{
+    return __ldcs((const uint4 *)(line + start)); /* leaves L1 to the vectors */
+}
+
+/* Reads elements `start` ... of a line of `length` elements. Elements beyond the end are 0. */
+template <typename T>
+static __device__ __forceinline__ uint4 read_end(const T *line, uint64_t start, uint64_t length)
 {
     piece<T> p;
-    if (aligned && start + VECTOR<T> <= length) {
-        const uint4 bits = __ldcs((const uint4 *)(line + start)); /* leaves L1 to the vectors */
-        memcpy(&p, &bits, sizeof p);
-        return p;
-    }
+    uint4 bits;
 #pragma unroll
     for (int i = 0; i < VECTOR<T>; i++)
         p.at[i] = start + i < length ? line[start + i] : T(0);
+    memcpy(&bits, &p, sizeof p);
+    return bits;
+}
+
+/* The elements of a piece. The compiler must not take the piece apart where it is read: each read
+ * would have to arrive before the next one is issued. */
+template <typename T> static __device__ __forceinline__ piece<T> elements_of(uint4 bits)
+{
+    piece<T> p;
+    asm volatile("" : "+r"(bits.x), "+r"(bits.y), "+r"(bits.z), "+r"(bits.w));
+    memcpy(&p, &bits, sizeof p);
     return p;
 }
 
@@ -176,6 +188,25 @@ template <typename T, typename Step> struct line_room {
     typename Step::sum sums[Step::template LINES<T>][Step::SUMS][LINE_THREADS / 32];
 };
 
+/* Reads each thread's piece of the part of LINES lines that begins at element `first`. Pieces of
+ * lines beyond the last are undefined. */
+template <typename T, int LINES>
+static __device__ __forceinline__ void read_part(const T *start, uint64_t ld, uint64_t lines,
+                                                 uint64_t length, uint64_t first, bool aligned,
+                                                 uint4 (&bits)[LINES])
+{
+    const uint64_t i = first + threadIdx.x * VECTOR<T>;
+    if (aligned && first + LINE_THREADS * VECTOR<T> <= length) { /* the same for the whole block */
+#pragma unroll
+        for (int line = 0; line < LINES; line++)
+            bits[line] = read_whole(start + ((uint64_t)line < lines ? line : 0) * ld, i);
+    } else {
+#pragma unroll
+        for (int line = 0; line < LINES; line++)
+            bits[line] = read_end(start + line * ld, i, (uint64_t)line < lines ? length : 0);
+    }
+}
+
 /* Makes the sums of the first LINES of `lines` lines at `start`. Those of line l are in
  * sums[l] for thread l, and other threads' are undefined. To be called by LINE_THREADS threads. */
 template <typename T, typename Step>
@@ -188,12 +219,8 @@ static __device__ void line_sums(const T *start, uint64_t ld, uint64_t lines, ui
     constexpr int LINES = Step::template LINES<T>, PART = LINE_THREADS * VECTOR<T>;
     Sum sums[LINES][Step::SUMS] = {};
     for (uint64_t first = 0; first < length; first += PART) {
-        const uint64_t i = first + threadIdx.x * VECTOR<T>;
-        piece<T> read[LINES];
-#pragma unroll
-        for (int line = 0; line < LINES; line++)
-            read[line] =
-                read_piece(start + line * ld, i, (uint64_t)line < lines ? length : 0, aligned);
+        uint4 bits[LINES];
+        read_part<T, LINES>(start, ld, lines, length, first, aligned, bits);
         __syncthreads(); /* the part before has been used */
 #pragma unroll
         for (int k = 0; k < Step::VECTORS; k++)
@@ -204,6 +231,10 @@ static __device__ void line_sums(const T *start, uint64_t ld, uint64_t lines, ui
                     first + at < length ? vectors[k][first + at] : 0;
             }
         __syncthreads();
+        piece<T> read[LINES];
+#pragma unroll
+        for (int line = 0; line < LINES; line++)
+            read[line] = elements_of<T>(bits[line]);
 #pragma unroll
         for (int e = 0; e < VECTOR<T>; e++) {
             Sum v[Step::VECTORS];
@@ -275,16 +306,32 @@ __global__ void __launch_bounds__(THREADS)
             const uint64_t end = first + CHUNK < x.lines ? first + CHUNK : x.lines;
             const T *start = x.start + index * x.stride;
             Sum sums[VECTOR<T>][Step::SUMS] = {};
-#pragma unroll 4
-            for (uint64_t line = first; line < end; line++) {
-                const piece<T> read = read_piece(start + line * x.ld, column, x.length, x.aligned);
-                Sum v[Step::VECTORS];
+            const bool whole = x.aligned && column + VECTOR<T> <= x.length;
+            constexpr int LINES = 4; /* read at once */
+            for (uint64_t line = first; line < end; line += LINES) {
+                uint4 bits[LINES];
+                if (whole) {
 #pragma unroll
-                for (int k = 0; k < Step::VECTORS; k++)
-                    v[k] = o.vectors[k][index * o.vector_stride + line];
+                    for (int i = 0; i < LINES; i++)
+                        bits[i] = read_whole(start + min(line + i, end - 1) * x.ld, column);
+                } else {
 #pragma unroll
-                for (int e = 0; e < VECTOR<T>; e++)
-                    Step::add(read.at[e], v, sums[e]);
+                    for (int i = 0; i < LINES; i++)
+                        bits[i] = read_end(start + min(line + i, end - 1) * x.ld, column, x.length);
+                }
+#pragma unroll
+                for (int i = 0; i < LINES; i++) {
+                    const piece<T> read = elements_of<T>(bits[i]);
+                    Sum v[Step::VECTORS];
+#pragma unroll
+                    for (int k = 0; k < Step::VECTORS; k++)
+                        v[k] = o.vectors[k][index * o.vector_stride + min(line + i, end - 1)];
+                    if (line + i < end) {
+#pragma unroll
+                        for (int e = 0; e < VECTOR<T>; e++)
+                            Step::add(read.at[e], v, sums[e]);
+                    }
+                }
             }
 #pragma unroll
             for (int e = 0; e < VECTOR<T>; e++)

@@ -3,17 +3,17 @@
  *
  * Requirements on a problem, besides its types: device pointers that are multiples of 16 bytes, and
  * leading dimensions and, in batches, strides whose bytes are multiples of 16. m, n and k may have
- * any value from 1 up. i8 and tf32 operands must lie along k: A not transposed and B transposed.
- * For the `swapped` kernels of tf32 neither is transposed. f32 operands with precision full may
- * have any layout, but their parts of bf16 have to be in memory too (parts_launch of move/move.h),
- * unless the kernel is `fused`.
+ * any value from 1 up. i8, f8 and tf32 operands must lie along k: A not transposed and B
+ * transposed. For the `swapped` kernels of tf32 neither is transposed. f32 operands with precision
+ * full may have any layout, but their parts of bf16 have to be in memory too (parts_launch of
+ * move/move.h), unless the kernel is `fused`.
  *
  * The bytes between the end of a row and the start of the next do not change the result. Where rows
  * start at multiples of 128 bytes, the rest of the last 128 bytes of a row may be read. Rows of C
  * may be written up to the next multiple of 16 bytes.
  *
- * f16 operands can have results of bf16, for f8 that was converted to f16. There are no f8 kernels,
- * because the tensor core adds f8 products with only about 13 bits.
+ * f16 operands can have results of bf16, for f8 that was converted to f16. The kernels of f8 are
+ * for precision f8 only, because the tensor core adds f8 products with only about 13 bits.
  *
  * Every kernel of one type gives the same bits for the same row of A, whatever m is
  * (kernels/experiments/bits.md has the measurement).
@@ -58,7 +58,7 @@ struct sm90_kernel {
 };
 
 extern const struct sm90_kernel sm90_kernels_bf16[], sm90_kernels_f16[], sm90_kernels_i8[],
-    sm90_kernels_tf32[], sm90_kernels_f32[];
+    sm90_kernels_tf32[], sm90_kernels_f32[], sm90_kernels_f8[];
 
 /* The properties of a device that a launch needs. */
 struct sm90_device {

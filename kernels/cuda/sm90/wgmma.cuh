@@ -32,9 +32,9 @@ namespace sm90
 
 /* F32 is multiplied as three parts of bf16 (move/parts.cu), so to the tensor core it is that type.
  */
-enum element { BF16, F16, I8, TF32, F32 };
+enum element { BF16, F16, I8, TF32, F32, F8 };
 
-template <element E> constexpr int element_bytes = E == TF32 ? 4 : E == I8 ? 1 : 2;
+template <element E> constexpr int element_bytes = E == TF32 ? 4 : E == I8 || E == F8 ? 1 : 2;
 
 template <element E> struct accumulator {
     using type = float;
@@ -155,6 +155,8 @@ __device__ __forceinline__ void pin(T (&values)[BLOCKS][COUNT])
         else if constexpr (E == F16) { WGMMA_16_BIT(N, COUNT, X, Y, S, "k16.f32.f16.f16"); }       \
         else if constexpr (E == TF32)                                                              \
             WGMMA_ISSUE(N, COUNT, X, Y, S, "k8.f32.tf32.tf32", WGMMA_FLOAT, ", 1, 1");             \
+        else if constexpr (E == F8)                                                                \
+            WGMMA_ISSUE(N, COUNT, X, Y, S, "k32.f32.e4m3.e4m3", WGMMA_FLOAT, ", 1, 1");            \
         else WGMMA_ISSUE(N, COUNT, X, Y, S, "k32.s32.s8.s8", WGMMA_INT, "");                       \
     }
 

@@ -101,11 +101,14 @@ static const struct rates RATES_OTHERS = {
     .unaligned_c = 1,
 };
 
-/* Products of 16-bit types with results of 16 bits. The kernels with sums of 32 bits promote them,
- * which RATES_16_BIT knows nothing of. */
+/* Products of 16-bit types with results of 16 bits, and of f8, whose kernels take as long for 128
+ * bytes of k. The kernels of 16-bit types with sums of 32 bits promote them, which RATES_16_BIT
+ * knows nothing of. */
 static const struct rates *rates_for(const struct gemm_problem *p)
 {
-    return dtype_size(p->dtype) == 2 && dtype_size(p->out) == 2 ? &RATES_16_BIT : &RATES_OTHERS;
+    return p->dtype == GEMMD_F8_E4M3 || (dtype_size(p->dtype) == 2 && dtype_size(p->out) == 2)
+               ? &RATES_16_BIT
+               : &RATES_OTHERS;
 }
 
 /* The rate at which parts of f32 operands are made, in bytes read and written. Measured at a813962.

@@ -536,7 +536,7 @@ store_rows(const sm90_arguments &p, const accumulator_t<E> (&d)[N / 2],
     constexpr int CHUNK_VALUES = CHUNK_COLUMNS / 2;
     static_assert(N % CHUNK_COLUMNS == 0, "tiles are made of whole chunks");
 
-    if (plain && (IN_PLACE || p.out == SM90_OUT_F16 || p.out == SM90_OUT_BF16)) {
+    if (plain && ((IN_PLACE && E != F8) || p.out == SM90_OUT_F16 || p.out == SM90_OUT_BF16)) {
 #pragma unroll
         for (int i = 0; i < CHUNKS; i++) {
             const uint32_t panel = staging + i % 2 * PANEL_BYTES;
@@ -545,7 +545,7 @@ store_rows(const sm90_arguments &p, const accumulator_t<E> (&d)[N / 2],
             stage_16<E>(d + i * CHUNK_VALUES, panel, lane, p.alpha, p.out);
             panel_send(p, panel, lane, column0 + i * CHUNK_COLUMNS, row0, batch);
         }
-    } else if (plain && !IN_PLACE) {
+    } else if (plain && (!IN_PLACE || E == F8)) {
 #pragma unroll
         for (int i = 0; i < 2 * CHUNKS; i++) {
             const uint32_t panel = staging + i % 2 * PANEL_BYTES;

@@ -63,8 +63,9 @@ namespace sm90
 enum schedule { COOPERATIVE, PINGPONG };
 
 /* How the products of a sum are added: in one chain; in chains of PROMOTE_K, added in f32; or in a
- * chain for each chunk of k (sm90_arguments.chunk_tiles), added in f32. */
-enum order { ONE_CHAIN, PROMOTED_CHAINS, CHUNK_CHAINS };
+ * chain for each chunk of k (sm90_arguments.chunk_tiles), added in f32; or in a chain for each
+ * stage, added in f32 (gemm_f8.cuh). */
+enum order { ONE_CHAIN, PROMOTED_CHAINS, CHUNK_CHAINS, STAGE_CHAINS };
 
 constexpr uint32_t SHARED_BYTES_MAX = 232448; /* a block's, on sm_90 */
 constexpr uint32_t STAGES_MAX = 24;
@@ -86,7 +87,7 @@ struct config {
     static constexpr bool PINGPONG = SCHEDULE_ == sm90::PINGPONG;
     static constexpr bool PROMOTED = ORDER_ == PROMOTED_CHAINS, CHUNKED = ORDER_ == CHUNK_CHAINS;
     /* Whether results can have 16 bits, so that the epilogue is computed in registers. */
-    static constexpr bool IN_PLACE = !PROMOTED && (E == BF16 || E == F16);
+    static constexpr bool IN_PLACE = !PROMOTED && (E == BF16 || E == F16 || E == F8);
     static constexpr int CLUSTER_M = CLUSTER_M_, CLUSTER_N = CLUSTER_N_;
     static constexpr int CLUSTER = CLUSTER_M * CLUSTER_N;
     static constexpr bool XK = XK_, YK = YK_;
@@ -145,6 +146,7 @@ struct config {
 
     static_assert(CONSUMER_ROWS % 64 == 0, "wgmma takes 64 rows");
     static_assert(!PINGPONG || CONSUMERS == 2, "two take turns");
+    static_assert((E == F8) == (ORDER_ == STAGE_CHAINS), "f8 is added so, and nothing else");
     static_assert(ORDER_ == ONE_CHAIN || !PINGPONG, "a turn ends with a tile's last product");
     static_assert(ORDER_ == ONE_CHAIN || SUM_REGISTERS <= 96, "two sums must fit in the registers");
     static_assert(PARTS == 1 || (!PINGPONG && BLOCKS_64 * TILE_N <= 128), "three sums must fit");

@@ -9,7 +9,7 @@
 #include "kernels/cuda/sm90/tensor_map.h"
 
 /* The values of enum sm90::element in wgmma.cuh. */
-enum { BF16, F16, I8, TF32, F32 };
+enum { BF16, F16, I8, TF32, F32, F8 };
 
 static const struct {
     enum gemmd_dtype dtype;
@@ -21,6 +21,7 @@ static const struct {
     /* Rounds f32 to the nearest tf32 on the way in; the tensor core alone would truncate. */
     [TF32] = {GEMMD_F32, CU_TENSOR_MAP_DATA_TYPE_TFLOAT32},
     [F32] = {GEMMD_F32, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16}, /* its parts */
+    [F8] = {GEMMD_F8_E4M3, CU_TENSOR_MAP_DATA_TYPE_UINT8},
 };
 
 enum { PARTS = 3 }; /* of an f32 number */
@@ -77,8 +78,9 @@ cudaError_t sm90_device_open(struct sm90_device *device)
     if (error == cudaSuccess && found != cudaDriverEntryPointSuccess) {
         return cudaErrorNotSupported;
     }
-    const struct sm90_kernel *const tables[] = {
-        sm90_kernels_bf16, sm90_kernels_f16, sm90_kernels_i8, sm90_kernels_tf32, sm90_kernels_f32};
+    const struct sm90_kernel *const tables[] = {sm90_kernels_bf16, sm90_kernels_f16,
+                                                sm90_kernels_i8,   sm90_kernels_tf32,
+                                                sm90_kernels_f32,  sm90_kernels_f8};
     for (size_t t = 0; t < sizeof tables / sizeof *tables; t++) {
         for (const struct sm90_kernel *kernel = tables[t]; kernel->name; kernel++) {
             for (int i = 0; i < 8 && error == cudaSuccess; i++) {
@@ -105,6 +107,8 @@ const struct sm90_kernel *sm90_kernels(enum gemmd_dtype dtype, enum gemm_precisi
         return sm90_kernels_i8;
     case GEMMD_F32:
         return precision == GEMM_PRECISION_TF32 ? sm90_kernels_tf32 : sm90_kernels_f32;
+    case GEMMD_F8_E4M3:
+        return precision == GEMM_PRECISION_F8 ? sm90_kernels_f8 : NULL;
     default:
         return NULL;
     }

@@ -46,27 +46,34 @@ void functions(const void *(&lies)[2][2])
     }
 }
 
+/* What a configuration says of itself. */
+template <class C> sm90_kernel row_of(const char *name)
+{
+    sm90_kernel kernel = {};
+    kernel.name = name;
+    kernel.element = C::E;
+    kernel.tile_m = C::TILE_M;
+    kernel.tile_n = C::TILE_N;
+    kernel.tile_k = C::TILE_K;
+    kernel.cluster_m = C::CLUSTER_M;
+    kernel.cluster_n = C::CLUSTER_N;
+    kernel.consumers = C::CONSUMERS;
+    kernel.stages = C::STAGES;
+    kernel.pingpong = C::PINGPONG;
+    kernel.threads = C::THREADS;
+    kernel.shared_bytes = C::SHARED_BYTES;
+    kernel.takes_c0 = C::TAKES_C0;
+    return kernel;
+}
+
 template <element E, int M, int N, int CONSUMERS, schedule S, int CM, int CN, sums SUMS>
 sm90_kernel row(const char *name)
 {
     constexpr bool chunks = (SUMS & (CHUNKS | SPLIT)) != 0;
     using K = config<E, M, N, CONSUMERS, S, CM, CN, chunks ? CHUNK_CHAINS : ONE_CHAIN, true,
                      SUMS != SWAPPED>;
-    sm90_kernel kernel = {};
-    kernel.name = name;
-    kernel.element = E;
-    kernel.tile_m = M;
-    kernel.tile_n = N;
-    kernel.tile_k = K::TILE_K;
-    kernel.cluster_m = CM;
-    kernel.cluster_n = CN;
-    kernel.consumers = CONSUMERS;
-    kernel.stages = K::STAGES;
-    kernel.pingpong = K::PINGPONG;
-    kernel.threads = K::THREADS;
-    kernel.shared_bytes = K::SHARED_BYTES;
+    sm90_kernel kernel = row_of<K>(name);
     kernel.swapped = SUMS == SWAPPED;
-    kernel.takes_c0 = K::TAKES_C0;
     kernel.chunks = chunks;
     kernel.split = SUMS == SPLIT;
     kernel.adds_chunks = E == I8; /* exact */

@@ -3,10 +3,10 @@
  *
  * The kernels require rows that start at multiples of 16 bytes, operands of i8 along k, and A of
  * tf32 along k. Other operands are copied or transposed into the workspace first. A result is
- * written to the workspace first if the kernel would overwrite bytes between the rows of C. f8 is
- * converted to f16, which is exact. f32 is decomposed into three parts, unless the chosen kernel is
- * fused and does so itself. Products with few columns and a large k are computed in chunks of k,
- * in one launch or in several (split_k.h).
+ * written to the workspace first if the kernel would overwrite bytes between the rows of C. f8 with
+ * precision full is converted to f16, which is exact. f32 is decomposed into three parts, unless
+ * the chosen kernel is fused and does so itself. Products with few columns and a large k are
+ * computed in chunks of k, in one launch or in several (split_k.h).
  */
 #include "kernels/cuda/context.h"
 #include "kernels/cuda/move/operand.h"
@@ -35,14 +35,24 @@ static bool is_in_parts(const struct gemm_problem *p)
     return p->dtype == GEMMD_F32 && p->precision == GEMM_PRECISION_FULL;
 }
 
+/* Whether f8 is multiplied as it is. Products with few columns and a small k are computed as with
+ * precision full, whatever m is, because small products of several requests share a launch of a
+ * kernel that does so (gemm_is_small). */
+static bool is_f8(const struct gemm_problem *p)
+{
+    enum { SMALL = 256 };
+    return p->dtype == GEMMD_F8_E4M3 && p->precision == GEMM_PRECISION_F8 &&
+           (p->n > SMALL || p->k > SMALL);
+}
+
 static bool wants_a_along_k(const struct gemm_problem *p)
 {
-    return p->dtype == GEMMD_I8 || (p->dtype == GEMMD_F32 && !is_in_parts(p));
+    return p->dtype == GEMMD_I8 || is_f8(p) || (p->dtype == GEMMD_F32 && !is_in_parts(p));
 }
 
 static bool wants_b_along_k(const struct gemm_problem *p)
 {
-    return p->dtype == GEMMD_I8;
+    return p->dtype == GEMMD_I8 || is_f8(p);
 }
 
 static bool starts_aligned(uint64_t ld, uint64_t stride, uint64_t batch, enum gemmd_dtype dtype)
@@ -54,7 +64,7 @@ static bool starts_aligned(uint64_t ld, uint64_t stride, uint64_t batch, enum ge
 static enum operand_form wgmma_form_of(const struct gemm_problem *p, bool transposed, uint64_t ld,
                                        uint64_t stride)
 {
-    if (p->dtype == GEMMD_F8_E4M3)
+    if (p->dtype == GEMMD_F8_E4M3 && !is_f8(p))
         return OPERAND_WIDENED;
     if (is_in_parts(p))
         return OPERAND_IN_PARTS;
@@ -125,9 +135,9 @@ static bool wgmma_plan_make(const struct gemm_problem *p, struct plan *plan)
     };
     if (!operands_plan(p, q, &plan->a, &plan->b))
         return false;
-    if (p->dtype == GEMMD_F8_E4M3)
+    if (p->dtype == GEMMD_F8_E4M3 && !is_f8(p))
         q->dtype = GEMMD_F16;
-    if (!is_in_parts(p) && !split_k_plan(q, &plan->chunks))
+    if (!is_in_parts(p) && !is_f8(p) && !split_k_plan(q, &plan->chunks))
         return false;
     if (needs_no_chunks(plan))
         plan->chunks = (struct split_k){0};
