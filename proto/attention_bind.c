@@ -325,12 +325,10 @@ enum gemmd_error attention_request_bind_tensors(struct attention_request *reques
     for (uint32_t i = 0; i < ATTENTION_OPERANDS; i++) {
         if (is_there(&operands->all[i]) == is_wanted(request, i))
             continue;
-        return fault_set(
-            fault, GEMMD_ERR_MALFORMED, i < Q ? "lens" : name_of(i),
-            is_there(&operands->all[i]) ? "the request sends %s, which is resident%s"
-                                        : "the request lacks %s%s",
-            title_of(i),
-            i < Q && !is_there(&operands->all[i]) ? "; the lengths are two vectors, or none" : "");
+        return fault_set(fault, GEMMD_ERR_MALFORMED, i < Q ? "lens" : name_of(i),
+                         is_there(&operands->all[i]) ? "the request sends %s, which is resident%s"
+                                                     : "the request lacks %s%s",
+                         title_of(i), i < Q ? "; the lengths are two vectors, or none" : "");
     }
     return settle_arrays(request, operands, fault);
 }

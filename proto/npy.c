@@ -212,7 +212,7 @@ enum gemmd_error npy_decode_header(const void *bytes, uint64_t length, enum gemm
                              "read",
                              dict, NPY_HEADER_LIMIT);
     }
-    if (length < front + dict || length < front) {
+    if (length < front + dict) {
         *header_bytes = front + dict;
         return fault_set(fault, GEMMD_ERR_CONFLICT, NULL,
                          "the .npy header is cut short: it takes %" PRIu64 " bytes, there are "

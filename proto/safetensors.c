@@ -43,7 +43,7 @@ static bool nests_deeper_than(const char *text, uint64_t length, uint32_t limit)
 
 static bool get_u64(const json_t *value, uint64_t *out)
 {
-    if (!json_is_integer(value) || json_integer_value(value) < 0)
+    if (json_typeof(value) != JSON_INTEGER || json_integer_value(value) < 0)
         return false;
     *out = (uint64_t)json_integer_value(value);
     return true;
@@ -55,7 +55,7 @@ static bool is_string_map(json_t *object)
 {
     const char *key;
     json_t *value;
-    if (!json_is_object(object))
+    if (json_typeof(object) != JSON_OBJECT)
         return false;
     json_object_foreach(object, key, value) if (!json_is_string(value)) return false;
     return true;
@@ -222,7 +222,7 @@ enum gemmd_error safetensors_decode_front(struct body_front *front,
     if (root == NULL)
         return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
                          "safetensors: the header is not JSON: %s", error.text);
-    if (!json_is_object(root)) {
+    if (json_typeof(root) != JSON_OBJECT) {
         json_decref(root);
         return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
                          "safetensors: the header is not a JSON object");

@@ -56,17 +56,19 @@ enum gemmd_error tensor_request_set(struct tensor_request *request, const char *
                                     const char *value, struct fault *fault)
 {
     const bool dtype = strcmp(name, "dtype") == 0, shape = strcmp(name, "shape") == 0,
-               evictable = strcmp(name, "evictable") == 0;
-    if (!dtype && !shape && !evictable)
+               evictable = strcmp(name, "evictable") == 0,
+               replicate = strcmp(name, "replicate") == 0;
+    if (!dtype && !shape && !evictable && !replicate)
         return fault_set(fault, GEMMD_ERR_MALFORMED, name,
                          "there is no parameter '%.32s'; those of a tensor are dtype, shape, "
-                         "evictable",
+                         "evictable, replicate",
                          name);
     if ((dtype && request->has_dtype) || (shape && request->rank > 0) ||
-        (evictable && request->has_evictable))
+        (evictable && request->has_evictable) || (replicate && request->has_replicate))
         return fault_set(fault, GEMMD_ERR_MALFORMED, name, "%s is given twice", name);
     request->has_dtype |= dtype;
     request->has_evictable |= evictable;
+    request->has_replicate |= replicate;
     if (dtype && !dtype_from_name(value, &request->dtype))
         return bad_value(name, value, "one of f64, f32, f16, bf16, f8_e4m3, i8, i32", fault);
     if (shape && !read_shape(value, request))
@@ -75,6 +77,9 @@ enum gemmd_error tensor_request_set(struct tensor_request *request, const char *
                          fault);
     if (evictable && !number_flag(value, &request->evictable))
         return bad_value(name, value, "0 or 1", fault);
+    if (replicate && strcmp(value, "one") != 0 && strcmp(value, "all") != 0)
+        return bad_value(name, value, "one or all", fault);
+    request->replicate |= replicate && strcmp(value, "all") == 0;
     return GEMMD_OK;
 }
 
@@ -130,7 +135,7 @@ static enum gemmd_error find_npy(const struct tensor_request *request, const voi
     enum gemmd_error code = npy_decode_header(body, length, carrier, tensor, &header_bytes, fault);
     if (code != GEMMD_OK)
         return code;
-    if (header_bytes > total || tensor->bytes != total - header_bytes)
+    if (tensor->bytes != total - header_bytes)
         return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
                          "the body is %" PRIu64 " bytes; its .npy header of %" PRIu64
                          " bytes says that %" PRIu64 " follow it",

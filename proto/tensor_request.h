@@ -21,8 +21,9 @@ struct tensor_request {
     enum gemmd_dtype dtype; /* parameter `dtype`; f32 by default; a raw body's type */
     uint32_t rank;          /* of the parameter `shape`; 0: not given */
     uint64_t dims[TENSOR_MAX_RANK];
-    bool evictable;                /* the tensor may be evicted for other tensors */
-    bool has_dtype, has_evictable; /* the parameter of that name was given */
+    bool evictable; /* the tensor may be evicted for other tensors */
+    bool replicate; /* every device of the daemon gets a copy, if it has room */
+    bool has_dtype, has_evictable, has_replicate; /* the parameter of that name was given */
 };
 
 /* Sets every parameter to the default. */

@@ -4,10 +4,12 @@
 #include <microhttpd.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "server/api/dashboard/sampler.h"
 #include "server/api/routes.h"
 #include "server/base/clock.h"
-#include "server/device/device_copy.h"
+#include "server/device/device_choice.h"
 #include "server/device/memory/host_memory.h"
 #include "server/device/memory/memory_limit.h"
 #include "server/http/tls.h"
@@ -17,10 +19,11 @@
 #include "server/main_loop.h"
 #include "server/net/descriptors.h"
 #include "server/net/handover.h"
+#include "server/observe/history.h"
+#include "server/observe/notable.h"
 #include "server/observe/nvml.h"
 #include "server/observe/otlp.h"
 #include "server/reload.h"
-#include "server/scheduler/warm_up.h"
 #include "server/shm/shm_store.h"
 
 /* How long daemon_stop waits for the device to finish its last work. */
@@ -109,6 +112,7 @@ static enum gemmd_error choose_backend(const struct config *config, enum gemm_ba
     *backend = GEMM_BACKEND_CPU;
     if (config->backend == CONFIG_BACKEND_CPU)
         return GEMMD_OK;
+    device_choice_show(config->devices);
     enum gemmd_error code = device_count(GEMM_BACKEND_CUDA, &count, fault);
     if (code != GEMMD_OK)
         return code;
@@ -121,13 +125,14 @@ static enum gemmd_error choose_backend(const struct config *config, enum gemm_ba
 }
 
 /* Logs the kernels that failed their self-test and are not served. */
-static void log_left_out(const struct daemon *daemon)
+static void log_left_out(const struct daemon *daemon, const struct device *device)
 {
     const struct device_left_out *list;
-    const uint32_t count = device_left_out(daemon->services.device, &list);
+    const uint32_t count = device_left_out(device, &list);
     for (uint32_t i = 0; i < count; i++)
-        log_event(daemon->log, CONFIG_LOG_ERROR, "the %skernel %s is not served: %s",
-                  list[i].is_attention ? "attention " : "", list[i].kernel, list[i].reason);
+        log_event(daemon->log, CONFIG_LOG_ERROR, "the %skernel %s is not served by device %d: %s",
+                  list[i].is_attention ? "attention " : "", list[i].kernel,
+                  (int)device_info(device)->index, list[i].reason);
 }
 
 /* Warns if the options allow more memory than the process may use. The system gives memory only
@@ -136,12 +141,15 @@ static void log_left_out(const struct daemon *daemon)
 static void warn_of_limits(const struct daemon *daemon, enum gemm_backend backend)
 {
     const struct config *config = &daemon->config;
+    const struct executors *executors = &daemon->services.executors;
     const uint64_t limit_bytes = memory_limit_bytes();
-    const struct arena *arena = device_arena(daemon->services.device);
     /* An option is at most 16 TiB, so the sum does not overflow. */
     uint64_t option_bytes = config->pinned_bytes + config->job_bytes;
-    if (backend == GEMM_BACKEND_CPU && arena != NULL)
-        option_bytes += arena_capacity_bytes(arena) + config->tensor_bytes;
+    for (uint32_t i = 0; i < executors->count && backend == GEMM_BACKEND_CPU; i++) {
+        const struct arena *arena = device_arena(executors->list[i].device);
+        if (arena != NULL)
+            option_bytes += arena_capacity_bytes(arena) + config->tensor_bytes;
+    }
     if (limit_bytes != 0 && option_bytes > limit_bytes)
         log_event(daemon->log, CONFIG_LOG_WARNING,
                   "--pinned-bytes, --job-bytes%s are %" PRIu64 " bytes together, and this process "
@@ -150,28 +158,83 @@ static void warn_of_limits(const struct daemon *daemon, enum gemm_backend backen
                   option_bytes, limit_bytes);
 }
 
-static enum gemmd_error open_device(struct daemon *daemon, enum gemm_backend backend,
-                                    struct fault *fault)
+/* The cores or threads of one of `count` devices of the CPU backend; 0: all cores. */
+static uint32_t threads_of_each(const struct config *config, uint32_t count)
+{
+    const long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    if (config->cpu_threads != 0 || count == 1)
+        return config->cpu_threads;
+    return cores / (long)count > 1 ? (uint32_t)(cores / (long)count) : 1;
+}
+
+static void connect_devices(const struct daemon *daemon)
+{
+    const struct executors *executors = &daemon->services.executors;
+    for (uint32_t i = 0; i < executors->count; i++)
+        for (uint32_t j = 0; j < executors->count; j++)
+            if (i != j && !device_connect(executors->list[i].device, executors->list[j].device))
+                log_event(daemon->log, CONFIG_LOG_WARNING,
+                          "device %d cannot copy from device %d directly, so that copies go "
+                          "through the host",
+                          (int)device_info(executors->list[i].device)->index,
+                          (int)device_info(executors->list[j].device)->index);
+}
+
+/* Opens the devices that --devices names. One that does not work is left out if there are others.
+ */
+static enum gemmd_error open_devices(struct daemon *daemon, enum gemm_backend backend,
+                                     struct fault *fault)
 {
     const struct config *config = &daemon->config;
-    struct services *services = &daemon->services;
-    const struct device_options options = {
+    struct executors *executors = &daemon->services.executors;
+    struct device_choice choice;
+    enum gemmd_error code = device_choice_read(backend, config->devices, &choice, fault);
+    if (code != GEMMD_OK)
+        return code;
+    struct device_options options = {
         .backend = backend,
-        .index = config->device,
         .streams = config->streams,
-        .cpu_threads = config->cpu_threads,
+        .cpu_threads = threads_of_each(config, choice.count),
         .memory_bytes = config->device_bytes,
         .tensor_bytes = config->tensor_bytes,
         .without_kernels = config->without_kernels,
     };
-    /* Another thread touches the pages of the pinned memory while the device is opened. */
+    if (backend == GEMM_BACKEND_CPU && choice.count > 1 && options.memory_bytes == 0)
+        options.memory_bytes = memory_limit_bytes() / 4 / choice.count;
+    for (uint32_t i = 0; i < choice.count; i++) {
+        struct executor *executor = &executors->list[executors->count];
+        options.index = choice.index[i];
+        code = device_open(&options, &executor->device, fault);
+        if (code == GEMMD_ERR_DEVICE_LOST && choice.count > 1) {
+            log_event(daemon->log, CONFIG_LOG_ERROR,
+                      "device %" PRId32 " is left out, since it does not compute: %s",
+                      options.index, fault->detail);
+            continue;
+        }
+        if (code != GEMMD_OK)
+            return code;
+        executors->count++;
+        log_left_out(daemon, executor->device);
+    }
+    if (executors->count == 0)
+        return code;
+    connect_devices(daemon);
+    return GEMMD_OK;
+}
+
+/* Opens the devices, and allocates the pinned memory, which is of all devices. */
+static enum gemmd_error open_memory(struct daemon *daemon, enum gemm_backend backend,
+                                    struct fault *fault)
+{
+    const struct config *config = &daemon->config;
+    struct services *services = &daemon->services;
+    /* Other threads touch the pages of the pinned memory while the devices are opened. */
     daemon->host_memory = host_memory_begin(backend, config->pinned_bytes, fault);
     if (daemon->host_memory == NULL)
         return GEMMD_ERR_OUT_OF_MEMORY;
-    enum gemmd_error code = device_open(&options, &services->device, fault);
+    enum gemmd_error code = open_devices(daemon, backend, fault);
     if (code != GEMMD_OK)
         return code;
-    log_left_out(daemon);
     void *pinned = host_memory_finish(daemon->host_memory, fault);
     if (pinned == NULL)
         return GEMMD_ERR_OUT_OF_MEMORY;
@@ -187,13 +250,20 @@ static enum gemmd_error open_stores(struct daemon *daemon, struct fault *fault)
 {
     const struct config *config = &daemon->config;
     struct services *services = &daemon->services;
-    const struct gemm_device device = device_gemm(services->device);
-    services->tensors = tensor_store_create(device_tensor_memory(services->device), &device,
-                                            config->tenant_tensor_bytes);
+    const struct executors *executors = &services->executors;
+    struct device *devices[DEVICES_MAX] = {NULL};
+    struct device_span memories[DEVICES_MAX] = {{NULL, 0}};
+    for (uint32_t i = 0; i < executors->count; i++) {
+        devices[i] = executors->list[i].device;
+        memories[i] = device_tensor_memory(devices[i]);
+    }
+    const struct gemm_device device = device_gemm(executors->list[0].device);
+    services->tensors =
+        tensor_store_create(memories, executors->count, &device, config->tenant_tensor_bytes);
     if (services->tensors == NULL)
         return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for the tensors' names");
     const struct shm_limits limits = {config->shm_bytes, config->shm_regions};
-    services->shm_store = shm_store_create(&limits, services->device);
+    services->shm_store = shm_store_create(&limits, devices, executors->count);
     const struct region_limits names = {
         .regions = config->shm_regions,
         .tenant_regions = (uint32_t)share_of(daemon, config->shm_regions),
@@ -205,10 +275,9 @@ static enum gemmd_error open_stores(struct daemon *daemon, struct fault *fault)
     return GEMMD_OK;
 }
 
-static enum gemmd_error open_queue(struct daemon *daemon, struct fault *fault)
+static enum gemmd_error open_admission(struct daemon *daemon, struct fault *fault)
 {
     const struct config *config = &daemon->config;
-    struct services *services = &daemon->services;
     const struct admission_limits limits = {
         .requests = config->queue_requests,
         .bytes = config->queue_bytes,
@@ -217,20 +286,14 @@ static enum gemmd_error open_queue(struct daemon *daemon, struct fault *fault)
         .tenant_bytes = config->tenant_bytes,
         .tenant_share_bytes = config->shares_bytes ? share_of(daemon, config->queue_bytes) : 0,
     };
-    services->queue = queue_create(&limits);
-    if (services->queue == NULL)
+    daemon->services.admission = admission_create(&limits);
+    if (daemon->services.admission == NULL)
         return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for the queue");
-    services->admission = queue_admission(services->queue);
-    if (!device_copies_early(services->device))
-        return GEMMD_OK;
-    services->early_copy = early_copy_create(services->device, services->queue, services->pool);
-    if (services->early_copy == NULL)
-        return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for early copies");
     return GEMMD_OK;
 }
 
 /* Creates the metrics, with one shard for each writing thread: the I/O threads have the first
- * shards, the dispatch thread has the next, and the main thread has the last. */
+ * shards, the dispatch threads have the next, and the main thread has the last. */
 static enum gemmd_error open_metrics(struct daemon *daemon, enum gemm_backend backend,
                                      struct fault *fault)
 {
@@ -241,58 +304,73 @@ static enum gemmd_error open_metrics(struct daemon *daemon, enum gemm_backend ba
         .backend = backend == GEMM_BACKEND_CUDA ? "cuda" : "cpu",
         .library = gemm_backend_library(backend),
         .mhd = MHD_get_version(),
-        .arch = device_info(services->device)->arch,
+        .arch = device_info(services->executors.list[0].device)->arch,
     };
-    daemon->http.metrics = metrics_create(daemon->http.thread_count + 2, &identity);
+    const uint32_t devices = services->executors.count;
+    daemon->http.metrics = metrics_create(daemon->http.thread_count + devices + 1, &identity);
     if (daemon->http.metrics == NULL)
         return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for the metrics");
     if (daemon->tokens != NULL && !metrics_count_tenants(daemon->http.metrics, tenants_max(daemon)))
         return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for the metrics");
-    daemon->http.main_shard = metrics_shard(daemon->http.metrics, daemon->http.thread_count + 1);
+    daemon->http.main_shard =
+        metrics_shard(daemon->http.metrics, daemon->http.thread_count + devices);
     return GEMMD_OK;
 }
 
-/* Starts the dispatch thread, and runs each kind of launch once on the device. */
-static enum gemmd_error start_dispatch(struct daemon *daemon, enum gemm_backend backend,
-                                       struct fault *fault)
+static void log_device(const struct daemon *daemon, const struct device_info *info)
 {
+    log_event(daemon->log, CONFIG_LOG_INFO,
+              "computing on %s (%s, %s), device %d: opened in %.2f s, tested in %.2f s, warmed in "
+              "%.2f s",
+              info->name, info->backend == GEMM_BACKEND_CUDA ? "cuda" : "cpu",
+              gemm_backend_library(info->backend), (int)info->index, (double)info->open_ns * 1e-9,
+              (double)info->test_ns * 1e-9, (double)info->warm_ns * 1e-9);
+}
+
+/* Starts the dispatch thread of each device, and runs each kind of launch once on it. */
+static enum gemmd_error start_executors(struct daemon *daemon, struct fault *fault)
+{
+    const struct config *config = &daemon->config;
     struct services *services = &daemon->services;
+    const struct executor_settings settings = {
+        .admission = services->admission,
+        .tenants = tenants_max(daemon),
+        .pool = services->pool,
+        .max_launch_works = config->max_batch,
+        .busy_poll_us = config->busy_poll_us,
+        .stall_ns = config->stall_ms * UINT64_C(1000000),
+    };
     if (!verify_draw_init(&services->verify_draw))
         return fault_set(fault, GEMMD_ERR_INTERNAL, NULL, "the system gives no random numbers");
-    services->dispatch =
-        dispatch_start(services->device, services->queue, services->early_copy,
-                       metrics_shard(daemon->http.metrics, daemon->http.thread_count),
-                       daemon->config.max_batch, daemon->config.busy_poll_us);
-    if (services->dispatch == NULL)
-        return fault_set(fault, GEMMD_ERR_INTERNAL, NULL, "the dispatch thread did not start");
-    dispatch_set_stall_limit(services->dispatch, daemon->config.stall_ms * UINT64_C(1000000));
-    enum gemmd_error code = warm_up(services->device, services->queue, services->pool, fault);
-    if (code != GEMMD_OK)
-        return code;
-    const struct device_info *info = device_info(services->device);
-    log_event(daemon->log, CONFIG_LOG_INFO,
-              "computing on %s (%s, %s): opened in %.2f s, tested in %.2f s, warmed in %.2f s",
-              info->name, backend == GEMM_BACKEND_CUDA ? "cuda" : "cpu",
-              gemm_backend_library(backend), (double)info->open_ns * 1e-9,
-              (double)info->test_ns * 1e-9, (double)info->warm_ns * 1e-9);
-    return GEMMD_OK;
+    enum gemmd_error code = GEMMD_OK;
+    for (uint32_t i = 0; i < services->executors.count && code == GEMMD_OK; i++) {
+        struct executor *executor = &services->executors.list[i];
+        code = executor_open(executor, &settings, fault);
+        if (code == GEMMD_OK)
+            code = executor_start(
+                executor, &settings,
+                metrics_shard(daemon->http.metrics, daemon->http.thread_count + i), fault);
+        if (code == GEMMD_OK)
+            log_device(daemon, device_info(executor->device));
+    }
+    return code;
 }
 
-/* Starts the parts that computing needs: device, stores, queue, metrics and dispatch thread. */
+/* Starts the parts that computing needs: devices, stores, metrics, queues and dispatch threads. */
 static enum gemmd_error start_compute(struct daemon *daemon, struct fault *fault)
 {
     enum gemm_backend backend;
     enum gemmd_error code = choose_backend(&daemon->config, &backend, fault);
     if (code == GEMMD_OK)
-        code = open_device(daemon, backend, fault);
+        code = open_memory(daemon, backend, fault);
     if (code == GEMMD_OK)
         code = open_stores(daemon, fault);
     if (code == GEMMD_OK)
-        code = open_queue(daemon, fault);
+        code = open_admission(daemon, fault);
     if (code == GEMMD_OK)
         code = open_metrics(daemon, backend, fault);
     if (code == GEMMD_OK)
-        code = start_dispatch(daemon, backend, fault);
+        code = start_executors(daemon, fault);
     return code;
 }
 
@@ -316,19 +394,48 @@ static enum gemmd_error start_jobs(struct daemon *daemon, struct fault *fault)
     return GEMMD_OK;
 }
 
-/* Starts the threads that sample GPUs and that export spans. The daemon serves without NVML. */
+/* Starts the thread that samples GPUs. The daemon serves without NVML. */
+static void start_nvml(struct daemon *daemon)
+{
+    const struct executors *executors = &daemon->services.executors;
+    const char *uuids[DEVICES_MAX];
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < executors->count; i++) {
+        uuids[count] = device_info(executors->list[i].device)->uuid;
+        count += uuids[count][0] != '\0';
+    }
+    if (daemon->config.gpu_metrics == CONFIG_GPU_METRICS_ALL)
+        daemon->services.nvml = nvml_start(NULL, 0, daemon->log);
+    else if (daemon->config.gpu_metrics == CONFIG_GPU_METRICS_AUTO && count > 0)
+        daemon->services.nvml = nvml_start(uuids, count, daemon->log);
+}
+
+/* Starts the thread that samples the daemon for the dashboard. */
+static enum gemmd_error start_sampler(struct daemon *daemon, struct fault *fault)
+{
+    struct services *services = &daemon->services;
+    services->history = history_create();
+    services->notable = notable_create();
+    if (services->history == NULL || services->notable == NULL)
+        return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for the history");
+    daemon->http.notable = services->notable;
+    services->sampler = sampler_start(services);
+    if (services->sampler == NULL)
+        return fault_set(fault, GEMMD_ERR_INTERNAL, NULL, "the sampler's thread did not start");
+    return GEMMD_OK;
+}
+
+/* Starts the threads that sample GPUs and that export spans. */
 static enum gemmd_error start_observers(struct daemon *daemon, struct fault *fault)
 {
     const struct config *config = &daemon->config;
-    const struct device_info *info = device_info(daemon->services.device);
-    if (config->gpu_metrics == CONFIG_GPU_METRICS_ALL)
-        daemon->services.nvml = nvml_start(NULL, daemon->log);
-    else if (config->gpu_metrics == CONFIG_GPU_METRICS_AUTO && info->uuid[0] != '\0')
-        daemon->services.nvml = nvml_start(info->uuid, daemon->log);
+    start_nvml(daemon);
     if (config->otlp_endpoint == NULL)
         return GEMMD_OK;
-    return otlp_start(config->otlp_endpoint, config->otlp_header_file, GEMMD_VERSION, daemon->log,
-                      &daemon->http.otlp, fault);
+    const struct otlp_collector collector = {.endpoint = config->otlp_endpoint,
+                                             .header_file = config->otlp_header_file,
+                                             .ca_file = config->otlp_ca_file};
+    return otlp_start(&collector, GEMMD_VERSION, daemon->log, &daemon->http.otlp, fault);
 }
 
 /* ---- start, run, stop ---- */
@@ -387,6 +494,8 @@ enum gemmd_error daemon_start(struct daemon *daemon, struct fault *fault)
         code = start_jobs(daemon, fault);
     if (code == GEMMD_OK)
         code = start_observers(daemon, fault);
+    if (code == GEMMD_OK)
+        code = start_sampler(daemon, fault);
     daemon->http.shm_store = daemon->services.shm_store;
     if (code == GEMMD_OK)
         code = http_server_start(&daemon->http, fault);
@@ -402,22 +511,17 @@ bool daemon_run(struct daemon *daemon)
         log_event(daemon->log, CONFIG_LOG_WARNING,
                   "the results of %" PRIu32 " jobs that nobody has deleted are lost", lost);
     log_event(daemon->log, CONFIG_LOG_INFO, "drained");
-    return !device_lost(daemon->services.device);
+    return !executors_are_lost(&daemon->services.executors);
 }
 
-/* Stops all threads. Returns false if the device still computes after LAST_WORK_NS. */
+/* Stops all threads. Returns false if a device still computes after LAST_WORK_NS. */
 static bool stop_threads(struct daemon *daemon)
 {
     struct services *services = &daemon->services;
-    if (services->queue != NULL) {
-        queue_close(services->queue);
-        queue_fail_all(services->queue, GEMMD_ERR_DRAINING, "the daemon is shutting down");
-    }
-    const bool idle = dispatch_stop(services->dispatch, LAST_WORK_NS);
+    sampler_stop(services->sampler); /* it looks at the queues and the dispatch threads */
+    const bool idle = executors_stop(&services->executors, LAST_WORK_NS);
     if (idle)
         job_thread_stop(services->job_thread);
-    else
-        dispatch_leave(services->dispatch);
     if (services->jobs != NULL)
         jobs_close(services->jobs);
     shm_store_stop(services->shm_store);
@@ -457,19 +561,20 @@ bool daemon_stop(struct daemon *daemon)
     http_server_close(&daemon->http);
     otlp_stop(daemon->http.otlp);
     nvml_stop(services->nvml);
+    notable_destroy(services->notable);
+    history_destroy(services->history);
     jobs_destroy(services->jobs);
     main_loop_destroy(daemon->loop);
     reload_destroy(daemon->reload);
     metrics_destroy(daemon->http.metrics);
-    early_copy_destroy(services->early_copy);
-    queue_destroy(services->queue);
+    executors_destroy(&services->executors);
+    admission_destroy(services->admission);
     regions_destroy(services->regions);
     shm_store_destroy(services->shm_store);
     tensor_store_destroy(services->tensors);
     pool_destroy(services->pool);
     host_memory_free(daemon->host_memory);
-    if (services->device != NULL)
-        device_close(services->device);
+    executors_close_devices(&services->executors);
     tokens_free(daemon->tokens);
     tls_destroy(daemon->tls);
     return true;

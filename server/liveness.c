@@ -13,13 +13,18 @@
 
 enum { LOOKS = 4, PART_MAX = 64 };
 
+/* The last probe of a device. */
+struct device_probe {
+    struct probe_wait wait;
+    atomic_bool probing; /* `wait` belongs to the dispatch thread */
+};
+
 struct liveness {
     struct services *services; /* borrowed */
     uint64_t interval_ns;      /* between two looks; 0: there is no watchdog */
     uint64_t due_ns;           /* 0: not looked yet */
     bool starving;             /* the last look has found something stuck */
-    struct probe_wait probe;
-    atomic_bool probing; /* `probe` belongs to the dispatch thread */
+    struct device_probe probes[DEVICES_MAX];
 };
 
 /* The time between two looks; 0: the service manager has no watchdog for this process. */
@@ -34,11 +39,10 @@ static uint64_t read_interval_ns(void)
     return usec * 1000 / LOOKS;
 }
 
-static void probe_done(struct probe_wait *probe)
+static void probe_done(struct probe_wait *wait)
 {
-    struct liveness *liveness =
-        (struct liveness *)((char *)probe - offsetof(struct liveness, probe));
-    atomic_store(&liveness->probing, false);
+    struct device_probe *probe = wait->context;
+    atomic_store(&probe->probing, false);
 }
 
 struct liveness *liveness_create(struct services *services)
@@ -48,8 +52,9 @@ struct liveness *liveness_create(struct services *services)
         return NULL;
     liveness->services = services;
     liveness->interval_ns = read_interval_ns();
-    liveness->probe.done = probe_done;
-    liveness->probe.right = true;
+    for (uint32_t i = 0; i < DEVICES_MAX; i++)
+        liveness->probes[i].wait =
+            (struct probe_wait){.done = probe_done, .context = &liveness->probes[i], .right = true};
     return liveness;
 }
 
@@ -63,20 +68,38 @@ void liveness_stop(struct liveness *liveness)
     liveness->interval_ns = 0;
 }
 
-/* Whether the device works, or has computed the last probe. Starts the next probe. */
-static bool device_computes(struct liveness *liveness)
+/* Whether a device works, or has computed the last probe. Starts the next probe. */
+static bool device_computes(struct liveness *liveness, uint32_t number)
 {
-    struct services *services = liveness->services;
-    const bool works = device_in_flight(services->device) > 0;
+    const struct executor *executor = &liveness->services->executors.list[number];
+    struct device_probe *probe = &liveness->probes[number];
+    const bool works = device_in_flight(executor->device) > 0;
     bool right = false;
-    if (!atomic_load(&liveness->probing)) {
-        right = liveness->probe.right;
-        atomic_store(&liveness->probing, true);
-        if (dispatch_probe(services->dispatch, &liveness->probe,
+    if (!atomic_load(&probe->probing)) {
+        right = probe->wait.right;
+        atomic_store(&probe->probing, true);
+        if (dispatch_probe(executor->dispatch, &probe->wait,
                            (uint32_t)(liveness->interval_ns / 1000000)))
-            atomic_store(&liveness->probing, false);
+            atomic_store(&probe->probing, false);
     }
     return works || right;
+}
+
+/* Looks at all devices. Returns the name of what is stuck of one that is not lost; NULL: nothing.
+ * The loss of a device is not for the service manager while others are left. */
+static const char *stuck_of_devices(struct liveness *liveness)
+{
+    const struct executors *executors = &liveness->services->executors;
+    const char *stuck = NULL;
+    for (uint32_t i = 0; i < executors->count; i++) {
+        const char *scheduler = dispatch_stuck(executors->list[i].dispatch);
+        const bool computes = device_computes(liveness, i);
+        if (executors->count > 1 && device_lost(executors->list[i].device))
+            continue;
+        if (scheduler != NULL || !computes)
+            stuck = scheduler != NULL ? scheduler : stuck != NULL ? stuck : "the device";
+    }
+    return stuck;
 }
 
 /* Writes the name of a part that has made no progress since the last look. Every part is looked at,
@@ -84,14 +107,13 @@ static bool device_computes(struct liveness *liveness)
 static bool find_stuck(struct liveness *liveness, char part[PART_MAX])
 {
     struct services *services = liveness->services;
-    const char *scheduler = dispatch_stuck(services->dispatch);
-    const bool computes = device_computes(liveness);
+    const char *device = stuck_of_devices(liveness);
     const bool jobs = job_thread_alive(services->job_thread);
     const bool log = log_alive(services->log);
     const int32_t io_thread = http_server_stuck_thread(services->http);
     const bool digester = digester_alive(services->http->digester);
-    if (scheduler != NULL)
-        snprintf(part, PART_MAX, "%s", scheduler);
+    if (device != NULL)
+        snprintf(part, PART_MAX, "%s", device);
     else if (io_thread >= 0)
         snprintf(part, PART_MAX, "I/O thread %" PRId32, io_thread);
     else if (!jobs)
@@ -100,8 +122,6 @@ static bool find_stuck(struct liveness *liveness, char part[PART_MAX])
         snprintf(part, PART_MAX, "the log's thread");
     else if (!digester)
         snprintf(part, PART_MAX, "the digester's thread");
-    else if (!computes)
-        snprintf(part, PART_MAX, "the device");
     else
         return false;
     return true;

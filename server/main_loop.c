@@ -54,6 +54,7 @@ struct main_loop {
     /* After the drain, the process executes its program again with the listening sockets. */
     bool restarts;
     const struct device_restarts *past_restarts; /* borrowed */
+    bool knows_lost[DEVICES_MAX];                /* the loss of the device was noticed */
 };
 
 static enum http_stage stage_of(const struct main_loop *loop)
@@ -84,7 +85,7 @@ static void begin_drain(struct main_loop *loop, uint64_t delay_ms, const char *w
 static void begin_after_loss(struct main_loop *loop, uint64_t now_ns)
 {
     const struct services *services = loop->services;
-    const char *reason = device_lost_reason(services->device);
+    const char *reason = device_lost_reason(services->executors.list[0].device);
     if (!device_restarts_allowed(loop->past_restarts, now_ns)) {
         log_event(services->log, CONFIG_LOG_ERROR,
                   "the device was lost after %d restarts within %d s, so the daemon ends",
@@ -101,6 +102,30 @@ static void begin_after_loss(struct main_loop *loop, uint64_t now_ns)
               "registered shared memory are lost: %s",
               reason);
     notify_send("STATUS=restarting, because the device is lost");
+}
+
+/* Notices devices that were lost. The daemon goes on with the others; their tensors are lost. */
+static void notice_losses(struct main_loop *loop, uint64_t now_ns)
+{
+    struct services *services = loop->services;
+    struct executors *executors = &services->executors;
+    if (executors_are_lost(executors)) {
+        begin_after_loss(loop, now_ns);
+        return;
+    }
+    for (uint32_t i = 0; i < executors->count; i++) {
+        const struct device *device = executors->list[i].device;
+        if (loop->knows_lost[i] || !device_lost(device))
+            continue;
+        loop->knows_lost[i] = true;
+        tensor_store_lose_device(services->tensors, i);
+        log_event(services->log, CONFIG_LOG_ERROR,
+                  "device %d (%s) is lost, and the daemon goes on with the others; the resident "
+                  "tensors on that device are lost: %s",
+                  (int)device_info(device)->index, device_info(device)->name,
+                  device_lost_reason(device));
+        notify_send("STATUS=serving without a device that is lost");
+    }
 }
 
 /* Leaves the listening sockets to the new process. The service manager is told about the new main
@@ -131,7 +156,7 @@ static void begin_closing(struct main_loop *loop, uint64_t now_ns)
     else if (stage_of(loop) != HTTP_HANDED_OVER)
         acceptor_close(loop->acceptor);
     atomic_store(&loop->services->http->stage, HTTP_CLOSING);
-    queue_close(loop->services->queue);
+    executors_refuse(&loop->services->executors);
     const struct config *config = loop->services->config;
     uint64_t timeout_ms = config->drain_timeout_ms;
     if (loop->restarts && timeout_ms > RESTART_DRAIN_MS)
@@ -250,7 +275,7 @@ static void main_loop_check(struct main_loop *loop, uint64_t now_ns)
     struct services *services = loop->services;
     admission_sample(services->admission, now_ns);
     jobs_sample(services->jobs, now_ns);
-    dispatch_look(services->dispatch, now_ns);
+    executors_look(&services->executors, now_ns);
     if (stage_of(loop) < HTTP_HANDED_OVER)
         acceptor_start(loop->acceptor);
 }
@@ -263,13 +288,12 @@ static void on_tick(uv_timer_t *timer)
     const enum http_stage stage = stage_of(loop);
     const bool checks = ++loop->ticks % TICKS_PER_CHECK == 0;
 
-    queue_expire(services->queue, now_ns);
-    dispatch_expire_probes(services->dispatch, now_ns);
+    executors_expire(&services->executors, now_ns);
     job_thread_check(services->job_thread, now_ns);
     check_handover(loop, now_ns);
     liveness_check(loop->liveness, now_ns);
-    if (stage == HTTP_SERVING && device_lost(services->device))
-        begin_after_loss(loop, now_ns);
+    if (stage == HTTP_SERVING)
+        notice_losses(loop, now_ns);
     if (checks || stage == HTTP_CLOSING)
         http_server_check(services->http);
     if (checks)

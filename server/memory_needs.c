@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <unistd.h>
 
+#include "server/device/device_choice.h"
 #include "server/device/memory/memory_limit.h"
 #include "server/http/server.h"
 
@@ -15,12 +16,13 @@ static const uint64_t CONNECTION_BYTES = 16 * KIB;
 static const uint64_t INFLATER_BYTES = 48 * KIB, DEFLATER_BYTES = 512 * KIB;
 /* A parsed JSON text takes up to 20 bytes for each of its own (an array of one-digit numbers). */
 static const uint64_t JSON_FACTOR = 32;
-/* The program and its libraries with the log and the tables; the parts of the stack that a thread
- * touches; OpenBLAS's buffer of one thread; and the host memory of a CUDA context. */
+/* The program and its libraries with the log, the tables and the dashboard's history and streams
+ * (1.5 MiB); the parts of the stack that a thread touches; OpenBLAS's buffer of one thread; and the
+ * host memory of a CUDA context. */
 static const uint64_t PROGRAM_BYTES = 96 * MIB, THREAD_BYTES = MIB, BLAS_THREAD_BYTES = 32 * MIB,
                       CUDA_BYTES = 1024 * MIB;
 /* Threads other than I/O threads and those of OpenBLAS, and those of a CUDA context. */
-static const uint64_t OWN_THREADS = 8, CUDA_THREADS = 8;
+static const uint64_t OWN_THREADS = 9, CUDA_THREADS = 8;
 
 static uint64_t least(uint64_t a, uint64_t b)
 {
@@ -39,18 +41,29 @@ static uint64_t connections_bytes(const struct config *config)
     return bytes;
 }
 
+/* How many devices the CPU backend makes; 1 if the option is malformed, which the start refuses. */
+static uint64_t cpu_devices(const struct config *config)
+{
+    struct device_choice choice;
+    struct fault ignored;
+    return device_choice_read(GEMM_BACKEND_CPU, config->devices, &choice, &ignored) == GEMMD_OK
+               ? choice.count
+               : 1;
+}
+
 struct memory_needs memory_needs(const struct config *config, bool on_gpu)
 {
     struct http_server plan = {.thread_count = 0};
     http_server_plan(&plan, config);
     const long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    const uint64_t blas =
-        config->cpu_threads != 0 ? config->cpu_threads : (uint64_t)(cores > 0 ? cores : 1);
+    const uint64_t devices = on_gpu ? 1 : cpu_devices(config);
+    const uint64_t blas = config->cpu_threads != 0 ? config->cpu_threads * devices
+                                                   : (uint64_t)(cores > 0 ? cores : 1);
     const uint64_t quarter = memory_limit_bytes() / 4;
     struct memory_needs needs = {
         .pinned = config->pinned_bytes,
-        .device = config->device_bytes != 0 || on_gpu ? config->device_bytes : quarter,
-        .tensors = config->tensor_bytes,
+        .device = config->device_bytes != 0 || on_gpu ? config->device_bytes * devices : quarter,
+        .tensors = config->tensor_bytes * devices,
         .jobs = config->job_bytes,
         .shared = config->shm_memfd || config->shm_system ? config->shm_bytes : 0,
         .connections = connections_bytes(config),
@@ -87,7 +100,8 @@ static void print_needs(const struct config *config, bool on_gpu, FILE *out)
     print_part(out, "total", needs.host);
     if (!on_gpu)
         return;
-    fprintf(out, "Bytes of GPU memory on backend cuda, besides the CUDA context:\n");
+    fprintf(out,
+            "Bytes of GPU memory on backend cuda, of each GPU and besides its CUDA context:\n");
     if (needs.device == 0)
         fprintf(out, "  %-15s %16s\n", "--device-bytes", "half of the free");
     else

@@ -94,7 +94,9 @@ static void apply(struct services *services, struct config *config)
             config->shares_bytes ? config_share(config, tenants, config->queue_bytes) : 0,
     };
     admission_set_limits(services->admission, &limits);
-    dispatch_set_stall_limit(services->dispatch, config->stall_ms * UINT64_C(1000000));
+    for (uint32_t i = 0; i < services->executors.count; i++)
+        dispatch_set_stall_limit(services->executors.list[i].dispatch,
+                                 config->stall_ms * UINT64_C(1000000));
     services->config = config;
     services->http->config = config;
 }

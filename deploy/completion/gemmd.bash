@@ -16,7 +16,9 @@ _gemmd() {
     --log-format) mapfile -t COMPREPLY < <(compgen -W 'json text auto' -- "$current") ;;
     --gpu-metrics) mapfile -t COMPREPLY < <(compgen -W 'auto all off' -- "$current") ;;
     --tls-client-auth) mapfile -t COMPREPLY < <(compgen -W 'require optional' -- "$current") ;;
-    --config | --token-file | --tls-cert | --tls-key | --tls-client-ca) mapfile -t COMPREPLY < <(compgen -f -- "$current") ;;
+    --config | --token-file | --tls-cert | --tls-key | --tls-client-ca | --otlp-header-file | --otlp-ca-file)
+        mapfile -t COMPREPLY < <(compgen -f -- "$current")
+        ;;
     --listen | --io-threads | --max-connections | --max-connections-per-address | \
         --connection-buffer | --bulk-connections | --bulk-buffer | --devices | --streams | \
         --max-batch | --busy-poll-us | --cpu-threads | --pinned-bytes | --device-bytes | \
@@ -40,7 +42,7 @@ _gemmd() {
             --job-bytes --timeout --max-timeout --header-timeout --idle-timeout
             --body-timeout --min-body-rate --min-answer-rate --job-ttl --max-wait --stall-time --drain-delay
             --drain-timeout --takeover-timeout --log-level --log-format --verify-share --access-log --no-access-log
-            --gpu-metrics --otlp-endpoint --otlp-header-file --otlp-sample --config
+            --gpu-metrics --otlp-endpoint --otlp-header-file --otlp-ca-file --otlp-sample --config
             --check-config --help --version' -- "$current")
         ;;
     esac

@@ -13,7 +13,7 @@ fi
 export DEBIAN_FRONTEND=noninteractive
 apt-get -qq update
 apt-get -qq install -y --no-install-recommends cmake ninja-build gcc g++ pkg-config libc6-dev dpkg-dev \
-    file gzip libmicrohttpd-dev libuv1-dev libjansson-dev nettle-dev zlib1g-dev \
+    file gzip libmicrohttpd-dev libuv1-dev libjansson-dev libgnutls28-dev nettle-dev zlib1g-dev \
     libcurl4-gnutls-dev libopenblas-dev >/dev/null
 cmake --preset deb -DGEMMD_CUDA="$cuda" -DGEMMD_REVISION="$revision"
 cmake --build --preset deb

@@ -34,39 +34,95 @@ static void add_tenants(struct services *services, uint32_t viewer, struct metri
     }
 }
 
-static struct metrics_verifications verifications_of(const struct verify_counts *counts,
-                                                     enum work_verify by)
+static void add_verifications(struct metrics_verifications *sum, const struct verify_counts *counts,
+                              enum work_verify by)
 {
-    return (struct metrics_verifications){
-        .pass = atomic_load(&counts->count[by][VERIFY_PASS]),
-        .fail = atomic_load(&counts->count[by][VERIFY_FAIL]),
-        .error = atomic_load(&counts->count[by][VERIFY_ERROR]),
-    };
+    sum->pass += atomic_load(&counts->count[by][VERIFY_PASS]);
+    sum->fail += atomic_load(&counts->count[by][VERIFY_FAIL]);
+    sum->error += atomic_load(&counts->count[by][VERIFY_ERROR]);
+}
+
+/* The sums over all devices. */
+struct devices_state {
+    uint32_t waiting, running; /* works */
+    bool stalled;              /* any device */
+    uint32_t kernels_left_out;
+    uint64_t used_bytes, capacity_bytes;
+    double peak_flops[GEMMD_DTYPE_COUNT], peak_memory_bytes;
+    struct metrics_verifications verified[WORK_VERIFY_COUNT];
+};
+
+static struct devices_state devices_read(const struct executors *executors)
+{
+    struct devices_state state = {.waiting = 0};
+    for (uint32_t i = 0; i < executors->count; i++) {
+        const struct executor *executor = &executors->list[i];
+        const struct device_info *info = device_info(executor->device);
+        const struct arena *arena = device_arena(executor->device);
+        const struct verify_counts *counts = dispatch_verify_counts(executor->dispatch);
+        const struct device_left_out *left_out;
+        const bool stalled = dispatch_stalled_ns(executor->dispatch) > 0;
+        state.waiting += queue_state(executor->queue).waiting;
+        state.running += device_in_flight(executor->device);
+        state.stalled = state.stalled || stalled;
+        state.kernels_left_out += device_left_out(executor->device, &left_out);
+        state.used_bytes += arena == NULL ? 0 : arena_used_bytes(arena);
+        state.capacity_bytes += arena == NULL ? 0 : arena_capacity_bytes(arena);
+        for (int dtype = 0; dtype < GEMMD_DTYPE_COUNT; dtype++)
+            state.peak_flops[dtype] += info->peak_flops[dtype];
+        state.peak_memory_bytes += info->peak_memory_bytes;
+        add_verifications(&state.verified[WORK_VERIFY_ASKED], counts, WORK_VERIFY_ASKED);
+        add_verifications(&state.verified[WORK_VERIFY_SAMPLED], counts, WORK_VERIFY_SAMPLED);
+    }
+    return state;
+}
+
+/* The values of each device, if there are several. */
+static void add_devices(struct services *services, struct metrics_gauges *gauges)
+{
+    const struct executors *executors = &services->executors;
+    _Static_assert((int)DEVICES_MAX <= (int)METRICS_DEVICES_MAX, "all devices fit");
+    for (uint32_t i = 0; i < executors->count && executors->count > 1; i++) {
+        const struct executor *executor = &executors->list[i];
+        const struct arena *arena = device_arena(executor->device);
+        const struct tensor_store_state tensors = tensor_store_state_on(services->tensors, i);
+        struct metrics_device *device = &gauges->devices[gauges->device_count++];
+        *device = (struct metrics_device){
+            .number = device_info(executor->device)->index,
+            .uuid = device_info(executor->device)->uuid,
+            .lost = device_lost(executor->device),
+            .waiting = queue_state(executor->queue).waiting,
+            .running = device_in_flight(executor->device),
+            .used_bytes = arena == NULL ? 0 : arena_used_bytes(arena),
+            .capacity_bytes = arena == NULL ? 0 : arena_capacity_bytes(arena),
+            .tensor_used_bytes = tensors.used_bytes,
+            .tensor_capacity_bytes = tensors.capacity_bytes,
+        };
+        metrics_device_read(executor->shard, device);
+    }
 }
 
 struct metrics_gauges gauges_read(struct services *services, uint32_t viewer)
 {
-    struct queue_state queue = queue_state(services->queue);
+    const struct devices_state devices = devices_read(&services->executors);
     struct admission *admission = services->admission;
-    struct arena *arena = device_arena(services->device);
-    const struct device_left_out *left_out;
+    const struct admission_held held = admission_held(admission);
     enum http_stage stage = atomic_load(&services->http->stage);
     struct tensor_store_state tensors = tensor_store_state(services->tensors);
     struct jobs_counts jobs = jobs_counts(services->jobs);
     struct shm_counts shm = shm_store_counts(services->shm_store);
     const struct config *config = services->config;
     struct metrics_gauges gauges = {
-        .requests_waiting = queue.waiting,
-        .requests_running = device_in_flight(services->device),
+        .requests_waiting = devices.waiting,
+        .requests_running = devices.running,
         .connections = atomic_load(&services->http->connections),
         .connections_capacity = config->max_connections,
-        .ready = stage == HTTP_SERVING && !device_lost(services->device) &&
-                 dispatch_stalled_ns(services->dispatch) == 0,
-        .device_stalled = dispatch_stalled_ns(services->dispatch) > 0,
+        .ready = stage == HTTP_SERVING && executors_usable(&services->executors) > 0,
+        .device_stalled = devices.stalled,
         .draining = stage != HTTP_SERVING,
         .device_restarts = services->device_restarts,
-        .queue_requests = queue.reserved,
-        .queue_bytes = queue.reserved_bytes,
+        .queue_requests = held.requests,
+        .queue_bytes = held.bytes,
         .queue_capacity_bytes = config->queue_bytes,
         .queue_capacity_requests = config->queue_requests,
         .tenant_capacity_requests = config->tenant_requests,
@@ -74,9 +130,9 @@ struct metrics_gauges gauges_read(struct services *services, uint32_t viewer)
         .tenant_capacity_tensor_bytes = config->tenant_tensor_bytes,
         .pinned_used_bytes = pool_used_bytes(services->pool),
         .pinned_capacity_bytes = pool_capacity_bytes(services->pool),
-        .kernels_left_out = device_left_out(services->device, &left_out),
-        .device_used_bytes = arena == NULL ? 0 : arena_used_bytes(arena),
-        .device_capacity_bytes = arena == NULL ? 0 : arena_capacity_bytes(arena),
+        .kernels_left_out = devices.kernels_left_out,
+        .device_used_bytes = devices.used_bytes,
+        .device_capacity_bytes = devices.capacity_bytes,
         .jobs = {[METRICS_JOB_RECEIVING] = jobs.states[JOB_RECEIVING],
                  [METRICS_JOB_QUEUED] = jobs.states[JOB_QUEUED],
                  [METRICS_JOB_RUNNING] = jobs.states[JOB_RUNNING],
@@ -93,10 +149,8 @@ struct metrics_gauges gauges_read(struct services *services, uint32_t viewer)
         .reloads_failed = atomic_load(&services->reloads.failed),
         .reload_last_succeeded = atomic_load(&services->reloads.last_succeeded),
         .reload_last_success_seconds = atomic_load(&services->reloads.last_success_seconds),
-        .verified_asked =
-            verifications_of(dispatch_verify_counts(services->dispatch), WORK_VERIFY_ASKED),
-        .verified_sampled =
-            verifications_of(dispatch_verify_counts(services->dispatch), WORK_VERIFY_SAMPLED),
+        .verified_asked = devices.verified[WORK_VERIFY_ASKED],
+        .verified_sampled = devices.verified[WORK_VERIFY_SAMPLED],
         .verifies_sample = config->verify_share > 0,
         .log_dropped_lines = log_dropped(services->log),
         .shared_memories = shm.mappings,
@@ -111,9 +165,8 @@ struct metrics_gauges gauges_read(struct services *services, uint32_t viewer)
         .tensor_misses = tensors.misses,
         .tensor_evictions = tensors.evictions,
     };
-    const struct device_info *info = device_info(services->device);
-    memcpy(gauges.peak_flops, info->peak_flops, sizeof gauges.peak_flops);
-    gauges.peak_memory_bytes = info->peak_memory_bytes;
+    memcpy(gauges.peak_flops, devices.peak_flops, sizeof gauges.peak_flops);
+    gauges.peak_memory_bytes = devices.peak_memory_bytes;
     gauges.exports_spans = services->http->otlp != NULL;
     if (gauges.exports_spans) {
         const struct otlp_counts spans = otlp_counts(services->http->otlp);
@@ -131,5 +184,6 @@ struct metrics_gauges gauges_read(struct services *services, uint32_t viewer)
     gauges.limits[gauges.limit_count++] =
         (struct metrics_limit){"tenant-jobs", jobs.refused_tenants};
     add_tenants(services, viewer, &gauges);
+    add_devices(services, &gauges);
     return gauges;
 }

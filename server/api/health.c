@@ -1,5 +1,7 @@
 /* GET /livez and /readyz, and their paths in the Open Inference Protocol (/v2/health/...). */
-#include <string.h>
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <stdio.h>
 
 #include "server/api/endpoints.h"
 #include "server/api/services.h"
@@ -10,7 +12,8 @@ enum { PROBE_WAIT_MS = 100 };
 
 struct readyz_call {
     struct request *request;
-    struct probe_wait probe;
+    atomic_uint unanswered; /* probes, and one more until all have been asked */
+    struct probe_wait probes[DEVICES_MAX];
 };
 
 static void livez_begin(struct request *request)
@@ -19,23 +22,48 @@ static void livez_begin(struct request *request)
     respond_static(request, 200, "application/json", text, sizeof text - 1);
 }
 
+/* The daemon is ready if any of its devices computes. */
 static void readyz_answer(struct request *request)
 {
-    static const char text[] = "{\"ready\":true}\n";
+    static const char ready_text[] = "{\"ready\":true}\n";
+    const struct executors *executors = &services_of(request)->executors;
     const struct readyz_call *call = request->call;
-    if (call->probe.right) {
-        respond_static(request, 200, "application/json", text, sizeof text - 1);
+    const struct probe_wait *wrong = NULL;
+    char text[PROBE_REASON_MAX + 128];
+    uint32_t right = 0;
+    for (uint32_t i = 0; i < executors->count; i++) {
+        right += call->probes[i].right;
+        if (!call->probes[i].right && wrong == NULL)
+            wrong = &call->probes[i];
+    }
+    if (wrong == NULL) {
+        respond_static(request, 200, "application/json", ready_text, sizeof ready_text - 1);
         return;
     }
-    fault_set(&request->fault, GEMMD_ERR_DEVICE_LOST, NULL, "not ready: %s", call->probe.reason);
-    respond_fault(request, &request->fault);
+    if (right == 0) {
+        fault_set(&request->fault, GEMMD_ERR_DEVICE_LOST, NULL, "not ready: %s", wrong->reason);
+        respond_fault(request, &request->fault);
+        return;
+    }
+    const int length = snprintf(text, sizeof text,
+                                "{\"ready\":true,\"degraded\":true,\"devices\":%" PRIu32
+                                ",\"devices_ready\":%" PRIu32 "}\n",
+                                executors->count, right);
+    struct headers headers;
+    headers_clear(&headers);
+    headers_add(&headers, "Content-Type", "application/json");
+    respond_copy(request, 200, &headers, text, (uint64_t)length);
+}
+
+static void probe_answered(struct readyz_call *call)
+{
+    if (atomic_fetch_sub(&call->unanswered, 1) == 1)
+        request_wake(call->request);
 }
 
 static void probe_done(struct probe_wait *wait)
 {
-    const struct readyz_call *call =
-        (struct readyz_call *)((char *)wait - offsetof(struct readyz_call, probe));
-    request_wake(call->request);
+    probe_answered(wait->context);
 }
 
 static void readyz_begin(struct request *request)
@@ -53,11 +81,18 @@ static void readyz_begin(struct request *request)
         respond_fault(request, &request->fault);
         return;
     }
+    const struct executors *executors = &services_of(request)->executors;
     call->request = request;
-    call->probe.done = probe_done;
+    atomic_store(&call->unanswered, executors->count + 1);
     request_hand_over(request); /* before dispatch_probe, whose result may come at once */
-    if (dispatch_probe(services_of(request)->dispatch, &call->probe, PROBE_WAIT_MS))
-        request_wake(request);
+    for (uint32_t i = 0; i < executors->count; i++) {
+        struct probe_wait *probe = &call->probes[i];
+        probe->done = probe_done;
+        probe->context = call;
+        if (dispatch_probe(executors->list[i].dispatch, probe, PROBE_WAIT_MS))
+            probe_answered(call);
+    }
+    probe_answered(call);
 }
 
 #define LIVE(at)                                                                                   \

@@ -101,42 +101,56 @@ static json_t *kernels_json(struct gemm_device device)
 }
 
 /* The kernels that this build has and that are not served, with the reason. */
-static json_t *left_out_json(const struct device *device)
+static json_t *left_out_json(const struct executors *executors)
 {
     json_t *left_out = json_array();
-    const struct device_left_out *list;
-    const uint32_t count = device_left_out(device, &list);
-    for (uint32_t i = 0; i < count; i++)
-        json_array_append_new(left_out, json_pack("{s:s, s:s, s:s}", "name", list[i].kernel, "op",
-                                                  list[i].is_attention ? "attention" : "gemm",
-                                                  "reason", list[i].reason));
+    for (uint32_t i = 0; i < executors->count; i++) {
+        const struct device *device = executors->list[i].device;
+        const struct device_left_out *list;
+        const uint32_t count = device_left_out(device, &list);
+        for (uint32_t j = 0; j < count; j++)
+            json_array_append_new(
+                left_out, json_pack("{s:s, s:s, s:i, s:s}", "name", list[j].kernel, "op",
+                                    list[j].is_attention ? "attention" : "gemm", "device",
+                                    (int)device_info(device)->index, "reason", list[j].reason));
+    }
     return left_out;
 }
 
 static json_t *device_json(const struct device_info *info, struct device *device)
 {
     struct arena *arena = device_arena(device);
-    return json_pack("{s:s, s:i, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I}", "backend",
-                     info->backend == GEMM_BACKEND_CUDA ? "cuda" : "cpu", "index", (int)info->index,
-                     "name", info->name, "uuid", info->uuid, "arch", info->arch, "driver",
-                     info->driver, "memory_total_bytes", (json_int_t)info->memory_total_bytes,
-                     "memory_capacity_bytes",
-                     (json_int_t)(arena == NULL ? 0 : arena_capacity_bytes(arena)),
-                     "memory_used_bytes", (json_int_t)(arena == NULL ? 0 : arena_used_bytes(arena)),
-                     "stack_memory_bytes", (json_int_t)device_stack_memory(device));
+    return json_pack(
+        "{s:s, s:i, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:b}", "backend",
+        info->backend == GEMM_BACKEND_CUDA ? "cuda" : "cpu", "index", (int)info->index, "name",
+        info->name, "uuid", info->uuid, "arch", info->arch, "driver", info->driver,
+        "memory_total_bytes", (json_int_t)info->memory_total_bytes, "memory_capacity_bytes",
+        (json_int_t)(arena == NULL ? 0 : arena_capacity_bytes(arena)), "memory_used_bytes",
+        (json_int_t)(arena == NULL ? 0 : arena_used_bytes(arena)), "stack_memory_bytes",
+        (json_int_t)device_stack_memory(device), "lost", (int)device_lost(device));
+}
+
+static json_t *devices_json(const struct executors *executors)
+{
+    json_t *devices = json_array();
+    for (uint32_t i = 0; i < executors->count; i++) {
+        struct device *device = executors->list[i].device;
+        json_array_append_new(devices, device_json(device_info(device), device));
+    }
+    return devices;
 }
 
 static void info_begin(struct request *request)
 {
     struct services *services = services_of(request);
-    const struct device_info *info = device_info(services->device);
+    const struct device *first = services->executors.list[0].device;
     json_t *root = json_pack(
-        "{s:s, s:s, s:{s:s, s:s, s:s}, s:f, s:[o], s:o, s:o, s:s, s:o}", "name", "gemmd", "version",
+        "{s:s, s:s, s:{s:s, s:s, s:s}, s:f, s:o, s:o, s:o, s:s, s:o}", "name", "gemmd", "version",
         GEMMD_VERSION, "build", "revision", services->revision, "library",
-        gemm_backend_library(info->backend), "libmicrohttpd", MHD_get_version(), "uptime_seconds",
-        (double)(clock_now_ns() - services->started_ns) * 1e-9, "devices",
-        device_json(info, services->device), "kernels", kernels_json(device_gemm(services->device)),
-        "kernels_left_out", left_out_json(services->device), "select_version",
+        gemm_backend_library(device_info(first)->backend), "libmicrohttpd", MHD_get_version(),
+        "uptime_seconds", (double)(clock_now_ns() - services->started_ns) * 1e-9, "devices",
+        devices_json(&services->executors), "kernels", kernels_json(device_gemm(first)),
+        "kernels_left_out", left_out_json(&services->executors), "select_version",
         gemm_select_version(), "limits", config_limits_to_json(services->config));
     char *text = root == NULL ? NULL : json_dumps(root, JSON_INDENT(2));
     json_decref(root);

@@ -21,7 +21,7 @@ enum gemmd_error services_check(struct request *request)
 {
     if (atomic_load(&request->server->stage) == HTTP_CLOSING)
         return fault_set(&request->fault, GEMMD_ERR_DRAINING, NULL, "the daemon is shutting down");
-    if (device_lost(services_of(request)->device))
+    if (executors_are_lost(&services_of(request)->executors))
         return fault_set(&request->fault, GEMMD_ERR_DEVICE_LOST, NULL, "the device is lost");
     return GEMMD_OK;
 }

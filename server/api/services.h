@@ -1,6 +1,6 @@
 /*
- * services.h - the parts of the daemon that endpoints use: the device and its queue, and the stores
- * of tensors, jobs and shared memory.
+ * services.h - the parts of the daemon that endpoints use: the devices and their queues, and the
+ * stores of tensors, jobs and shared memory.
  *
  * The daemon owns all parts: it creates them before the HTTP server starts and destroys them after
  * the HTTP server has stopped. All other code borrows them. Any thread may use a part as the part's
@@ -13,21 +13,22 @@
 #include <stdint.h>
 
 #include "server/config/config.h"
-#include "server/device/device.h"
 #include "server/device/memory/pool.h"
 #include "server/http/request.h"
 #include "server/http/server.h"
 #include "server/observe/log.h"
 #include "server/observe/metrics.h"
 #include "server/observe/model_stats.h"
-#include "server/scheduler/dispatch.h"
-#include "server/scheduler/queue.h"
+#include "server/scheduler/executor.h"
 #include "server/scheduler/verify_draw.h"
 #include "server/shm/regions.h"
 #include "server/tensors/tensor_store.h"
 
+struct history;
 struct job_thread;
+struct notable;
 struct nvml;
+struct sampler;
 struct jobs;
 struct shm_store;
 
@@ -47,20 +48,20 @@ struct services {
     struct reload_counts reloads;
     uint64_t device_restarts; /* after losses of the device; set before the threads start */
 
-    struct device *device;
-    struct pool *pool; /* pinned memory */
+    struct executors executors;  /* the devices, with their queues and dispatch threads */
+    struct admission *admission; /* of the queues */
+    struct pool *pool;           /* pinned memory */
     struct tensor_store *tensors;
     struct shm_store *shm_store;                         /* mappings of clients' shared memory */
     struct regions *regions;                             /* names that clients gave to mappings */
     struct model_stats product_stats[GEMMD_DTYPE_COUNT]; /* statistics of the models in api/v2 */
     struct model_stats attention_stats[GEMMD_DTYPE_COUNT];
-    struct queue *queue;
-    struct admission *admission;   /* of the queue */
-    struct early_copy *early_copy; /* NULL: the device does not copy early */
-    struct dispatch *dispatch;
     struct verify_draw verify_draw;
     struct jobs *jobs;
     struct job_thread *job_thread;
+    struct history *history; /* the last minutes, as samples */
+    struct notable *notable; /* failed and slow requests */
+    struct sampler *sampler;
     struct nvml *nvml; /* NULL: NVML is not asked */
 };
 

@@ -34,12 +34,12 @@ struct config {
     char *listen[CONFIG_LISTEN_MAX]; /* 127.0.0.1:8080 if not set and LISTEN_FDS has no sockets */
     uint32_t listen_count;
     enum config_backend backend;
-    int32_t device;                       /* --devices: number of the one CUDA device to use */
+    char *devices;                        /* the GPUs to compute on (device_choice.h) */
     uint32_t streams;                     /* works that a GPU runs at a time */
     uint32_t max_batch;                   /* works that may share a launch */
     uint32_t busy_poll_us;                /* polling for work before a thread sleeps; 0: none */
     uint32_t io_threads;                  /* 0: half of the cores, 1 ... 16 */
-    uint32_t cpu_threads;                 /* threads of the CPU backend; 0: all cores */
+    uint32_t cpu_threads;                 /* of each CPU device; 0: all cores, divided */
     uint32_t max_connections;             /* open connections in total */
     uint32_t max_connections_per_address; /* from one IP address; 0: no limit of its own */
     uint64_t connection_buffer_bytes;     /* libmicrohttpd's buffer of each connection */
@@ -102,6 +102,7 @@ struct config {
     enum config_gpu_metrics gpu_metrics; /* whose figures NVML is asked for */
     char *otlp_endpoint;                 /* URL that spans are sent to; NULL: none are sent */
     char *otlp_header_file;              /* headers for the collector, one a line; NULL: none */
+    char *otlp_ca_file;                  /* authorities of the collector; NULL: the system's */
     uint32_t otlp_sample; /* percentage of the requests without traceparent that are traced */
     char *config_file;
 };

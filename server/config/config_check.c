@@ -156,6 +156,9 @@ enum gemmd_error config_check(struct config_load *load)
     if (endpoint == NULL && config->otlp_header_file != NULL)
         return config_fault(load, option_named("otlp-header-file"),
                             source_of(load, "otlp-header-file"), "needs --otlp-endpoint too");
+    if (config->otlp_ca_file != NULL && (endpoint == NULL || strncmp(endpoint, "https://", 8) != 0))
+        return config_fault(load, option_named("otlp-ca-file"), source_of(load, "otlp-ca-file"),
+                            "needs an --otlp-endpoint that begins with https://");
     if (config->max_connections_per_address > config->max_connections) {
         char total[CONFIG_TEXT_MAX];
         config_source_text(load, option_named("max-connections"),

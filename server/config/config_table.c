@@ -122,10 +122,14 @@ const struct config_option config_options[] = {
      .help = "Where products are computed: cuda (on an NVIDIA GPU), cpu, or auto. auto is cuda if "
              "the host has a GPU that this build supports, else cpu. A GPU that is present but "
              "does not answer ends the daemon at start."},
-    {SETTING("devices", CONFIG_KIND_NUMBER, CONFIG_GROUP_COMPUTING), FIELD(device), .max = 1023,
-     .standard = "0", .placeholder = "N",
-     .help = "Number of the CUDA device to compute on, counted from 0. The daemon computes on one "
-             "device. The CPU backend ignores this option."},
+    {SETTING("devices", CONFIG_KIND_TEXT, CONFIG_GROUP_COMPUTING), FIELD(devices),
+     .standard = "all", .placeholder = "LIST",
+     .help =
+         "The GPUs to compute on: all, or a list of their numbers, counted from 0, and UUIDs, "
+         "as in 0,2 or GPU-5f1e0cb2. A UUID that begins with MIG- names an instance of a divided "
+         "GPU. Each GPU has memory of --device-bytes and --tensor-bytes. The CPU backend takes a "
+         "single number and makes so many devices of the host's cores; it takes all and 0 as "
+         "1."},
     {SETTING("streams", CONFIG_KIND_NUMBER, CONFIG_GROUP_COMPUTING), FIELD(streams), .min = 1,
      .max = 64, .standard = "8", .placeholder = "N",
      .help = "Requests that a GPU computes at the same time, each on a CUDA stream of its own. "
@@ -143,7 +147,8 @@ const struct config_option config_options[] = {
              "of a wake-up. 0: threads sleep at once. Default: 50 with 8 cores or more, else 0."},
     {SETTING("cpu-threads", CONFIG_KIND_NUMBER, CONFIG_GROUP_COMPUTING), FIELD(cpu_threads),
      .max = 1024, .standard = "0", .placeholder = "N",
-     .help = "Threads that the CPU backend computes with. 0: one for each core."},
+     .help = "Threads that each device of the CPU backend computes with. 0: one for each core, "
+             "divided among the devices."},
     {SETTING("pinned-bytes", CONFIG_KIND_BYTES, CONFIG_GROUP_COMPUTING), FIELD(pinned_bytes),
      .min = MIB, .max = BYTES_MAX, .standard = "2G", .placeholder = "SIZE",
      .help = "Size of the host memory that holds request bodies and results. The memory is "
@@ -151,15 +156,18 @@ const struct config_option config_options[] = {
              "request for which too little of it is free is refused with 503."},
     {SETTING("device-bytes", CONFIG_KIND_BYTES, CONFIG_GROUP_COMPUTING), FIELD(device_bytes),
      .max = BYTES_MAX, .standard = "0", .placeholder = "SIZE",
-     .help = "Size of the device memory that accepted requests compute in, reserved at start. A "
-             "request for which too little of it is free is refused with 503, a request that needs "
+     .help = "Size of the memory of each device that accepted requests compute in, reserved at "
+             "start. A request for which too little of it is free is refused with 503, a request "
+             "that needs "
              "more than all of it with 413. 1/32 of it, at most 256 MiB, is set aside for each "
              "stack of rows in flight (CUDA: two stacks) unless --tensor-bytes is 0. 0: half of "
-             "the GPU's free memory; on the CPU backend, a quarter of the host's memory."},
+             "the GPU's free memory; on the CPU backend, a quarter of the host's memory, divided "
+             "among the devices."},
     {SETTING("tensor-bytes", CONFIG_KIND_BYTES, CONFIG_GROUP_COMPUTING), FIELD(tensor_bytes),
      .max = BYTES_MAX, .standard = "1G", .placeholder = "SIZE",
-     .help = "Size of the device memory that holds resident tensors, reserved at start in addition "
-             "to --device-bytes. A tensor that does not fit, even after evictable tensors made "
+     .help = "Size of the memory of each device that holds resident tensors, reserved at start in "
+             "addition to --device-bytes. A tensor that does not fit, even after evictable tensors "
+             "made "
              "room, is refused with 507. 0: no tensor can be kept."},
     {SETTING("without-kernels", CONFIG_KIND_TEXT, CONFIG_GROUP_COMPUTING), FIELD(without_kernels),
      .placeholder = "NAME,...",
@@ -354,7 +362,7 @@ const struct config_option config_options[] = {
     {SETTING("gpu-metrics", CONFIG_KIND_CHOICE, CONFIG_GROUP_OPERATION), FIELD(gpu_metrics),
      .choices = gpu_metrics_names, .standard = "auto", .placeholder = "WHICH", .private = true,
      .help = "GPUs whose utilization, memory, power, temperature, clocks and errors are in the "
-             "metrics, as the driver's library NVML reports them once a second: auto (the GPU that "
+             "metrics, as the driver's library NVML reports them once a second: auto (those that "
              "the daemon computes on), all (every GPU of the host, also with the CPU backend) or "
              "off. Without NVML the daemon serves without these metrics."},
     {SETTING("otlp-endpoint", CONFIG_KIND_TEXT, CONFIG_GROUP_OPERATION), FIELD(otlp_endpoint),
@@ -369,6 +377,11 @@ const struct config_option config_options[] = {
              "VALUE, such as 'Authorization: Bearer TOKEN'. Empty lines and lines that begin with "
              "# are skipped. The file is read at the start, and refused if every user of the host "
              "can read or write it."},
+    {SETTING("otlp-ca-file", CONFIG_KIND_TEXT, CONFIG_GROUP_OPERATION), FIELD(otlp_ca_file),
+     .placeholder = "FILE", .private = true,
+     .help = "File of certificate authorities in PEM that the certificate of an --otlp-endpoint "
+             "with https:// is verified with, in place of those of the system. The file is checked "
+             "at the start and read for each connection to the collector."},
     {SETTING("otlp-sample", CONFIG_KIND_NUMBER, CONFIG_GROUP_OPERATION), FIELD(otlp_sample),
      .max = 100, .standard = "100", .placeholder = "PERCENT", .private = true,
      .help = "Percentage of the requests without a valid traceparent header that are traced. A "

@@ -24,20 +24,21 @@ bool device_attention_bytes(const struct device *device, const struct attention_
 /* A small product is not stacked, since it already shares launches with products of any shape. A
  * work with copies is not stacked either, since a copy of a whole operand would hold up the other
  * works of the stack. A product that the host cannot check has a launch of its own, which the
- * device checks. */
+ * device checks. So has a work with operands on another device, which that launch copies. */
 bool device_plan(const struct device *device, struct work *work)
 {
     const struct gemm_problem *problem = &work->problem;
     const bool checks = work->verify != WORK_UNVERIFIED && device->ops->checked_bytes != NULL;
-    const bool alone = checks && work->outside_host;
+    const bool alone = work->alone || (checks && work->outside_host);
     work->shared_launch = !alone && device_can_share_launch(device, problem, work->kernel);
     work->verify_on_device = checks && !work->shared_launch;
     work->stack_key = 0;
     work->stack_rows = 0;
-    if (work->verify_on_device)
+    /* The bytes of a launch of its own, which a small product would not need otherwise. */
+    if (work->verify_on_device || (alone && device->ops->checked_bytes != NULL))
         return device->ops->checked_bytes(device, problem, work->kernel, &work->device_bytes,
                                           &work->check_offset);
-    if (!work->shared_launch && work->copy_count == 0)
+    if (!work->shared_launch && work->copy_count == 0 && !alone)
         work->stack_rows =
             device_stack_rows(problem, work->kernel, device->tensors, device->stack_bytes);
     if (work->stack_rows == 0)
@@ -51,8 +52,8 @@ bool device_plan(const struct device *device, struct work *work)
 bool device_plan_attention(const struct device *device, struct work *work)
 {
     const struct attention_problem *problem = &work->attention;
-    const bool groups =
-        device->ops->groups_attention && attention_can_group(work->attention_kernel, problem);
+    const bool groups = device->ops->groups_attention && !work->alone &&
+                        attention_can_group(work->attention_kernel, problem);
     /* Attentions need copies in and out, which only the streams for exclusive launches make. */
     work->shared_launch = false;
     work->stack_key = groups ? attention_group_key(work->attention_kernel, problem) : 0;

@@ -35,15 +35,16 @@ enum {
     DEVICE_SHARED_SLOTS = 2, /* shared launches in flight: one runs while the next is prepared */
     DEVICE_LAUNCH_WORKS_MAX = 1024, /* works of a shared launch */
     DEVICE_KERNELS_MAX = 32,        /* of a backend, for products and attentions together */
+    DEVICE_UUID_SIZE = 48,          /* with the zero byte */
 };
 
 struct device_options {
     enum gemm_backend backend;
-    int32_t index; /* CUDA device number */
+    int32_t index; /* number of the CUDA device, or of the CPU device among those of the host */
     /* Launches in flight besides shared launches, 1 ... DEVICE_STREAMS_MAX. The CPU always has 1.
      */
     uint32_t streams;
-    uint32_t cpu_threads; /* CPU backend; 0: all cores */
+    uint32_t cpu_threads; /* of a device of the CPU backend; 0: all cores */
     /* Device memory to allocate at start. 0: half of the free memory (CUDA), or a quarter of the
      * host's memory, whose pages are used only once they are written (CPU). */
     uint64_t memory_bytes;
@@ -61,10 +62,11 @@ struct device_left_out {
 struct device_info {
     enum gemm_backend backend;
     int32_t index;
-    char name[128], uuid[48], arch[16]; /* "NVIDIA H100 80GB HBM3", "GPU-...", "sm_90" */
-    uint32_t compute_capability;        /* 90 for sm_90; 0 on the CPU */
-    char driver[32];                    /* version of the driver, or "" */
-    uint64_t memory_total_bytes;        /* of the device; on the CPU, of the host */
+    char name[128], uuid[DEVICE_UUID_SIZE],
+        arch[16];                /* "NVIDIA H100 80GB HBM3", "GPU-...", "sm_90" */
+    uint32_t compute_capability; /* 90 for sm_90; 0 on the CPU */
+    char driver[32];             /* version of the driver, or "" */
+    uint64_t memory_total_bytes; /* of the device; on the CPU, of the host */
     /* Most operations on operands of a type, and most bytes of memory, a second, at the highest
      * clocks; 0: not known. */
     double peak_flops[GEMMD_DTYPE_COUNT], peak_memory_bytes;
@@ -78,6 +80,10 @@ struct device_info {
  * falling back to the CPU. */
 enum gemmd_error device_count(enum gemm_backend backend, uint32_t *count, struct fault *fault);
 
+/* Writes the UUID of a device ("GPU-5f1e0cb2-..."). False: the device has none, or the driver does
+ * not tell it. */
+bool device_uuid(enum gemm_backend backend, int32_t index, char uuid[DEVICE_UUID_SIZE]);
+
 /* Opens a device: allocates its memory, creates streams and library handles, and runs products and
  * attentions with known answers through every kernel, type and transposition (self_test.h), so that
  * all code is loaded and the first request is as fast as any later one. A kernel that fails or
@@ -89,6 +95,11 @@ enum gemmd_error device_open(const struct device_options *options, struct device
 /* No work may be in flight, and every range of device_arena must have been freed. NULL is allowed.
  */
 void device_close(struct device *device);
+
+/* Lets a device copy directly from the memory of another, over the link between them if there is
+ * one. Without it such copies go through the host. Returns false if there is no such way. Called
+ * before either device computes. */
+bool device_connect(struct device *device, const struct device *other);
 
 const struct device_info *device_info(const struct device *device);
 /* The kernels that are left out, and why. The list belongs to the device and never changes after

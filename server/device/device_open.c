@@ -13,6 +13,11 @@ enum gemmd_error device_count(enum gemm_backend backend, uint32_t *count, struct
     return GEMMD_OK;
 }
 
+bool device_uuid(enum gemm_backend backend, int32_t index, char uuid[DEVICE_UUID_SIZE])
+{
+    return backend == GEMM_BACKEND_CUDA && device_cuda_uuid(index, uuid);
+}
+
 enum gemmd_error device_open(const struct device_options *options, struct device **device,
                              struct fault *fault)
 {
@@ -36,6 +41,11 @@ enum gemmd_error device_open(const struct device_options *options, struct device
     opened->info.warm_ns = clock_now_ns() - tested_ns;
     *device = opened;
     return GEMMD_OK;
+}
+
+bool device_connect(struct device *device, const struct device *other)
+{
+    return device->ops->connect == NULL || device->ops->connect(device, other);
 }
 
 void device_close(struct device *device)

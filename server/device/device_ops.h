@@ -59,6 +59,9 @@ struct device_ops {
     /* Whether all copies that were started on a copy stream have ended. */
     bool (*copied_in)(struct device *device, uint32_t copy_stream);
 
+    /* device_connect. NULL: the devices share one memory. */
+    bool (*connect)(struct device *device, const struct device *other);
+
     /* Loads the code that the first requests would otherwise wait for, for the kernels that the
      * self-test has not left out. NULL: there is nothing to do. */
     enum gemmd_error (*warm)(struct device *device, struct fault *fault);
@@ -109,6 +112,7 @@ void *device_cpu_host_alloc(uint64_t bytes, struct fault *fault);
 void device_cpu_host_free(void *memory, uint64_t bytes);
 
 enum gemmd_error device_cuda_count(uint32_t *count, struct fault *fault);
+bool device_cuda_uuid(int32_t index, char uuid[DEVICE_UUID_SIZE]);
 enum gemmd_error device_cuda_open(const struct device_options *options, struct device **device,
                                   struct fault *fault);
 void *device_cuda_host_alloc(uint64_t bytes, struct fault *fault);

@@ -17,6 +17,13 @@ enum gemmd_error device_cuda_count(uint32_t *count, struct fault *fault)
     return GEMMD_OK;
 }
 
+bool device_cuda_uuid(int32_t index, char uuid[DEVICE_UUID_SIZE])
+{
+    (void)index;
+    (void)uuid;
+    return false;
+}
+
 enum gemmd_error device_cuda_open(const struct device_options *options, struct device **device,
                                   struct fault *fault)
 {

@@ -18,14 +18,15 @@
 #include "proto/error.h"
 #include "server/base/heap.h"
 
-/* A copy of rows of bytes from the pool's host memory to the device's tensor memory, or back. */
+/* A copy of rows of bytes from the pool's host memory to the device's tensor memory, or back, or
+ * from the tensor memory of one device to that of another. */
 struct work_copy {
     const void *from;
     void *to;
     uint64_t rows, row_bytes;
     uint64_t from_pitch, to_pitch; /* bytes from the start of one row to the start of the next */
 };
-enum { WORK_COPIES_MAX = 3 };
+enum { WORK_COPIES_MAX = 3, WORK_FIRST_COPIES_MAX = 2 };
 
 struct copy_in;
 
@@ -51,6 +52,14 @@ struct work {
     const struct gemm_kernel *kernel;
     struct attention_problem attention;
     const struct attention_kernel *attention_kernel;
+
+    /* Copies that the device makes before it computes, of operands in the tensor memory of another
+     * device. */
+    struct work_copy first_copies[WORK_FIRST_COPIES_MAX];
+    uint32_t first_copy_count;
+    /* The work has a launch of its own, since it has first copies, or operands or results in memory
+     * of another device that clients share. Set before device_plan. */
+    bool alone;
 
     /* Copies that the device makes after it has computed, in this order. */
     struct work_copy copies[WORK_COPIES_MAX];

@@ -77,6 +77,7 @@ enum gemmd_error authorize(struct request *request, const struct endpoint *endpo
     if (verdict != TOKEN_GRANTED)
         return refuse(request, verdict);
     request->tenant_number = grant.tenant;
+    request->scopes = grant.scopes;
     request->tenant = tokens_tenant_name(tokens, grant.tenant);
     if (endpoint != NULL && (grant.scopes & (uint32_t)endpoint->scope) != (uint32_t)endpoint->scope)
         return refuse_scope(request, endpoint->scope);

@@ -97,8 +97,7 @@ const char *connection_request_id(struct connection *connection, char scratch[RE
     return request->id;
 }
 
-/* Whether the client has ended its side of the connection, and everything it sent has been read. */
-static bool connection_has_ended(const struct connection *connection)
+bool connection_has_ended(const struct connection *connection)
 {
     char byte;
     ssize_t got = recv(connection->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
@@ -255,6 +254,7 @@ void connection_check(struct connection *connection, const struct http_server *s
             connection->ended_by = GEMMD_ERR_SLOW_CLIENT;
         break;
     case CONNECTION_WORKING:
+    case CONNECTION_STREAMING: /* streams_check ends streams */
     case CONNECTION_EXPIRED:
     case CONNECTION_GONE:
         break;

@@ -29,13 +29,14 @@ struct tls_credentials;
 struct gnutls_session_int;
 
 enum connection_phase {
-    CONNECTION_IDLE,    /* between requests */
-    CONNECTION_HEADERS, /* the connection is new, or a request line has arrived */
-    CONNECTION_BODY,    /* the body is being received */
-    CONNECTION_WORKING, /* the request is queued or computed; only its own deadline limits it */
-    CONNECTION_SENDING, /* the answer is being sent */
-    CONNECTION_EXPIRED, /* connection_check has ended the connection: the client was too slow */
-    CONNECTION_GONE     /* connection_abandon has ended the connection: the client disconnected */
+    CONNECTION_IDLE,      /* between requests */
+    CONNECTION_HEADERS,   /* the connection is new, or a request line has arrived */
+    CONNECTION_BODY,      /* the body is being received */
+    CONNECTION_WORKING,   /* the request is queued or computed; only its own deadline limits it */
+    CONNECTION_SENDING,   /* the answer is being sent */
+    CONNECTION_STREAMING, /* an answer without an end is being sent (stream.h) */
+    CONNECTION_EXPIRED,   /* connection_check has ended the connection: the client was too slow */
+    CONNECTION_GONE       /* connection_abandon has ended the connection: the client disconnected */
 };
 
 struct connection {
@@ -98,6 +99,8 @@ const char *connection_request_id(struct connection *connection, char scratch[RE
  * connection. Returns false if the peer's user is not known, for example on another host. */
 bool connection_user(struct connection *connection, uid_t *user);
 
+/* Whether the client has ended its side of the connection, and everything it sent has been read. */
+bool connection_has_ended(const struct connection *connection);
 /* Ends a connection whose client has disconnected: shuts down the socket. libmicrohttpd then closes
  * the connection. */
 void connection_abandon(struct connection *connection);

@@ -12,6 +12,7 @@
 #include "server/http/arrival.h"
 #include "server/http/request.h"
 #include "server/http/server.h"
+#include "server/http/stream.h"
 #include "server/http/tls.h"
 
 /* Iterations of the loop after the thread was stopped, which send answers that are still due. */
@@ -27,6 +28,7 @@ static void io_thread_on_check(struct inbox_message *message)
     struct io_thread *thread = INBOX_OWNER(message, struct io_thread, check);
     atomic_store(&thread->checking, false);
     heartbeat_beat(&thread->heartbeat);
+    streams_check(thread);
     if (thread->to_check == NULL) /* else the check before is still in progress */
         thread->to_check = thread->connections;
 }
@@ -126,6 +128,7 @@ static void *io_thread_run(void *argument)
         io_thread_iterate(thread);
     }
     waiters_stop(&thread->waiters);
+    streams_stop(thread);
     for (int i = 0; i < LAST_ITERATIONS; i++)
         io_thread_iterate(thread);
     return NULL;

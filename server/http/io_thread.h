@@ -35,6 +35,7 @@
 struct MHD_Daemon;
 struct http_server;
 struct request;
+struct stream;
 
 struct io_thread {
     struct http_server *server; /* borrowed */
@@ -63,6 +64,7 @@ struct io_thread {
     bool busy; /* a request advanced in the last iteration: the thread is not about to sleep */
     bool stopping;
     struct log_buffer log_buffer; /* lines of the access log */
+    struct stream *streams;       /* list of the answers without an end (stream.h) */
     void *services;               /* the thread's own part of the endpoints' services */
 
     /* Any thread uses the fields from here on. They have cache lines of their own, because other

@@ -150,6 +150,7 @@ struct MHD_Response *payload_response(struct request *request, const struct payl
     struct MHD_Response *response = coding == CODING_IDENTITY
                                         ? plain_response(payload)
                                         : deflation_response(request, payload, coding);
+    request->written_in_pieces = coding != CODING_IDENTITY || payload->count > 1;
     if (response == NULL) {
         payload_sent(payload);
         return NULL;

@@ -16,6 +16,7 @@
 #include "server/http/respond.h"
 #include "server/http/route.h"
 #include "server/http/server.h"
+#include "server/net/delivery.h"
 
 /* Changes the number of active requests. Only this thread writes the counter, so no atomic
  * read-modify-write is needed. */
@@ -323,6 +324,17 @@ static bool was_malformed(const struct request *request)
            MHD_get_connection_info(request->mhd, MHD_CONNECTION_INFO_HTTP_STATUS) != NULL;
 }
 
+/* Whether a connection that libmicrohttpd ended with an error had received the whole answer. After
+ * the call that writes a small answer, libmicrohttpd needs another turn to complete the request; a
+ * client that closes its Unix socket before that turn looks like one that left in the middle. A
+ * client that closes between the end of its request's work and that call counts as served too. */
+static bool was_served(const struct request *request)
+{
+    return request->state == REQUEST_ANSWERED && request->connection->ended_by == GEMMD_OK &&
+           !request->written_in_pieces && request->response_bytes <= SMALL_ANSWER_BYTES &&
+           delivery_was_read(request->connection->fd);
+}
+
 /* Records why the connection ended before the whole answer was sent. */
 static void request_note_end(struct request *request)
 {
@@ -351,7 +363,7 @@ void request_completed(void *cls, struct MHD_Connection *mhd, void **context,
     *context = NULL;
     waiters_remove(&request->thread->waiters, &request->among_waiters);
     struct connection *connection = request->connection;
-    if (code != MHD_REQUEST_TERMINATED_COMPLETED_OK)
+    if (code != MHD_REQUEST_TERMINATED_COMPLETED_OK && !was_served(request))
         request_note_end(request);
     /* While the thread is busy, libmicrohttpd may notice before `waiters` that the client has
      * disconnected, so the work may still be queued. */

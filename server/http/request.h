@@ -64,6 +64,9 @@ enum request_progress {
     PROGRESS_DONE
 };
 
+/* An answer up to this size fits in the buffer of a socket, so that it is written with one call. */
+enum { SMALL_ANSWER_BYTES = 64 * 1024 };
+
 enum { REQUEST_PATH_MAX = 256, REQUEST_NAME_MAX = 135 };
 
 struct request {
@@ -77,6 +80,7 @@ struct request {
     void *call;                      /* the endpoint's state, of endpoint->call_bytes */
     const char *tenant;              /* the credential's tenant; "" without tokens. Borrowed */
     const char *challenge;           /* for WWW-Authenticate; NULL: none. Borrowed */
+    uint32_t scopes;                 /* of the credential (enum token_scope); 0 without tokens */
     uint32_t tenant_number;          /* the same tenant; 0 without tokens */
     const char *rest;                /* of the path after the endpoint's own, decoded; borrowed */
 
@@ -113,6 +117,7 @@ struct request {
     uint32_t retry_after_s; /* for Retry-After, from whoever set `fault`; 0: endpoint's choice */
     int status;             /* of the answer */
     uint64_t response_bytes;
+    bool written_in_pieces; /* libmicrohttpd writes the answer's body apart from its headers */
     uint64_t started_ns, received_ns, sending_ns;
 
     /* --- Not cleared: empty at first by their first element. --- */

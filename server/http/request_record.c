@@ -1,11 +1,15 @@
 #include "server/http/request_record.h"
 
+#include <stdio.h>
+#include <string.h>
+
 #include "server/http/connection.h"
 #include "server/http/inflater.h"
 #include "server/http/io_thread.h"
 #include "server/http/request.h"
 #include "server/http/request_trace.h"
 #include "server/http/server.h"
+#include "server/observe/notable.h"
 #include "server/observe/otlp.h"
 
 static void count_request(const struct request *request, enum gemmd_dtype dtype, bool computes,
@@ -50,20 +54,53 @@ static void note_left(const struct request *request, struct log_access *entry)
         entry->status = LOG_STATUS_LEFT;
 }
 
+static void copy_text(char *out, size_t size, const char *text)
+{
+    snprintf(out, size, "%s", text == NULL ? "" : text);
+}
+
+/* Keeps a request that failed or was slow. Only requests that compute can be slow: others wait for
+ * their clients, as those for the result of a job do. */
+static void keep_notable(const struct request *request, const struct log_access *entry,
+                         const uint64_t stages_ns[METRICS_STAGE_COUNT], bool computes)
+{
+    struct notable *notable = request->server->notable;
+    const bool failed = request->fault.code != GEMMD_OK;
+    /* Whoever closes a page that receives a stream has cancelled nothing. */
+    if (!computes && (!failed || request->fault.code == GEMMD_ERR_CANCELLED))
+        return;
+    if (!notable_wants(notable, failed, entry->total_ns))
+        return;
+    const bool is_known = request->server->tokens == NULL || request->tenant[0] != '\0';
+    struct notable_request kept = {
+        .status = entry->status,
+        .tenant = is_known ? request->tenant_number : NOTABLE_NO_TENANT,
+        .m = entry->m,
+        .n = entry->n,
+        .k = entry->k,
+        .batch = entry->batch,
+        .total_ns = entry->total_ns,
+    };
+    memcpy(kept.stages_ns, stages_ns, sizeof kept.stages_ns);
+    copy_text(kept.id, sizeof kept.id, entry->request_id);
+    copy_text(kept.method, sizeof kept.method, entry->method);
+    copy_text(kept.path, sizeof kept.path, entry->path);
+    copy_text(kept.op, sizeof kept.op, entry->op);
+    copy_text(kept.dtype, sizeof kept.dtype, entry->dtype);
+    copy_text(kept.kernel, sizeof kept.kernel, entry->kernel);
+    copy_text(kept.error, sizeof kept.error, entry->error);
+    copy_text(kept.detail, sizeof kept.detail,
+              entry->reason != NULL ? entry->reason
+              : failed              ? request->fault.detail
+                                    : NULL);
+    notable_add(notable, failed ? NOTABLE_FAILED : NOTABLE_SLOW, &kept);
+}
+
 /* Makes the request's trace known: to the exemplars of the metrics, and to the collector. */
-static void record_trace(const struct request *request, const struct log_access *entry)
+static void record_trace(const struct request *request, const struct log_access *entry,
+                         const uint64_t stages_ns[METRICS_STAGE_COUNT])
 {
     const enum metrics_op op = request->endpoint == NULL ? METRICS_OP_OTHER : request->endpoint->op;
-    /* Only the stages of requests that compute are counted in the histogram of stages. */
-    const bool computes = request->endpoint != NULL && request->endpoint->describe != NULL;
-    const uint64_t stages_ns[METRICS_STAGE_COUNT] = {
-        [METRICS_STAGE_RECEIVE] = computes ? entry->receive_ns : 0,
-        [METRICS_STAGE_QUEUE] = computes ? entry->queue_ns : 0,
-        [METRICS_STAGE_H2D] = computes ? entry->h2d_ns : 0,
-        [METRICS_STAGE_KERNEL] = computes ? entry->kernel_ns : 0,
-        [METRICS_STAGE_D2H] = computes ? entry->d2h_ns : 0,
-        [METRICS_STAGE_SEND] = computes ? entry->send_ns : 0,
-    };
     metrics_exemplar(request->server->metrics, op, entry->total_ns, stages_ns, &request->trace);
     if (request->server->otlp == NULL)
         return;
@@ -98,8 +135,20 @@ void request_record(const struct request *request, bool work_ended, uint64_t now
     if (computes)
         dtype = request->endpoint->describe(request, work_ended, &entry);
     count_request(request, dtype, computes, now_ns);
+    /* Only the stages of requests that compute are counted. */
+    const uint64_t stages_ns[METRICS_STAGE_COUNT] = {
+        [METRICS_STAGE_RECEIVE] = computes ? entry.receive_ns : 0,
+        [METRICS_STAGE_QUEUE] = computes ? entry.queue_ns : 0,
+        [METRICS_STAGE_H2D] = computes ? entry.h2d_ns : 0,
+        [METRICS_STAGE_KERNEL] = computes ? entry.kernel_ns : 0,
+        [METRICS_STAGE_D2H] = computes ? entry.d2h_ns : 0,
+        [METRICS_STAGE_SEND] = computes ? entry.send_ns : 0,
+    };
+    if (computes)
+        metrics_op_stages(request->thread->shard, request->endpoint->op, stages_ns);
+    keep_notable(request, &entry, stages_ns, computes);
     if (request->trace.sampled)
-        record_trace(request, &entry);
+        record_trace(request, &entry, stages_ns);
     if (request->config->access_log)
         log_access(request->server->log, &request->thread->log_buffer, &entry, now_ns);
 }

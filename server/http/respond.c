@@ -13,9 +13,7 @@
 #include "server/http/io_thread.h"
 #include "server/http/request.h"
 #include "server/http/server.h"
-
-/* An answer that is longer may take a while to send. */
-static const uint64_t LARGE_BYTES = 64 * 1024;
+#include "server/http/stream.h"
 
 /* Returns false if memory ran out. */
 static bool add_header(struct MHD_Response *response, const char *name, const char *value)
@@ -57,7 +55,7 @@ static void queue_response(struct request *request, int status, struct MHD_Respo
     request->state = REQUEST_ANSWERED;
     connection_enter(request->connection, CONNECTION_SENDING, request->sending_ns);
     /* The first bytes of a large answer are counted too. connection_check begins with others. */
-    if (length > LARGE_BYTES)
+    if (length > SMALL_ANSWER_BYTES)
         sending_begin(&request->connection->sending, request->connection->fd, request->sending_ns);
     if (response == NULL || !add_common_headers(request, response) ||
         MHD_queue_response(request->mhd, (unsigned)status, response) != MHD_YES) {
@@ -107,6 +105,22 @@ bool respond(struct request *request, int status, const struct headers *headers,
     else
         queue_response(request, status, response, status == 304 ? 0 : payload_bytes(payload));
     return request->state != REQUEST_FAILED;
+}
+
+bool respond_stream(struct request *request, const struct headers *headers,
+                    const struct stream_source *source)
+{
+    struct MHD_Response *response = stream_response(request, source);
+    if (response == NULL || !add_headers(response, headers)) {
+        MHD_destroy_response(response); /* calls source->freed */
+        respond_out_of_memory(request);
+        return false;
+    }
+    queue_response(request, 200, response, 0);
+    if (request->state == REQUEST_FAILED)
+        return false;
+    connection_enter(request->connection, CONNECTION_STREAMING, request->sending_ns);
+    return true;
 }
 
 /* The content of an answer without a body. libmicrohttpd uses only the length of the response, and

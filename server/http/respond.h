@@ -16,12 +16,17 @@
 #include "server/http/payload.h"
 
 struct request;
+struct stream_source;
 
 /* Sends a payload. payload->sent is called after the last byte was sent, or when none will be sent.
  * `headers` may be NULL. Returns false if memory ran out; the request has then been answered with
  * an error, or its connection is closed. */
 bool respond(struct request *request, int status, const struct headers *headers,
              const struct payload *payload);
+/* Sends an answer without an end, which `source` writes piece by piece (stream.h). source->freed is
+ * called once, when the answer has ended or memory ran out; false is returned as `respond` does. */
+bool respond_stream(struct request *request, const struct headers *headers,
+                    const struct stream_source *source);
 /* Sends an answer without a body. Content-Length is `length`: for an answer to HEAD and for 304 the
  * length of the body that GET would get, else 0. */
 void respond_empty(struct request *request, int status, const struct headers *headers,

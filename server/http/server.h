@@ -25,6 +25,7 @@ struct lingering;
 struct log;
 struct metrics;
 struct metrics_shard;
+struct notable;
 struct otlp;
 struct peer_counts;
 struct shm_store;
@@ -46,6 +47,7 @@ struct http_server {
     _Atomic(const struct config *) config; /* in force; a reload replaces the pointer */
     struct log *log;
     struct otlp *otlp;                /* NULL: spans are not exported */
+    struct notable *notable;          /* keeps failed and slow requests */
     struct metrics *metrics;          /* I/O thread i writes shard i */
     struct metrics_shard *main_shard; /* written by the thread that accepts connections */
     struct tokens *tokens;            /* NULL: requests need no token */
@@ -73,6 +75,7 @@ struct http_server {
     uint64_t id_state;         /* of the generator of request ids for refused connections */
     _Atomic enum http_stage stage;
     atomic_uint connections;      /* open connections */
+    atomic_uint streams;          /* answers without an end (stream.h) */
     atomic_uint bulk_connections; /* open connections on bulk threads */
 };
 

@@ -17,6 +17,11 @@ const uint64_t metrics_time_bounds_ns[METRICS_TIME_BUCKETS] = {
     2500000,   5000000,    10000000,   25000000,   50000000,    100000000,   250000000,
     500000000, 1000000000, 2500000000, 5000000000, 10000000000, 25000000000, 60000000000,
 };
+/* The same range in wider steps: nine histograms have these bounds. */
+const uint64_t metrics_stage_bounds_ns[METRICS_STAGE_BUCKETS] = {
+    10000,     30000,     100000,     300000,     1000000,     3000000,     10000000,    30000000,
+    100000000, 300000000, 1000000000, 3000000000, 10000000000, 30000000000, 60000000000,
+};
 const uint64_t metrics_launch_bounds[METRICS_LAUNCH_BUCKETS] = {1,  2,   4,   8,   16,  32,
                                                                 64, 128, 256, 512, 1024};
 
@@ -48,21 +53,28 @@ struct metrics *metrics_create(uint32_t shards, const struct metrics_identity *i
         return NULL;
     }
     memset(metrics->shards, 0, shards * sizeof(struct metrics_shard));
-    if (pthread_mutex_init(&metrics->exemplars_lock, NULL) != 0) {
-        free(metrics->shards);
-        free(metrics);
-        return NULL;
-    }
+    if (pthread_mutex_init(&metrics->exemplars_lock, NULL) != 0)
+        goto no_exemplars_lock;
+    if (pthread_mutex_init(&metrics->shown_lock, NULL) != 0)
+        goto no_shown_lock;
     metrics->count = shards;
     metrics->identity = *identity;
     metrics->start_seconds = metrics_process_start_seconds();
     return metrics;
+
+no_shown_lock:
+    pthread_mutex_destroy(&metrics->exemplars_lock);
+no_exemplars_lock:
+    free(metrics->shards);
+    free(metrics);
+    return NULL;
 }
 
 void metrics_destroy(struct metrics *metrics)
 {
     if (!metrics)
         return;
+    pthread_mutex_destroy(&metrics->shown_lock);
     pthread_mutex_destroy(&metrics->exemplars_lock);
     free(metrics->tenant_errors);
     free(metrics->shards);
@@ -106,13 +118,21 @@ void metrics_request(struct metrics_shard *shard, enum metrics_op op, enum gemmd
 
 void metrics_stage(struct metrics_shard *shard, enum metrics_stage stage, uint64_t duration_ns)
 {
-    histogram_observe(&shard->stages[stage], metrics_time_bounds_ns, METRICS_TIME_BUCKETS,
+    histogram_observe(&shard->stages[stage], metrics_stage_bounds_ns, METRICS_STAGE_BUCKETS,
                       duration_ns);
+}
+
+void metrics_op_stages(struct metrics_shard *shard, enum metrics_op op,
+                       const uint64_t stages_ns[METRICS_STAGE_COUNT])
+{
+    for (int stage = 0; op < (enum metrics_op)METRICS_COMPUTING_OPS && stage < METRICS_STAGE_COUNT;
+         stage++)
+        counter_add(&shard->op_stage_ns[op][stage], stages_ns[stage]);
 }
 
 void metrics_queue_wait(struct metrics_shard *shard, enum metrics_task task, uint64_t duration_ns)
 {
-    histogram_observe(&shard->queue_wait[task], metrics_time_bounds_ns, METRICS_TIME_BUCKETS,
+    histogram_observe(&shard->queue_wait[task], metrics_stage_bounds_ns, METRICS_STAGE_BUCKETS,
                       duration_ns);
 }
 
@@ -130,8 +150,8 @@ void metrics_work(struct metrics_shard *shard, const struct metrics_work *work)
            (shard->kernels[i].name != work->kernel || shard->kernels[i].dtype != work->dtype ||
             shard->kernels[i].task != work->task))
         i++;
-    if (i == METRICS_KERNELS_MAX)
-        return;
+    if (i > METRICS_KERNELS_MAX)
+        i = METRICS_KERNELS_MAX;
     struct metrics_kernel *kernel = &shard->kernels[i];
     if (i == count) {
         kernel->name = work->kernel;
@@ -162,11 +182,11 @@ void metrics_tenant_error(struct metrics *metrics, uint32_t tenant, enum gemmd_e
             memory_order_relaxed);
 }
 
-static void set_exemplar(struct metrics_exemplar buckets[METRICS_TIME_BUCKETS + 1],
+static void set_exemplar(struct metrics_exemplar *buckets, const uint64_t *bounds, uint32_t count,
                          uint64_t duration_ns, const struct trace_context *trace, double seconds)
 {
     uint32_t bucket = 0;
-    while (bucket < METRICS_TIME_BUCKETS && duration_ns > metrics_time_bounds_ns[bucket])
+    while (bucket < count && duration_ns > bounds[bucket])
         bucket++;
     struct metrics_exemplar *exemplar = &buckets[bucket];
     memcpy(exemplar->trace_id, trace->trace_id, sizeof exemplar->trace_id);
@@ -184,10 +204,12 @@ void metrics_exemplar(struct metrics *metrics, enum metrics_op op, uint64_t dura
         return;
     clock_gettime(CLOCK_REALTIME, &now);
     const double seconds = (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-    set_exemplar(metrics->exemplars[op], duration_ns, trace, seconds);
+    set_exemplar(metrics->exemplars[op], metrics_time_bounds_ns, METRICS_TIME_BUCKETS, duration_ns,
+                 trace, seconds);
     for (size_t stage = 0; stage < METRICS_STAGE_COUNT; stage++)
         if (stages_ns[stage] > 0)
-            set_exemplar(metrics->stage_exemplars[stage], stages_ns[stage], trace, seconds);
+            set_exemplar(metrics->stage_exemplars[stage], metrics_stage_bounds_ns,
+                         METRICS_STAGE_BUCKETS, stages_ns[stage], trace, seconds);
     pthread_mutex_unlock(&metrics->exemplars_lock);
 }
 
@@ -228,4 +250,20 @@ void metrics_device_error(struct metrics_shard *shard)
 void metrics_early_copy(struct metrics_shard *shard, uint64_t bytes)
 {
     counter_add(&shard->early_copy_bytes, bytes);
+}
+
+void metrics_link(struct metrics_shard *shard, uint64_t bytes)
+{
+    counter_add(&shard->link_bytes, bytes);
+}
+
+void metrics_device_read(const struct metrics_shard *shard, struct metrics_device *device)
+{
+    device->launches = 0;
+    for (uint32_t i = 0; i <= METRICS_LAUNCH_BUCKETS; i++)
+        device->launches +=
+            atomic_load_explicit(&shard->launch_requests.buckets[i], memory_order_relaxed);
+    device->busy_ns = atomic_load_explicit(&shard->busy_ns, memory_order_relaxed);
+    device->link_bytes = atomic_load_explicit(&shard->link_bytes, memory_order_relaxed);
+    device->flops = atomic_load_explicit(&shard->flops, memory_order_relaxed);
 }

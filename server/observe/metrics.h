@@ -72,6 +72,18 @@ struct metrics_limit {
     uint64_t refused;
 };
 
+/* One device of a daemon with several. */
+enum { METRICS_DEVICES_MAX = 16 };
+struct metrics_device {
+    int32_t number;   /* of the device among those of its backend */
+    const char *uuid; /* borrowed; "" on the CPU */
+    bool lost;
+    uint32_t waiting, running; /* requests */
+    uint64_t used_bytes, capacity_bytes, tensor_used_bytes, tensor_capacity_bytes;
+    uint64_t launches, busy_ns, link_bytes; /* since the start */
+    double flops;                           /* since the start */
+};
+
 /* Values that are read at a scrape and not counted. The caller of metrics_expose sets them. */
 struct metrics_gauges {
     uint32_t requests_waiting, requests_running, connections, connections_capacity, ready, draining,
@@ -102,6 +114,8 @@ struct metrics_gauges {
     /* The most that the device can do, in operations or bytes a second; 0: not known. */
     double peak_flops[GEMMD_DTYPE_COUNT], peak_memory_bytes;
     const struct nvml_sample *gpus; /* borrowed; NULL: NVML is not asked */
+    struct metrics_device devices[METRICS_DEVICES_MAX];
+    uint32_t device_count; /* 0: the daemon has a single device, which the other values describe */
     uint64_t shared_memories, shared_capacity_memories, shared_bytes, shared_capacity_bytes;
     uint64_t shared_regions;
     uint64_t tensor_used_bytes, tensor_capacity_bytes, tensor_count;
@@ -136,6 +150,9 @@ bool metrics_count_tenants(struct metrics *metrics, uint32_t tenants);
 /* Counts a request of a tenant, 0 ... tenants - 1, that ended with an error. Any thread. */
 void metrics_tenant_error(struct metrics *metrics, uint32_t tenant, enum gemmd_error code);
 void metrics_stage(struct metrics_shard *shard, enum metrics_stage stage, uint64_t duration_ns);
+/* Adds the stages of a request that computed to the sums of its operation. */
+void metrics_op_stages(struct metrics_shard *shard, enum metrics_op op,
+                       const uint64_t stages_ns[METRICS_STAGE_COUNT]);
 /* Counts the time that a work waited in the queue, besides METRICS_STAGE_QUEUE. */
 void metrics_queue_wait(struct metrics_shard *shard, enum metrics_task task, uint64_t duration_ns);
 /* Counts what a kernel has computed. `kernel` is a static string. `bytes` are read and written,
@@ -160,6 +177,10 @@ void metrics_client_gone(struct metrics_shard *shard);
 void metrics_device_error(struct metrics_shard *shard);
 /* Counts bytes of operands whose copy was started before the request was complete. */
 void metrics_early_copy(struct metrics_shard *shard, uint64_t bytes);
+/* Counts bytes of tensors that were copied from another device. */
+void metrics_link(struct metrics_shard *shard, uint64_t bytes);
+/* Sets what the dispatch thread of a device has counted in its shard. */
+void metrics_device_read(const struct metrics_shard *shard, struct metrics_device *device);
 
 /* Writes all metrics as text. `*text` is allocated with malloc and belongs to the caller. `*length`
  * is without the terminating null byte. False: out of memory. */

@@ -15,6 +15,8 @@ void metrics_write_kernels(struct metrics_writer *writer, const struct metrics *
 void metrics_write_tenant_errors(struct metrics_writer *writer, const struct metrics *metrics,
                                  const struct metrics_gauges *gauges);
 /* The device's peaks, the figures of NVML, and the exporter of spans. */
+/* Those of each device, of a daemon with several. */
+void metrics_write_devices(struct metrics_writer *writer, const struct metrics_gauges *gauges);
 void metrics_write_device(struct metrics_writer *writer, const struct metrics_gauges *gauges);
 
 #endif

@@ -21,16 +21,17 @@ const char *metrics_task_name(enum metrics_task task)
     return names[task];
 }
 
+/* Adds what one kernel has computed. Kernels for which there is no place are added up in the last
+ * one. */
 static void add_kernel(struct kernel_total *totals, uint32_t *count,
-                       const struct metrics_kernel *kernel)
+                       const struct metrics_kernel *kernel, bool is_rest)
 {
-    uint32_t i = 0;
-    while (i < *count && (strcmp(totals[i].name, kernel->name) != 0 ||
-                          totals[i].task != kernel->task || totals[i].dtype != kernel->dtype))
+    uint32_t i = is_rest ? METRICS_KERNELS_MAX : 0;
+    while (i < *count && i < METRICS_KERNELS_MAX &&
+           (strcmp(totals[i].name, kernel->name) != 0 || totals[i].task != kernel->task ||
+            totals[i].dtype != kernel->dtype))
         i++;
-    if (i == METRICS_KERNELS_MAX)
-        return;
-    if (i == *count)
+    if (i < METRICS_KERNELS_MAX && i == *count)
         totals[(*count)++] = (struct kernel_total){
             .name = kernel->name, .task = kernel->task, .dtype = kernel->dtype};
     totals[i].works += atomic_load_explicit(&kernel->works, memory_order_relaxed);
@@ -41,23 +42,30 @@ static void add_kernel(struct kernel_total *totals, uint32_t *count,
 
 static void kernel_labels(const struct kernel_total *kernel, char out[LABELS_MAX])
 {
-    snprintf(out, LABELS_MAX, "op=\"%s\",kernel=\"%s\",dtype=\"%s\"",
-             metrics_task_name(kernel->task), kernel->name, dtype_name(kernel->dtype));
+    if (kernel->name == NULL)
+        snprintf(out, LABELS_MAX, "op=\"\",kernel=\"other\",dtype=\"\"");
+    else
+        snprintf(out, LABELS_MAX, "op=\"%s\",kernel=\"%s\",dtype=\"%s\"",
+                 metrics_task_name(kernel->task), kernel->name, dtype_name(kernel->dtype));
 }
 
 void metrics_write_kernels(struct metrics_writer *writer, const struct metrics *metrics)
 {
-    struct kernel_total totals[METRICS_KERNELS_MAX];
+    struct kernel_total totals[METRICS_KERNELS_MAX + 1] = {{.works = 0}};
     char labels[LABELS_MAX];
     uint32_t count = 0;
     for (uint32_t i = 0; i < metrics->count; i++) {
         const struct metrics_shard *shard = &metrics->shards[i];
         const uint32_t kernels = atomic_load_explicit(&shard->kernel_count, memory_order_acquire);
         for (uint32_t k = 0; k < kernels; k++)
-            add_kernel(totals, &count, &shard->kernels[k]);
+            add_kernel(totals, &count, &shard->kernels[k], k == METRICS_KERNELS_MAX);
     }
-    metrics_family(writer, "gemmd_kernel_works", METRICS_COUNTER,
-                   "Products and attentions computed, by kernel and operand type.");
+    if (totals[METRICS_KERNELS_MAX].works > 0)
+        totals[count++] = totals[METRICS_KERNELS_MAX];
+    metrics_family(
+        writer, "gemmd_kernel_works", METRICS_COUNTER,
+        "Products and attentions computed, by kernel and operand type. Of all that is told "
+        "apart so, other stands for what came after the first 10.");
     for (uint32_t i = 0; i < count; i++) {
         kernel_labels(&totals[i], labels);
         metrics_sample(writer, labels, totals[i].works);

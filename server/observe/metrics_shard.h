@@ -12,14 +12,19 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#include "server/observe/metrics.h"
+#include "server/observe/metrics_cells.h"
+#include "server/observe/metrics_totals.h"
 
 enum {
-    METRICS_TIME_BUCKETS = 21,
+    METRICS_TIME_BUCKETS = 21,  /* of whole requests */
+    METRICS_STAGE_BUCKETS = 15, /* of stages, and of the wait in the queue */
     METRICS_LAUNCH_BUCKETS = 11,
     METRICS_BUCKETS_MAX = METRICS_TIME_BUCKETS,
     METRICS_DTYPES = GEMMD_DTYPE_COUNT + 1, /* the last: the dtype is not known */
-    METRICS_KERNELS_MAX = 96 /* most kernels that are told apart, each with task and dtype */
+    /* Together with all other families, these bounds keep a daemon without tenants and with one GPU
+     * at 500 series. */
+    METRICS_REQUESTS_MAX = 29, /* most series of gemmd_requests, besides those of all others */
+    METRICS_KERNELS_MAX = 10   /* the same of each family of kernels, by kernel, task and dtype */
 };
 
 struct metrics_histogram {
@@ -32,6 +37,20 @@ struct metrics_kernel {
     const char *name; /* the first three are written before the kernel is counted in kernel_count */
     enum metrics_task task;
     enum gemmd_dtype dtype;
+    _Atomic uint64_t works, busy_ns;
+    _Atomic double flops, bytes;
+};
+
+/* Places of a table of cells, of which METRICS_CELLS_MAX are used at most. */
+enum { METRICS_CELL_PLACES = 128 };
+
+/* What one kernel has computed for one task, type and class of shape. */
+struct metrics_cell {
+    atomic_bool used; /* set after the first write of all other fields */
+    const char *kernel;
+    enum metrics_task task;
+    enum gemmd_dtype dtype;
+    uint8_t classes[METRICS_SHAPE_LENGTHS];
     _Atomic uint64_t works, busy_ns;
     _Atomic double flops, bytes;
 };
@@ -51,13 +70,17 @@ struct metrics_shard {
     struct metrics_histogram stages[METRICS_STAGE_COUNT];
     struct metrics_histogram launch_requests; /* gemmd_batch_size */
     struct metrics_histogram queue_wait[METRICS_TASK_COUNT];
-    struct metrics_kernel kernels[METRICS_KERNELS_MAX];
+    struct metrics_kernel kernels[METRICS_KERNELS_MAX + 1]; /* the last: all others */
     _Atomic uint32_t kernel_count;
-    _Atomic uint64_t request_bytes, response_bytes, early_copy_bytes, busy_ns;
+    _Atomic uint64_t request_bytes, response_bytes, early_copy_bytes, link_bytes, busy_ns;
     _Atomic uint64_t inflated_bodies, inflated_bytes;
     _Atomic uint64_t connections_refused, client_gone, device_errors;
     _Atomic uint64_t handshakes, failed_handshakes; /* of TLS */
     _Atomic double flops;
+    /* Sums over the requests that have ended. */
+    _Atomic uint64_t op_stage_ns[METRICS_COMPUTING_OPS][METRICS_STAGE_COUNT];
+    struct metrics_cell cells[METRICS_CELL_PLACES]; /* open addressing */
+    uint32_t cell_count;                            /* only the writer uses it */
 };
 
 struct metrics {
@@ -67,9 +90,13 @@ struct metrics {
     struct metrics_shard *shards;
     uint32_t tenant_count;
     _Atomic uint64_t *tenant_errors; /* [tenant_count][GEMMD_ERR_COUNT]; NULL: none are counted */
+    pthread_mutex_t shown_lock;
+    /* The series of gemmd_requests that scrapes have shown, which are their places in
+     * metrics_shard.requests. */
+    uint32_t shown_count, shown[METRICS_REQUESTS_MAX];
     pthread_mutex_t exemplars_lock;
     struct metrics_exemplar exemplars[METRICS_OP_COUNT][METRICS_TIME_BUCKETS + 1];
-    struct metrics_exemplar stage_exemplars[METRICS_STAGE_COUNT][METRICS_TIME_BUCKETS + 1];
+    struct metrics_exemplar stage_exemplars[METRICS_STAGE_COUNT][METRICS_STAGE_BUCKETS + 1];
 };
 
 /* Whether a dtype of an operation has series of its own, since a kernel takes such operands. */
@@ -80,6 +107,7 @@ bool metrics_counts_dtype_of_status(int status);
 
 /* Upper bounds of buckets, in nanoseconds and in requests. */
 extern const uint64_t metrics_time_bounds_ns[METRICS_TIME_BUCKETS];
+extern const uint64_t metrics_stage_bounds_ns[METRICS_STAGE_BUCKETS];
 extern const uint64_t metrics_launch_bounds[METRICS_LAUNCH_BUCKETS];
 
 #endif

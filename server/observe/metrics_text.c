@@ -20,6 +20,16 @@ static const char *const stage_names[METRICS_STAGE_COUNT] = {"receive", "queue",
 static const char *const job_names[METRICS_JOB_COUNT] = {"receiving", "queued", "running",
                                                          "done",      "failed", "cancelled"};
 
+const char *metrics_op_name(enum metrics_op op)
+{
+    return op_names[op];
+}
+
+const char *metrics_stage_name(enum metrics_stage stage)
+{
+    return stage_names[stage];
+}
+
 /* Returns the sum over all shards of the counter at `offset` bytes in a shard. */
 static uint64_t total(const struct metrics *metrics, size_t offset)
 {
@@ -58,12 +68,59 @@ static void status_label(int status, char out[16])
         snprintf(out, 16, "%d", status);
 }
 
-static void write_requests(struct metrics_writer *writer, const struct metrics *metrics)
+/* Whether a kind of requests has a series of its own: the first kinds that a scrape finds do, and
+ * keep it. The lock is held. */
+static bool is_shown(struct metrics *metrics, int op, int dtype, int code)
+{
+    const uint32_t kind =
+        ((uint32_t)op * METRICS_DTYPES + (uint32_t)dtype) * GEMMD_ERR_COUNT + (uint32_t)code;
+    for (uint32_t i = 0; i < metrics->shown_count; i++)
+        if (metrics->shown[i] == kind)
+            return true;
+    if (metrics->shown_count == METRICS_REQUESTS_MAX)
+        return false;
+    metrics->shown[metrics->shown_count++] = kind;
+    return true;
+}
+
+/* The statuses that alerts ask for, which are told apart for all requests. */
+static const int alert_statuses[] = {429, 500, 503, 504, 507};
+enum { OTHERS_COUNT = sizeof alert_statuses / sizeof *alert_statuses };
+
+static uint32_t place_among_others(int status)
+{
+    uint32_t i = 0;
+    while (i < OTHERS_COUNT && alert_statuses[i] != status)
+        i++;
+    return i;
+}
+
+/* Writes the requests that have no series of their own. */
+static void write_others(struct metrics_writer *writer, const uint64_t counts[OTHERS_COUNT + 1])
+{
+    char labels[LABELS_MAX], text[16];
+    for (uint32_t i = 0; i <= OTHERS_COUNT; i++) {
+        if (counts[i] == 0)
+            continue;
+        if (i < OTHERS_COUNT)
+            status_label(alert_statuses[i], text);
+        else
+            snprintf(text, sizeof text, "other");
+        snprintf(labels, sizeof labels, "op=\"\",dtype=\"\",code=\"%s\"", text);
+        metrics_sample(writer, labels, counts[i]);
+    }
+}
+
+static void write_requests(struct metrics_writer *writer, struct metrics *metrics)
 {
     metrics_family(
         writer, "gemmd_requests", METRICS_COUNTER,
         "Requests that have ended, by operation, operand type and HTTP status; 200 stands "
-        "for every success, none for a client that disconnected before the answer.");
+        "for every success, none for a client that disconnected before the answer. Of requests of "
+        "further kinds than the first 29, only the statuses 429, 500, 503, 504 and 507 are told "
+        "apart.");
+    uint64_t others[OTHERS_COUNT + 1] = {0};
+    pthread_mutex_lock(&metrics->shown_lock);
     for (int op = 0; op < METRICS_OP_COUNT; op++) {
         for (int dtype = 0; dtype < METRICS_DTYPES; dtype++) {
             bool known = dtype < GEMMD_DTYPE_COUNT;
@@ -82,6 +139,10 @@ static void write_requests(struct metrics_writer *writer, const struct metrics *
                 }
                 if (sum == 0)
                     continue;
+                if (!is_shown(metrics, op, dtype, code)) {
+                    others[place_among_others(status)] += sum;
+                    continue;
+                }
                 char labels[LABELS_MAX], text[16];
                 status_label(status, text);
                 snprintf(labels, sizeof(labels), "op=\"%s\",dtype=\"%s\",code=\"%s\"", op_names[op],
@@ -90,6 +151,8 @@ static void write_requests(struct metrics_writer *writer, const struct metrics *
             }
         }
     }
+    pthread_mutex_unlock(&metrics->shown_lock);
+    write_others(writer, others);
 }
 
 static void write_rejected(struct metrics_writer *writer, const struct metrics *metrics)
@@ -142,18 +205,17 @@ static void write_histogram(struct metrics_writer *writer, const struct metrics 
     const uint64_t sum = total(metrics, offset + offsetof(struct metrics_histogram, sum));
     if (observed == 0 && !always)
         return;
-    if (bounds == metrics_time_bounds_ns)
+    if (bounds != metrics_launch_bounds)
         metrics_sample_times(writer, labels, buckets, bounds, count, sum, exemplars);
     else
         metrics_sample_histogram(writer, labels, buckets, bounds, count, sum, 1);
 }
 
-static void copy_exemplars(struct metrics *metrics,
-                           const struct metrics_exemplar from[METRICS_TIME_BUCKETS + 1],
-                           struct metrics_exemplar to[METRICS_TIME_BUCKETS + 1])
+static void copy_exemplars(struct metrics *metrics, const struct metrics_exemplar *from,
+                           struct metrics_exemplar *to, uint32_t count)
 {
     pthread_mutex_lock(&metrics->exemplars_lock);
-    memcpy(to, from, (METRICS_TIME_BUCKETS + 1) * sizeof *to);
+    memcpy(to, from, count * sizeof *to);
     pthread_mutex_unlock(&metrics->exemplars_lock);
 }
 
@@ -165,9 +227,10 @@ static void write_durations(struct metrics_writer *writer, struct metrics *metri
     struct metrics_exemplar exemplars[METRICS_TIME_BUCKETS + 1];
     metrics_family(writer, "gemmd_request_duration_seconds", METRICS_HISTOGRAM,
                    "Time from the first byte of a request to the last byte of its answer.");
-    for (size_t op = 0; op < METRICS_OP_COUNT; op++) {
+    /* Probes and scrapes, METRICS_OP_OTHER, are counted only. */
+    for (size_t op = 0; op < METRICS_OP_OTHER; op++) {
         snprintf(labels, sizeof(labels), "op=\"%s\"", op_names[op]);
-        copy_exemplars(metrics, metrics->exemplars[op], exemplars);
+        copy_exemplars(metrics, metrics->exemplars[op], exemplars, METRICS_TIME_BUCKETS + 1);
         write_histogram(writer, metrics, labels,
                         offsetof(struct metrics_shard, duration) +
                             op * sizeof(struct metrics_histogram),
@@ -180,19 +243,20 @@ static void write_histograms(struct metrics_writer *writer, struct metrics *metr
                              bool shows_exemplars)
 {
     char labels[LABELS_MAX];
-    struct metrics_exemplar exemplars[METRICS_TIME_BUCKETS + 1];
+    struct metrics_exemplar exemplars[METRICS_STAGE_BUCKETS + 1];
     metrics_family(
         writer, "gemmd_stage_duration_seconds", METRICS_HISTOGRAM,
         "Time that a request to compute spends in each stage. Requests without copies are "
         "not counted in h2d and d2h.");
     for (size_t stage = 0; stage < METRICS_STAGE_COUNT; stage++) {
         snprintf(labels, sizeof(labels), "stage=\"%s\"", stage_names[stage]);
-        copy_exemplars(metrics, metrics->stage_exemplars[stage], exemplars);
+        copy_exemplars(metrics, metrics->stage_exemplars[stage], exemplars,
+                       METRICS_STAGE_BUCKETS + 1);
         const bool copies = stage == METRICS_STAGE_H2D || stage == METRICS_STAGE_D2H;
         write_histogram(writer, metrics, labels,
                         offsetof(struct metrics_shard, stages) +
                             stage * sizeof(struct metrics_histogram),
-                        metrics_time_bounds_ns, METRICS_TIME_BUCKETS, !copies,
+                        metrics_stage_bounds_ns, METRICS_STAGE_BUCKETS, !copies,
                         shows_exemplars ? exemplars : NULL);
     }
     metrics_family(writer, "gemmd_queue_wait_seconds", METRICS_HISTOGRAM,
@@ -203,7 +267,7 @@ static void write_histograms(struct metrics_writer *writer, struct metrics *metr
         write_histogram(writer, metrics, labels,
                         offsetof(struct metrics_shard, queue_wait) +
                             task * sizeof(struct metrics_histogram),
-                        metrics_time_bounds_ns, METRICS_TIME_BUCKETS, false, NULL);
+                        metrics_stage_bounds_ns, METRICS_STAGE_BUCKETS, false, NULL);
     }
     metrics_family(writer, "gemmd_batch_size", METRICS_HISTOGRAM,
                    "Requests computed by one launch on the device.");
@@ -515,6 +579,7 @@ bool metrics_expose(struct metrics *metrics, const struct metrics_gauges *gauges
     metrics_write_tenant_errors(&writer, metrics, gauges);
     metrics_write_kernels(&writer, metrics);
     metrics_write_device(&writer, gauges);
+    metrics_write_devices(&writer, gauges);
     write_build(&writer, &metrics->identity);
     write_process(&writer, metrics);
     if (format == METRICS_OPENMETRICS)

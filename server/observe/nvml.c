@@ -13,8 +13,9 @@ static const uint64_t NS_PER_S = 1000000000;
 enum { STOP_MS = 500 };
 
 struct nvml {
-    struct log *log;           /* borrowed */
-    char uuid[NVML_UUID_TEXT]; /* "": all GPUs */
+    struct log *log; /* borrowed */
+    char uuids[NVML_GPUS_MAX][NVML_UUID_TEXT];
+    uint32_t uuid_count; /* 0: all GPUs */
     struct nvml_functions call;
     pthread_t thread;
     pthread_mutex_t lock;
@@ -161,12 +162,13 @@ static int open_gpus(struct nvml *nvml)
     if (!call->event_set || !call->event_register || !call->event_wait ||
         call->event_set(&nvml->events) != NVML_OK)
         nvml->events = NULL;
-    if (nvml->uuid[0] != '\0') {
-        code = call->by_uuid(nvml->uuid, &device);
+    for (uint32_t i = 0; i < nvml->uuid_count && code == NVML_OK; i++) {
+        code = call->by_uuid(nvml->uuids[i], &device);
         if (code == NVML_OK)
             add_gpu(nvml, device);
-        return code;
     }
+    if (nvml->uuid_count > 0)
+        return code;
     code = call->count(&count);
     for (unsigned i = 0; code == NVML_OK && i < count && i < NVML_GPUS_MAX; i++)
         if (call->by_index(i, &device) == NVML_OK)
@@ -263,7 +265,7 @@ no_condition:
     return false;
 }
 
-struct nvml *nvml_start(const char *uuid, struct log *log)
+struct nvml *nvml_start(const char *const uuids[], uint32_t count, struct log *log)
 {
     void *library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
     if (library == NULL) {
@@ -276,8 +278,8 @@ struct nvml *nvml_start(const char *uuid, struct log *log)
     if (nvml == NULL)
         return NULL;
     nvml->log = log;
-    if (uuid != NULL)
-        strncpy(nvml->uuid, uuid, sizeof nvml->uuid - 1);
+    for (uint32_t i = 0; i < count && i < NVML_GPUS_MAX; i++)
+        strncpy(nvml->uuids[nvml->uuid_count++], uuids[i], sizeof nvml->uuids[0] - 1);
     const char *missing = find_functions(library, &nvml->call);
     if (missing != NULL)
         log_event(log, CONFIG_LOG_WARNING, "NVML has no %s: the metrics of the GPU are absent",

@@ -14,7 +14,7 @@
 
 #include "server/observe/log.h"
 
-enum { NVML_GPUS_MAX = 16, NVML_XIDS_MAX = 16, NVML_FRESH_S = 10 };
+enum { NVML_GPUS_MAX = 16, NVML_XIDS_MAX = 8, NVML_FRESH_S = 10 };
 
 /* The figures that are one number. */
 enum nvml_figure {
@@ -63,10 +63,11 @@ struct nvml_sample {
 
 struct nvml;
 
-/* Loads NVML and starts the thread. `uuid`: the only GPU to sample; NULL: all of the host. `log` is
- * borrowed until nvml_stop. NULL: NVML is not there, which the log says, or there is no memory or
+/* Loads NVML and starts the thread. The GPUs with these UUIDs are sampled, of which only the first
+ * NVML_GPUS_MAX count; with a `count` of 0, all of the host are. `log` is borrowed until nvml_stop.
+ * NULL: NVML is not there, which the log says, or there is no memory or
  * no thread. */
-struct nvml *nvml_start(const char *uuid, struct log *log);
+struct nvml *nvml_start(const char *const uuids[], uint32_t count, struct log *log);
 /* Ends the thread. A thread that NVML blocks is left behind after half a second. NULL is allowed.
  */
 void nvml_stop(struct nvml *nvml);

@@ -219,7 +219,7 @@ no_attributes:
     return false;
 }
 
-enum gemmd_error otlp_start(const char *endpoint, const char *header_file, const char *version,
+enum gemmd_error otlp_start(const struct otlp_collector *collector, const char *version,
                             struct log *log, struct otlp **out, struct fault *fault)
 {
     struct otlp *otlp = calloc(1, sizeof *otlp);
@@ -235,7 +235,7 @@ enum gemmd_error otlp_start(const char *endpoint, const char *header_file, const
     if (otlp->ring == NULL || otlp->batch == NULL)
         code = fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, "otlp-endpoint", "no memory for spans");
     if (code == GEMMD_OK)
-        code = otlp_http_open(endpoint, header_file, &otlp->give_up_ns, &otlp->http, fault);
+        code = otlp_http_open(collector, &otlp->give_up_ns, &otlp->http, fault);
     if (code == GEMMD_OK && !start_thread(otlp))
         code = fault_set(fault, GEMMD_ERR_INTERNAL, "otlp-endpoint",
                          "the thread of --otlp-endpoint did not start");

@@ -26,10 +26,17 @@ enum { OTLP_STATE_MAX = 512 };
 
 struct otlp;
 
-/* Starts the exporter's thread. `log` is borrowed until otlp_stop. `header_file` is as in
- * otlp_http_open, with whose errors the function fails. GEMMD_ERR_INTERNAL: the thread does not
- * start. GEMMD_ERR_OUT_OF_MEMORY. */
-enum gemmd_error otlp_start(const char *endpoint, const char *header_file, const char *version,
+/* The collector, as the options give it. The strings are borrowed until otlp_start returns. */
+struct otlp_collector {
+    const char *endpoint;    /* URL, with or without /v1/traces */
+    const char *header_file; /* headers to send, one a line; NULL: none */
+    const char *ca_file; /* authorities in PEM that its certificate is verified with; NULL: those
+                            of the system */
+};
+
+/* Starts the exporter's thread. `log` is borrowed until otlp_stop. Fails with the errors of
+ * otlp_http_open. GEMMD_ERR_INTERNAL: the thread does not start. GEMMD_ERR_OUT_OF_MEMORY. */
+enum gemmd_error otlp_start(const struct otlp_collector *collector, const char *version,
                             struct log *log, struct otlp **otlp, struct fault *fault);
 /* Sends what is queued, for at most two seconds, and frees the exporter. A thread that a transfer
  * still blocks then is left behind. NULL is allowed. */

@@ -3,13 +3,16 @@
 #include <curl/curl.h>
 #include <dlfcn.h>
 #include <errno.h>
+#include <gnutls/gnutls.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "server/base/clock.h"
+#include "server/observe/otlp.h"
 
 enum { CONNECT_MS = 5000, TRANSFER_MS = 10000, HEADER_LINE_MAX = 8192 };
 
@@ -114,6 +117,37 @@ static bool set_options(struct otlp_http *http)
            curl->easy_setopt(easy, CURLOPT_WRITEFUNCTION, take_body) == CURLE_OK;
 }
 
+/* Has the collector's certificate verified with the authorities of a file alone. libcurl reads the
+ * file for each connection, so that a file that was replaced needs no restart. */
+static bool trust_only(const struct otlp_http *http, const char *ca_file)
+{
+    const struct curl_functions *curl = &http->curl;
+    /* Versions of libcurl without this option keep no authorities in memory. */
+    curl->easy_setopt(http->easy, CURLOPT_CA_CACHE_TIMEOUT, 0L);
+    return curl->easy_setopt(http->easy, CURLOPT_CAINFO, ca_file) == CURLE_OK &&
+           curl->easy_setopt(http->easy, CURLOPT_CAPATH, NULL) == CURLE_OK;
+}
+
+/* Refuses a file that libcurl could use for no connection. */
+static enum gemmd_error check_authorities(const char *ca_file, struct fault *fault)
+{
+    gnutls_certificate_credentials_t credentials;
+    if (access(ca_file, R_OK) != 0)
+        return fault_set(fault, GEMMD_ERR_IO, "otlp-ca-file", "%.120s cannot be read: %s", ca_file,
+                         strerror(errno));
+    if (gnutls_certificate_allocate_credentials(&credentials) < 0)
+        return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, "otlp-ca-file",
+                         "no memory for --otlp-ca-file");
+    const int certificates =
+        gnutls_certificate_set_x509_trust_file(credentials, ca_file, GNUTLS_X509_FMT_PEM);
+    gnutls_certificate_free_credentials(credentials);
+    if (certificates > 0)
+        return GEMMD_OK;
+    return fault_set(fault, GEMMD_ERR_USAGE, "otlp-ca-file", "%.120s has no certificate in PEM%s%s",
+                     ca_file, certificates < 0 ? ": " : "",
+                     certificates < 0 ? gnutls_strerror(certificates) : "");
+}
+
 /* Whether a line is a header: a name of token characters (RFC 9110), a colon, and a value. */
 static bool is_header(const char *line)
 {
@@ -170,7 +204,7 @@ static enum gemmd_error read_headers(struct otlp_http *http, const char *path, s
     return code;
 }
 
-enum gemmd_error otlp_http_open(const char *endpoint, const char *header_file,
+enum gemmd_error otlp_http_open(const struct otlp_collector *collector,
                                 const _Atomic uint64_t *give_up_ns, struct otlp_http **out,
                                 struct fault *fault)
 {
@@ -186,18 +220,21 @@ enum gemmd_error otlp_http_open(const char *endpoint, const char *header_file,
         goto failed;
     }
     http->headers = http->curl.slist_append(NULL, "Content-Type: application/json");
-    if (http->headers != NULL && header_file != NULL)
-        code = read_headers(http, header_file, fault);
+    if (http->headers != NULL && collector->header_file != NULL)
+        code = read_headers(http, collector->header_file, fault);
+    if (code == GEMMD_OK && collector->ca_file != NULL)
+        code = check_authorities(collector->ca_file, fault);
     if (code != GEMMD_OK)
         goto failed;
-    http->url = traces_url(endpoint);
+    http->url = traces_url(collector->endpoint);
     http->easy = http->curl.easy_init();
-    if (http->headers != NULL && http->url != NULL && http->easy != NULL && set_options(http)) {
+    if (http->headers != NULL && http->url != NULL && http->easy != NULL && set_options(http) &&
+        (collector->ca_file == NULL || trust_only(http, collector->ca_file))) {
         *out = http;
         return GEMMD_OK;
     }
     code = fault_set(fault, GEMMD_ERR_INTERNAL, "otlp-endpoint",
-                     "--otlp-endpoint '%.100s' cannot be used by libcurl", endpoint);
+                     "--otlp-endpoint '%.100s' cannot be used by libcurl", collector->endpoint);
 
 failed:
     otlp_http_close(http);

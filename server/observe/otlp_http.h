@@ -13,13 +13,15 @@
 #include "proto/error.h"
 
 struct otlp_http;
+struct otlp_collector;
 
-/* Loads libcurl. `header_file` holds headers to send, one a line; NULL: none. Its faults name the
- * option and the line, not the text. GEMMD_ERR_IO: the file cannot be read. GEMMD_ERR_USAGE: a line
- * is no header, or every user of the host can read or write the file. GEMMD_ERR_INTERNAL: libcurl
- * cannot be loaded or cannot use the URL. GEMMD_ERR_OUT_OF_MEMORY. `give_up_ns` is a time on the
- * monotonic clock that another thread may set: a transfer ends soon after it. Main thread. */
-enum gemmd_error otlp_http_open(const char *endpoint, const char *header_file,
+/* Loads libcurl. The faults of the collector's files name the option, the file and the line, not
+ * the text. GEMMD_ERR_IO: a file cannot be read. GEMMD_ERR_USAGE: a line of the header file is no
+ * header, every user of the host can read or write that file, or the file of authorities has no
+ * certificate. GEMMD_ERR_INTERNAL: libcurl cannot be loaded or cannot use the URL.
+ * GEMMD_ERR_OUT_OF_MEMORY. `give_up_ns` is a time on the monotonic clock that another thread may
+ * set: a transfer ends soon after it. Main thread. */
+enum gemmd_error otlp_http_open(const struct otlp_collector *collector,
                                 const _Atomic uint64_t *give_up_ns, struct otlp_http **http,
                                 struct fault *fault);
 /* NULL is allowed. */

@@ -10,6 +10,7 @@
 
 #include "server/base/clock.h"
 #include "server/base/heartbeat.h"
+#include "server/observe/metrics_cells.h"
 #include "server/scheduler/stall_watch.h"
 #include "server/scheduler/verifier.h"
 
@@ -111,6 +112,21 @@ static bool feed(struct dispatch *dispatch, struct work *works)
     return moved;
 }
 
+/* Counts what a work has computed among products or attentions of its shape. */
+static void count_shape(struct metrics_shard *shard, const struct work *work,
+                        const struct metrics_work *done)
+{
+    const struct gemm_problem *product = &work->problem;
+    const struct attention_problem *attention = &work->attention;
+    const bool attends = work->attention_kernel != NULL;
+    const uint64_t lengths[METRICS_SHAPE_LENGTHS] = {
+        attends ? attention->sq : product->m,
+        attends ? attention->skv : product->n,
+        attends ? attention->d : product->k,
+    };
+    metrics_cell(shard, done, lengths);
+}
+
 /* Counts one launch, whose works have all succeeded or all failed. */
 static void count_launch(struct dispatch *dispatch, const struct work *works)
 {
@@ -135,8 +151,12 @@ static void count_launch(struct dispatch *dispatch, const struct work *works)
             .busy_ns = work->kernel_ns / works->launch_works,
         };
         flops += done.flops;
-        if (done.kernel != NULL)
+        if (done.kernel != NULL) {
             metrics_work(shard, &done);
+            count_shape(shard, work, &done);
+        }
+        for (uint32_t i = 0; i < work->first_copy_count; i++)
+            metrics_link(shard, work->first_copies[i].rows * work->first_copies[i].row_bytes);
         if (work->h2d_ns > 0)
             metrics_stage(shard, METRICS_STAGE_H2D, work->h2d_ns);
         metrics_stage(shard, METRICS_STAGE_KERNEL, work->kernel_ns);
@@ -273,7 +293,8 @@ struct dispatch *dispatch_start(struct device *device, struct queue *queue,
     return dispatch;
 
 no_thread:
-    verifier_stop(dispatch->verifier);
+    verifier_end(dispatch->verifier);
+    verifier_free(dispatch->verifier);
 no_verifier:
     probe_destroy(dispatch->probe);
 no_probe:
@@ -292,7 +313,7 @@ static bool wait_until_stopped(struct dispatch *dispatch, uint64_t patience_ns)
     return true;
 }
 
-bool dispatch_stop(struct dispatch *dispatch, uint64_t patience_ns)
+bool dispatch_end(struct dispatch *dispatch, uint64_t patience_ns)
 {
     if (dispatch == NULL)
         return true;
@@ -301,10 +322,25 @@ bool dispatch_stop(struct dispatch *dispatch, uint64_t patience_ns)
     if (patience_ns != UINT64_MAX && !wait_until_stopped(dispatch, patience_ns))
         return false;
     pthread_join(dispatch->thread, NULL);
-    verifier_stop(dispatch->verifier);
+    verifier_end(dispatch->verifier);
     probe_expire(dispatch->probe, UINT64_MAX, false); /* no thread is left to run a probe */
+    return true;
+}
+
+void dispatch_free(struct dispatch *dispatch)
+{
+    if (dispatch == NULL)
+        return;
+    verifier_free(dispatch->verifier);
     probe_destroy(dispatch->probe);
     free(dispatch);
+}
+
+bool dispatch_stop(struct dispatch *dispatch, uint64_t patience_ns)
+{
+    if (!dispatch_end(dispatch, patience_ns))
+        return false;
+    dispatch_free(dispatch);
     return true;
 }
 

@@ -38,7 +38,13 @@ struct dispatch *dispatch_start(struct device *device, struct queue *queue,
  * (UINT64_MAX: any time), since nothing can stop a long computation. The threads and everything
  * they use are then left as they are, and the process can only end. NULL is allowed. */
 bool dispatch_stop(struct dispatch *dispatch, uint64_t patience_ns);
-/* After a dispatch_stop that returned false: gives the threads up, since the process ends. */
+/* dispatch_stop in two steps, for a dispatch whose state other threads still read: the first ends
+ * the threads, and the second, which is only called after it has returned true, frees the dispatch.
+ * NULL is allowed. */
+bool dispatch_end(struct dispatch *dispatch, uint64_t patience_ns);
+void dispatch_free(struct dispatch *dispatch);
+/* After a dispatch_stop or dispatch_end that returned false: gives the threads up, since the
+ * process ends. */
 void dispatch_leave(struct dispatch *dispatch);
 
 /* Asks whether the device computed a product with a known answer lately. A probe is run if the last

@@ -28,6 +28,7 @@ enum { PROBE_REASON_MAX = 160 };
 struct probe_wait {
     /* Called once, by the thread that has the answer, with no lock held. */
     void (*done)(struct probe_wait *wait);
+    void *context;                 /* the caller's own */
     bool right;                    /* the device computed the known answer */
     char reason[PROBE_REASON_MAX]; /* why `right` is false; "" if `right` is true */
 

@@ -25,7 +25,7 @@ struct queue {
     struct fault failure;    /* why the queue has failed; never changes once `failed` is set */
 
     pthread_cond_t changed;
-    struct admission *admission; /* thread-safe */
+    struct admission *admission; /* borrowed; thread-safe */
     atomic_bool refusing;        /* closed, or failed */
 };
 
@@ -119,25 +119,21 @@ static bool init_lock(struct queue *queue)
     return ok;
 }
 
-struct queue *queue_create(const struct admission_limits *limits)
+struct queue *queue_create(struct admission *admission, uint32_t tenants)
 {
     struct queue *queue = aligned_alloc(CACHE_LINE_BYTES, sizeof *queue);
     if (queue == NULL)
         return NULL;
     memset(queue, 0, sizeof *queue);
     queue->earliest_ns = UINT64_MAX;
-    if (!fair_queue_open(&queue->works, limits->tenants > 0 ? limits->tenants : 1))
+    queue->admission = admission;
+    if (!fair_queue_open(&queue->works, tenants > 0 ? tenants : 1))
         goto no_works;
-    queue->admission = admission_create(limits);
-    if (queue->admission == NULL)
-        goto no_admission;
     if (!init_lock(queue))
         goto no_lock;
     return queue;
 
 no_lock:
-    admission_destroy(queue->admission);
-no_admission:
     fair_queue_close(&queue->works);
 no_works:
     free(queue);
@@ -150,7 +146,6 @@ void queue_destroy(struct queue *queue)
         return;
     pthread_cond_destroy(&queue->changed);
     pthread_mutex_destroy(&queue->lock);
-    admission_destroy(queue->admission);
     fair_queue_close(&queue->works);
     free(queue);
 }

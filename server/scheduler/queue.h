@@ -14,7 +14,8 @@
  * for shared launches. queue_pop is told which kind of stream is free, and what else may go in the
  * same launch is taken along (launch_list.h).
  *
- * The queue is bounded by requests and by bytes, in total and for each tenant (admission.h). A
+ * The queues of all devices together are bounded by requests and by bytes, in total and for each
+ * tenant (admission.h). A
  * request makes a reservation at its headers (queue_reserve), has its work pushed (queue_push), and
  * gives the reservation back when the request is over (admission_release). Reservations therefore
  * count requests that are being received, that wait, that run and that are being answered alike.
@@ -35,8 +36,9 @@
 
 struct queue;
 
-/* NULL: out of memory. */
-struct queue *queue_create(const struct admission_limits *limits);
+/* Creates a queue for the works of `tenants` tenants (0 counts as one), whose requests are admitted
+ * by `admission`, which is borrowed and which queues may share. NULL: out of memory. */
+struct queue *queue_create(struct admission *admission, uint32_t tenants);
 /* No work may wait in the queue. NULL is allowed. */
 void queue_destroy(struct queue *queue);
 

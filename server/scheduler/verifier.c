@@ -94,15 +94,17 @@ no_lock:
     return NULL;
 }
 
-void verifier_stop(struct verifier *verifier)
+void verifier_end(struct verifier *verifier)
 {
-    if (verifier == NULL)
-        return;
     pthread_mutex_lock(&verifier->lock);
     verifier->stopping = true;
     pthread_cond_signal(&verifier->changed);
     pthread_mutex_unlock(&verifier->lock);
     pthread_join(verifier->thread, NULL);
+}
+
+void verifier_free(struct verifier *verifier)
+{
     pthread_cond_destroy(&verifier->changed);
     pthread_mutex_destroy(&verifier->lock);
     free(verifier);

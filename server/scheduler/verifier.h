@@ -26,8 +26,10 @@ struct verify_counts {
 
 /* Starts the thread. NULL: the thread cannot start, or there is no memory. */
 struct verifier *verifier_start(void);
-/* Checks all works that were pushed, then ends the thread. NULL is allowed. */
-void verifier_stop(struct verifier *verifier);
+/* Checks all works that were pushed, then ends the thread. */
+void verifier_end(struct verifier *verifier);
+/* Frees the verifier, after verifier_end. */
+void verifier_free(struct verifier *verifier);
 
 /* Ends a work that has succeeded and whose result is to be checked: at once if the device has made
  * the check, else on the verifier's thread. A wrong result is GEMMD_ERR_VERIFICATION. A result that

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "server/device/device.h"
 #include "server/shm/mapped_file.h"
 #include "server/shm/system_object.h"
 
@@ -19,13 +20,15 @@ struct shm_mapping {
     ino_t number;
     struct mapped_file file;
     bool pinned;
+    struct device *device; /* whose memory it is (SHM_CUDA), or any of them */
     unsigned char *start;
     uint64_t bytes;
 };
 
 struct shm_store {
     struct shm_limits limits;
-    struct device *device;
+    struct device *devices[SHM_DEVICES_MAX];
+    uint32_t device_count;
     struct inbox inbox;
     struct inbox_message stop;
     bool stopping; /* used by the store's thread */
@@ -111,10 +114,11 @@ static void shm_unmap(struct inbox_message *message)
     struct shm_mapping *mapping = INBOX_OWNER(message, struct shm_mapping, unused);
     struct shm_store *store = mapping->store;
     if (mapping->kind == SHM_CUDA) {
-        device_shm_close(store->device, mapping->start);
+        device_shm_enter(mapping->device);
+        device_shm_close(mapping->device, mapping->start);
     } else {
         if (mapping->pinned)
-            device_shm_unpin(store->device, mapping->start);
+            device_shm_unpin(mapping->device, mapping->start);
         mapped_file_close(&mapping->file);
     }
     store_release(store, mapping->bytes);
@@ -124,14 +128,33 @@ static void shm_unmap(struct inbox_message *message)
 static enum gemmd_error map_file(struct shm_mapping *mapping, int fd, uint64_t offset,
                                  struct fault *fault)
 {
-    struct device *device = mapping->store->device;
     enum gemmd_error code = mapped_file_open(&mapping->file, fd, offset, mapping->bytes, fault);
     if (code != GEMMD_OK)
         return code;
     mapping->start = mapping->file.start;
-    code = device_shm_pin(device, mapping->start, mapping->bytes, &mapping->pinned, fault);
+    code = device_shm_pin(mapping->device, mapping->start, mapping->bytes, &mapping->pinned, fault);
     if (code != GEMMD_OK)
         mapped_file_close(&mapping->file);
+    return code;
+}
+
+/* The device with a number, or, since device_shm_open refuses any other, the first. */
+static struct device *device_numbered(const struct shm_store *store, int32_t number)
+{
+    for (uint32_t i = 0; i < store->device_count; i++)
+        if (device_info(store->devices[i])->index == number)
+            return store->devices[i];
+    return store->devices[0];
+}
+
+static enum gemmd_error open_device_memory(struct shm_mapping *mapping,
+                                           const struct shm_offer *offer, struct fault *fault)
+{
+    void *start = NULL;
+    device_shm_enter(mapping->device);
+    const enum gemmd_error code = device_shm_open(mapping->device, &offer->handle, offer->device,
+                                                  mapping->bytes, &start, fault);
+    mapping->start = start;
     return code;
 }
 
@@ -149,18 +172,17 @@ static struct shm_mapping *mapping_create(struct shm_offer *offer, int fd, uint6
                                     .unused.act = shm_unmap,
                                     .references = 1,
                                     .kind = offer->kind,
+                                    .device = store->devices[0],
                                     .bytes = bytes};
+    if (offer->kind == SHM_CUDA)
+        mapping->device = device_numbered(store, offer->device);
     if (store_reserve(store, bytes, &offer->fault) != GEMMD_OK)
         goto no_room;
-    void *start = NULL;
     enum gemmd_error code = offer->kind == SHM_CUDA
-                                ? device_shm_open(store->device, &offer->handle, offer->device,
-                                                  bytes, &start, &offer->fault)
+                                ? open_device_memory(mapping, offer, &offer->fault)
                                 : map_file(mapping, fd, offer->offset, &offer->fault);
     if (code != GEMMD_OK)
         goto not_mapped;
-    if (start != NULL)
-        mapping->start = start;
     return mapping;
 
 not_mapped:
@@ -243,7 +265,7 @@ static void *shm_run(void *argument)
 {
     struct shm_store *store = argument;
     pthread_setname_np(pthread_self(), "shm");
-    device_shm_enter(store->device);
+    device_shm_enter(store->devices[0]);
     while (!store->stopping) {
         inbox_wait(&store->inbox, NULL, 0, -1);
         inbox_act(&store->inbox);
@@ -253,13 +275,16 @@ static void *shm_run(void *argument)
 
 /* --- the interface --- */
 
-struct shm_store *shm_store_create(const struct shm_limits *limits, struct device *device)
+struct shm_store *shm_store_create(const struct shm_limits *limits, struct device *const devices[],
+                                   uint32_t count)
 {
     struct shm_store *store = calloc(1, sizeof *store);
     if (store == NULL)
         return NULL;
     store->limits = *limits;
-    store->device = device;
+    store->device_count = count;
+    for (uint32_t i = 0; i < count; i++)
+        store->devices[i] = devices[i];
     store->stop.act = shm_stop;
     if (pthread_mutex_init(&store->lock, NULL) != 0)
         goto no_lock;
@@ -293,7 +318,7 @@ void shm_store_destroy(struct shm_store *store)
 {
     if (store == NULL)
         return;
-    device_shm_enter(store->device);
+    device_shm_enter(store->devices[0]);
     inbox_act(&store->inbox);
     inbox_close(&store->inbox);
     pthread_mutex_destroy(&store->lock);
@@ -342,6 +367,11 @@ void shm_mapping_release(struct shm_mapping *mapping)
 uint64_t shm_mapping_bytes(const struct shm_mapping *mapping)
 {
     return mapping->bytes;
+}
+
+const struct device *shm_mapping_device(const struct shm_mapping *mapping)
+{
+    return mapping->kind == SHM_CUDA ? mapping->device : NULL;
 }
 
 bool shm_mapping_is_on_device(const struct shm_mapping *mapping)

@@ -59,9 +59,13 @@ struct shm_offer {
     struct fault fault;
 };
 
-/* Creates the store and starts its thread. `device` is borrowed. NULL: out of memory, or the thread
- * cannot start. */
-struct shm_store *shm_store_create(const struct shm_limits *limits, struct device *device);
+enum { SHM_DEVICES_MAX = 16 };
+
+/* Creates the store and starts its thread. The `count` devices, 1 ... SHM_DEVICES_MAX, are
+ * borrowed. Each device can use all memory of the host that is mapped. NULL: out of memory, or the
+ * thread cannot start. */
+struct shm_store *shm_store_create(const struct shm_limits *limits, struct device *const devices[],
+                                   uint32_t count);
 /* Ends the thread after it has handled every offer so far. Later offers fail with
  * GEMMD_ERR_DRAINING on the thread that makes them. NULL is allowed. */
 void shm_store_stop(struct shm_store *store);
@@ -83,6 +87,8 @@ void shm_mapping_hold(struct shm_mapping *mapping);
 void shm_mapping_release(struct shm_mapping *mapping);
 
 uint64_t shm_mapping_bytes(const struct shm_mapping *mapping);
+/* The device whose memory the mapping is; NULL: it is memory of the host. */
+const struct device *shm_mapping_device(const struct shm_mapping *mapping);
 /* Whether the mapping is device memory, which the host cannot read or write. */
 bool shm_mapping_is_on_device(const struct shm_mapping *mapping);
 /* The address of `bytes` at `offset`; NULL: the mapping is too short. */

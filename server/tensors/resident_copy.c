@@ -31,10 +31,10 @@ struct work_copy resident_copy_out(const struct resident *resident, void *host)
     return copy;
 }
 
-struct work_copy resident_copy_as_is(const struct resident *resident, void *host)
+struct work_copy resident_copy_as_is(const struct resident *resident, void *to)
 {
     struct work_copy copy = rows_of(resident);
     copy.from = resident_memory(resident);
-    copy.to = host;
+    copy.to = to;
     return copy;
 }

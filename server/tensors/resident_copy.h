@@ -12,8 +12,9 @@
  * bytes follow one another without gaps, as in requests and answers. */
 struct work_copy resident_copy_in(const struct resident *resident, const void *host);
 struct work_copy resident_copy_out(const struct resident *resident, void *host);
-/* The copy of a tensor from the device with the layout that it has there: resident_rows rows,
- * resident_leading elements from the start of one row to the start of the next. */
-struct work_copy resident_copy_as_is(const struct resident *resident, void *host);
+/* The copy of a tensor with the layout that it has on its device: resident_rows rows,
+ * resident_leading elements from the start of one row to the start of the next. `to` is pinned
+ * memory, or memory of another device. */
+struct work_copy resident_copy_as_is(const struct resident *resident, void *to);
 
 #endif

@@ -7,7 +7,10 @@
 
 /* Most bytes of one description: its name and tag, which escaping can make three times as long, its
  * shape, and three numbers. */
-enum { ENTRY_MAX = 3 * (GEMM_TENSOR_NAME_MAX + TENSOR_ETAG_SIZE) + TENSOR_MAX_RANK * 22 + 256 };
+enum {
+    ENTRY_MAX = 3 * (GEMM_TENSOR_NAME_MAX + TENSOR_ETAG_SIZE) + TENSOR_MAX_RANK * 22 +
+                TENSOR_STORE_DEVICES_MAX * 4 + 256
+};
 enum { FRAME_MAX = 64 + 3 * GEMM_TENSOR_NAME_MAX };
 
 static void write_entry(struct json_text *json, const struct resident *resident)
@@ -34,7 +37,16 @@ static void write_entry(struct json_text *json, const struct resident *resident)
     json_text_raw(json, resident_evictable(resident) ? "true" : "false");
     json_text_raw(json, ", \"memory_bytes\": ");
     json_text_u64(json, resident_memory_bytes(resident));
-    json_text_raw(json, "}");
+    json_text_raw(json, ", \"devices\": [");
+    const char *separator = "";
+    for (uint32_t i = 0; i < TENSOR_STORE_DEVICES_MAX; i++) {
+        if (!resident_is_on(resident, i))
+            continue;
+        json_text_raw(json, separator);
+        json_text_u64(json, i);
+        separator = ", ";
+    }
+    json_text_raw(json, "]}");
 }
 
 /* NULL: out of memory. */

@@ -2,70 +2,14 @@
 
 #include <assert.h>
 #include <inttypes.h>
-#include <pthread.h>
-#include <stdatomic.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "proto/dtype.h"
 #include "proto/size.h"
-#include "server/device/memory/arena.h"
-#include "server/observe/model_stats.h"
-#include "server/tensors/name_tree.h"
+#include "server/tensors/tensor_store_parts.h"
 
-struct owner;
-
-struct resident {
-    char name[GEMM_TENSOR_NAME_MAX + 1];
-    struct owner *owner;
-    bool evictable;
-    struct tensor tensor;
-    void *memory;
-    uint64_t rows, leading;
-    uint64_t offset, memory_bytes; /* the tensor's range of the store's memory */
-    struct model_stats stats;
-
-    /* Protected by the store's lock. */
-    bool named;
-    struct name_node by_name, of_owner; /* in the store's and the owner's tree, while named */
-    uint32_t users;
-    struct resident *older, *newer; /* in the owner's list of idle tensors */
-
-    char etag[TENSOR_ETAG_SIZE]; /* written once, before has_etag is set */
-    atomic_bool has_etag;
-};
-
-#define NAMED(node) ((struct resident *)(void *)((char *)(node)-offsetof(struct resident, by_name)))
-#define OWNED(node)                                                                                \
-    ((struct resident *)(void *)((char *)(node)-offsetof(struct resident, of_owner)))
-
-/* A tenant that has or had tensors. Owners are kept until the store is destroyed, since there are
- * only as many as tenants. */
-struct owner {
-    struct owner *next;
-    struct resident *oldest, *newest; /* idle tensors: evictable and not in use, by last use */
-    uint64_t idle_bytes;              /* of the idle tensors */
-    uint64_t used_bytes;              /* of all the owner's tensors, with a name or without */
-    struct name_tree named;
-    char name[];
-};
-
-struct tensor_store {
-    unsigned char *memory;
-    struct arena *arena; /* NULL: the store has no memory */
-    struct gemm_device device;
-    uint64_t tenant_bytes; /* UINT64_MAX: tenants have no limit of their own */
-    atomic_uint_fast64_t hits, misses;
-
-    pthread_mutex_t lock;
-    struct owner *owners;
-    struct name_tree named; /* the tensors of all owners */
-    uint64_t count;
-    uint64_t evictions;
-};
-
-struct tensor_store *tensor_store_create(struct device_span memory,
+struct tensor_store *tensor_store_create(const struct device_span memories[], uint32_t count,
                                          const struct gemm_device *device, uint64_t tenant_bytes)
 {
     struct tensor_store *store = calloc(1, sizeof *store);
@@ -75,26 +19,23 @@ struct tensor_store *tensor_store_create(struct device_span memory,
         goto no_lock;
     store->device = *device;
     store->tenant_bytes = tenant_bytes > 0 ? tenant_bytes : UINT64_MAX;
-    if (memory.bytes >= ARENA_ALIGNMENT) {
-        store->memory = memory.start;
-        store->arena = arena_create(memory.bytes);
-        if (store->arena == NULL)
+    for (uint32_t i = 0; i < count; i++) {
+        struct memory *memory = &store->memories[store->devices++];
+        if (memories[i].bytes < ARENA_ALIGNMENT)
+            continue;
+        memory->start = memories[i].start;
+        memory->arena = arena_create(memories[i].bytes);
+        if (memory->arena == NULL)
             goto no_arena;
     }
     return store;
 
 no_arena:
+    tensor_close_memories(store);
     pthread_mutex_destroy(&store->lock);
 no_lock:
     free(store);
     return NULL;
-}
-
-static void resident_free(struct tensor_store *store, struct resident *resident)
-{
-    resident->owner->used_bytes -= resident->memory_bytes;
-    arena_free(store->arena, resident->offset);
-    free(resident);
 }
 
 void tensor_store_destroy(struct tensor_store *store)
@@ -104,15 +45,16 @@ void tensor_store_destroy(struct tensor_store *store)
     while (store->named.root != NULL) {
         struct resident *resident = NAMED(store->named.root);
         assert(resident->users == 0);
+        tensor_drop_copies(store, resident);
         name_tree_remove(&store->named, &resident->by_name);
-        resident_free(store, resident);
+        tensor_free(store, resident);
     }
     while (store->owners != NULL) {
         struct owner *next = store->owners->next;
         free(store->owners);
         store->owners = next;
     }
-    arena_destroy(store->arena);
+    tensor_close_memories(store);
     pthread_mutex_destroy(&store->lock);
     free(store);
 }
@@ -184,7 +126,7 @@ static void enter_idle(struct resident *resident)
     resident->older = owner->newest;
     *(owner->newest != NULL ? &owner->newest->newer : &owner->oldest) = resident;
     owner->newest = resident;
-    owner->idle_bytes += resident->memory_bytes;
+    owner->idle_bytes[resident->device] += resident->memory_bytes;
 }
 
 static void leave_idle(struct resident *resident)
@@ -192,7 +134,7 @@ static void leave_idle(struct resident *resident)
     struct owner *owner = resident->owner;
     *(resident->older != NULL ? &resident->older->newer : &owner->oldest) = resident->newer;
     *(resident->newer != NULL ? &resident->newer->older : &owner->newest) = resident->older;
-    owner->idle_bytes -= resident->memory_bytes;
+    owner->idle_bytes[resident->device] -= resident->memory_bytes;
 }
 
 static void begin_use(struct resident *resident)
@@ -205,11 +147,15 @@ static void begin_use(struct resident *resident)
 static void end_use(struct tensor_store *store, struct resident *resident)
 {
     assert(resident->users > 0);
+    if (resident->is_copy) {
+        tensor_copy_end_use(store, resident);
+        return;
+    }
     resident->users--;
     if (is_idle(resident))
         enter_idle(resident);
     else if (resident->users == 0 && !resident->named)
-        resident_free(store, resident);
+        tensor_free(store, resident);
 }
 
 static void give_name(struct tensor_store *store, struct resident *resident)
@@ -229,8 +175,9 @@ static void take_name(struct tensor_store *store, struct resident *resident)
     name_tree_remove(&store->named, &resident->by_name);
     name_tree_remove(&resident->owner->named, &resident->of_owner);
     store->count--;
+    tensor_drop_copies(store, resident);
     if (resident->users == 0)
-        resident_free(store, resident);
+        tensor_free(store, resident);
 }
 
 static void evict_idle(struct tensor_store *store, const struct resident *resident)
@@ -244,74 +191,91 @@ static void evict_idle(struct tensor_store *store, const struct resident *reside
 
 /* --- memory --- */
 
-static uint64_t free_bytes(const struct tensor_store *store)
-{
-    return store->arena == NULL
-               ? 0
-               : arena_capacity_bytes(store->arena) - arena_used_bytes(store->arena);
-}
-
 static int by_offset(const void *one, const void *other)
 {
     const uint64_t a = *(const uint64_t *)one, b = *(const uint64_t *)other;
     return a < b ? -1 : a > b;
 }
 
-/* Whether there would be a free range of `bytes` if the owner's idle tensors were evicted. Tensors
- * that stay may lie between the free ranges. Under the lock. */
-static bool can_make_room(const struct tensor_store *store, const struct owner *owner,
-                          uint64_t bytes)
+/* The next of a tenant's idle tensors that lies on a device, from `idle` on; NULL: none does. */
+static struct resident *idle_on(struct resident *idle, uint32_t device)
 {
+    while (idle != NULL && idle->device != device)
+        idle = idle->newer;
+    return idle;
+}
+
+/* Whether there would be a free range of `bytes` on a device if the owner's idle tensors there were
+ * evicted. Tensors that stay may lie between the free ranges. Under the lock. */
+static bool can_make_room(const struct tensor_store *store, const struct owner *owner,
+                          uint32_t device, uint64_t bytes)
+{
+    const struct memory *memory = &store->memories[device];
     uint64_t obtainable, count = 0;
-    if (!size_add(free_bytes(store), owner->idle_bytes, &obtainable) || obtainable < bytes)
+    if (!size_add(tensor_free_bytes(memory), owner->idle_bytes[device], &obtainable) ||
+        obtainable < bytes)
         return false;
-    if (owner->oldest == NULL || owner->oldest->memory_bytes >= bytes)
-        return owner->oldest != NULL;
-    for (const struct resident *idle = owner->oldest; idle != NULL; idle = idle->newer)
+    struct resident *oldest = idle_on(owner->oldest, device);
+    if (oldest == NULL || oldest->memory_bytes >= bytes)
+        return oldest != NULL;
+    for (struct resident *idle = oldest; idle != NULL; idle = idle_on(idle->newer, device))
         count++;
     uint64_t *offsets = malloc(count * sizeof *offsets);
     if (offsets == NULL)
         return false;
     count = 0;
-    for (const struct resident *idle = owner->oldest; idle != NULL; idle = idle->newer)
+    for (struct resident *idle = oldest; idle != NULL; idle = idle_on(idle->newer, device))
         offsets[count++] = idle->offset;
     qsort(offsets, count, sizeof *offsets, by_offset);
-    const uint64_t largest = arena_largest_without(store->arena, offsets, count);
+    const uint64_t largest = arena_largest_without(memory->arena, offsets, count);
     free(offsets);
     return largest >= bytes;
 }
 
-/* Allocates memory, and evicts tensors only if that makes enough room. Under the lock. */
-static bool alloc_memory(struct tensor_store *store, struct owner *owner, uint64_t bytes,
-                         uint64_t *offset)
+/* Allocates memory on a device. Evicts copies, then idle tensors of the owner if that makes enough
+ * room. Under the lock. */
+static bool alloc_on(struct tensor_store *store, struct owner *owner, uint32_t device,
+                     uint64_t bytes, uint64_t *offset)
 {
-    if (store->arena == NULL)
+    struct arena *arena = store->memories[device].arena;
+    if (arena == NULL || store->memories[device].lost)
         return false;
-    if (arena_alloc(store->arena, bytes, offset))
-        return true;
-    if (!can_make_room(store, owner, bytes))
+    do {
+        if (arena_alloc(arena, bytes, offset))
+            return true;
+    } while (tensor_evict_copy(store, device));
+    if (!can_make_room(store, owner, device, bytes))
         return false;
-    while (owner->oldest != NULL) {
-        evict_idle(store, owner->oldest);
-        if (arena_alloc(store->arena, bytes, offset))
+    for (struct resident *idle; (idle = idle_on(owner->oldest, device)) != NULL;) {
+        evict_idle(store, idle);
+        if (arena_alloc(arena, bytes, offset))
             return true;
     }
     return false;
 }
 
-/* Computes the rows, the leading dimension and the memory of a tensor. False: the size overflows.
- */
-static bool lay_out(const struct tensor_store *store, struct resident *resident)
+/* Allocates the memory of a tensor on the device that is asked for; else where that needs no
+ * eviction, if it can be had so, and on any device if not. Under the lock. */
+static bool alloc_memory(struct tensor_store *store, const struct tensor_offer *offer,
+                         struct resident *resident)
 {
-    const struct tensor *tensor = &resident->tensor;
-    const uint64_t width = tensor->dims[tensor->rank - 1];
-    uint64_t elements, bytes;
-    resident->leading =
-        tensor->rank > 1 ? gemm_leading(&store->device, tensor->dtype, width, true) : width;
-    return size_product(tensor->dims, tensor->rank - 1, &resident->rows) &&
-           size_mul(resident->rows, resident->leading, &elements) &&
-           size_mul(elements, dtype_size(tensor->dtype), &bytes) &&
-           size_align(bytes > 0 ? bytes : 1, ARENA_ALIGNMENT, &resident->memory_bytes);
+    struct owner *owner = resident->owner;
+    const uint64_t bytes = resident->memory_bytes;
+    resident->device = offer->device != TENSOR_ANY_DEVICE ? (uint32_t)offer->device
+                                                          : tensor_emptiest_device(store);
+    if (offer->device != TENSOR_ANY_DEVICE || store->devices == 1)
+        return alloc_on(store, owner, resident->device, bytes, &resident->offset);
+    const uint32_t first = resident->device;
+    for (uint32_t i = 0; i < 2 * store->devices; i++) {
+        const bool evicts = i >= store->devices;
+        const uint32_t device = resident->device = (first + i) % store->devices;
+        if (!evicts && tensor_free_bytes(&store->memories[device]) < bytes)
+            continue;
+        if (evicts ? alloc_on(store, owner, device, bytes, &resident->offset)
+                   : arena_alloc(store->memories[device].arena, bytes, &resident->offset))
+            return true;
+    }
+    return false;
 }
 
 /* Bytes that are left of the owner's own limit. Under the lock. */
@@ -328,6 +292,23 @@ static void evict_to_own_limit(struct tensor_store *store, struct owner *owner)
         evict_idle(store, owner->oldest);
 }
 
+/* The free bytes of the device that a tensor was asked for, or of the one that has the most. Under
+ * the lock. */
+static uint64_t most_free_bytes(const struct tensor_store *store, int32_t device)
+{
+    const uint32_t at =
+        device != TENSOR_ANY_DEVICE ? (uint32_t)device : tensor_emptiest_device(store);
+    return tensor_free_bytes(&store->memories[at]);
+}
+
+static uint64_t all_idle_bytes(const struct tensor_store *store, const struct owner *owner)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < store->devices; i++)
+        bytes += owner->idle_bytes[i];
+    return bytes;
+}
+
 static enum gemmd_error reserve_locked(struct tensor_store *store, const struct tensor_offer *offer,
                                        struct resident *resident, struct fault *fault)
 {
@@ -340,16 +321,17 @@ static enum gemmd_error reserve_locked(struct tensor_store *store, const struct 
                          "no memory for the record of a tensor");
     const uint64_t own_bytes = left_bytes(store, resident->owner);
     if (resident->memory_bytes > own_bytes &&
-        resident->memory_bytes - own_bytes > resident->owner->idle_bytes)
+        resident->memory_bytes - own_bytes > all_idle_bytes(store, resident->owner))
         return fault_set(fault, GEMMD_ERR_NO_ROOM, NULL,
                          "no room for the tensor: %" PRIu64 " bytes needed, %" PRIu64
                          " free of this tenant's %" PRIu64 " (tenant-tensor-bytes)",
                          resident->memory_bytes, own_bytes, store->tenant_bytes);
-    if (!alloc_memory(store, resident->owner, resident->memory_bytes, &resident->offset))
+    if (!alloc_memory(store, offer, resident))
         return fault_set(fault, GEMMD_ERR_NO_ROOM, NULL,
                          "no room for the tensor: %" PRIu64 " bytes needed, %" PRIu64 " free",
-                         resident->memory_bytes, free_bytes(store));
-    resident->memory = store->memory + resident->offset;
+                         resident->memory_bytes, most_free_bytes(store, offer->device));
+    resident->memory = store->memories[resident->device].start + resident->offset;
+    atomic_init(&resident->places, 1u << resident->device);
     resident->owner->used_bytes += resident->memory_bytes;
     evict_to_own_limit(store, resident->owner);
     return GEMMD_OK;
@@ -369,7 +351,7 @@ enum gemmd_error tensor_store_reserve(struct tensor_store *store, const struct t
     resident->tensor.data = NULL;
     resident->users = 1;
     atomic_init(&resident->has_etag, false);
-    if (!lay_out(store, resident)) {
+    if (!tensor_lay_out(store, resident)) {
         free(resident);
         return fault_set(fault, GEMMD_ERR_NO_ROOM, NULL,
                          "the tensor's size does not fit in 64 bits");
@@ -383,6 +365,92 @@ enum gemmd_error tensor_store_reserve(struct tensor_store *store, const struct t
     }
     *out = resident;
     return GEMMD_OK;
+}
+
+static struct resident *copy_create(const struct resident *resident, uint32_t device)
+{
+    struct resident *copy = calloc(1, sizeof *copy);
+    if (copy == NULL)
+        return NULL;
+    memcpy(copy->name, resident->name, sizeof copy->name);
+    copy->owner = resident->owner;
+    copy->evictable = resident->evictable;
+    copy->is_copy = true;
+    copy->tensor = resident->tensor;
+    copy->rows = resident->rows;
+    copy->leading = resident->leading;
+    copy->device = device;
+    copy->memory_bytes = resident->memory_bytes;
+    copy->users = 1;
+    atomic_init(&copy->places, 1u << device);
+    atomic_init(&copy->has_etag, false);
+    return copy;
+}
+
+enum gemmd_error tensor_store_reserve_copy(struct tensor_store *store, struct resident *resident,
+                                           uint32_t device, struct resident **out,
+                                           struct fault *fault)
+{
+    struct resident *copy = copy_create(resident, device);
+    if (copy == NULL)
+        return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL,
+                         "no memory for the record of a tensor");
+    pthread_mutex_lock(&store->lock);
+    const bool has_room = alloc_on(store, copy->owner, device, copy->memory_bytes, &copy->offset);
+    const uint64_t free_there = tensor_free_bytes(&store->memories[device]);
+    pthread_mutex_unlock(&store->lock);
+    if (!has_room) {
+        free(copy);
+        return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL,
+                         "no room for a copy of the tensor '%s' on the device that computes: "
+                         "%" PRIu64 " bytes needed, %" PRIu64 " free",
+                         resident->name, resident->memory_bytes, free_there);
+    }
+    copy->memory = store->memories[device].start + copy->offset;
+    atomic_fetch_or(&resident->arriving, 1u << device);
+    *out = copy;
+    return GEMMD_OK;
+}
+
+/* Gives the name of a tensor to its copy on a device that is not lost. False: it has none. */
+static bool replace_by_copy(struct tensor_store *store, struct resident *resident)
+{
+    struct resident *copy = NULL;
+    for (uint32_t i = 0; i < store->devices && copy == NULL; i++)
+        if (!store->memories[i].lost)
+            copy = resident->copies[i];
+    if (copy == NULL)
+        return false;
+    tensor_copy_begin_use(store, copy); /* so that it stays without its original */
+    tensor_drop_copy(store, copy);
+    copy->is_copy = false;
+    copy->owner->used_bytes += copy->memory_bytes;
+    memcpy(copy->etag, resident->etag, sizeof copy->etag);
+    atomic_store(&copy->has_etag, atomic_load(&resident->has_etag));
+    take_name(store, resident);
+    give_name(store, copy);
+    end_use(store, copy);
+    return true;
+}
+
+void tensor_store_lose_device(struct tensor_store *store, uint32_t device)
+{
+    struct name_node *nodes[TENSOR_STORE_PAGE_MAX];
+    char after[GEMM_TENSOR_NAME_MAX + 1] = "";
+    uint32_t count;
+    pthread_mutex_lock(&store->lock);
+    store->memories[device].lost = true;
+    while ((count = name_tree_after(&store->named, after, nodes, TENSOR_STORE_PAGE_MAX)) > 0) {
+        memcpy(after, NAMED(nodes[count - 1])->name, sizeof after);
+        for (uint32_t i = 0; i < count; i++) {
+            struct resident *resident = NAMED(nodes[i]);
+            if (resident->copies[device] != NULL)
+                tensor_drop_copy(store, resident->copies[device]);
+            if (resident->device == device && !replace_by_copy(store, resident))
+                take_name(store, resident);
+        }
+    }
+    pthread_mutex_unlock(&store->lock);
 }
 
 /* --- the interface --- */
@@ -501,6 +569,11 @@ const struct tensor *resident_tensor(const struct resident *resident)
     return &resident->tensor;
 }
 
+uint32_t resident_device(const struct resident *resident)
+{
+    return resident->device;
+}
+
 void *resident_memory(const struct resident *resident)
 {
     return resident->memory;
@@ -560,13 +633,28 @@ struct tensor_store_state tensor_store_state(struct tensor_store *store)
 {
     pthread_mutex_lock(&store->lock);
     struct tensor_store_state state = {
-        .used_bytes = store->arena == NULL ? 0 : arena_used_bytes(store->arena),
-        .capacity_bytes = store->arena == NULL ? 0 : arena_capacity_bytes(store->arena),
         .count = store->count,
         .hits = atomic_load_explicit(&store->hits, memory_order_relaxed),
         .misses = atomic_load_explicit(&store->misses, memory_order_relaxed),
         .evictions = store->evictions,
     };
+    for (uint32_t i = 0; i < store->devices; i++) {
+        if (store->memories[i].arena == NULL)
+            continue;
+        state.used_bytes += arena_used_bytes(store->memories[i].arena);
+        state.capacity_bytes += arena_capacity_bytes(store->memories[i].arena);
+    }
     pthread_mutex_unlock(&store->lock);
+    return state;
+}
+
+struct tensor_store_state tensor_store_state_on(struct tensor_store *store, uint32_t device)
+{
+    const struct arena *arena = store->memories[device].arena;
+    struct tensor_store_state state = {.used_bytes = 0};
+    if (arena != NULL) {
+        state.used_bytes = arena_used_bytes(arena);
+        state.capacity_bytes = arena_capacity_bytes(arena);
+    }
     return state;
 }

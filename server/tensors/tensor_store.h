@@ -6,10 +6,11 @@
  * in the memory, and the tensor is published under its name. A tensor that is replaced, removed or
  * evicted loses its name at once. Its memory is freed after its last user has released it.
  *
- * The memory is the device's tensor memory, divided up by an arena: a tensor takes a multiple of
- * ARENA_ALIGNMENT bytes, and limits count those bytes. If there is no room, tensors of the same
- * tenant that are marked evictable are evicted, least recently used first. Tensors in use are not
- * evicted, since their memory would not become free.
+ * The memory is the tensor memory of the devices, each divided up by an arena: a tensor lies on one
+ * device, takes a multiple of ARENA_ALIGNMENT bytes, and limits count those bytes. If there is no
+ * room on a device, tensors of the same tenant on that device that are marked evictable are
+ * evicted, least recently used first. Tensors in use are not evicted, since their memory would not
+ * become free.
  *
  * The rows of tensors with two or more dimensions have the leading dimension that the device's fast
  * kernels want (gemm_leading). Thread-safe: one mutex, held for one search or for the names of one
@@ -32,9 +33,15 @@ struct model_stats;
 struct tensor_store;
 struct resident; /* a tensor in the store, in use by whoever reserved or acquired it */
 
-/* Creates a store over `memory`, which is borrowed (0 bytes: no tensor fits). A tenant's tensors
- * take `tenant_bytes` at most; 0: tenants have no limit of their own. NULL: out of memory. */
-struct tensor_store *tensor_store_create(struct device_span memory,
+enum {
+    TENSOR_STORE_DEVICES_MAX = 16,
+    TENSOR_ANY_DEVICE = -1, /* the one with the most free memory that has room */
+};
+
+/* Creates a store over the memories of `count` devices, 1 ... TENSOR_STORE_DEVICES_MAX, which are
+ * borrowed (0 bytes: no tensor fits). A tenant's tensors take `tenant_bytes` at most; 0: tenants
+ * have no limit of their own. NULL: out of memory. */
+struct tensor_store *tensor_store_create(const struct device_span memories[], uint32_t count,
                                          const struct gemm_device *device, uint64_t tenant_bytes);
 /* No tensor may be in use. NULL is allowed. */
 void tensor_store_destroy(struct tensor_store *store);
@@ -44,6 +51,7 @@ struct tensor_offer {
     const char *name, *tenant;
     bool evictable;
     const struct tensor *tensor; /* type and shape, with at least one dimension */
+    int32_t device;              /* the number of a memory, or TENSOR_ANY_DEVICE */
 };
 
 /* Reserves memory for a tensor, which has no name yet and is in use by the caller.
@@ -51,6 +59,30 @@ struct tensor_offer {
  * fault says how many bytes are needed and free. GEMMD_ERR_OUT_OF_MEMORY. */
 enum gemmd_error tensor_store_reserve(struct tensor_store *store, const struct tensor_offer *offer,
                                       struct resident **resident, struct fault *fault);
+/* --- Copies on further devices (tensor_copies.c). They have no names, do not count towards limits
+ * of tenants, and are evicted before any tensor is. A copy is used and released like a tensor. */
+
+/* Whether a device has a tensor in use, or a complete copy. Any thread, without a lock. */
+bool resident_is_on(const struct resident *resident, uint32_t device);
+/* Whether a copy is on its way to a device, which a further request should not copy there again. */
+bool resident_is_arriving(const struct resident *resident, uint32_t device);
+/* Acquires the copy of a tensor in use on a device. NULL: the device has no complete copy. */
+struct resident *tensor_store_acquire_copy(struct tensor_store *store, struct resident *resident,
+                                           uint32_t device);
+/* Reserves memory on a device for a copy of a tensor in use; the caller makes the copy. Until
+ * tensor_store_keep_copy nobody else can use it. GEMMD_ERR_OUT_OF_MEMORY: there is no room on that
+ * device. */
+enum gemmd_error tensor_store_reserve_copy(struct tensor_store *store, struct resident *resident,
+                                           uint32_t device, struct resident **copy,
+                                           struct fault *fault);
+/* Releases a copy that was reserved. If it is complete, it is kept for further requests, unless the
+ * tensor has lost its name or another copy there was kept. NULL is allowed. */
+void tensor_store_end_copy(struct tensor_store *store, struct resident *resident,
+                           struct resident *copy, bool complete);
+/* Gives up the memory of a device that is lost, where no further tensor is put. Its tensors lose
+ * their names, except those with a copy on another device, which takes their place. */
+void tensor_store_lose_device(struct tensor_store *store, uint32_t device);
+
 /* Publishes a tensor, whose bytes are in its memory, under its name, if the condition holds. A
  * tensor that had the name loses it; `*replaced` says whether there was one. The tensor stays in
  * use by the caller. GEMMD_ERR_PRECONDITION: the condition is false. GEMMD_ERR_FORBIDDEN: the name
@@ -88,6 +120,8 @@ const char *resident_name(const struct resident *resident);
 bool resident_evictable(const struct resident *resident);
 /* Type, shape and number of bytes; `data` is NULL. */
 const struct tensor *resident_tensor(const struct resident *resident);
+/* The number of the device's memory in which the tensor lies. */
+uint32_t resident_device(const struct resident *resident);
 /* The address of the tensor's first row. */
 void *resident_memory(const struct resident *resident);
 uint64_t resident_rows(const struct resident *resident);    /* of all the tensor's matrices */
@@ -113,5 +147,7 @@ struct tensor_store_state {
 /* Bytes of memory that a tenant's tensors take. */
 uint64_t tensor_store_used_by(struct tensor_store *store, const char *tenant);
 struct tensor_store_state tensor_store_state(struct tensor_store *store);
+/* The bytes used and free of one device's memory; the other fields are 0. */
+struct tensor_store_state tensor_store_state_on(struct tensor_store *store, uint32_t device);
 
 #endif

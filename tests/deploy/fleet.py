@@ -7,6 +7,7 @@ import os
 import pathlib
 import random
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -177,6 +178,15 @@ class Member:
         os.kill(self.pid, signal.SIGKILL)
         self.daemon.process.wait(PATIENCE_S)
         self.daemon.close()
+
+    def upgrade(self, program):
+        """What installing a package does: a new file in place of the old one, then SIGUSR2. Returns
+        once the old process has ended."""
+        new = self.gemmd.with_suffix(".new")
+        shutil.copy2(program, new)
+        new.rename(self.gemmd)
+        self.replace()
+        assert os.stat(f"/proc/{self.pid}/exe").st_ino == self.gemmd.stat().st_ino
 
     def replace(self):
         """SIGUSR2: returns once the old process has ended."""

@@ -22,6 +22,15 @@ def test_hadolint_finds_no_error():
     run("hadolint", "--failure-threshold", "warning", CONTAINER / "Containerfile")
 
 
+def test_the_stage_installs_every_library_of_the_build():
+    """The image of this test is made from packages, so that it does not compile in the stage."""
+    quickstart = (DEPLOY / "quickstart.sh").read_text()
+    needed = set(re.findall(r"^want_library \S+ (\S+)$", quickstart, re.M))
+    assert len(needed) >= 8
+    installed = set((CONTAINER / "make-packages.sh").read_text().split())
+    assert needed <= installed, needed - installed
+
+
 @pytest.fixture(scope="module")
 def image(debs, clean_root, tmp_path_factory):
     """(settings, root) of the target cpu, made from packages and from a base that no registry served."""

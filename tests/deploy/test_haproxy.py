@@ -53,6 +53,13 @@ def counts(proxy, backend):
             for number in proxy.servers}
 
 
+def ask(proxy, method, target, data=None):
+    """Sends a request on a connection of its own while no other is in flight: the load is bounded,
+    so that a request may go elsewhere as long as HAProxy counts the one before."""
+    wait_until(lambda: sum(map(proxy.in_flight, proxy.servers)) == 0, "requests are in flight")
+    return requests.request(method, proxy.url + target, data=data, timeout=PATIENCE_S)
+
+
 def names_with_operand(name):
     """Requests that use the resident tensor `name` of one element, and give `name` times 3."""
     return [
@@ -69,18 +76,17 @@ def test_requests_go_where_their_tensor_is(proxy):
                                         "data": [3]}]}).encode()
     for i in range(12):
         name = f"one.{i}"
-        put = requests.put(f"{proxy.url}/tensors/{name}?shape=1,1", THREE, timeout=PATIENCE_S)
+        put = ask(proxy, "PUT", f"/tensors/{name}?shape=1,1", THREE)
         assert put.status_code == 201, put.text
-        assert requests.get(f"{proxy.url}/tensors/{name}", timeout=PATIENCE_S).content == THREE
+        assert ask(proxy, "GET", f"/tensors/{name}").content == THREE
         for method, target, body in names_with_operand(name):
-            answer = requests.request(method, proxy.url + target, data=body or inference,
-                                      timeout=PATIENCE_S)
+            answer = ask(proxy, method, target, body or inference)
             assert answer.status_code == 200, (target, answer.text)
             if body is None:
                 assert answer.json()["outputs"][0]["data"] == [9]
             else:
                 assert answer.content == NINE
-        assert requests.delete(f"{proxy.url}/tensors/{name}", timeout=PATIENCE_S).status_code == 204
+        assert ask(proxy, "DELETE", f"/tensors/{name}").status_code == 204
     assert all(count > 0 for count in counts(proxy, "gemmd_tensors").values())
 
 

@@ -1,11 +1,14 @@
 /*
  * lose_device - makes the daemon's device lost, as after a sticky error of a GPU. To be linked into
- * the program gemmd-losing, with the linker's option --wrap=device_submit.
+ * the program gemmd-losing, with the linker's options --wrap=device_submit and --wrap=device_open.
  *
  * The device is lost when a product of LOST_M x LOST_N with LOST_K is launched while the file that
  * the variable LOSE_DEVICE names exists. The file is removed, so one file loses the device once.
+ * The devices that the variable BROKEN_DEVICES names, as in "01", fail their self-test at the
+ * start.
  */
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "server/device/device_ops.h"
@@ -23,4 +26,18 @@ void __wrap_device_submit(struct device *device, struct work *works)
         problem->k == LOST_K && path != NULL && unlink(path) == 0)
         device_set_lost(device, "a test has lost the device");
     __real_device_submit(device, works);
+}
+
+enum gemmd_error __real_device_open(const struct device_options *options, struct device **device,
+                                    struct fault *fault);
+enum gemmd_error __wrap_device_open(const struct device_options *options, struct device **device,
+                                    struct fault *fault);
+
+enum gemmd_error __wrap_device_open(const struct device_options *options, struct device **device,
+                                    struct fault *fault)
+{
+    const char *broken = getenv("BROKEN_DEVICES");
+    if (broken != NULL && strchr(broken, '0' + options->index) != NULL)
+        return fault_set(fault, GEMMD_ERR_DEVICE_LOST, NULL, "a test has broken the device");
+    return __real_device_open(options, device, fault);
 }

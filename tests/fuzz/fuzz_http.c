@@ -271,7 +271,7 @@ static bool has_left_something(void)
     return atomic_load(&gemmd.http.connections) > 0 ||
            http_server_active_requests(&gemmd.http) > 0 || held.requests > 0 || held.bytes > 0 ||
            kept > 0 || pool_used_bytes(services->pool) > 0 ||
-           arena_used_bytes(device_arena(services->device)) > 0 ||
+           arena_used_bytes(device_arena(services->executors.list[0].device)) > 0 ||
            tensor_store_state(services->tensors).used_bytes > 0;
 }
 
@@ -288,7 +288,8 @@ static void settle(void)
                 atomic_load(&gemmd.http.connections), http_server_active_requests(&gemmd.http),
                 (unsigned long long)admission_held(gemmd.services.admission).bytes,
                 (unsigned long long)pool_used_bytes(gemmd.services.pool),
-                (unsigned long long)arena_used_bytes(device_arena(gemmd.services.device)));
+                (unsigned long long)arena_used_bytes(
+                    device_arena(gemmd.services.executors.list[0].device)));
         abort();
     }
 }

@@ -21,6 +21,11 @@ fails or hangs in one stops no other:
             under mixed load with those of the same requests alone
   tensors*  resident tensors, rows stacked on them, and computations that nobody waits for any
             more: daemons of the tests' own
+  operations*
+            what an operator relies on: figures of NVML, the number of series, memory, a reload and a
+            replacement under load
+  gpus      a daemon with all GPUs of the machine, which needs two: the bytes are those of one GPU;
+            tests/bench/devices.sh, which writes a table
   attention attention kernels and their tiles timed (gemmd-bench attention); writes a table
   cudnn     the same next to cuDNN and FlashAttention-2; writes a table. Needs PyTorch
   serving   the serving rows of the targets (tests/bench/serve.sh); writes a table
@@ -62,8 +67,8 @@ while (($#)); do
         usage
         exit 0
         ;;
-    smoke | kernels | products | memcheck | devices | http | tensors | rates | attention | cudnn | serving | \
-        perf_analyzer | ways)
+    smoke | kernels | products | memcheck | devices | http | tensors | operations | gpus | rates | \
+        attention | cudnn | serving | perf_analyzer | ways)
         parts+=("$1")
         ;;
     *)
@@ -73,7 +78,7 @@ while (($#)); do
     esac
     shift
 done
-((${#parts[@]})) || parts=(kernels products memcheck devices http tensors rates)
+((${#parts[@]})) || parts=(kernels products memcheck devices http tensors operations rates)
 wanted() { [[ " ${parts[*]} " == *" $1 "* ]]; }
 [[ $seconds =~ ^[1-9][0-9]*$ ]] || die "--seconds takes a whole number"
 [[ $limit =~ ^[1-9][0-9]*$ ]] || die "--limit takes a whole number"
@@ -415,6 +420,20 @@ if wanted tensors; then
     add_pytest "$logs/tensors.log" $?
 fi
 
+if wanted operations; then
+    section "operations"
+    within 200 "$python" -u -m pytest -c tests/pytest.ini --rootdir tests --gemmd "$gemmd" \
+        -vv tests/integration/test_on_gpu.py >"$logs/operations.log" 2>&1
+    add_pytest "$logs/operations.log" $?
+fi
+
+if wanted gpus; then
+    section "gpus"
+    within 300 "$python" -u -m pytest -c tests/pytest.ini --rootdir tests --gemmd "$gemmd" \
+        -vv tests/integration/test_gpus.py >"$logs/gpus.log" 2>&1
+    add_pytest "$logs/gpus.log" $?
+fi
+
 # --- Kernels timed; the serving rows ---------------------------------------------------------------
 # table LIMIT_S NAME FILE COMMAND...: runs what writes a table to $out; its log is kept.
 table() {
@@ -454,6 +473,12 @@ if wanted ways; then
     table 300 ways "none" tests/bench/ways.sh --build "$build" --out "$out" --backend cuda \
         --seconds "$seconds"
     tail -n 5 "$logs/ways.log"
+fi
+
+if wanted gpus; then
+    table 300 devices-bench "none" tests/bench/devices.sh --build "$build" --out "$out" \
+        --seconds "$seconds"
+    tail -n 8 "$logs/devices-bench.log"
 fi
 
 if wanted rates; then

@@ -401,5 +401,7 @@ void product_describe(const struct gemm_problem *p, char *text, uint64_t size)
              dtype_name(p->dtype), dtype_name(p->out), p->m, p->n, p->k, p->batch, p->lda,
              p->transa ? ", transa" : "", p->transb ? ", transb" : "", p->alpha, p->beta,
              p->bias != NULL ? ", bias" : "", gemm_act_name(p->act),
-             p->precision == GEMM_PRECISION_TF32 ? ", tf32" : "");
+             p->precision == GEMM_PRECISION_TF32 ? ", tf32"
+             : p->precision == GEMM_PRECISION_F8 ? ", f8"
+                                                 : "");
 }

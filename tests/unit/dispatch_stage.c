@@ -7,6 +7,7 @@
 
 #include "kernels/freivalds.h"
 #include "server/base/clock.h"
+#include "tests/unit/admitted_queue.h"
 
 struct stage stage;
 
@@ -114,7 +115,7 @@ void start_on(struct simulated_device *device, uint32_t requests)
     struct metrics_identity identity = {"0", "0", "cpu", "", "", ""};
     stage.device = device;
     const struct admission_limits limits = {.requests = requests, .tenants = TENANTS};
-    stage.queue = queue_create(&limits);
+    stage.queue = queue_with_limits(&limits);
     stage.metrics = metrics_create(1, &identity);
     stage.dispatch = dispatch_start(&stage.device->base, stage.queue, NULL,
                                     metrics_shard(stage.metrics, 0), MAX_LAUNCH_WORKS, 0);
@@ -130,7 +131,7 @@ void stop(void)
 {
     queue_close(stage.queue);
     ck_assert(dispatch_stop(stage.dispatch, UINT64_MAX));
-    queue_destroy(stage.queue);
+    queue_free(stage.queue);
     metrics_destroy(stage.metrics);
     device_close(&stage.device->base);
 }

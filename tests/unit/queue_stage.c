@@ -22,7 +22,7 @@ void item_init(struct item *item, uint32_t number, uint32_t priority, uint64_t d
 struct queue *queue_of_one(uint32_t requests, uint64_t bytes)
 {
     const struct admission_limits limits = {.requests = requests, .bytes = bytes, .tenants = 1};
-    struct queue *queue = queue_create(&limits);
+    struct queue *queue = queue_with_limits(&limits);
     ck_assert_ptr_nonnull(queue);
     return queue;
 }

@@ -8,7 +8,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#include "server/scheduler/queue.h"
+#include "tests/unit/admitted_queue.h"
 
 /* A work that records its end. */
 struct item {

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "proto/attention_request.h"
+#include "proto/safetensors.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
@@ -75,11 +76,14 @@ static const struct {
     {"heads=4&kv_heads=8&sq=1&d=1", GEMMD_ERR_MALFORMED, "kv_heads"},
     {"heads=1&sq=1&d=257", GEMMD_ERR_UNSUPPORTED, "d"},
     {"heads=1&sq=1&d=1&dv=257", GEMMD_ERR_UNSUPPORTED, "dv"},
+    {"heads=1&sq=1&d=2147483648", GEMMD_ERR_MALFORMED, "d"},
+    {"heads=1&sq=1&d=x", GEMMD_ERR_MALFORMED, "d"},
     {"heads=1&sq=1&d=1&window=-1", GEMMD_ERR_MALFORMED, "window"},
     {"heads=1&sq=1&d=1&scale=nan", GEMMD_ERR_MALFORMED, "scale"},
     {"heads=1&sq=1&d=1&scale=1e39", GEMMD_ERR_MALFORMED, "scale"},
     {"heads=1&sq=1&d=1&softcap=-1", GEMMD_ERR_MALFORMED, "softcap"},
     {"heads=1&sq=1&d=1&softcap=1e-300", GEMMD_ERR_MALFORMED, "softcap"},
+    {"heads=1&sq=1&d=1&softcap=nan", GEMMD_ERR_MALFORMED, "softcap"},
     {"heads=1&sq=1&d=1&dtype=i8", GEMMD_ERR_MALFORMED, "dtype"},
     {"heads=1&heads=1", GEMMD_ERR_MALFORMED, "heads"},
     {"alpha=1", GEMMD_ERR_MALFORMED, "alpha"},
@@ -114,6 +118,10 @@ START_TEST(a_raw_body_is_cut_where_its_operands_are)
     ck_assert_ptr_eq(o.v.data, start + 104);
     ck_assert_uint_eq(attention_request_bind(&r, FORMAT_RAW, body, 123, &o, &fault),
                       GEMMD_ERR_MALFORMED);
+    body[0] = -1;
+    ck_assert_uint_eq(attention_request_bind(&r, FORMAT_RAW, body, 124, &o, &fault),
+                      GEMMD_ERR_MALFORMED);
+    body[0] = 3;
     body[3] = 6;
     ck_assert_uint_eq(attention_request_bind(&r, FORMAT_RAW, body, 124, &o, &fault),
                       GEMMD_ERR_MALFORMED);
@@ -131,6 +139,26 @@ START_TEST(sizes_that_overflow)
         GEMMD_OK);
     ck_assert(!attention_request_raw_bytes(&r, &bytes));
     ck_assert_uint_eq(attention_request_check_raw_bytes(&r, 1, &fault), GEMMD_ERR_TOO_LARGE);
+    struct attention_operands operands;
+    ck_assert_uint_eq(attention_request_bind(&r, FORMAT_RAW, "", 1, &operands, &fault),
+                      GEMMD_ERR_TOO_LARGE);
+    struct tensor o, lse;
+    ck_assert(!attention_request_result(&r, &o, &lse));
+    /* 2^61 rows: o has 2^62 bytes, and lse twice as many. */
+    ck_assert_uint_eq(
+        take(&r, "batch=1073741824&heads=1073741824&sq=2&d=1&dtype=f16", FORMAT_RAW, &fault),
+        GEMMD_OK);
+    ck_assert(!attention_request_result(&r, &o, &lse));
+}
+END_TEST
+
+START_TEST(a_softcap_of_zero_is_none)
+{
+    struct attention_request r;
+    struct fault fault;
+    ck_assert_uint_eq(take(&r, "heads=1&sq=1&d=1&softcap=0", FORMAT_RAW, &fault), GEMMD_OK);
+    ck_assert_uint_eq(take(&r, "heads=1&sq=1&d=1&softcap=30", FORMAT_RAW, &fault), GEMMD_OK);
+    ck_assert(r.softcap == 30);
 }
 END_TEST
 
@@ -203,6 +231,184 @@ START_TEST(tensors_from_anywhere)
 }
 END_TEST
 
+#define USUAL                                                                                      \
+    {                                                                                              \
+        1, 2, 3, 4                                                                                 \
+    } /* batch, heads, sequence, d */
+
+/* Each array has a type, a rank and sizes of its own, any of which may contradict the others. */
+static const struct {
+    const char *query, *field, *says;
+    enum gemmd_error code;
+    enum gemmd_dtype dtype; /* of Q */
+    uint32_t rank;          /* of Q */
+    uint64_t q[5], k[4], v[4];
+} contradictions[] = {
+    {"", "dtype", "of type i8", GEMMD_ERR_UNSUPPORTED, GEMMD_I8, 4, USUAL, USUAL, USUAL},
+    {"", "dtype", "says f16", GEMMD_ERR_MALFORMED, GEMMD_F16, 4, USUAL, USUAL, USUAL},
+    {"", "", "Q has 1 dim", GEMMD_ERR_MALFORMED, GEMMD_F32, 1, {4}, USUAL, USUAL},
+    {"", "", "heads, sequence", GEMMD_ERR_MALFORMED, GEMMD_F32, 5, {1, 1, 2, 3, 4}, USUAL, USUAL},
+    {"layout=bshd",
+     "",
+     "sequence, heads",
+     GEMMD_ERR_MALFORMED,
+     GEMMD_F32,
+     5,
+     {1, 1, 2, 3, 4},
+     USUAL,
+     USUAL},
+    {"batch=2", "batch", "Q", GEMMD_ERR_MALFORMED, GEMMD_F32, 4, USUAL, USUAL, USUAL},
+    {"heads=3", "heads", "Q", GEMMD_ERR_MALFORMED, GEMMD_F32, 4, USUAL, USUAL, USUAL},
+    {"sq=2", "sq", "Q", GEMMD_ERR_MALFORMED, GEMMD_F32, 4, USUAL, USUAL, USUAL},
+    {"", "d", "K", GEMMD_ERR_MALFORMED, GEMMD_F32, 4, USUAL, {1, 2, 3, 5}, USUAL},
+    {"", "skv", "V", GEMMD_ERR_MALFORMED, GEMMD_F32, 4, USUAL, USUAL, {1, 2, 5, 4}},
+    {"", "kv_heads", "kv_heads", GEMMD_ERR_MALFORMED, GEMMD_F32, 4, {1, 3, 3, 4}, USUAL, USUAL},
+    {"layout=bshd", "", "", GEMMD_OK, GEMMD_F32, 2, {3, 4}, {1, 5, 1, 4}, {1, 5, 1, 4}},
+    {"dtype=f8_e4m3", "dtype", "of type f32", GEMMD_ERR_MALFORMED, GEMMD_F8_E4M3, 4, USUAL, USUAL,
+     USUAL},
+};
+
+START_TEST(arrays_may_contradict_each_other)
+{
+    struct attention_request r;
+    struct fault fault = {.code = GEMMD_OK};
+    struct attention_operands operands = {
+        .q = tensor_of(contradictions[_i].dtype, contradictions[_i].rank, contradictions[_i].q),
+        .k = tensor_of(GEMMD_F32, 4, contradictions[_i].k),
+        .v = tensor_of(GEMMD_F32, 4, contradictions[_i].v),
+    };
+    ck_assert_uint_eq(take(&r, contradictions[_i].query, FORMAT_SAFETENSORS, &fault), GEMMD_OK);
+    ck_assert_uint_eq(attention_request_bind_tensors(&r, &operands, &fault),
+                      contradictions[_i].code);
+    ck_assert_str_eq(fault.field, contradictions[_i].field);
+    ck_assert_msg(strstr(fault.detail, contradictions[_i].says) != NULL, "%s", fault.detail);
+}
+END_TEST
+
+START_TEST(residents_contradict_each_other)
+{
+    struct attention_request r;
+    struct fault fault;
+    const struct tensor k = tensor_of(GEMMD_I8, 4, (uint64_t[]){2, 7, 3, 5});
+    const struct tensor v = tensor_of(GEMMD_BF16, 4, (uint64_t[]){2, 7, 3, 4});
+    attention_request_init(&r);
+    ck_assert_uint_eq(attention_request_settle_residents(&r, &k, &v, &fault),
+                      GEMMD_ERR_UNSUPPORTED);
+    ck_assert_ptr_nonnull(strstr(fault.detail, "the resident K"));
+    attention_request_init(&r);
+    ck_assert_uint_eq(attention_request_settle_residents(&r, NULL, &v, &fault), GEMMD_OK);
+    attention_request_init(&r);
+    ck_assert_uint_eq(attention_request_settle_residents(&r, &v, NULL, &fault), GEMMD_OK);
+}
+END_TEST
+
+/* Only Q arrives with the request; K and V are resident. */
+START_TEST(resident_operands_do_not_arrive)
+{
+    struct attention_request r;
+    struct fault fault = {.code = GEMMD_OK};
+    const struct tensor kv = tensor_of(GEMMD_F32, 4, (uint64_t[]){1, 2, 5, 4});
+    struct attention_operands operands = {.q = tensor_of(GEMMD_F32, 4, (uint64_t[]){1, 2, 3, 4})};
+    ck_assert_uint_eq(take(&r, "k=K&v=V", FORMAT_SAFETENSORS, &fault), GEMMD_OK);
+    ck_assert_uint_eq(attention_request_settle_residents(&r, &kv, &kv, &fault), GEMMD_OK);
+    ck_assert_msg(attention_request_bind_tensors(&r, &operands, &fault) == GEMMD_OK, "%s",
+                  fault.detail);
+    ck_assert(r.sq == 3 && r.skv == 5);
+}
+END_TEST
+
+START_TEST(lengths_are_a_vector_of_i32)
+{
+    static const struct {
+        enum gemmd_dtype dtype;
+        uint32_t rank;
+        uint64_t dims[2];
+    } wrong[] = {{GEMMD_F32, 1, {1}}, {GEMMD_I32, 2, {1, 1}}, {GEMMD_I32, 1, {2}}};
+    static const int32_t lens[2] = {0};
+    struct attention_request r;
+    struct fault fault;
+    for (size_t i = 0; i < 2 * COUNT(wrong); i++) {
+        struct attention_operands operands = {
+            .q = tensor_of(GEMMD_F32, 4, (uint64_t[]){1, 2, 3, 4}),
+            .k = tensor_of(GEMMD_F32, 4, (uint64_t[]){1, 2, 3, 4}),
+            .v = tensor_of(GEMMD_F32, 4, (uint64_t[]){1, 2, 3, 4}),
+            .lens_q = tensor_of(GEMMD_I32, 1, (uint64_t[]){1}),
+            .lens_kv = tensor_of(GEMMD_I32, 1, (uint64_t[]){1}),
+        };
+        operands.lens_q.data = operands.lens_kv.data = lens;
+        *(i % 2 ? &operands.lens_q : &operands.lens_kv) =
+            tensor_of(wrong[i / 2].dtype, wrong[i / 2].rank, wrong[i / 2].dims);
+        ck_assert_uint_eq(take(&r, "", FORMAT_SAFETENSORS, &fault), GEMMD_OK);
+        ck_assert_uint_eq(attention_request_bind_tensors(&r, &operands, &fault),
+                          GEMMD_ERR_MALFORMED);
+        ck_assert_str_eq(fault.field, "lens");
+    }
+}
+END_TEST
+
+START_TEST(lengths_come_in_pairs)
+{
+    struct attention_request r;
+    struct fault fault;
+    struct attention_operands operands = {
+        .q = tensor_of(GEMMD_F32, 4, (uint64_t[]){1, 2, 3, 4}),
+        .k = tensor_of(GEMMD_F32, 4, (uint64_t[]){1, 2, 3, 4}),
+        .v = tensor_of(GEMMD_F32, 4, (uint64_t[]){1, 2, 3, 4}),
+        .lens_kv = tensor_of(GEMMD_I32, 1, (uint64_t[]){1}),
+    };
+    ck_assert_uint_eq(take(&r, "", FORMAT_SAFETENSORS, &fault), GEMMD_OK);
+    ck_assert_uint_eq(attention_request_bind_tensors(&r, &operands, &fault), GEMMD_ERR_MALFORMED);
+    ck_assert_ptr_nonnull(strstr(fault.detail, "the lengths are two vectors"));
+}
+END_TEST
+
+/* The names of the tensors in a file, and what is said of a name that is missing or too many. */
+static const struct {
+    const char *query, *names, *field, *says;
+} files[] = {
+    {"", "qkv", "", ""},
+    {"", "qkvlm", "", ""},
+    {"", "qkvm", "lens", "is missing"},
+    {"", "qkvl", "lens", "is missing"},
+    {"lens=1", "qkv", "lens", "is missing"},
+    {"lens=0", "qkvlm", "lens", "there is no tensor"},
+    {"", "qv", "k", "is missing"},
+    {"k=K", "qkv", "k", "there is no tensor"},
+    {"", "qkvx", "", "'x'"},
+};
+
+START_TEST(safetensors_have_all_that_is_wanted)
+{
+    static char body[SAFETENSORS_HEADER_MAX + 4096];
+    struct safetensors_entry entries[5] = {0};
+    struct attention_request r;
+    struct attention_operands operands;
+    struct fault fault = {.code = GEMMD_OK};
+    uint64_t bytes = 0;
+    uint32_t count = 0;
+    for (const char *name = files[_i].names; *name != '\0'; name++) {
+        const bool is_lens = *name == 'l' || *name == 'm';
+        struct safetensors_entry *entry = &entries[count++];
+        if (is_lens)
+            snprintf(entry->name, sizeof entry->name, "%s", *name == 'l' ? "lens_q" : "lens_kv");
+        else
+            snprintf(entry->name, sizeof entry->name, "%c", *name);
+        entry->tensor = is_lens ? tensor_of(GEMMD_I32, 1, (uint64_t[]){1})
+                                : tensor_of(GEMMD_F32, 4, (uint64_t[]){1, 1, 1, 1});
+        bytes += entry->tensor.bytes;
+    }
+    memset(body, 0, sizeof body);
+    bytes += safetensors_header(entries, count, body);
+    ck_assert_uint_eq(take(&r, files[_i].query, FORMAT_SAFETENSORS, &fault), GEMMD_OK);
+    enum gemmd_error code =
+        attention_request_bind(&r, FORMAT_SAFETENSORS, body, bytes, &operands, &fault);
+    ck_assert_msg(code == (files[_i].says[0] == '\0' ? GEMMD_OK : GEMMD_ERR_MALFORMED), "%s",
+                  fault.detail);
+    ck_assert_msg(strstr(fault.detail, files[_i].says) != NULL, "%s", fault.detail);
+    ck_assert_str_eq(fault.field, files[_i].field);
+}
+END_TEST
+
 /* O has the dimensions that Q came with, lse one fewer. */
 START_TEST(the_shape_of_the_result)
 {
@@ -231,6 +437,13 @@ int main(void)
     tcase_add_test(tests, sizes_that_overflow);
     tcase_add_test(tests, residents_say_sizes_and_type);
     tcase_add_test(tests, tensors_from_anywhere);
+    tcase_add_loop_test(tests, arrays_may_contradict_each_other, 0, COUNT(contradictions));
+    tcase_add_test(tests, residents_contradict_each_other);
+    tcase_add_test(tests, resident_operands_do_not_arrive);
+    tcase_add_test(tests, lengths_are_a_vector_of_i32);
+    tcase_add_test(tests, lengths_come_in_pairs);
+    tcase_add_loop_test(tests, safetensors_have_all_that_is_wanted, 0, COUNT(files));
+    tcase_add_test(tests, a_softcap_of_zero_is_none);
     tcase_add_test(tests, the_shape_of_the_result);
     Suite *suite = suite_create("attention_request");
     suite_add_tcase(suite, tests);

@@ -275,9 +275,9 @@ static uint64_t hash_operands(const struct work *work, bool arrived)
 
 static void run(struct work *work)
 {
-    early_copy_feed(stage.services.early_copy);
-    device_submit(stage.services.device, work);
-    ck_assert_ptr_eq(device_poll(stage.services.device), work);
+    early_copy_feed(stage.services.executors.list[0].early_copy);
+    device_submit(stage.services.executors.list[0].device, work);
+    ck_assert_ptr_eq(device_poll(stage.services.executors.list[0].device), work);
     ck_assert_int_eq(work->status, GEMMD_OK);
 }
 
@@ -306,8 +306,8 @@ static void receive(const struct body *body, uint64_t seed,
             count = body->length - at;
         if (!take(context, body->bytes + at, count))
             return;
-        if (stage.services.early_copy != NULL && next_random(&state) % 4 == 0)
-            early_copy_feed(stage.services.early_copy);
+        if (stage.services.executors.list[0].early_copy != NULL && next_random(&state) % 4 == 0)
+            early_copy_feed(stage.services.executors.list[0].early_copy);
     }
 }
 
@@ -420,13 +420,13 @@ static struct outcome send_infer(const struct spelled *spelling, const struct bo
 static struct outcome send_once(const struct spelled *spelling, enum travel travel,
                                 const struct body *body, bool early, uint64_t seed)
 {
-    struct early_copy *early_copy = stage.services.early_copy;
+    struct early_copy *early_copy = stage.services.executors.list[0].early_copy;
     const uint64_t before = atomic_load(&stage.device->early_bytes);
     if (!early)
-        stage.services.early_copy = NULL;
+        stage.services.executors.list[0].early_copy = NULL;
     struct outcome outcome = travel == V2 ? send_infer(spelling, body, early, seed)
                                           : send_call(spelling, travel, body, early, seed);
-    stage.services.early_copy = early_copy;
+    stage.services.executors.list[0].early_copy = early_copy;
     early_copy_feed(early_copy);
     outcome.early_bytes = atomic_load(&stage.device->early_bytes) - before;
     call_stage_assert_all_given_back(&stage);
@@ -523,17 +523,18 @@ START_TEST(the_memory_of_a_bad_body_waits_for_its_copies)
     ck_assert_int_eq(open_call(&receiver.call, spelling, travel, body.length, &outcome.fault),
                      GEMMD_OK);
     receive(&body, 3, take, &receiver);
-    early_copy_feed(stage.services.early_copy);
+    early_copy_feed(stage.services.executors.list[0].early_copy);
     ck_assert_uint_gt(stage.device->under_way_count, 0);
     ck_assert_int_eq(compute_call_bind(&receiver.call, &stage.services, &outcome.fault),
                      GEMMD_ERR_MALFORMED);
     ck_assert_str_eq(outcome.fault.field, "lens");
     compute_call_close(&receiver.call, &stage.services);
-    early_copy_feed(stage.services.early_copy);
+    early_copy_feed(stage.services.executors.list[0].early_copy);
     ck_assert_uint_ge(pool_used_bytes(stage.services.pool), body.length);
-    ck_assert_uint_ge(arena_used_bytes(device_arena(stage.services.device)), body.length);
+    ck_assert_uint_ge(arena_used_bytes(device_arena(stage.services.executors.list[0].device)),
+                      body.length);
     atomic_store(&stage.device->copies, SIMULATED_DONE);
-    early_copy_feed(stage.services.early_copy);
+    early_copy_feed(stage.services.executors.list[0].early_copy);
     stop(&body);
 }
 END_TEST
@@ -548,7 +549,7 @@ START_TEST(memory_that_is_short_early_is_asked_for_again)
     struct body body;
     uint64_t held;
     start(&body);
-    arena = device_arena(stage.services.device);
+    arena = device_arena(stage.services.executors.list[0].device);
     make(&body, spelling, SAFETENSORS, 0);
     ck_assert(arena_alloc(arena, MEMORY_BYTES - 4096, &held));
     receiver.outcome = &outcome;

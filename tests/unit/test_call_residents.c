@@ -26,7 +26,7 @@ static void put(const char *name, const char *tenant, enum gemmd_dtype dtype, ui
     struct resident *resident;
     bool replaced;
     ck_assert(tensor_init(&tensor, dtype, dims, rank, NULL));
-    const struct tensor_offer offer = {name, tenant, false, &tensor};
+    const struct tensor_offer offer = {name, tenant, false, &tensor, TENSOR_ANY_DEVICE};
     ck_assert_int_eq(tensor_store_reserve(store, &offer, &resident, &fault), GEMMD_OK);
     ck_assert_int_eq(tensor_store_publish(store, resident, &always, &replaced, &fault), GEMMD_OK);
     tensor_store_release(store, resident);
@@ -36,7 +36,7 @@ static void set_up(void)
 {
     const struct gemm_device cpu = {.backend = GEMM_BACKEND_CPU};
     memory = aligned_alloc(UNIT, UNITS * UNIT);
-    store = tensor_store_create((struct device_span){memory, UNITS * UNIT}, &cpu, 0);
+    store = tensor_store_create(&(struct device_span){memory, UNITS * UNIT}, 1, &cpu, 0);
     ck_assert_ptr_nonnull(store);
     memset(&fault, 0, sizeof fault);
     put("a23", "t", GEMMD_F16, 2, 2, 3, 0);
@@ -74,7 +74,7 @@ static enum gemmd_error open_request(const char *query, enum format format,
 
 static void close_request(struct call_residents *residents)
 {
-    call_residents_finish(residents, store);
+    call_residents_finish(residents, store, false);
     call_residents_close(residents, store);
 }
 
@@ -168,7 +168,7 @@ START_TEST(the_problem_points_at_what_is_there)
                      GEMMD_OK);
     struct tensor c;
     ck_assert(gemm_request_result(&request, NULL, &c));
-    ck_assert_int_eq(call_residents_reserve(&residents, &request, &c, store, &fault), GEMMD_OK);
+    ck_assert_int_eq(call_residents_reserve(&residents, &request, &c, store, 0, &fault), GEMMD_OK);
     call_residents_point(&residents, &problem);
     ck_assert_ptr_null(problem.a);
     ck_assert_uint_eq(problem.lda, 99);
@@ -192,7 +192,7 @@ START_TEST(few_rows_count_a_part_of_what_they_meet)
         open_request("a=wide&b=wide&transb=1&store=c", FORMAT_RAW, &request, &residents), GEMMD_OK);
     ck_assert(gemm_request_result(&request, NULL, &c)); /* 64 bytes */
     ck_assert_uint_eq(call_residents_work_bytes(&residents, 128, 128), 2048);
-    ck_assert_int_eq(call_residents_reserve(&residents, &request, &c, store, &fault), GEMMD_OK);
+    ck_assert_int_eq(call_residents_reserve(&residents, &request, &c, store, 0, &fault), GEMMD_OK);
     ck_assert_uint_eq(call_residents_work_bytes(&residents, 128, 1000), 2048 + 64);
     ck_assert_uint_eq(call_residents_work_bytes(&residents, 1, 127), 8 + 127 * 8 + 64);
     close_request(&residents);
@@ -209,7 +209,7 @@ START_TEST(a_result_has_its_name_once_it_is_published)
     ck_assert_int_eq(open_request("a=a23&b=b34&store=c", FORMAT_RAW, &request, &residents),
                      GEMMD_OK);
     ck_assert(gemm_request_result(&request, NULL, &c));
-    ck_assert_int_eq(call_residents_reserve(&residents, &request, &c, store, &fault), GEMMD_OK);
+    ck_assert_int_eq(call_residents_reserve(&residents, &request, &c, store, 0, &fault), GEMMD_OK);
     ck_assert_int_eq(tensor_store_acquire(store, "c", "t", &found, &fault), GEMMD_ERR_NOT_FOUND);
     char *description;
     ck_assert_int_eq(call_residents_publish(&residents, store, &description, &fault), GEMMD_OK);
@@ -224,7 +224,7 @@ START_TEST(a_result_has_its_name_once_it_is_published)
     /* Another's name cannot be taken. */
     ck_assert_int_eq(open_request("a=a23&b=b34&store=theirs", FORMAT_RAW, &request, &residents),
                      GEMMD_OK);
-    ck_assert_int_eq(call_residents_reserve(&residents, &request, &c, store, &fault),
+    ck_assert_int_eq(call_residents_reserve(&residents, &request, &c, store, 0, &fault),
                      GEMMD_ERR_FORBIDDEN);
     ck_assert_str_eq(fault.field, "store");
     close_request(&residents);

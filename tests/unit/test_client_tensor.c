@@ -306,8 +306,8 @@ static const char *const wrong_heads[] = {
     "HTTP/1.1 200 OK\r\nContent-Length: 24\r\nGemmd-Dtype: f32",
     "HTTP/1.1 200 OK\r\nContent-Length: 24\r\nGemmd-Shape: 2,3",
     "HTTP/1.1 200 OK\r\nContent-Length: 24\r\nGemmd-Shape: 2,2\r\nGemmd-Dtype: f32",
-    "HTTP/1.1 200 OK\r\nContent-Length: 24\r\nGemmd-Shape: 18446744073709551615,2\r\n"
-    "Gemmd-Dtype: f32",
+    ("HTTP/1.1 200 OK\r\nContent-Length: 24\r\nGemmd-Shape: 18446744073709551615,2\r\n"
+     "Gemmd-Dtype: f32"),
     "HTTP/1.1 206 Partial Content\r\nContent-Length: 24\r\nGemmd-Shape: 2,3\r\nGemmd-Dtype: f32",
 };
 

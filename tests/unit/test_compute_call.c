@@ -74,9 +74,9 @@ static void compute(struct compute_call *call)
 {
     ck_assert_int_eq(compute_call_bind(call, &stage.services, NULL), GEMMD_OK);
     ck_assert_ptr_nonnull(call->work.copy_in);
-    early_copy_feed(stage.services.early_copy);
-    device_submit(stage.services.device, &call->work);
-    ck_assert_ptr_eq(device_poll(stage.services.device), &call->work);
+    early_copy_feed(stage.services.executors.list[0].early_copy);
+    device_submit(stage.services.executors.list[0].device, &call->work);
+    ck_assert_ptr_eq(device_poll(stage.services.executors.list[0].device), &call->work);
     ck_assert_int_eq(call->work.status, GEMMD_OK);
 }
 
@@ -93,7 +93,8 @@ START_TEST(operands_are_on_the_device_when_their_body_is_there)
     open_call(&call, "1100", "1");
     ck_assert_ptr_nonnull(call.early_copy);
     append(&call, 0, BODY_BYTES / PART * PART);
-    ck_assert_uint_ge(early_copy_feed(stage.services.early_copy), EARLY_COPY_STEP_BYTES);
+    ck_assert_uint_ge(early_copy_feed(stage.services.executors.list[0].early_copy),
+                      EARLY_COPY_STEP_BYTES);
     append(&call, BODY_BYTES / PART * PART, BODY_BYTES);
     compute(&call);
     assert_part_is(&call, 0, body, A_BYTES);
@@ -112,7 +113,7 @@ START_TEST(a_call_that_is_moved_takes_its_copies_along)
     start();
     open_call(&call, "1100", "0");
     append(&call, 0, A_BYTES + B_BYTES);
-    ck_assert_uint_gt(early_copy_feed(stage.services.early_copy), 0);
+    ck_assert_uint_gt(early_copy_feed(stage.services.executors.list[0].early_copy), 0);
     ck_assert_int_eq(compute_call_bind(&call, &stage.services, NULL), GEMMD_OK);
     compute_call_move(&job, &call);
     compute_call_close(&call, &stage.services);
@@ -132,16 +133,18 @@ START_TEST(what_copies_use_outlives_the_call)
     open_call(&call, "1100", "0");
     atomic_store(&stage.device->copies, SIMULATED_RUNNING);
     append(&call, 0, _i == 0 ? A_BYTES - 1 : A_BYTES + B_BYTES);
-    ck_assert_uint_gt(early_copy_feed(stage.services.early_copy), 0);
+    ck_assert_uint_gt(early_copy_feed(stage.services.executors.list[0].early_copy), 0);
     if (_i == 1)
         ck_assert_int_eq(compute_call_bind(&call, &stage.services, NULL), GEMMD_OK);
     compute_call_close(&call, &stage.services);
-    early_copy_feed(stage.services.early_copy);
+    early_copy_feed(stage.services.executors.list[0].early_copy);
     ck_assert_uint_ge(pool_used_bytes(stage.services.pool), A_BYTES + B_BYTES);
-    ck_assert_uint_ge(arena_used_bytes(device_arena(stage.services.device)), A_BYTES);
-    ck_assert_uint_eq(admission_held(queue_admission(stage.services.queue)).requests, 0);
+    ck_assert_uint_ge(arena_used_bytes(device_arena(stage.services.executors.list[0].device)),
+                      A_BYTES);
+    ck_assert_uint_eq(
+        admission_held(queue_admission(stage.services.executors.list[0].queue)).requests, 0);
     atomic_store(&stage.device->copies, SIMULATED_DONE);
-    early_copy_feed(stage.services.early_copy);
+    early_copy_feed(stage.services.executors.list[0].early_copy);
     stop();
 }
 END_TEST
@@ -152,10 +155,10 @@ START_TEST(a_body_that_is_cut_short_gives_all_back)
     start();
     open_call(&call, "1100", "0");
     append(&call, 0, A_BYTES);
-    early_copy_feed(stage.services.early_copy);
+    early_copy_feed(stage.services.executors.list[0].early_copy);
     ck_assert_int_eq(compute_call_bind(&call, &stage.services, NULL), GEMMD_ERR_MALFORMED);
     compute_call_close(&call, &stage.services);
-    early_copy_feed(stage.services.early_copy);
+    early_copy_feed(stage.services.executors.list[0].early_copy);
     stop();
 }
 END_TEST

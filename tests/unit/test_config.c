@@ -71,12 +71,12 @@ static enum gemmd_error load(struct config *config, const struct config_option *
      * --tls-client-ca. */
     static char cert[] = "GEMMD_TLS_CERT=cert", key[] = "GEMMD_TLS_KEY=key",
                 authorities[] = "GEMMD_TLS_CLIENT_CA=ca",
-                endpoint[] = "GEMMD_OTLP_ENDPOINT=http://c";
+                endpoint[] = "GEMMD_OTLP_ENDPOINT=https://c";
     if (strncmp(option->name, "tls-", 4) == 0 && strcmp(option->name, "tls-cert") != 0)
         environment[variables++] = cert;
     if (strncmp(option->name, "tls-", 4) == 0 && strcmp(option->name, "tls-key") != 0)
         environment[variables++] = key;
-    if (strcmp(option->name, "otlp-header-file") == 0)
+    if (strncmp(option->name, "otlp-", 5) == 0 && strcmp(option->name, "otlp-endpoint") != 0)
         environment[variables++] = endpoint;
     if (strcmp(option->name, "tls-client-auth") == 0)
         environment[variables++] = authorities;

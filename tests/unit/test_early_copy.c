@@ -12,6 +12,7 @@
 #include "server/device/device_copy.h"
 #include "server/scheduler/dispatch.h"
 #include "simulated_device.h"
+#include "tests/unit/admitted_queue.h"
 
 /* A is SIDE x SIDE of f32, and B is one column. Two steps of the body can be copied early. */
 enum { SIDE = 1200, BODY_BYTES = SIDE * SIDE * 4 + SIDE * 4, STEP = EARLY_COPY_STEP_BYTES };
@@ -48,7 +49,7 @@ static void start(void)
 {
     const struct admission_limits limits = {.requests = 1000, .bytes = UINT64_MAX, .tenants = 1};
     stage.device = simulated_device_open_copying(2, MEMORY_BYTES, NULL);
-    stage.queue = queue_create(&limits);
+    stage.queue = queue_with_limits(&limits);
     stage.pinned = aligned_alloc(ARENA_ALIGNMENT, MEMORY_BYTES);
     stage.pool = pool_create(stage.pinned, MEMORY_BYTES);
     cache = pool_cache_create(stage.pool);
@@ -69,7 +70,7 @@ static void stop(void)
     pool_cache_destroy(cache);
     pool_destroy(stage.pool);
     free(stage.pinned);
-    queue_destroy(stage.queue);
+    queue_free(stage.queue);
     device_close(&stage.device->base);
 }
 

@@ -14,6 +14,7 @@
 #include "proto/error.h"
 #include "server/observe/metrics.h"
 #include "server/observe/metrics_shard.h"
+#include "server/observe/nvml.h"
 #include "tests/unit/command.h"
 
 static const struct metrics_identity identity = {.version = "1.2.3",
@@ -81,6 +82,95 @@ START_TEST(series_that_were_never_used_are_not_made)
     assert_sample(text, "gemmd_requests_total{op=\"infer\",dtype=\"f16\",code=\"200\"}", "1");
     assert_sample(text, "gemmd_request_duration_seconds_count{op=\"infer\"}", "1");
     ck_assert_ptr_null(strstr(text, "op=\"gemm\""));
+    free(text);
+    metrics_destroy(metrics);
+}
+END_TEST
+
+/* The sum of the samples whose lines begin so. */
+static uint64_t sum_of(const char *text, const char *begin)
+{
+    uint64_t sum = 0;
+    for (const char *line = text; *line; line += strcspn(line, "\n") + 1)
+        if (strncmp(line, begin, strlen(begin)) == 0)
+            sum += strtoull(strchr(line, '}') + 2, NULL, 10);
+    return sum;
+}
+
+/* Counts everything that a thread can count, for works of `kernels` kernels. */
+static void use_everything(struct metrics_shard *shard, const char *const *kernels, uint32_t count)
+{
+    for (int op = 0; op < METRICS_OP_COUNT; op++)
+        for (int dtype = 0; dtype <= GEMMD_DTYPE_COUNT; dtype++)
+            for (int code = 0; code < GEMMD_ERR_COUNT; code++)
+                metrics_request(shard, (enum metrics_op)op, (enum gemmd_dtype)dtype,
+                                (enum gemmd_error)code, 1, 1, 1);
+    for (int stage = 0; stage < METRICS_STAGE_COUNT; stage++)
+        metrics_stage(shard, (enum metrics_stage)stage, 1);
+    for (int task = 0; task < METRICS_TASK_COUNT; task++)
+        metrics_queue_wait(shard, (enum metrics_task)task, 1);
+    for (uint32_t i = 0; i < count; i++)
+        for (int dtype = 0; dtype < GEMMD_DTYPE_COUNT; dtype++)
+            for (int task = 0; task < METRICS_TASK_COUNT; task++)
+                metrics_work(shard, &(struct metrics_work){(enum metrics_task)task, kernels[i],
+                                                           (enum gemmd_dtype)dtype, 1, 1, 1});
+    metrics_launch(shard, 1, 1, 1);
+    metrics_handshake(shard, true);
+}
+
+START_TEST(a_daemon_that_has_used_everything_has_at_most_500_series)
+{
+    static const char *const kernels[] = {"a", "b", "c", "d", "e", "f", "g", "h"};
+    static struct nvml_sample gpu = {.up = true, .count = 1};
+    struct metrics_gauges gauges = {.gpus = &gpu,
+                                    .exports_spans = true,
+                                    .verifies_sample = true,
+                                    .device_restarts = 1,
+                                    .peak_memory_bytes = 1,
+                                    .limit_count = METRICS_LIMITS_MAX};
+    gauges.verified_asked.pass = 1;
+    for (uint32_t i = 0; i < METRICS_LIMITS_MAX; i++)
+        gauges.limits[i].name = kernels[i];
+    for (int dtype = 0; dtype < GEMMD_DTYPE_COUNT; dtype++)
+        gauges.peak_flops[dtype] = 1;
+    memset(gpu.gpus[0].has, true, sizeof gpu.gpus[0].has);
+    gpu.gpus[0].has_throttle = true;
+    gpu.gpus[0].throttle_seen = 0x1ff;
+    gpu.gpus[0].xid_count = NVML_XIDS_MAX;
+    struct metrics *metrics = metrics_create(2, &identity);
+    use_everything(metrics_shard(metrics, 0), kernels, 8);
+    use_everything(metrics_shard(metrics, 1), kernels, 8);
+    char *text = expose(metrics, &gauges, METRICS_TEXT);
+    ck_assert_msg(count_series(text) <= 500, "%" PRIu32 " series are more than 500",
+                  count_series(text));
+    /* What has no series of its own is not lost. */
+    ck_assert_uint_eq(sum_of(text, "gemmd_requests_total{"),
+                      2 * METRICS_OP_COUNT * (GEMMD_DTYPE_COUNT + 1) * GEMMD_ERR_COUNT);
+    ck_assert_uint_eq(sum_of(text, "gemmd_kernel_works_total{"),
+                      2 * 8 * GEMMD_DTYPE_COUNT * METRICS_TASK_COUNT);
+    free(text);
+    metrics_destroy(metrics);
+}
+END_TEST
+
+START_TEST(the_first_series_of_a_family_stay)
+{
+    struct metrics *metrics = metrics_create(1, &identity);
+    struct metrics_shard *shard = metrics_shard(metrics, 0);
+    static const char *const kernels[] = {"a", "b", "c", "d", "e", "f", "g", "h"};
+    const struct metrics_work last = {METRICS_TASK_COPY, "last", GEMMD_I32, 1, 1, 1};
+    metrics_request(shard, METRICS_OP_OTHER, GEMMD_DTYPE_COUNT, GEMMD_OK, 1, 1, 1);
+    metrics_work(shard, &last);
+    free(expose_text(metrics));
+    use_everything(shard, kernels, 8);
+    metrics_work(shard, &last);
+    char *text = expose_text(metrics);
+    assert_sample(text, "gemmd_requests_total{op=\"other\",dtype=\"\",code=\"200\"}", "9");
+    assert_sample(text, "gemmd_kernel_works_total{op=\"copy\",kernel=\"last\",dtype=\"i32\"}", "2");
+    ck_assert_ptr_nonnull(strstr(text, "gemmd_requests_total{op=\"\",dtype=\"\",code=\"other\"}"));
+    ck_assert_ptr_nonnull(strstr(text, "kernel=\"other\""));
+    /* The statuses that alerts ask for can be found whatever came before them. */
+    ck_assert_ptr_nonnull(strstr(text, "{op=\"\",dtype=\"\",code=\"503\"}"));
     free(text);
     metrics_destroy(metrics);
 }
@@ -191,8 +281,8 @@ START_TEST(durations_fall_into_the_bucket_they_reach)
 {
     struct metrics *metrics = metrics_create(1, &identity);
     uint64_t sum = 0;
-    for (int i = 0; i < METRICS_TIME_BUCKETS; i++) {
-        uint64_t bound = metrics_time_bounds_ns[i];
+    for (int i = 0; i < METRICS_STAGE_BUCKETS; i++) {
+        uint64_t bound = metrics_stage_bounds_ns[i];
         metrics_stage(metrics_shard(metrics, 0), METRICS_STAGE_KERNEL, bound);     /* le: inside */
         metrics_stage(metrics_shard(metrics, 0), METRICS_STAGE_KERNEL, bound + 1); /* the next */
         sum += 2 * bound + 1;
@@ -201,12 +291,12 @@ START_TEST(durations_fall_into_the_bucket_they_reach)
     char expected[64];
     assert_sample(text, "gemmd_stage_duration_seconds_bucket{stage=\"kernel\",le=\"0.00001\"}",
                   "1");
-    assert_sample(text, "gemmd_stage_duration_seconds_bucket{stage=\"kernel\",le=\"0.000025\"}",
+    assert_sample(text, "gemmd_stage_duration_seconds_bucket{stage=\"kernel\",le=\"0.00003\"}",
                   "3");
-    assert_sample(text, "gemmd_stage_duration_seconds_bucket{stage=\"kernel\",le=\"1.0\"}", "31");
-    assert_sample(text, "gemmd_stage_duration_seconds_bucket{stage=\"kernel\",le=\"60.0\"}", "41");
-    assert_sample(text, "gemmd_stage_duration_seconds_bucket{stage=\"kernel\",le=\"+Inf\"}", "42");
-    assert_sample(text, "gemmd_stage_duration_seconds_count{stage=\"kernel\"}", "42");
+    assert_sample(text, "gemmd_stage_duration_seconds_bucket{stage=\"kernel\",le=\"1.0\"}", "21");
+    assert_sample(text, "gemmd_stage_duration_seconds_bucket{stage=\"kernel\",le=\"60.0\"}", "29");
+    assert_sample(text, "gemmd_stage_duration_seconds_bucket{stage=\"kernel\",le=\"+Inf\"}", "30");
+    assert_sample(text, "gemmd_stage_duration_seconds_count{stage=\"kernel\"}", "30");
     snprintf(expected, sizeof(expected), "%" PRIu64 ".%09" PRIu64, sum / 1000000000,
              sum % 1000000000);
     assert_sample(text, "gemmd_stage_duration_seconds_sum{stage=\"kernel\"}", expected);
@@ -439,6 +529,8 @@ int main(void)
     TCase *tests = tcase_create("metrics");
     tcase_set_timeout(tests, 60);
     tcase_add_test(tests, series_that_were_never_used_are_not_made);
+    tcase_add_test(tests, a_daemon_that_has_used_everything_has_at_most_500_series);
+    tcase_add_test(tests, the_first_series_of_a_family_stay);
     tcase_add_test(tests, works_are_counted_by_kernel_and_type);
     tcase_add_test(tests, a_peak_that_is_not_known_is_absent);
     tcase_add_test(tests, shards_are_added_up);

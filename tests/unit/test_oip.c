@@ -127,6 +127,8 @@ END_TEST
 #define INPUT(members) "{\"inputs\":[{\"name\":\"A\",\"datatype\":\"FP32\"," members "}]}"
 #define ONE "{\"name\":\"A\",\"datatype\":\"FP32\",\"shape\":[1],\"data\":[1]}"
 
+#define X32 "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"
+
 static const struct {
     const char *json;
     enum gemmd_error code;
@@ -188,6 +190,33 @@ static const struct {
      "[" ONE "]}",
      GEMMD_ERR_MALFORMED, "shared memory is"},
     {"{\"inputs\":[{\"parameters\":{\"a\":{\"b\":1}}}]}", GEMMD_ERR_MALFORMED, "nests deeper"},
+    {"{\"inputs\":[{\"name\":\"" X32 "x\"}]}", GEMMD_ERR_MALFORMED, "with a name"},
+    {INPUT("\"shape\":[1],\"parameters\":{\"shared_memory_byte_size\":4}"), GEMMD_ERR_MALFORMED,
+     "shared memory is"},
+    {INPUT("\"shape\":[1],\"parameters\":{\"shared_memory_offset\":4}"), GEMMD_ERR_MALFORMED,
+     "shared memory is"},
+    {INPUT("\"shape\":[1],\"parameters\":{\"shared_memory_region\":\"r\","
+           "\"shared_memory_byte_size\":4,\"shared_memory_offset\":-1}"),
+     GEMMD_ERR_MALFORMED, "shared memory is"},
+    {"{\"inputs\":[{},{},{},{},{},{},{},{},{}]}", GEMMD_ERR_MALFORMED, "more inputs"},
+    {"{\"outputs\":[{},{},{},{},{},{},{},{},{}],\"inputs\":[" ONE "]}", GEMMD_ERR_MALFORMED,
+     "more outputs"},
+    {"{\"outputs\":[{\"name\":\"C\",\"parameters\":7}],\"inputs\":[" ONE "]}", GEMMD_ERR_MALFORMED,
+     "not an object"},
+    {"{\"outputs\":[{\"name\":\"C\",\"parameters\":{\"classification\":\"x\"}}],\"inputs\":[" ONE
+     "]}",
+     GEMMD_ERR_NOT_IMPLEMENTED, "classification"},
+    {"{\"outputs\":[{\"name\":\"C\",\"parameters\":{\"binary_data\":true,"
+     "\"shared_memory_region\":\"r\"}}],\"inputs\":[" ONE "]}",
+     GEMMD_ERR_MALFORMED, "not both"},
+    {"{\"parameters\":{\"alpha\":\"" X32 X32 "x\"},\"inputs\":[" ONE "]}", GEMMD_ERR_MALFORMED,
+     "'alpha'"},
+    {"{\"parameters\":{\"" X32 "x\":1},\"inputs\":[" ONE "]}", GEMMD_ERR_MALFORMED, "'" X32 "'"},
+    {"{\"parameters\":{\"a\":1,\"b\":1,\"c\":1,\"d\":1,\"e\":1,\"f\":1,\"g\":1,\"h\":1,\"i\":1,"
+     "\"j\":1,\"k\":1,\"l\":1,\"m\":1,\"n\":1,\"o\":1,\"p\":1,\"q\":1},\"inputs\":[" ONE "]}",
+     GEMMD_ERR_MALFORMED, "more parameters"},
+    {"{\"id\":\"" X32 X32 X32 X32 X32 X32 X32 X32 "x\",\"inputs\":[" ONE "]}", GEMMD_ERR_MALFORMED,
+     "id must be"},
     {"{\"inputs\":[" ONE "," ONE "," ONE "," ONE "," ONE "," ONE "," ONE "," ONE "," ONE "]}",
      GEMMD_ERR_MALFORMED, "more than the 16 arrays"},
 };
@@ -200,6 +229,28 @@ START_TEST(lies_are_refused)
     enum gemmd_error code = decode(json, strlen(json), strlen(json), &request, &fault);
     ck_assert_msg(code == refused[_i].code, "%s: %s", json, fault.detail);
     ck_assert_msg(strstr(fault.detail, refused[_i].detail) != NULL, "%s: '%s'", json, fault.detail);
+}
+END_TEST
+
+/* Values at the edge of what is read. */
+START_TEST(edges_are_taken)
+{
+    static const char json[] =
+        "{\"id\":\"" X32 X32 X32 X32 X32 X32 X32 X32 "\",\"parameters\":{\"priority\":-0,"
+        "\"sequence_id\":7,\"sequence_start\":true,\"sequence_end\":true,\"" X32 "\":\"" X32 X32
+        "\",\"beta\":-0},\"outputs\":[{\"name\":\"" X32
+        "\",\"parameters\":{\"classification\":0}}],\"inputs\":[" ONE "]}";
+    struct oip_request request;
+    struct fault fault;
+    ck_assert_msg(decode(json, sizeof json - 1, sizeof json - 1, &request, &fault) == GEMMD_OK,
+                  "%s", fault.detail);
+    ck_assert_uint_eq(strlen(request.id), 256);
+    ck_assert_uint_eq(request.priority, 0);
+    ck_assert_uint_eq(request.parameter_count, 2);
+    ck_assert_str_eq(request.parameters[0].name, X32);
+    ck_assert_str_eq(request.parameters[0].value, X32 X32);
+    ck_assert_str_eq(request.parameters[1].value, "0");
+    ck_assert_str_eq(request.outputs[0].name, X32);
 }
 END_TEST
 
@@ -354,6 +405,7 @@ int main(void)
     tcase_add_test(tests, json_and_binary_can_be_mixed);
     tcase_add_test(tests, tensors_can_be_in_shared_memory);
     tcase_add_loop_test(tests, lies_are_refused, 0, sizeof refused / sizeof *refused);
+    tcase_add_test(tests, edges_are_taken);
     tcase_add_test(tests, bytes_must_be_those_that_were_announced);
     tcase_add_loop_test(tests, hostile_sizes_are_refused, 0, 7);
     tcase_add_loop_test(tests, arrays_are_only_arrays, 0, 4);

@@ -27,7 +27,7 @@ static enum gemmd_error read_text(const char *text, enum gemmd_dtype dtype, cons
 static const char *const same[] = {
     "[1,-2,3e0,0.25,5,6]",
     "[[1,-2,3.0],[0.25,5,6]]",
-    " [ 1 ,\n-2,3,\t25e-2,5,6 ] ",
+    " [ 1 ,\n-2,3,\t25e-2,5,\r6 ] ",
     "[ [1,-2,3] , [0.25E+0,5,60e-1] ]",
 };
 
@@ -86,6 +86,34 @@ START_TEST(what_is_not_the_tensor_is_refused)
     struct fault fault;
     ck_assert_msg(read_text(wrong[_i], GEMMD_F32, dims, 2, out, &fault) == GEMMD_ERR_MALFORMED,
                   "%s", wrong[_i]);
+}
+END_TEST
+
+START_TEST(data_is_nested_as_deep_as_its_shape)
+{
+    const uint64_t dims[] = {1, 2, 2};
+    float out[4];
+    struct fault fault;
+    ck_assert_uint_eq(read_text("[[1,2],[3,4]]", GEMMD_F32, dims, 3, out, &fault),
+                      GEMMD_ERR_MALFORMED);
+    ck_assert_ptr_nonnull(strstr(fault.detail, "neither flat nor nested"));
+}
+END_TEST
+
+START_TEST(shapes_are_arrays_of_whole_numbers)
+{
+    static const char *const shapes[] = {"[01]", "[12", "[12x]", "[1234567890123456789]", "[,]"};
+    uint64_t dims[TENSOR_MAX_RANK];
+    uint32_t rank;
+    struct fault fault = {.field = ""};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        const struct oip_array array = {shapes[i], strlen(shapes[i])};
+        ck_assert_msg(oip_data_shape(&array, "A", dims, &rank, &fault) == GEMMD_ERR_MALFORMED, "%s",
+                      shapes[i]);
+    }
+    const struct oip_array right = {"[0, 123456789012345678 ]", 24};
+    ck_assert_uint_eq(oip_data_shape(&right, "A", dims, &rank, &fault), GEMMD_OK);
+    ck_assert(rank == 2 && dims[0] == 0 && dims[1] == 123456789012345678);
 }
 END_TEST
 
@@ -165,6 +193,8 @@ int main(void)
     tcase_add_loop_test(tests, flat_and_nested_are_the_same, 0, sizeof same / sizeof *same);
     tcase_add_loop_test(tests, each_type_has_its_range, 0, 9);
     tcase_add_loop_test(tests, what_is_not_the_tensor_is_refused, 0, sizeof wrong / sizeof *wrong);
+    tcase_add_test(tests, data_is_nested_as_deep_as_its_shape);
+    tcase_add_test(tests, shapes_are_arrays_of_whole_numbers);
     tcase_add_test(tests, long_numbers_are_refused);
     tcase_add_loop_test(tests, numbers_come_back, 0, 3);
     tcase_add_loop_test(tests, text_max_is_enough, 0, 3);

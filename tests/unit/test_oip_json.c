@@ -99,6 +99,8 @@ static const char *const texts[] = {
     " ",
     "null",
     "7 ",
+    "{\"a\":1",
+    "{\"a\":\"\\",
     "\"a\"",
     "{}",
     " [ ] ",
@@ -230,6 +232,9 @@ START_TEST(limits_are_those_of_the_skeleton)
     } cases[] = {
         {"{\"a\":\"", "x", "\"}"},
         {"{\"a\":\"", "\\n", "\"}"},
+        {"{\"a\":0,", " ", "\"b\":0}"},
+        {"{\"a\":0,", " ", "\"b\":[]}"},
+        {"{\"a\":1", "1", "}"},
         {"[0", ",0", "]"},
         {"{\"\":0", ",\"\":0", "}"}, /* as many members as there can be */
         {"[0", ",[]", "]"},
@@ -317,7 +322,7 @@ int main(void)
     TCase *tests = tcase_create("oip_json");
     tcase_add_loop_test(tests, texts_are_read_as_jansson_does, 0, TEXTS);
     tcase_add_loop_test(tests, mutations_are_read_as_jansson_does, 0, TEXTS);
-    tcase_add_loop_test(tests, limits_are_those_of_the_skeleton, 0, 9);
+    tcase_add_loop_test(tests, limits_are_those_of_the_skeleton, 0, 12);
     tcase_add_test(tests, many_members_may_not_repeat_a_name);
     tcase_add_loop_test(tests, zero_bytes_are_refused, 0, 6);
     tcase_add_loop_test(tests, arrays_end_with_a_bracket, 0, 3);

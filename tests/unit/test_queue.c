@@ -28,7 +28,7 @@ START_TEST(higher_priority_first_then_first_come)
     ck_assert_ptr_null(pop_any(queue, 0));
     for (uint32_t i = 0; i < 8; i++)
         ck_assert_uint_eq(atomic_load(&items[i].ended), 0);
-    queue_destroy(queue);
+    queue_free(queue);
 }
 END_TEST
 
@@ -44,7 +44,7 @@ START_TEST(what_comes_later_can_pass_what_waits)
     push_item(queue, &high);
     ck_assert_uint_eq(pop_number(queue), 2);
     ck_assert_uint_eq(pop_number(queue), 1);
-    queue_destroy(queue);
+    queue_free(queue);
 }
 END_TEST
 
@@ -60,7 +60,7 @@ START_TEST(the_count_is_exact)
     admission_release(queue_admission(queue), 0, 1);
     ck_assert_int_eq(queue_reserve(queue, 0, 1, &fault), GEMMD_OK);
     ck_assert_int_eq(queue_reserve(queue, 0, 1, &fault), GEMMD_ERR_QUEUE_FULL);
-    queue_destroy(queue);
+    queue_free(queue);
 }
 END_TEST
 
@@ -77,7 +77,7 @@ START_TEST(the_bytes_are_exact)
     ck_assert_uint_eq(queue_state(queue).reserved_bytes, 1000);
     admission_release(queue_admission(queue), 0, 999);
     ck_assert_int_eq(queue_reserve(queue, 0, 999, &fault), GEMMD_OK);
-    queue_destroy(queue);
+    queue_free(queue);
 }
 END_TEST
 
@@ -103,7 +103,7 @@ START_TEST(a_reservation_can_grow)
     admission_release(queue_admission(queue), 0, 700);
     admission_release(queue_admission(queue), 0, 300);
     ck_assert_uint_eq(queue_state(queue).reserved_bytes, 0);
-    queue_destroy(queue);
+    queue_free(queue);
 }
 END_TEST
 
@@ -115,7 +115,7 @@ START_TEST(what_never_fits_is_not_told_to_come_back)
     ck_assert_int_eq(queue_reserve(queue, 0, 1000, &fault), GEMMD_ERR_QUEUE_FULL);
     ck_assert_int_eq(queue_reserve(queue, 0, 1001, &fault), GEMMD_ERR_TOO_LARGE);
     ck_assert_int_eq(queue_reserve(queue, 0, UINT64_MAX, &fault), GEMMD_ERR_TOO_LARGE);
-    queue_destroy(queue);
+    queue_free(queue);
 }
 END_TEST
 
@@ -138,7 +138,7 @@ START_TEST(a_reservation_is_held_until_it_is_given_back)
     ck_assert_int_eq(queue_reserve(queue, 0, 0, NULL), GEMMD_ERR_QUEUE_FULL);
     admission_release(queue_admission(queue), 0, 10);
     ck_assert_int_eq(queue_reserve(queue, 0, 10, NULL), GEMMD_OK);
-    queue_destroy(queue);
+    queue_free(queue);
 }
 END_TEST
 
@@ -166,7 +166,7 @@ START_TEST(expired_work_is_not_popped)
     ck_assert_uint_eq(pop_number(queue), 3);
     check_expired(&items[2]);
     ck_assert_uint_eq(queue_state(queue).waiting, 0);
-    queue_destroy(queue);
+    queue_free(queue);
 }
 END_TEST
 
@@ -178,7 +178,7 @@ START_TEST(pop_ends_the_expired_even_if_nothing_else_waits)
     push_item(queue, &item);
     ck_assert_ptr_null(pop_any(queue, 0));
     check_expired(&item);
-    queue_destroy(queue);
+    queue_free(queue);
 }
 END_TEST
 
@@ -200,7 +200,7 @@ START_TEST(expire_ends_what_is_due_and_nothing_else)
         ck_assert_int_eq(items[due].work.status, GEMMD_ERR_DEADLINE);
     }
     ck_assert_uint_eq(pop_number(queue), 5);
-    queue_destroy(queue);
+    queue_free(queue);
 }
 END_TEST
 
@@ -234,7 +234,7 @@ START_TEST(done_may_call_back)
     queue_fail_all(queue, GEMMD_ERR_DEVICE_LOST, "gone");
     ck_assert_uint_eq(queue_state(queue).reserved, 0);
     ck_assert_uint_eq(atomic_load(&caller.item.ended), 3);
-    queue_destroy(queue);
+    queue_free(queue);
 }
 END_TEST
 
@@ -260,7 +260,7 @@ START_TEST(failing_ends_what_waits_and_what_comes)
     queue_fail_all(queue, GEMMD_ERR_DRAINING, "later");
     ck_assert_int_eq(queue_reserve(queue, 0, 1, &fault), GEMMD_ERR_DEVICE_LOST);
     ck_assert_uint_eq(queue_state(queue).waiting, 0);
-    queue_destroy(queue);
+    queue_free(queue);
 }
 END_TEST
 
@@ -277,7 +277,7 @@ START_TEST(closing_refuses_new_reservations_and_keeps_earlier_ones)
     queue_push(queue, &after.work);
     ck_assert_uint_eq(pop_number(queue), 0);
     ck_assert_uint_eq(pop_number(queue), 1);
-    queue_destroy(queue);
+    queue_free(queue);
 }
 END_TEST
 
@@ -297,7 +297,7 @@ START_TEST(a_push_ends_a_wait)
     push_item(queue, &item);
     pthread_join(thread, &popped);
     ck_assert_ptr_eq(popped, &item);
-    queue_destroy(queue);
+    queue_free(queue);
 }
 END_TEST
 
@@ -313,7 +313,7 @@ START_TEST(a_wake_ends_a_wait_before_or_after_it_begins)
     queue_wake(queue);
     ck_assert_ptr_null(pop_any(queue, UINT64_MAX));
     ck_assert_ptr_null(pop_any(queue, 1000)); /* the wake was used up: this one times out */
-    queue_destroy(queue);
+    queue_free(queue);
 }
 END_TEST
 
@@ -330,7 +330,7 @@ START_TEST(the_earliest_deadline_first_within_a_tenant)
     }
     for (uint32_t i = 0; i < 7; i++)
         ck_assert_uint_eq(pop_number(queue), expected[i]);
-    queue_destroy(queue);
+    queue_free(queue);
 }
 END_TEST
 
@@ -344,7 +344,7 @@ START_TEST(a_priority_stands_above_any_deadline)
     push_item(queue, &important);
     ck_assert_uint_eq(pop_number(queue), 2);
     ck_assert_uint_eq(pop_number(queue), 1);
-    queue_destroy(queue);
+    queue_free(queue);
 }
 END_TEST
 
@@ -369,7 +369,7 @@ START_TEST(a_work_can_be_taken_back_while_it_waits_and_only_then)
     ck_assert(!queue_cancel(queue, &items[0].work)); /* failed */
     ck_assert_uint_eq(atomic_load(&items[0].ended), 1);
     ck_assert_uint_eq(atomic_load(&items[1].ended), 0);
-    queue_destroy(queue);
+    queue_free(queue);
 }
 END_TEST
 

@@ -5,6 +5,7 @@
 
 #include "server/base/clock.h"
 #include "server/scheduler/queue.h"
+#include "tests/unit/admitted_queue.h"
 
 /* Several tenants that wait all the time. The bytes of work that each was given are counted. */
 enum { TENANTS = 3, WAITING = 40, POPS = 3000 };
@@ -30,7 +31,7 @@ static struct rivals *rivals_create(void)
 {
     const struct admission_limits limits = {.tenants = TENANTS};
     struct rivals *rivals = calloc(1, sizeof *rivals);
-    rivals->queue = queue_create(&limits);
+    rivals->queue = queue_with_limits(&limits);
     return rivals;
 }
 
@@ -43,7 +44,7 @@ static void rivals_destroy(struct rivals *rivals)
 {
     while (pop_any(rivals) != NULL)
         ;
-    queue_destroy(rivals->queue);
+    queue_free(rivals->queue);
     free(rivals);
 }
 

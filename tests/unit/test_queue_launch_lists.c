@@ -41,7 +41,7 @@ START_TEST(those_that_share_come_together)
     ck_assert_str_eq(numbers_of(queue_pop(queue, room, 0), text), "2");
     ck_assert_str_eq(numbers_of(queue_pop(queue, room, 0), text), "4");
     ck_assert_ptr_null(queue_pop(queue, room, 0));
-    queue_destroy(queue);
+    queue_free(queue);
 }
 END_TEST
 
@@ -57,7 +57,7 @@ START_TEST(a_launch_list_is_bounded_by_count_and_by_bytes)
     ck_assert_str_eq(numbers_of(queue_pop(queue, light, 0), text), "2 3");
     ck_assert_str_eq(numbers_of(queue_pop(queue, least, 0), text), "4"); /* one always */
     ck_assert_str_eq(numbers_of(queue_pop(queue, light, 0), text), "5");
-    queue_destroy(queue);
+    queue_free(queue);
 }
 END_TEST
 
@@ -75,7 +75,7 @@ START_TEST(the_more_urgent_come_first_in_a_launch_list)
     }
     ck_assert_str_eq(numbers_of(queue_pop(queue, room, 0), text), "1 3 0 4 5");
     ck_assert_str_eq(numbers_of(queue_pop(queue, room, 0), text), "2");
-    queue_destroy(queue);
+    queue_free(queue);
 }
 END_TEST
 
@@ -93,7 +93,7 @@ START_TEST(a_lane_without_room_holds_up_only_itself)
     ck_assert_ptr_null(queue_pop(queue, only_shared, 1000));
     ck_assert_str_eq(numbers_of(queue_pop(queue, only_exclusive, 0), text), "0");
     ck_assert_str_eq(numbers_of(queue_pop(queue, only_exclusive, 0), text), "1");
-    queue_destroy(queue);
+    queue_free(queue);
 }
 END_TEST
 
@@ -114,7 +114,7 @@ START_TEST(what_expired_is_in_no_launch_list)
         if (i % 2 == 0)
             ck_assert_int_eq(items[i].work.status, GEMMD_ERR_DEADLINE);
     }
-    queue_destroy(queue);
+    queue_free(queue);
 }
 END_TEST
 
@@ -138,7 +138,7 @@ START_TEST(only_what_waits_can_be_taken_back)
     ck_assert_ptr_null(queue_pop(queue, room, 0));
     for (int i = 0; i < 3; i++)
         ck_assert_uint_eq(atomic_load(&items[i].ended), 0);
-    queue_destroy(queue);
+    queue_free(queue);
 }
 END_TEST
 

@@ -7,6 +7,7 @@
 #include "server/base/clock.h"
 #include "server/scheduler/queue.h"
 #include "server/scheduler/stack_index.h"
+#include "tests/unit/admitted_queue.h"
 
 enum { TENANTS = 3, ITEMS = 64 };
 
@@ -25,14 +26,14 @@ static const struct queue_room plenty = {.exclusive = 64, .shared = 64, .shared_
 static void setup(void)
 {
     const struct admission_limits limits = {.tenants = TENANTS};
-    queue = queue_create(&limits);
+    queue = queue_with_limits(&limits);
     ck_assert_ptr_nonnull(queue);
 }
 
 static void teardown(void)
 {
     queue_fail_all(queue, GEMMD_ERR_DRAINING, "the test is over");
-    queue_destroy(queue);
+    queue_free(queue);
 }
 
 static void item_done(struct work *work)

@@ -55,7 +55,7 @@ START_TEST(taking_back_races_with_popping)
         expired += items[i].work.status == GEMMD_ERR_DEADLINE;
     }
     ck_assert_uint_eq(popped + race.removed + expired, EACH);
-    queue_destroy(race.queue);
+    queue_free(race.queue);
 }
 END_TEST
 
@@ -124,7 +124,7 @@ START_TEST(threads_lose_and_double_nothing)
     ck_assert_uint_eq(state.reserved, 0);
     ck_assert_uint_eq(state.reserved_bytes, 0);
     ck_assert_uint_eq(state.waiting_bytes, 0);
-    queue_destroy(queue);
+    queue_free(queue);
 }
 END_TEST
 
@@ -157,7 +157,7 @@ START_TEST(nobody_sleeps_through_a_push)
         item_done(work);
     }
     pthread_join(thread, NULL);
-    queue_destroy(race.queue);
+    queue_free(race.queue);
 }
 END_TEST
 
@@ -197,7 +197,7 @@ START_TEST(failing_races_with_pushing)
     }
     ck_assert_uint_eq(queue_state(queue).waiting, 0);
     ck_assert_ptr_null(pop_any(queue, 0));
-    queue_destroy(queue);
+    queue_free(queue);
 }
 END_TEST
 

@@ -11,6 +11,7 @@
 #include "server/base/clock.h"
 #include "server/scheduler/dispatch.h"
 #include "simulated_device.h"
+#include "tests/unit/admitted_queue.h"
 
 enum { WORKS_MAX = 512, TENANTS = 3, MAX_LAUNCH_WORKS = 4, BYTES = 100 };
 
@@ -66,7 +67,7 @@ static void start_on(struct simulated_device *device)
         .requests = WORKS_MAX, .bytes = UINT64_MAX, .tenants = TENANTS};
     const struct metrics_identity identity = {"0", "0", "cpu", "", "", ""};
     stage.device = device;
-    stage.queue = queue_create(&limits);
+    stage.queue = queue_with_limits(&limits);
     stage.metrics = metrics_create(1, &identity);
     stage.dispatch = dispatch_start(&stage.device->base, stage.queue, NULL,
                                     metrics_shard(stage.metrics, 0), MAX_LAUNCH_WORKS, 0);
@@ -91,7 +92,7 @@ static void stop(void)
     ck_assert_uint_eq(state.reserved, 0);
     ck_assert_uint_eq(state.reserved_bytes, 0);
     ck_assert_uint_eq(device_in_flight(&stage.device->base), 0);
-    queue_destroy(stage.queue);
+    queue_free(stage.queue);
     metrics_destroy(stage.metrics);
     device_close(&stage.device->base);
 }

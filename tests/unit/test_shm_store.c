@@ -39,7 +39,7 @@ static void open_store(void)
     const struct shm_limits limits = {.bytes = 3 * SIZE, .mappings = 3};
     descriptors = count_descriptors();
     sem_init(&answered, 0, 0);
-    store = shm_store_create(&limits, &device);
+    store = shm_store_create(&limits, &(struct device *){&device}, 1);
     regions = regions_create(&(struct region_limits){.regions = 3});
     ck_assert_ptr_nonnull(store);
     ck_assert_ptr_nonnull(regions);
@@ -201,7 +201,8 @@ END_TEST
 START_TEST(a_store_that_has_stopped_answers_all_the_same)
 {
     struct shm_offer offer = descriptor(memfd(SIZE, F_SEAL_SHRINK));
-    struct shm_store *other = shm_store_create(&(struct shm_limits){SIZE, 1}, &device);
+    struct shm_store *other =
+        shm_store_create(&(struct shm_limits){SIZE, 1}, &(struct device *){&device}, 1);
     shm_store_stop(other);
     offer.done = answer;
     shm_store_map(other, &offer);

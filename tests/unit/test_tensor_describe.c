@@ -18,7 +18,7 @@ static struct tensor_store *store;
 static void set_up(void)
 {
     memory = aligned_alloc(ARENA_ALIGNMENT, UNITS * ARENA_ALIGNMENT);
-    store = tensor_store_create((struct device_span){memory, UNITS * ARENA_ALIGNMENT}, &cpu, 0);
+    store = tensor_store_create(&(struct device_span){memory, UNITS * ARENA_ALIGNMENT}, 1, &cpu, 0);
     ck_assert_ptr_nonnull(store);
 }
 
@@ -35,7 +35,7 @@ static struct resident *reserve(const char *name, bool evictable, uint32_t rank,
     struct tensor tensor;
     struct fault fault;
     ck_assert(tensor_init(&tensor, GEMMD_F32, dims, rank, NULL));
-    const struct tensor_offer offer = {name, "", evictable, &tensor};
+    const struct tensor_offer offer = {name, "", evictable, &tensor, TENSOR_ANY_DEVICE};
     ck_assert_int_eq(tensor_store_reserve(store, &offer, &resident, &fault), GEMMD_OK);
     return resident;
 }
@@ -51,10 +51,10 @@ static void assert_says(char *text, const char *expected)
 
 #define W                                                                                          \
     "{\"name\": \"w.1\", \"dtype\": \"f32\", \"shape\": [2, 3], \"bytes\": 24, \"etag\": "         \
-    "\"\\\"abc\\\"\", \"evictable\": true, \"memory_bytes\": 4096}"
+    "\"\\\"abc\\\"\", \"evictable\": true, \"memory_bytes\": 4096, \"devices\": [0]}"
 #define V                                                                                          \
     "{\"name\": \"v\", \"dtype\": \"f32\", \"shape\": [5], \"bytes\": 20, \"etag\": null, "        \
-    "\"evictable\": false, \"memory_bytes\": 4096}"
+    "\"evictable\": false, \"memory_bytes\": 4096, \"devices\": [0]}"
 
 START_TEST(one_and_a_page)
 {

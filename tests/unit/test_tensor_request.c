@@ -209,6 +209,10 @@ START_TEST(contradictions_are_refused)
         ck_assert_int_eq(find("", format, &body, body.length, body.length, &tensor),
                          GEMMD_ERR_MALFORMED);
     }
+    make(&body, FORMAT_NPY, GEMMD_F16, (uint64_t[]){2, 0}, 2, false);
+    ck_assert_int_eq(find("", FORMAT_NPY, &body, body.length, body.length, &tensor),
+                     GEMMD_ERR_MALFORMED);
+    ck_assert_str_eq(fault.field, "shape");
     struct body *header = &body;
     struct tensor view;
     ck_assert(tensor_init(&view, GEMMD_I8, large, 2, NULL));

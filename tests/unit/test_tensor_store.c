@@ -20,7 +20,7 @@ static void set_up(void)
 {
     memory = aligned_alloc(UNIT, UNITS * UNIT);
     ck_assert_ptr_nonnull(memory);
-    store = tensor_store_create((struct device_span){memory, UNITS * UNIT}, &cpu, 0);
+    store = tensor_store_create(&(struct device_span){memory, UNITS * UNIT}, 1, &cpu, 0);
     ck_assert_ptr_nonnull(store);
     memset(&fault, 0, sizeof fault);
 }
@@ -44,7 +44,7 @@ static enum gemmd_error reserve(const char *tenant, const char *name, uint64_t u
                                 bool evictable, struct resident **resident)
 {
     const struct tensor tensor = tensor_of(units);
-    const struct tensor_offer offer = {name, tenant, evictable, &tensor};
+    const struct tensor_offer offer = {name, tenant, evictable, &tensor, TENSOR_ANY_DEVICE};
     return tensor_store_reserve(store, &offer, resident, &fault);
 }
 
@@ -177,16 +177,16 @@ START_TEST(a_tiny_tensor_takes_what_the_arena_gives)
     const uint64_t one = 1;
     ck_assert(tensor_init(&tensor, GEMMD_I8, &one, 1, NULL));
     for (int i = 0; i < UNITS; i++) {
-        char name[8];
+        char name[16];
         bool replaced;
         snprintf(name, sizeof name, "t%d", i);
-        const struct tensor_offer offer = {name, "t", false, &tensor};
+        const struct tensor_offer offer = {name, "t", false, &tensor, TENSOR_ANY_DEVICE};
         ck_assert_int_eq(tensor_store_reserve(store, &offer, &resident, &fault), GEMMD_OK);
         ck_assert_int_eq(tensor_store_publish(store, resident, &always, &replaced, &fault),
                          GEMMD_OK);
         tensor_store_release(store, resident);
     }
-    const struct tensor_offer offer = {"more", "t", false, &tensor};
+    const struct tensor_offer offer = {"more", "t", false, &tensor, TENSOR_ANY_DEVICE};
     ck_assert_int_eq(tensor_store_reserve(store, &offer, &resident, &fault), GEMMD_ERR_NO_ROOM);
 }
 END_TEST
@@ -194,9 +194,9 @@ END_TEST
 START_TEST(a_store_without_memory_has_no_room)
 {
     const struct tensor tensor = tensor_of(1);
-    const struct tensor_offer offer = {"a", "t", false, &tensor};
+    const struct tensor_offer offer = {"a", "t", false, &tensor, TENSOR_ANY_DEVICE};
     struct resident *resident;
-    struct tensor_store *none = tensor_store_create((struct device_span){NULL, 0}, &cpu, 0);
+    struct tensor_store *none = tensor_store_create(&(struct device_span){NULL, 0}, 1, &cpu, 0);
     ck_assert_ptr_nonnull(none);
     ck_assert_int_eq(tensor_store_reserve(none, &offer, &resident, &fault), GEMMD_ERR_NO_ROOM);
     ck_assert_uint_eq(tensor_store_state(none).capacity_bytes, 0);
@@ -208,7 +208,7 @@ START_TEST(a_size_beyond_64_bits_has_no_room)
 {
     const struct tensor tensor = {
         .dtype = GEMMD_F64, .rank = 3, .dims = {UINT64_C(1) << 31, UINT64_C(1) << 31, 2}};
-    const struct tensor_offer offer = {"a", "t", false, &tensor};
+    const struct tensor_offer offer = {"a", "t", false, &tensor, TENSOR_ANY_DEVICE};
     struct resident *resident;
     ck_assert_int_eq(tensor_store_reserve(store, &offer, &resident, &fault), GEMMD_ERR_NO_ROOM);
     ck_assert_uint_eq(used(), 0);
@@ -312,7 +312,7 @@ static void part(uint64_t units)
 {
     tensor_store_destroy(store);
     const struct device_span span = {memory, UNITS * UNIT};
-    store = tensor_store_create(span, &cpu, units * UNIT);
+    store = tensor_store_create(&span, 1, &cpu, units * UNIT);
     ck_assert_ptr_nonnull(store);
 }
 
@@ -477,7 +477,7 @@ static void use_one(const char *tenant, const char *name)
 static void put_one(const char *tenant, const char *name, uint64_t units, bool evictable)
 {
     const struct tensor tensor = tensor_of(units);
-    const struct tensor_offer offer = {name, tenant, evictable, &tensor};
+    const struct tensor_offer offer = {name, tenant, evictable, &tensor, TENSOR_ANY_DEVICE};
     struct resident *resident;
     struct fault local;
     bool replaced;

@@ -7,6 +7,7 @@
 #include "server/scheduler/dispatch.h"
 #include "server/scheduler/warm_up.h"
 #include "simulated_device.h"
+#include "tests/unit/admitted_queue.h"
 
 enum { POOL_BYTES = 1 << 20 };
 
@@ -53,7 +54,7 @@ static void warm_up_on(enum simulated_event (*look)(const struct work *), uint32
     const struct metrics_identity identity = {"0", "0", "cpu", "", "", ""};
     const struct admission_limits limits = {.requests = requests, .tenants = 1};
     stage.device = simulated_device_open(1, look);
-    stage.queue = queue_create(&limits);
+    stage.queue = queue_with_limits(&limits);
     stage.metrics = metrics_create(1, &identity);
     stage.memory = aligned_alloc(4096, POOL_BYTES);
     stage.pool = pool_create(stage.memory, POOL_BYTES);
@@ -71,7 +72,7 @@ static void stop(void)
     queue_close(stage.queue);
     ck_assert(dispatch_stop(stage.dispatch, UINT64_MAX));
     ck_assert_uint_eq(arena_used_bytes(device_arena(&stage.device->base)), 0);
-    queue_destroy(stage.queue);
+    queue_free(stage.queue);
     metrics_destroy(stage.metrics);
     pool_destroy(stage.pool);
     free(stage.memory);

@@ -54,7 +54,8 @@ static void describe_attention_problem(const struct compute_call *call,
     static const int32_t lengths;
     static float lse;
     const struct attention_request *r = &call->attention;
-    const struct resident *k = call->residents.a, *v = call->residents.b;
+    const struct resident *k = call_residents_a(&call->residents);
+    const struct resident *v = call_residents_b(&call->residents);
     const bool scaled = attention_request_given(r, "scale");
     *problem = (struct attention_problem){
         .dtype = r->dtype,
@@ -86,7 +87,8 @@ static enum gemmd_error attention_choose_kernel(struct compute_call *call,
                                                 struct services *services, struct fault *fault)
 {
     struct work *work = &call->work;
-    const struct gemm_device device = device_gemm(services->device);
+    const struct gemm_device device = device_gemm(call->executor->device);
+    (void)services;
     describe_attention_problem(call, &work->attention);
     /* Each head of K and V is used by this many rows of Q: the queries of all heads that share it.
      */
@@ -96,7 +98,7 @@ static enum gemmd_error attention_choose_kernel(struct compute_call *call,
                                              &work->attention_kernel, fault);
     if (code != GEMMD_OK)
         return code;
-    if (!device_plan_attention(services->device, work))
+    if (!device_plan_attention(call->executor->device, work))
         return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
                          "the device memory needed does not fit in 64 bits");
     return GEMMD_OK;

@@ -4,18 +4,17 @@
 #include "server/api/compute/operand_copies.h"
 #include "server/api/services.h"
 
-bool call_lookahead_pays(const struct compute_call *call, const struct services *services)
+bool call_lookahead_pays(const struct compute_call *call)
 {
-    return services->early_copy != NULL && call->body_sized &&
+    return call->executor->early_copy != NULL && call->body_sized &&
            call->body_capacity >= EARLY_COPY_BODY_BYTES;
 }
 
 /* Removes the data of operands that must be copied on the host first: their bytes in the body are
  * not the bytes that the device needs. */
-static void leave_out_copies(const struct compute_call *call, struct services *services,
-                             union call_operands *operands)
+static void leave_out_copies(const struct compute_call *call, union call_operands *operands)
 {
-    const uint32_t copies = operand_copies_needed(call, services, operands);
+    const uint32_t copies = operand_copies_needed(call, operands);
     for (uint32_t i = 0; i < call->operation->operands->count; i++)
         if ((copies & 1u << i) != 0)
             operands->all[i].data = NULL;
@@ -28,10 +27,10 @@ void call_lookahead_start(struct compute_call *call, struct services *services,
     struct fault fault; /* ignored: compute_call_bind prepares the call again */
     if (!call->prepared && compute_call_prepare(call, services, &fault) != GEMMD_OK)
         return;
-    leave_out_copies(call, services, &early);
+    leave_out_copies(call, &early);
     call->operation->point(call, &early);
     call->early_copy =
-        early_copy_open(services->early_copy, &call->work, call->body, call->body_capacity);
+        early_copy_open(call->executor->early_copy, &call->work, call->body, call->body_capacity);
     early_copy_received(call->early_copy, call->body_bytes);
 }
 
@@ -62,7 +61,7 @@ static void call_lookahead_look(struct compute_call *call, struct services *serv
 
 void call_lookahead_open(struct compute_call *call, struct services *services)
 {
-    if (call_lookahead_pays(call, services))
+    if (call_lookahead_pays(call))
         call_lookahead_look(call, services);
 }
 

@@ -25,7 +25,7 @@ void call_lookahead_arrived(struct compute_call *call, struct services *services
 
 /* Whether the device copies early and the body is large enough for an early copy. For callers that
  * find the operands themselves. */
-bool call_lookahead_pays(const struct compute_call *call, const struct services *services);
+bool call_lookahead_pays(const struct compute_call *call);
 /* Starts the early copy of operands that the caller has found and completed the request with. Takes
  * the device memory of the work; if the memory is not available, no early copy is started. Operands
  * without data, and operands that do not lie in the body, are copied when the work runs. */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "proto/dtype.h"
+#include "server/tensors/resident_copy.h"
 #include "server/tensors/tensor_describe.h"
 
 static enum gemmd_error acquire_resident(struct tensor_store *store, const char *field,
@@ -53,12 +54,68 @@ enum gemmd_error call_residents_acquire_kv(struct call_residents *residents,
         residents->b != NULL ? resident_tensor(residents->b) : NULL, fault);
 }
 
+static uint64_t missing(const struct resident *resident, uint32_t device)
+{
+    if (resident == NULL || resident_is_on(resident, device))
+        return 0;
+    return resident_is_arriving(resident, device) ? UINT64_MAX : resident_memory_bytes(resident);
+}
+
+uint64_t call_residents_missing(const struct call_residents *residents, uint32_t device)
+{
+    const uint64_t a = missing(residents->a, device), b = missing(residents->b, device);
+    return a == UINT64_MAX || b == UINT64_MAX ? UINT64_MAX : a + b;
+}
+
+static enum gemmd_error bring(struct resident *resident, struct resident_copy *here,
+                              struct tensor_store *store, uint32_t device, struct work *work,
+                              struct fault *fault)
+{
+    if (resident == NULL || resident_device(resident) == device)
+        return GEMMD_OK;
+    here->copy = tensor_store_acquire_copy(store, resident, device);
+    if (here->copy != NULL)
+        return GEMMD_OK;
+    const enum gemmd_error code =
+        tensor_store_reserve_copy(store, resident, device, &here->copy, fault);
+    if (code != GEMMD_OK)
+        return code;
+    here->is_new = true;
+    work->first_copies[work->first_copy_count++] =
+        resident_copy_as_is(resident, resident_memory(here->copy));
+    work->alone = true;
+    return GEMMD_OK;
+}
+
+enum gemmd_error call_residents_bring(struct call_residents *residents, struct tensor_store *store,
+                                      uint32_t device, struct work *work, struct fault *fault)
+{
+    work->first_copy_count = 0;
+    const enum gemmd_error code =
+        bring(residents->a, &residents->a_copy, store, device, work, fault);
+    return code != GEMMD_OK ? code
+                            : bring(residents->b, &residents->b_copy, store, device, work, fault);
+}
+
+const struct resident *call_residents_a(const struct call_residents *residents)
+{
+    return residents->a_copy.copy != NULL ? residents->a_copy.copy : residents->a;
+}
+
+const struct resident *call_residents_b(const struct call_residents *residents)
+{
+    return residents->b_copy.copy != NULL ? residents->b_copy.copy : residents->b;
+}
+
 enum gemmd_error call_residents_reserve(struct call_residents *residents,
                                         const struct gemm_request *request, const struct tensor *c,
-                                        struct tensor_store *store, struct fault *fault)
+                                        struct tensor_store *store, uint32_t device,
+                                        struct fault *fault)
 {
-    const struct tensor_offer offer = {
-        .name = request->store, .tenant = residents->tenant, .tensor = c};
+    const struct tensor_offer offer = {.name = request->store,
+                                       .tenant = residents->tenant,
+                                       .tensor = c,
+                                       .device = (int32_t)device};
     enum gemmd_error code = tensor_store_reserve(store, &offer, &residents->stored, fault);
     if (code == GEMMD_ERR_FORBIDDEN)
         snprintf(fault->field, sizeof fault->field, "store");
@@ -74,15 +131,16 @@ static uint64_t stride_of(const struct resident *resident)
 
 void call_residents_point(const struct call_residents *residents, struct gemm_problem *problem)
 {
-    if (residents->a != NULL) {
-        problem->a = resident_memory(residents->a);
-        problem->lda = resident_leading(residents->a);
-        problem->stride_a = stride_of(residents->a);
+    const struct resident *a = call_residents_a(residents), *b = call_residents_b(residents);
+    if (a != NULL) {
+        problem->a = resident_memory(a);
+        problem->lda = resident_leading(a);
+        problem->stride_a = stride_of(a);
     }
-    if (residents->b != NULL) {
-        problem->b = resident_memory(residents->b);
-        problem->ldb = resident_leading(residents->b);
-        problem->stride_b = stride_of(residents->b);
+    if (b != NULL) {
+        problem->b = resident_memory(b);
+        problem->ldb = resident_leading(b);
+        problem->stride_b = stride_of(b);
     }
     if (residents->stored != NULL) {
         problem->c = resident_memory(residents->stored);
@@ -130,15 +188,35 @@ enum gemmd_error call_residents_publish(struct call_residents *residents,
     return code;
 }
 
-void call_residents_finish(struct call_residents *residents, struct tensor_store *store)
+static void end_copy(struct resident_copy *here, struct resident *resident,
+                     struct tensor_store *store, bool copied)
 {
+    if (here->is_new)
+        tensor_store_end_copy(store, resident, here->copy, copied);
+    else
+        tensor_store_release(store, here->copy);
+    *here = (struct resident_copy){.copy = NULL};
+}
+
+static void end_copies(struct call_residents *residents, struct tensor_store *store, bool copied)
+{
+    end_copy(&residents->a_copy, residents->a, store, copied);
+    end_copy(&residents->b_copy, residents->b, store, copied);
+}
+
+void call_residents_finish(struct call_residents *residents, struct tensor_store *store,
+                           bool copied)
+{
+    end_copies(residents, store, copied);
     tensor_store_release(store, residents->a);
-    tensor_store_release(store, residents->b);
+    if (!residents->b_is_borrowed)
+        tensor_store_release(store, residents->b);
     residents->a = residents->b = NULL;
 }
 
 void call_residents_close(struct call_residents *residents, struct tensor_store *store)
 {
+    end_copies(residents, store, false);
     tensor_store_release(store, residents->stored);
     residents->stored = NULL;
 }

@@ -15,12 +15,20 @@
 
 #include "proto/attention_request.h"
 #include "proto/gemm_request.h"
+#include "server/device/work.h"
 #include "server/tensors/tensor_store.h"
 
 /* Zeroed at first. */
 struct call_residents {
     const char *tenant;              /* borrowed */
     struct resident *a, *b, *stored; /* references; NULL: the request has no such tensor */
+    bool
+        b_is_borrowed; /* the reference to b is the caller's, who releases it after the call ends */
+    /* Copies of a and b on the device that computes, if they lie on another; references. */
+    struct resident_copy {
+        struct resident *copy; /* NULL: the operand itself is used */
+        bool is_new;           /* the request's work makes the copy */
+    } a_copy, b_copy;
 };
 
 /* Acquires the resident operands that the parameters name, and checks the request's shapes with
@@ -34,11 +42,24 @@ enum gemmd_error call_residents_acquire_kv(struct call_residents *residents,
                                            struct attention_request *request,
                                            struct tensor_store *store, const char *tenant,
                                            struct fault *fault);
-/* Takes device memory for a result with the type and shape of `c`, which is to be stored under the
- * name in request->store. */
+/* The bytes of the operands that would have to be copied to a device; UINT64_MAX: a copy of one is
+ * on its way there, and another would be a waste. */
+uint64_t call_residents_missing(const struct call_residents *residents, uint32_t device);
+/* Makes the operands available on a device: acquires their copies there, or takes memory for new
+ * ones and adds the copying to the work, which begins with it. GEMMD_ERR_OUT_OF_MEMORY: there is no
+ * room. */
+enum gemmd_error call_residents_bring(struct call_residents *residents, struct tensor_store *store,
+                                      uint32_t device, struct work *work, struct fault *fault);
+/* Takes memory on a device for a result with the type and shape of `c`, which is to be stored under
+ * the name in request->store. */
 enum gemmd_error call_residents_reserve(struct call_residents *residents,
                                         const struct gemm_request *request, const struct tensor *c,
-                                        struct tensor_store *store, struct fault *fault);
+                                        struct tensor_store *store, uint32_t device,
+                                        struct fault *fault);
+/* The operands where the device that computes reads them: `a` and `b`, or their copies. NULL: not
+ * resident. */
+const struct resident *call_residents_a(const struct call_residents *residents);
+const struct resident *call_residents_b(const struct call_residents *residents);
 /* Sets the pointers, leading dimensions and strides in `problem` for the operands that are
  * resident, and for a stored result. */
 void call_residents_point(const struct call_residents *residents, struct gemm_problem *problem);
@@ -52,9 +73,11 @@ uint64_t call_residents_work_bytes(const struct call_residents *residents, uint6
 enum gemmd_error call_residents_publish(struct call_residents *residents,
                                         struct tensor_store *store, char **description,
                                         struct fault *fault);
-/* Releases the operands, after the work is done. */
-void call_residents_finish(struct call_residents *residents, struct tensor_store *store);
-/* Releases the stored result, or undoes call_residents_reserve. */
+/* Releases the operands, after the work is done. `copied`: the work has made the copies that
+ * call_residents_bring added to it, which are kept for further requests. */
+void call_residents_finish(struct call_residents *residents, struct tensor_store *store,
+                           bool copied);
+/* Releases the stored result, or undoes call_residents_reserve and call_residents_bring. */
 void call_residents_close(struct call_residents *residents, struct tensor_store *store);
 
 #endif

@@ -21,6 +21,16 @@ enum gemmd_error client_memory_hold(struct client_memory *client_memory,
     return shm_mapping_is_whole(mapping) ? GEMMD_OK : mapping_shortened(fault);
 }
 
+const struct device *client_memory_device(const struct client_memory *client_memory)
+{
+    if (!client_memory->on_device)
+        return NULL;
+    for (uint32_t i = 0; i < client_memory->mapping_count; i++)
+        if (shm_mapping_is_on_device(client_memory->mappings[i]))
+            return shm_mapping_device(client_memory->mappings[i]);
+    return NULL;
+}
+
 enum gemmd_error client_memory_find(const struct shm_mapping *mapping, const char *what,
                                     uint64_t offset, uint64_t bytes, uint64_t alignment,
                                     unsigned char **at, struct fault *fault)

@@ -39,6 +39,8 @@ struct client_memory {
  * its memory shorter, or the request uses more than CLIENT_MEMORY_MAX mappings. */
 enum gemmd_error client_memory_hold(struct client_memory *client_memory,
                                     struct shm_mapping *mapping, struct fault *fault);
+/* The device that has a mapping that is held; NULL: all mappings are memory of the host. */
+const struct device *client_memory_device(const struct client_memory *client_memory);
 /* Sets `*at` to the location of `bytes` bytes at `offset` in a mapping that is held. The location
  * must be a multiple of `alignment`: the bytes of an element for results and for memory that the
  * host cannot access, which cannot be copied to an aligned location first, else 1.

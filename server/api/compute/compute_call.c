@@ -99,6 +99,52 @@ static enum gemmd_error count_work(struct compute_call *call, const struct servi
                      call->work.flops, limit);
 }
 
+/* Chooses the device: the one with the memory that the client shares, else the one that will be
+ * done first with its work and with copying the resident operands that it lacks. `full` is a set of
+ * devices that had no memory for the call, a bit each. */
+static struct executor *place_call(const struct compute_call *call, struct services *services,
+                                   uint32_t full)
+{
+    struct executors *executors = &services->executors;
+    const struct device *shared = client_memory_device(&call->client_memory);
+    uint64_t missing[DEVICES_MAX];
+    if (executors->count == 1)
+        return &executors->list[0];
+    for (uint32_t i = 0; i < executors->count; i++) {
+        if (executors->list[i].device == shared && full == 0)
+            return &executors->list[i];
+        missing[i] =
+            (full & 1u << i) != 0 ? UINT64_MAX : call_residents_missing(&call->residents, i);
+    }
+    return executor_place(executors, missing);
+}
+
+/* Counts the call for its executor, as far as its size is known, or no longer (`flops` and `bytes`
+ * are 0). With a single device there is nothing to choose, and nothing is counted. */
+static void charge_call(struct compute_call *call, const struct services *services, double flops,
+                        uint64_t bytes)
+{
+    if (services->executors.count == 1)
+        return;
+    const struct executor_load load = {
+        .dtype = call->work.attention_kernel != NULL ? call->work.attention.dtype
+                                                     : call->work.problem.dtype,
+        .flops = flops,
+        .host_bytes = bytes,
+    };
+    const uint64_t ns = flops > 0 || bytes > 0 ? executor_estimate_ns(call->executor, &load) : 0;
+    executor_charge(call->executor, ns);
+    executor_discharge(call->executor, call->charged_ns);
+    call->charged_ns = ns;
+}
+
+/* Whether memory that the client shares lies on another device than the one that computes. */
+static bool shares_elsewhere(const struct compute_call *call)
+{
+    const struct device *shared = client_memory_device(&call->client_memory);
+    return shared != NULL && shared != call->executor->device;
+}
+
 static enum gemmd_error prepare_call(struct compute_call *call, struct services *services,
                                      struct fault *fault)
 {
@@ -115,6 +161,11 @@ static enum gemmd_error prepare_call(struct compute_call *call, struct services 
     enum gemmd_error code = GEMMD_OK;
     if (call->shapes_inside)
         code = complete_reservation(call, services, fault);
+    work->alone = shares_elsewhere(call);
+    if (code == GEMMD_OK)
+        code = call_residents_bring(&call->residents, services->tensors,
+                                    executors_number(&services->executors, call->executor), work,
+                                    fault);
     if (code == GEMMD_OK)
         code = call->operation->choose(call, services, fault);
     if (code == GEMMD_OK)
@@ -126,7 +177,7 @@ static enum gemmd_error prepare_call(struct compute_call *call, struct services 
     if (!call->sends_result && !is_stored(call))
         call->operation->point_result(call, NULL);
     if (work->device_bytes > 0) {
-        struct arena *arena = device_arena(services->device);
+        struct arena *arena = device_arena(call->executor->device);
         if (work->device_bytes > arena_capacity_bytes(arena))
             return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
                              "the problem needs %" PRIu64 " bytes of device memory; the device has "
@@ -142,18 +193,42 @@ static enum gemmd_error prepare_call(struct compute_call *call, struct services 
     return GEMMD_OK;
 }
 
-enum gemmd_error compute_call_prepare(struct compute_call *call, struct services *services,
-                                      struct fault *fault)
+static void undo_prepare(struct compute_call *call, struct services *services)
 {
-    enum gemmd_error code = prepare_call(call, services, fault);
-    call->prepared = code == GEMMD_OK;
-    if (call->prepared)
-        return GEMMD_OK;
     call->has_result = false; /* the next attempt may have other shapes */
     /* Device memory needs no undo, because it is taken last. */
     call_residents_close(&call->residents, services->tensors);
     pool_free(call->memory, call->result, call->header_bytes + call->result_bytes);
     call->result = NULL;
+}
+
+enum gemmd_error compute_call_prepare(struct compute_call *call, struct services *services,
+                                      struct fault *fault)
+{
+    const struct executors *executors = &services->executors;
+    uint32_t full = 0;
+    enum gemmd_error code;
+    /* The body may have named resident operands and shared memory (inference protocol), and other
+     * devices may have become free while it arrived. */
+    if (call->shapes_inside) {
+        charge_call(call, services, 0, 0);
+        call->executor = place_call(call, services, full);
+    }
+    while ((code = prepare_call(call, services, fault)) != GEMMD_OK) {
+        undo_prepare(call, services);
+        full |= 1u << executors_number(executors, call->executor);
+        if (code != GEMMD_ERR_OUT_OF_MEMORY || full + 1 == 1u << executors->count)
+            break;
+        /* The device that will be done next may have room. */
+        struct executor *other = place_call(call, services, full);
+        if ((full & 1u << executors_number(executors, other)) != 0)
+            break;
+        charge_call(call, services, 0, 0);
+        call->executor = other;
+    }
+    call->prepared = code == GEMMD_OK;
+    if (call->prepared)
+        charge_call(call, services, call->work.flops, call->queue_bytes);
     return code;
 }
 
@@ -200,8 +275,8 @@ static enum gemmd_error check_length(struct compute_call *call, const struct con
 
 /* Makes the call's reservation: the known bytes of the body, and those of the results if the shapes
  * are known. */
-static enum gemmd_error reserve_call(struct compute_call *call, struct services *services,
-                                     uint64_t body_bytes, struct fault *fault)
+static enum gemmd_error reserve_call(struct compute_call *call, uint64_t body_bytes,
+                                     struct fault *fault)
 {
     call->queue_bytes = body_bytes;
     /* compute_call_prepare refuses a result whose size is not known. */
@@ -209,7 +284,7 @@ static enum gemmd_error reserve_call(struct compute_call *call, struct services 
         !size_add(body_bytes, call->result_bytes, &call->queue_bytes))
         call->queue_bytes = body_bytes;
     const enum gemmd_error code =
-        queue_reserve(services->queue, call->work.tenant, call->queue_bytes, fault);
+        queue_reserve(call->executor->queue, call->work.tenant, call->queue_bytes, fault);
     call->has_reservation = code == GEMMD_OK;
     return code;
 }
@@ -225,7 +300,10 @@ enum gemmd_error compute_call_open(struct compute_call *call, struct services *s
         return code;
     if (call->shapes_inside && !length.known)
         expected = FIRST_BYTES < limit ? FIRST_BYTES : limit;
-    code = reserve_call(call, services, expected, fault);
+    call->executor = place_call(call, services, 0);
+    code = reserve_call(call, expected, fault);
+    if (code == GEMMD_OK && call->shapes_inside)
+        charge_call(call, services, 0, call->queue_bytes);
     if (code == GEMMD_OK && !call->shapes_inside)
         code = compute_call_prepare(call, services, fault);
     if (code != GEMMD_OK)
@@ -239,7 +317,7 @@ enum gemmd_error compute_call_open(struct compute_call *call, struct services *s
     call->body = pool_alloc(call->memory, call->body_capacity, fault);
     if (call->body == NULL)
         return GEMMD_ERR_OUT_OF_MEMORY;
-    return call->shapes_inside ? GEMMD_OK : operand_copies_open(call, services, fault);
+    return call->shapes_inside ? GEMMD_OK : operand_copies_open(call, fault);
 }
 
 static enum gemmd_error grow_body(struct compute_call *call, struct services *services,
@@ -345,7 +423,7 @@ enum gemmd_error compute_call_bind_operands(struct compute_call *call, struct se
                                            operation->operands->count, call->c.bytes,
                                            call->lse.bytes, fault);
     if (code == GEMMD_OK)
-        code = operand_copies_make(call, services, operands, fault);
+        code = operand_copies_make(call, operands, fault);
     if (code != GEMMD_OK)
         return code;
     operation->point(call, operands);
@@ -364,6 +442,7 @@ void compute_call_move(struct compute_call *to, struct compute_call *from)
                                   .shapes_inside = to->shapes_inside,
                                   .deadline_ns = to->deadline_ns,
                                   .memory = to->memory,
+                                  .executor = to->executor,
                                   .work.kernel = to->work.kernel,
                                   .work.attention_kernel = to->work.attention_kernel};
 }
@@ -396,14 +475,15 @@ static void log_wrong_result(struct compute_call *call, const struct services *s
     if (call->work.status != GEMMD_ERR_VERIFICATION || call->failure_logged)
         return;
     call->failure_logged = true;
-    log_event(
-        services->log, CONFIG_LOG_ERROR,
-        "wrong result: request %s, %s to %s, m %" PRIu64 ", n %" PRIu64 ", k %" PRIu64
-        ", batch %" PRIu64 ", kernel %s, device %s (%d): its error is %.3g times what rounding "
-        "explains",
-        call->request_id != NULL ? call->request_id : "", dtype_name(p->dtype), dtype_name(p->out),
-        p->m, p->n, p->k, p->batch, call->work.kernel->name, device_info(services->device)->name,
-        device_info(services->device)->index, call->work.residual);
+    log_event(services->log, CONFIG_LOG_ERROR,
+              "wrong result: request %s, %s to %s, m %" PRIu64 ", n %" PRIu64 ", k %" PRIu64
+              ", batch %" PRIu64
+              ", kernel %s, device %s (%d): its error is %.3g times what rounding "
+              "explains",
+              call->request_id != NULL ? call->request_id : "", dtype_name(p->dtype),
+              dtype_name(p->out), p->m, p->n, p->k, p->batch, call->work.kernel->name,
+              device_info(call->executor->device)->name, device_info(call->executor->device)->index,
+              call->work.residual);
 }
 
 void compute_call_finish(struct compute_call *call, struct services *services)
@@ -411,14 +491,18 @@ void compute_call_finish(struct compute_call *call, struct services *services)
     log_wrong_result(call, services);
     close_early_copy(call);
     if (call->has_device_memory)
-        arena_free(device_arena(services->device), call->work.device_offset);
+        arena_free(device_arena(call->executor->device), call->work.device_offset);
     call->has_device_memory = false;
+    if (call->charged_ns > 0)
+        charge_call(call, services, 0, 0);
     pool_free(call->memory, call->body, call->body_capacity);
     call->body = NULL;
     pool_free(call->memory, call->scratch, call->scratch_bytes);
     call->scratch = NULL;
     client_memory_end(&call->client_memory, &call->work);
-    call_residents_finish(&call->residents, services->tensors);
+    /* A work that was withdrawn has not been launched. */
+    call_residents_finish(&call->residents, services->tensors,
+                          call->work.status == GEMMD_OK && call->work.launch_works > 0);
     if (call->has_reservation)
         admission_release(services->admission, call->work.tenant, call->queue_bytes);
     call->has_reservation = false;

@@ -36,6 +36,7 @@ struct config;
 struct services;
 struct compute_call;
 struct early_copy_body;
+struct executor;
 struct pool_cache;
 
 /* The operands of a call: by name, or (`all`) in the order of a raw body. An operand that the
@@ -122,6 +123,9 @@ struct compute_call {
     struct call_residents residents;    /* acquired before compute_call_open */
     struct client_memory client_memory; /* operands and results that the client shares */
 
+    struct executor *executor; /* that computes the call; set by compute_call_open; borrowed */
+    uint64_t charged_ns;       /* counted for the executor; to be taken off */
+
     const char *request_id; /* for the log; borrowed; NULL: none */
     bool failure_logged;
 
@@ -153,10 +157,11 @@ struct body_length {
  * GEMMD_ERR_TOO_LARGE. */
 enum gemmd_error compute_call_layout(struct compute_call *call, const struct services *services,
                                      struct fault *fault);
-/* Admits the call at the request's headers: makes the reservation, and takes the memory of the
- * body. The caller has zeroed `call`, and has set `operation`, its request with all parameters
- * settled, the formats, `shapes_inside`, `sends_lse`, `front_bytes`, the deadline, `residents`,
- * `client_memory`, `memory` and work.tenant. After a failure compute_call_close must be called. */
+/* Admits the call at the request's headers: chooses the device that computes (executor.h), makes
+ * the reservation, and takes the memory of the body. The caller has zeroed `call`, and has set
+ * `operation`, its request with all parameters settled, the formats, `shapes_inside`, `sends_lse`,
+ * `front_bytes`, the deadline, `residents`, `client_memory`, `memory` and work.tenant. After a
+ * failure compute_call_close must be called. */
 enum gemmd_error compute_call_open(struct compute_call *call, struct services *services,
                                    struct body_length length, struct fault *fault);
 /* Appends bytes to the body. */

@@ -159,13 +159,13 @@ static void compute_submit(struct request *request)
     call->work.done = compute_work_done;
     call->work.queued_ns = clock_now_ns();
     request_hand_over(request); /* before queue_push, because the work may be done at once */
-    queue_push(services->queue, &call->work);
+    queue_push(call->executor->queue, &call->work);
 }
 
 static bool compute_withdraw(struct request *request)
 {
     struct compute_call *call = call_of(request);
-    if (!queue_cancel(services_of(request)->queue, &call->work))
+    if (!queue_cancel(call->executor->queue, &call->work))
         return false;
     compute_call_finish(call, services_of(request));
     return true;

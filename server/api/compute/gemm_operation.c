@@ -114,7 +114,7 @@ static void choose_verification(struct compute_call *call, struct services *serv
     if (work->verify == WORK_UNVERIFIED)
         return;
     work->verify_seed = verify_draw_seed(&services->verify_draw);
-    work->outside_host = device_gemm(services->device).backend != GEMM_BACKEND_CPU &&
+    work->outside_host = device_gemm(call->executor->device).backend != GEMM_BACKEND_CPU &&
                          (call->client_memory.on_device || residents->a != NULL ||
                           residents->b != NULL || residents->stored != NULL);
 }
@@ -124,7 +124,7 @@ static enum gemmd_error gemm_choose_kernel(struct compute_call *call, struct ser
 {
     const struct gemm_request *request = &call->gemm;
     struct work *work = &call->work;
-    const struct gemm_device device = device_gemm(services->device);
+    const struct gemm_device device = device_gemm(call->executor->device);
     const bool one_product = request->one_b && request->batch > 1;
     enum gemmd_error code = one_product ? check_one_product(request, fault) : GEMMD_OK;
 
@@ -133,7 +133,8 @@ static enum gemmd_error gemm_choose_kernel(struct compute_call *call, struct ser
     describe_gemm_problem(request, one_product ? request->batch : 1, &work->problem);
     if (request->store[0] != '\0')
         code =
-            call_residents_reserve(&call->residents, request, &call->c, services->tensors, fault);
+            call_residents_reserve(&call->residents, request, &call->c, services->tensors,
+                                   executors_number(&services->executors, call->executor), fault);
     if (code != GEMMD_OK)
         return code;
     call_residents_point(&call->residents, &work->problem);
@@ -143,7 +144,7 @@ static enum gemmd_error gemm_choose_kernel(struct compute_call *call, struct ser
     if (code != GEMMD_OK)
         return code;
     choose_verification(call, services);
-    if (!device_plan(services->device, work))
+    if (!device_plan(call->executor->device, work))
         return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
                          "the device memory needed does not fit in 64 bits");
     return GEMMD_OK;

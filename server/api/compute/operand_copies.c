@@ -10,9 +10,10 @@
 enum { COPY_ALIGNMENT = 64 };
 
 /* Whether the kernel reads the operands in host memory, without a copy to the device. */
-static bool is_read_in_place(const struct compute_call *call, const struct services *services)
+static bool is_read_in_place(const struct compute_call *call)
 {
-    return call->work.shared_launch || device_info(services->device)->backend == GEMM_BACKEND_CPU;
+    return call->work.shared_launch ||
+           device_info(call->executor->device)->backend == GEMM_BACKEND_CPU;
 }
 
 /* Takes memory for copies of operands, unless the call has as much already. */
@@ -46,19 +47,16 @@ static uint64_t unaligned_bytes(const struct compute_call *call)
     return total;
 }
 
-enum gemmd_error operand_copies_open(struct compute_call *call, struct services *services,
-                                     struct fault *fault)
+enum gemmd_error operand_copies_open(struct compute_call *call, struct fault *fault)
 {
-    return is_read_in_place(call, services) ? take_scratch(call, unaligned_bytes(call), fault)
-                                            : GEMMD_OK;
+    return is_read_in_place(call) ? take_scratch(call, unaligned_bytes(call), fault) : GEMMD_OK;
 }
 
 /* A copy to a GPU works with any alignment, so only kernels that read in place need aligned
  * elements. */
-uint32_t operand_copies_needed(const struct compute_call *call, struct services *services,
-                               const union call_operands *operands)
+uint32_t operand_copies_needed(const struct compute_call *call, const union call_operands *operands)
 {
-    const bool in_place = is_read_in_place(call, services);
+    const bool in_place = is_read_in_place(call);
     uint32_t copies = 0;
     for (uint32_t i = 0; i < call->operation->operands->count; i++) {
         const struct tensor *operand = &operands->all[i];
@@ -70,10 +68,10 @@ uint32_t operand_copies_needed(const struct compute_call *call, struct services 
     return copies;
 }
 
-enum gemmd_error operand_copies_make(struct compute_call *call, struct services *services,
-                                     union call_operands *operands, struct fault *fault)
+enum gemmd_error operand_copies_make(struct compute_call *call, union call_operands *operands,
+                                     struct fault *fault)
 {
-    const uint32_t copies = operand_copies_needed(call, services, operands);
+    const uint32_t copies = operand_copies_needed(call, operands);
     const uint32_t count = call->operation->operands->count;
     uint64_t total = 0, offset = 0;
     if (copies == 0)

@@ -14,14 +14,13 @@
 
 /* Takes the memory for the copies of a raw body's operands at the request's headers, where the
  * layout is known. GEMMD_ERR_OUT_OF_MEMORY. */
-enum gemmd_error operand_copies_open(struct compute_call *call, struct services *services,
-                                     struct fault *fault);
+enum gemmd_error operand_copies_open(struct compute_call *call, struct fault *fault);
 /* The operands that must be copied: bit i for operand i. */
-uint32_t operand_copies_needed(const struct compute_call *call, struct services *services,
+uint32_t operand_copies_needed(const struct compute_call *call,
                                const union call_operands *operands);
 /* Copies the operands that must be copied, and points their data at the copies.
  * GEMMD_ERR_OUT_OF_MEMORY or GEMMD_ERR_TOO_LARGE. */
-enum gemmd_error operand_copies_make(struct compute_call *call, struct services *services,
-                                     union call_operands *operands, struct fault *fault);
+enum gemmd_error operand_copies_make(struct compute_call *call, union call_operands *operands,
+                                     struct fault *fault);
 
 #endif

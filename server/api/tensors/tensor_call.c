@@ -31,6 +31,15 @@ static void give_back_reservation(struct tensor_call *call)
     call->has_reservation = false;
 }
 
+void tensor_call_end_copy(struct tensor_call *call)
+{
+    /* A work that was withdrawn has not been launched. */
+    const bool complete = call->work.status == GEMMD_OK && call->work.launch_works > 0;
+    tensor_store_end_copy(services_of(call->request)->tensors, call->resident, call->copy,
+                          complete);
+    call->copy = NULL;
+}
+
 void tensor_call_close(struct tensor_call *call)
 {
     if (call->request == NULL)
@@ -38,6 +47,7 @@ void tensor_call_close(struct tensor_call *call)
     struct pool_cache *memory = services_memory(call->request);
     pool_free(memory, call->block, call->block_bytes);
     pool_free(memory, call->scratch, call->scratch_bytes);
+    tensor_call_end_copy(call);
     tensor_store_release(services_of(call->request)->tensors, call->resident);
     give_back_reservation(call);
 }
@@ -45,8 +55,8 @@ void tensor_call_close(struct tensor_call *call)
 enum gemmd_error tensor_call_admit(struct tensor_call *call, uint64_t bytes)
 {
     enum gemmd_error code =
-        queue_reserve(services_of(call->request)->queue, call->request->tenant_number, bytes,
-                      &call->request->fault);
+        executors_reserve(&services_of(call->request)->executors, call->request->tenant_number,
+                          bytes, &call->request->fault);
     call->queue_bytes = bytes;
     call->has_reservation = code == GEMMD_OK;
     return code;
@@ -78,9 +88,11 @@ static void tensor_copy_done(struct work *work)
     request_wake(call->request);
 }
 
-void tensor_call_copy(struct tensor_call *call, const struct work_copy *copy)
+void tensor_call_copy(struct tensor_call *call, const struct work_copy *copy, uint32_t device)
 {
+    const bool again = call->queue != NULL;
     set_deadline(call);
+    call->queue = services_of(call->request)->executors.list[device].queue;
     call->work = (struct work){
         .copies = {*copy},
         .copy_count = 1,
@@ -91,13 +103,17 @@ void tensor_call_copy(struct tensor_call *call, const struct work_copy *copy)
         .queued_ns = clock_now_ns(),
         .done = tensor_copy_done,
     };
-    request_hand_over(call->request); /* before queue_push: the work may be done at once */
-    queue_push(services_of(call->request)->queue, &call->work);
+    /* Before queue_push: the work may be done at once. */
+    if (again)
+        request_hand_over_again(call->request);
+    else
+        request_hand_over(call->request);
+    queue_push(call->queue, &call->work);
 }
 
 bool tensor_call_withdraw(struct tensor_call *call)
 {
-    if (!queue_cancel(services_of(call->request)->queue, &call->work))
+    if (!queue_cancel(call->queue, &call->work))
         return false;
     give_back_reservation(call);
     return true;

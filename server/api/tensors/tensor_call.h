@@ -28,6 +28,7 @@ struct tensor_call {
     bool has_reservation;
     uint64_t deadline_ns; /* monotonic clock; 0: none */
     struct work work;     /* the copy to the device or from the device */
+    struct queue *queue;  /* that has the work; borrowed */
 
     struct tensor_hash hash;
     const unsigned char *hashed; /* the tensor's bytes, row by row; NULL: location not known yet */
@@ -43,6 +44,9 @@ struct tensor_call {
     unsigned char *scratch; /* pinned; owned: row-major copy of a column-major tensor */
     uint64_t scratch_bytes;
     struct tensor tensor; /* the tensor in the body; rank 0 until it is found */
+    bool published, replaced;
+    uint32_t next_device;  /* the next device to get a copy */
+    struct resident *copy; /* of the tensor, which is being made; a reference */
 
     /* Only for GET. */
     uint64_t header_bytes; /* of the answer's format */
@@ -59,9 +63,11 @@ void tensor_call_close(struct tensor_call *call);
 enum gemmd_error tensor_call_admit(struct tensor_call *call, uint64_t bytes);
 /* Enlarges the reservation to `bytes` bytes. */
 enum gemmd_error tensor_call_admit_more(struct tensor_call *call, uint64_t bytes);
-/* Hands the request over to the queue, with a work that only copies. The endpoint's `answer` is
- * called when the copy is done. */
-void tensor_call_copy(struct tensor_call *call, const struct work_copy *copy);
+/* Hands the request over to the queue of a device, with a work that only copies. The endpoint's
+ * `answer` is called when the copy is done. May be called again then. */
+void tensor_call_copy(struct tensor_call *call, const struct work_copy *copy, uint32_t device);
+/* Ends the copy on a further device, if one is being made: it is kept if its work has made it. */
+void tensor_call_end_copy(struct tensor_call *call);
 /* Takes the copy back. Returns false if the copy has begun. */
 bool tensor_call_withdraw(struct tensor_call *call);
 /* Takes the call's reservation for the time that the answer takes to be sent. */

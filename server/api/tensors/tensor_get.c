@@ -165,7 +165,7 @@ void tensor_get_begin(struct request *request)
     }
     const struct work_copy copy =
         resident_copy_out(call->resident, call->block + call->header_bytes);
-    tensor_call_copy(call, &copy);
+    tensor_call_copy(call, &copy, resident_device(call->resident));
 }
 
 void tensor_get_answer(struct request *request)

@@ -50,7 +50,8 @@ static enum gemmd_error take_tensor(struct tensor_call *call)
     const struct tensor_offer offer = {.name = request->rest,
                                        .tenant = request->tenant,
                                        .evictable = call->offer.evictable,
-                                       .tensor = &call->tensor};
+                                       .tensor = &call->tensor,
+                                       .device = TENSOR_ANY_DEVICE};
     enum gemmd_error code = tensor_store_reserve(services_of(request)->tensors, &offer,
                                                  &call->resident, &request->fault);
     if (code == GEMMD_OK && !call->tensor.fortran)
@@ -210,7 +211,7 @@ void tensor_put_submit(struct request *request)
         return;
     }
     const struct work_copy copy = resident_copy_in(call->resident, call->tensor.data);
-    tensor_call_copy(call, &copy);
+    tensor_call_copy(call, &copy, resident_device(call->resident));
 }
 
 static void respond_stored(struct request *request, bool replaced)
@@ -239,25 +240,57 @@ static void respond_stored(struct request *request, bool replaced)
     respond(request, replaced ? 200 : 201, &headers, &payload);
 }
 
-void tensor_put_answer(struct request *request)
+/* Publishes a tensor whose bytes are on its device. Returns false if it was refused, or if not all
+ * of it has been hashed: the next iterations of the loop hash the rest. */
+static bool publish(struct tensor_call *call)
 {
-    struct tensor_call *call = request->call;
+    struct request *request = call->request;
     struct tensor_store *store = services_of(request)->tensors;
     char etag[TENSOR_ETAG_SIZE];
-    bool replaced = false;
     if (call->has_reservation && tensor_call_copied(call) != GEMMD_OK) {
         respond_fault(request, &request->fault);
-        return;
+        return false;
     }
     if (call->hashed_bytes < call->tensor.bytes) {
         tensor_call_hash_to(call, call->tensor.bytes, true);
-        return; /* the next iterations of the loop hash the rest */
+        return false;
     }
     tensor_hash_end(&call->hash, etag);
     tensor_store_set_etag(store, call->resident, etag);
-    if (tensor_store_publish(store, call->resident, &call->condition, &replaced, &request->fault) !=
-        GEMMD_OK)
-        respond_fault(request, &request->fault);
+    if (tensor_store_publish(store, call->resident, &call->condition, &call->replaced,
+                             &request->fault) == GEMMD_OK)
+        call->published = true;
     else
-        respond_stored(request, replaced);
+        respond_fault(request, &request->fault);
+    return call->published;
+}
+
+/* Starts to copy the tensor to the next device that has room. Returns false if there is none. */
+static bool replicate(struct tensor_call *call)
+{
+    const struct executors *executors = &services_of(call->request)->executors;
+    struct fault no_room; /* the answer tells which devices have a copy */
+    while (call->offer.replicate && call->next_device < executors->count) {
+        const uint32_t device = call->next_device++;
+        if (resident_is_on(call->resident, device) ||
+            tensor_store_reserve_copy(services_of(call->request)->tensors, call->resident, device,
+                                      &call->copy, &no_room) != GEMMD_OK)
+            continue;
+        const struct work_copy copy =
+            resident_copy_as_is(call->resident, resident_memory(call->copy));
+        tensor_call_copy(call, &copy, device);
+        return true;
+    }
+    return false;
+}
+
+void tensor_put_answer(struct request *request)
+{
+    struct tensor_call *call = request->call;
+    if (call->published)
+        tensor_call_end_copy(call);
+    else if (!publish(call))
+        return;
+    if (!replicate(call))
+        respond_stored(request, call->replaced);
 }

@@ -134,7 +134,7 @@ bool infer_chunk(struct request *request, const void *bytes, uint64_t length)
     const struct infer_call *call = infer_of(request);
     if (call->has_header && !call->is_read &&
         call->compute.body_bytes - call->lead_bytes >= call->json_bytes &&
-        call_lookahead_pays(&call->compute, services_of(request)))
+        call_lookahead_pays(&call->compute))
         infer_look(request);
     return true;
 }
@@ -159,14 +159,12 @@ void infer_submit(struct request *request)
     /* The deadline now is that of the timeout in the JSON, if it has one. */
     request_set_deadline(request, infer_of(request)->compute.deadline_ns);
     request_hand_over(request); /* before queue_push, because the work may be done at once */
-    queue_push(services_of(request)->queue, work);
+    queue_push(infer_of(request)->compute.executor->queue, work);
 }
 
 void infer_end(struct request *request)
 {
     struct infer_call *call = infer_of(request);
-    if (call->model.weight != NULL)
-        infer_of(request)->compute.residents.b = NULL; /* model_release releases the reference */
     compute_call_finish(&infer_of(request)->compute, services_of(request));
     pool_free(infer_of(request)->compute.memory, call->numbers, call->numbers_bytes);
     call->numbers = NULL;
@@ -174,7 +172,7 @@ void infer_end(struct request *request)
 
 bool infer_withdraw(struct request *request)
 {
-    if (!queue_cancel(services_of(request)->queue, &infer_of(request)->compute.work))
+    if (!queue_cancel(infer_of(request)->compute.executor->queue, &infer_of(request)->compute.work))
         return false;
     infer_end(request);
     return true;

@@ -16,6 +16,7 @@ static enum gemmd_error infer_gemm_settle(struct request *request)
         memcpy(compute->gemm.b, model->name + sizeof MODEL_LINEAR - 1,
                strlen(model->name) - sizeof MODEL_LINEAR + 2);
         compute->residents.b = model->weight;
+        compute->residents.b_is_borrowed = true;
         compute->residents.tenant = request->tenant;
         tensor_store_count_use(services_of(request)->tensors, true);
         enum gemmd_error code = gemm_request_settle_residents(

@@ -26,7 +26,7 @@ static bool repository_add(void *context, const struct model *model)
 
 static void repository_answer(struct request *request, bool ready_only)
 {
-    struct index index = {json_array(), !device_lost(services_of(request)->device)};
+    struct index index = {json_array(), !executors_are_lost(&services_of(request)->executors)};
     if (index.usable || !ready_only)
         model_each(services_of(request), request->tenant, repository_add, &index);
     char *text = index.entries == NULL ? NULL : json_dumps(index.entries, JSON_COMPACT);

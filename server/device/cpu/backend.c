@@ -125,6 +125,8 @@ static void copy_rows(const struct work_copy *copy)
 static void cpu_submit(struct device *device, uint32_t slot, struct work *works)
 {
     (void)slot;
+    for (uint32_t i = 0; i < works->first_copy_count; i++)
+        copy_rows(&works->first_copies[i]);
     if (!work_is_copy(works))
         cpu_compute((struct cpu_device *)device, works);
     for (struct work *work = works; work != NULL; work = work->next)
@@ -211,6 +213,7 @@ enum gemmd_error device_cpu_open(const struct device_options *options, struct de
         return fault_set(fault, code, NULL, "no memory for the device");
     device_init(&cpu->base, &cpu_ops, 1);
     cpu_describe(&cpu->base.info);
+    cpu->base.info.index = options->index;
 
     cpu->memory_bytes =
         options->memory_bytes != 0 ? options->memory_bytes : cpu->base.info.memory_total_bytes / 4;

@@ -254,6 +254,7 @@ static enum gemmd_error cuda_warm(struct device *device, struct fault *fault)
 static void cuda_close(struct device *device)
 {
     struct cuda_device *cuda = (struct cuda_device *)device;
+    cuda_enter(device);
     for (uint32_t i = 0; i <= cuda->base.slots; i++)
         cuda_slot_close(&cuda->slots[i]);
     cuda_early_close(&cuda->early);
@@ -266,8 +267,20 @@ static void cuda_close(struct device *device)
     free(cuda);
 }
 
+static bool cuda_connect(struct device *device, const struct device *other)
+{
+    int possible = 0;
+    cuda_enter(device);
+    cudaError_t error = cudaDeviceCanAccessPeer(&possible, device->info.index, other->info.index);
+    if (error == cudaSuccess && possible)
+        error = cudaDeviceEnablePeerAccess(other->info.index, 0);
+    (void)cudaGetLastError();
+    return possible && (error == cudaSuccess || error == cudaErrorPeerAccessAlreadyEnabled);
+}
+
 static const struct device_ops cuda_ops = {
     .enter = cuda_enter,
+    .connect = cuda_connect,
     .submit = cuda_submit,
     .poll = cuda_poll,
     .close = cuda_close,

@@ -31,6 +31,26 @@ static void read_driver_version(char *out, size_t capacity)
         snprintf(out, capacity, "CUDA %d.%d", version / 1000, version % 1000 / 10);
 }
 
+static void write_uuid(const struct cudaDeviceProp *properties, char uuid[DEVICE_UUID_SIZE])
+{
+    int used = snprintf(uuid, DEVICE_UUID_SIZE, "GPU");
+    for (uint32_t i = 0; i < 16; i++) {
+        const char *dash = i == 0 || i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "";
+        used += snprintf(uuid + used, DEVICE_UUID_SIZE - (size_t)used, "%s%02x", dash,
+                         (unsigned char)properties->uuid.bytes[i]);
+    }
+}
+
+bool device_cuda_uuid(int32_t index, char uuid[DEVICE_UUID_SIZE])
+{
+    struct cudaDeviceProp properties;
+    const cudaError_t error = cudaGetDeviceProperties(&properties, index);
+    (void)cudaGetLastError();
+    if (error == cudaSuccess)
+        write_uuid(&properties, uuid);
+    return error == cudaSuccess;
+}
+
 enum gemmd_error cuda_describe(struct device_info *info, int32_t index, struct fault *fault)
 {
     struct cudaDeviceProp properties;
@@ -43,12 +63,7 @@ enum gemmd_error cuda_describe(struct device_info *info, int32_t index, struct f
     snprintf(info->name, sizeof info->name, "%.127s", properties.name);
     snprintf(info->arch, sizeof info->arch, "sm_%d%d", properties.major, properties.minor);
     info->compute_capability = (uint32_t)(properties.major * 10 + properties.minor);
-    uint32_t used = (uint32_t)snprintf(info->uuid, sizeof info->uuid, "GPU");
-    for (uint32_t i = 0; i < 16; i++) {
-        const char *dash = i == 0 || i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "";
-        used += (uint32_t)snprintf(info->uuid + used, sizeof info->uuid - used, "%s%02x", dash,
-                                   (unsigned char)properties.uuid.bytes[i]);
-    }
+    write_uuid(&properties, info->uuid);
     read_driver_version(info->driver, sizeof info->driver);
     cuda_peak_read(info);
     return GEMMD_OK;

@@ -178,6 +178,8 @@ struct cuda_failure cuda_own_begin(struct cuda_device *cuda, struct cuda_slot *s
     /* Early copies are not part of h2d_ns, which is only the time that the request still waits. */
     enum gemmd_error code = GEMMD_OK;
     cudaError_t error = cudaEventRecord(slot->begun, slot->stream);
+    for (uint32_t i = 0; i < work->first_copy_count && error == cudaSuccess; i++)
+        error = cuda_copy_rows(slot->stream, &work->first_copies[i]);
     if (error == cudaSuccess && !is_probe)
         code = own_copy_in(cuda, slot, work);
     if (error == cudaSuccess && code == GEMMD_OK)

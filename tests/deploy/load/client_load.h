@@ -3,7 +3,7 @@
  * flight, each of which is replaced by the next one as soon as it is answered.
  *
  * Three of four requests multiply rows with a resident tensor. Tensors are chosen by Zipf's law:
- * the r-th tensor with a probability proportional to 1/r. If the daemon does not have the tensor
+ * the r-th tensor with a probability proportional to r^-0.8. If the daemon does not have the tensor
  * (404), the thread uploads the tensor and repeats the request, as every client of resident tensors
  * has to. All other repeats are libgemmd's own, with the library's default options.
  */

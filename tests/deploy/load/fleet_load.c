@@ -8,6 +8,7 @@
  * output every 0.2 s, as one JSON object a line, and once more at the end. Exits with status 0 if
  * every request was answered rightly, else with 1.
  */
+#include <math.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -18,12 +19,12 @@
 
 enum { THREADS_MAX = 64, IN_FLIGHT_MAX = 1024, TENSORS_MAX = 100000, REPORT_MS = 200 };
 
-/* Zipf's law: the r-th tensor has a chance proportional to 1/r. */
+/* Zipf's law: the r-th tensor has a chance proportional to r^-0.8. */
 static double *make_chances(uint32_t tensors)
 {
     double *sums = calloc(tensors, sizeof *sums), sum = 0;
     for (uint32_t i = 0; sums != NULL && i < tensors; i++)
-        sums[i] = sum += 1.0 / (i + 1);
+        sums[i] = sum += pow(i + 1, -0.8);
     for (uint32_t i = 0; sums != NULL && i < tensors; i++)
         sums[i] /= sum;
     return sums;

@@ -1,0 +1,272 @@
+/* GET /dashboard/history, /dashboard/events, /dashboard/requests and /dashboard/kernels: what the
+ * page at / draws. */
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "proto/dtype.h"
+#include "server/api/dashboard/sample_text.h"
+#include "server/api/endpoints.h"
+#include "server/api/services.h"
+#include "server/http/respond.h"
+#include "server/http/stream.h"
+#include "server/http/tokens.h"
+#include "server/observe/history.h"
+#include "server/observe/metrics_cells.h"
+#include "server/observe/notable.h"
+
+struct feed_call {
+    struct request *request;
+    uint64_t after; /* the number of a sample: only later ones are asked for */
+};
+
+/* ---- the history ---- */
+
+static bool take_after(void *context, const char *name, const char *value)
+{
+    struct feed_call *call = context;
+    if (strcmp(name, "after") != 0) {
+        fault_set(&call->request->fault, GEMMD_ERR_MALFORMED, name,
+                  "this path takes the parameter after alone");
+        return false;
+    }
+    char *end;
+    call->after = strtoull(value, &end, 10);
+    if (value[0] >= '0' && value[0] <= '9' && *end == '\0' && strlen(value) <= 19 &&
+        call->after <= INT64_MAX)
+        return true;
+    fault_set(&call->request->fault, GEMMD_ERR_MALFORMED, "after",
+              "after is the number of a sample, not '%.32s'", value);
+    return false;
+}
+
+/* Reads the parameter `after`. Returns false if the request was refused. */
+static bool read_after(struct request *request)
+{
+    struct feed_call *call = request->call;
+    call->request = request;
+    if (request_has_body(request)) {
+        fault_set(&request->fault, GEMMD_ERR_MALFORMED, NULL, "this path takes no body");
+        request_refuse(request);
+        return false;
+    }
+    if (request_parameters(request, take_after, call) == GEMMD_OK)
+        return true;
+    respond_fault(request, &request->fault);
+    return false;
+}
+
+static size_t write_bounds(char *out, size_t room)
+{
+    size_t length = (size_t)snprintf(out, room, "{\"latency_bounds\":[");
+    for (uint32_t i = 0; i + 1 < METRICS_LATENCY_BUCKETS; i++)
+        length += (size_t)snprintf(out + length, room - length, "%s%g", i == 0 ? "" : ",",
+                                   metrics_latency_bound_s(i));
+    length += (size_t)snprintf(out + length, room - length, "],\"stages\":[");
+    for (int stage = 0; stage < METRICS_STAGE_COUNT; stage++)
+        length += (size_t)snprintf(out + length, room - length, "%s\"%s\"", stage == 0 ? "" : ",",
+                                   metrics_stage_name((enum metrics_stage)stage));
+    return length + (size_t)snprintf(out + length, room - length, "],\"samples\":[");
+}
+
+static void history_begin(struct request *request)
+{
+    enum { HEAD_MAX = 1024 };
+    const struct feed_call *call = request->call;
+    if (!read_after(request))
+        return;
+    struct history_sample *samples = malloc(HISTORY_SAMPLES * sizeof *samples);
+    char *text = NULL;
+    if (samples == NULL)
+        goto end;
+    const uint32_t count =
+        history_read(services_of(request)->history, call->after, samples, HISTORY_SAMPLES);
+    text = malloc(HEAD_MAX + (size_t)count * (SAMPLE_TEXT_MAX + 1));
+    if (text == NULL)
+        goto end;
+    size_t length = write_bounds(text, HEAD_MAX);
+    for (uint32_t i = 0; i < count; i++) {
+        if (i > 0)
+            text[length++] = ',';
+        length += sample_text(&samples[i], text + length);
+    }
+    text[length++] = ']';
+    text[length++] = '}';
+    text[length++] = '\n';
+    text[length] = '\0';
+
+end:
+    free(samples);
+    respond_text(request, 200, "application/json", text);
+}
+
+/* ---- the events ---- */
+
+struct event_source {
+    struct history *history;
+    uint64_t after;
+};
+
+static size_t next_event(void *context, char *out, bool *ended)
+{
+    struct event_source *source = context;
+    struct history_sample sample;
+    (void)ended; /* streams end with their clients or with the daemon */
+    _Static_assert((int)SAMPLE_TEXT_MAX + 64 <= (int)STREAM_PIECE_BYTES, "an event fits");
+    if (history_newest(source->history) <= source->after ||
+        history_read(source->history, source->after, &sample, 1) == 0)
+        return 0;
+    source->after = sample.number;
+    int length = snprintf(out, 64, "id: %llu\ndata: ", (unsigned long long)sample.number);
+    size_t total = (size_t)length + sample_text(&sample, out + length);
+    out[total++] = '\n'; /* an empty line ends the event */
+    out[total++] = '\n';
+    return total;
+}
+
+static void events_begin(struct request *request)
+{
+    struct feed_call *call = request->call;
+    struct history *history = services_of(request)->history;
+    const uint64_t newest = history_newest(history);
+    call->after = newest > 0 ? newest - 1 : 0;
+    if (!read_after(request))
+        return;
+    if (atomic_load(&request->server->stage) >= HTTP_HANDED_OVER) {
+        fault_set(&request->fault, GEMMD_ERR_DRAINING, NULL, "the daemon is shutting down");
+        respond_fault(request, &request->fault);
+        return;
+    }
+    if (!stream_reserve(request->server)) {
+        fault_set(&request->fault, GEMMD_ERR_QUEUE_FULL, NULL,
+                  "%d streams of events are open, which is the limit", STREAMS_MAX);
+        respond_fault(request, &request->fault);
+        return;
+    }
+    struct event_source *source = malloc(sizeof *source);
+    if (source == NULL) {
+        stream_release(request->server);
+        respond_out_of_memory(request);
+        return;
+    }
+    *source = (struct event_source){.history = history, .after = call->after};
+    const struct stream_source stream = {.next = next_event, .freed = free, .context = source};
+    struct headers headers;
+    headers_clear(&headers);
+    headers_add(&headers, "Content-Type", "text/event-stream");
+    headers_add(&headers, "Cache-Control", "no-store");
+    headers_add(&headers, "X-Accel-Buffering", "no"); /* a proxy passes each event on at once */
+    respond_stream(request, &headers, &stream);
+}
+
+/* ---- requests that failed or were slow ---- */
+
+static json_t *text_or_null(const char *text)
+{
+    return text[0] == '\0' ? json_null() : json_string(text);
+}
+
+static json_t *request_json(const struct notable_request *request)
+{
+    json_t *stages = json_object();
+    for (int stage = 0; stage < METRICS_STAGE_COUNT; stage++)
+        json_object_set_new(stages, metrics_stage_name((enum metrics_stage)stage),
+                            json_real((double)request->stages_ns[stage] * 1e-6));
+    return json_pack("{s:f, s:s, s:i, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:[I,I,I,I], s:f, s:o}",
+                     "time", request->time_s, "request_id", request->id, "status", request->status,
+                     "method", request->method, "path", request->path, "op",
+                     text_or_null(request->op), "dtype", text_or_null(request->dtype), "kernel",
+                     text_or_null(request->kernel), "error", text_or_null(request->error), "detail",
+                     text_or_null(request->detail), "shape", (json_int_t)request->m,
+                     (json_int_t)request->n, (json_int_t)request->k, (json_int_t)request->batch,
+                     "total_ms", (double)request->total_ns * 1e-6, "stages_ms", stages);
+}
+
+static json_t *requests_json(struct request *request, struct notable_request *kept,
+                             enum notable_kind kind)
+{
+    const struct tokens *tokens = request->server->tokens;
+    const bool all = tokens == NULL || (tokens_sees_all(tokens, request->tenant_number) &&
+                                        (request->scopes & SCOPE_ADMIN) != 0);
+    json_t *list = json_array();
+    const uint32_t count =
+        notable_read(services_of(request)->notable, kind, all, request->tenant_number, kept);
+    for (uint32_t i = 0; i < count; i++)
+        json_array_append_new(list, request_json(&kept[i]));
+    return list;
+}
+
+static void respond_json(struct request *request, json_t *root)
+{
+    char *text = root == NULL ? NULL : json_dumps(root, JSON_COMPACT | JSON_REAL_PRECISION(13));
+    json_decref(root);
+    respond_text(request, 200, "application/json", text);
+}
+
+static void requests_begin(struct request *request)
+{
+    struct notable_request *kept = malloc(NOTABLE_EACH * sizeof *kept);
+    if (kept == NULL) {
+        respond_out_of_memory(request);
+        return;
+    }
+    json_t *failed = requests_json(request, kept, NOTABLE_FAILED);
+    json_t *slow = requests_json(request, kept, NOTABLE_SLOW);
+    free(kept);
+    respond_json(request, json_pack("{s:f, s:o, s:o}", "slow_ms",
+                                    (double)notable_slow_ns(services_of(request)->notable) * 1e-6,
+                                    "failed", failed, "slow", slow));
+}
+
+/* ---- kernels ---- */
+
+static json_t *bound_json(uint8_t class)
+{
+    return class < METRICS_SHAPE_BOUNDS ? json_integer((json_int_t)metrics_shape_bounds[class])
+                                        : json_null();
+}
+
+static json_t *cell_json(const struct metrics_cell_total *cell)
+{
+    const bool attends = cell->task == METRICS_TASK_ATTENTION;
+    return json_pack("{s:s, s:s, s:s, s:[o,o,o], s:I, s:f, s:f, s:f}", "op",
+                     attends ? "attention" : "gemm", "kernel", cell->kernel, "dtype",
+                     dtype_name(cell->dtype), "up_to", bound_json(cell->classes[0]),
+                     bound_json(cell->classes[1]), bound_json(cell->classes[2]), "works",
+                     (json_int_t)cell->works, "flops", cell->flops, "bytes", cell->bytes,
+                     "busy_seconds", (double)cell->busy_ns * 1e-9);
+}
+
+static void kernels_begin(struct request *request)
+{
+    const struct executors *executors = &services_of(request)->executors;
+    const struct device_info *info = device_info(executors->list[0].device);
+    struct metrics_cell_total *totals = calloc(METRICS_CELLS_MAX, sizeof *totals);
+    json_t *cells = json_array(), *peaks = json_object();
+    const uint32_t count = totals == NULL ? 0 : metrics_cells(request->server->metrics, totals);
+    for (uint32_t i = 0; i < count; i++)
+        json_array_append_new(cells, cell_json(&totals[i]));
+    free(totals);
+    for (int dtype = 0; dtype < GEMMD_DTYPE_COUNT; dtype++)
+        if (info->peak_flops[dtype] > 0)
+            json_object_set_new(peaks, dtype_name((enum gemmd_dtype)dtype),
+                                json_real(info->peak_flops[dtype]));
+    respond_json(request, json_pack("{s:{s:o, s:f, s:I}, s:o}", "peak", "flops", peaks,
+                                    "bytes_per_second", info->peak_memory_bytes, "devices",
+                                    (json_int_t)executors->count, "kernels", cells));
+}
+
+#define GET(at, bytes, function)                                                                   \
+    {                                                                                              \
+        .path = at, .allow = "GET, HEAD", .op = METRICS_OP_OTHER, .scope = SCOPE_METRICS,          \
+        .call_bytes = bytes, .call_zeroed_bytes = bytes, .begin = function                         \
+    }
+
+const struct endpoint feed_endpoints[] = {
+    GET("/dashboard/history", sizeof(struct feed_call), history_begin),
+    GET("/dashboard/events", sizeof(struct feed_call), events_begin),
+    GET("/dashboard/requests", 0, requests_begin),
+    GET("/dashboard/kernels", 0, kernels_begin),
+    {0},
+};

@@ -1,0 +1,99 @@
+"use strict";
+/* How numbers are written, and where they are written. */
+
+const $ = (id) => document.getElementById(id);
+
+function scaled(number, step, units, digits = 3) {
+  let i = 0;
+  while (Math.abs(number) >= step && i < units.length - 1) {
+    number /= step;
+    i++;
+  }
+  return `${number.toLocaleString("en", { maximumSignificantDigits: digits })}\u00a0${units[i]}`.trim();
+}
+const whole = (number) => Math.round(number).toLocaleString("en");
+const bytes = (number) => scaled(number, 1024, ["B", "KiB", "MiB", "GiB", "TiB"]);
+const count = (number) => scaled(number, 1000, ["", "k", "M", "G", "T", "P"]);
+const flops = (number) => scaled(number, 1000, ["FLOP/s", "kFLOP/s", "MFLOP/s", "GFLOP/s", "TFLOP/s", "PFLOP/s"]);
+const perSecond = (number) => `${number.toLocaleString("en", { maximumSignificantDigits: number < 1 ? 2 : 4 })}/s`;
+const percent = (share) => `${(100 * share).toLocaleString("en", { maximumSignificantDigits: 3 })}\u00a0%`;
+const time = (s) => (Number.isFinite(s) ? scaled(s * 1e6, 1000, ["µs", "ms", "s"]) : "–");
+const clock = (s) => new Date(s * 1000).toLocaleTimeString("en-GB");
+
+function since(s) {
+  const parts = [[86400, "d"], [3600, "h"], [60, "min"], [1, "s"]];
+  const first = Math.max(0, parts.findIndex(([unit]) => s >= unit));
+  return parts.slice(first, first + 2).map(([unit, name], i) =>
+    `${Math.floor((i === 0 ? s : s % parts[first][0]) / unit)} ${name}`).join(" ");
+}
+
+function write(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}
+
+function make(name, text, className) {
+  const element = document.createElement(name);
+  if (text !== undefined) element.textContent = text;
+  if (className !== undefined) element.className = className;
+  return element;
+}
+
+/* As many children as are wanted, old ones kept: what somebody reads or selects stays in place. */
+function children(parent, wanted, create) {
+  while (parent.children.length > wanted) parent.lastElementChild.remove();
+  while (parent.children.length < wanted) parent.append(create());
+  return parent.children;
+}
+
+/* Rows of text, the first of each its header. {text, of: [used, capacity]} has a meter below it that
+ * turns when little is left; {text, share: [part, whole]} has one that does not. */
+function rows(id, table) {
+  const lines = children($(id), table.length, () => document.createElement("tr"));
+  table.forEach((cells, i) => {
+    const line = lines[i];
+    cells.forEach((cell, j) => {
+      if (line.children.length <= j) {
+        const made = document.createElement(j === 0 ? "th" : "td");
+        if (j === 0) made.scope = "row";
+        line.append(made);
+      }
+      const where = line.children[j];
+      const [used, most] = cell.of ?? cell.share ?? [0, 0];
+      if (most > 0 !== (where.querySelector("meter") !== null)) where.replaceChildren();
+      if (!(most > 0)) {
+        write(where, cell.text ?? cell);
+        return;
+      }
+      if (where.firstChild === null) where.append("", document.createElement("meter"));
+      if (where.firstChild.data !== cell.text) where.firstChild.data = cell.text;
+      const meter = where.querySelector("meter");
+      meter.max = most;
+      meter.value = used;
+      [meter.low, meter.high, meter.optimum] = cell.share ? [0, most, most] : [most * 0.75, most * 0.95, 0];
+    });
+    while (line.children.length > cells.length) line.lastElementChild.remove();
+  });
+}
+
+function tiles(id, list) {
+  const made = children($(id), list.length, () => {
+    const tile = document.createElement("div");
+    tile.append(document.createElement("dt"), document.createElement("dd"));
+    return tile;
+  });
+  list.forEach(([name, text, state], i) => {
+    write(made[i].children[0], name);
+    write(made[i].children[1], text);
+    made[i].children[1].dataset.state = state ?? "";
+  });
+}
+
+function status(state, text) {
+  $("status").dataset.state = state;
+  write($("status"), text);
+}
+
+/* [[name, class of color], ...] */
+function key(id, entries) {
+  $(id).replaceChildren(...entries.map(([name, color]) => make("span", name, color)));
+}

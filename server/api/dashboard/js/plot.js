@@ -1,0 +1,67 @@
+/* What all drawings share: SVG elements, scales and axes. */
+
+const SVG_NAMESPACE = $("roofline-plot").namespaceURI;
+
+function svg(name, attributes, text) {
+  const element = document.createElementNS(SVG_NAMESPACE, name);
+  for (const [attribute, value] of Object.entries(attributes ?? {})) element.setAttribute(attribute, value);
+  if (text !== undefined) element.textContent = text;
+  return element;
+}
+
+/* Steps of 1, 2 or 5 times a power of ten from 0 up to at least `most`, about four of them. */
+function niceTicks(most) {
+  if (!(most > 0)) return [0, 1];
+  const rough = most / 4;
+  const power = 10 ** Math.floor(Math.log10(rough));
+  const step = [1, 2, 5, 10].map((factor) => factor * power).find((each) => each >= rough * 0.999);
+  const ticks = [0];
+  while (ticks[ticks.length - 1] < most * 0.999) ticks.push(step * ticks.length);
+  return ticks;
+}
+
+const logScale = (from, to, start, end) => (value) =>
+  start + (end - start) * (Math.log(Math.max(value, from)) - Math.log(from)) / (Math.log(to) - Math.log(from));
+
+function decades(from, to) {
+  const ticks = [];
+  for (let power = Math.ceil(Math.log10(from)); power <= Math.log10(to) + 1e-9; power++) ticks.push(10 ** power);
+  return ticks;
+}
+
+/* Axes of a log-log plot of operations a second over operations a byte. Returns its two scales. */
+function rooflineAxes(plot, { width, height, xs, ys }) {
+  const left = 76, bottom = 34, top = 8, right = 12;
+  const x = logScale(xs[0], xs[1], left, width - right);
+  const y = logScale(ys[0], ys[1], height - bottom, top);
+  plot.setAttribute("viewBox", `0 0 ${width} ${height}`);
+  plot.setAttribute("height", height);
+  const parts = [];
+  for (const tick of decades(...xs)) {
+    parts.push(svg("path", { class: "grid", d: `M${x(tick)} ${top}V${height - bottom}` }));
+    parts.push(svg("text", { x: x(tick), y: height - bottom + 14, "text-anchor": "middle" }, tick >= 1 ? count(tick) : String(tick)));
+  }
+  for (const tick of decades(...ys)) {
+    parts.push(svg("path", { class: "grid", d: `M${left} ${y(tick)}H${width - right}` }));
+    parts.push(svg("text", { x: left - 5, y: y(tick) + 4, "text-anchor": "end" }, flops(tick)));
+  }
+  parts.push(svg("path", { class: "axis", d: `M${left} ${top}V${height - bottom}H${width - right}` }));
+  parts.push(svg("text", { x: (left + width) / 2, y: height - 4, "text-anchor": "middle" },
+    "arithmetic intensity (FLOP per byte of device memory)"));
+  return { x, y, parts };
+}
+
+/* One bar of stacked parts: [[name, value], ...]; colors follow the order. */
+function stackedBar(parts, most) {
+  const bar = svg("svg", { class: "bar", viewBox: "0 0 100 10", preserveAspectRatio: "none", role: "img" });
+  bar.setAttribute("aria-label", parts.map(([name, value]) => `${name} ${time(value)}`).join(", "));
+  let from = 0;
+  parts.forEach(([name, value], i) => {
+    const width = most > 0 ? 100 * value / most : 0;
+    const part = svg("rect", { x: from, y: 0, width, height: 10, class: `s${i}` });
+    part.append(svg("title", {}, `${name}: ${time(value)}`));
+    bar.append(part);
+    from += width;
+  });
+  return bar;
+}

@@ -1,0 +1,32 @@
+/*
+ * device_choice.h - the devices that an operator chose (--devices).
+ *
+ * The text is "all", or a list of numbers and UUIDs: "0,2", "GPU-5f1e0cb2-...", "MIG-...". The CPU
+ * takes a single number, and makes so many devices of the host's cores.
+ */
+#ifndef SERVER_DEVICE_DEVICE_CHOICE_H
+#define SERVER_DEVICE_DEVICE_CHOICE_H
+
+#include <stdint.h>
+
+#include "kernels/gemm.h"
+#include "proto/error.h"
+
+enum { DEVICES_MAX = 16 };
+
+struct device_choice {
+    uint32_t count;
+    int32_t index[DEVICES_MAX]; /* numbers of devices, in the order of the text */
+};
+
+/* Makes the instances of divided GPUs (MIG) that the text names visible to CUDA, which shows a
+ * process such an instance only if the environment names it. To be called before any other function
+ * that uses CUDA, while the process has one thread. */
+void device_choice_show(const char *text);
+/* Finds the devices of a backend that the text names. GEMMD_ERR_DEVICE_LOST: the host has no such
+ * device, or its driver does not answer. GEMMD_ERR_USAGE: the text is malformed, names a device
+ * twice, or names more than DEVICES_MAX devices. */
+enum gemmd_error device_choice_read(enum gemm_backend backend, const char *text,
+                                    struct device_choice *choice, struct fault *fault);
+
+#endif

@@ -1,0 +1,152 @@
+#include "server/http/stream.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/http/connection.h"
+#include "server/http/io_thread.h"
+#include "server/http/request.h"
+#include "server/http/server.h"
+#include "server/net/delivery.h"
+
+struct stream {
+    struct stream *next, *previous; /* in the thread's list */
+    struct io_thread *thread;
+    struct request *request; /* borrowed: a request lives until its answer has ended */
+    struct stream_source source;
+    size_t length, taken; /* of the piece, and how much of it libmicrohttpd has */
+    bool ended;           /* no piece follows */
+    bool suspended;       /* libmicrohttpd has suspended the connection */
+    char piece[STREAM_PIECE_BYTES];
+};
+
+bool stream_reserve(struct http_server *server)
+{
+    if (atomic_fetch_add(&server->streams, 1) < STREAMS_MAX)
+        return true;
+    stream_release(server);
+    return false;
+}
+
+void stream_release(struct http_server *server)
+{
+    atomic_fetch_sub(&server->streams, 1);
+}
+
+static void give_back(const struct request *request, const struct stream_source *source)
+{
+    stream_release(request->server);
+    source->freed(source->context);
+}
+
+/* Fetches the next piece if the one before was taken. Returns whether there is something to send.
+ */
+static bool has_piece(struct stream *stream)
+{
+    if (stream->taken < stream->length)
+        return true;
+    stream->taken = stream->length = 0;
+    if (!stream->ended)
+        stream->length = stream->source.next(stream->source.context, stream->piece, &stream->ended);
+    return stream->length > 0;
+}
+
+static ssize_t stream_read(void *cls, uint64_t position, char *out, size_t room)
+{
+    struct stream *stream = cls;
+    (void)position;
+    if (has_piece(stream)) {
+        const size_t left = stream->length - stream->taken;
+        const size_t size = left < room ? left : room;
+        memcpy(out, stream->piece + stream->taken, size);
+        stream->taken += size;
+        stream->request->response_bytes += size;
+        stream->thread->moved = true;
+        return (ssize_t)size;
+    }
+    if (stream->ended)
+        return MHD_CONTENT_READER_END_OF_STREAM;
+    stream->suspended = true;
+    MHD_suspend_connection(stream->request->mhd);
+    return 0;
+}
+
+static void stream_free(void *cls)
+{
+    struct stream *stream = cls;
+    if (stream->previous != NULL)
+        stream->previous->next = stream->next;
+    else
+        stream->thread->streams = stream->next;
+    if (stream->next != NULL)
+        stream->next->previous = stream->previous;
+    stream_release(stream->thread->server);
+    stream->source.freed(stream->source.context);
+    free(stream);
+}
+
+struct MHD_Response *stream_response(struct request *request, const struct stream_source *source)
+{
+    struct stream *stream = malloc(sizeof *stream);
+    if (stream == NULL) {
+        give_back(request, source);
+        return NULL;
+    }
+    stream->thread = request->thread;
+    stream->request = request;
+    stream->source = *source;
+    stream->length = stream->taken = 0;
+    stream->ended = stream->suspended = false;
+    stream->previous = NULL;
+    stream->next = NULL;
+    struct MHD_Response *response = MHD_create_response_from_callback(
+        MHD_SIZE_UNKNOWN, STREAM_PIECE_BYTES, stream_read, stream, stream_free);
+    if (response == NULL) {
+        free(stream);
+        give_back(request, source);
+        return NULL;
+    }
+    stream->next = stream->thread->streams;
+    if (stream->next != NULL)
+        stream->next->previous = stream;
+    stream->thread->streams = stream;
+    return response;
+}
+
+static void stream_resume(struct stream *stream)
+{
+    if (stream->suspended)
+        MHD_resume_connection(stream->request->mhd);
+    stream->suspended = false;
+}
+
+static void stream_check(struct stream *stream, bool closing)
+{
+    struct connection *connection = stream->request->connection;
+    const bool behind = delivery_outstanding(connection->fd) > STREAM_BEHIND_BYTES;
+    const bool lost = behind || connection_has_ended(connection);
+    if (behind)
+        connection->ended_by = GEMMD_ERR_SLOW_CLIENT;
+    if (lost)
+        connection_abandon(connection);
+    stream->ended = stream->ended || closing || lost;
+    if (stream->ended || has_piece(stream))
+        stream_resume(stream);
+}
+
+void streams_check(struct io_thread *thread)
+{
+    if (thread->streams == NULL)
+        return;
+    const bool closing = atomic_load(&thread->server->stage) >= HTTP_HANDED_OVER;
+    for (struct stream *stream = thread->streams; stream != NULL; stream = stream->next)
+        stream_check(stream, closing);
+}
+
+void streams_stop(struct io_thread *thread)
+{
+    for (struct stream *stream = thread->streams; stream != NULL; stream = stream->next) {
+        stream->ended = true;
+        stream_resume(stream);
+    }
+}

@@ -1,0 +1,35 @@
+/*
+ * metrics_cells.h - the points of the roofline: what each kernel has computed, by operand type and
+ * class of shape.
+ *
+ * Each length of a shape (m, n and k of a product; sq, skv and d of an attention) belongs to the
+ * first class whose bound is not less than the length. A thread's table has METRICS_CELLS_MAX cells
+ * at most; what finds no cell is not counted here.
+ */
+#ifndef SERVER_OBSERVE_METRICS_CELLS_H
+#define SERVER_OBSERVE_METRICS_CELLS_H
+
+#include "server/observe/metrics.h"
+
+enum { METRICS_CELLS_MAX = 96, METRICS_SHAPE_LENGTHS = 3 };
+/* Lengths above the last bound are of one more class. */
+enum { METRICS_SHAPE_BOUNDS = 4 };
+extern const uint64_t metrics_shape_bounds[METRICS_SHAPE_BOUNDS];
+
+struct metrics_cell_total {
+    const char *kernel; /* static */
+    enum metrics_task task;
+    enum gemmd_dtype dtype;
+    uint8_t classes[METRICS_SHAPE_LENGTHS]; /* 0 ... METRICS_SHAPE_BOUNDS */
+    uint64_t works, busy_ns;
+    double flops, bytes;
+};
+
+/* Counts what a kernel has computed in the cell of its shape. Only the shard's writer. */
+void metrics_cell(struct metrics_shard *shard, const struct metrics_work *work,
+                  const uint64_t lengths[METRICS_SHAPE_LENGTHS]);
+/* Sums the cells of all shards into `totals`. Returns their number. Any thread. */
+uint32_t metrics_cells(const struct metrics *metrics,
+                       struct metrics_cell_total totals[METRICS_CELLS_MAX]);
+
+#endif

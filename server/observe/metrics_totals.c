@@ -1,0 +1,48 @@
+#include "server/observe/metrics_totals.h"
+
+#include "proto/error.h"
+#include "server/observe/metrics_shard.h"
+
+_Static_assert((int)METRICS_LATENCY_BUCKETS == (int)METRICS_TIME_BUCKETS + 1, "the same buckets");
+
+static uint64_t count_of(const _Atomic uint64_t *counter)
+{
+    return atomic_load_explicit(counter, memory_order_relaxed);
+}
+
+static void add_requests(const struct metrics_shard *shard, struct metrics_totals *totals)
+{
+    for (int op = 0; op < METRICS_OP_COUNT; op++)
+        for (int dtype = 0; dtype < METRICS_DTYPES; dtype++)
+            for (int code = 0; code < GEMMD_ERR_COUNT; code++) {
+                const uint64_t count = count_of(&shard->requests[op][dtype][code]);
+                const int status = count == 0 ? 0 : error_status((enum gemmd_error)code);
+                totals->requests[op] += count;
+                totals->refused += status == 429 ? count : 0;
+                totals->failed += status >= 500 ? count : 0;
+            }
+}
+
+void metrics_sum(const struct metrics *metrics, struct metrics_totals *totals)
+{
+    *totals = (struct metrics_totals){.flops = 0};
+    for (uint32_t i = 0; i < metrics->count; i++) {
+        const struct metrics_shard *shard = &metrics->shards[i];
+        add_requests(shard, totals);
+        for (int op = 0; op < METRICS_COMPUTING_OPS; op++) {
+            for (int bucket = 0; bucket < METRICS_LATENCY_BUCKETS; bucket++)
+                totals->latency[bucket] += count_of(&shard->duration[op].buckets[bucket]);
+            for (int stage = 0; stage < METRICS_STAGE_COUNT; stage++)
+                totals->stage_ns[op][stage] += count_of(&shard->op_stage_ns[op][stage]);
+        }
+        totals->busy_ns += count_of(&shard->busy_ns);
+        totals->request_bytes += count_of(&shard->request_bytes);
+        totals->response_bytes += count_of(&shard->response_bytes);
+        totals->flops += atomic_load_explicit(&shard->flops, memory_order_relaxed);
+    }
+}
+
+double metrics_latency_bound_s(uint32_t bucket)
+{
+    return bucket < METRICS_TIME_BUCKETS ? (double)metrics_time_bounds_ns[bucket] * 1e-9 : 0;
+}

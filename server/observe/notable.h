@@ -1,0 +1,51 @@
+/*
+ * notable.h - the requests of late that failed or that were slow, for whoever looks into an
+ * incident.
+ *
+ * The requests lie in two rings of NOTABLE_EACH, one for failed and one for slow requests, so that
+ * neither displaces the other. Of each kind, NOTABLE_PER_SECOND requests a second are kept at most,
+ * so that a flood of refusals costs an I/O thread one comparison for each request. A request that
+ * succeeded and was not slow costs two comparisons.
+ */
+#ifndef SERVER_OBSERVE_NOTABLE_H
+#define SERVER_OBSERVE_NOTABLE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "server/observe/metrics.h"
+
+enum { NOTABLE_EACH = 100, NOTABLE_PER_SECOND = 16 };
+/* The tenant of a request that was refused before its token was found to be valid. */
+#define NOTABLE_NO_TENANT UINT32_MAX
+
+enum notable_kind { NOTABLE_FAILED, NOTABLE_SLOW, NOTABLE_KINDS };
+
+/* A text that is longer than its array is cut. "": not known. */
+struct notable_request {
+    double time_s; /* when the request ended, since the epoch; notable_add sets it */
+    char id[65], method[16], path[160], op[12], dtype[16], kernel[32], error[40], detail[256];
+    int status;
+    uint32_t tenant;
+    uint64_t m, n, k, batch, total_ns, stages_ns[METRICS_STAGE_COUNT];
+};
+
+struct notable;
+
+struct notable *notable_create(void); /* NULL: out of memory */
+void notable_destroy(struct notable *notable);
+/* Whether to add a request that ended. Any thread; takes no lock. */
+bool notable_wants(struct notable *notable, bool failed, uint64_t total_ns);
+/* Adds a request for which notable_wants was true. Any thread. */
+void notable_add(struct notable *notable, enum notable_kind kind,
+                 const struct notable_request *request);
+/* Begins the next second: requests that take longer than `slow_ns` are slow. */
+void notable_tick(struct notable *notable, uint64_t slow_ns);
+/* How long a request may take before it is slow. */
+uint64_t notable_slow_ns(const struct notable *notable);
+/* Copies the requests of a kind, newest first, that belong to `tenant`, or all of them. Returns how
+ * many were copied. Any thread. */
+uint32_t notable_read(struct notable *notable, enum notable_kind kind, bool all, uint32_t tenant,
+                      struct notable_request requests[NOTABLE_EACH]);
+
+#endif

@@ -1,0 +1,106 @@
+/*
+ * executor.h - one device with all that feeds it: a queue, early copies, and a dispatch thread; and
+ * the choice of the device that computes a request.
+ *
+ * A request is given to an executor when it is admitted, before it takes device memory: to the one
+ * that will be done first with what it has been given and with copying the resident operands that
+ * its device lacks (executor_place). The executor counts the estimated time of each request from
+ * then until the request's work has ended (executor_charge), so that requests whose bodies are
+ * still arriving count too.
+ *
+ * The executors are created and closed by the thread that starts the daemon. The functions that
+ * place and charge may be called from any thread.
+ */
+#ifndef SERVER_SCHEDULER_EXECUTOR_H
+#define SERVER_SCHEDULER_EXECUTOR_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "server/device/device.h"
+#include "server/device/device_choice.h"
+#include "server/scheduler/dispatch.h"
+#include "server/scheduler/early_copy.h"
+#include "server/scheduler/queue.h"
+
+struct executor {
+    struct device *device;
+    struct queue *queue;
+    struct early_copy *early_copy; /* NULL: the device does not copy early */
+    struct dispatch *dispatch;
+    const struct metrics_shard *shard; /* of the dispatch thread; borrowed */
+    /* The estimated time of the requests that were charged and have not ended. On a cache line of
+     * its own, since all I/O threads write to it. */
+    _Alignas(64) atomic_uint_fast64_t charged_ns;
+};
+
+struct executors {
+    uint32_t count;
+    struct executor list[DEVICES_MAX]; /* in the order of --devices */
+};
+
+struct executor_settings {
+    struct admission *admission; /* of all queues; borrowed */
+    uint32_t tenants;            /* as for queue_create */
+    struct pool *pool;           /* borrowed */
+    uint32_t max_launch_works;   /* as for dispatch_start */
+    uint32_t busy_poll_us;       /* as for dispatch_start */
+    uint64_t stall_ns;           /* as for dispatch_set_stall_limit */
+};
+
+/* Creates the queue and the early copies of an executor, whose device is open. */
+enum gemmd_error executor_open(struct executor *executor, const struct executor_settings *settings,
+                               struct fault *fault);
+/* Starts the dispatch thread, which alone writes to `shard`, and runs each kind of launch once on
+ * the device (warm_up.h). */
+enum gemmd_error executor_start(struct executor *executor, const struct executor_settings *settings,
+                                struct metrics_shard *shard, struct fault *fault);
+/* Refuses new reservations from now on (queue_close). */
+void executors_refuse(struct executors *executors);
+/* Ends works whose deadline has passed (queue_expire), and probes whose time is over. By a timer.
+ */
+void executors_expire(struct executors *executors, uint64_t now_ns);
+/* Looks whether a device has stalled (dispatch_look). By a timer, several times a second. */
+void executors_look(struct executors *executors, uint64_t now_ns);
+/* Ends all works with GEMMD_ERR_DRAINING, and the dispatch threads. Returns false if a device still
+ * computes after `patience_ns` (dispatch_end). Other threads may still read the executors. */
+bool executors_stop(struct executors *executors, uint64_t patience_ns);
+/* Frees all but the devices, after executors_stop has returned true and no thread reads the
+ * executors any more. */
+void executors_destroy(struct executors *executors);
+/* Closes the devices, after all memory of theirs was given back. */
+void executors_close_devices(struct executors *executors);
+
+/* Whether every device is lost, so that nothing can be computed. */
+bool executors_are_lost(const struct executors *executors);
+/* How many devices are neither lost nor stalled. */
+uint32_t executors_usable(const struct executors *executors);
+/* Makes a reservation as queue_reserve does, before it is known which device computes. */
+enum gemmd_error executors_reserve(struct executors *executors, uint32_t tenant, uint64_t bytes,
+                                   struct fault *fault);
+
+/* The place of an executor in the list. */
+static inline uint32_t executors_number(const struct executors *executors,
+                                        const struct executor *executor)
+{
+    return (uint32_t)(executor - executors->list);
+}
+
+/* What a request takes of a device, as far as it is known. */
+struct executor_load {
+    enum gemmd_dtype dtype;
+    double flops;        /* multiplications and additions */
+    uint64_t host_bytes; /* copied to the device and from the device */
+};
+/* The estimated time of a load on a device, in nanoseconds. */
+uint64_t executor_estimate_ns(const struct executor *executor, const struct executor_load *load);
+/* The executor that will be done first with what it was charged and with copying `missing[i]` bytes
+ * from another device (UINT64_MAX: it must not be chosen; NULL: nothing has to be copied); of
+ * several, the first in the list. A lost device is chosen only if there is no other. */
+struct executor *executor_place(struct executors *executors, const uint64_t missing[]);
+/* Counts `ns` more for an executor, and less. */
+void executor_charge(struct executor *executor, uint64_t ns);
+void executor_discharge(struct executor *executor, uint64_t ns);
+
+#endif

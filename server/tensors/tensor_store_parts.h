@@ -1,0 +1,116 @@
+/*
+ * tensor_store_parts.h - the structs of the store of resident tensors, and the functions that its
+ * files share: tensor_store.c, which has the names, uses tensor_copies.c, which has the copies on
+ * further devices, and both use tensor_memory.c.
+ *
+ * Internal to these files. All functions are called under the store's lock.
+ */
+#ifndef SERVER_TENSORS_TENSOR_STORE_PARTS_H
+#define SERVER_TENSORS_TENSOR_STORE_PARTS_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stddef.h>
+
+#include "server/device/memory/arena.h"
+#include "server/observe/model_stats.h"
+#include "server/tensors/name_tree.h"
+#include "server/tensors/tensor_store.h"
+
+struct owner;
+
+struct resident {
+    char name[GEMM_TENSOR_NAME_MAX + 1];
+    struct owner *owner;
+    bool evictable;
+    struct tensor tensor;
+    void *memory;
+    uint64_t rows, leading;
+    uint32_t device;               /* the number of the memory that the tensor lies in */
+    uint64_t offset, memory_bytes; /* the tensor's range of that memory */
+    struct model_stats stats;
+
+    /* Protected by the store's lock. */
+    bool named;
+    struct name_node by_name, of_owner; /* in the store's and the owner's tree, while named */
+    uint32_t users;
+    struct resident *older, *newer; /* in the owner's or the device's list of idle tensors */
+
+    /* Protected by the store's lock; of a tensor that has copies, and of a copy (tensor_copies.c).
+     */
+    struct resident *copies[TENSOR_STORE_DEVICES_MAX]; /* [device]: a complete copy, or NULL */
+    bool is_copy;
+    struct resident *original; /* of a copy that is kept; NULL: it is freed after its last use */
+    /* The devices that have the tensor, and those that a copy is on its way to, a bit each. Any
+     * thread may read them. */
+    atomic_uint places, arriving;
+
+    char etag[TENSOR_ETAG_SIZE]; /* written once, before has_etag is set */
+    atomic_bool has_etag;
+};
+
+#define NAMED(node) ((struct resident *)(void *)((char *)(node)-offsetof(struct resident, by_name)))
+#define OWNED(node)                                                                                \
+    ((struct resident *)(void *)((char *)(node)-offsetof(struct resident, of_owner)))
+
+/* A tenant that has or had tensors. Owners are kept until the store is destroyed, since there are
+ * only as many as tenants. */
+struct owner {
+    struct owner *next;
+    struct resident *oldest, *newest; /* idle tensors: evictable and not in use, by last use */
+    uint64_t idle_bytes[TENSOR_STORE_DEVICES_MAX]; /* of the idle tensors on each device */
+    uint64_t used_bytes; /* of all the owner's tensors, with a name or without */
+    struct name_tree named;
+    char name[];
+};
+
+/* The tensor memory of a device. */
+struct memory {
+    unsigned char *start;
+    struct arena *arena;              /* NULL: the device has no tensor memory */
+    bool lost;                        /* under the lock */
+    struct resident *oldest, *newest; /* copies that are kept and not in use, by last use */
+};
+
+struct tensor_store {
+    struct memory memories[TENSOR_STORE_DEVICES_MAX];
+    uint32_t devices;
+    struct gemm_device device;
+    uint64_t tenant_bytes; /* UINT64_MAX: tenants have no limit of their own */
+    atomic_uint_fast64_t hits, misses;
+
+    pthread_mutex_t lock;
+    struct owner *owners;
+    struct name_tree named; /* the tensors of all owners */
+    uint64_t count;
+    uint64_t evictions;
+};
+
+/* --- tensor_memory.c --- */
+
+/* Frees what the store holds of the memories. */
+void tensor_close_memories(struct tensor_store *store);
+/* Frees a tensor or a copy, which has no name and no users. */
+void tensor_free(struct tensor_store *store, struct resident *resident);
+/* The free bytes of a memory; 0 if its device is lost. */
+uint64_t tensor_free_bytes(const struct memory *memory);
+/* The device with the most free memory. */
+uint32_t tensor_emptiest_device(const struct tensor_store *store);
+/* Computes the rows, the leading dimension and the memory of a tensor. False: the size overflows.
+ */
+bool tensor_lay_out(const struct tensor_store *store, struct resident *resident);
+
+/* --- tensor_copies.c --- */
+
+/* Begins and ends a use of a copy. */
+void tensor_copy_begin_use(struct tensor_store *store, struct resident *copy);
+void tensor_copy_end_use(struct tensor_store *store, struct resident *copy);
+/* Separates a copy from its tensor. It is freed now, or after its last use. */
+void tensor_drop_copy(struct tensor_store *store, struct resident *copy);
+/* Gives up the copies of a tensor that loses its name. */
+void tensor_drop_copies(struct tensor_store *store, struct resident *original);
+/* Evicts the copy on a device that has not been used for the longest time. False: all are in use.
+ */
+bool tensor_evict_copy(struct tensor_store *store, uint32_t device);
+
+#endif

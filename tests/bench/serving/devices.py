@@ -1,0 +1,176 @@
+"""python -m serving.devices: one device and several, in turns. See tests/bench/devices.sh."""
+
+import argparse
+import datetime
+import json
+import os
+import statistics
+import subprocess
+import tempfile
+import urllib.request
+
+from . import load, servers
+
+
+class Side:
+    """A daemon under load, and where its clients find it."""
+
+    def __init__(self, arguments, devices, scratch, name):
+        self.build, self.scratch = arguments.build, scratch
+        path = os.path.join(scratch, f"{name}.sock")
+        command = [f"{arguments.build}/bin/gemmd", "--backend", arguments.backend, "--devices", devices,
+                   "--listen", "127.0.0.1:0", "--listen", f"unix:{path}", "--shm-system",
+                   "--shm-bytes", "16G", "--pinned-bytes", arguments.pinned, "--connection-buffer", "1M",
+                   "--device-bytes", arguments.device_bytes, "--tensor-bytes", arguments.tensor_bytes,
+                   "--max-connections-per-address", "0", "--no-access-log"]
+        if arguments.cpu_threads:
+            command += ["--cpu-threads", arguments.cpu_threads]
+        self.server = servers.Server(command, os.path.join(scratch, f"{name}.log"))
+        self.address, self.unix = self.server.address, f"unix:{path}"
+
+    def request(self, method, path, body=None):
+        request = urllib.request.Request(f"http://{self.address}{path}", data=body, method=method)
+        with urllib.request.urlopen(request, timeout=120) as answer:
+            return json.loads(answer.read() or b"null")
+
+    def info(self):
+        return self.request("GET", "/info")
+
+    def put(self, name, rows, columns, dtype, **more):
+        extra = "".join(f"&{key}={value}" for key, value in more.items())
+        size = {"f32": 4, "bf16": 2}[dtype]
+        return self.request("PUT", f"/tensors/{name}?dtype={dtype}&shape={rows},{columns}{extra}",
+                            os.urandom(1024) * (rows * columns * size // 1024))["devices"]
+
+    def delete(self, name):
+        request = urllib.request.Request(f"http://{self.address}/tensors/{name}", method="DELETE")
+        urllib.request.urlopen(request, timeout=120).close()
+
+    def body(self, count):
+        """A file with so many bytes of small numbers."""
+        path = os.path.join(self.scratch, f"body-{count}")
+        if not os.path.exists(path):
+            with open(path, "wb") as out:
+                out.write((bytes(range(32)) * (count // 32 + 1))[:count])
+        return path
+
+    def post(self, target, count, connections, seconds):
+        return load.wrk(self.address, target, self.body(count), connections, seconds).rate
+
+    def shared(self, side, connections, seconds):
+        """Products of f32 whose operands and results lie in system shared memory."""
+        run = subprocess.run([f"{self.build}/bin/gemmd-bench-ways", self.address, self.unix, str(side),
+                              str(connections), str(seconds), "system"],
+                             capture_output=True, text=True, check=True, timeout=60 * seconds + 60)
+        return float(next(line.split()[1] for line in run.stdout.splitlines()
+                          if line.startswith("system")))
+
+
+def put_all_on_one(side, names, edge):
+    """Uploads tensors of which none has a copy, all to the device with the first one."""
+    fillers = []
+    home = side.put("first", 1024, 1024, "f32")[0]
+    rows = edge * edge * len(names) * 2 // 1024
+    while len(side.info()["devices"]) > 1 and side.put(f"filler{len(fillers)}", rows, 1024,
+                                                       "bf16")[0] != home:
+        fillers.append(f"filler{len(fillers)}")
+        if len(fillers) == len(side.info()["devices"]) - 1:
+            break
+    places = [side.put(name, edge, edge, "bf16") for name in names]
+    for name in fillers + ["first"]:
+        side.delete(name)
+    return places
+
+
+def resident(side, seconds, edge, rows):
+    if "W" not in [one["name"] for one in side.request("GET", "/tensors")["tensors"]]:
+        side.put("W", edge, edge, "bf16")
+    target = f"/gemm?m={rows}&n={edge}&k={edge}&dtype=bf16&b=W"
+    return side.post(target, 2 * rows * edge, 128, seconds)
+
+
+def several_on_one(side, seconds, edge, rows):
+    names = [f"T{i}" for i in range(4)]
+    if "T0" not in [one["name"] for one in side.request("GET", "/tensors")["tensors"]]:
+        put_all_on_one(side, names, edge)
+    listing = os.path.join(side.scratch, "several")
+    with open(listing, "w", encoding="ascii") as out:
+        for name in names:
+            out.write(f"/gemm?m={rows}&n={edge}&k={edge}&dtype=bf16&b={name}\t"
+                      f"{side.body(2 * rows * edge)}\n")
+    return load.wrk_list(side.address, listing, 128, seconds).rate
+
+
+def rows_of(arguments):
+    """(what, function of a side and seconds, target)"""
+    gpu = arguments.backend != "cpu"
+    edge = 4096 if gpu else 512
+    sides = ((1024, 32), (4096, 16)) if gpu else ((256, 8), (512, 4))
+    yield "f32 64³, HTTP, 256 connections", lambda s, t: s.post(
+        "/gemm?m=64&n=64&k=64", 8 * 64 * 64, 256, t), 1.6
+    for side, connections in sides:
+        yield (f"f32 {side}³, system shared memory, {connections} connections",
+               lambda s, t, n=side, c=connections: s.shared(n, c, t), 1.9)
+    yield f"bf16 64 rows on one resident {edge}²", lambda s, t: resident(s, t, edge, 64), None
+    yield (f"bf16 64 rows on four resident {edge}², all on one device at the start",
+           lambda s, t: several_on_one(s, t, edge, 64), 1.6)
+
+
+def measure(one, several, row, arguments):
+    what, function, target = row
+    rates = {one: [], several: []}
+    for turn in range(arguments.turns + 1):
+        for side in ((one, several) if turn % 2 else (several, one)):
+            rate = function(side, arguments.seconds)
+            if turn > 0:  # the first turn warms up, and lets tensors be copied
+                rates[side].append(rate)
+    ratio = statistics.median(b / a for a, b in zip(rates[one], rates[several]))
+    return (what, statistics.median(rates[one]), statistics.median(rates[several]), ratio, target)
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="devices.sh")
+    parser.add_argument("--build", default="build")
+    parser.add_argument("--out", default="tests/bench/results")
+    parser.add_argument("--backend", choices=("cuda", "cpu"), default="cuda")
+    parser.add_argument("--one", default=None, help="--devices of the daemon with one device")
+    parser.add_argument("--several", default=None, help="--devices of the other")
+    parser.add_argument("--seconds", type=int, default=3)
+    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--cpu-threads", default=None)
+    parser.add_argument("--pinned", default="8G")
+    parser.add_argument("--device-bytes", default=None)
+    parser.add_argument("--tensor-bytes", default=None)
+    arguments = parser.parse_args()
+    gpu = arguments.backend == "cuda"
+    arguments.one = arguments.one or ("0" if gpu else "1")
+    arguments.several = arguments.several or ("all" if gpu else "2")
+    arguments.device_bytes = arguments.device_bytes or ("16G" if gpu else "1G")
+    arguments.tensor_bytes = arguments.tensor_bytes or ("4G" if gpu else "64M")
+    with tempfile.TemporaryDirectory() as scratch:
+        one = Side(arguments, arguments.one, scratch, "one")
+        several = Side(arguments, arguments.several, scratch, "several")
+        with one.server, several.server:
+            info = several.info()
+            device, count = info["devices"][0]["name"], len(info["devices"])
+            found = []
+            for row in rows_of(arguments):
+                found.append(measure(one, several, row, arguments))
+                print(*found[-1], sep=" | ", flush=True)
+    when = datetime.datetime.now(datetime.timezone.utc)
+    name = "".join(c if c.isalnum() else "-" for c in device.lower().replace("nvidia ", ""))
+    path = os.path.join(arguments.out, f"devices-{when:%Y-%m-%d-%H%M}-{count}x-{name}.md")
+    with open(path, "w", encoding="utf-8") as out:
+        out.write(f"# {count} devices and one, {device}, {when:%Y-%m-%d}\n\n"
+                  f"gemmd {info['version']} ({info['build']['revision']}), {os.cpu_count()} cores, clients "
+                  f"on the same machine. Requests per second, medians of {arguments.turns} turns of "
+                  f"{arguments.seconds} s,\nboth daemons in turn, and the median of the turns' ratios.\n\n"
+                  f"| what | one device | {count} devices | ratio | target |\n|---|---|---|---|---|\n")
+        for what, alone, together, ratio, target in found:
+            wanted = "" if target is None else f"≥ {target}: {'' if ratio >= target else 'not '}reached"
+            out.write(f"| {what} | {alone:,.1f} | {together:,.1f} | {ratio:.2f} | {wanted} |\n")
+    print(f"written: {path}")
+
+
+if __name__ == "__main__":
+    main()
