@@ -57,7 +57,7 @@ PARAMETERS = {
     "heads": NUMBERS, "kv_heads": NUMBERS, "sq": NUMBERS, "skv": NUMBERS, "d": NUMBERS, "dv": NUMBERS,
     "window": NUMBERS, "scale": NUMBERS, "softcap": NUMBERS, "timeout_ms": NUMBERS, "wait_ms": NUMBERS,
     "priority": ["0", "4", "9", "10"], "dtype": ["f64", "f32", "f16", "bf16", "f8_e4m3", "i8", "i32", "f33"],
-    "out": ["f32", "f64", "i32", "f16"], "precision": ["full", "tf32"], "act": ["none", "relu", "gelu", "silu"],
+    "out": ["f32", "f64", "i32", "f16"], "precision": ["full", "tf32", "f8"], "act": ["none", "relu", "gelu", "silu"],
     "transa": ["0", "1"], "transb": ["0", "1"], "bias": ["0", "1"], "causal": ["0", "1"], "lse": ["0", "1"],
     "lens": ["0", "1"], "evictable": ["0", "1"], "layout": ["bhsd", "bshd"], "verify": ["none", "freivalds"],
     "kernel": ["auto", "naive", "tiled", "none"], "store": ["t0", "t1", "a/b"], "a": ["t0", "t1"], "b": ["t0", "t1"],

@@ -200,6 +200,15 @@ def largest_error(problem, operands):
                for index in range(problem.batch))
 
 
+def lost_by_f8(problem, operands):
+    """What precision=f8 loses besides: of random operands at most 2^-10 of the sum of the
+    magnitudes of the products."""
+    if problem.precision != "f8":
+        return 0.0
+    a, b = (np.abs(array.astype(np.float64)) for array in oriented(problem, operands))
+    return abs(problem.alpha) * 2.0 ** -10 * (a @ b)
+
+
 def some_rows(problem, operands):
     """The problem, thinned out to about as many results as a chain may have."""
     step = max(1, problem.batch * problem.m * problem.n // chain_results(problem))
@@ -240,6 +249,7 @@ def assert_right(problem, operands, payload, random):
     else:
         unit, smallest = ROUNDING[problem.result]
         scale = 2 * chain_error(problem, operands, random)
+        scale = scale + lost_by_f8(problem, operands)
         allowed = scale + unit * (np.abs(expected) + scale) + smallest
         difference = np.abs(got.astype(expected.dtype) - expected)
         wrong = ~(difference <= allowed)

@@ -39,7 +39,7 @@ def test_bad_dimension(name, value, post):
     ("dtype", "i32", "f64, f32, f16, bf16, f8_e4m3, i8"),
     ("dtype", "", "f64, f32, f16, bf16, f8_e4m3, i8"),
     ("out", "f8_e4m3", "f64, f32, f16, bf16, i32"),
-    ("precision", "half", "full, tf32"),
+    ("precision", "half", "full, tf32, f8"),
     ("transa", "2", "0 or 1"),
     ("transb", "true", "0 or 1"),
     ("bias", "-1", "0 or 1"),
@@ -100,6 +100,8 @@ def test_unknown(name, post, url, session):
     ({"dtype": "i8", "act": "gelu"}, "act", "none and relu"),
     ({"dtype": "i8", "act": "silu"}, "act", "none and relu"),
     ({"dtype": "f16", "precision": "tf32"}, "precision", "f32"),
+    ({"dtype": "f16", "precision": "f8"}, "precision", "f8_e4m3"),
+    ({"dtype": "i8", "precision": "f8"}, "precision", "f8_e4m3"),
     ({"kernel": "nosuch"}, "kernel", "naive"),
 ])
 def test_well_formed_but_not_offered(parameters, field, says, post):

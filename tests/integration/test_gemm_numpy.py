@@ -8,6 +8,7 @@ from matrices import ACTS, DEFAULT_OUT, OUTS, Problem, assert_right, decode, ran
 
 TYPES = [(dtype, out, "full") for dtype, outs in OUTS.items() for out in outs]
 TYPES.append(("f32", "f32", "tf32"))
+TYPES += [("f8_e4m3", out, "f8") for out in OUTS["f8_e4m3"]]
 SIZES = [1, 2, 3, 31, 33, 63, 65, 127, 1000]
 SCALES = [(1, 0), (0.3, 0), (1, 1), (-1.25, 0.7)]
 # What i8 to i32 takes instead: integers, large enough to wrap around.

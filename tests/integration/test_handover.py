@@ -139,7 +139,7 @@ def test_no_connection_is_lost(kind, start, tmp_path):
 
 def test_open_connections_are_served_to_their_end(start):
     """A body that arrives after the handover, and connections that were idle at it."""
-    daemon = start()
+    daemon = start("--header-timeout", "60s", "--body-timeout", "60s")
     with ending(daemon), Wire(daemon.address) as idle, Wire(daemon.address) as fresh, \
             Wire(daemon.address) as busy:
         idle.send(GOOD)

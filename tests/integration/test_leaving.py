@@ -263,7 +263,7 @@ def test_a_drain_does_not_wait_for_a_running_product(blocked):
 def test_a_thousand_wait_and_one_reads_slowly(start):
     """Neither holds up the other, nor an upload, nor the daemon's word about itself."""
     daemon = start("--cpu-threads", "1", "--io-threads", "1", "--drain-timeout", "0",
-                   "--timeout", "600s")
+                   "--timeout", "600s", "--min-answer-rate", "0")
     wires = []
     with Wire(daemon.address) as reader, Wire(daemon.address) as blocker:
         try:

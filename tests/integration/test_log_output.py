@@ -179,6 +179,40 @@ def test_the_line_of_a_client_that_left_says_so(start):
     assert line["reason"] == "the client disconnected while its body was received"
 
 
+def test_clients_that_close_a_unix_socket_after_the_answer_were_served(start, tmp_path):
+    """Such a client may be gone before libmicrohttpd has noticed that it has sent everything."""
+    path = str(tmp_path / "gemmd.sock")
+    daemon = start(listen=(f"unix:{path}",), ready=False)
+    wait_for_socket(path)
+    data = request("POST", "/gemm?m=2&n=2&k=2", [("Content-Length", 32)], bytes(32))
+    for _ in range(300):
+        assert exchange(path, data).status == 200
+    lines = daemon.wait_for(lambda lines: found if len(found := [
+        line for line in lines if line.get("path", "").startswith("/gemm")]) == 300 else None,
+        "all lines")
+    assert {line["status"] for line in lines} == {200}
+    assert not any("reason" in line or "error" in line for line in lines)
+    assert re.search(r"^gemmd_client_gone_total 0$", exchange(path, request(
+        "GET", "/metrics")).body.decode(), re.MULTILINE)
+
+
+@pytest.mark.parametrize("bytes_read", [0, 100])
+def test_a_client_that_closes_a_unix_socket_with_an_answer_unread_has_left(bytes_read, start,
+                                                                           tmp_path):
+    path = str(tmp_path / "gemmd.sock")
+    daemon = start(listen=(f"unix:{path}",), ready=False)
+    wait_for_socket(path)
+    size = 1024
+    with Wire(path) as wire:
+        wire.send(request("POST", f"/gemm?m={size}&n={size}&k=1&dtype=f32", [
+            ("Content-Length", 8 * size), ("X-Request-Id", "left")], bytes(8 * size)))
+        select.select([wire.socket], [], [])
+        wire.socket.recv(bytes_read)
+    line = line_of(daemon, "left")
+    assert (line["error"], line["reason"]) == ("cancelled",
+                                               "the client disconnected while the answer was sent")
+
+
 def test_the_line_of_an_attention_has_heads_and_lengths(start):
     daemon = start()
     sizes = 4 * 3 * 16, 2 * 5 * 16, 2 * 5 * 16

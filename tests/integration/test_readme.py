@@ -32,6 +32,7 @@ def test_every_block(start, gemmd, tmp_path):
     here = f"{host}:{port}"
     (tmp_path / "build").symlink_to(gemmd.parent.parent)
     environment = {**os.environ, "GEMMD_URL": f"http://{here}",
+                   "PYTHONPATH": str(ROOT / "client/python/src"),
                    "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     kernels = daemon.session.get(f"{daemon.url}/info").json()["kernels"]
     attends = any(kernel["op"] == "attention" for kernel in kernels)

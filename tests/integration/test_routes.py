@@ -16,6 +16,7 @@ ROUTES = [(method.upper(), path) for path, item in PATHS.items()
           for method in item if method in ("get", "put", "post", "delete")]
 OPEN = {"/", "/livez", "/readyz", "/v2/health/live", "/v2/health/ready"}
 TOKENS = {name: f"the-token-of-{name}" for name in ("alice", "bob")}
+ENDLESS = {"/dashboard/events"}  # answers that are not read to their end
 PATIENCE_S = 60
 WRONG = [
     {},
@@ -54,7 +55,7 @@ def ask(daemon, method, path, headers=(), body=None):
     if method == "POST" and body is None:
         body = b"{}"
     return requests.request(method, daemon.url + path, headers=dict(headers), data=body,
-                            timeout=PATIENCE_S)
+                            timeout=PATIENCE_S, stream=path in ENDLESS)
 
 
 def of(tenant, **more):

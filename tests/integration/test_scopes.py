@@ -9,7 +9,7 @@ import requests
 
 from daemon import PATIENCE_S, Daemon
 from problem import assert_problem
-from test_routes import OPEN, ROUTES, fill_in
+from test_routes import ENDLESS, OPEN, ROUTES, fill_in
 
 SCOPES = ("compute", "tensors", "metrics", "admin")
 ANY = {"/info", "/openapi.json", "/v2"}
@@ -21,7 +21,7 @@ def needed(path):
     """The scope that a path needs; None: every token will do."""
     if path in OPEN | ANY:
         return None
-    if path == "/metrics":
+    if path == "/metrics" or path.startswith("/dashboard/"):
         return "metrics"
     if path.startswith("/tensors"):
         return "tensors"
@@ -48,7 +48,7 @@ def scoped(gemmd, tmp_path_factory):
 
 def ask(daemon, method, path, token):
     return requests.request(method, daemon.url + path, timeout=PATIENCE_S,
-                            headers={"Authorization": f"Bearer {token}"},
+                            headers={"Authorization": f"Bearer {token}"}, stream=path in ENDLESS,
                             data=b"{}" if method == "POST" else None)
 
 

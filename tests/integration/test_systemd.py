@@ -104,6 +104,8 @@ def test_the_memory_of_each_backend(gemmd):
         parts = dict(found[backend])
         assert parts.pop("total") == sum(parts.values())
     assert set(needs(gemmd, "--backend", "cpu")) == {"cpu"}
+    two = needs(gemmd, "--backend", "cpu", "--devices", "2", *arguments)["cpu"]
+    assert (two["--device-bytes"], two["--tensor-bytes"]) == (64 << 20, 32 << 20)
 
 
 def peak_bytes(daemon):

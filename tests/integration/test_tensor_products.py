@@ -202,6 +202,7 @@ def test_what_a_stored_result_says(tensors, rng):
     assert {"Gemmd-Kernel", "Gemmd-Batch", "Server-Timing"} <= set(answer.headers)
     described = answer.json()
     assert described.pop("memory_bytes") >= 80000
+    assert described.pop("devices") == [0]
     assert described == {"name": "c", "dtype": "bf16", "shape": [200, 200], "bytes": 80000,
                          "etag": None, "evictable": False}
     # Its tag is known from the first time that its bytes were looked at.

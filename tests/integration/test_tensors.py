@@ -123,6 +123,7 @@ def test_in_and_out(dtype, sent, wanted, shared, name, rng):
     assert answer.headers["Location"] == f"/tensors/{name}"
     described = answer.json()
     assert described.pop("memory_bytes") % PAGE == 0
+    assert described.pop("devices") == [0]
     assert described == {"name": name, "dtype": dtype, "shape": [5, 7], "bytes": array.nbytes,
                          "etag": etag(array), "evictable": False}
 

@@ -14,7 +14,7 @@ import requests
 
 from certificates import Authority
 from daemon import PATIENCE_S, Daemon
-from test_routes import OPEN, ROUTES, fill_in
+from test_routes import ENDLESS, OPEN, ROUTES, fill_in
 
 GET = b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"
 HELLO = b"\x16\x03\x01"
@@ -328,13 +328,14 @@ def test_a_route_wants_a_certificate_that_the_token_file_names(tls_daemon, autho
         certificate = tuple(map(str, authority.client(name)))
         with requests.Session() as session:
             for method, path in ROUTES:
-                answer = session.request(method, https(daemon) + fill_in(path), cert=certificate,
-                                         verify=str(authority.certificate), timeout=PATIENCE_S,
-                                         data=b"{}" if method == "POST" else None)
-                if path in OPEN:
-                    assert answer.status_code == 200
-                else:
-                    assert (answer.status_code == 401) == (name != "alice"), (name, method, path)
+                with session.request(method, https(daemon) + fill_in(path), cert=certificate,
+                                     verify=str(authority.certificate), timeout=PATIENCE_S,
+                                     data=b"{}" if method == "POST" else None,
+                                     stream=path in ENDLESS) as answer:
+                    if path in OPEN:
+                        assert answer.status_code == 200
+                    else:
+                        assert (answer.status_code == 401) == (name != "alice"), (name, method, path)
 
 
 def test_gemmctl_with_certificates(gemmctl, tls_daemon, authority, stranger):

@@ -6,6 +6,7 @@ import http.server
 import json
 import os
 import re
+import ssl
 import subprocess
 import threading
 import time
@@ -15,6 +16,7 @@ import pytest
 from google.protobuf import json_format
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
+from certificates import Authority
 from daemon import PATIENCE_S
 from test_metrics import OPENMETRICS, scrape, total
 from wire import Wire, exchange, request
@@ -59,13 +61,21 @@ class Collector(http.server.BaseHTTPRequestHandler):
         pass
 
 
-@pytest.fixture
-def collector():
+@contextlib.contextmanager
+def collecting(tls=None):
+    """A collector that serves, by TLS if a (certificate, key) is given."""
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Collector)
+    if tls is not None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(*tls)
+        # The handshake is made by the connection's own thread.
+        server.socket = context.wrap_socket(server.socket, server_side=True,
+                                            do_handshake_on_connect=False)
+        server.handle_error = lambda *_: None  # a handshake that the client refuses
     server.daemon_threads = True
     server.lock, server.released = threading.Lock(), threading.Event()
     server.answers, server.seen, server.bodies, server.authorizations = [], [], [], []
-    server.url = f"http://127.0.0.1:{server.server_port}"
+    server.url = f"{'http' if tls is None else 'https'}://127.0.0.1:{server.server_port}"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
     thread.start()
     yield server
@@ -73,6 +83,12 @@ def collector():
     server.shutdown()
     thread.join()
     server.server_close()
+
+
+@pytest.fixture
+def collector():
+    with collecting() as server:
+        yield server
 
 
 def hex_to_base64(value):
@@ -293,9 +309,56 @@ def test_a_wrong_header_file_ends_the_start(text, mode, says, gemmd, tmp_path):
     assert "secret" not in result.stderr + result.stdout
 
 
+def test_a_collector_of_a_private_authority(start, tmp_path):
+    """Its certificate is verified with --otlp-ca-file, and refused with any other authorities."""
+    authority, other = Authority(tmp_path), Authority(tmp_path, "other")
+    with collecting(authority.server()) as collector:
+        daemon = start("--otlp-endpoint", collector.url, "--otlp-ca-file", authority.certificate)
+        assert exchange(daemon.address, traced()).status == 200
+        wait_for_spans(collector, len)
+        daemon.stop()
+        taken = len(collector.bodies)
+        for more in ((), ("--otlp-ca-file", other.certificate)):
+            daemon = start("--otlp-endpoint", collector.url, *more)
+            assert exchange(daemon.address, traced()).status == 200
+            daemon.wait_for(lambda lines: [line for line in lines if "does not take spans"
+                                           in line["message"]], "a warning")
+            daemon.stop()
+        assert len(collector.bodies) == taken
+
+
+def test_a_replaced_authority_needs_no_restart(start, tmp_path):
+    first, second = Authority(tmp_path, "first"), Authority(tmp_path, "second")
+    file = tmp_path / "authorities.pem"
+    file.write_bytes(first.certificate.read_bytes())
+    with collecting(second.server()) as collector:
+        daemon = start("--otlp-endpoint", collector.url, "--otlp-ca-file", file)
+        assert exchange(daemon.address, traced()).status == 200
+        daemon.wait_for(lambda lines: [line for line in lines if "does not take spans"
+                                       in line["message"]], "a warning")
+        file.write_bytes(second.certificate.read_bytes())
+        wait_for_spans(collector, len)
+
+
+@pytest.mark.parametrize("text, says", [(None, "cannot be read"), (b"", "no certificate in PEM"),
+                                        (b"-----BEGIN CERTIFICATE-----\nMA==\n"
+                                         b"-----END CERTIFICATE-----\n", "no certificate in PEM")])
+def test_a_wrong_authority_file_ends_the_start(text, says, gemmd, tmp_path):
+    file = tmp_path / "authorities.pem"
+    if text is not None:
+        file.write_bytes(text)
+    result = subprocess.run([gemmd, "--listen", "127.0.0.1:0", "--backend", "cpu",
+                             "--otlp-endpoint", "https://127.0.0.1:9", "--otlp-ca-file", file],
+                            capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    assert result.returncode == 1, result.stderr
+    assert all(one in result.stderr for one in (says, str(file), "--otlp-ca-file")), result.stderr
+
+
 @pytest.mark.parametrize("arguments, says", [
     (("--otlp-endpoint", "http://user:word@127.0.0.1:4318"), "--otlp-header-file"),
     (("--otlp-header-file", "/nowhere"), "--otlp-endpoint"),
+    (("--otlp-ca-file", "/nowhere"), "--otlp-endpoint"),
+    (("--otlp-ca-file", "/nowhere", "--otlp-endpoint", "http://127.0.0.1:4318"), "https://"),
 ])
 def test_options_of_the_collector_that_are_refused(arguments, says, gemmd):
     result = subprocess.run([gemmd, "--listen", "127.0.0.1:0", *arguments], capture_output=True,

@@ -1,0 +1,14 @@
+"""A client of gemmd, the daemon that computes matrix products and attentions.
+
+>>> from gemmd_client import Client
+>>> Client("http://127.0.0.1:8080").gemm(a, b)
+"""
+
+from .asynchronous import AsyncClient
+from .client import Client, Job, JobStatus, Tensor
+from .errors import (
+    ConnectionFailed,
+    GemmdError,
+)
+
+__all__ = ["AsyncClient", "Client", "ConnectionFailed", "GemmdError", "Job", "JobStatus", "Tensor"]

@@ -1,0 +1,108 @@
+"""Arrays of any library as operands, and results as arrays of the same library."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+NAMES: dict[np.dtype[Any], str] = {
+    np.dtype(np.float64): "f64", np.dtype(np.float32): "f32", np.dtype(np.float16): "f16",
+    np.dtype(ml_dtypes.bfloat16): "bf16", np.dtype(ml_dtypes.float8_e4m3fn): "f8_e4m3",
+    np.dtype(np.int8): "i8", np.dtype(np.int32): "i32",
+}
+DTYPES: dict[str, np.dtype[Any]] = {name: dtype for dtype, name in NAMES.items()}
+
+
+def dtype_name(dtype: Any) -> str:
+    """Returns the daemon's name of a type, given by that name or as a NumPy type. TypeError: the
+    daemon has no such type."""
+    if isinstance(dtype, str) and dtype in DTYPES:
+        return dtype
+    name = NAMES.get(np.dtype(dtype).newbyteorder("="))
+    if name is None:
+        raise TypeError(f"the daemon does not compute with {np.dtype(dtype)}; its types are "
+                        f"{', '.join(str(known) for known in NAMES)}")
+    return name
+
+
+def library_of(array: Any) -> str:
+    """Returns the name of the library whose array this is, for example "torch"."""
+    return type(array).__module__.partition(".")[0].removesuffix("lib")
+
+
+def to_numpy(name: str, array: Any) -> Array:
+    """Returns the elements of an array in host memory, without a copy where they are there already.
+
+    TypeError: this is not an array, or its type is none of the daemon's.
+    """
+    if isinstance(array, np.ndarray) and array.dtype in NAMES and array.dtype.isnative:
+        return array
+    library = library_of(array)
+    if isinstance(array, np.ndarray):
+        found = array
+    elif library == "torch":
+        torch = sys.modules["torch"]
+        host = array.detach().resolve_conj().cpu()
+        if host.dtype == torch.bfloat16:
+            found = host.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
+        elif host.dtype == getattr(torch, "float8_e4m3fn", None):
+            found = host.view(torch.int8).numpy().view(ml_dtypes.float8_e4m3fn)
+        else:
+            found = host.numpy()
+    elif hasattr(array, "__cuda_array_interface__") and hasattr(array, "get"):
+        found = array.get()
+    elif hasattr(array, "__array_interface__") or hasattr(array, "__array__"):
+        found = np.asarray(array)
+    elif hasattr(array, "__dlpack__"):
+        found = np.from_dlpack(array)
+    elif isinstance(array, (list, tuple)):
+        found = np.asarray(array)
+    else:
+        raise TypeError(f"{name} is a {type(array).__name__}, which is not an array")
+    if found.dtype.newbyteorder("=") not in NAMES:
+        raise TypeError(f"{name} has the type {found.dtype}, with which the daemon does not compute; "
+                        f"its types are {', '.join(str(known) for known in NAMES)}")
+    if not found.dtype.isnative:
+        found = found.astype(found.dtype.newbyteorder("="))
+    return found
+
+
+def like(array: Any) -> Callable[[Array], Any]:
+    """Returns the function that makes an array of `array`'s library, on its device, of a result."""
+    library = library_of(array)
+    if library == "torch":
+        torch = sys.modules["torch"]
+
+        def to_torch(result: Array) -> Any:
+            if result.dtype == ml_dtypes.bfloat16:
+                return torch.from_numpy(result.view(np.int16)).view(torch.bfloat16).to(array.device)
+            return torch.from_numpy(result).to(array.device)
+        return to_torch
+    if library == "cupy":
+        return lambda result: sys.modules["cupy"].asarray(result)
+    if library in ("jax", "jaxlib"):
+        return lambda result: sys.modules["jax"].numpy.asarray(result)
+    return lambda result: result
+
+
+def stored(array: Array) -> tuple[Array, bool]:
+    """Returns the matrices of an array as they lie in memory, and whether each is transposed there.
+    Copies only what is neither row-major nor column-major."""
+    if array.flags.c_contiguous:
+        return array, False
+    turned = array.swapaxes(-1, -2)
+    if turned.flags.c_contiguous:
+        return turned, True
+    return np.ascontiguousarray(array), False
+
+
+def octets(array: Array) -> memoryview:
+    """Returns the bytes of a contiguous array, without a copy."""
+    return array.reshape(-1).view(np.uint8).data

@@ -1,0 +1,58 @@
+"""The client for asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+from .arrays import Array
+from .client import Client, Tensor
+
+
+class AsyncClient:
+    """A Client whose methods are coroutines. At most `in_flight` requests are sent at once; further
+    requests wait. The other arguments are those of Client."""
+
+    def __init__(self, url: str | None = None, *, in_flight: int = 16, **options: Any) -> None:
+        self._client = Client(url, **options)
+        self._threads = ThreadPoolExecutor(in_flight, thread_name_prefix="gemmd")
+
+    async def _call(self, method: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        return await asyncio.get_running_loop().run_in_executor(
+            self._threads, partial(method, *arguments, **options))
+
+    async def gemm(self, a: Any, b: Any, **options: Any) -> Any:
+        """Computes a product; the arguments and errors are those of Client.gemm()."""
+        return await self._call(self._client.gemm, a, b, **options)
+
+    async def attention(self, q: Any, k: Any, v: Any, **options: Any) -> Any:
+        """Computes an attention; the arguments and errors are those of Client.attention()."""
+        return await self._call(self._client.attention, q, k, v, **options)
+
+    async def put(self, name: str, array: Any, *, evictable: bool = False) -> Tensor:
+        """Makes an array resident, like Client.put()."""
+        tensor: Tensor = await self._call(self._client.put, name, array, evictable=evictable)
+        return tensor
+
+    async def get(self, tensor: Tensor | str) -> Array:
+        """Fetches a resident tensor, like Client.get()."""
+        array: Array = await self._call(self._client.get, tensor)
+        return array
+
+    async def delete(self, tensor: Tensor | str) -> None:
+        """Deletes a resident tensor, like Client.delete()."""
+        await self._call(self._client.delete, tensor)
+
+    async def close(self) -> None:
+        """Waits for the requests in flight and closes the connections."""
+        await asyncio.to_thread(self._threads.shutdown)
+        self._client.close()
+
+    async def __aenter__(self) -> AsyncClient:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()

@@ -1,0 +1,395 @@
+"""The synchronous client."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from dataclasses import dataclass
+from typing import Any, Literal
+from urllib.parse import quote
+
+import numpy as np
+
+from . import library
+from .arrays import DTYPES, NAMES, Array, dtype_name, like, stored, to_numpy
+from .errors import ProtocolError
+from .http import Answer, Transport
+
+Act = Literal["none", "relu", "gelu", "gelu_tanh", "silu"]
+_DEFAULT_OUT = {"f8_e4m3": "bf16", "i8": "i32"}
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A resident tensor, which stays on the daemon's device and can be an operand."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    bytes: int
+    etag: str | None
+
+
+@dataclass(frozen=True)
+class JobStatus:
+    """The state of a job: "queued", "running", "done", "failed" or "cancelled"."""
+
+    id: str
+    state: str
+    queued_ms: float | None
+    running_ms: float | None
+    status: int | None
+
+
+class Job:
+    """A product or an attention that the daemon computes whether or not the client stays."""
+
+    def __init__(self, client: Client, id: str, shape: tuple[int, ...] | None = None,
+                 original: Any = None) -> None:
+        self.id = id
+        self._client, self._shape, self._original = client, shape, original
+
+    def status(self) -> JobStatus:
+        """Asks for the state of the job. NotFound: there is no such job."""
+        found = self._client._json("GET", f"/jobs/{quote(self.id)}")
+        return JobStatus(self.id, found["state"], found.get("queued_ms"), found.get("running_ms"),
+                         found.get("status"))
+
+    def result(self, timeout: float | None = None) -> Any:
+        """Waits at most `timeout` seconds for the result. Conflict: the job is not done by then;
+        Gone: the result has expired or the job was cancelled; else the error of the job."""
+        left = self._client.timeout if timeout is None else timeout
+        answer = self._client._http.request(
+            "GET", f"/jobs/{quote(self.id)}/result", {"wait_ms": int(left * 1000)},
+            timeout=left + 30, result=True)
+        result = _array(answer)
+        if self._shape is not None:
+            result = result.reshape(self._shape)
+        return like(self._original)(result)
+
+    def cancel(self) -> None:
+        """Ends the job and drops its result. NotFound: there is no such job."""
+        self._client._json("DELETE", f"/jobs/{quote(self.id)}")
+
+
+class _Product:
+    """The operands of a product as they are sent."""
+
+    def __init__(self, a: Any, b: Any, out: Any, bias: Any, c: Any, beta: float) -> None:
+        self.a, self.transa, shape_a = _operand("a", a)
+        self.b, self.transb, shape_b = _operand("b", b)
+        self.dtype = a.dtype if isinstance(a, Tensor) else NAMES[self.a.dtype]
+        dtype_b = b.dtype if isinstance(b, Tensor) else NAMES[self.b.dtype]
+        if self.dtype != dtype_b:
+            raise TypeError(f"a has the type {self.dtype} and b has the type {dtype_b}; both must "
+                            "have the same type")
+        row, column = len(shape_a) == 1, len(shape_b) == 1
+        if row:
+            shape_a = (1, *shape_a)
+            self.a = self.a.reshape(shape_a)
+        if column:
+            shape_b = (*shape_b, 1)
+            self.b = self.b.reshape(shape_b)
+        if shape_a[-1] != shape_b[-2]:
+            raise ValueError(f"a has {shape_a[-1]} columns and b has {shape_b[-2]} rows; the "
+                             "numbers must be equal")
+        leads: tuple[int, ...] = ()
+        if len(shape_a) > 2 or len(shape_b) > 2:
+            leads = np.broadcast_shapes(shape_a[:-2], shape_b[:-2])
+        self.m, self.k, self.n = shape_a[-2], shape_a[-1], shape_b[-1]
+        self.batch = math.prod(leads)
+        full = (*leads, self.m, self.n)
+        self.shape = tuple(
+            length for at, length in enumerate(full)
+            if not (row and at == len(full) - 2) and not (column and at == len(full) - 1))
+        self.out = dtype_name(out) if out is not None else _DEFAULT_OUT.get(self.dtype, self.dtype)
+        if leads and len(shape_b) == 2 and not isinstance(a, Tensor) and not self.transa:
+            self.m, self.batch = self.m * self.batch, 1  # The rows of all problems meet one B.
+        else:
+            self.a = self._spread(self.a, leads, shape_a, self.transa)
+            self.b = self._spread(self.b, leads, shape_b, self.transb)
+        self.bias = self._typed("bias", bias, (self.n,))
+        self.beta = beta
+        if beta and c is None:
+            raise ValueError("beta is not 0, but c is missing")
+        self.c0 = self._typed("c", c if beta else None, full)
+
+    @staticmethod
+    def _spread(array: Any, leads: tuple[int, ...], shape: tuple[int, ...], turned: bool) -> Any:
+        if isinstance(array, Tensor) or shape[:-2] == leads:
+            return array
+        matrix = (shape[-1], shape[-2]) if turned else shape[-2:]
+        return np.ascontiguousarray(np.broadcast_to(array, (*leads, *matrix)))
+
+    def _typed(self, name: str, value: Any, shape: tuple[int, ...]) -> Array | None:
+        if value is None:
+            return None
+        array = to_numpy(name, value)
+        if array.dtype != DTYPES[self.out]:
+            raise TypeError(f"{name} has the type {array.dtype}; it must have the type of the "
+                            f"result, {DTYPES[self.out]}")
+        if math.prod(array.shape) != math.prod(shape):
+            raise ValueError(f"{name} has the shape {array.shape}; it must have {shape}")
+        return np.ascontiguousarray(array)
+
+    @property
+    def sent(self) -> list[Array]:
+        return [part for part in (self.a, self.b, self.bias, self.c0)
+                if isinstance(part, np.ndarray)]
+
+    def empty(self, act: str) -> Array:
+        """The result of a product of which a dimension is 0, which needs no daemon."""
+        total = np.zeros((self.batch, self.m, self.n), np.float64)
+        if self.c0 is not None:
+            total += self.beta * self.c0.astype(np.float64).reshape(total.shape)
+        if self.bias is not None:
+            total += self.bias.astype(np.float64).reshape(-1)
+        if act == "relu":
+            total = np.maximum(total, 0)
+        elif act != "none" and total.any():
+            raise ValueError(f"k is 0; the activation '{act}' is then not offered")
+        return total.astype(DTYPES[self.out]).reshape(self.shape)
+
+
+class Client:
+    """A client of one daemon. Threads can share it, and a forked process can go on using it.
+
+    Args:
+        url: ``http://HOST:PORT``, ``https://HOST:PORT``, ``HOST:PORT`` or ``unix:PATH``; default:
+            the environment's GEMMD_URL, else ``http://127.0.0.1:8080``.
+        token: the bearer token; default: the environment's GEMMD_TOKEN.
+        timeout: the longest time of a request with all its repeats, in seconds.
+        retries: how often a request that the daemon refused for the moment is repeated.
+        ca_file: a PEM file with the certificates to trust for https.
+        transport: "library" sends products through libgemmd, which shares memory with a daemon on
+            a Unix socket; "http" uses Python's HTTP alone; "auto" takes the library if it is found.
+    """
+
+    def __init__(self, url: str | None = None, *, token: str | None = None, timeout: float = 300.0,
+                 retries: int = 4, ca_file: str | None = None,
+                 transport: Literal["auto", "http", "library"] = "auto") -> None:
+        url = url or os.environ.get("GEMMD_URL") or "http://127.0.0.1:8080"
+        token = os.environ.get("GEMMD_TOKEN") if token is None else token
+        ca_file = os.environ.get("GEMMD_CA_FILE") if ca_file is None else ca_file
+        if transport not in ("auto", "http", "library"):
+            raise ValueError(f"transport is '{transport}'; it must be auto, http or library")
+        self.url, self.timeout = url, timeout
+        self._http = Transport(url, token, ca_file, retries)
+        found = library.load() if transport != "http" else None
+        if found is None and transport == "library":
+            raise OSError("libgemmd.so.0 was not found; LIBGEMMD can name the file")
+        self._library = found and library.LibraryTransport(found, url, token, ca_file, retries,
+                                                           timeout)
+
+    @property
+    def transport(self) -> str:
+        """How products are sent: "library" or "http"."""
+        return "library" if self._library else "http"
+
+    def close(self) -> None:
+        """Closes the connections. A later request opens new ones."""
+        self._http.close()
+        if self._library:
+            self._library.close()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def gemm(self, a: Any, b: Any, *, out: Any = None, alpha: float = 1.0, beta: float = 0.0,
+             c: Any = None, bias: Any = None, act: Act = "none", precision: str = "full",
+             verify: bool = False, priority: int = 4, timeout: float | None = None,
+             kernel: str | None = None) -> Any:
+        """Returns act(alpha * a @ b + beta * c + bias).
+
+        The shapes follow numpy.matmul: ``a`` is (..., m, k) or (k,), ``b`` is (..., k, n) or (k,),
+        and leading dimensions are broadcast. Either may be a resident Tensor. A transposed view
+        such as ``b.T`` is sent as it lies in memory, without a copy. The result is an array of
+        the library of ``a``, or of ``b`` if ``a`` is a Tensor.
+
+        Args:
+            out: the type of the result, ``bias`` and ``c``; default: that of the operands.
+            c: an array of the shape of the result; needed if ``beta`` is not 0.
+            bias: an array of the shape (n,).
+            verify: the daemon checks the product by Freivalds' method.
+            priority: from 0 (lowest) to 9.
+            timeout: seconds; the daemon drops the work when they are over.
+
+        Raises:
+            TypeError: an operand is no array, or has a type with which the daemon does not compute.
+            ValueError: the shapes do not fit.
+            GemmdError: one of its subclasses, by the error code of the daemon.
+        """
+        product = _Product(a, b, out, bias, c, beta)
+        original = b if isinstance(a, Tensor) else a
+        if not (product.m and product.n and product.k and product.batch):
+            return like(original)(product.empty(act))
+        timeout = self.timeout if timeout is None else timeout
+        if self._library and act in library.ACTS and precision in library.PRECISIONS:
+            result: Array = np.empty(product.shape, DTYPES[product.out])
+            self._library.gemm(
+                product.m, product.n, product.k, product.batch, product.dtype, result,
+                product.a.name if isinstance(product.a, Tensor) else product.a,
+                product.b.name if isinstance(product.b, Tensor) else product.b,
+                product.bias, product.c0, transa=product.transa, transb=product.transb,
+                alpha=alpha, beta=beta, act=act, precision=precision, verify=verify,
+                priority=priority, timeout=timeout, kernel=kernel)
+        else:
+            answer = self._http.request(
+                "POST", "/gemm", _parameters(product, alpha, act, precision, verify, priority,
+                                             timeout, kernel),
+                product.sent, timeout=timeout, result=True)
+            result = _array(answer).reshape(product.shape)
+        return like(original)(result)
+
+    def gemm_job(self, a: Any, b: Any, *, out: Any = None, alpha: float = 1.0, beta: float = 0.0,
+                 c: Any = None, bias: Any = None, act: Act = "none", precision: str = "full",
+                 verify: bool = False, priority: int = 4, timeout: float | None = None,
+                 kernel: str | None = None) -> Job:
+        """Hands a product in as a job and returns at once; the arguments are those of gemm()."""
+        product = _Product(a, b, out, bias, c, beta)
+        if not (product.m and product.n and product.k and product.batch):
+            raise ValueError("a dimension is 0, and such a product cannot be a job")
+        return self._job("/gemm", _parameters(product, alpha, act, precision, verify, priority,
+                                              timeout, kernel),
+                         product.sent, product.shape, b if isinstance(a, Tensor) else a)
+
+    def _job(self, path: str, parameters: dict[str, Any], operands: list[Array],
+             shape: tuple[int, ...], original: Any) -> Job:
+        answer = self._http.request("POST", path, parameters, operands, timeout=self.timeout,
+                                    headers={"Prefer": "respond-async"}, repeatable=False)
+        if answer.status != 202:
+            raise ProtocolError("the daemon keeps no jobs", status=answer.status)
+        return Job(self, json.loads(bytes(answer.body))["id"], shape, original)
+
+    def attention(self, q: Any, k: Any, v: Any, *, causal: bool = False, window: int | None = None,
+                  scale: float | None = None, softcap: float = 0.0, priority: int = 4,
+                  timeout: float | None = None) -> Any:
+        """Returns softmax(scale * q @ k.T + mask) @ v for each head.
+
+        ``q`` is (batch, heads, sq, d), ``k`` is (batch, kv_heads, skv, d) and ``v`` is
+        (batch, kv_heads, skv, dv); all have one type of f16, bf16 and f32. The result is
+        (batch, heads, sq, dv), an array of the library of ``q``. The errors are those of gemm().
+        """
+        arrays = [np.ascontiguousarray(to_numpy(name, value))
+                  for name, value in (("q", q), ("k", k), ("v", v))]
+        if any(array.ndim != 4 for array in arrays):
+            raise ValueError("q, k and v must have four dimensions: batch, heads, sequence, size")
+        queries, keys, values = arrays
+        if len({array.dtype for array in arrays}) != 1:
+            raise TypeError("q, k and v must have the same type")
+        if not (keys.shape[:3] == values.shape[:3] and queries.shape[3] == keys.shape[3]
+                and queries.shape[0] == keys.shape[0]):
+            raise ValueError(f"the shapes {queries.shape}, {keys.shape} and {values.shape} of q, k "
+                             "and v do not fit")
+        if not all(array.size for array in arrays):
+            raise ValueError("q, k and v must not be empty")
+        timeout = self.timeout if timeout is None else timeout
+        parameters: dict[str, Any] = {
+            "batch": queries.shape[0], "heads": queries.shape[1], "kv_heads": keys.shape[1],
+            "sq": queries.shape[2], "skv": keys.shape[2], "d": queries.shape[3],
+            "dv": values.shape[3], "dtype": NAMES[queries.dtype], "causal": int(causal),
+            "priority": priority, "timeout_ms": max(1, int(timeout * 1000))}
+        if window is not None:
+            parameters["window"] = window
+        if scale is not None:
+            parameters["scale"] = repr(float(scale))
+        if softcap:
+            parameters["softcap"] = repr(float(softcap))
+        answer = self._http.request("POST", "/attention", parameters, arrays, timeout=timeout,
+                                    result=True)
+        return like(q)(_array(answer))
+
+    def put(self, name: str, array: Any, *, evictable: bool = False) -> Tensor:
+        """Makes an array of 1 to 8 dimensions resident under a name, and replaces what had the
+        name. NoRoom: the device has no room for it."""
+        found = np.ascontiguousarray(to_numpy("array", array))
+        if not found.size or not found.ndim:
+            raise ValueError(f"the array has the shape {found.shape}; each dimension must be at "
+                             "least 1")
+        parameters: dict[str, Any] = {"dtype": NAMES[found.dtype],
+                                      "shape": ",".join(map(str, found.shape))}
+        if evictable:
+            parameters["evictable"] = 1
+        answer = self._http.request("PUT", f"/tensors/{quote(name, safe='')}", parameters, [found],
+                                    timeout=self.timeout)
+        return _tensor(json.loads(bytes(answer.body)))
+
+    def get(self, tensor: Tensor | str) -> Array:
+        """Fetches a resident tensor. NotFound: there is no tensor of the name."""
+        return _array(self._http.request("GET", _path(tensor), timeout=self.timeout, result=True))
+
+    def delete(self, tensor: Tensor | str) -> None:
+        """Deletes a resident tensor. NotFound: there is no tensor of the name."""
+        self._http.request("DELETE", _path(tensor), timeout=self.timeout)
+
+    def tensors(self) -> list[Tensor]:
+        """Lists the resident tensors, by name."""
+        found: list[Tensor] = []
+        after: str | None = ""
+        while after is not None:
+            page = self._json("GET", "/tensors", {"after": after} if after else {})
+            found += [_tensor(one) for one in page["tensors"]]
+            after = page["next"]
+        return found
+
+    def info(self) -> dict[str, Any]:
+        """Returns the daemon's description: version, devices, kernels, limits."""
+        return self._json("GET", "/info")
+
+    def _json(self, method: str, path: str,
+              parameters: dict[str, Any] | None = None) -> dict[str, Any]:
+        answer = self._http.request(method, path, parameters, timeout=self.timeout)
+        found: dict[str, Any] = json.loads(bytes(answer.body))
+        return found
+
+
+def _operand(name: str, value: Any) -> tuple[Any, bool, tuple[int, ...]]:
+    if isinstance(value, Tensor):
+        if len(value.shape) not in (2, 3):
+            raise ValueError(f"the tensor {value.name} has {len(value.shape)} dimensions; an "
+                             "operand has two or three")
+        return value, False, value.shape
+    array = to_numpy(name, value)
+    if array.ndim == 0:
+        raise ValueError(f"{name} is a single number; an operand has a dimension at least")
+    if array.ndim == 1:
+        return np.ascontiguousarray(array), False, array.shape
+    kept, turned = stored(array)
+    return kept, turned, array.shape
+
+
+def _parameters(product: _Product, alpha: float, act: str, precision: str, verify: bool,
+                priority: int, timeout: float | None, kernel: str | None) -> dict[str, Any]:
+    parameters: dict[str, Any] = {"m": product.m, "n": product.n, "k": product.k,
+                                  "dtype": product.dtype, "out": product.out}
+    chosen = {
+        "batch": (product.batch, 1), "transa": (int(product.transa), 0),
+        "transb": (int(product.transb), 0), "alpha": (float(alpha), 1.0),
+        "beta": (float(product.beta), 0.0), "bias": (int(product.bias is not None), 0),
+        "act": (act, "none"), "precision": (precision, "full"), "priority": (priority, 4),
+        "verify": ("freivalds" if verify else None, None), "kernel": (kernel, None),
+        "a": (product.a.name if isinstance(product.a, Tensor) else None, None),
+        "b": (product.b.name if isinstance(product.b, Tensor) else None, None),
+        "timeout_ms": (max(1, int(timeout * 1000)) if timeout is not None else None, None)}
+    parameters.update((name, value) for name, (value, usual) in chosen.items() if value != usual)
+    return parameters
+
+
+def _array(answer: Answer) -> Array:
+    if not isinstance(answer.body, np.ndarray):
+        raise ProtocolError("the answer does not name its shape", status=answer.status)
+    return answer.body
+
+
+def _tensor(found: dict[str, Any]) -> Tensor:
+    return Tensor(found["name"], found["dtype"], tuple(found["shape"]), found["bytes"],
+                  found["etag"])
+
+
+def _path(tensor: Tensor | str) -> str:
+    name = tensor.name if isinstance(tensor, Tensor) else tensor
+    return f"/tensors/{quote(name, safe='')}"

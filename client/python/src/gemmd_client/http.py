@@ -1,0 +1,201 @@
+"""HTTP over TCP, TLS or a Unix socket, on kept connections that threads can share."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import random
+import socket
+import ssl
+import time
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote, urlencode, urlsplit
+
+import numpy as np
+
+from .arrays import DTYPES, Array, octets
+from .errors import ConnectionFailed, GemmdError, ProtocolError, Timeout, from_code
+
+_all: weakref.WeakSet[Transport] = weakref.WeakSet()
+
+
+@dataclass
+class Answer:
+    """The answer to a request: its status, its headers, and its body."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes | Array
+
+
+class _UnixConnection(http.client.HTTPConnection):
+    def __init__(self, path: str, timeout: float) -> None:
+        super().__init__("localhost", timeout=timeout)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self._path)
+
+
+class Transport:
+    """Sends requests to one daemon. Any number of threads can use it; each request in flight has a
+    connection of its own. After a fork the child opens connections of its own."""
+
+    def __init__(self, url: str, token: str | None, ca_file: str | None, retries: int) -> None:
+        self.url = url
+        self.retries = retries
+        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self._idle: list[http.client.HTTPConnection] = []
+        self._abandoned: list[http.client.HTTPConnection] = []
+        if url.startswith("unix:"):
+            path = url.removeprefix("unix:")
+            self._open: Callable[[float], http.client.HTTPConnection] = (
+                lambda timeout: _UnixConnection(path, timeout))
+        else:
+            parts = urlsplit(url if "://" in url else f"http://{url}")
+            if parts.scheme not in ("http", "https") or not parts.hostname:
+                raise ValueError(f"'{url}' is not an address; an address is http://HOST:PORT, "
+                                 "https://HOST:PORT, HOST:PORT or unix:PATH")
+            host, port = parts.hostname, parts.port
+            if parts.scheme == "https":
+                context = ssl.create_default_context(cafile=ca_file or None)
+                self._open = lambda timeout: http.client.HTTPSConnection(
+                    host, port, timeout=timeout, context=context)
+            else:
+                self._open = lambda timeout: http.client.HTTPConnection(host, port, timeout=timeout)
+        _all.add(self)
+
+    def close(self) -> None:
+        """Closes the connections that are not in use."""
+        while self._idle:
+            self._idle.pop().close()
+
+    def forget(self) -> None:
+        """Leaves the connections to the parent process of a fork."""
+        self._abandoned += self._idle
+        self._idle = []
+
+    def request(self, method: str, path: str, parameters: Mapping[str, Any] | None = None,
+                operands: Sequence[Array] = (), *, timeout: float,
+                headers: Mapping[str, str] | None = None, repeatable: bool = True,
+                result: bool = False) -> Answer:
+        """Sends a request, and repeats it while the daemon refuses it for the moment.
+
+        `timeout` is in seconds and includes all repeats. With `result` the body of the answer is
+        an array of the shape and type that the answer names.
+        """
+        until = time.monotonic() + timeout
+        attempt = 0
+        while True:
+            left = until - time.monotonic()
+            if left <= 0:
+                raise Timeout(f"the request took longer than {timeout:g} s")
+            try:
+                return self._attempt(method, path, parameters, operands, left, headers, result,
+                                     repeatable)
+            except GemmdError as error:
+                may = error.retriable and error.code != "conflict" and (
+                    repeatable or error.status != 0)
+                rest = error.retry_after + random.uniform(0, min(5.0, 0.05 * 2**attempt))
+                if not may or attempt >= self.retries or time.monotonic() + rest > until:
+                    raise
+            time.sleep(rest)
+            attempt += 1
+
+    def _attempt(self, method: str, path: str, parameters: Mapping[str, Any] | None,
+                 operands: Sequence[Array], left: float, headers: Mapping[str, str] | None,
+                 result: bool, repeatable: bool) -> Answer:
+        parts = [octets(operand) for operand in operands]
+        target = path + ("?" + urlencode(parameters, quote_via=quote) if parameters else "")
+        fields = {**self._headers, **(headers or {})}
+        if method in ("POST", "PUT"):
+            fields["Content-Length"] = str(sum(part.nbytes for part in parts))
+            fields.setdefault("Content-Type", "application/octet-stream")
+        while True:
+            kept = True
+            try:
+                connection = self._idle.pop()
+            except IndexError:
+                connection, kept = self._open(left), False
+            try:
+                if connection.sock is not None:
+                    connection.sock.settimeout(left)
+                try:
+                    connection.request(method, target, body=iter(parts) if parts else None,
+                                       headers=fields)
+                except (BrokenPipeError, ConnectionResetError):
+                    if connection.sock is None:
+                        raise
+                    # The daemon may have refused the request before it had read the whole body.
+                response = connection.getresponse()
+                answer = self._read(response, result)
+            except TimeoutError as error:
+                connection.close()
+                raise Timeout("the daemon did not answer in time") from error
+            except (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError) as error:
+                connection.close()
+                if kept and repeatable:  # The daemon had closed the connection while it was idle.
+                    continue
+                raise ConnectionFailed(f"the daemon at {self.url} closed the connection") from error
+            except (OSError, http.client.HTTPException) as error:
+                connection.close()
+                raise ConnectionFailed(
+                    f"the daemon at {self.url} cannot be reached: {error}") from error
+            except BaseException:
+                connection.close()
+                raise
+            if response.will_close:
+                connection.close()
+            else:
+                self._idle.append(connection)
+            if answer.status >= 400:
+                raise _failure(answer)
+            return answer
+
+    @staticmethod
+    def _read(response: http.client.HTTPResponse, result: bool) -> Answer:
+        headers = response.headers
+        shape, dtype = headers.get("Gemmd-Shape"), headers.get("Gemmd-Dtype")
+        if not result or response.status != 200 or shape is None or dtype is None:
+            return Answer(response.status, dict(headers.items()), response.read())
+        if dtype not in DTYPES:
+            raise ProtocolError(f"the answer has the type '{dtype}', which the client does not know")
+        array = np.empty([int(length) for length in shape.split(",")], DTYPES[dtype])
+        room, at = octets(array), 0
+        if response.length is not None and response.length != room.nbytes:
+            raise ProtocolError("the answer has another length than its shape says")
+        while at < room.nbytes:
+            count = response.readinto(room[at:])
+            if not count:
+                raise http.client.IncompleteRead(b"", room.nbytes - at)
+            at += count
+        response.read()
+        return Answer(response.status, dict(headers.items()), array)
+
+
+def _failure(answer: Answer) -> GemmdError:
+    try:
+        problem = json.loads(bytes(answer.body))
+        code = str(problem["type"]).rpartition(":")[2]
+        message, field = str(problem["detail"]), str(problem.get("field", ""))
+    except (ValueError, KeyError, TypeError):
+        code, field = "protocol", ""
+        message = f"the answer has the status {answer.status} and no description of the error"
+    retry = answer.headers.get("Retry-After", "")
+    return from_code(code, message, status=answer.status, field=field,
+                     request_id=answer.headers.get("X-Request-Id", ""),
+                     retry_after=float(retry) if retry.isdigit() else 0.0)
+
+
+def _after_fork() -> None:
+    for transport in list(_all):
+        transport.forget()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,168 @@
+"""Products through libgemmd, which is loaded with ctypes where it is installed."""
+
+from __future__ import annotations
+
+import ctypes
+import ctypes.util
+import os
+import weakref
+from pathlib import Path
+from typing import Any
+
+from .arrays import NAMES, Array
+from .errors import GemmdError, from_code
+
+ACTS = ("none", "relu", "gelu", "gelu_tanh", "silu")
+PRECISIONS = ("full", "tf32", "f8")
+_CODES = (
+    "ok", "malformed", "unauthorized", "forbidden", "not-found", "method-not-allowed",
+    "not-acceptable", "slow-client", "conflict", "gone", "precondition-failed", "too-large",
+    "media-type", "unsupported", "queue-full", "internal", "not-implemented", "draining",
+    "device-lost", "out-of-memory", "deadline", "no-room", "malformed", "connection", "timeout",
+    "protocol", "io", "cancelled", "uri-too-long", "headers-too-large", "http-version",
+    "verification-failed")
+_DTYPES = {name: number for number, name in
+           enumerate(("f64", "f32", "f16", "bf16", "f8_e4m3", "i8", "i32"))}
+_u32, _u64, _i32, _text = ctypes.c_uint32, ctypes.c_uint64, ctypes.c_int32, ctypes.c_char_p
+_pointer, _double = ctypes.c_void_p, ctypes.c_double
+
+
+class _Error(ctypes.Structure):
+    _fields_ = [("code", _i32), ("http_status", _i32), ("retriable", _i32),
+                ("retry_after_ms", _u32), ("attempts", _u32), ("field", ctypes.c_char * 32),
+                ("request_id", ctypes.c_char * 64), ("message", ctypes.c_char * 256)]
+
+
+class _Options(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_size_t), ("url", _text), ("token", _text), ("ca_file", _text),
+                ("connect_timeout_ms", _u32), ("total_timeout_ms", _u32),
+                ("stall_timeout_ms", _u32), ("retries", _u32), ("max_in_flight", _u32),
+                ("shared_bytes", _u64), ("shared", _i32), ("cert_file", _text),
+                ("key_file", _text), ("traceparent", _text), ("check_digests", _i32)]
+
+
+class _Gemm(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_size_t), ("m", _u64), ("n", _u64), ("k", _u64), ("batch", _u64),
+                ("dtype", _i32), ("out", _i32), ("precision", _i32), ("act", _i32),
+                ("verify", _i32), ("transa", _i32), ("transb", _i32), ("priority", _u32),
+                ("alpha", _double), ("beta", _double), ("timeout_ms", _u32), ("kernel", _text),
+                ("request_id", _text), ("a", _pointer), ("b", _pointer), ("bias", _pointer),
+                ("c0", _pointer), ("c", _pointer), ("c_bytes", _u64), ("user", _pointer),
+                ("a_tensor", _text), ("b_tensor", _text), ("store", _text), ("job", _i32),
+                ("traceparent", _text)]
+
+
+_all: weakref.WeakSet[LibraryTransport] = weakref.WeakSet()
+
+
+def load() -> ctypes.CDLL | None:
+    """Returns libgemmd, or None where it is not installed. LIBGEMMD names another file; a copy
+    beside this module, which a platform's wheel carries, comes before the system's."""
+    carried = Path(__file__).with_name("libgemmd.so.0")
+    named = os.environ.get("LIBGEMMD")
+    for name in [named] if named else [str(carried), "libgemmd.so.0"]:
+        try:
+            library = ctypes.CDLL(name)
+        except OSError:
+            continue
+        library.gemmd_client_new.restype = _pointer
+        library.gemmd_client_new.argtypes = [_pointer, _pointer]
+        library.gemmd_client_free.argtypes = [_pointer]
+        library.gemmd_client_free.restype = None
+        library.gemmd_gemm.argtypes = [_pointer, _pointer, _pointer, _pointer]
+        library.gemmd_gemm.restype = ctypes.c_int
+        return library
+    return None
+
+
+class LibraryTransport:
+    """Computes products of one daemon. A client of the library belongs to one thread at a time, so
+    each product in flight has one of its own. After a fork the child makes clients of its own."""
+
+    def __init__(self, library: ctypes.CDLL, url: str, token: str | None, ca_file: str | None,
+                 retries: int, timeout: float) -> None:
+        self._library = library
+        if "://" not in url and not url.startswith("unix:"):
+            url = f"http://{url}"
+        self._options = _Options()
+        library.gemmd_options_init(ctypes.byref(self._options),
+                                   ctypes.c_size_t(ctypes.sizeof(_Options)))
+        self._options.url = os.fsencode(url)
+        self._options.token = (token or "").encode()
+        self._options.ca_file = None if ca_file is None else os.fsencode(ca_file)
+        self._options.retries = retries
+        self._options.total_timeout_ms = max(1, int(timeout * 1000))
+        self._idle: list[tuple[int, _Gemm, _Error]] = []
+        self._default = _Gemm()
+        library.gemmd_gemm_init(ctypes.byref(self._default),
+                                ctypes.c_size_t(ctypes.sizeof(_Gemm)))
+        _all.add(self)
+
+    def close(self) -> None:
+        """Releases the clients that are not in use."""
+        while self._idle:
+            self._library.gemmd_client_free(self._idle.pop()[0])
+
+    def forget(self) -> None:
+        """Leaves the clients to the parent process of a fork."""
+        self._idle = []
+
+    def _take(self) -> tuple[int, _Gemm, _Error]:
+        try:
+            return self._idle.pop()
+        except IndexError:
+            pass
+        error = _Error()
+        client = self._library.gemmd_client_new(ctypes.byref(self._options), ctypes.byref(error))
+        if not client:
+            raise _failure(error)
+        return client, _Gemm(), error
+
+    def gemm(self, m: int, n: int, k: int, batch: int, dtype: str, result: Array,
+             a: Array | str, b: Array | str, bias: Array | None, c0: Array | None,
+             *, transa: bool, transb: bool, alpha: float, beta: float, act: str, precision: str,
+             verify: bool, priority: int, timeout: float, kernel: str | None) -> None:
+        """Computes a product into `result`."""
+        taken = self._take()
+        client, gemm, error = taken
+        ctypes.pointer(gemm)[0] = self._default
+        gemm.m, gemm.n, gemm.k, gemm.batch = m, n, k, batch
+        gemm.dtype, gemm.out = _DTYPES[dtype], _DTYPES[NAMES[result.dtype]]
+        gemm.transa, gemm.transb = transa, transb
+        gemm.alpha, gemm.beta = alpha, beta
+        gemm.act, gemm.precision = ACTS.index(act), PRECISIONS.index(precision)
+        gemm.verify, gemm.priority = verify, priority
+        gemm.timeout_ms = max(1, int(timeout * 1000))
+        gemm.kernel = kernel.encode() if kernel else None
+        if isinstance(a, str):
+            gemm.a_tensor = a.encode()
+        else:
+            gemm.a = a.ctypes.data
+        if isinstance(b, str):
+            gemm.b_tensor = b.encode()
+        else:
+            gemm.b = b.ctypes.data
+        gemm.bias = None if bias is None else bias.ctypes.data
+        gemm.c0 = None if c0 is None else c0.ctypes.data
+        gemm.c, gemm.c_bytes = result.ctypes.data, result.nbytes
+        code = self._library.gemmd_gemm(client, ctypes.byref(gemm), None, ctypes.byref(error))
+        failure = _failure(error) if code else None
+        self._idle.append(taken)
+        if failure:
+            raise failure
+
+
+def _failure(error: Any) -> GemmdError:
+    code = _CODES[error.code] if 0 <= error.code < len(_CODES) else "protocol"
+    return from_code(code, error.message.decode(errors="replace"), status=error.http_status,
+                     field=error.field.decode(errors="replace"),
+                     request_id=error.request_id.decode(errors="replace"),
+                     retry_after=error.retry_after_ms / 1000)
+
+
+def _after_fork() -> None:
+    for transport in list(_all):
+        transport.forget()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,329 @@
+"""The page at / in Chromium: what it shows, what it does when it is clicked, and that it says nothing
+on the console."""
+
+import functools
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+import requests
+from selenium import webdriver
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.wait import WebDriverWait
+
+from daemon import PATIENCE_S, Daemon
+
+CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+# Ubuntu has Chromium as a snap only, which does not run in a container.
+pytestmark = pytest.mark.skipif(CHROMIUM is None or DRIVER is None, reason="there is no Chromium")
+TOKEN = "the-token-of-alice"
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class Page:
+    """A window of the browser."""
+
+    def __init__(self, driver):
+        self.driver = driver
+
+    def open(self, url):
+        self.driver.get(f"{url}/")
+        self.until(lambda: self.text("version"), "the version")
+
+    def size(self, width, dark=False):
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {
+            "width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False})
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [
+            {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]})
+
+    def find(self, name):
+        return self.driver.find_element(By.ID, name)
+
+    def text(self, name):
+        return self.driver.execute_script(
+            "return document.getElementById(arguments[0]).textContent", name)
+
+    def run(self, script, *arguments):
+        return self.driver.execute_script(script, *arguments)
+
+    def click(self, name):
+        self.run("document.getElementById(arguments[0]).scrollIntoView({block: 'center'})", name)
+        self.find(name).click()
+
+    def fill(self, name, value):
+        self.find(name).clear()
+        self.find(name).send_keys(str(value))
+
+    def until(self, condition, what):
+        return WebDriverWait(self.driver, PATIENCE_S, 0.05).until(lambda _: condition(), what)
+
+    def errors(self):
+        return [entry for entry in self.driver.get_log("browser") if entry["level"] == "SEVERE"]
+
+
+@pytest.fixture(scope="module")
+def driver():
+    options = webdriver.ChromeOptions()
+    options.binary_location = CHROMIUM
+    for argument in ("headless=new", "no-sandbox", "disable-gpu", "disable-dev-shm-usage",
+                     "window-size=1280,900"):
+        options.add_argument(f"--{argument}")
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    with webdriver.Chrome(options=options, service=Service(DRIVER)) as one:
+        one.set_page_load_timeout(PATIENCE_S)
+        yield one
+
+
+@pytest.fixture
+def page(driver):
+    one = Page(driver)
+    one.size(1280)
+    one.driver.get_log("browser")
+    yield one
+    driver.get("about:blank")  # streams end before their daemon is stopped
+
+
+@pytest.fixture(scope="module")
+def daemon(gemmd):
+    one = Daemon(gemmd, "--backend=cpu")
+    try:
+        yield one.wait_until_listening().wait_until_ready()
+        one.stop()
+    finally:
+        one.close()
+
+
+def multiply(daemon, m=8, n=8, k=8, **headers):
+    return requests.post(f"{daemon.url}/gemm?m={m}&n={n}&k={k}", data=bytes(4 * (m * k + k * n)),
+                         headers=headers, timeout=PATIENCE_S)
+
+
+def test_it_shows_a_live_daemon(page, daemon):
+    for _ in range(5):
+        assert multiply(daemon).status_code == 200
+    page.open(daemon.url)
+    page.until(lambda: page.text("status") == "ready", "the state")
+    page.until(lambda: page.text("health").startswith("stateready"), "the strip")
+    assert "live" in page.text("health")
+    page.until(lambda: page.run("return document.querySelectorAll('#roofline-plot circle').length"),
+               "a point of the roofline")
+    label = page.run("return document.querySelector('#roofline-plot circle').getAttribute('aria-label')")
+    assert re.match(r"gemm f32 by \w+, m ≤ 16, n ≤ 16, k ≤ 16: .*FLOP/s at 1\.33 FLOP/byte", label)
+    assert "gemm: receive" in page.text("stage-bars")
+    assert len(page.driver.find_elements(By.CSS_SELECTOR, "#charts svg")) == 6
+    assert page.errors() == []
+
+
+def test_the_roofs_of_a_device_with_peaks(page, daemon):
+    """The peaks of an H100, which no machine without one has."""
+    page.open(daemon.url)
+    page.until(lambda: page.text("roofline-note"), "the daemon's own roofline")
+    page.run("""
+        window.showDocuments = async () => undefined;
+        const cell = {op: "gemm", kernel: "wgmma", up_to: [8192, 8192, null], works: 3, bytes: 1e9, busy_seconds: 1};
+        showRoofline({peak: {flops: {f16: 989e12, f32: 67e12}, bytes_per_second: 3.35e12},
+          kernels: [{...cell, dtype: "f16", flops: 5e14}, {...cell, dtype: "f32", flops: 1e9, busy_seconds: 3}]});""")
+    plot = page.text("roofline-plot")
+    assert "f16: 989\u00a0TFLOP/s" in plot and "f32: 67\u00a0TFLOP/s" in plot
+    assert "not known" not in page.text("roofline-note")
+    points = page.run("""return [...document.querySelectorAll("#roofline-plot circle")].map((point) =>
+        [point.getAttribute("aria-label"), Number(point.getAttribute("r")), point.cx.baseVal.value, point.cy.baseVal.value])""")
+    (slow, slow_radius, slow_x, slow_y), (fast, fast_radius, fast_x, fast_y) = points  # by their share of time
+    assert "m ≤ 8192, n ≤ 8192, k > 8192" in fast and "75\u00a0% of the time" in slow
+    assert slow_radius > fast_radius and fast_x > slow_x and fast_y < slow_y
+    shapes = page.run("""return [...document.querySelectorAll("#roofline-plot .roof")].map((roof) => roof.getAttribute("d"))""")
+    assert len(shapes) == 2 and not any("NaN" in shape or "Infinity" in shape for shape in shapes)
+    assert page.errors() == []
+
+
+def test_charts_tell_their_values_by_keyboard(page, daemon):
+    page.open(daemon.url)
+    page.until(lambda: page.run("return document.querySelectorAll('#charts path.series').length"), "charts")
+    chart = page.driver.find_element(By.CSS_SELECTOR, "#charts svg")
+    page.run("arguments[0].focus()", chart)
+    chart.send_keys(Keys.HOME)
+    caption = "return document.querySelector('#charts figcaption').textContent"
+    page.until(lambda: re.search(r"gemm: [\d.,]+/s at \d\d:\d\d:\d\d", page.run(caption)), "a time")
+    first = page.run("return cursorAt")
+    chart.send_keys(Keys.END)
+    assert page.run("return cursorAt") >= first
+    chart.send_keys(Keys.ESCAPE)
+    page.until(lambda: " at " not in page.run(caption), "the newest values")
+    assert page.errors() == []
+
+
+def test_a_product_is_tried(page, daemon):
+    page.open(daemon.url)
+    values = np.arange(1, 13)
+    inputs = page.driver.find_elements(By.CSS_SELECTOR, "#try-operands input")
+    assert len(inputs) == 12
+    for element, value in zip(inputs, values):
+        page.run("arguments[0].value = arguments[1]", element, str(value))
+    page.click("try-run")
+    page.until(lambda: "Computed by" in page.text("try-note"), "the answer")
+    cells = page.run("return [...document.querySelectorAll('#try-answer td')].map(c => Number(c.textContent))")
+    assert cells == (values[:6].reshape(2, 3) @ values[6:].reshape(3, 2)).ravel().tolist()
+    assert "kernel" in page.text("try-timing-key")
+    page.run("arguments[0].value = 'seven'", inputs[3])
+    page.click("try-run")
+    page.until(lambda: page.text("try-note") == "A, row 2, column 1 is not a number.", "the mistake")
+    assert page.errors() == []
+
+
+def test_large_random_operands_and_what_is_refused(page, start):
+    daemon = start("--backend=cpu", "--max-work=1000000")
+    page.open(daemon.url)
+    for name in "mnk":
+        page.fill(f"try-{name}", 50)
+    page.click("try-run")
+    page.until(lambda: "The first rows and columns" in page.text("try-note"), "the answer")
+    assert page.text("try-answer").startswith("C, 50 × 50")
+    page.fill("try-k", 1000)
+    page.click("try-run")
+    page.until(lambda: page.text("try-note").startswith("413: "), "the refusal")
+    page.fill("try-m", 16000)
+    page.click("try-run")
+    page.until(lambda: "too large for this page" in page.text("try-note"), "the page's own limit")
+    page.run("showDocuments()")
+    kept = "return document.getElementById('request-rows').textContent"
+    page.until(lambda: "413" in page.run(kept), "the failed request in the list")
+
+
+def test_its_code_runs(page, daemon, tmp_path):
+    page.open(daemon.url)
+    code = {}
+    for language in ("curl", "python", "c"):
+        button = page.driver.find_element(By.CSS_SELECTOR, f"#try-languages button[value={language}]")
+        page.run("arguments[0].click()", button)
+        assert button.get_attribute("aria-pressed") == "true"
+        code[language] = page.text("try-code")
+    assert f"'{daemon.url}/gemm?m=2&n=2&k=3'" in code["curl"]
+    assert "a[M * K] = {1, 1, 2, 2, 3, 1};" in code["c"]
+    answer = subprocess.run(["bash", "-euc", f"set -o pipefail; {code['curl']}"], cwd=tmp_path,
+                            capture_output=True, text=True, timeout=PATIENCE_S, check=True)
+    # A is [[1, 1, 2], [2, 3, 1]], and B is [[1, 1], [2, 3], [4, 1]].
+    assert answer.stdout.split() == ["11", "6", "12", "12"]
+    (tmp_path / "product.c").write_text(code["c"], encoding="utf-8")
+    subprocess.run(["cc", "-std=c11", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "product.c",
+                    f"-I{ROOT}/client/include", f"-I{ROOT}/proto/include"], cwd=tmp_path, check=True)
+    found = {}
+    exec(code["python"].replace("print(c)", ""), found)  # pylint: disable=exec-used
+    assert found["c"].tolist() == [[11, 6], [12, 12]]
+
+
+def test_tiles(page, daemon):
+    page.open(daemon.url)
+    counts = "return [...document.querySelectorAll('#tile-counts td')].map(c => c.textContent)"
+    assert page.run(counts)[:3] == ["268,435,456", "8,388,608", "32.0"]
+    page.find("tile-size").send_keys(Keys.ARROW_RIGHT)
+    assert page.run(counts)[:3] == ["268,435,456", "4,194,304", "64.0"]
+    assert page.text("tile-step-value") == "1 of 8"
+    page.find("tile-step").send_keys(Keys.ARROW_RIGHT)
+    assert page.text("tile-says").startswith("Step 2: the block loads 64 × 64 of A")
+    page.click("tile-play")
+    page.until(lambda: page.text("tile-step-value") != "2 of 8", "the next step")
+    page.click("tile-play")
+    assert page.text("tile-play") == "Play"
+    assert page.errors() == []
+
+
+@pytest.mark.parametrize("width", [360, 1280])
+@pytest.mark.parametrize("dark", [False, True])
+def test_nothing_overflows(width, dark, page, daemon):
+    """Nor with the longest name that a tensor can have."""
+    name = "W" * 128
+    assert requests.put(f"{daemon.url}/tensors/{name}?shape=2,2", data=bytes(16),
+                        timeout=PATIENCE_S).status_code in (200, 201)
+    page.size(width, dark)
+    page.open(daemon.url)
+    page.until(lambda: name in page.text("tensors"), "the tensor")
+    page.until(lambda: page.run("return document.querySelectorAll('#charts path.series').length"), "charts")
+    assert page.run("return document.documentElement.scrollWidth") <= width
+    outside = page.run("""
+        return [...document.querySelectorAll("main > section")].filter((section) =>
+          section.getBoundingClientRect().right > innerWidth || section.scrollWidth > section.clientWidth + 1
+        ).map((section) => section.id)""")
+    assert outside == []
+    color = page.run("return getComputedStyle(document.body).backgroundColor")
+    assert (sum(map(int, re.findall(r"\d+", color)[:3])) < 200) == dark
+
+
+def test_ten_thousand_tensors_stay_usable(page, driver, daemon):
+    page.open(daemon.url)
+    page.run("""
+        const many = Array.from({length: 10000}, (_, i) => ({name: `layer.${String(i).padStart(5, "0")}`,
+          dtype: "f32", shape: [2, 2], bytes: 16, evictable: false, memory_bytes: 4096,
+          devices: [0]}));
+        window.readTensors = async () => many;
+        showDocuments();""")
+    page.until(lambda: page.text("tensors-note").startswith("10,000 tensors take 39.1"), "the list")
+    listed = functools.partial(driver.find_elements, By.CSS_SELECTOR, "#tensors tr")
+    assert len(listed()) == 100
+    page.find("tensor-filter").send_keys(".0999")
+    assert "10 of them match" in page.text("tensors-note") and len(listed()) == 10
+    page.fill("tensor-filter", "layer")
+    page.click("tensors-more")
+    assert len(listed()) == 1100
+    assert page.errors() == []
+
+
+def test_a_token_is_asked_for(page, start, tmp_path):
+    tokens = tmp_path / "tokens"
+    tokens.write_text(f"alice:{TOKEN}\nbob:the-poor-token scopes=compute\n", encoding="utf-8")
+    daemon = start("--backend=cpu", "--token-file", str(tokens))
+    page.driver.get(f"{daemon.url}/")
+    page.until(lambda: page.find("ask").is_displayed(), "the question")
+    assert not page.find("figures").is_displayed()
+    for wrong, why in (("the-wrong-token", "does not know this token"), ("the-poor-token", "lacks the scope metrics")):
+        page.find("token").send_keys(wrong + Keys.ENTER)
+        page.until(lambda why=why: why in page.text("ask-why") and page.find("ask").is_displayed(), why)
+    page.find("token").send_keys(TOKEN + Keys.ENTER)
+    page.until(lambda: page.text("status") == "ready", "the figures")
+    assert "Authorization" in page.text("try-code") and TOKEN not in page.text("try-code")
+    page.click("try-run")
+    page.until(lambda: "Computed by" in page.text("try-note"), "the answer")
+
+
+def test_a_daemon_that_ends_and_comes_back_is_noticed(page, gemmd):
+    first = Daemon(gemmd, "--backend=cpu")
+    second = None
+    try:
+        first.wait_until_listening().wait_until_ready()
+        page.open(first.url)
+        page.until(lambda: page.text("status") == "ready", "the first daemon")
+        page.until(lambda: page.run("return samples.length") > 2, "samples")
+        host, port = first.address
+        first.stop()
+        page.until(lambda: page.run("return document.body.className") == "stale", "grey figures")
+        page.until(lambda: page.text("status") == "no answer", "the state")
+        assert "unknown" in page.text("health") and "live" not in page.text("health")
+        second = Daemon(gemmd, "--backend=cpu", listen=(f"{host}:{port}",))
+        second.wait_until_listening()
+        page.until(lambda: page.text("status") == "ready", "the second daemon")
+        page.until(lambda: page.run("return restarts.length") == 1, "the restart")
+        page.until(lambda: "restarted at" in page.text("identity"), "the note")
+        assert page.run("return samples.length") > 3
+        page.driver.get("about:blank")
+        second.stop()
+    finally:
+        first.close()
+        if second is not None:
+            second.close()
+
+
+def test_the_gpu(page, start, gemmd):
+    """Figures of a library in place of NVIDIA's NVML (tests/faults/fake_nvml.c)."""
+    library = gemmd.parents[1] / "tests" / "nvml"
+    daemon = start("--backend=cpu", "--gpu-metrics", "all", environment={
+        "LD_LIBRARY_PATH": str(library), "FAKE_NVML": ""})
+    page.open(daemon.url)
+    page.until(lambda: "350" in page.text("gpus") or "351" in page.text("gpus"), "the power")
+    for figure in ("1.76 GHz of 1.98 GHz", "61 °C", "W of 700 W", "75 %"):
+        assert figure in page.text("gpus").replace("\u00a0", " "), figure
+    assert not page.find("gpu-none").is_displayed()
+    assert page.errors() == []

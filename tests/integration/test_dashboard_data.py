@@ -1,0 +1,229 @@
+"""GET /dashboard/...: the history, its events, the requests of late and the kernels."""
+
+import json
+import time
+
+import pytest
+import requests
+
+from daemon import PATIENCE_S, Daemon
+from problem import assert_problem
+from wire import Wire, request
+
+STREAMS_MAX = 64
+TOKENS = {"alice": "the-token-of-alice", "bob": "the-token-of-bob"}
+
+
+@pytest.fixture(scope="module")
+def daemon(gemmd):
+    one = Daemon(gemmd, "--backend=cpu")
+    try:
+        yield one.wait_until_listening().wait_until_ready()
+        one.stop()
+    finally:
+        one.close()
+
+
+def get(daemon, path, **keywords):
+    return requests.get(f"{daemon.url}/dashboard/{path}", timeout=PATIENCE_S, **keywords)
+
+
+def multiply(daemon, m=8, n=8, k=8, **headers):
+    return requests.post(f"{daemon.url}/gemm?m={m}&n={n}&k={k}", data=bytes(4 * (m * k + k * n)),
+                         headers=headers, timeout=PATIENCE_S)
+
+
+def eventually(ask, what):
+    """The first true answer."""
+    until = time.monotonic() + PATIENCE_S
+    while not (answer := ask()):
+        assert time.monotonic() < until, what
+        time.sleep(0.05)
+    return answer
+
+
+def events(answer):
+    """The samples of a stream, as they come."""
+    for line in answer.iter_lines():
+        if line.startswith(b"data: "):
+            yield json.loads(line.removeprefix(b"data: "))
+
+
+def samples_with(daemon, wanted):
+    return [sample for sample in get(daemon, "history").json()["samples"] if wanted(sample)]
+
+
+def test_the_history_counts_requests(start):
+    daemon = start()
+    for _ in range(3):
+        assert multiply(daemon).status_code == 200
+    found = eventually(lambda: (lambda all_of: all_of if sum(
+        sample["requests"]["gemm"] for sample in all_of) == 3 else None)(
+            samples_with(daemon, lambda sample: sample["requests"]["gemm"])), "3 products")
+    history = get(daemon, "history").json()
+    assert sum(sum(sample["latency"]) for sample in found) == 3
+    assert len(found[0]["latency"]) == len(history["latency_bounds"]) + 1
+    assert sum(sample["flops"] for sample in found) == 3 * 2 * 8**3
+    assert all(len(sample["stages_ms"]["gemm"]) == len(history["stages"]) for sample in found)
+    kernel = history["stages"].index("kernel")
+    assert sum(sample["stages_ms"]["gemm"][kernel] for sample in found) > 0
+
+
+def test_samples_follow_each_other_and_start_after_one(daemon):
+    samples = eventually(lambda: (lambda found: found if len(found) >= 3 else None)(
+        get(daemon, "history").json()["samples"]), "3 samples")
+    numbers = [sample["number"] for sample in samples]
+    assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+    assert all(later["time"] > earlier["time"] for earlier, later in zip(samples, samples[1:]))
+    rest = get(daemon, "history", params={"after": numbers[1]}).json()["samples"]
+    assert [sample["number"] for sample in rest][:len(numbers) - 2] == numbers[2:]
+    assert get(daemon, "history", params={"after": 2**63 - 1}).json()["samples"] == []
+
+
+@pytest.mark.parametrize("query", ["after=-1", "after=", "after=x", "after=1.5", "before=1",
+                                   "after=9223372036854775808"])
+@pytest.mark.parametrize("path", ["history", "events"])
+def test_a_parameter_that_is_wrong(path, query, daemon):
+    assert_problem(get(daemon, f"{path}?{query}"), 400, field=query.split("=")[0])
+
+
+def test_failures_and_refusals_are_counted(start):
+    daemon = start("--queue-requests=1")
+    with Wire(daemon.address) as held:
+        held.send(b"POST /gemm?m=64&n=64&k=64 HTTP/1.1\r\nHost: x\r\nContent-Length: 32768\r\n\r\n")
+        eventually(lambda: multiply(daemon).status_code == 429, "a refusal")
+        assert eventually(lambda: samples_with(
+            daemon, lambda sample: sample["refused"] and sample["queue"]["share"] > 0), "a sample")
+        held.send(bytes(32768))
+        assert held.receive().status == 200
+
+
+def test_events_are_samples(daemon):
+    with get(daemon, "events", stream=True) as answer:
+        assert answer.status_code == 200
+        assert answer.headers["Content-Type"] == "text/event-stream"
+        assert answer.headers["Cache-Control"] == "no-store"
+        stream = events(answer)
+        first, second = next(stream), next(stream)
+    assert second["number"] == first["number"] + 1
+    with get(daemon, "events", params={"after": first["number"]}, stream=True) as answer:
+        assert next(events(answer)) == second
+    kept = get(daemon, "history", params={"after": first["number"]}).json()["samples"]
+    assert kept[0] == second
+
+
+def test_a_drain_ends_streams(start):
+    daemon = start()
+    with get(daemon, "events", stream=True) as answer:
+        stream = events(answer)
+        next(stream)
+        daemon.stop()  # checks that the daemon ends, with status 0
+        assert len(list(stream)) < 5  # the answer has a proper end, else this raises
+
+
+def test_a_stream_does_not_outlive_its_client(start):
+    """The reader leaves without a word while its connection is suspended."""
+    daemon = start()
+    def streams():
+        text = requests.get(f"{daemon.url}/metrics", timeout=PATIENCE_S).text
+        return float(text.split("\ngemmd_connections ")[1].split()[0])
+    before = streams()
+    with Wire(daemon.address) as wire:
+        wire.send(request("GET", "/dashboard/events"))
+        assert b"200" in wire.socket.recv(4096)
+        eventually(lambda: streams() == before + 1, "the stream")
+    eventually(lambda: streams() == before, "the connection's end")
+
+
+def test_there_are_64_streams_at_most(start):
+    daemon = start("--max-connections-per-address=200")
+    wires = [Wire(daemon.address) for _ in range(STREAMS_MAX)]
+    try:
+        for wire in wires:
+            wire.send(request("GET", "/dashboard/events"))
+        for wire in wires:
+            assert wire.socket.recv(15) == b"HTTP/1.1 200 OK"
+        refused = get(daemon, "events")
+        assert_problem(refused, 429)
+        assert "Retry-After" in refused.headers
+        assert multiply(daemon).status_code == 200
+    finally:
+        for wire in wires:
+            wire.socket.close()
+    def served():
+        with get(daemon, "events", stream=True) as answer:
+            return answer.status_code == 200
+    eventually(served, "a stream that is free again")
+
+
+def test_head_of_events_has_no_body(daemon):
+    answer = requests.head(f"{daemon.url}/dashboard/events", timeout=PATIENCE_S)
+    assert answer.status_code == 200 and answer.content == b""
+    assert get(daemon, "kernels").status_code == 200
+
+
+def test_a_request_that_failed_is_kept_with_its_sentence(start):
+    daemon = start()
+    answer = multiply(daemon, m=0, **{"X-Request-Id": "the-failed-one"})
+    assert answer.status_code == 400
+    kept = eventually(lambda: get(daemon, "requests").json()["failed"], "the request")[0]
+    assert kept["request_id"] == "the-failed-one"
+    assert (kept["status"], kept["method"], kept["error"]) == (400, "POST", "malformed")
+    assert kept["path"].startswith("/gemm?m=0")
+    assert kept["detail"] == answer.json()["detail"]
+
+
+def test_a_slow_computation_is_kept_with_its_stages(start):
+    daemon = start()
+    assert get(daemon, "requests").json()["slow_ms"] == 100
+    with Wire(daemon.address) as wire:  # its body takes longer
+        wire.send(b"POST /gemm?m=8&n=8&k=8 HTTP/1.1\r\nHost: x\r\nContent-Length: 512\r\n\r\n")
+        time.sleep(0.3)
+        wire.send(bytes(512))
+        assert wire.receive().status == 200
+    kept = eventually(lambda: get(daemon, "requests").json()["slow"], "the request")[0]
+    assert kept["shape"] == [8, 8, 8, 1] and kept["op"] == "gemm" and kept["kernel"]
+    assert kept["total_ms"] > 200 and kept["stages_ms"]["receive"] > 200
+    assert kept["error"] is None
+
+
+def test_requests_are_shown_to_their_tenant(start, tmp_path):
+    tokens = tmp_path / "tokens"
+    tokens.write_text("alice:the-token-of-alice\nbob:the-token-of-bob\nops:the-token-of-ops\n"
+                      "ops:the-poor-token-of-ops scopes=metrics\n", encoding="utf-8")
+    daemon = start("--token-file", str(tokens), "--metrics-tenant=ops")
+    def bearer(token):
+        return {"Authorization": f"Bearer {token}"}
+    for name, token in TOKENS.items():
+        assert multiply(daemon, m=0, **bearer(token), **{"X-Request-Id": name}).status_code == 400
+    assert multiply(daemon, **{"X-Request-Id": "nobody"}).status_code == 401
+    def seen(token):
+        answer = get(daemon, "requests", headers=bearer(token))
+        assert answer.status_code == 200
+        return {kept["request_id"] for kept in answer.json()["failed"]}
+    eventually(lambda: seen("the-token-of-ops") == {"alice", "bob", "nobody"}, "all requests")
+    assert seen("the-token-of-alice") == {"alice"}
+    assert seen("the-token-of-bob") == {"bob"}
+    assert seen("the-poor-token-of-ops") == set()
+
+
+def test_a_flood_of_failures_is_bounded(start):
+    daemon = start()
+    with requests.Session() as session:
+        for _ in range(150):
+            session.get(f"{daemon.url}/nothing", timeout=PATIENCE_S)
+    assert 16 <= len(get(daemon, "requests").json()["failed"]) <= 100
+
+
+def test_kernels_are_told_apart_by_shape(start):
+    daemon = start()
+    assert multiply(daemon, 8, 8, 8).status_code == 200
+    assert multiply(daemon, 200, 8, 2).status_code == 200
+    answer = eventually(lambda: (lambda found: found if len(found["kernels"]) == 2 else None)(
+        get(daemon, "kernels").json()), "2 kinds of products")
+    cells = {tuple(cell["up_to"]): cell for cell in answer["kernels"]}
+    assert set(cells) == {(16, 16, 16), (1024, 16, 16)}
+    assert cells[16, 16, 16]["flops"] == 2 * 8**3
+    assert cells[16, 16, 16]["bytes"] == 4 * 3 * 64
+    assert all(cell["works"] == 1 and cell["dtype"] == "f32" and cell["op"] == "gemm"
+               and cell["busy_seconds"] > 0 for cell in cells.values())

@@ -1,0 +1,125 @@
+"""A daemon with several real GPUs. Left out where there are fewer than two; what does not need GPUs
+is in test_devices.py."""
+
+import concurrent.futures
+import subprocess
+
+import numpy as np
+import pytest
+import requests
+
+from daemon import PATIENCE_S
+from matrices import NUMPY
+from test_devices import gemm, per_device, put, tensors
+
+MEMORY = ("--device-bytes", "8G", "--tensor-bytes", "2G", "--pinned-bytes", "4G")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def uuids():
+    try:
+        found = subprocess.run(["nvidia-smi", "--query-gpu=uuid", "--format=csv,noheader"],
+                               capture_output=True, text=True, timeout=PATIENCE_S, check=True)
+    except (OSError, subprocess.SubprocessError):
+        pytest.skip("there is no GPU")
+    if len(found.stdout.split()) < 2:
+        pytest.skip("there is one GPU")
+    return found.stdout.split()
+
+
+def start_on(start, devices):
+    return start("--backend", "cuda", "--devices", devices, *MEMORY)
+
+
+def test_gpus_by_number_and_by_uuid(start, uuids):
+    for text in (f"{uuids[1]},{uuids[0]}", f"1,{uuids[0][:16]}"):
+        daemon = start_on(start, text)
+        devices = requests.get(f"{daemon.url}/info", timeout=PATIENCE_S).json()["devices"]
+        assert [device["index"] for device in devices] == [1, 0]
+        assert [device["uuid"] for device in devices] == [uuids[1], uuids[0]]
+        daemon.stop()
+
+
+def requests_of_all_kinds():
+    """(path, parameters, body): kernels for small and large problems, rows on resident matrices."""
+    rng = np.random.default_rng(11)
+
+    def random(name, *shape):
+        if name in ("i8", "i32"):
+            return rng.integers(-20, 20, shape).astype(NUMPY[name]).tobytes()
+        return rng.standard_normal(shape).astype(np.float32).astype(NUMPY[name]).tobytes()
+
+    made = []
+    for m, n, k in ((64, 64, 64), (5, 33, 130), (256, 1024, 512), (1000, 1111, 2049), (16, 4096, 4096)):
+        for name in ("f32", "f64", "f16", "bf16", "i8", "f8_e4m3"):
+            made.append(("/gemm", {"m": m, "n": n, "k": k, "dtype": name},
+                         random(name, m, k) + random(name, k, n)))
+    for heads, sq, skv, d in ((4, 1, 4096, 128), (8, 512, 512, 64)):
+        made.append(("/attention", {"heads": heads, "sq": sq, "skv": skv, "d": d, "dtype": "bf16"},
+                     random("bf16", heads * d * (sq + 2 * skv))))
+    for rows in (1, 8, 64, 300):
+        for weight in ("W0", "W1"):
+            made.append(("/gemm", {"m": rows, "n": 2048, "k": 1024, "dtype": "bf16", "b": weight},
+                         random("bf16", rows, 1024)))
+    return made
+
+
+def answers_of(daemon, made, rounds):
+    rng = np.random.default_rng(12)
+    for i in range(2):
+        weight = rng.standard_normal((1024, 2048)).astype(np.float32).astype(NUMPY["bf16"])
+        put(daemon, f"W{i}", weight, dtype="bf16")
+    session = requests.Session()
+    session.mount("http://", requests.adapters.HTTPAdapter(pool_maxsize=32))
+
+    def one(number):
+        path, parameters, body = made[number % len(made)]
+        answer = session.post(f"{daemon.url}{path}", params=parameters, data=body, timeout=PATIENCE_S)
+        assert answer.status_code == 200, answer.text
+        return answer.content
+
+    with concurrent.futures.ThreadPoolExecutor(32) as pool:
+        return list(pool.map(one, range(rounds * len(made))))
+
+
+def test_the_bytes_are_those_of_one_gpu(start):
+    made = requests_of_all_kinds()
+    one = start_on(start, "0")
+    of_one = answers_of(one, made, 1)
+    one.stop()
+    two = start_on(start, "0,1")
+    for number, answer in enumerate(answers_of(two, made, 12)):
+        assert answer == of_one[number % len(made)], made[number % len(made)][:2]
+    assert min(per_device(two, "launches")) > 0
+
+
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+@pytest.mark.parametrize("m, n, k", [(64, 64, 64), (33, 50, 70), (300, 700, 900), (2048, 2048, 2048)])
+def test_operands_on_two_gpus(start, dtype, m, n, k):
+    two = start_on(start, "0,1")
+    rng = np.random.default_rng(13)
+    a, b = (rng.integers(-4, 5, shape).astype(np.float32) for shape in ((m, k), (k, n)))
+    place = [put(two, name, array.astype(NUMPY[dtype]), dtype=dtype)["devices"][0]
+             for name, array in (("a", a), ("b", b))]
+    assert sorted(place) == [0, 1]
+    for _ in range(3):  # the first copies an operand
+        answer = gemm(two, a="a", b="b", out="f32")
+        assert answer.status_code == 200, answer.text
+        assert np.array_equal(np.frombuffer(answer.content, np.float32).reshape(m, n), a @ b)
+    size = NUMPY[dtype].itemsize
+    assert sum(per_device(two, "link_bytes")) in (m * k * size, k * n * size), "one is copied once"
+    assert sorted(len(one["devices"]) for one in tensors(two).values()) == [1, 2]
+    verified = gemm(two, a="a", b="b", out="f32", verify="freivalds")
+    assert verified.status_code == 200, verified.text
+
+
+def test_a_replica_has_the_bytes_of_the_tensor(start):
+    two = start_on(start, "0,1")
+    w = np.random.default_rng(14).integers(-4, 5, (1000, 1001)).astype(np.float32)
+    assert put(two, "W", w, replicate="all")["devices"] == [0, 1]
+    x = np.ones((700, 1000), np.float32)
+    with concurrent.futures.ThreadPoolExecutor(16) as pool:
+        answers = list(pool.map(lambda _: gemm(two, x.tobytes(), m=700, n=1001, k=1000, b="W").content,
+                                range(64)))
+    assert set(answers) == {(x @ w).tobytes()}
+    assert min(per_device(two, "launches")) > 0

@@ -1,0 +1,250 @@
+"""The Python client of client/python, over plain HTTP and over libgemmd, against real daemons."""
+
+import asyncio
+import multiprocessing
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from matrices import NUMPY, OUTS, Problem, assert_right, random_operands
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "client/python/src"))
+
+from gemmd_client import AsyncClient, Client, ConnectionFailed  # noqa: E402
+from gemmd_client.errors import Malformed, NoRoom, NotFound, Unauthorized  # noqa: E402
+
+
+@pytest.fixture(params=["http", "library"])
+def transport(request, gemmd, monkeypatch, instrumented):
+    if request.param == "library":
+        if instrumented:
+            pytest.skip("Python cannot load a library that a sanitizer is built into")
+        monkeypatch.setenv("LIBGEMMD", str(gemmd.parents[1] / "lib/libgemmd.so.0"))
+    return request.param
+
+
+@pytest.fixture
+def client(url, transport):
+    with Client(url, transport=transport) as made:
+        assert made.transport == transport
+        yield made
+
+
+@pytest.mark.parametrize("dtype,out", [(dtype, out) for dtype in OUTS for out in OUTS[dtype]])
+def test_every_type(client, rng, dtype, out):
+    problem = Problem(9, 17, 33, dtype, out=out)
+    operands = random_operands(problem, rng)
+    a, b = (np.asarray(part).reshape(shape) for part, shape in
+            ((operands.a, (9, 33)), (operands.b, (33, 17))))
+    product = client.gemm(a, b, out=out)
+    assert product.dtype == NUMPY[out] and product.shape == (9, 17)
+    assert_right(problem, operands, product.tobytes(), rng)
+
+
+def whole(rng, *shape):
+    """Numbers whose products and sums are exact in f32."""
+    return rng.integers(-8, 9, shape).astype(np.float32)
+
+
+@pytest.mark.parametrize("a,b", [((3, 4), (4, 5)), ((4,), (4, 5)), ((3, 4), (4,)), ((4,), (4,)),
+                                 ((2, 3, 4), (4, 5)), ((3, 4), (2, 4, 5)), ((2, 3, 4), (2, 4, 5)),
+                                 ((6, 1, 3, 4), (2, 4, 5)), ((2, 3, 4), (4,))])
+def test_shapes_are_those_of_matmul(client, rng, a, b):
+    a, b = whole(rng, *a), whole(rng, *b)
+    assert np.array_equal(client.gemm(a, b), a @ b)
+
+
+def test_views_of_other_arrays(client, rng):
+    a, b = whole(rng, 6, 8), whole(rng, 8, 10)
+    for left in (a, a[::2], a[:, ::-1], np.asfortranarray(a)):
+        assert np.array_equal(client.gemm(left, b), left @ b)
+    assert np.array_equal(client.gemm(b.T, a.T), b.T @ a.T)
+    stack = whole(rng, 3, 8, 6).swapaxes(1, 2)
+    assert np.array_equal(client.gemm(stack, b), stack @ b)
+    assert np.array_equal(client.gemm(a.T, stack), a.T @ stack)
+    square = whole(rng, 2, 8, 8)
+    assert np.array_equal(client.gemm(b[:, :8].copy().T, square), b[:, :8].T @ square)
+    big_endian = a.astype(">f4")
+    assert np.array_equal(client.gemm(big_endian, b), a @ b)
+
+
+def test_epilogue(client, rng):
+    a, b, c, bias = whole(rng, 3, 4), whole(rng, 4, 5), whole(rng, 3, 5), whole(rng, 5)
+    found = client.gemm(a, b, alpha=2, beta=-1, c=c, bias=bias, act="relu", priority=9)
+    assert np.array_equal(found, np.maximum(2 * (a @ b) - c + bias, 0))
+    assert np.array_equal(client.gemm(a, b, verify=True), a @ b)
+
+
+@pytest.mark.parametrize("m,k,n", [(0, 4, 5), (3, 0, 5), (3, 4, 0), (0, 0, 0)])
+def test_empty_arrays(client, m, k, n):
+    product = client.gemm(np.ones((m, k), np.float32), np.ones((k, n), np.float32))
+    assert product.shape == (m, n) and product.dtype == np.float32 and not product.any()
+    biased = client.gemm(np.ones((m, k), np.float32), np.ones((k, n), np.float32),
+                         bias=np.ones(n, np.float32))
+    assert np.array_equal(biased, np.full((m, n), k + 1, np.float32))
+
+
+def test_wrong_operands_are_named(client):
+    ones = np.ones((3, 4), np.float32)
+    for wrong in (np.ones((4, 5), np.int64), np.ones((4, 5), complex), np.ones((4, 5), bool),
+                  np.array([["x"]]), "text", None, object(), ones.T.astype(np.float64)):
+        with pytest.raises(TypeError):
+            client.gemm(ones, wrong)
+    with pytest.raises(ValueError, match="a has 4 columns and b has 3 rows"):
+        client.gemm(ones, ones)
+    with pytest.raises(ValueError, match="c is missing"):
+        client.gemm(ones, ones.T, beta=1)
+    with pytest.raises(Malformed) as caught:
+        client.gemm(ones, ones.T, priority=10)
+    assert caught.value.field == "priority"
+
+
+def test_resident_tensors(client, rng):
+    w, x = whole(rng, 8, 6), whole(rng, 3, 8)
+    name = f"python-{client.transport}"
+    tensor = client.put(name, w)
+    assert (tensor.name, tensor.dtype, tensor.shape) == (name, "f32", (8, 6))
+    assert np.array_equal(client.gemm(x, tensor), x @ w)
+    assert np.array_equal(client.get(tensor), w)
+    assert name in [one.name for one in client.tensors()]
+    client.delete(tensor)
+    for call in (lambda: client.get(name), lambda: client.delete(name),
+                 lambda: client.gemm(x, tensor)):
+        with pytest.raises(NotFound):
+            call()
+
+
+def test_jobs(client, rng):
+    a, b = whole(rng, 3, 4), whole(rng, 4, 5)
+    job = client.gemm_job(a, b)
+    assert np.array_equal(job.result(), a @ b)
+    assert job.status().state == "done"
+    job.cancel()
+    with pytest.raises(NotFound):
+        job.status()
+
+
+def test_attention(client, rng):
+    q, k, v = (rng.standard_normal((2, heads, 5, 8)).astype(np.float32) for heads in (4, 2, 2))
+    scores = q @ k.repeat(2, 1).swapaxes(-1, -2) / np.sqrt(np.float32(8))
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    expected = weights / weights.sum(-1, keepdims=True) @ v.repeat(2, 1)
+    np.testing.assert_allclose(client.attention(q, k, v), expected, rtol=0, atol=1e-5)
+    with pytest.raises(ValueError, match="do not fit"):
+        client.attention(q, k[:, :, :, :4], v)
+
+
+def test_an_array_of_another_library(client, rng):
+    class Other:
+        def __init__(self, array):
+            self.array = array
+            self.__dlpack__ = array.__dlpack__
+            self.__dlpack_device__ = array.__dlpack_device__
+
+    a, b = whole(rng, 3, 4), whole(rng, 4, 5)
+    assert np.array_equal(client.gemm(Other(a), b), a @ b)
+
+
+def test_threads_share_a_client(client, rng):
+    b = whole(rng, 16, 8)
+    wrong = []
+
+    def multiply(seed):
+        random = np.random.default_rng(seed)
+        for _ in range(10):
+            a = whole(random, 4, 16)
+            if not np.array_equal(client.gemm(a, b), a @ b):
+                wrong.append(seed)
+
+    threads = [threading.Thread(target=multiply, args=(seed,)) for seed in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_a_forked_process_goes_on(client, rng):
+    a, b = whole(rng, 3, 4), whole(rng, 4, 5)
+    client.gemm(a, b)
+    client.info()
+    context = multiprocessing.get_context("fork")
+    answers = context.Queue()
+    child = context.Process(
+        target=lambda: answers.put((client.gemm(a, b), client.info()["version"])))
+    child.start()
+    product, version = answers.get(timeout=60)
+    child.join(60)
+    assert np.array_equal(product, a @ b) and version == client.info()["version"]
+    assert np.array_equal(client.gemm(a, b), a @ b)
+
+
+def test_asyncio(url, transport, rng):
+    a, b = whole(rng, 3, 4), whole(rng, 4, 5)
+
+    async def many():
+        async with AsyncClient(url, transport=transport) as client:
+            return await asyncio.gather(*(client.gemm(a, b) for _ in range(20)))
+
+    for product in asyncio.run(many()):
+        assert np.array_equal(product, a @ b)
+
+
+def test_unix_socket(start, tmp_path, transport, rng):
+    path = f"unix:{tmp_path}/gemmd.sock"
+    start(listen=(path,))
+    a, b = whole(rng, 300, 300), whole(rng, 300, 300)
+    with Client(path, transport=transport) as client:
+        assert np.array_equal(client.gemm(a, b), a @ b)
+        assert client.info()["version"]
+
+
+def test_tokens(start, tmp_path, transport):
+    tokens = tmp_path / "tokens"
+    tokens.write_text("secret-of-the-client\n")
+    daemon = start("--token-file", tokens)
+    one = np.ones((1, 1), np.float32)
+    with Client(daemon.url, token="secret-of-the-client", transport=transport) as client:
+        assert client.gemm(one, one) == 1
+    with Client(daemon.url, token="wrong", transport=transport) as client:
+        with pytest.raises(Unauthorized) as caught:
+            client.gemm(one, one)
+    assert caught.value.status == 401 and caught.value.request_id
+
+
+def test_a_daemon_that_dies(start, transport):
+    daemon = start()
+    big = np.ones((3000, 3000), np.float64)
+    with Client(daemon.url, transport=transport, retries=1) as client:
+        client.gemm(np.ones((1, 1)), np.ones((1, 1)))
+        killer = threading.Timer(0.1, daemon.process.kill)
+        killer.start()
+        with pytest.raises(ConnectionFailed):
+            for _ in range(1000):
+                client.gemm(big, big)
+        killer.join()
+        daemon.process.wait()
+        with pytest.raises(ConnectionFailed):
+            client.gemm(big, big)
+
+
+def test_errors_of_the_daemon(start, transport):
+    daemon = start("--tensor-bytes", "1MiB")
+    with Client(daemon.url, transport=transport) as client:
+        with pytest.raises(NoRoom) as caught:
+            client.put("W", np.zeros((1024, 1024), np.float32))
+        assert caught.value.code == "no-room" and caught.value.status == 507
+        with pytest.raises(TimeoutError):
+            client.gemm(np.ones((3000, 3000)), np.ones((3000, 3000)), timeout=0.001)
+
+
+def test_bad_addresses():
+    for wrong in ("ftp://host:1", "http://", ""):
+        if wrong:
+            with pytest.raises(ValueError, match="is not an address"):
+                Client(wrong, transport="http")
+    with pytest.raises(ConnectionFailed):
+        Client("http://127.0.0.1:1", transport="http", retries=0).info()
