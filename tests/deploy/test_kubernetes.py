@@ -43,7 +43,7 @@ def containers():
 @pytest.fixture(scope="module")
 def schemas():
     """name -> strict schema of Kubernetes' newest published version, from the wheel."""
-    wheels = sorted((ROOT / "build" / "kubernetes-schemas").glob("kubernetes_validate-*.whl"))
+    wheels = sorted((ROOT / "build-tests" / "kubernetes-schemas").glob("kubernetes_validate-*.whl"))
     if not wheels:
         pytest.skip("tests/run.sh deploy downloads the schemas")
     archive = zipfile.ZipFile(wheels[-1])

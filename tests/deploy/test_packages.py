@@ -77,7 +77,7 @@ def test_lintian_finds_no_error(debs):
 
 def test_packages_of_the_same_sources_are_equal(debs):
     for name in ("bin/gemmd", "bin/gemmctl"):
-        os.utime(ROOT / "build-deb" / name)
+        os.utime(ROOT / "build-tests/deb" / name)
     again = make_packages("deb")
     for first in debs.values():
         assert (again / first.name).read_bytes() == first.read_bytes(), first.name

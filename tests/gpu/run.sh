@@ -31,7 +31,7 @@ fails or hangs in one stops no other:
   serving   the serving rows of the targets (tests/bench/serve.sh); writes a table
   perf_analyzer
             Triton's load generator in every mode: sync, async, system and CUDA shared memory,
-            metrics; needs build/perf_analyzer as tests/run.sh makes it, with libb64.so.0d on the
+            metrics; needs build-tests/perf_analyzer as tests/run.sh makes it, with libb64.so.0d on the
             machine or in its folder lib
   ways      TCP, Unix socket and shared memory next to each other (tests/bench/ways.sh); writes a
             table
@@ -44,7 +44,7 @@ fails or hangs in one stops no other:
   --seconds N       length of each measurement (default 5)
   --limit N         seconds for everything; what is left by then is not run (default 3600)
   --python PROGRAM  a Python with pytest, requests, numpy, scipy, ml_dtypes, safetensors and
-                    scikit-learn (default build/venv/bin/python if it is there, else python3)
+                    scikit-learn (default build-tests/venv/bin/python if it is there, else python3)
 
 The rates and serving need wrk (in bin/, on PATH, or named by the environment variable WRK).
 TEXT
@@ -84,7 +84,7 @@ wanted() { [[ " ${parts[*]} " == *" $1 "* ]]; }
 [[ $limit =~ ^[1-9][0-9]*$ ]] || die "--limit takes a whole number"
 if [[ -z $python ]]; then
     python=python3
-    [[ ! -x build/venv/bin/python ]] || python=build/venv/bin/python
+    [[ ! -x build-tests/venv/bin/python ]] || python=build-tests/venv/bin/python
 fi
 build=$(cd "$build" 2>/dev/null && pwd) || die "there is no build folder"
 export PATH=$build/bin:$PATH

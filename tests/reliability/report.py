@@ -20,8 +20,8 @@ last figure that was measured. `tests/reliability/report.py` writes this file fr
 seconds with `--quick`, and with `--rows tests/reliability/rows` replaces its row:
 
 ```sh
-build/venv/bin/python tests/reliability/handovers.py --rows tests/reliability/rows
-build/venv/bin/python tests/reliability/report.py
+build-tests/venv/bin/python tests/reliability/handovers.py --rows tests/reliability/rows
+build-tests/venv/bin/python tests/reliability/report.py
 ```
 
 | row | what it means | bar | figure | verdict |
