@@ -158,6 +158,11 @@ if wanted integration; then
         want_command chromium chromium
         want_command chromedriver chromium-driver
     fi
+    # For the clients that openapi-generator writes.
+    want_command java default-jre-headless
+    want_command go golang-go
+    want_command node nodejs
+    want_command tsc node-typescript
     /sbin/ldconfig -p | grep 'libb64\.so\.0d' >/dev/null || missing+=(libb64-0d)
 fi
 

@@ -57,16 +57,24 @@ bool accept_next(const char **list, struct accept_element *element)
     return false;
 }
 
+static bool is_json(const char *range)
+{
+    return strcasecmp(range, "application/json") == 0 ||
+           strcasecmp(range, "application/problem+json") == 0;
+}
+
 bool accept_format(const char *accept, enum format own, enum format *format)
 {
     double quality[FORMATS] = {0};
     int precision[FORMATS] = {0};
+    bool takes_json = false;
     struct accept_element element;
 
     *format = own;
     if (accept == NULL || accept[strspn(accept, " \t")] == '\0')
         return true;
     while (accept_next(&accept, &element)) {
+        takes_json = takes_json || (is_json(element.range) && element.q > 0);
         for (int f = 0; f < FORMATS; f++) {
             int how = match_range(element.range, (enum format)f);
             if (how > precision[f]) {
@@ -79,5 +87,6 @@ bool accept_format(const char *accept, enum format own, enum format *format)
         if (quality[f] > quality[*format] ||
             (quality[f] == quality[*format] && precision[f] > precision[*format]))
             *format = (enum format)f;
-    return quality[*format] > 0;
+    /* Clients that a generator wrote name only JSON, the format of errors and descriptions. */
+    return quality[*format] > 0 || (takes_json && precision[*format] == 0);
 }

@@ -98,8 +98,14 @@ def test_no_media_type_is_raw(address):
     assert exchange(address, request("POST", TARGET, [("Content-Length", 32)], BODY)).body == RIGHT
 
 
-@pytest.mark.parametrize("accept", ["text/html", "application/json", "image/*",
-                                    "application/octet-stream;q=0"])
+@pytest.mark.parametrize("accept", ["application/json", "application/problem+json, text/html"])
+def test_who_takes_json_gets_the_format_of_the_request(accept, post):
+    """Clients that a generator wrote name only the format of errors."""
+    answer = post({"m": 2, "n": 2, "k": 2}, BODY, Accept=accept)
+    assert (answer.content, answer.headers["Content-Type"]) == (RIGHT, "application/octet-stream")
+
+
+@pytest.mark.parametrize("accept", ["text/html", "image/*", "application/octet-stream;q=0"])
 def test_not_acceptable(accept, post):
     assert_problem(post({"m": 2, "n": 2, "k": 2}, BODY, Accept=accept), 406, "octet-stream")
 
