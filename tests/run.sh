@@ -140,7 +140,7 @@ if wanted lint; then
     want_command cppcheck cppcheck
     want_command shellcheck shellcheck
 fi
-if wanted integration || wanted asan || wanted tsan || wanted deploy; then
+if wanted integration || wanted cuda || wanted asan || wanted tsan || wanted deploy; then
     want_command python3 python3
     python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv)
 fi
@@ -216,7 +216,7 @@ python_environment() {
         cp tests/requirements.txt "$stamp"
     fi
 }
-if wanted integration || wanted asan || wanted tsan || wanted deploy; then
+if wanted integration || wanted cuda || wanted asan || wanted tsan || wanted deploy; then
     step "Python packages" python_environment
 fi
 
@@ -478,6 +478,9 @@ fi
 
 section "the sum"
 ((${#failures[@]} == 0)) || printf 'failed: %s\n' "${failures[@]}"
-((${#failed_tests[@]} == 0)) || printf 'to run what failed again:\n' && printf '    %s\n' "${failed_tests[@]}"
+if ((${#failed_tests[@]})); then
+    printf 'to repeat them:\n'
+    printf '    %s\n' "${failed_tests[@]}"
+fi
 printf '%s passed, %s failed\n' "$passed" "$failed"
 ((failed == 0))

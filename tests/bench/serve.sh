@@ -38,7 +38,7 @@ while (($#)); do
 done
 if [[ -z $python ]]; then
     python=python3
-    [[ ! -x build-tests/venv/bin/python ]] || python=build-tests/venv/bin/python
+    [[ ! -x build-tests/venv/bin/python ]] || python='build-tests/venv/bin/python'
 fi
 command -v wrk >/dev/null || { echo 'serve.sh: needs wrk' >&2 && exit 2; }
 PYTHONPATH=tests/bench exec "$python" -m serving "${arguments[@]}"

@@ -84,7 +84,7 @@ wanted() { [[ " ${parts[*]} " == *" $1 "* ]]; }
 [[ $limit =~ ^[1-9][0-9]*$ ]] || die "--limit takes a whole number"
 if [[ -z $python ]]; then
     python=python3
-    [[ ! -x build-tests/venv/bin/python ]] || python=build-tests/venv/bin/python
+    [[ ! -x build-tests/venv/bin/python ]] || python='build-tests/venv/bin/python'
 fi
 build=$(cd "$build" 2>/dev/null && pwd) || die "there is no build folder"
 export PATH=$build/bin:$PATH
