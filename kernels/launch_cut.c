@@ -1,8 +1,8 @@
 #include "kernels/launch_cut.h"
 
 #include <math.h>
-#include <string.h>
 
+#include "kernels/problem_part.h"
 #include "proto/dtype.h"
 
 static uint64_t ceil_div(uint64_t value, uint64_t by)
@@ -76,7 +76,7 @@ void launch_cut_gemm(const struct gemm_kernel *kernel, const struct gemm_problem
     cut->problems = each_of(p->batch, kernel->launch_flops / one, fewest);
     if (one * (double)cut->problems > kernel->launch_flops)
         cut->rows =
-            each_of(p->m, kernel->launch_flops / (row * (double)cut->problems), LAUNCH_CUT_ROWS);
+            each_of(p->m, kernel->launch_flops / (row * (double)cut->problems), PROBLEM_PART_ROWS);
     cut->launches = ceil_div(p->batch, cut->problems) * ceil_div(p->m, cut->rows);
     const struct gemm_problem first = launch_cut_gemm_part(cut, p, 0);
     const struct gemm_problem last = launch_cut_gemm_part(cut, p, cut->launches - 1);
@@ -84,26 +84,17 @@ void launch_cut_gemm(const struct gemm_kernel *kernel, const struct gemm_problem
         *cut = whole;
 }
 
-static const void *moved(const void *pointer, uint64_t elements, enum gemmd_dtype dtype)
-{
-    return pointer != NULL ? (const char *)pointer + elements * dtype_size(dtype) : NULL;
-}
-
 struct gemm_problem launch_cut_gemm_part(const struct launch_cut *cut,
                                          const struct gemm_problem *problem, uint64_t index)
 {
-    struct gemm_problem part = *problem;
     const uint64_t row_launches = ceil_div(problem->m, cut->rows);
     const uint64_t first = index / row_launches * cut->problems;
     const uint64_t row = index % row_launches * cut->rows;
-    part.batch = at_most(cut->problems, problem->batch - first);
-    part.m = at_most(cut->rows, problem->m - row);
-    part.a = moved(part.a, first * part.stride_a + row * (part.transa ? 1 : part.lda), part.dtype);
-    part.b = moved(part.b, first * part.stride_b, part.dtype);
-    part.c0 = moved(part.c0, first * part.stride_c0 + row * part.ldc0, part.out);
-    if (part.c != NULL)
-        part.c = (char *)part.c + (first * part.stride_c + row * part.ldc) * dtype_size(part.out);
-    return part;
+    const struct gemm_part part = {.first_problem = first,
+                                   .problems = at_most(cut->problems, problem->batch - first),
+                                   .first_row = row,
+                                   .rows = at_most(cut->rows, problem->m - row)};
+    return gemm_problem_part(problem, &part);
 }
 
 /* The operations of an attention as the kernels compute it: the products of narrow heads take as

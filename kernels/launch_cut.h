@@ -17,13 +17,10 @@
 #include "kernels/attention.h"
 #include "kernels/gemm.h"
 
-/* A launch begins at a multiple of so many rows. Every operand of a launch then starts at a
- * multiple of 256 bytes if the operands of the whole product do. */
-enum { LAUNCH_CUT_ROWS = 256 };
-
 struct launch_cut {
     uint64_t launches; /* 1: the computation is not cut */
-    /* Of a product: rows of C and problems of the batch in each launch but the last ones. */
+    /* Of a product: rows of C and problems of the batch in each launch but the last ones. The rows
+     * are a multiple of PROBLEM_PART_ROWS (problem_part.h), or all. */
     uint64_t rows, problems;
     /* Of an attention: parts in all, and in each launch but the last. */
     uint64_t parts_all, parts;

@@ -136,19 +136,23 @@ static uint64_t link_ns(uint64_t bytes)
     return bytes == 0 ? 0 : LINK_NS + (uint64_t)(1e9 * (double)bytes / LINK_BYTES);
 }
 
+uint64_t executor_ready_ns(const struct executor *executor, uint64_t missing)
+{
+    if (device_lost(executor->device) || missing == UINT64_MAX)
+        return UINT64_MAX;
+    return atomic_load_explicit(&executor->charged_ns, memory_order_relaxed) + link_ns(missing);
+}
+
 struct executor *executor_place(struct executors *executors, const uint64_t missing[])
 {
     struct executor *best = NULL;
     uint64_t best_ns = UINT64_MAX;
     for (uint32_t i = 0; i < executors->count; i++) {
-        struct executor *executor = &executors->list[i];
-        if (device_lost(executor->device) || (missing != NULL && missing[i] == UINT64_MAX))
-            continue;
-        const uint64_t ns = atomic_load_explicit(&executor->charged_ns, memory_order_relaxed) +
-                            (missing != NULL ? link_ns(missing[i]) : 0);
+        const uint64_t ns =
+            executor_ready_ns(&executors->list[i], missing != NULL ? missing[i] : 0);
         if (ns >= best_ns)
             continue;
-        best = executor;
+        best = &executors->list[i];
         best_ns = ns;
     }
     return best != NULL ? best : &executors->list[0];

@@ -95,6 +95,10 @@ struct executor_load {
 };
 /* The estimated time of a load on a device, in nanoseconds. */
 uint64_t executor_estimate_ns(const struct executor *executor, const struct executor_load *load);
+/* When an executor can begin with a request that is placed now, in nanoseconds from now: after what
+ * it was charged, and after `missing` bytes have been copied from another device. UINT64_MAX:
+ * never, because the device is lost or `missing` is UINT64_MAX. */
+uint64_t executor_ready_ns(const struct executor *executor, uint64_t missing);
 /* The executor that will be done first with what it was charged and with copying `missing[i]` bytes
  * from another device (UINT64_MAX: it must not be chosen; NULL: nothing has to be copied); of
  * several, the first in the list. A lost device is chosen only if there is no other. */

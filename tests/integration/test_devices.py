@@ -224,9 +224,10 @@ def test_the_bytes_are_those_of_one_device(start, devices):
 
 
 def test_long_products_run_on_both_devices_at_the_same_time(two):
-    """The second one goes to the device that has nothing to do. Both end when their clients leave."""
+    """The second one goes to the device that has nothing to do. Both end when their clients leave.
+    A product with a transposed A in its body is not divided among devices."""
     size = 4096
-    data = request("POST", f"/gemm?m={size}&n={size}&k={size}&kernel=naive",
+    data = request("POST", f"/gemm?m={size}&n={size}&k={size}&transa=1&kernel=naive",
                    [OCTETS, ("Content-Length", 8 * size * size)], bytes(8 * size * size))
     with Wire(two.address) as first, Wire(two.address) as second:
         first.send(data)
@@ -238,7 +239,8 @@ def test_long_products_run_on_both_devices_at_the_same_time(two):
 
 
 def long_product_on(name, size):
-    return request("POST", f"/gemm?m={size}&n={size}&k={size}&kernel=naive&b={name}",
+    """A product that is not divided among devices."""
+    return request("POST", f"/gemm?m={size}&n={size}&k={size}&transa=1&kernel=naive&b={name}",
                    [OCTETS, ("Content-Length", 4 * size * size)], bytes(4 * size * size))
 
 

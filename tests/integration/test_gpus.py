@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import requests
 
-from daemon import PATIENCE_S
+from daemon import PATIENCE_S, Daemon
 from matrices import NUMPY
 from test_devices import gemm, per_device, put, tensors
 
@@ -94,7 +94,7 @@ def test_the_bytes_are_those_of_one_gpu(start):
 
 
 @pytest.mark.parametrize("dtype", ["f32", "bf16"])
-@pytest.mark.parametrize("m, n, k", [(64, 64, 64), (33, 50, 70), (300, 700, 900), (2048, 2048, 2048)])
+@pytest.mark.parametrize("m, n, k", [(64, 64, 64), (33, 50, 70), (300, 700, 900), (1500, 1600, 1700)])
 def test_operands_on_two_gpus(start, dtype, m, n, k):
     two = start_on(start, "0,1")
     rng = np.random.default_rng(13)
@@ -111,6 +111,72 @@ def test_operands_on_two_gpus(start, dtype, m, n, k):
     assert sorted(len(one["devices"]) for one in tensors(two).values()) == [1, 2]
     verified = gemm(two, a="a", b="b", out="f32", verify="freivalds")
     assert verified.status_code == 200, verified.text
+
+
+DIVIDED = [
+    ("/gemm", {"m": 4000, "n": 4096, "k": 4096, "dtype": "bf16"}),
+    ("/gemm", {"m": 4096, "n": 3000, "k": 2000, "dtype": "f32"}),
+    ("/gemm", {"m": 4096, "n": 4096, "k": 4096, "dtype": "f32", "precision": "tf32"}),
+    ("/gemm", {"m": 4096, "n": 4096, "k": 4096, "dtype": "i8", "transb": 1}),
+    ("/gemm", {"m": 4096, "n": 4096, "k": 8192, "dtype": "f8_e4m3", "transb": 1, "precision": "f8"}),
+    ("/gemm", {"m": 1024, "n": 1024, "k": 1024, "batch": 7, "dtype": "f16"}),
+    ("/gemm", {"m": 2048, "n": 2048, "k": 1000, "batch": 3, "dtype": "f32", "verify": "freivalds"}),
+    ("/attention", {"batch": 5, "heads": 16, "sq": 2048, "skv": 2048, "d": 128, "dtype": "bf16",
+                    "causal": 1}),
+    ("/attention", {"batch": 1, "heads": 32, "kv_heads": 8, "sq": 4096, "skv": 4096, "d": 128,
+                    "dtype": "bf16"}),
+    ("/attention", {"batch": 64, "heads": 8, "sq": 1, "skv": 8192, "d": 128, "dtype": "f16"}),
+]
+
+
+@pytest.fixture(scope="module")
+def one_and_both(gemmd):
+    daemons = [Daemon(gemmd, "--backend", "cuda", "--devices", devices, *MEMORY) for devices in ("0", "0,1")]
+    try:
+        for daemon in daemons:
+            daemon.wait_until_listening().wait_until_ready()
+        yield daemons
+    finally:
+        for daemon in daemons:
+            daemon.close()
+
+
+def elements(parameters):
+    """Of all operands of a raw body."""
+    p = parameters
+    if "m" in p:
+        return p.get("batch", 1) * p["k"] * (p["m"] + p["n"])
+    kv_heads = p.get("kv_heads", p["heads"])
+    return p["batch"] * p["d"] * (p["heads"] * p["sq"] + 2 * kv_heads * p["skv"])
+
+
+@pytest.mark.parametrize("path, parameters", DIVIDED, ids=str)
+def test_two_gpus_compute_one_request(one_and_both, path, parameters):
+    name = parameters["dtype"]
+    rng = np.random.default_rng(15)
+    numbers = rng.integers(-20, 20, elements(parameters)) if name == "i8" else \
+        rng.standard_normal(elements(parameters), np.float32)
+    body = numbers.astype(NUMPY[name]).tobytes()
+    answers = [requests.post(f"{daemon.url}{path}", params=parameters, data=body, timeout=PATIENCE_S)
+               for daemon in one_and_both]
+    assert [answer.status_code for answer in answers] == [200, 200], answers[1].text[:300]
+    assert answers[1].headers.get("Gemmd-Devices") == "2"
+    assert answers[0].headers["Gemmd-Kernel"] == answers[1].headers["Gemmd-Kernel"]
+    assert answers[0].content == answers[1].content
+
+
+def test_a_product_that_fits_in_no_gpu_alone(start):
+    """f32 of 12288x12288 takes 1.7 GiB, with each GPU's memory limited to 1.5 GiB."""
+    two = start("--backend", "cuda", "--devices", "0,1", "--device-bytes", "1536M", "--tensor-bytes", "64M",
+                "--pinned-bytes", "6G", "--max-body", "4G", "--queue-bytes", "4G")
+    side = 12288
+    a, b = np.zeros((side, side), np.float32), np.zeros((side, side), np.float32)
+    a[:, 0], b[0, :] = np.arange(side), 2
+    answer = gemm(two, a.tobytes() + b.tobytes(), m=side, n=side, k=side, kernel="register_tiled")
+    assert answer.status_code == 200, answer.text
+    assert answer.headers["Gemmd-Devices"] == "2"
+    c = np.frombuffer(answer.content, np.float32).reshape(side, side)
+    assert np.array_equal(c, np.broadcast_to(2 * np.arange(side, dtype=np.float32)[:, None], c.shape))
 
 
 def test_a_replica_has_the_bytes_of_the_tensor(start):

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "kernels/launch_cut.h"
+#include "kernels/problem_part.h"
 #include "proto/dtype.h"
 
 static bool takes_all(const struct gemm_problem *problem)
@@ -115,7 +116,7 @@ START_TEST(launches_cover_the_result_once)
             const struct gemm_problem part = launch_cut_gemm_part(&cut, &p, i);
             mark(rows, &p, &part);
             /* A launch has no fewer than 256 rows and problems. */
-            if (part.m > LAUNCH_CUT_ROWS && part.batch > 256)
+            if (part.m > PROBLEM_PART_ROWS && part.batch > 256)
                 ck_assert_double_le(flops(&part), kernel.launch_flops * 1.0001);
         }
         uint64_t once = 0;

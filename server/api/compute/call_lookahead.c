@@ -27,6 +27,8 @@ void call_lookahead_start(struct compute_call *call, struct services *services,
     struct fault fault; /* ignored: compute_call_bind prepares the call again */
     if (!call->prepared && compute_call_prepare(call, services, &fault) != GEMMD_OK)
         return;
+    if (call->split != NULL) /* each device copies the operands of its part when it computes */
+        return;
     leave_out_copies(call, &early);
     call->operation->point(call, &early);
     call->early_copy =

@@ -198,7 +198,8 @@ static void end_copy(struct resident_copy *here, struct resident *resident,
     *here = (struct resident_copy){.copy = NULL};
 }
 
-static void end_copies(struct call_residents *residents, struct tensor_store *store, bool copied)
+void call_residents_end_copies(struct call_residents *residents, struct tensor_store *store,
+                               bool copied)
 {
     end_copy(&residents->a_copy, residents->a, store, copied);
     end_copy(&residents->b_copy, residents->b, store, copied);
@@ -207,7 +208,7 @@ static void end_copies(struct call_residents *residents, struct tensor_store *st
 void call_residents_finish(struct call_residents *residents, struct tensor_store *store,
                            bool copied)
 {
-    end_copies(residents, store, copied);
+    call_residents_end_copies(residents, store, copied);
     tensor_store_release(store, residents->a);
     if (!residents->b_is_borrowed)
         tensor_store_release(store, residents->b);
@@ -216,7 +217,7 @@ void call_residents_finish(struct call_residents *residents, struct tensor_store
 
 void call_residents_close(struct call_residents *residents, struct tensor_store *store)
 {
-    end_copies(residents, store, false);
+    call_residents_end_copies(residents, store, false);
     tensor_store_release(store, residents->stored);
     residents->stored = NULL;
 }

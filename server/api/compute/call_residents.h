@@ -77,6 +77,10 @@ enum gemmd_error call_residents_publish(struct call_residents *residents,
  * call_residents_bring added to it, which are kept for further requests. */
 void call_residents_finish(struct call_residents *residents, struct tensor_store *store,
                            bool copied);
+/* Releases the copies that call_residents_bring acquired or added to a work, and keeps the
+ * operands. `copied` as for call_residents_finish. */
+void call_residents_end_copies(struct call_residents *residents, struct tensor_store *store,
+                               bool copied);
 /* Releases the stored result, or undoes call_residents_reserve and call_residents_bring. */
 void call_residents_close(struct call_residents *residents, struct tensor_store *store);
 

@@ -52,6 +52,10 @@ void compute_answer_product_headers(const struct compute_call *call,
     headers_add(headers, "Gemmd-Kernel", work_kernel_name(work));
     *decimal_u64(text, work->launch_works) = '\0';
     headers_add(headers, "Gemmd-Batch", text);
+    if (call->devices > 1) {
+        *decimal_u64(text, call->devices) = '\0';
+        headers_add(headers, "Gemmd-Devices", text);
+    }
     write_timing(work, times, text);
     headers_add(headers, "Server-Timing", text);
     if (work->verify == WORK_VERIFY_ASKED) {

@@ -6,6 +6,7 @@
 #include "proto/body_front.h"
 #include "proto/dtype.h"
 #include "proto/size.h"
+#include "server/api/compute/call_split.h"
 #include "server/api/compute/operand_copies.h"
 #include "server/api/services.h"
 
@@ -176,7 +177,8 @@ static enum gemmd_error prepare_call(struct compute_call *call, struct services 
         return code;
     if (!call->sends_result && !is_stored(call))
         call->operation->point_result(call, NULL);
-    if (work->device_bytes > 0) {
+    call_split_open(call, services);
+    if (call->split == NULL && work->device_bytes > 0) {
         struct arena *arena = device_arena(call->executor->device);
         if (work->device_bytes > arena_capacity_bytes(arena))
             return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
@@ -227,7 +229,9 @@ enum gemmd_error compute_call_prepare(struct compute_call *call, struct services
         call->executor = other;
     }
     call->prepared = code == GEMMD_OK;
-    if (call->prepared)
+    if (call->split != NULL)
+        charge_call(call, services, 0, 0); /* the parts are charged */
+    else if (call->prepared)
         charge_call(call, services, call->work.flops, call->queue_bytes);
     return code;
 }
@@ -428,7 +432,23 @@ enum gemmd_error compute_call_bind_operands(struct compute_call *call, struct se
         return code;
     operation->point(call, operands);
     describe_work(call, operands);
+    if (call->split != NULL)
+        call_split_point(call);
     return GEMMD_OK;
+}
+
+void compute_call_push(struct compute_call *call)
+{
+    if (call->split != NULL)
+        call_split_push(call);
+    else
+        queue_push(call->executor->queue, &call->work);
+}
+
+bool compute_call_cancel(struct compute_call *call)
+{
+    return call->split != NULL ? call_split_cancel(call)
+                               : queue_cancel(call->executor->queue, &call->work);
 }
 
 void compute_call_move(struct compute_call *to, struct compute_call *from)
@@ -490,6 +510,7 @@ void compute_call_finish(struct compute_call *call, struct services *services)
 {
     log_wrong_result(call, services);
     close_early_copy(call);
+    call_split_finish(call, services);
     if (call->has_device_memory)
         arena_free(device_arena(call->executor->device), call->work.device_offset);
     call->has_device_memory = false;

@@ -32,6 +32,7 @@
 #include "server/scheduler/admission.h"
 
 struct body_front;
+struct call_split;
 struct config;
 struct services;
 struct compute_call;
@@ -125,6 +126,8 @@ struct compute_call {
 
     struct executor *executor; /* that computes the call; set by compute_call_open; borrowed */
     uint64_t charged_ns;       /* counted for the executor; to be taken off */
+    struct call_split *split;  /* several devices compute the call; owned; NULL: one does */
+    uint32_t devices;          /* how many devices compute a call that is divided; else 0 */
 
     const char *request_id; /* for the log; borrowed; NULL: none */
     bool failure_logged;
@@ -168,7 +171,7 @@ enum gemmd_error compute_call_open(struct compute_call *call, struct services *s
 enum gemmd_error compute_call_append(struct compute_call *call, struct services *services,
                                      const void *bytes, uint64_t length, struct fault *fault);
 /* Finds the operands in the complete body, and prepares call->work for the queue. Only work.done,
- * work.started and work.queued_ns are left to the caller. */
+ * work.started and work.queued_ns are left to the caller, who then calls compute_call_push. */
 enum gemmd_error compute_call_bind(struct compute_call *call, struct services *services,
                                    struct fault *fault);
 /* Does the same as compute_call_bind for operands that the caller has found and completed the
@@ -180,6 +183,13 @@ enum gemmd_error compute_call_bind_operands(struct compute_call *call, struct se
  * known. After a failure the call is unchanged, except that its reservation may have grown. */
 enum gemmd_error compute_call_prepare(struct compute_call *call, struct services *services,
                                       struct fault *fault);
+/* Pushes the work of a bound call, or the parts of the call, to the queues of the devices that
+ * compute them. The caller has set work.done, work.started and work.queued_ns. The call may be
+ * done, and gone, at once. */
+void compute_call_push(struct compute_call *call);
+/* Takes back a call that was pushed, as queue_cancel does: true if nothing of it runs any more, so
+ * that `done` is not called. */
+bool compute_call_cancel(struct compute_call *call);
 /* Moves a call whose work is not in the queue yet. `to` takes over everything that `from` owns.
  * `from` keeps a description of the product for the log. */
 void compute_call_move(struct compute_call *to, struct compute_call *from);

@@ -164,7 +164,7 @@ static void compute_job_cancel(struct job_task *task)
 {
     struct compute_job *job = JOB_OF(task, task);
     struct work *work = &job->call.work;
-    if (!queue_cancel(job->call.executor->queue, work))
+    if (!compute_call_cancel(&job->call))
         return; /* the work runs already, and ends by itself */
     work->status = fault_set(&work->fault, GEMMD_ERR_CANCELLED, NULL, "the job was cancelled");
     compute_job_work_done(work);
@@ -218,7 +218,7 @@ void compute_job_submit(struct request *request)
     work->queued_ns = clock_now_ns();
     job_accept(job->job, &job->task, work->queued_ns, &view);
     memcpy(job->origin.job_id, view.id, sizeof job->origin.job_id);
-    queue_push(job->call.executor->queue, work); /* the job may be done, and gone, at once */
+    compute_call_push(&job->call); /* the job may be done, and gone, at once */
     answer_accepted(request, &view);
     return;
 

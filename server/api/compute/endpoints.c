@@ -158,14 +158,14 @@ static void compute_submit(struct request *request)
     }
     call->work.done = compute_work_done;
     call->work.queued_ns = clock_now_ns();
-    request_hand_over(request); /* before queue_push, because the work may be done at once */
-    queue_push(call->executor->queue, &call->work);
+    request_hand_over(request); /* before the push, because the work may be done at once */
+    compute_call_push(call);
 }
 
 static bool compute_withdraw(struct request *request)
 {
     struct compute_call *call = call_of(request);
-    if (!queue_cancel(call->executor->queue, &call->work))
+    if (!compute_call_cancel(call))
         return false;
     compute_call_finish(call, services_of(request));
     return true;

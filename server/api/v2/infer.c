@@ -158,8 +158,8 @@ void infer_submit(struct request *request)
     work->queued_ns = clock_now_ns();
     /* The deadline now is that of the timeout in the JSON, if it has one. */
     request_set_deadline(request, infer_of(request)->compute.deadline_ns);
-    request_hand_over(request); /* before queue_push, because the work may be done at once */
-    queue_push(infer_of(request)->compute.executor->queue, work);
+    request_hand_over(request); /* before the push, because the work may be done at once */
+    compute_call_push(&infer_of(request)->compute);
 }
 
 void infer_end(struct request *request)
@@ -172,7 +172,7 @@ void infer_end(struct request *request)
 
 bool infer_withdraw(struct request *request)
 {
-    if (!queue_cancel(infer_of(request)->compute.executor->queue, &infer_of(request)->compute.work))
+    if (!compute_call_cancel(&infer_of(request)->compute))
         return false;
     infer_end(request);
     return true;

@@ -1,12 +1,15 @@
 """python -m serving.devices: one device and several, in turns. See tests/bench/devices.sh."""
 
 import argparse
+import contextlib
 import datetime
+import http.client
 import json
 import os
 import statistics
 import subprocess
 import tempfile
+import time
 import urllib.request
 
 from . import load, servers
@@ -16,7 +19,7 @@ class Side:
     """A daemon under load, and where its clients find it."""
 
     def __init__(self, arguments, devices, scratch, name):
-        self.build, self.scratch = arguments.build, scratch
+        self.build, self.scratch, self.gpu = arguments.build, scratch, arguments.backend == "cuda"
         path = os.path.join(scratch, f"{name}.sock")
         command = [f"{arguments.build}/bin/gemmd", "--backend", arguments.backend, "--devices", devices,
                    "--listen", "127.0.0.1:0", "--listen", f"unix:{path}", "--shm-system",
@@ -66,6 +69,46 @@ class Side:
                           if line.startswith("system")))
 
 
+    @contextlib.contextmanager
+    def region(self, count):
+        """Registers so many bytes of system shared memory; yields the name of the region."""
+        name = f"gemmd-bench-{os.getpid()}"
+        with open(f"/dev/shm/{name}", "wb") as out:
+            for _ in range(count >> 20):
+                out.write(os.urandom(1024) * 1024)
+        try:
+            self.request("POST", f"/v2/systemsharedmemory/region/{name}/register",
+                         json.dumps({"key": f"/{name}", "byte_size": count}).encode())
+            yield name
+            self.request("POST", f"/v2/systemsharedmemory/region/{name}/unregister", b"")
+        finally:
+            os.unlink(f"/dev/shm/{name}")
+
+    def one_at_a_time(self, edge, seconds):
+        """Products of bf16 on the resident W, with X and Y in shared memory; and how many devices
+        computed each."""
+        size, parameters = 2 * edge * edge, {} if self.gpu else {"kernel": "tiled"}
+        host, port = self.address.rsplit(":", 1)
+        with self.region(2 * size) as name:
+            def place(tensor, offset):
+                return {"name": tensor, "parameters": {
+                    "shared_memory_region": name, "shared_memory_offset": offset,
+                    "shared_memory_byte_size": size}}
+            body = json.dumps({
+                "inputs": [{**place("X", 0), "shape": [edge, edge], "datatype": "BF16"}],
+                "outputs": [place("Y", size)], "parameters": parameters})
+            connection = http.client.HTTPConnection(host, int(port), timeout=120)
+            begun, count = time.monotonic(), 0
+            while time.monotonic() - begun < seconds:
+                connection.request("POST", "/v2/models/linear.W/infer", body)
+                answer = connection.getresponse()
+                assert answer.status == 200, answer.read()
+                answer.read()
+                count += 1
+            connection.close()
+            return count / (time.monotonic() - begun)
+
+
 def put_all_on_one(side, names, edge):
     """Uploads tensors of which none has a copy, all to the device with the first one."""
     fillers = []
@@ -87,6 +130,12 @@ def resident(side, seconds, edge, rows):
         side.put("W", edge, edge, "bf16")
     target = f"/gemm?m={rows}&n={edge}&k={edge}&dtype=bf16&b=W"
     return side.post(target, 2 * rows * edge, 128, seconds)
+
+
+def divided(side, seconds, edge):
+    if [one["shape"] for one in side.request("GET", "/tensors")["tensors"] if one["name"] == "W"] != [[edge, edge]]:
+        side.put("W", edge, edge, "bf16")
+    return side.one_at_a_time(edge, seconds)
 
 
 def several_on_one(side, seconds, edge, rows):
@@ -112,6 +161,9 @@ def rows_of(arguments):
         yield (f"f32 {side}³, system shared memory, {connections} connections",
                lambda s, t, n=side, c=connections: s.shared(n, c, t), 1.9)
     yield f"bf16 64 rows on one resident {edge}²", lambda s, t: resident(s, t, edge, 64), None
+    large = 16384 if gpu else 1024
+    yield (f"bf16 {large}³ on one resident B, system shared memory, one at a time",
+           lambda s, t: divided(s, t, large), 1.8)
     yield (f"bf16 64 rows on four resident {edge}², all on one device at the start",
            lambda s, t: several_on_one(s, t, edge, 64), 1.6)
 

@@ -1,0 +1,54 @@
+#include "kernels/problem_part.h"
+
+#include "proto/dtype.h"
+
+static const void *moved(const void *pointer, uint64_t elements, enum gemmd_dtype dtype)
+{
+    return pointer != NULL ? (const char *)pointer + elements * dtype_size(dtype) : NULL;
+}
+
+struct gemm_problem gemm_problem_part(const struct gemm_problem *problem,
+                                      const struct gemm_part *part)
+{
+    const struct gemm_problem *p = problem;
+    const uint64_t first = part->first_problem, row = part->first_row;
+    struct gemm_problem q = *problem;
+    q.batch = part->problems;
+    q.m = part->rows;
+    q.a = moved(p->a, first * p->stride_a + row * (p->transa ? 1 : p->lda), p->dtype);
+    q.b = moved(p->b, first * p->stride_b, p->dtype);
+    q.c0 = moved(p->c0, first * p->stride_c0 + row * p->ldc0, p->out);
+    if (p->c != NULL)
+        q.c = (char *)p->c + (first * p->stride_c + row * p->ldc) * dtype_size(p->out);
+    return q;
+}
+
+bool gemm_parts_are_exact(const struct gemm_kernel *kernel)
+{
+    return kernel->rows_independent || kernel->launch_flops > 0;
+}
+
+struct attention_problem attention_problem_part(const struct attention_problem *problem,
+                                                const struct attention_part *part)
+{
+    const struct attention_problem *p = problem;
+    const uint64_t group = p->heads / p->kv_heads, entry = part->first_entry;
+    const uint64_t kv_head = part->first_kv_head, head = kv_head * group;
+    struct attention_problem q = *problem;
+    q.batch = part->entries;
+    q.kv_heads = part->kv_heads;
+    q.heads = part->kv_heads * group;
+    q.q = moved(p->q, entry * p->q_strides.batch + head * p->q_strides.head, p->dtype);
+    q.k = moved(p->k, entry * p->k_strides.batch + kv_head * p->k_strides.head, p->dtype);
+    q.v = moved(p->v, entry * p->v_strides.batch + kv_head * p->v_strides.head, p->dtype);
+    if (p->o != NULL)
+        q.o = (char *)p->o +
+              (entry * p->o_strides.batch + head * p->o_strides.head) * dtype_size(p->dtype);
+    if (p->lse != NULL)
+        q.lse = p->lse + (entry * p->heads + head) * p->sq;
+    if (p->lens_q != NULL)
+        q.lens_q = p->lens_q + entry;
+    if (p->lens_kv != NULL)
+        q.lens_kv = p->lens_kv + entry;
+    return q;
+}

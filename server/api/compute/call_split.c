@@ -1,0 +1,410 @@
+#include "server/api/compute/call_split.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/problem_part.h"
+#include "proto/dtype.h"
+#include "server/api/compute/compute_call.h"
+#include "server/api/services.h"
+#include "server/scheduler/device_shares.h"
+
+/* A call is divided if that is expected to save this part of the time until it is done, and at
+ * least so many nanoseconds. */
+static const double LEAST_GAIN = 0.2;
+static const uint64_t LEAST_GAIN_NS = 200000;
+
+/* What can be divided. */
+enum split_by { BY_ROWS, BY_PROBLEMS, BY_ENTRIES, BY_HEADS };
+
+/* A part is units `first` ... first + count - 1: steps of PROBLEM_PART_ROWS rows, problems or
+ * entries of the batch, or heads of K and V. */
+struct call_part {
+    struct work work; /* first, so that a work leads to its part */
+    struct call_split *split;
+    struct executor *executor;
+    uint64_t first, count;
+    /* The resident operands as the part's device has them; empty if that is the call's own device.
+     * Holds references to copies only. */
+    struct call_residents copies;
+    bool has_device_memory;
+    uint64_t charged_ns;
+};
+
+struct call_split {
+    struct compute_call *call;
+    enum split_by by;
+    uint32_t count;
+    atomic_uint left; /* parts that have not ended, and a call_split_cancel that runs */
+    atomic_bool started;
+    _Atomic(struct call_part *) failed; /* the first part that failed; NULL: none has */
+    struct call_part parts[];
+};
+
+static bool is_attention(const struct compute_call *call)
+{
+    return call->work.attention_kernel != NULL;
+}
+
+/* Whether the parts of a call have the bits of the whole, and every operand and result of a part
+ * lies in one piece on the host or in memory of the daemon's devices. Sets how the call is divided
+ * and into how many units at most. */
+static bool can_split(const struct compute_call *call, enum split_by *by, uint64_t *units)
+{
+    const struct gemm_problem *p = &call->work.problem;
+    const struct attention_problem *q = &call->work.attention;
+    if (call->residents.stored != NULL || call->client_memory.on_device || call->work.shared_launch)
+        return false;
+    if (is_attention(call)) {
+        const bool by_head =
+            q->q_strides.head >= q->sq * q->d; /* no head between rows of another */
+        *by = q->batch > 1 ? BY_ENTRIES : BY_HEADS;
+        *units = q->batch > 1 ? q->batch : q->kv_heads;
+        return q->batch > 1 || by_head;
+    }
+    if (call->work.kernel == NULL || !gemm_parts_are_exact(call->work.kernel))
+        return false;
+    *by = p->batch > 1 ? BY_PROBLEMS : BY_ROWS;
+    *units = p->batch > 1 ? p->batch : (p->m + PROBLEM_PART_ROWS - 1) / PROBLEM_PART_ROWS;
+    /* Rows of a transposed A from the body are not in one piece. */
+    return *by == BY_PROBLEMS || !p->transa || call->residents.a != NULL;
+}
+
+/* Bytes of operands and results on the host, which are copied to and from each device: those that
+ * every part needs, and those that are divided. */
+static void host_bytes(const struct compute_call *call, enum split_by by, double *whole,
+                       double *divided)
+{
+    const struct gemm_problem *p = &call->work.problem;
+    const struct attention_problem *q = &call->work.attention;
+    *whole = *divided = 0;
+    if (is_attention(call)) {
+        const double size = (double)dtype_size(q->dtype), entries = (double)q->batch;
+        *divided = size * entries * (double)(q->heads * q->sq * (q->d + q->dv));
+        if (call->residents.a == NULL)
+            *divided += size * entries * (double)(q->kv_heads * q->skv * q->d);
+        if (call->residents.b == NULL)
+            *divided += size * entries * (double)(q->kv_heads * q->skv * q->dv);
+        return;
+    }
+    const double in = (double)dtype_size(p->dtype), out = (double)dtype_size(p->out);
+    const double problems = (double)p->batch, m = (double)p->m, n = (double)p->n, k = (double)p->k;
+    *divided = problems * out * m * n * (p->c0 != NULL ? 2 : 1);
+    if (call->residents.a == NULL)
+        *divided += problems * in * m * k;
+    if (call->residents.b == NULL)
+        *(by == BY_ROWS ? whole : divided) += problems * in * n * k;
+}
+
+static bool same_model(const struct device *one, const struct device *other)
+{
+    return strcmp(device_info(one)->name, device_info(other)->name) == 0;
+}
+
+/* Decides what each device takes. Returns false if the call stays whole. */
+static bool divide(const struct compute_call *call, const struct services *services,
+                   enum split_by by, uint64_t units, uint64_t shares[])
+{
+    const struct executors *executors = &services->executors;
+    const struct executor *own = call->executor;
+    const enum gemmd_dtype dtype =
+        is_attention(call) ? call->work.attention.dtype : call->work.problem.dtype;
+    const bool must = call->work.device_bytes > arena_capacity_bytes(device_arena(own->device));
+    double whole, divided;
+    uint64_t ready[DEVICES_MAX];
+    uint32_t takes = 0;
+
+    host_bytes(call, by, &whole, &divided);
+    const struct executor_load every = {.dtype = dtype, .host_bytes = (uint64_t)whole};
+    const struct executor_load rest = {
+        .dtype = dtype, .flops = call->work.flops, .host_bytes = (uint64_t)divided};
+    for (uint32_t i = 0; i < executors->count; i++) {
+        const struct executor *executor = &executors->list[i];
+        ready[i] = executor_ready_ns(
+            executor, executor == own ? 0 : call_residents_missing(&call->residents, i));
+        if (!same_model(own->device, executor->device))
+            ready[i] = UINT64_MAX;
+        if (ready[i] != UINT64_MAX)
+            ready[i] += executor_estimate_ns(executor, &every);
+    }
+    const struct device_shares all = {.count = executors->count,
+                                      .ready_ns = ready,
+                                      .units = units,
+                                      .unit_ns =
+                                          (double)executor_estimate_ns(own, &rest) / (double)units};
+    const uint64_t alone = device_shares_alone(&all), together = device_shares_divide(&all, shares);
+    for (uint32_t i = 0; i < executors->count; i++)
+        takes += shares[i] > 0;
+    if (takes < 2 || shares[executors_number(executors, own)] == 0)
+        return false;
+    return must || (together < alone && alone - together >= LEAST_GAIN_NS &&
+                    (double)(alone - together) >= LEAST_GAIN * (double)alone);
+}
+
+/* The problem of a part, with pointers that `whole` determines. Resident operands are where the
+ * part's device has them. */
+static void point_part(const struct compute_call *call, struct call_part *part)
+{
+    const struct call_split *split = part->split;
+    const struct call_residents *copies = &part->copies;
+    struct work *work = &part->work;
+    if (is_attention(call)) {
+        struct attention_problem whole = call->work.attention;
+        const struct attention_part range = {
+            .first_entry = split->by == BY_ENTRIES ? part->first : 0,
+            .entries = split->by == BY_ENTRIES ? part->count : whole.batch,
+            .first_kv_head = split->by == BY_HEADS ? part->first : 0,
+            .kv_heads = split->by == BY_HEADS ? part->count : whole.kv_heads,
+        };
+        if (copies->a != NULL)
+            whole.k = resident_memory(call_residents_a(copies));
+        if (copies->b != NULL)
+            whole.v = resident_memory(call_residents_b(copies));
+        work->attention = attention_problem_part(&whole, &range);
+        return;
+    }
+    struct gemm_problem whole = call->work.problem;
+    const uint64_t first_row = part->first * PROBLEM_PART_ROWS,
+                   end_row = (part->first + part->count) * PROBLEM_PART_ROWS;
+    const struct gemm_part range = {
+        .first_problem = split->by == BY_PROBLEMS ? part->first : 0,
+        .problems = split->by == BY_PROBLEMS ? part->count : whole.batch,
+        .first_row = split->by == BY_ROWS ? first_row : 0,
+        .rows =
+            split->by == BY_ROWS ? (end_row < whole.m ? end_row : whole.m) - first_row : whole.m,
+    };
+    if (copies->a != NULL)
+        whole.a = resident_memory(call_residents_a(copies));
+    if (copies->b != NULL)
+        whole.b = resident_memory(call_residents_b(copies));
+    work->problem = gemm_problem_part(&whole, &range);
+}
+
+/* Takes what the part needs on its device: copies of resident operands, and memory. */
+static bool open_part(struct compute_call *call, struct services *services, struct call_part *part)
+{
+    const uint32_t device = executors_number(&services->executors, part->executor);
+    const struct work *whole = &call->work;
+    struct work *work = &part->work;
+    struct arena *arena = device_arena(part->executor->device);
+    struct fault fault; /* ignored: the call stays whole */
+
+    *work = (struct work){
+        .kernel = whole->kernel,
+        .attention_kernel = whole->attention_kernel,
+        .tenant = whole->tenant,
+        .verify = whole->verify,
+        .verify_seed = whole->verify_seed,
+        .outside_host = whole->outside_host,
+        .alone = true,
+    };
+    if (part->executor == call->executor) { /* the call has brought the operands to this device */
+        work->first_copy_count = whole->first_copy_count;
+        memcpy(work->first_copies, whole->first_copies, sizeof work->first_copies);
+    } else {
+        part->copies = (struct call_residents){.a = call->residents.a, .b = call->residents.b};
+        if (call_residents_bring(&part->copies, services->tensors, device, work, &fault) !=
+            GEMMD_OK)
+            return false;
+    }
+    point_part(call, part);
+    if (is_attention(call)
+            ? !work->attention_kernel->takes(&work->attention) ||
+                  !device_plan_attention(part->executor->device, work)
+            : !work->kernel->takes(&work->problem) || !device_plan(part->executor->device, work))
+        return false;
+    work->flops = work_flops(work);
+    if (work->device_bytes > 0) {
+        if (work->device_bytes > arena_capacity_bytes(arena) ||
+            !arena_alloc(arena, work->device_bytes, &work->device_offset))
+            return false;
+        part->has_device_memory = true;
+    }
+    return true;
+}
+
+static void free_parts(struct call_split *split, struct services *services)
+{
+    for (uint32_t i = 0; i < split->count; i++) {
+        struct call_part *part = &split->parts[i];
+        if (part->has_device_memory)
+            arena_free(device_arena(part->executor->device), part->work.device_offset);
+        executor_discharge(part->executor, part->charged_ns);
+        /* A part that was withdrawn has not been launched. */
+        call_residents_end_copies(&part->copies, services->tensors,
+                                  part->work.status == GEMMD_OK && part->work.launch_works > 0);
+    }
+    free(split);
+}
+
+static bool open_parts(struct compute_call *call, struct services *services,
+                       struct call_split *split, const uint64_t shares[])
+{
+    struct executors *executors = &services->executors;
+    uint64_t first = 0;
+    for (uint32_t i = 0; i < executors->count; i++) {
+        if (shares[i] == 0)
+            continue;
+        struct call_part *part = &split->parts[split->count++];
+        *part = (struct call_part){
+            .split = split, .executor = &executors->list[i], .first = first, .count = shares[i]};
+        first += shares[i];
+        if (!open_part(call, services, part))
+            return false;
+    }
+    return true;
+}
+
+static void charge_parts(const struct compute_call *call, struct call_split *split)
+{
+    const enum gemmd_dtype dtype =
+        is_attention(call) ? call->work.attention.dtype : call->work.problem.dtype;
+    for (uint32_t i = 0; i < split->count; i++) {
+        struct call_part *part = &split->parts[i];
+        const struct executor_load load = {.dtype = dtype,
+                                           .flops = part->work.flops,
+                                           .host_bytes = call->queue_bytes / split->count};
+        part->charged_ns = executor_estimate_ns(part->executor, &load);
+        executor_charge(part->executor, part->charged_ns);
+    }
+}
+
+void call_split_open(struct compute_call *call, struct services *services)
+{
+    const uint32_t devices = services->executors.count;
+    uint64_t shares[DEVICES_MAX], units;
+    enum split_by by;
+    if (devices == 1 || !can_split(call, &by, &units) || units < 2 ||
+        !divide(call, services, by, units, shares))
+        return;
+    struct call_split *split = malloc(sizeof *split + devices * sizeof split->parts[0]);
+    if (split == NULL)
+        return;
+    split->by = by;
+    split->count = 0;
+    call->split = split; /* which point_part reads */
+    if (!open_parts(call, services, split, shares)) {
+        call->split = NULL;
+        free_parts(split, services);
+        return;
+    }
+    call->devices = split->count;
+    charge_parts(call, split);
+}
+
+void call_split_point(struct compute_call *call)
+{
+    struct call_split *split = call->split;
+    for (uint32_t i = 0; i < split->count; i++) {
+        struct call_part *part = &split->parts[i];
+        point_part(call, part);
+        part->work.priority = call->work.priority;
+        part->work.deadline_ns = call->work.deadline_ns;
+        part->work.bytes = call->work.bytes / split->count;
+        part->work.outside_bytes = call->work.outside_bytes / split->count;
+    }
+}
+
+static void note_latest(uint64_t *latest, uint64_t value)
+{
+    if (value > *latest)
+        *latest = value;
+}
+
+/* Ends the call, whose parts have all ended. */
+static void end_call(struct call_split *split)
+{
+    struct compute_call *call = split->call;
+    struct work *work = &call->work;
+    const struct call_part *failed = atomic_load(&split->failed);
+    work->started_ns = UINT64_MAX;
+    work->launch_works = 1;
+    for (uint32_t i = 0; i < split->count; i++) {
+        const struct work *part = &split->parts[i].work;
+        if (part->started_ns != 0 && part->started_ns < work->started_ns)
+            work->started_ns = part->started_ns;
+        note_latest(&work->done_ns, part->done_ns);
+        note_latest(&work->h2d_ns, part->h2d_ns);
+        note_latest(&work->kernel_ns, part->kernel_ns);
+        note_latest(&work->d2h_ns, part->d2h_ns);
+        if (part->residual > work->residual)
+            work->residual = part->residual;
+    }
+    if (work->started_ns == UINT64_MAX)
+        work->started_ns = work->done_ns;
+    if (failed != NULL) {
+        work->status = failed->work.status;
+        work->fault = failed->work.fault;
+        work->residual = failed->work.residual;
+        call->executor = failed->executor; /* which the log names */
+    }
+    work->done(work);
+}
+
+/* Runs on the dispatch thread of one of the devices. */
+static void part_started(struct work *work)
+{
+    struct call_split *split = ((struct call_part *)work)->split;
+    if (!atomic_exchange(&split->started, true) && split->call->work.started != NULL)
+        split->call->work.started(&split->call->work);
+}
+
+/* Runs on the thread that ends the part. */
+static void part_done(struct work *work)
+{
+    struct call_part *part = (struct call_part *)work, *none = NULL;
+    struct call_split *split = part->split;
+    if (work->status != GEMMD_OK && atomic_compare_exchange_strong(&split->failed, &none, part))
+        for (uint32_t i = 0; i < split->count; i++)
+            atomic_store(&split->parts[i].work.stop, true); /* nobody needs the other parts */
+    if (atomic_fetch_sub(&split->left, 1) == 1)
+        end_call(split);
+}
+
+void call_split_push(struct compute_call *call)
+{
+    struct call_split *split = call->split;
+    const uint32_t count = split->count;
+    split->call = call;
+    atomic_init(&split->left, count + 1); /* one for this function */
+    atomic_init(&split->started, false);
+    atomic_init(&split->failed, NULL);
+    for (uint32_t i = 0; i < count; i++) {
+        split->parts[i].work.queued_ns = call->work.queued_ns;
+        split->parts[i].work.started = part_started;
+        split->parts[i].work.done = part_done;
+    }
+    for (uint32_t i = 0; i < count; i++)
+        queue_push(split->parts[i].executor->queue, &split->parts[i].work);
+    if (atomic_fetch_sub(&split->left, 1) == 1)
+        end_call(split);
+}
+
+bool call_split_cancel(struct compute_call *call)
+{
+    struct call_split *split = call->split;
+    uint32_t ended = 1; /* for this function */
+    if (atomic_fetch_add(&split->left, 1) == 0) {
+        atomic_fetch_sub(&split->left, 1); /* `done` is being called */
+        return false;
+    }
+    for (uint32_t i = 0; i < split->count; i++) {
+        struct call_part *part = &split->parts[i], *none = NULL;
+        if (!queue_cancel(part->executor->queue, &part->work))
+            continue;
+        part->work.status =
+            fault_set(&part->work.fault, GEMMD_ERR_CANCELLED, NULL, "the request was withdrawn");
+        (void)atomic_compare_exchange_strong(&split->failed, &none, part);
+        ended++;
+    }
+    return atomic_fetch_sub(&split->left, ended) == ended;
+}
+
+void call_split_finish(struct compute_call *call, struct services *services)
+{
+    if (call->split == NULL)
+        return;
+    free_parts(call->split, services);
+    call->split = NULL;
+}

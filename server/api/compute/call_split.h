@@ -1,0 +1,38 @@
+/*
+ * call_split.h - one call computed by several devices at the same time.
+ *
+ * A large product is divided by rows of C, or by the problems of its batch. An attention is divided
+ * by the entries of its batch, or by heads. Each device computes one part, as a work of its own,
+ * and has the operands that it needs: rows of A, Q, K and V and all of B from the body, resident
+ * operands as copies. A call is divided only if the parts have the bits of the whole
+ * (kernels/problem_part.h), if all devices are of one model, and if that is expected to be faster,
+ * or if the call does not fit in the memory of one device.
+ *
+ * The parts belong to the call. The thread that uses the call calls these functions. Between
+ * call_split_push and the call's `done`, the queues and dispatch threads use the parts; `done` is
+ * called once, by the thread that ends the last part, with the status and the times of all parts in
+ * call->work.
+ */
+#ifndef SERVER_API_COMPUTE_CALL_SPLIT_H
+#define SERVER_API_COMPUTE_CALL_SPLIT_H
+
+#include <stdbool.h>
+
+struct call_split;
+struct compute_call;
+struct services;
+
+/* Divides a call whose kernel is chosen, and takes the device memory of its parts. Sets call->split
+ * and call->devices if the call is divided; else the call is unchanged. */
+void call_split_open(struct compute_call *call, struct services *services);
+/* Points the parts at their operands and results, and describes them for the queue, when the call's
+ * own work has been pointed and described. */
+void call_split_point(struct compute_call *call);
+/* Pushes the parts to the queues of their devices. The call may be done, and gone, at once. */
+void call_split_push(struct compute_call *call);
+/* Takes the parts back, as queue_cancel does: returns true if no part runs any more, so that `done`
+ * is not called. Otherwise the parts that run are told to stop, and `done` is called. */
+bool call_split_cancel(struct compute_call *call);
+/* Frees the parts with their device memory, after the call is done or was taken back. */
+void call_split_finish(struct compute_call *call, struct services *services);
+#endif

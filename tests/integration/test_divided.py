@@ -1,0 +1,256 @@
+"""Large products and attentions that several devices compute together: the bytes are those of one
+device, whatever the format, the way of the operands and the number of devices."""
+
+import concurrent.futures
+import io
+
+import numpy as np
+import pytest
+import requests
+
+from daemon import PATIENCE_S, Daemon
+from test_devices import ONE_THREAD, OCTETS, gemm, per_device, put, tensors, wait_until, wait_until_running
+from test_metrics import scrape, values
+from wire import Wire, request
+
+M, N, K = 1100, 300, 400  # five steps of 256 rows, the last of them short
+
+
+@pytest.fixture(scope="module")
+def daemons(gemmd):
+    """A daemon with one device, one with two, and one with three."""
+    started = [Daemon(gemmd, *ONE_THREAD, "--devices", str(count), "--tensor-bytes", "64M")
+               for count in (1, 2, 3)]
+    try:
+        for daemon in started:
+            daemon.wait_until_listening().wait_until_ready()
+        yield started
+        for daemon in started:
+            daemon.stop()
+    finally:
+        for daemon in started:
+            daemon.close()
+
+
+def random(seed, *shape):
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def npy(*arrays):
+    out = io.BytesIO()
+    for array in arrays:
+        np.lib.format.write_array(out, array)
+    return out.getvalue()
+
+
+def same_bytes(daemons, path, parameters, body=b"", headers=None, divided=True):
+    """Sends a request to all daemons. Returns the answer of the daemon with one device."""
+    answers = []
+    for number, daemon in enumerate(daemons, 1):
+        answer = requests.post(f"{daemon.url}{path}", params=parameters, data=body, headers=headers or {},
+                               timeout=PATIENCE_S)
+        assert answer.status_code == 200, answer.text
+        took = int(answer.headers.get("Gemmd-Devices", 1))
+        assert took > 1 if divided and number > 1 else took == 1
+        answers.append(answer)
+    assert all(answer.content == answers[0].content for answer in answers)
+    return answers[0]
+
+
+@pytest.mark.parametrize("more", [
+    {}, {"transb": 1}, {"act": "gelu", "alpha": 0.5}, {"verify": "freivalds"}, {"kernel": "naive"},
+], ids=str)
+def test_rows_of_a_product(daemons, more):
+    a, b = random(1, M, K), random(2, *((N, K) if more.get("transb") else (K, N)))
+    answer = same_bytes(daemons, "/gemm", {"m": M, "n": N, "k": K, "kernel": "tiled", **more},
+                        a.tobytes() + b.tobytes())
+    if "act" not in more:
+        wanted = a.astype(np.float64) @ (b.T if "transb" in more else b)
+        assert np.allclose(np.frombuffer(answer.content, np.float32).reshape(M, N), wanted, atol=1e-3)
+
+
+def test_bias_and_c0(daemons):
+    a, b, bias, c0 = random(3, M, K), random(4, K, N), random(5, N), random(6, M, N)
+    body = b"".join(part.tobytes() for part in (a, b, bias, c0))
+    answer = same_bytes(daemons, "/gemm", {"m": M, "n": N, "k": K, "kernel": "tiled", "bias": 1, "beta": 2},
+                        body)
+    wanted = a.astype(np.float64) @ b + bias + 2 * c0.astype(np.float64)
+    assert np.allclose(np.frombuffer(answer.content, np.float32).reshape(M, N), wanted, atol=1e-3)
+
+
+def test_problems_of_a_batch(daemons):
+    a, b = random(7, 5, 200, K), random(8, 5, K, N)
+    answer = same_bytes(daemons, "/gemm", {"kernel": "tiled"}, npy(a, b),
+                        {"Content-Type": "application/x-npy"})
+    assert np.allclose(np.load(io.BytesIO(answer.content)), a.astype(np.float64) @ b, atol=1e-3)
+
+
+@pytest.mark.parametrize("parameters, shape", [
+    ({"causal": 1}, (3, 4, 400, 64)),
+    ({"softcap": 5, "window": 100, "causal": 1}, (3, 4, 400, 64)),
+    ({"layout": "bshd"}, (3, 400, 4, 64)),
+    ({}, (1, 10, 400, 64)),
+], ids=str)
+def test_attentions(daemons, parameters, shape):
+    q, k, v = (random(seed, *shape) for seed in (9, 10, 11))
+    same_bytes(daemons, "/attention", parameters, npy(q, k, v), {"Content-Type": "application/x-npy"})
+
+
+def test_heads_that_share_keys(daemons):
+    q, k, v = random(12, 1, 12, 400, 64), random(13, 1, 4, 400, 64), random(14, 1, 4, 400, 64)
+    same_bytes(daemons, "/attention", {}, npy(q, k, v), {"Content-Type": "application/x-npy"})
+
+
+def test_interleaved_heads_of_one_entry_stay_together(daemons):
+    q = random(15, 1, 400, 10, 64)
+    same_bytes(daemons, "/attention", {"layout": "bshd"}, npy(q, q, q),
+               {"Content-Type": "application/x-npy"}, divided=False)
+
+
+def test_lengths_of_entries(daemons):
+    q = random(16, 4, 4, 400, 64)
+    lens = np.array([[400, 1, 200, 399], [100, 400, 3, 400]], np.int32)
+    shape = {"batch": 4, "heads": 4, "sq": 400, "skv": 400, "d": 64, "dtype": "f32", "lens": 1}
+    same_bytes(daemons, "/attention", shape, lens.tobytes() + 3 * q.tobytes())
+
+
+@pytest.mark.parametrize("more", [
+    {"m": 100, "n": N, "k": K},  # one step of rows
+    {"m": M, "n": 8, "k": 8},  # too small to be worth it
+    {"m": M, "n": N, "k": K, "transa": 1},
+    {"m": M, "n": N, "k": K, "kernel": "openblas"},  # its bits depend on the number of rows
+], ids=str)
+def test_products_that_stay_on_one_device(daemons, more):
+    body = random(17, more["m"] * more["k"] + more["k"] * more["n"]).tobytes()
+    same_bytes(daemons, "/gemm", {"kernel": "tiled", **more}, body, divided=False)
+
+
+def test_resident_operands_are_copied_once(daemons):
+    """Either operand, or both, and wherever they are."""
+    a, b = random(18, M, K), random(19, K, N)
+    for daemon in daemons:
+        for name in ("A", "spare"):
+            put(daemon, name, a)
+        put(daemon, "B", b)
+    for names in ({"b": "B"}, {"a": "A"}, {"a": "A", "b": "B"}, {"a": "A", "b": "B"}):
+        body = (b"" if "a" in names else a.tobytes()) + (b"" if "b" in names else b.tobytes())
+        shape = {"m": M} if "a" not in names else {"n": N} if "b" not in names else {}
+        same_bytes(daemons, "/gemm", {"kernel": "tiled", **shape, **names}, body)
+    two = daemons[1]
+    copied = sum(per_device(two, "link_bytes"))
+    for _ in range(4):
+        answer = gemm(two, a="A", b="B", kernel="tiled")
+        assert int(answer.headers["Gemmd-Devices"]) == 2
+    assert sum(per_device(two, "link_bytes")) == copied
+    for name in ("A", "B"):
+        assert tensors(two)[name]["devices"] == [0, 1]
+
+
+def test_a_stored_result_is_computed_where_it_lies(daemons):
+    a, b = random(20, M, K), random(21, K, N)
+    body = a.tobytes() + b.tobytes()
+    stored = []
+    for daemon in daemons:
+        answer = gemm(daemon, body, m=M, n=N, k=K, kernel="tiled", store="C")
+        assert answer.status_code == 201 and "Gemmd-Devices" not in answer.headers
+        stored.append(requests.get(f"{daemon.url}/tensors/C", timeout=PATIENCE_S).content)
+    assert stored[0] == stored[1] == stored[2]
+
+
+def test_jobs_and_models(daemons):
+    a, b = random(22, M, K), random(23, K, N)
+    results = []
+    for daemon in daemons:
+        job = gemm(daemon, a.tobytes() + b.tobytes(), {"Prefer": "respond-async"}, m=M, n=N, k=K,
+                   kernel="tiled")
+        result = requests.get(f"{daemon.url}{job.headers['Location']}/result?wait_ms=20000",
+                              timeout=PATIENCE_S)
+        assert result.status_code == 200
+        assert ("Gemmd-Devices" in result.headers) == (daemon is not daemons[0])
+        results.append(result.content)
+        put(daemon, "W", b)
+        inferred = requests.post(
+            f"{daemon.url}/v2/models/linear.W/infer", data=a.tobytes(), timeout=PATIENCE_S,
+            headers={"Inference-Header-Content-Length": "0", "Content-Type": "application/octet-stream"})
+        assert inferred.status_code == 200, inferred.text
+    assert results[0] == results[1] == results[2]
+
+
+def test_many_at_once(daemons):
+    """Under load, products are divided or not, and have the same bytes."""
+    a, b = random(24, M, K), random(25, K, N)
+    body = a.tobytes() + b.tobytes()
+    wanted = same_bytes(daemons, "/gemm", {"m": M, "n": N, "k": K, "kernel": "tiled"}, body).content
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(lambda _: gemm(daemons[2], body, m=M, n=N, k=K, kernel="tiled").content,
+                                range(40)))
+    assert all(answer == wanted for answer in answers)
+
+
+def used(daemon):
+    found = values(scrape(daemon))
+    return [found[f"gemmd_{name}"] for name in ("pinned_memory_used_bytes", "device_memory_used_bytes",
+                                                "queue_bytes")]
+
+
+def long_product():
+    """Takes minutes, on any number of devices."""
+    size = 4096
+    return request("POST", f"/gemm?m={size}&n={size}&k={size}&kernel=naive",
+                   [OCTETS, ("Content-Length", 8 * size * size)], bytes(8 * size * size))
+
+
+def test_a_client_that_leaves_ends_every_part(start):
+    daemon = start(*ONE_THREAD, "--devices", "2")
+    before = used(daemon)
+    with Wire(daemon.address) as wire:
+        wire.send(long_product())
+        wait_until(lambda: per_device(daemon, "requests_running") == [1, 1])
+    wait_until_running(daemon, 0)
+    wait_until(lambda: used(daemon) == before)
+
+
+def test_parts_that_wait_are_taken_back(start):
+    """Both devices are busy: the parts wait, and go with the client."""
+    daemon = start(*ONE_THREAD, "--devices", "2")
+    before = used(daemon)
+    with Wire(daemon.address) as first:
+        first.send(long_product())
+        wait_until(lambda: per_device(daemon, "requests_running") == [1, 1])
+        with Wire(daemon.address) as second:
+            second.send(long_product())
+            wait_until(lambda: per_device(daemon, "requests_waiting") == [1, 1])
+        wait_until(lambda: sum(per_device(daemon, "requests_waiting")) == 0)
+        assert per_device(daemon, "requests_running") == [1, 1]
+    wait_until(lambda: used(daemon) == before)
+
+
+def test_a_deadline_ends_every_part(start):
+    daemon = start(*ONE_THREAD, "--devices", "2")
+    size = 4096
+    answer = gemm(daemon, bytes(8 * size * size), m=size, n=size, k=size, kernel="naive", timeout_ms=1500)
+    assert answer.status_code == 504
+    wait_until_running(daemon, 0)
+    assert gemm(daemon, bytes(32), m=2, n=2, k=2).status_code == 200
+
+
+def test_the_loss_of_one_device(gemmd, tmp_path):
+    """The request fails; the next one is computed by the device that is left."""
+    fault = tmp_path / "lose"
+    daemon = Daemon(gemmd.parent.parent / "tests/gemmd-losing", *ONE_THREAD, "--devices", "2",
+                    environment={"LOSE_DEVICE": str(fault)})
+    shape = {"m": 13, "n": 17, "k": 19, "batch": 8192, "kernel": "tiled"}
+    body = random(26, 8192 * (13 * 19 + 19 * 17)).tobytes()
+    try:
+        daemon.wait_until_listening().wait_until_ready()
+        whole = gemm(daemon, body, **shape)
+        assert whole.headers["Gemmd-Devices"] == "2"
+        fault.touch()
+        assert gemm(daemon, body, **shape).status_code == 503
+        assert not fault.exists()
+        wait_until(lambda: sum(per_device(daemon, "lost")) == 1)
+        again = gemm(daemon, body, **shape)
+        assert again.content == whole.content and "Gemmd-Devices" not in again.headers
+        daemon.stop()
+    finally:
+        daemon.close()
