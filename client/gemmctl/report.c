@@ -1,8 +1,9 @@
 #include "client/gemmctl/report.h"
 
-#include <jansson.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "client/gemmctl/print.h"
 
 struct stage {
     const char *name;
@@ -19,7 +20,7 @@ static void list_stages(const struct gemmd_timing *timing, struct stage stages[S
     memcpy(stages, list, sizeof list);
 }
 
-static void print_json(const struct gemmd_result *result, const char *path, const char *lse_path)
+static void print_result(const struct gemmd_result *result, const char *path, const char *lse_path)
 {
     struct stage stages[STAGES];
     json_t *shape = json_array(), *timing = json_object();
@@ -29,12 +30,12 @@ static void print_json(const struct gemmd_result *result, const char *path, cons
     for (int i = 0; i < STAGES; i++)
         if (stages[i].ms >= 0)
             json_object_set_new(timing, stages[i].name, json_real(stages[i].ms));
-    json_t *root =
-        json_pack("{s:i, s:s, s:o, s:s, s:I, s:s, s:i, s:i, s:s, s:f, s:o}", "version", 1, "output",
-                  path, "shape", shape, "dtype", gemmd_dtype_name(result->dtype), "bytes",
-                  (json_int_t)result->bytes, "kernel", result->kernel, "batch", (int)result->batch,
-                  "attempts", (int)result->attempts, "request_id", result->request_id, "elapsed_ms",
-                  result->elapsed_ms, "timing_ms", timing);
+    json_t *root = json_pack("{s:i, s:s, s:o, s:s, s:I, s:s, s:i, s:i, s:s, s:f, s:o}", "version",
+                             PRINT_JSON_VERSION, "output", path, "shape", shape, "dtype",
+                             gemmd_dtype_name(result->dtype), "bytes", (json_int_t)result->bytes,
+                             "kernel", result->kernel, "batch", (int)result->batch, "attempts",
+                             (int)result->attempts, "request_id", result->request_id, "elapsed_ms",
+                             result->elapsed_ms, "timing_ms", timing);
     if (root != NULL && result->shared)
         json_object_set_new(root, "shared", json_true());
     if (root != NULL && result->verified)
@@ -43,9 +44,7 @@ static void print_json(const struct gemmd_result *result, const char *path, cons
             json_pack("{s:s, s:f}", "verdict", "pass", "residual", result->residual));
     if (root != NULL && lse_path != NULL)
         json_object_set_new(root, "lse", json_string(lse_path));
-    if (root != NULL && json_dumpf(root, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) == 0)
-        putchar('\n');
-    json_decref(root);
+    print_json(root);
 }
 
 const char *report_shape(uint32_t rank, const uint64_t *dims, char out[REPORT_SHAPE_ROOM])
@@ -89,18 +88,11 @@ void report_result(const struct context *context, const struct gemmd_result *res
 {
     const struct arguments *arguments = context->arguments;
     if (option_flag(arguments, OPTION_JSON))
-        print_json(result, path, arguments->values[OPTION_LSE]);
+        print_result(result, path, arguments->values[OPTION_LSE]);
     else if (!option_flag(arguments, OPTION_QUIET))
         print_line(result, path);
     if (option_flag(arguments, OPTION_TIMING))
         print_timing(&result->timing);
-}
-
-static void print_root(json_t *root)
-{
-    if (root != NULL && json_dumpf(root, stdout, JSON_INDENT(2)) == 0)
-        putchar('\n');
-    json_decref(root);
 }
 
 static json_t *shape_of(const struct gemmd_result *result)
@@ -121,9 +113,9 @@ int report_stored(const struct context *context, const struct gemmd_result *resu
     bool computed = arguments->values[OPTION_STORE] != NULL;
     char shape[REPORT_SHAPE_ROOM];
     if (option_flag(arguments, OPTION_JSON))
-        print_root(json_pack("{s:i, s:s, s:s, s:o, s:s, s:I, s:s, s:i, s:s, s:f}", "version", 1,
-                             "name", name, "put", words[result->put], "shape", shape_of(result),
-                             "dtype", gemmd_dtype_name(result->dtype), "bytes",
+        print_json(json_pack("{s:i, s:s, s:s, s:o, s:s, s:I, s:s, s:i, s:s, s:f}", "version",
+                             PRINT_JSON_VERSION, "name", name, "put", words[result->put], "shape",
+                             shape_of(result), "dtype", gemmd_dtype_name(result->dtype), "bytes",
                              (json_int_t)result->bytes, "etag", result->etag, "attempts",
                              (int)result->attempts, "request_id", result->request_id, "elapsed_ms",
                              result->elapsed_ms));
@@ -143,8 +135,8 @@ int report_job_taken(const struct context *context, const struct gemmd_result *r
         return fail_request(context, &error);
     }
     if (option_flag(context->arguments, OPTION_JSON))
-        print_root(json_pack("{s:i, s:s, s:s}", "version", 1, "job", result->job, "request_id",
-                             result->request_id));
+        print_json(json_pack("{s:i, s:s, s:s}", "version", PRINT_JSON_VERSION, "job", result->job,
+                             "request_id", result->request_id));
     else
         puts(result->job);
     return EXIT_OK;

@@ -1,8 +1,7 @@
 /*
  * report.h - prints the descriptions of results.
  *
- * With --json a description is a JSON object on standard output, whose member `version` changes
- * when a member changes its meaning or is removed.
+ * With --json a description is a JSON object on standard output (print.h).
  */
 #ifndef GEMMCTL_REPORT_H
 #define GEMMCTL_REPORT_H
