@@ -179,7 +179,9 @@ int command_bench(const struct context *context)
         goto done;
     }
     bench_report(context, &bench->run);
-    if (bench->run.error_count > 0)
+    if (interrupt_asked())
+        code = EXIT_INTERRUPTED;
+    else if (bench->run.error_count > 0)
         code = fail_sentence(context, &bench->run.first_error);
 
 done:

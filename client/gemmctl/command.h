@@ -16,12 +16,13 @@
 
 enum exit_code {
     EXIT_OK = 0,
-    EXIT_FAILED = 1,       /* the daemon could not compute, or the result could not be written */
-    EXIT_USAGE = 2,        /* the command line or an input file is wrong */
-    EXIT_REFUSED = 3,      /* 429 or 503, also after the repeats; or a job is not done yet */
-    EXIT_NETWORK = 4,      /* no connection to the daemon, or the time ran out */
-    EXIT_MISMATCH = 5,     /* the result did not pass `verify` */
-    EXIT_INTERRUPTED = 130 /* Ctrl-C */
+    EXIT_FAILED = 1,        /* the daemon could not compute, or the result could not be written */
+    EXIT_USAGE = 2,         /* the command line or an input file is wrong */
+    EXIT_REFUSED = 3,       /* 429 or 503, also after the repeats; or a job is not done yet */
+    EXIT_NETWORK = 4,       /* no connection to the daemon, or the time ran out */
+    EXIT_MISMATCH = 5,      /* the result did not pass `verify` */
+    EXIT_INTERRUPTED = 130, /* Ctrl-C */
+    EXIT_PIPE = 141         /* the reader of standard output has left; nothing is said about that */
 };
 
 struct context {

@@ -21,7 +21,8 @@ static int choose_lse(const struct context *context, struct destination *destina
                           "with 'gemmctl job result --lse FILE'");
     if (destination->path != NULL && strcmp(destination->lse_path, destination->path) == 0)
         return fail_usage(context, "--lse and --output name the same file; name two files");
-    return formats_check_stream(context, destination->lse_path);
+    const int code = formats_check_name(context, &destination->formats, destination->lse_path);
+    return code == EXIT_OK ? formats_check_stream(context, destination->lse_path) : code;
 }
 
 int destination_choose(const struct context *context, struct destination *destination)
@@ -47,8 +48,11 @@ int destination_choose(const struct context *context, struct destination *destin
         return fail_usage(context, problem);
     if (!destination->is_job && !stored)
         destination->path = path != NULL ? path : "-";
-    int code =
-        destination->path != NULL ? formats_check_stream(context, destination->path) : EXIT_OK;
+    int code = EXIT_OK;
+    if (destination->path != NULL)
+        code = formats_check_name(context, &destination->formats, destination->path);
+    if (destination->path != NULL && code == EXIT_OK)
+        code = formats_check_stream(context, destination->path);
     return code == EXIT_OK ? choose_lse(context, destination) : code;
 }
 

@@ -1,6 +1,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "client/gemmctl/hint.h"
 #include "client/gemmctl/print.h"
 
 static void print_sentence(const struct context *context, const char *sentence)
@@ -70,7 +71,11 @@ int fail_usage(const struct context *context, const char *sentence)
 /* A file that could not be written is a failure, and not wrong usage. */
 int fail_fault(const struct context *context, const struct fault *fault)
 {
-    fail_here(context, fault->code, fault->field, fault->detail);
+    char sentence[sizeof fault->detail + 8];
+    if (fault->code == GEMMD_ERR_IO && terminal_reader_left())
+        return EXIT_PIPE;
+    hint_option_sentence(fault, sentence, sizeof sentence);
+    fail_here(context, fault->code, fault->field, sentence);
     return fault->code == GEMMD_ERR_IO || fault->code == GEMMD_ERR_OUT_OF_MEMORY ? EXIT_FAILED
                                                                                  : EXIT_USAGE;
 }
@@ -78,7 +83,10 @@ int fail_fault(const struct context *context, const struct fault *fault)
 int fail_named(const struct context *context, const char *name,
                const struct gemmd_error_info *error)
 {
-    char sentence[sizeof error->message + 256];
+    char sentence[sizeof error->message + 384];
+    const char *hint = hint_for(context, error), *semicolon = hint != NULL ? "; " : "";
+    if (hint == NULL)
+        hint = "";
     const char *front = name != NULL ? name : "", *colon = name != NULL ? ": " : "";
     const bool interrupted = error->code == GEMMD_ERR_CANCELLED && error->http_status == 0;
     const char *attempts = "";
@@ -88,11 +96,12 @@ int fail_named(const struct context *context, const char *name,
         attempts = times;
     }
     if (error->http_status != 0)
-        snprintf(sentence, sizeof sentence, "%.128s%s%s (HTTP %d)%s", front, colon, error->message,
-                 error->http_status, attempts);
+        snprintf(sentence, sizeof sentence, "%.128s%s%s (HTTP %d)%s%s%s", front, colon,
+                 error->message, error->http_status, attempts, semicolon, hint);
     else
-        snprintf(sentence, sizeof sentence, "%.128s%s%s%s", front, colon,
-                 interrupted ? "interrupted; the request was cancelled" : error->message, attempts);
+        snprintf(sentence, sizeof sentence, "%.128s%s%s%s%s%s", front, colon,
+                 interrupted ? "interrupted; the request was cancelled" : error->message, attempts,
+                 semicolon, hint);
     print_sentence(context, sentence);
     return (int)exit_code_of(error);
 }

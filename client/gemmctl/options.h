@@ -160,8 +160,8 @@ enum {
       "pass operands and results through the socket; default: through shared memory if the "       \
       "daemon takes it and the operands are large")                                                \
     X(URL, "url", 'u', "URL", FOR_ASKING, 0,                                                       \
-      "address of the daemon: http://HOST:PORT, https://HOST:PORT or unix:PATH; default: "         \
-      "the environment's GEMMD_URL, else http://127.0.0.1:8080")                                   \
+      "address of the daemon: http://HOST:PORT, https://HOST:PORT, HOST:PORT or unix:PATH; "       \
+      "default: the environment's GEMMD_URL, else http://127.0.0.1:8080")                          \
     X(TOKEN_FILE, "token-file", 0, "FILE", FOR_ASKING, 0,                                          \
       "file whose first line is the bearer token for the daemon; default: the environment's "      \
       "GEMMD_TOKEN")                                                                               \

@@ -128,9 +128,10 @@ enum gemmd_shared {
 /* Options of a client. Zero, or NULL, means the default in every field but `retries`. */
 struct gemmd_options {
     size_t size;
-    /* The daemon's address: "http://host:port", "https://host:port", or "unix:PATH" for a Unix
-     * socket. NULL: the environment's GEMMD_URL, else "http://127.0.0.1:8080". Proxies that the
-     * environment names are used for http and https, never for a Unix socket. */
+    /* The daemon's address: "http://host:port", "https://host:port", "host:port", which is short
+     * for the first, or "unix:PATH" for a Unix socket. NULL: the environment's GEMMD_URL, else
+     * "http://127.0.0.1:8080". Proxies that the environment names are used for http and https,
+     * never for a Unix socket. */
     const char *url;
     const char *token;           /* bearer token; NULL: the environment's GEMMD_TOKEN; "": none */
     const char *ca_file;         /* PEM file with the certificates to trust for https; NULL: the
