@@ -7,7 +7,7 @@ _gemmctl() {
     local common="--url --token-file --ca-file --cert-file --key-file --traceparent --check-digest --timeout --retries --quiet --no-color --help --version"
     local product="--m --n --k --dtype --out --precision --transa --transb --alpha --batch --act
         --kernel --verify --priority --json --shm --no-shm"
-    local gemm="--output --bias --c0 --beta --store --async --format --in-format --out-format --timing"
+    local gemm="--output --random --seed --check --bias --c0 --beta --store --async --format --in-format --out-format --timing"
     local attends="--heads --kv-heads --sq --skv --d --dv --layout --causal --window --scale --softcap"
     local attention="--output --async --format --in-format --out-format --timing --dtype --batch
         --lens-q --lens-kv --lse --with-lse --kernel --priority --json --shm --no-shm"
@@ -49,7 +49,7 @@ _gemmctl() {
     -m | --m | -n | --n | -k | --k | --alpha | --beta | --batch | --kernel | -c | --connections | \
         --in-flight | -d | --duration | --requests | -t | --timeout | --retries | --store | --traceparent | \
         --shape | --heads | --kv-heads | --sq | --skv | --d | --dv | --window | --scale | \
-        --softcap) ;;
+        --softcap | --random | --seed) ;;
     *)
         case $command:$current in
         gemm:-*) words="$gemm $product $common" ;;

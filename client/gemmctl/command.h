@@ -20,7 +20,7 @@ enum exit_code {
     EXIT_USAGE = 2,         /* the command line or an input file is wrong */
     EXIT_REFUSED = 3,       /* 429 or 503, also after the repeats; or a job is not done yet */
     EXIT_NETWORK = 4,       /* no connection to the daemon, or the time ran out */
-    EXIT_MISMATCH = 5,      /* the result did not pass `verify` */
+    EXIT_MISMATCH = 5,      /* the result did not pass --verify or --check */
     EXIT_INTERRUPTED = 130, /* Ctrl-C */
     EXIT_PIPE = 141         /* the reader of standard output has left; nothing is said about that */
 };

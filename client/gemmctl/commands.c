@@ -1,14 +1,15 @@
 #include "client/gemmctl/command.h"
 
 const struct command commands[] = {
-    {"gemm", FOR_GEMM, 1, 2, "A [B] [-o C]", "compute C = act(alpha*op(A)*op(B) + beta*C0 + bias)",
+    {"gemm", FOR_GEMM, 0, 2, "A [B] [-o C]", "compute C = act(alpha*op(A)*op(B) + beta*C0 + bias)",
      "  gemmctl gemm A.npy B.npy -o C.npy\n"
      "  gemmctl gemm A.npy B.npy -o C.npy --transb --bias bias.npy --act relu\n"
      "  gemmctl gemm operands.safetensors -o C.safetensors --timing\n"
      "  cat A.npy B.npy | gemmctl gemm - - > C.npy\n"
      "  gemmctl gemm a.bin b.bin -o c.bin -m 64 -n 64 -k 64 --dtype bf16\n"
      "  gemmctl gemm X.npy tensor:weights -o Y.npy\n"
-     "  gemmctl gemm A.npy B.npy --async --timeout 10m\n",
+     "  gemmctl gemm A.npy B.npy --async --timeout 10m\n"
+     "  gemmctl gemm --random 512x512x512 --dtype f16 --check\n",
      command_gemm},
     {"attention", FOR_ATTENTION, 1, 3, "Q [K V] [-o O]",
      "compute O = softmax(scale*Q*K^T + mask)*V",

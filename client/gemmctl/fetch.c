@@ -26,7 +26,7 @@ static int write_result(const struct context *context, const struct formats *for
         (void)tensor_init(&lse, GEMMD_F32, result->lse_dims, result->lse_rank, result->lse);
     if (fault.code != GEMMD_OK || save(files, lse_path != NULL ? 2 : 1, &fault) != GEMMD_OK)
         return fail_fault(context, &fault);
-    report_result(context, result, path);
+    report_result(context, result, path, NULL);
     return EXIT_OK;
 }
 

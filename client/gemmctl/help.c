@@ -119,7 +119,7 @@ static void print_overview(const struct context *context)
            "  3    the daemon refused the request for the moment (429, 503), or a job\n"
            "       is not done yet\n"
            "  4    no connection to the daemon, or the time ran out\n"
-           "  5    the result did not pass --verify\n"
+           "  5    the result did not pass --verify or --check\n"
            "  130  interrupted\n"
            "\n'gemmctl COMMAND --help' describes a command, 'man gemmctl' all of them.\n");
 }

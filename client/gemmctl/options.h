@@ -54,6 +54,11 @@ enum {
       "no bias")                                                                                   \
     X(C0, "c0", 0, "FILE", FOR_GEMM, 0,                                                            \
       "file with the matrix C0 of C's type, which --beta multiplies; default: none")               \
+    X(RANDOM, "random", 0, "MxNxK", FOR_GEMM, 0,                                                   \
+      "multiply random matrices in place of files; without --output the result is dropped")        \
+    X(SEED, "seed", 0, "NUMBER", FOR_GEMM, 0, "seed of --random; default 1")                       \
+    X(CHECK, "check", 0, NULL, FOR_GEMM, 0,                                                        \
+      "compare the result with a product that gemmctl computes itself in f64")                     \
     X(STORE, "store", 0, "NAME", FOR_GEMM, 1,                                                      \
       "keep C on the daemon as a tensor of this name, instead of fetching C")                      \
     X(ASYNC, "async", 0, NULL, FOR_COMPUTING, 0,                                                   \

@@ -57,7 +57,6 @@ static const struct {
     {"", "a command is missing"},
     {"gem A B", "did you mean gemm?"},
     {"zzz", "gemmctl --help"},
-    {"gemm", "an operand is missing"},
     {"gemm A B C", "the operand 'C' is one too many"},
     {"gemm A B --ouptut C", "did you mean --output?"},
     {"gemm A B --zzz", "no option '--zzz'"},
