@@ -2,13 +2,15 @@
 
 #include <curl/curl.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/un.h>
 
 #include "client/failure.h"
 
-static const char forms[] = "it must be http://HOST:PORT, https://HOST:PORT or unix:PATH";
+static const char forms[] =
+    "it must be http://HOST:PORT, https://HOST:PORT, HOST:PORT or unix:PATH";
 
 static enum gemmd_error out_of_memory(struct gemmd_error_info *error)
 {
@@ -82,6 +84,17 @@ static enum gemmd_error parse_http(struct address *address, const char *url,
     return code;
 }
 
+/* Whether the text is "HOST:PORT", also with a path behind it. An IPv6 address is in brackets. */
+static bool is_host_and_port(const char *text)
+{
+    const char *host_end = text + (*text == '[' ? strcspn(text, "]/") : strcspn(text, ":/"));
+    host_end += *host_end == ']';
+    if (host_end == text || *host_end != ':')
+        return false;
+    const size_t digits = strspn(host_end + 1, "0123456789");
+    return digits > 0 && (host_end[1 + digits] == '\0' || host_end[1 + digits] == '/');
+}
+
 enum gemmd_error address_parse(struct address *address, const char *url,
                                struct gemmd_error_info *error)
 {
@@ -94,7 +107,11 @@ enum gemmd_error address_parse(struct address *address, const char *url,
         return out_of_memory(error);
     if (strncmp(url, "unix:", 5) == 0)
         return parse_unix(address, url + 5, error);
-    return parse_http(address, url, error);
+    if (!is_host_and_port(url))
+        return parse_http(address, url, error);
+    char whole[sizeof "http://" + ADDRESS_URL_MAX];
+    snprintf(whole, sizeof whole, "http://%s", url);
+    return parse_http(address, whole, error);
 }
 
 void address_free(struct address *address)

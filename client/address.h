@@ -14,7 +14,8 @@ struct address {
     char *unix_path; /* path of a Unix socket; NULL: the daemon listens on TCP */
 };
 
-/* Parses "http://...", "https://..." or "unix:PATH", and fills in `address`. Returns GEMMD_OK,
+/* Parses "http://...", "https://...", "HOST:PORT", which is short for "http://HOST:PORT", or
+ * "unix:PATH", and fills in `address`. Returns GEMMD_OK,
  * GEMMD_ERR_USAGE or GEMMD_ERR_OUT_OF_MEMORY, with `error` filled in. The strings of `address`
  * belong to the structure: the caller calls address_free in any case, also after a failure. */
 enum gemmd_error address_parse(struct address *address, const char *url,

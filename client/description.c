@@ -67,6 +67,7 @@ bool description_job(json_t *object, struct gemmd_job *job)
             job->state = (enum gemmd_job_state)known;
     (void)description_take_text(object, "created", job->created, sizeof job->created);
     (void)description_take_text(object, "expires", job->expires, sizeof job->expires);
+    (void)description_take_text(object, "op", job->op, sizeof job->op);
     (void)description_take_text(object, "request_id", job->request_id, sizeof job->request_id);
     return true;
 }

@@ -1,33 +1,35 @@
-# bash completion for gemmctl: gemm, attention, tensor put, tensor get, tensor ls, tensor rm,
-# job status, job wait, job result, job cancel, bench, info, metrics, ready, help
+# bash completion for gemmctl: gemm, attention, tensor put, tensor get, tensor ls, tensor rm, job ls,
+# job status, job wait, job result, job cancel, bench, bench attention, bench ladder, info, metrics,
+# ready, help
 
 _gemmctl() {
     local current previous word i command="" group="" words="" files=""
     local common="--url --token-file --ca-file --cert-file --key-file --traceparent --check-digest --timeout --retries --quiet --no-color --help --version"
     local product="--m --n --k --dtype --out --precision --transa --transb --alpha --batch --act
         --kernel --verify --priority --json --shm --no-shm"
-    local gemm="--output --bias --c0 --beta --store --async --format --in-format --out-format --timing"
+    local gemm="--output --random --seed --check --bias --c0 --beta --store --async --format --in-format --out-format --timing"
     local attends="--heads --kv-heads --sq --skv --d --dv --layout --causal --window --scale --softcap"
     local attention="--output --async --format --in-format --out-format --timing --dtype --batch
         --lens-q --lens-kv --lse --with-lse --kernel --priority --json --shm --no-shm"
     local bench="--connections --in-flight --duration --requests"
     local put="--dtype --shape --evictable --format --json"
     local commands="gemm attention tensor job bench info metrics ready help"
-    local tensor="put get ls rm" job="status wait result cancel"
+    local tensor="put get ls rm" job="ls status wait result cancel" benches="attention ladder"
     current=${COMP_WORDS[COMP_CWORD]}
     previous=${COMP_WORDS[COMP_CWORD - 1]}
     for ((i = 1; i < COMP_CWORD; i++)); do
         word=${COMP_WORDS[i]}
         if [[ -z $group && " $commands " == *" $word "* ]]; then
             case $word in
-            tensor | job) group=$word command=$word ;;
+            tensor | job | bench) group=$word command=$word ;;
             *)
                 command=$word
                 break
                 ;;
             esac
         elif [[ $group == tensor && " $tensor " == *" $word "* ]] ||
-            [[ $group == job && " $job " == *" $word "* ]]; then
+            [[ $group == job && " $job " == *" $word "* ]] ||
+            [[ $group == bench && " $benches " == *" $word "* ]]; then
             command="$group $word"
             break
         fi
@@ -47,21 +49,24 @@ _gemmctl() {
     -m | --m | -n | --n | -k | --k | --alpha | --beta | --batch | --kernel | -c | --connections | \
         --in-flight | -d | --duration | --requests | -t | --timeout | --retries | --store | --traceparent | \
         --shape | --heads | --kv-heads | --sq | --skv | --d | --dv | --window | --scale | \
-        --softcap) ;;
+        --softcap | --random | --seed) ;;
     *)
         case $command:$current in
         gemm:-*) words="$gemm $product $common" ;;
         attention:-*) words="$attention $attends $common" ;;
-        bench:-*) words="$bench $product $attends $common" ;;
+        bench:-*) words="$bench $product $common" ;;
+        bench\ attention:-*) words="$bench $attends --dtype --batch --kernel --priority --json --shm --no-shm $common" ;;
+        bench\ ladder:-*) words="--n --json $common" ;;
         tensor\ put:-*) words="$put $common" ;;
         tensor\ get:-*) words="--output --format --json $common" ;;
         job\ result:-*) words="--output --lse --format --timing --json $common" ;;
         info:-* | tensor\ *:-* | job\ *:-*) words="--json $common" ;;
+        help:-*) words="--quiet --no-color --help --version" ;;
         *:-*) words=$common ;;
         gemm:* | attention:* | tensor\ put:*) files=yes ;;
         tensor:*) words=$tensor ;;
         job:*) words=$job ;;
-        bench:*) words="attention ladder" ;;
+        bench:*) words=$benches ;;
         :* | help:*) words=$commands ;;
         esac
         ;;

@@ -4,6 +4,7 @@
 #include "client/gemmctl/attention_operands.h"
 #include "client/gemmctl/await.h"
 #include "client/gemmctl/destination.h"
+#include "client/gemmctl/flops.h"
 #include "client/gemmctl/interrupt.h"
 #include "client/gemmctl/parameters.h"
 #include "client/gemmctl/resident.h"
@@ -93,7 +94,8 @@ int command_attention(const struct context *context)
         GEMMD_OK)
         goto failed;
     drop_leading_dims(&result, &o);
-    code = destination_commit(context, &destination, &result);
+    const struct report_work work = {.flops = flops_of_attention(&request)};
+    code = destination_commit(context, &destination, &result, &work);
     goto done;
 
 failed:

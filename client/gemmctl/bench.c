@@ -134,12 +134,6 @@ static bool bench_allocate(struct bench *bench)
     return bench_subject_fill(&bench->run.subject);
 }
 
-/* Returns whether the operand of gemmctl bench is `word`: "attention" or "ladder". */
-static bool is_operand(const struct arguments *arguments, const char *word)
-{
-    return arguments->operand_count > 0 && strcmp(arguments->operands[0], word) == 0;
-}
-
 int command_bench(const struct context *context)
 {
     const struct arguments *arguments = context->arguments;
@@ -147,13 +141,9 @@ int command_bench(const struct context *context)
     char problem[PROBLEM_MAX];
     struct fault fault = {0};
     struct bench *bench = NULL;
-    const bool attends = is_operand(arguments, "attention");
+    const bool attends = arguments->command->taker == FOR_BENCH_ATTENTION;
     uint32_t connections, in_flight, duration_ms, requests;
     int code = EXIT_OK;
-    if (is_operand(arguments, "ladder"))
-        return command_ladder(context);
-    if (arguments->operand_count > 0 && !attends)
-        return fail_usage(context, "the operand of bench can be attention or ladder");
     if (!option_count(arguments, OPTION_CONNECTIONS, DEFAULT_CONNECTIONS, &connections, problem) ||
         !option_count(arguments, OPTION_IN_FLIGHT, connections, &in_flight, problem) ||
         !option_time_ms(arguments, OPTION_DURATION, DEFAULT_DURATION_MS, &duration_ms, problem) ||
@@ -189,7 +179,9 @@ int command_bench(const struct context *context)
         goto done;
     }
     bench_report(context, &bench->run);
-    if (bench->run.error_count > 0)
+    if (interrupt_asked())
+        code = EXIT_INTERRUPTED;
+    else if (bench->run.error_count > 0)
         code = fail_sentence(context, &bench->run.first_error);
 
 done:

@@ -1,7 +1,7 @@
-#include <jansson.h>
 #include <stdio.h>
 
 #include "client/gemmctl/bench.h"
+#include "client/gemmctl/print.h"
 
 struct figures {
     double rate, gigabytes, gigaflops, launch;
@@ -31,7 +31,7 @@ static struct figures figures_of(const struct bench_run *run)
     };
 }
 
-static void print_json(const struct bench_run *run, const struct figures *f)
+static void print_object(const struct bench_run *run, const struct figures *f)
 {
     json_t *errors = json_object();
     for (int code = 0; code < GEMMD_ERR_COUNT; code++)
@@ -40,17 +40,15 @@ static void print_json(const struct bench_run *run, const struct figures *f)
                                 json_integer((json_int_t)run->errors[code]));
     json_t *root = json_pack(
         "{s:i, s:i, s:i, s:I, s:f, s:o, s:f, s:{s:f, s:f, s:f, s:f, s:f}, s:f, s:f, s:f, s:s}",
-        "version", 1, "connections", (int)run->connections, "in_flight", (int)run->in_flight,
-        "requests", (json_int_t)run->latency.count, "elapsed_s", run->elapsed_s, "errors", errors,
-        "requests_per_second", f->rate, "latency_ms", "p50", f->p50_ms, "p90", f->p90_ms, "p99",
-        f->p99_ms, "p99.9", f->p999_ms, "max", f->max_ms, "gigabytes_per_second", f->gigabytes,
-        "gigaflops_per_second", f->gigaflops, "requests_per_launch", f->launch, "kernel",
-        run->kernel);
+        "version", PRINT_JSON_VERSION, "connections", (int)run->connections, "in_flight",
+        (int)run->in_flight, "requests", (json_int_t)run->latency.count, "elapsed_s",
+        run->elapsed_s, "errors", errors, "requests_per_second", f->rate, "latency_ms", "p50",
+        f->p50_ms, "p90", f->p90_ms, "p99", f->p99_ms, "p99.9", f->p999_ms, "max", f->max_ms,
+        "gigabytes_per_second", f->gigabytes, "gigaflops_per_second", f->gigaflops,
+        "requests_per_launch", f->launch, "kernel", run->kernel);
     if (root != NULL)
         bench_subject_describe(&run->subject, root);
-    if (root != NULL && json_dumpf(root, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) == 0)
-        putchar('\n');
-    json_decref(root);
+    print_json(root);
 }
 
 static void print_lines(const struct bench_run *run, const struct figures *f)
@@ -78,7 +76,7 @@ void bench_report(const struct context *context, const struct bench_run *run)
 {
     struct figures figures = figures_of(run);
     if (option_flag(context->arguments, OPTION_JSON))
-        print_json(run, &figures);
+        print_object(run, &figures);
     else
         print_lines(run, &figures);
 }

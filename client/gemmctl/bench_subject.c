@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "client/gemmctl/fill.h"
+#include "client/gemmctl/flops.h"
 #include "client/gemmctl/parameters.h"
 #include "proto/size.h"
 
@@ -20,26 +21,10 @@ static bool measure_product(struct bench_subject *subject)
 {
     const struct gemm_request *r = &subject->product;
     const uint64_t a[] = {r->batch, r->m, r->k}, b[] = {r->batch, r->k, r->n};
-    subject->flops = 2 * (double)r->m * (double)r->n * (double)r->k * (double)r->batch;
+    subject->flops = flops_of_gemm(r);
     return size_tensor_bytes(r->dtype, a, 3, &subject->operands[0].bytes) &&
            size_tensor_bytes(r->dtype, b, 3, &subject->operands[1].bytes) &&
            gemm_request_result_bytes(r, &subject->result_bytes);
-}
-
-/* Returns the number of pairs of a query and a key that the masks do not exclude. */
-static double count_pairs(const struct attention_request *r)
-{
-    double pairs = 0;
-    for (uint64_t i = 0; i < r->sq; i++) {
-        const int64_t position = (int64_t)i + (int64_t)r->skv - (int64_t)r->sq;
-        int64_t first = 0, end = (int64_t)r->skv;
-        if (r->causal && position + 1 < end)
-            end = position + 1;
-        if (attention_request_given(r, "window") && position - (int64_t)r->window > 0)
-            first = position - (int64_t)r->window;
-        pairs += end > first ? (double)(end - first) : 0;
-    }
-    return pairs;
 }
 
 static bool measure_attention(struct bench_subject *subject)
@@ -55,8 +40,7 @@ static bool measure_attention(struct bench_subject *subject)
     subject->operands[1].bytes = k.bytes;
     subject->operands[2].bytes = v.bytes;
     subject->result_bytes = o.bytes;
-    subject->flops =
-        2 * count_pairs(r) * (double)(r->d + r->dv) * (double)r->batch * (double)r->heads;
+    subject->flops = flops_of_attention(r);
     return true;
 }
 

@@ -8,6 +8,7 @@
 #define GEMMCTL_COMMAND_H
 
 #include <gemmd/gemmd.h>
+#include <jansson.h>
 
 #include "client/gemmctl/options.h"
 #include "client/gemmctl/terminal.h"
@@ -15,12 +16,13 @@
 
 enum exit_code {
     EXIT_OK = 0,
-    EXIT_FAILED = 1,       /* the daemon could not compute, or the result could not be written */
-    EXIT_USAGE = 2,        /* the command line or an input file is wrong */
-    EXIT_REFUSED = 3,      /* 429 or 503, also after the repeats; or a job is not done yet */
-    EXIT_NETWORK = 4,      /* no connection to the daemon, or the time ran out */
-    EXIT_MISMATCH = 5,     /* the result did not pass `verify` */
-    EXIT_INTERRUPTED = 130 /* Ctrl-C */
+    EXIT_FAILED = 1,        /* the daemon could not compute, or the result could not be written */
+    EXIT_USAGE = 2,         /* the command line or an input file is wrong */
+    EXIT_REFUSED = 3,       /* 429 or 503, also after the repeats; or a job is not done yet */
+    EXIT_NETWORK = 4,       /* no connection to the daemon, or the time ran out */
+    EXIT_MISMATCH = 5,      /* the result did not pass --verify or --check */
+    EXIT_INTERRUPTED = 130, /* Ctrl-C */
+    EXIT_PIPE = 141         /* the reader of standard output has left; nothing is said about that */
 };
 
 struct context {
@@ -30,12 +32,18 @@ struct context {
 };
 
 /* Each function prints a sentence on standard error and returns the exit code. With --json all but
- * fail_sentence also print {"error": {...}} on standard output, in place of the result. */
+ * fail_sentence and fail_named also print {"error": {...}} on standard output, in place of the
+ * result. */
 int fail_usage(const struct context *context, const char *sentence);
 int fail_fault(const struct context *context, const struct fault *fault);
 int fail_sentence(const struct context *context, const struct gemmd_error_info *error);
+/* As fail_sentence, with a name and a colon before the sentence; NULL: no name. */
+int fail_named(const struct context *context, const char *name,
+               const struct gemmd_error_info *error);
 int fail_request(const struct context *context, const struct gemmd_error_info *error);
 
+/* Describes an error as a new JSON object. NULL: out of memory. */
+json_t *fail_describe(const struct gemmd_error_info *error);
 enum exit_code exit_code_of(const struct gemmd_error_info *error);
 
 /* Makes a client from the options. `retries` is the default of --retries; `in_flight` is the number
@@ -54,8 +62,9 @@ int command_job_status(const struct context *context);
 int command_job_wait(const struct context *context);
 int command_job_result(const struct context *context);
 int command_job_cancel(const struct context *context);
-int command_bench(const struct context *context);
-int command_ladder(const struct context *context); /* "gemmctl bench ladder" */
+int command_job_ls(const struct context *context);
+int command_bench(const struct context *context); /* of products and of attentions */
+int command_ladder(const struct context *context);
 int command_info(const struct context *context);
 int command_metrics(const struct context *context);
 int command_ready(const struct context *context);

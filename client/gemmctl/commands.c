@@ -1,14 +1,15 @@
 #include "client/gemmctl/command.h"
 
 const struct command commands[] = {
-    {"gemm", FOR_GEMM, 1, 2, "A [B] [-o C]", "compute C = act(alpha*op(A)*op(B) + beta*C0 + bias)",
+    {"gemm", FOR_GEMM, 0, 2, "A [B] [-o C]", "compute C = act(alpha*op(A)*op(B) + beta*C0 + bias)",
      "  gemmctl gemm A.npy B.npy -o C.npy\n"
      "  gemmctl gemm A.npy B.npy -o C.npy --transb --bias bias.npy --act relu\n"
      "  gemmctl gemm operands.safetensors -o C.safetensors --timing\n"
      "  cat A.npy B.npy | gemmctl gemm - - > C.npy\n"
      "  gemmctl gemm a.bin b.bin -o c.bin -m 64 -n 64 -k 64 --dtype bf16\n"
      "  gemmctl gemm X.npy tensor:weights -o Y.npy\n"
-     "  gemmctl gemm A.npy B.npy --async --timeout 10m\n",
+     "  gemmctl gemm A.npy B.npy --async --timeout 10m\n"
+     "  gemmctl gemm --random 512x512x512 --dtype f16 --check\n",
      command_gemm},
     {"attention", FOR_ATTENTION, 1, 3, "Q [K V] [-o O]",
      "compute O = softmax(scale*Q*K^T + mask)*V",
@@ -28,8 +29,10 @@ const struct command commands[] = {
     {"tensor ls", FOR_TENSOR_LS, 0, 1, "[NAME]",
      "list the tensors on the daemon, or the one of that name", "  gemmctl tensor ls\n",
      command_tensor_ls},
-    {"tensor rm", FOR_TENSOR_RM, 1, 1, "NAME", "remove a tensor from the daemon",
-     "  gemmctl tensor rm weights\n", command_tensor_rm},
+    {"tensor rm", FOR_TENSOR_RM, 1, OPERANDS_ANY, "NAME ...", "remove tensors from the daemon",
+     "  gemmctl tensor rm weights table\n", command_tensor_rm},
+    {"job ls", FOR_JOB_LS, 0, 0, "", "list the jobs on the daemon, the newest first",
+     "  gemmctl job ls\n", command_job_ls},
     {"job status", FOR_JOB_STATUS, 1, 1, "ID", "print a job's state",
      "  gemmctl job status \"$id\"\n", command_job_status},
     {"job wait", FOR_JOB_WAIT, 1, 1, "ID", "wait until a job has ended, and print the job's state",
@@ -40,12 +43,15 @@ const struct command commands[] = {
      command_job_result},
     {"job cancel", FOR_JOB_CANCEL, 1, 1, "ID", "end a job and drop the job's result",
      "  gemmctl job cancel \"$id\"\n", command_job_cancel},
-    {"bench", FOR_BENCH, 0, 1, "[attention|ladder] [-m ROWS] [-n COLUMNS] [-k DEPTH]",
-     "measure how many products or attentions the daemon answers per second",
-     "  gemmctl bench -m 64 -n 64 -k 64 --connections 32 --duration 10s\n"
-     "  gemmctl bench attention --heads 8 --sq 1 --skv 4096 --connections 32\n"
-     "  gemmctl bench ladder\n",
-     command_bench},
+    {"bench", FOR_BENCH, 0, 0, "[-m ROWS] [-n COLUMNS] [-k DEPTH]",
+     "measure how many products the daemon answers per second",
+     "  gemmctl bench -m 64 -n 64 -k 64 --connections 32 --duration 10s\n", command_bench},
+    {"bench attention", FOR_BENCH_ATTENTION, 0, 0, "[--heads COUNT] [--sq LENGTH]",
+     "measure how many attentions the daemon answers per second",
+     "  gemmctl bench attention --heads 8 --sq 1 --skv 4096 --connections 32\n", command_bench},
+    {"bench ladder", FOR_BENCH_LADDER, 0, 0, "[-n SIDE]",
+     "time each of the daemon's kernels on square products", "  gemmctl bench ladder -n 1024\n",
+     command_ladder},
     {"info", FOR_INFO, 0, 0, "", "show the daemon's version, devices, kernels and limits",
      "  gemmctl info\n", command_info},
     {"metrics", FOR_METRICS, 0, 0, "", "print the daemon's metrics in Prometheus' text format",

@@ -47,6 +47,12 @@ struct gemmd_client *command_client(const struct context *context, uint32_t retr
         *exit_code = fail_usage(context, "--shm and --no-shm exclude each other; choose one");
         return NULL;
     }
+    const char *url = client_options.url != NULL ? client_options.url : getenv("GEMMD_URL");
+    if (shm && (url == NULL || strncmp(url, "unix:", 5) != 0)) {
+        *exit_code =
+            fail_usage(context, "--shm needs the address of a Unix socket, --url unix:PATH");
+        return NULL;
+    }
     client_options.shared = shm      ? GEMMD_SHARED_ALWAYS
                             : no_shm ? GEMMD_SHARED_NEVER
                                      : GEMMD_SHARED_AUTO;

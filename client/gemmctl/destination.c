@@ -1,8 +1,8 @@
 #include "client/gemmctl/destination.h"
 
+#include <stdlib.h>
 #include <string.h>
 
-#include "client/gemmctl/report.h"
 #include "client/gemmctl/resident.h"
 
 static int choose_lse(const struct context *context, struct destination *destination)
@@ -21,7 +21,8 @@ static int choose_lse(const struct context *context, struct destination *destina
                           "with 'gemmctl job result --lse FILE'");
     if (destination->path != NULL && strcmp(destination->lse_path, destination->path) == 0)
         return fail_usage(context, "--lse and --output name the same file; name two files");
-    return formats_check_stream(context, destination->lse_path);
+    const int code = formats_check_name(context, &destination->formats, destination->lse_path);
+    return code == EXIT_OK ? formats_check_stream(context, destination->lse_path) : code;
 }
 
 int destination_choose(const struct context *context, struct destination *destination)
@@ -45,10 +46,15 @@ int destination_choose(const struct context *context, struct destination *destin
                           "result on the daemon");
     if (!formats_read(arguments, &destination->formats, problem))
         return fail_usage(context, problem);
-    if (!destination->is_job && !stored)
+    destination->dropped =
+        path == NULL && !destination->is_job && !stored && arguments->values[OPTION_RANDOM] != NULL;
+    if (!destination->is_job && !stored && !destination->dropped)
         destination->path = path != NULL ? path : "-";
-    int code =
-        destination->path != NULL ? formats_check_stream(context, destination->path) : EXIT_OK;
+    int code = EXIT_OK;
+    if (destination->path != NULL)
+        code = formats_check_name(context, &destination->formats, destination->path);
+    if (destination->path != NULL && code == EXIT_OK)
+        code = formats_check_stream(context, destination->path);
     return code == EXIT_OK ? choose_lse(context, destination) : code;
 }
 
@@ -77,9 +83,17 @@ enum gemmd_error destination_open(struct destination *destination, enum format o
                                   const char *name, const struct tensor *result, void **data,
                                   uint64_t *bytes, struct fault *fault)
 {
-    return destination->path == NULL ? GEMMD_OK
-                                     : open_file(destination, destination->path, otherwise, name,
-                                                 result, &destination->output, data, bytes, fault);
+    if (destination->path != NULL)
+        return open_file(destination, destination->path, otherwise, name, result,
+                         &destination->output, data, bytes, fault);
+    if (!destination->dropped)
+        return GEMMD_OK;
+    destination->memory = malloc(result->bytes);
+    if (destination->memory == NULL)
+        return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "there is no memory for the result");
+    *data = destination->memory;
+    *bytes = result->bytes;
+    return GEMMD_OK;
 }
 
 enum gemmd_error destination_open_lse(struct destination *destination, enum format otherwise,
@@ -93,24 +107,29 @@ enum gemmd_error destination_open_lse(struct destination *destination, enum form
 }
 
 int destination_commit(const struct context *context, struct destination *destination,
-                       const struct gemmd_result *result)
+                       const struct gemmd_result *result, const struct report_work *work)
 {
     struct fault fault = {0};
     if (destination->is_job)
         return report_job_taken(context, result);
+    if (destination->dropped) {
+        report_result(context, result, NULL, work);
+        return EXIT_OK;
+    }
     if (destination->path == NULL)
         return report_stored(context, result, context->arguments->values[OPTION_STORE]);
     if (output_commit(&destination->output, &fault) != GEMMD_OK ||
         (destination->lse_path != NULL && output_commit(&destination->lse, &fault) != GEMMD_OK))
         return fail_fault(context, &fault);
-    report_result(context, result, destination->path);
+    report_result(context, result, destination->path, work);
     return EXIT_OK;
 }
 
 void destination_close(struct destination *destination, struct gemmd_result *result)
 {
-    if (destination->path == NULL)
+    if (destination->path == NULL && !destination->dropped)
         gemmd_free(result->data);
+    free(destination->memory);
     if (destination->lse_path == NULL)
         gemmd_free(result->lse);
     output_close(&destination->output);

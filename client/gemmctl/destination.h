@@ -7,11 +7,14 @@
 
 #include "client/gemmctl/formats.h"
 #include "client/gemmctl/output.h"
+#include "client/gemmctl/report.h"
 
 struct destination {
-    const char *path;     /* file of the result; NULL: the result is not fetched */
+    const char *path;     /* file of the result; NULL: the result goes to no file */
     const char *lse_path; /* file of an attention's lse; NULL: lse is not written */
     bool is_job;
+    bool dropped;  /* the result is fetched to memory, and then dropped */
+    void *memory;  /* of a result that is dropped */
     bool with_lse; /* lse is computed: for lse_path, or for a later fetch of the job's result */
     struct formats formats;
     struct output output, lse; /* destination_close closes both */
@@ -25,9 +28,9 @@ int destination_choose(const struct context *context, struct destination *destin
  * malformed. */
 bool destination_deadline(const struct context *context, const struct destination *destination,
                           uint32_t *timeout_ms, char problem[PROBLEM_MAX]);
-/* If the result is fetched, opens its file, and sets *data and *bytes to the room for the result. A
- * safetensors file calls the result `name`. A file whose name tells no format has the format
- * `otherwise`. */
+/* If the result is fetched, opens its file or allocates memory, and sets *data and *bytes to the
+ * room for the result. A safetensors file calls the result `name`. A file whose name tells no
+ * format has the format `otherwise`. */
 enum gemmd_error destination_open(struct destination *destination, enum format otherwise,
                                   const char *name, const struct tensor *result, void **data,
                                   uint64_t *bytes, struct fault *fault);
@@ -35,9 +38,10 @@ enum gemmd_error destination_open(struct destination *destination, enum format o
 enum gemmd_error destination_open_lse(struct destination *destination, enum format otherwise,
                                       const struct tensor *lse, void **data, uint64_t *bytes,
                                       struct fault *fault);
-/* After the request: makes the files appear, reports the result, and returns the exit code. */
+/* After the request: makes the files appear, reports the result, and returns the exit code. `work`
+ * is what report_result takes. */
 int destination_commit(const struct context *context, struct destination *destination,
-                       const struct gemmd_result *result);
+                       const struct gemmd_result *result, const struct report_work *work);
 /* Closes the files, and releases the buffers that the library allocated in `result`. */
 void destination_close(struct destination *destination, struct gemmd_result *result);
 

@@ -1,8 +1,8 @@
-#include <jansson.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "client/gemmctl/command.h"
+#include "client/gemmctl/hint.h"
+#include "client/gemmctl/print.h"
 
 static void print_sentence(const struct context *context, const char *sentence)
 {
@@ -34,17 +34,20 @@ enum exit_code exit_code_of(const struct gemmd_error_info *error)
     return error->code == GEMMD_ERR_CONNECTION ? EXIT_NETWORK : EXIT_FAILED;
 }
 
-static void print_json(const struct gemmd_error_info *error)
+json_t *fail_describe(const struct gemmd_error_info *error)
 {
-    json_t *root = json_pack("{s:{s:s, s:i, s:b, s:i, s:i, s:s, s:s, s:s}}", "error", "code",
-                             gemmd_error_name(error->code), "http_status", (int)error->http_status,
-                             "retriable", (int)error->retriable, "retry_after_ms",
-                             (int)(error->retry_after_ms & INT32_MAX), "attempts",
-                             (int)error->attempts, "field", error->field, "request_id",
-                             error->request_id, "message", error->message);
-    if (root != NULL && json_dumpf(root, stdout, JSON_INDENT(2)) == 0)
-        putchar('\n');
-    json_decref(root);
+    return json_pack("{s:s, s:i, s:b, s:i, s:i, s:s, s:s, s:s}", "code",
+                     gemmd_error_name(error->code), "http_status", (int)error->http_status,
+                     "retriable", (int)error->retriable, "retry_after_ms",
+                     (int)(error->retry_after_ms & INT32_MAX), "attempts", (int)error->attempts,
+                     "field", error->field, "request_id", error->request_id, "message",
+                     error->message);
+}
+
+static void print_error(const struct gemmd_error_info *error)
+{
+    print_json(
+        json_pack("{s:i, s:o}", "version", PRINT_JSON_VERSION, "error", fail_describe(error)));
 }
 
 /* Reports a failure of gemmctl itself, before the request or after the answer. */
@@ -55,7 +58,7 @@ static void fail_here(const struct context *context, enum gemmd_error code, cons
     snprintf(error.field, sizeof error.field, "%s", field);
     snprintf(error.message, sizeof error.message, "%s", sentence);
     if (option_flag(context->arguments, OPTION_JSON))
-        print_json(&error);
+        print_error(&error);
     print_sentence(context, sentence);
 }
 
@@ -68,14 +71,23 @@ int fail_usage(const struct context *context, const char *sentence)
 /* A file that could not be written is a failure, and not wrong usage. */
 int fail_fault(const struct context *context, const struct fault *fault)
 {
-    fail_here(context, fault->code, fault->field, fault->detail);
+    char sentence[sizeof fault->detail + 8];
+    if (fault->code == GEMMD_ERR_IO && terminal_reader_left())
+        return EXIT_PIPE;
+    hint_option_sentence(fault, sentence, sizeof sentence);
+    fail_here(context, fault->code, fault->field, sentence);
     return fault->code == GEMMD_ERR_IO || fault->code == GEMMD_ERR_OUT_OF_MEMORY ? EXIT_FAILED
                                                                                  : EXIT_USAGE;
 }
 
-int fail_sentence(const struct context *context, const struct gemmd_error_info *error)
+int fail_named(const struct context *context, const char *name,
+               const struct gemmd_error_info *error)
 {
-    char sentence[sizeof error->message + 96];
+    char sentence[sizeof error->message + 384];
+    const char *hint = hint_for(context, error), *semicolon = hint != NULL ? "; " : "";
+    if (hint == NULL)
+        hint = "";
+    const char *front = name != NULL ? name : "", *colon = name != NULL ? ": " : "";
     const bool interrupted = error->code == GEMMD_ERR_CANCELLED && error->http_status == 0;
     const char *attempts = "";
     char times[32];
@@ -84,18 +96,24 @@ int fail_sentence(const struct context *context, const struct gemmd_error_info *
         attempts = times;
     }
     if (error->http_status != 0)
-        snprintf(sentence, sizeof sentence, "%s (HTTP %d)%s", error->message, error->http_status,
-                 attempts);
+        snprintf(sentence, sizeof sentence, "%.128s%s%s (HTTP %d)%s%s%s", front, colon,
+                 error->message, error->http_status, attempts, semicolon, hint);
     else
-        snprintf(sentence, sizeof sentence, "%s%s",
-                 interrupted ? "interrupted; the request was cancelled" : error->message, attempts);
+        snprintf(sentence, sizeof sentence, "%.128s%s%s%s%s%s", front, colon,
+                 interrupted ? "interrupted; the request was cancelled" : error->message, attempts,
+                 semicolon, hint);
     print_sentence(context, sentence);
     return (int)exit_code_of(error);
+}
+
+int fail_sentence(const struct context *context, const struct gemmd_error_info *error)
+{
+    return fail_named(context, NULL, error);
 }
 
 int fail_request(const struct context *context, const struct gemmd_error_info *error)
 {
     if (option_flag(context->arguments, OPTION_JSON))
-        print_json(error);
+        print_error(error);
     return fail_sentence(context, error);
 }

@@ -26,7 +26,7 @@ static int write_result(const struct context *context, const struct formats *for
         (void)tensor_init(&lse, GEMMD_F32, result->lse_dims, result->lse_rank, result->lse);
     if (fault.code != GEMMD_OK || save(files, lse_path != NULL ? 2 : 1, &fault) != GEMMD_OK)
         return fail_fault(context, &fault);
-    report_result(context, result, path);
+    report_result(context, result, path, NULL);
     return EXIT_OK;
 }
 
@@ -43,13 +43,17 @@ int fetch(const struct context *context, fetch_submit *submit, const char *name)
         path = "-";
     if (lse_path != NULL && strcmp(lse_path, path) == 0)
         return fail_usage(context, "--lse and --output name the same file; name two files");
-    int code = formats_check_stream(context, path);
+    if (!formats_read(arguments, &formats, problem))
+        return fail_usage(context, problem);
+    int code = formats_check_name(context, &formats, path);
+    if (code == EXIT_OK)
+        code = formats_check_stream(context, path);
+    if (code == EXIT_OK && lse_path != NULL)
+        code = formats_check_name(context, &formats, lse_path);
     if (code == EXIT_OK && lse_path != NULL)
         code = formats_check_stream(context, lse_path);
     if (code != EXIT_OK)
         return code;
-    if (!formats_read(arguments, &formats, problem))
-        return fail_usage(context, problem);
     struct gemmd_client *client = command_client(context, 4, 1, &code);
     if (client == NULL)
         return code;

@@ -45,6 +45,29 @@ enum format formats_out(const struct formats *formats, const char *path, enum fo
     return format;
 }
 
+/* The suffix of a file's name, from the last dot on; NULL: the name has none. */
+static const char *suffix_of(const char *path)
+{
+    const char *slash = strrchr(path, '/'), *name = slash != NULL ? slash + 1 : path;
+    const char *dot = strrchr(name, '.');
+    return dot != NULL && dot != name && dot[1] != '\0' ? dot : NULL;
+}
+
+int formats_check_name(const struct context *context, const struct formats *formats,
+                       const char *path)
+{
+    char problem[PROBLEM_MAX];
+    enum format format;
+    const char *suffix = suffix_of(path);
+    if (formats->out_given || suffix == NULL || format_of_path(path, &format))
+        return EXIT_OK;
+    snprintf(problem, sizeof problem,
+             "no format has the suffix '%.16s' of %.80s; name a file that ends in .npy, "
+             ".safetensors, .bin or .raw, or choose a format with --format",
+             suffix, path);
+    return fail_usage(context, problem);
+}
+
 int formats_check_stream(const struct context *context, const char *path)
 {
     bool standard = strcmp(path, "-") == 0;

@@ -20,6 +20,11 @@ bool formats_read(const struct arguments *arguments, struct formats *formats,
  * tells, else `otherwise`. */
 enum format formats_in(const struct formats *formats, const char *path, enum format otherwise);
 enum format formats_out(const struct formats *formats, const char *path, enum format otherwise);
+/* Checks that the format of a file to be written is known: by an option, by the end of the file's
+ * name, or since the name has no suffix and the operands' format is used. Returns EXIT_OK, or
+ * prints a sentence and returns the exit code. */
+int formats_check_name(const struct context *context, const struct formats *formats,
+                       const char *path);
 /* Checks that a matrix can go to `path`. Returns EXIT_OK; if `path` is standard output, and
  * standard output is a terminal or used by --json, prints a sentence and returns the exit code. */
 int formats_check_stream(const struct context *context, const char *path);

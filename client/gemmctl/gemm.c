@@ -1,8 +1,12 @@
+#include <stdio.h>
+
 #include "client/gemmctl/await.h"
 #include "client/gemmctl/destination.h"
+#include "client/gemmctl/flops.h"
 #include "client/gemmctl/interrupt.h"
 #include "client/gemmctl/operands.h"
 #include "client/gemmctl/parameters.h"
+#include "client/gemmctl/random_operands.h"
 #include "client/gemmctl/resident.h"
 
 /* Asks the daemon for the types and shapes of a resident A and B, on which the shapes of the other
@@ -20,6 +24,50 @@ static enum gemmd_error gemm_look_at_residents(struct gemmd_client *client,
                             : code;
 }
 
+/* Refuses what --check and --random exclude. Returns EXIT_OK or the exit code. */
+static int gemm_check_options(const struct context *context, const struct destination *destination)
+{
+    const struct arguments *arguments = context->arguments;
+    const bool fetched = destination->path != NULL || destination->dropped;
+    if (arguments->operand_count == 0 && arguments->values[OPTION_RANDOM] == NULL)
+        return fail_usage(context, "an operand is missing; usage: gemmctl gemm A [B] [-o C], or "
+                                   "gemmctl gemm --random MxNxK");
+    if (option_flag(arguments, OPTION_CHECK) && !fetched)
+        return fail_usage(context, "--check needs the result; leave out --async and --store");
+    for (uint32_t i = 0; i < arguments->operand_count; i++)
+        if (option_flag(arguments, OPTION_CHECK) && resident_name(arguments->operands[i]) != NULL)
+            return fail_usage(context, "--check needs the operands; name files in place of tensors "
+                                       "on the daemon");
+    return EXIT_OK;
+}
+
+/* Compares the result with the reference. Returns EXIT_OK, or prints a sentence and returns the
+ * exit code. */
+static int gemm_check_result(const struct context *context, const struct gemm_request *request,
+                             const struct gemm_operands *operands, const void *c,
+                             struct check *check)
+{
+    struct gemmd_error_info error = {.code = GEMMD_OK};
+    struct progress_line line;
+    progress_start(&line, &context->terminal, option_flag(context->arguments, OPTION_QUIET));
+    error.code = check_product(request, operands, c, &line, check);
+    progress_end(&line);
+    if (error.code == GEMMD_ERR_CANCELLED)
+        return EXIT_INTERRUPTED;
+    if (error.code == GEMMD_ERR_OUT_OF_MEMORY)
+        snprintf(error.message, sizeof error.message, "there is no memory for --check");
+    if (error.code == GEMMD_OK && check->wrong > 0) {
+        error.code = GEMMD_ERR_VERIFICATION;
+        snprintf(error.message, sizeof error.message,
+                 "%llu of %llu elements of C are wrong; the first, in row %llu and column %llu of "
+                 "problem %llu, is %.9g and should be %.9g, with an error of at most %.2g",
+                 (unsigned long long)check->wrong, (unsigned long long)check->elements,
+                 (unsigned long long)check->row, (unsigned long long)check->column,
+                 (unsigned long long)check->problem, check->found, check->expected, check->allowed);
+    }
+    return error.code == GEMMD_OK ? EXIT_OK : fail_request(context, &error);
+}
+
 int command_gemm(const struct context *context)
 {
     const struct arguments *arguments = context->arguments;
@@ -32,6 +80,8 @@ int command_gemm(const struct context *context)
     struct gemmd_result result;
     struct gemmd_gemm gemm;
     struct fault fault = {0};
+    struct random_operands random = {0};
+    struct check check;
     struct operand_paths paths = {
         .a = arguments->operands[0],
         .b = arguments->operand_count > 1 ? arguments->operands[1] : NULL,
@@ -39,6 +89,8 @@ int command_gemm(const struct context *context)
         .c0 = arguments->values[OPTION_C0],
     };
     int code = destination_choose(context, &destination);
+    if (code == EXIT_OK)
+        code = gemm_check_options(context, &destination);
     if (code != EXIT_OK)
         return code;
     struct gemmd_client *client = command_client(context, 4, 1, &code);
@@ -48,8 +100,13 @@ int command_gemm(const struct context *context)
     gemmd_result_init(&result, sizeof result);
     if (destination.formats.in_given)
         paths.format = &destination.formats.in;
-    if (parameters_read_gemm(&request, arguments, &fault) != GEMMD_OK)
+    if (parameters_read_gemm(&request, arguments, &fault) != GEMMD_OK ||
+        random_operands_open(&random, arguments, &request, &fault) != GEMMD_OK)
         goto faulty;
+    if (arguments->values[OPTION_RANDOM] != NULL) {
+        paths.resident_a = &random.a;
+        paths.resident_b = &random.b;
+    }
     if (gemm_look_at_residents(client, residents, &paths, &request, &error) != GEMMD_OK)
         goto failed;
     if (operands_open(&operands, &paths, &request, &fault) != GEMMD_OK)
@@ -70,7 +127,14 @@ int command_gemm(const struct context *context)
         goto faulty;
     if (await(context, gemmd_gemm_submit(client, &gemm, &error), &result, &error) != GEMMD_OK)
         goto failed;
-    code = destination_commit(context, &destination, &result);
+    if (option_flag(arguments, OPTION_CHECK))
+        code = gemm_check_result(context, &request, &operands.bound, gemm.c, &check);
+    const struct report_work work = {
+        .flops = flops_of_gemm(&request),
+        .check = option_flag(arguments, OPTION_CHECK) ? &check : NULL,
+    };
+    if (code == EXIT_OK)
+        code = destination_commit(context, &destination, &result, &work);
     goto done;
 
 failed:
@@ -81,6 +145,7 @@ faulty:
 done:
     destination_close(&destination, &result);
     operands_close(&operands);
+    random_operands_close(&random);
     gemmd_client_free(client);
     return code;
 }

@@ -2,7 +2,7 @@
 
 #include "client/gemmctl/command.h"
 
-enum { HELP_COLUMN = 26, HELP_WIDTH = 96 };
+enum { COMMAND_COLUMN = 19, HELP_COLUMN = 22, HELP_WIDTH = 80 };
 
 /* Prints the words of a text from `column` on, with a hanging indent. */
 static void print_wrapped(const char *text, int column)
@@ -41,51 +41,85 @@ static void print_heading(const struct context *context, const char *heading)
     printf("\n%s%s%s\n", terminal_bold(color), heading, terminal_plain(color));
 }
 
+static bool option_is_common(const struct option *option)
+{
+    return option->takers == FOR_ALL || option->takers == FOR_ASKING;
+}
+
 static void print_options(const struct context *context, const char *heading, unsigned takers,
                           bool common)
 {
     print_heading(context, heading);
     for (int id = 0; id < OPTION_COUNT; id++)
-        if ((options[id].takers & takers) != 0 && (options[id].takers == FOR_ALL) == common)
+        if ((options[id].takers & takers) != 0 && option_is_common(&options[id]) == common)
             print_option(&options[id]);
+}
+
+/* Lists the names of the common options that a command takes. */
+static void print_common_names(const struct context *context, unsigned taker)
+{
+    char list[1024];
+    int length = snprintf(list, sizeof list, "'gemmctl --help' describes");
+    for (int id = 0; id < OPTION_COUNT; id++)
+        if ((options[id].takers & taker) != 0 && option_is_common(&options[id]))
+            length +=
+                snprintf(list + length, sizeof list - (size_t)length, " --%s,", options[id].name);
+    list[length - 1] = '.';
+    print_heading(context, "Common options");
+    fputs("  ", stdout);
+    print_wrapped(list, 2);
+}
+
+/* Prints the commands of a group, or all commands if `group` is NULL. */
+static void print_commands(const struct context *context, const char *group)
+{
+    print_heading(context, "Commands");
+    for (const struct command *command = context->commands; command->name != NULL; command++) {
+        if (group != NULL && !command_is_of(command, group) && strcmp(command->name, group) != 0)
+            continue;
+        printf("  %-*s", COMMAND_COLUMN - 2, command->name);
+        print_wrapped(command->summary, COMMAND_COLUMN);
+    }
 }
 
 static void print_command(const struct context *context, const struct command *command)
 {
-    printf("gemmctl %s: %s\n", command->name, command->summary);
-    print_heading(context, "Examples");
-    fputs(command->examples, stdout);
+    int start = printf("gemmctl %s: ", command->name);
+    print_wrapped(command->summary, start);
     print_heading(context, "Usage");
-    printf("  gemmctl [OPTION ...] %s%s%s\n", command->name, *command->usage != '\0' ? " " : "",
+    printf("  gemmctl %s [OPTION ...]%s%s\n", command->name, *command->usage != '\0' ? " " : "",
            command->usage);
     bool own = false;
     for (int id = 0; id < OPTION_COUNT; id++)
-        own = own || (options[id].takers != FOR_ALL && (options[id].takers & command->taker) != 0);
+        own = own || (!option_is_common(&options[id]) && (options[id].takers & command->taker));
     if (own)
         print_options(context, "Options", command->taker, false);
-    print_options(context, "Options of all commands", command->taker, true);
+    print_common_names(context, command->taker);
+    print_heading(context, "Examples");
+    fputs(command->examples, stdout);
 }
 
 static void print_overview(const struct context *context)
 {
     printf("gemmctl: matrix products and attention on a gemmd daemon\n");
-    print_heading(context, "Examples");
-    for (const struct command *command = context->commands; command->name != NULL; command++)
-        fputs(command->examples, stdout);
     print_heading(context, "Usage");
-    printf("  gemmctl [OPTION ...] COMMAND [OPERAND ...]\n");
-    print_heading(context, "Commands");
-    for (const struct command *command = context->commands; command->name != NULL; command++)
-        printf("  %-12s%s\n", command->name, command->summary);
-    print_options(context, "Options of all commands", FOR_ALL, true);
-    print_heading(context, "Exit codes");
+    printf("  gemmctl COMMAND [OPTION ...] [OPERAND ...]\n");
+    print_commands(context, NULL);
+    print_heading(context, "Examples");
+    printf("  gemmctl gemm A.npy B.npy -o C.npy\n"
+           "  gemmctl tensor put weights W.npy\n"
+           "  gemmctl gemm X.npy tensor:weights -o Y.npy\n"
+           "  gemmctl attention Q.npy K.npy V.npy -o O.npy --causal\n"
+           "  gemmctl bench -m 64 -n 64 -k 64 --connections 32\n");
+    print_options(context, "Common options", FOR_ALL, true);
+    print_heading(context, "Exit status");
     printf("  0    success\n"
-           "  1    the daemon could not compute the result, or the result could not be written\n"
+           "  1    the daemon could not compute, or the result could not be written\n"
            "  2    the command line or an input file is wrong\n"
-           "  3    the daemon refused the request for the moment (429, 503), or a job is not done "
-           "yet\n"
+           "  3    the daemon refused the request for the moment (429, 503), or a job\n"
+           "       is not done yet\n"
            "  4    no connection to the daemon, or the time ran out\n"
-           "  5    the result did not pass --verify\n"
+           "  5    the result did not pass --verify or --check\n"
            "  130  interrupted\n"
            "\n'gemmctl COMMAND --help' describes a command, 'man gemmctl' all of them.\n");
 }
@@ -93,14 +127,11 @@ static void print_overview(const struct context *context)
 static void print_group(const struct context *context, const char *group)
 {
     printf("gemmctl %s: commands for %ss\n", group, group);
+    print_commands(context, group);
     print_heading(context, "Examples");
     for (const struct command *command = context->commands; command->name != NULL; command++)
         if (command_is_of(command, group))
             fputs(command->examples, stdout);
-    print_heading(context, "Commands");
-    for (const struct command *command = context->commands; command->name != NULL; command++)
-        if (command_is_of(command, group))
-            printf("  %-12s%s\n", command->name, command->summary);
     printf("\n'gemmctl %s COMMAND --help' describes a command.\n", group);
 }
 
@@ -131,11 +162,13 @@ int command_help(const struct context *context)
 {
     const struct arguments *arguments = context->arguments;
     const struct command *command = arguments->command;
-    if (command != NULL && command->run == command_help && arguments->operand_count > 0)
+    const bool is_help =
+        command != NULL && command->run == command_help && !option_flag(arguments, OPTION_HELP);
+    if (is_help && arguments->operand_count > 0)
         return print_named(context, arguments->operands[0], arguments->operands[1]);
     if (command == NULL && arguments->group != NULL)
         print_group(context, arguments->group);
-    else if (command == NULL || command->run == command_help)
+    else if (command == NULL || is_help)
         print_overview(context);
     else
         print_command(context, command);

@@ -1,37 +1,25 @@
-/* gemmctl job status, wait, result and cancel. */
-#include <jansson.h>
+/* gemmctl job status, wait, result and cancel. job_list.c has gemmctl job ls. */
 #include <stdio.h>
 #include <string.h>
 
 #include "client/gemmctl/await.h"
 #include "client/gemmctl/fetch.h"
-#include "client/gemmctl/report.h"
+#include "client/gemmctl/job_describe.h"
+#include "client/gemmctl/print.h"
 
-static void print_json(const struct gemmd_job *job)
+static void print_description(const struct gemmd_job *job)
 {
-    json_t *root = json_pack("{s:i, s:s, s:s, s:s}", "version", 1, "id", job->id, "state",
-                             gemmd_job_state_name(job->state), "request_id", job->request_id);
-    if (root != NULL && job->created[0] != '\0')
-        json_object_set_new(root, "created", json_string(job->created));
-    if (root != NULL && job->expires[0] != '\0')
-        json_object_set_new(root, "expires", json_string(job->expires));
-    if (root != NULL && job->queued_ms >= 0)
-        json_object_set_new(root, "queued_ms", json_real(job->queued_ms));
-    if (root != NULL && job->running_ms >= 0)
-        json_object_set_new(root, "running_ms", json_real(job->running_ms));
-    if (root != NULL && job->http_status != 0) {
-        json_object_set_new(root, "http_status", json_integer(job->http_status));
-        json_object_set_new(root, "bytes", json_integer((json_int_t)job->bytes));
-    }
-    if (root != NULL && json_dumpf(root, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) == 0)
-        putchar('\n');
-    json_decref(root);
+    json_t *root = json_pack("{s:i}", "version", PRINT_JSON_VERSION), *members = job_describe(job);
+    if (root != NULL && members != NULL)
+        json_object_update(root, members);
+    json_decref(members);
+    print_json(root);
 }
 
 static int report_status(const struct context *context, const struct gemmd_job *job)
 {
     if (option_flag(context->arguments, OPTION_JSON))
-        print_json(job);
+        print_description(job);
     else
         puts(gemmd_job_state_name(job->state));
     return EXIT_OK;
@@ -111,7 +99,8 @@ int command_job_cancel(const struct context *context)
     if (gemmd_job_cancel(client, id, NULL, &error) != GEMMD_OK)
         code = fail_request(context, &error);
     else if (option_flag(context->arguments, OPTION_JSON))
-        printf("{\"version\": 1, \"id\": \"%s\", \"cancelled\": true}\n", id);
+        print_json(
+            json_pack("{s:i, s:s, s:b}", "version", PRINT_JSON_VERSION, "id", id, "cancelled", 1));
     gemmd_client_free(client);
     return code;
 }

@@ -8,7 +8,10 @@
  * write. */
 static int finish_output(int code)
 {
-    if (fflush(stdout) != 0)
+    const bool flushed = fflush(stdout) == 0;
+    if ((!flushed || ferror(stdout)) && terminal_reader_left())
+        return EXIT_PIPE;
+    if (!flushed)
         perror("gemmctl: standard output");
     else if (ferror(stdout))
         fputs("gemmctl: standard output: the output could not be written completely\n", stderr);
@@ -22,8 +25,8 @@ int main(int argc, char *argv[])
     struct arguments arguments;
     struct context context = {.commands = commands, .arguments = &arguments};
     char problem[PROBLEM_MAX];
-    /* With SIGPIPE ignored, write() fails when the reader of a pipe has closed the pipe, and
-     * gemmctl reports the error in a sentence. */
+    /* SIGPIPE is ignored while gemmctl works, so that connections that end and pipes whose readers
+     * leave are errors of write(), and temporary files are removed. */
     signal(SIGPIPE, SIG_IGN);
     bool right = arguments_parse(&arguments, argc, argv, commands, problem);
     context.terminal = terminal_look(option_flag(&arguments, OPTION_NO_COLOR));
@@ -36,5 +39,10 @@ int main(int argc, char *argv[])
         printf("gemmctl %s\n", gemmd_version());
     else
         code = arguments.command->run(&context);
-    return finish_output(code);
+    code = finish_output(code);
+    if (code == EXIT_PIPE) {
+        signal(SIGPIPE, SIG_DFL);
+        raise(SIGPIPE); /* as programs end that do not ignore the signal */
+    }
+    return code;
 }

@@ -11,7 +11,8 @@
  * operands. Several paths "-" are read from standard input in the order A, B, bias, C0. */
 struct operand_paths {
     const char *a, *b; /* `b` is NULL if B is resident, or in the file `a` */
-    const struct tensor *resident_a, *resident_b; /* resident operands; NULL: not resident */
+    const struct tensor *resident_a,
+        *resident_b; /* operands that are resident or --random; NULL: a file's */
     const char *bias,
         *c0; /* NULL: there is no such operand, or the one safetensors file holds it */
     const enum format *format; /* NULL: by each file's name, npy if the name tells no format */

@@ -66,9 +66,13 @@ static bool is_group(const struct command *commands, const char *word)
     return false;
 }
 
-/* Writes that there is no such option, and which option of `taker` the user may have meant. */
-static void unknown_option(const char *text, unsigned taker, char problem[PROBLEM_MAX])
+/* Writes that there is no such option, and which option of the command (NULL: not known) the user
+ * may have meant. */
+static void unknown_option(const char *text, const struct command *command,
+                           char problem[PROBLEM_MAX])
 {
+    const unsigned taker = command != NULL ? command->taker : FOR_ALL;
+    const char *name = command != NULL ? command->name : "";
     const char *names[OPTION_COUNT];
     uint32_t count = 0;
     for (int id = 0; id < OPTION_COUNT; id++)
@@ -80,7 +84,8 @@ static void unknown_option(const char *text, unsigned taker, char problem[PROBLE
                  meant);
     else
         snprintf(problem, PROBLEM_MAX,
-                 "there is no option '%.64s'; 'gemmctl --help' lists the options", text);
+                 "there is no option '%.64s'; 'gemmctl %s%s--help' lists the options", text, name,
+                 *name != '\0' ? " " : "");
 }
 
 /* Lists the first words of all commands, or, with `group`, the second words of the group's
@@ -136,7 +141,7 @@ static bool set_value(struct arguments *arguments, enum option_id id, const char
 }
 
 /* Takes one option and its value, which may be in the following word. Moves `*at` past both. */
-static bool take_option(struct arguments *arguments, int argc, char *const argv[], int *at,
+static bool take_option(struct arguments *arguments, int argc, char *argv[], int *at,
                         char problem[PROBLEM_MAX])
 {
     const char *word = argv[(*at)++];
@@ -144,8 +149,7 @@ static bool take_option(struct arguments *arguments, int argc, char *const argv[
     size_t length = is_long ? strcspn(word + 2, "=") : 1;
     enum option_id id = is_long ? find_name(word + 2, length) : find_letter(word[1]);
     if (id == OPTION_COUNT) {
-        unknown_option(word, arguments->command != NULL ? arguments->command->taker : FOR_ALL,
-                       problem);
+        unknown_option(word, arguments->command, problem);
         return false;
     }
     const char *rest = is_long ? word + 2 + length : word + 2;
@@ -163,18 +167,35 @@ static bool take_option(struct arguments *arguments, int argc, char *const argv[
     return set_value(arguments, id, argv[(*at)++], problem);
 }
 
-static bool take_word(struct arguments *arguments, const char *word, const struct command *commands,
+/* Makes the command, whose name is one word, the command whose second word is `word`. False: there
+ * is no such command. */
+static bool take_second_word(struct arguments *arguments, const struct command *commands,
+                             const char *word)
+{
+    const struct command *longer =
+        arguments->operand_count == 0 && strchr(arguments->command->name, ' ') == NULL
+            ? find_command(commands, arguments->command->name, word)
+            : NULL;
+    if (longer != NULL)
+        arguments->command = longer;
+    return longer != NULL;
+}
+
+static bool take_word(struct arguments *arguments, char *word, const struct command *commands,
                       char problem[PROBLEM_MAX])
 {
     if (arguments->command == NULL) {
         arguments->command = find_command(commands, arguments->group, word);
-        bool opens = arguments->group == NULL && is_group(commands, word);
+        bool opens =
+            arguments->command == NULL && arguments->group == NULL && is_group(commands, word);
         if (opens)
             arguments->group = word;
         else if (arguments->command == NULL)
             unknown_command(commands, arguments->group, word, problem);
         return opens || arguments->command != NULL;
     }
+    if (take_second_word(arguments, commands, word))
+        return true;
     if (arguments->operand_count == arguments->command->operands_max) {
         snprintf(problem, PROBLEM_MAX, "the operand '%.64s' is one too many; usage: gemmctl %s%s%s",
                  word, arguments->command->name, *arguments->command->usage != '\0' ? " " : "",
@@ -200,13 +221,14 @@ static bool check_takers(const struct arguments *arguments, char problem[PROBLEM
     return true;
 }
 
-bool arguments_parse(struct arguments *arguments, int argc, char *const argv[],
+bool arguments_parse(struct arguments *arguments, int argc, char *argv[],
                      const struct command *commands, char problem[PROBLEM_MAX])
 {
     bool only_words = false;
-    *arguments = (struct arguments){0};
+    /* Operands come from further back in argv than they go to, so that none is overwritten. */
+    *arguments = (struct arguments){.operands = &argv[argc > 0]};
     for (int at = 1; at < argc;) {
-        const char *word = argv[at];
+        char *word = argv[at];
         bool is_option = word[0] == '-' && word[1] != '\0' && !only_words;
         if (is_option && strcmp(word, "--") == 0) {
             only_words = true;
@@ -220,6 +242,7 @@ bool arguments_parse(struct arguments *arguments, int argc, char *const argv[],
             at++;
         }
     }
+    arguments->operands[arguments->operand_count] = NULL;
     if (option_flag(arguments, OPTION_HELP) || option_flag(arguments, OPTION_VERSION))
         return true;
     const struct command *command = arguments->command;

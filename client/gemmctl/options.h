@@ -12,7 +12,7 @@
 /* Bits of the commands that have an option. */
 enum {
     FOR_GEMM = 1,
-    FOR_BENCH = 2,
+    FOR_BENCH = 2, /* of products */
     FOR_INFO = 4,
     FOR_METRICS = 8,
     FOR_READY = 16,
@@ -26,15 +26,20 @@ enum {
     FOR_JOB_RESULT = 4096,
     FOR_JOB_CANCEL = 8192,
     FOR_ATTENTION = 16384,
+    FOR_JOB_LS = 32768,
+    FOR_BENCH_ATTENTION = 65536,
+    FOR_BENCH_LADDER = 131072,
+    FOR_ALL = 262143,
+    FOR_ASKING = FOR_ALL & ~FOR_HELP, /* commands that send requests */
     FOR_PRODUCTS = FOR_GEMM | FOR_BENCH,
-    FOR_ATTENDING = FOR_ATTENTION | FOR_BENCH,
+    FOR_ATTENDING = FOR_ATTENTION | FOR_BENCH_ATTENTION,
     FOR_COMPUTING = FOR_GEMM | FOR_ATTENTION,
-    FOR_COMPUTED = FOR_COMPUTING | FOR_BENCH,
+    FOR_LOADING = FOR_BENCH | FOR_BENCH_ATTENTION,
+    FOR_COMPUTED = FOR_COMPUTING | FOR_LOADING,
     FOR_READERS = FOR_COMPUTING | FOR_TENSOR_PUT,
     FOR_WRITERS = FOR_COMPUTING | FOR_TENSOR_GET | FOR_JOB_RESULT,
-    FOR_JOBS = FOR_JOB_STATUS | FOR_JOB_WAIT | FOR_JOB_RESULT | FOR_JOB_CANCEL,
-    FOR_TENSORS = FOR_TENSOR_PUT | FOR_TENSOR_GET | FOR_TENSOR_LS | FOR_TENSOR_RM,
-    FOR_ALL = 32767
+    FOR_JOBS = FOR_JOB_STATUS | FOR_JOB_WAIT | FOR_JOB_RESULT | FOR_JOB_CANCEL | FOR_JOB_LS,
+    FOR_TENSORS = FOR_TENSOR_PUT | FOR_TENSOR_GET | FOR_TENSOR_LS | FOR_TENSOR_RM
 };
 
 /* X(ID, name, letter, argument, takers, parameter, help). `argument` names the option's value, NULL
@@ -49,6 +54,11 @@ enum {
       "no bias")                                                                                   \
     X(C0, "c0", 0, "FILE", FOR_GEMM, 0,                                                            \
       "file with the matrix C0 of C's type, which --beta multiplies; default: none")               \
+    X(RANDOM, "random", 0, "MxNxK", FOR_GEMM, 0,                                                   \
+      "multiply random matrices in place of files; without --output the result is dropped")        \
+    X(SEED, "seed", 0, "NUMBER", FOR_GEMM, 0, "seed of --random; default 1")                       \
+    X(CHECK, "check", 0, NULL, FOR_GEMM, 0,                                                        \
+      "compare the result with a product that gemmctl computes itself in f64")                     \
     X(STORE, "store", 0, "NAME", FOR_GEMM, 1,                                                      \
       "keep C on the daemon as a tensor of this name, instead of fetching C")                      \
     X(ASYNC, "async", 0, NULL, FOR_COMPUTING, 0,                                                   \
@@ -56,7 +66,7 @@ enum {
       "deadline")                                                                                  \
     X(M, "m", 'm', "ROWS", FOR_PRODUCTS, 1,                                                        \
       "rows of op(A) and C; files of raw bytes need --m, --n and --k; bench: default 64")          \
-    X(N, "n", 'n', "COLUMNS", FOR_PRODUCTS, 1,                                                     \
+    X(N, "n", 'n', "COLUMNS", FOR_PRODUCTS | FOR_BENCH_LADDER, 1,                                  \
       "columns of op(B) and C; bench: default 64; bench ladder: the largest square, default "      \
       "4096")                                                                                      \
     X(K, "k", 'k', "DEPTH", FOR_PRODUCTS, 1,                                                       \
@@ -136,48 +146,48 @@ enum {
       "format of the files that are read; default: --format")                                      \
     X(OUT_FORMAT, "out-format", 0, "npy|safetensors|raw", FOR_COMPUTING, 0,                        \
       "format of the files that are written; default: --format")                                   \
-    X(CONNECTIONS, "connections", 'c', "COUNT", FOR_BENCH, 0,                                      \
+    X(CONNECTIONS, "connections", 'c', "COUNT", FOR_LOADING, 0,                                    \
       "number of connections to the daemon, at least 1; default 8")                                \
-    X(IN_FLIGHT, "in-flight", 0, "COUNT", FOR_BENCH, 0,                                            \
+    X(IN_FLIGHT, "in-flight", 0, "COUNT", FOR_LOADING, 0,                                          \
       "number of requests that wait for an answer at any time, at least --connections; "           \
       "those that find no free connection wait in gemmctl; default: --connections")                \
-    X(DURATION, "duration", 'd', "TIME", FOR_BENCH, 0, "time to measure; default 5s")              \
-    X(REQUESTS, "requests", 0, "COUNT", FOR_BENCH, 0,                                              \
+    X(DURATION, "duration", 'd', "TIME", FOR_LOADING, 0, "time to measure; default 5s")            \
+    X(REQUESTS, "requests", 0, "COUNT", FOR_LOADING, 0,                                            \
       "number of requests to measure; 0 or default: as many as --duration allows")                 \
     X(TIMING, "timing", 0, NULL, FOR_COMPUTING | FOR_JOB_RESULT, 0,                                \
       "print how long each stage of the request took in the daemon, in ms")                        \
-    X(JSON, "json", 0, NULL, FOR_COMPUTED | FOR_TENSORS | FOR_JOBS | FOR_INFO, 0,                  \
-      "print the result's description, or the error, as JSON on standard output")                  \
-    X(SHM, "shm", 0, NULL, FOR_COMPUTING | FOR_BENCH, 0,                                           \
+    X(JSON, "json", 0, NULL, FOR_COMPUTED | FOR_BENCH_LADDER | FOR_TENSORS | FOR_JOBS | FOR_INFO,  \
+      0, "print the result's description, or the error, as JSON on standard output")               \
+    X(SHM, "shm", 0, NULL, FOR_COMPUTED, 0,                                                        \
       "pass operands and results through memory shared with the daemon, whatever their "           \
       "size, or fail; needs --url unix:PATH")                                                      \
-    X(NO_SHM, "no-shm", 0, NULL, FOR_COMPUTING | FOR_BENCH, 0,                                     \
+    X(NO_SHM, "no-shm", 0, NULL, FOR_COMPUTED, 0,                                                  \
       "pass operands and results through the socket; default: through shared memory if the "       \
       "daemon takes it and the operands are large")                                                \
-    X(URL, "url", 'u', "URL", FOR_ALL, 0,                                                          \
-      "address of the daemon: http://HOST:PORT, https://HOST:PORT or unix:PATH; default: "         \
-      "the environment's GEMMD_URL, else http://127.0.0.1:8080")                                   \
-    X(TOKEN_FILE, "token-file", 0, "FILE", FOR_ALL, 0,                                             \
+    X(URL, "url", 'u', "URL", FOR_ASKING, 0,                                                       \
+      "address of the daemon: http://HOST:PORT, https://HOST:PORT, HOST:PORT or unix:PATH; "       \
+      "default: the environment's GEMMD_URL, else http://127.0.0.1:8080")                          \
+    X(TOKEN_FILE, "token-file", 0, "FILE", FOR_ASKING, 0,                                          \
       "file whose first line is the bearer token for the daemon; default: the environment's "      \
       "GEMMD_TOKEN")                                                                               \
-    X(CA_FILE, "ca-file", 0, "FILE", FOR_ALL, 0,                                                   \
+    X(CA_FILE, "ca-file", 0, "FILE", FOR_ASKING, 0,                                                \
       "PEM file with the certificates to trust for https; default: the environment's "             \
       "GEMMD_CA_FILE, else the system's")                                                          \
-    X(CERT_FILE, "cert-file", 0, "FILE", FOR_ALL, 0,                                               \
+    X(CERT_FILE, "cert-file", 0, "FILE", FOR_ASKING, 0,                                            \
       "PEM file of the client's certificate for https; default: the environment's "                \
       "GEMMD_CERT_FILE, else none")                                                                \
-    X(KEY_FILE, "key-file", 0, "FILE", FOR_ALL, 0,                                                 \
+    X(KEY_FILE, "key-file", 0, "FILE", FOR_ASKING, 0,                                              \
       "PEM file of the private key of --cert-file; default: the environment's "                    \
       "GEMMD_KEY_FILE, else the certificate's file")                                               \
-    X(TRACEPARENT, "traceparent", 0, "TRACE", FOR_ALL, 0,                                          \
+    X(TRACEPARENT, "traceparent", 0, "TRACE", FOR_ASKING, 0,                                       \
       "traceparent (W3C Trace Context) to send, by which the daemon's log and spans belong to "    \
       "the caller's trace; default: the environment's TRACEPARENT if it is valid, else none")      \
-    X(CHECK_DIGEST, "check-digest", 0, NULL, FOR_ALL, 0,                                           \
+    X(CHECK_DIGEST, "check-digest", 0, NULL, FOR_ASKING, 0,                                        \
       "have the daemon send the SHA-256 of each answer, and compare it with the answer")           \
-    X(TIMEOUT, "timeout", 't', "TIME", FOR_ALL, 0,                                                 \
+    X(TIMEOUT, "timeout", 't', "TIME", FOR_ASKING, 0,                                              \
       "longest time of a request with all its repeats, such as 30 (seconds), 30s, 500ms or "       \
       "2m; default 5m")                                                                            \
-    X(RETRIES, "retries", 0, "COUNT", FOR_ALL, 0,                                                  \
+    X(RETRIES, "retries", 0, "COUNT", FOR_ASKING, 0,                                               \
       "how often to repeat a request that was refused for the moment (429, 503) or lost its "      \
       "connection; 0: never; default 4, for bench and ready 0")                                    \
     X(QUIET, "quiet", 'q', NULL, FOR_ALL, 0, "print nothing but results and errors")               \
@@ -206,30 +216,31 @@ extern const struct option options[OPTION_COUNT];
 
 struct context;
 struct command {
-    const char *name; /* one word, or two: "tensor put" */
+    const char *name; /* one word, or two: "tensor put"; a first word alone may be one too */
     unsigned taker;   /* the command's bit, FOR_... */
-    uint32_t operands_min, operands_max;
-    const char *usage; /* the operands, for the line "usage: gemmctl NAME ..." */
+    uint32_t operands_min, operands_max; /* operands_max may be OPERANDS_ANY */
+    const char *usage;                   /* the operands, for the line "usage: gemmctl NAME ..." */
     const char *summary;
     const char *examples; /* lines of the help's section "Examples" */
     int (*run)(const struct context *context);
 };
 
-enum { OPERANDS_MAX = 4, PROBLEM_MAX = 256 };
+enum { OPERANDS_ANY = UINT32_MAX, PROBLEM_MAX = 256 };
 
 /* A parsed command line. All strings are borrowed from argv. */
 struct arguments {
-    const struct command *command;      /* NULL: the command line names none */
-    const char *group;                  /* first word of a command of two words; else NULL */
-    const char *values[OPTION_COUNT];   /* NULL: the option is not given; "1" or "0" for flags */
-    const char *operands[OPERANDS_MAX]; /* the words that are neither command nor option */
+    const struct command *command;    /* NULL: the command line names none */
+    const char *group;                /* first word of a command of two words; else NULL */
+    const char *values[OPTION_COUNT]; /* NULL: the option is not given; "1" or "0" for flags */
+    char **operands; /* the words that are neither command nor option, and NULL; part of argv */
     uint32_t operand_count;
 };
 
-/* Parses a command line. `commands` ends with an entry without a name. False, with a sentence in
- * `problem`, if the command line is wrong. With --help or --version, a missing command or operand
+/* Parses a command line. The operands are moved to the front of argv, behind argv[0]; argv[argc] is
+ * NULL. `commands` ends with an entry without a name. False, with a sentence in `problem`, if the
+ * command line is wrong. With --help or --version, a missing command or operand
  * is no error. */
-bool arguments_parse(struct arguments *arguments, int argc, char *const argv[],
+bool arguments_parse(struct arguments *arguments, int argc, char *argv[],
                      const struct command *commands, char problem[PROBLEM_MAX]);
 
 /* Whether the command's name has two words of which the first is `group`. */

@@ -1,11 +1,17 @@
 #include "client/gemmctl/progress.h"
 
 #include <stdio.h>
+#include <string.h>
 #include <time.h>
 
-#define NOTICED_S 0.5
+#include "client/gemmctl/units.h"
 
-enum { BAR_WIDTH = 30 };
+#define NOTICED_S 0.5
+#define REDRAW_S 0.1
+/* A rate is shown once it was measured for this long. */
+#define RATE_S 0.2
+
+enum { BAR_WIDTH = 20 };
 
 static double now_s(void)
 {
@@ -19,15 +25,40 @@ void progress_start(struct progress_line *line, const struct terminal *terminal,
     *line = (struct progress_line){.wanted = terminal->moves && !quiet, .started_s = now_s()};
 }
 
-static void draw_bar(const char *what, uint64_t done, uint64_t total)
+/* Returns units per second of the part, 0: not known yet. A part that begins anew, as after a lost
+ * connection, is measured anew. */
+static double rate_of(struct progress_line *line, const char *part, uint64_t done, double now)
 {
-    char bar[BAR_WIDTH + 1];
-    double part = total > 0 ? (double)done / (double)total : 0;
+    if (line->part == NULL || strcmp(line->part, part) != 0 || done < line->part_from) {
+        line->part = part;
+        line->part_from = done;
+        line->part_s = now;
+    }
+    return now - line->part_s < RATE_S || done == line->part_from
+               ? 0
+               : (double)(done - line->part_from) / (now - line->part_s);
+}
+
+/* Draws "part [####....]  40 % of 12.0 MiB, 3.1 MiB/s, 2.3s left", at most 80 columns. `bytes`: the
+ * units are bytes. */
+static void draw_bar(struct progress_line *line, const char *part, uint64_t done, uint64_t total,
+                     bool bytes)
+{
+    char bar[BAR_WIDTH + 1], text[UNITS_ROOM];
+    const double share = total > 0 ? (double)done / (double)total : 0, now = now_s();
+    const double rate = rate_of(line, part, done, now);
     for (int i = 0; i < BAR_WIDTH; i++)
-        bar[i] = i < (int)(part * BAR_WIDTH) ? '#' : '.';
+        bar[i] = i < (int)(share * BAR_WIDTH) ? '#' : '.';
     bar[BAR_WIDTH] = '\0';
-    fprintf(stderr, "\r\033[K%-9s [%s] %3d %% of %.1f MiB", what, bar, (int)(part * 100),
-            (double)total / (1024 * 1024));
+    fprintf(stderr, "\r\033[K%-9s [%s] %3d %%", part, bar, (int)(share * 100));
+    if (bytes)
+        fprintf(stderr, " of %s", units_bytes((double)total, text));
+    if (bytes && rate > 0)
+        fprintf(stderr, ", %s/s", units_bytes(rate, text));
+    if (rate > 0 && done < total)
+        fprintf(stderr, ", %s left", units_duration((double)(total - done) / rate, text));
+    line->drawn_s = now;
+    line->shown = true;
 }
 
 void progress_draw(struct progress_line *line, const struct gemmd_request *request)
@@ -37,12 +68,19 @@ void progress_draw(struct progress_line *line, const struct gemmd_request *reque
         return;
     gemmd_request_progress(request, &at);
     if (at.received > 0)
-        draw_bar("receiving", at.received, at.to_receive);
+        draw_bar(line, "receiving", at.received, at.to_receive, true);
     else if (at.sent < at.to_send)
-        draw_bar(at.attempts > 1 ? "resending" : "sending", at.sent, at.to_send);
+        draw_bar(line, at.attempts > 1 ? "resending" : "sending", at.sent, at.to_send, true);
     else
         fprintf(stderr, "\r\033[Kcomputing ... %.0f s", now_s() - line->started_s);
     line->shown = true;
+}
+
+void progress_part(struct progress_line *line, const char *part, uint64_t done, uint64_t total)
+{
+    const double now = line->wanted ? now_s() : 0;
+    if (line->wanted && now - line->started_s >= NOTICED_S && now - line->drawn_s >= REDRAW_S)
+        draw_bar(line, part, done, total, false);
 }
 
 void progress_say(struct progress_line *line, const char *part)

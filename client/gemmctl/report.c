@@ -1,8 +1,10 @@
 #include "client/gemmctl/report.h"
 
-#include <jansson.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "client/gemmctl/print.h"
+#include "client/gemmctl/units.h"
 
 struct stage {
     const char *name;
@@ -19,7 +21,21 @@ static void list_stages(const struct gemmd_timing *timing, struct stage stages[S
     memcpy(stages, list, sizeof list);
 }
 
-static void print_json(const struct gemmd_result *result, const char *path, const char *lse_path)
+static double flops_per_second(const struct report_work *work, double ms)
+{
+    return work != NULL && work->flops > 0 && ms > 0 ? work->flops / ms * 1000 : 0;
+}
+
+static json_t *describe_check(const struct check *check)
+{
+    return json_pack("{s:s, s:f, s:I, s:I, s:I, s:I}", "verdict", "pass", "largest_error",
+                     check->largest, "elements", (json_int_t)check->elements, "skipped",
+                     (json_int_t)check->skipped, "rows_checked", (json_int_t)check->rows_checked,
+                     "rows", (json_int_t)check->rows);
+}
+
+static void print_result(const struct gemmd_result *result, const char *path, const char *lse_path,
+                         const struct report_work *work)
 {
     struct stage stages[STAGES];
     json_t *shape = json_array(), *timing = json_object();
@@ -29,12 +45,17 @@ static void print_json(const struct gemmd_result *result, const char *path, cons
     for (int i = 0; i < STAGES; i++)
         if (stages[i].ms >= 0)
             json_object_set_new(timing, stages[i].name, json_real(stages[i].ms));
-    json_t *root =
-        json_pack("{s:i, s:s, s:o, s:s, s:I, s:s, s:i, s:i, s:s, s:f, s:o}", "version", 1, "output",
-                  path, "shape", shape, "dtype", gemmd_dtype_name(result->dtype), "bytes",
-                  (json_int_t)result->bytes, "kernel", result->kernel, "batch", (int)result->batch,
-                  "attempts", (int)result->attempts, "request_id", result->request_id, "elapsed_ms",
-                  result->elapsed_ms, "timing_ms", timing);
+    json_t *root = json_pack("{s:i, s:s?, s:o, s:s, s:I, s:s, s:i, s:i, s:s, s:f, s:o}", "version",
+                             PRINT_JSON_VERSION, "output", path, "shape", shape, "dtype",
+                             gemmd_dtype_name(result->dtype), "bytes", (json_int_t)result->bytes,
+                             "kernel", result->kernel, "batch", (int)result->batch, "attempts",
+                             (int)result->attempts, "request_id", result->request_id, "elapsed_ms",
+                             result->elapsed_ms, "timing_ms", timing);
+    const double rate = flops_per_second(work, result->elapsed_ms);
+    if (root != NULL && rate > 0)
+        json_object_set_new(root, "gigaflops_per_second", json_real(rate / 1e9));
+    if (root != NULL && work != NULL && work->check != NULL)
+        json_object_set_new(root, "check", describe_check(work->check));
     if (root != NULL && result->shared)
         json_object_set_new(root, "shared", json_true());
     if (root != NULL && result->verified)
@@ -43,9 +64,7 @@ static void print_json(const struct gemmd_result *result, const char *path, cons
             json_pack("{s:s, s:f}", "verdict", "pass", "residual", result->residual));
     if (root != NULL && lse_path != NULL)
         json_object_set_new(root, "lse", json_string(lse_path));
-    if (root != NULL && json_dumpf(root, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) == 0)
-        putchar('\n');
-    json_decref(root);
+    print_json(root);
 }
 
 const char *report_shape(uint32_t rank, const uint64_t *dims, char out[REPORT_SHAPE_ROOM])
@@ -58,49 +77,69 @@ const char *report_shape(uint32_t rank, const uint64_t *dims, char out[REPORT_SH
     return out;
 }
 
-static void print_line(const struct gemmd_result *result, const char *path)
+static void print_check(const struct check *check)
 {
-    char shape[REPORT_SHAPE_ROOM];
-    fprintf(stderr, "%s: %s %s", strcmp(path, "-") == 0 ? "standard output" : path,
+    fprintf(stderr, ", checked (largest error %.3g of the bound", check->largest);
+    if (check->rows_checked < check->rows)
+        fprintf(stderr, ", %llu of %llu rows", (unsigned long long)check->rows_checked,
+                (unsigned long long)check->rows);
+    if (check->skipped > 0)
+        fprintf(stderr, ", %llu elements that are not finite left out",
+                (unsigned long long)check->skipped);
+    fputc(')', stderr);
+}
+
+static void print_line(const struct gemmd_result *result, const char *path,
+                       const struct report_work *work)
+{
+    char shape[REPORT_SHAPE_ROOM], flops[UNITS_ROOM];
+    const double rate = flops_per_second(work, result->elapsed_ms);
+    fprintf(stderr, "%s: %s %s",
+            path == NULL             ? "C (dropped)"
+            : strcmp(path, "-") == 0 ? "standard output"
+                                     : path,
             report_shape(result->rank, result->dims, shape), gemmd_dtype_name(result->dtype));
     if (result->kernel[0] != '\0')
         fprintf(stderr, " by %s", result->kernel);
     fprintf(stderr, " in %.3f ms", result->elapsed_ms);
+    if (rate > 0)
+        fprintf(stderr, ", %s", units_flops(rate, flops));
     if (result->verified)
         fprintf(stderr, ", verified (residual %.3g)", result->residual);
     if (result->shared)
         fprintf(stderr, ", through shared memory");
     if (result->attempts > 1)
         fprintf(stderr, ", %u attempts", result->attempts);
+    if (work != NULL && work->check != NULL)
+        print_check(work->check);
     fputc('\n', stderr);
 }
 
-static void print_timing(const struct gemmd_timing *timing)
+/* The kernel's line has the speed of the computation itself. */
+static void print_timing(const struct gemmd_timing *timing, const struct report_work *work)
 {
     struct stage stages[STAGES];
+    char flops[UNITS_ROOM];
     list_stages(timing, stages);
-    for (int i = 0; i < STAGES; i++)
+    for (int i = 0; i < STAGES; i++) {
+        const double rate =
+            strcmp(stages[i].name, "kernel") == 0 ? flops_per_second(work, stages[i].ms) : 0;
         if (stages[i].ms >= 0)
-            fprintf(stderr, "  %-8s%10.3f ms\n", stages[i].name, stages[i].ms);
+            fprintf(stderr, "  %-8s%10.3f ms%s%s\n", stages[i].name, stages[i].ms,
+                    rate > 0 ? "  " : "", rate > 0 ? units_flops(rate, flops) : "");
+    }
 }
 
 void report_result(const struct context *context, const struct gemmd_result *result,
-                   const char *path)
+                   const char *path, const struct report_work *work)
 {
     const struct arguments *arguments = context->arguments;
     if (option_flag(arguments, OPTION_JSON))
-        print_json(result, path, arguments->values[OPTION_LSE]);
+        print_result(result, path, arguments->values[OPTION_LSE], work);
     else if (!option_flag(arguments, OPTION_QUIET))
-        print_line(result, path);
+        print_line(result, path, work);
     if (option_flag(arguments, OPTION_TIMING))
-        print_timing(&result->timing);
-}
-
-static void print_root(json_t *root)
-{
-    if (root != NULL && json_dumpf(root, stdout, JSON_INDENT(2)) == 0)
-        putchar('\n');
-    json_decref(root);
+        print_timing(&result->timing, work);
 }
 
 static json_t *shape_of(const struct gemmd_result *result)
@@ -121,9 +160,9 @@ int report_stored(const struct context *context, const struct gemmd_result *resu
     bool computed = arguments->values[OPTION_STORE] != NULL;
     char shape[REPORT_SHAPE_ROOM];
     if (option_flag(arguments, OPTION_JSON))
-        print_root(json_pack("{s:i, s:s, s:s, s:o, s:s, s:I, s:s, s:i, s:s, s:f}", "version", 1,
-                             "name", name, "put", words[result->put], "shape", shape_of(result),
-                             "dtype", gemmd_dtype_name(result->dtype), "bytes",
+        print_json(json_pack("{s:i, s:s, s:s, s:o, s:s, s:I, s:s, s:i, s:s, s:f}", "version",
+                             PRINT_JSON_VERSION, "name", name, "put", words[result->put], "shape",
+                             shape_of(result), "dtype", gemmd_dtype_name(result->dtype), "bytes",
                              (json_int_t)result->bytes, "etag", result->etag, "attempts",
                              (int)result->attempts, "request_id", result->request_id, "elapsed_ms",
                              result->elapsed_ms));
@@ -143,8 +182,8 @@ int report_job_taken(const struct context *context, const struct gemmd_result *r
         return fail_request(context, &error);
     }
     if (option_flag(context->arguments, OPTION_JSON))
-        print_root(json_pack("{s:i, s:s, s:s}", "version", 1, "job", result->job, "request_id",
-                             result->request_id));
+        print_json(json_pack("{s:i, s:s, s:s}", "version", PRINT_JSON_VERSION, "job", result->job,
+                             "request_id", result->request_id));
     else
         puts(result->job);
     return EXIT_OK;

@@ -1,18 +1,25 @@
 /*
  * report.h - prints the descriptions of results.
  *
- * With --json a description is a JSON object on standard output, whose member `version` changes
- * when a member changes its meaning or is removed.
+ * With --json a description is a JSON object on standard output (print.h).
  */
 #ifndef GEMMCTL_REPORT_H
 #define GEMMCTL_REPORT_H
 
+#include "client/gemmctl/check.h"
 #include "client/gemmctl/command.h"
 
-/* Describes a result that was written to `path`: a line on standard error, or with --json an object
- * on standard output. With --timing prints the stages on standard error too. */
+/* What gemmctl knows of a result besides the daemon's answer. */
+struct report_work {
+    double flops;              /* floating-point operations of the request */
+    const struct check *check; /* of --check; NULL: the result was not checked */
+};
+
+/* Describes a result that was written to `path`, NULL if it was dropped: a line on standard error,
+ * or with --json an object on standard output. With --timing prints the stages on standard error
+ * too. `work` may be NULL. */
 void report_result(const struct context *context, const struct gemmd_result *result,
-                   const char *path);
+                   const char *path, const struct report_work *work);
 /* Describes a tensor that was put or stored, on standard output. Returns the exit code. */
 int report_stored(const struct context *context, const struct gemmd_result *result,
                   const char *name);

@@ -1,10 +1,11 @@
 /* gemmctl tensor get, ls and rm. tensor_put.c has gemmctl tensor put. */
-#include <jansson.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "client/gemmctl/await.h"
 #include "client/gemmctl/fetch.h"
+#include "client/gemmctl/interrupt.h"
+#include "client/gemmctl/print.h"
 #include "client/gemmctl/report.h"
 #include "client/gemmctl/resident.h"
 
@@ -19,23 +20,30 @@ int command_tensor_get(const struct context *context)
     return fetch(context, submit_get, context->arguments->operands[0]);
 }
 
-/* The state of printing the list, as lines or as a JSON array. */
+static const struct table_column columns[] = {
+    {"NAME", false}, {"DTYPE", false}, {"SHAPE", false}, {"BYTES", true}, {"EVICTABLE", false},
+};
+enum { COLUMNS = sizeof columns / sizeof columns[0] };
+
+/* The state of printing the list, as a table or as a JSON array. */
 struct listing {
-    bool json;
-    json_t *array;
+    struct table table;
+    json_t *array;    /* NULL: the list is printed as a table */
     const char *only; /* list only the tensor of this name; NULL: list all tensors */
 };
 
 static void list_tensor(const struct gemmd_tensor *tensor, void *user)
 {
     struct listing *listing = user;
-    char shape[REPORT_SHAPE_ROOM];
+    char shape[REPORT_SHAPE_ROOM], bytes[24];
     if (listing->only != NULL && strcmp(listing->only, tensor->name) != 0)
         return;
-    if (!listing->json) {
-        printf("%-32s %-8s %-20s %14llu%s\n", tensor->name, gemmd_dtype_name(tensor->dtype),
-               report_shape(tensor->rank, tensor->dims, shape), (unsigned long long)tensor->bytes,
-               tensor->evictable ? " evictable" : "");
+    if (listing->array == NULL) {
+        snprintf(bytes, sizeof bytes, "%llu", (unsigned long long)tensor->bytes);
+        const char *const cells[COLUMNS] = {tensor->name, gemmd_dtype_name(tensor->dtype),
+                                            report_shape(tensor->rank, tensor->dims, shape), bytes,
+                                            tensor->evictable ? "yes" : "no"};
+        table_add(&listing->table, cells);
         return;
     }
     json_t *dims = json_array();
@@ -51,48 +59,69 @@ static void list_tensor(const struct gemmd_tensor *tensor, void *user)
 int command_tensor_ls(const struct context *context)
 {
     const struct arguments *arguments = context->arguments;
-    struct listing listing = {.json = option_flag(arguments, OPTION_JSON),
-                              .array = json_array(),
-                              .only = arguments->operands[0]};
+    const bool json = option_flag(arguments, OPTION_JSON);
+    struct listing listing = {.array = json ? json_array() : NULL, .only = arguments->operands[0]};
     struct tensor only;
     struct gemmd_error_info error;
     int code;
+    table_start(&listing.table, columns, COLUMNS);
     struct gemmd_client *client = command_client(context, 4, 1, &code);
     if (client == NULL)
         goto done;
     code = EXIT_OK;
     /* An unknown name is an error. An empty list is not. */
     if ((listing.only != NULL && resident_look(client, listing.only, &only, &error) != GEMMD_OK) ||
-        gemmd_tensor_list(client, list_tensor, &listing, &error) != GEMMD_OK) {
+        gemmd_tensor_list(client, list_tensor, &listing, &error) != GEMMD_OK)
         code = fail_request(context, &error);
-        goto done;
-    }
-    if (listing.json) {
-        json_t *root = json_pack("{s:i, s:O}", "version", 1, "tensors", listing.array);
-        if (root != NULL && json_dumpf(root, stdout, JSON_INDENT(2)) == 0)
-            putchar('\n');
-        json_decref(root);
-    }
+    else if (json)
+        print_json(
+            json_pack("{s:i, s:O}", "version", PRINT_JSON_VERSION, "tensors", listing.array));
+    else
+        code = print_table(context, &listing.table, "there are no tensors");
 
 done:
     json_decref(listing.array);
+    table_free(&listing.table);
     gemmd_client_free(client);
     return code;
 }
 
+/* Removes one tensor, and appends the tensor's name to `removed`, or its name and the error to
+ * `failed`. Returns the exit code. */
+static int remove_tensor(const struct context *context, struct gemmd_client *client,
+                         const char *name, json_t *removed, json_t *failed)
+{
+    struct gemmd_error_info error;
+    if (gemmd_tensor_delete(client, name, NULL, &error) == GEMMD_OK) {
+        json_array_append_new(removed, json_string(name));
+        return EXIT_OK;
+    }
+    json_array_append_new(failed,
+                          json_pack("{s:s, s:o}", "name", name, "error", fail_describe(&error)));
+    return fail_named(context, name, &error);
+}
+
 int command_tensor_rm(const struct context *context)
 {
-    const char *name = context->arguments->operands[0];
-    struct gemmd_error_info error;
+    const struct arguments *arguments = context->arguments;
     int code;
     struct gemmd_client *client = command_client(context, 4, 1, &code);
     if (client == NULL)
         return code;
+    json_t *removed = json_array(), *failed = json_array();
     code = EXIT_OK;
-    if (gemmd_tensor_delete(client, name, NULL, &error) != GEMMD_OK)
-        code = fail_request(context, &error);
-    else if (option_flag(context->arguments, OPTION_JSON))
-        printf("{\"version\": 1, \"name\": \"%s\", \"removed\": true}\n", name);
+    interrupt_watch();
+    for (uint32_t i = 0; i < arguments->operand_count && !interrupt_asked(); i++) {
+        const int one = remove_tensor(context, client, arguments->operands[i], removed, failed);
+        code = code == EXIT_OK ? one : code;
+    }
+    if (interrupt_asked())
+        code = EXIT_INTERRUPTED;
+    if (option_flag(arguments, OPTION_JSON))
+        print_json(json_pack("{s:i, s:O, s:O}", "version", PRINT_JSON_VERSION, "removed", removed,
+                             "failed", failed));
+    json_decref(removed);
+    json_decref(failed);
     gemmd_client_free(client);
     return code;
 }

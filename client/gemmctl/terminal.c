@@ -1,5 +1,6 @@
 #include "client/gemmctl/terminal.h"
 
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -17,6 +18,12 @@ struct terminal terminal_look(bool no_color)
     terminal.err_color = terminal.err_is_tty && color;
     terminal.moves = terminal.err_is_tty && !dumb;
     return terminal;
+}
+
+bool terminal_reader_left(void)
+{
+    struct pollfd out = {.fd = STDOUT_FILENO, .events = POLLOUT};
+    return poll(&out, 1, 0) == 1 && (out.revents & (POLLERR | POLLHUP)) != 0;
 }
 
 const char *terminal_bold(bool color)

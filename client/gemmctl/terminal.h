@@ -15,6 +15,8 @@ struct terminal {
 /* Looks at the terminals. The environment's NO_COLOR (no-color.org), TERM=dumb, and `no_color` turn
  * colours off. */
 struct terminal terminal_look(bool no_color);
+/* Whether standard output is a pipe or a socket whose reader has closed it. */
+bool terminal_reader_left(void);
 /* The escape sequences for bold, red and plain text; "" if `color` is false. */
 const char *terminal_bold(bool color);
 const char *terminal_red(bool color);

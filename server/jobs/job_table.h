@@ -24,6 +24,8 @@ struct job {
     struct jobs *jobs;
     struct job *next_in_bucket;
     struct job *next, *previous; /* in the job's list */
+    struct job *newer, *older;   /* in the list of the tenant's jobs; NULL at the ends */
+    uint64_t number;             /* of the tenant's accepted jobs, from 1 on */
     struct job_id id;
     uint32_t tenant_number;
     char tenant[JOB_TENANT_MAX + 1], request_id[JOB_REQUEST_ID_MAX + 1];

@@ -1,6 +1,8 @@
 #include "server/jobs/job_view.h"
 
+#include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <time.h>
 
 #include "proto/decimal.h"
@@ -27,29 +29,57 @@ static void add_milliseconds(struct json_text *json, const char *name, uint64_t 
     json_text_raw(json, text);
 }
 
+static void write_view(struct json_text *out, const struct job_view *view)
+{
+    json_text_raw(out, "{\"id\":\"");
+    json_text_raw(out, view->id);
+    json_text_raw(out, "\",\"state\":\"");
+    json_text_raw(out, job_state_name(view->state));
+    json_text_raw(out, "\",\"op\":\"");
+    json_text_raw(out, view->op);
+    json_text_raw(out, "\",\"request_id\":");
+    json_text_string(out, view->request_id);
+    add_time(out, "created", view->created_ms);
+    add_milliseconds(out, ",\"queued_ms\":", view->queued_ns);
+    if (view->has_started)
+        add_milliseconds(out, ",\"running_ms\":", view->running_ns);
+    if (view->status != 0) {
+        json_text_raw(out, ",\"status\":");
+        json_text_u64(out, (uint64_t)view->status);
+        json_text_raw(out, ",\"bytes\":");
+        json_text_u64(out, view->bytes);
+        add_time(out, "expires", view->expires_ms);
+    }
+    json_text_raw(out, "}");
+}
+
 uint64_t job_view_json(const struct job_view *view, char text[JOB_VIEW_TEXT_MAX])
 {
     struct json_text json;
     json_text_start(&json, text, JOB_VIEW_TEXT_MAX);
-    json_text_raw(&json, "{\"id\":\"");
-    json_text_raw(&json, view->id);
-    json_text_raw(&json, "\",\"state\":\"");
-    json_text_raw(&json, job_state_name(view->state));
-    json_text_raw(&json, "\",\"op\":\"");
-    json_text_raw(&json, view->op);
-    json_text_raw(&json, "\",\"request_id\":");
-    json_text_string(&json, view->request_id);
-    add_time(&json, "created", view->created_ms);
-    add_milliseconds(&json, ",\"queued_ms\":", view->queued_ns);
-    if (view->has_started)
-        add_milliseconds(&json, ",\"running_ms\":", view->running_ns);
-    if (view->status != 0) {
-        json_text_raw(&json, ",\"status\":");
-        json_text_u64(&json, (uint64_t)view->status);
-        json_text_raw(&json, ",\"bytes\":");
-        json_text_u64(&json, view->bytes);
-        add_time(&json, "expires", view->expires_ms);
-    }
-    json_text_raw(&json, "}\n");
+    write_view(&json, view);
+    json_text_raw(&json, "\n");
     return json_text_end(&json);
+}
+
+char *job_view_page(const struct job_view views[], uint32_t count, uint64_t next)
+{
+    struct json_text json;
+    const uint64_t capacity = (uint64_t)(count + 1) * JOB_VIEW_TEXT_MAX;
+    char *text = malloc(capacity), number[24];
+    if (text == NULL)
+        return NULL;
+    json_text_start(&json, text, capacity);
+    json_text_raw(&json, "{\"jobs\":[");
+    for (uint32_t i = 0; i < count; i++) {
+        json_text_raw(&json, i > 0 ? ",\n" : "");
+        write_view(&json, &views[i]);
+    }
+    snprintf(number, sizeof number, next > 0 ? "\"%" PRIu64 "\"" : "null", next);
+    json_text_raw(&json, "],\"next\":");
+    json_text_raw(&json, number);
+    json_text_raw(&json, "}\n");
+    const uint64_t length = json_text_end(&json);
+    char *cut = realloc(text, length + 1); /* gives back the memory that the text does not need */
+    return cut != NULL ? cut : text;
 }

@@ -19,6 +19,8 @@ enum { RANK_MAX = 1024 };
 /* What one tenant holds of the limits. */
 struct job_tenant {
     uint32_t open;            /* under the lock of the jobs */
+    uint64_t accepted;        /* number of jobs so far, under the lock */
+    struct job *newest;       /* of the jobs that jobs_list lists, under the lock */
     struct job_budget budget; /* part of the budget of all */
 };
 
@@ -95,9 +97,34 @@ static void set_state(struct job *job, enum job_state state)
     job->state = state;
 }
 
-/* The job does not count against the limit any more. */
+/* Adds a job to those that jobs_list lists. */
+static void enlist(struct job *job)
+{
+    struct job_tenant *own = &job->jobs->tenants[job->tenant_number];
+    job->number = ++own->accepted;
+    job->older = own->newest;
+    if (job->older != NULL)
+        job->older->newer = job;
+    own->newest = job;
+}
+
+/* Does nothing to a job that is not listed. */
+static void unlist(struct job *job)
+{
+    struct job_tenant *own = &job->jobs->tenants[job->tenant_number];
+    if (job->newer != NULL)
+        job->newer->older = job->older;
+    else if (own->newest == job)
+        own->newest = job->older;
+    if (job->older != NULL)
+        job->older->newer = job->newer;
+    job->newer = job->older = NULL;
+}
+
+/* The job does not count against the limit any more, and is not listed. */
 static void uncount(struct job *job)
 {
+    unlist(job);
     job->jobs->counts.states[job->state]--;
     job->jobs->open--;
     job->jobs->tenants[job->tenant_number].open--;
@@ -278,6 +305,7 @@ void job_accept(struct job *job, struct job_task *task, uint64_t now_ns, struct 
     job_table_add(&jobs->table, job);
     job_list_append(&jobs->table, JOB_LIST_UNFINISHED, job);
     set_state(job, JOB_QUEUED);
+    enlist(job);
     jobs->unfinished++;
     jobs->counts.created++;
     if (view != NULL)
@@ -364,6 +392,27 @@ enum gemmd_error jobs_find(struct jobs *jobs, const char *id, const char *tenant
     }
     pthread_mutex_unlock(&jobs->lock);
     return code;
+}
+
+uint32_t jobs_list(struct jobs *jobs, const char *tenant, uint32_t number, uint64_t before,
+                   uint64_t now_ns, struct job_view views[], uint32_t limit, uint64_t *next)
+{
+    uint32_t count = 0;
+    *next = 0;
+    pthread_mutex_lock(&jobs->lock);
+    const struct job *job = jobs->tenants[number].newest;
+    for (; job != NULL; job = job->older) {
+        if (job->number >= before || strcmp(job->tenant, tenant) != 0)
+            continue;
+        if (count == limit) {
+            *next = before;
+            break;
+        }
+        job_describe(job, now_ns, &views[count++]);
+        before = job->number;
+    }
+    pthread_mutex_unlock(&jobs->lock);
+    return count;
 }
 
 static bool is_unfinished(const struct job *job)

@@ -110,6 +110,12 @@ bool job_is_cancelled(struct job *job);
  * the job is not done. */
 enum gemmd_error jobs_find(struct jobs *jobs, const char *id, const char *tenant, uint64_t now_ns,
                            struct job_view *view, struct job_answer **answer, struct fault *fault);
+/* Describes the jobs of the tenant with a name and a number that were accepted before the tenant's
+ * job number `before` (UINT64_MAX: all), the newest first, at most `limit` (at least 1) of them.
+ * These are the jobs that count against the limit and have an id. Sets `*next` to the value of
+ * `before` that continues the list, or to 0 at the list's end. Returns the number of `views`. */
+uint32_t jobs_list(struct jobs *jobs, const char *tenant, uint32_t number, uint64_t before,
+                   uint64_t now_ns, struct job_view views[], uint32_t limit, uint64_t *next);
 /* Cancels a job that is not done, or removes a job that is. Nothing more happens to a job that is
  * cancelled already. A job that was removed is not found again. */
 enum gemmd_error jobs_delete(struct jobs *jobs, const char *id, const char *tenant, uint64_t now_ns,

@@ -4,13 +4,17 @@ import io
 import json
 import os
 import pty
+import re
 import select
+import signal
 import socket
 import stat
 import subprocess
+import time
 
 import numpy as np
 import pytest
+import requests
 import safetensors
 import safetensors.numpy
 
@@ -223,6 +227,21 @@ def test_disk_that_is_full(arguments, gemmctl, url, tmp_path, rng):
             or b"could not be written completely" in result.stderr)
 
 
+@pytest.mark.parametrize("arguments", [["info"], ["metrics"], ["--help"], ["tensor", "ls", "--json"],
+                                       ["bench", "--requests", "1"]], ids=" ".join)
+def test_reader_of_a_text_that_leaves(arguments, gemmctl, url, tmp_path):
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        result = subprocess.run([gemmctl, *(["--url", url] if "--help" not in arguments else []),
+                                 *arguments], cwd=tmp_path, stdout=writing, stderr=subprocess.PIPE,
+                                timeout=PATIENCE_S, check=False)
+    finally:
+        os.close(writing)
+    assert result.returncode == -signal.SIGPIPE, result
+    assert result.stderr == b""
+
+
 def test_reader_that_leaves(gemmctl, url, tmp_path, rng):
     write(tmp_path, random_operands(Problem(5, 7, 3), rng))
     reading, writing = os.pipe()
@@ -233,8 +252,8 @@ def test_reader_that_leaves(gemmctl, url, tmp_path, rng):
                                 timeout=PATIENCE_S, check=False)
     finally:
         os.close(writing)
-    assert result.returncode == FAILED, result
-    assert b"Broken pipe" in result.stderr
+    assert result.returncode == -signal.SIGPIPE, result
+    assert result.stderr == b""
 
 
 def test_host_that_has_no_address(run):
@@ -348,6 +367,120 @@ def test_bench_ladder(run):
             assert list(times) == ["256"] and times["256"] > 0, name
     text = succeed(run("bench", "ladder", "-n", "256")).stdout.decode()
     assert "| naive |" in text and "N = 4096" in text
+
+
+OPERANDS = {"gemm": 2, "attention": 3, "tensor put": 2, "tensor get": 1, "tensor rm": 1,
+            "job status": 1, "job wait": 1, "job result": 1, "job cancel": 1}
+COMMANDS = ["gemm", "attention", "tensor put", "tensor get", "tensor ls", "tensor rm", "job ls",
+            "job status", "job wait", "job result", "job cancel", "bench", "bench attention",
+            "bench ladder", "info", "metrics", "ready", "help"]
+
+
+@pytest.mark.parametrize("command", ["", "tensor", "job", *COMMANDS])
+def test_help_fits_a_terminal(command, run):
+    """80 columns; how to call it comes first, and examples follow what is said of the options."""
+    text = succeed(run(*command.split(), "--help")).stdout.decode()
+    assert max(map(len, text.splitlines())) <= 80, text
+    assert text.startswith("gemmctl")
+    if command in COMMANDS:
+        assert text.index("\nUsage\n") < text.index("\nCommon options\n") < text.index("\nExamples\n")
+        assert f"  gemmctl {command}" in text[text.index("\nExamples\n"):]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_offers_what_the_command_takes(command, run):
+    """Every option that the help names is taken, and no other."""
+    text = succeed(run(*command.split(), "--help")).stdout.decode()
+    listed = text[text.index("\nUsage\n"):text.index("\nExamples\n")]
+    named = set(re.findall(r"(?m)^ +(?:-.,)? +--([a-z0-9-]+)", listed))
+    named |= set(re.findall(r"--([a-z0-9-]+)[,.]", listed[listed.index("describes"):]))
+    every = set(re.findall(r"--([a-z0-9-]+)", "".join(
+        succeed(run(*other.split(), "--help")).stdout.decode() for other in COMMANDS)))
+    for option in every - {"help", "version"}:
+        url = ["--url=127.0.0.1:1", "--retries=0"] if command != "help" else []
+        refused = run(*command.split(), *(["x"] * OPERANDS.get(command, 0)), f"--{option}=0",
+                      *(word for word in url if not word.startswith(f"--{option}=")))
+        assert (b"is not an option of" in refused.stderr) == (option not in named), (option, refused)
+
+
+def test_address_without_a_scheme(gemmctl, url, tmp_path):
+    for address in (url.removeprefix("http://"), url.removeprefix("http://") + "/"):
+        for arguments, environment in ((["--url", address], {}), ([], {"GEMMD_URL": address})):
+            succeed(subprocess.run([gemmctl, "ready", *arguments], cwd=tmp_path, capture_output=True,
+                                   env={**os.environ, **environment}, timeout=PATIENCE_S,
+                                   check=False))
+    for address in ("localhost", "localhost:", ":8080", "localhost:http", "ftp://localhost:1"):
+        result = subprocess.run([gemmctl, "ready", "--url", address], cwd=tmp_path,
+                                capture_output=True, timeout=PATIENCE_S, check=False)
+        assert result.returncode == USAGE and b"HOST:PORT" in result.stderr, result
+
+
+def test_suffix_of_no_format(run, tmp_path, rng):
+    """Refused before anything is computed: no daemon is asked."""
+    files = write(tmp_path, random_operands(Problem(5, 7, 3), rng))
+    for name in ("C.csv", "C.npz", "folder.npy/C.txt"):
+        result = run("gemm", *files, "-o", name, "--url", "http://127.0.0.1:1")
+        assert result.returncode == USAGE, result
+        for word in (name, ".npy", ".safetensors", ".bin", ".raw", "--format"):
+            assert word in result.stderr.decode()
+    result = run("attention", *files, files[0], "-o", "O.npy", "--lse", "lse.txt", "--url",
+                 "http://127.0.0.1:1")
+    assert result.returncode == USAGE and b"lse.txt" in result.stderr, result
+    for name, options in (("C.csv", ["--format", "npy"]), ("C", []), (".hidden", [])):
+        succeed(run("gemm", *files, "-o", name, *options))
+        assert np.load(tmp_path / name).shape == (5, 7)
+
+
+@pytest.mark.parametrize("arguments, says", [
+    (["gemm", "A.npy", "B.npy", "-o", "C.npy", "--priority", "11"], "--priority is '11'"),
+    (["gemm", "A.npy", "B.npy", "-o", "C.npy", "--out", "i32"], "--out=i32 is not offered"),
+    (["gemm", "A.npy", "B.npy", "-o", "C.npy", "--shm"], "--shm needs the address of a Unix socket"),
+    (["bench", "-m", "0"], "--m is '0'"),
+    (["bench", "attention", "--kv-heads", "0"], "--kv-heads is '0'"),
+    (["tensor", "rm", "none.such"], "'gemmctl tensor ls' lists the tensors"),
+    (["job", "status", "0" * 32], "'gemmctl job ls' lists the jobs"),
+])
+def test_errors_speak_of_options_and_commands(arguments, says, run, tmp_path, rng):
+    write(tmp_path, random_operands(Problem(5, 7, 3), rng))
+    result = run(*arguments)
+    assert result.returncode in (USAGE, FAILED) and says in result.stderr.decode(), result
+
+
+def test_hints_about_the_daemon(start, gemmctl, tmp_path):
+    (tmp_path / "tokens").write_text("somebody:open-sesame\n")
+    (tmp_path / "wrong").write_text("open-barley\n")
+    daemon = start("--token-file", str(tmp_path / "tokens"))
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("GEMMD_")}
+
+    def says(*arguments):
+        result = subprocess.run([gemmctl, "info", "--retries", "0", *arguments], cwd=tmp_path, env=clean,
+                                capture_output=True, timeout=PATIENCE_S, check=False)
+        assert result.returncode in (FAILED, NETWORK) and result.stderr.count(b"\n") == 1
+        return result.stderr.decode()
+
+    assert "name the file of a token with --token-file, or set GEMMD_TOKEN" in says("--url", daemon.url)
+    assert "does not accept the token" in says("--url", daemon.url, "--token-file", "wrong")
+    assert "--url" not in says("--url", "http://127.0.0.1:1")
+
+
+def test_interrupted_bench(gemmctl, url, tmp_path):
+    """Ctrl-C ends the measurement: the report so far, and 130."""
+    process = subprocess.Popen([gemmctl, "bench", "--duration", "10m", "--url", url], cwd=tmp_path,
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    with requests.Session() as session:
+        deadline = time.monotonic() + PATIENCE_S
+        before = after = None
+        while before is None or after <= before + 50:
+            assert time.monotonic() < deadline and process.poll() is None
+            lines = session.get(f"{url}/metrics", timeout=PATIENCE_S).text.splitlines()
+            after = sum(float(line.split()[-1]) for line in lines
+                        if line.startswith("gemmd_requests_total{"))
+            before = after if before is None else before
+            time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 130
+    assert b"requests/s" in out
 
 
 def test_help_and_version(run):

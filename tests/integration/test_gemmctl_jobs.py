@@ -126,3 +126,39 @@ def test_job_result_that_cannot_be_written(run, tmp_path, rng):
     assert result.returncode == FAILED and b"no/such/folder" in result.stderr
     assert succeed(run("job", "result", job, "-o", "C.npy", "--timing")).returncode == DONE
     succeed(run("job", "cancel", job))
+
+
+def test_list(busy, tmp_path):
+    """The newest first: a job that is done, one that computes and one that waits."""
+    np.save(tmp_path / "A.npy", np.ones((2, 2), np.float32))
+    waiting = hand_in(busy, "A.npy", "A.npy")
+    title, *lines = succeed(busy("job", "ls")).stdout.decode().splitlines()
+    assert title.split() == ["ID", "STATE", "OP", "AGE", "QUEUED", "RUNNING", "BYTES", "EXPIRES", "IN"]
+    assert [line.split()[:3:2] for line in lines] == [[waiting, "gemm"], [busy.first, "gemm"]]
+    assert lines[0].split()[1] == "queued"
+    document = json.loads(succeed(busy("job", "ls", "--json")).stdout)
+    assert [(job["id"], job["op"]) for job in document["jobs"]] == [(waiting, "gemm"),
+                                                                     (busy.first, "gemm")]
+    assert "http_status" not in document["jobs"][0]
+
+
+def test_list_of_none_and_of_one_that_is_done(start, gemmctl, tmp_path):
+    daemon = start()
+
+    def run(*arguments):
+        return succeed(subprocess.run([gemmctl, *arguments, "--url", daemon.url], cwd=tmp_path,
+                                      capture_output=True, timeout=PATIENCE_S, check=False))
+
+    empty = run("job", "ls")
+    assert (empty.stdout, empty.stderr) == (b"", b"there are no jobs\n")
+    assert run("job", "ls", "--quiet").stderr == b""
+    np.save(tmp_path / "A.npy", np.ones((2, 2), np.float32))
+    job = hand_in(run, "A.npy", "A.npy")
+    run("job", "wait", job)
+    words = run("job", "ls").stdout.decode().splitlines()[1].split()
+    assert words[:3] == [job, "done", "gemm"] and words[6] == "16"
+    listed, = json.loads(run("job", "ls", "--json").stdout)["jobs"]
+    described = json.loads(run("job", "status", job, "--json").stdout)
+    assert {"version": described["version"], **listed} == described
+    run("job", "cancel", job)
+    assert run("job", "ls").stdout == b""

@@ -105,8 +105,9 @@ def test_list_and_remove(run, name, weights, tmp_path):
     np.save(tmp_path / "W.npy", weights)
     succeed(run("tensor", "put", name, "W.npy", "--evictable"))
     assert listed(run, name)["evictable"] is True
-    line = succeed(run("tensor", "ls", name)).stdout.decode()
-    assert line.split() == [name, "f32", "5x7", "140", "evictable"]
+    lines = succeed(run("tensor", "ls", name)).stdout.decode().splitlines()
+    assert [line.split() for line in lines] == [["NAME", "DTYPE", "SHAPE", "BYTES", "EVICTABLE"],
+                                                [name, "f32", "5x7", "140", "yes"]]
     succeed(run("tensor", "rm", name))
     assert listed(run, name) is None
     for command in ("get", "ls", "rm"):
@@ -262,3 +263,37 @@ def test_help_of_a_group(run):
     assert succeed(run("tensor", "--help")).stdout.decode() == text
     assert run("help", "tensor", "pt").returncode == USAGE
     assert succeed(run("--version")).returncode == DONE
+
+
+def test_several_are_removed(run, name, weights, tmp_path):
+    """An unknown name among them is an error, and the others are removed all the same."""
+    np.save(tmp_path / "W.npy", weights)
+    names = [f"{name}.{number}" for number in range(3)]
+    for one in names:
+        succeed(run("tensor", "put", one, "W.npy"))
+    result = run("tensor", "rm", names[0], f"{name}.none", "a/b", names[1])
+    assert result.returncode == FAILED, result
+    errors = result.stderr.decode().splitlines()
+    assert len(errors) == 2
+    assert f"{name}.none: " in errors[0] and "404" in errors[0] and "a/b: " in errors[1]
+    assert [listed(run, one) is None for one in names] == [True, True, False]
+    result = run("tensor", "rm", "--json", f"{name}.none", names[2])
+    assert result.returncode == FAILED, result
+    document = json.loads(result.stdout)
+    assert document["removed"] == [names[2]]
+    assert [(failed["name"], failed["error"]["http_status"]) for failed in document["failed"]] == [
+        (f"{name}.none", 404)]
+    assert listed(run, names[2]) is None
+
+
+def test_columns_are_aligned(run, name, weights, tmp_path):
+    np.save(tmp_path / "W.npy", weights)
+    np.save(tmp_path / "V.npy", np.zeros((100, 1000), np.float16))
+    for one, file in ((name, "W.npy"), (f"{name}.with-a-longer-name", "V.npy")):
+        succeed(run("tensor", "put", one, file))
+    title, *lines = succeed(run("tensor", "ls")).stdout.decode().splitlines()
+    ends = title.index("BYTES") + len("BYTES")
+    for line in (line for line in lines if line.startswith(name)):
+        assert line[title.index("DTYPE"):].startswith("f")
+        assert line[:ends].endswith(" 140" if "5x7" in line else " 200000") and line[ends:ends + 2] == "  "
+    succeed(run("tensor", "rm", name, f"{name}.with-a-longer-name"))

@@ -74,6 +74,9 @@ def test_progress(gemmctl, files, tmp_path):
             left = 2 * SIDE * SIDE * 4
             while left > 0:
                 left -= len(connection.recv(1 << 20))
+                if left < SIDE * SIDE * 4:
+                    terminal.wait_for(b"iB/s, ")
+                    terminal.wait_for(b" left")
             terminal.wait_for(b"computing")
             connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\nGemmd-Dtype: f32\r\n"
                                b"Gemmd-Shape: %d,%d\r\n\r\n" % (2 * half, SIDE, SIDE))

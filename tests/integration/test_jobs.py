@@ -283,7 +283,7 @@ def test_unknown_job(path, place, jobs):
         assert_problem(jobs.delete(f"/jobs/{path}"), 404)
 
 
-@pytest.mark.parametrize("path", ["/jobs", "/jobs/", f"/jobs/{UNKNOWN}/", "/jobs//result",
+@pytest.mark.parametrize("path", ["/jobs/", f"/jobs/{UNKNOWN}/", "/jobs//result",
                                   f"/jobs/{UNKNOWN}/result/", f"/jobs/{UNKNOWN}/other"])
 def test_nothing_at_other_paths(path, jobs):
     assert_problem(jobs.get(path), 404, "nothing at this path")
@@ -296,6 +296,73 @@ def test_other_methods(method, place, allow, jobs):
     answer = jobs.send(method, f"/jobs/{UNKNOWN}{place}")
     assert_problem(answer, 405)
     assert answer.headers["Allow"] == allow
+
+
+# ---- the list -----------------------------------------------------------------------------------
+
+def listed(jobs, **parameters):
+    answer = jobs.get("/jobs", params=parameters)
+    assert answer.status_code == 200, answer.content
+    assert answer.headers["Cache-Control"] == "no-store"
+    document = answer.json()
+    return [f"/jobs/{job['id']}" for job in document["jobs"]], document
+
+
+def test_list(start_jobs):
+    """The newest first, each with its own description, from being accepted until it is deleted."""
+    _, jobs = start_jobs()
+    assert jobs.get("/jobs").json() == {"jobs": [], "next": None}
+    first = jobs.make()
+    assert jobs.result(first).status_code == 200
+    long = jobs.make_long()
+    waiting = jobs.make()
+    failed = jobs.make({"m": 2, "n": 2, "k": 2, "timeout_ms": 1})
+    assert jobs.result(failed).status_code == 504
+    paths, document = listed(jobs)
+    assert paths == [failed, waiting, long, first]
+    assert document["next"] is None
+    done = document["jobs"][3]
+    assert done == jobs.view(first)
+    assert (done["state"], done["op"], done["status"]) == ("done", "gemm", 200)
+    assert document["jobs"][0]["state"] == "failed"
+    assert jobs.delete(first).status_code == 200
+    assert listed(jobs)[0] == [failed, waiting, long]
+    for path in (waiting, long):
+        assert jobs.delete(path).json()["state"] == "cancelled"
+    eventually(lambda: listed(jobs)[0] == [failed], "cancelled jobs stay in the list")
+    assert jobs.delete(failed).status_code == 200
+    assert listed(jobs)[0] == []
+    assert_nothing_held(jobs)
+
+
+def test_pages_of_the_list(start_jobs):
+    """Pages of each length put together are the list, also if jobs end in between."""
+    _, jobs = start_jobs()
+    made = [jobs.make() for _ in range(7)]
+    newest = made[::-1]
+    for limit in (1, 3, 6, 7, 8):
+        found, after = [], {}
+        while after is not None:
+            page, document = listed(jobs, limit=limit, **after)
+            assert 1 <= len(page) <= limit
+            found += page
+            after = None if document["next"] is None else {"after": document["next"]}
+        assert found == newest
+    page, document = listed(jobs, limit=2)
+    assert page == newest[:2]
+    for path in (newest[1], newest[3]):
+        jobs.delete(path)
+    assert listed(jobs, limit=2, after=document["next"])[0] == [newest[2], newest[4]]
+    for path in made:
+        jobs.delete(path)
+
+
+@pytest.mark.parametrize("query, field", [
+    ("limit=0", "limit"), ("limit=1001", "limit"), ("limit=x", "limit"), ("limit=1&limit=1", "limit"),
+    ("after=0", "after"), ("after=", "after"), ("after=-1", "after"), (f"after={UNKNOWN}", "after"),
+    ("after=1&after=1", "after"), ("state=done", "state")])
+def test_wrong_parameters_of_the_list(query, field, jobs):
+    assert_problem(jobs.get(f"/jobs?{query}"), 400, field=field)
 
 
 @pytest.mark.parametrize("query, field", [
@@ -498,6 +565,9 @@ def test_tenants(start, tmp_path):
     nobody = Jobs(daemon.url, daemon.session)
     for answer in (nobody.get(path), nobody.result(path), nobody.delete(path)):
         assert_problem(answer, 401)
+    bobs = bob.make()
+    assert [listed(tenant)[0] for tenant in (alice, other_alice, bob)] == [[path], [path], [bobs]]
+    assert_problem(nobody.get("/jobs"), 401)
     assert other_alice.result(path).content == RIGHT, "a tenant may have several tokens"
     assert other_alice.delete(path).status_code == 200
 

@@ -132,10 +132,11 @@ def test_what_belongs_to_another_tenant(guarded):
         found[method, path] = answer.status_code
         assert b"alice" not in answer.content
     assert found == FOREIGN
-    for path in ("/tensors", "/v2/models/stats", "/metrics", "/info"):
+    for path in ("/tensors", "/jobs", "/v2/models/stats", "/metrics", "/info"):
         answer = ask(guarded, "GET", path, of("bob"))
         assert answer.status_code == 200
         assert b"hers" not in answer.content and b"alice" not in answer.content, path
+        assert names["id"].encode() not in answer.content, path
     assert ask(guarded, "GET", "/tensors/hers", of("alice")).status_code == 200
     assert_problem(ask(guarded, "POST", "/gemm?m=1&b=hers",
                        of("bob", **{"Content-Type": "application/octet-stream"}), weight[:16]), 403, field="b")

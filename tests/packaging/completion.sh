@@ -26,7 +26,7 @@ expect() { # what is to come, then the line
 expect "gemm" gemmctl g
 expect "gemm attention tensor job bench info metrics ready help" gemmctl ""
 expect "put get ls rm" gemmctl tensor ""
-expect "status wait result cancel" gemmctl --url x job ""
+expect "ls status wait result cancel" gemmctl --url x job ""
 expect "bhsd bshd" gemmctl attention --layout ""
 expect "--evictable" gemmctl tensor put --ev
 expect "" gemmctl tensor rm --ev
@@ -36,6 +36,11 @@ expect "bench" gemmctl help b
 expect "--transa --transb" gemmctl gemm A.npy --trans
 expect "--connections" gemmctl bench --con
 expect "" gemmctl info --con
+expect "" gemmctl help --u
+expect "attention ladder" gemmctl bench ""
+expect "--heads" gemmctl bench attention --hea
+expect "" gemmctl bench ladder --hea
+expect "" gemmctl bench --hea
 expect "--json" gemmctl info --j
 expect "gelu gelu_tanh" gemmctl --url x gemm --act g
 expect "$1" gemmctl gemm --bias "${1%.bash}"

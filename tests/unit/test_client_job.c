@@ -175,6 +175,90 @@ START_TEST(refuses_what_is_no_status)
 }
 END_TEST
 
+struct seen_jobs {
+    int count;
+    struct gemmd_job last;
+};
+
+static void see_job(const struct gemmd_job *job, void *user)
+{
+    struct seen_jobs *seen = user;
+    seen->count++;
+    seen->last = *job;
+}
+
+START_TEST(lists_all_pages)
+{
+    char heads[2][FAKE_HEAD_MAX];
+    const struct fake_act acts[] = {
+        text_act(heads[0], "HTTP/1.1 200 OK",
+                 "{\"jobs\":[{\"id\":\"" ID "\",\"state\":\"queued\",\"op\":\"gemm\"}],"
+                 "\"next\":\"7\"}"),
+        text_act(heads[1], "HTTP/1.1 200 OK",
+                 "{\"jobs\":[{\"id\":\"1\",\"state\":\"done\",\"op\":\"attention\"}],"
+                 "\"next\":null}")};
+    struct fake_server *server = fake_start(acts, 2);
+    struct gemmd_client *client = case_client(fake_url(server), 0);
+    struct gemmd_error_info error;
+    struct seen_jobs seen = {0};
+    ck_assert_msg(gemmd_job_list(client, see_job, &seen, &error) == GEMMD_OK, "%s", error.message);
+    ck_assert_int_eq(seen.count, 2);
+    ck_assert_uint_eq(seen.last.size, sizeof seen.last);
+    ck_assert_str_eq(seen.last.id, "1");
+    ck_assert_str_eq(seen.last.op, "attention");
+    ck_assert_int_eq(seen.last.state, GEMMD_JOB_DONE);
+    gemmd_client_free(client);
+    fake_stop(server);
+    ck_assert_ptr_nonnull(strstr(fake_request(server, 0)->head, "GET /jobs HTTP/1.1\r\n"));
+    ck_assert_ptr_nonnull(strstr(fake_request(server, 1)->head, "GET /jobs?after=7 HTTP/1.1\r\n"));
+    fake_free(server);
+}
+END_TEST
+
+static const char *const wrong_lists[] = {
+    "",
+    "[]",
+    "{\"jobs\":{}}",
+    "{\"jobs\":[1]}",
+    "{\"jobs\":[{\"id\":\"1\"}]}",
+    "{\"jobs\":[],\"next\":7}",
+    "{\"jobs\":[],\"next\":\"\"}",
+    "{\"jobs\":[],\"next\":\"0\"}",
+    "{\"jobs\":[],\"next\":\"7&limit=1\"}",
+    "{\"jobs\":[],\"next\":\"18446744073709551615\"}",
+};
+
+START_TEST(refuses_what_is_no_list)
+{
+    char head[FAKE_HEAD_MAX];
+    const struct fake_act act = text_act(head, "HTTP/1.1 200 OK", wrong_lists[_i]);
+    struct fake_server *server = fake_start(&act, 1);
+    struct gemmd_client *client = case_client(fake_url(server), 0);
+    struct seen_jobs seen = {0};
+    ck_assert_int_eq(gemmd_job_list(client, see_job, &seen, NULL), GEMMD_ERR_PROTOCOL);
+    ck_assert_int_eq(seen.count, 0);
+    gemmd_client_free(client);
+    fake_stop(server);
+    fake_free(server);
+}
+END_TEST
+
+/* The fake server gives the same page for ever. */
+START_TEST(follows_no_list_in_circles)
+{
+    char head[FAKE_HEAD_MAX];
+    const struct fake_act act = text_act(head, "HTTP/1.1 200 OK", "{\"jobs\":[],\"next\":\"7\"}");
+    struct fake_server *server = fake_start(&act, 1);
+    struct gemmd_client *client = case_client(fake_url(server), 0);
+    struct seen_jobs seen = {0};
+    ck_assert_int_eq(gemmd_job_list(client, see_job, &seen, NULL), GEMMD_ERR_PROTOCOL);
+    gemmd_client_free(client);
+    fake_stop(server);
+    ck_assert_uint_eq(fake_request_count(server), 2);
+    fake_free(server);
+}
+END_TEST
+
 START_TEST(names_states)
 {
     ck_assert_str_eq(gemmd_job_state_name(GEMMD_JOB_CANCELLED), "cancelled");
@@ -362,6 +446,10 @@ int main(void)
     tcase_add_loop_test(tcase, reads_a_status, 0, 6);
     tcase_add_loop_test(tcase, refuses_what_is_no_status, 0, 4);
     tcase_add_test(tcase, names_states);
+    tcase_add_test(tcase, lists_all_pages);
+    tcase_add_loop_test(tcase, refuses_what_is_no_list, 0,
+                        sizeof wrong_lists / sizeof wrong_lists[0]);
+    tcase_add_test(tcase, follows_no_list_in_circles);
     tcase_add_test(tcase, waits_for_a_result);
     tcase_add_test(tcase, waits_without_fetching);
     tcase_add_loop_test(tcase, waits_no_longer_than_it_may, 0, 2);

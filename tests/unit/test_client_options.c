@@ -18,6 +18,9 @@ static const struct {
     {"http://[::1]:80/prefix/", "http://[::1]:80/prefix", NULL},
     {"unix:/run/gemmd.sock", "http://localhost", "/run/gemmd.sock"},
     {"unix:relative", "http://localhost", "relative"},
+    {"127.0.0.1:8080", "http://127.0.0.1:8080", NULL},
+    {"localhost:80/prefix/", "http://localhost:80/prefix", NULL},
+    {"[::1]:8080", "http://[::1]:8080", NULL},
 };
 
 START_TEST(reads_urls)
@@ -33,9 +36,23 @@ START_TEST(reads_urls)
 }
 END_TEST
 
-static const char *const wrong_urls[] = {
-    "127.0.0.1:8080",   "ftp://host",     "http://", "http://host:99999", "http://user@host",
-    "http://host/?a=b", "http://host/#a", "unix:",   "http://a b",        "file:///etc/passwd"};
+static const char *const wrong_urls[] = {"127.0.0.1",
+                                         "host:",
+                                         ":80",
+                                         "host:http",
+                                         "host:99999",
+                                         "u@host:1",
+                                         "host:1?a=b",
+                                         "[::1]",
+                                         "ftp://host",
+                                         "http://",
+                                         "http://host:99999",
+                                         "http://user@host",
+                                         "http://host/?a=b",
+                                         "http://host/#a",
+                                         "unix:",
+                                         "http://a b",
+                                         "file:///etc/passwd"};
 
 START_TEST(refuses_other_urls)
 {

@@ -15,8 +15,9 @@ enum { WORDS_MAX = 20 };
 static bool parse(struct arguments *arguments, const char *line, char problem[PROBLEM_MAX])
 {
     static char copy[512];
-    char *words[WORDS_MAX] = {"gemmctl"};
+    static char *words[WORDS_MAX];
     int count = 1;
+    memset(words, 0, sizeof words);
     snprintf(copy, sizeof copy, "%s", line);
     for (char *word = strtok(copy, " "); word != NULL; word = strtok(NULL, " ")) {
         ck_assert_int_lt(count, WORDS_MAX);
@@ -56,7 +57,6 @@ static const struct {
     {"", "a command is missing"},
     {"gem A B", "did you mean gemm?"},
     {"zzz", "gemmctl --help"},
-    {"gemm", "an operand is missing"},
     {"gemm A B C", "the operand 'C' is one too many"},
     {"gemm A B --ouptut C", "did you mean --output?"},
     {"gemm A B --zzz", "no option '--zzz'"},
@@ -64,6 +64,13 @@ static const struct {
     {"gemm A B -o", "--output needs a value"},
     {"gemm A B -o C -o D", "--output is given twice"},
     {"gemm A B --json=yes", "--json takes no value"},
+    {"tensor rm", "an operand is missing"},
+    {"bench C", "the operand 'C' is one too many"},
+    {"bench attention --m 3", "--m is not an option of bench attention"},
+    {"bench --heads 3", "--heads is not an option of bench"},
+    {"bench ladder ladder", "one too many"},
+    {"help --url U", "--url is not an option of help"},
+    {"job sl", "did you mean job ls?"},
     {"info --m 3", "--m is not an option of info"},
     {"--transa info", "--transa is not an option of info"},
     {"gemm A B --ur U", "did you mean --url?"},
@@ -76,6 +83,27 @@ START_TEST(says_what_is_wrong)
     char problem[PROBLEM_MAX];
     ck_assert(!parse(&arguments, mistakes[_i].line, problem));
     ck_assert_msg(strstr(problem, mistakes[_i].says) != NULL, "%s", problem);
+}
+END_TEST
+
+START_TEST(takes_commands_of_one_word_and_of_two)
+{
+    struct arguments arguments;
+    char problem[PROBLEM_MAX];
+    ck_assert_msg(parse(&arguments, "--json bench -m 3", problem), "%s", problem);
+    ck_assert_str_eq(arguments.command->name, "bench");
+    ck_assert_msg(parse(&arguments, "bench --heads 3 attention --sq 1", problem), "%s", problem);
+    ck_assert_str_eq(arguments.command->name, "bench attention");
+    ck_assert_uint_eq(arguments.operand_count, 0);
+    ck_assert_ptr_null(arguments.operands[0]);
+    ck_assert_msg(parse(&arguments, "tensor rm a -q b c d e f g", problem), "%s", problem);
+    ck_assert_str_eq(arguments.command->name, "tensor rm");
+    ck_assert_uint_eq(arguments.operand_count, 7);
+    ck_assert_str_eq(arguments.operands[6], "g");
+    ck_assert_ptr_null(arguments.operands[7]);
+    ck_assert_msg(parse(&arguments, "gemm bench attention", problem), "%s", problem);
+    ck_assert_str_eq(arguments.command->name, "gemm");
+    ck_assert_uint_eq(arguments.operand_count, 2);
 }
 END_TEST
 
@@ -223,6 +251,7 @@ int main(void)
     TCase *tcase = tcase_create("gemmctl_options");
     tcase_add_test(tcase, takes_options_in_every_form);
     tcase_add_loop_test(tcase, says_what_is_wrong, 0, sizeof mistakes / sizeof mistakes[0]);
+    tcase_add_test(tcase, takes_commands_of_one_word_and_of_two);
     tcase_add_test(tcase, helps_whatever_else_is_missing);
     tcase_add_loop_test(tcase, reads_times, 0, sizeof times / sizeof times[0]);
     tcase_add_test(tcase, suggests_what_is_near);

@@ -52,6 +52,25 @@ START_TEST(says_nothing_of_what_is_not_there)
 }
 END_TEST
 
+START_TEST(a_page_has_its_jobs_and_the_next_page)
+{
+    const struct job_view views[] = {done, done};
+    for (uint32_t count = 0; count <= 2; count++) {
+        char *text = job_view_page(views, count, count == 2 ? UINT64_MAX : 0);
+        json_t *json = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
+        ck_assert_ptr_nonnull(json);
+        ck_assert_uint_eq(json_array_size(json_object_get(json, "jobs")), count);
+        const char *next = json_string_value(json_object_get(json, "next"));
+        if (count == 2)
+            ck_assert_str_eq(next, "18446744073709551615");
+        else
+            ck_assert(json_is_null(json_object_get(json, "next")));
+        json_decref(json);
+        free(text);
+    }
+}
+END_TEST
+
 START_TEST(the_longest_request_id_fits)
 {
     static const char fills[] = {'"', '\\', 'a', '\x7f', '\x01', '\xff'};
@@ -73,6 +92,7 @@ int main(void)
     TCase *tcase = tcase_create("job_view");
     tcase_add_test(tcase, says_all_of_a_done_job);
     tcase_add_test(tcase, says_nothing_of_what_is_not_there);
+    tcase_add_test(tcase, a_page_has_its_jobs_and_the_next_page);
     tcase_add_loop_test(tcase, the_longest_request_id_fits, 0, 6);
     suite_add_tcase(suite, tcase);
     SRunner *runner = srunner_create(suite);

@@ -701,6 +701,56 @@ START_TEST(a_tenant_is_held_to_its_share)
 }
 END_TEST
 
+/* The newest come first, a tenant's own only, and a place in the list survives the end of jobs. */
+START_TEST(a_tenant_lists_its_own_jobs)
+{
+    const struct jobs_limits of_two = {
+        .max_jobs = 8, .max_bytes = 800, .ttl_ns = TTL, .tenants = 2};
+    struct jobs *jobs = jobs_create(&of_two);
+    struct job_view views[8];
+    struct job *own[4], *other;
+    char ids[4][JOB_ID_TEXT + 1], id[JOB_ID_TEXT + 1];
+    uint64_t next;
+    ck_assert_int_eq(job_open(jobs, "u", 1, "gemm", "", &other, NULL), GEMMD_OK);
+    job_accept(other, &task, START, &views[0]);
+    memcpy(id, views[0].id, sizeof id);
+    for (int i = 0; i < 4; i++)
+        own[i] = accept_job(jobs, 1, ids[i]);
+    ck_assert_uint_eq(jobs_list(jobs, "t", 0, UINT64_MAX, START, views, 8, &next), 4);
+    ck_assert_uint_eq(next, 0);
+    for (int i = 0; i < 4; i++)
+        ck_assert_str_eq(views[i].id, ids[3 - i]);
+    ck_assert_uint_eq(jobs_list(jobs, "u", 1, UINT64_MAX, START, views, 8, &next), 1);
+    ck_assert_str_eq(views[0].id, id);
+    ck_assert_uint_eq(jobs_list(jobs, "v", 1, UINT64_MAX, START, views, 8, &next), 0);
+
+    ck_assert_uint_eq(jobs_list(jobs, "t", 0, UINT64_MAX, START, views, 2, &next), 2);
+    ck_assert_uint_ne(next, 0);
+    finish_well(own[2], START);
+    ck_assert_int_eq(jobs_delete(jobs, ids[2], "t", START, &views[0], NULL), GEMMD_OK);
+    ck_assert_int_eq(jobs_delete(jobs, ids[1], "t", START, &views[0], NULL), GEMMD_OK);
+    ck_assert_uint_eq(jobs_list(jobs, "t", 0, next, START, views, 2, &next), 2);
+    ck_assert_uint_eq(next, 0);
+    ck_assert_str_eq(views[0].id, ids[1]);
+    ck_assert_int_eq(views[0].state, JOB_CANCELLED);
+    ck_assert_str_eq(views[1].id, ids[0]);
+
+    job_finish(own[1], START); /* a cancelled job whose work has ended is not listed any more */
+    finish_well(own[0], START);
+    finish_well(own[3], START + 1);
+    ck_assert_uint_eq(jobs_list(jobs, "t", 0, UINT64_MAX, START, views, 8, &next), 2);
+    jobs_expire(jobs, START + TTL);
+    ck_assert_uint_eq(jobs_list(jobs, "t", 0, UINT64_MAX, START, views, 8, &next), 1);
+    ck_assert_str_eq(views[0].id, ids[3]);
+    jobs_expire(jobs, START + TTL + 1);
+    ck_assert_uint_eq(jobs_list(jobs, "t", 0, UINT64_MAX, START, views, 8, &next), 0);
+    ck_assert_uint_eq(jobs_list(jobs, "u", 1, UINT64_MAX, START, views, 8, &next), 1);
+    job_answer(other)->status = 200;
+    job_finish(other, START);
+    jobs_destroy(jobs);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("jobs");
@@ -722,6 +772,7 @@ int main(void)
     tcase_add_loop_test(tcase, who_leaves_is_not_woken, 0, 3);
     tcase_add_test(tcase, a_result_takes_as_long_as_those_before_it);
     tcase_add_test(tcase, another_job_can_be_opened_by_the_next_end_or_expiry);
+    tcase_add_test(tcase, a_tenant_lists_its_own_jobs);
     tcase_add_test(tcase, threads_lose_nothing);
     suite_add_tcase(suite, tcase);
     SRunner *runner = srunner_create(suite);

@@ -128,9 +128,10 @@ enum gemmd_shared {
 /* Options of a client. Zero, or NULL, means the default in every field but `retries`. */
 struct gemmd_options {
     size_t size;
-    /* The daemon's address: "http://host:port", "https://host:port", or "unix:PATH" for a Unix
-     * socket. NULL: the environment's GEMMD_URL, else "http://127.0.0.1:8080". Proxies that the
-     * environment names are used for http and https, never for a Unix socket. */
+    /* The daemon's address: "http://host:port", "https://host:port", "host:port", which is short
+     * for the first, or "unix:PATH" for a Unix socket. NULL: the environment's GEMMD_URL, else
+     * "http://127.0.0.1:8080". Proxies that the environment names are used for http and https,
+     * never for a Unix socket. */
     const char *url;
     const char *token;           /* bearer token; NULL: the environment's GEMMD_TOKEN; "": none */
     const char *ca_file;         /* PEM file with the certificates to trust for https; NULL: the
@@ -525,6 +526,7 @@ struct gemmd_job {
     char created[32], expires[32]; /* when the job was handed in, and when the result expires, as in
                                       RFC 3339; "" if the daemon did not report it */
     char request_id[64];           /* X-Request-Id of the request that handed the job in */
+    char op[16];                   /* the operation, for example "gemm"; "" if not reported */
 };
 
 /* The name of a state, for example "running"; "unknown" if `state` is not a state. */
@@ -538,6 +540,14 @@ GEMMD_API enum gemmd_error gemmd_job_status(struct gemmd_client *client, const c
 GEMMD_API struct gemmd_request *gemmd_job_status_submit(struct gemmd_client *client, const char *id,
                                                         const struct gemmd_call *call,
                                                         struct gemmd_error_info *error);
+
+/* Lists the jobs of the tenant whose token the client sends, the newest first. Calls `each` for
+ * every job once the whole list has arrived; on an error, for none. The structure that `each` gets
+ * is valid during the call only. GEMMD_ERR_NOT_FOUND: the daemon is older than 0.2 and has no
+ * list. */
+GEMMD_API enum gemmd_error gemmd_job_list(struct gemmd_client *client,
+                                          void (*each)(const struct gemmd_job *job, void *user),
+                                          void *user, struct gemmd_error_info *error);
 
 /* Waits until a job is done, without fetching the job's result. If the job failed, this function
  * fails with the code of the job's error; gemmd_job_result() has the error's sentence too. */

@@ -1,4 +1,4 @@
-/* GET and DELETE /jobs/{id}, GET /jobs/{id}/result. */
+/* GET /jobs, GET and DELETE /jobs/{id}, GET /jobs/{id}/result. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,6 +8,8 @@
 #include "server/base/clock.h"
 #include "server/http/respond.h"
 #include "server/jobs/job_view.h"
+
+enum { LIST_MAX = 1000 };
 
 /* The state of a GET /jobs/{id}/result that waits for the job. */
 struct result_call {
@@ -23,14 +25,20 @@ static bool refuse_parameter(void *context, const char *name, const char *value)
     return false;
 }
 
+/* The headers of an answer that describes jobs. */
+static void describing_headers(struct headers *headers)
+{
+    headers_clear(headers);
+    headers_add(headers, "Content-Type", "application/json");
+    headers_add(headers, "Cache-Control", "no-store");
+}
+
 static void job_answer_view(struct request *request, const struct job_view *view)
 {
     char text[JOB_VIEW_TEXT_MAX];
     const uint64_t length = job_view_json(view, text);
     struct headers headers;
-    headers_clear(&headers);
-    headers_add(&headers, "Content-Type", "application/json");
-    headers_add(&headers, "Cache-Control", "no-store");
+    describing_headers(&headers);
     respond_copy(request, 200, &headers, text, length);
 }
 
@@ -49,6 +57,64 @@ static void job_begin(struct request *request)
         job_answer_view(request, &view);
     else
         request_refuse(request);
+}
+
+/* The parameters of /jobs. */
+struct list_request {
+    struct request *request;
+    uint64_t before, limit;
+    bool has_before, has_limit;
+};
+
+static bool job_list_take_parameter(void *context, const char *name, const char *value)
+{
+    struct list_request *list = context;
+    struct fault *fault = &list->request->fault;
+    if (strcmp(name, "after") == 0 && !list->has_before) {
+        list->has_before = true;
+        if (!number_u64(value, &list->before) || list->before == 0)
+            fault_set(fault, GEMMD_ERR_MALFORMED, name,
+                      "after is '%.64s'; it must be the value of next in a list of jobs", value);
+    } else if (strcmp(name, "limit") == 0 && !list->has_limit) {
+        list->has_limit = true;
+        if (!number_u64(value, &list->limit) || list->limit < 1 || list->limit > LIST_MAX)
+            fault_set(fault, GEMMD_ERR_MALFORMED, name,
+                      "limit is '%.64s'; it must be a whole number from 1 to %d", value, LIST_MAX);
+    } else {
+        fault_set(fault, GEMMD_ERR_MALFORMED, name,
+                  "'%.32s' is not a parameter of /jobs, or given twice; those are after, limit",
+                  name);
+    }
+    return fault->code == GEMMD_OK;
+}
+
+static void job_list_begin(struct request *request)
+{
+    struct list_request list = {.request = request, .before = UINT64_MAX, .limit = LIST_MAX};
+    struct headers headers;
+    char *text = NULL;
+    uint64_t next;
+    if (request_parameters(request, job_list_take_parameter, &list) != GEMMD_OK) {
+        request_refuse(request);
+        return;
+    }
+    struct job_view *views = malloc(list.limit * sizeof *views);
+    if (views != NULL) {
+        const uint32_t count =
+            jobs_list(services_of(request)->jobs, request->tenant, request->tenant_number,
+                      list.before, clock_now_ns(), views, (uint32_t)list.limit, &next);
+        text = job_view_page(views, count, next);
+    }
+    free(views);
+    if (text == NULL) {
+        fault_set(&request->fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for the list of jobs");
+        request_refuse(request);
+        return;
+    }
+    describing_headers(&headers);
+    const struct payload payload = {
+        .parts = {{text, strlen(text)}}, .count = 1, .sent = free, .context = text};
+    respond(request, 200, &headers, &payload);
 }
 
 /* The parameter wait_ms. */
@@ -169,6 +235,11 @@ static bool result_withdraw(struct request *request)
 }
 
 const struct endpoint job_endpoints[] = {
+    {.path = "/jobs",
+     .allow = "GET, HEAD",
+     .op = METRICS_OP_OTHER,
+     .scope = SCOPE_COMPUTE,
+     .begin = job_list_begin},
     {.path = "/jobs/{id}",
      .allow = "GET, HEAD, DELETE",
      .op = METRICS_OP_OTHER,

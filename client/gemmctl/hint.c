@@ -1,0 +1,64 @@
+#include "client/gemmctl/hint.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool is_given(const struct context *context, enum option_id id, const char *variable)
+{
+    const char *value = variable != NULL ? getenv(variable) : NULL;
+    return context->arguments->values[id] != NULL || (value != NULL && value[0] != '\0');
+}
+
+static bool is_of(const struct context *context, const char *group)
+{
+    return context->arguments->command != NULL && command_is_of(context->arguments->command, group);
+}
+
+const char *hint_for(const struct context *context, const struct gemmd_error_info *error)
+{
+    switch (error->code) {
+    case GEMMD_ERR_UNAUTHORIZED:
+        return is_given(context, OPTION_TOKEN_FILE, "GEMMD_TOKEN")
+                   ? "the daemon does not accept the token of --token-file or GEMMD_TOKEN"
+                   : "name the file of a token with --token-file, or set GEMMD_TOKEN";
+    case GEMMD_ERR_NOT_FOUND:
+        if (is_of(context, "job"))
+            return "'gemmctl job ls' lists the jobs";
+        return strstr(error->message, "tensor") != NULL ? "'gemmctl tensor ls' lists the tensors"
+                                                        : NULL;
+    case GEMMD_ERR_CONNECTION:
+        if (strstr(error->message, "certificate") != NULL)
+            return "--ca-file names the certificates to trust";
+        return is_given(context, OPTION_URL, "GEMMD_URL")
+                   ? NULL
+                   : "--url or GEMMD_URL sets the daemon's address";
+    case GEMMD_ERR_TIMEOUT:
+        return is_of(context, "bench") ? NULL : "--timeout sets a longer time";
+    case GEMMD_ERR_QUEUE_FULL:
+    case GEMMD_ERR_DRAINING:
+        return is_given(context, OPTION_RETRIES, NULL) ? NULL
+                                                       : "--retries sets the number of repeats";
+    default:
+        return NULL;
+    }
+}
+
+void hint_option_sentence(const struct fault *fault, char *out, size_t room)
+{
+    char name[sizeof fault->field];
+    size_t length = strlen(fault->field);
+    snprintf(name, sizeof name, "%s", fault->field);
+    for (char *at = strchr(name, '_'); at != NULL; at = strchr(at, '_'))
+        *at = '-';
+    const char *detail = fault->detail;
+    const bool starts = length > 0 && strncmp(detail, fault->field, length) == 0 &&
+                        (detail[length] == ' ' || detail[length] == '=');
+    int id = 0;
+    while (id < OPTION_COUNT && (!options[id].parameter || strcmp(options[id].name, name) != 0))
+        id++;
+    if (starts && id < OPTION_COUNT)
+        snprintf(out, room, "--%s%s", name, detail + length);
+    else
+        snprintf(out, room, "%s", detail);
+}

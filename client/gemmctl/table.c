@@ -1,0 +1,105 @@
+#include "client/gemmctl/table.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/gemmctl/terminal.h"
+
+enum { GAP = 2 };
+
+void table_start(struct table *table, const struct table_column *columns, uint32_t column_count)
+{
+    *table = (struct table){.columns = columns, .column_count = column_count};
+}
+
+static bool make_room(struct table *table)
+{
+    if (table->rows < table->room)
+        return true;
+    const uint64_t room = table->room * 2 + 16;
+    char **cells = reallocarray(table->cells, room * table->column_count, sizeof *cells);
+    if (cells == NULL)
+        return false;
+    table->cells = cells;
+    table->room = room;
+    return true;
+}
+
+void table_add(struct table *table, const char *const cells[])
+{
+    if (table->failed || !make_room(table)) {
+        table->failed = true;
+        return;
+    }
+    char **row = &table->cells[table->rows++ * table->column_count];
+    for (uint32_t i = 0; i < table->column_count; i++) {
+        row[i] = strdup(cells[i]);
+        table->failed = table->failed || row[i] == NULL;
+    }
+}
+
+uint32_t table_width(const char *text)
+{
+    uint32_t width = 0;
+    for (; *text != '\0'; text++)
+        width += ((unsigned char)*text & 0xc0) != 0x80; /* continuation bytes take no column */
+    return width;
+}
+
+static const char *cell_of(const struct table *table, uint64_t row, uint32_t column)
+{
+    return table->cells[row * table->column_count + column];
+}
+
+static void print_row(const struct table *table, const uint32_t widths[TABLE_COLUMNS_MAX],
+                      const char *const cells[TABLE_COLUMNS_MAX], FILE *to)
+{
+    uint32_t pending = 0; /* spaces before the next cell that has text */
+    for (uint32_t i = 0; i < table->column_count; i++) {
+        const uint32_t width = table_width(cells[i]), free_columns = widths[i] - width;
+        if (width > 0) {
+            pending += table->columns[i].right ? free_columns : 0;
+            fprintf(to, "%*s%s", (int)pending, "", cells[i]);
+            pending = table->columns[i].right ? 0 : free_columns;
+        } else {
+            pending += widths[i];
+        }
+        pending += GAP;
+    }
+}
+
+bool table_print(const struct table *table, bool bold, FILE *to)
+{
+    uint32_t widths[TABLE_COLUMNS_MAX];
+    const char *cells[TABLE_COLUMNS_MAX];
+    if (table->failed)
+        return false;
+    if (table->rows == 0)
+        return true;
+    for (uint32_t i = 0; i < table->column_count; i++) {
+        cells[i] = table->columns[i].title;
+        widths[i] = table_width(cells[i]);
+        for (uint64_t row = 0; row < table->rows; row++) {
+            const uint32_t width = table_width(cell_of(table, row, i));
+            widths[i] = width > widths[i] ? width : widths[i];
+        }
+    }
+    fputs(terminal_bold(bold), to);
+    print_row(table, widths, cells, to);
+    fprintf(to, "%s\n", terminal_plain(bold));
+    for (uint64_t row = 0; row < table->rows; row++) {
+        for (uint32_t i = 0; i < table->column_count; i++)
+            cells[i] = cell_of(table, row, i);
+        print_row(table, widths, cells, to);
+        fputc('\n', to);
+    }
+    return true;
+}
+
+void table_free(struct table *table)
+{
+    for (uint64_t i = 0; i < table->rows * table->column_count; i++)
+        free(table->cells[i]);
+    free(table->cells);
+    *table = (struct table){0};
+}
