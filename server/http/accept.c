@@ -57,16 +57,25 @@ bool accept_next(const char **list, struct accept_element *element)
     return false;
 }
 
+/* Whether a media range accepts the JSON of errors and descriptions. */
+static bool is_json(const struct accept_element *element)
+{
+    return element->q > 0 && (strcasecmp(element->range, "application/json") == 0 ||
+                              strcasecmp(element->range, "application/problem+json") == 0);
+}
+
 bool accept_format(const char *accept, enum format own, enum format *format)
 {
     double quality[FORMATS] = {0};
     int precision[FORMATS] = {0};
     struct accept_element element;
+    bool takes_json = false;
 
     *format = own;
     if (accept == NULL || accept[strspn(accept, " \t")] == '\0')
         return true;
     while (accept_next(&accept, &element)) {
+        takes_json |= is_json(&element);
         for (int f = 0; f < FORMATS; f++) {
             int how = match_range(element.range, (enum format)f);
             if (how > precision[f]) {
@@ -79,5 +88,5 @@ bool accept_format(const char *accept, enum format own, enum format *format)
         if (quality[f] > quality[*format] ||
             (quality[f] == quality[*format] && precision[f] > precision[*format]))
             *format = (enum format)f;
-    return quality[*format] > 0;
+    return quality[*format] > 0 || (takes_json && precision[*format] == 0);
 }

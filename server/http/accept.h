@@ -23,8 +23,10 @@ bool accept_next(const char **list, struct accept_element *element);
 
 /* Chooses the format that an Accept header prefers. The format with the highest weight is chosen;
  * among equals the one that is named most exactly, then `own`, the format of the request. Without
- * an Accept header (NULL) the format is `own`. Returns false if the header accepts none of the
- * daemon's formats. */
+ * an Accept header (NULL) the format is `own`. Where the header accepts none of the daemon's
+ * formats but accepts JSON (application/json or application/problem+json), as the headers that many
+ * clients send by default do, the format is `own`, unless the header excludes `own` with a weight
+ * of 0. Returns false if the header accepts none of the daemon's formats and no JSON. */
 bool accept_format(const char *accept, enum format own, enum format *format);
 
 #endif

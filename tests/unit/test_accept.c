@@ -23,6 +23,11 @@ static const struct {
     {"text/html", FORMAT_RAW, false, FORMAT_RAW},
     {"*/*;q=0", FORMAT_RAW, false, FORMAT_RAW},
     {"application/x-npy;q=0", FORMAT_NPY, false, FORMAT_NPY},
+    {"application/json", FORMAT_RAW, true, FORMAT_RAW},
+    {"text/html, Application/Problem+JSON", FORMAT_NPY, true, FORMAT_NPY},
+    {"application/json, application/x-npy;q=0.1", FORMAT_RAW, true, FORMAT_NPY},
+    {"application/json, application/octet-stream;q=0", FORMAT_RAW, false, FORMAT_RAW},
+    {"application/json;q=0", FORMAT_RAW, false, FORMAT_RAW},
     {",,;;,", FORMAT_RAW, false, FORMAT_RAW},
     /* A weight lies between 0 and 1; one that is no number counts as 0. */
     {"application/octet-stream;q=9, application/x-npy", FORMAT_NPY, true, FORMAT_NPY},
