@@ -59,34 +59,35 @@ static bool read_softcap(const char *value, void *out)
 }
 
 static const struct parameter parameters[] = {
-#define P(name, read, allowed)                                                                     \
+#define P(name, read, allowed, suggest)                                                            \
     {                                                                                              \
-#name, read, offsetof(struct attention_request, name), allowed, NULL                       \
+#name, read, offsetof(struct attention_request, name), allowed, NULL, suggest              \
     }
 #define C(name, choices, allowed)                                                                  \
     {                                                                                              \
-#name, NULL, offsetof(struct attention_request, name), allowed, choices                    \
+#name, NULL, offsetof(struct attention_request, name), allowed, choices, NULL              \
     }
-    P(batch, parameter_read_dim, PARAMETER_DIM),
-    P(heads, parameter_read_dim, PARAMETER_DIM),
-    P(kv_heads, parameter_read_dim, PARAMETER_DIM),
-    P(sq, parameter_read_dim, PARAMETER_DIM),
-    P(skv, parameter_read_dim, PARAMETER_DIM),
-    P(d, parameter_read_dim, PARAMETER_DIM),
-    P(dv, parameter_read_dim, PARAMETER_DIM),
+    P(batch, parameter_read_dim, PARAMETER_DIM, NULL),
+    P(heads, parameter_read_dim, PARAMETER_DIM, NULL),
+    P(kv_heads, parameter_read_dim, PARAMETER_DIM, NULL),
+    P(sq, parameter_read_dim, PARAMETER_DIM, NULL),
+    P(skv, parameter_read_dim, PARAMETER_DIM, NULL),
+    P(d, parameter_read_dim, PARAMETER_DIM, NULL),
+    P(dv, parameter_read_dim, PARAMETER_DIM, NULL),
     C(layout, layout_names, "one of bhsd, bshd"),
-    P(dtype, read_dtype, "one of f32, f16, bf16, f8_e4m3"),
-    P(causal, parameter_read_flag, PARAMETER_FLAG),
-    P(window, read_window, "a whole number from 0 to 2147483647"),
-    P(scale, read_scale, "a decimal that f32 can hold, such as 0.125"),
-    P(softcap, read_softcap, "0 for none or a positive decimal that f32 can hold, such as 30"),
-    P(lens, parameter_read_flag, PARAMETER_FLAG),
-    P(k, parameter_read_tensor, PARAMETER_TENSOR),
-    P(v, parameter_read_tensor, PARAMETER_TENSOR),
-    P(lse, parameter_read_flag, PARAMETER_FLAG),
-    P(kernel, parameter_read_kernel, PARAMETER_KERNEL),
-    P(timeout_ms, parameter_read_dim, PARAMETER_DIM),
-    P(priority, parameter_read_priority, PARAMETER_PRIORITY),
+    P(dtype, read_dtype, "one of f32, f16, bf16, f8_e4m3", dtype_suggest),
+    P(causal, parameter_read_flag, PARAMETER_FLAG, parameter_suggest_flag),
+    P(window, read_window, "a whole number from 0 to 2147483647", NULL),
+    P(scale, read_scale, "a decimal that f32 can hold, such as 0.125", NULL),
+    P(softcap, read_softcap, "0 for none or a positive decimal that f32 can hold, such as 30",
+      NULL),
+    P(lens, parameter_read_flag, PARAMETER_FLAG, parameter_suggest_flag),
+    P(k, parameter_read_tensor, PARAMETER_TENSOR, NULL),
+    P(v, parameter_read_tensor, PARAMETER_TENSOR, NULL),
+    P(lse, parameter_read_flag, PARAMETER_FLAG, parameter_suggest_flag),
+    P(kernel, parameter_read_kernel, PARAMETER_KERNEL, NULL),
+    P(timeout_ms, parameter_read_dim, PARAMETER_DIM, NULL),
+    P(priority, parameter_read_priority, PARAMETER_PRIORITY, NULL),
 #undef P
 #undef C
 };

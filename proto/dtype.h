@@ -28,4 +28,9 @@ enum gemmd_dtype dtype_default_out(enum gemmd_dtype dtype);
 /* Returns whether a product of operands of type `dtype` can have a result of type `out`. */
 bool dtype_offers_out(enum gemmd_dtype dtype, enum gemmd_dtype out);
 
+/* Returns the name of the type that another program means by `name`, such as "f32" for "float32",
+ * "torch.float", "<f4" and "FP32", or the name that is nearest to `name`. NULL if no name is near.
+ * The returned string is static. */
+const char *dtype_suggest(const char *name);
+
 #endif

@@ -72,7 +72,8 @@ enum gemmd_error fault_set(struct fault *fault, enum gemmd_error code, const cha
     return code;
 }
 
-uint64_t fault_to_json(const struct fault *fault, char *out, uint64_t capacity)
+uint64_t fault_to_json(const struct fault *fault, const char *request_id, char *out,
+                       uint64_t capacity)
 {
     struct json_text json;
     json_text_start(&json, out, capacity);
@@ -88,8 +89,12 @@ uint64_t fault_to_json(const struct fault *fault, char *out, uint64_t capacity)
         json_text_raw(&json, ",\"field\":");
         json_text_string(&json, fault->field);
     }
+    if (request_id != NULL && request_id[0] != '\0') {
+        json_text_raw(&json, ",\"request_id\":");
+        json_text_string(&json, request_id);
+    }
     json_text_raw(&json, ",\"error\":");
     json_text_string(&json, fault->detail);
-    json_text_raw(&json, "}");
+    json_text_raw(&json, "}\n");
     return json_text_end(&json);
 }

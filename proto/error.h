@@ -39,10 +39,16 @@ enum gemmd_error error_from_slug(const char *slug);
 enum gemmd_error fault_set(struct fault *fault, enum gemmd_error code, const char *field,
                            const char *format, ...) __attribute__((format(printf, 4, 5)));
 
+/* The size in bytes of a buffer that holds every problem document, whose request id is at most 128
+ * bytes long. */
+enum { FAULT_JSON_BYTES = 2560 };
+
 /* Writes the fault as an RFC 9457 problem document into `out`, which is `capacity` bytes long. The
- * members are `type`, `title`, `status`, `detail`, `field` (unless empty) and `error`. The text is
- * terminated if `capacity` is not 0. Returns the length of the text in bytes, without the
- * terminator, or 0 if `capacity` is too small. 2048 bytes always suffice. */
-uint64_t fault_to_json(const struct fault *fault, char *out, uint64_t capacity);
+ * members are `type`, `title`, `status`, `detail`, `field` (unless empty), `request_id` (unless
+ * `request_id` is NULL or empty) and `error`. The text ends in a line feed, and is terminated if
+ * `capacity` is not 0. Returns the length of the text in bytes, without the terminator, or 0 if
+ * `capacity` is too small. */
+uint64_t fault_to_json(const struct fault *fault, const char *request_id, char *out,
+                       uint64_t capacity);
 
 #endif

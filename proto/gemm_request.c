@@ -34,34 +34,34 @@ static bool read_out(const char *value, void *out)
 }
 
 static const struct parameter parameters[] = {
-#define P(name, read, allowed)                                                                     \
+#define P(name, read, allowed, suggest)                                                            \
     {                                                                                              \
-#name, read, offsetof(struct gemm_request, name), allowed, NULL                            \
+#name, read, offsetof(struct gemm_request, name), allowed, NULL, suggest                   \
     }
 #define C(name, choices, allowed)                                                                  \
     {                                                                                              \
-#name, NULL, offsetof(struct gemm_request, name), allowed, choices                         \
+#name, NULL, offsetof(struct gemm_request, name), allowed, choices, NULL                   \
     }
-    P(m, parameter_read_dim, PARAMETER_DIM),
-    P(n, parameter_read_dim, PARAMETER_DIM),
-    P(k, parameter_read_dim, PARAMETER_DIM),
-    P(dtype, read_dtype, "one of f64, f32, f16, bf16, f8_e4m3, i8"),
-    P(out, read_out, "one of f64, f32, f16, bf16, i32"),
+    P(m, parameter_read_dim, PARAMETER_DIM, NULL),
+    P(n, parameter_read_dim, PARAMETER_DIM, NULL),
+    P(k, parameter_read_dim, PARAMETER_DIM, NULL),
+    P(dtype, read_dtype, "one of f64, f32, f16, bf16, f8_e4m3, i8", dtype_suggest),
+    P(out, read_out, "one of f64, f32, f16, bf16, i32", dtype_suggest),
     C(precision, precision_names, "one of full, tf32, f8"),
-    P(transa, parameter_read_flag, PARAMETER_FLAG),
-    P(transb, parameter_read_flag, PARAMETER_FLAG),
-    P(alpha, parameter_read_number, PARAMETER_NUMBER),
-    P(beta, parameter_read_number, PARAMETER_NUMBER),
-    P(batch, parameter_read_dim, PARAMETER_DIM),
-    P(bias, parameter_read_flag, PARAMETER_FLAG),
+    P(transa, parameter_read_flag, PARAMETER_FLAG, parameter_suggest_flag),
+    P(transb, parameter_read_flag, PARAMETER_FLAG, parameter_suggest_flag),
+    P(alpha, parameter_read_number, PARAMETER_NUMBER, NULL),
+    P(beta, parameter_read_number, PARAMETER_NUMBER, NULL),
+    P(batch, parameter_read_dim, PARAMETER_DIM, NULL),
+    P(bias, parameter_read_flag, PARAMETER_FLAG, parameter_suggest_flag),
     C(act, act_names, "one of none, relu, gelu, gelu_tanh, silu"),
-    P(a, parameter_read_tensor, PARAMETER_TENSOR),
-    P(b, parameter_read_tensor, PARAMETER_TENSOR),
-    P(store, parameter_read_tensor, PARAMETER_TENSOR),
-    P(kernel, parameter_read_kernel, PARAMETER_KERNEL),
+    P(a, parameter_read_tensor, PARAMETER_TENSOR, NULL),
+    P(b, parameter_read_tensor, PARAMETER_TENSOR, NULL),
+    P(store, parameter_read_tensor, PARAMETER_TENSOR, NULL),
+    P(kernel, parameter_read_kernel, PARAMETER_KERNEL, NULL),
     C(verify, verify_names, "one of none, freivalds"),
-    P(timeout_ms, parameter_read_dim, PARAMETER_DIM),
-    P(priority, parameter_read_priority, PARAMETER_PRIORITY),
+    P(timeout_ms, parameter_read_dim, PARAMETER_DIM, NULL),
+    P(priority, parameter_read_priority, PARAMETER_PRIORITY, NULL),
 #undef P
 #undef C
 };

@@ -2,8 +2,10 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #include "proto/gemm_request.h"
+#include "proto/nearest.h"
 #include "proto/number.h"
 
 #define LOWER "abcdefghijklmnopqrstuvwxyz"
@@ -118,24 +120,79 @@ static bool read_value(const struct parameter *parameter, const char *value, voi
                                    : read_choice(value, parameter->choices, out);
 }
 
+const char *parameter_suggest_flag(const char *value)
+{
+    static const char *const yes[] = {"true", "yes", "on", "t", "y", NULL}, *const no[] = {
+                                                                                "false", "no",
+                                                                                "off",   "f",
+                                                                                "n",     NULL};
+    for (uint32_t i = 0; yes[i] != NULL; i++) {
+        if (strcasecmp(value, yes[i]) == 0)
+            return "1";
+        if (strcasecmp(value, no[i]) == 0)
+            return "0";
+    }
+    return NULL;
+}
+
+const char *parameter_hint(const char *suggestion, char out[PARAMETER_HINT_BYTES])
+{
+    out[0] = '\0';
+    if (suggestion != NULL)
+        snprintf(out, PARAMETER_HINT_BYTES, "; did you mean %s?", suggestion);
+    return out;
+}
+
+static const char *nearest_choice(const char *const *choices, const char *value)
+{
+    struct nearest search;
+    nearest_start(&search, value, strlen(value));
+    for (uint32_t i = 0; choices[i] != NULL; i++)
+        nearest_offer(&search, choices[i]);
+    return search.best;
+}
+
+/* Returns the allowed value that a client may have meant, or NULL. */
+static const char *suggest_value(const struct parameter *parameter, const char *value)
+{
+    uint64_t scratch; /* parameters with suggestions are numbers, flags and enums */
+    if (parameter->choices != NULL)
+        return nearest_choice(parameter->choices, value);
+    const char *suggestion = parameter->suggest != NULL ? parameter->suggest(value) : NULL;
+    return suggestion != NULL && parameter->read(suggestion, &scratch) ? suggestion : NULL;
+}
+
+static const char *nearest_name(const struct parameter_table *table, const char *name)
+{
+    struct nearest search;
+    nearest_start(&search, name, strlen(name));
+    for (uint32_t i = 0; i < table->count; i++)
+        nearest_offer(&search, table->entries[i].name);
+    return search.best;
+}
+
 enum gemmd_error parameter_set(const struct parameter_table *table, void *request, const char *name,
                                const char *value, struct fault *fault)
 {
     uint32_t *given = (uint32_t *)(void *)((char *)request + table->given_offset);
     const uint32_t index = find_parameter(table, name);
     if (index == table->count) {
-        char names[192];
+        char names[192], hint[PARAMETER_HINT_BYTES];
         list_names(table, names, sizeof names);
         return fault_set(fault, GEMMD_ERR_MALFORMED, name,
-                         "there is no parameter '%.32s'; those of %s are %s", name, table->path,
-                         names);
+                         "there is no parameter '%.32s'; those of %s are %s%s", name, table->path,
+                         names, parameter_hint(nearest_name(table, name), hint));
     }
     const struct parameter *parameter = &table->entries[index];
     if ((*given & 1u << index) != 0)
         return fault_set(fault, GEMMD_ERR_MALFORMED, name, "%s is given twice", name);
-    if (value == NULL || !read_value(parameter, value, (char *)request + parameter->offset))
-        return fault_set(fault, GEMMD_ERR_MALFORMED, name, "%s is '%.64s'; it must be %s", name,
-                         value != NULL ? value : "", parameter->allowed);
+    if (value == NULL || !read_value(parameter, value, (char *)request + parameter->offset)) {
+        char hint[PARAMETER_HINT_BYTES];
+        const char *suggestion = value != NULL ? suggest_value(parameter, value) : NULL;
+        return fault_set(fault, GEMMD_ERR_MALFORMED, name, "%s is '%.64s'; it must be %s%s", name,
+                         value != NULL ? value : "", parameter->allowed,
+                         parameter_hint(suggestion, hint));
+    }
     *given |= 1u << index;
     return GEMMD_OK;
 }

@@ -4,7 +4,8 @@
  * An endpoint has one table. The table gives for each parameter the function that parses the value,
  * the field of the endpoint's request struct in which the value is stored, and the text that an
  * error message gives for the allowed values. All endpoints refuse an unknown parameter, a repeated
- * parameter and an invalid value with the same messages.
+ * parameter and an invalid value with the same messages, which suggest the nearest name or value if
+ * one is near.
  *
  * The tables are constant. The functions keep no state and may be called from any thread.
  */
@@ -33,6 +34,10 @@ struct parameter {
     size_t offset;              /* of the field in the request struct, in bytes */
     const char *allowed;        /* the allowed values, for messages */
     const char *const *choices; /* ends with NULL; unused if `read` is set */
+    /* Returns the value that a client may have meant by a value that is not allowed, or NULL. May
+     * return a value that is not allowed either. NULL: messages suggest the nearest of `choices`,
+     * or nothing. */
+    const char *(*suggest)(const char *value);
 };
 
 struct parameter_table {
@@ -52,6 +57,14 @@ enum gemmd_error parameter_set(const struct parameter_table *table, void *reques
  * table has no parameter of that name. */
 bool parameter_given(const struct parameter_table *table, const void *request, const char *name);
 void parameter_mark_given(const struct parameter_table *table, void *request, const char *name);
+
+/* Suggests 1 for yes, true and the like, and 0 for no and false: a `suggest` of flags. */
+const char *parameter_suggest_flag(const char *value);
+
+/* Writes "; did you mean SUGGESTION?" for the end of a message, or nothing if `suggestion` is NULL.
+ * Returns `out`, which is PARAMETER_HINT_BYTES long. */
+enum { PARAMETER_HINT_BYTES = 96 };
+const char *parameter_hint(const char *suggestion, char out[PARAMETER_HINT_BYTES]);
 
 /* The parsers of parameters that several endpoints have. The comment at each parser gives the type
  * of the field at `out`, and the range. */

@@ -5,8 +5,10 @@
 
 #include "proto/dtype.h"
 #include "proto/gemm_request.h"
+#include "proto/nearest.h"
 #include "proto/npy.h"
 #include "proto/number.h"
+#include "proto/parameter.h"
 #include "proto/safetensors.h"
 
 bool tensor_name_valid(const char *name)
@@ -46,10 +48,25 @@ static bool read_shape(const char *value, struct tensor_request *request)
 }
 
 static enum gemmd_error bad_value(const char *name, const char *value, const char *allowed,
-                                  struct fault *fault)
+                                  const char *suggestion, struct fault *fault)
 {
-    return fault_set(fault, GEMMD_ERR_MALFORMED, name, "%s is '%.64s'; it must be %s", name, value,
-                     allowed);
+    char hint[PARAMETER_HINT_BYTES];
+    return fault_set(fault, GEMMD_ERR_MALFORMED, name, "%s is '%.64s'; it must be %s%s", name,
+                     value, allowed, parameter_hint(suggestion, hint));
+}
+
+static enum gemmd_error no_such_parameter(const char *name, struct fault *fault)
+{
+    static const char *const names[] = {"dtype", "shape", "evictable", "replicate"};
+    char hint[PARAMETER_HINT_BYTES];
+    struct nearest search;
+    nearest_start(&search, name, strlen(name));
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        nearest_offer(&search, names[i]);
+    return fault_set(fault, GEMMD_ERR_MALFORMED, name,
+                     "there is no parameter '%.32s'; those of a tensor are dtype, shape, "
+                     "evictable, replicate%s",
+                     name, parameter_hint(search.best, hint));
 }
 
 enum gemmd_error tensor_request_set(struct tensor_request *request, const char *name,
@@ -59,10 +76,7 @@ enum gemmd_error tensor_request_set(struct tensor_request *request, const char *
                evictable = strcmp(name, "evictable") == 0,
                replicate = strcmp(name, "replicate") == 0;
     if (!dtype && !shape && !evictable && !replicate)
-        return fault_set(fault, GEMMD_ERR_MALFORMED, name,
-                         "there is no parameter '%.32s'; those of a tensor are dtype, shape, "
-                         "evictable, replicate",
-                         name);
+        return no_such_parameter(name, fault);
     if ((dtype && request->has_dtype) || (shape && request->rank > 0) ||
         (evictable && request->has_evictable) || (replicate && request->has_replicate))
         return fault_set(fault, GEMMD_ERR_MALFORMED, name, "%s is given twice", name);
@@ -70,15 +84,16 @@ enum gemmd_error tensor_request_set(struct tensor_request *request, const char *
     request->has_evictable |= evictable;
     request->has_replicate |= replicate;
     if (dtype && !dtype_from_name(value, &request->dtype))
-        return bad_value(name, value, "one of f64, f32, f16, bf16, f8_e4m3, i8, i32", fault);
+        return bad_value(name, value, "one of f64, f32, f16, bf16, f8_e4m3, i8, i32",
+                         dtype_suggest(value), fault);
     if (shape && !read_shape(value, request))
         return bad_value(name, value,
-                         "1 to 8 whole numbers from 1 to 2147483647 with commas between them",
+                         "1 to 8 whole numbers from 1 to 2147483647 with commas between them", NULL,
                          fault);
     if (evictable && !number_flag(value, &request->evictable))
-        return bad_value(name, value, "0 or 1", fault);
+        return bad_value(name, value, "0 or 1", parameter_suggest_flag(value), fault);
     if (replicate && strcmp(value, "one") != 0 && strcmp(value, "all") != 0)
-        return bad_value(name, value, "one or all", fault);
+        return bad_value(name, value, "one or all", NULL, fault);
     request->replicate |= replicate && strcmp(value, "all") == 0;
     return GEMMD_OK;
 }

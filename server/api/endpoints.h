@@ -11,8 +11,8 @@ extern const struct endpoint dashboard_endpoints[]; /* / (dashboard/endpoint.c) 
 extern const struct endpoint feed_endpoints[];      /* /dashboard/... (dashboard/feed.c) */
 extern const struct endpoint compute_endpoints[];   /* /gemm, /attention (compute/endpoints.c) */
 extern const struct endpoint job_endpoints[];       /* /jobs/... (jobs/endpoints.c) */
-extern const struct endpoint health_endpoints[];    /* /livez, /readyz, /v2/health (health.c) */
-extern const struct endpoint info_endpoints[];      /* /metrics, /info, /openapi.json (info.c) */
+extern const struct endpoint health_endpoints[];    /* /livez, /readyz, ... (health.c) */
+extern const struct endpoint info_endpoints[];      /* /metrics, /info, ... (info.c) */
 extern const struct endpoint tensor_endpoints[];    /* /tensors... (tensors/endpoints.c) */
 extern const struct endpoint v2_endpoints[];        /* /v2... (v2/endpoints.c) */
 

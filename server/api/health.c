@@ -1,4 +1,5 @@
-/* GET /livez and /readyz, and their paths in the Open Inference Protocol (/v2/health/...). */
+/* GET /livez, /healthz and /readyz, and their paths in the Open Inference Protocol
+ * (/v2/health/...). */
 #include <inttypes.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -95,6 +96,15 @@ static void readyz_begin(struct request *request)
     probe_answered(call);
 }
 
+/* Other servers say different things at this path: that the server runs, or that it can serve. */
+static void health_elsewhere_begin(struct request *request)
+{
+    fault_set(&request->fault, GEMMD_ERR_NOT_FOUND, NULL,
+              "there is nothing at this path; GET /livez says whether the daemon runs, and "
+              "GET /readyz whether it computes");
+    request_refuse(request);
+}
+
 #define LIVE(at)                                                                                   \
     {                                                                                              \
         .path = at, .allow = "GET, HEAD", .op = METRICS_OP_OTHER, .open = true,                    \
@@ -106,7 +116,19 @@ static void readyz_begin(struct request *request)
         .call_bytes = sizeof(struct readyz_call), .call_zeroed_bytes = sizeof(struct readyz_call), \
         .begin = readyz_begin, .answer = readyz_answer                                             \
     }
+#define ELSEWHERE(at)                                                                              \
+    {                                                                                              \
+        .path = at, .allow = "GET, HEAD", .op = METRICS_OP_OTHER, .open = true,                    \
+        .begin = health_elsewhere_begin                                                            \
+    }
 
 const struct endpoint health_endpoints[] = {
-    LIVE("/livez"), READY("/readyz"), LIVE("/v2/health/live"), READY("/v2/health/ready"), {0},
+    LIVE("/livez"),
+    LIVE("/healthz"),
+    READY("/readyz"),
+    LIVE("/v2/health/live"),
+    READY("/v2/health/ready"),
+    ELSEWHERE("/health"),
+    ELSEWHERE("/ping"),
+    {0},
 };

@@ -1,5 +1,6 @@
-/* GET /metrics, /info and /openapi.json, which describe the daemon. */
+/* GET /metrics, /info, /version and /openapi.json, which describe the daemon. */
 #include <jansson.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -140,6 +141,18 @@ static json_t *devices_json(const struct executors *executors)
     return devices;
 }
 
+/* The text of a JSON document with a line feed at its end, which the caller frees. Takes over
+ * `root`, which may be NULL. Returns NULL if memory ran out. */
+static char *info_text(json_t *root, size_t flags)
+{
+    char *json = root == NULL ? NULL : json_dumps(root, flags), *text = NULL;
+    if (json != NULL && asprintf(&text, "%s\n", json) < 0)
+        text = NULL;
+    free(json);
+    json_decref(root);
+    return text;
+}
+
 static void info_begin(struct request *request)
 {
     struct services *services = services_of(request);
@@ -152,9 +165,14 @@ static void info_begin(struct request *request)
         devices_json(&services->executors), "kernels", kernels_json(device_gemm(first)),
         "kernels_left_out", left_out_json(&services->executors), "select_version",
         gemm_select_version(), "limits", config_limits_to_json(services->config));
-    char *text = root == NULL ? NULL : json_dumps(root, JSON_INDENT(2));
-    json_decref(root);
-    respond_text(request, 200, "application/json", text);
+    respond_text(request, 200, "application/json", info_text(root, JSON_INDENT(2)));
+}
+
+static void version_begin(struct request *request)
+{
+    json_t *root = json_pack("{s:s, s:s, s:s}", "name", "gemmd", "version", GEMMD_VERSION,
+                             "revision", services_of(request)->revision);
+    respond_text(request, 200, "application/json", info_text(root, JSON_COMPACT));
 }
 
 static void openapi_begin(struct request *request)
@@ -171,6 +189,7 @@ static void openapi_begin(struct request *request)
 const struct endpoint info_endpoints[] = {
     GET("/metrics", SCOPE_METRICS, metrics_begin),
     GET("/info", SCOPE_ANY, info_begin),
+    GET("/version", SCOPE_ANY, version_begin),
     GET("/openapi.json", SCOPE_ANY, openapi_begin),
     {0},
 };

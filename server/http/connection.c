@@ -40,7 +40,7 @@ static bool is_over(uint64_t since_ns, uint64_t limit_ms, uint64_t now_ns)
     return limit_ms != 0 && now_ns > since_ns && now_ns - since_ns > limit_ms * NS_PER_MS;
 }
 
-enum { HEAD_MAX = 512, BODY_MAX = 2048 };
+enum { HEAD_MAX = 512, BODY_MAX = FAULT_JSON_BYTES };
 
 /* Writes a whole answer for `fault`. Returns its length, and sets `*body_bytes` to that of its
  * body.
@@ -49,7 +49,7 @@ static size_t write_fault(char out[HEAD_MAX + BODY_MAX], const struct fault *fau
                           const char *request_id, uint64_t *body_bytes)
 {
     char body[BODY_MAX];
-    *body_bytes = fault_to_json(fault, body, sizeof body);
+    *body_bytes = fault_to_json(fault, request_id, body, sizeof body);
     const int head_bytes =
         snprintf(out, HEAD_MAX,
                  "HTTP/1.1 %d %s\r\nContent-Type: application/problem+json\r\n"

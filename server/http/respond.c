@@ -195,8 +195,8 @@ static bool add_fault_headers(const struct request *request, const struct fault 
 
 void respond_fault(struct request *request, const struct fault *fault)
 {
-    char text[2048];
-    uint64_t length = fault_to_json(fault, text, sizeof text);
+    char text[FAULT_JSON_BYTES];
+    uint64_t length = fault_to_json(fault, request->id, text, sizeof text);
     struct MHD_Response *response =
         MHD_create_response_from_buffer((size_t)length, text, MHD_RESPMEM_MUST_COPY);
     if (response != NULL && !add_fault_headers(request, fault, response)) {

@@ -3,6 +3,8 @@
 #include <string.h>
 #include <strings.h>
 
+#include "proto/nearest.h"
+#include "proto/parameter.h"
 #include "server/http/authorize.h"
 #include "server/http/request.h"
 #include "server/http/server.h"
@@ -62,6 +64,21 @@ static bool pattern_fits(const char *pattern, const char *path, struct request *
     return true;
 }
 
+/* Refuses a path that no endpoint serves, and suggests the nearest path that one does serve. */
+static enum gemmd_error refuse_path(struct request *request, const char *path)
+{
+    char hint[PARAMETER_HINT_BYTES];
+    struct nearest search;
+    nearest_start(&search, path, strlen(path));
+    for (const struct endpoint *const *list = request->server->routes; *list != NULL; list++)
+        for (const struct endpoint *e = *list; e->path != NULL; e++)
+            if (strchr(e->path, '{') == NULL && !has_below(e->path) && e->path[1] != '\0')
+                nearest_offer(&search, e->path);
+    return fault_set(&request->fault, GEMMD_ERR_NOT_FOUND, NULL,
+                     "there is nothing at this path; see /openapi.json for what there is%s",
+                     parameter_hint(search.best, hint));
+}
+
 enum gemmd_error route_find(struct request *request, const char *url, const char *method)
 {
     const struct endpoint *found = NULL;
@@ -76,8 +93,7 @@ enum gemmd_error route_find(struct request *request, const char *url, const char
     if (authorize(request, found) != GEMMD_OK)
         return request->fault.code;
     if (found == NULL)
-        return fault_set(&request->fault, GEMMD_ERR_NOT_FOUND, NULL,
-                         "there is nothing at this path; see /openapi.json for what there is");
+        return refuse_path(request, url);
     request->endpoint = found;
     if (!method_allowed(found->allow, method))
         return fault_set(&request->fault, GEMMD_ERR_METHOD_NOT_ALLOWED, NULL, "this path takes %s",

@@ -8,9 +8,9 @@
 
 static void check_fault(const struct fault *fault, enum gemmd_error code)
 {
-    char text[2048];
+    char text[FAULT_JSON_BYTES];
     MUST(fault->code == code && fault->detail[0] != '\0');
-    uint64_t length = fault_to_json(fault, text, sizeof text);
+    uint64_t length = fault_to_json(fault, "", text, sizeof text);
     MUST(length > 0 && length == strlen(text));
     json_t *json = json_loadb(text, length, JSON_REJECT_DUPLICATES, NULL);
     MUST(json != NULL);

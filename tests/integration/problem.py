@@ -3,7 +3,7 @@
 import json
 import re
 
-MEMBERS = {"type", "title", "status", "detail", "error"}
+MEMBERS = {"type", "title", "status", "detail", "request_id", "error"}
 
 
 def assert_problem(answer, status, says=None, field=None):
@@ -13,7 +13,9 @@ def assert_problem(answer, status, says=None, field=None):
     headers = {name.lower(): value for name, value in answer.headers.items()}
     assert got == status, f"status {got}, not {status}: {body[:500]!r}"
     assert headers.get("content-type", "").split(";")[0] == "application/problem+json", headers
+    assert body.endswith(b"}\n"), f"no line feed ends {body[-40:]!r}"
     document = json.loads(body)
+    assert document["request_id"] == headers["x-request-id"]
     assert MEMBERS <= set(document) <= MEMBERS | {"field"}, f"members {sorted(document)}"
     assert document["status"] == status
     assert document["error"] == document["detail"]

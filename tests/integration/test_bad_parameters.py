@@ -115,3 +115,56 @@ def test_well_formed_but_not_offered(parameters, field, says, post):
 ])
 def test_sizes_that_overflow(parameters, post):
     assert_problem(post(parameters, BODY), 413, r"larger|fit|limit")
+
+
+@pytest.mark.parametrize("name, value, meant", [
+    ("dtype", "float32", "f32"), ("dtype", "float", "f32"), ("dtype", "torch.float32", "f32"),
+    ("dtype", "fp16", "f16"), ("dtype", "half", "f16"), ("dtype", "np.double", "f64"),
+    ("dtype", "BF16", "bf16"), ("dtype", "bfloat16", "bf16"), ("dtype", "fp8", "f8_e4m3"),
+    ("dtype", "<f8", "f64"), ("dtype", "int8", "i8"), ("out", "int32", "i32"), ("out", "F32", "f32"),
+    ("transa", "True", "1"), ("bias", "no", "0"), ("act", "ReLU", "relu"), ("act", "gelu_tan", "gelu_tanh"),
+    ("precision", "TF32", "tf32"), ("verify", "freivald", "freivalds")])
+def test_a_value_that_is_nearly_right(name, value, meant, post):
+    """A form and the value it stands for in other programs."""
+    assert_problem(post({**GOOD, name: value}, BODY), 400,
+                   f"{name} is '{value}'; it must be .*; did you mean {meant}[?]$", field=name)
+
+
+@pytest.mark.parametrize("name, value", [("dtype", "True"), ("dtype", "complex64"), ("out", "int8"),
+                                         ("dtype", "int32"), ("act", "tanh"), ("transa", "2")])
+def test_a_value_that_nothing_is_near(name, value, post):
+    """No guess is better than a wrong one."""
+    answer = post({**GOOD, name: value}, BODY)
+    assert_problem(answer, 400, f"{name} is '{value}'; it must be ", field=name)
+    assert "did you mean" not in answer.text
+
+
+@pytest.mark.parametrize("name, meant", [
+    ("type", "dtype"), ("transA", "transa"), ("activation", "act"), ("timeout", "timeout_ms"),
+    ("M", "m"), ("prio", "priority"), ("batches", "batch"), ("out_dtype", "out")])
+def test_a_name_that_is_nearly_right(name, meant, post):
+    assert_problem(post({**GOOD, name: "1"}, BODY), 400,
+                   f"no parameter '{name}'; .*; did you mean {meant}[?]$", field=name)
+
+
+@pytest.mark.parametrize("query, field, meant", [
+    ("shape=4&dtype=float64", "dtype", "f64"), ("shape=4&evictable=true", "evictable", "1"),
+    ("shapes=4", "shapes", "shape")])
+def test_a_parameter_of_a_tensor_that_is_nearly_right(query, field, meant, session, url):
+    assert_problem(session.put(f"{url}/tensors/x?{query}", data=bytes(16)), 400,
+                   f"did you mean {meant}[?]$", field=field)
+
+
+def infer(session, url, model="gemm_fp32", name="A", parameters=None):
+    tensor = {"shape": [1, 1], "datatype": "FP32", "data": [2]}
+    return session.post(f"{url}/v2/models/{model}/infer", json={
+        "parameters": parameters or {}, "inputs": [{"name": name, **tensor}, {"name": "B", **tensor}]})
+
+
+def test_names_in_json_that_are_nearly_right(session, url):
+    assert_problem(infer(session, url, model="gemm_float32"), 404, "mean gemm_fp32[?]$")
+    assert_problem(infer(session, url, name="a"), 400, "mean A[?]$")
+    assert_problem(infer(session, url, parameters={"activation": "relu"}), 400, "mean act[?]$",
+                   field="activation")
+    assert_problem(infer(session, url, parameters={"act": "Relu"}), 400, "mean relu[?]$", field="act")
+    assert infer(session, url).status_code == 200

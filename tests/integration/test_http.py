@@ -98,16 +98,41 @@ def test_no_media_type_is_raw(address):
     assert exchange(address, request("POST", TARGET, [("Content-Length", 32)], BODY)).body == RIGHT
 
 
-@pytest.mark.parametrize("accept", ["application/json", "application/problem+json, text/html"])
-def test_who_takes_json_gets_the_format_of_the_request(accept, post):
-    """Clients that a generator wrote name only the format of errors."""
-    answer = post({"m": 2, "n": 2, "k": 2}, BODY, Accept=accept)
-    assert (answer.content, answer.headers["Content-Type"]) == (RIGHT, "application/octet-stream")
-
-
-@pytest.mark.parametrize("accept", ["text/html", "image/*", "application/octet-stream;q=0"])
+@pytest.mark.parametrize("accept", ["text/html", "image/*", "application/json;q=0",
+                                    "application/octet-stream;q=0"])
 def test_not_acceptable(accept, post):
     assert_problem(post({"m": 2, "n": 2, "k": 2}, BODY, Accept=accept), 406, "octet-stream")
+
+
+@pytest.mark.parametrize("accept", ["application/json", "application/problem+json, text/plain"])
+def test_a_client_that_accepts_json_gets_the_bytes(accept, post, session, url):
+    """Clients send this header by default, whatever they expect."""
+    answer = post({"m": 2, "n": 2, "k": 2}, BODY, Accept=accept)
+    assert (answer.status_code, answer.content) == (200, RIGHT)
+    assert session.put(f"{url}/tensors/json?shape=4", data=BODY[:16]).status_code == 201
+    answer = session.get(f"{url}/tensors/json", headers={"Accept": accept})
+    assert (answer.status_code, answer.content) == (200, BODY[:16])
+    assert session.delete(f"{url}/tensors/json").status_code == 204
+
+
+def test_healthz_answers_as_livez(session, url):
+    assert session.get(f"{url}/healthz").content == session.get(f"{url}/livez").content
+
+
+def test_version(session, url):
+    info = session.get(f"{url}/info").json()
+    answer = session.get(f"{url}/version")
+    assert answer.headers["Content-Type"] == "application/json"
+    assert answer.json() == {"name": "gemmd", "version": info["version"],
+                             "revision": info["build"]["revision"]}
+
+
+@pytest.mark.parametrize("path, named", [
+    ("/health", "GET /livez .* GET /readyz"), ("/ping", "GET /livez .* GET /readyz"),
+    ("/versions", "mean /version[?]"), ("/Gemm", "mean /gemm[?]"), ("/metric", "mean /metrics[?]"),
+    ("/openapi.yaml", "mean /openapi.json[?]"), ("/livez/", "mean /livez[?]")])
+def test_a_path_that_is_not_there_is_pointed_elsewhere(path, named, session, url):
+    assert_problem(session.get(url + path), 404, named)
 
 
 @pytest.mark.parametrize("given", ["a", "order-66/b", "x" * 64])

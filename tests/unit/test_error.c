@@ -6,15 +6,19 @@
 
 #include "proto/error.h"
 
-enum { ENOUGH = 2048 }; /* what error.h says always suffices */
+enum { ENOUGH = FAULT_JSON_BYTES };
+
+/* The longest request id, of the characters that take most bytes in JSON. */
+static char longest_id[129];
 
 /* The fault's document, parsed by somebody else's parser. */
 static json_t *document(const struct fault *fault)
 {
     char text[ENOUGH];
-    uint64_t length = fault_to_json(fault, text, sizeof text);
+    uint64_t length = fault_to_json(fault, longest_id, text, sizeof text);
     ck_assert_uint_gt(length, 0);
     ck_assert_uint_eq(length, strlen(text));
+    ck_assert_int_eq(text[length - 1], '\n');
     json_error_t error;
     json_t *json = json_loads(text, JSON_REJECT_DUPLICATES, &error);
     ck_assert_msg(json != NULL, "%s in %s", error.text, text);
@@ -100,6 +104,7 @@ START_TEST(a_document_has_the_members_of_rfc_9457)
     ck_assert_str_eq(member(json, "detail"), fault.detail);
     ck_assert_str_eq(member(json, "error"), fault.detail);
     ck_assert_ptr_null(json_object_get(json, "field"));
+    ck_assert_str_eq(member(json, "request_id"), longest_id);
     json_decref(json);
 
     fault_set(&fault, GEMMD_ERR_MALFORMED, "m", "m is missing");
@@ -124,19 +129,20 @@ START_TEST(a_buffer_that_is_too_small_gets_nothing)
     struct fault fault;
     char text[ENOUGH];
     fault_set(&fault, GEMMD_ERR_MALFORMED, "m", "m is missing");
-    uint64_t length = fault_to_json(&fault, text, sizeof text);
+    uint64_t length = fault_to_json(&fault, NULL, text, sizeof text);
     for (uint64_t capacity = 0; capacity <= length; capacity++) {
         char *exact = malloc(capacity > 0 ? capacity : 1);
-        ck_assert_uint_eq(fault_to_json(&fault, exact, capacity), 0);
+        ck_assert_uint_eq(fault_to_json(&fault, NULL, exact, capacity), 0);
         ck_assert(capacity == 0 || exact[0] == '\0');
         free(exact);
     }
-    ck_assert_uint_eq(fault_to_json(&fault, text, length + 1), length);
+    ck_assert_uint_eq(fault_to_json(&fault, NULL, text, length + 1), length);
 }
 END_TEST
 
 int main(void)
 {
+    memset(longest_id, '"', sizeof longest_id - 1);
     TCase *tests = tcase_create("error");
     tcase_add_test(tests, slugs_name_one_code_each);
     tcase_add_test(tests, entries_are_what_the_list_says);

@@ -4,8 +4,10 @@
 #include <string.h>
 
 #include "proto/dtype.h"
+#include "proto/nearest.h"
 #include "proto/oip_data.h"
 #include "proto/oip_datatype.h"
+#include "proto/parameter.h"
 #include "proto/size.h"
 #include "server/api/compute/call_lookahead.h"
 #include "server/api/services.h"
@@ -23,6 +25,19 @@ static bool is_option(const struct infer_operation *operation, const char *name)
     return false;
 }
 
+static enum gemmd_error no_such_option(const struct infer_operation *operation, const char *name,
+                                       struct fault *fault)
+{
+    char hint[PARAMETER_HINT_BYTES];
+    struct nearest search;
+    nearest_start(&search, name, strlen(name));
+    for (const char *const *option = operation->options; *option != NULL; option++)
+        nearest_offer(&search, *option);
+    return fault_set(fault, GEMMD_ERR_MALFORMED, name,
+                     "there is no parameter '%s'; those of this model are %s%s", name,
+                     operation->options_text, parameter_hint(search.best, hint));
+}
+
 static enum gemmd_error take_options(struct request *request)
 {
     const struct oip_request *asked = &infer_of(request)->asked;
@@ -30,9 +45,7 @@ static enum gemmd_error take_options(struct request *request)
     for (uint32_t i = 0; i < asked->parameter_count; i++) {
         const struct oip_parameter *parameter = &asked->parameters[i];
         if (!is_option(operation, parameter->name))
-            return fault_set(&request->fault, GEMMD_ERR_MALFORMED, parameter->name,
-                             "there is no parameter '%s'; those of this model are %s",
-                             parameter->name, operation->options_text);
+            return no_such_option(operation, parameter->name, &request->fault);
         enum gemmd_error code = parameter_set(operation->operation->parameters,
                                               compute_call_request(&infer_of(request)->compute),
                                               parameter->name, parameter->value, &request->fault);
@@ -68,14 +81,18 @@ static enum gemmd_error take_schedule(struct request *request)
 static enum gemmd_error find_input(const struct model *model, const struct oip_input *input,
                                    uint32_t *index, struct fault *fault)
 {
-    char names[64];
+    char names[64], hint[PARAMETER_HINT_BYTES];
+    struct nearest search;
     for (*index = 0; *index < model->input_count; ++*index)
         if (strcmp(model->inputs[*index].name, input->name) == 0)
             return GEMMD_OK;
     model_tensor_names(model->inputs, model->input_count, names);
+    nearest_start(&search, input->name, strlen(input->name));
+    for (uint32_t i = 0; i < model->input_count; i++)
+        nearest_offer(&search, model->inputs[i].name);
     return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
-                     "unexpected input '%s' for model '%.140s'; its inputs are %s", input->name,
-                     model->name, names);
+                     "unexpected input '%s' for model '%.140s'; its inputs are %s%s", input->name,
+                     model->name, names, parameter_hint(search.best, hint));
 }
 
 /* Sets a tensor from the type and shape of an input. The data is set too if the input is binary. */

@@ -4,6 +4,8 @@
 #include <string.h>
 
 #include "proto/dtype.h"
+#include "proto/nearest.h"
+#include "proto/parameter.h"
 #include "server/api/services.h"
 #include "server/api/v2/infer_call.h"
 
@@ -117,6 +119,19 @@ static void describe_layer(struct resident *weight, struct model *model)
             (int64_t)w->dims[0];
 }
 
+static enum gemmd_error no_such_model(const char *name, struct fault *fault)
+{
+    char hint[PARAMETER_HINT_BYTES];
+    struct nearest search;
+    nearest_start(&search, name, strlen(name));
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++)
+        nearest_offer(&search, models[i].name);
+    return fault_set(fault, GEMMD_ERR_NOT_FOUND, NULL,
+                     "there is no model '%.140s'; POST /v2/repository/index lists those there "
+                     "are%s",
+                     name, parameter_hint(search.best, hint));
+}
+
 enum gemmd_error model_find(struct services *services, const char *name, const char *tenant,
                             struct model *model, struct fault *fault)
 {
@@ -141,9 +156,7 @@ enum gemmd_error model_find(struct services *services, const char *name, const c
         else if (code != GEMMD_ERR_NOT_FOUND)
             return fault_set(fault, code, NULL, "%s", reason.detail);
     }
-    return fault_set(fault, GEMMD_ERR_NOT_FOUND, NULL,
-                     "there is no model '%.140s'; POST /v2/repository/index lists those there are",
-                     name);
+    return no_such_model(name, fault);
 }
 
 void model_release(struct services *services, struct model *model)
