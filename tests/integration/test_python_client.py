@@ -71,6 +71,30 @@ def test_views_of_other_arrays(client, rng):
     assert np.array_equal(client.gemm(big_endian, b), a @ b)
 
 
+@pytest.mark.parametrize("dtype", ["f32", "f64", "bf16", "f8_e4m3", "i8"])
+def test_calls_that_differ_only_in_the_operands(client, rng, dtype):
+    """The client keeps the parameters of a call for the next one of the same kind."""
+    kind, out = NUMPY[dtype], OUTS[dtype][0]
+    b = rng.integers(-3, 4, (8, 5)).astype(kind)
+    weights = client.put("again", b)
+    turned = b.T.copy().T
+    sealed = b.copy()
+    sealed.flags.writeable = False
+    for _ in range(3):
+        a = rng.integers(-3, 4, (6, 8)).astype(kind)
+        wanted = a.astype(np.float64) @ b.astype(np.float64)
+        for right in (b, weights, turned, sealed):
+            found = client.gemm(a, right)
+            assert found.dtype == NUMPY[out] and np.array_equal(found.astype(np.float64), wanted)
+            assert np.array_equal(client.gemm(a, right, alpha=2).astype(np.float64), 2 * wanted)
+        assert np.array_equal(client.gemm(a[:, ::-1], b).astype(np.float64),
+                              a[:, ::-1].astype(np.float64) @ b.astype(np.float64))
+    client.delete(weights)
+    with pytest.raises(NotFound):
+        client.gemm(a, weights)
+    assert np.array_equal(client.gemm(a, b).astype(np.float64), wanted)
+
+
 def test_epilogue(client, rng):
     a, b, c, bias = whole(rng, 3, 4), whole(rng, 4, 5), whole(rng, 3, 5), whole(rng, 5)
     found = client.gemm(a, b, alpha=2, beta=-1, c=c, bias=bias, act="relu", priority=9)
