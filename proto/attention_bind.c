@@ -37,6 +37,44 @@ static void describe(const void *of, char *out, size_t room)
              r->lens ? " with lengths" : "");
 }
 
+/* A request that differs from a client's in one thing, to see if its body has the length `bytes`.
+ */
+struct attention_variant {
+    struct attention_request request;
+    uint32_t elsewhere;
+    uint64_t bytes;
+};
+
+static bool attention_variant_fits(const struct attention_variant *variant)
+{
+    struct operand_layout layout;
+    return operand_layout_compute(&layout, &attention_operand_table, &variant->request,
+                                  variant->elsewhere) &&
+           layout.bytes == variant->bytes;
+}
+
+static bool attention_fits_with_dtype(void *context, enum gemmd_dtype dtype)
+{
+    struct attention_variant variant = *(const struct attention_variant *)context;
+    variant.request.dtype = dtype;
+    return (dtype == GEMMD_F32 || dtype == GEMMD_F16 || dtype == GEMMD_BF16 ||
+            dtype == GEMMD_F8_E4M3) &&
+           attention_variant_fits(&variant);
+}
+
+static void guess(const void *of, uint32_t elsewhere, uint64_t bytes, struct operand_guess *out)
+{
+    const struct attention_request *r = of;
+    struct attention_variant variant = {*r, elsewhere, bytes};
+    if (bytes == 0)
+        return;
+    if (r->k[0] == '\0' && r->v[0] == '\0')
+        operand_guess_dtypes(out, r->dtype, attention_fits_with_dtype, &variant);
+    variant.request.lens = !r->lens;
+    if (attention_variant_fits(&variant))
+        operand_guess_add(out, r->lens ? "are the lengths missing" : "is lens=1 missing");
+}
+
 /* lens_q and lens_kv determine which elements the kernel reads. The client may change shared memory
  * at any time, so that the lengths can be in the body only. */
 const struct operand_table attention_operand_table = {
@@ -53,6 +91,7 @@ const struct operand_table attention_operand_table = {
     .is_wanted = is_wanted,
     .shape = shape_of,
     .describe = describe,
+    .guess = guess,
 };
 
 static bool is_there(const struct tensor *tensor)

@@ -37,6 +37,80 @@ static void describe(const void *of, char *out, size_t room)
              r->beta != 0 ? " and C0" : "");
 }
 
+/* ---- what a raw body of a wrong length may have been meant to be ---- */
+
+/* A request that differs from a client's in one thing, to see if its body has the length `bytes`.
+ */
+struct gemm_variant {
+    struct gemm_request request;
+    uint32_t elsewhere;
+    uint64_t bytes;
+};
+
+/* The length of the body of the variant; 0 if the length overflows. */
+static uint64_t variant_bytes(const struct gemm_variant *variant)
+{
+    struct operand_layout layout;
+    return operand_layout_compute(&layout, &gemm_operand_table, &variant->request,
+                                  variant->elsewhere)
+               ? layout.bytes
+               : 0;
+}
+
+static bool gemm_variant_fits(const struct gemm_variant *variant)
+{
+    return variant_bytes(variant) == variant->bytes;
+}
+
+static bool gemm_fits_with_dtype(void *context, enum gemmd_dtype dtype)
+{
+    struct gemm_variant variant = *(const struct gemm_variant *)context;
+    variant.request.dtype = dtype;
+    if (!gemm_request_given(&variant.request, "out"))
+        variant.request.out = dtype_default_out(dtype);
+    return dtype_offers_out(dtype, variant.request.out) && gemm_variant_fits(&variant);
+}
+
+static bool gemm_fits_with_k(const struct gemm_variant *of, bool swaps_m)
+{
+    struct gemm_variant variant = *of;
+    uint64_t *other = swaps_m ? &variant.request.m : &variant.request.n;
+    const uint64_t k = variant.request.k;
+    variant.request.k = *other;
+    *other = k;
+    return gemm_variant_fits(&variant);
+}
+
+static void guess(const void *of, uint32_t elsewhere, uint64_t bytes, struct operand_guess *out)
+{
+    const struct gemm_request *r = of;
+    struct gemm_variant variant = {*r, elsewhere, bytes};
+    const bool resident = r->a[0] != '\0' || r->b[0] != '\0';
+    if (bytes == 0)
+        return;
+    if (!resident)
+        operand_guess_dtypes(out, r->dtype, gemm_fits_with_dtype, &variant);
+    if (!resident && gemm_fits_with_k(&variant, true))
+        operand_guess_add(out, "are m and k swapped");
+    if (!resident && gemm_fits_with_k(&variant, false))
+        operand_guess_add(out, "are n and k swapped");
+    variant.request.bias = true;
+    if (!r->bias && gemm_variant_fits(&variant))
+        operand_guess_add(out, "is bias=1 missing");
+    variant.request = *r;
+    variant.request.beta = 1;
+    if (r->beta == 0 && gemm_variant_fits(&variant))
+        operand_guess_add(out, "is beta missing");
+    variant.request = *r;
+    const uint64_t one = variant_bytes(&variant);
+    if (resident || r->batch > 1 || one == 0 || bytes / one > GEMM_DIM_MAX || bytes <= one ||
+        out->text[0] != '\0')
+        return;
+    variant.request.batch = bytes / one;
+    if (gemm_variant_fits(&variant))
+        operand_guess_add(out, "is batch=%" PRIu64 " missing", variant.request.batch);
+}
+
 const struct operand_table gemm_operand_table = {
     .path = "/gemm",
     .names = "a, b, bias, c",
@@ -47,6 +121,7 @@ const struct operand_table gemm_operand_table = {
     .is_wanted = is_wanted,
     .shape = shape_of,
     .describe = describe,
+    .guess = guess,
 };
 
 static bool is_there(const struct tensor *tensor)

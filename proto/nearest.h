@@ -4,8 +4,8 @@
  *
  * Start a search, offer it every candidate, and read `best`. Upper and lower case are the same. The
  * beginning of a candidate ("prec" of "precision") counts as one edit, and a candidate with more
- * behind it ("activation" for "act") as one and a half. A candidate that differs in too much is not found.
- * Functions of any thread; one thread at a time may use a search.
+ * behind it ("activation" for "act") as one and a half. A candidate that differs in too much is not
+ * found. Functions of any thread; one thread at a time may use a search.
  */
 #ifndef PROTO_NEAREST_H
 #define PROTO_NEAREST_H

@@ -1,8 +1,11 @@
 #include "proto/operands.h"
 
 #include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
+#include "proto/dtype.h"
 #include "proto/gemm_request.h"
 #include "proto/npy.h"
 #include "proto/safetensors.h"
@@ -64,17 +67,62 @@ void operand_layout_leave_out(struct operand_layout *layout, uint32_t operand)
     (void)assign_offsets(layout); /* cannot overflow: the length becomes smaller */
 }
 
+void operand_guess_add(struct operand_guess *guess, const char *format, ...)
+{
+    char text[sizeof guess->text];
+    const size_t length = strlen(guess->text), room = sizeof guess->text - length;
+    va_list arguments;
+    va_start(arguments, format);
+    const int wanted = vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    if (wanted < 0 || (size_t)wanted >= sizeof text || (size_t)wanted + 6 > room)
+        return;
+    snprintf(guess->text + length, room, "%s%s", length > 0 ? ", or " : "", text);
+}
+
+void operand_guess_dtypes(struct operand_guess *guess, enum gemmd_dtype than,
+                          bool (*fits)(void *context, enum gemmd_dtype dtype), void *context)
+{
+    char names[64] = "";
+    size_t length = 0;
+    for (unsigned i = 0; i < GEMMD_DTYPE_COUNT && length < sizeof names; i++)
+        if (i != than && fits(context, (enum gemmd_dtype)i))
+            length += (size_t)snprintf(names + length, sizeof names - length, "%s%s",
+                                       length > 0 ? " or " : "", dtype_name((enum gemmd_dtype)i));
+    if (length > 0)
+        operand_guess_add(guess, "are the operands %s (dtype)", names);
+}
+
+/* Adds the operands without which the body would have the length that it has. */
+static void guess_missing(const struct operand_layout *layout, const struct operand_table *table,
+                          uint64_t bytes, struct operand_guess *guess)
+{
+    char titles[64] = "";
+    size_t length = 0;
+    for (uint32_t i = 0; i < layout->count && length < sizeof titles; i++)
+        if ((layout->in_body & 1u << i) != 0 && bytes > 0 &&
+            bytes == layout->bytes - layout->tensors[i].bytes)
+            length += (size_t)snprintf(titles + length, sizeof titles - length, "%s%s",
+                                       length > 0 ? " or " : "", table->operands[i].title);
+    if (length > 0)
+        operand_guess_add(guess, "is %s missing", titles);
+}
+
 enum gemmd_error operand_layout_check(const struct operand_layout *layout,
                                       const struct operand_table *table, const void *request,
                                       uint64_t bytes, struct fault *fault)
 {
     char sizes[256];
+    struct operand_guess guess = {.text = ""};
     if (bytes == layout->bytes)
         return GEMMD_OK;
     table->describe(request, sizes, sizeof sizes);
+    table->guess(request, layout->elsewhere, bytes, &guess);
+    guess_missing(layout, table, bytes, &guess);
     return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
-                     "the body is %" PRIu64 " bytes; %s take %" PRIu64, bytes, sizes,
-                     layout->bytes);
+                     "the body is %" PRIu64 " bytes; %s take %" PRIu64 "%s%s%s", bytes, sizes,
+                     layout->bytes, guess.text[0] != '\0' ? "; " : "", guess.text,
+                     guess.text[0] != '\0' ? "?" : "");
 }
 
 enum gemmd_error operand_layout_bind(const struct operand_layout *layout,

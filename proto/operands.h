@@ -24,6 +24,12 @@
 
 enum { OPERAND_TABLE_MAX = 5 };
 
+/* What a body of a wrong length may have been meant to be, for the end of the message about it:
+ * "are the operands f64, or is batch=2 missing". Empty at first. */
+struct operand_guess {
+    char text[100];
+};
+
 struct operand_table {
     const char *path;         /* "/gemm" */
     const char *names;        /* names of all operands, for messages */
@@ -43,7 +49,19 @@ struct operand_table {
     /* Writes the sizes of the request, for messages: "m=2 n=3 k=4 in f32". `room` is the size of
      * `out` in bytes. */
     void (*describe)(const void *request, char *out, size_t room);
+    /* Adds to `guess` what the request may have meant, given a body of `bytes` bytes, which is not
+     * the length of the request's layout. The body leaves out the operands in `elsewhere`. */
+    void (*guess)(const void *request, uint32_t elsewhere, uint64_t bytes,
+                  struct operand_guess *guess);
 };
+
+/* Adds a guess of the form "are the operands f64", unless the message has no room for the guess. */
+void operand_guess_add(struct operand_guess *guess, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+/* Adds the types for which `fits` returns true, as in "are the operands f16 or bf16". `fits` says
+ * whether the request would have a body of the length of the guess if its type were `dtype`. */
+void operand_guess_dtypes(struct operand_guess *guess, enum gemmd_dtype than,
+                          bool (*fits)(void *context, enum gemmd_dtype dtype), void *context);
 
 /* Returns whether `tensor` holds an operand. No operand is a scalar, so that rank 0 marks an absent
  * operand. */
@@ -77,7 +95,8 @@ enum gemmd_error operand_layout_settle(struct operand_layout *layout,
  * length of the body, become smaller. */
 void operand_layout_leave_out(struct operand_layout *layout, uint32_t operand);
 /* Checks the length of a body. GEMMD_ERR_MALFORMED, with both lengths in the message, if `bytes` is
- * not the length that the layout gives. */
+ * not the length that the layout gives. If another type, a missing operand or the like explains the
+ * length exactly, the message asks whether that was meant. */
 enum gemmd_error operand_layout_check(const struct operand_layout *layout,
                                       const struct operand_table *table, const void *request,
                                       uint64_t bytes, struct fault *fault);

@@ -8,6 +8,7 @@
 #include "proto/nearest.h"
 #include "proto/npy.h"
 #include "proto/number.h"
+#include "proto/operands.h"
 #include "proto/parameter.h"
 #include "proto/safetensors.h"
 
@@ -118,6 +119,19 @@ bool tensor_request_raw_bytes(const struct tensor_request *request, uint64_t *ou
     return true;
 }
 
+struct raw_length {
+    const struct tensor_request *request;
+    uint64_t bytes;
+};
+
+static bool fits_with_dtype(void *context, enum gemmd_dtype dtype)
+{
+    const struct raw_length *length = context;
+    struct tensor tensor;
+    return tensor_init(&tensor, dtype, length->request->dims, length->request->rank, NULL) &&
+           tensor.bytes == length->bytes;
+}
+
 static enum gemmd_error find_raw(const struct tensor_request *request, const void *body,
                                  uint64_t total, struct tensor *tensor, struct fault *fault)
 {
@@ -128,9 +142,14 @@ static enum gemmd_error find_raw(const struct tensor_request *request, const voi
     if (tensor->bytes == total)
         return GEMMD_OK;
     tensor_shape_text(tensor, shape, sizeof shape);
+    struct raw_length length = {request, total};
+    struct operand_guess guess = {.text = ""};
+    operand_guess_dtypes(&guess, request->dtype, fits_with_dtype, &length);
     return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
-                     "the body is %" PRIu64 " bytes; shape %s in %s takes %" PRIu64, total, shape,
-                     dtype_name(request->dtype), tensor->bytes);
+                     "the body is %" PRIu64 " bytes; shape %s in %s takes %" PRIu64 "%s%s%s", total,
+                     shape, dtype_name(request->dtype), tensor->bytes,
+                     guess.text[0] != '\0' ? "; " : "", guess.text,
+                     guess.text[0] != '\0' ? "?" : "");
 }
 
 static enum gemmd_error find_npy(const struct tensor_request *request, const void *body,

@@ -39,6 +39,10 @@ struct endpoint {
      * the body is refused: request->fault says why, and the rest of the body is dropped. */
     bool (*chunk)(struct request *request, const void *bytes, uint64_t length);
     void (*submit)(struct request *request);
+    /* Looks at the first bytes of the body of a request that was refused at its headers, which may
+     * explain more than the headers did, and may change request->fault. NULL: the body is not
+     * looked at. */
+    void (*refused)(struct request *request, const char *bytes, uint64_t length);
     /* Takes back a request that was handed over. Returns false if its work has begun: request_wake
      * then has been or will be called. NULL: requests cannot be taken back. */
     bool (*withdraw)(struct request *request);

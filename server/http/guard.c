@@ -1,10 +1,10 @@
 #include "server/http/guard.h"
 
-#include <inttypes.h>
 #include <string.h>
 #include <strings.h>
 
 #include "proto/number.h"
+#include "proto/size_text.h"
 #include "server/http/digests.h"
 #include "server/http/request.h"
 #include "server/http/server.h"
@@ -179,9 +179,8 @@ enum gemmd_error guard_headers(struct request *request, const struct request_lin
     if (framing.lengths == 1 && !number_u64(framing.length, &request->content_length))
         return is_digits(framing.length)
                    ? fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
-                               "Content-Length does not fit in 64 bits; the limit is %" PRIu64
-                               " bytes",
-                               request->config->max_body_bytes)
+                               "Content-Length does not fit in 64 bits; --max-body is %s",
+                               size_text(request->config->max_body_bytes).text)
                    : fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
                                "Content-Length is not a number of bytes");
 

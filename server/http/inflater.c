@@ -1,4 +1,5 @@
 #include "server/http/inflater.h"
+#include "proto/size_text.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -58,9 +59,10 @@ static enum gemmd_error check_ratio(const struct inflater *inflater, struct faul
         inflater->out_bytes / inflater->max_ratio < inflater->in_bytes)
         return GEMMD_OK;
     return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
-                     "%" PRIu64 " bytes of the compressed body become %" PRIu64
-                     "; the limit is %" PRIu32 " times as many",
-                     inflater->in_bytes, inflater->out_bytes, inflater->max_ratio);
+                     "%s of the compressed body become %s; the limit is %" PRIu32
+                     " times as many (--max-inflation)",
+                     size_text(inflater->in_bytes).text, size_text(inflater->out_bytes).text,
+                     inflater->max_ratio);
 }
 
 /* Starts the next gzip member, when bytes follow the end of a stream. Other codings have only one

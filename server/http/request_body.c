@@ -62,6 +62,10 @@ bool request_body_take(struct request *request, const char *bytes, size_t length
 {
     struct connection *connection = request->connection;
     request->thread->moved = true;
+    if (request->state == REQUEST_DISCARDING && request->received_bytes == 0 &&
+        request->endpoint != NULL && request->endpoint->refused != NULL && request->call != NULL &&
+        request->coding == CODING_IDENTITY)
+        request->endpoint->refused(request, bytes, length);
     request->received_bytes += length;
     connection->moved_bytes = request->received_bytes;
     if (request->state == REQUEST_RECEIVING) {

@@ -1,6 +1,6 @@
 #include "server/jobs/job_answer.h"
+#include "proto/size_text.h"
 
-#include <inttypes.h>
 #include <stdbool.h>
 #include <stdlib.h>
 
@@ -46,28 +46,29 @@ enum gemmd_error job_answer_reserve(struct job_answer *answer, uint64_t bytes, s
     uint64_t taken;
     if (bytes > budget->max_bytes)
         return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
-                         "the result is %" PRIu64 " bytes long; those of all jobs together can "
-                         "have %" PRIu64,
-                         bytes, budget->max_bytes);
+                         "the result would be %s; those of all jobs together can have %s "
+                         "(--job-bytes)",
+                         size_text(bytes).text, size_text(budget->max_bytes).text);
     if (!budget_take(own, bytes, tenant_most(own, bytes), &taken))
         return fault_set(fault, GEMMD_ERR_QUEUE_FULL, NULL,
-                         "the results of this tenant's jobs take %" PRIu64 " of %" PRIu64
-                         " bytes (tenant-share), this one needs %" PRIu64
-                         "; delete jobs whose results you have fetched",
-                         taken, own->max_bytes, bytes);
+                         "the results of this tenant's jobs take %s of %s (--tenant-share of "
+                         "--job-bytes), this one needs %s; delete jobs whose results you have "
+                         "fetched",
+                         size_text(taken).text, size_text(own->max_bytes).text,
+                         size_text(bytes).text);
     if (!budget_take(budget, bytes, budget->max_bytes, &taken)) {
         atomic_fetch_sub(&own->bytes, bytes);
         return fault_set(fault, GEMMD_ERR_QUEUE_FULL, NULL,
-                         "the results of jobs take %" PRIu64 " of %" PRIu64
-                         " bytes, this one needs %" PRIu64
-                         "; delete jobs whose results you have fetched",
-                         taken, budget->max_bytes, bytes);
+                         "the results of jobs take %s of %s (--job-bytes), this one needs %s; "
+                         "delete jobs whose results you have fetched",
+                         size_text(taken).text, size_text(budget->max_bytes).text,
+                         size_text(bytes).text);
     }
     answer->payload = malloc(bytes > 0 ? bytes : 1);
     if (answer->payload == NULL) {
         budget_give(own, bytes);
-        return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL,
-                         "no memory for a result of %" PRIu64 " bytes", bytes);
+        return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for a result of %s",
+                         size_text(bytes).text);
     }
     answer->bytes = bytes;
     return GEMMD_OK;

@@ -197,15 +197,17 @@ static enum gemmd_error count_job(struct jobs *jobs, uint32_t tenant, struct fau
     struct job_tenant *own = &jobs->tenants[tenant];
     if (limits->tenant_jobs > 0 && own->open >= limits->tenant_jobs) {
         jobs->counts.refused_tenants++;
-        return fault_set(fault, GEMMD_ERR_QUEUE_FULL, NULL,
-                         "this tenant has %" PRIu32 " jobs, which is its share of the limit "
-                         "(tenant-share); delete jobs whose results you have fetched",
-                         own->open);
+        return fault_set(
+            fault, GEMMD_ERR_QUEUE_FULL, NULL,
+            "this tenant has %" PRIu32 " jobs, which is its share of the limit "
+            "(--tenant-share of --max-jobs); delete jobs whose results you have fetched",
+            own->open);
     }
     if (jobs->open >= limits->max_jobs)
         return fault_set(fault, GEMMD_ERR_QUEUE_FULL, NULL,
                          "there are %" PRIu32
-                         " jobs, which is the limit; delete jobs whose results you have fetched",
+                         " jobs, which is the limit (--max-jobs); delete jobs whose results you "
+                         "have fetched",
                          limits->max_jobs);
     own->open++;
     jobs->open++;

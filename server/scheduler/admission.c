@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "proto/size.h"
+#include "proto/size_text.h"
 #include "server/base/drain_rate.h"
 
 /* An amount that is held: `taken` minus `given`. Both counters only grow, except that `taken`
@@ -150,12 +151,12 @@ static enum gemmd_error admission_refuse(struct admission *admission, enum admis
     atomic_fetch_add_explicit(&admission->refused[limit], 1, memory_order_relaxed);
     if (limit == ADMISSION_LIMIT_REQUESTS || limit == ADMISSION_LIMIT_TENANT_REQUESTS)
         return fault_set(fault, GEMMD_ERR_QUEUE_FULL, NULL,
-                         "%s: %" PRIu64 " requests, which is the limit (%s)", full, holding,
+                         "%s: %" PRIu64 " requests, which is the limit (--%s)", full, holding,
                          admission_limit_name(limit));
     return fault_set(fault, GEMMD_ERR_QUEUE_FULL, NULL,
-                     "%s: %" PRIu64 " of %" PRIu64 " bytes are taken, this request needs %" PRIu64
-                     " (%s)",
-                     full, holding, most, bytes, admission_limit_name(limit));
+                     "%s: %s of %s are taken, this request needs %s (--%s)", full,
+                     size_text(holding).text, size_text(most).text, size_text(bytes).text,
+                     admission_limit_name(limit));
 }
 
 static uint64_t or_none(uint64_t limit)
@@ -209,14 +210,13 @@ static enum gemmd_error check_fits(const struct admission *admission, uint64_t b
     const struct admission_limits limits = limits_of(admission);
     if (bytes > limits.bytes)
         return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
-                         "the request needs %" PRIu64 " bytes; the queue takes %" PRIu64
-                         " at the most (%s)",
-                         bytes, limits.bytes, admission_limit_name(ADMISSION_LIMIT_BYTES));
+                         "the body and the result would be %s; --%s is %s", size_text(bytes).text,
+                         admission_limit_name(ADMISSION_LIMIT_BYTES), size_text(limits.bytes).text);
     if (bytes > or_none(limits.tenant_bytes))
-        return fault_set(
-            fault, GEMMD_ERR_TOO_LARGE, NULL,
-            "the request needs %" PRIu64 " bytes; a tenant is given %" PRIu64 " at the most (%s)",
-            bytes, limits.tenant_bytes, admission_limit_name(ADMISSION_LIMIT_TENANT_BYTES));
+        return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
+                         "the body and the result would be %s; --%s is %s", size_text(bytes).text,
+                         admission_limit_name(ADMISSION_LIMIT_TENANT_BYTES),
+                         size_text(limits.tenant_bytes).text);
     return GEMMD_OK;
 }
 

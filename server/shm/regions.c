@@ -110,10 +110,11 @@ enum gemmd_error regions_add(struct regions *regions, struct region_owner owner,
     else if (!tenant_has_room(regions, owner.tenant, region->bytes))
         code = fault_set(fault, GEMMD_ERR_NO_ROOM, NULL,
                          "this tenant's shared memory regions have taken its share of the limits "
-                         "(tenant-share); unregister one first");
+                         "(--tenant-share); unregister one first");
     else if (regions->count == regions->limits.regions)
         code = fault_set(fault, GEMMD_ERR_NO_ROOM, NULL,
-                         "there are %" PRIu32 " shared memory regions, which is the limit",
+                         "there are %" PRIu32
+                         " shared memory regions, which is the limit (--shm-regions)",
                          regions->limits.regions);
     if (code == GEMMD_OK) {
         *link = entry;

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "proto/size_text.h"
 #include "server/device/device.h"
 #include "server/shm/mapped_file.h"
 #include "server/shm/system_object.h"
@@ -67,14 +68,15 @@ static enum gemmd_error store_reserve(struct shm_store *store, uint64_t bytes, s
     pthread_mutex_lock(&store->lock);
     const uint64_t free_bytes = store->limits.bytes - store->bytes;
     if (store->count == store->limits.mappings)
-        code =
-            fault_set(fault, GEMMD_ERR_NO_ROOM, NULL,
-                      "clients already have %" PRIu64 " shared-memory mappings, which is the limit",
-                      store->count);
+        code = fault_set(fault, GEMMD_ERR_NO_ROOM, NULL,
+                         "clients already have %" PRIu64
+                         " shared-memory mappings, which is the limit (--shm-regions)",
+                         store->count);
     else if (bytes > free_bytes)
         code = fault_set(fault, GEMMD_ERR_NO_ROOM, NULL,
-                         "no room for shared memory: %" PRIu64 " bytes needed, %" PRIu64 " free",
-                         bytes, free_bytes);
+                         "no room for shared memory: %s needed, %s free of %s (--shm-bytes)",
+                         size_text(bytes).text, size_text(free_bytes).text,
+                         size_text(store->limits.bytes).text);
     if (code == GEMMD_OK) {
         store->count++;
         store->bytes += bytes;

@@ -1,12 +1,12 @@
 #include "server/tensors/tensor_store.h"
 
 #include <assert.h>
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "proto/dtype.h"
 #include "proto/size.h"
+#include "proto/size_text.h"
 #include "server/tensors/tensor_store_parts.h"
 
 struct tensor_store *tensor_store_create(const struct device_span memories[], uint32_t count,
@@ -323,13 +323,15 @@ static enum gemmd_error reserve_locked(struct tensor_store *store, const struct 
     if (resident->memory_bytes > own_bytes &&
         resident->memory_bytes - own_bytes > all_idle_bytes(store, resident->owner))
         return fault_set(fault, GEMMD_ERR_NO_ROOM, NULL,
-                         "no room for the tensor: %" PRIu64 " bytes needed, %" PRIu64
-                         " free of this tenant's %" PRIu64 " (tenant-tensor-bytes)",
-                         resident->memory_bytes, own_bytes, store->tenant_bytes);
+                         "no room for the tensor: %s needed, %s free of this tenant's %s "
+                         "(--tenant-tensor-bytes)",
+                         size_text(resident->memory_bytes).text, size_text(own_bytes).text,
+                         size_text(store->tenant_bytes).text);
     if (!alloc_memory(store, offer, resident))
         return fault_set(fault, GEMMD_ERR_NO_ROOM, NULL,
-                         "no room for the tensor: %" PRIu64 " bytes needed, %" PRIu64 " free",
-                         resident->memory_bytes, most_free_bytes(store, offer->device));
+                         "no room for the tensor: %s needed, %s free (--tensor-bytes)",
+                         size_text(resident->memory_bytes).text,
+                         size_text(most_free_bytes(store, offer->device)).text);
     resident->memory = store->memories[resident->device].start + resident->offset;
     atomic_init(&resident->places, 1u << resident->device);
     resident->owner->used_bytes += resident->memory_bytes;
@@ -403,8 +405,9 @@ enum gemmd_error tensor_store_reserve_copy(struct tensor_store *store, struct re
         free(copy);
         return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL,
                          "no room for a copy of the tensor '%s' on the device that computes: "
-                         "%" PRIu64 " bytes needed, %" PRIu64 " free",
-                         resident->name, resident->memory_bytes, free_there);
+                         "%s needed, %s free (--tensor-bytes)",
+                         resident->name, size_text(resident->memory_bytes).text,
+                         size_text(free_there).text);
     }
     copy->memory = store->memories[device].start + copy->offset;
     atomic_fetch_or(&resident->arriving, 1u << device);

@@ -40,6 +40,74 @@ def test_raw_without_an_operand(extra, post):
     assert_problem(post({**GOOD, **extra}, RAW), 400, r"32 bytes.*take \d+")
 
 
+def body_of(m, n, k, dtype, extra=0):
+    return bytes((m * k + k * n + extra) * np.dtype(dtype).itemsize)
+
+
+@pytest.mark.parametrize("parameters, body, asks", [
+    ({"m": 3, "n": 5, "k": 7}, body_of(3, 5, 7, "f8"), "are the operands f64 [(]dtype[)]"),
+    ({"m": 3, "n": 5, "k": 7}, body_of(3, 5, 7, "f2"), "are the operands f16 or bf16 [(]dtype[)]"),
+    ({"m": 3, "n": 5, "k": 7}, body_of(3, 5, 7, "i1"), "are the operands f8_e4m3 or i8 [(]dtype[)]"),
+    ({"m": 3, "n": 5, "k": 7, "dtype": "f64"}, body_of(3, 5, 7, "f4"), "are the operands f32 [(]dtype[)]"),
+    ({"m": 3, "n": 5, "k": 7}, bytes(3 * 7 * 4), "is B missing"),
+    ({"m": 3, "n": 5, "k": 7}, bytes(5 * 7 * 4), "is A missing"),
+    ({"m": 3, "n": 5, "k": 7, "bias": 1}, body_of(3, 5, 7, "f4"), "is bias missing"),
+    ({"m": 3, "n": 5, "k": 7, "beta": 2}, body_of(3, 5, 7, "f4"), "is C0 missing"),
+    ({"m": 3, "n": 5, "k": 7}, body_of(3, 5, 7, "f4", 5), "is bias=1 missing"),
+    ({"m": 3, "n": 5, "k": 7}, body_of(3, 5, 7, "f4", 15), "is beta missing"),
+    ({"m": 7, "n": 5, "k": 3}, body_of(3, 5, 7, "f4"), "are m and k swapped"),
+    ({"m": 3, "n": 7, "k": 5}, body_of(3, 5, 7, "f4"), "are n and k swapped"),
+    ({"m": 3, "n": 5, "k": 7}, body_of(3, 5, 7, "f4") * 9, "is batch=9 missing"),
+    (GOOD, RAW[:16], "are the operands f16 or bf16 [(]dtype[)], or is A or B missing"),
+])
+def test_a_wrong_length_that_has_an_explanation(parameters, body, asks, post):
+    assert_problem(post(parameters, body), 400, f"{len(body)} bytes; m=.* take [0-9]+; {asks}[?]$")
+
+
+@pytest.mark.parametrize("length", [0, 1, 33])
+def test_a_wrong_length_that_nothing_explains(length, post):
+    """No guess is better than a wrong one."""
+    assert_problem(post(GOOD, bytes(length)), 400, "take 32$")
+
+
+def test_a_wrong_length_of_other_bodies(session, url):
+    sizes = {"heads": 1, "sq": 2, "d": 4}
+    body = bytes(3 * 2 * 4 * 4)
+    assert_problem(session.post(f"{url}/attention", params=sizes, data=body), 400,
+                   "take 48; are the operands f32 [(]dtype[)][?]$")
+    sizes["dtype"] = "f32"
+    assert_problem(session.post(f"{url}/attention", params=sizes, data=body + bytes(8)), 400,
+                   "take 96; is lens=1 missing[?]$")
+    assert_problem(session.put(f"{url}/tensors/x?shape=2,3", data=bytes(48)), 400,
+                   "takes 24; are the operands f64 [(]dtype[)][?]$")
+
+
+# ---- JSON ---------------------------------------------------------------------------------------
+
+JSON = b'{"a": [[1, 2], [3, 4]], "b": [[1, 2], [3, 4]]}'
+
+
+@pytest.mark.parametrize("path, query, model", [
+    ("gemm", "", "gemm_fp32"), ("gemm", "?m=2&n=2&k=2", "gemm_fp32"),
+    ("attention", "?heads=1&sq=1&d=4", "attention_fp32")])
+@pytest.mark.parametrize("lead", [b"", b"\n  "])
+def test_json_is_pointed_to_the_inference_protocol(path, query, model, lead, session, url):
+    answer = session.post(f"{url}/{path}{query}", data=lead + JSON)
+    assert_problem(answer, 400, f"the body is JSON.*POST /v2/models/{model}/infer takes JSON$")
+    answer = session.post(f"{url}/{path}{query}", data=JSON,
+                          headers={"Content-Type": "application/json; charset=utf-8"})
+    assert_problem(answer, 415, f"octet-stream.*; POST /v2/models/{model}/infer takes JSON$")
+    assert session.get(f"{url}/v2/models/{model}").status_code == 200, "which is there"
+
+
+def test_what_json_does_not_explain(post):
+    """A wrong value is wrong in JSON too, and bytes may begin with a brace."""
+    assert_problem(post({**GOOD, "act": "x"}, JSON), 400, "act is 'x'", field="act")
+    assert_problem(post(GOOD, b"{\x00" + bytes(60)), 400, "62 bytes; m=2")
+    answer = post(GOOD, b'{"' + bytes(30))
+    assert answer.status_code == 200, "of the right length"
+
+
 # ---- npy ----------------------------------------------------------------------------------------
 
 def npy(array, version=None):

@@ -200,15 +200,15 @@ def test_bombs(start):
 
     small = bomb(16)
     for path in ("/gemm", "/attention"):
-        assert_problem(post(path, small), 413, "the limit is 100 times")
+        assert_problem(post(path, small), 413, "the limit is 100 times as many .--max-inflation")
     assert_problem(post("/v2/models/gemm_fp32/infer", small), 413,
-                   "JSON is longer than the limit of 262144")
+                   "JSON is longer than --max-json, which is 256 KiB")
     answer = daemon.session.put(f"{daemon.url}/tensors/w", data=small, timeout=PATIENCE_S,
                                 headers={"Content-Encoding": "deflate", "Content-Type": NPY})
-    assert_problem(answer, 413, "the limit is 100 times")
+    assert_problem(answer, 413, "the limit is 100 times as many .--max-inflation")
     assert_problem(post("/gemm?m=64&n=64&k=64", small, RAW), 400, "more than the 32768 bytes")
     noise = zlib.compress(np.random.default_rng(1).bytes(1 << 20) + bytes(8 << 20), 1)
-    assert_problem(post("/gemm", noise), 413, "longer than the limit of 4194304")
+    assert_problem(post("/gemm", noise), 413, "longer than --max-body, which is 4 MiB")
     eventually(lambda: values(scrape(daemon))["gemmd_pinned_memory_used_bytes"] == 0,
                "memory of requests that are over is in use")
     assert values(scrape(daemon))["gemmd_queue_bytes"] == 0

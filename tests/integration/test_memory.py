@@ -248,7 +248,7 @@ def test_more_than_one_descriptor(count, daemon, memory):
 def test_limits(daemon):
     with Memory(17 << 20) as large, Connection(daemon.unix, [large.fd]) as connection:
         assert_problem(Answer(connection.post(SQUARE, **header({"a": 0, "b": 0}))), 507,
-                       "17825792 bytes needed, 16777216 free")
+                       "17 MiB needed, 16 MiB free of 16 MiB .--shm-bytes")
     memories = [Memory(4096) for _ in range(5)]
     connections = [Connection(daemon.unix, [memory.fd]) for memory in memories]
     statuses = [connection.post(SQUARE, **header({"a": 0, "b": 0}))[0]

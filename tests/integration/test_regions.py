@@ -158,7 +158,7 @@ def test_names(client, region):
     (400, "4097 bytes from offset 0", 4097, 0),
     (400, "byte_size", 0, 0),
     (400, "1 bytes from offset 9223372036854775807", 1, 2**63 - 1),
-    (507, "bytes needed", 2**63 - 1, 2**63 - 1), (400, "byte_size", 1, -1), (400, "byte_size", -1, 0),
+    (507, "needed, 64 MiB free of 64 MiB (--shm-bytes)", 2**63 - 1, 2**63 - 1), (400, "byte_size", 1, -1), (400, "byte_size", -1, 0),
     (400, "byte_size", "4096", 0), (400, "byte_size", 2**64, 0)])
 def test_registering_what_is_not_there(status, says, size, offset, client, region):
     assert says in refused(status, client.register_system_shared_memory, "r", region(4096).key,

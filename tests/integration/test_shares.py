@@ -244,7 +244,7 @@ def test_bytes_of_jobs_of_one_tenant(shared):
     for _ in range(2):
         assert exchange(daemon.address, as_job("alice", 64)).status == 202
     assert_problem(exchange(daemon.address, as_job("alice", 64)), 429,
-                   "results of this tenant's jobs take 32768 of 32768 bytes")
+                   "results of this tenant's jobs take 32 KiB of 32 KiB .--tenant-share of --job-bytes.")
     assert exchange(daemon.address, as_job("bob", 100)).status == 429, "no room is left for this"
     assert exchange(daemon.address, as_job("bob", 64)).status == 202
     assert value(scrape(daemon), 'gemmd_tenant_job_bytes{tenant="alice"}') == 2 * 64 * 64 * 4

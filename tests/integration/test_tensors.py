@@ -373,7 +373,7 @@ def test_the_budget(start, rng):
     assert tensors.put("a", np.concatenate([page] * 6)).status_code == 201
     answer = tensors.put("b", np.concatenate([page] * 3))
     assert answer.status_code == 507
-    assert answer.json()["detail"].endswith(f"{3 * PAGE} bytes needed, {2 * PAGE} free")
+    assert answer.json()["detail"].endswith(f"{3 * PAGE // 1024} KiB needed, {2 * PAGE // 1024} KiB free (--tensor-bytes)")
     assert answer.json()["type"] == "urn:gemmd:error:no-room"
     assert tensors.put("b", np.concatenate([page] * 2)).status_code == 201
     assert memory_of(daemon) == {"memory_used_bytes": 8 * PAGE, "memory_capacity_bytes": 8 * PAGE,
@@ -486,7 +486,7 @@ def test_each_has_a_part(start, tmp_path, rng):
     assert alice.put("a", pages).status_code == 201
     refused = alice.put("b", pages)
     assert refused.status_code == 507, refused.text
-    assert f"{2 * PAGE} free of this tenant's {5 * PAGE}" in refused.json()["detail"]
+    assert "8 KiB free of this tenant's 20 KiB (--tenant-tensor-bytes)" in refused.json()["detail"]
     assert bob.put("b", pages).status_code == 201
     text = bob.session.get(f"{daemon.url}/metrics", timeout=PATIENCE_S).text
     assert f'gemmd_tenant_tensor_bytes{{tenant="bob"}} {3 * PAGE}\n' in text

@@ -182,15 +182,15 @@ def test_more_json_than_the_limit(start):
     daemon = start("--max-json", "1024")
     inputs = [Input("A", np.ones((300, 1), np.float32), binary=False),
               Input("B", np.ones((1, 1), np.float32), binary=False)]
-    refused(infer(daemon.url, "gemm_fp32", inputs), 413, "limit is 1024", "binary")
+    refused(infer(daemon.url, "gemm_fp32", inputs), 413, "--max-json is 1 KiB", "binary")
     binary_inputs = [i._replace(binary=True) for i in inputs]
-    refused(infer(daemon.url, "gemm_fp32", binary_inputs), 413, "result as JSON", "1024")
+    refused(infer(daemon.url, "gemm_fp32", binary_inputs), 413, "result as JSON", "--max-json, which is 1 KiB")
     answer = infer(daemon.url, "gemm_fp32", binary_inputs, parameters={"binary_data_output": True})
     assert answer.status_code == 200
     text = (b"x" for _ in range(3000))
     answer = daemon.session.post(f"{daemon.url}/v2/models/gemm_fp32/infer", data=text,
                                  timeout=PATIENCE_S)
-    refused(answer, 413, "limit of 1024")
+    refused(answer, 413, "--max-json, which is 1 KiB")
 
 
 @pytest.mark.parametrize("how", ["close", "reset", "half"])

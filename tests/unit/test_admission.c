@@ -68,14 +68,14 @@ START_TEST(a_tenant_is_held_to_his_own_bytes)
 {
     struct admission *admission = create(100, 1000, 2, 0, 600);
     ck_assert_int_eq(admission_reserve(admission, 0, 600, NULL), GEMMD_OK);
-    check_refused(admission, 0, 1, ADMISSION_LIMIT_TENANT_BYTES, "600 of 600");
+    check_refused(admission, 0, 1, ADMISSION_LIMIT_TENANT_BYTES, "600 bytes of 600 bytes");
     ck_assert_int_eq(admission_reserve(admission, 0, 0, NULL), GEMMD_OK);
     ck_assert_int_eq(admission_reserve(admission, 1, 400, NULL), GEMMD_OK);
-    check_refused(admission, 1, 1, ADMISSION_LIMIT_BYTES, "1000 of 1000");
+    check_refused(admission, 1, 1, ADMISSION_LIMIT_BYTES, "1000 bytes of 1000 bytes");
     check_held(admission, 1, 1, 400);
     admission_release(admission, 0, 600);
     ck_assert_int_eq(admission_reserve(admission, 1, 200, NULL), GEMMD_OK);
-    check_refused(admission, 1, 1, ADMISSION_LIMIT_TENANT_BYTES, "600 of 600");
+    check_refused(admission, 1, 1, ADMISSION_LIMIT_TENANT_BYTES, "600 bytes of 600 bytes");
     admission_destroy(admission);
 }
 END_TEST
@@ -87,12 +87,12 @@ START_TEST(a_tenant_without_another_request_may_exceed_its_share)
     struct admission *admission = admission_create(&limits);
     ck_assert_ptr_nonnull(admission);
     ck_assert_int_eq(admission_reserve(admission, 0, 900, NULL), GEMMD_OK);
-    check_refused(admission, 0, 1, ADMISSION_LIMIT_TENANT_BYTES, "900 of 500");
+    check_refused(admission, 0, 1, ADMISSION_LIMIT_TENANT_BYTES, "900 bytes of 500 bytes");
     ck_assert_int_eq(admission_grow(admission, 0, 900, 50, NULL), GEMMD_OK);
     admission_release(admission, 0, 950);
     ck_assert_int_eq(admission_reserve(admission, 0, 400, NULL), GEMMD_OK);
-    check_refused(admission, 0, 600, ADMISSION_LIMIT_TENANT_BYTES, "400 of 600");
-    check_refused(admission, 0, 101, ADMISSION_LIMIT_TENANT_BYTES, "400 of 500");
+    check_refused(admission, 0, 600, ADMISSION_LIMIT_TENANT_BYTES, "400 bytes of 600 bytes");
+    check_refused(admission, 0, 101, ADMISSION_LIMIT_TENANT_BYTES, "400 bytes of 500 bytes");
     ck_assert_int_eq(admission_reserve(admission, 1, 500, NULL), GEMMD_OK);
     admission_destroy(admission);
 }
@@ -138,7 +138,7 @@ START_TEST(a_reservation_grows_within_all_limits)
     ck_assert_int_eq(admission_reserve(admission, 1, 500, NULL), GEMMD_OK);
     ck_assert_int_eq(admission_grow(admission, 0, 100, 501, &fault), GEMMD_ERR_TOO_LARGE);
     ck_assert_int_eq(admission_grow(admission, 0, 100, 401, &fault), GEMMD_ERR_QUEUE_FULL);
-    ck_assert_ptr_nonnull(strstr(fault.detail, "500 of 1000"));
+    ck_assert_ptr_nonnull(strstr(fault.detail, "500 bytes of 1000 bytes"));
     check_held(admission, 0, 1, 100);
     ck_assert_int_eq(admission_grow(admission, 0, 100, 400, &fault), GEMMD_OK);
     check_held(admission, 0, 1, 500);
@@ -146,7 +146,7 @@ START_TEST(a_reservation_grows_within_all_limits)
     admission_release(admission, 0, 500);
     ck_assert_int_eq(admission_reserve(admission, 1, 60, NULL), GEMMD_OK);
     ck_assert_int_eq(admission_grow(admission, 1, 60, 41, &fault), GEMMD_ERR_QUEUE_FULL);
-    ck_assert_ptr_nonnull(strstr(fault.detail, "500 of 600"));
+    ck_assert_ptr_nonnull(strstr(fault.detail, "500 bytes of 600 bytes"));
     check_held(admission, 1, 2, 560);
     admission_destroy(admission);
 }
@@ -157,7 +157,7 @@ START_TEST(one_tenant_without_limits_is_the_whole)
     struct admission *admission = create(2, 100, 1, 0, 0);
     ck_assert_int_eq(admission_reserve(admission, 0, 60, NULL), GEMMD_OK);
     check_held(admission, 0, 1, 60);
-    check_refused(admission, 0, 41, ADMISSION_LIMIT_BYTES, "60 of 100");
+    check_refused(admission, 0, 41, ADMISSION_LIMIT_BYTES, "60 bytes of 100 bytes");
     check_held(admission, 0, 1, 60);
     admission_destroy(admission);
 }

@@ -215,7 +215,7 @@ START_TEST(the_bytes_are_exact)
     ck_assert_int_eq(job_open(jobs, "t", 0, "gemm", "", &more, NULL), GEMMD_OK);
     struct fault fault;
     ck_assert_int_eq(job_answer_reserve(job_answer(more), 1, &fault), GEMMD_ERR_QUEUE_FULL);
-    ck_assert_ptr_nonnull(strstr(fault.detail, "100 of 100"));
+    ck_assert_ptr_nonnull(strstr(fault.detail, "100 bytes of 100 bytes"));
     ck_assert_int_eq(job_answer_reserve(job_answer(more), MAX_BYTES + 1, NULL),
                      GEMMD_ERR_TOO_LARGE);
     job_discard(small);
@@ -681,9 +681,9 @@ START_TEST(a_tenant_is_held_to_its_share)
 
     ck_assert_int_eq(job_answer_reserve(job_answer(first), 60, NULL), GEMMD_OK);
     ck_assert_int_eq(job_answer_reserve(job_answer(second), 1, &fault), GEMMD_ERR_QUEUE_FULL);
-    ck_assert_ptr_nonnull(strstr(fault.detail, "this tenant's jobs take 60 of 50"));
+    ck_assert_ptr_nonnull(strstr(fault.detail, "this tenant's jobs take 60 bytes of 50 bytes"));
     ck_assert_int_eq(job_answer_reserve(job_answer(other), 41, &fault), GEMMD_ERR_QUEUE_FULL);
-    ck_assert_ptr_nonnull(strstr(fault.detail, "60 of 100"));
+    ck_assert_ptr_nonnull(strstr(fault.detail, "60 bytes of 100 bytes"));
     ck_assert_int_eq(job_answer_reserve(job_answer(other), 40, NULL), GEMMD_OK);
     ck_assert_uint_eq(jobs_held_by(jobs, 0).jobs, 2);
     ck_assert_uint_eq(jobs_held_by(jobs, 0).bytes, 60);

@@ -70,7 +70,7 @@ START_TEST(the_bytes_are_exact)
     struct queue *queue = queue_of_one(100, 1000);
     ck_assert_int_eq(queue_reserve(queue, 0, 999, &fault), GEMMD_OK);
     ck_assert_int_eq(queue_reserve(queue, 0, 2, &fault), GEMMD_ERR_QUEUE_FULL);
-    ck_assert_ptr_nonnull(strstr(fault.detail, "999 of 1000"));
+    ck_assert_ptr_nonnull(strstr(fault.detail, "999 bytes of 1000 bytes"));
     ck_assert_int_eq(queue_reserve(queue, 0, 1, &fault), GEMMD_OK);
     ck_assert_int_eq(queue_reserve(queue, 0, 0, &fault), GEMMD_OK);
     ck_assert_int_eq(queue_reserve(queue, 0, 1, &fault), GEMMD_ERR_QUEUE_FULL);
@@ -89,8 +89,8 @@ START_TEST(a_reservation_can_grow)
     ck_assert_int_eq(queue_reserve(queue, 0, 300, &fault), GEMMD_OK);
     ck_assert_int_eq(admission_grow(queue_admission(queue), 0, 100, 601, &fault),
                      GEMMD_ERR_QUEUE_FULL);
-    ck_assert_ptr_nonnull(strstr(fault.detail, "300 of 1000"));
-    ck_assert_ptr_nonnull(strstr(fault.detail, "needs 701"));
+    ck_assert_ptr_nonnull(strstr(fault.detail, "300 bytes of 1000 bytes"));
+    ck_assert_ptr_nonnull(strstr(fault.detail, "needs 701 bytes"));
     ck_assert_int_eq(admission_grow(queue_admission(queue), 0, 100, 901, &fault),
                      GEMMD_ERR_TOO_LARGE);
     ck_assert_int_eq(admission_grow(queue_admission(queue), 0, 100, UINT64_MAX, &fault),

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "proto/size.h"
+#include "proto/size_text.h"
 
 enum { UNTOUCHED = 77 };
 
@@ -80,6 +81,31 @@ START_TEST(narrowing)
 }
 END_TEST
 
+START_TEST(sizes_in_units)
+{
+    static const struct {
+        uint64_t bytes;
+        const char *text;
+    } cases[] = {
+        {0, "0 bytes"},
+        {1, "1 byte"},
+        {1023, "1023 bytes"},
+        {1024, "1 KiB"},
+        {1025, "1.00 KiB (1025 bytes)"},
+        {UINT64_C(512) << 20, "512 MiB"},
+        {UINT64_C(80000000000), "74.5 GiB (80000000000 bytes)"},
+        {UINT64_C(1) << 63, "8 EiB"},
+        {UINT64_MAX, "16.0 EiB (18446744073709551615 bytes)"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        ck_assert_str_eq(size_text(cases[i].bytes).text, cases[i].text);
+    ck_assert_str_eq(size_work_text(12).text, "12 FLOP");
+    ck_assert_str_eq(size_work_text(1e15).text, "1 PFLOP");
+    ck_assert_str_eq(size_work_text(1020000).text, "1.02 MFLOP");
+    ck_assert_str_eq(size_work_text(1e28).text, "1e+10 EFLOP");
+}
+END_TEST
+
 int main(void)
 {
     TCase *tests = tcase_create("size");
@@ -87,6 +113,7 @@ int main(void)
     tcase_add_test(tests, alignment);
     tcase_add_test(tests, blocks);
     tcase_add_test(tests, tensors);
+    tcase_add_test(tests, sizes_in_units);
     tcase_add_test(tests, narrowing);
     Suite *suite = suite_create("size");
     suite_add_tcase(suite, tests);

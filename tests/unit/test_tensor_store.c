@@ -161,7 +161,7 @@ START_TEST(the_budget_is_exact)
     struct resident *resident;
     put("t", "a", UNITS - 1, false);
     ck_assert_int_eq(reserve("t", "b", 2, false, &resident), GEMMD_ERR_NO_ROOM);
-    ck_assert_ptr_nonnull(strstr(fault.detail, "8192 bytes needed, 4096 free"));
+    ck_assert_ptr_nonnull(strstr(fault.detail, "8 KiB needed, 4 KiB free (--tensor-bytes)"));
     put("t", "b", 1, false);
     ck_assert_uint_eq(used(), UNITS);
     ck_assert_uint_eq(tensor_store_state(store).capacity_bytes, UNITS * UNIT);

@@ -6,6 +6,7 @@
 #include "proto/body_front.h"
 #include "proto/dtype.h"
 #include "proto/size.h"
+#include "proto/size_text.h"
 #include "server/api/compute/call_split.h"
 #include "server/api/compute/operand_copies.h"
 #include "server/api/services.h"
@@ -20,11 +21,28 @@ const struct config *compute_call_config(struct compute_call *call, const struct
     return call->config;
 }
 
-static enum gemmd_error too_large(struct fault *fault, const char *what, uint64_t bytes,
-                                  uint64_t limit)
+/* Refuses a result that is larger than --max-result. */
+static enum gemmd_error refuse_result(const struct compute_call *call, uint64_t limit,
+                                      struct fault *fault)
 {
-    return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
-                     "%s is %" PRIu64 " bytes long; the limit is %" PRIu64, what, bytes, limit);
+    return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL, "the result would be %s; --max-result is %s",
+                     size_text(call->result_bytes).text, size_text(limit).text);
+}
+
+/* Refuses a body that is larger than --max-body. If a single operand of a raw body is too large,
+ * the message names the operand. */
+static enum gemmd_error refuse_body(const struct compute_call *call, uint64_t bytes, uint64_t limit,
+                                    struct fault *fault)
+{
+    const struct operand_table *table = call->operation->operands;
+    const struct size_text most = size_text(limit);
+    for (uint32_t i = 0; !call->shapes_inside && i < call->layout.count; i++)
+        if ((call->layout.in_body & 1u << i) != 0 && call->layout.tensors[i].bytes > limit)
+            return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL, "%s would be %s; --max-body is %s",
+                             table->operands[i].title,
+                             size_text(call->layout.tensors[i].bytes).text, most.text);
+    return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL, "the body would be %s; --max-body is %s",
+                     size_text(bytes).text, most.text);
 }
 
 /* Whether the result is stored as a resident tensor. */
@@ -76,8 +94,7 @@ static enum gemmd_error take_result(struct compute_call *call, struct services *
     const uint32_t format_bytes = call->operation->header(call, header);
     call->header_bytes = call->front_bytes + format_bytes;
     if (!size_add(call->header_bytes, call->result_bytes, &block_bytes))
-        return too_large(fault, "the result", call->result_bytes,
-                         compute_call_config(call, services)->max_result_bytes);
+        return refuse_result(call, compute_call_config(call, services)->max_result_bytes, fault);
     call->result = pool_alloc(call->memory, block_bytes, fault);
     if (call->result == NULL)
         return GEMMD_ERR_OUT_OF_MEMORY;
@@ -95,9 +112,8 @@ static enum gemmd_error count_work(struct compute_call *call, const struct servi
     if (limit == 0 || call->work.flops <= (double)limit)
         return GEMMD_OK;
     return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
-                     "the request takes %.0f floating-point operations; the limit is %" PRIu64
-                     " (max-work)",
-                     call->work.flops, limit);
+                     "the request would take %s; --max-work is %s (floating-point operations)",
+                     size_work_text(call->work.flops).text, size_work_text((double)limit).text);
 }
 
 /* Chooses the device: the one with the memory that the client shares, else the one that will be
@@ -156,8 +172,7 @@ static enum gemmd_error prepare_call(struct compute_call *call, struct services 
                          "the result's size does not fit in 64 bits");
     if (call->sends_result &&
         call->result_bytes > compute_call_config(call, services)->max_result_bytes)
-        return too_large(fault, "the result", call->result_bytes,
-                         compute_call_config(call, services)->max_result_bytes);
+        return refuse_result(call, compute_call_config(call, services)->max_result_bytes, fault);
 
     enum gemmd_error code = GEMMD_OK;
     if (call->shapes_inside)
@@ -182,14 +197,15 @@ static enum gemmd_error prepare_call(struct compute_call *call, struct services 
         struct arena *arena = device_arena(call->executor->device);
         if (work->device_bytes > arena_capacity_bytes(arena))
             return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
-                             "the problem needs %" PRIu64 " bytes of device memory; the device has "
-                             "%" PRIu64,
-                             work->device_bytes, arena_capacity_bytes(arena));
+                             "the problem would need %s of device memory; the device has %s for "
+                             "problems (--device-bytes)",
+                             size_text(work->device_bytes).text,
+                             size_text(arena_capacity_bytes(arena)).text);
         if (!arena_alloc(arena, work->device_bytes, &work->device_offset))
             return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL,
-                             "out of device memory: %" PRIu64 " bytes needed, %" PRIu64 " free",
-                             work->device_bytes,
-                             arena_capacity_bytes(arena) - arena_used_bytes(arena));
+                             "out of device memory: %s needed, %s free (--device-bytes)",
+                             size_text(work->device_bytes).text,
+                             size_text(arena_capacity_bytes(arena) - arena_used_bytes(arena)).text);
         call->has_device_memory = true;
     }
     return GEMMD_OK;
@@ -243,8 +259,8 @@ enum gemmd_error compute_call_layout(struct compute_call *call, const struct ser
                                0))
         return GEMMD_OK;
     return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
-                     "the operands' size does not fit in 64 bits; the limit is %" PRIu64 " bytes",
-                     compute_call_config(call, services)->max_body_bytes);
+                     "the size of the operands does not fit in 64 bits; --max-body is %s",
+                     size_text(compute_call_config(call, services)->max_body_bytes).text);
 }
 
 /* Checks whether an empty body is valid, as it is if all operands are resident. */
@@ -268,7 +284,7 @@ static enum gemmd_error check_length(struct compute_call *call, const struct con
 {
     *expected = call->shapes_inside ? length.known ? length.bytes : 0 : call->layout.bytes;
     if (*expected > config->max_body_bytes)
-        return too_large(fault, "the body", *expected, config->max_body_bytes);
+        return refuse_body(call, *expected, config->max_body_bytes, fault);
     if (!length.known)
         return GEMMD_OK;
     if (call->shapes_inside)
@@ -331,7 +347,7 @@ static enum gemmd_error grow_body(struct compute_call *call, struct services *se
              capacity = call->body_capacity;
     if (needed > limit)
         return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
-                         "the body is longer than the limit of %" PRIu64 " bytes", limit);
+                         "the body is longer than --max-body, which is %s", size_text(limit).text);
     while (capacity < needed)
         capacity = capacity > limit / 2 ? limit : capacity * 2;
     enum gemmd_error code = enlarge_reservation(call, services, capacity, fault);

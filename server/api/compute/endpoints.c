@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "server/api/compute/call_log.h"
 #include "server/api/compute/call_lookahead.h"
@@ -39,10 +40,55 @@ static bool compute_take_parameter(void *context, const char *name, const char *
     return parameter_set(target->table, target->request, name, value, target->fault) == GEMMD_OK;
 }
 
+/* The path of the Open Inference Protocol at which an operation takes JSON. */
+static const char *json_path(const struct compute_call *call)
+{
+    return call->operation == &gemm_operation ? "/v2/models/gemm_fp32/infer"
+                                              : "/v2/models/attention_fp32/infer";
+}
+
+static bool is_json_type(const char *type)
+{
+    static const char json[] = "application/json";
+    return strncasecmp(type, json, sizeof json - 1) == 0 &&
+           (type[sizeof json - 1] == '\0' || strchr("; \t", type[sizeof json - 1]) != NULL);
+}
+
+/* Whether a body begins as a JSON object does. */
+static bool begins_json(const char *bytes, uint64_t length)
+{
+    uint64_t at = 0;
+    while (at < length && strchr(" \t\r\n", bytes[at]) != NULL && bytes[at] != '\0')
+        at++;
+    if (at == length || bytes[at++] != '{')
+        return false;
+    while (at < length && strchr(" \t\r\n", bytes[at]) != NULL && bytes[at] != '\0')
+        at++;
+    return at < length && (bytes[at] == '"' || bytes[at] == '}');
+}
+
+/* A client that sends JSON often names no parameters, or has a body of another length than its
+ * parameters say. Other refusals are true of JSON too. */
+static void compute_refused(struct request *request, const char *bytes, uint64_t length)
+{
+    const struct compute_call *call = call_of(request);
+    if (request->fault.code != GEMMD_ERR_MALFORMED || call->shapes_inside ||
+        strlen(request->fault.field) > 1 || !begins_json(bytes, length))
+        return;
+    fault_set(&request->fault, GEMMD_ERR_MALFORMED, NULL,
+              "the body is JSON, and %s takes the bytes of the operands; POST %s takes JSON",
+              call->operation->operands->path, json_path(call));
+}
+
 static enum gemmd_error read_body_format(struct request *request, struct compute_call *call)
 {
     const char *type = request_header(request, "Content-Type");
     call->body_format = FORMAT_RAW;
+    if (type != NULL && is_json_type(type))
+        return fault_set(&request->fault, GEMMD_ERR_MEDIA_TYPE, NULL,
+                         "Content-Type can be application/octet-stream, "
+                         "application/vnd.safetensors or application/x-npy; POST %s takes JSON",
+                         json_path(call));
     if (type != NULL && !format_from_media_type(type, &call->body_format))
         return fault_set(&request->fault, GEMMD_ERR_MEDIA_TYPE, NULL,
                          "Content-Type can be application/octet-stream, "
@@ -287,8 +333,8 @@ static enum gemmd_dtype attention_describe(const struct request *request, bool w
         .path = at, .allow = "POST", .op = metrics, .scope = SCOPE_COMPUTE,                        \
         .call_bytes = sizeof(struct compute_request),                                              \
         .call_zeroed_bytes = offsetof(struct compute_request, call.layout), .begin = begin_at,     \
-        .chunk = compute_chunk, .submit = compute_submit, .withdraw = compute_withdraw,            \
-        .answer = compute_answer, .release = compute_release,                                      \
+        .chunk = compute_chunk, .submit = compute_submit, .refused = compute_refused,              \
+        .withdraw = compute_withdraw, .answer = compute_answer, .release = compute_release,        \
         .retry_after_s = compute_retry_after_s, .describe = describe_as                            \
     }
 

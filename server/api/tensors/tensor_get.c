@@ -4,13 +4,13 @@
  * A tensor that a product has stored has no entity tag, because its bytes have never been on the
  * host. The first GET or HEAD copies the bytes to the host and computes the tag.
  */
-#include <inttypes.h>
 #include <string.h>
 
 #include "proto/dtype.h"
 #include "proto/npy.h"
 #include "proto/safetensors.h"
 #include "proto/size.h"
+#include "proto/size_text.h"
 #include "server/api/sent_block.h"
 #include "server/api/services.h"
 #include "server/api/tensors/tensor_call.h"
@@ -113,8 +113,8 @@ static enum gemmd_error tensor_get_measure(struct tensor_call *call)
     call->header_bytes = header_of(call, header);
     if (bytes > limit || !size_add(bytes, call->header_bytes, &call->block_bytes))
         return fault_set(&request->fault, GEMMD_ERR_TOO_LARGE, NULL,
-                         "the tensor is %" PRIu64 " bytes long; the limit of answers is %" PRIu64,
-                         bytes, limit);
+                         "the tensor is %s; --max-result is %s", size_text(bytes).text,
+                         size_text(limit).text);
     return GEMMD_OK;
 }
 

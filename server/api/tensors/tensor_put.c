@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "proto/size.h"
+#include "proto/size_text.h"
 #include "server/api/services.h"
 #include "server/api/tensors/tensor_call.h"
 #include "server/http/respond.h"
@@ -90,8 +91,8 @@ static enum gemmd_error know_length(struct tensor_call *call)
                          "the tensor's size does not fit in 64 bits");
     if (call->total_bytes > limit)
         return fault_set(&request->fault, GEMMD_ERR_TOO_LARGE, NULL,
-                         "the body is %" PRIu64 " bytes long; the limit is %" PRIu64,
-                         call->total_bytes, limit);
+                         "the body would be %s; --max-body is %s",
+                         size_text(call->total_bytes).text, size_text(limit).text);
     call->block_bytes = call->total_bytes;
     if (!call->length_known)
         call->block_bytes = FIRST_BYTES < limit ? FIRST_BYTES : limit;
@@ -136,7 +137,7 @@ static enum gemmd_error grow_block(struct tensor_call *call, uint64_t needed)
                          call->total_bytes);
     if (needed > limit)
         return fault_set(&request->fault, GEMMD_ERR_TOO_LARGE, NULL,
-                         "the body is longer than the limit of %" PRIu64 " bytes", limit);
+                         "the body is longer than --max-body, which is %s", size_text(limit).text);
     while (bytes < needed)
         bytes = bytes > limit / 2 ? limit : bytes * 2;
     enum gemmd_error code = tensor_call_admit_more(call, bytes);

@@ -1,4 +1,5 @@
 /* An inference from its headers to the queue, and its end. */
+#include "proto/size_text.h"
 #include "server/api/v2/infer_call.h"
 
 #include <inttypes.h>
@@ -48,9 +49,8 @@ static enum gemmd_error read_header(struct request *request)
                          call->json_bytes, request->body_bytes);
     if (call->json_bytes > limit)
         return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
-                         "the request's JSON is %" PRIu64 " bytes long; the limit is %" PRIu64
-                         ". Send tensors as binary data",
-                         call->json_bytes, limit);
+                         "the request's JSON is %s; --max-json is %s; send tensors as binary data",
+                         size_text(call->json_bytes).text, size_text(limit).text);
     return GEMMD_OK;
 }
 
@@ -123,9 +123,9 @@ bool infer_chunk(struct request *request, const void *bytes, uint64_t length)
     const uint64_t limit = request->config->max_json_bytes;
     if (!infer_of(request)->has_header && length > limit - infer_of(request)->compute.body_bytes) {
         fault_set(&request->fault, GEMMD_ERR_TOO_LARGE, NULL,
-                  "the request's JSON is longer than the limit of %" PRIu64
-                  " bytes; send tensors as binary data",
-                  limit);
+                  "the request's JSON is longer than --max-json, which is %s; send tensors as "
+                  "binary data",
+                  size_text(limit).text);
         return false;
     }
     if (compute_call_append(&infer_of(request)->compute, services_of(request), bytes, length,

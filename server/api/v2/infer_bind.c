@@ -9,6 +9,7 @@
 #include "proto/oip_datatype.h"
 #include "proto/parameter.h"
 #include "proto/size.h"
+#include "proto/size_text.h"
 #include "server/api/compute/call_lookahead.h"
 #include "server/api/services.h"
 #include "server/api/v2/infer_call.h"
@@ -138,8 +139,8 @@ static enum gemmd_error check_numbers(const struct request *request, const struc
     const uint64_t limit = request->config->max_body_bytes;
     if (placed->is_copied && tensor->bytes > limit)
         return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
-                         "input '%s' is %" PRIu64 " bytes long; the limit is %" PRIu64, input->name,
-                         tensor->bytes, limit);
+                         "input '%s' would be %s; --max-body is %s", input->name,
+                         size_text(tensor->bytes).text, size_text(limit).text);
     if (!placed->is_copied && tensor->bytes / dtype_size(tensor->dtype) > input->array.bytes)
         return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
                          "input '%s': its data has fewer elements than its shape", input->name);

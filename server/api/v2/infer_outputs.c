@@ -1,5 +1,4 @@
 /* The outputs of an inference: which outputs are requested, and the memory of the answer's JSON. */
-#include <inttypes.h>
 #include <string.h>
 
 #include "proto/dtype.h"
@@ -7,6 +6,7 @@
 #include "proto/oip_data.h"
 #include "proto/oip_datatype.h"
 #include "proto/size.h"
+#include "proto/size_text.h"
 #include "server/api/services.h"
 #include "server/api/v2/infer_call.h"
 
@@ -109,9 +109,9 @@ enum gemmd_error infer_take_text(struct request *request)
                       &bytes) ||
             !size_add(total, bytes, &total) || total > limit)
             return fault_set(&request->fault, GEMMD_ERR_TOO_LARGE, NULL,
-                             "the result as JSON would be longer than the limit of %" PRIu64
-                             " bytes; ask for binary data",
-                             limit);
+                             "the result as JSON would be longer than --max-json, which is %s; ask "
+                             "for binary data",
+                             size_text(limit).text);
     }
     if (infer_of(request)->compute.front_bytes > 0)
         return GEMMD_OK;

@@ -1,11 +1,11 @@
 #include "server/device/memory/pool.h"
 
-#include <inttypes.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
 
 #include "proto/size.h"
+#include "proto/size_text.h"
 
 /* A cache keeps free blocks of 1 ... CLASSES units of the arena, in one list for each size. */
 enum { CLASSES = 16, CACHE_UNITS_MAX = 512 /* 2 MiB */ };
@@ -161,8 +161,9 @@ void *pool_alloc(struct pool_cache *cache, uint64_t bytes, struct fault *fault)
         return block;
     if (!alloc_from_arena(pool, bytes, &offset)) {
         fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL,
-                  "out of pinned host memory: %" PRIu64 " bytes needed, %" PRIu64 " free", bytes,
-                  pool_capacity_bytes(pool) - pool_used_bytes(pool));
+                  "out of pinned host memory: %s needed, %s free (--pinned-bytes)",
+                  size_text(bytes).text,
+                  size_text(pool_capacity_bytes(pool) - pool_used_bytes(pool)).text);
         return NULL;
     }
     return pool->memory + offset;
