@@ -1,6 +1,23 @@
 # bash completion for gemmctl: gemm, attention, tensor put, tensor get, tensor ls, tensor rm, job ls,
 # job status, job wait, job result, job cancel, bench, bench attention, bench ladder, info, metrics,
-# ready, help
+# ready, completion, help
+
+# Prints names that the daemon knows: tensors, kernels or jobs. The daemon is the one that the options
+# of the line being typed name.
+_gemmctl_names() {
+    local -a words=() options=()
+    local i
+    read -ra words <<<"${COMP_LINE-}"
+    for ((i = 1; i < ${#words[@]}; i++)); do
+        case ${words[i]} in
+        -u | --url | --token-file | --ca-file | --cert-file | --key-file)
+            [[ -n ${words[i + 1]-} ]] && options+=("${words[i]}" "${words[i + 1]}")
+            ;;
+        --url=* | --token-file=* | --ca-file=* | --cert-file=* | --key-file=*) options+=("${words[i]}") ;;
+        esac
+    done
+    "${COMP_WORDS[0]}" completion "$1" "${options[@]}" --timeout 1s --retries 0 2>/dev/null
+}
 
 _gemmctl() {
     local current previous word i command="" group="" words="" files=""
@@ -13,7 +30,7 @@ _gemmctl() {
         --lens-q --lens-kv --lse --with-lse --kernel --priority --json --shm --no-shm"
     local bench="--connections --in-flight --duration --requests"
     local put="--dtype --shape --evictable --format --json"
-    local commands="gemm attention tensor job bench info metrics ready help"
+    local commands="gemm attention tensor job bench info metrics ready completion help"
     local tensor="put get ls rm" job="ls status wait result cancel" benches="attention ladder"
     current=${COMP_WORDS[COMP_CWORD]}
     previous=${COMP_WORDS[COMP_CWORD - 1]}
@@ -35,7 +52,13 @@ _gemmctl() {
         fi
     done
 
+    # A colon begins a new word: tensor:NAME is three words.
+    if [[ $current == : && $previous == tensor || $previous == : && ${COMP_WORDS[COMP_CWORD - 2]-} == tensor ]]; then
+        mapfile -t COMPREPLY < <(compgen -W "$(_gemmctl_names tensors)" -- "${current#:}")
+        return
+    fi
     case $previous in
+    --kernel) words=$(_gemmctl_names kernels) ;;
     --dtype) words="f64 f32 f16 bf16 f8_e4m3 i8 i32" ;;
     --out) words="f64 f32 f16 bf16 i32" ;;
     --layout) words="bhsd bshd" ;;
@@ -46,7 +69,7 @@ _gemmctl() {
     --format | --in-format | --out-format) words="npy safetensors raw" ;;
     -u | --url) words="http:// https:// unix:" ;;
     -o | --output | --bias | --c0 | --lens-q | --lens-kv | --lse | --token-file | --ca-file | --cert-file | --key-file) files=yes ;;
-    -m | --m | -n | --n | -k | --k | --alpha | --beta | --batch | --kernel | -c | --connections | \
+    -m | --m | -n | --n | -k | --k | --alpha | --beta | --batch | -c | --connections | \
         --in-flight | -d | --duration | --requests | -t | --timeout | --retries | --store | --traceparent | \
         --shape | --heads | --kv-heads | --sq | --skv | --d | --dv | --window | --scale | \
         --softcap | --random | --seed) ;;
@@ -65,7 +88,10 @@ _gemmctl() {
         *:-*) words=$common ;;
         gemm:* | attention:* | tensor\ put:*) files=yes ;;
         tensor:*) words=$tensor ;;
+        tensor\ get:* | tensor\ ls:* | tensor\ rm:*) words=$(_gemmctl_names tensors) ;;
         job:*) words=$job ;;
+        job\ status:* | job\ wait:* | job\ result:* | job\ cancel:*) words=$(_gemmctl_names jobs) ;;
+        completion:*) words="bash zsh fish" ;;
         bench:*) words=$benches ;;
         :* | help:*) words=$commands ;;
         esac

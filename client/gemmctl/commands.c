@@ -59,6 +59,11 @@ const struct command commands[] = {
     {"ready", FOR_READY, 0, 0, "",
      "exit with status 0 if the daemon accepts work, else print the reason",
      "  gemmctl ready --url unix:/run/gemmd/gemmd.sock\n", command_ready},
+    {"completion", FOR_COMPLETION, 1, 1, "bash|zsh|fish",
+     "print the script that completes gemmctl's command line in a shell",
+     "  source <(gemmctl completion bash)\n"
+     "  gemmctl completion fish > ~/.config/fish/completions/gemmctl.fish\n",
+     command_completion},
     {"help", FOR_HELP, 0, 2, "[COMMAND]", "print help for gemmctl or for a command",
      "  gemmctl help gemm\n", command_help},
     {0},

@@ -26,7 +26,8 @@ endforeach()
 set(CPACK_RPM_EXCLUDE_FROM_AUTO_FILELIST_ADDITION /usr/lib/systemd /usr/lib/systemd/system
     /usr/lib/sysusers.d /usr/lib/tmpfiles.d /usr/share/man /usr/share/man/man1 /usr/share/man/man3
     /usr/share/man/man8 /usr/share/bash-completion /usr/share/bash-completion/completions
-    /usr/share/zsh /usr/share/zsh/site-functions /usr/lib64/cmake /usr/lib64/pkgconfig /etc)
+    /usr/share/zsh /usr/share/zsh/site-functions /usr/share/fish
+    /usr/share/fish/vendor_completions.d /usr/lib64/cmake /usr/lib64/pkgconfig /etc)
 # The same bytes from every build: no name of the build host, no time but SOURCE_DATE_EPOCH.
 set(CPACK_RPM_SPEC_MORE_DEFINE "%define _buildhost localhost
 %define use_source_date_epoch_as_buildtime 1

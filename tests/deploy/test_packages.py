@@ -46,7 +46,8 @@ def test_every_file_is_in_its_package(debs):
             "usr/share/zsh/site-functions/_gemmd"} <= daemon
     assert {"usr/bin/gemmctl", "usr/share/man/man1/gemmctl.1.gz",
             "usr/share/bash-completion/completions/gemmctl",
-            "usr/share/zsh/site-functions/_gemmctl"} <= control
+            "usr/share/zsh/site-functions/_gemmctl",
+            "usr/share/fish/vendor_completions.d/gemmctl.fish"} <= control
     assert any(re.search(r"/libgemmd\.so\.0$", name) for name in library)
     assert not any(name.endswith("libgemmd.so") for name in library)
     assert {"usr/include/gemmd/gemmd.h", "usr/share/man/man3/libgemmd.3.gz"} <= development

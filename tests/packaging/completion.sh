@@ -24,14 +24,14 @@ expect() { # what is to come, then the line
 }
 
 expect "gemm" gemmctl g
-expect "gemm attention tensor job bench info metrics ready help" gemmctl ""
+expect "gemm attention tensor job bench info metrics ready completion help" gemmctl ""
 expect "put get ls rm" gemmctl tensor ""
 expect "ls status wait result cancel" gemmctl --url x job ""
 expect "bhsd bshd" gemmctl attention --layout ""
 expect "--evictable" gemmctl tensor put --ev
 expect "" gemmctl tensor rm --ev
 expect "--output" gemmctl job result --o
-expect "$1" gemmctl tensor put name "${1%.bash}"
+expect "$1" gemmctl tensor put name "${1%ash}"
 expect "bench" gemmctl help b
 expect "--transa --transb" gemmctl gemm A.npy --trans
 expect "--connections" gemmctl bench --con
@@ -43,6 +43,23 @@ expect "" gemmctl bench ladder --hea
 expect "" gemmctl bench --hea
 expect "--json" gemmctl info --j
 expect "gelu gelu_tanh" gemmctl --url x gemm --act g
-expect "$1" gemmctl gemm --bias "${1%.bash}"
-expect "$1" gemmctl gemm "${1%.bash}"
+expect "$1" gemmctl gemm --bias "${1%ash}"
+expect "$1" gemmctl gemm "${1%ash}"
 expect "" gemmctl gemm --alpha ""
+expect "bash zsh fish" gemmctl completion ""
+
+# Names come from the daemon that the options on the line name.
+gemmctl() {
+    local kind=${2%s} options="${*:3}"
+    [[ $1 == completion ]] || exit 1
+    printf '%s\n' "$kind-one" "$kind-two" "with,${options// /,}"
+}
+COMP_LINE="gemmctl tensor rm "
+expect "tensor-one tensor-two" gemmctl tensor rm tensor-
+expect "tensor-two" gemmctl tensor rm tensor-one tensor-tw
+expect "kernel-one kernel-two" gemmctl bench --kernel kernel
+expect "job-one" gemmctl job wait job-o
+expect "tensor-two" gemmctl gemm A.npy tensor : tensor-tw
+expect "with,--timeout,1s,--retries,0" gemmctl gemm A.npy tensor : w
+COMP_LINE="gemmctl --url unix:x --token-file=t -q tensor get "
+expect "with,--url,unix:x,--token-file=t,--timeout,1s,--retries,0" gemmctl --url unix : x --token-file = t -q tensor get w

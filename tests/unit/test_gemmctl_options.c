@@ -172,11 +172,11 @@ static bool is_word(char c)
     return isalnum((unsigned char)c) || c == '-' || c == '_';
 }
 
-/* Whether "--name" stands in the text as a whole word. */
-static bool has_option(const char *text, const char *name)
+/* Whether a name with `front` before it stands in the text as a whole word. */
+static bool has_option(const char *text, const char *front, const char *name)
 {
     char word[64];
-    snprintf(word, sizeof word, "--%s", name);
+    snprintf(word, sizeof word, "%s%s", front, name);
     size_t length = strlen(word);
     for (const char *at = strstr(text, word); at != NULL; at = strstr(at + 1, word))
         if (!is_word(at[length]) && (at == text || !is_word(at[-1])))
@@ -196,14 +196,15 @@ static bool has_choices(const char *text, const char *choices, char separator)
 }
 
 static const char *const documents[] = {"man/gemmctl.1", "completions/gemmctl.bash",
-                                        "completions/_gemmctl"};
+                                        "completions/_gemmctl", "completions/gemmctl.fish"};
+enum { FISH = 3 };
 
 START_TEST(documents_have_every_option_and_command)
 {
     char *text = read_file(documents[_i]);
     for (int id = 0; id < OPTION_COUNT; id++) {
-        ck_assert_msg(has_option(text, options[id].name), "%s lacks --%s", documents[_i],
-                      options[id].name);
+        ck_assert_msg(has_option(text, _i == FISH ? "-l " : "--", options[id].name),
+                      "%s lacks --%s", documents[_i], options[id].name);
         if (_i > 0 && options[id].argument != NULL && strchr(options[id].argument, '|') != NULL)
             ck_assert_msg(has_choices(text, options[id].argument, ' '),
                           "%s lacks the choices of --%s", documents[_i], options[id].name);
@@ -218,9 +219,11 @@ END_TEST
 START_TEST(documents_have_no_option_more)
 {
     char *text = read_file(documents[_i]);
-    for (const char *at = strstr(text, "--"); at != NULL; at = strstr(at + 2, "--")) {
+    const char *front = _i == FISH ? "-l" : "--";
+    for (const char *at = strstr(text, front); at != NULL; at = strstr(at + 2, front)) {
         char name[64];
         size_t length = 0;
+        at += _i == FISH && at[2] == ' ';
         while (is_word(at[2 + length]) && length < sizeof name - 1)
             length++;
         if (length == 0 || (at > text && is_word(at[-1])))
@@ -255,8 +258,8 @@ int main(void)
     tcase_add_test(tcase, helps_whatever_else_is_missing);
     tcase_add_loop_test(tcase, reads_times, 0, sizeof times / sizeof times[0]);
     tcase_add_test(tcase, suggests_what_is_near);
-    tcase_add_loop_test(tcase, documents_have_every_option_and_command, 0, 3);
-    tcase_add_loop_test(tcase, documents_have_no_option_more, 0, 3);
+    tcase_add_loop_test(tcase, documents_have_every_option_and_command, 0, 4);
+    tcase_add_loop_test(tcase, documents_have_no_option_more, 0, 4);
     tcase_add_test(tcase, has_no_letter_twice);
     suite_add_tcase(suite, tcase);
     SRunner *runner = srunner_create(suite);

@@ -1,0 +1,111 @@
+"""gemmctl completion: each shell reads the script and completes options, commands and the daemon's names."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from daemon import PATIENCE_S
+from test_formats import npy
+from test_gemmctl import NETWORK, USAGE, succeed
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = {"bash": "gemmctl.bash", "zsh": "_gemmctl", "fish": "gemmctl.fish"}
+
+BASH = r"""
+source <("$1" completion bash)
+shift
+COMP_LINE=$*
+read -ra COMP_WORDS <<<"$(sed 's/\([:=]\)/ \1 /g' <<<"$COMP_LINE")"
+[[ $COMP_LINE == *' ' ]] && COMP_WORDS+=("")
+COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
+_gemmctl
+printf '%s\n' "${COMPREPLY[@]}"
+"""
+FISH = """
+$argv[1] completion fish | source
+complete -C $argv[2] | string replace -r '\\t.*' ''
+"""
+
+
+@pytest.mark.parametrize("shell", SOURCES)
+def test_script_is_the_file(shell, run):
+    script = succeed(run("completion", shell)).stdout
+    assert script == (ROOT / "client" / "completions" / SOURCES[shell]).read_bytes()
+    if shutil.which(shell) is not None:
+        checked = subprocess.run([shell, "-n"], input=script, capture_output=True, timeout=PATIENCE_S,
+                                 check=False)
+        assert (checked.returncode, checked.stderr) == (0, b"")
+
+
+def test_other_shells(run):
+    result = run("completion", "tcsh")
+    assert result.returncode == USAGE and b"bash, zsh and fish" in result.stderr
+
+
+@pytest.fixture
+def complete(request, gemmctl, url, tmp_path):
+    """complete(line): what the shell completes at the end of the line."""
+    shell = request.param
+    if shutil.which(shell) is None:
+        pytest.skip(f"there is no {shell}")
+    (tmp_path / "gemmctl").symlink_to(Path(gemmctl).resolve())
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "HOME": str(tmp_path),
+                   "GEMMD_URL": url}
+
+    def completer(line, **more):
+        command = ([shell, "-c", BASH, "bash", "gemmctl", line] if shell == "bash"
+                   else [shell, "-N", "-c", FISH, "gemmctl", line])
+        result = subprocess.run(command, cwd=tmp_path, env={**environment, **more}, capture_output=True,
+                                timeout=PATIENCE_S, check=False)
+        assert result.stderr == b"", result
+        return result.stdout.decode().split()
+
+    return completer
+
+
+@pytest.mark.parametrize("complete", ["bash", "fish"], indirect=True)
+def test_names_of_the_daemon(complete, run, url, tmp_path):
+    (tmp_path / "W.npy").write_bytes(npy(np.ones((2, 2), np.float32)))
+    names = ["completion.one", "completion.two"]
+    for name in names:
+        succeed(run("tensor", "put", name, "W.npy"))
+    job = succeed(run("gemm", "W.npy", "W.npy", "--async")).stdout.decode().strip()
+    try:
+        assert complete("gemmctl tensor rm completion.") == names
+        assert complete("gemmctl tensor rm completion.one completion.t") == names[1:]
+        assert complete("gemmctl tensor get -q completion.o") == names[:1]
+        assert job in complete("gemmctl job wait ")
+        assert {"naive", "openblas"} <= set(complete("gemmctl bench --kernel "))
+        assert [name.removeprefix("tensor:") for name in complete("gemmctl gemm W.npy tensor:completion.")] == names
+        # Another daemon, which the line names, is asked in place of the environment's.
+        assert complete("gemmctl --url http://127.0.0.1:1 tensor rm completion.") == []
+        nowhere = {"GEMMD_URL": "http://127.0.0.1:1"}
+        assert complete("gemmctl tensor rm completion.", **nowhere) == []
+        assert complete(f"gemmctl --url {url} tensor rm completion.", **nowhere) == names
+    finally:
+        run("tensor", "rm", *names)
+        run("job", "cancel", job)
+
+
+@pytest.mark.parametrize("complete", ["bash", "fish"], indirect=True)
+def test_commands_and_options(complete):
+    assert complete("gemmctl ten") == ["tensor"]
+    assert sorted(complete("gemmctl job ")) == ["cancel", "ls", "result", "status", "wait"]
+    assert complete("gemmctl -q bench at") == ["attention"]
+    assert complete("gemmctl gemm --che") == ["--check"] or complete("gemmctl gemm --che") == [
+        "--check", "--check-digest"]
+    assert complete("gemmctl info --conn") == []
+    assert complete("gemmctl attention --layout b") == ["bhsd", "bshd"]
+
+
+def test_names_alone(run):
+    """What the scripts call; without a daemon there is a sentence and a status."""
+    assert b"naive" in succeed(run("completion", "kernels")).stdout.splitlines()
+    names = succeed(run("completion", "kernels")).stdout.splitlines()
+    assert len(names) == len(set(names))
+    result = run("completion", "tensors", "--url", "127.0.0.1:1", "--retries", "0")
+    assert result.returncode == NETWORK and result.stdout == b""
