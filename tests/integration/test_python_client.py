@@ -4,6 +4,7 @@ import asyncio
 import multiprocessing
 import sys
 import threading
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -159,6 +160,106 @@ def test_attention(client, rng):
     np.testing.assert_allclose(client.attention(q, k, v), expected, rtol=0, atol=1e-5)
     with pytest.raises(ValueError, match="do not fit"):
         client.attention(q, k[:, :, :, :4], v)
+
+
+def attend(q, k, v, causal=False, window=None, scale=None, softcap=0.0):
+    """The attention of one entry in f64, and the logarithms of its sums."""
+    k, v = (part.astype(np.float64).repeat(q.shape[1] // part.shape[1], 1) for part in (k, v))
+    scores = q.astype(np.float64) @ k.swapaxes(-1, -2)
+    scores *= 1 / np.sqrt(q.shape[-1]) if scale is None else scale
+    if softcap:
+        scores = softcap * np.tanh(scores / softcap)
+    position = np.arange(q.shape[2])[:, None] + k.shape[2] - q.shape[2]
+    key = np.arange(k.shape[2])[None, :]
+    seen = np.ones(scores.shape[-2:], bool)
+    if causal:
+        seen &= key <= position
+    if window is not None:
+        seen &= key >= position - window
+    scores = np.where(seen, scores, -np.inf)
+    most = scores.max(-1, keepdims=True)
+    weights = np.exp(scores - most)
+    sums = weights.sum(-1, keepdims=True)
+    return weights / sums @ v, (most + np.log(sums))[..., 0]
+
+
+@pytest.mark.parametrize("options", [
+    {}, {"causal": True}, {"causal": True, "window": 3}, {"scale": 0.25}, {"softcap": 2.0},
+    {"kernel": "naive"}, {"priority": 7, "timeout": 60},
+], ids=str)
+def test_options_of_attention(client, rng, options):
+    q, k, v = (rng.standard_normal((2, heads, rows, 16)).astype(np.float32)
+               for heads, rows in ((4, 6), (2, 9), (2, 9)))
+    wanted, wanted_sums = attend(q, k, v, **{name: value for name, value in options.items()
+                                             if name in ("causal", "window", "scale", "softcap")})
+    found, sums = client.attention(q, k, v, lse=True, **options)
+    assert found.shape == (2, 4, 6, 16) and sums.shape == (2, 4, 6)
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-5)
+    np.testing.assert_allclose(sums, wanted_sums, rtol=0, atol=1e-5)
+    assert np.array_equal(client.attention(q, k, v, **options), found)
+    turned = [part.swapaxes(1, 2) for part in (q, k, v)]
+    assert np.array_equal(client.attention(*turned, layout="bshd", **options).swapaxes(1, 2), found)
+
+
+def test_attention_of_entries_with_lengths(client, rng):
+    q, k, v = (rng.standard_normal((2, 2, rows, 8)).astype(np.float16) for rows in (5, 7, 7))
+    found = client.attention(q, k, v, lens_q=[2, 5], lens_kv=np.array([3, 7]))
+    first, _ = attend(q[:1, :, :2], k[:1, :, :3], v[:1, :, :3])
+    np.testing.assert_allclose(found[:1, :, :2].astype(np.float64), first, rtol=0, atol=1e-3)
+    assert not found[0, :, 2:].any() and found[1, :, 4].any()
+    for wrong in ({"lens_q": [2, 5]}, {"lens_q": [2], "lens_kv": [3]},
+                  {"lens_q": [2, 6], "lens_kv": [3, 7]}, {"lens_q": [0.5, 1], "lens_kv": [3, 7]}):
+        with pytest.raises(ValueError, match="lens_"):
+            client.attention(q, k, v, **wrong)
+
+
+def test_attention_with_resident_keys(client, rng):
+    q, k, v = (rng.standard_normal((1, 2, rows, 8)).astype(np.float32) for rows in (5, 7, 7))
+    wanted = client.attention(q, k, v)
+    keys = client.put(f"keys-{client.transport}", k)
+    values = client.put(f"values-{client.transport}", v)
+    for pair in ((keys, values), (k, values), (keys, v)):
+        assert np.array_equal(client.attention(q, *pair), wanted)
+    job = client.attention_job(q, keys, values)
+    assert np.array_equal(job.result(), wanted)
+    assert job.id in [one.id for one in client.jobs()] and job.status().op == "attention"
+    client.job(job.id).cancel()
+    for tensor in (keys, values):
+        client.delete(tensor)
+    with pytest.raises(NotFound):
+        client.attention(q, keys, values)
+    with pytest.raises(TypeError, match="same type"):
+        client.attention(q, k, v.astype(np.float64))
+    with pytest.raises(ValueError, match="v has 3 dimensions"):
+        client.attention(q, k, v[0])
+
+
+def test_a_product_that_stays(client, rng):
+    a, b = whole(rng, 3, 4), whole(rng, 4, 5)
+    stored = client.gemm_store(f"stays-{client.transport}", a, b, act="relu")
+    assert stored.shape == (3, 5) and stored.dtype == "f32"
+    assert np.array_equal(client.get(stored), np.maximum(a @ b, 0))
+    assert np.array_equal(client.gemm(b, client.gemm_store(stored.name, b.T, a.T)),
+                          b @ (a @ b).T)
+    client.delete(stored)
+
+
+@pytest.mark.slow
+def test_operands_in_a_file(client, tmp_path, rng):
+    """The operand is read from the file while it is sent, and is not copied first."""
+    rows = np.lib.format.open_memmap(tmp_path / "rows.npy", "w+", np.float32, (40000, 1000))
+    rows[:] = 1
+    rows[123] = 2
+    rows.flush()
+    del rows
+    column = np.ones((1000, 1), np.float32)
+    rows = np.load(tmp_path / "rows.npy", mmap_mode="r")
+    tracemalloc.start()
+    product = client.gemm(rows, column)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < rows.nbytes / 10
+    assert product[0] == 1000 and product[123] == 2000
 
 
 def test_an_array_of_another_library(client, rng):

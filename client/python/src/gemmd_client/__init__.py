@@ -5,10 +5,11 @@
 """
 
 from .asynchronous import AsyncClient
-from .client import Client, Job, JobStatus, Tensor
+from .client import Client, Job, JobStatus
 from .errors import (
     ConnectionFailed,
     GemmdError,
 )
+from .tensors import Tensor
 
 __all__ = ["AsyncClient", "Client", "ConnectionFailed", "GemmdError", "Job", "JobStatus", "Tensor"]

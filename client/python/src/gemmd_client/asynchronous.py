@@ -9,7 +9,8 @@ from functools import partial
 from typing import Any
 
 from .arrays import Array
-from .client import Client, Tensor
+from .client import Client
+from .tensors import Tensor
 
 
 class AsyncClient:
@@ -31,6 +32,11 @@ class AsyncClient:
     async def attention(self, q: Any, k: Any, v: Any, **options: Any) -> Any:
         """Computes an attention; the arguments and errors are those of Client.attention()."""
         return await self._call(self._client.attention, q, k, v, **options)
+
+    async def gemm_store(self, name: str, a: Any, b: Any, **options: Any) -> Tensor:
+        """Computes a product that stays on the device, like Client.gemm_store()."""
+        tensor: Tensor = await self._call(self._client.gemm_store, name, a, b, **options)
+        return tensor
 
     async def put(self, name: str, array: Any, *, evictable: bool = False) -> Tensor:
         """Makes an array resident, like Client.put()."""

@@ -13,30 +13,23 @@ import numpy as np
 
 from . import library
 from .arrays import DTYPES, NAMES, Array, dtype_name, like, stored, to_numpy
+from .attention import Attention, Layout
 from .errors import ProtocolError
 from .http import Answer, Transport
+from .tensors import Tensor, from_safetensors
 
 Act = Literal["none", "relu", "gelu", "gelu_tanh", "silu"]
 _DEFAULT_OUT = {"f8_e4m3": "bf16", "i8": "i32"}
 
 
 @dataclass(frozen=True)
-class Tensor:
-    """A resident tensor, which stays on the daemon's device and can be an operand."""
-
-    name: str
-    dtype: str
-    shape: tuple[int, ...]
-    bytes: int
-    etag: str | None
-
-
-@dataclass(frozen=True)
 class JobStatus:
-    """The state of a job: "queued", "running", "done", "failed" or "cancelled"."""
+    """The state of a job: "queued", "running", "done", "failed" or "cancelled"; and its operation,
+    "gemm" or "attention"."""
 
     id: str
     state: str
+    op: str
     queued_ms: float | None
     running_ms: float | None
     status: int | None
@@ -52,9 +45,7 @@ class Job:
 
     def status(self) -> JobStatus:
         """Asks for the state of the job. NotFound: there is no such job."""
-        found = self._client._json("GET", f"/jobs/{quote(self.id)}")
-        return JobStatus(self.id, found["state"], found.get("queued_ms"), found.get("running_ms"),
-                         found.get("status"))
+        return _job_status(self._client._json("GET", f"/jobs/{quote(self.id)}"))
 
     def result(self, timeout: float | None = None) -> Any:
         """Waits at most `timeout` seconds for the result. Conflict: the job is not done by then;
@@ -281,42 +272,93 @@ class Client:
         return Job(self, json.loads(bytes(answer.body))["id"], shape, original)
 
     def attention(self, q: Any, k: Any, v: Any, *, causal: bool = False, window: int | None = None,
-                  scale: float | None = None, softcap: float = 0.0, priority: int = 4,
-                  timeout: float | None = None) -> Any:
+                  scale: float | None = None, softcap: float = 0.0, layout: Layout = "bhsd",
+                  lens_q: Any = None, lens_kv: Any = None, lse: bool = False, priority: int = 4,
+                  timeout: float | None = None, kernel: str | None = None) -> Any:
         """Returns softmax(scale * q @ k.T + mask) @ v for each head.
 
         ``q`` is (batch, heads, sq, d), ``k`` is (batch, kv_heads, skv, d) and ``v`` is
-        (batch, kv_heads, skv, dv); all have one type of f16, bf16 and f32. The result is
-        (batch, heads, sq, dv), an array of the library of ``q``. The errors are those of gemm().
+        (batch, kv_heads, skv, dv); with the layout "bshd" the second and the third dimension change
+        places. All have one type of f16, bf16 and f32. ``k`` and ``v`` may be resident Tensors. The
+        result is (batch, heads, sq, dv), an array of the library of ``q``.
+
+        Args:
+            causal: query i sees no key to the right of i + skv - sq.
+            window: query i sees no key to the left of i + skv - sq - window.
+            scale: the factor of the scores; default: 1 / sqrt(d).
+            softcap: c, with which a score becomes c * tanh(score / c); 0: scores stay.
+            lens_q, lens_kv: how many queries and keys each entry of the batch has; default: all.
+                Rows of the result beyond them are zeros.
+            lse: return a pair: the result, and the logarithm of each row's sum of exp(score), f32 of
+                the shape (batch, heads, sq).
+
+        The errors are those of gemm().
         """
-        arrays = [np.ascontiguousarray(to_numpy(name, value))
-                  for name, value in (("q", q), ("k", k), ("v", v))]
-        if any(array.ndim != 4 for array in arrays):
-            raise ValueError("q, k and v must have four dimensions: batch, heads, sequence, size")
-        queries, keys, values = arrays
-        if len({array.dtype for array in arrays}) != 1:
-            raise TypeError("q, k and v must have the same type")
-        if not (keys.shape[:3] == values.shape[:3] and queries.shape[3] == keys.shape[3]
-                and queries.shape[0] == keys.shape[0]):
-            raise ValueError(f"the shapes {queries.shape}, {keys.shape} and {values.shape} of q, k "
-                             "and v do not fit")
-        if not all(array.size for array in arrays):
-            raise ValueError("q, k and v must not be empty")
+        operands = Attention(q, k, v, lens_q, lens_kv, layout)
         timeout = self.timeout if timeout is None else timeout
-        parameters: dict[str, Any] = {
-            "batch": queries.shape[0], "heads": queries.shape[1], "kv_heads": keys.shape[1],
-            "sq": queries.shape[2], "skv": keys.shape[2], "d": queries.shape[3],
-            "dv": values.shape[3], "dtype": NAMES[queries.dtype], "causal": int(causal),
-            "priority": priority, "timeout_ms": max(1, int(timeout * 1000))}
-        if window is not None:
-            parameters["window"] = window
-        if scale is not None:
-            parameters["scale"] = repr(float(scale))
-        if softcap:
-            parameters["softcap"] = repr(float(softcap))
-        answer = self._http.request("POST", "/attention", parameters, arrays, timeout=timeout,
-                                    result=True)
-        return like(q)(_array(answer))
+        if self._library:
+            result: Array = np.empty(operands.shape, operands.result_type)
+            sums = (np.empty((operands.batch, operands.heads, operands.sq), np.float32)
+                    if lse else None)
+            self._library.attention(operands, result, sums, causal=causal, window=window, scale=scale,
+                                    softcap=softcap, priority=priority, timeout=timeout,
+                                    kernel=kernel)
+            return like(q)(result) if sums is None else (like(q)(result), like(q)(sums))
+        parameters = _attention_parameters(operands, causal, window, scale, softcap, priority, timeout,
+                                           kernel)
+        if not lse:
+            answer = self._http.request("POST", "/attention", parameters, operands.sent,
+                                        timeout=timeout, result=True)
+            return like(q)(_array(answer))
+        answer = self._http.request("POST", "/attention", {**parameters, "lse": 1}, operands.sent,
+                                    timeout=timeout, headers={"Accept": "application/vnd.safetensors"})
+        found = from_safetensors(bytes(answer.body))
+        return like(q)(found["o"].reshape(operands.shape)), like(q)(
+            found["lse"].reshape(operands.batch, operands.heads, operands.sq))
+
+    def attention_job(self, q: Any, k: Any, v: Any, *, causal: bool = False,
+                      window: int | None = None, scale: float | None = None, softcap: float = 0.0,
+                      layout: Layout = "bhsd", lens_q: Any = None, lens_kv: Any = None,
+                      priority: int = 4, timeout: float | None = None,
+                      kernel: str | None = None) -> Job:
+        """Hands an attention in as a job and returns at once; the arguments are those of
+        attention()."""
+        operands = Attention(q, k, v, lens_q, lens_kv, layout)
+        return self._job("/attention",
+                         _attention_parameters(operands, causal, window, scale, softcap, priority,
+                                               timeout, kernel),
+                         operands.sent, operands.shape, q)
+
+    def jobs(self) -> list[JobStatus]:
+        """Lists the jobs of the client's tenant, the newest first."""
+        found: list[JobStatus] = []
+        after: str | None = ""
+        while after is not None:
+            page = self._json("GET", "/jobs", {"after": after} if after else {})
+            found += [_job_status(one) for one in page["jobs"]]
+            after = page["next"]
+        return found
+
+    def job(self, id: str) -> Job:
+        """Returns a job that was handed in elsewhere. Nothing is sent: a method of the job finds out
+        whether there is such a job."""
+        return Job(self, id)
+
+    def gemm_store(self, name: str, a: Any, b: Any, *, out: Any = None, alpha: float = 1.0,
+                   beta: float = 0.0, c: Any = None, bias: Any = None, act: Act = "none",
+                   precision: str = "full", verify: bool = False, priority: int = 4,
+                   timeout: float | None = None, kernel: str | None = None) -> Tensor:
+        """Computes a product that stays on the daemon's device under a name; the other arguments are
+        those of gemm(). NoRoom: the device has no room for it."""
+        product = _Product(a, b, out, bias, c, beta)
+        if not (product.m and product.n and product.k and product.batch):
+            raise ValueError("a dimension is 0, and such a product cannot be stored")
+        timeout = self.timeout if timeout is None else timeout
+        answer = self._http.request(
+            "POST", "/gemm", {**_parameters(product, alpha, act, precision, verify, priority, timeout,
+                                            kernel), "store": name},
+            product.sent, timeout=timeout)
+        return Tensor.described(json.loads(bytes(answer.body)))
 
     def put(self, name: str, array: Any, *, evictable: bool = False) -> Tensor:
         """Makes an array of 1 to 8 dimensions resident under a name, and replaces what had the
@@ -331,7 +373,7 @@ class Client:
             parameters["evictable"] = 1
         answer = self._http.request("PUT", f"/tensors/{quote(name, safe='')}", parameters, [found],
                                     timeout=self.timeout)
-        return _tensor(json.loads(bytes(answer.body)))
+        return Tensor.described(json.loads(bytes(answer.body)))
 
     def get(self, tensor: Tensor | str) -> Array:
         """Fetches a resident tensor. NotFound: there is no tensor of the name."""
@@ -347,7 +389,7 @@ class Client:
         after: str | None = ""
         while after is not None:
             page = self._json("GET", "/tensors", {"after": after} if after else {})
-            found += [_tensor(one) for one in page["tensors"]]
+            found += [Tensor.described(one) for one in page["tensors"]]
             after = page["next"]
         return found
 
@@ -404,15 +446,27 @@ def _parameters(product: _Product, alpha: float, act: str, precision: str, verif
     return parameters
 
 
+def _attention_parameters(operands: Attention, causal: bool, window: int | None, scale: float | None,
+                          softcap: float, priority: int, timeout: float | None,
+                          kernel: str | None) -> dict[str, Any]:
+    chosen = {
+        "causal": (int(causal), 0), "window": (window, None),
+        "scale": (None if scale is None else repr(float(scale)), None),
+        "softcap": (float(softcap), 0.0), "priority": (priority, 4), "kernel": (kernel, None),
+        "timeout_ms": (max(1, int(timeout * 1000)) if timeout is not None else None, None)}
+    return {**operands.parameters(),
+            **{name: value for name, (value, usual) in chosen.items() if value != usual}}
+
+
+def _job_status(found: dict[str, Any]) -> JobStatus:
+    return JobStatus(found["id"], found["state"], found["op"], found.get("queued_ms"),
+                     found.get("running_ms"), found.get("status"))
+
+
 def _array(answer: Answer) -> Array:
     if not isinstance(answer.body, np.ndarray):
         raise ProtocolError("the answer does not name its shape", status=answer.status)
     return answer.body
-
-
-def _tensor(found: dict[str, Any]) -> Tensor:
-    return Tensor(found["name"], found["dtype"], tuple(found["shape"]), found["bytes"],
-                  found["etag"])
 
 
 def _path(tensor: Tensor | str) -> str:

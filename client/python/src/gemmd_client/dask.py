@@ -15,7 +15,7 @@ import dask.array as da
 import numpy as np
 
 from .arrays import DTYPES, Array, dtype_name, octets
-from .client import _DEFAULT_OUT, Client, Tensor
+from .client import _DEFAULT_OUT, Client
 from .errors import (
     ConnectionFailed,
     DeviceLost,
@@ -25,6 +25,7 @@ from .errors import (
     NotFound,
     QueueFull,
 )
+from .tensors import Tensor
 
 _clients: dict[tuple[str, str | None], Client] = {}
 _tensors: dict[tuple[str, str], Tensor] = {}

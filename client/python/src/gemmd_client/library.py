@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from .arrays import NAMES, Array
+from .attention import Attention
 from .errors import GemmdError, from_code
 
 ACTS = ("none", "relu", "gelu", "gelu_tanh", "silu")
@@ -53,6 +54,17 @@ class _Gemm(ctypes.Structure):
                 ("c0", _pointer), ("c", _pointer), ("c_bytes", _u64), ("user", _pointer),
                 ("a_tensor", _text), ("b_tensor", _text), ("store", _text), ("job", _i32),
                 ("traceparent", _text)]
+
+
+class _Attention(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_size_t), ("batch", _u64), ("heads", _u64), ("kv_heads", _u64),
+                ("sq", _u64), ("skv", _u64), ("d", _u64), ("dv", _u64), ("layout", _i32),
+                ("dtype", _i32), ("causal", _i32), ("window", ctypes.c_int64), ("scale", _double),
+                ("softcap", _double), ("lens_q", _pointer), ("lens_kv", _pointer), ("q", _pointer),
+                ("k", _pointer), ("v", _pointer), ("k_tensor", _text), ("v_tensor", _text),
+                ("o", _pointer), ("o_bytes", _u64), ("with_lse", _i32), ("lse", _pointer),
+                ("lse_bytes", _u64), ("priority", _u32), ("timeout_ms", _u32), ("kernel", _text),
+                ("request_id", _text), ("user", _pointer), ("job", _i32), ("traceparent", _text)]
 
 
 _all: weakref.WeakSet[LibraryTransport] = weakref.WeakSet()
@@ -98,6 +110,8 @@ def load() -> ctypes.CDLL | None:
         library.gemmd_client_free.restype = None
         library.gemmd_gemm.argtypes = [_pointer, _pointer, _pointer, _pointer]
         library.gemmd_gemm.restype = ctypes.c_int
+        library.gemmd_attention.argtypes = [_pointer, _pointer, _pointer, _pointer]
+        library.gemmd_attention.restype = ctypes.c_int
         return library
     return None
 
@@ -206,6 +220,43 @@ class LibraryTransport:
             if len(connection.calls) >= _CALLS_MAX:
                 connection.calls.clear()
             connection.calls[key] = gemm, address, result.shape, result.dtype
+        self._idle.append(connection)
+        if failure:
+            raise failure
+
+    def attention(self, operands: Attention, result: Array, lse: Array | None, *, causal: bool,
+                  window: int | None, scale: float | None, softcap: float, priority: int,
+                  timeout: float, kernel: str | None) -> None:
+        """Computes an attention into `result`, and into `lse` if that is wanted."""
+        connection = self._take()
+        call = _Attention()
+        self._library.gemmd_attention_init(ctypes.byref(call),
+                                           ctypes.c_size_t(ctypes.sizeof(_Attention)))
+        for name in ("batch", "heads", "kv_heads", "sq", "skv", "d", "dv"):
+            setattr(call, name, getattr(operands, name))
+        call.layout = ("bhsd", "bshd").index(operands.layout)
+        call.dtype, call.causal = _DTYPES[operands.dtype], causal
+        if window is not None:
+            call.window = window
+        if scale is not None:
+            call.scale = scale
+        call.softcap, call.priority = softcap, priority
+        call.timeout_ms = max(1, int(timeout * 1000))
+        call.kernel = kernel.encode() if kernel else None
+        if operands.lens_q is not None and operands.lens_kv is not None:
+            call.lens_q, call.lens_kv = _address(operands.lens_q), _address(operands.lens_kv)
+        call.q = _address(operands.q)
+        for name, part in (("k", operands.k), ("v", operands.v)):
+            if isinstance(part, np.ndarray):
+                setattr(call, name, _address(part))
+            else:
+                setattr(call, f"{name}_tensor", part.name.encode())
+        call.o, call.o_bytes = _address(result), result.nbytes
+        if lse is not None:
+            call.with_lse, call.lse, call.lse_bytes = 1, _address(lse), lse.nbytes
+        code = self._library.gemmd_attention(connection.client, ctypes.addressof(call), None,
+                                             connection.error_address)
+        failure = _failure(connection.error) if code else None
         self._idle.append(connection)
         if failure:
             raise failure

@@ -1,0 +1,96 @@
+"""The operands of an attention as they are sent."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+
+from .arrays import DTYPES, NAMES, Array, to_numpy
+from .tensors import Tensor
+
+Layout = Literal["bhsd", "bshd"]
+
+
+def _sizes(shape: tuple[int, ...], layout: str) -> tuple[int, int, int, int]:
+    """Returns batch, heads, length and head size."""
+    batch, second, third, size = shape
+    return (batch, second, third, size) if layout == "bhsd" else (batch, third, second, size)
+
+
+class Attention:
+    """Q, K and V with their sizes, and the lengths of the entries of the batch. K and V may be
+    resident tensors."""
+
+    def __init__(self, q: Any, k: Any, v: Any, lens_q: Any, lens_kv: Any, layout: Layout) -> None:
+        if layout not in ("bhsd", "bshd"):
+            raise ValueError(f"layout is '{layout}'; it must be bhsd or bshd")
+        self.layout = layout
+        self.q = self._operand("q", q)
+        self.k = k if isinstance(k, Tensor) else self._operand("k", k)
+        self.v = v if isinstance(v, Tensor) else self._operand("v", v)
+        shapes = {"q": self.q.shape, "k": self.k.shape, "v": self.v.shape}
+        for name, shape in shapes.items():
+            if len(shape) != 4:
+                raise ValueError(f"{name} has {len(shape)} dimensions; it must have four: batch, "
+                                 "heads, sequence and head size, in the order of the layout")
+            if 0 in shape:
+                raise ValueError(f"{name} has the shape {shape}; it must not be empty")
+        types = {part.dtype if isinstance(part, Tensor) else NAMES[part.dtype]
+                 for part in (self.q, self.k, self.v)}
+        if len(types) != 1:
+            raise TypeError("q, k and v must have the same type")
+        self.dtype: str = types.pop()
+        self.batch, self.heads, self.sq, self.d = _sizes(self.q.shape, layout)
+        batch_k, self.kv_heads, self.skv, size_k = _sizes(self.k.shape, layout)
+        batch_v, heads_v, length_v, self.dv = _sizes(self.v.shape, layout)
+        if ((batch_k, size_k) != (self.batch, self.d)
+                or (batch_v, heads_v, length_v) != (self.batch, self.kv_heads, self.skv)):
+            raise ValueError(f"the shapes {self.q.shape}, {self.k.shape} and {self.v.shape} of q, k "
+                             "and v do not fit")
+        if (lens_q is None) != (lens_kv is None):
+            raise ValueError("lens_q and lens_kv must be given together")
+        self.lens_q = self._lengths("lens_q", lens_q, self.sq)
+        self.lens_kv = self._lengths("lens_kv", lens_kv, self.skv)
+
+    @staticmethod
+    def _operand(name: str, value: Any) -> Array:
+        return np.ascontiguousarray(to_numpy(name, value))
+
+    def _lengths(self, name: str, value: Any, most: int) -> Array | None:
+        if value is None:
+            return None
+        given = np.asarray(value)
+        if given.shape != (self.batch,) or given.dtype.kind not in "iu":
+            raise ValueError(f"{name} must be {self.batch} whole numbers, one for each entry of the "
+                             "batch")
+        if given.min() < 0 or given.max() > most:
+            raise ValueError(f"{name} must be from 0 to {most}")
+        return np.ascontiguousarray(given, np.int32)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the result."""
+        return (*self.q.shape[:-1], self.dv)
+
+    @property
+    def result_type(self) -> np.dtype[Any]:
+        return DTYPES[self.dtype]
+
+    @property
+    def sent(self) -> list[Array]:
+        """The operands of a raw body, in their order."""
+        return [part for part in (self.lens_q, self.lens_kv, self.q, self.k, self.v)
+                if isinstance(part, np.ndarray)]
+
+    def parameters(self) -> dict[str, Any]:
+        """The parameters of the sizes, as the daemon takes them in a query."""
+        found: dict[str, Any] = {
+            "batch": self.batch, "heads": self.heads, "kv_heads": self.kv_heads, "sq": self.sq,
+            "skv": self.skv, "d": self.d, "dv": self.dv, "dtype": self.dtype, "layout": self.layout}
+        if self.lens_q is not None:
+            found["lens"] = 1
+        for name, part in (("k", self.k), ("v", self.v)):
+            if isinstance(part, Tensor):
+                found[name] = part.name
+        return found

@@ -1,0 +1,52 @@
+"""Resident tensors, and arrays in the format safetensors."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from .arrays import Array
+from .errors import ProtocolError
+
+_SAFETENSORS: dict[str, np.dtype[Any]] = {
+    "F64": np.dtype(np.float64), "F32": np.dtype(np.float32), "F16": np.dtype(np.float16),
+    "BF16": np.dtype(ml_dtypes.bfloat16), "F8_E4M3": np.dtype(ml_dtypes.float8_e4m3fn),
+    "I8": np.dtype(np.int8), "I32": np.dtype(np.int32)}
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A resident tensor, which stays on the daemon's device and can be an operand."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    bytes: int
+    etag: str | None
+
+    @classmethod
+    def described(cls, found: dict[str, Any]) -> Tensor:
+        """Reads the daemon's description of a tensor."""
+        return cls(found["name"], found["dtype"], tuple(found["shape"]), found["bytes"],
+                   found["etag"])
+
+
+def from_safetensors(body: bytes) -> dict[str, Array]:
+    """Reads the arrays of a safetensors document, without a copy. ProtocolError: it is none."""
+    try:
+        start = 8 + int.from_bytes(body[:8], "little")
+        header = json.loads(body[8:start])
+        arrays = {}
+        for name, entry in header.items():
+            if name != "__metadata__":
+                first, end = entry["data_offsets"]
+                arrays[name] = np.frombuffer(
+                    body, np.uint8, end - first, start + first).view(
+                        _SAFETENSORS[entry["dtype"]]).reshape(entry["shape"])
+        return arrays
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ProtocolError("the answer is not a safetensors document") from error
