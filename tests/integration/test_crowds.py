@@ -49,7 +49,7 @@ def test_a_crowd_of_tiny_tensors(start):
         puts = [put(name, i) for i, name in enumerate(names)]
         assert {answer.status for answer in pipeline(wire, puts)} == {201}
         (full,) = pipeline(wire, [put("one-more", 0)])
-        assert full.status == 507 and b"4096" in full.body, full.body
+        assert full.status == 507 and b"4 KiB needed" in full.body, full.body
         assert memory_of(daemon)["tensor_names"] == count
         gets = [request("GET", f"/tensors/{name}") for name in names]
         for i, answer in enumerate(pipeline(wire, gets)):

@@ -610,11 +610,11 @@ def test_too_many_bytes(start_jobs):
     half = "/gemm?m=128&n=64&k=1"  # a result of 32 KiB
     paths = [jobs.make({"m": 128, "n": 64, "k": 1}, bytes(4 * 192)) for _ in range(2)]
     refused = exchange(daemon.address, ask(half, 4 * 192))
-    assert_problem(refused, 429, "65536 of 65536 bytes")
+    assert_problem(refused, 429, "64 KiB of 64 KiB")
     assert int(refused.headers["retry-after"]) >= 1
     assert_problem(exchange(daemon.address, ask("/gemm?m=129&n=128&k=1", 4 * 257)), 413, "65536")
     npy = encode(NPY, random_operands(Problem(127, 64, 1), np.random.default_rng(1)))
-    assert_problem(jobs.post({}, npy, NPY), 429, "65536 of 65536 bytes")
+    assert_problem(jobs.post({}, npy, NPY), 429, "64 KiB of 64 KiB")
     jobs.delete(paths[0])  # it may be running still, and has its bytes until it has ended
     eventually(lambda: jobs.post({}, npy, NPY).status_code == 202, "its bytes are not free")
 

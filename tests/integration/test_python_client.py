@@ -273,6 +273,31 @@ def test_an_array_of_another_library(client, rng):
     assert np.array_equal(client.gemm(Other(a), b), a @ b)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8"])
+def test_arrays_of_jax(client, dtype):
+    jax = pytest.importorskip("jax")
+    a = jax.numpy.arange(12, dtype=dtype).reshape(3, 4)
+    b = jax.numpy.ones((4, 5), dtype)
+    product = client.gemm(a, b)
+    assert isinstance(product, jax.Array) and product.dtype == ("int32" if dtype == "int8" else dtype)
+    assert np.array_equal(np.asarray(product, np.float64), np.asarray(a, np.float64) @ np.ones((4, 5)))
+    assert isinstance(client.gemm(np.asarray(a), b), np.ndarray)
+    tensor = client.put("of-jax", b)
+    assert isinstance(client.gemm(a, tensor), jax.Array)
+    client.delete(tensor)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8"])
+def test_arrays_of_torch(client, dtype):
+    torch = pytest.importorskip("torch")
+    a = torch.arange(12).reshape(3, 4).to(getattr(torch, dtype))
+    b = torch.ones((5, 4), dtype=a.dtype)
+    product = client.gemm(a, b.T)
+    assert isinstance(product, torch.Tensor)
+    assert product.dtype == (torch.int32 if dtype == "int8" else a.dtype)
+    assert torch.equal(product.double(), a.double() @ b.T.double())
+
+
 def test_threads_share_a_client(client, rng):
     b = whole(rng, 16, 8)
     wrong = []
