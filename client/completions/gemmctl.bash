@@ -1,6 +1,6 @@
 # bash completion for gemmctl: gemm, attention, tensor put, tensor get, tensor ls, tensor rm, job ls,
 # job status, job wait, job result, job cancel, bench, bench attention, bench ladder, info, metrics,
-# ready, completion, help
+# top, ready, completion, help
 
 # Prints names that the daemon knows: tensors, kernels or jobs. The daemon is the one that the options
 # of the line being typed name.
@@ -30,7 +30,7 @@ _gemmctl() {
         --lens-q --lens-kv --lse --with-lse --kernel --priority --json --shm --no-shm"
     local bench="--connections --in-flight --duration --requests"
     local put="--dtype --shape --evictable --format --json"
-    local commands="gemm attention tensor job bench info metrics ready completion help"
+    local commands="gemm attention tensor job bench info metrics top ready completion help"
     local tensor="put get ls rm" job="ls status wait result cancel" benches="attention ladder"
     current=${COMP_WORDS[COMP_CWORD]}
     previous=${COMP_WORDS[COMP_CWORD - 1]}
@@ -72,7 +72,7 @@ _gemmctl() {
     -m | --m | -n | --n | -k | --k | --alpha | --beta | --batch | -c | --connections | \
         --in-flight | -d | --duration | --requests | -t | --timeout | --retries | --store | --traceparent | \
         --shape | --heads | --kv-heads | --sq | --skv | --d | --dv | --window | --scale | \
-        --softcap | --random | --seed) ;;
+        --softcap | --random | --seed | --interval) ;;
     *)
         case $command:$current in
         gemm:-*) words="$gemm $product $common" ;;
@@ -83,7 +83,8 @@ _gemmctl() {
         tensor\ put:-*) words="$put $common" ;;
         tensor\ get:-*) words="--output --format --json $common" ;;
         job\ result:-*) words="--output --lse --format --timing --json $common" ;;
-        info:-* | tensor\ *:-* | job\ *:-*) words="--json $common" ;;
+        top:-*) words="--once --interval --json $common" ;;
+        info:-* | metrics:-* | ready:-* | tensor\ *:-* | job\ *:-*) words="--json $common" ;;
         help:-*) words="--quiet --no-color --help --version" ;;
         *:-*) words=$common ;;
         gemm:* | attention:* | tensor\ put:*) files=yes ;;

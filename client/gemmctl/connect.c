@@ -5,7 +5,7 @@
 
 #include "client/gemmctl/command.h"
 
-enum { TOKEN_MAX = 4096 };
+enum { TOKEN_MAX = 4096, TOP_TIMEOUT_MS = 5000 };
 
 /* Reads a token from the first line of a file. */
 static bool read_token(const char *path, char token[TOKEN_MAX], char problem[PROBLEM_MAX])
@@ -41,6 +41,8 @@ struct gemmd_client *command_client(const struct context *context, uint32_t retr
     client_options.key_file = arguments->values[OPTION_KEY_FILE];
     client_options.check_digests = option_flag(arguments, OPTION_CHECK_DIGEST);
     client_options.max_in_flight = in_flight;
+    if (arguments->command->taker == FOR_TOP)
+        client_options.total_timeout_ms = TOP_TIMEOUT_MS;
     const bool shm = option_flag(arguments, OPTION_SHM),
                no_shm = option_flag(arguments, OPTION_NO_SHM);
     if (shm && no_shm) {

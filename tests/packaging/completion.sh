@@ -24,7 +24,7 @@ expect() { # what is to come, then the line
 }
 
 expect "gemm" gemmctl g
-expect "gemm attention tensor job bench info metrics ready completion help" gemmctl ""
+expect "gemm attention tensor job bench info metrics top ready completion help" gemmctl ""
 expect "put get ls rm" gemmctl tensor ""
 expect "ls status wait result cancel" gemmctl --url x job ""
 expect "bhsd bshd" gemmctl attention --layout ""
