@@ -41,16 +41,16 @@ function __gemmctl_has
     test "$words" = "$argv"
 end
 
-# Prints names that the daemon knows: tensors, kernels or jobs. The daemon is the one that the options
+# Prints names: contexts, or tensors, kernels or jobs that the daemon knows. The daemon is the one that the options
 # of the line name.
 function __gemmctl_names
     set -l words (commandline -opc)
     set -l options
     for i in (seq 2 (count $words))
         switch $words[$i]
-            case -u --url --token-file --ca-file --cert-file --key-file
+            case -u --url --context --token-file --ca-file --cert-file --key-file
                 set -a options $words[$i] $words[(math $i + 1)]
-            case '--url=*' '--token-file=*' '--ca-file=*' '--cert-file=*' '--key-file=*'
+            case '--url=*' '--context=*' '--token-file=*' '--ca-file=*' '--cert-file=*' '--key-file=*'
                 set -a options $words[$i]
         end
     end
@@ -134,6 +134,7 @@ complete -c gemmctl -n '__gemmctl_is gemm attention "tensor put" "tensor get" "t
 complete -c gemmctl -n '__gemmctl_is gemm attention bench "bench attention"' -l shm -d 'pass operands through shared memory'
 complete -c gemmctl -n '__gemmctl_is gemm attention bench "bench attention"' -l no-shm -d 'pass operands through the socket'
 complete -c gemmctl -l url -s u -x -a 'http:// https:// unix:' -d 'address of the daemon'
+complete -c gemmctl -l context -x -a '(__gemmctl_names contexts)' -d 'context with the address of the daemon'
 complete -c gemmctl -l token-file -r -F -d 'file with the bearer token'
 complete -c gemmctl -l ca-file -r -F -d 'file with the certificates to trust'
 complete -c gemmctl -l cert-file -r -F -d 'file of the certificate of the client'

@@ -173,6 +173,9 @@ enum {
     X(URL, "url", 'u', "URL", FOR_ASKING, 0,                                                       \
       "address of the daemon: http://HOST:PORT, https://HOST:PORT, HOST:PORT or unix:PATH; "       \
       "default: the environment's GEMMD_URL, else http://127.0.0.1:8080")                          \
+    X(CONTEXT, "context", 0, "NAME", FOR_ASKING, 0,                                                \
+      "context of ~/.config/gemmd/config, which has the daemon's address and files; default: "     \
+      "the environment's GEMMD_CONTEXT, else the context 'default' if there is one")               \
     X(TOKEN_FILE, "token-file", 0, "FILE", FOR_ASKING, 0,                                          \
       "file whose first line is the bearer token for the daemon; default: the environment's "      \
       "GEMMD_TOKEN")                                                                               \

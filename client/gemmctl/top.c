@@ -8,6 +8,7 @@
 #include "client/gemmctl/interrupt.h"
 #include "client/gemmctl/print.h"
 #include "client/gemmctl/screen.h"
+#include "client/gemmctl/settings.h"
 #include "client/gemmctl/top_view.h"
 
 /* FIRST_MS: the longest time between the two looks of the first view. */
@@ -128,15 +129,14 @@ int command_top(const struct context *context)
     struct gemmd_client *client = command_client(context, 0, 1, &code);
     if (client == NULL)
         return code;
-    const char *url = arguments->values[OPTION_URL];
-    if (url == NULL)
-        url = getenv("GEMMD_URL");
-    if (url == NULL || url[0] == '\0')
-        url = "http://127.0.0.1:8080";
+    struct settings settings;
+    (void)settings_read(&settings, arguments, problem); /* command_client has read the same */
+    const char *url = settings_address(&settings);
     const bool once = option_flag(arguments, OPTION_ONCE) || option_flag(arguments, OPTION_JSON) ||
                       !screen_is_possible();
     code = once ? report_once(context, client, interval_ms, url)
                 : watch(context, client, interval_ms, url);
+    settings_free(&settings);
     gemmd_client_free(client);
     return code;
 }

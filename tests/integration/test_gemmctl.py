@@ -459,7 +459,7 @@ def test_hints_about_the_daemon(start, gemmctl, tmp_path):
         return result.stderr.decode()
 
     assert "name the file of a token with --token-file, or set GEMMD_TOKEN" in says("--url", daemon.url)
-    assert "does not accept the token" in says("--url", daemon.url, "--token-file", "wrong")
+    assert "accepts none of the tokens" in says("--url", daemon.url, "--token-file", "wrong")
     assert "--url" not in says("--url", "http://127.0.0.1:1")
 
 
