@@ -1,8 +1,8 @@
 # bash completion for gemmctl: gemm, attention, tensor put, tensor get, tensor ls, tensor rm, job ls,
 # job status, job wait, job result, job cancel, bench, bench attention, bench ladder, info, metrics,
-# ready, completion, help
+# top, ready, completion, help
 
-# Prints names that the daemon knows: tensors, kernels or jobs. The daemon is the one that the options
+# Prints names: contexts, or tensors, kernels or jobs that the daemon knows. The daemon is the one that the options
 # of the line being typed name.
 _gemmctl_names() {
     local -a words=() options=()
@@ -10,10 +10,10 @@ _gemmctl_names() {
     read -ra words <<<"${COMP_LINE-}"
     for ((i = 1; i < ${#words[@]}; i++)); do
         case ${words[i]} in
-        -u | --url | --token-file | --ca-file | --cert-file | --key-file)
+        -u | --url | --context | --token-file | --ca-file | --cert-file | --key-file)
             [[ -n ${words[i + 1]-} ]] && options+=("${words[i]}" "${words[i + 1]}")
             ;;
-        --url=* | --token-file=* | --ca-file=* | --cert-file=* | --key-file=*) options+=("${words[i]}") ;;
+        --url=* | --context=* | --token-file=* | --ca-file=* | --cert-file=* | --key-file=*) options+=("${words[i]}") ;;
         esac
     done
     "${COMP_WORDS[0]}" completion "$1" "${options[@]}" --timeout 1s --retries 0 2>/dev/null
@@ -21,7 +21,7 @@ _gemmctl_names() {
 
 _gemmctl() {
     local current previous word i command="" group="" words="" files=""
-    local common="--url --token-file --ca-file --cert-file --key-file --traceparent --check-digest --timeout --retries --quiet --no-color --help --version"
+    local common="--url --context --token-file --ca-file --cert-file --key-file --traceparent --check-digest --timeout --retries --quiet --no-color --help --version"
     local product="--m --n --k --dtype --out --precision --transa --transb --alpha --batch --act
         --kernel --verify --priority --json --shm --no-shm"
     local gemm="--output --random --seed --check --bias --c0 --beta --store --async --format --in-format --out-format --timing"
@@ -30,7 +30,7 @@ _gemmctl() {
         --lens-q --lens-kv --lse --with-lse --kernel --priority --json --shm --no-shm"
     local bench="--connections --in-flight --duration --requests"
     local put="--dtype --shape --evictable --format --json"
-    local commands="gemm attention tensor job bench info metrics ready completion help"
+    local commands="gemm attention tensor job bench info metrics top ready completion help"
     local tensor="put get ls rm" job="ls status wait result cancel" benches="attention ladder"
     current=${COMP_WORDS[COMP_CWORD]}
     previous=${COMP_WORDS[COMP_CWORD - 1]}
@@ -58,6 +58,7 @@ _gemmctl() {
         return
     fi
     case $previous in
+    --context) words=$(_gemmctl_names contexts) ;;
     --kernel) words=$(_gemmctl_names kernels) ;;
     --dtype) words="f64 f32 f16 bf16 f8_e4m3 i8 i32" ;;
     --out) words="f64 f32 f16 bf16 i32" ;;
@@ -72,7 +73,7 @@ _gemmctl() {
     -m | --m | -n | --n | -k | --k | --alpha | --beta | --batch | -c | --connections | \
         --in-flight | -d | --duration | --requests | -t | --timeout | --retries | --store | --traceparent | \
         --shape | --heads | --kv-heads | --sq | --skv | --d | --dv | --window | --scale | \
-        --softcap | --random | --seed) ;;
+        --softcap | --random | --seed | --interval) ;;
     *)
         case $command:$current in
         gemm:-*) words="$gemm $product $common" ;;
@@ -83,7 +84,8 @@ _gemmctl() {
         tensor\ put:-*) words="$put $common" ;;
         tensor\ get:-*) words="--output --format --json $common" ;;
         job\ result:-*) words="--output --lse --format --timing --json $common" ;;
-        info:-* | tensor\ *:-* | job\ *:-*) words="--json $common" ;;
+        top:-*) words="--once --interval --json $common" ;;
+        info:-* | metrics:-* | ready:-* | tensor\ *:-* | job\ *:-*) words="--json $common" ;;
         help:-*) words="--quiet --no-color --help --version" ;;
         *:-*) words=$common ;;
         gemm:* | attention:* | tensor\ put:*) files=yes ;;

@@ -1,6 +1,6 @@
 # fish completion for gemmctl: gemm, attention, tensor put, tensor get, tensor ls, tensor rm, job ls,
 # job status, job wait, job result, job cancel, bench, bench attention, bench ladder, info, metrics,
-# ready, completion, help
+# top, ready, completion, help
 
 # Prints the words of the line before the cursor that are neither options nor values of options.
 function __gemmctl_words
@@ -11,7 +11,7 @@ function __gemmctl_words
             continue
         end
         switch $word
-            case '--*=*' --json --check --async --evictable --transa --transb --causal --with-lse --timing --shm --no-shm --check-digest --quiet -q --no-color --help -h --version
+            case '--*=*' --once --json --check --async --evictable --transa --transb --causal --with-lse --timing --shm --no-shm --check-digest --quiet -q --no-color --help -h --version
             case '-*'
                 set skip yes
             case '*'
@@ -41,16 +41,16 @@ function __gemmctl_has
     test "$words" = "$argv"
 end
 
-# Prints names that the daemon knows: tensors, kernels or jobs. The daemon is the one that the options
+# Prints names: contexts, or tensors, kernels or jobs that the daemon knows. The daemon is the one that the options
 # of the line name.
 function __gemmctl_names
     set -l words (commandline -opc)
     set -l options
     for i in (seq 2 (count $words))
         switch $words[$i]
-            case -u --url --token-file --ca-file --cert-file --key-file
+            case -u --url --context --token-file --ca-file --cert-file --key-file
                 set -a options $words[$i] $words[(math $i + 1)]
-            case '--url=*' '--token-file=*' '--ca-file=*' '--cert-file=*' '--key-file=*'
+            case '--url=*' '--context=*' '--token-file=*' '--ca-file=*' '--cert-file=*' '--key-file=*'
                 set -a options $words[$i]
         end
     end
@@ -65,6 +65,7 @@ complete -c gemmctl -n __gemmctl_has -a job -d 'list jobs, ask for, wait for, fe
 complete -c gemmctl -n __gemmctl_has -a bench -d 'measure products per second'
 complete -c gemmctl -n __gemmctl_has -a info -d 'show version, devices, kernels and limits'
 complete -c gemmctl -n __gemmctl_has -a metrics -d 'print the metrics of the daemon'
+complete -c gemmctl -n __gemmctl_has -a top -d 'watch rate, latency, queue, devices and tensors'
 complete -c gemmctl -n __gemmctl_has -a ready -d 'ask whether the daemon accepts work'
 complete -c gemmctl -n __gemmctl_has -a completion -d 'print the completion script of a shell'
 complete -c gemmctl -n __gemmctl_has -a help -d 'print help'
@@ -72,7 +73,7 @@ complete -c gemmctl -n '__gemmctl_has tensor' -a 'put get ls rm'
 complete -c gemmctl -n '__gemmctl_has job' -a 'ls status wait result cancel'
 complete -c gemmctl -n '__gemmctl_has bench' -a 'attention ladder'
 complete -c gemmctl -n '__gemmctl_has completion' -a 'bash zsh fish'
-complete -c gemmctl -n '__gemmctl_has help' -a 'gemm attention tensor job bench info metrics ready completion help'
+complete -c gemmctl -n '__gemmctl_has help' -a 'gemm attention tensor job bench info metrics top ready completion help'
 
 complete -c gemmctl -n '__gemmctl_is gemm attention "tensor put"' -F
 complete -c gemmctl -n '__gemmctl_is gemm attention' -a '(string replace -r ^ tensor: (__gemmctl_names tensors))'
@@ -126,11 +127,14 @@ complete -c gemmctl -n '__gemmctl_is bench "bench attention"' -l connections -s 
 complete -c gemmctl -n '__gemmctl_is bench "bench attention"' -l in-flight -x -d 'number of requests in flight'
 complete -c gemmctl -n '__gemmctl_is bench "bench attention"' -l duration -s d -x -d 'time to measure'
 complete -c gemmctl -n '__gemmctl_is bench "bench attention"' -l requests -x -d 'number of requests to measure'
+complete -c gemmctl -n '__gemmctl_is top' -l once -d 'print one report'
+complete -c gemmctl -n '__gemmctl_is top' -l interval -x -d 'time between two looks'
 complete -c gemmctl -n '__gemmctl_is gemm attention "job result"' -l timing -d 'print how long each stage took'
-complete -c gemmctl -n '__gemmctl_is gemm attention "tensor put" "tensor get" "tensor ls" "tensor rm" "job ls" "job status" "job wait" "job result" "job cancel" bench "bench attention" "bench ladder" info' -l json -d 'print JSON'
+complete -c gemmctl -n '__gemmctl_is gemm attention "tensor put" "tensor get" "tensor ls" "tensor rm" "job ls" "job status" "job wait" "job result" "job cancel" bench "bench attention" "bench ladder" info metrics top ready' -l json -d 'print JSON'
 complete -c gemmctl -n '__gemmctl_is gemm attention bench "bench attention"' -l shm -d 'pass operands through shared memory'
 complete -c gemmctl -n '__gemmctl_is gemm attention bench "bench attention"' -l no-shm -d 'pass operands through the socket'
 complete -c gemmctl -l url -s u -x -a 'http:// https:// unix:' -d 'address of the daemon'
+complete -c gemmctl -l context -x -a '(__gemmctl_names contexts)' -d 'context with the address of the daemon'
 complete -c gemmctl -l token-file -r -F -d 'file with the bearer token'
 complete -c gemmctl -l ca-file -r -F -d 'file with the certificates to trust'
 complete -c gemmctl -l cert-file -r -F -d 'file of the certificate of the client'

@@ -69,6 +69,7 @@ int command_info(const struct context *context);
 int command_metrics(const struct context *context);
 int command_ready(const struct context *context);
 int command_completion(const struct context *context);
+int command_top(const struct context *context);
 int command_help(const struct context *context);
 
 extern const struct command commands[];

@@ -56,6 +56,10 @@ const struct command commands[] = {
      "  gemmctl info\n", command_info},
     {"metrics", FOR_METRICS, 0, 0, "", "print the daemon's metrics in Prometheus' text format",
      "  gemmctl metrics | grep gemmd_requests_total\n", command_metrics},
+    {"top", FOR_TOP, 0, 0, "", "watch the daemon's rate, latency, queue, devices and tensors",
+     "  gemmctl top\n"
+     "  gemmctl top --once --interval 10s\n",
+     command_top},
     {"ready", FOR_READY, 0, 0, "",
      "exit with status 0 if the daemon accepts work, else print the reason",
      "  gemmctl ready --url unix:/run/gemmd/gemmd.sock\n", command_ready},

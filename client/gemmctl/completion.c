@@ -5,6 +5,7 @@
 
 #include "client/gemmctl/command.h"
 #include "client/gemmctl/completion_scripts.h"
+#include "client/gemmctl/settings.h"
 
 static void print_tensor(const struct gemmd_tensor *tensor, void *user)
 {
@@ -63,6 +64,12 @@ static const struct {
     enum gemmd_error (*print)(struct gemmd_client *client, struct gemmd_error_info *error);
 } lists[] = {{"tensors", print_tensors}, {"kernels", print_kernels}, {"jobs", print_jobs}};
 
+static void print_context(const char *name, void *user)
+{
+    (void)user;
+    puts(name);
+}
+
 int command_completion(const struct context *context)
 {
     const char *what = context->arguments->operands[0];
@@ -75,6 +82,10 @@ int command_completion(const struct context *context)
             fputs(script->text, stdout);
             return EXIT_OK;
         }
+    }
+    if (strcmp(what, "contexts") == 0) {
+        settings_list(print_context, NULL);
+        return EXIT_OK;
     }
     for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
         if (strcmp(what, lists[i].what) != 0)

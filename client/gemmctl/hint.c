@@ -19,8 +19,10 @@ const char *hint_for(const struct context *context, const struct gemmd_error_inf
 {
     switch (error->code) {
     case GEMMD_ERR_UNAUTHORIZED:
-        return is_given(context, OPTION_TOKEN_FILE, "GEMMD_TOKEN")
-                   ? "the daemon does not accept the token of --token-file or GEMMD_TOKEN"
+        return is_given(context, OPTION_TOKEN_FILE, "GEMMD_TOKEN") ||
+                       is_given(context, OPTION_CONTEXT, "GEMMD_CONTEXT")
+                   ? "the daemon accepts none of the tokens of --token-file, GEMMD_TOKEN and "
+                     "--context"
                    : "name the file of a token with --token-file, or set GEMMD_TOKEN";
     case GEMMD_ERR_NOT_FOUND:
         if (is_of(context, "job"))
@@ -30,7 +32,8 @@ const char *hint_for(const struct context *context, const struct gemmd_error_inf
     case GEMMD_ERR_CONNECTION:
         if (strstr(error->message, "certificate") != NULL)
             return "--ca-file names the certificates to trust";
-        return is_given(context, OPTION_URL, "GEMMD_URL")
+        return is_given(context, OPTION_URL, "GEMMD_URL") ||
+                       is_given(context, OPTION_CONTEXT, "GEMMD_CONTEXT")
                    ? NULL
                    : "--url or GEMMD_URL sets the daemon's address";
     case GEMMD_ERR_TIMEOUT:

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "client/gemmctl/command.h"
+#include "client/gemmctl/print.h"
 
 enum { DEPTH_MAX = 8 };
 
@@ -115,13 +115,6 @@ static void print_object(json_t *object, int depth, bool color)
 
 static int print_info(const struct context *context, const char *text)
 {
-    if (option_flag(context->arguments, OPTION_JSON)) {
-        size_t length = strlen(text);
-        fputs(text, stdout);
-        if (length == 0 || text[length - 1] != '\n')
-            putchar('\n');
-        return EXIT_OK;
-    }
     json_t *info = json_loads(text, 0, NULL);
     if (!json_is_object(info)) {
         struct gemmd_error_info error = {
@@ -130,7 +123,10 @@ static int print_info(const struct context *context, const char *text)
         json_decref(info);
         return fail_request(context, &error);
     }
-    print_object(info, 0, context->terminal.out_color);
+    if (option_flag(context->arguments, OPTION_JSON))
+        print_json(json_pack("{s:i, s:O}", "version", PRINT_JSON_VERSION, "info", info));
+    else
+        print_object(info, 0, context->terminal.out_color);
     json_decref(info);
     return EXIT_OK;
 }

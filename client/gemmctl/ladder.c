@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/gemmctl/command.h"
 #include "client/gemmctl/fill.h"
 #include "client/gemmctl/interrupt.h"
 #include "client/gemmctl/ladder_table.h"
+#include "client/gemmctl/print.h"
 #include "client/gemmctl/progress.h"
 #include "proto/dtype.h"
 
@@ -195,8 +195,8 @@ static enum gemmd_error run_tables(struct run *run, bool json, struct gemmd_erro
         else
             ladder_print(&table, stdout);
     }
-    if (json && code == GEMMD_OK && json_dumpf(list, stdout, JSON_INDENT(2)) == 0)
-        putchar('\n');
+    if (json && code == GEMMD_OK)
+        print_json(json_pack("{s:i, s:O}", "version", PRINT_JSON_VERSION, "tables", list));
     json_decref(list);
     return code;
 }

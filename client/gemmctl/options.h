@@ -30,7 +30,8 @@ enum {
     FOR_BENCH_ATTENTION = 65536,
     FOR_BENCH_LADDER = 131072,
     FOR_COMPLETION = 262144,
-    FOR_ALL = 524287,
+    FOR_TOP = 524288,
+    FOR_ALL = 1048575,
     FOR_ASKING = FOR_ALL & ~FOR_HELP, /* commands that send requests */
     FOR_PRODUCTS = FOR_GEMM | FOR_BENCH,
     FOR_ATTENDING = FOR_ATTENTION | FOR_BENCH_ATTENTION,
@@ -155,10 +156,14 @@ enum {
     X(DURATION, "duration", 'd', "TIME", FOR_LOADING, 0, "time to measure; default 5s")            \
     X(REQUESTS, "requests", 0, "COUNT", FOR_LOADING, 0,                                            \
       "number of requests to measure; 0 or default: as many as --duration allows")                 \
+    X(ONCE, "once", 0, NULL, FOR_TOP, 0,                                                           \
+      "print one report, of one --interval, and exit; so does top without a terminal")             \
+    X(INTERVAL, "interval", 0, "TIME", FOR_TOP, 0,                                                 \
+      "time between two looks at the daemon, over which rates are measured; default 1s")           \
     X(TIMING, "timing", 0, NULL, FOR_COMPUTING | FOR_JOB_RESULT, 0,                                \
       "print how long each stage of the request took in the daemon, in ms")                        \
-    X(JSON, "json", 0, NULL, FOR_COMPUTED | FOR_BENCH_LADDER | FOR_TENSORS | FOR_JOBS | FOR_INFO,  \
-      0, "print the result's description, or the error, as JSON on standard output")               \
+    X(JSON, "json", 0, NULL, FOR_ASKING & ~FOR_COMPLETION, 0,                                      \
+      "print the result's description, or the error, as JSON on standard output")                  \
     X(SHM, "shm", 0, NULL, FOR_COMPUTED, 0,                                                        \
       "pass operands and results through memory shared with the daemon, whatever their "           \
       "size, or fail; needs --url unix:PATH")                                                      \
@@ -168,6 +173,9 @@ enum {
     X(URL, "url", 'u', "URL", FOR_ASKING, 0,                                                       \
       "address of the daemon: http://HOST:PORT, https://HOST:PORT, HOST:PORT or unix:PATH; "       \
       "default: the environment's GEMMD_URL, else http://127.0.0.1:8080")                          \
+    X(CONTEXT, "context", 0, "NAME", FOR_ASKING, 0,                                                \
+      "context of ~/.config/gemmd/config, which has the daemon's address and files; default: "     \
+      "the environment's GEMMD_CONTEXT, else the context 'default' if there is one")               \
     X(TOKEN_FILE, "token-file", 0, "FILE", FOR_ASKING, 0,                                          \
       "file whose first line is the bearer token for the daemon; default: the environment's "      \
       "GEMMD_TOKEN")                                                                               \
@@ -187,10 +195,10 @@ enum {
       "have the daemon send the SHA-256 of each answer, and compare it with the answer")           \
     X(TIMEOUT, "timeout", 't', "TIME", FOR_ASKING, 0,                                              \
       "longest time of a request with all its repeats, such as 30 (seconds), 30s, 500ms or "       \
-      "2m; default 5m")                                                                            \
+      "2m; default 5m, for top 5s")                                                                \
     X(RETRIES, "retries", 0, "COUNT", FOR_ASKING, 0,                                               \
       "how often to repeat a request that was refused for the moment (429, 503) or lost its "      \
-      "connection; 0: never; default 4, for bench and ready 0")                                    \
+      "connection; 0: never; default 4, for bench, top and ready 0")                               \
     X(QUIET, "quiet", 'q', NULL, FOR_ALL, 0, "print nothing but results and errors")               \
     X(NO_COLOR, "no-color", 0, NULL, FOR_ALL, 0,                                                   \
       "print no colours; the environment's NO_COLOR, or TERM=dumb, does the same")                 \

@@ -335,7 +335,7 @@ def test_timing_and_quiet(run, tmp_path, rng):
 def test_info(run):
     text = succeed(run("info")).stdout.decode()
     assert "naive" in text and "gemmd" in text
-    assert json.loads(succeed(run("info", "--json")).stdout)["version"]
+    assert json.loads(succeed(run("info", "--json")).stdout)["info"]["version"]
 
 
 def test_metrics(run):
@@ -355,8 +355,8 @@ def test_bench(run):
 
 def test_bench_ladder(run):
     """Every kernel of the daemon that takes the table's type has a time."""
-    info = json.loads(succeed(run("info", "--json")).stdout)
-    tables = json.loads(succeed(run("bench", "ladder", "-n", "256", "--json")).stdout)
+    info = json.loads(succeed(run("info", "--json")).stdout)["info"]
+    tables = json.loads(succeed(run("bench", "ladder", "-n", "256", "--json")).stdout)["tables"]
     assert [table["dtype"] for table in tables] == ["f32", "f32", "bf16"]
     for table in tables:
         able = {k["name"] for k in info["kernels"]
@@ -370,10 +370,10 @@ def test_bench_ladder(run):
 
 
 OPERANDS = {"gemm": 2, "attention": 3, "tensor put": 2, "tensor get": 1, "tensor rm": 1,
-            "job status": 1, "job wait": 1, "job result": 1, "job cancel": 1}
+            "job status": 1, "job wait": 1, "job result": 1, "job cancel": 1, "completion": 1}
 COMMANDS = ["gemm", "attention", "tensor put", "tensor get", "tensor ls", "tensor rm", "job ls",
             "job status", "job wait", "job result", "job cancel", "bench", "bench attention",
-            "bench ladder", "info", "metrics", "ready", "help"]
+            "bench ladder", "info", "metrics", "top", "ready", "completion", "help"]
 
 
 @pytest.mark.parametrize("command", ["", "tensor", "job", *COMMANDS])
@@ -459,7 +459,7 @@ def test_hints_about_the_daemon(start, gemmctl, tmp_path):
         return result.stderr.decode()
 
     assert "name the file of a token with --token-file, or set GEMMD_TOKEN" in says("--url", daemon.url)
-    assert "does not accept the token" in says("--url", daemon.url, "--token-file", "wrong")
+    assert "accepts none of the tokens" in says("--url", daemon.url, "--token-file", "wrong")
     assert "--url" not in says("--url", "http://127.0.0.1:1")
 
 

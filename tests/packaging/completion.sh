@@ -24,7 +24,7 @@ expect() { # what is to come, then the line
 }
 
 expect "gemm" gemmctl g
-expect "gemm attention tensor job bench info metrics ready completion help" gemmctl ""
+expect "gemm attention tensor job bench info metrics top ready completion help" gemmctl ""
 expect "put get ls rm" gemmctl tensor ""
 expect "ls status wait result cancel" gemmctl --url x job ""
 expect "bhsd bshd" gemmctl attention --layout ""
@@ -34,8 +34,8 @@ expect "--output" gemmctl job result --o
 expect "$1" gemmctl tensor put name "${1%ash}"
 expect "bench" gemmctl help b
 expect "--transa --transb" gemmctl gemm A.npy --trans
-expect "--connections" gemmctl bench --con
-expect "" gemmctl info --con
+expect "--connections" gemmctl bench --conn
+expect "" gemmctl info --conn
 expect "" gemmctl help --u
 expect "attention ladder" gemmctl bench ""
 expect "--heads" gemmctl bench attention --hea
@@ -61,5 +61,6 @@ expect "kernel-one kernel-two" gemmctl bench --kernel kernel
 expect "job-one" gemmctl job wait job-o
 expect "tensor-two" gemmctl gemm A.npy tensor : tensor-tw
 expect "with,--timeout,1s,--retries,0" gemmctl gemm A.npy tensor : w
+expect "context-one context-two" gemmctl tensor ls --context context-
 COMP_LINE="gemmctl --url unix:x --token-file=t -q tensor get "
 expect "with,--url,unix:x,--token-file=t,--timeout,1s,--retries,0" gemmctl --url unix : x --token-file = t -q tensor get w

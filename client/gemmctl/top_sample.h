@@ -1,0 +1,41 @@
+/*
+ * top_sample.h - what gemmctl top shows: two looks at the daemon, and what happened between them.
+ */
+#ifndef GEMMCTL_TOP_SAMPLE_H
+#define GEMMCTL_TOP_SAMPLE_H
+
+#include <gemmd/gemmd.h>
+#include <jansson.h>
+
+#include "client/gemmctl/metrics_text.h"
+
+enum { TOP_OPS = 5, TOP_TENSORS_MAX = 256 };
+extern const char *const top_ops[TOP_OPS]; /* "gemm", ... */
+
+/* One look. */
+struct top_look {
+    double time_s;                /* of the clock CLOCK_MONOTONIC */
+    char *metrics;                /* the daemon's metrics; NULL: there was no look yet */
+    json_t *info;                 /* the daemon's description of itself */
+    struct gemmd_tensor *tensors; /* the largest ones, in the order of their size */
+    uint32_t tensor_count;
+    struct metrics_buckets buckets[TOP_OPS]; /* of the durations of requests, in seconds */
+};
+
+/* Asks the daemon for metrics, description and tensors. A token without the scope for the list of
+ * tensors sees none of them. The caller calls top_look_free in any case. */
+enum gemmd_error top_look(struct gemmd_client *client, struct top_look *look,
+                          struct gemmd_error_info *error);
+void top_look_free(struct top_look *look);
+
+/* How much a counter has grown from one look to the next per second. A daemon that has started anew
+ * counts from 0. */
+double top_rate(const struct top_look *before, const struct top_look *after, const char *name,
+                const char *label);
+/* The duration in seconds that `share` of the operation's requests between the looks did not
+ * exceed; negative: there were none. `op` is an index of top_ops; TOP_OPS: all operations that
+ * compute. */
+double top_quantile(const struct top_look *before, const struct top_look *after, int op,
+                    double share);
+
+#endif
