@@ -612,7 +612,7 @@ def test_too_many_bytes(start_jobs):
     refused = exchange(daemon.address, ask(half, 4 * 192))
     assert_problem(refused, 429, "64 KiB of 64 KiB")
     assert int(refused.headers["retry-after"]) >= 1
-    assert_problem(exchange(daemon.address, ask("/gemm?m=129&n=128&k=1", 4 * 257)), 413, "65536")
+    assert_problem(exchange(daemon.address, ask("/gemm?m=129&n=128&k=1", 4 * 257)), 413, "64 KiB")
     npy = encode(NPY, random_operands(Problem(127, 64, 1), np.random.default_rng(1)))
     assert_problem(jobs.post({}, npy, NPY), 429, "64 KiB of 64 KiB")
     jobs.delete(paths[0])  # it may be running still, and has its bytes until it has ended
