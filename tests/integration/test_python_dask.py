@@ -9,6 +9,8 @@ import distributed
 import numpy as np
 import pytest
 
+from test_metrics import scrape, values
+
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "client/python/src"))
 
 from gemmd_client import Client, ConnectionFailed  # noqa: E402
@@ -43,9 +45,19 @@ def test_a_daemon_killed_in_the_middle(start, cluster, rng):
     urls = [daemon.url for daemon in daemons]
     a = rng.integers(-8, 9, (1200, 1200)).astype(np.float32)
     x = da.from_array(a, chunks=(150, 300))
-    killer = threading.Timer(0.2, daemons[1].process.kill)
+    killed = threading.Event()
+
+    def kill_while_it_computes():
+        while not killed.is_set():
+            state = values(scrape(daemons[1]))
+            if state["gemmd_queue_requests"] > 0:
+                daemons[1].process.kill()
+                killed.set()
+
+    killer = threading.Thread(target=kill_while_it_computes, daemon=True)
     killer.start()
     product = matmul(x, x, daemons=urls).compute()
+    assert killed.is_set(), "the daemon never had a request"
     killer.join()
     daemons[1].process.wait()
     assert np.array_equal(product, a @ a)

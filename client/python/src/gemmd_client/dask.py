@@ -44,12 +44,16 @@ def _order(daemons: Sequence[str], key: str) -> list[str]:
     return sorted(daemons, key=lambda url: hashlib.sha256(f"{key} {url}".encode()).digest())
 
 
-def _resident(client: Client, b: Array) -> Tensor | Array:
-    """Returns the resident tensor with the content of `b`, which is put there if it is not, or `b`
-    if the daemon has no room for it."""
+def _name(b: Array) -> str:
+    """The name of the resident tensor with the content of a block."""
     content = hashlib.sha256(f"{b.dtype} {b.shape} ".encode())
     content.update(octets(np.ascontiguousarray(b)))
-    name = f"dask-{content.hexdigest()}"
+    return f"dask-{content.hexdigest()}"
+
+
+def _resident(client: Client, b: Array, name: str) -> Tensor | Array:
+    """Returns the resident tensor with the content of `b`, which is put there if it is not, or `b`
+    if the daemon has no room for it."""
     with _lock:
         known = _tensors.get((client.url, name))
     if known is None:
@@ -62,11 +66,11 @@ def _resident(client: Client, b: Array) -> Tensor | Array:
     return known
 
 
-def _product(client: Client, a: Array, b: Array, out: str) -> Array:
+def _product(client: Client, a: Array, b: Array, name: str, out: str) -> Array:
     if not a.size or not b.size:
         product: Array = client.gemm(a, b, out=out)
         return product
-    operand = _resident(client, b)
+    operand = _resident(client, b, name)
     try:
         product = client.gemm(a, operand, out=out)
     except NotFound:  # The daemon was started again, or the tensor was evicted.
@@ -77,12 +81,12 @@ def _product(client: Client, a: Array, b: Array, out: str) -> Array:
     return product.astype(DTYPES[out], copy=False)
 
 
-def _block(a: Array, b: Array, daemons: Sequence[str], key: str, out: str,
+def _block(a: Array, b: Array, name: str, daemons: Sequence[str], key: str, out: str,
            token: str | None) -> Array:
     failure: Exception | None = None
     for url in _order(daemons, key):
         try:
-            return _product(_client(url, token), a, b, out)
+            return _product(_client(url, token), a, b, name, out)
         except (ConnectionFailed, Draining, DeviceLost, QueueFull) as error:
             failure = error
     raise ConnectionFailed(
@@ -133,11 +137,13 @@ def matmul(x: Any, y: Any, *, daemons: Sequence[str], token: str | None = None) 
         y = y.rechunk({0: x.chunks[1]})
     left, right = x.to_delayed(), y.to_delayed()
     block, total = dask.delayed(_block, pure=True), dask.delayed(_sum, pure=True)
+    name = dask.delayed(_name, pure=True)
+    names = [[name(part) for part in parts] for parts in right]
     rows = []
     for i, height in enumerate(x.chunks[0]):
         row = []
         for j, width in enumerate(y.chunks[1]):
-            products = [block(left[i, p], right[p, j], daemons, f"{p} {j}", out, token)
+            products = [block(left[i, p], right[p, j], names[p][j], daemons, f"{p} {j}", out, token)
                         for p in range(len(x.chunks[1]))]
             row.append(da.from_delayed(total(products), (height, width), DTYPES[out]))
         rows.append(row)
