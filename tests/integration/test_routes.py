@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PATHS = json.loads((ROOT / "proto/openapi.json").read_text())["paths"]
 ROUTES = [(method.upper(), path) for path, item in PATHS.items()
           for method in item if method in ("get", "put", "post", "delete")]
-OPEN = {"/", "/livez", "/healthz", "/readyz", "/v2/health/live", "/v2/health/ready"}
+OPEN = {"/", "/docs", "/livez", "/healthz", "/readyz", "/v2/health/live", "/v2/health/ready"}
 TOKENS = {name: f"the-token-of-{name}" for name in ("alice", "bob")}
 ENDLESS = {"/dashboard/events"}  # answers that are not read to their end
 PATIENCE_S = 60

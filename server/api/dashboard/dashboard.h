@@ -11,12 +11,8 @@
 #ifndef SERVER_API_DASHBOARD_DASHBOARD_H
 #define SERVER_API_DASHBOARD_DASHBOARD_H
 
-#include <stddef.h>
+#include "server/api/page.h"
 
-extern const char dashboard_page[]; /* NUL-terminated */
-extern const size_t dashboard_page_length;
-extern const char dashboard_etag[]; /* strong: a hash of the page, in quotes */
-extern const char
-    dashboard_policy[]; /* Content-Security-Policy: only the page's script and style */
+extern const struct page dashboard_page;
 
 #endif
