@@ -2,11 +2,14 @@
  * next request. */
 #include "client/gemmctl/bench.h"
 
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "client/gemmctl/interrupt.h"
+#include "client/gemmctl/progress.h"
 
 enum { DEFAULT_CONNECTIONS = 8, DEFAULT_DURATION_MS = 5000 };
 
@@ -15,8 +18,9 @@ struct bench {
     struct gemmd_request **slots; /* [in_flight] */
     void **results;               /* [in_flight], each of result_bytes */
     uint64_t requests_max;        /* 0: only the time limits the number */
-    double until_s;
+    double began_s, until_s;
     uint64_t started;
+    struct progress_line *line; /* NULL: the requests are not measured */
     struct bench_run run;
 };
 
@@ -61,6 +65,23 @@ static bool goes_on(const struct bench *bench)
                                    : now_s() < bench->until_s;
 }
 
+/* Shows how far the measurement is, and the rate so far. */
+static void show_progress(struct bench *bench)
+{
+    char note[48];
+    if (bench->line == NULL || !bench->line->wanted)
+        return;
+    const uint64_t answered = bench->run.latency.count;
+    const double now = now_s(), passed = now - bench->began_s,
+                 all = bench->until_s - bench->began_s;
+    snprintf(note, sizeof note, "%.0f requests/s", passed > 0 ? (double)answered / passed : 0);
+    if (bench->requests_max > 0)
+        progress_part(bench->line, "measuring", answered, bench->requests_max, note);
+    else
+        progress_part(bench->line, "measuring", (uint64_t)(fmin(passed, all) * 1000),
+                      (uint64_t)(all * 1000), note);
+}
+
 /* Keeps every slot busy until goes_on returns false, then waits for the requests in flight. */
 static bool run_closed_loop(struct bench *bench, struct gemmd_error_info *error)
 {
@@ -76,6 +97,7 @@ static bool run_closed_loop(struct bench *bench, struct gemmd_error_info *error)
         struct gemmd_request *request = gemmd_wait_any(bench->client, INTERRUPT_CHECK_MS);
         if (request == NULL && !busy)
             return true;
+        show_progress(bench);
         if (request == NULL)
             continue;
         struct gemmd_request **slot = gemmd_request_user(request);
@@ -109,15 +131,17 @@ static bool warm_up(struct bench *bench, struct gemmd_error_info *error)
 }
 
 static bool measure_requests(struct bench *bench, uint64_t requests, uint32_t duration_ms,
-                             struct gemmd_error_info *error)
+                             struct progress_line *line, struct gemmd_error_info *error)
 {
     if (!warm_up(bench, error))
         return false;
     bench->requests_max = requests;
-    double began_s = now_s();
-    bench->until_s = began_s + (double)duration_ms / 1000;
+    bench->line = line;
+    bench->began_s = now_s();
+    bench->until_s = bench->began_s + (double)duration_ms / 1000;
     bool done = run_closed_loop(bench, error);
-    bench->run.elapsed_s = now_s() - began_s;
+    bench->run.elapsed_s = now_s() - bench->began_s;
+    progress_end(line);
     return done;
 }
 
@@ -141,6 +165,7 @@ int command_bench(const struct context *context)
     char problem[PROBLEM_MAX];
     struct fault fault = {0};
     struct bench *bench = NULL;
+    struct progress_line line;
     const bool attends = arguments->command->taker == FOR_BENCH_ATTENTION;
     uint32_t connections, in_flight, duration_ms, requests;
     int code = EXIT_OK;
@@ -174,7 +199,8 @@ int command_bench(const struct context *context)
         goto done;
     }
     interrupt_watch();
-    if (!measure_requests(bench, requests, duration_ms, &error)) {
+    progress_start(&line, &context->terminal, option_flag(arguments, OPTION_QUIET));
+    if (!measure_requests(bench, requests, duration_ms, &line, &error)) {
         code = fail_request(context, &error);
         goto done;
     }

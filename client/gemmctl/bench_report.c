@@ -1,7 +1,9 @@
 #include <stdio.h>
 
 #include "client/gemmctl/bench.h"
+#include "client/gemmctl/command.h"
 #include "client/gemmctl/print.h"
+#include "client/gemmctl/table.h"
 
 struct figures {
     double rate, gigabytes, gigaflops, launch;
@@ -51,6 +53,27 @@ static void print_object(const struct bench_run *run, const struct figures *f)
     print_json(root);
 }
 
+static void print_latencies(const struct figures *f)
+{
+    static const struct table_column columns[] = {{"LATENCY", false}, {"P50", true},
+                                                  {"P90", true},      {"P99", true},
+                                                  {"P99.9", true},    {"MAX", true}};
+    const double values[] = {f->p50_ms, f->p90_ms, f->p99_ms, f->p999_ms, f->max_ms};
+    enum { VALUES = sizeof values / sizeof values[0] };
+    char texts[VALUES][24];
+    const char *cells[VALUES + 1] = {"ms"};
+    struct table table;
+    for (int i = 0; i < VALUES; i++) {
+        snprintf(texts[i], sizeof texts[i], "%.3f", values[i]);
+        cells[i + 1] = texts[i];
+    }
+    table_start(&table, columns, VALUES + 1);
+    table_add(&table, cells);
+    if (!table_print(&table, false, stdout))
+        printf("latency    p50 %s ms, p99 %s ms\n", texts[0], texts[2]);
+    table_free(&table);
+}
+
 static void print_lines(const struct bench_run *run, const struct figures *f)
 {
     bench_subject_print(&run->subject);
@@ -66,10 +89,9 @@ static void print_lines(const struct bench_run *run, const struct figures *f)
         if (run->errors[code] > 0)
             printf(", %s %llu", gemmd_error_name((enum gemmd_error)code),
                    (unsigned long long)run->errors[code]);
-    printf("\nrate       %.1f requests/s, %.3f GB/s, %.2f GFLOP/s\n", f->rate, f->gigabytes,
+    printf("\nrate       %.1f requests/s, %.3f GB/s, %.2f GFLOP/s\n\n", f->rate, f->gigabytes,
            f->gigaflops);
-    printf("latency    p50 %.3f ms, p90 %.3f ms, p99 %.3f ms, p99.9 %.3f ms, max %.3f ms\n",
-           f->p50_ms, f->p90_ms, f->p99_ms, f->p999_ms, f->max_ms);
+    print_latencies(f);
 }
 
 void bench_report(const struct context *context, const struct bench_run *run)

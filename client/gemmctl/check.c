@@ -247,7 +247,7 @@ enum gemmd_error check_product(const struct gemm_request *request,
         widen(r->out, (const char *)c + at * r->n * out_size, 1, r->n, reference.c);
         compare_row(r, &rounding, &reference, problem, row, check);
         check->rows_checked++;
-        progress_part(line, "checking", at + 1, check->rows);
+        progress_part(line, "checking", at + 1, check->rows, NULL);
         if (interrupt_asked())
             code = GEMMD_ERR_CANCELLED;
     }

@@ -1,6 +1,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "client/gemmctl/command.h"
 #include "client/gemmctl/hint.h"
 #include "client/gemmctl/print.h"
 

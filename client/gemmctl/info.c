@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "client/gemmctl/command.h"
 #include "client/gemmctl/print.h"
 
 enum { DEPTH_MAX = 8 };

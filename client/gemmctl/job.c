@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "client/gemmctl/await.h"
+#include "client/gemmctl/command.h"
 #include "client/gemmctl/fetch.h"
 #include "client/gemmctl/job_describe.h"
 #include "client/gemmctl/print.h"

@@ -7,6 +7,7 @@
 
 #include "client/gemmctl/job_describe.h"
 #include "client/gemmctl/print.h"
+#include "client/gemmctl/print_table.h"
 #include "client/gemmctl/units.h"
 
 static const struct table_column columns[] = {

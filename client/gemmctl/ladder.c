@@ -4,11 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/gemmctl/command.h"
 #include "client/gemmctl/fill.h"
 #include "client/gemmctl/interrupt.h"
 #include "client/gemmctl/ladder_table.h"
 #include "client/gemmctl/print.h"
 #include "client/gemmctl/progress.h"
+#include "client/gemmctl/table.h"
 #include "proto/dtype.h"
 
 enum { ROUNDS = 5, DEVICE_MAX = 96 };
@@ -192,8 +194,11 @@ static enum gemmd_error run_tables(struct run *run, bool json, struct gemmd_erro
             break;
         if (json)
             json_array_append_new(list, table_json(&table));
-        else
-            ladder_print(&table, stdout);
+        else if (!ladder_print(&table, stdout)) {
+            *error = (struct gemmd_error_info){.code = GEMMD_ERR_OUT_OF_MEMORY,
+                                               .message = "there is no memory for the table"};
+            code = error->code;
+        }
     }
     if (json && code == GEMMD_OK)
         print_json(json_pack("{s:i, s:O}", "version", PRINT_JSON_VERSION, "tables", list));

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "client/gemmctl/table.h"
 #include "proto/dtype.h"
 
 const uint32_t ladder_sizes[LADDER_SIZES] = {256, 512, 1024, 2048, 4096};
@@ -67,21 +68,23 @@ static double gigaflops(const struct ladder_row *row, unsigned size)
                : 0;
 }
 
-static void print_cell(const struct ladder *ladder, const struct ladder_row *row, unsigned size,
-                       FILE *to)
+enum { CELL_ROOM = 48, COLUMNS = 1 + LADDER_SIZES + 3 };
+
+static void write_speed(const struct ladder *ladder, const struct ladder_row *row, unsigned size,
+                        char out[CELL_ROOM])
 {
     const uint32_t n = ladder_sizes[size];
     const double reached = gigaflops(row, size);
     const double intensity = flops_of(n) / ladder_bytes(row->name, ladder->dtype, ladder->out, n);
     const double roofline = ladder_roofline(ladder->device, ladder->dtype, intensity);
     if (row->too_slow[size])
-        fprintf(to, " too slow |");
+        snprintf(out, CELL_ROOM, "too slow");
     else if (reached <= 0)
-        fprintf(to, " – |");
+        snprintf(out, CELL_ROOM, "–");
     else if (roofline <= 0)
-        fprintf(to, " %.*f |", reached < 100 ? 1 : 0, reached);
+        snprintf(out, CELL_ROOM, "%.*f", reached < 100 ? 1 : 0, reached);
     else
-        fprintf(to, " %.0f (%.0f %%) |", reached, 100 * reached / roofline);
+        snprintf(out, CELL_ROOM, "%.0f (%.0f %%)", reached, 100 * reached / roofline);
 }
 
 static const struct ladder_row *find_row(const struct ladder *ladder, const char *name)
@@ -92,9 +95,10 @@ static const struct ladder_row *find_row(const struct ladder *ladder, const char
     return NULL;
 }
 
-/* Prints the speed of a row relative to the library's row, at the largest N at which both were
+/* Writes the speed of a row relative to the library's row, at the largest N at which both were
  * measured. */
-static void print_ratio(const struct ladder *ladder, const struct ladder_row *row, FILE *to)
+static void write_ratio(const struct ladder *ladder, const struct ladder_row *row,
+                        char out[CELL_ROOM])
 {
     const struct ladder_row *library = find_row(ladder, ladder->library);
     double ratio = 0;
@@ -103,31 +107,50 @@ static void print_ratio(const struct ladder *ladder, const struct ladder_row *ro
             ratio = library->milliseconds[size] / row->milliseconds[size];
     }
     if (ratio > 0)
-        fprintf(to, " %.3f |", ratio);
+        snprintf(out, CELL_ROOM, "%.3f", ratio);
     else
-        fprintf(to, " – |");
+        snprintf(out, CELL_ROOM, "–");
 }
 
-void ladder_print(const struct ladder *ladder, FILE *to)
+static void add_row(const struct ladder *ladder, const struct ladder_row *row, struct table *table)
 {
     const uint32_t largest = ladder_sizes[LADDER_SIZES - 1];
     const double naive = ladder_bytes("naive", ladder->dtype, ladder->out, largest);
-    const bool has_roofline = ladder_roofline(ladder->device, ladder->dtype, 1) > 0;
-    fprintf(to, "\n### %s\n\nGFLOP/s of N×N×N%s.\n\n| kernel |", ladder->title,
-            has_roofline ? " (percent of the roofline at the kernel's arithmetic intensity)" : "");
+    const double bytes = ladder_bytes(row->name, ladder->dtype, ladder->out, largest);
+    char texts[COLUMNS][CELL_ROOM];
+    const char *cells[COLUMNS];
+    snprintf(texts[0], CELL_ROOM, "%s", row->name);
     for (unsigned size = 0; size < LADDER_SIZES; size++)
-        fprintf(to, " N = %u |", ladder_sizes[size]);
-    fprintf(to, " of %s, largest N | FLOP per byte | bytes, of naive's |\n|---|", ladder->library);
-    for (unsigned size = 0; size < LADDER_SIZES + 3; size++)
-        fprintf(to, "---|");
-    for (uint32_t i = 0; i < ladder->count; i++) {
-        const struct ladder_row *row = &ladder->rows[i];
-        const double bytes = ladder_bytes(row->name, ladder->dtype, ladder->out, largest);
-        fprintf(to, "\n| %s |", row->name);
-        for (unsigned size = 0; size < LADDER_SIZES; size++)
-            print_cell(ladder, row, size, to);
-        print_ratio(ladder, row, to);
-        fprintf(to, " %.4g | %.3g %% |", flops_of(largest) / bytes, 100 * bytes / naive);
+        write_speed(ladder, row, size, texts[1 + size]);
+    write_ratio(ladder, row, texts[COLUMNS - 3]);
+    snprintf(texts[COLUMNS - 2], CELL_ROOM, "%.4g", flops_of(largest) / bytes);
+    snprintf(texts[COLUMNS - 1], CELL_ROOM, "%.3g %%", 100 * bytes / naive);
+    for (int i = 0; i < COLUMNS; i++)
+        cells[i] = texts[i];
+    table_add(table, cells);
+}
+
+bool ladder_print(const struct ladder *ladder, FILE *to)
+{
+    const bool has_roofline = ladder_roofline(ladder->device, ladder->dtype, 1) > 0;
+    struct table_column columns[COLUMNS] = {{"kernel", false}};
+    char sizes[LADDER_SIZES][CELL_ROOM], ratio[CELL_ROOM + 32];
+    struct table table;
+    for (unsigned size = 0; size < LADDER_SIZES; size++) {
+        snprintf(sizes[size], CELL_ROOM, "N = %u", ladder_sizes[size]);
+        columns[1 + size] = (struct table_column){sizes[size], true};
     }
-    fprintf(to, "\n");
+    snprintf(ratio, sizeof ratio, "of %s, largest N",
+             ladder->library != NULL ? ladder->library : "none");
+    columns[COLUMNS - 3] = (struct table_column){ratio, true};
+    columns[COLUMNS - 2] = (struct table_column){"FLOP per byte", true};
+    columns[COLUMNS - 1] = (struct table_column){"bytes, of naive's", true};
+    table_start(&table, columns, COLUMNS);
+    for (uint32_t i = 0; i < ladder->count; i++)
+        add_row(ladder, &ladder->rows[i], &table);
+    fprintf(to, "\n### %s\n\nGFLOP/s of N×N×N%s.\n\n", ladder->title,
+            has_roofline ? " (percent of the roofline at the kernel's arithmetic intensity)" : "");
+    const bool done = table_print_markdown(&table, to);
+    table_free(&table);
+    return done;
 }

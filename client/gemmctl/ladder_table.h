@@ -44,7 +44,7 @@ double ladder_bytes(const char *kernel, enum gemmd_dtype dtype, enum gemmd_dtype
  * for an unknown device. */
 double ladder_roofline(const char *device, enum gemmd_dtype dtype, double flop_per_byte);
 
-/* Prints a heading, the table and notes in Markdown. */
-void ladder_print(const struct ladder *ladder, FILE *to);
+/* Prints a heading and the table in Markdown. False: out of memory. */
+bool ladder_print(const struct ladder *ladder, FILE *to);
 
 #endif

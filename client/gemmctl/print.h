@@ -1,5 +1,5 @@
 /*
- * print.h - prints tables and JSON documents on standard output.
+ * print.h - prints JSON documents on standard output.
  *
  * Each JSON document of gemmctl is one object whose member `version` is PRINT_JSON_VERSION. The
  * number is the version of gemmctl's own JSON: it changes when a member changes its meaning or is
@@ -10,17 +10,10 @@
 
 #include <jansson.h>
 
-#include "client/gemmctl/command.h"
-#include "client/gemmctl/table.h"
-
 enum { PRINT_JSON_VERSION = 2 };
 
 /* Prints a document with indentation and a newline, and releases it. Nothing is printed for NULL,
  * which json_pack returns when memory has run out. */
 void print_json(json_t *root);
-
-/* Prints a table. If the table has no rows, prints the sentence `empty` on standard error, unless
- * --quiet is given. Returns the exit code. */
-int print_table(const struct context *context, const struct table *table, const char *empty);
 
 #endif

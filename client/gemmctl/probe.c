@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/gemmctl/command.h"
 #include "client/gemmctl/print.h"
 
 /* Prints each series as a member: {"gemmd_ready": 1, ...}. Labels are part of the name. A value

@@ -42,7 +42,7 @@ static double rate_of(struct progress_line *line, const char *part, uint64_t don
 /* Draws "part [####....]  40 % of 12.0 MiB, 3.1 MiB/s, 2.3s left", at most 80 columns. `bytes`: the
  * units are bytes. */
 static void draw_bar(struct progress_line *line, const char *part, uint64_t done, uint64_t total,
-                     bool bytes)
+                     bool bytes, const char *note)
 {
     char bar[BAR_WIDTH + 1], text[UNITS_ROOM];
     const double share = total > 0 ? (double)done / (double)total : 0, now = now_s();
@@ -53,6 +53,8 @@ static void draw_bar(struct progress_line *line, const char *part, uint64_t done
     fprintf(stderr, "\r\033[K%-9s [%s] %3d %%", part, bar, (int)(share * 100));
     if (bytes)
         fprintf(stderr, " of %s", units_bytes((double)total, text));
+    if (note != NULL)
+        fprintf(stderr, ", %s", note);
     if (bytes && rate > 0)
         fprintf(stderr, ", %s/s", units_bytes(rate, text));
     if (rate > 0 && done < total)
@@ -68,19 +70,20 @@ void progress_draw(struct progress_line *line, const struct gemmd_request *reque
         return;
     gemmd_request_progress(request, &at);
     if (at.received > 0)
-        draw_bar(line, "receiving", at.received, at.to_receive, true);
+        draw_bar(line, "receiving", at.received, at.to_receive, true, NULL);
     else if (at.sent < at.to_send)
-        draw_bar(line, at.attempts > 1 ? "resending" : "sending", at.sent, at.to_send, true);
+        draw_bar(line, at.attempts > 1 ? "resending" : "sending", at.sent, at.to_send, true, NULL);
     else
         fprintf(stderr, "\r\033[Kcomputing ... %.0f s", now_s() - line->started_s);
     line->shown = true;
 }
 
-void progress_part(struct progress_line *line, const char *part, uint64_t done, uint64_t total)
+void progress_part(struct progress_line *line, const char *part, uint64_t done, uint64_t total,
+                   const char *note)
 {
     const double now = line->wanted ? now_s() : 0;
     if (line->wanted && now - line->started_s >= NOTICED_S && now - line->drawn_s >= REDRAW_S)
-        draw_bar(line, part, done, total, false);
+        draw_bar(line, part, done, total, false, note);
 }
 
 void progress_say(struct progress_line *line, const char *part)

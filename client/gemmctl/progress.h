@@ -25,9 +25,11 @@ void progress_start(struct progress_line *line, const struct terminal *terminal,
 /* Redraws the line, if the request has taken long enough for a person to notice. While bytes
  * travel, the line has a bar, the rate and the time left. */
 void progress_draw(struct progress_line *line, const struct gemmd_request *request);
-/* Redraws the line with a bar and the time left, for a part of the work that has done `done` of
- * `total` units. `part` is a static string. At most ten times a second. */
-void progress_part(struct progress_line *line, const char *part, uint64_t done, uint64_t total);
+/* Redraws the line with a bar, the time left and the text `note` (NULL: none), for a part of the
+ * work that has done `done` of `total` units. `part` is a static string. At most ten times a
+ * second. */
+void progress_part(struct progress_line *line, const char *part, uint64_t done, uint64_t total,
+                   const char *note);
 /* Draws the line with the name of the command's next part. */
 void progress_say(struct progress_line *line, const char *part);
 /* Clears the line. */

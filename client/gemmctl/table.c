@@ -68,6 +68,19 @@ static void print_row(const struct table *table, const uint32_t widths[TABLE_COL
     }
 }
 
+/* Measures the columns, each of which has at least `least` columns of the terminal. */
+static void measure(const struct table *table, uint32_t least, uint32_t widths[TABLE_COLUMNS_MAX])
+{
+    for (uint32_t i = 0; i < table->column_count; i++) {
+        const uint32_t title = table_width(table->columns[i].title);
+        widths[i] = title > least ? title : least;
+        for (uint64_t row = 0; row < table->rows; row++) {
+            const uint32_t width = table_width(cell_of(table, row, i));
+            widths[i] = width > widths[i] ? width : widths[i];
+        }
+    }
+}
+
 bool table_print(const struct table *table, bool bold, FILE *to)
 {
     uint32_t widths[TABLE_COLUMNS_MAX];
@@ -76,14 +89,9 @@ bool table_print(const struct table *table, bool bold, FILE *to)
         return false;
     if (table->rows == 0)
         return true;
-    for (uint32_t i = 0; i < table->column_count; i++) {
+    measure(table, 0, widths);
+    for (uint32_t i = 0; i < table->column_count; i++)
         cells[i] = table->columns[i].title;
-        widths[i] = table_width(cells[i]);
-        for (uint64_t row = 0; row < table->rows; row++) {
-            const uint32_t width = table_width(cell_of(table, row, i));
-            widths[i] = width > widths[i] ? width : widths[i];
-        }
-    }
     fputs(terminal_bold(bold), to);
     print_row(table, widths, cells, to);
     fprintf(to, "%s\n", terminal_plain(bold));
@@ -93,6 +101,37 @@ bool table_print(const struct table *table, bool bold, FILE *to)
         print_row(table, widths, cells, to);
         fputc('\n', to);
     }
+    return true;
+}
+
+static void print_markdown_cell(const char *cell, bool right, uint32_t width, FILE *to)
+{
+    const int space = (int)(width - table_width(cell));
+    fprintf(to, " %*s%s%*s |", right ? space : 0, "", cell, right ? 0 : space, "");
+}
+
+bool table_print_markdown(const struct table *table, FILE *to)
+{
+    enum { RULE_MIN = 3 };
+    uint32_t widths[TABLE_COLUMNS_MAX];
+    if (table->failed)
+        return false;
+    measure(table, RULE_MIN, widths);
+    fputc('|', to);
+    for (uint32_t i = 0; i < table->column_count; i++)
+        print_markdown_cell(table->columns[i].title, table->columns[i].right, widths[i], to);
+    fputs("\n|", to);
+    for (uint32_t i = 0; i < table->column_count; i++) {
+        for (uint32_t dash = 0; dash < widths[i] + 1; dash++)
+            fputc('-', to);
+        fputs(table->columns[i].right ? ":|" : "-|", to);
+    }
+    for (uint64_t row = 0; row < table->rows; row++) {
+        fputs("\n|", to);
+        for (uint32_t i = 0; i < table->column_count; i++)
+            print_markdown_cell(cell_of(table, row, i), table->columns[i].right, widths[i], to);
+    }
+    fputc('\n', to);
     return true;
 }
 

@@ -31,6 +31,8 @@ void table_add(struct table *table, const char *const cells[]);
 /* Prints the titles, in bold if `bold` is true, and the rows; nothing if the table has no rows.
  * Lines do not end with spaces. Cells are UTF-8. False: a row is missing, since memory ran out. */
 bool table_print(const struct table *table, bool bold, FILE *to);
+/* Prints the table in Markdown, with cells padded so that the columns line up in the text too. */
+bool table_print_markdown(const struct table *table, FILE *to);
 void table_free(struct table *table);
 
 /* The number of columns of a terminal that a UTF-8 text takes, if each character takes one. */

@@ -6,6 +6,7 @@
 #include "client/gemmctl/fetch.h"
 #include "client/gemmctl/interrupt.h"
 #include "client/gemmctl/print.h"
+#include "client/gemmctl/print_table.h"
 #include "client/gemmctl/report.h"
 #include "client/gemmctl/resident.h"
 

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "client/gemmctl/command.h"
 #include "client/gemmctl/interrupt.h"
 #include "client/gemmctl/print.h"
 #include "client/gemmctl/screen.h"

@@ -6,6 +6,7 @@
 
 #include "client/gemmctl/print.h"
 #include "client/gemmctl/report.h"
+#include "client/gemmctl/table.h"
 #include "client/gemmctl/units.h"
 
 static double now_of(const struct top_view *view, const char *name, const char *label)

@@ -98,9 +98,9 @@ static bool run_table(const struct ladder_options *options, struct ladder_cuda *
         add_tiles(plan, cuda);
     if (!measure_sizes(plan, cuda))
         return false;
-    ladder_print(&plan->table, stdout);
+    (void)ladder_print(&plan->table, stdout);
     if (file != NULL)
-        ladder_print(&plan->table, file);
+        (void)ladder_print(&plan->table, file);
     return true;
 }
 

@@ -366,7 +366,8 @@ def test_bench_ladder(run):
         for name, times in rows.items():
             assert list(times) == ["256"] and times["256"] > 0, name
     text = succeed(run("bench", "ladder", "-n", "256")).stdout.decode()
-    assert "| naive |" in text and "N = 4096" in text
+    lines = [line for line in text.splitlines() if line.startswith("|")]
+    assert {len(line) for line in lines[:2]} == {len(lines[0])} and "| naive " in text and "N = 4096" in text
 
 
 OPERANDS = {"gemm": 2, "attention": 3, "tensor put": 2, "tensor get": 1, "tensor rm": 1,

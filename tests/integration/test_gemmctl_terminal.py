@@ -3,6 +3,7 @@
 import os
 import pty
 import select
+import signal
 import socket
 import subprocess
 
@@ -97,6 +98,19 @@ def test_progress_of_the_ladder(gemmctl, url, tmp_path):
     quiet = Terminal([gemmctl, "--url", url, "--quiet", "bench", "ladder", "-n", "256"], tmp_path)
     assert quiet.finish() == 0
     assert b"\x1b[K" not in quiet.seen
+
+
+def test_progress_of_a_measurement(gemmctl, url, tmp_path):
+    """How far it is, how fast, and how long it takes yet; the line is empty before the report."""
+    terminal = Terminal([gemmctl, "--url", url, "bench", "--duration", "10m"], tmp_path)
+    for text in (b"measuring [", b" requests/s, ", b" left"):
+        terminal.wait_for(text)
+    terminal.process.send_signal(signal.SIGINT)
+    assert terminal.finish() == 130
+    assert b"\r\x1b[Kproduct " in terminal.seen
+    counted = Terminal([gemmctl, "--url", url, "-q", "bench", "--requests", "10"], tmp_path)
+    assert counted.finish() == 0
+    assert b"measuring" not in counted.seen
 
 
 def test_colours(gemmctl, tmp_path):
