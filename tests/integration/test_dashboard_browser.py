@@ -200,6 +200,17 @@ def test_nothing_overflows(width, dark, page, daemon):
     assert (sum(map(int, re.findall(r"\d+", color)[:3])) < 200) == dark
 
 
+def test_jobs_are_listed(page, daemon):
+    job = requests.post(f"{daemon.url}/gemm?m=2&n=2&k=2", data=bytes(32), timeout=PATIENCE_S,
+                        headers={"Prefer": "respond-async", "X-Request-Id": "made-for-the-page"})
+    assert job.status_code == 202
+    page.open(daemon.url)
+    page.until(lambda: job.json()["id"] in page.text("jobs"), "the job")
+    assert "gemm" in page.text("jobs") and "made-for-the-page" in page.text("jobs")
+    page.until(lambda: "done" in page.text("jobs"), "its end")
+    assert page.errors() == []
+
+
 def test_ten_thousand_tensors_stay_usable(page, driver, daemon):
     page.open(daemon.url)
     page.run("""

@@ -26,7 +26,7 @@ function showIdentity() {
 async function showDocuments() {
   const now = { series: parse(await (await ask("metrics")).text()) };
   const [kernels, past, jobs] = await Promise.all([askJson("dashboard/kernels"), askJson("dashboard/requests"),
-    value(now, "gemmd_jobs_created_total") > 0 ? askJson("jobs") : undefined]);
+    value(now, "gemmd_jobs_created_total") > 0 ? askJson("jobs?limit=200") : undefined]);
   tensorList = await readTensors();
   $("figures").hidden = false;
   showQueue(now);

@@ -1,6 +1,6 @@
 /* Resident tensors and jobs as lists. */
 
-const TENSORS_STEP = 100;
+const TENSORS_STEP = 100, JOBS_SHOWN = 200;
 let tensorList = null; /* null: not known */
 let tensorsShown = TENSORS_STEP;
 
@@ -36,11 +36,14 @@ function showTensors() {
 $("tensor-filter").addEventListener("input", () => { tensorsShown = TENSORS_STEP; showTensors(); });
 $("tensors-more").addEventListener("click", () => { tensorsShown += 10 * TENSORS_STEP; showTensors(); });
 
-/* The jobs themselves if the daemon lists them, and their number by state. */
+/* The tenant's jobs, the newest first, and the number of all tenants' jobs by state. */
 function showJobs(now, list) {
   const states = [...by(now, "gemmd_jobs", "state")].filter(([, many]) => many > 0);
   write($("jobs-note"), states.length === 0 ? "No jobs are kept." :
     `${states.map(([state, many]) => `${whole(many)} ${state}`).join(", ")}; ${whole(value(now, "gemmd_jobs_created_total"))} since the start.`);
-  rows("jobs", (list?.jobs ?? []).slice(0, 200).map((job) =>
-    [job.id ?? job.job ?? "", job.state ?? job.status ?? "", job.op ?? ""]));
+  const jobs = list?.jobs ?? [];
+  $("jobs-table").hidden = jobs.length === 0;
+  rows("jobs", jobs.slice(0, JOBS_SHOWN).map((job) =>
+    [job.id, job.state, job.op, clock(Date.parse(job.created) / 1000), time(job.queued_ms / 1000),
+      time((job.running_ms ?? NaN) / 1000), job.bytes === undefined ? "–" : bytes(job.bytes), job.request_id]));
 }
