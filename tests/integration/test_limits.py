@@ -548,7 +548,7 @@ def test_a_refused_body_keeps_the_connection(size, address):
     (["--max-body", "1M"], ("PUT", "/tensors/x?shape=1024,1024"), 413,
      "the body would be 4 MiB; --max-body is 1 MiB"),
     (["--max-body", "1M"], ("POST", "/gemm?m=500&n=500&k=500"), 413,
-     r"A would be 977 KiB \(1000000 bytes\).*|the body would be 1.91 MiB \(2000000 bytes\); --max-body is 1 MiB"),
+     r"the body would be 1.91 MiB \(2000000 bytes\); --max-body is 1 MiB"),
     (["--max-body", "1G"], ("POST", "/gemm?m=1&n=100000&k=200000"), 413,
      r"^B would be 74.5 GiB \(80000000000 bytes\); --max-body is 1 GiB$"),
     (["--max-body", "1G"], ("POST", "/gemm?m=2147483647&n=2147483647&k=2147483647&batch=4"), 413,
@@ -567,7 +567,7 @@ def test_a_refusal_for_size_has_both_numbers_and_the_option(options, asked, stat
         4 * sizes.get("batch", 1) * sizes["k"] * (sizes["m"] + sizes["n"]), 2**63)
     with Wire(daemon.address) as wire:
         wire.send(request(method, target, [OCTETS, ("Content-Length", length), ("Expect", "100-continue")]))
-        assert_problem(wire.receive(), status, says, field="shape" if "shape" in says else None)
+        assert_problem(wire.receive(), status, says)
     assert exchange(daemon.address, GOOD).body == RIGHT
 
 
