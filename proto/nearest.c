@@ -5,7 +5,7 @@
 #include <strings.h>
 
 /* PREFIX_MIN: a shorter candidate begins too many names to be what one of them means. */
-enum { NAME_MAX_LENGTH = 63, PREFIX_MIN = 3 };
+enum { NAME_MAX_LENGTH = 63, PREFIX_MIN = 3, SHORT_MAX = 4 };
 
 static char nearest_lower(char c)
 {
@@ -36,8 +36,10 @@ static size_t nearest_edits(const char *a, size_t a_length, const char *b, size_
 
 void nearest_start(struct nearest *search, const char *name, size_t length)
 {
-    /* A name that differs in more is not a slip of this one. */
-    *search = (struct nearest){.name = name, .length = length, .fewest = 2 * (length / 3 + 2)};
+    /* A name that differs in as much is not a slip of this one. A short name says little, so that
+     * only one of its characters may be wrong. */
+    const size_t edits = length <= SHORT_MAX ? 2 : length / 3 + 2;
+    *search = (struct nearest){.name = name, .length = length, .fewest = 2 * edits};
 }
 
 void nearest_offer(struct nearest *search, const char *candidate)

@@ -542,3 +542,45 @@ def test_a_refused_body_keeps_the_connection(size, address):
         for _ in range(3):
             wire.send(request("POST", "/nowhere", [("Content-Length", size)], bytes(size)))
             assert wire.receive().status == 404
+
+
+@pytest.mark.parametrize("options, asked, status, says", [
+    (["--max-body", "1M"], ("PUT", "/tensors/x?shape=1024,1024"), 413,
+     "the body would be 4 MiB; --max-body is 1 MiB"),
+    (["--max-body", "1M"], ("POST", "/gemm?m=500&n=500&k=500"), 413,
+     r"the body would be 1.91 MiB \(2000000 bytes\); --max-body is 1 MiB"),
+    (["--max-body", "1G"], ("POST", "/gemm?m=1&n=100000&k=200000"), 413,
+     r"^B would be 74.5 GiB \(80000000000 bytes\); --max-body is 1 GiB$"),
+    (["--max-body", "1G"], ("POST", "/gemm?m=2147483647&n=2147483647&k=2147483647&batch=4"), 413,
+     "does not fit in 64 bits; --max-body is 1 GiB"),
+    (["--tensor-bytes", "1M"], ("PUT", "/tensors/x?shape=1024,1024"), 507,
+     "4 MiB needed, 1 MiB free .--tensor-bytes."),
+    (["--max-work", "2000000000"], ("POST", "/gemm?m=1000&n=1000&k=1001"), 413,
+     "would take 2.002 GFLOP; --max-work is 2 GFLOP .floating-point operations."),
+])
+def test_a_refusal_for_size_has_both_numbers_and_the_option(options, asked, status, says, start):
+    """In units, before the body is sent."""
+    daemon = start(*options)
+    method, target = asked
+    sizes = {name: int(value) for name, value in re.findall(r"(\w+)=(\d+)(?=&|$)", target)}
+    length = 4 * 1024 * 1024 if method == "PUT" else min(
+        4 * sizes.get("batch", 1) * sizes["k"] * (sizes["m"] + sizes["n"]), 2**63)
+    with Wire(daemon.address) as wire:
+        wire.send(request(method, target, [OCTETS, ("Content-Length", length), ("Expect", "100-continue")]))
+        assert_problem(wire.receive(), status, says)
+    assert exchange(daemon.address, GOOD).body == RIGHT
+
+
+def test_a_tensor_larger_than_an_answer_may_be(start):
+    daemon = start("--max-result", "4K")
+    assert daemon.session.put(f"{daemon.url}/tensors/x?shape=2048", data=bytes(8192)).status_code == 201
+    assert_problem(daemon.session.get(f"{daemon.url}/tensors/x"), 413, "the tensor is 8.*; --max-result is 4 KiB")
+
+
+def test_jobs_beyond_their_limits(start):
+    daemon = start("--max-jobs", "1", "--job-bytes", "4K", "--max-result", "4K")
+    headers = {"Prefer": "respond-async"}
+    target = f"{daemon.url}/gemm?m=2&n=2&k=2"
+    assert daemon.session.post(target, data=BODY, headers=headers).status_code == 202
+    assert_problem(daemon.session.post(target, data=BODY, headers=headers), 429,
+                   "1 jobs, which is the limit .--max-jobs.")

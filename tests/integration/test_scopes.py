@@ -12,7 +12,7 @@ from problem import assert_problem
 from test_routes import ENDLESS, OPEN, ROUTES, fill_in
 
 SCOPES = ("compute", "tensors", "metrics", "admin")
-ANY = {"/info", "/openapi.json", "/version", "/v2"}
+ANY = {"/info", "/version", "/openapi.json", "/v2"}
 ADMIN = {"/v2/repository/models/{model}/load", "/v2/repository/models/{model}/unload",
          "/v2/logging", "/v2/trace/setting", "/v2/models/{model}/trace/setting"}
 

@@ -68,16 +68,20 @@ static bool begins_json(const char *bytes, uint64_t length)
 }
 
 /* A client that sends JSON often names no parameters, or has a body of another length than its
- * parameters say. Other refusals are true of JSON too. */
+ * parameters say. */
 static void compute_refused(struct request *request, const char *bytes, uint64_t length)
 {
     const struct compute_call *call = call_of(request);
-    if (request->fault.code != GEMMD_ERR_MALFORMED || call->shapes_inside ||
-        strlen(request->fault.field) > 1 || !begins_json(bytes, length))
+    const struct fault fault = request->fault;
+    if (fault.code != GEMMD_ERR_MALFORMED || call->shapes_inside || !begins_json(bytes, length))
         return;
-    fault_set(&request->fault, GEMMD_ERR_MALFORMED, NULL,
-              "the body is JSON, and %s takes the bytes of the operands; POST %s takes JSON",
-              call->operation->operands->path, json_path(call));
+    if (fault.field[0] == '\0')
+        fault_set(&request->fault, GEMMD_ERR_MALFORMED, NULL,
+                  "the body is JSON, and %s takes the bytes of the operands; POST %s takes JSON",
+                  call->operation->operands->path, json_path(call));
+    else
+        fault_set(&request->fault, GEMMD_ERR_MALFORMED, fault.field,
+                  "%.170s; the body is JSON, which POST %s takes", fault.detail, json_path(call));
 }
 
 static enum gemmd_error read_body_format(struct request *request, struct compute_call *call)
