@@ -10,6 +10,7 @@
 #include "server/api/routes.h"
 #include "server/base/clock.h"
 #include "server/device/device_choice.h"
+#include "server/device/devices_open.h"
 #include "server/device/memory/host_memory.h"
 #include "server/device/memory/memory_limit.h"
 #include "server/http/tls.h"
@@ -167,6 +168,15 @@ static uint32_t threads_of_each(const struct config *config, uint32_t count)
     return cores / (long)count > 1 ? (uint32_t)(cores / (long)count) : 1;
 }
 
+/* The memory of one of `count` devices; 0: the device's own default. */
+static uint64_t memory_of_each(const struct config *config, enum gemm_backend backend,
+                               uint32_t count)
+{
+    if (backend == GEMM_BACKEND_CPU && count > 1 && config->device_bytes == 0)
+        return memory_limit_bytes() / 4 / count;
+    return config->device_bytes;
+}
+
 static void connect_devices(const struct daemon *daemon)
 {
     const struct executors *executors = &daemon->services.executors;
@@ -191,35 +201,41 @@ static enum gemmd_error open_devices(struct daemon *daemon, enum gemm_backend ba
     enum gemmd_error code = device_choice_read(backend, config->devices, &choice, fault);
     if (code != GEMMD_OK)
         return code;
-    struct device_options options = {
+    const struct device_options options = {
         .backend = backend,
         .streams = config->streams,
         .cpu_threads = threads_of_each(config, choice.count),
-        .memory_bytes = config->device_bytes,
+        .memory_bytes = memory_of_each(config, backend, choice.count),
         .tensor_bytes = config->tensor_bytes,
         .without_kernels = config->without_kernels,
     };
-    if (backend == GEMM_BACKEND_CPU && choice.count > 1 && options.memory_bytes == 0)
-        options.memory_bytes = memory_limit_bytes() / 4 / choice.count;
+    struct device_opening openings[DEVICES_MAX];
     for (uint32_t i = 0; i < choice.count; i++) {
-        struct executor *executor = &executors->list[executors->count];
-        options.index = choice.index[i];
-        code = device_open(&options, &executor->device, fault);
-        if (code == GEMMD_ERR_DEVICE_LOST && choice.count > 1) {
-            log_event(daemon->log, CONFIG_LOG_ERROR,
-                      "device %" PRId32 " is left out, since it does not compute: %s",
-                      options.index, fault->detail);
+        openings[i].options = options;
+        openings[i].options.index = choice.index[i];
+    }
+    devices_open(openings, choice.count);
+    for (uint32_t i = 0; i < choice.count; i++) {
+        const struct device_opening *opening = &openings[i];
+        if (opening->code == GEMMD_OK) { /* closed with the daemon, even if another one fails */
+            executors->list[executors->count++].device = opening->device;
+            log_left_out(daemon, opening->device);
             continue;
         }
-        if (code != GEMMD_OK)
-            return code;
-        executors->count++;
-        log_left_out(daemon, executor->device);
+        if (code == GEMMD_OK)
+            *fault = opening->fault;
+        if (opening->code == GEMMD_ERR_DEVICE_LOST && choice.count > 1)
+            log_event(daemon->log, CONFIG_LOG_ERROR,
+                      "device %" PRId32 " is left out, since it does not compute: %s",
+                      opening->options.index, opening->fault.detail);
+        else if (code == GEMMD_OK)
+            code = opening->code;
     }
-    if (executors->count == 0)
-        return code;
-    connect_devices(daemon);
-    return GEMMD_OK;
+    if (code == GEMMD_OK && executors->count == 0)
+        code = GEMMD_ERR_DEVICE_LOST;
+    if (code == GEMMD_OK)
+        connect_devices(daemon);
+    return code;
 }
 
 /* Opens the devices, and allocates the pinned memory, which is of all devices. */
