@@ -1,6 +1,8 @@
 """The page at /docs in Chromium: what it lists, what its forms send and show, and that it says nothing
 on the console."""
 
+import subprocess
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -140,6 +142,11 @@ def test_a_product_is_tried(page, daemon):
     assert "gemmd-kernel" in headers and "server-timing" in headers and "x-request-id" in headers
     assert "Server-Timing" in gemm.text(".answer") and "kernel" in gemm.text(".answer .key")
     assert f"{daemon.url}/gemm?m=2&n=2&k=3" in gemm.text("details pre")
+
+    command = gemm.text("details pre")  # as a user pastes it
+    pasted = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, check=True,
+                            timeout=PATIENCE_S).stdout
+    assert np.frombuffer(pasted, np.float32).tolist() == (a @ b).ravel().tolist()
 
     gemm.set("bias", 1)
     gemm.set("transa", 1)

@@ -67,6 +67,11 @@ def test_there_are_routes():
     assert OPEN <= set(PATHS)
 
 
+def test_the_description_says_which_routes_want_no_token():
+    assert {path for path, item in PATHS.items() for method in item
+            if method in ("get", "put", "post", "delete") and item[method].get("security") == []} == OPEN
+
+
 @pytest.mark.parametrize("method, path", ROUTES)
 def test_a_route_wants_a_token(method, path, guarded):
     for headers in WRONG:

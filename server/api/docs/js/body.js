@@ -1,6 +1,6 @@
 /* The body of a request: numbers that are edited here, a file, or JSON. */
 
-/* Returns { element, refresh(values), take(values), says() }, or null if the operation has no body.
+/* Returns { element, refresh(values), take(values), says(values) }, or null if the operation has no body.
  * `take` returns { type, body }, body undefined for none, or throws an Error that says what is
  * missing. `says` describes the body for the curl command. */
 function bodyEditor(operation) {
@@ -49,6 +49,7 @@ function bodyEditor(operation) {
     if (file.files.length === 0) throw new Error("Choose a file for the body.");
     return { type: type.value, body: file.files[0] };
   }
-  const says = () => ({ type: type.value, json: isJson() ? json.value : undefined, file: file.files[0]?.name ?? "operands.bin" });
+  const says = (values) => ({ type: type.value, json: isJson() ? json.value : undefined,
+    source: isNumbers() ? numbers.says(values) : null, file: isNumbers() ? "body.bin" : file.files[0]?.name ?? "body.bin" });
   return { element, refresh, take, says };
 }

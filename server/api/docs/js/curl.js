@@ -11,10 +11,11 @@ function curlOf(method, target, headers, body) {
   if (body !== null) {
     lines.push(`-H ${quoted(`Content-Type: ${body.type}`)}`);
     if (body.json !== undefined) lines.push(`--data ${quoted(compact(body.json))}`);
-    else lines.push(`--data-binary ${quoted(`@${body.file}`)}`);
+    else lines.push(`--data-binary ${body.source === null ? quoted(`@${body.file}`) : "@-"}`);
   }
   lines.push(quoted(url));
-  return lines.join(" \\\n  ");
+  const command = lines.join(" \\\n  ");
+  return body?.source ? `${body.source} |\n${command}` : command;
 }
 
 function compact(json) {

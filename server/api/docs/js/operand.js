@@ -4,6 +4,9 @@ const EDITABLE_ROWS = 12;
 const EDITABLE_COLUMNS = 8;
 const MOST_NUMBERS = 4 * 1024 * 1024;
 
+/* Perl's names of types. */
+const PACK = { f64: "d<", f32: "f<", i8: "c", i32: "l<" };
+
 const isSet = (text) => (text ?? "") !== "";
 
 /* A whole number of at least 1; an error names the parameter. */
@@ -117,5 +120,22 @@ function operandEditor(list) {
     });
     return new Blob(parts);
   }
-  return { element, refresh, take };
+
+  /* A command that writes the same bytes; null if the operands are random or of a type that perl does
+   * not pack. */
+  function says(values) {
+    let operands;
+    try {
+      operands = list(values);
+    } catch {
+      return null;
+    }
+    const parts = operands.map((operand, at) => {
+      const numbers = [...(element.children[at]?.querySelectorAll("input") ?? [])].map((input) => Number(input.value));
+      return numbers.length > 0 && numbers.every(Number.isFinite) && PACK[operand.dtype] !== undefined ?
+        `pack("${PACK[operand.dtype]}*", ${numbers.join(", ")})` : null;
+    });
+    return parts.length === 0 || parts.includes(null) ? null : `perl -e 'print ${parts.join(" . ")}'`;
+  }
+  return { element, refresh, take, says };
 }

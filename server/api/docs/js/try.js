@@ -91,7 +91,7 @@ function tryForm(path, method, operation, item) {
   function refresh() {
     body?.refresh(values());
     try {
-      write(command, curlOf(method, targetOf(path, parameters, values()), headers(), body?.says() ?? null));
+      write(command, curlOf(method, targetOf(path, parameters, values()), headers(), body?.says(values()) ?? null));
     } catch (error) {
       write(command, error.message);
     }
