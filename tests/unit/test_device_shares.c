@@ -41,18 +41,27 @@ START_TEST(divides)
 }
 END_TEST
 
+/* Numbers that look random and are the same in every run (xorshift). */
+static uint64_t draw(uint64_t *state, uint64_t below)
+{
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    return *state % below;
+}
+
 /* Whatever the numbers, all units are given out, and no device is done much later than another. */
 START_TEST(is_fair)
 {
-    srand(11);
+    uint64_t state = 11;
     for (int round = 0; round < 10000; round++) {
         uint64_t ready[8], shares[8], sum = 0;
-        const struct device_shares all = {.count = 1 + (uint32_t)(rand() % 8),
+        for (uint32_t i = 0; i < 8; i++)
+            ready[i] = draw(&state, 1000000);
+        const struct device_shares all = {.count = 1 + (uint32_t)draw(&state, 8),
                                           .ready_ns = ready,
-                                          .units = 1 + (uint64_t)(rand() % 1000),
-                                          .unit_ns = 1 + rand() % 5000};
-        for (uint32_t i = 0; i < all.count; i++)
-            ready[i] = (uint64_t)(rand() % 1000000);
+                                          .units = 1 + draw(&state, 1000),
+                                          .unit_ns = 1 + (double)draw(&state, 5000)};
         const uint64_t done = device_shares_divide(&all, shares);
         for (uint32_t i = 0; i < all.count; i++)
             sum += shares[i];
