@@ -20,8 +20,35 @@ static void print_wrapped(const char *text, int column)
     putchar('\n');
 }
 
-static void print_option(const struct option *option)
+/* Writes the parts of an option's help that are about the command; NULL: about any command. */
+static void write_option_help(const struct context *context, const struct command *command,
+                              const char *help, char *out, size_t room)
 {
+    size_t length = 0;
+    out[0] = '\0';
+    for (const char *part = help; part != NULL;) {
+        const char *end = strstr(part, "; "), *next = end != NULL ? end + 2 : NULL;
+        const struct command *about = context->commands;
+        size_t name = 0;
+        for (; about->name != NULL; about++) {
+            name = strlen(about->name);
+            if (strncmp(part, about->name, name) == 0 && part[name] == ':')
+                break;
+        }
+        if (about->name == NULL || about == command) {
+            const char *from = about->name != NULL ? part + name + 2 : part;
+            length +=
+                (size_t)snprintf(out + length, room - length, "%s%.*s", length > 0 ? "; " : "",
+                                 (int)(end != NULL ? (size_t)(end - from) : strlen(from)), from);
+        }
+        part = next;
+    }
+}
+
+static void print_option(const struct context *context, const struct command *command,
+                         const struct option *option)
+{
+    char help[512];
     char left[96];
     int length = option->letter != 0 ? snprintf(left, sizeof left, "  -%c, ", option->letter)
                                      : snprintf(left, sizeof left, "      ");
@@ -32,7 +59,8 @@ static void print_option(const struct option *option)
         printf("%s\n%*s", left, HELP_COLUMN, "");
     else
         printf("%-*s", HELP_COLUMN, left);
-    print_wrapped(option->help, HELP_COLUMN);
+    write_option_help(context, command, option->help, help, sizeof help);
+    print_wrapped(help, HELP_COLUMN);
 }
 
 static void print_heading(const struct context *context, const char *heading)
@@ -46,13 +74,15 @@ static bool option_is_common(const struct option *option)
     return option->takers == FOR_ALL || option->takers == FOR_ASKING;
 }
 
-static void print_options(const struct context *context, const char *heading, unsigned takers,
-                          bool common)
+/* Prints the options of a command, either the common ones or the others. NULL: of any command. */
+static void print_options(const struct context *context, const char *heading,
+                          const struct command *command, bool common)
 {
+    const unsigned takers = command != NULL ? command->taker : FOR_ALL;
     print_heading(context, heading);
     for (int id = 0; id < OPTION_COUNT; id++)
         if ((options[id].takers & takers) != 0 && option_is_common(&options[id]) == common)
-            print_option(&options[id]);
+            print_option(context, command, &options[id]);
 }
 
 /* Lists the names of the common options that a command takes. */
@@ -93,7 +123,7 @@ static void print_command(const struct context *context, const struct command *c
     for (int id = 0; id < OPTION_COUNT; id++)
         own = own || (!option_is_common(&options[id]) && (options[id].takers & command->taker));
     if (own)
-        print_options(context, "Options", command->taker, false);
+        print_options(context, "Options", command, false);
     print_common_names(context, command->taker);
     print_heading(context, "Examples");
     fputs(command->examples, stdout);
@@ -111,7 +141,7 @@ static void print_overview(const struct context *context)
            "  gemmctl gemm X.npy tensor:weights -o Y.npy\n"
            "  gemmctl attention Q.npy K.npy V.npy -o O.npy --causal\n"
            "  gemmctl bench -m 64 -n 64 -k 64 --connections 32\n");
-    print_options(context, "Common options", FOR_ALL, true);
+    print_options(context, "Common options", NULL, true);
     print_heading(context, "Exit status");
     printf("  0    success\n"
            "  1    the daemon could not compute, or the result could not be written\n"

@@ -47,7 +47,8 @@ enum {
 /* X(ID, name, letter, argument, takers, parameter, help). `argument` names the option's value, NULL
  * for a flag; an argument with a "|" lists the values that can be chosen. `takers` are the commands
  * that have the option. `parameter` is 1 if the option is a parameter of POST /gemm or /attention,
- * of the same name with underscores for dashes. */
+ * of the same name with underscores for dashes. A part of `help` between semicolons that begins
+ * with a command and a colon is about that command alone. */
 #define OPTION_MAP(X)                                                                              \
     X(OUTPUT, "output", 'o', "FILE", FOR_WRITERS, 0,                                               \
       "file to write the result to; default -, standard output")                                   \
@@ -67,15 +68,18 @@ enum {
       "hand the request in as a job and print the job's id; --timeout is then the job's "          \
       "deadline")                                                                                  \
     X(M, "m", 'm', "ROWS", FOR_PRODUCTS, 1,                                                        \
-      "rows of op(A) and C; files of raw bytes need --m, --n and --k; bench: default 64")          \
+      "rows of op(A) and C; gemm: files of raw bytes need --m, --n and --k; bench: "               \
+      "default 64")                                                                                \
     X(N, "n", 'n', "COLUMNS", FOR_PRODUCTS | FOR_BENCH_LADDER, 1,                                  \
-      "columns of op(B) and C; bench: default 64; bench ladder: the largest square, default "      \
-      "4096")                                                                                      \
+      "gemm: columns of op(B) and C; bench: columns of op(B) and C, by default 64; bench "         \
+      "ladder: side of the largest square, by default 4096")                                       \
     X(K, "k", 'k', "DEPTH", FOR_PRODUCTS, 1,                                                       \
       "columns of op(A) and rows of op(B); bench: default 64")                                     \
     X(DTYPE, "dtype", 0, "f64|f32|f16|bf16|f8_e4m3|i8|i32", FOR_COMPUTED | FOR_TENSOR_PUT, 1,      \
-      "element type of the operands, or of the tensor; default: the files' own type; of raw "      \
-      "bytes f32, for attention f16")                                                              \
+      "gemm: type of A and B, by default the files' own, f32 for raw bytes; attention: "           \
+      "type of Q, K and V, by default the files' own, f16 for raw bytes; tensor put: "             \
+      "type of the elements, by default the file's own, f32 for raw bytes; bench: type "           \
+      "of A and B, by default f32; bench attention: type of Q, K and V, by default f16")           \
     X(SHAPE, "shape", 0, "D0[,D1...]", FOR_TENSOR_PUT, 0,                                          \
       "dimensions of a tensor in a file of raw bytes")                                             \
     X(EVICTABLE, "evictable", 0, NULL, FOR_TENSOR_PUT, 0,                                          \
@@ -98,8 +102,8 @@ enum {
     X(ACT, "act", 0, "none|relu|gelu|gelu_tanh|silu", FOR_PRODUCTS, 1,                             \
       "activation function, applied last to each element of C; default none")                      \
     X(HEADS, "heads", 0, "COUNT", FOR_ATTENDING, 1,                                                \
-      "heads of Q; files of raw bytes need --heads, --sq and --d; bench attention: default "       \
-      "8")                                                                                         \
+      "heads of Q; attention: files of raw bytes need --heads, --sq and --d; bench "               \
+      "attention: default 8")                                                                      \
     X(KV_HEADS, "kv-heads", 0, "COUNT", FOR_ATTENDING, 1,                                          \
       "heads of K and V, of which --heads is a multiple; default: as many as Q")                   \
     X(SQ, "sq", 0, "LENGTH", FOR_ATTENDING, 1,                                                     \

@@ -118,7 +118,7 @@ static void health_elsewhere_begin(struct request *request)
     }
 #define ELSEWHERE(at)                                                                              \
     {                                                                                              \
-        .path = at, .allow = "GET, HEAD", .op = METRICS_OP_OTHER, .open = true,                    \
+        .path = at, .allow = "GET, HEAD", .op = METRICS_OP_OTHER, .open = true, .unlisted = true,  \
         .begin = health_elsewhere_begin                                                            \
     }
 

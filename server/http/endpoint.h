@@ -29,6 +29,7 @@ struct endpoint {
     const char *allow; /* the methods, for 405: "GET, HEAD" */
     enum metrics_op op;
     bool open;              /* requests need no credential */
+    bool unlisted;          /* the answer to a path that is not there never suggests this path */
     enum token_scope scope; /* that a request's credential needs; SCOPE_ANY: every one will do */
     /* The size of the endpoint's own state in request->call, and how many of its bytes are zeroed
      * before `begin`. The endpoint writes the rest before it reads it. */

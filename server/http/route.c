@@ -72,7 +72,8 @@ static enum gemmd_error refuse_path(struct request *request, const char *path)
     nearest_start(&search, path, strlen(path));
     for (const struct endpoint *const *list = request->server->routes; *list != NULL; list++)
         for (const struct endpoint *e = *list; e->path != NULL; e++)
-            if (strchr(e->path, '{') == NULL && !has_below(e->path) && e->path[1] != '\0')
+            if (!e->unlisted && strchr(e->path, '{') == NULL && !has_below(e->path) &&
+                e->path[1] != '\0')
                 nearest_offer(&search, e->path);
     return fault_set(&request->fault, GEMMD_ERR_NOT_FOUND, NULL,
                      "there is nothing at this path; see /openapi.json for what there is%s",

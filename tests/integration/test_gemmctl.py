@@ -393,6 +393,10 @@ def test_help_offers_what_the_command_takes(command, run):
     """Every option that the help names is taken, and no other."""
     text = succeed(run(*command.split(), "--help")).stdout.decode()
     listed = text[text.index("\nUsage\n"):text.index("\nExamples\n")]
+    own = listed[:listed.index("\nCommon options\n")]
+    if command in ("gemm", "tensor put"):
+        assert "bench" not in own and "attention" not in own
+    assert ("bench" in own) == command.startswith("bench")
     named = set(re.findall(r"(?m)^ +(?:-.,)? +--([a-z0-9-]+)", listed))
     named |= set(re.findall(r"--([a-z0-9-]+)[,.]", listed[listed.index("describes"):]))
     every = set(re.findall(r"--([a-z0-9-]+)", "".join(

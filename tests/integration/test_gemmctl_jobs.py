@@ -135,7 +135,7 @@ def test_list(busy, tmp_path):
     title, *lines = succeed(busy("job", "ls")).stdout.decode().splitlines()
     assert title.split() == ["ID", "STATE", "OP", "AGE", "QUEUED", "RUNNING", "BYTES", "EXPIRES", "IN"]
     assert [line.split()[:3:2] for line in lines] == [[waiting, "gemm"], [busy.first, "gemm"]]
-    assert lines[0].split()[1] == "queued"
+    assert lines[0].split()[1] in ("queued", "running")
     document = json.loads(succeed(busy("job", "ls", "--json")).stdout)
     assert [(job["id"], job["op"]) for job in document["jobs"]] == [(waiting, "gemm"),
                                                                      (busy.first, "gemm")]

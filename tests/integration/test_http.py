@@ -130,7 +130,8 @@ def test_version(session, url):
 @pytest.mark.parametrize("path, named", [
     ("/health", "GET /livez .* GET /readyz"), ("/ping", "GET /livez .* GET /readyz"),
     ("/versions", "mean /version[?]"), ("/Gemm", "mean /gemm[?]"), ("/metric", "mean /metrics[?]"),
-    ("/openapi.yaml", "mean /openapi.json[?]"), ("/livez/", "mean /livez[?]")])
+    ("/openapi.yaml", "mean /openapi.json[?]"), ("/livez/", "mean /livez[?]"),
+    ("/healt", "mean /healthz[?]")])
 def test_a_path_that_is_not_there_is_pointed_elsewhere(path, named, session, url):
     assert_problem(session.get(url + path), 404, named)
 
