@@ -50,7 +50,7 @@ static double milliseconds(json_t *object, const char *name)
     return json_is_number(value) ? json_number_value(value) : -1;
 }
 
-bool description_job(json_t *object, struct gemmd_job *job)
+bool description_listed_job(json_t *object, struct gemmd_job *job)
 {
     const char *state = json_string_value(json_object_get(object, "state"));
     json_int_t status = json_integer_value(json_object_get(object, "status"));
@@ -60,7 +60,7 @@ bool description_job(json_t *object, struct gemmd_job *job)
                               .bytes = bytes > 0 ? (uint64_t)bytes : 0,
                               .queued_ms = milliseconds(object, "queued_ms"),
                               .running_ms = milliseconds(object, "running_ms")};
-    if (!description_take_text(object, "id", job->id, sizeof job->id) || state == NULL)
+    if (state == NULL)
         return false;
     for (int known = GEMMD_JOB_QUEUED; known <= GEMMD_JOB_CANCELLED; known++)
         if (strcmp(gemmd_job_state_name((enum gemmd_job_state)known), state) == 0)
@@ -69,5 +69,11 @@ bool description_job(json_t *object, struct gemmd_job *job)
     (void)description_take_text(object, "expires", job->expires, sizeof job->expires);
     (void)description_take_text(object, "op", job->op, sizeof job->op);
     (void)description_take_text(object, "request_id", job->request_id, sizeof job->request_id);
-    return true;
+    return json_object_get(object, "id") == NULL ||
+           description_take_text(object, "id", job->id, sizeof job->id);
+}
+
+bool description_job(json_t *object, struct gemmd_job *job)
+{
+    return description_listed_job(object, job) && job->id[0] != '\0';
 }

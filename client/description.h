@@ -15,5 +15,7 @@ bool description_tensor(json_t *object, struct gemmd_tensor *tensor);
 /* Reads {"id", "state", "status", "bytes", "queued_ms", "running_ms", "created", "expires",
  * "request_id"}. False if one of the first two is missing or malformed. */
 bool description_job(json_t *object, struct gemmd_job *job);
+/* As description_job, for a job in a list, which may have no id: `job->id` is then "". */
+bool description_listed_job(json_t *object, struct gemmd_job *job);
 
 #endif

@@ -6,7 +6,7 @@
 
 static bool read_job(json_t *description, void *item)
 {
-    return description_job(description, item);
+    return description_listed_job(description, item);
 }
 
 /* Pages are told apart by numbers, which become smaller. */

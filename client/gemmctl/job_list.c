@@ -57,8 +57,14 @@ static void add_row(struct listing *listing, const struct gemmd_job *job)
         units_duration(job->running_ms / 1000, running);
     if (job->http_status != 0)
         snprintf(bytes, sizeof bytes, "%llu", (unsigned long long)job->bytes);
-    const char *const cells[COLUMNS] = {
-        job->id, gemmd_job_state_name(job->state), job->op, age, queued, running, bytes, expires};
+    const char *const cells[COLUMNS] = {job->id[0] != '\0' ? job->id : "-",
+                                        gemmd_job_state_name(job->state),
+                                        job->op,
+                                        age,
+                                        queued,
+                                        running,
+                                        bytes,
+                                        expires};
     table_add(&listing->table, cells);
 }
 

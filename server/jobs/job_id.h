@@ -1,5 +1,6 @@
 /*
- * job_id.h - the ids of jobs: 128 random bits, so that no id can be guessed. Any thread.
+ * job_id.h - the ids of jobs: 128 random bits, since without tokens anyone who knows a job's id can
+ * fetch the job's result. Any thread.
  */
 #ifndef SERVER_JOBS_JOB_ID_H
 #define SERVER_JOBS_JOB_ID_H

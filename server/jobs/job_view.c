@@ -29,11 +29,15 @@ static void add_milliseconds(struct json_text *json, const char *name, uint64_t 
     json_text_raw(json, text);
 }
 
-static void write_view(struct json_text *out, const struct job_view *view)
+static void write_view(struct json_text *out, const struct job_view *view, bool with_id)
 {
-    json_text_raw(out, "{\"id\":\"");
-    json_text_raw(out, view->id);
-    json_text_raw(out, "\",\"state\":\"");
+    json_text_raw(out, "{");
+    if (with_id) {
+        json_text_raw(out, "\"id\":\"");
+        json_text_raw(out, view->id);
+        json_text_raw(out, "\",");
+    }
+    json_text_raw(out, "\"state\":\"");
     json_text_raw(out, job_state_name(view->state));
     json_text_raw(out, "\",\"op\":\"");
     json_text_raw(out, view->op);
@@ -57,12 +61,12 @@ uint64_t job_view_json(const struct job_view *view, char text[JOB_VIEW_TEXT_MAX]
 {
     struct json_text json;
     json_text_start(&json, text, JOB_VIEW_TEXT_MAX);
-    write_view(&json, view);
+    write_view(&json, view, true);
     json_text_raw(&json, "\n");
     return json_text_end(&json);
 }
 
-char *job_view_page(const struct job_view views[], uint32_t count, uint64_t next)
+char *job_view_page(const struct job_view views[], uint32_t count, uint64_t next, bool with_ids)
 {
     struct json_text json;
     const uint64_t capacity = (uint64_t)(count + 1) * JOB_VIEW_TEXT_MAX;
@@ -73,7 +77,7 @@ char *job_view_page(const struct job_view views[], uint32_t count, uint64_t next
     json_text_raw(&json, "{\"jobs\":[");
     for (uint32_t i = 0; i < count; i++) {
         json_text_raw(&json, i > 0 ? ",\n" : "");
-        write_view(&json, &views[i]);
+        write_view(&json, &views[i], with_ids);
     }
     snprintf(number, sizeof number, next > 0 ? "\"%" PRIu64 "\"" : "null", next);
     json_text_raw(&json, "],\"next\":");

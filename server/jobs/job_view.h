@@ -12,7 +12,8 @@ enum { JOB_VIEW_TEXT_MAX = 1024 };
  * of the text. */
 uint64_t job_view_json(const struct job_view *view, char text[JOB_VIEW_TEXT_MAX]);
 /* Describes a page of jobs: {"jobs": [...], "next"}. "next" is where the next page begins, as text,
- * or null if `next` is 0. Returns a new string, which the caller frees; NULL: out of memory. */
-char *job_view_page(const struct job_view views[], uint32_t count, uint64_t next);
+ * or null if `next` is 0. `with_ids`: the descriptions have the jobs' ids. Returns a new string,
+ * which the caller frees; NULL: out of memory. */
+char *job_view_page(const struct job_view views[], uint32_t count, uint64_t next, bool with_ids);
 
 #endif

@@ -73,12 +73,10 @@ def test_names_of_the_daemon(complete, run, url, tmp_path):
     names = ["completion.one", "completion.two"]
     for name in names:
         succeed(run("tensor", "put", name, "W.npy"))
-    job = succeed(run("gemm", "W.npy", "W.npy", "--async")).stdout.decode().strip()
     try:
         assert complete("gemmctl tensor rm completion.") == names
         assert complete("gemmctl tensor rm completion.one completion.t") == names[1:]
         assert complete("gemmctl tensor get -q completion.o") == names[:1]
-        assert job in complete("gemmctl job wait ")
         assert {"naive", "openblas"} <= set(complete("gemmctl bench --kernel "))
         assert [name.removeprefix("tensor:") for name in complete("gemmctl gemm W.npy tensor:completion.")] == names
         # Another daemon, which the line names, is asked in place of the environment's.
@@ -88,7 +86,18 @@ def test_names_of_the_daemon(complete, run, url, tmp_path):
         assert complete(f"gemmctl --url {url} tensor rm completion.", **nowhere) == names
     finally:
         run("tensor", "rm", *names)
-        run("job", "cancel", job)
+
+
+@pytest.mark.parametrize("complete", ["bash", "fish"], indirect=True)
+def test_ids_of_jobs(complete, start, gemmctl, tmp_path):
+    tokens = tmp_path / "tokens"
+    tokens.write_text("alice:the-token-of-alice\n")
+    tokens.chmod(0o600)
+    np.save(tmp_path / "W.npy", np.ones((2, 2), np.float32))
+    there = {"GEMMD_URL": start("--token-file", tokens).url, "GEMMD_TOKEN": "the-token-of-alice"}
+    made = subprocess.run([gemmctl, "gemm", "W.npy", "W.npy", "--async"], env={**os.environ, **there},
+                          cwd=tmp_path, capture_output=True, timeout=PATIENCE_S, check=False)
+    assert complete("gemmctl job wait ", **there) == [succeed(made).stdout.decode().strip()]
 
 
 @pytest.mark.parametrize("complete", ["bash", "fish"], indirect=True)

@@ -15,17 +15,29 @@ LONG = 1200  # with the naive kernel on one thread: seconds
 UNKNOWN = "0" * 32
 
 
+TOKEN = "the-token-of-alice"
+
+
 @pytest.fixture
-def busy(start, gemmctl, tmp_path):
+def tokens(tmp_path):
+    """The options of a daemon that requires TOKEN, without which lists of jobs have no ids."""
+    path = tmp_path / "tokens"
+    path.write_text(f"alice:{TOKEN}\n")
+    path.chmod(0o600)
+    return "--token-file", path
+
+
+@pytest.fixture
+def busy(start, gemmctl, tmp_path, tokens):
     """run(*arguments) against a daemon whose device is kept busy by the first job, whose id is
     busy.first."""
-    daemon = start("--cpu-threads", "1", "--drain-timeout", "1s")
+    daemon = start("--cpu-threads", "1", "--drain-timeout", "1s", *tokens)
     np.save(tmp_path / "L.npy", np.ones((LONG, LONG), np.float32))
 
     def runner(*arguments):
         return subprocess.run([gemmctl, *map(str, arguments)], cwd=tmp_path, capture_output=True,
-                              env={**os.environ, "GEMMD_URL": daemon.url}, timeout=PATIENCE_S,
-                              check=False)
+                              env={**os.environ, "GEMMD_URL": daemon.url, "GEMMD_TOKEN": TOKEN},
+                              timeout=PATIENCE_S, check=False)
 
     runner.first = succeed(runner("gemm", "L.npy", "L.npy", "--kernel", "naive",
                                   "--async")).stdout.decode().strip()
@@ -142,12 +154,24 @@ def test_list(busy, tmp_path):
     assert "http_status" not in document["jobs"][0]
 
 
-def test_list_of_none_and_of_one_that_is_done(start, gemmctl, tmp_path):
-    daemon = start()
+def test_list_without_tokens(run, tmp_path):
+    """The daemon keeps the ids secret."""
+    np.save(tmp_path / "A.npy", np.ones((2, 2), np.float32))
+    job = hand_in(run, "A.npy", "A.npy")
+    succeed(run("job", "wait", job))
+    lines = succeed(run("job", "ls")).stdout.decode().splitlines()[1:]
+    assert lines[0].split()[:3] == ["-", "done", "gemm"]
+    assert json.loads(succeed(run("job", "ls", "--json")).stdout)["jobs"][0]["id"] == ""
+    succeed(run("job", "cancel", job))
+
+
+def test_list_of_none_and_of_one_that_is_done(start, gemmctl, tmp_path, tokens):
+    daemon = start(*tokens)
 
     def run(*arguments):
         return succeed(subprocess.run([gemmctl, *arguments, "--url", daemon.url], cwd=tmp_path,
-                                      capture_output=True, timeout=PATIENCE_S, check=False))
+                                      env={**os.environ, "GEMMD_TOKEN": TOKEN}, capture_output=True,
+                                      timeout=PATIENCE_S, check=False))
 
     empty = run("job", "ls")
     assert (empty.stdout, empty.stderr) == (b"", b"there are no jobs\n")

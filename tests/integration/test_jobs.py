@@ -314,9 +314,31 @@ def listed(jobs, **parameters):
     return [f"/jobs/{job['id']}" for job in document["jobs"]], document
 
 
-def test_list(start_jobs):
-    """The newest first, each with its own description, from being accepted until it is deleted."""
+@pytest.fixture
+def tenant_jobs(start_jobs, tmp_path):
+    """Jobs of a daemon that requires a token, which is what lists of jobs with ids need."""
+    tokens = tmp_path / "tokens"
+    tokens.write_text("alice:the-token-of-alice\n")
+    tokens.chmod(0o600)
+    daemon, jobs = start_jobs("--token-file", tokens)
+    daemon.session.headers["Authorization"] = "Bearer the-token-of-alice"
+    return jobs
+
+
+def test_list_without_tokens(start_jobs):
+    """The ids are secrets: all clients are one tenant."""
     _, jobs = start_jobs()
+    path = jobs.make()
+    assert jobs.result(path).status_code == 200
+    described = jobs.view(path)
+    assert described.pop("id") in path
+    assert jobs.get("/jobs").json() == {"jobs": [described], "next": None}
+    assert jobs.delete(path).status_code == 200
+
+
+def test_list(tenant_jobs):
+    """The newest first, each with its own description, from being accepted until it is deleted."""
+    jobs = tenant_jobs
     assert jobs.get("/jobs").json() == {"jobs": [], "next": None}
     first = jobs.make()
     assert jobs.result(first).status_code == 200
@@ -341,9 +363,9 @@ def test_list(start_jobs):
     assert_nothing_held(jobs)
 
 
-def test_pages_of_the_list(start_jobs):
+def test_pages_of_the_list(tenant_jobs):
     """Pages of each length put together are the list, also if jobs end in between."""
-    _, jobs = start_jobs()
+    jobs = tenant_jobs
     made = [jobs.make() for _ in range(7)]
     newest = made[::-1]
     for limit in (1, 3, 6, 7, 8):

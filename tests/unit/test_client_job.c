@@ -192,7 +192,8 @@ START_TEST(lists_all_pages)
     char heads[2][FAKE_HEAD_MAX];
     const struct fake_act acts[] = {
         text_act(heads[0], "HTTP/1.1 200 OK",
-                 "{\"jobs\":[{\"id\":\"" ID "\",\"state\":\"queued\",\"op\":\"gemm\"}],"
+                 "{\"jobs\":[{\"id\":\"" ID "\",\"state\":\"queued\",\"op\":\"gemm\"},"
+                 "{\"state\":\"queued\",\"op\":\"gemm\"}],"
                  "\"next\":\"7\"}"),
         text_act(heads[1], "HTTP/1.1 200 OK",
                  "{\"jobs\":[{\"id\":\"1\",\"state\":\"done\",\"op\":\"attention\"}],"
@@ -202,7 +203,7 @@ START_TEST(lists_all_pages)
     struct gemmd_error_info error;
     struct seen_jobs seen = {0};
     ck_assert_msg(gemmd_job_list(client, see_job, &seen, &error) == GEMMD_OK, "%s", error.message);
-    ck_assert_int_eq(seen.count, 2);
+    ck_assert_int_eq(seen.count, 3);
     ck_assert_uint_eq(seen.last.size, sizeof seen.last);
     ck_assert_str_eq(seen.last.id, "1");
     ck_assert_str_eq(seen.last.op, "attention");
@@ -221,6 +222,7 @@ static const char *const wrong_lists[] = {
     "{\"jobs\":{}}",
     "{\"jobs\":[1]}",
     "{\"jobs\":[{\"id\":\"1\"}]}",
+    "{\"jobs\":[{\"id\":1,\"state\":\"done\"}]}",
     "{\"jobs\":[],\"next\":7}",
     "{\"jobs\":[],\"next\":\"\"}",
     "{\"jobs\":[],\"next\":\"0\"}",

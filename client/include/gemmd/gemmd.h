@@ -517,7 +517,7 @@ enum gemmd_job_state {
 
 struct gemmd_job {
     size_t size;
-    char id[64];
+    char id[64]; /* "" in the list of a daemon that requires no tokens */
     enum gemmd_job_state state;
     int32_t http_status;           /* status of the result; 0 while there is no result */
     uint64_t bytes;                /* length of the result; 0 while there is no result */
@@ -541,10 +541,11 @@ GEMMD_API struct gemmd_request *gemmd_job_status_submit(struct gemmd_client *cli
                                                         const struct gemmd_call *call,
                                                         struct gemmd_error_info *error);
 
-/* Lists the jobs of the tenant whose token the client sends, the newest first. Calls `each` for
- * every job once the whole list has arrived; on an error, for none. The structure that `each` gets
- * is valid during the call only. GEMMD_ERR_NOT_FOUND: the daemon is older than 0.2 and has no
- * list. */
+/* Lists the jobs of the tenant whose token the client sends, the newest first. A daemon that
+ * requires no tokens lists the jobs of all clients, without their ids, which are their clients'
+ * secrets. Calls `each` for every job once the whole list has arrived; on an error, for none. The
+ * structure that `each` gets is valid during the call only. GEMMD_ERR_NOT_FOUND: the daemon is
+ * older than 0.2 and has no list. */
 GEMMD_API enum gemmd_error gemmd_job_list(struct gemmd_client *client,
                                           void (*each)(const struct gemmd_job *job, void *user),
                                           void *user, struct gemmd_error_info *error);

@@ -25,9 +25,9 @@ _DEFAULT_OUT = {"f8_e4m3": "bf16", "i8": "i32"}
 @dataclass(frozen=True)
 class JobStatus:
     """The state of a job: "queued", "running", "done", "failed" or "cancelled"; and its operation,
-    "gemm" or "attention"."""
+    "gemm" or "attention". The id is None in the list of a daemon that requires no tokens."""
 
-    id: str
+    id: str | None
     state: str
     op: str
     queued_ms: float | None
@@ -459,7 +459,7 @@ def _attention_parameters(operands: Attention, causal: bool, window: int | None,
 
 
 def _job_status(found: dict[str, Any]) -> JobStatus:
-    return JobStatus(found["id"], found["state"], found["op"], found.get("queued_ms"),
+    return JobStatus(found.get("id"), found["state"], found["op"], found.get("queued_ms"),
                      found.get("running_ms"), found.get("status"))
 
 

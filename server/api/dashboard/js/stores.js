@@ -44,6 +44,6 @@ function showJobs(now, list) {
   const jobs = list?.jobs ?? [];
   $("jobs-table").hidden = jobs.length === 0;
   rows("jobs", jobs.slice(0, JOBS_SHOWN).map((job) =>
-    [job.id, job.state, job.op, clock(Date.parse(job.created) / 1000), time(job.queued_ms / 1000),
+    [job.id ?? "–", job.state, job.op, clock(Date.parse(job.created) / 1000), time(job.queued_ms / 1000),
       time((job.running_ms ?? NaN) / 1000), job.bytes === undefined ? "–" : bytes(job.bytes), job.request_id]));
 }
