@@ -163,6 +163,7 @@ if wanted integration; then
     want_command go golang-go
     want_command node nodejs
     want_command tsc node-typescript
+    want_command fish fish # for the completion of gemmctl
     /sbin/ldconfig -p | grep 'libb64\.so\.0d' >/dev/null || missing+=(libb64-0d)
 fi
 
