@@ -59,8 +59,9 @@ struct tensor_offer {
  * fault says how many bytes are needed and free. GEMMD_ERR_OUT_OF_MEMORY. */
 enum gemmd_error tensor_store_reserve(struct tensor_store *store, const struct tensor_offer *offer,
                                       struct resident **resident, struct fault *fault);
-/* --- Copies on further devices (tensor_copies.c). They have no names, do not count towards limits
- * of tenants, and are evicted before any tensor is. A copy is used and released like a tensor. */
+/* --- Copies of tensors on further devices (tensor_copies.c). A copy has no name, does not count
+ * towards limits of tenants, and is evicted before any tensor is. A copy is used and released like
+ * a tensor. */
 
 /* Whether a device has a tensor in use, or a complete copy. Any thread, without a lock. */
 bool resident_is_on(const struct resident *resident, uint32_t device);
@@ -70,7 +71,7 @@ bool resident_is_arriving(const struct resident *resident, uint32_t device);
 struct resident *tensor_store_acquire_copy(struct tensor_store *store, struct resident *resident,
                                            uint32_t device);
 /* Reserves memory on a device for a copy of a tensor in use; the caller makes the copy. Until
- * tensor_store_keep_copy nobody else can use it. GEMMD_ERR_OUT_OF_MEMORY: there is no room on that
+ * tensor_store_end_copy nobody else can use it. GEMMD_ERR_OUT_OF_MEMORY: there is no room on that
  * device. */
 enum gemmd_error tensor_store_reserve_copy(struct tensor_store *store, struct resident *resident,
                                            uint32_t device, struct resident **copy,

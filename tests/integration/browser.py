@@ -9,7 +9,7 @@ from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.wait import WebDriverWait
 
-from daemon import PATIENCE_S
+from daemon import PATIENCE_S, Daemon
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 # Ubuntu has Chromium as a snap only, which does not run in a container.
@@ -69,3 +69,30 @@ def browser():
     with webdriver.Chrome(options=options, service=Service(DRIVER)) as one:
         one.set_page_load_timeout(PATIENCE_S)
         yield one
+
+
+# Fixtures, which a test file imports.
+
+@pytest.fixture(scope="module")
+def driver():
+    with browser() as one:
+        yield one
+
+
+@pytest.fixture
+def page(driver):
+    one = Page(driver)
+    one.size(1280)
+    one.driver.get_log("browser")
+    yield one
+    driver.get("about:blank")  # streams end before their daemon is stopped
+
+
+@pytest.fixture(scope="module")
+def daemon(gemmd):
+    one = Daemon(gemmd, "--backend=cpu")
+    try:
+        yield one.wait_until_listening().wait_until_ready()
+        one.stop()
+    finally:
+        one.close()

@@ -12,37 +12,12 @@ import requests
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
-from browser import Page, browser, needs_chromium
+from browser import daemon, driver, needs_chromium, page  # noqa: F401
 from daemon import PATIENCE_S, Daemon
 
 pytestmark = needs_chromium
 TOKEN = "the-token-of-alice"
 ROOT = Path(__file__).resolve().parents[2]
-
-
-@pytest.fixture(scope="module")
-def driver():
-    with browser() as one:
-        yield one
-
-
-@pytest.fixture
-def page(driver):
-    one = Page(driver)
-    one.size(1280)
-    one.driver.get_log("browser")
-    yield one
-    driver.get("about:blank")  # streams end before their daemon is stopped
-
-
-@pytest.fixture(scope="module")
-def daemon(gemmd):
-    one = Daemon(gemmd, "--backend=cpu")
-    try:
-        yield one.wait_until_listening().wait_until_ready()
-        one.stop()
-    finally:
-        one.close()
 
 
 def multiply(daemon, m=8, n=8, k=8, **headers):

@@ -9,37 +9,12 @@ import pytest
 import requests
 from selenium.webdriver.common.by import By
 
-from browser import Page, browser, needs_chromium
-from daemon import PATIENCE_S, Daemon
+from browser import daemon, driver, needs_chromium, page  # noqa: F401
+from daemon import PATIENCE_S
 
 pytestmark = needs_chromium
 TOKEN = "the-token-of-alice"
 METHODS = ("get", "put", "post", "delete")
-
-
-@pytest.fixture(scope="module")
-def driver():
-    with browser() as one:
-        yield one
-
-
-@pytest.fixture
-def page(driver):
-    one = Page(driver)
-    one.size(1280)
-    one.driver.get_log("browser")
-    yield one
-    driver.get("about:blank")  # streams end before their daemon is stopped
-
-
-@pytest.fixture(scope="module")
-def daemon(gemmd):
-    one = Daemon(gemmd, "--backend=cpu")
-    try:
-        yield one.wait_until_listening().wait_until_ready()
-        one.stop()
-    finally:
-        one.close()
 
 
 class Operation:
