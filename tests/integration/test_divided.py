@@ -101,9 +101,11 @@ def test_heads_that_share_keys(daemons):
     same_bytes(daemons, "/attention", {}, npy(q, k, v), {"Content-Type": "application/x-npy"})
 
 
-def test_interleaved_heads_of_one_entry_stay_together(daemons):
-    q = random(15, 1, 400, 10, 64)
-    same_bytes(daemons, "/attention", {"layout": "bshd"}, npy(q, q, q),
+@pytest.mark.parametrize("queries, keys", [(400, 400), (1, 8000)])
+def test_interleaved_heads_of_one_entry_stay_together(daemons, queries, keys):
+    """With one query, the heads of Q and O lie apart, but those of K and V do not."""
+    q, k = random(15, 1, queries, 10, 64), random(27, 1, keys, 10, 64)
+    same_bytes(daemons, "/attention", {"layout": "bshd"}, npy(q, k, k),
                {"Content-Type": "application/x-npy"}, divided=False)
 
 

@@ -47,6 +47,13 @@ static bool is_attention(const struct compute_call *call)
     return call->work.attention_kernel != NULL;
 }
 
+/* Whether the rows of a head lie together in Q, K, V and O, with no other head between them. */
+static bool heads_are_whole(const struct attention_problem *q)
+{
+    return q->q_strides.head >= q->sq * q->d && q->k_strides.head >= q->skv * q->d &&
+           q->v_strides.head >= q->skv * q->dv && q->o_strides.head >= q->sq * q->dv;
+}
+
 /* Whether the parts of a call have the bits of the whole, and every operand and result of a part
  * lies in one piece on the host or in memory of the daemon's devices. Sets how the call is divided
  * and into how many units at most. */
@@ -57,11 +64,9 @@ static bool can_split(const struct compute_call *call, enum split_by *by, uint64
     if (call->residents.stored != NULL || call->client_memory.on_device || call->work.shared_launch)
         return false;
     if (is_attention(call)) {
-        const bool by_head =
-            q->q_strides.head >= q->sq * q->d; /* no head between rows of another */
         *by = q->batch > 1 ? BY_ENTRIES : BY_HEADS;
         *units = q->batch > 1 ? q->batch : q->kv_heads;
-        return q->batch > 1 || by_head;
+        return q->batch > 1 || heads_are_whole(q);
     }
     if (call->work.kernel == NULL || !gemm_parts_are_exact(call->work.kernel))
         return false;
