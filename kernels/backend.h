@@ -7,6 +7,7 @@
 #define KERNELS_BACKEND_H
 
 #include "kernels/attention.h"
+#include "kernels/conv.h"
 #include "kernels/gemm.h"
 
 /* Copies of blocks of rows. On CUDA source and destination may be in mapped host memory. */
@@ -26,6 +27,7 @@ struct gemm_backend_entry {
     const char *name;                                /* "cpu" */
     const struct gemm_kernel *const *kernels;        /* best first, ended by NULL */
     const struct attention_kernel *const *attention; /* likewise; NULL: no kernels */
+    const struct conv_kernel *const *conv;           /* likewise; NULL: no kernels */
     enum gemmd_error (*context_create)(void *stream, uint32_t threads,
                                        struct gemm_context **context, struct fault *fault);
     void (*context_destroy)(struct gemm_context *context);
@@ -51,9 +53,12 @@ bool gemm_problem_offered(const struct gemm_problem *problem);
 /* Likewise for attention, except that f8_e4m3 is false: a kernel for f8_e4m3 checks the problem
  * itself. */
 bool attention_problem_offered(const struct attention_problem *problem);
+/* Likewise for convolutions. */
+bool conv_problem_offered(const struct conv_problem *problem);
 
 /* `workspace_bytes` of kernels that need no workspace: sets *out to 0 and returns true. */
 bool gemm_no_workspace(const struct gemm_problem *problem, uint64_t *out);
 bool attention_no_workspace(const struct attention_problem *problem, uint64_t *out);
+bool conv_no_workspace(const struct conv_problem *problem, uint64_t *out);
 
 #endif

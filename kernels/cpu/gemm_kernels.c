@@ -78,11 +78,13 @@ static const struct gemm_kernel *const kernels[] = {&gemm_cpu_openblas, &gemm_cp
                                                     &gemm_cpu_naive, NULL};
 static const struct attention_kernel *const attention[] = {&attention_cpu_tiled,
                                                            &attention_cpu_naive, NULL};
+static const struct conv_kernel *const conv[] = {&conv_cpu_product, &conv_cpu_naive, NULL};
 
 const struct gemm_backend_entry gemm_backend_cpu = {
     .name = "cpu",
     .kernels = kernels,
     .attention = attention,
+    .conv = conv,
     .context_create = cpu_create,
     .context_destroy = cpu_destroy,
     .move_rows = cpu_move_rows,

@@ -49,6 +49,10 @@ bool product_create(struct product *product, const struct gemm_problem *like, ui
                     enum product_fill fill, uint64_t seed);
 void product_destroy(struct product *product);
 
+/* Computes the expected results again, for operands that the caller has changed. False if memory is
+ * lacking. */
+bool product_expect(struct product *product);
+
 /* Fills C and all around it with what no product of random numbers is. */
 void product_poison(struct product *product);
 
