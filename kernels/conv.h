@@ -54,9 +54,12 @@ struct conv_strides conv_strides_w(const struct conv_problem *problem); /* image
 double conv_flops(const struct conv_problem *problem);
 
 /* The part of the problem that computes `images` images from `first` on. Its results have the bits
- * that the whole has. */
+ * that the whole has. On CUDA `first` must be a multiple of conv_aligned_images. */
 struct conv_problem conv_problem_part(const struct conv_problem *problem, uint64_t first,
                                       uint64_t images);
+
+/* The smallest number of images that take a multiple of 256 bytes in X and in Y. */
+uint64_t conv_aligned_images(const struct conv_problem *problem);
 
 /* A kernel. The members have the meaning that they have in struct gemm_kernel. */
 struct conv_kernel {
@@ -88,8 +91,8 @@ enum gemmd_error conv_select(const struct gemm_device *device, const char *name,
                              const struct conv_problem *problem, const struct conv_kernel **kernel,
                              struct fault *fault);
 
-/* The number of images that each launch of a convolution computes, at least 1; all of them if the
- * convolution is not cut. Pure. */
+/* The number of images that each launch of a convolution computes, a multiple of
+ * conv_aligned_images; all of them if the convolution is not cut. Pure. */
 uint64_t conv_launch_images(const struct conv_kernel *kernel, const struct conv_problem *problem);
 
 #endif

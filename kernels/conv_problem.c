@@ -89,10 +89,24 @@ bool conv_no_workspace(const struct conv_problem *problem, uint64_t *out)
     return true;
 }
 
+uint64_t conv_aligned_images(const struct conv_problem *problem)
+{
+    const uint64_t alignment = 256;
+    const struct conv_shape *s = &problem->shape;
+    const uint64_t x = s->channels * s->height * s->width * dtype_size(problem->dtype);
+    const uint64_t y = s->filters * s->out_height * s->out_width * dtype_size(problem->out);
+    uint64_t images = 1;
+    while (((x | y) * images) % alignment != 0)
+        images *= 2;
+    return images;
+}
+
 uint64_t conv_launch_images(const struct conv_kernel *kernel, const struct conv_problem *problem)
 {
-    const double image = conv_flops(problem) / (double)problem->shape.batch;
-    if (kernel->launch_flops <= 0 || image * (double)problem->shape.batch <= kernel->launch_flops)
-        return problem->shape.batch;
-    return image >= kernel->launch_flops ? 1 : (uint64_t)(kernel->launch_flops / image);
+    const uint64_t batch = problem->shape.batch, step = conv_aligned_images(problem);
+    const double image = conv_flops(problem) / (double)batch;
+    if (kernel->launch_flops <= 0 || image * (double)batch <= kernel->launch_flops)
+        return batch;
+    const uint64_t images = size_blocks((uint64_t)(kernel->launch_flops / image), step) * step;
+    return images == 0 ? step : images < batch ? images : batch;
 }

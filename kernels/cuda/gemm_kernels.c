@@ -4,6 +4,7 @@
 
 #include "kernels/cuda/attention/attention.h"
 #include "kernels/cuda/context.h"
+#include "kernels/cuda/conv/conv.h"
 #include "kernels/cuda/grouped/grouped.h"
 #include "kernels/cuda/mma/tensor_core.h"
 #include "kernels/cuda/move/move.h"
@@ -119,6 +120,8 @@ static enum gemmd_error open_sm90(struct cuda_context *context, struct fault *fa
         error = sm90_register_tiled_prepare();
     if (error == cudaSuccess)
         error = grouped_f32_prepare();
+    if (error == cudaSuccess)
+        error = sm90_conv_device_open(&context->sm90_conv);
     return cuda_fault(error, "preparing the kernels of sm_90a", fault);
 }
 
@@ -213,6 +216,7 @@ const struct gemm_backend_entry gemm_backend_cuda = {
     .name = "cuda",
     .kernels = kernels,
     .attention = attention_cuda_kernels,
+    .conv = conv_cuda_kernels,
     .context_create = cuda_create,
     .context_destroy = cuda_destroy,
     .move_rows = cuda_move_rows,

@@ -142,10 +142,16 @@ START_TEST(operations)
     ck_assert_double_eq(conv_flops(&problem), 2.0 * 2 * 6 * 6 * 8 * 4 * 3 * 3);
     problem.shape.groups = 2;
     ck_assert_double_eq(conv_flops(&problem), 2.0 * 2 * 6 * 6 * 8 * 2 * 3 * 3);
+    /* 320 elements of X and 288 of Y: 4 images of f16 are whole 256 bytes. */
+    problem.dtype = problem.out = GEMMD_F16;
+    problem.shape.batch = 9;
+    ck_assert_uint_eq(conv_aligned_images(&problem), 4);
     const struct conv_kernel kernel = {.launch_flops = conv_flops(&problem) / 2};
-    ck_assert_uint_eq(conv_launch_images(&kernel, &problem), 1);
+    ck_assert_uint_eq(conv_launch_images(&kernel, &problem), 4);
+    const struct conv_kernel brief = {.launch_flops = 1};
+    ck_assert_uint_eq(conv_launch_images(&brief, &problem), 4);
     const struct conv_kernel whole = {.launch_flops = 0};
-    ck_assert_uint_eq(conv_launch_images(&whole, &problem), 2);
+    ck_assert_uint_eq(conv_launch_images(&whole, &problem), 9);
 }
 END_TEST
 
