@@ -27,7 +27,19 @@ struct conv_strides conv_strides_y(const struct conv_problem *problem)
 struct conv_strides conv_strides_w(const struct conv_problem *problem)
 {
     const struct conv_shape *s = &problem->shape;
-    return conv_strides(s->w_layout == CONV_KRSC, s->channels / s->groups, s->r, s->s);
+    const uint64_t channels = s->channels / s->groups;
+    const bool channels_last = s->w_layout == CONV_KRSC;
+    const uint64_t width = channels_last ? channels : s->s;
+    const uint64_t row = problem->w_leading != 0 ? problem->w_leading : width;
+    return channels_last ? (struct conv_strides){s->r * s->s * row, 1, s->s * row, row}
+                         : (struct conv_strides){channels * s->r * row, s->r * row, row, 1};
+}
+
+bool conv_w_is_contiguous(const struct conv_problem *problem)
+{
+    const struct conv_shape *s = &problem->shape;
+    return problem->w_leading == 0 ||
+           problem->w_leading == (s->w_layout == CONV_KRSC ? s->channels / s->groups : s->s);
 }
 
 double conv_flops(const struct conv_problem *problem)
@@ -64,8 +76,9 @@ static bool offers_types(enum gemmd_dtype dtype, enum gemmd_dtype out)
     }
 }
 
-bool conv_problem_offered(const struct conv_problem *p)
+bool conv_problem_offered(const void *problem)
 {
+    const struct conv_problem *p = problem;
     struct conv_shape shape = p->shape;
     struct fault fault;
     uint64_t bytes;
@@ -80,33 +93,4 @@ bool conv_problem_offered(const struct conv_problem *p)
     return p->out != GEMMD_I32 || (p->alpha >= INT32_MIN && p->alpha <= INT32_MAX &&
                                    p->alpha == (double)(int32_t)p->alpha &&
                                    (p->act == GEMM_ACT_NONE || p->act == GEMM_ACT_RELU));
-}
-
-bool conv_no_workspace(const struct conv_problem *problem, uint64_t *out)
-{
-    (void)problem;
-    *out = 0;
-    return true;
-}
-
-uint64_t conv_aligned_images(const struct conv_problem *problem)
-{
-    const uint64_t alignment = 256;
-    const struct conv_shape *s = &problem->shape;
-    const uint64_t x = s->channels * s->height * s->width * dtype_size(problem->dtype);
-    const uint64_t y = s->filters * s->out_height * s->out_width * dtype_size(problem->out);
-    uint64_t images = 1;
-    while (((x | y) * images) % alignment != 0)
-        images *= 2;
-    return images;
-}
-
-uint64_t conv_launch_images(const struct conv_kernel *kernel, const struct conv_problem *problem)
-{
-    const uint64_t batch = problem->shape.batch, step = conv_aligned_images(problem);
-    const double image = conv_flops(problem) / (double)batch;
-    if (kernel->launch_flops <= 0 || image * (double)batch <= kernel->launch_flops)
-        return batch;
-    const uint64_t images = size_blocks((uint64_t)(kernel->launch_flops / image), step) * step;
-    return images == 0 ? step : images < batch ? images : batch;
 }

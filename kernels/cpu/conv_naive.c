@@ -4,6 +4,7 @@
  */
 #include <math.h>
 
+#include "kernels/conv.h"
 #include "kernels/cpu/context.h"
 #include "kernels/cpu/convert.h"
 #include "kernels/cpu/epilogue.h"
@@ -144,10 +145,11 @@ static void compute_row(void *argument, uint64_t part, uint32_t member)
     }
 }
 
-static enum gemmd_error conv_naive_run(struct gemm_context *base, const struct conv_problem *p,
+static enum gemmd_error conv_naive_run(struct gemm_context *base, const void *problem,
                                        void *workspace)
 {
     (void)workspace;
+    const struct conv_problem *p = problem;
     const struct conv_shape *s = &p->shape;
     struct cpu_context *context = cpu_context_of(base);
     struct conv_naive_job job = {
@@ -163,10 +165,10 @@ static enum gemmd_error conv_naive_run(struct gemm_context *base, const struct c
     return GEMMD_OK;
 }
 
-const struct conv_kernel conv_cpu_naive = {
+const struct operation_kernel conv_cpu_naive = {
     .name = "naive",
     .description = "one chain of multiply-adds for each element",
     .takes = conv_problem_offered,
-    .workspace_bytes = conv_no_workspace,
+    .workspace_bytes = operation_no_workspace,
     .run = conv_naive_run,
 };

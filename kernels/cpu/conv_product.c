@@ -14,6 +14,7 @@
  */
 #include <string.h>
 
+#include "kernels/conv.h"
 #include "kernels/cpu/context.h"
 #include "proto/dtype.h"
 #include "proto/size.h"
@@ -96,17 +97,18 @@ static bool conv_product_plan_make(const struct conv_problem *p, struct conv_pro
            (last == 0 || product_bytes(p, plan, last, &plan->product_bytes));
 }
 
-static bool conv_product_takes(const struct conv_problem *p)
+static bool conv_product_takes(const void *problem)
 {
     struct conv_product_plan plan;
-    return conv_problem_offered(p) && conv_product_plan_make(p, &plan);
+    return conv_problem_offered(problem) && conv_w_is_contiguous(problem) &&
+           conv_product_plan_make(problem, &plan);
 }
 
-static bool conv_product_workspace_bytes(const struct conv_problem *p, uint64_t *out)
+static bool conv_product_workspace_bytes(const void *problem, uint64_t *out)
 {
     struct conv_product_plan plan;
     uint64_t bytes;
-    return conv_product_plan_make(p, &plan) &&
+    return conv_product_plan_make(problem, &plan) &&
            size_add(plan.patch_bytes, plan.result_bytes, &bytes) &&
            size_add(bytes, plan.product_bytes, out);
 }
@@ -219,9 +221,10 @@ static enum gemmd_error compute_conv_block(struct gemm_context *base, struct con
     return code;
 }
 
-static enum gemmd_error conv_product_run(struct gemm_context *base, const struct conv_problem *p,
+static enum gemmd_error conv_product_run(struct gemm_context *base, const void *problem,
                                          void *workspace)
 {
+    const struct conv_problem *p = problem;
     struct team *team = cpu_context_of(base)->team;
     struct conv_product_plan plan;
     if (!conv_product_plan_make(p, &plan))
@@ -244,10 +247,19 @@ static enum gemmd_error conv_product_run(struct gemm_context *base, const struct
     return code;
 }
 
-const struct conv_kernel conv_cpu_product = {
+/* One filter a group is a product of one column, for which gathering is not worth its time. Must
+ * not depend on the batch. */
+static const struct operation_kernel *conv_product_preferred(const void *problem)
+{
+    const struct conv_shape *s = &((const struct conv_problem *)problem)->shape;
+    return s->groups > 1 && s->filters == s->groups ? &conv_cpu_naive : NULL;
+}
+
+const struct operation_kernel conv_cpu_product = {
     .name = "product",
     .description = "gathered patches times the filters, by the kernels of products",
     .takes = conv_product_takes,
+    .preferred_kernel = conv_product_preferred,
     .workspace_bytes = conv_product_workspace_bytes,
     .run = conv_product_run,
 };

@@ -154,11 +154,11 @@ static void print_layer(const struct conv_bench *b, const struct layer_bench *l,
     static const struct gemm_device hopper = {.backend = GEMM_BACKEND_CUDA,
                                               .compute_capability = 90};
     const double flops = conv_flops(&l->problem);
-    const struct conv_kernel *chosen = NULL;
+    const struct operation_kernel *chosen = NULL;
     struct fault fault;
     char line[1024];
     int at, best = -1, picked = -1;
-    (void)conv_select(&hopper, "auto", &l->problem, &chosen, &fault);
+    (void)operation_select(&operation_conv2d, &hopper, "auto", &l->problem, &chosen, &fault);
     for (int i = 0; i < count; i++) {
         if (ms[i] > 0 && (best < 0 || ms[i] < ms[best]))
             best = i;
@@ -224,7 +224,7 @@ static bool measure_layer(struct conv_bench *b, struct layer_bench *l)
 static void warm_up(struct conv_bench *b)
 {
     struct conv_own own = {.name = "naive", .kernel = conv_cuda_kernels[0]};
-    for (const struct conv_kernel *const *k = conv_cuda_kernels; *k != NULL; k++)
+    for (const struct operation_kernel *const *k = conv_cuda_kernels; *k != NULL; k++)
         if (strcmp((*k)->name, "implicit") == 0)
             own = (struct conv_own){.name = (*k)->name, .kernel = *k};
     struct layer_bench l = {.layer = &conv_layers[1],

@@ -11,6 +11,7 @@
 #include "kernels/cuda/context.h"
 #include "kernels/cuda/conv/conv.h"
 #include "kernels/cuda/sm90/conv/sm90_conv.h"
+#include "kernels/operations.h"
 #include "tests/bench/conv_options.h"
 
 /* A layer. Its channels are last in memory, in W too. */
@@ -30,7 +31,7 @@ struct conv_problem conv_layer_problem(const struct conv_layer *layer, enum gemm
 /* Our kernels, and each tile configuration of `implicit` as one of them. */
 struct conv_own {
     const char *name;
-    const struct conv_kernel *kernel;
+    const struct operation_kernel *kernel;
     const struct sm90_kernel *tile; /* or NULL */
 };
 enum { CONV_OWN_MAX = 24 };

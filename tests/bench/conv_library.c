@@ -78,13 +78,13 @@ int gemmd_bench_conv_layer(int index, char *name, uint64_t shape[9])
 int gemmd_bench_conv_kernel(int bf16, int index, int number, char *name)
 {
     struct conv_own own[CONV_OWN_MAX];
-    const struct conv_kernel *chosen = NULL;
+    const struct operation_kernel *chosen = NULL;
     struct fault fault;
     const enum gemmd_dtype dtype = bf16 ? GEMMD_BF16 : GEMMD_F16;
     if (!is_layer(index))
         return -1;
     const struct conv_problem p = conv_layer_problem(&conv_layers[index], dtype, false);
-    if (conv_select(&HOPPER, "auto", &p, &chosen, &fault) != GEMMD_OK)
+    if (operation_select(&operation_conv2d, &HOPPER, "auto", &p, &chosen, &fault) != GEMMD_OK)
         return -1;
     if (number == 0) {
         snprintf(name, KERNEL_NAME_MAX, "%s", chosen->name);

@@ -6,8 +6,8 @@
 int conv_own_list(enum gemmd_dtype dtype, struct conv_own own[CONV_OWN_MAX])
 {
     int count = 0;
-    for (const struct conv_kernel *const *k = conv_cuda_kernels; *k != NULL && count < CONV_OWN_MAX;
-         k++)
+    for (const struct operation_kernel *const *k = conv_cuda_kernels;
+         *k != NULL && count < CONV_OWN_MAX; k++)
         own[count++] = (struct conv_own){.name = (*k)->name, .kernel = *k};
     for (const struct sm90_kernel *tile = sm90_conv_kernels(dtype);
          tile != NULL && tile->name != NULL && count < CONV_OWN_MAX; tile++)

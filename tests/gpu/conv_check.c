@@ -19,6 +19,7 @@
 
 #include "kernels/cuda/conv/conv.h"
 #include "kernels/cuda/sm90/conv/sm90_conv.h"
+#include "kernels/operations.h"
 #include "proto/dtype.h"
 #include "tests/gpu/streams.h"
 #include "tests/product/conv_sample.h"
@@ -40,7 +41,7 @@ enum { TYPES = sizeof types / sizeof *types };
 /* One kernel with one type, and how it has done. A tile configuration of `implicit` is a kernel of
  * its own. */
 struct trial {
-    const struct conv_kernel *kernel;
+    const struct operation_kernel *kernel;
     const struct sm90_kernel *tile; /* or NULL */
     const char *name;
     uint64_t passed, failed;
@@ -283,8 +284,8 @@ static void add_trials(struct check *check, const struct gemm_device *gpu, enum 
                        const char *text)
 {
     check->count = 0;
-    for (const struct conv_kernel *const *k = conv_kernels(GEMM_BACKEND_CUDA); *k != NULL; k++) {
-        if (!conv_kernel_runs_on(*k, gpu))
+    for (const struct operation_kernel *const *k = conv_cuda_kernels; *k != NULL; k++) {
+        if (!operation_kernel_runs_on(&operation_conv2d, *k, gpu))
             continue;
         if (strstr((*k)->name, text) != NULL)
             check->trials[check->count++] = (struct trial){.kernel = *k, .name = (*k)->name};

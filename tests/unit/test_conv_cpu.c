@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/conv.h"
+#include "kernels/operations.h"
 #include "proto/dtype.h"
 #include "tests/product/conv_sample.h"
 
@@ -19,7 +19,7 @@ static const struct {
     {GEMMD_I8, GEMMD_I32, GEMM_PRECISION_FULL},  {GEMMD_I8, GEMMD_F32, GEMM_PRECISION_FULL}};
 enum { TYPES = sizeof types / sizeof *types, CASE_STEP = 5 };
 
-static void run_conv(const struct conv_kernel *kernel, const struct conv_problem *problem,
+static void run_conv(const struct operation_kernel *kernel, const struct conv_problem *problem,
                      uint32_t threads)
 {
     struct gemm_context *context;
@@ -47,7 +47,9 @@ static void check_kernels(const struct conv_problem *like, enum product_fill fil
     const struct conv_problem *p = &sample.problem;
     conv_describe(p, what, sizeof what);
     const double error = product_sum_error(p->dtype, sample.groups[0].problem.k);
-    for (const struct conv_kernel *const *k = conv_kernels(GEMM_BACKEND_CPU); *k != NULL; k++) {
+    for (const struct operation_kernel *const *k =
+             operation_kernels(&operation_conv2d, GEMM_BACKEND_CPU);
+         *k != NULL; k++) {
         ck_assert_msg((*k)->takes(p), "%s does not take %s", (*k)->name, what);
         conv_sample_poison(&sample);
         run_conv(*k, p, 2);
@@ -92,7 +94,9 @@ START_TEST(images_have_bits_of_their_own)
         const struct product_buffer *y = &sample.buffers[CONV_Y];
         unsigned char *whole = malloc(y->bytes);
         ck_assert_ptr_nonnull(whole);
-        for (const struct conv_kernel *const *k = conv_kernels(GEMM_BACKEND_CPU); *k != NULL; k++) {
+        for (const struct operation_kernel *const *k =
+                 operation_kernels(&operation_conv2d, GEMM_BACKEND_CPU);
+             *k != NULL; k++) {
             run_conv(*k, &sample.problem, 2);
             memcpy(whole, y->data, y->bytes);
             conv_sample_poison(&sample);

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/conv.h"
+#include "kernels/operations.h"
 #include "tests/product/conv_sample.h"
 
 static const struct gemm_device cpu = {.backend = GEMM_BACKEND_CPU};
@@ -117,20 +117,25 @@ END_TEST
 START_TEST(selection)
 {
     struct conv_problem problem = conv_case(4, GEMMD_F32, GEMMD_F32, GEMM_PRECISION_FULL);
-    const struct conv_kernel *kernel = NULL;
+    const struct operation_kernel *kernel = NULL;
     struct fault fault = {.detail = ""};
-    ck_assert_uint_eq(conv_select(&cpu, "auto", &problem, &kernel, &fault), GEMMD_OK);
+    ck_assert_uint_eq(operation_select(&operation_conv2d, &cpu, "auto", &problem, &kernel, &fault),
+                      GEMMD_OK);
     ck_assert_str_eq(kernel->name, "product");
-    ck_assert_uint_eq(conv_select(&cpu, "naive", &problem, &kernel, &fault), GEMMD_OK);
+    ck_assert_uint_eq(operation_select(&operation_conv2d, &cpu, "naive", &problem, &kernel, &fault),
+                      GEMMD_OK);
     ck_assert_str_eq(kernel->name, "naive");
-    ck_assert_uint_eq(conv_select(&cpu, "fast", &problem, &kernel, &fault), GEMMD_ERR_UNSUPPORTED);
+    ck_assert_uint_eq(operation_select(&operation_conv2d, &cpu, "fast", &problem, &kernel, &fault),
+                      GEMMD_ERR_UNSUPPORTED);
     ck_assert_str_eq(fault.field, "kernel");
     problem.out = GEMMD_F16;
-    ck_assert_uint_eq(conv_select(&cpu, "auto", &problem, &kernel, &fault), GEMMD_ERR_UNSUPPORTED);
+    ck_assert_uint_eq(operation_select(&operation_conv2d, &cpu, "auto", &problem, &kernel, &fault),
+                      GEMMD_ERR_UNSUPPORTED);
     ck_assert_str_eq(fault.field, "dtype");
     problem = conv_case(4, GEMMD_I8, GEMMD_I32, GEMM_PRECISION_FULL);
     problem.alpha = 0.5;
-    ck_assert_uint_eq(conv_select(&cpu, "auto", &problem, &kernel, &fault), GEMMD_ERR_UNSUPPORTED);
+    ck_assert_uint_eq(operation_select(&operation_conv2d, &cpu, "auto", &problem, &kernel, &fault),
+                      GEMMD_ERR_UNSUPPORTED);
 }
 END_TEST
 
@@ -142,16 +147,6 @@ START_TEST(operations)
     ck_assert_double_eq(conv_flops(&problem), 2.0 * 2 * 6 * 6 * 8 * 4 * 3 * 3);
     problem.shape.groups = 2;
     ck_assert_double_eq(conv_flops(&problem), 2.0 * 2 * 6 * 6 * 8 * 2 * 3 * 3);
-    /* 320 elements of X and 288 of Y: 4 images of f16 are whole 256 bytes. */
-    problem.dtype = problem.out = GEMMD_F16;
-    problem.shape.batch = 9;
-    ck_assert_uint_eq(conv_aligned_images(&problem), 4);
-    const struct conv_kernel kernel = {.launch_flops = conv_flops(&problem) / 2};
-    ck_assert_uint_eq(conv_launch_images(&kernel, &problem), 4);
-    const struct conv_kernel brief = {.launch_flops = 1};
-    ck_assert_uint_eq(conv_launch_images(&brief, &problem), 4);
-    const struct conv_kernel whole = {.launch_flops = 0};
-    ck_assert_uint_eq(conv_launch_images(&whole, &problem), 9);
 }
 END_TEST
 

@@ -11,14 +11,19 @@
 #include <cuda_runtime_api.h>
 
 #include "kernels/conv.h"
+#include "kernels/operation.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/* In the order in which "auto" tries them (kernels/conv.h), NULL-terminated. */
-extern const struct conv_kernel *const conv_cuda_kernels[];
-extern const struct conv_kernel conv_cuda_implicit, conv_cuda_product;
+/* In the order in which "auto" tries them (kernels/operation.h), NULL-terminated. */
+extern const struct operation_kernel *const conv_cuda_kernels[];
+extern const struct operation_kernel conv_cuda_implicit, conv_cuda_product, conv_cuda_tiled;
+
+/* Whether groups have so few channels or filters that `tiled`, which takes the convolution, is
+ * faster than tensor cores. Pure. */
+bool conv_groups_are_small(const struct conv_shape *shape);
 
 /* A convolution for the kernels that read X and W as they are, with the strides of its tensors. */
 struct conv_direct {

@@ -6,30 +6,41 @@
 
 enum { ALIGNMENT = 256, LANE_BYTES = 4 };
 
-static struct conv_direct direct_of(const struct conv_problem *p)
+static struct conv_direct direct_of(const void *problem)
 {
+    const struct conv_problem *p = problem;
     return (struct conv_direct){*p, conv_strides_x(p), conv_strides_w(p), conv_strides_y(p)};
 }
 
-static enum gemmd_error naive_run(struct gemm_context *context, const struct conv_problem *p,
+static enum gemmd_error naive_run(struct gemm_context *context, const void *problem,
                                   void *workspace)
 {
     (void)workspace;
-    const struct conv_direct job = direct_of(p);
+    const struct conv_direct job = direct_of(problem);
     return conv_naive_launch(cuda_context_of(context)->stream, &job);
 }
 
-static bool tiled_takes(const struct conv_problem *p)
+static bool tiled_takes(const void *problem)
 {
+    const struct conv_problem *p = problem;
     return conv_problem_offered(p) && conv_tiled_side(&p->shape) > 0;
 }
 
-static enum gemmd_error tiled_run(struct gemm_context *context, const struct conv_problem *p,
+static enum gemmd_error tiled_run(struct gemm_context *context, const void *problem,
                                   void *workspace)
 {
     (void)workspace;
-    const struct conv_direct job = direct_of(p);
+    const struct conv_direct job = direct_of(problem);
     return conv_tiled_launch(cuda_context_of(context)->stream, &job);
+}
+
+bool conv_groups_are_small(const struct conv_shape *shape)
+{
+    const uint64_t least =
+        16; /* channels and filters for which a tensor core's tile is not empty */
+    return shape->groups > 1 &&
+           (shape->channels / shape->groups < least || shape->filters / shape->groups < least) &&
+           conv_tiled_side(shape) > 0;
 }
 
 /* The operands of `depthwise` in the workspace: X and Y with channels last if they are not, X with
@@ -59,8 +70,9 @@ static bool depthwise_plan_make(const struct conv_problem *p, struct depthwise_p
            size_align(plan->y_bytes, ALIGNMENT, &plan->y_bytes);
 }
 
-static bool depthwise_takes(const struct conv_problem *p)
+static bool depthwise_takes(const void *problem)
 {
+    const struct conv_problem *p = problem;
     const struct conv_shape *s = &p->shape;
     struct depthwise_plan plan;
     const uint64_t channels_max = 1 << 21; /* of a grid */
@@ -70,15 +82,16 @@ static bool depthwise_takes(const struct conv_problem *p)
            conv_depthwise_fits(p) && depthwise_plan_make(p, &plan);
 }
 
-static bool depthwise_workspace_bytes(const struct conv_problem *p, uint64_t *out)
+static bool depthwise_workspace_bytes(const void *p, uint64_t *out)
 {
     struct depthwise_plan plan;
     return depthwise_plan_make(p, &plan) && size_add(plan.x_bytes, plan.y_bytes, out);
 }
 
-static enum gemmd_error depthwise_run(struct gemm_context *context, const struct conv_problem *p,
+static enum gemmd_error depthwise_run(struct gemm_context *context, const void *problem,
                                       void *workspace)
 {
+    const struct conv_problem *p = problem;
     const cudaStream_t stream = cuda_context_of(context)->stream;
     const struct conv_shape *s = &p->shape;
     struct depthwise_plan plan;
@@ -124,33 +137,30 @@ static enum gemmd_error depthwise_run(struct gemm_context *context, const struct
     return code == GEMMD_OK ? conv_to_channels_first(stream, &to_first) : code;
 }
 
-static const struct conv_kernel conv_cuda_naive = {
+static const struct operation_kernel conv_cuda_naive = {
     .name = "naive",
     .description = "one thread for each element",
     .takes = conv_problem_offered,
-    .workspace_bytes = conv_no_workspace,
-    .launch_flops = 1e11,
+    .workspace_bytes = operation_no_workspace,
     .run = naive_run,
 };
 
-static const struct conv_kernel conv_cuda_tiled = {
+const struct operation_kernel conv_cuda_tiled = {
     .name = "tiled",
     .description = "tiles of X with their halo in shared memory",
     .takes = tiled_takes,
-    .workspace_bytes = conv_no_workspace,
-    .launch_flops = 5e11,
+    .workspace_bytes = operation_no_workspace,
     .run = tiled_run,
 };
 
-static const struct conv_kernel conv_cuda_depthwise = {
+static const struct operation_kernel conv_cuda_depthwise = {
     .name = "depthwise",
     .description = "one filter for each channel, rows of X in registers",
     .takes = depthwise_takes,
     .workspace_bytes = depthwise_workspace_bytes,
-    .launch_flops = 1e12,
     .run = depthwise_run,
 };
 
-const struct conv_kernel *const conv_cuda_kernels[] = {&conv_cuda_depthwise, &conv_cuda_implicit,
-                                                       &conv_cuda_product,   &conv_cuda_tiled,
-                                                       &conv_cuda_naive,     NULL};
+const struct operation_kernel *const conv_cuda_kernels[] = {
+    &conv_cuda_depthwise, &conv_cuda_implicit, &conv_cuda_product,
+    &conv_cuda_tiled,     &conv_cuda_naive,    NULL};

@@ -91,7 +91,8 @@ static bool plan_merged(const struct conv_problem *p, struct implicit_plan *plan
     plan->x = in_place ? IN_PLACE : SPREAD;
     c->w_tap = whole_pieces(c->channels, size);
     c->w_filter = s->r * c->w_tap;
-    plan->w = s->w_layout == CONV_KRSC && copied == s->channels && c->w_tap == c->channels
+    plan->w = s->w_layout == CONV_KRSC && copied == s->channels && c->w_tap == c->channels &&
+                      conv_w_is_contiguous(p)
                   ? IN_PLACE
                   : SPREAD;
     return (plan->x == IN_PLACE || workspace_part(s->batch, c->x_image, size, &plan->x_bytes)) &&
@@ -116,12 +117,10 @@ static bool plan_apart(const struct conv_problem *p, struct implicit_plan *plan)
     c->x_pixel = s->groups * plan->x_group;
     c->x_row = s->width * c->x_pixel;
     c->x_image = s->height * c->x_row;
-    /* With one tap both layouts are the same. */
-    plan->w = s->w_layout == CONV_KCRS && s->r * s->s > 1 ? TRANSPOSED
-              : fits                                      ? IN_PLACE
-                                                          : REALIGNED;
-    c->w_tap = whole;
-    c->w_filter = s->r * s->s * whole;
+    const struct conv_strides w = conv_strides_w(p);
+    plan->w = w.channel == 1 && w.column * size % PIECE_BYTES == 0 ? IN_PLACE : SPREAD;
+    c->w_tap = plan->w == IN_PLACE ? w.column : whole;
+    c->w_filter = s->r * s->s * c->w_tap;
     plan->w_group = plan->group_filters * c->w_filter;
     return (plan->x == IN_PLACE || workspace_part(s->batch, c->x_image, size, &plan->x_bytes)) &&
            (plan->w == IN_PLACE || workspace_part(s->filters, c->w_filter, size, &plan->w_bytes));
@@ -163,8 +162,9 @@ static bool implicit_plan_make(const struct conv_problem *p, struct implicit_pla
     return plan_merged(p, plan) && (plan->merged || plan_apart(p, plan)) && plan_result(p, plan);
 }
 
-static bool implicit_takes(const struct conv_problem *p)
+static bool implicit_takes(const void *problem)
 {
+    const struct conv_problem *p = problem;
     struct implicit_plan plan;
     const bool types = p->dtype != GEMMD_F32 || p->precision == GEMM_PRECISION_TF32;
     /* The bias of each group starts at a multiple of 16 bytes. */
@@ -174,38 +174,22 @@ static bool implicit_takes(const struct conv_problem *p)
            sm90_conv_takes(&plan.conv);
 }
 
-/* Groups are launches, and tiles have 64 filters and 128 bytes of channels at least: small groups
- * leave most of a tile empty. */
-static bool implicit_preferred(const struct conv_problem *p)
+/* A pointwise convolution is a product. Groups are launches, and tiles have 64 filters and 128
+ * bytes of channels at least: small groups leave most of a tile empty. */
+static const struct operation_kernel *implicit_preferred(const void *problem)
 {
-    const uint64_t least = 16;
-    return !conv_shape_is_pointwise(&p->shape) &&
-           (p->shape.groups == 1 || (p->shape.channels / p->shape.groups >= least &&
-                                     p->shape.filters / p->shape.groups >= least));
+    const struct conv_problem *p = problem;
+    if (conv_shape_is_pointwise(&p->shape))
+        return &conv_cuda_product;
+    return conv_groups_are_small(&p->shape) ? &conv_cuda_tiled : NULL;
 }
 
-static bool implicit_workspace_bytes(const struct conv_problem *p, uint64_t *out)
+static bool implicit_workspace_bytes(const void *p, uint64_t *out)
 {
     struct implicit_plan plan;
     uint64_t bytes;
     return implicit_plan_make(p, &plan) && size_add(plan.x_bytes, plan.w_bytes, &bytes) &&
            size_add(bytes, plan.y_bytes, out);
-}
-
-/* Images or filters, of `pixels` pixels or taps, whose channels are in groups. */
-static enum gemmd_error arrange(cudaStream_t stream, enum place place,
-                                const struct conv_transpose *job)
-{
-    const struct realign_job lines = {.from = job->from,
-                                      .to = job->to,
-                                      .rows = job->images * job->pixels * job->groups,
-                                      .width = job->channels,
-                                      .batch = 1,
-                                      .ld_from = job->channels,
-                                      .ld_to = job->group_step,
-                                      .element_bytes = job->element_bytes};
-    return place == TRANSPOSED ? conv_to_channels_last(stream, job)
-                               : realign_launch(stream, &lines);
 }
 
 static enum gemmd_error move_x(cudaStream_t stream, const struct conv_problem *p,
@@ -240,41 +224,35 @@ static enum gemmd_error move_x(cudaStream_t stream, const struct conv_problem *p
         .image_step = s->channels * s->height * s->width,
         .element_bytes = dtype_size(p->dtype),
     };
-    return arrange(stream, plan->x, &job);
+    const struct realign_job lines = {.from = p->x,
+                                      .to = to,
+                                      .rows = s->batch * s->height * s->width * s->groups,
+                                      .width = plan->group_channels,
+                                      .batch = 1,
+                                      .ld_from = plan->group_channels,
+                                      .ld_to = plan->x_group,
+                                      .element_bytes = dtype_size(p->dtype)};
+    return plan->x == TRANSPOSED ? conv_to_channels_last(stream, &job)
+                                 : realign_launch(stream, &lines);
 }
 
 static enum gemmd_error move_w(cudaStream_t stream, const struct conv_problem *p,
                                const struct implicit_plan *plan, void *to)
 {
     const struct conv_shape *s = &p->shape;
-    if (plan->w == SPREAD) {
-        const struct conv_spread job = {
-            .from = p->w,
-            .to = to,
-            .strides = conv_strides_w(p),
-            .images = s->filters,
-            .channels = s->channels,
-            .height = s->r,
-            .width = s->s,
-            .channels_to = plan->conv.channels / s->s,
-            .row_to = plan->conv.w_tap,
-            .element_bytes = dtype_size(p->dtype),
-        };
-        return conv_spread_launch(stream, &job);
-    }
-    const struct conv_transpose job = {
+    const struct conv_spread job = {
         .from = p->w,
         .to = to,
+        .strides = conv_strides_w(p),
         .images = s->filters,
-        .pixels = s->r * s->s,
-        .groups = 1,
         .channels = plan->group_channels,
-        .group_step = plan->conv.w_tap,
-        .pixel_step = plan->conv.w_tap,
-        .image_step = plan->group_channels * s->r * s->s,
+        .height = s->r,
+        .width = s->s,
+        .channels_to = plan->merged ? plan->conv.channels / s->s : plan->conv.w_tap,
+        .row_to = plan->merged ? plan->conv.w_tap : s->s * plan->conv.w_tap,
         .element_bytes = dtype_size(p->dtype),
     };
-    return arrange(stream, plan->w, &job);
+    return conv_spread_launch(stream, &job);
 }
 
 static enum gemmd_error move_y(cudaStream_t stream, const struct conv_problem *p,
@@ -355,19 +333,18 @@ enum gemmd_error conv_implicit_run_with(struct gemm_context *base, const struct 
     return code;
 }
 
-static enum gemmd_error implicit_run(struct gemm_context *context, const struct conv_problem *p,
+static enum gemmd_error implicit_run(struct gemm_context *context, const void *problem,
                                      void *workspace)
 {
-    return conv_implicit_run_with(context, NULL, p, workspace);
+    return conv_implicit_run_with(context, NULL, problem, workspace);
 }
 
-const struct conv_kernel conv_cuda_implicit = {
+const struct operation_kernel conv_cuda_implicit = {
     .name = "implicit",
     .description = "implicit product on the tensor cores of sm_90a, patches copied by TMA",
     .compute_capability = 90,
     .takes = implicit_takes,
-    .preferred = implicit_preferred,
+    .preferred_kernel = implicit_preferred,
     .workspace_bytes = implicit_workspace_bytes,
-    .launch_flops = 2e13,
     .run = implicit_run,
 };

@@ -104,29 +104,30 @@ static bool product_plan_make(const struct conv_problem *p, struct product_plan 
     plan->rows = plan->rows < plan->pixels ? plan->rows : plan->pixels;
     if (!plan->x_in_place && !bytes_of(plan->rows, plan->lda, size, &plan->patch_bytes))
         return false;
-    if (s->groups > 1 && (!bytes_of(plan->filters, plan->k, size, &plan->w_bytes) ||
-                          !bytes_of(plan->filters, 1, dtype_size(p->out), &plan->bias_bytes)))
+    if ((s->groups > 1 || !conv_w_is_contiguous(p)) &&
+        !bytes_of(plan->filters, plan->k, size, &plan->w_bytes))
+        return false;
+    if (s->groups > 1 && !bytes_of(plan->filters, 1, dtype_size(p->out), &plan->bias_bytes))
         return false;
     if (!plan->y_in_place && !bytes_of(plan->pixels, plan->ldc, dtype_size(p->out), &plan->y_bytes))
         return false;
     return gemm_bytes(p, plan);
 }
 
-static bool product_takes(const struct conv_problem *p)
+static bool product_takes(const void *p)
 {
     struct product_plan plan;
     return conv_problem_offered(p) && product_plan_make(p, &plan);
 }
 
-/* Groups are separate products, of so few columns that the other kernels are faster. */
-static bool product_preferred(const struct conv_problem *p)
+/* Groups are separate products. */
+static const struct operation_kernel *product_preferred(const void *problem)
 {
-    const uint64_t least = 16;
-    return p->shape.groups == 1 || (p->shape.channels / p->shape.groups >= least &&
-                                    p->shape.filters / p->shape.groups >= least);
+    const struct conv_problem *p = problem;
+    return conv_groups_are_small(&p->shape) ? &conv_cuda_tiled : NULL;
 }
 
-static bool product_workspace_bytes(const struct conv_problem *p, uint64_t *out)
+static bool product_workspace_bytes(const void *p, uint64_t *out)
 {
     struct product_plan plan;
     uint64_t bytes;
@@ -185,16 +186,28 @@ static enum gemmd_error run_group(struct gemm_context *base, const struct conv_p
     struct cuda_context *context = cuda_context_of(base);
     const cudaStream_t stream = context->stream;
     const uint64_t size = dtype_size(p->dtype), out_size = dtype_size(p->out);
-    const uint64_t w_bytes = plan->filters * plan->k * size, bias_bytes = plan->filters * out_size;
+    const uint64_t bias_bytes = plan->filters * out_size;
     const char *w = p->w, *bias = p->bias;
     enum gemmd_error code = GEMMD_OK;
-    if (p->shape.groups > 1) { /* operands of products start at multiples of 256 bytes */
-        code = copy_on_device(stream, space->w, w + group * w_bytes, w_bytes);
+    if (plan->w_bytes > 0) { /* operands of products start at multiples of 256 bytes */
+        const bool channels_last = p->shape.w_layout == CONV_KRSC;
+        const uint64_t width = channels_last ? p->shape.channels / p->shape.groups : p->shape.s;
+        const uint64_t rows = plan->filters * plan->k / width;
+        const uint64_t leading = p->w_leading != 0 ? p->w_leading : width;
+        const struct realign_job lines = {.from = w + group * rows * leading * size,
+                                          .to = space->w,
+                                          .rows = rows,
+                                          .width = width,
+                                          .batch = 1,
+                                          .ld_from = leading,
+                                          .ld_to = width,
+                                          .element_bytes = (uint32_t)size};
+        code = realign_launch(stream, &lines);
         w = space->w;
-        if (code == GEMMD_OK && bias != NULL) {
-            code = copy_on_device(stream, space->bias, bias + group * bias_bytes, bias_bytes);
-            bias = space->bias;
-        }
+    }
+    if (code == GEMMD_OK && bias != NULL && p->shape.groups > 1) {
+        code = copy_on_device(stream, space->bias, bias + group * bias_bytes, bias_bytes);
+        bias = space->bias;
     }
     struct conv_gather gather = {
         .direct = {*p, conv_strides_x(p), conv_strides_w(p), conv_strides_y(p)},
@@ -225,9 +238,10 @@ static enum gemmd_error run_group(struct gemm_context *base, const struct conv_p
                                                  : code;
 }
 
-static enum gemmd_error product_run(struct gemm_context *context, const struct conv_problem *p,
+static enum gemmd_error product_run(struct gemm_context *context, const void *problem,
                                     void *workspace)
 {
+    const struct conv_problem *p = problem;
     struct product_plan plan;
     if (!product_plan_make(p, &plan))
         return GEMMD_ERR_INTERNAL;
@@ -242,12 +256,11 @@ static enum gemmd_error product_run(struct gemm_context *context, const struct c
     return code;
 }
 
-const struct conv_kernel conv_cuda_product = {
+const struct operation_kernel conv_cuda_product = {
     .name = "product",
     .description = "gathered patches times the filters, by the kernels of products",
     .takes = product_takes,
-    .preferred = product_preferred,
+    .preferred_kernel = product_preferred,
     .workspace_bytes = product_workspace_bytes,
-    .launch_flops = 5e12,
     .run = product_run,
 };

@@ -1,0 +1,6 @@
+#include "kernels/operations.h"
+
+const struct operation *const operation_table[OPERATION_COUNT] = {
+    [OPERATION_ATTENTION] = &operation_attention,
+    [OPERATION_CONV2D] = &operation_conv2d,
+};

@@ -1,0 +1,29 @@
+/*
+ * operations.h - the operations, and a problem of any of them.
+ */
+#ifndef KERNELS_OPERATIONS_H
+#define KERNELS_OPERATIONS_H
+
+#include "kernels/attention.h"
+#include "kernels/conv.h"
+#include "kernels/operation.h"
+
+extern const struct operation operation_attention; /* attention_operation.c */
+extern const struct operation operation_conv2d;    /* conv2d_operation.c */
+
+/* By number (operation_number.h). */
+extern const struct operation *const operation_table[OPERATION_COUNT];
+
+union operation_problem {
+    struct attention_problem attention;
+    struct conv_problem conv2d;
+};
+
+/* A problem with the kernel that computes it. */
+struct task {
+    const struct operation *operation; /* NULL: there is nothing to compute */
+    const struct operation_kernel *kernel;
+    union operation_problem problem;
+};
+
+#endif
