@@ -150,6 +150,28 @@ def test_models(url, session, rng):
     assert [tensor["datatype"] for tensor in described["outputs"]] == ["INT32"]
 
 
+def test_a_resident_tensor_is_a_model(url, session, rng):
+    problem = Conv2d(2, 5, 6, 3, 3, 3, padding="same", layout="nhwc", w_layout="krsc")
+    x, w, _ = operands = random_operands(problem, rng)
+    session.put(f"{url}/tensors/edges", params={"dtype": "f32", "shape": "3,3,3,2"},
+                data=w.tobytes(), timeout=PATIENCE_S).raise_for_status()
+    listed = session.post(f"{url}/v2/repository/index", json={}, timeout=PATIENCE_S).json()
+    assert "conv.edges" in [model["name"] for model in listed]
+    assert "linear.edges" not in [model["name"] for model in listed]
+    inputs = [{"name": "X", "datatype": "FP32", "shape": list(x.shape), "data": x.ravel().tolist()}]
+    options = {"layout": "nhwc", "w_layout": "krsc", "padding": "same"}
+    answer = session.post(f"{url}/v2/models/conv.edges/infer", timeout=PATIENCE_S,
+                          json={"inputs": inputs, "parameters": options})
+    assert answer.status_code == 200, answer.text
+    output = answer.json()["outputs"][0]
+    assert_right(problem, operands, np.array(output["data"], np.float32).tobytes())
+    answer = session.post(f"{url}/v2/models/conv.edges/infer", timeout=PATIENCE_S,
+                          json={"inputs": inputs, "parameters": {"w": "edges"}})
+    assert answer.status_code == 400
+    session.delete(f"{url}/tensors/edges", timeout=PATIENCE_S)
+    assert session.get(f"{url}/v2/models/conv.edges", timeout=PATIENCE_S).status_code == 404
+
+
 # --- Bad input
 
 SMALL = dict(channels=4, height=5, width=6, filters=8, r=3, s=3)

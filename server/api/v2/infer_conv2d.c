@@ -1,10 +1,33 @@
-/* Models of convolutions. Their options and operands are those of POST /conv2d. */
+/* Models of convolutions and of layers of convolutions. Their options and operands are those of
+ * POST /conv2d. */
+#include <string.h>
+
 #include "server/api/services.h"
 #include "server/api/v2/infer_call.h"
+
+/* Makes the layer's tensor W of the request. */
+static enum gemmd_error take_weight(struct request *request)
+{
+    struct compute_call *call = &infer_of(request)->compute;
+    const struct model *model = &infer_of(request)->model;
+    struct conv2d_request *conv = &call->request.conv2d;
+    const char *name = model->name + sizeof MODEL_CONV - 1;
+    if (conv->w[0] != '\0')
+        return fault_set(&request->fault, GEMMD_ERR_MALFORMED, "w",
+                         "the model '%.140s' has its own W", model->name);
+    memcpy(conv->w, name, strlen(name) + 1);
+    call->residents.b = model->weight;
+    call->residents.b_is_borrowed = true;
+    call->residents.tenant = request->tenant;
+    tensor_store_count_use(services_of(request)->tensors, true);
+    return conv2d_request_settle_resident(conv, resident_tensor(model->weight), &request->fault);
+}
 
 static enum gemmd_error infer_conv2d_settle(struct request *request)
 {
     struct compute_call *call = &infer_of(request)->compute;
+    if (infer_of(request)->model.weight != NULL)
+        return take_weight(request);
     conv2d_request_mark_given(&call->request.conv2d, "dtype");
     call->body_format = FORMAT_SAFETENSORS; /* the arrays give the sizes */
     const enum gemmd_error code =
