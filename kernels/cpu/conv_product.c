@@ -32,7 +32,13 @@ struct conv_product_plan {
     uint64_t product_bytes; /* of the product's workspace */
 };
 
-static const struct gemm_device cpu = {.backend = GEMM_BACKEND_CPU};
+/* The kernel for a product, as kernel=auto of products chooses on the CPU. */
+static const struct gemm_kernel *choose_product(const struct gemm_problem *product)
+{
+    return gemm_cpu_openblas.takes(product) ? &gemm_cpu_openblas
+           : gemm_cpu_tiled.takes(product)  ? &gemm_cpu_tiled
+                                            : NULL;
+}
 
 /* A block of `rows` pixels of one group, without pointers. */
 static struct gemm_problem block_problem(const struct conv_problem *p,
@@ -61,11 +67,9 @@ static bool product_bytes(const struct conv_problem *p, const struct conv_produc
                           uint64_t rows, uint64_t *bytes)
 {
     const struct gemm_problem product = block_problem(p, plan, rows);
-    const struct gemm_kernel *kernel;
-    struct fault fault;
+    const struct gemm_kernel *kernel = choose_product(&product);
     uint64_t needed;
-    if (gemm_select(&cpu, "auto", &product, &kernel, &fault) != GEMMD_OK ||
-        !kernel->workspace_bytes(&product, &needed))
+    if (kernel == NULL || !kernel->workspace_bytes(&product, &needed))
         return false;
     *bytes = needed > *bytes ? needed : *bytes;
     return size_align(*bytes, ALIGNMENT, bytes);
@@ -199,9 +203,8 @@ static enum gemmd_error compute_conv_block(struct gemm_context *base, struct con
     const struct conv_shape *s = &p->shape;
     const uint64_t size = dtype_size(p->dtype), out_size = dtype_size(p->out);
     struct gemm_problem product = block_problem(p, plan, b->rows);
-    const struct gemm_kernel *kernel;
-    struct fault fault;
-    if (gemm_select(&cpu, "auto", &product, &kernel, &fault) != GEMMD_OK)
+    const struct gemm_kernel *kernel = choose_product(&product);
+    if (kernel == NULL)
         return GEMMD_ERR_INTERNAL;
     const uint64_t first_filter = b->group * plan->filters;
     product.b = (const char *)p->w + first_filter * plan->k * size;

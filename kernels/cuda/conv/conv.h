@@ -19,7 +19,8 @@ extern "C" {
 
 /* In the order in which "auto" tries them (kernels/operation.h), NULL-terminated. */
 extern const struct operation_kernel *const conv_cuda_kernels[];
-extern const struct operation_kernel conv_cuda_implicit, conv_cuda_product, conv_cuda_tiled;
+extern const struct operation_kernel conv_cuda_depthwise, conv_cuda_implicit, conv_cuda_product,
+    conv_cuda_tiled, conv_cuda_naive;
 
 /* Whether groups have so few channels or filters that `tiled`, which takes the convolution, is
  * faster than tensor cores. Pure. */

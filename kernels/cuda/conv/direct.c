@@ -1,4 +1,4 @@
-/* The kernels that read X and W as they are, as entries of the backend's list. */
+/* The kernels that read X and W as they are: what each of them takes, and its launch. */
 #include "kernels/cuda/context.h"
 #include "kernels/cuda/conv/conv.h"
 #include "proto/dtype.h"
@@ -137,7 +137,7 @@ static enum gemmd_error depthwise_run(struct gemm_context *context, const void *
     return code == GEMMD_OK ? conv_to_channels_first(stream, &to_first) : code;
 }
 
-static const struct operation_kernel conv_cuda_naive = {
+const struct operation_kernel conv_cuda_naive = {
     .name = "naive",
     .description = "one thread for each element",
     .takes = conv_problem_offered,
@@ -153,14 +153,10 @@ const struct operation_kernel conv_cuda_tiled = {
     .run = tiled_run,
 };
 
-static const struct operation_kernel conv_cuda_depthwise = {
+const struct operation_kernel conv_cuda_depthwise = {
     .name = "depthwise",
     .description = "one filter for each channel, rows of X in registers",
     .takes = depthwise_takes,
     .workspace_bytes = depthwise_workspace_bytes,
     .run = depthwise_run,
 };
-
-const struct operation_kernel *const conv_cuda_kernels[] = {
-    &conv_cuda_depthwise, &conv_cuda_implicit, &conv_cuda_product,
-    &conv_cuda_tiled,     &conv_cuda_naive,    NULL};
