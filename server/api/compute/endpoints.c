@@ -320,5 +320,7 @@ const struct endpoint compute_endpoints[] = {
     COMPUTE("/gemm", METRICS_OP_GEMM, gemm_operation),
     COMPUTE("/attention", METRICS_OP_OF(OPERATION_ATTENTION), attention_operation),
     COMPUTE("/conv2d", METRICS_OP_OF(OPERATION_CONV2D), conv2d_operation),
+    COMPUTE("/reduce", METRICS_OP_OF(OPERATION_REDUCE), reduce_operation),
+    COMPUTE("/softmax", METRICS_OP_OF(OPERATION_SOFTMAX), softmax_operation),
     {0},
 };
