@@ -277,7 +277,8 @@ struct gemmd_result {
                        releases with gemmd_free() */
     uint64_t bytes; /* length of the result */
     enum gemmd_dtype dtype;
-    uint32_t rank; /* of a product 2 (m, n) or 3 (batch, m, n); of an attention 4 */
+    uint32_t rank; /* of a product 2 (m, n) or 3 (batch, m, n); of an attention and of a
+                      convolution 4 */
     uint64_t dims[8];
     char kernel[32];     /* name of the kernel that computed the result */
     uint32_t batch;      /* how many requests shared the kernel's launch */
@@ -378,6 +379,69 @@ GEMMD_API enum gemmd_error gemmd_attention(struct gemmd_client *client,
 GEMMD_API struct gemmd_request *gemmd_attention_submit(struct gemmd_client *client,
                                                        const struct gemmd_attention *attention,
                                                        struct gemmd_error_info *error);
+
+/* ---- Convolution ------------------------------------------------------------------------------
+ */
+
+enum gemmd_conv_layout {
+    GEMMD_CONV_NCHW, /* batch, channels, height, width */
+    GEMMD_CONV_NHWC  /* batch, height, width, channels */
+};
+enum gemmd_conv_w_layout {
+    GEMMD_CONV_KCRS, /* filters, channels / groups, r, s */
+    GEMMD_CONV_KRSC  /* filters, r, s, channels / groups */
+};
+
+/* The parameters of a convolution, Y = act(alpha * conv(X, W) + bias). X has `batch` images of
+ * channels x height x width, W has filters of channels / groups x r x s, and Y has as many channels
+ * as W has filters. Tensors are contiguous. */
+struct gemmd_conv2d {
+    size_t size;
+    uint64_t batch;                                    /* images; default 1 */
+    uint64_t channels, height, width;                  /* of X */
+    uint64_t filters, r, s;                            /* of W */
+    uint64_t groups;                                   /* default 1; divides channels and filters */
+    uint64_t stride_h, stride_w;                       /* default 1 */
+    uint64_t dilation_h, dilation_w;                   /* default 1 */
+    uint64_t pad_top, pad_bottom, pad_left, pad_right; /* zeros around X; default 0 */
+    int32_t pad_same; /* 1: as many zeros as give an output of the size of X divided by the stride,
+                         rounded up; the four numbers are then ignored. Default 0 */
+    enum gemmd_conv_layout layout;     /* of X and Y; default GEMMD_CONV_NCHW */
+    enum gemmd_conv_w_layout w_layout; /* of W; default GEMMD_CONV_KCRS */
+    enum gemmd_dtype dtype;            /* type of X and W; default GEMMD_F32 */
+    int32_t out;                       /* type of Y and the bias; default GEMMD_OUT_DEFAULT */
+    enum gemmd_precision precision;    /* default GEMMD_PRECISION_FULL */
+    enum gemmd_act act;                /* default GEMMD_ACT_NONE */
+    uint32_t priority; /* this field and those below have the meanings and defaults that they have
+                          in struct gemmd_gemm */
+    double alpha;
+    const void *x, *w;    /* the operands; like all pointers to data from here on borrowed until the
+                             request is done */
+    const void *bias;     /* `filters` elements; NULL: no bias */
+    const char *w_tensor; /* name of the resident tensor that is W; `w` is then NULL */
+    void *y;              /* where Y goes; NULL: the library allocates Y */
+    uint64_t y_bytes;     /* size of `y` */
+    const char *kernel;
+    const char *request_id;
+    void *user;
+    uint32_t timeout_ms;
+    int32_t job;
+    const char *traceparent;
+};
+
+/* Fills in the defaults; `size` is sizeof(struct gemmd_conv2d). */
+GEMMD_API void gemmd_conv2d_init(struct gemmd_conv2d *conv2d, size_t size);
+
+/* Computes a convolution and waits for the answer, with the errors of gemmd_gemm(). `result` may be
+ * NULL if conv2d->y is set. */
+GEMMD_API enum gemmd_error gemmd_conv2d(struct gemmd_client *client,
+                                        const struct gemmd_conv2d *conv2d,
+                                        struct gemmd_result *result,
+                                        struct gemmd_error_info *error);
+/* Starts a convolution and returns at once, as gemmd_gemm_submit() does for a product. */
+GEMMD_API struct gemmd_request *gemmd_conv2d_submit(struct gemmd_client *client,
+                                                    const struct gemmd_conv2d *conv2d,
+                                                    struct gemmd_error_info *error);
 
 /* ---- Resident tensors ------------------------------------------------------------------------ */
 

@@ -33,6 +33,10 @@ class AsyncClient:
         """Computes an attention; the arguments and errors are those of Client.attention()."""
         return await self._call(self._client.attention, q, k, v, **options)
 
+    async def conv2d(self, x: Any, w: Any, **options: Any) -> Any:
+        """Computes a convolution; the arguments and errors are those of Client.conv2d()."""
+        return await self._call(self._client.conv2d, x, w, **options)
+
     async def gemm_store(self, name: str, a: Any, b: Any, **options: Any) -> Tensor:
         """Computes a product that stays on the device, like Client.gemm_store()."""
         tensor: Tensor = await self._call(self._client.gemm_store, name, a, b, **options)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 from urllib.parse import quote
@@ -14,6 +15,7 @@ import numpy as np
 from . import library
 from .arrays import DTYPES, NAMES, Array, dtype_name, like, stored, to_numpy
 from .attention import Attention, Layout
+from .convolution import Convolution, ConvLayout, ConvWLayout, Padding
 from .errors import ProtocolError
 from .http import Answer, Transport
 from .tensors import Tensor, from_safetensors
@@ -25,7 +27,7 @@ _DEFAULT_OUT = {"f8_e4m3": "bf16", "i8": "i32"}
 @dataclass(frozen=True)
 class JobStatus:
     """The state of a job: "queued", "running", "done", "failed" or "cancelled"; and its operation,
-    "gemm" or "attention". The id is None in the list of a daemon that requires no tokens."""
+    "gemm", "attention" or "conv2d". The id is None in the list of a daemon that requires no tokens."""
 
     id: str | None
     state: str
@@ -329,6 +331,36 @@ class Client:
                                                timeout, kernel),
                          operands.sent, operands.shape, q)
 
+    def conv2d(self, x: Any, w: Any, *, stride: int | Sequence[int] = 1, padding: Padding = 0,
+               dilation: int | Sequence[int] = 1, groups: int = 1, layout: ConvLayout = "nchw",
+               w_layout: ConvWLayout = "kcrs", bias: Any = None, out: Any = None,
+               alpha: float = 1.0, act: Act = "none", precision: str = "full", priority: int = 4,
+               timeout: float | None = None, kernel: str | None = None) -> Any:
+        """Returns act(alpha * conv(x, w) + bias), the convolution of neural networks.
+
+        ``x`` is (batch, channels, height, width), or with the layout "nhwc" (batch, height, width,
+        channels), and so is the result. ``w`` is (filters, channels / groups, r, s), or with the
+        w_layout "krsc" (filters, r, s, channels / groups), and may be a resident Tensor. Both have
+        one type of f32, f16, bf16 and i8.
+
+        Args:
+            stride, dilation: one number, or one for height and one for width.
+            padding: zeros on all sides; or a pair, for height and for width; or four numbers, for
+                top, bottom, left and right; or "same".
+            bias: an array of the shape (filters,), of the type of the result.
+            out: the type of the result; default: that of ``x``, and i32 for i8.
+
+        The errors are those of gemm().
+        """
+        operands = Convolution(x, w, bias, out, layout, w_layout, groups)
+        timeout = self.timeout if timeout is None else timeout
+        answer = self._http.request(
+            "POST", "/conv2d",
+            {**operands.parameters(stride, padding, dilation),
+             **_conv2d_options(alpha, act, precision, priority, timeout, kernel)},
+            operands.sent, timeout=timeout, result=True)
+        return like(x)(_array(answer))
+
     def jobs(self) -> list[JobStatus]:
         """Lists the jobs of the client's tenant, the newest first."""
         found: list[JobStatus] = []
@@ -456,6 +488,15 @@ def _attention_parameters(operands: Attention, causal: bool, window: int | None,
         "timeout_ms": (max(1, int(timeout * 1000)) if timeout is not None else None, None)}
     return {**operands.parameters(),
             **{name: value for name, (value, usual) in chosen.items() if value != usual}}
+
+
+def _conv2d_options(alpha: float, act: str, precision: str, priority: int, timeout: float | None,
+                    kernel: str | None) -> dict[str, Any]:
+    chosen = {
+        "alpha": (float(alpha), 1.0), "act": (act, "none"), "precision": (precision, "full"),
+        "priority": (priority, 4), "kernel": (kernel, None),
+        "timeout_ms": (max(1, int(timeout * 1000)) if timeout is not None else None, None)}
+    return {name: value for name, (value, usual) in chosen.items() if value != usual}
 
 
 def _job_status(found: dict[str, Any]) -> JobStatus:
