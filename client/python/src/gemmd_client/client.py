@@ -15,7 +15,7 @@ import numpy as np
 from . import library
 from .arrays import DTYPES, NAMES, Array, dtype_name, like, stored, to_numpy
 from .attention import Attention, Layout
-from .convolution import Convolution, ConvLayout, ConvWLayout, Padding
+from .convolution import ConvLayout, Convolution, ConvWLayout, Padding
 from .errors import ProtocolError
 from .http import Answer, Transport
 from .tensors import Tensor, from_safetensors

@@ -46,8 +46,11 @@ class Convolution:
         self.batch = batch
         self.channels, self.height, self.width = (
             sizes if layout == "nchw" else (sizes[2], sizes[0], sizes[1]))
-        self.filters, *taps = self.w.shape
-        per_group, self.r, self.s = taps if w_layout == "kcrs" else (taps[2], taps[0], taps[1])
+        filters, *taps = (int(size) for size in self.w.shape)
+        self.filters: int = filters
+        per_group, r, s = taps if w_layout == "kcrs" else (taps[2], taps[0], taps[1])
+        self.r: int = r
+        self.s: int = s
         if per_group * groups != self.channels:
             raise ValueError(f"w has filters of {per_group} channels, and x has {self.channels} "
                              f"channels in {groups} groups")
