@@ -45,8 +45,9 @@ bool conv_w_is_contiguous(const struct conv_problem *problem)
 double conv_flops(const struct conv_problem *problem)
 {
     const struct conv_shape *s = &problem->shape;
+    const uint64_t channels = s->channels / s->groups;
     return 2.0 * (double)s->batch * (double)s->filters * (double)s->out_height *
-           (double)s->out_width * (double)(s->channels / s->groups) * (double)s->r * (double)s->s;
+           (double)s->out_width * (double)channels * (double)s->r * (double)s->s;
 }
 
 struct conv_problem conv_problem_part(const struct conv_problem *problem, uint64_t first,
