@@ -8,7 +8,7 @@
  * axis where the rows of X have no gaps. Element i = (o * mid + m) * width + c of Y lies at i /
  * y_width * y_leading + i % y_width.
  *
- * Sums of f32, f16 and bf16 are computed in f32. Their error is at most
+ * Sums of f32, f16 and bf16 are computed in f32 (in f64 by the naive kernels). Their error is at most
  * reduce_sum_roundings(length)
  * * 2^-24 * sum |x|, and then one rounding to `out`. The order of a sum depends on the length, the
  * type and the kernel only. Sums of f64 are computed in f64, with the same number of roundings of
@@ -52,7 +52,8 @@ uint64_t reduce_results(const struct reduce_problem *problem);
 bool reduce_is_of_rows(const struct reduce_problem *problem);
 /* Whether the protocol offers the types of the problem. A `takes`. */
 bool reduce_problem_offered(const void *problem);
-/* The number of roundings that bounds the error of a sum: ceil(log2(length)) + 8. */
+/* The number of roundings that bounds the error of a sum: ceil(log2(length)) + 8, and one more for
+ * each 2^22 elements. */
 double reduce_sum_roundings(uint64_t length);
 
 #endif

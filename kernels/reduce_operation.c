@@ -59,10 +59,12 @@ static double reduce_moved_bytes(const void *problem)
     return reduce_flops(p) * dtype_size(p->dtype) + (double)reduce_results(p) * dtype_size(p->out);
 }
 
-/* Up to as many bytes as two operands of a product of 128. */
+/* Up to as many bytes as two operands of a product of 128, and so short that no kernel needs a
+ * workspace. */
 static bool reduce_is_small(const void *problem)
 {
-    return reduce_moved_bytes(problem) <= 128 * 1024;
+    const struct reduce_problem *p = problem;
+    return reduce_moved_bytes(problem) <= 128 * 1024 && (reduce_is_of_rows(p) || p->length <= 512);
 }
 
 static uint64_t reduce_units(const void *problem)

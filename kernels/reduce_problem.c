@@ -46,5 +46,5 @@ bool reduce_problem_offered(const void *problem)
 
 double reduce_sum_roundings(uint64_t length)
 {
-    return ceil(log2((double)length)) + 8;
+    return ceil(log2((double)length)) + 8 + floor((double)length / 0x1p22);
 }
