@@ -223,10 +223,7 @@ static bool measure_layer(struct conv_bench *b, struct layer_bench *l)
 /* A second of work, so that the clock has settled. */
 static void warm_up(struct conv_bench *b)
 {
-    struct conv_own own = {.name = "naive", .kernel = conv_cuda_kernels[0]};
-    for (const struct operation_kernel *const *k = conv_cuda_kernels; *k != NULL; k++)
-        if (strcmp((*k)->name, "implicit") == 0)
-            own = (struct conv_own){.name = (*k)->name, .kernel = *k};
+    const struct conv_own own = {.name = "implicit", .kernel = &conv_cuda_implicit};
     struct layer_bench l = {.layer = &conv_layers[1],
                             .problem = conv_layer_problem(&conv_layers[1], GEMMD_BF16, false)};
     const double until = seconds_now() + 1;
