@@ -51,7 +51,7 @@ template <typename In> union lane_values {
 /* S, STRIDE: the filter's width and the stride along a row if the kernel is compiled for them, with
  * a dilation of 1; or 0. */
 template <typename In, typename Out, int S, int STRIDE>
-__global__ void __launch_bounds__(LANES *ROWS)
+__global__ void __launch_bounds__(LANES *ROWS, 1) /* without the 1 a few spill */
     conv_depthwise_kernel(const __grid_constant__ struct conv_direct job,
                           const __grid_constant__ conv::finish<Out> finish)
 {
