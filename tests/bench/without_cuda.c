@@ -4,6 +4,7 @@
 #include "tests/bench/attention.h"
 #include "tests/bench/kernels.h"
 #include "tests/bench/ladder.h"
+#include "tests/bench/rows.h"
 #include "tests/bench/served.h"
 
 static void explain(void)
@@ -19,6 +20,13 @@ int bench_kernels(const struct bench_options *options)
 }
 
 int bench_attention(const struct attention_options *options)
+{
+    (void)options;
+    explain();
+    return 1;
+}
+
+int bench_rows(const struct rows_options *options)
 {
     (void)options;
     explain();

@@ -198,7 +198,7 @@ __global__ void __launch_bounds__(THREADS)
                              ? (chunk + 1) * ROW_CHUNK
                              : p.length;
     const T *x = (const T *)p.x + row / p.mid * p.outer_stride + row % p.mid * p.mid_stride;
-    counter<O, 6> states; /* 64 steps of 256 threads and 16 elements are more than a chunk */
+    counter<O, O::exact ? 1 : 6> states; /* 64 steps of 256 threads and 16 elements are more than a chunk */
     for (uint64_t l = chunk * ROW_CHUNK; l < end; l += VECTORS * STRIDE)
         states.add(load_vectors<T, O>(x, l + threadIdx.x % EACH * vector<T>::WIDTH, end, STRIDE,
                                       all.aligned[number], p.op));
@@ -213,7 +213,7 @@ __global__ void __launch_bounds__(THREADS)
             partial[chunk] = s;
         if (!arrives_last(all.arrived + row, (uint32_t)chunks))
             return;
-        counter<O, 10> joined;
+        counter<O, O::exact ? 1 : 10> joined;
         for (uint64_t i = threadIdx.x; i < chunks; i += THREADS)
             joined.add(stored(&partial[i]));
         __syncthreads();
@@ -292,7 +292,7 @@ __global__ void __launch_bounds__(THREADS)
     const T *x = (const T *)p.x + row / p.mid * p.outer_stride + row % p.mid * p.mid_stride;
     const uint64_t first = chunk * COLUMN_CHUNK,
                    end = first + COLUMN_CHUNK < p.length ? first + COLUMN_CHUNK : p.length;
-    counter<O, 5> states[COUNT]; /* 16 steps of 8 warps and 4 rows are a chunk */
+    counter<O, O::exact ? 1 : 5> states[COUNT]; /* 16 steps of 8 warps and 4 rows are a chunk */
     for (uint64_t l = first + warp; l < end; l += WARPS * ROWS) {
         T loaded[ROWS][COUNT];
 #pragma unroll
@@ -324,7 +324,7 @@ __global__ void __launch_bounds__(THREADS)
                 partial[chunk * TILE + lane * COUNT + c] = s[c];
         if (!arrives_last(all.arrived + place, (uint32_t)chunks))
             return;
-        counter<O, (sizeof(State) > 4) ? 6 : 10> joined[COUNT];
+        counter<O, O::exact ? 1 : (sizeof(State) > 4) ? 6 : 10> joined[COUNT];
         for (uint64_t i = warp; i < chunks; i += WARPS)
 #pragma unroll
             for (unsigned c = 0; c < COUNT; c++)

@@ -69,7 +69,9 @@ static __device__ __forceinline__ bool is_nan(long long)
     return false;
 }
 
+/* `exact`: the order of elements makes no difference, so that no tree is needed. */
 template <typename W> struct sum {
+    static constexpr bool exact = sizeof(W) == sizeof(long long) && W(1) / W(2) == W(0);
     struct state {
         W value;
     };
@@ -88,6 +90,7 @@ template <typename W> struct sum {
 };
 
 template <typename W> struct squares {
+    static constexpr bool exact = false;
     using state = typename sum<W>::state;
     static __device__ __forceinline__ state none()
     {
@@ -106,6 +109,7 @@ template <typename W> struct squares {
 /* The greatest element and its place; of the least element for min, which is negated. NaN is
  * greater than all. A place of UINT32_MAX: there is no element. */
 template <typename W> struct most {
+    static constexpr bool exact = true;
     struct state {
         W value;
         uint32_t place;
@@ -142,6 +146,7 @@ static __device__ __forceinline__ double exponential(double x)
 
 /* The greatest element, and the sum of exp(x - greatest). */
 template <typename W> struct logsumexp {
+    static constexpr bool exact = false;
     struct state {
         W most, total;
     };

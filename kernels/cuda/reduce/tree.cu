@@ -60,7 +60,7 @@ __global__ void __launch_bounds__(THREADS)
     using O = Op<W>;
     __shared__ typename O::state shared[THREADS];
     const uint64_t row = blockIdx.x;
-    counter<O, 20> states;
+    counter<O, O::exact ? 1 : 20> states;
     for (uint64_t block = threadIdx.x; block < blocks; block += THREADS)
         states.add(partial[row * blocks + block]);
     const typename O::state s = join<O>(states.total(), shared);
