@@ -238,17 +238,19 @@ template <typename Op, int LEVELS> struct counter {
     uint32_t count = 0;
     __device__ __forceinline__ void add(typename Op::state s)
     {
+        bool carries = true;
 #pragma unroll
-        for (int level = 0; level < LEVELS; level++) {
-            if ((count >> level & 1) == 0) {
-                states[level] = s;
-                count += 1;
-                return;
+        for (int level = 0; level < LEVELS; level++)
+            if (carries) {
+                carries = (count >> level & 1) != 0;
+                if (carries)
+                    s = Op::both(states[level], s);
+                else
+                    states[level] = s;
             }
-            s = Op::both(states[level], s);
-        }
-        states[LEVELS - 1] = s; /* all levels were full: the sum of everything */
-        count = 1u << (LEVELS - 1);
+        if (carries) /* all levels were full: the state of everything */
+            states[LEVELS - 1] = s;
+        count = carries ? 1u << (LEVELS - 1) : count + 1;
     }
     __device__ __forceinline__ typename Op::state total() const
     {
