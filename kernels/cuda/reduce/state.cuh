@@ -168,8 +168,8 @@ template <typename W> struct logsumexp {
 };
 
 /* Stores a result. Integers wrap in integer types, and are rounded in the others. */
-template <typename W> static __device__ __forceinline__ void store(enum gemmd_dtype out, W x, void *y,
-                                                                   uint64_t i)
+template <typename W>
+static __device__ __forceinline__ void store(enum gemmd_dtype out, W x, void *y, uint64_t i)
 {
     switch (out) {
     case GEMMD_F64:
@@ -205,8 +205,9 @@ static __device__ __forceinline__ long long root(long long x)
     return x; /* norm2 of integers is not offered */
 }
 
-template <typename W> static __device__ __forceinline__ void
-finish(const struct reduce_problem &p, typename sum<W>::state s, void *y, uint64_t i)
+template <typename W>
+static __device__ __forceinline__ void finish(const struct reduce_problem &p,
+                                              typename sum<W>::state s, void *y, uint64_t i)
 {
     if (p.op == REDUCE_MEAN && sizeof(W) == sizeof(long long))
         store(p.out, (double)s.value / (double)p.length, y, i);
@@ -217,16 +218,18 @@ finish(const struct reduce_problem &p, typename sum<W>::state s, void *y, uint64
     else
         store(p.out, s.value, y, i);
 }
-template <typename W> static __device__ __forceinline__ void
-finish(const struct reduce_problem &p, typename most<W>::state s, void *y, uint64_t i)
+template <typename W>
+static __device__ __forceinline__ void finish(const struct reduce_problem &p,
+                                              typename most<W>::state s, void *y, uint64_t i)
 {
     if (p.op == REDUCE_ARGMAX)
         ((int32_t *)y)[i] = (int32_t)s.place;
     else
         store(p.out, p.op == REDUCE_MIN ? -s.value : s.value, y, i);
 }
-template <typename W> static __device__ __forceinline__ void
-finish(const struct reduce_problem &p, typename logsumexp<W>::state s, void *y, uint64_t i)
+template <typename W>
+static __device__ __forceinline__ void finish(const struct reduce_problem &p,
+                                              typename logsumexp<W>::state s, void *y, uint64_t i)
 {
     store(p.out, isinf(s.most) ? s.most : s.most + log(s.total), y, i);
 }

@@ -77,10 +77,9 @@ static enum gemmd_error run(cudaStream_t stream, const struct reduce_problem &p,
     const enum gemmd_error code =
         launch(reduce_tree_elements<T, Op>, dim3((unsigned)(rows * blocks)), dim3(THREADS), stream,
                p, (State *)workspace, blocks);
-    return code != GEMMD_OK
-               ? code
-               : launch(reduce_tree_blocks_of<T, Op>, dim3((unsigned)rows), dim3(THREADS), stream,
-                        p, (const State *)workspace, blocks);
+    return code != GEMMD_OK ? code
+                            : launch(reduce_tree_blocks_of<T, Op>, dim3((unsigned)rows),
+                                     dim3(THREADS), stream, p, (const State *)workspace, blocks);
 }
 
 } // namespace reduce_tree

@@ -38,7 +38,7 @@ static __device__ __forceinline__ uint32_t problem_of_block(const struct problem
 }
 
 template <typename T, typename Out, unsigned EACH, unsigned ELEMENTS>
-__global__ void __launch_bounds__(EACH < 128 ? 128 : EACH)
+__global__ void __launch_bounds__(EACH < 128 ? 128 : EACH, EACH < 128 ? 6 : 768 / EACH)
     softmax_online_rows(const __grid_constant__ struct problems all)
 {
     constexpr unsigned ROWS = EACH < 128 ? 128 / EACH : 1;
@@ -89,8 +89,8 @@ __global__ void __launch_bounds__(LONG)
     }
     const float all_top = join_threads<larger, LONG>(top, shared);
     /* A thread that has seen only minus infinity adds nothing. If all have, the row is NaN. */
-    const float part = top == -CUDART_INF_F && all_top > -CUDART_INF_F ? sum
-                                                                        : sum * expf(top - all_top);
+    const float part =
+        top == -CUDART_INF_F && all_top > -CUDART_INF_F ? sum : sum * expf(top - all_top);
     const float total = join_threads<added, LONG>(part, shared);
     for (uint64_t first = 0; first < p.length; first += STEP) {
         row.first = (uint32_t)first;
