@@ -24,8 +24,9 @@ fails or hangs in one stops no other:
   operations*
             what an operator relies on: figures of NVML, the number of series, memory, a reload and a
             replacement under load
-  gpus      a daemon with all GPUs of the machine, which needs two: the bytes are those of one GPU;
-            tests/bench/devices.sh, which writes a table
+  gpus      a daemon with all GPUs of the machine, which needs two: the bytes are those of one GPU
+            (GEMMD_SAME_BYTES_REQUESTS=N as for http); gemmd-bench devices and tests/bench/devices.sh,
+            each of which writes a table
   attention attention kernels and their tiles timed (gemmd-bench attention); writes a table
   cudnn     the same next to cuDNN and FlashAttention-2; writes a table. Needs PyTorch
   serving   the serving rows of the targets (tests/bench/serve.sh); writes a table
@@ -476,6 +477,8 @@ if wanted ways; then
 fi
 
 if wanted gpus; then
+    table 60 links "links-$when.md" "$build/bin/gemmd-bench" devices --out "$out/links-$when.md"
+    [[ ! -s $out/links-$when.md ]] || cat "$out/links-$when.md"
     table 300 devices-bench "none" tests/bench/devices.sh --build "$build" --out "$out" \
         --seconds "$seconds"
     tail -n 8 "$logs/devices-bench.log"

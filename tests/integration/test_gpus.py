@@ -11,6 +11,7 @@ import requests
 from daemon import PATIENCE_S, Daemon
 from matrices import NUMPY
 from test_devices import gemm, per_device, put, tensors
+from test_same_bytes import attentions, compare, lines
 
 MEMORY = ("--device-bytes", "8G", "--tensor-bytes", "2G", "--pinned-bytes", "4G")
 
@@ -163,6 +164,18 @@ def test_two_gpus_compute_one_request(one_and_both, path, parameters):
     assert answers[1].headers.get("Gemmd-Devices") == "2"
     assert answers[0].headers["Gemmd-Kernel"] == answers[1].headers["Gemmd-Kernel"]
     assert answers[0].content == answers[1].content
+
+
+def test_two_gpus_under_a_mixed_load(gemmd, one_and_both, tmp_path, rng):
+    """GEMMD_SAME_BYTES_REQUESTS=N compares so many answers of two GPUs with those of one."""
+    one, both = one_and_both
+    mix = [*lines(tmp_path, rng), *attentions(tmp_path, rng)]
+    body = tmp_path / "divided"
+    body.write_bytes(rng.standard_normal(2 * 7 * 1024 * 1024, np.float32).astype(np.float16).tobytes())
+    mix.append(f"/gemm?m=1024&n=1024&k=1024&batch=7&dtype=f16\t{body}\n")
+    before = per_device(both, "launches")
+    compare(gemmd, both.url, mix, tmp_path, reference=one.url)
+    assert all(now > then for then, now in zip(before, per_device(both, "launches"), strict=True))
 
 
 def test_a_product_that_fits_in_no_gpu_alone(start):

@@ -12,7 +12,7 @@ import tempfile
 import time
 import urllib.request
 
-from . import load, servers
+from . import bodies, load, servers
 
 
 class Side:
@@ -150,6 +150,14 @@ def several_on_one(side, seconds, edge, rows):
     return load.wrk_list(side.address, listing, 128, seconds).rate
 
 
+def mixed(side, seconds):
+    """Products of all types with sides of 16 to 256, shuffled; the same ones for every daemon."""
+    listing = os.path.join(side.scratch, "own.list")
+    if not os.path.exists(listing):
+        bodies.mixed(side.scratch, 300)
+    return load.wrk_list(side.address, listing, 256, seconds).rate
+
+
 def rows_of(arguments):
     """(what, function of a side and seconds, target)"""
     gpu = arguments.backend != "cpu"
@@ -157,6 +165,7 @@ def rows_of(arguments):
     sides = ((1024, 32), (4096, 16)) if gpu else ((256, 8), (512, 4))
     yield "f32 64³, HTTP, 256 connections", lambda s, t: s.post(
         "/gemm?m=64&n=64&k=64", 8 * 64 * 64, 256, t), 1.6
+    yield "sides of 16 to 256, all types, HTTP, 256 connections", mixed, None
     for side, connections in sides:
         yield (f"f32 {side}³, system shared memory, {connections} connections",
                lambda s, t, n=side, c=connections: s.shared(n, c, t), 1.9)
