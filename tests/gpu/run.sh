@@ -479,8 +479,8 @@ fi
 if wanted gpus; then
     table 60 links "links-$when.md" "$build/bin/gemmd-bench" devices --out "$out/links-$when.md"
     [[ ! -s $out/links-$when.md ]] || cat "$out/links-$when.md"
-    table 300 devices-bench "none" tests/bench/devices.sh --build "$build" --out "$out" \
-        --seconds "$seconds"
+    table 400 devices-bench "none" env -u GEMMD_SAME_BYTES_REQUESTS PYTHONUNBUFFERED=1 \
+        tests/bench/devices.sh --build "$build" --out "$out" --seconds "$seconds"
     tail -n 8 "$logs/devices-bench.log"
 fi
 

@@ -126,7 +126,7 @@ DIVIDED = [
                     "causal": 1}),
     ("/attention", {"batch": 1, "heads": 32, "kv_heads": 8, "sq": 4096, "skv": 4096, "d": 128,
                     "dtype": "bf16"}),
-    ("/attention", {"batch": 64, "heads": 8, "sq": 1, "skv": 8192, "d": 128, "dtype": "f16"}),
+    ("/attention", {"batch": 24, "heads": 8, "sq": 1, "skv": 8192, "d": 128, "dtype": "f16"}),
 ]
 
 
@@ -181,7 +181,7 @@ def test_two_gpus_under_a_mixed_load(gemmd, one_and_both, tmp_path, rng):
 def test_a_product_that_fits_in_no_gpu_alone(start):
     """f32 of 12288x12288 takes 1.7 GiB, with each GPU's memory limited to 1.5 GiB."""
     two = start("--backend", "cuda", "--devices", "0,1", "--device-bytes", "1536M", "--tensor-bytes", "64M",
-                "--pinned-bytes", "6G", "--max-body", "4G", "--queue-bytes", "4G")
+                "--pinned-bytes", "6G", "--max-body", "4G", "--queue-bytes", "6G")
     side = 12288
     a, b = np.zeros((side, side), np.float32), np.zeros((side, side), np.float32)
     a[:, 0], b[0, :] = np.arange(side), 2
