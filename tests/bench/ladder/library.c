@@ -34,19 +34,24 @@ EXPORTED int gemmd_bench_ladder_attention(void *handle, const char *name, const 
                                           int causal, const void *q, const void *k, const void *v,
                                           void *o);
 
-/* NULL if there is no memory or no GPU. */
+/* NULL, after saying why on standard error, if there is no memory or no GPU. */
 void *gemmd_bench_ladder_open(void *stream)
 {
     struct fault fault = {0};
     struct library *library = calloc(1, sizeof *library);
-    if (library != NULL && (cudaMalloc(&library->workspace, WORKSPACE_BYTES) != cudaSuccess ||
-                            gemm_context_create(GEMM_BACKEND_CUDA, stream, 0, &library->context,
-                                                &fault) != GEMMD_OK)) {
+    if (library == NULL)
+        return NULL;
+    const cudaError_t error = cudaMalloc(&library->workspace, WORKSPACE_BYTES);
+    if (error != cudaSuccess)
+        fprintf(stderr, "gemmd_bench_ladder: %s\n", cudaGetErrorString(error));
+    else if (gemm_context_create(GEMM_BACKEND_CUDA, stream, 0, &library->context, &fault) !=
+             GEMMD_OK)
         fprintf(stderr, "gemmd_bench_ladder: %s\n", fault.detail);
-        free(library);
-        library = NULL;
-    }
-    return library;
+    else
+        return library;
+    (void)cudaFree(library->workspace);
+    free(library);
+    return NULL;
 }
 
 const char *gemmd_bench_ladder_revision(void)
