@@ -100,6 +100,52 @@ def test_a_log_without_a_table_is_refused_with_its_end():
         counters.kernels_of("==ERROR== ERR_NVGPUCTRPERM - no permission")
 
 
+PROGRAM = """#!/bin/sh
+case "$*" in
+--version) echo "gemmd 1 (abc)" ;;
+*--time*patterns) printf 'row, read\\t0.5\\ncolumn, read\\t16\\n' ;;
+*--time*) printf 'naive, f32\\t50\\n' ;;
+*patterns) printf 'row, read\\t10\\ncolumn, read\\t10\\n' ;;
+*) printf 'naive, f32\\t0\\n' ;;
+esac
+"""
+# Knows no optional metric. The log's name is the argument after --log-file, and the program is last.
+NCU = """#!/bin/sh
+case "$*" in --version) echo "Version 1.2"; exit ;; *lts__t_bytes*) echo "no such metric"; exit 1 ;; esac
+while [ "$1" != --log-file ]; do shift; done
+log=$2
+shift 4
+case "$*" in *patterns) cat "{0}/patterns" ;; *) cat "{0}/products" ;; esac >"$log"
+exec "$@"
+"""
+
+
+def test_tables_are_those_of_a_profiler_without_the_optional_metrics(tmp_path):
+    ratio = {f"{counters.SHARED}_op_ld.sum": "320", f"{counters.CONFLICTS}_op_ld.sum": "310"}
+    marker = ("counters_marker", {})
+    naive = kernel(50, 4_000_000, 32) | {counters.ACHIEVED: "97.4"}
+    (tmp_path / "patterns").write_text(
+        ncu_log([marker, ("r", {f"{counters.SHARED}_op_ld.sum": "10"}), marker, ("c", ratio)])
+    )
+    (tmp_path / "products").write_text(ncu_log([marker, ("naive", naive)]))
+    (tmp_path / "bin").mkdir()
+    for name, text in [("gemmd-bench-counters", PROGRAM), ("ncu", NCU.format(tmp_path)),
+                       ("nvidia-smi", "#!/bin/sh\necho a GPU")]:  # fmt: skip
+        (tmp_path / "bin" / name).write_text(text)
+        (tmp_path / "bin" / name).chmod(0o755)
+    out = tmp_path / "counters.md"
+    run = subprocess.run(
+        [sys.executable, TESTS / "gpu/counters.py", "--build", tmp_path, "--out", out],
+        env={**os.environ, "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}"},
+        capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    text = out.read_text()
+    assert "| column, read | 32.00 | 31.00 | 0 | 0 % | 32.00 |" in text
+    assert "| naive, f32 | 2.75 | 0 | 0 | 0 | 4 | 0 | – | 97 % | 0 % | 2 (threads) | – |" in text
+    assert "| naive, f32 | 0 | 32 | 0.0 | 2 (threads) | 0.0 % | 97.4 % | – | 2.75 |" in text
+
+
 def test_curves_have_a_point_for_each_measured_size():
     plot = load(TESTS / "bench" / "ladder" / "plot.py")
     curves = {"gemmd naive": [1.0, 2.0, 4.0], "a < b & c": [3.0, None, 5.0]}
