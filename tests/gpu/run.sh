@@ -29,6 +29,10 @@ fails or hangs in one stops no other:
             each of which writes a table
   attention attention kernels and their tiles timed (gemmd-bench attention); writes a table
   cudnn     the same next to cuDNN and FlashAttention-2; writes a table. Needs PyTorch
+  ladder    the rungs in CuPy and Triton beside ours, cuBLAS and cuDNN (tests/bench/ladder); writes a
+            table and its curves. Needs PyTorch
+  counters  what Nsight Compute counts of the rungs, their tiles and patterns of access
+            (tests/gpu/counters.py); writes a table
   serving   the serving rows of the targets (tests/bench/serve.sh); writes a table
   perf_analyzer
             Triton's load generator in every mode: sync, async, system and CUDA shared memory,
@@ -69,7 +73,7 @@ while (($#)); do
         exit 0
         ;;
     smoke | kernels | products | memcheck | devices | http | tensors | operations | gpus | rates | \
-        attention | cudnn | serving | perf_analyzer | ways)
+        attention | cudnn | ladder | counters | serving | perf_analyzer | ways)
         parts+=("$1")
         ;;
     *)
@@ -457,6 +461,14 @@ if wanted cudnn; then
     table 300 cudnn "cudnn-$when.md" env PYTHONUNBUFFERED=1 "$python" tests/bench/attention_cudnn.py \
         --library "$build/lib/libgemmd_bench_attention.so" --seconds 280 --dtype bf16,f16 \
         --out "$out/cudnn-$when.md"
+fi
+if wanted ladder; then
+    table 180 ladder "rungs-$when.md" env PYTHONUNBUFFERED=1 "$python" tests/bench/ladder \
+        --library "$build/lib/libgemmd_bench_ladder.so" --out "$out/rungs-$when.md"
+fi
+if wanted counters; then
+    table 240 counters "counters-$when.md" "$python" tests/gpu/counters.py --build "$build" \
+        --out "$out/counters-$when.md"
 fi
 if wanted serving; then
     table 560 serving "none" env PYTHONUNBUFFERED=1 tests/bench/serve.sh --build "$build" \
