@@ -1,6 +1,6 @@
 /* Makes chosen calls of cuBLAS fail, as fail_cuda.h says. */
-#include <cublasLt.h>
 #include <cublas_v2.h>
+#include <cublasLt.h>
 
 #include "tests/faults/fail_cuda.h"
 

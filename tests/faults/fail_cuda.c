@@ -10,10 +10,10 @@
 
 #include "tests/faults/fault_kernels.h"
 
-static _Atomic(struct cuda_plan *) the_plan;  /* NULL until the file is mapped */
-static atomic_int sticky_error;               /* of every call; cudaSuccess: none */
-static _Thread_local cudaError_t last_error;  /* that cudaGetLastError returns next */
-extern const char __executable_start[];       /* the linker's name of the program's first byte */
+static _Atomic(struct cuda_plan *) the_plan; /* NULL until the file is mapped */
+static atomic_int sticky_error;              /* of every call; cudaSuccess: none */
+static _Thread_local cudaError_t last_error; /* that cudaGetLastError returns next */
+extern const char __executable_start[];      /* the linker's name of the program's first byte */
 
 __attribute__((constructor)) static void map_plan(void)
 {
@@ -32,8 +32,7 @@ __attribute__((constructor)) static void map_plan(void)
 static void count_call(struct cuda_plan *plan, int64_t offset, const char *name)
 {
     for (uint32_t tries = 0; tries < CUDA_SITES_MAX; tries++) {
-        struct cuda_site *site =
-            &plan->sites[((uint64_t)offset + tries) % CUDA_SITES_MAX];
+        struct cuda_site *site = &plan->sites[((uint64_t)offset + tries) % CUDA_SITES_MAX];
         int_least64_t found = 0;
         if (atomic_compare_exchange_strong(&site->offset, &found, offset)) {
             strncpy(site->name, name, CUDA_CALL_NAME - 1);
@@ -46,18 +45,26 @@ static void count_call(struct cuda_plan *plan, int64_t offset, const char *name)
     }
 }
 
-/* The fault that the plan has for this call. */
-static enum cuda_fault draw(struct cuda_plan *plan, int64_t offset, bool launches)
+/* Whether a planned fault happens at this call, which is then counted. */
+static bool happens(struct cuda_planned *planned, int64_t offset, bool launches)
 {
-    if (atomic_load(&plan->to_fail) <= 0)
-        return CUDA_FAULT_NONE;
-    const int64_t site = atomic_load(&plan->site);
-    if (site == -1 ? !launches : site != 0 && site != offset)
-        return CUDA_FAULT_NONE;
-    if (atomic_fetch_sub(&plan->left, 1) > 0 || atomic_fetch_sub(&plan->to_fail, 1) <= 0)
-        return CUDA_FAULT_NONE;
-    atomic_fetch_add(&plan->failed, 1);
-    return (enum cuda_fault)atomic_load(&plan->fault);
+    const int64_t site = atomic_load(&planned->site);
+    if (atomic_load(&planned->to_fail) <= 0 ||
+        (site == -1 ? !launches : site != 0 && site != offset))
+        return false;
+    if (atomic_fetch_sub(&planned->left, 1) > 0 || atomic_fetch_sub(&planned->to_fail, 1) <= 0)
+        return false;
+    atomic_fetch_add(&planned->failed, 1);
+    return true;
+}
+
+/* The planned fault that happens at this call; NULL: none. */
+static struct cuda_planned *draw(struct cuda_plan *plan, int64_t offset, bool launches)
+{
+    for (uint32_t i = 0; i < CUDA_PLANNED; i++)
+        if (happens(&plan->faults[i], offset, launches))
+            return &plan->faults[i];
+    return NULL;
 }
 
 static void wait_ms(int64_t ms)
@@ -83,29 +90,31 @@ static cudaError_t decide(const char *name, const void *from, const cudaStream_t
     cudaError_t error = (cudaError_t)atomic_load(&sticky_error);
     if (error != cudaSuccess)
         return last_error = error;
-    switch (draw(plan, offset, stream != NULL)) {
-    case CUDA_FAULT_NONE:
+    struct cuda_planned *planned = draw(plan, offset, stream != NULL);
+    if (planned == NULL)
         return cudaSuccess;
-    case CUDA_FAULT_ERROR:
-        error = (cudaError_t)atomic_load(&plan->error);
-        break;
+    const int64_t ms = atomic_load(&planned->ms);
+    switch ((enum cuda_fault)atomic_load(&planned->fault)) {
     case CUDA_FAULT_STICKY:
-        error = (cudaError_t)atomic_load(&plan->error);
+        error = (cudaError_t)atomic_load(&planned->error);
         cuda_calls_fail(error);
+        break;
+    case CUDA_FAULT_ERROR:
+        error = (cudaError_t)atomic_load(&planned->error);
         break;
     case CUDA_FAULT_TRAP:
         if (stream != NULL)
             fault_kernel_trap(*stream);
-        return cudaSuccess;
+        break;
     case CUDA_FAULT_BUSY:
         if (stream != NULL)
-            fault_kernel_busy(*stream, atomic_load(&plan->ms));
-        return cudaSuccess;
+            fault_kernel_busy(*stream, ms);
+        break;
     case CUDA_FAULT_WAIT:
-        wait_ms(atomic_load(&plan->ms));
-        return cudaSuccess;
+        wait_ms(ms);
+        break;
     }
-    return last_error = error;
+    return error == cudaSuccess ? error : (last_error = error);
 }
 
 cudaError_t cuda_call_fails(const char *name, const void *site)
@@ -149,7 +158,7 @@ FAIL(cudaDeviceGetAttribute, (int *value, enum cudaDeviceAttr attribute, int dev
      (value, attribute, device))
 FAIL(cudaDriverGetVersion, (int *version), (version))
 FAIL(cudaDeviceGetStreamPriorityRange, (int *lowest, int *highest), (lowest, highest))
-FAIL(cudaMemGetInfo, (size_t *free_bytes, size_t *total_bytes), (free_bytes, total_bytes))
+FAIL(cudaMemGetInfo, (size_t * free_bytes, size_t *total_bytes), (free_bytes, total_bytes))
 FAIL(cudaMalloc, (void **memory, size_t bytes), (memory, bytes))
 FAIL_AFTER(cudaFree, (void *memory), (memory))
 FAIL(cudaHostAlloc, (void **memory, size_t bytes, unsigned flags), (memory, bytes, flags))
@@ -157,8 +166,7 @@ FAIL(cudaMallocHost, (void **memory, size_t bytes), (memory, bytes))
 FAIL_AFTER(cudaFreeHost, (void *memory), (memory))
 FAIL(cudaHostRegister, (void *memory, size_t bytes, unsigned flags), (memory, bytes, flags))
 FAIL_AFTER(cudaHostUnregister, (void *memory), (memory))
-FAIL(cudaHostGetDevicePointer, (void **there, void *memory, unsigned flags),
-     (there, memory, flags))
+FAIL(cudaHostGetDevicePointer, (void **there, void *memory, unsigned flags), (there, memory, flags))
 FAIL(cudaMemcpyAsync,
      (void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream),
      (to, from, bytes, kind, stream))

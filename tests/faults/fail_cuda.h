@@ -18,12 +18,11 @@ enum { CUDA_SITES_MAX = 1024, CUDA_CALL_NAME = 48 };
 
 /* What happens at a call that the plan chooses. */
 enum cuda_fault {
-    CUDA_FAULT_NONE,
     CUDA_FAULT_ERROR,  /* the call does nothing and returns `error` */
     CUDA_FAULT_STICKY, /* likewise, and so does every call of the process from then on */
-    CUDA_FAULT_TRAP,   /* a kernel that traps is launched before the kernel that the call launches */
-    CUDA_FAULT_BUSY,   /* likewise a kernel that runs for `ms` milliseconds */
-    CUDA_FAULT_WAIT,   /* the call takes `ms` milliseconds longer */
+    CUDA_FAULT_TRAP, /* a kernel that traps is launched before the kernel that the call launches */
+    CUDA_FAULT_BUSY, /* likewise a kernel that runs for `ms` milliseconds */
+    CUDA_FAULT_WAIT, /* the call takes `ms` milliseconds longer */
 };
 
 struct cuda_site {
@@ -32,7 +31,7 @@ struct cuda_site {
     char name[CUDA_CALL_NAME]; /* of the function that is called */
 };
 
-struct cuda_plan {
+struct cuda_planned {
     atomic_int_least64_t fault; /* an enum cuda_fault */
     atomic_int_least64_t site;  /* an offset; 0: all sites; -1: all launches of kernels */
     atomic_int_least64_t error; /* a cudaError_t */
@@ -40,6 +39,13 @@ struct cuda_plan {
     atomic_int_least64_t left;    /* calls that succeed before the first that fails */
     atomic_int_least64_t to_fail; /* calls that fail then; 0: none */
     atomic_int_least64_t failed;  /* calls that have failed; counted here */
+};
+
+/* Faults that are planned at the same time; of two for one call, the first happens. */
+enum { CUDA_PLANNED = 2 };
+
+struct cuda_plan {
+    struct cuda_planned faults[CUDA_PLANNED];
     struct cuda_site sites[CUDA_SITES_MAX];
 };
 

@@ -2,10 +2,10 @@
  * simulated_cuda - the calls of the CUDA runtime that server/device/cuda makes, on a GPU of host
  * memory. With simulated_kernels.c, the daemon's CUDA device runs on a machine without a GPU.
  *
- * A stream executes what is enqueued at once, in the calling thread. A stream that a test keeps busy
- * (fault_kernels.h) and the events that were recorded in it in the meantime seem unfinished until
- * that time is over. Memory comes from the C library, so that AddressSanitizer sees what is written
- * beyond a block and what is not given back.
+ * A stream executes what is enqueued at once, in the calling thread. A stream that a test keeps
+ * busy (fault_kernels.h) and the events that were recorded in it in the meantime seem unfinished
+ * until that time is over. Memory comes from the C library, so that AddressSanitizer sees what is
+ * written beyond a block and what is not given back.
  */
 #include <cuda.h>
 #include <cuda_runtime_api.h>

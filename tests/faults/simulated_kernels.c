@@ -1,6 +1,7 @@
 /*
- * simulated_kernels - kernels for the GPU of simulated_cuda.c: the CPU's, behind a launch that a test
- * can make fail. Products beyond SIDE_MAX columns are not taken, so that warming up takes no minutes.
+ * simulated_kernels - kernels for the GPU of simulated_cuda.c: the CPU's, behind a launch that a
+ * test can make fail. Products beyond SIDE_MAX columns are not taken, so that warming up takes no
+ * minutes.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -133,8 +134,7 @@ static enum gemmd_error simulated_create(void *stream, uint32_t threads, struct 
         return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for a context");
     context->base.backend = &gemm_backend_cuda;
     context->stream = stream;
-    const enum gemmd_error code =
-        gemm_backend_cpu.context_create(NULL, 1, &context->cpu, fault);
+    const enum gemmd_error code = gemm_backend_cpu.context_create(NULL, 1, &context->cpu, fault);
     if (code == GEMMD_OK)
         *out = &context->base;
     else
