@@ -24,6 +24,8 @@ fails or hangs in one stops no other:
   operations*
             what an operator relies on: figures of NVML, the number of series, memory, a reload and a
             replacement under load
+  faults    calls of CUDA that fail, one call site after another, kernels that trap and kernels that
+            hang (gemmd-failing-cuda), and how long a daemon takes to compute again after a trap
   gpus      a daemon with all GPUs of the machine, which needs two: the bytes are those of one GPU
             (GEMMD_SAME_BYTES_REQUESTS=N as for http); gemmd-bench devices and tests/bench/devices.sh,
             each of which writes a table
@@ -72,7 +74,7 @@ while (($#)); do
         usage
         exit 0
         ;;
-    smoke | kernels | products | memcheck | devices | http | tensors | operations | gpus | rates | \
+    smoke | kernels | products | memcheck | devices | http | tensors | operations | faults | gpus | rates | \
         attention | cudnn | ladder | counters | serving | perf_analyzer | ways)
         parts+=("$1")
         ;;
@@ -124,7 +126,7 @@ supply_libraries() {
     export LD_LIBRARY_PATH=$scratch/lib:$build/lib:/usr/local/cuda/lib64${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
     mkdir "$scratch/lib"
     for _ in 1 2 3 4 5; do
-        missing=$(ldd "$build"/bin/* "$build"/tests/test_* 2>/dev/null |
+        missing=$(ldd "$build"/bin/* "$build"/tests/{test_*,gemmd-failing-cuda} 2>/dev/null |
             sed -n 's/^\t*\(.*\) => not found.*/\1/p' | sort -u)
         [[ -n $missing ]] || return 0
         for name in $missing; do
@@ -430,6 +432,17 @@ if wanted operations; then
     within 200 "$python" -u -m pytest -c tests/pytest.ini --rootdir tests --gemmd "$gemmd" \
         -vv tests/integration/test_on_gpu.py >"$logs/operations.log" 2>&1
     add_pytest "$logs/operations.log" $?
+fi
+
+if wanted faults; then
+    section "faults"
+    within 200 "$python" -u -m pytest -c tests/pytest.ini --rootdir tests --gemmd "$gemmd" \
+        -vv tests/integration/test_cuda_faults.py >"$logs/faults.log" 2>&1
+    add_pytest "$logs/faults.log" $?
+    section "a lost device"
+    within 100 "$python" -u tests/reliability/lost_device.py --gemmd "$gemmd" --count 3 --rows "$out" \
+        >"$logs/lost-device.log" 2>&1 || ((failed += 1))
+    tail -n 3 "$logs/lost-device.log"
 fi
 
 if wanted gpus; then
