@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/attention_grouped.h"
+#include "kernels/attention.h"
 #include "kernels/cpu/context.h"
 #include "kernels/cuda/freivalds/freivalds.h"
 #include "kernels/cuda/move/move.h"
@@ -84,20 +84,21 @@ static const struct gemm_kernel *const kernels[] = {&kernel_large, &kernel_small
 
 /* ---- attentions ---- */
 
-static bool takes_attention(const struct attention_problem *p)
+static bool takes_attention(const void *problem)
 {
+    const struct attention_problem *p = problem;
     return p->batch * p->heads * p->sq * p->skv <= SCORES_MAX && attention_cpu_tiled.takes(p);
 }
 
-static enum gemmd_error run_attention(struct gemm_context *context,
-                                      const struct attention_problem *problem, void *workspace)
+static enum gemmd_error run_attention(struct gemm_context *context, const void *problem,
+                                      void *workspace)
 {
     const enum gemmd_error code = launch_in(context);
     return code != GEMMD_OK ? code : attention_cpu_tiled.run(cpu_of(context), problem, workspace);
 }
 
 static enum gemmd_error run_attentions(struct gemm_context *context,
-                                       const struct attention_member members[], uint32_t count)
+                                       const struct operation_member members[], uint32_t count)
 {
     enum gemmd_error code = launch_in(context);
     for (uint32_t i = 0; i < count && code == GEMMD_OK; i++)
@@ -105,16 +106,16 @@ static enum gemmd_error run_attentions(struct gemm_context *context,
     return code;
 }
 
-static const struct attention_kernel kernel_attention = {
+static const struct operation_kernel kernel_attention = {
     .name = "attention",
     .description = "attentions, alone and together",
     .takes = takes_attention,
-    .workspace_bytes = attention_no_workspace,
+    .workspace_bytes = operation_no_workspace,
     .run = run_attention,
     .run_group = run_attentions,
     .group_units = 1000,
 };
-static const struct attention_kernel *const attention[] = {&kernel_attention, NULL};
+static const struct operation_kernel *const attention[] = {&kernel_attention, NULL};
 
 /* ---- the backend ---- */
 
@@ -162,7 +163,7 @@ static const char *simulated_library(void)
 const struct gemm_backend_entry gemm_backend_cuda = {
     .name = "cuda",
     .kernels = kernels,
-    .attention = attention,
+    .tasks = {[OPERATION_ATTENTION] = attention},
     .context_create = simulated_create,
     .context_destroy = simulated_destroy,
     .move_rows = simulated_move_rows,
