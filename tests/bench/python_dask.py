@@ -8,8 +8,8 @@ Each turn measures three things one after another, in an order that changes from
           x; the blocks of y are resident. The blocks of the result are not added up.
   panels  the same, but one request for each block of the result: a row of blocks of x, with a resident column of
           blocks of y. These are the requests that gemmd_client.dask makes.
-  dask    gemmd_client.dask.matmul, until the result lies in the memory of the workers. The tensors of earlier turns
-          are deleted first, so that the blocks of y are sent again.
+  dask    gemmd_client.dask.matmul, until the result lies in the memory of the workers. The content of y is new in
+          each turn, so that no block of y is resident before.
 
 The program prints rates, the processor time of daemons and client (the workers included), and at the end medians of
 the turns. With processes of their own the workers' processor time is part of the client's only after they end, so
@@ -95,12 +95,9 @@ class Requests:
         return time.monotonic() - begun
 
 
-def dask_seconds(clients, urls, array):
-    for client in clients:
-        for tensor in client.tensors():
-            client.delete(tensor)
+def dask_seconds(urls, x, y):
     begun = time.monotonic()
-    result = matmul(array, array, daemons=urls).persist()
+    result = matmul(x, y, daemons=urls).persist()
     distributed.wait(result)
     return time.monotonic() - begun
 
@@ -150,10 +147,12 @@ def main():
         array = da.from_array(x, chunks=options.block).persist()
         distributed.wait(array)
         measures = {"blocks": blocks.measure, "panels": panels.measure,
-                    "dask": lambda: dask_seconds(clients, urls, array)}
+                    "dask": lambda: dask_seconds(urls, array, y)}
         for turn in range(options.turns + 1):
             if turn > 1 and time.monotonic() - started > options.seconds:
                 break
+            y = (array + np.float32(turn)).persist()
+            distributed.wait(y)
             names = list(measures)
             for name in names[turn % 3:] + names[:turn % 3]:
                 own, theirs = own_processor_seconds(), sum(daemon.processor_seconds() for daemon in daemons)
