@@ -42,7 +42,8 @@ class Daemon:
             command += ["--cpu-threads", str(options.cpu_threads)]
         if options.pin:
             first = number * options.cpu_threads
-            command = ["taskset", "-c", f"{first}-{first + options.cpu_threads - 1}", *command]
+            cores = sorted(os.sched_getaffinity(0))[first:first + options.cpu_threads]
+            command = ["taskset", "-c", ",".join(map(str, cores)), *command]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         self.url = listen
         for line in self.process.stdout:
@@ -111,7 +112,7 @@ def main():
     parser.add_argument("--daemons", type=int, default=2)
     parser.add_argument("--backend", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--cpu-threads", type=int, default=1, help="of each daemon")
-    parser.add_argument("--pin", action="store_true", help="give each daemon cores of its own, from core 0 on")
+    parser.add_argument("--pin", action="store_true", help="give each daemon cores of its own, and the rest to client and workers")
     parser.add_argument("--unix", action="store_true", help="Unix sockets; libgemmd shares memory over them")
     parser.add_argument("--option", action="append", default=[], help="one more option of the daemons (--option=...)")
     parser.add_argument("--block", type=int, default=1024)
@@ -129,7 +130,7 @@ def main():
     folder = tempfile.TemporaryDirectory()
     daemons = [Daemon(options, number, folder.name) for number in range(options.daemons)]
     if options.pin:
-        os.sched_setaffinity(0, range(options.daemons * options.cpu_threads, os.cpu_count()))
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[options.daemons * options.cpu_threads:])
     urls = [daemon.url for daemon in daemons]
     clients = [Client(url) for url in urls]
     print(f"{options.daemons} daemons ({options.backend}), {workers} workers of {options.worker_threads} threads, "
