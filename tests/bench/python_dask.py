@@ -11,9 +11,10 @@ Each turn measures three things one after another, in an order that changes from
   dask    gemmd_client.dask.matmul, until the result lies in the memory of the workers. The content of y is new in
           each turn, so that no block of y is resident before.
 
-The program prints rates, the processor time of daemons and client (the workers included), and at the end medians of
-the turns. With processes of their own the workers' processor time is part of the client's only after they end, so
-that the column is left out.
+The program prints rates and processor times, and at the end medians of the turns. The processor time of the client
+includes that of the workers, except for their event loop and that of the scheduler, which has a column of its own:
+most of that time goes by the clock, whether there are tasks or not, and so grows if other programs share the cores.
+If the workers are processes of their own, the client's columns are left out.
 """
 
 import argparse
@@ -104,7 +105,12 @@ def dask_seconds(urls, x, y):
 
 
 def own_processor_seconds():
-    return sum(os.times()[:2])
+    """Of this process without the event loop of Dask, and of that loop."""
+    loop = 0.0
+    for thread in psutil.Process().threads():
+        if thread.id in {each.native_id for each in threading.enumerate() if each.name == "IO loop"}:
+            loop += thread.user_time + thread.system_time
+    return sum(os.times()[:2]) - loop, loop
 
 
 def main():
@@ -158,25 +164,26 @@ def main():
             for name in names[turn % 3:] + names[:turn % 3]:
                 own, theirs = own_processor_seconds(), sum(daemon.processor_seconds() for daemon in daemons)
                 took = measures[name]()
-                own = own_processor_seconds() - own
+                client, loop = (after - before for after, before in zip(own_processor_seconds(), own, strict=True))
                 theirs = sum(daemon.processor_seconds() for daemon in daemons) - theirs
                 if turn > 0:  # The first turn warms up.
                     seconds[name].append(took)
-                    processor[name].append((own, theirs))
+                    processor[name].append((client, loop, theirs))
             if turn > 0:
                 print("  ".join(f"{name} {2 * size ** 3 / 1e9 / seconds[name][-1]:.1f} GFLOP/s"
                                 for name in seconds), flush=True)
-    print(f"{'':8}{'GFLOP/s':>10}{'daemons CPU s':>15}" + ("" if options.processes else f"{'client CPU s':>14}"))
+    ours = not options.processes
+    print(f"{'':8}{'GFLOP/s':>10}{'daemons CPU s':>15}" + (f"{'client CPU s':>14}{'loop CPU s':>12}" if ours else ""))
     for name in seconds:
-        own, theirs = (statistics.median(column) for column in zip(*processor[name], strict=True))
+        client, loop, theirs = (statistics.median(column) for column in zip(*processor[name], strict=True))
         print(f"{name:8}{2 * size ** 3 / 1e9 / statistics.median(seconds[name]):10.1f}{theirs:15.2f}"
-              + ("" if options.processes else f"{own:14.2f}"))
+              + (f"{client:14.2f}{loop:12.2f}" if ours else ""))
     for name in ("blocks", "panels"):
         ratios = [alone / together for alone, together in zip(seconds[name], seconds["dask"], strict=True)]
-        cost = [sum(alone) / sum(together)
+        cost = [(alone[0] + alone[2]) / (together[0] + together[2])
                 for alone, together in zip(processor[name], processor["dask"], strict=True)]
         print(f"dask / {name}: median {statistics.median(ratios):.2f}, {min(ratios):.2f} to {max(ratios):.2f}"
-              + ("" if options.processes else f"; by processor time {statistics.median(cost):.2f}"))
+              + (f"; by processor time without the loop {statistics.median(cost):.2f}" if ours else ""))
     for daemon in daemons:
         daemon.stop()
 
