@@ -1,5 +1,5 @@
 /*
- * attention.h - the interface of the attention kernels, and the choice of a kernel for a problem.
+ * attention.h - the problems of the operation `attention` (operation.h).
  *
  *   S = cap(scale * Q * K^T),  O = softmax(S over the unmasked keys) * V
  *
@@ -28,7 +28,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "kernels/gemm.h"
+#include "kernels/operation.h"
 #include "proto/attention_request.h"
 #include "proto/error.h"
 
@@ -74,62 +74,16 @@ struct attention_member {
     void *workspace;
 };
 
-/* Some of the parts of a problem: first ... first + count - 1. */
-struct attention_range {
-    uint64_t first, count;
+/* The parts of a problem (operation->parts). */
+enum attention_part_number {
+    ATTENTION_PART_LENS_Q,
+    ATTENTION_PART_LENS_KV,
+    ATTENTION_PART_Q,
+    ATTENTION_PART_K,
+    ATTENTION_PART_V,
+    ATTENTION_PART_O,
+    ATTENTION_PART_LSE,
+    ATTENTION_PART_COUNT
 };
-
-/* A kernel. The members have the meaning that they have in struct gemm_kernel. */
-struct attention_kernel {
-    const char *name;
-    const char *description;     /* one line, for /info */
-    uint32_t compute_capability; /* the only one the kernel runs on, 90 for 9.0; 0: any device */
-    bool (*takes)(const struct attention_problem *problem);
-    /* A faster kernel for a problem that this kernel takes, or NULL. Automatic selection chooses
-     * the faster kernel if it runs on the device and takes the problem. The bits of the two kernels
-     * may differ, so the result must depend on the sizes of a batch entry only, never on the number
-     * of entries. NULL: there is no faster kernel. */
-    const struct attention_kernel *(*preferred_kernel)(const struct attention_problem *problem);
-    bool (*workspace_bytes)(const struct attention_problem *problem, uint64_t *out);
-    enum gemmd_error (*run)(struct gemm_context *context, const struct attention_problem *problem,
-                            void *workspace);
-    /* The number of parts that a problem has, and `run` for some of its parts only. A part is what
-     * one thread block computes, with the same bits in whatever launch, so a long attention may be
-     * cut into several launches (launch_cut.h). Problems with parts need no workspace. NULL: the
-     * kernel computes a problem in one launch. */
-    uint64_t (*parts)(struct gemm_context *context, const struct attention_problem *problem);
-    enum gemmd_error (*run_parts)(struct gemm_context *context,
-                                  const struct attention_problem *problem,
-                                  struct attention_range parts);
-    /* The operations that one launch should have, if the kernel has parts. Heads of fewer than 64
-     * columns count as having 64. */
-    double launch_flops;
-    /* Computes 1 to ATTENTION_GROUP_MAX attentions together (attention_grouped.h), each with the
-     * same bits as `run`. The list of members is not read after the function returns. NULL: the
-     * kernel computes one attention at a time. */
-    enum gemmd_error (*run_group)(struct gemm_context *context,
-                                  const struct attention_member members[], uint32_t count);
-    /* The most work that a group may have, in units of attention_group_units. The limit bounds how
-     * long a request waits for the others of its group. */
-    uint32_t group_units;
-};
-
-/* The kernels of a backend, best first, NULL-terminated. */
-const struct attention_kernel *const *attention_kernels(enum gemm_backend backend);
-
-bool attention_kernel_runs_on(const struct attention_kernel *kernel,
-                              const struct gemm_device *device);
-
-/* The kernel that automatic selection chooses where `kernel` is the first of the list that takes
- * the problem: the faster kernel that `kernel` names, or else `kernel` itself. */
-const struct attention_kernel *attention_preferred(const struct gemm_device *device,
-                                                   const struct attention_kernel *kernel,
-                                                   const struct attention_problem *problem);
-
-/* As gemm_select. If no kernel of the device takes the problem, the fault is at the dtype and lists
- * the dtypes that some kernel takes. */
-enum gemmd_error attention_select(const struct gemm_device *device, const char *name,
-                                  const struct attention_problem *problem,
-                                  const struct attention_kernel **kernel, struct fault *fault);
 
 #endif

@@ -1,54 +1,23 @@
 #include "kernels/attention_grouped.h"
 
 #include <math.h>
-#include <string.h>
-
-#include "kernels/key.h"
 
 enum { UNIT_FLOPS = 1000000, LENGTH_CLASSES = 40 };
 
-uint32_t attention_group_units(const struct attention_problem *problem)
+uint32_t attention_group_units(const void *problem)
 {
     const double units = ceil(attention_flops(problem) / UNIT_FLOPS);
     return units < 1 ? 1 : units < UINT32_MAX ? (uint32_t)units : UINT32_MAX;
 }
 
-bool attention_can_group(const struct attention_kernel *kernel,
-                         const struct attention_problem *problem)
+struct operation_traits attention_group_traits(const void *problem)
 {
-    return kernel->run_group != NULL && attention_group_units(problem) <= kernel->group_units;
-}
-
-/* Everything that the attentions of a group must have in common, for comparing and hashing. */
-struct traits {
-    uint64_t words[2];
-};
-
-static struct traits attention_group_traits_of(const struct attention_kernel *kernel,
-                                               const struct attention_problem *p)
-{
+    const struct attention_problem *p = problem;
     const uint64_t masks =
         (uint64_t)p->causal | (uint64_t)p->windowed << 1 | (uint64_t)(p->softcap > 0) << 2;
     /* Head sizes are at most ATTENTION_WIDTH_MAX. */
-    return (struct traits){
-        {(uintptr_t)kernel, (uint64_t)p->dtype << 40 | p->d << 24 | p->dv << 8 | masks}};
-}
-
-bool attention_same_group(const struct attention_kernel *kernel,
-                          const struct attention_problem *problem,
-                          const struct attention_kernel *other_kernel,
-                          const struct attention_problem *other)
-{
-    const struct traits one = attention_group_traits_of(kernel, problem),
-                        two = attention_group_traits_of(other_kernel, other);
-    return memcmp(&one, &two, sizeof one) == 0;
-}
-
-uint64_t attention_group_key(const struct attention_kernel *kernel,
-                             const struct attention_problem *problem)
-{
-    const struct traits traits = attention_group_traits_of(kernel, problem);
-    return key_of_words(traits.words, sizeof traits.words / sizeof traits.words[0]);
+    return (struct operation_traits){
+        {(uint64_t)p->dtype << 40 | p->d << 24 | p->dv << 8 | masks, 0}};
 }
 
 /* A class of the number of keys that a row sees at most; the class with the most keys is 0. */
@@ -62,7 +31,7 @@ static uint32_t attention_group_length_class(const struct attention_problem *p)
     return class;
 }
 
-void attention_group_order(const struct attention_member members[], uint32_t count,
+void attention_group_order(const struct operation_member members[], uint32_t count,
                            struct attention_member ordered[])
 {
     uint32_t places[LENGTH_CLASSES + 1] = {0};
@@ -71,5 +40,6 @@ void attention_group_order(const struct attention_member members[], uint32_t cou
     for (uint32_t i = 0; i < LENGTH_CLASSES; i++)
         places[i + 1] += places[i];
     for (uint32_t i = 0; i < count; i++)
-        ordered[places[attention_group_length_class(members[i].problem)]++] = members[i];
+        ordered[places[attention_group_length_class(members[i].problem)]++] =
+            (struct attention_member){members[i].problem, members[i].workspace};
 }

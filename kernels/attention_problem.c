@@ -52,18 +52,12 @@ double attention_flops(const struct attention_problem *problem)
            (double)problem->heads;
 }
 
-bool attention_problem_offered(const struct attention_problem *p)
+bool attention_problem_offered(const void *of)
 {
+    const struct attention_problem *p = of;
     uint64_t rows;
     return (p->dtype == GEMMD_F32 || p->dtype == GEMMD_F16 || p->dtype == GEMMD_BF16) &&
            p->d >= 1 && p->d <= ATTENTION_WIDTH_MAX && p->dv >= 1 && p->dv <= ATTENTION_WIDTH_MAX &&
            p->kv_heads >= 1 && p->heads % p->kv_heads == 0 && size_mul(p->batch, p->heads, &rows) &&
            size_mul(rows, p->sq, &rows);
-}
-
-bool attention_no_workspace(const struct attention_problem *problem, uint64_t *out)
-{
-    (void)problem;
-    *out = 0;
-    return true;
 }

@@ -6,8 +6,8 @@
 #ifndef KERNELS_BACKEND_H
 #define KERNELS_BACKEND_H
 
-#include "kernels/attention.h"
 #include "kernels/gemm.h"
+#include "kernels/operation.h"
 
 /* Copies of blocks of rows. On CUDA source and destination may be in mapped host memory. */
 enum { GEMM_MOVES = 160 }; /* the most that fit in the parameters of a launch */
@@ -23,9 +23,10 @@ struct gemm_moves {
 };
 
 struct gemm_backend_entry {
-    const char *name;                                /* "cpu" */
-    const struct gemm_kernel *const *kernels;        /* best first, ended by NULL */
-    const struct attention_kernel *const *attention; /* likewise; NULL: no kernels */
+    const char *name;                         /* "cpu" */
+    const struct gemm_kernel *const *kernels; /* best first, ended by NULL */
+    /* By operation; likewise. NULL: the backend has no kernels for the operation. */
+    const struct operation_kernel *const *tasks[OPERATION_COUNT];
     enum gemmd_error (*context_create)(void *stream, uint32_t threads,
                                        struct gemm_context **context, struct fault *fault);
     void (*context_destroy)(struct gemm_context *context);
@@ -50,10 +51,9 @@ extern const struct gemm_backend_entry gemm_backend_cuda;
 bool gemm_problem_offered(const struct gemm_problem *problem);
 /* Likewise for attention, except that f8_e4m3 is false: a kernel for f8_e4m3 checks the problem
  * itself. */
-bool attention_problem_offered(const struct attention_problem *problem);
+bool attention_problem_offered(const void *problem);
 
 /* `workspace_bytes` of kernels that need no workspace: sets *out to 0 and returns true. */
 bool gemm_no_workspace(const struct gemm_problem *problem, uint64_t *out);
-bool attention_no_workspace(const struct attention_problem *problem, uint64_t *out);
 
 #endif

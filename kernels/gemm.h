@@ -29,6 +29,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "kernels/operation_number.h"
 #include "proto/error.h"
 #include "proto/gemm_request.h"
 
@@ -39,8 +40,8 @@ struct gemm_device {
     enum gemm_backend backend;
     uint32_t compute_capability; /* CUDA: 90 for 9.0; CPU: 0 */
     /* Kernels that are disabled on the device, as bit masks: bit i is entry i of gemm_kernels and
-     * of attention_kernels. */
-    uint32_t without_gemm, without_attention;
+     * of operation_kernels. */
+    uint32_t without_gemm, without[OPERATION_COUNT];
 };
 
 struct gemm_problem {

@@ -97,30 +97,25 @@ struct gemm_problem launch_cut_gemm_part(const struct launch_cut *cut,
     return gemm_problem_part(problem, &part);
 }
 
-/* The operations of an attention as the kernels compute it: the products of narrow heads take as
- * long as those of heads with 64 columns. */
-static double attention_operations(const struct attention_problem *p)
+void launch_cut_task(const struct task *task, struct gemm_context *context, struct launch_cut *cut)
 {
-    const double d = (double)p->d, dv = (double)p->dv, least = 64;
-    return attention_flops(p) * (fmax(d, least) + fmax(dv, least)) / (d + dv);
-}
-
-void launch_cut_attention(const struct attention_kernel *kernel, struct gemm_context *context,
-                          const struct attention_problem *problem, struct launch_cut *cut)
-{
+    const struct operation *operation = task->operation;
+    const struct operation_kernel *kernel = task->kernel;
+    const void *problem = &task->problem;
     *cut = (struct launch_cut){.launches = 1};
     if (kernel->parts == NULL)
         return;
     const uint64_t parts = kernel->parts(context, problem);
-    const double launches =
-        fmin(ceil(attention_operations(problem) / kernel->launch_flops), (double)parts);
+    const double cost = operation->launch_cost != NULL ? operation->launch_cost(problem)
+                                                       : operation->flops(problem);
+    const double launches = fmin(ceil(cost / kernel->launch_flops), (double)parts);
     cut->parts_all = parts;
     cut->parts = launches > 1 ? ceil_div(parts, (uint64_t)launches) : parts;
     cut->launches = parts > 0 ? ceil_div(parts, cut->parts) : 1;
 }
 
-struct attention_range launch_cut_attention_parts(const struct launch_cut *cut, uint64_t index)
+struct operation_range launch_cut_task_parts(const struct launch_cut *cut, uint64_t index)
 {
     const uint64_t first = index * cut->parts;
-    return (struct attention_range){first, at_most(cut->parts, cut->parts_all - first)};
+    return (struct operation_range){first, at_most(cut->parts, cut->parts_all - first)};
 }

@@ -3,9 +3,9 @@
  *
  * A device looks between launches whether the result is still wanted. A long product is therefore
  * cut into launches of about launch_flops operations: by problems of the batch, or by rows of C in
- * all problems of a batch. A long attention is cut by the kernel's parts. The bits of the result
- * are those of one launch, because neither the batch nor the rows of a product, nor the number of
- * parts, decide the order of a sum.
+ * all problems of a batch. A problem of another operation is cut by the kernel's parts. The bits of
+ * the result are those of one launch, because neither the batch nor the rows of a product, nor the
+ * number of parts, decide the order of a sum.
  *
  * Pure functions, any thread. The kernels of the CPU look at kernels/cpu/watch.h instead.
  */
@@ -14,15 +14,15 @@
 
 #include <stdint.h>
 
-#include "kernels/attention.h"
 #include "kernels/gemm.h"
+#include "kernels/operations.h"
 
 struct launch_cut {
     uint64_t launches; /* 1: the computation is not cut */
     /* Of a product: rows of C and problems of the batch in each launch but the last ones. The rows
      * are a multiple of PROBLEM_PART_ROWS (problem_part.h), or all. */
     uint64_t rows, problems;
-    /* Of an attention: parts in all, and in each launch but the last. */
+    /* Of another operation: parts in all, and in each launch but the last. */
     uint64_t parts_all, parts;
 };
 
@@ -34,10 +34,9 @@ void launch_cut_gemm(const struct gemm_kernel *kernel, const struct gemm_problem
 struct gemm_problem launch_cut_gemm_part(const struct launch_cut *cut,
                                          const struct gemm_problem *problem, uint64_t index);
 
-/* Cuts an attention that the kernel takes. */
-void launch_cut_attention(const struct attention_kernel *kernel, struct gemm_context *context,
-                          const struct attention_problem *problem, struct launch_cut *cut);
+/* Cuts a problem of another operation, which the task's kernel takes. */
+void launch_cut_task(const struct task *task, struct gemm_context *context, struct launch_cut *cut);
 /* The parts that launch number `index` computes. */
-struct attention_range launch_cut_attention_parts(const struct launch_cut *cut, uint64_t index);
+struct operation_range launch_cut_task_parts(const struct launch_cut *cut, uint64_t index);
 
 #endif

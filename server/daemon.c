@@ -131,9 +131,9 @@ static void log_left_out(const struct daemon *daemon, const struct device *devic
     const struct device_left_out *list;
     const uint32_t count = device_left_out(device, &list);
     for (uint32_t i = 0; i < count; i++)
-        log_event(daemon->log, CONFIG_LOG_ERROR, "the %skernel %s is not served by device %d: %s",
-                  list[i].is_attention ? "attention " : "", list[i].kernel,
-                  (int)device_info(device)->index, list[i].reason);
+        log_event(daemon->log, CONFIG_LOG_ERROR, "the %s kernel %s is not served by device %d: %s",
+                  list[i].operation, list[i].kernel, (int)device_info(device)->index,
+                  list[i].reason);
 }
 
 /* Warns if the options allow more memory than the process may use. The system gives memory only

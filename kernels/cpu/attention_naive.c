@@ -8,6 +8,7 @@
  */
 #include <math.h>
 
+#include "kernels/attention.h"
 #include "kernels/cpu/context.h"
 #include "kernels/cpu/convert.h"
 #include "proto/dtype.h"
@@ -91,17 +92,17 @@ static void cpu_attention_naive_compute_row(void *argument, uint64_t part, uint3
         p->lse[number] = lse;
 }
 
-static bool cpu_attention_naive_workspace_bytes(const struct attention_problem *problem,
-                                                uint64_t *out)
+static bool cpu_attention_naive_workspace_bytes(const void *of, uint64_t *out)
 {
+    const struct attention_problem *problem = of;
     const uint64_t dims[] = {ROWS, problem->skv};
     return size_tensor_bytes(GEMMD_F32, dims, 2, out);
 }
 
-static enum gemmd_error cpu_attention_naive_run(struct gemm_context *base,
-                                                const struct attention_problem *problem,
+static enum gemmd_error cpu_attention_naive_run(struct gemm_context *base, const void *of,
                                                 void *workspace)
 {
+    const struct attention_problem *problem = of;
     struct naive_job job = {.problem = problem, .scores = workspace};
     const uint64_t rows = problem->batch * problem->heads * problem->sq;
     struct team *team = cpu_context_of(base)->team;
@@ -111,7 +112,7 @@ static enum gemmd_error cpu_attention_naive_run(struct gemm_context *base,
     return GEMMD_OK;
 }
 
-const struct attention_kernel attention_cpu_naive = {
+const struct operation_kernel attention_cpu_naive = {
     .name = "naive",
     .description = "the three steps, with rows of scores in memory; the reference",
     .takes = attention_problem_offered,

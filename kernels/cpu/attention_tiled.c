@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/attention.h"
 #include "kernels/attention_grouped.h"
 #include "kernels/cpu/context.h"
 #include "kernels/cpu/convert.h"
@@ -336,7 +337,7 @@ static int by_keys_then_queries(const void *one, const void *other)
 }
 
 static enum gemmd_error cpu_attention_tiled_run_group(struct gemm_context *base,
-                                                      const struct attention_member members[],
+                                                      const struct operation_member members[],
                                                       uint32_t count)
 {
     struct attention_job job = {.context = cpu_context_of(base), .count = count};
@@ -354,19 +355,18 @@ static enum gemmd_error cpu_attention_tiled_run_group(struct gemm_context *base,
     return GEMMD_OK;
 }
 
-static enum gemmd_error cpu_attention_tiled_run(struct gemm_context *base,
-                                                const struct attention_problem *problem,
+static enum gemmd_error cpu_attention_tiled_run(struct gemm_context *base, const void *problem,
                                                 void *workspace)
 {
-    const struct attention_member alone = {problem, workspace};
+    const struct operation_member alone = {problem, workspace};
     return cpu_attention_tiled_run_group(base, &alone, 1);
 }
 
-const struct attention_kernel attention_cpu_tiled = {
+const struct operation_kernel attention_cpu_tiled = {
     .name = "tiled",
     .description = "tiles of keys stream past tiles of queries; online softmax in vectors",
     .takes = attention_problem_offered,
-    .workspace_bytes = attention_no_workspace, /* the context has the scratch */
+    .workspace_bytes = operation_no_workspace, /* the context has the scratch */
     .run = cpu_attention_tiled_run,
     .run_group = cpu_attention_tiled_run_group,
     .group_units = 250, /* some 10 ms on two cores */

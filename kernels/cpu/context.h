@@ -30,7 +30,7 @@ static inline bool cpu_is_small(uint64_t m, uint64_t n, uint64_t k)
 uint64_t tiled_scratch_bytes(void);
 uint64_t attention_tiled_scratch_bytes(void);
 
-extern const struct attention_kernel attention_cpu_naive, attention_cpu_tiled;
+extern const struct operation_kernel attention_cpu_naive, attention_cpu_tiled;
 extern const struct gemm_kernel gemm_cpu_naive, gemm_cpu_tiled, gemm_cpu_openblas;
 
 #endif

@@ -76,13 +76,13 @@ static const char *cpu_library(void)
 
 static const struct gemm_kernel *const kernels[] = {&gemm_cpu_openblas, &gemm_cpu_tiled,
                                                     &gemm_cpu_naive, NULL};
-static const struct attention_kernel *const attention[] = {&attention_cpu_tiled,
+static const struct operation_kernel *const attention[] = {&attention_cpu_tiled,
                                                            &attention_cpu_naive, NULL};
 
 const struct gemm_backend_entry gemm_backend_cpu = {
     .name = "cpu",
     .kernels = kernels,
-    .attention = attention,
+    .tasks = {[OPERATION_ATTENTION] = attention},
     .context_create = cpu_create,
     .context_destroy = cpu_destroy,
     .move_rows = cpu_move_rows,

@@ -5,41 +5,39 @@
 #include "kernels/cuda/attention/tiled.h"
 #include "kernels/cuda/sm90/attention/flash_wgmma.h"
 
-static uint64_t attention_naive_parts(struct gemm_context *context,
-                                      const struct attention_problem *problem)
+static uint64_t attention_naive_parts(struct gemm_context *context, const void *of)
 {
+    const struct attention_problem *problem = of;
     (void)context;
     return problem->batch * problem->heads * problem->sq;
 }
 
-static enum gemmd_error attention_run_naive_parts(struct gemm_context *context,
-                                                  const struct attention_problem *problem,
-                                                  struct attention_range parts)
+static enum gemmd_error attention_run_naive_parts(struct gemm_context *context, const void *problem,
+                                                  struct operation_range parts)
 {
     return attention_naive_launch(cuda_context_of(context)->stream, problem, parts);
 }
 
-static enum gemmd_error attention_run_naive(struct gemm_context *context,
-                                            const struct attention_problem *problem,
+static enum gemmd_error attention_run_naive(struct gemm_context *context, const void *problem,
                                             void *workspace)
 {
     (void)workspace;
-    const struct attention_range all = {0, attention_naive_parts(context, problem)};
+    const struct operation_range all = {0, attention_naive_parts(context, problem)};
     return attention_run_naive_parts(context, problem, all);
 }
 
-static const struct attention_kernel naive = {
+static const struct operation_kernel naive = {
     .name = "naive",
     .description = "one block a row, the scores computed anew for each of the three steps",
     .takes = attention_problem_offered,
-    .workspace_bytes = attention_no_workspace,
+    .workspace_bytes = operation_no_workspace,
     .run = attention_run_naive,
     .parts = attention_naive_parts,
     .run_parts = attention_run_naive_parts,
     .launch_flops = 1e11,
 };
 
-const struct attention_kernel *const attention_cuda_kernels[] = {
+const struct operation_kernel *const attention_cuda_kernels[] = {
     &attention_cuda_decode,
     &attention_cuda_wgmma,
     &attention_cuda_flash_mma,

@@ -212,7 +212,7 @@ static uint64_t cuda_leading(const struct gemm_device *device, enum gemmd_dtype 
 const struct gemm_backend_entry gemm_backend_cuda = {
     .name = "cuda",
     .kernels = kernels,
-    .attention = attention_cuda_kernels,
+    .tasks = {[OPERATION_ATTENTION] = attention_cuda_kernels},
     .context_create = cuda_create,
     .context_destroy = cuda_destroy,
     .move_rows = cuda_move_rows,

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/operations.h"
 #include "proto/dtype.h"
 #include "proto/openapi.h"
 #include "server/api/endpoints.h"
@@ -55,48 +56,44 @@ static json_t *kernel_types(const struct gemm_kernel *kernel)
     return types;
 }
 
-/* The operand types that an attention kernel computes. The result has the type of the operands. */
-static json_t *attention_types(const struct attention_kernel *kernel)
+/* As kernel_types, for a kernel of another operation. */
+static json_t *task_types(const struct operation *operation, const struct operation_kernel *kernel)
 {
     json_t *types = json_object();
-    const struct attention_strides rows = attention_strides(ATTENTION_BHSD, 1, 64, 64);
+    union operation_problem problem;
     for (int d = 0; d < GEMMD_DTYPE_COUNT; d++) {
-        const struct attention_problem problem = {.dtype = (enum gemmd_dtype)d,
-                                                  .batch = 1,
-                                                  .heads = 1,
-                                                  .kv_heads = 1,
-                                                  .sq = 1, /* decode kernels take few queries */
-                                                  .skv = 64,
-                                                  .d = 64,
-                                                  .dv = 64,
-                                                  .q_strides = rows,
-                                                  .k_strides = rows,
-                                                  .v_strides = rows,
-                                                  .o_strides = rows};
-        const char *name = dtype_name(problem.dtype);
-        if (kernel->takes(&problem))
-            json_object_set_new(types, name, json_pack("[s]", name));
+        json_t *outs = json_array();
+        for (int o = 0; o < GEMMD_DTYPE_COUNT; o++)
+            if (operation->example((enum gemmd_dtype)d, (enum gemmd_dtype)o, &problem) &&
+                kernel->takes(&problem))
+                json_array_append_new(outs, json_string(dtype_name((enum gemmd_dtype)o)));
+        if (json_array_size(outs) > 0)
+            json_object_set(types, dtype_name((enum gemmd_dtype)d), outs);
+        json_decref(outs);
     }
     return types;
+}
+
+static void add_kernel(json_t *kernels, const char *operation, const char *name,
+                       const char *description, json_t *types)
+{
+    json_array_append_new(kernels, json_pack("{s:s, s:s, s:s, s:o}", "name", name, "op", operation,
+                                             "description", description, "dtypes", types));
 }
 
 static json_t *kernels_json(struct gemm_device device)
 {
     json_t *kernels = json_array();
-    for (const struct gemm_kernel *const *k = gemm_kernels(device.backend); *k != NULL; k++) {
-        if (!gemm_kernel_runs_on(*k, &device))
-            continue;
-        json_array_append_new(kernels, json_pack("{s:s, s:s, s:s, s:o}", "name", (*k)->name, "op",
-                                                 "gemm", "description", (*k)->description, "dtypes",
-                                                 kernel_types(*k)));
-    }
-    for (const struct attention_kernel *const *k = attention_kernels(device.backend); *k != NULL;
-         k++) {
-        if (!attention_kernel_runs_on(*k, &device))
-            continue;
-        json_array_append_new(kernels, json_pack("{s:s, s:s, s:s, s:o}", "name", (*k)->name, "op",
-                                                 "attention", "description", (*k)->description,
-                                                 "dtypes", attention_types(*k)));
+    for (const struct gemm_kernel *const *k = gemm_kernels(device.backend); *k != NULL; k++)
+        if (gemm_kernel_runs_on(*k, &device))
+            add_kernel(kernels, "gemm", (*k)->name, (*k)->description, kernel_types(*k));
+    for (uint32_t i = 0; i < OPERATION_COUNT; i++) {
+        const struct operation *operation = operation_table[i];
+        const struct operation_kernel *const *k = operation_kernels(operation, device.backend);
+        for (; *k != NULL; k++)
+            if (operation_kernel_runs_on(operation, *k, &device))
+                add_kernel(kernels, operation->name, (*k)->name, (*k)->description,
+                           task_types(operation, *k));
     }
     return kernels;
 }
@@ -110,10 +107,10 @@ static json_t *left_out_json(const struct executors *executors)
         const struct device_left_out *list;
         const uint32_t count = device_left_out(device, &list);
         for (uint32_t j = 0; j < count; j++)
-            json_array_append_new(
-                left_out, json_pack("{s:s, s:s, s:i, s:s}", "name", list[j].kernel, "op",
-                                    list[j].is_attention ? "attention" : "gemm", "device",
-                                    (int)device_info(device)->index, "reason", list[j].reason));
+            json_array_append_new(left_out, json_pack("{s:s, s:s, s:i, s:s}", "name",
+                                                      list[j].kernel, "op", list[j].operation,
+                                                      "device", (int)device_info(device)->index,
+                                                      "reason", list[j].reason));
     }
     return left_out;
 }

@@ -39,6 +39,8 @@ struct reload_counts {
     atomic_bool last_succeeded;
 };
 
+enum { SERVICES_MODELS_MAX = 48 };
+
 struct services {
     _Atomic(const struct config *) config; /* in force; a reload replaces the pointer */
     struct log *log;
@@ -54,8 +56,7 @@ struct services {
     struct tensor_store *tensors;
     struct shm_store *shm_store;                         /* mappings of clients' shared memory */
     struct regions *regions;                             /* names that clients gave to mappings */
-    struct model_stats product_stats[GEMMD_DTYPE_COUNT]; /* statistics of the models in api/v2 */
-    struct model_stats attention_stats[GEMMD_DTYPE_COUNT];
+    struct model_stats model_stats[SERVICES_MODELS_MAX]; /* of the operations' models in api/v2 */
     struct verify_draw verify_draw;
     struct jobs *jobs;
     struct job_thread *job_thread;

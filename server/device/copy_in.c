@@ -68,18 +68,17 @@ void copy_in_plan(struct copy_in *plan, const struct gemm_problem *problem,
     (void)add_operand(plan, &frame, layout->c0, p->c0);
 }
 
-void copy_in_plan_attention(struct copy_in *plan, const struct attention_problem *problem,
-                            const struct attention_parts *parts, struct device_span there,
-                            unsigned char *range, struct device_span body)
+void copy_in_plan_task(struct copy_in *plan, const struct task *task,
+                       const struct task_parts *parts, unsigned char *range,
+                       struct device_span body)
 {
-    const struct attention_problem *p = problem;
-    const struct frame frame = {there, range, body};
+    const struct frame frame = {{.start = NULL}, range, body};
     *plan = (struct copy_in){.copy_stream = COPY_IN_NO_STREAM};
-    (void)add_operand(plan, &frame, parts->lens_q, p->lens_q);
-    (void)add_operand(plan, &frame, parts->lens_kv, p->lens_kv);
-    (void)add_operand(plan, &frame, parts->q, p->q);
-    (void)add_operand(plan, &frame, parts->k, p->k);
-    (void)add_operand(plan, &frame, parts->v, p->v);
+    /* Operands in tensor memory have no place. */
+    for (uint32_t i = 0; i < parts->count; i++)
+        if (!parts->list[i].is_result)
+            (void)add_operand(plan, &frame, parts->places[i],
+                              operation_part_pointer(&task->problem, &parts->list[i]));
 }
 
 bool copy_in_has_early(const struct copy_in *plan)

@@ -17,10 +17,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "server/device/attention_parts.h"
 #include "server/device/device_layout.h"
+#include "server/device/task_parts.h"
 
-enum { COPY_IN_OPERANDS = 5, COPY_IN_NO_STREAM = -1 };
+enum { COPY_IN_OPERANDS = OPERATION_OPERANDS_MAX, COPY_IN_NO_STREAM = -1 };
 /* `begin` of an operand that is not in the body. */
 #define COPY_IN_NEVER UINT64_MAX
 
@@ -63,10 +63,10 @@ struct copy_in_piece {
 void copy_in_plan(struct copy_in *plan, const struct gemm_problem *problem,
                   const struct device_layout *layout, struct device_span there,
                   unsigned char *range, struct device_span body);
-/* As copy_in_plan, for an attention. */
-void copy_in_plan_attention(struct copy_in *plan, const struct attention_problem *problem,
-                            const struct attention_parts *parts, struct device_span there,
-                            unsigned char *range, struct device_span body);
+/* As copy_in_plan, for a task. */
+void copy_in_plan_task(struct copy_in *plan, const struct task *task,
+                       const struct task_parts *parts, unsigned char *range,
+                       struct device_span body);
 /* Whether any operand can be copied before the whole body has been received. */
 bool copy_in_has_early(const struct copy_in *plan);
 

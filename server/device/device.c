@@ -2,7 +2,6 @@
 
 #include <assert.h>
 
-#include "kernels/attention_grouped.h"
 #include "server/base/clock.h"
 #include "server/device/device_copy.h"
 #include "server/device/device_ops.h"
@@ -14,11 +13,9 @@ bool device_work_bytes(const struct device *device, const struct gemm_problem *p
     return device->ops->work_bytes(device, problem, kernel, out);
 }
 
-bool device_attention_bytes(const struct device *device, const struct attention_problem *problem,
-                            const struct attention_kernel *kernel, uint64_t *out)
+bool device_task_bytes(const struct device *device, const struct task *task, uint64_t *out)
 {
-    return device->ops->attention_bytes != NULL &&
-           device->ops->attention_bytes(device, problem, kernel, out);
+    return device->ops->task_bytes != NULL && device->ops->task_bytes(device, task, out);
 }
 
 /* A small product is not stacked, since it already shares launches with products of any shape. A
@@ -49,16 +46,29 @@ bool device_plan(const struct device *device, struct work *work)
     return true;
 }
 
-bool device_plan_attention(const struct device *device, struct work *work)
+bool device_task_is_small(const struct device *device, const struct task *task)
 {
-    const struct attention_problem *problem = &work->attention;
-    const bool groups = device->ops->groups_attention && !work->alone &&
-                        attention_can_group(work->attention_kernel, problem);
-    /* Attentions need copies in and out, which only the streams for exclusive launches make. */
-    work->shared_launch = false;
-    work->stack_key = groups ? attention_group_key(work->attention_kernel, problem) : 0;
-    work->stack_rows = groups ? work->attention_kernel->group_units : 0;
-    return device_attention_bytes(device, problem, work->attention_kernel, &work->device_bytes);
+    return device->ops->can_share_launch != NULL &&
+           operation_is_small(task->operation, task->kernel, &task->problem);
+}
+
+bool device_plan_task(const struct device *device, struct work *work)
+{
+    const struct task *task = &work->task;
+    work->shared_launch = !work->alone && device_task_is_small(device, task);
+    work->stack_key = 0;
+    work->stack_rows = 0;
+    work->device_bytes = 0;
+    if (work->shared_launch)
+        return true;
+    /* The tasks of a group need copies in and out, which only the streams for exclusive launches
+     * make. */
+    if (device->ops->groups_tasks && !work->alone &&
+        operation_can_group(task->operation, task->kernel, &task->problem)) {
+        work->stack_key = operation_group_key(task->operation, task->kernel, &task->problem);
+        work->stack_rows = task->kernel->group_units;
+    }
+    return device_task_bytes(device, task, &work->device_bytes);
 }
 
 bool device_can_share_launch(const struct device *device, const struct gemm_problem *problem,

@@ -14,8 +14,9 @@
  * CPU: operands are used where they are. The device's memory holds only the workspaces of kernels
  * and of stacks.
  *
- * On both, attentions of one kind share launches (kernels/attention_grouped.h), each attention in
- * its own range of device memory.
+ * Small problems of other operations share the launches of small products on CUDA. Larger ones of
+ * one kind share launches on both backends if a kernel computes groups (operation->group_traits),
+ * each problem in its own range of device memory.
  */
 #ifndef SERVER_DEVICE_DEVICE_H
 #define SERVER_DEVICE_DEVICE_H
@@ -34,7 +35,7 @@ enum {
     DEVICE_STREAMS_MAX = 64,
     DEVICE_SHARED_SLOTS = 2, /* shared launches in flight: one runs while the next is prepared */
     DEVICE_LAUNCH_WORKS_MAX = 1024, /* works of a shared launch */
-    DEVICE_KERNELS_MAX = 32,        /* of a backend, for products and attentions together */
+    DEVICE_KERNELS_MAX = 64,        /* of a backend, for all operations together */
     DEVICE_UUID_SIZE = 48,          /* with the zero byte */
 };
 
@@ -55,7 +56,7 @@ struct device_options {
 /* A kernel that the device does not use. */
 struct device_left_out {
     const char *kernel;
-    bool is_attention; /* a kernel for attentions; false: for products */
+    const char *operation; /* "gemm", or the operation's name */
     char reason[224];
 };
 
@@ -118,9 +119,8 @@ struct device_span device_tensor_memory(const struct device *device);
 bool device_work_bytes(const struct device *device, const struct gemm_problem *problem,
                        const struct gemm_kernel *kernel, uint64_t *out);
 
-/* As device_work_bytes, for an attention. */
-bool device_attention_bytes(const struct device *device, const struct attention_problem *problem,
-                            const struct attention_kernel *kernel, uint64_t *out);
+/* As device_work_bytes, for a task that does not share a launch of small works. */
+bool device_task_bytes(const struct device *device, const struct task *task, uint64_t *out);
 
 /* Plans how a work is launched. The work has its problem, kernel and copies. Sets `shared_launch`,
  * `stack_key`, `stack_rows`, `verify_on_device`, `check_offset` and `device_bytes`
@@ -128,8 +128,10 @@ bool device_attention_bytes(const struct device *device, const struct attention_
  * address; the problem's other pointers are only tested as by device_work_bytes. False: the size
  * overflows. */
 bool device_plan(const struct device *device, struct work *work);
-/* As device_plan, for a work that is an attention. */
-bool device_plan_attention(const struct device *device, struct work *work);
+/* As device_plan, for a work that is a task. */
+bool device_plan_task(const struct device *device, struct work *work);
+/* Whether a task is so small that it shares launches, as device_can_share_launch says. Pure. */
+bool device_task_is_small(const struct device *device, const struct task *task);
 /* Device memory for each stack in flight, outside the arena. */
 uint64_t device_stack_memory(const struct device *device);
 

@@ -37,13 +37,13 @@ struct device_ops {
      * can read them. */
     bool (*checked_bytes)(const struct device *device, const struct gemm_problem *problem,
                           const struct gemm_kernel *kernel, uint64_t *bytes, uint64_t *check);
-    /* device_attention_bytes. NULL: the backend has no kernels for attention. */
-    bool (*attention_bytes)(const struct device *device, const struct attention_problem *problem,
-                            const struct attention_kernel *kernel, uint64_t *out);
-    /* `submit` takes launch lists of attentions with a stack_key, and runs each list as one group
-     * (kernels/attention_grouped.h). */
-    bool groups_attention;
-    /* device_can_share_launch. NULL: the backend has no shared launches. */
+    /* device_task_bytes. NULL: the backend computes products only. */
+    bool (*task_bytes)(const struct device *device, const struct task *task, uint64_t *out);
+    /* `submit` takes launch lists of tasks with a stack_key, and runs each list as one group
+     * (operation_kernel.run_group). */
+    bool groups_tasks;
+    /* device_can_share_launch. NULL: the backend has no shared launches, of products or of tasks.
+     */
     bool (*can_share_launch)(const struct gemm_problem *problem, const struct gemm_kernel *kernel);
 
     /* Early copies (device_copy.h). A backend has all three functions, or none, if it uses operands
@@ -88,7 +88,7 @@ struct device {
     atomic_uint in_flight;                  /* works, without the probe's */
     bool copy_streams[DEVICE_COPY_STREAMS]; /* in use (device_copy.h) */
 
-    uint32_t without_gemm, without_attention; /* as in struct gemm_device */
+    uint32_t without_gemm, without[OPERATION_COUNT]; /* as in struct gemm_device */
     struct device_left_out left_out[DEVICE_KERNELS_MAX];
     uint32_t left_out_count;
 

@@ -1,6 +1,7 @@
 /* What a device is and whether it is lost. */
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "server/device/device_ops.h"
 
@@ -28,12 +29,13 @@ uint32_t device_left_out(const struct device *device, const struct device_left_o
 
 struct gemm_device device_gemm(const struct device *device)
 {
-    return (struct gemm_device){
+    struct gemm_device of = {
         .backend = device->info.backend,
         .compute_capability = device->info.compute_capability,
         .without_gemm = device->without_gemm,
-        .without_attention = device->without_attention,
     };
+    memcpy(of.without, device->without, sizeof of.without);
+    return of;
 }
 
 struct arena *device_arena(struct device *device)

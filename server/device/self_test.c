@@ -7,11 +7,11 @@
 #include <string.h>
 #include <time.h>
 
+#include "kernels/known_answer.h"
+#include "kernels/operations.h"
 #include "proto/dtype.h"
 #include "server/base/clock.h"
 #include "server/device/device_ops.h"
-#include "server/device/known_answer.h"
-#include "server/device/known_attention.h"
 
 static const uint64_t PATIENCE_NS = 20000000000u; /* a first launch may load much code */
 
@@ -71,22 +71,24 @@ static enum gemmd_error run_one(struct device *device, const struct gemm_kernel 
     return code;
 }
 
-static enum gemmd_error run_attention(struct device *device, const struct attention_kernel *kernel,
-                                      const struct attention_problem *problem, struct fault *fault)
+static enum gemmd_error run_task(struct device *device, const struct task *task, bool shared,
+                                 struct fault *fault)
 {
-    struct work work = {.attention = *problem, .attention_kernel = kernel};
+    const struct operation *operation = task->operation;
+    struct work work = {.task = *task, .shared_launch = shared};
     uint64_t row, column;
-    if (!device_attention_bytes(device, problem, kernel, &work.device_bytes))
-        return fail_of_size(fault, kernel->name);
+    if (!shared && !device_task_bytes(device, task, &work.device_bytes))
+        return fail_of_size(fault, task->kernel->name);
     enum gemmd_error code = run_work(device, &work, fault);
+    const char *dtype = dtype_name(work_dtype(&work));
     if (work.status != GEMMD_OK)
-        return fault_set(fault, work.status, NULL, "the attention kernel %s (%s) failed: %s",
-                         kernel->name, dtype_name(problem->dtype), work.fault.detail);
-    if (code == GEMMD_OK && !known_attention_check(problem, &row, &column))
+        return fault_set(fault, work.status, NULL, "the %s kernel %s (%s) failed: %s",
+                         operation->name, task->kernel->name, dtype, work.fault.detail);
+    if (code == GEMMD_OK && !operation->known.check(&work.task.problem, &row, &column))
         return fault_set(fault, GEMMD_ERR_DEVICE_LOST, NULL,
-                         "the attention kernel %s (%s) computed a wrong element at row %" PRIu64
+                         "the %s kernel %s (%s) computed a wrong element at row %" PRIu64
                          ", column %" PRIu64,
-                         kernel->name, dtype_name(problem->dtype), row, column);
+                         operation->name, task->kernel->name, dtype, row, column);
     return code;
 }
 
@@ -116,31 +118,43 @@ static enum gemmd_error run_kernel(struct device *device, const struct gemm_kern
     return code;
 }
 
-static enum gemmd_error run_attentions(struct device *device, const struct attention_kernel *kernel,
-                                       void *memory, struct fault *fault)
+/* Runs the known problems of an operation: in a launch of their own, and in a shared launch if they
+ * are small. */
+static enum gemmd_error run_tasks(struct device *device, struct task *task, void *memory,
+                                  struct fault *fault)
 {
+    const struct operation_known *known = &task->operation->known;
     enum gemmd_error code = GEMMD_OK;
-    for (int i = 0; code == GEMMD_OK && i < 2 * GEMMD_DTYPE_COUNT; i++) {
-        struct attention_problem problem;
-        known_attention_init(&problem, (enum gemmd_dtype)(i / 2), i % 2, memory);
-        if (kernel->takes(&problem))
-            code = run_attention(device, kernel, &problem, fault);
+    for (uint32_t i = 0; code == GEMMD_OK && i < known->cases; i++) {
+        known->init(i, memory, &task->problem);
+        if (!task->kernel->takes(&task->problem))
+            continue;
+        code = run_task(device, task, false, fault);
+        if (code != GEMMD_OK || !device_task_is_small(device, task))
+            continue;
+        known->init(i, memory, &task->problem);
+        code = run_task(device, task, true, fault);
     }
     return code;
 }
 
 /* --- what is left out, and whether enough is left --- */
 
-__attribute__((format(printf, 4, 5))) static void
-leave_out(struct device *device, uint32_t number, bool is_attention, const char *format, ...)
+/* Leaves out kernel number `number` of an operation; NULL: of products. */
+__attribute__((format(printf, 4, 5))) static void leave_out(struct device *device,
+                                                            const struct operation *operation,
+                                                            uint32_t number, const char *format,
+                                                            ...)
 {
     const enum gemm_backend backend = device->info.backend;
     struct device_left_out *left = &device->left_out[device->left_out_count++];
+    uint32_t *without =
+        operation != NULL ? &device->without[operation->number] : &device->without_gemm;
     assert(number < 32 && device->left_out_count <= DEVICE_KERNELS_MAX);
-    left->kernel = is_attention ? attention_kernels(backend)[number]->name
-                                : gemm_kernels(backend)[number]->name;
-    left->is_attention = is_attention;
-    *(is_attention ? &device->without_attention : &device->without_gemm) |= UINT32_C(1) << number;
+    left->kernel = operation != NULL ? operation_kernels(operation, backend)[number]->name
+                                     : gemm_kernels(backend)[number]->name;
+    left->operation = operation != NULL ? operation->name : "gemm";
+    *without |= UINT32_C(1) << number;
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(left->reason, sizeof left->reason, format, arguments);
@@ -152,21 +166,23 @@ static bool is_named(const char *kernel, const char *name, size_t length)
     return strlen(kernel) == length && memcmp(kernel, name, length) == 0;
 }
 
-/* Leaves out the kernels of that name, for products and for attentions. Returns how many. */
+/* Leaves out the kernels of that name, of all operations. Returns how many. */
 static uint32_t leave_out_one(struct device *device, const char *name, size_t length)
 {
     static const char reason[] = "--without-kernels names it";
     const struct gemm_device target = device_gemm(device);
     const struct gemm_kernel *const *kernels = gemm_kernels(target.backend);
-    const struct attention_kernel *const *attention = attention_kernels(target.backend);
     const uint32_t before = device->left_out_count;
     for (uint32_t i = 0; kernels[i] != NULL; i++)
         if (gemm_kernel_runs_on(kernels[i], &target) && is_named(kernels[i]->name, name, length))
-            leave_out(device, i, false, "%s", reason);
-    for (uint32_t i = 0; attention[i] != NULL; i++)
-        if (attention_kernel_runs_on(attention[i], &target) &&
-            is_named(attention[i]->name, name, length))
-            leave_out(device, i, true, "%s", reason);
+            leave_out(device, NULL, i, "%s", reason);
+    for (uint32_t o = 0; o < OPERATION_COUNT; o++) {
+        const struct operation_kernel *const *of = operation_kernels(operation_table[o], target.backend);
+        for (uint32_t i = 0; of[i] != NULL; i++)
+            if (operation_kernel_runs_on(operation_table[o], of[i], &target) &&
+                is_named(of[i]->name, name, length))
+                leave_out(device, operation_table[o], i, "%s", reason);
+    }
     return device->left_out_count - before;
 }
 
@@ -212,24 +228,26 @@ static enum gemmd_error test_gemm(struct device *device, void *memory, struct fa
             continue;
         if (!is_of_kernel(device, code, kernels[i]->name, fault))
             return code;
-        leave_out(device, i, false, "%s", fault->detail);
+        leave_out(device, NULL, i, "%s", fault->detail);
     }
     return GEMMD_OK;
 }
 
-static enum gemmd_error test_attention(struct device *device, void *memory, struct fault *fault)
+static enum gemmd_error test_operation(struct device *device, const struct operation *operation,
+                                       void *memory, struct fault *fault)
 {
     const struct gemm_device target = device_gemm(device);
-    const struct attention_kernel *const *kernels = attention_kernels(target.backend);
+    const struct operation_kernel *const *kernels = operation_kernels(operation, target.backend);
     for (uint32_t i = 0; kernels[i] != NULL; i++) {
-        if (!attention_kernel_runs_on(kernels[i], &target))
+        struct task task = {.operation = operation, .kernel = kernels[i]};
+        if (!operation_kernel_runs_on(operation, kernels[i], &target))
             continue;
-        const enum gemmd_error code = run_attentions(device, kernels[i], memory, fault);
+        const enum gemmd_error code = run_tasks(device, &task, memory, fault);
         if (code == GEMMD_OK)
             continue;
         if (!is_of_kernel(device, code, kernels[i]->name, fault))
             return code;
-        leave_out(device, i, true, "%s", fault->detail);
+        leave_out(device, operation, i, "%s", fault->detail);
     }
     return GEMMD_OK;
 }
@@ -245,14 +263,43 @@ static bool lacks_gemm(const struct device *device, const struct gemm_problem *p
            gemm_select(&now, "auto", problem, &kernel, NULL) != GEMMD_OK;
 }
 
-static bool lacks_attention(const struct device *device, const struct attention_problem *problem)
+static bool lacks_task(const struct device *device, const struct operation *operation,
+                       const void *problem)
 {
     const struct gemm_device now = device_gemm(device);
     struct gemm_device whole = now;
-    const struct attention_kernel *kernel;
-    whole.without_attention = 0;
-    return attention_select(&whole, "auto", problem, &kernel, NULL) == GEMMD_OK &&
-           attention_select(&now, "auto", problem, &kernel, NULL) != GEMMD_OK;
+    const struct operation_kernel *kernel;
+    whole.without[operation->number] = 0;
+    return operation_select(operation, &whole, "auto", problem, &kernel, NULL) == GEMMD_OK &&
+           operation_select(operation, &now, "auto", problem, &kernel, NULL) != GEMMD_OK;
+}
+
+/* The reason for which a kernel of an operation was left out last. */
+static const char *last_reason(const struct device *device, const char *operation)
+{
+    uint32_t i = device->left_out_count - 1;
+    while (i > 0 && strcmp(device->left_out[i].operation, operation) != 0)
+        i--;
+    return device->left_out[i].reason;
+}
+
+/* Checks that every problem of an operation still has a kernel. */
+static enum gemmd_error check_operation(const struct device *device,
+                                        const struct operation *operation, void *memory,
+                                        struct fault *fault)
+{
+    union operation_problem problem;
+    if (device->without[operation->number] == 0)
+        return GEMMD_OK;
+    for (uint32_t i = 0; i < operation->known.cases; i++) {
+        operation->known.init(i, memory, &problem);
+        if (lacks_task(device, operation, &problem))
+            return fault_set(fault, GEMMD_ERR_DEVICE_LOST, NULL,
+                             "no kernel is left for %s in %s: %s", operation->name,
+                             dtype_name(operation->dtype(&problem)),
+                             last_reason(device, operation->name));
+    }
+    return GEMMD_OK;
 }
 
 /* Checks that every problem the daemon offers still has a kernel. */
@@ -271,37 +318,32 @@ static enum gemmd_error check_rest(const struct device *device, void *memory, st
                              "no kernel is left for products of %s to %s: %s", dtype_name(dtype),
                              dtype_name(out), device->left_out[0].reason);
     }
-    for (int i = 0; device->without_attention != 0 && i < 2 * GEMMD_DTYPE_COUNT; i++) {
-        struct attention_problem problem;
-        known_attention_init(&problem, (enum gemmd_dtype)(i / 2), i % 2, memory);
-        if (lacks_attention(device, &problem))
-            return fault_set(fault, GEMMD_ERR_DEVICE_LOST, NULL,
-                             "no kernel is left for attention in %s: %s", dtype_name(problem.dtype),
-                             device->left_out[device->left_out_count - 1].reason);
-    }
-    return GEMMD_OK;
+    enum gemmd_error code = GEMMD_OK;
+    for (uint32_t i = 0; i < OPERATION_COUNT && code == GEMMD_OK; i++)
+        code = check_operation(device, operation_table[i], memory, fault);
+    return code;
 }
 
 enum gemmd_error self_test(struct device *device, const char *without, struct fault *fault)
 {
-    enum {
-        BYTES = (int)KNOWN_ANSWER_BYTES > (int)KNOWN_ATTENTION_BYTES ? KNOWN_ANSWER_BYTES
-                                                                     : KNOWN_ATTENTION_BYTES
-    };
     const enum gemm_backend backend = device->info.backend;
     struct fault ignored = {.detail = ""};
+    uint64_t bytes = KNOWN_ANSWER_BYTES;
+    for (uint32_t i = 0; i < OPERATION_COUNT; i++)
+        if (operation_table[i]->known.bytes > bytes)
+            bytes = operation_table[i]->known.bytes;
     fault = fault != NULL ? fault
                           : &ignored; /* reasons of kernels that are left out are copied from it */
-    void *memory = device_host_alloc(backend, BYTES, fault);
+    void *memory = device_host_alloc(backend, bytes, fault);
     if (memory == NULL)
         return GEMMD_ERR_OUT_OF_MEMORY;
     enum gemmd_error code = without != NULL ? leave_out_named(device, without, fault) : GEMMD_OK;
     if (code == GEMMD_OK)
         code = test_gemm(device, memory, fault);
-    if (code == GEMMD_OK)
-        code = test_attention(device, memory, fault);
+    for (uint32_t i = 0; i < OPERATION_COUNT && code == GEMMD_OK; i++)
+        code = test_operation(device, operation_table[i], memory, fault);
     if (code == GEMMD_OK)
         code = check_rest(device, memory, fault);
-    device_host_free(backend, memory, BYTES);
+    device_host_free(backend, memory, bytes);
     return code;
 }

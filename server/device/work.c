@@ -2,42 +2,59 @@
 
 #include <stddef.h>
 
-#include "kernels/attention_grouped.h"
 #include "kernels/stacked.h"
 #include "proto/dtype.h"
 
 bool work_is_copy(const struct work *work)
 {
-    return work->kernel == NULL && work->attention_kernel == NULL && work->copy_count > 0;
+    return work->kernel == NULL && !work_is_task(work) && work->copy_count > 0;
 }
 
 bool work_same_stack(const struct work *one, const struct work *other)
 {
-    if (one->attention_kernel != NULL || other->attention_kernel != NULL)
-        return one->attention_kernel != NULL && other->attention_kernel != NULL &&
-               attention_same_group(one->attention_kernel, &one->attention, other->attention_kernel,
-                                    &other->attention);
+    const struct task *a = &one->task, *b = &other->task;
+    if (work_is_task(one) || work_is_task(other))
+        return work_is_task(one) && work_is_task(other) && a->operation == b->operation &&
+               operation_same_group(a->operation, a->kernel, &a->problem, b->kernel, &b->problem);
     return gemm_same_stack(one->kernel, &one->problem, other->kernel, &other->problem);
 }
 
 uint32_t work_stack_rows(const struct work *work)
 {
-    return work->attention_kernel != NULL ? attention_group_units(&work->attention)
-                                          : (uint32_t)work->problem.m;
+    return work_is_task(work) ? operation_group_units(work->task.operation, &work->task.problem)
+                              : (uint32_t)work->problem.m;
 }
 
 const char *work_kernel_name(const struct work *work)
 {
-    if (work->attention_kernel != NULL)
-        return work->attention_kernel->name;
+    if (work_is_task(work))
+        return work->task.kernel->name;
     return work->kernel != NULL ? work->kernel->name : NULL;
+}
+
+enum gemmd_dtype work_dtype(const struct work *work)
+{
+    return work_is_task(work) ? work->task.operation->dtype(&work->task.problem)
+                              : work->problem.dtype;
+}
+
+void work_lengths(const struct work *work, uint64_t lengths[OPERATION_LENGTHS])
+{
+    const struct gemm_problem *p = &work->problem;
+    if (work_is_task(work)) {
+        work->task.operation->lengths(&work->task.problem, lengths);
+        return;
+    }
+    lengths[0] = p->m;
+    lengths[1] = p->n;
+    lengths[2] = p->k;
 }
 
 double work_flops(const struct work *work)
 {
     const struct gemm_problem *p = &work->problem;
-    if (work->attention_kernel != NULL)
-        return attention_flops(&work->attention);
+    if (work_is_task(work))
+        return work->task.operation->flops(&work->task.problem);
     return 2.0 * (double)p->m * (double)p->n * (double)p->k * (double)p->batch;
 }
 
@@ -52,15 +69,9 @@ static double batch_bytes(uint64_t rows, uint64_t columns, enum gemmd_dtype dtyp
 
 double work_moved_bytes(const struct work *work)
 {
-    const struct attention_problem *a = &work->attention;
     const struct gemm_problem *p = &work->problem;
-    if (work->attention_kernel != NULL) {
-        const double queries = (double)a->batch * (double)a->heads * (double)a->sq;
-        const double keys = (double)a->batch * (double)a->kv_heads * (double)a->skv;
-        const double widths = (double)(a->d + a->dv);
-        return (queries + keys) * widths * dtype_size(a->dtype) +
-               (a->lse != NULL ? queries * (double)sizeof *a->lse : 0);
-    }
+    if (work_is_task(work))
+        return work->task.operation->moved_bytes(&work->task.problem);
     double bytes = batch_bytes(p->m, p->k, p->dtype, p->batch, p->stride_a) +
                    batch_bytes(p->k, p->n, p->dtype, p->batch, p->stride_b) +
                    batch_bytes(p->m, p->n, p->out, p->batch, p->stride_c);

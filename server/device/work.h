@@ -1,5 +1,6 @@
 /*
- * work.h - one product, one attention or one copy of a tensor, which a device is given to do.
+ * work.h - one product, one task or one copy of a tensor, which a device is given to do. A task is
+ * a problem of an operation other than the product (kernels/operations.h).
  *
  * A work is part of the request that made it, and belongs to that request. From queue_push until
  * `done` is called, the work belongs to the queue and the dispatch thread. No other thread touches
@@ -13,8 +14,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "kernels/attention.h"
 #include "kernels/gemm.h"
+#include "kernels/operations.h"
 #include "proto/error.h"
 #include "server/base/heap.h"
 
@@ -45,13 +46,12 @@ struct work {
     struct heap_node bucket_node;
     struct stack_bucket *bucket; /* where the works of the same stack wait; NULL: in no bucket */
 
-    /* What to compute: a product (`kernel` is not NULL), an attention (`attention_kernel` is not
-     * NULL), or nothing (both are NULL). The problems point into pinned host memory or into the
-     * device's tensor memory. */
+    /* What to compute: a product (`kernel` is not NULL), a task (task.kernel is not NULL), or
+     * nothing (both are NULL). The problems point into pinned host memory or into the device's
+     * tensor memory. */
     struct gemm_problem problem;
     const struct gemm_kernel *kernel;
-    struct attention_problem attention;
-    const struct attention_kernel *attention_kernel;
+    struct task task;
 
     /* Copies that the device makes before it computes, of operands in the tensor memory of another
      * device. */
@@ -73,8 +73,8 @@ struct work {
     bool shared_launch; /* on a stream for shared launches */
     /* 0: the work cannot be stacked. Otherwise only works with the same stack_key that
      * work_same_stack accepts may go in its stack: products with one resident B
-     * (kernels/stacked.h), or attentions of one kind, which run as a group
-     * (kernels/attention_grouped.h) and wait like a stack. */
+     * (kernels/stacked.h), or tasks of one kind, which run as a group (operation->group_traits) and
+     * wait like a stack. */
     uint64_t stack_key;
     uint32_t stack_rows; /* most rows in a stack of this work, as work_stack_rows counts rows */
 
@@ -120,16 +120,26 @@ struct work {
 
 /* Whether the work computes nothing and only copies a tensor. */
 bool work_is_copy(const struct work *work);
+/* Whether the work is a task. */
+static inline bool work_is_task(const struct work *work)
+{
+    return work->task.kernel != NULL;
+}
 
 /* Whether two works with the same stack_key, which is not 0, may be in one stack. */
 bool work_same_stack(const struct work *one, const struct work *other);
-/* How much of its stack's stack_rows a work takes: a product takes its rows, an attention its units
- * of work (attention_group_units). */
+/* How much of its stack's stack_rows a work takes: a product takes its rows, a task its units of
+ * work (operation_group_units). */
 uint32_t work_stack_rows(const struct work *work);
 
 /* The name of the work's kernel; NULL: the work is a copy, or no kernel has been chosen yet. */
 const char *work_kernel_name(const struct work *work);
-/* Number of multiplications and additions that the result takes, for metrics. */
+/* The type of the operands. */
+enum gemmd_dtype work_dtype(const struct work *work);
+/* The lengths by which metrics tell shapes apart: m, n and k of a product, and those of a task
+ * (operation->lengths). */
+void work_lengths(const struct work *work, uint64_t lengths[OPERATION_LENGTHS]);
+/* Number of floating-point operations that the result takes, for metrics. */
 double work_flops(const struct work *work);
 /* Bytes of the operands and results, each counted once: what a kernel has to read and write at
  * least. For metrics. */

@@ -28,6 +28,7 @@ struct endpoint {
     const char *path;
     const char *allow; /* the methods, for 405: "GET, HEAD" */
     enum metrics_op op;
+    const void *context;    /* the endpoint's own; borrowed */
     bool open;              /* requests need no credential */
     bool unlisted;          /* the answer to a path that is not there never suggests this path */
     enum token_scope scope; /* that a request's credential needs; SCOPE_ANY: every one will do */

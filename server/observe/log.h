@@ -39,12 +39,13 @@ void log_event(struct log *log, enum config_log_level level, const char *format,
 /* The status in the log of a request whose client disconnected before the answer. No answer has it.
  */
 enum { LOG_STATUS_LEFT = 499 };
+enum { LOG_SIZES_MAX = 8 };
 
 /* One request as it is answered, or one job as it ends. Strings are borrowed, and may come from the
  * client; a string that is NULL is left out. If `op` is NULL, dtype, kernel, shape and stages are
- * left out. The shape of an attention is that of Q*K^T: sq, skv and d; its own lengths are logged
- * if `heads` is not 0. A line with a status of 500 or higher has level warning, any other line
- * level info. Times are logged in milliseconds. */
+ * left out. m, n, k and batch are those of a product, or as the operation counts its own shape; the
+ * lengths that only other operations have are in `sizes`. A line with a status of 500 or higher has
+ * level warning, any other line level info. Times are logged in milliseconds. */
 struct log_access {
     const char *message; /* NULL: "request" */
     const char *request_id, *peer, *method, *path, *op, *dtype, *kernel, *error;
@@ -53,8 +54,11 @@ struct log_access {
     const char *trace_id, *span_id; /* "": left out */
     int status;                     /* 0: left out */
     uint64_t m, n, k, batch, request_bytes, response_bytes;
-    uint64_t heads, kv_heads, sq, skv, d, dv; /* of an attention; else 0 */
-    uint32_t shared;                          /* requests in the launch */
+    struct log_size {
+        const char *name; /* static; NULL: the list ends here */
+        uint64_t value;
+    } sizes[LOG_SIZES_MAX];
+    uint32_t shared; /* requests in the launch */
     uint64_t receive_ns, queue_ns, h2d_ns, kernel_ns, d2h_ns, send_ns, total_ns; /* durations */
     /* When the request, the queue, the device and the sending began, on the monotonic clock; for
      * spans (otlp.h). 0: not known. */

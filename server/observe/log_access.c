@@ -58,14 +58,8 @@ static void add_computation(struct log_line *line, const struct style *style,
     number_member(line, style, "n", entry->n);
     number_member(line, style, "k", entry->k);
     number_member(line, style, "batch", entry->batch);
-    if (entry->heads != 0) {
-        number_member(line, style, "heads", entry->heads);
-        number_member(line, style, "kv_heads", entry->kv_heads);
-        number_member(line, style, "sq", entry->sq);
-        number_member(line, style, "skv", entry->skv);
-        number_member(line, style, "d", entry->d);
-        number_member(line, style, "dv", entry->dv);
-    }
+    for (uint32_t i = 0; i < LOG_SIZES_MAX && entry->sizes[i].name != NULL; i++)
+        number_member(line, style, entry->sizes[i].name, entry->sizes[i].value);
     number_member(line, style, "shared", entry->shared);
     time_member(line, style, "receive_ms", entry->receive_ns);
     time_member(line, style, "queue_ms", entry->queue_ns);

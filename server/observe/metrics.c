@@ -4,6 +4,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "kernels/operations.h"
 #include "proto/dtype.h"
 #include "proto/error.h"
 #include "server/base/trace_context.h"
@@ -86,10 +87,19 @@ struct metrics_shard *metrics_shard(struct metrics *metrics, uint32_t index)
     return &metrics->shards[index];
 }
 
+static bool metrics_counts_operand(const struct operation *operation, enum gemmd_dtype dtype)
+{
+    union operation_problem problem;
+    for (int out = 0; out < GEMMD_DTYPE_COUNT; out++)
+        if (operation->example(dtype, (enum gemmd_dtype)out, &problem))
+            return true;
+    return false;
+}
+
 bool metrics_counts_dtype(enum metrics_op op, enum gemmd_dtype dtype)
 {
-    if (op == METRICS_OP_ATTENTION)
-        return dtype == GEMMD_F32 || dtype == GEMMD_F16 || dtype == GEMMD_BF16;
+    if (dtype < GEMMD_DTYPE_COUNT && op >= METRICS_OP_TASKS && op < METRICS_OP_INFER)
+        return metrics_counts_operand(operation_table[op - METRICS_OP_TASKS], dtype);
     return (op == METRICS_OP_GEMM || op == METRICS_OP_INFER) && dtype < GEMMD_DTYPE_COUNT &&
            dtype_offers_out(dtype, dtype_default_out(dtype));
 }

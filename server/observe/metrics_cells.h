@@ -2,9 +2,9 @@
  * metrics_cells.h - the points of the roofline: what each kernel has computed, by operand type and
  * class of shape.
  *
- * Each length of a shape (m, n and k of a product; sq, skv and d of an attention) belongs to the
- * first class whose bound is not less than the length. A thread's table has METRICS_CELLS_MAX cells
- * at most; what finds no cell is not counted here.
+ * Each length of a shape (m, n and k of a product; of other operations operation->lengths) belongs
+ * to the first class whose bound is not less than the length. A thread's table has
+ * METRICS_CELLS_MAX cells at most; what finds no cell is not counted here.
  */
 #ifndef SERVER_OBSERVE_METRICS_CELLS_H
 #define SERVER_OBSERVE_METRICS_CELLS_H

@@ -6,7 +6,7 @@
 #include "server/observe/metrics_shard.h"
 #include "server/observe/metrics_writer.h"
 
-/* "gemm", "attention" or "copy". */
+/* "gemm", the name of another operation, or "copy". */
 const char *metrics_task_name(enum metrics_task task);
 
 /* What each kernel has computed. */

@@ -1,6 +1,7 @@
 /* The families that say what each kernel has computed. */
 #include <string.h>
 
+#include "kernels/operations.h"
 #include "proto/dtype.h"
 #include "server/observe/metrics_families.h"
 
@@ -17,8 +18,9 @@ struct kernel_total {
 
 const char *metrics_task_name(enum metrics_task task)
 {
-    static const char *const names[METRICS_TASK_COUNT] = {"gemm", "attention", "copy"};
-    return names[task];
+    if (task == METRICS_TASK_GEMM)
+        return "gemm";
+    return task == METRICS_TASK_COPY ? "copy" : operation_table[task - METRICS_TASK_TASKS]->name;
 }
 
 /* Adds what one kernel has computed. Kernels for which there is no place are added up in the last
@@ -62,10 +64,9 @@ void metrics_write_kernels(struct metrics_writer *writer, const struct metrics *
     }
     if (totals[METRICS_KERNELS_MAX].works > 0)
         totals[count++] = totals[METRICS_KERNELS_MAX];
-    metrics_family(
-        writer, "gemmd_kernel_works", METRICS_COUNTER,
-        "Products and attentions computed, by kernel and operand type. Of all that is told "
-        "apart so, other stands for what came after the first 10.");
+    metrics_family(writer, "gemmd_kernel_works", METRICS_COUNTER,
+                   "Problems computed, by operation, kernel and operand type. Of all that is told "
+                   "apart so, other stands for what came after the first 10.");
     for (uint32_t i = 0; i < count; i++) {
         kernel_labels(&totals[i], labels);
         metrics_sample(writer, labels, totals[i].works);

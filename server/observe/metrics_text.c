@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/operations.h"
 #include "proto/dtype.h"
 #include "proto/error.h"
 #include "server/observe/metrics_families.h"
@@ -12,8 +13,6 @@
 
 enum { LABELS_MAX = 160, LABEL_MAX = 80 };
 
-static const char *const op_names[METRICS_OP_COUNT] = {"gemm", "attention", "infer", "tensor",
-                                                       "other"};
 static const char *const stage_names[METRICS_STAGE_COUNT] = {"receive", "queue", "h2d",
                                                              "kernel",  "d2h",   "send"};
 
@@ -22,7 +21,18 @@ static const char *const job_names[METRICS_JOB_COUNT] = {"receiving", "queued", 
 
 const char *metrics_op_name(enum metrics_op op)
 {
-    return op_names[op];
+    switch (op) {
+    case METRICS_OP_GEMM:
+        return "gemm";
+    case METRICS_OP_INFER:
+        return "infer";
+    case METRICS_OP_TENSOR:
+        return "tensor";
+    case METRICS_OP_OTHER:
+        return "other";
+    default:
+        return operation_table[op - METRICS_OP_TASKS]->name;
+    }
 }
 
 const char *metrics_stage_name(enum metrics_stage stage)
@@ -145,7 +155,8 @@ static void write_requests(struct metrics_writer *writer, struct metrics *metric
                 }
                 char labels[LABELS_MAX], text[16];
                 status_label(status, text);
-                snprintf(labels, sizeof(labels), "op=\"%s\",dtype=\"%s\",code=\"%s\"", op_names[op],
+                snprintf(labels, sizeof(labels), "op=\"%s\",dtype=\"%s\",code=\"%s\"",
+                         metrics_op_name((enum metrics_op)op),
                          known ? dtype_name((enum gemmd_dtype)dtype) : "", text);
                 metrics_sample(writer, labels, sum);
             }
@@ -229,7 +240,7 @@ static void write_durations(struct metrics_writer *writer, struct metrics *metri
                    "Time from the first byte of a request to the last byte of its answer.");
     /* Probes and scrapes, METRICS_OP_OTHER, are counted only. */
     for (size_t op = 0; op < METRICS_OP_OTHER; op++) {
-        snprintf(labels, sizeof(labels), "op=\"%s\"", op_names[op]);
+        snprintf(labels, sizeof(labels), "op=\"%s\"", metrics_op_name((enum metrics_op)op));
         copy_exemplars(metrics, metrics->exemplars[op], exemplars, METRICS_TIME_BUCKETS + 1);
         write_histogram(writer, metrics, labels,
                         offsetof(struct metrics_shard, duration) +
@@ -260,8 +271,8 @@ static void write_histograms(struct metrics_writer *writer, struct metrics *metr
                         shows_exemplars ? exemplars : NULL);
     }
     metrics_family(writer, "gemmd_queue_wait_seconds", METRICS_HISTOGRAM,
-                   "Time that works waited in the queue, by what the device then did: gemm or "
-                   "attention (for requests to infer too), or copy (of a resident tensor).");
+                   "Time that works waited in the queue, by what the device then did: an operation "
+                   "such as gemm (for requests to infer too), or copy (of a resident tensor).");
     for (size_t task = 0; task < METRICS_TASK_COUNT; task++) {
         snprintf(labels, sizeof(labels), "op=\"%s\"", metrics_task_name((enum metrics_task)task));
         write_histogram(writer, metrics, labels,

@@ -7,7 +7,7 @@
 #include "server/observe/metrics.h"
 
 enum {
-    METRICS_COMPUTING_OPS = METRICS_OP_INFER + 1, /* gemm, attention and infer */
+    METRICS_COMPUTING_OPS = METRICS_OP_INFER + 1, /* all operations, and infer */
     METRICS_LATENCY_BUCKETS = 22                  /* the last is of all longer requests */
 };
 
@@ -25,7 +25,7 @@ struct metrics_totals {
 void metrics_sum(const struct metrics *metrics, struct metrics_totals *totals);
 /* Upper bound of a bucket of `latency`, in seconds; 0: it has none. */
 double metrics_latency_bound_s(uint32_t bucket);
-/* "gemm", "attention", "infer", "tensor" or "other"; "receive" ... "send". */
+/* "gemm", the name of another operation, "infer", "tensor" or "other"; "receive" ... "send". */
 const char *metrics_op_name(enum metrics_op op);
 const char *metrics_stage_name(enum metrics_stage stage);
 

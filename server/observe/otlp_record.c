@@ -111,9 +111,10 @@ static void add_computation(json_t *attributes, const struct log_access *entry)
     add_number(attributes, "gemmd.n", entry->n);
     add_number(attributes, "gemmd.k", entry->k);
     add_number(attributes, "gemmd.batch", entry->batch);
-    if (entry->heads != 0) {
-        add_number(attributes, "gemmd.heads", entry->heads);
-        add_number(attributes, "gemmd.kv_heads", entry->kv_heads);
+    for (uint32_t i = 0; i < LOG_SIZES_MAX && entry->sizes[i].name != NULL; i++) {
+        char key[32];
+        snprintf(key, sizeof key, "gemmd.%.20s", entry->sizes[i].name);
+        add_number(attributes, key, entry->sizes[i].value);
     }
     add_number(attributes, "gemmd.shared", entry->shared);
 }

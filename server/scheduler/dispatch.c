@@ -75,9 +75,9 @@ static bool start_early_copies(struct dispatch *dispatch)
 
 static enum metrics_task task_of(const struct work *work)
 {
-    return work->attention_kernel != NULL ? METRICS_TASK_ATTENTION
-           : work->kernel != NULL         ? METRICS_TASK_GEMM
-                                          : METRICS_TASK_COPY;
+    if (work_is_task(work))
+        return METRICS_TASK_OF(work->task.operation->number);
+    return work->kernel != NULL ? METRICS_TASK_GEMM : METRICS_TASK_COPY;
 }
 
 static void count_wait(struct metrics_shard *shard, const struct work *work)
@@ -112,18 +112,13 @@ static bool feed(struct dispatch *dispatch, struct work *works)
     return moved;
 }
 
-/* Counts what a work has computed among products or attentions of its shape. */
+/* Counts what a work has computed among works of its shape. */
 static void count_shape(struct metrics_shard *shard, const struct work *work,
                         const struct metrics_work *done)
 {
-    const struct gemm_problem *product = &work->problem;
-    const struct attention_problem *attention = &work->attention;
-    const bool attends = work->attention_kernel != NULL;
-    const uint64_t lengths[METRICS_SHAPE_LENGTHS] = {
-        attends ? attention->sq : product->m,
-        attends ? attention->skv : product->n,
-        attends ? attention->d : product->k,
-    };
+    uint64_t lengths[METRICS_SHAPE_LENGTHS];
+    _Static_assert((int)METRICS_SHAPE_LENGTHS == (int)OPERATION_LENGTHS, "as many lengths");
+    work_lengths(work, lengths);
     metrics_cell(shard, done, lengths);
 }
 
@@ -145,7 +140,7 @@ static void count_launch(struct dispatch *dispatch, const struct work *works)
         const struct metrics_work done = {
             .task = task_of(work),
             .kernel = work_kernel_name(work),
-            .dtype = work->attention_kernel != NULL ? work->attention.dtype : work->problem.dtype,
+            .dtype = work_dtype(work),
             .flops = work_flops(work),
             .bytes = work_moved_bytes(work),
             .busy_ns = work->kernel_ns / works->launch_works,

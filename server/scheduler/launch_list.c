@@ -27,7 +27,7 @@ static bool launch_fits(const struct launch *launch, struct queue_room room,
  * stack have one B, which is charged to the first of them. */
 static bool reads_own_residents(const struct launch *launch, const struct work *work)
 {
-    return launch->count == 0 || work->stack_key == 0 || work->attention_kernel != NULL;
+    return launch->count == 0 || work->stack_key == 0 || work_is_task(work);
 }
 
 static void launch_add(struct launch *launch, struct fair_queue *queue, struct work *work)

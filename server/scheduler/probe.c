@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/known_answer.h"
 #include "server/base/clock.h"
-#include "server/device/known_answer.h"
 
 static const uint64_t FRESH_NS = 1000000000u;
 

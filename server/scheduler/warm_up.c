@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "kernels/known_answer.h"
 #include "server/base/clock.h"
 #include "server/device/device.h"
-#include "server/device/known_answer.h"
 
 static const uint64_t PATIENCE_NS = 20000000000u;
 

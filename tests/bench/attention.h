@@ -53,7 +53,7 @@ struct attention_problem attention_cell_problem(const struct attention_cell *cel
 /* attention_own.c: a kernel of the table, or one tile of flash_wgmma. */
 struct attention_own {
     const char *name;
-    const struct attention_kernel *kernel;
+    const struct operation_kernel *kernel;
     const struct attention_wgmma_kernel *tile; /* or NULL */
 };
 

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "kernels/gemm.h"
+#include "kernels/operations.h"
 #include "proto/revision.h"
 #include "tests/bench/attention.h"
 
@@ -85,12 +86,12 @@ int gemmd_bench_attention_kernel(int bf16, int index, int number, char *name)
         return -1;
     const struct attention_problem p = attention_cell_problem(&cells[index], dtype);
     const int count = attention_own_list(dtype, own);
-    const struct attention_kernel *chosen = NULL;
+    const struct operation_kernel *chosen = NULL;
     for (int k = 0; k < count; k++) {
         if (!attention_own_takes(&own[k], &p))
             continue;
         if (chosen == NULL) {
-            chosen = attention_preferred(&HOPPER, own[k].kernel, &p);
+            chosen = operation_preferred(&operation_attention, &HOPPER, own[k].kernel, &p);
             if (number-- == 0) {
                 strncpy(name, chosen->name, KERNEL_NAME_MAX - 1);
                 return 0;

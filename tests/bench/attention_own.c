@@ -1,6 +1,7 @@
 /* Our kernels, by name, and the tiles of flash_wgmma each as one of them. */
 #include "kernels/cuda/attention/attention.h"
 #include "kernels/cuda/sm90/attention/flash_wgmma.h"
+#include "kernels/operations.h"
 #include "proto/dtype.h"
 #include "tests/bench/attention.h"
 
@@ -9,7 +10,7 @@
 int attention_own_list(enum gemmd_dtype dtype, struct attention_own own[ATTENTION_OWN_MAX])
 {
     int count = 0;
-    for (const struct attention_kernel *const *k = attention_cuda_kernels;
+    for (const struct operation_kernel *const *k = attention_cuda_kernels;
          *k != NULL && count < ATTENTION_OWN_MAX; k++)
         own[count++] = (struct attention_own){.name = (*k)->name, .kernel = *k};
     for (const struct attention_wgmma_kernel *tile = attention_wgmma_kernels(dtype);
@@ -66,7 +67,7 @@ enum gemmd_error attention_own_launch(const struct attention_own *own,
                                       const struct attention_problem *problem, void *workspace)
 {
     struct attention_problem entries[ENTRIES_MAX];
-    struct attention_member members[ENTRIES_MAX];
+    struct operation_member members[ENTRIES_MAX];
     if (cell->launches == ATTENTION_WHOLE || problem->batch > ENTRIES_MAX)
         return attention_own_run(own, context, problem, workspace);
     const uint64_t size = dtype_size(problem->dtype);
@@ -80,7 +81,7 @@ enum gemmd_error attention_own_launch(const struct attention_own *own,
         p->k = (const char *)p->k + i * p->k_strides.batch * size;
         p->v = (const char *)p->v + i * p->v_strides.batch * size;
         p->o = (char *)p->o + i * p->o_strides.batch * size;
-        members[i] = (struct attention_member){p, (char *)workspace + i * bytes};
+        members[i] = (struct operation_member){p, (char *)workspace + i * bytes};
         if (cell->launches == ATTENTION_ONE_BY_ONE)
             code = attention_own_run(own, context, p, members[i].workspace);
     }
@@ -95,7 +96,7 @@ enum gemmd_error attention_own_run(const struct attention_own *own, struct gemm_
     if (own->tile == NULL)
         return own->kernel->run(context, problem, workspace);
     struct cuda_context *cuda = cuda_context_of(context);
-    const struct attention_range all = {0, attention_wgmma_parts(own->tile, problem)};
+    const struct operation_range all = {0, attention_wgmma_parts(own->tile, problem)};
     return cuda_error_code((int)attention_wgmma_enqueue(&cuda->sm90, own->tile, problem, all,
                                                         cuda->attention_next, cuda->stream));
 }

@@ -21,6 +21,7 @@
 
 #include "kernels/cuda/attention/tiled.h"
 #include "kernels/cuda/context.h"
+#include "kernels/operations.h"
 #include "proto/dtype.h"
 #include "tests/gpu/attention_shared_launch.h"
 #include "tests/gpu/device_attention.h"
@@ -33,7 +34,7 @@ enum { LAUNCHES = 5 }; /* of an attention that is cut */
 
 /* One kernel with one type, and how it has done. */
 struct trial {
-    const struct attention_kernel *kernel;
+    const struct operation_kernel *kernel;
     enum gemmd_dtype dtype;
     bool family; /* of those whose bits are the same */
     uint64_t passed, failed;
@@ -61,39 +62,37 @@ struct wanted {
 static enum gemmd_error run_tiled(struct gemm_context *context, enum attention_tiled_rows rows,
                                   const struct attention_problem *problem)
 {
-    const struct attention_range all = {0, attention_tiled_parts(rows, problem)};
+    const struct operation_range all = {0, attention_tiled_parts(rows, problem)};
     return attention_tiled_launch(cuda_context_of(context)->stream, rows, problem, all);
 }
 
-static enum gemmd_error run_few(struct gemm_context *context,
-                                const struct attention_problem *problem, void *workspace)
+static enum gemmd_error run_few(struct gemm_context *context, const void *problem, void *workspace)
 {
     (void)workspace;
     return run_tiled(context, ATTENTION_TILED_FEW, problem);
 }
 
-static enum gemmd_error run_many(struct gemm_context *context,
-                                 const struct attention_problem *problem, void *workspace)
+static enum gemmd_error run_many(struct gemm_context *context, const void *problem, void *workspace)
 {
     (void)workspace;
     return run_tiled(context, ATTENTION_TILED_MANY, problem);
 }
 
 /* Each tile of the kernel "tiled" as a kernel of its own, whose bits must be the same. */
-static const struct attention_kernel tiled_kernels[ATTENTION_TILED_ROWS] = {
+static const struct operation_kernel tiled_kernels[ATTENTION_TILED_ROWS] = {
     [ATTENTION_TILED_FEW] = {.name = "tiled_32",
                              .takes = attention_problem_offered,
-                             .workspace_bytes = attention_no_workspace,
+                             .workspace_bytes = operation_no_workspace,
                              .run = run_few},
     [ATTENTION_TILED_MANY] = {.name = "tiled_128",
                               .takes = attention_problem_offered,
-                              .workspace_bytes = attention_no_workspace,
+                              .workspace_bytes = operation_no_workspace,
                               .run = run_many},
 };
 
 static const enum gemmd_dtype dtypes[] = {GEMMD_F32, GEMMD_F16, GEMMD_BF16};
 
-static void add_trials(struct check *check, const struct attention_kernel *kernel, bool family)
+static void add_trials(struct check *check, const struct operation_kernel *kernel, bool family)
 {
     for (int i = 0; i < 3; i++)
         check->trials[check->count++] =
@@ -103,9 +102,11 @@ static void add_trials(struct check *check, const struct attention_kernel *kerne
 /* Those with `text` in their name. A kernel that comes in several tiles also tile by tile. */
 static void add_all(struct check *check, const struct gemm_device *device, const char *text)
 {
-    for (const struct attention_kernel *const *k = attention_kernels(GEMM_BACKEND_CUDA); *k != NULL;
-         k++)
-        if (attention_kernel_runs_on(*k, device) && strstr((*k)->name, text) != NULL)
+    for (const struct operation_kernel *const *k =
+             operation_kernels(&operation_attention, GEMM_BACKEND_CUDA);
+         *k != NULL; k++)
+        if (operation_kernel_runs_on(&operation_attention, *k, device) &&
+            strstr((*k)->name, text) != NULL)
             add_trials(check, *k, strcmp((*k)->name, "tiled") == 0);
     for (unsigned i = 0; i < ATTENTION_TILED_ROWS; i++)
         if (strstr(tiled_kernels[i].name, text) != NULL)

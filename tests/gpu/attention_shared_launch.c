@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "kernels/attention_grouped.h"
+#include "kernels/operations.h"
 #include "tests/gpu/device_attention.h"
 #include "tests/product/random.h"
 
@@ -41,7 +42,7 @@ static uint64_t draw(uint64_t *seed, uint64_t below)
 
 /* Draws an attention that the kernel takes. False if DRAWS_MAX attempts found none. */
 static bool draw_member(struct mix *mix, uint32_t number, unsigned kind,
-                        const struct attention_kernel *kernel, enum gemmd_dtype dtype,
+                        const struct operation_kernel *kernel, enum gemmd_dtype dtype,
                         uint64_t *seed)
 {
     static const uint64_t groups[] = {1, 1, 2, 4};
@@ -126,7 +127,7 @@ static void destroy(struct mix *mix)
 
 /* Draws the attentions of a mix, and computes each by itself. False if an attention cannot be
  * computed. */
-static bool compute_alone(struct mix *mix, unsigned kind, const struct attention_kernel *kernel,
+static bool compute_alone(struct mix *mix, unsigned kind, const struct operation_kernel *kernel,
                           enum gemmd_dtype dtype, struct gemm_context *context, void *stream,
                           struct attention_shared_launch *result)
 {
@@ -150,7 +151,7 @@ static bool compute_alone(struct mix *mix, unsigned kind, const struct attention
     return true;
 }
 
-static bool check_kind(unsigned kind, const struct attention_kernel *kernel, enum gemmd_dtype dtype,
+static bool check_kind(unsigned kind, const struct operation_kernel *kernel, enum gemmd_dtype dtype,
                        struct gemm_context *context, void *stream,
                        struct attention_shared_launch *result)
 {
@@ -175,7 +176,7 @@ static bool check_kind(unsigned kind, const struct attention_kernel *kernel, enu
     return done;
 }
 
-bool attention_shared_launch_check(const struct attention_kernel *kernel, enum gemmd_dtype dtype,
+bool attention_shared_launch_check(const struct operation_kernel *kernel, enum gemmd_dtype dtype,
                                    struct gemm_context *context, void *stream, bool quick,
                                    struct attention_shared_launch *result)
 {

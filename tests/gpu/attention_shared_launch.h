@@ -19,7 +19,7 @@ struct attention_shared_launch {
  * of mask, of a few attentions and of more attentions than one launch takes. O, lse and the bytes
  * around them must be the same as for each attention by itself. `stream` is the context's stream.
  * Returns false if no further check can run. */
-bool attention_shared_launch_check(const struct attention_kernel *kernel, enum gemmd_dtype dtype,
+bool attention_shared_launch_check(const struct operation_kernel *kernel, enum gemmd_dtype dtype,
                                    struct gemm_context *context, void *stream, bool quick,
                                    struct attention_shared_launch *result);
 

@@ -6,6 +6,7 @@
 
 #include "kernels/attention_grouped.h"
 #include "kernels/launch_cut.h"
+#include "kernels/operations.h"
 #include "proto/dtype.h"
 
 enum { GUARD = 256, POISON = 0xff };
@@ -150,27 +151,29 @@ static bool copy_results(struct device_attention *device, struct attention_sampl
     return true;
 }
 
-static enum gemmd_error run_launches(const struct attention_kernel *kernel,
+static enum gemmd_error run_launches(const struct operation_kernel *kernel,
                                      struct gemm_context *context,
                                      const struct attention_problem *p, void *workspace,
                                      uint32_t launches)
 {
-    struct attention_kernel shorter = *kernel;
+    struct operation_kernel shorter = *kernel;
     struct launch_cut cut;
     enum gemmd_error code = GEMMD_OK;
     if (launches == 1)
         return kernel->run(context, p, workspace);
     shorter.launch_flops = attention_flops(p) / launches;
-    launch_cut_attention(&shorter, context, p, &cut);
+    const struct task task = {
+        .operation = &operation_attention, .kernel = &shorter, .problem.attention = *p};
+    launch_cut_task(&task, context, &cut);
     if (cut.launches == 1)
         return kernel->run(context, p, workspace);
     for (uint64_t i = 0; i < cut.launches && code == GEMMD_OK; i++)
-        code = kernel->run_parts(context, p, launch_cut_attention_parts(&cut, i));
+        code = kernel->run_parts(context, p, launch_cut_task_parts(&cut, i));
     return code;
 }
 
 static bool run_in(struct device_attention *device, struct attention_sample *sample,
-                   const struct attention_kernel *kernel, struct gemm_context *context,
+                   const struct operation_kernel *kernel, struct gemm_context *context,
                    char *workspace, uint64_t bytes, uint32_t launches, char *text, uint64_t size)
 {
     attention_sample_poison(sample);
@@ -190,7 +193,7 @@ static bool run_in(struct device_attention *device, struct attention_sample *sam
 }
 
 bool device_attention_run(struct device_attention *device, struct attention_sample *sample,
-                          const struct attention_kernel *kernel, struct gemm_context *context,
+                          const struct operation_kernel *kernel, struct gemm_context *context,
                           uint32_t launches, char *text, uint64_t size)
 {
     void *workspace = NULL;
@@ -214,8 +217,8 @@ static uint64_t place_of(uint64_t bytes)
 }
 
 static bool run_together(struct device_attention devices[], struct attention_sample samples[],
-                         uint32_t count, const struct attention_kernel *kernel,
-                         struct gemm_context *context, struct attention_member members[],
+                         uint32_t count, const struct operation_kernel *kernel,
+                         struct gemm_context *context, struct operation_member members[],
                          char *text, uint64_t size)
 {
     uint64_t bytes;
@@ -245,10 +248,10 @@ static bool run_together(struct device_attention devices[], struct attention_sam
 
 bool device_attention_run_group(struct device_attention devices[],
                                 struct attention_sample samples[], uint32_t count,
-                                const struct attention_kernel *kernel, struct gemm_context *context,
+                                const struct operation_kernel *kernel, struct gemm_context *context,
                                 char *text, uint64_t size)
 {
-    struct attention_member members[ATTENTION_GROUP_MAX];
+    struct operation_member members[ATTENTION_GROUP_MAX];
     uint64_t total = 0, bytes;
     char *workspace = NULL;
     for (uint32_t i = 0; i < count; i++)
@@ -258,7 +261,7 @@ bool device_attention_run_group(struct device_attention devices[],
         return false;
     total = 0;
     for (uint32_t i = 0; i < count; i++) {
-        members[i] = (struct attention_member){&devices[i].problem, workspace + total};
+        members[i] = (struct operation_member){&devices[i].problem, workspace + total};
         if (kernel->workspace_bytes(&devices[i].problem, &bytes))
             total += place_of(bytes);
     }

@@ -30,13 +30,13 @@ bool device_attention_spread(struct device_attention *device, uint64_t row);
  * has parts. False with the reason in `text` if something failed or the kernel wrote
  * beyond its workspace. */
 bool device_attention_run(struct device_attention *device, struct attention_sample *sample,
-                          const struct attention_kernel *kernel, struct gemm_context *context,
+                          const struct operation_kernel *kernel, struct gemm_context *context,
                           uint32_t launches, char *text, uint64_t size);
 
 /* The same for up to ATTENTION_GROUP_MAX of them that run as one group, on the first's stream. */
 bool device_attention_run_group(struct device_attention devices[],
                                 struct attention_sample samples[], uint32_t count,
-                                const struct attention_kernel *kernel, struct gemm_context *context,
+                                const struct operation_kernel *kernel, struct gemm_context *context,
                                 char *text, uint64_t size);
 
 #endif

@@ -10,6 +10,7 @@ import figure
 # Rows that the named tests check, each with an assertion.
 TESTS = {
     "F2": ["test_no_memory.py", "test_failed_starts.py"],
+    "F4": ["test_cuda_faults.py"],
     "F8": ["test_framing.py", "test_hostile.py"],
     "F20": ["test_watchdog.py"],
     "F21": ["test_systemd.py"],
@@ -19,6 +20,7 @@ QUICK = ["F20"]
 # What the bar of a row asks beyond these tests. Such a row can be missed and not met.
 NOT_TESTED = {
     "F2": "the allocations of the client are not among these tests",
+    "F4": "without a GPU these tests run on a simulated one, which has no kernels of CUDA",
     "F8": "these tests ran with one version of libmicrohttpd",
     "F20": "these tests do not look for a dump of the threads",
     "F21": "CUDA under the unit is not among these tests",

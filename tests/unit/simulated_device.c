@@ -90,11 +90,11 @@ static bool simulated_plan_copies(const struct device *device, const struct work
     const struct simulated_device *simulated_device = (const struct simulated_device *)device;
     unsigned char *range = simulated_device->memory + work->device_offset;
     struct device_layout layout;
-    struct attention_parts parts;
-    if (work->attention_kernel != NULL) {
-        if (!attention_parts_place(&work->attention, work->attention_kernel, nowhere, &parts))
+    struct task_parts parts;
+    if (work_is_task(work)) {
+        if (!task_parts_place(&work->task, nowhere, &parts))
             return false;
-        copy_in_plan_attention(copies, &work->attention, &parts, nowhere, range, body);
+        copy_in_plan_task(copies, &work->task, &parts, range, body);
         return copies->count > 0;
     }
     if (!copy_layout(&work->problem, work->kernel, &layout))
@@ -271,14 +271,11 @@ static bool copying_work_bytes(const struct device *device, const struct gemm_pr
     return known;
 }
 
-static bool copying_attention_bytes(const struct device *device,
-                                    const struct attention_problem *problem,
-                                    const struct attention_kernel *kernel, uint64_t *out)
+static bool copying_task_bytes(const struct device *device, const struct task *task, uint64_t *out)
 {
-    struct attention_parts parts;
+    struct task_parts parts;
     (void)device;
-    const bool known =
-        attention_parts_place(problem, kernel, (struct device_span){NULL, 0}, &parts);
+    const bool known = task_parts_place(task, (struct device_span){NULL, 0}, &parts);
     *out = known ? parts.total_bytes : 0;
     return known;
 }
@@ -288,7 +285,7 @@ static const struct device_ops copying_ops = {
     .poll = simulated_poll,
     .close = simulated_close,
     .work_bytes = copying_work_bytes,
-    .attention_bytes = copying_attention_bytes,
+    .task_bytes = copying_task_bytes,
     .plan_copies = simulated_plan_copies,
     .copy_in = simulated_copy_in,
     .copied_in = simulated_copied_in,

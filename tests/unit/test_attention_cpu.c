@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/attention.h"
+#include "kernels/operations.h"
 #include "tests/product/attention_sample.h"
 #include "tests/product/cases.h"
 
@@ -20,7 +20,7 @@ static struct attention_sample make(const struct attention_problem *like,
 }
 
 /* Runs a kernel: O and lse are then in the sample. */
-static void run_kernel(const struct attention_kernel *kernel, struct attention_sample *sample,
+static void run_kernel(const struct operation_kernel *kernel, struct attention_sample *sample,
                        uint32_t threads)
 {
     struct gemm_context *context;
@@ -48,7 +48,8 @@ static void check_all(const struct attention_problem *like, enum attention_layou
     char what[256], why[256];
     struct attention_sample sample = make(like, layout, gap, fill, seed);
     attention_describe(&sample.problem, what, sizeof what);
-    const struct attention_kernel *const *k = attention_kernels(GEMM_BACKEND_CPU);
+    const struct operation_kernel *const *k =
+        operation_kernels(&operation_attention, GEMM_BACKEND_CPU);
     for (; *k != NULL; k++) {
         ck_assert((*k)->takes(&sample.problem));
         run_kernel(*k, &sample, 2);
@@ -168,8 +169,9 @@ START_TEST(threads_change_no_bit)
     const struct attention_problem problem = problem_of(_i);
     struct attention_sample s = make(&problem, ATTENTION_BHSD, 0, PRODUCT_UNIFORM, 11);
     const struct product_buffer *o = &s.buffers[ATTENTION_O], *lse = &s.buffers[ATTENTION_LSE];
-    for (const struct attention_kernel *const *k = attention_kernels(GEMM_BACKEND_CPU); *k != NULL;
-         k++) {
+    for (const struct operation_kernel *const *k =
+             operation_kernels(&operation_attention, GEMM_BACKEND_CPU);
+         *k != NULL; k++) {
         run_kernel(*k, &s, 1);
         unsigned char *first_o = copy_of(&s, ATTENTION_O), *first_lse = copy_of(&s, ATTENTION_LSE);
         run_kernel(*k, &s, 3);
@@ -188,8 +190,9 @@ END_TEST
 START_TEST(a_group_changes_no_bit)
 {
     enum { COUNT = 8 };
-    const struct attention_kernel *kernel = attention_kernels(GEMM_BACKEND_CPU)[0];
-    struct attention_member list[COUNT];
+    const struct operation_kernel *kernel =
+        operation_kernels(&operation_attention, GEMM_BACKEND_CPU)[0];
+    struct operation_member list[COUNT];
     struct attention_sample samples[COUNT];
     struct gemm_context *context;
     struct fault fault;
@@ -201,7 +204,7 @@ START_TEST(a_group_changes_no_bit)
         if (i % 4 == 0)
             samples[i].problem.lse = NULL;
         attention_sample_poison(&samples[i]);
-        list[i] = (struct attention_member){&samples[i].problem, NULL};
+        list[i] = (struct operation_member){&samples[i].problem, NULL};
     }
     ck_assert_uint_eq(
         gemm_context_create(GEMM_BACKEND_CPU, NULL, 1 + (uint32_t)_i, &context, &fault), GEMMD_OK);
@@ -236,8 +239,9 @@ START_TEST(memory_grows_with_the_sum_of_the_lengths)
                                   .skv = 131072,
                                   .d = 8,
                                   .dv = 8};
-    for (const struct attention_kernel *const *k = attention_kernels(GEMM_BACKEND_CPU); *k != NULL;
-         k++) {
+    for (const struct operation_kernel *const *k =
+             operation_kernels(&operation_attention, GEMM_BACKEND_CPU);
+         *k != NULL; k++) {
         uint64_t bytes, twice;
         ck_assert((*k)->workspace_bytes(&p, &bytes));
         ck_assert_uint_le(bytes, (p.sq + p.skv) * 1024);
@@ -278,17 +282,21 @@ START_TEST(selection)
                                   .skv = 1,
                                   .d = 1,
                                   .dv = 1};
-    const struct attention_kernel *kernel;
+    const struct operation_kernel *kernel;
     struct fault fault;
-    ck_assert_uint_eq(attention_select(&cpu, "auto", &p, &kernel, &fault), GEMMD_OK);
+    ck_assert_uint_eq(operation_select(&operation_attention, &cpu, "auto", &p, &kernel, &fault),
+                      GEMMD_OK);
     ck_assert_str_eq(kernel->name, "tiled");
-    ck_assert_uint_eq(attention_select(&cpu, "naive", &p, &kernel, &fault), GEMMD_OK);
+    ck_assert_uint_eq(operation_select(&operation_attention, &cpu, "naive", &p, &kernel, &fault),
+                      GEMMD_OK);
     ck_assert_str_eq(kernel->name, "naive");
-    ck_assert_uint_eq(attention_select(&cpu, "cublas", &p, &kernel, &fault), GEMMD_ERR_UNSUPPORTED);
+    ck_assert_uint_eq(operation_select(&operation_attention, &cpu, "cublas", &p, &kernel, &fault),
+                      GEMMD_ERR_UNSUPPORTED);
     ck_assert_str_eq(fault.field, "kernel");
     ck_assert_ptr_nonnull(strstr(fault.detail, "tiled, naive"));
     p.dtype = GEMMD_F8_E4M3;
-    ck_assert_uint_eq(attention_select(&cpu, "auto", &p, &kernel, &fault), GEMMD_ERR_UNSUPPORTED);
+    ck_assert_uint_eq(operation_select(&operation_attention, &cpu, "auto", &p, &kernel, &fault),
+                      GEMMD_ERR_UNSUPPORTED);
     ck_assert_str_eq(fault.field, "dtype");
     ck_assert_ptr_nonnull(strstr(fault.detail, "f32, f16, bf16"));
 }

@@ -3,9 +3,10 @@
 #include <stdlib.h>
 
 #include "kernels/attention_grouped.h"
+#include "kernels/operations.h"
 
 static enum gemmd_error run_group(struct gemm_context *context,
-                                  const struct attention_member members[], uint32_t count)
+                                  const struct operation_member members[], uint32_t count)
 {
     (void)context;
     (void)members;
@@ -13,7 +14,7 @@ static enum gemmd_error run_group(struct gemm_context *context,
     return GEMMD_OK;
 }
 
-static const struct attention_kernel kernel = {.run_group = run_group, .group_units = 10};
+static const struct operation_kernel kernel = {.run_group = run_group, .group_units = 10};
 
 static struct attention_problem problem_case(void)
 {
@@ -30,9 +31,11 @@ static struct attention_problem problem_case(void)
 
 static bool in_one_group(const struct attention_problem *one, const struct attention_problem *two)
 {
-    const bool same = attention_same_group(&kernel, one, &kernel, two);
-    ck_assert_int_eq(attention_same_group(&kernel, two, &kernel, one), same);
-    ck_assert_int_eq(attention_group_key(&kernel, one) == attention_group_key(&kernel, two), same);
+    const bool same = operation_same_group(&operation_attention, &kernel, one, &kernel, two);
+    ck_assert_int_eq(operation_same_group(&operation_attention, &kernel, two, &kernel, one), same);
+    ck_assert_int_eq(operation_group_key(&operation_attention, &kernel, one) ==
+                         operation_group_key(&operation_attention, &kernel, two),
+                     same);
     return same;
 }
 
@@ -77,9 +80,10 @@ END_TEST
 START_TEST(kernels_are_apart)
 {
     const struct attention_problem one = problem_case();
-    const struct attention_kernel other = kernel;
-    ck_assert(!attention_same_group(&kernel, &one, &other, &one));
-    ck_assert_uint_ne(attention_group_key(&kernel, &one), attention_group_key(&other, &one));
+    const struct operation_kernel other = kernel;
+    ck_assert(!operation_same_group(&operation_attention, &kernel, &one, &other, &one));
+    ck_assert_uint_ne(operation_group_key(&operation_attention, &kernel, &one),
+                      operation_group_key(&operation_attention, &other, &one));
 }
 END_TEST
 
@@ -87,12 +91,12 @@ START_TEST(the_work_is_bounded)
 {
     struct attention_problem p = problem_case(); /* 2 * 4 * 100 * 200 * 30 operations */
     ck_assert_uint_eq(attention_group_units(&p), 5);
-    ck_assert(attention_can_group(&kernel, &p));
+    ck_assert(operation_can_group(&operation_attention, &kernel, &p));
     p.batch = 2;
     ck_assert_uint_eq(attention_group_units(&p), 10);
-    ck_assert(attention_can_group(&kernel, &p));
+    ck_assert(operation_can_group(&operation_attention, &kernel, &p));
     p.batch = 3;
-    ck_assert(!attention_can_group(&kernel, &p));
+    ck_assert(!operation_can_group(&operation_attention, &kernel, &p));
     p = problem_case();
     p.sq = p.skv = 1; /* hardly any, but not none */
     ck_assert_uint_eq(attention_group_units(&p), 1);
@@ -108,9 +112,9 @@ END_TEST
 START_TEST(a_kernel_without_groups_has_none)
 {
     const struct attention_problem p = problem_case();
-    struct attention_kernel alone = kernel;
+    struct operation_kernel alone = kernel;
     alone.run_group = NULL;
-    ck_assert(!attention_can_group(&alone, &p));
+    ck_assert(!operation_can_group(&operation_attention, &alone, &p));
 }
 END_TEST
 
@@ -126,14 +130,15 @@ START_TEST(rows_that_see_most_keys_come_first)
     static const uint32_t wanted[] = {1, 5, 6, 0, 3, 4, 8, 2, 7};
     enum { COUNT = sizeof cases / sizeof *cases };
     struct attention_problem problems[COUNT];
-    struct attention_member members[COUNT], ordered[COUNT];
+    struct operation_member members[COUNT];
+    struct attention_member ordered[COUNT];
     for (uint32_t i = 0; i < COUNT; i++) {
         problems[i] = problem_case();
         problems[i].skv = cases[i].skv;
         problems[i].window = cases[i].window;
         problems[i].causal = cases[i].causal;
         problems[i].windowed = cases[i].windowed;
-        members[i] = (struct attention_member){&problems[i], &problems[i]};
+        members[i] = (struct operation_member){&problems[i], &problems[i]};
     }
     attention_group_order(members, COUNT, ordered);
     for (uint32_t i = 0; i < COUNT; i++) {

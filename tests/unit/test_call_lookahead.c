@@ -340,7 +340,7 @@ static enum gemmd_error open_call(struct compute_call *call, const struct spelle
     snprintf(text, sizeof text, "%s", spelling->query);
     for (char *pair = strsep(&rest, "&"); pair != NULL; pair = strsep(&rest, "&")) {
         const char *name = strsep(&pair, "=");
-        ck_assert_int_eq(parameter_set(call->operation->parameters, compute_call_request(call),
+        ck_assert_int_eq(parameter_set(call->operation->parameters, &call->request,
                                        name, pair, fault),
                          GEMMD_OK);
     }
@@ -400,7 +400,7 @@ static struct outcome send_infer(const struct spelled *spelling, const struct bo
         model_find(&stage.services, spelling->model, "", &infer->model, &outcome.fault), GEMMD_OK);
     call->operation = infer->model.operation->operation;
     call->operation->init(call);
-    call->gemm.dtype = call->attention.dtype = infer->model.dtype;
+    infer->model.operation->set_dtype(&call->request, infer->model.dtype);
     outcome.code = compute_call_open(call, &stage.services,
                                      (struct body_length){.known = true, .bytes = body->length},
                                      &request->fault);

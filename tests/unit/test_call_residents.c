@@ -7,7 +7,9 @@
 #include <string.h>
 
 #include "proto/dtype.h"
+#include "proto/gemm_request.h"
 #include "server/api/compute/call_residents.h"
+#include "server/api/compute/compute_call.h"
 #include "server/device/memory/arena.h"
 #include "server/device/memory/pool.h"
 
@@ -68,7 +70,12 @@ static enum gemmd_error open_request(const char *query, enum format format,
         ck_assert_msg(gemm_request_set(request, name, pair, &fault) == GEMMD_OK, "%s",
                       fault.detail);
     }
-    enum gemmd_error code = call_residents_acquire(residents, request, store, "t", &fault);
+    enum gemmd_error code =
+        call_residents_acquire(residents, (struct resident_name){"a", request->a},
+                               (struct resident_name){"b", request->b}, store, "t", &fault);
+    if (code == GEMMD_OK)
+        code = gemm_request_settle_residents(request, call_residents_tensor(residents->a),
+                                             call_residents_tensor(residents->b), &fault);
     return code == GEMMD_OK ? gemm_request_check(request, format, &fault) : code;
 }
 
@@ -163,21 +170,23 @@ START_TEST(the_problem_points_at_what_is_there)
 {
     struct gemm_request request;
     struct call_residents residents;
-    struct gemm_problem problem = {.lda = 99, .ldb = 99, .ldc = 99};
+    struct work work = {.problem = {.lda = 99, .ldb = 99, .ldc = 99}};
+    const struct gemm_problem *problem = &work.problem;
     ck_assert_int_eq(open_request("b=batch5&m=7&store=c", FORMAT_RAW, &request, &residents),
                      GEMMD_OK);
     struct tensor c;
     ck_assert(gemm_request_result(&request, NULL, &c));
-    ck_assert_int_eq(call_residents_reserve(&residents, &request, &c, store, 0, &fault), GEMMD_OK);
-    call_residents_point(&residents, &problem);
-    ck_assert_ptr_null(problem.a);
-    ck_assert_uint_eq(problem.lda, 99);
-    ck_assert_ptr_eq(problem.b, resident_memory(residents.b));
-    ck_assert_uint_eq(problem.ldb, 4);
-    ck_assert_uint_eq(problem.stride_b, 12);
-    ck_assert_ptr_eq(problem.c, resident_memory(residents.stored));
-    ck_assert_uint_eq(problem.ldc, 4);
-    ck_assert_uint_eq(problem.stride_c, 28);
+    ck_assert_int_eq(call_residents_reserve(&residents, request.store, &c, store, 0, &fault),
+                     GEMMD_OK);
+    gemm_operation.point_residents(&residents, &work);
+    ck_assert_ptr_null(problem->a);
+    ck_assert_uint_eq(problem->lda, 99);
+    ck_assert_ptr_eq(problem->b, resident_memory(residents.b));
+    ck_assert_uint_eq(problem->ldb, 4);
+    ck_assert_uint_eq(problem->stride_b, 12);
+    ck_assert_ptr_eq(problem->c, resident_memory(residents.stored));
+    ck_assert_uint_eq(problem->ldc, 4);
+    ck_assert_uint_eq(problem->stride_c, 28);
     close_request(&residents);
 }
 END_TEST
@@ -192,7 +201,8 @@ START_TEST(few_rows_count_a_part_of_what_they_meet)
         open_request("a=wide&b=wide&transb=1&store=c", FORMAT_RAW, &request, &residents), GEMMD_OK);
     ck_assert(gemm_request_result(&request, NULL, &c)); /* 64 bytes */
     ck_assert_uint_eq(call_residents_work_bytes(&residents, 128, 128), 2048);
-    ck_assert_int_eq(call_residents_reserve(&residents, &request, &c, store, 0, &fault), GEMMD_OK);
+    ck_assert_int_eq(call_residents_reserve(&residents, request.store, &c, store, 0, &fault),
+                     GEMMD_OK);
     ck_assert_uint_eq(call_residents_work_bytes(&residents, 128, 1000), 2048 + 64);
     ck_assert_uint_eq(call_residents_work_bytes(&residents, 1, 127), 8 + 127 * 8 + 64);
     close_request(&residents);
@@ -209,7 +219,8 @@ START_TEST(a_result_has_its_name_once_it_is_published)
     ck_assert_int_eq(open_request("a=a23&b=b34&store=c", FORMAT_RAW, &request, &residents),
                      GEMMD_OK);
     ck_assert(gemm_request_result(&request, NULL, &c));
-    ck_assert_int_eq(call_residents_reserve(&residents, &request, &c, store, 0, &fault), GEMMD_OK);
+    ck_assert_int_eq(call_residents_reserve(&residents, request.store, &c, store, 0, &fault),
+                     GEMMD_OK);
     ck_assert_int_eq(tensor_store_acquire(store, "c", "t", &found, &fault), GEMMD_ERR_NOT_FOUND);
     char *description;
     ck_assert_int_eq(call_residents_publish(&residents, store, &description, &fault), GEMMD_OK);
@@ -224,7 +235,7 @@ START_TEST(a_result_has_its_name_once_it_is_published)
     /* Another's name cannot be taken. */
     ck_assert_int_eq(open_request("a=a23&b=b34&store=theirs", FORMAT_RAW, &request, &residents),
                      GEMMD_OK);
-    ck_assert_int_eq(call_residents_reserve(&residents, &request, &c, store, 0, &fault),
+    ck_assert_int_eq(call_residents_reserve(&residents, request.store, &c, store, 0, &fault),
                      GEMMD_ERR_FORBIDDEN);
     ck_assert_str_eq(fault.field, "store");
     close_request(&residents);

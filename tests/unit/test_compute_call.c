@@ -42,7 +42,7 @@ static void open_call(struct compute_call *call, const char *m, const char *beta
     *call = (struct compute_call){.operation = &gemm_operation, .memory = stage.memory};
     call->operation->init(call);
     for (uint32_t i = 0; i < sizeof parameters / sizeof *parameters; i++)
-        ck_assert_int_eq(parameter_set(call->operation->parameters, compute_call_request(call),
+        ck_assert_int_eq(parameter_set(call->operation->parameters, &call->request,
                                        parameters[i][0], parameters[i][1], &fault),
                          GEMMD_OK);
     ck_assert_int_eq(call->operation->settle(call, &stage.services, "", &fault), GEMMD_OK);

@@ -190,22 +190,30 @@ END_TEST
 START_TEST(an_attention_goes_as_it_lands)
 {
     enum { ROWS = 3000, D = 4, LENS = 8, BYTES = 2 * ROWS * D };
-    const struct attention_parts parts = {.lens_q = {0, LENS},
-                                          .lens_kv = {256, LENS},
-                                          .q = {512, BYTES},
-                                          .k = {32768, BYTES},
-                                          .v = {65536, BYTES}};
-    struct attention_problem problem = {.lens_q = (const int32_t *)(void *)body,
-                                        .lens_kv = (const int32_t *)(void *)(body + LENS),
-                                        .q = body + 2 * LENS,
-                                        .k = body + 2 * LENS + BYTES};
+    struct task task = {.operation = &operation_attention};
+    struct task_parts parts = {.total_bytes = 0};
+    struct attention_problem *problem = &task.problem.attention;
+    *problem = (struct attention_problem){.batch = LENS / 4,
+                                          .heads = 1,
+                                          .kv_heads = 1,
+                                          .sq = ROWS,
+                                          .skv = ROWS,
+                                          .d = D,
+                                          .dv = D,
+                                          .lens_q = (const int32_t *)(void *)body,
+                                          .lens_kv = (const int32_t *)(void *)(body + LENS),
+                                          .q = body + 2 * LENS,
+                                          .k = body + 2 * LENS + BYTES};
+    parts.count = task.operation->parts(problem, parts.list);
+    parts.places[ATTENTION_PART_LENS_Q] = (struct device_part){0, LENS};
+    parts.places[ATTENTION_PART_LENS_KV] = (struct device_part){256, LENS};
+    parts.places[ATTENTION_PART_Q] = (struct device_part){512, BYTES};
+    parts.places[ATTENTION_PART_K] = (struct device_part){32768, BYTES};
     static unsigned char v[BYTES];
     struct copy_in plan;
     fill();
-    problem.v = v;
-    const struct device_span there = {v, sizeof v};
-    copy_in_plan_attention(&plan, &problem, &parts, there, range,
-                           (struct device_span){body, sizeof body});
+    problem->v = v; /* in tensor memory, and so without a place */
+    copy_in_plan_task(&plan, &task, &parts, range, (struct device_span){body, sizeof body});
     ck_assert_uint_eq(plan.count, 4);
     ck_assert_uint_eq(run(&plan, 2 * LENS + 5000), 2 * LENS + 4096);
     ck_assert_uint_eq(run(&plan, 2 * LENS + 2 * BYTES), 2 * BYTES - 4096);

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/known_answer.h"
 #include "server/device/device.h"
-#include "server/device/known_answer.h"
 #include "simulated_device.h"
 
 static struct device *open_cpu(uint64_t memory_bytes)

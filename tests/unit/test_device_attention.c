@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/operations.h"
 #include "server/device/device.h"
 
 enum { WORKS = 5, D = 16, WIDEST = 6 * 70 * D };
@@ -35,27 +36,29 @@ static void make(const char *kernel)
     for (uint64_t i = 0; i < WORKS; i++) {
         const uint64_t heads = 1 + i, length = 10 + 15 * i;
         struct work *work = &works[i];
-        *work = (struct work){.next = i + 1 < WORKS ? &works[i + 1] : NULL};
-        work->attention = (struct attention_problem){.dtype = GEMMD_F32,
-                                                     .batch = 1,
-                                                     .heads = heads,
-                                                     .kv_heads = 1,
-                                                     .sq = length,
-                                                     .skv = length,
-                                                     .d = D,
-                                                     .dv = D,
-                                                     .causal = true,
-                                                     .scale = 0.25f,
-                                                     .q = operands,
-                                                     .k = operands,
-                                                     .v = operands,
-                                                     .o = results[i]};
-        struct attention_problem *p = &work->attention;
+        *work = (struct work){.task.operation = &operation_attention,
+                              .next = i + 1 < WORKS ? &works[i + 1] : NULL};
+        work->task.problem.attention = (struct attention_problem){.dtype = GEMMD_F32,
+                                                                  .batch = 1,
+                                                                  .heads = heads,
+                                                                  .kv_heads = 1,
+                                                                  .sq = length,
+                                                                  .skv = length,
+                                                                  .d = D,
+                                                                  .dv = D,
+                                                                  .causal = true,
+                                                                  .scale = 0.25f,
+                                                                  .q = operands,
+                                                                  .k = operands,
+                                                                  .v = operands,
+                                                                  .o = results[i]};
+        struct attention_problem *p = &work->task.problem.attention;
         p->q_strides = p->o_strides = attention_strides(ATTENTION_BHSD, heads, length, D);
         p->k_strides = p->v_strides = attention_strides(ATTENTION_BHSD, 1, length, D);
-        ck_assert_int_eq(attention_select(&about, kernel, p, &work->attention_kernel, &work->fault),
+        ck_assert_int_eq(operation_select(&operation_attention, &about, kernel, p,
+                                          &work->task.kernel, &work->fault),
                          GEMMD_OK);
-        ck_assert(device_plan_attention(device, work));
+        ck_assert(device_plan_task(device, work));
     }
 }
 
@@ -84,7 +87,7 @@ START_TEST(a_launch_list_is_one_group)
         device_submit(device, &works[i]);
         ck_assert_ptr_eq(device_poll(device), &works[i]);
         ck_assert_uint_eq(works[i].launch_works, 1);
-        const struct attention_problem *p = &works[i].attention;
+        const struct attention_problem *p = &works[i].task.problem.attention;
         ck_assert_msg(memcmp(together[i], results[i], p->heads * p->sq * D * sizeof(float)) == 0,
                       "work %d has other bytes alone", i);
     }
@@ -92,7 +95,7 @@ START_TEST(a_launch_list_is_one_group)
 END_TEST
 
 static enum gemmd_error failing_group(struct gemm_context *context,
-                                      const struct attention_member members[], uint32_t count)
+                                      const struct operation_member members[], uint32_t count)
 {
     (void)context;
     (void)members;
@@ -103,11 +106,11 @@ static enum gemmd_error failing_group(struct gemm_context *context,
 START_TEST(a_group_that_fails_fails_all_in_it)
 {
     make("auto");
-    struct attention_kernel failing = *works[0].attention_kernel;
+    struct operation_kernel failing = *works[0].task.kernel;
     failing.name = "failing";
     failing.run_group = failing_group;
     for (int i = 0; i < WORKS; i++)
-        works[i].attention_kernel = &failing;
+        works[i].task.kernel = &failing;
     device_submit(device, works);
     ck_assert_ptr_eq(device_poll(device), works);
     for (int i = 0; i < WORKS; i++) {

@@ -5,8 +5,8 @@
 
 #include "gpu_device.h"
 #include "has_gpu.h"
+#include "kernels/known_answer.h"
 #include "proto/dtype.h"
-#include "server/device/known_answer.h"
 
 enum { LARGE = 2048 };
 

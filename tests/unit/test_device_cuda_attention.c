@@ -1,19 +1,20 @@
-/* Attentions on a GPU, alone and in one launch (server/device/cuda/attention.c). */
+/* Attentions on a GPU, alone and in one launch (server/device/cuda/task_group.c). */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "gpu_device.h"
 #include "has_gpu.h"
+#include "kernels/known_attention.h"
+#include "kernels/operations.h"
 #include "proto/dtype.h"
-#include "server/device/known_attention.h"
 
 static void check_attention(const struct work *work, const struct attention_problem *known)
 {
     uint64_t row, column;
     ck_assert_msg(work->status == GEMMD_OK, "%s", work->fault.detail);
     ck_assert_msg(known_attention_check(known, &row, &column),
-                  "%s in %s: row %lu, column %lu is not right", work->attention_kernel->name,
+                  "%s in %s: row %lu, column %lu is not right", work->task.kernel->name,
                   dtype_name(known->dtype), (unsigned long)row, (unsigned long)column);
 }
 
@@ -24,12 +25,12 @@ static void attend(struct device *device, struct work *work)
 {
     const struct gemm_device gpu = device_gemm(device);
     struct fault fault = {.detail = ""};
-    if (work->attention_kernel == NULL)
-        ck_assert_msg(attention_select(&gpu, "auto", &work->attention, &work->attention_kernel,
+    if (work->task.kernel == NULL)
+        ck_assert_msg(operation_select(&operation_attention, &gpu, "auto",
+                                       &work->task.problem.attention, &work->task.kernel,
                                        &fault) == GEMMD_OK,
                       "%s", fault.detail);
-    ck_assert(device_attention_bytes(device, &work->attention, work->attention_kernel,
-                                     &work->device_bytes));
+    ck_assert(device_task_bytes(device, &work->task, &work->device_bytes));
     ck_assert(arena_alloc(device_arena(device), work->device_bytes, &work->device_offset));
     run(device, work);
     arena_free(device_arena(device), work->device_offset);
@@ -42,8 +43,8 @@ START_TEST(attention_takes_operands_from_anywhere_in_the_body)
     struct device *device = open_gpu();
     unsigned char *memory = take_host(3 * KNOWN_ATTENTION_BYTES);
     for (int i = 0; i < 6; i++) {
-        struct work work = {.verify = WORK_UNVERIFIED};
-        struct attention_problem *p = &work.attention, known;
+        struct work work = {.task.operation = &operation_attention};
+        struct attention_problem *p = &work.task.problem.attention, known;
         unsigned char *odd = memory + KNOWN_ATTENTION_BYTES + 1;
         known_attention_init(p, dtypes[i / 2], i % 2, memory);
         known = *p;
@@ -81,8 +82,8 @@ START_TEST(attention_uses_k_and_v_in_tensor_memory)
     unsigned char *memory = take_host(KNOWN_ATTENTION_BYTES);
     unsigned char *there = device_tensor_memory(device).start;
     for (int which = 1; which < 4; which++) {
-        struct work work = {.verify = WORK_UNVERIFIED};
-        struct attention_problem *p = &work.attention, known;
+        struct work work = {.task.operation = &operation_attention};
+        struct attention_problem *p = &work.task.problem.attention, known;
         known_attention_init(p, GEMMD_F16, true, memory);
         known = *p;
         const uint64_t rows = p->batch * p->skv, gap = 8;
@@ -108,8 +109,8 @@ START_TEST(attention_uses_k_and_v_in_tensor_memory)
 }
 END_TEST
 
-static enum gemmd_error attend_nothing(struct gemm_context *context,
-                                       const struct attention_problem *problem, void *workspace)
+static enum gemmd_error attend_nothing(struct gemm_context *context, const void *problem,
+                                       void *workspace)
 {
     (void)context;
     (void)problem;
@@ -121,25 +122,25 @@ START_TEST(attention_that_fails_leaves_the_device_usable)
 {
     struct device *device = open_gpu();
     unsigned char *memory = take_host(KNOWN_ATTENTION_BYTES);
-    struct work work = {.verify = WORK_UNVERIFIED};
-    known_attention_init(&work.attention, GEMMD_F32, false, memory);
+    struct work work = {.task.operation = &operation_attention};
+    known_attention_init(&work.task.problem.attention, GEMMD_F32, false, memory);
     attend(device, &work);
-    const struct attention_kernel *right = work.attention_kernel;
-    struct attention_kernel failing = *right;
+    const struct operation_kernel *right = work.task.kernel;
+    struct operation_kernel failing = *right;
     failing.run = attend_nothing;
-    work.attention_kernel = &failing;
+    work.task.kernel = &failing;
     attend(device, &work);
     ck_assert_int_eq(work.status, GEMMD_ERR_INTERNAL);
 
-    work.attention_kernel = right;
+    work.task.kernel = right;
     work.device_bytes -= 1; /* of what it needs */
     run(device, &work);
     ck_assert_int_eq(work.status, GEMMD_ERR_INTERNAL);
     ck_assert(!device_lost(device));
 
-    memset(work.attention.o, 0xff, 1024);
+    memset(work.task.problem.attention.o, 0xff, 1024);
     attend(device, &work);
-    check_attention(&work, &work.attention);
+    check_attention(&work, &work.task.problem.attention);
     device_host_free(GEMM_BACKEND_CUDA, memory, KNOWN_ATTENTION_BYTES);
     device_close(device);
 }
@@ -160,8 +161,9 @@ static void make_launch_list(struct device *device, enum gemmd_dtype dtype, bool
     for (uint64_t i = 0; i < ATTENTIONS; i++) {
         unsigned char *plain = memory + 2 * i * KNOWN_ATTENTION_BYTES;
         unsigned char *odd = plain + KNOWN_ATTENTION_BYTES + i * dtype_size(dtype) / 2;
-        works[i] = (struct work){.next = i + 1 < ATTENTIONS ? &works[i + 1] : NULL};
-        struct attention_problem *p = &works[i].attention;
+        works[i] = (struct work){.task.operation = &operation_attention,
+                                 .next = i + 1 < ATTENTIONS ? &works[i + 1] : NULL};
+        struct attention_problem *p = &works[i].task.problem.attention;
         known_attention_init(p, dtype, causal, plain);
         known[i] = *p;
         memcpy(odd, plain, KNOWN_ATTENTION_BYTES - ATTENTIONS * 4);
@@ -169,10 +171,10 @@ static void make_launch_list(struct device *device, enum gemmd_dtype dtype, bool
         p->k = odd + ((const unsigned char *)p->k - plain);
         p->v = odd + ((const unsigned char *)p->v - plain);
         p->o = odd + ((unsigned char *)p->o - plain);
-        ck_assert_msg(attention_select(&gpu, "auto", p, &works[i].attention_kernel, &fault) ==
-                          GEMMD_OK,
+        ck_assert_msg(operation_select(&operation_attention, &gpu, "auto", p, &works[i].task.kernel,
+                                       &fault) == GEMMD_OK,
                       "%s", fault.detail);
-        ck_assert(device_plan_attention(device, &works[i]));
+        ck_assert(device_plan_task(device, &works[i]));
         ck_assert_uint_ne(works[i].stack_key, 0);
         ck_assert(work_same_stack(&works[0], &works[i]));
         ck_assert(
@@ -188,7 +190,7 @@ static void free_launch_list(struct device *device, const struct work works[ATTE
 
 static void copy_result(const struct work *work, const struct attention_problem *known)
 {
-    const struct attention_problem *p = &work->attention;
+    const struct attention_problem *p = &work->task.problem.attention;
     memcpy(known->o, p->o, p->batch * p->heads * p->sq * p->dv * dtype_size(p->dtype));
 }
 
@@ -217,7 +219,7 @@ START_TEST(attentions_of_one_kind_share_a_launch)
 END_TEST
 
 static enum gemmd_error attend_none(struct gemm_context *context,
-                                    const struct attention_member members[], uint32_t count)
+                                    const struct operation_member members[], uint32_t count)
 {
     (void)context;
     (void)members;
@@ -232,16 +234,16 @@ START_TEST(a_group_of_attentions_that_fails_leaves_the_device_usable)
     struct work works[ATTENTIONS];
     struct attention_problem known[ATTENTIONS];
     make_launch_list(device, GEMMD_F16, true, memory, works, known);
-    const struct attention_kernel *right = works[0].attention_kernel;
-    struct attention_kernel failing = *right;
+    const struct operation_kernel *right = works[0].task.kernel;
+    struct operation_kernel failing = *right;
     failing.run_group = attend_none;
-    works[0].attention_kernel = &failing;
+    works[0].task.kernel = &failing;
     device_submit(device, works);
     ck_assert_ptr_eq(wait_for_one(device), works);
     for (int i = 0; i < ATTENTIONS; i++)
         ck_assert_int_eq(works[i].status, GEMMD_ERR_INTERNAL);
 
-    works[0].attention_kernel = right;
+    works[0].task.kernel = right;
     works[1].device_bytes -= 1; /* of what it needs */
     device_submit(device, works);
     ck_assert_ptr_eq(wait_for_one(device), works);

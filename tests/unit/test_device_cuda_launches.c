@@ -8,6 +8,7 @@
 #include "gpu_device.h"
 #include "has_gpu.h"
 #include "kernels/launch_cut.h"
+#include "kernels/operations.h"
 
 enum { ROWS = 2000, COLUMNS = 96, DEPTH = 64, LAUNCHES = 7, POISON = 0xa5 };
 static const uint64_t A_BYTES = ROWS * DEPTH * 4, B_BYTES = DEPTH * COLUMNS * 4,
@@ -27,14 +28,13 @@ static void fill(unsigned char *memory, uint64_t bytes)
 struct long_work {
     struct work work;
     struct gemm_kernel product;
-    struct attention_kernel attention;
+    struct operation_kernel attention;
 };
 
 static void reserve_and_run(struct device *device, struct work *work, bool attention)
 {
     if (attention)
-        ck_assert(device_attention_bytes(device, &work->attention, work->attention_kernel,
-                                         &work->device_bytes));
+        ck_assert(device_task_bytes(device, &work->task, &work->device_bytes));
     else
         ck_assert(device_work_bytes(device, &work->problem, work->kernel, &work->device_bytes));
     ck_assert(arena_alloc(device_arena(device), work->device_bytes, &work->device_offset));
@@ -77,31 +77,33 @@ static void init_attention(struct device *device, struct long_work *cut, unsigne
     const struct gemm_device gpu = device_gemm(device);
     struct fault fault = {.detail = ""};
     const struct attention_strides strides = attention_strides(ATTENTION_BHSD, 1, ROWS, DEPTH);
-    *cut = (struct long_work){.work = {.attention = {.dtype = GEMMD_F32,
-                                                     .batch = 1,
-                                                     .heads = 1,
-                                                     .kv_heads = 1,
-                                                     .sq = ROWS,
-                                                     .skv = ROWS,
-                                                     .d = DEPTH,
-                                                     .dv = DEPTH,
-                                                     .causal = true,
-                                                     .scale = 0.125f,
-                                                     .q = memory,
-                                                     .k = memory + A_BYTES,
-                                                     .v = memory + 2 * A_BYTES,
-                                                     .o = memory + 3 * A_BYTES,
-                                                     .q_strides = strides,
-                                                     .k_strides = strides,
-                                                     .v_strides = strides,
-                                                     .o_strides = strides}}};
-    ck_assert_msg(attention_select(&gpu, name, &cut->work.attention, &cut->work.attention_kernel,
+    *cut = (struct long_work){.work = {.task.operation = &operation_attention,
+                                       .task.problem.attention = {.dtype = GEMMD_F32,
+                                                                  .batch = 1,
+                                                                  .heads = 1,
+                                                                  .kv_heads = 1,
+                                                                  .sq = ROWS,
+                                                                  .skv = ROWS,
+                                                                  .d = DEPTH,
+                                                                  .dv = DEPTH,
+                                                                  .causal = true,
+                                                                  .scale = 0.125f,
+                                                                  .q = memory,
+                                                                  .k = memory + A_BYTES,
+                                                                  .v = memory + 2 * A_BYTES,
+                                                                  .o = memory + 3 * A_BYTES,
+                                                                  .q_strides = strides,
+                                                                  .k_strides = strides,
+                                                                  .v_strides = strides,
+                                                                  .o_strides = strides}}};
+    ck_assert_msg(operation_select(&operation_attention, &gpu, name,
+                                   &cut->work.task.problem.attention, &cut->work.task.kernel,
                                    &fault) == GEMMD_OK,
                   "%s", fault.detail);
-    cut->attention = *cut->work.attention_kernel;
+    cut->attention = *cut->work.task.kernel;
     ck_assert_ptr_nonnull(cut->attention.parts);
-    cut->attention.launch_flops = attention_flops(&cut->work.attention) / launches;
-    cut->work.attention_kernel = &cut->attention;
+    cut->attention.launch_flops = attention_flops(&cut->work.task.problem.attention) / launches;
+    cut->work.task.kernel = &cut->attention;
 }
 
 static const struct {

@@ -89,15 +89,16 @@ END_TEST
 /* Every second work is an attention. The keys of all are the same. */
 START_TEST(attentions_of_one_kind_are_one_launch)
 {
-    static const struct attention_kernel attends = {.name = "grouping"};
+    static const struct operation_kernel attends = {.name = "grouping"};
     struct item *first[DEVICE_SHARED_SLOTS], *items[6];
     const uint32_t busy = begin(first, _i);
     for (uint32_t i = 0; i < 6; i++) {
         struct work *work = &(items[i] = add_stacking(SIMULATED_DONE, 1, _i))->work;
         if (i % 2 == 0) {
             work->kernel = NULL;
-            work->attention_kernel = &attends;
-            work->attention = (struct attention_problem){
+            work->task.operation = &operation_attention;
+            work->task.kernel = &attends;
+            work->task.problem.attention = (struct attention_problem){
                 .batch = 1, .heads = 1 + i, .kv_heads = 1, .sq = 1 + i, .skv = 9, .d = 8, .dv = 8};
         }
         push(items[i]);

@@ -2,8 +2,8 @@
 #include <check.h>
 #include <stdlib.h>
 
+#include "kernels/known_answer.h"
 #include "proto/dtype.h"
-#include "server/device/known_answer.h"
 
 static _Alignas(256) unsigned char memory[KNOWN_ANSWER_BYTES];
 

@@ -3,12 +3,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/known_attention.h"
+#include "kernels/operations.h"
 #include "proto/dtype.h"
-#include "server/device/known_attention.h"
 
 static _Alignas(256) unsigned char memory[KNOWN_ATTENTION_BYTES];
 
-static void compute(const struct attention_kernel *kernel, const struct attention_problem *problem)
+static void compute(const struct operation_kernel *kernel, const struct attention_problem *problem)
 {
     struct gemm_context *context;
     struct fault fault;
@@ -22,12 +23,13 @@ static void compute(const struct attention_kernel *kernel, const struct attentio
 }
 
 /* Calls `check` for all kernels and types, with and without a mask. */
-static void for_all(void (*check)(const struct attention_kernel *kernel,
+static void for_all(void (*check)(const struct operation_kernel *kernel,
                                   const struct attention_problem *problem))
 {
     int checked = 0;
-    for (const struct attention_kernel *const *k = attention_kernels(GEMM_BACKEND_CPU); *k != NULL;
-         k++)
+    for (const struct operation_kernel *const *k =
+             operation_kernels(&operation_attention, GEMM_BACKEND_CPU);
+         *k != NULL; k++)
         for (int i = 0; i < 2 * GEMMD_DTYPE_COUNT; i++) {
             struct attention_problem problem;
             known_attention_init(&problem, (enum gemmd_dtype)(i / 2), i % 2, memory);
@@ -39,7 +41,7 @@ static void for_all(void (*check)(const struct attention_kernel *kernel,
     ck_assert_int_eq(checked, 2 * 2 * 3);
 }
 
-static void check_right(const struct attention_kernel *kernel,
+static void check_right(const struct operation_kernel *kernel,
                         const struct attention_problem *problem)
 {
     uint64_t row, column;
@@ -56,7 +58,7 @@ START_TEST(a_right_attention_passes)
 }
 END_TEST
 
-static void check_wrong(const struct attention_kernel *kernel,
+static void check_wrong(const struct operation_kernel *kernel,
                         const struct attention_problem *problem)
 {
     const uint64_t size = dtype_size(problem->dtype);
@@ -80,7 +82,7 @@ START_TEST(any_wrong_element_is_found)
 END_TEST
 
 /* A kernel that forgets the mask. */
-static void check_mask(const struct attention_kernel *kernel,
+static void check_mask(const struct operation_kernel *kernel,
                        const struct attention_problem *problem)
 {
     struct attention_problem other = *problem;

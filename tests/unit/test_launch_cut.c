@@ -161,7 +161,7 @@ START_TEST(a_kernel_that_cannot_be_cut_is_not)
 }
 END_TEST
 
-static uint64_t hundred_parts(struct gemm_context *context, const struct attention_problem *problem)
+static uint64_t hundred_parts(struct gemm_context *context, const void *problem)
 {
     (void)context;
     (void)problem;
@@ -170,32 +170,36 @@ static uint64_t hundred_parts(struct gemm_context *context, const struct attenti
 
 START_TEST(the_parts_of_an_attention_are_in_one_launch_each)
 {
-    const struct attention_problem p = {.dtype = GEMMD_F32,
-                                        .batch = 1,
-                                        .heads = 1,
-                                        .kv_heads = 1,
-                                        .sq = 1000,
-                                        .skv = 1000,
-                                        .d = 64,
-                                        .dv = 64};
+    struct task task = {.operation = &operation_attention};
+    task.problem.attention = (struct attention_problem){.dtype = GEMMD_F32,
+                                                        .batch = 1,
+                                                        .heads = 1,
+                                                        .kv_heads = 1,
+                                                        .sq = 1000,
+                                                        .skv = 1000,
+                                                        .d = 64,
+                                                        .dv = 64};
     for (unsigned launches = 1; launches < 300; launches++) {
-        const struct attention_kernel kernel = {.parts = hundred_parts,
-                                                .launch_flops = attention_flops(&p) / launches};
+        const struct operation_kernel kernel = {
+            .parts = hundred_parts,
+            .launch_flops = attention_flops(&task.problem.attention) / launches};
         struct launch_cut cut;
         uint64_t next = 0;
-        launch_cut_attention(&kernel, NULL, &p, &cut);
+        task.kernel = &kernel;
+        launch_cut_task(&task, NULL, &cut);
         ck_assert_uint_le(cut.launches, launches);
         for (uint64_t i = 0; i < cut.launches; i++) {
-            const struct attention_range parts = launch_cut_attention_parts(&cut, i);
+            const struct operation_range parts = launch_cut_task_parts(&cut, i);
             ck_assert_uint_eq(parts.first, next);
             ck_assert_uint_ge(parts.count, 1);
             next += parts.count;
         }
         ck_assert_uint_eq(next, 100);
     }
-    const struct attention_kernel whole = {.parts = NULL};
+    const struct operation_kernel whole = {.parts = NULL};
     struct launch_cut cut;
-    launch_cut_attention(&whole, NULL, &p, &cut);
+    task.kernel = &whole;
+    launch_cut_task(&task, NULL, &cut);
     ck_assert_uint_eq(cut.launches, 1);
 }
 END_TEST

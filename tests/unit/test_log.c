@@ -280,12 +280,6 @@ START_TEST(no_access_line_is_too_long)
                                    .batch = most,
                                    .request_bytes = most,
                                    .response_bytes = most,
-                                   .heads = most,
-                                   .kv_heads = most,
-                                   .sq = most,
-                                   .skv = most,
-                                   .d = most,
-                                   .dv = most,
                                    .shared = UINT32_MAX,
                                    .receive_ns = most,
                                    .queue_ns = most,
@@ -294,6 +288,8 @@ START_TEST(no_access_line_is_too_long)
                                    .d2h_ns = most,
                                    .send_ns = most,
                                    .total_ns = most};
+        for (int i = 0; i < LOG_SIZES_MAX; i++)
+            entry.sizes[i] = (struct log_size){"kv_heads", most};
         struct capture c = capture(CONFIG_LOG_INFO, (enum config_log_format)format);
         log_one_access(c.log, &entry);
         char *text = written(&c);

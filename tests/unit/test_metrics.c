@@ -180,7 +180,8 @@ START_TEST(works_are_counted_by_kernel_and_type)
 {
     struct metrics *metrics = metrics_create(2, &identity);
     const struct metrics_work product = {METRICS_TASK_GEMM, "tiled", GEMMD_F16, 8, 24, 1500000000};
-    const struct metrics_work attention = {METRICS_TASK_ATTENTION, "tiled", GEMMD_F16, 5, 6, 7};
+    const struct metrics_work attention = {
+        METRICS_TASK_OF(OPERATION_ATTENTION), "tiled", GEMMD_F16, 5, 6, 7};
     metrics_work(metrics_shard(metrics, 0), &product);
     metrics_work(metrics_shard(metrics, 1), &product);
     metrics_work(metrics_shard(metrics, 1), &attention);

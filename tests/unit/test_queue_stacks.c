@@ -326,17 +326,18 @@ END_TEST
 /* Of a million operations for each of `units`, by its lengths. */
 static struct work *make_attention(uint32_t number, uint64_t d, uint64_t units)
 {
-    static const struct attention_kernel attends = {.name = "grouping"};
+    static const struct operation_kernel attends = {.name = "grouping"};
     struct work *work = make(number, 1);
     work->kernel = NULL;
-    work->attention_kernel = &attends;
-    work->attention = (struct attention_problem){.batch = 1,
-                                                 .heads = 1,
-                                                 .kv_heads = 1,
-                                                 .sq = 500,
-                                                 .skv = 1000 * units / (d + 1),
-                                                 .d = d,
-                                                 .dv = 1};
+    work->task.operation = &operation_attention;
+    work->task.kernel = &attends;
+    work->task.problem.attention = (struct attention_problem){.batch = 1,
+                                                              .heads = 1,
+                                                              .kv_heads = 1,
+                                                              .sq = 500,
+                                                              .skv = 1000 * units / (d + 1),
+                                                              .d = d,
+                                                              .dv = 1};
     work->stack_rows = 10;
     return work;
 }

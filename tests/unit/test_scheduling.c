@@ -16,7 +16,7 @@
 enum { WORKS_MAX = 512, TENANTS = 3, MAX_LAUNCH_WORKS = 4, BYTES = 100 };
 
 /* A work, and what its owner sees of the work. */
-struct task {
+struct sent_task {
     struct simulated_work scripted; /* first */
     atomic_uint ended;              /* how often `done` was called */
     uint32_t rank;                  /* the how-manieth of all to end, from 1 */
@@ -27,7 +27,7 @@ static struct {
     struct queue *queue;
     struct metrics *metrics;
     struct dispatch *dispatch;
-    struct task tasks[WORKS_MAX];
+    struct sent_task tasks[WORKS_MAX];
     uint32_t count;
     atomic_uint ended;
     atomic_bool checking_held; /* the verifier's check takes until this is false */
@@ -55,7 +55,7 @@ enum gemmd_error freivalds_check(const struct gemm_problem *problem, uint64_t se
 
 static void task_done(struct work *work)
 {
-    struct task *task = (struct task *)work;
+    struct sent_task *task = (struct sent_task *)work;
     task->rank = atomic_fetch_add(&stage.ended, 1) + 1;
     admission_release(queue_admission(stage.queue), work->tenant, work->bytes);
     atomic_fetch_add(&task->ended, 1);
@@ -98,9 +98,9 @@ static void stop(void)
 }
 
 /* A work that runs for one poll and then succeeds. */
-static struct task *make(uint32_t tenant)
+static struct sent_task *make(uint32_t tenant)
 {
-    struct task *task = &stage.tasks[stage.count];
+    struct sent_task *task = &stage.tasks[stage.count];
     struct work *work = &task->scripted.work;
     ck_assert_uint_lt(stage.count, WORKS_MAX);
     stage.count++;
@@ -116,19 +116,19 @@ static struct task *make(uint32_t tenant)
     return task;
 }
 
-static void reserve(struct task *task)
+static void reserve(struct sent_task *task)
 {
     struct work *work = &task->scripted.work;
     ck_assert_int_eq(queue_reserve(stage.queue, work->tenant, work->bytes, NULL), GEMMD_OK);
 }
 
-static void hand_over(struct task *task)
+static void hand_over(struct sent_task *task)
 {
     task->scripted.work.queued_ns = clock_now_ns();
     queue_push(stage.queue, &task->scripted.work);
 }
 
-static struct task *push(struct task *task)
+static struct sent_task *push(struct sent_task *task)
 {
     reserve(task);
     hand_over(task);
@@ -141,7 +141,7 @@ static void wait_until_submitted(uint32_t count)
         wait_a_little();
 }
 
-static enum gemmd_error wait_for(const struct task *task)
+static enum gemmd_error wait_for(const struct sent_task *task)
 {
     while (atomic_load(&task->ended) == 0)
         wait_a_little();
@@ -155,10 +155,10 @@ static void wait_for_all(void)
 }
 
 /* A work that runs on the device until the test releases it. */
-static struct task *block(bool shares)
+static struct sent_task *block(bool shares)
 {
     uint32_t submitted = atomic_load(&stage.device->submitted);
-    struct task *task = make(0);
+    struct sent_task *task = make(0);
     atomic_store(&task->scripted.held, true);
     task->scripted.work.shared_launch = shares;
     push(task);
@@ -166,7 +166,7 @@ static struct task *block(bool shares)
     return task;
 }
 
-static void let_go(struct task *task)
+static void let_go(struct sent_task *task)
 {
     atomic_store(&task->scripted.held, false);
 }
@@ -185,10 +185,10 @@ START_TEST(tenants_get_equal_parts_of_the_device)
 {
     enum { EACH = 30 };
     start(1);
-    struct task *blocker = block(false);
+    struct sent_task *blocker = block(false);
     for (uint32_t tenant = 0; tenant < TENANTS; tenant++)
         for (uint32_t i = 0; i < (tenant == 0 ? 5 * EACH : EACH); i++) {
-            struct task *task = make(tenant);
+            struct sent_task *task = make(tenant);
             if (tenant == 1)
                 task->scripted.work.deadline_ns = clock_now_ns() + 3600000000000 + i;
             push(task);
@@ -208,9 +208,9 @@ START_TEST(large_works_of_one_do_not_cost_another)
 {
     enum { EACH = 20, LARGE = 50 };
     start(1);
-    struct task *blocker = block(false);
+    struct sent_task *blocker = block(false);
     for (uint32_t i = 0; i < EACH; i++) {
-        struct task *task = make(1);
+        struct sent_task *task = make(1);
         task->scripted.work.bytes = LARGE * (BYTES + 4096); /* as much as 50 small ones */
         push(task);
     }
@@ -231,7 +231,7 @@ END_TEST
 START_TEST(no_priority_is_inverted)
 {
     start(1);
-    struct task *running = block(false), *large[4], *small[3];
+    struct sent_task *running = block(false), *large[4], *small[3];
     running->scripted.work.priority = 0;
     for (uint32_t i = 0; i < 4; i++) {
         large[i] = make(i % TENANTS);
@@ -259,7 +259,7 @@ END_TEST
 /* Small works without end, of a higher priority than all others. */
 static void *flood(void *over)
 {
-    struct task *ring[8];
+    struct sent_task *ring[8];
     for (uint32_t i = 0; i < 8; i++) {
         ring[i] = make(0);
         ring[i]->scripted.work.shared_launch = true;
@@ -283,7 +283,7 @@ START_TEST(small_ones_do_not_starve_large_ones)
     atomic_bool over = false;
     pthread_t thread;
     start(1);
-    struct task *large[20];
+    struct sent_task *large[20];
     for (uint32_t i = 0; i < 20; i++)
         large[i] = make(1);
     ck_assert_int_eq(pthread_create(&thread, NULL, flood, &over), 0);
@@ -302,7 +302,7 @@ END_TEST
 START_TEST(a_small_one_waits_for_at_most_a_batch)
 {
     start(1);
-    struct task *first[DEVICE_SHARED_SLOTS], *waiting[3 * MAX_LAUNCH_WORKS];
+    struct sent_task *first[DEVICE_SHARED_SLOTS], *waiting[3 * MAX_LAUNCH_WORKS];
     for (uint32_t i = 0; i < DEVICE_SHARED_SLOTS; i++)
         first[i] = block(true);
     for (uint32_t i = 0; i < 3 * MAX_LAUNCH_WORKS; i++) {
@@ -310,7 +310,7 @@ START_TEST(a_small_one_waits_for_at_most_a_batch)
         waiting[i]->scripted.work.shared_launch = true;
         push(waiting[i]);
     }
-    struct task *late = make(1); /* of another tenant, who has had nothing yet */
+    struct sent_task *late = make(1); /* of another tenant, who has had nothing yet */
     late->scripted.work.shared_launch = true;
     push(late);
     let_go(first[0]);
@@ -326,9 +326,9 @@ END_TEST
 
 START_TEST(deadlines_are_kept_behind_a_blocked_device)
 {
-    struct task *late[20], *patient[5];
+    struct sent_task *late[20], *patient[5];
     start(1);
-    struct task *alone = block(false), *sharing[DEVICE_SHARED_SLOTS];
+    struct sent_task *alone = block(false), *sharing[DEVICE_SHARED_SLOTS];
     for (uint32_t i = 0; i < DEVICE_SHARED_SLOTS; i++)
         sharing[i] = block(true);
     uint32_t submitted = atomic_load(&stage.device->submitted);
@@ -360,7 +360,7 @@ START_TEST(deadlines_are_kept_behind_a_blocked_device)
 END_TEST
 
 /* Ends a work that its owner has cancelled. */
-static void drop(struct task *task)
+static void drop(struct sent_task *task)
 {
     task_done(&task->scripted.work);
 }
@@ -369,11 +369,11 @@ START_TEST(work_is_taken_back_until_it_runs)
 {
     start(1);
     atomic_store(&stage.checking_held, true);
-    struct task *checked = make(0);
+    struct sent_task *checked = make(0);
     checked->scripted.work.verify = WORK_VERIFY_ASKED;
     push(checked);
     wait_until_submitted(1);
-    struct task *running = block(false), *waiting[10];
+    struct sent_task *running = block(false), *waiting[10];
     for (uint32_t i = 0; i < 10; i++) {
         waiting[i] = make(i % TENANTS);
         push(waiting[i]);
@@ -403,7 +403,7 @@ START_TEST(failures_at_every_stage_end_everything_once)
     enum gemmd_error expected = loses && at < 2 ? GEMMD_ERR_DEVICE_LOST : GEMMD_ERR_INTERNAL;
     enum simulated_event event = loses ? SIMULATED_LOST : SIMULATED_FAILED;
     start(2);
-    struct task *first = block(shares), *second = block(shares), *others[6], *bad = make(0);
+    struct sent_task *first = block(shares), *second = block(shares), *others[6], *bad = make(0);
     bad->scripted.work.shared_launch = shares;
     if (at == 0)
         bad->scripted.at_submit = event;
@@ -445,7 +445,7 @@ static enum simulated_event look_whether_held(const struct work *work)
 START_TEST(stopping_can_be_given_up)
 {
     start_on(simulated_device_open_computing(look_whether_held));
-    struct task *task = block(false);
+    struct sent_task *task = block(false);
     queue_close(stage.queue);
     ck_assert(!dispatch_stop(stage.dispatch, 1000000));
     ck_assert_uint_eq(atomic_load(&task->ended), 0);

@@ -31,21 +31,21 @@ static void submit(struct device *device, uint32_t slot, struct work *work)
 {
     struct failing_device *failing = (struct failing_device *)device;
     (void)slot;
-    const bool attends = work->attention_kernel != NULL;
-    const char *name = attends ? work->attention_kernel->name : work->kernel->name;
+    const bool is_task = work_is_task(work);
+    const bool attends = is_task && work->task.operation == &operation_attention;
     uint64_t bytes = 0;
-    if (attends)
-        ck_assert(work->attention_kernel->workspace_bytes(&work->attention, &bytes));
+    if (is_task)
+        ck_assert(work->task.kernel->workspace_bytes(&work->task.problem, &bytes));
     else
         ck_assert(work->kernel->workspace_bytes(&work->problem, &bytes));
     void *workspace = bytes > 0 ? aligned_alloc(64, (bytes + 63) / 64 * 64) : NULL;
-    work->status = attends
-                       ? work->attention_kernel->run(failing->context, &work->attention, workspace)
+    work->status = is_task
+                       ? work->task.kernel->run(failing->context, &work->task.problem, workspace)
                        : work->kernel->run(failing->context, &work->problem, workspace);
     free(workspace);
-    if (attends == failing->attends &&
-        (failing->kernel == NULL || strcmp(name, failing->kernel) == 0))
-        fail_work(failing, work, attends ? work->attention.o : work->problem.c);
+    if (attends == failing->attends && is_task == attends &&
+        (failing->kernel == NULL || strcmp(work_kernel_name(work), failing->kernel) == 0))
+        fail_work(failing, work, attends ? work->task.problem.attention.o : work->problem.c);
 }
 
 static bool poll_ended(struct device *device, uint32_t slot, struct work *work)
@@ -73,12 +73,10 @@ static bool no_bytes(const struct device *device, const struct gemm_problem *pro
     return true;
 }
 
-static bool no_attention_bytes(const struct device *device, const struct attention_problem *problem,
-                               const struct attention_kernel *kernel, uint64_t *out)
+static bool no_task_bytes(const struct device *device, const struct task *task, uint64_t *out)
 {
     (void)device;
-    (void)problem;
-    (void)kernel;
+    (void)task;
     *out = 0;
     return true;
 }
@@ -89,7 +87,7 @@ static struct device *open_failing(enum failure failure, const char *kernel, boo
                                           .poll = poll_ended,
                                           .close = close_failing,
                                           .work_bytes = no_bytes,
-                                          .attention_bytes = no_attention_bytes};
+                                          .task_bytes = no_task_bytes};
     struct failing_device *failing = calloc(1, sizeof *failing);
     ck_assert_ptr_nonnull(failing);
     device_init(&failing->base, &ops, 1);
@@ -106,12 +104,14 @@ static bool serves(const struct device *device, const char *kernel, bool attends
 {
     const struct gemm_device about = device_gemm(device);
     const struct gemm_kernel *const *k = gemm_kernels(GEMM_BACKEND_CPU);
-    const struct attention_kernel *const *a = attention_kernels(GEMM_BACKEND_CPU);
+    const struct operation_kernel *const *a =
+        operation_kernels(&operation_attention, GEMM_BACKEND_CPU);
     while (!attends && strcmp((*k)->name, kernel) != 0)
         k++;
     while (attends && strcmp((*a)->name, kernel) != 0)
         a++;
-    return attends ? attention_kernel_runs_on(*a, &about) : gemm_kernel_runs_on(*k, &about);
+    return attends ? operation_kernel_runs_on(&operation_attention, *a, &about)
+                   : gemm_kernel_runs_on(*k, &about);
 }
 
 START_TEST(right_kernels_are_all_served)
@@ -136,7 +136,7 @@ START_TEST(a_kernel_that_fails_is_left_out)
     ck_assert_int_eq(self_test(device, NULL, &fault), GEMMD_OK);
     ck_assert_uint_eq(device_left_out(device, &list), 1);
     ck_assert_str_eq(list[0].kernel, "tiled");
-    ck_assert_int_eq(list[0].is_attention, attends);
+    ck_assert_str_eq(list[0].operation, attends ? "attention" : "gemm");
     ck_assert_msg(strstr(list[0].reason, failure == WRONG ? "wrong element" : "a refusal") != NULL,
                   "%s", list[0].reason);
     ck_assert(!serves(device, "tiled", attends));
@@ -149,7 +149,7 @@ END_TEST
 START_TEST(what_is_left_out_is_not_chosen)
 {
     const struct gemm_kernel *kernel;
-    const struct attention_kernel *attends;
+    const struct operation_kernel *attends;
     struct fault fault;
     const struct attention_strides rows = attention_strides(ATTENTION_BHSD, 1, 8, 8);
     const struct gemm_problem product = {
@@ -169,10 +169,13 @@ START_TEST(what_is_left_out_is_not_chosen)
     struct device *device = open_failing(RIGHT, NULL, false);
     ck_assert_int_eq(self_test(device, "tiled", &fault), GEMMD_OK);
     const struct gemm_device about = device_gemm(device);
-    ck_assert_int_eq(attention_select(&about, "auto", &attention, &attends, &fault), GEMMD_OK);
+    ck_assert_int_eq(
+        operation_select(&operation_attention, &about, "auto", &attention, &attends, &fault),
+        GEMMD_OK);
     ck_assert_str_eq(attends->name, "naive");
-    ck_assert_int_eq(attention_select(&about, "tiled", &attention, &attends, &fault),
-                     GEMMD_ERR_UNSUPPORTED);
+    ck_assert_int_eq(
+        operation_select(&operation_attention, &about, "tiled", &attention, &attends, &fault),
+        GEMMD_ERR_UNSUPPORTED);
     ck_assert_int_eq(gemm_select(&about, "tiled", &product, &kernel, &fault),
                      GEMMD_ERR_UNSUPPORTED);
     ck_assert_ptr_null(strstr(strstr(fault.detail, "it has:"), "tiled"));

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "kernels/cuda/sm90/attention/flash_wgmma.h"
+#include "kernels/operations.h"
 
 static struct attention_problem problem_of(uint64_t heads, uint64_t kv_heads, uint64_t sq,
                                            uint64_t skv, uint64_t d)
@@ -26,10 +27,11 @@ static const char *chosen_on(uint32_t compute_capability, const struct attention
 {
     const struct gemm_device device = {.backend = GEMM_BACKEND_CUDA,
                                        .compute_capability = compute_capability};
-    const struct attention_kernel *kernel = NULL;
+    const struct operation_kernel *kernel = NULL;
     struct fault fault = {0};
-    ck_assert_msg(attention_select(&device, "auto", p, &kernel, &fault) == GEMMD_OK, "%s",
-                  fault.detail);
+    ck_assert_msg(operation_select(&operation_attention, &device, "auto", p, &kernel, &fault) ==
+                      GEMMD_OK,
+                  "%s", fault.detail);
     return kernel->name;
 }
 
@@ -59,11 +61,12 @@ END_TEST
 START_TEST(a_preferred_kernel_must_take_the_problem)
 {
     struct attention_problem p = problem_of(4, 4, 20, 100, 128);
-    const struct attention_kernel *kernel = NULL;
+    const struct operation_kernel *kernel = NULL;
     struct fault fault = {0};
     const struct gemm_device hopper = {.backend = GEMM_BACKEND_CUDA, .compute_capability = 90};
     ck_assert_str_eq(chosen_on(80, &p), "decode");
-    ck_assert_int_eq(attention_select(&hopper, "decode", &p, &kernel, &fault), GEMMD_OK);
+    ck_assert_int_eq(operation_select(&operation_attention, &hopper, "decode", &p, &kernel, &fault),
+                     GEMMD_OK);
     ck_assert_str_eq(kernel->name, "decode");
     p.k_strides.row++; /* not aligned for the copy engine */
     ck_assert_str_eq(chosen_on(90, &p), "decode");

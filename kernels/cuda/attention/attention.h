@@ -20,13 +20,13 @@ extern "C" {
 /* Enqueues rows of O, which are counted through batch, heads and queries. */
 enum gemmd_error attention_naive_launch(cudaStream_t stream,
                                         const struct attention_problem *problem,
-                                        struct attention_range rows);
+                                        struct operation_range rows);
 
-extern const struct attention_kernel attention_cuda_decode, attention_cuda_wgmma,
+extern const struct operation_kernel attention_cuda_decode, attention_cuda_wgmma,
     attention_cuda_flash_mma, attention_cuda_tiled;
 
 /* The kernels of the CUDA backend, best first, NULL-terminated (gemm_backend_entry.attention). */
-extern const struct attention_kernel *const attention_cuda_kernels[];
+extern const struct operation_kernel *const attention_cuda_kernels[];
 
 /* Prepares the kernels for the current device: allows them their shared memory and allocates what
  * they need. Called once for each context. */

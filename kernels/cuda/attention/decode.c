@@ -5,8 +5,9 @@
 #include "kernels/cuda/attention/group.h"
 #include "proto/size.h"
 
-static bool attention_decode_takes(const struct attention_problem *p)
+static bool attention_decode_takes(const void *of)
 {
+    const struct attention_problem *p = of;
     const uint64_t rows_max = ATTENTION_DECODE_ROWS_MAX;
     if (!attention_problem_offered(p) || (p->dtype != GEMMD_F16 && p->dtype != GEMMD_BF16) ||
         !attention_arguments_fit(p) || p->sq > rows_max ||
@@ -21,32 +22,32 @@ static bool attention_decode_takes(const struct attention_problem *p)
  * heads to occupy most multiprocessors: with 32 heads flash_wgmma is at most a quarter slower than
  * decode for an attention that runs alone, and up to 2.6 times faster for a batch. With fewer heads
  * and many keys most multiprocessors would be idle. */
-static const struct attention_kernel *
-attention_decode_preferred_kernel(const struct attention_problem *p)
+static const struct operation_kernel *attention_decode_preferred_kernel(const void *of)
 {
+    const struct attention_problem *p = of;
     const uint64_t queries_max = 16, keys_max = p->heads >= 32 ? 8192 : 32 * p->heads;
     return p->heads == p->kv_heads && p->sq > queries_max && p->skv <= keys_max
                ? &attention_cuda_wgmma
                : NULL;
 }
 
-static bool attention_decode_workspace_bytes(const struct attention_problem *p, uint64_t *out)
+static bool attention_decode_workspace_bytes(const void *of, uint64_t *out)
 {
+    const struct attention_problem *p = of;
     uint64_t rows;
     return size_mul(p->batch * p->heads, p->sq, &rows) &&
            size_mul(rows, attention_decode_kv_splits((uint32_t)p->skv), &rows) &&
            size_mul(rows, ((p->dv + 3) / 4 * 4 + 2) * sizeof(float), out);
 }
 
-static enum gemmd_error attention_decode_run(struct gemm_context *context,
-                                             const struct attention_problem *problem,
+static enum gemmd_error attention_decode_run(struct gemm_context *context, const void *problem,
                                              void *workspace)
 {
     return attention_decode_launch(cuda_context_of(context)->stream, problem, workspace);
 }
 
 static enum gemmd_error attention_decode_run_group(struct gemm_context *context,
-                                                   const struct attention_member members[],
+                                                   const struct operation_member members[],
                                                    uint32_t count)
 {
     struct attention_member ordered[ATTENTION_GROUP_MAX];
@@ -54,7 +55,7 @@ static enum gemmd_error attention_decode_run_group(struct gemm_context *context,
     return attention_decode_launch_group(cuda_context_of(context)->stream, ordered, count);
 }
 
-const struct attention_kernel attention_cuda_decode = {
+const struct operation_kernel attention_cuda_decode = {
     .name = "decode",
     .description = "few queries and many keys: keys in splits of a fixed size, combined in order",
     .takes = attention_decode_takes,

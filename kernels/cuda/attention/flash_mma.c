@@ -4,49 +4,48 @@
 #include "kernels/cuda/attention/attention.h"
 #include "kernels/cuda/attention/group.h"
 
-static bool flash_mma_takes(const struct attention_problem *p)
+static bool flash_mma_takes(const void *of)
 {
+    const struct attention_problem *p = of;
     const uint64_t rows_min = 64; /* of a tile */
     return attention_problem_offered(p) && (p->dtype == GEMMD_F16 || p->dtype == GEMMD_BF16) &&
            attention_arguments_fit(p) &&
            p->batch * p->heads <= INT32_MAX / ((p->sq + rows_min - 1) / rows_min);
 }
 
-static uint64_t flash_mma_parts(struct gemm_context *context,
-                                const struct attention_problem *problem)
+static uint64_t flash_mma_parts(struct gemm_context *context, const void *problem)
 {
     (void)context;
     return attention_flash_mma_parts(problem);
 }
 
-static enum gemmd_error flash_mma_run_parts(struct gemm_context *context,
-                                            const struct attention_problem *problem,
-                                            struct attention_range parts)
+static enum gemmd_error flash_mma_run_parts(struct gemm_context *context, const void *problem,
+                                            struct operation_range parts)
 {
     return attention_flash_mma_launch(cuda_context_of(context)->stream, problem, parts);
 }
 
-static enum gemmd_error flash_mma_run(struct gemm_context *context,
-                                      const struct attention_problem *problem, void *workspace)
+static enum gemmd_error flash_mma_run(struct gemm_context *context, const void *problem,
+                                      void *workspace)
 {
     (void)workspace;
-    const struct attention_range all = {0, attention_flash_mma_parts(problem)};
+    const struct operation_range all = {0, attention_flash_mma_parts(problem)};
     return flash_mma_run_parts(context, problem, all);
 }
 
 static enum gemmd_error flash_mma_run_group(struct gemm_context *context,
-                                            const struct attention_member members[], uint32_t count)
+                                            const struct operation_member members[], uint32_t count)
 {
     struct attention_member ordered[ATTENTION_GROUP_MAX];
     attention_group_order(members, count, ordered);
     return attention_flash_mma_launch_group(cuda_context_of(context)->stream, ordered, count);
 }
 
-const struct attention_kernel attention_cuda_flash_mma = {
+const struct operation_kernel attention_cuda_flash_mma = {
     .name = "flash_mma",
     .description = "tensor cores by mma.sync, keys by cp.async, softmax in registers; sm_80 on",
     .takes = flash_mma_takes,
-    .workspace_bytes = attention_no_workspace,
+    .workspace_bytes = operation_no_workspace,
     .run = flash_mma_run,
     .parts = flash_mma_parts,
     .run_parts = flash_mma_run_parts,

@@ -249,7 +249,7 @@ template <class C> static uint64_t parts_of(const struct attention_problem &p)
 
 template <class C>
 static enum gemmd_error run(cudaStream_t stream, const struct attention_problem &problem,
-                            struct attention_range parts)
+                            struct operation_range parts)
 {
     return launch_with_memory(flash_mma_kernel<C>, dim3((unsigned)parts.count), dim3(C::THREADS),
                               C::SHARED_BYTES, stream, arguments_of<C>(problem),
@@ -300,7 +300,7 @@ template <typename Element, class Act> static auto with_config(uint64_t width, c
 
 template <typename Element>
 static enum gemmd_error launch_alone(cudaStream_t stream, const struct attention_problem &problem,
-                                     struct attention_range parts)
+                                     struct operation_range parts)
 {
     return with_config<Element>(max(problem.d, problem.dv), [&](auto config) {
         return run<decltype(config)>(stream, problem, parts);
@@ -339,7 +339,7 @@ enum gemmd_error attention_flash_mma_prepare(void)
 
 enum gemmd_error attention_flash_mma_launch(cudaStream_t stream,
                                             const struct attention_problem *problem,
-                                            struct attention_range parts)
+                                            struct operation_range parts)
 {
     using namespace attention_flash_mma;
     return problem->dtype == GEMMD_F16 ? launch_alone<__half>(stream, *problem, parts)

@@ -21,7 +21,7 @@ uint64_t attention_flash_mma_parts(const struct attention_problem *problem);
 /* Enqueues parts of a problem of f16 or bf16. */
 enum gemmd_error attention_flash_mma_launch(cudaStream_t stream,
                                             const struct attention_problem *problem,
-                                            struct attention_range parts);
+                                            struct operation_range parts);
 
 /* Enqueues a group. The tiles of the members start in the order of the list. Attentions with heads
  * of 65 to 128 columns are enqueued one by one. */

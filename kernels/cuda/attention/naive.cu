@@ -99,7 +99,7 @@ template <typename T> struct row {
 template <typename T>
 __global__ void __launch_bounds__(THREADS)
     attention_naive_kernel(const __grid_constant__ struct attention_problem p,
-                           struct attention_range range)
+                           struct operation_range range)
 {
     __shared__ float q[ATTENTION_WIDTH_MAX], values[THREADS];
     const uint64_t end = range.first + range.count;
@@ -132,7 +132,7 @@ __global__ void __launch_bounds__(THREADS)
 
 template <typename T>
 static enum gemmd_error attention_naive_run(cudaStream_t stream, const struct attention_problem &p,
-                                            struct attention_range rows)
+                                            struct operation_range rows)
 {
     const uint64_t limit = INT32_MAX;
     return launch(attention_naive_kernel<T>,
@@ -144,7 +144,7 @@ static enum gemmd_error attention_naive_run(cudaStream_t stream, const struct at
 
 enum gemmd_error attention_naive_launch(cudaStream_t stream,
                                         const struct attention_problem *problem,
-                                        struct attention_range rows)
+                                        struct operation_range rows)
 {
     using namespace attention_naive;
     switch (problem->dtype) {

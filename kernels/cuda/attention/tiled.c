@@ -49,7 +49,7 @@ attention_tiled_choose_group(const struct attention_member members[], uint32_t c
 
 enum gemmd_error attention_tiled_launch(cudaStream_t stream, enum attention_tiled_rows rows,
                                         const struct attention_problem *problem,
-                                        struct attention_range parts)
+                                        struct operation_range parts)
 {
     switch (problem->dtype) {
     case GEMMD_F32:
@@ -69,32 +69,31 @@ static enum attention_tiled_rows attention_tiled_rows_of(const struct cuda_conte
     return attention_tiled_choose(problem, context->multiprocessors, context->shared_bytes);
 }
 
-static uint64_t attention_tiled_count_parts(struct gemm_context *base,
-                                            const struct attention_problem *problem)
+static uint64_t attention_tiled_count_parts(struct gemm_context *base, const void *of)
 {
+    const struct attention_problem *problem = of;
     return attention_tiled_parts(attention_tiled_rows_of(cuda_context_of(base), problem), problem);
 }
 
-static enum gemmd_error attention_tiled_run_parts(struct gemm_context *base,
-                                                  const struct attention_problem *problem,
-                                                  struct attention_range parts)
+static enum gemmd_error attention_tiled_run_parts(struct gemm_context *base, const void *of,
+                                                  struct operation_range parts)
 {
+    const struct attention_problem *problem = of;
     const struct cuda_context *context = cuda_context_of(base);
     return attention_tiled_launch(context->stream, attention_tiled_rows_of(context, problem),
                                   problem, parts);
 }
 
-static enum gemmd_error attention_tiled_run(struct gemm_context *base,
-                                            const struct attention_problem *problem,
+static enum gemmd_error attention_tiled_run(struct gemm_context *base, const void *problem,
                                             void *workspace)
 {
     (void)workspace;
-    const struct attention_range all = {0, attention_tiled_count_parts(base, problem)};
+    const struct operation_range all = {0, attention_tiled_count_parts(base, problem)};
     return attention_tiled_run_parts(base, problem, all);
 }
 
 static enum gemmd_error attention_tiled_run_group(struct gemm_context *base,
-                                                  const struct attention_member members[],
+                                                  const struct operation_member members[],
                                                   uint32_t count)
 {
     const struct cuda_context *context = cuda_context_of(base);
@@ -112,11 +111,11 @@ static enum gemmd_error attention_tiled_run_group(struct gemm_context *base,
     return code;
 }
 
-const struct attention_kernel attention_cuda_tiled = {
+const struct operation_kernel attention_cuda_tiled = {
     .name = "tiled",
     .description = "tiles of keys stream past tiles of queries; online softmax, sums in registers",
     .takes = attention_problem_offered,
-    .workspace_bytes = attention_no_workspace,
+    .workspace_bytes = operation_no_workspace,
     .run = attention_tiled_run,
     .parts = attention_tiled_count_parts,
     .run_parts = attention_tiled_run_parts,

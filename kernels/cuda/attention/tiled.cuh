@@ -471,7 +471,7 @@ static __device__ __forceinline__ void compute(const struct arguments &a,
 
 template <class S, typename T>
 __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
-    attention_tiled_kernel(const __grid_constant__ struct arguments a, struct attention_range range)
+    attention_tiled_kernel(const __grid_constant__ struct arguments a, struct operation_range range)
 {
     extern __shared__ __align__(16) float4 shared[];
     const unsigned steps = ((unsigned)a.problem.d + 3) / 4;

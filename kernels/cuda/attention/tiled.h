@@ -39,18 +39,18 @@ uint64_t attention_tiled_parts(enum attention_tiled_rows rows,
 /* Enqueues parts of a problem, with tiles of `rows` rows. */
 enum gemmd_error attention_tiled_launch(cudaStream_t stream, enum attention_tiled_rows rows,
                                         const struct attention_problem *problem,
-                                        struct attention_range parts);
+                                        struct operation_range parts);
 
 /* The same for operands of one type. */
 enum gemmd_error attention_tiled_launch_f32(cudaStream_t stream, enum attention_tiled_rows rows,
                                             const struct attention_problem *problem,
-                                            struct attention_range parts);
+                                            struct operation_range parts);
 enum gemmd_error attention_tiled_launch_f16(cudaStream_t stream, enum attention_tiled_rows rows,
                                             const struct attention_problem *problem,
-                                            struct attention_range parts);
+                                            struct operation_range parts);
 enum gemmd_error attention_tiled_launch_bf16(cudaStream_t stream, enum attention_tiled_rows rows,
                                              const struct attention_problem *problem,
-                                             struct attention_range parts);
+                                             struct operation_range parts);
 
 /* Enqueues a group of f32. The tiles of the members start in the order of the list. For other types
  * flash_mma computes all groups. */

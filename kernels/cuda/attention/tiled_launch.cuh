@@ -37,7 +37,7 @@ static struct arguments arguments_of(const struct attention_problem &p)
 
 template <class S, typename T>
 static enum gemmd_error run(cudaStream_t stream, enum attention_tiled_rows rows,
-                            const struct attention_problem &p, struct attention_range parts)
+                            const struct attention_problem &p, struct operation_range parts)
 {
     const struct arguments a = arguments_of<S, T>(p);
     const dim3 grid((unsigned)(parts.count < INT32_MAX ? parts.count : INT32_MAX));
@@ -84,7 +84,7 @@ static enum gemmd_error with_shape(enum attention_tiled_rows rows, uint64_t dv, 
 
 template <typename T>
 static enum gemmd_error run_any(cudaStream_t stream, enum attention_tiled_rows rows,
-                                const struct attention_problem &p, struct attention_range parts)
+                                const struct attention_problem &p, struct operation_range parts)
 {
     return with_shape(rows, p.dv,
                       [&](auto shape) { return run<decltype(shape), T>(stream, rows, p, parts); });

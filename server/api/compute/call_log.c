@@ -1,34 +1,5 @@
 #include "server/api/compute/call_log.h"
 
-#include "proto/dtype.h"
-
-static enum gemmd_dtype describe_product(const struct gemm_request *gemm, struct log_access *entry)
-{
-    entry->m = gemm->m;
-    entry->n = gemm->n;
-    entry->k = gemm->k;
-    entry->batch = gemm->batch;
-    entry->dtype = dtype_name(gemm->dtype);
-    return gemm->m != 0 ? gemm->dtype : GEMMD_DTYPE_COUNT;
-}
-
-static enum gemmd_dtype describe_attention(const struct attention_request *attention,
-                                           struct log_access *entry)
-{
-    entry->m = attention->sq;
-    entry->n = attention->skv;
-    entry->k = attention->d;
-    entry->batch = attention->batch;
-    entry->heads = attention->heads;
-    entry->kv_heads = attention->kv_heads;
-    entry->sq = attention->sq;
-    entry->skv = attention->skv;
-    entry->d = attention->d;
-    entry->dv = attention->dv;
-    entry->dtype = dtype_name(attention->dtype);
-    return attention->heads != 0 ? attention->dtype : GEMMD_DTYPE_COUNT;
-}
-
 enum gemmd_dtype call_log_describe(const struct compute_call *call,
                                    const struct call_operation *operation, bool work_ended,
                                    struct log_access *entry)
@@ -47,6 +18,5 @@ enum gemmd_dtype call_log_describe(const struct compute_call *call,
     }
     if (call->operation != NULL)
         operation = call->operation;
-    return operation == &attention_operation ? describe_attention(&call->attention, entry)
-                                             : describe_product(&call->gemm, entry);
+    return operation->describe(&call->request, entry);
 }

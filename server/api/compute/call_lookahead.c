@@ -42,7 +42,7 @@ static enum gemmd_error find_operands_early(struct compute_call *call, struct bo
 {
     if (call->shapes_inside)
         return call->operation->read(call, front, operands, NULL);
-    return operand_layout_bind(&call->layout, call->operation->operands, compute_call_request(call),
+    return operand_layout_bind(&call->layout, call->operation->operands, &call->request,
                                front->bytes, front->length, operands->all, NULL);
 }
 
@@ -51,14 +51,12 @@ static void call_lookahead_look(struct compute_call *call, struct services *serv
     struct body_front front = {call->body, call->body_capacity, call->body_bytes, UINT64_MAX};
     union call_operands operands;
     /* Reading the front may change the request; compute_call_bind needs the request unchanged. */
-    const struct gemm_request gemm = call->gemm;
-    const struct attention_request attention = call->attention;
+    const union call_request request = call->request;
     const enum gemmd_error code = find_operands_early(call, &front, &operands);
     if (code == GEMMD_OK)
         call_lookahead_start(call, services, &operands);
     call->look_at_bytes = code == GEMMD_ERR_CONFLICT ? front.wanted : UINT64_MAX;
-    call->gemm = gemm;
-    call->attention = attention;
+    call->request = request;
 }
 
 void call_lookahead_open(struct compute_call *call, struct services *services)

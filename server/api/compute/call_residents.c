@@ -19,39 +19,22 @@ static enum gemmd_error acquire_resident(struct tensor_store *store, const char 
     return code;
 }
 
-enum gemmd_error call_residents_acquire(struct call_residents *residents,
-                                        struct gemm_request *request, struct tensor_store *store,
+enum gemmd_error call_residents_acquire(struct call_residents *residents, struct resident_name a,
+                                        struct resident_name b, struct tensor_store *store,
                                         const char *tenant, struct fault *fault)
 {
     residents->tenant = tenant;
     enum gemmd_error code = GEMMD_OK;
-    if (request->a[0] != '\0')
-        code = acquire_resident(store, "a", request->a, tenant, &residents->a, fault);
-    if (code == GEMMD_OK && request->b[0] != '\0')
-        code = acquire_resident(store, "b", request->b, tenant, &residents->b, fault);
-    if (code != GEMMD_OK)
-        return code;
-    return gemm_request_settle_residents(
-        request, residents->a != NULL ? resident_tensor(residents->a) : NULL,
-        residents->b != NULL ? resident_tensor(residents->b) : NULL, fault);
+    if (a.name[0] != '\0')
+        code = acquire_resident(store, a.field, a.name, tenant, &residents->a, fault);
+    if (code == GEMMD_OK && b.name[0] != '\0')
+        code = acquire_resident(store, b.field, b.name, tenant, &residents->b, fault);
+    return code;
 }
 
-enum gemmd_error call_residents_acquire_kv(struct call_residents *residents,
-                                           struct attention_request *request,
-                                           struct tensor_store *store, const char *tenant,
-                                           struct fault *fault)
+const struct tensor *call_residents_tensor(const struct resident *resident)
 {
-    residents->tenant = tenant;
-    enum gemmd_error code = GEMMD_OK;
-    if (request->k[0] != '\0')
-        code = acquire_resident(store, "k", request->k, tenant, &residents->a, fault);
-    if (code == GEMMD_OK && request->v[0] != '\0')
-        code = acquire_resident(store, "v", request->v, tenant, &residents->b, fault);
-    if (code != GEMMD_OK)
-        return code;
-    return attention_request_settle_residents(
-        request, residents->a != NULL ? resident_tensor(residents->a) : NULL,
-        residents->b != NULL ? resident_tensor(residents->b) : NULL, fault);
+    return resident != NULL ? resident_tensor(resident) : NULL;
 }
 
 static uint64_t missing(const struct resident *resident, uint32_t device)
@@ -107,46 +90,22 @@ const struct resident *call_residents_b(const struct call_residents *residents)
     return residents->b_copy.copy != NULL ? residents->b_copy.copy : residents->b;
 }
 
-enum gemmd_error call_residents_reserve(struct call_residents *residents,
-                                        const struct gemm_request *request, const struct tensor *c,
-                                        struct tensor_store *store, uint32_t device,
-                                        struct fault *fault)
+enum gemmd_error call_residents_reserve(struct call_residents *residents, const char *name,
+                                        const struct tensor *c, struct tensor_store *store,
+                                        uint32_t device, struct fault *fault)
 {
-    const struct tensor_offer offer = {.name = request->store,
-                                       .tenant = residents->tenant,
-                                       .tensor = c,
-                                       .device = (int32_t)device};
+    const struct tensor_offer offer = {
+        .name = name, .tenant = residents->tenant, .tensor = c, .device = (int32_t)device};
     enum gemmd_error code = tensor_store_reserve(store, &offer, &residents->stored, fault);
     if (code == GEMMD_ERR_FORBIDDEN)
         snprintf(fault->field, sizeof fault->field, "store");
     return code;
 }
 
-/* The number of elements from one matrix of a batch to the next. */
-static uint64_t stride_of(const struct resident *resident)
+uint64_t call_residents_stride(const struct resident *resident)
 {
     const struct tensor *tensor = resident_tensor(resident);
     return tensor->dims[tensor->rank - 2] * resident_leading(resident);
-}
-
-void call_residents_point(const struct call_residents *residents, struct gemm_problem *problem)
-{
-    const struct resident *a = call_residents_a(residents), *b = call_residents_b(residents);
-    if (a != NULL) {
-        problem->a = resident_memory(a);
-        problem->lda = resident_leading(a);
-        problem->stride_a = stride_of(a);
-    }
-    if (b != NULL) {
-        problem->b = resident_memory(b);
-        problem->ldb = resident_leading(b);
-        problem->stride_b = stride_of(b);
-    }
-    if (residents->stored != NULL) {
-        problem->c = resident_memory(residents->stored);
-        problem->ldc = resident_leading(residents->stored);
-        problem->stride_c = stride_of(residents->stored);
-    }
 }
 
 /* From this number of rows on, multiplying with a matrix takes longer than reading the matrix. */

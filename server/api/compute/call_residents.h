@@ -1,6 +1,6 @@
 /*
- * call_residents.h - the resident tensors of a request: the parameters a, b and store of POST
- * /gemm, or k and v of POST /attention.
+ * call_residents.h - the resident tensors of a request: at most two operands, such as a and b of
+ * POST /gemm, and the result that is stored.
  *
  * A struct call_residents holds references to the tensors, so that a tensor stays in memory even if
  * its name is deleted. References to operands are held from call_residents_acquire until
@@ -13,8 +13,6 @@
 
 #include <stdint.h>
 
-#include "proto/attention_request.h"
-#include "proto/gemm_request.h"
 #include "server/device/work.h"
 #include "server/tensors/tensor_store.h"
 
@@ -31,17 +29,19 @@ struct call_residents {
     } a_copy, b_copy;
 };
 
-/* Acquires the resident operands that the parameters name, and checks the request's shapes with
- * them (gemm_request_settle_residents). Errors: GEMMD_ERR_NOT_FOUND and GEMMD_ERR_FORBIDDEN, with
- * the parameter in fault->field, and the errors of gemm_request_settle_residents. */
-enum gemmd_error call_residents_acquire(struct call_residents *residents,
-                                        struct gemm_request *request, struct tensor_store *store,
+/* A parameter that names a resident operand. */
+struct resident_name {
+    const char *field; /* of the parameter: "a"; static */
+    const char *name;  /* "": the operand is not resident */
+};
+
+/* Acquires the resident operands that two parameters name, as `a` and `b`. Errors:
+ * GEMMD_ERR_NOT_FOUND and GEMMD_ERR_FORBIDDEN, with the parameter in fault->field. */
+enum gemmd_error call_residents_acquire(struct call_residents *residents, struct resident_name a,
+                                        struct resident_name b, struct tensor_store *store,
                                         const char *tenant, struct fault *fault);
-/* Acquires K and V of an attention as `a` and `b`, with the errors of call_residents_acquire. */
-enum gemmd_error call_residents_acquire_kv(struct call_residents *residents,
-                                           struct attention_request *request,
-                                           struct tensor_store *store, const char *tenant,
-                                           struct fault *fault);
+/* The type and shape of an operand that was acquired; NULL: `resident` is NULL. */
+const struct tensor *call_residents_tensor(const struct resident *resident);
 /* The bytes of the operands that would have to be copied to a device; UINT64_MAX: a copy of one is
  * on its way there, and another would be a waste. */
 uint64_t call_residents_missing(const struct call_residents *residents, uint32_t device);
@@ -51,18 +51,16 @@ uint64_t call_residents_missing(const struct call_residents *residents, uint32_t
 enum gemmd_error call_residents_bring(struct call_residents *residents, struct tensor_store *store,
                                       uint32_t device, struct work *work, struct fault *fault);
 /* Takes memory on a device for a result with the type and shape of `c`, which is to be stored under
- * the name in request->store. */
-enum gemmd_error call_residents_reserve(struct call_residents *residents,
-                                        const struct gemm_request *request, const struct tensor *c,
-                                        struct tensor_store *store, uint32_t device,
-                                        struct fault *fault);
+ * the name `name`. */
+enum gemmd_error call_residents_reserve(struct call_residents *residents, const char *name,
+                                        const struct tensor *c, struct tensor_store *store,
+                                        uint32_t device, struct fault *fault);
 /* The operands where the device that computes reads them: `a` and `b`, or their copies. NULL: not
  * resident. */
 const struct resident *call_residents_a(const struct call_residents *residents);
 const struct resident *call_residents_b(const struct call_residents *residents);
-/* Sets the pointers, leading dimensions and strides in `problem` for the operands that are
- * resident, and for a stored result. */
-void call_residents_point(const struct call_residents *residents, struct gemm_problem *problem);
+/* The number of elements from one matrix of a resident batch to the next. */
+uint64_t call_residents_stride(const struct resident *resident);
 /* The bytes of the resident tensors that count towards the tenant's fair share. An operand that
  * only few rows are multiplied with (`rows_on_a`, `rows_on_b`) counts with a part of its bytes,
  * because the device reads a resident operand many times as fast as one that it has to copy. */

@@ -15,11 +15,12 @@
 static const double LEAST_GAIN = 0.2;
 static const uint64_t LEAST_GAIN_NS = 200000;
 
-/* What can be divided. */
-enum split_by { BY_ROWS, BY_PROBLEMS, BY_ENTRIES, BY_HEADS };
+/* What is divided: rows of a product, problems of its batch, or units of a task (operation->units).
+ */
+enum split_by { BY_ROWS, BY_PROBLEMS, BY_UNITS };
 
-/* A part is units `first` ... first + count - 1: steps of PROBLEM_PART_ROWS rows, problems or
- * entries of the batch, or heads of K and V. */
+/* A part is units `first` ... first + count - 1: steps of PROBLEM_PART_ROWS rows, problems of the
+ * batch, or units of a task. */
 struct call_part {
     struct work work; /* first, so that a work leads to its part */
     struct call_split *split;
@@ -42,31 +43,19 @@ struct call_split {
     struct call_part parts[];
 };
 
-static bool is_attention(const struct compute_call *call)
-{
-    return call->work.attention_kernel != NULL;
-}
-
-/* Whether the rows of a head lie together in Q, K, V and O, with no other head between them. */
-static bool heads_are_whole(const struct attention_problem *q)
-{
-    return q->q_strides.head >= q->sq * q->d && q->k_strides.head >= q->skv * q->d &&
-           q->v_strides.head >= q->skv * q->dv && q->o_strides.head >= q->sq * q->dv;
-}
-
 /* Whether the parts of a call have the bits of the whole, and every operand and result of a part
  * lies in one piece on the host or in memory of the daemon's devices. Sets how the call is divided
  * and into how many units at most. */
 static bool can_split(const struct compute_call *call, enum split_by *by, uint64_t *units)
 {
     const struct gemm_problem *p = &call->work.problem;
-    const struct attention_problem *q = &call->work.attention;
+    const struct operation *operation = call->work.task.operation;
     if (call->residents.stored != NULL || call->client_memory.on_device || call->work.shared_launch)
         return false;
-    if (is_attention(call)) {
-        *by = q->batch > 1 ? BY_ENTRIES : BY_HEADS;
-        *units = q->batch > 1 ? q->batch : q->kv_heads;
-        return q->batch > 1 || heads_are_whole(q);
+    if (work_is_task(&call->work)) {
+        *by = BY_UNITS;
+        *units = operation->units != NULL ? operation->units(&call->work.task.problem) : 0;
+        return *units > 0;
     }
     if (call->work.kernel == NULL || !gemm_parts_are_exact(call->work.kernel))
         return false;
@@ -76,21 +65,27 @@ static bool can_split(const struct compute_call *call, enum split_by *by, uint64
     return *by == BY_PROBLEMS || !p->transa || call->residents.a != NULL;
 }
 
+/* As host_bytes, of a task. Operands in tensor memory are not on the host. */
+static void task_host_bytes(const struct compute_call *call, double *whole, double *divided)
+{
+    const struct task *task = &call->work.task;
+    const struct device_span tensors = device_tensor_memory(call->executor->device);
+    struct operation_part parts[OPERATION_PARTS_MAX];
+    const uint32_t count = task->operation->parts(&task->problem, parts);
+    for (uint32_t i = 0; i < count; i++)
+        if (!device_span_has(tensors, operation_part_pointer(&task->problem, &parts[i])))
+            *(parts[i].is_whole ? whole : divided) += (double)parts[i].bytes;
+}
+
 /* Bytes of operands and results on the host, which are copied to and from each device: those that
  * every part needs, and those that are divided. */
 static void host_bytes(const struct compute_call *call, enum split_by by, double *whole,
                        double *divided)
 {
     const struct gemm_problem *p = &call->work.problem;
-    const struct attention_problem *q = &call->work.attention;
     *whole = *divided = 0;
-    if (is_attention(call)) {
-        const double size = (double)dtype_size(q->dtype), entries = (double)q->batch;
-        *divided = size * entries * (double)(q->heads * q->sq * (q->d + q->dv));
-        if (call->residents.a == NULL)
-            *divided += size * entries * (double)(q->kv_heads * q->skv * q->d);
-        if (call->residents.b == NULL)
-            *divided += size * entries * (double)(q->kv_heads * q->skv * q->dv);
+    if (work_is_task(&call->work)) {
+        task_host_bytes(call, whole, divided);
         return;
     }
     const double in = (double)dtype_size(p->dtype), out = (double)dtype_size(p->out);
@@ -113,8 +108,7 @@ static bool divide(const struct compute_call *call, const struct services *servi
 {
     const struct executors *executors = &services->executors;
     const struct executor *own = call->executor;
-    const enum gemmd_dtype dtype =
-        is_attention(call) ? call->work.attention.dtype : call->work.problem.dtype;
+    const enum gemmd_dtype dtype = work_dtype(&call->work);
     const bool must = call->work.device_bytes > arena_capacity_bytes(device_arena(own->device));
     double whole, divided;
     uint64_t ready[DEVICES_MAX];
@@ -147,43 +141,39 @@ static bool divide(const struct compute_call *call, const struct services *servi
                     (double)(alone - together) >= LEAST_GAIN * (double)alone);
 }
 
-/* The problem of a part, with pointers that `whole` determines. Resident operands are where the
- * part's device has them. */
+/* The problem of a part, with pointers that the call's work determines. Resident operands are where
+ * the part's device has them. */
 static void point_part(const struct compute_call *call, struct call_part *part)
 {
     const struct call_split *split = part->split;
-    const struct call_residents *copies = &part->copies;
     struct work *work = &part->work;
-    if (is_attention(call)) {
-        struct attention_problem whole = call->work.attention;
-        const struct attention_part range = {
-            .first_entry = split->by == BY_ENTRIES ? part->first : 0,
-            .entries = split->by == BY_ENTRIES ? part->count : whole.batch,
-            .first_kv_head = split->by == BY_HEADS ? part->first : 0,
-            .kv_heads = split->by == BY_HEADS ? part->count : whole.kv_heads,
-        };
-        if (copies->a != NULL)
-            whole.k = resident_memory(call_residents_a(copies));
-        if (copies->b != NULL)
-            whole.v = resident_memory(call_residents_b(copies));
-        work->attention = attention_problem_part(&whole, &range);
+    struct work whole = {.problem = call->work.problem, .task = call->work.task};
+    if (call->operation->point_residents != NULL)
+        call->operation->point_residents(&part->copies, &whole);
+    if (split->by == BY_UNITS) {
+        const struct operation_range units = {part->first, part->count};
+        whole.task.operation->divide(&whole.task.problem, units, &work->task.problem);
         return;
     }
-    struct gemm_problem whole = call->work.problem;
-    const uint64_t first_row = part->first * PROBLEM_PART_ROWS,
+    const uint64_t m = whole.problem.m, first_row = part->first * PROBLEM_PART_ROWS,
                    end_row = (part->first + part->count) * PROBLEM_PART_ROWS;
     const struct gemm_part range = {
         .first_problem = split->by == BY_PROBLEMS ? part->first : 0,
-        .problems = split->by == BY_PROBLEMS ? part->count : whole.batch,
+        .problems = split->by == BY_PROBLEMS ? part->count : whole.problem.batch,
         .first_row = split->by == BY_ROWS ? first_row : 0,
-        .rows =
-            split->by == BY_ROWS ? (end_row < whole.m ? end_row : whole.m) - first_row : whole.m,
+        .rows = split->by == BY_ROWS ? (end_row < m ? end_row : m) - first_row : m,
     };
-    if (copies->a != NULL)
-        whole.a = resident_memory(call_residents_a(copies));
-    if (copies->b != NULL)
-        whole.b = resident_memory(call_residents_b(copies));
-    work->problem = gemm_problem_part(&whole, &range);
+    work->problem = gemm_problem_part(&whole.problem, &range);
+}
+
+/* Whether the part's kernel computes the part on its device. Plans how. */
+static bool plan_part(struct call_part *part)
+{
+    struct work *work = &part->work;
+    const struct device *device = part->executor->device;
+    return work_is_task(work)
+               ? work->task.kernel->takes(&work->task.problem) && device_plan_task(device, work)
+               : work->kernel->takes(&work->problem) && device_plan(device, work);
 }
 
 /* Takes what the part needs on its device: copies of resident operands, and memory. */
@@ -197,7 +187,8 @@ static bool open_part(struct compute_call *call, struct services *services, stru
 
     *work = (struct work){
         .kernel = whole->kernel,
-        .attention_kernel = whole->attention_kernel,
+        .task.operation = whole->task.operation,
+        .task.kernel = whole->task.kernel,
         .tenant = whole->tenant,
         .verify = whole->verify,
         .verify_seed = whole->verify_seed,
@@ -214,10 +205,7 @@ static bool open_part(struct compute_call *call, struct services *services, stru
             return false;
     }
     point_part(call, part);
-    if (is_attention(call)
-            ? !work->attention_kernel->takes(&work->attention) ||
-                  !device_plan_attention(part->executor->device, work)
-            : !work->kernel->takes(&work->problem) || !device_plan(part->executor->device, work))
+    if (!plan_part(part))
         return false;
     work->flops = work_flops(work);
     if (work->device_bytes > 0) {
@@ -263,8 +251,7 @@ static bool open_parts(struct compute_call *call, struct services *services,
 
 static void charge_parts(const struct compute_call *call, struct call_split *split)
 {
-    const enum gemmd_dtype dtype =
-        is_attention(call) ? call->work.attention.dtype : call->work.problem.dtype;
+    const enum gemmd_dtype dtype = work_dtype(&call->work);
     for (uint32_t i = 0; i < split->count; i++) {
         struct call_part *part = &split->parts[i];
         const struct executor_load load = {.dtype = dtype,

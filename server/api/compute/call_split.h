@@ -1,12 +1,13 @@
 /*
  * call_split.h - one call computed by several devices at the same time.
  *
- * A large product is divided by rows of C, or by the problems of its batch. An attention is divided
- * by the entries of its batch, or by heads. Each device computes one part, as a work of its own,
- * and has the operands that it needs: rows of A, Q, K and V and all of B from the body, resident
- * operands as copies. A call is divided only if the parts have the bits of the whole
- * (kernels/problem_part.h), if all devices are of one model, and if that is expected to be faster,
- * or if the call does not fit in the memory of one device.
+ * A large product is divided by rows of C, or by the problems of its batch. Another operation says
+ * itself how it can be divided (operation->units): an attention by the entries of its batch, or by
+ * heads. Each device computes one part, as a work of its own, and has the operands that it needs:
+ * rows of A and all of B from the body, for example, and resident operands as copies. A call is
+ * divided only if the parts have the bits of the whole (kernels/problem_part.h), if all devices are
+ * of one model, and if that is expected to be faster, or if the call does not fit in the memory of
+ * one device.
  *
  * The parts belong to the call. The thread that uses the call calls these functions. Between
  * call_split_push and the call's `done`, the queues and dispatch threads use the parts; `done` is

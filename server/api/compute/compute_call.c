@@ -48,7 +48,7 @@ static enum gemmd_error refuse_body(const struct compute_call *call, uint64_t by
 /* Whether the result is stored as a resident tensor. */
 static bool is_stored(const struct compute_call *call)
 {
-    return call->gemm.store[0] != '\0';
+    return compute_call_store(call)[0] != '\0';
 }
 
 /* Computes the size of the results from the shapes, once. Returns false on overflow. */
@@ -144,8 +144,7 @@ static void charge_call(struct compute_call *call, const struct services *servic
     if (services->executors.count == 1)
         return;
     const struct executor_load load = {
-        .dtype = call->work.attention_kernel != NULL ? call->work.attention.dtype
-                                                     : call->work.problem.dtype,
+        .dtype = work_dtype(&call->work),
         .flops = flops,
         .host_bytes = bytes,
     };
@@ -255,8 +254,7 @@ enum gemmd_error compute_call_prepare(struct compute_call *call, struct services
 enum gemmd_error compute_call_layout(struct compute_call *call, const struct services *services,
                                      struct fault *fault)
 {
-    if (operand_layout_compute(&call->layout, call->operation->operands, compute_call_request(call),
-                               0))
+    if (operand_layout_compute(&call->layout, call->operation->operands, &call->request, 0))
         return GEMMD_OK;
     return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
                      "the size of the operands does not fit in 64 bits; --max-body is %s",
@@ -269,11 +267,9 @@ static enum gemmd_error check_no_bytes(struct compute_call *call, struct fault *
     static const unsigned char nothing;
     struct body_front front = {.bytes = &nothing};
     union call_operands none;
-    const struct gemm_request gemm = call->gemm;
-    const struct attention_request attention = call->attention;
+    const union call_request request = call->request;
     const enum gemmd_error code = call->operation->read(call, &front, &none, fault);
-    call->gemm = gemm;
-    call->attention = attention;
+    call->request = request;
     return code;
 }
 
@@ -289,8 +285,8 @@ static enum gemmd_error check_length(struct compute_call *call, const struct con
         return GEMMD_OK;
     if (call->shapes_inside)
         return length.bytes == 0 ? check_no_bytes(call, fault) : GEMMD_OK;
-    return operand_layout_check(&call->layout, call->operation->operands,
-                                compute_call_request(call), length.bytes, fault);
+    return operand_layout_check(&call->layout, call->operation->operands, &call->request,
+                                length.bytes, fault);
 }
 
 /* Makes the call's reservation: the known bytes of the body, and those of the results if the shapes
@@ -389,9 +385,9 @@ static enum gemmd_error find_operands(struct compute_call *call, union call_oper
                                       struct fault *fault)
 {
     if (!call->shapes_inside) {
-        const enum gemmd_error code = operand_layout_bind(&call->layout, call->operation->operands,
-                                                          compute_call_request(call), call->body,
-                                                          call->body_bytes, operands->all, fault);
+        const enum gemmd_error code =
+            operand_layout_bind(&call->layout, call->operation->operands, &call->request,
+                                call->body, call->body_bytes, operands->all, fault);
         if (call->client_memory.mapping_count > 0)
             client_memory_point(&call->client_memory, operands->all, call->layout.count);
         return code;
@@ -415,9 +411,9 @@ static void describe_work(struct compute_call *call, const union call_operands *
     struct work *work = &call->work;
     if (call->early_copy != NULL) {
         work->copy_in = early_copy_copies(call->early_copy);
-        /* An attention in a shared launch is copied together with the launch, so an attention with
-         * an early copy must not share one. */
-        if (work->attention_kernel != NULL)
+        /* A task of a group is copied together with the launch, so a task with an early copy must
+         * not be in one. */
+        if (work_is_task(work))
             work->stack_key = 0;
     }
     work->priority = call->priority;
@@ -471,8 +467,7 @@ void compute_call_move(struct compute_call *to, struct compute_call *from)
 {
     *to = *from;
     *from = (struct compute_call){.operation = to->operation,
-                                  .gemm = to->gemm,
-                                  .attention = to->attention,
+                                  .request = to->request,
                                   .body_format = to->body_format,
                                   .answer_format = to->answer_format,
                                   .shapes_inside = to->shapes_inside,
@@ -480,7 +475,8 @@ void compute_call_move(struct compute_call *to, struct compute_call *from)
                                   .memory = to->memory,
                                   .executor = to->executor,
                                   .work.kernel = to->work.kernel,
-                                  .work.attention_kernel = to->work.attention_kernel};
+                                  .work.task.operation = to->work.task.operation,
+                                  .work.task.kernel = to->work.task.kernel};
 }
 
 /* Ends the early copy. If copies may still be running, the early copy takes over the body and the

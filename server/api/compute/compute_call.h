@@ -1,6 +1,6 @@
 /*
- * compute_call.h - one product or attention that a request asks for: its parameters, its memory and
- * its work for the device.
+ * compute_call.h - one product or other operation that a request asks for: its parameters, its
+ * memory and its work for the device.
  *
  * compute_call_open, at the headers, refuses every request that can be refused without its body. It
  * makes the call's reservation of the admission limits. The shapes of a raw body are in the query,
@@ -38,6 +38,7 @@ struct services;
 struct compute_call;
 struct early_copy_body;
 struct executor;
+struct log_access;
 struct pool_cache;
 
 /* The operands of a call: by name, or (`all`) in the order of a raw body. An operand that the
@@ -48,14 +49,23 @@ union call_operands {
     struct tensor all[OPERAND_TABLE_MAX];
 };
 
-/* The functions and tables that differ between products and attentions. Each function that returns
- * an error describes the error in `fault`. */
+/* The parameters of a call's operation. */
+union call_request {
+    struct gemm_request gemm;
+    struct attention_request attention;
+};
+
+/* The functions and tables that differ between operations. Each function that returns an error
+ * describes the error in `fault`. */
 struct call_operation {
     const char *name;                         /* "gemm": in the log and in jobs */
     const char *result_name;                  /* the result's name in the header Gemmd-Memory */
+    const char *json_model;                   /* "gemm_fp32": the model that takes JSON */
     const struct operand_table *operands;     /* the operands and their shapes */
-    size_t request;                           /* offset of the request in struct compute_call */
     const struct parameter_table *parameters; /* the request's parameters */
+    /* The parameter `store` of a request, or "". NULL: results of the operation cannot be stored.
+     */
+    const char *(*store)(const union call_request *request);
     /* Sets the request's parameters to their defaults. */
     void (*init)(struct compute_call *call);
     /* Acquires the resident operands, checks the request, and sets timeout_ms and priority. Called
@@ -81,6 +91,12 @@ struct call_operation {
     void (*point_result)(struct compute_call *call, unsigned char *payload);
     /* Points the problem at the operands that have data. */
     void (*point)(struct compute_call *call, const union call_operands *operands);
+    /* Points the problem of a work at the resident operands where `residents` has them. NULL: no
+     * operand can be resident. */
+    void (*point_residents)(const struct call_residents *residents, struct work *work);
+    /* Adds the request's types and shape to an entry of the log. Returns the type of the operands,
+     * or GEMMD_DTYPE_COUNT if the shape is not known. */
+    enum gemmd_dtype (*describe)(const union call_request *request, struct log_access *entry);
     /* Checks the values of the operands, when all bytes of the operands have arrived. NULL: there
      * is nothing to check. */
     enum gemmd_error (*check)(struct compute_call *call, const union call_operands *operands,
@@ -90,9 +106,8 @@ extern const struct call_operation gemm_operation;      /* gemm_operation.c */
 extern const struct call_operation attention_operation; /* attention_operation.c */
 
 struct compute_call {
-    const struct call_operation *operation; /* borrowed; one of the two requests is used */
-    struct gemm_request gemm;
-    struct attention_request attention;
+    const struct call_operation *operation; /* borrowed */
+    union call_request request;
     uint64_t timeout_ms; /* of the request; 0: the daemon's default */
     uint32_t priority;
     enum format body_format, answer_format;
@@ -118,9 +133,9 @@ struct compute_call {
     uint64_t result_bytes;  /* of results that are stored or sent, not of those in client_memory */
     unsigned char *scratch; /* pinned; owned: copies of operands that cannot be used in place */
     uint64_t scratch_bytes;
-    struct tensor c;   /* C of a product or O of an attention. If sent, it lies in `result` */
-    bool sends_lse;    /* an answer of this kind can hold an attention's lse */
-    struct tensor lse; /* rank 0 unless lse is sent or shared */
+    struct tensor c;                    /* the result, such as C. If sent, it lies in `result` */
+    bool sends_lse;                     /* an answer of this kind can hold an attention's lse */
+    struct tensor lse;                  /* rank 0 unless lse is sent or shared */
     struct call_residents residents;    /* acquired before compute_call_open */
     struct client_memory client_memory; /* operands and results that the client shares */
 
@@ -139,10 +154,10 @@ struct compute_call {
     struct operand_layout layout; /* of a raw body; the only field that is not zeroed at first */
 };
 
-/* The request of the call's operation: a struct gemm_request or a struct attention_request. */
-static inline void *compute_call_request(struct compute_call *call)
+/* The name under which the result is to be stored, or "". */
+static inline const char *compute_call_store(const struct compute_call *call)
 {
-    return (char *)call + call->operation->request;
+    return call->operation->store != NULL ? call->operation->store(&call->request) : "";
 }
 
 /* The options that were in force when the call asked first. */

@@ -52,7 +52,7 @@ static enum gemmd_error find_shared_result(struct compute_call *call, struct shm
                                            struct fault *fault)
 {
     struct client_memory *client_memory = &call->client_memory;
-    if (call->gemm.store[0] != '\0')
+    if (compute_call_store(call)[0] != '\0')
         return fault_set(fault, GEMMD_ERR_MALFORMED, "store",
                          "the result can be stored or be in the shared memory, not both");
     call->sends_lse = false;

@@ -30,7 +30,7 @@ static struct compute_call *call_of(const struct request *request)
 /* The arguments of parameter_set for the parameters of a query. */
 struct parameter_target {
     const struct parameter_table *table;
-    void *request; /* a struct gemm_request or a struct attention_request */
+    union call_request *request;
     struct fault *fault;
 };
 
@@ -38,13 +38,6 @@ static bool compute_take_parameter(void *context, const char *name, const char *
 {
     const struct parameter_target *target = context;
     return parameter_set(target->table, target->request, name, value, target->fault) == GEMMD_OK;
-}
-
-/* The path of the Open Inference Protocol at which an operation takes JSON. */
-static const char *json_path(const struct compute_call *call)
-{
-    return call->operation == &gemm_operation ? "/v2/models/gemm_fp32/infer"
-                                              : "/v2/models/attention_fp32/infer";
 }
 
 static bool is_json_type(const char *type)
@@ -77,11 +70,13 @@ static void compute_refused(struct request *request, const char *bytes, uint64_t
         return;
     if (fault.field[0] == '\0')
         fault_set(&request->fault, GEMMD_ERR_MALFORMED, NULL,
-                  "the body is JSON, and %s takes the bytes of the operands; POST %s takes JSON",
-                  call->operation->operands->path, json_path(call));
+                  "the body is JSON, and %s takes the bytes of the operands; POST "
+                  "/v2/models/%s/infer takes JSON",
+                  call->operation->operands->path, call->operation->json_model);
     else
         fault_set(&request->fault, GEMMD_ERR_MALFORMED, fault.field,
-                  "%.170s; the body is JSON, which POST %s takes", fault.detail, json_path(call));
+                  "%.170s; the body is JSON, which POST /v2/models/%s/infer takes", fault.detail,
+                  call->operation->json_model);
 }
 
 static enum gemmd_error read_body_format(struct request *request, struct compute_call *call)
@@ -91,8 +86,9 @@ static enum gemmd_error read_body_format(struct request *request, struct compute
     if (type != NULL && is_json_type(type))
         return fault_set(&request->fault, GEMMD_ERR_MEDIA_TYPE, NULL,
                          "Content-Type can be application/octet-stream, "
-                         "application/vnd.safetensors or application/x-npy; POST %s takes JSON",
-                         json_path(call));
+                         "application/vnd.safetensors or application/x-npy; POST "
+                         "/v2/models/%s/infer takes JSON",
+                         call->operation->json_model);
     if (type != NULL && !format_from_media_type(type, &call->body_format))
         return fault_set(&request->fault, GEMMD_ERR_MEDIA_TYPE, NULL,
                          "Content-Type can be application/octet-stream, "
@@ -103,7 +99,7 @@ static enum gemmd_error read_body_format(struct request *request, struct compute
 
 static enum gemmd_error choose_answer_format(struct request *request, struct compute_call *call)
 {
-    if (call->gemm.store[0] != '\0') /* the answer is JSON, not a matrix */
+    if (compute_call_store(call)[0] != '\0') /* the answer is JSON, not a matrix */
         return GEMMD_OK;
     if (!accept_format(request_header(request, "Accept"), call->body_format, &call->answer_format))
         return fault_set(&request->fault, GEMMD_ERR_NOT_ACCEPTABLE, NULL,
@@ -120,8 +116,7 @@ static enum gemmd_error read_parameters(struct request *request, struct compute_
     struct fault *fault = &request->fault;
     const struct config *config = request->config;
 
-    struct parameter_target target = {call->operation->parameters, compute_call_request(call),
-                                      fault};
+    struct parameter_target target = {call->operation->parameters, &call->request, fault};
     call->operation->init(call);
     if (request_parameters(request, compute_take_parameter, &target) != GEMMD_OK)
         return fault->code;
@@ -138,14 +133,14 @@ static enum gemmd_error read_parameters(struct request *request, struct compute_
     return GEMMD_OK;
 }
 
-static void compute_begin(struct request *request, const struct call_operation *operation)
+static void compute_begin(struct request *request)
 {
     struct compute_request *state = request->call;
     struct compute_call *call = &state->call;
     struct services *services = services_of(request);
     const struct body_length length = {.known = request->sized, .bytes = request->body_bytes};
     state->request = request;
-    call->operation = operation;
+    call->operation = request->endpoint->context;
     call->request_id = request->id;
     call->memory = services_memory(request);
     call->work.tenant = request->tenant_number;
@@ -163,16 +158,6 @@ static void compute_begin(struct request *request, const struct call_operation *
     }
     call_lookahead_open(call, services);
     request_receive(request, call->deadline_ns);
-}
-
-static void gemm_begin(struct request *request)
-{
-    compute_begin(request, &gemm_operation);
-}
-
-static void attention_begin(struct request *request)
-{
-    compute_begin(request, &attention_operation);
 }
 
 static bool compute_chunk(struct request *request, const void *bytes, uint64_t length)
@@ -311,39 +296,28 @@ static uint32_t compute_retry_after_s(const struct request *request, enum gemmd_
 /* Describes a request for the log. A request that was refused before it had a state is described
  * with an empty call. */
 static enum gemmd_dtype compute_describe(const struct request *request, bool work_ended,
-                                         struct log_access *entry,
-                                         const struct call_operation *operation)
+                                         struct log_access *entry)
 {
     static const struct compute_call none;
+    const struct call_operation *operation = request->endpoint->context;
     const struct compute_call *call = request->call == NULL ? &none : call_of(request);
     entry->op = operation->name;
     return call_log_describe(call, operation, work_ended, entry);
 }
 
-static enum gemmd_dtype gemm_describe(const struct request *request, bool work_ended,
-                                      struct log_access *entry)
-{
-    return compute_describe(request, work_ended, entry, &gemm_operation);
-}
-
-static enum gemmd_dtype attention_describe(const struct request *request, bool work_ended,
-                                           struct log_access *entry)
-{
-    return compute_describe(request, work_ended, entry, &attention_operation);
-}
-
-#define COMPUTE(at, metrics, begin_at, describe_as)                                                \
+#define COMPUTE(at, metrics, operation)                                                            \
     {                                                                                              \
-        .path = at, .allow = "POST", .op = metrics, .scope = SCOPE_COMPUTE,                        \
-        .call_bytes = sizeof(struct compute_request),                                              \
-        .call_zeroed_bytes = offsetof(struct compute_request, call.layout), .begin = begin_at,     \
-        .chunk = compute_chunk, .submit = compute_submit, .refused = compute_refused,              \
-        .withdraw = compute_withdraw, .answer = compute_answer, .release = compute_release,        \
-        .retry_after_s = compute_retry_after_s, .describe = describe_as                            \
+        .path = at, .allow = "POST", .op = metrics, .context = &(operation),                       \
+        .scope = SCOPE_COMPUTE, .call_bytes = sizeof(struct compute_request),                      \
+        .call_zeroed_bytes = offsetof(struct compute_request, call.layout),                        \
+        .begin = compute_begin, .chunk = compute_chunk, .submit = compute_submit,                  \
+        .refused = compute_refused, .withdraw = compute_withdraw, .answer = compute_answer,        \
+        .release = compute_release, .retry_after_s = compute_retry_after_s,                        \
+        .describe = compute_describe                                                               \
     }
 
 const struct endpoint compute_endpoints[] = {
-    COMPUTE("/gemm", METRICS_OP_GEMM, gemm_begin, gemm_describe),
-    COMPUTE("/attention", METRICS_OP_ATTENTION, attention_begin, attention_describe),
+    COMPUTE("/gemm", METRICS_OP_GEMM, gemm_operation),
+    COMPUTE("/attention", METRICS_OP_OF(OPERATION_ATTENTION), attention_operation),
     {0},
 };

@@ -11,18 +11,24 @@
 
 static void gemm_init(struct compute_call *call)
 {
-    gemm_request_init(&call->gemm);
+    gemm_request_init(&call->request.gemm);
 }
 
 static enum gemmd_error gemm_settle(struct compute_call *call, struct services *services,
                                     const char *tenant, struct fault *fault)
 {
-    enum gemmd_error code =
-        call_residents_acquire(&call->residents, &call->gemm, services->tensors, tenant, fault);
+    struct gemm_request *request = &call->request.gemm;
+    struct call_residents *residents = &call->residents;
+    enum gemmd_error code = call_residents_acquire(
+        residents, (struct resident_name){"a", request->a}, (struct resident_name){"b", request->b},
+        services->tensors, tenant, fault);
     if (code == GEMMD_OK)
-        code = gemm_request_check(&call->gemm, call->body_format, fault);
-    call->timeout_ms = call->gemm.timeout_ms;
-    call->priority = call->gemm.priority;
+        code = gemm_request_settle_residents(request, call_residents_tensor(residents->a),
+                                             call_residents_tensor(residents->b), fault);
+    if (code == GEMMD_OK)
+        code = gemm_request_check(&call->request.gemm, call->body_format, fault);
+    call->timeout_ms = call->request.gemm.timeout_ms;
+    call->priority = call->request.gemm.priority;
     return code;
 }
 
@@ -48,7 +54,7 @@ static void gemm_point_result(struct compute_call *call, unsigned char *payload)
 
 static bool gemm_result(struct compute_call *call)
 {
-    if (!gemm_request_result(&call->gemm, NULL, &call->c))
+    if (!gemm_request_result(&call->request.gemm, NULL, &call->c))
         return false;
     call->result_bytes = call->client_memory.result.wanted ? 0 : call->c.bytes;
     return true;
@@ -103,9 +109,9 @@ static void choose_verification(struct compute_call *call, struct services *serv
 {
     const struct call_residents *residents = &call->residents;
     struct work *work = &call->work;
-    if (call->gemm.verify == GEMM_VERIFY_FREIVALDS)
+    if (call->request.gemm.verify == GEMM_VERIFY_FREIVALDS)
         work->verify = WORK_VERIFY_ASKED;
-    else if (call->gemm.act == GEMM_ACT_NONE &&
+    else if (call->request.gemm.act == GEMM_ACT_NONE &&
              verify_draw_sample(&services->verify_draw,
                                 compute_call_config(call, services)->verify_share))
         work->verify = WORK_VERIFY_SAMPLED;
@@ -119,10 +125,33 @@ static void choose_verification(struct compute_call *call, struct services *serv
                           residents->b != NULL || residents->stored != NULL);
 }
 
+/* Sets the pointers, leading dimensions and strides for the operands that are resident, and for a
+ * stored result. */
+static void gemm_point_residents(const struct call_residents *residents, struct work *work)
+{
+    struct gemm_problem *problem = &work->problem;
+    const struct resident *a = call_residents_a(residents), *b = call_residents_b(residents);
+    if (a != NULL) {
+        problem->a = resident_memory(a);
+        problem->lda = resident_leading(a);
+        problem->stride_a = call_residents_stride(a);
+    }
+    if (b != NULL) {
+        problem->b = resident_memory(b);
+        problem->ldb = resident_leading(b);
+        problem->stride_b = call_residents_stride(b);
+    }
+    if (residents->stored != NULL) {
+        problem->c = resident_memory(residents->stored);
+        problem->ldc = resident_leading(residents->stored);
+        problem->stride_c = call_residents_stride(residents->stored);
+    }
+}
+
 static enum gemmd_error gemm_choose_kernel(struct compute_call *call, struct services *services,
                                            struct fault *fault)
 {
-    const struct gemm_request *request = &call->gemm;
+    const struct gemm_request *request = &call->request.gemm;
     struct work *work = &call->work;
     const struct gemm_device device = device_gemm(call->executor->device);
     const bool one_product = request->one_b && request->batch > 1;
@@ -133,11 +162,11 @@ static enum gemmd_error gemm_choose_kernel(struct compute_call *call, struct ser
     describe_gemm_problem(request, one_product ? request->batch : 1, &work->problem);
     if (request->store[0] != '\0')
         code =
-            call_residents_reserve(&call->residents, request, &call->c, services->tensors,
+            call_residents_reserve(&call->residents, request->store, &call->c, services->tensors,
                                    executors_number(&services->executors, call->executor), fault);
     if (code != GEMMD_OK)
         return code;
-    call_residents_point(&call->residents, &work->problem);
+    gemm_point_residents(&call->residents, work);
     work->outside_bytes =
         call_residents_work_bytes(&call->residents, work->problem.n, work->problem.m);
     code = gemm_select(&device, request->kernel, &work->problem, &work->kernel, fault);
@@ -168,19 +197,36 @@ static void gemm_point(struct compute_call *call, const union call_operands *all
 static enum gemmd_error gemm_read(struct compute_call *call, struct body_front *front,
                                   union call_operands *operands, struct fault *fault)
 {
-    const enum gemmd_error code =
-        gemm_request_bind_front(&call->gemm, call->body_format, front, &operands->gemm, fault);
-    call->gemm.transa = operands->gemm.transa;
-    call->gemm.transb = operands->gemm.transb;
+    const enum gemmd_error code = gemm_request_bind_front(&call->request.gemm, call->body_format,
+                                                          front, &operands->gemm, fault);
+    call->request.gemm.transa = operands->gemm.transa;
+    call->request.gemm.transb = operands->gemm.transb;
     return code;
+}
+
+static const char *gemm_store(const union call_request *request)
+{
+    return request->gemm.store;
+}
+
+static enum gemmd_dtype gemm_describe(const union call_request *request, struct log_access *entry)
+{
+    const struct gemm_request *gemm = &request->gemm;
+    entry->m = gemm->m;
+    entry->n = gemm->n;
+    entry->k = gemm->k;
+    entry->batch = gemm->batch;
+    entry->dtype = dtype_name(gemm->dtype);
+    return gemm->m != 0 ? gemm->dtype : GEMMD_DTYPE_COUNT;
 }
 
 const struct call_operation gemm_operation = {
     .name = "gemm",
     .result_name = "c",
+    .json_model = "gemm_fp32",
     .operands = &gemm_operand_table,
-    .request = offsetof(struct compute_call, gemm),
     .parameters = &gemm_parameter_table,
+    .store = gemm_store,
     .init = gemm_init,
     .settle = gemm_settle,
     .read = gemm_read,
@@ -189,4 +235,6 @@ const struct call_operation gemm_operation = {
     .header = gemm_header,
     .point_result = gemm_point_result,
     .point = gemm_point,
+    .point_residents = gemm_point_residents,
+    .describe = gemm_describe,
 };

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/operations.h"
 #include "proto/dtype.h"
 #include "server/api/dashboard/sample_text.h"
 #include "server/api/endpoints.h"
@@ -229,13 +230,17 @@ static json_t *bound_json(uint8_t class)
 
 static json_t *cell_json(const struct metrics_cell_total *cell)
 {
-    const bool attends = cell->task == METRICS_TASK_ATTENTION;
-    return json_pack("{s:s, s:s, s:s, s:[o,o,o], s:I, s:f, s:f, s:f}", "op",
-                     attends ? "attention" : "gemm", "kernel", cell->kernel, "dtype",
-                     dtype_name(cell->dtype), "up_to", bound_json(cell->classes[0]),
-                     bound_json(cell->classes[1]), bound_json(cell->classes[2]), "works",
-                     (json_int_t)cell->works, "flops", cell->flops, "bytes", cell->bytes,
-                     "busy_seconds", (double)cell->busy_ns * 1e-9);
+    static const char *const product[] = {"m", "n", "k"};
+    const struct operation *operation =
+        cell->task == METRICS_TASK_GEMM ? NULL : operation_table[cell->task - METRICS_TASK_TASKS];
+    const char *const *names = operation != NULL ? operation->length_names : product;
+    return json_pack("{s:s, s:s, s:s, s:[s,s,s], s:[o,o,o], s:I, s:f, s:f, s:f}", "op",
+                     operation != NULL ? operation->name : "gemm", "kernel", cell->kernel, "dtype",
+                     dtype_name(cell->dtype), "lengths", names[0], names[1], names[2], "up_to",
+                     bound_json(cell->classes[0]), bound_json(cell->classes[1]),
+                     bound_json(cell->classes[2]), "works", (json_int_t)cell->works, "flops",
+                     cell->flops, "bytes", cell->bytes, "busy_seconds",
+                     (double)cell->busy_ns * 1e-9);
 }
 
 static void kernels_begin(struct request *request)

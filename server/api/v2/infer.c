@@ -94,7 +94,7 @@ static enum gemmd_error find_model(struct request *request)
         return code;
     compute->operation = model->operation->operation;
     compute->operation->init(compute);
-    compute->gemm.dtype = compute->attention.dtype = model->dtype;
+    model->operation->set_dtype(&compute->request, model->dtype);
     return GEMMD_OK;
 }
 
@@ -103,7 +103,8 @@ void infer_begin(struct request *request)
     struct infer_call *call = infer_of(request);
     struct compute_call *compute = &call->compute;
     call->request = request;
-    gemm_operation.init(compute); /* for the log, if there is no such model */
+    compute->operation = &gemm_operation; /* for the log, if there is no such model */
+    compute->operation->init(compute);
     compute->memory = services_memory(request);
     compute->work.tenant = request->tenant_number;
     compute->request_id = request->id;

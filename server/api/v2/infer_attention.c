@@ -5,35 +5,34 @@
 static enum gemmd_error infer_attention_settle(struct request *request)
 {
     struct compute_call *call = &infer_of(request)->compute;
-    attention_request_mark_given(&call->attention, "dtype");
-    enum gemmd_error code =
-        call_residents_acquire_kv(&call->residents, &call->attention, services_of(request)->tensors,
-                                  request->tenant, &request->fault);
-    return code == GEMMD_OK
-               ? attention_request_check(&call->attention, FORMAT_SAFETENSORS, &request->fault)
-               : code;
+    attention_request_mark_given(&call->request.attention, "dtype");
+    call->body_format = FORMAT_SAFETENSORS; /* the arrays give the sizes */
+    const enum gemmd_error code =
+        call->operation->settle(call, services_of(request), request->tenant, &request->fault);
+    call->body_format = FORMAT_RAW;
+    return code;
 }
 
-static struct tensor *infer_attention_operand(union call_operands *operands, enum model_role role)
+static void infer_attention_set_dtype(union call_request *request, enum gemmd_dtype dtype)
 {
-    switch (role) {
-    case MODEL_Q:
-        return &operands->attention.q;
-    case MODEL_K:
-        return &operands->attention.k;
-    case MODEL_V:
-        return &operands->attention.v;
-    case MODEL_LENS_Q:
-        return &operands->attention.lens_q;
-    default:
-        return &operands->attention.lens_kv;
-    }
+    request->attention.dtype = dtype;
+}
+
+static bool infer_attention_is_resident(const struct compute_call *call, uint32_t operand)
+{
+    return (operand == 3 && call->residents.a != NULL) ||
+           (operand == 4 && call->residents.b != NULL);
+}
+
+static bool *infer_attention_second_result(union call_request *request)
+{
+    return &request->attention.lse;
 }
 
 static enum gemmd_error infer_attention_complete(struct request *request,
                                                  union call_operands *operands)
 {
-    return attention_request_bind_tensors(&infer_of(request)->compute.attention,
+    return attention_request_bind_tensors(&infer_of(request)->compute.request.attention,
                                           &operands->attention, &request->fault);
 }
 
@@ -46,6 +45,8 @@ const struct infer_operation infer_attention = {
     .options = options,
     .options_text = "layout, causal, window, scale, softcap, k, v, lse, kernel",
     .settle = infer_attention_settle,
-    .operand = infer_attention_operand,
+    .set_dtype = infer_attention_set_dtype,
+    .is_resident = infer_attention_is_resident,
+    .second_result = infer_attention_second_result,
     .complete = infer_attention_complete,
 };

@@ -1,4 +1,4 @@
-/* Reads the body of an inference and makes a product or attention that is ready for the queue. */
+/* Reads the body of an inference and makes a call that is ready for the queue. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -47,9 +47,9 @@ static enum gemmd_error take_options(struct request *request)
         const struct oip_parameter *parameter = &asked->parameters[i];
         if (!is_option(operation, parameter->name))
             return no_such_option(operation, parameter->name, &request->fault);
-        enum gemmd_error code = parameter_set(operation->operation->parameters,
-                                              compute_call_request(&infer_of(request)->compute),
-                                              parameter->name, parameter->value, &request->fault);
+        enum gemmd_error code =
+            parameter_set(operation->operation->parameters, &infer_of(request)->compute.request,
+                          parameter->name, parameter->value, &request->fault);
         if (code != GEMMD_OK)
             return code;
     }
@@ -192,10 +192,10 @@ static enum gemmd_error read_numbers(struct request *request,
 }
 
 /* Whether the operand of an input is a resident tensor, so that the input may be missing. */
-static bool is_resident(const struct compute_call *call, enum model_role role)
+static bool is_resident(const struct infer_call *call, uint32_t operand)
 {
-    return (role == MODEL_K && call->residents.a != NULL) ||
-           (role == MODEL_V && call->residents.b != NULL);
+    const struct infer_operation *operation = call->model.operation;
+    return operation->is_resident != NULL && operation->is_resident(&call->compute, operand);
 }
 
 static enum gemmd_error take_inputs(struct request *request, union call_operands *operands)
@@ -211,10 +211,9 @@ static enum gemmd_error take_inputs(struct request *request, union call_operands
         if (code != GEMMD_OK)
             return code;
         const struct model_tensor *expected = &model->inputs[index];
-        struct tensor *tensor = model->operation->operand(operands, expected->role);
+        struct tensor *tensor = &operands->all[expected->number];
         const bool in_region = input->region.name[0] != '\0';
-        placed[i] =
-            (struct placed_input){tensor, in_region && model_role_is_lengths(expected->role)};
+        placed[i] = (struct placed_input){tensor, in_region && expected->is_lengths};
         code = describe_input(input, infer_dtype(request, expected), tensor, &request->fault);
         if (code == GEMMD_OK && in_region)
             code = infer_find_input(request, input, expected, tensor);
@@ -223,8 +222,8 @@ static enum gemmd_error take_inputs(struct request *request, union call_operands
     }
     for (index = 0; index < model->input_count; index++) {
         const struct model_tensor *input = &model->inputs[index];
-        if (!input->optional && !is_resident(&infer_of(request)->compute, input->role) &&
-            model->operation->operand(operands, input->role)->rank == 0)
+        if (!input->optional && !is_resident(call, input->number) &&
+            operands->all[input->number].rank == 0)
             return fault_set(&request->fault, GEMMD_ERR_MALFORMED, NULL,
                              "expected the input '%s', which is missing", input->name);
     }

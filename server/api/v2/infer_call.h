@@ -19,16 +19,24 @@
 #include "server/api/v2/model.h"
 #include "server/http/request.h"
 
-/* The functions and tables that differ between models of products and models of attentions. */
+/* The functions and tables that differ between models of operations. */
 struct infer_operation {
     const struct call_operation *operation;
     /* The operation's parameters that are allowed. NULL ends the list. */
     const char *const *options;
     const char *options_text; /* the same list for error texts */
+    /* Sets the type of the operands, before the parameters are set. */
+    void (*set_dtype)(union call_request *request, enum gemmd_dtype dtype);
     /* Checks the parameters when all are set, and acquires the resident operands. */
     enum gemmd_error (*settle)(struct request *request);
-    /* The operand for an input of the given role. */
-    struct tensor *(*operand)(union call_operands *operands, enum model_role role);
+    /* The type of inputs and outputs with has_result_type, when all parameters are set. NULL: the
+     * models have none. */
+    enum gemmd_dtype (*result_dtype)(const union call_request *request);
+    /* Whether an operand is a resident tensor, so that its input may be missing. NULL: none is. */
+    bool (*is_resident)(const struct compute_call *call, uint32_t operand);
+    /* The parameter that says whether the second result is wanted. NULL: there is no second result.
+     */
+    bool *(*second_result)(union call_request *request);
     /* Completes the request with the shapes of its operands, when all operands are set. */
     enum gemmd_error (*complete)(struct request *request, union call_operands *operands);
 };
@@ -44,7 +52,7 @@ struct infer_output {
 
 struct infer_call {
     struct request *request;     /* borrowed; owns this state */
-    struct compute_call compute; /* the product or attention that the request asks for */
+    struct compute_call compute; /* what the request asks for */
     struct model model;          /* released at the end of the request */
     bool has_header;             /* the request has the header Inference-Header-Content-Length */
     uint64_t json_bytes;

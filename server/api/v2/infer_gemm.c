@@ -10,40 +10,36 @@ static enum gemmd_error infer_gemm_settle(struct request *request)
     const struct model *model = &infer_of(request)->model;
     struct fault *fault = &request->fault;
     if (model->weight == NULL) {
-        gemm_request_mark_given(&compute->gemm, "dtype");
+        gemm_request_mark_given(&compute->request.gemm, "dtype");
     } else {
-        compute->gemm.a_title = "X";
-        memcpy(compute->gemm.b, model->name + sizeof MODEL_LINEAR - 1,
+        compute->request.gemm.a_title = "X";
+        memcpy(compute->request.gemm.b, model->name + sizeof MODEL_LINEAR - 1,
                strlen(model->name) - sizeof MODEL_LINEAR + 2);
         compute->residents.b = model->weight;
         compute->residents.b_is_borrowed = true;
         compute->residents.tenant = request->tenant;
         tensor_store_count_use(services_of(request)->tensors, true);
         enum gemmd_error code = gemm_request_settle_residents(
-            &compute->gemm, NULL, resident_tensor(model->weight), fault);
+            &compute->request.gemm, NULL, resident_tensor(model->weight), fault);
         if (code != GEMMD_OK)
             return code;
     }
-    return gemm_request_check(&compute->gemm, FORMAT_SAFETENSORS, fault);
+    return gemm_request_check(&compute->request.gemm, FORMAT_SAFETENSORS, fault);
 }
 
-static struct tensor *infer_gemm_operand(union call_operands *operands, enum model_role role)
+static void infer_gemm_set_dtype(union call_request *request, enum gemmd_dtype dtype)
 {
-    switch (role) {
-    case MODEL_A:
-        return &operands->gemm.a;
-    case MODEL_B:
-        return &operands->gemm.b;
-    case MODEL_BIAS:
-        return &operands->gemm.bias;
-    default:
-        return &operands->gemm.c0;
-    }
+    request->gemm.dtype = dtype;
+}
+
+static enum gemmd_dtype infer_gemm_result_dtype(const union call_request *request)
+{
+    return request->gemm.out;
 }
 
 static enum gemmd_error infer_gemm_complete(struct request *request, union call_operands *operands)
 {
-    struct gemm_request *gemm = &infer_of(request)->compute.gemm;
+    struct gemm_request *gemm = &infer_of(request)->compute.request.gemm;
     const enum gemmd_error code = gemm_request_bind_tensors(gemm, &operands->gemm, &request->fault);
     gemm->transa = operands->gemm.transa;
     gemm->transb = operands->gemm.transb;
@@ -59,6 +55,7 @@ const struct infer_operation infer_gemm = {
     .options = options,
     .options_text = "transa, transb, alpha, beta, act, out, kernel, verify, precision",
     .settle = infer_gemm_settle,
-    .operand = infer_gemm_operand,
+    .set_dtype = infer_gemm_set_dtype,
+    .result_dtype = infer_gemm_result_dtype,
     .complete = infer_gemm_complete,
 };

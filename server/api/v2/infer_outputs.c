@@ -14,15 +14,22 @@ enum { ALIGNMENT = 64 }; /* of results */
 
 enum gemmd_dtype infer_dtype(const struct request *request, const struct model_tensor *tensor)
 {
-    const bool of_result =
-        tensor->role == MODEL_BIAS || tensor->role == MODEL_C0 || tensor->role == MODEL_C;
-    return of_result ? infer_of(request)->compute.gemm.out : tensor->dtype;
+    const struct infer_call *call = infer_of(request);
+    return tensor->has_result_type ? call->model.operation->result_dtype(&call->compute.request)
+                                   : tensor->dtype;
 }
 
 const struct tensor *infer_result(const struct request *request, const struct infer_output *output)
 {
-    return output->tensor->role == MODEL_LSE ? &infer_of(request)->compute.lse
-                                             : &infer_of(request)->compute.c;
+    return output->tensor->number == 1 ? &infer_of(request)->compute.lse
+                                       : &infer_of(request)->compute.c;
+}
+
+/* The parameter that says whether the second result is wanted, of a model with two results. */
+static bool *second_result(struct request *request)
+{
+    struct infer_call *call = infer_of(request);
+    return call->model.operation->second_result(&call->compute.request);
 }
 
 static enum gemmd_error add_output(struct request *request, const struct model_tensor *tensor,
@@ -34,20 +41,20 @@ static enum gemmd_error add_output(struct request *request, const struct model_t
         return fault_set(&request->fault, GEMMD_ERR_MALFORMED, NULL,
                          "output '%s': data of type %s can't be JSON; ask for binary data",
                          tensor->name, oip_datatype(dtype));
-    if (tensor->role == MODEL_LSE)
-        infer_of(request)->compute.attention.lse = true;
+    if (tensor->number == 1)
+        *second_result(request) = true;
     call->outputs[call->output_count++] = (struct infer_output){tensor, binary, in_region};
     return GEMMD_OK;
 }
 
-/* Adds all outputs of the model: the ones that are not optional, and LSE if the parameter lse is
- * set. */
+/* Adds all outputs of the model: the ones that are not optional, and the second result if its
+ * parameter is set. */
 static enum gemmd_error take_all_outputs(struct request *request)
 {
     const struct infer_call *call = infer_of(request);
     enum gemmd_error code = GEMMD_OK;
     for (uint32_t i = 0; i < call->model.output_count && code == GEMMD_OK; i++)
-        if (!call->model.outputs[i].optional || infer_of(request)->compute.attention.lse)
+        if (!call->model.outputs[i].optional || *second_result(request))
             code = add_output(request, &call->model.outputs[i], call->asked.binary_output, false);
     return code;
 }
@@ -59,7 +66,8 @@ enum gemmd_error infer_take_outputs(struct request *request)
     char names[64];
     if (call->asked.output_count == 0)
         return take_all_outputs(request);
-    infer_of(request)->compute.attention.lse = false; /* computed only if LSE is requested */
+    if (model->operation->second_result != NULL)
+        *second_result(request) = false; /* computed only if it is requested */
     for (uint32_t i = 0; i < call->asked.output_count; i++) {
         const struct oip_output *asked = &call->asked.outputs[i];
         uint32_t index = 0;

@@ -41,7 +41,7 @@ enum gemmd_error infer_find_input(struct request *request, const struct oip_inpu
                                   const struct model_tensor *expected, struct tensor *tensor)
 {
     unsigned char *at = NULL;
-    const bool lengths = model_role_is_lengths(expected->role);
+    const bool lengths = expected->is_lengths;
     enum gemmd_error code =
         region_find_part(request, input->name, &input->region, tensor->dtype, false, !lengths, &at);
     tensor->data = at;
@@ -53,7 +53,7 @@ enum gemmd_error infer_place_output(struct request *request, const struct oip_ou
 {
     struct client_memory *client_memory = &infer_of(request)->compute.client_memory;
     struct client_result *result =
-        tensor->role == MODEL_LSE ? &client_memory->lse : &client_memory->result;
+        tensor->number == 1 ? &client_memory->lse : &client_memory->result;
     *result = (struct client_result){.wanted = true, .room_bytes = asked->region.bytes};
     return region_find_part(request, asked->name, &asked->region, dtype, true, true, &result->at);
 }

@@ -11,7 +11,7 @@
 
 enum { PAGE = 64 };
 
-/* A model of products or attentions, which exists without a resident matrix. */
+/* A model of an operation, which exists without a resident matrix. */
 struct fixed_model {
     const char *name;
     enum gemmd_dtype dtype;
@@ -24,27 +24,30 @@ struct fixed_model {
     {                                                                                              \
         -1, -1, -1, -1                                                                             \
     }
+/* The numbers of inputs are the indices in attention_operand_table. */
 #define ATTENTION(title, type)                                                                     \
     {                                                                                              \
         .name = "attention_" title, .dtype = type, .operation = &infer_attention,                  \
-        .inputs = {{MODEL_Q, "Q", type, false, 4, ANY},                                            \
-                   {MODEL_K, "K", type, false, 4, ANY},                                            \
-                   {MODEL_V, "V", type, false, 4, ANY},                                            \
-                   {MODEL_LENS_Q, "LENS_Q", GEMMD_I32, true, 1, ANY},                              \
-                   {MODEL_LENS_KV, "LENS_KV", GEMMD_I32, true, 1, ANY}},                           \
-        .outputs = {{MODEL_O, "O", type, false, 4, ANY},                                           \
-                    {MODEL_LSE, "LSE", GEMMD_F32, true, 3, ANY}},                                  \
+        .inputs = {{2, "Q", type, false, 4, ANY, false, false},                                    \
+                   {3, "K", type, false, 4, ANY, false, false},                                    \
+                   {4, "V", type, false, 4, ANY, false, false},                                    \
+                   {0, "LENS_Q", GEMMD_I32, true, 1, ANY, true, false},                            \
+                   {1, "LENS_KV", GEMMD_I32, true, 1, ANY, true, false}},                          \
+        .outputs = {{0, "O", type, false, 4, ANY, false, false},                                   \
+                    {1, "LSE", GEMMD_F32, true, 3, ANY, false, false}},                            \
         .input_count = 5, .output_count = 2                                                        \
     }
-/* `out` is the type that dtype_default_out returns. */
+/* `out` is the type that dtype_default_out returns. The numbers of inputs are the indices in
+ * gemm_operand_table. */
 #define PRODUCT(title, type, out)                                                                  \
     {                                                                                              \
         .name = "gemm_" title, .dtype = type, .operation = &infer_gemm,                            \
-        .inputs = {{MODEL_A, "A", type, false, 2, ANY},                                            \
-                   {MODEL_B, "B", type, false, 2, ANY},                                            \
-                   {MODEL_BIAS, "BIAS", out, true, 1, ANY},                                        \
-                   {MODEL_C0, "C0", out, true, 2, ANY}},                                           \
-        .outputs = {{MODEL_C, "C", out, false, 2, ANY}}, .input_count = 4, .output_count = 1       \
+        .inputs = {{0, "A", type, false, 2, ANY, false, false},                                    \
+                   {1, "B", type, false, 2, ANY, false, false},                                    \
+                   {2, "BIAS", out, true, 1, ANY, false, true},                                    \
+                   {3, "C0", out, true, 2, ANY, false, true}},                                     \
+        .outputs = {{0, "C", out, false, 2, ANY, false, true}}, .input_count = 4,                  \
+        .output_count = 1                                                                          \
     }
 
 static const struct fixed_model models[] = {
@@ -55,11 +58,6 @@ static const struct fixed_model models[] = {
     PRODUCT("int8", GEMMD_I8, GEMMD_I32),
 };
 
-bool model_role_is_lengths(enum model_role role)
-{
-    return role == MODEL_LENS_Q || role == MODEL_LENS_KV;
-}
-
 void model_tensor_names(const struct model_tensor *tensors, uint32_t count, char out[64])
 {
     int length = 0;
@@ -68,6 +66,9 @@ void model_tensor_names(const struct model_tensor *tensors, uint32_t count, char
                            tensors[i].name);
 }
 
+enum { MODEL_COUNT = sizeof models / sizeof *models };
+_Static_assert((int)MODEL_COUNT <= (int)SERVICES_MODELS_MAX, "each model has statistics");
+
 static void describe_fixed_model(const struct fixed_model *fixed, struct services *services,
                                  struct model *model)
 {
@@ -75,8 +76,7 @@ static void describe_fixed_model(const struct fixed_model *fixed, struct service
     model->dtype = fixed->dtype;
     model->operation = fixed->operation;
     model->weight = NULL;
-    model->stats = fixed->operation == &infer_attention ? &services->attention_stats[fixed->dtype]
-                                                        : &services->product_stats[fixed->dtype];
+    model->stats = &services->model_stats[fixed - models];
     model->inputs = fixed->inputs;
     model->outputs = fixed->outputs;
     model->input_count = model->listed_count = fixed->input_count;
@@ -107,10 +107,10 @@ static void describe_layer(struct resident *weight, struct model *model)
                             .output_count = 1,
                             .listed_count = 1};
     stpcpy(stpcpy(layer->name, MODEL_LINEAR), resident_name(weight));
-    layer->inputs[0] = (struct model_tensor){MODEL_A, "X", w->dtype, false, w->rank, ANY};
-    layer->inputs[1] = (struct model_tensor){MODEL_BIAS, "BIAS", out, true, 1, ANY};
-    layer->inputs[2] = (struct model_tensor){MODEL_C0, "C0", out, true, w->rank, ANY};
-    layer->outputs[0] = (struct model_tensor){MODEL_C, "Y", out, false, w->rank, ANY};
+    layer->inputs[0] = (struct model_tensor){0, "X", w->dtype, false, w->rank, ANY, false, false};
+    layer->inputs[1] = (struct model_tensor){2, "BIAS", out, true, 1, ANY, false, true};
+    layer->inputs[2] = (struct model_tensor){3, "C0", out, true, w->rank, ANY, false, true};
+    layer->outputs[0] = (struct model_tensor){0, "Y", out, false, w->rank, ANY, false, true};
     layer->inputs[0].dims[w->rank - 1] = (int64_t)shape[0];
     layer->inputs[1].dims[0] = (int64_t)shape[1];
     layer->outputs[0].dims[w->rank - 1] = layer->inputs[2].dims[w->rank - 1] = (int64_t)shape[1];
@@ -124,7 +124,7 @@ static enum gemmd_error no_such_model(const char *name, struct fault *fault)
     char hint[PARAMETER_HINT_BYTES];
     struct nearest search;
     nearest_start(&search, name, strlen(name));
-    for (size_t i = 0; i < sizeof models / sizeof *models; i++)
+    for (size_t i = 0; i < MODEL_COUNT; i++)
         nearest_offer(&search, models[i].name);
     return fault_set(fault, GEMMD_ERR_NOT_FOUND, NULL,
                      "there is no model '%.140s'; POST /v2/repository/index lists those there "
@@ -136,7 +136,7 @@ enum gemmd_error model_find(struct services *services, const char *name, const c
                             struct model *model, struct fault *fault)
 {
     const size_t prefix = sizeof MODEL_LINEAR - 1;
-    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+    for (size_t i = 0; i < MODEL_COUNT; i++) {
         if (strcmp(models[i].name, name) == 0) {
             describe_fixed_model(&models[i], services, model);
             return GEMMD_OK;
@@ -195,7 +195,7 @@ void model_each(struct services *services, const char *tenant,
                 bool (*visit)(void *context, const struct model *model), void *context)
 {
     struct model model;
-    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+    for (size_t i = 0; i < MODEL_COUNT; i++) {
         describe_fixed_model(&models[i], services, &model);
         if (!visit(context, &model))
             return;

@@ -1,7 +1,7 @@
 /*
- * model.h - the models of the Open Inference Protocol. There is a product (gemm_fp32: C = A·B) and
- * an attention (attention_fp16: O from Q, K, V) for each type of operands, and a layer (linear.W:
- * Y = X·W) for each resident matrix W.
+ * model.h - the models of the Open Inference Protocol. There is a model of each operation for each
+ * type of operands, such as gemm_fp32 (C = A·B) and attention_fp16 (O from Q, K, V), and a layer
+ * (linear.W: Y = X·W) for each resident matrix W.
  *
  * Models have one version, "1". A layer belongs to the tenant of its matrix. Any thread may call
  * these functions; one thread at a time may use a struct model.
@@ -28,34 +28,20 @@ enum {
     MODEL_OUTPUTS_MAX = 2
 };
 
-/* The role of an input or output: which tensor of a product or an attention it is. */
-enum model_role {
-    MODEL_A,
-    MODEL_B,
-    MODEL_BIAS,
-    MODEL_C0,
-    MODEL_C,
-    MODEL_Q,
-    MODEL_K,
-    MODEL_V,
-    MODEL_LENS_Q,
-    MODEL_LENS_KV,
-    MODEL_O,
-    MODEL_LSE
-};
-
-/* Whether the role is that of sequence lengths (LENS_Q, LENS_KV), which say how much of the other
- * inputs is read. */
-bool model_role_is_lengths(enum model_role role);
-
 /* An input or output of a model. A dimension of -1 may have any size. */
 struct model_tensor {
-    enum model_role role;
+    /* Of an input: its index among the operands of the operation (operands.h). Of an output: 0 is
+     * the result, 1 the second result (lse of an attention). */
+    uint32_t number;
     const char *name;
     enum gemmd_dtype dtype;
     bool optional;
-    uint32_t rank;
+    uint32_t rank; /* of an array of any rank: 1 */
     int64_t dims[4];
+    /* Sequence lengths, which say how much of the other inputs is read. */
+    bool is_lengths;
+    /* The type follows from the request's parameters (infer_operation.result_dtype). */
+    bool has_result_type;
 };
 
 /* Writes the names of inputs or outputs, for example "A, B, BIAS, C0". */

@@ -6,7 +6,6 @@
 #include <sys/mman.h>
 #include <sys/utsname.h>
 
-#include "kernels/attention_grouped.h"
 #include "kernels/cpu/watch.h"
 #include "server/base/clock.h"
 #include "server/device/device_ops.h"
@@ -46,33 +45,31 @@ static bool cpu_work_bytes(const struct device *device, const struct gemm_proble
     return kernel->workspace_bytes(problem, out);
 }
 
-static bool cpu_attention_bytes(const struct device *device,
-                                const struct attention_problem *problem,
-                                const struct attention_kernel *kernel, uint64_t *out)
+static bool cpu_task_bytes(const struct device *device, const struct task *task, uint64_t *out)
 {
     (void)device;
-    return kernel->workspace_bytes(problem, out);
+    return task->kernel->workspace_bytes(&task->problem, out);
 }
 
-static enum gemmd_error run_attentions(const struct cpu_device *cpu, const struct work *works)
+static enum gemmd_error run_tasks(const struct cpu_device *cpu, const struct work *works)
 {
-    _Static_assert((int)DEVICE_LAUNCH_WORKS_MAX <= (int)ATTENTION_GROUP_MAX,
+    _Static_assert((int)DEVICE_LAUNCH_WORKS_MAX <= (int)OPERATION_GROUP_MAX,
                    "a launch list fits in a group");
-    struct attention_member members[DEVICE_LAUNCH_WORKS_MAX];
+    struct operation_member members[DEVICE_LAUNCH_WORKS_MAX];
     uint32_t count = 0;
     for (const struct work *work = works; work != NULL; work = work->next)
-        members[count++] = (struct attention_member){
-            &work->attention, work->device_bytes > 0 ? cpu->memory + work->device_offset : NULL};
-    return works->attention_kernel->run_group(cpu->context, members, count);
+        members[count++] = (struct operation_member){
+            &work->task.problem, work->device_bytes > 0 ? cpu->memory + work->device_offset : NULL};
+    return works->task.kernel->run_group(cpu->context, members, count);
 }
 
 static enum gemmd_error cpu_run(const struct cpu_device *cpu, const struct work *works)
 {
     void *workspace = works->device_bytes > 0 ? cpu->memory + works->device_offset : NULL;
-    if (works->attention_kernel != NULL && works->stack_key != 0)
-        return run_attentions(cpu, works);
-    if (works->attention_kernel != NULL)
-        return works->attention_kernel->run(cpu->context, &works->attention, workspace);
+    if (work_is_task(works) && works->stack_key != 0)
+        return run_tasks(cpu, works);
+    if (work_is_task(works))
+        return works->task.kernel->run(cpu->context, &works->task.problem, workspace);
     if (works->stack_key != 0)
         return device_stack_run(cpu->context, works, cpu->memory + cpu->arena_bytes);
     return works->kernel->run(cpu->context, &works->problem, workspace);
@@ -161,8 +158,8 @@ static const struct device_ops cpu_ops = {
     .close = cpu_close,
     .computes_in_submit = true,
     .work_bytes = cpu_work_bytes,
-    .attention_bytes = cpu_attention_bytes,
-    .groups_attention = true,
+    .task_bytes = cpu_task_bytes,
+    .groups_tasks = true,
 };
 
 /* "model name	: AMD EPYC ..." of /proc/cpuinfo, where the architecture has that line. */

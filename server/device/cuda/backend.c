@@ -52,12 +52,10 @@ static bool cuda_checked_bytes(const struct device *device, const struct gemm_pr
            freivalds_workspace_bytes(problem, &check_bytes) && size_add(*check, check_bytes, bytes);
 }
 
-static bool cuda_attention_bytes(const struct device *device,
-                                 const struct attention_problem *problem,
-                                 const struct attention_kernel *kernel, uint64_t *out)
+static bool cuda_task_bytes(const struct device *device, const struct task *task, uint64_t *out)
 {
-    struct attention_parts parts;
-    if (!attention_parts_place(problem, kernel, device->tensors, &parts))
+    struct task_parts parts;
+    if (!task_parts_place(task, device->tensors, &parts))
         return false;
     *out = parts.total_bytes;
     return true;
@@ -71,11 +69,12 @@ static bool cuda_plan_copies(const struct device *device, const struct work *wor
     const struct cuda_device *cuda = (const struct cuda_device *)device;
     unsigned char *range = cuda->memory + work->device_offset;
     struct device_layout layout;
-    struct attention_parts parts;
-    if (work->attention_kernel != NULL &&
-        attention_parts_place(&work->attention, work->attention_kernel, device->tensors, &parts) &&
-        parts.total_bytes <= work->device_bytes) {
-        copy_in_plan_attention(copies, &work->attention, &parts, device->tensors, range, body);
+    struct task_parts parts;
+    if (work_is_task(work)) {
+        if (!task_parts_place(&work->task, device->tensors, &parts) ||
+            parts.total_bytes > work->device_bytes)
+            return false;
+        copy_in_plan_task(copies, &work->task, &parts, range, body);
         return copies->count > 0;
     }
     if (work->kernel == NULL || !cuda_layout_of(device, &work->problem, work->kernel, &layout) ||
@@ -217,15 +216,15 @@ static enum gemmd_error warm_stack(struct cuda_device *cuda, struct fault *fault
                      "rows cannot be stacked: %s", cudaGetErrorString(cudaGetLastError()));
 }
 
-static enum gemmd_error warm_attention(struct cuda_device *cuda, struct fault *fault)
+static enum gemmd_error warm_tasks(struct cuda_device *cuda, struct fault *fault)
 {
     const struct gemm_device device = device_gemm(&cuda->base);
-    const struct cuda_failure failure = cuda_attention_warm(&cuda->slots[0], &device, cuda->memory,
-                                                            arena_capacity_bytes(cuda->base.arena));
+    const struct cuda_failure failure = cuda_task_group_warm(
+        &cuda->slots[0], &device, cuda->memory, arena_capacity_bytes(cuda->base.arena));
     if (failure.call == NULL)
         return GEMMD_OK;
-    return fault_set(fault, failure.code, NULL, "the attention kernel %s does not start: %s",
-                     failure.call, cudaGetErrorString(failure.error));
+    return fault_set(fault, failure.code, NULL, "the kernel %s does not start: %s", failure.call,
+                     cudaGetErrorString(failure.error));
 }
 
 /* CUDA loads a kernel's code when the kernel is first launched, and libraries have many kernels.
@@ -242,7 +241,7 @@ static enum gemmd_error cuda_warm(struct device *device, struct fault *fault)
     if (code == GEMMD_OK)
         code = warm_stack(cuda, fault);
     if (code == GEMMD_OK)
-        code = warm_attention(cuda, fault);
+        code = warm_tasks(cuda, fault);
     cudaError_t error = cudaStreamSynchronize(cuda->slots[0].stream);
     if (code == GEMMD_OK && error != cudaSuccess)
         code = cuda_open_failed(fault, "running every kernel once", error);
@@ -286,8 +285,8 @@ static const struct device_ops cuda_ops = {
     .close = cuda_close,
     .work_bytes = cuda_work_bytes,
     .checked_bytes = cuda_checked_bytes,
-    .attention_bytes = cuda_attention_bytes,
-    .groups_attention = true,
+    .task_bytes = cuda_task_bytes,
+    .groups_tasks = true,
     .can_share_launch = cuda_can_share_launch,
     .plan_copies = cuda_plan_copies,
     .copy_in = cuda_copy_in,

@@ -4,9 +4,9 @@
 #ifndef SERVER_DEVICE_CUDA_CUDA_DEVICE_H
 #define SERVER_DEVICE_CUDA_CUDA_DEVICE_H
 
-#include "server/device/cuda/attention.h"
 #include "server/device/cuda/copy.h"
 #include "server/device/cuda/slot.h"
+#include "server/device/cuda/task_group.h"
 #include "server/device/device_ops.h"
 
 struct cuda_device {
@@ -16,7 +16,7 @@ struct cuda_device {
     struct cuda_slot slots[DEVICE_SLOTS_MAX];
     struct cuda_early early;
     const struct gemm_problem *group[DEVICE_LAUNCH_WORKS_MAX]; /* used during a submit */
-    struct cuda_attention_group attentions;                    /* used during a submit */
+    struct cuda_task_group tasks;                              /* used during a submit */
 };
 
 #endif

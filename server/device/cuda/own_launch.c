@@ -52,18 +52,17 @@ static enum gemmd_error own_place_product(struct cuda_device *cuda, struct cuda_
     return GEMMD_OK;
 }
 
-static enum gemmd_error own_place_attention(struct cuda_device *cuda, struct cuda_slot *slot,
-                                            struct work *work)
+static enum gemmd_error own_place_task(struct cuda_device *cuda, struct cuda_slot *slot,
+                                       struct work *work)
 {
     struct cuda_own *own = &slot->own;
-    if (!attention_parts_place(&work->attention, work->attention_kernel, cuda->base.tensors,
-                               &own->parts) ||
+    if (!task_parts_place(&work->task, cuda->base.tensors, &own->parts) ||
         own->parts.total_bytes > work->device_bytes)
         return own_too_small(work);
-    own->attention = attention_parts_problem(&own->parts, &work->attention, own->range);
-    own->workspace =
-        own->parts.workspace.bytes > 0 ? own->range + own->parts.workspace.offset : NULL;
-    launch_cut_attention(work->attention_kernel, slot->context, &own->attention, &own->cut);
+    own->task = work->task;
+    task_parts_problem(&own->parts, &work->task, own->range, &own->task.problem);
+    own->workspace = task_parts_workspace(&own->parts, own->range);
+    launch_cut_task(&own->task, slot->context, &own->cut);
     return GEMMD_OK;
 }
 
@@ -73,8 +72,8 @@ static enum gemmd_error own_copy_in(struct cuda_device *cuda, const struct cuda_
     const struct cuda_own *own = &slot->own;
     const struct device_span tensors = cuda->base.tensors;
     struct copy_in all;
-    if (work->attention_kernel != NULL) {
-        copy_in_plan_attention(&all, &work->attention, &own->parts, tensors, own->range, received);
+    if (work_is_task(work)) {
+        copy_in_plan_task(&all, &work->task, &own->parts, own->range, received);
         return cuda_copy_in_rest(&cuda->early, slot->stream, work, &all);
     }
     copy_in_plan(&all, &work->problem, &own->layout, tensors, own->range, received);
@@ -94,11 +93,11 @@ static enum gemmd_error own_launch(const struct cuda_slot *slot, const struct wo
             launch_cut_gemm_part(&own->cut, &own->product, own->enqueued);
         return work->kernel->run(slot->context, &part, own->workspace);
     }
+    const struct operation_kernel *kernel = own->task.kernel;
     return own->cut.launches == 1
-               ? work->attention_kernel->run(slot->context, &own->attention, own->workspace)
-               : work->attention_kernel->run_parts(
-                     slot->context, &own->attention,
-                     launch_cut_attention_parts(&own->cut, own->enqueued));
+               ? kernel->run(slot->context, &own->task.problem, own->workspace)
+               : kernel->run_parts(slot->context, &own->task.problem,
+                                   launch_cut_task_parts(&own->cut, own->enqueued));
 }
 
 static cudaError_t own_copy_part_out(const struct cuda_slot *slot, struct device_part part,
@@ -113,11 +112,15 @@ static cudaError_t own_copy_out(struct cuda_device *cuda, const struct cuda_slot
                                 const struct work *work)
 {
     const struct cuda_own *own = &slot->own;
-    if (work->attention_kernel == NULL)
+    cudaError_t error = cudaSuccess;
+    if (!work_is_task(work))
         return cuda_copy_out(slot->stream, work, &own->layout, cuda->base.tensors, own->product.c);
-    const cudaError_t error = own_copy_part_out(slot, own->parts.o, work->attention.o);
-    return error != cudaSuccess ? error
-                                : own_copy_part_out(slot, own->parts.lse, work->attention.lse);
+    for (uint32_t i = 0; i < own->parts.count && error == cudaSuccess; i++)
+        if (own->parts.list[i].is_result)
+            error =
+                own_copy_part_out(slot, own->parts.places[i],
+                                  operation_part_pointer(&work->task.problem, &own->parts.list[i]));
+    return error;
 }
 
 /* Enqueues the check of the product where it lies, and the copy of the residual. */
@@ -169,8 +172,8 @@ struct cuda_failure cuda_own_begin(struct cuda_device *cuda, struct cuda_slot *s
     own->is_probe = is_probe;
     own->enqueued = own->ended = 0;
     own->stops = false;
-    const enum gemmd_error placed = work->attention_kernel != NULL
-                                        ? own_place_attention(cuda, slot, work)
+    const enum gemmd_error placed = work_is_task(work)
+                                        ? own_place_task(cuda, slot, work)
                                         : own_place_product(cuda, own, work, is_probe);
     if (placed != GEMMD_OK)
         return nothing_failed;

@@ -1,5 +1,5 @@
 /*
- * own_launch.h - a product or an attention that has a slot to itself: copies in, its launches,
+ * own_launch.h - a product or a task that has a slot to itself: copies in, its launches,
  * copies out.
  *
  * A long computation is cut into several launches (kernels/launch_cut.h). Two of them are in the

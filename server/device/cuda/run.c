@@ -36,14 +36,13 @@ static void enqueue_own(struct cuda_device *cuda, struct cuda_slot *slot, struct
         cuda_fail(cuda, work, failure.call, failure.code, failure.error);
 }
 
-/* Enqueues a launch list of several attentions. */
-static void enqueue_attentions(struct cuda_device *cuda, const struct cuda_slot *slot,
-                               struct work *works)
+/* Enqueues a launch list of several tasks of one kind. */
+static void enqueue_tasks(struct cuda_device *cuda, const struct cuda_slot *slot,
+                          struct work *works)
 {
-    struct attention_parts *parts = cuda->attentions.parts;
+    struct task_parts *parts = cuda->tasks.parts;
     for (struct work *work = works; work != NULL; work = work->next, parts++)
-        if (!attention_parts_place(&work->attention, work->attention_kernel, cuda->base.tensors,
-                                   parts) ||
+        if (!task_parts_place(&work->task, cuda->base.tensors, parts) ||
             parts->total_bytes > work->device_bytes) {
             for (struct work *each = works; each != NULL; each = each->next)
                 each->status = fault_set(&each->fault, GEMMD_ERR_INTERNAL, NULL,
@@ -51,7 +50,7 @@ static void enqueue_attentions(struct cuda_device *cuda, const struct cuda_slot 
             return;
         }
     const struct cuda_failure failure =
-        cuda_attention_enqueue_group(slot, &cuda->attentions, works, cuda->memory);
+        cuda_task_group_enqueue(slot, &cuda->tasks, works, cuda->memory);
     if (failure.call != NULL)
         cuda_fail(cuda, works, failure.call, failure.code, failure.error);
 }
@@ -70,27 +69,67 @@ static void enqueue_copies(struct cuda_device *cuda, struct cuda_slot *slot, str
         cuda_fail(cuda, work, "the copy of a tensor", GEMMD_OK, error);
 }
 
-/* Only one kernel has run_group, so that all works of the launch list have the same kernel. */
-static enum gemmd_error run_group(struct cuda_device *cuda, struct cuda_slot *slot,
-                                  const struct work *works)
+/* Enqueues a launch for all small products of a launch list. Only one kernel of products has
+ * run_group, so that all of them have the same kernel. */
+static enum gemmd_error run_small_products(struct cuda_device *cuda, struct cuda_slot *slot,
+                                           const struct work *works)
 {
+    const struct gemm_kernel *kernel = NULL;
     uint32_t count = 0;
-    for (const struct work *work = works; work != NULL; work = work->next)
+    for (const struct work *work = works; work != NULL; work = work->next) {
+        if (work_is_task(work))
+            continue;
+        kernel = work->kernel;
         cuda->group[count++] = &work->problem;
-    return works->kernel->run_group(slot->context, cuda->group, count);
+    }
+    return count > 0 ? kernel->run_group(slot->context, cuda->group, count) : GEMMD_OK;
 }
 
-/* Enqueues one launch for the whole launch list. The host's clock measures its time: another event,
+/* Enqueues a launch for all small tasks of a launch list that the kernel of `like` computes, unless
+ * a work before `like` has had them enqueued. */
+static enum gemmd_error run_small_tasks(struct cuda_device *cuda, struct cuda_slot *slot,
+                                        const struct work *works, const struct work *like)
+{
+    const struct operation_kernel *kernel = like->task.kernel;
+    uint32_t count = 0;
+    for (const struct work *work = works; work != like; work = work->next)
+        if (work->task.kernel == kernel)
+            return GEMMD_OK;
+    for (const struct work *work = like; work != NULL; work = work->next)
+        if (work->task.kernel == kernel)
+            cuda->tasks.members[count++] = (struct operation_member){&work->task.problem, NULL};
+    return kernel->run_group(slot->context, cuda->tasks.members, count);
+}
+
+/* A launch list of small works has a launch for each kernel. */
+static enum gemmd_error run_small(struct cuda_device *cuda, struct cuda_slot *slot,
+                                  const struct work *works, const char **kernel)
+{
+    enum gemmd_error code = run_small_products(cuda, slot, works);
+    *kernel = work_kernel_name(works);
+    const struct operation_kernel *last = NULL;
+    for (const struct work *work = works; work != NULL && code == GEMMD_OK; work = work->next) {
+        if (!work_is_task(work) || work->task.kernel == last)
+            continue;
+        last = work->task.kernel;
+        *kernel = last->name;
+        code = run_small_tasks(cuda, slot, works, work);
+    }
+    return code;
+}
+
+/* Enqueues a shared launch. The host's clock measures its time: another event,
  * with times taken by the device, would cost small requests microseconds. */
 static void enqueue_shared(struct cuda_device *cuda, struct cuda_slot *slot, struct work *works)
 {
     cudaError_t error = cudaSuccess;
     slot->launched_ns = clock_now_ns();
+    const char *kernel = work_kernel_name(works);
     const enum gemmd_error code = works->stack_key != 0
                                       ? device_stack_run(slot->context, works, slot->stack)
-                                      : run_group(cuda, slot, works);
+                                      : run_small(cuda, slot, works, &kernel);
     if (code != GEMMD_OK) {
-        cuda_fail(cuda, works, works->kernel->name, code, cudaGetLastError());
+        cuda_fail(cuda, works, kernel, code, cudaGetLastError());
         return;
     }
     for (const struct work *work = works; work != NULL; work = work->next)
@@ -127,8 +166,8 @@ void cuda_submit(struct device *device, uint32_t number, struct work *works)
     slot->own.enqueued = slot->own.cut.launches = 0;
     if (works->shared_launch)
         enqueue_shared(cuda, slot, works);
-    else if (works->attention_kernel != NULL && works->next != NULL)
-        enqueue_attentions(cuda, slot, works);
+    else if (work_is_task(works) && works->next != NULL)
+        enqueue_tasks(cuda, slot, works);
     else if (work_is_copy(works))
         enqueue_copies(cuda, slot, works);
     else

@@ -4,13 +4,13 @@
  * A work that has a slot to itself is copied in, computed and copied out in the stream of the slot
  * (own_launch.h), except for early copies, which have a stream of their own (copy.h). The slots run
  * side by side, so that the copies in, kernels and copies out of different works overlap.
- * Attentions of one kind go through a slot together (attention.h).
+ * Tasks of one kind go through a slot together (task_group.h).
  *
- * Small works share one launch in a slot for shared launches, without copies: the kernel reads
- * operands from and writes results to pinned host memory. The streams of these slots have a higher
- * priority than the others, since small works take little of the device and mostly wait for the
- * bus. Stacks run there too (device_stack.h), in a workspace that each of these slots has behind
- * the arena.
+ * Small works share one launch for each kernel in a slot for shared launches, without copies: the
+ * kernel reads operands from and writes results to pinned host memory. The streams of these slots
+ * have a higher priority than the others, since small works take little of the device and mostly
+ * wait for the bus. Stacks run there too (device_stack.h), in a workspace that each of these slots
+ * has behind the arena.
  *
  * The slot of the probe has the highest priority, and its kernel uses host memory directly, so that
  * a queue of large copies does not make the device look unhealthy.

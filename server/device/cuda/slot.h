@@ -12,8 +12,8 @@
 #include <stdint.h>
 
 #include "kernels/launch_cut.h"
-#include "server/device/attention_parts.h"
 #include "server/device/device_layout.h"
+#include "server/device/task_parts.h"
 
 /* The work that has the slot to itself (own_launch.h): what it computes in device memory, and how
  * far it has got. */
@@ -22,8 +22,8 @@ struct cuda_own {
     bool is_probe;
     struct device_layout layout; /* of a product; with `product` in device memory */
     struct gemm_problem product;
-    struct attention_parts parts; /* of an attention; with `attention` in device memory */
-    struct attention_problem attention;
+    struct task_parts parts; /* of a task; with `task` in device memory */
+    struct task task;
     void *workspace; /* the kernel's; NULL: it needs none */
     struct launch_cut cut;
     uint64_t enqueued, ended; /* launches; `ended` is kept only while launches are to be enqueued */

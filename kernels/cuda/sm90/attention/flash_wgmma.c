@@ -3,21 +3,19 @@
 #include "kernels/cuda/attention/attention.h"
 #include "kernels/cuda/context.h"
 
-static bool flash_wgmma_takes(const struct attention_problem *problem)
+static bool flash_wgmma_takes(const void *problem)
 {
     return attention_wgmma_takes(problem) && attention_wgmma_choose(problem) != NULL;
 }
 
-static uint64_t flash_wgmma_parts(struct gemm_context *base,
-                                  const struct attention_problem *problem)
+static uint64_t flash_wgmma_parts(struct gemm_context *base, const void *problem)
 {
     (void)base;
     return attention_wgmma_parts(attention_wgmma_choose(problem), problem);
 }
 
-static enum gemmd_error flash_wgmma_run_parts(struct gemm_context *base,
-                                              const struct attention_problem *problem,
-                                              struct attention_range parts)
+static enum gemmd_error flash_wgmma_run_parts(struct gemm_context *base, const void *problem,
+                                              struct operation_range parts)
 {
     struct cuda_context *context = cuda_context_of(base);
     if (context->sm90.encode == NULL)
@@ -27,18 +25,18 @@ static enum gemmd_error flash_wgmma_run_parts(struct gemm_context *base,
                                      parts, context->attention_next, context->stream));
 }
 
-static enum gemmd_error flash_wgmma_run(struct gemm_context *base,
-                                        const struct attention_problem *problem, void *workspace)
+static enum gemmd_error flash_wgmma_run(struct gemm_context *base, const void *problem,
+                                        void *workspace)
 {
     (void)workspace;
-    const struct attention_range all = {0, flash_wgmma_parts(base, problem)};
+    const struct operation_range all = {0, flash_wgmma_parts(base, problem)};
     return flash_wgmma_run_parts(base, problem, all);
 }
 
 /* One kernel for all members, that of the longest member. All kernels for the same width give the
  * same bits. */
 static enum gemmd_error flash_wgmma_run_group(struct gemm_context *base,
-                                              const struct attention_member members[],
+                                              const struct operation_member members[],
                                               uint32_t count)
 {
     struct cuda_context *context = cuda_context_of(base);
@@ -51,12 +49,12 @@ static enum gemmd_error flash_wgmma_run_group(struct gemm_context *base,
         context->attention_next, context->stream));
 }
 
-const struct attention_kernel attention_cuda_wgmma = {
+const struct operation_kernel attention_cuda_wgmma = {
     .name = "flash_wgmma",
     .description = "tensor cores of sm_90a fed by the copy engine, softmax in their shadow",
     .compute_capability = 90,
     .takes = flash_wgmma_takes,
-    .workspace_bytes = attention_no_workspace,
+    .workspace_bytes = operation_no_workspace,
     .run = flash_wgmma_run,
     .parts = flash_wgmma_parts,
     .run_parts = flash_wgmma_run_parts,

@@ -90,7 +90,7 @@ uint64_t attention_wgmma_parts(const struct attention_wgmma_kernel *kernel,
 cudaError_t attention_wgmma_enqueue(const struct sm90_device *device,
                                     const struct attention_wgmma_kernel *kernel,
                                     const struct attention_problem *problem,
-                                    struct attention_range parts, uint32_t *next,
+                                    struct operation_range parts, uint32_t *next,
                                     cudaStream_t stream);
 
 /* The same for a group of problems for which the kernel is wide enough. The tiles of the members

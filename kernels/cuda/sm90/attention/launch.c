@@ -183,7 +183,7 @@ uint64_t attention_wgmma_parts(const struct attention_wgmma_kernel *kernel,
 
 cudaError_t attention_wgmma_enqueue(const struct sm90_device *device,
                                     const struct attention_wgmma_kernel *kernel,
-                                    const struct attention_problem *p, struct attention_range parts,
+                                    const struct attention_problem *p, struct operation_range parts,
                                     uint32_t *next, cudaStream_t stream)
 {
     struct attention_wgmma_arguments arguments;

@@ -4,7 +4,7 @@ const DTYPE_COLORS = ["f32", "f16", "bf16", "f64", "i8", "f8_e4m3"];
 const colorOf = (dtype) => `s${Math.max(0, DTYPE_COLORS.indexOf(dtype))}`;
 
 function shapeText(cell) {
-  const names = cell.op === "attention" ? ["sq", "skv", "d"] : ["m", "n", "k"];
+  const names = cell.lengths;
   return cell.up_to.map((bound, i) => (bound === null ? `${names[i]} > 8192` : `${names[i]} ≤ ${bound}`)).join(", ");
 }
 

@@ -6,8 +6,8 @@
  * integers. With a causal mask, queries also match a key that the mask hides from them, and match
  * it twice as well.
  */
-#ifndef SERVER_DEVICE_KNOWN_ATTENTION_H
-#define SERVER_DEVICE_KNOWN_ATTENTION_H
+#ifndef KERNELS_KNOWN_ATTENTION_H
+#define KERNELS_KNOWN_ATTENTION_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -6,8 +6,8 @@
  * Whatever kernel computes the product, and in whatever order, every bit of the answer is the same.
  * The three dimensions differ, so that a wrong dimension or transposition shows.
  */
-#ifndef SERVER_DEVICE_KNOWN_ANSWER_H
-#define SERVER_DEVICE_KNOWN_ANSWER_H
+#ifndef KERNELS_KNOWN_ANSWER_H
+#define KERNELS_KNOWN_ANSWER_H
 
 #include <stdbool.h>
 #include <stdint.h>

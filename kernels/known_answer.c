@@ -1,4 +1,4 @@
-#include "server/device/known_answer.h"
+#include "kernels/known_answer.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,26 +1,26 @@
-/* server/device/attention_parts.c: where the parts of an attention lie in device memory. */
+/* server/device/task_parts.c: where the parts of a task lie in device memory. */
 #include <check.h>
 #include <stdlib.h>
 
-#include "server/device/attention_parts.h"
+#include "server/device/task_parts.h"
 
 static const uint64_t WORKSPACE = 1000;
 
-static bool workspace_bytes(const struct attention_problem *problem, uint64_t *out)
+static bool workspace_bytes(const void *problem, uint64_t *out)
 {
     (void)problem;
     *out = WORKSPACE;
     return true;
 }
 
-static bool overflowing_workspace(const struct attention_problem *problem, uint64_t *out)
+static bool overflowing_workspace(const void *problem, uint64_t *out)
 {
     (void)problem;
     (void)out;
     return false;
 }
 
-static const struct attention_kernel kernel = {.workspace_bytes = workspace_bytes};
+static const struct operation_kernel kernel = {.workspace_bytes = workspace_bytes};
 static const struct device_span nowhere = {.start = NULL};
 static unsigned char tensors[4096], range[1 << 16];
 static const struct device_span there = {tensors, sizeof tensors};
@@ -42,17 +42,37 @@ static struct attention_problem problem_of(enum attention_layout layout)
     return p;
 }
 
+static bool place(const struct attention_problem *problem, const struct operation_kernel *by,
+                  struct device_span tensor_memory, struct task_parts *parts)
+{
+    const struct task task = {
+        .operation = &operation_attention, .kernel = by, .problem.attention = *problem};
+    return task_parts_place(&task, tensor_memory, parts);
+}
+
+static struct attention_problem moved_problem(const struct task_parts *parts,
+                                              const struct attention_problem *problem)
+{
+    const struct task task = {.operation = &operation_attention, .problem.attention = *problem};
+    union operation_problem moved;
+    task_parts_problem(parts, &task, range, &moved);
+    return moved.attention;
+}
+
 START_TEST(parts_are_whole_aligned_and_apart)
 {
     static const int32_t lens[3];
     static float lse;
     struct attention_problem p = problem_of(_i % 2 ? ATTENTION_BSHD : ATTENTION_BHSD);
-    struct attention_parts parts;
+    struct task_parts parts;
     p.lens_q = p.lens_kv = lens;
     p.lse = &lse;
-    ck_assert(attention_parts_place(&p, &kernel, nowhere, &parts));
-    const struct device_part all[] = {parts.lens_q, parts.lens_kv, parts.q,   parts.k,
-                                      parts.v,      parts.o,       parts.lse, parts.workspace};
+    ck_assert(place(&p, &kernel, nowhere, &parts));
+    const struct device_part all[] = {
+        parts.places[ATTENTION_PART_LENS_Q], parts.places[ATTENTION_PART_LENS_KV],
+        parts.places[ATTENTION_PART_Q],      parts.places[ATTENTION_PART_K],
+        parts.places[ATTENTION_PART_V],      parts.places[ATTENTION_PART_O],
+        parts.places[ATTENTION_PART_LSE],    parts.workspace};
     const uint64_t bytes[] = {3 * 4,
                               3 * 4,
                               3 * 4 * 5 * 11 * 2,
@@ -71,25 +91,28 @@ START_TEST(parts_are_whole_aligned_and_apart)
     }
     ck_assert_uint_eq(parts.total_bytes, end);
 
-    const struct attention_problem moved = attention_parts_problem(&parts, &p, range);
-    ck_assert_ptr_eq(moved.lens_q, range + parts.lens_q.offset);
-    ck_assert_ptr_eq(moved.lens_kv, range + parts.lens_kv.offset);
-    ck_assert_ptr_eq(moved.q, range + parts.q.offset);
-    ck_assert_ptr_eq(moved.k, range + parts.k.offset);
-    ck_assert_ptr_eq(moved.v, range + parts.v.offset);
-    ck_assert_ptr_eq(moved.o, range + parts.o.offset);
-    ck_assert_ptr_eq(moved.lse, range + parts.lse.offset);
+    const struct attention_problem moved = moved_problem(&parts, &p);
+    ck_assert_ptr_eq(moved.lens_q, range + parts.places[ATTENTION_PART_LENS_Q].offset);
+    ck_assert_ptr_eq(moved.lens_kv, range + parts.places[ATTENTION_PART_LENS_KV].offset);
+    ck_assert_ptr_eq(moved.q, range + parts.places[ATTENTION_PART_Q].offset);
+    ck_assert_ptr_eq(moved.k, range + parts.places[ATTENTION_PART_K].offset);
+    ck_assert_ptr_eq(moved.v, range + parts.places[ATTENTION_PART_V].offset);
+    ck_assert_ptr_eq(moved.o, range + parts.places[ATTENTION_PART_O].offset);
+    ck_assert_ptr_eq(moved.lse, range + parts.places[ATTENTION_PART_LSE].offset);
 }
 END_TEST
 
 START_TEST(what_is_not_there_takes_no_memory)
 {
     const struct attention_problem p = problem_of(ATTENTION_BHSD);
-    struct attention_parts parts;
-    ck_assert(attention_parts_place(&p, &kernel, nowhere, &parts));
-    ck_assert_uint_eq(parts.lens_q.bytes + parts.lens_kv.bytes + parts.lse.bytes, 0);
-    ck_assert_uint_eq(parts.q.offset, 0);
-    const struct attention_problem moved = attention_parts_problem(&parts, &p, range);
+    struct task_parts parts;
+    ck_assert(place(&p, &kernel, nowhere, &parts));
+    ck_assert_uint_eq(parts.places[ATTENTION_PART_LENS_Q].bytes +
+                          parts.places[ATTENTION_PART_LENS_KV].bytes +
+                          parts.places[ATTENTION_PART_LSE].bytes,
+                      0);
+    ck_assert_uint_eq(parts.places[ATTENTION_PART_Q].offset, 0);
+    const struct attention_problem moved = moved_problem(&parts, &p);
     ck_assert_ptr_null(moved.lens_q);
     ck_assert_ptr_null(moved.lens_kv);
     ck_assert_ptr_null(moved.lse);
@@ -99,16 +122,19 @@ END_TEST
 START_TEST(what_lies_in_tensor_memory_stays_there)
 {
     struct attention_problem p = problem_of(ATTENTION_BHSD);
-    struct attention_parts parts, with_both;
+    struct task_parts parts, with_both;
     p.k = _i & 1 ? tensors : NULL;
     p.v = _i & 2 ? tensors + 256 : NULL;
-    ck_assert(attention_parts_place(&p, &kernel, nowhere, &with_both));
-    ck_assert(attention_parts_place(&p, &kernel, there, &parts));
-    const struct attention_problem moved = attention_parts_problem(&parts, &p, range);
-    ck_assert_uint_eq(parts.k.bytes, _i & 1 ? 0 : with_both.k.bytes);
-    ck_assert_uint_eq(parts.v.bytes, _i & 2 ? 0 : with_both.v.bytes);
-    ck_assert_ptr_eq(moved.k, _i & 1 ? tensors : range + parts.k.offset);
-    ck_assert_ptr_eq(moved.v, _i & 2 ? tensors + 256 : range + parts.v.offset);
+    ck_assert(place(&p, &kernel, nowhere, &with_both));
+    ck_assert(place(&p, &kernel, there, &parts));
+    const struct attention_problem moved = moved_problem(&parts, &p);
+    ck_assert_uint_eq(parts.places[ATTENTION_PART_K].bytes,
+                      _i & 1 ? 0 : with_both.places[ATTENTION_PART_K].bytes);
+    ck_assert_uint_eq(parts.places[ATTENTION_PART_V].bytes,
+                      _i & 2 ? 0 : with_both.places[ATTENTION_PART_V].bytes);
+    ck_assert_ptr_eq(moved.k, _i & 1 ? tensors : range + parts.places[ATTENTION_PART_K].offset);
+    ck_assert_ptr_eq(moved.v,
+                     _i & 2 ? tensors + 256 : range + parts.places[ATTENTION_PART_V].offset);
     ck_assert_uint_eq(parts.total_bytes,
                       with_both.total_bytes - (_i & 1 ? 1024 : 0) - (_i & 2 ? 1280 : 0));
 }
@@ -118,35 +144,35 @@ END_TEST
 START_TEST(gaps_are_part_of_a_tensor)
 {
     struct attention_problem p = problem_of(ATTENTION_BHSD);
-    struct attention_parts parts;
+    struct task_parts parts;
     p.k_strides = attention_strides(ATTENTION_BHSD, p.kv_heads, p.skv, p.d + 5);
-    ck_assert(attention_parts_place(&p, &kernel, nowhere, &parts));
-    ck_assert_uint_eq(parts.k.bytes, (3 * 2 * 7 * 16 - 5) * 2);
+    ck_assert(place(&p, &kernel, nowhere, &parts));
+    ck_assert_uint_eq(parts.places[ATTENTION_PART_K].bytes, (3 * 2 * 7 * 16 - 5) * 2);
 }
 END_TEST
 
 START_TEST(sizes_that_overflow_are_refused)
 {
     struct attention_problem p = problem_of(ATTENTION_BHSD);
-    struct attention_parts parts;
+    struct task_parts parts;
     p.batch = UINT64_MAX / 2;
-    ck_assert(!attention_parts_place(&p, &kernel, nowhere, &parts));
+    ck_assert(!place(&p, &kernel, nowhere, &parts));
     p = problem_of(ATTENTION_BHSD);
     p.q_strides.batch = UINT64_MAX / 4;
-    ck_assert(!attention_parts_place(&p, &kernel, nowhere, &parts));
+    ck_assert(!place(&p, &kernel, nowhere, &parts));
     p = problem_of(ATTENTION_BHSD);
     p.v_strides.head = UINT64_MAX - 3;
-    ck_assert(!attention_parts_place(&p, &kernel, nowhere, &parts));
+    ck_assert(!place(&p, &kernel, nowhere, &parts));
     p = problem_of(ATTENTION_BHSD);
-    const struct attention_kernel overflowing = {.workspace_bytes = overflowing_workspace};
-    ck_assert(!attention_parts_place(&p, &overflowing, nowhere, &parts));
+    const struct operation_kernel overflowing = {.workspace_bytes = overflowing_workspace};
+    ck_assert(!place(&p, &overflowing, nowhere, &parts));
 }
 END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("attention_parts");
-    TCase *tests = tcase_create("attention_parts");
+    Suite *suite = suite_create("task_parts");
+    TCase *tests = tcase_create("task_parts");
     tcase_add_loop_test(tests, parts_are_whole_aligned_and_apart, 0, 2);
     tcase_add_test(tests, what_is_not_there_takes_no_memory);
     tcase_add_loop_test(tests, what_lies_in_tensor_memory_stays_there, 0, 4);

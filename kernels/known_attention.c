@@ -1,11 +1,11 @@
-#include "server/device/known_attention.h"
+#include "kernels/known_attention.h"
 
 #include <math.h>
 #include <string.h>
 
 #include "kernels/cpu/convert.h"
+#include "kernels/known_answer.h"
 #include "proto/dtype.h"
-#include "server/device/known_answer.h"
 
 /* There are fewer keys than D, the number of orthogonal rows. The queries of both heads are few
  * enough for kernels that take only few queries. */

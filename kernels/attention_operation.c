@@ -1,0 +1,204 @@
+/* operation_attention: attention as one of the operations (operations.h). */
+#include <math.h>
+
+#include "kernels/attention_grouped.h"
+#include "kernels/known_attention.h"
+#include "kernels/operations.h"
+#include "kernels/problem_part.h"
+#include "proto/dtype.h"
+#include "proto/size.h"
+
+/* A tensor spans from the first element of its first entry to the last element of its last. */
+static bool tensor_bytes(const struct attention_problem *problem,
+                         const struct attention_strides *strides, uint64_t heads, uint64_t length,
+                         uint64_t width, uint64_t *out)
+{
+    uint64_t entries, within, rows, elements;
+    return problem->batch > 0 && heads > 0 && length > 0 &&
+           size_mul(problem->batch - 1, strides->batch, &entries) &&
+           size_mul(heads - 1, strides->head, &within) &&
+           size_mul(length - 1, strides->row, &rows) && size_add(entries, within, &elements) &&
+           size_add(elements, rows, &elements) && size_add(elements, width, &elements) &&
+           size_mul(elements, dtype_size(problem->dtype), out);
+}
+
+static uint32_t attention_parts(const void *problem,
+                                struct operation_part parts[OPERATION_PARTS_MAX])
+{
+    const struct attention_problem *p = problem;
+    const uint64_t lse_dims[] = {p->batch, p->heads, p->sq};
+    uint64_t lens, lse;
+    _Static_assert((int)ATTENTION_PART_COUNT <= (int)OPERATION_PARTS_MAX, "the parts fit");
+#define FIELD(name) .field = offsetof(struct attention_problem, name)
+    parts[ATTENTION_PART_LENS_Q] = (struct operation_part){FIELD(lens_q)};
+    parts[ATTENTION_PART_LENS_KV] = (struct operation_part){FIELD(lens_kv)};
+    parts[ATTENTION_PART_Q] = (struct operation_part){FIELD(q)};
+    parts[ATTENTION_PART_K] = (struct operation_part){FIELD(k)};
+    parts[ATTENTION_PART_V] = (struct operation_part){FIELD(v)};
+    parts[ATTENTION_PART_O] = (struct operation_part){FIELD(o), .is_result = true};
+    parts[ATTENTION_PART_LSE] = (struct operation_part){FIELD(lse), .is_result = true};
+#undef FIELD
+    if (!size_tensor_bytes(GEMMD_I32, &p->batch, 1, &lens) ||
+        !size_tensor_bytes(GEMMD_F32, lse_dims, 3, &lse) ||
+        !tensor_bytes(p, &p->q_strides, p->heads, p->sq, p->d, &parts[ATTENTION_PART_Q].bytes) ||
+        !tensor_bytes(p, &p->k_strides, p->kv_heads, p->skv, p->d,
+                      &parts[ATTENTION_PART_K].bytes) ||
+        !tensor_bytes(p, &p->v_strides, p->kv_heads, p->skv, p->dv,
+                      &parts[ATTENTION_PART_V].bytes) ||
+        !tensor_bytes(p, &p->o_strides, p->heads, p->sq, p->dv, &parts[ATTENTION_PART_O].bytes))
+        return 0;
+    if (p->lens_q != NULL)
+        parts[ATTENTION_PART_LENS_Q].bytes = parts[ATTENTION_PART_LENS_KV].bytes = lens;
+    if (p->lse != NULL)
+        parts[ATTENTION_PART_LSE].bytes = lse;
+    return ATTENTION_PART_COUNT;
+}
+
+static enum gemmd_dtype attention_dtype(const void *problem)
+{
+    return ((const struct attention_problem *)problem)->dtype;
+}
+
+static void attention_lengths(const void *problem, uint64_t lengths[OPERATION_LENGTHS])
+{
+    const struct attention_problem *p = problem;
+    lengths[0] = p->sq;
+    lengths[1] = p->skv;
+    lengths[2] = p->d;
+}
+
+static double attention_count_flops(const void *problem)
+{
+    return attention_flops(problem);
+}
+
+static double attention_moved_bytes(const void *problem)
+{
+    const struct attention_problem *a = problem;
+    const double queries = (double)a->batch * (double)a->heads * (double)a->sq;
+    const double keys = (double)a->batch * (double)a->kv_heads * (double)a->skv;
+    const double widths = (double)(a->d + a->dv);
+    return (queries + keys) * widths * dtype_size(a->dtype) +
+           (a->lse != NULL ? queries * (double)sizeof *a->lse : 0);
+}
+
+/* The operations of an attention as the kernels compute it: the products of narrow heads take as
+ * long as those of heads with 64 columns. */
+static double attention_launch_cost(const void *problem)
+{
+    const struct attention_problem *p = problem;
+    const double d = (double)p->d, dv = (double)p->dv, least = 64;
+    return attention_flops(p) * (fmax(d, least) + fmax(dv, least)) / (d + dv);
+}
+
+/* Whether the rows of a head lie together in Q, K, V and O, with no other head between them. */
+static bool heads_are_whole(const struct attention_problem *q)
+{
+    return q->q_strides.head >= q->sq * q->d && q->k_strides.head >= q->skv * q->d &&
+           q->v_strides.head >= q->skv * q->dv && q->o_strides.head >= q->sq * q->dv;
+}
+
+/* The entries of the batch, or the heads of K and V of a single entry. */
+static uint64_t attention_units(const void *problem)
+{
+    const struct attention_problem *p = problem;
+    if (p->batch > 1)
+        return p->batch;
+    return heads_are_whole(p) ? p->kv_heads : 0;
+}
+
+static void attention_divide(const void *problem, struct operation_range units, void *part)
+{
+    const struct attention_problem *p = problem;
+    const bool by_entries = p->batch > 1;
+    const struct attention_part range = {
+        .first_entry = by_entries ? units.first : 0,
+        .entries = by_entries ? units.count : p->batch,
+        .first_kv_head = by_entries ? 0 : units.first,
+        .kv_heads = by_entries ? p->kv_heads : units.count,
+    };
+    *(struct attention_problem *)part = attention_problem_part(p, &range);
+}
+
+static void attention_contiguous(struct attention_problem *p)
+{
+    p->q_strides = p->o_strides = attention_strides(ATTENTION_BHSD, p->heads, p->sq, p->d);
+    p->k_strides = p->v_strides = attention_strides(ATTENTION_BHSD, p->kv_heads, p->skv, p->d);
+}
+
+static bool attention_example(enum gemmd_dtype dtype, enum gemmd_dtype out, void *problem)
+{
+    struct attention_problem *p = problem;
+    *p = (struct attention_problem){
+        .dtype = dtype,
+        .batch = 1,
+        .heads = 1,
+        .kv_heads = 1,
+        .sq = 1, /* decode kernels take few queries */
+        .skv = 64,
+        .d = 64,
+        .dv = 64,
+    };
+    attention_contiguous(p);
+    return dtype == out;
+}
+
+static bool attention_warm(uint32_t index, void *problem)
+{
+    static const uint64_t widths[] = {64, 96, 128, 192, 256};
+    /* One query on many keys, few queries, and enough queries for every multiprocessor. */
+    static const struct {
+        uint64_t batch, sq, skv;
+    } shapes[] = {{1, 1, 4096}, {1, 100, 100}, {64, 256, 256}};
+    enum { VARIANTS = 2 * 3 * 5 };
+    const uint32_t dtype = index / VARIANTS, i = index % VARIANTS;
+    if (dtype >= GEMMD_DTYPE_COUNT)
+        return false;
+    struct attention_problem *p = problem;
+    *p = (struct attention_problem){
+        .dtype = (enum gemmd_dtype)dtype,
+        .batch = shapes[i / 2 % 3].batch,
+        .heads = 4,
+        .kv_heads = 4,
+        .sq = shapes[i / 2 % 3].sq,
+        .skv = shapes[i / 2 % 3].skv,
+        .d = widths[i / 6],
+        .dv = widths[i / 6],
+        .causal = i % 2,
+        .scale = 0.125f,
+    };
+    attention_contiguous(p);
+    return true;
+}
+
+static void attention_known_init(uint32_t index, void *memory, void *problem)
+{
+    known_attention_init(problem, (enum gemmd_dtype)(index / 2), index % 2, memory);
+}
+
+static bool attention_known_check(const void *problem, uint64_t *row, uint64_t *column)
+{
+    return known_attention_check(problem, row, column);
+}
+
+const struct operation operation_attention = {
+    .name = "attention",
+    .number = OPERATION_ATTENTION,
+    .parts = attention_parts,
+    .dtype = attention_dtype,
+    .length_names = {"sq", "skv", "d"},
+    .lengths = attention_lengths,
+    .flops = attention_count_flops,
+    .moved_bytes = attention_moved_bytes,
+    .launch_cost = attention_launch_cost,
+    .group_traits = attention_group_traits,
+    .group_units = attention_group_units,
+    .units = attention_units,
+    .divide = attention_divide,
+    .example = attention_example,
+    .warm = attention_warm,
+    .known = {.bytes = KNOWN_ATTENTION_BYTES,
+              .cases = 2 * GEMMD_DTYPE_COUNT,
+              .init = attention_known_init,
+              .check = attention_known_check},
+};

@@ -1,0 +1,61 @@
+/* What a problem of an operation is, whichever kernel computes it. */
+#include <string.h>
+
+#include "kernels/key.h"
+#include "kernels/operation.h"
+
+bool operation_is_small(const struct operation *operation, const struct operation_kernel *kernel,
+                        const void *problem)
+{
+    return operation->is_small != NULL && kernel->run_group != NULL && operation->is_small(problem);
+}
+
+uint32_t operation_group_units(const struct operation *operation, const void *problem)
+{
+    return operation->group_units != NULL ? operation->group_units(problem) : 1;
+}
+
+bool operation_can_group(const struct operation *operation, const struct operation_kernel *kernel,
+                         const void *problem)
+{
+    return operation->group_traits != NULL && kernel->run_group != NULL &&
+           operation_group_units(operation, problem) <= kernel->group_units;
+}
+
+bool operation_same_group(const struct operation *operation, const struct operation_kernel *kernel,
+                          const void *problem, const struct operation_kernel *other_kernel,
+                          const void *other)
+{
+    if (kernel != other_kernel)
+        return false;
+    const struct operation_traits one = operation->group_traits(problem),
+                                  two = operation->group_traits(other);
+    return memcmp(&one, &two, sizeof one) == 0;
+}
+
+uint64_t operation_group_key(const struct operation *operation,
+                             const struct operation_kernel *kernel, const void *problem)
+{
+    const struct operation_traits traits = operation->group_traits(problem);
+    const uint64_t words[] = {(uintptr_t)kernel, traits.words[0], traits.words[1]};
+    return key_of_words(words, sizeof words / sizeof words[0]);
+}
+
+void *operation_part_pointer(const void *problem, const struct operation_part *part)
+{
+    void *pointer;
+    memcpy(&pointer, (const char *)problem + part->field, sizeof pointer);
+    return pointer;
+}
+
+void operation_part_point(void *problem, const struct operation_part *part, void *to)
+{
+    memcpy((char *)problem + part->field, &to, sizeof to);
+}
+
+bool operation_no_workspace(const void *problem, uint64_t *out)
+{
+    (void)problem;
+    *out = 0;
+    return true;
+}

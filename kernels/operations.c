@@ -1,0 +1,5 @@
+#include "kernels/operations.h"
+
+const struct operation *const operation_table[OPERATION_COUNT] = {
+    [OPERATION_ATTENTION] = &operation_attention,
+};

@@ -1,0 +1,26 @@
+/*
+ * operations.h - the operations, and a problem of any of them.
+ */
+#ifndef KERNELS_OPERATIONS_H
+#define KERNELS_OPERATIONS_H
+
+#include "kernels/attention.h"
+#include "kernels/operation.h"
+
+extern const struct operation operation_attention; /* attention_operation.c */
+
+/* By number (operation_number.h). */
+extern const struct operation *const operation_table[OPERATION_COUNT];
+
+union operation_problem {
+    struct attention_problem attention;
+};
+
+/* A problem with the kernel that computes it. */
+struct task {
+    const struct operation *operation; /* NULL: there is nothing to compute */
+    const struct operation_kernel *kernel;
+    union operation_problem problem;
+};
+
+#endif
