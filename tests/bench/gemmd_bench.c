@@ -6,6 +6,7 @@
 
 #include "kernels/cpu/openblas_core.h"
 #include "tests/bench/attention.h"
+#include "tests/bench/devices.h"
 #include "tests/bench/kernels.h"
 #include "tests/bench/ladder.h"
 #include "tests/bench/rows.h"
@@ -14,7 +15,8 @@
 static void usage(FILE *to)
 {
     fputs(
-        "usage: gemmd-bench kernels|attention|reduce|softmax|served|error|ladder [OPTIONS]\n"
+        "usage: gemmd-bench kernels|attention|reduce|softmax|served|error|ladder|devices "
+        "[OPTIONS]\n"
         "kernels: checks every kernel for this GPU, then times it against the best of\n"
         "cuBLASLt's candidates, interleaved, at settled clocks, on uniform random operands.\n"
         "attention: checks and times every attention kernel (--dtype: bf16, f16; --shapes: cells\n"
@@ -30,6 +32,8 @@ static void usage(FILE *to)
         "ladder: checks and times every rung of the ladder on squares of 256 ... 4096, next to\n"
         "the best of cuBLASLt's candidates (--cpu: on the CPU, next to OpenBLAS; --tiles: also\n"
         "each tile of the kernels that have several; --shapes: the tiles of f32 on these; --out).\n"
+        "devices: what all GPUs of the host, their buses and their links allow next to one GPU\n"
+        "(--out).\n"
         "  --dtype LIST      of bf16, f16, i8, f8_e4m3, tf32, tf32t (B stored [n, k]), f32\n"
         "                    (default bf16)\n"
         "  --shapes LIST     MxNxK,... instead of the built-in list\n"
@@ -126,6 +130,9 @@ int main(int argc, char **argv)
     const char *command = optind + 1 == argc ? argv[optind] : "";
     if (strcmp(command, "served") == 0) {
         return bench_served(options.dtypes, options.variants, options.seconds, options.out);
+    }
+    if (strcmp(command, "devices") == 0) {
+        return bench_devices(options.out);
     }
     if (strcmp(command, "error") == 0) {
         return bench_error(options.out);

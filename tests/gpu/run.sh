@@ -25,11 +25,18 @@ fails or hangs in one stops no other:
   operations*
             what an operator relies on: figures of NVML, the number of series, memory, a reload and a
             replacement under load
-  gpus      a daemon with all GPUs of the machine, which needs two: the bytes are those of one GPU;
-            tests/bench/devices.sh, which writes a table
+  faults    calls of CUDA that fail, one call site after another, kernels that trap and kernels that
+            hang (gemmd-failing-cuda), and how long a daemon takes to compute again after a trap
+  gpus      a daemon with all GPUs of the machine, which needs two: the bytes are those of one GPU
+            (GEMMD_SAME_BYTES_REQUESTS=N as for http); gemmd-bench devices and tests/bench/devices.sh,
+            each of which writes a table
   attention attention kernels and their tiles timed (gemmd-bench attention); writes a table
   rows      kernels of reductions and softmaxes timed (gemmd-bench reduce, softmax); writes tables
   cudnn     the same as attention next to cuDNN and FlashAttention-2; writes a table. Needs PyTorch
+  ladder    the rungs in CuPy and Triton beside ours, cuBLAS and cuDNN (tests/bench/ladder); writes a
+            table and its curves. Needs PyTorch
+  counters  what Nsight Compute counts of the rungs, their tiles and patterns of access
+            (tests/gpu/counters.py); writes a table
   serving   the serving rows of the targets (tests/bench/serve.sh); writes a table
   perf_analyzer
             Triton's load generator in every mode: sync, async, system and CUDA shared memory,
@@ -69,8 +76,8 @@ while (($#)); do
         usage
         exit 0
         ;;
-    smoke | kernels | products | memcheck | devices | http | tensors | operations | gpus | rates | \
-        attention | rows | cudnn | serving | perf_analyzer | ways)
+    smoke | kernels | products | memcheck | devices | http | tensors | operations | faults | gpus | rates | \
+        attention | rows | cudnn | ladder | counters | serving | perf_analyzer | ways)
         parts+=("$1")
         ;;
     *)
@@ -121,7 +128,7 @@ supply_libraries() {
     export LD_LIBRARY_PATH=$scratch/lib:$build/lib:/usr/local/cuda/lib64${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
     mkdir "$scratch/lib"
     for _ in 1 2 3 4 5; do
-        missing=$(ldd "$build"/bin/* "$build"/tests/test_* 2>/dev/null |
+        missing=$(ldd "$build"/bin/* "$build"/tests/{test_*,gemmd-failing-cuda} 2>/dev/null |
             sed -n 's/^\t*\(.*\) => not found.*/\1/p' | sort -u)
         [[ -n $missing ]] || return 0
         for name in $missing; do
@@ -431,6 +438,17 @@ if wanted operations; then
     add_pytest "$logs/operations.log" $?
 fi
 
+if wanted faults; then
+    section "faults"
+    within 200 "$python" -u -m pytest -c tests/pytest.ini --rootdir tests --gemmd "$gemmd" \
+        -vv tests/integration/test_cuda_faults.py >"$logs/faults.log" 2>&1
+    add_pytest "$logs/faults.log" $?
+    section "a lost device"
+    within 100 "$python" -u tests/reliability/lost_device.py --gemmd "$gemmd" --count 3 --rows "$out" \
+        >"$logs/lost-device.log" 2>&1 || ((failed += 1))
+    tail -n 3 "$logs/lost-device.log"
+fi
+
 if wanted gpus; then
     section "gpus"
     within 300 "$python" -u -m pytest -c tests/pytest.ini --rootdir tests --gemmd "$gemmd" \
@@ -467,6 +485,14 @@ if wanted cudnn; then
         --library "$build/lib/libgemmd_bench_attention.so" --seconds 280 --dtype bf16,f16 \
         --out "$out/cudnn-$when.md"
 fi
+if wanted ladder; then
+    table 180 ladder "rungs-$when.md" env PYTHONUNBUFFERED=1 "$python" tests/bench/ladder \
+        --library "$build/lib/libgemmd_bench_ladder.so" --out "$out/rungs-$when.md"
+fi
+if wanted counters; then
+    table 240 counters "counters-$when.md" "$python" tests/gpu/counters.py --build "$build" \
+        --out "$out/counters-$when.md"
+fi
 if wanted serving; then
     table 560 serving "none" env PYTHONUNBUFFERED=1 tests/bench/serve.sh --build "$build" \
         --out "$out" --backend cuda --seconds "$((seconds * 9 / 5))" --python "$python"
@@ -486,8 +512,10 @@ if wanted ways; then
 fi
 
 if wanted gpus; then
-    table 300 devices-bench "none" tests/bench/devices.sh --build "$build" --out "$out" \
-        --seconds "$seconds"
+    table 60 links "links-$when.md" "$build/bin/gemmd-bench" devices --out "$out/links-$when.md"
+    [[ ! -s $out/links-$when.md ]] || cat "$out/links-$when.md"
+    table 400 devices-bench "none" env -u GEMMD_SAME_BYTES_REQUESTS PYTHONUNBUFFERED=1 \
+        tests/bench/devices.sh --build "$build" --out "$out" --seconds "$seconds"
     tail -n 8 "$logs/devices-bench.log"
 fi
 
