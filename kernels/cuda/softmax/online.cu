@@ -38,7 +38,8 @@ static __device__ __forceinline__ uint32_t problem_of_block(const struct problem
 }
 
 template <typename T, typename Out, unsigned EACH, unsigned ELEMENTS>
-__global__ void __launch_bounds__(EACH < 128 ? 128 : EACH, EACH < 128 ? 6 : 768 / EACH)
+__global__ void __launch_bounds__(EACH < 128 ? 128 : EACH,
+                                  (sizeof(T) == 4 ? 512 : 768) / (EACH < 128 ? 128 : EACH))
     softmax_online_rows(const __grid_constant__ struct problems all)
 {
     constexpr unsigned ROWS = EACH < 128 ? 128 / EACH : 1;
