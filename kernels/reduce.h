@@ -8,8 +8,8 @@
  * axis where the rows of X have no gaps. Element i = (o * mid + m) * width + c of Y lies at i /
  * y_width * y_leading + i % y_width.
  *
- * Sums of f32, f16 and bf16 are computed in f32 (in f64 by the naive kernels). Their error is at most
- * reduce_sum_roundings(length)
+ * Sums of f32, f16 and bf16 are computed in f32 (in f64 by the naive kernels). Their error is at
+ * most reduce_sum_roundings(length)
  * * 2^-24 * sum |x|, and then one rounding to `out`. The order of a sum depends on the length, the
  * type and the kernel only. Sums of f64 are computed in f64, with the same number of roundings of
  * 2^-53. Sums of integers are computed in 64-bit integers and are exact; as i32 they wrap modulo

@@ -63,6 +63,12 @@ static bool polls_on(const struct io_thread *thread, uint64_t now_ns)
     return now_ns - thread->moved_ns < config->busy_poll_us * UINT64_C(1000);
 }
 
+/* The shorter of two times, of which -1 has no end. */
+static int earlier(int a_ms, int b_ms)
+{
+    return a_ms < 0 ? b_ms : b_ms < 0 || a_ms < b_ms ? a_ms : b_ms;
+}
+
 /* Waits until there is something to do, but not longer than `limit_ms` (-1: no limit). */
 static void wait_for_work(struct io_thread *thread, const int fds[INBOX_FDS_MAX], int limit_ms)
 {
@@ -72,11 +78,9 @@ static void wait_for_work(struct io_thread *thread, const int fds[INBOX_FDS_MAX]
         log_flush(thread->server->log, &thread->log_buffer);
         due_ms = -1;
     }
-    int waiters_ms = waiters_due_ms(&thread->waiters, now_ns);
-    if (waiters_ms >= 0 && (due_ms < 0 || waiters_ms < due_ms))
-        due_ms = waiters_ms;
-    if (limit_ms >= 0 && (due_ms < 0 || limit_ms < due_ms))
-        due_ms = limit_ms;
+    due_ms = earlier(due_ms, waiters_due_ms(&thread->waiters, now_ns));
+    due_ms = earlier(due_ms, dropped_bodies_due_ms(&thread->dropped_bodies, now_ns));
+    due_ms = earlier(due_ms, limit_ms);
     if (!polls_on(thread, now_ns))
         inbox_wait(&thread->inbox, fds, INBOX_FDS_MAX, due_ms);
 }
@@ -93,7 +97,9 @@ static void io_thread_iterate(struct io_thread *thread)
     if (thread->tls_mhd != NULL)
         (void)MHD_run(thread->tls_mhd);
     arrival_end_untaken(thread);
-    thread->still_iterations = thread->moved ? 0 : thread->still_iterations + 1;
+    /* A thread that polls must not pause: its requests are not suspended (request_ask_for_answer),
+     * so nothing would wake it when their work is done. */
+    thread->still_iterations = thread->moved || thread->busy ? 0 : thread->still_iterations + 1;
 }
 
 static int epoll_of(struct MHD_Daemon *mhd)
@@ -123,11 +129,14 @@ static void *io_thread_run(void *argument)
             wait_for_work(thread, fds, STILL_PAUSE_MS);
         inbox_act(&thread->inbox);
         arrival_take_ready(thread);
+        if (thread->dropped_bodies.first != NULL)
+            dropped_bodies_advance(&thread->dropped_bodies, clock_now_ns());
         if (thread->waiters.first != NULL)
             waiters_check(&thread->waiters, clock_now_ns());
         io_thread_iterate(thread);
     }
     waiters_stop(&thread->waiters);
+    dropped_bodies_stop(&thread->dropped_bodies);
     streams_stop(thread);
     for (int i = 0; i < LAST_ITERATIONS; i++)
         io_thread_iterate(thread);

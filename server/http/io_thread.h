@@ -26,6 +26,7 @@
 #include "server/base/heartbeat.h"
 #include "server/base/inbox.h"
 #include "server/http/connection.h"
+#include "server/http/dropped_bodies.h"
 #include "server/http/new_connections.h"
 #include "server/http/spares.h"
 #include "server/http/waiters.h"
@@ -61,6 +62,7 @@ struct io_thread {
      * chunk does not fit in the buffer. The thread pauses then, until the connection's time limit
      * ends it. */
     uint32_t still_iterations;
+    struct dropped_bodies dropped_bodies;
     bool busy; /* a request advanced in the last iteration: the thread is not about to sleep */
     bool stopping;
     struct log_buffer log_buffer; /* lines of the access log */

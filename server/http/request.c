@@ -362,6 +362,7 @@ void request_completed(void *cls, struct MHD_Connection *mhd, void **context,
         return;
     *context = NULL;
     waiters_remove(&request->thread->waiters, &request->among_waiters);
+    dropped_bodies_remove(&request->thread->dropped_bodies, request);
     struct connection *connection = request->connection;
     if (code != MHD_REQUEST_TERMINATED_COMPLETED_OK && !was_served(request))
         request_note_end(request);

@@ -86,13 +86,15 @@ struct request {
 
     enum request_state state;
     _Atomic enum request_progress progress;
-    struct inbox_message done;   /* to the I/O thread, if progress was PROGRESS_AWAITED */
-    struct waiter among_waiters; /* in the thread's waiters, while REQUEST_WORKING */
-    bool handed_over;            /* other threads have the work, as far as the I/O thread knows */
-    bool awaited;                /* `done` was or will be posted */
-    bool suspended;              /* libmicrohttpd has suspended the connection */
-    bool given_up;               /* to be answered with `fault` before the work is done */
-    bool abandoned;              /* the connection ended before the work: only `release` is left */
+    struct inbox_message done;    /* to the I/O thread, if progress was PROGRESS_AWAITED */
+    struct waiter among_waiters;  /* in the thread's waiters, while REQUEST_WORKING */
+    bool handed_over;             /* other threads have the work, as far as the I/O thread knows */
+    bool awaited;                 /* `done` was or will be posted */
+    bool suspended;               /* libmicrohttpd has suspended the connection */
+    bool drops_body;              /* counted among the thread's dropped bodies that are read */
+    struct request *next_dropped; /* in the thread's list of dropped bodies */
+    bool given_up;                /* to be answered with `fault` before the work is done */
+    bool abandoned;               /* the connection ended before the work: only `release` is left */
 
     /* The target of the request line as it was received, up to a zero byte. Valid until the
      * headers have been checked. Borrowed. */

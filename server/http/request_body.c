@@ -58,14 +58,24 @@ static bool body_take_chunk(struct request *request, const void *bytes, uint64_t
                                               : body_inflate(request, bytes, length);
 }
 
+/* Takes the first bytes of the body of a request that was refused at its headers. libmicrohttpd,
+ * which must not suspend the connection earlier, must have none suspended when it is stopped. */
+static void body_begin_drop(struct request *request, const char *bytes, size_t length)
+{
+    struct io_thread *thread = request->thread;
+    if (request->endpoint != NULL && request->endpoint->refused != NULL && request->call != NULL &&
+        request->coding == CODING_IDENTITY)
+        request->endpoint->refused(request, bytes, length);
+    if (length < request->content_length && !thread->stopping)
+        dropped_bodies_add(&thread->dropped_bodies, request, clock_now_ns());
+}
+
 bool request_body_take(struct request *request, const char *bytes, size_t length)
 {
     struct connection *connection = request->connection;
     request->thread->moved = true;
-    if (request->state == REQUEST_DISCARDING && request->received_bytes == 0 &&
-        request->endpoint != NULL && request->endpoint->refused != NULL && request->call != NULL &&
-        request->coding == CODING_IDENTITY)
-        request->endpoint->refused(request, bytes, length);
+    if (request->state == REQUEST_DISCARDING && request->received_bytes == 0)
+        body_begin_drop(request, bytes, length);
     request->received_bytes += length;
     connection->moved_bytes = request->received_bytes;
     if (request->state == REQUEST_RECEIVING) {
@@ -100,6 +110,7 @@ bool request_body_end(struct request *request)
         digests_check(request->digests, &request->fault) != GEMMD_OK)
         request->state = REQUEST_DISCARDING;
     if (request->state == REQUEST_DISCARDING) {
+        dropped_bodies_remove(&request->thread->dropped_bodies, request);
         respond_fault(request, &request->fault);
         return true;
     }

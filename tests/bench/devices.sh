@@ -6,7 +6,8 @@ set -euo pipefail
 usage() {
     cat <<'TEXT'
 Usage: tests/bench/devices.sh [--build DIR] [--out DIR] [--backend cuda|cpu] [--one LIST]
-                              [--several LIST] [--seconds N] [--turns N] [--cpu-threads N]
+                              [--several LIST] [--seconds N] [--turns N] [--rows TEXT]
+                              [--cpu-threads N]
 
   --build DIR        where bin/gemmd and bin/gemmd-bench-ways lie (default build)
   --out DIR          where the table goes (default tests/bench/results)
@@ -15,6 +16,7 @@ Usage: tests/bench/devices.sh [--build DIR] [--out DIR] [--backend cuda|cpu] [--
   --several LIST     --devices of the other daemon (default all; cpu: 2)
   --seconds N        length of a measurement (default 3)
   --turns N          measurements of each daemon for a row, besides one to warm up (default 3)
+  --rows TEXT        measure only the rows with TEXT in their name
   --cpu-threads N    of each device of the CPU backend
 
 Needs wrk.

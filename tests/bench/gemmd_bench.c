@@ -7,14 +7,17 @@
 #include "kernels/cpu/openblas_core.h"
 #include "tests/bench/attention.h"
 #include "tests/bench/conv_options.h"
+#include "tests/bench/devices.h"
 #include "tests/bench/kernels.h"
 #include "tests/bench/ladder.h"
+#include "tests/bench/rows.h"
 #include "tests/bench/served.h"
 
 static void usage(FILE *to)
 {
     fputs(
-        "usage: gemmd-bench kernels|attention|conv|served|error|ladder [OPTIONS]\n"
+        "usage: gemmd-bench kernels|attention|conv|reduce|softmax|served|error|ladder|devices "
+        "[OPTIONS]\n"
         "kernels: checks every kernel for this GPU, then times it against the best of\n"
         "cuBLASLt's candidates, interleaved, at settled clocks, on uniform random operands.\n"
         "attention: checks and times every attention kernel (--dtype: bf16, f16; --shapes: cells\n"
@@ -22,6 +25,9 @@ static void usage(FILE *to)
         "conv: times every convolution kernel on layers of networks (--dtype: bf16, f16; "
         "--shapes:\n"
         "layers with that in their name; --nchw; --variants, --seconds, --out).\n"
+        "reduce, softmax: bytes a second of every kernel, for lengths of 128 to 131072 "
+        "(--variants:\n"
+        "the kernel of that name, --seconds, --out).\n"
         "served: times products as the daemon computes them, operands laid out included\n"
         "(--dtype: f32, tf32, tf32t, i8, i8t, f8, f8t, f8p, bf16, fused, f32out, odd, odd32,\n"
         "deep, deep32, deep8; --variants: the kernel next to cuBLAS, default wgmma; --seconds, "
@@ -30,6 +36,8 @@ static void usage(FILE *to)
         "ladder: checks and times every rung of the ladder on squares of 256 ... 4096, next to\n"
         "the best of cuBLASLt's candidates (--cpu: on the CPU, next to OpenBLAS; --tiles: also\n"
         "each tile of the kernels that have several; --shapes: the tiles of f32 on these; --out).\n"
+        "devices: what all GPUs of the host, their buses and their links allow next to one GPU\n"
+        "(--out).\n"
         "  --dtype LIST      of bf16, f16, i8, f8_e4m3, tf32, tf32t (B stored [n, k]), f32\n"
         "                    (default bf16)\n"
         "  --shapes LIST     MxNxK,... instead of the built-in list\n"
@@ -134,6 +142,9 @@ int main(int argc, char **argv)
     if (strcmp(command, "served") == 0) {
         return bench_served(options.dtypes, options.variants, options.seconds, options.out);
     }
+    if (strcmp(command, "devices") == 0) {
+        return bench_devices(options.out);
+    }
     if (strcmp(command, "error") == 0) {
         return bench_error(options.out);
     }
@@ -166,6 +177,13 @@ int main(int argc, char **argv)
             .nchw = nchw,
         };
         return bench_conv(&conv);
+    }
+    if (strcmp(command, "reduce") == 0 || strcmp(command, "softmax") == 0) {
+        const struct rows_options rows = {.command = command,
+                                          .kernel = options.variants,
+                                          .out = options.out,
+                                          .seconds = options.seconds};
+        return bench_rows(&rows);
     }
     if (strcmp(command, "kernels") != 0) {
         usage(stderr);

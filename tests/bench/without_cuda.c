@@ -3,8 +3,10 @@
 
 #include "tests/bench/attention.h"
 #include "tests/bench/conv_options.h"
+#include "tests/bench/devices.h"
 #include "tests/bench/kernels.h"
 #include "tests/bench/ladder.h"
+#include "tests/bench/rows.h"
 #include "tests/bench/served.h"
 
 static void explain(void)
@@ -33,9 +35,23 @@ int bench_conv(const struct conv_options *options)
     return 1;
 }
 
+int bench_rows(const struct rows_options *options)
+{
+    (void)options;
+    explain();
+    return 1;
+}
+
 int bench_served(const char *groups, const char *own, double seconds, const char *out)
 {
     (void)groups, (void)own, (void)seconds, (void)out;
+    explain();
+    return 1;
+}
+
+int bench_devices(const char *out)
+{
+    (void)out;
     explain();
     return 1;
 }

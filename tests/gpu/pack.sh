@@ -14,12 +14,12 @@ trap 'rm -rf "$scratch"' EXIT
 mkdir -p "$scratch/bin" "$scratch/tests" "$scratch/lib/brought"
 
 for program in "$build"/bin/*; do strip -o "$scratch/bin/${program##*/}" "$program"; done
-for test in test_device_cuda test_device_cuda_attention test_device_cuda_launches test_device_copy; do
+for test in test_device_cuda test_device_cuda_attention test_device_cuda_launches test_device_copy gemmd-failing-cuda; do
     strip -o "$scratch/tests/$test" "$build/tests/$test"
 done
 cp -P "$build"/lib/libgemmd.so* "$scratch/lib/"
-for library in libgemmd_bench_attention.so libgemmd_bench_conv.so; do
-    strip -o "$scratch/lib/$library" "$build/lib/$library"
+for library in attention conv ladder; do
+    strip -o "$scratch/lib/libgemmd_bench_$library.so" "$build/lib/libgemmd_bench_$library.so"
 done
 if command -v wrk >/dev/null; then cp -L "$(command -v wrk)" "$scratch/bin/"; fi
 

@@ -12,7 +12,8 @@ Parts, in this order; those marked * if none is named. Each has a time limit of 
 fails or hangs in one stops no other:
   smoke     every attention kernel and type in a process of its own, within a minute; those that
             don't end are left out of what follows by --without-kernels
-  kernels*  every attention and convolution kernel against a reference, and copies, without the daemon
+  kernels*  every kernel of attention, convolutions, reductions and softmaxes against a reference, and copies,
+            without the daemon
   products* the same for products, in eight processes by types, and for many in a launch; the
             check of products on the GPU against the host's, and what it costs
   memcheck* the same, fewer, under compute-sanitizer: memcheck, and synccheck of the kernels
@@ -24,12 +25,20 @@ fails or hangs in one stops no other:
   operations*
             what an operator relies on: figures of NVML, the number of series, memory, a reload and a
             replacement under load
-  gpus      a daemon with all GPUs of the machine, which needs two: the bytes are those of one GPU;
-            tests/bench/devices.sh, which writes a table
+  faults    calls of CUDA that fail, one call site after another, kernels that trap and kernels that
+            hang (gemmd-failing-cuda), and how long a daemon takes to compute again after a trap
+  gpus      a daemon with all GPUs of the machine, which needs two: the bytes are those of one GPU
+            (GEMMD_SAME_BYTES_REQUESTS=N as for http); gemmd-bench devices and tests/bench/devices.sh,
+            each of which writes a table
   attention attention kernels and their tiles timed (gemmd-bench attention); writes a table
   conv      convolution kernels and their tiles timed (gemmd-bench conv); writes a table
+  rows      kernels of reductions and softmaxes timed (gemmd-bench reduce, softmax); writes tables
   cudnn     attention next to cuDNN and FlashAttention-2, and convolutions next to cuDNN; writes two
             tables. Needs PyTorch
+  ladder    the rungs in CuPy and Triton beside ours, cuBLAS and cuDNN (tests/bench/ladder); writes a
+            table and its curves. Needs PyTorch
+  counters  what Nsight Compute counts of the rungs, their tiles and patterns of access
+            (tests/gpu/counters.py); writes a table
   serving   the serving rows of the targets (tests/bench/serve.sh); writes a table
   perf_analyzer
             Triton's load generator in every mode: sync, async, system and CUDA shared memory,
@@ -69,8 +78,8 @@ while (($#)); do
         usage
         exit 0
         ;;
-    smoke | kernels | products | memcheck | devices | http | tensors | operations | gpus | rates | \
-        attention | conv | cudnn | serving | perf_analyzer | ways)
+    smoke | kernels | products | memcheck | devices | http | tensors | operations | faults | gpus | rates | \
+        attention | conv | rows | cudnn | ladder | counters | serving | perf_analyzer | ways)
         parts+=("$1")
         ;;
     *)
@@ -92,7 +101,8 @@ build=$(cd "$build" 2>/dev/null && pwd) || die "there is no build folder"
 export PATH=$build/bin:$PATH
 gemmd=$build/bin/gemmd
 for program in gemmd gemmd-gpu-check gemmd-gpu-attention-check gemmd-gpu-group-check \
-    gemmd-gpu-conv-check gemmd-gpu-copy-check gemmd-gpu-verify-check gemmd-bench-mhd-alone; do
+    gemmd-gpu-conv-check gemmd-gpu-copy-check gemmd-gpu-reduce-check \
+    gemmd-gpu-verify-check gemmd-bench-mhd-alone; do
     [[ -x $build/bin/$program ]] || die "$build/bin/$program is not there; build first"
 done
 timeout 60 nvidia-smi -L >/dev/null || die "no NVIDIA GPU answers"
@@ -121,7 +131,7 @@ supply_libraries() {
     export LD_LIBRARY_PATH=$scratch/lib:$build/lib:/usr/local/cuda/lib64${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
     mkdir "$scratch/lib"
     for _ in 1 2 3 4 5; do
-        missing=$(ldd "$build"/bin/* "$build"/tests/test_* 2>/dev/null |
+        missing=$(ldd "$build"/bin/* "$build"/tests/{test_*,gemmd-failing-cuda} 2>/dev/null |
             sed -n 's/^\t*\(.*\) => not found.*/\1/p' | sort -u)
         [[ -n $missing ]] || return 0
         for name in $missing; do
@@ -326,6 +336,7 @@ if wanted kernels; then
     check_attention
     check_conv
     check 60 copies "$build/bin/gemmd-gpu-copy-check"
+    check 300 reductions "$build/bin/gemmd-gpu-reduce-check"
 fi
 if wanted products; then
     in_shares 8 240 products "$build/bin/gemmd-gpu-check" # most of the time is the host's
@@ -350,7 +361,8 @@ elif wanted memcheck; then
         done
         jobs+=("$tool-verification:$under $build/bin/gemmd-gpu-verify-check"
             "$tool-groups:$under $build/bin/gemmd-gpu-group-check --quick"
-            "$tool-copies:$under $build/bin/gemmd-gpu-copy-check --quick")
+            "$tool-copies:$under $build/bin/gemmd-gpu-copy-check --quick"
+            "$tool-reductions:$under $build/bin/gemmd-gpu-reduce-check --quick")
         for kernel in "${attention_kernels[@]}"; do
             jobs+=("$tool-attention-$kernel:$under $build/bin/gemmd-gpu-attention-check --quick --kernels $kernel")
         done
@@ -444,6 +456,17 @@ if wanted operations; then
     add_pytest "$logs/operations.log" $?
 fi
 
+if wanted faults; then
+    section "faults"
+    within 200 "$python" -u -m pytest -c tests/pytest.ini --rootdir tests --gemmd "$gemmd" \
+        -vv tests/integration/test_cuda_faults.py >"$logs/faults.log" 2>&1
+    add_pytest "$logs/faults.log" $?
+    section "a lost device"
+    within 100 "$python" -u tests/reliability/lost_device.py --gemmd "$gemmd" --count 3 --rows "$out" \
+        >"$logs/lost-device.log" 2>&1 || ((failed += 1))
+    tail -n 3 "$logs/lost-device.log"
+fi
+
 if wanted gpus; then
     section "gpus"
     within 300 "$python" -u -m pytest -c tests/pytest.ini --rootdir tests --gemmd "$gemmd" \
@@ -473,6 +496,12 @@ if wanted conv; then
     table 300 conv-times "conv-$when.md" "$build/bin/gemmd-bench" conv --seconds 280 \
         --out "$out/conv-$when.md"
 fi
+if wanted rows; then
+    for operation in reduce softmax; do
+        table 200 "$operation-times" "$operation-$when.md" "$build/bin/gemmd-bench" "$operation" \
+            --seconds 180 --out "$out/$operation-$when.md"
+    done
+fi
 if wanted cudnn; then
     table 300 conv-cudnn "conv-cudnn-$when.md" env PYTHONUNBUFFERED=1 "$python" \
         tests/bench/conv_cudnn.py --library "$build/lib/libgemmd_bench_conv.so" --seconds 280 \
@@ -480,6 +509,14 @@ if wanted cudnn; then
     table 300 cudnn "cudnn-$when.md" env PYTHONUNBUFFERED=1 "$python" tests/bench/attention_cudnn.py \
         --library "$build/lib/libgemmd_bench_attention.so" --seconds 280 --dtype bf16,f16 \
         --out "$out/cudnn-$when.md"
+fi
+if wanted ladder; then
+    table 180 ladder "rungs-$when.md" env PYTHONUNBUFFERED=1 "$python" tests/bench/ladder \
+        --library "$build/lib/libgemmd_bench_ladder.so" --out "$out/rungs-$when.md"
+fi
+if wanted counters; then
+    table 240 counters "counters-$when.md" "$python" tests/gpu/counters.py --build "$build" \
+        --out "$out/counters-$when.md"
 fi
 if wanted serving; then
     table 560 serving "none" env PYTHONUNBUFFERED=1 tests/bench/serve.sh --build "$build" \
@@ -500,8 +537,10 @@ if wanted ways; then
 fi
 
 if wanted gpus; then
-    table 300 devices-bench "none" tests/bench/devices.sh --build "$build" --out "$out" \
-        --seconds "$seconds"
+    table 60 links "links-$when.md" "$build/bin/gemmd-bench" devices --out "$out/links-$when.md"
+    [[ ! -s $out/links-$when.md ]] || cat "$out/links-$when.md"
+    table 400 devices-bench "none" env -u GEMMD_SAME_BYTES_REQUESTS PYTHONUNBUFFERED=1 \
+        tests/bench/devices.sh --build "$build" --out "$out" --seconds "$seconds"
     tail -n 8 "$logs/devices-bench.log"
 fi
 

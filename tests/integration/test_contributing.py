@@ -1,4 +1,5 @@
-"""CONTRIBUTING.md names files, and functions in them, that are there; server/THREATS.md tests."""
+"""CONTRIBUTING.md names files, and functions in them, that are there; server/THREATS.md tests;
+kernels/LADDER.md files."""
 
 import re
 from pathlib import Path
@@ -12,6 +13,20 @@ def test_named_paths_are_there():
     paths = re.findall(PLACE, TEXT)
     assert len(paths) > 50
     assert [path for path in paths if not any(ROOT.glob(path))] == []
+
+
+def test_links_of_the_ladder_lead_to_files():
+    page = ROOT / "kernels/LADDER.md"
+    links = re.findall(r"\]\(([^)#]+)\)", page.read_text())
+    assert len(links) > 15
+    assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+def test_headings_of_the_ladder_are_those_that_its_table_links_to():
+    text = (ROOT / "kernels/LADDER.md").read_text()
+    headings = {re.sub(r"[`.]", "", line).lower().replace(" ", "-")
+                for line in re.findall(r"^## (.*)$", text, re.M)}
+    assert [link for link in re.findall(r"\]\(#([^)]+)\)", text) if link not in headings] == []
 
 
 def is_defined(function, path):

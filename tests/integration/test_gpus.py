@@ -11,6 +11,7 @@ import requests
 from daemon import PATIENCE_S, Daemon
 from matrices import NUMPY
 from test_devices import gemm, per_device, put, tensors
+from test_same_bytes import attentions, compare, lines
 
 MEMORY = ("--device-bytes", "8G", "--tensor-bytes", "2G", "--pinned-bytes", "4G")
 
@@ -125,7 +126,7 @@ DIVIDED = [
                     "causal": 1}),
     ("/attention", {"batch": 1, "heads": 32, "kv_heads": 8, "sq": 4096, "skv": 4096, "d": 128,
                     "dtype": "bf16"}),
-    ("/attention", {"batch": 64, "heads": 8, "sq": 1, "skv": 8192, "d": 128, "dtype": "f16"}),
+    ("/attention", {"batch": 24, "heads": 8, "sq": 1, "skv": 8192, "d": 128, "dtype": "f16"}),
 ]
 
 
@@ -165,10 +166,22 @@ def test_two_gpus_compute_one_request(one_and_both, path, parameters):
     assert answers[0].content == answers[1].content
 
 
+def test_two_gpus_under_a_mixed_load(gemmd, one_and_both, tmp_path, rng):
+    """GEMMD_SAME_BYTES_REQUESTS=N compares so many answers of two GPUs with those of one."""
+    one, both = one_and_both
+    mix = [*lines(tmp_path, rng), *attentions(tmp_path, rng)]
+    body = tmp_path / "divided"
+    body.write_bytes(rng.standard_normal(2 * 7 * 1024 * 1024, np.float32).astype(np.float16).tobytes())
+    mix.append(f"/gemm?m=1024&n=1024&k=1024&batch=7&dtype=f16\t{body}\n")
+    before = per_device(both, "launches")
+    compare(gemmd, both.url, mix, tmp_path, reference=one.url)
+    assert all(now > then for then, now in zip(before, per_device(both, "launches"), strict=True))
+
+
 def test_a_product_that_fits_in_no_gpu_alone(start):
     """f32 of 12288x12288 takes 1.7 GiB, with each GPU's memory limited to 1.5 GiB."""
     two = start("--backend", "cuda", "--devices", "0,1", "--device-bytes", "1536M", "--tensor-bytes", "64M",
-                "--pinned-bytes", "6G", "--max-body", "4G", "--queue-bytes", "4G")
+                "--pinned-bytes", "6G", "--max-body", "4G", "--queue-bytes", "6G")
     side = 12288
     a, b = np.zeros((side, side), np.float32), np.zeros((side, side), np.float32)
     a[:, 0], b[0, :] = np.arange(side), 2

@@ -3,9 +3,11 @@ then answered with an error or its connection is closed, and everything that it 
 
 import json
 import mmap
+import os
 import re
 import socket
 import struct
+import subprocess
 import uuid
 import zlib
 
@@ -199,3 +201,39 @@ def test_no_memory_for_a_request_with_shared_memory(daemon, plan):
         assert all("shared_mem" not in gauge or oracle.before[gauge] == 0 for gauge in GAUGES)
         oracle.check()
     oracle.check_exit()
+
+
+@pytest.mark.parametrize("command", ["gemm", "tensors", "jobs", "info", "random"])
+def test_no_memory_for_gemmctl(command, url, gemmd, gemmctl, plan, tmp_path, instrumented):
+    """An allocation of the program, of libgemmd or of libcurl fails: it ends with a right result, or with a
+    message and another status than 0."""
+    if instrumented:
+        pytest.skip("a sanitizer has an allocator of its own")
+    a, b, c = (tmp_path / name for name in ("a.npy", "b.npy", "c.npy"))
+    np.save(a, np.ones((13, 19), np.float32))
+    np.save(b, np.ones((19, 17), np.float32))
+    arguments = {"gemm": ["gemm", a, b, "-o", c], "tensors": ["tensor", "ls"], "jobs": ["job", "ls"],
+                 "info": ["info"], "random": ["gemm", "--random", "8x8x8", "--check"]}[command]
+
+    def run():
+        return subprocess.run([gemmctl, "--url", url, *arguments], capture_output=True, text=True, timeout=60,
+                              check=False, env={**os.environ, "FAIL_ALLOCATION": str(tmp_path / "plan"), "LD_PRELOAD":
+                                                str(gemmd.parent.parent / "tests/fail_allocation.so")})
+
+    for to_fail in (1, ALL):
+        left = failed = 0
+        while left < MOST:
+            c.unlink(missing_ok=True)
+            plan.arm(left, to_fail)
+            ran = run()
+            failed = plan.disarm()
+            assert ran.returncode >= 0, (left, to_fail, ran)
+            if ran.returncode == 0:
+                assert command != "gemm" or (np.load(c) == 19).all()
+            else:
+                assert failed > 0, ran
+                assert ran.stderr, (left, to_fail, "no message")
+            if not failed:
+                break
+            left += 1 + left // 8
+        assert not failed, f"more than {MOST} allocations"

@@ -52,17 +52,23 @@ def attentions(folder, rng):
                 yield f"/attention?{query}&priority={s % 10}\t{body}\n"
 
 
-@pytest.mark.slow
-def test_under_a_mixed_load(url, session, gemmd, tmp_path, rng):
+def compare(gemmd, url, mix, folder, reference=None):
+    """Sends requests of the mix, drawn at random, to the daemon at `url` over 64 connections, and compares
+    every answer with that of the same request alone to the daemon at `reference` (default: the same)."""
     program = gemmd.with_name("gemmd-bench-same-bytes")
     count = int(os.environ.get("GEMMD_SAME_BYTES_REQUESTS", 5000))
-    listing = tmp_path / "list"
+    listing = folder / "list"
+    listing.write_text("".join(mix))
+    addresses = [re.sub("^http://", "", one) for one in (url, reference or url)]
+    run = subprocess.run([program, addresses[0], listing, "64", str(count), addresses[1]],
+                         capture_output=True, text=True, timeout=900)
+    assert run.stdout == f"{count} passed, 0 failed\n", run.stderr
+
+
+@pytest.mark.slow
+def test_under_a_mixed_load(url, session, gemmd, tmp_path, rng):
     kernels = session.get(f"{url}/info", timeout=PATIENCE_S).json()["kernels"]
     mix = list(lines(tmp_path, rng))
     if any(kernel["op"] == "attention" for kernel in kernels):
         mix += attentions(tmp_path, rng)
-    listing.write_text("".join(mix))
-    address = re.sub("^http://", "", url)
-    run = subprocess.run([program, address, listing, "64", str(count)], capture_output=True,
-                         text=True, timeout=900)
-    assert run.stdout == f"{count} passed, 0 failed\n", run.stderr
+    compare(gemmd, url, mix, tmp_path)

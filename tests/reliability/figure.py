@@ -61,7 +61,8 @@ def options_of(description, arguments, gemmd):
     return options
 
 
-def write_row(folder, script, options, figures, why):
+def write_row(folder, name, options, figures, why):
+    script = Path(sys.argv[0]).stem
     folder.mkdir(parents=True, exist_ok=True)
     shown = [argument for argument in sys.argv[1:]
              if argument not in ("--rows", str(options.rows), "--gemmd")
@@ -71,7 +72,7 @@ def write_row(folder, script, options, figures, why):
            "command": shlex.join([f"tests/reliability/{script}.py", *shown]),
            "quick": options.quick, "load_average": round(os.getloadavg()[1], 1),
            "why_not_run": why, "figures": [asdict(figure) for figure in figures]}
-    (folder / f"{script}.json").write_text(json.dumps(row, indent=1, ensure_ascii=False) + "\n")
+    (folder / f"{name}.json").write_text(json.dumps(row, indent=1, ensure_ascii=False) + "\n")
 
 
 def bars():
@@ -79,9 +80,10 @@ def bars():
     return json.loads((Path(__file__).parent / "figures.json").read_text())
 
 
-def main(measure, arguments=(), gemmd=ROOT / "build/bin/gemmd"):
+def main(measure, arguments=(), gemmd=ROOT / "build/bin/gemmd", split=False):
     """Runs a script: `measure(options)` returns its figures, or raises CannotRun. `gemmd` is the daemon that
-    the script measures if the option --gemmd names no other."""
+    the script measures if the option --gemmd names no other. `split`: each figure has a row file of its own,
+    so that a run of some of them keeps the others."""
     script = Path(sys.argv[0]).stem
     known = bars()
     options = options_of(measure.__doc__ or script, arguments, gemmd)
@@ -95,6 +97,9 @@ def main(measure, arguments=(), gemmd=ROOT / "build/bin/gemmd"):
         verdict = {True: "met", False: "MISSED", None: "no bar here"}[figure.met]
         print(f"{figure.row}: {figure.figure} (bar: {known[figure.row]['bar']}): {verdict}"
               + (f". {figure.note}" if figure.note else ""), flush=True)
-    if options.rows:
+    if options.rows and split:
+        for one in figures:
+            write_row(options.rows, f"{script}_{one.row.lower()}", options, [one], why)
+    elif options.rows:
         write_row(options.rows, script, options, figures, why)
     sys.exit(1 if any(figure.met is False for figure in figures) else 0)

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Three times the load that the daemon can take, with the load on the same cores."""
 
+import resource
 import statistics
 
 import figure
@@ -8,16 +9,39 @@ import load
 import process
 
 
+class Costs:
+    """CPU time of the daemon and of its clients while requests are sent."""
+
+    def __init__(self, daemon):
+        self.daemon, self.daemon_s, self.client_s = daemon, 0, 0
+
+    def send(self, square, connections, rate, seconds):
+        before, daemon_s = resource.getrusage(resource.RUSAGE_CHILDREN), process.cpu_seconds(self.daemon.pid)
+        outcome = square.send(self.daemon, connections, rate, seconds)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        self.daemon_s += process.cpu_seconds(self.daemon.pid) - daemon_s
+        self.client_s += after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        return outcome
+
+
 def rounds(square, daemon, seconds, count):
     """Goodput at the capacity and at three times the capacity, in turns; the medians."""
     rate = square.capacity(daemon, seconds)
     square.send(daemon, 256, 3 * rate, 1)  # what is touched once is not growth
     before = process.resident_bytes(daemon.pid)
-    turns = [(square.send(daemon, 8, 1.05 * rate, seconds), square.send(daemon, 256, 3 * rate, seconds))
-             for _ in range(count)]
+    at_capacity, at_overload = Costs(daemon), Costs(daemon)
+    turns = [(at_capacity.send(square, 8, 1.05 * rate, seconds),
+              at_overload.send(square, 256, 3 * rate, seconds)) for _ in range(count)]
     grown = process.resident_bytes(daemon.pid) - before
     peak = statistics.median(at_rate.goodput for at_rate, _ in turns)
-    return peak, [over for _, over in turns], grown
+    # The second before the seconds counts in CPU time, and not in requests.
+    stretch = seconds / (seconds + 1)
+    served_s = at_capacity.daemon_s * stretch / max(1, sum(one.good for one, _ in turns))
+    overs = [over for _, over in turns]
+    refused = max(1, sum(over.refused for over in overs))
+    refusal_s = (at_overload.daemon_s * stretch - served_s * sum(over.good for over in overs)) / refused
+    client_s = at_overload.client_s * stretch / (seconds * count)
+    return peak, overs, grown, (served_s, refusal_s, client_s)
 
 
 def measure(options):
@@ -32,7 +56,7 @@ def measure(options):
                           "--max-connections-per-address", "0") as daemon:
             if resident:
                 square.put_operands(daemon)
-            peak, overs, grown = rounds(square, daemon, seconds, count)
+            peak, overs, grown, (served_s, refusal_s, client_s) = rounds(square, daemon, seconds, count)
         goodput = statistics.median(over.goodput for over in overs)
         refused_ms = statistics.median(over.refused_p99 for over in overs)
         lost = sum(over.broken + over.other for over in overs)
@@ -43,8 +67,9 @@ def measure(options):
             "F13", f"{name}: goodput {goodput:.0f}/s ({spread}) of {peak:.0f}/s "
             f"({goodput / peak:.2f}), refusals p99 {refused_ms:.1f} ms, memory "
             f"{grown / 2**20:+.1f} MiB", bar,
-            f"{name}: {sum(over.refused for over in overs)} refused, {lost} lost; the clients run on the "
-            "same cores, and a latency counts from when the request was due, so that it includes the "
+            f"{name}: {sum(over.refused for over in overs)} refused, {lost} lost; the daemon takes "
+            f"{served_s * 1e6:.0f} us of CPU time for a served request and about {max(0, refusal_s) * 1e6:.0f} us "
+            f"for a refused one, and the clients take {client_s:.2f} cores, which are the daemon's too; a latency counts from when the request was due, so that it includes the "
             "client's own backlog"))
         if options.quick:
             break

@@ -1,7 +1,7 @@
 /*
- * libgemmd when memory runs out: every allocation of a product's way fails in turn, the library's
- * own, libcurl's and jansson's. Each time there must be a clean error or a right result, nothing
- * left allocated, and a client that works again.
+ * libgemmd when memory runs out: every allocation of each function's way fails in turn, the
+ * library's own, libcurl's and jansson's. Each time there must be a clean error or a right result,
+ * nothing left allocated, and a client that works again.
  *
  * After jansson's test_chaos.c.
  */
@@ -21,16 +21,19 @@ void *__real_calloc(size_t count, size_t bytes);
 void *__real_realloc(void *old, size_t bytes);
 char *__real_strdup(const char *text);
 int __real_posix_memalign(void **out, size_t alignment, size_t bytes);
+void __real_free(void *block);
 void *__wrap_malloc(size_t bytes);
 void *__wrap_calloc(size_t count, size_t bytes);
 void *__wrap_realloc(void *old, size_t bytes);
 char *__wrap_strdup(const char *text);
 int __wrap_posix_memalign(void **out, size_t alignment, size_t bytes);
+void __wrap_free(void *block);
 
 /* The fake server's thread allocates too, and is left alone. */
 static _Thread_local bool armed;
 static _Thread_local long countdown;
 static _Thread_local bool failed;
+static _Thread_local long live; /* blocks that were allocated and not released */
 
 static bool fails(void)
 {
@@ -40,29 +43,45 @@ static bool fails(void)
     return true;
 }
 
+static void *counted(void *block)
+{
+    live += block != NULL;
+    return block;
+}
+
 void *__wrap_malloc(size_t bytes)
 {
-    return fails() ? NULL : __real_malloc(bytes);
+    return fails() ? NULL : counted(__real_malloc(bytes));
 }
 
 void *__wrap_calloc(size_t count, size_t bytes)
 {
-    return fails() ? NULL : __real_calloc(count, bytes);
+    return fails() ? NULL : counted(__real_calloc(count, bytes));
 }
 
 void *__wrap_realloc(void *old, size_t bytes)
 {
-    return fails() ? NULL : __real_realloc(old, bytes);
+    if (fails())
+        return NULL;
+    return old == NULL ? counted(__real_realloc(old, bytes)) : __real_realloc(old, bytes);
 }
 
 char *__wrap_strdup(const char *text)
 {
-    return fails() ? NULL : __real_strdup(text);
+    return fails() ? NULL : counted(__real_strdup(text));
 }
 
 int __wrap_posix_memalign(void **out, size_t alignment, size_t bytes)
 {
-    return fails() ? 12 /* ENOMEM */ : __real_posix_memalign(out, alignment, bytes);
+    const int error = fails() ? 12 /* ENOMEM */ : __real_posix_memalign(out, alignment, bytes);
+    live += error == 0;
+    return error;
+}
+
+void __wrap_free(void *block)
+{
+    live -= block != NULL;
+    __real_free(block);
 }
 
 static struct gemmd_client *new_client(const char *url, struct gemmd_error_info *error)
@@ -164,6 +183,142 @@ static enum gemmd_error run_list(struct gemmd_client *client, float c[CASE_M * C
     return code;
 }
 
+static enum gemmd_error run_unchanged(struct gemmd_client *client, float c[CASE_M * CASE_N],
+                                      struct gemmd_error_info *error)
+{
+    struct gemmd_result result;
+    gemmd_result_init(&result, sizeof result);
+    memcpy(c, case_product, sizeof case_product);
+    return gemmd_tensor_stat(client, "w", NULL, &result, error);
+}
+
+static enum gemmd_error run_delete(struct gemmd_client *client, float c[CASE_M * CASE_N],
+                                   struct gemmd_error_info *error)
+{
+    memcpy(c, case_product, sizeof case_product);
+    return gemmd_tensor_delete(client, "w", NULL, error);
+}
+
+/* A text is whole, or there is none. */
+static enum gemmd_error run_text(struct gemmd_client *client, float c[CASE_M * CASE_N],
+                                 struct gemmd_error_info *error)
+{
+    char *text = NULL;
+    const enum gemmd_error code = gemmd_info(client, &text, error);
+    if (code == GEMMD_OK ? text != NULL && strcmp(text, "{}") == 0 : text == NULL)
+        memcpy(c, case_product, sizeof case_product);
+    gemmd_free(text);
+    return code;
+}
+
+static enum gemmd_error run_ready(struct gemmd_client *client, float c[CASE_M * CASE_N],
+                                  struct gemmd_error_info *error)
+{
+    char *text = NULL;
+    const enum gemmd_error code = gemmd_ready(client, &text, error);
+    memcpy(c, case_product, sizeof case_product);
+    gemmd_free(text);
+    return code;
+}
+
+static enum gemmd_error run_job(struct gemmd_client *client, float c[CASE_M * CASE_N],
+                                struct gemmd_error_info *error)
+{
+    struct gemmd_gemm gemm = case_gemm();
+    struct gemmd_result result;
+    gemm.job = 1;
+    gemmd_result_init(&result, sizeof result);
+    const enum gemmd_error code = gemmd_gemm(client, &gemm, &result, error);
+    if (code != GEMMD_OK || strcmp(result.job, "1") == 0)
+        memcpy(c, case_product, sizeof case_product);
+    gemmd_free(result.data);
+    return code;
+}
+
+static enum gemmd_error run_wait(struct gemmd_client *client, float c[CASE_M * CASE_N],
+                                 struct gemmd_error_info *error)
+{
+    struct gemmd_result result;
+    gemmd_result_init(&result, sizeof result);
+    memcpy(c, case_product, sizeof case_product);
+    return gemmd_job_wait(client, "1", NULL, &result, error);
+}
+
+static enum gemmd_error run_result(struct gemmd_client *client, float c[CASE_M * CASE_N],
+                                   struct gemmd_error_info *error)
+{
+    struct gemmd_result result;
+    gemmd_result_init(&result, sizeof result);
+    return take(gemmd_job_result(client, "1", NULL, &result, error), &result, c);
+}
+
+static enum gemmd_error run_cancel(struct gemmd_client *client, float c[CASE_M * CASE_N],
+                                   struct gemmd_error_info *error)
+{
+    memcpy(c, case_product, sizeof case_product);
+    return gemmd_job_cancel(client, "1", NULL, error);
+}
+
+static void count_job(const struct gemmd_job *job, void *user)
+{
+    (void)job;
+    ++*(int *)user;
+}
+
+static enum gemmd_error run_jobs(struct gemmd_client *client, float c[CASE_M * CASE_N],
+                                 struct gemmd_error_info *error)
+{
+    int count = 0;
+    const enum gemmd_error code = gemmd_job_list(client, count_job, &count, error);
+    if (count == (code == GEMMD_OK ? 2 : 0))
+        memcpy(c, case_product, sizeof case_product);
+    return code;
+}
+
+/* Three products in flight at once, of which one is cancelled and one is released before its end.
+ * What the others' failures are is not told apart: the first counts. */
+static enum gemmd_error run_submitted(struct gemmd_client *client, float c[CASE_M * CASE_N],
+                                      struct gemmd_error_info *error)
+{
+    const struct gemmd_gemm gemm = case_gemm();
+    struct gemmd_result result;
+    struct gemmd_request *requests[3] = {NULL};
+    enum gemmd_error code = GEMMD_OK;
+    for (int i = 0; i < 3 && code == GEMMD_OK; i++) {
+        requests[i] = gemmd_gemm_submit(client, &gemm, error);
+        code = requests[i] != NULL ? GEMMD_OK : error->code;
+    }
+    if (code == GEMMD_OK) {
+        gemmd_cancel(requests[1]);
+        gemmd_request_free(requests[2]);
+        requests[2] = NULL;
+        (void)gemmd_wait(requests[0], -1);
+        gemmd_result_init(&result, sizeof result);
+        code = take(gemmd_request_result(requests[0], &result, error), &result, c);
+    }
+    for (int i = 0; i < 3; i++)
+        gemmd_request_free(requests[i]);
+    return code;
+}
+
+/* A product whose operands and result lie in the library's shared memory, over a connection that
+ * cannot share memory. */
+static enum gemmd_error run_shared(struct gemmd_client *client, float c[CASE_M * CASE_N],
+                                   struct gemmd_error_info *error)
+{
+    struct gemmd_gemm gemm = case_gemm();
+    float *to = gemmd_memory_alloc(client, CASE_C_BYTES, error);
+    if (to == NULL)
+        return error->code;
+    gemm.c = to;
+    gemm.c_bytes = CASE_C_BYTES;
+    const enum gemmd_error code = gemmd_gemm(client, &gemm, NULL, error);
+    if (code == GEMMD_OK)
+        memcpy(c, to, sizeof case_product);
+    gemmd_memory_free(client, to);
+    return code;
+}
+
 static enum gemmd_error run_watched(struct gemmd_client *client, float c[CASE_M * CASE_N],
                                     struct gemmd_error_info *error)
 {
@@ -179,6 +334,7 @@ static long fail_each(const char *url, action run, enum gemmd_error right)
     do {
         struct gemmd_error_info error = {.message = ""};
         float c[CASE_M * CASE_N] = {0};
+        const long live_before = live;
         countdown = ++number;
         failed = false;
         armed = true;
@@ -186,6 +342,8 @@ static long fail_each(const char *url, action run, enum gemmd_error right)
         enum gemmd_error code = client != NULL ? run(client, c, &error) : error.code;
         gemmd_client_free(client);
         armed = false;
+        ck_assert_msg(live == live_before, "allocation %ld: %ld blocks are left", number,
+                      live - live_before);
         ck_assert_int_eq(error.code, code);
         if (code == GEMMD_OK)
             ck_assert_mem_eq(c, case_product, sizeof case_product);
@@ -226,6 +384,8 @@ END_TEST
 
 static const char list[] = "{\"tensors\":[{\"name\":\"a\",\"dtype\":\"f32\",\"shape\":[1]},"
                            "{\"name\":\"b\",\"dtype\":\"f32\",\"shape\":[2]}],\"next\":null}";
+static const char jobs[] = "{\"jobs\":[{\"id\":\"1\",\"state\":\"done\"},"
+                           "{\"id\":\"2\",\"state\":\"queued\"}],\"next\":null}";
 static const char status[] = "{\"id\":\"1\",\"state\":\"done\"}";
 
 /* A safetensors file: length, header, lse [1,2,1], o [1,2,1,3]. */
@@ -256,6 +416,24 @@ static const struct {
      &file, sizeof file},
     {run_status, "HTTP/1.1 200 OK\r\nConnection: close", status, sizeof status - 1},
     {run_list, "HTTP/1.1 200 OK\r\nConnection: close", list, sizeof list - 1},
+    {run_unchanged,
+     "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nGemmd-Shape: 2,3\r\nGemmd-Dtype: f32\r\n"
+     "ETag: \"1\"",
+     "", 0},
+    {run_delete, "HTTP/1.1 204 No Content", "", 0},
+    {run_text, "HTTP/1.1 200 OK\r\nContent-Length: 2", "{}", 2},
+    {run_ready, "HTTP/1.1 200 OK\r\nContent-Length: 2", "{}", 2},
+    {run_job, "HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\nLocation: /jobs/1", "", 0},
+    {run_wait, "HTTP/1.1 200 OK\r\nContent-Length: 24\r\nGemmd-Shape: 2,3\r\nGemmd-Dtype: f32", "",
+     0},
+    {run_result, "HTTP/1.1 200 OK\r\nContent-Length: 24\r\nGemmd-Shape: 2,3\r\nGemmd-Dtype: f32",
+     case_product, sizeof case_product},
+    {run_cancel, "HTTP/1.1 204 No Content", "", 0},
+    {run_jobs, "HTTP/1.1 200 OK\r\nConnection: close", jobs, sizeof jobs - 1},
+    {run_submitted, "HTTP/1.1 200 OK\r\nContent-Length: 24\r\nGemmd-Shape: 2,3\r\nGemmd-Dtype: f32",
+     case_product, sizeof case_product},
+    {run_shared, "HTTP/1.1 200 OK\r\nContent-Length: 24\r\nGemmd-Shape: 2,3\r\nGemmd-Dtype: f32",
+     case_product, sizeof case_product},
     {run_watched, "HTTP/1.1 200 OK\r\nContent-Length: 24\r\nGemmd-Shape: 2,3\r\nGemmd-Dtype: f32",
      case_product, sizeof case_product},
 };
@@ -278,10 +456,10 @@ END_TEST
 int main(void)
 {
     /* Before the library does; libcurl keeps the first functions it is given. */
-    if (curl_global_init_mem(CURL_GLOBAL_DEFAULT, __wrap_malloc, free, __wrap_realloc,
+    if (curl_global_init_mem(CURL_GLOBAL_DEFAULT, __wrap_malloc, __wrap_free, __wrap_realloc,
                              __wrap_strdup, __wrap_calloc) != CURLE_OK)
         return EXIT_FAILURE;
-    json_set_alloc_funcs(__wrap_malloc, free);
+    json_set_alloc_funcs(__wrap_malloc, __wrap_free);
     Suite *suite = suite_create("client_memory");
     TCase *tcase = tcase_create("client_memory");
     tcase_set_timeout(tcase, 120);

@@ -576,6 +576,120 @@ END_TEST
 
 /* ---- any body cut short or grown ---- */
 
+/* ---- resident operands ---- */
+
+static const struct {
+    const char *query;
+    uint64_t a[3], b[3]; /* dimensions; all 0: not resident */
+    uint32_t a_rank, b_rank;
+    enum gemmd_error code;
+    const char *field;
+    uint64_t m, n, k, batch;
+} residents[] = {
+    {"", {0}, {0}, 0, 0, GEMMD_OK, "", 0, 0, 0, 1},
+    {"a=w&b=v", {2, 3}, {3, 4}, 2, 2, GEMMD_OK, "", 2, 4, 3, 1},
+    {"a=w&b=v", {5, 2, 3}, {3, 4}, 3, 2, GEMMD_OK, "", 2, 4, 3, 5},
+    {"a=w&b=v", {5, 2, 3}, {5, 3, 4}, 3, 3, GEMMD_OK, "", 2, 4, 3, 5},
+    {"a=w&b=v&batch=5", {5, 2, 3}, {5, 3, 4}, 3, 3, GEMMD_OK, "", 2, 4, 3, 5},
+    {"b=v&transb=1", {0}, {4, 3}, 0, 2, GEMMD_OK, "", 0, 4, 3, 1},
+    {"a=w", {2, 3}, {0}, 2, 0, GEMMD_OK, "", 2, 0, 3, 1},
+    {"a=w&b=v", {2, 3}, {2, 4}, 2, 2, GEMMD_ERR_MALFORMED, "k", 0, 0, 0, 0},
+    {"a=w&b=v", {5, 2, 3}, {6, 3, 4}, 3, 3, GEMMD_ERR_MALFORMED, "batch", 0, 0, 0, 0},
+    {"a=w&m=3", {2, 3}, {0}, 2, 0, GEMMD_ERR_MALFORMED, "m", 0, 0, 0, 0},
+};
+
+START_TEST(residents_give_the_dimensions)
+{
+    struct gemm_request request;
+    struct fault fault = {.code = GEMMD_OK};
+    struct tensor a, b;
+    const uint32_t a_rank = residents[_i].a_rank, b_rank = residents[_i].b_rank;
+    ck_assert_uint_eq(set(&request, residents[_i].query, FORMAT_NPY, &fault), GEMMD_OK);
+    ck_assert(a_rank == 0 || tensor_init(&a, GEMMD_F32, residents[_i].a, a_rank, NULL));
+    ck_assert(b_rank == 0 || tensor_init(&b, GEMMD_F32, residents[_i].b, b_rank, NULL));
+    ck_assert_uint_eq(gemm_request_settle_residents(&request, a_rank > 0 ? &a : NULL,
+                                                    b_rank > 0 ? &b : NULL, &fault),
+                      residents[_i].code);
+    ck_assert_str_eq(fault.field, residents[_i].field);
+    if (residents[_i].code != GEMMD_OK)
+        return;
+    ck_assert_uint_eq(request.m, residents[_i].m);
+    ck_assert_uint_eq(request.n, residents[_i].n);
+    ck_assert_uint_eq(request.k, residents[_i].k);
+    ck_assert_uint_eq(request.batch, residents[_i].batch);
+    ck_assert_int_eq(request.one_b, b_rank == 2);
+    ck_assert_int_eq(gemm_request_given(&request, "dtype"), a_rank + b_rank > 0);
+    /* One resident B serves whatever batch the body has. */
+    ck_assert_int_eq(gemm_request_given(&request, "batch"), a_rank > 0 || b_rank == 3);
+}
+END_TEST
+
+START_TEST(residents_of_two_types_are_refused)
+{
+    const uint64_t dims[] = {2, 2};
+    struct gemm_request request;
+    struct fault fault;
+    struct tensor a, b;
+    ck_assert_uint_eq(set(&request, "a=w&b=v", FORMAT_NPY, &fault), GEMMD_OK);
+    ck_assert(tensor_init(&a, GEMMD_F32, dims, 2, NULL) &&
+              tensor_init(&b, GEMMD_F16, dims, 2, NULL));
+    ck_assert_uint_eq(gemm_request_settle_residents(&request, &a, &b, &fault), GEMMD_ERR_MALFORMED);
+}
+END_TEST
+
+START_TEST(a_body_that_contradicts_a_resident_operand_names_it)
+{
+    static unsigned char data[64];
+    static const struct {
+        const char *query, *says;
+        uint64_t a[2], b[2];
+    } cases[] = {{"b=v", "that of the tensor 'v'", {2, 4}, {3, 4}},
+                 {"a=w", "that of the tensor 'w'", {2, 3}, {2, 4}}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct gemm_request request;
+        struct fault fault;
+        struct gemm_operands operands = {.transa = false};
+        struct tensor resident;
+        const bool is_b = i == 0;
+        ck_assert_uint_eq(set(&request, cases[i].query, FORMAT_NPY, &fault), GEMMD_OK);
+        ck_assert(tensor_init(&resident, GEMMD_F32, is_b ? cases[i].b : cases[i].a, 2, NULL));
+        ck_assert_uint_eq(gemm_request_settle_residents(&request, is_b ? NULL : &resident,
+                                                        is_b ? &resident : NULL, &fault),
+                          GEMMD_OK);
+        ck_assert(tensor_init(is_b ? &operands.a : &operands.b, GEMMD_F32,
+                              is_b ? cases[i].a : cases[i].b, 2, data));
+        ck_assert_uint_eq(gemm_request_bind_tensors(&request, &operands, &fault),
+                          GEMMD_ERR_MALFORMED);
+        ck_assert_msg(strstr(fault.detail, cases[i].says) != NULL, "%s", fault.detail);
+    }
+}
+END_TEST
+
+/* A body as long as several of the requests asks whether batch is missing. */
+START_TEST(the_batch_of_a_long_body_is_guessed)
+{
+    static struct body body;
+    struct gemm_request request;
+    struct gemm_operands operands;
+    struct fault fault;
+    unsigned char *exact;
+    static const struct {
+        uint64_t bytes;
+        bool guessed;
+    } cases[] = {{72 * 5, true}, {72 * 5 + 4, false}, {36, false}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        body.length = 0;
+        append_filling(&body, 0, cases[i].bytes);
+        ck_assert_uint_eq(
+            bind(&request, "m=2&n=4&k=3", FORMAT_RAW, &body, &operands, &exact, &fault),
+            GEMMD_ERR_MALFORMED);
+        ck_assert_msg((strstr(fault.detail, "is batch=5 missing") != NULL) == cases[i].guessed,
+                      "%s", fault.detail);
+        free(exact);
+    }
+}
+END_TEST
+
 START_TEST(truncated_at_every_byte)
 {
     static struct body whole, body;
@@ -611,6 +725,10 @@ int main(void)
     tcase_add_test(tests, a_front_without_its_bias_is_checked);
     tcase_add_test(tests, one_b_serves_a_batch_of_a);
     tcase_add_loop_test(tests, tensors_are_bound_by_the_same_rules, 0, COUNT(tensors));
+    tcase_add_loop_test(tests, residents_give_the_dimensions, 0, COUNT(residents));
+    tcase_add_test(tests, residents_of_two_types_are_refused);
+    tcase_add_test(tests, a_body_that_contradicts_a_resident_operand_names_it);
+    tcase_add_test(tests, the_batch_of_a_long_body_is_guessed);
     tcase_add_loop_test(tests, truncated_at_every_byte, 0, 2);
     Suite *suite = suite_create("gemm_bind");
     suite_add_tcase(suite, tests);

@@ -62,6 +62,22 @@ START_TEST(only_the_length_counts)
 }
 END_TEST
 
+/* A candidate that is longer than every name is passed over, and no name is near to none. */
+START_TEST(extreme_lengths)
+{
+    char longest[200];
+    struct nearest search;
+    memset(longest, 'm', sizeof longest);
+    longest[sizeof longest - 1] = '\0';
+    nearest_start(&search, "mmm", 3);
+    nearest_offer(&search, longest);
+    ck_assert_ptr_null(search.best);
+    nearest_start(&search, "", 0);
+    nearest_offer(&search, "m");
+    ck_assert_ptr_null(search.best);
+}
+END_TEST
+
 START_TEST(types_of_other_programs)
 {
     ck_assert_str_eq(dtype_suggest("torch.bfloat16"), "bf16");
@@ -78,6 +94,7 @@ int main(void)
     TCase *tests = tcase_create("nearest");
     tcase_add_loop_test(tests, names_are_found, 0, sizeof cases / sizeof cases[0]);
     tcase_add_test(tests, only_the_length_counts);
+    tcase_add_test(tests, extreme_lengths);
     tcase_add_test(tests, types_of_other_programs);
     Suite *suite = suite_create("nearest");
     suite_add_tcase(suite, tests);

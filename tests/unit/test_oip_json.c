@@ -225,11 +225,13 @@ START_TEST(mutations_are_read_as_jansson_does)
 END_TEST
 
 /* The limits on what is not in long arrays, one byte or value below and above. */
+enum { LIMITS = 13 };
+
 START_TEST(limits_are_those_of_the_skeleton)
 {
     static const struct {
         const char *head, *unit, *tail;
-    } cases[] = {
+    } cases[LIMITS] = {
         {"{\"a\":\"", "x", "\"}"},
         {"{\"a\":\"", "\\n", "\"}"},
         {"{\"a\":0,", " ", "\"b\":0}"},
@@ -241,6 +243,7 @@ START_TEST(limits_are_those_of_the_skeleton)
         {"", " ", "{}"},
         {"{}", " ", ""},
         {"[[[1,2,3,4,5],[6]", ",7", "]]"},
+        {"[[[[0],", " ", "[1]]]]"},
         {"[[[1,2,3,4,5],[6],[1],[2],[3],[4],[5],[6],[7],[8],[9,10,11]", ",7", "]]"},
     };
     const size_t head = strlen(cases[_i].head), unit = strlen(cases[_i].unit),
@@ -272,6 +275,19 @@ START_TEST(many_members_may_not_repeat_a_name)
     length += snprintf(text + length, sizeof text - (size_t)length, ",\"n\\u0061me0\":0}");
     check(text, (size_t)length);
     ck_assert(!oip_json_read(&json, text, (uint64_t)length));
+}
+END_TEST
+
+/* Each part of the number is short enough, and the number is not. */
+START_TEST(a_number_longer_than_the_limit_is_refused)
+{
+    enum { PART = OIP_JSON_BYTES - 100 };
+    static char text[2 * PART + 64];
+    memcpy(text, "{\"a\":", 5);
+    memset(text + 5, '1', 2 * PART + 1);
+    text[5 + PART] = '.';
+    text[6 + 2 * PART] = '}';
+    ck_assert(!oip_json_read(&json, text, 7 + 2 * PART));
 }
 END_TEST
 
@@ -322,8 +338,9 @@ int main(void)
     TCase *tests = tcase_create("oip_json");
     tcase_add_loop_test(tests, texts_are_read_as_jansson_does, 0, TEXTS);
     tcase_add_loop_test(tests, mutations_are_read_as_jansson_does, 0, TEXTS);
-    tcase_add_loop_test(tests, limits_are_those_of_the_skeleton, 0, 12);
+    tcase_add_loop_test(tests, limits_are_those_of_the_skeleton, 0, LIMITS);
     tcase_add_test(tests, many_members_may_not_repeat_a_name);
+    tcase_add_test(tests, a_number_longer_than_the_limit_is_refused);
     tcase_add_loop_test(tests, zero_bytes_are_refused, 0, 6);
     tcase_add_loop_test(tests, arrays_end_with_a_bracket, 0, 3);
     tcase_add_test(tests, members_are_found);

@@ -91,6 +91,27 @@ START_TEST(lengths_are_told_apart)
 }
 END_TEST
 
+/* A guess that does not fit in the text any more is left out, and not cut. */
+START_TEST(guesses_that_do_not_fit_are_left_out)
+{
+    struct operand_guess guess = {.text = ""};
+    char longest[2 * sizeof guess.text], last[sizeof guess.text];
+    memset(longest, 'x', sizeof longest);
+    longest[sizeof longest - 1] = '\0';
+    operand_guess_add(&guess, "%s", longest);
+    ck_assert_str_eq(guess.text, "");
+    operand_guess_add(&guess, "is it this");
+    operand_guess_add(&guess, "is it that");
+    ck_assert_str_eq(guess.text, "is it this, or is it that");
+    for (int i = 0; i < 64; i++) {
+        memcpy(last, guess.text, sizeof last);
+        operand_guess_add(&guess, "is it number %d", i);
+    }
+    ck_assert_str_eq(guess.text, last);
+    ck_assert_uint_lt(strlen(guess.text), sizeof guess.text);
+}
+END_TEST
+
 START_TEST(attention_begins_with_the_lengths)
 {
     struct attention_request request;
@@ -107,6 +128,89 @@ START_TEST(attention_begins_with_the_lengths)
     ck_assert_uint_eq(layout.offsets[2], 16);
     ck_assert_uint_eq(layout.offsets[3], 16 + 128);
     ck_assert_uint_eq(layout.bytes, 16 + 3 * 128);
+}
+END_TEST
+
+/* What a client may have meant is asked: a type, or lengths of the batch's entries that are missing
+ * or not announced. */
+START_TEST(attention_guesses_what_was_meant)
+{
+    static const struct {
+        uint64_t bytes;
+        bool lens, resident; /* resident: K and V; of the last case V alone */
+        const char *says;    /* NULL: nothing */
+    } cases[] = {
+        {3 * 128, true, false, "are the lengths missing"},
+        {16 + 3 * 128, false, false, "is lens=1 missing"},
+        {3 * 64, false, false, "are the operands f16 or bf16 (dtype)"},
+        {3 * 128 + 1, false, false, NULL},
+        {64, false, true, NULL}, /* the type is that of the resident K and V */
+        {16 + 128, false, true, "is lens=1 missing"},
+        {129, false, true, NULL},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct attention_request request;
+        struct operand_layout layout;
+        struct fault fault;
+        attention_request_init(&request);
+        request.batch = 2;
+        request.heads = request.kv_heads = 1;
+        request.sq = request.skv = 4;
+        request.d = request.dv = 4;
+        request.dtype = GEMMD_F32;
+        request.lens = cases[i].lens;
+        const bool last = i + 1 == sizeof cases / sizeof cases[0];
+        if (cases[i].resident)
+            request.v[0] = 't';
+        if (cases[i].resident && !last)
+            request.k[0] = 't';
+        ck_assert_uint_eq(operand_layout_settle(&layout, &attention_operand_table, &request,
+                                                cases[i].resident ? last ? 16u : 8u | 16u : 0,
+                                                &fault),
+                          GEMMD_OK);
+        ck_assert_uint_eq(operand_layout_check(&layout, &attention_operand_table, &request,
+                                               cases[i].bytes, &fault),
+                          GEMMD_ERR_MALFORMED);
+        ck_assert_msg(cases[i].says == NULL ? strchr(fault.detail, '?') == NULL
+                                            : strstr(fault.detail, cases[i].says) != NULL,
+                      "case %zu: %s", i, fault.detail);
+    }
+}
+END_TEST
+
+/* A type that would make the operands too large is not asked for. */
+START_TEST(guesses_do_not_overflow)
+{
+    struct gemm_request request;
+    struct attention_request attention;
+    struct operand_layout layout;
+    struct fault fault;
+    gemm_request_init(&request);
+    request.m = request.n = request.k = GEMM_DIM_MAX;
+    request.dtype = GEMMD_I8;
+    request.out = GEMMD_I32;
+    ck_assert_uint_eq(operand_layout_settle(&layout, &gemm_operand_table, &request, 0, &fault),
+                      GEMMD_OK);
+    ck_assert_uint_eq(operand_layout_check(&layout, &gemm_operand_table, &request, 1, &fault),
+                      GEMMD_ERR_MALFORMED);
+    request.m = request.n = request.k = 1;
+    ck_assert_uint_eq(operand_layout_settle(&layout, &gemm_operand_table, &request, 0, &fault),
+                      GEMMD_OK);
+    ck_assert_uint_eq(
+        operand_layout_check(&layout, &gemm_operand_table, &request, UINT64_MAX, &fault),
+        GEMMD_ERR_MALFORMED);
+    ck_assert_ptr_null(strstr(fault.detail, "is batch="));
+    attention_request_init(&attention);
+    attention.batch = 1u << 30;
+    attention.heads = attention.kv_heads = 1u << 30;
+    attention.sq = attention.skv = 1;
+    attention.d = attention.dv = 3;
+    attention.dtype = GEMMD_F8_E4M3;
+    ck_assert_uint_eq(
+        operand_layout_settle(&layout, &attention_operand_table, &attention, 0, &fault), GEMMD_OK);
+    ck_assert_uint_eq(
+        operand_layout_check(&layout, &attention_operand_table, &attention, 1, &fault),
+        GEMMD_ERR_MALFORMED);
 }
 END_TEST
 
@@ -137,7 +241,10 @@ int main(void)
     tcase_add_test(tests, what_is_elsewhere_takes_no_room);
     tcase_add_test(tests, resident_operands_are_not_there);
     tcase_add_test(tests, lengths_are_told_apart);
+    tcase_add_test(tests, guesses_that_do_not_fit_are_left_out);
     tcase_add_test(tests, attention_begins_with_the_lengths);
+    tcase_add_test(tests, attention_guesses_what_was_meant);
+    tcase_add_test(tests, guesses_do_not_overflow);
     tcase_add_test(tests, sums_can_overflow);
     Suite *suite = suite_create("operands");
     suite_add_tcase(suite, tests);

@@ -42,6 +42,31 @@ START_TEST(parameters_are_read)
     ck_assert_uint_eq(request.dims[0], 2147483647);
     ck_assert_uint_eq(request.dims[7], 7);
     ck_assert(request.evictable);
+    ck_assert(!request.replicate);
+    ck_assert_int_eq(set_all(&request, "replicate=one"), GEMMD_OK);
+    ck_assert(!request.replicate);
+    ck_assert_int_eq(set_all(&request, "replicate=all"), GEMMD_OK);
+    ck_assert(request.replicate);
+}
+END_TEST
+
+/* The word that was meant is named: 1 for a yes, 0 for a no. */
+START_TEST(words_for_flags_are_understood)
+{
+    static const struct {
+        const char *query, *meant;
+    } words[] = {{"evictable=yes", "did you mean 1?"},
+                 {"evictable=TRUE", "did you mean 1?"},
+                 {"evictable=off", "did you mean 0?"},
+                 {"evictable=n", "did you mean 0?"}};
+    struct tensor_request request;
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        ck_assert_int_eq(set_all(&request, words[i].query), GEMMD_ERR_MALFORMED);
+        ck_assert_msg(strstr(fault.detail, words[i].meant) != NULL, "%s: %s", words[i].query,
+                      fault.detail);
+    }
+    ck_assert_int_eq(set_all(&request, "evictable=maybe"), GEMMD_ERR_MALFORMED);
+    ck_assert_ptr_null(strstr(fault.detail, "did you mean"));
 }
 END_TEST
 
@@ -68,6 +93,9 @@ static const struct {
     {"evictable=yes", "evictable"},
     {"evictable=1&evictable=0", "evictable"},
     {"evictable=0&evictable=0", "evictable"},
+    {"evictable=off", "evictable"},
+    {"replicate=two", "replicate"},
+    {"replicate=one&replicate=one", "replicate"},
 };
 
 START_TEST(bad_parameters_are_named)
@@ -282,12 +310,28 @@ START_TEST(raw_bodies_have_a_length_before_they_are_there)
 }
 END_TEST
 
+/* The type that a body's length suggests is named, and one that makes the tensor too large is not.
+ */
+START_TEST(the_type_of_a_raw_body_is_guessed)
+{
+    static const struct body body = {.length = 120};
+    struct tensor tensor;
+    ck_assert_int_eq(find("shape=3,5", FORMAT_RAW, &body, 0, 120, &tensor), GEMMD_ERR_MALFORMED);
+    ck_assert_msg(strstr(fault.detail, "f64") != NULL, "%s", fault.detail);
+    ck_assert_int_eq(
+        find("dtype=i8&shape=2147483647,2147483647", FORMAT_RAW, &body, 0, 120, &tensor),
+        GEMMD_ERR_MALFORMED);
+    ck_assert_ptr_null(strchr(fault.detail, '?'));
+}
+END_TEST
+
 int main(void)
 {
     const int format_count = sizeof formats / sizeof formats[0];
     TCase *tests = tcase_create("tensor_request");
     tcase_add_test(tests, parameters_are_read);
     tcase_add_loop_test(tests, bad_parameters_are_named, 0, sizeof bad / sizeof bad[0]);
+    tcase_add_test(tests, words_for_flags_are_understood);
     tcase_add_test(tests, names);
     tcase_add_loop_test(tests, the_tensor_is_found_while_the_body_arrives, 0, format_count);
     tcase_add_loop_test(tests, a_body_of_another_length_is_refused_at_its_header, 0, format_count);
@@ -297,6 +341,7 @@ int main(void)
     tcase_add_test(tests, column_major_arrays_say_so);
     tcase_add_test(tests, raw_bodies_need_a_shape);
     tcase_add_test(tests, raw_bodies_have_a_length_before_they_are_there);
+    tcase_add_test(tests, the_type_of_a_raw_body_is_guessed);
     Suite *suite = suite_create("tensor_request");
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);

@@ -32,10 +32,20 @@ START_TEST(characters_have_their_length)
 }
 END_TEST
 
+START_TEST(a_text_is_a_row_of_characters)
+{
+    ck_assert(utf8_is_text(""));
+    ck_assert(utf8_is_text("a\xC2\x80\xE2\x82\xAC\xF0\x9F\x98\x80z"));
+    ck_assert(!utf8_is_text("a\xFFz"));
+    ck_assert(!utf8_is_text("ab\xE2\x82"));
+}
+END_TEST
+
 int main(void)
 {
     TCase *tests = tcase_create("utf8");
     tcase_add_test(tests, characters_have_their_length);
+    tcase_add_test(tests, a_text_is_a_row_of_characters);
     Suite *suite = suite_create("utf8");
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);

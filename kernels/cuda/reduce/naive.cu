@@ -40,8 +40,8 @@ __global__ void reduce_naive_kernel(const __grid_constant__ struct reduce_proble
 template <typename T, template <typename> class Op>
 static enum gemmd_error run(cudaStream_t stream, const struct reduce_problem &p)
 {
-    return launch(reduce_naive_kernel<T, Op>,
-                  dim3(grid_blocks_x(p.outer * p.mid * p.width, 128)), dim3(128), stream, p);
+    return launch(reduce_naive_kernel<T, Op>, dim3(grid_blocks_x(p.outer * p.mid * p.width, 128)),
+                  dim3(128), stream, p);
 }
 
 } // namespace reduce_naive

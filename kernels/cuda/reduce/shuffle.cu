@@ -7,9 +7,9 @@
  * 2048 threads on a multiprocessor, 64 bytes in flight for each are 128 KiB, where the latency of
  * the memory (700 ns) times a multiprocessor's share of 3.35 TB/s needs 18 KiB.
  *
- * Columns (an axis before the last is reduced): a warp reads 32 * COLUMNS neighbouring elements of a
- * row, 8 warps of a block read every eighth row, and each thread keeps COLUMNS trees. Shared memory
- * joins the warps.
+ * Columns (an axis before the last is reduced): a warp reads 32 * COLUMNS neighbouring elements of
+ * a row, 8 warps of a block read every eighth row, and each thread keeps COLUMNS trees. Shared
+ * memory joins the warps.
  *
  * Long reductions are divided into chunks, each of which a block reduces. The block that ends last
  * joins the states of all chunks, in their order, as a pairwise tree. Chunks, threads and trees
@@ -193,12 +193,13 @@ __global__ void __launch_bounds__(THREADS)
     const uint64_t chunks = EACH < THREADS ? 1 : (p.length + ROW_CHUNK - 1) / ROW_CHUNK;
     const uint64_t task = (uint64_t)block * (THREADS / EACH) + threadIdx.x / EACH;
     const uint64_t row = task / chunks, chunk = task % chunks, rows = p.outer * p.mid;
-    const uint64_t end = row >= rows                             ? 0
+    const uint64_t end = row >= rows ? 0
                          : (chunk + 1) * ROW_CHUNK < p.length && EACH == THREADS
                              ? (chunk + 1) * ROW_CHUNK
                              : p.length;
     const T *x = (const T *)p.x + row / p.mid * p.outer_stride + row % p.mid * p.mid_stride;
-    counter<O, 6> states; /* 64 steps of 256 threads and 16 elements are more than a chunk */
+    counter<O, O::exact ? 1 : 6>
+        states; /* 64 steps of 256 threads and 16 elements are more than a chunk */
     for (uint64_t l = chunk * ROW_CHUNK; l < end; l += VECTORS * STRIDE)
         states.add(load_vectors<T, O>(x, l + threadIdx.x % EACH * vector<T>::WIDTH, end, STRIDE,
                                       all.aligned[number], p.op));
@@ -213,7 +214,7 @@ __global__ void __launch_bounds__(THREADS)
             partial[chunk] = s;
         if (!arrives_last(all.arrived + row, (uint32_t)chunks))
             return;
-        counter<O, 10> joined;
+        counter<O, O::exact ? 1 : 10> joined;
         for (uint64_t i = threadIdx.x; i < chunks; i += THREADS)
             joined.add(stored(&partial[i]));
         __syncthreads();
@@ -257,7 +258,8 @@ template <typename T, unsigned COUNT>
 static __device__ __forceinline__ void load_columns(const T *row, uint64_t column, uint64_t width,
                                                     bool aligned, T (&to)[COUNT])
 {
-    struct __align__(COUNT * sizeof(T)) group {
+    struct __align__(COUNT * sizeof(T)) group
+    {
         T elements[COUNT];
     };
     if (aligned && column + COUNT <= width) {
@@ -292,7 +294,7 @@ __global__ void __launch_bounds__(THREADS)
     const T *x = (const T *)p.x + row / p.mid * p.outer_stride + row % p.mid * p.mid_stride;
     const uint64_t first = chunk * COLUMN_CHUNK,
                    end = first + COLUMN_CHUNK < p.length ? first + COLUMN_CHUNK : p.length;
-    counter<O, 5> states[COUNT]; /* 16 steps of 8 warps and 4 rows are a chunk */
+    counter<O, O::exact ? 1 : 5> states[COUNT]; /* 16 steps of 8 warps and 4 rows are a chunk */
     for (uint64_t l = first + warp; l < end; l += WARPS * ROWS) {
         T loaded[ROWS][COUNT];
 #pragma unroll
@@ -305,9 +307,9 @@ __global__ void __launch_bounds__(THREADS)
             State s[ROWS];
 #pragma unroll
             for (unsigned r = 0; r < ROWS; r++)
-                s[r] = l + r * WARPS < end ? O::one(widen(loaded[r][c]),
-                                                    (uint32_t)(l + r * WARPS), p.op)
-                                           : O::none();
+                s[r] = l + r * WARPS < end
+                           ? O::one(widen(loaded[r][c]), (uint32_t)(l + r * WARPS), p.op)
+                           : O::none();
             states[c].add(O::both(O::both(s[0], s[1]), O::both(s[2], s[3])));
         }
     }
@@ -324,7 +326,7 @@ __global__ void __launch_bounds__(THREADS)
                 partial[chunk * TILE + lane * COUNT + c] = s[c];
         if (!arrives_last(all.arrived + place, (uint32_t)chunks))
             return;
-        counter<O, (sizeof(State) > 4) ? 6 : 10> joined[COUNT];
+        counter<O, O::exact ? 1 : (sizeof(State) > 4) ? 6 : 10> joined[COUNT];
         for (uint64_t i = warp; i < chunks; i += WARPS)
 #pragma unroll
             for (unsigned c = 0; c < COUNT; c++)
@@ -360,10 +362,10 @@ static struct kind kind_of(const struct reduce_problem &p)
 {
     const unsigned size = p.dtype == GEMMD_F32 ? 4 : 2;
     const uint64_t bytes = p.length * size;
-    const int state = p.op <= REDUCE_MEAN         ? 0
-                      : p.op == REDUCE_NORM2      ? 1
-                      : p.op == REDUCE_LOGSUMEXP  ? 3
-                                                  : 2;
+    const int state = p.op <= REDUCE_MEAN        ? 0
+                      : p.op == REDUCE_NORM2     ? 1
+                      : p.op == REDUCE_LOGSUMEXP ? 3
+                                                 : 2;
     return {p.dtype, state, !is_row(p) ? 0 : bytes <= 1024 ? 8u : bytes <= 8192 ? 32u : THREADS};
 }
 
@@ -381,7 +383,8 @@ static uint64_t tile_of(int state)
 static uint64_t places_of(const struct reduce_problem &p, const struct kind &kind)
 {
     const uint64_t rows = p.outer * p.mid;
-    return kind.each != 0 ? rows : rows * ((p.width + tile_of(kind.state) - 1) / tile_of(kind.state));
+    return kind.each != 0 ? rows
+                          : rows * ((p.width + tile_of(kind.state) - 1) / tile_of(kind.state));
 }
 
 static uint64_t blocks_of(const struct reduce_problem &p, const struct kind &kind)
@@ -463,8 +466,8 @@ static cudaError_t prepare_chunks(cudaStream_t stream, const struct reduce_probl
 
 } // namespace reduce_shuffle
 
-enum gemmd_error reduce_shuffle_launch(cudaStream_t stream,
-                                       const struct operation_member members[], uint32_t count)
+enum gemmd_error reduce_shuffle_launch(cudaStream_t stream, const struct operation_member members[],
+                                       uint32_t count)
 {
     using namespace reduce_shuffle;
     bool done[OPERATION_GROUP_MAX] = {};

@@ -69,7 +69,9 @@ static __device__ __forceinline__ bool is_nan(long long)
     return false;
 }
 
+/* `exact`: the order of elements makes no difference, so that no tree is needed. */
 template <typename W> struct sum {
+    static constexpr bool exact = sizeof(W) == sizeof(long long) && W(1) / W(2) == W(0);
     struct state {
         W value;
     };
@@ -88,6 +90,7 @@ template <typename W> struct sum {
 };
 
 template <typename W> struct squares {
+    static constexpr bool exact = false;
     using state = typename sum<W>::state;
     static __device__ __forceinline__ state none()
     {
@@ -106,6 +109,7 @@ template <typename W> struct squares {
 /* The greatest element and its place; of the least element for min, which is negated. NaN is
  * greater than all. A place of UINT32_MAX: there is no element. */
 template <typename W> struct most {
+    static constexpr bool exact = true;
     struct state {
         W value;
         uint32_t place;
@@ -142,6 +146,7 @@ static __device__ __forceinline__ double exponential(double x)
 
 /* The greatest element, and the sum of exp(x - greatest). */
 template <typename W> struct logsumexp {
+    static constexpr bool exact = false;
     struct state {
         W most, total;
     };
@@ -163,8 +168,8 @@ template <typename W> struct logsumexp {
 };
 
 /* Stores a result. Integers wrap in integer types, and are rounded in the others. */
-template <typename W> static __device__ __forceinline__ void store(enum gemmd_dtype out, W x, void *y,
-                                                                   uint64_t i)
+template <typename W>
+static __device__ __forceinline__ void store(enum gemmd_dtype out, W x, void *y, uint64_t i)
 {
     switch (out) {
     case GEMMD_F64:
@@ -200,8 +205,9 @@ static __device__ __forceinline__ long long root(long long x)
     return x; /* norm2 of integers is not offered */
 }
 
-template <typename W> static __device__ __forceinline__ void
-finish(const struct reduce_problem &p, typename sum<W>::state s, void *y, uint64_t i)
+template <typename W>
+static __device__ __forceinline__ void finish(const struct reduce_problem &p,
+                                              typename sum<W>::state s, void *y, uint64_t i)
 {
     if (p.op == REDUCE_MEAN && sizeof(W) == sizeof(long long))
         store(p.out, (double)s.value / (double)p.length, y, i);
@@ -212,16 +218,18 @@ finish(const struct reduce_problem &p, typename sum<W>::state s, void *y, uint64
     else
         store(p.out, s.value, y, i);
 }
-template <typename W> static __device__ __forceinline__ void
-finish(const struct reduce_problem &p, typename most<W>::state s, void *y, uint64_t i)
+template <typename W>
+static __device__ __forceinline__ void finish(const struct reduce_problem &p,
+                                              typename most<W>::state s, void *y, uint64_t i)
 {
     if (p.op == REDUCE_ARGMAX)
         ((int32_t *)y)[i] = (int32_t)s.place;
     else
         store(p.out, p.op == REDUCE_MIN ? -s.value : s.value, y, i);
 }
-template <typename W> static __device__ __forceinline__ void
-finish(const struct reduce_problem &p, typename logsumexp<W>::state s, void *y, uint64_t i)
+template <typename W>
+static __device__ __forceinline__ void finish(const struct reduce_problem &p,
+                                              typename logsumexp<W>::state s, void *y, uint64_t i)
 {
     store(p.out, isinf(s.most) ? s.most : s.most + log(s.total), y, i);
 }
@@ -233,17 +241,19 @@ template <typename Op, int LEVELS> struct counter {
     uint32_t count = 0;
     __device__ __forceinline__ void add(typename Op::state s)
     {
+        bool carries = true;
 #pragma unroll
-        for (int level = 0; level < LEVELS; level++) {
-            if ((count >> level & 1) == 0) {
-                states[level] = s;
-                count += 1;
-                return;
+        for (int level = 0; level < LEVELS; level++)
+            if (carries) {
+                carries = (count >> level & 1) != 0;
+                if (carries)
+                    s = Op::both(states[level], s);
+                else
+                    states[level] = s;
             }
-            s = Op::both(states[level], s);
-        }
-        states[LEVELS - 1] = s; /* all levels were full: the sum of everything */
-        count = 1u << (LEVELS - 1);
+        if (carries) /* all levels were full: the state of everything */
+            states[LEVELS - 1] = s;
+        count = carries ? 1u << (LEVELS - 1) : count + 1;
     }
     __device__ __forceinline__ typename Op::state total() const
     {

@@ -60,7 +60,7 @@ __global__ void __launch_bounds__(THREADS)
     using O = Op<W>;
     __shared__ typename O::state shared[THREADS];
     const uint64_t row = blockIdx.x;
-    counter<O, 20> states;
+    counter<O, O::exact ? 1 : 20> states;
     for (uint64_t block = threadIdx.x; block < blocks; block += THREADS)
         states.add(partial[row * blocks + block]);
     const typename O::state s = join<O>(states.total(), shared);
@@ -77,10 +77,9 @@ static enum gemmd_error run(cudaStream_t stream, const struct reduce_problem &p,
     const enum gemmd_error code =
         launch(reduce_tree_elements<T, Op>, dim3((unsigned)(rows * blocks)), dim3(THREADS), stream,
                p, (State *)workspace, blocks);
-    return code != GEMMD_OK
-               ? code
-               : launch(reduce_tree_blocks_of<T, Op>, dim3((unsigned)rows), dim3(THREADS), stream,
-                        p, (const State *)workspace, blocks);
+    return code != GEMMD_OK ? code
+                            : launch(reduce_tree_blocks_of<T, Op>, dim3((unsigned)rows),
+                                     dim3(THREADS), stream, p, (const State *)workspace, blocks);
 }
 
 } // namespace reduce_tree

@@ -1,8 +1,8 @@
 /*
  * softmax_online - the serving kernel of the softmax of f32, f16 and bf16, in one launch.
  *
- * Rows of up to 16,384 (f32) or 32,768 (f16, bf16) elements are kept in registers (rows.cuh): each
- * element is read and written once. Eight loads of 128 bits for each of 1024 threads are 128 KiB in
+ * Rows of up to 16,384 elements are kept in registers (rows.cuh), 32 elements in a thread at most:
+ * each element is read and written once. The loads of 1024 threads are 128 KiB (f32) or 64 KiB in
  * flight on a multiprocessor. Longer rows are read twice: the first pass keeps a maximum and a sum
  * for each thread, and multiplies the sum whenever the maximum grows (M. Milakov and N. Gimelshein,
  * "Online normalizer calculation for softmax", 2018).
@@ -37,11 +37,13 @@ static __device__ __forceinline__ uint32_t problem_of_block(const struct problem
     return number;
 }
 
-template <typename T, typename Out, unsigned EACH, unsigned VECTORS>
-__global__ void __launch_bounds__(EACH < 128 ? 128 : EACH)
+template <typename T, typename Out, unsigned EACH, unsigned ELEMENTS>
+__global__ void __launch_bounds__(EACH < 128 ? 128 : EACH,
+                                  (sizeof(T) == 4 ? 512 : 768) / (EACH < 128 ? 128 : EACH))
     softmax_online_rows(const __grid_constant__ struct problems all)
 {
     constexpr unsigned ROWS = EACH < 128 ? 128 / EACH : 1;
+    constexpr unsigned VECTORS = ELEMENTS / vector<T>::WIDTH;
     __shared__ float shared[EACH / 32 + 1];
     uint32_t block;
     const uint32_t number = problem_of_block(all, &block);
@@ -64,7 +66,7 @@ template <typename T, typename Out>
 __global__ void __launch_bounds__(LONG)
     softmax_online_long(const __grid_constant__ struct problems all)
 {
-    constexpr unsigned VECTORS = 4, STEP = LONG * VECTORS * vector<T>::WIDTH;
+    constexpr unsigned VECTORS = 16 / vector<T>::WIDTH, STEP = LONG * 16;
     __shared__ float shared[LONG / 32];
     uint32_t block;
     const uint32_t number = problem_of_block(all, &block);
@@ -88,8 +90,8 @@ __global__ void __launch_bounds__(LONG)
     }
     const float all_top = join_threads<larger, LONG>(top, shared);
     /* A thread that has seen only minus infinity adds nothing. If all have, the row is NaN. */
-    const float part = top == -CUDART_INF_F && all_top > -CUDART_INF_F ? sum
-                                                                        : sum * expf(top - all_top);
+    const float part =
+        top == -CUDART_INF_F && all_top > -CUDART_INF_F ? sum : sum * expf(top - all_top);
     const float total = join_threads<added, LONG>(part, shared);
     for (uint64_t first = 0; first < p.length; first += STEP) {
         row.first = (uint32_t)first;
@@ -100,21 +102,20 @@ __global__ void __launch_bounds__(LONG)
 }
 
 /* What the problems of a launch have in common: the types, and the first shape of threads and
- * vectors that holds a row. */
+ * elements in each that holds a row. */
 struct kind {
     enum gemmd_dtype dtype, out;
     int shape;
 };
 static const struct {
-    unsigned each, vectors;
-} shapes[] = {{8, 2}, {8, 4}, {32, 4}, {32, 8}, {128, 4}, {128, 8}, {256, 8}, {512, 8}};
+    unsigned each, elements;
+} shapes[] = {{8, 8}, {8, 16}, {32, 16}, {32, 32}, {128, 16}, {128, 32}, {256, 32}, {512, 32}};
 constexpr int SHAPES = sizeof shapes / sizeof *shapes;
 
 static struct kind kind_of(const struct softmax_problem &p)
 {
-    const unsigned width = p.dtype == GEMMD_F32 ? 4 : 8;
     int shape = 0;
-    while (shape < SHAPES && (uint64_t)shapes[shape].each * shapes[shape].vectors * width < p.length)
+    while (shape < SHAPES && (uint64_t)shapes[shape].each * shapes[shape].elements < p.length)
         shape++;
     return {p.dtype, p.out, shape};
 }
@@ -132,21 +133,21 @@ static enum gemmd_error start(cudaStream_t stream, int shape, unsigned blocks,
     const dim3 grid(blocks), small(128);
     switch (shape) {
     case 0:
-        return launch(softmax_online_rows<T, Out, 8, 2>, grid, small, stream, all);
+        return launch(softmax_online_rows<T, Out, 8, 8>, grid, small, stream, all);
     case 1:
-        return launch(softmax_online_rows<T, Out, 8, 4>, grid, small, stream, all);
+        return launch(softmax_online_rows<T, Out, 8, 16>, grid, small, stream, all);
     case 2:
-        return launch(softmax_online_rows<T, Out, 32, 4>, grid, small, stream, all);
+        return launch(softmax_online_rows<T, Out, 32, 16>, grid, small, stream, all);
     case 3:
-        return launch(softmax_online_rows<T, Out, 32, 8>, grid, small, stream, all);
+        return launch(softmax_online_rows<T, Out, 32, 32>, grid, small, stream, all);
     case 4:
-        return launch(softmax_online_rows<T, Out, 128, 4>, grid, small, stream, all);
+        return launch(softmax_online_rows<T, Out, 128, 16>, grid, small, stream, all);
     case 5:
-        return launch(softmax_online_rows<T, Out, 128, 8>, grid, small, stream, all);
+        return launch(softmax_online_rows<T, Out, 128, 32>, grid, small, stream, all);
     case 6:
-        return launch(softmax_online_rows<T, Out, 256, 8>, grid, dim3(256), stream, all);
+        return launch(softmax_online_rows<T, Out, 256, 32>, grid, dim3(256), stream, all);
     case 7:
-        return launch(softmax_online_rows<T, Out, 512, 8>, grid, dim3(512), stream, all);
+        return launch(softmax_online_rows<T, Out, 512, 32>, grid, dim3(512), stream, all);
     default:
         return launch(softmax_online_long<T, Out>, grid, dim3(LONG), stream, all);
     }

@@ -169,7 +169,8 @@ template <typename T, unsigned EACH, unsigned VECTORS> struct row {
                                           float top, float sum) const
     {
         const float scale = (float)p.scale, inverse = 1 / sum, logarithm = logf(sum);
-        struct __align__(W * sizeof(Out)) group {
+        struct __align__(W * sizeof(Out)) group
+        {
             Out elements[W];
         };
 #pragma unroll

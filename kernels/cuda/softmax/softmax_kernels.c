@@ -95,7 +95,7 @@ static const struct operation_kernel online = {
 static bool softmax_cluster_takes(const void *problem)
 {
     const struct softmax_problem *p = problem;
-    const uint64_t one = softmax_register_length(p->dtype);
+    const uint64_t one = SOFTMAX_REGISTER_LENGTH;
     return softmax_online_takes(problem) && p->length > one &&
            p->length <= SOFTMAX_CLUSTER_MAX * one && fits_grid(p->rows, SOFTMAX_CLUSTER_MAX);
 }

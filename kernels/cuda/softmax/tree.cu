@@ -72,10 +72,10 @@ static enum gemmd_error run(cudaStream_t stream, const struct softmax_problem &p
     const uint64_t blocks = (p.length + THREADS - 1) / THREADS;
     const enum gemmd_error code =
         launch(softmax_tree_sums<T>, dim3((unsigned)p.rows), dim3(THREADS), stream, p, sums);
-    return code != GEMMD_OK ? code
-                            : launch(softmax_tree_elements<T, Out>,
-                                     dim3((unsigned)(p.rows * blocks)), dim3(THREADS), stream, p,
-                                     (const float *)sums, blocks);
+    return code != GEMMD_OK
+               ? code
+               : launch(softmax_tree_elements<T, Out>, dim3((unsigned)(p.rows * blocks)),
+                        dim3(THREADS), stream, p, (const float *)sums, blocks);
 }
 
 } // namespace softmax_tree

@@ -29,8 +29,10 @@ enum gemmd_error device_cuda_pin(void *memory, uint64_t bytes, struct fault *fau
     if (error == cudaSuccess && there == memory)
         return GEMMD_OK;
     (void)cudaHostUnregister(memory);
-    return shm_failed(fault, GEMMD_ERR_UNSUPPORTED, "this GPU cannot use host memory where it lies",
-                      error);
+    return error != cudaSuccess ? shm_failed(fault, GEMMD_ERR_OUT_OF_MEMORY,
+                                             "the GPU gave no address for pinned memory", error)
+                                : fault_set(fault, GEMMD_ERR_UNSUPPORTED, NULL,
+                                            "this GPU cannot use host memory where it lies");
 }
 
 void device_cuda_unpin(void *memory)

@@ -1,13 +1,14 @@
 /*
- * same_bytes.c - whether an answer's bytes depend on what else is in flight: they must not.
+ * same_bytes.c - whether an answer's bytes depend on what else is in flight, or on the daemon:
+ * they must not.
  *
- *     gemmd-bench-same-bytes ADDRESS LIST CONNECTIONS REQUESTS
+ *     gemmd-bench-same-bytes ADDRESS LIST CONNECTIONS REQUESTS [REFERENCE]
  *
  * LIST has one request a line: target (path and query), a tab, body file. Each is sent once alone,
- * to a daemon with nothing else to do; its answer is what must come. Then REQUESTS of them, drawn
- * at random, are sent over CONNECTIONS connections at once, and every answer is compared byte for
- * byte. Prints "N passed, N failed", the status is 0 if none failed. An answer other than 200 has
- * failed.
+ * to the daemon at the address REFERENCE (default: ADDRESS), which has nothing else to do; its
+ * answer is the expected one. Then REQUESTS requests of the list, drawn at random, are sent to
+ * ADDRESS over CONNECTIONS connections at once, and every answer is compared byte for byte. Prints
+ * "N passed, N failed"; the status is 0 if none failed. An answer other than 200 has failed.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -25,12 +26,12 @@ enum { LINES_MAX = 65536, LINE_MAX_BYTES = 16384, CONNECTIONS_MAX = 4096, COMPLA
 
 struct request {
     struct target target;
-    char *payload; /* what must come; NULL while it is being asked for alone */
+    char *payload; /* of the expected answer; NULL until that has arrived */
     size_t payload_bytes;
 };
 
 struct run {
-    const char *address;
+    const char *address, *reference;
     struct request *requests;
     uint32_t count;
     atomic_llong left, failed;
@@ -139,12 +140,13 @@ static void *drive(void *argument)
     return NULL;
 }
 
-/* The answers that must come. */
+/* Fetches the expected answers. */
 static bool ask_alone(struct run *run)
 {
     struct client client = {.run = run, .fd = -1};
     for (uint32_t i = 0; i < run->count; i++) {
         struct request *request = &run->requests[i];
+        request->target.address = run->reference;
         if (!ask(&client, &request->target) || client.answer.status != 200) {
             fprintf(stderr, "alone: %.*s: status %u\n", (int)strcspn(request->target.head, "\r"),
                     request->target.head, client.answer.status);
@@ -154,6 +156,7 @@ static bool ask_alone(struct run *run)
         }
         request->payload = client.payload;
         request->payload_bytes = client.payload_bytes;
+        request->target.address = run->address;
         client.payload = NULL;
         client.capacity = 0;
     }
@@ -187,8 +190,8 @@ int main(int argc, char *argv[])
 {
     static struct run run;
     static struct client clients[CONNECTIONS_MAX];
-    if (argc != 5) {
-        fprintf(stderr, "usage: %s ADDRESS LIST CONNECTIONS REQUESTS\n", argv[0]);
+    if (argc != 5 && argc != 6) {
+        fprintf(stderr, "usage: %s ADDRESS LIST CONNECTIONS REQUESTS [REFERENCE]\n", argv[0]);
         return 2;
     }
     long connections = strtol(argv[3], NULL, 10);
@@ -198,6 +201,7 @@ int main(int argc, char *argv[])
         return 2;
     }
     run.address = argv[1];
+    run.reference = argc == 6 ? argv[5] : argv[1];
     if (!read_list(&run, argv[2])) {
         fprintf(stderr, "%s: the list can't be read: %s\n", argv[0], strerror(errno));
         return 2;

@@ -6,6 +6,7 @@ import datetime
 import http.client
 import json
 import os
+import random
 import statistics
 import subprocess
 import tempfile
@@ -23,7 +24,7 @@ class Side:
         path = os.path.join(scratch, f"{name}.sock")
         command = [f"{arguments.build}/bin/gemmd", "--backend", arguments.backend, "--devices", devices,
                    "--listen", "127.0.0.1:0", "--listen", f"unix:{path}", "--shm-system",
-                   "--shm-bytes", "16G", "--pinned-bytes", arguments.pinned, "--connection-buffer", "1M",
+                   "--shm-bytes", "16G", "--pinned-bytes", arguments.pinned,
                    "--device-bytes", arguments.device_bytes, "--tensor-bytes", arguments.tensor_bytes,
                    "--max-connections-per-address", "0", "--no-access-log"]
         if arguments.cpu_threads:
@@ -61,9 +62,10 @@ class Side:
         return load.wrk(self.address, target, self.body(count), connections, seconds).rate
 
     def shared(self, side, connections, seconds):
-        """Products of f32 whose operands and results lie in system shared memory."""
+        """Products of f32 whose operands and results lie in system shared memory. The program measures
+        three times, and prints the median."""
         run = subprocess.run([f"{self.build}/bin/gemmd-bench-ways", self.address, self.unix, str(side),
-                              str(connections), str(seconds), "system"],
+                              str(connections), str(max(1, seconds // 3)), "system"],
                              capture_output=True, text=True, check=True, timeout=60 * seconds + 60)
         return float(next(line.split()[1] for line in run.stdout.splitlines()
                           if line.startswith("system")))
@@ -150,6 +152,20 @@ def several_on_one(side, seconds, edge, rows):
     return load.wrk_list(side.address, listing, 128, seconds).rate
 
 
+ELEMENT_BYTES = {"f64": 8, "f32": 4, "f16": 2, "bf16": 2, "f8_e4m3": 1, "i8": 1}
+
+
+def mixed(side, seconds):
+    """Products of all types with sides of 16 to 256, shuffled; the same ones for every daemon."""
+    draw, listing = random.Random(1), os.path.join(side.scratch, "mixed")
+    with open(listing, "w", encoding="ascii") as out:
+        for dtype in draw.choices(list(ELEMENT_BYTES), k=300):
+            m, n, k = (draw.randint(16, 256) for _ in range(3))
+            body = side.body(ELEMENT_BYTES[dtype] * k * (m + n))
+            out.write(f"/gemm?m={m}&n={n}&k={k}&dtype={dtype}\t{body}\n")
+    return load.wrk_list(side.address, listing, 256, seconds).rate
+
+
 def rows_of(arguments):
     """(what, function of a side and seconds, target)"""
     gpu = arguments.backend != "cpu"
@@ -157,6 +173,7 @@ def rows_of(arguments):
     sides = ((1024, 32), (4096, 16)) if gpu else ((256, 8), (512, 4))
     yield "f32 64³, HTTP, 256 connections", lambda s, t: s.post(
         "/gemm?m=64&n=64&k=64", 8 * 64 * 64, 256, t), 1.6
+    yield "sides of 16 to 256, all types, HTTP, 256 connections", mixed, None
     for side, connections in sides:
         yield (f"f32 {side}³, system shared memory, {connections} connections",
                lambda s, t, n=side, c=connections: s.shared(n, c, t), 1.9)
@@ -189,6 +206,7 @@ def main():
     parser.add_argument("--several", default=None, help="--devices of the other")
     parser.add_argument("--seconds", type=int, default=3)
     parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--rows", default="", help="only rows with this text in their name")
     parser.add_argument("--cpu-threads", default=None)
     parser.add_argument("--pinned", default="8G")
     parser.add_argument("--device-bytes", default=None)
@@ -206,7 +224,7 @@ def main():
             info = several.info()
             device, count = info["devices"][0]["name"], len(info["devices"])
             found = []
-            for row in rows_of(arguments):
+            for row in (row for row in rows_of(arguments) if arguments.rows in row[0]):
                 found.append(measure(one, several, row, arguments))
                 print(*found[-1], sep=" | ", flush=True)
     when = datetime.datetime.now(datetime.timezone.utc)

@@ -17,7 +17,7 @@ namespace softmax_cluster
 
 using namespace softmax;
 
-constexpr unsigned THREADS = 512, VECTORS = 8;
+constexpr unsigned THREADS = 512, ELEMENTS = 32;
 
 template <typename T, typename Out>
 __global__ void __launch_bounds__(THREADS)
@@ -28,9 +28,9 @@ __global__ void __launch_bounds__(THREADS)
     const cooperative_groups::cluster_group cluster = cooperative_groups::this_cluster();
     const uint64_t r = blockIdx.x / blocks;
     const float scale = (float)p.scale;
-    struct row<T, THREADS, VECTORS> row;
+    struct row<T, THREADS, ELEMENTS / vector<T>::WIDTH> row;
     row.thread = threadIdx.x;
-    row.first = blockIdx.x % blocks * THREADS * VECTORS * vector<T>::WIDTH;
+    row.first = blockIdx.x % blocks * THREADS * ELEMENTS;
     row.length = length_of(p, r);
     row.end = (uint32_t)p.length;
     row.load((const T *)p.x + r * p.x_leading, aligned_x);
@@ -61,7 +61,7 @@ static enum gemmd_error run(cudaStream_t stream, const struct softmax_problem &p
     const bool aligned_x = (uintptr_t)p.x % 16 == 0 && p.x_leading * in % 16 == 0;
     const bool aligned_y = (uintptr_t)p.y % group == 0 && p.y_leading * out % group == 0;
     unsigned blocks = 2;
-    while ((uint64_t)blocks * THREADS * VECTORS * (16 / in) < p.length)
+    while ((uint64_t)blocks * THREADS * ELEMENTS < p.length)
         blocks *= 2;
     cudaLaunchAttribute attribute = {};
     attribute.id = cudaLaunchAttributeClusterDimension;

@@ -1,0 +1,208 @@
+/*
+ * simulated_kernels - kernels for the GPU of simulated_cuda.c: the CPU's, behind a launch that a
+ * test can make fail. Products beyond SIDE_MAX columns are not taken, so that warming up takes no
+ * minutes.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/attention.h"
+#include "kernels/cpu/context.h"
+#include "kernels/cuda/freivalds/freivalds.h"
+#include "kernels/cuda/move/move.h"
+#include "kernels/cuda_error.h"
+#include "kernels/freivalds.h"
+
+enum { SIDE_MAX = 256, SCORES_MAX = 1 << 20 };
+
+struct simulated_context {
+    struct gemm_context base;
+    cudaStream_t stream;
+    struct gemm_context *cpu;
+};
+
+static struct gemm_context *cpu_of(struct gemm_context *context)
+{
+    return ((struct simulated_context *)context)->cpu;
+}
+
+static enum gemmd_error launch_on(cudaStream_t stream)
+{
+    const cudaLaunchConfig_t config = {.stream = stream};
+    return cuda_error_code((int)cudaLaunchKernelExC(&config, NULL, NULL));
+}
+
+static enum gemmd_error launch_in(struct gemm_context *context)
+{
+    return launch_on(((struct simulated_context *)context)->stream);
+}
+
+/* ---- products ---- */
+
+static bool takes(const struct gemm_problem *p)
+{
+    return p->n <= SIDE_MAX && p->k <= SIDE_MAX && gemm_cpu_tiled.takes(p);
+}
+
+static enum gemmd_error run(struct gemm_context *context, const struct gemm_problem *problem,
+                            void *workspace)
+{
+    const enum gemmd_error code = launch_in(context);
+    return code != GEMMD_OK ? code : gemm_cpu_tiled.run(cpu_of(context), problem, workspace);
+}
+
+static enum gemmd_error run_group(struct gemm_context *context,
+                                  const struct gemm_problem *const problems[], uint32_t count)
+{
+    enum gemmd_error code = launch_in(context);
+    for (uint32_t i = 0; i < count && code == GEMMD_OK; i++)
+        code = gemm_cpu_tiled.run(cpu_of(context), problems[i], NULL);
+    return code;
+}
+
+static const struct gemm_kernel kernel_large = {
+    .name = "large",
+    .description = "one product in several launches",
+    .rows_independent = true,
+    .any_leading = true,
+    .launch_flops = 1e6,
+    .takes = takes,
+    .workspace_bytes = gemm_no_workspace,
+    .run = run,
+};
+static const struct gemm_kernel kernel_small = {
+    .name = "small",
+    .description = "many small products in one launch",
+    .rows_independent = true,
+    .any_leading = true,
+    .takes = takes,
+    .workspace_bytes = gemm_no_workspace,
+    .run = run,
+    .run_group = run_group,
+};
+static const struct gemm_kernel *const kernels[] = {&kernel_large, &kernel_small, NULL};
+
+/* ---- attentions ---- */
+
+static bool takes_attention(const void *problem)
+{
+    const struct attention_problem *p = problem;
+    return p->batch * p->heads * p->sq * p->skv <= SCORES_MAX && attention_cpu_tiled.takes(p);
+}
+
+static enum gemmd_error run_attention(struct gemm_context *context, const void *problem,
+                                      void *workspace)
+{
+    const enum gemmd_error code = launch_in(context);
+    return code != GEMMD_OK ? code : attention_cpu_tiled.run(cpu_of(context), problem, workspace);
+}
+
+static enum gemmd_error run_attentions(struct gemm_context *context,
+                                       const struct operation_member members[], uint32_t count)
+{
+    enum gemmd_error code = launch_in(context);
+    for (uint32_t i = 0; i < count && code == GEMMD_OK; i++)
+        code = attention_cpu_tiled.run(cpu_of(context), members[i].problem, members[i].workspace);
+    return code;
+}
+
+static const struct operation_kernel kernel_attention = {
+    .name = "attention",
+    .description = "attentions, alone and together",
+    .takes = takes_attention,
+    .workspace_bytes = operation_no_workspace,
+    .run = run_attention,
+    .run_group = run_attentions,
+    .group_units = 1000,
+};
+static const struct operation_kernel *const attention[] = {&kernel_attention, NULL};
+
+/* ---- the backend ---- */
+
+static void simulated_destroy(struct gemm_context *base)
+{
+    gemm_context_destroy(cpu_of(base));
+    free(base);
+}
+
+static enum gemmd_error simulated_create(void *stream, uint32_t threads, struct gemm_context **out,
+                                         struct fault *fault)
+{
+    (void)threads;
+    struct simulated_context *context = calloc(1, sizeof *context);
+    *out = NULL;
+    if (context == NULL)
+        return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for a context");
+    context->base.backend = &gemm_backend_cuda;
+    context->stream = stream;
+    const enum gemmd_error code = gemm_backend_cpu.context_create(NULL, 1, &context->cpu, fault);
+    if (code == GEMMD_OK)
+        *out = &context->base;
+    else
+        free(context);
+    return code;
+}
+
+enum gemmd_error move_rows_launch(cudaStream_t stream, const struct gemm_moves *moves)
+{
+    const enum gemmd_error code = launch_on(stream);
+    return code != GEMMD_OK ? code : gemm_backend_cpu.move_rows(NULL, moves);
+}
+
+static enum gemmd_error simulated_move_rows(struct gemm_context *context,
+                                            const struct gemm_moves *moves)
+{
+    return move_rows_launch(((struct simulated_context *)context)->stream, moves);
+}
+
+static const char *simulated_library(void)
+{
+    return "none";
+}
+
+const struct gemm_backend_entry gemm_backend_cuda = {
+    .name = "cuda",
+    .kernels = kernels,
+    .tasks = {[OPERATION_ATTENTION] = attention},
+    .context_create = simulated_create,
+    .context_destroy = simulated_destroy,
+    .move_rows = simulated_move_rows,
+    .library = simulated_library,
+};
+
+/* ---- copies and the check ---- */
+
+enum gemmd_error realign_launch(cudaStream_t stream, const struct realign_job *job)
+{
+    const enum gemmd_error code = launch_on(stream);
+    const uint64_t size = job->element_bytes;
+    for (uint64_t i = 0; i < job->batch && code == GEMMD_OK; i++)
+        for (uint64_t row = 0; row < job->rows; row++)
+            memcpy((char *)job->to + (i * job->stride_to + row * job->ld_to) * size,
+                   (const char *)job->from + (i * job->stride_from + row * job->ld_from) * size,
+                   job->width * size);
+    return code;
+}
+
+enum gemmd_error move_spans_launch(cudaStream_t stream, const struct span_moves *moves)
+{
+    const enum gemmd_error code = launch_on(stream);
+    for (uint32_t i = 0; i < moves->count && code == GEMMD_OK; i++)
+        memcpy(moves->list[i].to, moves->list[i].from, moves->list[i].bytes);
+    return code;
+}
+
+bool freivalds_workspace_bytes(const struct gemm_problem *problem, uint64_t *out)
+{
+    (void)problem;
+    *out = FREIVALDS_HEADER_BYTES;
+    return true;
+}
+
+enum gemmd_error freivalds_launch(cudaStream_t stream, const struct gemm_problem *problem,
+                                  uint64_t seed, void *workspace)
+{
+    bool pass;
+    const enum gemmd_error code = launch_on(stream);
+    return code != GEMMD_OK ? code : freivalds_check(problem, seed, &pass, workspace);
+}

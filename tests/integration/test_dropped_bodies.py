@@ -1,0 +1,123 @@
+"""The bodies of refused requests are read a few at a time, and their clients keep their connections."""
+
+import contextlib
+import ssl
+import threading
+
+from certificates import Authority
+from oracle import LONG_DRAIN, Oracle
+from wire import Wire, request
+
+OCTETS = ("Content-Type", "application/octet-stream")
+SIDE = 200
+LENGTH = 8 * SIDE * SIDE
+HEAD = request("POST", f"/gemm?m={SIDE}&n={SIDE}&k={SIDE}", [OCTETS, ("Content-Length", LENGTH)])
+OPTIONS = ("--queue-requests", "1", "--io-threads", "1", "--min-body-rate", "0", *LONG_DRAIN)
+MANY = 40
+
+
+def connect(daemon, tls=None):
+    wire = Wire(daemon.address)
+    if tls is not None:
+        wire.socket = tls.wrap_socket(wire.socket, server_hostname="localhost")
+    return wire
+
+
+@contextlib.contextmanager
+def only_place(daemon, tls=None):
+    """Holds the only place of the queue, by a request without its body."""
+    with connect(daemon, tls) as holder:
+        holder.send(request("POST", f"/gemm?m={SIDE}&n={SIDE}&k={SIDE}",
+                            [OCTETS, ("Content-Length", LENGTH), ("Expect", "100-continue")]))
+        assert holder.receive().status == 100
+        yield
+        holder.send(bytes(LENGTH))
+        assert holder.receive().status == 200
+
+
+def refuse_twice(wire, failures):
+    """Sends two requests on one connection, each with its whole body."""
+    try:
+        for _ in range(2):
+            wire.send(HEAD + bytes(LENGTH))
+            answer = wire.receive()
+            assert answer.status == 429, answer
+            assert "connection" not in answer.headers, answer.headers
+    except Exception as error:  # pylint: disable=broad-except
+        failures.append(error)
+
+
+def all_at_once(wires):
+    failures = []
+    threads = [threading.Thread(target=refuse_twice, args=(wire, failures)) for wire in wires]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+
+
+def test_many_refused_clients_keep_their_connections(start):
+    daemon = start(*OPTIONS)
+    oracle = Oracle(daemon)
+    with only_place(daemon), contextlib.ExitStack() as stack:
+        all_at_once([stack.enter_context(connect(daemon)) for _ in range(MANY)])
+    oracle.check()
+    oracle.check_exit()
+
+
+def test_with_tls(start, tmp_path):
+    """Bytes that GnuTLS has decrypted while a connection waited for its turn are not forgotten."""
+    authority = Authority(tmp_path)
+    certificate, key = authority.server()
+    tls = ssl.create_default_context(cafile=authority.certificate)
+    daemon = start(*OPTIONS, "--tls-cert", certificate, "--tls-key", key, ready=False)
+    daemon.wait_until_listening()
+    with only_place(daemon, tls), contextlib.ExitStack() as stack:
+        all_at_once([stack.enter_context(connect(daemon, tls)) for _ in range(8)])
+    daemon.stop()
+
+
+def test_a_slow_body_holds_nobody_up(start):
+    """Bodies that are not sent do not keep the bodies behind them from being read."""
+    daemon = start(*OPTIONS)
+    oracle = Oracle(daemon)
+    with only_place(daemon), contextlib.ExitStack() as stack:
+        slow = [stack.enter_context(Wire(daemon.address)) for _ in range(MANY)]
+        for wire in slow:
+            wire.send(HEAD + bytes(1000))
+        all_at_once([stack.enter_context(Wire(daemon.address)) for _ in range(4)])
+        for wire in slow:
+            wire.send(bytes(LENGTH - 1000))
+            assert wire.receive().status == 429
+    oracle.check()
+    oracle.check_exit()
+
+
+def test_clients_that_leave_are_forgotten(start):
+    daemon = start(*OPTIONS)
+    oracle = Oracle(daemon)
+    with only_place(daemon):
+        for sent in (0, 1000, LENGTH - 1):
+            wires = [Wire(daemon.address) for _ in range(MANY)]
+            for wire in wires:
+                wire.send(HEAD + bytes(sent))
+            for wire in wires:
+                wire.socket.close()
+        with Wire(daemon.address) as wire:
+            all_at_once([wire])
+    oracle.check()
+    oracle.check_exit()
+
+
+def test_the_daemon_ends_with_bodies_to_read(start):
+    """A connection that waits for its turn does not keep the daemon from ending."""
+    daemon = start("--queue-requests", "1", "--io-threads", "1", "--drain-delay", "0", "--drain-timeout", "100ms")
+    with Wire(daemon.address) as holder, contextlib.ExitStack() as stack:
+        holder.send(HEAD)
+        for _ in range(MANY):
+            stack.enter_context(Wire(daemon.address)).send(HEAD + bytes(1000))
+        with Wire(daemon.address) as wire:
+            wire.send(HEAD + bytes(LENGTH))
+            assert wire.receive().status == 429
+        daemon.stop()
