@@ -97,7 +97,9 @@ static void io_thread_iterate(struct io_thread *thread)
     if (thread->tls_mhd != NULL)
         (void)MHD_run(thread->tls_mhd);
     arrival_end_untaken(thread);
-    thread->still_iterations = thread->moved ? 0 : thread->still_iterations + 1;
+    /* A thread that polls must not pause: its requests are not suspended (request_ask_for_answer),
+     * so nothing would wake it when their work is done. */
+    thread->still_iterations = thread->moved || thread->busy ? 0 : thread->still_iterations + 1;
 }
 
 static int epoll_of(struct MHD_Daemon *mhd)

@@ -20,10 +20,10 @@ static const uint64_t LARGEST_BYTES = UINT64_C(2) * 16384 * 16384; /* a bf16 mat
 /* A device with its own stream, context and memory. */
 struct one {
     int number;
-    cudaStream_t stream;
+    cudaStream_t stream, back; /* back: for copies to the host beside those of `stream` */
     struct gemm_context *context;
     struct gemm_device device;
-    void *host; /* COPY_BYTES of pinned memory */
+    void *host, *host_back; /* COPY_BYTES of pinned memory each */
     void *a, *b, *c, *workspace;
     size_t workspace_bytes;
 };
@@ -75,7 +75,9 @@ static void open_device(struct one *one, int number)
     one->device = (struct gemm_device){.backend = GEMM_BACKEND_CUDA,
                                        .compute_capability = (uint32_t)(10 * major + minor)};
     check(cudaStreamCreateWithFlags(&one->stream, cudaStreamNonBlocking), "stream");
+    check(cudaStreamCreateWithFlags(&one->back, cudaStreamNonBlocking), "stream");
     check(cudaHostAlloc(&one->host, COPY_BYTES, cudaHostAllocPortable), "pinned memory");
+    check(cudaHostAlloc(&one->host_back, COPY_BYTES, cudaHostAllocPortable), "pinned memory");
     check(cudaMalloc(&one->a, LARGEST_BYTES), "device memory");
     check(cudaMalloc(&one->b, LARGEST_BYTES), "device memory");
     check(cudaMalloc(&one->c, LARGEST_BYTES), "device memory");
@@ -93,6 +95,7 @@ static void synchronize(struct devices *devices, int count)
     for (int i = 0; i < count; i++) {
         on(&devices->list[i]);
         check(cudaStreamSynchronize(devices->list[i].stream), "synchronize");
+        check(cudaStreamSynchronize(devices->list[i].back), "synchronize");
     }
 }
 
@@ -133,6 +136,14 @@ static void to_host(struct devices *devices, int index, int count, const void *a
     (void)count, (void)argument;
     struct one *one = &devices->list[index];
     check(cudaMemcpyAsync(one->host, one->a, COPY_BYTES, cudaMemcpyDeviceToHost, one->stream),
+          "copy");
+}
+
+static void both_ways(struct devices *devices, int index, int count, const void *argument)
+{
+    struct one *one = &devices->list[index];
+    to_device(devices, index, count, argument);
+    check(cudaMemcpyAsync(one->host_back, one->b, COPY_BYTES, cudaMemcpyDeviceToHost, one->back),
           "copy");
 }
 
@@ -186,11 +197,16 @@ static void measure(struct devices *devices)
     const struct {
         const char *what;
         enqueue_fn *enqueue;
-    } copies[] = {{"host to device", to_device}, {"device to host", to_host}};
-    for (size_t i = 0; i < sizeof copies / sizeof *copies; i++)
-        print_row(devices, copies[i].what,
-                  gigabytes / shortest_s(devices, 1, copies[i].enqueue, NULL),
-                  all * gigabytes / shortest_s(devices, all, copies[i].enqueue, NULL), "GB/s");
+        int copies;
+    } rows[] = {{"host to device", to_device, 1},
+                {"device to host", to_host, 1},
+                {"both ways at once, sum", both_ways, 2}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        print_row(devices, rows[i].what,
+                  rows[i].copies * gigabytes / shortest_s(devices, 1, rows[i].enqueue, NULL),
+                  all * rows[i].copies * gigabytes /
+                      shortest_s(devices, all, rows[i].enqueue, NULL),
+                  "GB/s");
     if (all > 1)
         print_row(devices, "device to the next device",
                   gigabytes / shortest_s(devices, 1, to_the_next, NULL),

@@ -250,7 +250,7 @@ def profiler():
 
 
 def report(counters, side, tables):
-    smi = first_line("nvidia-smi", "--query-gpu=name,driver_version,clocks.sm,power.draw",
+    smi = first_line("nvidia-smi", "--id=0", "--query-gpu=name,driver_version,clocks.sm,power.draw",
                      "--format=csv,noheader")  # fmt: skip
     now = datetime.datetime.now(datetime.timezone.utc)
     return "\n\n".join([

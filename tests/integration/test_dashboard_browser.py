@@ -171,6 +171,13 @@ def test_nothing_overflows(width, dark, page, daemon):
           section.getBoundingClientRect().right > innerWidth || section.scrollWidth > section.clientWidth + 1
         ).map((section) => section.id)""")
     assert outside == []
+    page.until(lambda: page.run("return document.querySelectorAll('#tile-roofline circle').length"), "tiles")
+    cut_off = page.run("""
+        return [...document.querySelectorAll("svg.plot text")].filter((text) => {
+          const [inner, outer] = [text, text.ownerSVGElement].map((each) => each.getBoundingClientRect());
+          return inner.left < outer.left - 1 || inner.right > outer.right + 1;
+        }).map((text) => text.textContent)""")
+    assert cut_off == []
     color = page.run("return getComputedStyle(document.body).backgroundColor")
     assert (sum(map(int, re.findall(r"\d+", color)[:3])) < 200) == dark
 

@@ -100,7 +100,7 @@ static enum gemmd_error attention_tiled_run_group(struct gemm_context *base,
     struct attention_member ordered[ATTENTION_GROUP_MAX];
     attention_group_order(members, count, ordered);
     enum gemmd_error code = GEMMD_OK;
-    if (members[0].problem->dtype == GEMMD_F32)
+    if (ordered[0].problem->dtype == GEMMD_F32)
         return attention_tiled_launch_group_f32(
             context->stream,
             attention_tiled_choose_group(ordered, count, context->multiprocessors,

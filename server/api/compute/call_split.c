@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "kernels/problem_part.h"
-#include "proto/dtype.h"
+#include "server/api/compute/call_host_bytes.h"
 #include "server/api/compute/compute_call.h"
 #include "server/api/services.h"
 #include "server/scheduler/device_shares.h"
@@ -65,59 +65,26 @@ static bool can_split(const struct compute_call *call, enum split_by *by, uint64
     return *by == BY_PROBLEMS || !p->transa || call->residents.a != NULL;
 }
 
-/* As host_bytes, of a task. Operands in tensor memory are not on the host. */
-static void task_host_bytes(const struct compute_call *call, double *whole, double *divided)
-{
-    const struct task *task = &call->work.task;
-    const struct device_span tensors = device_tensor_memory(call->executor->device);
-    struct operation_part parts[OPERATION_PARTS_MAX];
-    const uint32_t count = task->operation->parts(&task->problem, parts);
-    for (uint32_t i = 0; i < count; i++)
-        if (!device_span_has(tensors, operation_part_pointer(&task->problem, &parts[i])))
-            *(parts[i].is_whole ? whole : divided) += (double)parts[i].bytes;
-}
-
-/* Bytes of operands and results on the host, which are copied to and from each device: those that
- * every part needs, and those that are divided. */
-static void host_bytes(const struct compute_call *call, enum split_by by, double *whole,
-                       double *divided)
-{
-    const struct gemm_problem *p = &call->work.problem;
-    *whole = *divided = 0;
-    if (work_is_task(&call->work)) {
-        task_host_bytes(call, whole, divided);
-        return;
-    }
-    const double in = (double)dtype_size(p->dtype), out = (double)dtype_size(p->out);
-    const double problems = (double)p->batch, m = (double)p->m, n = (double)p->n, k = (double)p->k;
-    *divided = problems * out * m * n * (p->c0 != NULL ? 2 : 1);
-    if (call->residents.a == NULL)
-        *divided += problems * in * m * k;
-    if (call->residents.b == NULL)
-        *(by == BY_ROWS ? whole : divided) += problems * in * n * k;
-}
-
 static bool same_model(const struct device *one, const struct device *other)
 {
     return strcmp(device_info(one)->name, device_info(other)->name) == 0;
 }
 
 /* Decides what each device takes. Returns false if the call stays whole. */
-static bool divide(const struct compute_call *call, const struct services *services,
-                   enum split_by by, uint64_t units, uint64_t shares[])
+static bool divide(const struct compute_call *call, const struct services *services, uint64_t units,
+                   uint64_t shares[])
 {
     const struct executors *executors = &services->executors;
     const struct executor *own = call->executor;
     const enum gemmd_dtype dtype = work_dtype(&call->work);
     const bool must = call->work.device_bytes > arena_capacity_bytes(device_arena(own->device));
-    double whole, divided;
+    const struct call_host_bytes bytes = call_host_bytes(call);
+    const struct executor_load every = {.dtype = dtype, .host_bytes = (uint64_t)bytes.whole};
+    const struct executor_load rest = {
+        .dtype = dtype, .flops = call->work.flops, .host_bytes = (uint64_t)bytes.divided};
     uint64_t ready[DEVICES_MAX];
     uint32_t takes = 0;
 
-    host_bytes(call, by, &whole, &divided);
-    const struct executor_load every = {.dtype = dtype, .host_bytes = (uint64_t)whole};
-    const struct executor_load rest = {
-        .dtype = dtype, .flops = call->work.flops, .host_bytes = (uint64_t)divided};
     for (uint32_t i = 0; i < executors->count; i++) {
         const struct executor *executor = &executors->list[i];
         ready[i] = executor_ready_ns(
@@ -249,14 +216,16 @@ static bool open_parts(struct compute_call *call, struct services *services,
     return true;
 }
 
-static void charge_parts(const struct compute_call *call, struct call_split *split)
+static void charge_parts(const struct compute_call *call, struct call_split *split, uint64_t units)
 {
-    const enum gemmd_dtype dtype = work_dtype(&call->work);
+    const struct call_host_bytes bytes = call_host_bytes(call);
     for (uint32_t i = 0; i < split->count; i++) {
         struct call_part *part = &split->parts[i];
-        const struct executor_load load = {.dtype = dtype,
+        const double share = (double)part->count / (double)units;
+        const struct executor_load load = {.dtype = work_dtype(&call->work),
                                            .flops = part->work.flops,
-                                           .host_bytes = call->queue_bytes / split->count};
+                                           .host_bytes =
+                                               (uint64_t)(bytes.whole + share * bytes.divided)};
         part->charged_ns = executor_estimate_ns(part->executor, &load);
         executor_charge(part->executor, part->charged_ns);
     }
@@ -268,7 +237,7 @@ void call_split_open(struct compute_call *call, struct services *services)
     uint64_t shares[DEVICES_MAX], units;
     enum split_by by;
     if (devices == 1 || !can_split(call, &by, &units) || units < 2 ||
-        !divide(call, services, by, units, shares))
+        !divide(call, services, units, shares))
         return;
     struct call_split *split = malloc(sizeof *split + devices * sizeof split->parts[0]);
     if (split == NULL)
@@ -282,7 +251,7 @@ void call_split_open(struct compute_call *call, struct services *services)
         return;
     }
     call->devices = split->count;
-    charge_parts(call, split);
+    charge_parts(call, split, units);
 }
 
 void call_split_point(struct compute_call *call)

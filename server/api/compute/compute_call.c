@@ -7,6 +7,7 @@
 #include "proto/dtype.h"
 #include "proto/size.h"
 #include "proto/size_text.h"
+#include "server/api/compute/call_host_bytes.h"
 #include "server/api/compute/call_split.h"
 #include "server/api/compute/operand_copies.h"
 #include "server/api/services.h"
@@ -244,10 +245,12 @@ enum gemmd_error compute_call_prepare(struct compute_call *call, struct services
         call->executor = other;
     }
     call->prepared = code == GEMMD_OK;
-    if (call->split != NULL)
+    if (call->split != NULL) {
         charge_call(call, services, 0, 0); /* the parts are charged */
-    else if (call->prepared)
-        charge_call(call, services, call->work.flops, call->queue_bytes);
+    } else if (call->prepared) {
+        const struct call_host_bytes bytes = call_host_bytes(call);
+        charge_call(call, services, call->work.flops, (uint64_t)(bytes.whole + bytes.divided));
+    }
     return code;
 }
 

@@ -260,7 +260,10 @@ class Bench:
     def heading(self):
         torch = self.torch
         state = self.shared.output_of(
-            "nvidia-smi", "--query-gpu=driver_version,clocks.sm,power.draw", "--format=csv,noheader"
+            "nvidia-smi",
+            "--id=0",
+            "--query-gpu=driver_version,clocks.sm,power.draw",
+            "--format=csv,noheader",
         )
         versions = [f"PyTorch {torch.__version__}", f"cuDNN {torch.backends.cudnn.version()}"]
         for module in (self.cupy, sys.modules.get("triton")):

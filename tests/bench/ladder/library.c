@@ -12,6 +12,7 @@
 
 #include "kernels/attention.h"
 #include "kernels/gemm.h"
+#include "kernels/operations.h"
 #include "proto/revision.h"
 
 /* Enough for the parts of two operands of 4096 x 4096. */
@@ -113,11 +114,12 @@ int gemmd_bench_ladder_attention(void *handle, const char *name, const uint64_t 
                                   .v = v,
                                   .o = o};
     const struct attention_strides strides = attention_strides(ATTENTION_BHSD, p.heads, p.sq, p.d);
-    const struct attention_kernel *kernel = NULL;
+    const struct operation_kernel *kernel = NULL;
     struct fault fault = {0};
     uint64_t bytes = 0;
     p.q_strides = p.k_strides = p.v_strides = p.o_strides = strides;
-    const enum gemmd_error code = attention_select(&HOPPER, name, &p, &kernel, &fault);
+    const enum gemmd_error code =
+        operation_select(&operation_attention, &HOPPER, name, &p, &kernel, &fault);
     if (code != GEMMD_OK)
         return (int)code;
     if (!kernel->workspace_bytes(&p, &bytes) || bytes > WORKSPACE_BYTES)

@@ -24,7 +24,7 @@ class Side:
         path = os.path.join(scratch, f"{name}.sock")
         command = [f"{arguments.build}/bin/gemmd", "--backend", arguments.backend, "--devices", devices,
                    "--listen", "127.0.0.1:0", "--listen", f"unix:{path}", "--shm-system",
-                   "--shm-bytes", "16G", "--pinned-bytes", arguments.pinned, "--connection-buffer", "1M",
+                   "--shm-bytes", "16G", "--pinned-bytes", arguments.pinned,
                    "--device-bytes", arguments.device_bytes, "--tensor-bytes", arguments.tensor_bytes,
                    "--max-connections-per-address", "0", "--no-access-log"]
         if arguments.cpu_threads:

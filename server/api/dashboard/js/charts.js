@@ -101,7 +101,7 @@ function drawChart(chart) {
   const wanted = width < 420 ? 3 : 6;
   const every = [30, 60, 120, 180, 300].find((step) => shownSeconds / step <= wanted) ?? 300;
   for (let at = Math.ceil((end - shownSeconds) / every) * every; at <= end; at += every)
-    if (chart.x(at) > chart.left + 14 && chart.x(at) < width - 18)
+    if (chart.x(at) > chart.left + 14 && chart.x(at) < width - (every < 60 ? 28 : 18))
       parts.push(svg("text", { x: chart.x(at), y: CHART_HEIGHT - 6, "text-anchor": "middle" }, every < 60 ? clock(at) : clock(at).slice(0, 5)));
   parts.push(svg("path", { class: "axis", d: `M${chart.left} ${chart.top}V${chart.bottom}H${width - chart.right}` }));
   for (const at of restarts)
@@ -139,7 +139,7 @@ function showHealth() {
     ["requests refused (429)", perSecond(rate("refused")), rate("refused") > 0 ? "warn" : ""],
     ["requests failed (5xx)", perSecond(rate("failed")), rate("failed") > 0 ? "bad" : ""],
     ["of the queue used", percent(share), share > 0.9 ? "bad" : share > 0.5 ? "warn" : ""],
-    ["p99 latency, last 10 s", p99 === null ? "–" : time(p99)],
+    ["p99 latency, last 10\u00a0s", p99 === null ? "–" : time(p99)],
     ["age of these figures", age < 2 ? "live" : since(age), stale ? "bad" : ""],
   ]);
 }

@@ -29,7 +29,8 @@ function decades(from, to) {
   return ticks;
 }
 
-/* Axes of a log-log plot of operations a second over operations a byte. Returns its two scales. */
+/* Axes of a log-log plot of operations a second over operations a byte. Returns its two scales, and where the lower
+ * axis is. */
 function rooflineAxes(plot, { width, height, xs, ys }) {
   const left = 76, bottom = 34, top = 8, right = 12;
   const x = logScale(xs[0], xs[1], left, width - right);
@@ -47,8 +48,8 @@ function rooflineAxes(plot, { width, height, xs, ys }) {
   }
   parts.push(svg("path", { class: "axis", d: `M${left} ${top}V${height - bottom}H${width - right}` }));
   parts.push(svg("text", { x: (left + width) / 2, y: height - 4, "text-anchor": "middle" },
-    "arithmetic intensity (FLOP per byte of device memory)"));
-  return { x, y, parts };
+    width < 500 ? "FLOP per byte of device memory" : "arithmetic intensity (FLOP per byte of device memory)"));
+  return { x, y, parts, floor: height - bottom };
 }
 
 /* One bar of stacked parts: [[name, value], ...]; colors follow the order. */

@@ -27,7 +27,7 @@ function showRoofline({ peak, kernels }) {
   const width = Math.max(280, plot.clientWidth || 600);
   const xs = [low(intensities, 0.1), high(intensities, 1000)];
   const ys = [low(rates, 1e9), high(rates, 1e10)];
-  const { x, y, parts } = rooflineAxes(plot, { width, height: width < 500 ? 260 : 340, xs, ys });
+  const { x, y, parts, floor } = rooflineAxes(plot, { width, height: width < 500 ? 260 : 340, xs, ys });
   for (const [dtype, rate] of shown) {
     const ridge = peak.bytes_per_second > 0 ? rate / peak.bytes_per_second : xs[0];
     const start = Math.max(xs[0], peak.bytes_per_second > 0 ? ys[0] / peak.bytes_per_second : xs[0]);
@@ -46,12 +46,14 @@ function showRoofline({ peak, kernels }) {
     for (const event of ["pointerenter", "focus"])
       circle.addEventListener(event, () => write($("roofline-value"), text));
     parts.push(circle);
-    const label = { x: x(point.intensity), y: y(point.rate) + 20 + 18 * Math.sqrt(point.share) };
+    const away = 18 * Math.sqrt(point.share);
+    const below = y(point.rate) + 20 + away;
+    const label = { x: x(point.intensity), y: below < floor ? below : y(point.rate) - 8 - away };
     if (point.share < 0.05 || labels.some((each) => Math.abs(each.x - label.x) < 64 && Math.abs(each.y - label.y) < 14))
       continue;
-    labels.push(label);
-    parts.push(svg("text", { ...label, "text-anchor": "middle" }, point.kernel));
+    labels.push({ ...label, text: point.kernel });
   }
+  parts.push(...labels.map(({ text, ...at }) => svg("text", { ...at, "text-anchor": "middle" }, text))); /* over the points */
   plot.replaceChildren(...parts);
   if (focused !== undefined) [...plot.querySelectorAll("circle")].find((circle) => circle.dataset.cell === focused)?.focus();
   key("roofline-key", [...new Set(points.map((point) => point.dtype))].map((dtype) => [dtype, colorOf(dtype)]));

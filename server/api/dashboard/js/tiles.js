@@ -50,7 +50,7 @@ function drawTileRoofline(problem) {
   const ridge = tileRoof.flops / tileRoof.bytes;
   const start = Math.max(xs[0], ys[0] / tileRoof.bytes);
   parts.push(svg("path", { class: "roof s3", d: `M${x(start)} ${y(start * tileRoof.bytes)}L${x(ridge)} ${y(tileRoof.flops)}H${x(xs[1])}` }));
-  parts.push(svg("text", { x: x(ridge), y: y(tileRoof.flops) - 6, "text-anchor": "middle" }, `ridge: ${ridge.toPrecision(3)} FLOP/byte`));
+  parts.push(svg("text", { x: Math.min(x(ridge), x(xs[1]) - 66), y: y(tileRoof.flops) + 20 }, `ridge: ${ridge.toPrecision(3)}`));
   for (let power = 0; power <= 8; power++) {
     const size = 2 ** power;
     const intensity = intensityOf(problem, tiledReads({ ...problem, size }));
