@@ -2,6 +2,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "kernels/cuda/reduce/reduce.h"
+#include "kernels/cuda/softmax/softmax.h"
 #include "kernels/cuda/attention/attention.h"
 #include "kernels/cuda/context.h"
 #include "kernels/cuda/grouped/grouped.h"
@@ -212,7 +214,9 @@ static uint64_t cuda_leading(const struct gemm_device *device, enum gemmd_dtype 
 const struct gemm_backend_entry gemm_backend_cuda = {
     .name = "cuda",
     .kernels = kernels,
-    .tasks = {[OPERATION_ATTENTION] = attention_cuda_kernels},
+    .tasks = {[OPERATION_ATTENTION] = attention_cuda_kernels,
+              [OPERATION_REDUCE] = reduce_cuda_kernels,
+              [OPERATION_SOFTMAX] = softmax_cuda_kernels},
     .context_create = cuda_create,
     .context_destroy = cuda_destroy,
     .move_rows = cuda_move_rows,

@@ -9,16 +9,21 @@
 #include "tests/bench/devices.h"
 #include "tests/bench/kernels.h"
 #include "tests/bench/ladder.h"
+#include "tests/bench/rows.h"
 #include "tests/bench/served.h"
 
 static void usage(FILE *to)
 {
     fputs(
-        "usage: gemmd-bench kernels|attention|served|error|ladder|devices [OPTIONS]\n"
+        "usage: gemmd-bench kernels|attention|reduce|softmax|served|error|ladder|devices "
+        "[OPTIONS]\n"
         "kernels: checks every kernel for this GPU, then times it against the best of\n"
         "cuBLASLt's candidates, interleaved, at settled clocks, on uniform random operands.\n"
         "attention: checks and times every attention kernel (--dtype: bf16, f16; --shapes: cells\n"
         "with that in their name; --variants, --seconds, --check-only, --out).\n"
+        "reduce, softmax: bytes a second of every kernel, for lengths of 128 to 131072 "
+        "(--variants:\n"
+        "the kernel of that name, --seconds, --out).\n"
         "served: times products as the daemon computes them, operands laid out included\n"
         "(--dtype: f32, tf32, tf32t, i8, i8t, f8, f8t, f8p, bf16, fused, f32out, odd, odd32,\n"
         "deep, deep32, deep8; --variants: the kernel next to cuBLAS, default wgmma; --seconds, "
@@ -150,6 +155,13 @@ int main(int argc, char **argv)
             .check_only = options.check_only,
         };
         return bench_attention(&attention);
+    }
+    if (strcmp(command, "reduce") == 0 || strcmp(command, "softmax") == 0) {
+        const struct rows_options rows = {.command = command,
+                                          .kernel = options.variants,
+                                          .out = options.out,
+                                          .seconds = options.seconds};
+        return bench_rows(&rows);
     }
     if (strcmp(command, "kernels") != 0) {
         usage(stderr);

@@ -5,6 +5,7 @@
 #include "tests/bench/devices.h"
 #include "tests/bench/kernels.h"
 #include "tests/bench/ladder.h"
+#include "tests/bench/rows.h"
 #include "tests/bench/served.h"
 
 static void explain(void)
@@ -20,6 +21,13 @@ int bench_kernels(const struct bench_options *options)
 }
 
 int bench_attention(const struct attention_options *options)
+{
+    (void)options;
+    explain();
+    return 1;
+}
+
+int bench_rows(const struct rows_options *options)
 {
     (void)options;
     explain();

@@ -12,7 +12,8 @@ Parts, in this order; those marked * if none is named. Each has a time limit of 
 fails or hangs in one stops no other:
   smoke     every attention kernel and type in a process of its own, within a minute; those that
             don't end are left out of what follows by --without-kernels
-  kernels*  every attention kernel against a reference, and copies, without the daemon
+  kernels*  every kernel of attention, reductions and softmaxes against a reference, and copies,
+            without the daemon
   products* the same for products, in eight processes by types, and for many in a launch; the
             check of products on the GPU against the host's, and what it costs
   memcheck* the same, fewer, under compute-sanitizer: memcheck, and synccheck of the kernels
@@ -30,7 +31,8 @@ fails or hangs in one stops no other:
             (GEMMD_SAME_BYTES_REQUESTS=N as for http); gemmd-bench devices and tests/bench/devices.sh,
             each of which writes a table
   attention attention kernels and their tiles timed (gemmd-bench attention); writes a table
-  cudnn     the same next to cuDNN and FlashAttention-2; writes a table. Needs PyTorch
+  rows      kernels of reductions and softmaxes timed (gemmd-bench reduce, softmax); writes tables
+  cudnn     the same as attention next to cuDNN and FlashAttention-2; writes a table. Needs PyTorch
   ladder    the rungs in CuPy and Triton beside ours, cuBLAS and cuDNN (tests/bench/ladder); writes a
             table and its curves. Needs PyTorch
   counters  what Nsight Compute counts of the rungs, their tiles and patterns of access
@@ -75,7 +77,7 @@ while (($#)); do
         exit 0
         ;;
     smoke | kernels | products | memcheck | devices | http | tensors | operations | faults | gpus | rates | \
-        attention | cudnn | ladder | counters | serving | perf_analyzer | ways)
+        attention | rows | cudnn | ladder | counters | serving | perf_analyzer | ways)
         parts+=("$1")
         ;;
     *)
@@ -97,7 +99,7 @@ build=$(cd "$build" 2>/dev/null && pwd) || die "there is no build folder"
 export PATH=$build/bin:$PATH
 gemmd=$build/bin/gemmd
 for program in gemmd gemmd-gpu-check gemmd-gpu-attention-check gemmd-gpu-group-check \
-    gemmd-gpu-copy-check gemmd-gpu-verify-check gemmd-bench-mhd-alone; do
+    gemmd-gpu-copy-check gemmd-gpu-reduce-check gemmd-gpu-verify-check gemmd-bench-mhd-alone; do
     [[ -x $build/bin/$program ]] || die "$build/bin/$program is not there; build first"
 done
 timeout 60 nvidia-smi -L >/dev/null || die "no NVIDIA GPU answers"
@@ -319,6 +321,7 @@ check_attention() {
 if wanted kernels; then
     check_attention
     check 60 copies "$build/bin/gemmd-gpu-copy-check"
+    check 300 reductions "$build/bin/gemmd-gpu-reduce-check"
 fi
 if wanted products; then
     in_shares 8 240 products "$build/bin/gemmd-gpu-check" # most of the time is the host's
@@ -343,7 +346,8 @@ elif wanted memcheck; then
         done
         jobs+=("$tool-verification:$under $build/bin/gemmd-gpu-verify-check"
             "$tool-groups:$under $build/bin/gemmd-gpu-group-check --quick"
-            "$tool-copies:$under $build/bin/gemmd-gpu-copy-check --quick")
+            "$tool-copies:$under $build/bin/gemmd-gpu-copy-check --quick"
+            "$tool-reductions:$under $build/bin/gemmd-gpu-reduce-check --quick")
         for kernel in "${attention_kernels[@]}"; do
             jobs+=("$tool-attention-$kernel:$under $build/bin/gemmd-gpu-attention-check --quick --kernels $kernel")
         done
@@ -468,6 +472,12 @@ if wanted attention; then
     for dtype in bf16 f16; do
         table 200 "attention-times-$dtype" "attention-$dtype-$when.md" "$build/bin/gemmd-bench" \
             attention --dtype "$dtype" --seconds 180 --out "$out/attention-$dtype-$when.md"
+    done
+fi
+if wanted rows; then
+    for operation in reduce softmax; do
+        table 200 "$operation-times" "$operation-$when.md" "$build/bin/gemmd-bench" "$operation" \
+            --seconds 180 --out "$out/$operation-$when.md"
     done
 fi
 if wanted cudnn; then

@@ -33,4 +33,4 @@ def test_a_thread_that_has_polled_is_woken(start):
             answer = session.post(f"{daemon.url}/gemm?a=A&b=B&bias=1&kernel=naive", data=bytes(4 * ROWS),
                                   timeout=PATIENCE_S)
             assert answer.status_code == 200, answer.text
-        assert reads(task) - before >= 0.9 * PRODUCTS
+        assert reads(task) - before >= 0.75 * PRODUCTS

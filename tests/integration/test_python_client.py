@@ -157,6 +157,22 @@ def test_jobs(client, rng):
         job.status()
 
 
+def test_reduce_and_softmax(client, rng):
+    x = rng.normal(size=(4, 6, 50)).astype(np.float32)
+    np.testing.assert_allclose(client.reduce(x), x.sum(-1), rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(client.reduce(x, "mean", axis=0, keepdims=True),
+                               x.mean(0, keepdims=True), rtol=1e-4, atol=1e-5)
+    np.testing.assert_array_equal(client.reduce(x, "argmax", axis=1), x.argmax(1))
+    eights = np.full((3, 1000), -128, np.int8)
+    np.testing.assert_array_equal(client.reduce(eights, out="f64"), [-128000.0] * 3)
+    scaled = 0.5 * x
+    expected = np.exp(scaled) / np.exp(scaled).sum(-1, keepdims=True)
+    np.testing.assert_allclose(client.softmax(x, scale=0.5), expected, rtol=1e-5)
+    np.testing.assert_allclose(client.softmax(x, scale=0.5, log=True), np.log(expected), rtol=1e-5)
+    masked = client.softmax(x, lens=[50, 3, 0, 1])
+    assert (masked[1, :, 3:] == 0).all() and (masked[2] == 0).all() and (masked[3, :, 0] == 1).all()
+
+
 def test_attention(client, rng):
     q, k, v = (rng.standard_normal((2, heads, 5, 8)).astype(np.float32) for heads in (4, 2, 2))
     scores = q @ k.repeat(2, 1).swapaxes(-1, -2) / np.sqrt(np.float32(8))

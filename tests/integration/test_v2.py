@@ -8,7 +8,7 @@ import pytest
 
 from daemon import PATIENCE_S
 from matrices import ACTS, NUMPY, OUTS, Problem, random_operands
-from oip import ATTENTION, DATATYPE, HEADER, MODEL, Input, body, infer, split
+from oip import ARRAYS, ATTENTION, DATATYPE, HEADER, MODEL, Input, body, infer, split
 from test_metrics import scrape, total
 from test_tensors import Tensors
 from wire import Wire, request
@@ -379,7 +379,7 @@ def test_statistics_count_what_happened(start):
     assert stats("linear.w")["inference_count"] == 1
     everything = daemon.session.get(f"{daemon.url}/v2/models/stats").json()["model_stats"]
     assert {entry["name"]: entry["inference_count"] for entry in everything} == {
-        **{model: 0 for model in (*MODEL.values(), *ATTENTION.values())}, "gemm_fp32": 3,
+        **{model: 0 for model in (*MODEL.values(), *ATTENTION.values(), *ARRAYS)}, "gemm_fp32": 3,
         "linear.w": 1}
     Tensors(daemon.url).put("w", A)
     assert stats("linear.w")["inference_count"] == 0, "what replaces it is another model"

@@ -50,12 +50,43 @@ struct fixed_model {
         .output_count = 1                                                                          \
     }
 
+/* Arrays of any rank. `out` is the type of a sum. */
+#define REDUCE(title, type, out)                                                                   \
+    {                                                                                              \
+        .name = "reduce_" title, .dtype = type, .operation = &infer_reduce,                        \
+        .inputs = {{0, "X", type, false, 1, ANY, false, false}},                                   \
+        .outputs = {{0, "Y", out, false, 1, ANY, false, true}}, .input_count = 1,                  \
+        .output_count = 1                                                                          \
+    }
+#define SOFTMAX(title, type)                                                                       \
+    {                                                                                              \
+        .name = "softmax_" title, .dtype = type, .operation = &infer_softmax,                      \
+        .inputs = {{1, "X", type, false, 1, ANY, false, false},                                    \
+                   {0, "LENS", GEMMD_I32, true, 1, ANY, true, false}},                             \
+        .outputs = {{0, "Y", type, false, 1, ANY, false, true}}, .input_count = 2,                 \
+        .output_count = 1                                                                          \
+    }
+
 static const struct fixed_model models[] = {
-    ATTENTION("bf16", GEMMD_BF16),         ATTENTION("fp16", GEMMD_F16),
-    ATTENTION("fp32", GEMMD_F32),          PRODUCT("bf16", GEMMD_BF16, GEMMD_BF16),
-    PRODUCT("fp16", GEMMD_F16, GEMMD_F16), PRODUCT("fp32", GEMMD_F32, GEMMD_F32),
-    PRODUCT("fp64", GEMMD_F64, GEMMD_F64), PRODUCT("fp8", GEMMD_F8_E4M3, GEMMD_BF16),
+    ATTENTION("bf16", GEMMD_BF16),
+    ATTENTION("fp16", GEMMD_F16),
+    ATTENTION("fp32", GEMMD_F32),
+    PRODUCT("bf16", GEMMD_BF16, GEMMD_BF16),
+    PRODUCT("fp16", GEMMD_F16, GEMMD_F16),
+    PRODUCT("fp32", GEMMD_F32, GEMMD_F32),
+    PRODUCT("fp64", GEMMD_F64, GEMMD_F64),
+    PRODUCT("fp8", GEMMD_F8_E4M3, GEMMD_BF16),
     PRODUCT("int8", GEMMD_I8, GEMMD_I32),
+    REDUCE("bf16", GEMMD_BF16, GEMMD_BF16),
+    REDUCE("fp16", GEMMD_F16, GEMMD_F16),
+    REDUCE("fp32", GEMMD_F32, GEMMD_F32),
+    REDUCE("fp64", GEMMD_F64, GEMMD_F64),
+    REDUCE("int32", GEMMD_I32, GEMMD_I32),
+    REDUCE("int8", GEMMD_I8, GEMMD_I32),
+    SOFTMAX("bf16", GEMMD_BF16),
+    SOFTMAX("fp16", GEMMD_F16),
+    SOFTMAX("fp32", GEMMD_F32),
+    SOFTMAX("fp64", GEMMD_F64),
 };
 
 void model_tensor_names(const struct model_tensor *tensors, uint32_t count, char out[64])

@@ -19,13 +19,14 @@ from .http import Answer, Transport
 from .tensors import Tensor, from_safetensors
 
 Act = Literal["none", "relu", "gelu", "gelu_tanh", "silu"]
+ReduceOp = Literal["sum", "mean", "max", "min", "norm2", "logsumexp", "argmax"]
 _DEFAULT_OUT = {"f8_e4m3": "bf16", "i8": "i32"}
 
 
 @dataclass(frozen=True)
 class JobStatus:
     """The state of a job: "queued", "running", "done", "failed" or "cancelled"; and its operation,
-    "gemm" or "attention". The id is None in the list of a daemon that requires no tokens."""
+    "gemm", "attention", "reduce" or "softmax". The id is None in the list of a daemon that requires no tokens."""
 
     id: str | None
     state: str
@@ -329,6 +330,57 @@ class Client:
                                                timeout, kernel),
                          operands.sent, operands.shape, q)
 
+    def reduce(self, x: Any, op: ReduceOp = "sum", *, axis: int = -1, keepdims: bool = False,
+               out: Any = None, priority: int = 4, timeout: float | None = None,
+               kernel: str | None = None) -> Any:
+        """Returns x reduced over one axis, an array of the library of ``x``.
+
+        ``x`` has 1 to 8 dimensions, or is a resident Tensor. Sums of f16 and bf16 are computed in f32;
+        sums of integers are exact, and wrap modulo 2^32 unless ``out`` is f64. A result without
+        dimensions has the shape (1,).
+
+        Args:
+            op: "sum", "mean", "max", "min", "norm2" (the square root of the sum of squares),
+                "logsumexp" or "argmax" (the index of the first greatest element, int32).
+            keepdims: the reduced dimension stays in the shape, as 1.
+            out: type of the result; default: that of x, int32 for argmax and sums of integers, f64 for
+                means of integers.
+
+        The errors are those of gemm().
+        """
+        timeout = self.timeout if timeout is None else timeout
+        parameters, sent = _array_operand(x, out, priority, timeout, kernel)
+        parameters |= {"op": op, "axis": axis} | ({"keepdims": 1} if keepdims else {})
+        answer = self._http.request("POST", "/reduce", parameters, sent,
+                                    timeout=timeout, result=True)
+        return like(x)(_array(answer))
+
+    def softmax(self, x: Any, *, scale: float = 1.0, log: bool = False, lens: Any = None,
+                out: Any = None, priority: int = 4, timeout: float | None = None,
+                kernel: str | None = None) -> Any:
+        """Returns softmax(scale * x) over the last axis, or its logarithm, an array of the library of
+        ``x``, which has 1 to 8 dimensions or is a resident Tensor.
+
+        Args:
+            lens: how many elements of each row count, for each index of the first dimensions of x:
+                an array of int32 with their shape. The result is 0 from there on (minus infinity if
+                log).
+            out: type of the result: that of x, or f32.
+
+        The errors are those of gemm().
+        """
+        timeout = self.timeout if timeout is None else timeout
+        parameters, sent = _array_operand(x, out, priority, timeout, kernel)
+        parameters |= {"scale": repr(scale)} if scale != 1 else {}
+        parameters |= {"log": 1} if log else {}
+        if lens is not None:
+            lengths = np.ascontiguousarray(np.asarray(lens), np.int32)
+            parameters["lens"] = lengths.ndim
+            sent = [lengths, *sent]
+        answer = self._http.request("POST", "/softmax", parameters, sent,
+                                    timeout=timeout, result=True)
+        return like(x)(_array(answer))
+
     def jobs(self) -> list[JobStatus]:
         """Lists the jobs of the client's tenant, the newest first."""
         found: list[JobStatus] = []
@@ -456,6 +508,27 @@ def _attention_parameters(operands: Attention, causal: bool, window: int | None,
         "timeout_ms": (max(1, int(timeout * 1000)) if timeout is not None else None, None)}
     return {**operands.parameters(),
             **{name: value for name, (value, usual) in chosen.items() if value != usual}}
+
+
+def _array_operand(x: Any, out: Any, priority: int, timeout: float,
+                   kernel: str | None) -> tuple[dict[str, Any], list[Array]]:
+    """Returns the parameters that an array has in every operation, and the operands to send."""
+    parameters: dict[str, Any] = {}
+    sent: list[Array] = []
+    if isinstance(x, Tensor):
+        parameters["x"] = x.name
+    else:
+        array = np.ascontiguousarray(to_numpy("x", x))
+        parameters |= {"dtype": NAMES[array.dtype], "shape": ",".join(map(str, array.shape))}
+        sent.append(array)
+    if out is not None:
+        parameters["out"] = dtype_name(out)
+    if priority != 4:
+        parameters["priority"] = priority
+    parameters["timeout_ms"] = max(1, math.ceil(timeout * 1000))
+    if kernel is not None:
+        parameters["kernel"] = kernel
+    return parameters, sent
 
 
 def _job_status(found: dict[str, Any]) -> JobStatus:
