@@ -12,7 +12,8 @@ PLACE = r"`((?:client|deploy|kernels|proto|server|tests)/[\w./*-]*)`"
 def test_named_paths_are_there():
     paths = re.findall(PLACE, TEXT)
     assert len(paths) > 50
-    assert [path for path in paths if not any(ROOT.glob(path))] == []
+    # NAME stands for any name.
+    assert [path for path in paths if not any(ROOT.glob(path.replace("NAME", "*")))] == []
 
 
 def test_links_of_the_ladder_lead_to_files():
