@@ -1,5 +1,6 @@
 /*
- * compute.h - the common part of requests for products and other operations: a POST whose body is the operands, and whose answer is the result or the id of a job.
+ * compute.h - the common part of requests for products and other operations: a POST whose body is
+ * the operands, and whose answer is the result or the id of a job.
  */
 #ifndef CLIENT_COMPUTE_H
 #define CLIENT_COMPUTE_H

@@ -2,16 +2,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "kernels/cuda/reduce/reduce.h"
-#include "kernels/cuda/softmax/softmax.h"
 #include "kernels/cuda/attention/attention.h"
 #include "kernels/cuda/context.h"
 #include "kernels/cuda/conv/conv.h"
 #include "kernels/cuda/grouped/grouped.h"
 #include "kernels/cuda/mma/tensor_core.h"
 #include "kernels/cuda/move/move.h"
+#include "kernels/cuda/reduce/reduce.h"
 #include "kernels/cuda/simt/register_tiled.h"
 #include "kernels/cuda/simt/register_tiled_sm90.h"
+#include "kernels/cuda/softmax/softmax.h"
 
 /* The kernels in the order in which "auto" tries them (kernels/gemm.h). The order follows from
  * measurements on an H100 (kernels/experiments, tests/bench/results; sm90/gemm/choose.c has

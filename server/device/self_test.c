@@ -177,7 +177,8 @@ static uint32_t leave_out_one(struct device *device, const char *name, size_t le
         if (gemm_kernel_runs_on(kernels[i], &target) && is_named(kernels[i]->name, name, length))
             leave_out(device, NULL, i, "%s", reason);
     for (uint32_t o = 0; o < OPERATION_COUNT; o++) {
-        const struct operation_kernel *const *of = operation_kernels(operation_table[o], target.backend);
+        const struct operation_kernel *const *of =
+            operation_kernels(operation_table[o], target.backend);
         for (uint32_t i = 0; of[i] != NULL; i++)
             if (operation_kernel_runs_on(operation_table[o], of[i], &target) &&
                 is_named(of[i]->name, name, length))

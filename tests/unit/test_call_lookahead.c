@@ -340,9 +340,9 @@ static enum gemmd_error open_call(struct compute_call *call, const struct spelle
     snprintf(text, sizeof text, "%s", spelling->query);
     for (char *pair = strsep(&rest, "&"); pair != NULL; pair = strsep(&rest, "&")) {
         const char *name = strsep(&pair, "=");
-        ck_assert_int_eq(parameter_set(call->operation->parameters, &call->request,
-                                       name, pair, fault),
-                         GEMMD_OK);
+        ck_assert_int_eq(
+            parameter_set(call->operation->parameters, &call->request, name, pair, fault),
+            GEMMD_OK);
     }
     ck_assert_int_eq(call->operation->settle(call, &stage.services, "", fault), GEMMD_OK);
     if (!call->shapes_inside)

@@ -298,8 +298,7 @@ START_TEST(conv2d_is_described)
             spoken = silent;
             if (json_is_string(value))
                 ck_assert_uint_eq(
-                    conv2d_request_set(&spoken, name, json_string_value(value), &fault),
-                    GEMMD_OK);
+                    conv2d_request_set(&spoken, name, json_string_value(value), &fault), GEMMD_OK);
         }
         value = json_object_get(schema, "default");
         if (!json_is_string(value))

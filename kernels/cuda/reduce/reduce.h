@@ -29,8 +29,8 @@ enum { REDUCE_STATE_BYTES = 16 };
  * divided (reduce_shuffle_chunks > 1) must be the only one. Its workspace has reduce_tree's states,
  * one for each chunk and result, and then a counter of 4 bytes for each REDUCE_SHUFFLE_COUNTED
  * results. */
-enum gemmd_error reduce_shuffle_launch(cudaStream_t stream,
-                                       const struct operation_member members[], uint32_t count);
+enum gemmd_error reduce_shuffle_launch(cudaStream_t stream, const struct operation_member members[],
+                                       uint32_t count);
 
 /* The number of chunks in which blocks reduce the elements of a result: by the length, and whether
  * the elements are contiguous. */

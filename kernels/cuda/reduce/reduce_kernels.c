@@ -27,7 +27,8 @@ static enum gemmd_error reduce_naive_run(struct gemm_context *context, const voi
 
 static const struct operation_kernel naive = {
     .name = "naive",
-    .description = "one thread a result, summed in f64; coalesced over an axis before the last only",
+    .description =
+        "one thread a result, summed in f64; coalesced over an axis before the last only",
     .takes = reduce_naive_takes,
     .workspace_bytes = operation_no_workspace,
     .run = reduce_naive_run,

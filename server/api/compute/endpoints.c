@@ -1,6 +1,7 @@
 /*
- * POST /gemm, POST /attention and the like, from the headers to the answer. A request is checked in the order
- * of the checks' cost: types, parameters, the daemon's state, sizes and reservation, memory.
+ * POST /gemm, POST /attention and the like, from the headers to the answer. A request is checked in
+ * the order of the checks' cost: types, parameters, the daemon's state, sizes and reservation,
+ * memory.
  */
 #include <inttypes.h>
 #include <stddef.h>
