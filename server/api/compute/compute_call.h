@@ -105,6 +105,11 @@ struct call_operation {
 extern const struct call_operation gemm_operation;      /* gemm_operation.c */
 extern const struct call_operation attention_operation; /* attention_operation.c */
 
+/* Checks a product's request with its resident operands and their scales, after these have been
+ * acquired: gemm_request_settle_residents and gemm_request_settle_resident_scales. */
+enum gemmd_error gemm_settle_residents(const struct call_residents *residents,
+                                       struct gemm_request *request, struct fault *fault);
+
 struct compute_call {
     const struct call_operation *operation; /* borrowed */
     union call_request request;

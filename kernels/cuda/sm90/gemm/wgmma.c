@@ -7,9 +7,13 @@
  * precision full is converted to f16, which is exact. f32 is decomposed into three parts, unless
  * the chosen kernel is fused and does so itself. Products with few columns and a large k are
  * computed in chunks of k, in one launch or in several (split_k.h).
+ *
+ * Scales are applied by kernels of their own, except those of rows and columns of f8 with precision
+ * full: these are applied to sums in the workspace.
  */
 #include "kernels/cuda/context.h"
 #include "kernels/cuda/move/operand.h"
+#include "kernels/cuda/simt/scaled.h"
 #include "kernels/cuda/sm90/gemm/split_k.h"
 #include "proto/dtype.h"
 #include "proto/size.h"
@@ -28,6 +32,9 @@ struct plan {
         problem; /* the problem that is launched; operands in the workspace have no pointers yet */
     struct operand a, b, c;
     struct split_k chunks; /* of k, if k is split */
+    /* Bytes of the sums of f32 in the workspace to which scales of rows and columns are applied
+     * after the launch; 0: the kernel applies the scales, if there are any. */
+    uint64_t sums_bytes;
 };
 
 static bool is_in_parts(const struct gemm_problem *p)
@@ -37,12 +44,12 @@ static bool is_in_parts(const struct gemm_problem *p)
 
 /* Whether f8 is multiplied as it is. Products with few columns and a small k are computed as with
  * precision full, whatever m is, because small products of several requests share a launch of a
- * kernel that does so (gemm_is_small). */
+ * kernel that does so (gemm_is_small). Products with scales do not. */
 static bool is_f8(const struct gemm_problem *p)
 {
     enum { SMALL = 256 };
     return p->dtype == GEMMD_F8_E4M3 && p->precision == GEMM_PRECISION_F8 &&
-           (p->n > SMALL || p->k > SMALL);
+           (p->n > SMALL || p->k > SMALL || p->scales != GEMM_SCALES_NONE);
 }
 
 static bool wants_a_along_k(const struct gemm_problem *p)
@@ -95,6 +102,22 @@ static bool plan_result(const struct gemm_problem *p, struct plan *plan)
     return true;
 }
 
+/* f8 with precision full and scales of rows and columns: the problem becomes that of the sums. */
+static bool plan_sums(const struct gemm_problem *p, struct plan *plan)
+{
+    struct gemm_problem *q = &plan->problem;
+    if (p->scales != GEMM_SCALES_ROWCOL || p->dtype != GEMMD_F8_E4M3 || is_f8(p))
+        return true;
+    q->scales = GEMM_SCALES_NONE;
+    q->out = GEMMD_F32;
+    q->act = GEMM_ACT_NONE;
+    q->alpha = 1;
+    q->beta = 0;
+    q->bias = NULL;
+    q->c0 = NULL;
+    return operand_place(p->m, p->n, p->batch, GEMMD_F32, &q->ldc, &q->stride_c, &plan->sums_bytes);
+}
+
 static double estimate_us(const struct gemm_problem *p, uint32_t multiprocessors)
 {
     const struct sm90_kernel *kernel = sm90_choose(p, multiprocessors);
@@ -137,11 +160,16 @@ static bool wgmma_plan_make(const struct gemm_problem *p, struct plan *plan)
         return false;
     if (p->dtype == GEMMD_F8_E4M3 && !is_f8(p))
         q->dtype = GEMMD_F16;
-    if (!is_in_parts(p) && !is_f8(p) && !split_k_plan(q, &plan->chunks))
+    if (!plan_sums(p, plan))
+        return false;
+    if (!is_in_parts(p) && !is_f8(p) && q->scales == GEMM_SCALES_NONE &&
+        !split_k_plan(q, &plan->chunks))
         return false;
     if (needs_no_chunks(plan))
         plan->chunks = (struct split_k){0};
-    return plan->chunks.chunk > 0 || plan_result(p, plan);
+    if (plan->chunks.chunk == 0 && plan->sums_bytes == 0 && !plan_result(p, plan))
+        return false;
+    return true;
 }
 
 /* The problem of the plan's first launch. The plan is possible if a kernel takes this problem. */
@@ -178,7 +206,8 @@ static bool wgmma_workspace_bytes(const struct gemm_problem *p, uint64_t *out)
     struct plan plan;
     uint64_t bytes;
     return wgmma_plan_make(p, &plan) && size_add(plan.a.bytes, plan.b.bytes, &bytes) &&
-           size_add(bytes, plan.c.bytes, &bytes) && size_add(bytes, plan.chunks.bytes, out);
+           size_add(bytes, plan.c.bytes, &bytes) && size_add(bytes, plan.sums_bytes, &bytes) &&
+           size_add(bytes, plan.chunks.bytes, out);
 }
 
 /* `chunk` is the length of a chunk if the kernel adds chunks, and 0 otherwise. */
@@ -263,6 +292,10 @@ static enum gemmd_error wgmma_run(struct gemm_context *base, const struct gemm_p
         plan.problem.c = space;
         plan.c.job.from = space;
     }
+    if (plan.sums_bytes > 0) {
+        plan.problem.c = space;
+        space += plan.sums_bytes;
+    }
     enum gemmd_error code = GEMMD_OK;
     if (chunks || !kernel->fused) {
         code = operand_move(context->stream, &plan.a);
@@ -272,9 +305,13 @@ static enum gemmd_error wgmma_run(struct gemm_context *base, const struct gemm_p
     if (code != GEMMD_OK)
         return code;
     if (chunks)
-        return launch_chunks(context, &plan, space);
-    code = is_in_parts(p) ? launch_parts(context, kernel, p, &plan)
-                          : wgmma_launch(context, kernel, &plan.problem, NULL, 0);
+        code = launch_chunks(context, &plan, space);
+    else
+        code = is_in_parts(p) ? launch_parts(context, kernel, p, &plan)
+                              : wgmma_launch(context, kernel, &plan.problem, NULL, 0);
+    if (code == GEMMD_OK && plan.sums_bytes > 0)
+        return scaled_epilogue_launch(context->stream, p, plan.problem.c, plan.problem.ldc,
+                                      plan.problem.stride_c);
     return code == GEMMD_OK ? operand_move(context->stream, &plan.c) : code;
 }
 
