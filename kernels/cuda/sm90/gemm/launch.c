@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "kernels/cuda/sm90/gemm/few_rows.h"
 #include "kernels/cuda/sm90/gemm/split_k.h"
 #include "kernels/cuda/sm90/tensor_map.h"
 
@@ -95,7 +96,7 @@ cudaError_t sm90_device_open(struct sm90_device *device)
             }
         }
     }
-    return error;
+    return error == cudaSuccess ? few_rows_open() : error;
 }
 
 /* The table for operands with scales. */

@@ -4,7 +4,8 @@
  * The kernels require rows that start at multiples of 16 bytes, operands of i8 along k, and A of
  * tf32 along k. Other operands are copied or transposed into the workspace first. A result is
  * written to the workspace first if the kernel would overwrite bytes between the rows of C. f8 with
- * precision full is converted to f16, which is exact. f32 is decomposed into three parts, unless
+ * precision full is converted to f16, which is exact, in memory or, for few rows, on the way into
+ * registers (few_rows.h). f32 is decomposed into three parts, unless
  * the chosen kernel is fused and does so itself. Products with few columns and a large k are
  * computed in chunks of k, in one launch or in several (split_k.h).
  *
@@ -14,6 +15,7 @@
 #include "kernels/cuda/context.h"
 #include "kernels/cuda/move/operand.h"
 #include "kernels/cuda/simt/scaled.h"
+#include "kernels/cuda/sm90/gemm/few_rows.h"
 #include "kernels/cuda/sm90/gemm/split_k.h"
 #include "proto/dtype.h"
 #include "proto/size.h"
@@ -35,6 +37,7 @@ struct plan {
     /* Bytes of the sums of f32 in the workspace to which scales of rows and columns are applied
      * after the launch; 0: the kernel applies the scales, if there are any. */
     uint64_t sums_bytes;
+    bool few; /* the kernels for few rows compute the problem, with operands of f8 */
 };
 
 static bool is_in_parts(const struct gemm_problem *p)
@@ -118,6 +121,29 @@ static bool plan_sums(const struct gemm_problem *p, struct plan *plan)
     return operand_place(p->m, p->n, p->batch, GEMMD_F32, &q->ldc, &q->stride_c, &plan->sums_bytes);
 }
 
+/* Whether the kernels for few rows compute a problem whose plan is complete. They have no chunks of
+ * k. */
+static bool plan_few(const struct gemm_problem *p, struct plan *plan)
+{
+    const struct gemm_problem *wide = &plan->problem;
+    struct gemm_problem q = *wide;
+    if (p->dtype != GEMMD_F8_E4M3 || is_f8(p) || plan->chunks.chunk > 0 || split_k_chunks(wide) > 1)
+        return false;
+    q.dtype = p->dtype;
+    q.transa = p->transa;
+    q.transb = p->transb;
+    q.lda = p->lda;
+    q.ldb = p->ldb;
+    q.stride_a = p->stride_a;
+    q.stride_b = p->stride_b;
+    if (!few_rows_takes(&q))
+        return false;
+    plan->few = true;
+    plan->problem = q;
+    plan->a = plan->b = (struct operand){.form = OPERAND_IN_PLACE};
+    return true;
+}
+
 static double estimate_us(const struct gemm_problem *p, uint32_t multiprocessors)
 {
     const struct sm90_kernel *kernel = sm90_choose(p, multiprocessors);
@@ -169,6 +195,7 @@ static bool wgmma_plan_make(const struct gemm_problem *p, struct plan *plan)
         plan->chunks = (struct split_k){0};
     if (plan->chunks.chunk == 0 && plan->sums_bytes == 0 && !plan_result(p, plan))
         return false;
+    (void)plan_few(p, plan);
     return true;
 }
 
@@ -186,7 +213,7 @@ static bool wgmma_takes(const struct gemm_problem *p)
         !wgmma_plan_make(p, &plan))
         return false;
     const struct gemm_problem first = first_launch(&plan);
-    return sm90_choose(&first, MULTIPROCESSORS) != NULL;
+    return plan.few || sm90_choose(&first, MULTIPROCESSORS) != NULL;
 }
 
 /* Must not depend on m and the batch: the bits of a row do not depend on the other rows. */
@@ -241,6 +268,15 @@ static enum gemmd_error launch_parts(struct cuda_context *context, const struct 
     return wgmma_launch(context, kernel, &problem, &parts, 0);
 }
 
+static enum gemmd_error launch_few(struct cuda_context *context, const struct gemm_problem *problem)
+{
+    struct sm90_launch launch;
+    cudaError_t error = few_rows_prepare(&context->sm90, problem, false, &launch);
+    if (error == cudaSuccess)
+        error = sm90_enqueue(&launch, context->stream);
+    return cuda_error_code((int)error);
+}
+
 /* The kernel that computes all chunks in one launch. NULL: separate launches are faster. */
 static const struct sm90_kernel *choose_together(const struct plan *plan, uint32_t multiprocessors)
 {
@@ -281,10 +317,10 @@ static enum gemmd_error wgmma_run(struct gemm_context *base, const struct gemm_p
     struct plan plan;
     if (context->sm90.encode == NULL || !wgmma_plan_make(p, &plan))
         return GEMMD_ERR_INTERNAL;
-    const bool chunks = plan.chunks.chunk > 0;
+    const bool chunks = plan.chunks.chunk > 0, few = plan.few;
     const struct sm90_kernel *kernel =
-        chunks ? NULL : sm90_choose(&plan.problem, context->sm90.multiprocessors);
-    if (kernel == NULL && !chunks)
+        chunks || few ? NULL : sm90_choose(&plan.problem, context->sm90.multiprocessors);
+    if (kernel == NULL && !chunks && !few)
         return GEMMD_ERR_INTERNAL;
     char *space = operand_settle(&plan.a, workspace, &plan.problem.a);
     space = operand_settle(&plan.b, space, &plan.problem.b);
@@ -297,7 +333,7 @@ static enum gemmd_error wgmma_run(struct gemm_context *base, const struct gemm_p
         space += plan.sums_bytes;
     }
     enum gemmd_error code = GEMMD_OK;
-    if (chunks || !kernel->fused) {
+    if (chunks || few || !kernel->fused) {
         code = operand_move(context->stream, &plan.a);
         if (code == GEMMD_OK)
             code = operand_move(context->stream, &plan.b);
@@ -306,6 +342,8 @@ static enum gemmd_error wgmma_run(struct gemm_context *base, const struct gemm_p
         return code;
     if (chunks)
         code = launch_chunks(context, &plan, space);
+    else if (few)
+        code = launch_few(context, &plan.problem);
     else
         code = is_in_parts(p) ? launch_parts(context, kernel, p, &plan)
                               : wgmma_launch(context, kernel, &plan.problem, NULL, 0);
