@@ -1,6 +1,5 @@
 /*
- * compute.h - the common part of a request for a product and of one for an attention: a POST whose
- * body is the operands, and whose answer is the result or the id of a job.
+ * compute.h - the common part of requests for products and other operations: a POST whose body is the operands, and whose answer is the result or the id of a job.
  */
 #ifndef CLIENT_COMPUTE_H
 #define CLIENT_COMPUTE_H

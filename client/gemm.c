@@ -75,41 +75,11 @@ static enum gemmd_error gemm_expect_result(struct gemmd_request *request,
                           "c_bytes", error);
 }
 
-static enum gemmd_error accept_stored(struct gemmd_request *request, const struct answer *answer)
-{
-    if (answer->status == 202)
-        return compute_accept_taken(request, answer);
-    request->expected.bytes = 0;
-    return GEMMD_OK;
-}
-
-static enum gemmd_error conclude_stored(struct gemmd_request *request, struct answer *answer,
-                                        const char *document, size_t bytes)
-{
-    return answer->status == 202 ? GEMMD_OK : stored_conclude(request, answer, document, bytes);
-}
-
-static const struct operation store_operation = {.method = "POST",
-                                                 .headers = HEADERS_SEND,
-                                                 .sends = true,
-                                                 .statuses = {201, 200},
-                                                 .time_parameter = "timeout_ms",
-                                                 .time_max_ms = INT32_MAX,
-                                                 .accept = accept_stored,
-                                                 .conclude = conclude_stored};
-static const struct operation store_job_operation = {.method = "POST",
-                                                     .headers = HEADERS_SEND,
-                                                     .sends = true,
-                                                     .prefers_async = true,
-                                                     .statuses = {202, 201, 200},
-                                                     .accept = accept_stored,
-                                                     .conclude = conclude_stored};
-
 static const struct operation *operation_for(const struct gemmd_gemm *gemm)
 {
     if (gemm->store == NULL)
         return compute_operation(gemm->job != 0, false);
-    return gemm->job != 0 ? &store_job_operation : &store_operation;
+    return stored_operation(gemm->job != 0);
 }
 
 struct gemmd_request *gemmd_gemm_submit(struct gemmd_client *client, const struct gemmd_gemm *given,

@@ -12,13 +12,17 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* The sizes of the structures in version 0.1. A smaller structure is invalid. */
+/* The sizes of the structures in the version that first had them. A smaller structure is invalid.
+ */
 enum {
     GEMMD_OPTIONS_SIZE_0_1 = offsetof(struct gemmd_options, shared_bytes),
     GEMMD_GEMM_SIZE_0_1 = offsetof(struct gemmd_gemm, a_tensor),
     GEMMD_ATTENTION_SIZE_0_1 = offsetof(struct gemmd_attention, traceparent),
+    GEMMD_CONV2D_SIZE_0_2 = sizeof(struct gemmd_conv2d),
     GEMMD_CALL_SIZE_0_1 = offsetof(struct gemmd_call, traceparent),
-    GEMMD_TENSOR_PUT_SIZE_0_1 = offsetof(struct gemmd_tensor_put, traceparent)
+    GEMMD_TENSOR_PUT_SIZE_0_1 = offsetof(struct gemmd_tensor_put, traceparent),
+    GEMMD_REDUCE_SIZE_0_2 = sizeof(struct gemmd_reduce),
+    GEMMD_SOFTMAX_SIZE_0_2 = sizeof(struct gemmd_softmax)
 };
 
 /* Copies the caller's structure `given` over the defaults in `known`, whose size becomes

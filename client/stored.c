@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "client/compute.h"
 #include "client/description.h"
 #include "client/failure.h"
 
@@ -36,4 +37,39 @@ enum gemmd_error stored_conclude(struct gemmd_request *request, struct answer *a
                   : answer->status == 412 ? GEMMD_PUT_UNCHANGED
                                           : GEMMD_PUT_REPLACED;
     return GEMMD_OK;
+}
+
+static enum gemmd_error accept_stored(struct gemmd_request *request, const struct answer *answer)
+{
+    if (answer->status == 202)
+        return compute_accept_taken(request, answer);
+    request->expected.bytes = 0;
+    return GEMMD_OK;
+}
+
+static enum gemmd_error conclude_stored(struct gemmd_request *request, struct answer *answer,
+                                        const char *document, size_t bytes)
+{
+    return answer->status == 202 ? GEMMD_OK : stored_conclude(request, answer, document, bytes);
+}
+
+static const struct operation store_operation = {.method = "POST",
+                                                 .headers = HEADERS_SEND,
+                                                 .sends = true,
+                                                 .statuses = {201, 200},
+                                                 .time_parameter = "timeout_ms",
+                                                 .time_max_ms = INT32_MAX,
+                                                 .accept = accept_stored,
+                                                 .conclude = conclude_stored};
+static const struct operation store_job_operation = {.method = "POST",
+                                                     .headers = HEADERS_SEND,
+                                                     .sends = true,
+                                                     .prefers_async = true,
+                                                     .statuses = {202, 201, 200},
+                                                     .accept = accept_stored,
+                                                     .conclude = conclude_stored};
+
+const struct operation *stored_operation(bool job)
+{
+    return job ? &store_job_operation : &store_operation;
 }

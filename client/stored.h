@@ -12,4 +12,8 @@
 enum gemmd_error stored_conclude(struct gemmd_request *request, struct answer *answer,
                                  const char *document, size_t bytes);
 
+/* The operation of a request whose result is stored, or, with `job`, of one that hands in a job
+ * whose result is stored. */
+const struct operation *stored_operation(bool job);
+
 #endif

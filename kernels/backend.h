@@ -55,6 +55,8 @@ bool gemm_problem_unscaled(const struct gemm_problem *problem);
 /* Likewise for attention, except that f8_e4m3 is false: a kernel for f8_e4m3 checks the problem
  * itself. */
 bool attention_problem_offered(const void *problem);
+/* Likewise for convolutions. */
+bool conv_problem_offered(const void *problem);
 
 /* `workspace_bytes` of kernels that need no workspace: sets *out to 0 and returns true. */
 bool gemm_no_workspace(const struct gemm_problem *problem, uint64_t *out);

@@ -2,4 +2,7 @@
 
 const struct operation *const operation_table[OPERATION_COUNT] = {
     [OPERATION_ATTENTION] = &operation_attention,
+    [OPERATION_CONV2D] = &operation_conv2d,
+    [OPERATION_REDUCE] = &operation_reduce,
+    [OPERATION_SOFTMAX] = &operation_softmax,
 };

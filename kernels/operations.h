@@ -5,15 +5,24 @@
 #define KERNELS_OPERATIONS_H
 
 #include "kernels/attention.h"
+#include "kernels/conv.h"
 #include "kernels/operation.h"
+#include "kernels/reduce.h"
+#include "kernels/softmax.h"
 
 extern const struct operation operation_attention; /* attention_operation.c */
+extern const struct operation operation_conv2d;    /* conv2d_operation.c */
+extern const struct operation operation_reduce;    /* reduce_operation.c */
+extern const struct operation operation_softmax;   /* softmax_operation.c */
 
 /* By number (operation_number.h). */
 extern const struct operation *const operation_table[OPERATION_COUNT];
 
 union operation_problem {
     struct attention_problem attention;
+    struct conv_problem conv2d;
+    struct reduce_problem reduce;
+    struct softmax_problem softmax;
 };
 
 /* A problem with the kernel that computes it. */

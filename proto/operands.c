@@ -185,6 +185,47 @@ enum gemmd_error operand_read_safetensors(const struct operand_table *table,
     return code;
 }
 
+static enum gemmd_error bind_npy_front(const struct operand_table *table, const void *request,
+                                       struct body_front *front, enum gemmd_dtype carrier,
+                                       struct tensor *tensors, struct fault *fault)
+{
+    uint64_t at = 0;
+    for (uint32_t i = 0; i < table->count; i++) {
+        if (!table->is_wanted(request, i))
+            continue;
+        if (at == front->length)
+            return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
+                             "the body ends before the .npy array of %s", table->operands[i].title);
+        const enum gemmd_error code =
+            operand_read_npy(table, i, front, &at, carrier, &tensors[i], fault);
+        if (code != GEMMD_OK)
+            return code;
+    }
+    if (at < front->length)
+        return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
+                         "the body is %" PRIu64 " bytes; its .npy arrays take %" PRIu64,
+                         front->length, at);
+    return GEMMD_OK;
+}
+
+enum gemmd_error operand_bind_front(const struct operand_table *table, const void *request,
+                                    uint32_t elsewhere, enum format format,
+                                    struct body_front *front, enum gemmd_dtype carrier,
+                                    struct tensor *tensors, struct fault *fault)
+{
+    struct operand_layout layout;
+    for (uint32_t i = 0; i < table->count; i++)
+        tensors[i] = (struct tensor){.rank = 0};
+    if (format == FORMAT_NPY)
+        return bind_npy_front(table, request, front, carrier, tensors, fault);
+    if (format == FORMAT_SAFETENSORS)
+        return operand_read_safetensors(table, front, tensors, fault);
+    const enum gemmd_error code = operand_layout_settle(&layout, table, request, elsewhere, fault);
+    return code == GEMMD_OK ? operand_layout_bind(&layout, table, request, front->bytes,
+                                                  front->length, tensors, fault)
+                            : code;
+}
+
 enum gemmd_error operand_settle_size(const char *name, uint64_t *size, uint64_t value,
                                      const char *title, const char *source, struct fault *fault)
 {

@@ -121,6 +121,17 @@ enum gemmd_error operand_read_safetensors(const struct operand_table *table,
                                           struct body_front *front, struct tensor *tensors,
                                           struct fault *fault);
 
+/* Finds the operands of a body of any format, of which the front has been received: `tensors` has
+ * an element for each operand of the table. In a raw body, the operands in `elsewhere` have a shape
+ * but no data. A .npy body has the arrays that table->is_wanted names, in the order of the table,
+ * and nothing after them. A safetensors body may lack operands that are wanted, and may have others
+ * of the table. The other errors are those of operand_layout_bind, operand_read_npy and
+ * operand_read_safetensors. */
+enum gemmd_error operand_bind_front(const struct operand_table *table, const void *request,
+                                    uint32_t elsewhere, enum format format,
+                                    struct body_front *front, enum gemmd_dtype carrier,
+                                    struct tensor *tensors, struct fault *fault);
+
 /* Compares a size of the request with `value`, the same size in the shape of the array `title`.
  * If `*size` is not known yet (0), `*size` becomes `value`. GEMMD_ERR_MALFORMED if the two differ
  * or `value` is not from 1 to GEMM_DIM_MAX. `name` is the name of the size; `source` says in the

@@ -31,6 +31,7 @@ uint64_t tiled_scratch_bytes(void);
 uint64_t attention_tiled_scratch_bytes(void);
 
 extern const struct operation_kernel attention_cpu_naive, attention_cpu_tiled;
+extern const struct operation_kernel conv_cpu_naive, conv_cpu_product;
 extern const struct gemm_kernel gemm_cpu_naive, gemm_cpu_tiled, gemm_cpu_openblas;
 
 #endif

@@ -4,6 +4,8 @@
 #include <string.h>
 
 #include "kernels/cpu/context.h"
+#include "kernels/cpu/reduce.h"
+#include "kernels/cpu/softmax_rows.h"
 
 /* The cores that this process may run on, which in a container are fewer than the machine has. */
 static uint32_t usable_cores(void)
@@ -78,11 +80,20 @@ static const struct gemm_kernel *const kernels[] = {&gemm_cpu_openblas, &gemm_cp
                                                     &gemm_cpu_naive, NULL};
 static const struct operation_kernel *const attention[] = {&attention_cpu_tiled,
                                                            &attention_cpu_naive, NULL};
+static const struct operation_kernel *const conv[] = {&conv_cpu_product, &conv_cpu_naive, NULL};
+
+static const struct operation_kernel *const reduce[] = {&reduce_cpu_vector, &reduce_cpu_naive,
+                                                        NULL};
+static const struct operation_kernel *const softmax[] = {&softmax_cpu_vector, &softmax_cpu_naive,
+                                                         NULL};
 
 const struct gemm_backend_entry gemm_backend_cpu = {
     .name = "cpu",
     .kernels = kernels,
-    .tasks = {[OPERATION_ATTENTION] = attention},
+    .tasks = {[OPERATION_ATTENTION] = attention,
+              [OPERATION_CONV2D] = conv,
+              [OPERATION_REDUCE] = reduce,
+              [OPERATION_SOFTMAX] = softmax},
     .context_create = cpu_create,
     .context_destroy = cpu_destroy,
     .move_rows = cpu_move_rows,

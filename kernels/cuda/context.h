@@ -11,6 +11,7 @@
 #include <cuda_runtime_api.h>
 
 #include "kernels/backend.h"
+#include "kernels/cuda/sm90/conv/sm90_conv.h"
 #include "kernels/cuda/sm90/sm90.h"
 #include "kernels/cuda_error.h"
 
@@ -27,11 +28,12 @@ struct cuda_context {
     uint32_t shared_bytes; /* the most shared memory that a block can have */
     cublasHandle_t blas;
     cublasLtHandle_t blas_lt;
-    void *blas_workspace;          /* CUBLAS_WORKSPACE_BYTES, shared by both handles */
-    struct grouped_space *grouped; /* the lists of the grouped kernels */
-    struct sm90_device sm90;       /* open on devices of compute capability 9.0 only */
-    uint32_t *attention_next;      /* flash_wgmma's counter of tiles, in device memory; zero between
-                                      launches */
+    void *blas_workspace;              /* CUBLAS_WORKSPACE_BYTES, shared by both handles */
+    struct grouped_space *grouped;     /* the lists of the grouped kernels */
+    struct sm90_device sm90;           /* open on devices of compute capability 9.0 only */
+    struct sm90_conv_device sm90_conv; /* likewise */
+    uint32_t *attention_next; /* flash_wgmma's counter of tiles, in device memory; zero between
+                                 launches */
 };
 
 /* The kernels that gemm_kernels.c lists. */

@@ -2,8 +2,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "kernels/cuda/reduce/reduce.h"
+#include "kernels/cuda/softmax/softmax.h"
 #include "kernels/cuda/attention/attention.h"
 #include "kernels/cuda/context.h"
+#include "kernels/cuda/conv/conv.h"
 #include "kernels/cuda/grouped/grouped.h"
 #include "kernels/cuda/mma/tensor_core.h"
 #include "kernels/cuda/move/move.h"
@@ -126,6 +129,8 @@ static enum gemmd_error open_sm90(struct cuda_context *context, struct fault *fa
         error = sm90_register_tiled_prepare();
     if (error == cudaSuccess)
         error = grouped_f32_prepare();
+    if (error == cudaSuccess)
+        error = sm90_conv_device_open(&context->sm90_conv);
     return cuda_fault(error, "preparing the kernels of sm_90a", fault);
 }
 
@@ -219,7 +224,10 @@ static uint64_t cuda_leading(const struct gemm_device *device, enum gemmd_dtype 
 const struct gemm_backend_entry gemm_backend_cuda = {
     .name = "cuda",
     .kernels = kernels,
-    .tasks = {[OPERATION_ATTENTION] = attention_cuda_kernels},
+    .tasks = {[OPERATION_ATTENTION] = attention_cuda_kernels,
+              [OPERATION_CONV2D] = conv_cuda_kernels,
+              [OPERATION_REDUCE] = reduce_cuda_kernels,
+              [OPERATION_SOFTMAX] = softmax_cuda_kernels},
     .context_create = cuda_create,
     .context_destroy = cuda_destroy,
     .move_rows = cuda_move_rows,

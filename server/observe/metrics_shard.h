@@ -23,7 +23,9 @@ enum {
     METRICS_DTYPES = GEMMD_DTYPE_COUNT + 1, /* the last: the dtype is not known */
     /* Together with all other families, these bounds keep a daemon without tenants and with one GPU
      * at 500 series. */
-    METRICS_REQUESTS_MAX = 29, /* most series of gemmd_requests, besides those of all others */
+    METRICS_REQUESTS_MAX = 23, /* most series of gemmd_requests, besides those of all others */
+    METRICS_DURATIONS_MAX = 4, /* operations with buckets of durations of their own */
+    METRICS_WAITS_MAX = 3,     /* the same of waits in the queue */
     METRICS_KERNELS_MAX = 10   /* the same of each family of kernels, by kernel, task and dtype */
 };
 
@@ -94,6 +96,10 @@ struct metrics {
     /* The series of gemmd_requests that scrapes have shown, which are their places in
      * metrics_shard.requests. */
     uint32_t shown_count, shown[METRICS_REQUESTS_MAX];
+    /* The operations, and the tasks, whose histograms scrapes have shown. */
+    struct metrics_shown {
+        uint32_t count, list[METRICS_DURATIONS_MAX];
+    } shown_durations, shown_waits;
     pthread_mutex_t exemplars_lock;
     struct metrics_exemplar exemplars[METRICS_OP_COUNT][METRICS_TIME_BUCKETS + 1];
     struct metrics_exemplar stage_exemplars[METRICS_STAGE_COUNT][METRICS_STAGE_BUCKETS + 1];

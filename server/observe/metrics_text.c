@@ -127,7 +127,7 @@ static void write_requests(struct metrics_writer *writer, struct metrics *metric
         writer, "gemmd_requests", METRICS_COUNTER,
         "Requests that have ended, by operation, operand type and HTTP status; 200 stands "
         "for every success, none for a client that disconnected before the answer. Of requests of "
-        "further kinds than the first 29, only the statuses 429, 500, 503, 504 and 507 are told "
+        "further kinds than the first 23, only the statuses 429, 500, 503, 504 and 507 are told "
         "apart.");
     uint64_t others[OTHERS_COUNT + 1] = {0};
     pthread_mutex_lock(&metrics->shown_lock);
@@ -222,6 +222,45 @@ static void write_histogram(struct metrics_writer *writer, const struct metrics 
         metrics_sample_histogram(writer, labels, buckets, bounds, count, sum, 1);
 }
 
+/* Whether a histogram of a family has buckets of its own: the first `most` that a scrape finds used
+ * do, and keep them. */
+static bool has_buckets(struct metrics *metrics, struct metrics_shown *shown, uint32_t most,
+                        uint32_t number)
+{
+    bool has = false;
+    pthread_mutex_lock(&metrics->shown_lock);
+    for (uint32_t i = 0; i < shown->count; i++)
+        has |= shown->list[i] == number;
+    if (!has && shown->count < most) {
+        shown->list[shown->count++] = number;
+        has = true;
+    }
+    pthread_mutex_unlock(&metrics->shown_lock);
+    return has;
+}
+
+/* What was counted in a histogram: its sum, and the number of observations. */
+struct observed {
+    uint64_t count, sum;
+};
+
+static struct observed observed_in(const struct metrics *metrics, size_t offset)
+{
+    struct observed observed = {
+        .sum = total(metrics, offset + offsetof(struct metrics_histogram, sum))};
+    for (uint32_t i = 0; i <= METRICS_BUCKETS_MAX; i++)
+        observed.count += total(metrics, offset + offsetof(struct metrics_histogram, buckets) +
+                                             i * sizeof(uint64_t));
+    return observed;
+}
+
+/* Writes the histograms without buckets of their own as one, which has none but +Inf. */
+static void write_other_times(struct metrics_writer *writer, struct observed observed)
+{
+    if (observed.count > 0)
+        metrics_sample_times(writer, "op=\"\"", &observed.count, NULL, 0, observed.sum, NULL);
+}
+
 static void copy_exemplars(struct metrics *metrics, const struct metrics_exemplar *from,
                            struct metrics_exemplar *to, uint32_t count)
 {
@@ -236,10 +275,22 @@ static void write_durations(struct metrics_writer *writer, struct metrics *metri
 {
     char labels[LABELS_MAX];
     struct metrics_exemplar exemplars[METRICS_TIME_BUCKETS + 1];
-    metrics_family(writer, "gemmd_request_duration_seconds", METRICS_HISTOGRAM,
-                   "Time from the first byte of a request to the last byte of its answer.");
+    metrics_family(
+        writer, "gemmd_request_duration_seconds", METRICS_HISTOGRAM,
+        "Time from the first byte of a request to the last byte of its answer. Operations "
+        "after the first 4 that were used are counted together, without buckets.");
     /* Probes and scrapes, METRICS_OP_OTHER, are counted only. */
+    struct observed others = {0, 0};
     for (size_t op = 0; op < METRICS_OP_OTHER; op++) {
+        const struct observed here =
+            observed_in(metrics, offsetof(struct metrics_shard, duration) +
+                                     op * sizeof(struct metrics_histogram));
+        if (here.count > 0 &&
+            !has_buckets(metrics, &metrics->shown_durations, METRICS_DURATIONS_MAX, (uint32_t)op)) {
+            others.count += here.count;
+            others.sum += here.sum;
+            continue;
+        }
         snprintf(labels, sizeof(labels), "op=\"%s\"", metrics_op_name((enum metrics_op)op));
         copy_exemplars(metrics, metrics->exemplars[op], exemplars, METRICS_TIME_BUCKETS + 1);
         write_histogram(writer, metrics, labels,
@@ -248,6 +299,7 @@ static void write_durations(struct metrics_writer *writer, struct metrics *metri
                         metrics_time_bounds_ns, METRICS_TIME_BUCKETS, false,
                         shows_exemplars ? exemplars : NULL);
     }
+    write_other_times(writer, others);
 }
 
 static void write_histograms(struct metrics_writer *writer, struct metrics *metrics,
@@ -273,13 +325,24 @@ static void write_histograms(struct metrics_writer *writer, struct metrics *metr
     metrics_family(writer, "gemmd_queue_wait_seconds", METRICS_HISTOGRAM,
                    "Time that works waited in the queue, by what the device then did: an operation "
                    "such as gemm (for requests to infer too), or copy (of a resident tensor).");
+    struct observed others = {0, 0};
     for (size_t task = 0; task < METRICS_TASK_COUNT; task++) {
+        const struct observed here =
+            observed_in(metrics, offsetof(struct metrics_shard, queue_wait) +
+                                     task * sizeof(struct metrics_histogram));
+        if (here.count > 0 &&
+            !has_buckets(metrics, &metrics->shown_waits, METRICS_WAITS_MAX, (uint32_t)task)) {
+            others.count += here.count;
+            others.sum += here.sum;
+            continue;
+        }
         snprintf(labels, sizeof(labels), "op=\"%s\"", metrics_task_name((enum metrics_task)task));
         write_histogram(writer, metrics, labels,
                         offsetof(struct metrics_shard, queue_wait) +
                             task * sizeof(struct metrics_histogram),
                         metrics_stage_bounds_ns, METRICS_STAGE_BUCKETS, false, NULL);
     }
+    write_other_times(writer, others);
     metrics_family(writer, "gemmd_batch_size", METRICS_HISTOGRAM,
                    "Requests computed by one launch on the device.");
     write_histogram(writer, metrics, "", offsetof(struct metrics_shard, launch_requests),

@@ -6,19 +6,28 @@
 
 #include "kernels/cpu/openblas_core.h"
 #include "tests/bench/attention.h"
+#include "tests/bench/conv_options.h"
 #include "tests/bench/devices.h"
 #include "tests/bench/kernels.h"
 #include "tests/bench/ladder.h"
+#include "tests/bench/rows.h"
 #include "tests/bench/served.h"
 
 static void usage(FILE *to)
 {
     fputs(
-        "usage: gemmd-bench kernels|attention|served|scaled|few|error|ladder|devices [OPTIONS]\n"
+        "usage: gemmd-bench kernels|attention|conv|reduce|softmax|served|scaled|few|error|ladder|"
+        "devices [OPTIONS]\n"
         "kernels: checks every kernel for this GPU, then times it against the best of\n"
         "cuBLASLt's candidates, interleaved, at settled clocks, on uniform random operands.\n"
         "attention: checks and times every attention kernel (--dtype: bf16, f16; --shapes: cells\n"
         "with that in their name; --variants, --seconds, --check-only, --out).\n"
+        "conv: times every convolution kernel on layers of networks (--dtype: bf16, f16; "
+        "--shapes:\n"
+        "layers with that in their name; --nchw; --variants, --seconds, --out).\n"
+        "reduce, softmax: bytes a second of every kernel, for lengths of 128 to 131072 "
+        "(--variants:\n"
+        "the kernel of that name, --seconds, --out).\n"
         "served: times products as the daemon computes them, operands laid out included\n"
         "(--dtype: f32, tf32, tf32t, i8, i8t, f8, f8t, f8p, bf16, fused, f32out, odd, odd32,\n"
         "deep, deep32, deep8; --variants: the kernel next to cuBLAS, default wgmma; --seconds, "
@@ -41,6 +50,7 @@ static void usage(FILE *to)
         "  --quick           fewer shapes and rounds\n"
         "  --check-only      check, time nothing\n"
         "  --no-check        time only\n"
+        "  --nchw            convolutions with channels first\n"
         "  --fused           time own kernels with a bias and gelu_tanh, cuBLASLt without\n"
         "  --out FILE        write the tables there too (Markdown)\n",
         to);
@@ -61,6 +71,7 @@ int main(int argc, char **argv)
         OUT,
         CPU,
         TILES,
+        NCHW,
         HELP
     };
     static const struct option OPTIONS[] = {{"dtype", required_argument, NULL, DTYPE},
@@ -75,10 +86,12 @@ int main(int argc, char **argv)
                                             {"out", required_argument, NULL, OUT},
                                             {"cpu", no_argument, NULL, CPU},
                                             {"tiles", no_argument, NULL, TILES},
+                                            {"nchw", no_argument, NULL, NCHW},
                                             {"help", no_argument, NULL, HELP},
                                             {NULL, 0, NULL, 0}};
     struct bench_options options = {.seconds = 280};
     struct ladder_options ladder = {0};
+    bool nchw = false;
     for (int c; (c = getopt_long(argc, argv, "", OPTIONS, NULL)) != -1;) {
         switch (c) {
         case DTYPE:
@@ -116,6 +129,9 @@ int main(int argc, char **argv)
             break;
         case TILES:
             ladder.tiles = true;
+            break;
+        case NCHW:
+            nchw = true;
             break;
         case HELP:
             usage(stdout);
@@ -159,6 +175,24 @@ int main(int argc, char **argv)
             .check_only = options.check_only,
         };
         return bench_attention(&attention);
+    }
+    if (strcmp(command, "conv") == 0) {
+        const struct conv_options conv = {
+            .seconds = options.seconds,
+            .dtypes = options.dtypes != NULL ? options.dtypes : "bf16,f16",
+            .kernels = options.variants,
+            .layers = options.shapes,
+            .out = options.out,
+            .nchw = nchw,
+        };
+        return bench_conv(&conv);
+    }
+    if (strcmp(command, "reduce") == 0 || strcmp(command, "softmax") == 0) {
+        const struct rows_options rows = {.command = command,
+                                          .kernel = options.variants,
+                                          .out = options.out,
+                                          .seconds = options.seconds};
+        return bench_rows(&rows);
     }
     if (strcmp(command, "kernels") != 0) {
         usage(stderr);

@@ -2,9 +2,11 @@
 #include <stdio.h>
 
 #include "tests/bench/attention.h"
+#include "tests/bench/conv_options.h"
 #include "tests/bench/devices.h"
 #include "tests/bench/kernels.h"
 #include "tests/bench/ladder.h"
+#include "tests/bench/rows.h"
 #include "tests/bench/served.h"
 
 static void explain(void)
@@ -20,6 +22,20 @@ int bench_kernels(const struct bench_options *options)
 }
 
 int bench_attention(const struct attention_options *options)
+{
+    (void)options;
+    explain();
+    return 1;
+}
+
+int bench_conv(const struct conv_options *options)
+{
+    (void)options;
+    explain();
+    return 1;
+}
+
+int bench_rows(const struct rows_options *options)
 {
     (void)options;
     explain();

@@ -18,7 +18,7 @@ for test in test_device_cuda test_device_cuda_attention test_device_cuda_launche
     strip -o "$scratch/tests/$test" "$build/tests/$test"
 done
 cp -P "$build"/lib/libgemmd.so* "$scratch/lib/"
-for library in attention ladder; do
+for library in attention conv ladder; do
     strip -o "$scratch/lib/libgemmd_bench_$library.so" "$build/lib/libgemmd_bench_$library.so"
 done
 if command -v wrk >/dev/null; then cp -L "$(command -v wrk)" "$scratch/bin/"; fi

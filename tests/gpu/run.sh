@@ -12,7 +12,8 @@ Parts, in this order; those marked * if none is named. Each has a time limit of 
 fails or hangs in one stops no other:
   smoke     every attention kernel and type in a process of its own, within a minute; those that
             don't end are left out of what follows by --without-kernels
-  kernels*  every attention kernel against a reference, and copies, without the daemon
+  kernels*  every kernel of attention, convolutions, reductions and softmaxes against a reference, and copies,
+            without the daemon
   products* the same for products, in eight processes by types, and for many in a launch; the
             check of products on the GPU against the host's, and what it costs
   memcheck* the same, fewer, under compute-sanitizer: memcheck, and synccheck of the kernels
@@ -30,7 +31,10 @@ fails or hangs in one stops no other:
             (GEMMD_SAME_BYTES_REQUESTS=N as for http); gemmd-bench devices and tests/bench/devices.sh,
             each of which writes a table
   attention attention kernels and their tiles timed (gemmd-bench attention); writes a table
-  cudnn     the same next to cuDNN and FlashAttention-2; writes a table. Needs PyTorch
+  conv      convolution kernels and their tiles timed (gemmd-bench conv); writes a table
+  rows      kernels of reductions and softmaxes timed (gemmd-bench reduce, softmax); writes tables
+  cudnn     attention next to cuDNN and FlashAttention-2, and convolutions next to cuDNN; writes two
+            tables. Needs PyTorch
   ladder    the rungs in CuPy and Triton beside ours, cuBLAS and cuDNN (tests/bench/ladder); writes a
             table and its curves. Needs PyTorch
   counters  what Nsight Compute counts of the rungs, their tiles and patterns of access
@@ -75,7 +79,7 @@ while (($#)); do
         exit 0
         ;;
     smoke | kernels | products | memcheck | devices | http | tensors | operations | faults | gpus | rates | \
-        attention | cudnn | ladder | counters | serving | perf_analyzer | ways)
+        attention | conv | rows | cudnn | ladder | counters | serving | perf_analyzer | ways)
         parts+=("$1")
         ;;
     *)
@@ -97,7 +101,8 @@ build=$(cd "$build" 2>/dev/null && pwd) || die "there is no build folder"
 export PATH=$build/bin:$PATH
 gemmd=$build/bin/gemmd
 for program in gemmd gemmd-gpu-check gemmd-gpu-attention-check gemmd-gpu-group-check \
-    gemmd-gpu-copy-check gemmd-gpu-verify-check gemmd-bench-mhd-alone; do
+    gemmd-gpu-conv-check gemmd-gpu-copy-check gemmd-gpu-reduce-check \
+    gemmd-gpu-verify-check gemmd-bench-mhd-alone; do
     [[ -x $build/bin/$program ]] || die "$build/bin/$program is not there; build first"
 done
 timeout 60 nvidia-smi -L >/dev/null || die "no NVIDIA GPU answers"
@@ -315,10 +320,23 @@ check_attention() {
     together 240 "${jobs[@]}"
 }
 
+conv_types=(f32 tf32 f16 bf16 i8-i32 i8-f32)
+
+check_conv() {
+    local jobs=() type
+    section "convolutions"
+    for type in "${conv_types[@]}"; do
+        jobs+=("conv-$type:$build/bin/gemmd-gpu-conv-check --dtype $type")
+    done
+    together 240 "${jobs[@]}"
+}
+
 # --- Every kernel against the reference, without the daemon ---------------------------------------
 if wanted kernels; then
     check_attention
+    check_conv
     check 60 copies "$build/bin/gemmd-gpu-copy-check"
+    check 300 reductions "$build/bin/gemmd-gpu-reduce-check"
 fi
 if wanted products; then
     in_shares 8 240 products "$build/bin/gemmd-gpu-check" # most of the time is the host's
@@ -343,9 +361,13 @@ elif wanted memcheck; then
         done
         jobs+=("$tool-verification:$under $build/bin/gemmd-gpu-verify-check"
             "$tool-groups:$under $build/bin/gemmd-gpu-group-check --quick"
-            "$tool-copies:$under $build/bin/gemmd-gpu-copy-check --quick")
+            "$tool-copies:$under $build/bin/gemmd-gpu-copy-check --quick"
+            "$tool-reductions:$under $build/bin/gemmd-gpu-reduce-check --quick")
         for kernel in "${attention_kernels[@]}"; do
             jobs+=("$tool-attention-$kernel:$under $build/bin/gemmd-gpu-attention-check --quick --kernels $kernel")
+        done
+        for type in "${conv_types[@]}"; do
+            jobs+=("$tool-conv-$type:$under $build/bin/gemmd-gpu-conv-check --quick --dtype $type")
         done
     done
     together 300 "${jobs[@]}"
@@ -470,7 +492,20 @@ if wanted attention; then
             attention --dtype "$dtype" --seconds 180 --out "$out/attention-$dtype-$when.md"
     done
 fi
+if wanted conv; then
+    table 300 conv-times "conv-$when.md" "$build/bin/gemmd-bench" conv --seconds 280 \
+        --out "$out/conv-$when.md"
+fi
+if wanted rows; then
+    for operation in reduce softmax; do
+        table 200 "$operation-times" "$operation-$when.md" "$build/bin/gemmd-bench" "$operation" \
+            --seconds 180 --out "$out/$operation-$when.md"
+    done
+fi
 if wanted cudnn; then
+    table 300 conv-cudnn "conv-cudnn-$when.md" env PYTHONUNBUFFERED=1 "$python" \
+        tests/bench/conv_cudnn.py --library "$build/lib/libgemmd_bench_conv.so" --seconds 280 \
+        --dtype bf16,f16 --out "$out/conv-cudnn-$when.md"
     table 300 cudnn "cudnn-$when.md" env PYTHONUNBUFFERED=1 "$python" tests/bench/attention_cudnn.py \
         --library "$build/lib/libgemmd_bench_attention.so" --seconds 280 --dtype bf16,f16 \
         --out "$out/cudnn-$when.md"

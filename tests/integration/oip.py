@@ -14,7 +14,11 @@ DATATYPE = {"f64": "FP64", "f32": "FP32", "f16": "FP16", "bf16": "BF16", "f8_e4m
             "i8": "INT8", "i32": "INT32"}
 MODEL = {"f64": "gemm_fp64", "f32": "gemm_fp32", "f16": "gemm_fp16", "bf16": "gemm_bf16",
          "f8_e4m3": "gemm_fp8", "i8": "gemm_int8"}
+# The models of reductions and softmaxes.
+ARRAYS = (*(f"reduce_{name}" for name in ("fp64", "fp32", "fp16", "bf16", "int8", "int32")),
+          *(f"softmax_{name}" for name in ("fp64", "fp32", "fp16", "bf16")))
 ATTENTION = {"f32": "attention_fp32", "f16": "attention_fp16", "bf16": "attention_bf16"}
+CONV2D = {"f32": "conv2d_fp32", "f16": "conv2d_fp16", "bf16": "conv2d_bf16", "i8": "conv2d_int8"}
 
 
 class Input(NamedTuple):

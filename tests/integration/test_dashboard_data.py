@@ -1,5 +1,6 @@
 """GET /dashboard/...: the history, its events, the requests of late and the kernels."""
 
+import contextlib
 import json
 import time
 
@@ -185,6 +186,24 @@ def test_a_slow_computation_is_kept_with_its_stages(start):
     assert kept["shape"] == [8, 8, 8, 1] and kept["op"] == "gemm" and kept["kernel"]
     assert kept["total_ms"] > 200 and kept["stages_ms"]["receive"] > 200
     assert kept["error"] is None
+
+
+def test_slow_is_what_one_in_a_hundred_exceeds(start):
+    """Of the last minute's requests, once there are enough of them: one in ten takes 150 ms here."""
+    daemon = start()
+    head = b"POST /gemm?m=8&n=8&k=8 HTTP/1.1\r\nHost: x\r\nContent-Length: 512\r\n\r\n"
+    with contextlib.ExitStack() as stack:
+        wires = [stack.enter_context(Wire(daemon.address)) for _ in range(12)]
+        for wire in wires:
+            wire.send(head)
+        time.sleep(0.15)
+        for wire in wires:
+            wire.send(bytes(512))
+            assert wire.receive().status == 200
+        for _ in range(108):
+            wires[0].send(head + bytes(512))
+            assert wires[0].receive().status == 200
+    eventually(lambda: get(daemon, "requests").json()["slow_ms"] >= 150, "the time of a slow request")
 
 
 def test_requests_are_shown_to_their_tenant(start, tmp_path):

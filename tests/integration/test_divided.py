@@ -59,6 +59,12 @@ def same_bytes(daemons, path, parameters, body=b"", headers=None, divided=True):
     return answers[0]
 
 
+def test_images_of_a_convolution(daemons):
+    x, w, bias = random(30, 6, 32, 60, 58), random(31, 64, 32, 3, 3), random(32, 64)
+    same_bytes(daemons, "/conv2d", {"padding": "same", "bias": 1}, npy(x, w, bias),
+               {"Content-Type": "application/x-npy"})
+
+
 @pytest.mark.parametrize("more", [
     {}, {"transb": 1}, {"act": "gelu", "alpha": 0.5}, {"verify": "freivalds"}, {"kernel": "naive"},
 ], ids=str)

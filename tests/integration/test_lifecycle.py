@@ -194,6 +194,29 @@ def test_checked_config_is_a_config_file(gemmd, tmp_path):
 
 # ---- sockets ------------------------------------------------------------------------------------
 
+def test_descriptors_belong_to_the_daemon_alone(start):
+    """Whatever program the daemon starts, such as its successor, inherits none but those that it is given; and no
+    socket, of a connection that is silent or of one that was served, can block a thread."""
+    daemon = start()
+    with Wire(daemon.address) as silent, Wire(daemon.address) as served:
+        served.send(request("GET", "/livez"))
+        assert served.receive().status == 200
+        ports = {f"{wire.socket.getsockname()[1]:04X}" for wire in (silent, served)}
+        folder, seen, connections = pathlib.Path(f"/proc/{daemon.pid}"), 0, 0
+        inodes = {fields[9] for line in (folder / "net/tcp").read_text().splitlines()[1:]
+                  if (fields := line.split())[2].rpartition(":")[2] in ports}
+        for link in (folder / "fd").iterdir():
+            flags = int(re.search(r"flags:\s+(\d+)", (folder / "fdinfo" / link.name).read_text())[1], 8)
+            target = os.readlink(link)
+            if int(link.name) > 2:
+                seen += 1
+                assert flags & os.O_CLOEXEC, f"{target} is inherited by programs that the daemon starts"
+            if target.startswith("socket:"):
+                assert flags & os.O_NONBLOCK, f"{target} can block"
+                connections += target[8:-1] in inodes
+    assert seen > 3 and connections == 2, (seen, connections)
+
+
 def test_second_instance_on_the_same_port(start, gemmd):
     daemon = start()
     host, port = daemon.address

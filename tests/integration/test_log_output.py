@@ -169,6 +169,17 @@ def test_the_line_of_a_job_has_its_real_stages(start):
     assert line_of(daemon, "mine")["status"] == 202
 
 
+def test_lines_have_the_time_in_the_queue(start):
+    """It takes a microsecond at least to wake the thread that starts the work of one of several requests."""
+    daemon = start()
+    for number in range(8):
+        assert exchange(daemon.address, request("POST", "/gemm?m=2&n=2&k=2", [
+            ("Content-Length", 32), ("X-Request-Id", f"number-{number}")], bytes(32))).status == 200
+    lines = [line_of(daemon, f"number-{number}") for number in range(8)]
+    assert max(line["queue_ms"] for line in lines) > 0
+    assert all(line["queue_ms"] <= line["total_ms"] for line in lines)
+
+
 def test_the_line_of_a_client_that_left_says_so(start):
     daemon = start()
     with Wire(daemon.address) as wire:

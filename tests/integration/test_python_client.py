@@ -13,6 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import conv2d
+from conv2d import Conv2d
 from daemon import PATIENCE_S
 from matrices import NUMPY, OUTS, Problem, assert_right, random_operands
 from scaling import ScaledProblem, exact_scaled, truth
@@ -158,6 +160,22 @@ def test_jobs(client, rng):
         job.status()
 
 
+def test_reduce_and_softmax(client, rng):
+    x = rng.normal(size=(4, 6, 50)).astype(np.float32)
+    np.testing.assert_allclose(client.reduce(x), x.sum(-1), rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(client.reduce(x, "mean", axis=0, keepdims=True),
+                               x.mean(0, keepdims=True), rtol=1e-4, atol=1e-5)
+    np.testing.assert_array_equal(client.reduce(x, "argmax", axis=1), x.argmax(1))
+    eights = np.full((3, 1000), -128, np.int8)
+    np.testing.assert_array_equal(client.reduce(eights, out="f64"), [-128000.0] * 3)
+    scaled = 0.5 * x
+    expected = np.exp(scaled) / np.exp(scaled).sum(-1, keepdims=True)
+    np.testing.assert_allclose(client.softmax(x, scale=0.5), expected, rtol=1e-5)
+    np.testing.assert_allclose(client.softmax(x, scale=0.5, log=True), np.log(expected), rtol=1e-5)
+    masked = client.softmax(x, lens=[50, 3, 0, 1])
+    assert (masked[1, :, 3:] == 0).all() and (masked[2] == 0).all() and (masked[3, :, 0] == 1).all()
+
+
 def test_attention(client, rng):
     q, k, v = (rng.standard_normal((2, heads, 5, 8)).astype(np.float32) for heads in (4, 2, 2))
     scores = q @ k.repeat(2, 1).swapaxes(-1, -2) / np.sqrt(np.float32(8))
@@ -166,6 +184,29 @@ def test_attention(client, rng):
     np.testing.assert_allclose(client.attention(q, k, v), expected, rtol=0, atol=1e-5)
     with pytest.raises(ValueError, match="do not fit"):
         client.attention(q, k[:, :, :, :4], v)
+
+
+def test_conv2d(client, rng):
+    x, w, bias = whole(rng, 2, 4, 6, 7), whole(rng, 6, 2, 3, 2), whole(rng, 6)
+    problem = Conv2d(4, 6, 7, 6, 3, 2, batch=2, groups=2, stride=(2, 1), padding=(1, 0, 2, 0),
+                     bias=True, act="relu")
+    options = {"groups": 2, "stride": (2, 1), "padding": (1, 0, 2, 0), "bias": bias, "act": "relu"}
+    y = client.conv2d(x, w, **options)
+    assert y.shape == (2, 6, 3, 8)
+    conv2d.assert_right(problem, (x, w, bias), y.tobytes())
+    resident = client.put(f"filters-{client.transport}", w)
+    assert np.array_equal(client.conv2d(x, resident, **options), y)
+    client.delete(resident)
+    turned = client.conv2d(x.transpose(0, 2, 3, 1), w.transpose(0, 2, 3, 1), layout="nhwc",
+                           w_layout="krsc", **options)
+    assert np.array_equal(turned.transpose(0, 3, 1, 2), y)
+    assert client.conv2d(x, whole(rng, 3, 4, 3, 3), padding="same").shape == (2, 3, 6, 7)
+    with pytest.raises(ValueError, match="filters of 2 channels"):
+        client.conv2d(x, w)
+    with pytest.raises(ValueError, match="bias"):
+        client.conv2d(x, w, groups=2, bias=bias[:5])
+    with pytest.raises(Malformed, match="covers 7 x 2"):
+        client.conv2d(x, whole(rng, 6, 4, 7, 2))
 
 
 def attend(q, k, v, causal=False, window=None, scale=None, softcap=0.0):

@@ -8,7 +8,7 @@ import pytest
 
 from daemon import PATIENCE_S
 from matrices import ACTS, NUMPY, OUTS, Problem, random_operands
-from oip import ATTENTION, DATATYPE, HEADER, MODEL, Input, body, infer, split
+from oip import ARRAYS, ATTENTION, CONV2D, DATATYPE, HEADER, MODEL, Input, body, infer, split
 from test_metrics import scrape, total
 from test_tensors import Tensors
 from wire import Wire, request
@@ -290,7 +290,7 @@ def test_metadata_and_config(v2, weights):
     assert said["versions"] == ["1"]
     assert said["inputs"] == [{"name": "X", "datatype": "FP16", "shape": [-1, 5]}]
     assert said["outputs"] == [{"name": "Y", "datatype": "FP16", "shape": [-1, 4]}]
-    for model in [*MODEL.values(), *ATTENTION.values(), "linear.v2.meta"]:
+    for model in [*MODEL.values(), *ATTENTION.values(), *CONV2D.values(), "linear.v2.meta"]:
         metadata, config = v2(f"/models/{model}").json(), v2(f"/models/{model}/config").json()
         assert v2(f"/models/{model}/versions/1").json() == metadata
         assert v2(f"/models/{model}/versions/1/config").json() == config
@@ -338,7 +338,8 @@ def test_settings(v2):
 
 def test_index(v2, address):
     everything = v2("/repository/index", "POST").json()
-    assert {entry["name"] for entry in everything} >= {*MODEL.values(), *ATTENTION.values()}
+    assert {entry["name"] for entry in everything} >= {*MODEL.values(), *ATTENTION.values(),
+                                                         *CONV2D.values()}
     assert {(entry["version"], entry["state"]) for entry in everything} == {("1", "READY")}
     for right in ({"ready": True}, {"ready": False}, {}):
         assert v2("/repository/index", "POST", json=right).json() == everything
@@ -379,7 +380,8 @@ def test_statistics_count_what_happened(start):
     assert stats("linear.w")["inference_count"] == 1
     everything = daemon.session.get(f"{daemon.url}/v2/models/stats").json()["model_stats"]
     assert {entry["name"]: entry["inference_count"] for entry in everything} == {
-        **{model: 0 for model in (*MODEL.values(), *ATTENTION.values())}, "gemm_fp32": 3,
+        **{model: 0 for model in (*MODEL.values(), *ATTENTION.values(), *CONV2D.values(), *ARRAYS)},
+        "gemm_fp32": 3,
         "linear.w": 1}
     Tensors(daemon.url).put("w", A)
     assert stats("linear.w")["inference_count"] == 0, "what replaces it is another model"

@@ -263,7 +263,7 @@ static void expect_element(struct product *product, uint64_t index, uint64_t row
 }
 
 /* op(A)'s row and op(B)'s column widened once, so that the loop is over doubles. */
-static bool compute_expected(struct product *product)
+bool product_expect(struct product *product)
 {
     const struct gemm_problem *p = &product->problem;
     double *a = calloc(p->k, sizeof *a), *b = calloc(p->k * p->n, sizeof *b);
@@ -330,7 +330,7 @@ bool product_create(struct product *product, const struct gemm_problem *like, ui
     product->summands = calloc(count, sizeof(long double));
     product->before_act = calloc(count, sizeof(long double));
     if (product->expected != NULL && product->magnitude != NULL && product->summands != NULL &&
-        product->before_act != NULL && compute_expected(product))
+        product->before_act != NULL && product_expect(product))
         return true;
 fail:
     product_destroy(product);

@@ -61,6 +61,10 @@ void product_destroy(struct product *product);
 /* Points the problem at a part of it. */
 void product_point(struct gemm_problem *problem, enum product_part part, void *start);
 
+/* Computes the expected results again, for operands that the caller has changed. False if memory is
+ * lacking. */
+bool product_expect(struct product *product);
+
 /* Fills C and all around it with what no product of random numbers is. */
 void product_poison(struct product *product);
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "proto/attention_request.h"
+#include "proto/conv2d_request.h"
 #include "proto/dtype.h"
 #include "proto/gemm_request.h"
 #include "proto/openapi.h"
@@ -267,6 +268,53 @@ START_TEST(attention_is_described)
 }
 END_TEST
 
+/* The same of /conv2d. */
+START_TEST(conv2d_is_described)
+{
+    struct conv2d_request silent, spoken;
+    struct fault fault;
+    size_t count = 1, index, described = 0;
+    json_t *parameters = at("|paths|/conv2d|post|parameters"), *parameter;
+    conv2d_request_init(&silent);
+    spoken = silent;
+    conv2d_request_set(&spoken, "?", "", &fault);
+    const char *list = strstr(fault.detail, "are ");
+    ck_assert_ptr_nonnull(list);
+    snprintf(named, sizeof named, "%s,", list + strlen("are"));
+    for (const char *c = list; *c != '\0'; c++)
+        count += *c == ',';
+    json_array_foreach(parameters, index, parameter)
+    {
+        parameter = resolve(parameter);
+        if (strcmp(json_string_value(json_object_get(parameter, "in")), "query") != 0)
+            continue;
+        const char *name = json_string_value(json_object_get(parameter, "name"));
+        json_t *schema = resolve(json_object_get(parameter, "schema")), *value;
+        size_t number;
+        check_named(name, schema);
+        described++;
+        json_array_foreach(json_object_get(schema, "enum"), number, value)
+        {
+            spoken = silent;
+            if (json_is_string(value))
+                ck_assert_uint_eq(
+                    conv2d_request_set(&spoken, name, json_string_value(value), &fault),
+                    GEMMD_OK);
+        }
+        value = json_object_get(schema, "default");
+        if (!json_is_string(value))
+            continue;
+        spoken = silent;
+        ck_assert_uint_eq(conv2d_request_set(&spoken, name, json_string_value(value), &fault),
+                          GEMMD_OK);
+        spoken.given = silent.given;
+        ck_assert_msg(memcmp(&spoken, &silent, sizeof silent) == 0,
+                      "%s=%s is not what giving nothing means", name, json_string_value(value));
+    }
+    ck_assert_uint_eq(described, count);
+}
+END_TEST
+
 /* Failures that are listed exist, and every one that a product can end with is listed. */
 START_TEST(statuses_are_those_of_the_list)
 {
@@ -329,6 +377,7 @@ int main(void)
     tcase_add_test(tests, defaults_are_the_defaults);
     tcase_add_test(tests, all_parameters_are_described);
     tcase_add_test(tests, attention_is_described);
+    tcase_add_test(tests, conv2d_is_described);
     tcase_add_test(tests, statuses_are_those_of_the_list);
     tcase_add_test(tests, problem_documents_fit_their_schema);
     Suite *suite = suite_create("openapi");

@@ -27,4 +27,24 @@ struct tensor_map_view {
 cudaError_t tensor_map_encode(const struct sm90_device *device, const struct tensor_map_view *view,
                               CUtensorMap *map);
 
+/* A tensor [n, h, w, c] as im2col copies read it (ptx_im2col.cuh). Dimensions and distances are in
+ * the order c, w, h, n; the channels of a pixel are contiguous. The pixels of a copy are those of
+ * the box from (first_h, first_w) to (last_h, last_w), both included, in steps of (step_h, step_w).
+ */
+struct tensor_map_im2col {
+    const void *data;
+    CUtensorMapDataType type;
+    uint64_t dims[4];
+    uint64_t stride_bytes[3];
+    int32_t first_h, first_w, last_h, last_w;
+    uint32_t step_h, step_w;
+    uint32_t channels, pixels; /* of a copy */
+    CUtensorMapSwizzle swizzle;
+};
+
+/* Encodes a tensor map. `encode` is cuTensorMapEncodeIm2col. Fails if TMA does not support the
+ * view. Does not read the tensor. */
+cudaError_t tensor_map_encode_im2col(const void *encode, const struct tensor_map_im2col *view,
+                                     CUtensorMap *map);
+
 #endif

@@ -22,10 +22,13 @@
 #include <stdint.h>
 
 #include "proto/attention_request.h"
+#include "proto/conv2d_request.h"
 #include "proto/gemm_request.h"
 #include "proto/operands.h"
 #include "proto/parameter.h"
+#include "proto/reduce_request.h"
 #include "proto/safetensors.h"
+#include "proto/softmax_request.h"
 #include "server/api/compute/call_residents.h"
 #include "server/api/compute/client_memory.h"
 #include "server/device/work.h"
@@ -46,6 +49,9 @@ struct pool_cache;
 union call_operands {
     struct gemm_operands gemm;
     struct attention_operands attention;
+    struct conv2d_operands conv2d;
+    struct reduce_operands reduce;
+    struct softmax_operands softmax;
     struct tensor all[OPERAND_TABLE_MAX];
 };
 
@@ -53,6 +59,9 @@ union call_operands {
 union call_request {
     struct gemm_request gemm;
     struct attention_request attention;
+    struct conv2d_request conv2d;
+    struct reduce_request reduce;
+    struct softmax_request softmax;
 };
 
 /* The functions and tables that differ between operations. Each function that returns an error
@@ -104,6 +113,9 @@ struct call_operation {
 };
 extern const struct call_operation gemm_operation;      /* gemm_operation.c */
 extern const struct call_operation attention_operation; /* attention_operation.c */
+extern const struct call_operation conv2d_operation;    /* conv2d_operation.c */
+extern const struct call_operation reduce_operation;    /* reduce_operation.c */
+extern const struct call_operation softmax_operation;   /* softmax_operation.c */
 
 /* Checks a product's request with its resident operands and their scales, after these have been
  * acquired: gemm_request_settle_residents and gemm_request_settle_resident_scales. */

@@ -1,5 +1,5 @@
 /*
- * POST /gemm and POST /attention, from the headers to the answer. A request is checked in the order
+ * POST /gemm, POST /attention and the like, from the headers to the answer. A request is checked in the order
  * of the checks' cost: types, parameters, the daemon's state, sizes and reservation, memory.
  */
 #include <inttypes.h>
@@ -319,5 +319,8 @@ static enum gemmd_dtype compute_describe(const struct request *request, bool wor
 const struct endpoint compute_endpoints[] = {
     COMPUTE("/gemm", METRICS_OP_GEMM, gemm_operation),
     COMPUTE("/attention", METRICS_OP_OF(OPERATION_ATTENTION), attention_operation),
+    COMPUTE("/conv2d", METRICS_OP_OF(OPERATION_CONV2D), conv2d_operation),
+    COMPUTE("/reduce", METRICS_OP_OF(OPERATION_REDUCE), reduce_operation),
+    COMPUTE("/softmax", METRICS_OP_OF(OPERATION_SOFTMAX), softmax_operation),
     {0},
 };

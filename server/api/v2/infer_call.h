@@ -42,6 +42,9 @@ struct infer_operation {
 };
 extern const struct infer_operation infer_gemm;      /* infer_gemm.c */
 extern const struct infer_operation infer_attention; /* infer_attention.c */
+extern const struct infer_operation infer_conv2d;    /* infer_conv2d.c */
+extern const struct infer_operation infer_reduce;    /* infer_array.c */
+extern const struct infer_operation infer_softmax;   /* infer_array.c */
 
 /* A requested output. */
 struct infer_output {

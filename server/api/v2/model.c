@@ -37,6 +37,17 @@ struct fixed_model {
                     {1, "LSE", GEMMD_F32, true, 3, ANY, false, false}},                            \
         .input_count = 5, .output_count = 2, .listed_count = 5                                     \
     }
+/* `out` is the default type of the result. The numbers of inputs are the indices in
+ * conv2d_operand_table. */
+#define CONV2D(title, type, out)                                                                   \
+    {                                                                                              \
+        .name = "conv2d_" title, .dtype = type, .operation = &infer_conv2d,                        \
+        .inputs = {{0, "X", type, false, 4, ANY, false, false},                                    \
+                   {1, "W", type, false, 4, ANY, false, false},                                    \
+                   {2, "BIAS", out, true, 1, ANY, false, true}},                                   \
+        .outputs = {{0, "Y", out, false, 4, ANY, false, true}}, .input_count = 3,                  \
+        .output_count = 1                                                                          \
+    }
 /* `out` is the type that dtype_default_out returns. The numbers of inputs are the indices in
  * gemm_operand_table. */
 #define PRODUCT(title, type, out)                                                                  \
@@ -52,12 +63,47 @@ struct fixed_model {
         .output_count = 1, .listed_count = 4                                                       \
     }
 
+/* Arrays of any rank. `out` is the type of a sum. */
+#define REDUCE(title, type, out)                                                                   \
+    {                                                                                              \
+        .name = "reduce_" title, .dtype = type, .operation = &infer_reduce,                        \
+        .inputs = {{0, "X", type, false, 1, ANY, false, false}},                                   \
+        .outputs = {{0, "Y", out, false, 1, ANY, false, true}}, .input_count = 1,                  \
+        .output_count = 1                                                                          \
+    }
+#define SOFTMAX(title, type)                                                                       \
+    {                                                                                              \
+        .name = "softmax_" title, .dtype = type, .operation = &infer_softmax,                      \
+        .inputs = {{1, "X", type, false, 1, ANY, false, false},                                    \
+                   {0, "LENS", GEMMD_I32, true, 1, ANY, true, false}},                             \
+        .outputs = {{0, "Y", type, false, 1, ANY, false, true}}, .input_count = 2,                 \
+        .output_count = 1                                                                          \
+    }
+
 static const struct fixed_model models[] = {
-    ATTENTION("bf16", GEMMD_BF16),         ATTENTION("fp16", GEMMD_F16),
-    ATTENTION("fp32", GEMMD_F32),          PRODUCT("bf16", GEMMD_BF16, GEMMD_BF16),
-    PRODUCT("fp16", GEMMD_F16, GEMMD_F16), PRODUCT("fp32", GEMMD_F32, GEMMD_F32),
-    PRODUCT("fp64", GEMMD_F64, GEMMD_F64), PRODUCT("fp8", GEMMD_F8_E4M3, GEMMD_BF16),
+    ATTENTION("bf16", GEMMD_BF16),
+    ATTENTION("fp16", GEMMD_F16),
+    ATTENTION("fp32", GEMMD_F32),
+    CONV2D("bf16", GEMMD_BF16, GEMMD_BF16),
+    CONV2D("fp16", GEMMD_F16, GEMMD_F16),
+    CONV2D("fp32", GEMMD_F32, GEMMD_F32),
+    CONV2D("int8", GEMMD_I8, GEMMD_I32),
+    PRODUCT("bf16", GEMMD_BF16, GEMMD_BF16),
+    PRODUCT("fp16", GEMMD_F16, GEMMD_F16),
+    PRODUCT("fp32", GEMMD_F32, GEMMD_F32),
+    PRODUCT("fp64", GEMMD_F64, GEMMD_F64),
+    PRODUCT("fp8", GEMMD_F8_E4M3, GEMMD_BF16),
     PRODUCT("int8", GEMMD_I8, GEMMD_I32),
+    REDUCE("bf16", GEMMD_BF16, GEMMD_BF16),
+    REDUCE("fp16", GEMMD_F16, GEMMD_F16),
+    REDUCE("fp32", GEMMD_F32, GEMMD_F32),
+    REDUCE("fp64", GEMMD_F64, GEMMD_F64),
+    REDUCE("int32", GEMMD_I32, GEMMD_I32),
+    REDUCE("int8", GEMMD_I8, GEMMD_I32),
+    SOFTMAX("bf16", GEMMD_BF16),
+    SOFTMAX("fp16", GEMMD_F16),
+    SOFTMAX("fp32", GEMMD_F32),
+    SOFTMAX("fp64", GEMMD_F64),
 };
 
 void model_tensor_names(const struct model_tensor *tensors, uint32_t count, char out[64])
@@ -91,6 +137,37 @@ static bool is_layer(const struct tensor *w)
 {
     return (w->rank == 2 || w->rank == 3) &&
            dtype_offers_out(w->dtype, dtype_default_out(w->dtype));
+}
+
+/* Whether a resident tensor can be the filters of a convolution. */
+static bool is_conv_layer(const struct tensor *w)
+{
+    return w->rank == 4 && (w->dtype == GEMMD_F32 || w->dtype == GEMMD_F16 ||
+                            w->dtype == GEMMD_BF16 || w->dtype == GEMMD_I8);
+}
+
+/* The order of the dimensions of W is a parameter of the request, so that only the number of
+ * filters is known, and that only for the bias. */
+static void describe_conv_layer(struct resident *weight, struct model *model)
+{
+    const struct tensor *w = resident_tensor(weight);
+    const enum gemmd_dtype out = w->dtype == GEMMD_I8 ? GEMMD_I32 : w->dtype;
+    struct model_layer *layer = &model->layer;
+    *model = (struct model){.name = layer->name,
+                            .dtype = w->dtype,
+                            .operation = &infer_conv2d,
+                            .weight = weight,
+                            .stats = resident_stats(weight),
+                            .inputs = layer->inputs,
+                            .outputs = layer->outputs,
+                            .input_count = 2,
+                            .output_count = 1,
+                            .listed_count = 1};
+    stpcpy(stpcpy(layer->name, MODEL_CONV), resident_name(weight));
+    layer->inputs[0] = (struct model_tensor){0, "X", w->dtype, false, 4, ANY, false, false};
+    layer->inputs[1] = (struct model_tensor){2, "BIAS", out, true, 1, ANY, false, true};
+    layer->outputs[0] = (struct model_tensor){0, "Y", out, false, 4, ANY, false, true};
+    layer->inputs[1].dims[0] = (int64_t)w->dims[0];
 }
 
 static void describe_layer(struct resident *weight, struct model *model)
@@ -137,29 +214,51 @@ static enum gemmd_error no_such_model(const char *name, struct fault *fault)
                      name, parameter_hint(search.best, hint));
 }
 
+/* The kinds of layers, by the beginnings of their names. */
+struct layer_kind {
+    const char *prefix;
+    bool (*is_layer)(const struct tensor *w);
+    void (*describe)(struct resident *weight, struct model *model);
+};
+static const struct layer_kind layer_kinds[] = {{MODEL_CONV, is_conv_layer, describe_conv_layer},
+                                                {MODEL_LINEAR, is_layer, describe_layer}};
+enum { LAYER_KINDS = sizeof layer_kinds / sizeof *layer_kinds };
+
+/* Finds a layer of one kind. GEMMD_ERR_NOT_FOUND: there is none of the name. */
+static enum gemmd_error find_layer(const struct layer_kind *kind, struct services *services,
+                                   const char *name, const char *tenant, struct model *model,
+                                   struct fault *fault)
+{
+    struct resident *weight;
+    struct fault reason = {.code = GEMMD_OK};
+    const enum gemmd_error code = tensor_store_acquire(
+        services->tensors, name + strlen(kind->prefix), tenant, &weight, &reason);
+    if (code != GEMMD_OK)
+        return fault_set(fault, code, NULL, "%s", reason.detail);
+    if (kind->is_layer(resident_tensor(weight))) {
+        kind->describe(weight, model);
+        return GEMMD_OK;
+    }
+    tensor_store_release(services->tensors, weight);
+    return GEMMD_ERR_NOT_FOUND;
+}
+
 enum gemmd_error model_find(struct services *services, const char *name, const char *tenant,
                             struct model *model, struct fault *fault)
 {
-    const size_t prefix = sizeof MODEL_LINEAR - 1;
     for (size_t i = 0; i < MODEL_COUNT; i++) {
         if (strcmp(models[i].name, name) == 0) {
             describe_fixed_model(&models[i], services, model);
             return GEMMD_OK;
         }
     }
-    if (strncmp(name, MODEL_LINEAR, prefix) == 0) {
-        struct resident *weight;
-        struct fault reason = {.code = GEMMD_OK};
-        enum gemmd_error code =
-            tensor_store_acquire(services->tensors, name + prefix, tenant, &weight, &reason);
-        if (code == GEMMD_OK && is_layer(resident_tensor(weight))) {
-            describe_layer(weight, model);
-            return GEMMD_OK;
-        }
-        if (code == GEMMD_OK)
-            tensor_store_release(services->tensors, weight);
-        else if (code != GEMMD_ERR_NOT_FOUND)
-            return fault_set(fault, code, NULL, "%s", reason.detail);
+    for (size_t i = 0; i < LAYER_KINDS; i++) {
+        const struct layer_kind *kind = &layer_kinds[i];
+        if (strncmp(name, kind->prefix, strlen(kind->prefix)) != 0)
+            continue;
+        const enum gemmd_error code = find_layer(kind, services, name, tenant, model, fault);
+        if (code != GEMMD_ERR_NOT_FOUND)
+            return code;
     }
     return no_such_model(name, fault);
 }
@@ -170,9 +269,10 @@ void model_release(struct services *services, struct model *model)
     model->weight = NULL;
 }
 
-/* Calls `visit` with the model of each resident matrix. The last name of a page is copied, because
- * its tensor may be deleted before the next page is read. */
-static void each_layer(struct services *services, const char *tenant,
+/* Calls `visit` with the model of each resident tensor that is a layer of the kind, until `visit`
+ * returns false, and returns whether it never did. The last name of a page is copied, because its
+ * tensor may be deleted before the next page is read. */
+static bool each_layer(const struct layer_kind *kind, struct services *services, const char *tenant,
                        bool (*visit)(void *context, const struct model *model), void *context)
 {
     char after[GEMM_TENSOR_NAME_MAX + 1] = "";
@@ -181,19 +281,21 @@ static void each_layer(struct services *services, const char *tenant,
         struct resident *page[PAGE];
         const uint32_t count =
             tensor_store_page(services->tensors, tenant, after, page, PAGE, &more);
-        bool goes_on = count > 0;
+        bool goes_on = true;
         for (uint32_t i = 0; i < count; i++) {
             struct model model;
             snprintf(after, sizeof after, "%s", resident_name(page[i]));
-            if (goes_on && is_layer(resident_tensor(page[i]))) {
-                describe_layer(page[i], &model);
+            if (goes_on && kind->is_layer(resident_tensor(page[i]))) {
+                kind->describe(page[i], &model);
                 goes_on = visit(context, &model);
             }
             tensor_store_release(services->tensors, page[i]);
         }
         if (!goes_on)
-            return;
+            return false;
+        more = more && count > 0;
     }
+    return true;
 }
 
 void model_each(struct services *services, const char *tenant,
@@ -205,5 +307,7 @@ void model_each(struct services *services, const char *tenant,
         if (!visit(context, &model))
             return;
     }
-    each_layer(services, tenant, visit, context);
+    for (size_t i = 0; i < LAYER_KINDS; i++)
+        if (!each_layer(&layer_kinds[i], services, tenant, visit, context))
+            return;
 }

@@ -1,9 +1,10 @@
 /*
  * model.h - the models of the Open Inference Protocol. There is a model of each operation for each
  * type of operands, such as gemm_fp32 (C = A·B) and attention_fp16 (O from Q, K, V), and a layer
- * (linear.W: Y = X·W) for each resident matrix W.
+ * for each resident tensor W that can be one: linear.W (Y = X·W) for a matrix or a batch of
+ * matrices, conv.W (Y = conv(X, W)) for a tensor of four dimensions.
  *
- * Models have one version, "1". A layer belongs to the tenant of its matrix. Any thread may call
+ * Models have one version, "1". A layer belongs to the tenant of its tensor. Any thread may call
  * these functions; one thread at a time may use a struct model.
  */
 #ifndef SERVER_API_V2_MODEL_H
@@ -21,6 +22,7 @@ struct resident;
 
 #define MODEL_VERSION "1"
 #define MODEL_LINEAR "linear."
+#define MODEL_CONV "conv."
 
 enum {
     MODEL_NAME_MAX = sizeof MODEL_LINEAR - 1 + GEMM_TENSOR_NAME_MAX,
@@ -60,7 +62,7 @@ struct model {
     const char *name;
     enum gemmd_dtype dtype; /* of the operands */
     const struct infer_operation *operation;
-    struct resident *weight;   /* a layer's matrix: a reference; NULL: both operands are inputs */
+    struct resident *weight;   /* a layer's tensor: a reference; NULL: all operands are inputs */
     struct model_stats *stats; /* borrowed */
     /* Inputs in the order A or X, B, BIAS, C0, A_SCALE, B_SCALE, or Q, K, V, LENS_Q, LENS_KV. The
      * types of BIAS, C0 and C are the defaults; a request's option `out` changes them. */
@@ -73,7 +75,7 @@ struct model {
     struct model_layer layer; /* set only if `weight` is not NULL */
 };
 
-/* Finds a model by name and acquires its matrix. model_release must be called afterwards, unless
+/* Finds a model by name and acquires its tensor. model_release must be called afterwards, unless
  * the call fails with GEMMD_ERR_NOT_FOUND or GEMMD_ERR_FORBIDDEN. */
 enum gemmd_error model_find(struct services *services, const char *name, const char *tenant,
                             struct model *model, struct fault *fault);
@@ -81,7 +83,7 @@ enum gemmd_error model_find(struct services *services, const char *name, const c
 void model_release(struct services *services, struct model *model);
 
 /* Calls `visit` with each of the tenant's models until `visit` returns false. Layers come last;
- * both kinds are ordered by name. The model is valid only during the call of `visit`. */
+ * each kind is ordered by name. The model is valid only during the call of `visit`. */
 void model_each(struct services *services, const char *tenant,
                 bool (*visit)(void *context, const struct model *model), void *context);
 

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from .arrays import Array
-from .client import Client
+from .client import Client, ReduceOp
 from .tensors import Tensor
 
 
@@ -32,6 +32,18 @@ class AsyncClient:
     async def attention(self, q: Any, k: Any, v: Any, **options: Any) -> Any:
         """Computes an attention; the arguments and errors are those of Client.attention()."""
         return await self._call(self._client.attention, q, k, v, **options)
+
+    async def conv2d(self, x: Any, w: Any, **options: Any) -> Any:
+        """Computes a convolution; the arguments and errors are those of Client.conv2d()."""
+        return await self._call(self._client.conv2d, x, w, **options)
+
+    async def reduce(self, x: Any, op: ReduceOp = "sum", **options: Any) -> Any:
+        """Reduces an array; the arguments and errors are those of Client.reduce()."""
+        return await self._call(self._client.reduce, x, op, **options)
+
+    async def softmax(self, x: Any, **options: Any) -> Any:
+        """Computes a softmax; the arguments and errors are those of Client.softmax()."""
+        return await self._call(self._client.softmax, x, **options)
 
     async def gemm_store(self, name: str, a: Any, b: Any, **options: Any) -> Tensor:
         """Computes a product that stays on the device, like Client.gemm_store()."""

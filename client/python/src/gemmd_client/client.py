@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 from urllib.parse import quote
@@ -14,18 +15,21 @@ import numpy as np
 from . import library
 from .arrays import DTYPES, NAMES, Array, dtype_name, like, stored, to_numpy
 from .attention import Attention, Layout
+from .convolution import ConvLayout, Convolution, ConvWLayout, Padding
 from .errors import ProtocolError
 from .http import Answer, Transport
 from .tensors import Tensor, from_safetensors, safetensors_header
 
 Act = Literal["none", "relu", "gelu", "gelu_tanh", "silu"]
+ReduceOp = Literal["sum", "mean", "max", "min", "norm2", "logsumexp", "argmax"]
 _DEFAULT_OUT = {"f8_e4m3": "bf16", "i8": "i32"}
 
 
 @dataclass(frozen=True)
 class JobStatus:
     """The state of a job: "queued", "running", "done", "failed" or "cancelled"; and its operation,
-    "gemm" or "attention". The id is None in the list of a daemon that requires no tokens."""
+    "gemm", "attention", "conv2d", "reduce" or "softmax". The id is None in the list of a daemon that
+    requires no tokens."""
 
     id: str | None
     state: str
@@ -372,6 +376,87 @@ class Client:
                                                timeout, kernel),
                          operands.sent, operands.shape, q)
 
+    def conv2d(self, x: Any, w: Any, *, stride: int | Sequence[int] = 1, padding: Padding = 0,
+               dilation: int | Sequence[int] = 1, groups: int = 1, layout: ConvLayout = "nchw",
+               w_layout: ConvWLayout = "kcrs", bias: Any = None, out: Any = None,
+               alpha: float = 1.0, act: Act = "none", precision: str = "full", priority: int = 4,
+               timeout: float | None = None, kernel: str | None = None) -> Any:
+        """Returns act(alpha * conv(x, w) + bias), the convolution of neural networks.
+
+        ``x`` is (batch, channels, height, width), or with the layout "nhwc" (batch, height, width,
+        channels), and so is the result. ``w`` is (filters, channels / groups, r, s), or with the
+        w_layout "krsc" (filters, r, s, channels / groups), and may be a resident Tensor. Both have
+        one type of f32, f16, bf16 and i8.
+
+        Args:
+            stride, dilation: one number, or one for height and one for width.
+            padding: zeros on all sides; or a pair, for height and for width; or four numbers, for
+                top, bottom, left and right; or "same".
+            bias: an array of the shape (filters,), of the type of the result.
+            out: the type of the result; default: that of ``x``, and i32 for i8.
+
+        The errors are those of gemm().
+        """
+        operands = Convolution(x, w, bias, out, layout, w_layout, groups)
+        timeout = self.timeout if timeout is None else timeout
+        answer = self._http.request(
+            "POST", "/conv2d",
+            {**operands.parameters(stride, padding, dilation),
+             **_conv2d_options(alpha, act, precision, priority, timeout, kernel)},
+            operands.sent, timeout=timeout, result=True)
+        return like(x)(_array(answer))
+
+    def reduce(self, x: Any, op: ReduceOp = "sum", *, axis: int = -1, keepdims: bool = False,
+               out: Any = None, priority: int = 4, timeout: float | None = None,
+               kernel: str | None = None) -> Any:
+        """Returns x reduced over one axis, an array of the library of ``x``.
+
+        ``x`` has 1 to 8 dimensions, or is a resident Tensor. Sums of f16 and bf16 are computed in f32;
+        sums of integers are exact, and wrap modulo 2^32 unless ``out`` is f64. A result without
+        dimensions has the shape (1,).
+
+        Args:
+            op: "sum", "mean", "max", "min", "norm2" (the square root of the sum of squares),
+                "logsumexp" or "argmax" (the index of the first greatest element, int32).
+            keepdims: the reduced dimension stays in the shape, as 1.
+            out: type of the result; default: that of x, int32 for argmax and sums of integers, f64 for
+                means of integers.
+
+        The errors are those of gemm().
+        """
+        timeout = self.timeout if timeout is None else timeout
+        parameters, sent = _array_operand(x, out, priority, timeout, kernel)
+        parameters |= {"op": op, "axis": axis} | ({"keepdims": 1} if keepdims else {})
+        answer = self._http.request("POST", "/reduce", parameters, sent,
+                                    timeout=timeout, result=True)
+        return like(x)(_array(answer))
+
+    def softmax(self, x: Any, *, scale: float = 1.0, log: bool = False, lens: Any = None,
+                out: Any = None, priority: int = 4, timeout: float | None = None,
+                kernel: str | None = None) -> Any:
+        """Returns softmax(scale * x) over the last axis, or its logarithm, an array of the library of
+        ``x``, which has 1 to 8 dimensions or is a resident Tensor.
+
+        Args:
+            lens: how many elements of each row count, for each index of the first dimensions of x:
+                an array of int32 with their shape. The result is 0 from there on (minus infinity if
+                log).
+            out: type of the result: that of x, or f32.
+
+        The errors are those of gemm().
+        """
+        timeout = self.timeout if timeout is None else timeout
+        parameters, sent = _array_operand(x, out, priority, timeout, kernel)
+        parameters |= {"scale": repr(scale)} if scale != 1 else {}
+        parameters |= {"log": 1} if log else {}
+        if lens is not None:
+            lengths = np.ascontiguousarray(np.asarray(lens), np.int32)
+            parameters["lens"] = lengths.ndim
+            sent = [lengths, *sent]
+        answer = self._http.request("POST", "/softmax", parameters, sent,
+                                    timeout=timeout, result=True)
+        return like(x)(_array(answer))
+
     def jobs(self) -> list[JobStatus]:
         """Lists the jobs of the client's tenant, the newest first."""
         found: list[JobStatus] = []
@@ -513,6 +598,34 @@ def _attention_parameters(operands: Attention, causal: bool, window: int | None,
         "timeout_ms": (max(1, int(timeout * 1000)) if timeout is not None else None, None)}
     return {**operands.parameters(),
             **{name: value for name, (value, usual) in chosen.items() if value != usual}}
+
+
+def _conv2d_options(alpha: float, act: str, precision: str, priority: int, timeout: float | None,
+                    kernel: str | None) -> dict[str, Any]:
+    chosen = {
+        "alpha": (float(alpha), 1.0), "act": (act, "none"), "precision": (precision, "full"),
+        "priority": (priority, 4), "kernel": (kernel, None),
+        "timeout_ms": (max(1, int(timeout * 1000)) if timeout is not None else None, None)}
+    return {name: value for name, (value, usual) in chosen.items() if value != usual}
+def _array_operand(x: Any, out: Any, priority: int, timeout: float,
+                   kernel: str | None) -> tuple[dict[str, Any], list[Array]]:
+    """Returns the parameters that an array has in every operation, and the operands to send."""
+    parameters: dict[str, Any] = {}
+    sent: list[Array] = []
+    if isinstance(x, Tensor):
+        parameters["x"] = x.name
+    else:
+        array = np.ascontiguousarray(to_numpy("x", x))
+        parameters |= {"dtype": NAMES[array.dtype], "shape": ",".join(map(str, array.shape))}
+        sent.append(array)
+    if out is not None:
+        parameters["out"] = dtype_name(out)
+    if priority != 4:
+        parameters["priority"] = priority
+    parameters["timeout_ms"] = max(1, math.ceil(timeout * 1000))
+    if kernel is not None:
+        parameters["kernel"] = kernel
+    return parameters, sent
 
 
 def _job_status(found: dict[str, Any]) -> JobStatus:

@@ -1,6 +1,7 @@
 /*
  * The choice of a configuration for a problem: the one with the lowest time by a model of the GPU.
  */
+#include "kernels/cuda/sm90/gemm/estimate.h"
 #include "kernels/cuda/sm90/gemm/split_k.h"
 #include "kernels/cuda/sm90/sm90.h"
 
@@ -236,11 +237,20 @@ double sm90_estimate_us(const struct sm90_kernel *kernel, const struct gemm_prob
                         uint32_t multiprocessors)
 {
     const struct gemm_problem *p = problem;
+    const double operands = (double)p->batch * (double)p->k * (double)(p->m + p->n);
+    return sm90_estimate_reading_us(kernel, p, multiprocessors, operands);
+}
+
+double sm90_estimate_reading_us(const struct sm90_kernel *kernel,
+                                const struct gemm_problem *problem, uint32_t multiprocessors,
+                                double operands)
+{
+    const struct gemm_problem *p = problem;
     const struct rates *r = rates_for(p);
     if (kernel->fused) {
         return fused_us(kernel, p, multiprocessors);
     }
-    const uint64_t chunks = split_k_chunks(p);
+    const uint64_t chunks = kernel->chunks ? split_k_chunks(p) : 1;
     const uint64_t sharing = kernel->split ? chunks : 1; /* blocks of a tile */
     const uint64_t cluster = kernel->cluster_m * kernel->cluster_n * sharing;
     const uint64_t rows = ceil_div(p->m, (uint64_t)kernel->tile_m * kernel->cluster_m);
@@ -268,7 +278,6 @@ double sm90_estimate_us(const struct sm90_kernel *kernel, const struct gemm_prob
     if (rest > 0) {
         busy += steps * step_us(kernel, p, (double)rest, multiprocessors, load, one_tile);
     }
-    const double operands = (double)p->batch * (double)p->k * (double)(p->m + p->n);
     const double element = in_parts(p) ? 6 : dtype_size(p->dtype);
     const double results =
         (double)p->batch * (double)p->m * (double)p->n * dtype_size(p->out) * unaligned_c;

@@ -1,0 +1,82 @@
+"""The operands of a convolution as they are sent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from .arrays import NAMES, Array, to_numpy
+from .tensors import Tensor
+
+ConvLayout = Literal["nchw", "nhwc"]
+ConvWLayout = Literal["kcrs", "krsc"]
+Padding = int | Sequence[int] | Literal["same"]
+
+
+def _numbers(value: int | Sequence[int]) -> str:
+    return str(value) if isinstance(value, int) else ",".join(str(int(part)) for part in value)
+
+
+class Convolution:
+    """X, W and the bias with their sizes. W may be a resident tensor."""
+
+    def __init__(self, x: Any, w: Any, bias: Any, out: Any, layout: ConvLayout,
+                 w_layout: ConvWLayout, groups: int) -> None:
+        if layout not in ("nchw", "nhwc"):
+            raise ValueError(f"layout is '{layout}'; it must be nchw or nhwc")
+        if w_layout not in ("kcrs", "krsc"):
+            raise ValueError(f"w_layout is '{w_layout}'; it must be kcrs or krsc")
+        self.layout, self.w_layout, self.groups = layout, w_layout, groups
+        self.x: Array = np.ascontiguousarray(to_numpy("x", x))
+        self.w = w if isinstance(w, Tensor) else np.ascontiguousarray(to_numpy("w", w))
+        for name, shape in (("x", self.x.shape), ("w", self.w.shape)):
+            if len(shape) != 4:
+                raise ValueError(f"{name} has {len(shape)} dimensions; it must have four")
+            if 0 in shape:
+                raise ValueError(f"{name} has the shape {shape}; it must not be empty")
+        self.dtype: str = NAMES[self.x.dtype]
+        if (self.w.dtype if isinstance(self.w, Tensor) else NAMES[self.w.dtype]) != self.dtype:
+            raise TypeError("x and w must have the same type")
+        default = "i32" if self.dtype == "i8" else self.dtype
+        self.out: str = default if out is None else out if isinstance(out, str) else NAMES[
+            np.dtype(out)]
+        batch, *sizes = self.x.shape
+        self.batch = batch
+        self.channels, self.height, self.width = (
+            sizes if layout == "nchw" else (sizes[2], sizes[0], sizes[1]))
+        filters, *taps = (int(size) for size in self.w.shape)
+        self.filters: int = filters
+        per_group, r, s = taps if w_layout == "kcrs" else (taps[2], taps[0], taps[1])
+        self.r: int = r
+        self.s: int = s
+        if per_group * groups != self.channels:
+            raise ValueError(f"w has filters of {per_group} channels, and x has {self.channels} "
+                             f"channels in {groups} groups")
+        self.bias: Array | None = None
+        if bias is not None:
+            self.bias = np.ascontiguousarray(to_numpy("bias", bias))
+            if self.bias.shape != (self.filters,) or NAMES[self.bias.dtype] != self.out:
+                raise ValueError(f"bias must be one vector of {self.filters} elements of {self.out}")
+
+    @property
+    def sent(self) -> list[Array]:
+        """The operands of a raw body, in their order."""
+        return [part for part in (self.x, self.w, self.bias) if isinstance(part, np.ndarray)]
+
+    def parameters(self, stride: int | Sequence[int], padding: Padding,
+                   dilation: int | Sequence[int]) -> dict[str, Any]:
+        """The parameters of the sizes, as the daemon takes them in a query."""
+        found: dict[str, Any] = {
+            "batch": self.batch, "channels": self.channels, "height": self.height,
+            "width": self.width, "filters": self.filters, "r": self.r, "s": self.s,
+            "groups": self.groups, "layout": self.layout, "w_layout": self.w_layout,
+            "dtype": self.dtype, "out": self.out, "stride": _numbers(stride),
+            "dilation": _numbers(dilation),
+            "padding": padding if isinstance(padding, str) else _numbers(padding)}
+        if self.bias is not None:
+            found["bias"] = 1
+        if isinstance(self.w, Tensor):
+            found["w"] = self.w.name
+        return found

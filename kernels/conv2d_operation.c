@@ -1,0 +1,163 @@
+/* operation_conv2d: convolutions as one of the operations (operations.h). */
+#include "kernels/backend.h"
+#include "kernels/known_conv2d.h"
+#include "kernels/operations.h"
+#include "proto/dtype.h"
+#include "proto/size.h"
+
+enum { PART_X, PART_W, PART_BIAS, PART_Y, PART_COUNT };
+
+static uint32_t conv2d_parts(const void *problem, struct operation_part parts[OPERATION_PARTS_MAX])
+{
+    const struct conv_problem *p = problem;
+    const struct conv_strides w = conv_strides_w(p);
+    const uint64_t size = dtype_size(p->dtype), out_size = dtype_size(p->out);
+    /* Every part of a divided problem needs W and the bias. */
+#define FIELD(name) .field = offsetof(struct conv_problem, name)
+    parts[PART_X] = (struct operation_part){FIELD(x)};
+    parts[PART_W] = (struct operation_part){FIELD(w), .is_whole = true};
+    parts[PART_BIAS] = (struct operation_part){FIELD(bias), .is_whole = true};
+    parts[PART_Y] = (struct operation_part){FIELD(y), .is_result = true};
+#undef FIELD
+    uint64_t x, y;
+    if (!conv_shape_x(&p->shape, &x) || !size_mul(x, size, &parts[PART_X].bytes) ||
+        !size_mul(p->shape.filters, w.image, &parts[PART_W].bytes) ||
+        !size_mul(parts[PART_W].bytes, size, &parts[PART_W].bytes) ||
+        !conv_shape_y(&p->shape, &y) || !size_mul(y, out_size, &parts[PART_Y].bytes))
+        return 0;
+    if (p->bias != NULL && !size_mul(p->shape.filters, out_size, &parts[PART_BIAS].bytes))
+        return 0;
+    return PART_COUNT;
+}
+
+static enum gemmd_dtype conv2d_dtype(const void *problem)
+{
+    return ((const struct conv_problem *)problem)->dtype;
+}
+
+/* The lengths of the product that the convolution is. */
+static void conv2d_lengths(const void *problem, uint64_t lengths[OPERATION_LENGTHS])
+{
+    const struct conv_shape *s = &((const struct conv_problem *)problem)->shape;
+    lengths[0] = s->out_height * s->out_width;
+    lengths[1] = s->filters;
+    lengths[2] = s->channels / s->groups * s->r * s->s;
+}
+
+static double conv2d_flops(const void *problem)
+{
+    return conv_flops(problem);
+}
+
+static double conv2d_moved_bytes(const void *problem)
+{
+    struct operation_part parts[OPERATION_PARTS_MAX];
+    const uint32_t count = conv2d_parts(problem, parts);
+    double bytes = 0;
+    for (uint32_t i = 0; i < count; i++)
+        bytes += (double)parts[i].bytes;
+    return bytes;
+}
+
+static uint64_t conv2d_units(const void *problem)
+{
+    return ((const struct conv_problem *)problem)->shape.batch;
+}
+
+static void conv2d_divide(const void *problem, struct operation_range units, void *part)
+{
+    *(struct conv_problem *)part = conv_problem_part(problem, units.first, units.count);
+}
+
+/* A filter of 3 x 3 on images of 8 x 8, with padding that keeps the size. */
+static struct conv_problem small_problem(enum gemmd_dtype dtype, uint64_t batch, uint64_t channels,
+                                         uint64_t filters, uint64_t taps, uint64_t groups)
+{
+    struct conv_problem problem = {
+        .dtype = dtype,
+        .out = dtype == GEMMD_I8 ? GEMMD_I32 : dtype,
+        .alpha = 1,
+        .shape = {.layout = CONV_NHWC,
+                  .w_layout = CONV_KRSC,
+                  .batch = batch,
+                  .channels = channels,
+                  .height = 8,
+                  .width = 8,
+                  .filters = filters,
+                  .r = taps,
+                  .s = taps,
+                  .groups = groups,
+                  .stride_h = 1,
+                  .stride_w = 1,
+                  .dilation_h = 1,
+                  .dilation_w = 1},
+    };
+    struct fault fault;
+    conv_shape_pad_same(&problem.shape);
+    (void)conv_shape_settle(&problem.shape, &fault);
+    return problem;
+}
+
+static bool conv2d_example(enum gemmd_dtype dtype, enum gemmd_dtype out, void *problem)
+{
+    struct conv_problem *p = problem;
+    *p = small_problem(dtype, 1, 64, 64, 3, 1);
+    p->out = out;
+    return conv_problem_offered(p);
+}
+
+static bool conv2d_warm(uint32_t index, void *problem)
+{
+    /* Few and many pixels, one product, one filter for each channel in three widths, and groups. */
+    static const struct {
+        uint64_t batch, channels, filters, taps, groups;
+        enum conv_layout layout;
+    } shapes[] = {{1, 64, 64, 3, 1, CONV_NHWC},   {64, 256, 256, 3, 1, CONV_NHWC},
+                  {64, 64, 128, 3, 1, CONV_NCHW}, {4, 64, 64, 1, 1, CONV_NHWC},
+                  {4, 64, 64, 3, 64, CONV_NHWC},  {4, 64, 64, 5, 64, CONV_NCHW},
+                  {4, 64, 64, 7, 64, CONV_NHWC},  {4, 64, 64, 3, 8, CONV_NHWC},
+                  {4, 3, 64, 7, 1, CONV_NCHW}};
+    enum { SHAPES = sizeof shapes / sizeof *shapes, VARIANTS = 2 * SHAPES };
+    const uint32_t dtype = index / VARIANTS, i = index % SHAPES;
+    if (dtype >= GEMMD_DTYPE_COUNT)
+        return false;
+    struct conv_problem *p = problem;
+    *p = small_problem((enum gemmd_dtype)dtype, shapes[i].batch, shapes[i].channels,
+                       shapes[i].filters, shapes[i].taps, shapes[i].groups);
+    p->shape.layout = shapes[i].layout;
+    if (index % VARIANTS >= SHAPES) { /* the other results of i8, and the other precision of f32 */
+        p->out = dtype == GEMMD_I8 ? GEMMD_F32 : p->out;
+        p->precision = dtype == GEMMD_F32 ? GEMM_PRECISION_TF32 : GEMM_PRECISION_FULL;
+    }
+    return true;
+}
+
+static void conv2d_known_init(uint32_t index, void *memory, void *problem)
+{
+    known_conv2d_init(problem, (enum gemmd_dtype)(index / KNOWN_CONV2D_COUNT),
+                      (enum known_conv2d)(index % KNOWN_CONV2D_COUNT), memory);
+}
+
+static bool conv2d_known_check(const void *problem, uint64_t *row, uint64_t *column)
+{
+    return known_conv2d_check(problem, row, column);
+}
+
+const struct operation operation_conv2d = {
+    .name = "conv2d",
+    .number = OPERATION_CONV2D,
+    .parts = conv2d_parts,
+    .dtype = conv2d_dtype,
+    .length_names = {"pixels", "filters", "taps"},
+    .lengths = conv2d_lengths,
+    .flops = conv2d_flops,
+    .moved_bytes = conv2d_moved_bytes,
+    .units = conv2d_units,
+    .divide = conv2d_divide,
+    .example = conv2d_example,
+    .warm = conv2d_warm,
+    .known = {.bytes = KNOWN_CONV2D_BYTES,
+              .cases = KNOWN_CONV2D_COUNT * GEMMD_DTYPE_COUNT,
+              .init = conv2d_known_init,
+              .check = conv2d_known_check},
+};

@@ -1,0 +1,174 @@
+/*
+ * naive - each element of Y is one chain of fused multiply-adds over r, s and channels, in that
+ * order, in the accumulator's type. The other kernels are compared with the kernel.
+ */
+#include <math.h>
+
+#include "kernels/conv.h"
+#include "kernels/cpu/context.h"
+#include "kernels/cpu/convert.h"
+#include "kernels/cpu/epilogue.h"
+#include "proto/dtype.h"
+
+#define INLINE static inline __attribute__((always_inline))
+
+INLINE float load_f32(const void *from, uint64_t i)
+{
+    return ((const float *)from)[i];
+}
+
+INLINE float load_f16(const void *from, uint64_t i)
+{
+    return convert_f16_to_f32(((const uint16_t *)from)[i]);
+}
+
+INLINE float load_bf16(const void *from, uint64_t i)
+{
+    return convert_bf16_to_f32(((const uint16_t *)from)[i]);
+}
+
+struct conv_naive_job {
+    const struct cpu_context *context;
+    const struct conv_problem *problem;
+    struct conv_strides x, w, y;
+    uint64_t group_channels, group_filters;
+};
+
+/* One element of Y: image, filter, row and column. */
+struct place {
+    uint64_t image, filter, row, column;
+};
+
+/* Where a filter element meets X: false if the position is padding. */
+INLINE bool find_input(const struct conv_shape *s, const struct place *at, uint64_t u, uint64_t v,
+                       uint64_t *row, uint64_t *column)
+{
+    *row = at->row * s->stride_h + u * s->dilation_h;
+    *column = at->column * s->stride_w + v * s->dilation_w;
+    const bool inside = *row >= s->pad_top && *column >= s->pad_left &&
+                        *row < s->pad_top + s->height && *column < s->pad_left + s->width;
+    *row -= s->pad_top;
+    *column -= s->pad_left;
+    return inside;
+}
+
+INLINE float conv_sum_f32(const struct conv_naive_job *job, const struct place *at,
+                          float (*load)(const void *from, uint64_t i))
+{
+    const struct conv_problem *p = job->problem;
+    const struct conv_shape *s = &p->shape;
+    const uint64_t first = at->filter / job->group_filters * job->group_channels;
+    float sum = 0;
+    for (uint64_t u = 0; u < s->r; u++)
+        for (uint64_t v = 0; v < s->s; v++) {
+            uint64_t row, column;
+            const bool inside = find_input(s, at, u, v, &row, &column);
+            const uint64_t x = at->image * job->x.image + row * job->x.row +
+                               column * job->x.column + first * job->x.channel;
+            const uint64_t w = at->filter * job->w.image + u * job->w.row + v * job->w.column;
+            for (uint64_t c = 0; c < job->group_channels; c++)
+                sum = fmaf(inside ? load(p->x, x + c * job->x.channel) : 0,
+                           load(p->w, w + c * job->w.channel), sum);
+        }
+    return sum;
+}
+
+static uint32_t conv_sum_i8(const struct conv_naive_job *job, const struct place *at)
+{
+    const struct conv_problem *p = job->problem;
+    const struct conv_shape *s = &p->shape;
+    const uint64_t first = at->filter / job->group_filters * job->group_channels;
+    const int8_t *xs = p->x, *ws = p->w;
+    uint32_t sum = 0;
+    for (uint64_t u = 0; u < s->r; u++)
+        for (uint64_t v = 0; v < s->s; v++) {
+            uint64_t row, column;
+            if (!find_input(s, at, u, v, &row, &column))
+                continue;
+            const uint64_t x = at->image * job->x.image + row * job->x.row +
+                               column * job->x.column + first * job->x.channel;
+            const uint64_t w = at->filter * job->w.image + u * job->w.row + v * job->w.column;
+            for (uint64_t c = 0; c < job->group_channels; c++)
+                sum += (uint32_t)(xs[x + c * job->x.channel] * ws[w + c * job->w.channel]);
+        }
+    return sum;
+}
+
+static void compute_element(const struct conv_naive_job *job, const struct place *at)
+{
+    const struct conv_problem *p = job->problem;
+    const uint64_t y = at->image * job->y.image + at->filter * job->y.channel +
+                       at->row * job->y.row + at->column * job->y.column;
+    const uint64_t size = dtype_size(p->out);
+    const struct gemm_problem element = {
+        .dtype = p->dtype,
+        .out = p->out,
+        .act = p->act,
+        .alpha = p->alpha,
+        .m = 1,
+        .n = 1,
+        .bias = p->bias != NULL ? (const char *)p->bias + at->filter * size : NULL,
+        .c = (char *)p->y + y * size,
+    };
+    union {
+        float f32;
+        uint32_t u32;
+    } sum;
+    switch (p->dtype) {
+    case GEMMD_F32:
+        sum.f32 = conv_sum_f32(job, at, load_f32);
+        break;
+    case GEMMD_F16:
+        sum.f32 = conv_sum_f32(job, at, load_f16);
+        break;
+    case GEMMD_BF16:
+        sum.f32 = conv_sum_f32(job, at, load_bf16);
+        break;
+    default:
+        sum.u32 = conv_sum_i8(job, at);
+    }
+    epilogue_row(&element, 0, 0, 0, 1, &sum);
+}
+
+/* One row of all filters of one image. */
+static void compute_row(void *argument, uint64_t part, uint32_t member)
+{
+    const struct conv_naive_job *job = argument;
+    const struct conv_shape *s = &job->problem->shape;
+    (void)member;
+    struct place at = {.image = part / s->out_height, .row = part % s->out_height};
+    for (at.filter = 0; at.filter < s->filters; at.filter++) {
+        if (team_stops(job->context->team))
+            return;
+        for (at.column = 0; at.column < s->out_width; at.column++)
+            compute_element(job, &at);
+    }
+}
+
+static enum gemmd_error conv_naive_run(struct gemm_context *base, const void *problem,
+                                       void *workspace)
+{
+    (void)workspace;
+    const struct conv_problem *p = problem;
+    const struct conv_shape *s = &p->shape;
+    struct cpu_context *context = cpu_context_of(base);
+    struct conv_naive_job job = {
+        .context = context,
+        .problem = p,
+        .x = conv_strides_x(p),
+        .w = conv_strides_w(p),
+        .y = conv_strides_y(p),
+        .group_channels = s->channels / s->groups,
+        .group_filters = s->filters / s->groups,
+    };
+    team_run(context->team, compute_row, &job, s->batch * s->out_height);
+    return GEMMD_OK;
+}
+
+const struct operation_kernel conv_cpu_naive = {
+    .name = "naive",
+    .description = "one chain of multiply-adds for each element",
+    .takes = conv_problem_offered,
+    .workspace_bytes = operation_no_workspace,
+    .run = conv_naive_run,
+};

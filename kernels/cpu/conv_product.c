@@ -1,0 +1,268 @@
+/*
+ * product - a convolution as products: rows of X's patches times W transposed (im2col).
+ *
+ * The elements of X that one pixel of Y needs are gathered to a row, in the order in which W has
+ * the elements of a filter, so that W is used in place. A block of such rows is multiplied by the
+ * fastest product kernel of the CPU. A pointwise convolution in NHWC is multiplied in place.
+ *
+ * Blocks are cut from one image and have the same numbers of rows in every image, because OpenBLAS
+ * may give a row other bits in a product with another number of rows. The workspace holds one block
+ * of rows, of about BLOCK_BYTES, and one block of results where the layout is NCHW.
+ *
+ * K. Chellapilla, S. Puri, P. Simard, "High performance convolutional neural networks for document
+ * processing", 2006.
+ */
+#include <string.h>
+
+#include "kernels/conv.h"
+#include "kernels/cpu/context.h"
+#include "proto/dtype.h"
+#include "proto/size.h"
+
+enum { BLOCK_BYTES = 8 << 20, ROWS_MIN = 64, ALIGNMENT = 64 };
+
+struct conv_product_plan {
+    bool in_place;          /* X needs no gathering */
+    uint64_t k;             /* elements of a filter */
+    uint64_t pixels;        /* of an image of Y */
+    uint64_t rows;          /* pixels of a block, but the last of an image */
+    uint64_t filters;       /* of a group */
+    uint64_t patch_bytes;   /* of a block's rows */
+    uint64_t result_bytes;  /* of a block's results, NCHW only */
+    uint64_t product_bytes; /* of the product's workspace */
+};
+
+/* The kernel for a product, as kernel=auto of products chooses on the CPU. */
+static const struct gemm_kernel *choose_product(const struct gemm_problem *product)
+{
+    return gemm_cpu_openblas.takes(product) ? &gemm_cpu_openblas
+           : gemm_cpu_tiled.takes(product)  ? &gemm_cpu_tiled
+                                            : NULL;
+}
+
+/* A block of `rows` pixels of one group, without pointers. */
+static struct gemm_problem block_problem(const struct conv_problem *p,
+                                         const struct conv_product_plan *plan, uint64_t rows)
+{
+    const bool channels_last = p->shape.layout == CONV_NHWC;
+    struct gemm_problem product = {
+        .dtype = p->dtype,
+        .out = p->out,
+        .precision = p->precision,
+        .act = p->act,
+        .transb = true,
+        .m = rows,
+        .n = plan->filters,
+        .k = plan->k,
+        .batch = 1,
+        .alpha = p->alpha,
+    };
+    gemm_problem_contiguous(&product);
+    if (channels_last)
+        product.ldc = p->shape.filters;
+    return product;
+}
+
+static bool product_bytes(const struct conv_problem *p, const struct conv_product_plan *plan,
+                          uint64_t rows, uint64_t *bytes)
+{
+    const struct gemm_problem product = block_problem(p, plan, rows);
+    const struct gemm_kernel *kernel = choose_product(&product);
+    uint64_t needed;
+    if (kernel == NULL || !kernel->workspace_bytes(&product, &needed))
+        return false;
+    *bytes = needed > *bytes ? needed : *bytes;
+    return size_align(*bytes, ALIGNMENT, bytes);
+}
+
+static bool conv_product_plan_make(const struct conv_problem *p, struct conv_product_plan *plan)
+{
+    const struct conv_shape *s = &p->shape;
+    *plan = (struct conv_product_plan){
+        .in_place = conv_shape_is_pointwise(s) && s->layout == CONV_NHWC,
+        .k = s->channels / s->groups * s->r * s->s,
+        .pixels = s->out_height * s->out_width,
+        .filters = s->filters / s->groups,
+    };
+    const uint64_t row_bytes = plan->k * dtype_size(p->dtype);
+    const uint64_t rows = BLOCK_BYTES / row_bytes;
+    plan->rows = rows < ROWS_MIN ? ROWS_MIN : rows;
+    plan->rows = plan->rows < plan->pixels ? plan->rows : plan->pixels;
+    const uint64_t last = plan->pixels % plan->rows;
+    if (!plan->in_place && (!size_mul(plan->rows, row_bytes, &plan->patch_bytes) ||
+                            !size_align(plan->patch_bytes, ALIGNMENT, &plan->patch_bytes)))
+        return false;
+    if (s->layout == CONV_NCHW &&
+        (!size_mul(plan->rows, plan->filters, &plan->result_bytes) ||
+         !size_mul(plan->result_bytes, dtype_size(p->out), &plan->result_bytes) ||
+         !size_align(plan->result_bytes, ALIGNMENT, &plan->result_bytes)))
+        return false;
+    return product_bytes(p, plan, plan->rows, &plan->product_bytes) &&
+           (last == 0 || product_bytes(p, plan, last, &plan->product_bytes));
+}
+
+static bool conv_product_takes(const void *problem)
+{
+    struct conv_product_plan plan;
+    return conv_problem_offered(problem) && conv_w_is_contiguous(problem) &&
+           conv_product_plan_make(problem, &plan);
+}
+
+static bool conv_product_workspace_bytes(const void *problem, uint64_t *out)
+{
+    struct conv_product_plan plan;
+    uint64_t bytes;
+    return conv_product_plan_make(problem, &plan) &&
+           size_add(plan.patch_bytes, plan.result_bytes, &bytes) &&
+           size_add(bytes, plan.product_bytes, out);
+}
+
+/* A block of pixels of one image and one group. */
+struct conv_block {
+    const struct conv_problem *problem;
+    const struct conv_product_plan *plan;
+    uint64_t image, group, first, rows;
+    char *patches, *results;
+};
+
+/* Copies the elements that one filter row meets: s pixels of each of `channels` channels. */
+static void gather_taps(const struct conv_block *b, uint64_t pixel, uint64_t u, char *to,
+                        uint64_t size)
+{
+    const struct conv_shape *s = &b->problem->shape;
+    const uint64_t channels = s->channels / s->groups;
+    const uint64_t row = pixel / s->out_width * s->stride_h + u * s->dilation_h;
+    const bool row_inside = row >= s->pad_top && row < s->pad_top + s->height;
+    const bool channels_last = s->layout == CONV_NHWC, to_last = s->w_layout == CONV_KRSC;
+    const uint64_t column_step = channels_last ? s->channels : 1;
+    const uint64_t channel_step = channels_last ? 1 : s->height * s->width;
+    const char *image =
+        (const char *)b->problem->x + b->image * s->channels * s->height * s->width * size;
+    for (uint64_t v = 0; v < s->s; v++) {
+        const uint64_t column = pixel % s->out_width * s->stride_w + v * s->dilation_w;
+        const bool inside = row_inside && column >= s->pad_left && column < s->pad_left + s->width;
+        const uint64_t from =
+            inside ? ((row - s->pad_top) * s->width + column - s->pad_left) * column_step +
+                         b->group * channels * channel_step
+                   : 0;
+        /* In KRSC the channels of a tap are neighbours, in KCRS they are r * s elements apart. */
+        const uint64_t at = to_last ? (u * s->s + v) * channels : u * s->s + v;
+        const uint64_t step = to_last ? 1 : s->r * s->s;
+        if (to_last && (!inside || channels_last)) {
+            if (inside)
+                memcpy(to + at * size, image + from * size, channels * size);
+            else
+                memset(to + at * size, 0, channels * size);
+            continue;
+        }
+        for (uint64_t c = 0; c < channels; c++) {
+            if (inside)
+                memcpy(to + (at + c * step) * size, image + (from + c * channel_step) * size, size);
+            else
+                memset(to + (at + c * step) * size, 0, size);
+        }
+    }
+}
+
+static void gather_row(void *argument, uint64_t part, uint32_t member)
+{
+    const struct conv_block *b = argument;
+    const uint64_t size = dtype_size(b->problem->dtype);
+    char *to = b->patches + part * b->plan->k * size;
+    (void)member;
+    for (uint64_t u = 0; u < b->problem->shape.r; u++) {
+        /* The size is a constant in each call, for the copies of single elements. */
+        if (size == 1)
+            gather_taps(b, b->first + part, u, to, 1);
+        else if (size == 2)
+            gather_taps(b, b->first + part, u, to, 2);
+        else
+            gather_taps(b, b->first + part, u, to, 4);
+    }
+}
+
+/* Copies the results of one filter to their plane of Y. */
+static void scatter_filter(void *argument, uint64_t part, uint32_t member)
+{
+    const struct conv_block *b = argument;
+    const struct conv_shape *s = &b->problem->shape;
+    const uint64_t size = dtype_size(b->problem->out);
+    const uint64_t plane = b->image * s->filters + b->group * b->plan->filters + part;
+    char *to = (char *)b->problem->y + (plane * b->plan->pixels + b->first) * size;
+    (void)member;
+    for (uint64_t i = 0; i < b->rows; i++)
+        memcpy(to + i * size, b->results + (i * b->plan->filters + part) * size, size);
+}
+
+static enum gemmd_error compute_conv_block(struct gemm_context *base, struct conv_block *b,
+                                           void *workspace)
+{
+    struct team *team = cpu_context_of(base)->team;
+    const struct conv_problem *p = b->problem;
+    const struct conv_product_plan *plan = b->plan;
+    const struct conv_shape *s = &p->shape;
+    const uint64_t size = dtype_size(p->dtype), out_size = dtype_size(p->out);
+    struct gemm_problem product = block_problem(p, plan, b->rows);
+    const struct gemm_kernel *kernel = choose_product(&product);
+    if (kernel == NULL)
+        return GEMMD_ERR_INTERNAL;
+    const uint64_t first_filter = b->group * plan->filters;
+    product.b = (const char *)p->w + first_filter * plan->k * size;
+    product.bias = p->bias != NULL ? (const char *)p->bias + first_filter * out_size : NULL;
+    product.a = b->patches;
+    if (plan->in_place)
+        product.a = (const char *)p->x + (b->image * plan->pixels + b->first) * s->channels * size;
+    else
+        team_run(team, gather_row, b, b->rows);
+    product.c = b->results;
+    if (s->layout == CONV_NHWC)
+        product.c = (char *)p->y +
+                    ((b->image * plan->pixels + b->first) * s->filters + first_filter) * out_size;
+    const enum gemmd_error code = kernel->run(base, &product, workspace);
+    if (code == GEMMD_OK && s->layout == CONV_NCHW)
+        team_run(team, scatter_filter, b, plan->filters);
+    return code;
+}
+
+static enum gemmd_error conv_product_run(struct gemm_context *base, const void *problem,
+                                         void *workspace)
+{
+    const struct conv_problem *p = problem;
+    struct team *team = cpu_context_of(base)->team;
+    struct conv_product_plan plan;
+    if (!conv_product_plan_make(p, &plan))
+        return GEMMD_ERR_INTERNAL;
+    struct conv_block block = {.problem = p,
+                               .plan = &plan,
+                               .patches = workspace,
+                               .results = (char *)workspace + plan.patch_bytes};
+    void *rest = block.results + plan.result_bytes;
+    enum gemmd_error code = GEMMD_OK;
+    for (block.image = 0; block.image < p->shape.batch; block.image++)
+        for (block.group = 0; block.group < p->shape.groups; block.group++)
+            for (block.first = 0; block.first < plan.pixels; block.first += plan.rows) {
+                const uint64_t left = plan.pixels - block.first;
+                block.rows = left < plan.rows ? left : plan.rows;
+                if (code != GEMMD_OK || team_stops(team))
+                    return code;
+                code = compute_conv_block(base, &block, rest);
+            }
+    return code;
+}
+
+/* One filter a group is a product of one column, for which gathering is not worth its time. Must
+ * not depend on the batch. */
+static const struct operation_kernel *conv_product_preferred(const void *problem)
+{
+    const struct conv_shape *s = &((const struct conv_problem *)problem)->shape;
+    return s->groups > 1 && s->filters == s->groups ? &conv_cpu_naive : NULL;
+}
+
+const struct operation_kernel conv_cpu_product = {
+    .name = "product",
+    .description = "gathered patches times the filters, by the kernels of products",
+    .takes = conv_product_takes,
+    .preferred_kernel = conv_product_preferred,
+    .workspace_bytes = conv_product_workspace_bytes,
+    .run = conv_product_run,
+};

@@ -1,0 +1,101 @@
+/*
+ * reduce_naive.c - the reductions as their formulas say, one result after the other: the reference.
+ *
+ * Sums are computed in f64, those of integers in 64-bit integers, in the order of the elements.
+ */
+#include <math.h>
+
+#include "kernels/cpu/context.h"
+#include "kernels/cpu/convert.h"
+#include "kernels/cpu/reduce.h"
+#include "kernels/reduce.h"
+#include "proto/dtype.h"
+
+struct naive_reduction {
+    double sum, most, squares, exponentials;
+    int64_t integer;
+    uint64_t place; /* of the first greatest element, or of the first NaN */
+    bool has_nan;
+};
+
+static double element(const struct reduce_problem *p, const char *x, uint64_t l)
+{
+    double value;
+    convert_to_f64(p->dtype, x + l * p->length_stride * dtype_size(p->dtype), &value, 1);
+    return value;
+}
+
+static struct naive_reduction reduce_naive_elements(const struct reduce_problem *p, const char *x)
+{
+    const double sign = p->op == REDUCE_MIN ? -1 : 1;
+    struct naive_reduction r = {.most = -INFINITY};
+    for (uint64_t l = 0; l < p->length; l++) {
+        const double value = element(p, x, l);
+        if (!r.has_nan && (isnan(value) || sign * value > r.most || l == 0)) {
+            r.has_nan = isnan(value);
+            r.most = sign * value;
+            r.place = l;
+        }
+        r.sum += value;
+        r.squares += value * value;
+        if (p->dtype == GEMMD_I8 || p->dtype == GEMMD_I32)
+            r.integer += (int64_t)value;
+    }
+    for (uint64_t l = 0; p->op == REDUCE_LOGSUMEXP && l < p->length; l++)
+        r.exponentials += exp(element(p, x, l) - r.most);
+    return r;
+}
+
+static void reduce_naive_result(void *argument, uint64_t part, uint32_t member)
+{
+    const struct reduce_problem *p = argument;
+    const struct reduce_place place = reduce_place_of(p, part);
+    const struct naive_reduction r = reduce_naive_elements(p, place.x);
+    const double n = (double)p->length;
+    const bool is_integer = p->dtype == GEMMD_I8 || p->dtype == GEMMD_I32;
+    (void)member;
+    switch (p->op) {
+    case REDUCE_SUM:
+        if (is_integer)
+            reduce_store_integer(p->out, r.integer, place.y);
+        else
+            reduce_store(p->out, r.sum, place.y);
+        break;
+    case REDUCE_MEAN:
+        reduce_store(p->out, (is_integer ? (double)r.integer : r.sum) / n, place.y);
+        break;
+    case REDUCE_MAX:
+    case REDUCE_MIN:
+        if (is_integer)
+            reduce_store_integer(p->out, (int64_t)(p->op == REDUCE_MIN ? -r.most : r.most),
+                                 place.y);
+        else
+            reduce_store(p->out, p->op == REDUCE_MIN ? -r.most : r.most, place.y);
+        break;
+    case REDUCE_NORM2:
+        reduce_store(p->out, sqrt(r.squares), place.y);
+        break;
+    case REDUCE_LOGSUMEXP:
+        reduce_store(p->out, isinf(r.most) ? r.most : r.most + log(r.exponentials), place.y);
+        break;
+    default:
+        reduce_store_integer(p->out, (int64_t)r.place, place.y);
+    }
+}
+
+static enum gemmd_error reduce_naive_run(struct gemm_context *base, const void *problem,
+                                         void *workspace)
+{
+    struct reduce_problem p = *(const struct reduce_problem *)problem;
+    (void)workspace;
+    team_run(cpu_context_of(base)->team, reduce_naive_result, &p, reduce_results(&p));
+    return GEMMD_OK;
+}
+
+const struct operation_kernel reduce_cpu_naive = {
+    .name = "naive",
+    .description = "one result after the other, summed in f64; the reference",
+    .takes = reduce_problem_offered,
+    .workspace_bytes = operation_no_workspace,
+    .run = reduce_naive_run,
+};

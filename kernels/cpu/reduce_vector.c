@@ -1,0 +1,246 @@
+/*
+ * reduce_vector.c - the serving kernel of reductions on the CPU.
+ *
+ * A result is reduced in blocks of BLOCK elements, or a tile of neighbouring results in blocks of
+ * BLOCK rows. The sum of a block is kept in LANES (or in the columns of the tile), which the
+ * compiler makes vectors of. Sums of blocks are added as a pairwise tree, by a binary counter: the
+ * sum of block number b is added to the sums of 1, 2, 4 ... blocks before it that b completes. A
+ * sum has at most BLOCK / LANES + log2(LANES) + log2(blocks) roundings (N. J. Higham, "The accuracy
+ * of floating point summation", 1993).
+ */
+#include <math.h>
+#include <string.h>
+
+#include "kernels/cpu/context.h"
+#include "kernels/cpu/convert.h"
+#include "kernels/cpu/reduce.h"
+#include "kernels/reduce.h"
+#include "proto/dtype.h"
+
+enum {
+    LANES = 16,
+    BLOCK = 64,
+    TILE = 64,  /* neighbouring results that are reduced together, over an axis before the last */
+    LEVELS = 32 /* of the counter: 2^32 blocks */
+};
+
+/* The sums of blocks of `width` values each, as a pairwise tree. */
+struct counter {
+    uint64_t blocks;
+    float sums[LEVELS][TILE];
+};
+
+/* `block` may be changed. */
+static void counter_add(struct counter *counter, float *block, uint64_t width)
+{
+    uint32_t level = 0;
+    for (; (counter->blocks >> level & 1) != 0; level++)
+        for (uint64_t c = 0; c < width; c++)
+            block[c] += counter->sums[level][c];
+    memcpy(counter->sums[level], block, width * sizeof *block);
+    counter->blocks++;
+}
+
+/* The sum of all blocks, from the last to the first. */
+static void counter_total(const struct counter *counter, float *total, uint64_t width)
+{
+    memset(total, 0, width * sizeof *total);
+    for (uint32_t level = 0; level < LEVELS; level++)
+        for (uint64_t c = 0; (counter->blocks >> level & 1) != 0 && c < width; c++)
+            total[c] += counter->sums[level][c];
+}
+
+/* What an element adds to a sum. */
+static float term(enum reduce_op op, float value, float most)
+{
+    if (op == REDUCE_NORM2)
+        return value * value;
+    return op == REDUCE_LOGSUMEXP ? expf(value - most) : value;
+}
+
+/* ---- neighbouring results: `width` columns, `length` rows ---- */
+
+struct columns {
+    const struct reduce_problem *p;
+    const char *x;
+    uint64_t width;
+    float most[TILE];
+    int32_t place[TILE];
+};
+
+static void read_row(const struct columns *columns, uint64_t l, float *row)
+{
+    const struct reduce_problem *p = columns->p;
+    convert_widen(p->dtype, columns->x + l * p->length_stride * dtype_size(p->dtype), row,
+                  columns->width);
+}
+
+/* Finds the greatest element of each column (the least for min, negated), and its place. NaN is
+ * greater than all. */
+static void columns_find_most(struct columns *columns)
+{
+    const float sign = columns->p->op == REDUCE_MIN ? -1 : 1;
+    float row[TILE];
+    for (uint64_t l = 0; l < columns->p->length; l++) {
+        read_row(columns, l, row);
+        for (uint64_t c = 0; c < columns->width; c++) {
+            const float value = sign * row[c], most = columns->most[c];
+            const bool more = l == 0 || (most == most && !(value <= most));
+            columns->most[c] = more ? value : most;
+            columns->place[c] = more ? (int32_t)l : columns->place[c];
+        }
+    }
+}
+
+static void columns_sum(const struct columns *columns, float *total)
+{
+    const struct reduce_problem *p = columns->p;
+    struct counter counter;
+    float row[TILE], block[TILE];
+    counter.blocks = 0;
+    for (uint64_t first = 0; first < p->length; first += LANES) {
+        const uint64_t end = p->length - first < LANES ? p->length : first + LANES;
+        memset(block, 0, sizeof block);
+        for (uint64_t l = first; l < end; l++) {
+            read_row(columns, l, row);
+            for (uint64_t c = 0; c < columns->width; c++)
+                block[c] += term(p->op, row[c], columns->most[c]);
+        }
+        counter_add(&counter, block, columns->width);
+    }
+    counter_total(&counter, total, columns->width);
+}
+
+/* ---- one result: contiguous elements ---- */
+
+static void row_find_most(struct columns *columns)
+{
+    const struct reduce_problem *p = columns->p;
+    const float sign = p->op == REDUCE_MIN ? -1 : 1;
+    float block[BLOCK], most = 0;
+    for (uint64_t first = 0; first < p->length; first += BLOCK) {
+        const uint64_t count = p->length - first < BLOCK ? p->length - first : BLOCK;
+        convert_widen(p->dtype, columns->x + first * dtype_size(p->dtype), block, count);
+        for (uint64_t i = 0; i < count; i++) {
+            const float value = sign * block[i];
+            if (first + i == 0 || (most == most && !(value <= most))) {
+                most = value;
+                columns->place[0] = (int32_t)(first + i);
+            }
+        }
+    }
+    columns->most[0] = most;
+}
+
+static void row_sum(const struct columns *columns, float *total)
+{
+    const struct reduce_problem *p = columns->p;
+    struct counter counter;
+    float block[BLOCK], lanes[LANES];
+    counter.blocks = 0;
+    for (uint64_t first = 0; first < p->length; first += BLOCK) {
+        const uint64_t count = p->length - first < BLOCK ? p->length - first : BLOCK;
+        convert_widen(p->dtype, columns->x + first * dtype_size(p->dtype), block, count);
+        memset(lanes, 0, sizeof lanes);
+        for (uint64_t i = 0; i < count; i++)
+            block[i] = term(p->op, block[i], columns->most[0]);
+        for (uint64_t i = count; i < BLOCK; i++)
+            block[i] = 0;
+        for (uint64_t i = 0; i < BLOCK; i += LANES)
+            for (uint64_t lane = 0; lane < LANES; lane++)
+                lanes[lane] += block[i + lane];
+        for (uint64_t half = LANES / 2; half > 0; half /= 2)
+            for (uint64_t lane = 0; lane < half; lane++)
+                lanes[lane] += lanes[lane + half];
+        counter_add(&counter, lanes, 1);
+    }
+    counter_total(&counter, total, 1);
+}
+
+/* ---- results ---- */
+
+struct reduce_job {
+    const struct reduce_problem *p;
+    struct team *team;
+    uint64_t tiles; /* of each (outer, mid), or 1 */
+    uint64_t rows;  /* results of contiguous elements in each part */
+};
+
+/* Reduces the columns from result number `first` on. */
+static void reduce_columns(const struct reduce_problem *p, uint64_t first, uint64_t width)
+{
+    const bool is_row = reduce_is_of_rows(p);
+    struct columns columns = {.p = p, .x = reduce_place_of(p, first).x, .width = width};
+    float total[TILE];
+    if (p->op >= REDUCE_MAX && p->op != REDUCE_NORM2)
+        (is_row ? row_find_most : columns_find_most)(&columns);
+    if (p->op != REDUCE_MAX && p->op != REDUCE_MIN && p->op != REDUCE_ARGMAX)
+        (is_row ? row_sum : columns_sum)(&columns, total);
+    for (uint64_t c = 0; c < width; c++) {
+        char *y = reduce_place_of(p, first + c).y;
+        const float most = columns.most[c];
+        if (p->op == REDUCE_ARGMAX)
+            reduce_store_integer(p->out, columns.place[c], y);
+        else if (p->op == REDUCE_MAX || p->op == REDUCE_MIN)
+            reduce_store(p->out, p->op == REDUCE_MIN ? -most : most, y);
+        else if (p->op == REDUCE_LOGSUMEXP)
+            reduce_store(p->out, isinf(most) ? most : most + logf(total[c]), y);
+        else if (p->op == REDUCE_NORM2)
+            reduce_store(p->out, sqrtf(total[c]), y);
+        else
+            reduce_store(p->out, p->op == REDUCE_MEAN ? total[c] / (float)p->length : total[c], y);
+    }
+}
+
+static void reduce_part(void *argument, uint64_t part, uint32_t member)
+{
+    const struct reduce_job *job = argument;
+    const struct reduce_problem *p = job->p;
+    (void)member;
+    if (reduce_is_of_rows(p)) {
+        const uint64_t end = (part + 1) * job->rows, all = reduce_results(p);
+        for (uint64_t row = part * job->rows; row < end && row < all; row++) {
+            if (team_stops(job->team))
+                return;
+            reduce_columns(p, row, 1);
+        }
+        return;
+    }
+    const uint64_t first = part % job->tiles * TILE, left = p->width - first;
+    reduce_columns(p, part / job->tiles * p->width + first, left < TILE ? left : TILE);
+}
+
+static enum gemmd_error reduce_vector_run(struct gemm_context *base, const void *problem,
+                                          void *workspace)
+{
+    enum { PART_ELEMENTS = 1 << 16 };
+    const struct reduce_problem *p = problem;
+    struct reduce_job job = {.p = p, .team = cpu_context_of(base)->team, .tiles = 1, .rows = 1};
+    uint64_t parts = reduce_results(p);
+    (void)workspace;
+    if (reduce_is_of_rows(p)) {
+        job.rows = p->length < PART_ELEMENTS ? PART_ELEMENTS / p->length : 1;
+        parts = (parts + job.rows - 1) / job.rows;
+    } else {
+        job.tiles = (p->width + TILE - 1) / TILE;
+        parts = p->outer * p->mid * job.tiles;
+    }
+    team_run(job.team, reduce_part, &job, parts);
+    return GEMMD_OK;
+}
+
+/* Integers are summed exactly, and f64 in f64, by the naive kernel. */
+static bool reduce_vector_takes(const void *problem)
+{
+    const struct reduce_problem *p = problem;
+    return reduce_problem_offered(problem) &&
+           (p->dtype == GEMMD_F32 || p->dtype == GEMMD_F16 || p->dtype == GEMMD_BF16);
+}
+
+const struct operation_kernel reduce_cpu_vector = {
+    .name = "vector",
+    .description = "blocks in vectors, added as a pairwise tree; columns side by side",
+    .takes = reduce_vector_takes,
+    .workspace_bytes = operation_no_workspace,
+    .run = reduce_vector_run,
+};

@@ -1,0 +1,61 @@
+/* The softmax as its formula says, in f64: the reference, and the kernel of f64. */
+#include <math.h>
+
+#include "kernels/cpu/context.h"
+#include "kernels/cpu/convert.h"
+#include "kernels/cpu/softmax_rows.h"
+#include "proto/dtype.h"
+
+static void softmax_store(enum gemmd_dtype out, double value, char *y)
+{
+    const float narrow = (float)value;
+    if (out == GEMMD_F64)
+        *(double *)(void *)y = value;
+    else
+        convert_narrow(out, &narrow, y, 1);
+}
+
+static double score(const struct softmax_problem *p, const char *x, uint64_t i)
+{
+    double value;
+    convert_to_f64(p->dtype, x + i * dtype_size(p->dtype), &value, 1);
+    return p->scale * value;
+}
+
+static void softmax_naive_row(void *argument, uint64_t row, uint32_t member)
+{
+    const struct softmax_problem *p = argument;
+    const uint64_t length = softmax_length(p, row), size = dtype_size(p->out);
+    const char *x = (const char *)p->x + row * p->x_leading * dtype_size(p->dtype);
+    char *y = (char *)p->y + row * p->y_leading * size;
+    double most = -INFINITY, total = 0;
+    (void)member;
+    for (uint64_t i = 0; i < length; i++)
+        most = score(p, x, i) > most ? score(p, x, i) : most;
+    for (uint64_t i = 0; i < length; i++)
+        total += exp(score(p, x, i) - most);
+    for (uint64_t i = 0; i < length; i++) {
+        const double difference = score(p, x, i) - most;
+        softmax_store(p->out, p->log ? difference - log(total) : exp(difference) / total,
+                      y + i * size);
+    }
+    for (uint64_t i = length; i < p->length; i++)
+        softmax_store(p->out, p->log ? -INFINITY : 0, y + i * size);
+}
+
+static enum gemmd_error softmax_naive_run(struct gemm_context *base, const void *problem,
+                                          void *workspace)
+{
+    struct softmax_problem p = *(const struct softmax_problem *)problem;
+    (void)workspace;
+    team_run(cpu_context_of(base)->team, softmax_naive_row, &p, p.rows);
+    return GEMMD_OK;
+}
+
+const struct operation_kernel softmax_cpu_naive = {
+    .name = "naive",
+    .description = "a row after the other, in f64; the reference",
+    .takes = softmax_problem_offered,
+    .workspace_bytes = operation_no_workspace,
+    .run = softmax_naive_run,
+};

@@ -1,0 +1,111 @@
+/*
+ * softmax_vector.c - the serving kernel of the softmax on the CPU: two passes over a row in blocks,
+ * of which the first finds the greatest score and the sum together (softmax.h).
+ */
+#include <math.h>
+
+#include "kernels/cpu/context.h"
+#include "kernels/cpu/convert.h"
+#include "kernels/cpu/softmax.h"
+#include "kernels/cpu/softmax_rows.h"
+#include "proto/dtype.h"
+
+enum { BLOCK = 512 };
+
+struct softmax_job {
+    const struct softmax_problem *p;
+    struct team *team;
+    uint64_t rows; /* in each part */
+};
+
+/* The scores of a block; beyond the length of the row, minus infinity. Returns their number. */
+static uint64_t read_scores(const struct softmax_problem *p, const char *x, uint64_t first,
+                            uint64_t length, float scores[BLOCK])
+{
+    const uint64_t count = length - first < BLOCK ? length - first : BLOCK;
+    const float scale = (float)p->scale;
+    convert_widen(p->dtype, x + first * dtype_size(p->dtype), scores, count);
+    for (uint64_t i = 0; i < count; i++)
+        scores[i] *= scale;
+    for (uint64_t i = count; i < BLOCK; i++)
+        scores[i] = -INFINITY;
+    return count;
+}
+
+static void softmax_fill(const struct softmax_problem *p, char *y, uint64_t first, uint64_t end,
+                         float value)
+{
+    float values[BLOCK];
+    for (uint64_t i = 0; i < BLOCK; i++)
+        values[i] = value;
+    for (uint64_t i = first; i < end; i += BLOCK)
+        convert_narrow(p->out, values, y + i * dtype_size(p->out),
+                       end - i < BLOCK ? end - i : BLOCK);
+}
+
+static void softmax_vector_row(const struct softmax_problem *p, uint64_t row)
+{
+    const uint64_t length = softmax_length(p, row);
+    const char *x = (const char *)p->x + row * p->x_leading * dtype_size(p->dtype);
+    char *y = (char *)p->y + row * p->y_leading * dtype_size(p->out);
+    struct softmax_row state = {.most = -INFINITY};
+    float scores[BLOCK];
+    for (uint64_t first = 0; first < length; first += BLOCK) {
+        const uint64_t count = read_scores(p, x, first, length, scores);
+        (void)softmax_step(scores, (count + SOFTMAX_LANES - 1) / SOFTMAX_LANES * SOFTMAX_LANES,
+                           &state);
+    }
+    softmax_fill(p, y, length, p->length, p->log ? -INFINITY : 0);
+    if (length > 0 && (isinf(state.most) || isnan(state.total))) {
+        softmax_fill(p, y, 0, length, NAN);
+        return;
+    }
+    const float logarithm = state.most + logf(state.total);
+    for (uint64_t first = 0; first < length; first += BLOCK) {
+        struct softmax_row here = {.most = state.most};
+        const uint64_t count = read_scores(p, x, first, length, scores);
+        if (!p->log)
+            (void)softmax_step(scores, BLOCK, &here);
+        for (uint64_t i = 0; i < BLOCK; i++)
+            scores[i] = p->log ? scores[i] - logarithm : scores[i] / state.total;
+        convert_narrow(p->out, scores, y + first * dtype_size(p->out), count);
+    }
+}
+
+static void softmax_part(void *argument, uint64_t part, uint32_t member)
+{
+    const struct softmax_job *job = argument;
+    const uint64_t end = (part + 1) * job->rows;
+    (void)member;
+    for (uint64_t row = part * job->rows; row < end && row < job->p->rows; row++) {
+        if (team_stops(job->team))
+            return;
+        softmax_vector_row(job->p, row);
+    }
+}
+
+static enum gemmd_error softmax_vector_run(struct gemm_context *base, const void *problem,
+                                           void *workspace)
+{
+    enum { PART_ELEMENTS = 1 << 14 };
+    const struct softmax_problem *p = problem;
+    struct softmax_job job = {.p = p, .team = cpu_context_of(base)->team};
+    job.rows = p->length < PART_ELEMENTS ? PART_ELEMENTS / p->length : 1;
+    (void)workspace;
+    team_run(job.team, softmax_part, &job, (p->rows + job.rows - 1) / job.rows);
+    return GEMMD_OK;
+}
+
+static bool softmax_vector_takes(const void *problem)
+{
+    const struct softmax_problem *p = problem;
+    return softmax_problem_offered(problem) && p->dtype != GEMMD_F64;
+}
+
+const struct operation_kernel softmax_cpu_vector = {
+    .name = "vector",
+    .description = "two passes over a row in vectors; the first is online",
+    .takes = softmax_vector_takes,
+    .workspace_bytes = operation_no_workspace,
+    .run = softmax_vector_run,
+};

@@ -1,0 +1,110 @@
+/* The kernels of reductions on CUDA: which problems each takes, and its workspace. */
+#include "kernels/cuda/context.h"
+#include "kernels/cuda/reduce/reduce.h"
+#include "proto/size.h"
+
+enum { COLUMNS_TILE = 128 }; /* the most columns of a tile of reduce_shuffle */
+
+/* Grids have at most 2^31 - 1 blocks in x. */
+static bool fits_grid(uint64_t one, uint64_t other)
+{
+    uint64_t blocks;
+    return size_mul(one, other, &blocks) && blocks <= INT32_MAX;
+}
+
+static bool reduce_naive_takes(const void *problem)
+{
+    return reduce_problem_offered(problem) &&
+           fits_grid(size_blocks(reduce_results(problem), 128), 1);
+}
+
+static enum gemmd_error reduce_naive_run(struct gemm_context *context, const void *problem,
+                                         void *workspace)
+{
+    (void)workspace;
+    return reduce_naive_launch(cuda_context_of(context)->stream, problem);
+}
+
+static const struct operation_kernel naive = {
+    .name = "naive",
+    .description = "one thread a result, summed in f64; coalesced over an axis before the last only",
+    .takes = reduce_naive_takes,
+    .workspace_bytes = operation_no_workspace,
+    .run = reduce_naive_run,
+};
+
+static bool reduce_tree_takes(const void *problem)
+{
+    const struct reduce_problem *p = problem;
+    return reduce_problem_offered(problem) && reduce_is_of_rows(p) &&
+           fits_grid(p->outer * p->mid, reduce_tree_blocks(p->length));
+}
+
+static bool reduce_tree_workspace_bytes(const void *problem, uint64_t *out)
+{
+    const struct reduce_problem *p = problem;
+    return size_mul(p->outer * p->mid, reduce_tree_blocks(p->length) * REDUCE_STATE_BYTES, out);
+}
+
+static enum gemmd_error reduce_tree_run(struct gemm_context *context, const void *problem,
+                                        void *workspace)
+{
+    return reduce_tree_launch(cuda_context_of(context)->stream, problem, workspace);
+}
+
+static const struct operation_kernel tree = {
+    .name = "tree",
+    .description = "rows by a tree in shared memory, then the blocks' states in a second launch",
+    .takes = reduce_tree_takes,
+    .workspace_bytes = reduce_tree_workspace_bytes,
+    .run = reduce_tree_run,
+};
+
+/* Chunks, and the most places where chunks meet. */
+static uint64_t shuffle_places(const struct reduce_problem *p)
+{
+    return p->outer * p->mid * (reduce_is_of_rows(p) ? 1 : size_blocks(p->width, COLUMNS_TILE / 2));
+}
+
+static bool reduce_shuffle_takes(const void *problem)
+{
+    const struct reduce_problem *p = problem;
+    return reduce_problem_offered(problem) &&
+           (p->dtype == GEMMD_F32 || p->dtype == GEMMD_F16 || p->dtype == GEMMD_BF16) &&
+           fits_grid(shuffle_places(p), reduce_shuffle_chunks(p->length, reduce_is_of_rows(p)));
+}
+
+static bool reduce_shuffle_workspace_bytes(const void *problem, uint64_t *out)
+{
+    const struct reduce_problem *p = problem;
+    const bool is_row = reduce_is_of_rows(p);
+    const uint64_t chunks = reduce_shuffle_chunks(p->length, is_row), places = shuffle_places(p);
+    const uint64_t each = (is_row ? 1 : COLUMNS_TILE) * chunks * REDUCE_STATE_BYTES;
+    *out = 0;
+    return chunks == 1 || size_mul(places, each + sizeof(uint32_t), out);
+}
+
+static enum gemmd_error reduce_shuffle_run_group(struct gemm_context *context,
+                                                 const struct operation_member members[],
+                                                 uint32_t count)
+{
+    return reduce_shuffle_launch(cuda_context_of(context)->stream, members, count);
+}
+
+static enum gemmd_error reduce_shuffle_run(struct gemm_context *context, const void *problem,
+                                           void *workspace)
+{
+    const struct operation_member alone = {problem, workspace};
+    return reduce_shuffle_run_group(context, &alone, 1);
+}
+
+static const struct operation_kernel shuffle = {
+    .name = "shuffle",
+    .description = "128-bit loads, a pairwise tree in registers, warp shuffles; one launch",
+    .takes = reduce_shuffle_takes,
+    .workspace_bytes = reduce_shuffle_workspace_bytes,
+    .run = reduce_shuffle_run,
+    .run_group = reduce_shuffle_run_group,
+};
+
+const struct operation_kernel *const reduce_cuda_kernels[] = {&shuffle, &tree, &naive, NULL};

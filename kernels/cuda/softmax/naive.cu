@@ -1,0 +1,79 @@
+/*
+ * softmax_naive - one thread for each row, which computes in f64 and reads the row three times: for
+ * the maximum, for the sum, and for the result. Also the kernel of f64.
+ */
+#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/softmax/rows.cuh"
+#include "kernels/cuda/softmax/softmax.h"
+
+namespace softmax_naive
+{
+
+using namespace softmax;
+
+static __device__ __forceinline__ double score(double x, double scale)
+{
+    return x * scale;
+}
+template <typename T> static __device__ __forceinline__ double score(T x, double scale)
+{
+    return (double)widen(x) * scale;
+}
+static __device__ __forceinline__ void put(double value, double *y)
+{
+    *y = value;
+}
+template <typename Out> static __device__ __forceinline__ void put(double value, Out *y)
+{
+    narrow((float)value, y);
+}
+
+template <typename T, typename Out>
+__global__ void softmax_naive_kernel(const __grid_constant__ struct softmax_problem p)
+{
+    const uint64_t r = blockIdx.x * (uint64_t)blockDim.x + threadIdx.x;
+    if (r >= p.rows)
+        return;
+    const T *x = (const T *)p.x + r * p.x_leading;
+    Out *y = (Out *)p.y + r * p.y_leading;
+    const uint32_t length = length_of(p, r);
+    double top = -CUDART_INF, sum = 0;
+    for (uint32_t i = 0; i < length; i++)
+        top = fmax(top, score(x[i], p.scale));
+    for (uint32_t i = 0; i < length; i++)
+        sum += exp(score(x[i], p.scale) - top);
+    for (uint32_t i = 0; i < length; i++) {
+        const double difference = score(x[i], p.scale) - top;
+        put(p.log ? difference - log(sum) : exp(difference) / sum, y + i);
+    }
+    for (uint64_t i = length; i < p.length; i++)
+        put(p.log ? -CUDART_INF : 0.0, y + i);
+}
+
+template <typename T, typename Out>
+static enum gemmd_error run(cudaStream_t stream, const struct softmax_problem &p)
+{
+    return launch(softmax_naive_kernel<T, Out>, dim3(grid_blocks_x(p.rows, 64)), dim3(64), stream,
+                  p);
+}
+
+} // namespace softmax_naive
+
+enum gemmd_error softmax_naive_launch(cudaStream_t stream, const struct softmax_problem *problem)
+{
+    using namespace softmax_naive;
+    const struct softmax_problem &p = *problem;
+    switch (p.dtype) {
+    case GEMMD_F64:
+        return run<double, double>(stream, p);
+    case GEMMD_F32:
+        return run<float, float>(stream, p);
+    case GEMMD_F16:
+        return p.out == GEMMD_F32 ? run<__half, float>(stream, p) : run<__half, __half>(stream, p);
+    case GEMMD_BF16:
+        return p.out == GEMMD_F32 ? run<__nv_bfloat16, float>(stream, p)
+                                  : run<__nv_bfloat16, __nv_bfloat16>(stream, p);
+    default:
+        return GEMMD_ERR_UNSUPPORTED;
+    }
+}

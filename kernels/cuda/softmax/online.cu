@@ -1,0 +1,209 @@
+/*
+ * softmax_online - the serving kernel of the softmax of f32, f16 and bf16, in one launch.
+ *
+ * Rows of up to 16,384 elements are kept in registers (rows.cuh), 32 elements in a thread at most:
+ * each element is read and written once. The loads of 1024 threads are 128 KiB (f32) or 64 KiB in
+ * flight on a multiprocessor. Longer rows are read twice: the first pass keeps a maximum and a sum
+ * for each thread, and multiplies the sum whenever the maximum grows (M. Milakov and N. Gimelshein,
+ * "Online normalizer calculation for softmax", 2018).
+ *
+ * A launch takes up to PROBLEMS problems of one kind, so that many small problems share one.
+ */
+#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/softmax/rows.cuh"
+#include "kernels/cuda/softmax/softmax.h"
+
+namespace softmax_online
+{
+
+using namespace softmax;
+
+constexpr unsigned PROBLEMS = 32, LONG = 512;
+
+struct problems {
+    uint32_t count;
+    uint32_t first_block[PROBLEMS];
+    bool aligned_x[PROBLEMS], aligned_y[PROBLEMS]; /* every row begins at a multiple of a vector */
+    struct softmax_problem list[PROBLEMS];
+};
+
+static __device__ __forceinline__ uint32_t problem_of_block(const struct problems &all,
+                                                            uint32_t *block)
+{
+    uint32_t number = all.count - 1;
+    while (number > 0 && all.first_block[number] > blockIdx.x)
+        number--;
+    *block = blockIdx.x - all.first_block[number];
+    return number;
+}
+
+template <typename T, typename Out, unsigned EACH, unsigned ELEMENTS>
+__global__ void __launch_bounds__(EACH < 128 ? 128 : EACH,
+                                  (sizeof(T) == 4 ? 512 : 768) / (EACH < 128 ? 128 : EACH))
+    softmax_online_rows(const __grid_constant__ struct problems all)
+{
+    constexpr unsigned ROWS = EACH < 128 ? 128 / EACH : 1;
+    constexpr unsigned VECTORS = ELEMENTS / vector<T>::WIDTH;
+    __shared__ float shared[EACH / 32 + 1];
+    uint32_t block;
+    const uint32_t number = problem_of_block(all, &block);
+    const struct softmax_problem &p = all.list[number];
+    const uint64_t r = (uint64_t)block * ROWS + threadIdx.x / EACH;
+    const bool there = r < p.rows;
+    const float scale = (float)p.scale;
+    struct row<T, EACH, VECTORS> row;
+    row.thread = threadIdx.x % EACH;
+    row.first = 0;
+    row.length = there ? length_of(p, r) : 0;
+    row.end = there ? (uint32_t)p.length : 0;
+    row.load((const T *)p.x + r * p.x_leading, all.aligned_x[number]);
+    const float top = join_threads<larger, EACH>(row.most(scale), shared);
+    const float sum = join_threads<added, EACH>(row.total(scale, top), shared);
+    row.store((Out *)p.y + r * p.y_leading, all.aligned_y[number], p, top, sum);
+}
+
+template <typename T, typename Out>
+__global__ void __launch_bounds__(LONG)
+    softmax_online_long(const __grid_constant__ struct problems all)
+{
+    constexpr unsigned VECTORS = 16 / vector<T>::WIDTH, STEP = LONG * 16;
+    __shared__ float shared[LONG / 32];
+    uint32_t block;
+    const uint32_t number = problem_of_block(all, &block);
+    const struct softmax_problem &p = all.list[number];
+    const T *x = (const T *)p.x + (uint64_t)block * p.x_leading;
+    const float scale = (float)p.scale;
+    const uint32_t length = length_of(p, block);
+    struct row<T, LONG, VECTORS> row;
+    row.thread = threadIdx.x;
+    row.length = length;
+    row.end = (uint32_t)p.length;
+    float top = -CUDART_INF_F, sum = 0;
+    for (uint64_t first = 0; first < length; first += STEP) {
+        row.first = (uint32_t)first;
+        row.load(x, all.aligned_x[number]);
+        const float higher = fmaxf(top, row.most(scale));
+        if (higher == -CUDART_INF_F)
+            continue; /* nothing yet */
+        sum = sum * (top == higher ? 1 : expf(top - higher)) + row.total(scale, higher);
+        top = higher;
+    }
+    const float all_top = join_threads<larger, LONG>(top, shared);
+    /* A thread that has seen only minus infinity adds nothing. If all have, the row is NaN. */
+    const float part =
+        top == -CUDART_INF_F && all_top > -CUDART_INF_F ? sum : sum * expf(top - all_top);
+    const float total = join_threads<added, LONG>(part, shared);
+    for (uint64_t first = 0; first < p.length; first += STEP) {
+        row.first = (uint32_t)first;
+        row.load(x, all.aligned_x[number]);
+        row.store((Out *)p.y + (uint64_t)block * p.y_leading, all.aligned_y[number], p, all_top,
+                  total);
+    }
+}
+
+/* What the problems of a launch have in common: the types, and the first shape of threads and
+ * elements in each that holds a row. */
+struct kind {
+    enum gemmd_dtype dtype, out;
+    int shape;
+};
+static const struct {
+    unsigned each, elements;
+} shapes[] = {{8, 8}, {8, 16}, {32, 16}, {32, 32}, {128, 16}, {128, 32}, {256, 32}, {512, 32}};
+constexpr int SHAPES = sizeof shapes / sizeof *shapes;
+
+static struct kind kind_of(const struct softmax_problem &p)
+{
+    int shape = 0;
+    while (shape < SHAPES && (uint64_t)shapes[shape].each * shapes[shape].elements < p.length)
+        shape++;
+    return {p.dtype, p.out, shape};
+}
+
+static uint64_t blocks_of(const struct softmax_problem &p, int shape)
+{
+    const unsigned rows = shape < SHAPES && shapes[shape].each < 128 ? 128 / shapes[shape].each : 1;
+    return (p.rows + rows - 1) / rows;
+}
+
+template <typename T, typename Out>
+static enum gemmd_error start(cudaStream_t stream, int shape, unsigned blocks,
+                              const struct problems &all)
+{
+    const dim3 grid(blocks), small(128);
+    switch (shape) {
+    case 0:
+        return launch(softmax_online_rows<T, Out, 8, 8>, grid, small, stream, all);
+    case 1:
+        return launch(softmax_online_rows<T, Out, 8, 16>, grid, small, stream, all);
+    case 2:
+        return launch(softmax_online_rows<T, Out, 32, 16>, grid, small, stream, all);
+    case 3:
+        return launch(softmax_online_rows<T, Out, 32, 32>, grid, small, stream, all);
+    case 4:
+        return launch(softmax_online_rows<T, Out, 128, 16>, grid, small, stream, all);
+    case 5:
+        return launch(softmax_online_rows<T, Out, 128, 32>, grid, small, stream, all);
+    case 6:
+        return launch(softmax_online_rows<T, Out, 256, 32>, grid, dim3(256), stream, all);
+    case 7:
+        return launch(softmax_online_rows<T, Out, 512, 32>, grid, dim3(512), stream, all);
+    default:
+        return launch(softmax_online_long<T, Out>, grid, dim3(LONG), stream, all);
+    }
+}
+
+static enum gemmd_error start_kind(cudaStream_t stream, const struct kind &kind, uint64_t blocks,
+                                   const struct problems &all)
+{
+    const unsigned grid = (unsigned)blocks;
+    switch (kind.dtype) {
+    case GEMMD_F32:
+        return start<float, float>(stream, kind.shape, grid, all);
+    case GEMMD_F16:
+        return kind.out == GEMMD_F32 ? start<__half, float>(stream, kind.shape, grid, all)
+                                     : start<__half, __half>(stream, kind.shape, grid, all);
+    case GEMMD_BF16:
+        return kind.out == GEMMD_F32
+                   ? start<__nv_bfloat16, float>(stream, kind.shape, grid, all)
+                   : start<__nv_bfloat16, __nv_bfloat16>(stream, kind.shape, grid, all);
+    default:
+        return GEMMD_ERR_UNSUPPORTED;
+    }
+}
+
+} // namespace softmax_online
+
+enum gemmd_error softmax_online_launch(cudaStream_t stream, const struct operation_member members[],
+                                       uint32_t count)
+{
+    using namespace softmax_online;
+    bool done[OPERATION_GROUP_MAX] = {};
+    for (uint32_t i = 0; i < count; i++) {
+        if (done[i])
+            continue;
+        const struct kind kind = kind_of(*(const struct softmax_problem *)members[i].problem);
+        struct problems all = {};
+        uint64_t blocks = 0;
+        for (uint32_t j = i; j < count && all.count < PROBLEMS; j++) {
+            const struct softmax_problem &p = *(const struct softmax_problem *)members[j].problem;
+            const struct kind other = kind_of(p);
+            if (done[j] || kind.dtype != other.dtype || kind.out != other.out ||
+                kind.shape != other.shape)
+                continue;
+            const uint64_t in = p.dtype == GEMMD_F32 ? 4 : 2, out = p.out == GEMMD_F32 ? 4 : 2;
+            const uint64_t group = 16 / in * out; /* bytes of Y for a vector of X */
+            done[j] = true;
+            all.list[all.count] = p;
+            all.aligned_x[all.count] = (uintptr_t)p.x % 16 == 0 && p.x_leading * in % 16 == 0;
+            all.aligned_y[all.count] =
+                (uintptr_t)p.y % group == 0 && p.y_leading * out % group == 0;
+            all.first_block[all.count++] = (uint32_t)blocks;
+            blocks += blocks_of(p, kind.shape);
+        }
+        const enum gemmd_error code = start_kind(stream, kind, blocks, all);
+        if (code != GEMMD_OK)
+            return code;
+    }
+    return GEMMD_OK;
+}

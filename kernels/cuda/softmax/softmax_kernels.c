@@ -1,0 +1,120 @@
+/* The kernels of the softmax on CUDA: which problems each takes, and its workspace. */
+#include "kernels/cuda/context.h"
+#include "kernels/cuda/softmax/softmax.h"
+#include "proto/size.h"
+
+/* Grids have at most 2^31 - 1 blocks in x. */
+static bool fits_grid(uint64_t one, uint64_t other)
+{
+    uint64_t blocks;
+    return size_mul(one, other, &blocks) && blocks <= INT32_MAX;
+}
+
+static bool is_narrow(const struct softmax_problem *p)
+{
+    return p->dtype == GEMMD_F32 || p->dtype == GEMMD_F16 || p->dtype == GEMMD_BF16;
+}
+
+static bool softmax_naive_takes(const void *problem)
+{
+    const struct softmax_problem *p = problem;
+    return softmax_problem_offered(problem) && fits_grid(size_blocks(p->rows, 64), 1);
+}
+
+static enum gemmd_error softmax_naive_run(struct gemm_context *context, const void *problem,
+                                          void *workspace)
+{
+    (void)workspace;
+    return softmax_naive_launch(cuda_context_of(context)->stream, problem);
+}
+
+static const struct operation_kernel naive = {
+    .name = "naive",
+    .description = "one thread a row, in f64, three passes",
+    .takes = softmax_naive_takes,
+    .workspace_bytes = operation_no_workspace,
+    .run = softmax_naive_run,
+};
+
+static bool softmax_tree_takes(const void *problem)
+{
+    const struct softmax_problem *p = problem;
+    return softmax_problem_offered(problem) && is_narrow(p) &&
+           fits_grid(p->rows, size_blocks(p->length, 256));
+}
+
+static bool softmax_tree_workspace_bytes(const void *problem, uint64_t *out)
+{
+    const struct softmax_problem *p = problem;
+    return size_mul(p->rows, 2 * sizeof(float), out);
+}
+
+static enum gemmd_error softmax_tree_run(struct gemm_context *context, const void *problem,
+                                         void *workspace)
+{
+    return softmax_tree_launch(cuda_context_of(context)->stream, problem, workspace);
+}
+
+static const struct operation_kernel tree = {
+    .name = "tree",
+    .description = "maximum and sum by trees in shared memory, the result in a second launch",
+    .takes = softmax_tree_takes,
+    .workspace_bytes = softmax_tree_workspace_bytes,
+    .run = softmax_tree_run,
+};
+
+static bool softmax_online_takes(const void *problem)
+{
+    const struct softmax_problem *p = problem;
+    return softmax_problem_offered(problem) && is_narrow(p) && fits_grid(p->rows, 1);
+}
+
+static enum gemmd_error softmax_online_run_group(struct gemm_context *context,
+                                                 const struct operation_member members[],
+                                                 uint32_t count)
+{
+    return softmax_online_launch(cuda_context_of(context)->stream, members, count);
+}
+
+static enum gemmd_error softmax_online_run(struct gemm_context *context, const void *problem,
+                                           void *workspace)
+{
+    const struct operation_member alone = {problem, workspace};
+    return softmax_online_run_group(context, &alone, 1);
+}
+
+static const struct operation_kernel online = {
+    .name = "online",
+    .description = "rows in registers, read and written once; longer rows online, read twice",
+    .takes = softmax_online_takes,
+    .workspace_bytes = operation_no_workspace,
+    .run = softmax_online_run,
+    .run_group = softmax_online_run_group,
+};
+
+static bool softmax_cluster_takes(const void *problem)
+{
+    const struct softmax_problem *p = problem;
+    const uint64_t one = SOFTMAX_REGISTER_LENGTH;
+    return softmax_online_takes(problem) && p->length > one &&
+           p->length <= SOFTMAX_CLUSTER_MAX * one && fits_grid(p->rows, SOFTMAX_CLUSTER_MAX);
+}
+
+static enum gemmd_error softmax_cluster_run(struct gemm_context *context, const void *problem,
+                                            void *workspace)
+{
+    (void)workspace;
+    return softmax_cluster_launch(cuda_context_of(context)->stream, problem);
+}
+
+static const struct operation_kernel cluster = {
+    .name = "cluster",
+    .description = "long rows in the registers of a cluster of blocks, read and written once",
+    .compute_capability = 90,
+    .takes = softmax_cluster_takes,
+    .workspace_bytes = operation_no_workspace,
+    .run = softmax_cluster_run,
+};
+
+const struct operation_kernel *const softmax_cuda_kernels[] = {&cluster, &online, &tree, &naive,
+                                                               NULL};

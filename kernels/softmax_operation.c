@@ -1,0 +1,176 @@
+/* operation_softmax: the softmax as one of the operations (operations.h). */
+#include <math.h>
+#include <string.h>
+
+#include "kernels/cpu/convert.h"
+#include "kernels/known_answer.h"
+#include "kernels/operations.h"
+#include "proto/dtype.h"
+#include "proto/size.h"
+
+static bool rows_bytes(const struct softmax_problem *p, uint64_t leading, enum gemmd_dtype dtype,
+                       uint64_t *out)
+{
+    uint64_t elements;
+    return p->rows > 0 && size_mul(p->rows - 1, leading, &elements) &&
+           size_add(elements, p->length, &elements) && size_mul(elements, dtype_size(dtype), out);
+}
+
+static uint32_t softmax_parts(const void *problem, struct operation_part parts[OPERATION_PARTS_MAX])
+{
+    const struct softmax_problem *p = problem;
+    const uint64_t lens =
+        p->lens != NULL ? size_blocks(p->rows, p->rows_per_len) * sizeof *p->lens : 0;
+    uint64_t x, y;
+    if (!rows_bytes(p, p->x_leading, p->dtype, &x) || !rows_bytes(p, p->y_leading, p->out, &y))
+        return 0;
+    parts[SOFTMAX_PART_LENS] =
+        (struct operation_part){.field = offsetof(struct softmax_problem, lens), .bytes = lens};
+    parts[SOFTMAX_PART_X] =
+        (struct operation_part){.field = offsetof(struct softmax_problem, x), .bytes = x};
+    parts[SOFTMAX_PART_Y] = (struct operation_part){
+        .field = offsetof(struct softmax_problem, y), .bytes = y, .is_result = true};
+    return SOFTMAX_PART_COUNT;
+}
+
+static enum gemmd_dtype softmax_dtype(const void *problem)
+{
+    return ((const struct softmax_problem *)problem)->dtype;
+}
+
+static void softmax_lengths(const void *problem, uint64_t lengths[OPERATION_LENGTHS])
+{
+    const struct softmax_problem *p = problem;
+    lengths[0] = p->rows;
+    lengths[1] = p->length;
+    lengths[2] = 1;
+}
+
+/* The product with the scale, the maximum, the difference, the sum and the division. */
+static double softmax_flops(const void *problem)
+{
+    const struct softmax_problem *p = problem;
+    return 5 * (double)p->rows * (double)p->length;
+}
+
+static double softmax_moved_bytes(const void *problem)
+{
+    const struct softmax_problem *p = problem;
+    return (double)p->rows * (double)p->length * (dtype_size(p->dtype) + dtype_size(p->out));
+}
+
+/* Up to as many bytes as two operands of a product of 128. */
+static bool softmax_is_small(const void *problem)
+{
+    return softmax_moved_bytes(problem) <= 128 * 1024;
+}
+
+/* Rows that share a length stay together. */
+static uint64_t softmax_units(const void *problem)
+{
+    const struct softmax_problem *p = problem;
+    return p->lens != NULL ? size_blocks(p->rows, p->rows_per_len) : p->rows;
+}
+
+static void softmax_divide(const void *problem, struct operation_range units, void *part)
+{
+    const struct softmax_problem *p = problem;
+    const uint64_t each = p->lens != NULL ? p->rows_per_len : 1, first = units.first * each;
+    struct softmax_problem q = *p;
+    q.rows = units.count * each;
+    if (p->lens != NULL)
+        q.lens = p->lens + units.first;
+    if (p->x != NULL)
+        q.x = (const char *)p->x + first * p->x_leading * dtype_size(p->dtype);
+    if (p->y != NULL)
+        q.y = (char *)p->y + first * p->y_leading * dtype_size(p->out);
+    *(struct softmax_problem *)part = q;
+}
+
+static bool softmax_example(enum gemmd_dtype dtype, enum gemmd_dtype out, void *problem)
+{
+    static const struct array_shape shape = {2, {64, 64}};
+    struct softmax_problem *p = problem;
+    softmax_problem_of(p, &shape, 0);
+    p->dtype = dtype;
+    p->out = out;
+    return softmax_offers(dtype, out);
+}
+
+static bool softmax_warm(uint32_t index, void *problem)
+{
+    static const uint64_t lengths[] = {64,   128,   256,   512,   1000,   2048,  4096,
+                                       8192, 16384, 32768, 65536, 131072, 300000};
+    enum { LENGTHS = sizeof lengths / sizeof *lengths };
+    struct softmax_problem *p = problem;
+    const struct array_shape shape = {2, {64, lengths[index % LENGTHS]}};
+    if (index / LENGTHS >= GEMMD_DTYPE_COUNT)
+        return false;
+    softmax_problem_of(p, &shape, 0);
+    p->dtype = p->out = (enum gemmd_dtype)(index / LENGTHS);
+    return true;
+}
+
+/* ---- the known answer: rows of two values, whose weights are 2^-k ---- */
+
+/* A row has KNOWN_LENGTH unmasked elements, of which every fourth is 0 and the others -100: the
+ * weights are 1/8 and 0. */
+enum { KNOWN_ROWS = 9, KNOWN_LENGTH = 32, KNOWN_MASKED = 5, KNOWN_X = 4096, KNOWN_LENS = 256 };
+
+static void known_init(uint32_t index, void *memory, void *problem)
+{
+    struct softmax_problem *p = problem;
+    const struct array_shape shape = {3, {3, KNOWN_ROWS / 3, KNOWN_LENGTH + KNOWN_MASKED}};
+    unsigned char *x = memory;
+    int32_t *lens = (int32_t *)(void *)(x + (ptrdiff_t)2 * KNOWN_X);
+    softmax_problem_of(p, &shape, 1);
+    p->dtype = p->out = (enum gemmd_dtype)(index / 2);
+    p->log = index % 2;
+    p->x = x;
+    p->y = x + KNOWN_X;
+    p->lens = lens;
+    for (int i = 0; i < 3; i++)
+        lens[i] = KNOWN_LENGTH;
+    for (uint64_t i = 0; i < p->rows * p->length; i++)
+        known_answer_store(x + i * dtype_size(p->dtype),
+                           (i % p->length + i / p->length) % 4 == 0 ? 0 : -100, p->dtype);
+    memset(p->y, 0xa5, KNOWN_X);
+}
+
+static bool known_check(const void *problem, uint64_t *row, uint64_t *column)
+{
+    const struct softmax_problem *p = problem;
+    for (uint64_t i = 0; i < p->rows * p->length; i++) {
+        *row = i / p->length;
+        *column = i % p->length;
+        const bool masked = *column >= KNOWN_LENGTH, is_zero = (*column + *row) % 4 == 0;
+        const double plain = masked || !is_zero ? 0 : 0.125,
+                     logarithm = masked ? -INFINITY : log(0.125) - (is_zero ? 0 : 100);
+        double value;
+        convert_to_f64(p->out, (const char *)p->y + i * dtype_size(p->out), &value, 1);
+        if (p->log ? !(value == logarithm || fabs(value - logarithm) <= 0x1p-8 * -logarithm)
+                   : !(fabs(value - plain) <= 0x1p-16))
+            return false;
+    }
+    return true;
+}
+
+const struct operation operation_softmax = {
+    .name = "softmax",
+    .number = OPERATION_SOFTMAX,
+    .parts = softmax_parts,
+    .dtype = softmax_dtype,
+    .length_names = {"rows", "length", "width"},
+    .lengths = softmax_lengths,
+    .flops = softmax_flops,
+    .moved_bytes = softmax_moved_bytes,
+    .is_small = softmax_is_small,
+    .units = softmax_units,
+    .divide = softmax_divide,
+    .example = softmax_example,
+    .warm = softmax_warm,
+    .known = {.bytes = 2 * KNOWN_X + KNOWN_LENS,
+              .cases = 2 * GEMMD_DTYPE_COUNT,
+              .init = known_init,
+              .check = known_check},
+};

@@ -1,0 +1,79 @@
+/* POST /reduce and POST /softmax: a query, a line feed, and a body of any format. What is accepted
+ * has a shape, a result and operands inside the body. */
+#include <string.h>
+
+#include "fuzz.h"
+#include "proto/parameter.h"
+#include "proto/reduce_request.h"
+#include "proto/softmax_request.h"
+
+static void take_query(const struct parameter_table *table, void *request, const char *query)
+{
+    char *text = strdup(query), *rest = text;
+    struct fault fault;
+    MUST(text != NULL);
+    for (char *pair = strsep(&rest, "&"); pair != NULL; pair = strsep(&rest, "&")) {
+        const char *name = strsep(&pair, "=");
+        if (parameter_set(table, request, name, pair, &fault) != GEMMD_OK)
+            MUST(fault.detail[0] != '\0');
+    }
+    free(text);
+}
+
+static void check_inside(const struct tensor *tensor, const uint8_t *body, size_t length)
+{
+    const uint8_t *data = tensor->data;
+    if (tensor->rank > 0 && data != NULL)
+        MUST(data >= body && tensor->bytes <= (size_t)(body + length - data));
+}
+
+static void fuzz_reduce(const char *query, enum format format, const uint8_t *body, size_t length)
+{
+    struct body_front front = {.bytes = body, .length = length, .received = length};
+    struct reduce_request request;
+    struct reduce_operands operands;
+    struct tensor y;
+    reduce_request_init(&request);
+    take_query(&reduce_parameter_table, &request, query);
+    if (reduce_request_check(&request, format, NULL) != GEMMD_OK ||
+        reduce_request_bind_front(&request, format, &front, &operands, NULL) != GEMMD_OK)
+        return;
+    check_inside(&operands.x, body, length);
+    MUST(request.shape.rank >= 1 && reduce_request_axis(&request) < request.shape.rank);
+    MUST(reduce_request_result(&request, &y) && y.rank >= 1);
+    MUST(reduce_offers(request.op, request.dtype, y.dtype));
+}
+
+static void fuzz_softmax(const char *query, enum format format, const uint8_t *body, size_t length)
+{
+    struct body_front front = {.bytes = body, .length = length, .received = length};
+    struct softmax_request request;
+    struct softmax_operands operands;
+    struct tensor y;
+    softmax_request_init(&request);
+    take_query(&softmax_parameter_table, &request, query);
+    if (softmax_request_check(&request, format, NULL) != GEMMD_OK ||
+        softmax_request_bind_front(&request, format, &front, &operands, NULL) != GEMMD_OK)
+        return;
+    check_inside(&operands.x, body, length);
+    check_inside(&operands.lens, body, length);
+    MUST(request.lens < request.shape.rank && softmax_request_result(&request, &y));
+    (void)softmax_request_check_lens(&request, &operands, NULL);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
+{
+    const uint8_t *end = memchr(bytes, '\n', length);
+    const size_t query_length = end != NULL ? (size_t)(end - bytes) : length;
+    const size_t skipped = end != NULL ? query_length + 1 : length;
+    char *query = malloc(query_length + 1);
+    MUST(query != NULL);
+    memcpy(query, bytes, query_length);
+    query[query_length] = '\0';
+    for (int format = FORMAT_RAW; format <= FORMAT_SAFETENSORS; format++) {
+        fuzz_reduce(query, (enum format)format, bytes + skipped, length - skipped);
+        fuzz_softmax(query, (enum format)format, bytes + skipped, length - skipped);
+    }
+    free(query);
+    return 0;
+}

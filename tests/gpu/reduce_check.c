@@ -1,0 +1,395 @@
+/*
+ * gemmd-gpu-reduce-check - every kernel of reductions and softmaxes on the GPU against the naive
+ * kernel of the CPU, which computes in f64.
+ *
+ * Each problem is computed with the result's memory poisoned, and the bytes around the result must
+ * stay as they were. Problems that a kernel computes in groups must have the same bytes in a group,
+ * and the first rows of a problem the same bytes as alone. One line for each kernel, type and
+ * operation; exit status 1 if a result was wrong.
+ *
+ * usage: gemmd-gpu-reduce-check [--quick] [--kernels NAME]
+ */
+#include <cuda_runtime_api.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/cpu/convert.h"
+#include "kernels/operations.h"
+#include "proto/dtype.h"
+#include "random.h"
+
+enum { GUARD = 256, POISON = 0x5b, ELEMENTS_MAX = 1 << 22 };
+
+static struct {
+    struct gemm_context *gpu, *cpu;
+    cudaStream_t stream;
+    const char *kernel; /* NULL: all */
+    bool quick;
+    uint32_t wrong, right;
+} check;
+
+struct sample {
+    struct task task;
+    unsigned char *x, *y; /* on the host: operand; result and the guards around it */
+    int32_t *lens;        /* on the host; NULL: none */
+    unsigned char *there; /* in device memory: X, lens, Y with guards, workspace */
+    uint64_t x_bytes, y_bytes, lens_bytes;
+    double *wanted; /* [results] */
+    uint64_t results;
+    double largest; /* magnitude of a scaled element */
+};
+
+static void stop(const char *why)
+{
+    fprintf(stderr, "gemmd-gpu-reduce-check: %s: %s\n", why,
+            cudaGetErrorString(cudaGetLastError()));
+    exit(2);
+}
+
+static void need(bool is_so, const char *what)
+{
+    if (!is_so)
+        stop(what);
+}
+
+static void narrow_into(enum gemmd_dtype dtype, double value, unsigned char *to)
+{
+    const float single = (float)value;
+    const int32_t integer = (int32_t)value;
+    if (dtype == GEMMD_F64)
+        memcpy(to, &value, sizeof value);
+    else if (dtype == GEMMD_I8)
+        *to = (unsigned char)integer;
+    else if (dtype == GEMMD_I32)
+        memcpy(to, &integer, sizeof integer);
+    else
+        convert_narrow(dtype, &single, to, 1);
+}
+
+/* Fills X, and computes what is wanted with the naive kernel of the CPU. */
+static void sample_prepare(struct sample *s, enum gemmd_dtype dtype, uint64_t seed)
+{
+    const struct operation *operation = s->task.operation;
+    const struct operation_kernel *const *cpu = operation_kernels(operation, GEMM_BACKEND_CPU);
+    const uint64_t size = dtype_size(dtype), count = s->x_bytes / size;
+    uint64_t state = seed;
+    while (strcmp((*cpu)->name, "naive") != 0)
+        cpu++;
+    s->x = malloc(s->x_bytes);
+    s->y = malloc(s->y_bytes + (uint64_t)2 * GUARD);
+    s->wanted = malloc(s->results * sizeof *s->wanted);
+    need(s->x != NULL && s->y != NULL && s->wanted != NULL, "no memory");
+    for (uint64_t i = 0; i < count; i++) {
+        const double uniform = random_unit(&state);
+        narrow_into(dtype,
+                    dtype == GEMMD_I8    ? floor(127 * uniform)
+                    : dtype == GEMMD_I32 ? floor(2e9 * uniform)
+                                         : uniform,
+                    s->x + i * size);
+    }
+    struct task host = s->task;
+    if (operation == &operation_reduce) {
+        host.problem.reduce.x = s->x;
+        host.problem.reduce.y = s->wanted;
+        host.problem.reduce.out = GEMMD_F64;
+    } else {
+        host.problem.softmax.x = s->x;
+        host.problem.softmax.y = s->wanted;
+        host.problem.softmax.lens = s->lens;
+        host.problem.softmax.out = GEMMD_F64;
+    }
+    need((*cpu)->run(check.cpu, &host.problem, NULL) == GEMMD_OK, "the reference failed");
+}
+
+static void sample_free(struct sample *s)
+{
+    free(s->x);
+    free(s->y);
+    free(s->lens);
+    free(s->wanted);
+    (void)cudaFree(s->there);
+}
+
+/* Copies the operands to the device, and poisons the result. Returns the workspace. */
+static void *sample_upload(struct sample *s, const struct operation_kernel *kernel,
+                           union operation_problem *problem)
+{
+    const uint64_t x = (s->x_bytes + 511) / 256 * 256, lens = (s->lens_bytes + 511) / 256 * 256;
+    const uint64_t y = (s->y_bytes + 2 * GUARD + 511) / 256 * 256;
+    uint64_t workspace = 0;
+    need(kernel->workspace_bytes(&s->task.problem, &workspace), "the workspace overflows");
+    (void)cudaFree(s->there);
+    need(cudaMalloc((void **)&s->there, x + lens + y + workspace + 256) == cudaSuccess, "memory");
+    need(cudaMemset(s->there, POISON, x + lens + y + workspace) == cudaSuccess, "poison");
+    need(cudaMemcpy(s->there, s->x, s->x_bytes, cudaMemcpyHostToDevice) == cudaSuccess, "X");
+    if (s->lens != NULL)
+        need(cudaMemcpy(s->there + x, s->lens, s->lens_bytes, cudaMemcpyHostToDevice) ==
+                 cudaSuccess,
+             "lengths");
+    *problem = s->task.problem;
+    if (s->task.operation == &operation_reduce) {
+        problem->reduce.x = s->there;
+        problem->reduce.y = s->there + x + lens + GUARD;
+    } else {
+        problem->softmax.x = s->there;
+        problem->softmax.y = s->there + x + lens + GUARD;
+        if (s->lens != NULL)
+            problem->softmax.lens = (const int32_t *)(const void *)(s->there + x);
+    }
+    return s->there + x + lens + y;
+}
+
+static void sample_download(struct sample *s)
+{
+    const uint64_t x = (s->x_bytes + 511) / 256 * 256, lens = (s->lens_bytes + 511) / 256 * 256;
+    need(cudaStreamSynchronize(check.stream) == cudaSuccess, "a kernel");
+    need(cudaMemcpy(s->y, s->there + x + lens, s->y_bytes + (uint64_t)2 * GUARD,
+                    cudaMemcpyDeviceToHost) == cudaSuccess,
+         "the result");
+}
+
+/* How far element `i` may be from what is wanted. The magnitudes of a sum are at most its length.
+ */
+static double tolerance(const struct sample *s, uint64_t i)
+{
+    const double wanted = fabs(s->wanted[i]);
+    if (s->task.operation == &operation_softmax) {
+        const struct softmax_problem *p = &s->task.problem.softmax;
+        const double unit =
+            softmax_error(p->length, s->largest) * (p->dtype == GEMMD_F64 ? 0x1p-29 : 1);
+        return unit * (p->log ? 1 + wanted : wanted + 0x1p-126);
+    }
+    const struct reduce_problem *p = &s->task.problem.reduce;
+    const double n = (double)p->length;
+    const double unit =
+        reduce_sum_roundings(p->length) * (p->dtype == GEMMD_F64 ? 0x1p-53 : 0x1p-24);
+    const double few = p->dtype == GEMMD_F64 ? 0x1p-50 : 0x1p-21;
+    switch (p->op) {
+    case REDUCE_SUM:
+        return p->dtype == GEMMD_I8 || p->dtype == GEMMD_I32 ? 0 : unit * n;
+    case REDUCE_MEAN:
+        return p->dtype == GEMMD_I8 || p->dtype == GEMMD_I32 ? 0 : unit + few;
+    case REDUCE_NORM2:
+        return (unit + few) * wanted;
+    case REDUCE_LOGSUMEXP:
+        return 4 * unit + few * (1 + wanted);
+    default:
+        return 0;
+    }
+}
+
+static double rounding(enum gemmd_dtype out, double wanted)
+{
+    switch (out) {
+    case GEMMD_F16:
+        return 0x1p-11 * wanted + 0x1p-25;
+    case GEMMD_BF16:
+        return 0x1p-8 * wanted;
+    case GEMMD_F32:
+        return 0x1p-24 * wanted + 0x1p-149;
+    default:
+        return 0x1p-53 * wanted;
+    }
+}
+
+static enum gemmd_dtype out_of(const struct sample *s)
+{
+    return s->task.operation == &operation_reduce ? s->task.problem.reduce.out
+                                                  : s->task.problem.softmax.out;
+}
+
+static bool is_right(const struct sample *s, char *why, size_t room)
+{
+    const enum gemmd_dtype out = out_of(s);
+    for (uint64_t i = 0; i < GUARD; i++)
+        if (s->y[i] != POISON || s->y[GUARD + s->y_bytes + i] != POISON) {
+            snprintf(why, room, "bytes around the result were changed");
+            return false;
+        }
+    for (uint64_t i = 0; i < s->results; i++) {
+        double got, wanted = s->wanted[i];
+        convert_to_f64(out, s->y + GUARD + i * dtype_size(out), &got, 1);
+        if (out == GEMMD_I32 || out == GEMMD_I8)
+            wanted = (double)(int32_t)(uint32_t)(int64_t)wanted;
+        const double allowed = tolerance(s, i) + rounding(out, fabs(wanted));
+        if (got == wanted || fabs(got - wanted) <= allowed)
+            continue;
+        snprintf(why, room, "element %llu is %.9g, not %.9g (%.3g allowed)", (unsigned long long)i,
+                 got, wanted, allowed);
+        return false;
+    }
+    return true;
+}
+
+static void describe(const struct sample *s, char *out, size_t room)
+{
+    if (s->task.operation == &operation_reduce) {
+        const struct reduce_problem *p = &s->task.problem.reduce;
+        snprintf(out, room, "%s of %s to %s, outer %llu, length %llu, width %llu",
+                 reduce_op_name(p->op), dtype_name(p->dtype), dtype_name(p->out),
+                 (unsigned long long)p->outer, (unsigned long long)p->length,
+                 (unsigned long long)p->width);
+        return;
+    }
+    const struct softmax_problem *p = &s->task.problem.softmax;
+    snprintf(out, room, "%ssoftmax of %s to %s, %llu rows of %llu%s", p->log ? "log-" : "",
+             dtype_name(p->dtype), dtype_name(p->out), (unsigned long long)p->rows,
+             (unsigned long long)p->length, s->lens != NULL ? " with lengths" : "");
+}
+
+static void record(const struct sample *s, const char *kernel, bool right, const char *why)
+{
+    char what[160];
+    check.right += right;
+    check.wrong += !right;
+    if (right)
+        return;
+    describe(s, what, sizeof what);
+    printf("WRONG %s %s: %s: %s\n", s->task.operation->name, kernel, what, why);
+    fflush(stdout);
+}
+
+/* A group of the problem with itself, in which each member must have the bytes that it has alone.
+ */
+static void check_group(struct sample *s, const struct operation_kernel *kernel,
+                        union operation_problem *problem)
+{
+    enum { MEMBERS = 70 };
+    unsigned char *alone = malloc(s->y_bytes);
+    struct operation_member members[MEMBERS];
+    need(alone != NULL, "no memory");
+    memcpy(alone, s->y + GUARD, s->y_bytes);
+    for (uint32_t i = 0; i < MEMBERS; i++)
+        members[i] = (struct operation_member){problem, NULL};
+    (void)sample_upload(s, kernel, problem);
+    need(kernel->run_group(check.gpu, members, MEMBERS) == GEMMD_OK, "a group");
+    sample_download(s);
+    record(s, kernel->name, memcmp(alone, s->y + GUARD, s->y_bytes) == 0,
+           "a group has other bytes");
+    free(alone);
+}
+
+static void check_sample(struct sample *s)
+{
+    const struct operation *operation = s->task.operation;
+    const struct operation_kernel *const *kernels = operation_kernels(operation, GEMM_BACKEND_CUDA);
+    for (; *kernels != NULL; kernels++) {
+        union operation_problem problem;
+        char why[160] = "";
+        if ((check.kernel != NULL && strcmp(check.kernel, (*kernels)->name) != 0) ||
+            !(*kernels)->takes(&s->task.problem))
+            continue;
+        void *workspace = sample_upload(s, *kernels, &problem);
+        need((*kernels)->run(check.gpu, &problem, workspace) == GEMMD_OK, (*kernels)->name);
+        sample_download(s);
+        record(s, (*kernels)->name, is_right(s, why, sizeof why), why);
+        if (operation_is_small(operation, *kernels, &s->task.problem))
+            check_group(s, *kernels, &problem);
+    }
+}
+
+static void check_reduce(enum reduce_op op, enum gemmd_dtype dtype, enum gemmd_dtype out,
+                         const struct array_shape *shape, uint32_t axis, uint64_t seed)
+{
+    struct sample s = {.task = {.operation = &operation_reduce}};
+    struct reduce_problem *p = &s.task.problem.reduce;
+    if (!reduce_offers(op, dtype, out))
+        return;
+    reduce_problem_of(p, shape, axis, shape->dims[shape->rank - 1]);
+    p->op = op;
+    p->dtype = dtype;
+    p->out = out;
+    s.results = reduce_results(p);
+    s.x_bytes = s.results * p->length * dtype_size(dtype);
+    s.y_bytes = s.results * dtype_size(out);
+    sample_prepare(&s, dtype, seed);
+    check_sample(&s);
+    sample_free(&s);
+}
+
+static void check_softmax(enum gemmd_dtype dtype, enum gemmd_dtype out, uint64_t rows,
+                          uint64_t length, int variant, uint64_t seed)
+{
+    const struct array_shape shape = {2, {rows, length}};
+    struct sample s = {.task = {.operation = &operation_softmax}, .largest = 8};
+    struct softmax_problem *p = &s.task.problem.softmax;
+    static const int32_t some;
+    if (!softmax_offers(dtype, out))
+        return;
+    softmax_problem_of(p, &shape, variant & 2 ? 1 : 0);
+    p->dtype = dtype;
+    p->out = out;
+    p->scale = 8;
+    p->log = variant & 1;
+    s.results = rows * length;
+    s.x_bytes = s.results * dtype_size(dtype);
+    s.y_bytes = s.results * dtype_size(out);
+    if (variant & 2) {
+        s.lens_bytes = rows * sizeof *s.lens;
+        s.lens = malloc(s.lens_bytes);
+        need(s.lens != NULL, "no memory");
+        for (uint64_t i = 0; i < rows; i++)
+            s.lens[i] = (int32_t)(i % 3 == 0 ? length : i % 3 == 1 ? length * i / (rows + 1) : 0);
+        p->lens = &some;
+    }
+    sample_prepare(&s, dtype, seed);
+    check_sample(&s);
+    sample_free(&s);
+}
+
+static void check_all(void)
+{
+    static const uint64_t lengths[] = {1,     2,     7,     31,     32,     64,     127,   128,
+                                       129,   255,   511,   512,    513,    1000,   1024,  1025,
+                                       2047,  4096,  4100,  8191,   8192,   9999,   16384, 16385,
+                                       32769, 65536, 99999, 131072, 131073, 262145, 300001};
+    enum { LENGTHS = sizeof lengths / sizeof *lengths };
+    for (uint32_t i = 0; i < LENGTHS; i++) {
+        const uint64_t n = lengths[i], rows = n > 4096 ? 5 : n > 256 ? 67 : 300;
+        if (check.quick && i % 4 != 0)
+            continue;
+        for (int d = 0; d < GEMMD_DTYPE_COUNT; d++)
+            for (int o = 0; o < GEMMD_DTYPE_COUNT; o++) {
+                const enum gemmd_dtype dtype = (enum gemmd_dtype)d, out = (enum gemmd_dtype)o;
+                const uint64_t seed = ((uint64_t)d << 8 | (uint64_t)o) + n;
+                for (int op = 0; op < REDUCE_OP_COUNT; op++) {
+                    const struct array_shape last = {2, {rows, n}}, first = {2, {n, rows}},
+                                             middle = {3, {3, n, 37}};
+                    check_reduce((enum reduce_op)op, dtype, out, &last, 1, seed);
+                    check_reduce((enum reduce_op)op, dtype, out, &first, 0, seed + 1);
+                    if (n <= 8192)
+                        check_reduce((enum reduce_op)op, dtype, out, &middle, 1, seed + 2);
+                }
+                for (int variant = 0; variant < 4; variant++)
+                    check_softmax(dtype, out, rows, n, variant, seed);
+            }
+        printf("length %llu: %u right, %u wrong so far\n", (unsigned long long)n, check.right,
+               check.wrong);
+        fflush(stdout);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    struct fault fault = {.detail = ""};
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--quick") == 0)
+            check.quick = true;
+        else if (strcmp(argv[i], "--kernels") == 0 && i + 1 < argc)
+            check.kernel = argv[++i];
+        else
+            return fprintf(stderr, "usage: %s [--quick] [--kernels NAME]\n", argv[0]) < 0 ? 1 : 2;
+    }
+    if (cudaStreamCreate(&check.stream) != cudaSuccess ||
+        gemm_context_create(GEMM_BACKEND_CUDA, check.stream, 0, &check.gpu, &fault) != GEMMD_OK ||
+        gemm_context_create(GEMM_BACKEND_CPU, NULL, 0, &check.cpu, &fault) != GEMMD_OK)
+        stop(fault.detail[0] != '\0' ? fault.detail : "no GPU");
+    check_all();
+    gemm_context_destroy(check.gpu);
+    gemm_context_destroy(check.cpu);
+    printf("%u right, %u wrong\n", check.right, check.wrong);
+    return check.wrong > 0 || check.right == 0 ? 1 : 0;
+}

@@ -1,0 +1,179 @@
+/* proto/array_shape.c, reduce_request.c and softmax_request.c: shapes, axes, types, lengths. */
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "proto/parameter.h"
+#include "proto/reduce_request.h"
+#include "proto/softmax_request.h"
+
+static struct fault fault;
+
+/* Sets the parameters of a query, and checks the request. */
+static enum gemmd_error read_query(const struct parameter_table *table, void *request,
+                                   const char *query)
+{
+    char text[256], *rest = text;
+    snprintf(text, sizeof text, "%s", query);
+    for (char *pair = strsep(&rest, "&"); pair != NULL; pair = strsep(&rest, "&")) {
+        char *name = strsep(&pair, "=");
+        if (name[0] == '\0')
+            continue;
+        const enum gemmd_error code = parameter_set(table, request, name, pair, &fault);
+        if (code != GEMMD_OK)
+            return code;
+    }
+    return GEMMD_OK;
+}
+
+static enum gemmd_error reduce(struct reduce_request *request, const char *query)
+{
+    reduce_request_init(request);
+    const enum gemmd_error code = read_query(&reduce_parameter_table, request, query);
+    return code == GEMMD_OK ? reduce_request_check(request, FORMAT_RAW, &fault) : code;
+}
+
+static enum gemmd_error softmax(struct softmax_request *request, const char *query)
+{
+    softmax_request_init(request);
+    const enum gemmd_error code = read_query(&softmax_parameter_table, request, query);
+    return code == GEMMD_OK ? softmax_request_check(request, FORMAT_RAW, &fault) : code;
+}
+
+static const struct {
+    const char *query;
+    const char *shape; /* of the result, or the field at fault */
+    enum gemmd_error code;
+    enum gemmd_dtype out;
+} reductions[] = {
+    {"shape=5", "1", GEMMD_OK, GEMMD_F32},
+    {"shape=5&keepdims=1&op=argmax", "1", GEMMD_OK, GEMMD_I32},
+    {"shape=2,3,4", "2,3", GEMMD_OK, GEMMD_F32},
+    {"shape=2,3,4&axis=0", "3,4", GEMMD_OK, GEMMD_F32},
+    {"shape=2,3,4&axis=-2", "2,4", GEMMD_OK, GEMMD_F32},
+    {"shape=2,3,4&axis=1&keepdims=1", "2,1,4", GEMMD_OK, GEMMD_F32},
+    {"shape=1,2,3,4,5,6,7,8&axis=-8", "2,3,4,5,6,7,8", GEMMD_OK, GEMMD_F32},
+    {"shape=4&dtype=i8", "1", GEMMD_OK, GEMMD_I32},
+    {"shape=4&dtype=i32&op=mean", "1", GEMMD_OK, GEMMD_F64},
+    {"shape=4&dtype=i8&op=max", "1", GEMMD_OK, GEMMD_I8},
+    {"shape=4&dtype=bf16&out=f32", "1", GEMMD_OK, GEMMD_F32},
+    {"", "shape", GEMMD_ERR_MALFORMED, GEMMD_F32},
+    {"shape=", "shape", GEMMD_ERR_MALFORMED, GEMMD_F32},
+    {"shape=1,,2", "shape", GEMMD_ERR_MALFORMED, GEMMD_F32},
+    {"shape=1,2,3,4,5,6,7,8,9", "shape", GEMMD_ERR_MALFORMED, GEMMD_F32},
+    {"shape=2147483648", "shape", GEMMD_ERR_MALFORMED, GEMMD_F32},
+    {"shape=00000000000000000001", "shape", GEMMD_ERR_MALFORMED, GEMMD_F32},
+    {"shape=2,3&axis=2", "axis", GEMMD_ERR_MALFORMED, GEMMD_F32},
+    {"shape=2,3&axis=8", "axis", GEMMD_ERR_MALFORMED, GEMMD_F32},
+    {"shape=2,3&axis=-9", "axis", GEMMD_ERR_MALFORMED, GEMMD_F32},
+    {"shape=2,3&axis=+1", "axis", GEMMD_ERR_MALFORMED, GEMMD_F32},
+    {"shape=4&dtype=i8&op=logsumexp", "dtype", GEMMD_ERR_UNSUPPORTED, GEMMD_F32},
+    {"shape=4&op=max&dtype=f16&out=f32", "out", GEMMD_ERR_UNSUPPORTED, GEMMD_F32},
+    {"shape=4&out=f16", "out", GEMMD_ERR_UNSUPPORTED, GEMMD_F32},
+};
+
+START_TEST(a_reduction_has_a_shape_and_a_type)
+{
+    struct reduce_request request;
+    struct tensor y;
+    char shape[128];
+    ck_assert_int_eq(reduce(&request, reductions[_i].query), reductions[_i].code);
+    if (reductions[_i].code != GEMMD_OK) {
+        ck_assert_str_eq(fault.field, reductions[_i].shape);
+        return;
+    }
+    ck_assert(reduce_request_result(&request, &y));
+    tensor_shape_text(&y, shape, sizeof shape);
+    ck_assert_str_eq(shape, reductions[_i].shape);
+    ck_assert_int_eq(y.dtype, reductions[_i].out);
+}
+END_TEST
+
+START_TEST(sizes_that_overflow_have_no_layout)
+{
+    struct reduce_request request;
+    struct operand_layout layout;
+    ck_assert_int_eq(reduce(&request, "shape=2147483647,2147483647,2147483647"), GEMMD_OK);
+    ck_assert(!operand_layout_compute(&layout, &reduce_operand_table, &request, 0));
+}
+END_TEST
+
+START_TEST(an_array_gives_type_and_shape)
+{
+    const uint64_t dims[] = {2, 3}, empty[] = {2, 0};
+    struct reduce_request request;
+    struct reduce_operands operands;
+    reduce_request_init(&request);
+    ck_assert(tensor_init(&operands.x, GEMMD_I8, dims, 2, "abcdef"));
+    ck_assert_int_eq(reduce_request_bind_tensors(&request, &operands, &fault), GEMMD_OK);
+    ck_assert_int_eq(request.dtype, GEMMD_I8);
+    ck_assert_int_eq(request.out, GEMMD_I32);
+    reduce_request_init(&request);
+    ck_assert(tensor_init(&operands.x, GEMMD_F32, empty, 2, ""));
+    ck_assert_int_eq(reduce_request_bind_tensors(&request, &operands, &fault), GEMMD_ERR_MALFORMED);
+    ck_assert_ptr_nonnull(strstr(fault.detail, "dimension 1 of X is 0"));
+    operands.x.rank = 0;
+    ck_assert_int_eq(reduce_request_bind_tensors(&request, &operands, &fault), GEMMD_ERR_MALFORMED);
+}
+END_TEST
+
+START_TEST(lengths_are_of_leading_dimensions)
+{
+    static const struct {
+        const char *query;
+        enum gemmd_error code;
+        uint64_t bytes; /* of the body */
+    } cases[] = {{"shape=2,3,4", GEMMD_OK, 96},
+                 {"shape=2,3,4&lens=1", GEMMD_OK, 8 + 96},
+                 {"shape=2,3,4&lens=2", GEMMD_OK, 24 + 96},
+                 {"shape=2,3,4&lens=3", GEMMD_ERR_MALFORMED, 0},
+                 {"shape=4&lens=1", GEMMD_ERR_MALFORMED, 0},
+                 {"shape=4&lens=8", GEMMD_ERR_MALFORMED, 0},
+                 {"shape=4&scale=nan", GEMMD_ERR_MALFORMED, 0},
+                 {"shape=4&dtype=i32", GEMMD_ERR_MALFORMED, 0},
+                 {"shape=4&dtype=f64&out=f32", GEMMD_ERR_UNSUPPORTED, 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct softmax_request request;
+        struct operand_layout layout;
+        ck_assert_msg(softmax(&request, cases[i].query) == cases[i].code, "%s", cases[i].query);
+        if (cases[i].code != GEMMD_OK)
+            continue;
+        ck_assert(operand_layout_compute(&layout, &softmax_operand_table, &request, 0));
+        ck_assert_uint_eq(layout.bytes, cases[i].bytes);
+    }
+}
+END_TEST
+
+START_TEST(lengths_are_checked)
+{
+    const int32_t lens[] = {0, 4, 5, -1};
+    const uint64_t two = 2;
+    struct softmax_request request;
+    struct softmax_operands operands = {.x = {.rank = 0}};
+    ck_assert_int_eq(softmax(&request, "shape=2,4&lens=1"), GEMMD_OK);
+    for (int i = 0; i < 3; i++) {
+        ck_assert(tensor_init(&operands.lens, GEMMD_I32, &two, 1, lens + i));
+        ck_assert_int_eq(softmax_request_check_lens(&request, &operands, &fault),
+                         i == 0 ? GEMMD_OK : GEMMD_ERR_MALFORMED);
+    }
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("array_requests");
+    TCase *tests = tcase_create("array_requests");
+    tcase_add_loop_test(tests, a_reduction_has_a_shape_and_a_type, 0,
+                        (int)(sizeof reductions / sizeof *reductions));
+    tcase_add_test(tests, sizes_that_overflow_have_no_layout);
+    tcase_add_test(tests, an_array_gives_type_and_shape);
+    tcase_add_test(tests, lengths_are_of_leading_dimensions);
+    tcase_add_test(tests, lengths_are_checked);
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    const int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

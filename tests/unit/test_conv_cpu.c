@@ -1,0 +1,130 @@
+/* The CPU's convolution kernels against long double: odd sizes, strides, dilations, groups,
+ * paddings and layouts in every type, and that an image has the same bits in any batch. */
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/operations.h"
+#include "proto/dtype.h"
+#include "tests/product/conv_sample.h"
+
+enum { GUARD = 64, POISON = 0xff };
+
+static const struct {
+    enum gemmd_dtype dtype, out;
+    enum gemm_precision precision;
+} types[] = {
+    {GEMMD_F32, GEMMD_F32, GEMM_PRECISION_FULL}, {GEMMD_F32, GEMMD_F32, GEMM_PRECISION_TF32},
+    {GEMMD_F16, GEMMD_F16, GEMM_PRECISION_FULL}, {GEMMD_BF16, GEMMD_BF16, GEMM_PRECISION_FULL},
+    {GEMMD_I8, GEMMD_I32, GEMM_PRECISION_FULL},  {GEMMD_I8, GEMMD_F32, GEMM_PRECISION_FULL}};
+enum { TYPES = sizeof types / sizeof *types, CASE_STEP = 5 };
+
+static void run_conv(const struct operation_kernel *kernel, const struct conv_problem *problem,
+                     uint32_t threads)
+{
+    struct gemm_context *context;
+    struct fault fault;
+    uint64_t bytes;
+    ck_assert_uint_eq(gemm_context_create(GEMM_BACKEND_CPU, NULL, threads, &context, &fault),
+                      GEMMD_OK);
+    ck_assert(kernel->workspace_bytes(problem, &bytes));
+    unsigned char *workspace = aligned_alloc(64, (bytes + GUARD + 63) / 64 * 64);
+    ck_assert_ptr_nonnull(workspace);
+    memset(workspace, POISON, bytes + GUARD);
+    ck_assert_uint_eq(kernel->run(context, problem, workspace), GEMMD_OK);
+    for (uint64_t i = 0; i < GUARD; i++)
+        ck_assert_msg(workspace[bytes + i] == POISON, "%s wrote beyond its workspace",
+                      kernel->name);
+    free(workspace);
+    gemm_context_destroy(context);
+}
+
+static void check_kernels(const struct conv_problem *like, enum product_fill fill, uint64_t seed)
+{
+    char what[384], why[512];
+    struct conv_sample sample;
+    ck_assert(conv_sample_create(&sample, like, fill, seed));
+    const struct conv_problem *p = &sample.problem;
+    conv_describe(p, what, sizeof what);
+    const double error = product_sum_error(p->dtype, sample.groups[0].problem.k);
+    for (const struct operation_kernel *const *k =
+             operation_kernels(&operation_conv2d, GEMM_BACKEND_CPU);
+         *k != NULL; k++) {
+        ck_assert_msg((*k)->takes(p), "%s does not take %s", (*k)->name, what);
+        conv_sample_poison(&sample);
+        run_conv(*k, p, 2);
+        ck_assert_msg(conv_sample_check(&sample, error, NULL, why, sizeof why), "%s, %s: %s",
+                      (*k)->name, what, why);
+    }
+    conv_sample_destroy(&sample);
+}
+
+START_TEST(every_shape_and_type)
+{
+    /* Each type has every shape, and the types share the variants of a shape. */
+    for (unsigned i = (unsigned)_i % CASE_STEP; i < conv_case_count(); i += CASE_STEP) {
+        const unsigned type = (unsigned)_i;
+        const struct conv_problem problem =
+            conv_case(i, types[type].dtype, types[type].out, types[type].precision);
+        check_kernels(&problem, PRODUCT_UNIFORM, i + 1);
+    }
+}
+END_TEST
+
+/* NaN and infinity reach what IEEE arithmetic says, also by way of padding. */
+START_TEST(special_numbers)
+{
+    for (unsigned i = 4; i < 20; i += 3) {
+        const struct conv_problem problem =
+            conv_case(i, types[_i].dtype, types[_i].out, types[_i].precision);
+        check_kernels(&problem, PRODUCT_SPECIAL, i + 1);
+    }
+}
+END_TEST
+
+/* Each image alone, and the parts of a batch, have the bytes that they have in the batch. */
+START_TEST(images_have_bits_of_their_own)
+{
+    for (unsigned i = 0; i < conv_case_count(); i += 7) {
+        struct conv_problem like =
+            conv_case(i, types[_i].dtype, types[_i].out, types[_i].precision);
+        like.shape.batch = 3;
+        struct conv_sample sample;
+        ck_assert(conv_sample_create(&sample, &like, PRODUCT_UNIFORM, i + 1));
+        const struct product_buffer *y = &sample.buffers[CONV_Y];
+        unsigned char *whole = malloc(y->bytes);
+        ck_assert_ptr_nonnull(whole);
+        for (const struct operation_kernel *const *k =
+                 operation_kernels(&operation_conv2d, GEMM_BACKEND_CPU);
+             *k != NULL; k++) {
+            run_conv(*k, &sample.problem, 2);
+            memcpy(whole, y->data, y->bytes);
+            conv_sample_poison(&sample);
+            for (uint64_t image = 0; image < 3; image++) {
+                const struct conv_problem part = conv_problem_part(&sample.problem, image, 1);
+                run_conv(*k, &part, 2);
+            }
+            ck_assert_msg(
+                memcmp(whole + y->offset, y->data + y->offset, y->bytes - 2 * y->offset) == 0,
+                "%s gives an image other bits alone", (*k)->name);
+        }
+        free(whole);
+        conv_sample_destroy(&sample);
+    }
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("conv_cpu");
+    TCase *test = tcase_create("conv_cpu");
+    tcase_add_loop_test(test, every_shape_and_type, 0, TYPES);
+    tcase_add_loop_test(test, special_numbers, 0, 4);
+    tcase_add_loop_test(test, images_have_bits_of_their_own, 0, TYPES);
+    suite_add_tcase(suite, test);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    const int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

@@ -1,0 +1,142 @@
+/* kernels/cpu: reductions and softmaxes of rows with gaps, and parts of divided problems. */
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/operations.h"
+
+enum { ROWS = 6, LENGTH = 300, LEADING = 320, WIDTH = 5 };
+
+static struct gemm_context *context;
+static float x[ROWS * LEADING * WIDTH], y[ROWS * LEADING], other[ROWS * LEADING];
+
+static void setup(void)
+{
+    struct fault fault;
+    ck_assert_int_eq(gemm_context_create(GEMM_BACKEND_CPU, NULL, 2, &context, &fault), GEMMD_OK);
+    for (size_t i = 0; i < sizeof x / sizeof *x; i++)
+        x[i] = (float)(i * 37 % 101) / 50 - 1;
+    memset(y, 0xff, sizeof y);
+    memset(other, 0xff, sizeof other);
+}
+
+static void teardown(void)
+{
+    gemm_context_destroy(context);
+}
+
+static void run(const struct operation *operation, const void *problem)
+{
+    const struct gemm_device device = {.backend = GEMM_BACKEND_CPU};
+    const struct operation_kernel *kernel;
+    ck_assert_int_eq(operation_select(operation, &device, "auto", problem, &kernel, NULL),
+                     GEMMD_OK);
+    ck_assert_str_eq(kernel->name, "vector");
+    ck_assert_int_eq(kernel->run(context, problem, NULL), GEMMD_OK);
+}
+
+/* Gaps between the rows of X and of Y make no difference. */
+START_TEST(rows_may_have_gaps)
+{
+    static float packed[ROWS * LENGTH];
+    const struct array_shape shape = {2, {ROWS, LENGTH}};
+    struct softmax_problem gaps;
+    for (uint64_t row = 0; row < ROWS; row++)
+        memcpy(packed + row * LENGTH, x + row * LEADING, LENGTH * sizeof *x);
+    softmax_problem_of(&gaps, &shape, 0);
+    gaps.dtype = gaps.out = GEMMD_F32;
+    struct softmax_problem plain = gaps;
+    gaps.x = x;
+    gaps.y = y;
+    gaps.x_leading = gaps.y_leading = LEADING;
+    plain.x = packed;
+    plain.y = other;
+    run(&operation_softmax, &gaps);
+    run(&operation_softmax, &plain);
+    for (uint64_t row = 0; row < ROWS; row++)
+        ck_assert_mem_eq(y + row * LEADING, other + row * LENGTH, LENGTH * sizeof *y);
+}
+END_TEST
+
+START_TEST(an_axis_before_the_last_may_have_gaps)
+{
+    static float packed[ROWS * LENGTH * WIDTH];
+    const struct array_shape shape = {3, {ROWS, LENGTH, WIDTH}};
+    struct reduce_problem gaps, plain;
+    for (uint64_t row = 0; row < ROWS * LENGTH; row++)
+        memcpy(packed + row * WIDTH, x + row * WIDTH, WIDTH * sizeof *x);
+    reduce_problem_of(&gaps, &shape, 0, WIDTH);
+    ck_assert_uint_eq(gaps.width, LENGTH * WIDTH); /* rows without gaps are one row */
+    reduce_problem_of(&gaps, &shape, 1, WIDTH + 1);
+    reduce_problem_of(&plain, &shape, 1, WIDTH);
+    static float spread[ROWS * LENGTH * (WIDTH + 1)];
+    for (uint64_t row = 0; row < ROWS * LENGTH; row++)
+        memcpy(spread + row * (WIDTH + 1), packed + row * WIDTH, WIDTH * sizeof *x);
+    for (int op = 0; op < REDUCE_ARGMAX; op++) {
+        gaps.op = plain.op = (enum reduce_op)op;
+        gaps.dtype = gaps.out = plain.dtype = plain.out = GEMMD_F32;
+        gaps.x = spread;
+        gaps.y = y;
+        plain.x = packed;
+        plain.y = other;
+        run(&operation_reduce, &gaps);
+        run(&operation_reduce, &plain);
+        ck_assert_mem_eq(y, other, (size_t)ROWS * WIDTH * sizeof *y);
+    }
+}
+END_TEST
+
+/* The parts that several devices compute have the bits of the whole. */
+START_TEST(parts_have_the_bits_of_the_whole)
+{
+    const struct array_shape shape = {3, {ROWS, LENGTH, WIDTH}};
+    union operation_problem whole, part;
+    reduce_problem_of(&whole.reduce, &shape, 1, WIDTH);
+    whole.reduce.op = REDUCE_LOGSUMEXP;
+    whole.reduce.dtype = whole.reduce.out = GEMMD_F32;
+    whole.reduce.x = x;
+    whole.reduce.y = y;
+    run(&operation_reduce, &whole);
+    ck_assert_uint_eq(operation_reduce.units(&whole), ROWS);
+    whole.reduce.y = other;
+    for (uint64_t first = 0; first < ROWS; first += 2) {
+        operation_reduce.divide(&whole, (struct operation_range){first, 2}, &part);
+        run(&operation_reduce, &part);
+    }
+    ck_assert_mem_eq(y, other, (size_t)ROWS * WIDTH * sizeof *y);
+}
+END_TEST
+
+START_TEST(a_row_of_length_nothing_is_masked)
+{
+    static const int32_t lens[] = {0, LENGTH};
+    const struct array_shape shape = {3, {2, 3, LENGTH}};
+    struct softmax_problem p;
+    softmax_problem_of(&p, &shape, 1);
+    ck_assert_uint_eq(p.rows_per_len, 3);
+    p.dtype = p.out = GEMMD_F32;
+    p.lens = lens;
+    p.x = x;
+    p.y = y;
+    run(&operation_softmax, &p);
+    for (int i = 0; i < 3 * LENGTH; i++)
+        ck_assert(y[i] == 0 && y[3 * LENGTH + i] > 0);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("rows_cpu");
+    TCase *tests = tcase_create("rows_cpu");
+    tcase_add_checked_fixture(tests, setup, teardown);
+    tcase_add_test(tests, rows_may_have_gaps);
+    tcase_add_test(tests, an_axis_before_the_last_may_have_gaps);
+    tcase_add_test(tests, parts_have_the_bits_of_the_whole);
+    tcase_add_test(tests, a_row_of_length_nothing_is_masked);
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    const int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
