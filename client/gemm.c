@@ -23,17 +23,37 @@ void gemmd_result_init(struct gemmd_result *result, size_t size)
     record_write(result, size, &zero, sizeof zero);
 }
 
+/* Checks that scales are there if they are needed. A resident tensor may bring its own. */
+static enum gemmd_error check_scale(const struct gemmd_gemm *gemm, const char *name,
+                                    const float *scale, const char *tensor,
+                                    struct gemmd_error_info *error)
+{
+    if (gemm->scales == GEMMD_SCALES_NONE && scale != NULL)
+        return failure_set(error, GEMMD_ERR_USAGE, name,
+                           "%s is set and scales is GEMMD_SCALES_NONE; it must be ROWCOL or BLOCK",
+                           name);
+    if (gemm->scales != GEMMD_SCALES_NONE && scale == NULL && tensor == NULL)
+        return failure_set(error, GEMMD_ERR_USAGE, name,
+                           "%s is NULL; it must point to the scales, since scales is not NONE",
+                           name);
+    return GEMMD_OK;
+}
+
 static enum gemmd_error gemm_write_body(struct gemmd_request *request,
                                         const struct gemmd_gemm *gemm,
                                         const struct gemm_request *asked,
                                         struct gemmd_error_info *error)
 {
     const bool has_c0 = asked->beta != 0;
-    const void *const operands[OPERAND_TABLE_MAX] = {gemm->a, gemm->b, gemm->bias,
-                                                     has_c0 ? gemm->c0 : NULL};
+    const void *const operands[OPERAND_TABLE_MAX] = {
+        gemm->a, gemm->b, gemm->bias, has_c0 ? gemm->c0 : NULL, gemm->a_scale, gemm->b_scale};
     enum gemmd_error code = compute_check_operand("a", gemm->a, gemm->a_tensor, error);
     if (code == GEMMD_OK)
         code = compute_check_operand("b", gemm->b, gemm->b_tensor, error);
+    if (code == GEMMD_OK)
+        code = check_scale(gemm, "a_scale", gemm->a_scale, gemm->a_tensor, error);
+    if (code == GEMMD_OK)
+        code = check_scale(gemm, "b_scale", gemm->b_scale, gemm->b_tensor, error);
     if (code != GEMMD_OK)
         return code;
     if (has_c0 && gemm->c0 == NULL)

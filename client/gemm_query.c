@@ -23,6 +23,8 @@ static void gemm_write_parameters(struct query *query, const struct gemmd_gemm *
         query_add_dtype(query, "out", gemm->out);
     if (gemm->precision != GEMMD_PRECISION_FULL)
         query_add_choice(query, "precision", precisions, 3, (uint32_t)gemm->precision);
+    if (gemm->scales != GEMMD_SCALES_NONE)
+        query_add_choice(query, "scales", gemm_scales_names, 3, (uint32_t)gemm->scales);
     query_add_u64_unless(query, "transa", (uint64_t)gemm->transa, 0);
     query_add_u64_unless(query, "transb", (uint64_t)gemm->transb, 0);
     query_add_f64_unless(query, "alpha", gemm->alpha, 1);

@@ -46,9 +46,12 @@ struct gemm_context {
 extern const struct gemm_backend_entry gemm_backend_cpu;
 extern const struct gemm_backend_entry gemm_backend_cuda;
 
-/* Whether the protocol allows the problem's types, dimensions and, for integer results, scalars and
- * activation. Every kernel's `takes` calls this function first. */
+/* Whether the protocol allows the problem's types, dimensions, scales and, for integer results,
+ * scalars and activation. Every kernel's `takes` calls this function or gemm_problem_unscaled
+ * first. */
 bool gemm_problem_offered(const struct gemm_problem *problem);
+/* Likewise, for kernels that take no scales. */
+bool gemm_problem_unscaled(const struct gemm_problem *problem);
 /* Likewise for attention, except that f8_e4m3 is false: a kernel for f8_e4m3 checks the problem
  * itself. */
 bool attention_problem_offered(const void *problem);

@@ -44,24 +44,47 @@ struct gemm_device {
     uint32_t without_gemm, without[OPERATION_COUNT];
 };
 
+/* The scales of an operand: positive and finite f32. The factor of line i (a row of op(A) or a
+ * column of op(B)) and step p of k is
+ *   rowcol   data[i * step], where the step is 1
+ *   block    data[i * step + p / 128 * k_step] of A, data[i / 128 * step + p / 128 * k_step] of B
+ * Steps and `stride`, from problem to problem, are in elements. */
+struct gemm_scale {
+    const float *data; /* aligned to its elements */
+    uint64_t step, k_step, stride;
+};
+
+/* With scales, each sum of products is multiplied by the factors of its row and column in f32
+ * before the rest of the epilogue (rowcol), or the sum of each 128 products by the product of their
+ * factors before these sums are added in f32 (block). */
 struct gemm_problem {
     enum gemmd_dtype dtype, out;
     enum gemm_precision precision;
+    enum gemm_scales scales;
     enum gemm_act act;
     bool transa, transb;
     uint64_t m, n, k, batch;
     double alpha, beta;
-    const void *a;                /* [m, k], or [k, m] if transa */
-    const void *b;                /* [k, n], or [n, k] if transb */
-    const void *bias;             /* [n] of type out, or NULL */
-    const void *c0;               /* [m, n] of type out; read only if beta != 0 */
-    void *c;                      /* [m, n] of type out */
-    uint64_t lda, ldb, ldc0, ldc; /* elements */
+    const void *a;                      /* [m, k], or [k, m] if transa */
+    const void *b;                      /* [k, n], or [n, k] if transb */
+    const void *bias;                   /* [n] of type out, or NULL */
+    const void *c0;                     /* [m, n] of type out; read only if beta != 0 */
+    void *c;                            /* [m, n] of type out */
+    struct gemm_scale a_scale, b_scale; /* of `scales`, if that is not GEMM_SCALES_NONE */
+    uint64_t lda, ldb, ldc0, ldc;       /* elements */
     uint64_t stride_a, stride_b, stride_c0, stride_c; /* elements from problem to problem */
 };
 
 /* Sets leading dimensions and strides for contiguous operands from m, n, k, transa and transb. */
 void gemm_problem_contiguous(struct gemm_problem *problem);
+/* Sets the steps and strides of scales for contiguous arrays from the problem's sizes: [m] and [n]
+ * (rowcol), or (block) [m, k / 128] or, if transa, [k / 128, m], and [k / 128, n / 128] or, if
+ * transb, [n / 128, k / 128], each quotient rounded up. `transa` and `transb` are those of the
+ * arrays, which need not be those of the operands. */
+void gemm_problem_scales_contiguous(struct gemm_problem *problem, bool transa, bool transb);
+/* The number of elements from the first factor of an operand's scales to the last. False: the
+ * number overflows. */
+bool gemm_scale_span(const struct gemm_problem *problem, bool of_b, uint64_t *out);
 
 struct gemm_context;
 struct gemm_kernel {

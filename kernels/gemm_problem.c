@@ -2,6 +2,7 @@
 #include "kernels/backend.h"
 #include "kernels/gemm.h"
 #include "proto/dtype.h"
+#include "proto/size.h"
 
 void gemm_problem_contiguous(struct gemm_problem *problem)
 {
@@ -11,6 +12,39 @@ void gemm_problem_contiguous(struct gemm_problem *problem)
     problem->stride_a = problem->m * problem->k;
     problem->stride_b = problem->k * problem->n;
     problem->stride_c0 = problem->stride_c = problem->m * problem->n;
+}
+
+void gemm_problem_scales_contiguous(struct gemm_problem *problem, bool transa, bool transb)
+{
+    struct gemm_problem *p = problem;
+    const uint64_t k = gemm_scale_blocks(p->k), n = gemm_scale_blocks(p->n);
+    if (p->scales == GEMM_SCALES_ROWCOL) {
+        p->a_scale.step = p->b_scale.step = 1;
+        p->a_scale.k_step = p->b_scale.k_step = 0;
+        p->a_scale.stride = p->m;
+        p->b_scale.stride = p->n;
+    } else if (p->scales == GEMM_SCALES_BLOCK) {
+        p->a_scale.step = transa ? 1 : k;
+        p->a_scale.k_step = transa ? p->m : 1;
+        p->a_scale.stride = p->m * k;
+        p->b_scale.step = transb ? k : 1;
+        p->b_scale.k_step = transb ? 1 : n;
+        p->b_scale.stride = n * k;
+    }
+}
+
+bool gemm_scale_span(const struct gemm_problem *problem, bool of_b, uint64_t *out)
+{
+    const struct gemm_problem *p = problem;
+    const struct gemm_scale *scale = of_b ? &p->b_scale : &p->a_scale;
+    const bool block = p->scales == GEMM_SCALES_BLOCK;
+    const uint64_t lines = !of_b ? p->m : block ? gemm_scale_blocks(p->n) : p->n;
+    uint64_t last_line, last_k, last_problem;
+    return size_mul(lines - 1, scale->step, &last_line) &&
+           size_mul(block ? gemm_scale_blocks(p->k) - 1 : 0, scale->k_step, &last_k) &&
+           size_mul(p->batch - 1, scale->stride, &last_problem) &&
+           size_add(last_line, last_k, out) && size_add(*out, last_problem, out) &&
+           size_add(*out, 1, out);
 }
 
 /* Whether all dimensions are from 1 to GEMM_DIM_MAX. */
@@ -30,12 +64,17 @@ static bool is_i32(double value)
 
 bool gemm_problem_offered(const struct gemm_problem *problem)
 {
-    if (!are_dims(problem) || !dtype_offers_out(problem->dtype, problem->out))
+    if (!are_dims(problem) || !gemm_scales_offer(problem->scales, problem->dtype, problem->out))
         return false;
     if (problem->out != GEMMD_I32)
         return true;
     return is_i32(problem->alpha) && is_i32(problem->beta) &&
            (problem->act == GEMM_ACT_NONE || problem->act == GEMM_ACT_RELU);
+}
+
+bool gemm_problem_unscaled(const struct gemm_problem *problem)
+{
+    return problem->scales == GEMM_SCALES_NONE && gemm_problem_offered(problem);
 }
 
 bool gemm_no_workspace(const struct gemm_problem *problem, uint64_t *out)

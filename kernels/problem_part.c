@@ -20,6 +20,10 @@ struct gemm_problem gemm_problem_part(const struct gemm_problem *problem,
     q.c0 = moved(p->c0, first * p->stride_c0 + row * p->ldc0, p->out);
     if (p->c != NULL)
         q.c = (char *)p->c + (first * p->stride_c + row * p->ldc) * dtype_size(p->out);
+    if (p->a_scale.data != NULL)
+        q.a_scale.data += first * p->a_scale.stride + row * p->a_scale.step;
+    if (p->b_scale.data != NULL)
+        q.b_scale.data += first * p->b_scale.stride;
     return q;
 }
 

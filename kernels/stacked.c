@@ -9,10 +9,11 @@
 
 enum { ALIGNMENT = 256, ROW_ALIGNMENT = 128 };
 
-/* The layout of the workspace: A, C0 and C of the stack, then the kernel's own workspace. */
+/* The layout of the workspace: A, C0, scales of A and C of the stack, then the kernel's own
+ * workspace. */
 struct plan {
     struct gemm_problem problem; /* as the kernel gets it, without pointers */
-    uint64_t a_bytes, c0_bytes, c_bytes, kernel_bytes;
+    uint64_t a_bytes, c0_bytes, scale_bytes, c_bytes, kernel_bytes;
 };
 
 /* m rows of `width` elements, each aligned as the fastest kernels require. */
@@ -27,6 +28,14 @@ static bool stack_place(uint64_t m, uint64_t width, enum gemmd_dtype dtype, uint
     return size_mul(m, row_bytes, bytes) && size_align(*bytes, ALIGNMENT, bytes);
 }
 
+/* The scales of a row of A. */
+static uint64_t scales_of_row(const struct gemm_problem *p)
+{
+    return p->scales == GEMM_SCALES_NONE    ? 0
+           : p->scales == GEMM_SCALES_BLOCK ? gemm_scale_blocks(p->k)
+                                            : 1;
+}
+
 static bool stack_plan_make(const struct gemm_kernel *kernel, const struct gemm_problem *problem,
                             struct plan *plan)
 {
@@ -37,13 +46,17 @@ static bool stack_plan_make(const struct gemm_kernel *kernel, const struct gemm_
         return false;
     p->ldc0 = p->ldc;
     plan->c0_bytes = p->beta != 0 ? plan->c_bytes : 0;
+    p->a_scale.step = scales_of_row(p);
+    if (!size_mul(p->m, p->a_scale.step * sizeof(float), &plan->scale_bytes) ||
+        !size_align(plan->scale_bytes, ALIGNMENT, &plan->scale_bytes))
+        return false;
     return kernel->workspace_bytes(p, &plan->kernel_bytes);
 }
 
 /* Everything that the products of a stack must have in common, for comparing and hashing. Factors
  * are compared by their bits, since a factor of -0 can give another result than 0. */
 struct traits {
-    uint64_t words[12];
+    uint64_t words[16];
 };
 
 static uint64_t bits_of(double value)
@@ -55,12 +68,15 @@ static uint64_t bits_of(double value)
 
 static struct traits stack_traits_of(const struct gemm_kernel *kernel, const struct gemm_problem *p)
 {
-    const uint64_t choices = (uint64_t)p->dtype << 40 | (uint64_t)p->out << 32 |
-                             (uint64_t)p->precision << 24 | (uint64_t)p->act << 16 |
-                             (uint64_t)p->transb << 8 | p->transa;
+    const bool scaled = p->scales != GEMM_SCALES_NONE;
+    const uint64_t choices = (uint64_t)p->scales << 48 | (uint64_t)p->dtype << 40 |
+                             (uint64_t)p->out << 32 | (uint64_t)p->precision << 24 |
+                             (uint64_t)p->act << 16 | (uint64_t)p->transb << 8 | p->transa;
     return (struct traits){{(uintptr_t)kernel, (uintptr_t)p->b, (uintptr_t)p->bias, choices, p->n,
                             p->k, p->lda, p->ldb, p->beta != 0 ? p->ldc0 : 0, p->ldc,
-                            bits_of(p->alpha), bits_of(p->beta)}};
+                            bits_of(p->alpha), bits_of(p->beta),
+                            scaled ? (uintptr_t)p->b_scale.data : 0, scaled ? p->b_scale.step : 0,
+                            scaled ? p->b_scale.k_step : 0, scaled ? p->a_scale.step : 0}};
 }
 
 bool gemm_same_stack(const struct gemm_kernel *kernel, const struct gemm_problem *problem,
@@ -81,8 +97,9 @@ bool gemm_can_stack(const struct gemm_kernel *kernel, const struct gemm_problem 
 {
     struct plan plan;
     return kernel->rows_independent && kernel->any_leading && problem->batch == 1 &&
-           !problem->transa && stack_plan_make(kernel, problem, &plan) &&
-           kernel->takes(&plan.problem);
+           !problem->transa &&
+           (problem->scales != GEMM_SCALES_BLOCK || problem->a_scale.k_step == 1) &&
+           stack_plan_make(kernel, problem, &plan) && kernel->takes(&plan.problem);
 }
 
 bool gemm_stacked_bytes(const struct gemm_kernel *kernel, const struct gemm_problem *problem,
@@ -90,33 +107,54 @@ bool gemm_stacked_bytes(const struct gemm_kernel *kernel, const struct gemm_prob
 {
     struct plan plan;
     return stack_plan_make(kernel, problem, &plan) && size_add(plan.a_bytes, plan.c0_bytes, out) &&
-           size_add(*out, plan.c_bytes, out) && size_add(*out, plan.kernel_bytes, out);
+           size_add(*out, plan.scale_bytes, out) && size_add(*out, plan.c_bytes, out) &&
+           size_add(*out, plan.kernel_bytes, out);
 }
 
 /* Which rows of a stack are copied, and whether from or to the requests. */
-enum direction { A_IN, C0_IN, C_OUT };
+enum direction { A_IN, C0_IN, SCALES_IN, C_OUT };
+
+/* The bytes of a row, and the distances of rows in the request and in the stack. */
+static struct gemm_moves moves_of(const struct gemm_problem *problem,
+                                  const struct gemm_problem *stacked, enum direction direction)
+{
+    const uint64_t in = dtype_size(problem->dtype), out = dtype_size(problem->out);
+    switch (direction) {
+    case A_IN:
+        return (struct gemm_moves){.row_bytes = problem->k * in,
+                                   .from_pitch = problem->lda * in,
+                                   .to_pitch = stacked->lda * in};
+    case C0_IN:
+        return (struct gemm_moves){.row_bytes = problem->n * out,
+                                   .from_pitch = problem->ldc0 * out,
+                                   .to_pitch = stacked->ldc0 * out};
+    case SCALES_IN:
+        return (struct gemm_moves){.row_bytes = stacked->a_scale.step * sizeof(float),
+                                   .from_pitch = problem->a_scale.step * sizeof(float),
+                                   .to_pitch = stacked->a_scale.step * sizeof(float)};
+    case C_OUT:
+        break;
+    }
+    return (struct gemm_moves){.row_bytes = problem->n * out,
+                               .from_pitch = stacked->ldc * out,
+                               .to_pitch = problem->ldc * out};
+}
+
+static const void *stack_rows_in(const struct gemm_stack_rows *rows, enum direction direction)
+{
+    return direction == A_IN ? rows->a : direction == C0_IN ? rows->c0 : rows->a_scale;
+}
 
 static enum gemmd_error stack_move(struct gemm_context *context, const struct gemm_problem *problem,
                                    const struct gemm_problem *stacked, enum direction direction,
                                    char *place, const struct gemm_stack_rows *rows, uint32_t count)
 {
-    const uint64_t in = dtype_size(problem->dtype), out = dtype_size(problem->out);
-    struct gemm_moves moves = {
-        .row_bytes = direction == A_IN ? problem->k * in : problem->n * out,
-        .from_pitch = direction == A_IN    ? problem->lda * in
-                      : direction == C0_IN ? problem->ldc0 * out
-                                           : stacked->ldc * out,
-        .to_pitch = direction == A_IN    ? stacked->lda * in
-                    : direction == C0_IN ? stacked->ldc0 * out
-                                         : problem->ldc * out,
-    };
+    struct gemm_moves moves = moves_of(problem, stacked, direction);
     const uint64_t pitch = direction == C_OUT ? moves.from_pitch : moves.to_pitch;
     enum gemmd_error code = GEMMD_OK;
     for (uint32_t i = 0; i < count && code == GEMMD_OK; i++) {
         moves.list[moves.count++] = (struct gemm_move){
-            .from = direction == A_IN    ? rows[i].a
-                    : direction == C0_IN ? rows[i].c0
-                                         : place,
+            .from = direction == C_OUT ? place : stack_rows_in(&rows[i], direction),
             .to = direction == C_OUT ? rows[i].c : place,
             .rows = rows[i].rows,
         };
@@ -136,14 +174,19 @@ enum gemmd_error gemm_stacked(struct gemm_context *context, const struct gemm_ke
     struct plan plan;
     if (!stack_plan_make(kernel, problem, &plan))
         return GEMMD_ERR_INTERNAL;
-    char *a = workspace, *c0 = a + plan.a_bytes, *c = c0 + plan.c0_bytes;
+    char *a = workspace, *c0 = a + plan.a_bytes, *scales = c0 + plan.c0_bytes;
+    char *c = scales + plan.scale_bytes;
     struct gemm_problem *p = &plan.problem;
     p->a = a;
     p->c0 = p->beta != 0 ? c0 : NULL;
     p->c = c;
+    if (p->scales != GEMM_SCALES_NONE)
+        p->a_scale.data = (const float *)(const void *)scales;
     enum gemmd_error code = stack_move(context, problem, p, A_IN, a, rows, count);
     if (code == GEMMD_OK && p->beta != 0)
         code = stack_move(context, problem, p, C0_IN, c0, rows, count);
+    if (code == GEMMD_OK && p->scales != GEMM_SCALES_NONE)
+        code = stack_move(context, problem, p, SCALES_IN, scales, rows, count);
     if (code == GEMMD_OK)
         code = kernel->run(context, p, c + plan.c_bytes);
     if (code == GEMMD_OK)

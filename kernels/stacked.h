@@ -12,9 +12,9 @@
  *
  * How a batcher uses this module:
  *   - gemm_can_stack says whether the kernel that gemm_select chose for a request can stack rows.
- *   - Requests can share a stack if kernel, types, precision, activation, n, k, transb, alpha,
- *     beta, B, bias and the leading dimensions are the same (gemm_same_stack). Their numbers of
- *     rows may differ.
+ *   - Requests can share a stack if kernel, types, precision, scales, activation, n, k, transb,
+ *     alpha, beta, B, its scales, bias and the leading dimensions are the same (gemm_same_stack).
+ * Their numbers of rows may differ.
  *   - gemm_stacked_bytes gives the device memory that a stack of `problem->m` rows needs. The size
  *     grows with m, so a workspace for the largest stack serves all stacks.
  *   - gemm_stacked enqueues the whole computation on the context's stream. Rows are read from and
@@ -26,13 +26,15 @@
 
 #include "kernels/gemm.h"
 
-/* The rows of one request. The distances between rows are the problem's lda, ldc0 and ldc. On CUDA
+/* The rows of one request. The distances between rows are the problem's lda, ldc0, ldc and
+ * a_scale.step. On CUDA
  * the rows are in device memory or mapped host memory and are aligned to their elements. */
 struct gemm_stack_rows {
     const void *a;
     const void *c0; /* read only if beta != 0 */
     void *c;
-    uint64_t rows; /* at least 1 */
+    uint64_t rows;        /* at least 1 */
+    const float *a_scale; /* read only with scales */
 };
 
 /* Whether two products, each of which gemm_can_stack allows, can share a stack; and a hash that is
@@ -42,7 +44,7 @@ bool gemm_same_stack(const struct gemm_kernel *kernel, const struct gemm_problem
 uint64_t gemm_stack_key(const struct gemm_kernel *kernel, const struct gemm_problem *problem);
 
 /* Whether `kernel` can compute the problem as part of a stack, for any m. The batch has to be 1 and
- * A must not be transposed. Pure. */
+ * neither A nor its scales may be transposed. Pure. */
 bool gemm_can_stack(const struct gemm_kernel *kernel, const struct gemm_problem *problem);
 
 /* The size of the workspace for a stack of problem->m rows. For up to 512 rows the workspace also
@@ -50,10 +52,11 @@ bool gemm_can_stack(const struct gemm_kernel *kernel, const struct gemm_problem 
 bool gemm_stacked_bytes(const struct gemm_kernel *kernel, const struct gemm_problem *problem,
                         uint64_t *out);
 
-/* Computes the stack. problem->m is the sum of all rows. The problem's a, c0 and c are ignored; b
- * and bias are in the memory of the backend. `workspace` has gemm_stacked_bytes bytes and the
- * alignment of a kernel's workspace. `rows` is not read after the function returns. Errors are
- * those of gemm_kernel.run; after an error the contents of every C are undefined. */
+/* Computes the stack. problem->m is the sum of all rows. The problem's a, c0, c and a_scale.data
+ * are ignored; b, b_scale and bias are in the memory of the backend. `workspace` has
+ * gemm_stacked_bytes bytes and the alignment of a kernel's workspace. `rows` is not read after the
+ * function returns. Errors are those of gemm_kernel.run; after an error the contents of every C are
+ * undefined. */
 enum gemmd_error gemm_stacked(struct gemm_context *context, const struct gemm_kernel *kernel,
                               const struct gemm_problem *problem,
                               const struct gemm_stack_rows *rows, uint32_t count, void *workspace);

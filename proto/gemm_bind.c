@@ -7,20 +7,40 @@
 #include "proto/dtype.h"
 #include "proto/gemm_request.h"
 
-enum { A, B, BIAS, C0 };
+enum { A, B, BIAS, C0, A_SCALE, B_SCALE };
+
+static const uint32_t SCALE_BITS[] = {
+    [A_SCALE] = GEMM_OPERAND_A_SCALE, [B_SCALE] = GEMM_OPERAND_B_SCALE};
 
 /* Returns whether the body has to hold the operand. */
 static bool is_wanted(const void *of, uint32_t operand)
 {
     const struct gemm_request *request = of;
-    const bool wanted[GEMM_OPERANDS] = {request->a[0] == '\0', request->b[0] == '\0', request->bias,
-                                        request->beta != 0};
+    const bool wanted[] = {request->a[0] == '\0', request->b[0] == '\0', request->bias,
+                           request->beta != 0};
+    if (operand >= A_SCALE)
+        return request->scales != GEMM_SCALES_NONE &&
+               (request->resident_scales & SCALE_BITS[operand]) == 0;
     return wanted[operand];
+}
+
+static bool scale_shape(const struct gemm_request *r, uint32_t operand, struct tensor *tensor)
+{
+    const bool of_b = operand == B_SCALE, block = r->scales == GEMM_SCALES_BLOCK;
+    const bool across = of_b ? !r->transb : r->transa; /* k is the first dimension */
+    const uint64_t k = gemm_scale_blocks(r->k);
+    const uint64_t lines = !of_b ? r->m : block ? gemm_scale_blocks(r->n) : r->n;
+    const uint64_t batch = of_b && r->one_b ? 1 : r->batch;
+    const uint64_t all[] = {batch, across && block ? k : lines, across ? lines : k};
+    const uint64_t *dims = batch > 1 ? all : all + 1;
+    return tensor_init(tensor, GEMMD_F32, dims, (batch > 1) + (block ? 2u : 1u), NULL);
 }
 
 static bool shape_of(const void *of, uint32_t operand, struct tensor *tensor)
 {
     const struct gemm_request *r = of;
+    if (operand >= A_SCALE)
+        return scale_shape(r, operand, tensor);
     const uint64_t rows[] = {r->transa ? r->k : r->m, r->transb ? r->n : r->k, 1, r->m};
     const uint64_t columns[] = {r->transa ? r->m : r->k, r->transb ? r->k : r->n, r->n, r->n};
     const uint64_t dims[] = {r->batch, rows[operand], columns[operand]};
@@ -32,9 +52,10 @@ static bool shape_of(const void *of, uint32_t operand, struct tensor *tensor)
 static void describe(const void *of, char *out, size_t room)
 {
     const struct gemm_request *r = of;
-    snprintf(out, room, "m=%" PRIu64 " n=%" PRIu64 " k=%" PRIu64 " batch=%" PRIu64 " in %s%s%s",
+    snprintf(out, room, "m=%" PRIu64 " n=%" PRIu64 " k=%" PRIu64 " batch=%" PRIu64 " in %s%s%s%s%s",
              r->m, r->n, r->k, r->batch, dtype_name(r->dtype), r->bias ? " with bias" : "",
-             r->beta != 0 ? " and C0" : "");
+             r->beta != 0 ? " and C0" : "", r->scales != GEMM_SCALES_NONE ? " and scales=" : "",
+             r->scales != GEMM_SCALES_NONE ? gemm_scales_name(r->scales) : "");
 }
 
 /* ---- what a raw body of a wrong length may have been meant to be ---- */
@@ -67,8 +88,9 @@ static bool gemm_fits_with_dtype(void *context, enum gemmd_dtype dtype)
     struct gemm_variant variant = *(const struct gemm_variant *)context;
     variant.request.dtype = dtype;
     if (!gemm_request_given(&variant.request, "out"))
-        variant.request.out = dtype_default_out(dtype);
-    return dtype_offers_out(dtype, variant.request.out) && gemm_variant_fits(&variant);
+        variant.request.out = gemm_scales_default_out(variant.request.scales, dtype);
+    return gemm_scales_offer(variant.request.scales, dtype, variant.request.out) &&
+           gemm_variant_fits(&variant);
 }
 
 static bool gemm_fits_with_k(const struct gemm_variant *of, bool swaps_m)
@@ -102,6 +124,15 @@ static void guess(const void *of, uint32_t elsewhere, uint64_t bytes, struct ope
     if (r->beta == 0 && gemm_variant_fits(&variant))
         operand_guess_add(out, "is beta missing");
     variant.request = *r;
+    for (unsigned kind = GEMM_SCALES_ROWCOL; kind <= GEMM_SCALES_BLOCK; kind++) {
+        variant.request.scales = (enum gemm_scales)kind;
+        if (r->scales == GEMM_SCALES_NONE &&
+            gemm_scales_offer(variant.request.scales, r->dtype, r->out) &&
+            gemm_variant_fits(&variant))
+            operand_guess_add(out, "is scales=%s missing",
+                              gemm_scales_name(variant.request.scales));
+    }
+    variant.request = *r;
     const uint64_t one = variant_bytes(&variant);
     if (resident || r->batch > 1 || one == 0 || bytes / one > GEMM_DIM_MAX || bytes <= one ||
         out->text[0] != '\0')
@@ -113,11 +144,18 @@ static void guess(const void *of, uint32_t elsewhere, uint64_t bytes, struct ope
 
 const struct operand_table gemm_operand_table = {
     .path = "/gemm",
-    .names = "a, b, bias, c",
+    .names = "a, b, bias, c, a_scale, b_scale",
     .npy_scalar = " is a scalar, not a matrix or vector",
     .named_scalar = " is a scalar, not a matrix or vector",
     .count = GEMM_OPERANDS,
-    .operands = {{"a", "A", "a"}, {"b", "B", "b"}, {"bias", "bias", "bias"}, {"c", "C0", "c0"}},
+    /* Scales are checked before they are used, and the client may change shared memory at any time,
+     * so that scales can be in the body only. */
+    .operands = {{"a", "A", "a"},
+                 {"b", "B", "b"},
+                 {"bias", "bias", "bias"},
+                 {"c", "C0", "c0"},
+                 {"a_scale", "a_scale", NULL},
+                 {"b_scale", "b_scale", NULL}},
     .is_wanted = is_wanted,
     .shape = shape_of,
     .describe = describe,
@@ -318,6 +356,36 @@ static enum gemmd_error settle_c0(const struct gemm_request *request, const stru
     return GEMMD_OK;
 }
 
+/* Checks the type and shape of scales, and gives them the shape that the request says. `title`
+ * names the scales in messages. */
+static enum gemmd_error settle_scale(const struct gemm_request *request, uint32_t operand,
+                                     const char *title, struct tensor *scale, struct fault *fault)
+{
+    char got[TENSOR_MAX_RANK * 21], shape[TENSOR_MAX_RANK * 21];
+    const char *field = gemm_operand_table.operands[operand].name;
+    struct tensor wanted;
+    if (!is_there(scale))
+        return GEMMD_OK;
+    if (scale->dtype != GEMMD_F32)
+        return fault_set(fault, GEMMD_ERR_MALFORMED, field, "%s is of type %s; scales must be f32",
+                         title, dtype_name(scale->dtype));
+    if (!scale_shape(request, operand, &wanted))
+        return fault_set(fault, GEMMD_ERR_TOO_LARGE, field,
+                         "the size of %s does not fit in 64 bits", title);
+    if (!gemm_scales_same_shape(scale, &wanted)) {
+        tensor_shape_text(scale, got, sizeof got);
+        tensor_shape_text(&wanted, shape, sizeof shape);
+        return fault_set(fault, GEMMD_ERR_MALFORMED, field,
+                         "%s has the shape %s; with scales=%s it must be %s (sizes of 1 may be "
+                         "added or left out)",
+                         title, got, gemm_scales_name(request->scales), shape);
+    }
+    wanted.data = scale->data;
+    wanted.fortran = scale->fortran && wanted.rank > 1;
+    *scale = wanted;
+    return GEMMD_OK;
+}
+
 static enum gemmd_error settle_shapes(struct gemm_request *request, struct gemm_operands *operands,
                                       struct fault *fault)
 {
@@ -349,7 +417,62 @@ static enum gemmd_error settle_shapes(struct gemm_request *request, struct gemm_
     code = settle_bias(request, &operands->bias, fault);
     if (code == GEMMD_OK)
         code = settle_c0(request, &operands->c0, fault);
+    if (code == GEMMD_OK)
+        code = settle_scale(request, A_SCALE, "a_scale", &operands->a_scale, fault);
+    if (code == GEMMD_OK)
+        code = settle_scale(request, B_SCALE, "b_scale", &operands->b_scale, fault);
     return code;
+}
+
+static enum gemmd_error settle_resident_scale(struct gemm_request *request, uint32_t operand,
+                                              const struct tensor *scale, struct fault *fault)
+{
+    const char *title =
+        operand == A_SCALE ? "the scale of the resident A" : "the scale of the resident B";
+    char shape[TENSOR_MAX_RANK * 21];
+    if (scale == NULL || !is_there(scale))
+        return GEMMD_OK;
+    if (request->scales == GEMM_SCALES_NONE) {
+        tensor_shape_text(scale, shape, sizeof shape);
+        return fault_set(fault, GEMMD_ERR_MALFORMED, "scales",
+                         "%s has the shape %s, and scales is none; it must be rowcol or block",
+                         title, shape);
+    }
+    struct tensor settled = *scale;
+    request->resident_scales |= SCALE_BITS[operand];
+    return settle_scale(request, operand, title, &settled, fault);
+}
+
+enum gemmd_error gemm_request_settle_resident_scales(struct gemm_request *request,
+                                                     const struct tensor *a_scale,
+                                                     const struct tensor *b_scale,
+                                                     struct fault *fault)
+{
+    const enum gemmd_error code = settle_resident_scale(request, A_SCALE, a_scale, fault);
+    return code == GEMMD_OK ? settle_resident_scale(request, B_SCALE, b_scale, fault) : code;
+}
+
+/* Checks that arrays which have names hold the scales that the request needs, and no others. */
+static enum gemmd_error check_scales_there(const struct gemm_request *request,
+                                           const struct gemm_operands *operands,
+                                           struct fault *fault)
+{
+    for (uint32_t i = A_SCALE; i <= B_SCALE; i++) {
+        const char *name = gemm_operand_table.operands[i].name;
+        const bool there = is_there(&operands->all[i]), wanted = is_wanted(request, i);
+        if (there && request->scales == GEMM_SCALES_NONE)
+            return fault_set(fault, GEMMD_ERR_MALFORMED, "scales",
+                             "the array %s needs scales=rowcol or scales=block", name);
+        if (there && !wanted)
+            return fault_set(fault, GEMMD_ERR_MALFORMED, name,
+                             "%s must be left out: the resident operand has a scale of its own",
+                             name);
+        if (!there && wanted)
+            return fault_set(fault, GEMMD_ERR_MALFORMED, name,
+                             "scales=%s needs the array %s, which is missing",
+                             gemm_scales_name(request->scales), name);
+    }
+    return GEMMD_OK;
 }
 
 enum gemmd_error gemm_request_settle_residents(struct gemm_request *request, const struct tensor *a,
@@ -404,14 +527,22 @@ static enum gemmd_error next_array(struct npy_body *body, uint32_t operand,
     return code;
 }
 
-/* Finishes the binding before the header of the bias, the last array of the body, has been
- * received. The other operands determine the type and shape of the bias, which gets no data. */
-static enum gemmd_error expect_bias(struct gemm_request *request, struct gemm_operands *operands,
-                                    struct fault *fault)
+/* Whether the body holds nothing large from an array on. */
+static bool is_rest_small(const struct gemm_request *request, uint32_t operand)
+{
+    return operand >= A_SCALE || (operand == BIAS && !is_wanted(request, C0));
+}
+
+/* Finishes the binding before the header of an array has been received. The operands before that
+ * array determine the types and shapes of the array and of all arrays behind it, which get no data.
+ */
+static enum gemmd_error expect_rest(struct gemm_request *request, uint32_t operand,
+                                    struct gemm_operands *operands, struct fault *fault)
 {
     enum gemmd_error code = settle_shapes(request, operands, fault);
-    if (code == GEMMD_OK && !tensor_init(&operands->bias, request->out, &request->n, 1, NULL))
-        code = GEMMD_ERR_TOO_LARGE;
+    for (uint32_t i = operand; i < GEMM_OPERANDS && code == GEMMD_OK; i++)
+        if (is_wanted(request, i) && !shape_of(request, i, &operands->all[i]))
+            code = GEMMD_ERR_TOO_LARGE;
     return code;
 }
 
@@ -420,7 +551,6 @@ static enum gemmd_error bind_npy(struct gemm_request *request, struct body_front
 {
     const enum gemmd_dtype carrier =
         gemm_request_given(request, "dtype") ? request->dtype : GEMMD_DTYPE_COUNT;
-    const bool has_bias = is_wanted(request, BIAS), has_c0 = is_wanted(request, C0);
     struct npy_body body = {.front = front};
     enum gemmd_error code = GEMMD_OK;
 
@@ -431,17 +561,20 @@ static enum gemmd_error bind_npy(struct gemm_request *request, struct body_front
             code = next_array(&body, i, carrier, operands, fault);
     if (code == GEMMD_OK)
         code = settle_dtype(request, &operands->a, &operands->b, fault);
-    if (code == GEMMD_OK && has_bias)
-        code = next_array(&body, BIAS, request->out, operands, fault);
-    if (code == GEMMD_ERR_CONFLICT && body.taken + 1 == body.expected && has_bias)
-        return expect_bias(request, operands, fault);
-    if (code == GEMMD_OK && has_c0)
-        code = next_array(&body, C0, request->out, operands, fault);
+    for (uint32_t i = BIAS; i < GEMM_OPERANDS && code == GEMMD_OK; i++) {
+        if (!is_wanted(request, i))
+            continue;
+        code = next_array(&body, i, i >= A_SCALE ? GEMMD_F32 : request->out, operands, fault);
+        if (code == GEMMD_ERR_CONFLICT && is_rest_small(request, i))
+            return expect_rest(request, i, operands, fault);
+    }
     if (code == GEMMD_OK && body.at < front->length)
-        code = fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
-                         "the body is %" PRIu64 " bytes; its %" PRIu32 " .npy arrays take %" PRIu64
-                         " (bias=1 adds a third, beta other than 0 adds C0)",
-                         front->length, body.expected, body.at);
+        code = fault_set(
+            fault, GEMMD_ERR_MALFORMED, NULL,
+            "the body is %" PRIu64 " bytes; its %" PRIu32 " .npy arrays take %" PRIu64
+            " (bias=1 adds a third, beta other than 0 adds C0, and scales add a_scale and "
+            "b_scale)",
+            front->length, body.expected, body.at);
     if (code == GEMMD_OK)
         code = settle_shapes(request, operands, fault);
     return code;
@@ -471,7 +604,9 @@ static enum gemmd_error bind_safetensors(struct gemm_request *request, struct bo
                          has_c0 ? "safetensors: the tensor 'c' must be left out with beta=0"
                                 : "safetensors: beta other than 0 needs a tensor 'c'");
     request->bias = has_bias;
-    code = settle_dtype(request, &operands->a, &operands->b, fault);
+    code = check_scales_there(request, operands, fault);
+    if (code == GEMMD_OK)
+        code = settle_dtype(request, &operands->a, &operands->b, fault);
     if (code == GEMMD_OK)
         code = settle_shapes(request, operands, fault);
     return code;
@@ -493,7 +628,9 @@ enum gemmd_error gemm_request_bind_tensors(struct gemm_request *request,
                          is_there(&operands->c0)
                              ? "C0 must be left out with beta=0, which does not use it"
                              : "beta other than 0 needs a C0");
-    enum gemmd_error code = settle_dtype(request, &operands->a, &operands->b, fault);
+    enum gemmd_error code = check_scales_there(request, operands, fault);
+    if (code == GEMMD_OK)
+        code = settle_dtype(request, &operands->a, &operands->b, fault);
     if (code == GEMMD_OK)
         code = settle_shapes(request, operands, fault);
     return code;

@@ -48,6 +48,7 @@ static const struct parameter parameters[] = {
     P(dtype, read_dtype, "one of f64, f32, f16, bf16, f8_e4m3, i8", dtype_suggest),
     P(out, read_out, "one of f64, f32, f16, bf16, i32", dtype_suggest),
     C(precision, precision_names, "one of full, tf32, f8"),
+    C(scales, gemm_scales_names, "one of none, rowcol, block"),
     P(transa, parameter_read_flag, PARAMETER_FLAG, parameter_suggest_flag),
     P(transb, parameter_read_flag, PARAMETER_FLAG, parameter_suggest_flag),
     P(alpha, parameter_read_number, PARAMETER_NUMBER, NULL),
@@ -107,12 +108,12 @@ const char *gemm_request_missing_dim(const struct gemm_request *request)
 }
 
 /* Writes the result types that are offered for `dtype`: "f32, f16, bf16". */
-static void list_outs(enum gemmd_dtype dtype, char *text, size_t capacity)
+static void list_outs(enum gemm_scales scales, enum gemmd_dtype dtype, char *text, size_t capacity)
 {
     size_t length = 0;
     text[0] = '\0';
     for (unsigned out = 0; out < GEMMD_DTYPE_COUNT && length < capacity; out++)
-        if (dtype_offers_out(dtype, (enum gemmd_dtype)out))
+        if (gemm_scales_offer(scales, dtype, (enum gemmd_dtype)out))
             length += (size_t)snprintf(text + length, capacity - length, "%s%s",
                                        length > 0 ? ", " : "", dtype_name((enum gemmd_dtype)out));
 }
@@ -124,14 +125,22 @@ static bool is_i32(double value)
 
 enum gemmd_error gemm_request_settle_types(struct gemm_request *request, struct fault *fault)
 {
+    const bool has_scales = request->scales != GEMM_SCALES_NONE;
     if (!gemm_request_given(request, "out"))
-        request->out = dtype_default_out(request->dtype);
-    if (!dtype_offers_out(request->dtype, request->out)) {
+        request->out = gemm_scales_default_out(request->scales, request->dtype);
+    if (has_scales && !gemm_scales_offer(request->scales, request->dtype, GEMMD_F32))
+        return fault_set(fault, GEMMD_ERR_UNSUPPORTED, "scales",
+                         "scales=%s is offered for operands of %s, not of %s",
+                         gemm_scales_name(request->scales),
+                         request->scales == GEMM_SCALES_BLOCK ? "f8_e4m3" : "f8_e4m3 and i8",
+                         dtype_name(request->dtype));
+    if (!gemm_scales_offer(request->scales, request->dtype, request->out)) {
         char outs[64];
-        list_outs(request->dtype, outs, sizeof outs);
+        list_outs(request->scales, request->dtype, outs, sizeof outs);
         return fault_set(fault, GEMMD_ERR_UNSUPPORTED, "out",
-                         "out=%s is not offered for operands of %s; it can be %s",
-                         dtype_name(request->out), dtype_name(request->dtype), outs);
+                         "out=%s is not offered for operands of %s%s; it can be %s",
+                         dtype_name(request->out), dtype_name(request->dtype),
+                         has_scales ? " with scales" : "", outs);
     }
     if (request->precision == GEMM_PRECISION_TF32 && request->dtype != GEMMD_F32)
         return fault_set(fault, GEMMD_ERR_UNSUPPORTED, "precision",
@@ -171,6 +180,12 @@ enum gemmd_error gemm_request_check(struct gemm_request *request, enum format fo
         return fault_set(fault, GEMMD_ERR_UNSUPPORTED, "verify",
                          "verify=freivalds is offered with act=none, not with act=%s",
                          gemm_act_name(request->act));
+    if (request->verify == GEMM_VERIFY_FREIVALDS && request->scales != GEMM_SCALES_NONE)
+        return fault_set(fault, GEMMD_ERR_UNSUPPORTED, "verify",
+                         "verify=freivalds is offered with scales=none, not with scales=%s",
+                         gemm_scales_name(request->scales));
+    request->scale_transa = request->transa;
+    request->scale_transb = request->transb;
     /* If dtype is not known yet, gemm_request_bind checks the types with the arrays' type. */
     if (format == FORMAT_RAW || gemm_request_given(request, "dtype"))
         return gemm_request_settle_types(request, fault);

@@ -10,9 +10,13 @@
  * at a time.
  *
  * op(A) is [m, k], op(B) is [k, n], C and C0 are [m, n] and bias is [n], where op(X) is X or, if
- * `transa` or `transb` says so, X transposed. With a batch of more than 1, A, B, C0 and C have the
- * batch as a leading dimension, while all problems share the bias. A and B have the type `dtype`;
- * bias, C0 and C have the type `out`.
+ * `transa` or `transb` says so, X transposed. With a batch of more than 1, A, B, C0, C and scales
+ * have the batch as a leading dimension, while all problems share the bias. A and B have the type
+ * `dtype`; bias, C0 and C have the type `out`.
+ *
+ * Scales are f32. With `rowcol`, a_scale is [m] and b_scale [n]. With `block` they lie as the
+ * operands do: a_scale is [m, K] or, if transa, [K, m], and b_scale is [K, N] or, if transb, [N,
+ * K], where K and N are k and n divided by GEMM_SCALE_BLOCK and rounded up.
  */
 #ifndef PROTO_GEMM_REQUEST_H
 #define PROTO_GEMM_REQUEST_H
@@ -23,6 +27,7 @@
 
 #include "proto/body_front.h"
 #include "proto/error.h"
+#include "proto/gemm_scales.h"
 #include "proto/operands.h"
 #include "proto/parameter.h"
 #include "proto/safetensors.h"
@@ -42,15 +47,28 @@ enum {
 
 /* The operands, in the order in which a raw body holds the operands. GEMM_OPERAND_... are the bits
  * of the operands in bit sets. */
-enum { GEMM_OPERANDS = 4 };
-enum { GEMM_OPERAND_A = 1, GEMM_OPERAND_B = 2, GEMM_OPERAND_BIAS = 4, GEMM_OPERAND_C0 = 8 };
+enum { GEMM_OPERANDS = 6 };
+enum {
+    GEMM_OPERAND_A = 1,
+    GEMM_OPERAND_B = 2,
+    GEMM_OPERAND_BIAS = 4,
+    GEMM_OPERAND_C0 = 8,
+    GEMM_OPERAND_A_SCALE = 16,
+    GEMM_OPERAND_B_SCALE = 32
+};
 
 /* The parameters of the request. */
 struct gemm_request {
     uint64_t m, n, k; /* 0: neither given nor derived from the operands' shapes yet */
     enum gemmd_dtype dtype, out;
     enum gemm_precision precision;
+    enum gemm_scales scales;
     bool transa, transb;
+    /* transa and transb as they were given, which the layout of scales of blocks follows even where
+     * a column-major operand inverts transa or transb. Set by gemm_request_check. */
+    bool scale_transa, scale_transb;
+    /* GEMM_OPERAND_..._SCALE bits of the scales that resident operands bring with them. */
+    uint32_t resident_scales;
     double alpha, beta;
     uint64_t batch;
     bool one_b; /* B is resident and one matrix, which all problems of the batch use */
@@ -72,12 +90,12 @@ struct gemm_request {
 /* The operands of a request, as views onto the body, which the caller owns. An absent operand has
  * rank 0. Binding replaces a single column-major matrix A or B by a row-major view of the
  * transposed matrix, and inverts `transa` or `transb`; `transa` and `transb` therefore replace the
- * fields of the same names in the request. A column-major batch and a column-major C0 keep
- * `fortran`, and the caller has to copy the operand with tensor_copy_row_major before use. */
+ * fields of the same names in the request. A column-major batch, C0 or scale keeps `fortran`, and
+ * the caller has to copy the operand with tensor_copy_row_major before use. */
 struct gemm_operands {
     union {
         struct {
-            struct tensor a, b, bias, c0;
+            struct tensor a, b, bias, c0, a_scale, b_scale;
         };
         struct tensor all[GEMM_OPERANDS]; /* the same tensors, by index */
     };
@@ -112,6 +130,14 @@ enum gemmd_error gemm_request_check(struct gemm_request *request, enum format fo
 enum gemmd_error gemm_request_settle_residents(struct gemm_request *request, const struct tensor *a,
                                                const struct tensor *b, struct fault *fault);
 
+/* Checks the scales that resident operands bring with them, after gemm_request_settle_residents.
+ * `a_scale` and `b_scale` are NULL if the operand is not resident or has none; then the body has to
+ * hold the scales. GEMMD_ERR_MALFORMED if there are scales and the request asks for none, or for
+ * scales of another shape. */
+enum gemmd_error gemm_request_settle_resident_scales(struct gemm_request *request,
+                                                     const struct tensor *a_scale,
+                                                     const struct tensor *b_scale,
+                                                     struct fault *fault);
 /* Fills in the types and shapes of the operands of a raw body, as if the body held all operands
  * that are not resident. No operand has data; an absent operand has rank 0. False on overflow. */
 bool gemm_request_operands(const struct gemm_request *request, struct gemm_operands *operands);

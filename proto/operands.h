@@ -22,7 +22,7 @@
 #include "proto/error.h"
 #include "proto/tensor.h"
 
-enum { OPERAND_TABLE_MAX = 5 };
+enum { OPERAND_TABLE_MAX = 6 };
 
 /* What a body of a wrong length may have been meant to be, for the end of the message about it:
  * "are the operands f64, or is batch=2 missing". Empty at first. */

@@ -5,6 +5,7 @@
 
 #include "proto/dtype.h"
 #include "proto/gemm_request.h"
+#include "proto/gemm_scales.h"
 #include "proto/nearest.h"
 #include "proto/npy.h"
 #include "proto/number.h"
@@ -191,19 +192,34 @@ static bool has_header(const unsigned char *body, uint64_t length)
 }
 
 static enum gemmd_error find_safetensors(const void *body, uint64_t length, uint64_t total,
-                                         struct tensor *tensor, struct fault *fault)
+                                         struct tensor *tensor, struct tensor *scale,
+                                         struct fault *fault)
 {
-    struct safetensors_entry entry;
+    struct safetensors_entry entries[2];
     uint32_t count = 0;
     if (length < total && !has_header(body, length))
         return GEMMD_ERR_CONFLICT;
-    enum gemmd_error code = safetensors_decode(body, total, &entry, 1, &count, fault);
+    enum gemmd_error code = safetensors_decode(body, total, entries, 2, &count, fault);
     if (code != GEMMD_OK)
         return code;
     if (count == 0)
         return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
                          "safetensors: there is no tensor in the body");
-    *tensor = entry.tensor;
+    const bool scale_first = strcmp(entries[0].name, "scale") == 0;
+    const struct safetensors_entry *of_tensor = &entries[count == 2 && scale_first ? 1 : 0];
+    const struct safetensors_entry *of_scale = &entries[scale_first ? 0 : 1];
+    *tensor = of_tensor->tensor;
+    if (count == 1)
+        return GEMMD_OK;
+    if (strcmp(of_tensor->name, "tensor") != 0 || strcmp(of_scale->name, "scale") != 0)
+        return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
+                         "safetensors: the body holds '%.32s' and '%.32s'; it may hold one tensor, "
+                         "or 'tensor' and 'scale'",
+                         entries[0].name, entries[1].name);
+    *scale = of_scale->tensor;
+    if (scale->rank == 0) /* a scalar is one factor for all: alpha */
+        return fault_set(fault, GEMMD_ERR_MALFORMED, "scale",
+                         "the scale is a scalar; a factor of the whole product is alpha");
     return GEMMD_OK;
 }
 
@@ -239,12 +255,16 @@ static enum gemmd_error check_array(const struct tensor_request *request,
 
 enum gemmd_error tensor_request_find(const struct tensor_request *request, enum format format,
                                      const void *body, uint64_t length, uint64_t total,
-                                     struct tensor *tensor, struct fault *fault)
+                                     struct tensor *tensor, struct tensor *scale,
+                                     struct fault *fault)
 {
+    *scale = (struct tensor){.rank = 0};
     if (format == FORMAT_RAW)
         return find_raw(request, body, total, tensor, fault);
     enum gemmd_error code = format == FORMAT_NPY
                                 ? find_npy(request, body, length, total, tensor, fault)
-                                : find_safetensors(body, length, total, tensor, fault);
-    return code == GEMMD_OK ? check_array(request, tensor, fault) : code;
+                                : find_safetensors(body, length, total, tensor, scale, fault);
+    if (code == GEMMD_OK)
+        code = check_array(request, tensor, fault);
+    return code == GEMMD_OK && scale->rank > 0 ? gemm_scales_fit(tensor, scale, fault) : code;
 }

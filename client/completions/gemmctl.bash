@@ -24,7 +24,7 @@ _gemmctl() {
     local common="--url --context --token-file --ca-file --cert-file --key-file --traceparent --check-digest --timeout --retries --quiet --no-color --help --version"
     local product="--m --n --k --dtype --out --precision --transa --transb --alpha --batch --act
         --kernel --verify --priority --json --shm --no-shm"
-    local gemm="--output --random --seed --check --bias --c0 --beta --store --async --format --in-format --out-format --timing"
+    local gemm="--output --random --seed --check --scales --a-scale --b-scale --bias --c0 --beta --store --async --format --in-format --out-format --timing"
     local attends="--heads --kv-heads --sq --skv --d --dv --layout --causal --window --scale --softcap"
     local attention="--output --async --format --in-format --out-format --timing --dtype --batch
         --lens-q --lens-kv --lse --with-lse --kernel --priority --json --shm --no-shm"
@@ -64,12 +64,13 @@ _gemmctl() {
     --out) words="f64 f32 f16 bf16 i32" ;;
     --layout) words="bhsd bshd" ;;
     --precision) words="full tf32 f8" ;;
+    --scales) words="none rowcol block" ;;
     --act) words="none relu gelu gelu_tanh silu" ;;
     --verify) words="none freivalds" ;;
     --priority) words="0 1 2 3 4 5 6 7 8 9" ;;
     --format | --in-format | --out-format) words="npy safetensors raw" ;;
     -u | --url) words="http:// https:// unix:" ;;
-    -o | --output | --bias | --c0 | --lens-q | --lens-kv | --lse | --token-file | --ca-file | --cert-file | --key-file) files=yes ;;
+    -o | --output | --bias | --c0 | --a-scale | --b-scale | --lens-q | --lens-kv | --lse | --token-file | --ca-file | --cert-file | --key-file) files=yes ;;
     -m | --m | -n | --n | -k | --k | --alpha | --beta | --batch | -c | --connections | \
         --in-flight | -d | --duration | --requests | -t | --timeout | --retries | --store | --traceparent | \
         --shape | --heads | --kv-heads | --sq | --skv | --d | --dv | --window | --scale | \

@@ -82,6 +82,9 @@ complete -c gemmctl -n '__gemmctl_is "job status" "job wait" "job result" "job c
 
 complete -c gemmctl -n '__gemmctl_is gemm attention "tensor get" "job result"' -l output -s o -r -F -d 'file to write the result to'
 complete -c gemmctl -n '__gemmctl_is gemm' -l bias -r -F -d 'vector added to every row'
+complete -c gemmctl -n '__gemmctl_is gemm' -l scales -x -a 'none rowcol block' -d 'scales of f8_e4m3 and i8 operands'
+complete -c gemmctl -n '__gemmctl_is gemm' -l a-scale -r -F -d 'scales of A'
+complete -c gemmctl -n '__gemmctl_is gemm' -l b-scale -r -F -d 'scales of B'
 complete -c gemmctl -n '__gemmctl_is gemm' -l c0 -r -F -d 'matrix that beta multiplies'
 complete -c gemmctl -n '__gemmctl_is gemm' -l random -x -d 'multiply random matrices'
 complete -c gemmctl -n '__gemmctl_is gemm' -l seed -x -d 'seed of the random matrices'

@@ -34,6 +34,8 @@ static int gemm_check_options(const struct context *context, const struct destin
                                    "gemmctl gemm --random MxNxK");
     if (option_flag(arguments, OPTION_CHECK) && !fetched)
         return fail_usage(context, "--check needs the result; leave out --async and --store");
+    if (option_flag(arguments, OPTION_CHECK) && arguments->values[OPTION_SCALES] != NULL)
+        return fail_usage(context, "--check knows no scales; leave out --scales or --check");
     for (uint32_t i = 0; i < arguments->operand_count; i++)
         if (option_flag(arguments, OPTION_CHECK) && resident_name(arguments->operands[i]) != NULL)
             return fail_usage(context, "--check needs the operands; name files in place of tensors "
@@ -87,6 +89,8 @@ int command_gemm(const struct context *context)
         .b = arguments->operand_count > 1 ? arguments->operands[1] : NULL,
         .bias = arguments->values[OPTION_BIAS],
         .c0 = arguments->values[OPTION_C0],
+        .a_scale = arguments->values[OPTION_A_SCALE],
+        .b_scale = arguments->values[OPTION_B_SCALE],
     };
     int code = destination_choose(context, &destination);
     if (code == EXIT_OK)

@@ -4,7 +4,7 @@
 
 #include "proto/dtype.h"
 
-enum { A, B, BIAS, C0 };
+enum { A, B, BIAS, C0, A_SCALE, B_SCALE };
 
 static enum gemmd_dtype gemm_carrier(const void *argument, const struct tensor *before,
                                      uint32_t operand)
@@ -12,7 +12,11 @@ static enum gemmd_dtype gemm_carrier(const void *argument, const struct tensor *
     const struct gemm_request *request = argument;
     if (operand == A || operand == B)
         return gemm_request_given(request, "dtype") ? request->dtype : GEMMD_DTYPE_COUNT;
-    return gemm_request_given(request, "out") ? request->out : dtype_default_out(before[A].dtype);
+    if (operand == A_SCALE || operand == B_SCALE)
+        return GEMMD_F32;
+    return gemm_request_given(request, "out")
+               ? request->out
+               : gemm_scales_default_out(request->scales, before[A].dtype);
 }
 
 static bool knows_sizes(const void *argument)
@@ -46,7 +50,7 @@ enum gemmd_error operands_open(struct operands *operands, const struct operand_p
     const struct tensor_files_wanted wanted = {
         .kind = &kind,
         .request = request,
-        .paths = {paths->a, paths->b, paths->bias, paths->c0},
+        .paths = {paths->a, paths->b, paths->bias, paths->c0, paths->a_scale, paths->b_scale},
         .together =
             paths->a != NULL && paths->b == NULL && paths->resident_b == NULL ? A : GEMM_OPERANDS,
         .format = paths->format,
@@ -61,7 +65,14 @@ enum gemmd_error operands_open(struct operands *operands, const struct operand_p
         .b = paths->resident_b != NULL ? *paths->resident_b : files->tensors[B],
         .bias = files->tensors[BIAS],
         .c0 = files->tensors[C0],
+        .a_scale = files->tensors[A_SCALE],
+        .b_scale = files->tensors[B_SCALE],
     };
+    /* The daemon knows whether its tensors have scales. */
+    if (request->a[0] != '\0' && !operand_is_there(&bound->a_scale))
+        request->resident_scales |= GEMM_OPERAND_A_SCALE;
+    if (request->b[0] != '\0' && !operand_is_there(&bound->b_scale))
+        request->resident_scales |= GEMM_OPERAND_B_SCALE;
     code = gemm_request_bind_tensors(request, bound, fault);
     return code == GEMMD_OK ? tensor_files_make_row_major(files, &kind, bound->all, fault) : code;
 }

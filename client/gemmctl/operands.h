@@ -1,5 +1,5 @@
 /*
- * operands.h - A, B, bias and C0, from files and pipes of any of the formats.
+ * operands.h - A, B, bias, C0 and scales, from files and pipes of any of the formats.
  */
 #ifndef GEMMCTL_OPERANDS_H
 #define GEMMCTL_OPERANDS_H
@@ -8,13 +8,15 @@
 #include "proto/gemm_request.h"
 
 /* The files of the operands. If one file is named, it is a safetensors file that holds all
- * operands. Several paths "-" are read from standard input in the order A, B, bias, C0. */
+ * operands. Several paths "-" are read from standard input in the order A, B, bias, C0,
+ * scales of A, scales of B. */
 struct operand_paths {
     const char *a, *b; /* `b` is NULL if B is resident, or in the file `a` */
     const struct tensor *resident_a,
         *resident_b; /* operands that are resident or --random; NULL: a file's */
-    const char *bias,
-        *c0; /* NULL: there is no such operand, or the one safetensors file holds it */
+    const char *bias, *c0, *a_scale,
+        *b_scale; /* NULL: there is no such operand, or the one safetensors file holds it, or the
+                     resident operand brings its own scales */
     const enum format *format; /* NULL: by each file's name, npy if the name tells no format */
 };
 

@@ -86,10 +86,20 @@ enum {
       "let the daemon drop the tensor when another tensor needs the memory")                       \
     X(OUT, "out", 0, "f64|f32|f16|bf16|i32", FOR_PRODUCTS, 1,                                      \
       "element type of C, C0 and bias; default: the type of A and B, but bf16 for f8_e4m3 "        \
-      "and i32 for i8")                                                                            \
+      "and with --scales, and i32 for i8")                                                         \
     X(PRECISION, "precision", 0, "full|tf32|f8", FOR_PRODUCTS, 1,                                  \
       "tf32: the daemon may round f32 operands to TF32; f8: faster, less exact sums of f8_e4m3; "  \
       "default full")                                                                              \
+    X(SCALES, "scales", 0, "none|rowcol|block", FOR_GEMM, 1,                                       \
+      "scales of f8_e4m3 and i8 operands; rowcol: one for each row of op(A) and column of "        \
+      "op(B); block: one for each 128 steps of k of a row of op(A) and each 128 x 128 elements "   \
+      "of op(B); default none")                                                                    \
+    X(A_SCALE, "a-scale", 0, "FILE", FOR_GEMM, 0,                                                  \
+      "file with the f32 scales of A; default: those of the one safetensors file, or of the "      \
+      "tensor on the daemon")                                                                      \
+    X(B_SCALE, "b-scale", 0, "FILE", FOR_GEMM, 0,                                                  \
+      "file with the f32 scales of B; default: those of the one safetensors file, or of the "      \
+      "tensor on the daemon")                                                                      \
     X(TRANSA, "transa", 0, NULL, FOR_PRODUCTS, 1, "A is stored transposed, k x m")                 \
     X(TRANSB, "transb", 0, NULL, FOR_PRODUCTS, 1, "B is stored transposed, n x k")                 \
     X(ALPHA, "alpha", 0, "NUMBER", FOR_PRODUCTS, 1,                                                \

@@ -56,6 +56,7 @@ void parameters_to_gemm(const struct gemm_request *request, const struct gemm_op
     gemm->dtype = request->dtype;
     gemm->out = (int32_t)request->out;
     gemm->precision = (enum gemmd_precision)request->precision;
+    gemm->scales = (enum gemmd_scales)request->scales;
     gemm->act = (enum gemmd_act)request->act;
     gemm->verify = (enum gemmd_verify)request->verify;
     gemm->transa = operands->transa;
@@ -68,6 +69,8 @@ void parameters_to_gemm(const struct gemm_request *request, const struct gemm_op
     gemm->b = operands->b.data;
     gemm->bias = operands->bias.data;
     gemm->c0 = operands->c0.data;
+    gemm->a_scale = operands->a_scale.data;
+    gemm->b_scale = operands->b_scale.data;
     gemm->a_tensor = gemm_request_given(request, "a") ? request->a : NULL;
     gemm->b_tensor = gemm_request_given(request, "b") ? request->b : NULL;
     gemm->store = gemm_request_given(request, "store") ? request->store : NULL;

@@ -123,6 +123,17 @@ static void finish_i32(const struct gemm_problem *problem, uint32_t *x, const ui
         x[i] = x[i] >> 31 != 0 ? 0 : x[i];
 }
 
+/* Multiplies sums of a row of op(A) by the factors of the row and of their columns. */
+static void scale_sums(const struct gemm_problem *problem, uint64_t index, uint64_t row,
+                       uint64_t column, uint64_t count, float *x)
+{
+    const struct gemm_scale *a = &problem->a_scale, *b = &problem->b_scale;
+    const float of_row = a->data[index * a->stride + row * a->step];
+    const float *of_columns = b->data + index * b->stride + column * b->step;
+    for (uint64_t i = 0; i < count; i++)
+        x[i] = x[i] * of_row * of_columns[i * b->step];
+}
+
 static void load_sums(enum gemmd_dtype accumulator, enum gemmd_dtype compute, const char *sums,
                       uint64_t first, uint64_t count, union chunk *x)
 {
@@ -153,6 +164,8 @@ void epilogue_row(const struct gemm_problem *problem, uint64_t index, uint64_t r
     for (uint64_t done = 0; done < count; done += CHUNK) {
         uint64_t now = count - done < CHUNK ? count - done : CHUNK;
         load_sums(accumulator, compute, sums, done, now, &x);
+        if (problem->scales == GEMM_SCALES_ROWCOL)
+            scale_sums(problem, index, row, column + done, now, x.f32);
         if (c0 != NULL)
             convert_widen(problem->out, c0 + done * size, &wide_c0, now);
         if (bias != NULL)
@@ -173,5 +186,6 @@ void epilogue_row(const struct gemm_problem *problem, uint64_t index, uint64_t r
 bool epilogue_is_identity(const struct gemm_problem *problem)
 {
     return problem->out == dtype_accumulator(problem->dtype) && problem->alpha == 1 &&
-           problem->beta == 0 && problem->bias == NULL && problem->act == GEMM_ACT_NONE;
+           problem->beta == 0 && problem->bias == NULL && problem->act == GEMM_ACT_NONE &&
+           problem->scales != GEMM_SCALES_ROWCOL;
 }

@@ -64,6 +64,24 @@ static uint32_t sum_i8(const struct chain *chain)
     return sum;
 }
 
+/* The sums of 128 products each, times the product of their factors, added in the order of k. */
+static float sum_f8_blocks(const struct chain *chain, const float *a_scale, uint64_t a_step,
+                           const float *b_scale, uint64_t b_step)
+{
+    float sum = 0;
+    struct chain block = *chain;
+    for (uint64_t p = 0; p < chain->k; p += GEMM_SCALE_BLOCK) {
+        const uint64_t left = chain->k - p;
+        block.a = (const char *)chain->a + p * chain->a_step;
+        block.b = (const char *)chain->b + p * chain->b_step;
+        block.k = left < GEMM_SCALE_BLOCK ? left : GEMM_SCALE_BLOCK;
+        const uint64_t number = p / GEMM_SCALE_BLOCK;
+        sum = fmaf(sum_f32(&block, load_f8_e4m3),
+                   a_scale[number * a_step] * b_scale[number * b_step], sum);
+    }
+    return sum;
+}
+
 enum {
     CHUNK = 128,
     STEPS = 1 << 20, /* of chains between two calls of team_stops */
@@ -114,6 +132,15 @@ static uint64_t columns_at_a_time(uint64_t k)
     return columns > CHUNK ? CHUNK : columns < 1 ? 1 : columns;
 }
 
+/* The first factor of a row of op(A) or a column of op(B). */
+static const float *block_scale(const struct gemm_problem *p, bool of_b, uint64_t index,
+                                uint64_t line)
+{
+    const struct gemm_scale *scale = of_b ? &p->b_scale : &p->a_scale;
+    return scale->data + index * scale->stride +
+           (of_b ? line / GEMM_SCALE_BLOCK : line) * scale->step;
+}
+
 static void cpu_naive_compute_row(void *argument, uint64_t row, uint32_t member)
 {
     (void)member;
@@ -136,7 +163,12 @@ static void cpu_naive_compute_row(void *argument, uint64_t row, uint32_t member)
             return;
         for (uint64_t j = 0; j < count; j++) {
             chain.b = b + (column + j) * (p->transb ? p->ldb : 1) * size;
-            cpu_naive_sum(p->dtype, &chain, &sums, j);
+            if (p->scales == GEMM_SCALES_BLOCK)
+                sums.f32[j] =
+                    sum_f8_blocks(&chain, block_scale(p, false, job->index, row), p->a_scale.k_step,
+                                  block_scale(p, true, job->index, column + j), p->b_scale.k_step);
+            else
+                cpu_naive_sum(p->dtype, &chain, &sums, j);
         }
         epilogue_row(p, job->index, row, column, count, &sums);
     }

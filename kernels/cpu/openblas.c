@@ -54,8 +54,8 @@ static bool openblas_plan_make(const struct gemm_problem *p, struct plan *plan)
 
 static bool openblas_takes(const struct gemm_problem *p)
 {
-    return gemm_problem_offered(p) && p->dtype != GEMMD_I8 && p->lda <= INT32_MAX &&
-           p->ldb <= INT32_MAX && p->ldc <= INT32_MAX;
+    return gemm_problem_offered(p) && p->dtype != GEMMD_I8 && p->scales != GEMM_SCALES_BLOCK &&
+           p->lda <= INT32_MAX && p->ldb <= INT32_MAX && p->ldc <= INT32_MAX;
 }
 
 static bool openblas_workspace_bytes(const struct gemm_problem *problem, uint64_t *out)

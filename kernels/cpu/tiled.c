@@ -6,6 +6,7 @@
  * The blocks of C are independent, and the sum of every element is one chain in the order of k
  * whatever the blocks are, so the number of threads changes the time but not the bits.
  */
+#include <math.h>
 #include <string.h>
 
 #include "kernels/cpu/context.h"
@@ -25,6 +26,7 @@ enum {
 /* One thread's share of the context's scratch, in the accumulator's type. */
 struct scratch {
     char *sums; /* [BLOCK_M][BLOCK_N] */
+    char *part; /* [BLOCK_M][BLOCK_N] of f32, for scales of blocks */
     char *a;    /* panels of [BLOCK_K][microkernel rows] */
     char *b;    /* panels of [BLOCK_K][microkernel columns] */
 };
@@ -39,6 +41,7 @@ static struct scratch scratch_of(const struct cpu_context *context, uint32_t mem
     char *start = (char *)context->scratch + member * context->scratch_bytes;
     return (struct scratch){
         .sums = start,
+        .part = start + sizeof(float) * BLOCK_M * BLOCK_N, /* sums of f32 take half the room */
         .a = start + ELEMENT_MAX * BLOCK_M * BLOCK_N,
         .b = start + ELEMENT_MAX * (BLOCK_M * BLOCK_N + BLOCK_M * BLOCK_K),
     };
@@ -107,6 +110,24 @@ struct tiled_job {
     uint64_t blocks_m, blocks_n;
 };
 
+/* Adds the sums of up to 128 steps of k from `first_k` on, times the product of their factors. */
+static void add_scaled(const struct gemm_problem *p, uint64_t index, uint64_t row, uint64_t rows,
+                       uint64_t column, uint64_t columns, uint64_t first_k, const float *part,
+                       float *sums)
+{
+    const struct gemm_scale *a = &p->a_scale, *b = &p->b_scale;
+    const uint64_t block = first_k / GEMM_SCALE_BLOCK;
+    const float *a_scale = a->data + index * a->stride + block * a->k_step;
+    const float *b_scale = b->data + index * b->stride + block * b->k_step;
+    for (uint64_t i = 0; i < rows; i++)
+        for (uint64_t j = 0; j < columns; j++) {
+            const uint64_t at = i * BLOCK_N + j;
+            const float factor =
+                a_scale[(row + i) * a->step] * b_scale[(column + j) / GEMM_SCALE_BLOCK * b->step];
+            sums[at] = fmaf(part[at], factor, sums[at]);
+        }
+}
+
 /* Computes one block of C of one problem of the batch. */
 static void compute_block(void *argument, uint64_t part, uint32_t member)
 {
@@ -131,17 +152,26 @@ static void compute_block(void *argument, uint64_t part, uint32_t member)
                               .dtype = p->dtype,
                               .along_k = p->transb};
 
+    const bool scaled = p->scales == GEMM_SCALES_BLOCK;
+    const uint64_t step = scaled ? GEMM_SCALE_BLOCK : BLOCK_K;
+    char *sums = scaled ? scratch.part : scratch.sums;
+
     memset(scratch.sums, 0, BLOCK_M * BLOCK_N * size);
-    for (uint64_t first_k = 0; first_k < p->k; first_k += BLOCK_K) {
-        const uint64_t depth = at_most(p->k - first_k, BLOCK_K);
+    for (uint64_t first_k = 0; first_k < p->k; first_k += step) {
+        const uint64_t depth = at_most(p->k - first_k, step);
         if (first_k > 0 && team_stops(job->context->team))
             return;
+        if (scaled)
+            memset(sums, 0, BLOCK_M * BLOCK_N * size);
         pack(&a, row, rows, first_k, depth, micro->rows, scratch.a);
         pack(&b, column, columns, first_k, depth, micro->columns, scratch.b);
         for (uint64_t j = 0; j < columns; j += micro->columns)
             for (uint64_t i = 0; i < rows; i += micro->rows)
                 micro->run(depth, scratch.a + i * depth * size, scratch.b + j * depth * size,
-                           scratch.sums + (i * BLOCK_N + j) * size, BLOCK_N);
+                           sums + (i * BLOCK_N + j) * size, BLOCK_N);
+        if (scaled)
+            add_scaled(p, index, row, rows, column, columns, first_k,
+                       (const float *)(const void *)sums, (float *)(void *)scratch.sums);
     }
     for (uint64_t i = 0; i < rows; i++)
         epilogue_row(p, index, row + i, column, columns, scratch.sums + i * BLOCK_N * size);

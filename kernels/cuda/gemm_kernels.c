@@ -21,14 +21,21 @@
  * take: f64; tf32 with A stored [k, m]; f32 with n or k below 512. For f32, register_tiled reaches
  * 1.1 of cuBLAS's speed at 256 x 256 x 256 but 0.3 at one row, and the choice must not depend on m.
  *
+ * Only wgmma and scaled take problems with scales.
+ *
  * On other GPUs cuBLAS computes all but small problems. The speed of tensor_core on sm_80 has not
  * been measured. */
-static const struct gemm_kernel *const kernels[] = {
-    &gemm_cuda_wgmma,        &gemm_cuda_cublas,
-    &gemm_cuda_grouped,      &gemm_cuda_register_tiled,
-    &gemm_cuda_tensor_core,  &gemm_cuda_double_buffered,
-    &gemm_cuda_tiled_padded, &gemm_cuda_tiled,
-    &gemm_cuda_naive,        NULL};
+static const struct gemm_kernel *const kernels[] = {&gemm_cuda_wgmma,
+                                                    &gemm_cuda_cublas,
+                                                    &gemm_cuda_grouped,
+                                                    &gemm_cuda_register_tiled,
+                                                    &gemm_cuda_tensor_core,
+                                                    &gemm_cuda_double_buffered,
+                                                    &gemm_cuda_tiled_padded,
+                                                    &gemm_cuda_tiled,
+                                                    &gemm_cuda_naive,
+                                                    &gemm_cuda_scaled,
+                                                    NULL};
 
 static void cuda_destroy(struct gemm_context *base)
 {

@@ -66,6 +66,8 @@ void copy_in_plan(struct copy_in *plan, const struct gemm_problem *problem,
                layout->problem.ldb, element_bytes);
     (void)add_operand(plan, &frame, layout->bias, p->bias);
     (void)add_operand(plan, &frame, layout->c0, p->c0);
+    (void)add_operand(plan, &frame, layout->a_scale, p->a_scale.data);
+    (void)add_operand(plan, &frame, layout->b_scale, p->b_scale.data);
 }
 
 void copy_in_plan_task(struct copy_in *plan, const struct task *task,

@@ -57,6 +57,18 @@ static bool place_movable(struct device_layout *layout, const struct matrix *mat
     return place_matrix(layout, &packed, layout->problem.batch, part);
 }
 
+/* Adds the scales of A or B, unless they are in the span `there`. */
+static bool place_scale(struct device_layout *layout, const struct gemm_problem *p, bool of_b,
+                        struct device_span there, struct device_part *part)
+{
+    const float *data = of_b ? p->b_scale.data : p->a_scale.data;
+    uint64_t elements, bytes;
+    if (data == NULL || device_span_has(there, data))
+        return true;
+    return gemm_scale_span(p, of_b, &elements) && size_mul(elements, sizeof *data, &bytes) &&
+           layout_add(layout, bytes, part);
+}
+
 bool device_layout(const struct gemm_problem *problem, const struct gemm_kernel *kernel,
                    struct device_span there, struct device_layout *layout)
 {
@@ -77,6 +89,8 @@ bool device_layout(const struct gemm_problem *problem, const struct gemm_kernel 
            place_movable(layout, &b, p->b, any, there, &layout->b, &q->ldb, &q->stride_b) &&
            (p->bias == NULL || place_matrix(layout, &bias, 1, &layout->bias)) &&
            (p->c0 == NULL || place_matrix(layout, &c0, p->batch, &layout->c0)) &&
+           place_scale(layout, p, false, there, &layout->a_scale) &&
+           place_scale(layout, p, true, there, &layout->b_scale) &&
            place_movable(layout, &c, p->c, any, there, &layout->c, &q->ldc, &q->stride_c) &&
            kernel->workspace_bytes(q, &workspace_bytes) &&
            layout_add(layout, workspace_bytes, &layout->workspace);
@@ -140,6 +154,10 @@ struct gemm_problem device_layout_problem(const struct device_layout *layout, un
         moved.bias = range + layout->bias.offset;
     if (layout->c0.bytes > 0)
         moved.c0 = range + layout->c0.offset;
+    if (layout->a_scale.bytes > 0)
+        moved.a_scale.data = (const float *)(const void *)(range + layout->a_scale.offset);
+    if (layout->b_scale.bytes > 0)
+        moved.b_scale.data = (const float *)(const void *)(range + layout->b_scale.offset);
     if (layout->c.bytes > 0)
         moved.c = range + layout->c.offset;
     return moved;

@@ -21,7 +21,7 @@ struct device_part {
 };
 
 struct device_layout {
-    struct device_part a, b, bias, c0, c, workspace;
+    struct device_part a, b, bias, c0, a_scale, b_scale, c, workspace;
     /* Where the rows of A and B are copied to, without gaps, before they are moved apart
      * (device_layout_padded). */
     struct device_part a_staging, b_staging;

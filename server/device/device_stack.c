@@ -32,6 +32,7 @@ uint32_t device_stack_rows(const struct gemm_problem *problem, const struct gemm
 {
     uint32_t rows = DEVICE_STACK_ROWS;
     if (stack_bytes == 0 || !device_span_has(tensors, problem->b) || problem->m > WORK_ROWS ||
+        (problem->scales != GEMM_SCALES_NONE && !device_span_has(tensors, problem->b_scale.data)) ||
         problem->bias != NULL || problem->batch != 1 || problem->transa)
         return 0;
     while (rows > 0 && !can_stack(problem, kernel, rows, stack_bytes))
@@ -50,7 +51,8 @@ enum gemmd_error device_stack_run(struct gemm_context *context, const struct wor
         const struct gemm_problem *p = &work->problem;
         if (count == DEVICE_STACK_ROWS)
             return GEMMD_ERR_INTERNAL;
-        rows[count++] = (struct gemm_stack_rows){.a = p->a, .c0 = p->c0, .c = p->c, .rows = p->m};
+        rows[count++] = (struct gemm_stack_rows){
+            .a = p->a, .c0 = p->c0, .c = p->c, .rows = p->m, .a_scale = p->a_scale.data};
         stack.m += p->m;
     }
     if (stack.m > works->stack_rows)

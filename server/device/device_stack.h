@@ -26,9 +26,9 @@ enum { DEVICE_STACK_ROWS = 512 };
 uint64_t device_stack_bytes(uint64_t memory_bytes, uint64_t tensor_bytes);
 
 /* Most rows of a stack of such problems in a workspace of `stack_bytes`; 0: the problem cannot be
- * stacked. The result is the same for all works that can share a stack. The problem's B is tested
- * for being in `tensors`, and its bias for being NULL, since the bias of a request belongs to that
- * request alone. */
+ * stacked. The result is the same for all works that can share a stack. The problem's B and its
+ * scales are tested for being in `tensors`, and its bias for being NULL, since the bias of a
+ * request belongs to that request alone. */
 uint32_t device_stack_rows(const struct gemm_problem *problem, const struct gemm_kernel *kernel,
                            struct device_span tensors, uint64_t stack_bytes);
 

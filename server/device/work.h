@@ -27,7 +27,7 @@ struct work_copy {
     uint64_t rows, row_bytes;
     uint64_t from_pitch, to_pitch; /* bytes from the start of one row to the start of the next */
 };
-enum { WORK_COPIES_MAX = 3, WORK_FIRST_COPIES_MAX = 2 };
+enum { WORK_COPIES_MAX = 3, WORK_FIRST_COPIES_MAX = 4 };
 
 struct copy_in;
 

@@ -38,3 +38,43 @@ struct work_copy resident_copy_as_is(const struct resident *resident, void *to)
     copy.to = to;
     return copy;
 }
+
+/* The scales between two places. */
+static uint32_t add_scale(const struct resident *resident, const void *from, void *to,
+                          struct work_copy *copy)
+{
+    const struct tensor *scale = resident_scale(resident);
+    if (scale->rank == 0)
+        return 0;
+    *copy = (struct work_copy){.from = from,
+                               .to = to,
+                               .rows = 1,
+                               .row_bytes = scale->bytes,
+                               .from_pitch = scale->bytes,
+                               .to_pitch = scale->bytes};
+    return 1;
+}
+
+uint32_t resident_copies_in(const struct resident *resident, const void *tensor, const void *scale,
+                            struct work_copy copies[RESIDENT_COPIES])
+{
+    copies[0] = resident_copy_in(resident, tensor);
+    return 1 + add_scale(resident, scale, resident_scale_memory(resident), &copies[1]);
+}
+
+uint32_t resident_copies_out(const struct resident *resident, void *tensor, void *scale,
+                             struct work_copy copies[RESIDENT_COPIES])
+{
+    copies[0] = resident_copy_out(resident, tensor);
+    return 1 + (scale != NULL
+                    ? add_scale(resident, resident_scale_memory(resident), scale, &copies[1])
+                    : 0);
+}
+
+uint32_t resident_copies_between(const struct resident *resident, const struct resident *copy,
+                                 struct work_copy copies[RESIDENT_COPIES])
+{
+    copies[0] = resident_copy_as_is(resident, resident_memory(copy));
+    return 1 + add_scale(resident, resident_scale_memory(resident), resident_scale_memory(copy),
+                         &copies[1]);
+}

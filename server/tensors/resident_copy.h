@@ -17,4 +17,15 @@ struct work_copy resident_copy_out(const struct resident *resident, void *host);
  * memory, or memory of another device. */
 struct work_copy resident_copy_as_is(const struct resident *resident, void *to);
 
+/* The copies of a tensor and its scales, one or two, in `copies`: to the device, from the device
+ * (without the scales if `scale` is NULL), and between the memories of two devices. Returns their
+ * number. */
+enum { RESIDENT_COPIES = 2 };
+uint32_t resident_copies_in(const struct resident *resident, const void *tensor, const void *scale,
+                            struct work_copy copies[RESIDENT_COPIES]);
+uint32_t resident_copies_out(const struct resident *resident, void *tensor, void *scale,
+                             struct work_copy copies[RESIDENT_COPIES]);
+uint32_t resident_copies_between(const struct resident *resident, const struct resident *copy,
+                                 struct work_copy copies[RESIDENT_COPIES]);
+
 #endif

@@ -6,12 +6,25 @@
 #include "proto/json_text.h"
 
 /* Most bytes of one description: its name and tag, which escaping can make three times as long, its
- * shape, and three numbers. */
+ * shapes, and three numbers. */
 enum {
-    ENTRY_MAX = 3 * (GEMM_TENSOR_NAME_MAX + TENSOR_ETAG_SIZE) + TENSOR_MAX_RANK * 22 +
+    ENTRY_MAX = 3 * (GEMM_TENSOR_NAME_MAX + TENSOR_ETAG_SIZE) + 2 * TENSOR_MAX_RANK * 22 +
                 TENSOR_STORE_DEVICES_MAX * 4 + 256
 };
 enum { FRAME_MAX = 64 + 3 * GEMM_TENSOR_NAME_MAX };
+
+/* The shape of the scales, of a tensor that has scales. */
+static void write_scale(struct json_text *json, const struct tensor *scale)
+{
+    if (scale->rank == 0)
+        return;
+    json_text_raw(json, ", \"scale_shape\": [");
+    for (uint32_t i = 0; i < scale->rank; i++) {
+        json_text_raw(json, i > 0 ? ", " : "");
+        json_text_u64(json, scale->dims[i]);
+    }
+    json_text_raw(json, "]");
+}
 
 static void write_entry(struct json_text *json, const struct resident *resident)
 {
@@ -26,7 +39,9 @@ static void write_entry(struct json_text *json, const struct resident *resident)
         json_text_raw(json, i > 0 ? ", " : "");
         json_text_u64(json, tensor->dims[i]);
     }
-    json_text_raw(json, "], \"bytes\": ");
+    json_text_raw(json, "]");
+    write_scale(json, resident_scale(resident));
+    json_text_raw(json, ", \"bytes\": ");
     json_text_u64(json, tensor->bytes);
     json_text_raw(json, ", \"etag\": ");
     if (etag != NULL)

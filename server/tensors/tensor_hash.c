@@ -19,6 +19,15 @@ void tensor_hash_add(struct tensor_hash *hash, const void *bytes, uint64_t lengt
     sha256_update(&hash->state, (size_t)length, bytes);
 }
 
+void tensor_hash_scale(struct tensor_hash *hash, const struct tensor *scale)
+{
+    char shape[TENSOR_MAX_RANK * 21], line[sizeof shape + 16];
+    tensor_shape_text(scale, shape, sizeof shape);
+    const int length = snprintf(line, sizeof line, "scale:%s\n", shape);
+    sha256_update(&hash->state, (size_t)length, (const uint8_t *)line);
+    sha256_update(&hash->state, (size_t)scale->bytes, scale->data);
+}
+
 void tensor_hash_end(struct tensor_hash *hash, char etag[TENSOR_ETAG_SIZE])
 {
     static const char digits[] = "0123456789abcdef";

@@ -24,6 +24,8 @@ struct tensor_hash {
 void tensor_hash_start(struct tensor_hash *hash, const struct tensor *tensor);
 /* Adds the next `length` bytes of the tensor. */
 void tensor_hash_add(struct tensor_hash *hash, const void *bytes, uint64_t length);
+/* Adds the scales that belong to the tensor, after all bytes of the tensor. */
+void tensor_hash_scale(struct tensor_hash *hash, const struct tensor *scale);
 /* Ends the hash and writes the entity tag. */
 void tensor_hash_end(struct tensor_hash *hash, char etag[TENSOR_ETAG_SIZE]);
 

@@ -36,17 +36,20 @@ uint32_t tensor_emptiest_device(const struct tensor_store *store)
     return best;
 }
 
-/* Computes the rows, the leading dimension and the memory of a tensor. False: the size overflows.
- */
+/* Computes the rows, the leading dimension and the memory of a tensor, whose scales lie behind it.
+ * False: the size overflows. */
 bool tensor_lay_out(const struct tensor_store *store, struct resident *resident)
 {
     const struct tensor *tensor = &resident->tensor;
     const uint64_t width = tensor->dims[tensor->rank - 1];
-    uint64_t elements, bytes;
+    uint64_t elements, bytes, scale_bytes;
     resident->leading =
         tensor->rank > 1 ? gemm_leading(&store->device, tensor->dtype, width, true) : width;
     return size_product(tensor->dims, tensor->rank - 1, &resident->rows) &&
            size_mul(resident->rows, resident->leading, &elements) &&
            size_mul(elements, dtype_size(tensor->dtype), &bytes) &&
-           size_align(bytes > 0 ? bytes : 1, ARENA_ALIGNMENT, &resident->memory_bytes);
+           size_align(bytes > 0 ? bytes : 1, ARENA_ALIGNMENT, &resident->scale_offset) &&
+           size_align(resident->scale.rank > 0 ? resident->scale.bytes : 0, ARENA_ALIGNMENT,
+                      &scale_bytes) &&
+           size_add(resident->scale_offset, scale_bytes, &resident->memory_bytes);
 }

@@ -351,6 +351,10 @@ enum gemmd_error tensor_store_reserve(struct tensor_store *store, const struct t
     resident->tensor = *offer->tensor;
     resident->tensor.fortran = false;
     resident->tensor.data = NULL;
+    if (offer->scale != NULL)
+        resident->scale = *offer->scale;
+    resident->scale.fortran = false;
+    resident->scale.data = NULL;
     resident->users = 1;
     atomic_init(&resident->has_etag, false);
     if (!tensor_lay_out(store, resident)) {
@@ -379,6 +383,8 @@ static struct resident *copy_create(const struct resident *resident, uint32_t de
     copy->evictable = resident->evictable;
     copy->is_copy = true;
     copy->tensor = resident->tensor;
+    copy->scale = resident->scale;
+    copy->scale_offset = resident->scale_offset;
     copy->rows = resident->rows;
     copy->leading = resident->leading;
     copy->device = device;
@@ -575,6 +581,16 @@ const struct tensor *resident_tensor(const struct resident *resident)
 uint32_t resident_device(const struct resident *resident)
 {
     return resident->device;
+}
+
+const struct tensor *resident_scale(const struct resident *resident)
+{
+    return &resident->scale;
+}
+
+void *resident_scale_memory(const struct resident *resident)
+{
+    return (unsigned char *)resident->memory + resident->scale_offset;
 }
 
 void *resident_memory(const struct resident *resident)

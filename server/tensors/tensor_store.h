@@ -51,6 +51,7 @@ struct tensor_offer {
     const char *name, *tenant;
     bool evictable;
     const struct tensor *tensor; /* type and shape, with at least one dimension */
+    const struct tensor *scale;  /* of its scales; NULL or of rank 0: it has none */
     int32_t device;              /* the number of a memory, or TENSOR_ANY_DEVICE */
 };
 
@@ -121,6 +122,10 @@ const char *resident_name(const struct resident *resident);
 bool resident_evictable(const struct resident *resident);
 /* Type, shape and number of bytes; `data` is NULL. */
 const struct tensor *resident_tensor(const struct resident *resident);
+/* Likewise of its scales, which lie contiguous in the tensor's memory; rank 0: it has none. */
+const struct tensor *resident_scale(const struct resident *resident);
+/* The address of the first scale. */
+void *resident_scale_memory(const struct resident *resident);
 /* The number of the device's memory in which the tensor lies. */
 uint32_t resident_device(const struct resident *resident);
 /* The address of the tensor's first row. */

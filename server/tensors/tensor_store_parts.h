@@ -23,7 +23,8 @@ struct resident {
     char name[GEMM_TENSOR_NAME_MAX + 1];
     struct owner *owner;
     bool evictable;
-    struct tensor tensor;
+    struct tensor tensor, scale; /* the scale has rank 0 if there is none */
+    uint64_t scale_offset;       /* bytes from the start of `memory` */
     void *memory;
     uint64_t rows, leading;
     uint32_t device;               /* the number of the memory that the tensor lies in */

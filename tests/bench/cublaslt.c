@@ -40,6 +40,40 @@ void lt_close(struct lt *lt)
     memset(lt, 0, sizeof *lt);
 }
 
+#if CUBLAS_VERSION >= 120900
+static cublasStatus_t set_pointer(struct lt_plan *plan, cublasLtMatmulDescAttributes_t attribute,
+                                  const float *scales)
+{
+    return cublasLtMatmulDescSetAttribute(plan->operation, attribute, &scales, sizeof scales);
+}
+
+/* cuBLASLt's A is our B. */
+static cublasStatus_t set_scales(struct lt_plan *plan, const struct gemm_problem *p)
+{
+    const bool block = p->scales == GEMM_SCALES_BLOCK;
+    const cublasLtMatmulMatrixScale_t of_a = block ? CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F
+                                                   : CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F;
+    const cublasLtMatmulMatrixScale_t of_b = block ? CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F
+                                                   : CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F;
+    cublasStatus_t status = cublasLtMatmulDescSetAttribute(
+        plan->operation, CUBLASLT_MATMUL_DESC_A_SCALE_MODE, &of_a, sizeof of_a);
+    if (status == CUBLAS_STATUS_SUCCESS)
+        status = cublasLtMatmulDescSetAttribute(plan->operation, CUBLASLT_MATMUL_DESC_B_SCALE_MODE,
+                                                &of_b, sizeof of_b);
+    if (status == CUBLAS_STATUS_SUCCESS)
+        status = set_pointer(plan, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, p->b_scale.data);
+    if (status == CUBLAS_STATUS_SUCCESS)
+        status = set_pointer(plan, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, p->a_scale.data);
+    return status;
+}
+#else
+static cublasStatus_t set_scales(struct lt_plan *plan, const struct gemm_problem *p)
+{
+    (void)plan, (void)p;
+    return CUBLAS_STATUS_NOT_SUPPORTED;
+}
+#endif
+
 cublasStatus_t lt_plan_create(const struct lt *lt, const struct gemm_problem *problem,
                               struct lt_plan *plan)
 {
@@ -69,6 +103,9 @@ cublasStatus_t lt_plan_create(const struct lt *lt, const struct gemm_problem *pr
     if (status == CUBLAS_STATUS_SUCCESS) {
         status = cublasLtMatmulDescSetAttribute(plan->operation, CUBLASLT_MATMUL_DESC_TRANSB, &op_b,
                                                 sizeof op_b);
+    }
+    if (status == CUBLAS_STATUS_SUCCESS && p->scales != GEMM_SCALES_NONE) {
+        status = set_scales(plan, p);
     }
     if (status == CUBLAS_STATUS_SUCCESS) {
         status = cublasLtMatrixLayoutCreate(&plan->a, type, p->transb ? p->k : p->n,

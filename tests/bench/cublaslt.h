@@ -27,8 +27,9 @@ struct lt_plan {
 cublasStatus_t lt_open(struct lt *lt);
 void lt_close(struct lt *lt);
 
-/* Asks for candidates for the problem's shape, types and leading dimensions (alpha 1, no beta, bias
- * or activation, batch 1). best is 0, cuBLAS's own first choice, until the caller sets another. */
+/* Asks for candidates for the problem's shape, types, scales and leading dimensions (alpha 1, no
+ * beta, bias or activation, batch 1). The scales are those that the problem points to. best is 0,
+ * cuBLAS's own first choice, until the caller sets another. */
 cublasStatus_t lt_plan_create(const struct lt *lt, const struct gemm_problem *problem,
                               struct lt_plan *plan);
 void lt_plan_destroy(struct lt_plan *plan);

@@ -16,8 +16,8 @@
 static void usage(FILE *to)
 {
     fputs(
-        "usage: gemmd-bench kernels|attention|conv|reduce|softmax|served|error|ladder|devices "
-        "[OPTIONS]\n"
+        "usage: gemmd-bench kernels|attention|conv|reduce|softmax|served|scaled|few|error|ladder|"
+        "devices [OPTIONS]\n"
         "kernels: checks every kernel for this GPU, then times it against the best of\n"
         "cuBLASLt's candidates, interleaved, at settled clocks, on uniform random operands.\n"
         "attention: checks and times every attention kernel (--dtype: bf16, f16; --shapes: cells\n"
@@ -32,6 +32,9 @@ static void usage(FILE *to)
         "(--dtype: f32, tf32, tf32t, i8, i8t, f8, f8t, f8p, bf16, fused, f32out, odd, odd32,\n"
         "deep, deep32, deep8; --variants: the kernel next to cuBLAS, default wgmma; --seconds, "
         "--out).\n"
+        "scaled: times products of operands with scales, next to cuBLASLt's own scaling\n"
+        "(--seconds, --out).\n"
+        "few: times f8_e4m3 with precision full and few rows, next to bf16 (--out).\n"
         "error: f32 products against f64 (--out).\n"
         "ladder: checks and times every rung of the ladder on squares of 256 ... 4096, next to\n"
         "the best of cuBLASLt's candidates (--cpu: on the CPU, next to OpenBLAS; --tiles: also\n"
@@ -144,6 +147,12 @@ int main(int argc, char **argv)
     }
     if (strcmp(command, "devices") == 0) {
         return bench_devices(options.out);
+    }
+    if (strcmp(command, "scaled") == 0) {
+        return bench_scaled(options.seconds, options.out);
+    }
+    if (strcmp(command, "few") == 0) {
+        return bench_few_rows(options.out);
     }
     if (strcmp(command, "error") == 0) {
         return bench_error(options.out);

@@ -212,7 +212,7 @@ static bool check_one(const struct bench_run *run, const struct sm90_device *dev
 bool bench_check(const struct bench_run *run)
 {
     struct bench_state *state = run->state;
-    const struct sm90_kernel *kernels = sm90_kernels(run->dtype, run->precision);
+    const struct sm90_kernel *kernels = sm90_kernels(run->dtype, run->precision, GEMM_SCALES_NONE);
     struct sm90_device device;
     cudaError_t error = sm90_device_open(&device);
     if (error != cudaSuccess) {

@@ -172,7 +172,7 @@ static void report_bits(const struct bench_run *run, const struct sm90_kernel *k
 
 void bench_report(const struct bench_run *run, FILE *to)
 {
-    const struct sm90_kernel *kernels = sm90_kernels(run->dtype, run->precision);
+    const struct sm90_kernel *kernels = sm90_kernels(run->dtype, run->precision, GEMM_SCALES_NONE);
     report_heading(run, to);
     report_checks(run, kernels, to);
     if (!run->options->check_only) {

@@ -191,7 +191,7 @@ static bool set_up(struct timing *t, const struct bench_shape *shape, struct sha
             return false;
         }
     }
-    const struct sm90_kernel *kernels = sm90_kernels(run->dtype, run->precision);
+    const struct sm90_kernel *kernels = sm90_kernels(run->dtype, run->precision, GEMM_SCALES_NONE);
     for (int v = 0; v < run->state->variants; v++) {
         const struct gemm_problem *sets = sm90_takes(&kernels[v], p) ? s->stored : s->turned;
         if (run->state->dead[v] || !sm90_takes(&kernels[v], sets)) {
@@ -403,7 +403,9 @@ bool bench_time(const struct bench_run *run)
         result->sets = s.sets;
         const struct sm90_kernel *chosen = sm90_choose(&s.problem, t.device.multiprocessors);
         result->chosen =
-            chosen != NULL ? (int)(chosen - sm90_kernels(run->dtype, run->precision)) : -1;
+            chosen != NULL
+                ? (int)(chosen - sm90_kernels(run->dtype, run->precision, GEMM_SCALES_NONE))
+                : -1;
         if (!compare_all(&t, &s, unit, result) || !time_all(&t, &s, unit, result)) {
             return false;
         }

@@ -130,7 +130,7 @@ static bool prepare_run(const struct bench_options *options, const char *name, d
     if (run->dtype == GEMMD_F8_E4M3) {
         run->precision = GEMM_PRECISION_F8;
     }
-    const struct sm90_kernel *kernels = sm90_kernels(run->dtype, run->precision);
+    const struct sm90_kernel *kernels = sm90_kernels(run->dtype, run->precision, GEMM_SCALES_NONE);
     if (!kernels) {
         return false;
     }

@@ -20,6 +20,14 @@ int bench_served(const char *groups, const char *own, double seconds, const char
  * the table of bench_error_f8. */
 int bench_error(const char *out);
 
+/* `gemmd-bench scaled`: products of operands with scales, every tile, next to cuBLASLt's own
+ * scaling. Returns an exit status. */
+int bench_scaled(double seconds, const char *out);
+
+/* `gemmd-bench few`: f8_e4m3 with precision full and few rows, widened in memory and on the way
+ * into registers. Returns an exit status. */
+int bench_few_rows(const char *out);
+
 /* Writes a table: f8_e4m3 with precision f8, k = 128 ... 16384, next to cuBLASLt with and without
  * fast accumulation. Returns an exit status. */
 int bench_error_f8(FILE *to);

@@ -4,6 +4,7 @@
 
 #include "fuzz.h"
 #include "input.h"
+#include "proto/gemm_scales.h"
 #include "proto/tensor_request.h"
 
 static void read_query(struct tensor_request *request, char *query)
@@ -22,22 +23,24 @@ static void read_query(struct tensor_request *request, char *query)
 static void check_body(const struct tensor_request *request, enum format format,
                        const uint8_t *body, size_t length)
 {
-    struct tensor whole, front;
+    struct tensor whole, front, scale;
     struct fault fault = {.code = GEMMD_OK};
     if (tensor_request_check(request, format, &fault) != GEMMD_OK)
         return;
     const enum gemmd_error code =
-        tensor_request_find(request, format, body, length, length, &whole, &fault);
+        tensor_request_find(request, format, body, length, length, &whole, &scale, &fault);
     MUST(code != GEMMD_ERR_CONFLICT && fault.code == code);
     if (code == GEMMD_OK) {
         const uint8_t *data = whole.data;
         MUST(data >= body && whole.bytes <= (size_t)(body + length - data));
+        if (scale.rank > 0 && gemm_scales_check("scale", &scale, &fault) != GEMMD_OK)
+            MUST(fault.detail[0] != '\0');
     }
     uint8_t *arrived = calloc(1, length > 0 ? length : 1);
     for (size_t received = 0; received <= length; received += 1 + received / 8) {
         memcpy(arrived, body, received);
         const enum gemmd_error early =
-            tensor_request_find(request, format, arrived, received, length, &front, &fault);
+            tensor_request_find(request, format, arrived, received, length, &front, &scale, &fault);
         if (early == GEMMD_ERR_CONFLICT)
             continue;
         MUST(early == code);

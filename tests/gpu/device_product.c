@@ -40,11 +40,7 @@ bool device_product_create(struct device_product *device, const struct product *
             return false;
         }
         void *start = (char *)device->memory[part] + buffer->offset - cut;
-        const void **operands[] = {&p->a, &p->b, &p->bias, &p->c0};
-        if (part == PRODUCT_C)
-            p->c = start;
-        else
-            *operands[part] = start;
+        product_point(p, (enum product_part)part, start);
     }
     return true;
 }

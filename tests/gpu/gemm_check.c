@@ -396,6 +396,8 @@ int main(int count, char **arguments)
         check.share == 0)
         gemm_check_f8_error(&device, check.streams[0].context, check.streams[0].stream, &passed,
                             &failed);
+    if (done && !only_shared_launches && check.share == 0)
+        gemm_check_scales(&device, check.streams, check.quick, kernels, &passed, &failed);
     if (done && large && check.share == 0)
         gemm_check_large(&device, check.streams[0].context, check.streams[0].stream, &passed,
                          &failed);

@@ -5,6 +5,7 @@
 #define TESTS_GPU_GEMM_CHECK_H
 
 #include "kernels/gemm.h"
+#include "tests/gpu/streams.h"
 
 /* One kernel with one pair of types, and how it has done. */
 struct trial {
@@ -24,5 +25,10 @@ void gemm_check_large(const struct gemm_device *device, struct gemm_context *con
 /* The error of f8_e4m3 with precision f8 against the bounds of proto/PROTOCOL.md. */
 void gemm_check_f8_error(const struct gemm_device *device, struct gemm_context *context,
                          void *stream, uint64_t *passed, uint64_t *failed);
+
+/* Products with scales, by every kernel with `kernels` in its name. `quick`: little of everything.
+ */
+void gemm_check_scales(const struct gemm_device *device, struct test_stream *streams, bool quick,
+                       const char *kernels, uint64_t *passed, uint64_t *failed);
 
 #endif

@@ -7,8 +7,10 @@ import io
 import numpy as np
 import pytest
 import requests
+import safetensors.numpy
 
 from daemon import PATIENCE_S, Daemon
+from scaling import ScaledProblem, assert_scaled, random_scaled
 from test_devices import ONE_THREAD, OCTETS, gemm, per_device, put, tensors, wait_until, wait_until_running
 from test_metrics import scrape, values
 from wire import Wire, request
@@ -89,6 +91,32 @@ def test_problems_of_a_batch(daemons):
     answer = same_bytes(daemons, "/gemm", {"kernel": "tiled"}, npy(a, b),
                         {"Content-Type": "application/x-npy"})
     assert np.allclose(np.load(io.BytesIO(answer.content)), a.astype(np.float64) @ b, atol=1e-3)
+
+
+@pytest.mark.parametrize("case", [
+    ScaledProblem(M, N, K, dtype="f8_e4m3", scales="rowcol", kernel="tiled"),
+    ScaledProblem(M, N, K, dtype="f8_e4m3", scales="block", kernel="tiled"),
+    ScaledProblem(200, N, K, dtype="i8", scales="rowcol", batch=5),
+], ids=str)
+def test_scales_are_divided_too(daemons, case):
+    scaled = random_scaled(case, np.random.default_rng(21))
+    answer = same_bytes(daemons, "/gemm", case.parameters(), scaled.raw())
+    assert_scaled(case, scaled, answer.content)
+
+
+def test_scales_of_a_weight_on_one_device(daemons):
+    case = ScaledProblem(M, N, K, dtype="f8_e4m3", scales="block", transb=True, kernel="tiled")
+    scaled = random_scaled(case, np.random.default_rng(22))
+    body = safetensors.numpy.save({"tensor": np.ascontiguousarray(scaled.operands.b[0]),
+                                   "scale": np.ascontiguousarray(scaled.b_scale[0])})
+    for daemon in daemons:
+        answer = requests.put(f"{daemon.url}/tensors/scaled", data=body, timeout=PATIENCE_S,
+                              headers={"Content-Type": "application/vnd.safetensors"})
+        assert answer.status_code == 201, answer.text
+    parameters = {"m": M, "b": "scaled", "transb": 1, "scales": "block", "kernel": "tiled"}
+    answer = same_bytes(daemons, "/gemm", parameters,
+                        scaled.operands.a.tobytes() + scaled.a_scale.tobytes())
+    assert_scaled(case, scaled, answer.content)
 
 
 @pytest.mark.parametrize("parameters, shape", [

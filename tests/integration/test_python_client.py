@@ -17,6 +17,7 @@ import conv2d
 from conv2d import Conv2d
 from daemon import PATIENCE_S
 from matrices import NUMPY, OUTS, Problem, assert_right, random_operands
+from scaling import ScaledProblem, exact_scaled, truth
 
 CLIENT = Path(__file__).resolve().parents[2] / "client/python/src"
 sys.path.insert(0, str(CLIENT))
@@ -465,3 +466,27 @@ def test_bad_addresses():
                 Client(wrong, transport="http")
     with pytest.raises(ConnectionFailed):
         Client("http://127.0.0.1:1", transport="http", retries=0).info()
+
+
+@pytest.mark.parametrize("dtype, scales", [("f8_e4m3", "rowcol"), ("f8_e4m3", "block"),
+                                           ("i8", "rowcol")])
+@pytest.mark.parametrize("turned", [False, True])
+def test_scales(client, rng, dtype, scales, turned):
+    """Scales have the shapes of the matrices as they are passed, however these lie in memory."""
+    problem = ScaledProblem(5, 260, 300, dtype=dtype, out="f32", scales=scales)
+    scaled = exact_scaled(problem, rng)
+    a, b = scaled.operands.a[0], scaled.operands.b[0]
+    if turned:
+        a, b = np.asfortranarray(a), np.asfortranarray(b)
+    options = {"scales": scales, "out": "f32", "a_scale": scaled.a_scale[0]}
+    got = client.gemm(a, b, b_scale=scaled.b_scale[0], **options)
+    assert np.array_equal(got, truth(problem, scaled)[0][0])
+    weight = client.put("scaled", scaled.operands.b[0], scale=scaled.b_scale[0])
+    try:
+        assert np.array_equal(client.gemm(a, weight, **options), got)
+    finally:
+        client.delete(weight)
+    with pytest.raises(ValueError, match="b_scale is missing"):
+        client.gemm(a, b, **options)
+    with pytest.raises(ValueError, match="a_scale has the shape"):
+        client.gemm(a, b, b_scale=scaled.b_scale[0], **options | {"a_scale": np.ones((3, 7), "f4")})

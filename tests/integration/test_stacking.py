@@ -6,10 +6,12 @@ import threading
 
 import numpy as np
 import pytest
+import safetensors.numpy
 
 from daemon import PATIENCE_S
 from matrices import NUMPY, random_array
 from problem import assert_problem
+from scaling import ScaledProblem, assert_scaled, random_scaled
 from test_leaving import OCTETS, metrics, product, wait_for, wait_until_idle
 from test_tensors import Tensors
 from wire import Wire, request
@@ -124,6 +126,30 @@ def test_what_differs_is_apart(daemon, rng):
     with Clients(daemon, 2 * requests) as clients:
         answers = clients.receive()
     assert_answers(answers, 2 * expected, 2 * ([2] * 7 + [1] * 6))
+
+
+@pytest.mark.parametrize("dtype, scales", [("f8_e4m3", "rowcol"), ("f8_e4m3", "block"),
+                                           ("i8", "rowcol")])
+def test_rows_with_scales_share_a_launch(dtype, scales, daemon, rng):
+    """Rows with scales of their own on a weight that has been uploaded with its scales."""
+    case = ScaledProblem(30, N, K, dtype=dtype, scales=scales, transb=True)
+    scaled = random_scaled(case, rng)
+    body = safetensors.numpy.save({"tensor": np.ascontiguousarray(scaled.operands.b[0]),
+                                   "scale": np.ascontiguousarray(scaled.b_scale[0])})
+    headers = {"Content-Type": "application/vnd.safetensors"}
+    assert daemon.tensors.send("PUT", "scaled", body, headers).status_code == 201
+    requests, first = [], 0
+    for m in (1, 1, 3, 1, 9, 15):
+        part = slice(first, first + m)
+        data = scaled.operands.a[0][part].tobytes() + scaled.a_scale[0][part].tobytes()
+        requests.append(request("POST", f"/gemm?m={m}&b=scaled&transb=1&kernel=tiled&scales={scales}",
+                                [OCTETS, ("Content-Length", len(data))], data))
+        first += m
+    expected = [alone(daemon, data) for data in requests]
+    assert_scaled(case, scaled, b"".join(expected))
+    with Clients(daemon, requests) as clients:
+        answers = clients.receive()
+    assert_answers(answers, expected, [6] * 6)
 
 
 def test_max_batch_bounds_a_stack(start, rng):

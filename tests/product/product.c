@@ -24,8 +24,26 @@ struct layout {
     uint64_t rows, columns, ld, stride, batch;
 };
 
+static uint64_t scale_blocks(uint64_t extent)
+{
+    return (extent + GEMM_SCALE_BLOCK - 1) / GEMM_SCALE_BLOCK;
+}
+
+/* Scales of `lines` lines as rows in memory. */
+static struct layout scale_layout(const struct gemm_problem *p, const struct gemm_scale *scale,
+                                  uint64_t lines)
+{
+    const uint64_t k = scale_blocks(p->k);
+    if (p->scales == GEMM_SCALES_ROWCOL)
+        return (struct layout){GEMMD_F32, 1, lines, scale->stride, scale->stride, p->batch};
+    return scale->k_step == 1
+               ? (struct layout){GEMMD_F32, lines, k, scale->step, scale->stride, p->batch}
+               : (struct layout){GEMMD_F32, k, lines, scale->k_step, scale->stride, p->batch};
+}
+
 static struct layout layout_of(const struct gemm_problem *p, enum product_part part)
 {
+    const bool block = p->scales == GEMM_SCALES_BLOCK;
     switch (part) {
     case PRODUCT_A:
         return (struct layout){
@@ -39,6 +57,10 @@ static struct layout layout_of(const struct gemm_problem *p, enum product_part p
         return (struct layout){p->out, 1, p->n, p->n, p->n, 1};
     case PRODUCT_C0:
         return (struct layout){p->out, p->m, p->n, p->ldc0, p->stride_c0, p->batch};
+    case PRODUCT_A_SCALE:
+        return scale_layout(p, &p->a_scale, p->m);
+    case PRODUCT_B_SCALE:
+        return scale_layout(p, &p->b_scale, block ? scale_blocks(p->n) : p->n);
     default:
         return (struct layout){p->out, p->m, p->n, p->ldc, p->stride_c, p->batch};
     }
@@ -98,6 +120,11 @@ static void fill_element(enum gemmd_dtype dtype, enum product_fill fill, uint64_
     put(dtype, to, i, value);
 }
 
+static bool is_scale(enum product_part part)
+{
+    return part == PRODUCT_A_SCALE || part == PRODUCT_B_SCALE;
+}
+
 static bool allocate(struct product *product, enum product_part part, enum product_fill fill,
                      uint64_t seed)
 {
@@ -114,10 +141,25 @@ static bool allocate(struct product *product, enum product_part part, enum produ
         return true; /* C0 is there all the same, to show if it is read */
     for (uint64_t index = 0; index < l.batch; index++)
         for (uint64_t row = 0; row < l.rows; row++)
-            for (uint64_t column = 0; column < l.columns; column++)
-                fill_element(l.dtype, fill, &seed, buffer->data + GUARD,
-                             index * l.stride + row * l.ld + column);
+            for (uint64_t column = 0; column < l.columns; column++) {
+                const uint64_t i = index * l.stride + row * l.ld + column;
+                if (is_scale(part))
+                    put(l.dtype, buffer->data + GUARD, i, exp2(3 * random_unit(&seed)));
+                else
+                    fill_element(l.dtype, fill, &seed, buffer->data + GUARD, i);
+            }
     return true;
+}
+
+/* Leaves `gap` elements between the rows of scales and between problems. */
+static void space_out(struct gemm_scale *scale, enum gemm_scales scales, uint64_t gap)
+{
+    uint64_t *row = scale->k_step == 1 ? &scale->step : &scale->k_step;
+    if (scales == GEMM_SCALES_BLOCK && *row > 0) {
+        scale->stride = scale->stride / *row * (*row + gap);
+        *row += gap;
+    }
+    scale->stride += gap;
 }
 
 static void lay_out(struct gemm_problem *p, uint64_t gap)
@@ -131,6 +173,9 @@ static void lay_out(struct gemm_problem *p, uint64_t gap)
     p->stride_b = p->ldb * ((p->transb ? p->n : p->k) + gap);
     p->stride_c0 = p->ldc0 * (p->m + gap);
     p->stride_c = p->ldc * (p->m + gap);
+    gemm_problem_scales_contiguous(p, p->transa, p->transb);
+    space_out(&p->a_scale, p->scales, gap);
+    space_out(&p->b_scale, p->scales, gap);
 }
 
 static long double sigmoid(long double x)
@@ -174,6 +219,16 @@ static double wrap(int64_t value)
     return (double)(int32_t)(uint32_t)(uint64_t)value;
 }
 
+/* The factor of a line for step p of k. */
+static long double scale_at(const struct gemm_problem *p, bool of_b, uint64_t index, uint64_t line,
+                            uint64_t k)
+{
+    const struct gemm_scale *scale = of_b ? &p->b_scale : &p->a_scale;
+    const uint64_t block = of_b && p->scales == GEMM_SCALES_BLOCK ? line / GEMM_SCALE_BLOCK : line;
+    return scale
+        ->data[index * scale->stride + block * scale->step + k / GEMM_SCALE_BLOCK * scale->k_step];
+}
+
 static void expect_element(struct product *product, uint64_t index, uint64_t row, uint64_t column,
                            long double sum, long double magnitude)
 {
@@ -183,6 +238,12 @@ static void expect_element(struct product *product, uint64_t index, uint64_t row
     const double bias = p->bias != NULL ? at(p, PRODUCT_BIAS, p->bias, 0, 0, column) : 0;
     if (p->dtype == GEMMD_I8)
         sum = wrap((int64_t)sum);
+    if (p->scales == GEMM_SCALES_ROWCOL) {
+        const long double factor =
+            scale_at(p, false, index, row, 0) * scale_at(p, true, index, column, 0);
+        sum *= factor;
+        magnitude *= factor;
+    }
     long double value = (long double)p->alpha * sum, summands = fabsl(value);
     if (p->beta != 0) {
         value += (long double)p->beta * c0;
@@ -218,7 +279,9 @@ bool product_expect(struct product *product)
             for (uint64_t j = 0; j < p->n; j++) {
                 long double sum = 0, magnitude = 0;
                 for (uint64_t i = 0; i < p->k; i++) {
-                    const long double term = (long double)a[i] * b[j * p->k + i];
+                    long double term = (long double)a[i] * b[j * p->k + i];
+                    if (p->scales == GEMM_SCALES_BLOCK)
+                        term *= scale_at(p, false, index, row, i) * scale_at(p, true, index, j, i);
                     sum += term;
                     magnitude += fabsl(term);
                 }
@@ -231,12 +294,26 @@ bool product_expect(struct product *product)
     return done;
 }
 
+void product_point(struct gemm_problem *problem, enum product_part part, void *start)
+{
+    const void **operands[] = {&problem->a, &problem->b, &problem->bias, &problem->c0};
+    if (part == PRODUCT_C)
+        problem->c = start;
+    else if (part == PRODUCT_A_SCALE)
+        problem->a_scale.data = start;
+    else if (part == PRODUCT_B_SCALE)
+        problem->b_scale.data = start;
+    else
+        *operands[part] = start;
+}
+
 bool product_create(struct product *product, const struct gemm_problem *like, uint64_t gap,
                     enum product_fill fill, uint64_t seed)
 {
     *product = (struct product){.problem = *like};
     struct gemm_problem *p = &product->problem;
-    const bool wanted[PRODUCT_PARTS] = {true, true, like->bias != NULL, true, true};
+    const bool scaled = like->scales != GEMM_SCALES_NONE;
+    const bool wanted[PRODUCT_PARTS] = {true, true, like->bias != NULL, true, scaled, scaled, true};
     const uint64_t count = p->batch * p->m * p->n;
     p->bias = p->c0 = NULL;
     lay_out(p, gap);
@@ -245,12 +322,8 @@ bool product_create(struct product *product, const struct gemm_problem *like, ui
             continue;
         if (!allocate(product, (enum product_part)part, fill, seed + part))
             goto fail;
-        void *start = product->buffers[part].data + product->buffers[part].offset;
-        const void **operands[] = {&p->a, &p->b, &p->bias, &p->c0};
-        if (part == PRODUCT_C)
-            p->c = start;
-        else
-            *operands[part] = start;
+        product_point(p, (enum product_part)part,
+                      product->buffers[part].data + product->buffers[part].offset);
     }
     product->expected = calloc(count, sizeof(long double));
     product->magnitude = calloc(count, sizeof(long double));
@@ -397,11 +470,13 @@ void product_describe(const struct gemm_problem *p, char *text, uint64_t size)
 {
     snprintf(text, size,
              "%s to %s, %" PRIu64 " x %" PRIu64 " x %" PRIu64 ", batch %" PRIu64 ", lda %" PRIu64
-             "%s%s, alpha %g, beta %g%s, act %s%s",
+             "%s%s, alpha %g, beta %g%s, act %s%s%s%s",
              dtype_name(p->dtype), dtype_name(p->out), p->m, p->n, p->k, p->batch, p->lda,
              p->transa ? ", transa" : "", p->transb ? ", transb" : "", p->alpha, p->beta,
              p->bias != NULL ? ", bias" : "", gemm_act_name(p->act),
              p->precision == GEMM_PRECISION_TF32 ? ", tf32"
              : p->precision == GEMM_PRECISION_F8 ? ", f8"
-                                                 : "");
+                                                 : "",
+             p->scales != GEMM_SCALES_NONE ? ", scales " : "",
+             p->scales != GEMM_SCALES_NONE ? gemm_scales_name(p->scales) : "");
 }

@@ -18,7 +18,16 @@
 
 #include "kernels/gemm.h"
 
-enum product_part { PRODUCT_A, PRODUCT_B, PRODUCT_BIAS, PRODUCT_C0, PRODUCT_C, PRODUCT_PARTS };
+enum product_part {
+    PRODUCT_A,
+    PRODUCT_B,
+    PRODUCT_BIAS,
+    PRODUCT_C0,
+    PRODUCT_A_SCALE,
+    PRODUCT_B_SCALE,
+    PRODUCT_C,
+    PRODUCT_PARTS
+};
 
 enum product_fill {
     PRODUCT_UNIFORM, /* [-1, 1], and all of i8 */
@@ -43,11 +52,14 @@ struct product {
 
 /* What is wanted of a product: its types, shape, scalars and activation are taken from `like`,
  * whose pointers, leading dimensions and strides are ignored; a bias if like->bias is not
- * NULL. `gap` elements are left between rows and `gap` rows between problems. False if memory is
- * lacking. */
+ * NULL, and scales of like->scales. `gap` elements are left between rows and `gap` rows between
+ * problems. False if memory is lacking. */
 bool product_create(struct product *product, const struct gemm_problem *like, uint64_t gap,
                     enum product_fill fill, uint64_t seed);
 void product_destroy(struct product *product);
+
+/* Points the problem at a part of it. */
+void product_point(struct gemm_problem *problem, enum product_part part, void *start);
 
 /* Computes the expected results again, for operands that the caller has changed. False if memory is
  * lacking. */

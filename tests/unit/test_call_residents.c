@@ -28,7 +28,8 @@ static void put(const char *name, const char *tenant, enum gemmd_dtype dtype, ui
     struct resident *resident;
     bool replaced;
     ck_assert(tensor_init(&tensor, dtype, dims, rank, NULL));
-    const struct tensor_offer offer = {name, tenant, false, &tensor, TENSOR_ANY_DEVICE};
+    const struct tensor_offer offer = {
+        .name = name, .tenant = tenant, .tensor = &tensor, .device = TENSOR_ANY_DEVICE};
     ck_assert_int_eq(tensor_store_reserve(store, &offer, &resident, &fault), GEMMD_OK);
     ck_assert_int_eq(tensor_store_publish(store, resident, &always, &replaced, &fault), GEMMD_OK);
     tensor_store_release(store, resident);

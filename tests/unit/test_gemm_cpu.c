@@ -149,6 +149,64 @@ START_TEST(beyond_one_block)
 }
 END_TEST
 
+/* Scales of each kind, with sizes around a block of 128 and past the blocks of `tiled`. */
+static const struct scaled_types {
+    enum gemmd_dtype dtype, out;
+    enum gemm_scales scales;
+    unsigned kernels; /* that take them */
+} scaled_types[] = {
+    {GEMMD_F8_E4M3, GEMMD_F32, GEMM_SCALES_ROWCOL, 3},
+    {GEMMD_F8_E4M3, GEMMD_BF16, GEMM_SCALES_ROWCOL, 3},
+    {GEMMD_F8_E4M3, GEMMD_F32, GEMM_SCALES_BLOCK, 2},
+    {GEMMD_F8_E4M3, GEMMD_F16, GEMM_SCALES_BLOCK, 2},
+    {GEMMD_I8, GEMMD_F32, GEMM_SCALES_ROWCOL, 2},
+    {GEMMD_I8, GEMMD_F16, GEMM_SCALES_ROWCOL, 2},
+    {GEMMD_I8, GEMMD_BF16, GEMM_SCALES_ROWCOL, 2},
+};
+
+START_TEST(scales)
+{
+    static const uint64_t sizes[] = {1, 3, 127, 128, 129, 260};
+    const struct scaled_types types = scaled_types[_i];
+    uint64_t seed = 3000 + (uint64_t)_i;
+    for (uint32_t number = 0; number < case_options_count(); number += 7 * CASE_THINNING) {
+        struct gemm_problem problem = {
+            .dtype = types.dtype,
+            .out = types.out,
+            .scales = types.scales,
+            .m = draw(&seed, sizes, 6),
+            .n = draw(&seed, sizes, 6),
+            .k = draw(&seed, sizes, 6),
+        };
+        if (case_set_options(&problem, number))
+            check_product(&problem, number % 3, PRODUCT_UNIFORM, seed, types.kernels);
+    }
+}
+END_TEST
+
+/* A kind of scales that a type does not have is taken by no kernel. */
+START_TEST(no_scales)
+{
+    static const struct scaled_types none[] = {
+        {GEMMD_I8, GEMMD_F32, GEMM_SCALES_BLOCK, 0},   {GEMMD_I8, GEMMD_I32, GEMM_SCALES_ROWCOL, 0},
+        {GEMMD_F16, GEMMD_F16, GEMM_SCALES_ROWCOL, 0}, {GEMMD_F32, GEMMD_F32, GEMM_SCALES_BLOCK, 0},
+        {GEMMD_I8, GEMMD_F16, GEMM_SCALES_NONE, 0},
+    };
+    for (size_t i = 0; i < sizeof none / sizeof none[0]; i++) {
+        const struct gemm_problem problem = {.dtype = none[i].dtype,
+                                             .out = none[i].out,
+                                             .scales = none[i].scales,
+                                             .m = 3,
+                                             .n = 3,
+                                             .k = 3,
+                                             .alpha = 1,
+                                             .batch = 1};
+        for (const struct gemm_kernel *const *k = gemm_kernels(GEMM_BACKEND_CPU); *k != NULL; k++)
+            ck_assert_msg(!(*k)->takes(&problem), "%s takes case %zu", (*k)->name, i);
+    }
+}
+END_TEST
+
 START_TEST(nan_and_infinity)
 {
     const struct case_types types = case_types[_i];
@@ -242,6 +300,8 @@ int main(void)
     tcase_add_loop_test(tests, every_option, 0, types);
     tcase_add_loop_test(tests, every_size, 0, types);
     tcase_add_loop_test(tests, beyond_one_block, 0, types);
+    tcase_add_loop_test(tests, scales, 0, (int)(sizeof scaled_types / sizeof scaled_types[0]));
+    tcase_add_test(tests, no_scales);
     tcase_add_loop_test(tests, nan_and_infinity, 0, types);
     tcase_add_loop_test(tests, bytes_depend_on_the_request_alone, 0, types);
     tcase_add_test(tests, overflow_of_f16);

@@ -29,7 +29,8 @@ START_TEST(operands_follow_each_other)
     struct operand_layout layout;
     struct tensor tensors[OPERAND_TABLE_MAX];
     ck_assert(gemm_request_layout(&request, &layout));
-    ck_assert_uint_eq(layout.count, 4);
+    ck_assert_uint_eq(layout.count, 6);
+    ck_assert_uint_eq(layout.in_body, 15); /* there are no scales */
     ck_assert_uint_eq(layout.bytes, sizeof body);
     ck_assert_uint_eq(operand_layout_bind(&layout, &gemm_operand_table, &request, body, sizeof body,
                                           tensors, NULL),

@@ -138,7 +138,7 @@ END_TEST
 START_TEST(the_estimates_of_the_largest_products_are_numbers)
 {
     const struct gemm_problem p = problem_of(_i, INT32_MAX, 1, INT32_MAX);
-    const struct sm90_kernel *kernel = sm90_kernels(p.dtype, p.precision);
+    const struct sm90_kernel *kernel = sm90_kernels(p.dtype, p.precision, p.scales);
     for (; kernel->name != NULL; kernel++) {
         const double us = sm90_estimate_us(kernel, &p, MULTIPROCESSORS);
         ck_assert_msg(isfinite(us) && us > 0, "%s: %g", kernel->name, us);

@@ -41,6 +41,7 @@ static uint32_t cut(const struct gemm_problem *p, uint64_t most, uint64_t *seed,
             .c0 = p->c0 != NULL ? (const char *)p->c0 + first * p->ldc0 * out : NULL,
             .c = (char *)p->c + first * p->ldc * out,
             .rows = some,
+            .a_scale = p->a_scale.data != NULL ? p->a_scale.data + first * p->a_scale.step : NULL,
         };
         first += some;
     }
@@ -64,6 +65,7 @@ static void run_alone(const struct gemm_kernel *kernel, const struct gemm_proble
     p.a = rows->a;
     p.c0 = rows->c0;
     p.c = rows->c;
+    p.a_scale.data = rows->a_scale;
     ck_assert(kernel->workspace_bytes(&p, &bytes));
     void *workspace = workspace_of(bytes);
     ck_assert_int_eq(kernel->run(context, &p, workspace), GEMMD_OK);
@@ -88,6 +90,7 @@ static void check_stack(const struct gemm_kernel *kernel, const struct gemm_prob
     void *workspace = workspace_of(bytes);
     struct gemm_problem stack = *p; /* what must not be looked at */
     stack.a = stack.c0 = stack.c = NULL;
+    stack.a_scale.data = NULL;
     product_poison(&product);
     ck_assert_int_eq(gemm_stacked(context, kernel, &stack, rows, count, workspace), GEMMD_OK);
     free(workspace);
@@ -122,6 +125,26 @@ START_TEST(rows_of_every_type)
             if ((*k)->rows_independent)
                 check_stack(*k, &like, number % 3, 1 + number % 4, seed);
     }
+}
+END_TEST
+
+START_TEST(rows_with_scales)
+{
+    static const struct gemm_problem kinds[] = {
+        {.dtype = GEMMD_F8_E4M3, .out = GEMMD_BF16, .scales = GEMM_SCALES_ROWCOL},
+        {.dtype = GEMMD_F8_E4M3, .out = GEMMD_F32, .scales = GEMM_SCALES_BLOCK, .transb = true},
+        {.dtype = GEMMD_I8, .out = GEMMD_F16, .scales = GEMM_SCALES_ROWCOL},
+    };
+    struct gemm_problem like = kinds[_i];
+    like.m = 37;
+    like.n = 130;
+    like.k = 300;
+    like.batch = 1;
+    like.alpha = 0.5;
+    like.beta = 2;
+    for (const struct gemm_kernel *const *k = gemm_kernels(GEMM_BACKEND_CPU); *k != NULL; k++)
+        if ((*k)->rows_independent)
+            check_stack(*k, &like, (uint64_t)_i, 5, 11);
 }
 END_TEST
 
@@ -273,6 +296,7 @@ int main(void)
     TCase *tcase = tcase_create("stacked");
     tcase_add_checked_fixture(tcase, create_context, destroy_context);
     tcase_add_loop_test(tcase, rows_of_every_type, 0, (int)case_types_count());
+    tcase_add_loop_test(tcase, rows_with_scales, 0, 3);
     tcase_add_test(tcase, many_requests);
     tcase_add_test(tcase, what_cannot_stack);
     tcase_add_loop_test(tcase, fewer_rows_fit_where_many_do, 0, 2);

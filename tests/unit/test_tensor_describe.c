@@ -35,7 +35,11 @@ static struct resident *reserve(const char *name, bool evictable, uint32_t rank,
     struct tensor tensor;
     struct fault fault;
     ck_assert(tensor_init(&tensor, GEMMD_F32, dims, rank, NULL));
-    const struct tensor_offer offer = {name, "", evictable, &tensor, TENSOR_ANY_DEVICE};
+    const struct tensor_offer offer = {.name = name,
+                                       .tenant = "",
+                                       .evictable = evictable,
+                                       .tensor = &tensor,
+                                       .device = TENSOR_ANY_DEVICE};
     ck_assert_int_eq(tensor_store_reserve(store, &offer, &resident, &fault), GEMMD_OK);
     return resident;
 }

@@ -151,7 +151,9 @@ static enum gemmd_error find(const char *query, enum format format, const struct
     struct tensor_request request;
     ck_assert_int_eq(set_all(&request, query), GEMMD_OK);
     ck_assert_int_eq(tensor_request_check(&request, format, &fault), GEMMD_OK);
-    return tensor_request_find(&request, format, body->bytes, length, total, tensor, &fault);
+    struct tensor scale;
+    return tensor_request_find(&request, format, body->bytes, length, total, tensor, &scale,
+                               &fault);
 }
 
 static const struct {
@@ -258,18 +260,67 @@ START_TEST(two_tensors_are_one_too_many)
     struct safetensors_entry entries[2] = {{.name = "a"}, {.name = "b"}};
     const uint64_t one = 1;
     struct tensor_request request;
-    struct tensor tensor;
+    struct tensor tensor, scale;
     for (int i = 0; i < 2; i++)
         ck_assert(tensor_init(&entries[i].tensor, GEMMD_F32, &one, 1, NULL));
     const uint64_t length = safetensors_header(entries, 2, bytes) + 8;
     tensor_request_init(&request);
-    ck_assert_int_eq(
-        tensor_request_find(&request, FORMAT_SAFETENSORS, bytes, length, length, &tensor, &fault),
-        GEMMD_ERR_MALFORMED);
+    ck_assert_int_eq(tensor_request_find(&request, FORMAT_SAFETENSORS, bytes, length, length,
+                                         &tensor, &scale, &fault),
+                     GEMMD_ERR_MALFORMED);
     const uint64_t none = safetensors_header(entries, 0, bytes);
-    ck_assert_int_eq(
-        tensor_request_find(&request, FORMAT_SAFETENSORS, bytes, none, none, &tensor, &fault),
-        GEMMD_ERR_MALFORMED);
+    ck_assert_int_eq(tensor_request_find(&request, FORMAT_SAFETENSORS, bytes, none, none, &tensor,
+                                         &scale, &fault),
+                     GEMMD_ERR_MALFORMED);
+}
+END_TEST
+
+/* A tensor of 3 x 200 and scales of a shape, in a body with these names. */
+static enum gemmd_error find_scaled(enum gemmd_dtype dtype, enum gemmd_dtype scale_dtype,
+                                    const uint64_t *shape, uint32_t rank, const char *name,
+                                    struct tensor *tensor, struct tensor *scale)
+{
+    static char bytes[BODY_MAX];
+    static const uint64_t dims[] = {3, 200};
+    struct safetensors_entry entries[2] = {{.name = "tensor"}};
+    struct tensor_request request;
+    snprintf(entries[1].name, sizeof entries[1].name, "%s", name);
+    ck_assert(tensor_init(&entries[0].tensor, dtype, dims, 2, NULL));
+    ck_assert(tensor_init(&entries[1].tensor, scale_dtype, shape, rank, NULL));
+    const uint64_t length =
+        safetensors_header(entries, 2, bytes) + entries[0].tensor.bytes + entries[1].tensor.bytes;
+    ck_assert_uint_le(length, BODY_MAX);
+    tensor_request_init(&request);
+    return tensor_request_find(&request, FORMAT_SAFETENSORS, bytes, length, length, tensor, scale,
+                               &fault);
+}
+
+START_TEST(a_tensor_may_have_scales)
+{
+    static const uint64_t fit[][2] = {{3, 1}, {1, 200}, {3, 2}, {1, 2}};
+    static const uint64_t unfit[][2] = {{2, 3}, {200, 3}, {1, 128}, {3, 3}};
+    struct tensor tensor, scale;
+    for (int i = 0; i < 4; i++) {
+        ck_assert_int_eq(find_scaled(GEMMD_F8_E4M3, GEMMD_F32, fit[i], 2, "scale", &tensor, &scale),
+                         GEMMD_OK);
+        ck_assert_int_eq(tensor.dtype, GEMMD_F8_E4M3);
+        ck_assert_uint_eq(scale.bytes, 4 * fit[i][0] * fit[i][1]);
+        ck_assert_ptr_eq(scale.data, (const char *)tensor.data + tensor.bytes);
+        ck_assert_int_eq(
+            find_scaled(GEMMD_F8_E4M3, GEMMD_F32, unfit[i], 2, "scale", &tensor, &scale),
+            GEMMD_ERR_MALFORMED);
+        ck_assert_str_eq(fault.field, "scale");
+    }
+    ck_assert_int_eq(find_scaled(GEMMD_I8, GEMMD_F32, fit[0], 1, "scale", &tensor, &scale),
+                     GEMMD_OK);
+    ck_assert_int_eq(find_scaled(GEMMD_F8_E4M3, GEMMD_F16, fit[0], 2, "scale", &tensor, &scale),
+                     GEMMD_ERR_MALFORMED);
+    ck_assert_int_eq(find_scaled(GEMMD_F8_E4M3, GEMMD_F32, fit[0], 0, "scale", &tensor, &scale),
+                     GEMMD_ERR_MALFORMED);
+    ck_assert_int_eq(find_scaled(GEMMD_F8_E4M3, GEMMD_F32, fit[0], 2, "scales", &tensor, &scale),
+                     GEMMD_ERR_MALFORMED);
+    ck_assert_int_eq(find_scaled(GEMMD_F16, GEMMD_F32, fit[0], 2, "scale", &tensor, &scale),
+                     GEMMD_ERR_UNSUPPORTED);
 }
 END_TEST
 
@@ -292,8 +343,8 @@ START_TEST(raw_bodies_need_a_shape)
     ck_assert_str_eq(fault.field, "shape");
     ck_assert_int_eq(tensor_request_check(&request, FORMAT_NPY, &fault), GEMMD_OK);
     ck_assert_int_eq(set_all(&request, "dtype=f64&shape=2147483647,2147483647,8"), GEMMD_OK);
-    struct tensor tensor;
-    ck_assert_int_eq(tensor_request_find(&request, FORMAT_RAW, "", 0, 8, &tensor, &fault),
+    struct tensor tensor, scale;
+    ck_assert_int_eq(tensor_request_find(&request, FORMAT_RAW, "", 0, 8, &tensor, &scale, &fault),
                      GEMMD_ERR_TOO_LARGE);
 }
 END_TEST
@@ -338,6 +389,7 @@ int main(void)
     tcase_add_test(tests, a_body_that_ends_in_its_header_is_malformed);
     tcase_add_test(tests, contradictions_are_refused);
     tcase_add_test(tests, two_tensors_are_one_too_many);
+    tcase_add_test(tests, a_tensor_may_have_scales);
     tcase_add_test(tests, column_major_arrays_say_so);
     tcase_add_test(tests, raw_bodies_need_a_shape);
     tcase_add_test(tests, raw_bodies_have_a_length_before_they_are_there);

@@ -44,7 +44,11 @@ static enum gemmd_error reserve(const char *tenant, const char *name, uint64_t u
                                 bool evictable, struct resident **resident)
 {
     const struct tensor tensor = tensor_of(units);
-    const struct tensor_offer offer = {name, tenant, evictable, &tensor, TENSOR_ANY_DEVICE};
+    const struct tensor_offer offer = {.name = name,
+                                       .tenant = tenant,
+                                       .evictable = evictable,
+                                       .tensor = &tensor,
+                                       .device = TENSOR_ANY_DEVICE};
     return tensor_store_reserve(store, &offer, resident, &fault);
 }
 
@@ -180,13 +184,21 @@ START_TEST(a_tiny_tensor_takes_what_the_arena_gives)
         char name[16];
         bool replaced;
         snprintf(name, sizeof name, "t%d", i);
-        const struct tensor_offer offer = {name, "t", false, &tensor, TENSOR_ANY_DEVICE};
+        const struct tensor_offer offer = {.name = name,
+                                           .tenant = "t",
+                                           .evictable = false,
+                                           .tensor = &tensor,
+                                           .device = TENSOR_ANY_DEVICE};
         ck_assert_int_eq(tensor_store_reserve(store, &offer, &resident, &fault), GEMMD_OK);
         ck_assert_int_eq(tensor_store_publish(store, resident, &always, &replaced, &fault),
                          GEMMD_OK);
         tensor_store_release(store, resident);
     }
-    const struct tensor_offer offer = {"more", "t", false, &tensor, TENSOR_ANY_DEVICE};
+    const struct tensor_offer offer = {.name = "more",
+                                       .tenant = "t",
+                                       .evictable = false,
+                                       .tensor = &tensor,
+                                       .device = TENSOR_ANY_DEVICE};
     ck_assert_int_eq(tensor_store_reserve(store, &offer, &resident, &fault), GEMMD_ERR_NO_ROOM);
 }
 END_TEST
@@ -194,7 +206,11 @@ END_TEST
 START_TEST(a_store_without_memory_has_no_room)
 {
     const struct tensor tensor = tensor_of(1);
-    const struct tensor_offer offer = {"a", "t", false, &tensor, TENSOR_ANY_DEVICE};
+    const struct tensor_offer offer = {.name = "a",
+                                       .tenant = "t",
+                                       .evictable = false,
+                                       .tensor = &tensor,
+                                       .device = TENSOR_ANY_DEVICE};
     struct resident *resident;
     struct tensor_store *none = tensor_store_create(&(struct device_span){NULL, 0}, 1, &cpu, 0);
     ck_assert_ptr_nonnull(none);
@@ -208,7 +224,11 @@ START_TEST(a_size_beyond_64_bits_has_no_room)
 {
     const struct tensor tensor = {
         .dtype = GEMMD_F64, .rank = 3, .dims = {UINT64_C(1) << 31, UINT64_C(1) << 31, 2}};
-    const struct tensor_offer offer = {"a", "t", false, &tensor, TENSOR_ANY_DEVICE};
+    const struct tensor_offer offer = {.name = "a",
+                                       .tenant = "t",
+                                       .evictable = false,
+                                       .tensor = &tensor,
+                                       .device = TENSOR_ANY_DEVICE};
     struct resident *resident;
     ck_assert_int_eq(tensor_store_reserve(store, &offer, &resident, &fault), GEMMD_ERR_NO_ROOM);
     ck_assert_uint_eq(used(), 0);
@@ -477,7 +497,11 @@ static void use_one(const char *tenant, const char *name)
 static void put_one(const char *tenant, const char *name, uint64_t units, bool evictable)
 {
     const struct tensor tensor = tensor_of(units);
-    const struct tensor_offer offer = {name, tenant, evictable, &tensor, TENSOR_ANY_DEVICE};
+    const struct tensor_offer offer = {.name = name,
+                                       .tenant = tenant,
+                                       .evictable = evictable,
+                                       .tensor = &tensor,
+                                       .device = TENSOR_ANY_DEVICE};
     struct resident *resident;
     struct fault local;
     bool replaced;

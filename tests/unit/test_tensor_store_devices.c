@@ -45,7 +45,8 @@ static enum gemmd_error reserve(const char *name, uint64_t units, bool evictable
     struct tensor tensor;
     const uint64_t dims[] = {units, UNIT / 4};
     ck_assert(tensor_init(&tensor, GEMMD_F32, dims, 2, NULL));
-    const struct tensor_offer offer = {name, "t", evictable, &tensor, device};
+    const struct tensor_offer offer = {
+        .name = name, .tenant = "t", .evictable = evictable, .tensor = &tensor, .device = device};
     return tensor_store_reserve(store, &offer, resident, &fault);
 }
 

@@ -209,8 +209,13 @@ enum gemmd_act {
 /* Whether the daemon checks the product, by Freivalds' method, before it sends the product. */
 enum gemmd_verify { GEMMD_VERIFY_NONE, GEMMD_VERIFY_FREIVALDS };
 
-/* The value of `out` for the daemon's default: the type of A and B, but bf16 for f8_e4m3 and i32
- * for i8. */
+/* The scales of f8_e4m3 and i8 operands. ROWCOL: a factor for each row of op(A) and each column of
+ * op(B). BLOCK, for f8_e4m3: a factor for each row of op(A) and 128 steps of k, and for each 128 x
+ * 128 elements of op(B). Since version 0.2. */
+enum gemmd_scales { GEMMD_SCALES_NONE, GEMMD_SCALES_ROWCOL, GEMMD_SCALES_BLOCK };
+
+/* The value of `out` for the daemon's default: the type of A and B, but bf16 for f8_e4m3 and with
+ * scales, and i32 for i8. */
 #define GEMMD_OUT_DEFAULT (-1)
 
 /* The parameters of a product, C = act(alpha * op(A) * op(B) + beta * C0 + bias), computed `batch`
@@ -249,6 +254,14 @@ struct gemmd_gemm {
                                 has accepted the job, and the result names the job; default 0 */
     const char *traceparent; /* traceparent to send, by which the daemon's log and spans belong to
                                 the caller's trace; NULL: the client's */
+    enum gemmd_scales scales; /* default GEMMD_SCALES_NONE. Since version 0.2, as are a_scale and
+                                 b_scale */
+    /* The scales, positive and finite, borrowed until the request is done. ROWCOL: m and n
+     * elements. BLOCK, with K and N for k and n divided by 128 and rounded up: m x K elements, or K
+     * x m if transa is 1, and K x N elements, or N x K if transb is 1. With a batch, those of all
+     * problems, one after another. NULL: there are no scales, or the resident tensor brings its
+     * own. */
+    const float *a_scale, *b_scale;
 };
 
 /* Fills in the defaults; `size` is sizeof(struct gemmd_gemm). */

@@ -177,7 +177,7 @@ static enum gemmd_error cublas_run(struct gemm_context *base, const struct gemm_
 const struct gemm_kernel gemm_cuda_cublas = {
     .name = "cublas",
     .description = "cuBLAS, with what it cannot do fused added after it",
-    .takes = gemm_problem_offered,
+    .takes = gemm_problem_unscaled,
     .workspace_bytes = cublas_workspace_bytes,
     .run = cublas_run,
 };

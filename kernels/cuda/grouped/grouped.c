@@ -21,7 +21,7 @@ static uint64_t grouped_tiles_of(uint64_t m, uint64_t n)
 
 static bool grouped_takes(const struct gemm_problem *p)
 {
-    return gemm_problem_offered(p) && p->lda <= UINT32_MAX && p->ldb <= UINT32_MAX &&
+    return gemm_problem_unscaled(p) && p->lda <= UINT32_MAX && p->ldb <= UINT32_MAX &&
            p->ldc0 <= UINT32_MAX && p->ldc <= UINT32_MAX &&
            grouped_tiles_of(p->m, p->n) <= INT32_MAX;
 }

@@ -6,13 +6,13 @@
 
 static bool ladder_takes(const struct gemm_problem *problem)
 {
-    return gemm_problem_offered(problem) && problem->dtype != GEMMD_F8_E4M3 &&
+    return gemm_problem_unscaled(problem) && problem->dtype != GEMMD_F8_E4M3 &&
            problem->dtype != GEMMD_I8;
 }
 
 static bool ladder_takes_f32(const struct gemm_problem *problem)
 {
-    return gemm_problem_offered(problem) && problem->dtype == GEMMD_F32;
+    return gemm_problem_unscaled(problem) && problem->dtype == GEMMD_F32;
 }
 
 static enum gemmd_error naive_run(struct gemm_context *context, const struct gemm_problem *problem,

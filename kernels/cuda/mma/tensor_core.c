@@ -67,7 +67,7 @@ static bool takes_types(const struct gemm_problem *p)
 
 static bool tensor_core_takes(const struct gemm_problem *p)
 {
-    return gemm_problem_offered(p) && takes_types(p) && tensor_core_tiles_of(p, 64) <= INT32_MAX;
+    return gemm_problem_unscaled(p) && takes_types(p) && tensor_core_tiles_of(p, 64) <= INT32_MAX;
 }
 
 static bool tensor_core_workspace_bytes(const struct gemm_problem *p, uint64_t *out)

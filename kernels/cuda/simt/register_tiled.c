@@ -78,7 +78,7 @@ enum register_tile register_tile_choose(const struct gemm_problem *problem,
 
 static bool register_tiled_takes(const struct gemm_problem *p)
 {
-    return gemm_problem_offered(p) && p->dtype == GEMMD_F32 &&
+    return gemm_problem_unscaled(p) && p->dtype == GEMMD_F32 &&
            register_tiled_tiles_of(REGISTER_TILE_16X32, p) <= INT32_MAX;
 }
 

@@ -12,7 +12,8 @@
  * start at multiples of 128 bytes, the rest of the last 128 bytes of a row may be read. Rows of C
  * may be written up to the next multiple of 16 bytes.
  *
- * f16 operands can have results of bf16, for f8 that was converted to f16. The kernels of f8 are
+ * f16 operands can have results of bf16 or scales of blocks, for f8 that was converted to f16. The
+ * kernels of f8 are
  * for precision f8 only, because the tensor core adds f8 products with only about 13 bits.
  *
  * Every kernel of one type gives the same bits for the same row of A, whatever m is
@@ -44,6 +45,7 @@ struct sm90_kernel {
     bool fused;    /* takes f32 operands as they are and makes their parts itself */
     bool swapped;  /* computes the transpose of C: the left operand of the tensor core is B */
     bool takes_c0; /* if not, beta must be 0 */
+    int scales;    /* enum gemm_scales: the only scales of problems that the kernel takes */
     /* Whether the kernel makes a chain of products for each chunk of k. Results of 16 bits only.
      * Such kernels, and only they, compute the problems whose k split_k_chunks cuts. */
     bool chunks;
@@ -58,7 +60,8 @@ struct sm90_kernel {
 };
 
 extern const struct sm90_kernel sm90_kernels_bf16[], sm90_kernels_f16[], sm90_kernels_i8[],
-    sm90_kernels_tf32[], sm90_kernels_f32[], sm90_kernels_f8[];
+    sm90_kernels_tf32[], sm90_kernels_f32[], sm90_kernels_f8[], sm90_kernels_f8_rowcol[],
+    sm90_kernels_f8_block[], sm90_kernels_f16_block[], sm90_kernels_i8_rowcol[];
 
 /* The properties of a device that a launch needs. */
 struct sm90_device {
@@ -81,8 +84,10 @@ struct sm90_launch {
  * cudaErrorInvalidDevice unless the compute capability is 9.0. */
 cudaError_t sm90_device_open(struct sm90_device *device);
 
-/* The table of a type, NULL if there is none. f32 has two tables, one for each precision. */
-const struct sm90_kernel *sm90_kernels(enum gemmd_dtype dtype, enum gemm_precision precision);
+/* The table of a type with scales, NULL if there is none. f32 has two tables, one for each
+ * precision. Problems of f8 with scales of blocks and precision full use the table of f16. */
+const struct sm90_kernel *sm90_kernels(enum gemmd_dtype dtype, enum gemm_precision precision,
+                                       enum gemm_scales scales);
 
 /* The leading dimension for rows of `elements` elements. TMA reads 128 bytes at a time, and reads
  * twice for a row that does not start at a multiple of 128 bytes. Rows that would become longer by
@@ -119,6 +124,9 @@ struct sm90_parts {
 cudaError_t sm90_prepare(const struct sm90_device *device, const struct sm90_kernel *kernel,
                          const struct gemm_problem *problem, const struct sm90_parts *parts,
                          struct sm90_launch *launch);
+
+/* Sets the arguments about C and all that follows the sums, except for the tensor map of C. */
+void sm90_set_epilogue(const struct gemm_problem *problem, struct sm90_arguments *arguments);
 
 /* Enqueues a prepared launch on the stream. */
 cudaError_t sm90_enqueue(const struct sm90_launch *launch, cudaStream_t stream);

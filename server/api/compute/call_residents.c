@@ -37,6 +37,11 @@ const struct tensor *call_residents_tensor(const struct resident *resident)
     return resident != NULL ? resident_tensor(resident) : NULL;
 }
 
+const struct tensor *call_residents_scale(const struct resident *resident)
+{
+    return resident != NULL ? resident_scale(resident) : NULL;
+}
+
 static uint64_t missing(const struct resident *resident, uint32_t device)
 {
     if (resident == NULL || resident_is_on(resident, device))
@@ -64,8 +69,8 @@ static enum gemmd_error bring(struct resident *resident, struct resident_copy *h
     if (code != GEMMD_OK)
         return code;
     here->is_new = true;
-    work->first_copies[work->first_copy_count++] =
-        resident_copy_as_is(resident, resident_memory(here->copy));
+    work->first_copy_count +=
+        resident_copies_between(resident, here->copy, work->first_copies + work->first_copy_count);
     work->alone = true;
     return GEMMD_OK;
 }

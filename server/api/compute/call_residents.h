@@ -40,8 +40,10 @@ struct resident_name {
 enum gemmd_error call_residents_acquire(struct call_residents *residents, struct resident_name a,
                                         struct resident_name b, struct tensor_store *store,
                                         const char *tenant, struct fault *fault);
-/* The type and shape of an operand that was acquired; NULL: `resident` is NULL. */
+/* The type and shape of an operand that was acquired, and of its scales (resident_scale); NULL:
+ * `resident` is NULL. */
 const struct tensor *call_residents_tensor(const struct resident *resident);
+const struct tensor *call_residents_scale(const struct resident *resident);
 /* The bytes of the operands that would have to be copied to a device; UINT64_MAX: a copy of one is
  * on its way there, and another would be a waste. */
 uint64_t call_residents_missing(const struct call_residents *residents, uint32_t device);

@@ -117,6 +117,11 @@ extern const struct call_operation conv2d_operation;    /* conv2d_operation.c */
 extern const struct call_operation reduce_operation;    /* reduce_operation.c */
 extern const struct call_operation softmax_operation;   /* softmax_operation.c */
 
+/* Checks a product's request with its resident operands and their scales, after these have been
+ * acquired: gemm_request_settle_residents and gemm_request_settle_resident_scales. */
+enum gemmd_error gemm_settle_residents(const struct call_residents *residents,
+                                       struct gemm_request *request, struct fault *fault);
+
 struct compute_call {
     const struct call_operation *operation; /* borrowed */
     union call_request request;

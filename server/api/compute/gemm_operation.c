@@ -14,6 +14,17 @@ static void gemm_init(struct compute_call *call)
     gemm_request_init(&call->request.gemm);
 }
 
+enum gemmd_error gemm_settle_residents(const struct call_residents *residents,
+                                       struct gemm_request *request, struct fault *fault)
+{
+    const enum gemmd_error code = gemm_request_settle_residents(
+        request, call_residents_tensor(residents->a), call_residents_tensor(residents->b), fault);
+    return code == GEMMD_OK
+               ? gemm_request_settle_resident_scales(request, call_residents_scale(residents->a),
+                                                     call_residents_scale(residents->b), fault)
+               : code;
+}
+
 static enum gemmd_error gemm_settle(struct compute_call *call, struct services *services,
                                     const char *tenant, struct fault *fault)
 {
@@ -23,8 +34,7 @@ static enum gemmd_error gemm_settle(struct compute_call *call, struct services *
         residents, (struct resident_name){"a", request->a}, (struct resident_name){"b", request->b},
         services->tensors, tenant, fault);
     if (code == GEMMD_OK)
-        code = gemm_request_settle_residents(request, call_residents_tensor(residents->a),
-                                             call_residents_tensor(residents->b), fault);
+        code = gemm_settle_residents(residents, request, fault);
     if (code == GEMMD_OK)
         code = gemm_request_check(&call->request.gemm, call->body_format, fault);
     call->timeout_ms = call->request.gemm.timeout_ms;
@@ -85,6 +95,7 @@ static void describe_gemm_problem(const struct gemm_request *request, uint64_t p
         .dtype = request->dtype,
         .out = request->out,
         .precision = request->precision,
+        .scales = request->scales,
         .act = request->act,
         .transa = request->transa,
         .transb = request->transb,
@@ -97,14 +108,18 @@ static void describe_gemm_problem(const struct gemm_request *request, uint64_t p
     };
     /* The locations of the operands are not known yet, only which operands will be present. */
     static const char present;
+    static const float scale;
     problem->a = problem->b = &present;
     problem->bias = request->bias ? &present : NULL;
     problem->c0 = request->beta != 0 ? &present : NULL;
+    if (request->scales != GEMM_SCALES_NONE)
+        problem->a_scale.data = problem->b_scale.data = &scale;
     gemm_problem_contiguous(problem);
+    gemm_problem_scales_contiguous(problem, request->scale_transa, request->scale_transb);
 }
 
 /* Sets whether the result is verified, and where it and the operands lie. Only products without an
- * activation can be verified (kernels/freivalds.h). */
+ * activation and without scales can be verified (kernels/freivalds.h). */
 static void choose_verification(struct compute_call *call, struct services *services)
 {
     const struct call_residents *residents = &call->residents;
@@ -112,6 +127,7 @@ static void choose_verification(struct compute_call *call, struct services *serv
     if (call->request.gemm.verify == GEMM_VERIFY_FREIVALDS)
         work->verify = WORK_VERIFY_ASKED;
     else if (call->request.gemm.act == GEMM_ACT_NONE &&
+             call->request.gemm.scales == GEMM_SCALES_NONE &&
              verify_draw_sample(&services->verify_draw,
                                 compute_call_config(call, services)->verify_share))
         work->verify = WORK_VERIFY_SAMPLED;
@@ -125,6 +141,14 @@ static void choose_verification(struct compute_call *call, struct services *serv
                           residents->b != NULL || residents->stored != NULL);
 }
 
+/* Points the problem at the scales that a resident operand brings with it. */
+static void point_scale(const struct resident *resident, enum gemm_scales scales,
+                        struct gemm_scale *scale)
+{
+    if (scales != GEMM_SCALES_NONE && resident_scale(resident)->rank > 0)
+        scale->data = resident_scale_memory(resident);
+}
+
 /* Sets the pointers, leading dimensions and strides for the operands that are resident, and for a
  * stored result. */
 static void gemm_point_residents(const struct call_residents *residents, struct work *work)
@@ -135,11 +159,13 @@ static void gemm_point_residents(const struct call_residents *residents, struct 
         problem->a = resident_memory(a);
         problem->lda = resident_leading(a);
         problem->stride_a = call_residents_stride(a);
+        point_scale(a, problem->scales, &problem->a_scale);
     }
     if (b != NULL) {
         problem->b = resident_memory(b);
         problem->ldb = resident_leading(b);
         problem->stride_b = call_residents_stride(b);
+        point_scale(b, problem->scales, &problem->b_scale);
     }
     if (residents->stored != NULL) {
         problem->c = resident_memory(residents->stored);
@@ -192,6 +218,23 @@ static void gemm_point(struct compute_call *call, const union call_operands *all
         problem->bias = operands->bias.data;
     if (operands->c0.rank > 0 && operands->c0.data != NULL)
         problem->c0 = operands->c0.data;
+    if (operands->a_scale.rank > 0 && operands->a_scale.data != NULL)
+        problem->a_scale.data = operands->a_scale.data;
+    if (operands->b_scale.rank > 0 && operands->b_scale.data != NULL)
+        problem->b_scale.data = operands->b_scale.data;
+}
+
+static enum gemmd_error gemm_check(struct compute_call *call, const union call_operands *operands,
+                                   struct fault *fault)
+{
+    const struct tensor *a = &operands->gemm.a_scale, *b = &operands->gemm.b_scale;
+    enum gemmd_error code = GEMMD_OK;
+    (void)call;
+    if (a->rank > 0)
+        code = gemm_scales_check("a_scale", a, fault);
+    if (code == GEMMD_OK && b->rank > 0)
+        code = gemm_scales_check("b_scale", b, fault);
+    return code;
 }
 
 static enum gemmd_error gemm_read(struct compute_call *call, struct body_front *front,
@@ -237,4 +280,5 @@ const struct call_operation gemm_operation = {
     .point = gemm_point,
     .point_residents = gemm_point_residents,
     .describe = gemm_describe,
+    .check = gemm_check,
 };

@@ -1,6 +1,7 @@
 #include "server/api/tensors/tensor_call.h"
 
 #include <stddef.h>
+#include <string.h>
 
 #include "server/api/services.h"
 #include "server/base/clock.h"
@@ -88,14 +89,14 @@ static void tensor_copy_done(struct work *work)
     request_wake(call->request);
 }
 
-void tensor_call_copy(struct tensor_call *call, const struct work_copy *copy, uint32_t device)
+void tensor_call_copy(struct tensor_call *call, const struct work_copy *copies, uint32_t count,
+                      uint32_t device)
 {
     const bool again = call->queue != NULL;
     set_deadline(call);
     call->queue = services_of(call->request)->executors.list[device].queue;
     call->work = (struct work){
-        .copies = {*copy},
-        .copy_count = 1,
+        .copy_count = count,
         .tenant = call->request->tenant_number,
         .priority = GEMM_PRIORITY_DEFAULT,
         .bytes = call->queue_bytes,
@@ -103,6 +104,7 @@ void tensor_call_copy(struct tensor_call *call, const struct work_copy *copy, ui
         .queued_ns = clock_now_ns(),
         .done = tensor_copy_done,
     };
+    memcpy(call->work.copies, copies, count * sizeof *copies);
     /* Before queue_push: the work may be done at once. */
     if (again)
         request_hand_over_again(call->request);

@@ -44,6 +44,7 @@ struct tensor_call {
     unsigned char *scratch; /* pinned; owned: row-major copy of a column-major tensor */
     uint64_t scratch_bytes;
     struct tensor tensor; /* the tensor in the body; rank 0 until it is found */
+    struct tensor scale;  /* its scales in the body; rank 0: it has none */
     bool published, replaced;
     uint32_t next_device;  /* the next device to get a copy */
     struct resident *copy; /* of the tensor, which is being made; a reference */
@@ -65,7 +66,8 @@ enum gemmd_error tensor_call_admit(struct tensor_call *call, uint64_t bytes);
 enum gemmd_error tensor_call_admit_more(struct tensor_call *call, uint64_t bytes);
 /* Hands the request over to the queue of a device, with a work that only copies. The endpoint's
  * `answer` is called when the copy is done. May be called again then. */
-void tensor_call_copy(struct tensor_call *call, const struct work_copy *copy, uint32_t device);
+void tensor_call_copy(struct tensor_call *call, const struct work_copy *copies, uint32_t count,
+                      uint32_t device);
 /* Ends the copy on a further device, if one is being made: it is kept if its work has made it. */
 void tensor_call_end_copy(struct tensor_call *call);
 /* Takes the copy back. Returns false if the copy has begun. */

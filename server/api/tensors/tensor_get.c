@@ -30,10 +30,19 @@ static uint64_t header_of(const struct tensor_call *call, char out[SAFETENSORS_H
         return npy_header(tensor, out);
     if (call->format == FORMAT_SAFETENSORS) {
         /* A name in a safetensors header cannot be as long as the name of a resident tensor. */
-        struct safetensors_entry entry = {.name = "tensor", .tensor = *tensor};
-        return safetensors_header(&entry, 1, out);
+        const struct tensor *scale = resident_scale(call->resident);
+        const struct safetensors_entry entries[] = {{.name = "tensor", .tensor = *tensor},
+                                                    {.name = "scale", .tensor = *scale}};
+        return safetensors_header(entries, scale->rank > 0 ? 2 : 1, out);
     }
     return 0;
+}
+
+/* The bytes of the scales in the answer: only safetensors has a place for them. */
+static uint64_t scale_bytes_of(const struct tensor_call *call)
+{
+    const struct tensor *scale = resident_scale(call->resident);
+    return call->format == FORMAT_SAFETENSORS && scale->rank > 0 ? scale->bytes : 0;
 }
 
 static void add_tensor_headers(const struct tensor_call *call, struct headers *headers)
@@ -111,7 +120,8 @@ static enum gemmd_error tensor_get_measure(struct tensor_call *call)
     const uint64_t bytes = resident_tensor(call->resident)->bytes;
     char header[SAFETENSORS_HEADER_MAX];
     call->header_bytes = header_of(call, header);
-    if (bytes > limit || !size_add(bytes, call->header_bytes, &call->block_bytes))
+    if (bytes > limit || !size_add(bytes, call->header_bytes, &call->block_bytes) ||
+        !size_add(call->block_bytes, scale_bytes_of(call), &call->block_bytes))
         return fault_set(&request->fault, GEMMD_ERR_TOO_LARGE, NULL,
                          "the tensor is %s; --max-result is %s", size_text(bytes).text,
                          size_text(limit).text);
@@ -163,9 +173,12 @@ void tensor_get_begin(struct request *request)
         request_refuse(request);
         return;
     }
-    const struct work_copy copy =
-        resident_copy_out(call->resident, call->block + call->header_bytes);
-    tensor_call_copy(call, &copy, resident_device(call->resident));
+    unsigned char *tensor = call->block + call->header_bytes;
+    struct work_copy copies[RESIDENT_COPIES];
+    const uint32_t count = resident_copies_out(
+        call->resident, tensor,
+        scale_bytes_of(call) > 0 ? tensor + resident_tensor(call->resident)->bytes : NULL, copies);
+    tensor_call_copy(call, copies, count, resident_device(call->resident));
 }
 
 void tensor_get_answer(struct request *request)

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "proto/gemm_scales.h"
 #include "proto/size.h"
 #include "proto/size_text.h"
 #include "server/api/services.h"
@@ -52,6 +53,7 @@ static enum gemmd_error take_tensor(struct tensor_call *call)
                                        .tenant = request->tenant,
                                        .evictable = call->offer.evictable,
                                        .tensor = &call->tensor,
+                                       .scale = &call->scale,
                                        .device = TENSOR_ANY_DEVICE};
     enum gemmd_error code = tensor_store_reserve(services_of(request)->tensors, &offer,
                                                  &call->resident, &request->fault);
@@ -65,9 +67,10 @@ static enum gemmd_error take_tensor(struct tensor_call *call)
 static enum gemmd_error tensor_put_look(struct tensor_call *call, uint64_t total)
 {
     struct fault fault = {.code = GEMMD_OK};
-    struct tensor tensor;
-    enum gemmd_error code = tensor_request_find(&call->offer, call->format, call->block,
-                                                call->received_bytes, total, &tensor, &fault);
+    struct tensor tensor, scale;
+    enum gemmd_error code =
+        tensor_request_find(&call->offer, call->format, call->block, call->received_bytes, total,
+                            &tensor, &scale, &fault);
     if (code == GEMMD_ERR_CONFLICT)
         return GEMMD_OK;
     if (code != GEMMD_OK) {
@@ -75,6 +78,7 @@ static enum gemmd_error tensor_put_look(struct tensor_call *call, uint64_t total
         return code;
     }
     call->tensor = tensor;
+    call->scale = scale;
     return take_tensor(call);
 }
 
@@ -211,8 +215,15 @@ void tensor_put_submit(struct request *request)
         respond_fault(request, &request->fault);
         return;
     }
-    const struct work_copy copy = resident_copy_in(call->resident, call->tensor.data);
-    tensor_call_copy(call, &copy, resident_device(call->resident));
+    if (call->scale.rank > 0 &&
+        gemm_scales_check("scale", &call->scale, &request->fault) != GEMMD_OK) {
+        respond_fault(request, &request->fault);
+        return;
+    }
+    struct work_copy copies[RESIDENT_COPIES];
+    const uint32_t count =
+        resident_copies_in(call->resident, call->tensor.data, call->scale.data, copies);
+    tensor_call_copy(call, copies, count, resident_device(call->resident));
 }
 
 static void respond_stored(struct request *request, bool replaced)
@@ -256,6 +267,8 @@ static bool publish(struct tensor_call *call)
         tensor_call_hash_to(call, call->tensor.bytes, true);
         return false;
     }
+    if (call->scale.rank > 0)
+        tensor_hash_scale(&call->hash, &call->scale);
     tensor_hash_end(&call->hash, etag);
     tensor_store_set_etag(store, call->resident, etag);
     if (tensor_store_publish(store, call->resident, &call->condition, &call->replaced,
@@ -277,9 +290,9 @@ static bool replicate(struct tensor_call *call)
             tensor_store_reserve_copy(services_of(call->request)->tensors, call->resident, device,
                                       &call->copy, &no_room) != GEMMD_OK)
             continue;
-        const struct work_copy copy =
-            resident_copy_as_is(call->resident, resident_memory(call->copy));
-        tensor_call_copy(call, &copy, device);
+        struct work_copy copies[RESIDENT_COPIES];
+        const uint32_t count = resident_copies_between(call->resident, call->copy, copies);
+        tensor_call_copy(call, copies, count, device);
         return true;
     }
     return false;

@@ -125,8 +125,8 @@ static enum gemmd_error describe_input(const struct oip_input *input, enum gemmd
 /* The operand of an input. */
 struct placed_input {
     struct tensor *tensor;
-    /* The input holds sequence lengths and lies in shared memory. It is copied, because the client
-     * could change the lengths after they were checked. */
+    /* The input holds sequence lengths or scales and lies in shared memory. It is copied, because
+     * the client could change the values after they were checked. */
     bool is_copied;
 };
 
@@ -213,7 +213,7 @@ static enum gemmd_error take_inputs(struct request *request, union call_operands
         const struct model_tensor *expected = &model->inputs[index];
         struct tensor *tensor = &operands->all[expected->number];
         const bool in_region = input->region.name[0] != '\0';
-        placed[i] = (struct placed_input){tensor, in_region && expected->is_lengths};
+        placed[i] = (struct placed_input){tensor, in_region && expected->is_checked};
         code = describe_input(input, infer_dtype(request, expected), tensor, &request->fault);
         if (code == GEMMD_OK && in_region)
             code = infer_find_input(request, input, expected, tensor);

@@ -19,8 +19,8 @@ static enum gemmd_error infer_gemm_settle(struct request *request)
         compute->residents.b_is_borrowed = true;
         compute->residents.tenant = request->tenant;
         tensor_store_count_use(services_of(request)->tensors, true);
-        enum gemmd_error code = gemm_request_settle_residents(
-            &compute->request.gemm, NULL, resident_tensor(model->weight), fault);
+        const enum gemmd_error code =
+            gemm_settle_residents(&compute->residents, &compute->request.gemm, fault);
         if (code != GEMMD_OK)
             return code;
     }
@@ -47,13 +47,13 @@ static enum gemmd_error infer_gemm_complete(struct request *request, union call_
 }
 
 /* The other parameters of POST /gemm follow from the model and the shapes. */
-static const char *const options[] = {"transa", "transb", "alpha",  "beta",      "act",
-                                      "out",    "kernel", "verify", "precision", NULL};
+static const char *const options[] = {"transa", "transb", "alpha",     "beta",   "act", "out",
+                                      "kernel", "verify", "precision", "scales", NULL};
 
 const struct infer_operation infer_gemm = {
     .operation = &gemm_operation,
     .options = options,
-    .options_text = "transa, transb, alpha, beta, act, out, kernel, verify, precision",
+    .options_text = "transa, transb, alpha, beta, act, out, kernel, verify, precision, scales",
     .settle = infer_gemm_settle,
     .set_dtype = infer_gemm_set_dtype,
     .result_dtype = infer_gemm_result_dtype,

@@ -41,9 +41,9 @@ enum gemmd_error infer_find_input(struct request *request, const struct oip_inpu
                                   const struct model_tensor *expected, struct tensor *tensor)
 {
     unsigned char *at = NULL;
-    const bool lengths = expected->is_lengths;
+    const bool checked = expected->is_checked;
     enum gemmd_error code =
-        region_find_part(request, input->name, &input->region, tensor->dtype, false, !lengths, &at);
+        region_find_part(request, input->name, &input->region, tensor->dtype, false, !checked, &at);
     tensor->data = at;
     return code;
 }

@@ -17,7 +17,7 @@ struct fixed_model {
     enum gemmd_dtype dtype;
     const struct infer_operation *operation;
     struct model_tensor inputs[MODEL_INPUTS_MAX], outputs[MODEL_OUTPUTS_MAX];
-    uint32_t input_count, output_count;
+    uint32_t input_count, output_count, listed_count;
 };
 
 #define ANY                                                                                        \
@@ -35,7 +35,7 @@ struct fixed_model {
                    {1, "LENS_KV", GEMMD_I32, true, 1, ANY, true, false}},                          \
         .outputs = {{0, "O", type, false, 4, ANY, false, false},                                   \
                     {1, "LSE", GEMMD_F32, true, 3, ANY, false, false}},                            \
-        .input_count = 5, .output_count = 2                                                        \
+        .input_count = 5, .output_count = 2, .listed_count = 5                                     \
     }
 /* `out` is the default type of the result. The numbers of inputs are the indices in
  * conv2d_operand_table. */
@@ -56,9 +56,11 @@ struct fixed_model {
         .inputs = {{0, "A", type, false, 2, ANY, false, false},                                    \
                    {1, "B", type, false, 2, ANY, false, false},                                    \
                    {2, "BIAS", out, true, 1, ANY, false, true},                                    \
-                   {3, "C0", out, true, 2, ANY, false, true}},                                     \
-        .outputs = {{0, "C", out, false, 2, ANY, false, true}}, .input_count = 4,                  \
-        .output_count = 1                                                                          \
+                   {3, "C0", out, true, 2, ANY, false, true},                                      \
+                   {4, "A_SCALE", GEMMD_F32, true, 2, ANY, true, false},                           \
+                   {5, "B_SCALE", GEMMD_F32, true, 2, ANY, true, false}},                          \
+        .outputs = {{0, "C", out, false, 2, ANY, false, true}}, .input_count = 6,                  \
+        .output_count = 1, .listed_count = 4                                                       \
     }
 
 /* Arrays of any rank. `out` is the type of a sum. */
@@ -125,7 +127,8 @@ static void describe_fixed_model(const struct fixed_model *fixed, struct service
     model->stats = &services->model_stats[fixed - models];
     model->inputs = fixed->inputs;
     model->outputs = fixed->outputs;
-    model->input_count = model->listed_count = fixed->input_count;
+    model->input_count = fixed->input_count;
+    model->listed_count = fixed->listed_count;
     model->output_count = fixed->output_count;
 }
 
@@ -180,13 +183,15 @@ static void describe_layer(struct resident *weight, struct model *model)
                             .stats = resident_stats(weight),
                             .inputs = layer->inputs,
                             .outputs = layer->outputs,
-                            .input_count = 3,
+                            .input_count = 5,
                             .output_count = 1,
                             .listed_count = 1};
     stpcpy(stpcpy(layer->name, MODEL_LINEAR), resident_name(weight));
     layer->inputs[0] = (struct model_tensor){0, "X", w->dtype, false, w->rank, ANY, false, false};
     layer->inputs[1] = (struct model_tensor){2, "BIAS", out, true, 1, ANY, false, true};
     layer->inputs[2] = (struct model_tensor){3, "C0", out, true, w->rank, ANY, false, true};
+    layer->inputs[3] = (struct model_tensor){4, "A_SCALE", GEMMD_F32, true, 2, ANY, true, false};
+    layer->inputs[4] = (struct model_tensor){5, "B_SCALE", GEMMD_F32, true, 2, ANY, true, false};
     layer->outputs[0] = (struct model_tensor){0, "Y", out, false, w->rank, ANY, false, true};
     layer->inputs[0].dims[w->rank - 1] = (int64_t)shape[0];
     layer->inputs[1].dims[0] = (int64_t)shape[1];

@@ -26,7 +26,7 @@ struct resident;
 
 enum {
     MODEL_NAME_MAX = sizeof MODEL_LINEAR - 1 + GEMM_TENSOR_NAME_MAX,
-    MODEL_INPUTS_MAX = 5,
+    MODEL_INPUTS_MAX = 6,
     MODEL_OUTPUTS_MAX = 2
 };
 
@@ -40,8 +40,9 @@ struct model_tensor {
     bool optional;
     uint32_t rank; /* of an array of any rank: 1 */
     int64_t dims[4];
-    /* Sequence lengths, which say how much of the other inputs is read. */
-    bool is_lengths;
+    /* Sequence lengths, which say how much of the other inputs is read, or scales: the host checks
+     * the values before they are used. */
+    bool is_checked;
     /* The type follows from the request's parameters (infer_operation.result_dtype). */
     bool has_result_type;
 };
@@ -52,7 +53,7 @@ void model_tensor_names(const struct model_tensor *tensors, uint32_t count, char
 /* The name, inputs and outputs of a layer's model. */
 struct model_layer {
     char name[MODEL_NAME_MAX + 1];
-    struct model_tensor inputs[3], outputs[1];
+    struct model_tensor inputs[5], outputs[1];
 };
 
 /* A model. It must not be copied or moved, because the pointers of a layer's model point into its
@@ -63,13 +64,13 @@ struct model {
     const struct infer_operation *operation;
     struct resident *weight;   /* a layer's tensor: a reference; NULL: all operands are inputs */
     struct model_stats *stats; /* borrowed */
-    /* Inputs in the order A or X, B, BIAS, C0, or Q, K, V, LENS_Q, LENS_KV. The types of BIAS, C0
-     * and C are the defaults; a request's option `out` changes them. */
+    /* Inputs in the order A or X, B, BIAS, C0, A_SCALE, B_SCALE, or Q, K, V, LENS_Q, LENS_KV. The
+     * types of BIAS, C0 and C are the defaults; a request's option `out` changes them. */
     const struct model_tensor *inputs, *outputs;
     uint32_t input_count, output_count;
-    /* The number of inputs that the metadata and configuration list: all inputs, but only X of a
-     * layer, because some clients (perf_analyzer with shared memory) send every listed input, also
-     * the optional ones. */
+    /* The number of inputs that the metadata and configuration list: all inputs but scales, and
+     * only X of a layer, because some clients (perf_analyzer with shared memory) send every listed
+     * input, also the optional ones. */
     uint32_t listed_count;
     struct model_layer layer; /* set only if `weight` is not NULL */
 };

@@ -50,9 +50,11 @@ class AsyncClient:
         tensor: Tensor = await self._call(self._client.gemm_store, name, a, b, **options)
         return tensor
 
-    async def put(self, name: str, array: Any, *, evictable: bool = False) -> Tensor:
+    async def put(self, name: str, array: Any, *, evictable: bool = False,
+                  scale: Any = None) -> Tensor:
         """Makes an array resident, like Client.put()."""
-        tensor: Tensor = await self._call(self._client.put, name, array, evictable=evictable)
+        tensor: Tensor = await self._call(self._client.put, name, array, evictable=evictable,
+                                          scale=scale)
         return tensor
 
     async def get(self, tensor: Tensor | str) -> Array:

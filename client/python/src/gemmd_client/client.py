@@ -18,7 +18,7 @@ from .attention import Attention, Layout
 from .convolution import ConvLayout, Convolution, ConvWLayout, Padding
 from .errors import ProtocolError
 from .http import Answer, Transport
-from .tensors import Tensor, from_safetensors
+from .tensors import Tensor, from_safetensors, safetensors_header
 
 Act = Literal["none", "relu", "gelu", "gelu_tanh", "silu"]
 ReduceOp = Literal["sum", "mean", "max", "min", "norm2", "logsumexp", "argmax"]
@@ -71,7 +71,8 @@ class Job:
 class _Product:
     """The operands of a product as they are sent."""
 
-    def __init__(self, a: Any, b: Any, out: Any, bias: Any, c: Any, beta: float) -> None:
+    def __init__(self, a: Any, b: Any, out: Any, bias: Any, c: Any, beta: float,
+                 scales: str = "none", a_scale: Any = None, b_scale: Any = None) -> None:
         self.a, self.transa, shape_a = _operand("a", a)
         self.b, self.transb, shape_b = _operand("b", b)
         self.dtype = a.dtype if isinstance(a, Tensor) else NAMES[self.a.dtype]
@@ -98,7 +99,8 @@ class _Product:
         self.shape = tuple(
             length for at, length in enumerate(full)
             if not (row and at == len(full) - 2) and not (column and at == len(full) - 1))
-        self.out = dtype_name(out) if out is not None else _DEFAULT_OUT.get(self.dtype, self.dtype)
+        default = _DEFAULT_OUT.get(self.dtype, self.dtype) if scales == "none" else "bf16"
+        self.out = dtype_name(out) if out is not None else default
         if leads and len(shape_b) == 2 and not isinstance(a, Tensor) and not self.transa:
             self.m, self.batch = self.m * self.batch, 1  # The rows of all problems meet one B.
         else:
@@ -109,6 +111,12 @@ class _Product:
         if beta and c is None:
             raise ValueError("beta is not 0, but c is missing")
         self.c0 = self._typed("c", c if beta else None, full)
+        self.scales = scales
+        self.a_scale = self._scale("a_scale", a_scale, self.a, self.transa,
+                                   leads, (full[-2], _blocks(self.k)))
+        self.b_scale = self._scale("b_scale", b_scale, self.b, self.transb,
+                                   leads if self.batch > 1 and not self._is_matrix(b) else (),
+                                   (_blocks(self.k), _blocks(self.n)))
 
     @staticmethod
     def _spread(array: Any, leads: tuple[int, ...], shape: tuple[int, ...], turned: bool) -> Any:
@@ -128,6 +136,32 @@ class _Product:
             raise ValueError(f"{name} has the shape {array.shape}; it must have {shape}")
         return np.ascontiguousarray(array)
 
+    @staticmethod
+    def _is_matrix(operand: Any) -> bool:
+        """Whether a resident tensor is one matrix, which all problems of a batch use."""
+        return isinstance(operand, Tensor) and len(operand.shape) == 2
+
+    def _scale(self, name: str, value: Any, operand: Any, turned: bool, leads: tuple[int, ...],
+               blocks: tuple[int, int]) -> Array | None:
+        """The scales of an operand as they are sent: as the operand lies in memory."""
+        if value is None:
+            if self.scales != "none" and not isinstance(operand, Tensor):
+                raise ValueError(f"scales is '{self.scales}', but {name} is missing")
+            return None
+        if self.scales == "none":
+            raise ValueError(f"{name} is given, but scales is 'none'")
+        array = to_numpy(name, value)
+        if array.dtype != np.float32:
+            raise TypeError(f"{name} has the type {array.dtype}; scales must be float32")
+        block = self.scales == "block"
+        shape = blocks if block else (blocks[0] if name == "a_scale" else self.n,)
+        try:
+            array = np.broadcast_to(array, (*leads, *shape))
+        except ValueError:
+            raise ValueError(f"{name} has the shape {array.shape}; with scales='{self.scales}' it "
+                             f"must be {(*leads, *shape)}") from None
+        return np.ascontiguousarray(array.swapaxes(-1, -2) if block and turned else array)
+
     def sends(self, a: Any, b: Any) -> bool:
         """Whether the operands are sent as they lie in the memory of `a` and `b`, without a copy."""
         return (type(a) is np.ndarray and self.a.ctypes.data == a.ctypes.data
@@ -136,7 +170,7 @@ class _Product:
 
     @property
     def sent(self) -> list[Array]:
-        return [part for part in (self.a, self.b, self.bias, self.c0)
+        return [part for part in (self.a, self.b, self.bias, self.c0, self.a_scale, self.b_scale)
                 if isinstance(part, np.ndarray)]
 
     def empty(self, act: str) -> Array:
@@ -203,7 +237,8 @@ class Client:
     def gemm(self, a: Any, b: Any, *, out: Any = None, alpha: float = 1.0, beta: float = 0.0,
              c: Any = None, bias: Any = None, act: Act = "none", precision: str = "full",
              verify: bool = False, priority: int = 4, timeout: float | None = None,
-             kernel: str | None = None) -> Any:
+             kernel: str | None = None, scales: str = "none", a_scale: Any = None,
+             b_scale: Any = None) -> Any:
         """Returns act(alpha * a @ b + beta * c + bias).
 
         The shapes follow numpy.matmul: ``a`` is (..., m, k) or (k,), ``b`` is (..., k, n) or (k,),
@@ -218,6 +253,10 @@ class Client:
             verify: the daemon checks the product by Freivalds' method.
             priority: from 0 (lowest) to 9.
             timeout: seconds; the daemon drops the work when they are over.
+            scales: scales of float8_e4m3fn or int8 operands, positive float32. ``"rowcol"``:
+                ``a_scale`` is (..., m) and ``b_scale`` is (..., n). ``"block"``, for float8_e4m3fn:
+                ``a_scale`` is (..., m, K) and ``b_scale`` is (..., K, N), where K and N are k and n
+                divided by 128 and rounded up. A resident Tensor may bring its own scales.
 
         Raises:
             TypeError: an operand is no array, or has a type with which the daemon does not compute.
@@ -226,24 +265,27 @@ class Client:
         """
         timeout = self.timeout if timeout is None else timeout
         key: tuple[Any, ...] | None = None
-        if self._library and type(a) is np.ndarray and bias is None and not beta and out is None:
+        if (self._library and type(a) is np.ndarray and bias is None and not beta and out is None
+                and scales == "none"):
             # Small products take little longer than the daemon needs if their parameters are ready.
             key = (a.shape, a.strides, a.dtype, *_identity(b), alpha, act, precision, verify, priority,
                    timeout, kernel)
             again = self._library.gemm_again(key, a, b if type(b) is np.ndarray else None)
             if again is not None:
                 return again
-        product = _Product(a, b, out, bias, c, beta)
+        product = _Product(a, b, out, bias, c, beta, scales, a_scale, b_scale)
         original = b if isinstance(a, Tensor) else a
         if not (product.m and product.n and product.k and product.batch):
             return like(original)(product.empty(act))
-        if self._library and act in library.ACTS and precision in library.PRECISIONS:
+        if (self._library and act in library.ACTS and precision in library.PRECISIONS
+                and scales in library.SCALES):
             result: Array = np.empty(product.shape, DTYPES[product.out])
             self._library.gemm(
                 product.m, product.n, product.k, product.batch, product.dtype, result,
                 product.a.name if isinstance(product.a, Tensor) else product.a,
                 product.b.name if isinstance(product.b, Tensor) else product.b,
-                product.bias, product.c0, transa=product.transa, transb=product.transb,
+                product.bias, product.c0, scales=product.scales, a_scale=product.a_scale,
+                b_scale=product.b_scale, transa=product.transa, transb=product.transb,
                 alpha=alpha, beta=beta, act=act, precision=precision, verify=verify,
                 priority=priority, timeout=timeout, kernel=kernel,
                 key=key if product.sends(a, b) else None)
@@ -258,9 +300,10 @@ class Client:
     def gemm_job(self, a: Any, b: Any, *, out: Any = None, alpha: float = 1.0, beta: float = 0.0,
                  c: Any = None, bias: Any = None, act: Act = "none", precision: str = "full",
                  verify: bool = False, priority: int = 4, timeout: float | None = None,
-                 kernel: str | None = None) -> Job:
+                 kernel: str | None = None, scales: str = "none", a_scale: Any = None,
+                 b_scale: Any = None) -> Job:
         """Hands a product in as a job and returns at once; the arguments are those of gemm()."""
-        product = _Product(a, b, out, bias, c, beta)
+        product = _Product(a, b, out, bias, c, beta, scales, a_scale, b_scale)
         if not (product.m and product.n and product.k and product.batch):
             raise ValueError("a dimension is 0, and such a product cannot be a job")
         return self._job("/gemm", _parameters(product, alpha, act, precision, verify, priority,
@@ -432,10 +475,11 @@ class Client:
     def gemm_store(self, name: str, a: Any, b: Any, *, out: Any = None, alpha: float = 1.0,
                    beta: float = 0.0, c: Any = None, bias: Any = None, act: Act = "none",
                    precision: str = "full", verify: bool = False, priority: int = 4,
-                   timeout: float | None = None, kernel: str | None = None) -> Tensor:
+                   timeout: float | None = None, kernel: str | None = None,
+                   scales: str = "none", a_scale: Any = None, b_scale: Any = None) -> Tensor:
         """Computes a product that stays on the daemon's device under a name; the other arguments are
         those of gemm(). NoRoom: the device has no room for it."""
-        product = _Product(a, b, out, bias, c, beta)
+        product = _Product(a, b, out, bias, c, beta, scales, a_scale, b_scale)
         if not (product.m and product.n and product.k and product.batch):
             raise ValueError("a dimension is 0, and such a product cannot be stored")
         timeout = self.timeout if timeout is None else timeout
@@ -445,19 +489,26 @@ class Client:
             product.sent, timeout=timeout)
         return Tensor.described(json.loads(bytes(answer.body)))
 
-    def put(self, name: str, array: Any, *, evictable: bool = False) -> Tensor:
+    def put(self, name: str, array: Any, *, evictable: bool = False, scale: Any = None) -> Tensor:
         """Makes an array of 1 to 8 dimensions resident under a name, and replaces what had the
-        name. NoRoom: the device has no room for it."""
+        name. `scale` is an array of scales that belong to it, with which products use it
+        (``scales`` of gemm()). NoRoom: the device has no room for it."""
         found = np.ascontiguousarray(to_numpy("array", array))
         if not found.size or not found.ndim:
             raise ValueError(f"the array has the shape {found.shape}; each dimension must be at "
                              "least 1")
         parameters: dict[str, Any] = {"dtype": NAMES[found.dtype],
                                       "shape": ",".join(map(str, found.shape))}
+        body: list[Array] = [found]
+        headers: dict[str, str] = {}
+        if scale is not None:
+            parameters, headers = {}, {"Content-Type": "application/vnd.safetensors"}
+            arrays = {"tensor": found, "scale": np.ascontiguousarray(to_numpy("scale", scale))}
+            body = [safetensors_header(arrays), *arrays.values()]
         if evictable:
             parameters["evictable"] = 1
-        answer = self._http.request("PUT", f"/tensors/{quote(name, safe='')}", parameters, [found],
-                                    timeout=self.timeout)
+        answer = self._http.request("PUT", f"/tensors/{quote(name, safe='')}", parameters, body,
+                                    timeout=self.timeout, headers=headers)
         return Tensor.described(json.loads(bytes(answer.body)))
 
     def get(self, tensor: Tensor | str) -> Array:
@@ -487,6 +538,11 @@ class Client:
         answer = self._http.request(method, path, parameters, timeout=self.timeout)
         found: dict[str, Any] = json.loads(bytes(answer.body))
         return found
+
+
+def _blocks(extent: int) -> int:
+    """The blocks of 128 that have one scale each."""
+    return -(-extent // 128)
 
 
 def _identity(b: Any) -> tuple[Any, ...]:
@@ -522,7 +578,8 @@ def _parameters(product: _Product, alpha: float, act: str, precision: str, verif
         "batch": (product.batch, 1), "transa": (int(product.transa), 0),
         "transb": (int(product.transb), 0), "alpha": (float(alpha), 1.0),
         "beta": (float(product.beta), 0.0), "bias": (int(product.bias is not None), 0),
-        "act": (act, "none"), "precision": (precision, "full"), "priority": (priority, 4),
+        "act": (act, "none"), "precision": (precision, "full"),
+        "scales": (product.scales, "none"), "priority": (priority, 4),
         "verify": ("freivalds" if verify else None, None), "kernel": (kernel, None),
         "a": (product.a.name if isinstance(product.a, Tensor) else None, None),
         "b": (product.b.name if isinstance(product.b, Tensor) else None, None),

@@ -18,6 +18,7 @@ from .errors import GemmdError, from_code
 
 ACTS = ("none", "relu", "gelu", "gelu_tanh", "silu")
 PRECISIONS = ("full", "tf32", "f8")
+SCALES = ("none", "rowcol", "block")
 _CODES = (
     "ok", "malformed", "unauthorized", "forbidden", "not-found", "method-not-allowed",
     "not-acceptable", "slow-client", "conflict", "gone", "precondition-failed", "too-large",
@@ -53,7 +54,8 @@ class _Gemm(ctypes.Structure):
                 ("request_id", _text), ("a", _pointer), ("b", _pointer), ("bias", _pointer),
                 ("c0", _pointer), ("c", _pointer), ("c_bytes", _u64), ("user", _pointer),
                 ("a_tensor", _text), ("b_tensor", _text), ("store", _text), ("job", _i32),
-                ("traceparent", _text)]
+                ("traceparent", _text), ("scales", _i32), ("a_scale", _pointer),
+                ("b_scale", _pointer)]
 
 
 class _Attention(ctypes.Structure):
@@ -186,7 +188,7 @@ class LibraryTransport:
 
     def gemm(self, m: int, n: int, k: int, batch: int, dtype: str, result: Array,
              a: Array | str, b: Array | str, bias: Array | None, c0: Array | None,
-             *, transa: bool, transb: bool, alpha: float, beta: float, act: str, precision: str,
+             *, scales: str, a_scale: Array | None, b_scale: Array | None, transa: bool, transb: bool, alpha: float, beta: float, act: str, precision: str,
              verify: bool, priority: int, timeout: float, kernel: str | None,
              key: Hashable = None) -> None:
         """Computes a product into `result`. Unless `key` is None, prepares gemm_again() for products
@@ -212,6 +214,9 @@ class LibraryTransport:
             gemm.b = _address(b)
         gemm.bias = None if bias is None else bias.ctypes.data
         gemm.c0 = None if c0 is None else c0.ctypes.data
+        gemm.scales = SCALES.index(scales)
+        gemm.a_scale = None if a_scale is None else a_scale.ctypes.data
+        gemm.b_scale = None if b_scale is None else b_scale.ctypes.data
         gemm.c, gemm.c_bytes = result.ctypes.data, result.nbytes
         address = ctypes.addressof(gemm)
         code = self._compute(connection.client, address, None, connection.error_address)

@@ -35,6 +35,19 @@ class Tensor:
                    found["etag"])
 
 
+def safetensors_header(arrays: dict[str, Array]) -> Array:
+    """Returns the bytes of a safetensors document before those of its arrays."""
+    entries, at = {}, 0
+    for name, array in arrays.items():
+        dtype = next(key for key, known in _SAFETENSORS.items() if known == array.dtype)
+        entries[name] = {"dtype": dtype, "shape": list(array.shape),
+                         "data_offsets": [at, at + array.nbytes]}
+        at += array.nbytes
+    text = json.dumps(entries).encode()
+    text += b" " * (-len(text) % 8)
+    return np.frombuffer(len(text).to_bytes(8, "little") + text, np.uint8)
+
+
 def from_safetensors(body: bytes) -> dict[str, Array]:
     """Reads the arrays of a safetensors document, without a copy. ProtocolError: it is none."""
     try:

@@ -20,6 +20,12 @@ struct sm90_f32_operand {
     int64_t line_step, k_step, batch_step;
 };
 
+/* The scales of an operand, as struct gemm_scale of kernels/gemm.h. */
+struct sm90_scale {
+    const float *data;
+    int64_t step, k_step, stride;
+};
+
 struct sm90_arguments {
     /* x_end and y_end are for the last tile of rows or columns, in boxes no higher than the lines
      * that exist. They equal x and y if lines are not along k or a cluster shares the boxes. */
@@ -51,7 +57,8 @@ struct sm90_arguments {
     /* Whether the epilogue needs no C0 and results have 16 bits, so that the epilogue is computed
      * in registers. */
     uint32_t in_place;
-    struct sm90_f32_operand a, b; /* f32 only */
+    struct sm90_f32_operand a, b;       /* f32 only */
+    struct sm90_scale a_scale, b_scale; /* of kernels for scales only */
 };
 
 #endif

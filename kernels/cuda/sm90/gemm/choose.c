@@ -294,7 +294,8 @@ static const struct sm90_kernel *choose(const struct gemm_problem *problem,
 {
     const struct sm90_kernel *best = NULL;
     double best_us = INFINITY;
-    const struct sm90_kernel *kernel = sm90_kernels(problem->dtype, problem->precision);
+    const struct sm90_kernel *kernel =
+        sm90_kernels(problem->dtype, problem->precision, problem->scales);
     for (; kernel != NULL && kernel->name != NULL; kernel++) {
         if ((adding && !kernel->adds_chunks) || !sm90_takes(kernel, problem)) {
             continue;

@@ -54,6 +54,7 @@
 #include "kernels/cuda/ptx.cuh"
 #include "kernels/cuda/sm90/gemm/arguments.h"
 #include "kernels/cuda/sm90/gemm/epilogue.cuh"
+#include "kernels/cuda/sm90/gemm/scales.cuh"
 #include "kernels/cuda/sm90/ring.cuh"
 #include "kernels/cuda/sm90/wgmma.cuh"
 
@@ -64,7 +65,7 @@ enum schedule { COOPERATIVE, PINGPONG };
 
 /* How the products of a sum are added: in one chain; in chains of PROMOTE_K, added in f32; or in a
  * chain for each chunk of k (sm90_arguments.chunk_tiles), added in f32; or in a chain for each
- * stage, added in f32 (gemm_f8.cuh). */
+ * 128 steps of k, added in f32 (gemm_f8.cuh). */
 enum order { ONE_CHAIN, PROMOTED_CHAINS, CHUNK_CHAINS, STAGE_CHAINS };
 
 constexpr uint32_t SHARED_BYTES_MAX = 232448; /* a block's, on sm_90 */
@@ -80,14 +81,17 @@ constexpr uint32_t stages_that_fit(uint32_t stage_bytes, uint32_t other_bytes)
 
 /* XK, YK: whether the operand's lines run along k (K-major) or along rows or columns. */
 template <element E_, int TILE_M_, int TILE_N_, int CONSUMERS_, schedule SCHEDULE_, int CLUSTER_M_,
-          int CLUSTER_N_, order ORDER_, bool XK_, bool YK_>
+          int CLUSTER_N_, order ORDER_, bool XK_, bool YK_,
+          enum gemm_scales SCALES_ = GEMM_SCALES_NONE>
 struct config {
     static constexpr element E = E_;
     static constexpr int TILE_M = TILE_M_, TILE_N = TILE_N_, CONSUMERS = CONSUMERS_;
     static constexpr bool PINGPONG = SCHEDULE_ == sm90::PINGPONG;
     static constexpr bool PROMOTED = ORDER_ == PROMOTED_CHAINS, CHUNKED = ORDER_ == CHUNK_CHAINS;
     /* Whether results can have 16 bits, so that the epilogue is computed in registers. */
-    static constexpr bool IN_PLACE = !PROMOTED && (E == BF16 || E == F16 || E == F8);
+    static constexpr bool IN_PLACE =
+        !PROMOTED && (E == BF16 || E == F16 || E == F8 || SCALES_ != GEMM_SCALES_NONE);
+    static constexpr enum gemm_scales SCALES = SCALES_;
     static constexpr int CLUSTER_M = CLUSTER_M_, CLUSTER_N = CLUSTER_N_;
     static constexpr int CLUSTER = CLUSTER_M * CLUSTER_N;
     static constexpr bool XK = XK_, YK = YK_;
@@ -114,7 +118,8 @@ struct config {
     static constexpr bool TAKES_C0 = !MANY_SUMS;
     /* Whether there are registers for the bias of a tile while the tile's products are computed. */
     static constexpr bool BIAS_FIRST =
-        IN_PLACE && SUM_REGISTERS * (CHUNKED ? 2 : 1) <= (CONSUMERS == 3 ? 64 : 128);
+        IN_PLACE && SCALES == GEMM_SCALES_NONE &&
+        SUM_REGISTERS * (CHUNKED ? 2 : 1) <= (CONSUMERS == 3 ? 64 : 128);
 
     static constexpr uint32_t X_BYTES = TILE_M * K_BYTES, Y_BYTES = TILE_N * K_BYTES; /* a part's */
     static constexpr uint32_t STAGE_BYTES = PARTS * (X_BYTES + Y_BYTES);
@@ -146,7 +151,8 @@ struct config {
 
     static_assert(CONSUMER_ROWS % 64 == 0, "wgmma takes 64 rows");
     static_assert(!PINGPONG || CONSUMERS == 2, "two take turns");
-    static_assert((E == F8) == (ORDER_ == STAGE_CHAINS), "f8 is added so, and nothing else");
+    static_assert((E == F8 || SCALES == GEMM_SCALES_BLOCK) == (ORDER_ == STAGE_CHAINS),
+                  "f8 and scales of blocks are added so, and nothing else");
     static_assert(ORDER_ == ONE_CHAIN || !PINGPONG, "a turn ends with a tile's last product");
     static_assert(ORDER_ == ONE_CHAIN || SUM_REGISTERS <= 96, "two sums must fit in the registers");
     static_assert(PARTS == 1 || (!PINGPONG && BLOCKS_64 * TILE_N <= 128), "three sums must fit");
@@ -510,6 +516,11 @@ __device__ __forceinline__ bool sum_parts(const shared<C> &s, uint32_t k_tiles, 
     return ordinary;
 }
 
+/* The scales of rows and columns of a configuration, if it has any. */
+template <class C>
+using rowcol_of = std::conditional_t<C::SCALES == GEMM_SCALES_ROWCOL,
+                                     rowcol_scales<C::TILE_N, C::BLOCKS_64>, no_scales>;
+
 template <class C>
 __device__ __forceinline__ void consume(const sm90_arguments &p, const shared<C> &s,
                                         uint32_t cluster, uint32_t clusters, uint32_t rank,
@@ -537,6 +548,7 @@ __device__ __forceinline__ void consume(const sm90_arguments &p, const shared<C>
         const uint32_t row = (t.row * C::CLUSTER_M + rank_m) * C::TILE_M + row_in_tile + warp * 16;
         const uint32_t column = (t.column * C::CLUSTER_N + rank_n) * C::TILE_N;
         const bias_pairs<C::BIAS_FIRST ? C::TILE_N : 0> bias(p, lane, column);
+        const rowcol_of<C> scales(p, lane, t.batch, row, column);
         ring<C::STAGES> at(uses);
         T d[C::BLOCKS_64][C::TILE_N / 2];
         bool plain = p.plain;
@@ -561,8 +573,15 @@ __device__ __forceinline__ void consume(const sm90_arguments &p, const shared<C>
         }
 #pragma unroll
         for (int b = 0; b < C::BLOCKS_64; b++) {
-            store_rows<C::E, C::TILE_N, C::IN_PLACE, C::TAKES_C0>(
-                p, d[b], bias, plain, staging, lane, t.batch, row + 64 * b, column);
+            if constexpr (C::SCALES == GEMM_SCALES_ROWCOL) { /* the rest is as for sums of f8 */
+                float scaled[C::TILE_N / 2];
+                scales.apply(b, d[b], scaled, lane);
+                store_rows<F8, C::TILE_N, C::IN_PLACE, C::TAKES_C0>(
+                    p, scaled, bias, plain, staging, lane, t.batch, row + 64 * b, column);
+            } else {
+                store_rows<C::E, C::TILE_N, C::IN_PLACE, C::TAKES_C0>(
+                    p, d[b], bias, plain, staging, lane, t.batch, row + 64 * b, column);
+            }
         }
     }
     if (lane == 0) {

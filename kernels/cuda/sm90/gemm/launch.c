@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "kernels/cuda/sm90/gemm/few_rows.h"
 #include "kernels/cuda/sm90/gemm/split_k.h"
 #include "kernels/cuda/sm90/tensor_map.h"
 
@@ -78,9 +79,11 @@ cudaError_t sm90_device_open(struct sm90_device *device)
     if (error == cudaSuccess && found != cudaDriverEntryPointSuccess) {
         return cudaErrorNotSupported;
     }
-    const struct sm90_kernel *const tables[] = {sm90_kernels_bf16, sm90_kernels_f16,
-                                                sm90_kernels_i8,   sm90_kernels_tf32,
-                                                sm90_kernels_f32,  sm90_kernels_f8};
+    const struct sm90_kernel *const tables[] = {sm90_kernels_bf16,      sm90_kernels_f16,
+                                                sm90_kernels_i8,        sm90_kernels_tf32,
+                                                sm90_kernels_f32,       sm90_kernels_f8,
+                                                sm90_kernels_f8_rowcol, sm90_kernels_f8_block,
+                                                sm90_kernels_f16_block, sm90_kernels_i8_rowcol};
     for (size_t t = 0; t < sizeof tables / sizeof *tables; t++) {
         for (const struct sm90_kernel *kernel = tables[t]; kernel->name; kernel++) {
             for (int i = 0; i < 8 && error == cudaSuccess; i++) {
@@ -93,11 +96,28 @@ cudaError_t sm90_device_open(struct sm90_device *device)
             }
         }
     }
-    return error;
+    return error == cudaSuccess ? few_rows_open() : error;
 }
 
-const struct sm90_kernel *sm90_kernels(enum gemmd_dtype dtype, enum gemm_precision precision)
+/* The table for operands with scales. */
+static const struct sm90_kernel *sm90_scaled(enum gemmd_dtype dtype, enum gemm_precision precision,
+                                             enum gemm_scales scales)
 {
+    if (scales == GEMM_SCALES_ROWCOL)
+        return dtype == GEMMD_I8                                          ? sm90_kernels_i8_rowcol
+               : dtype == GEMMD_F8_E4M3 && precision == GEMM_PRECISION_F8 ? sm90_kernels_f8_rowcol
+                                                                          : NULL;
+    return dtype == GEMMD_F16                                         ? sm90_kernels_f16_block
+           : dtype == GEMMD_F8_E4M3 && precision == GEMM_PRECISION_F8 ? sm90_kernels_f8_block
+                                                                      : NULL;
+}
+
+const struct sm90_kernel *sm90_kernels(enum gemmd_dtype dtype, enum gemm_precision precision,
+                                       enum gemm_scales scales)
+{
+    if (scales != GEMM_SCALES_NONE) {
+        return sm90_scaled(dtype, precision, scales);
+    }
     switch (dtype) {
     case GEMMD_BF16:
         return sm90_kernels_bf16;
@@ -118,7 +138,8 @@ static const void *function_for(const struct sm90_kernel *kernel,
                                 const struct gemm_problem *problem)
 {
     const bool a_along_k = !problem->transa, b_along_k = problem->transb;
-    const bool promoted = problem->out == GEMMD_F32 && dtype_size(problem->dtype) == 2;
+    const bool promoted = problem->out == GEMMD_F32 && dtype_size(problem->dtype) == 2 &&
+                          problem->scales == GEMM_SCALES_NONE;
     return kernel->functions[promoted][a_along_k][b_along_k];
 }
 
@@ -147,14 +168,22 @@ static bool sm90_aligned(uint64_t elements, enum gemmd_dtype dtype)
     return elements * dtype_size(dtype) % 16 == 0;
 }
 
+/* Whether the kernel's results can have the problem's type. */
+static bool sm90_offers_out(const struct sm90_kernel *kernel, const struct gemm_problem *p)
+{
+    if (kernel->scales != GEMM_SCALES_NONE) {
+        return p->out == GEMMD_F32 || p->out == GEMMD_F16 || p->out == GEMMD_BF16;
+    }
+    return dtype_offers_out(p->dtype, p->out) || (p->dtype == GEMMD_F16 && p->out == GEMMD_BF16);
+}
+
 bool sm90_takes(const struct sm90_kernel *kernel, const struct gemm_problem *problem)
 {
     const uint64_t dim_max = INT32_MAX;
     const struct gemm_problem *p = problem;
-    const bool widened = p->dtype == GEMMD_F16 && p->out == GEMMD_BF16;
     const bool in_parts = kernel->element == F32;
-    if (ELEMENTS[kernel->element].dtype != p->dtype ||
-        (!dtype_offers_out(p->dtype, p->out) && !widened) ||
+    if (ELEMENTS[kernel->element].dtype != p->dtype || kernel->scales != (int)p->scales ||
+        !sm90_offers_out(kernel, p) ||
         (p->dtype == GEMMD_F32 && (p->precision == GEMM_PRECISION_TF32) == in_parts) ||
         !function_for(kernel, p) || (p->beta != 0 && !kernel->takes_c0) ||
         kernel->chunks != (split_k_chunks(p) > 1)) {
@@ -364,6 +393,52 @@ static struct sm90_f32_operand f32_operand(const void *data, uint64_t leading, u
                                      .batch_step = (int64_t)stride};
 }
 
+static struct sm90_scale sm90_scale_of(const struct gemm_scale *scale)
+{
+    return (struct sm90_scale){scale->data, (int64_t)scale->step, (int64_t)scale->k_step,
+                               (int64_t)scale->stride};
+}
+
+void sm90_set_epilogue(const struct gemm_problem *problem, struct sm90_arguments *arguments)
+{
+    const struct gemm_problem *p = problem;
+    arguments->plain = p->beta == 0 && !p->bias && p->act == GEMM_ACT_NONE;
+    arguments->in_place = p->beta == 0 && dtype_size(p->out) == 2;
+    arguments->m = (uint32_t)p->m;
+    arguments->n = (uint32_t)p->n;
+    arguments->bias = p->bias;
+    arguments->c0 = p->beta != 0 ? p->c0 : NULL;
+    arguments->c0_aligned = (uintptr_t)p->c0 % 16 == 0 && sm90_aligned(p->ldc0, p->out) &&
+                            (p->batch == 1 || sm90_aligned(p->stride_c0, p->out));
+    arguments->c_data = p->c;
+    arguments->ldc = (int64_t)p->ldc;
+    arguments->ldc0 = (int64_t)p->ldc0;
+    arguments->stride_c = (int64_t)p->stride_c;
+    arguments->stride_c0 = (int64_t)p->stride_c0;
+    arguments->alpha = (float)p->alpha;
+    arguments->beta = (float)p->beta;
+    if (p->out == GEMMD_I32) { /* modulo 2^32, as the sum */
+        arguments->alpha_int = (int32_t)(uint32_t)(int64_t)p->alpha;
+        arguments->beta_int = (int32_t)(uint32_t)(int64_t)p->beta;
+    }
+    arguments->act = (uint32_t)p->act;
+    arguments->a_scale = sm90_scale_of(&p->a_scale);
+    arguments->b_scale = sm90_scale_of(&p->b_scale);
+    switch (p->out) {
+    case GEMMD_BF16:
+        arguments->out = SM90_OUT_BF16;
+        break;
+    case GEMMD_F16:
+        arguments->out = SM90_OUT_F16;
+        break;
+    case GEMMD_I32:
+        arguments->out = SM90_OUT_I32;
+        break;
+    default:
+        arguments->out = SM90_OUT_F32;
+    }
+}
+
 /* Whether blocks go out in pairs, which the card places on two multiprocessors next to each other:
  * what both read at the same time, the columns of B of two rows of tiles, crosses from the L2 once.
  * Measured (kernels/experiments/long_k.md); a launch costs 0.1 us more so, which short sums
@@ -409,8 +484,7 @@ cudaError_t sm90_prepare(const struct sm90_device *device, const struct sm90_ker
         arguments->a = f32_operand(p->a, p->lda, p->stride_a, a_along_k);
         arguments->b = f32_operand(p->b, p->ldb, p->stride_b, b_along_k);
     }
-    arguments->plain = p->beta == 0 && !p->bias && p->act == GEMM_ACT_NONE;
-    arguments->in_place = p->beta == 0 && dtype_size(p->out) == 2;
+    sm90_set_epilogue(p, arguments);
     if (!kernel->fused && (arguments->plain || arguments->in_place)) {
         const uint32_t out_bytes = dtype_size(p->out);
         const struct view c = {
@@ -435,40 +509,12 @@ cudaError_t sm90_prepare(const struct sm90_device *device, const struct sm90_ker
 
     arguments->k = (uint32_t)p->k;
     arguments->k_tiles = (uint32_t)ceil_div(p->k, kernel->tile_k);
+    if (p->scales == GEMM_SCALES_BLOCK) { /* the stages of complete chains */
+        const uint32_t stages = GEMM_SCALE_BLOCK / kernel->tile_k;
+        arguments->k_tiles = (uint32_t)ceil_div(arguments->k_tiles, stages) * stages;
+    }
     const uint32_t chunks = kernel->chunks ? split_k_chunks(p) : 1;
     arguments->chunk_tiles = (uint32_t)ceil_div(arguments->k_tiles, chunks);
-    arguments->m = (uint32_t)p->m;
-    arguments->n = (uint32_t)p->n;
-    arguments->bias = p->bias;
-    arguments->c0 = p->beta != 0 ? p->c0 : NULL;
-    arguments->c0_aligned = (uintptr_t)p->c0 % 16 == 0 && sm90_aligned(p->ldc0, p->out) &&
-                            (p->batch == 1 || sm90_aligned(p->stride_c0, p->out));
-    arguments->c_data = p->c;
-    arguments->ldc = (int64_t)p->ldc;
-    arguments->ldc0 = (int64_t)p->ldc0;
-    arguments->stride_c = (int64_t)p->stride_c;
-    arguments->stride_c0 = (int64_t)p->stride_c0;
-    arguments->alpha = (float)p->alpha;
-    arguments->beta = (float)p->beta;
-    if (p->out == GEMMD_I32) { /* modulo 2^32, as the sum */
-        arguments->alpha_int = (int32_t)(uint32_t)(int64_t)p->alpha;
-        arguments->beta_int = (int32_t)(uint32_t)(int64_t)p->beta;
-    }
-    arguments->act = (uint32_t)p->act;
-    switch (p->out) {
-    case GEMMD_BF16:
-        arguments->out = SM90_OUT_BF16;
-        break;
-    case GEMMD_F16:
-        arguments->out = SM90_OUT_F16;
-        break;
-    case GEMMD_I32:
-        arguments->out = SM90_OUT_I32;
-        break;
-    default:
-        arguments->out = SM90_OUT_F32;
-    }
-
     launch->function = function_for(kernel, p);
     launch->blocks =
         cluster * (arguments->tiles < clusters || kernel->fused ? arguments->tiles : clusters);

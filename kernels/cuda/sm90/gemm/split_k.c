@@ -46,8 +46,8 @@ static uint64_t chunk_of(enum gemmd_dtype dtype, uint64_t n, uint64_t k)
 uint32_t split_k_chunks(const struct gemm_problem *p)
 {
     enum { NARROW = 256, WIDE = 768, NARROW_CHUNK = 1024, WIDE_CHUNK = 2048, FOUR_FROM = 3 };
-    if (dtype_size(p->dtype) != 2 || dtype_size(p->out) != 2 || p->n > WIDE ||
-        (p->n <= NARROW && p->k > K_ONE_LAUNCH_MAX))
+    if (p->scales != GEMM_SCALES_NONE || dtype_size(p->dtype) != 2 || dtype_size(p->out) != 2 ||
+        p->n > WIDE || (p->n <= NARROW && p->k > K_ONE_LAUNCH_MAX))
         return 1;
     const uint64_t chunks = p->k / (p->n <= NARROW ? NARROW_CHUNK : WIDE_CHUNK);
     return chunks < FOUR_FROM ? 1 : chunks < 8 ? 4 : 8;

@@ -63,6 +63,7 @@ template <class C> sm90_kernel row_of(const char *name)
     kernel.threads = C::THREADS;
     kernel.shared_bytes = C::SHARED_BYTES;
     kernel.takes_c0 = C::TAKES_C0;
+    kernel.scales = C::SCALES;
     return kernel;
 }
 

@@ -4,12 +4,18 @@
  * The kernels require rows that start at multiples of 16 bytes, operands of i8 along k, and A of
  * tf32 along k. Other operands are copied or transposed into the workspace first. A result is
  * written to the workspace first if the kernel would overwrite bytes between the rows of C. f8 with
- * precision full is converted to f16, which is exact. f32 is decomposed into three parts, unless
+ * precision full is converted to f16, which is exact, in memory or, for few rows, on the way into
+ * registers (few_rows.h). f32 is decomposed into three parts, unless
  * the chosen kernel is fused and does so itself. Products with few columns and a large k are
  * computed in chunks of k, in one launch or in several (split_k.h).
+ *
+ * Scales are applied by kernels of their own, except those of rows and columns of f8 with precision
+ * full: these are applied to sums in the workspace.
  */
 #include "kernels/cuda/context.h"
 #include "kernels/cuda/move/operand.h"
+#include "kernels/cuda/simt/scaled.h"
+#include "kernels/cuda/sm90/gemm/few_rows.h"
 #include "kernels/cuda/sm90/gemm/split_k.h"
 #include "proto/dtype.h"
 #include "proto/size.h"
@@ -28,6 +34,10 @@ struct plan {
         problem; /* the problem that is launched; operands in the workspace have no pointers yet */
     struct operand a, b, c;
     struct split_k chunks; /* of k, if k is split */
+    /* Bytes of the sums of f32 in the workspace to which scales of rows and columns are applied
+     * after the launch; 0: the kernel applies the scales, if there are any. */
+    uint64_t sums_bytes;
+    bool few; /* the kernels for few rows compute the problem, with operands of f8 */
 };
 
 static bool is_in_parts(const struct gemm_problem *p)
@@ -37,12 +47,12 @@ static bool is_in_parts(const struct gemm_problem *p)
 
 /* Whether f8 is multiplied as it is. Products with few columns and a small k are computed as with
  * precision full, whatever m is, because small products of several requests share a launch of a
- * kernel that does so (gemm_is_small). */
+ * kernel that does so (gemm_is_small). Products with scales do not. */
 static bool is_f8(const struct gemm_problem *p)
 {
     enum { SMALL = 256 };
     return p->dtype == GEMMD_F8_E4M3 && p->precision == GEMM_PRECISION_F8 &&
-           (p->n > SMALL || p->k > SMALL);
+           (p->n > SMALL || p->k > SMALL || p->scales != GEMM_SCALES_NONE);
 }
 
 static bool wants_a_along_k(const struct gemm_problem *p)
@@ -95,6 +105,45 @@ static bool plan_result(const struct gemm_problem *p, struct plan *plan)
     return true;
 }
 
+/* f8 with precision full and scales of rows and columns: the problem becomes that of the sums. */
+static bool plan_sums(const struct gemm_problem *p, struct plan *plan)
+{
+    struct gemm_problem *q = &plan->problem;
+    if (p->scales != GEMM_SCALES_ROWCOL || p->dtype != GEMMD_F8_E4M3 || is_f8(p))
+        return true;
+    q->scales = GEMM_SCALES_NONE;
+    q->out = GEMMD_F32;
+    q->act = GEMM_ACT_NONE;
+    q->alpha = 1;
+    q->beta = 0;
+    q->bias = NULL;
+    q->c0 = NULL;
+    return operand_place(p->m, p->n, p->batch, GEMMD_F32, &q->ldc, &q->stride_c, &plan->sums_bytes);
+}
+
+/* Whether the kernels for few rows compute a problem whose plan is complete. They have no chunks of
+ * k. */
+static bool plan_few(const struct gemm_problem *p, struct plan *plan)
+{
+    const struct gemm_problem *wide = &plan->problem;
+    struct gemm_problem q = *wide;
+    if (p->dtype != GEMMD_F8_E4M3 || is_f8(p) || plan->chunks.chunk > 0 || split_k_chunks(wide) > 1)
+        return false;
+    q.dtype = p->dtype;
+    q.transa = p->transa;
+    q.transb = p->transb;
+    q.lda = p->lda;
+    q.ldb = p->ldb;
+    q.stride_a = p->stride_a;
+    q.stride_b = p->stride_b;
+    if (!few_rows_takes(&q))
+        return false;
+    plan->few = true;
+    plan->problem = q;
+    plan->a = plan->b = (struct operand){.form = OPERAND_IN_PLACE};
+    return true;
+}
+
 static double estimate_us(const struct gemm_problem *p, uint32_t multiprocessors)
 {
     const struct sm90_kernel *kernel = sm90_choose(p, multiprocessors);
@@ -137,11 +186,17 @@ static bool wgmma_plan_make(const struct gemm_problem *p, struct plan *plan)
         return false;
     if (p->dtype == GEMMD_F8_E4M3 && !is_f8(p))
         q->dtype = GEMMD_F16;
-    if (!is_in_parts(p) && !is_f8(p) && !split_k_plan(q, &plan->chunks))
+    if (!plan_sums(p, plan))
+        return false;
+    if (!is_in_parts(p) && !is_f8(p) && q->scales == GEMM_SCALES_NONE &&
+        !split_k_plan(q, &plan->chunks))
         return false;
     if (needs_no_chunks(plan))
         plan->chunks = (struct split_k){0};
-    return plan->chunks.chunk > 0 || plan_result(p, plan);
+    if (plan->chunks.chunk == 0 && plan->sums_bytes == 0 && !plan_result(p, plan))
+        return false;
+    (void)plan_few(p, plan);
+    return true;
 }
 
 /* The problem of the plan's first launch. The plan is possible if a kernel takes this problem. */
@@ -158,7 +213,7 @@ static bool wgmma_takes(const struct gemm_problem *p)
         !wgmma_plan_make(p, &plan))
         return false;
     const struct gemm_problem first = first_launch(&plan);
-    return sm90_choose(&first, MULTIPROCESSORS) != NULL;
+    return plan.few || sm90_choose(&first, MULTIPROCESSORS) != NULL;
 }
 
 /* Must not depend on m and the batch: the bits of a row do not depend on the other rows. */
@@ -178,7 +233,8 @@ static bool wgmma_workspace_bytes(const struct gemm_problem *p, uint64_t *out)
     struct plan plan;
     uint64_t bytes;
     return wgmma_plan_make(p, &plan) && size_add(plan.a.bytes, plan.b.bytes, &bytes) &&
-           size_add(bytes, plan.c.bytes, &bytes) && size_add(bytes, plan.chunks.bytes, out);
+           size_add(bytes, plan.c.bytes, &bytes) && size_add(bytes, plan.sums_bytes, &bytes) &&
+           size_add(bytes, plan.chunks.bytes, out);
 }
 
 /* `chunk` is the length of a chunk if the kernel adds chunks, and 0 otherwise. */
@@ -210,6 +266,15 @@ static enum gemmd_error launch_parts(struct cuda_context *context, const struct 
     problem.stride_a = original->stride_a;
     problem.stride_b = original->stride_b;
     return wgmma_launch(context, kernel, &problem, &parts, 0);
+}
+
+static enum gemmd_error launch_few(struct cuda_context *context, const struct gemm_problem *problem)
+{
+    struct sm90_launch launch;
+    cudaError_t error = few_rows_prepare(&context->sm90, problem, false, &launch);
+    if (error == cudaSuccess)
+        error = sm90_enqueue(&launch, context->stream);
+    return cuda_error_code((int)error);
 }
 
 /* The kernel that computes all chunks in one launch. NULL: separate launches are faster. */
@@ -252,10 +317,10 @@ static enum gemmd_error wgmma_run(struct gemm_context *base, const struct gemm_p
     struct plan plan;
     if (context->sm90.encode == NULL || !wgmma_plan_make(p, &plan))
         return GEMMD_ERR_INTERNAL;
-    const bool chunks = plan.chunks.chunk > 0;
+    const bool chunks = plan.chunks.chunk > 0, few = plan.few;
     const struct sm90_kernel *kernel =
-        chunks ? NULL : sm90_choose(&plan.problem, context->sm90.multiprocessors);
-    if (kernel == NULL && !chunks)
+        chunks || few ? NULL : sm90_choose(&plan.problem, context->sm90.multiprocessors);
+    if (kernel == NULL && !chunks && !few)
         return GEMMD_ERR_INTERNAL;
     char *space = operand_settle(&plan.a, workspace, &plan.problem.a);
     space = operand_settle(&plan.b, space, &plan.problem.b);
@@ -263,8 +328,12 @@ static enum gemmd_error wgmma_run(struct gemm_context *base, const struct gemm_p
         plan.problem.c = space;
         plan.c.job.from = space;
     }
+    if (plan.sums_bytes > 0) {
+        plan.problem.c = space;
+        space += plan.sums_bytes;
+    }
     enum gemmd_error code = GEMMD_OK;
-    if (chunks || !kernel->fused) {
+    if (chunks || few || !kernel->fused) {
         code = operand_move(context->stream, &plan.a);
         if (code == GEMMD_OK)
             code = operand_move(context->stream, &plan.b);
@@ -272,9 +341,15 @@ static enum gemmd_error wgmma_run(struct gemm_context *base, const struct gemm_p
     if (code != GEMMD_OK)
         return code;
     if (chunks)
-        return launch_chunks(context, &plan, space);
-    code = is_in_parts(p) ? launch_parts(context, kernel, p, &plan)
-                          : wgmma_launch(context, kernel, &plan.problem, NULL, 0);
+        code = launch_chunks(context, &plan, space);
+    else if (few)
+        code = launch_few(context, &plan.problem);
+    else
+        code = is_in_parts(p) ? launch_parts(context, kernel, p, &plan)
+                              : wgmma_launch(context, kernel, &plan.problem, NULL, 0);
+    if (code == GEMMD_OK && plan.sums_bytes > 0)
+        return scaled_epilogue_launch(context->stream, p, plan.problem.c, plan.problem.ldc,
+                                      plan.problem.stride_c);
     return code == GEMMD_OK ? operand_move(context->stream, &plan.c) : code;
 }
 

@@ -1,0 +1,39 @@
+/*
+ * few_rows.h - the kernels for few rows of f8_e4m3 with precision full (gemm_widened.cuh).
+ *
+ * They compute the same bits as the kernels of f16 on widened operands.
+ */
+#ifndef KERNELS_CUDA_SM90_GEMM_FEW_ROWS_H
+#define KERNELS_CUDA_SM90_GEMM_FEW_ROWS_H
+
+#include "kernels/cuda/sm90/sm90.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct few_rows_kernel {
+    const void *function;
+    uint32_t rows, shared_bytes;
+    bool b_along_k, f32_out;
+    uint32_t blocks; /* that share a multiprocessor */
+    bool permuted;
+};
+/* Ended by an entry without a function. */
+extern const struct few_rows_kernel few_rows_kernels[];
+
+#ifdef __cplusplus
+}
+#else
+
+/* Whether the kernels can compute the problem. Ignores pointers. */
+bool few_rows_takes(const struct gemm_problem *problem);
+/* Prepares the kernels for the current device. */
+cudaError_t few_rows_open(void);
+/* Prepares a launch of a problem that few_rows_takes allows. `permuted`: by the kernels with the
+ * other order of k. */
+cudaError_t few_rows_prepare(const struct sm90_device *device, const struct gemm_problem *problem,
+                             bool permuted, struct sm90_launch *launch);
+
+#endif
+#endif

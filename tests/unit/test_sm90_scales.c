@@ -1,0 +1,132 @@
+/* The kernels of Hopper for operands with scales, and those for few rows of f8_e4m3: which problems
+ * they take. */
+#include <check.h>
+#include <stdlib.h>
+
+#include "kernels/cuda/context.h"
+#include "kernels/cuda/sm90/gemm/few_rows.h"
+
+enum { MULTIPROCESSORS = 132 };
+
+static struct gemm_problem problem_of(enum gemmd_dtype dtype, enum gemmd_dtype out,
+                                      enum gemm_scales scales, uint64_t m, uint64_t n, uint64_t k)
+{
+    struct gemm_problem p = {.dtype = dtype,
+                             .out = out,
+                             .precision =
+                                 dtype == GEMMD_F8_E4M3 ? GEMM_PRECISION_F8 : GEMM_PRECISION_FULL,
+                             .scales = scales,
+                             .transb = true,
+                             .m = m,
+                             .n = n,
+                             .k = k,
+                             .batch = 1,
+                             .alpha = 1};
+    gemm_problem_contiguous(&p);
+    gemm_problem_scales_contiguous(&p, false, true);
+    return p;
+}
+
+static const struct kind {
+    enum gemmd_dtype dtype;
+    enum gemm_scales scales;
+} kinds[] = {{GEMMD_F8_E4M3, GEMM_SCALES_ROWCOL},
+             {GEMMD_F8_E4M3, GEMM_SCALES_BLOCK},
+             {GEMMD_I8, GEMM_SCALES_ROWCOL}};
+
+START_TEST(chosen_kernels_apply_the_scales)
+{
+    static const enum gemmd_dtype outs[] = {GEMMD_F32, GEMMD_F16, GEMMD_BF16};
+    static const uint64_t sizes[][3] = {{1, 4096, 4096}, {64, 256, 8192}, {4096, 4096, 4096}};
+    for (int i = 0; i < 3; i++)
+        for (int j = 0; j < 3; j++) {
+            const struct gemm_problem p = problem_of(kinds[_i].dtype, outs[i], kinds[_i].scales,
+                                                     sizes[j][0], sizes[j][1], sizes[j][2]);
+            const struct sm90_kernel *kernel = sm90_choose(&p, MULTIPROCESSORS);
+            ck_assert_ptr_nonnull(kernel);
+            ck_assert_int_eq(kernel->scales, (int)kinds[_i].scales);
+            ck_assert(gemm_cuda_wgmma.takes(&p));
+        }
+}
+END_TEST
+
+/* Every type is taken by wgmma in every layout, with results of every type. */
+START_TEST(every_layout_is_taken)
+{
+    for (unsigned i = 0; i < 16; i++) {
+        struct gemm_problem p =
+            problem_of(kinds[_i].dtype, GEMMD_BF16, kinds[_i].scales, 33, 130, 301);
+        p.transa = i & 1;
+        p.transb = i & 2;
+        p.precision =
+            (i & 4) != 0 && p.dtype == GEMMD_F8_E4M3 ? GEMM_PRECISION_F8 : GEMM_PRECISION_FULL;
+        p.out = (i & 8) != 0 ? GEMMD_F32 : GEMMD_F16;
+        gemm_problem_contiguous(&p);
+        gemm_problem_scales_contiguous(&p, p.transa, p.transb);
+        ck_assert(gemm_cuda_wgmma.takes(&p));
+        ck_assert(gemm_cuda_scaled.takes(&p));
+        ck_assert(!gemm_cuda_cublas.takes(&p) && !gemm_cuda_grouped.takes(&p) &&
+                  !gemm_cuda_tensor_core.takes(&p));
+    }
+}
+END_TEST
+
+START_TEST(no_kernel_without_scales_takes_them)
+{
+    struct gemm_problem p = problem_of(kinds[_i].dtype, GEMMD_F32, kinds[_i].scales, 512, 512, 512);
+    const struct sm90_kernel *plain = sm90_kernels(p.dtype, p.precision, GEMM_SCALES_NONE);
+    for (; plain->name != NULL; plain++)
+        ck_assert(!sm90_takes(plain, &p));
+    const struct sm90_kernel *scaled = sm90_kernels(p.dtype, p.precision, p.scales);
+    p.scales = GEMM_SCALES_NONE;
+    for (; scaled->name != NULL; scaled++)
+        ck_assert(!sm90_takes(scaled, &p));
+    ck_assert(!gemm_cuda_scaled.takes(&p));
+}
+END_TEST
+
+START_TEST(few_rows_of_f8)
+{
+    struct gemm_problem p = problem_of(GEMMD_F8_E4M3, GEMMD_BF16, GEMM_SCALES_NONE, 64, 4096, 4096);
+    uint64_t few, many;
+    p.precision = GEMM_PRECISION_FULL;
+    ck_assert(few_rows_takes(&p));
+    ck_assert(gemm_cuda_wgmma.workspace_bytes(&p, &few));
+    ck_assert_uint_eq(few, 0); /* nothing is widened in memory */
+    p.m = 65;
+    gemm_problem_contiguous(&p);
+    ck_assert(!few_rows_takes(&p));
+    ck_assert(gemm_cuda_wgmma.workspace_bytes(&p, &many));
+    ck_assert_uint_ge(many, 2 * p.n * p.k);
+    p.m = 64;
+    p.transa = true;
+    gemm_problem_contiguous(&p);
+    ck_assert(!few_rows_takes(&p));
+    p.transa = false;
+    p.k = 4090; /* rows do not begin at multiples of 16 bytes */
+    gemm_problem_contiguous(&p);
+    ck_assert(!few_rows_takes(&p) && gemm_cuda_wgmma.takes(&p));
+    p.n = 512; /* k is cut into chunks, for which there are other kernels */
+    p.k = 8192;
+    gemm_problem_contiguous(&p);
+    ck_assert(gemm_cuda_wgmma.workspace_bytes(&p, &few));
+    ck_assert_uint_ge(few, 2 * p.n * p.k);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("sm90_scales");
+    TCase *tests = tcase_create("kernels");
+    const int count = (int)(sizeof kinds / sizeof kinds[0]);
+    tcase_add_loop_test(tests, chosen_kernels_apply_the_scales, 0, count);
+    tcase_add_loop_test(tests, every_layout_is_taken, 0, count);
+    tcase_add_loop_test(tests, no_kernel_without_scales_takes_them, 0, count);
+    tcase_add_test(tests, few_rows_of_f8);
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    const int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
