@@ -19,7 +19,7 @@
 #include "kernels/cpu/convert.h"
 #include "kernels/operations.h"
 #include "proto/dtype.h"
-#include "random.h"
+#include "tests/product/random.h"
 
 enum { GUARD = 256, POISON = 0x5b, ELEMENTS_MAX = 1 << 22 };
 

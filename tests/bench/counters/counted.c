@@ -76,7 +76,8 @@ static uint32_t list_tiles(uint32_t n, struct counted counted[COUNTED_MAX])
         *c = (struct counted){.kernel = tile, .problem = takes_f32 ? f32 : f16};
         snprintf(c->name, sizeof c->name, "%s, %s", tile->name, takes_f32 ? "f32" : "f16");
     }
-    for (const struct sm90_kernel *tile = sm90_kernels(GEMMD_F16, GEMM_PRECISION_FULL);
+    for (const struct sm90_kernel *tile =
+             sm90_kernels(GEMMD_F16, GEMM_PRECISION_FULL, GEMM_SCALES_NONE);
          tile->name != NULL && count < COUNTED_MAX; tile++) {
         if (!sm90_takes(tile, &f16))
             continue;
