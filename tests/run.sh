@@ -82,10 +82,12 @@ step() {
 # bad_tests REPORT: prints the names of the tests that failed, for ctest -R or as pytest takes them.
 bad_tests() {
     tr '\n\t' '  ' <"$1" | awk -v RS='<testcase ' '
-        function attribute(name) { return match($0, name "=\"[^\"]*\"") ?
-            substr($0, RSTART + length(name) + 2, RLENGTH - length(name) - 3) : "" }
+        function attribute(name) {
+            if (!match(" " $0, " " name "=\"[^\"]*\"")) return ""
+            return substr(" " $0, RSTART + length(name) + 3, RLENGTH - length(name) - 4)
+        }
         NR > 1 && /<(failure|error)|status="fail"/ {
-            file = attribute(" ?classname"); name = attribute(" ?name")
+            file = attribute("classname"); name = attribute("name")
             if (file ~ /\./) { gsub(/\./, "/", file); name = "tests/" file ".py::" name }
             print name }'
 }

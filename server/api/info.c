@@ -31,8 +31,15 @@ static void metrics_begin(struct request *request)
     respond_text(request, 200, metrics_content_type(format), text);
 }
 
-/* The operand types that a kernel computes, each with the list of its result types. */
-static json_t *kernel_types(const struct gemm_kernel *kernel)
+static bool offers_out(enum gemmd_dtype dtype, enum gemmd_dtype out, enum gemm_scales scales)
+{
+    return scales == GEMM_SCALES_NONE ? dtype_offers_out(dtype, out)
+                                      : gemm_scales_offer(scales, dtype, out);
+}
+
+/* The operand types that a kernel computes with scales of a kind, each with the list of its result
+ * types. */
+static json_t *scaled_types(const struct gemm_kernel *kernel, enum gemm_scales scales)
 {
     json_t *types = json_object();
     for (int d = 0; d < GEMMD_DTYPE_COUNT; d++) {
@@ -40,13 +47,14 @@ static json_t *kernel_types(const struct gemm_kernel *kernel)
         for (int o = 0; o < GEMMD_DTYPE_COUNT; o++) {
             struct gemm_problem problem = {.dtype = (enum gemmd_dtype)d,
                                            .out = (enum gemmd_dtype)o,
+                                           .scales = scales,
                                            .m = 64,
                                            .n = 64,
                                            .k = 64,
                                            .batch = 1,
                                            .alpha = 1};
             gemm_problem_contiguous(&problem);
-            if (dtype_offers_out(problem.dtype, problem.out) && kernel->takes(&problem))
+            if (offers_out(problem.dtype, problem.out, scales) && kernel->takes(&problem))
                 json_array_append_new(outs, json_string(dtype_name(problem.out)));
         }
         if (json_array_size(outs) > 0)
@@ -54,6 +62,17 @@ static json_t *kernel_types(const struct gemm_kernel *kernel)
         json_decref(outs);
     }
     return types;
+}
+
+/* The types of operands without scales, or with a scale for each row and column if the kernel
+ * computes no others. */
+static json_t *kernel_types(const struct gemm_kernel *kernel)
+{
+    json_t *types = scaled_types(kernel, GEMM_SCALES_NONE);
+    if (json_object_size(types) > 0)
+        return types;
+    json_decref(types);
+    return scaled_types(kernel, GEMM_SCALES_ROWCOL);
 }
 
 /* As kernel_types, for a kernel of another operation. */

@@ -1,18 +1,12 @@
-""
-        "Convolutions next to cuDNN, as PyTorch offers it, in one process.
+"""Convolutions next to cuDNN, as PyTorch offers it, in one process.
 
-        python3 tests /
-        bench / conv_cudnn.py-- library build -
-    cuda / lib / libgemmd_bench_conv.so-- dtype bf16,
-    f16-- out tests / bench / results / conv - DATE -
-        GPU.md
+    python3 tests/bench/conv_cudnn.py --library build-cuda/lib/libgemmd_bench_conv.so \
+        --dtype bf16,f16 --out tests/bench/results/conv-DATE-GPU.md
 
-            cuDNN has channels -
-        last tensors and its benchmark mode on,
-    in which it tries its algorithms and keeps the fastest
-        .Every participant's launches over rotating operands are recorded in a CUDA graph, so that no
-            one 's host code is in the figures; then the graphs are replayed in turns, and a participant' s
-                figure is the median over the rounds.Needs PyTorch with CUDA; nothing else.
+cuDNN has channels-last tensors and its benchmark mode on, in which it tries its algorithms and keeps
+the fastest. Every participant's launches over rotating operands are recorded in a CUDA graph, so
+that no one's host code is in the figures; then the graphs are replayed in turns, and a participant's
+figure is the median over the rounds. Needs PyTorch with CUDA; nothing else.
 """
 
 import argparse
@@ -189,16 +183,13 @@ def measure(own, index, shape, bf16, every, stream):
     for _ in range(ROUNDS):
         for participant in participants:
             participant.times.append(participant.replay(stream))
-    return
-{p.name: p.median() for p in participants
-}, names[0],
-    difference
+    return {p.name: p.median() for p in participants}, names[0], difference
 
-        def output_of(*command)
-    : ""
-      "What a program that may not be there prints."
-      ""
-try : run = subprocess.run(command, capture_output=True, text=True, check=False, timeout=20)
+
+def output_of(*command):
+    """What a program that may not be there prints."""
+    try:
+        run = subprocess.run(command, capture_output=True, text=True, check=False, timeout=20)
     except (OSError, subprocess.TimeoutExpired):
         return "unknown"
     return run.stdout.strip() or "unknown"

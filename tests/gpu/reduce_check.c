@@ -69,6 +69,28 @@ static void narrow_into(enum gemmd_dtype dtype, double value, unsigned char *to)
         convert_narrow(dtype, &single, to, 1);
 }
 
+/* Computes the sums of squares or elements of f64 anew in long double: those of the CPU's kernel, a
+ * chain of f64, may be as far from the true sums as a result is allowed to be. */
+static void sum_precisely(struct sample *s)
+{
+    const struct reduce_problem *p = &s->task.problem.reduce;
+    const double *x = (const double *)(const void *)s->x;
+    for (uint64_t i = 0; i < p->outer * p->mid * p->width; i++) {
+        const uint64_t row = i / p->width;
+        const double *first =
+            x + row / p->mid * p->outer_stride + row % p->mid * p->mid_stride + i % p->width;
+        long double sum = 0;
+        for (uint64_t j = 0; j < p->length; j++) {
+            const long double value = first[j * p->length_stride];
+            sum += p->op == REDUCE_NORM2 ? value * value : value;
+        }
+        s->wanted[i / p->y_width * p->y_leading + i % p->y_width] =
+            (double)(p->op == REDUCE_NORM2  ? sqrtl(sum)
+                     : p->op == REDUCE_MEAN ? sum / (long double)p->length
+                                            : sum);
+    }
+}
+
 /* Fills X, and computes what is wanted with the naive kernel of the CPU. */
 static void sample_prepare(struct sample *s, enum gemmd_dtype dtype, uint64_t seed)
 {
@@ -102,6 +124,10 @@ static void sample_prepare(struct sample *s, enum gemmd_dtype dtype, uint64_t se
         host.problem.softmax.out = GEMMD_F64;
     }
     need((*cpu)->run(check.cpu, &host.problem, NULL) == GEMMD_OK, "the reference failed");
+    if (s->task.operation == &operation_reduce && host.problem.reduce.dtype == GEMMD_F64 &&
+        (host.problem.reduce.op == REDUCE_SUM || host.problem.reduce.op == REDUCE_MEAN ||
+         host.problem.reduce.op == REDUCE_NORM2))
+        sum_precisely(s);
 }
 
 static void sample_free(struct sample *s)

@@ -16,7 +16,9 @@ PROGRAMS = {
     "gemmd-bench-mhd-alone": "",
     "gemmd-gpu-check": WELL,
     "gemmd-gpu-group-check": WELL,
+    "gemmd-gpu-conv-check": WELL,
     "gemmd-gpu-copy-check": WELL,
+    "gemmd-gpu-reduce-check": WELL,
     "gemmd-gpu-verify-check": WELL,
     "gemmd-gpu-attention-check": WELL,
 }

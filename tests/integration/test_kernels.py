@@ -28,7 +28,7 @@ def kernels(url, session):
 # The names on either backend; a name that this daemon's /info lacks has nothing to test here,
 # and one that this list lacks is an error.
 NAMES = ["naive", "tiled", "tiled_padded", "double_buffered", "register_tiled", "tensor_core",
-         "openblas", "cublas", "grouped", "wgmma"]
+         "openblas", "cublas", "grouped", "wgmma", "scaled"]
 
 
 def test_all_names_are_known(kernels):
@@ -38,6 +38,8 @@ def test_all_names_are_known(kernels):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_kernel_by_name(name, kernels, post, rng):
+    if name == "scaled":
+        pytest.skip("the kernel computes operands with scales only: test_scales.py")
     for problem in problems(name, kernels.get(name, {"dtypes": {}})):
         operands = random_operands(problem, rng)
         answer = post(problem.parameters(), operands.raw())
@@ -66,10 +68,10 @@ def test_kernels_are_left_out_by_name(start):
     daemon = start("--without-kernels", "tiled", "--no-access-log")
     info = daemon.session.get(f"{daemon.url}/info").json()
     left_out = info["kernels_left_out"]
-    assert sorted(kernel["op"] for kernel in left_out) == ["attention", "gemm"]
+    assert {"attention", "gemm"} <= {kernel["op"] for kernel in left_out} <= {"attention", "conv2d", "gemm"}
     assert {kernel["name"] for kernel in left_out} == {"tiled"}
     assert "tiled" not in {kernel["name"] for kernel in info["kernels"]}
-    assert "gemmd_kernels_left_out 2" in daemon.session.get(f"{daemon.url}/metrics").text.split("\n")
+    assert f"gemmd_kernels_left_out {len(left_out)}" in daemon.session.get(f"{daemon.url}/metrics").text.split("\n")
     answer = daemon.session.post(f"{daemon.url}/gemm?m=1&n=1&k=1&kernel=tiled", data=bytes(8))
     assert answer.status_code == 422, answer.text
     assert daemon.session.post(f"{daemon.url}/gemm?m=1&n=1&k=1", data=bytes(8)).content == bytes(4)

@@ -21,13 +21,6 @@ enum gemmd_error softmax_tree_launch(cudaStream_t stream, const struct softmax_p
 enum gemmd_error softmax_online_launch(cudaStream_t stream, const struct operation_member members[],
                                        uint32_t count);
 
-/* The longest row that 512 threads keep in registers, 32 elements each, and the most blocks of a
- * cluster. */
-enum { SOFTMAX_REGISTER_LENGTH = 512 * 32, SOFTMAX_CLUSTER_MAX = 8 };
-/* Enqueues `cluster`: rows of up to SOFTMAX_CLUSTER_MAX times that length, each by a cluster of
- * blocks. Hopper only (sm90/softmax/cluster.cu). */
-enum gemmd_error softmax_cluster_launch(cudaStream_t stream, const struct softmax_problem *problem);
-
 extern const struct operation_kernel *const softmax_cuda_kernels[];
 
 #ifdef __cplusplus

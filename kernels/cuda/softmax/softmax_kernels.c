@@ -92,29 +92,4 @@ static const struct operation_kernel online = {
     .run_group = softmax_online_run_group,
 };
 
-static bool softmax_cluster_takes(const void *problem)
-{
-    const struct softmax_problem *p = problem;
-    const uint64_t one = SOFTMAX_REGISTER_LENGTH;
-    return softmax_online_takes(problem) && p->length > one &&
-           p->length <= SOFTMAX_CLUSTER_MAX * one && fits_grid(p->rows, SOFTMAX_CLUSTER_MAX);
-}
-
-static enum gemmd_error softmax_cluster_run(struct gemm_context *context, const void *problem,
-                                            void *workspace)
-{
-    (void)workspace;
-    return softmax_cluster_launch(cuda_context_of(context)->stream, problem);
-}
-
-static const struct operation_kernel cluster = {
-    .name = "cluster",
-    .description = "long rows in the registers of a cluster of blocks, read and written once",
-    .compute_capability = 90,
-    .takes = softmax_cluster_takes,
-    .workspace_bytes = operation_no_workspace,
-    .run = softmax_cluster_run,
-};
-
-const struct operation_kernel *const softmax_cuda_kernels[] = {&cluster, &online, &tree, &naive,
-                                                               NULL};
+const struct operation_kernel *const softmax_cuda_kernels[] = {&online, &tree, &naive, NULL};

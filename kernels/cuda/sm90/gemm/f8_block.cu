@@ -4,8 +4,6 @@
 using namespace sm90;
 
 extern "C" const sm90_kernel sm90_kernels_f8_block[] = {
-    row_of_chains<F8, 192, 128, 3, 1, 1, GEMM_SCALES_BLOCK>("f8_192x128"),
-    row_of_chains<F8, 192, 128, 3, 1, 2, GEMM_SCALES_BLOCK>("f8_192x128_1x2"),
     row_of_chains<F8, 128, 128, 2, 1, 1, GEMM_SCALES_BLOCK>("f8_128x128"),
     row_of_chains<F8, 128, 128, 2, 1, 2, GEMM_SCALES_BLOCK>("f8_128x128_1x2"),
     row_of_chains<F8, 128, 64, 2, 1, 1, GEMM_SCALES_BLOCK>("f8_128x64"),
