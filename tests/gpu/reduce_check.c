@@ -42,7 +42,7 @@ struct sample {
     double largest; /* magnitude of a scaled element */
 };
 
-static void stop(const char *why)
+static _Noreturn void stop(const char *why)
 {
     fprintf(stderr, "gemmd-gpu-reduce-check: %s: %s\n", why,
             cudaGetErrorString(cudaGetLastError()));

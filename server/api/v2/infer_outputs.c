@@ -25,11 +25,13 @@ const struct tensor *infer_result(const struct request *request, const struct in
                                        : &infer_of(request)->compute.c;
 }
 
-/* The parameter that says whether the second result is wanted, of a model with two results. */
+/* The parameter that says whether the second result is wanted; NULL for a model with one result. */
 static bool *second_result(struct request *request)
 {
     struct infer_call *call = infer_of(request);
-    return call->model.operation->second_result(&call->compute.request);
+    const struct infer_operation *operation = call->model.operation;
+    return operation->second_result != NULL ? operation->second_result(&call->compute.request)
+                                            : NULL;
 }
 
 static enum gemmd_error add_output(struct request *request, const struct model_tensor *tensor,
@@ -37,12 +39,13 @@ static enum gemmd_error add_output(struct request *request, const struct model_t
 {
     struct infer_call *call = infer_of(request);
     const enum gemmd_dtype dtype = infer_dtype(request, tensor);
+    bool *second = tensor->number == 1 ? second_result(request) : NULL;
     if (!binary && !in_region && !oip_datatype_has_json(dtype))
         return fault_set(&request->fault, GEMMD_ERR_MALFORMED, NULL,
                          "output '%s': data of type %s can't be JSON; ask for binary data",
                          tensor->name, oip_datatype(dtype));
-    if (tensor->number == 1)
-        *second_result(request) = true;
+    if (second != NULL)
+        *second = true;
     call->outputs[call->output_count++] = (struct infer_output){tensor, binary, in_region};
     return GEMMD_OK;
 }
@@ -52,9 +55,10 @@ static enum gemmd_error add_output(struct request *request, const struct model_t
 static enum gemmd_error take_all_outputs(struct request *request)
 {
     const struct infer_call *call = infer_of(request);
+    const bool *second = second_result(request);
     enum gemmd_error code = GEMMD_OK;
     for (uint32_t i = 0; i < call->model.output_count && code == GEMMD_OK; i++)
-        if (!call->model.outputs[i].optional || *second_result(request))
+        if (!call->model.outputs[i].optional || (second != NULL && *second))
             code = add_output(request, &call->model.outputs[i], call->asked.binary_output, false);
     return code;
 }
@@ -66,8 +70,9 @@ enum gemmd_error infer_take_outputs(struct request *request)
     char names[64];
     if (call->asked.output_count == 0)
         return take_all_outputs(request);
-    if (model->operation->second_result != NULL)
-        *second_result(request) = false; /* computed only if it is requested */
+    bool *second = second_result(request);
+    if (second != NULL)
+        *second = false; /* computed only if it is requested */
     for (uint32_t i = 0; i < call->asked.output_count; i++) {
         const struct oip_output *asked = &call->asked.outputs[i];
         uint32_t index = 0;
