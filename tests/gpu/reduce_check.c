@@ -286,7 +286,8 @@ static void check_group(struct sample *s, const struct operation_kernel *kernel,
     enum { MEMBERS = 70 };
     unsigned char *alone = malloc(s->y_bytes);
     struct operation_member members[MEMBERS];
-    need(alone != NULL, "no memory");
+    if (alone == NULL)
+        stop("no memory");
     memcpy(alone, s->y + GUARD, s->y_bytes);
     for (uint32_t i = 0; i < MEMBERS; i++)
         members[i] = (struct operation_member){problem, NULL};
