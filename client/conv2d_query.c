@@ -38,8 +38,8 @@ static void conv2d_write_parameters(struct query *query, const struct gemmd_conv
     query_add_u64(query, "height", c->height);
     query_add_u64(query, "width", c->width);
     query_add_u64(query, "filters", c->filters);
-    query_add_u64(query, "r", c->r);
-    query_add_u64(query, "s", c->s);
+    query_add_u64(query, "filter_h", c->r);
+    query_add_u64(query, "filter_w", c->s);
     query_add_u64_unless(query, "groups", c->groups, 1);
     add_pair(query, "stride", c->stride_h, c->stride_w);
     add_pair(query, "dilation", c->dilation_h, c->dilation_w);

@@ -21,8 +21,8 @@ static bool shape_of(const void *of, uint32_t operand, struct tensor *tensor)
     const uint64_t channels = r->channels / r->groups;
     const uint64_t x_first[] = {r->batch, r->channels, r->height, r->width};
     const uint64_t x_last[] = {r->batch, r->height, r->width, r->channels};
-    const uint64_t w_first[] = {r->filters, channels, r->r, r->s};
-    const uint64_t w_last[] = {r->filters, r->r, r->s, channels};
+    const uint64_t w_first[] = {r->filters, channels, r->filter_h, r->filter_w};
+    const uint64_t w_last[] = {r->filters, r->filter_h, r->filter_w, channels};
     if (operand == BIAS)
         return tensor_init(tensor, r->out, &r->filters, 1, NULL);
     if (operand == W)
@@ -36,8 +36,8 @@ static void describe(const void *of, char *out, size_t room)
     snprintf(out, room,
              "batch=%" PRIu64 " channels=%" PRIu64 " height=%" PRIu64 " width=%" PRIu64
              " filters=%" PRIu64 " r=%" PRIu64 " s=%" PRIu64 " groups=%" PRIu64 " in %s%s",
-             r->batch, r->channels, r->height, r->width, r->filters, r->r, r->s, r->groups,
-             dtype_name(r->dtype), r->bias ? " with bias" : "");
+             r->batch, r->channels, r->height, r->width, r->filters, r->filter_h, r->filter_w,
+             r->groups, dtype_name(r->dtype), r->bias ? " with bias" : "");
 }
 
 /* A request that differs from a client's in one thing, to see if its body has the length `bytes`.
@@ -179,9 +179,9 @@ static enum gemmd_error settle_w(struct conv2d_request *request, const struct te
     if (code == GEMMD_OK)
         code = settle_size("filters", &request->filters, w->dims[0], title, fault);
     if (code == GEMMD_OK)
-        code = settle_size("r", &request->r, w->dims[first ? 2 : 1], title, fault);
+        code = settle_size("filter_h", &request->filter_h, w->dims[first ? 2 : 1], title, fault);
     if (code == GEMMD_OK)
-        code = settle_size("s", &request->s, w->dims[first ? 3 : 2], title, fault);
+        code = settle_size("filter_w", &request->filter_w, w->dims[first ? 3 : 2], title, fault);
     const uint64_t channels = w->dims[first ? 1 : 3];
     if (code != GEMMD_OK)
         return code;

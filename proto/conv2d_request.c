@@ -105,8 +105,8 @@ static const struct parameter parameters[] = {
     P(height, parameter_read_dim, PARAMETER_DIM, NULL),
     P(width, parameter_read_dim, PARAMETER_DIM, NULL),
     P(filters, parameter_read_dim, PARAMETER_DIM, NULL),
-    P(r, parameter_read_dim, PARAMETER_DIM, NULL),
-    P(s, parameter_read_dim, PARAMETER_DIM, NULL),
+    P(filter_h, parameter_read_dim, PARAMETER_DIM, NULL),
+    P(filter_w, parameter_read_dim, PARAMETER_DIM, NULL),
     P(groups, parameter_read_dim, PARAMETER_DIM, NULL),
     P(stride, read_pair, PAIR, NULL),
     P(dilation, read_pair, PAIR, NULL),
@@ -178,8 +178,8 @@ enum gemmd_error conv2d_request_shape(const struct conv2d_request *request,
         .height = r->height,
         .width = r->width,
         .filters = r->filters,
-        .r = r->r,
-        .s = r->s,
+        .r = r->filter_h,
+        .s = r->filter_w,
         .groups = r->groups,
         .stride_h = r->stride.h,
         .stride_w = r->stride.w,
@@ -242,16 +242,17 @@ enum gemmd_error conv2d_request_check(struct conv2d_request *request, enum forma
     const struct {
         const char *name;
         uint64_t value;
-    } sizes[] = {
-        {"channels", request->channels}, {"height", request->height}, {"width", request->width},
-        {"filters", request->filters},   {"r", request->r},           {"s", request->s}};
+    } sizes[] = {{"channels", request->channels}, {"height", request->height},
+                 {"width", request->width},       {"filters", request->filters},
+                 {"filter_h", request->filter_h}, {"filter_w", request->filter_w}};
     if (format != FORMAT_RAW)
         return GEMMD_OK; /* the arrays of the body give the sizes */
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         if (sizes[i].value == 0)
             return fault_set(fault, GEMMD_ERR_MALFORMED, sizes[i].name,
-                             "%s is missing; raw bodies need channels, height, width, filters, r "
-                             "and s, each " PARAMETER_DIM ", and others their Content-Type",
+                             "%s is missing; raw bodies need channels, height, width, filters, "
+                             "filter_h and filter_w, each " PARAMETER_DIM
+                             ", and others their Content-Type",
                              sizes[i].name);
     return conv2d_request_settle(request, fault);
 }

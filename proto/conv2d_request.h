@@ -40,7 +40,8 @@ struct conv2d_padding {
 
 /* The parameters of the request. */
 struct conv2d_request {
-    uint64_t batch, channels, height, width, filters, r, s; /* 0: not known yet */
+    uint64_t batch, channels, height, width; /* 0: not known yet */
+    uint64_t filters, filter_h, filter_w;    /* 0: not known yet */
     uint64_t groups;
     struct conv2d_pair stride, dilation;
     struct conv2d_padding padding;

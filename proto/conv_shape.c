@@ -35,22 +35,14 @@ static enum gemmd_error check_sizes(const struct conv_shape *shape, struct fault
         const char *name;
         uint64_t value, least;
     } sizes[] = {
-        {"batch", shape->batch, 1},
-        {"channels", shape->channels, 1},
-        {"height", shape->height, 1},
-        {"width", shape->width, 1},
-        {"filters", shape->filters, 1},
-        {"r", shape->r, 1},
-        {"s", shape->s, 1},
-        {"groups", shape->groups, 1},
-        {"stride", shape->stride_h, 1},
-        {"stride", shape->stride_w, 1},
-        {"dilation", shape->dilation_h, 1},
-        {"dilation", shape->dilation_w, 1},
-        {"padding", shape->pad_top, 0},
-        {"padding", shape->pad_bottom, 0},
-        {"padding", shape->pad_left, 0},
-        {"padding", shape->pad_right, 0},
+        {"batch", shape->batch, 1},         {"channels", shape->channels, 1},
+        {"height", shape->height, 1},       {"width", shape->width, 1},
+        {"filters", shape->filters, 1},     {"filter_h", shape->r, 1},
+        {"filter_w", shape->s, 1},          {"groups", shape->groups, 1},
+        {"stride", shape->stride_h, 1},     {"stride", shape->stride_w, 1},
+        {"dilation", shape->dilation_h, 1}, {"dilation", shape->dilation_w, 1},
+        {"padding", shape->pad_top, 0},     {"padding", shape->pad_bottom, 0},
+        {"padding", shape->pad_left, 0},    {"padding", shape->pad_right, 0},
     };
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         if (sizes[i].value < sizes[i].least)
@@ -97,7 +89,8 @@ enum gemmd_error conv_shape_settle(struct conv_shape *shape, struct fault *fault
     shape->out_height = out_side(height, rows, shape->stride_h);
     shape->out_width = out_side(width, columns, shape->stride_w);
     if (shape->out_height == 0 || shape->out_width == 0)
-        return fault_set(fault, GEMMD_ERR_MALFORMED, shape->out_height == 0 ? "r" : "s",
+        return fault_set(fault, GEMMD_ERR_MALFORMED,
+                         shape->out_height == 0 ? "filter_h" : "filter_w",
                          "the filter covers %" PRIu64 " x %" PRIu64
                          " input elements, dilation included, and the padded input has only "
                          "%" PRIu64 " x %" PRIu64,

@@ -37,7 +37,7 @@ class Conv2d:
     def parameters(self):
         return {
             "batch": self.batch, "channels": self.channels, "height": self.height,
-            "width": self.width, "filters": self.filters, "r": self.r, "s": self.s,
+            "width": self.width, "filters": self.filters, "filter_h": self.r, "filter_w": self.s,
             **self.options(),
         }
 

@@ -110,7 +110,7 @@ def test_resident_w(dtype, w_layout, url, session, convolve, rng):
                       data=w.tobytes(), timeout=PATIENCE_S)
     assert put.status_code in (200, 201), put.text
     parameters = {**problem.parameters(), "w": "conv-w"}
-    for derived in ("channels", "filters", "r", "s", "dtype"):
+    for derived in ("channels", "filters", "filter_h", "filter_w", "dtype"):
         del parameters[derived]
     answer = convolve(parameters, x.tobytes())
     assert answer.status_code == 200, answer.text
@@ -174,10 +174,10 @@ def test_a_resident_tensor_is_a_model(url, session, rng):
 
 # --- Bad input
 
-SMALL = dict(channels=4, height=5, width=6, filters=8, r=3, s=3)
+SMALL = dict(channels=4, height=5, width=6, filters=8, filter_h=3, filter_w=3)
 BAD = [
-    (dict(r=6), 400, "covers 6 x 3", "r"),
-    (dict(dilation="1,3"), 400, "covers 3 x 7", "s"),
+    (dict(filter_h=6), 400, "covers 6 x 3", "filter_h"),
+    (dict(dilation="1,3"), 400, "covers 3 x 7", "filter_w"),
     (dict(groups=3), 400, "multiple of groups", "groups"),
     (dict(groups=0), 400, "groups", "groups"),
     (dict(padding="-1"), 400, "padding", "padding"),
@@ -186,7 +186,7 @@ BAD = [
     (dict(stride="0"), 400, "stride", "stride"),
     (dict(stride="1,1,1"), 400, "stride", "stride"),
     (dict(padding="2147483647"), 413, "output", "padding"),
-    (dict(channels="2147483647", r=2), 413, "filter", "channels"),
+    (dict(channels="2147483647", filter_h=2), 413, "filter", "channels"),
     (dict(layout="chwn"), 400, "nchw", "layout"),
     (dict(dtype="f64"), 400, "f32, f16, bf16, i8", "dtype"),
     (dict(out="f16"), 422, "out=f16", "out"),

@@ -84,7 +84,8 @@ START_TEST(sends_every_parameter_and_the_operands_in_order)
     conv2d.y = out;
     conv2d.y_bytes = sizeof out;
     expect_request(&conv2d,
-                   "POST /conv2d?channels=2&height=2&width=3&filters=2&r=1&s=2&stride=1,3"
+                   "POST "
+                   "/conv2d?channels=2&height=2&width=3&filters=2&filter_h=1&filter_w=2&stride=1,3"
                    "&dilation=2,1&padding=0,0,0,3&w_layout=krsc&dtype=f32&out=f32&precision=tf32"
                    "&alpha=-0.5&bias=1&act=silu&kernel=product&priority=9&timeout_ms=",
                    body, sizeof body);
@@ -98,7 +99,9 @@ START_TEST(leaves_out_what_is_resident_and_what_is_default)
     conv2d.w = NULL;
     conv2d.w_tensor = "edges";
     expect_request(&conv2d,
-                   "POST /conv2d?channels=2&height=2&width=3&filters=2&r=1&s=2&dtype=f32&w=edges"
+                   "POST "
+                   "/conv2d?channels=2&height=2&width=3&filters=2&filter_h=1&filter_w=2&"
+                   "dtype=f32&w=edges"
                    "&timeout_ms=",
                    x, sizeof x);
 }
@@ -128,7 +131,7 @@ START_TEST(refuses_before_anything_is_sent)
     expect_refusal(&conv2d, "w");
     conv2d.w_tensor = NULL;
     conv2d.r = 3;
-    expect_refusal(&conv2d, "r");
+    expect_refusal(&conv2d, "filter_h");
     conv2d.r = 1;
     conv2d.groups = 3;
     expect_refusal(&conv2d, "groups");

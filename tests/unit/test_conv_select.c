@@ -86,13 +86,13 @@ START_TEST(refusals)
 {
     struct conv_shape shape = shape_of();
     shape.r = 9;
-    expect_fault(shape, GEMMD_ERR_MALFORMED, "r", "covers 9 x 3");
+    expect_fault(shape, GEMMD_ERR_MALFORMED, "filter_h", "covers 9 x 3");
     shape.r = 3;
     shape.dilation_w = 5;
-    expect_fault(shape, GEMMD_ERR_MALFORMED, "s", "covers 3 x 11");
+    expect_fault(shape, GEMMD_ERR_MALFORMED, "filter_w", "covers 3 x 11");
     shape.dilation_w = CONV_DIM_MAX;
     shape.s = CONV_DIM_MAX;
-    expect_fault(shape, GEMMD_ERR_MALFORMED, "s", "padded input");
+    expect_fault(shape, GEMMD_ERR_MALFORMED, "filter_w", "padded input");
     shape = shape_of();
     shape.groups = 3;
     expect_fault(shape, GEMMD_ERR_MALFORMED, "groups", "channels, 4,");

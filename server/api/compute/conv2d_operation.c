@@ -128,10 +128,10 @@ static enum gemmd_error conv2d_read(struct compute_call *call, struct body_front
 static enum gemmd_dtype conv2d_describe(const union call_request *request, struct log_access *entry)
 {
     const struct conv2d_request *conv = &request->conv2d;
-    const struct log_size sizes[] = {
-        {"channels", conv->channels}, {"height", conv->height}, {"width", conv->width},
-        {"filters", conv->filters},   {"r", conv->r},           {"s", conv->s},
-        {"groups", conv->groups}};
+    const struct log_size sizes[] = {{"channels", conv->channels}, {"height", conv->height},
+                                     {"width", conv->width},       {"filters", conv->filters},
+                                     {"filter_h", conv->filter_h}, {"filter_w", conv->filter_w},
+                                     {"groups", conv->groups}};
     struct conv_shape shape;
     struct fault fault;
     _Static_assert(sizeof sizes <= sizeof entry->sizes, "the sizes fit");

@@ -70,7 +70,7 @@ class Convolution:
         """The parameters of the sizes, as the daemon takes them in a query."""
         found: dict[str, Any] = {
             "batch": self.batch, "channels": self.channels, "height": self.height,
-            "width": self.width, "filters": self.filters, "r": self.r, "s": self.s,
+            "width": self.width, "filters": self.filters, "filter_h": self.r, "filter_w": self.s,
             "groups": self.groups, "layout": self.layout, "w_layout": self.w_layout,
             "dtype": self.dtype, "out": self.out, "stride": _numbers(stride),
             "dilation": _numbers(dilation),
