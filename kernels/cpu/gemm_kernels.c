@@ -1,11 +1,17 @@
 #include <cblas.h>
+#include <inttypes.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "kernels/cpu/context.h"
 #include "kernels/cpu/reduce.h"
 #include "kernels/cpu/softmax_rows.h"
+
+/* The addresses that a thread of OpenBLAS may take: a buffer of 128 MiB, and as many again for an
+ * arena, where malloc is asked for the buffer because mmap gave none. */
+static const uint64_t OPENBLAS_THREAD_BYTES = (uint64_t)256 << 20;
 
 /* The cores that this process may run on, which in a container are fewer than the machine has. */
 static uint32_t usable_cores(void)
@@ -33,6 +39,30 @@ static void cpu_destroy(struct gemm_context *base)
     free(context);
 }
 
+/* Sets the number of OpenBLAS's threads and has it take its buffers. Where it gets none it asks
+ * again without end, and its small products need none, so that a later one would never return:
+ * whether there are enough addresses for all of its threads is found out before. Those that it
+ * started when it was loaded may still be waiting for theirs. */
+static enum gemmd_error openblas_prepare(uint32_t threads, struct fault *fault)
+{
+    const uint32_t loaded = (uint32_t)openblas_get_num_threads();
+    const uint64_t bytes = (loaded > threads ? loaded : threads) * OPENBLAS_THREAD_BYTES;
+    void *addresses =
+        mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (addresses == MAP_FAILED)
+        return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL,
+                         "the system does not give %" PRIu64 " bytes of addresses for OpenBLAS",
+                         bytes);
+    munmap(addresses, bytes);
+    /* Set here and never again: the number of threads is one of the things that bits depend on. */
+    openblas_set_num_threads((int)threads);
+    /* ssymm takes a buffer whatever its sizes are, and OpenBLAS keeps the buffer. */
+    const float one = 1;
+    float product;
+    cblas_ssymm(CblasRowMajor, CblasLeft, CblasUpper, 1, 1, 1, &one, 1, &one, 1, 0, &product, 1);
+    return GEMMD_OK;
+}
+
 static enum gemmd_error cpu_create(void *stream, uint32_t threads, struct gemm_context **out,
                                    struct fault *fault)
 {
@@ -48,13 +78,13 @@ static enum gemmd_error cpu_create(void *stream, uint32_t threads, struct gemm_c
     enum gemmd_error code =
         context->scratch == NULL
             ? fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for %u CPU threads", size)
-            : team_create(size, &context->team, fault);
+            : openblas_prepare(size, fault);
+    if (code == GEMMD_OK)
+        code = team_create(size, &context->team, fault);
     if (code != GEMMD_OK) {
         cpu_destroy(&context->base);
         return code;
     }
-    /* Set here and never again: the number of threads is one of the things that bits depend on. */
-    openblas_set_num_threads((int)size);
     *out = &context->base;
     return GEMMD_OK;
 }

@@ -47,7 +47,8 @@ def test_the_roofs_of_a_device_with_peaks(page, daemon):
     page.until(lambda: page.text("roofline-note"), "the daemon's own roofline")
     page.run("""
         window.showDocuments = async () => undefined;
-        const cell = {op: "gemm", kernel: "wgmma", up_to: [8192, 8192, null], works: 3, bytes: 1e9, busy_seconds: 1};
+        const cell = {op: "gemm", kernel: "wgmma", lengths: ["m", "n", "k"], up_to: [8192, 8192, null], works: 3,
+          bytes: 1e9, busy_seconds: 1};
         showRoofline({peak: {flops: {f16: 989e12, f32: 67e12}, bytes_per_second: 3.35e12},
           kernels: [{...cell, dtype: "f16", flops: 5e14}, {...cell, dtype: "f32", flops: 1e9, busy_seconds: 3}]});""")
     plot = page.text("roofline-plot")

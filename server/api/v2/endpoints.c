@@ -128,7 +128,10 @@ static bool add_stats(void *context, const struct model *model)
 static void v2_stats_begin(struct request *request)
 {
     json_t *stats = json_array();
-    model_each(services_of(request), request->tenant, add_stats, stats);
+    if (!model_each(services_of(request), request->tenant, add_stats, stats)) {
+        json_decref(stats);
+        stats = NULL; /* as if there were no memory for the list */
+    }
     respond_json(request, json_pack("{s:o}", "model_stats", stats));
 }
 

@@ -298,16 +298,17 @@ static bool each_layer(const struct layer_kind *kind, struct services *services,
     return true;
 }
 
-void model_each(struct services *services, const char *tenant,
+bool model_each(struct services *services, const char *tenant,
                 bool (*visit)(void *context, const struct model *model), void *context)
 {
     struct model model;
     for (size_t i = 0; i < MODEL_COUNT; i++) {
         describe_fixed_model(&models[i], services, &model);
         if (!visit(context, &model))
-            return;
+            return false;
     }
     for (size_t i = 0; i < LAYER_KINDS; i++)
         if (!each_layer(&layer_kinds[i], services, tenant, visit, context))
-            return;
+            return false;
+    return true;
 }

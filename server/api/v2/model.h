@@ -83,8 +83,9 @@ enum gemmd_error model_find(struct services *services, const char *name, const c
 void model_release(struct services *services, struct model *model);
 
 /* Calls `visit` with each of the tenant's models until `visit` returns false. Layers come last;
- * each kind is ordered by name. The model is valid only during the call of `visit`. */
-void model_each(struct services *services, const char *tenant,
+ * each kind is ordered by name. The model is valid only during the call of `visit`. Returns false
+ * if `visit` did. */
+bool model_each(struct services *services, const char *tenant,
                 bool (*visit)(void *context, const struct model *model), void *context);
 
 #endif

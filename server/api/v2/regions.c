@@ -83,7 +83,8 @@ void region_status_begin(struct request *request)
         request_refuse(request);
         return;
     }
-    char *text = list == NULL ? NULL : json_dumps(list, JSON_COMPACT);
+    const bool whole = list != NULL && json_array_size(list) == count;
+    char *text = whole ? json_dumps(list, JSON_COMPACT) : NULL;
     json_decref(list);
     respond_text(request, 200, "application/json", text);
 }

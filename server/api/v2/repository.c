@@ -27,9 +27,10 @@ static bool repository_add(void *context, const struct model *model)
 static void repository_answer(struct request *request, bool ready_only)
 {
     struct index index = {json_array(), !executors_are_lost(&services_of(request)->executors)};
+    bool whole = index.entries != NULL;
     if (index.usable || !ready_only)
-        model_each(services_of(request), request->tenant, repository_add, &index);
-    char *text = index.entries == NULL ? NULL : json_dumps(index.entries, JSON_COMPACT);
+        whole = model_each(services_of(request), request->tenant, repository_add, &index);
+    char *text = whole ? json_dumps(index.entries, JSON_COMPACT) : NULL;
     json_decref(index.entries);
     respond_text(request, 200, "application/json", text);
 }
