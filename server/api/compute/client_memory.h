@@ -12,11 +12,13 @@
 #include <stdint.h>
 
 #include "proto/error.h"
+#include "proto/operands.h"
 #include "proto/tensor.h"
 #include "server/device/work.h"
 #include "server/shm/shm_store.h"
 
-enum { CLIENT_MEMORY_MAX = 7, CLIENT_MEMORY_OPERANDS = 5 };
+/* Every operand and two results may have a mapping each. */
+enum { CLIENT_MEMORY_OPERANDS = OPERAND_TABLE_MAX, CLIENT_MEMORY_MAX = CLIENT_MEMORY_OPERANDS + 2 };
 
 /* A result that the client may want in its shared memory. */
 struct client_result {
