@@ -122,6 +122,14 @@ class Daemon:
     def descriptors(self):
         return len(os.listdir(f"/proc/{self.pid}/fd"))
 
+    def assert_descriptors(self, expected):
+        """No more are open than `expected`, once the connections that have ended are closed too:
+        the metrics stop counting a connection just before its descriptor is closed."""
+        deadline = time.monotonic() + PATIENCE_S
+        while (count := self.descriptors()) > expected:
+            assert time.monotonic() < deadline, f"{count} descriptors instead of {expected}"
+            time.sleep(0.02)
+
     def _report(self):
         code = self.process.poll()
         state = "still running" if code is None else f"exit status {code}"

@@ -185,10 +185,7 @@ def test_leaving_at_every_stage(start, instrumented):
             for wire in wires:
                 wire.socket.close()
         assert exchange(daemon.address, GOOD).body == RIGHT
-    deadline = time.monotonic() + PATIENCE_S
-    while daemon.descriptors() != descriptors:
-        assert time.monotonic() < deadline, f"{daemon.descriptors()} instead of {descriptors}"
-        time.sleep(0.02)
+    daemon.assert_descriptors(descriptors)
 
 
 def test_deadline_while_it_runs(start):

@@ -433,7 +433,7 @@ def test_limits_and_leaks(daemon, client, region):
         refused(404, client.register_system_shared_memory, "r", "/gemmd-none", 1)
         refused(507, client.register_system_shared_memory, "r", here.key, (64 << 20) + 1)
     assert maps(daemon.pid, "gemmd-test") == []
-    assert daemon.descriptors() == before
+    daemon.assert_descriptors(before)
 
 
 def test_tenants(start, tmp_path, region):
