@@ -12,6 +12,7 @@
 #include "server/base/clock.h"
 #include "server/base/inherited_sockets.h"
 #include "server/device_restarts.h"
+#include "server/http/server.h"
 #include "server/jobs/job_thread.h"
 #include "server/jobs/jobs.h"
 #include "server/liveness.h"

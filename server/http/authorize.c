@@ -5,7 +5,7 @@
 #include "server/http/connection.h"
 #include "server/http/endpoint.h"
 #include "server/http/request.h"
-#include "server/http/server.h"
+#include "server/http/server_state.h"
 #include "server/http/tls.h"
 #include "server/http/tokens.h"
 

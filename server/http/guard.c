@@ -7,7 +7,7 @@
 #include "proto/size_text.h"
 #include "server/http/digests.h"
 #include "server/http/request.h"
-#include "server/http/server.h"
+#include "server/http/server_state.h"
 
 struct framing {
     uint32_t hosts, lengths, encodings, bad_names, bad_lines;

@@ -8,7 +8,7 @@
 #include "server/http/io_thread.h"
 #include "server/http/request.h"
 #include "server/http/request_trace.h"
-#include "server/http/server.h"
+#include "server/http/server_state.h"
 #include "server/observe/notable.h"
 #include "server/observe/otlp.h"
 

@@ -7,7 +7,7 @@
 #include "proto/parameter.h"
 #include "server/http/authorize.h"
 #include "server/http/request.h"
-#include "server/http/server.h"
+#include "server/http/server_state.h"
 
 const char *route_path(const char *target)
 {

@@ -15,6 +15,7 @@
 #include <microhttpd.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/socket.h>
 
 #include "proto/error.h"
 #include "server/config/config.h"
@@ -37,6 +38,10 @@ enum gemmd_error tls_create(const struct config *config, struct tls **tls, struc
 enum gemmd_error tls_reload(struct tls *tls, struct fault *fault);
 /* No session may be left. NULL is allowed. */
 void tls_destroy(struct tls *tls);
+
+/* Whether a connection of the peer's address family is served with TLS: every connection over TCP
+ * is, if the daemon has a certificate (`tls` is not NULL). Any thread. */
+bool tls_serves_peer(const struct tls *tls, const struct sockaddr *peer);
 
 enum { TLS_DAEMON_OPTIONS = 2 };
 /* Writes the options with which libmicrohttpd starts a daemon with MHD_USE_TLS. They borrow from
