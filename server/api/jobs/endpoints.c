@@ -8,6 +8,7 @@
 #include "server/base/clock.h"
 #include "server/http/respond.h"
 #include "server/jobs/job_view.h"
+#include "server/jobs/jobs.h"
 
 enum { LIST_MAX = 1000 };
 
