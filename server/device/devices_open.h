@@ -1,6 +1,6 @@
 /*
- * devices_open.h - opens several devices at the same time. To open a GPU takes seconds, most of
- * which pass in the driver.
+ * devices_open.h - opens several devices at the same time, because opening a GPU takes seconds,
+ * most of them in the driver.
  */
 #ifndef SERVER_DEVICE_DEVICES_OPEN_H
 #define SERVER_DEVICE_DEVICES_OPEN_H

@@ -4,7 +4,7 @@
  *
  * A long computation is cut into several launches (kernels/launch_cut.h). Two of them are in the
  * stream at a time, so that the device does not wait for the host between them. The others are
- * enqueued as launches end, and only for as long as the work is of use.
+ * enqueued as launches end, and only while the result is still wanted.
  *
  * Used by run.c and backend.c, on the thread that device_enter named.
  */
