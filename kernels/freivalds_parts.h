@@ -1,6 +1,6 @@
 /*
- * freivalds_parts.h - what the checks of a product share: on the host (freivalds.c,
- * freivalds_i32.c) and on a GPU (kernels/cuda/freivalds).
+ * freivalds_parts.h - the definitions that both checks of a product use: the check on the host
+ * (freivalds.c, freivalds_i32.c) and the check on a GPU (kernels/cuda/freivalds).
  */
 #ifndef KERNELS_FREIVALDS_PARTS_H
 #define KERNELS_FREIVALDS_PARTS_H
