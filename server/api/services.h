@@ -3,8 +3,8 @@
  * stores of tensors, jobs and shared memory.
  *
  * The daemon owns all parts: it creates them before the HTTP server starts and destroys them after
- * the HTTP server has stopped. All other code borrows them. Any thread may use a part as the part's
- * header says.
+ * the HTTP server has stopped. All other code borrows them. The header of each part says which
+ * threads may use the part.
  */
 #ifndef SERVER_API_SERVICES_H
 #define SERVER_API_SERVICES_H
