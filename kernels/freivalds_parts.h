@@ -28,7 +28,7 @@ enum { FREIVALDS_EXPLAINED_MAX = 8 }; /* infinities and NaNs of a row that are l
  * epilogue, plus last * |result|, plus `least` near zero. */
 struct freivalds_rounding {
     double relative, after, last, least;
-    double largest; /* what is larger becomes infinity, in the sum or in the result */
+    double largest; /* a larger value becomes infinity, in the sum or in the result */
 };
 struct freivalds_rounding freivalds_rounding_of(const struct gemm_problem *problem);
 

@@ -13,7 +13,7 @@
  * the context's backend (host memory for the CPU), and each is aligned to its elements. A result
  * must not overlap an operand. A kernel allocates nothing.
  *
- * All functions but those that run a kernel are pure and may be called by any thread.
+ * All functions except those that run a kernel are pure and may be called by any thread.
  */
 #ifndef KERNELS_OPERATION_H
 #define KERNELS_OPERATION_H
@@ -83,7 +83,7 @@ struct operation_part {
     bool is_whole; /* every part of a divided problem needs all of it (operation->divide) */
 };
 
-/* What the problems of one group have in common, for comparing and hashing. */
+/* The properties that the problems of one group share, for comparing and hashing. */
 struct operation_traits {
     uint64_t words[2];
 };
@@ -116,8 +116,8 @@ struct operation {
     void (*lengths)(const void *problem, uint64_t lengths[OPERATION_LENGTHS]);
     /* Floating-point operations, for metrics, limits and fair shares. */
     double (*flops)(const void *problem);
-    /* Bytes of operands and results, each counted once: what a kernel has to read and write at
-     * least. */
+    /* Bytes of operands and results, each counted once: the least that a kernel has to read and
+     * write. */
     double (*moved_bytes)(const void *problem);
     /* The cost by which a problem is cut into launches, in operations. NULL: `flops`. */
     double (*launch_cost)(const void *problem);
@@ -141,8 +141,9 @@ struct operation {
     /* A small problem with operands and a result of these types, for /info; false: the operation
      * offers no such types. */
     bool (*example)(enum gemmd_dtype dtype, enum gemmd_dtype out, void *problem);
-    /* Problem number `index` of those that load the code of all kernels; false: there are no more.
-     * The pointers to optional operands and results only say whether these are present. */
+    /* Makes problem number `index` of the problems that load the code of all kernels; false: there
+     * are no more. The pointers to optional operands and results only say whether these are
+     * present. */
     bool (*warm)(uint32_t index, void *problem);
     struct operation_known known;
 };

@@ -31,7 +31,7 @@ struct host_devices {
 };
 
 /* Finds the device whose UUID starts with `word`. CUDA gives an instance of a divided GPU a UUID
- * that starts with "GPU" as well, so that only what follows is compared. */
+ * that starts with "GPU" too, so only the part after the prefix is compared. */
 static enum gemmd_error find_uuid(const struct host_devices *host, const char *word, int32_t *index,
                                   struct fault *fault)
 {

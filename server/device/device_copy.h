@@ -24,8 +24,8 @@ bool device_copies_early(const struct device *device);
 bool device_plan_copies(const struct device *device, const struct work *work,
                         struct device_span body, struct copy_in *copies);
 
-/* Starts copying what has been received and not been copied yet. `received` bytes of the body have
- * been received. Returns the number of bytes whose copies were started. */
+/* Starts copying the bytes that have been received and not been copied yet. `received` bytes of the
+ * body have been received. Returns the number of bytes whose copies were started. */
 uint64_t device_copy_in(struct device *device, struct copy_in *copies, uint64_t received);
 /* Whether no copy of a body is in flight. For copies whose work will not be submitted. */
 bool device_copied_in(struct device *device, struct copy_in *copies);

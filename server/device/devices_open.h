@@ -11,7 +11,7 @@
 
 struct device_opening {
     struct device_options options;
-    /* What device_open has returned for these options. */
+    /* The results of device_open for these options. */
     struct device *device; /* NULL unless `code` is GEMMD_OK */
     enum gemmd_error code;
     struct fault fault;

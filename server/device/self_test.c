@@ -138,7 +138,7 @@ static enum gemmd_error run_tasks(struct device *device, struct task *task, void
     return code;
 }
 
-/* --- what is left out, and whether enough is left --- */
+/* --- the kernels that are left out, and whether enough kernels remain --- */
 
 /* Leaves out kernel number `number` of an operation; NULL: of products. */
 __attribute__((format(printf, 4, 5))) static void leave_out(struct device *device,

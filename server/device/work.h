@@ -136,16 +136,16 @@ uint32_t work_stack_rows(const struct work *work);
 const char *work_kernel_name(const struct work *work);
 /* The type of the operands. */
 enum gemmd_dtype work_dtype(const struct work *work);
-/* The lengths by which metrics tell shapes apart: m, n and k of a product, and those of a task
- * (operation->lengths). */
+/* The lengths by which metrics tell shapes apart: m, n and k of a product, and operation->lengths
+ * of a task. */
 void work_lengths(const struct work *work, uint64_t lengths[OPERATION_LENGTHS]);
 /* Number of floating-point operations that the result takes, for metrics. */
 double work_flops(const struct work *work);
-/* Bytes of the operands and results, each counted once: what a kernel has to read and write at
- * least. For metrics. */
+/* Bytes of the operands and results, each counted once: the least that a kernel has to read and
+ * write. For metrics. */
 double work_moved_bytes(const struct work *work);
 
-/* Whether the result of a work that has begun is of no use any more, because `stop` is set or the
+/* Whether the result of a work that has begun is no longer wanted, because `stop` is set or the
  * deadline has passed. Any thread. */
 bool work_is_useless(const struct work *work, uint64_t now_ns);
 /* Sets the status of a work whose computation was ended early because work_is_useless. */

@@ -66,7 +66,7 @@ static void keep_notable(const struct request *request, const struct log_access 
 {
     struct notable *notable = request->server->notable;
     const bool failed = request->fault.code != GEMMD_OK;
-    /* Whoever closes a page that receives a stream has cancelled nothing. */
+    /* A client that closes a page that receives a stream has not cancelled a request. */
     if (!computes && (!failed || request->fault.code == GEMMD_ERR_CANCELLED))
         return;
     if (!notable_wants(notable, failed, entry->total_ns))

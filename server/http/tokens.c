@@ -123,7 +123,7 @@ static void free_snapshot(struct snapshot *snapshot)
     free(snapshot);
 }
 
-/* Publishes what was read, and frees the snapshots that nobody can be reading. */
+/* Publishes the new snapshot, and frees the snapshots that no thread can be reading. */
 static void publish(struct reading *reading)
 {
     struct tokens *tokens = reading->tokens;

@@ -1,4 +1,4 @@
-/* What the job thread does with jobs: it expires answers, forgets ids and wakes waiters. */
+/* The job thread's part: expiring answers, forgetting ids and waking waiters. */
 #include <stdatomic.h>
 
 #include "server/jobs/job_waiters.h"

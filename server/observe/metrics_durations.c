@@ -52,7 +52,7 @@ static bool has_buckets(struct metrics *metrics, struct metrics_shown *shown, ui
     return has;
 }
 
-/* What was counted in a histogram: its sum, and the number of observations. */
+/* The totals of a histogram: its sum, and its number of observations. */
 struct observed {
     uint64_t count, sum;
 };

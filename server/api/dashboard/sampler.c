@@ -9,9 +9,9 @@
 #include "server/observe/history.h"
 #include "server/observe/notable.h"
 
-/* A request that computes is slow if it takes longer than 99 % of those of the last minute, whose
- * number must be LEAST_REQUESTS; else if it takes longer than SLOW_NS. No limit is below LEAST_NS.
- */
+/* A request that computes is slow if it takes longer than 99 % of such requests of the last minute.
+ * If the last minute had fewer than LEAST_REQUESTS, a request is slow if it takes longer than
+ * SLOW_NS. No limit is below LEAST_NS. */
 enum { MINUTE_SAMPLES = 60, LEAST_REQUESTS = 100 };
 static const uint64_t SECOND_NS = 1000000000, SLOW_NS = 100000000, LEAST_NS = 1000000;
 

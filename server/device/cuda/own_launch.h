@@ -27,7 +27,7 @@ struct cuda_failure cuda_own_begin(struct cuda_device *cuda, struct cuda_slot *s
 enum cuda_own_state {
     CUDA_OWN_LAUNCHING, /* some launches have not been enqueued yet */
     CUDA_OWN_ENDING,    /* everything is enqueued, and slot->ended marks the end */
-    CUDA_OWN_STOPPED,   /* the work was of no use any more, and nothing of it is in the stream */
+    CUDA_OWN_STOPPED, /* the result is no longer wanted, and nothing of the work is in the stream */
 };
 /* Looks at the launches in the stream, and enqueues the next one if one has ended. */
 enum cuda_own_state cuda_own_continue(struct cuda_device *cuda, struct cuda_slot *slot,

@@ -27,7 +27,7 @@ struct cuda_own {
     void *workspace; /* the kernel's; NULL: it needs none */
     struct launch_cut cut;
     uint64_t enqueued, ended; /* launches; `ended` is kept only while launches are to be enqueued */
-    bool stops;               /* no further launch is enqueued, because the work is of no use */
+    bool stops; /* no further launch is enqueued, because the result is no longer wanted */
 };
 
 struct cuda_slot {
