@@ -39,7 +39,7 @@ static void make_room_for_connections(struct daemon *daemon)
     if (room == config->max_connections)
         return;
     log_event(daemon->log, CONFIG_LOG_WARNING,
-              "--max-connections is %" PRIu32 " and is taken as %" PRIu32
+              "--max-connections is %" PRIu32 " and is lowered to %" PRIu32
               ", since the system allows %" PRIu64 " open files (ulimit -n, LimitNOFILE=)",
               config->max_connections, room, files);
     config->max_connections = room;

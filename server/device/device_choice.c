@@ -98,8 +98,8 @@ static enum gemmd_error choose_cpus(const char *text, struct device_choice *choi
     uint64_t count = 1;
     if (strcmp(text, "all") != 0 && (!number_u64(text, &count) || count > DEVICES_MAX))
         return fault_set(fault, GEMMD_ERR_USAGE, "devices",
-                         "--devices is \"%.60s\"; the CPU backend takes a number from 1 to %d, and "
-                         "makes so many devices of the host's cores",
+                         "--devices is \"%.60s\"; the CPU backend takes a number from 1 to %d, the "
+                         "number of devices that the host's cores are divided into",
                          text, (int)DEVICES_MAX);
     choose_first(choice, count > 0 ? (uint32_t)count : 1);
     return GEMMD_OK;

@@ -212,7 +212,7 @@ static bool is_of_kernel(const struct device *device, enum gemmd_error code, con
     if (!device_lost(device))
         return true;
     const struct fault lost = *fault;
-    fault_set(fault, code, "without-kernels", "%.400s; --without-kernels %s does without it",
+    fault_set(fault, code, "without-kernels", "%.400s; --without-kernels %s leaves the kernel out",
               lost.detail, kernel);
     return false;
 }
