@@ -5,7 +5,7 @@
  * one attention as for a hundred. A group computes many attentions in one launch. Its members may
  * have different sequence lengths, numbers of heads, batches, layouts, scales and windows, with or
  * without lengths of entries and lse. The properties that a kernel is compiled for must be the
- * same: type, head sizes, and which masks there are. Each member gets the same bytes as alone.
+ * same: type, head sizes, and kinds of masks. Each member gets the same bytes as alone.
  *
  * All functions are pure and may be called by any thread. They ignore the problems' pointers.
  */
@@ -17,7 +17,7 @@
 
 enum { ATTENTION_GROUP_MAX = OPERATION_GROUP_MAX };
 
-/* Everything that the attentions of a group must have in common, besides the kernel. */
+/* The properties that all attentions of a group must share, besides the kernel. */
 struct operation_traits attention_group_traits(const void *problem);
 
 /* The work of an attention in units of a million floating-point operations, at least 1. */

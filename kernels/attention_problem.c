@@ -1,4 +1,4 @@
-/* What an attention's problem is, whichever kernel computes it. */
+/* The properties of an attention's problem, which do not depend on the kernel. */
 #include "kernels/attention.h"
 #include "kernels/backend.h"
 #include "proto/dtype.h"

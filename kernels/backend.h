@@ -25,7 +25,8 @@ struct gemm_moves {
 struct gemm_backend_entry {
     const char *name;                         /* "cpu" */
     const struct gemm_kernel *const *kernels; /* best first, ended by NULL */
-    /* By operation; likewise. NULL: the backend has no kernels for the operation. */
+    /* The kernels of each operation, best first, ended by NULL. NULL: the backend has no kernels
+     * for the operation. */
     const struct operation_kernel *const *tasks[OPERATION_COUNT];
     enum gemmd_error (*context_create)(void *stream, uint32_t threads,
                                        struct gemm_context **context, struct fault *fault);
@@ -50,12 +51,12 @@ extern const struct gemm_backend_entry gemm_backend_cuda;
  * scalars and activation. Every kernel's `takes` calls this function or gemm_problem_unscaled
  * first. */
 bool gemm_problem_offered(const struct gemm_problem *problem);
-/* Likewise, for kernels that take no scales. */
+/* As gemm_problem_offered, for kernels that take no scales. */
 bool gemm_problem_unscaled(const struct gemm_problem *problem);
-/* Likewise for attention, except that f8_e4m3 is false: a kernel for f8_e4m3 checks the problem
- * itself. */
+/* As gemm_problem_offered, for attentions. f8_e4m3 is false: a kernel for f8_e4m3 checks the
+ * problem itself. */
 bool attention_problem_offered(const void *problem);
-/* Likewise for convolutions. */
+/* As gemm_problem_offered, for convolutions. */
 bool conv_problem_offered(const void *problem);
 
 /* `workspace_bytes` of kernels that need no workspace: sets *out to 0 and returns true. */

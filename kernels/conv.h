@@ -13,11 +13,11 @@
  * The bits of an image of Y depend on the same image of X, on W and on the bias, and never on the
  * other images or their number.
  *
- * X and Y are contiguous, and W but for w_leading. All pointers are in the memory of the context's
- * backend. On CUDA they and the workspace start at multiples of 256 bytes, and a kernel may read
- * all of an aligned block of 16 bytes that contains a byte of an operand; on the CPU they are
- * aligned to their elements, and the workspace to 64 bytes. Y overlaps no operand. A kernel
- * allocates nothing.
+ * X, Y and W are contiguous, except that w_leading may set the rows of W apart. All pointers are in
+ * the memory of the context's backend. On CUDA they and the workspace start at multiples of 256
+ * bytes, and a kernel may read all of an aligned block of 16 bytes that contains a byte of an
+ * operand; on the CPU they are aligned to their elements, and the workspace to 64 bytes. Y overlaps
+ * no operand. A kernel allocates nothing.
  */
 #ifndef KERNELS_CONV_H
 #define KERNELS_CONV_H
@@ -59,8 +59,8 @@ bool conv_w_is_contiguous(const struct conv_problem *problem);
  * filter. For metrics. */
 double conv_flops(const struct conv_problem *problem);
 
-/* The part of the problem that computes `images` images from `first` on. Its results have the bits
- * that the whole has. */
+/* The part of the problem that computes `images` images from `first` on. The results of the part
+ * have the same bits as in the whole. */
 struct conv_problem conv_problem_part(const struct conv_problem *problem, uint64_t first,
                                       uint64_t images);
 

@@ -1,4 +1,4 @@
-/* What a convolution's problem is, whichever kernel computes it. */
+/* The properties of a convolution's problem, which do not depend on the kernel. */
 #include "kernels/backend.h"
 #include "kernels/conv.h"
 #include "proto/dtype.h"

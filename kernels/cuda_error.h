@@ -1,7 +1,7 @@
 /*
  * cuda_error.h - gemmd's error code for an error of the CUDA runtime.
  *
- * The header needs none of CUDA's headers. The function exists in builds with CUDA only. Pure, any
+ * This header includes no header of CUDA. The function exists in builds with CUDA only. Pure, any
  * thread.
  */
 #ifndef KERNELS_CUDA_ERROR_H

@@ -10,7 +10,7 @@
 
 enum { CHUNK = 256 }; /* elements widened at a time */
 
-/* A vector times one problem's matrix, with what is needed to bound its error. */
+/* A vector times one problem's matrix, with the sums that bound the product's error. */
 struct sums {
     double *value;    /* sum of x * v; NaN if one of x is not finite */
     double *square;   /* sum of (x * v)^2, then the weight in the bound */

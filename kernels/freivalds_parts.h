@@ -1,6 +1,6 @@
 /*
- * freivalds_parts.h - what the checks of a product share: on the host (freivalds.c,
- * freivalds_i32.c) and on a GPU (kernels/cuda/freivalds).
+ * freivalds_parts.h - the definitions that both checks of a product use: the check on the host
+ * (freivalds.c, freivalds_i32.c) and the check on a GPU (kernels/cuda/freivalds).
  */
 #ifndef KERNELS_FREIVALDS_PARTS_H
 #define KERNELS_FREIVALDS_PARTS_H
@@ -28,7 +28,7 @@ enum { FREIVALDS_EXPLAINED_MAX = 8 }; /* infinities and NaNs of a row that are l
  * epilogue, plus last * |result|, plus `least` near zero. */
 struct freivalds_rounding {
     double relative, after, last, least;
-    double largest; /* what is larger becomes infinity, in the sum or in the result */
+    double largest; /* a larger value becomes infinity, in the sum or in the result */
 };
 struct freivalds_rounding freivalds_rounding_of(const struct gemm_problem *problem);
 

@@ -105,8 +105,8 @@ struct gemm_kernel {
     /* Whether the kernel can compute the problem. Ignores the problem's pointers. */
     bool (*takes)(const struct gemm_problem *problem);
     /* Whether automatic selection may choose the kernel for a problem that it takes; false where
-     * another kernel is faster. Must not depend on m and the batch if the bits of a row are not to
-     * depend on the other rows. NULL: always. */
+     * another kernel is faster. Must not depend on m or the batch where the bits of a row must not
+     * depend on other rows. NULL: always. */
     bool (*preferred)(const struct gemm_problem *problem);
     /* The size of the workspace that `run` needs for the problem. A pure function of the problem.
      * False: the size overflows. */
@@ -137,8 +137,8 @@ bool gemm_kernel_runs_on(const struct gemm_kernel *kernel, const struct gemm_dev
 
 /* Selects the kernel for a problem. `name` is a kernel's name or "auto". "auto" selects the first
  * kernel of the backend's list that takes the problem and is preferred for it; for a small problem,
- * the first of those that have run_group. Returns GEMMD_ERR_UNSUPPORTED if no kernel has the name
- * or the named kernel does not take the problem; `fault` lists the kernels that do. Pure: the
+ * the first of these kernels that has run_group. Returns GEMMD_ERR_UNSUPPORTED if no kernel has the
+ * name or the named kernel does not take the problem; `fault` lists the kernels that do. Pure: the
  * choice depends only on the device and on the problem's shape and types. */
 enum gemmd_error gemm_select(const struct gemm_device *device, const char *name,
                              const struct gemm_problem *problem, const struct gemm_kernel **kernel,

@@ -1,4 +1,4 @@
-/* What a product's problem is, whichever kernel computes it. */
+/* The properties of a product's problem, which do not depend on the kernel. */
 #include "kernels/backend.h"
 #include "kernels/gemm.h"
 #include "proto/dtype.h"

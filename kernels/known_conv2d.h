@@ -1,8 +1,8 @@
 /*
  * known_conv2d.h - small convolutions with known answers, for every type. The self-test uses them.
  *
- * X and W hold small integers, and W mostly zeros, so that every sum is a small integer, which
- * every type holds exactly and every order of additions gives.
+ * X and W hold small integers, and most elements of W are zeros. So every sum is a small integer,
+ * which every type holds exactly and which does not depend on the order of the additions.
  */
 #ifndef KERNELS_KNOWN_CONV2D_H
 #define KERNELS_KNOWN_CONV2D_H

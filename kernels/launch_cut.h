@@ -1,5 +1,5 @@
 /*
- * launch_cut.h - long computations as several launches.
+ * launch_cut.h - cuts a long computation into several launches.
  *
  * A device looks between launches whether the result is still wanted. A long product is therefore
  * cut into launches of about launch_flops operations: by problems of the batch, or by rows of C in
@@ -7,7 +7,8 @@
  * the result are those of one launch, because neither the batch nor the rows of a product, nor the
  * number of parts, decide the order of a sum.
  *
- * Pure functions, any thread. The kernels of the CPU look at kernels/cpu/watch.h instead.
+ * Pure functions, any thread. The kernels of the CPU are not cut: they ask kernels/cpu/watch.h
+ * whether to stop.
  */
 #ifndef KERNELS_LAUNCH_CUT_H
 #define KERNELS_LAUNCH_CUT_H
@@ -26,8 +27,8 @@ struct launch_cut {
     uint64_t parts_all, parts;
 };
 
-/* Cuts a product that the kernel takes. It stays in one launch if a launch of it would need more
- * workspace than the whole. */
+/* Cuts a product that the kernel takes. The product stays in one launch if a part of the product
+ * would need more workspace than the whole. */
 void launch_cut_gemm(const struct gemm_kernel *kernel, const struct gemm_problem *problem,
                      struct launch_cut *cut);
 /* The product that launch number `index` computes. */

@@ -13,7 +13,7 @@
  * the context's backend (host memory for the CPU), and each is aligned to its elements. A result
  * must not overlap an operand. A kernel allocates nothing.
  *
- * All functions but those that run a kernel are pure and may be called by any thread.
+ * All functions except those that run a kernel are pure and may be called by any thread.
  */
 #ifndef KERNELS_OPERATION_H
 #define KERNELS_OPERATION_H
@@ -59,8 +59,8 @@ struct operation_kernel {
     uint64_t (*parts)(struct gemm_context *context, const void *problem);
     enum gemmd_error (*run_parts)(struct gemm_context *context, const void *problem,
                                   struct operation_range parts);
-    /* What one launch should have at most, as operation->launch_cost counts, if the kernel has
-     * parts. */
+    /* The most operations that one launch should have, as operation->launch_cost counts them, if
+     * the kernel has parts. */
     double launch_flops;
     /* Computes 1 to OPERATION_GROUP_MAX problems together, each with the same bits as `run`. The
      * problems are of one group (operation->group_traits), or all are small
@@ -83,7 +83,7 @@ struct operation_part {
     bool is_whole; /* every part of a divided problem needs all of it (operation->divide) */
 };
 
-/* What the problems of one group have in common, for comparing and hashing. */
+/* The properties that the problems of one group share, for comparing and hashing. */
 struct operation_traits {
     uint64_t words[2];
 };
@@ -116,10 +116,10 @@ struct operation {
     void (*lengths)(const void *problem, uint64_t lengths[OPERATION_LENGTHS]);
     /* Floating-point operations, for metrics, limits and fair shares. */
     double (*flops)(const void *problem);
-    /* Bytes of operands and results, each counted once: what a kernel has to read and write at
-     * least. */
+    /* Bytes of operands and results, each counted once: the least that a kernel has to read and
+     * write. */
     double (*moved_bytes)(const void *problem);
-    /* What a problem costs when it is cut into launches, in operations. NULL: `flops`. */
+    /* The cost by which a problem is cut into launches, in operations. NULL: `flops`. */
     double (*launch_cost)(const void *problem);
 
     /* Small problems are computed from mapped host memory, in one launch with the small products
@@ -131,17 +131,19 @@ struct operation {
     /* The work of a problem of a group, at least 1. NULL: 1. */
     uint32_t (*group_units)(const void *problem);
 
-    /* How a problem can be divided over several devices: into how many units at most (0 or 1: not
-     * at all), and the problem of some of the units. The parts have the bits of the whole. NULL:
-     * not at all. */
+    /* How a problem can be divided over several devices. `units`: the most units that the problem
+     * can be divided into; 0 or 1: it cannot be divided. `divide`: sets `part` to the problem that
+     * computes some of the units. The results of the parts have the same bits as in the whole.
+     * NULL: no problem can be divided. */
     uint64_t (*units)(const void *problem);
     void (*divide)(const void *problem, struct operation_range units, void *part);
 
     /* A small problem with operands and a result of these types, for /info; false: the operation
      * offers no such types. */
     bool (*example)(enum gemmd_dtype dtype, enum gemmd_dtype out, void *problem);
-    /* Problem number `index` of those that load the code of all kernels; false: there are no more.
-     * The pointers to optional operands and results only say whether these are present. */
+    /* Makes problem number `index` of the problems that load the code of all kernels; false: there
+     * are no more. The pointers to optional operands and results only say whether these are
+     * present. */
     bool (*warm)(uint32_t index, void *problem);
     struct operation_known known;
 };
@@ -172,8 +174,8 @@ enum gemmd_error operation_select(const struct operation *operation,
  * ones. */
 bool operation_is_small(const struct operation *operation, const struct operation_kernel *kernel,
                         const void *problem);
-/* Whether `kernel`, which takes the problem, can compute the problem in a group, and the group is
- * not too much work. */
+/* Whether `kernel`, which takes the problem, can compute the problem in a group, and the problem's
+ * units do not exceed the limit of a group. */
 bool operation_can_group(const struct operation *operation, const struct operation_kernel *kernel,
                          const void *problem);
 /* Whether two problems of one operation, each of which operation_can_group allows, can share a

@@ -1,4 +1,4 @@
-/* What a problem of an operation is, whichever kernel computes it. */
+/* The properties of an operation's problem, which do not depend on the kernel. */
 #include <string.h>
 
 #include "kernels/key.h"

@@ -3,8 +3,8 @@
  *
  * The parts of a product are some of the batch's problems, or some rows of C. The parts of an
  * attention are some of the batch's entries, or some heads with the heads of K and V that they use.
- * A sum is never divided. If the kernel allows it, a part that the same kernel computes has the
- * bits that the whole has, wherever the part is computed.
+ * A sum is never divided. If gemm_parts_are_exact is true for a kernel, the parts that the kernel
+ * computes have the same bits as the whole, whichever device computes them.
  *
  * Pure functions, any thread.
  */

@@ -9,13 +9,12 @@
  * y_width * y_leading + i % y_width.
  *
  * Sums of f32, f16 and bf16 are computed in f32 (in f64 by the naive kernels). Their error is at
- * most reduce_sum_roundings(length)
- * * 2^-24 * sum |x|, and then one rounding to `out`. The order of a sum depends on the length, the
- * type and the kernel only. Sums of f64 are computed in f64, with the same number of roundings of
- * 2^-53. Sums of integers are computed in 64-bit integers and are exact; as i32 they wrap modulo
- * 2^32. mean is the sum divided by the length, and norm2 the square root of the sum of squares,
- * which overflows to infinity where the sum of squares does. logsumexp is max + log(sum exp(x -
- * max)), and is minus infinity if all elements are.
+ * most reduce_sum_roundings(length) * 2^-24 * sum |x|, and then one rounding to `out`. The order of
+ * a sum depends on the length, the type and the kernel only. Sums of f64 are computed in f64, with
+ * the same number of roundings of 2^-53. Sums of integers are computed in 64-bit integers and are
+ * exact; as i32 they wrap modulo 2^32. mean is the sum divided by the length, and norm2 the square
+ * root of the sum of squares, which overflows to infinity where the sum of squares does. logsumexp
+ * is max + log(sum exp(x - max)), and is minus infinity if all elements are minus infinity.
  *
  * NaN: every result over elements of which one is NaN is NaN. argmax is the index of the first
  * greatest element, and of the first NaN if there is one. -0 and +0 are equal; max and min give

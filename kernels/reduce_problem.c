@@ -1,4 +1,4 @@
-/* What a reduction's problem is, whichever kernel computes it. */
+/* The properties of a reduction's problem, which do not depend on the kernel. */
 #include <math.h>
 
 #include "kernels/reduce.h"

@@ -40,7 +40,7 @@ enum softmax_part_number { SOFTMAX_PART_LENS, SOFTMAX_PART_X, SOFTMAX_PART_Y, SO
  * dimensions that have lengths. */
 void softmax_problem_of(struct softmax_problem *problem, const struct array_shape *shape,
                         uint32_t lens);
-/* The length of a row. `lens` must be readable. */
+/* The length of a row. The memory of `lens` must be readable by the caller. */
 static inline uint64_t softmax_length(const struct softmax_problem *problem, uint64_t row)
 {
     return problem->lens != NULL ? (uint64_t)problem->lens[row / problem->rows_per_len]

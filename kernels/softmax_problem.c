@@ -1,4 +1,4 @@
-/* What a softmax's problem is, whichever kernel computes it. */
+/* The properties of a softmax's problem, which do not depend on the kernel. */
 #include <math.h>
 
 #include "kernels/softmax.h"

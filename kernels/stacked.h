@@ -1,5 +1,5 @@
 /*
- * stacked.h - rows of many requests multiplied with one B, as one product.
+ * stacked.h - multiplies rows of many requests with one B, as one product.
  *
  *   C_i = act(alpha * A_i * op(B) + beta * C0_i + bias),  i = 0 ... count-1
  *
@@ -7,8 +7,8 @@
  * time. The stack is computed by the kernel that would compute each request alone. Only kernels
  * whose rows' bits depend on the row and B alone are used (gemm_kernel.rows_independent,
  * any_leading), so the bytes of a request are the same alone and in any stack. On the CPU this
- * excludes OpenBLAS, which sums a few rows in another order than many rows: requests that "auto"
- * gives to OpenBLAS are computed one at a time.
+ * excludes OpenBLAS, which computes a few rows with another order of sums than many rows: requests
+ * that "auto" gives to OpenBLAS are computed one at a time.
  *
  * How a batcher uses this module:
  *   - gemm_can_stack says whether the kernel that gemm_select chose for a request can stack rows.
@@ -27,8 +27,8 @@
 #include "kernels/gemm.h"
 
 /* The rows of one request. The distances between rows are the problem's lda, ldc0, ldc and
- * a_scale.step. On CUDA
- * the rows are in device memory or mapped host memory and are aligned to their elements. */
+ * a_scale.step. On CUDA the rows are in device memory or mapped host memory and are aligned to
+ * their elements. */
 struct gemm_stack_rows {
     const void *a;
     const void *c0; /* read only if beta != 0 */

@@ -8,6 +8,7 @@
 #include "proto/number.h"
 #include "server/api/services.h"
 #include "server/http/digests.h"
+#include "server/http/server.h"
 #include "server/jobs/job_thread.h"
 #include "server/net/notify.h"
 
@@ -85,8 +86,9 @@ static bool device_computes(struct liveness *liveness, uint32_t number)
     return works || right;
 }
 
-/* Looks at all devices. Returns the name of what is stuck of one that is not lost; NULL: nothing.
- * The loss of a device is not for the service manager while others are left. */
+/* Looks at all devices. Returns the name of the part that is stuck, of a device that is not lost;
+ * NULL: no part is stuck. The loss of a device is not for the service manager while others are
+ * left. */
 static const char *stuck_of_devices(struct liveness *liveness)
 {
     const struct executors *executors = &liveness->services->executors;

@@ -2,12 +2,13 @@
  * liveness.h - feeds the watchdog of the service manager for as long as every part of the daemon
  * makes progress.
  *
- * The service manager asks for it with WATCHDOG_USEC and WATCHDOG_PID (sd_watchdog_enabled(3)).
- * Four times in that time, the main loop looks whether each I/O thread, the dispatch thread, the
- * verifier's thread, the job thread, the digester's thread and the log's thread have gone round
- * their loops since the last look, and whether the device computes: a device with work must not
- * have stalled (--stall-time), and a device without work must have computed a product with a known
- * answer. If so, WATCHDOG=1 is sent. The main loop itself is seen by the service manager.
+ * The service manager asks for keep-alive messages with WATCHDOG_USEC and WATCHDOG_PID
+ * (sd_watchdog_enabled(3)). Four times in WATCHDOG_USEC microseconds, the main loop looks whether
+ * each I/O thread, the dispatch thread, the verifier's thread, the job thread, the digester's
+ * thread and the log's thread have run an iteration of their loops since the last look, and whether
+ * the device computes: a device with work must not have stalled (--stall-time), and a device
+ * without work must have computed a product with a known answer. If so, the main loop sends
+ * WATCHDOG=1. The service manager thereby also notices a main loop that hangs.
  *
  * All functions run on the main thread.
  */
@@ -21,13 +22,14 @@ struct services;
 
 /* `services` is borrowed. NULL: out of memory. */
 struct liveness *liveness_create(struct services *services);
-/* Frees it after the dispatch thread has stopped. NULL is allowed. */
+/* Frees the struct, after the dispatch thread has stopped. NULL is allowed. */
 void liveness_destroy(struct liveness *liveness);
 
-/* Looks, if that is due, and feeds the watchdog or logs what is stuck. Does nothing if the service
- * manager has no watchdog. To be called several times a second. */
+/* Looks, if a look is due, and feeds the watchdog or logs the part that is stuck. Does nothing if
+ * the service manager has no watchdog. To be called several times a second. */
 void liveness_check(struct liveness *liveness, uint64_t now_ns);
-/* Feeds no more, because another process is the main process of the service from now on. */
+/* Stops feeding the watchdog, because another process is the main process of the service from now
+ * on. */
 void liveness_stop(struct liveness *liveness);
 
 #endif

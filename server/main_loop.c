@@ -12,6 +12,7 @@
 #include "server/base/clock.h"
 #include "server/base/inherited_sockets.h"
 #include "server/device_restarts.h"
+#include "server/http/server.h"
 #include "server/jobs/job_thread.h"
 #include "server/jobs/jobs.h"
 #include "server/liveness.h"
@@ -21,12 +22,12 @@
 #include "server/net/notify.h"
 #include "server/reload.h"
 
-/* The longest drain before a restart, so that the daemon serves again soon. What a lost device has
- * left unanswered ends at once; only slow clients take longer. */
+/* The longest drain before a restart, so that the daemon serves again soon. Requests that a lost
+ * device has left unanswered end at once; only slow clients take longer. */
 static const uint64_t RESTART_DRAIN_MS = 1000;
 
 enum { TICK_MS = 20, TICKS_PER_CHECK = 10, SIGNAL_COUNT = 4 };
-/* What libuv's loop needs at most: descriptors, and bytes for the table of what it watches. */
+/* The most that libuv's loop needs: descriptors, and bytes for its table of watched descriptors. */
 enum { LOOP_FILES = 8, LOOP_BYTES = 64 * 1024 };
 
 static const struct {

@@ -47,8 +47,8 @@ enum gemmd_error main_loop_create(struct services *services,
 /* Accepts connections, and returns when a drain has ended. */
 void main_loop_run(struct main_loop *loop);
 /* Whether the process is to execute its program again, with the listening sockets that are written
- * to `sockets`. Looks for signals that have arrived since main_loop_run: one that ends the process
- * goes first. To be called after all threads have stopped. */
+ * to `sockets`. Looks for signals that have arrived since main_loop_run: a signal that ends the
+ * process has precedence. To be called after all threads have stopped. */
 bool main_loop_restarts(struct main_loop *loop, struct handover_socket *sockets, uint32_t *count);
 /* Frees the loop. To be called after the I/O threads have stopped. NULL is allowed. */
 void main_loop_destroy(struct main_loop *loop);

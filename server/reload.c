@@ -101,8 +101,8 @@ static void apply(struct services *services, struct config *config)
     services->http->config = config;
 }
 
-/* Logs what has changed. If the level changes too, the more talkative of the two levels decides
- * whether these lines are written. */
+/* Logs the changes. If the level changes too, the more talkative of the two levels decides whether
+ * these lines are written. */
 static void log_changes(const struct reload *reload, enum config_log_level old_level)
 {
     const struct config *config = reload->services->config;

@@ -38,8 +38,8 @@ static float score(const struct attention_problem *p, const float *q, const floa
     return p->softcap > 0 ? p->softcap * tanhf(sum / p->softcap) : sum;
 }
 
-/* At least one score. They become weights, which add up to 1; returns the logarithm of what they
- * were divided by. */
+/* Turns scores, of which there is at least one, into weights, which add up to 1. Returns the
+ * logarithm of the divisor of the weights. */
 static float cpu_attention_naive_softmax(float *scores, uint64_t count)
 {
     float most = scores[0];

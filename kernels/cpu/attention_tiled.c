@@ -107,8 +107,8 @@ static void clear_line(uint64_t i, uint64_t depth, uint64_t width, float *panels
         to[c * width] = 0;
 }
 
-/* Packs the queries and finds what they see: the keys from span.first to span.end - 1 are seen by
- * some of them. */
+/* Packs the queries and finds the keys that at least one of them sees: from span.first to span.end
+ * - 1. */
 static struct attention_span load_queries(const struct tile *tile)
 {
     const struct attention_problem *p = tile->problem;
@@ -227,8 +227,8 @@ static bool cpu_attention_tiled_weigh(const struct tile *tile, uint64_t first, u
     return all;
 }
 
-/* sums += weights * V. A weight of 0 that stands for a key that is not seen must not meet what is
- * not finite; where it does meet a number it changes nothing. */
+/* sums += weights * V. The weight 0 of a key that a row does not see must not be multiplied with a
+ * value that is not finite; multiplied with a finite value, it changes nothing. */
 static void add_values(const struct tile *tile, uint64_t keys)
 {
     const struct microkernel *micro = tile->micro;

@@ -1,6 +1,6 @@
 /*
  * naive - each element of Y is one chain of fused multiply-adds over r, s and channels, in that
- * order, in the accumulator's type. The other kernels are compared with the kernel.
+ * order, in the accumulator's type. The other kernels are compared with this kernel.
  */
 #include <math.h>
 

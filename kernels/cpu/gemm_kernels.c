@@ -39,10 +39,11 @@ static void cpu_destroy(struct gemm_context *base)
     free(context);
 }
 
-/* Sets the number of OpenBLAS's threads and has it take its buffers. Where it gets none it asks
- * again without end, and its small products need none, so that a later one would never return:
- * whether there are enough addresses for all of its threads is found out before. Those that it
- * started when it was loaded may still be waiting for theirs. */
+/* Sets the number of OpenBLAS's threads and makes them allocate their buffers. A thread of OpenBLAS
+ * that gets no buffer asks again without end. Small products need no buffers, so the lack would
+ * show only later, when a larger product never returns. The function therefore first finds out
+ * whether there are enough addresses for the buffers of all threads. Threads that OpenBLAS started
+ * when it was loaded may still be waiting for buffers. */
 static enum gemmd_error openblas_prepare(uint32_t threads, struct fault *fault)
 {
     const uint32_t loaded = (uint32_t)openblas_get_num_threads();

@@ -19,7 +19,7 @@
 
 enum {
     BLOCK_ROWS = 1024, /* of A widened at a time; many enough to keep every core of sgemm busy */
-    PART_LINES = 16,   /* what a thread widens or finishes at a time */
+    PART_LINES = 16,   /* lines that a thread widens or finishes at a time */
     STEPS = 1 << 20,   /* multiplications between two calls of team_stops, or one call of BLAS */
 };
 

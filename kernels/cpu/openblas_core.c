@@ -31,7 +31,7 @@ static const char *wanted_here(void)
 void openblas_core_set(char *const argv[])
 {
     const char *core = getenv(VARIABLE) == NULL ? wanted_here() : NULL;
-    char program[PATH_MAX]; /* by its own name, which is what the process is called */
+    char program[PATH_MAX]; /* by its own name, which is the name of the process */
     const ssize_t length =
         core != NULL ? readlink("/proc/self/exe", program, sizeof program - 1) : -1;
     if (length < 0 || setenv(VARIABLE, core, 1) != 0)

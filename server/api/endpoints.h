@@ -10,7 +10,7 @@
 extern const struct endpoint dashboard_endpoints[]; /* / (dashboard/endpoint.c) */
 extern const struct endpoint docs_endpoints[];      /* /docs (docs/endpoint.c) */
 extern const struct endpoint feed_endpoints[];      /* /dashboard/... (dashboard/feed.c) */
-extern const struct endpoint compute_endpoints[];   /* /gemm, /attention (compute/endpoints.c) */
+extern const struct endpoint compute_endpoints[];   /* /gemm, ... (compute/endpoints.c) */
 extern const struct endpoint job_endpoints[];       /* /jobs/... (jobs/endpoints.c) */
 extern const struct endpoint health_endpoints[];    /* /livez, /readyz, ... (health.c) */
 extern const struct endpoint info_endpoints[];      /* /metrics, /info, ... (info.c) */

@@ -3,8 +3,8 @@
  * stores of tensors, jobs and shared memory.
  *
  * The daemon owns all parts: it creates them before the HTTP server starts and destroys them after
- * the HTTP server has stopped. All other code borrows them. Any thread may use a part as the part's
- * header says.
+ * the HTTP server has stopped. All other code borrows them. The header of each part says which
+ * threads may use the part.
  */
 #ifndef SERVER_API_SERVICES_H
 #define SERVER_API_SERVICES_H
@@ -15,7 +15,7 @@
 #include "server/config/config.h"
 #include "server/device/memory/pool.h"
 #include "server/http/request.h"
-#include "server/http/server.h"
+#include "server/http/server_state.h"
 #include "server/observe/log.h"
 #include "server/observe/metrics.h"
 #include "server/observe/model_stats.h"

@@ -1,6 +1,6 @@
 /*
- * heartbeat.h - a sign of life of one thread: a count that the thread increases when it gets round
- * to it, and that another thread watches.
+ * heartbeat.h - the heartbeat of one thread: a count that the thread increases in each iteration of
+ * its loop, and that another thread watches.
  *
  * One thread beats. One other thread looks.
  */

@@ -19,10 +19,10 @@
 
 #define INHERITED_VARIABLE "GEMMD_HANDOVER"
 
-/* How many sockets were passed to this process. 0 if the environment names none or means another
- * process. */
+/* How many sockets were passed to this process. 0 if the environment names no sockets, or names
+ * sockets for another process. */
 uint32_t inherited_sockets(void);
-/* How many of them a service manager has opened. */
+/* How many of the passed sockets a service manager has opened. */
 uint32_t inherited_manager_sockets(void);
 /* Whether socket `index` was opened for this address of the option --listen. */
 bool inherited_is_for(uint32_t index, const char *address);

@@ -11,14 +11,14 @@ static const struct config_option *option_named(const char *name)
     return config_option_find(name, strlen(name));
 }
 
-static enum config_source source_of(const struct config_load *load, const char *name)
+static enum config_source source_of(const struct config_reader *reader, const char *name)
 {
-    return load->sources[config_option_index(option_named(name))];
+    return reader->sources[config_option_index(option_named(name))];
 }
 
-static bool is_set(const struct config_load *load, const char *name)
+static bool is_set(const struct config_reader *reader, const char *name)
 {
-    return source_of(load, name) > CONFIG_SOURCE_DEFAULT;
+    return source_of(reader, name) > CONFIG_SOURCE_DEFAULT;
 }
 
 static uint64_t least(uint64_t a, uint64_t b)
@@ -27,55 +27,56 @@ static uint64_t least(uint64_t a, uint64_t b)
 }
 
 /* The defaults are such that setting one limit never contradicts the default of another. */
-void config_derive(struct config_load *load)
+void config_derive(struct config_reader *reader)
 {
-    struct config *config = load->config;
+    struct config *config = reader->config;
     const uint64_t gib = UINT64_C(1) << 30;
 
-    if (!is_set(load, "busy-poll-us"))
+    if (!is_set(reader, "busy-poll-us"))
         config->busy_poll_us = sysconf(_SC_NPROCESSORS_ONLN) >= 8 ? 50 : 0;
-    if (!is_set(load, "queue-bytes"))
+    if (!is_set(reader, "queue-bytes"))
         config->queue_bytes = config->pinned_bytes;
     uint64_t half = least(config->pinned_bytes, config->queue_bytes) / 2;
     if (config->tenant_bytes > 0)
         half = least(half, config->tenant_bytes / 2);
-    config->shares_requests = !is_set(load, "tenant-requests");
-    config->shares_bytes = !is_set(load, "tenant-bytes");
-    config->shares_tensors = !is_set(load, "tenant-tensor-bytes");
-    if (!is_set(load, "max-connections-per-address"))
+    config->shares_requests = !is_set(reader, "tenant-requests");
+    config->shares_bytes = !is_set(reader, "tenant-bytes");
+    config->shares_tensors = !is_set(reader, "tenant-tensor-bytes");
+    if (!is_set(reader, "max-connections-per-address"))
         config->max_connections_per_address = config->max_connections - config->max_connections / 8;
-    if (!is_set(load, "max-body"))
+    if (!is_set(reader, "max-body"))
         config->max_body_bytes = least(gib, half);
-    if (!is_set(load, "max-result"))
+    if (!is_set(reader, "max-result"))
         config->max_result_bytes = least(gib, half);
-    if (!is_set(load, "job-bytes"))
+    if (!is_set(reader, "job-bytes"))
         config->job_bytes = config->max_result_bytes > gib ? config->max_result_bytes : gib;
-    if (!is_set(load, "timeout"))
+    if (!is_set(reader, "timeout"))
         config->default_timeout_ms =
             config->max_timeout_ms ? least(60000, config->max_timeout_ms) : 60000;
 }
 
-enum gemmd_error config_read_defaults(struct config_load *load)
+enum gemmd_error config_read_defaults(struct config_reader *reader)
 {
     for (uint32_t i = 0; i < config_option_count; i++) {
         const struct config_option *option = &config_options[i];
-        if (!option->standard || load->sources[i] != CONFIG_SOURCE_NONE)
+        if (!option->standard || reader->sources[i] != CONFIG_SOURCE_NONE)
             continue;
         if (option->kind == CONFIG_KIND_ADDRESSES && inherited_manager_sockets() > 0)
             continue;
-        enum gemmd_error error = config_set(load, option, CONFIG_SOURCE_DEFAULT, option->standard);
+        enum gemmd_error error =
+            config_set(reader, option, CONFIG_SOURCE_DEFAULT, option->standard);
         if (error != GEMMD_OK)
             return error;
     }
-    config_derive(load);
+    config_derive(reader);
     return GEMMD_OK;
 }
 
 /* Checks that a request whose body and result are as large as allowed fits in an option's bytes:
  * its body and its result are in memory at the same time. */
-static enum gemmd_error check_room(struct config_load *load, const char *name)
+static enum gemmd_error check_room(struct config_reader *reader, const char *name)
 {
-    const struct config *config = load->config;
+    const struct config *config = reader->config;
     const struct config_option *option = option_named(name);
     uint64_t room = config_value_load(config, option);
     /* The sum cannot overflow: each limit is 16 TiB at most. */
@@ -83,29 +84,30 @@ static enum gemmd_error check_room(struct config_load *load, const char *name)
     if (needed <= room)
         return GEMMD_OK;
     char body[CONFIG_TEXT_MAX], result[CONFIG_TEXT_MAX];
-    config_source_text(load, option_named("max-body"), source_of(load, "max-body"), body);
-    config_source_text(load, option_named("max-result"), source_of(load, "max-result"), result);
-    return config_fault(load, option, source_of(load, name),
+    config_source_text(reader, option_named("max-body"), source_of(reader, "max-body"), body);
+    config_source_text(reader, option_named("max-result"), source_of(reader, "max-result"), result);
+    return config_fault(reader, option, source_of(reader, name),
                         "of %" PRIu64 " is too small for one request at both limits, %s of %" PRIu64
                         " and %s of %" PRIu64,
                         room, body, config->max_body_bytes, result, config->max_result_bytes);
 }
 
 /* Checks that the options of TLS are given together. */
-static enum gemmd_error check_tls(struct config_load *load)
+static enum gemmd_error check_tls(struct config_reader *reader)
 {
-    const struct config *config = load->config;
+    const struct config *config = reader->config;
     if ((config->tls_cert == NULL) != (config->tls_key == NULL)) {
         const char *given = config->tls_cert != NULL ? "tls-cert" : "tls-key";
-        return config_fault(load, option_named(given), source_of(load, given), "needs --%s too",
+        return config_fault(reader, option_named(given), source_of(reader, given), "needs --%s too",
                             config->tls_cert != NULL ? "tls-key" : "tls-cert");
     }
     if (config->tls_client_ca != NULL && config->tls_cert == NULL)
-        return config_fault(load, option_named("tls-client-ca"), source_of(load, "tls-client-ca"),
+        return config_fault(reader, option_named("tls-client-ca"),
+                            source_of(reader, "tls-client-ca"),
                             "needs --tls-cert and --tls-key too");
-    if (config->tls_client_ca == NULL && is_set(load, "tls-client-auth"))
-        return config_fault(load, option_named("tls-client-auth"),
-                            source_of(load, "tls-client-auth"), "needs --tls-client-ca too");
+    if (config->tls_client_ca == NULL && is_set(reader, "tls-client-auth"))
+        return config_fault(reader, option_named("tls-client-auth"),
+                            source_of(reader, "tls-client-auth"), "needs --tls-client-ca too");
     return GEMMD_OK;
 }
 
@@ -116,55 +118,56 @@ static bool has_credentials(const char *url)
     return memchr(authority, '@', strcspn(authority, "/?#")) != NULL;
 }
 
-enum gemmd_error config_check(struct config_load *load)
+enum gemmd_error config_check(struct config_reader *reader)
 {
-    const struct config *config = load->config;
-    enum gemmd_error error = check_tls(load);
+    const struct config *config = reader->config;
+    enum gemmd_error error = check_tls(reader);
     if (error == GEMMD_OK)
-        error = check_room(load, "pinned-bytes");
+        error = check_room(reader, "pinned-bytes");
     if (error == GEMMD_OK)
-        error = check_room(load, "queue-bytes");
+        error = check_room(reader, "queue-bytes");
     if (error == GEMMD_OK && config->tenant_bytes > 0)
-        error = check_room(load, "tenant-bytes");
+        error = check_room(reader, "tenant-bytes");
     if (error != GEMMD_OK)
         return error;
 
     if (config->max_timeout_ms &&
         (!config->default_timeout_ms || config->default_timeout_ms > config->max_timeout_ms)) {
         char longest[CONFIG_TEXT_MAX];
-        config_source_text(load, option_named("max-timeout"), source_of(load, "max-timeout"),
+        config_source_text(reader, option_named("max-timeout"), source_of(reader, "max-timeout"),
                            longest);
-        const enum config_source source = source_of(load, "timeout");
+        const enum config_source source = source_of(reader, "timeout");
         if (config->default_timeout_ms == 0)
-            return config_fault(load, option_named("timeout"), source,
+            return config_fault(reader, option_named("timeout"), source,
                                 "of 0 (no deadline) is longer than %s of %" PRIu64 " ms", longest,
                                 config->max_timeout_ms);
-        return config_fault(load, option_named("timeout"), source,
+        return config_fault(reader, option_named("timeout"), source,
                             "of %" PRIu64 " ms is longer than %s of %" PRIu64 " ms",
                             config->default_timeout_ms, longest, config->max_timeout_ms);
     }
     const char *endpoint = config->otlp_endpoint;
     if (endpoint != NULL && strncmp(endpoint, "http://", 7) != 0 &&
         strncmp(endpoint, "https://", 8) != 0)
-        return config_fault(load, option_named("otlp-endpoint"), source_of(load, "otlp-endpoint"),
+        return config_fault(reader, option_named("otlp-endpoint"),
+                            source_of(reader, "otlp-endpoint"),
                             "of '%.100s' does not begin with http:// or https://", endpoint);
     if (endpoint != NULL && has_credentials(endpoint))
         return config_fault(
-            load, option_named("otlp-endpoint"), source_of(load, "otlp-endpoint"),
+            reader, option_named("otlp-endpoint"), source_of(reader, "otlp-endpoint"),
             "must not hold a user or a password, which logs and --check-config would "
             "show; put an Authorization header in --otlp-header-file");
     if (endpoint == NULL && config->otlp_header_file != NULL)
-        return config_fault(load, option_named("otlp-header-file"),
-                            source_of(load, "otlp-header-file"), "needs --otlp-endpoint too");
+        return config_fault(reader, option_named("otlp-header-file"),
+                            source_of(reader, "otlp-header-file"), "needs --otlp-endpoint too");
     if (config->otlp_ca_file != NULL && (endpoint == NULL || strncmp(endpoint, "https://", 8) != 0))
-        return config_fault(load, option_named("otlp-ca-file"), source_of(load, "otlp-ca-file"),
+        return config_fault(reader, option_named("otlp-ca-file"), source_of(reader, "otlp-ca-file"),
                             "needs an --otlp-endpoint that begins with https://");
     if (config->max_connections_per_address > config->max_connections) {
         char total[CONFIG_TEXT_MAX];
-        config_source_text(load, option_named("max-connections"),
-                           source_of(load, "max-connections"), total);
-        return config_fault(load, option_named("max-connections-per-address"),
-                            source_of(load, "max-connections-per-address"),
+        config_source_text(reader, option_named("max-connections"),
+                           source_of(reader, "max-connections"), total);
+        return config_fault(reader, option_named("max-connections-per-address"),
+                            source_of(reader, "max-connections-per-address"),
                             "of %" PRIu32 " is more than %s of %" PRIu32,
                             config->max_connections_per_address, total, config->max_connections);
     }

@@ -98,7 +98,7 @@ static bool is_unknown(const char *entry)
            !is_kubernetes(name, length, equals + 1);
 }
 
-static enum gemmd_error unknown_variable(struct config_load *load, const char *entry)
+static enum gemmd_error unknown_variable(struct config_reader *reader, const char *entry)
 {
     const int shown = (int)strcspn(entry, "=") < 60 ? (int)strcspn(entry, "=") : 60;
     const char *variable = entry + sizeof(prefix) - 1;
@@ -109,11 +109,11 @@ static enum gemmd_error unknown_variable(struct config_load *load, const char *e
         nearest ? config_option_find(nearest, strlen(nearest)) : NULL;
     if (option && (option->sources & CONFIG_SOURCE_ENVIRONMENT)) {
         config_option_variable(option, name);
-        return fault_set(load->fault, GEMMD_ERR_USAGE, NULL,
+        return fault_set(reader->fault, GEMMD_ERR_USAGE, NULL,
                          "the environment variable %.*s belongs to no option; did you mean %s?",
                          shown, entry, name);
     }
-    return fault_set(load->fault, GEMMD_ERR_USAGE, NULL,
+    return fault_set(reader->fault, GEMMD_ERR_USAGE, NULL,
                      "the environment variable %.*s belongs to no option; --help lists the options",
                      shown, entry);
 }
@@ -128,25 +128,25 @@ static const char *variable_value(char *const environment[], const char *name)
     return NULL;
 }
 
-static enum gemmd_error read_addresses(struct config_load *load, const struct config_option *option,
-                                       const char *text)
+static enum gemmd_error read_addresses(struct config_reader *reader,
+                                       const struct config_option *option, const char *text)
 {
     char *list = strdup(text), *rest = list;
     if (!list)
-        return fault_set(load->fault, GEMMD_ERR_OUT_OF_MEMORY, NULL,
+        return fault_set(reader->fault, GEMMD_ERR_OUT_OF_MEMORY, NULL,
                          "out of memory while the options were read");
     enum gemmd_error error = GEMMD_OK;
     while (rest && error == GEMMD_OK)
-        error = config_set(load, option, CONFIG_SOURCE_ENVIRONMENT, strsep(&rest, ","));
+        error = config_set(reader, option, CONFIG_SOURCE_ENVIRONMENT, strsep(&rest, ","));
     free(list);
     return error;
 }
 
-enum gemmd_error config_read_environment(struct config_load *load, char *const environment[])
+enum gemmd_error config_read_environment(struct config_reader *reader, char *const environment[])
 {
     for (char *const *entry = environment; *entry; entry++) {
         if (is_unknown(*entry))
-            return unknown_variable(load, *entry);
+            return unknown_variable(reader, *entry);
     }
     for (uint32_t i = 0; i < config_option_count; i++) {
         const struct config_option *option = &config_options[i];
@@ -158,8 +158,8 @@ enum gemmd_error config_read_environment(struct config_load *load, char *const e
         if (!value || value[0] == '\0')
             continue;
         enum gemmd_error error = option->kind == CONFIG_KIND_ADDRESSES
-                                     ? read_addresses(load, option, value)
-                                     : config_set(load, option, CONFIG_SOURCE_ENVIRONMENT, value);
+                                     ? read_addresses(reader, option, value)
+                                     : config_set(reader, option, CONFIG_SOURCE_ENVIRONMENT, value);
         if (error != GEMMD_OK)
             return error;
     }

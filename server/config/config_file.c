@@ -27,7 +27,7 @@ static const char *value_text(const json_t *value, char number[32])
     }
 }
 
-static enum gemmd_error set_value(struct config_load *load, const struct config_option *option,
+static enum gemmd_error set_value(struct config_reader *reader, const struct config_option *option,
                                   const json_t *value)
 {
     char number[32];
@@ -35,55 +35,56 @@ static enum gemmd_error set_value(struct config_load *load, const struct config_
     if (!text) {
         char expected[CONFIG_TEXT_MAX];
         config_value_expected(option, expected);
-        return config_fault(load, option, CONFIG_SOURCE_FILE, "must be %s", expected);
+        return config_fault(reader, option, CONFIG_SOURCE_FILE, "must be %s", expected);
     }
-    return config_set(load, option, CONFIG_SOURCE_FILE, text);
+    return config_set(reader, option, CONFIG_SOURCE_FILE, text);
 }
 
-static enum gemmd_error read_member(struct config_load *load, const char *key, const json_t *value)
+static enum gemmd_error read_member(struct config_reader *reader, const char *key,
+                                    const json_t *value)
 {
     size_t length = strlen(key);
     const struct config_option *option = config_option_find(key, length);
     if (!option || !(option->sources & CONFIG_SOURCE_FILE)) {
         const char *nearest = option ? NULL : config_option_nearest(key, length);
         return fault_set(
-            load->fault, GEMMD_ERR_USAGE, NULL, "\"%.60s\" in %.80s %s%s%s%s", key,
-            load->config->config_file,
+            reader->fault, GEMMD_ERR_USAGE, NULL, "\"%.60s\" in %.80s %s%s%s%s", key,
+            reader->config->config_file,
             option ? "is an option that a --config file cannot set" : "is not an option",
             nearest ? "; did you mean \"" : "", nearest ? nearest : "", nearest ? "\"?" : "");
     }
     if (json_is_null(value))
         return GEMMD_OK;
     if (option->kind != CONFIG_KIND_ADDRESSES || !json_is_array(value))
-        return set_value(load, option, value);
+        return set_value(reader, option, value);
     size_t index;
     const json_t *element;
     json_array_foreach(value, index, element)
     {
-        enum gemmd_error error = set_value(load, option, element);
+        enum gemmd_error error = set_value(reader, option, element);
         if (error != GEMMD_OK)
             return error;
     }
     return GEMMD_OK;
 }
 
-enum gemmd_error config_read_file(struct config_load *load, const char *path)
+enum gemmd_error config_read_file(struct config_reader *reader, const char *path)
 {
     json_error_t problem;
     errno = 0;
     json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, &problem);
     if (!root) {
         if (errno == EISDIR)
-            return fault_set(load->fault, GEMMD_ERR_IO, "config", "%s is a directory", path);
+            return fault_set(reader->fault, GEMMD_ERR_IO, "config", "%s is a directory", path);
         bool unreadable = json_error_code(&problem) == json_error_cannot_open_file;
         if (unreadable)
-            return fault_set(load->fault, GEMMD_ERR_IO, "config", "%s", problem.text);
-        return fault_set(load->fault, GEMMD_ERR_USAGE, "config", "%.80s, line %d: %.120s", path,
+            return fault_set(reader->fault, GEMMD_ERR_IO, "config", "%s", problem.text);
+        return fault_set(reader->fault, GEMMD_ERR_USAGE, "config", "%.80s, line %d: %.120s", path,
                          problem.line, problem.text);
     }
     enum gemmd_error error = GEMMD_OK;
     if (!json_is_object(root))
-        error = fault_set(load->fault, GEMMD_ERR_USAGE, "config",
+        error = fault_set(reader->fault, GEMMD_ERR_USAGE, "config",
                           "%.80s must hold one JSON object, whose keys are names of options", path);
     const char *key;
     json_t *value;
@@ -91,7 +92,7 @@ enum gemmd_error config_read_file(struct config_load *load, const char *path)
     {
         if (error != GEMMD_OK)
             break;
-        error = read_member(load, key, value);
+        error = read_member(reader, key, value);
     }
     json_decref(root);
     return error;

@@ -100,17 +100,17 @@ enum gemmd_error config_reload(const struct config_reload *reload, struct config
                                struct config_changes *changes, struct fault *fault)
 {
     struct config loaded = {.action = CONFIG_RUN}, fixed;
-    struct config_load load = {.config = &loaded, .fault = fault};
+    struct config_reader reader = {.config = &loaded, .fault = fault};
     enum gemmd_error error = check_file(reload->running->config_file, fault);
     if (error == GEMMD_OK)
-        error = config_read_sources(&load, reload->argc, reload->argv, reload->environment);
+        error = config_read_sources(&reader, reload->argc, reload->argv, reload->environment);
     if (error != GEMMD_OK)
         goto free_loaded;
     fixed = loaded; /* borrows the strings of `loaded` */
     keep_running(&loaded, reload->running);
-    config_derive(&load);
+    config_derive(&reader);
     keep_running(&loaded, reload->running);
-    error = config_check(&load);
+    error = config_check(&reader);
     if (error != GEMMD_OK)
         goto free_loaded;
     *next = *reload->running;

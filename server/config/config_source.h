@@ -1,5 +1,5 @@
 /*
- * config_source.h - reads the options from flags, environment, file and defaults into one config.
+ * config_source.h - reads the options from flags, environment, file and defaults.
  *
  * Internal to config_*.c. The sources are read from the strongest to the weakest, and the first
  * source that names an option wins. Values from weaker sources are checked too, so that a wrong
@@ -8,39 +8,21 @@
 #ifndef SERVER_CONFIG_CONFIG_SOURCE_H
 #define SERVER_CONFIG_CONFIG_SOURCE_H
 
-#include "server/config/config_option.h"
+#include "server/config/config_set.h"
 
-struct config_load {
-    struct config *config;
-    enum config_source sources[CONFIG_OPTION_MAX]; /* where each option's value came from */
-    struct fault *fault;
-};
-
-/* Checks one value of one option, and stores it unless a stronger source has set the option.
- * `source` is a single bit. A value of an option of kind ADDRESSES is appended. */
-enum gemmd_error config_set(struct config_load *load, const struct config_option *option,
-                            enum config_source source, const char *text);
-/* Writes how an option is called in a source: --max-body, GEMMD_MAX_BODY, "max-body" in FILE. */
-void config_source_text(const struct config_load *load, const struct config_option *option,
-                        enum config_source source, char out[CONFIG_TEXT_MAX]);
-/* Sets a fault about one option. Its text is that of config_source_text and the formatted sentence.
- */
-enum gemmd_error config_fault(const struct config_load *load, const struct config_option *option,
-                              enum config_source source, const char *format, ...)
-    __attribute__((format(printf, 4, 5)));
-
-/* Each reads one source. An unknown option is a fault that suggests the nearest name. */
-enum gemmd_error config_read_flags(struct config_load *load, int argc, char *const argv[]);
-enum gemmd_error config_read_environment(struct config_load *load, char *const environment[]);
-enum gemmd_error config_read_file(struct config_load *load, const char *path);
+/* Each of these functions reads one source. An unknown option is a fault that suggests the nearest
+ * name. */
+enum gemmd_error config_read_flags(struct config_reader *reader, int argc, char *const argv[]);
+enum gemmd_error config_read_environment(struct config_reader *reader, char *const environment[]);
+enum gemmd_error config_read_file(struct config_reader *reader, const char *path);
 /* Sets the defaults in the table, then the defaults that depend on other options. */
-enum gemmd_error config_read_defaults(struct config_load *load);
+enum gemmd_error config_read_defaults(struct config_reader *reader);
 /* Sets the defaults that depend on other options. */
-void config_derive(struct config_load *load);
-/* Reads all sources from the strongest to the weakest, with the defaults. */
-enum gemmd_error config_read_sources(struct config_load *load, int argc, char *const argv[],
+void config_derive(struct config_reader *reader);
+/* Reads all sources from the strongest to the weakest, with the defaults (config_load.c). */
+enum gemmd_error config_read_sources(struct config_reader *reader, int argc, char *const argv[],
                                      char *const environment[]);
 /* Finds options that contradict each other. */
-enum gemmd_error config_check(struct config_load *load);
+enum gemmd_error config_check(struct config_reader *reader);
 
 #endif

@@ -127,9 +127,9 @@ const struct config_option config_options[] = {
      .help =
          "The GPUs to compute on: all, or a list of their numbers, counted from 0, and UUIDs, "
          "as in 0,2 or GPU-5f1e0cb2. A UUID that begins with MIG- names an instance of a divided "
-         "GPU. Each GPU has memory of --device-bytes and --tensor-bytes. The CPU backend takes a "
-         "single number and makes so many devices of the host's cores; it takes all and 0 as "
-         "1."},
+         "GPU. Each GPU has memory of --device-bytes and --tensor-bytes. For the CPU backend the "
+         "value is a single number, the number of devices that the host's cores are divided "
+         "into; all and 0 mean 1."},
     {SETTING("streams", CONFIG_KIND_NUMBER, CONFIG_GROUP_COMPUTING), FIELD(streams), .min = 1,
      .max = 64, .standard = "8", .placeholder = "N",
      .help = "Requests that a GPU computes at the same time, each on a CUDA stream of its own. "
@@ -137,9 +137,10 @@ const struct config_option config_options[] = {
              "one launch at a time and ignores this option."},
     {SETTING("max-batch", CONFIG_KIND_NUMBER, CONFIG_GROUP_COMPUTING), FIELD(max_batch), .min = 1,
      .max = 1024, .standard = "64", .placeholder = "N",
-     .help = "Requests that may share one launch on the device: small products, small attentions, "
-             "or products of few rows with the same resident B. A lower number bounds how long a "
-             "request waits for the others of its launch. 1: no request shares a launch."},
+     .help = "Requests that may share one launch on the device: small products, attentions, "
+             "reductions and softmaxes, or products of few rows with the same resident B. A lower "
+             "number bounds how long a request waits for the others of its launch. 1: no request "
+             "shares a launch."},
     {SETTING("busy-poll-us", CONFIG_KIND_NUMBER, CONFIG_GROUP_COMPUTING), FIELD(busy_poll_us),
      .max = 1000000, .placeholder = "N",
      .help = "Microseconds for which an I/O thread or the dispatch thread keeps polling for work "
@@ -225,8 +226,10 @@ const struct config_option config_options[] = {
     {RELOADABLE("max-work", CONFIG_KIND_NUMBER, CONFIG_GROUP_LIMITS), FIELD(max_work),
      .max = UINT64_C(1000000000000000000), .standard = "1000000000000000", .placeholder = "N",
      .help = "Floating-point operations that one request may take: 2 m n k for each product of a "
-             "batch, and for an attention those of its two products without masked scores. A "
-             "request that takes more is refused with 413. 0: no limit."},
+             "batch, for an attention those of its two products without masked scores, for a "
+             "convolution 2 times the elements of its result times the elements of a filter, and "
+             "for each element of a reduction 1 and of a softmax 5. A request that takes more is "
+             "refused with 413. 0: no limit."},
     {RELOADABLE("queue-requests", CONFIG_KIND_NUMBER, CONFIG_GROUP_LIMITS), FIELD(queue_requests),
      .min = 1, .max = 1000000, .standard = "4096", .placeholder = "N",
      .help =

@@ -106,7 +106,7 @@ const struct device_info *device_info(const struct device *device);
 /* The kernels that are left out, and why. The list belongs to the device and never changes after
  * device_open. Returns its length. */
 uint32_t device_left_out(const struct device *device, const struct device_left_out **list);
-/* What gemm_select needs to know about the device. */
+/* The properties of the device that gemm_select needs. */
 struct gemm_device device_gemm(const struct device *device);
 /* The device's memory, in which each work has a range of device_work_bytes. */
 struct arena *device_arena(struct device *device);

@@ -31,7 +31,7 @@ struct host_devices {
 };
 
 /* Finds the device whose UUID starts with `word`. CUDA gives an instance of a divided GPU a UUID
- * that starts with "GPU" as well, so that only what follows is compared. */
+ * that starts with "GPU" too, so only the part after the prefix is compared. */
 static enum gemmd_error find_uuid(const struct host_devices *host, const char *word, int32_t *index,
                                   struct fault *fault)
 {
@@ -98,8 +98,8 @@ static enum gemmd_error choose_cpus(const char *text, struct device_choice *choi
     uint64_t count = 1;
     if (strcmp(text, "all") != 0 && (!number_u64(text, &count) || count > DEVICES_MAX))
         return fault_set(fault, GEMMD_ERR_USAGE, "devices",
-                         "--devices is \"%.60s\"; the CPU backend takes a number from 1 to %d, and "
-                         "makes so many devices of the host's cores",
+                         "--devices is \"%.60s\"; the CPU backend takes a number from 1 to %d, the "
+                         "number of devices that the host's cores are divided into",
                          text, (int)DEVICES_MAX);
     choose_first(choice, count > 0 ? (uint32_t)count : 1);
     return GEMMD_OK;

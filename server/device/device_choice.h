@@ -1,8 +1,8 @@
 /*
- * device_choice.h - the devices that an operator chose (--devices).
+ * device_choice.h - reads which devices the operator has chosen (--devices).
  *
- * The text is "all", or a list of numbers and UUIDs: "0,2", "GPU-5f1e0cb2-...", "MIG-...". The CPU
- * takes a single number, and makes so many devices of the host's cores.
+ * The text is "all", or a list of numbers and UUIDs: "0,2", "GPU-5f1e0cb2-...", "MIG-...". For the
+ * CPU the text is a single number, the number of devices that the host's cores are divided into.
  */
 #ifndef SERVER_DEVICE_DEVICE_CHOICE_H
 #define SERVER_DEVICE_DEVICE_CHOICE_H

@@ -6,8 +6,9 @@
  * received. Each body has a copy stream for as long as copies of the body may be in flight. There
  * are DEVICE_COPY_STREAMS copy streams. A body that gets none, or one of whose copies fails, is
  * copied when its work runs. Neither the host memory nor the device memory of a copy may be freed
- * before device_copied_in returns true or the work has left the device. The first two functions may
- * be called from any thread, the others from the thread that device_enter named.
+ * before device_copied_in returns true or the work has left the device. device_copies_early and
+ * device_plan_copies may be called from any thread, the other functions from the thread that called
+ * device_enter.
  */
 #ifndef SERVER_DEVICE_DEVICE_COPY_H
 #define SERVER_DEVICE_DEVICE_COPY_H
@@ -23,8 +24,8 @@ bool device_copies_early(const struct device *device);
 bool device_plan_copies(const struct device *device, const struct work *work,
                         struct device_span body, struct copy_in *copies);
 
-/* Starts copying what has been received and not been copied yet. `received` bytes of the body have
- * been received. Returns the number of bytes whose copies were started. */
+/* Starts copying the bytes that have been received and not been copied yet. `received` bytes of the
+ * body have been received. Returns the number of bytes whose copies were started. */
 uint64_t device_copy_in(struct device *device, struct copy_in *copies, uint64_t received);
 /* Whether no copy of a body is in flight. For copies whose work will not be submitted. */
 bool device_copied_in(struct device *device, struct copy_in *copies);

@@ -4,7 +4,7 @@
  *
  * device.c keeps account of which slot runs which works, of their order, and of whether the device
  * is lost. A slot is a stream. The launch lists of a slot never overlap. The last slot is the
- * probe's. The functions of a backend are called from the thread that device_enter named, unless
+ * probe's. The functions of a backend are called from the thread that called device_enter, unless
  * their comment says otherwise.
  */
 #ifndef SERVER_DEVICE_DEVICE_OPS_H

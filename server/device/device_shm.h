@@ -1,5 +1,5 @@
 /*
- * device_shm.h - what a device does with the memory that clients share with the daemon.
+ * device_shm.h - lets a device use the memory that clients share with the daemon.
  *
  * Host memory has to be pinned before a GPU can read and write it; a CPU uses host memory as it is.
  * Memory of the GPU comes as a handle, which the process that allocated the memory made

@@ -1,4 +1,4 @@
-/* What a device is and whether it is lost. */
+/* The properties of a device, and whether the device is lost. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>

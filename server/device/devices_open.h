@@ -1,6 +1,6 @@
 /*
- * devices_open.h - opens several devices at the same time. To open a GPU takes seconds, most of
- * which pass in the driver.
+ * devices_open.h - opens several devices at the same time, because opening a GPU takes seconds,
+ * most of them in the driver.
  */
 #ifndef SERVER_DEVICE_DEVICES_OPEN_H
 #define SERVER_DEVICE_DEVICES_OPEN_H
@@ -11,7 +11,7 @@
 
 struct device_opening {
     struct device_options options;
-    /* What device_open has returned for these options. */
+    /* The results of device_open for these options. */
     struct device *device; /* NULL unless `code` is GEMMD_OK */
     enum gemmd_error code;
     struct fault fault;

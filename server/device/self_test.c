@@ -138,7 +138,7 @@ static enum gemmd_error run_tasks(struct device *device, struct task *task, void
     return code;
 }
 
-/* --- what is left out, and whether enough is left --- */
+/* --- the kernels that are left out, and whether enough kernels remain --- */
 
 /* Leaves out kernel number `number` of an operation; NULL: of products. */
 __attribute__((format(printf, 4, 5))) static void leave_out(struct device *device,
@@ -212,7 +212,7 @@ static bool is_of_kernel(const struct device *device, enum gemmd_error code, con
     if (!device_lost(device))
         return true;
     const struct fault lost = *fault;
-    fault_set(fault, code, "without-kernels", "%.400s; --without-kernels %s does without it",
+    fault_set(fault, code, "without-kernels", "%.400s; --without-kernels %s leaves the kernel out",
               lost.detail, kernel);
     return false;
 }

@@ -1,6 +1,6 @@
 /*
- * work.h - one product, one task or one copy of a tensor, which a device is given to do. A task is
- * a problem of an operation other than the product (kernels/operations.h).
+ * work.h - a work: one product, one task or one copy of a tensor, which a device is given to do. A
+ * task is a problem of an operation other than the product (kernels/operations.h).
  *
  * A work is part of the request that made it, and belongs to that request. From queue_push until
  * `done` is called, the work belongs to the queue and the dispatch thread. No other thread touches
@@ -31,8 +31,8 @@ enum { WORK_COPIES_MAX = 3, WORK_FIRST_COPIES_MAX = 4 };
 
 struct copy_in;
 
-/* Whether a result is checked: because its client asks for that, or because the work belongs to the
- * sample of --verify-share. */
+/* Whether and why a result is checked: because the client asks for the check, or because the work
+ * belongs to the sample of --verify-share. */
 enum work_verify { WORK_UNVERIFIED, WORK_VERIFY_ASKED, WORK_VERIFY_SAMPLED, WORK_VERIFY_COUNT };
 
 struct work {
@@ -80,8 +80,8 @@ struct work {
 
     enum work_verify verify; /* check the result by Freivalds' algorithm before `done` */
     bool outside_host;       /* an operand or the result lies where the host cannot read */
-    /* Set by device_plan: the device makes the check, in its memory at this offset in the work's
-     * range; else the verifier's thread does (verifier.h). */
+    /* Set by device_plan. True: the device makes the check, in its memory at `check_offset` in the
+     * work's range. False: the verifier's thread makes the check (verifier.h). */
     bool verify_on_device;
     uint64_t check_offset;
     uint64_t verify_seed; /* which vector the check multiplies with; secret (verify_draw.h) */
@@ -98,8 +98,8 @@ struct work {
     uint64_t device_offset, device_bytes; /* the work's range of device memory; 0 bytes: none */
     uint64_t deadline_ns;                 /* on the monotonic clock; 0: no deadline */
 
-    /* The request has gone: nobody waits for the result any more. Set by queue_cancel for a work
-     * that has begun; the device then ends the work as soon as it can. Any thread. */
+    /* Nobody waits for the result any more. Set by queue_cancel for a work that has begun; the
+     * device then ends the work as soon as it can. Any thread. */
     atomic_bool stop;
 
     /* Set before `done` is called. */
@@ -128,24 +128,24 @@ static inline bool work_is_task(const struct work *work)
 
 /* Whether two works with the same stack_key, which is not 0, may be in one stack. */
 bool work_same_stack(const struct work *one, const struct work *other);
-/* How much of its stack's stack_rows a work takes: a product takes its rows, a task its units of
- * work (operation_group_units). */
+/* How many of its stack's stack_rows a work takes: a product takes as many as it has rows, a task
+ * as many as it has units (operation_group_units). */
 uint32_t work_stack_rows(const struct work *work);
 
 /* The name of the work's kernel; NULL: the work is a copy, or no kernel has been chosen yet. */
 const char *work_kernel_name(const struct work *work);
 /* The type of the operands. */
 enum gemmd_dtype work_dtype(const struct work *work);
-/* The lengths by which metrics tell shapes apart: m, n and k of a product, and those of a task
- * (operation->lengths). */
+/* The lengths by which metrics tell shapes apart: m, n and k of a product, and operation->lengths
+ * of a task. */
 void work_lengths(const struct work *work, uint64_t lengths[OPERATION_LENGTHS]);
 /* Number of floating-point operations that the result takes, for metrics. */
 double work_flops(const struct work *work);
-/* Bytes of the operands and results, each counted once: what a kernel has to read and write at
- * least. For metrics. */
+/* Bytes of the operands and results, each counted once: the least that a kernel has to read and
+ * write. For metrics. */
 double work_moved_bytes(const struct work *work);
 
-/* Whether the result of a work that has begun is of no use any more, because `stop` is set or the
+/* Whether the result of a work that has begun is no longer wanted, because `stop` is set or the
  * deadline has passed. Any thread. */
 bool work_is_useless(const struct work *work, uint64_t now_ns);
 /* Sets the status of a work whose computation was ended early because work_is_useless. */

@@ -11,7 +11,7 @@
 #include "server/http/io_thread.h"
 #include "server/http/refusal.h"
 #include "server/http/request.h"
-#include "server/http/server.h"
+#include "server/http/server_state.h"
 #include "server/http/tls.h"
 #include "server/net/lingering.h"
 #include "server/net/listen.h"
@@ -125,8 +125,8 @@ void arrival_on_connection(void *cls, struct MHD_Connection *mhd, void **context
 
 static bool speaks_tls(const struct connection *connection)
 {
-    return http_server_speaks_tls(connection->thread->server,
-                                  (const struct sockaddr *)&connection->peer_address);
+    return tls_serves_peer(connection->thread->server->tls,
+                           (const struct sockaddr *)&connection->peer_address);
 }
 
 /* Gives a connection to libmicrohttpd. libmicrohttpd calls arrival_on_connection before

@@ -5,11 +5,11 @@
 #include "server/http/connection.h"
 #include "server/http/endpoint.h"
 #include "server/http/request.h"
-#include "server/http/server.h"
+#include "server/http/server_state.h"
 #include "server/http/tls.h"
 #include "server/http/tokens.h"
 
-/* What is known about a client that has no token. */
+/* Looks up the names of the client's certificate, for a request that has no token. */
 static enum token_verdict check_certificate(const struct request *request,
                                             struct token_grant *grant)
 {

@@ -86,8 +86,8 @@ bool connection_enter(struct connection *connection, enum connection_phase phase
  * take is lost. The caller must end the connection afterwards. `request_id` must not be empty.
  * Returns the length of the answer's body in bytes. */
 uint64_t connection_send_fault(int fd, const struct fault *fault, const char *request_id);
-/* The same for a connection that libmicrohttpd has. With TLS the answer is encrypted, and not sent
- * if the handshake may not be complete. */
+/* The same for a connection that libmicrohttpd has been given. With TLS the answer is encrypted;
+ * the answer is not sent if the handshake may not be complete. */
 uint64_t connection_answer_fault(struct connection *connection, const struct fault *fault,
                                  const char *request_id);
 

@@ -8,7 +8,7 @@
 
 #include "server/http/connection.h"
 #include "server/http/io_thread.h"
-#include "server/http/server.h"
+#include "server/http/server_state.h"
 #include "server/shm/shm_store.h"
 
 /* The control buffer's alignment gives it room for two descriptors, even if only one is expected.

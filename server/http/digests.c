@@ -10,7 +10,7 @@
 #include "server/base/heartbeat.h"
 #include "server/http/digest_fields.h"
 #include "server/http/request.h"
-#include "server/http/server.h"
+#include "server/http/server_state.h"
 
 enum digest_field { DIGEST_CONTENT, DIGEST_REPR, DIGEST_FIELDS };
 

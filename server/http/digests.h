@@ -8,7 +8,7 @@
  *
  * A content coding is a part of the representation (RFC 9110, section 8.1), and an answer is always
  * the whole representation, so that both fields have the same digest. All functions run on the
- * request's I/O thread, but for those of struct digester.
+ * request's I/O thread, except the functions that take a struct digester.
  */
 #ifndef SERVER_HTTP_DIGESTS_H
 #define SERVER_HTTP_DIGESTS_H
@@ -34,16 +34,16 @@ struct digester_hooks {
  * memory.
  */
 struct digester *digester_start(struct digester_hooks hooks);
-/* Whether the digester has made progress since the last call. Wakes it for the next call. One
- * thread calls this. */
+/* Whether the digester has made progress since the last call. Wakes the digester for the next call.
+ * Always called by the same thread. */
 bool digester_alive(struct digester *digester);
-/* Hashes what waits, and ends the thread. Payloads are hashed on the I/O threads from then on. Any
- * thread; once. NULL is allowed. */
+/* Hashes the payloads that wait, and ends the thread. From then on payloads are hashed on the I/O
+ * threads. Called once, by any thread. NULL is allowed. */
 void digester_stop(struct digester *digester);
-/* After digester_stop and when no I/O thread runs. NULL is allowed. */
+/* Frees the digester. Called after digester_stop, when no I/O thread runs. NULL is allowed. */
 void digester_destroy(struct digester *digester);
 
-/* Reads the digest fields of a request that has some. GEMMD_ERR_MALFORMED: a digest of the body is
+/* Reads the digest fields of a request that has any. GEMMD_ERR_MALFORMED: a digest of the body is
  * malformed. GEMMD_ERR_OUT_OF_MEMORY. */
 enum gemmd_error digests_open(struct request *request);
 /* Frees the digests, and the answer that was not sent. NULL is allowed. */
@@ -67,8 +67,8 @@ struct MHD_Response *digests_add_headers(const struct request *request,
  * Returns false, with nothing taken over, if the payload has to be hashed at once. */
 bool digests_hand_over(struct request *request, struct MHD_Response *response, int status,
                        const struct payload *payload);
-/* Whether the digester has, or has had, the request's answer, and the answer was not queued yet.
- * NULL is allowed. */
+/* Whether the digester hashes or has hashed the request's answer, and libmicrohttpd was not given
+ * the answer yet. NULL is allowed. */
 bool digests_has_answer(const struct digests *digests);
 /* Takes the answer back, when the digester has hashed its payload. The caller owns the response; it
  * is NULL if memory ran out. */

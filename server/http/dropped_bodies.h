@@ -17,9 +17,9 @@
 
 struct request;
 
-/* Zeroed: there is none. */
+/* Zeroed: no bodies. */
 struct dropped_bodies {
-    struct request *first, *last; /* suspended, in the order of their coming */
+    struct request *first, *last; /* suspended, in the order of arrival */
     uint64_t began_ns;            /* when the last body of the list began to be read */
     uint32_t reading;             /* bodies that are being read */
 };
@@ -27,10 +27,11 @@ struct dropped_bodies {
 /* Adds the body of a request in the state REQUEST_DISCARDING, whose first bytes were just read. To
  * be called from libmicrohttpd's callback for these bytes. */
 void dropped_bodies_add(struct dropped_bodies *bodies, struct request *request, uint64_t now_ns);
-/* Notes that the request has no body to read any more. Does nothing for a request that was not
+/* Records that no more of the request's body will be read. Does nothing for a request that was not
  * added. */
 void dropped_bodies_remove(struct dropped_bodies *bodies, struct request *request);
-/* Begins to read the bodies for which it is time. To be called in each iteration of the loop. */
+/* Resumes the connections whose bodies are the next to be read. To be called in each iteration of
+ * the loop. */
 void dropped_bodies_advance(struct dropped_bodies *bodies, uint64_t now_ns);
 /* Milliseconds until dropped_bodies_advance has something to do; -1: nothing is suspended. */
 int dropped_bodies_due_ms(const struct dropped_bodies *bodies, uint64_t now_ns);

@@ -23,15 +23,17 @@
 struct request;
 
 struct endpoint {
-    /* "/jobs/{id}": request->name holds the text that stands for {id}. A path that ends in /, but
-     * for / itself, stands for all paths below it; request->rest holds what follows it. */
+    /* "/jobs/{id}": request->name holds the text in the place of {id}. A path that ends in /,
+     * except / itself, stands for all paths below it; request->rest holds the rest of the request's
+     * path. */
     const char *path;
     const char *allow; /* the methods, for 405: "GET, HEAD" */
     enum metrics_op op;
-    const void *context;    /* the endpoint's own; borrowed */
-    bool open;              /* requests need no credential */
-    bool unlisted;          /* the answer to a path that is not there never suggests this path */
-    enum token_scope scope; /* that a request's credential needs; SCOPE_ANY: every one will do */
+    const void *context; /* the endpoint's own; borrowed */
+    bool open;           /* requests need no credential */
+    bool unlisted;       /* the 404 for an unknown path never suggests this path */
+    enum token_scope
+        scope; /* that a request's credential needs; SCOPE_ANY: any credential is enough */
     /* The size of the endpoint's own state in request->call, and how many of its bytes are zeroed
      * before `begin`. The endpoint writes the rest before it reads it. */
     uint32_t call_bytes, call_zeroed_bytes;
@@ -41,9 +43,8 @@ struct endpoint {
      * the body is refused: request->fault says why, and the rest of the body is dropped. */
     bool (*chunk)(struct request *request, const void *bytes, uint64_t length);
     void (*submit)(struct request *request);
-    /* Looks at the first bytes of the body of a request that was refused at its headers, which may
-     * explain more than the headers did, and may change request->fault. NULL: the body is not
-     * looked at. */
+    /* Looks at the first bytes of the body of a request that was refused at its headers. May
+     * replace request->fault by a fault that explains more. NULL: the body is not looked at. */
     void (*refused)(struct request *request, const char *bytes, uint64_t length);
     /* Takes back a request that was handed over. Returns false if its work has begun: request_wake
      * then has been or will be called. NULL: requests cannot be taken back. */

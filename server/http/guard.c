@@ -7,7 +7,7 @@
 #include "proto/size_text.h"
 #include "server/http/digests.h"
 #include "server/http/request.h"
-#include "server/http/server.h"
+#include "server/http/server_state.h"
 
 struct framing {
     uint32_t hosts, lengths, encodings, bad_names, bad_lines;
@@ -142,7 +142,7 @@ static enum gemmd_error set_coding(struct request *request, const struct coding_
                          "Content-Encoding can be gzip, deflate or identity");
     if (codings->count > 1)
         return fault_set(&request->fault, GEMMD_ERR_MEDIA_TYPE, NULL,
-                         "the body is compressed more than once; once is taken");
+                         "the body is compressed more than once; only one coding is allowed");
     return GEMMD_OK;
 }
 
@@ -175,7 +175,7 @@ enum gemmd_error guard_headers(struct request *request, const struct request_lin
     if (framing.encodings > 1 ||
         (framing.encodings == 1 && strcasecmp(framing.encoding, "chunked") != 0))
         return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
-                         "the only Transfer-Encoding that is taken is chunked");
+                         "the only Transfer-Encoding that is supported is chunked");
     if (framing.lengths == 1 && !number_u64(framing.length, &request->content_length))
         return is_digits(framing.length)
                    ? fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,

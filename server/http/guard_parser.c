@@ -13,8 +13,8 @@ enum { RUNS_MAX = 16 };
 static const char sample[] = "GET /path?name=value HTTP/1.1\r\nHost: localhost\r\nX-Empty:\r\n"
                              "X-Last:  two words\r\n\r\n";
 
-/* What libmicrohttpd has shown of the sample. Only pointers are compared, since the memory that
- * they point to may not be as the guard expects. */
+/* The state of the sample request in libmicrohttpd. Only pointers are compared, since the memory
+ * that they point to may not be as the guard expects. */
 struct trial {
     const char *target;
     const char *next; /* where the next header line has to begin */

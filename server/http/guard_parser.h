@@ -1,11 +1,12 @@
 /*
- * guard_parser.h - how libmicrohttpd parses requests, found out at the start.
+ * guard_parser.h - finds out, at the start, how libmicrohttpd parses requests.
  *
  * libmicrohttpd 0.9 accepts lines and chunks that RFC 9112 forbids, so the guard (guard.h) checks
- * the lines of each head where libmicrohttpd has left them in its buffer. That is not part of
- * libmicrohttpd's interface. The daemon therefore starts only if a request of its own is left as
- * the guard expects. libmicrohttpd 1.0 and later refuse such requests themselves, and the guard
- * does not look at their buffers.
+ * the lines of each head where libmicrohttpd has left them in its buffer. Where libmicrohttpd
+ * leaves lines is not part of its interface. At the start the daemon therefore gives libmicrohttpd
+ * a request of its own, and serves only if the lines are left where the guard expects them.
+ * libmicrohttpd 1.0 and later refuse such requests themselves, and the guard does not look at their
+ * buffers.
  */
 #ifndef SERVER_HTTP_GUARD_PARSER_H
 #define SERVER_HTTP_GUARD_PARSER_H

@@ -48,7 +48,7 @@ static enum gemmd_error inflater_fault(const struct inflater *inflater, int resu
         return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory to inflate the body");
     if (result == Z_NEED_DICT)
         return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
-                         "the body is compressed with a dictionary, which is not taken");
+                         "the body is compressed with a dictionary, which is not supported");
     return fault_set(fault, GEMMD_ERR_MALFORMED, NULL, "the body is not %s: %s", name,
                      inflater->stream.msg != NULL ? inflater->stream.msg : "it is damaged");
 }

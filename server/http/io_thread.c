@@ -11,7 +11,7 @@
 #include "server/base/clock.h"
 #include "server/http/arrival.h"
 #include "server/http/request.h"
-#include "server/http/server.h"
+#include "server/http/server_state.h"
 #include "server/http/stream.h"
 #include "server/http/tls.h"
 

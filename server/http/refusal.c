@@ -5,7 +5,7 @@
 #include "server/http/io_thread.h"
 #include "server/http/request.h"
 #include "server/http/request_record.h"
-#include "server/http/server.h"
+#include "server/http/server_state.h"
 #include "server/http/tls.h"
 
 void refusal_not_http(struct connection *connection, char first)
@@ -18,7 +18,7 @@ void refusal_not_http(struct connection *connection, char first)
         .connection = connection,
         .started_ns = clock_now_ns(),
     };
-    if (http_server_speaks_tls(thread->server, (struct sockaddr *)&connection->peer_address))
+    if (tls_serves_peer(thread->server->tls, (const struct sockaddr *)&connection->peer_address))
         fault_set(&request.fault, GEMMD_ERR_MALFORMED, NULL,
                   "this address speaks TLS; use a URL that begins with https://");
     else if (first == TLS_HANDSHAKE_RECORD)

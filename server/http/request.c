@@ -15,7 +15,7 @@
 #include "server/http/request_trace.h"
 #include "server/http/respond.h"
 #include "server/http/route.h"
-#include "server/http/server.h"
+#include "server/http/server_state.h"
 #include "server/net/delivery.h"
 
 /* Changes the number of active requests. Only this thread writes the counter, so no atomic

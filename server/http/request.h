@@ -49,7 +49,8 @@ enum request_state {
     REQUEST_DISCARDING,
     /* Other threads have the request's work. libmicrohttpd asks in every iteration of the I/O
      * thread's loop whether there is an answer. A thread that is about to sleep suspends the
-     * connections of unfinished requests first; a busy thread saves the system calls of that. */
+     * connections of unfinished requests first. A busy thread does not, which saves system calls.
+     */
     REQUEST_WORKING,
     /* libmicrohttpd has the answer. */
     REQUEST_ANSWERED,
@@ -116,13 +117,13 @@ struct request {
     struct digests *digests;   /* NULL: the request has no digest fields; owned */
     struct inflater *inflater; /* from the first byte of a compressed body on */
 
-    uint32_t retry_after_s; /* for Retry-After, from whoever set `fault`; 0: endpoint's choice */
+    uint32_t retry_after_s; /* for Retry-After, set with `fault`; 0: the endpoint decides */
     int status;             /* of the answer */
     uint64_t response_bytes;
     bool written_in_pieces; /* libmicrohttpd writes the answer's body apart from its headers */
     uint64_t started_ns, received_ns, sending_ns;
 
-    /* --- Not cleared: empty at first by their first element. --- */
+    /* --- Not cleared. Only the first element of each is set, so that it is empty. --- */
     struct fault fault;              /* why the request was refused or failed; GEMMD_OK: neither */
     char id[REQUEST_ID_MAX + 1];     /* X-Request-Id */
     struct trace_context trace;      /* request_trace.h */
@@ -131,8 +132,9 @@ struct request {
     char path[REQUEST_PATH_MAX];     /* as sent, cut to fit; for the log */
 };
 
-/* Callbacks of libmicrohttpd; `cls` is the io_thread. The first line of a request has arrived; more
- * of the request has arrived, or its answer is asked for; the request has ended. */
+/* Callbacks of libmicrohttpd; `cls` is the io_thread. request_first_line: the first line of a
+ * request has arrived. request_handle: more of the request has arrived, or libmicrohttpd asks for
+ * the answer. request_completed: the request has ended. */
 void *request_first_line(void *cls, const char *uri, struct MHD_Connection *mhd);
 enum MHD_Result request_handle(void *cls, struct MHD_Connection *mhd, const char *url,
                                const char *method, const char *version, const char *upload_data,
@@ -180,8 +182,8 @@ typedef bool request_parameter(void *context, const char *name, const char *valu
  * zero byte, or the code that `take` has set. */
 enum gemmd_error request_parameters(struct request *request, request_parameter *take,
                                     void *context);
-/* Sets request->id: the client's X-Request-Id if it is usable, else a new id. To be called when the
- * headers have arrived, or when no more of them will arrive. */
+/* Sets request->id: the client's X-Request-Id if it is usable, else a new id. To be called when all
+ * headers have arrived, or when no more headers will arrive. */
 void request_choose_id(struct request *request);
 
 #endif

@@ -7,7 +7,7 @@
 #include "server/http/io_thread.h"
 #include "server/http/request.h"
 #include "server/http/respond.h"
-#include "server/http/server.h"
+#include "server/http/server_state.h"
 
 /* The body of a refused request is read and dropped up to this length, which keeps the connection.
  * Up to it, reading the body costs less than closing the connection and accepting another

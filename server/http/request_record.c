@@ -8,7 +8,7 @@
 #include "server/http/io_thread.h"
 #include "server/http/request.h"
 #include "server/http/request_trace.h"
-#include "server/http/server.h"
+#include "server/http/server_state.h"
 #include "server/observe/notable.h"
 #include "server/observe/otlp.h"
 
@@ -66,7 +66,7 @@ static void keep_notable(const struct request *request, const struct log_access 
 {
     struct notable *notable = request->server->notable;
     const bool failed = request->fault.code != GEMMD_OK;
-    /* Whoever closes a page that receives a stream has cancelled nothing. */
+    /* A client that closes a page that receives a stream has not cancelled a request. */
     if (!computes && (!failed || request->fault.code == GEMMD_ERR_CANCELLED))
         return;
     if (!notable_wants(notable, failed, entry->total_ns))

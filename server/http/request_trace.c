@@ -7,7 +7,7 @@
 #include "server/base/trace_context.h"
 #include "server/http/io_thread.h"
 #include "server/http/request.h"
-#include "server/http/server.h"
+#include "server/http/server_state.h"
 
 static enum MHD_Result count_field(void *cls, enum MHD_ValueKind kind, const char *name,
                                    const char *value)

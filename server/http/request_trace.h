@@ -8,11 +8,11 @@ struct request;
 
 /* Sets request->trace when the headers have arrived: from the header traceparent if the request has
  * exactly one and its value is valid, else to a new trace for --otlp-sample of the requests if
- * spans are exported. span_id is new if the request's span will be exported, and else the span of
- * the client, which the log and the exemplars then name. */
+ * spans are exported. If the request's span will be exported, span_id is new. Otherwise span_id is
+ * the span of the client, which the log and the exemplars then name. */
 void request_trace_begin(struct request *request);
-/* Writes the request's tracestate, or "" if the request has none, an invalid or a longer one. To be
- * called before libmicrohttpd frees the headers. */
+/* Writes the request's tracestate; "" if the request has none, or if the tracestate is invalid or
+ * longer than `capacity` allows. To be called before libmicrohttpd frees the headers. */
 void request_trace_state(const struct request *request, char *out, size_t capacity);
 
 #endif

@@ -24,7 +24,7 @@ struct stream_source;
 bool respond(struct request *request, int status, const struct headers *headers,
              const struct payload *payload);
 /* Sends an answer without an end, which `source` writes piece by piece (stream.h). source->freed is
- * called once, when the answer has ended or memory ran out; false is returned as `respond` does. */
+ * called once, when the answer has ended or memory ran out. Returns false as `respond` does. */
 bool respond_stream(struct request *request, const struct headers *headers,
                     const struct stream_source *source);
 /* Sends an answer without a body. Content-Length is `length`: for an answer to HEAD and for 304 the

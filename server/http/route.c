@@ -7,7 +7,7 @@
 #include "proto/parameter.h"
 #include "server/http/authorize.h"
 #include "server/http/request.h"
-#include "server/http/server.h"
+#include "server/http/server_state.h"
 
 const char *route_path(const char *target)
 {
@@ -76,7 +76,7 @@ static enum gemmd_error refuse_path(struct request *request, const char *path)
                 e->path[1] != '\0')
                 nearest_offer(&search, e->path);
     return fault_set(&request->fault, GEMMD_ERR_NOT_FOUND, NULL,
-                     "there is nothing at this path; see /openapi.json for what there is%s",
+                     "there is nothing at this path; /openapi.json lists all paths%s",
                      parameter_hint(search.best, hint));
 }
 

@@ -3,9 +3,10 @@
  * (--min-answer-rate).
  *
  * libmicrohttpd does not tell how much of an answer was sent, so the system is asked: TCP counts
- * the bytes that the peer has acknowledged. A Unix socket tells only what is outstanding, so there
- * a client is too slow if the outstanding bytes do not change for long. The system is asked only
- * about answers that have been sent for a while; a small answer costs no system call.
+ * the bytes that the peer has acknowledged. A Unix socket tells only how many bytes are
+ * outstanding, so over a Unix socket a client is too slow if that number does not change for long.
+ * The system is asked only about answers that have been sent for a while; a small answer costs no
+ * system call.
  *
  * Only the connection's I/O thread uses these functions.
  */

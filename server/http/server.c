@@ -12,6 +12,7 @@
 #include "server/http/io_thread.h"
 #include "server/http/request.h"
 #include "server/http/request_id.h"
+#include "server/http/tls.h"
 #include "server/net/lingering.h"
 #include "server/net/peer_counts.h"
 #include "server/observe/metrics.h"
@@ -74,7 +75,7 @@ enum gemmd_error http_server_start(struct http_server *server, struct fault *fau
 static void refuse_connection(struct http_server *server, int fd, const struct sockaddr *peer)
 {
     metrics_connection_refused(server->main_shard);
-    if (http_server_speaks_tls(server, peer)) {
+    if (tls_serves_peer(server->tls, peer)) {
         close(fd);
         return;
     }

@@ -2,9 +2,8 @@
  * spares.h - a list of free blocks of one size, which one thread reuses without calling malloc.
  *
  * A busy I/O thread allocates blocks of the same few sizes for every request, and glibc's malloc
- * consolidates its free lists for each block that is as large. Only one thread may use a list.
- * Under AddressSanitizer a list keeps no blocks, so that the sanitizer detects each use of a freed
- * block.
+ * consolidates its free lists for every block of such a size. Only one thread may use a list. Under
+ * AddressSanitizer a list keeps no blocks, so that the sanitizer detects each use of a freed block.
  */
 #ifndef SERVER_HTTP_SPARES_H
 #define SERVER_HTTP_SPARES_H

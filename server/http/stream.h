@@ -1,15 +1,15 @@
 /*
- * stream.h - an answer without an end, of which a client receives each piece when the piece is
- * there: server-sent events.
+ * stream.h - an answer without an end, which the client receives piece by piece as the pieces are
+ * made: server-sent events.
  *
  * While a stream has nothing to send, its connection is suspended, so that libmicrohttpd does not
  * ask for more in every iteration. The check of the I/O threads, a few times a second, asks the
  * source of each stream for its next piece. A stream needs no message from other threads.
  *
  * A stream ends in three ways. Its source ends it. The daemon ends it at the next check when it has
- * handed its sockets over or closes, so that a drain does not wait for streams. And a client that
- * has disconnected, or that has not received STREAM_BEHIND_BYTES, loses its connection: nothing
- * waits for a slow client.
+ * handed its sockets over or closes, so that a drain does not wait for streams. And the daemon
+ * closes the connection of a client that has disconnected, or to which STREAM_BEHIND_BYTES are
+ * outstanding: nothing waits for a slow client.
  *
  * All functions run on the I/O thread of the request.
  */

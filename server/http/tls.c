@@ -221,6 +221,11 @@ void tls_destroy(struct tls *tls)
     free(tls);
 }
 
+bool tls_serves_peer(const struct tls *tls, const struct sockaddr *peer)
+{
+    return tls != NULL && peer->sa_family != AF_UNIX;
+}
+
 /* ---- sessions ---- */
 
 /* Sends records. A record that was sent lets the I/O thread's loop go on at once: libmicrohttpd

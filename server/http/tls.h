@@ -1,10 +1,10 @@
 /*
  * tls.h - TLS on the daemon's TCP listeners: certificate, key and the certificates of clients.
  *
- * libmicrohttpd runs the handshakes and the records with GnuTLS. It fixes a daemon's certificate
- * when it starts, so each session is given credentials by tls_begin instead. Credentials are
- * reference counted: tls_reload changes what new sessions are given, and a session keeps the
- * credentials that it began with.
+ * libmicrohttpd runs the handshakes and the records with GnuTLS. libmicrohttpd fixes the
+ * certificate of one of its daemons when that daemon starts, so tls_begin gives each session its
+ * credentials instead. Credentials are reference counted: tls_reload changes what new sessions are
+ * given, and a session keeps the credentials that it began with.
  *
  * The main thread creates, reloads and destroys. The functions that take a connection run on its
  * I/O thread.
@@ -15,6 +15,7 @@
 #include <microhttpd.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/socket.h>
 
 #include "proto/error.h"
 #include "server/config/config.h"
@@ -29,14 +30,19 @@ enum { TLS_HANDSHAKE_RECORD = 0x16 };
 
 /* Reads the files that --tls-cert, --tls-key and --tls-client-ca name; `config` is borrowed. The
  * caller owns `*tls`. GEMMD_ERR_USAGE: libmicrohttpd was built without TLS, --tls-priorities is
- * malformed, a file does not hold what it should, or the key is not the certificate's.
+ * malformed, a file has no certificate or no key, or the key is not the certificate's.
  * GEMMD_ERR_IO: a file cannot be read. GEMMD_ERR_OUT_OF_MEMORY. */
 enum gemmd_error tls_create(const struct config *config, struct tls **tls, struct fault *fault);
-/* Reads the files again. Handshakes that begin later use what was read, and open connections go on
- * undisturbed. After an error, one of those of tls_create, the old credentials stay in force. */
+/* Reads the files again. Handshakes that begin later use the new credentials, and open connections
+ * keep theirs. After an error, which is one of the errors of tls_create, the old credentials stay
+ * in force. */
 enum gemmd_error tls_reload(struct tls *tls, struct fault *fault);
 /* No session may be left. NULL is allowed. */
 void tls_destroy(struct tls *tls);
+
+/* Whether a connection of the peer's address family is served with TLS: every connection over TCP
+ * is, if the daemon has a certificate (`tls` is not NULL). Any thread. */
+bool tls_serves_peer(const struct tls *tls, const struct sockaddr *peer);
 
 enum { TLS_DAEMON_OPTIONS = 2 };
 /* Writes the options with which libmicrohttpd starts a daemon with MHD_USE_TLS. They borrow from
@@ -46,11 +52,11 @@ void tls_daemon_options(const struct tls *tls, struct MHD_OptionItem options[TLS
 /* Gives a session that libmicrohttpd has just made its credentials, asks for a client certificate
  * if the options say so, and sets connection->session. */
 void tls_begin(struct tls *tls, struct connection *connection, struct gnutls_session_int *session);
-/* Lets go of the credentials, after libmicrohttpd has freed the session. */
+/* Releases the session's credentials, after libmicrohttpd has freed the session. */
 void tls_end(struct connection *connection);
 
-/* Sends bytes over a session whose handshake is complete. Does not block: what the socket does not
- * take is lost, and the caller must end the connection. */
+/* Sends bytes over a session whose handshake is complete. Does not block: bytes that the socket
+ * does not take are lost, and the caller must end the connection. */
 void tls_send(struct connection *connection, const char *bytes, size_t length);
 
 /* The names in the client's verified certificate: zero-terminated texts "URI:...", "DNS:..." and

@@ -33,7 +33,7 @@ enum {
 
 enum token_kind { TOKEN_BEARER, TOKEN_CERTIFICATE };
 
-/* What a credential allows. A set of scopes has a bit for each. */
+/* The rights of a credential. A set of scopes has a bit for each. */
 enum token_scope {
     SCOPE_ANY = 0, /* of an endpoint: every credential will do */
     SCOPE_COMPUTE = 1,

@@ -123,7 +123,7 @@ static void free_snapshot(struct snapshot *snapshot)
     free(snapshot);
 }
 
-/* Publishes what was read, and frees the snapshots that nobody can be reading. */
+/* Publishes the new snapshot, and frees the snapshots that no thread can be reading. */
 static void publish(struct reading *reading)
 {
     struct tokens *tokens = reading->tokens;
@@ -168,7 +168,7 @@ enum gemmd_error tokens_reload(struct tokens *tokens, const char *path, struct f
     error = read_lines(&reading, file, path, fault);
     if (error == GEMMD_OK && reading.snapshot->count == 0)
         error = fault_set(fault, GEMMD_ERR_USAGE, "token-file",
-                          "%.120s has no token, so nobody could come in", path);
+                          "%.120s has no token, so every request would be refused", path);
     if (error == GEMMD_OK)
         publish(&reading);
     else

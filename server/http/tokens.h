@@ -28,7 +28,7 @@ enum { TOKENS_MAX = 1024, TENANTS_MAX = 1024 };
 
 struct tokens;
 
-/* What a credential allows. */
+/* The tenant and the rights of a credential. */
 struct token_grant {
     uint32_t tenant;
     uint32_t scopes; /* bits of enum token_scope */

@@ -1,9 +1,10 @@
 /*
  * job_table.h - the table of the jobs that have an id. A job is found by its id, and is in one of
- * three lists by what happens to it next. Every answer is kept for the same time, so that each list
- * is in the order in which that happens.
+ * three lists, which say what happens to the job next. Every answer is kept for the same time, so
+ * that each list is in the order of the jobs' times.
  *
- * Used by jobs.c, under its lock. The table owns no job.
+ * Internal to the store of jobs (jobs_parts.h). All functions are called under the store's lock.
+ * The table owns no job.
  */
 #ifndef SERVER_JOBS_JOB_TABLE_H
 #define SERVER_JOBS_JOB_TABLE_H
@@ -11,7 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "server/jobs/jobs.h"
+#include "server/jobs/job.h"
 
 enum job_list {
     JOB_LIST_UNFINISHED, /* jobs whose work has not ended */

@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-#include "server/jobs/jobs.h"
+#include "server/jobs/job.h"
 
 enum { JOB_VIEW_TEXT_MAX = 1024 };
 

@@ -216,7 +216,7 @@ static void end_process(struct handover *handover, const char *reason)
     }
 }
 
-/* Reads what the new process has said. */
+/* Reads the message of the new process. */
 static void read_news(struct handover *handover)
 {
     char *reason = handover->reason;

@@ -2,11 +2,12 @@
  * handover.h - replaces this process by a new one of the same program, without closing the
  * listening sockets.
  *
- * The old process starts the program again, by the name and with the arguments that it was itself
- * started with, so that a program file that was replaced is the one that runs. The new process
- * inherits the listening sockets (inherited_sockets.h) and a pipe. It writes a newline to the pipe
- * once it accepts connections, or the reason why it cannot start. Until the newline, the old
- * process goes on serving. A new process that ends or is not ready in time changes nothing.
+ * The old process starts the program again, by the name and with the arguments that the old process
+ * was started with. If the program's file was replaced, the new process therefore runs the new
+ * file. The new process inherits the listening sockets (inherited_sockets.h) and a pipe. It writes
+ * a newline to the pipe once it accepts connections, or the reason why it cannot start. Until the
+ * newline, the old process goes on serving. A new process that ends or is not ready in time changes
+ * nothing.
  *
  * The program is started with posix_spawn, which does not copy the page tables of the old process.
  *
@@ -46,9 +47,9 @@ struct handover_socket {
 enum gemmd_error handover_begin(struct handover *handover, char *const argv[],
                                 const struct handover_socket *sockets, uint32_t count,
                                 uint64_t deadline_ns, struct fault *fault);
-/* Looks what has become of the new process. To be called by a timer while one is starting. Returns
- * GEMMD_OK while it starts and once it is ready; else it has ended, the state is HANDOVER_NONE, and
- * the fault says why. */
+/* Checks the state of the new process. To be called by a timer while a new process is starting.
+ * Returns GEMMD_OK while the new process starts and once it is ready. An error means that the new
+ * process has ended: the state is then HANDOVER_NONE, and the fault says why. */
 enum gemmd_error handover_look(struct handover *handover, uint64_t now_ns, struct fault *fault);
 /* Ends a new process that is not ready yet. */
 void handover_cancel(struct handover *handover);
@@ -59,8 +60,9 @@ void handover_cancel(struct handover *handover);
 enum gemmd_error handover_execute(char *const argv[], const struct handover_socket *sockets,
                                   uint32_t count, struct fault *fault);
 
-/* In the new process: tell the old process that this one accepts connections, or why it ends.
- * Either is called once. Both do nothing if there is no old process. */
+/* Called in the new process, to tell the old process that the new one accepts connections, or why
+ * the new one ends. One of the two functions is called, once. Both do nothing if there is no old
+ * process. */
 void handover_tell_ready(void);
 void handover_tell_failure(const char *reason);
 

@@ -41,7 +41,7 @@ void listen_own(struct listener *listener);
 bool listen_is_public(const struct listener *listener);
 
 /* Takes over the sockets that the starter of the process passed (inherited_sockets.h). Called once.
- * Each of them must be a listening stream socket. `*count` is the number of sockets that were taken
+ * Each socket must be a listening stream socket. `*count` is the number of sockets that were taken
  * over, after a failure too. */
 enum gemmd_error listen_inherit(struct listener *listeners, uint32_t capacity, uint32_t *count,
                                 struct fault *fault);

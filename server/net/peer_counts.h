@@ -1,9 +1,9 @@
 /*
  * peer_counts.h - the number of open connections of each network address.
  *
- * libmicrohttpd counts connections for each of its daemons, of which every I/O thread has one, so
- * that the limit for an address is kept here, for all of them. Unix sockets have no address and no
- * limit. Thread-safe.
+ * libmicrohttpd counts the connections of each of its daemons separately, and every I/O thread has
+ * such a daemon. The limit for an address is therefore kept here, for all threads together. Unix
+ * sockets have no address and no limit. Thread-safe.
  */
 #ifndef SERVER_NET_PEER_COUNTS_H
 #define SERVER_NET_PEER_COUNTS_H

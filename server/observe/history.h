@@ -11,7 +11,7 @@
 
 enum { HISTORY_SAMPLES = 900 };
 
-/* One second of the daemon. Counts are of that second. */
+/* One second of the daemon. All counts are of this second. */
 struct history_sample {
     uint64_t number; /* 1 for the first sample of the daemon */
     double time_s;   /* at the end of the second, since the epoch */

@@ -1,10 +1,10 @@
 /*
  * log.h - the log: one line for each event on standard output, as JSON or text.
  *
- * Lines are written whole. The format is set once, before threads start. A thread of the log's own
- * writes the lines (log_writer.h), so that standard output that is full, closed or not read never
- * blocks another thread and never stops the daemon: lines are lost and counted, and a later line of
- * the log says how many. SIGPIPE must be ignored. Any thread.
+ * Lines are written whole. The format is set once, before threads start. A separate thread writes
+ * the lines (log_writer.h). Standard output that is full, closed or not read therefore never blocks
+ * another thread and never stops the daemon: lines are lost and counted, and a later line of the
+ * log says how many. SIGPIPE must be ignored. Any thread.
  *
  * Every request has a line. So that a line costs no system call and no lock, each thread that logs
  * requests collects its lines in a buffer. The buffer is handed to the writing thread when it is
@@ -21,8 +21,8 @@
 #include "server/config/config.h"
 
 struct log;
-/* NULL: there is no memory, thread or descriptor for the log. CONFIG_LOG_AUTO is decided by what
- * standard output is at this moment. */
+/* NULL: there is no memory, thread or descriptor for the log. CONFIG_LOG_AUTO becomes text if
+ * standard output is a terminal now, and JSON otherwise. */
 struct log *log_create(enum config_log_level level, enum config_log_format format);
 /* Sets the lowest level that is logged from now on. */
 void log_set_level(struct log *log, enum config_log_level level);
@@ -36,16 +36,16 @@ void log_destroy(struct log *log);
 void log_event(struct log *log, enum config_log_level level, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* The status in the log of a request whose client disconnected before the answer. No answer has it.
- */
+/* The status in the log of a request whose client disconnected before the answer. No answer has
+ * this status. */
 enum { LOG_STATUS_LEFT = 499 };
 enum { LOG_SIZES_MAX = 8 };
 
 /* One request as it is answered, or one job as it ends. Strings are borrowed, and may come from the
  * client; a string that is NULL is left out. If `op` is NULL, dtype, kernel, shape and stages are
- * left out. m, n, k and batch are those of a product, or as the operation counts its own shape; the
- * lengths that only other operations have are in `sizes`. A line with a status of 500 or higher has
- * level warning, any other line level info. Times are logged in milliseconds. */
+ * left out. m, n, k and batch are the sizes of a product, or sizes of another operation in their
+ * place; further sizes of another operation are in `sizes`. A line with a status of 500 or higher
+ * has level warning, any other line level info. Times are logged in milliseconds. */
 struct log_access {
     const char *message; /* NULL: "request" */
     const char *request_id, *peer, *method, *path, *op, *dtype, *kernel, *error;

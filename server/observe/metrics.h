@@ -35,8 +35,8 @@ enum metrics_op {
 };
 #define METRICS_OP_OF(operation_number)                                                            \
     (enum metrics_op)(METRICS_OP_TASKS + (int)(operation_number))
-/* What the device does for a request, in the same order: a request to infer is a product or another
- * operation there. */
+/* The computation or copy that a device does for a request, in the same order. A request to infer
+ * is a product or another operation on the device. */
 enum metrics_task {
     METRICS_TASK_GEMM,
     METRICS_TASK_TASKS, /* operation number 0 */
@@ -150,7 +150,7 @@ void metrics_request(struct metrics_shard *shard, enum metrics_op op, enum gemmd
                      enum gemmd_error code, uint64_t duration_ns, uint64_t request_bytes,
                      uint64_t response_bytes);
 /* Makes a request that has been counted an exemplar of its duration and of its stages; a stage of 0
- * ns has none. Any thread; never waits. */
+ * ns gets no exemplar. Any thread; never waits. */
 void metrics_exemplar(struct metrics *metrics, enum metrics_op op, uint64_t duration_ns,
                       const uint64_t stages_ns[METRICS_STAGE_COUNT],
                       const struct trace_context *trace);
@@ -164,8 +164,8 @@ void metrics_op_stages(struct metrics_shard *shard, enum metrics_op op,
                        const uint64_t stages_ns[METRICS_STAGE_COUNT]);
 /* Counts the time that a work waited in the queue, besides METRICS_STAGE_QUEUE. */
 void metrics_queue_wait(struct metrics_shard *shard, enum metrics_task task, uint64_t duration_ns);
-/* Counts what a kernel has computed. `kernel` is a static string. `bytes` are read and written,
- * `busy_ns` is the work's part of the time of its launch. */
+/* A work that a kernel has computed. `kernel` is a static string. `bytes` are the bytes that the
+ * kernel read and wrote, and `busy_ns` is the work's part of the time of its launch. */
 struct metrics_work {
     enum metrics_task task;
     const char *kernel;
@@ -188,7 +188,7 @@ void metrics_device_error(struct metrics_shard *shard);
 void metrics_early_copy(struct metrics_shard *shard, uint64_t bytes);
 /* Counts bytes of tensors that were copied from another device. */
 void metrics_link(struct metrics_shard *shard, uint64_t bytes);
-/* Sets what the dispatch thread of a device has counted in its shard. */
+/* Sets the counts in `device` that the device's dispatch thread has made in its shard. */
 void metrics_device_read(const struct metrics_shard *shard, struct metrics_device *device);
 
 /* Writes all metrics as text. `*text` is allocated with malloc and belongs to the caller. `*length`
@@ -196,8 +196,8 @@ void metrics_device_read(const struct metrics_shard *shard, struct metrics_devic
 bool metrics_expose(struct metrics *metrics, const struct metrics_gauges *gauges,
                     enum metrics_format format, char **text, uint64_t *length);
 const char *metrics_content_type(enum metrics_format format);
-/* The format for an Accept header (NULL: none): OpenMetrics 1.0.0 if the header names it and
- * prefers nothing else, text 0.0.4 otherwise. */
+/* The format for an Accept header (NULL: none): OpenMetrics 1.0.0 if the header names OpenMetrics
+ * and prefers no other format, text 0.0.4 otherwise. */
 enum metrics_format metrics_negotiate(const char *accept);
 
 #endif

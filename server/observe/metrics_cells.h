@@ -1,10 +1,10 @@
 /*
- * metrics_cells.h - the points of the roofline: what each kernel has computed, by operand type and
- * class of shape.
+ * metrics_cells.h - the points of the roofline: the operations, bytes and time of each kernel, by
+ * operand type and class of shape.
  *
  * Each length of a shape (m, n and k of a product; of other operations operation->lengths) belongs
  * to the first class whose bound is not less than the length. A thread's table has
- * METRICS_CELLS_MAX cells at most; what finds no cell is not counted here.
+ * METRICS_CELLS_MAX cells at most; works that find no cell are not counted here.
  */
 #ifndef SERVER_OBSERVE_METRICS_CELLS_H
 #define SERVER_OBSERVE_METRICS_CELLS_H
@@ -25,7 +25,7 @@ struct metrics_cell_total {
     double flops, bytes;
 };
 
-/* Counts what a kernel has computed in the cell of its shape. Only the shard's writer. */
+/* Counts a work in the cell of its kernel and shape. Called by the shard's writer only. */
 void metrics_cell(struct metrics_shard *shard, const struct metrics_work *work,
                   const uint64_t lengths[METRICS_SHAPE_LENGTHS]);
 /* Sums the cells of all shards into `totals`. Returns their number. Any thread. */

@@ -1,5 +1,5 @@
-/* metrics_process.h - what Linux reports about this process. Used by metrics*.c only. Any thread.
- */
+/* metrics_process.h - the figures that Linux reports about this process. Used by metrics*.c only.
+ * Any thread. */
 #ifndef SERVER_OBSERVE_METRICS_PROCESS_H
 #define SERVER_OBSERVE_METRICS_PROCESS_H
 

@@ -1,11 +1,8 @@
-/* Writes every metric family of /metrics, in a fixed order, from the sums over the shards. */
+/* Writes every metric family of /metrics, in a fixed order. */
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/operations.h"
-#include "proto/dtype.h"
-#include "proto/error.h"
 #include "server/observe/metrics_families.h"
 #include "server/observe/metrics_process.h"
 #include "server/observe/metrics_shard.h"
@@ -13,186 +10,14 @@
 
 enum { LABELS_MAX = 160, LABEL_MAX = 80 };
 
-static const char *const stage_names[METRICS_STAGE_COUNT] = {"receive", "queue", "h2d",
-                                                             "kernel",  "d2h",   "send"};
-
 static const char *const job_names[METRICS_JOB_COUNT] = {"receiving", "queued", "running",
                                                          "done",      "failed", "cancelled"};
-
-const char *metrics_op_name(enum metrics_op op)
-{
-    switch (op) {
-    case METRICS_OP_GEMM:
-        return "gemm";
-    case METRICS_OP_INFER:
-        return "infer";
-    case METRICS_OP_TENSOR:
-        return "tensor";
-    case METRICS_OP_OTHER:
-        return "other";
-    default:
-        return operation_table[op - METRICS_OP_TASKS]->name;
-    }
-}
-
-const char *metrics_stage_name(enum metrics_stage stage)
-{
-    return stage_names[stage];
-}
-
-/* Returns the sum over all shards of the counter at `offset` bytes in a shard. */
-static uint64_t total(const struct metrics *metrics, size_t offset)
-{
-    uint64_t sum = 0;
-    for (uint32_t i = 0; i < metrics->count; i++) {
-        const char *shard = (const char *)&metrics->shards[i];
-        sum += atomic_load_explicit((const _Atomic uint64_t *)(const void *)(shard + offset),
-                                    memory_order_relaxed);
-    }
-    return sum;
-}
-
-#define TOTAL(metrics, field) total(metrics, offsetof(struct metrics_shard, field))
-
-static uint64_t requests_of(const struct metrics *metrics, int op, int dtype, int code)
-{
-    size_t index = ((size_t)op * METRICS_DTYPES + (size_t)dtype) * GEMMD_ERR_COUNT + (size_t)code;
-    return total(metrics, offsetof(struct metrics_shard, requests) + index * sizeof(uint64_t));
-}
-
-/* Whether a code is the first of the errors that share its HTTP status. */
-static bool stands_for_status(int code)
-{
-    for (int earlier = 0; earlier < code; earlier++) {
-        if (error_status((enum gemmd_error)earlier) == error_status((enum gemmd_error)code))
-            return false;
-    }
-    return true;
-}
-
-static void status_label(int status, char out[16])
-{
-    if (status == 0)
-        snprintf(out, 16, "none");
-    else
-        snprintf(out, 16, "%d", status);
-}
-
-/* Whether a kind of requests has a series of its own: the first kinds that a scrape finds do, and
- * keep it. The lock is held. */
-static bool is_shown(struct metrics *metrics, int op, int dtype, int code)
-{
-    const uint32_t kind =
-        ((uint32_t)op * METRICS_DTYPES + (uint32_t)dtype) * GEMMD_ERR_COUNT + (uint32_t)code;
-    for (uint32_t i = 0; i < metrics->shown_count; i++)
-        if (metrics->shown[i] == kind)
-            return true;
-    if (metrics->shown_count == METRICS_REQUESTS_MAX)
-        return false;
-    metrics->shown[metrics->shown_count++] = kind;
-    return true;
-}
-
-/* The statuses that alerts ask for, which are told apart for all requests. */
-static const int alert_statuses[] = {429, 500, 503, 504, 507};
-enum { OTHERS_COUNT = sizeof alert_statuses / sizeof *alert_statuses };
-
-static uint32_t place_among_others(int status)
-{
-    uint32_t i = 0;
-    while (i < OTHERS_COUNT && alert_statuses[i] != status)
-        i++;
-    return i;
-}
-
-/* Writes the requests that have no series of their own. */
-static void write_others(struct metrics_writer *writer, const uint64_t counts[OTHERS_COUNT + 1])
-{
-    char labels[LABELS_MAX], text[16];
-    for (uint32_t i = 0; i <= OTHERS_COUNT; i++) {
-        if (counts[i] == 0)
-            continue;
-        if (i < OTHERS_COUNT)
-            status_label(alert_statuses[i], text);
-        else
-            snprintf(text, sizeof text, "other");
-        snprintf(labels, sizeof labels, "op=\"\",dtype=\"\",code=\"%s\"", text);
-        metrics_sample(writer, labels, counts[i]);
-    }
-}
-
-static void write_requests(struct metrics_writer *writer, struct metrics *metrics)
-{
-    metrics_family(
-        writer, "gemmd_requests", METRICS_COUNTER,
-        "Requests that have ended, by operation, operand type and HTTP status; 200 stands "
-        "for every success, none for a client that disconnected before the answer. Of requests of "
-        "further kinds than the first 23, only the statuses 429, 500, 503, 504 and 507 are told "
-        "apart.");
-    uint64_t others[OTHERS_COUNT + 1] = {0};
-    pthread_mutex_lock(&metrics->shown_lock);
-    for (int op = 0; op < METRICS_OP_COUNT; op++) {
-        for (int dtype = 0; dtype < METRICS_DTYPES; dtype++) {
-            bool known = dtype < GEMMD_DTYPE_COUNT;
-            if (known && !metrics_counts_dtype((enum metrics_op)op, (enum gemmd_dtype)dtype))
-                continue;
-            for (int code = 0; code < GEMMD_ERR_COUNT; code++) {
-                if (!stands_for_status(code))
-                    continue;
-                int status = error_status((enum gemmd_error)code);
-                uint64_t sum = 0;
-                if (known && !metrics_counts_dtype_of_status(status))
-                    continue;
-                for (int other = code; other < GEMMD_ERR_COUNT; other++) {
-                    if (error_status((enum gemmd_error)other) == status)
-                        sum += requests_of(metrics, op, dtype, other);
-                }
-                if (sum == 0)
-                    continue;
-                if (!is_shown(metrics, op, dtype, code)) {
-                    others[place_among_others(status)] += sum;
-                    continue;
-                }
-                char labels[LABELS_MAX], text[16];
-                status_label(status, text);
-                snprintf(labels, sizeof(labels), "op=\"%s\",dtype=\"%s\",code=\"%s\"",
-                         metrics_op_name((enum metrics_op)op),
-                         known ? dtype_name((enum gemmd_dtype)dtype) : "", text);
-                metrics_sample(writer, labels, sum);
-            }
-        }
-    }
-    pthread_mutex_unlock(&metrics->shown_lock);
-    write_others(writer, others);
-}
-
-static void write_rejected(struct metrics_writer *writer, const struct metrics *metrics)
-{
-    metrics_family(writer, "gemmd_rejected", METRICS_COUNTER,
-                   "Requests answered with an error, by reason, and connections refused because "
-                   "too many were open.");
-    for (int code = GEMMD_OK + 1; code < GEMMD_ERR_COUNT; code++) {
-        if (error_status((enum gemmd_error)code) == 0)
-            continue;
-        uint64_t sum = 0;
-        for (int op = 0; op < METRICS_OP_COUNT; op++) {
-            for (int dtype = 0; dtype < METRICS_DTYPES; dtype++)
-                sum += requests_of(metrics, op, dtype, code);
-        }
-        /* gemmd_verifications counts wrong products too. */
-        if (code == GEMMD_ERR_VERIFICATION && sum == 0)
-            continue;
-        char labels[LABELS_MAX];
-        snprintf(labels, sizeof(labels), "reason=\"%s\"", error_slug((enum gemmd_error)code));
-        metrics_sample(writer, labels, sum);
-    }
-    metrics_sample(writer, "reason=\"connection-limit\"", TOTAL(metrics, connections_refused));
-}
 
 /* Writes the TLS handshakes, unless there were none. */
 static void write_handshakes(struct metrics_writer *writer, const struct metrics *metrics)
 {
-    const uint64_t good = TOTAL(metrics, handshakes), failed = TOTAL(metrics, failed_handshakes);
+    const uint64_t good = METRICS_SHARDS_SUM(metrics, handshakes),
+                   failed = METRICS_SHARDS_SUM(metrics, failed_handshakes);
     if (good + failed == 0)
         return;
     metrics_family(writer, "gemmd_tls_handshakes", METRICS_COUNTER,
@@ -200,153 +25,6 @@ static void write_handshakes(struct metrics_writer *writer, const struct metrics
                    "succeeded.");
     metrics_sample(writer, "result=\"ok\"", good);
     metrics_sample(writer, "result=\"failed\"", failed);
-}
-
-/* Writes a histogram. One that nothing was counted in is left out, unless `always`. */
-static void write_histogram(struct metrics_writer *writer, const struct metrics *metrics,
-                            const char *labels, size_t offset, const uint64_t *bounds,
-                            uint32_t count, bool always, const struct metrics_exemplar *exemplars)
-{
-    uint64_t buckets[METRICS_BUCKETS_MAX + 1], observed = 0;
-    for (uint32_t i = 0; i <= count; i++) {
-        buckets[i] = total(metrics, offset + offsetof(struct metrics_histogram, buckets) +
-                                        i * sizeof(uint64_t));
-        observed += buckets[i];
-    }
-    const uint64_t sum = total(metrics, offset + offsetof(struct metrics_histogram, sum));
-    if (observed == 0 && !always)
-        return;
-    if (bounds != metrics_launch_bounds)
-        metrics_sample_times(writer, labels, buckets, bounds, count, sum, exemplars);
-    else
-        metrics_sample_histogram(writer, labels, buckets, bounds, count, sum, 1);
-}
-
-/* Whether a histogram of a family has buckets of its own: the first `most` that a scrape finds used
- * do, and keep them. */
-static bool has_buckets(struct metrics *metrics, struct metrics_shown *shown, uint32_t most,
-                        uint32_t number)
-{
-    bool has = false;
-    pthread_mutex_lock(&metrics->shown_lock);
-    for (uint32_t i = 0; i < shown->count; i++)
-        has |= shown->list[i] == number;
-    if (!has && shown->count < most) {
-        shown->list[shown->count++] = number;
-        has = true;
-    }
-    pthread_mutex_unlock(&metrics->shown_lock);
-    return has;
-}
-
-/* What was counted in a histogram: its sum, and the number of observations. */
-struct observed {
-    uint64_t count, sum;
-};
-
-static struct observed observed_in(const struct metrics *metrics, size_t offset)
-{
-    struct observed observed = {
-        .sum = total(metrics, offset + offsetof(struct metrics_histogram, sum))};
-    for (uint32_t i = 0; i <= METRICS_BUCKETS_MAX; i++)
-        observed.count += total(metrics, offset + offsetof(struct metrics_histogram, buckets) +
-                                             i * sizeof(uint64_t));
-    return observed;
-}
-
-/* Writes the histograms without buckets of their own as one, which has none but +Inf. */
-static void write_other_times(struct metrics_writer *writer, struct observed observed)
-{
-    if (observed.count > 0)
-        metrics_sample_times(writer, "op=\"\"", &observed.count, NULL, 0, observed.sum, NULL);
-}
-
-static void copy_exemplars(struct metrics *metrics, const struct metrics_exemplar *from,
-                           struct metrics_exemplar *to, uint32_t count)
-{
-    pthread_mutex_lock(&metrics->exemplars_lock);
-    memcpy(to, from, count * sizeof *to);
-    pthread_mutex_unlock(&metrics->exemplars_lock);
-}
-
-/* Writes the durations of requests by operation, with the exemplars if the viewer may see them. */
-static void write_durations(struct metrics_writer *writer, struct metrics *metrics,
-                            bool shows_exemplars)
-{
-    char labels[LABELS_MAX];
-    struct metrics_exemplar exemplars[METRICS_TIME_BUCKETS + 1];
-    metrics_family(
-        writer, "gemmd_request_duration_seconds", METRICS_HISTOGRAM,
-        "Time from the first byte of a request to the last byte of its answer. Operations "
-        "after the first 4 that were used are counted together, without buckets.");
-    /* Probes and scrapes, METRICS_OP_OTHER, are counted only. */
-    struct observed others = {0, 0};
-    for (size_t op = 0; op < METRICS_OP_OTHER; op++) {
-        const struct observed here =
-            observed_in(metrics, offsetof(struct metrics_shard, duration) +
-                                     op * sizeof(struct metrics_histogram));
-        if (here.count > 0 &&
-            !has_buckets(metrics, &metrics->shown_durations, METRICS_DURATIONS_MAX, (uint32_t)op)) {
-            others.count += here.count;
-            others.sum += here.sum;
-            continue;
-        }
-        snprintf(labels, sizeof(labels), "op=\"%s\"", metrics_op_name((enum metrics_op)op));
-        copy_exemplars(metrics, metrics->exemplars[op], exemplars, METRICS_TIME_BUCKETS + 1);
-        write_histogram(writer, metrics, labels,
-                        offsetof(struct metrics_shard, duration) +
-                            op * sizeof(struct metrics_histogram),
-                        metrics_time_bounds_ns, METRICS_TIME_BUCKETS, false,
-                        shows_exemplars ? exemplars : NULL);
-    }
-    write_other_times(writer, others);
-}
-
-static void write_histograms(struct metrics_writer *writer, struct metrics *metrics,
-                             bool shows_exemplars)
-{
-    char labels[LABELS_MAX];
-    struct metrics_exemplar exemplars[METRICS_STAGE_BUCKETS + 1];
-    metrics_family(
-        writer, "gemmd_stage_duration_seconds", METRICS_HISTOGRAM,
-        "Time that a request to compute spends in each stage. Requests without copies are "
-        "not counted in h2d and d2h.");
-    for (size_t stage = 0; stage < METRICS_STAGE_COUNT; stage++) {
-        snprintf(labels, sizeof(labels), "stage=\"%s\"", stage_names[stage]);
-        copy_exemplars(metrics, metrics->stage_exemplars[stage], exemplars,
-                       METRICS_STAGE_BUCKETS + 1);
-        const bool copies = stage == METRICS_STAGE_H2D || stage == METRICS_STAGE_D2H;
-        write_histogram(writer, metrics, labels,
-                        offsetof(struct metrics_shard, stages) +
-                            stage * sizeof(struct metrics_histogram),
-                        metrics_stage_bounds_ns, METRICS_STAGE_BUCKETS, !copies,
-                        shows_exemplars ? exemplars : NULL);
-    }
-    metrics_family(writer, "gemmd_queue_wait_seconds", METRICS_HISTOGRAM,
-                   "Time that works waited in the queue, by what the device then did: an operation "
-                   "such as gemm (for requests to infer too), or copy (of a resident tensor).");
-    struct observed others = {0, 0};
-    for (size_t task = 0; task < METRICS_TASK_COUNT; task++) {
-        const struct observed here =
-            observed_in(metrics, offsetof(struct metrics_shard, queue_wait) +
-                                     task * sizeof(struct metrics_histogram));
-        if (here.count > 0 &&
-            !has_buckets(metrics, &metrics->shown_waits, METRICS_WAITS_MAX, (uint32_t)task)) {
-            others.count += here.count;
-            others.sum += here.sum;
-            continue;
-        }
-        snprintf(labels, sizeof(labels), "op=\"%s\"", metrics_task_name((enum metrics_task)task));
-        write_histogram(writer, metrics, labels,
-                        offsetof(struct metrics_shard, queue_wait) +
-                            task * sizeof(struct metrics_histogram),
-                        metrics_stage_bounds_ns, METRICS_STAGE_BUCKETS, false, NULL);
-    }
-    write_other_times(writer, others);
-    metrics_family(writer, "gemmd_batch_size", METRICS_HISTOGRAM,
-                   "Requests computed by one launch on the device.");
-    write_histogram(writer, metrics, "", offsetof(struct metrics_shard, launch_requests),
-                    metrics_launch_bounds, METRICS_LAUNCH_BUCKETS, true, NULL);
 }
 
 /* Writes the checks of a sample from the start if there is one, other checks once one was made. */
@@ -387,20 +65,21 @@ static void write_counters(struct metrics_writer *writer, const struct metrics *
         uint64_t value;
     } counters[] = {
         {"gemmd_request_bytes", "Bytes of request bodies received, before decompression.",
-         TOTAL(metrics, request_bytes)},
-        {"gemmd_response_bytes", "Bytes of the bodies of answers.", TOTAL(metrics, response_bytes)},
+         METRICS_SHARDS_SUM(metrics, request_bytes)},
+        {"gemmd_response_bytes", "Bytes of the bodies of answers.",
+         METRICS_SHARDS_SUM(metrics, response_bytes)},
         {"gemmd_inflated_bodies", "Request bodies received compressed.",
-         TOTAL(metrics, inflated_bodies)},
+         METRICS_SHARDS_SUM(metrics, inflated_bodies)},
         {"gemmd_inflated_bytes", "Bytes of compressed request bodies after decompression.",
-         TOTAL(metrics, inflated_bytes)},
+         METRICS_SHARDS_SUM(metrics, inflated_bytes)},
         {"gemmd_early_copy_bytes",
          "Bytes of operands whose copy to the device began before their request was received "
          "completely.",
-         TOTAL(metrics, early_copy_bytes)},
+         METRICS_SHARDS_SUM(metrics, early_copy_bytes)},
         {"gemmd_client_gone", "Requests whose client disconnected before the end of the answer.",
-         TOTAL(metrics, client_gone)},
+         METRICS_SHARDS_SUM(metrics, client_gone)},
         {"gemmd_device_errors", "Launches that failed with an error of the device.",
-         TOTAL(metrics, device_errors)},
+         METRICS_SHARDS_SUM(metrics, device_errors)},
         {"gemmd_tensor_hits", "Operands named by requests that were found as resident tensors.",
          gauges->tensor_hits},
         {"gemmd_tensor_misses",
@@ -428,7 +107,7 @@ static void write_counters(struct metrics_writer *writer, const struct metrics *
     }
     metrics_family(writer, "gemmd_device_busy_seconds", METRICS_COUNTER,
                    "Time that the device has spent on launches.");
-    metrics_sample_seconds(writer, "", TOTAL(metrics, busy_ns));
+    metrics_sample_seconds(writer, "", METRICS_SHARDS_SUM(metrics, busy_ns));
 
     double flops = 0;
     for (uint32_t i = 0; i < metrics->count; i++)
@@ -641,11 +320,11 @@ bool metrics_expose(struct metrics *metrics, const struct metrics_gauges *gauges
     struct metrics_writer writer = {.out = open_memstream(&buffer, &size), .format = format};
     if (!writer.out)
         return false;
-    write_requests(&writer, metrics);
-    write_rejected(&writer, metrics);
-    write_durations(&writer, metrics, gauges->shows_exemplars);
+    metrics_write_requests(&writer, metrics);
+    metrics_write_rejected(&writer, metrics);
+    metrics_write_durations(&writer, metrics, gauges->shows_exemplars);
     write_handshakes(&writer, metrics);
-    write_histograms(&writer, metrics, gauges->shows_exemplars);
+    metrics_write_histograms(&writer, metrics, gauges->shows_exemplars);
     write_counters(&writer, metrics, gauges);
     write_gauges(&writer, gauges);
     write_tenants(&writer, gauges);

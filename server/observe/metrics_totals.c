@@ -23,7 +23,7 @@ static void add_requests(const struct metrics_shard *shard, struct metrics_total
             }
 }
 
-void metrics_sum(const struct metrics *metrics, struct metrics_totals *totals)
+void metrics_totals_read(const struct metrics *metrics, struct metrics_totals *totals)
 {
     *totals = (struct metrics_totals){.flops = 0};
     for (uint32_t i = 0; i < metrics->count; i++) {

@@ -21,8 +21,8 @@ struct metrics_totals {
     double flops;
 };
 
-/* Any thread; takes no lock. */
-void metrics_sum(const struct metrics *metrics, struct metrics_totals *totals);
+/* Sets `totals` to the sums over all shards. Any thread; takes no lock. */
+void metrics_totals_read(const struct metrics *metrics, struct metrics_totals *totals);
 /* Upper bound of a bucket of `latency`, in seconds; 0: it has none. */
 double metrics_latency_bound_s(uint32_t bucket);
 /* "gemm", the name of another operation, "infer", "tensor" or "other"; "receive" ... "send". */

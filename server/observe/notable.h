@@ -1,11 +1,11 @@
 /*
- * notable.h - the requests of late that failed or that were slow, for whoever looks into an
+ * notable.h - keeps the last requests that failed or were slow, for operators who look into an
  * incident.
  *
  * The requests lie in two rings of NOTABLE_EACH, one for failed and one for slow requests, so that
- * neither displaces the other. Of each kind, NOTABLE_PER_SECOND requests a second are kept at most,
- * so that a flood of refusals costs an I/O thread one comparison for each request. A request that
- * succeeded and was not slow costs two comparisons.
+ * neither displaces the other. Of each kind at most NOTABLE_PER_SECOND requests a second are kept,
+ * so that in a flood of refusals each further request costs an I/O thread only one comparison. A
+ * request that succeeded and was not slow costs two comparisons.
  */
 #ifndef SERVER_OBSERVE_NOTABLE_H
 #define SERVER_OBSERVE_NOTABLE_H

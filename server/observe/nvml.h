@@ -54,7 +54,7 @@ struct nvml_gpu {
     uint32_t xid_count;
 };
 
-/* What was sampled last. */
+/* The last sample. */
 struct nvml_sample {
     bool up; /* NVML answers: the sample is fresh */
     struct nvml_gpu gpus[NVML_GPUS_MAX];
@@ -63,15 +63,14 @@ struct nvml_sample {
 
 struct nvml;
 
-/* Loads NVML and starts the thread. The GPUs with these UUIDs are sampled, of which only the first
- * NVML_GPUS_MAX count; with a `count` of 0, all of the host are. `log` is borrowed until nvml_stop.
- * NULL: NVML is not there, which the log says, or there is no memory or
- * no thread. */
+/* Loads NVML and starts the thread. Samples the GPUs with these UUIDs, at most the first
+ * NVML_GPUS_MAX of them; if `count` is 0, the GPUs of the host. `log` is borrowed until nvml_stop.
+ * NULL: the host has no NVML, which the log says, or there is no memory or no thread. */
 struct nvml *nvml_start(const char *const uuids[], uint32_t count, struct log *log);
 /* Ends the thread. A thread that NVML blocks is left behind after half a second. NULL is allowed.
  */
 void nvml_stop(struct nvml *nvml);
-/* Reads what was sampled last. Any thread; never waits for NVML. */
+/* Copies the last sample. Any thread; never waits for NVML. */
 void nvml_read(struct nvml *nvml, struct nvml_sample *sample);
 
 #endif

@@ -6,11 +6,11 @@
  * kernel, copy out and send. A job is a span with the same children, and its parent is the span of
  * the request that made the job.
  *
- * Requests put records into a bounded queue and never wait for the collector. A thread of the
- * exporter's own sends them in batches. A batch that the collector refuses for the moment (429,
- * 502, 503, 504, or no connection) is sent again after Retry-After or a growing pause, OTLP_TRIES
- * times in all. Spans that find the queue full, and those of a batch that is given up, are dropped
- * and counted.
+ * Requests put records into a bounded queue and never wait for the collector. The exporter's thread
+ * sends them in batches. A batch that the collector refuses for the moment (429, 502, 503, 504, or
+ * no connection) is sent again after Retry-After or a growing pause, and is given up after
+ * OTLP_TRIES attempts. Spans that find the queue full, and spans of a batch that is given up, are
+ * dropped and counted.
  */
 #ifndef SERVER_OBSERVE_OTLP_H
 #define SERVER_OBSERVE_OTLP_H
@@ -38,12 +38,12 @@ struct otlp_collector {
  * otlp_http_open. GEMMD_ERR_INTERNAL: the thread does not start. GEMMD_ERR_OUT_OF_MEMORY. */
 enum gemmd_error otlp_start(const struct otlp_collector *collector, const char *version,
                             struct log *log, struct otlp **otlp, struct fault *fault);
-/* Sends what is queued, for at most two seconds, and frees the exporter. A thread that a transfer
- * still blocks then is left behind. NULL is allowed. */
+/* Sends the queued spans, for at most two seconds, and frees the exporter. A thread that a transfer
+ * still blocks after that time is left behind. NULL is allowed. */
 void otlp_stop(struct otlp *otlp);
 
-/* Puts a request that has ended, or a job, into the queue. `trace` is sampled. Everything is
- * copied, but op, dtype, kernel and error, which are static strings. Any thread. */
+/* Puts a request that has ended, or a job, into the queue. `trace` is sampled. Everything is copied
+ * except op, dtype, kernel and error, which are static strings. Any thread. */
 void otlp_request(struct otlp *otlp, const struct trace_context *trace, const char *state,
                   const struct log_access *entry);
 void otlp_job(struct otlp *otlp, const struct trace_context *trace, const struct log_access *entry);

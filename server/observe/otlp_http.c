@@ -253,7 +253,8 @@ void otlp_http_close(struct otlp_http *http)
     free(http);
 }
 
-/* The time that a transfer may take: TRANSFER_MS, or what is left until `give_up_ns`. */
+/* The time that a transfer may take: TRANSFER_MS, or the time until `give_up_ns` if that is
+ * shorter. */
 static long transfer_ms(const struct otlp_http *http)
 {
     const uint64_t now_ns = clock_now_ns(), end_ns = atomic_load(http->give_up_ns);

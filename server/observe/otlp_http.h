@@ -1,8 +1,8 @@
 /*
  * otlp_http.h - sends one body to a collector by libcurl. Used by otlp.c only.
  *
- * libcurl is loaded when an exporter is opened, and the daemon is not linked with it: libcurl
- * brings twenty libraries with it, and most daemons export no spans. One thread at a time.
+ * libcurl is loaded when an exporter is opened, and the daemon is not linked with libcurl: libcurl
+ * depends on twenty other libraries, and most daemons export no spans. One thread at a time.
  */
 #ifndef SERVER_OBSERVE_OTLP_HTTP_H
 #define SERVER_OBSERVE_OTLP_HTTP_H

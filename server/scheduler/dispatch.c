@@ -112,7 +112,7 @@ static bool feed(struct dispatch *dispatch, struct work *works)
     return moved;
 }
 
-/* Counts what a work has computed among works of its shape. */
+/* Counts a work that has been computed in the cell of its shape. */
 static void count_shape(struct metrics_shard *shard, const struct work *work,
                         const struct metrics_work *done)
 {

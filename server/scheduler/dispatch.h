@@ -2,9 +2,9 @@
  * dispatch.h - the dispatch thread, which feeds one device: it pops works from the queue whenever
  * a stream is free, submits them, and ends them when the device has finished.
  *
- * Works that can share a launch do. Whenever there is room, all that wait are taken, and the thread
- * never waits for more. A device has one dispatch thread: two would split launches, and were
- * slower. The thread also starts the early copies of bodies that are still being received
+ * Works that can share a launch do. Whenever a stream has room, the thread takes all works that
+ * wait, and never waits for more. A device has one dispatch thread: two would split launches, and
+ * were slower. The thread also starts the early copies of bodies that are still being received
  * (early_copy.h), and runs readiness probes (probe.h), so that /readyz says what the device really
  * does.
  *
@@ -38,13 +38,13 @@ struct dispatch *dispatch_start(struct device *device, struct queue *queue,
  * (UINT64_MAX: any time), since nothing can stop a long computation. The threads and everything
  * they use are then left as they are, and the process can only end. NULL is allowed. */
 bool dispatch_stop(struct dispatch *dispatch, uint64_t patience_ns);
-/* dispatch_stop in two steps, for a dispatch whose state other threads still read: the first ends
- * the threads, and the second, which is only called after it has returned true, frees the dispatch.
- * NULL is allowed. */
+/* dispatch_stop in two steps, for a dispatch whose state other threads still read. dispatch_end
+ * ends the threads. dispatch_free frees the dispatch, and may be called only after dispatch_end has
+ * returned true. NULL is allowed. */
 bool dispatch_end(struct dispatch *dispatch, uint64_t patience_ns);
 void dispatch_free(struct dispatch *dispatch);
-/* After a dispatch_stop or dispatch_end that returned false: gives the threads up, since the
- * process ends. */
+/* Abandons the threads after a dispatch_stop or dispatch_end that returned false, since the process
+ * ends. */
 void dispatch_leave(struct dispatch *dispatch);
 
 /* Asks whether the device computed a product with a known answer lately. A probe is run if the last
@@ -64,10 +64,10 @@ void dispatch_look(struct dispatch *dispatch, uint64_t now_ns);
 uint64_t dispatch_stalled_ns(const struct dispatch *dispatch);
 /* The results of checks so far. Any thread. */
 const struct verify_counts *dispatch_verify_counts(const struct dispatch *dispatch);
-/* Returns what has made no progress since the last call: the dispatch thread, the verifier's
- * thread, or a device that has stalled; NULL: nothing. A CPU that computes in the dispatch thread
- * makes progress until it has stalled. Wakes the threads for the next call. Always called on the
- * thread that calls dispatch_look. */
+/* Returns the name of a part that has made no progress since the last call: the dispatch thread,
+ * the verifier's thread, or a device that has stalled. NULL: every part has made progress. A CPU
+ * that computes in the dispatch thread makes progress until it has stalled. Wakes the threads for
+ * the next call. Always called on the thread that calls dispatch_look. */
 const char *dispatch_stuck(struct dispatch *dispatch);
 /* Answers the callers of dispatch_probe whose time is over. Called by a timer. */
 void dispatch_expire_probes(struct dispatch *dispatch, uint64_t now_ns);

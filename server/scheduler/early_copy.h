@@ -7,9 +7,9 @@
  * I/O thread reports how many bytes of the body have been received, and the dispatch thread has the
  * device copy them. The body's work, if the body leads to one, runs after the early copies and
  * waits only for the copy of the last bytes. A body that leads to no work (because its client has
- * disconnected, the request was refused, or its deadline has passed) is closed. Its memory is then
- * freed by the early copy, once the device no longer reads or writes the memory; no thread waits
- * for that.
+ * disconnected, the request was refused, or its deadline has passed) is closed. The early copy then
+ * frees the body's memory once the device no longer reads or writes that memory; no thread waits
+ * for this.
  *
  * One mutex, held for a few assignments at a time. The dispatch thread is woken once for every
  * EARLY_COPY_STEP_BYTES of a body, which take half a millisecond to receive.
@@ -34,11 +34,11 @@ enum {
     EARLY_COPY_BODY_BYTES = 2 * EARLY_COPY_STEP_BYTES
 };
 
-/* For a device that copies early (device_copies_early). All pointers are borrowed. The dispatch
- * thread, which waits in queue_pop, has to call early_copy_feed whenever it is woken. NULL: out of
- * memory. */
+/* Creates the early copies of a device that copies early (device_copies_early). All pointers are
+ * borrowed. The dispatch thread, which waits in queue_pop, has to call early_copy_feed whenever it
+ * is woken. NULL: out of memory. */
 struct early_copy *early_copy_create(struct device *device, struct queue *queue, struct pool *pool);
-/* After early_copy_stop, when no body is open. Every function below that takes a `struct
+/* Called after early_copy_stop, when no body is open. Every function below that takes a `struct
  * early_copy` or a `struct early_copy_body` allows NULL, except early_copy_copies. */
 void early_copy_destroy(struct early_copy *early_copy);
 
@@ -50,7 +50,8 @@ void early_copy_destroy(struct early_copy *early_copy);
  * copied when the work runs. */
 struct early_copy_body *early_copy_open(struct early_copy *early_copy, const struct work *work,
                                         void *body, uint64_t body_bytes);
-/* Reports that the first `bytes` of the body have been received. Not after the work was pushed. */
+/* Reports that the first `bytes` of the body have been received. Must not be called after the work
+ * was pushed. */
 void early_copy_received(struct early_copy_body *body, uint64_t bytes);
 /* The body's copies, for work->copy_in, which is set before the work is pushed. Borrowed. */
 struct copy_in *early_copy_copies(struct early_copy_body *body);

@@ -5,10 +5,10 @@
 #include "server/device/device_copy.h"
 #include "server/scheduler/warm_up.h"
 
-/* What a device is taken to do in a second if it does not tell: operations of a CPU, and bytes on
- * the bus of a GPU. */
+/* The assumed speed of a device that does not report its own: operations a second of a CPU, and
+ * bytes a second on the bus of a GPU. */
 static const double UNKNOWN_FLOPS = 1e11, BUS_BYTES = 5e10;
-/* What a copy from one device to another takes: some time to begin, and then its bytes. */
+/* The time of a copy from one device to another: a start-up time, and a time for each byte. */
 static const uint64_t LINK_NS = 20000;
 static const double LINK_BYTES = 1e11;
 /* The time that a request takes besides its computation and its copies. */

@@ -1,12 +1,12 @@
 /*
- * executor.h - one device with all that feeds it: a queue, early copies, and a dispatch thread; and
- * the choice of the device that computes a request.
+ * executor.h - an executor, which is one device with its queue, early copies and dispatch thread;
+ * and the choice of the executor that computes a request.
  *
- * A request is given to an executor when it is admitted, before it takes device memory: to the one
- * that will be done first with what it has been given and with copying the resident operands that
- * its device lacks (executor_place). The executor counts the estimated time of each request from
- * then until the request's work has ended (executor_charge), so that requests whose bodies are
- * still arriving count too.
+ * A request is given to an executor when the request is admitted, before it takes device memory
+ * (executor_place). The chosen executor is the one that will be done first with the requests that
+ * it has been given and with copying the resident operands that its device lacks. The executor
+ * counts the estimated time of each request until the request's work has ended (executor_charge),
+ * so that requests whose bodies are still arriving count too.
  *
  * The executors are created and closed by the thread that starts the daemon. The functions that
  * place and charge may be called from any thread.
@@ -49,7 +49,7 @@ struct executor_settings {
     uint64_t stall_ns;           /* as for dispatch_set_stall_limit */
 };
 
-/* Creates the queue and the early copies of an executor, whose device is open. */
+/* Creates the queue and the early copies of an executor whose device is open. */
 enum gemmd_error executor_open(struct executor *executor, const struct executor_settings *settings,
                                struct fault *fault);
 /* Starts the dispatch thread, which alone writes to `shard`, and runs each kind of launch once on
@@ -58,25 +58,25 @@ enum gemmd_error executor_start(struct executor *executor, const struct executor
                                 struct metrics_shard *shard, struct fault *fault);
 /* Refuses new reservations from now on (queue_close). */
 void executors_refuse(struct executors *executors);
-/* Ends works whose deadline has passed (queue_expire), and probes whose time is over. By a timer.
- */
+/* Ends works whose deadline has passed (queue_expire), and probes whose time is over. Called by a
+ * timer. */
 void executors_expire(struct executors *executors, uint64_t now_ns);
-/* Looks whether a device has stalled (dispatch_look). By a timer, several times a second. */
+/* Looks whether a device has stalled (dispatch_look). Called by a timer, several times a second. */
 void executors_look(struct executors *executors, uint64_t now_ns);
 /* Ends all works with GEMMD_ERR_DRAINING, and the dispatch threads. Returns false if a device still
  * computes after `patience_ns` (dispatch_end). Other threads may still read the executors. */
 bool executors_stop(struct executors *executors, uint64_t patience_ns);
-/* Frees all but the devices, after executors_stop has returned true and no thread reads the
- * executors any more. */
+/* Frees everything except the devices. Called after executors_stop has returned true, when no
+ * thread reads the executors any more. */
 void executors_destroy(struct executors *executors);
-/* Closes the devices, after all memory of theirs was given back. */
+/* Closes the devices. All ranges of their memory must have been freed. */
 void executors_close_devices(struct executors *executors);
 
 /* Whether every device is lost, so that nothing can be computed. */
 bool executors_are_lost(const struct executors *executors);
 /* How many devices are neither lost nor stalled. */
 uint32_t executors_usable(const struct executors *executors);
-/* Makes a reservation as queue_reserve does, before it is known which device computes. */
+/* Makes a reservation as queue_reserve does, for a request whose executor is not chosen yet. */
 enum gemmd_error executors_reserve(struct executors *executors, uint32_t tenant, uint64_t bytes,
                                    struct fault *fault);
 
@@ -87,7 +87,7 @@ static inline uint32_t executors_number(const struct executors *executors,
     return (uint32_t)(executor - executors->list);
 }
 
-/* What a request takes of a device, as far as it is known. */
+/* The load of a request on a device, as far as the load is known. */
 struct executor_load {
     enum gemmd_dtype dtype;
     double flops;        /* multiplications and additions */
@@ -95,15 +95,16 @@ struct executor_load {
 };
 /* The estimated time of a load on a device, in nanoseconds. */
 uint64_t executor_estimate_ns(const struct executor *executor, const struct executor_load *load);
-/* When an executor can begin with a request that is placed now, in nanoseconds from now: after what
- * it was charged, and after `missing` bytes have been copied from another device. UINT64_MAX:
- * never, because the device is lost or `missing` is UINT64_MAX. */
+/* The time until an executor can begin with a request that is placed now, in nanoseconds: the time
+ * that the executor was charged, and the time to copy `missing` bytes from another device.
+ * UINT64_MAX: never, because the device is lost or `missing` is UINT64_MAX. */
 uint64_t executor_ready_ns(const struct executor *executor, uint64_t missing);
-/* The executor that will be done first with what it was charged and with copying `missing[i]` bytes
- * from another device (UINT64_MAX: it must not be chosen; NULL: nothing has to be copied); of
- * several, the first in the list. A lost device is chosen only if there is no other. */
+/* The executor that will be done first with the time that it was charged and with copying
+ * missing[i] bytes from another device. missing[i] is UINT64_MAX: executor i must not be chosen.
+ * `missing` is NULL: nothing has to be copied. Among equals the first in the list is chosen. A lost
+ * device is chosen only if there is no other. */
 struct executor *executor_place(struct executors *executors, const uint64_t missing[]);
-/* Counts `ns` more for an executor, and less. */
+/* Adds `ns` to the time that an executor was charged, or subtracts `ns` from it. */
 void executor_charge(struct executor *executor, uint64_t ns);
 void executor_discharge(struct executor *executor, uint64_t ns);
 

@@ -1,16 +1,16 @@
 /*
  * fair_queue.h - the works that wait, in the order in which they run: by priority, then fairly
- * between tenants, then by deadline. The lock around a fair queue is its owner's (queue.h).
+ * between tenants, then by deadline. The owner of a fair queue locks it (queue.h).
  *
- * A flow is what waits of one tenant, lane and priority, earliest deadline first (edf_queue.h). A
- * level is all flows of one lane and priority. Within a level the flows share fairly by start-time
- * fair queueing (P. Goyal, H. Vin, H. Cheng, "Start-time Fair Queueing", SIGCOMM 1996): each flow
- * has a tag that grows by the cost of the works that ran for it, and the flow with the lowest tag
- * is next. Two tenants that wait all the time are never further apart than the largest work of
- * each. Deficit round robin would give the same fair shares, but its quantum would have to be as
- * large as the largest work, here a gigabyte, or the scheduler would go round many times before a
- * large work's turn came. A flow that was empty for a while starts at the tag of the flow that was
- * served last, so that a tenant saves nothing up by waiting.
+ * A flow is the waiting works of one tenant, lane and priority, earliest deadline first
+ * (edf_queue.h). A level is all flows of one lane and priority. Within a level the flows share
+ * fairly by start-time fair queueing (P. Goyal, H. Vin, H. Cheng, "Start-time Fair Queueing",
+ * SIGCOMM 1996): each flow has a tag that grows by the cost of the works that ran for it, and the
+ * flow with the lowest tag is next. Two tenants that wait all the time are never further apart than
+ * the largest work of each. Deficit round robin would give the same fair shares, but its quantum
+ * would have to be as large as the largest work, here a gigabyte, or the scheduler would go round
+ * many times before a large work's turn came. A flow that was empty for a while starts at the tag
+ * of the flow that was served last, so that a tenant saves nothing up by waiting.
  *
  * A fair queue has two lanes: one for works that have a launch of their own, and one for works that
  * may go in a shared launch. Each lane has its own levels.
@@ -81,10 +81,11 @@ void fair_queue_close(struct fair_queue *queue);
 void fair_queue_add(struct fair_queue *queue, struct work *work);
 /* Removes a work that will not run. Its tenant's fair share stays as it was. */
 void fair_queue_drop(struct fair_queue *queue, struct work *work);
-/* What a work costs its flow, of whose operands and results the device moves `bytes` bytes: the
- * bytes and, for every 64 floating-point operations, one byte more. A device that moves a byte in
- * the time of 64 operations is as long at work for one as for the other; where the true ratio is
- * another, a tenant's share of the device's time is off by at most the quotient of the two. */
+/* The cost of a work for its flow, if the device moves `bytes` bytes of the work's operands and
+ * results: these bytes, and one byte more for every 64 floating-point operations. The cost is
+ * proportional to the time of a device that moves a byte in the time of 64 operations. On a device
+ * with another ratio, a tenant's share of the device's time is off by at most the quotient of the
+ * two ratios. */
 uint64_t work_cost(const struct work *work, uint64_t bytes);
 /* Removes a work that will run, and charges the cost of the work and of `bytes` to its flow. */
 void fair_queue_serve(struct fair_queue *queue, struct work *work, uint64_t bytes);

@@ -3,11 +3,12 @@
  *
  * The next work is the first of the lane whose first work is more urgent: by priority, and where
  * the priorities are equal by arrival. A lane that the device has no room for is left out, so that
- * it holds up only itself. The works that join the first one in a launch list depend on it:
+ * such a lane does not hold up the other. Which works join the first work in a launch list depends
+ * on the first work:
  *
  * - If the first work can be stacked (work.h: stack_key), all waiting works of the same stack join,
- *   whatever waits between them: they cost the launch next to nothing. Each of them is charged to
- *   its tenant as if its turn had come.
+ *   whatever waits between them, because they add almost nothing to the launch's time. Each of
+ *   these works is charged to its tenant as if its turn had come.
  * - Otherwise, if the first work shares its launch, the works after it in its lane join, up to the
  *   next work that can be stacked.
  * - Otherwise the work has a launch of its own.
@@ -27,7 +28,7 @@ struct queue_room {
 };
 
 /* Removes the works of the next launch from the queue and returns them, the more urgent first,
- * linked by `next`. NULL: no work waits that the device has room for. `now_ns` is 0 if no waiting
+ * linked by `next`. NULL: the device has room for no work that waits. `now_ns` is 0 if no waiting
  * work has a deadline. Works whose deadline has passed are dropped and appended to `expired`. */
 struct work *launch_list_take(struct fair_queue *queue, struct queue_room room, uint64_t now_ns,
                               struct work_list *expired);

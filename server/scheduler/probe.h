@@ -16,7 +16,7 @@
 
 struct probe;
 
-/* Allocates the probe with its host memory and device memory. NULL: there is not enough memory. */
+/* Creates a probe, with its host memory and device memory. NULL: out of memory. */
 struct probe *probe_create(struct device *device);
 /* NULL is allowed. */
 void probe_destroy(struct probe *probe);

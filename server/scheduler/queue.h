@@ -11,14 +11,14 @@
  * too, so that the same product always costs the same.
  *
  * The queue has two lanes: works that run on a stream of their own, and works that run on a stream
- * for shared launches. queue_pop is told which kind of stream is free, and what else may go in the
- * same launch is taken along (launch_list.h).
+ * for shared launches. The caller of queue_pop says which kind of stream is free. queue_pop takes
+ * along the other works that may go in the same launch (launch_list.h).
  *
  * The queues of all devices together are bounded by requests and by bytes, in total and for each
- * tenant (admission.h). A
- * request makes a reservation at its headers (queue_reserve), has its work pushed (queue_push), and
- * gives the reservation back when the request is over (admission_release). Reservations therefore
- * count requests that are being received, that wait, that run and that are being answered alike.
+ * tenant (admission.h). A request makes a reservation at its headers (queue_reserve), has its work
+ * pushed (queue_push), and gives the reservation back when the request is over (admission_release).
+ * Reservations therefore count requests that are being received, that wait, that run and that are
+ * being answered alike.
  *
  * Thread-safe. Pushing, popping and cancelling take O(1) steps for one tenant whose deadlines come
  * in order, and O(log n) steps otherwise. A work's `done` callback is called by the thread whose
@@ -48,7 +48,8 @@ void queue_destroy(struct queue *queue);
  * queue_fail_all was given. */
 enum gemmd_error queue_reserve(struct queue *queue, uint32_t tenant, uint64_t bytes,
                                struct fault *fault);
-/* Where reservations grow (admission_grow) and are given back (admission_release). */
+/* The admission that the queue's reservations are made with. Reservations grow by admission_grow
+ * and are given back by admission_release. */
 struct admission *queue_admission(struct queue *queue);
 
 /* Hands a work over to the queue. The work's request must have a reservation. A push never fails;
@@ -61,8 +62,8 @@ void queue_push(struct queue *queue, struct work *work);
  * a computation early ends it. The work must still exist. */
 bool queue_cancel(struct queue *queue, struct work *work);
 
-/* Pops the works of the next launch, linked by `next`, the more urgent first; NULL: no work waits
- * that the device has room for (launch_list.h). If `wait_ns` is not 0, a pop waits up to `wait_ns`
+/* Pops the works of the next launch, linked by `next`, the more urgent first; NULL: the device has
+ * room for no work that waits (launch_list.h). If `wait_ns` is not 0, a pop waits up to `wait_ns`
  * nanoseconds (UINT64_MAX: for any time) for a work or for queue_wake. An expired work is never
  * returned: its `done` is called with GEMMD_ERR_DEADLINE instead. */
 struct work *queue_pop(struct queue *queue, struct queue_room room, uint64_t wait_ns);

@@ -1,6 +1,6 @@
 /*
  * stall_watch.h - notices a device that has stalled: a device that has works to compute, running or
- * waiting, and finishes none, nor any part of one, for a given time.
+ * waiting, and for a given time finishes no work and no part of a work.
  *
  * One thread calls stall_watch_look; any thread may call stall_watch_ns.
  */

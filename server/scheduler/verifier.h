@@ -1,7 +1,8 @@
 /*
  * verifier.h - the thread that checks results on the host (Freivalds' algorithm,
- * kernels/freivalds.h), so that the dispatch thread does not stall. Results that lie where the host
- * cannot read are checked by the device (device_plan); only their residual is judged here.
+ * kernels/freivalds.h), so that the dispatch thread does not stall. The device checks results that
+ * lie where the host cannot read (device_plan); the verifier then only compares the residual with
+ * its limit.
  *
  * The works that are being checked wait in a list of their own. The reservations of their requests
  * bound that list (admission.h).

@@ -1,6 +1,6 @@
 /*
- * verify_draw.h - which products are verified although nobody asked (--verify-share), and the
- * random vector that each check uses.
+ * verify_draw.h - chooses the products that are verified although their clients did not ask for it
+ * (--verify-share), and the random vector of each check.
  *
  * The keys are random and never leave the daemon, so that no client can choose operands for which a
  * wrong result would pass. All functions may be called from any thread.

@@ -1,6 +1,6 @@
 /*
- * warm_up.h - small products that go from the queue through the dispatch thread to the device and
- * back before the daemon serves. The self-test has run every kernel by then. The warm-up makes the
+ * warm_up.h - runs small products from the queue through the dispatch thread to the device and
+ * back, before the daemon serves. The self-test has run every kernel before. The warm-up makes the
  * dispatch thread launch for the first time, and the device use the pool's memory for the first
  * time.
  */

@@ -4,8 +4,8 @@
  *
  * A region belongs to its owner: one user of this host with one token. Other owners cannot see, use
  * or remove the region, and may use the same name for a region of their own. A region that is
- * removed while requests use its mapping is gone at once. The mapping is unmapped after the last of
- * these requests. Any thread.
+ * removed while requests use its mapping can no longer be found. The mapping is unmapped after the
+ * last of these requests. Any thread.
  */
 #ifndef SERVER_SHM_REGIONS_H
 #define SERVER_SHM_REGIONS_H

@@ -93,7 +93,8 @@ const struct device *shm_mapping_device(const struct shm_mapping *mapping);
 bool shm_mapping_is_on_device(const struct shm_mapping *mapping);
 /* The address of `bytes` at `offset`; NULL: the mapping is too short. */
 unsigned char *shm_mapping_at(const struct shm_mapping *mapping, uint64_t offset, uint64_t bytes);
-/* False: the client has shortened the memory, and what was computed with it is void. */
+/* False: the client has shortened the memory, and results that were computed with it are invalid.
+ */
 bool shm_mapping_is_whole(const struct shm_mapping *mapping);
 
 /* What is mapped now, and the limits; for metrics. */

@@ -73,16 +73,6 @@ bool tensor_evict_copy(struct tensor_store *store, uint32_t device)
 
 /* --- the interface --- */
 
-bool resident_is_on(const struct resident *resident, uint32_t device)
-{
-    return (atomic_load_explicit(&resident->places, memory_order_relaxed) & 1u << device) != 0;
-}
-
-bool resident_is_arriving(const struct resident *resident, uint32_t device)
-{
-    return (atomic_load_explicit(&resident->arriving, memory_order_relaxed) & 1u << device) != 0;
-}
-
 struct resident *tensor_store_acquire_copy(struct tensor_store *store, struct resident *resident,
                                            uint32_t device)
 {

@@ -15,8 +15,8 @@
  * memory. */
 char *tensor_describe(const struct resident *resident);
 /* The descriptions of a page of tensors: {"tensors": [...], "next"}. "next" is the name after which
- * the next page begins, or null if `more` is false. Returns a new string as tensor_describe does.
- */
+ * the next page begins, or null if `more` is false. Returns a new string, which the caller frees;
+ * NULL: out of memory. */
 char *tensor_describe_page(struct resident *const page[], uint32_t count, bool more);
 
 #endif

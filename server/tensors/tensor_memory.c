@@ -1,4 +1,4 @@
-/* The memories of the store: where tensors lie on the devices, and what is free. */
+/* The memories of the store: where tensors lie on the devices, and how much is free. */
 #include <stdlib.h>
 
 #include "proto/dtype.h"

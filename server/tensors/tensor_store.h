@@ -15,7 +15,7 @@
  * The rows of tensors with two or more dimensions have the leading dimension that the device's fast
  * kernels want (gemm_leading). Thread-safe: one mutex, held for one search or for the names of one
  * page, so that other threads wait for a time that grows only with the logarithm of the number of
- * tensors.
+ * tensors. The properties of a tensor in the store are in resident.h.
  */
 #ifndef SERVER_TENSORS_TENSOR_STORE_H
 #define SERVER_TENSORS_TENSOR_STORE_H
@@ -26,12 +26,10 @@
 #include "kernels/gemm.h"
 #include "proto/tensor.h"
 #include "server/device/device_layout.h"
+#include "server/tensors/resident.h"
 #include "server/tensors/tensor_condition.h"
-#include "server/tensors/tensor_hash.h"
 
-struct model_stats;
 struct tensor_store;
-struct resident; /* a tensor in the store, in use by whoever reserved or acquired it */
 
 enum {
     TENSOR_STORE_DEVICES_MAX = 16,
@@ -60,31 +58,6 @@ struct tensor_offer {
  * fault says how many bytes are needed and free. GEMMD_ERR_OUT_OF_MEMORY. */
 enum gemmd_error tensor_store_reserve(struct tensor_store *store, const struct tensor_offer *offer,
                                       struct resident **resident, struct fault *fault);
-/* --- Copies of tensors on further devices (tensor_copies.c). A copy has no name, does not count
- * towards limits of tenants, and is evicted before any tensor is. A copy is used and released like
- * a tensor. */
-
-/* Whether a device has a tensor in use, or a complete copy. Any thread, without a lock. */
-bool resident_is_on(const struct resident *resident, uint32_t device);
-/* Whether a copy is on its way to a device, which a further request should not copy there again. */
-bool resident_is_arriving(const struct resident *resident, uint32_t device);
-/* Acquires the copy of a tensor in use on a device. NULL: the device has no complete copy. */
-struct resident *tensor_store_acquire_copy(struct tensor_store *store, struct resident *resident,
-                                           uint32_t device);
-/* Reserves memory on a device for a copy of a tensor in use; the caller makes the copy. Until
- * tensor_store_end_copy nobody else can use it. GEMMD_ERR_OUT_OF_MEMORY: there is no room on that
- * device. */
-enum gemmd_error tensor_store_reserve_copy(struct tensor_store *store, struct resident *resident,
-                                           uint32_t device, struct resident **copy,
-                                           struct fault *fault);
-/* Releases a copy that was reserved. If it is complete, it is kept for further requests, unless the
- * tensor has lost its name or another copy there was kept. NULL is allowed. */
-void tensor_store_end_copy(struct tensor_store *store, struct resident *resident,
-                           struct resident *copy, bool complete);
-/* Gives up the memory of a device that is lost, where no further tensor is put. Its tensors lose
- * their names, except those with a copy on another device, which takes their place. */
-void tensor_store_lose_device(struct tensor_store *store, uint32_t device);
-
 /* Publishes a tensor, whose bytes are in its memory, under its name, if the condition holds. A
  * tensor that had the name loses it; `*replaced` says whether there was one. The tensor stays in
  * use by the caller. GEMMD_ERR_PRECONDITION: the condition is false. GEMMD_ERR_FORBIDDEN: the name
@@ -110,6 +83,11 @@ enum gemmd_error tensor_store_require(struct tensor_store *store, const char *na
                                       const char *tenant, const struct tensor_condition *condition,
                                       struct fault *fault);
 
+/* Gives up the memory of a device that is lost: no further tensor is put there. The device's
+ * tensors lose their names. A tensor with a copy on another device keeps its name, and the copy
+ * takes the place of the tensor. */
+void tensor_store_lose_device(struct tensor_store *store, uint32_t device);
+
 enum { TENSOR_STORE_PAGE_MAX = 1000 };
 /* Acquires the tenant's tensors whose names come after `after` ("": all), in the order of their
  * names, `capacity` at most, which is TENSOR_STORE_PAGE_MAX at most. `*more`: there are further
@@ -117,27 +95,7 @@ enum { TENSOR_STORE_PAGE_MAX = 1000 };
 uint32_t tensor_store_page(struct tensor_store *store, const char *tenant, const char *after,
                            struct resident *page[], uint32_t capacity, bool *more);
 
-/* Properties of a tensor in use. */
-const char *resident_name(const struct resident *resident);
-bool resident_evictable(const struct resident *resident);
-/* Type, shape and number of bytes; `data` is NULL. */
-const struct tensor *resident_tensor(const struct resident *resident);
-/* Likewise of its scales, which lie contiguous in the tensor's memory; rank 0: it has none. */
-const struct tensor *resident_scale(const struct resident *resident);
-/* The address of the first scale. */
-void *resident_scale_memory(const struct resident *resident);
-/* The number of the device's memory in which the tensor lies. */
-uint32_t resident_device(const struct resident *resident);
-/* The address of the tensor's first row. */
-void *resident_memory(const struct resident *resident);
-uint64_t resident_rows(const struct resident *resident);    /* of all the tensor's matrices */
-uint64_t resident_leading(const struct resident *resident); /* leading dimension, in elements */
-uint64_t resident_memory_bytes(const struct resident *resident); /* bytes of memory it takes */
-/* Statistics of the requests to the tensor as a model. Any thread may count in them. */
-struct model_stats *resident_stats(struct resident *resident);
-/* The tensor's entity tag. NULL: not known, since the host has not seen the bytes of a result that
- * stayed on the device. */
-const char *resident_etag(const struct resident *resident);
+/* Sets the entity tag of a tensor that has none yet. */
 void tensor_store_set_etag(struct tensor_store *store, struct resident *resident,
                            const char etag[TENSOR_ETAG_SIZE]);
 
@@ -150,10 +108,28 @@ struct tensor_store_state {
     uint64_t count; /* of tensors that have a name */
     uint64_t hits, misses, evictions;
 };
-/* Bytes of memory that a tenant's tensors take. */
+/* Returns the bytes of memory that a tenant's tensors take. */
 uint64_t tensor_store_used_by(struct tensor_store *store, const char *tenant);
 struct tensor_store_state tensor_store_state(struct tensor_store *store);
-/* The bytes used and free of one device's memory; the other fields are 0. */
+/* The used bytes and the capacity of one device's memory; the other fields are 0. */
 struct tensor_store_state tensor_store_state_on(struct tensor_store *store, uint32_t device);
+
+/* --- Copies of tensors on further devices (tensor_copies.c). A copy has no name, does not count
+ * towards limits of tenants, and is evicted before any tensor is evicted. A copy is used and
+ * released like a tensor. */
+
+/* Acquires the copy of a tensor in use on a device. NULL: the device has no complete copy. */
+struct resident *tensor_store_acquire_copy(struct tensor_store *store, struct resident *resident,
+                                           uint32_t device);
+/* Reserves memory on a device for a copy of a tensor in use; the caller makes the copy. Until
+ * tensor_store_end_copy nobody else can use the copy. GEMMD_ERR_OUT_OF_MEMORY: there is no room on
+ * that device. */
+enum gemmd_error tensor_store_reserve_copy(struct tensor_store *store, struct resident *resident,
+                                           uint32_t device, struct resident **copy,
+                                           struct fault *fault);
+/* Releases a copy that was reserved. A complete copy is kept for further requests, unless the
+ * tensor has lost its name or the device has another copy of the tensor. NULL is allowed. */
+void tensor_store_end_copy(struct tensor_store *store, struct resident *resident,
+                           struct resident *copy, bool complete);
 
 #endif

@@ -1,9 +1,14 @@
 /*
- * tensor_store_parts.h - the structs of the store of resident tensors, and the functions that its
- * files share: tensor_store.c, which has the names, uses tensor_copies.c, which has the copies on
- * further devices, and both use tensor_memory.c.
+ * tensor_store_parts.h - the structs of the store of resident tensors, and the functions that the
+ * files of the store share. A file calls only files after it in this list:
  *
- * Internal to these files. All functions are called under the store's lock.
+ *   tensor_store.c    most of the public functions
+ *   tensor_reserve.c  memory for new tensors and copies, and eviction
+ *   tensor_names.c    names, owners, and uses
+ *   tensor_copies.c   copies on further devices
+ *   tensor_memory.c   the layout of a tensor, and what is free on the devices
+ *
+ * Internal to these files and resident.c. All functions are called under the store's lock.
  */
 #ifndef SERVER_TENSORS_TENSOR_STORE_PARTS_H
 #define SERVER_TENSORS_TENSOR_STORE_PARTS_H
@@ -100,6 +105,33 @@ uint32_t tensor_emptiest_device(const struct tensor_store *store);
 /* Computes the rows, the leading dimension and the memory of a tensor. False: the size overflows.
  */
 bool tensor_lay_out(const struct tensor_store *store, struct resident *resident);
+
+/* --- tensor_names.c --- */
+
+/* Returns the tensor that has a name; NULL: no tensor has it. */
+struct resident *tensor_find_named(const struct tensor_store *store, const char *name);
+/* Finds the tensor that has a name, for its owner. GEMMD_ERR_NOT_FOUND: no tensor has the name.
+ * GEMMD_ERR_FORBIDDEN: the tensor belongs to another tenant. */
+enum gemmd_error tensor_find_own(const struct tensor_store *store, const char *name,
+                                 const char *tenant, struct resident **resident,
+                                 struct fault *fault);
+bool tensor_is_of(const struct resident *resident, const char *tenant);
+/* Sets the fault that a name belongs to another tenant, and returns GEMMD_ERR_FORBIDDEN. */
+enum gemmd_error tensor_fail_of_owner(struct fault *fault);
+/* Returns the owner with the name of a tenant; NULL: the tenant never had a tensor. */
+struct owner *tensor_find_owner(const struct tensor_store *store, const char *tenant);
+/* Returns the same owner, after creating it if the tenant never had a tensor. NULL: out of memory.
+ */
+struct owner *tensor_owner_of(struct tensor_store *store, const char *tenant);
+/* Begins and ends a use. A tensor without a name is freed after its last use. */
+void tensor_begin_use(struct resident *resident);
+void tensor_end_use(struct tensor_store *store, struct resident *resident);
+/* Makes a tensor the one that has its name; no other tensor may have the name. */
+void tensor_give_name(struct tensor_store *store, struct resident *resident);
+/* Takes the name away from a tensor, which is freed now or after its last use. */
+void tensor_take_name(struct tensor_store *store, struct resident *resident);
+/* Takes the name away from an idle tensor, which is freed, and counts an eviction. */
+void tensor_evict(struct tensor_store *store, struct resident *idle);
 
 /* --- tensor_copies.c --- */
 

@@ -132,6 +132,7 @@ def test_a_job(url, session, convolve, rng):
                          timeout=PATIENCE_S)
     assert result.status_code == 200, result.text
     assert_right(problem, operands, result.content)
+    session.delete(f"{url}{answer.headers['Location']}", timeout=PATIENCE_S)
 
 
 def test_models(url, session, rng):

@@ -333,7 +333,7 @@ def test_too_few_open_files_for_the_connection_limit(start):
     daemon.session.close()
     assert files == 200
     assert limits["max-connections"] == limits["max-connections-per-address"] == 100
-    assert any("--max-connections is 300 and is taken as 100" in line
+    assert any("--max-connections is 300 and is lowered to 100" in line
                for line in daemon.messages())
     wires = []
     try:

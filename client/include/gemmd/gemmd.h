@@ -82,8 +82,8 @@ struct gemmd_request;
 
 /* ---- Errors ---------------------------------------------------------------------------------- */
 
-/* Describes why a function failed. The caller allocates the structure, and every function that
- * takes one fills it in; NULL is allowed everywhere. The structure owns no memory. */
+/* Describes why a function failed. The caller allocates the structure, and a function that is
+ * passed one fills it in; every such function allows NULL. The structure owns no memory. */
 struct gemmd_error_info {
     enum gemmd_error code;
     int32_t http_status;     /* of the daemon's answer; 0 if the daemon did not answer */
@@ -515,10 +515,11 @@ GEMMD_API enum gemmd_error gemmd_tensor_list(struct gemmd_client *client,
 /* ---- Jobs ------------------------------------------------------------------------------------ */
 
 /* A job is a product or an attention that the daemon computes whether or not the client stays. To
- * hand one in, set `job` in struct gemmd_gemm or struct gemmd_attention; `timeout_ms` there, if not
- * 0, is the deadline of the job. The daemon keeps the result until the job is cancelled or expires.
- * GEMMD_ERR_NOT_FOUND: there is no job of the id; _FORBIDDEN: the job belongs to another tenant
- * than the client's token; _GONE: the result has expired, or the job was cancelled. */
+ * hand in a job, set `job` in struct gemmd_gemm or struct gemmd_attention; `timeout_ms` of that
+ * structure, if not 0, is the deadline of the job. The daemon keeps the result until the job is
+ * cancelled or expires. GEMMD_ERR_NOT_FOUND: there is no job of the id; _FORBIDDEN: the job belongs
+ * to another tenant than the client's token; _GONE: the result has expired, or the job was
+ * cancelled. */
 
 enum gemmd_job_state {
     GEMMD_JOB_UNKNOWN, /* a state of a newer daemon that this library does not know */
@@ -604,9 +605,9 @@ GEMMD_API struct gemmd_request *gemmd_gemm_submit(struct gemmd_client *client,
                                                   struct gemmd_error_info *error);
 
 /* Moves all of the client's requests forward until `request` is done, or for `timeout_ms` at most.
- * A `timeout_ms` of 0 does only what needs no waiting; a negative one has no limit but the
- * request's own. Returns 1 if the request is done, else 0. gemmd_request_result() then takes the
- * result. */
+ * A `timeout_ms` of 0 does not wait; a negative `timeout_ms` waits until the request is done, which
+ * its total time limits. Returns 1 if the request is done, else 0. gemmd_request_result() then
+ * takes the result. */
 GEMMD_API int gemmd_wait(struct gemmd_request *request, int64_t timeout_ms);
 
 /* Moves all of the client's requests forward until one is done, and returns that request, which
@@ -621,8 +622,8 @@ GEMMD_API struct gemmd_request *gemmd_wait_any(struct gemmd_client *client, int6
 GEMMD_API uint32_t gemmd_advance(struct gemmd_client *client, int64_t timeout_ms);
 
 /* A callback, which is called once for a request that is done. The callback may call any function
- * of the library but gemmd_client_free(). A callback usually takes the result, releases the request
- * and submits the next one. */
+ * of the library except gemmd_client_free(). A callback usually takes the result, releases the
+ * request and submits the next one. */
 typedef void (*gemmd_done_function)(struct gemmd_request *request, void *user);
 /* Sets the callback of a request. The library calls `call` with the request's `user` from the
  * function in which the request becomes done, or, if the request is done already, from the next

@@ -1,5 +1,5 @@
 /*
- * array_call.h - what the operations with one operand X and one result Y have in common: the
+ * array_call.h - the functions that operations with one operand X and one result Y share: the
  * header of the answer, the resident X, and the plan.
  *
  * The functions are called by the thread that uses the call.

@@ -9,8 +9,9 @@
 struct compute_call;
 
 struct call_host_bytes {
-    double whole; /* what every part of a divided call needs (call_split.h), as B of one product */
-    double divided; /* what each part has its own share of */
+    double whole; /* of operands that every part of a divided call needs (call_split.h), as B of one
+                     product */
+    double divided; /* of operands and results that are divided over the parts */
 };
 
 /* The bytes of a call whose shapes are known and whose kernel is chosen. */

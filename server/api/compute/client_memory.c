@@ -13,7 +13,8 @@ enum gemmd_error client_memory_hold(struct client_memory *client_memory,
 {
     if (client_memory->mapping_count == CLIENT_MEMORY_MAX) {
         shm_mapping_release(mapping);
-        return fault_set(fault, GEMMD_ERR_MALFORMED, NULL, "the request uses more than %d memories",
+        return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
+                         "the request uses more than %d mappings of shared memory",
                          CLIENT_MEMORY_MAX);
     }
     client_memory->mappings[client_memory->mapping_count++] = mapping;

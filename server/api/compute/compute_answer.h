@@ -1,5 +1,5 @@
-/* compute_answer.h - the headers of an answer with a product or an attention, which is sent to the
- * waiting client or kept as a job's result. Pure functions. */
+/* compute_answer.h - the headers of an answer with a computed result, which is sent to the waiting
+ * client or kept as a job's result. Pure functions. */
 #ifndef SERVER_API_COMPUTE_COMPUTE_ANSWER_H
 #define SERVER_API_COMPUTE_COMPUTE_ANSWER_H
 

@@ -1,6 +1,6 @@
 /*
- * compute_job.h - jobs: a POST /gemm or /attention with Prefer: respond-async, whose result the
- * client fetches later, over any connection.
+ * compute_job.h - jobs: requests to compute with Prefer: respond-async, whose results the client
+ * fetches later, over any connection.
  *
  * All functions run on the request's I/O thread.
  */

@@ -1,5 +1,5 @@
 /*
- * compute_memory.h - operands and results of POST /gemm and /attention in the shared memory of the
+ * compute_memory.h - operands and results of requests to compute in the shared memory of the
  * request's connection (connection_memory.h), which the header Gemmd-Memory names. On the request's
  * I/O thread.
  */

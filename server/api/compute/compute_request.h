@@ -1,6 +1,6 @@
 /*
- * compute_request.h - the state of a request for POST /gemm or POST /attention, which request->call
- * points to. Only the request's I/O thread uses the state.
+ * compute_request.h - the state of a request to compute (POST /gemm, POST /attention and the
+ * others), which request->call points to. Only the request's I/O thread uses the state.
  */
 #ifndef SERVER_API_COMPUTE_COMPUTE_REQUEST_H
 #define SERVER_API_COMPUTE_COMPUTE_REQUEST_H

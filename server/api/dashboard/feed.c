@@ -1,5 +1,5 @@
-/* GET /dashboard/history, /dashboard/events, /dashboard/requests and /dashboard/kernels: what the
- * page at / draws. */
+/* GET /dashboard/history, /dashboard/events, /dashboard/requests and /dashboard/kernels: the data
+ * of the page at /. */
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>

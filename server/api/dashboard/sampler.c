@@ -9,9 +9,9 @@
 #include "server/observe/history.h"
 #include "server/observe/notable.h"
 
-/* A request that computes is slow if it takes longer than 99 % of those of the last minute, whose
- * number must be LEAST_REQUESTS; else if it takes longer than SLOW_NS. No limit is below LEAST_NS.
- */
+/* A request that computes is slow if it takes longer than 99 % of such requests of the last minute.
+ * If the last minute had fewer than LEAST_REQUESTS, a request is slow if it takes longer than
+ * SLOW_NS. No limit is below LEAST_NS. */
 enum { MINUTE_SAMPLES = 60, LEAST_REQUESTS = 100 };
 static const uint64_t SECOND_NS = 1000000000, SLOW_NS = 100000000, LEAST_NS = 1000000;
 
@@ -108,7 +108,7 @@ static void end_second(struct sampler *sampler, uint64_t now_ns)
     struct services *services = sampler->services;
     const double seconds = (double)(now_ns - sampler->before_ns) * 1e-9;
     struct metrics_totals now;
-    metrics_sum(services->http->metrics, &now);
+    metrics_totals_read(services->http->metrics, &now);
     struct history_sample sample = {
         .seconds = seconds,
         .queue_mean = (float)(sampler->waiting_sum / (double)sampler->looks),
@@ -151,7 +151,7 @@ static void *sampler_run(void *argument)
     pthread_setname_np(pthread_self(), "sampler");
     uint64_t next_ns = clock_now_ns();
     sampler->before_ns = next_ns;
-    metrics_sum(sampler->services->http->metrics, &sampler->before);
+    metrics_totals_read(sampler->services->http->metrics, &sampler->before);
     for (;;) {
         const uint64_t now_ns = clock_now_ns();
         next_ns += SECOND_NS / SAMPLER_LOOKS;

@@ -1,7 +1,8 @@
 /*
  * sampler.h - the thread that samples the daemon: once a second it adds a sample to the history
  * (history.h) from the metrics' counters, and says which requests are slow (notable.h). It looks at
- * the length of the queue SAMPLER_LOOKS times a second, so that a sample has its mean and maximum.
+ * the length of the queue SAMPLER_LOOKS times a second, so that a sample has the mean and the
+ * maximum of the length.
  *
  * The thread takes the queue's lock for each look, and no lock that requests wait for otherwise.
  */

@@ -8,6 +8,7 @@
 #include "server/base/clock.h"
 #include "server/http/respond.h"
 #include "server/jobs/job_view.h"
+#include "server/jobs/jobs.h"
 
 enum { LIST_MAX = 1000 };
 
@@ -82,7 +83,8 @@ static bool job_list_take_parameter(void *context, const char *name, const char 
                       "limit is '%.64s'; it must be a whole number from 1 to %d", value, LIST_MAX);
     } else {
         fault_set(fault, GEMMD_ERR_MALFORMED, name,
-                  "'%.32s' is not a parameter of /jobs, or given twice; those are after, limit",
+                  "'%.32s' is not a parameter of /jobs, or given twice; the parameters are after "
+                  "and limit",
                   name);
     }
     return fault->code == GEMMD_OK;

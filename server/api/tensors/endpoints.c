@@ -43,7 +43,8 @@ static bool tensor_list_take_parameter(void *context, const char *name, const ch
                       TENSOR_STORE_PAGE_MAX);
     } else {
         fault_set(fault, GEMMD_ERR_MALFORMED, name,
-                  "'%.32s' is not a parameter of /tensors, or given twice; those are after, limit",
+                  "'%.32s' is not a parameter of /tensors, or given twice; the parameters are "
+                  "after and limit",
                   name);
     }
     return fault->code == GEMMD_OK;

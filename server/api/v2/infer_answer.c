@@ -55,10 +55,11 @@ static bool infer_write_json(struct request *request, char *out, uint64_t room, 
         const char *end = oip_data_write(result, 0, result->bytes / dtype_size(result->dtype),
                                          json.out + json.length);
         if (end == NULL) {
-            fault_set(&request->fault, GEMMD_ERR_UNSUPPORTED, NULL,
-                      "output '%s' has a NaN or an infinity, which JSON can't say; ask for binary "
-                      "data",
-                      output->tensor->name);
+            fault_set(
+                &request->fault, GEMMD_ERR_UNSUPPORTED, NULL,
+                "output '%s' has a NaN or an infinity, which JSON cannot represent; ask for binary "
+                "data",
+                output->tensor->name);
             infer_fail(request);
             return false;
         }

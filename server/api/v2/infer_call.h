@@ -55,7 +55,7 @@ struct infer_output {
 
 struct infer_call {
     struct request *request;     /* borrowed; owns this state */
-    struct compute_call compute; /* what the request asks for */
+    struct compute_call compute; /* the computation that the request asks for */
     struct model model;          /* released at the end of the request */
     bool has_header;             /* the request has the header Inference-Header-Content-Length */
     uint64_t json_bytes;

@@ -75,13 +75,14 @@ static enum gemmd_error cpu_run(const struct cpu_device *cpu, const struct work 
     return works->kernel->run(cpu->context, &works->problem, workspace);
 }
 
-/* What the threads of a computation look at between its parts. */
+/* The argument of cpu_launch_stops. */
 struct cpu_launch {
     struct device *device;
     const struct work *works;
 };
 
-/* A launch goes on for as long as one of its works is of use. */
+/* Whether nobody waits for the result of any work of a launch. The threads that compute call this
+ * function between two parts. */
 static bool cpu_launch_stops(void *argument)
 {
     const struct cpu_launch *launch = argument;

@@ -131,7 +131,7 @@ static enum gemmd_error warm_check(struct cuda_device *cuda, const struct gemm_p
     return GEMMD_OK;
 }
 
-/* Enqueues the kernel that "auto" chooses for a shape, with whatever is in device memory as
+/* Enqueues the kernel that "auto" chooses for a shape, with the present bytes of device memory as
  * operands. */
 static enum gemmd_error warm_one(struct cuda_device *cuda, struct gemm_problem problem,
                                  struct fault *fault)

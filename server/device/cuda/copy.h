@@ -7,7 +7,7 @@
  * before its own. Copies that are left when a work is submitted, and copies of results, go through
  * the work's stream.
  *
- * Called by the thread that device_enter named, with the device set.
+ * Called by the thread that called device_enter, with the device set.
  */
 #ifndef SERVER_DEVICE_CUDA_COPY_H
 #define SERVER_DEVICE_CUDA_COPY_H

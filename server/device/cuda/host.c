@@ -91,7 +91,7 @@ enum gemmd_error device_cuda_count(uint32_t *count, struct fault *fault)
         return GEMMD_OK;
     return fault_set(fault, GEMMD_ERR_DEVICE_LOST, "backend",
                      "there is an NVIDIA driver, but CUDA does not start: %s (%s); "
-                     "--backend cpu does without it",
+                     "--backend cpu computes without a GPU",
                      cudaGetErrorString(error), cudaGetErrorName(error));
 }
 

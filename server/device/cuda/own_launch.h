@@ -4,9 +4,9 @@
  *
  * A long computation is cut into several launches (kernels/launch_cut.h). Two of them are in the
  * stream at a time, so that the device does not wait for the host between them. The others are
- * enqueued as launches end, and only for as long as the work is of use.
+ * enqueued as launches end, and only while the result is still wanted.
  *
- * Used by run.c and backend.c, on the thread that device_enter named.
+ * Used by run.c and backend.c, on the thread that called device_enter.
  */
 #ifndef SERVER_DEVICE_CUDA_OWN_LAUNCH_H
 #define SERVER_DEVICE_CUDA_OWN_LAUNCH_H
@@ -27,7 +27,7 @@ struct cuda_failure cuda_own_begin(struct cuda_device *cuda, struct cuda_slot *s
 enum cuda_own_state {
     CUDA_OWN_LAUNCHING, /* some launches have not been enqueued yet */
     CUDA_OWN_ENDING,    /* everything is enqueued, and slot->ended marks the end */
-    CUDA_OWN_STOPPED,   /* the work was of no use any more, and nothing of it is in the stream */
+    CUDA_OWN_STOPPED, /* the result is no longer wanted, and nothing of the work is in the stream */
 };
 /* Looks at the launches in the stream, and enqueues the next one if one has ended. */
 enum cuda_own_state cuda_own_continue(struct cuda_device *cuda, struct cuda_slot *slot,

@@ -4,8 +4,8 @@
 
 #include "server/device/device.h"
 
-/* Sets peak_flops and peak_memory_bytes of an info whose index and compute_capability are set. What
- * is not known stays 0. */
+/* Sets peak_flops and peak_memory_bytes of an info whose index and compute_capability are set. A
+ * value that is not known stays 0. */
 void cuda_peak_read(struct device_info *info);
 
 #endif

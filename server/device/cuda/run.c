@@ -150,7 +150,8 @@ void cuda_wait_for(struct cuda_device *cuda, cudaStream_t stream)
     (void)cudaGetLastError();
 }
 
-/* Waits for what was enqueued before a failure, which still uses the memory of the works. */
+/* Waits for the commands that were enqueued before a failure, which still use the memory of the
+ * works. */
 static void drain_slot(struct cuda_device *cuda, struct cuda_slot *slot)
 {
     cuda_wait_for(cuda, slot->stream);

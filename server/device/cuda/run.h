@@ -20,7 +20,7 @@
  * for the rest of the process: the device is lost.
  *
  * Used by backend.c, which opens, warms and closes the device. Functions are called from the thread
- * that device_enter named, with the device set, unless their comment says otherwise.
+ * that called device_enter, with the device set, unless their comment says otherwise.
  */
 #ifndef SERVER_DEVICE_CUDA_RUN_H
 #define SERVER_DEVICE_CUDA_RUN_H

@@ -2,7 +2,7 @@
  * slot.h - a slot, which runs one launch at a time: a CUDA stream, the kernels' context for it, and
  * the events between the steps of a work.
  *
- * Used by the thread that device_enter named, with the device set.
+ * Used by the thread that called device_enter, with the device set.
  */
 #ifndef SERVER_DEVICE_CUDA_SLOT_H
 #define SERVER_DEVICE_CUDA_SLOT_H
@@ -27,7 +27,7 @@ struct cuda_own {
     void *workspace; /* the kernel's; NULL: it needs none */
     struct launch_cut cut;
     uint64_t enqueued, ended; /* launches; `ended` is kept only while launches are to be enqueued */
-    bool stops;               /* no further launch is enqueued, because the work is of no use */
+    bool stops; /* no further launch is enqueued, because the result is no longer wanted */
 };
 
 struct cuda_slot {

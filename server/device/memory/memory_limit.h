@@ -2,9 +2,9 @@
  * memory_limit.h - how much memory of the host this process may use: all of it, or as much as the
  * process's control groups allow (the limit of a container, MemoryMax= of a systemd unit).
  *
- * Allocating more memory than that succeeds, but the process is killed when it writes to the
- * memory. Versions 1 and 2 of the control groups' file systems are read (cgroups(7)), for the
- * process's own group and every group above it that is visible to the process.
+ * Allocating more memory than the limit succeeds, but the system kills the process when it writes
+ * to that memory. Versions 1 and 2 of the control groups' file systems are read (cgroups(7)), for
+ * the process's own group and every group above it that is visible to the process.
  */
 #ifndef SERVER_DEVICE_MEMORY_MEMORY_LIMIT_H
 #define SERVER_DEVICE_MEMORY_MEMORY_LIMIT_H

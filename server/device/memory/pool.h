@@ -32,8 +32,8 @@ void pool_cache_destroy(struct pool_cache *cache);
 /* Allocates a block of `bytes`, page-aligned, whose content is unspecified. NULL: there is no such
  * block; `fault` is GEMMD_ERR_OUT_OF_MEMORY with the numbers of bytes needed and free. */
 void *pool_alloc(struct pool_cache *cache, uint64_t bytes, struct fault *fault);
-/* Frees a block, through whichever cache it was allocated; `bytes` as for pool_alloc. NULL is
- * allowed. */
+/* Frees a block, which may have been allocated through another cache; `bytes` is the size that
+ * pool_alloc was given. NULL is allowed. */
 void pool_free(struct pool_cache *cache, void *block, uint64_t bytes);
 
 /* Any thread. Blocks that caches keep do not count as used. */

@@ -1,0 +1,80 @@
+/*
+ * job.h - one job, for the request that makes it: its states, its task, and its answer.
+ *
+ * The request opens a job at the headers, and accepts the job when its work is queued. The job
+ * belongs to the request until job_accept, and to the store (jobs.h) afterwards. The job exists at
+ * least until job_finish. The caller provides the time (clock_now_ns).
+ *
+ * Any thread. The functions hold the store's lock for a short time.
+ */
+#ifndef SERVER_JOBS_JOB_H
+#define SERVER_JOBS_JOB_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "proto/error.h"
+#include "server/jobs/job_answer.h"
+#include "server/jobs/job_id.h"
+
+struct job;
+struct jobs;
+
+enum job_state {
+    JOB_RECEIVING, /* the body is being received; the job has no id yet */
+    JOB_QUEUED,
+    JOB_RUNNING,
+    JOB_DONE,
+    JOB_FAILED,
+    JOB_CANCELLED,
+    JOB_EXPIRED,
+    JOB_STATES
+};
+const char *job_state_name(enum job_state state);
+
+enum { JOB_TENANT_MAX = 63, JOB_REQUEST_ID_MAX = 128 };
+
+/* The state of a job, for job_view_json. */
+struct job_view {
+    char id[JOB_ID_TEXT + 1];
+    enum job_state state;
+    const char *op;
+    char request_id[JOB_REQUEST_ID_MAX + 1];
+    int64_t created_ms, expires_ms; /* since the epoch; expires_ms is 0 until the job is done */
+    uint64_t queued_ns, running_ns; /* durations so far */
+    bool has_started;
+    int status;     /* of the answer; 0: there is no answer */
+    uint64_t bytes; /* of the answer */
+};
+
+/* The computation of a job; part of its owner's own struct. */
+struct job_task {
+    /* Called when the job is cancelled, at most once, with the store locked. The owner may drop the
+     * work if the work has not begun, and still has to call job_finish. The function must not
+     * block, nor call functions of the store. */
+    void (*cancel)(struct job_task *task);
+};
+
+/* Opens a job of the tenant with a name and a number. `op` is a static string.
+ * GEMMD_ERR_QUEUE_FULL: there are as many jobs, of all tenants or of this one, as a limit allows.
+ * GEMMD_ERR_OUT_OF_MEMORY. */
+enum gemmd_error job_open(struct jobs *jobs, const char *tenant, uint32_t number, const char *op,
+                          const char *request_id, struct job **job, struct fault *fault);
+/* Returns the job's answer, borrowed. The caller gives the answer memory (job_answer_reserve)
+ * before job_accept, and writes it before job_finish. */
+struct job_answer *job_answer(struct job *job);
+/* Discards a job that was not accepted. NULL is allowed. */
+void job_discard(struct job *job);
+
+/* Accepts a job, which can be found by its id from now on and must be finished. Sets `view`, which
+ * may be NULL. */
+void job_accept(struct job *job, struct job_task *task, uint64_t now_ns, struct job_view *view);
+/* Records that the job's work has begun. */
+void job_start(struct job *job, uint64_t now_ns);
+/* Finishes a job, whose work has ended and whose answer is written. Afterwards the caller does not
+ * use the job, and the store does not use the task. The answer of a cancelled job is dropped. */
+void job_finish(struct job *job, uint64_t now_ns);
+/* Whether the job has been cancelled, so that its answer will be dropped. */
+bool job_is_cancelled(struct job *job);
+
+#endif

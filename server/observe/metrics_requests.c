@@ -1,0 +1,160 @@
+/* The families of requests: how many have ended, and how many were refused. */
+#include "kernels/operations.h"
+#include "proto/dtype.h"
+#include "proto/error.h"
+#include "server/observe/metrics_families.h"
+
+enum { LABELS_MAX = 160 };
+
+const char *metrics_op_name(enum metrics_op op)
+{
+    switch (op) {
+    case METRICS_OP_GEMM:
+        return "gemm";
+    case METRICS_OP_INFER:
+        return "infer";
+    case METRICS_OP_TENSOR:
+        return "tensor";
+    case METRICS_OP_OTHER:
+        return "other";
+    default:
+        return operation_table[op - METRICS_OP_TASKS]->name;
+    }
+}
+
+static uint64_t requests_of(const struct metrics *metrics, int op, int dtype, int code)
+{
+    size_t index = ((size_t)op * METRICS_DTYPES + (size_t)dtype) * GEMMD_ERR_COUNT + (size_t)code;
+    return metrics_shards_sum(metrics,
+                              offsetof(struct metrics_shard, requests) + index * sizeof(uint64_t));
+}
+
+/* Whether a code is the first of the errors that share its HTTP status. */
+static bool stands_for_status(int code)
+{
+    for (int earlier = 0; earlier < code; earlier++) {
+        if (error_status((enum gemmd_error)earlier) == error_status((enum gemmd_error)code))
+            return false;
+    }
+    return true;
+}
+
+static void status_label(int status, char out[16])
+{
+    if (status == 0)
+        snprintf(out, 16, "none");
+    else
+        snprintf(out, 16, "%d", status);
+}
+
+/* Whether a kind of requests has a series of its own: the first kinds that a scrape finds do, and
+ * keep it. The lock is held. */
+static bool is_shown(struct metrics *metrics, int op, int dtype, int code)
+{
+    const uint32_t kind =
+        ((uint32_t)op * METRICS_DTYPES + (uint32_t)dtype) * GEMMD_ERR_COUNT + (uint32_t)code;
+    for (uint32_t i = 0; i < metrics->shown_count; i++)
+        if (metrics->shown[i] == kind)
+            return true;
+    if (metrics->shown_count == METRICS_REQUESTS_MAX)
+        return false;
+    metrics->shown[metrics->shown_count++] = kind;
+    return true;
+}
+
+/* The statuses that alerts ask for, which are told apart for all requests. */
+static const int alert_statuses[] = {429, 500, 503, 504, 507};
+enum { OTHERS_COUNT = sizeof alert_statuses / sizeof *alert_statuses };
+
+static uint32_t place_among_others(int status)
+{
+    uint32_t i = 0;
+    while (i < OTHERS_COUNT && alert_statuses[i] != status)
+        i++;
+    return i;
+}
+
+/* Writes the requests that have no series of their own. */
+static void write_others(struct metrics_writer *writer, const uint64_t counts[OTHERS_COUNT + 1])
+{
+    char labels[LABELS_MAX], text[16];
+    for (uint32_t i = 0; i <= OTHERS_COUNT; i++) {
+        if (counts[i] == 0)
+            continue;
+        if (i < OTHERS_COUNT)
+            status_label(alert_statuses[i], text);
+        else
+            snprintf(text, sizeof text, "other");
+        snprintf(labels, sizeof labels, "op=\"\",dtype=\"\",code=\"%s\"", text);
+        metrics_sample(writer, labels, counts[i]);
+    }
+}
+
+void metrics_write_requests(struct metrics_writer *writer, struct metrics *metrics)
+{
+    metrics_family(
+        writer, "gemmd_requests", METRICS_COUNTER,
+        "Requests that have ended, by operation, operand type and HTTP status; 200 stands "
+        "for every success, none for a client that disconnected before the answer. Of requests of "
+        "further kinds than the first 23, only the statuses 429, 500, 503, 504 and 507 are told "
+        "apart.");
+    uint64_t others[OTHERS_COUNT + 1] = {0};
+    pthread_mutex_lock(&metrics->shown_lock);
+    for (int op = 0; op < METRICS_OP_COUNT; op++) {
+        for (int dtype = 0; dtype < METRICS_DTYPES; dtype++) {
+            bool known = dtype < GEMMD_DTYPE_COUNT;
+            if (known && !metrics_counts_dtype((enum metrics_op)op, (enum gemmd_dtype)dtype))
+                continue;
+            for (int code = 0; code < GEMMD_ERR_COUNT; code++) {
+                if (!stands_for_status(code))
+                    continue;
+                int status = error_status((enum gemmd_error)code);
+                uint64_t sum = 0;
+                if (known && !metrics_counts_dtype_of_status(status))
+                    continue;
+                for (int other = code; other < GEMMD_ERR_COUNT; other++) {
+                    if (error_status((enum gemmd_error)other) == status)
+                        sum += requests_of(metrics, op, dtype, other);
+                }
+                if (sum == 0)
+                    continue;
+                if (!is_shown(metrics, op, dtype, code)) {
+                    others[place_among_others(status)] += sum;
+                    continue;
+                }
+                char labels[LABELS_MAX], text[16];
+                status_label(status, text);
+                snprintf(labels, sizeof(labels), "op=\"%s\",dtype=\"%s\",code=\"%s\"",
+                         metrics_op_name((enum metrics_op)op),
+                         known ? dtype_name((enum gemmd_dtype)dtype) : "", text);
+                metrics_sample(writer, labels, sum);
+            }
+        }
+    }
+    pthread_mutex_unlock(&metrics->shown_lock);
+    write_others(writer, others);
+}
+
+void metrics_write_rejected(struct metrics_writer *writer, const struct metrics *metrics)
+{
+    metrics_family(writer, "gemmd_rejected", METRICS_COUNTER,
+                   "Requests answered with an error, by reason, and connections refused because "
+                   "too many were open.");
+    for (int code = GEMMD_OK + 1; code < GEMMD_ERR_COUNT; code++) {
+        if (error_status((enum gemmd_error)code) == 0)
+            continue;
+        uint64_t sum = 0;
+        for (int op = 0; op < METRICS_OP_COUNT; op++) {
+            for (int dtype = 0; dtype < METRICS_DTYPES; dtype++)
+                sum += requests_of(metrics, op, dtype, code);
+        }
+        /* gemmd_verifications counts wrong products too. */
+        if (code == GEMMD_ERR_VERIFICATION && sum == 0)
+            continue;
+        char labels[LABELS_MAX];
+        snprintf(labels, sizeof(labels), "reason=\"%s\"", error_slug((enum gemmd_error)code));
+        metrics_sample(writer, labels, sum);
+    }
+    metrics_sample(writer, "reason=\"connection-limit\"",
+                   METRICS_SHARDS_SUM(metrics, connections_refused));
+}
