@@ -52,8 +52,15 @@ INLINE bool find_input(const struct conv_shape *s, const struct place *at, uint6
     return inside;
 }
 
+/* The end of the slice of channels from `c` on. */
+INLINE uint64_t slice_end(const struct conv_naive_job *job, uint64_t c)
+{
+    return job->group_channels - c < TEAM_PACE_STEPS ? job->group_channels : c + TEAM_PACE_STEPS;
+}
+
+/* A sum that is ended early is incomplete. */
 INLINE float conv_sum_f32(const struct conv_naive_job *job, const struct place *at,
-                          float (*load)(const void *from, uint64_t i))
+                          struct team_pace *pace, float (*load)(const void *from, uint64_t i))
 {
     const struct conv_problem *p = job->problem;
     const struct conv_shape *s = &p->shape;
@@ -66,14 +73,20 @@ INLINE float conv_sum_f32(const struct conv_naive_job *job, const struct place *
             const uint64_t x = at->image * job->x.image + row * job->x.row +
                                column * job->x.column + first * job->x.channel;
             const uint64_t w = at->filter * job->w.image + u * job->w.row + v * job->w.column;
-            for (uint64_t c = 0; c < job->group_channels; c++)
-                sum = fmaf(inside ? load(p->x, x + c * job->x.channel) : 0,
-                           load(p->w, w + c * job->w.channel), sum);
+            for (uint64_t c = 0, end; c < job->group_channels; c = end) {
+                end = slice_end(job, c);
+                if (team_pace_stops(pace, end - c))
+                    return sum;
+                for (uint64_t i = c; i < end; i++)
+                    sum = fmaf(inside ? load(p->x, x + i * job->x.channel) : 0,
+                               load(p->w, w + i * job->w.channel), sum);
+            }
         }
     return sum;
 }
 
-static uint32_t conv_sum_i8(const struct conv_naive_job *job, const struct place *at)
+static uint32_t conv_sum_i8(const struct conv_naive_job *job, const struct place *at,
+                            struct team_pace *pace)
 {
     const struct conv_problem *p = job->problem;
     const struct conv_shape *s = &p->shape;
@@ -83,18 +96,27 @@ static uint32_t conv_sum_i8(const struct conv_naive_job *job, const struct place
     for (uint64_t u = 0; u < s->r; u++)
         for (uint64_t v = 0; v < s->s; v++) {
             uint64_t row, column;
-            if (!find_input(s, at, u, v, &row, &column))
+            if (!find_input(s, at, u, v, &row, &column)) {
+                if (team_pace_stops(pace, 1))
+                    return sum;
                 continue;
+            }
             const uint64_t x = at->image * job->x.image + row * job->x.row +
                                column * job->x.column + first * job->x.channel;
             const uint64_t w = at->filter * job->w.image + u * job->w.row + v * job->w.column;
-            for (uint64_t c = 0; c < job->group_channels; c++)
-                sum += (uint32_t)(xs[x + c * job->x.channel] * ws[w + c * job->w.channel]);
+            for (uint64_t c = 0, end; c < job->group_channels; c = end) {
+                end = slice_end(job, c);
+                if (team_pace_stops(pace, end - c))
+                    return sum;
+                for (uint64_t i = c; i < end; i++)
+                    sum += (uint32_t)(xs[x + i * job->x.channel] * ws[w + i * job->w.channel]);
+            }
         }
     return sum;
 }
 
-static void compute_element(const struct conv_naive_job *job, const struct place *at)
+static void compute_element(const struct conv_naive_job *job, const struct place *at,
+                            struct team_pace *pace)
 {
     const struct conv_problem *p = job->problem;
     const uint64_t y = at->image * job->y.image + at->filter * job->y.channel +
@@ -116,16 +138,16 @@ static void compute_element(const struct conv_naive_job *job, const struct place
     } sum;
     switch (p->dtype) {
     case GEMMD_F32:
-        sum.f32 = conv_sum_f32(job, at, load_f32);
+        sum.f32 = conv_sum_f32(job, at, pace, load_f32);
         break;
     case GEMMD_F16:
-        sum.f32 = conv_sum_f32(job, at, load_f16);
+        sum.f32 = conv_sum_f32(job, at, pace, load_f16);
         break;
     case GEMMD_BF16:
-        sum.f32 = conv_sum_f32(job, at, load_bf16);
+        sum.f32 = conv_sum_f32(job, at, pace, load_bf16);
         break;
     default:
-        sum.u32 = conv_sum_i8(job, at);
+        sum.u32 = conv_sum_i8(job, at, pace);
     }
     epilogue_row(&element, 0, 0, 0, 1, &sum);
 }
@@ -136,13 +158,14 @@ static void compute_row(void *argument, uint64_t part, uint32_t member)
     const struct conv_naive_job *job = argument;
     const struct conv_shape *s = &job->problem->shape;
     (void)member;
+    struct team_pace pace = {.team = job->context->team};
     struct place at = {.image = part / s->out_height, .row = part % s->out_height};
-    for (at.filter = 0; at.filter < s->filters; at.filter++) {
-        if (team_stops(job->context->team))
-            return;
-        for (at.column = 0; at.column < s->out_width; at.column++)
-            compute_element(job, &at);
-    }
+    for (at.filter = 0; at.filter < s->filters; at.filter++)
+        for (at.column = 0; at.column < s->out_width; at.column++) {
+            if (team_pace_stops(&pace, 1))
+                return;
+            compute_element(job, &at, &pace);
+        }
 }
 
 static enum gemmd_error conv_naive_run(struct gemm_context *base, const void *problem,

@@ -6,8 +6,10 @@
  * fastest product kernel of the CPU. A pointwise convolution in NHWC is multiplied in place.
  *
  * Blocks are cut from one image and have the same numbers of rows in every image, because OpenBLAS
- * may give a row other bits in a product with another number of rows. The workspace holds one block
- * of rows, of about BLOCK_BYTES, and one block of results where the layout is NCHW.
+ * may give a row other bits in a product with another number of rows. For the same reason the
+ * filters are cut by a rule that depends on the sizes of one image only: between two calls of the
+ * product's kernel the computation can stop. The workspace holds one block of rows, of about
+ * BLOCK_BYTES, and one block of results where the layout is NCHW.
  *
  * K. Chellapilla, S. Puri, P. Simard, "High performance convolutional neural networks for document
  * processing", 2006.
@@ -19,7 +21,12 @@
 #include "proto/dtype.h"
 #include "proto/size.h"
 
-enum { BLOCK_BYTES = 8 << 20, ROWS_MIN = 64, ALIGNMENT = 64 };
+enum {
+    BLOCK_BYTES = 8 << 20,
+    ROWS_MIN = 64,
+    ALIGNMENT = 64,
+    CALL_STEPS = 1 << 29 /* multiplications of a call of the product's kernel, some 20 ms */
+};
 
 struct conv_product_plan {
     bool in_place;          /* X needs no gathering */
@@ -27,6 +34,7 @@ struct conv_product_plan {
     uint64_t pixels;        /* of an image of Y */
     uint64_t rows;          /* pixels of a block, but the last of an image */
     uint64_t filters;       /* of a group */
+    uint64_t columns;       /* filters of a call, but the last of a block */
     uint64_t patch_bytes;   /* of a block's rows */
     uint64_t result_bytes;  /* of a block's results, NCHW only */
     uint64_t product_bytes; /* of the product's workspace */
@@ -40,11 +48,11 @@ static const struct gemm_kernel *choose_product(const struct gemm_problem *produ
                                             : NULL;
 }
 
-/* A block of `rows` pixels of one group, without pointers. */
-static struct gemm_problem block_problem(const struct conv_problem *p,
-                                         const struct conv_product_plan *plan, uint64_t rows)
+/* `rows` pixels and `columns` filters of one group, without pointers. */
+static struct gemm_problem call_problem(const struct conv_problem *p,
+                                        const struct conv_product_plan *plan, uint64_t rows,
+                                        uint64_t columns)
 {
-    const bool channels_last = p->shape.layout == CONV_NHWC;
     struct gemm_problem product = {
         .dtype = p->dtype,
         .out = p->out,
@@ -52,27 +60,34 @@ static struct gemm_problem block_problem(const struct conv_problem *p,
         .act = p->act,
         .transb = true,
         .m = rows,
-        .n = plan->filters,
+        .n = columns,
         .k = plan->k,
         .batch = 1,
         .alpha = p->alpha,
     };
     gemm_problem_contiguous(&product);
-    if (channels_last)
-        product.ldc = p->shape.filters;
+    product.ldc = p->shape.layout == CONV_NHWC ? p->shape.filters : plan->filters;
     return product;
 }
 
-static bool product_bytes(const struct conv_problem *p, const struct conv_product_plan *plan,
-                          uint64_t rows, uint64_t *bytes)
+static bool call_bytes(const struct conv_problem *p, const struct conv_product_plan *plan,
+                       uint64_t rows, uint64_t columns, uint64_t *bytes)
 {
-    const struct gemm_problem product = block_problem(p, plan, rows);
+    const struct gemm_problem product = call_problem(p, plan, rows, columns);
     const struct gemm_kernel *kernel = choose_product(&product);
     uint64_t needed;
     if (kernel == NULL || !kernel->workspace_bytes(&product, &needed))
         return false;
     *bytes = needed > *bytes ? needed : *bytes;
     return size_align(*bytes, ALIGNMENT, bytes);
+}
+
+static bool block_bytes(const struct conv_problem *p, const struct conv_product_plan *plan,
+                        uint64_t rows, uint64_t *bytes)
+{
+    const uint64_t last = plan->filters % plan->columns;
+    return call_bytes(p, plan, rows, plan->columns, bytes) &&
+           (last == 0 || call_bytes(p, plan, rows, last, bytes));
 }
 
 static bool conv_product_plan_make(const struct conv_problem *p, struct conv_product_plan *plan)
@@ -88,7 +103,9 @@ static bool conv_product_plan_make(const struct conv_problem *p, struct conv_pro
     const uint64_t rows = BLOCK_BYTES / row_bytes;
     plan->rows = rows < ROWS_MIN ? ROWS_MIN : rows;
     plan->rows = plan->rows < plan->pixels ? plan->rows : plan->pixels;
-    const uint64_t last = plan->pixels % plan->rows;
+    const uint64_t last = plan->pixels % plan->rows, steps = plan->rows * plan->k;
+    plan->columns = steps < CALL_STEPS ? CALL_STEPS / steps : 1;
+    plan->columns = plan->columns < plan->filters ? plan->columns : plan->filters;
     if (!plan->in_place && (!size_mul(plan->rows, row_bytes, &plan->patch_bytes) ||
                             !size_align(plan->patch_bytes, ALIGNMENT, &plan->patch_bytes)))
         return false;
@@ -97,8 +114,8 @@ static bool conv_product_plan_make(const struct conv_problem *p, struct conv_pro
          !size_mul(plan->result_bytes, dtype_size(p->out), &plan->result_bytes) ||
          !size_align(plan->result_bytes, ALIGNMENT, &plan->result_bytes)))
         return false;
-    return product_bytes(p, plan, plan->rows, &plan->product_bytes) &&
-           (last == 0 || product_bytes(p, plan, last, &plan->product_bytes));
+    return block_bytes(p, plan, plan->rows, &plan->product_bytes) &&
+           (last == 0 || block_bytes(p, plan, last, &plan->product_bytes));
 }
 
 static bool conv_product_takes(const void *problem)
@@ -119,15 +136,17 @@ static bool conv_product_workspace_bytes(const void *problem, uint64_t *out)
 
 /* A block of pixels of one image and one group. */
 struct conv_block {
+    struct team *team;
     const struct conv_problem *problem;
     const struct conv_product_plan *plan;
     uint64_t image, group, first, rows;
     char *patches, *results;
 };
 
-/* Copies the elements that one filter row meets: s pixels of each of `channels` channels. */
+/* Copies the elements that one filter row meets: s pixels of each of `channels` channels. A row
+ * that is ended early is incomplete. */
 static void gather_taps(const struct conv_block *b, uint64_t pixel, uint64_t u, char *to,
-                        uint64_t size)
+                        struct team_pace *pace, uint64_t size)
 {
     const struct conv_shape *s = &b->problem->shape;
     const uint64_t channels = s->channels / s->groups;
@@ -149,17 +168,25 @@ static void gather_taps(const struct conv_block *b, uint64_t pixel, uint64_t u, 
         const uint64_t at = to_last ? (u * s->s + v) * channels : u * s->s + v;
         const uint64_t step = to_last ? 1 : s->r * s->s;
         if (to_last && (!inside || channels_last)) {
+            if (team_pace_stops(pace, channels))
+                return;
             if (inside)
                 memcpy(to + at * size, image + from * size, channels * size);
             else
                 memset(to + at * size, 0, channels * size);
             continue;
         }
-        for (uint64_t c = 0; c < channels; c++) {
-            if (inside)
-                memcpy(to + (at + c * step) * size, image + (from + c * channel_step) * size, size);
-            else
-                memset(to + (at + c * step) * size, 0, size);
+        for (uint64_t first = 0, end; first < channels; first = end) {
+            end = channels - first < TEAM_PACE_STEPS ? channels : first + TEAM_PACE_STEPS;
+            if (team_pace_stops(pace, end - first))
+                return;
+            for (uint64_t c = first; c < end; c++) {
+                char *element = to + (at + c * step) * size;
+                if (inside)
+                    memcpy(element, image + (from + c * channel_step) * size, size);
+                else
+                    memset(element, 0, size);
+            }
         }
     }
 }
@@ -169,15 +196,16 @@ static void gather_row(void *argument, uint64_t part, uint32_t member)
     const struct conv_block *b = argument;
     const uint64_t size = dtype_size(b->problem->dtype);
     char *to = b->patches + part * b->plan->k * size;
+    struct team_pace pace = {.team = b->team};
     (void)member;
     for (uint64_t u = 0; u < b->problem->shape.r; u++) {
         /* The size is a constant in each call, for the copies of single elements. */
         if (size == 1)
-            gather_taps(b, b->first + part, u, to, 1);
+            gather_taps(b, b->first + part, u, to, &pace, 1);
         else if (size == 2)
-            gather_taps(b, b->first + part, u, to, 2);
+            gather_taps(b, b->first + part, u, to, &pace, 2);
         else
-            gather_taps(b, b->first + part, u, to, 4);
+            gather_taps(b, b->first + part, u, to, &pace, 4);
     }
 }
 
@@ -194,45 +222,57 @@ static void scatter_filter(void *argument, uint64_t part, uint32_t member)
         memcpy(to + i * size, b->results + (i * b->plan->filters + part) * size, size);
 }
 
-static enum gemmd_error compute_conv_block(struct gemm_context *base, struct conv_block *b,
-                                           void *workspace)
+/* Multiplies the gathered rows with the filters from `first` on. */
+static enum gemmd_error multiply_filters(struct gemm_context *base, const struct conv_block *b,
+                                         uint64_t first, void *workspace)
 {
-    struct team *team = cpu_context_of(base)->team;
     const struct conv_problem *p = b->problem;
     const struct conv_product_plan *plan = b->plan;
     const struct conv_shape *s = &p->shape;
     const uint64_t size = dtype_size(p->dtype), out_size = dtype_size(p->out);
-    struct gemm_problem product = block_problem(p, plan, b->rows);
+    const uint64_t left = plan->filters - first;
+    struct gemm_problem product =
+        call_problem(p, plan, b->rows, left < plan->columns ? left : plan->columns);
     const struct gemm_kernel *kernel = choose_product(&product);
     if (kernel == NULL)
         return GEMMD_ERR_INTERNAL;
-    const uint64_t first_filter = b->group * plan->filters;
-    product.b = (const char *)p->w + first_filter * plan->k * size;
-    product.bias = p->bias != NULL ? (const char *)p->bias + first_filter * out_size : NULL;
-    product.a = b->patches;
-    if (plan->in_place)
-        product.a = (const char *)p->x + (b->image * plan->pixels + b->first) * s->channels * size;
-    else
-        team_run(team, gather_row, b, b->rows);
-    product.c = b->results;
-    if (s->layout == CONV_NHWC)
-        product.c = (char *)p->y +
-                    ((b->image * plan->pixels + b->first) * s->filters + first_filter) * out_size;
-    const enum gemmd_error code = kernel->run(base, &product, workspace);
-    if (code == GEMMD_OK && s->layout == CONV_NCHW)
-        team_run(team, scatter_filter, b, plan->filters);
-    return code;
+    const uint64_t filter = b->group * plan->filters + first;
+    const uint64_t pixel = b->image * plan->pixels + b->first;
+    product.b = (const char *)p->w + filter * plan->k * size;
+    product.bias = p->bias != NULL ? (const char *)p->bias + filter * out_size : NULL;
+    product.a = plan->in_place ? (const char *)p->x + pixel * s->channels * size : b->patches;
+    product.c = s->layout == CONV_NHWC ? (char *)p->y + (pixel * s->filters + filter) * out_size
+                                       : b->results + first * out_size;
+    return kernel->run(base, &product, workspace);
+}
+
+static enum gemmd_error compute_conv_block(struct gemm_context *base, struct conv_block *b,
+                                           void *workspace)
+{
+    const struct conv_product_plan *plan = b->plan;
+    if (!plan->in_place)
+        team_run(b->team, gather_row, b, b->rows);
+    for (uint64_t first = 0; first < plan->filters; first += plan->columns) {
+        if (team_stops(b->team))
+            return GEMMD_OK;
+        const enum gemmd_error code = multiply_filters(base, b, first, workspace);
+        if (code != GEMMD_OK)
+            return code;
+    }
+    if (b->problem->shape.layout == CONV_NCHW)
+        team_run(b->team, scatter_filter, b, plan->filters);
+    return GEMMD_OK;
 }
 
 static enum gemmd_error conv_product_run(struct gemm_context *base, const void *problem,
                                          void *workspace)
 {
     const struct conv_problem *p = problem;
-    struct team *team = cpu_context_of(base)->team;
     struct conv_product_plan plan;
     if (!conv_product_plan_make(p, &plan))
         return GEMMD_ERR_INTERNAL;
-    struct conv_block block = {.problem = p,
+    struct conv_block block = {.team = cpu_context_of(base)->team,
+                               .problem = p,
                                .plan = &plan,
                                .patches = workspace,
                                .results = (char *)workspace + plan.patch_bytes};
@@ -243,7 +283,7 @@ static enum gemmd_error conv_product_run(struct gemm_context *base, const void *
             for (block.first = 0; block.first < plan.pixels; block.first += plan.rows) {
                 const uint64_t left = plan.pixels - block.first;
                 block.rows = left < plan.rows ? left : plan.rows;
-                if (code != GEMMD_OK || team_stops(team))
+                if (code != GEMMD_OK || team_stops(block.team))
                     return code;
                 code = compute_conv_block(base, &block, rest);
             }
