@@ -28,7 +28,6 @@ INLINE float load_bf16(const void *from, uint64_t i)
 }
 
 struct conv_naive_job {
-    const struct cpu_context *context;
     const struct conv_problem *problem;
     struct conv_strides x, w, y;
     uint64_t group_channels, group_filters;
@@ -152,14 +151,26 @@ static void compute_element(const struct conv_naive_job *job, const struct place
     epilogue_row(&element, 0, 0, 0, 1, &sum);
 }
 
+/* Problems of a group, and the first part of each. */
+enum { SET_PROBLEMS = 64 };
+struct conv_naive_set {
+    struct team *team;
+    uint32_t count;
+    uint64_t starts[SET_PROBLEMS + 1];
+    struct conv_naive_job jobs[SET_PROBLEMS];
+};
+
 /* One row of all filters of one image. */
 static void compute_row(void *argument, uint64_t part, uint32_t member)
 {
-    const struct conv_naive_job *job = argument;
+    const struct conv_naive_set *set = argument;
+    const uint32_t number = team_problem_of(set->starts, set->count, part);
+    const struct conv_naive_job *job = &set->jobs[number];
     const struct conv_shape *s = &job->problem->shape;
+    const uint64_t row = part - set->starts[number];
     (void)member;
-    struct team_pace pace = {.team = job->context->team};
-    struct place at = {.image = part / s->out_height, .row = part % s->out_height};
+    struct team_pace pace = {.team = set->team};
+    struct place at = {.image = row / s->out_height, .row = row % s->out_height};
     for (at.filter = 0; at.filter < s->filters; at.filter++)
         for (at.column = 0; at.column < s->out_width; at.column++) {
             if (team_pace_stops(&pace, 1))
@@ -168,23 +179,41 @@ static void compute_row(void *argument, uint64_t part, uint32_t member)
         }
 }
 
+static void conv_naive_run_set(struct gemm_context *base, const struct operation_member members[],
+                               uint32_t count)
+{
+    struct conv_naive_set set = {.team = cpu_context_of(base)->team, .count = count};
+    for (uint32_t i = 0; i < count; i++) {
+        const struct conv_problem *p = members[i].problem;
+        const struct conv_shape *s = &p->shape;
+        set.jobs[i] = (struct conv_naive_job){
+            .problem = p,
+            .x = conv_strides_x(p),
+            .w = conv_strides_w(p),
+            .y = conv_strides_y(p),
+            .group_channels = s->channels / s->groups,
+            .group_filters = s->filters / s->groups,
+        };
+        set.starts[i + 1] = set.starts[i] + s->batch * s->out_height;
+    }
+    team_run(set.team, compute_row, &set, set.starts[count]);
+}
+
+static enum gemmd_error conv_naive_run_group(struct gemm_context *base,
+                                             const struct operation_member members[],
+                                             uint32_t count)
+{
+    for (uint32_t first = 0; first < count; first += SET_PROBLEMS)
+        conv_naive_run_set(base, members + first,
+                           count - first < SET_PROBLEMS ? count - first : SET_PROBLEMS);
+    return GEMMD_OK;
+}
+
 static enum gemmd_error conv_naive_run(struct gemm_context *base, const void *problem,
                                        void *workspace)
 {
-    (void)workspace;
-    const struct conv_problem *p = problem;
-    const struct conv_shape *s = &p->shape;
-    struct cpu_context *context = cpu_context_of(base);
-    struct conv_naive_job job = {
-        .context = context,
-        .problem = p,
-        .x = conv_strides_x(p),
-        .w = conv_strides_w(p),
-        .y = conv_strides_y(p),
-        .group_channels = s->channels / s->groups,
-        .group_filters = s->filters / s->groups,
-    };
-    team_run(context->team, compute_row, &job, s->batch * s->out_height);
+    const struct operation_member alone = {problem, workspace};
+    conv_naive_run_set(base, &alone, 1);
     return GEMMD_OK;
 }
 
@@ -194,4 +223,6 @@ const struct operation_kernel conv_cpu_naive = {
     .takes = conv_problem_offered,
     .workspace_bytes = operation_no_workspace,
     .run = conv_naive_run,
+    .run_group = conv_naive_run_group,
+    .group_units = 8, /* some milliseconds on two cores */
 };

@@ -8,8 +8,9 @@
  * Blocks are cut from one image and have the same numbers of rows in every image, because OpenBLAS
  * may give a row other bits in a product with another number of rows. For the same reason the
  * filters are cut by a rule that depends on the sizes of one image only: between two calls of the
- * product's kernel the computation can stop. The workspace holds one block of rows, of about
- * BLOCK_BYTES, and one block of results where the layout is NCHW.
+ * product's kernel the computation can stop. Convolutions that share a launch are gathered
+ * together, and multiplied one after another with the bits that each has alone. The workspace holds
+ * one block of rows, of about BLOCK_BYTES, and one block of results where the layout is NCHW.
  *
  * K. Chellapilla, S. Puri, P. Simard, "High performance convolutional neural networks for document
  * processing", 2006.
@@ -136,11 +137,24 @@ static bool conv_product_workspace_bytes(const void *problem, uint64_t *out)
 
 /* A block of pixels of one image and one group. */
 struct conv_block {
-    struct team *team;
     const struct conv_problem *problem;
-    const struct conv_product_plan *plan;
+    struct conv_product_plan plan;
+    uint64_t blocks; /* of the problem */
     uint64_t image, group, first, rows;
     char *patches, *results;
+    void *workspace; /* of the product */
+};
+
+/* Problems of a group, of each of which one block at a time is computed. */
+enum { SET_PROBLEMS = 64 };
+struct conv_set {
+    struct team *team;
+    struct conv_block blocks[SET_PROBLEMS];
+    /* The blocks that are being computed, and the first part of each in the task that the team
+     * runs. */
+    uint32_t count;
+    struct conv_block *active[SET_PROBLEMS];
+    uint64_t starts[SET_PROBLEMS + 1];
 };
 
 /* Copies the elements that one filter row meets: s pixels of each of `channels` channels. A row
@@ -193,41 +207,45 @@ static void gather_taps(const struct conv_block *b, uint64_t pixel, uint64_t u, 
 
 static void gather_row(void *argument, uint64_t part, uint32_t member)
 {
-    const struct conv_block *b = argument;
-    const uint64_t size = dtype_size(b->problem->dtype);
-    char *to = b->patches + part * b->plan->k * size;
-    struct team_pace pace = {.team = b->team};
+    const struct conv_set *set = argument;
+    const uint32_t number = team_problem_of(set->starts, set->count, part);
+    const struct conv_block *b = set->active[number];
+    const uint64_t size = dtype_size(b->problem->dtype), row = part - set->starts[number];
+    char *to = b->patches + row * b->plan.k * size;
+    struct team_pace pace = {.team = set->team};
     (void)member;
     for (uint64_t u = 0; u < b->problem->shape.r; u++) {
         /* The size is a constant in each call, for the copies of single elements. */
         if (size == 1)
-            gather_taps(b, b->first + part, u, to, &pace, 1);
+            gather_taps(b, b->first + row, u, to, &pace, 1);
         else if (size == 2)
-            gather_taps(b, b->first + part, u, to, &pace, 2);
+            gather_taps(b, b->first + row, u, to, &pace, 2);
         else
-            gather_taps(b, b->first + part, u, to, &pace, 4);
+            gather_taps(b, b->first + row, u, to, &pace, 4);
     }
 }
 
 /* Copies the results of one filter to their plane of Y. */
 static void scatter_filter(void *argument, uint64_t part, uint32_t member)
 {
-    const struct conv_block *b = argument;
+    const struct conv_set *set = argument;
+    const uint32_t number = team_problem_of(set->starts, set->count, part);
+    const struct conv_block *b = set->active[number];
     const struct conv_shape *s = &b->problem->shape;
-    const uint64_t size = dtype_size(b->problem->out);
-    const uint64_t plane = b->image * s->filters + b->group * b->plan->filters + part;
-    char *to = (char *)b->problem->y + (plane * b->plan->pixels + b->first) * size;
+    const uint64_t size = dtype_size(b->problem->out), filter = part - set->starts[number];
+    const uint64_t plane = b->image * s->filters + b->group * b->plan.filters + filter;
+    char *to = (char *)b->problem->y + (plane * b->plan.pixels + b->first) * size;
     (void)member;
     for (uint64_t i = 0; i < b->rows; i++)
-        memcpy(to + i * size, b->results + (i * b->plan->filters + part) * size, size);
+        memcpy(to + i * size, b->results + (i * b->plan.filters + filter) * size, size);
 }
 
 /* Multiplies the gathered rows with the filters from `first` on. */
 static enum gemmd_error multiply_filters(struct gemm_context *base, const struct conv_block *b,
-                                         uint64_t first, void *workspace)
+                                         uint64_t first)
 {
     const struct conv_problem *p = b->problem;
-    const struct conv_product_plan *plan = b->plan;
+    const struct conv_product_plan *plan = &b->plan;
     const struct conv_shape *s = &p->shape;
     const uint64_t size = dtype_size(p->dtype), out_size = dtype_size(p->out);
     const uint64_t left = plan->filters - first;
@@ -243,51 +261,118 @@ static enum gemmd_error multiply_filters(struct gemm_context *base, const struct
     product.a = plan->in_place ? (const char *)p->x + pixel * s->channels * size : b->patches;
     product.c = s->layout == CONV_NHWC ? (char *)p->y + (pixel * s->filters + filter) * out_size
                                        : b->results + first * out_size;
-    return kernel->run(base, &product, workspace);
+    return kernel->run(base, &product, b->workspace);
 }
 
-static enum gemmd_error compute_conv_block(struct gemm_context *base, struct conv_block *b,
-                                           void *workspace)
+static enum gemmd_error multiply_block(struct gemm_context *base, struct team *team,
+                                       const struct conv_block *b)
 {
-    const struct conv_product_plan *plan = b->plan;
-    if (!plan->in_place)
-        team_run(b->team, gather_row, b, b->rows);
-    for (uint64_t first = 0; first < plan->filters; first += plan->columns) {
-        if (team_stops(b->team))
+    for (uint64_t first = 0; first < b->plan.filters; first += b->plan.columns) {
+        if (team_stops(team))
             return GEMMD_OK;
-        const enum gemmd_error code = multiply_filters(base, b, first, workspace);
+        const enum gemmd_error code = multiply_filters(base, b, first);
         if (code != GEMMD_OK)
             return code;
     }
-    if (b->problem->shape.layout == CONV_NCHW)
-        team_run(b->team, scatter_filter, b, plan->filters);
     return GEMMD_OK;
+}
+
+static bool block_open(struct conv_block *b, const struct operation_member *member)
+{
+    const struct conv_problem *p = member->problem;
+    *b = (struct conv_block){.problem = p, .patches = member->workspace};
+    if (!conv_product_plan_make(p, &b->plan))
+        return false;
+    b->results = b->patches + b->plan.patch_bytes;
+    b->workspace = b->results + b->plan.result_bytes;
+    b->blocks = p->shape.batch * p->shape.groups * size_blocks(b->plan.pixels, b->plan.rows);
+    return true;
+}
+
+/* Makes `b` the block number `number` of the problem. */
+static void block_seek(struct conv_block *b, uint64_t number)
+{
+    const uint64_t blocks = size_blocks(b->plan.pixels, b->plan.rows);
+    const uint64_t groups = b->problem->shape.groups;
+    b->image = number / blocks / groups;
+    b->group = number / blocks % groups;
+    b->first = number % blocks * b->plan.rows;
+    const uint64_t left = b->plan.pixels - b->first;
+    b->rows = left < b->plan.rows ? left : b->plan.rows;
+}
+
+static uint64_t gathered_rows(const struct conv_block *b)
+{
+    return b->plan.in_place ? 0 : b->rows;
+}
+
+static uint64_t scattered_filters(const struct conv_block *b)
+{
+    return b->problem->shape.layout == CONV_NCHW ? b->plan.filters : 0;
+}
+
+/* Runs the parts that each active block has of a task. */
+static void run_set(struct conv_set *set, team_task *task,
+                    uint64_t (*parts)(const struct conv_block *b))
+{
+    for (uint32_t i = 0; i < set->count; i++)
+        set->starts[i + 1] = set->starts[i] + parts(set->active[i]);
+    if (set->starts[set->count] > 0)
+        team_run(set->team, task, set, set->starts[set->count]);
+}
+
+/* Computes block number `number` of each problem that has as many, `problems` in all. */
+static enum gemmd_error compute_blocks(struct gemm_context *base, struct conv_set *set,
+                                       uint32_t problems, uint64_t number)
+{
+    enum gemmd_error code = GEMMD_OK;
+    set->count = 0;
+    for (uint32_t i = 0; i < problems; i++)
+        if (number < set->blocks[i].blocks) {
+            block_seek(&set->blocks[i], number);
+            set->active[set->count++] = &set->blocks[i];
+        }
+    run_set(set, gather_row, gathered_rows);
+    for (uint32_t i = 0; i < set->count && code == GEMMD_OK; i++)
+        code = multiply_block(base, set->team, set->active[i]);
+    if (code == GEMMD_OK)
+        run_set(set, scatter_filter, scattered_filters);
+    return code;
+}
+
+static enum gemmd_error conv_product_run_set(struct gemm_context *base,
+                                             const struct operation_member members[],
+                                             uint32_t count)
+{
+    struct conv_set set = {.team = cpu_context_of(base)->team};
+    uint64_t most = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        if (!block_open(&set.blocks[i], &members[i]))
+            return GEMMD_ERR_INTERNAL;
+        most = set.blocks[i].blocks > most ? set.blocks[i].blocks : most;
+    }
+    enum gemmd_error code = GEMMD_OK;
+    for (uint64_t number = 0; number < most && code == GEMMD_OK && !team_stops(set.team); number++)
+        code = compute_blocks(base, &set, count, number);
+    return code;
+}
+
+static enum gemmd_error conv_product_run_group(struct gemm_context *base,
+                                               const struct operation_member members[],
+                                               uint32_t count)
+{
+    enum gemmd_error code = GEMMD_OK;
+    for (uint32_t first = 0; first < count && code == GEMMD_OK; first += SET_PROBLEMS)
+        code = conv_product_run_set(base, members + first,
+                                    count - first < SET_PROBLEMS ? count - first : SET_PROBLEMS);
+    return code;
 }
 
 static enum gemmd_error conv_product_run(struct gemm_context *base, const void *problem,
                                          void *workspace)
 {
-    const struct conv_problem *p = problem;
-    struct conv_product_plan plan;
-    if (!conv_product_plan_make(p, &plan))
-        return GEMMD_ERR_INTERNAL;
-    struct conv_block block = {.team = cpu_context_of(base)->team,
-                               .problem = p,
-                               .plan = &plan,
-                               .patches = workspace,
-                               .results = (char *)workspace + plan.patch_bytes};
-    void *rest = block.results + plan.result_bytes;
-    enum gemmd_error code = GEMMD_OK;
-    for (block.image = 0; block.image < p->shape.batch; block.image++)
-        for (block.group = 0; block.group < p->shape.groups; block.group++)
-            for (block.first = 0; block.first < plan.pixels; block.first += plan.rows) {
-                const uint64_t left = plan.pixels - block.first;
-                block.rows = left < plan.rows ? left : plan.rows;
-                if (code != GEMMD_OK || team_stops(block.team))
-                    return code;
-                code = compute_conv_block(base, &block, rest);
-            }
-    return code;
+    const struct operation_member alone = {problem, workspace};
+    return conv_product_run_set(base, &alone, 1);
 }
 
 /* One filter a group is a product of one column, for which gathering is not worth its time. Must
@@ -305,4 +390,6 @@ const struct operation_kernel conv_cpu_product = {
     .preferred_kernel = conv_product_preferred,
     .workspace_bytes = conv_product_workspace_bytes,
     .run = conv_product_run,
+    .run_group = conv_product_run_group,
+    .group_units = 32, /* some milliseconds on two cores: larger problems gain nothing */
 };

@@ -58,4 +58,19 @@ static inline bool team_pace_stops(struct team_pace *pace, uint64_t steps)
  * with parts left out, once team_stops has returned true. */
 void team_run(struct team *team, team_task *task, void *argument, uint64_t parts);
 
+/* Returns which of several problems a part belongs to. Problem number i of `count` has the parts
+ * starts[i] ... starts[i + 1] - 1, of which there may be none. */
+static inline uint32_t team_problem_of(const uint64_t starts[], uint32_t count, uint64_t part)
+{
+    uint32_t low = 0, high = count - 1;
+    while (low < high) {
+        const uint32_t middle = (low + high + 1) / 2;
+        if (starts[middle] <= part)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return low;
+}
+
 #endif
