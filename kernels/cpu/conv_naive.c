@@ -31,6 +31,8 @@ struct conv_naive_job {
     const struct conv_problem *problem;
     struct conv_strides x, w, y;
     uint64_t group_channels, group_filters;
+    uint64_t taps; /* of an element */
+    bool is_long;  /* an element has so many taps that its sum looks whether to stop */
 };
 
 /* One element of Y: image, filter, row and column. */
@@ -57,9 +59,11 @@ INLINE uint64_t slice_end(const struct conv_naive_job *job, uint64_t c)
     return job->group_channels - c < TEAM_PACE_STEPS ? job->group_channels : c + TEAM_PACE_STEPS;
 }
 
-/* A sum that is ended early is incomplete. */
+/* A sum that is ended early is incomplete. `is_long` is a constant in each call, so that a short
+ * sum is a loop over all channels. */
 INLINE float conv_sum_f32(const struct conv_naive_job *job, const struct place *at,
-                          struct team_pace *pace, float (*load)(const void *from, uint64_t i))
+                          struct team_pace *pace, float (*load)(const void *from, uint64_t i),
+                          bool is_long)
 {
     const struct conv_problem *p = job->problem;
     const struct conv_shape *s = &p->shape;
@@ -73,8 +77,8 @@ INLINE float conv_sum_f32(const struct conv_naive_job *job, const struct place *
                                column * job->x.column + first * job->x.channel;
             const uint64_t w = at->filter * job->w.image + u * job->w.row + v * job->w.column;
             for (uint64_t c = 0, end; c < job->group_channels; c = end) {
-                end = slice_end(job, c);
-                if (team_pace_stops(pace, end - c))
+                end = is_long ? slice_end(job, c) : job->group_channels;
+                if (is_long && team_pace_stops(pace, end - c))
                     return sum;
                 for (uint64_t i = c; i < end; i++)
                     sum = fmaf(inside ? load(p->x, x + i * job->x.channel) : 0,
@@ -82,6 +86,13 @@ INLINE float conv_sum_f32(const struct conv_naive_job *job, const struct place *
             }
         }
     return sum;
+}
+
+INLINE float conv_sum_of(const struct conv_naive_job *job, const struct place *at,
+                         struct team_pace *pace, float (*load)(const void *from, uint64_t i))
+{
+    return job->is_long ? conv_sum_f32(job, at, pace, load, true)
+                        : conv_sum_f32(job, at, pace, load, false);
 }
 
 static uint32_t conv_sum_i8(const struct conv_naive_job *job, const struct place *at,
@@ -96,7 +107,7 @@ static uint32_t conv_sum_i8(const struct conv_naive_job *job, const struct place
         for (uint64_t v = 0; v < s->s; v++) {
             uint64_t row, column;
             if (!find_input(s, at, u, v, &row, &column)) {
-                if (team_pace_stops(pace, 1))
+                if (job->is_long && team_pace_stops(pace, 1))
                     return sum;
                 continue;
             }
@@ -105,7 +116,7 @@ static uint32_t conv_sum_i8(const struct conv_naive_job *job, const struct place
             const uint64_t w = at->filter * job->w.image + u * job->w.row + v * job->w.column;
             for (uint64_t c = 0, end; c < job->group_channels; c = end) {
                 end = slice_end(job, c);
-                if (team_pace_stops(pace, end - c))
+                if (job->is_long && team_pace_stops(pace, end - c))
                     return sum;
                 for (uint64_t i = c; i < end; i++)
                     sum += (uint32_t)(xs[x + i * job->x.channel] * ws[w + i * job->w.channel]);
@@ -137,13 +148,13 @@ static void compute_element(const struct conv_naive_job *job, const struct place
     } sum;
     switch (p->dtype) {
     case GEMMD_F32:
-        sum.f32 = conv_sum_f32(job, at, pace, load_f32);
+        sum.f32 = conv_sum_of(job, at, pace, load_f32);
         break;
     case GEMMD_F16:
-        sum.f32 = conv_sum_f32(job, at, pace, load_f16);
+        sum.f32 = conv_sum_of(job, at, pace, load_f16);
         break;
     case GEMMD_BF16:
-        sum.f32 = conv_sum_f32(job, at, pace, load_bf16);
+        sum.f32 = conv_sum_of(job, at, pace, load_bf16);
         break;
     default:
         sum.u32 = conv_sum_i8(job, at, pace);
@@ -173,7 +184,7 @@ static void compute_row(void *argument, uint64_t part, uint32_t member)
     struct place at = {.image = row / s->out_height, .row = row % s->out_height};
     for (at.filter = 0; at.filter < s->filters; at.filter++)
         for (at.column = 0; at.column < s->out_width; at.column++) {
-            if (team_pace_stops(&pace, 1))
+            if (team_pace_stops(&pace, job->is_long ? 1 : job->taps))
                 return;
             compute_element(job, &at, &pace);
         }
@@ -193,7 +204,9 @@ static void conv_naive_run_set(struct gemm_context *base, const struct operation
             .y = conv_strides_y(p),
             .group_channels = s->channels / s->groups,
             .group_filters = s->filters / s->groups,
+            .taps = s->channels / s->groups * s->r * s->s,
         };
+        set.jobs[i].is_long = set.jobs[i].taps > TEAM_PACE_STEPS;
         set.starts[i + 1] = set.starts[i] + s->batch * s->out_height;
     }
     team_run(set.team, compute_row, &set, set.starts[count]);

@@ -11,7 +11,10 @@
 #include "kernels/reduce.h"
 #include "proto/dtype.h"
 
-enum { EXP_STEPS = 8 }; /* steps of struct team_pace that an exponential takes */
+enum {
+    SLICE = 1024,
+    EXP_STEPS = 8 /* steps of struct team_pace that an exponential takes */
+};
 
 struct naive_reduction {
     double sum, most, squares, exponentials;
@@ -27,23 +30,35 @@ static double element(const struct reduce_problem *p, const char *x, uint64_t l)
     return value;
 }
 
+/* Adds elements `first` to `end` - 1 to a reduction. */
+static void add_elements(const struct reduce_problem *p, const char *x, uint64_t first,
+                         uint64_t end, struct naive_reduction *r)
+{
+    const double sign = p->op == REDUCE_MIN ? -1 : 1;
+    for (uint64_t l = first; l < end; l++) {
+        const double value = element(p, x, l);
+        if (!r->has_nan && (isnan(value) || sign * value > r->most || l == 0)) {
+            r->has_nan = isnan(value);
+            r->most = sign * value;
+            r->place = l;
+        }
+        r->sum += value;
+        r->squares += value * value;
+        if (p->dtype == GEMMD_I8 || p->dtype == GEMMD_I32)
+            r->integer += (int64_t)value;
+    }
+}
+
 /* A reduction that is ended early is incomplete. */
 static struct naive_reduction reduce_naive_elements(const struct reduce_problem *p, const char *x,
                                                     struct team_pace *pace)
 {
-    const double sign = p->op == REDUCE_MIN ? -1 : 1;
     struct naive_reduction r = {.most = -INFINITY};
-    for (uint64_t l = 0; l < p->length && !team_pace_stops(pace, 1); l++) {
-        const double value = element(p, x, l);
-        if (!r.has_nan && (isnan(value) || sign * value > r.most || l == 0)) {
-            r.has_nan = isnan(value);
-            r.most = sign * value;
-            r.place = l;
-        }
-        r.sum += value;
-        r.squares += value * value;
-        if (p->dtype == GEMMD_I8 || p->dtype == GEMMD_I32)
-            r.integer += (int64_t)value;
+    for (uint64_t first = 0, end; first < p->length; first = end) {
+        end = p->length - first < SLICE ? p->length : first + SLICE;
+        if (team_pace_stops(pace, end - first))
+            return r;
+        add_elements(p, x, first, end, &r);
     }
     for (uint64_t l = 0;
          p->op == REDUCE_LOGSUMEXP && l < p->length && !team_pace_stops(pace, EXP_STEPS); l++)

@@ -122,13 +122,16 @@ static bool columns_sum(const struct columns *columns, float *total)
 /* ---- one result: contiguous elements ---- */
 
 /* Reads up to BLOCK elements from element `first` on. Returns how many; 0: the computation has to
- * stop. */
+ * stop. Looks once in SLICE elements. */
 static uint64_t read_block(const struct columns *columns, uint64_t first, float *block)
 {
+    enum { SLICE = 64 * BLOCK };
     const struct reduce_problem *p = columns->p;
     const uint64_t count = p->length - first < BLOCK ? p->length - first : BLOCK;
+    if (first % SLICE == 0 && team_pace_stops(columns->pace, SLICE))
+        return 0;
     convert_widen(p->dtype, columns->x + first * dtype_size(p->dtype), block, count);
-    return team_pace_stops(columns->pace, count) ? 0 : count;
+    return count;
 }
 
 static bool row_find_most(struct columns *columns)
