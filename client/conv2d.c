@@ -3,6 +3,7 @@
 #include "client/failure.h"
 #include "client/record.h"
 #include "client/schedule.h"
+#include "client/stored.h"
 
 void gemmd_conv2d_init(struct gemmd_conv2d *conv2d, size_t size)
 {
@@ -43,7 +44,8 @@ static enum gemmd_error conv2d_write_request(struct gemmd_request *request,
     if (code == GEMMD_OK && !conv2d_request_result(&asked, &y))
         code = failure_set(error, GEMMD_ERR_USAGE, "batch", "the result has more than 2^63 bytes");
     if (code == GEMMD_OK)
-        code = compute_expect(request, &y, conv2d->y, conv2d->y_bytes, "y_bytes", error);
+        code = compute_expect(request, &y, conv2d->store == NULL ? conv2d->y : NULL,
+                              conv2d->y_bytes, "y_bytes", error);
     return code;
 }
 
@@ -72,7 +74,10 @@ struct gemmd_request *gemmd_conv2d_submit(struct gemmd_client *client,
         .user = conv2d.user,
     };
     struct gemmd_request *request =
-        request_new(client, compute_operation(conv2d.job != 0, false), &call, error);
+        request_new(client,
+                    conv2d.store == NULL ? compute_operation(conv2d.job != 0, false)
+                                         : stored_operation(conv2d.job != 0),
+                    &call, error);
     if (request == NULL)
         return NULL;
     if (conv2d_write_request(request, &conv2d, error) != GEMMD_OK) {
@@ -80,7 +85,7 @@ struct gemmd_request *gemmd_conv2d_submit(struct gemmd_client *client,
         return NULL;
     }
     request->shared_memory.possible = conv2d.job == 0;
-    request->shared_memory.result = "y";
+    request->shared_memory.result = conv2d.store == NULL ? "y" : NULL;
     schedule_submit(request);
     return request;
 }

@@ -59,6 +59,7 @@ static void conv2d_write_parameters(struct query *query, const struct gemmd_conv
     if (c->act != GEMMD_ACT_NONE)
         query_add_choice(query, "act", acts, 5, (uint32_t)c->act);
     query_add_if_named(query, "w", c->w_tensor);
+    query_add_if_named(query, "store", c->store);
     query_add_if_named(query, "kernel", c->kernel);
     query_add_u64_unless(query, "priority", c->priority, GEMM_PRIORITY_DEFAULT);
     /* A job's deadline is part of the query. For every other request each attempt sends the time

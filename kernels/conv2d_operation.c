@@ -59,6 +59,20 @@ static double conv2d_moved_bytes(const void *problem)
     return bytes;
 }
 
+/* Kernels that compute groups take problems of any shapes. */
+static struct operation_traits conv2d_group_traits(const void *problem)
+{
+    const struct conv_problem *p = problem;
+    return (struct operation_traits){{(uint64_t)p->dtype << 8 | (uint64_t)p->out, 0}};
+}
+
+/* A unit is two million operations or 64 KiB of operands and results. */
+static uint32_t conv2d_group_units(const void *problem)
+{
+    const double units = 1 + conv_flops(problem) / 2e6 + conv2d_moved_bytes(problem) / 65536;
+    return units < UINT32_MAX ? (uint32_t)units : UINT32_MAX;
+}
+
 static uint64_t conv2d_units(const void *problem)
 {
     return ((const struct conv_problem *)problem)->shape.batch;
@@ -152,6 +166,8 @@ const struct operation operation_conv2d = {
     .lengths = conv2d_lengths,
     .flops = conv2d_flops,
     .moved_bytes = conv2d_moved_bytes,
+    .group_traits = conv2d_group_traits,
+    .group_units = conv2d_group_units,
     .units = conv2d_units,
     .divide = conv2d_divide,
     .example = conv2d_example,

@@ -83,11 +83,12 @@ const struct operand_table attention_operand_table = {
     .npy_scalar = ": the array is a scalar",
     .named_scalar = " is a scalar",
     .count = ATTENTION_OPERANDS,
-    .operands = {{"lens_q", "the lengths of Q", NULL},
-                 {"lens_kv", "the lengths of K and V", NULL},
-                 {"q", "Q", "q"},
-                 {"k", "K", "k"},
-                 {"v", "V", "v"}},
+    .npy_more = " (lens=1 adds two vectors before Q)",
+    .operands = {{"lens_q", "the lengths of Q", NULL, "lens"},
+                 {"lens_kv", "the lengths of K and V", NULL, "lens"},
+                 {"q", "Q", "q", "q"},
+                 {"k", "K", "k", "k"},
+                 {"v", "V", "v", "v"}},
     .is_wanted = is_wanted,
     .shape = shape_of,
     .describe = describe,
@@ -97,11 +98,6 @@ const struct operand_table attention_operand_table = {
 static bool is_there(const struct tensor *tensor)
 {
     return operand_is_there(tensor);
-}
-
-static const char *name_of(uint32_t operand)
-{
-    return attention_operand_table.operands[operand].name;
 }
 
 static const char *title_of(uint32_t operand)
@@ -141,18 +137,6 @@ enum gemmd_error attention_request_check_raw_bytes(const struct attention_reques
     return code == GEMMD_OK
                ? operand_layout_check(&layout, &attention_operand_table, request, bytes, fault)
                : code;
-}
-
-static enum gemmd_error bind_raw(const struct attention_request *request, const void *body,
-                                 uint64_t bytes, struct attention_operands *operands,
-                                 struct fault *fault)
-{
-    struct operand_layout layout;
-    enum gemmd_error code = operand_layout_settle(&layout, &attention_operand_table, request,
-                                                  request->elsewhere, fault);
-    return code == GEMMD_OK ? operand_layout_bind(&layout, &attention_operand_table, request, body,
-                                                  bytes, operands->all, fault)
-                            : code;
 }
 
 /* ---- formats whose arrays have types and shapes ---- */
@@ -292,57 +276,6 @@ static enum gemmd_error settle_arrays(struct attention_request *request,
     return code;
 }
 
-/* ---- npy bodies: arrays in the order of a raw body ---- */
-
-static enum gemmd_error bind_npy(struct attention_request *request, struct body_front *front,
-                                 struct attention_operands *operands, struct fault *fault)
-{
-    const enum gemmd_dtype carrier =
-        attention_request_given(request, "dtype") ? request->dtype : GEMMD_DTYPE_COUNT;
-    uint64_t at = 0;
-    for (uint32_t i = 0; i < ATTENTION_OPERANDS; i++) {
-        if (!is_wanted(request, i))
-            continue;
-        if (at == front->length)
-            return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
-                             "the body ends before the .npy array of %s", title_of(i));
-        enum gemmd_error code = operand_read_npy(&attention_operand_table, i, front, &at, carrier,
-                                                 &operands->all[i], fault);
-        if (code != GEMMD_OK)
-            return code;
-    }
-    if (at < front->length)
-        return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
-                         "the body is %" PRIu64 " bytes; its .npy arrays take %" PRIu64
-                         " (lens=1 adds two vectors before Q)",
-                         front->length, at);
-    return settle_arrays(request, operands, fault);
-}
-
-/* ---- safetensors bodies: arrays by name ---- */
-
-static enum gemmd_error bind_safetensors(struct attention_request *request,
-                                         struct body_front *front,
-                                         struct attention_operands *operands, struct fault *fault)
-{
-    enum gemmd_error code =
-        operand_read_safetensors(&attention_operand_table, front, operands->all, fault);
-    if (code != GEMMD_OK)
-        return code;
-    if (!attention_request_given(request, "lens"))
-        request->lens = is_there(&operands->lens_q) || is_there(&operands->lens_kv);
-    for (uint32_t i = 0; i < ATTENTION_OPERANDS; i++) {
-        if (is_there(&operands->all[i]) == is_wanted(request, i))
-            continue;
-        return fault_set(fault, GEMMD_ERR_MALFORMED, i < Q ? "lens" : name_of(i),
-                         is_there(&operands->all[i])
-                             ? "safetensors: the parameters say that there is no tensor '%s'"
-                             : "safetensors: the tensor '%s' is missing",
-                         name_of(i));
-    }
-    return settle_arrays(request, operands, fault);
-}
-
 enum gemmd_error attention_request_check_lens(const struct attention_request *request,
                                               const struct attention_operands *operands,
                                               struct fault *fault)
@@ -361,15 +294,13 @@ enum gemmd_error attention_request_bind_tensors(struct attention_request *reques
                                                 struct fault *fault)
 {
     request->lens = is_there(&operands->lens_q) || is_there(&operands->lens_kv);
-    for (uint32_t i = 0; i < ATTENTION_OPERANDS; i++) {
-        if (is_there(&operands->all[i]) == is_wanted(request, i))
-            continue;
-        return fault_set(fault, GEMMD_ERR_MALFORMED, i < Q ? "lens" : name_of(i),
-                         is_there(&operands->all[i]) ? "the request sends %s, which is resident%s"
-                                                     : "the request lacks %s%s",
-                         title_of(i), i < Q ? "; the lengths are two vectors, or none" : "");
-    }
-    return settle_arrays(request, operands, fault);
+    const uint32_t i = operand_mismatch(&attention_operand_table, request, operands->all);
+    if (i == ATTENTION_OPERANDS)
+        return settle_arrays(request, operands, fault);
+    return fault_set(fault, GEMMD_ERR_MALFORMED, attention_operand_table.operands[i].field,
+                     is_there(&operands->all[i]) ? "the request sends %s, which is resident%s"
+                                                 : "the request lacks %s%s",
+                     title_of(i), i < Q ? "; the lengths are two vectors, or none" : "");
 }
 
 enum gemmd_error attention_request_bind_front(struct attention_request *request, enum format format,
@@ -377,12 +308,19 @@ enum gemmd_error attention_request_bind_front(struct attention_request *request,
                                               struct attention_operands *operands,
                                               struct fault *fault)
 {
-    *operands = (struct attention_operands){.q = {.rank = 0}};
-    if (format == FORMAT_NPY)
-        return bind_npy(request, front, operands, fault);
-    if (format == FORMAT_SAFETENSORS)
-        return bind_safetensors(request, front, operands, fault);
-    return bind_raw(request, front->bytes, front->length, operands, fault);
+    const enum gemmd_dtype carrier =
+        attention_request_given(request, "dtype") ? request->dtype : GEMMD_DTYPE_COUNT;
+    enum gemmd_error code =
+        operand_bind_front(&attention_operand_table, request, request->elsewhere, format, front,
+                           carrier, operands->all, fault);
+    if (code != GEMMD_OK || format == FORMAT_RAW)
+        return code;
+    if (format == FORMAT_SAFETENSORS) {
+        if (!attention_request_given(request, "lens"))
+            request->lens = is_there(&operands->lens_q) || is_there(&operands->lens_kv);
+        code = operand_check_named(&attention_operand_table, request, operands->all, fault);
+    }
+    return code == GEMMD_OK ? settle_arrays(request, operands, fault) : code;
 }
 
 enum gemmd_error attention_request_bind(struct attention_request *request, enum format format,

@@ -84,34 +84,13 @@ const struct operand_table conv2d_operand_table = {
     .npy_scalar = ": the array is a scalar",
     .named_scalar = " is a scalar",
     .count = CONV2D_OPERANDS,
-    .operands = {{"x", "X", "x"}, {"w", "W", "w"}, {"bias", "the bias", "bias"}},
+    .npy_more = " (bias=1 adds a vector after W)",
+    .operands = {{"x", "X", "x", NULL}, {"w", "W", "w", "w"}, {"bias", "the bias", "bias", "bias"}},
     .is_wanted = is_wanted,
     .shape = shape_of,
     .describe = describe,
     .guess = guess,
 };
-
-static const char *name_of(uint32_t operand)
-{
-    return conv2d_operand_table.operands[operand].name;
-}
-
-static const char *title_of(uint32_t operand)
-{
-    return conv2d_operand_table.operands[operand].title;
-}
-
-static enum gemmd_error bind_raw(const struct conv2d_request *request, const void *body,
-                                 uint64_t bytes, struct conv2d_operands *operands,
-                                 struct fault *fault)
-{
-    struct operand_layout layout;
-    enum gemmd_error code =
-        operand_layout_settle(&layout, &conv2d_operand_table, request, request->elsewhere, fault);
-    return code == GEMMD_OK ? operand_layout_bind(&layout, &conv2d_operand_table, request, body,
-                                                  bytes, operands->all, fault)
-                            : code;
-}
 
 /* ---- formats whose arrays have types and shapes ---- */
 
@@ -229,84 +208,37 @@ static enum gemmd_error settle_arrays(struct conv2d_request *request,
     return code == GEMMD_OK ? settle_bias(request, &operands->bias, fault) : code;
 }
 
-/* ---- npy bodies: arrays in the order of a raw body ---- */
-
-static enum gemmd_error bind_npy(struct conv2d_request *request, struct body_front *front,
-                                 struct conv2d_operands *operands, struct fault *fault)
-{
-    const enum gemmd_dtype carrier =
-        conv2d_request_given(request, "dtype") ? request->dtype : GEMMD_DTYPE_COUNT;
-    uint64_t at = 0;
-    for (uint32_t i = 0; i < CONV2D_OPERANDS; i++) {
-        if (!is_wanted(request, i))
-            continue;
-        if (at == front->length)
-            return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
-                             "the body ends before the .npy array of %s", title_of(i));
-        enum gemmd_error code = operand_read_npy(&conv2d_operand_table, i, front, &at, carrier,
-                                                 &operands->all[i], fault);
-        if (code != GEMMD_OK)
-            return code;
-    }
-    if (at < front->length)
-        return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
-                         "the body is %" PRIu64 " bytes; its .npy arrays take %" PRIu64
-                         " (bias=1 adds a vector after W)",
-                         front->length, at);
-    return settle_arrays(request, operands, fault);
-}
-
-/* ---- safetensors bodies: arrays by name ---- */
-
-static enum gemmd_error bind_safetensors(struct conv2d_request *request, struct body_front *front,
-                                         struct conv2d_operands *operands, struct fault *fault)
-{
-    enum gemmd_error code =
-        operand_read_safetensors(&conv2d_operand_table, front, operands->all, fault);
-    if (code != GEMMD_OK)
-        return code;
-    if (!conv2d_request_given(request, "bias"))
-        request->bias = operand_is_there(&operands->bias);
-    for (uint32_t i = 0; i < CONV2D_OPERANDS; i++) {
-        if (operand_is_there(&operands->all[i]) == is_wanted(request, i))
-            continue;
-        return fault_set(fault, GEMMD_ERR_MALFORMED, i == X ? NULL : name_of(i),
-                         operand_is_there(&operands->all[i])
-                             ? "safetensors: the parameters say that there is no tensor '%s'"
-                             : "safetensors: the tensor '%s' is missing",
-                         name_of(i));
-    }
-    return settle_arrays(request, operands, fault);
-}
-
 /* ---- all formats ---- */
 
 enum gemmd_error conv2d_request_bind_tensors(struct conv2d_request *request,
                                              struct conv2d_operands *operands, struct fault *fault)
 {
     request->bias = operand_is_there(&operands->bias);
-    for (uint32_t i = 0; i < CONV2D_OPERANDS; i++) {
-        if (operand_is_there(&operands->all[i]) == is_wanted(request, i))
-            continue;
-        return fault_set(fault, GEMMD_ERR_MALFORMED, i == X ? NULL : name_of(i),
-                         operand_is_there(&operands->all[i])
-                             ? "the request sends %s, which is resident"
-                             : "the request lacks %s",
-                         title_of(i));
-    }
-    return settle_arrays(request, operands, fault);
+    const uint32_t i = operand_mismatch(&conv2d_operand_table, request, operands->all);
+    if (i == CONV2D_OPERANDS)
+        return settle_arrays(request, operands, fault);
+    return fault_set(fault, GEMMD_ERR_MALFORMED, conv2d_operand_table.operands[i].field,
+                     operand_is_there(&operands->all[i]) ? "the request sends %s, which is resident"
+                                                         : "the request lacks %s",
+                     conv2d_operand_table.operands[i].title);
 }
 
 enum gemmd_error conv2d_request_bind_front(struct conv2d_request *request, enum format format,
                                            struct body_front *front,
                                            struct conv2d_operands *operands, struct fault *fault)
 {
-    *operands = (struct conv2d_operands){.x = {.rank = 0}};
-    if (format == FORMAT_NPY)
-        return bind_npy(request, front, operands, fault);
-    if (format == FORMAT_SAFETENSORS)
-        return bind_safetensors(request, front, operands, fault);
-    return bind_raw(request, front->bytes, front->length, operands, fault);
+    const enum gemmd_dtype carrier =
+        conv2d_request_given(request, "dtype") ? request->dtype : GEMMD_DTYPE_COUNT;
+    enum gemmd_error code = operand_bind_front(&conv2d_operand_table, request, request->elsewhere,
+                                               format, front, carrier, operands->all, fault);
+    if (code != GEMMD_OK || format == FORMAT_RAW)
+        return code;
+    if (format == FORMAT_SAFETENSORS) {
+        if (!conv2d_request_given(request, "bias"))
+            request->bias = operand_is_there(&operands->bias);
+        code = operand_check_named(&conv2d_operand_table, request, operands->all, fault);
+    }
+    return code == GEMMD_OK ? settle_arrays(request, operands, fault) : code;
 }
 
 enum gemmd_error conv2d_request_bind(struct conv2d_request *request, enum format format,

@@ -123,6 +123,7 @@ static const struct parameter parameters[] = {
     P(bias, parameter_read_flag, PARAMETER_FLAG, parameter_suggest_flag),
     C(act, act_names, "one of none, relu, gelu, gelu_tanh, silu"),
     P(w, parameter_read_tensor, PARAMETER_TENSOR, NULL),
+    P(store, parameter_read_tensor, PARAMETER_TENSOR, NULL),
     P(kernel, parameter_read_kernel, PARAMETER_KERNEL, NULL),
     P(timeout_ms, parameter_read_dim, PARAMETER_DIM, NULL),
     P(priority, parameter_read_priority, PARAMETER_PRIORITY, NULL),

@@ -53,6 +53,7 @@ struct conv2d_request {
     double alpha;
     bool bias;
     char w[GEMM_TENSOR_NAME_MAX + 1];      /* name of the resident W, or "" */
+    char store[GEMM_TENSOR_NAME_MAX + 1];  /* name under which Y becomes resident, or "" */
     char kernel[GEMM_KERNEL_NAME_MAX + 1]; /* "auto" by default */
     uint64_t timeout_ms;                   /* time until the deadline; 0: the daemon's default */
     uint32_t priority;

@@ -147,15 +147,17 @@ const struct operand_table gemm_operand_table = {
     .names = "a, b, bias, c, a_scale, b_scale",
     .npy_scalar = " is a scalar, not a matrix or vector",
     .named_scalar = " is a scalar, not a matrix or vector",
+    .npy_more = " (bias=1 adds a third, beta other than 0 adds C0, and scales add a_scale and "
+                "b_scale)",
     .count = GEMM_OPERANDS,
     /* Scales are checked before they are used, and the client may change shared memory at any time,
      * so that scales can be in the body only. */
-    .operands = {{"a", "A", "a"},
-                 {"b", "B", "b"},
-                 {"bias", "bias", "bias"},
-                 {"c", "C0", "c0"},
-                 {"a_scale", "a_scale", NULL},
-                 {"b_scale", "b_scale", NULL}},
+    .operands = {{"a", "A", "a", NULL},
+                 {"b", "B", "b", NULL},
+                 {"bias", "bias", "bias", "bias"},
+                 {"c", "C0", "c0", "beta"},
+                 {"a_scale", "a_scale", NULL, "scales"},
+                 {"b_scale", "b_scale", NULL, "scales"}},
     .is_wanted = is_wanted,
     .shape = shape_of,
     .describe = describe,
@@ -569,12 +571,10 @@ static enum gemmd_error bind_npy(struct gemm_request *request, struct body_front
             return expect_rest(request, i, operands, fault);
     }
     if (code == GEMMD_OK && body.at < front->length)
-        code = fault_set(
-            fault, GEMMD_ERR_MALFORMED, NULL,
-            "the body is %" PRIu64 " bytes; its %" PRIu32 " .npy arrays take %" PRIu64
-            " (bias=1 adds a third, beta other than 0 adds C0, and scales add a_scale and "
-            "b_scale)",
-            front->length, body.expected, body.at);
+        code = fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
+                         "the body is %" PRIu64 " bytes; its %" PRIu32 " .npy arrays take %" PRIu64
+                         "%s",
+                         front->length, body.expected, body.at, gemm_operand_table.npy_more);
     if (code == GEMMD_OK)
         code = settle_shapes(request, operands, fault);
     return code;

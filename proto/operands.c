@@ -203,8 +203,8 @@ static enum gemmd_error bind_npy_front(const struct operand_table *table, const 
     }
     if (at < front->length)
         return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
-                         "the body is %" PRIu64 " bytes; its .npy arrays take %" PRIu64,
-                         front->length, at);
+                         "the body is %" PRIu64 " bytes; its .npy arrays take %" PRIu64 "%s",
+                         front->length, at, table->npy_more);
     return GEMMD_OK;
 }
 
@@ -224,6 +224,28 @@ enum gemmd_error operand_bind_front(const struct operand_table *table, const voi
     return code == GEMMD_OK ? operand_layout_bind(&layout, table, request, front->bytes,
                                                   front->length, tensors, fault)
                             : code;
+}
+
+uint32_t operand_mismatch(const struct operand_table *table, const void *request,
+                          const struct tensor *tensors)
+{
+    uint32_t i = 0;
+    while (i < table->count && operand_is_there(&tensors[i]) == table->is_wanted(request, i))
+        i++;
+    return i;
+}
+
+enum gemmd_error operand_check_named(const struct operand_table *table, const void *request,
+                                     const struct tensor *tensors, struct fault *fault)
+{
+    const uint32_t i = operand_mismatch(table, request, tensors);
+    if (i == table->count)
+        return GEMMD_OK;
+    return fault_set(fault, GEMMD_ERR_MALFORMED, table->operands[i].field,
+                     operand_is_there(&tensors[i])
+                         ? "safetensors: the parameters say that there is no tensor '%s'"
+                         : "safetensors: the tensor '%s' is missing",
+                     table->operands[i].name);
 }
 
 enum gemmd_error operand_settle_size(const char *name, uint64_t *size, uint64_t value,

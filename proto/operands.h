@@ -35,11 +35,16 @@ struct operand_table {
     const char *names;        /* names of all operands, for messages */
     const char *npy_scalar;   /* end of the message about a scalar in a .npy body */
     const char *named_scalar; /* end of the message about a scalar in a safetensors body */
+    /* End of the message about a .npy body with more arrays than are wanted (operand_bind_front):
+     * " (bias=1 adds a vector after W)", or "". */
+    const char *npy_more;
     uint32_t count;
     struct {
-        const char *name;          /* name in a safetensors body: "c" */
-        const char *title;         /* name in messages: "C0" */
-        const char *memory_name;   /* name in Gemmd-Memory: "c0"; NULL: never in shared memory */
+        const char *name;        /* name in a safetensors body: "c" */
+        const char *title;       /* name in messages: "C0" */
+        const char *memory_name; /* name in Gemmd-Memory: "c0"; NULL: never in shared memory */
+        /* The field of the error if the operand is missing or unexpected: "beta"; NULL: none. */
+        const char *field;
     } operands[OPERAND_TABLE_MAX]; /* in the order in which a raw body holds the operands */
     /* Returns whether the body of the request has to hold the operand. */
     bool (*is_wanted)(const void *request, uint32_t operand);
@@ -131,6 +136,15 @@ enum gemmd_error operand_bind_front(const struct operand_table *table, const voi
                                     uint32_t elsewhere, enum format format,
                                     struct body_front *front, enum gemmd_dtype carrier,
                                     struct tensor *tensors, struct fault *fault);
+
+/* Returns the first operand that is there and not wanted, or wanted and not there, of
+ * table->count tensors; table->count: there is none. */
+uint32_t operand_mismatch(const struct operand_table *table, const void *request,
+                          const struct tensor *tensors);
+/* Checks that the tensors of a safetensors body are those that table->is_wanted names.
+ * GEMMD_ERR_MALFORMED. */
+enum gemmd_error operand_check_named(const struct operand_table *table, const void *request,
+                                     const struct tensor *tensors, struct fault *fault);
 
 /* Compares a size of the request with `value`, the same size in the shape of the array `title`.
  * If `*size` is not known yet (0), `*size` becomes `value`. GEMMD_ERR_MALFORMED if the two differ

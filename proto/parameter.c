@@ -105,13 +105,21 @@ void parameter_mark_given(const struct parameter_table *table, void *request, co
     *(uint32_t *)(void *)((char *)request + table->given_offset) |= given_bit(table, name);
 }
 
-/* Writes the names of all parameters: "m, n, k, ...". */
+/* Writes the names of the parameters, with "..." in place of those that do not fit. The first name
+ * and "..." fit in any case. */
 static void list_names(const struct parameter_table *table, char *text, size_t capacity)
 {
+    static const char more[] = ", ...";
     size_t length = 0;
-    for (uint32_t i = 0; i < table->count && length < capacity; i++)
-        length += (size_t)snprintf(text + length, capacity - length, "%s%s", i > 0 ? ", " : "",
-                                   table->entries[i].name);
+    for (uint32_t i = 0; i < table->count; i++) {
+        const char *name = table->entries[i].name, *comma = i > 0 ? ", " : "";
+        const size_t after = i + 1 < table->count ? sizeof more : 1;
+        if (length + strlen(comma) + strlen(name) + after > capacity)
+            name = "...";
+        length += (size_t)snprintf(text + length, capacity - length, "%s%s", comma, name);
+        if (name[0] == '.')
+            return;
+    }
 }
 
 static bool read_value(const struct parameter *parameter, const char *value, void *out)
@@ -177,11 +185,13 @@ enum gemmd_error parameter_set(const struct parameter_table *table, void *reques
     uint32_t *given = (uint32_t *)(void *)((char *)request + table->given_offset);
     const uint32_t index = find_parameter(table, name);
     if (index == table->count) {
-        char names[192], hint[PARAMETER_HINT_BYTES];
-        list_names(table, names, sizeof names);
-        return fault_set(fault, GEMMD_ERR_MALFORMED, name,
-                         "there is no parameter '%.32s'; those of %s are %s%s", name, table->path,
-                         names, parameter_hint(nearest_name(table, name), hint));
+        static const char sentence[] = "there is no parameter '%.32s'; those of %s are %s%s";
+        char names[sizeof fault->detail], hint[PARAMETER_HINT_BYTES];
+        parameter_hint(nearest_name(table, name), hint);
+        const int others = snprintf(NULL, 0, sentence, name, table->path, "", hint);
+        list_names(table, names, sizeof names - (size_t)others);
+        return fault_set(fault, GEMMD_ERR_MALFORMED, name, sentence, name, table->path, names,
+                         hint);
     }
     const struct parameter *parameter = &table->entries[index];
     if ((*given & 1u << index) != 0)

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "proto/array_operand.h"
 #include "proto/dtype.h"
 #include "proto/parameter.h"
 #include "proto/size.h"
@@ -155,13 +156,9 @@ static enum gemmd_error settle_x(struct reduce_request *request, const struct te
     if (x->dtype == GEMMD_F8_E4M3)
         return fault_set(fault, GEMMD_ERR_UNSUPPORTED, "dtype",
                          "%s is of type f8_e4m3, which /reduce does not offer", title);
-    if (parameter_given(&reduce_parameter_table, request, "dtype") && x->dtype != request->dtype)
-        return fault_set(fault, GEMMD_ERR_MALFORMED, "dtype",
-                         "%s is of type %s and the parameter says %s", title, dtype_name(x->dtype),
-                         dtype_name(request->dtype));
-    request->dtype = x->dtype;
-    parameter_mark_given(&reduce_parameter_table, request, "dtype");
-    return array_shape_settle(&request->shape, x, title, fault);
+    const struct array_request array = {&reduce_parameter_table, request, &request->shape,
+                                        &request->dtype};
+    return array_operand_settle(&array, x, title, fault);
 }
 
 enum gemmd_error reduce_request_settle_resident(struct reduce_request *request,
@@ -173,12 +170,8 @@ enum gemmd_error reduce_request_settle_resident(struct reduce_request *request,
 enum gemmd_error reduce_request_check(struct reduce_request *request, enum format format,
                                       struct fault *fault)
 {
-    if (request->shape.rank == 0 && format == FORMAT_RAW)
-        return fault_set(fault, GEMMD_ERR_MALFORMED, "shape",
-                         "shape is missing; raw bodies need it: " ARRAY_SHAPE_ALLOWED
-                         ", and others their Content-Type");
-    if (request->shape.rank == 0)
-        return GEMMD_OK; /* the array of the body has type and shape */
+    if (request->shape.rank == 0) /* the array of the body has type and shape */
+        return array_operand_check_format(format, fault);
     const enum gemmd_error code = check_axis(request, fault);
     return code == GEMMD_OK ? settle_types(request, fault) : code;
 }
@@ -234,8 +227,9 @@ const struct operand_table reduce_operand_table = {
     .names = "x",
     .npy_scalar = ": the array is a scalar",
     .named_scalar = " is a scalar",
+    .npy_more = "",
     .count = REDUCE_OPERANDS,
-    .operands = {{"x", "X", "x"}},
+    .operands = {{"x", "X", "x", "x"}},
     .is_wanted = is_wanted,
     .shape = shape_of,
     .describe = describe,
@@ -245,12 +239,8 @@ const struct operand_table reduce_operand_table = {
 enum gemmd_error reduce_request_bind_tensors(struct reduce_request *request,
                                              struct reduce_operands *operands, struct fault *fault)
 {
-    if (operand_is_there(&operands->x) != is_wanted(request, 0))
-        return fault_set(fault, GEMMD_ERR_MALFORMED, "x",
-                         operand_is_there(&operands->x) ? "the request sends X, which is resident"
-                                                        : "the request lacks X");
-    enum gemmd_error code = GEMMD_OK;
-    if (operand_is_there(&operands->x))
+    enum gemmd_error code = array_operand_check_sent(&operands->x, is_wanted(request, 0), fault);
+    if (code == GEMMD_OK && operand_is_there(&operands->x))
         code = settle_x(request, &operands->x, "X", fault);
     return code == GEMMD_OK ? reduce_request_check(request, FORMAT_SAFETENSORS, fault) : code;
 }

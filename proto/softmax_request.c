@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "proto/array_operand.h"
 #include "proto/dtype.h"
 #include "proto/number.h"
 #include "proto/parameter.h"
@@ -110,13 +111,9 @@ static enum gemmd_error settle_x(struct softmax_request *request, const struct t
         return fault_set(fault, GEMMD_ERR_UNSUPPORTED, "dtype",
                          "%s is of type %s; /softmax is offered in f64, f32, f16 and bf16", title,
                          dtype_name(x->dtype));
-    if (softmax_given(request, "dtype") && x->dtype != request->dtype)
-        return fault_set(fault, GEMMD_ERR_MALFORMED, "dtype",
-                         "%s is of type %s and the parameter says %s", title, dtype_name(x->dtype),
-                         dtype_name(request->dtype));
-    request->dtype = x->dtype;
-    parameter_mark_given(&softmax_parameter_table, request, "dtype");
-    return array_shape_settle(&request->shape, x, title, fault);
+    const struct array_request array = {&softmax_parameter_table, request, &request->shape,
+                                        &request->dtype};
+    return array_operand_settle(&array, x, title, fault);
 }
 
 enum gemmd_error softmax_request_settle_resident(struct softmax_request *request,
@@ -128,12 +125,8 @@ enum gemmd_error softmax_request_settle_resident(struct softmax_request *request
 enum gemmd_error softmax_request_check(struct softmax_request *request, enum format format,
                                        struct fault *fault)
 {
-    if (request->shape.rank == 0 && format == FORMAT_RAW)
-        return fault_set(fault, GEMMD_ERR_MALFORMED, "shape",
-                         "shape is missing; raw bodies need it: " ARRAY_SHAPE_ALLOWED
-                         ", and others their Content-Type");
-    if (request->shape.rank == 0)
-        return GEMMD_OK; /* the array of the body has type and shape */
+    if (request->shape.rank == 0) /* the array of the body has type and shape */
+        return array_operand_check_format(format, fault);
     if (request->lens >= request->shape.rank)
         return fault_set(fault, GEMMD_ERR_MALFORMED, "lens",
                          "lens is %" PRIu32 "; X has %" PRIu32
@@ -205,8 +198,9 @@ const struct operand_table softmax_operand_table = {
     .names = "x, lens",
     .npy_scalar = ": the array is a scalar",
     .named_scalar = " is a scalar",
+    .npy_more = "",
     .count = SOFTMAX_OPERANDS,
-    .operands = {{"lens", "the lengths", NULL}, {"x", "X", "x"}},
+    .operands = {{"lens", "the lengths", NULL, "lens"}, {"x", "X", "x", "x"}},
     .is_wanted = is_wanted,
     .shape = shape_of,
     .describe = describe,
@@ -238,15 +232,12 @@ enum gemmd_error softmax_request_bind_tensors(struct softmax_request *request,
                                               struct fault *fault)
 {
     const bool has_x = operand_is_there(&operands->x), has_lens = operand_is_there(&operands->lens);
-    if (has_x != is_wanted(request, X))
-        return fault_set(fault, GEMMD_ERR_MALFORMED, "x",
-                         has_x ? "the request sends X, which is resident" : "the request lacks X");
-    if (has_lens != (request->lens > 0) && softmax_given(request, "lens"))
+    enum gemmd_error code = array_operand_check_sent(&operands->x, is_wanted(request, X), fault);
+    if (code == GEMMD_OK && has_lens != (request->lens > 0) && softmax_given(request, "lens"))
         return fault_set(fault, GEMMD_ERR_MALFORMED, "lens",
                          has_lens ? "the parameter lens says that there are no lengths"
                                   : "the request lacks the lengths");
-    enum gemmd_error code = GEMMD_OK;
-    if (has_x)
+    if (code == GEMMD_OK && has_x)
         code = settle_x(request, &operands->x, "X", fault);
     if (code == GEMMD_OK)
         code = settle_lens(request, &operands->lens, fault);

@@ -28,10 +28,11 @@ INLINE float load_bf16(const void *from, uint64_t i)
 }
 
 struct conv_naive_job {
-    const struct cpu_context *context;
     const struct conv_problem *problem;
     struct conv_strides x, w, y;
     uint64_t group_channels, group_filters;
+    uint64_t taps; /* of an element */
+    bool is_long;  /* an element has so many taps that its sum looks whether to stop */
 };
 
 /* One element of Y: image, filter, row and column. */
@@ -52,8 +53,17 @@ INLINE bool find_input(const struct conv_shape *s, const struct place *at, uint6
     return inside;
 }
 
+/* The end of the slice of channels from `c` on. */
+INLINE uint64_t slice_end(const struct conv_naive_job *job, uint64_t c)
+{
+    return job->group_channels - c < TEAM_PACE_STEPS ? job->group_channels : c + TEAM_PACE_STEPS;
+}
+
+/* A sum that is ended early is incomplete. `is_long` is a constant in each call, so that a short
+ * sum is a loop over all channels. */
 INLINE float conv_sum_f32(const struct conv_naive_job *job, const struct place *at,
-                          float (*load)(const void *from, uint64_t i))
+                          struct team_pace *pace, float (*load)(const void *from, uint64_t i),
+                          bool is_long)
 {
     const struct conv_problem *p = job->problem;
     const struct conv_shape *s = &p->shape;
@@ -66,14 +76,27 @@ INLINE float conv_sum_f32(const struct conv_naive_job *job, const struct place *
             const uint64_t x = at->image * job->x.image + row * job->x.row +
                                column * job->x.column + first * job->x.channel;
             const uint64_t w = at->filter * job->w.image + u * job->w.row + v * job->w.column;
-            for (uint64_t c = 0; c < job->group_channels; c++)
-                sum = fmaf(inside ? load(p->x, x + c * job->x.channel) : 0,
-                           load(p->w, w + c * job->w.channel), sum);
+            for (uint64_t c = 0, end; c < job->group_channels; c = end) {
+                end = is_long ? slice_end(job, c) : job->group_channels;
+                if (is_long && team_pace_stops(pace, end - c))
+                    return sum;
+                for (uint64_t i = c; i < end; i++)
+                    sum = fmaf(inside ? load(p->x, x + i * job->x.channel) : 0,
+                               load(p->w, w + i * job->w.channel), sum);
+            }
         }
     return sum;
 }
 
-static uint32_t conv_sum_i8(const struct conv_naive_job *job, const struct place *at)
+INLINE float conv_sum_of(const struct conv_naive_job *job, const struct place *at,
+                         struct team_pace *pace, float (*load)(const void *from, uint64_t i))
+{
+    return job->is_long ? conv_sum_f32(job, at, pace, load, true)
+                        : conv_sum_f32(job, at, pace, load, false);
+}
+
+static uint32_t conv_sum_i8(const struct conv_naive_job *job, const struct place *at,
+                            struct team_pace *pace)
 {
     const struct conv_problem *p = job->problem;
     const struct conv_shape *s = &p->shape;
@@ -83,18 +106,27 @@ static uint32_t conv_sum_i8(const struct conv_naive_job *job, const struct place
     for (uint64_t u = 0; u < s->r; u++)
         for (uint64_t v = 0; v < s->s; v++) {
             uint64_t row, column;
-            if (!find_input(s, at, u, v, &row, &column))
+            if (!find_input(s, at, u, v, &row, &column)) {
+                if (job->is_long && team_pace_stops(pace, 1))
+                    return sum;
                 continue;
+            }
             const uint64_t x = at->image * job->x.image + row * job->x.row +
                                column * job->x.column + first * job->x.channel;
             const uint64_t w = at->filter * job->w.image + u * job->w.row + v * job->w.column;
-            for (uint64_t c = 0; c < job->group_channels; c++)
-                sum += (uint32_t)(xs[x + c * job->x.channel] * ws[w + c * job->w.channel]);
+            for (uint64_t c = 0, end; c < job->group_channels; c = end) {
+                end = slice_end(job, c);
+                if (job->is_long && team_pace_stops(pace, end - c))
+                    return sum;
+                for (uint64_t i = c; i < end; i++)
+                    sum += (uint32_t)(xs[x + i * job->x.channel] * ws[w + i * job->w.channel]);
+            }
         }
     return sum;
 }
 
-static void compute_element(const struct conv_naive_job *job, const struct place *at)
+static void compute_element(const struct conv_naive_job *job, const struct place *at,
+                            struct team_pace *pace)
 {
     const struct conv_problem *p = job->problem;
     const uint64_t y = at->image * job->y.image + at->filter * job->y.channel +
@@ -116,52 +148,85 @@ static void compute_element(const struct conv_naive_job *job, const struct place
     } sum;
     switch (p->dtype) {
     case GEMMD_F32:
-        sum.f32 = conv_sum_f32(job, at, load_f32);
+        sum.f32 = conv_sum_of(job, at, pace, load_f32);
         break;
     case GEMMD_F16:
-        sum.f32 = conv_sum_f32(job, at, load_f16);
+        sum.f32 = conv_sum_of(job, at, pace, load_f16);
         break;
     case GEMMD_BF16:
-        sum.f32 = conv_sum_f32(job, at, load_bf16);
+        sum.f32 = conv_sum_of(job, at, pace, load_bf16);
         break;
     default:
-        sum.u32 = conv_sum_i8(job, at);
+        sum.u32 = conv_sum_i8(job, at, pace);
     }
     epilogue_row(&element, 0, 0, 0, 1, &sum);
 }
 
+/* Problems of a group, and the first part of each. */
+enum { SET_PROBLEMS = 64 };
+struct conv_naive_set {
+    struct team *team;
+    uint32_t count;
+    uint64_t starts[SET_PROBLEMS + 1];
+    struct conv_naive_job jobs[SET_PROBLEMS];
+};
+
 /* One row of all filters of one image. */
 static void compute_row(void *argument, uint64_t part, uint32_t member)
 {
-    const struct conv_naive_job *job = argument;
+    const struct conv_naive_set *set = argument;
+    const uint32_t number = team_problem_of(set->starts, set->count, part);
+    const struct conv_naive_job *job = &set->jobs[number];
     const struct conv_shape *s = &job->problem->shape;
+    const uint64_t row = part - set->starts[number];
     (void)member;
-    struct place at = {.image = part / s->out_height, .row = part % s->out_height};
-    for (at.filter = 0; at.filter < s->filters; at.filter++) {
-        if (team_stops(job->context->team))
-            return;
-        for (at.column = 0; at.column < s->out_width; at.column++)
-            compute_element(job, &at);
+    struct team_pace pace = {.team = set->team};
+    struct place at = {.image = row / s->out_height, .row = row % s->out_height};
+    for (at.filter = 0; at.filter < s->filters; at.filter++)
+        for (at.column = 0; at.column < s->out_width; at.column++) {
+            if (team_pace_stops(&pace, job->is_long ? 1 : job->taps))
+                return;
+            compute_element(job, &at, &pace);
+        }
+}
+
+static void conv_naive_run_set(struct gemm_context *base, const struct operation_member members[],
+                               uint32_t count)
+{
+    struct conv_naive_set set = {.team = cpu_context_of(base)->team, .count = count};
+    for (uint32_t i = 0; i < count; i++) {
+        const struct conv_problem *p = members[i].problem;
+        const struct conv_shape *s = &p->shape;
+        set.jobs[i] = (struct conv_naive_job){
+            .problem = p,
+            .x = conv_strides_x(p),
+            .w = conv_strides_w(p),
+            .y = conv_strides_y(p),
+            .group_channels = s->channels / s->groups,
+            .group_filters = s->filters / s->groups,
+            .taps = s->channels / s->groups * s->r * s->s,
+        };
+        set.jobs[i].is_long = set.jobs[i].taps > TEAM_PACE_STEPS;
+        set.starts[i + 1] = set.starts[i] + s->batch * s->out_height;
     }
+    team_run(set.team, compute_row, &set, set.starts[count]);
+}
+
+static enum gemmd_error conv_naive_run_group(struct gemm_context *base,
+                                             const struct operation_member members[],
+                                             uint32_t count)
+{
+    for (uint32_t first = 0; first < count; first += SET_PROBLEMS)
+        conv_naive_run_set(base, members + first,
+                           count - first < SET_PROBLEMS ? count - first : SET_PROBLEMS);
+    return GEMMD_OK;
 }
 
 static enum gemmd_error conv_naive_run(struct gemm_context *base, const void *problem,
                                        void *workspace)
 {
-    (void)workspace;
-    const struct conv_problem *p = problem;
-    const struct conv_shape *s = &p->shape;
-    struct cpu_context *context = cpu_context_of(base);
-    struct conv_naive_job job = {
-        .context = context,
-        .problem = p,
-        .x = conv_strides_x(p),
-        .w = conv_strides_w(p),
-        .y = conv_strides_y(p),
-        .group_channels = s->channels / s->groups,
-        .group_filters = s->filters / s->groups,
-    };
-    team_run(context->team, compute_row, &job, s->batch * s->out_height);
+    const struct operation_member alone = {problem, workspace};
+    conv_naive_run_set(base, &alone, 1);
     return GEMMD_OK;
 }
 
@@ -171,4 +236,6 @@ const struct operation_kernel conv_cpu_naive = {
     .takes = conv_problem_offered,
     .workspace_bytes = operation_no_workspace,
     .run = conv_naive_run,
+    .run_group = conv_naive_run_group,
+    .group_units = 8, /* some milliseconds on two cores */
 };

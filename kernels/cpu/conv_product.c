@@ -6,8 +6,11 @@
  * fastest product kernel of the CPU. A pointwise convolution in NHWC is multiplied in place.
  *
  * Blocks are cut from one image and have the same numbers of rows in every image, because OpenBLAS
- * may give a row other bits in a product with another number of rows. The workspace holds one block
- * of rows, of about BLOCK_BYTES, and one block of results where the layout is NCHW.
+ * may give a row other bits in a product with another number of rows. For the same reason the
+ * filters are cut by a rule that depends on the sizes of one image only: between two calls of the
+ * product's kernel the computation can stop. Convolutions that share a launch are gathered
+ * together, and multiplied one after another with the bits that each has alone. The workspace holds
+ * one block of rows, of about BLOCK_BYTES, and one block of results where the layout is NCHW.
  *
  * K. Chellapilla, S. Puri, P. Simard, "High performance convolutional neural networks for document
  * processing", 2006.
@@ -19,7 +22,12 @@
 #include "proto/dtype.h"
 #include "proto/size.h"
 
-enum { BLOCK_BYTES = 8 << 20, ROWS_MIN = 64, ALIGNMENT = 64 };
+enum {
+    BLOCK_BYTES = 8 << 20,
+    ROWS_MIN = 64,
+    ALIGNMENT = 64,
+    CALL_STEPS = 1 << 29 /* multiplications of a call of the product's kernel, some 20 ms */
+};
 
 struct conv_product_plan {
     bool in_place;          /* X needs no gathering */
@@ -27,6 +35,7 @@ struct conv_product_plan {
     uint64_t pixels;        /* of an image of Y */
     uint64_t rows;          /* pixels of a block, but the last of an image */
     uint64_t filters;       /* of a group */
+    uint64_t columns;       /* filters of a call, but the last of a block */
     uint64_t patch_bytes;   /* of a block's rows */
     uint64_t result_bytes;  /* of a block's results, NCHW only */
     uint64_t product_bytes; /* of the product's workspace */
@@ -40,11 +49,11 @@ static const struct gemm_kernel *choose_product(const struct gemm_problem *produ
                                             : NULL;
 }
 
-/* A block of `rows` pixels of one group, without pointers. */
-static struct gemm_problem block_problem(const struct conv_problem *p,
-                                         const struct conv_product_plan *plan, uint64_t rows)
+/* `rows` pixels and `columns` filters of one group, without pointers. */
+static struct gemm_problem call_problem(const struct conv_problem *p,
+                                        const struct conv_product_plan *plan, uint64_t rows,
+                                        uint64_t columns)
 {
-    const bool channels_last = p->shape.layout == CONV_NHWC;
     struct gemm_problem product = {
         .dtype = p->dtype,
         .out = p->out,
@@ -52,27 +61,34 @@ static struct gemm_problem block_problem(const struct conv_problem *p,
         .act = p->act,
         .transb = true,
         .m = rows,
-        .n = plan->filters,
+        .n = columns,
         .k = plan->k,
         .batch = 1,
         .alpha = p->alpha,
     };
     gemm_problem_contiguous(&product);
-    if (channels_last)
-        product.ldc = p->shape.filters;
+    product.ldc = p->shape.layout == CONV_NHWC ? p->shape.filters : plan->filters;
     return product;
 }
 
-static bool product_bytes(const struct conv_problem *p, const struct conv_product_plan *plan,
-                          uint64_t rows, uint64_t *bytes)
+static bool call_bytes(const struct conv_problem *p, const struct conv_product_plan *plan,
+                       uint64_t rows, uint64_t columns, uint64_t *bytes)
 {
-    const struct gemm_problem product = block_problem(p, plan, rows);
+    const struct gemm_problem product = call_problem(p, plan, rows, columns);
     const struct gemm_kernel *kernel = choose_product(&product);
     uint64_t needed;
     if (kernel == NULL || !kernel->workspace_bytes(&product, &needed))
         return false;
     *bytes = needed > *bytes ? needed : *bytes;
     return size_align(*bytes, ALIGNMENT, bytes);
+}
+
+static bool block_bytes(const struct conv_problem *p, const struct conv_product_plan *plan,
+                        uint64_t rows, uint64_t *bytes)
+{
+    const uint64_t last = plan->filters % plan->columns;
+    return call_bytes(p, plan, rows, plan->columns, bytes) &&
+           (last == 0 || call_bytes(p, plan, rows, last, bytes));
 }
 
 static bool conv_product_plan_make(const struct conv_problem *p, struct conv_product_plan *plan)
@@ -88,7 +104,9 @@ static bool conv_product_plan_make(const struct conv_problem *p, struct conv_pro
     const uint64_t rows = BLOCK_BYTES / row_bytes;
     plan->rows = rows < ROWS_MIN ? ROWS_MIN : rows;
     plan->rows = plan->rows < plan->pixels ? plan->rows : plan->pixels;
-    const uint64_t last = plan->pixels % plan->rows;
+    const uint64_t last = plan->pixels % plan->rows, steps = plan->rows * plan->k;
+    plan->columns = steps < CALL_STEPS ? CALL_STEPS / steps : 1;
+    plan->columns = plan->columns < plan->filters ? plan->columns : plan->filters;
     if (!plan->in_place && (!size_mul(plan->rows, row_bytes, &plan->patch_bytes) ||
                             !size_align(plan->patch_bytes, ALIGNMENT, &plan->patch_bytes)))
         return false;
@@ -97,8 +115,8 @@ static bool conv_product_plan_make(const struct conv_problem *p, struct conv_pro
          !size_mul(plan->result_bytes, dtype_size(p->out), &plan->result_bytes) ||
          !size_align(plan->result_bytes, ALIGNMENT, &plan->result_bytes)))
         return false;
-    return product_bytes(p, plan, plan->rows, &plan->product_bytes) &&
-           (last == 0 || product_bytes(p, plan, last, &plan->product_bytes));
+    return block_bytes(p, plan, plan->rows, &plan->product_bytes) &&
+           (last == 0 || block_bytes(p, plan, last, &plan->product_bytes));
 }
 
 static bool conv_product_takes(const void *problem)
@@ -120,14 +138,29 @@ static bool conv_product_workspace_bytes(const void *problem, uint64_t *out)
 /* A block of pixels of one image and one group. */
 struct conv_block {
     const struct conv_problem *problem;
-    const struct conv_product_plan *plan;
+    struct conv_product_plan plan;
+    uint64_t blocks; /* of the problem */
     uint64_t image, group, first, rows;
     char *patches, *results;
+    void *workspace; /* of the product */
 };
 
-/* Copies the elements that one filter row meets: s pixels of each of `channels` channels. */
+/* Problems of a group, of each of which one block at a time is computed. */
+enum { SET_PROBLEMS = 64 };
+struct conv_set {
+    struct team *team;
+    struct conv_block blocks[SET_PROBLEMS];
+    /* The blocks that are being computed, and the first part of each in the task that the team
+     * runs. */
+    uint32_t count;
+    struct conv_block *active[SET_PROBLEMS];
+    uint64_t starts[SET_PROBLEMS + 1];
+};
+
+/* Copies the elements that one filter row meets: s pixels of each of `channels` channels. A row
+ * that is ended early is incomplete. */
 static void gather_taps(const struct conv_block *b, uint64_t pixel, uint64_t u, char *to,
-                        uint64_t size)
+                        struct team_pace *pace, uint64_t size)
 {
     const struct conv_shape *s = &b->problem->shape;
     const uint64_t channels = s->channels / s->groups;
@@ -149,105 +182,197 @@ static void gather_taps(const struct conv_block *b, uint64_t pixel, uint64_t u, 
         const uint64_t at = to_last ? (u * s->s + v) * channels : u * s->s + v;
         const uint64_t step = to_last ? 1 : s->r * s->s;
         if (to_last && (!inside || channels_last)) {
+            if (team_pace_stops(pace, channels))
+                return;
             if (inside)
                 memcpy(to + at * size, image + from * size, channels * size);
             else
                 memset(to + at * size, 0, channels * size);
             continue;
         }
-        for (uint64_t c = 0; c < channels; c++) {
-            if (inside)
-                memcpy(to + (at + c * step) * size, image + (from + c * channel_step) * size, size);
-            else
-                memset(to + (at + c * step) * size, 0, size);
+        for (uint64_t first = 0, end; first < channels; first = end) {
+            end = channels - first < TEAM_PACE_STEPS ? channels : first + TEAM_PACE_STEPS;
+            if (team_pace_stops(pace, end - first))
+                return;
+            for (uint64_t c = first; c < end; c++) {
+                char *element = to + (at + c * step) * size;
+                if (inside)
+                    memcpy(element, image + (from + c * channel_step) * size, size);
+                else
+                    memset(element, 0, size);
+            }
         }
     }
 }
 
 static void gather_row(void *argument, uint64_t part, uint32_t member)
 {
-    const struct conv_block *b = argument;
-    const uint64_t size = dtype_size(b->problem->dtype);
-    char *to = b->patches + part * b->plan->k * size;
+    const struct conv_set *set = argument;
+    const uint32_t number = team_problem_of(set->starts, set->count, part);
+    const struct conv_block *b = set->active[number];
+    const uint64_t size = dtype_size(b->problem->dtype), row = part - set->starts[number];
+    char *to = b->patches + row * b->plan.k * size;
+    struct team_pace pace = {.team = set->team};
     (void)member;
     for (uint64_t u = 0; u < b->problem->shape.r; u++) {
         /* The size is a constant in each call, for the copies of single elements. */
         if (size == 1)
-            gather_taps(b, b->first + part, u, to, 1);
+            gather_taps(b, b->first + row, u, to, &pace, 1);
         else if (size == 2)
-            gather_taps(b, b->first + part, u, to, 2);
+            gather_taps(b, b->first + row, u, to, &pace, 2);
         else
-            gather_taps(b, b->first + part, u, to, 4);
+            gather_taps(b, b->first + row, u, to, &pace, 4);
     }
 }
 
 /* Copies the results of one filter to their plane of Y. */
 static void scatter_filter(void *argument, uint64_t part, uint32_t member)
 {
-    const struct conv_block *b = argument;
+    const struct conv_set *set = argument;
+    const uint32_t number = team_problem_of(set->starts, set->count, part);
+    const struct conv_block *b = set->active[number];
     const struct conv_shape *s = &b->problem->shape;
-    const uint64_t size = dtype_size(b->problem->out);
-    const uint64_t plane = b->image * s->filters + b->group * b->plan->filters + part;
-    char *to = (char *)b->problem->y + (plane * b->plan->pixels + b->first) * size;
+    const uint64_t size = dtype_size(b->problem->out), filter = part - set->starts[number];
+    const uint64_t plane = b->image * s->filters + b->group * b->plan.filters + filter;
+    char *to = (char *)b->problem->y + (plane * b->plan.pixels + b->first) * size;
     (void)member;
     for (uint64_t i = 0; i < b->rows; i++)
-        memcpy(to + i * size, b->results + (i * b->plan->filters + part) * size, size);
+        memcpy(to + i * size, b->results + (i * b->plan.filters + filter) * size, size);
 }
 
-static enum gemmd_error compute_conv_block(struct gemm_context *base, struct conv_block *b,
-                                           void *workspace)
+/* Multiplies the gathered rows with the filters from `first` on. */
+static enum gemmd_error multiply_filters(struct gemm_context *base, const struct conv_block *b,
+                                         uint64_t first)
 {
-    struct team *team = cpu_context_of(base)->team;
     const struct conv_problem *p = b->problem;
-    const struct conv_product_plan *plan = b->plan;
+    const struct conv_product_plan *plan = &b->plan;
     const struct conv_shape *s = &p->shape;
     const uint64_t size = dtype_size(p->dtype), out_size = dtype_size(p->out);
-    struct gemm_problem product = block_problem(p, plan, b->rows);
+    const uint64_t left = plan->filters - first;
+    struct gemm_problem product =
+        call_problem(p, plan, b->rows, left < plan->columns ? left : plan->columns);
     const struct gemm_kernel *kernel = choose_product(&product);
     if (kernel == NULL)
         return GEMMD_ERR_INTERNAL;
-    const uint64_t first_filter = b->group * plan->filters;
-    product.b = (const char *)p->w + first_filter * plan->k * size;
-    product.bias = p->bias != NULL ? (const char *)p->bias + first_filter * out_size : NULL;
-    product.a = b->patches;
-    if (plan->in_place)
-        product.a = (const char *)p->x + (b->image * plan->pixels + b->first) * s->channels * size;
-    else
-        team_run(team, gather_row, b, b->rows);
-    product.c = b->results;
-    if (s->layout == CONV_NHWC)
-        product.c = (char *)p->y +
-                    ((b->image * plan->pixels + b->first) * s->filters + first_filter) * out_size;
-    const enum gemmd_error code = kernel->run(base, &product, workspace);
-    if (code == GEMMD_OK && s->layout == CONV_NCHW)
-        team_run(team, scatter_filter, b, plan->filters);
+    const uint64_t filter = b->group * plan->filters + first;
+    const uint64_t pixel = b->image * plan->pixels + b->first;
+    product.b = (const char *)p->w + filter * plan->k * size;
+    product.bias = p->bias != NULL ? (const char *)p->bias + filter * out_size : NULL;
+    product.a = plan->in_place ? (const char *)p->x + pixel * s->channels * size : b->patches;
+    product.c = s->layout == CONV_NHWC ? (char *)p->y + (pixel * s->filters + filter) * out_size
+                                       : b->results + first * out_size;
+    return kernel->run(base, &product, b->workspace);
+}
+
+static enum gemmd_error multiply_block(struct gemm_context *base, struct team *team,
+                                       const struct conv_block *b)
+{
+    for (uint64_t first = 0; first < b->plan.filters; first += b->plan.columns) {
+        if (team_stops(team))
+            return GEMMD_OK;
+        const enum gemmd_error code = multiply_filters(base, b, first);
+        if (code != GEMMD_OK)
+            return code;
+    }
+    return GEMMD_OK;
+}
+
+static bool block_open(struct conv_block *b, const struct operation_member *member)
+{
+    const struct conv_problem *p = member->problem;
+    *b = (struct conv_block){.problem = p, .patches = member->workspace};
+    if (!conv_product_plan_make(p, &b->plan))
+        return false;
+    b->results = b->patches + b->plan.patch_bytes;
+    b->workspace = b->results + b->plan.result_bytes;
+    b->blocks = p->shape.batch * p->shape.groups * size_blocks(b->plan.pixels, b->plan.rows);
+    return true;
+}
+
+/* Makes `b` the block number `number` of the problem. */
+static void block_seek(struct conv_block *b, uint64_t number)
+{
+    const uint64_t blocks = size_blocks(b->plan.pixels, b->plan.rows);
+    const uint64_t groups = b->problem->shape.groups;
+    b->image = number / blocks / groups;
+    b->group = number / blocks % groups;
+    b->first = number % blocks * b->plan.rows;
+    const uint64_t left = b->plan.pixels - b->first;
+    b->rows = left < b->plan.rows ? left : b->plan.rows;
+}
+
+static uint64_t gathered_rows(const struct conv_block *b)
+{
+    return b->plan.in_place ? 0 : b->rows;
+}
+
+static uint64_t scattered_filters(const struct conv_block *b)
+{
+    return b->problem->shape.layout == CONV_NCHW ? b->plan.filters : 0;
+}
+
+/* Runs the parts that each active block has of a task. */
+static void run_set(struct conv_set *set, team_task *task,
+                    uint64_t (*parts)(const struct conv_block *b))
+{
+    for (uint32_t i = 0; i < set->count; i++)
+        set->starts[i + 1] = set->starts[i] + parts(set->active[i]);
+    if (set->starts[set->count] > 0)
+        team_run(set->team, task, set, set->starts[set->count]);
+}
+
+/* Computes block number `number` of each problem that has as many, `problems` in all. */
+static enum gemmd_error compute_blocks(struct gemm_context *base, struct conv_set *set,
+                                       uint32_t problems, uint64_t number)
+{
+    enum gemmd_error code = GEMMD_OK;
+    set->count = 0;
+    for (uint32_t i = 0; i < problems; i++)
+        if (number < set->blocks[i].blocks) {
+            block_seek(&set->blocks[i], number);
+            set->active[set->count++] = &set->blocks[i];
+        }
+    run_set(set, gather_row, gathered_rows);
+    for (uint32_t i = 0; i < set->count && code == GEMMD_OK; i++)
+        code = multiply_block(base, set->team, set->active[i]);
+    if (code == GEMMD_OK)
+        run_set(set, scatter_filter, scattered_filters);
+    return code;
+}
+
+static enum gemmd_error conv_product_run_set(struct gemm_context *base,
+                                             const struct operation_member members[],
+                                             uint32_t count)
+{
+    struct conv_set set = {.team = cpu_context_of(base)->team};
+    uint64_t most = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        if (!block_open(&set.blocks[i], &members[i]))
+            return GEMMD_ERR_INTERNAL;
+        most = set.blocks[i].blocks > most ? set.blocks[i].blocks : most;
+    }
+    enum gemmd_error code = GEMMD_OK;
+    for (uint64_t number = 0; number < most && code == GEMMD_OK && !team_stops(set.team); number++)
+        code = compute_blocks(base, &set, count, number);
+    return code;
+}
+
+static enum gemmd_error conv_product_run_group(struct gemm_context *base,
+                                               const struct operation_member members[],
+                                               uint32_t count)
+{
+    enum gemmd_error code = GEMMD_OK;
+    for (uint32_t first = 0; first < count && code == GEMMD_OK; first += SET_PROBLEMS)
+        code = conv_product_run_set(base, members + first,
+                                    count - first < SET_PROBLEMS ? count - first : SET_PROBLEMS);
     return code;
 }
 
 static enum gemmd_error conv_product_run(struct gemm_context *base, const void *problem,
                                          void *workspace)
 {
-    const struct conv_problem *p = problem;
-    struct team *team = cpu_context_of(base)->team;
-    struct conv_product_plan plan;
-    if (!conv_product_plan_make(p, &plan))
-        return GEMMD_ERR_INTERNAL;
-    struct conv_block block = {.problem = p,
-                               .plan = &plan,
-                               .patches = workspace,
-                               .results = (char *)workspace + plan.patch_bytes};
-    void *rest = block.results + plan.result_bytes;
-    enum gemmd_error code = GEMMD_OK;
-    for (block.image = 0; block.image < p->shape.batch; block.image++)
-        for (block.group = 0; block.group < p->shape.groups; block.group++)
-            for (block.first = 0; block.first < plan.pixels; block.first += plan.rows) {
-                const uint64_t left = plan.pixels - block.first;
-                block.rows = left < plan.rows ? left : plan.rows;
-                if (code != GEMMD_OK || team_stops(team))
-                    return code;
-                code = compute_conv_block(base, &block, rest);
-            }
-    return code;
+    const struct operation_member alone = {problem, workspace};
+    return conv_product_run_set(base, &alone, 1);
 }
 
 /* One filter a group is a product of one column, for which gathering is not worth its time. Must
@@ -265,4 +390,6 @@ const struct operation_kernel conv_cpu_product = {
     .preferred_kernel = conv_product_preferred,
     .workspace_bytes = conv_product_workspace_bytes,
     .run = conv_product_run,
+    .run_group = conv_product_run_group,
+    .group_units = 32, /* some milliseconds on two cores: larger problems gain nothing */
 };

@@ -11,6 +11,11 @@
 #include "kernels/reduce.h"
 #include "proto/dtype.h"
 
+enum {
+    SLICE = 1024,
+    EXP_STEPS = 8 /* steps of struct team_pace that an exponential takes */
+};
+
 struct naive_reduction {
     double sum, most, squares, exponentials;
     int64_t integer;
@@ -25,32 +30,54 @@ static double element(const struct reduce_problem *p, const char *x, uint64_t l)
     return value;
 }
 
-static struct naive_reduction reduce_naive_elements(const struct reduce_problem *p, const char *x)
+/* Adds elements `first` to `end` - 1 to a reduction. */
+static void add_elements(const struct reduce_problem *p, const char *x, uint64_t first,
+                         uint64_t end, struct naive_reduction *r)
 {
     const double sign = p->op == REDUCE_MIN ? -1 : 1;
-    struct naive_reduction r = {.most = -INFINITY};
-    for (uint64_t l = 0; l < p->length; l++) {
+    for (uint64_t l = first; l < end; l++) {
         const double value = element(p, x, l);
-        if (!r.has_nan && (isnan(value) || sign * value > r.most || l == 0)) {
-            r.has_nan = isnan(value);
-            r.most = sign * value;
-            r.place = l;
+        if (!r->has_nan && (isnan(value) || sign * value > r->most || l == 0)) {
+            r->has_nan = isnan(value);
+            r->most = sign * value;
+            r->place = l;
         }
-        r.sum += value;
-        r.squares += value * value;
+        r->sum += value;
+        r->squares += value * value;
         if (p->dtype == GEMMD_I8 || p->dtype == GEMMD_I32)
-            r.integer += (int64_t)value;
+            r->integer += (int64_t)value;
     }
-    for (uint64_t l = 0; p->op == REDUCE_LOGSUMEXP && l < p->length; l++)
+}
+
+/* A reduction that is ended early is incomplete. */
+static struct naive_reduction reduce_naive_elements(const struct reduce_problem *p, const char *x,
+                                                    struct team_pace *pace)
+{
+    struct naive_reduction r = {.most = -INFINITY};
+    for (uint64_t first = 0, end; first < p->length; first = end) {
+        end = p->length - first < SLICE ? p->length : first + SLICE;
+        if (team_pace_stops(pace, end - first))
+            return r;
+        add_elements(p, x, first, end, &r);
+    }
+    for (uint64_t l = 0;
+         p->op == REDUCE_LOGSUMEXP && l < p->length && !team_pace_stops(pace, EXP_STEPS); l++)
         r.exponentials += exp(element(p, x, l) - r.most);
     return r;
 }
 
+struct reduce_naive_job {
+    const struct reduce_problem *p;
+    struct team *team;
+};
+
 static void reduce_naive_result(void *argument, uint64_t part, uint32_t member)
 {
-    const struct reduce_problem *p = argument;
+    const struct reduce_naive_job *job = argument;
+    const struct reduce_problem *p = job->p;
     const struct reduce_place place = reduce_place_of(p, part);
-    const struct naive_reduction r = reduce_naive_elements(p, place.x);
+    struct team_pace pace = {.team = job->team};
+    const struct naive_reduction r = reduce_naive_elements(p, place.x, &pace);
     const double n = (double)p->length;
     const bool is_integer = p->dtype == GEMMD_I8 || p->dtype == GEMMD_I32;
     (void)member;
@@ -86,9 +113,9 @@ static void reduce_naive_result(void *argument, uint64_t part, uint32_t member)
 static enum gemmd_error reduce_naive_run(struct gemm_context *base, const void *problem,
                                          void *workspace)
 {
-    struct reduce_problem p = *(const struct reduce_problem *)problem;
+    struct reduce_naive_job job = {.p = problem, .team = cpu_context_of(base)->team};
     (void)workspace;
-    team_run(cpu_context_of(base)->team, reduce_naive_result, &p, reduce_results(&p));
+    team_run(job.team, reduce_naive_result, &job, reduce_results(job.p));
     return GEMMD_OK;
 }
 

@@ -62,27 +62,32 @@ static float term(enum reduce_op op, float value, float most)
 
 struct columns {
     const struct reduce_problem *p;
+    struct team_pace *pace;
     const char *x;
     uint64_t width;
     float most[TILE];
     int32_t place[TILE];
 };
 
-static void read_row(const struct columns *columns, uint64_t l, float *row)
+/* The functions below that return a bool return false if the computation has to stop. */
+
+static bool read_row(const struct columns *columns, uint64_t l, float *row)
 {
     const struct reduce_problem *p = columns->p;
     convert_widen(p->dtype, columns->x + l * p->length_stride * dtype_size(p->dtype), row,
                   columns->width);
+    return !team_pace_stops(columns->pace, columns->width);
 }
 
 /* Finds the greatest element of each column (the least for min, negated), and its place. NaN is
  * greater than all. */
-static void columns_find_most(struct columns *columns)
+static bool columns_find_most(struct columns *columns)
 {
     const float sign = columns->p->op == REDUCE_MIN ? -1 : 1;
     float row[TILE];
     for (uint64_t l = 0; l < columns->p->length; l++) {
-        read_row(columns, l, row);
+        if (!read_row(columns, l, row))
+            return false;
         for (uint64_t c = 0; c < columns->width; c++) {
             const float value = sign * row[c], most = columns->most[c];
             const bool more = l == 0 || (most == most && !(value <= most));
@@ -90,9 +95,10 @@ static void columns_find_most(struct columns *columns)
             columns->place[c] = more ? (int32_t)l : columns->place[c];
         }
     }
+    return true;
 }
 
-static void columns_sum(const struct columns *columns, float *total)
+static bool columns_sum(const struct columns *columns, float *total)
 {
     const struct reduce_problem *p = columns->p;
     struct counter counter;
@@ -102,25 +108,41 @@ static void columns_sum(const struct columns *columns, float *total)
         const uint64_t end = p->length - first < LANES ? p->length : first + LANES;
         memset(block, 0, sizeof block);
         for (uint64_t l = first; l < end; l++) {
-            read_row(columns, l, row);
+            if (!read_row(columns, l, row))
+                return false;
             for (uint64_t c = 0; c < columns->width; c++)
                 block[c] += term(p->op, row[c], columns->most[c]);
         }
         counter_add(&counter, block, columns->width);
     }
     counter_total(&counter, total, columns->width);
+    return true;
 }
 
 /* ---- one result: contiguous elements ---- */
 
-static void row_find_most(struct columns *columns)
+/* Reads up to BLOCK elements from element `first` on. Returns how many; 0: the computation has to
+ * stop. Looks once in SLICE elements. */
+static uint64_t read_block(const struct columns *columns, uint64_t first, float *block)
+{
+    enum { SLICE = 64 * BLOCK };
+    const struct reduce_problem *p = columns->p;
+    const uint64_t count = p->length - first < BLOCK ? p->length - first : BLOCK;
+    if (first % SLICE == 0 && team_pace_stops(columns->pace, SLICE))
+        return 0;
+    convert_widen(p->dtype, columns->x + first * dtype_size(p->dtype), block, count);
+    return count;
+}
+
+static bool row_find_most(struct columns *columns)
 {
     const struct reduce_problem *p = columns->p;
     const float sign = p->op == REDUCE_MIN ? -1 : 1;
     float block[BLOCK], most = 0;
     for (uint64_t first = 0; first < p->length; first += BLOCK) {
-        const uint64_t count = p->length - first < BLOCK ? p->length - first : BLOCK;
-        convert_widen(p->dtype, columns->x + first * dtype_size(p->dtype), block, count);
+        const uint64_t count = read_block(columns, first, block);
+        if (count == 0)
+            return false;
         for (uint64_t i = 0; i < count; i++) {
             const float value = sign * block[i];
             if (first + i == 0 || (most == most && !(value <= most))) {
@@ -130,17 +152,19 @@ static void row_find_most(struct columns *columns)
         }
     }
     columns->most[0] = most;
+    return true;
 }
 
-static void row_sum(const struct columns *columns, float *total)
+static bool row_sum(const struct columns *columns, float *total)
 {
     const struct reduce_problem *p = columns->p;
     struct counter counter;
     float block[BLOCK], lanes[LANES];
     counter.blocks = 0;
     for (uint64_t first = 0; first < p->length; first += BLOCK) {
-        const uint64_t count = p->length - first < BLOCK ? p->length - first : BLOCK;
-        convert_widen(p->dtype, columns->x + first * dtype_size(p->dtype), block, count);
+        const uint64_t count = read_block(columns, first, block);
+        if (count == 0)
+            return false;
         memset(lanes, 0, sizeof lanes);
         for (uint64_t i = 0; i < count; i++)
             block[i] = term(p->op, block[i], columns->most[0]);
@@ -155,6 +179,7 @@ static void row_sum(const struct columns *columns, float *total)
         counter_add(&counter, lanes, 1);
     }
     counter_total(&counter, total, 1);
+    return true;
 }
 
 /* ---- results ---- */
@@ -167,15 +192,19 @@ struct reduce_job {
 };
 
 /* Reduces the columns from result number `first` on. */
-static void reduce_columns(const struct reduce_problem *p, uint64_t first, uint64_t width)
+static bool reduce_columns(const struct reduce_problem *p, struct team_pace *pace, uint64_t first,
+                           uint64_t width)
 {
     const bool is_row = reduce_is_of_rows(p);
-    struct columns columns = {.p = p, .x = reduce_place_of(p, first).x, .width = width};
+    struct columns columns = {
+        .p = p, .pace = pace, .x = reduce_place_of(p, first).x, .width = width};
     float total[TILE];
-    if (p->op >= REDUCE_MAX && p->op != REDUCE_NORM2)
-        (is_row ? row_find_most : columns_find_most)(&columns);
-    if (p->op != REDUCE_MAX && p->op != REDUCE_MIN && p->op != REDUCE_ARGMAX)
-        (is_row ? row_sum : columns_sum)(&columns, total);
+    if (p->op >= REDUCE_MAX && p->op != REDUCE_NORM2 &&
+        !(is_row ? row_find_most : columns_find_most)(&columns))
+        return false;
+    if (p->op != REDUCE_MAX && p->op != REDUCE_MIN && p->op != REDUCE_ARGMAX &&
+        !(is_row ? row_sum : columns_sum)(&columns, total))
+        return false;
     for (uint64_t c = 0; c < width; c++) {
         char *y = reduce_place_of(p, first + c).y;
         const float most = columns.most[c];
@@ -190,24 +219,24 @@ static void reduce_columns(const struct reduce_problem *p, uint64_t first, uint6
         else
             reduce_store(p->out, p->op == REDUCE_MEAN ? total[c] / (float)p->length : total[c], y);
     }
+    return true;
 }
 
 static void reduce_part(void *argument, uint64_t part, uint32_t member)
 {
     const struct reduce_job *job = argument;
     const struct reduce_problem *p = job->p;
+    struct team_pace pace = {.team = job->team};
     (void)member;
     if (reduce_is_of_rows(p)) {
         const uint64_t end = (part + 1) * job->rows, all = reduce_results(p);
-        for (uint64_t row = part * job->rows; row < end && row < all; row++) {
-            if (team_stops(job->team))
+        for (uint64_t row = part * job->rows; row < end && row < all; row++)
+            if (!reduce_columns(p, &pace, row, 1))
                 return;
-            reduce_columns(p, row, 1);
-        }
         return;
     }
     const uint64_t first = part % job->tiles * TILE, left = p->width - first;
-    reduce_columns(p, part / job->tiles * p->width + first, left < TILE ? left : TILE);
+    (void)reduce_columns(p, &pace, part / job->tiles * p->width + first, left < TILE ? left : TILE);
 }
 
 static enum gemmd_error reduce_vector_run(struct gemm_context *base, const void *problem,

@@ -22,33 +22,50 @@ static double score(const struct softmax_problem *p, const char *x, uint64_t i)
     return p->scale * value;
 }
 
+enum { EXP_STEPS = 8 }; /* steps of struct team_pace that an exponential takes */
+
+struct softmax_naive_job {
+    const struct softmax_problem *p;
+    struct team *team;
+};
+
 static void softmax_naive_row(void *argument, uint64_t row, uint32_t member)
 {
-    const struct softmax_problem *p = argument;
+    const struct softmax_naive_job *job = argument;
+    const struct softmax_problem *p = job->p;
+    struct team_pace pace = {.team = job->team};
     const uint64_t length = softmax_length(p, row), size = dtype_size(p->out);
     const char *x = (const char *)p->x + row * p->x_leading * dtype_size(p->dtype);
     char *y = (char *)p->y + row * p->y_leading * size;
     double most = -INFINITY, total = 0;
     (void)member;
-    for (uint64_t i = 0; i < length; i++)
-        most = score(p, x, i) > most ? score(p, x, i) : most;
-    for (uint64_t i = 0; i < length; i++)
-        total += exp(score(p, x, i) - most);
     for (uint64_t i = 0; i < length; i++) {
+        if (team_pace_stops(&pace, 1))
+            return;
+        most = score(p, x, i) > most ? score(p, x, i) : most;
+    }
+    for (uint64_t i = 0; i < length; i++) {
+        if (team_pace_stops(&pace, EXP_STEPS))
+            return;
+        total += exp(score(p, x, i) - most);
+    }
+    for (uint64_t i = 0; i < length; i++) {
+        if (team_pace_stops(&pace, EXP_STEPS))
+            return;
         const double difference = score(p, x, i) - most;
         softmax_store(p->out, p->log ? difference - log(total) : exp(difference) / total,
                       y + i * size);
     }
-    for (uint64_t i = length; i < p->length; i++)
+    for (uint64_t i = length; i < p->length && !team_pace_stops(&pace, 1); i++)
         softmax_store(p->out, p->log ? -INFINITY : 0, y + i * size);
 }
 
 static enum gemmd_error softmax_naive_run(struct gemm_context *base, const void *problem,
                                           void *workspace)
 {
-    struct softmax_problem p = *(const struct softmax_problem *)problem;
+    struct softmax_naive_job job = {.p = problem, .team = cpu_context_of(base)->team};
     (void)workspace;
-    team_run(cpu_context_of(base)->team, softmax_naive_row, &p, p.rows);
+    team_run(job.team, softmax_naive_row, &job, job.p->rows);
     return GEMMD_OK;
 }
 

@@ -32,18 +32,25 @@ static uint64_t read_scores(const struct softmax_problem *p, const char *x, uint
     return count;
 }
 
-static void softmax_fill(const struct softmax_problem *p, char *y, uint64_t first, uint64_t end,
-                         float value)
+/* The functions below that return a bool return false if the computation has to stop. */
+
+static bool softmax_fill(const struct softmax_problem *p, struct team_pace *pace, char *y,
+                         uint64_t first, uint64_t end, float value)
 {
     float values[BLOCK];
     for (uint64_t i = 0; i < BLOCK; i++)
         values[i] = value;
-    for (uint64_t i = first; i < end; i += BLOCK)
+    for (uint64_t i = first; i < end; i += BLOCK) {
+        if (team_pace_stops(pace, BLOCK))
+            return false;
         convert_narrow(p->out, values, y + i * dtype_size(p->out),
                        end - i < BLOCK ? end - i : BLOCK);
+    }
+    return true;
 }
 
-static void softmax_vector_row(const struct softmax_problem *p, uint64_t row)
+static bool softmax_vector_row(const struct softmax_problem *p, struct team_pace *pace,
+                               uint64_t row)
 {
     const uint64_t length = softmax_length(p, row);
     const char *x = (const char *)p->x + row * p->x_leading * dtype_size(p->dtype);
@@ -51,17 +58,20 @@ static void softmax_vector_row(const struct softmax_problem *p, uint64_t row)
     struct softmax_row state = {.most = -INFINITY};
     float scores[BLOCK];
     for (uint64_t first = 0; first < length; first += BLOCK) {
+        if (team_pace_stops(pace, BLOCK))
+            return false;
         const uint64_t count = read_scores(p, x, first, length, scores);
         (void)softmax_step(scores, (count + SOFTMAX_LANES - 1) / SOFTMAX_LANES * SOFTMAX_LANES,
                            &state);
     }
-    softmax_fill(p, y, length, p->length, p->log ? -INFINITY : 0);
-    if (length > 0 && (isinf(state.most) || isnan(state.total))) {
-        softmax_fill(p, y, 0, length, NAN);
-        return;
-    }
+    if (!softmax_fill(p, pace, y, length, p->length, p->log ? -INFINITY : 0))
+        return false;
+    if (length > 0 && (isinf(state.most) || isnan(state.total)))
+        return softmax_fill(p, pace, y, 0, length, NAN);
     const float logarithm = state.most + logf(state.total);
     for (uint64_t first = 0; first < length; first += BLOCK) {
+        if (team_pace_stops(pace, BLOCK))
+            return false;
         struct softmax_row here = {.most = state.most};
         const uint64_t count = read_scores(p, x, first, length, scores);
         if (!p->log)
@@ -70,6 +80,7 @@ static void softmax_vector_row(const struct softmax_problem *p, uint64_t row)
             scores[i] = p->log ? scores[i] - logarithm : scores[i] / state.total;
         convert_narrow(p->out, scores, y + first * dtype_size(p->out), count);
     }
+    return true;
 }
 
 static void softmax_part(void *argument, uint64_t part, uint32_t member)
@@ -77,11 +88,10 @@ static void softmax_part(void *argument, uint64_t part, uint32_t member)
     const struct softmax_job *job = argument;
     const uint64_t end = (part + 1) * job->rows;
     (void)member;
-    for (uint64_t row = part * job->rows; row < end && row < job->p->rows; row++) {
-        if (team_stops(job->team))
+    struct team_pace pace = {.team = job->team};
+    for (uint64_t row = part * job->rows; row < end && row < job->p->rows; row++)
+        if (!softmax_vector_row(job->p, &pace, row))
             return;
-        softmax_vector_row(job->p, row);
-    }
 }
 
 static enum gemmd_error softmax_vector_run(struct gemm_context *base, const void *problem,

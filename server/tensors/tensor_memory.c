@@ -38,13 +38,14 @@ uint32_t tensor_emptiest_device(const struct tensor_store *store)
 
 /* Computes the rows, the leading dimension and the memory of a tensor, whose scales lie behind it.
  * False: the size overflows. */
-bool tensor_lay_out(const struct tensor_store *store, struct resident *resident)
+bool tensor_lay_out(const struct tensor_store *store, struct resident *resident, bool contiguous)
 {
     const struct tensor *tensor = &resident->tensor;
     const uint64_t width = tensor->dims[tensor->rank - 1];
     uint64_t elements, bytes, scale_bytes;
-    resident->leading =
-        tensor->rank > 1 ? gemm_leading(&store->device, tensor->dtype, width, true) : width;
+    resident->leading = tensor->rank > 1 && !contiguous
+                            ? gemm_leading(&store->device, tensor->dtype, width, true)
+                            : width;
     return size_product(tensor->dims, tensor->rank - 1, &resident->rows) &&
            size_mul(resident->rows, resident->leading, &elements) &&
            size_mul(elements, dtype_size(tensor->dtype), &bytes) &&

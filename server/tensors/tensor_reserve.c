@@ -175,7 +175,7 @@ enum gemmd_error tensor_store_reserve(struct tensor_store *store, const struct t
     resident->scale.data = NULL;
     resident->users = 1;
     atomic_init(&resident->has_etag, false);
-    if (!tensor_lay_out(store, resident)) {
+    if (!tensor_lay_out(store, resident, offer->contiguous)) {
         free(resident);
         return fault_set(fault, GEMMD_ERR_NO_ROOM, NULL,
                          "the tensor's size does not fit in 64 bits");

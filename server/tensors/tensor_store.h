@@ -13,9 +13,10 @@
  * become free.
  *
  * The rows of tensors with two or more dimensions have the leading dimension that the device's fast
- * kernels want (gemm_leading). Thread-safe: one mutex, held for one search or for the names of one
- * page, so that other threads wait for a time that grows only with the logarithm of the number of
- * tensors. The properties of a tensor in the store are in resident.h.
+ * kernels want (gemm_leading), unless the caller that stores a tensor asks for contiguous rows.
+ * Thread-safe: one mutex, held for one search or for the names of one page, so that other threads
+ * wait for a time that grows only with the logarithm of the number of tensors. The properties of a
+ * tensor in the store are in resident.h.
  */
 #ifndef SERVER_TENSORS_TENSOR_STORE_H
 #define SERVER_TENSORS_TENSOR_STORE_H
@@ -50,6 +51,7 @@ struct tensor_offer {
     bool evictable;
     const struct tensor *tensor; /* type and shape, with at least one dimension */
     const struct tensor *scale;  /* of its scales; NULL or of rank 0: it has none */
+    bool contiguous;             /* nothing lies between its rows, whatever fast kernels want */
     int32_t device;              /* the number of a memory, or TENSOR_ANY_DEVICE */
 };
 

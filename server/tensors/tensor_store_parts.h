@@ -104,7 +104,7 @@ uint64_t tensor_free_bytes(const struct memory *memory);
 uint32_t tensor_emptiest_device(const struct tensor_store *store);
 /* Computes the rows, the leading dimension and the memory of a tensor. False: the size overflows.
  */
-bool tensor_lay_out(const struct tensor_store *store, struct resident *resident);
+bool tensor_lay_out(const struct tensor_store *store, struct resident *resident, bool contiguous);
 
 /* --- tensor_names.c --- */
 

@@ -4,6 +4,7 @@ import io
 
 import numpy as np
 import pytest
+import requests
 import safetensors.numpy
 
 from conv2d import Conv2d, assert_right, random_operands, raw
@@ -11,6 +12,8 @@ from daemon import PATIENCE_S
 from matrices import NUMPY
 from problem import assert_problem
 from test_formats import NPY, RAW, SAFETENSORS, npy
+from test_leaving import OCTETS
+from wire import exchange, request
 
 TYPES = [("f32", None, None), ("f32", None, "tf32"), ("f16", None, None), ("bf16", None, None),
          ("i8", None, None), ("i8", "f32", None)]
@@ -121,6 +124,84 @@ def test_resident_w(dtype, w_layout, url, session, convolve, rng):
     assert_problem(convolve({**problem.parameters(), "w": "conv-w"}, x.tobytes()), 404, field="w")
 
 
+# --- Results that stay
+
+@pytest.mark.parametrize("layout", ("nchw", "nhwc"))
+@pytest.mark.parametrize("dtype, out", [("f32", None), ("f16", None), ("i8", "f32")], ids=str)
+def test_a_stored_result(dtype, out, layout, url, session, convolve, rng):
+    """Its bytes are those of the answer, whatever becomes of the rows of other tensors."""
+    problem = Conv2d(5, 9, 7, 11, 3, 3, batch=2, dtype=dtype, out=out, layout=layout, bias=True)
+    body = raw(random_operands(problem, rng))
+    plain = convolve(problem.parameters(), body)
+    answer = convolve({**problem.parameters(), "store": "conv-y"}, body, Accept="text/html")
+    assert answer.status_code == 201, answer.text
+    shape = [2, 11, 7, 5] if layout == "nchw" else [2, 7, 5, 11]
+    described = answer.json()
+    assert (described["name"], described["shape"]) == ("conv-y", shape)
+    assert described["dtype"] == plain.headers["Gemmd-Dtype"]
+    assert answer.headers["Gemmd-Kernel"] == plain.headers["Gemmd-Kernel"]
+    got = session.get(f"{url}/tensors/conv-y", timeout=PATIENCE_S)
+    assert got.content == plain.content
+    assert session.delete(f"{url}/tensors/conv-y", timeout=PATIENCE_S).status_code == 204
+
+
+def test_operations_take_a_stored_result(url, session, convolve, rng):
+    problem = Conv2d(3, 8, 9, 4, 3, 3, layout="nhwc", padding="same")
+    body = raw(random_operands(problem, rng))
+    y = np.frombuffer(convolve(problem.parameters(), body).content, np.float32).reshape(1, 8, 9, 4)
+    # Y of one layer is W of another: one filter of 9 x 4 taps over 8 channels.
+    assert convolve({**problem.parameters(), "store": "conv-w"}, body).status_code == 201
+    layer = Conv2d(8, 20, 10, 1, 9, 4, dtype="f32")
+    x = random_operands(layer, rng)[0]
+    answer = convolve({"height": 20, "width": 10, "w": "conv-w"}, x.tobytes())
+    assert answer.status_code == 200, answer.text
+    assert_right(layer, (x, y, None), answer.content)
+    answer = session.post(f"{url}/reduce", params={"x": "conv-w", "op": "max", "axis": 2},
+                          timeout=PATIENCE_S)
+    assert answer.content == y.max(2).tobytes()
+    session.delete(f"{url}/tensors/conv-w", timeout=PATIENCE_S)
+
+
+def test_a_job_whose_result_is_stored(url, session, convolve, rng):
+    problem = Conv2d(3, 8, 9, 4, 3, 3)
+    body = raw(random_operands(problem, rng))
+    plain = convolve(problem.parameters(), body)
+    job = convolve({**problem.parameters(), "store": "conv-job"}, body, Prefer="respond-async")
+    assert job.status_code == 202, job.text
+    result = session.get(f"{url}{job.headers['Location']}/result", params={"wait_ms": 10000},
+                         timeout=PATIENCE_S)
+    assert result.status_code == 201 and result.json()["name"] == "conv-job"
+    assert session.get(f"{url}/tensors/conv-job", timeout=PATIENCE_S).content == plain.content
+    session.delete(f"{url}/tensors/conv-job", timeout=PATIENCE_S)
+    session.delete(f"{url}{job.headers['Location']}", timeout=PATIENCE_S)
+
+
+def test_results_that_cannot_be_stored(start, tmp_path):
+    """A wrong name, another tenant's name, and a result that has no room: before the body is sent."""
+    tokens = tmp_path / "tokens"
+    tokens.write_text("alice:the-token-of-alice\nbob:the-token-of-bob\n")
+    tokens.chmod(0o600)
+    daemon = start("--backend", "cpu", "--token-file", tokens, "--tensor-bytes", "1M", ready=False)
+    daemon.wait_until_listening().wait_until_ready()
+    sizes = dict(channels=1, height=4, width=4, filters=1, filter_h=1, filter_w=1)
+
+    def ask(status, store, says, field=None, token="alice", **more):
+        parameters = "&".join(f"{name}={value}" for name, value in
+                              {**sizes, **more, "store": store}.items())
+        head = [OCTETS, ("Authorization", f"Bearer the-token-of-{token}"), ("Content-Length", 68),
+                ("Expect", "100-continue")]
+        answer = exchange(daemon.address, request("POST", f"/conv2d?{parameters}", head))
+        assert_problem(answer, status, says, field)
+
+    ask(400, "a%20name", "store", "store")
+    ask(507, "y", "1462272 bytes. needed", padding=300)
+    ask(422, "y", "kernel", "kernel", kernel="fast")
+    put = requests.post(f"{daemon.url}/conv2d", params={**sizes, "store": "hers"}, data=bytes(68),
+                        headers={"Authorization": "Bearer the-token-of-alice"}, timeout=PATIENCE_S)
+    assert put.status_code == 201, put.text
+    ask(403, "hers", "another tenant", "store", token="bob")
+
+
 # --- Jobs and models
 
 def test_a_job(url, session, convolve, rng):
@@ -195,7 +276,9 @@ BAD = [
     (dict(dtype="i8", alpha=0.5), 422, "alpha", "alpha"),
     (dict(dtype="i8", act="gelu"), 422, "act", "act"),
     (dict(kernel="fast"), 422, "kernel", "kernel"),
-    (dict(stripe=2), 400, "stride", "stripe"),
+    (dict(stripe=2), 400, "did you mean stride", "stripe"),
+    (dict(precisions="full"), 400, "did you mean precision", "precisions"),
+    (dict(store="a b"), 400, "store", "store"),
 ]
 
 

@@ -46,14 +46,16 @@ def npy(*arrays):
 
 
 def same_bytes(daemons, path, parameters, body=b"", headers=None, divided=True):
-    """Sends a request to all daemons. Returns the answer of the daemon with one device."""
+    """Sends a request to all daemons, whose devices divide the request or do not (None: either). Returns the
+    answer of the daemon with one device."""
     answers = []
     for number, daemon in enumerate(daemons, 1):
         answer = requests.post(f"{daemon.url}{path}", params=parameters, data=body, headers=headers or {},
                                timeout=PATIENCE_S)
         assert answer.status_code == 200, answer.text
         took = int(answer.headers.get("Gemmd-Devices", 1))
-        assert took > 1 if divided and number > 1 else took == 1
+        if divided is not None:
+            assert took > 1 if divided and number > 1 else took == 1
         answers.append(answer)
     assert all(answer.content == answers[0].content for answer in answers)
     return answers[0]
@@ -63,6 +65,67 @@ def test_images_of_a_convolution(daemons):
     x, w, bias = random(30, 6, 32, 60, 58), random(31, 64, 32, 3, 3), random(32, 64)
     same_bytes(daemons, "/conv2d", {"padding": "same", "bias": 1}, npy(x, w, bias),
                {"Content-Type": "application/x-npy"})
+
+
+NPY = {"Content-Type": "application/x-npy"}
+
+
+@pytest.mark.parametrize("more, shapes", [
+    ({"layout": "nhwc", "w_layout": "krsc"}, ((7, 40, 40, 32), (64, 3, 3, 32))),
+    ({"groups": 64, "kernel": "naive"}, ((6, 64, 64, 64), (64, 1, 5, 5))),
+    ({"stride": 2, "act": "gelu", "alpha": 0.5}, ((3, 16, 90, 90), (96, 16, 5, 5))),
+], ids=str)
+def test_images_of_other_convolutions(daemons, more, shapes):
+    same_bytes(daemons, "/conv2d", more, npy(random(33, *shapes[0]), random(34, *shapes[1])), NPY)
+
+
+def test_an_image_and_a_stored_convolution_stay_on_one_device(daemons):
+    x, w = random(35, 1, 64, 80, 80), random(36, 64, 64, 3, 3)
+    same_bytes(daemons, "/conv2d", {}, npy(x, w), NPY, divided=False)
+    x = random(37, 6, 32, 60, 58)
+    plain = same_bytes(daemons, "/conv2d", {}, npy(x, w[:, :32]), NPY)
+    for daemon in daemons:
+        answer = requests.post(f"{daemon.url}/conv2d", params={"store": "Y"}, data=npy(x, w[:, :32]),
+                               headers=NPY, timeout=PATIENCE_S)
+        assert answer.status_code == 201 and "Gemmd-Devices" not in answer.headers
+        got = requests.get(f"{daemon.url}/tensors/Y", timeout=PATIENCE_S,
+                           headers={"Accept": "application/x-npy"})
+        assert got.content == plain.content
+
+
+def test_resident_filters_are_copied_once(daemons):
+    x, w = random(38, 6, 32, 60, 58), random(39, 64, 32, 3, 3)
+    for daemon in daemons:
+        put(daemon, "filters", w)
+    plain = same_bytes(daemons, "/conv2d", {"bias": 0}, npy(x, w), NPY)
+    for _ in range(3):
+        assert same_bytes(daemons, "/conv2d", {"w": "filters"}, npy(x), NPY).content == plain.content
+    assert sum(per_device(daemons[1], "link_bytes")) == w.nbytes
+    assert tensors(daemons[1])["filters"]["devices"] == [0, 1]
+
+
+@pytest.mark.parametrize("path, parameters", [
+    ("/reduce", {"op": "logsumexp"}), ("/reduce", {"axis": 1, "op": "sum"}),
+    ("/reduce", {"op": "argmax", "kernel": "naive"}), ("/softmax", {}), ("/softmax", {"log": 1, "scale": 3}),
+], ids=str)
+def test_reductions_and_softmaxes(daemons, path, parameters):
+    """From the body, and of a tensor that lies on one of the devices."""
+    x = random(40, 12, 400, 1001)
+    plain = same_bytes(daemons, path, parameters, npy(x), NPY)
+    for daemon in daemons:
+        put(daemon, "long", x)
+    resident = same_bytes(daemons, path, {"x": "long", **parameters}, b"", {**NPY, "Accept": NPY["Content-Type"]},
+                          divided=None)
+    assert resident.content == plain.content
+
+
+def test_a_softmax_with_lengths(daemons):
+    x, lens = random(41, 12, 400, 1001), np.arange(12, dtype=np.int32) * 91
+    same_bytes(daemons, "/softmax", {"lens": 1}, npy(lens, x), NPY)
+
+
+def test_an_axis_without_dimensions_before_it_stays_on_one_device(daemons):
+    same_bytes(daemons, "/reduce", {"axis": 0}, npy(random(42, 2000, 2500)), NPY, divided=False)
 
 
 @pytest.mark.parametrize("more", [

@@ -6,6 +6,7 @@ import pytest
 from safetensors.numpy import save
 
 from daemon import Daemon
+from memory import Connection, Memory
 from oip import Input, infer
 from test_leaving import wait_for, wait_until_idle
 from wire import Wire, exchange, request
@@ -28,6 +29,13 @@ def attention(positions, width, query="", headers=()):
                    [OCTETS, ("Content-Length", length), *headers], bytes(length))
 
 
+def conv2d(side, taps, filters, query=""):
+    length = 2 * (side * side + filters * taps * taps)
+    return request("POST", f"/conv2d?channels=1&height={side}&width={side}&filters={filters}"
+                   f"&filter_h={taps}&filter_w={taps}&padding=same&dtype=bf16{query}",
+                   [OCTETS, ("Content-Length", length)], bytes(length))
+
+
 # Each takes minutes, more than PATIENCE_S: on two threads of a CPU, and on a GPU. No product that
 # the default limits allow takes a GPU as long.
 LONG = {
@@ -36,6 +44,8 @@ LONG = {
         "attention_naive": lambda query: attention(400_000, 1, query + "&kernel=naive"),
         "gemm_naive": lambda query: gemm(16384, 16384, 320, query + "&kernel=naive"),
         "gemm_tiled": lambda query: gemm(16384, 16384, 1600, query + "&kernel=tiled"),
+        "conv2d": lambda query: conv2d(1024, 256, 256, query),
+        "conv2d_naive": lambda query: conv2d(1024, 64, 128, query + "&kernel=naive"),
     },
     "cuda": {
         "attention": lambda query: attention(15_000_000, 1, query),
@@ -98,6 +108,36 @@ def test_a_batch_stops_between_its_products(daemon):
     assert answer.status == 504
     assert exchange(daemon.address, GOOD).body == RIGHT
     wait_until_idle(daemon)
+
+
+# A row of zeros, and what it is reduced to. Each takes a thread seconds.
+ROWS = {
+    "softmax": (64 << 20, 2, b""),
+    "reduce": (128 << 20, 4, np.log(np.float32(128 << 20)).tobytes()),
+}
+
+
+@pytest.mark.parametrize("operation", ROWS)
+def test_one_long_row_is_not_computed_to_its_end(operation, start, tmp_path):
+    """The memory that the client shares for the result shows whether it was computed."""
+    elements, last_bytes, complete = ROWS[operation]
+    daemon = start("--backend", "cpu", "--cpu-threads", "1", "--shm-bytes", "1G", "--timeout", "600s",
+                   ready=False, listen=("127.0.0.1:0", f"unix:{tmp_path / 's'}"))
+    daemon.wait_until_listening(2).wait_until_ready()
+    x_bytes = 2 * elements
+    y_bytes = x_bytes if operation == "softmax" else 4
+    more = "" if operation == "softmax" else "&op=logsumexp&out=f32"
+    poison = b"\xff" * last_bytes
+    with Memory(x_bytes + y_bytes) as memory:
+        memory.map[-last_bytes:] = poison
+        with Connection(daemon.addresses[1], [memory.fd]) as connection:
+            connection.request("POST", f"/{operation}?shape={elements}&dtype=bf16&kernel=naive{more}",
+                               headers={"Gemmd-Memory": f"x=0, y={x_bytes}"})
+            wait_for(daemon, requests_running=1)
+        wait_for(daemon, client_gone_total=1)
+        wait_until_idle(daemon)
+        last = memory.map[-last_bytes:]
+        assert last != complete if complete else last == poison
 
 
 def test_an_early_end_is_no_error_of_the_device(daemon):

@@ -160,6 +160,31 @@ def test_jobs(client, rng):
         job.status()
 
 
+def test_jobs_of_every_operation(client, rng):
+    x, w = whole(rng, 2, 3, 6, 7), whole(rng, 4, 3, 3, 3)
+    for job, wanted in (
+            (client.conv2d_job(x, w, padding="same"), client.conv2d(x, w, padding="same")),
+            (client.reduce_job(x, "max", axis=1), client.reduce(x, "max", axis=1)),
+            (client.softmax_job(x, log=True, timeout=60), client.softmax(x, log=True)),
+            (client.attention_job(x, x, x), client.attention(x, x, x))):
+        assert np.array_equal(job.result(), wanted)
+
+
+def test_results_that_stay(client, rng):
+    """Each operation takes what another left on the device."""
+    x, w, name = whole(rng, 2, 3, 6, 7), whole(rng, 4, 3, 3, 3), f"left-{client.transport}"
+    y = client.conv2d_store(f"{name}-y", x, w, act="relu", timeout=60)
+    wanted = client.conv2d(x, w, act="relu")
+    assert (y.dtype, y.shape) == ("f32", wanted.shape)
+    assert np.array_equal(client.get(y), wanted)
+    most = client.reduce_store(f"{name}-most", y, "max", axis=1)
+    assert np.array_equal(client.get(most), wanted.max(1))
+    weights = client.softmax_store(f"{name}-weights", most, scale=0.5)
+    assert np.array_equal(client.get(weights), client.softmax(wanted.max(1), scale=0.5))
+    for tensor in (y, most, weights):
+        client.delete(tensor)
+
+
 def test_reduce_and_softmax(client, rng):
     x = rng.normal(size=(4, 6, 50)).astype(np.float32)
     np.testing.assert_allclose(client.reduce(x), x.sum(-1), rtol=1e-4, atol=1e-4)
@@ -405,6 +430,22 @@ def test_asyncio(url, transport, rng):
 
     for product in asyncio.run(many()):
         assert np.array_equal(product, a @ b)
+
+
+def test_asyncio_stores(url, transport, rng):
+    x, w = whole(rng, 1, 2, 5, 5), whole(rng, 3, 2, 3, 3)
+
+    async def chain():
+        async with AsyncClient(url, transport=transport) as client:
+            y = await client.conv2d_store(f"async-y-{transport}", x, w)
+            total = await client.reduce_store(f"async-total-{transport}", y)
+            found = await client.get(await client.softmax_store(f"async-end-{transport}", total))
+            for tensor in (y, total, f"async-end-{transport}"):
+                await client.delete(tensor)
+            return found, await client.softmax(await client.reduce(await client.conv2d(x, w)))
+
+    found, wanted = asyncio.run(chain())
+    assert np.array_equal(found, wanted)
 
 
 def test_unix_socket(start, tmp_path, transport, rng):

@@ -167,6 +167,16 @@ START_TEST(arrays_must_agree_with_what_is_resident)
 }
 END_TEST
 
+/* Takes memory for the result that the request stores. */
+static enum gemmd_error reserve_result(struct call_residents *residents,
+                                       const struct gemm_request *request)
+{
+    struct tensor c;
+    ck_assert(gemm_request_result(request, NULL, &c));
+    const struct stored_result result = {.name = request->store, .tensor = &c};
+    return call_residents_reserve(residents, &result, store, 0, &fault);
+}
+
 START_TEST(the_problem_points_at_what_is_there)
 {
     struct gemm_request request;
@@ -175,10 +185,7 @@ START_TEST(the_problem_points_at_what_is_there)
     const struct gemm_problem *problem = &work.problem;
     ck_assert_int_eq(open_request("b=batch5&m=7&store=c", FORMAT_RAW, &request, &residents),
                      GEMMD_OK);
-    struct tensor c;
-    ck_assert(gemm_request_result(&request, NULL, &c));
-    ck_assert_int_eq(call_residents_reserve(&residents, request.store, &c, store, 0, &fault),
-                     GEMMD_OK);
+    ck_assert_int_eq(reserve_result(&residents, &request), GEMMD_OK);
     gemm_operation.point_residents(&residents, &work);
     ck_assert_ptr_null(problem->a);
     ck_assert_uint_eq(problem->lda, 99);
@@ -196,15 +203,12 @@ START_TEST(few_rows_count_a_part_of_what_they_meet)
 {
     struct gemm_request request;
     struct call_residents residents;
-    struct tensor c;
     put("wide", "t", GEMMD_F32, 2, 4, 64, 0); /* 1024 bytes */
     ck_assert_int_eq(
         open_request("a=wide&b=wide&transb=1&store=c", FORMAT_RAW, &request, &residents), GEMMD_OK);
-    ck_assert(gemm_request_result(&request, NULL, &c)); /* 64 bytes */
     ck_assert_uint_eq(call_residents_work_bytes(&residents, 128, 128), 2048);
-    ck_assert_int_eq(call_residents_reserve(&residents, request.store, &c, store, 0, &fault),
-                     GEMMD_OK);
-    ck_assert_uint_eq(call_residents_work_bytes(&residents, 128, 1000), 2048 + 64);
+    ck_assert_int_eq(reserve_result(&residents, &request), GEMMD_OK);
+    ck_assert_uint_eq(call_residents_work_bytes(&residents, 128, 1000), 2048 + 64); /* C: 64 */
     ck_assert_uint_eq(call_residents_work_bytes(&residents, 1, 127), 8 + 127 * 8 + 64);
     close_request(&residents);
 }
@@ -215,13 +219,10 @@ START_TEST(a_result_has_its_name_once_it_is_published)
     struct gemm_request request;
     struct call_residents residents;
     struct resident *found;
-    struct tensor c;
     const uint64_t before = tensor_store_state(store).used_bytes;
     ck_assert_int_eq(open_request("a=a23&b=b34&store=c", FORMAT_RAW, &request, &residents),
                      GEMMD_OK);
-    ck_assert(gemm_request_result(&request, NULL, &c));
-    ck_assert_int_eq(call_residents_reserve(&residents, request.store, &c, store, 0, &fault),
-                     GEMMD_OK);
+    ck_assert_int_eq(reserve_result(&residents, &request), GEMMD_OK);
     ck_assert_int_eq(tensor_store_acquire(store, "c", "t", &found, &fault), GEMMD_ERR_NOT_FOUND);
     char *description;
     ck_assert_int_eq(call_residents_publish(&residents, store, &description, &fault), GEMMD_OK);
@@ -236,8 +237,7 @@ START_TEST(a_result_has_its_name_once_it_is_published)
     /* Another's name cannot be taken. */
     ck_assert_int_eq(open_request("a=a23&b=b34&store=theirs", FORMAT_RAW, &request, &residents),
                      GEMMD_OK);
-    ck_assert_int_eq(call_residents_reserve(&residents, request.store, &c, store, 0, &fault),
-                     GEMMD_ERR_FORBIDDEN);
+    ck_assert_int_eq(reserve_result(&residents, &request), GEMMD_ERR_FORBIDDEN);
     ck_assert_str_eq(fault.field, "store");
     close_request(&residents);
 }

@@ -107,6 +107,43 @@ START_TEST(leaves_out_what_is_resident_and_what_is_default)
 }
 END_TEST
 
+/* The answer describes the tensor, or names the job that will make the tensor. */
+START_TEST(stores_the_result)
+{
+    static const char document[] =
+        "{\"name\":\"y\",\"dtype\":\"f32\",\"shape\":[1,2,2,2],\"etag\":null}";
+    char head[128];
+    snprintf(head, sizeof head, "HTTP/1.1 201 Created\r\nContent-Length: %zu", sizeof document - 1);
+    const struct fake_act acts[] = {
+        {.head = head,
+         .payload = document,
+         .payload_bytes = sizeof document - 1,
+         .take_bytes = FAKE_ALL},
+        {.head = "HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\nLocation: /jobs/a1",
+         .take_bytes = FAKE_ALL}};
+    struct fake_server *server = fake_start(acts, 2);
+    struct gemmd_client *client = case_client(fake_url(server), 0);
+    struct gemmd_conv2d conv2d = conv2d_case();
+    struct gemmd_error_info error;
+    struct gemmd_result result;
+    conv2d.store = "y";
+    gemmd_result_init(&result, sizeof result);
+    ck_assert_msg(gemmd_conv2d(client, &conv2d, &result, &error) == GEMMD_OK, "%s", error.message);
+    ck_assert_ptr_null(result.data);
+    ck_assert_int_eq(result.put, GEMMD_PUT_CREATED);
+    ck_assert_uint_eq(result.dims[1], 2);
+    conv2d.job = 1;
+    ck_assert_msg(gemmd_conv2d(client, &conv2d, &result, &error) == GEMMD_OK, "%s", error.message);
+    ck_assert_str_eq(result.job, "a1");
+    gemmd_client_free(client);
+    fake_stop(server);
+    ck_assert_ptr_nonnull(strstr(fake_request(server, 0)->head, "&store=y&timeout_ms="));
+    ck_assert_ptr_nonnull(strstr(fake_request(server, 1)->head, "&store=y "));
+    ck_assert_ptr_nonnull(strstr(fake_request(server, 1)->head, "Prefer: respond-async"));
+    fake_free(server);
+}
+END_TEST
+
 static void expect_refusal(const struct gemmd_conv2d *conv2d, const char *field)
 {
     struct gemmd_client *client = case_client("http://127.0.0.1:1", 0);
@@ -136,6 +173,9 @@ START_TEST(refuses_before_anything_is_sent)
     conv2d.groups = 3;
     expect_refusal(&conv2d, "groups");
     conv2d.groups = 1;
+    conv2d.store = "";
+    expect_refusal(&conv2d, "store");
+    conv2d.store = NULL;
     conv2d.size = 1;
     expect_refusal(&conv2d, "size");
 }
@@ -146,6 +186,7 @@ int main(void)
     TCase *tests = tcase_create("client_conv2d");
     tcase_add_test(tests, sends_every_parameter_and_the_operands_in_order);
     tcase_add_test(tests, leaves_out_what_is_resident_and_what_is_default);
+    tcase_add_test(tests, stores_the_result);
     tcase_add_test(tests, refuses_before_anything_is_sent);
     Suite *suite = suite_create("client_conv2d");
     suite_add_tcase(suite, tests);

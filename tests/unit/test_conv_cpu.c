@@ -114,6 +114,80 @@ START_TEST(images_have_bits_of_their_own)
 }
 END_TEST
 
+/* Convolutions of any shapes have the bytes in a group that they have alone. */
+START_TEST(members_of_a_group_have_bits_of_their_own)
+{
+    enum { CASES = 11, MEMBERS = 66 };
+    static struct conv_sample samples[CASES];
+    static struct conv_problem problems[MEMBERS];
+    static struct operation_member members[MEMBERS];
+    struct gemm_context *context;
+    struct fault fault;
+    ck_assert_uint_eq(gemm_context_create(GEMM_BACKEND_CPU, NULL, 2, &context, &fault), GEMMD_OK);
+    for (unsigned i = 0; i < CASES; i++) {
+        const struct conv_problem like =
+            conv_case(4 * i, types[_i].dtype, types[_i].out, types[_i].precision);
+        ck_assert(conv_sample_create(&samples[i], &like, PRODUCT_UNIFORM, i + 1));
+    }
+    for (const struct operation_kernel *const *k =
+             operation_kernels(&operation_conv2d, GEMM_BACKEND_CPU);
+         *k != NULL; k++) {
+        for (unsigned i = 0; i < MEMBERS; i++) {
+            uint64_t bytes;
+            problems[i] = samples[i % CASES].problem;
+            problems[i].y = calloc(1, samples[i % CASES].buffers[CONV_Y].bytes);
+            ck_assert((*k)->workspace_bytes(&problems[i], &bytes));
+            members[i] =
+                (struct operation_member){&problems[i], aligned_alloc(64, (bytes + 64) / 64 * 64)};
+            ck_assert(problems[i].y != NULL && members[i].workspace != NULL);
+        }
+        ck_assert_uint_eq((*k)->run_group(context, members, MEMBERS), GEMMD_OK);
+        for (unsigned i = 0; i < MEMBERS; i++) {
+            const struct conv_sample *sample = &samples[i % CASES];
+            uint64_t elements;
+            if (i < CASES)
+                run_conv(*k, &sample->problem, 2);
+            ck_assert(conv_shape_y(&problems[i].shape, &elements));
+            ck_assert_msg(
+                memcmp(sample->problem.y, problems[i].y, elements * dtype_size(types[_i].out)) == 0,
+                "%s gives member %u of a group other bits", (*k)->name, i);
+            free(problems[i].y);
+            free(members[i].workspace);
+        }
+    }
+    for (unsigned i = 0; i < CASES; i++)
+        conv_sample_destroy(&samples[i]);
+    gemm_context_destroy(context);
+}
+END_TEST
+
+/* Small ones of one type and kernel share launches. */
+START_TEST(groups_are_of_small_ones)
+{
+    const struct operation_kernel *const *kernels =
+        operation_kernels(&operation_conv2d, GEMM_BACKEND_CPU);
+    struct conv_problem one, other;
+    ck_assert(operation_conv2d.example(GEMMD_F32, GEMMD_F32, &one));
+    ck_assert(operation_conv2d.example(GEMMD_F16, GEMMD_F16, &other));
+    ck_assert(operation_can_group(&operation_conv2d, kernels[0], &one));
+    ck_assert(!operation_same_group(&operation_conv2d, kernels[0], &one, kernels[0], &other));
+    ck_assert(!operation_same_group(&operation_conv2d, kernels[0], &one, kernels[1], &one));
+    other = one;
+    other.alpha = 2;
+    other.shape.layout = CONV_NCHW;
+    ck_assert(operation_same_group(&operation_conv2d, kernels[0], &one, kernels[0], &other));
+    other.shape.batch = 100; /* 470 million operations */
+    ck_assert(!operation_can_group(&operation_conv2d, kernels[0], &other));
+    other.shape.batch = UINT32_MAX;
+    ck_assert(!operation_can_group(&operation_conv2d, kernels[0], &other));
+    other = one;
+    other.shape.filters = other.shape.r = other.shape.s = 1;
+    other.shape.height = other.shape.width = 2048; /* bytes count, too */
+    ck_assert_int_eq(conv_shape_settle(&other.shape, NULL), GEMMD_OK);
+    ck_assert_uint_gt(operation_group_units(&operation_conv2d, &other), 10000);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("conv_cpu");
@@ -121,6 +195,8 @@ int main(void)
     tcase_add_loop_test(test, every_shape_and_type, 0, TYPES);
     tcase_add_loop_test(test, special_numbers, 0, 4);
     tcase_add_loop_test(test, images_have_bits_of_their_own, 0, TYPES);
+    tcase_add_loop_test(test, members_of_a_group_have_bits_of_their_own, 0, TYPES);
+    tcase_add_test(test, groups_are_of_small_ones);
     suite_add_tcase(suite, test);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

@@ -194,7 +194,7 @@ START_TEST(defaults_are_the_defaults)
 }
 END_TEST
 
-static char named[256]; /* " m, n, ..., priority,": the code's own list */
+static char named[320]; /* " m, n, ..., priority,": the code's own list */
 
 static void check_named(const char *name, json_t *schema)
 {

@@ -52,6 +52,7 @@ struct gemmd_conv2d {
     const char *w_tensor; /* name of the resident tensor that is W; `w` is then NULL */
     void *y;              /* where Y goes; NULL: the library allocates Y */
     uint64_t y_bytes;     /* size of `y` */
+    const char *store;
     const char *kernel;
     const char *request_id;
     void *user;
@@ -64,7 +65,7 @@ struct gemmd_conv2d {
 GEMMD_API void gemmd_conv2d_init(struct gemmd_conv2d *conv2d, size_t size);
 
 /* Computes a convolution and waits for the answer, with the errors of gemmd_gemm(). `result` may be
- * NULL if conv2d->y is set. */
+ * NULL if conv2d->y or conv2d->store is set. */
 GEMMD_API enum gemmd_error gemmd_conv2d(struct gemmd_client *client,
                                         const struct gemmd_conv2d *conv2d,
                                         struct gemmd_result *result,

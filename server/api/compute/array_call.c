@@ -29,15 +29,6 @@ uint64_t array_call_leading(const struct call_residents *residents, uint64_t wid
     return x != NULL ? resident_leading(x) : width;
 }
 
-enum gemmd_error array_call_reserve(struct compute_call *call, const char *store,
-                                    struct services *services, struct fault *fault)
-{
-    if (store[0] == '\0')
-        return GEMMD_OK;
-    return call_residents_reserve(&call->residents, store, &call->c, services->tensors,
-                                  executors_number(&services->executors, call->executor), fault);
-}
-
 enum gemmd_error array_call_plan(struct compute_call *call, const char *kernel, struct fault *fault)
 {
     enum { MANY_ROWS = 128 }; /* all bytes of the operands are read */

@@ -1,6 +1,6 @@
 /*
- * array_call.h - the functions that operations with one operand X and one result Y share: the
- * header of the answer, the resident X, and the plan.
+ * array_call.h - the functions that operations with one result Y share: the header of the answer.
+ * Operations with one operand X share the resident X and the plan as well.
  *
  * The functions are called by the thread that uses the call.
  */
@@ -17,10 +17,6 @@ enum gemmd_error array_call_acquire(struct compute_call *call, const char *x,
                                     struct fault *fault);
 /* The leading dimension of the resident X, or `width` if X is not resident. */
 uint64_t array_call_leading(const struct call_residents *residents, uint64_t width);
-/* Takes memory for the result that is to be stored under the name `store`, unless that is "".
- * Afterwards call->residents.stored is where the result goes. */
-enum gemmd_error array_call_reserve(struct compute_call *call, const char *store,
-                                    struct services *services, struct fault *fault);
 /* Chooses the kernel of work.task, whose operation and problem are set, and plans the launch. */
 enum gemmd_error array_call_plan(struct compute_call *call, const char *kernel,
                                  struct fault *fault);

@@ -95,12 +95,16 @@ const struct resident *call_residents_b(const struct call_residents *residents)
     return residents->b_copy.copy != NULL ? residents->b_copy.copy : residents->b;
 }
 
-enum gemmd_error call_residents_reserve(struct call_residents *residents, const char *name,
-                                        const struct tensor *c, struct tensor_store *store,
-                                        uint32_t device, struct fault *fault)
+enum gemmd_error call_residents_reserve(struct call_residents *residents,
+                                        const struct stored_result *result,
+                                        struct tensor_store *store, uint32_t device,
+                                        struct fault *fault)
 {
-    const struct tensor_offer offer = {
-        .name = name, .tenant = residents->tenant, .tensor = c, .device = (int32_t)device};
+    const struct tensor_offer offer = {.name = result->name,
+                                       .tenant = residents->tenant,
+                                       .tensor = result->tensor,
+                                       .contiguous = result->contiguous,
+                                       .device = (int32_t)device};
     enum gemmd_error code = tensor_store_reserve(store, &offer, &residents->stored, fault);
     if (code == GEMMD_ERR_FORBIDDEN)
         snprintf(fault->field, sizeof fault->field, "store");

@@ -35,6 +35,13 @@ struct resident_name {
     const char *name;  /* "": the operand is not resident */
 };
 
+/* A result that is to be stored; borrowed for the call. */
+struct stored_result {
+    const char *name;
+    const struct tensor *tensor; /* type and shape */
+    bool contiguous;             /* as in struct tensor_offer */
+};
+
 /* Acquires the resident operands that two parameters name, as `a` and `b`. Errors:
  * GEMMD_ERR_NOT_FOUND and GEMMD_ERR_FORBIDDEN, with the parameter in fault->field. */
 enum gemmd_error call_residents_acquire(struct call_residents *residents, struct resident_name a,
@@ -52,11 +59,11 @@ uint64_t call_residents_missing(const struct call_residents *residents, uint32_t
  * room. */
 enum gemmd_error call_residents_bring(struct call_residents *residents, struct tensor_store *store,
                                       uint32_t device, struct work *work, struct fault *fault);
-/* Takes memory on a device for a result with the type and shape of `c`, which is to be stored under
- * the name `name`. */
-enum gemmd_error call_residents_reserve(struct call_residents *residents, const char *name,
-                                        const struct tensor *c, struct tensor_store *store,
-                                        uint32_t device, struct fault *fault);
+/* Takes memory on a device for a result that is to be stored. */
+enum gemmd_error call_residents_reserve(struct call_residents *residents,
+                                        const struct stored_result *result,
+                                        struct tensor_store *store, uint32_t device,
+                                        struct fault *fault);
 /* The operands where the device that computes reads them: `a` and `b`, or their copies. NULL: not
  * resident. */
 const struct resident *call_residents_a(const struct call_residents *residents);

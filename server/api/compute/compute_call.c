@@ -162,6 +162,17 @@ static bool shares_elsewhere(const struct compute_call *call)
     return shared != NULL && shared != call->executor->device;
 }
 
+/* Takes memory for a result that is to be stored, on the device that computes. */
+static enum gemmd_error reserve_stored(struct compute_call *call, struct services *services,
+                                       struct fault *fault)
+{
+    const struct stored_result result = {.name = compute_call_store(call),
+                                         .tensor = &call->c,
+                                         .contiguous = call->operation->stores_contiguous};
+    return call_residents_reserve(&call->residents, &result, services->tensors,
+                                  executors_number(&services->executors, call->executor), fault);
+}
+
 static enum gemmd_error prepare_call(struct compute_call *call, struct services *services,
                                      struct fault *fault)
 {
@@ -182,6 +193,8 @@ static enum gemmd_error prepare_call(struct compute_call *call, struct services 
         code = call_residents_bring(&call->residents, services->tensors,
                                     executors_number(&services->executors, call->executor), work,
                                     fault);
+    if (code == GEMMD_OK && is_stored(call))
+        code = reserve_stored(call, services, fault);
     if (code == GEMMD_OK)
         code = call->operation->choose(call, services, fault);
     if (code == GEMMD_OK)

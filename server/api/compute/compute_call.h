@@ -75,6 +75,7 @@ struct call_operation {
     /* The parameter `store` of a request, or "". NULL: results of the operation cannot be stored.
      */
     const char *(*store)(const union call_request *request);
+    bool stores_contiguous; /* the kernels leave no room between the rows of a stored result */
     /* Sets the request's parameters to their defaults. */
     void (*init)(struct compute_call *call);
     /* Acquires the resident operands, checks the request, and sets timeout_ms and priority. Called
@@ -89,7 +90,7 @@ struct call_operation {
     /* Sets `c`, `lse` and result_bytes from the shapes. Returns false on overflow. */
     bool (*result)(struct compute_call *call);
     /* Describes the problem in `work`, and chooses its kernel and the layout of its device memory.
-     */
+     * residents.stored is the memory for a result that is to be stored. */
     enum gemmd_error (*choose)(struct compute_call *call, struct services *services,
                                struct fault *fault);
     /* Writes the header that the answer's format has before the result. Returns its length in
@@ -100,8 +101,8 @@ struct call_operation {
     void (*point_result)(struct compute_call *call, unsigned char *payload);
     /* Points the problem at the operands that have data. */
     void (*point)(struct compute_call *call, const union call_operands *operands);
-    /* Points the problem of a work at the resident operands where `residents` has them. NULL: no
-     * operand can be resident. */
+    /* Points the problem of a work at the resident operands where `residents` has them, and at the
+     * memory for a stored result. NULL: no operand can be resident. */
     void (*point_residents)(const struct call_residents *residents, struct work *work);
     /* Adds the request's types and shape to an entry of the log. Returns the type of the operands,
      * or GEMMD_DTYPE_COUNT if the shape is not known. */

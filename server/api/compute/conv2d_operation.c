@@ -4,8 +4,7 @@
 #include "kernels/operations.h"
 #include "proto/body_front.h"
 #include "proto/dtype.h"
-#include "proto/npy.h"
-#include "server/api/compute/compute_call.h"
+#include "server/api/compute/array_call.h"
 #include "server/api/services.h"
 
 static void conv2d_init(struct compute_call *call)
@@ -41,10 +40,13 @@ static bool conv2d_result(struct compute_call *call)
 static void conv2d_point_residents(const struct call_residents *residents, struct work *work)
 {
     const struct resident *w = call_residents_b(residents);
-    if (w == NULL)
-        return;
-    work->task.problem.conv2d.w = resident_memory(w);
-    work->task.problem.conv2d.w_leading = resident_leading(w);
+    struct conv_problem *problem = &work->task.problem.conv2d;
+    if (w != NULL) {
+        problem->w = resident_memory(w);
+        problem->w_leading = resident_leading(w);
+    }
+    if (residents->stored != NULL)
+        problem->y = resident_memory(residents->stored);
 }
 
 /* Describes the problem before the body has arrived. Operands in the body and the result are not
@@ -88,14 +90,6 @@ static enum gemmd_error conv2d_choose_kernel(struct compute_call *call, struct s
     return code;
 }
 
-static uint32_t conv2d_header(const struct compute_call *call, char out[SAFETENSORS_HEADER_MAX])
-{
-    const struct safetensors_entry entry = {.name = "y", .tensor = call->c};
-    if (call->answer_format == FORMAT_NPY)
-        return npy_header(&call->c, out);
-    return call->answer_format == FORMAT_SAFETENSORS ? safetensors_header(&entry, 1, out) : 0;
-}
-
 static void conv2d_point_result(struct compute_call *call, unsigned char *payload)
 {
     if (call->client_memory.result.wanted)
@@ -122,6 +116,11 @@ static enum gemmd_error conv2d_read(struct compute_call *call, struct body_front
 {
     return conv2d_request_bind_front(&call->request.conv2d, call->body_format, front,
                                      &operands->conv2d, fault);
+}
+
+static const char *conv2d_store_name(const union call_request *request)
+{
+    return request->conv2d.store;
 }
 
 /* m, n and k are those of the product that the convolution is, for one image. */
@@ -152,12 +151,14 @@ const struct call_operation conv2d_operation = {
     .json_model = "conv2d_fp32",
     .operands = &conv2d_operand_table,
     .parameters = &conv2d_parameter_table,
+    .store = conv2d_store_name,
+    .stores_contiguous = true,
     .init = conv2d_init,
     .settle = conv2d_settle,
     .read = conv2d_read,
     .result = conv2d_result,
     .choose = conv2d_choose_kernel,
-    .header = conv2d_header,
+    .header = array_call_header,
     .point_result = conv2d_point_result,
     .point = conv2d_point,
     .point_residents = conv2d_point_residents,

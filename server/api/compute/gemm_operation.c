@@ -186,12 +186,6 @@ static enum gemmd_error gemm_choose_kernel(struct compute_call *call, struct ser
     if (code != GEMMD_OK)
         return code;
     describe_gemm_problem(request, one_product ? request->batch : 1, &work->problem);
-    if (request->store[0] != '\0')
-        code =
-            call_residents_reserve(&call->residents, request->store, &call->c, services->tensors,
-                                   executors_number(&services->executors, call->executor), fault);
-    if (code != GEMMD_OK)
-        return code;
     gemm_point_residents(&call->residents, work);
     work->outside_bytes =
         call_residents_work_bytes(&call->residents, work->problem.n, work->problem.m);

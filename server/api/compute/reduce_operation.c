@@ -58,9 +58,7 @@ static enum gemmd_error reduce_choose(struct compute_call *call, struct services
     const struct array_shape *shape = &request->shape;
     struct work *work = &call->work;
     struct reduce_problem *problem = &work->task.problem.reduce;
-    const enum gemmd_error code = array_call_reserve(call, request->store, services, fault);
-    if (code != GEMMD_OK)
-        return code;
+    (void)services;
     work->task.operation = &operation_reduce;
     reduce_problem_of(problem, shape, reduce_request_axis(request),
                       array_call_leading(&call->residents, shape->dims[shape->rank - 1]));

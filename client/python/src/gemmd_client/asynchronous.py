@@ -9,7 +9,8 @@ from functools import partial
 from typing import Any
 
 from .arrays import Array
-from .client import Client, ReduceOp
+from .client import Client
+from .reductions import ReduceOp
 from .tensors import Tensor
 
 
@@ -48,6 +49,21 @@ class AsyncClient:
     async def gemm_store(self, name: str, a: Any, b: Any, **options: Any) -> Tensor:
         """Computes a product that stays on the device, like Client.gemm_store()."""
         tensor: Tensor = await self._call(self._client.gemm_store, name, a, b, **options)
+        return tensor
+
+    async def conv2d_store(self, name: str, x: Any, w: Any, **options: Any) -> Tensor:
+        """Computes a convolution that stays on the device, like Client.conv2d_store()."""
+        tensor: Tensor = await self._call(self._client.conv2d_store, name, x, w, **options)
+        return tensor
+
+    async def reduce_store(self, name: str, x: Any, op: ReduceOp = "sum", **options: Any) -> Tensor:
+        """Reduces an array to one that stays on the device, like Client.reduce_store()."""
+        tensor: Tensor = await self._call(self._client.reduce_store, name, x, op, **options)
+        return tensor
+
+    async def softmax_store(self, name: str, x: Any, **options: Any) -> Tensor:
+        """Computes a softmax that stays on the device, like Client.softmax_store()."""
+        tensor: Tensor = await self._call(self._client.softmax_store, name, x, **options)
         return tensor
 
     async def put(self, name: str, array: Any, *, evictable: bool = False,

@@ -15,13 +15,13 @@ import numpy as np
 from . import library
 from .arrays import DTYPES, NAMES, Array, dtype_name, like, stored, to_numpy
 from .attention import Attention, Layout
-from .convolution import ConvLayout, Convolution, ConvWLayout, Padding
+from .convolution import ConvLayout, ConvWLayout, Padding, conv2d_request
 from .errors import ProtocolError
 from .http import Answer, Transport
+from .reductions import ReduceOp, reduce_request, softmax_request
 from .tensors import Tensor, from_safetensors, safetensors_header
 
 Act = Literal["none", "relu", "gelu", "gelu_tanh", "silu"]
-ReduceOp = Literal["sum", "mean", "max", "min", "norm2", "logsumexp", "argmax"]
 _DEFAULT_OUT = {"f8_e4m3": "bf16", "i8": "i32"}
 
 
@@ -40,7 +40,7 @@ class JobStatus:
 
 
 class Job:
-    """A product or an attention that the daemon computes whether or not the client stays."""
+    """A product or another operation that the daemon computes whether or not the client stays."""
 
     def __init__(self, client: Client, id: str, shape: tuple[int, ...] | None = None,
                  original: Any = None) -> None:
@@ -311,7 +311,7 @@ class Client:
                          product.sent, product.shape, b if isinstance(a, Tensor) else a)
 
     def _job(self, path: str, parameters: dict[str, Any], operands: list[Array],
-             shape: tuple[int, ...], original: Any) -> Job:
+             shape: tuple[int, ...] | None, original: Any) -> Job:
         answer = self._http.request("POST", path, parameters, operands, timeout=self.timeout,
                                     headers={"Prefer": "respond-async"}, repeatable=False)
         if answer.status != 202:
@@ -397,14 +397,20 @@ class Client:
 
         The errors are those of gemm().
         """
-        operands = Convolution(x, w, bias, out, layout, w_layout, groups)
         timeout = self.timeout if timeout is None else timeout
-        answer = self._http.request(
-            "POST", "/conv2d",
-            {**operands.parameters(stride, padding, dilation),
-             **_conv2d_options(alpha, act, precision, priority, timeout, kernel)},
-            operands.sent, timeout=timeout, result=True)
-        return like(x)(_array(answer))
+        return like(x)(self._compute("/conv2d", conv2d_request(
+            x, w, stride=stride, padding=padding, dilation=dilation, groups=groups, layout=layout,
+            w_layout=w_layout, bias=bias, out=out, alpha=alpha, act=act, precision=precision,
+            priority=priority, timeout=timeout, kernel=kernel), timeout))
+
+    def conv2d_job(self, x: Any, w: Any, **options: Any) -> Job:
+        """Hands a convolution in as a job and returns at once; the arguments are those of conv2d()."""
+        return self._job("/conv2d", *conv2d_request(x, w, **options), None, x)
+
+    def conv2d_store(self, name: str, x: Any, w: Any, **options: Any) -> Tensor:
+        """Computes a convolution that stays on the daemon's device under a name; the other arguments
+        are those of conv2d(). NoRoom: the device has no room for it."""
+        return self._store(name, "/conv2d", *conv2d_request(x, w, **options), options.get("timeout"))
 
     def reduce(self, x: Any, op: ReduceOp = "sum", *, axis: int = -1, keepdims: bool = False,
                out: Any = None, priority: int = 4, timeout: float | None = None,
@@ -425,11 +431,18 @@ class Client:
         The errors are those of gemm().
         """
         timeout = self.timeout if timeout is None else timeout
-        parameters, sent = _array_operand(x, out, priority, timeout, kernel)
-        parameters |= {"op": op, "axis": axis} | ({"keepdims": 1} if keepdims else {})
-        answer = self._http.request("POST", "/reduce", parameters, sent,
-                                    timeout=timeout, result=True)
-        return like(x)(_array(answer))
+        return like(x)(self._compute("/reduce", reduce_request(
+            x, op, axis=axis, keepdims=keepdims, out=out, priority=priority, timeout=timeout,
+            kernel=kernel), timeout))
+
+    def reduce_job(self, x: Any, op: ReduceOp = "sum", **options: Any) -> Job:
+        """Hands a reduction in as a job and returns at once; the arguments are those of reduce()."""
+        return self._job("/reduce", *reduce_request(x, op, **options), None, x)
+
+    def reduce_store(self, name: str, x: Any, op: ReduceOp = "sum", **options: Any) -> Tensor:
+        """Reduces an array to one that stays on the daemon's device under a name; the other arguments
+        are those of reduce(). NoRoom: the device has no room for it."""
+        return self._store(name, "/reduce", *reduce_request(x, op, **options), options.get("timeout"))
 
     def softmax(self, x: Any, *, scale: float = 1.0, log: bool = False, lens: Any = None,
                 out: Any = None, priority: int = 4, timeout: float | None = None,
@@ -446,16 +459,32 @@ class Client:
         The errors are those of gemm().
         """
         timeout = self.timeout if timeout is None else timeout
-        parameters, sent = _array_operand(x, out, priority, timeout, kernel)
-        parameters |= {"scale": repr(scale)} if scale != 1 else {}
-        parameters |= {"log": 1} if log else {}
-        if lens is not None:
-            lengths = np.ascontiguousarray(np.asarray(lens), np.int32)
-            parameters["lens"] = lengths.ndim
-            sent = [lengths, *sent]
-        answer = self._http.request("POST", "/softmax", parameters, sent,
-                                    timeout=timeout, result=True)
-        return like(x)(_array(answer))
+        return like(x)(self._compute("/softmax", softmax_request(
+            x, scale=scale, log=log, lens=lens, out=out, priority=priority, timeout=timeout,
+            kernel=kernel), timeout))
+
+    def softmax_job(self, x: Any, **options: Any) -> Job:
+        """Hands a softmax in as a job and returns at once; the arguments are those of softmax()."""
+        return self._job("/softmax", *softmax_request(x, **options), None, x)
+
+    def softmax_store(self, name: str, x: Any, **options: Any) -> Tensor:
+        """Computes a softmax that stays on the daemon's device under a name; the other arguments are
+        those of softmax(). NoRoom: the device has no room for it."""
+        return self._store(name, "/softmax", *softmax_request(x, **options), options.get("timeout"))
+
+    def _compute(self, path: str, request: tuple[dict[str, Any], list[Array]],
+                 timeout: float) -> Array:
+        parameters, operands = request
+        return _array(self._http.request("POST", path, parameters, operands, timeout=timeout,
+                                         result=True))
+
+    def _store(self, name: str, path: str, parameters: dict[str, Any], operands: list[Array],
+               timeout: float | None) -> Tensor:
+        timeout = self.timeout if timeout is None else timeout
+        parameters = {"timeout_ms": max(1, math.ceil(timeout * 1000)), **parameters,
+                      "store": name}
+        answer = self._http.request("POST", path, parameters, operands, timeout=timeout)
+        return Tensor.described(json.loads(bytes(answer.body)))
 
     def jobs(self) -> list[JobStatus]:
         """Lists the jobs of the client's tenant, the newest first."""
@@ -483,11 +512,8 @@ class Client:
         if not (product.m and product.n and product.k and product.batch):
             raise ValueError("a dimension is 0, and such a product cannot be stored")
         timeout = self.timeout if timeout is None else timeout
-        answer = self._http.request(
-            "POST", "/gemm", {**_parameters(product, alpha, act, precision, verify, priority, timeout,
-                                            kernel), "store": name},
-            product.sent, timeout=timeout)
-        return Tensor.described(json.loads(bytes(answer.body)))
+        return self._store(name, "/gemm", _parameters(product, alpha, act, precision, verify, priority,
+                                                      timeout, kernel), product.sent, timeout)
 
     def put(self, name: str, array: Any, *, evictable: bool = False, scale: Any = None) -> Tensor:
         """Makes an array of 1 to 8 dimensions resident under a name, and replaces what had the
@@ -598,34 +624,6 @@ def _attention_parameters(operands: Attention, causal: bool, window: int | None,
         "timeout_ms": (max(1, int(timeout * 1000)) if timeout is not None else None, None)}
     return {**operands.parameters(),
             **{name: value for name, (value, usual) in chosen.items() if value != usual}}
-
-
-def _conv2d_options(alpha: float, act: str, precision: str, priority: int, timeout: float | None,
-                    kernel: str | None) -> dict[str, Any]:
-    chosen = {
-        "alpha": (float(alpha), 1.0), "act": (act, "none"), "precision": (precision, "full"),
-        "priority": (priority, 4), "kernel": (kernel, None),
-        "timeout_ms": (max(1, int(timeout * 1000)) if timeout is not None else None, None)}
-    return {name: value for name, (value, usual) in chosen.items() if value != usual}
-def _array_operand(x: Any, out: Any, priority: int, timeout: float,
-                   kernel: str | None) -> tuple[dict[str, Any], list[Array]]:
-    """Returns the parameters that an array has in every operation, and the operands to send."""
-    parameters: dict[str, Any] = {}
-    sent: list[Array] = []
-    if isinstance(x, Tensor):
-        parameters["x"] = x.name
-    else:
-        array = np.ascontiguousarray(to_numpy("x", x))
-        parameters |= {"dtype": NAMES[array.dtype], "shape": ",".join(map(str, array.shape))}
-        sent.append(array)
-    if out is not None:
-        parameters["out"] = dtype_name(out)
-    if priority != 4:
-        parameters["priority"] = priority
-    parameters["timeout_ms"] = max(1, math.ceil(timeout * 1000))
-    if kernel is not None:
-        parameters["kernel"] = kernel
-    return parameters, sent
 
 
 def _job_status(found: dict[str, Any]) -> JobStatus:

@@ -80,3 +80,21 @@ class Convolution:
         if isinstance(self.w, Tensor):
             found["w"] = self.w.name
         return found
+
+
+def conv2d_request(x: Any, w: Any, *, stride: int | Sequence[int] = 1, padding: Padding = 0,
+                   dilation: int | Sequence[int] = 1, groups: int = 1, layout: ConvLayout = "nchw",
+                   w_layout: ConvWLayout = "kcrs", bias: Any = None, out: Any = None,
+                   alpha: float = 1.0, act: str = "none", precision: str = "full", priority: int = 4,
+                   timeout: float | None = None,
+                   kernel: str | None = None) -> tuple[dict[str, Any], list[Array]]:
+    """Returns the parameters and the operands of a request; the arguments are those of
+    Client.conv2d()."""
+    operands = Convolution(x, w, bias, out, layout, w_layout, groups)
+    chosen = {
+        "alpha": (float(alpha), 1.0), "act": (act, "none"), "precision": (precision, "full"),
+        "priority": (priority, 4), "kernel": (kernel, None),
+        "timeout_ms": (max(1, int(timeout * 1000)) if timeout is not None else None, None)}
+    return {**operands.parameters(stride, padding, dilation),
+            **{name: value for name, (value, usual) in chosen.items() if value != usual}
+            }, operands.sent

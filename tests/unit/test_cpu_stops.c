@@ -1,0 +1,220 @@
+/* The CPU's kernels of convolutions, reductions and softmaxes look inside of a long part whether
+ * they have to stop, and then end with an incomplete result. */
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/cpu/team.h"
+#include "kernels/cpu/watch.h"
+#include "kernels/operations.h"
+#include "proto/dtype.h"
+
+enum {
+    SLICES = 16,
+    ELEMENTS = SLICES * TEAM_PACE_STEPS,
+    STOPS_AT = 4,
+    FILL = 0x3c /* the byte of positive numbers in every type */
+};
+
+static struct gemm_context *context;
+static unsigned char *x, *w, *y, *whole;
+
+static void setup(void)
+{
+    struct fault fault;
+    const size_t bytes = (size_t)ELEMENTS * sizeof(float);
+    ck_assert_int_eq(gemm_context_create(GEMM_BACKEND_CPU, NULL, 1, &context, &fault), GEMMD_OK);
+    x = malloc(bytes);
+    w = malloc(bytes);
+    y = malloc(bytes);
+    whole = malloc(bytes);
+    ck_assert(x != NULL && w != NULL && y != NULL && whole != NULL);
+    memset(x, FILL, bytes);
+    memset(w, FILL, bytes);
+}
+
+static void teardown(void)
+{
+    gemm_context_destroy(context);
+    free(x);
+    free(w);
+    free(y);
+    free(whole);
+}
+
+struct stopper {
+    uint32_t asked, stops_at; /* 0: never */
+};
+
+static bool stopper_stops(void *argument)
+{
+    struct stopper *stopper = argument;
+    return ++stopper->asked == stopper->stops_at;
+}
+
+/* Runs a problem on the context's single thread. Returns how often the kernel asked. */
+static uint32_t run(const struct operation_kernel *kernel, const void *problem, uint32_t stops_at)
+{
+    struct stopper stopper = {.stops_at = stops_at};
+    uint64_t bytes;
+    ck_assert(kernel->workspace_bytes(problem, &bytes));
+    void *workspace = aligned_alloc(64, (bytes + 64) / 64 * 64);
+    ck_assert_ptr_nonnull(workspace);
+    cpu_watch_begin(context, stopper_stops, &stopper);
+    ck_assert_int_eq(kernel->run(context, problem, workspace), GEMMD_OK);
+    ck_assert(cpu_watch_end(context) == (stops_at != 0));
+    free(workspace);
+    return stopper.asked;
+}
+
+/* A problem of one part: `slices` is how many times TEAM_PACE_STEPS steps it has at least. */
+static void expect_stops(const struct operation *operation, const void *problem, uint64_t y_bytes,
+                         uint32_t slices)
+{
+    for (const struct operation_kernel *const *kernel =
+             operation_kernels(operation, GEMM_BACKEND_CPU);
+         *kernel != NULL; kernel++) {
+        if (!(*kernel)->takes(problem))
+            continue;
+        memset(y, 0xff, y_bytes);
+        const uint32_t asked = run(*kernel, problem, 0);
+        ck_assert_msg(asked >= slices, "%s %s asked %u times", operation->name, (*kernel)->name,
+                      asked);
+        memcpy(whole, y, y_bytes);
+        memset(y, 0xff, y_bytes);
+        run(*kernel, problem, STOPS_AT);
+        ck_assert_msg(memcmp(whole, y, y_bytes) != 0, "%s %s computed all", operation->name,
+                      (*kernel)->name);
+    }
+}
+
+static const enum gemmd_dtype conv_types[] = {GEMMD_F32, GEMMD_F16, GEMMD_BF16, GEMMD_I8};
+enum { CONV_TYPES = sizeof conv_types / sizeof *conv_types };
+
+static struct conv_problem conv_problem(enum gemmd_dtype dtype, struct conv_shape shape)
+{
+    struct fault fault;
+    shape.batch = shape.groups = 1;
+    shape.stride_h = shape.stride_w = shape.dilation_h = shape.dilation_w = 1;
+    ck_assert_int_eq(conv_shape_settle(&shape, &fault), GEMMD_OK);
+    return (struct conv_problem){.dtype = dtype,
+                                 .out = dtype == GEMMD_I8 ? GEMMD_I32 : dtype,
+                                 .alpha = dtype == GEMMD_I8 ? 1 : 1e-6, /* so that f16 can hold Y */
+                                 .shape = shape,
+                                 .x = x,
+                                 .w = w,
+                                 .y = y};
+}
+
+/* A single element of Y over many channels, and over a large filter. */
+START_TEST(one_element_of_a_convolution)
+{
+    const enum gemmd_dtype dtype = conv_types[_i];
+    const struct conv_problem channels = conv_problem(
+        dtype, (struct conv_shape){
+                   .channels = ELEMENTS, .height = 1, .width = 1, .filters = 1, .r = 1, .s = 1});
+    expect_stops(&operation_conv2d, &channels, dtype_size(channels.out), SLICES);
+    const struct conv_problem filter =
+        conv_problem(dtype, (struct conv_shape){.channels = 1,
+                                                .height = SLICES,
+                                                .width = TEAM_PACE_STEPS,
+                                                .filters = 1,
+                                                .r = SLICES,
+                                                .s = TEAM_PACE_STEPS});
+    expect_stops(&operation_conv2d, &filter, dtype_size(filter.out), SLICES);
+}
+END_TEST
+
+/* Many filters on one block of pixels are several calls of the product's kernel. */
+START_TEST(many_filters)
+{
+    enum { PIXELS = 64, TAPS = 1 << 15, FILTERS = 1024 };
+    static float filters[(size_t)TAPS * 8];
+    struct conv_problem problem = conv_problem(
+        GEMMD_F32,
+        (struct conv_shape){
+            .channels = TAPS, .height = 1, .width = PIXELS, .filters = 8, .r = 1, .s = 1});
+    problem.w = filters;
+    problem.alpha = 1; /* so that nothing follows the product */
+    const struct operation_kernel *kernel =
+        operation_kernels(&operation_conv2d, GEMM_BACKEND_CPU)[0];
+    ck_assert_str_eq(kernel->name, "product");
+    const uint32_t few = run(kernel, &problem, 0);
+    float *all = calloc((size_t)TAPS * FILTERS, sizeof *all);
+    ck_assert_ptr_nonnull(all);
+    problem.shape.filters = FILTERS;
+    problem.w = all;
+    /* The kernel asks once for each filter whose results it copies, and once for each call. */
+    ck_assert_uint_gt(run(kernel, &problem, 0), few + FILTERS - 8 + 1);
+    free(all);
+}
+END_TEST
+
+/* Over the last dimension, and over one before it. */
+START_TEST(one_result_of_a_reduction)
+{
+    enum { COLUMNS = 64 };
+    static const enum gemmd_dtype types[] = {GEMMD_F64, GEMMD_F32, GEMMD_BF16, GEMMD_I8};
+    const struct array_shape row = {1, {ELEMENTS / 2}},
+                             columns = {2, {ELEMENTS / 2 / COLUMNS, COLUMNS}};
+    for (int op = 0; op < REDUCE_OP_COUNT; op++) {
+        struct reduce_problem p;
+        /* The place and value of the greatest of equal elements are known early. */
+        if (op == REDUCE_MAX || op == REDUCE_MIN || op == REDUCE_ARGMAX)
+            continue;
+        reduce_problem_of(&p, &row, 0, ELEMENTS / 2);
+        p.op = (enum reduce_op)op;
+        p.dtype = types[_i];
+        p.out = reduce_default_out(p.op, p.dtype);
+        p.x = x;
+        p.y = y;
+        expect_stops(&operation_reduce, &p, dtype_size(p.out), SLICES / 2);
+        reduce_problem_of(&p, &columns, 0, COLUMNS);
+        p.op = (enum reduce_op)op;
+        p.dtype = types[_i];
+        p.out = reduce_default_out(p.op, p.dtype);
+        p.x = x;
+        p.y = y;
+        expect_stops(&operation_reduce, &p, COLUMNS * dtype_size(p.out), SLICES / 2);
+    }
+}
+END_TEST
+
+/* Of elements that count, and of elements that are masked. */
+START_TEST(one_row_of_a_softmax)
+{
+    static const enum gemmd_dtype types[] = {GEMMD_F64, GEMMD_F32, GEMMD_BF16};
+    static const int32_t lens[] = {1};
+    const struct array_shape row = {2, {1, ELEMENTS / 2}};
+    struct softmax_problem p;
+    softmax_problem_of(&p, &row, 0);
+    p.dtype = p.out = types[_i];
+    p.x = x;
+    p.y = y;
+    expect_stops(&operation_softmax, &p, (uint64_t)ELEMENTS / 2 * dtype_size(p.out), SLICES);
+    softmax_problem_of(&p, &row, 1);
+    p.dtype = p.out = types[_i];
+    p.x = x;
+    p.y = y;
+    p.lens = lens;
+    expect_stops(&operation_softmax, &p, (uint64_t)ELEMENTS / 2 * dtype_size(p.out), SLICES / 2);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("cpu_stops");
+    TCase *tests = tcase_create("cpu_stops");
+    tcase_add_checked_fixture(tests, setup, teardown);
+    tcase_set_timeout(tests, 120);
+    tcase_add_loop_test(tests, one_element_of_a_convolution, 0, CONV_TYPES);
+    tcase_add_test(tests, many_filters);
+    tcase_add_loop_test(tests, one_result_of_a_reduction, 0, 4);
+    tcase_add_loop_test(tests, one_row_of_a_softmax, 0, 3);
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    const int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
