@@ -35,7 +35,7 @@ _gemmctl() {
     local reduce="$files_of --store --async --shape --op --axis --keepdims"
     local softmax="$files_of --store --async --shape --scale --log --lens"
     local bench="--connections --in-flight --duration --requests"
-    local put="--dtype --shape --evictable --format --json"
+    local put="--dtype --shape --scale --evictable --format --json"
     local commands="gemm attention conv reduce softmax tensor job bench info metrics top ready completion help"
     local tensor="put get ls rm" job="ls status wait result cancel" benches="attention ladder"
     current=${COMP_WORDS[COMP_CWORD]}
@@ -82,6 +82,7 @@ _gemmctl() {
     --w-layout) words="kcrs krsc" ;;
     --padding) words="same" ;;
     --op) words="sum mean max min norm2 logsumexp argmax" ;;
+    --scale) [[ $command == "tensor put" ]] && files=yes ;;
     --precision)
         words="full tf32 f8"
         [[ $command == conv ]] && words="full tf32"
@@ -95,7 +96,7 @@ _gemmctl() {
     -o | --output | --bias | --c0 | --a-scale | --b-scale | --lens | --lens-q | --lens-kv | --lse | --token-file | --ca-file | --cert-file | --key-file) files=yes ;;
     -m | --m | -n | --n | -k | --k | --alpha | --beta | --batch | -c | --connections | \
         --in-flight | -d | --duration | --requests | -t | --timeout | --retries | --store | --traceparent | \
-        --shape | --heads | --kv-heads | --sq | --skv | --d | --dv | --window | --scale | --axis | \
+        --shape | --heads | --kv-heads | --sq | --skv | --d | --dv | --window | --axis | \
         --channels | --height | --width | --filters | --filter-h | --filter-w | --groups | --stride | --dilation | \
         --softcap | --random | --seed | --interval) ;;
     *)

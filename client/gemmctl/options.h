@@ -196,9 +196,13 @@ enum {
     X(WINDOW, "window", 0, "COUNT", FOR_ATTENDING, 1,                                              \
       "mask: a query sees no key that is more than COUNT positions to its left; default: no "      \
       "such mask")                                                                                 \
-    X(SCALE, "scale", 0, "NUMBER", FOR_ATTENDING | FOR_SOFTMAX, 1,                                 \
+    X(SCALE, "scale", 0,                                                                           \
+      "attention: NUMBER; bench attention: NUMBER; softmax: NUMBER; tensor put: FILE",             \
+      FOR_ATTENDING | FOR_SOFTMAX | FOR_TENSOR_PUT, 1,                                             \
       "attention: factor of the scores Q*K^T, by default 1/sqrt(d); bench attention: factor "      \
-      "of the scores Q*K^T, by default 1/sqrt(d); softmax: factor of X, by default 1")             \
+      "of the scores Q*K^T, by default 1/sqrt(d); softmax: factor of X, by default 1; tensor "     \
+      "put: file with the f32 scales of a tensor of f8_e4m3 or i8, by default the tensor "         \
+      "'scale' of the safetensors file, if it has one")                                            \
     X(SOFTCAP, "softcap", 0, "NUMBER", FOR_ATTENDING, 1,                                           \
       "bound c of the scores, which become c*tanh(score/c); 0 or default: no bound")               \
     X(LENS_Q, "lens-q", 0, "FILE", FOR_ATTENTION, 0,                                               \

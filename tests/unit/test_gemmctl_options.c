@@ -82,6 +82,7 @@ static const struct {
     {"conv X W --layout", "--layout needs a value: nchw|nhwc"},
     {"attention Q --layout", "--layout needs a value: bhsd|bshd"},
     {"softmax X --scale", "--scale needs a value: NUMBER"},
+    {"tensor put W W.npy --scale", "--scale needs a value: FILE"},
     {"--layout", "--layout needs a value"},
 };
 
