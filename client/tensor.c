@@ -157,7 +157,7 @@ struct gemmd_request *gemmd_tensor_put_submit(struct gemmd_client *client,
                                               struct gemmd_error_info *error)
 {
     struct gemmd_tensor_put put;
-    struct tensor tensor, scale;
+    struct tensor tensor = {.rank = 0}, scale = {.rank = 0};
     failure_clear(error);
     gemmd_tensor_put_init(&put, sizeof put);
     if (!record_read(&put, sizeof put, given, given->size, GEMMD_TENSOR_PUT_SIZE_0_1)) {

@@ -157,7 +157,7 @@ static enum gemmd_error array_compare(const void *argument, struct progress_line
 static void array_where(const void *argument, uint64_t at, char *out, size_t room)
 {
     const struct tensor *y = ((const struct array_checked *)argument)->y;
-    uint64_t indices[TENSOR_MAX_RANK];
+    uint64_t indices[TENSOR_MAX_RANK] = {0};
     size_t length = 0;
     for (uint32_t i = y->rank; i > 0; i--) {
         indices[i - 1] = at % y->dims[i - 1];

@@ -34,6 +34,7 @@ double flops_of_conv(const struct conv2d_request *request)
     struct fault fault;
     if (conv2d_request_shape(request, &s, &fault) != GEMMD_OK)
         return 0;
-    return 2 * (double)(s.channels / s.groups) * (double)s.r * (double)s.s * (double)s.batch *
-           (double)s.filters * (double)s.out_height * (double)s.out_width;
+    const uint64_t channels = s.channels / s.groups;
+    return 2 * (double)channels * (double)s.r * (double)s.s * (double)s.batch * (double)s.filters *
+           (double)s.out_height * (double)s.out_width;
 }
