@@ -119,6 +119,7 @@ static enum gemmd_error client_write_headers(struct gemmd_client *client, const 
         [HEADERS_SEND_FOR_TENSORS] = {"Expect:", raw, tensors},
         [HEADERS_ASK_FOR_TENSORS] = {ask, raw, tensors},
         [HEADERS_PUT] = {ask, raw},
+        [HEADERS_PUT_SAFETENSORS] = {ask, "Content-Type: application/vnd.safetensors"},
     };
     char line[TOKEN_MAX + 64];
     size_t length = strlen(token);

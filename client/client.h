@@ -78,6 +78,7 @@ struct gemmd_request {
     char traceparent[TRACEPARENT_ROOM]; /* or "" */
     char etag[ANSWER_ETAG_ROOM];        /* If-None-Match, or "" */
     struct body body;
+    char *body_front;                   /* a part of the body that the request owns; NULL: none */
     struct shared_memory shared_memory; /* the request's use of shared memory */
     struct sink sink;
     uint64_t deadline_us;

@@ -24,6 +24,7 @@ enum headers {
     HEADERS_SEND_FOR_TENSORS, /* a body of raw bytes; Accept asks for a safetensors file */
     HEADERS_ASK_FOR_TENSORS,  /* as HEADERS_SEND_FOR_TENSORS; the body is sent after 100 Continue */
     HEADERS_PUT,              /* a body of raw bytes, sent after 100 Continue; no Accept */
+    HEADERS_PUT_SAFETENSORS,  /* as HEADERS_PUT, with a safetensors body */
     HEADERS_COUNT
 };
 

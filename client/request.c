@@ -267,5 +267,6 @@ void gemmd_request_free(struct gemmd_request *request)
         free(request->sink.data.data);
     if (request->sink.lse.owned)
         free(request->sink.lse.data);
+    free(request->body_front);
     free(request);
 }

@@ -1,15 +1,17 @@
 /* Resident tensors: put, get, stat, delete. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "client/client.h"
+#include "client/etag.h"
 #include "client/failure.h"
 #include "client/payload.h"
 #include "client/record.h"
 #include "client/resource.h"
 #include "client/schedule.h"
 #include "client/stored.h"
-#include "proto/size.h"
+#include "proto/safetensors.h"
 
 /* Compares the answer's entity tag with the tensor's. The tag is a hash, so a tensor that was
  * damaged on the way would have another tag. */
@@ -30,6 +32,11 @@ static const struct operation put_operation = {.method = "PUT",
                                                .sends = true,
                                                .statuses = {201, 200, 412},
                                                .conclude = conclude_put};
+static const struct operation put_scaled_operation = {.method = "PUT",
+                                                      .headers = HEADERS_PUT_SAFETENSORS,
+                                                      .sends = true,
+                                                      .statuses = {201, 200, 412},
+                                                      .conclude = conclude_put};
 static const struct operation get_operation = {.method = "GET",
                                                .headers = HEADERS_ACCEPT,
                                                .statuses = {200},
@@ -54,23 +61,41 @@ void gemmd_tensor_put_init(struct gemmd_tensor_put *put, size_t size)
     record_write(put, size, &defaults, sizeof defaults);
 }
 
-static enum gemmd_error check_put(const struct gemmd_tensor_put *put, uint64_t *bytes,
-                                  struct gemmd_error_info *error)
+/* Checks a type and a shape, whose fields are called `rank_field` and `dims_field`, and sets
+ * `tensor`. */
+static enum gemmd_error take_tensor(struct tensor *tensor, enum gemmd_dtype dtype, uint32_t rank,
+                                    const uint64_t *dims, const void *data, const char *rank_field,
+                                    const char *dims_field, struct gemmd_error_info *error)
+{
+    if (rank < 1 || rank > ANSWER_MAX_RANK)
+        return failure_set(error, GEMMD_ERR_USAGE, rank_field, "%s is %u; it must be from 1 to %d",
+                           rank_field, rank, ANSWER_MAX_RANK);
+    for (uint32_t i = 0; i < rank; i++)
+        if (dims[i] == 0)
+            return failure_set(error, GEMMD_ERR_USAGE, dims_field,
+                               "%s[%u] is 0; a tensor has at least one element", dims_field, i);
+    if (!tensor_init(tensor, dtype, dims, rank, data))
+        return failure_set(error, GEMMD_ERR_USAGE, dims_field,
+                           "the tensor has more than 2^63 bytes");
+    return GEMMD_OK;
+}
+
+/* Checks the arguments, and sets `tensor` and, if there are scales, `scale`. */
+static enum gemmd_error check_put(const struct gemmd_tensor_put *put, struct tensor *tensor,
+                                  struct tensor *scale, struct gemmd_error_info *error)
 {
     if (resource_check_tensor(put->name, "name", error) != GEMMD_OK)
         return GEMMD_ERR_USAGE;
     if (gemmd_dtype_size(put->dtype) == 0)
         return failure_set(error, GEMMD_ERR_USAGE, "dtype", "there is no element type %d",
                            (int)put->dtype);
-    if (put->rank < 1 || put->rank > ANSWER_MAX_RANK)
-        return failure_set(error, GEMMD_ERR_USAGE, "rank", "rank is %u; it must be from 1 to %d",
-                           put->rank, ANSWER_MAX_RANK);
-    for (uint32_t i = 0; i < put->rank; i++)
-        if (put->dims[i] == 0)
-            return failure_set(error, GEMMD_ERR_USAGE, "dims",
-                               "dims[%u] is 0; a tensor has at least one element", i);
-    if (!size_tensor_bytes(put->dtype, put->dims, put->rank, bytes))
-        return failure_set(error, GEMMD_ERR_USAGE, "dims", "the tensor has more than 2^63 bytes");
+    enum gemmd_error code =
+        take_tensor(tensor, put->dtype, put->rank, put->dims, put->data, "rank", "dims", error);
+    if (code == GEMMD_OK && put->scale != NULL)
+        code = take_tensor(scale, GEMMD_F32, put->scale_rank, put->scale_dims, put->scale,
+                           "scale_rank", "scale_dims", error);
+    if (code != GEMMD_OK)
+        return code;
     if (put->data == NULL)
         return failure_set(error, GEMMD_ERR_USAGE, "data",
                            "data is NULL; it must point to the tensor");
@@ -81,7 +106,8 @@ static enum gemmd_error check_put(const struct gemmd_tensor_put *put, uint64_t *
     return GEMMD_OK;
 }
 
-static void write_put(struct gemmd_request *request, const struct gemmd_tensor_put *put)
+static void write_put(struct gemmd_request *request, const struct gemmd_tensor_put *put,
+                      const struct tensor *tensor, const struct tensor *scale)
 {
     size_t room = sizeof request->target;
     size_t at =
@@ -95,10 +121,35 @@ static void write_put(struct gemmd_request *request, const struct gemmd_tensor_p
     if (put->etag != NULL)
         memcpy(request->etag, put->etag, strlen(put->etag) + 1);
     else
-        gemmd_tensor_etag(put->dtype, put->rank, put->dims, put->data, request->etag);
+        etag_compute(tensor, put->scale != NULL ? scale : NULL, request->etag);
     request->expected.dtype = put->dtype;
     request->expected.rank = put->rank;
     memcpy(request->expected.dims, put->dims, sizeof put->dims);
+}
+
+/* Makes the body: the tensor's bytes, or a safetensors file of the tensor and its scales. */
+static enum gemmd_error put_write_body(struct gemmd_request *request, const struct tensor *tensor,
+                                       const struct tensor *scale, struct gemmd_error_info *error)
+{
+    body_init(&request->body);
+    if (scale == NULL) {
+        body_append(&request->body, tensor->data, tensor->bytes);
+        return GEMMD_OK;
+    }
+    /* The scales come first, so that both are aligned to their elements. */
+    const struct safetensors_entry entries[] = {{.name = "scale", .tensor = *scale},
+                                                {.name = "tensor", .tensor = *tensor}};
+    request->body_front = malloc(SAFETENSORS_HEADER_MAX);
+    if (request->body_front == NULL)
+        return failure_set(error, GEMMD_ERR_OUT_OF_MEMORY, NULL,
+                           "there is no memory for the request");
+    const uint32_t front = safetensors_header(entries, 2, request->body_front);
+    if (front == 0 || !body_append(&request->body, request->body_front, front) ||
+        !body_append(&request->body, scale->data, scale->bytes) ||
+        !body_append(&request->body, tensor->data, tensor->bytes))
+        return failure_set(error, GEMMD_ERR_USAGE, "dims",
+                           "the tensor and its scales have more than 2^63 bytes");
+    return GEMMD_OK;
 }
 
 struct gemmd_request *gemmd_tensor_put_submit(struct gemmd_client *client,
@@ -106,7 +157,7 @@ struct gemmd_request *gemmd_tensor_put_submit(struct gemmd_client *client,
                                               struct gemmd_error_info *error)
 {
     struct gemmd_tensor_put put;
-    uint64_t bytes = 0;
+    struct tensor tensor = {.rank = 0}, scale = {.rank = 0};
     failure_clear(error);
     gemmd_tensor_put_init(&put, sizeof put);
     if (!record_read(&put, sizeof put, given, given->size, GEMMD_TENSOR_PUT_SIZE_0_1)) {
@@ -116,18 +167,21 @@ struct gemmd_request *gemmd_tensor_put_submit(struct gemmd_client *client,
                     gemmd_version());
         return NULL;
     }
-    if (check_put(&put, &bytes, error) != GEMMD_OK)
+    if (check_put(&put, &tensor, &scale, error) != GEMMD_OK)
         return NULL;
     const struct gemmd_call call = {.timeout_ms = put.timeout_ms,
                                     .request_id = put.request_id,
                                     .traceparent = put.traceparent,
                                     .user = put.user};
-    struct gemmd_request *request = request_new(client, &put_operation, &call, error);
+    const struct operation *operation = put.scale != NULL ? &put_scaled_operation : &put_operation;
+    struct gemmd_request *request = request_new(client, operation, &call, error);
     if (request == NULL)
         return NULL;
-    write_put(request, &put);
-    body_init(&request->body);
-    body_append(&request->body, put.data, bytes);
+    write_put(request, &put, &tensor, &scale);
+    if (put_write_body(request, &tensor, put.scale != NULL ? &scale : NULL, error) != GEMMD_OK) {
+        gemmd_request_free(request);
+        return NULL;
+    }
     schedule_submit(request);
     return request;
 }

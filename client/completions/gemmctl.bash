@@ -1,9 +1,9 @@
-# bash completion for gemmctl: gemm, attention, tensor put, tensor get, tensor ls, tensor rm, job ls,
-# job status, job wait, job result, job cancel, bench, bench attention, bench ladder, info, metrics,
-# top, ready, completion, help
+# bash completion for gemmctl: gemm, attention, conv, reduce, softmax, tensor put, tensor get, tensor ls,
+# tensor rm, job ls, job status, job wait, job result, job cancel, bench, bench attention, bench ladder, info,
+# metrics, top, ready, completion, help
 
-# Prints names: contexts, or tensors, kernels or jobs that the daemon knows. The daemon is the one that the options
-# of the line being typed name.
+# Prints names: contexts, or tensors, jobs, kernels or an operation's kernels (kernels:conv2d) that the daemon knows.
+# The daemon is the one that the options of the line being typed name.
 _gemmctl_names() {
     local -a words=() options=()
     local i
@@ -28,9 +28,15 @@ _gemmctl() {
     local attends="--heads --kv-heads --sq --skv --d --dv --layout --causal --window --scale --softcap"
     local attention="--output --async --format --in-format --out-format --timing --dtype --batch
         --lens-q --lens-kv --lse --with-lse --kernel --priority --json --shm --no-shm"
+    local files_of="--output --random --seed --check --format --in-format --out-format --timing --dtype --out --kernel
+        --priority --json --shm --no-shm"
+    local conv="$files_of --bias --channels --height --width --filters --filter-h --filter-w --groups --stride
+        --dilation --padding --layout --w-layout --batch --precision --alpha --act"
+    local reduce="$files_of --store --async --shape --op --axis --keepdims"
+    local softmax="$files_of --store --async --shape --scale --log --lens"
     local bench="--connections --in-flight --duration --requests"
-    local put="--dtype --shape --evictable --format --json"
-    local commands="gemm attention tensor job bench info metrics top ready completion help"
+    local put="--dtype --shape --scale --evictable --format --json"
+    local commands="gemm attention conv reduce softmax tensor job bench info metrics top ready completion help"
     local tensor="put get ls rm" job="ls status wait result cancel" benches="attention ladder"
     current=${COMP_WORDS[COMP_CWORD]}
     previous=${COMP_WORDS[COMP_CWORD - 1]}
@@ -59,26 +65,47 @@ _gemmctl() {
     fi
     case $previous in
     --context) words=$(_gemmctl_names contexts) ;;
-    --kernel) words=$(_gemmctl_names kernels) ;;
+    --kernel)
+        case $command in
+        gemm | bench) words=$(_gemmctl_names kernels:gemm) ;;
+        *attention) words=$(_gemmctl_names kernels:attention) ;;
+        conv) words=$(_gemmctl_names kernels:conv2d) ;;
+        *) words=$(_gemmctl_names "kernels:$command") ;;
+        esac
+        ;;
     --dtype) words="f64 f32 f16 bf16 f8_e4m3 i8 i32" ;;
     --out) words="f64 f32 f16 bf16 i32" ;;
-    --layout) words="bhsd bshd" ;;
-    --precision) words="full tf32 f8" ;;
+    --layout)
+        words="bhsd bshd"
+        [[ $command == conv ]] && words="nchw nhwc"
+        ;;
+    --w-layout) words="kcrs krsc" ;;
+    --padding) words="same" ;;
+    --op) words="sum mean max min norm2 logsumexp argmax" ;;
+    --scale) [[ $command == "tensor put" ]] && files=yes ;;
+    --precision)
+        words="full tf32 f8"
+        [[ $command == conv ]] && words="full tf32"
+        ;;
     --scales) words="none rowcol block" ;;
     --act) words="none relu gelu gelu_tanh silu" ;;
     --verify) words="none freivalds" ;;
     --priority) words="0 1 2 3 4 5 6 7 8 9" ;;
     --format | --in-format | --out-format) words="npy safetensors raw" ;;
     -u | --url) words="http:// https:// unix:" ;;
-    -o | --output | --bias | --c0 | --a-scale | --b-scale | --lens-q | --lens-kv | --lse | --token-file | --ca-file | --cert-file | --key-file) files=yes ;;
+    -o | --output | --bias | --c0 | --a-scale | --b-scale | --lens | --lens-q | --lens-kv | --lse | --token-file | --ca-file | --cert-file | --key-file) files=yes ;;
     -m | --m | -n | --n | -k | --k | --alpha | --beta | --batch | -c | --connections | \
         --in-flight | -d | --duration | --requests | -t | --timeout | --retries | --store | --traceparent | \
-        --shape | --heads | --kv-heads | --sq | --skv | --d | --dv | --window | --scale | \
+        --shape | --heads | --kv-heads | --sq | --skv | --d | --dv | --window | --axis | \
+        --channels | --height | --width | --filters | --filter-h | --filter-w | --groups | --stride | --dilation | \
         --softcap | --random | --seed | --interval) ;;
     *)
         case $command:$current in
         gemm:-*) words="$gemm $product $common" ;;
         attention:-*) words="$attention $attends $common" ;;
+        conv:-*) words="$conv $common" ;;
+        reduce:-*) words="$reduce $common" ;;
+        softmax:-*) words="$softmax $common" ;;
         bench:-*) words="$bench $product $common" ;;
         bench\ attention:-*) words="$bench $attends --dtype --batch --kernel --priority --json --shm --no-shm $common" ;;
         bench\ ladder:-*) words="--n --json $common" ;;
@@ -89,7 +116,7 @@ _gemmctl() {
         info:-* | metrics:-* | ready:-* | tensor\ *:-* | job\ *:-*) words="--json $common" ;;
         help:-*) words="--quiet --no-color --help --version" ;;
         *:-*) words=$common ;;
-        gemm:* | attention:* | tensor\ put:*) files=yes ;;
+        gemm:* | attention:* | conv:* | reduce:* | softmax:* | tensor\ put:*) files=yes ;;
         tensor:*) words=$tensor ;;
         tensor\ get:* | tensor\ ls:* | tensor\ rm:*) words=$(_gemmctl_names tensors) ;;
         job:*) words=$job ;;

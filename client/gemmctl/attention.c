@@ -94,7 +94,7 @@ int command_attention(const struct context *context)
         GEMMD_OK)
         goto failed;
     drop_leading_dims(&result, &o);
-    const struct report_work work = {.flops = flops_of_attention(&request)};
+    const struct report_work work = {.name = "O", .flops = flops_of_attention(&request)};
     code = destination_commit(context, &destination, &result, &work);
     goto done;
 

@@ -54,6 +54,9 @@ struct gemmd_client *command_client(const struct context *context, uint32_t retr
 
 int command_gemm(const struct context *context);
 int command_attention(const struct context *context);
+int command_conv(const struct context *context);
+int command_reduce(const struct context *context);
+int command_softmax(const struct context *context);
 int command_tensor_put(const struct context *context);
 int command_tensor_get(const struct context *context);
 int command_tensor_ls(const struct context *context);

@@ -19,6 +19,26 @@ const struct command commands[] = {
      "  gemmctl attention Q.npy tensor:keys tensor:values -o O.npy --layout bshd\n"
      "  gemmctl attention Q.npy K.npy V.npy --async --with-lse\n",
      command_attention},
+    {"conv", FOR_CONV, 0, 2, "X [W] [-o Y]", "compute Y = act(alpha*conv(X, W) + bias)",
+     "  gemmctl conv X.npy W.npy -o Y.npy --stride 2 --padding 1\n"
+     "  gemmctl conv xw.safetensors -o Y.safetensors --padding same --act relu\n"
+     "  gemmctl conv X.npy tensor:filters -o Y.npy --layout nhwc --w-layout krsc\n"
+     "  cat X.npy W.npy | gemmctl conv - - --groups 64 > Y.npy\n"
+     "  gemmctl conv --random 2x8x56x56 --filters 8 --filter-h 3 --filter-w 3 --check\n",
+     command_conv},
+    {"reduce", FOR_REDUCE, 0, 1, "X [-o Y]", "reduce an array over one axis: sum, mean, max, ...",
+     "  gemmctl reduce X.npy -o Y.npy --op mean --axis 0\n"
+     "  gemmctl reduce logits.npy -o best.npy --op argmax --keepdims\n"
+     "  gemmctl reduce x.bin -o y.bin --shape 64,128 --dtype bf16 --out f32\n"
+     "  gemmctl reduce tensor:weights -o norms.npy --op norm2 --axis 1\n"
+     "  gemmctl reduce --random 64x100000 --op logsumexp --check\n",
+     command_reduce},
+    {"softmax", FOR_SOFTMAX, 0, 1, "X [-o Y]", "compute Y = softmax(scale*X) over the last axis",
+     "  gemmctl softmax X.npy -o Y.npy --scale 0.125\n"
+     "  gemmctl softmax X.npy -o Y.npy --lens lens.npy --log\n"
+     "  cat X.npy | gemmctl softmax - > Y.npy\n"
+     "  gemmctl softmax --random 64x1000 --dtype f16 --check\n",
+     command_softmax},
     {"tensor put", FOR_TENSOR_PUT, 2, 2, "NAME FILE",
      "keep a tensor on the daemon; nothing is sent if the daemon has the same content",
      "  gemmctl tensor put weights W.npy\n"

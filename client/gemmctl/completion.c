@@ -13,8 +13,10 @@ static void print_tensor(const struct gemmd_tensor *tensor, void *user)
     puts(tensor->name);
 }
 
-static enum gemmd_error print_tensors(struct gemmd_client *client, struct gemmd_error_info *error)
+static enum gemmd_error print_tensors(struct gemmd_client *client, const char *of,
+                                      struct gemmd_error_info *error)
 {
+    (void)of;
     return gemmd_tensor_list(client, print_tensor, NULL, error);
 }
 
@@ -25,23 +27,35 @@ static void print_job(const struct gemmd_job *job, void *user)
         puts(job->id);
 }
 
-static enum gemmd_error print_jobs(struct gemmd_client *client, struct gemmd_error_info *error)
+static enum gemmd_error print_jobs(struct gemmd_client *client, const char *of,
+                                   struct gemmd_error_info *error)
 {
+    (void)of;
     return gemmd_job_list(client, print_job, NULL, error);
 }
 
-/* Several kernels may have the same name: of different backends, or for products and attentions. */
-static bool is_first(json_t *kernels, size_t number, const char *name)
+/* Returns the name of a kernel of the operation `of`, which is "" for all; NULL: the kernel is of
+ * another operation. */
+static const char *kernel_name(json_t *kernel, const char *of)
+{
+    const char *operation = json_string_value(json_object_get(kernel, "op"));
+    const bool wanted = of[0] == '\0' || (operation != NULL && strcmp(operation, of) == 0);
+    return wanted ? json_string_value(json_object_get(kernel, "name")) : NULL;
+}
+
+/* Several kernels may have the same name: of different backends, or of different operations. */
+static bool is_first(json_t *kernels, size_t number, const char *of, const char *name)
 {
     for (size_t i = 0; i < number; i++) {
-        const char *other = json_string_value(json_object_get(json_array_get(kernels, i), "name"));
+        const char *other = kernel_name(json_array_get(kernels, i), of);
         if (other != NULL && strcmp(other, name) == 0)
             return false;
     }
     return true;
 }
 
-static enum gemmd_error print_kernels(struct gemmd_client *client, struct gemmd_error_info *error)
+static enum gemmd_error print_kernels(struct gemmd_client *client, const char *of,
+                                      struct gemmd_error_info *error)
 {
     char *text;
     const enum gemmd_error code = gemmd_info(client, &text, error);
@@ -51,8 +65,8 @@ static enum gemmd_error print_kernels(struct gemmd_client *client, struct gemmd_
     size_t i;
     json_array_foreach(kernels, i, kernel)
     {
-        const char *name = json_string_value(json_object_get(kernel, "name"));
-        if (name != NULL && is_first(kernels, i, name))
+        const char *name = kernel_name(kernel, of);
+        if (name != NULL && is_first(kernels, i, of, name))
             puts(name);
     }
     json_decref(info);
@@ -60,9 +74,11 @@ static enum gemmd_error print_kernels(struct gemmd_client *client, struct gemmd_
     return GEMMD_OK;
 }
 
+/* `of` is what follows a colon in "kernels:conv2d", or "". */
 static const struct {
     const char *what;
-    enum gemmd_error (*print)(struct gemmd_client *client, struct gemmd_error_info *error);
+    enum gemmd_error (*print)(struct gemmd_client *client, const char *of,
+                              struct gemmd_error_info *error);
 } lists[] = {{"tensors", print_tensors}, {"kernels", print_kernels}, {"jobs", print_jobs}};
 
 static void print_context(const char *name, void *user)
@@ -88,13 +104,17 @@ int command_completion(const struct context *context)
         settings_list(print_context, NULL);
         return EXIT_OK;
     }
+    const size_t length = strcspn(what, ":");
+    const char *of = what[length] == ':' ? what + length + 1 : "";
     for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
-        if (strcmp(what, lists[i].what) != 0)
+        if (strncmp(what, lists[i].what, length) != 0 || lists[i].what[length] != '\0' ||
+            (what[length] == ':' && lists[i].print != print_kernels))
             continue;
         struct gemmd_client *client = command_client(context, 0, 1, &code);
         if (client == NULL)
             return code;
-        code = lists[i].print(client, &error) == GEMMD_OK ? EXIT_OK : fail_request(context, &error);
+        code = lists[i].print(client, of, &error) == GEMMD_OK ? EXIT_OK
+                                                              : fail_request(context, &error);
         gemmd_client_free(client);
         return code;
     }

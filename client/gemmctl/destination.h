@@ -1,6 +1,6 @@
 /*
- * destination.h - where the result of a product or an attention goes: to a file, a pipe, or a
- * tensor on the daemon; or nowhere yet, if the request is handed in as a job.
+ * destination.h - where the result of an operation goes: to a file, a pipe, or a tensor on the
+ * daemon; or nowhere yet, if the request is handed in as a job.
  */
 #ifndef GEMMCTL_DESTINATION_H
 #define GEMMCTL_DESTINATION_H

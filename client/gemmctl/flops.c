@@ -27,3 +27,14 @@ double flops_of_attention(const struct attention_request *request)
     return 2 * count_pairs(request) * (double)(request->d + request->dv) * (double)request->batch *
            (double)request->heads;
 }
+
+double flops_of_conv(const struct conv2d_request *request)
+{
+    struct conv_shape s;
+    struct fault fault;
+    if (conv2d_request_shape(request, &s, &fault) != GEMMD_OK)
+        return 0;
+    const uint64_t channels = s.channels / s.groups;
+    return 2 * (double)channels * (double)s.r * (double)s.s * (double)s.batch * (double)s.filters *
+           (double)s.out_height * (double)s.out_width;
+}

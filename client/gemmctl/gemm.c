@@ -1,6 +1,8 @@
 #include <stdio.h>
 
 #include "client/gemmctl/await.h"
+#include "client/gemmctl/check_product.h"
+#include "client/gemmctl/check_run.h"
 #include "client/gemmctl/destination.h"
 #include "client/gemmctl/flops.h"
 #include "client/gemmctl/interrupt.h"
@@ -28,46 +30,31 @@ static enum gemmd_error gemm_look_at_residents(struct gemmd_client *client,
 static int gemm_check_options(const struct context *context, const struct destination *destination)
 {
     const struct arguments *arguments = context->arguments;
-    const bool fetched = destination->path != NULL || destination->dropped;
     if (arguments->operand_count == 0 && arguments->values[OPTION_RANDOM] == NULL)
         return fail_usage(context, "an operand is missing; usage: gemmctl gemm A [B] [-o C], or "
                                    "gemmctl gemm --random MxNxK");
-    if (option_flag(arguments, OPTION_CHECK) && !fetched)
-        return fail_usage(context, "--check needs the result; leave out --async and --store");
-    if (option_flag(arguments, OPTION_CHECK) && arguments->values[OPTION_SCALES] != NULL)
-        return fail_usage(context, "--check knows no scales; leave out --scales or --check");
-    for (uint32_t i = 0; i < arguments->operand_count; i++)
-        if (option_flag(arguments, OPTION_CHECK) && resident_name(arguments->operands[i]) != NULL)
-            return fail_usage(context, "--check needs the operands; name files in place of tensors "
-                                       "on the daemon");
-    return EXIT_OK;
+    return check_run_allows(context, destination);
 }
 
-/* Compares the result with the reference. Returns EXIT_OK, or prints a sentence and returns the
- * exit code. */
-static int gemm_check_result(const struct context *context, const struct gemm_request *request,
-                             const struct gemm_operands *operands, const void *c,
-                             struct check *check)
+struct product {
+    const struct gemm_request *request;
+    const struct gemm_operands *operands;
+    const void *c;
+};
+
+static enum gemmd_error gemm_compare(const void *argument, struct progress_line *line,
+                                     struct check *check)
 {
-    struct gemmd_error_info error = {.code = GEMMD_OK};
-    struct progress_line line;
-    progress_start(&line, &context->terminal, option_flag(context->arguments, OPTION_QUIET));
-    error.code = check_product(request, operands, c, &line, check);
-    progress_end(&line);
-    if (error.code == GEMMD_ERR_CANCELLED)
-        return EXIT_INTERRUPTED;
-    if (error.code == GEMMD_ERR_OUT_OF_MEMORY)
-        snprintf(error.message, sizeof error.message, "there is no memory for --check");
-    if (error.code == GEMMD_OK && check->wrong > 0) {
-        error.code = GEMMD_ERR_VERIFICATION;
-        snprintf(error.message, sizeof error.message,
-                 "%llu of %llu elements of C are wrong; the first, in row %llu and column %llu of "
-                 "problem %llu, is %.9g and should be %.9g, with an error of at most %.2g",
-                 (unsigned long long)check->wrong, (unsigned long long)check->elements,
-                 (unsigned long long)check->row, (unsigned long long)check->column,
-                 (unsigned long long)check->problem, check->found, check->expected, check->allowed);
-    }
-    return error.code == GEMMD_OK ? EXIT_OK : fail_request(context, &error);
+    const struct product *product = argument;
+    return check_product(product->request, product->operands, product->c, line, check);
+}
+
+static void gemm_where(const void *argument, uint64_t at, char *out, size_t room)
+{
+    const struct gemm_request *r = ((const struct product *)argument)->request;
+    snprintf(out, room, "in row %llu and column %llu of problem %llu",
+             (unsigned long long)(at / r->n % r->m), (unsigned long long)(at % r->n),
+             (unsigned long long)(at / r->n / r->m));
 }
 
 int command_gemm(const struct context *context)
@@ -131,9 +118,11 @@ int command_gemm(const struct context *context)
         goto faulty;
     if (await(context, gemmd_gemm_submit(client, &gemm, &error), &result, &error) != GEMMD_OK)
         goto failed;
+    const struct product product = {&request, &operands.bound, gemm.c};
     if (option_flag(arguments, OPTION_CHECK))
-        code = gemm_check_result(context, &request, &operands.bound, gemm.c, &check);
+        code = check_run(context, "C", gemm_compare, gemm_where, &product, &check);
     const struct report_work work = {
+        .name = "C",
         .flops = flops_of_gemm(&request),
         .check = option_flag(arguments, OPTION_CHECK) ? &check : NULL,
     };

@@ -20,47 +20,25 @@ static void print_wrapped(const char *text, int column)
     putchar('\n');
 }
 
-/* Writes the parts of an option's help that are about the command; NULL: about any command. */
-static void write_option_help(const struct context *context, const struct command *command,
-                              const char *help, char *out, size_t room)
-{
-    size_t length = 0;
-    out[0] = '\0';
-    for (const char *part = help; part != NULL;) {
-        const char *end = strstr(part, "; "), *next = end != NULL ? end + 2 : NULL;
-        const struct command *about = context->commands;
-        size_t name = 0;
-        for (; about->name != NULL; about++) {
-            name = strlen(about->name);
-            if (strncmp(part, about->name, name) == 0 && part[name] == ':')
-                break;
-        }
-        if (about->name == NULL || about == command) {
-            const char *from = about->name != NULL ? part + name + 2 : part;
-            length +=
-                (size_t)snprintf(out + length, room - length, "%s%.*s", length > 0 ? "; " : "",
-                                 (int)(end != NULL ? (size_t)(end - from) : strlen(from)), from);
-        }
-        part = next;
-    }
-}
-
 static void print_option(const struct context *context, const struct command *command,
                          const struct option *option)
 {
-    char help[512];
+    char text[512];
     char left[96];
+    const char *argument =
+        option->argument != NULL
+            ? option_text(context->commands, command, option->argument, text, sizeof text)
+            : "";
     int length = option->letter != 0 ? snprintf(left, sizeof left, "  -%c, ", option->letter)
                                      : snprintf(left, sizeof left, "      ");
     length += snprintf(left + length, sizeof left - (size_t)length, "--%s%s%s", option->name,
-                       option->argument != NULL ? " " : "",
-                       option->argument != NULL ? option->argument : "");
+                       option->argument != NULL ? " " : "", argument);
     if (length + 2 > HELP_COLUMN)
         printf("%s\n%*s", left, HELP_COLUMN, "");
     else
         printf("%-*s", HELP_COLUMN, left);
-    write_option_help(context, command, option->help, help, sizeof help);
-    print_wrapped(help, HELP_COLUMN);
+    print_wrapped(option_text(context->commands, command, option->help, text, sizeof text),
+                  HELP_COLUMN);
 }
 
 static void print_heading(const struct context *context, const char *heading)
@@ -131,7 +109,7 @@ static void print_command(const struct context *context, const struct command *c
 
 static void print_overview(const struct context *context)
 {
-    printf("gemmctl: matrix products and attention on a gemmd daemon\n");
+    printf("gemmctl: matrix products and other tensor operations on a gemmd daemon\n");
     print_heading(context, "Usage");
     printf("  gemmctl COMMAND [OPTION ...] [OPERAND ...]\n");
     print_commands(context, NULL);
@@ -140,6 +118,8 @@ static void print_overview(const struct context *context)
            "  gemmctl tensor put weights W.npy\n"
            "  gemmctl gemm X.npy tensor:weights -o Y.npy\n"
            "  gemmctl attention Q.npy K.npy V.npy -o O.npy --causal\n"
+           "  gemmctl conv X.npy W.npy -o Y.npy --padding same\n"
+           "  gemmctl softmax X.npy -o Y.npy\n"
            "  gemmctl bench -m 64 -n 64 -k 64 --connections 32\n");
     print_options(context, "Common options", NULL, true);
     print_heading(context, "Exit status");

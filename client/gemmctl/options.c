@@ -140,9 +140,43 @@ static bool set_value(struct arguments *arguments, enum option_id id, const char
     return true;
 }
 
+const char *option_text(const struct command *commands, const struct command *command,
+                        const char *text, char *out, size_t room)
+{
+    size_t length = 0;
+    out[0] = '\0';
+    for (const char *part = text; part != NULL;) {
+        const char *end = strstr(part, "; "), *next = end != NULL ? end + 2 : NULL;
+        const struct command *about = commands;
+        size_t name = 0;
+        for (; about->name != NULL; about++) {
+            name = strlen(about->name);
+            if (strncmp(part, about->name, name) == 0 && part[name] == ':')
+                break;
+        }
+        if (about->name == NULL || about == command) {
+            const char *from = about->name != NULL ? part + name + 2 : part;
+            length +=
+                (size_t)snprintf(out + length, room - length, "%s%.*s", length > 0 ? "; " : "",
+                                 (int)(end != NULL ? (size_t)(end - from) : strlen(from)), from);
+        }
+        part = next;
+    }
+    return out;
+}
+
+static void missing_value(const struct command *commands, const struct command *command,
+                          enum option_id id, char problem[PROBLEM_MAX])
+{
+    char argument[128];
+    option_text(commands, command, options[id].argument, argument, sizeof argument);
+    snprintf(problem, PROBLEM_MAX, "--%s needs a value%s%s", options[id].name,
+             *argument != '\0' ? ": " : "", argument);
+}
+
 /* Takes one option and its value, which may be in the following word. Moves `*at` past both. */
 static bool take_option(struct arguments *arguments, int argc, char *argv[], int *at,
-                        char problem[PROBLEM_MAX])
+                        const struct command *commands, char problem[PROBLEM_MAX])
 {
     const char *word = argv[(*at)++];
     bool is_long = word[1] == '-';
@@ -160,8 +194,7 @@ static bool take_option(struct arguments *arguments, int argc, char *argv[], int
     if (options[id].argument == NULL)
         return set_value(arguments, id, "1", problem);
     if (*at == argc) {
-        snprintf(problem, PROBLEM_MAX, "--%s needs a value: %s", options[id].name,
-                 options[id].argument);
+        missing_value(commands, arguments->command, id, problem);
         return false;
     }
     return set_value(arguments, id, argv[(*at)++], problem);
@@ -234,7 +267,7 @@ bool arguments_parse(struct arguments *arguments, int argc, char *argv[],
             only_words = true;
             at++;
         } else if (is_option) {
-            if (!take_option(arguments, argc, argv, &at, problem))
+            if (!take_option(arguments, argc, argv, &at, commands, problem))
                 return false;
         } else {
             if (!take_word(arguments, word, commands, problem))

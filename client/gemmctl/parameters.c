@@ -15,8 +15,8 @@ static const char *parameter_name(const struct option *option, char out[NAME_ROO
     return out;
 }
 
-static enum gemmd_error read_parameters(void *request, const struct parameter_table *table,
-                                        const struct arguments *arguments, struct fault *fault)
+enum gemmd_error parameters_read(void *request, const struct parameter_table *table,
+                                 const struct arguments *arguments, struct fault *fault)
 {
     char name[NAME_ROOM];
     for (int id = 0; id < OPTION_COUNT; id++) {
@@ -35,14 +35,14 @@ enum gemmd_error parameters_read_gemm(struct gemm_request *request,
                                       const struct arguments *arguments, struct fault *fault)
 {
     gemm_request_init(request);
-    return read_parameters(request, &gemm_parameter_table, arguments, fault);
+    return parameters_read(request, &gemm_parameter_table, arguments, fault);
 }
 
 enum gemmd_error parameters_read_attention(struct attention_request *request,
                                            const struct arguments *arguments, struct fault *fault)
 {
     attention_request_init(request);
-    return read_parameters(request, &attention_parameter_table, arguments, fault);
+    return parameters_read(request, &attention_parameter_table, arguments, fault);
 }
 
 void parameters_to_gemm(const struct gemm_request *request, const struct gemm_operands *operands,

@@ -1,5 +1,7 @@
 /*
- * random_operands.h - the random A and B of gemmctl gemm --random MxNxK.
+ * random_operands.h - the random operands of the option --random.
+ *
+ * Values depend on --seed, on the types and on the sizes alone.
  */
 #ifndef GEMMCTL_RANDOM_OPERANDS_H
 #define GEMMCTL_RANDOM_OPERANDS_H
@@ -7,13 +9,24 @@
 #include "client/gemmctl/command.h"
 #include "proto/gemm_request.h"
 
+/* Reads the sizes "MxNxK", 1 to TENSOR_MAX_RANK whole numbers from 1 to 2^31 - 1. Returns their
+ * number; 0: the text is something else. */
+uint32_t random_sizes(const char *text, uint64_t sizes[TENSOR_MAX_RANK]);
+/* Reads --seed, 1 if the option is not given. GEMMD_ERR_MALFORMED with a sentence in `fault` if the
+ * option is malformed, or --random is not given. */
+enum gemmd_error random_seed(const struct arguments *arguments, uint64_t *seed,
+                             struct fault *fault);
+/* Allocates the data of a tensor, of which type and shape are set, and fills the data with random
+ * values. The caller frees tensor->data. GEMMD_ERR_OUT_OF_MEMORY with a sentence in `fault`. */
+enum gemmd_error random_fill(struct tensor *tensor, uint64_t seed, struct fault *fault);
+
 struct random_operands {
-    struct tensor a, b; /* views onto memory that random_operands_close frees */
+    struct tensor a, b; /* of a product: views onto memory that random_operands_close frees */
 };
 
-/* If --random is given, sets m, n and k of the request, and fills A and B with values that depend
- * on --seed, the types and the sizes alone. GEMMD_ERR_MALFORMED or GEMMD_ERR_OUT_OF_MEMORY with a
- * sentence in `fault`. The caller calls random_operands_close in any case. */
+/* gemmctl gemm: if --random is given, sets m, n and k of the request, and makes random A and B.
+ * GEMMD_ERR_MALFORMED or GEMMD_ERR_OUT_OF_MEMORY with a sentence in `fault`.
+ * The caller calls random_operands_close in any case. */
 enum gemmd_error random_operands_open(struct random_operands *operands,
                                       const struct arguments *arguments,
                                       struct gemm_request *request, struct fault *fault);

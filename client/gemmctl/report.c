@@ -21,9 +21,16 @@ static void list_stages(const struct gemmd_timing *timing, struct stage stages[S
     memcpy(stages, list, sizeof list);
 }
 
-static double flops_per_second(const struct report_work *work, double ms)
+/* Operations per second, or bytes per second of a work that is bound by memory; 0: not known. */
+static double work_per_second(const struct report_work *work, double ms)
 {
-    return work != NULL && work->flops > 0 && ms > 0 ? work->flops / ms * 1000 : 0;
+    const double amount = work == NULL ? 0 : work->flops > 0 ? work->flops : work->bytes;
+    return ms > 0 ? amount / ms * 1000 : 0;
+}
+
+static const char *rate_text(const struct report_work *work, double rate, char out[UNITS_ROOM])
+{
+    return work->flops > 0 ? units_flops(rate, out) : units_bytes_rate(rate, out);
 }
 
 static json_t *describe_check(const struct check *check)
@@ -51,9 +58,10 @@ static void print_result(const struct gemmd_result *result, const char *path, co
                              "kernel", result->kernel, "batch", (int)result->batch, "attempts",
                              (int)result->attempts, "request_id", result->request_id, "elapsed_ms",
                              result->elapsed_ms, "timing_ms", timing);
-    const double rate = flops_per_second(work, result->elapsed_ms);
+    const double rate = work_per_second(work, result->elapsed_ms);
     if (root != NULL && rate > 0)
-        json_object_set_new(root, "gigaflops_per_second", json_real(rate / 1e9));
+        json_object_set_new(root, work->flops > 0 ? "gigaflops_per_second" : "gigabytes_per_second",
+                            json_real(rate / 1e9));
     if (root != NULL && work != NULL && work->check != NULL)
         json_object_set_new(root, "check", describe_check(work->check));
     if (root != NULL && result->shared)
@@ -92,18 +100,18 @@ static void print_check(const struct check *check)
 static void print_line(const struct gemmd_result *result, const char *path,
                        const struct report_work *work)
 {
-    char shape[REPORT_SHAPE_ROOM], flops[UNITS_ROOM];
-    const double rate = flops_per_second(work, result->elapsed_ms);
-    fprintf(stderr, "%s: %s %s",
-            path == NULL             ? "C (dropped)"
-            : strcmp(path, "-") == 0 ? "standard output"
-                                     : path,
-            report_shape(result->rank, result->dims, shape), gemmd_dtype_name(result->dtype));
+    char shape[REPORT_SHAPE_ROOM], text[UNITS_ROOM];
+    const double rate = work_per_second(work, result->elapsed_ms);
+    const char *name = path != NULL ? path : work->name;
+    fprintf(stderr, "%s%s: %s %s",
+            path != NULL && strcmp(path, "-") == 0 ? "standard output" : name,
+            path == NULL ? " (dropped)" : "", report_shape(result->rank, result->dims, shape),
+            gemmd_dtype_name(result->dtype));
     if (result->kernel[0] != '\0')
         fprintf(stderr, " by %s", result->kernel);
     fprintf(stderr, " in %.3f ms", result->elapsed_ms);
     if (rate > 0)
-        fprintf(stderr, ", %s", units_flops(rate, flops));
+        fprintf(stderr, ", %s", rate_text(work, rate, text));
     if (result->verified)
         fprintf(stderr, ", verified (residual %.3g)", result->residual);
     if (result->shared)
@@ -119,14 +127,14 @@ static void print_line(const struct gemmd_result *result, const char *path,
 static void print_timing(const struct gemmd_timing *timing, const struct report_work *work)
 {
     struct stage stages[STAGES];
-    char flops[UNITS_ROOM];
+    char text[UNITS_ROOM];
     list_stages(timing, stages);
     for (int i = 0; i < STAGES; i++) {
         const double rate =
-            strcmp(stages[i].name, "kernel") == 0 ? flops_per_second(work, stages[i].ms) : 0;
+            strcmp(stages[i].name, "kernel") == 0 ? work_per_second(work, stages[i].ms) : 0;
         if (stages[i].ms >= 0)
             fprintf(stderr, "  %-8s%10.3f ms%s%s\n", stages[i].name, stages[i].ms,
-                    rate > 0 ? "  " : "", rate > 0 ? units_flops(rate, flops) : "");
+                    rate > 0 ? "  " : "", rate > 0 ? rate_text(work, rate, text) : "");
     }
 }
 

@@ -11,7 +11,9 @@
 
 /* What gemmctl knows of a result besides the daemon's answer. */
 struct report_work {
-    double flops;              /* floating-point operations of the request */
+    const char *name;          /* of the result: "C" */
+    double flops;              /* floating-point operations of the request; 0: see `bytes` */
+    double bytes;              /* bytes of operands and result, if `flops` is 0 */
     const struct check *check; /* of --check; NULL: the result was not checked */
 };
 

@@ -176,6 +176,8 @@ static enum gemmd_error take_all(struct reading *reading, uint32_t first, const 
         while (operand < kind->table->count &&
                strcmp(entries[i].name, kind->table->operands[operand].name) != 0)
             operand++;
+        if (kind->one_suffices && count == 1)
+            operand = first;
         if (operand == kind->table->count)
             code = not_of_this_kind(reading, input, entries[i].name);
         else if (operand == first || reading->wanted->paths[operand] == NULL)

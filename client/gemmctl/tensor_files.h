@@ -18,6 +18,9 @@ struct tensor_files_kind {
     const struct operand_table *table;
     const char *of;    /* the computation, in messages: "a product" */
     const char *sizes; /* options that raw bytes need: "--m, --n and --k" */
+    /* One operand suffices, the others are optional: if a safetensors file that may hold several
+     * has one tensor only, the tensor is that operand, whatever its name. */
+    bool one_suffices;
     /* The type of an .npy operand whose type NumPy has no name for (npy.h). `before` are the
      * operands that have been read. */
     enum gemmd_dtype (*carrier)(const void *request, const struct tensor *before, uint32_t operand);

@@ -6,6 +6,7 @@
 #include "client/gemmctl/formats.h"
 #include "client/gemmctl/input.h"
 #include "client/gemmctl/report.h"
+#include "proto/gemm_scales.h"
 #include "proto/npy.h"
 #include "proto/number.h"
 #include "proto/safetensors.h"
@@ -13,9 +14,10 @@
 enum { ENTRIES_MAX = 64 };
 
 struct source {
-    struct input input;
-    struct tensor tensor; /* a view onto the input, or onto `copy` */
-    void *copy;           /* a row-major copy of a column-major tensor; or NULL */
+    struct input input, scale_input;
+    struct tensor tensor,
+        scale;               /* views onto the inputs, or onto copies; scale.rank 0: no scales */
+    void *copy, *scale_copy; /* row-major copies of column-major tensors; or NULL */
 };
 
 /* Reads a shape such as "512,512". */
@@ -60,13 +62,12 @@ static enum gemmd_error take_raw(const struct arguments *arguments, enum gemmd_d
     return GEMMD_OK;
 }
 
-static enum gemmd_error take_npy(enum gemmd_dtype carrier, struct source *source,
-                                 struct fault *fault)
+static enum gemmd_error take_npy(const struct input *input, enum gemmd_dtype carrier,
+                                 struct tensor *tensor, struct fault *fault)
 {
-    const struct input *input = &source->input;
     uint64_t consumed = 0;
     enum gemmd_error code =
-        npy_decode(input->data, input->bytes, carrier, &source->tensor, &consumed, fault);
+        npy_decode(input->data, input->bytes, carrier, tensor, &consumed, fault);
     if (code == GEMMD_OK && consumed < input->bytes)
         code = fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
                          "%.96s has %llu bytes more than its array takes", input->name,
@@ -74,45 +75,91 @@ static enum gemmd_error take_npy(enum gemmd_dtype carrier, struct source *source
     return code;
 }
 
-/* Takes the tensor of that name from a safetensors file, or the only tensor of the file. */
-static enum gemmd_error take_safetensors(const char *name, struct source *source,
+static uint32_t find_entry(const struct safetensors_entry *entries, uint32_t count,
+                           const char *name)
+{
+    uint32_t found = 0;
+    while (found < count && strcmp(entries[found].name, name) != 0)
+        found++;
+    return found;
+}
+
+/* Takes the tensor of that name from a safetensors file, or the only tensor of the file. If `scale`
+ * is not NULL, takes "tensor" and "scale" from a file that holds these two. */
+static enum gemmd_error take_safetensors(const struct input *input, const char *name,
+                                         struct tensor *tensor, struct tensor *scale,
                                          struct fault *fault)
 {
-    const struct input *input = &source->input;
     struct safetensors_entry *entries = calloc(ENTRIES_MAX, sizeof *entries);
-    uint32_t count = 0, found = 0;
+    uint32_t count = 0;
     if (entries == NULL)
         return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL,
                          "there is no memory for the safetensors file");
     enum gemmd_error code =
         safetensors_decode(input->data, input->bytes, entries, ENTRIES_MAX, &count, fault);
-    while (found < count && strcmp(entries[found].name, name) != 0)
-        found++;
-    if (found == count && count == 1)
-        found = 0;
+    uint32_t found = count == 1 ? 0 : find_entry(entries, count, name);
+    const uint32_t of_two = find_entry(entries, count, "tensor"),
+                   scales = find_entry(entries, count, "scale");
+    if (scale != NULL && count == 2 && of_two < count && scales < count) {
+        found = of_two;
+        *scale = entries[scales].tensor;
+    }
     if (code == GEMMD_OK && found == count)
         code =
             fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
                       "%.96s has %u tensors, none of them named '%.64s'", input->name, count, name);
     if (code == GEMMD_OK)
-        source->tensor = entries[found].tensor;
+        *tensor = entries[found].tensor;
     free(entries);
     return code;
 }
 
-static enum gemmd_error put_in_row_major_order(struct source *source, struct fault *fault)
+static enum gemmd_error put_in_row_major_order(const struct input *input, struct tensor *tensor,
+                                               void **copy, struct fault *fault)
 {
-    struct tensor *tensor = &source->tensor;
     if (!tensor->fortran)
         return GEMMD_OK;
-    source->copy = malloc(tensor->bytes);
-    if (source->copy == NULL)
+    *copy = malloc(tensor->bytes);
+    if (*copy == NULL)
         return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL,
-                         "there is no memory to transpose %.96s", source->input.name);
-    tensor_copy_row_major(tensor, source->copy);
-    tensor->data = source->copy;
+                         "there is no memory to transpose %.96s", input->name);
+    tensor_copy_row_major(tensor, *copy);
+    tensor->data = *copy;
     tensor->fortran = false;
     return GEMMD_OK;
+}
+
+/* Reads the file of --scale. Raw bytes are a vector. */
+static enum gemmd_error take_scale(const char *path, struct source *source, enum format format,
+                                   struct fault *fault)
+{
+    struct input *input = &source->scale_input;
+    struct tensor *scale = &source->scale;
+    enum gemmd_error code = input_open(input, path, fault);
+    if (code == GEMMD_OK && scale->rank > 0)
+        code = fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
+                         "%.96s holds scales of its own; leave out --scale", source->input.name);
+    if (code != GEMMD_OK)
+        return code;
+    const uint64_t count = input->bytes / sizeof(float);
+    if (format == FORMAT_NPY)
+        code = take_npy(input, GEMMD_DTYPE_COUNT, scale, fault);
+    else if (format == FORMAT_SAFETENSORS)
+        code = take_safetensors(input, "scale", scale, NULL, fault);
+    else if (count == 0 || count * sizeof(float) != input->bytes ||
+             !tensor_init(scale, GEMMD_F32, &count, 1, input->data))
+        code = fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
+                         "%.96s has %llu bytes, which are no vector of f32", input->name,
+                         (unsigned long long)input->bytes);
+    return code == GEMMD_OK ? put_in_row_major_order(input, scale, &source->scale_copy, fault)
+                            : code;
+}
+
+/* Checks that the scales fit the tensor, as the daemon would. */
+static enum gemmd_error check_scale(const struct source *source, struct fault *fault)
+{
+    const enum gemmd_error code = gemm_scales_fit(&source->tensor, &source->scale, fault);
+    return code == GEMMD_OK ? gemm_scales_check("scale", &source->scale, fault) : code;
 }
 
 static enum gemmd_error source_open(const struct arguments *arguments, struct source *source,
@@ -134,8 +181,10 @@ static enum gemmd_error source_open(const struct arguments *arguments, struct so
         return fault_set(fault, GEMMD_ERR_MALFORMED, "shape",
                          "%.96s tells its own shape; --shape is for files of raw bytes",
                          source->input.name);
-    code = format == FORMAT_NPY ? take_npy(type != NULL ? dtype : GEMMD_DTYPE_COUNT, source, fault)
-                                : take_safetensors(name, source, fault);
+    code = format == FORMAT_NPY
+               ? take_npy(&source->input, type != NULL ? dtype : GEMMD_DTYPE_COUNT, &source->tensor,
+                          fault)
+               : take_safetensors(&source->input, name, &source->tensor, &source->scale, fault);
     if (code == GEMMD_OK && type != NULL && source->tensor.dtype != dtype)
         code = fault_set(
             fault, GEMMD_ERR_MALFORMED, "dtype",
@@ -144,13 +193,29 @@ static enum gemmd_error source_open(const struct arguments *arguments, struct so
     if (code == GEMMD_OK && source->tensor.rank == 0)
         code = fault_set(fault, GEMMD_ERR_MALFORMED, NULL, "%.96s is a scalar, not a tensor",
                          source->input.name);
-    return code == GEMMD_OK ? put_in_row_major_order(source, fault) : code;
+    return code == GEMMD_OK
+               ? put_in_row_major_order(&source->input, &source->tensor, &source->copy, fault)
+               : code;
+}
+
+/* Opens the file of the tensor, and the file of its scales if there is one. */
+static enum gemmd_error sources_open(const struct arguments *arguments, struct source *source,
+                                     const struct formats *formats, struct fault *fault)
+{
+    const char *scale = arguments->values[OPTION_SCALE];
+    enum gemmd_error code = source_open(
+        arguments, source, formats_in(formats, arguments->operands[1], FORMAT_NPY), fault);
+    if (code == GEMMD_OK && scale != NULL)
+        code = take_scale(scale, source, formats_in(formats, scale, FORMAT_NPY), fault);
+    return code == GEMMD_OK && source->scale.rank > 0 ? check_scale(source, fault) : code;
 }
 
 static void source_close(struct source *source)
 {
     free(source->copy);
+    free(source->scale_copy);
     input_close(&source->input);
+    input_close(&source->scale_input);
 }
 
 int command_tensor_put(const struct context *context)
@@ -169,8 +234,7 @@ int command_tensor_put(const struct context *context)
     struct gemmd_client *client = command_client(context, 4, 1, &code);
     if (client == NULL)
         return code;
-    if (source_open(arguments, &source, formats_in(&formats, arguments->operands[1], FORMAT_NPY),
-                    &fault) != GEMMD_OK) {
+    if (sources_open(arguments, &source, &formats, &fault) != GEMMD_OK) {
         code = fail_fault(context, &fault);
         goto done;
     }
@@ -180,6 +244,9 @@ int command_tensor_put(const struct context *context)
     put.rank = source.tensor.rank;
     memcpy(put.dims, source.tensor.dims, sizeof put.dims);
     put.data = source.tensor.data;
+    put.scale = source.scale.data;
+    put.scale_rank = source.scale.rank;
+    memcpy(put.scale_dims, source.scale.dims, sizeof put.scale_dims);
     put.evictable = option_flag(arguments, OPTION_EVICTABLE);
     gemmd_result_init(&result, sizeof result);
     if (await(context, gemmd_tensor_put_submit(client, &put, &error), &result, &error) != GEMMD_OK)

@@ -32,14 +32,24 @@ const char *units_bytes(double bytes, char out[UNITS_ROOM])
     return out;
 }
 
+static const char *units_rate(double per_second, const char *unit, char out[UNITS_ROOM])
+{
+    static const char *const prefixes[] = {"", "k", "M", "G", "T", "P"};
+    enum { LAST = sizeof prefixes / sizeof prefixes[0] - 1 };
+    int prefix = 0;
+    for (; per_second >= 999.5 && prefix < LAST; prefix++)
+        per_second /= 1000;
+    const int digits = prefix == 0 || per_second >= 99.95 ? 0 : per_second >= 9.995 ? 1 : 2;
+    snprintf(out, UNITS_ROOM, "%.*f %s%s/s", digits, per_second, prefixes[prefix], unit);
+    return out;
+}
+
 const char *units_flops(double flop_per_second, char out[UNITS_ROOM])
 {
-    static const char *const units[] = {"", "k", "M", "G", "T", "P"};
-    enum { LAST = sizeof units / sizeof units[0] - 1 };
-    int unit = 0;
-    for (; flop_per_second >= 999.5 && unit < LAST; unit++)
-        flop_per_second /= 1000;
-    const int digits = unit == 0 || flop_per_second >= 99.95 ? 0 : flop_per_second >= 9.995 ? 1 : 2;
-    snprintf(out, UNITS_ROOM, "%.*f %sFLOP/s", digits, flop_per_second, units[unit]);
-    return out;
+    return units_rate(flop_per_second, "FLOP", out);
+}
+
+const char *units_bytes_rate(double bytes_per_second, char out[UNITS_ROOM])
+{
+    return units_rate(bytes_per_second, "B", out);
 }

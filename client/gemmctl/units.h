@@ -14,5 +14,7 @@ const char *units_duration(double seconds, char out[UNITS_ROOM]);
 const char *units_bytes(double bytes, char out[UNITS_ROOM]);
 /* "950 FLOP/s", "12.3 GFLOP/s", "1.02 TFLOP/s" */
 const char *units_flops(double flop_per_second, char out[UNITS_ROOM]);
+/* "950 B/s", "12.3 GB/s", "1.02 TB/s" */
+const char *units_bytes_rate(double bytes_per_second, char out[UNITS_ROOM]);
 
 #endif

@@ -11,6 +11,7 @@
 #include "server/api/gauges.h"
 #include "server/api/services.h"
 #include "server/base/clock.h"
+#include "server/base/json_whole.h"
 #include "server/http/respond.h"
 #include "server/observe/nvml.h"
 
@@ -37,11 +38,23 @@ static bool offers_out(enum gemmd_dtype dtype, enum gemmd_dtype out, enum gemm_s
                                       : gemm_scales_offer(scales, dtype, out);
 }
 
+/* Adds the result types `outs` of operands of a type, unless there are none. Takes over `outs`,
+ * which may be NULL. False: there is no memory. */
+static bool add_outs(json_t *types, enum gemmd_dtype dtype, json_t *outs)
+{
+    if (outs != NULL && json_array_size(outs) == 0) {
+        json_decref(outs);
+        return true;
+    }
+    return json_object_set_new(types, dtype_name(dtype), outs) == 0;
+}
+
 /* The operand types that a kernel computes with scales of a kind, each with the list of its result
  * types. */
 static json_t *scaled_types(const struct gemm_kernel *kernel, enum gemm_scales scales)
 {
     json_t *types = json_object();
+    bool whole = types != NULL;
     for (int d = 0; d < GEMMD_DTYPE_COUNT; d++) {
         json_t *outs = json_array();
         for (int o = 0; o < GEMMD_DTYPE_COUNT; o++) {
@@ -55,13 +68,11 @@ static json_t *scaled_types(const struct gemm_kernel *kernel, enum gemm_scales s
                                            .alpha = 1};
             gemm_problem_contiguous(&problem);
             if (offers_out(problem.dtype, problem.out, scales) && kernel->takes(&problem))
-                json_array_append_new(outs, json_string(dtype_name(problem.out)));
+                whole &= json_array_append_new(outs, json_string(dtype_name(problem.out))) == 0;
         }
-        if (json_array_size(outs) > 0)
-            json_object_set(types, dtype_name((enum gemmd_dtype)d), outs);
-        json_decref(outs);
+        whole &= add_outs(types, (enum gemmd_dtype)d, outs);
     }
-    return types;
+    return json_whole(types, whole);
 }
 
 /* The types of operands without scales, or with a scale for each row and column if the kernel
@@ -69,7 +80,7 @@ static json_t *scaled_types(const struct gemm_kernel *kernel, enum gemm_scales s
 static json_t *kernel_types(const struct gemm_kernel *kernel)
 {
     json_t *types = scaled_types(kernel, GEMM_SCALES_NONE);
-    if (json_object_size(types) > 0)
+    if (types == NULL || json_object_size(types) > 0)
         return types;
     json_decref(types);
     return scaled_types(kernel, GEMM_SCALES_ROWCOL);
@@ -80,58 +91,63 @@ static json_t *task_types(const struct operation *operation, const struct operat
 {
     json_t *types = json_object();
     union operation_problem problem;
+    bool whole = types != NULL;
     for (int d = 0; d < GEMMD_DTYPE_COUNT; d++) {
         json_t *outs = json_array();
         for (int o = 0; o < GEMMD_DTYPE_COUNT; o++)
             if (operation->example((enum gemmd_dtype)d, (enum gemmd_dtype)o, &problem) &&
                 kernel->takes(&problem))
-                json_array_append_new(outs, json_string(dtype_name((enum gemmd_dtype)o)));
-        if (json_array_size(outs) > 0)
-            json_object_set(types, dtype_name((enum gemmd_dtype)d), outs);
-        json_decref(outs);
+                whole &=
+                    json_array_append_new(outs, json_string(dtype_name((enum gemmd_dtype)o))) == 0;
+        whole &= add_outs(types, (enum gemmd_dtype)d, outs);
     }
-    return types;
+    return json_whole(types, whole);
 }
 
-static void add_kernel(json_t *kernels, const char *operation, const char *name,
+/* False: there is no memory. */
+static bool add_kernel(json_t *kernels, const char *operation, const char *name,
                        const char *description, json_t *types)
 {
-    json_array_append_new(kernels, json_pack("{s:s, s:s, s:s, s:o}", "name", name, "op", operation,
-                                             "description", description, "dtypes", types));
+    return json_array_append_new(kernels,
+                                 json_pack("{s:s, s:s, s:s, s:o}", "name", name, "op", operation,
+                                           "description", description, "dtypes", types)) == 0;
 }
 
 static json_t *kernels_json(struct gemm_device device)
 {
     json_t *kernels = json_array();
+    bool whole = kernels != NULL;
     for (const struct gemm_kernel *const *k = gemm_kernels(device.backend); *k != NULL; k++)
         if (gemm_kernel_runs_on(*k, &device))
-            add_kernel(kernels, "gemm", (*k)->name, (*k)->description, kernel_types(*k));
+            whole &= add_kernel(kernels, "gemm", (*k)->name, (*k)->description, kernel_types(*k));
     for (uint32_t i = 0; i < OPERATION_COUNT; i++) {
         const struct operation *operation = operation_table[i];
         const struct operation_kernel *const *k = operation_kernels(operation, device.backend);
         for (; *k != NULL; k++)
             if (operation_kernel_runs_on(operation, *k, &device))
-                add_kernel(kernels, operation->name, (*k)->name, (*k)->description,
-                           task_types(operation, *k));
+                whole &= add_kernel(kernels, operation->name, (*k)->name, (*k)->description,
+                                    task_types(operation, *k));
     }
-    return kernels;
+    return json_whole(kernels, whole);
 }
 
 /* The kernels that this build has and that are not served, with the reason. */
 static json_t *left_out_json(const struct executors *executors)
 {
     json_t *left_out = json_array();
+    bool whole = left_out != NULL;
     for (uint32_t i = 0; i < executors->count; i++) {
         const struct device *device = executors->list[i].device;
         const struct device_left_out *list;
         const uint32_t count = device_left_out(device, &list);
         for (uint32_t j = 0; j < count; j++)
-            json_array_append_new(left_out, json_pack("{s:s, s:s, s:i, s:s}", "name",
-                                                      list[j].kernel, "op", list[j].operation,
-                                                      "device", (int)device_info(device)->index,
-                                                      "reason", list[j].reason));
+            whole &=
+                json_array_append_new(left_out, json_pack("{s:s, s:s, s:i, s:s}", "name",
+                                                          list[j].kernel, "op", list[j].operation,
+                                                          "device", (int)device_info(device)->index,
+                                                          "reason", list[j].reason)) == 0;
     }
-    return left_out;
+    return json_whole(left_out, whole);
 }
 
 static json_t *device_json(const struct device_info *info, struct device *device)
@@ -150,22 +166,22 @@ static json_t *device_json(const struct device_info *info, struct device *device
 static json_t *devices_json(const struct executors *executors)
 {
     json_t *devices = json_array();
+    bool whole = devices != NULL;
     for (uint32_t i = 0; i < executors->count; i++) {
         struct device *device = executors->list[i].device;
-        json_array_append_new(devices, device_json(device_info(device), device));
+        whole &= json_array_append_new(devices, device_json(device_info(device), device)) == 0;
     }
-    return devices;
+    return json_whole(devices, whole);
 }
 
 /* The text of a JSON document with a line feed at its end, which the caller frees. Takes over
  * `root`, which may be NULL. Returns NULL if memory ran out. */
 static char *info_text(json_t *root, size_t flags)
 {
-    char *json = root == NULL ? NULL : json_dumps(root, flags), *text = NULL;
+    char *json = json_whole_text(root, flags), *text = NULL;
     if (json != NULL && asprintf(&text, "%s\n", json) < 0)
         text = NULL;
     free(json);
-    json_decref(root);
     return text;
 }
 

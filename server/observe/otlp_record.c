@@ -5,6 +5,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "server/base/json_whole.h"
+
 /* SpanKind and StatusCode of opentelemetry/proto/trace/v1/trace.proto. */
 enum { KIND_INTERNAL = 1, KIND_SERVER = 2, STATUS_ERROR = 2 };
 enum { NUMBER_TEXT = 24 };
@@ -196,7 +198,5 @@ char *otlp_records_json(const struct otlp_record *records, uint32_t count, const
     json_t *root = json_pack("{s:[{s:{s:o}, s:[{s:{s:s, s:s}, s:o}]}]}", "resourceSpans",
                              "resource", "attributes", attributes, "scopeSpans", "scope", "name",
                              "gemmd", "version", version, "spans", spans);
-    char *text = root == NULL ? NULL : json_dumps(root, JSON_COMPACT);
-    json_decref(root);
-    return text;
+    return json_whole_text(root, JSON_COMPACT);
 }

@@ -1,8 +1,9 @@
-/* POST /reduce and POST /softmax: a query, a line feed, and a body of any format. What is accepted
- * has a shape, a result and operands inside the body. */
+/* POST /reduce, /softmax and /conv2d: a query, a line feed, and a body of any format. What is
+ * accepted has a shape, a result and operands inside the body. */
 #include <string.h>
 
 #include "fuzz.h"
+#include "proto/conv2d_request.h"
 #include "proto/parameter.h"
 #include "proto/reduce_request.h"
 #include "proto/softmax_request.h"
@@ -61,6 +62,44 @@ static void fuzz_softmax(const char *query, enum format format, const uint8_t *b
     (void)softmax_request_check_lens(&request, &operands, NULL);
 }
 
+/* Each output element lies above some element of the padded input. */
+static void check_conv_shape(const struct conv_shape *shape)
+{
+    const struct conv_shape *s = shape;
+    MUST(s->batch >= 1 && s->groups >= 1 && s->out_height >= 1 && s->out_width >= 1);
+    MUST(s->channels % s->groups == 0 && s->filters % s->groups == 0);
+    MUST((s->out_height - 1) * s->stride_h + (s->r - 1) * s->dilation_h <
+         s->height + s->pad_top + s->pad_bottom);
+    MUST((s->out_width - 1) * s->stride_w + (s->s - 1) * s->dilation_w <
+         s->width + s->pad_left + s->pad_right);
+    MUST(s->out_height * s->out_width <= CONV_PLANE_MAX);
+}
+
+static void fuzz_conv2d(const char *query, enum format format, const uint8_t *body, size_t length)
+{
+    struct conv2d_request request;
+    struct conv2d_operands operands;
+    struct conv_shape shape;
+    struct tensor y;
+    struct fault fault = {.code = GEMMD_OK};
+    conv2d_request_init(&request);
+    take_query(&conv2d_parameter_table, &request, query);
+    enum gemmd_error code = conv2d_request_check(&request, format, &fault);
+    if (code == GEMMD_OK)
+        code = conv2d_request_bind(&request, format, body, length, &operands, &fault);
+    MUST(code == GEMMD_OK || (fault.code == code && fault.detail[0] != '\0'));
+    if (code != GEMMD_OK)
+        return;
+    for (int i = 0; i < CONV2D_OPERANDS; i++)
+        check_inside(&operands.all[i], body, length);
+    MUST((operands.bias.rank == 1) == request.bias);
+    MUST((operands.w.rank == 4) == (request.w[0] == '\0') && operands.x.rank == 4);
+    MUST(conv2d_request_shape(&request, &shape, &fault) == GEMMD_OK);
+    check_conv_shape(&shape);
+    if (conv2d_request_result(&request, &y))
+        MUST(y.rank == 4 && y.dims[0] == shape.batch && y.dtype == request.out);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
 {
     const uint8_t *end = memchr(bytes, '\n', length);
@@ -73,6 +112,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
     for (int format = FORMAT_RAW; format <= FORMAT_SAFETENSORS; format++) {
         fuzz_reduce(query, (enum format)format, bytes + skipped, length - skipped);
         fuzz_softmax(query, (enum format)format, bytes + skipped, length - skipped);
+        fuzz_conv2d(query, (enum format)format, bytes + skipped, length - skipped);
     }
     free(query);
     return 0;

@@ -5,7 +5,10 @@
 #include "fuzz.h"
 #include "input.h"
 #include "proto/attention_request.h"
+#include "proto/conv2d_request.h"
 #include "proto/gemm_request.h"
+#include "proto/reduce_request.h"
+#include "proto/softmax_request.h"
 
 struct arrival {
     uint8_t *bytes; /* memory for the whole body, of which `front.received` bytes are there */
@@ -89,11 +92,122 @@ static void check_attention(struct attention_request request, enum format format
         check_same(&early.all[i], arrival->bytes, &late.all[i], arrival->body);
 }
 
+/* A request of one of the other operations, with its operands in the order of their table. */
+union array_request {
+    struct reduce_request reduce;
+    struct softmax_request softmax;
+    struct conv2d_request conv2d;
+};
+struct array_operation {
+    const struct parameter_table *parameters;
+    uint32_t operands;
+    void (*init)(union array_request *request);
+    enum gemmd_error (*check)(union array_request *request, enum format format);
+    enum gemmd_error (*bind)(union array_request *request, enum format format,
+                             struct body_front *front, struct tensor *operands);
+};
+
+static void init_reduce(union array_request *request)
+{
+    reduce_request_init(&request->reduce);
+}
+
+static enum gemmd_error check_reduce(union array_request *request, enum format format)
+{
+    return reduce_request_check(&request->reduce, format, NULL);
+}
+
+static enum gemmd_error bind_reduce(union array_request *request, enum format format,
+                                    struct body_front *front, struct tensor *operands)
+{
+    struct reduce_operands bound = {.x = {.rank = 0}};
+    const enum gemmd_error code =
+        reduce_request_bind_front(&request->reduce, format, front, &bound, NULL);
+    memcpy(operands, bound.all, sizeof bound.all);
+    return code;
+}
+
+static void init_softmax(union array_request *request)
+{
+    softmax_request_init(&request->softmax);
+}
+
+static enum gemmd_error check_softmax(union array_request *request, enum format format)
+{
+    return softmax_request_check(&request->softmax, format, NULL);
+}
+
+static enum gemmd_error bind_softmax(union array_request *request, enum format format,
+                                     struct body_front *front, struct tensor *operands)
+{
+    struct softmax_operands bound = {.x = {.rank = 0}};
+    const enum gemmd_error code =
+        softmax_request_bind_front(&request->softmax, format, front, &bound, NULL);
+    memcpy(operands, bound.all, sizeof bound.all);
+    return code;
+}
+
+static void init_conv2d(union array_request *request)
+{
+    conv2d_request_init(&request->conv2d);
+}
+
+static enum gemmd_error check_conv2d(union array_request *request, enum format format)
+{
+    return conv2d_request_check(&request->conv2d, format, NULL);
+}
+
+static enum gemmd_error bind_conv2d(union array_request *request, enum format format,
+                                    struct body_front *front, struct tensor *operands)
+{
+    struct conv2d_operands bound;
+    const enum gemmd_error code =
+        conv2d_request_bind_front(&request->conv2d, format, front, &bound, NULL);
+    memcpy(operands, bound.all, sizeof bound.all);
+    return code;
+}
+
+static const struct array_operation array_operations[] = {
+    {&reduce_parameter_table, REDUCE_OPERANDS, init_reduce, check_reduce, bind_reduce},
+    {&softmax_parameter_table, SOFTMAX_OPERANDS, init_softmax, check_softmax, bind_softmax},
+    {&conv2d_parameter_table, CONV2D_OPERANDS, init_conv2d, check_conv2d, bind_conv2d},
+};
+
+static void check_array(const struct array_operation *operation, char *query, enum format format,
+                        struct arrival *arrival)
+{
+    struct tensor early[OPERAND_TABLE_MAX], late[OPERAND_TABLE_MAX];
+    union array_request request;
+    struct body_front whole = {
+        .bytes = arrival->body, .length = arrival->front.length, .received = arrival->front.length};
+    enum gemmd_error code;
+    operation->init(&request);
+    for (char *pair = strsep(&query, "&"); pair != NULL; pair = strsep(&query, "&")) {
+        const char *name = strsep(&pair, "=");
+        (void)parameter_set(operation->parameters, &request, name, pair, NULL);
+    }
+    if (operation->check(&request, format) != GEMMD_OK)
+        return;
+    for (;;) {
+        union array_request attempt = request;
+        code = operation->bind(&attempt, format, &arrival->front, early);
+        if (code != GEMMD_ERR_CONFLICT)
+            break;
+        arrive(arrival);
+    }
+    const enum gemmd_error in_the_end = operation->bind(&request, format, &whole, late);
+    MUST(in_the_end != GEMMD_ERR_CONFLICT);
+    MUST(code == GEMMD_OK || in_the_end != GEMMD_OK);
+    for (uint32_t i = 0; i < operation->operands && in_the_end == GEMMD_OK; i++)
+        check_same(&early[i], arrival->bytes, &late[i], arrival->body);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
 {
     struct fuzz_input input = {bytes, length};
     const uint8_t choice = input_byte(&input);
     const enum format format = (enum format)(choice % 3);
+    const uint32_t array = choice >> 3 & 3; /* 0: a product or an attention */
     char *query = input_text(&input, '\n'), *rest = query;
     size_t body_bytes;
     uint8_t *body = input_take(&input, input.length, &body_bytes);
@@ -103,14 +217,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
     struct attention_request attention;
     gemm_request_init(&gemm);
     attention_request_init(&attention);
-    for (char *pair = strsep(&rest, "&"); pair != NULL; pair = strsep(&rest, "&")) {
+    if (array > 0)
+        check_array(&array_operations[array - 1], rest, format, &arrival);
+    for (char *pair = strsep(&rest, "&"); array == 0 && pair != NULL; pair = strsep(&rest, "&")) {
         char *name = strsep(&pair, "=");
         (void)gemm_request_set(&gemm, name, pair, NULL);
         (void)attention_request_set(&attention, name, pair, NULL);
     }
-    if (choice & 4)
+    if (array == 0 && choice & 4)
         check_attention(attention, format, &arrival);
-    else
+    else if (array == 0)
         check_gemm(gemm, format, &arrival);
     free(arrival.bytes);
     free(body);

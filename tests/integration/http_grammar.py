@@ -39,10 +39,27 @@ MATRIX = F32.reshape(2, 2)
 BODIES = {
     "application/octet-stream": OPERANDS,
     "application/x-npy": npy(MATRIX) * 2,
-    "application/x-safetensors": safetensors(a=MATRIX, b=MATRIX),
+    "application/vnd.safetensors": safetensors(a=MATRIX, b=MATRIX),
 }
+LENS = np.array([2, 1], np.int32)
+# Targets and bodies of the operations on arrays; the arrays of a .npy body have their sizes.
+CONV = "channels=1&height=2&width=2&filters=1&filter_h=2&filter_w=2"
+ARRAYS = [
+    ("/reduce?shape=2,2&op=logsumexp", "application/octet-stream", F32.tobytes()),
+    ("/reduce?op=argmax&axis=0&keepdims=1", "application/x-npy", npy(MATRIX)),
+    ("/reduce?store=t1", "application/vnd.safetensors", safetensors(x=MATRIX)),
+    ("/reduce?x=t0&op=mean", "application/octet-stream", b""),
+    ("/softmax?shape=2,2&lens=1&scale=0.5", "application/octet-stream", LENS.tobytes() + F32.tobytes()),
+    ("/softmax?lens=1&log=1", "application/x-npy", npy(LENS) + npy(MATRIX)),
+    ("/softmax?x=t1", "application/octet-stream", b""),
+    (f"/conv2d?{CONV}&padding=same", "application/octet-stream", OPERANDS),
+    ("/conv2d?padding=1,0&act=relu", "application/x-npy", npy(F32.reshape(1, 1, 2, 2)) * 2),
+    ("/conv2d?layout=nhwc&w_layout=krsc", "application/vnd.safetensors",
+     safetensors(x=F32.reshape(1, 1, 1, 4), w=F32.reshape(1, 1, 1, 4))),
+]
 METHODS = ["GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH", "BREW", "get", "", "G\0T"]
-PATHS = ["/", "/livez", "/readyz", "/info", "/metrics", "/openapi.json", "/gemm", "/attention", "/tensors",
+PATHS = ["/", "/livez", "/readyz", "/info", "/metrics", "/openapi.json", "/gemm", "/attention", "/reduce",
+         "/softmax", "/conv2d", "/tensors",
          "/tensors/{name}", "/jobs", "/jobs/{id}", "/jobs/{id}/result", "/v2", "/v2/health/live", "/v2/health/ready",
          "/v2/models/{model}", "/v2/models/{model}/infer", "/v2/models/{model}/config", "/v2/models/{model}/stats",
          "/v2/models/{model}/versions/1/infer", "/v2/repository/index",
@@ -59,10 +76,15 @@ PARAMETERS = {
     "priority": ["0", "4", "9", "10"], "dtype": ["f64", "f32", "f16", "bf16", "f8_e4m3", "i8", "i32", "f33"],
     "out": ["f32", "f64", "i32", "f16"], "precision": ["full", "tf32", "f8"], "act": ["none", "relu", "gelu", "silu"],
     "transa": ["0", "1"], "transb": ["0", "1"], "bias": ["0", "1"], "causal": ["0", "1"], "lse": ["0", "1"],
-    "lens": ["0", "1"], "evictable": ["0", "1"], "layout": ["bhsd", "bshd"], "verify": ["none", "freivalds"],
+    "lens": ["0", "1"], "evictable": ["0", "1"], "layout": ["bhsd", "bshd", "nchw", "nhwc"],
+    "verify": ["none", "freivalds"],
     "kernel": ["auto", "naive", "tiled", "none"], "store": ["t0", "t1", "a/b"], "a": ["t0", "t1"], "b": ["t0", "t1"],
     "v": ["t0"], "shape": ["2,2", "4", "1,2,2", "0", "2,", "2147483648,2147483648"], "after": ["t0", "", "%ff"],
-    "unknown": ["1"],
+    "op": ["sum", "max", "norm2", "argmax", "none"], "axis": ["0", "-1", "-2", "7", "-9"], "keepdims": ["0", "1"],
+    "log": ["0", "1"], "x": ["t0"], "w": ["t0"], "padding": ["0", "same", "1,2", "1,2,3", "1,0,1,0"],
+    "stride": ["1", "2,1", "0"], "dilation": ["1", "2147483647"], "groups": NUMBERS, "channels": NUMBERS,
+    "height": NUMBERS, "width": NUMBERS, "filters": NUMBERS, "filter_h": NUMBERS, "filter_w": NUMBERS,
+    "w_layout": ["kcrs", "krsc"], "unknown": ["1"],
 }
 HEADERS = {
     "Expect": ["100-continue", "100-Continue", "more"], "Connection": ["close", "keep-alive", "upgrade"],
@@ -70,10 +92,11 @@ HEADERS = {
     "Content-Encoding": ["gzip", "deflate", "identity", "br", "gzip, gzip"],
     "Content-Length": NUMBERS + ["32", "31", "300000", "99999999"],
     "Content-Type": [*BODIES, "application/json", "text/plain", ""],
-    "Accept": ["*/*", "application/x-npy", "application/x-safetensors;q=0.5, */*;q=nan", "image/png"],
+    "Accept": ["*/*", "application/x-npy", "application/vnd.safetensors;q=0.5, */*;q=nan", "image/png"],
     "Accept-Encoding": ["gzip", "deflate;q=2", "*;q=0"], "Prefer": ["respond-async", "wait=1", "respond-async, wait=0"],
     "If-Match": ["*", '"x"', 'W/"x"', "x"], "If-None-Match": ["*", '"x"', '"'],
-    "Inference-Header-Content-Length": NUMBERS + ["5"], "Gemmd-Memory": ["a=0, b=16, c=32", "a=0", "c0=99999999", "a"],
+    "Inference-Header-Content-Length": NUMBERS + ["5"],
+    "Gemmd-Memory": ["a=0, b=16, c=32", "a=0", "x=0, y=32", "x=0, w=16, y=32", "c0=99999999", "a"],
     "traceparent": ["00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "00-0-0-0"],
     "X-Request-Id": ["id", "a\tb", "x" * 200], "Authorization": ["Bearer token", "Basic eA==", "Bearer"],
     "Host": ["again"], "X-Long": ["x" * 3000], "X-NUL": ["a\0b"], "X-CR": ["a\rb"], "X-Fold": ["a\r\n b"], "X Space": ["a"],
@@ -130,7 +153,7 @@ class Grammar:
 
     def right_request(self):
         """Method, target, headers and body of a request that the daemon can serve."""
-        kind = self.random.randrange(9)
+        kind = self.random.randrange(11)
         media = self.pick(list(BODIES))
         headers = [("Content-Type", media)]
         name = self.pick(["t0", "t1"])
@@ -154,6 +177,10 @@ class Grammar:
         if kind == 7:
             body = json.dumps({"key": SHARED_KEY, "byte_size": self.pick([64, 64, 10**9, 0])}).encode()
             return "POST", f"/v2/systemsharedmemory/region/{name}/register", [], body
+        if kind in (8, 9):
+            target, media, body = self.pick(ARRAYS)
+            asked = [("Prefer", "respond-async")] if self.some(0.3) else []
+            return "POST", target, [("Content-Type", media), *asked], body
         return self.pick(["GET", "HEAD", "DELETE"]), self.path(), [], b""
 
     def wrong_request(self):

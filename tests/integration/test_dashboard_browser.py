@@ -41,6 +41,32 @@ def test_it_shows_a_live_daemon(page, daemon):
     assert page.errors() == []
 
 
+def test_every_operation_is_shown(page, daemon):
+    """The rates and the stages by operation, a point of the roofline, and requests that failed."""
+    conv = "channels=1&height=2&width=2&filters=1&filter_h=1&filter_w=1"
+    bodies = {"attention?heads=1&sq=2&d=2&dtype=f32": 48, "conv2d?" + conv: 20, "reduce?shape=2,2": 16,
+              "softmax?shape=2,2": 16}
+    for target, length in bodies.items():
+        answer = requests.post(f"{daemon.url}/{target}", data=bytes(length), timeout=PATIENCE_S)
+        assert answer.status_code == 200, answer.text
+        refused = requests.post(f"{daemon.url}/{target}&kernel=none", data=bytes(length), timeout=PATIENCE_S)
+        assert refused.status_code == 422
+    page.open(daemon.url)
+    page.until(lambda: page.text("health").startswith("stateready"), "the strip")
+    operations = set(requests.get(f"{daemon.url}/dashboard/history", timeout=PATIENCE_S).json()["samples"][-1][
+        "requests"]) - {"tensor", "other"}
+    assert operations >= {"gemm", *(target.split("?")[0] for target in bodies)}
+    for operation in operations:
+        assert f"{operation}: " in page.text("charts"), operation
+    for operation in operations - {"gemm", "infer"}:
+        page.until(lambda name=operation: f"{name}: " in page.text("stage-bars"), f"the stages of {operation}")
+        page.until(lambda name=operation: page.run(
+            "return [...document.querySelectorAll('#roofline-plot circle')].some("
+            "(point) => point.getAttribute('aria-label').startsWith(arguments[0]))", f"{name} f32 by"), operation)
+        page.until(lambda name=operation: f"POST /{name}?" in page.text("request-rows"), f"the refused {operation}")
+    assert page.errors() == []
+
+
 def test_the_roofs_of_a_device_with_peaks(page, daemon):
     """The peaks of an H100, which no machine without one has."""
     page.open(daemon.url)

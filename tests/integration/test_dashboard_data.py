@@ -174,6 +174,16 @@ def test_a_request_that_failed_is_kept_with_its_sentence(start):
     assert kept["detail"] == answer.json()["detail"]
 
 
+@pytest.mark.parametrize("query", ["m=%ff", "m=1&act=a" + 40 * "%c3%a9"], ids=["byte", "cut"])
+def test_bytes_that_are_not_utf8_do_not_drop_the_request(query, start):
+    """A value may have them, and a sentence may cut a character off."""
+    daemon = start()
+    answer = requests.post(f"{daemon.url}/gemm?{query}", timeout=PATIENCE_S)
+    assert answer.status_code == 400
+    kept = eventually(lambda: get(daemon, "requests").json()["failed"], "the request")[0]
+    assert kept["path"].startswith("/gemm?m=") and kept["detail"] == answer.json()["detail"]
+
+
 def test_a_slow_computation_is_kept_with_its_stages(start):
     daemon = start()
     assert get(daemon, "requests").json()["slow_ms"] == 100

@@ -182,6 +182,32 @@ def test_other_bodies_are_tried(page, daemon, tmp_path):
     assert page.errors() == []
 
 
+def test_reductions_softmaxes_and_convolutions(page, daemon):
+    """Their forms begin with a request that is right, and the editor has the operands' shapes."""
+    page.open(daemon.url, "/docs")
+    reduce = Operation(page, "reduce")
+    reduce.fill([1, 2, 3, 4, 5, 6])
+    assert reduce.send() == "200 OK" and reduce.numbers() == [6, 15]
+    reduce.set("axis", "0")
+    reduce.set("op", "max")
+    assert reduce.send() == "200 OK" and reduce.numbers() == [4, 5, 6]
+    softmax = Operation(page, "softmax")
+    softmax.set("lens", "1")
+    softmax.fill([1, 2, 5, 0, 0, 3, 3, 0])
+    assert softmax.send() == "200 OK"
+    assert softmax.numbers() == [1, 0, 0, 0.5, 0.5, 0]
+    conv = Operation(page, "conv2d")
+    x = list(range(12))
+    conv.fill(x + [0, 0, 0, 0, 1, 0, 0, 0, 0])
+    assert conv.send() == "200 OK" and conv.numbers() == x
+    conv.set("layout", "nhwc")
+    conv.set("w_layout", "krsc")
+    conv.set("bias", "1")
+    assert len(conv.all(".matrices input")) == 12 + 9 + 1
+    assert conv.send() == "200 OK" and len(conv.numbers()) == 12
+    assert page.errors() == []
+
+
 def test_events_are_shown_until_they_are_stopped(page, daemon):
     page.open(daemon.url, "/docs")
     events = Operation(page, "dashboardEvents")

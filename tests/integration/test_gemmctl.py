@@ -372,7 +372,7 @@ def test_bench_ladder(run):
 
 OPERANDS = {"gemm": 2, "attention": 3, "tensor put": 2, "tensor get": 1, "tensor rm": 1,
             "job status": 1, "job wait": 1, "job result": 1, "job cancel": 1, "completion": 1}
-COMMANDS = ["gemm", "attention", "tensor put", "tensor get", "tensor ls", "tensor rm", "job ls",
+COMMANDS = ["gemm", "attention", "conv", "reduce", "softmax", "tensor put", "tensor get", "tensor ls", "tensor rm", "job ls",
             "job status", "job wait", "job result", "job cancel", "bench", "bench attention",
             "bench ladder", "info", "metrics", "top", "ready", "completion", "help"]
 
@@ -394,7 +394,7 @@ def test_help_offers_what_the_command_takes(command, run):
     text = succeed(run(*command.split(), "--help")).stdout.decode()
     listed = text[text.index("\nUsage\n"):text.index("\nExamples\n")]
     own = listed[:listed.index("\nCommon options\n")]
-    if command in ("gemm", "tensor put"):
+    if command in ("gemm", "conv", "reduce", "softmax", "tensor put"):
         assert "bench" not in own and "attention" not in own
     assert ("bench" in own) == command.startswith("bench")
     named = set(re.findall(r"(?m)^ +(?:-.,)? +--([a-z0-9-]+)", listed))

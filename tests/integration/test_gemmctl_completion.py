@@ -78,6 +78,7 @@ def test_names_of_the_daemon(complete, run, url, tmp_path):
         assert complete("gemmctl tensor rm completion.one completion.t") == names[1:]
         assert complete("gemmctl tensor get -q completion.o") == names[:1]
         assert {"naive", "openblas"} <= set(complete("gemmctl bench --kernel "))
+        assert {"naive", "product"} == set(complete("gemmctl conv W.npy --kernel "))
         assert [name.removeprefix("tensor:") for name in complete("gemmctl gemm W.npy tensor:completion.")] == names
         # Another daemon, which the line names, is asked in place of the environment's.
         assert complete("gemmctl --url http://127.0.0.1:1 tensor rm completion.") == []
@@ -109,6 +110,10 @@ def test_commands_and_options(complete):
         "--check", "--check-digest"]
     assert complete("gemmctl info --conn") == []
     assert complete("gemmctl attention --layout b") == ["bhsd", "bshd"]
+    assert complete("gemmctl conv X.npy W.npy --layout ") == ["nchw", "nhwc"]
+    assert complete("gemmctl reduce --op m") == ["max", "mean", "min"] or complete(
+        "gemmctl reduce --op m") == ["mean", "max", "min"]
+    assert complete("gemmctl softmax --ax") == []
 
 
 def test_names_alone(run):
@@ -116,5 +121,11 @@ def test_names_alone(run):
     assert b"naive" in succeed(run("completion", "kernels")).stdout.splitlines()
     names = succeed(run("completion", "kernels")).stdout.splitlines()
     assert len(names) == len(set(names))
+    by_operation = [succeed(run("completion", f"kernels:{op}")).stdout.splitlines()
+                    for op in ("gemm", "attention", "conv2d", "reduce", "softmax")]
+    assert set().union(*by_operation) == set(names)
+    assert all(0 < len(of) == len(set(of)) < len(names) for of in by_operation)
+    assert succeed(run("completion", "kernels:nosuch")).stdout == b""
+    assert run("completion", "tensors:gemm").returncode == USAGE
     result = run("completion", "tensors", "--url", "127.0.0.1:1", "--retries", "0")
     assert result.returncode == NETWORK and result.stdout == b""

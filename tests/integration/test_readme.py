@@ -78,6 +78,7 @@ def test_every_block_of_the_readme(start, gemmd, tmp_path):
     assert '"data":[19,22,43,50]' in printed[0][0], "the first product"
     assert "must" in printed[1] and printed[1][-2:] == ["with", "22"], "the error"
     assert PRODUCT in printed, "the product of raw operands"
+    assert "(1, 4, 8, 6) 27.0 32.0".split() in printed, "the convolution, the softmax and the sum"
 
 
 @pytest.mark.slow

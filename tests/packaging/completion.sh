@@ -24,10 +24,22 @@ expect() { # what is to come, then the line
 }
 
 expect "gemm" gemmctl g
-expect "gemm attention tensor job bench info metrics top ready completion help" gemmctl ""
+expect "gemm attention conv reduce softmax tensor job bench info metrics top ready completion help" gemmctl ""
 expect "put get ls rm" gemmctl tensor ""
 expect "ls status wait result cancel" gemmctl --url x job ""
 expect "bhsd bshd" gemmctl attention --layout ""
+expect "nchw nhwc" gemmctl conv X.npy W.npy --layout ""
+expect "kcrs krsc" gemmctl conv X.npy W.npy --w-layout ""
+expect "full tf32" gemmctl conv X.npy W.npy --precision ""
+expect "full tf32 f8" gemmctl gemm A.npy B.npy --precision ""
+expect "mean max min" gemmctl reduce X.npy --op m
+expect "--axis" gemmctl reduce X.npy --ax
+expect "" gemmctl softmax X.npy --ax
+expect "--lens" gemmctl softmax X.npy --len
+expect "$1" gemmctl conv "${1%ash}"
+expect "$1" gemmctl softmax --lens "${1%ash}"
+expect "$1" gemmctl tensor put name file --scale "${1%ash}"
+expect "" gemmctl softmax X.npy --scale "${1%ash}"
 expect "--evictable" gemmctl tensor put --ev
 expect "" gemmctl tensor rm --ev
 expect "--output" gemmctl job result --o
@@ -57,7 +69,10 @@ gemmctl() {
 COMP_LINE="gemmctl tensor rm "
 expect "tensor-one tensor-two" gemmctl tensor rm tensor-
 expect "tensor-two" gemmctl tensor rm tensor-one tensor-tw
-expect "kernel-one kernel-two" gemmctl bench --kernel kernel
+expect "kernels:gemm-one kernels:gemm-two" gemmctl bench --kernel kernel
+expect "kernels:attention-one kernels:attention-two" gemmctl attention Q.npy --kernel kernel
+expect "kernels:conv2d-one kernels:conv2d-two" gemmctl conv X.npy --kernel kernel
+expect "kernels:reduce-one kernels:reduce-two" gemmctl reduce X.npy --kernel kernel
 expect "job-one" gemmctl job wait job-o
 expect "tensor-two" gemmctl gemm A.npy tensor : tensor-tw
 expect "with,--timeout,1s,--retries,0" gemmctl gemm A.npy tensor : w

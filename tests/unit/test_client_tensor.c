@@ -7,6 +7,7 @@
 
 #include "fake_http.h"
 #include "product_case.h"
+#include "proto/safetensors.h"
 
 /* Of "f32:2,3\n" and the bytes of case_product, by sha256sum. */
 #define ETAG "\"9342b8ffbb0d238cac97495ae472cfc91ffdba7183fdf024be97fa47791fca1b\""
@@ -101,6 +102,48 @@ START_TEST(uploads_a_tensor)
     ck_assert_ptr_nonnull(strstr(request->head, "\r\nX-Request-Id: mine\r\n"));
     ck_assert_uint_eq(request->body_bytes, sizeof case_product);
     ck_assert_mem_eq(request->body, case_product, sizeof case_product);
+    fake_free(talk.server);
+}
+END_TEST
+
+/* Of "i8:2,3\n", the bytes 1 to 6, "scale:2\n" and the f32 numbers 0.5 and 2, by sha256sum. */
+#define SCALED_ETAG "\"81cc3c2036b9eaa7399516f973fbbfe52c47917e804e817e9561c24d1fea5475\""
+
+START_TEST(uploads_a_tensor_with_scales)
+{
+    static const signed char data[] = {1, 2, 3, 4, 5, 6};
+    static const float scale[] = {0.5f, 2};
+    char head[FAKE_HEAD_MAX];
+    const struct fake_act act = act_with(head, "HTTP/1.1 201 Created\r\nETag: " SCALED_ETAG, "");
+    struct talk talk = talk_start(&act, 1);
+    struct gemmd_tensor_put put = case_put();
+    struct safetensors_entry entries[2];
+    struct fault fault;
+    uint32_t count = 0;
+    put.dtype = GEMMD_I8;
+    put.data = data;
+    put.scale = scale;
+    put.scale_rank = 1;
+    put.scale_dims[0] = 2;
+    enum gemmd_error code = gemmd_tensor_put(talk.client, &put, &talk.result, &talk.error);
+    ck_assert_msg(code == GEMMD_OK, "%s", talk.error.message);
+    ck_assert_str_eq(talk.result.etag, SCALED_ETAG);
+    ck_assert_uint_eq(talk.result.bytes, sizeof data);
+    talk_stop(&talk);
+    const struct fake_request *request = fake_request(talk.server, 0);
+    ck_assert_ptr_nonnull(
+        strstr(request->head, "\r\nContent-Type: application/vnd.safetensors\r\n"));
+    ck_assert_ptr_nonnull(strstr(request->head, "\r\nIf-None-Match: " SCALED_ETAG "\r\n"));
+    ck_assert_int_eq(
+        safetensors_decode(request->body, request->body_bytes, entries, 2, &count, &fault),
+        GEMMD_OK);
+    ck_assert_uint_eq(count, 2);
+    ck_assert_str_eq(entries[0].name, "scale");
+    ck_assert_uint_eq(entries[0].tensor.dims[0], 2);
+    ck_assert_int_eq(memcmp(entries[0].tensor.data, scale, sizeof scale), 0);
+    ck_assert_str_eq(entries[1].name, "tensor");
+    ck_assert_int_eq(entries[1].tensor.dtype, GEMMD_I8);
+    ck_assert_int_eq(memcmp(entries[1].tensor.data, data, sizeof data), 0);
     fake_free(talk.server);
 }
 END_TEST
@@ -583,6 +626,7 @@ int main(void)
     Suite *suite = suite_create("client_tensor");
     TCase *tcase = tcase_create("client_tensor");
     tcase_add_loop_test(tcase, uploads_a_tensor, 0, sizeof uploads / sizeof uploads[0]);
+    tcase_add_test(tcase, uploads_a_tensor_with_scales);
     tcase_add_test(tcase, uploads_nothing_that_is_there);
     tcase_add_test(tcase, notices_bytes_that_went_astray);
     tcase_add_test(tcase, takes_an_etag_that_is_known);

@@ -75,6 +75,15 @@ static const struct {
     {"--transa info", "--transa is not an option of info"},
     {"gemm A B --ur U", "did you mean --url?"},
     {"gemm A B --=3", "no option"},
+    {"conv X W Y", "the operand 'Y' is one too many"},
+    {"conv X W --causal", "--causal is not an option of conv"},
+    {"reduce X --log", "--log is not an option of reduce"},
+    {"softmax X --axis 1", "--axis is not an option of softmax"},
+    {"conv X W --layout", "--layout needs a value: nchw|nhwc"},
+    {"attention Q --layout", "--layout needs a value: bhsd|bshd"},
+    {"softmax X --scale", "--scale needs a value: NUMBER"},
+    {"tensor put W W.npy --scale", "--scale needs a value: FILE"},
+    {"--layout", "--layout needs a value"},
 };
 
 START_TEST(says_what_is_wrong)
@@ -184,15 +193,19 @@ static bool has_option(const char *text, const char *front, const char *name)
     return false;
 }
 
-/* Choices have to be completed one by one. */
-static bool has_choices(const char *text, const char *choices, char separator)
+/* Choices have to be completed one by one, also those of one command alone. */
+static bool has_choices(const char *text, const char *argument)
 {
-    char list[128];
-    snprintf(list, sizeof list, "%s", choices);
-    for (char *at = list; *at != '\0'; at++)
-        if (*at == '|')
-            *at = separator;
-    return strstr(text, list) != NULL;
+    for (const struct command *command = commands; command->name != NULL; command++) {
+        char list[128];
+        option_text(commands, command, argument, list, sizeof list);
+        for (char *at = list; *at != '\0'; at++)
+            if (*at == '|')
+                *at = ' ';
+        if (strchr(list, ' ') != NULL && strstr(text, list) == NULL)
+            return false;
+    }
+    return true;
 }
 
 static const char *const documents[] = {"man/gemmctl.1", "completions/gemmctl.bash",
@@ -206,8 +219,8 @@ START_TEST(documents_have_every_option_and_command)
         ck_assert_msg(has_option(text, _i == FISH ? "-l " : "--", options[id].name),
                       "%s lacks --%s", documents[_i], options[id].name);
         if (_i > 0 && options[id].argument != NULL && strchr(options[id].argument, '|') != NULL)
-            ck_assert_msg(has_choices(text, options[id].argument, ' '),
-                          "%s lacks the choices of --%s", documents[_i], options[id].name);
+            ck_assert_msg(has_choices(text, options[id].argument), "%s lacks the choices of --%s",
+                          documents[_i], options[id].name);
     }
     for (const struct command *command = commands; command->name != NULL; command++)
         ck_assert_msg(strstr(text, command->name) != NULL, "%s lacks %s", documents[_i],

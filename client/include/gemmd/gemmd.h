@@ -439,6 +439,14 @@ struct gemmd_tensor_put {
     const char *request_id; /* X-Request-Id to send, as in struct gemmd_gemm */
     void *user;             /* the caller's own pointer, see gemmd_request_user() */
     const char *traceparent; /* traceparent to send, as in struct gemmd_gemm */
+    /* The scales of a tensor of GEMMD_F8_E4M3 or GEMMD_I8, positive and finite, row-major, borrowed
+     * until the request is done. Products that use the tensor take the scales with it (enum
+     * gemmd_scales). NULL: the tensor has no scales. `etag` is then the tag of tensor and scales,
+     * which the library computes if `etag` is NULL; gemmd_tensor_etag() does not. Since version
+     * 0.2. */
+    const float *scale;
+    uint32_t scale_rank;    /* number of dimensions of the scales, 1 ... 8 */
+    uint64_t scale_dims[8]; /* each at least 1 */
 };
 
 /* Fills in the defaults; `size` is sizeof(struct gemmd_tensor_put). */

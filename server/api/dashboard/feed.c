@@ -7,9 +7,11 @@
 
 #include "kernels/operations.h"
 #include "proto/dtype.h"
+#include "proto/utf8.h"
 #include "server/api/dashboard/sample_text.h"
 #include "server/api/endpoints.h"
 #include "server/api/services.h"
+#include "server/base/json_whole.h"
 #include "server/http/respond.h"
 #include "server/http/stream.h"
 #include "server/http/tokens.h"
@@ -168,20 +170,40 @@ static json_t *text_or_null(const char *text)
     return text[0] == '\0' ? json_null() : json_string(text);
 }
 
+/* A text with bytes of a client, or one that was cut within a character. U+FFFD stands for each
+ * byte that is not part of UTF-8, which JSON cannot hold. */
+static json_t *client_text(const char *text)
+{
+    enum { LONGEST = sizeof((struct notable_request *)0)->detail };
+    char out[3 * LONGEST + 1];
+    size_t length = 0;
+    for (size_t left = strnlen(text, LONGEST); left > 0;) {
+        const uint32_t bytes = utf8_length(text, left);
+        memcpy(out + length, bytes > 0 ? text : "\xef\xbf\xbd", bytes > 0 ? bytes : 3);
+        length += bytes > 0 ? bytes : 3;
+        text += bytes > 0 ? bytes : 1;
+        left -= bytes > 0 ? bytes : 1;
+    }
+    out[length] = '\0';
+    return text_or_null(out);
+}
+
 static json_t *request_json(const struct notable_request *request)
 {
     json_t *stages = json_object();
+    bool whole = stages != NULL;
     for (int stage = 0; stage < METRICS_STAGE_COUNT; stage++)
-        json_object_set_new(stages, metrics_stage_name((enum metrics_stage)stage),
-                            json_real((double)request->stages_ns[stage] * 1e-6));
-    return json_pack("{s:f, s:s, s:i, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:[I,I,I,I], s:f, s:o}",
+        whole &= json_object_set_new(stages, metrics_stage_name((enum metrics_stage)stage),
+                                     json_real((double)request->stages_ns[stage] * 1e-6)) == 0;
+    return json_pack("{s:f, s:s, s:i, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:[I,I,I,I], s:f, s:o}",
                      "time", request->time_s, "request_id", request->id, "status", request->status,
-                     "method", request->method, "path", request->path, "op",
+                     "method", request->method, "path", client_text(request->path), "op",
                      text_or_null(request->op), "dtype", text_or_null(request->dtype), "kernel",
                      text_or_null(request->kernel), "error", text_or_null(request->error), "detail",
-                     text_or_null(request->detail), "shape", (json_int_t)request->m,
+                     client_text(request->detail), "shape", (json_int_t)request->m,
                      (json_int_t)request->n, (json_int_t)request->k, (json_int_t)request->batch,
-                     "total_ms", (double)request->total_ns * 1e-6, "stages_ms", stages);
+                     "total_ms", (double)request->total_ns * 1e-6, "stages_ms",
+                     json_whole(stages, whole));
 }
 
 static json_t *requests_json(struct request *request, struct notable_request *kept,
@@ -191,18 +213,18 @@ static json_t *requests_json(struct request *request, struct notable_request *ke
     const bool all = tokens == NULL || (tokens_sees_all(tokens, request->tenant_number) &&
                                         (request->scopes & SCOPE_ADMIN) != 0);
     json_t *list = json_array();
+    bool whole = list != NULL;
     const uint32_t count =
         notable_read(services_of(request)->notable, kind, all, request->tenant_number, kept);
     for (uint32_t i = 0; i < count; i++)
-        json_array_append_new(list, request_json(&kept[i]));
-    return list;
+        whole &= json_array_append_new(list, request_json(&kept[i])) == 0;
+    return json_whole(list, whole);
 }
 
 static void respond_json(struct request *request, json_t *root)
 {
-    char *text = root == NULL ? NULL : json_dumps(root, JSON_COMPACT | JSON_REAL_PRECISION(13));
-    json_decref(root);
-    respond_text(request, 200, "application/json", text);
+    respond_text(request, 200, "application/json",
+                 json_whole_text(root, JSON_COMPACT | JSON_REAL_PRECISION(13)));
 }
 
 static void requests_begin(struct request *request)
@@ -248,18 +270,24 @@ static void kernels_begin(struct request *request)
     const struct executors *executors = &services_of(request)->executors;
     const struct device_info *info = device_info(executors->list[0].device);
     struct metrics_cell_total *totals = calloc(METRICS_CELLS_MAX, sizeof *totals);
+    if (totals == NULL) {
+        respond_out_of_memory(request);
+        return;
+    }
     json_t *cells = json_array(), *peaks = json_object();
-    const uint32_t count = totals == NULL ? 0 : metrics_cells(request->server->metrics, totals);
+    bool whole = cells != NULL && peaks != NULL;
+    const uint32_t count = metrics_cells(request->server->metrics, totals);
     for (uint32_t i = 0; i < count; i++)
-        json_array_append_new(cells, cell_json(&totals[i]));
+        whole &= json_array_append_new(cells, cell_json(&totals[i])) == 0;
     free(totals);
     for (int dtype = 0; dtype < GEMMD_DTYPE_COUNT; dtype++)
         if (info->peak_flops[dtype] > 0)
-            json_object_set_new(peaks, dtype_name((enum gemmd_dtype)dtype),
-                                json_real(info->peak_flops[dtype]));
-    respond_json(request, json_pack("{s:{s:o, s:f, s:I}, s:o}", "peak", "flops", peaks,
-                                    "bytes_per_second", info->peak_memory_bytes, "devices",
-                                    (json_int_t)executors->count, "kernels", cells));
+            whole &= json_object_set_new(peaks, dtype_name((enum gemmd_dtype)dtype),
+                                         json_real(info->peak_flops[dtype])) == 0;
+    respond_json(request,
+                 json_pack("{s:{s:o, s:f, s:I}, s:o}", "peak", "flops", peaks, "bytes_per_second",
+                           info->peak_memory_bytes, "devices", (json_int_t)executors->count,
+                           "kernels", json_whole(cells, whole)));
 }
 
 #define GET(at, bytes, function)                                                                   \

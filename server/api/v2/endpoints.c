@@ -13,6 +13,7 @@
 #include "server/api/v2/model_json.h"
 #include "server/api/v2/regions.h"
 #include "server/api/v2/repository.h"
+#include "server/base/json_whole.h"
 #include "server/http/respond.h"
 
 static bool is_post(const struct request *request)
@@ -23,9 +24,7 @@ static bool is_post(const struct request *request)
 /* Sends a JSON document, and takes over the reference to `json`. NULL: memory has run out. */
 static void respond_json(struct request *request, json_t *json)
 {
-    char *text = json == NULL ? NULL : json_dumps(json, JSON_COMPACT);
-    json_decref(json);
-    respond_text(request, 200, "application/json", text);
+    respond_text(request, 200, "application/json", json_whole_text(json, JSON_COMPACT));
 }
 
 static void not_served(struct request *request, const char *sentence)
@@ -42,12 +41,13 @@ static void v2_server_begin(struct request *request)
     json_t *extensions = json_pack("[s, s, s, s, s, s, s]", "binary_tensor_data", "statistics",
                                    "model_configuration", "schedule_policy", "parameters",
                                    "model_repository", "logging");
+    bool whole = extensions != NULL;
     if (config->shm_system)
-        json_array_append_new(extensions, json_string("system_shared_memory"));
+        whole &= json_array_append_new(extensions, json_string("system_shared_memory")) == 0;
     if (config->shm_cuda)
-        json_array_append_new(extensions, json_string("cuda_shared_memory"));
+        whole &= json_array_append_new(extensions, json_string("cuda_shared_memory")) == 0;
     respond_json(request, json_pack("{s:s, s:s, s:o}", "name", "gemmd", "version", GEMMD_VERSION,
-                                    "extensions", extensions));
+                                    "extensions", json_whole(extensions, whole)));
 }
 
 /* The log's settings, which only the options of the daemon can change. */

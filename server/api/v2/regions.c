@@ -8,6 +8,7 @@
 
 #include "proto/base64.h"
 #include "server/api/services.h"
+#include "server/base/json_whole.h"
 #include "server/http/connection.h"
 #include "server/http/request.h"
 #include "server/http/respond.h"
@@ -84,9 +85,8 @@ void region_status_begin(struct request *request)
         return;
     }
     const bool whole = list != NULL && json_array_size(list) == count;
-    char *text = whole ? json_dumps(list, JSON_COMPACT) : NULL;
-    json_decref(list);
-    respond_text(request, 200, "application/json", text);
+    respond_text(request, 200, "application/json",
+                 json_whole_text(json_whole(list, whole), JSON_COMPACT));
 }
 
 void region_unregister_begin(struct request *request)

@@ -6,6 +6,7 @@
 
 #include "server/api/services.h"
 #include "server/api/v2/model.h"
+#include "server/base/json_whole.h"
 #include "server/http/request.h"
 #include "server/http/respond.h"
 
@@ -30,9 +31,8 @@ static void repository_answer(struct request *request, bool ready_only)
     bool whole = index.entries != NULL;
     if (index.usable || !ready_only)
         whole = model_each(services_of(request), request->tenant, repository_add, &index);
-    char *text = whole ? json_dumps(index.entries, JSON_COMPACT) : NULL;
-    json_decref(index.entries);
-    respond_text(request, 200, "application/json", text);
+    respond_text(request, 200, "application/json",
+                 json_whole_text(json_whole(index.entries, whole), JSON_COMPACT));
 }
 
 void repository_begin(struct request *request)

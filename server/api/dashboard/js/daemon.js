@@ -1,7 +1,7 @@
 /* What the daemon says: its samples, live and of the last 15 minutes, and its other documents. */
 
 const KEPT_S = 900;
-const COMPUTING = ["gemm", "attention", "infer"];
+const COMPUTING = ["gemm", "attention", "conv2d", "reduce", "softmax", "infer"];
 let token = ""; /* here and nowhere else */
 let samples = []; /* oldest first; all of KEPT_S seconds */
 let restarts = []; /* times at which the page noticed a new daemon */

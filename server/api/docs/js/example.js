@@ -4,6 +4,9 @@
 const FIRST = {
   gemm: { m: "2", n: "2", k: "3" },
   attention: { heads: "1", sq: "2", d: "4", dtype: "f32" },
+  conv2d: { channels: "1", height: "3", width: "4", filters: "1", filter_h: "3", filter_w: "3", padding: "same" },
+  reduce: { shape: "2,3" },
+  softmax: { shape: "2,3" },
   putTensor: { name: "W", shape: "3,2", dtype: "f32" },
   getTensor: { name: "W" },
   deleteTensor: { name: "W" },

@@ -46,16 +46,55 @@ function attentionOperands(values) {
   return list;
 }
 
-function tensorOperands(values) {
+/* The dimensions that the parameter `shape` gives. */
+function shapeOf(values) {
   if (!/^[1-9][0-9]*(,[1-9][0-9]*)*$/.test(values.shape ?? "")) throw new Error("shape is not whole numbers with commas between them.");
-  const dims = values.shape.split(",").map(Number);
-  const columns = dims[dims.length - 1];
+  return values.shape.split(",").map(Number);
+}
+
+/* An operand of any number of dimensions: the last one lies in rows. */
+function operandOf(name, dims, dtype) {
   const rows = dims.slice(0, -1).reduce((product, each) => product * each, 1);
-  return [{ name: "tensor", rows, columns, dtype: isSet(values.dtype) ? values.dtype : "f32" }];
+  return { name, rows, columns: dims[dims.length - 1], dtype };
+}
+
+const typeOf = (values) => (isSet(values.dtype) ? values.dtype : "f32");
+
+function tensorOperands(values) {
+  return [operandOf("tensor", shapeOf(values), typeOf(values))];
+}
+
+function reduceOperands(values) {
+  return isSet(values.x) ? [] : [operandOf("X", shapeOf(values), typeOf(values))];
+}
+
+function softmaxOperands(values) {
+  const lens = isSet(values.lens) ? Number(values.lens) : 0;
+  if (isSet(values.x) && lens === 0) return [];
+  const dims = shapeOf(values);
+  if (!(Number.isInteger(lens) && lens >= 0 && lens < dims.length)) throw new Error("lens is not less than the number of dimensions.");
+  const list = isSet(values.x) ? [] : [operandOf("X", dims, typeOf(values))];
+  if (lens > 0) list.unshift({ ...operandOf("lengths", dims.slice(0, lens), "i32"), first: dims[dims.length - 1] });
+  return list;
+}
+
+function convOperands(values) {
+  const dtype = typeOf(values);
+  const [channels, height, width, filters] = ["channels", "height", "width", "filters"].map((name) => dim(values, name));
+  const [r, s] = ["filter_h", "filter_w"].map((name) => dim(values, name));
+  const [batch, groups] = ["batch", "groups"].map((name) => dim(values, name, "1"));
+  const list = [operandOf("X", values.layout === "nhwc" ? [batch, height, width, channels] : [batch, channels, height, width], dtype)];
+  const seen = Math.max(1, Math.floor(channels / groups));
+  if (!isSet(values.w))
+    list.push(operandOf("W", values.w_layout === "krsc" ? [filters, r, s, seen] : [filters, seen, r, s], dtype));
+  if (values.bias === "1")
+    list.push(operandOf("bias", [filters], isSet(values.out) ? values.out : dtype === "i8" ? "i32" : dtype));
+  return list;
 }
 
 /* By operationId: the operations whose raw bodies the editor can make. */
-const OPERANDS = { gemm: gemmOperands, attention: attentionOperands, putTensor: tensorOperands };
+const OPERANDS = { gemm: gemmOperands, attention: attentionOperands, conv2d: convOperands, reduce: reduceOperands,
+  softmax: softmaxOperands, putTensor: tensorOperands };
 
 function matrixTable(title, rows, columns, cell) {
   const table = make("table", make("caption", title));

@@ -1,0 +1,243 @@
+#include "client/gemmctl/array_command.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/gemmctl/await.h"
+#include "client/gemmctl/check_run.h"
+#include "client/gemmctl/destination.h"
+#include "client/gemmctl/interrupt.h"
+#include "client/gemmctl/parameters.h"
+#include "client/gemmctl/random_operands.h"
+#include "client/gemmctl/resident.h"
+
+/* The operands of a run. */
+struct array_operands {
+    struct tensor_files files;
+    struct tensor bound[TENSOR_FILES_MAX];
+    void *random[TENSOR_FILES_MAX]; /* data of random operands */
+    struct tensor resident;
+    const struct tensor *is_resident; /* NULL: no operand is resident */
+};
+
+static int array_check_options(const struct context *context, const struct destination *destination)
+{
+    const struct arguments *arguments = context->arguments;
+    char problem[PROBLEM_MAX];
+    if (arguments->operand_count > 0 || arguments->values[OPTION_RANDOM] != NULL)
+        return check_run_allows(context, destination);
+    snprintf(problem, sizeof problem,
+             "an operand is missing; usage: gemmctl %s %s, or gemmctl %s --random SHAPE",
+             arguments->command->name, arguments->command->usage, arguments->command->name);
+    return fail_usage(context, problem);
+}
+
+/* Reads --random, and sets the sizes of the request. */
+static enum gemmd_error array_read_random(const struct context *context,
+                                          const struct array_command *command, void *request,
+                                          uint64_t *seed, struct fault *fault)
+{
+    const struct arguments *arguments = context->arguments;
+    const char *text = arguments->values[OPTION_RANDOM];
+    uint64_t sizes[TENSOR_MAX_RANK];
+    enum gemmd_error code = random_seed(arguments, seed, fault);
+    if (code != GEMMD_OK || text == NULL)
+        return code;
+    if (arguments->operand_count > 0)
+        return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
+                         "--random makes the operands; name no files besides");
+    const uint32_t rank = random_sizes(text, sizes);
+    if (rank == 0)
+        return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
+                         "--random is '%.64s'; it must be a shape of 1 to %d whole numbers, such "
+                         "as 64x1000",
+                         text, TENSOR_MAX_RANK);
+    return command->set_random(request, sizes, rank, fault);
+}
+
+/* Makes the operands that the request wants and that have no file. */
+static enum gemmd_error array_make_random(const struct array_command *command, const void *request,
+                                          uint64_t seed, struct array_operands *operands,
+                                          struct fault *fault)
+{
+    const struct operand_table *table = command->files->table;
+    enum gemmd_error code = GEMMD_OK;
+    for (uint32_t i = 0; i < table->count && code == GEMMD_OK; i++) {
+        struct tensor *tensor = &operands->bound[i];
+        if (operand_is_there(tensor) || !table->is_wanted(request, i))
+            continue;
+        if (!table->shape(request, i, tensor))
+            return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
+                             "an operand has more than 2^63 bytes");
+        code = random_fill(tensor, table->count * seed + i, fault);
+        operands->random[i] = (void *)tensor->data;
+    }
+    return code;
+}
+
+/* Returns the operand whose safetensors file also holds the operands without files; the number of
+ * operands if there is no such file. */
+static uint32_t array_together(const struct array_command *command,
+                               const struct destination *destination,
+                               const char *const paths[TENSOR_FILES_MAX], bool is_resident)
+{
+    const struct tensor_files_kind *kind = command->files;
+    const char *path = paths[command->first];
+    const bool holds_all = kind->one_suffices
+                               ? path != NULL && formats_in(&destination->formats, path,
+                                                            FORMAT_NPY) == FORMAT_SAFETENSORS
+                               : paths[command->resident] == NULL && !is_resident;
+    return path != NULL && holds_all ? command->first : kind->table->count;
+}
+
+/* Finds the operands, and completes the request with their types and shapes. */
+static enum gemmd_error array_open(const struct context *context,
+                                   const struct array_command *command,
+                                   const struct destination *destination, void *request,
+                                   const char *const paths[TENSOR_FILES_MAX],
+                                   struct array_operands *operands, struct fault *fault)
+{
+    struct tensor_files_wanted wanted = {
+        .kind = command->files,
+        .request = request,
+        .together = array_together(command, destination, paths, operands->is_resident != NULL),
+        .format = destination->formats.in_given ? &destination->formats.in : NULL,
+    };
+    uint64_t seed;
+    memcpy(wanted.paths, paths, sizeof wanted.paths);
+    enum gemmd_error code = command->settle_resident(request, operands->is_resident, fault);
+    if (code == GEMMD_OK)
+        code = array_read_random(context, command, request, &seed, fault);
+    if (code == GEMMD_OK)
+        code = tensor_files_open(&operands->files, &wanted, fault);
+    if (code != GEMMD_OK)
+        return code;
+    memcpy(operands->bound, operands->files.tensors, sizeof operands->bound);
+    if (context->arguments->values[OPTION_RANDOM] != NULL)
+        code = array_make_random(command, request, seed, operands, fault);
+    if (code == GEMMD_OK)
+        code = command->bind(request, operands->bound, fault);
+    return code == GEMMD_OK ? tensor_files_make_row_major(&operands->files, command->files,
+                                                          operands->bound, fault)
+                            : code;
+}
+
+static void array_close(struct array_operands *operands)
+{
+    tensor_files_close(&operands->files);
+    for (int i = 0; i < TENSOR_FILES_MAX; i++)
+        free(operands->random[i]);
+}
+
+static double bytes_of(const struct array_operands *operands, uint32_t count,
+                       const struct tensor *y)
+{
+    double bytes = (double)y->bytes;
+    for (uint32_t i = 0; i < count; i++)
+        bytes += operand_is_there(&operands->bound[i]) ? (double)operands->bound[i].bytes : 0;
+    return operands->is_resident != NULL ? bytes + (double)operands->resident.bytes : bytes;
+}
+
+/* A result that is being checked. */
+struct array_checked {
+    const struct array_command *command;
+    const struct array_call *call;
+    const struct tensor *y;
+};
+
+static enum gemmd_error array_compare(const void *argument, struct progress_line *line,
+                                      struct check *check)
+{
+    const struct array_checked *checked = argument;
+    return checked->command->check(checked->call, line, check);
+}
+
+/* Writes the indices of the element: "at [0, 3, 4]". */
+static void array_where(const void *argument, uint64_t at, char *out, size_t room)
+{
+    const struct tensor *y = ((const struct array_checked *)argument)->y;
+    uint64_t indices[TENSOR_MAX_RANK] = {0};
+    size_t length = 0;
+    for (uint32_t i = y->rank; i > 0; i--) {
+        indices[i - 1] = at % y->dims[i - 1];
+        at /= y->dims[i - 1];
+    }
+    for (uint32_t i = 0; i < y->rank && length < room; i++)
+        length += (size_t)snprintf(out + length, room - length, "%s%llu%s", i == 0 ? "at [" : ", ",
+                                   (unsigned long long)indices[i], i + 1 == y->rank ? "]" : "");
+}
+
+int array_command_run(const struct context *context, const struct array_command *command,
+                      void *request, const char *const given[TENSOR_FILES_MAX])
+{
+    const struct arguments *arguments = context->arguments;
+    const uint32_t count = command->files->table->count;
+    const char *paths[TENSOR_FILES_MAX],
+        *name = command->files->table->operands[command->resident].name;
+    struct array_operands operands = {0};
+    struct array_call call = {.request = request, .operands = operands.bound};
+    struct tensor y;
+    struct destination destination;
+    struct gemmd_error_info error;
+    struct gemmd_result result;
+    struct fault fault = {0};
+    struct check check;
+    char problem[PROBLEM_MAX];
+    memcpy(paths, given, sizeof paths);
+    int code = destination_choose(context, &destination);
+    if (code == EXIT_OK)
+        code = array_check_options(context, &destination);
+    if (code != EXIT_OK)
+        return code;
+    struct gemmd_client *client = command_client(context, 4, 1, &code);
+    if (client == NULL)
+        return code;
+
+    gemmd_result_init(&result, sizeof result);
+    if (parameters_read(request, command->parameters, arguments, &fault) != GEMMD_OK)
+        goto faulty;
+    if (resident_take(client, command->parameters, request, name, &paths[command->resident],
+                      &operands.resident, &operands.is_resident, &error) != GEMMD_OK)
+        goto failed;
+    if (array_open(context, command, &destination, request, paths, &operands, &fault) != GEMMD_OK)
+        goto faulty;
+    if (!command->result(request, &y)) {
+        fault_set(&fault, GEMMD_ERR_MALFORMED, NULL, "the result has more than 2^63 bytes");
+        goto faulty;
+    }
+    call.job = destination.is_job;
+    if (!destination_deadline(context, &destination, &call.timeout_ms, problem)) {
+        code = fail_usage(context, problem);
+        goto done;
+    }
+    interrupt_watch(); /* from here on an interrupted command has to remove a temporary file */
+    if (destination_open(&destination, operands.files.format, "y", &y, &call.y, &call.y_bytes,
+                         &fault) != GEMMD_OK)
+        goto faulty;
+    if (await(context, command->submit(client, &call, &error), &result, &error) != GEMMD_OK)
+        goto failed;
+    const struct array_checked checked = {command, &call, &y};
+    if (option_flag(arguments, OPTION_CHECK))
+        code = check_run(context, "Y", array_compare, array_where, &checked, &check);
+    const struct report_work work = {
+        .name = "Y",
+        .flops = command->flops != NULL ? command->flops(request) : 0,
+        .bytes = bytes_of(&operands, count, &y),
+        .check = option_flag(arguments, OPTION_CHECK) ? &check : NULL,
+    };
+    if (code == EXIT_OK)
+        code = destination_commit(context, &destination, &result, &work);
+    goto done;
+
+failed:
+    code = fail_request(context, &error);
+    goto done;
+faulty:
+    code = fail_fault(context, &fault);
+done:
+    destination_close(&destination, &result);
+    array_close(&operands);
+    gemmd_client_free(client);
+    return code;
+}
