@@ -180,14 +180,19 @@ static uint64_t memory_of_each(const struct config *config, enum gemm_backend ba
 static void connect_devices(const struct daemon *daemon)
 {
     const struct executors *executors = &daemon->services.executors;
-    for (uint32_t i = 0; i < executors->count; i++)
+    for (uint32_t i = 0; i < executors->count; i++) {
+        const struct device_info *info = device_info(executors->list[i].device);
         for (uint32_t j = 0; j < executors->count; j++)
             if (i != j && !device_connect(executors->list[i].device, executors->list[j].device))
                 log_event(daemon->log, CONFIG_LOG_WARNING,
                           "device %d cannot copy from device %d directly, so that copies go "
                           "through the host",
-                          (int)device_info(executors->list[i].device)->index,
-                          (int)device_info(executors->list[j].device)->index);
+                          (int)info->index, (int)device_info(executors->list[j].device)->index);
+        if (info->link_bytes > 0)
+            log_event(daemon->log, CONFIG_LOG_INFO,
+                      "device %d copies from other devices at %.1f GB/s or more", (int)info->index,
+                      info->link_bytes / 1e9);
+    }
 }
 
 /* Opens the devices that --devices names. One that does not work is left out if there are others.
