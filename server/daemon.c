@@ -198,29 +198,26 @@ static void connect_devices(const struct daemon *daemon)
 /* Opens the devices that --devices names. One that does not work is left out if there are others.
  */
 static enum gemmd_error open_devices(struct daemon *daemon, enum gemm_backend backend,
-                                     struct fault *fault)
+                                     const struct device_choice *choice, struct fault *fault)
 {
     const struct config *config = &daemon->config;
     struct executors *executors = &daemon->services.executors;
-    struct device_choice choice;
-    enum gemmd_error code = device_choice_read(backend, config->devices, &choice, fault);
-    if (code != GEMMD_OK)
-        return code;
+    enum gemmd_error code = GEMMD_OK;
     const struct device_options options = {
         .backend = backend,
         .streams = config->streams,
-        .cpu_threads = threads_of_each(config, choice.count),
-        .memory_bytes = memory_of_each(config, backend, choice.count),
+        .cpu_threads = threads_of_each(config, choice->count),
+        .memory_bytes = memory_of_each(config, backend, choice->count),
         .tensor_bytes = config->tensor_bytes,
         .without_kernels = config->without_kernels,
     };
     struct device_opening openings[DEVICES_MAX];
-    for (uint32_t i = 0; i < choice.count; i++) {
+    for (uint32_t i = 0; i < choice->count; i++) {
         openings[i].options = options;
-        openings[i].options.index = choice.index[i];
+        openings[i].options.index = choice->index[i];
     }
-    devices_open(openings, choice.count);
-    for (uint32_t i = 0; i < choice.count; i++) {
+    devices_open(openings, choice->count);
+    for (uint32_t i = 0; i < choice->count; i++) {
         const struct device_opening *opening = &openings[i];
         if (opening->code == GEMMD_OK) { /* closed with the daemon, even if another one fails */
             executors->list[executors->count++].device = opening->device;
@@ -229,7 +226,7 @@ static enum gemmd_error open_devices(struct daemon *daemon, enum gemm_backend ba
         }
         if (code == GEMMD_OK)
             *fault = opening->fault;
-        if (opening->code == GEMMD_ERR_DEVICE_LOST && choice.count > 1)
+        if (opening->code == GEMMD_ERR_DEVICE_LOST && choice->count > 1)
             log_event(daemon->log, CONFIG_LOG_ERROR,
                       "device %" PRId32 " is left out, since it does not compute: %s",
                       opening->options.index, opening->fault.detail);
@@ -243,17 +240,36 @@ static enum gemmd_error open_devices(struct daemon *daemon, enum gemm_backend ba
     return code;
 }
 
-/* Opens the devices, and allocates the pinned memory, which is of all devices. */
+/* The NUMA nodes that are nearest to the devices (bit i: node i); 0: not all are known. */
+static uint64_t nodes_of(enum gemm_backend backend, const struct device_choice *choice)
+{
+    uint64_t nodes = 0;
+    for (uint32_t i = 0; i < choice->count; i++) {
+        const int32_t node = device_host_node(backend, choice->index[i]);
+        if (node < 0 || node > 63)
+            return 0;
+        nodes |= UINT64_C(1) << node;
+    }
+    return nodes;
+}
+
+/* Opens the devices, and allocates the pinned memory, which is of all devices. Devices on several
+ * NUMA nodes share the pages of all these nodes, because any block may be of any device. */
 static enum gemmd_error open_memory(struct daemon *daemon, enum gemm_backend backend,
                                     struct fault *fault)
 {
     const struct config *config = &daemon->config;
     struct services *services = &daemon->services;
+    struct device_choice choice;
+    enum gemmd_error code = device_choice_read(backend, config->devices, &choice, fault);
+    if (code != GEMMD_OK)
+        return code;
     /* Other threads touch the pages of the pinned memory while the devices are opened. */
-    daemon->host_memory = host_memory_begin(backend, config->pinned_bytes, fault);
+    daemon->host_memory =
+        host_memory_begin(backend, config->pinned_bytes, nodes_of(backend, &choice), fault);
     if (daemon->host_memory == NULL)
         return GEMMD_ERR_OUT_OF_MEMORY;
-    enum gemmd_error code = open_devices(daemon, backend, fault);
+    code = open_devices(daemon, backend, &choice, fault);
     if (code != GEMMD_OK)
         return code;
     void *pinned = host_memory_finish(daemon->host_memory, fault);

@@ -88,6 +88,9 @@ enum gemmd_error device_count(enum gemm_backend backend, uint32_t *count, struct
  * not tell it. */
 bool device_uuid(enum gemm_backend backend, int32_t index, char uuid[DEVICE_UUID_SIZE]);
 
+/* The NUMA node of the host that is nearest to a device; -1: not known. */
+int32_t device_host_node(enum gemm_backend backend, int32_t index);
+
 /* Opens a device: allocates its memory, creates streams and library handles, and runs products and
  * attentions with known answers through every kernel, type and transposition (self_test.h), so that
  * all code is loaded and the first request is as fast as any later one. A kernel that fails or

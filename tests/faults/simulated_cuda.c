@@ -2,7 +2,7 @@
  * simulated_cuda - the calls of the CUDA runtime that server/device/cuda makes, on a GPU of host
  * memory. With simulated_kernels.c, the daemon's CUDA device runs on a machine without a GPU. The
  * environment variable SIMULATED_DEVICES is the number of GPUs, 1 without it. None of them can copy
- * from another directly.
+ * from another directly. SIMULATED_NODE is the NUMA node of all of them, not known without it.
  *
  * A stream executes what is enqueued at once, in the calling thread. A stream that a test keeps
  * busy (fault_kernels.h) and the events that were recorded in it in the meantime seem unfinished
@@ -93,8 +93,8 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int devic
 
 cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, int device)
 {
-    (void)attribute;
-    *value = 1;
+    const char *node = getenv("SIMULATED_NODE");
+    *value = attribute != cudaDevAttrHostNumaId ? 1 : node != NULL ? atoi(node) : -1;
     return find_device(device);
 }
 
