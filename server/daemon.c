@@ -101,18 +101,23 @@ static enum gemmd_error load_metrics_tenants(struct daemon *daemon, struct fault
 
 /* ---- the device and its memory ---- */
 
-/* Opens the devices, and allocates the pinned memory, which is of all devices. */
+/* Opens the devices, and allocates the pinned memory, which is of all devices. Devices on several
+ * NUMA nodes share the pages of all these nodes, because any block may be of any device. */
 static enum gemmd_error open_memory(struct daemon *daemon, enum gemm_backend backend,
                                     struct fault *fault)
 {
     const struct config *config = &daemon->config;
     struct services *services = &daemon->services;
+    struct device_choice choice;
+    enum gemmd_error code = device_choice_read(backend, config->devices, &choice, fault);
+    if (code != GEMMD_OK)
+        return code;
     /* Other threads touch the pages of the pinned memory while the devices are opened. */
-    daemon->host_memory = host_memory_begin(backend, config->pinned_bytes, fault);
+    daemon->host_memory = host_memory_begin(backend, config->pinned_bytes,
+                                            daemon_devices_host_nodes(backend, &choice), fault);
     if (daemon->host_memory == NULL)
         return GEMMD_ERR_OUT_OF_MEMORY;
-    enum gemmd_error code =
-        daemon_devices_open(config, daemon->log, &services->executors, backend, fault);
+    code = daemon_devices_open(config, daemon->log, &services->executors, backend, &choice, fault);
     if (code != GEMMD_OK)
         return code;
     void *pinned = host_memory_finish(daemon->host_memory, fault);

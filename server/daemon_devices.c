@@ -77,39 +77,53 @@ static uint64_t memory_of_each(const struct config *config, enum gemm_backend ba
 
 static void connect_devices(struct log *log, const struct executors *executors)
 {
-    for (uint32_t i = 0; i < executors->count; i++)
+    for (uint32_t i = 0; i < executors->count; i++) {
+        const struct device_info *info = device_info(executors->list[i].device);
         for (uint32_t j = 0; j < executors->count; j++)
             if (i != j && !device_connect(executors->list[i].device, executors->list[j].device))
                 log_event(log, CONFIG_LOG_WARNING,
                           "device %d cannot copy from device %d directly, so that copies go "
                           "through the host",
-                          (int)device_info(executors->list[i].device)->index,
-                          (int)device_info(executors->list[j].device)->index);
+                          (int)info->index, (int)device_info(executors->list[j].device)->index);
+        if (info->link_bytes > 0)
+            log_event(log, CONFIG_LOG_INFO,
+                      "device %d copies from other devices at %.1f GB/s or more", (int)info->index,
+                      info->link_bytes / 1e9);
+    }
+}
+
+uint64_t daemon_devices_host_nodes(enum gemm_backend backend, const struct device_choice *choice)
+{
+    uint64_t nodes = 0;
+    for (uint32_t i = 0; i < choice->count; i++) {
+        const int32_t node = device_host_node(backend, choice->index[i]);
+        if (node < 0 || node > 63)
+            return 0;
+        nodes |= UINT64_C(1) << node;
+    }
+    return nodes;
 }
 
 enum gemmd_error daemon_devices_open(const struct config *config, struct log *log,
                                      struct executors *executors, enum gemm_backend backend,
-                                     struct fault *fault)
+                                     const struct device_choice *choice, struct fault *fault)
 {
-    struct device_choice choice;
-    enum gemmd_error code = device_choice_read(backend, config->devices, &choice, fault);
-    if (code != GEMMD_OK)
-        return code;
+    enum gemmd_error code = GEMMD_OK;
     const struct device_options options = {
         .backend = backend,
         .streams = config->streams,
-        .cpu_threads = threads_of_each(config, choice.count),
-        .memory_bytes = memory_of_each(config, backend, choice.count),
+        .cpu_threads = threads_of_each(config, choice->count),
+        .memory_bytes = memory_of_each(config, backend, choice->count),
         .tensor_bytes = config->tensor_bytes,
         .without_kernels = config->without_kernels,
     };
     struct device_opening openings[DEVICES_MAX];
-    for (uint32_t i = 0; i < choice.count; i++) {
+    for (uint32_t i = 0; i < choice->count; i++) {
         openings[i].options = options;
-        openings[i].options.index = choice.index[i];
+        openings[i].options.index = choice->index[i];
     }
-    devices_open(openings, choice.count);
-    for (uint32_t i = 0; i < choice.count; i++) {
+    devices_open(openings, choice->count);
+    for (uint32_t i = 0; i < choice->count; i++) {
         const struct device_opening *opening = &openings[i];
         if (opening->code == GEMMD_OK) { /* closed with the daemon, even if another one fails */
             executors->list[executors->count++].device = opening->device;
@@ -118,7 +132,7 @@ enum gemmd_error daemon_devices_open(const struct config *config, struct log *lo
         }
         if (code == GEMMD_OK)
             *fault = opening->fault;
-        if (opening->code == GEMMD_ERR_DEVICE_LOST && choice.count > 1)
+        if (opening->code == GEMMD_ERR_DEVICE_LOST && choice->count > 1)
             log_event(log, CONFIG_LOG_ERROR,
                       "device %" PRId32 " is left out, since it does not compute: %s",
                       opening->options.index, opening->fault.detail);

@@ -9,6 +9,7 @@
 #include "kernels/gemm.h"
 #include "proto/error.h"
 #include "server/config/config.h"
+#include "server/device/device_choice.h"
 #include "server/scheduler/executor.h"
 
 struct log;
@@ -19,13 +20,15 @@ struct log;
  * GPU does not work. */
 enum gemmd_error daemon_devices_choose_backend(const struct config *config,
                                                enum gemm_backend *backend, struct fault *fault);
-/* Opens the devices that --devices names, and adds each to `executors` and the log. If there are
- * several, a device that does not compute is left out. The caller closes the devices with
- * executors_close_devices, also after an error. The errors are those of device_choice_read and
- * device_open. */
+/* Returns the NUMA nodes that are nearest to the devices of `choice`: bit i stands for node i. 0:
+ * the node of a device is not known. */
+uint64_t daemon_devices_host_nodes(enum gemm_backend backend, const struct device_choice *choice);
+/* Opens the devices of `choice`, and adds each to `executors` and the log. If there are several, a
+ * device that does not compute is left out. The caller closes the devices with
+ * executors_close_devices, also after an error. The errors are those of device_open. */
 enum gemmd_error daemon_devices_open(const struct config *config, struct log *log,
                                      struct executors *executors, enum gemm_backend backend,
-                                     struct fault *fault);
+                                     const struct device_choice *choice, struct fault *fault);
 /* Warns in the log if the options allow more memory than the process may use. The system gives
  * memory only when a page is first written, so without the warning the mistake would show only when
  * the system kills the process. */

@@ -71,6 +71,9 @@ struct device_info {
     /* Most operations on operands of a type, and most bytes of memory, a second, at the highest
      * clocks; 0: not known. */
     double peak_flops[GEMMD_DTYPE_COUNT], peak_memory_bytes;
+    /* Bytes a second of copies from another device to this one, from the slowest of those that
+     * device_connect was called for; 0: not known. */
+    double link_bytes;
     /* Parts of the time of device_open: opening the device and its memory, the self-test, and
      * loading the code that would be loaded at its first use. */
     uint64_t open_ns, test_ns, warm_ns;
@@ -85,6 +88,9 @@ enum gemmd_error device_count(enum gemm_backend backend, uint32_t *count, struct
  * not tell it. */
 bool device_uuid(enum gemm_backend backend, int32_t index, char uuid[DEVICE_UUID_SIZE]);
 
+/* The NUMA node of the host that is nearest to a device; -1: not known. */
+int32_t device_host_node(enum gemm_backend backend, int32_t index);
+
 /* Opens a device: allocates its memory, creates streams and library handles, and runs products and
  * attentions with known answers through every kernel, type and transposition (self_test.h), so that
  * all code is loaded and the first request is as fast as any later one. A kernel that fails or
@@ -98,8 +104,8 @@ enum gemmd_error device_open(const struct device_options *options, struct device
 void device_close(struct device *device);
 
 /* Lets a device copy directly from the memory of another, over the link between them if there is
- * one. Without it such copies go through the host. Returns false if there is no such way. Called
- * before either device computes. */
+ * one. Without it such copies go through the host. Returns false if there is no such way. In both
+ * cases the speed of copies is measured, for device_info. Called before either device computes. */
 bool device_connect(struct device *device, const struct device *other);
 
 const struct device_info *device_info(const struct device *device);

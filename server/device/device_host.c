@@ -1,5 +1,10 @@
-/* Host memory that a device can copy from and to at full speed. */
+/* Host memory that a device can copy from and to at full speed, and where it is. */
 #include "server/device/device_ops.h"
+
+int32_t device_host_node(enum gemm_backend backend, int32_t index)
+{
+    return backend == GEMM_BACKEND_CUDA ? device_cuda_host_node(index) : -1;
+}
 
 void *device_host_alloc(enum gemm_backend backend, uint64_t bytes, struct fault *fault)
 {

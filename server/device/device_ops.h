@@ -113,6 +113,7 @@ void device_cpu_host_free(void *memory, uint64_t bytes);
 
 enum gemmd_error device_cuda_count(uint32_t *count, struct fault *fault);
 bool device_cuda_uuid(int32_t index, char uuid[DEVICE_UUID_SIZE]);
+int32_t device_cuda_host_node(int32_t index);
 enum gemmd_error device_cuda_open(const struct device_options *options, struct device **device,
                                   struct fault *fault);
 void *device_cuda_host_alloc(uint64_t bytes, struct fault *fault);

@@ -24,6 +24,12 @@ bool device_cuda_uuid(int32_t index, char uuid[DEVICE_UUID_SIZE])
     return false;
 }
 
+int32_t device_cuda_host_node(int32_t index)
+{
+    (void)index;
+    return -1;
+}
+
 enum gemmd_error device_cuda_open(const struct device_options *options, struct device **device,
                                   struct fault *fault)
 {

@@ -8,9 +8,10 @@
 /* The assumed speed of a device that does not report its own: operations a second of a CPU, and
  * bytes a second on the bus of a GPU. */
 static const double UNKNOWN_FLOPS = 1e11, BUS_BYTES = 5e10;
-/* The time of a copy from one device to another: a start-up time, and a time for each byte. */
+/* The time of a copy from one device to another: a start-up time, and a time for each byte. The
+ * rate is that of a device that does not report its own, in bytes a second. */
 static const uint64_t LINK_NS = 20000;
-static const double LINK_BYTES = 1e11;
+static const double UNKNOWN_LINK_BYTES = 1e11;
 /* The time that a request takes besides its computation and its copies. */
 static const uint64_t REQUEST_NS = 2000;
 static const double ESTIMATE_MAX_NS = 1e15;
@@ -131,16 +132,19 @@ uint64_t executor_estimate_ns(const struct executor *executor, const struct exec
     return REQUEST_NS + (uint64_t)(ns < ESTIMATE_MAX_NS ? ns : ESTIMATE_MAX_NS);
 }
 
-static uint64_t link_ns(uint64_t bytes)
+static uint64_t link_ns(const struct executor *executor, uint64_t bytes)
 {
-    return bytes == 0 ? 0 : LINK_NS + (uint64_t)(1e9 * (double)bytes / LINK_BYTES);
+    const double known = device_info(executor->device)->link_bytes;
+    const double ns = 1e9 * (double)bytes / (known > 0 ? known : UNKNOWN_LINK_BYTES);
+    return bytes == 0 ? 0 : LINK_NS + (uint64_t)(ns < ESTIMATE_MAX_NS ? ns : ESTIMATE_MAX_NS);
 }
 
 uint64_t executor_ready_ns(const struct executor *executor, uint64_t missing)
 {
     if (device_lost(executor->device) || missing == UINT64_MAX)
         return UINT64_MAX;
-    return atomic_load_explicit(&executor->charged_ns, memory_order_relaxed) + link_ns(missing);
+    return atomic_load_explicit(&executor->charged_ns, memory_order_relaxed) +
+           link_ns(executor, missing);
 }
 
 struct executor *executor_place(struct executors *executors, const uint64_t missing[])

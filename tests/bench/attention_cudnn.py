@@ -10,35 +10,15 @@ the median over the rounds. Needs PyTorch with CUDA; nothing else.
 
 import argparse
 import ctypes
-import datetime
 import math
-import statistics
-import subprocess
 import sys
 import time
 
+import beside_cudnn
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-ROUNDS = 9
-BLOCK_MS = 6.0
-L2_BYTES = 50 << 20
 LIBRARIES = {"cuDNN": SDPBackend.CUDNN_ATTENTION, "FA2": SDPBackend.FLASH_ATTENTION}
-
-
-class Table:
-    """Lines that are printed, and in a file as soon as they are known."""
-
-    def __init__(self, path):
-        self.path = path
-        if path:
-            open(path, "w", encoding="utf-8").close()
-
-    def append(self, line):
-        print(line, flush=True)
-        if self.path:
-            with open(self.path, "a", encoding="utf-8") as file:
-                file.write(line + "\n")
 
 
 class Own:
@@ -102,52 +82,10 @@ def rate(shape, ms):
     return flops(shape) / (ms * 1e9)
 
 
-class Participant:
-    """Something that computes set `i`, and its time."""
-
-    def __init__(self, name, call, sets):
-        self.name, self.call, self.sets = name, call, sets
-        self.times, self.graph, self.launches = [], None, 1
-
-    def record(self, stream):
-        """Runs it once, then records as many launches as last for BLOCK_MS."""
-        for i in range(self.sets):
-            self.call(i)
-        stream.synchronize()
-        each = max(self.direct(stream, 3), 1e-3)
-        self.launches = max(1, min(400, round(BLOCK_MS / each)))
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, stream=stream):
-            for i in range(self.launches):
-                self.call(i % self.sets)
-        self.graph = graph
-        self.replay(stream)
-
-    def direct(self, stream, count):
-        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        start.record(stream)
-        for i in range(count):
-            self.call(i % self.sets)
-        end.record(stream)
-        end.synchronize()
-        return start.elapsed_time(end) / count
-
-    def replay(self, stream):
-        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        start.record(stream)
-        self.graph.replay()
-        end.record(stream)
-        end.synchronize()
-        return start.elapsed_time(end) / self.launches
-
-    def median(self):
-        return statistics.median(self.times)
-
-
 def operands(shape, dtype):
     batch, heads, kv_heads, sq, skv, d, _ = shape
     q_bytes, k_bytes = 2 * batch * heads * sq * d, 2 * batch * kv_heads * skv * d
-    sets = max(2, min(48, math.ceil(2 * L2_BYTES / (2 * (q_bytes + k_bytes)))))
+    sets = max(2, min(48, math.ceil(2 * beside_cudnn.L2_BYTES / (2 * (q_bytes + k_bytes)))))
 
     def uniform(*size):
         return (torch.rand(sets, *size, device="cuda") * 2 - 1).to(dtype)
@@ -175,64 +113,29 @@ def measure(own, index, shape, bf16, every, stream):
     q, k, v, o, sets = operands(shape, torch.bfloat16 if bf16 else torch.float16)
     names = [n for n in own.kernels(bf16, index) if n not in ("naive", "tiled")]
     names = names if every else names[:1]
-    participants, calls, difference = [], {}, float("nan")
+    calls, difference = {}, float("nan")
     for name in names:
         calls[name] = lambda i, name=name: own.enqueue(name, bf16, index, q[i], k[i], v[i], o[i])
     for name, backend in LIBRARIES.items():
         calls[name] = library_call(backend, q, k, v, shape)
-    for name, call in calls.items():
-        participant = Participant(name, call, sets)
-        try:
-            participant.record(stream)
-        except RuntimeError as error:
-            print(f"{name} left out: {str(error).splitlines()[0]}", file=sys.stderr)
-            continue
-        participants.append(participant)
+    participants = beside_cudnn.recorded(calls, sets, stream)
     try:
         o.fill_(float("nan"))
         calls[names[0]](0)
         difference = (o[0].float() - calls["cuDNN"](0).float()).abs().max().item()
     except RuntimeError:
         pass
-    for _ in range(ROUNDS):
-        for participant in participants:
-            participant.times.append(participant.replay(stream))
-    return {p.name: p.median() for p in participants}, names[0], difference
-
-
-def output_of(*command):
-    """What a program that may not be there prints."""
-    try:
-        run = subprocess.run(command, capture_output=True, text=True, check=False, timeout=20)
-    except (OSError, subprocess.TimeoutExpired):
-        return "unknown"
-    return run.stdout.strip() or "unknown"
+    return beside_cudnn.in_turns(participants, stream), names[0], difference
 
 
 def heading(out, dtype, revision):
-    smi = output_of(
-        "nvidia-smi", "--query-gpu=driver_version,clocks.sm,power.draw", "--format=csv,noheader"
-    )
-    now = datetime.datetime.now(datetime.timezone.utc)
     out.append(
-        f"## Attention next to cuDNN, {dtype}, {now:%Y-%m-%d %H:%M} UTC\n\n"
-        f"{torch.cuda.get_device_name()}; gemmd {revision}; PyTorch "
-        f"{torch.__version__}, cuDNN {torch.backends.cudnn.version()}; driver, clock and watts: "
-        f"{smi}. Operands uniform in [-1, 1], TFLOP/s of the pairs that the mask "
-        "leaves, GB/s of K and V for decode.\n\n"
+        f"## Attention next to cuDNN, {dtype}, {beside_cudnn.now()}\n\n"
+        f"{beside_cudnn.machine(revision)}. Operands uniform in [-1, 1], TFLOP/s of the pairs "
+        "that the mask leaves, GB/s of K and V for decode.\n\n"
         "| cell | chosen | own | best own | cuDNN | FA2 | own / cuDNN | best / cuDNN | largest "
         "difference |\n|---|---|---|---|---|---|---|---|---|"
     )
-
-
-def warm_up(stream):
-    """Three seconds of work, so that the clock has settled."""
-    a = torch.rand(8192, 8192, device="cuda").to(torch.bfloat16)
-    end = time.monotonic() + 3
-    while time.monotonic() < end:
-        for _ in range(20):
-            a @ a
-        stream.synchronize()
 
 
 def main():
@@ -244,10 +147,10 @@ def main():
     parser.add_argument("--seconds", type=float, default=270)
     parser.add_argument("--out")
     arguments = parser.parse_args()
-    end, out, stream = time.monotonic() + arguments.seconds, Table(arguments.out), torch.cuda.Stream()
+    end, out, stream = time.monotonic() + arguments.seconds, beside_cudnn.Table(arguments.out), torch.cuda.Stream()
     with torch.cuda.stream(stream), torch.no_grad():
         own = Own(arguments.library, stream)
-        warm_up(stream)
+        beside_cudnn.warm_up(stream)
         for dtype in arguments.dtype.split(","):
             heading(out, dtype, own.revision)
             ratios = []

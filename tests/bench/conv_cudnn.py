@@ -11,34 +11,14 @@ figure is the median over the rounds. Needs PyTorch with CUDA; nothing else.
 
 import argparse
 import ctypes
-import datetime
 import math
-import statistics
-import subprocess
 import sys
 import time
 
+import beside_cudnn
 import torch
 
-ROUNDS = 9
-BLOCK_MS = 6.0
-L2_BYTES = 50 << 20
 ROWS = ("layers", "pointwise layers", "depthwise layers")
-
-
-class Table:
-    """Lines that are printed, and in a file as soon as they are known."""
-
-    def __init__(self, path):
-        self.path = path
-        if path:
-            open(path, "w", encoding="utf-8").close()
-
-    def append(self, line):
-        print(line, flush=True)
-        if self.path:
-            with open(self.path, "a", encoding="utf-8") as file:
-                file.write(line + "\n")
 
 
 class Own:
@@ -91,54 +71,12 @@ def flops(shape):
     return 2.0 * batch * filters * out_side(shape) ** 2 * (channels // groups) * taps * taps
 
 
-class Participant:
-    """Something that computes set `i`, and its time."""
-
-    def __init__(self, name, call, sets):
-        self.name, self.call, self.sets = name, call, sets
-        self.times, self.graph, self.launches = [], None, 1
-
-    def record(self, stream):
-        """Runs it once, then records as many launches as last for BLOCK_MS."""
-        for i in range(self.sets):
-            self.call(i)
-        stream.synchronize()
-        each = max(self.direct(stream, 3), 1e-3)
-        self.launches = max(1, min(400, round(BLOCK_MS / each)))
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, stream=stream):
-            for i in range(self.launches):
-                self.call(i % self.sets)
-        self.graph = graph
-        self.replay(stream)
-
-    def direct(self, stream, count):
-        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        start.record(stream)
-        for i in range(count):
-            self.call(i % self.sets)
-        end.record(stream)
-        end.synchronize()
-        return start.elapsed_time(end) / count
-
-    def replay(self, stream):
-        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        start.record(stream)
-        self.graph.replay()
-        end.record(stream)
-        end.synchronize()
-        return start.elapsed_time(end) / self.launches
-
-    def median(self):
-        return statistics.median(self.times)
-
-
 def operands(shape, dtype):
     """Sets of X and Y and one W, all with channels last."""
     _, batch, channels, side, filters, taps, groups, _, _ = shape
     out = out_side(shape)
     x_bytes, y_bytes = 2 * batch * channels * side**2, 2 * batch * filters * out**2
-    sets = max(2, min(16, math.ceil(2 * L2_BYTES / (x_bytes + y_bytes))))
+    sets = max(2, min(16, math.ceil(2 * beside_cudnn.L2_BYTES / (x_bytes + y_bytes))))
 
     def uniform(*size):
         values = (torch.rand(size, device="cuda") * 2 - 1).to(dtype)
@@ -156,7 +94,7 @@ def measure(own, index, shape, bf16, every, stream):
     groups, stride, padding = shape[6:9]
     names = own.kernels(bf16, index)
     names = names if every else names[:1]
-    participants, calls, difference = [], {}, float("nan")
+    calls, difference = {}, float("nan")
     for name in names:
         calls[name] = lambda i, name=name: own.enqueue(name, bf16, index, x[i], w, y[i])
 
@@ -164,14 +102,7 @@ def measure(own, index, shape, bf16, every, stream):
         return torch.nn.functional.conv2d(x[i], w, None, stride, padding, 1, groups)
 
     calls["cuDNN"] = library
-    for name, call in calls.items():
-        participant = Participant(name, call, sets)
-        try:
-            participant.record(stream)
-        except RuntimeError as error:
-            print(f"{name} left out: {str(error).splitlines()[0]}", file=sys.stderr)
-            continue
-        participants.append(participant)
+    participants = beside_cudnn.recorded(calls, sets, stream)
     try:
         y[0].fill_(float("nan"))
         calls[names[0]](0)
@@ -180,44 +111,16 @@ def measure(own, index, shape, bf16, every, stream):
         difference = (y[0].float() - theirs).abs().max().item() / scale
     except RuntimeError:
         pass
-    for _ in range(ROUNDS):
-        for participant in participants:
-            participant.times.append(participant.replay(stream))
-    return {p.name: p.median() for p in participants}, names[0], difference
-
-
-def output_of(*command):
-    """What a program that may not be there prints."""
-    try:
-        run = subprocess.run(command, capture_output=True, text=True, check=False, timeout=20)
-    except (OSError, subprocess.TimeoutExpired):
-        return "unknown"
-    return run.stdout.strip() or "unknown"
+    return beside_cudnn.in_turns(participants, stream), names[0], difference
 
 
 def heading(out, dtype, revision):
-    smi = output_of(
-        "nvidia-smi", "--query-gpu=driver_version,clocks.sm,power.draw", "--format=csv,noheader"
-    )
-    now = datetime.datetime.now(datetime.timezone.utc)
     out.append(
-        f"## Convolutions next to cuDNN, {dtype}, {now:%Y-%m-%d %H:%M} UTC\n\n"
-        f"{torch.cuda.get_device_name()}; gemmd {revision}; PyTorch "
-        f"{torch.__version__}, cuDNN {torch.backends.cudnn.version()}; driver, clock and watts: "
-        f"{smi}. Channels last, operands uniform in [-1, 1], TFLOP/s.\n\n"
+        f"## Convolutions next to cuDNN, {dtype}, {beside_cudnn.now()}\n\n"
+        f"{beside_cudnn.machine(revision)}. Channels last, operands uniform in [-1, 1], TFLOP/s.\n\n"
         "| layer | chosen | ms | own | best own | cuDNN | own / cuDNN | best / cuDNN | largest "
         "difference / root mean square |\n|---|---|---|---|---|---|---|---|---|"
     )
-
-
-def warm_up(stream):
-    """Three seconds of work, so that the clock has settled."""
-    a = torch.rand(8192, 8192, device="cuda").to(torch.bfloat16)
-    end = time.monotonic() + 3
-    while time.monotonic() < end:
-        for _ in range(20):
-            a @ a
-        stream.synchronize()
 
 
 def line_of(out, name, shape, times, chosen, difference):
@@ -244,12 +147,12 @@ def main():
     parser.add_argument("--seconds", type=float, default=270)
     parser.add_argument("--out")
     arguments = parser.parse_args()
-    end, out = time.monotonic() + arguments.seconds, Table(arguments.out)
+    end, out = time.monotonic() + arguments.seconds, beside_cudnn.Table(arguments.out)
     stream = torch.cuda.Stream()
     torch.backends.cudnn.benchmark = True
     with torch.cuda.stream(stream), torch.no_grad():
         own = Own(arguments.library, stream)
-        warm_up(stream)
+        beside_cudnn.warm_up(stream)
         for dtype in arguments.dtype.split(","):
             heading(out, dtype, own.revision)
             ratios = [[], [], []]

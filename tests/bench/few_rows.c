@@ -15,9 +15,8 @@
 #include "tests/bench/served.h"
 
 enum { SETS = 16, ROUNDS = 7, LAUNCHES = 48 };
-enum who { BF16, WIDENED, DIRECT, PERMUTED, PARTICIPANTS };
-static const char *const NAMES[PARTICIPANTS] = {"cuBLASLt bf16", "widened in memory", "direct",
-                                                "direct, permuted"};
+enum who { BF16, WIDENED, DIRECT, PARTICIPANTS };
+static const char *const NAMES[PARTICIPANTS] = {"cuBLASLt bf16", "widened in memory", "direct"};
 
 static const uint64_t WEIGHTS[][2] = {{4096, 4096}, {14336, 4096}, {4096, 14336}, {7168, 2048}};
 static const uint64_t ROWS[] = {1, 16, 32, 64};
@@ -31,7 +30,7 @@ struct few_bench {
     uint32_t sets;
     void *a, *b[SETS], *wide_a, *wide_b, *c; /* b: of twice the bytes, for bf16 */
     struct gemm_problem problem;
-    struct sm90_launch direct[2][SETS], f16;
+    struct sm90_launch direct[SETS], f16;
     struct lt_plan plan;
     bool other_bits; /* of a shape, at least */
 };
@@ -43,7 +42,7 @@ static bool few_launch(struct few_bench *f, enum who who, uint32_t set)
         return lt_enqueue(&f->lt, &f->plan, f->plan.best, f->wide_a, f->b[set], f->c, f->stream) ==
                CUBLAS_STATUS_SUCCESS;
     if (who != WIDENED)
-        return sm90_enqueue(&f->direct[who == PERMUTED][set], f->stream) == cudaSuccess;
+        return sm90_enqueue(&f->direct[set], f->stream) == cudaSuccess;
     const uint64_t lines_b = p->transb ? p->n : p->k, length_b = p->transb ? p->k : p->n;
     const struct widen_job a = {.from = f->a,
                                 .to = f->wide_a,
@@ -104,8 +103,7 @@ static bool few_prepare(struct few_bench *f)
     for (uint32_t i = 0; i < f->sets && good; i++) {
         struct gemm_problem q = *p;
         q.b = f->b[i];
-        good = few_rows_prepare(&f->device, &q, false, &f->direct[0][i]) == cudaSuccess &&
-               few_rows_prepare(&f->device, &q, true, &f->direct[1][i]) == cudaSuccess;
+        good = few_rows_prepare(&f->device, &q, &f->direct[i]) == cudaSuccess;
     }
     return good;
 }
@@ -134,7 +132,7 @@ static bool few_shape(struct few_bench *f, FILE *to)
         return false;
     few_choose_candidate(f);
     const unsigned long long bits = few_hash(f, WIDENED);
-    const bool same = few_hash(f, DIRECT) == bits, same_permuted = few_hash(f, PERMUTED) == bits;
+    const bool same = few_hash(f, DIRECT) == bits;
     for (int who = 0; who < PARTICIPANTS; who++)
         us[who] = INFINITY;
     for (int round = 0; round < ROUNDS; round++)
@@ -146,8 +144,8 @@ static bool few_shape(struct few_bench *f, FILE *to)
             (unsigned long long)p->k, p->transb ? "" : ", B [k, n]");
     for (int who = 0; who < PARTICIPANTS; who++)
         fprintf(to, " %.2f (%.2f) |", us[who], who == BF16 ? 1 : us[BF16] / 2 / us[who]);
-    fprintf(to, " %.0f | %s | %s |\n", (double)(p->n * p->k) / us[DIRECT] / 1e3,
-            same ? "same" : "OTHER", same_permuted ? "same" : "OTHER");
+    fprintf(to, " %.0f | %s |\n", (double)(p->n * p->k) / us[DIRECT] / 1e3,
+            same ? "same" : "OTHER");
     fflush(to);
     lt_plan_destroy(&f->plan);
     f->other_bits |= !same;
@@ -213,7 +211,7 @@ int bench_few_rows(const char *out)
                 properties.name, cublasLtGetVersion(), GEMMD_VERSION, gemmd_revision);
         for (int who = 0; who < PARTICIPANTS; who++)
             fprintf(to, " %s |", NAMES[who]);
-        fprintf(to, " GB/s | direct | permuted |\n|---|---|---|---|---|---|---|---|\n");
+        fprintf(to, " GB/s | bits |\n|---|---|---|---|---|---|\n");
     }
     for (size_t i = 0; i < sizeof WEIGHTS / sizeof WEIGHTS[0] && good; i++)
         good = few_weights(&f, WEIGHTS[i], to);

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "kernels/cuda/reduce/reduce.h"
 #include "kernels/operations.h"
 #include "proto/dtype.h"
 #include "tests/bench/device.h"
@@ -91,16 +92,30 @@ static void make_softmax(struct rows_bench *bench, struct softmax_problem *p,
     p->y = bench->y;
 }
 
+/* The kernels to measure: those of the daemon, and the candidates. Ended by NULL. */
+static void list_kernels(const struct operation *operation, const char *name,
+                         const struct operation_kernel *list[KERNELS_MAX + 1])
+{
+    const struct operation_kernel *const *k = operation_kernels(operation, GEMM_BACKEND_CUDA);
+    uint32_t count = 0;
+    for (; *k != NULL && count < KERNELS_MAX - 1; k++)
+        if (name == NULL || strcmp(name, (*k)->name) == 0)
+            list[count++] = *k;
+    if (operation == &operation_reduce &&
+        (name == NULL || strcmp(name, reduce_cuda_columns.name) == 0))
+        list[count++] = &reduce_cuda_columns;
+    list[count] = NULL;
+}
+
 /* One row of the table: GB/s of each kernel. */
 static void bench_row(struct rows_bench *bench, FILE *to, const struct rows_options *options,
                       const struct operation *operation, const void *problem, const char *what,
                       enum gemmd_dtype dtype, uint64_t length)
 {
-    const struct operation_kernel *const *k = operation_kernels(operation, GEMM_BACKEND_CUDA);
+    const struct operation_kernel *list[KERNELS_MAX + 1], *const *k = list;
+    list_kernels(operation, options->kernel, list);
     fprintf(to, "| %s | %s | %llu |", what, dtype_name(dtype), (unsigned long long)length);
     for (; *k != NULL; k++) {
-        if (options->kernel != NULL && strcmp(options->kernel, (*k)->name) != 0)
-            continue;
         const double seconds = time_kernel(bench, *k, problem);
         if (seconds > 0)
             fprintf(to, " %.0f |", operation->moved_bytes(problem) / seconds * 1e-9);
@@ -118,13 +133,19 @@ static void bench_table(struct rows_bench *bench, FILE *to, const struct rows_op
                                        4096, 8192, 16384, 32768, 65536, 131072};
     const bool reduces = strcmp(options->command, "reduce") == 0;
     const struct operation *operation = reduces ? &operation_reduce : &operation_softmax;
-    const struct operation_kernel *const *k = operation_kernels(operation, GEMM_BACKEND_CUDA);
+    const struct operation_kernel *list[KERNELS_MAX + 1], *const *k = list;
     const time_t begun = time(NULL);
+    uint32_t columns = 3;
+    list_kernels(operation, options->kernel, list);
     fprintf(to, "| operation | dtype | length |");
-    for (; *k != NULL; k++)
-        if (options->kernel == NULL || strcmp(options->kernel, (*k)->name) == 0)
-            fprintf(to, " %s, GB/s |", (*k)->name);
-    fprintf(to, "\n|---|---|---|---|---|---|---|\n");
+    for (; *k != NULL; k++) {
+        fprintf(to, " %s, GB/s |", (*k)->name);
+        columns++;
+    }
+    fprintf(to, "\n|");
+    for (uint32_t i = 0; i < columns; i++)
+        fprintf(to, "---|");
+    fprintf(to, "\n");
     for (uint32_t i = 0; i < sizeof lengths / sizeof *lengths; i++)
         for (uint32_t d = 0; d < sizeof dtypes / sizeof *dtypes; d++) {
             union operation_problem problem;

@@ -1,6 +1,8 @@
 /*
  * simulated_cuda - the calls of the CUDA runtime that server/device/cuda makes, on a GPU of host
- * memory. With simulated_kernels.c, the daemon's CUDA device runs on a machine without a GPU.
+ * memory. With simulated_kernels.c, the daemon's CUDA device runs on a machine without a GPU. The
+ * environment variable SIMULATED_DEVICES is the number of GPUs, 1 without it. None of them can copy
+ * from another directly. SIMULATED_NODE is the NUMA node of all of them, not known without it.
  *
  * A stream executes what is enqueued at once, in the calling thread. A stream that a test keeps
  * busy (fault_kernels.h) and the events that were recorded in it in the meantime seem unfinished
@@ -52,20 +54,33 @@ static cudaError_t sleep_until(uint64_t end_ns)
 
 /* ---- devices and errors ---- */
 
+static _Thread_local int current_device;
+
+cudaError_t cudaGetDeviceCount(int *count)
+{
+    const char *devices = getenv("SIMULATED_DEVICES");
+    *count = devices != NULL ? atoi(devices) : 1;
+    return cudaSuccess;
+}
+
+static cudaError_t find_device(int device)
+{
+    int count;
+    (void)cudaGetDeviceCount(&count);
+    return device >= 0 && device < count ? cudaSuccess : cudaErrorInvalidDevice;
+}
+
 cudaError_t cudaSetDevice(int device)
 {
-    return device == 0 ? cudaSuccess : cudaErrorInvalidDevice;
+    const cudaError_t error = find_device(device);
+    if (error == cudaSuccess)
+        current_device = device;
+    return error;
 }
 
 cudaError_t cudaGetDevice(int *device)
 {
-    *device = 0;
-    return cudaSuccess;
-}
-
-cudaError_t cudaGetDeviceCount(int *count)
-{
-    *count = 1;
+    *device = current_device;
     return cudaSuccess;
 }
 
@@ -73,14 +88,14 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int devic
 {
     *properties = (struct cudaDeviceProp){.major = 8, .totalGlobalMem = MEMORY_BYTES};
     strncpy(properties->name, "Simulated GPU", sizeof properties->name - 1);
-    return cudaSetDevice(device);
+    return find_device(device);
 }
 
 cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, int device)
 {
-    (void)attribute;
-    *value = 1;
-    return cudaSetDevice(device);
+    const char *node = getenv("SIMULATED_NODE");
+    *value = attribute != cudaDevAttrHostNumaId ? 1 : node != NULL ? atoi(node) : -1;
+    return find_device(device);
 }
 
 cudaError_t cudaDriverGetVersion(int *version)
@@ -99,7 +114,7 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int *lowest, int *highest)
 cudaError_t cudaDeviceCanAccessPeer(int *possible, int device, int peer)
 {
     *possible = 0;
-    return cudaSetDevice(device) == cudaSuccess ? cudaSetDevice(peer) : cudaErrorInvalidDevice;
+    return find_device(device) == cudaSuccess ? find_device(peer) : cudaErrorInvalidDevice;
 }
 
 cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags)

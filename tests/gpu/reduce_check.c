@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "kernels/cpu/convert.h"
+#include "kernels/cuda/reduce/reduce.h"
 #include "kernels/operations.h"
 #include "proto/dtype.h"
 #include "tests/product/random.h"
@@ -299,23 +300,47 @@ static void check_group(struct sample *s, const struct operation_kernel *kernel,
     free(alone);
 }
 
+static void check_kernel(struct sample *s, const struct operation_kernel *kernel)
+{
+    union operation_problem problem;
+    char why[160] = "";
+    void *workspace = sample_upload(s, kernel, &problem);
+    need(kernel->run(check.gpu, &problem, workspace) == GEMMD_OK, kernel->name);
+    sample_download(s);
+    record(s, kernel->name, is_right(s, why, sizeof why), why);
+    if (operation_is_small(s->task.operation, kernel, &s->task.problem))
+        check_group(s, kernel, &problem);
+}
+
+/* `columns` promises the bits of `shuffle`, whose results `theirs` has. */
+static void check_columns(struct sample *s, const unsigned char *theirs)
+{
+    check_kernel(s, &reduce_cuda_columns);
+    record(s, reduce_cuda_columns.name, memcmp(theirs, s->y + GUARD, s->y_bytes) == 0,
+           "other bits than `shuffle`");
+}
+
 static void check_sample(struct sample *s)
 {
     const struct operation *operation = s->task.operation;
     const struct operation_kernel *const *kernels = operation_kernels(operation, GEMM_BACKEND_CUDA);
+    const bool has_columns =
+        operation == &operation_reduce && reduce_cuda_columns.takes(&s->task.problem);
+    unsigned char *of_shuffle = calloc(1, s->y_bytes);
+    need(of_shuffle != NULL, "no memory");
     for (; *kernels != NULL; kernels++) {
-        union operation_problem problem;
-        char why[160] = "";
         if ((check.kernel != NULL && strcmp(check.kernel, (*kernels)->name) != 0) ||
             !(*kernels)->takes(&s->task.problem))
             continue;
-        void *workspace = sample_upload(s, *kernels, &problem);
-        need((*kernels)->run(check.gpu, &problem, workspace) == GEMMD_OK, (*kernels)->name);
-        sample_download(s);
-        record(s, (*kernels)->name, is_right(s, why, sizeof why), why);
-        if (operation_is_small(operation, *kernels, &s->task.problem))
-            check_group(s, *kernels, &problem);
+        check_kernel(s, *kernels);
+        if (strcmp((*kernels)->name, "shuffle") == 0)
+            memcpy(of_shuffle, s->y + GUARD, s->y_bytes);
     }
+    if (check.kernel == NULL && has_columns)
+        check_columns(s, of_shuffle);
+    else if (check.kernel != NULL && strcmp(check.kernel, "columns") == 0 && has_columns)
+        check_kernel(s, &reduce_cuda_columns);
+    free(of_shuffle);
 }
 
 static void check_reduce(enum reduce_op op, enum gemmd_dtype dtype, enum gemmd_dtype out,

@@ -271,7 +271,7 @@ START_TEST(tensor_core_turns_what_lies_across_k)
 }
 END_TEST
 
-static uint64_t f8_workspace(enum gemm_precision precision, uint64_t side, bool transb)
+static uint64_t f8_workspace(enum gemm_precision precision, uint64_t m, uint64_t side, bool transb)
 {
     const struct gemm_device gpu = {.backend = GEMM_BACKEND_CUDA, .compute_capability = 90};
     struct gemm_problem problem = problem_of(GEMMD_F8_E4M3, GEMMD_F32);
@@ -279,7 +279,7 @@ static uint64_t f8_workspace(enum gemm_precision precision, uint64_t side, bool 
     uint64_t bytes;
     problem.precision = precision;
     problem.transb = transb;
-    problem.m = 64;
+    problem.m = m;
     problem.n = problem.k = side;
     gemm_problem_contiguous(&problem);
     ck_assert_int_eq(gemm_select(&gpu, "wgmma", &problem, &kernel, NULL), GEMMD_OK);
@@ -287,16 +287,20 @@ static uint64_t f8_workspace(enum gemm_precision precision, uint64_t side, bool 
     return bytes;
 }
 
-/* Small products are computed as with precision full, whatever m is, so that they have the bits
- * that they have together with others. */
+/* With precision full, up to 64 rows are widened on the way into registers, in any layout of B, and
+ * more rows in memory. Small products are computed as with precision full, whatever m is, so that
+ * they have the bits that they have together with others. */
 START_TEST(f8_is_widened_for_precision_full_and_for_small_products)
 {
     if (gemm_kernels(GEMM_BACKEND_CUDA)[0] == NULL)
         return;
-    ck_assert_uint_eq(f8_workspace(GEMM_PRECISION_FULL, 512, true), 2 * (64 + 512) * 512);
-    ck_assert_uint_eq(f8_workspace(GEMM_PRECISION_F8, 512, true), 0);
-    ck_assert_uint_eq(f8_workspace(GEMM_PRECISION_F8, 512, false), 512 * 512); /* B along k */
-    ck_assert_uint_eq(f8_workspace(GEMM_PRECISION_F8, 256, true), 2 * (64 + 256) * 256);
+    ck_assert_uint_eq(f8_workspace(GEMM_PRECISION_FULL, 128, 512, true), 2 * (128 + 512) * 512);
+    ck_assert_uint_eq(f8_workspace(GEMM_PRECISION_FULL, 64, 512, true), 0);
+    ck_assert_uint_eq(f8_workspace(GEMM_PRECISION_FULL, 64, 512, false), 0);
+    ck_assert_uint_eq(f8_workspace(GEMM_PRECISION_F8, 64, 512, true), 0);
+    ck_assert_uint_eq(f8_workspace(GEMM_PRECISION_F8, 64, 512, false), 512 * 512); /* B along k */
+    ck_assert_uint_eq(f8_workspace(GEMM_PRECISION_F8, 64, 256, false), 0);
+    ck_assert_uint_eq(f8_workspace(GEMM_PRECISION_F8, 128, 256, true), 2 * (128 + 256) * 256);
 }
 END_TEST
 

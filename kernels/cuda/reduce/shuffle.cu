@@ -19,6 +19,7 @@
  * A launch takes up to PROBLEMS problems of one kind, so that many small problems share one.
  */
 #include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/reduce/chunks.cuh"
 #include "kernels/cuda/reduce/reduce.h"
 #include "kernels/cuda/reduce/state.cuh"
 
@@ -90,22 +91,6 @@ static __device__ __forceinline__ typename Op::state join_lanes(typename Op::sta
     return s;
 }
 
-/* Reads a state that another block has stored, from the L2 cache. */
-template <typename State> static __device__ __forceinline__ State stored(const State *from)
-{
-    union words {
-        State state;
-        uint32_t word[sizeof(State) / 4];
-        __device__ words()
-        {
-        }
-    } read;
-#pragma unroll
-    for (unsigned i = 0; i < sizeof(State) / 4; i++)
-        read.word[i] = __ldcg((const uint32_t *)(const void *)from + i);
-    return read.state;
-}
-
 /* ---- rows ---- */
 
 /* The state of the elements that a thread loads at once: VECTORS vectors, `stride` elements apart.
@@ -150,20 +135,6 @@ load_vectors(const T *x, uint64_t l, uint64_t end, unsigned stride, bool aligned
         for (unsigned v = 0; v < half; v++)
             joined[v] = Op::both(joined[v], joined[v + half]);
     return joined[0];
-}
-
-/* Waits until all chunks of a row or tile have been stored, in the block that ends last. Returns
- * whether this block is it. */
-static __device__ bool arrives_last(uint32_t *arrived, uint32_t chunks)
-{
-    __shared__ bool last;
-    __threadfence();
-    __syncthreads();
-    if (threadIdx.x == 0)
-        last = atomicAdd(arrived, 1) == chunks - 1;
-    __syncthreads();
-    __threadfence();
-    return last;
 }
 
 /* Joins the states of a block of 256 threads, in thread 0. */

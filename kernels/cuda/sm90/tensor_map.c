@@ -2,6 +2,23 @@
 
 #include <string.h>
 
+CUtensorMapDataType tensor_map_type(enum gemmd_dtype dtype)
+{
+    switch (dtype) {
+    case GEMMD_BF16:
+        return CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+    case GEMMD_F16:
+        return CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
+    case GEMMD_I8:
+    case GEMMD_F8_E4M3:
+        return CU_TENSOR_MAP_DATA_TYPE_UINT8;
+    case GEMMD_I32:
+        return CU_TENSOR_MAP_DATA_TYPE_INT32;
+    default:
+        return CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
+    }
+}
+
 typedef CUresult (*encode_function)(CUtensorMap *, CUtensorMapDataType, cuuint32_t, void *,
                                     const cuuint64_t *, const cuuint64_t *, const cuuint32_t *,
                                     const cuuint32_t *, CUtensorMapInterleave, CUtensorMapSwizzle,

@@ -23,6 +23,9 @@ struct tensor_map_view {
     CUtensorMapSwizzle swizzle;
 };
 
+/* The type of elements as they are in memory; UINT8 for all types of 8 bits. Pure. */
+CUtensorMapDataType tensor_map_type(enum gemmd_dtype dtype);
+
 /* Encodes a tensor map. Fails if TMA does not support the view. Does not read the tensor. */
 cudaError_t tensor_map_encode(const struct sm90_device *device, const struct tensor_map_view *view,
                               CUtensorMap *map);

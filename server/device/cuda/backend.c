@@ -11,6 +11,7 @@
 #include "proto/dtype.h"
 #include "proto/size.h"
 #include "server/device/cuda/host.h"
+#include "server/device/cuda/link.h"
 #include "server/device/cuda/own_launch.h"
 #include "server/device/cuda/run.h"
 #include "server/device/device_stack.h"
@@ -274,6 +275,7 @@ static bool cuda_connect(struct device *device, const struct device *other)
     if (error == cudaSuccess && possible)
         error = cudaDeviceEnablePeerAccess(other->info.index, 0);
     (void)cudaGetLastError();
+    cuda_link_measure((struct cuda_device *)device, (const struct cuda_device *)other);
     return possible && (error == cudaSuccess || error == cudaErrorPeerAccessAlreadyEnabled);
 }
 

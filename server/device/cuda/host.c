@@ -51,6 +51,14 @@ bool device_cuda_uuid(int32_t index, char uuid[DEVICE_UUID_SIZE])
     return error == cudaSuccess;
 }
 
+int32_t device_cuda_host_node(int32_t index)
+{
+    int node = -1;
+    const cudaError_t error = cudaDeviceGetAttribute(&node, cudaDevAttrHostNumaId, index);
+    (void)cudaGetLastError();
+    return error == cudaSuccess ? node : -1;
+}
+
 enum gemmd_error cuda_describe(struct device_info *info, int32_t index, struct fault *fault)
 {
     struct cudaDeviceProp properties;

@@ -17,8 +17,12 @@
 struct host_memory;
 
 /* Reserves addresses for `bytes` (more than 0) of memory, and starts to allocate the pages. On the
- * CPU, pages are allocated when they are first written. NULL: the system has no addresses. */
-struct host_memory *host_memory_begin(enum gemm_backend backend, uint64_t bytes,
+ * CPU, pages are allocated when they are first written. `nodes` are the NUMA nodes of the host
+ * (bit i: node i) that the pages should be on: one node is preferred to others, and of several
+ * nodes each gets its share, in turns. 0: wherever the system puts the pages. A system that does
+ * not allow a choice, or whose node is full, puts them elsewhere. NULL: the system has no
+ * addresses. */
+struct host_memory *host_memory_begin(enum gemm_backend backend, uint64_t bytes, uint64_t nodes,
                                       struct fault *fault);
 
 /* Waits until the pages are allocated, and pins them. On CUDA the device must be open. Returns the

@@ -58,7 +58,8 @@ class Bench:
         self.end = time.monotonic() + arguments.seconds
         with torch.cuda.stream(self.stream):
             self.own = importlib.import_module("own").Own(arguments.library, self.stream)
-        self.shared = importlib.import_module("attention_cudnn")
+        self.shared = importlib.import_module("beside_cudnn")
+        self.attention = importlib.import_module("attention_cudnn")
         self.cupy = optional("cupy", "CuPy's rungs are")
         self.triton = optional("triton_rungs", "Triton's rungs are")
         # Partial sums of f16 products stay in f32, as in our kernels.
@@ -175,8 +176,8 @@ class Bench:
             if self.triton:
                 calls["Triton tl.dot"] = self.triton.attention_call(q, k, v, o, causal)
             shape = [batch, HEADS, HEADS, n, n, HEAD, causal]
-            for name, backend in self.shared.LIBRARIES.items():
-                calls[name] = self.shared.library_call(backend, q, k, v, shape)
+            for name, backend in self.attention.LIBRARIES.items():
+                calls[name] = self.attention.library_call(backend, q, k, v, shape)
             self.note(rows, n, self.measure(calls, self.attention_check(q, k, v, o, causal)))
             del calls, q, k, v, o
             torch.cuda.empty_cache()

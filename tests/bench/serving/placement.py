@@ -7,7 +7,8 @@ time of its work on the device that a policy chooses, after the requests that we
 before; a resident operand that the device lacks is copied there first and kept. The table says, for
 each policy, how late requests end, how evenly the devices are used, and how many bytes of tensors
 were copied. No daemon and no GPU is involved. The mixes are made up; the times of their works are of
-the order that an H100 takes, and the link is as fast as that of two H200s.
+the order that an H100 takes, and the link, whose speed the daemon measures when it starts, is as fast
+as that of two H200s.
 """
 
 import argparse
@@ -18,7 +19,6 @@ from dataclasses import dataclass, field
 
 MIB = 1 << 20
 LINK_S, LINK_BYTES_PER_S = 20e-6, 387e9  # the link's start, and NVLink as measured
-ASSUMED_S, ASSUMED_BYTES_PER_S = 20e-6, 100e9  # what the daemon takes the link to be
 
 
 @dataclass
@@ -60,13 +60,13 @@ class Devices:
 
 
 def place_daemon(devices, now, tensor, tensor_bytes):
-    """Done first, with the assumed time of a copy: what the daemon does."""
+    """Done first, with the time of a copy: what the daemon does."""
     home = devices.places.get(tensor)
 
     def cost(device):
         missing = tensor is not None and device not in home
         return devices.waiting(device, now) + (
-            ASSUMED_S + tensor_bytes / ASSUMED_BYTES_PER_S if missing else 0.0)
+            LINK_S + tensor_bytes / LINK_BYTES_PER_S if missing else 0.0)
     return min(range(devices.count), key=cost)
 
 

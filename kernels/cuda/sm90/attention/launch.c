@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "kernels/backend.h"
+#include "kernels/cuda/sm90/grid.h"
 #include "kernels/cuda/sm90/tensor_map.h"
 
 /* SECTION_BYTES: the keys and values that are in use at once, which should stay in the L2 (50 MiB).
@@ -160,19 +161,15 @@ static uint32_t blocks_for(const struct sm90_device *device, uint32_t tiles)
 }
 
 static cudaError_t attention_wgmma_launch(const struct attention_wgmma_kernel *kernel,
-                                          const void *function, uint32_t blocks, void *arguments,
-                                          cudaStream_t stream)
+                                          const void *function, uint32_t blocks,
+                                          const void *arguments, cudaStream_t stream)
 {
-    cudaLaunchAttribute attribute = {.id = cudaLaunchAttributeProgrammaticStreamSerialization,
-                                     .val = {.programmaticStreamSerializationAllowed = 1}};
-    const cudaLaunchConfig_t config = {.gridDim = {blocks, 1, 1},
-                                       .blockDim = {kernel->threads, 1, 1},
-                                       .dynamicSmemBytes = kernel->shared_bytes,
-                                       .stream = stream,
-                                       .attrs = &attribute,
-                                       .numAttrs = 1};
-    void *parameters[] = {arguments};
-    return cudaLaunchKernelExC(&config, function, parameters);
+    const struct sm90_grid grid = {.function = function,
+                                   .blocks = blocks,
+                                   .cluster = 1,
+                                   .threads = kernel->threads,
+                                   .shared_bytes = kernel->shared_bytes};
+    return sm90_grid_enqueue(&grid, arguments, stream);
 }
 
 uint64_t attention_wgmma_parts(const struct attention_wgmma_kernel *kernel,

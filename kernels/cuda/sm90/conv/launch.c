@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "kernels/cuda/sm90/gemm/estimate.h"
+#include "kernels/cuda/sm90/grid.h"
 #include "kernels/cuda/sm90/tensor_map.h"
 #include "proto/dtype.h"
 
@@ -51,22 +52,6 @@ const struct sm90_kernel *sm90_conv_kernels(enum gemmd_dtype dtype)
         return sm90_conv_kernels_tf32;
     default:
         return NULL;
-    }
-}
-
-static CUtensorMapDataType map_type_of(enum gemmd_dtype dtype)
-{
-    switch (dtype) {
-    case GEMMD_BF16:
-        return CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
-    case GEMMD_F16:
-        return CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
-    case GEMMD_I8:
-        return CU_TENSOR_MAP_DATA_TYPE_UINT8;
-    case GEMMD_I32:
-        return CU_TENSOR_MAP_DATA_TYPE_INT32;
-    default:
-        return CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
     }
 }
 
@@ -155,7 +140,8 @@ static cudaError_t encode_x(const struct sm90_conv_device *device, const struct 
     const struct tensor_map_im2col view = {
         .data = c->x,
         /* TF32: rounds f32 on the way in; the tensor core alone would truncate. */
-        .type = c->dtype == GEMMD_F32 ? CU_TENSOR_MAP_DATA_TYPE_TFLOAT32 : map_type_of(c->dtype),
+        .type =
+            c->dtype == GEMMD_F32 ? CU_TENSOR_MAP_DATA_TYPE_TFLOAT32 : tensor_map_type(c->dtype),
         .dims = {c->channels, c->width, c->height, c->images},
         .stride_bytes = {c->x_pixel * size, c->x_row * size, c->x_image * size},
         .first_h = -(int32_t)c->pad_top,
@@ -178,7 +164,8 @@ static cudaError_t encode_w(const struct sm90_device *device, const struct sm90_
     const uint64_t size = dtype_size(c->dtype), taps = c->taps_h * c->taps_w;
     const struct tensor_map_view view = {
         .data = c->w,
-        .type = c->dtype == GEMMD_F32 ? CU_TENSOR_MAP_DATA_TYPE_TFLOAT32 : map_type_of(c->dtype),
+        .type =
+            c->dtype == GEMMD_F32 ? CU_TENSOR_MAP_DATA_TYPE_TFLOAT32 : tensor_map_type(c->dtype),
         .dimensions = 3,
         .dims = {c->channels, c->filters, taps},
         .stride_bytes = {c->w_filter * size, (taps > 1 ? c->w_tap : c->w_filter) * size},
@@ -194,7 +181,7 @@ static cudaError_t encode_y(const struct sm90_device *device, const struct sm90_
     const uint64_t size = dtype_size(c->out);
     const struct tensor_map_view view = {
         .data = c->y,
-        .type = map_type_of(c->out),
+        .type = tensor_map_type(c->out),
         .dimensions = 3,
         .dims = {c->filters, m, 1},
         .stride_bytes = {c->ldy * size, c->ldy * size},
@@ -236,31 +223,6 @@ static cudaError_t encode_maps(const struct sm90_device *device,
     return error;
 }
 
-static uint32_t out_of(enum gemmd_dtype out)
-{
-    switch (out) {
-    case GEMMD_BF16:
-        return SM90_OUT_BF16;
-    case GEMMD_F16:
-        return SM90_OUT_F16;
-    case GEMMD_I32:
-        return SM90_OUT_I32;
-    default:
-        return SM90_OUT_F32;
-    }
-}
-
-/* Rows of tiles that are processed together: about a square of Y, as in gemm/launch.c. */
-static uint32_t band_rows(const struct sm90_kernel *kernel, uint32_t clusters, uint64_t rows)
-{
-    const uint64_t height = (uint64_t)kernel->tile_m * kernel->cluster_m;
-    const uint64_t width = (uint64_t)kernel->tile_n * kernel->cluster_n;
-    uint32_t band = 1;
-    while (band < rows && band < clusters && band * height * band < clusters * width)
-        band++;
-    return band;
-}
-
 cudaError_t sm90_conv_prepare(const struct sm90_device *device,
                               const struct sm90_conv_device *conv_device,
                               const struct sm90_kernel *kernel, const struct sm90_conv *c,
@@ -279,7 +241,7 @@ cudaError_t sm90_conv_prepare(const struct sm90_device *device,
     a->tile_rows = (uint32_t)ceil_div(product.m, (uint64_t)kernel->tile_m * kernel->cluster_m);
     a->tile_columns = (uint32_t)ceil_div(product.n, (uint64_t)kernel->tile_n * kernel->cluster_n);
     a->tiles = a->tile_rows * a->tile_columns;
-    a->band = band_rows(kernel, clusters, a->tile_rows);
+    a->band = sm90_band_rows(kernel, clusters, a->tile_rows);
     a->bias = c->bias;
     a->c_data = c->y;
     a->ldc = (int64_t)c->ldy;
@@ -287,7 +249,7 @@ cudaError_t sm90_conv_prepare(const struct sm90_device *device,
     if (c->out == GEMMD_I32)
         a->alpha_int = (int32_t)(uint32_t)(int64_t)c->alpha; /* modulo 2^32, as the sum */
     a->act = (uint32_t)c->act;
-    a->out = out_of(c->out);
+    a->out = sm90_out(c->out);
     a->plain = c->bias == NULL && c->act == GEMM_ACT_NONE;
     a->in_place = dtype_size(c->out) == 2;
     arguments->out_pixels = (uint32_t)(c->out_height * c->out_width);
@@ -312,20 +274,10 @@ cudaError_t sm90_conv_prepare(const struct sm90_device *device,
 
 cudaError_t sm90_conv_enqueue(const struct sm90_conv_launch *launch, cudaStream_t stream)
 {
-    cudaLaunchAttribute attributes[2] = {
-        {.id = cudaLaunchAttributeProgrammaticStreamSerialization,
-         .val = {.programmaticStreamSerializationAllowed = 1}},
-        {.id = cudaLaunchAttributeClusterDimension,
-         .val = {.clusterDim = {.x = launch->cluster, .y = 1, .z = 1}}},
-    };
-    const cudaLaunchConfig_t config = {
-        .gridDim = {launch->blocks, 1, 1},
-        .blockDim = {launch->threads, 1, 1},
-        .dynamicSmemBytes = launch->shared_bytes,
-        .stream = stream,
-        .attrs = attributes,
-        .numAttrs = launch->cluster > 1 ? 2 : 1,
-    };
-    void *arguments[] = {(void *)(uintptr_t)&launch->arguments};
-    return cudaLaunchKernelExC(&config, launch->function, arguments);
+    const struct sm90_grid grid = {.function = launch->function,
+                                   .blocks = launch->blocks,
+                                   .cluster = launch->cluster,
+                                   .threads = launch->threads,
+                                   .shared_bytes = launch->shared_bytes};
+    return sm90_grid_enqueue(&grid, &launch->arguments, stream);
 }

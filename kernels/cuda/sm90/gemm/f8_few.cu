@@ -7,9 +7,9 @@ using namespace sm90;
 namespace
 {
 
-template <int ROWS, bool YK, bool PROMOTED, int BLOCKS, bool PERMUTED> few_rows_kernel row_few()
+template <int ROWS, bool YK, bool PROMOTED, int BLOCKS> few_rows_kernel row_few()
 {
-    using C = widened<ROWS, YK, PROMOTED, BLOCKS, PERMUTED>;
+    using C = widened<ROWS, YK, PROMOTED, BLOCKS>;
     few_rows_kernel kernel = {};
     kernel.function = reinterpret_cast<const void *>(&sm90_gemm_widened<C>);
     kernel.rows = ROWS;
@@ -17,16 +17,14 @@ template <int ROWS, bool YK, bool PROMOTED, int BLOCKS, bool PERMUTED> few_rows_
     kernel.b_along_k = YK;
     kernel.f32_out = PROMOTED;
     kernel.blocks = BLOCKS;
-    kernel.permuted = PERMUTED;
     return kernel;
 }
 
 } // namespace
 
 #define ROWS_OF(BLOCKS, ROWS)                                                                      \
-    row_few<ROWS, true, false, BLOCKS, false>(), row_few<ROWS, false, false, BLOCKS, false>(),     \
-        row_few<ROWS, true, true, BLOCKS, false>(), row_few<ROWS, false, true, BLOCKS, false>(),   \
-        row_few<ROWS, true, false, BLOCKS, true>(), row_few<ROWS, true, true, BLOCKS, true>()
+    row_few<ROWS, true, false, BLOCKS>(), row_few<ROWS, false, false, BLOCKS>(),                   \
+        row_few<ROWS, true, true, BLOCKS>(), row_few<ROWS, false, true, BLOCKS>()
 
 extern "C" const few_rows_kernel few_rows_kernels[] = {
     ROWS_OF(1, 16), ROWS_OF(1, 32), ROWS_OF(1, 64),    ROWS_OF(2, 16),

@@ -43,7 +43,7 @@ cudaError_t few_rows_open(void)
 }
 
 static const struct few_rows_kernel *few_rows_choose(const struct gemm_problem *p,
-                                                     uint32_t multiprocessors, bool permuted)
+                                                     uint32_t multiprocessors)
 {
     const uint64_t tiles = ceil_div(p->n, COLUMNS) * p->batch;
     const uint32_t rows = p->m <= 16 ? 16 : p->m <= 32 ? 32 : 64;
@@ -51,8 +51,7 @@ static const struct few_rows_kernel *few_rows_choose(const struct gemm_problem *
     const struct few_rows_kernel *kernel = few_rows_kernels;
     while (kernel->function &&
            (kernel->rows != rows || kernel->b_along_k != p->transb ||
-            kernel->f32_out != (p->out == GEMMD_F32) || kernel->blocks != blocks ||
-            kernel->permuted != (permuted && p->transb))) {
+            kernel->f32_out != (p->out == GEMMD_F32) || kernel->blocks != blocks)) {
         kernel++;
     }
     return kernel->function ? kernel : NULL;
@@ -76,10 +75,10 @@ static cudaError_t few_rows_encode(const struct sm90_device *device, const void 
 }
 
 cudaError_t few_rows_prepare(const struct sm90_device *device, const struct gemm_problem *problem,
-                             bool permuted, struct sm90_launch *launch)
+                             struct sm90_launch *launch)
 {
     const struct gemm_problem *p = problem;
-    const struct few_rows_kernel *kernel = few_rows_choose(p, device->multiprocessors, permuted);
+    const struct few_rows_kernel *kernel = few_rows_choose(p, device->multiprocessors);
     const uint64_t a[] = {p->k, p->m, p->batch};
     const uint64_t b[] = {p->transb ? p->k : p->n, p->transb ? p->n : p->k, p->batch};
     struct sm90_arguments *arguments = &launch->arguments;

@@ -17,7 +17,6 @@ struct few_rows_kernel {
     uint32_t rows, shared_bytes;
     bool b_along_k, f32_out;
     uint32_t blocks; /* that share a multiprocessor */
-    bool permuted;
 };
 /* Ended by an entry without a function. */
 extern const struct few_rows_kernel few_rows_kernels[];
@@ -30,10 +29,9 @@ extern const struct few_rows_kernel few_rows_kernels[];
 bool few_rows_takes(const struct gemm_problem *problem);
 /* Prepares the kernels for the current device. */
 cudaError_t few_rows_open(void);
-/* Prepares a launch of a problem that few_rows_takes allows. `permuted`: by the kernels with the
- * other order of k. */
+/* Prepares a launch of a problem that few_rows_takes allows. */
 cudaError_t few_rows_prepare(const struct sm90_device *device, const struct gemm_problem *problem,
-                             bool permuted, struct sm90_launch *launch);
+                             struct sm90_launch *launch);
 
 #endif
 #endif

@@ -23,12 +23,10 @@ namespace sm90
 {
 
 /* YK: whether the lines of B run along k. PROMOTED: chains of PROMOTE_K are added in f32, for
- * results of f32. BLOCKS: blocks that share a multiprocessor. PERMUTED: each 16 steps of k go into
- * the tensor core in another order, the same for both operands, in which one instruction loads what
- * four lanes need (for YK). */
-template <int ROWS_, bool YK_, bool PROMOTED_, int BLOCKS_, bool PERMUTED_> struct widened {
+ * results of f32. BLOCKS: blocks that share a multiprocessor. */
+template <int ROWS_, bool YK_, bool PROMOTED_, int BLOCKS_> struct widened {
     static constexpr int ROWS = ROWS_, COLUMNS = 64, BLOCKS = BLOCKS_;
-    static constexpr bool YK = YK_, PROMOTED = PROMOTED_, PERMUTED = PERMUTED_;
+    static constexpr bool YK = YK_, PROMOTED = PROMOTED_;
     static constexpr uint32_t STAGE_K = 128, HALF_STEPS = 4; /* instructions of half a stage */
     static constexpr uint32_t CHAIN_STAGES = PROMOTE_K / STAGE_K;
     static constexpr uint32_t Y_BYTES = COLUMNS * STAGE_K, X_BYTES = ROWS * STAGE_K;
@@ -44,7 +42,6 @@ template <int ROWS_, bool YK_, bool PROMOTED_, int BLOCKS_, bool PERMUTED_> stru
     static constexpr int THREADS = 256;
     static_assert(STAGES >= 3, "too few stages fit to hide the copies");
     static_assert(STAGES * STAGE_BYTES >= ROWS * COLUMNS * 4, "sums are staged there");
-    static_assert(!PERMUTED || YK, "columns of lines across k come in any order as it is");
 };
 
 template <class C> struct widened_memory {
@@ -133,13 +130,8 @@ __device__ __forceinline__ void widen_rows(const sm90_arguments &p, const widene
             const uint32_t first = 2 * (piece % 4);
             const uint32_t low = row + ((first ^ (line % 8)) << 4);
             const uint32_t high = row + (((first + 1) ^ (line % 8)) << 4);
-            if constexpr (C::PERMUTED) {
-                ptx::store_shared_4(low, pairs[0], pairs[2], pairs[4], pairs[6]);
-                ptx::store_shared_4(high, pairs[1], pairs[3], pairs[5], pairs[7]);
-            } else {
-                ptx::store_shared_4(low, pairs[0], pairs[1], pairs[2], pairs[3]);
-                ptx::store_shared_4(high, pairs[4], pairs[5], pairs[6], pairs[7]);
-            }
+            ptx::store_shared_4(low, pairs[0], pairs[1], pairs[2], pairs[3]);
+            ptx::store_shared_4(high, pairs[4], pairs[5], pairs[6], pairs[7]);
         }
         ptx::fence_async_proxy();
         __syncwarp();
@@ -159,18 +151,6 @@ __device__ __forceinline__ uint32_t load_shared_16(uint32_t address)
     return v;
 }
 
-/* Four matrices of 8 rows of 16 bytes: lane l gives the address of row l%8 of matrix l/8, and gets
- * the word l%4 of row l/4 of each. */
-__device__ __forceinline__ uint4 load_matrices(uint32_t row_address)
-{
-    uint4 v;
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared::cta.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-                 : "r"(row_address)
-                 : "memory");
-    return v;
-}
-
 /* A thread's part of B in half a stage: x of wgmma_registers for each instruction. */
 template <class C> using half_stage = uint32_t[C::HALF_STEPS][4];
 
@@ -180,22 +160,7 @@ __device__ __forceinline__ void load_half(uint32_t y, uint32_t half, uint32_t wa
                                           half_stage<C> &x)
 {
     const uint32_t row = lane / 4, quarter = lane % 4;
-    if constexpr (C::PERMUTED) {
-        const uint32_t line = warp * 16 + lane / 8 % 2 * 8 + lane % 8;
-#pragma unroll
-        for (uint32_t i = 0; i < C::HALF_STEPS; i += 2) {
-            const uint32_t piece = half * C::HALF_STEPS + i + lane / 16;
-            const uint4 v = load_matrices(y + line * 128 + ((piece ^ (line % 8)) << 4));
-            x[i][0] = widen_pair(v.x);
-            x[i][1] = widen_pair(v.y);
-            x[i][2] = widen_pair(v.x >> 16);
-            x[i][3] = widen_pair(v.y >> 16);
-            x[i + 1][0] = widen_pair(v.z);
-            x[i + 1][1] = widen_pair(v.w);
-            x[i + 1][2] = widen_pair(v.z >> 16);
-            x[i + 1][3] = widen_pair(v.w >> 16);
-        }
-    } else if constexpr (C::YK) {
+    if constexpr (C::YK) {
         const uint32_t line = y + (warp * 16 + row) * 128 + 2 * quarter;
 #pragma unroll
         for (uint32_t i = 0; i < C::HALF_STEPS; i++) {

@@ -5,8 +5,8 @@
 
 #include <string.h>
 
-#include "kernels/cuda/sm90/gemm/few_rows.h"
 #include "kernels/cuda/sm90/gemm/split_k.h"
+#include "kernels/cuda/sm90/grid.h"
 #include "kernels/cuda/sm90/tensor_map.h"
 
 /* The values of enum sm90::element in wgmma.cuh. */
@@ -51,52 +51,6 @@ static cudaError_t sm90_encode(const struct sm90_device *device, const struct vi
         .swizzle = view->swizzle,
     };
     return tensor_map_encode(device, &tensor, map);
-}
-
-cudaError_t sm90_device_open(struct sm90_device *device)
-{
-    int ordinal, major, minor, multiprocessors;
-    cudaError_t error = cudaGetDevice(&ordinal);
-    if (error == cudaSuccess) {
-        error = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, ordinal);
-    }
-    if (error == cudaSuccess) {
-        error = cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, ordinal);
-    }
-    if (error == cudaSuccess) {
-        error = cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, ordinal);
-    }
-    if (error != cudaSuccess) {
-        return error;
-    }
-    if (major != 9 || minor != 0) {
-        return cudaErrorInvalidDevice;
-    }
-    device->multiprocessors = (uint32_t)multiprocessors;
-    enum cudaDriverEntryPointQueryResult found;
-    error = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &device->encode, 12000,
-                                             cudaEnableDefault, &found);
-    if (error == cudaSuccess && found != cudaDriverEntryPointSuccess) {
-        return cudaErrorNotSupported;
-    }
-    const struct sm90_kernel *const tables[] = {sm90_kernels_bf16,      sm90_kernels_f16,
-                                                sm90_kernels_i8,        sm90_kernels_tf32,
-                                                sm90_kernels_f32,       sm90_kernels_f8,
-                                                sm90_kernels_f8_rowcol, sm90_kernels_f8_block,
-                                                sm90_kernels_f16_block, sm90_kernels_i8_rowcol};
-    for (size_t t = 0; t < sizeof tables / sizeof *tables; t++) {
-        for (const struct sm90_kernel *kernel = tables[t]; kernel->name; kernel++) {
-            for (int i = 0; i < 8 && error == cudaSuccess; i++) {
-                const void *function = kernel->functions[i / 4][i / 2 % 2][i % 2];
-                if (function) {
-                    error =
-                        cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                             (int)kernel->shared_bytes);
-                }
-            }
-        }
-    }
-    return error == cudaSuccess ? few_rows_open() : error;
 }
 
 /* The table for operands with scales. */
@@ -206,33 +160,6 @@ bool sm90_takes(const struct sm90_kernel *kernel, const struct gemm_problem *pro
     uint64_t rows, columns;
     count_tiles(kernel, p, &rows, &columns);
     return rows * columns <= (uint64_t)INT32_MAX / p->batch;
-}
-
-/* The number of rows of tiles that are processed together. The tiles that run at once should cover
- * about a square of C, so that they read the fewest lines of X and Y. */
-static uint32_t band_rows(const struct sm90_kernel *kernel, uint32_t clusters, uint64_t rows)
-{
-    const uint64_t height = (uint64_t)kernel->tile_m * kernel->cluster_m;
-    const uint64_t width = (uint64_t)kernel->tile_n * kernel->cluster_n;
-    uint32_t band = 1;
-    while (band < rows && band < clusters && band * height * band < clusters * width) {
-        band++;
-    }
-    return band;
-}
-
-static CUtensorMapDataType map_type_of(enum gemmd_dtype out)
-{
-    switch (out) {
-    case GEMMD_BF16:
-        return CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
-    case GEMMD_F16:
-        return CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
-    case GEMMD_I32:
-        return CU_TENSOR_MAP_DATA_TYPE_INT32;
-    default:
-        return CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
-    }
 }
 
 /* An operand as tiles are made of it: `extent` rows of op(A) or columns of op(B), of which a tile
@@ -424,19 +351,7 @@ void sm90_set_epilogue(const struct gemm_problem *problem, struct sm90_arguments
     arguments->act = (uint32_t)p->act;
     arguments->a_scale = sm90_scale_of(&p->a_scale);
     arguments->b_scale = sm90_scale_of(&p->b_scale);
-    switch (p->out) {
-    case GEMMD_BF16:
-        arguments->out = SM90_OUT_BF16;
-        break;
-    case GEMMD_F16:
-        arguments->out = SM90_OUT_F16;
-        break;
-    case GEMMD_I32:
-        arguments->out = SM90_OUT_I32;
-        break;
-    default:
-        arguments->out = SM90_OUT_F32;
-    }
+    arguments->out = sm90_out(p->out);
 }
 
 /* Whether blocks go out in pairs, which the card places on two multiprocessors next to each other:
@@ -472,7 +387,7 @@ cudaError_t sm90_prepare(const struct sm90_device *device, const struct sm90_ker
     arguments->y_once = rows == 1;
     arguments->tile_columns = (uint32_t)columns;
     arguments->tiles = (uint32_t)(rows * columns * p->batch);
-    arguments->band = band_rows(kernel, clusters, rows);
+    arguments->band = sm90_band_rows(kernel, clusters, rows);
     cudaError_t error = cudaSuccess;
     if (!kernel->fused) {
         error = place_operands(device, kernel, p, parts, arguments);
@@ -489,7 +404,7 @@ cudaError_t sm90_prepare(const struct sm90_device *device, const struct sm90_ker
         const uint32_t out_bytes = dtype_size(p->out);
         const struct view c = {
             .data = p->c,
-            .type = map_type_of(p->out),
+            .type = tensor_map_type(p->out),
             .element_bytes = out_bytes,
             .width = p->n,
             .lines = p->m,
@@ -533,20 +448,10 @@ cudaError_t sm90_prepare(const struct sm90_device *device, const struct sm90_ker
 
 cudaError_t sm90_enqueue(const struct sm90_launch *launch, cudaStream_t stream)
 {
-    cudaLaunchAttribute attributes[2] = {
-        {.id = cudaLaunchAttributeProgrammaticStreamSerialization,
-         .val = {.programmaticStreamSerializationAllowed = 1}},
-        {.id = cudaLaunchAttributeClusterDimension,
-         .val = {.clusterDim = {.x = launch->cluster, .y = 1, .z = 1}}},
-    };
-    const cudaLaunchConfig_t config = {
-        .gridDim = {launch->blocks, 1, 1},
-        .blockDim = {launch->threads, 1, 1},
-        .dynamicSmemBytes = launch->shared_bytes,
-        .stream = stream,
-        .attrs = attributes,
-        .numAttrs = launch->cluster > 1 ? 2 : 1,
-    };
-    void *arguments[] = {(void *)(uintptr_t)&launch->arguments};
-    return cudaLaunchKernelExC(&config, launch->function, arguments);
+    const struct sm90_grid grid = {.function = launch->function,
+                                   .blocks = launch->blocks,
+                                   .cluster = launch->cluster,
+                                   .threads = launch->threads,
+                                   .shared_bytes = launch->shared_bytes};
+    return sm90_grid_enqueue(&grid, &launch->arguments, stream);
 }

@@ -271,7 +271,7 @@ static enum gemmd_error launch_parts(struct cuda_context *context, const struct 
 static enum gemmd_error launch_few(struct cuda_context *context, const struct gemm_problem *problem)
 {
     struct sm90_launch launch;
-    cudaError_t error = few_rows_prepare(&context->sm90, problem, false, &launch);
+    cudaError_t error = few_rows_prepare(&context->sm90, problem, &launch);
     if (error == cudaSuccess)
         error = sm90_enqueue(&launch, context->stream);
     return cuda_error_code((int)error);

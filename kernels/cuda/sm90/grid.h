@@ -1,0 +1,28 @@
+/*
+ * grid.h - what launches of the kernels of sm_90a have in common, whatever they compute.
+ */
+#ifndef KERNELS_CUDA_SM90_GRID_H
+#define KERNELS_CUDA_SM90_GRID_H
+
+#include "kernels/cuda/sm90/sm90.h"
+
+/* The number of rows of tiles that are processed together, of `rows`, all counted in tiles of a
+ * complete cluster. The tiles of the `clusters` that run at once should cover about a square of C,
+ * so that they read the fewest lines of X and Y. Pure. */
+uint32_t sm90_band_rows(const struct sm90_kernel *kernel, uint32_t clusters, uint64_t rows);
+
+/* The enum sm90_out of a type of results. Pure. */
+uint32_t sm90_out(enum gemmd_dtype out);
+
+/* A kernel and how many blocks of it a launch has. */
+struct sm90_grid {
+    const void *function;
+    uint32_t blocks, cluster, threads, shared_bytes; /* cluster: blocks of a cluster */
+};
+
+/* Enqueues a kernel whose only parameter is the struct at `arguments`, which is copied. The kernel
+ * may start while the kernel before it on the stream still runs. */
+cudaError_t sm90_grid_enqueue(const struct sm90_grid *grid, const void *arguments,
+                              cudaStream_t stream);
+
+#endif
