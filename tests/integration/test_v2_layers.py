@@ -43,7 +43,7 @@ KEY = f"/gemmd-test-{uuid.uuid4().hex}"
 HANDLE = {"b64": "AAAA"}
 
 
-@pytest.mark.parametrize("kind, body", [
+BODIES = [
     ("system", {"key": 1, "byte_size": 1}), ("system", {"byte_size": 1}),
     ("system", {"key": "/" + 300 * "k", "byte_size": 1}), ("system", {"key": KEY}),
     ("system", {"key": KEY, "byte_size": 0}), ("system", {"key": KEY, "byte_size": -1}),
@@ -56,10 +56,13 @@ HANDLE = {"b64": "AAAA"}
     ("cuda", {"raw_handle": HANDLE, "device_id": 1 << 31, "byte_size": 1}),
     ("cuda", {"raw_handle": HANDLE, "device_id": 0, "byte_size": 0}),
     ("cuda", {"raw_handle": HANDLE, "device_id": 0, "byte_size": 1}),
-])
-def test_a_body_that_registers_nothing(kind, body, daemon):
-    answer = daemon.session.post(f"{daemon.url}/v2/{kind}sharedmemory/region/r/register", json=body,
-                                  timeout=PATIENCE_S)
-    assert answer.status_code == 400, answer.text
-    status = daemon.session.get(f"{daemon.url}/v2/{kind}sharedmemory/status", timeout=PATIENCE_S)
-    assert status.json() == []
+]
+
+
+def test_a_body_that_registers_nothing(daemon):
+    for kind, body in BODIES:
+        answer = daemon.session.post(f"{daemon.url}/v2/{kind}sharedmemory/region/r/register", json=body,
+                                     timeout=PATIENCE_S)
+        assert answer.status_code == 400, (kind, body, answer.text)
+        status = daemon.session.get(f"{daemon.url}/v2/{kind}sharedmemory/status", timeout=PATIENCE_S)
+        assert status.json() == [], (kind, body)
