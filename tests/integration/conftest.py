@@ -73,6 +73,19 @@ def instrumented(gemmd):
 
 
 @pytest.fixture(scope="session")
+def sanitized(gemmd):
+    """Whether a sanitizer is built into the daemon, which replaces functions of the C library."""
+    binary = gemmd.read_bytes()
+    return any(name in binary for name in (b"__tsan_init", b"__asan_init"))
+
+
+@pytest.fixture(scope="session")
+def counted(gemmd):
+    """Whether the daemon counts its branches (the preset `coverage`)."""
+    return b"__gcov_" in gemmd.read_bytes()
+
+
+@pytest.fixture(scope="session")
 def gemmctl(gemmd):
     path = gemmd.with_name("gemmctl")
     assert os.access(path, os.X_OK), f"there is no gemmctl at {path}"

@@ -38,9 +38,9 @@ def clock(tmp_path):
 
 
 @pytest.fixture
-def begin(start, clock, gemmd, tmp_path, instrumented):
+def begin(start, clock, gemmd, tmp_path, sanitized):
     """Starts a daemon whose wall clock `clock` shifts."""
-    if instrumented:
+    if sanitized:
         pytest.skip("a library cannot be loaded before a sanitizer's")
     assert clock
     library = gemmd.parent.parent / "tests/shift_clock.so"

@@ -52,8 +52,8 @@ def plan(tmp_path):
 
 
 @pytest.fixture
-def daemon(start, gemmd, plan, tmp_path, instrumented):
-    if instrumented:
+def daemon(start, gemmd, plan, tmp_path, sanitized):
+    if sanitized:
         pytest.skip("a sanitizer replaces the same calls")
     library = gemmd.parent.parent / "tests/fail_io.so"
     assert library.exists(), f"there is no {library}; the build has to have GEMMD_TESTS"

@@ -49,10 +49,16 @@ def is_abort_of_libuv(status, report):
     return status == -signal.SIGABRT and ("uv_loop_init" in report or "uv_run" in report)
 
 
-def test_calls_of_a_start_fail(gemmd, instrumented, request, tmp_path):
+def is_in_destructor(report):
+    """Whether the call that failed was made after main: there the counts of gcov are written, which do not
+    survive a failed allocation."""
+    return "ld-linux" in report
+
+
+def test_calls_of_a_start_fail(gemmd, sanitized, counted, request, tmp_path):
     """The library that the daemon preloads makes its n-th allocation, thread or descriptor fail. The
     seed chooses which third of the calls a run covers."""
-    if instrumented:
+    if sanitized:
         pytest.skip("a sanitizer replaces the same functions")
     library = gemmd.parents[1] / "tests" / "fail_calls.so"
     assert library.exists(), "CMake builds the library with -DGEMMD_TESTS=ON"
@@ -62,7 +68,8 @@ def test_calls_of_a_start_fail(gemmd, instrumented, request, tmp_path):
         outcome = start_and_stop(gemmd, number, {
             "LD_PRELOAD": str(library), "FAIL_CALL": str(number), "FAIL_CALL_REPORT": str(report)})
         text = report.read_text() if report.exists() else ""
-        assert is_right(*outcome) or is_abort_of_libuv(outcome[0], text), (number, outcome, text)
+        assert (is_right(*outcome) or is_abort_of_libuv(outcome[0], text)
+                or counted and is_in_destructor(text)), (number, outcome, text)
         return text != ""
 
     with concurrent.futures.ThreadPoolExecutor(WORKERS) as executor:
@@ -107,8 +114,8 @@ def least_mebibytes(gemmd):
 # With about 120 MiB more, OpenBLAS's own thread may wait for its buffer of 128 MiB and take what the
 # daemon wants. The daemon serves only where each of OpenBLAS's threads can have 256 MiB.
 @pytest.mark.parametrize("more", [20, 36, 52, 84, 118, 124, 130, 300, 560, 600, 1000])
-def test_little_memory(more, gemmd, instrumented, request):
-    if instrumented:
+def test_little_memory(more, gemmd, sanitized, request):
+    if sanitized:
         pytest.skip("a sanitizer needs terabytes of addresses")
     mebibytes = request.getfixturevalue("least_mebibytes") + more
     outcome = start_and_stop(gemmd, f"memory-{more}", limit=lambda: limit_addresses(mebibytes))

@@ -1,16 +1,21 @@
 #!/usr/bin/env python3
 """Plants one small fault at a time, and looks whether a test notices it.
 
-    tests/mutations/mutate.py [--count N] [--seed N] [--results FILE] [--minutes M] [--tests unit|likely|all]
+    tests/mutations/mutate.py [--count N] [--seed N] [--results FILE] [--minutes M] [--reach FOLDER]
+                              [--tests unit|likely|all] [--again] [--table]
 
 The sample is drawn from the C files of proto/, server/ and client/ with a seed. Each fault is planted
-in a copy of the committed tree, and the copy is built and tested: first the unit tests, then the
-integration tests of the file's room, then all others. The first test that fails ends the fault. A
-fault that does not compile, or compiles to the same object code, is drawn again.
+in a copy of the committed tree, and the copy is built and tested in stages: the unit tests whose program
+contains the object of the file; then the integration tests that are likely to notice a fault in the
+file's folder; then all other integration tests. With --reach, a folder that reach.py has written, the
+last two stages leave out the files of tests that never execute the line of the fault. The first failing
+test ends the fault. A test counts as failing if it fails twice with the fault and passes without the
+fault. A fault that does not compile, or compiles to the same object code, is drawn again.
 
 Results are written after each fault, a JSON object a line, and a second run goes on behind the last
-one. The summary is printed at the end. A fault that no test notices is no proof of a missing test, but
-it has to be looked at.
+one. --again runs the faults that survived once more, with the tests that there are now. --table writes
+the results as tests/mutations/RESULTS.md. A fault that no test notices is no proof of a missing test, but
+it has to be looked at; if no behaviour can differ, its result has the reason in `equivalent`.
 """
 
 import argparse
@@ -19,6 +24,8 @@ import json
 import os
 import pathlib
 import random
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -51,143 +58,365 @@ LIKELY = {
     "server/shm": ["test_memory.py", "test_regions.py"],
     "server": ["test_http.py", "test_lifecycle.py", "test_handover.py"],
 }
-UNIT_S, FILE_S, BUILD_S = 600, 600, 900
+# Files of tests that take less than this are likely ones too, if they execute the line.
+QUICK_S = 3
+# A unit test takes a few seconds, and one that runs for this long hangs.
+UNIT_S, PYTEST_S, BUILD_S = 120, 1500, 900
 
 
 def run(command, folder, seconds, **options):
-    """The exit status of a command, 124 if it did not end in time."""
-    try:
-        return subprocess.run(command, cwd=folder, timeout=seconds, check=False,
-                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                              **options).returncode
-    except subprocess.TimeoutExpired:
-        return 124
+    """The exit status of a command, 124 if it did not end in time; the standard output too with
+    stdout=PIPE. What the command started ends with the command."""
+    with subprocess.Popen([str(word) for word in command], cwd=folder, stderr=subprocess.DEVNULL,
+                          start_new_session=True, text=True,
+                          **{"stdout": subprocess.DEVNULL, **options}) as process:
+        try:
+            output, _ = process.communicate(timeout=seconds)
+            status = process.returncode
+        except subprocess.TimeoutExpired:
+            status, output = 124, ""
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+    return (status, output) if "stdout" in options else status
+
+
+def output_of(*command, **options):
+    return subprocess.run([str(word) for word in command], check=True, capture_output=True, text=True,
+                          **options).stdout
+
+
+def symbols_of(path, kinds):
+    """The symbols of some kinds that an object or a program defines, by the letters of nm."""
+    return {line.split()[-1] for line in output_of("nm", "--defined-only", path).splitlines()
+            if line.split()[-2] in kinds}
 
 
 class Copy:
     """A copy of the committed tree with a build of its own, in which faults are planted."""
 
-    def __init__(self, folder):
-        self.folder = folder
+    def __init__(self, folder, reach):
+        self.folder, self.reach = folder, reach
         self.build = folder / "build-cpu"
-        revision = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, check=True,
-                                  capture_output=True, text=True).stdout.strip()
+        self.revision = output_of("git", "rev-parse", "--short=12", "HEAD", cwd=ROOT).strip()
         if not (folder / ".git").exists():
             subprocess.run(["git", "clone", "-q", "--shared", str(ROOT), str(folder)], check=True)
-        subprocess.run(["git", "checkout", "-q", "--force", revision], cwd=folder, check=True)
-        subprocess.run(["cmake", "--preset", "cpu", "-DGEMMD_TESTS=ON"], cwd=folder, check=True,
-                       stdout=subprocess.DEVNULL)
+        subprocess.run(["git", "checkout", "-q", "--force", self.revision], cwd=folder, check=True)
+        launcher = shutil.which("ccache")
+        subprocess.run(["cmake", "--preset", "cpu", "-DGEMMD_TESTS=ON",
+                        *([f"-DCMAKE_C_COMPILER_LAUNCHER={launcher}"] if launcher else [])],
+                       cwd=folder, check=True, stdout=subprocess.DEVNULL)
+        os.environ.update(CCACHE_BASEDIR=str(folder), CCACHE_NOHASHDIR="1")
         if not self.make():
             sys.exit("mutate.py: the tree does not build")
+        self.objects = collections.defaultdict(list)
+        for command in json.loads((self.build / "compile_commands.json").read_text()):
+            self.objects[command["file"]].append(re.search(r" -o (\S+)", command["command"]).group(1))
+        listed = json.loads(output_of("ctest", "--test-dir", self.build, "--show-only=json-v1"))["tests"]
+        # The tests that are programs of this build; the others are scripts.
+        self.units = {test["name"]: test["command"] for test in listed
+                      if pathlib.Path(test["command"][0]).is_relative_to(self.build)}
+        self.symbols = {name: symbols_of(command[0], "TDBRtdbr")  # hidden symbols become local
+                        for name, command in self.units.items()}
+        linked = [line.partition(": ") for line in
+                  output_of("ninja", "-C", self.build, "-t", "targets", "all").splitlines()]
+        own = {str(pathlib.Path(command[0]).relative_to(self.build)) for command in self.units.values()}
+        self.programs = [name for name, _, rule in linked if name not in own
+                         and ("EXECUTABLE_LINKER" in rule or "SHARED_LIBRARY_LINKER" in rule)]
+        self.failing = set()  # tests that fail without a fault
 
-    def make(self):
-        return run(["ninja", "-C", str(self.build)], self.folder, BUILD_S) == 0
+    def make(self, *targets):
+        return run(["ninja", "-C", self.build, *targets], self.folder, BUILD_S) == 0
+
+    def object_path(self, path):
+        """The object that a file is compiled to; None: this build leaves the file out."""
+        found = self.objects.get(str(self.folder / path), [])
+        own = [name for name in found if name.startswith(path.parts[0] + "/")] or found
+        return self.build / own[0] if own else None
 
     def object_of(self, path):
         """The bytes that a file compiles to; None: it does not compile."""
-        name = f"CMakeFiles/*/{path.relative_to(path.parts[0])}.o"
-        found = list((self.build / path.parts[0]).glob(name)) or list(self.build.glob(f"**/{path.name}.o"))
-        if not found:
+        found = self.object_path(path)
+        if not found or not self.make(found.relative_to(self.build)):
             return None
-        target = str(found[0].relative_to(self.build))
-        if run(["ninja", "-C", str(self.build), target], self.folder, BUILD_S) != 0:
-            return None
-        return found[0].read_bytes()
+        return found.read_bytes()
+
+    def units_of(self, path):
+        """The unit tests whose program contains the object of a file, the smallest programs first."""
+        mine = symbols_of(self.object_path(path), "TDBR")
+        return sorted((name for name in self.units if self.symbols[name] & mine),
+                      key=lambda name: (len(self.symbols[name]), name))
+
+    def make_units(self, names):
+        return self.make(*[pathlib.Path(self.units[name][0]).relative_to(self.build) for name in names])
+
+    def unit_fails(self, name):
+        environment = {**os.environ, "CK_DEFAULT_TIMEOUT": "100"}
+        return run(self.units[name], self.build, UNIT_S, env=environment) != 0
 
 
-def likely(path, folder, others):
-    """The files of integration tests that are likely to notice a fault in `path`; the others behind them,
-    if they are asked for."""
-    tests = folder / "tests" / "integration"
+def likely_files(path, folder):
+    """The files of integration tests that are likely to notice a fault in `path`, by its folder."""
     first = []
     for prefix in sorted(LIKELY, key=len, reverse=True):
         if str(path).startswith(prefix + "/"):
             for pattern in LIKELY[prefix]:
-                first += sorted(tests.glob(pattern))
-    everything = sorted(tests.glob("test_*.py")) if others else []
-    return list(dict.fromkeys(first + everything))
+                first += sorted(folder.glob(pattern))
+    return list(dict.fromkeys(first))
 
 
-def notice(copy, path, python, extent):
-    """The test that notices the fault that is in the copy; None: there is none."""
-    if not copy.make():
-        sys.exit("mutate.py: a file compiles, but the programs do not link")
-    environment = {**os.environ, "CK_TIMEOUT_MULTIPLIER": "10"}
-    units = ["ctest", "--test-dir", str(copy.build), "-j2"]
-    # A test that fails only once has failed for the load of the machine.
-    if (run(units, copy.folder, UNIT_S, env=environment) != 0
-            and run([*units, "--rerun-failed"], copy.folder, UNIT_S, env=environment) != 0):
-        failed = copy.build / "Testing" / "Temporary" / "LastTestsFailed.log"
-        names = [line.partition(":")[2] for line in failed.read_text().split()] if failed.exists() else []
-        return f"unit: {', '.join(names) or 'did not end in time'}"
-    for test in [] if extent == "unit" else likely(path, copy.folder, extent == "all"):
-        command = [python, "-m", "pytest", "-c", "tests/pytest.ini", "--rootdir", "tests", "-x", "-q", "-m",
-                   "not slow", "--gemmd", str(copy.build / "bin" / "gemmd"), str(test)]
-        fine = (0, 5)  # 5: no test was selected
-        if run(command, copy.folder, FILE_S) not in fine and run(command, copy.folder, FILE_S) not in fine:
-            return test.name
+class Reach:
+    """What reach.py has counted."""
+
+    def __init__(self, folder):
+        self.folder, self.seconds = folder, {}
+        for log in folder.glob("test_*.log"):
+            took = re.findall(r" in ([\d.]+)s", log.read_text())
+            self.seconds[log.stem] = float(took[-1]) if took else 0.0
+
+    def executes(self, test, path, line, compiled):
+        """Whether a file of tests executes a line. `compiled` is the object's name in a build. A line
+        without a count belongs to the one before it. True if the counts are missing, as they are of
+        a test that could not run, or that starts its programs with an environment of its own."""
+        folder = self.folder / test
+        name = compiled.with_suffix(".gcda")
+        found = list(folder.glob(f"**/{name.parts[0]}/{name.relative_to(name.parts[0])}"))
+        if not found:
+            return not any(folder.glob("**/*.gcda"))
+        notes = pathlib.Path("/", found[0].relative_to(folder)).with_suffix(".gcno")
+        beside = found[0].with_suffix(".gcno")
+        if not beside.exists():
+            beside.symlink_to(notes)
+        report = json.loads(output_of("gcov", "--json-format", "--stdout", found[0]))
+        counts = collections.Counter()
+        for file in report["files"]:
+            if file["file"].endswith(str(path)):
+                for one in file["lines"]:
+                    counts[one["line_number"]] += one["count"]
+        before = [number for number in counts if number <= line]
+        return bool(before) and counts[max(before)] > 0
+
+
+def pytest_failures(copy, python, files, without):
+    """The failing tests of some files, of which the first one ends the run; None: it did not end in time."""
+    command = [python, "-m", "pytest", "-c", "tests/pytest.ini", "--rootdir", "tests", "-x", "-m", "not slow",
+               "--gemmd", copy.build / "bin" / "gemmd"]
+    for test in without:
+        command += ["--deselect", test]
+    if len(files) > 1:
+        command += ["-n", os.cpu_count() or 1, "--dist", "worksteal"]
+    status, output = run([*command, *files], copy.folder, PYTEST_S, stdout=subprocess.PIPE)
+    if status == 124:
+        return None
+    return re.findall(r"^(?:FAILED|ERROR) (\S+\.py(?:::[^\s\[]+(?:\[.*?\](?= - |$))?)?)", output, re.M)
+
+
+def integration_notice(copy, python, files, planted):
+    """The integration test that notices the fault that is in the copy; None: there is none."""
+    without = set(copy.failing)
+    while files:
+        failed = pytest_failures(copy, python, files, without)
+        if failed is None:
+            return "the tests did not end in time"
+        if not failed:
+            return None
+        test = failed[0]
+        # A test that fails only once has failed for the load of the machine.
+        alone = f"tests/{test}" if not test.startswith("tests/") else test
+        if pytest_failures(copy, python, [alone], ()) != []:
+            with planted.removed():
+                if copy.make(*copy.programs) and pytest_failures(copy, python, [alone], ()) == []:
+                    return test
+                copy.failing.add(test)
+            copy.make(*copy.programs)
+        without.add(test)
     return None
 
 
-def plant_one(copy, draw, python, extent):
+class Planted:
+    """A fault in a file of the copy."""
+
+    def __init__(self, file, fault):
+        self.file, self.fault, self.text = file, fault, file.read_text()
+
+    def __enter__(self):
+        self.file.write_text(self.fault.planted(self.text))
+        return self
+
+    def __exit__(self, *_):
+        self.file.write_text(self.text)
+
+    def removed(self):
+        return Removed(self)
+
+
+class Removed:
+    """Takes a fault out of the copy for a while."""
+
+    def __init__(self, planted):
+        self.planted = planted
+
+    def __enter__(self):
+        self.planted.__exit__()
+
+    def __exit__(self, *_):
+        self.planted.__enter__()
+
+
+def unit_notice(copy, units, planted):
+    """The unit test that notices the fault that is in the copy; None: there is none."""
+    for name in units:
+        if name in copy.failing or not copy.unit_fails(name) or not copy.unit_fails(name):
+            continue
+        with planted.removed():
+            if copy.make_units([name]) and not copy.unit_fails(name):
+                return name
+            copy.failing.add(name)
+        copy.make_units(units)
+    return None
+
+
+def notice(copy, path, line, planted, options):
+    """The stage and the test that notice the fault that is in the copy."""
+    units = copy.units_of(path)
+    if not copy.make_units(units):
+        return "build", "the unit tests do not link"
+    test = unit_notice(copy, units, planted)
+    if test:
+        return "unit", test
+    if options.extent == "unit":
+        return None, None
+    if not copy.make(*copy.programs):
+        return "build", "the programs do not link"
+    folder = copy.folder / "tests" / "integration"
+    first, files = likely_files(path, folder), sorted(folder.glob("test_*.py"))
+    if copy.reach:
+        compiled = copy.object_path(path).relative_to(copy.build)
+        files = [file for file in files if copy.reach.executes(file.stem, path, line, compiled)]
+        files.sort(key=lambda file: copy.reach.seconds.get(file.stem, 0))
+        first = [file for file in files
+                 if file in first or copy.reach.seconds.get(file.stem, QUICK_S) < QUICK_S]
+    test = integration_notice(copy, options.python, first, planted)
+    if test:
+        return "likely", test
+    if options.extent == "all":
+        others = [file for file in files if file not in first]
+        test = integration_notice(copy, options.python, others, planted)
+    return ("integration", test) if test else (None, None)
+
+
+def result_of(copy, path, fault, options):
+    """Plants a fault; None: it does not compile, or changes nothing."""
+    before = copy.object_of(path)
+    with Planted(copy.folder / path, fault) as planted:
+        after = copy.object_of(path)
+        if before is None or after is None or before == after:
+            return None
+        began = time.monotonic()
+        line = planted.text.count("\n", 0, fault.start) + 1
+        stage, test = notice(copy, path, line, planted, options)
+        return {"file": str(path), "line": line, "kind": fault.kind,
+                "was": planted.text[fault.start:fault.end].strip(), "is": fault.replacement.strip(),
+                "stage": stage, "noticed": test, "revision": copy.revision,
+                "seconds": round(time.monotonic() - began, 1)}
+
+
+def plant_one(copy, draw, options):
     """Plants a fault that changes the program, and returns what came of it."""
     files = [path.relative_to(copy.folder) for room in ROOMS
              for path in sorted((copy.folder / room).rglob("*.c")) if "examples" not in path.parts]
     weights = [(copy.folder / path).stat().st_size for path in files]
     while True:
         path = draw.choices(files, weights)[0]
-        file = copy.folder / path
-        text = file.read_text()
-        faults = faults_of(text)
+        faults = faults_of((copy.folder / path).read_text())
         if not faults:
             continue
         kind = draw.choice(sorted({fault.kind for fault in faults}))
         fault = draw.choice([fault for fault in faults if fault.kind == kind])
-        before = copy.object_of(path)
-        try:
-            file.write_text(fault.planted(text))
-            after = copy.object_of(path)
-            if before is None or after is None or before == after:
-                continue
-            began = time.monotonic()
-            return {"file": str(path), "line": text.count("\n", 0, fault.start) + 1, "kind": kind,
-                    "was": text[fault.start:fault.end].strip(), "is": fault.replacement.strip(),
-                    "noticed": notice(copy, path, python, extent),
-                    "seconds": round(time.monotonic() - began, 1)}
-        finally:
-            file.write_text(text)
+        result = result_of(copy, path, fault, options)
+        if result:
+            return result
 
 
-def summarize(results):
+def plant_again(copy, result, options):
+    """What comes of a fault that has survived before."""
+    path = pathlib.Path(result["file"])
+    text = (copy.folder / path).read_text()
+    for fault in faults_of(text):
+        if (text.count("\n", 0, fault.start) + 1, fault.kind, text[fault.start:fault.end].strip(),
+                fault.replacement.strip()) == tuple(result[name] for name in ("line", "kind", "was", "is")):
+            new = result_of(copy, path, fault, options)
+            return {**new, "survived_at": result.get("survived_at", result["revision"])} if new else result
+    return result
+
+
+def table(results):
+    """The lines of a table for each room, and of one for each fault that no test notices."""
+    yield "| room | faults | by unit tests | by integration tests | equivalent | survive | noticed of all others |"
+    yield "|---|---|---|---|---|---|---|"
     by_room = collections.defaultdict(collections.Counter)
     for result in results:
-        noticed = result["noticed"]
-        how = "survived" if not noticed else "unit" if noticed.startswith("unit") else "integration"
-        for room in (result["file"].split("/")[0], "all"):
+        how = {None: "equivalent" if result.get("equivalent") else "survive",
+               "unit": "unit", "build": "unit"}.get(result["stage"], "integration")
+        for room in (result["file"].split("/")[0] + "/", "all"):
             by_room[room][how] += 1
-    print("| room | faults | noticed by unit tests | by integration tests | survived | noticed |")
-    print("|---|---|---|---|---|---|")
-    for room, counts in sorted(by_room.items()):
+    for room, counts in sorted(by_room.items(), key=lambda item: (item[0] == "all", item[0])):
         total = sum(counts.values())
-        print(f"| {room} | {total} | {counts['unit']} | {counts['integration']} | {counts['survived']} "
-              f"| {1 - counts['survived'] / total:.2f} |")
-    for result in results:
-        if not result["noticed"]:
-            print(f"survived: {result['file']}:{result['line']}: {result['kind']}: "
-                  f"{result['was']} -> {result['is']}")
+        rest = total - counts["equivalent"]
+        yield (f"| {room} | {total} | {counts['unit']} | {counts['integration']} | {counts['equivalent']} "
+               f"| {counts['survive']} | {100 * (1 - counts['survive'] / max(rest, 1)):.0f} % |")
+
+
+def row(result, last):
+    cells = (f"{result['file']}:{result['line']}", result["kind"], f"`{result['was']}`", f"`{result['is']}`", last)
+    return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
+
+
+def write_table(results, options, file):
+    revisions = ", ".join(dict.fromkeys(result.get("survived_at", result["revision"]) for result in results))
+    print(f"""# Faults that the tests notice
+
+`tests/mutations/mutate.py --table` writes this file from `tests/mutations/results.jsonl`; edit neither. The
+sample has {options.count} faults of seed {options.seed}, of which {len(results)} were run, the first ones of the
+sample, in the code of revision {revisions}. A fault counts as noticed if a test fails twice with the fault and
+passes without the fault.
+""", file=file)
+    print("\n".join(table(results)), file=file)
+    later = [result for result in results if result["stage"] and "survived_at" in result]
+    for title, chosen, last, what in (
+            ("Faults that no test notices", [one for one in results if not one["stage"] and not one.get("equivalent")],
+             "remark", lambda one: one.get("remark", "")),
+            ("Faults that survived at first, and the tests that notice them now", later, "noticed by",
+             lambda one: one["noticed"]),
+            ("Equivalent faults", [one for one in results if one.get("equivalent")], "why no behaviour differs",
+             lambda one: one["equivalent"])):
+        if chosen:
+            print(f"\n## {title}\n\n| place | kind | code | fault | {last} |\n|---|---|---|---|---|", file=file)
+            for result in chosen:
+                print(row(result, what(result)), file=file)
+
+
+def write_results(results, path):
+    path.write_text("".join(json.dumps(result) + "\n" for result in results))
 
 
 def main():
+    here = pathlib.Path(__file__).parent
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--count", type=int, default=200, help="faults in all (default 200)")
     parser.add_argument("--seed", type=int, default=1, help="of the sample (default 1)")
-    parser.add_argument("--results", type=pathlib.Path, default=ROOT / "build" / "mutations.jsonl")
+    parser.add_argument("--results", type=pathlib.Path, default=here / "results.jsonl")
     parser.add_argument("--copy", type=pathlib.Path, default=ROOT / "build" / "mutations",
                         help="folder of the copy of the tree")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="begin no fault later")
     parser.add_argument("--tests", choices=("unit", "likely", "all"), default="all", dest="extent",
                         help="the integration tests to run: none, those that are likely to notice the fault, "
                              "or all (default)")
+    parser.add_argument("--reach", type=pathlib.Path, metavar="FOLDER",
+                        help="run only integration tests that execute the line, as counted by reach.py")
+    parser.add_argument("--again", action="store_true", help="run the faults that survived once more")
+    parser.add_argument("--table", action="store_true", help="write RESULTS.md, and run nothing")
     parser.add_argument("--python", default=str(ROOT / "build-tests" / "venv" / "bin" / "python"),
                         help="with the packages of the integration tests")
     options = parser.parse_args()
@@ -197,18 +426,25 @@ def main():
     results = []
     if options.results.exists():
         results = [json.loads(line) for line in options.results.read_text().splitlines()]
-    copy = Copy(options.copy)
+    if options.table:
+        with (here / "RESULTS.md").open("w") as file:
+            write_table(results, options, file)
+        return
+    copy = Copy(options.copy, Reach(options.reach) if options.reach else None)
     until = time.monotonic() + options.minutes * 60
-    with options.results.open("a") as file:
-        while len(results) < options.count and time.monotonic() < until:
-            # A seed for each fault, so that a run that goes on draws what one run would have drawn.
-            draw = random.Random(f"{options.seed}/{len(results)}")
-            results.append(plant_one(copy, draw, options.python, options.extent))
-            file.write(json.dumps(results[-1]) + "\n")
-            file.flush()
-            print(json.dumps(results[-1]), file=sys.stderr)
-    if results:
-        summarize(results)
+    if options.again:
+        for number, result in enumerate(results):
+            if not result["stage"] and not result.get("equivalent") and time.monotonic() < until:
+                results[number] = plant_again(copy, result, options)
+                write_results(results, options.results)
+                print(json.dumps(results[number]), file=sys.stderr)
+    while not options.again and len(results) < options.count and time.monotonic() < until:
+        # A seed for each fault, so that a run that goes on draws what one run would have drawn.
+        draw = random.Random(f"{options.seed}/{len(results)}")
+        results.append(plant_one(copy, draw, options))
+        write_results(results, options.results)
+        print(json.dumps(results[-1]), file=sys.stderr)
+    print("\n".join(table(results)))
 
 
 if __name__ == "__main__":

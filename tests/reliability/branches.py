@@ -28,10 +28,16 @@ NO_MEMORY = re.compile(r"OUT_OF_MEMORY|no_memory")
 IS_NULL = re.compile(r"[!=]= NULL|if \(!\w+\)|\? \w")
 ALLOCATES = re.compile(r"\b(malloc|calloc|realloc|strdup|strndup|aligned_alloc|posix_memalign|asprintf|json_object|"
                        r"json_array|json_string\w*|json_pack|json_integer|json_real|MHD_create_response\w*|"
-                       r"curl_easy_init|curl_multi_init|curl_url|curl_slist_append|open_memstream)\(")
+                       r"json_dumps|alloc_lines|curl_easy_init|curl_multi_init|curl_url|curl_slist_append|"
+                       r"open_memstream)\(")
 # Conditions of which one side cannot happen.
 UNREACHABLE = [
     r"json_object_foreach\(",   # the macro tests each value for NULL, which no value of an object is
+    r"^\s*assert\(",           # input never fails an assertion
+    # These functions of the C library always return 0.
+    r"pthread_((mutex|cond|condattr)_init|condattr_setclock|mutexattr_settype)\(",
+    # An option that the required version of libcurl has is refused for lack of memory only.
+    r"\bSET\(CURLOPT_|easy_setopt\(|curl_multi_setopt\(",
     r"c_locale == \(locale_t\)0",  # the C library keeps this locale in static memory
     r"length < (capacity|sizeof (names|titles))",  # all names of a list fit in the text
     r"wanted < 0",              # vsnprintf fails for wide characters only

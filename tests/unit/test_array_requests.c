@@ -160,6 +160,193 @@ START_TEST(lengths_are_checked)
 }
 END_TEST
 
+/* Binds X of so many dimensions of 2 to a reduction. */
+static enum gemmd_error bind_x(struct reduce_request *request, enum gemmd_dtype dtype,
+                               uint32_t rank)
+{
+    static const uint64_t dims[] = {2, 2, 2};
+    struct reduce_operands operands = {.x = {.rank = 0}};
+    if (rank > 0)
+        ck_assert(tensor_init(&operands.x, dtype, dims, rank, "12345678"));
+    return reduce_request_bind_tensors(request, &operands, &fault);
+}
+
+START_TEST(an_array_must_not_contradict_the_parameters)
+{
+    struct reduce_request request;
+    ck_assert_int_eq(reduce(&request, "shape=2,2&dtype=i8"), GEMMD_OK);
+    ck_assert_int_eq(bind_x(&request, GEMMD_I8, 2), GEMMD_OK);
+    ck_assert_int_eq(bind_x(&request, GEMMD_I8, 3), GEMMD_ERR_MALFORMED);
+    ck_assert_str_eq(fault.field, "shape");
+    ck_assert_ptr_nonnull(strstr(fault.detail, "2,2,2 and the parameter says 2,2"));
+    ck_assert_int_eq(reduce(&request, "shape=2,2&dtype=i8"), GEMMD_OK);
+    request.shape.dims[1] = 3;
+    ck_assert_int_eq(bind_x(&request, GEMMD_I8, 2), GEMMD_ERR_MALFORMED);
+    ck_assert_str_eq(fault.field, "shape");
+    ck_assert_int_eq(reduce(&request, "shape=2,2&dtype=f32"), GEMMD_OK);
+    ck_assert_int_eq(bind_x(&request, GEMMD_I8, 2), GEMMD_ERR_MALFORMED);
+    ck_assert_str_eq(fault.field, "dtype");
+    ck_assert_int_eq(bind_x(&request, GEMMD_F8_E4M3, 2), GEMMD_ERR_UNSUPPORTED);
+    ck_assert_str_eq(fault.field, "dtype");
+    ck_assert_int_eq(bind_x(&request, GEMMD_F32, 0), GEMMD_ERR_MALFORMED);
+    ck_assert_str_eq(fault.detail, "the request lacks X");
+    ck_assert_int_eq(reduce(&request, "shape=2,2&x=edges"), GEMMD_OK);
+    ck_assert_int_eq(bind_x(&request, GEMMD_F32, 0), GEMMD_OK);
+    ck_assert_int_eq(bind_x(&request, GEMMD_F32, 2), GEMMD_ERR_MALFORMED);
+    ck_assert_str_eq(fault.detail, "the request sends X, which is resident");
+}
+END_TEST
+
+START_TEST(a_dimension_can_be_too_large)
+{
+    const uint64_t dims[] = {GEMM_DIM_MAX, UINT64_C(1) + GEMM_DIM_MAX};
+    struct reduce_request request;
+    struct tensor x;
+    reduce_request_init(&request);
+    ck_assert(tensor_init(&x, GEMMD_I8, dims, 1, NULL));
+    ck_assert_int_eq(reduce_request_settle_resident(&request, &x, &fault), GEMMD_OK);
+    reduce_request_init(&request);
+    ck_assert(tensor_init(&x, GEMMD_I8, dims + 1, 1, NULL));
+    ck_assert_int_eq(reduce_request_settle_resident(&request, &x, &fault), GEMMD_ERR_MALFORMED);
+    ck_assert_str_eq(fault.field, "shape");
+}
+END_TEST
+
+/* A raw body of the wrong length is refused with a question about the type. */
+static const char *raw_refusal(const char *path, const char *query, uint64_t bytes)
+{
+    static const unsigned char body[64];
+    struct body_front front = {.bytes = body, .length = bytes, .received = bytes};
+    struct reduce_request reduction;
+    struct reduce_operands x;
+    struct softmax_request softened;
+    struct softmax_operands operands;
+    if (strcmp(path, "/reduce") == 0) {
+        ck_assert_int_eq(reduce(&reduction, query), GEMMD_OK);
+        ck_assert_int_eq(reduce_request_bind_front(&reduction, FORMAT_RAW, &front, &x, &fault),
+                         GEMMD_ERR_MALFORMED);
+    } else {
+        ck_assert_int_eq(softmax(&softened, query), GEMMD_OK);
+        ck_assert_int_eq(
+            softmax_request_bind_front(&softened, FORMAT_RAW, &front, &operands, &fault),
+            GEMMD_ERR_MALFORMED);
+    }
+    return fault.detail;
+}
+
+START_TEST(a_refusal_guesses_the_type)
+{
+    ck_assert_ptr_nonnull(strstr(raw_refusal("/reduce", "shape=2,3", 12), "f16"));
+    ck_assert_ptr_nonnull(strstr(raw_refusal("/reduce", "shape=2,3", 6), "i8"));
+    ck_assert_ptr_null(strstr(fault.detail, "f8_e4m3"));
+    ck_assert_ptr_null(strstr(raw_refusal("/reduce", "shape=2,3", 0), "f16"));
+    ck_assert_ptr_nonnull(strstr(raw_refusal("/softmax", "shape=2,3", 12), "f16"));
+    ck_assert_ptr_nonnull(strstr(raw_refusal("/softmax", "shape=2,3&lens=1", 20), "f16"));
+    ck_assert_ptr_nonnull(strstr(fault.detail, "with lengths"));
+    ck_assert_ptr_null(strstr(raw_refusal("/softmax", "shape=2,3", 6), "i8"));
+    ck_assert_ptr_null(strstr(raw_refusal("/softmax", "shape=2,3&x=edges&lens=1", 4), "f16"));
+    ck_assert_ptr_null(strstr(raw_refusal("/softmax", "shape=2,3", 0), "f16"));
+}
+END_TEST
+
+/* The operands of a softmax: X of 2 x 3 in a type unless the type is GEMMD_DTYPE_COUNT, and lengths
+ * of so many dimensions. */
+static struct softmax_operands softmax_of(enum gemmd_dtype dtype, uint32_t lens_rank)
+{
+    static const uint64_t dims[] = {2, 3};
+    static const int32_t lens[6] = {3, 2, 1};
+    static const char x[48] = "";
+    struct softmax_operands operands = {.x = {.rank = 0}};
+    if (dtype != GEMMD_DTYPE_COUNT)
+        ck_assert(tensor_init(&operands.x, dtype, dims, 2, x));
+    if (lens_rank > 0)
+        ck_assert(tensor_init(&operands.lens, GEMMD_I32, dims, lens_rank, lens));
+    return operands;
+}
+
+static const struct {
+    const char *query;
+    enum gemmd_dtype x; /* GEMMD_DTYPE_COUNT: no X */
+    uint32_t lens;
+    enum gemmd_error code;
+    const char *field, *detail;
+} softmaxes[] = {
+    {"", GEMMD_F32, 0, GEMMD_OK, "", ""},
+    {"", GEMMD_F32, 1, GEMMD_OK, "", ""},
+    {"lens=1", GEMMD_F32, 1, GEMMD_OK, "", ""},
+    {"shape=2,3&dtype=f32", GEMMD_F32, 0, GEMMD_OK, "", ""},
+    {"shape=2,3&x=edges", GEMMD_DTYPE_COUNT, 1, GEMMD_OK, "", ""},
+    {"", GEMMD_F32, 2, GEMMD_ERR_MALFORMED, "lens", "without the last"},
+    {"lens=0", GEMMD_F32, 1, GEMMD_ERR_MALFORMED, "lens", "says that there are no lengths"},
+    {"lens=1", GEMMD_F32, 0, GEMMD_ERR_MALFORMED, "lens", "lacks the lengths"},
+    {"lens=2", GEMMD_F32, 1, GEMMD_ERR_MALFORMED, "lens", "the parameter says 2"},
+    {"", GEMMD_DTYPE_COUNT, 0, GEMMD_ERR_MALFORMED, "x", "lacks X"},
+    {"x=edges", GEMMD_F32, 0, GEMMD_ERR_MALFORMED, "x", "which is resident"},
+    {"", GEMMD_I8, 0, GEMMD_ERR_UNSUPPORTED, "dtype", "offered in f64, f32, f16 and bf16"},
+    {"dtype=f16", GEMMD_F32, 0, GEMMD_ERR_MALFORMED, "dtype", "f16"},
+    {"shape=3,2", GEMMD_F32, 0, GEMMD_ERR_MALFORMED, "shape", "3,2"},
+    {"shape=2,3,1", GEMMD_F32, 1, GEMMD_ERR_MALFORMED, "shape", "2,3,1"},
+};
+
+START_TEST(arrays_of_a_softmax_fit_together)
+{
+    struct softmax_operands operands = softmax_of(softmaxes[_i].x, softmaxes[_i].lens);
+    struct softmax_request request;
+    softmax_request_init(&request);
+    ck_assert_int_eq(read_query(&softmax_parameter_table, &request, softmaxes[_i].query), GEMMD_OK);
+    const enum gemmd_error code = softmax_request_bind_tensors(&request, &operands, &fault);
+    ck_assert_msg(code == softmaxes[_i].code, "%s: %s", softmaxes[_i].query, fault.detail);
+    if (code == GEMMD_OK) {
+        ck_assert_uint_eq(request.lens, softmaxes[_i].lens);
+        return;
+    }
+    ck_assert_str_eq(fault.field, softmaxes[_i].field);
+    ck_assert_ptr_nonnull(strstr(fault.detail, softmaxes[_i].detail));
+}
+END_TEST
+
+START_TEST(lengths_have_a_type_and_a_shape)
+{
+    struct softmax_operands operands = softmax_of(GEMMD_F32, 1);
+    struct softmax_request request;
+    softmax_request_init(&request);
+    operands.lens.dtype = GEMMD_F32;
+    ck_assert_int_eq(softmax_request_bind_tensors(&request, &operands, &fault),
+                     GEMMD_ERR_MALFORMED);
+    ck_assert_str_eq(fault.field, "lens");
+    operands.lens.dtype = GEMMD_I32;
+    operands.lens.dims[0] = 3;
+    ck_assert_int_eq(softmax_request_bind_tensors(&request, &operands, &fault),
+                     GEMMD_ERR_MALFORMED);
+    ck_assert_str_eq(fault.field, "lens");
+}
+END_TEST
+
+START_TEST(the_type_of_the_parameter_stays)
+{
+    unsigned char body[144];
+    struct body_front front = {.bytes = body, .length = sizeof body, .received = sizeof body};
+    struct softmax_request request;
+    struct softmax_operands operands;
+    memset(body, 0, sizeof body);
+    memset(body + 10, ' ', 117);
+    memcpy(body, "\x93NUMPY\x01\x00\x76\x00", 10);
+    static const char text[] = "{'descr': '<f8', 'fortran_order': False, 'shape': (2,), }";
+    memcpy(body + 10, text, sizeof text - 1);
+    body[127] = '\n';
+    softmax_request_init(&request);
+    ck_assert_msg(softmax_request_bind_front(&request, FORMAT_NPY, &front, &operands, &fault) ==
+                      GEMMD_OK,
+                  "%s", fault.detail);
+    ck_assert_int_eq(request.dtype, GEMMD_F64);
+    softmax_request_init(&request);
+    ck_assert_int_eq(read_query(&softmax_parameter_table, &request, "dtype=f32"), GEMMD_OK);
+    ck_assert_int_eq(softmax_request_bind_front(&request, FORMAT_NPY, &front, &operands, &fault),
+                     GEMMD_ERR_MALFORMED);
+    ck_assert_str_eq(fault.field, "dtype");
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("array_requests");
@@ -170,6 +357,13 @@ int main(void)
     tcase_add_test(tests, an_array_gives_type_and_shape);
     tcase_add_test(tests, lengths_are_of_leading_dimensions);
     tcase_add_test(tests, lengths_are_checked);
+    tcase_add_test(tests, an_array_must_not_contradict_the_parameters);
+    tcase_add_test(tests, a_dimension_can_be_too_large);
+    tcase_add_test(tests, a_refusal_guesses_the_type);
+    tcase_add_loop_test(tests, arrays_of_a_softmax_fit_together, 0,
+                        (int)(sizeof softmaxes / sizeof *softmaxes));
+    tcase_add_test(tests, lengths_have_a_type_and_a_shape);
+    tcase_add_test(tests, the_type_of_the_parameter_stays);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

@@ -383,6 +383,10 @@ static void break_lens(struct gemmd_attention *attention)
 {
     attention->lens_q = lens_q;
 }
+static void break_lens_kv(struct gemmd_attention *attention)
+{
+    attention->lens_kv = lens_q;
+}
 static void break_lse(struct gemmd_attention *attention)
 {
     static float buffer[ROWS];
@@ -420,6 +424,7 @@ static const struct {
     {break_scale, "scale"},
     {break_layout, "layout"},
     {break_lens, "lens_kv"},
+    {break_lens_kv, "lens_q"},
     {break_lse, "lse"},
     {break_lse_bytes, "lse_bytes"},
     {break_o_bytes, "o_bytes"},
@@ -436,6 +441,7 @@ START_TEST(refuses_bad_arguments_before_sending)
     ck_assert_int_eq(error.code, GEMMD_ERR_USAGE);
     ck_assert_str_eq(error.field, breaks[_i].field);
     ck_assert_uint_gt(strlen(error.message), 10);
+    ck_assert_int_eq(gemmd_attention(client, &attention, NULL, NULL), GEMMD_ERR_USAGE);
     ck_assert_uint_eq(gemmd_in_flight(client), 0);
     gemmd_client_free(client);
 }

@@ -144,6 +144,38 @@ START_TEST(stores_the_result)
 }
 END_TEST
 
+START_TEST(names_layouts_padding_and_a_deadline)
+{
+    static const struct fake_act taken = {
+        .head = "HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\nLocation: /jobs/job-1",
+        .take_bytes = FAKE_ALL};
+    static const char *const lines[] = {
+        "POST /conv2d?channels=2&height=2&width=3&filters=2&filter_h=1&filter_w=2&"
+        "padding=same&layout=nhwc&dtype=f32&timeout_ms=5000 HTTP",
+        "POST /conv2d?channels=2&height=2&width=3&filters=2&filter_h=1&filter_w=2&"
+        "padding=same&layout=nhwc&dtype=f32 HTTP"};
+    struct gemmd_conv2d conv2d = conv2d_case();
+    conv2d.layout = GEMMD_CONV_NHWC;
+    conv2d.w_layout = GEMMD_CONV_KCRS;
+    conv2d.pad_same = 1;
+    conv2d.job = 1;
+    for (int i = 0; i < 2; i++) {
+        struct fake_server *server = fake_start(&taken, 1);
+        struct gemmd_client *client = case_client(fake_url(server), 0);
+        struct gemmd_result result;
+        gemmd_result_init(&result, sizeof result);
+        conv2d.timeout_ms = i == 0 ? 5000 : 0;
+        ck_assert_int_eq(gemmd_conv2d(client, &conv2d, &result, NULL), GEMMD_OK);
+        ck_assert_str_eq(result.job, "job-1");
+        gemmd_client_free(client);
+        fake_stop(server);
+        const char *head = fake_request(server, 0)->head;
+        ck_assert_msg(strncmp(head, lines[i], strlen(lines[i])) == 0, "%s", head);
+        fake_free(server);
+    }
+}
+END_TEST
+
 static void expect_refusal(const struct gemmd_conv2d *conv2d, const char *field)
 {
     struct gemmd_client *client = case_client("http://127.0.0.1:1", 0);
@@ -176,6 +208,9 @@ START_TEST(refuses_before_anything_is_sent)
     conv2d.store = "";
     expect_refusal(&conv2d, "store");
     conv2d.store = NULL;
+    conv2d.request_id = "two words";
+    expect_refusal(&conv2d, "request_id");
+    conv2d.request_id = NULL;
     conv2d.size = 1;
     expect_refusal(&conv2d, "size");
 }
@@ -187,6 +222,7 @@ int main(void)
     tcase_add_test(tests, sends_every_parameter_and_the_operands_in_order);
     tcase_add_test(tests, leaves_out_what_is_resident_and_what_is_default);
     tcase_add_test(tests, stores_the_result);
+    tcase_add_test(tests, names_layouts_padding_and_a_deadline);
     tcase_add_test(tests, refuses_before_anything_is_sent);
     Suite *suite = suite_create("client_conv2d");
     suite_add_tcase(suite, tests);

@@ -314,6 +314,25 @@ static void break_request_id(struct gemmd_gemm *gemm)
 {
     gemm->request_id = "two\r\nlines";
 }
+static void break_long_request_id(struct gemmd_gemm *gemm)
+{
+    static char id[512];
+    memset(id, 'x', sizeof id - 1);
+    gemm->request_id = id;
+}
+static void break_control_request_id(struct gemmd_gemm *gemm)
+{
+    gemm->request_id = "delete\x7f";
+}
+static void break_no_scale(struct gemmd_gemm *gemm)
+{
+    gemm->dtype = GEMMD_F8_E4M3;
+    gemm->scales = GEMMD_SCALES_ROWCOL;
+}
+static void break_scale(struct gemmd_gemm *gemm)
+{
+    gemm->b_scale = case_bias;
+}
 static void break_a(struct gemmd_gemm *gemm)
 {
     gemm->a = NULL;
@@ -345,6 +364,10 @@ static const struct {
     {break_kernel, "kernel"},
     {break_a, "a"},
     {break_request_id, "request_id"},
+    {break_long_request_id, "request_id"},
+    {break_control_request_id, "request_id"},
+    {break_no_scale, "a_scale"},
+    {break_scale, "b_scale"},
     {break_traceparent, "traceparent"},
     {break_record, "size"},
     {break_c_bytes, "c_bytes"},

@@ -159,6 +159,33 @@ START_TEST(reads_a_status)
 }
 END_TEST
 
+static const struct {
+    const char *text;
+    int32_t http_status;
+    double queued_ms;
+} odd[] = {
+    {"{\"id\":\"" ID "\",\"state\":\"done\",\"status\":99,\"bytes\":-1}", 0, -1},
+    {"{\"id\":\"" ID "\",\"state\":\"done\",\"status\":600,\"queued_ms\":\"1\"}", 0, -1},
+    {"{\"id\":\"" ID "\",\"state\":\"done\",\"status\":599,\"queued_ms\":2}", 599, 2},
+};
+
+START_TEST(leaves_out_numbers_that_mean_nothing)
+{
+    char head[FAKE_HEAD_MAX];
+    const struct fake_act act = text_act(head, "HTTP/1.1 200 OK", odd[_i].text);
+    struct fake_server *server = fake_start(&act, 1);
+    struct gemmd_client *client = case_client(fake_url(server), 0);
+    struct gemmd_job job = {.size = sizeof job};
+    ck_assert_int_eq(gemmd_job_status(client, ID, NULL, &job, NULL), GEMMD_OK);
+    ck_assert_int_eq(job.http_status, odd[_i].http_status);
+    ck_assert_uint_eq(job.bytes, 0);
+    ck_assert_double_eq(job.queued_ms, odd[_i].queued_ms);
+    gemmd_client_free(client);
+    fake_stop(server);
+    fake_free(server);
+}
+END_TEST
+
 static const char *const undescribed[] = {"", "[]", "{\"id\":\"" ID "\"}", "{\"state\":\"done\"}"};
 
 START_TEST(refuses_what_is_no_status)
@@ -446,6 +473,7 @@ int main(void)
     tcase_add_loop_test(tcase, refuses_a_job_without_a_name, 0, 5);
     tcase_add_test(tcase, takes_the_result_of_a_daemon_without_jobs);
     tcase_add_loop_test(tcase, reads_a_status, 0, 6);
+    tcase_add_loop_test(tcase, leaves_out_numbers_that_mean_nothing, 0, 3);
     tcase_add_loop_test(tcase, refuses_what_is_no_status, 0, 4);
     tcase_add_test(tcase, names_states);
     tcase_add_test(tcase, lists_all_pages);

@@ -9,6 +9,8 @@
 #include "client/address.h"
 #include "client/backoff.h"
 #include "client/record.h"
+#include "client/shape_text.h"
+#include "client/traceparent.h"
 
 static const struct {
     const char *url, *base, *unix_path;
@@ -92,6 +94,85 @@ START_TEST(refuses_tokens_that_would_break_the_header)
     ck_assert_ptr_null(gemmd_client_new(&options, &error));
     ck_assert_int_eq(error.code, GEMMD_ERR_USAGE);
     ck_assert_str_eq(error.field, "token");
+    options.token = "delete\x7f";
+    ck_assert_ptr_null(gemmd_client_new(&options, &error));
+    ck_assert_str_eq(error.field, "token");
+    char token[4098];
+    memset(token, 'x', sizeof token - 1);
+    token[sizeof token - 1] = '\0';
+    options.token = token; /* longer than 4096 characters */
+    ck_assert_ptr_null(gemmd_client_new(&options, &error));
+    ck_assert_str_eq(error.field, "token");
+    token[4096] = '\0';
+    struct gemmd_client *client = gemmd_client_new(&options, &error);
+    ck_assert_ptr_nonnull(client);
+    gemmd_client_free(client);
+}
+END_TEST
+
+START_TEST(an_empty_url_is_the_default)
+{
+    struct gemmd_options options;
+    struct gemmd_error_info error;
+    gemmd_options_init(&options, sizeof options);
+    options.url = "";
+    struct gemmd_client *client = gemmd_client_new(&options, &error);
+    ck_assert_msg(client != NULL, "%s", error.message);
+    gemmd_client_free(client);
+}
+END_TEST
+
+static const struct {
+    const char *text;
+    bool valid;
+} traceparents[] = {
+    {"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00", true},
+    {"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-0", false},
+    {"01-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", false},
+    {"00-0AF7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", false},
+    {"00-00000000000000000000000000000000-b7ad6b7169203331-01", false},
+    {"00-0af7651916cd43dd8448eb211c80319c_b7ad6b7169203331-01", false},
+    {"00-0af7651916cd43dd8448eb211c80319c-b7ad6b716920333x-01", false},
+    {"00-0af7651916cd43dd8448eb211c80319c-0000000000000000-01", false},
+    {"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331_01", false},
+    {"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-0g", false},
+    {"", false},
+};
+
+START_TEST(knows_a_traceparent)
+{
+    for (size_t i = 0; i < sizeof traceparents / sizeof *traceparents; i++)
+        ck_assert_msg(traceparent_is_valid(traceparents[i].text) == traceparents[i].valid, "%s",
+                      traceparents[i].text);
+}
+END_TEST
+
+START_TEST(writes_a_shape)
+{
+    const uint64_t dims[8] = {1, 2, 3, 4, 5, 6, 7, UINT64_MAX};
+    char text[SHAPE_TEXT_BYTES];
+    ck_assert_str_eq(shape_text(1, dims, text), "1");
+    ck_assert_str_eq(shape_text(8, dims, text), "1,2,3,4,5,6,7,18446744073709551615");
+    ck_assert_str_eq(shape_text(0, dims, text), "none");
+    ck_assert_str_eq(shape_text(9, dims, text), "none");
+}
+END_TEST
+
+START_TEST(what_is_no_tensor_has_no_etag)
+{
+    const uint64_t dims[8] = {2}, huge[] = {UINT64_MAX, UINT64_MAX};
+    const float data[2] = {1, 2};
+    char etag[72];
+    gemmd_tensor_etag(GEMMD_F32, 1, dims, data, etag);
+    ck_assert_uint_eq(strlen(etag), 66);
+    gemmd_tensor_etag(GEMMD_DTYPE_COUNT, 1, dims, data, etag);
+    ck_assert_str_eq(etag, "");
+    gemmd_tensor_etag(GEMMD_F32, 0, dims, data, etag);
+    ck_assert_str_eq(etag, "");
+    gemmd_tensor_etag(GEMMD_F32, 9, dims, data, etag);
+    ck_assert_str_eq(etag, "");
+    gemmd_tensor_etag(GEMMD_F32, 2, huge, data, etag);
+    ck_assert_str_eq(etag, "");
 }
 END_TEST
 
@@ -214,6 +295,7 @@ START_TEST(names_everything)
     }
     ck_assert_str_eq(gemmd_error_name(GEMMD_ERR_QUEUE_FULL), "QUEUE_FULL");
     ck_assert_str_eq(gemmd_error_name(GEMMD_ERR_COUNT), "?");
+    ck_assert_str_eq(gemmd_error_title(GEMMD_ERR_COUNT), "?");
     for (int i = 0; i < GEMMD_DTYPE_COUNT; i++) {
         ck_assert_uint_gt(gemmd_dtype_size((enum gemmd_dtype)i), 0);
         ck_assert(gemmd_dtype_from_name(gemmd_dtype_name((enum gemmd_dtype)i), &dtype));
@@ -267,6 +349,10 @@ int main(void)
     tcase_add_test(tcase, takes_structures_without_a_traceparent);
     tcase_add_test(tcase, writes_no_further_than_the_caller_knows);
     tcase_add_test(tcase, keeps_the_values_of_enumerations);
+    tcase_add_test(tcase, an_empty_url_is_the_default);
+    tcase_add_test(tcase, knows_a_traceparent);
+    tcase_add_test(tcase, writes_a_shape);
+    tcase_add_test(tcase, what_is_no_tensor_has_no_etag);
     tcase_add_test(tcase, names_everything);
     tcase_add_test(tcase, spreads_repeats_over_a_growing_time);
     suite_add_tcase(suite, tcase);

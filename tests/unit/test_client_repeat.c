@@ -363,6 +363,38 @@ START_TEST(does_not_tell_more_time_than_the_daemon_allows)
 }
 END_TEST
 
+START_TEST(says_how_long_the_daemon_wants_to_rest)
+{
+    static const struct {
+        const char *head;
+        uint32_t retry_after_ms;
+    } cases[] = {
+        {"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\nRetry-After: 7", 7000},
+        {"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\nRetry-After: 4294967", UINT32_MAX},
+        {"HTTP/1.1 503 Busy\r\nContent-Length: 0", 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const struct fake_act act = {.head = cases[i].head, .take_bytes = FAKE_ALL};
+        struct gemmd_error_info error;
+        fake_free(run_script(&act, 1, 0, &error));
+        ck_assert_int_eq(error.http_status, 503);
+        ck_assert_uint_eq(error.retry_after_ms, cases[i].retry_after_ms);
+    }
+}
+END_TEST
+
+START_TEST(names_the_field_of_a_result_that_is_wrong)
+{
+    const struct fake_act act = {
+        .head = "HTTP/1.1 500 Wrong\r\nContent-Length: 0\r\nGemmd-Verify: fail; residual=9",
+        .take_bytes = FAKE_ALL};
+    struct gemmd_error_info error;
+    fake_free(run_script(&act, 1, 0, &error));
+    ck_assert_int_eq(error.http_status, 500);
+    ck_assert_str_eq(error.field, "verify");
+}
+END_TEST
+
 START_TEST(says_that_nobody_listens)
 {
     const struct fake_act act = {.then = FAKE_CLOSE};
@@ -379,6 +411,7 @@ START_TEST(says_that_nobody_listens)
     ck_assert_int_eq(gemmd_gemm(client, &gemm, &result, &error), GEMMD_ERR_CONNECTION);
     ck_assert_uint_eq(error.attempts, 2);
     ck_assert_msg(strstr(error.message, url) != NULL, "%s", error.message);
+    ck_assert_msg(strstr(error.message, ": Connection refused") != NULL, "%s", error.message);
     gemmd_client_free(client);
 }
 END_TEST
@@ -403,6 +436,8 @@ int main(void)
     tcase_add_test(tcase, replaces_a_kept_connection_that_breaks);
     tcase_add_test(tcase, tells_the_daemon_what_time_is_left);
     tcase_add_test(tcase, does_not_tell_more_time_than_the_daemon_allows);
+    tcase_add_test(tcase, says_how_long_the_daemon_wants_to_rest);
+    tcase_add_test(tcase, names_the_field_of_a_result_that_is_wrong);
     tcase_add_test(tcase, says_that_nobody_listens);
     suite_add_tcase(suite, tcase);
     SRunner *runner = srunner_create(suite);

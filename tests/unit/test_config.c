@@ -421,6 +421,64 @@ START_TEST(wrong_files)
 }
 END_TEST
 
+/* The result of a configuration file and one environment variable; the caller frees `config`. */
+static enum gemmd_error load_both(struct config *config, const char *text, const char *variable,
+                                  struct fault *fault)
+{
+    char path[PATH_ROOM], flag[] = "--config", program[] = "gemmd", copy[256];
+    temporary(path, text);
+    snprintf(copy, sizeof copy, "%s", variable);
+    char *argv[] = {program, flag, path, NULL}, *environment[] = {copy, NULL};
+    const enum gemmd_error error = config_load(config, 3, argv, environment, fault);
+    unlink(path);
+    return error;
+}
+
+START_TEST(null_leaves_an_option_as_it_is)
+{
+    struct config config;
+    ck_assert_int_eq(load_both(&config,
+                               "{\"streams\": null, \"listen\": [\"127.0.0.1:0\", \"unix:@x\"]}",
+                               "OTHER=1", NULL),
+                     GEMMD_OK);
+    ck_assert_uint_gt(config.streams, 0);
+    ck_assert_uint_eq(config.listen_count, 2);
+    ck_assert_str_eq(config.listen[1], "unix:@x");
+    config_free(&config);
+    ck_assert_int_eq(load_both(&config, "[4]", "OTHER=1", NULL), GEMMD_ERR_USAGE);
+    config_free(&config);
+}
+END_TEST
+
+static const struct {
+    const char *variable;
+    enum gemmd_error code;
+} variables[] = {
+    /* What Kubernetes sets for a service named gemmd. */
+    {"GEMMD_SERVICE_HOST=10.0.0.1", GEMMD_OK},
+    {"GEMMD_SERVICE_PORT=8080", GEMMD_OK},
+    {"GEMMD_SERVICE_PORT_HTTP=8080", GEMMD_OK},
+    {"GEMMD_PORT=tcp://10.0.0.1:8080", GEMMD_OK},
+    {"GEMMD_PORT_8080_TCP=tcp://10.0.0.1:8080", GEMMD_OK},
+    {"GEMMD_SERVICE_PORTS=8080", GEMMD_ERR_USAGE},
+    {"GEMMD_SERVICE_HOSTS=10.0.0.1", GEMMD_ERR_USAGE},
+    {"GEMMD_PORT=8080", GEMMD_ERR_USAGE},
+    {"GEMMD_PORT_HTTP=8080", GEMMD_ERR_USAGE},
+    {"GEMMD_PORTX=8080", GEMMD_ERR_USAGE},
+    {"GEMMD_LISTEN=127.0.0.1:0,nowhere,[::1]:0", GEMMD_ERR_USAGE},
+    {"GEMMD_BODY_TIMEOUT=1000000000000000000000000000000", GEMMD_ERR_USAGE},
+};
+
+START_TEST(variables_of_others_are_told_apart)
+{
+    struct config config;
+    struct fault fault = {0};
+    const enum gemmd_error code = load_both(&config, "{}", variables[_i].variable, &fault);
+    config_free(&config);
+    ck_assert_msg(code == variables[_i].code, "%s: %s", variables[_i].variable, fault.detail);
+}
+END_TEST
+
 START_TEST(repeated_listen)
 {
     struct config config;
@@ -633,6 +691,8 @@ int main(void)
     tcase_add_loop_test(tests, wrong_flags, 0, COUNT(flag_cases));
     tcase_add_loop_test(tests, contradictions, 0, COUNT(contradiction_cases));
     tcase_add_loop_test(tests, wrong_files, 0, COUNT(file_cases));
+    tcase_add_test(tests, null_leaves_an_option_as_it_is);
+    tcase_add_loop_test(tests, variables_of_others_are_told_apart, 0, COUNT(variables));
     tcase_add_test(tests, repeated_listen);
     tcase_add_test(tests, too_many_addresses);
     tcase_add_test(tests, inherited_sockets_replace_the_default_address);

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -180,6 +181,66 @@ START_TEST(tells_who_may_reach_it)
 }
 END_TEST
 
+static void in_new_directory(char path[32])
+{
+    snprintf(path, 32, "test_listen.XXXXXX");
+    ck_assert_ptr_nonnull(mkdtemp(path));
+    ck_assert_int_eq(chdir(path), 0);
+}
+
+static void leave_directory(const char *path)
+{
+    ck_assert_int_eq(chdir(".."), 0);
+    ck_assert_msg(rmdir(path) == 0, "files are left in %s", path);
+}
+
+START_TEST(an_ipv4_address_in_ipv6_counts_as_itself)
+{
+    static const struct {
+        unsigned char first;
+        bool public;
+    } cases[] = {{127, false}, {0, true}};
+    const int off = 0;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct listener listener = {.fd = socket(AF_INET6, SOCK_STREAM, 0)};
+        struct sockaddr_in6 name = {.sin6_family = AF_INET6};
+        if (listener.fd < 0)
+            return; /* a machine without IPv6 */
+        name.sin6_addr.s6_addr[10] = name.sin6_addr.s6_addr[11] = 0xff;
+        name.sin6_addr.s6_addr[12] = cases[i].first;
+        name.sin6_addr.s6_addr[15] = cases[i].first == 127;
+        ck_assert_int_eq(setsockopt(listener.fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off), 0);
+        ck_assert_int_eq(bind(listener.fd, (struct sockaddr *)&name, sizeof name), 0);
+        ck_assert_int_eq(listen_is_public(&listener), cases[i].public);
+        close(listener.fd);
+    }
+    ck_assert(!listen_is_public(&(struct listener){.fd = -1}));
+}
+END_TEST
+
+START_TEST(without_descriptors_there_is_no_socket)
+{
+    char path[32];
+    struct rlimit before;
+    struct listener listener;
+    struct fault fault = {0};
+    in_new_directory(path);
+    struct listener dead = open_listener("unix:socket");
+    close(dead.fd);
+    ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &before), 0);
+    const struct rlimit none = {0, before.rlim_max};
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &none), 0);
+    const enum gemmd_error tcp = listen_open("127.0.0.1:0", &listener, &fault);
+    const enum gemmd_error probe = listen_open("unix:socket", &listener, &fault);
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &before), 0);
+    ck_assert_int_eq(tcp, GEMMD_ERR_IO);
+    ck_assert_int_eq(probe, GEMMD_ERR_IO);
+    ck_assert_ptr_nonnull(strstr(fault.detail, strerror(EMFILE)));
+    ck_assert_int_eq(unlink("socket"), 0);
+    leave_directory(path);
+}
+END_TEST
+
 START_TEST(port_zero_becomes_the_real_port)
 {
     struct listener listener = open_listener("127.0.0.1:0");
@@ -203,19 +264,6 @@ START_TEST(unresolvable_host)
     ck_assert_ptr_nonnull(strstr(fault.detail, "fe80::1%no-such-if cannot be resolved"));
 }
 END_TEST
-
-static void in_new_directory(char path[32])
-{
-    snprintf(path, 32, "test_listen.XXXXXX");
-    ck_assert_ptr_nonnull(mkdtemp(path));
-    ck_assert_int_eq(chdir(path), 0);
-}
-
-static void leave_directory(const char *path)
-{
-    ck_assert_int_eq(chdir(".."), 0);
-    ck_assert_msg(rmdir(path) == 0, "files are left in %s", path);
-}
 
 START_TEST(socket_file_goes_with_its_listener)
 {
@@ -286,9 +334,45 @@ START_TEST(other_files_are_left_alone)
     ck_assert_ptr_nonnull(strstr(fault.detail, "not a socket"));
     ck_assert_int_eq(listen_open("unix:link", &listener, &fault), GEMMD_ERR_IO);
     ck_assert_int_eq(listen_open("unix:missing/socket", &listener, &fault), GEMMD_ERR_IO);
+    ck_assert_int_eq(listen_open("unix:file/socket", &listener, &fault), GEMMD_ERR_IO);
+    ck_assert_ptr_nonnull(strstr(fault.detail, "examine"));
     ck_assert_int_eq(unlink("file"), 0);
     ck_assert_int_eq(unlink("link"), 0);
     leave_directory(path);
+}
+END_TEST
+
+START_TEST(addresses_are_written_as_they_are_read)
+{
+    struct sockaddr_storage name = {.ss_family = AF_INET6};
+    struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)(void *)&name;
+    struct sockaddr_un *un = (struct sockaddr_un *)(void *)&name;
+    char text[ADDRESS_TEXT_MAX];
+    v6->sin6_port = htons(80);
+    v6->sin6_addr.s6_addr[10] = v6->sin6_addr.s6_addr[11] = 0xff;
+    v6->sin6_addr.s6_addr[12] = 192;
+    v6->sin6_addr.s6_addr[15] = 1;
+    address_text(&name, sizeof *v6, text, sizeof text);
+    ck_assert_str_eq(text, "192.0.0.1:80"); /* an IPv4 client of an IPv6 socket */
+    for (int byte = 0; byte < 12; byte++) {
+        const unsigned char before = v6->sin6_addr.s6_addr[byte];
+        v6->sin6_addr.s6_addr[byte] = 0x20;
+        address_text(&name, sizeof *v6, text, sizeof text);
+        ck_assert_msg(text[0] == '[' && strcmp(strrchr(text, ']'), "]:80") == 0, "%s", text);
+        v6->sin6_addr.s6_addr[byte] = before;
+    }
+    name = (struct sockaddr_storage){.ss_family = AF_UNIX};
+    address_text(&name, sizeof name.ss_family, text, sizeof text);
+    ck_assert_str_eq(text, "unix:"); /* the client has no name */
+    memcpy(un->sun_path, "\0ab", 4);
+    address_text(&name, offsetof(struct sockaddr_un, sun_path) + 3, text, sizeof text);
+    ck_assert_str_eq(text, "unix:@ab");
+    memcpy(un->sun_path, "/a", 3);
+    address_text(&name, offsetof(struct sockaddr_un, sun_path) + 2, text, sizeof text);
+    ck_assert_str_eq(text, "unix:/a");
+    name.ss_family = AF_UNSPEC;
+    address_text(&name, sizeof name, text, sizeof text);
+    ck_assert_str_eq(text, "unknown");
 }
 END_TEST
 
@@ -457,6 +541,8 @@ int main(void)
     tcase_add_test(tests, refuses_long_names);
     tcase_add_loop_test(tests, serves_what_it_reports, 0, COUNT(served));
     tcase_add_loop_test(tests, tells_who_may_reach_it, 0, COUNT(reach));
+    tcase_add_test(tests, an_ipv4_address_in_ipv6_counts_as_itself);
+    tcase_add_test(tests, without_descriptors_there_is_no_socket);
     tcase_add_test(tests, port_zero_becomes_the_real_port);
     tcase_add_test(tests, unresolvable_host);
     tcase_add_test(tests, socket_file_goes_with_its_listener);
@@ -464,6 +550,7 @@ int main(void)
     tcase_add_test(tests, file_of_a_successor_stays);
     tcase_add_test(tests, live_socket_file_is_left_alone);
     tcase_add_test(tests, other_files_are_left_alone);
+    tcase_add_test(tests, addresses_are_written_as_they_are_read);
     tcase_add_test(tests, peer_of_what_is_no_connection);
     tcase_add_test(tests, takes_inherited_sockets);
     tcase_add_test(tests, file_of_an_inherited_socket_stays);

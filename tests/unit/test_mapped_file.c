@@ -3,9 +3,11 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -102,6 +104,82 @@ START_TEST(a_sealed_file_needs_no_descriptor)
 }
 END_TEST
 
+START_TEST(a_file_that_cannot_be_written_is_the_clients_error)
+{
+    char path[64];
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    const int reading = open(path, O_RDONLY | O_CLOEXEC);
+    ck_assert_int_ge(reading, 0);
+    ck_assert(mapped_file_is_writable(fd));
+    ck_assert(!mapped_file_is_writable(reading));
+    ck_assert(!mapped_file_is_writable(-1));
+    ck_assert_int_eq(mapped_file_open(&mapped, reading, 0, SIZE, &fault), GEMMD_ERR_MALFORMED);
+    close(reading);
+    ck_assert_int_eq(mapped_file_open(&mapped, -1, 0, SIZE, &fault), GEMMD_ERR_MALFORMED);
+    ck_assert_ptr_nonnull(strstr(fault.detail, "not a file"));
+    ck_assert_int_eq(fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE), 0);
+    ck_assert_int_eq(mapped_file_open(&mapped, fd, 0, SIZE, &fault), GEMMD_ERR_MALFORMED);
+    ck_assert_ptr_nonnull(strstr(fault.detail, "cannot be mapped"));
+}
+END_TEST
+
+/* Opens the file while a limit of the process is as low as it can be. */
+static enum gemmd_error open_with_limit(__rlimit_resource_t resource, rlim_t limit)
+{
+    struct rlimit as_it_was;
+    ck_assert_int_eq(getrlimit(resource, &as_it_was), 0);
+    const struct rlimit low = {limit, as_it_was.rlim_max};
+    ck_assert_int_eq(setrlimit(resource, &low), 0);
+    const enum gemmd_error code = mapped_file_open(&mapped, fd, 0, SIZE, &fault);
+    ck_assert_int_eq(setrlimit(resource, &as_it_was), 0);
+    return code;
+}
+
+START_TEST(a_lack_of_memory_is_not_the_clients_error)
+{
+    const int next = dup(fd); /* the lowest descriptor that is free */
+    close(next);
+    ck_assert_int_eq(open_with_limit(RLIMIT_NOFILE, (rlim_t)next), GEMMD_ERR_OUT_OF_MEMORY);
+    ck_assert_int_eq(open_with_limit(RLIMIT_AS, 0), GEMMD_ERR_OUT_OF_MEMORY);
+    ck_assert_int_eq(mapped_file_open(&mapped, fd, 0, SIZE, &fault), GEMMD_OK);
+    mapped_file_close(&mapped);
+}
+END_TEST
+
+START_TEST(only_so_many_files_are_mapped)
+{
+    static struct mapped_file all[MAPPED_FILE_MAX];
+    ck_assert_int_eq(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK), 0); /* needs no descriptors */
+    for (int i = 0; i < MAPPED_FILE_MAX; i++)
+        ck_assert_int_eq(mapped_file_open(&all[i], fd, 0, PAGE, &fault), GEMMD_OK);
+    ck_assert_int_eq(mapped_file_open(&mapped, fd, 0, PAGE, &fault), GEMMD_ERR_OUT_OF_MEMORY);
+    ck_assert_ptr_nonnull(strstr(fault.detail, "which is the limit"));
+    mapped_file_close(&all[7]);
+    ck_assert_int_eq(mapped_file_open(&all[7], fd, 0, PAGE, &fault), GEMMD_OK);
+    for (int i = 0; i < MAPPED_FILE_MAX; i++)
+        mapped_file_close(&all[i]);
+}
+END_TEST
+
+START_TEST(only_the_file_that_is_cut_short_is_broken)
+{
+    struct mapped_file first, last;
+    const int other = memfd_create("other", MFD_CLOEXEC);
+    ck_assert_int_eq(ftruncate(other, SIZE), 0);
+    ck_assert_int_eq(mapped_file_open(&first, other, 0, SIZE, &fault), GEMMD_OK);
+    ck_assert_int_eq(mapped_file_open(&mapped, fd, 0, SIZE, &fault), GEMMD_OK);
+    ck_assert_int_eq(mapped_file_open(&last, other, 0, SIZE, &fault), GEMMD_OK);
+    mapped_file_close(&first); /* its place is empty now */
+    ck_assert_int_eq(ftruncate(fd, PAGE), 0);
+    ck_assert_int_eq(((volatile unsigned char *)mapped.start)[SIZE - 1], 0);
+    ck_assert(!mapped_file_is_whole(&mapped));
+    ck_assert(mapped_file_is_whole(&last));
+    mapped_file_close(&mapped);
+    mapped_file_close(&last);
+    close(other);
+}
+END_TEST
+
 static int signal_of_child(void (*act)(void))
 {
     int status;
@@ -147,6 +225,10 @@ int main(void)
     tcase_add_test(tests, what_is_not_in_the_file_is_refused);
     tcase_add_test(tests, a_file_that_is_cut_short_kills_nobody);
     tcase_add_test(tests, a_sealed_file_needs_no_descriptor);
+    tcase_add_test(tests, a_file_that_cannot_be_written_is_the_clients_error);
+    tcase_add_test(tests, a_lack_of_memory_is_not_the_clients_error);
+    tcase_add_test(tests, only_so_many_files_are_mapped);
+    tcase_add_test(tests, only_the_file_that_is_cut_short_is_broken);
     tcase_add_test(tests, other_errors_of_the_kind_are_as_deadly_as_ever);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);

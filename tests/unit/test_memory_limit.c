@@ -97,6 +97,18 @@ START_TEST(a_container_of_version_1_named_by_the_host)
 }
 END_TEST
 
+START_TEST(other_lines_and_controllers_set_no_limit)
+{
+    put("proc/self/cgroup",
+        "nothing\n7:memory\n3:memoryless:/a\n2:name=memory:/a\n5:memory,cpu:/b\n");
+    put("sys/fs/cgroup/memory/a/memory.limit_in_bytes", "1\n");
+    put("sys/fs/cgroup/a/memory.max", "2\n");
+    ck_assert_uint_eq(memory_limit_of_cgroups(root), UINT64_MAX);
+    put("sys/fs/cgroup/memory/b/memory.limit_in_bytes", "4096\n");
+    ck_assert_uint_eq(memory_limit_of_cgroups(root), 4096);
+}
+END_TEST
+
 START_TEST(this_machine_has_memory)
 {
     const uint64_t bytes = memory_limit_bytes();
@@ -116,6 +128,7 @@ int main(void)
     tcase_add_test(tcase, the_least_of_those_above);
     tcase_add_test(tcase, a_container_that_sees_itself_as_the_root);
     tcase_add_test(tcase, a_container_of_version_1_named_by_the_host);
+    tcase_add_test(tcase, other_lines_and_controllers_set_no_limit);
     tcase_add_test(tcase, this_machine_has_memory);
     suite_add_tcase(suite, tcase);
     SRunner *runner = srunner_create(suite);

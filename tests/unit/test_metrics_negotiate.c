@@ -38,6 +38,13 @@ static const struct {
      "application/openmetrics-text;version=0.0.1;q=0.5,text/plain;version=1.0.0;"
      "escaping=allow-utf-8;q=0.4,text/plain;version=0.0.4;q=0.3,*/*;q=0.2",
      METRICS_OPENMETRICS},
+    {"application/openmetrics-text;q=0.5, text/*", METRICS_TEXT},
+    {"application/openmetrics-text;q=0.5, TEXT/*;q=0.1", METRICS_OPENMETRICS},
+    {"application/openmetrics-text;q=0.5, image/*", METRICS_OPENMETRICS},
+    {"application/openmetrics-text;version="
+     "a-version-that-is-longer-than-any-version-of-the-format-that-there-will-ever-be-at-all-"
+     "and-then-some-more-of-it-to-be-sure",
+     METRICS_TEXT},
     {",;,=;,,", METRICS_TEXT},
     {";;;q", METRICS_TEXT},
 };

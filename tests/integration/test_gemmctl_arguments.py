@@ -1,0 +1,74 @@
+"""Arguments of gemmctl that are refused before anything is sent, and what short answers look like."""
+
+import json
+import os
+import subprocess
+
+import pytest
+
+from daemon import PATIENCE_S
+from test_gemmctl import DONE, USAGE
+
+
+@pytest.fixture
+def ask(gemmctl, url, tmp_path):
+    """ask(*arguments): gemmctl with the shared daemon, in an empty folder."""
+
+    def asker(*arguments, **environment):
+        clean = {k: v for k, v in os.environ.items() if not k.startswith(("GEMMD_", "XDG_", "HOME"))}
+        return subprocess.run([gemmctl, *arguments], cwd=tmp_path, capture_output=True, text=True,
+                              env={**clean, "GEMMD_URL": url, **environment}, timeout=PATIENCE_S,
+                              check=False)
+
+    return asker
+
+
+@pytest.mark.parametrize("sizes", ["", "8", "8x8", "8x8x8x8", "8x8x", "0x8x8", "8x8x0", "x8x8", "8x-8x8",
+                                   "8x8x2147483648", "8x8x" + "9" * 30, "8x8x99999999999999999999",
+                                   "8 x8x8", "8x8x8 "])
+def test_random_sizes_are_three_numbers(sizes, ask):
+    result = ask("gemm", "--random", sizes)
+    assert result.returncode == USAGE, result
+    assert "it must be MxNxK" in result.stderr
+
+
+@pytest.mark.parametrize("arguments, says", [
+    (("--random", "8x8x8", "--m", "8"), "leave out --m"),
+    (("--random", "8x8x8", "--n", "8"), "leave out --m"),
+    (("--random", "8x8x8", "--k", "8"), "leave out --m"),
+    (("--random", "8x8x8", "A.npy"), "name no files besides"),
+    (("--random", "8x8x8", "--seed", "one"), "must be a whole number"),
+    (("--seed", "1", "A.npy", "B.npy"), "--seed needs --random"),
+    (("--random", "2147483647x8x2147483647", "--batch", "2147483647", "--dtype", "f64"), "2^63 bytes"),
+    (("--random", "8x2147483647x2147483647", "--batch", "2147483647", "--dtype", "f64"), "2^63 bytes"),
+])
+def test_random_operands_are_made_of_sizes_and_a_seed(arguments, says, ask):
+    result = ask("gemm", *arguments)
+    assert result.returncode == USAGE and says in result.stderr, result
+
+
+def test_a_seed_repeats_the_operands(ask, tmp_path):
+    def product(*arguments):
+        result = ask("gemm", "--random", "3x4x5", "-o", "C.npy", *arguments)
+        assert result.returncode == DONE, result
+        return (tmp_path / "C.npy").read_bytes()
+
+    assert product() == product("--seed", "1") != product("--seed", "2")
+
+
+def test_ready_in_three_lengths(ask):
+    assert ask("ready").stdout == "ready\n"
+    assert ask("ready", "--quiet").stdout == ""
+    assert json.loads(ask("ready", "--json").stdout)["ready"] is True
+    series = json.loads(ask("metrics", "--json").stdout)["metrics"]
+    assert series["gemmd_ready"] == 1
+
+
+def test_without_a_home_there_are_no_contexts(ask):
+    """The file of contexts is looked for in XDG_CONFIG_HOME if that path is absolute, else in HOME."""
+    assert ask("ready").returncode == DONE
+    for environment in ({}, {"XDG_CONFIG_HOME": "relative"}, {"XDG_CONFIG_HOME": "/" + 5000 * "x"},
+                        {"HOME": "/" + 5000 * "x"}):
+        result = ask("ready", "--context", "x", **environment)
+        assert result.returncode == USAGE and "cannot be read" in result.stderr, result
+        assert ask("completion", "contexts", **environment).stdout == ""
