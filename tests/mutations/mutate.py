@@ -347,7 +347,8 @@ def plant_again(copy, result, options):
         if (text.count("\n", 0, fault.start) + 1, fault.kind, text[fault.start:fault.end].strip(),
                 fault.replacement.strip()) == tuple(result[name] for name in ("line", "kind", "was", "is")):
             new = result_of(copy, path, fault, options)
-            return {**new, "survived_at": result.get("survived_at", result["revision"])} if new else result
+            kept = {name: result[name] for name in ("remark",) if name in result}
+            return {**kept, **new, "survived_at": result.get("survived_at", result["revision"])} if new else result
     return result
 
 
@@ -380,7 +381,8 @@ def write_table(results, options, file):
 `tests/mutations/mutate.py --table` writes this file from `tests/mutations/results.jsonl`; edit neither. The
 sample has {options.count} faults of seed {options.seed}, of which {len(results)} were run, the first ones of the
 sample, in the code of revision {revisions}. A fault counts as noticed if a test fails twice with the fault and
-passes without the fault.
+passes without the fault. A fault that no test notices was run with all unit tests whose program contains the
+file and all integration tests that execute the line, except those that are marked `slow`.
 """, file=file)
     print("\n".join(table(results)), file=file)
     later = [result for result in results if result["stage"] and "survived_at" in result]

@@ -12,6 +12,7 @@
 
 #include "proto/dtype.h"
 #include "proto/error.h"
+#include "server/base/trace_context.h"
 #include "server/observe/metrics.h"
 #include "server/observe/metrics_shard.h"
 #include "server/observe/nvml.h"
@@ -524,6 +525,41 @@ START_TEST(scrapes_while_threads_count)
 }
 END_TEST
 
+static double wall_clock(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+START_TEST(an_exemplar_has_its_trace_value_and_time)
+{
+    static const char id[] = "0af7651916cd43dd8448eb211c80319c";
+    const struct trace_context trace = {.sampled = true,
+                                        .trace_id = "0af7651916cd43dd8448eb211c80319c",
+                                        .span_id = "00f067aa0ba902b7"};
+    const uint64_t stages[METRICS_STAGE_COUNT] = {0};
+    const struct metrics_gauges gauges = {.shows_exemplars = true};
+    struct metrics *metrics = metrics_create(1, &identity);
+    metrics_request(metrics_shard(metrics, 0), METRICS_OP_GEMM, GEMMD_F32, GEMMD_OK, 2000000, 1, 1);
+    const double before = wall_clock();
+    metrics_exemplar(metrics, METRICS_OP_GEMM, 2000000, stages, &trace);
+    const double after = wall_clock();
+    char *text = expose(metrics, &gauges, METRICS_OPENMETRICS);
+    const char *found = strstr(text, id);
+    ck_assert_ptr_nonnull(found);
+    ck_assert_ptr_null(strstr(found + 1, id));
+    char *end;
+    const double value = strtod(strchr(found, '}') + 1, &end), seconds = strtod(end, NULL);
+    ck_assert_double_eq_tol(value, 0.002, 1e-9);
+    /* The time is written in milliseconds. */
+    ck_assert_double_ge(seconds, before - 0.001);
+    ck_assert_double_le(seconds, after + 0.001);
+    free(text);
+    metrics_destroy(metrics);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("metrics");
@@ -543,6 +579,7 @@ int main(void)
     tcase_add_test(tests, the_process_is_this_one);
     tcase_add_test(tests, build_info_is_escaped);
     tcase_add_test(tests, open_metrics_differs_where_it_must);
+    tcase_add_test(tests, an_exemplar_has_its_trace_value_and_time);
     tcase_add_test(tests, promtool_finds_nothing);
     tcase_add_test(tests, scrapes_while_threads_count);
     suite_add_tcase(suite, tests);
