@@ -91,8 +91,10 @@ def test_a_parameter_that_is_wrong(path, query, daemon):
 def test_failures_and_refusals_are_counted(start):
     daemon = start("--queue-requests=1")
     with Wire(daemon.address) as held:
-        held.send(b"POST /gemm?m=64&n=64&k=64 HTTP/1.1\r\nHost: x\r\nContent-Length: 32768\r\n\r\n")
-        eventually(lambda: multiply(daemon).status_code == 429, "a refusal")
+        held.send(b"POST /gemm?m=64&n=64&k=64 HTTP/1.1\r\nHost: x\r\nContent-Length: 32768\r\n"
+                  b"Expect: 100-continue\r\n\r\n")
+        assert held.receive().status == 100  # the request has the only place
+        assert multiply(daemon).status_code == 429
         assert eventually(lambda: samples_with(
             daemon, lambda sample: sample["refused"] and sample["queue"]["share"] > 0), "a sample")
         held.send(bytes(32768))
