@@ -6,7 +6,7 @@ import pytest
 
 from conv2d import Conv2d, random_operands, raw
 from daemon import PATIENCE_S
-from test_leaving import OCTETS, leave, metrics, wait_for, wait_until_idle
+from test_leaving import OCTETS, metrics, wait_until_idle
 from test_stacking import Clients, alone, assert_answers
 from wire import request
 
@@ -76,23 +76,6 @@ def test_what_differs_is_apart(daemon, rng):
     with Clients(daemon, 2 * requests) as clients:
         answers = clients.receive()
     assert_answers(answers, 2 * expected, 2 * [2, 2, 2, 2, 2, 1])
-
-
-def test_those_who_leave_are_not_computed(daemon, rng):
-    """Nor are those whose deadline has passed; the others share a launch, with their own bytes."""
-    problem = Conv2d(4, 8, 8, 6, 3, 3)
-    requests = [asking(problem, rng) for _ in range(9)]
-    expected = [alone(daemon, data) for data in requests]
-    before = metrics(daemon)["gemmd_client_gone_total"]
-    with Clients(daemon, requests + [asking(problem, rng, timeout_ms=50)]) as clients:
-        assert clients.wires[-1].receive().status == 504
-        for wire in clients.wires[1:10:3]:
-            leave(wire, "close")
-        wait_for(daemon, requests_waiting=6, client_gone_total=before + 3)
-        stay = [i for i in range(9) if i % 3 != 0]
-        assert clients.wires[0].receive().status == 200
-        answers = [clients.wires[1 + i].receive() for i in stay]
-    assert_answers(answers, [expected[i] for i in stay], [6] * 6)
 
 
 def test_one_with_nan_changes_no_other(daemon, rng):
