@@ -140,6 +140,7 @@ static struct gemmd_request *submit(struct gemmd_client *client, const struct ar
     conv.w = call->operands[W].data;
     conv.bias = call->operands[BIAS].data;
     conv.w_tensor = r->w[0] != '\0' ? r->w : NULL;
+    conv.store = r->store[0] != '\0' ? r->store : NULL;
     conv.y = call->y;
     conv.y_bytes = call->y_bytes;
     conv.kernel = conv2d_request_given(r, "kernel") ? r->kernel : NULL;

@@ -40,8 +40,7 @@ enum {
     FOR_ATTENDING = FOR_ATTENTION | FOR_BENCH_ATTENTION,
     FOR_ROWS = FOR_REDUCE | FOR_SOFTMAX,
     FOR_COMPUTING = FOR_GEMM | FOR_ATTENTION | FOR_ROWS | FOR_CONV,
-    FOR_HANDING_IN = FOR_GEMM | FOR_ATTENTION | FOR_ROWS, /* as jobs */
-    FOR_STORING = FOR_GEMM | FOR_ROWS,
+    FOR_STORING = FOR_GEMM | FOR_ROWS | FOR_CONV,
     FOR_CHECKING = FOR_GEMM | FOR_ROWS | FOR_CONV,
     FOR_LOADING = FOR_BENCH | FOR_BENCH_ATTENTION,
     FOR_COMPUTED = FOR_COMPUTING | FOR_LOADING,
@@ -76,7 +75,7 @@ enum {
       "compare the result with one that gemmctl computes itself in f64")                           \
     X(STORE, "store", 0, "NAME", FOR_STORING, 1,                                                   \
       "keep the result on the daemon as a tensor of this name, instead of fetching the result")    \
-    X(ASYNC, "async", 0, NULL, FOR_HANDING_IN, 0,                                                  \
+    X(ASYNC, "async", 0, NULL, FOR_COMPUTING, 0,                                                   \
       "hand the request in as a job and print the job's id; --timeout is then the job's "          \
       "deadline")                                                                                  \
     X(M, "m", 'm', "ROWS", FOR_PRODUCTS, 1,                                                        \

@@ -198,7 +198,7 @@ def test_conv_in_every_format(which, run, tmp_path, rng):
 
 
 def test_residents_and_stores(run, tmp_path, rng):
-    """X of reduce and softmax, W of conv; results of the first two stay on the daemon."""
+    """X of reduce and softmax, W of conv; results of all three stay on the daemon."""
     problem = CONVS["batch"]
     operands = conv2d.random_operands(problem, rng)
     files = conv_files(tmp_path, operands)
@@ -208,6 +208,10 @@ def test_residents_and_stores(run, tmp_path, rng):
         files[1] = "tensor:ctl.arrays.w"
         succeed(run("conv", *files, "-o", "y.npy", *conv_options(problem)))
         conv2d.assert_right(problem, operands, np.load(tmp_path / "y.npy").tobytes())
+        assert b"stored, " in succeed(
+            run("conv", *files, "--store", "ctl.arrays.v", *conv_options(problem))).stdout
+        succeed(run("tensor", "get", "ctl.arrays.v", "-o", "v.npy"))
+        assert (tmp_path / "v.npy").read_bytes() == (tmp_path / "y.npy").read_bytes()
         assert b"stored, 3x4x7x7 f32" in succeed(
             run("softmax", "tensor:ctl.arrays.x", "--store", "ctl.arrays.y")).stdout
         stored = succeed(run("reduce", "tensor:ctl.arrays.y", "--store", "ctl.arrays.z", "--json")).stdout
@@ -215,13 +219,14 @@ def test_residents_and_stores(run, tmp_path, rng):
         succeed(run("tensor", "get", "ctl.arrays.z", "-o", "z.npy"))
         assert np.allclose(np.load(tmp_path / "z.npy"), 1, rtol=1e-5)
     finally:
-        run("tensor", "rm", *(f"ctl.arrays.{name}" for name in "wxyz"))
+        run("tensor", "rm", *(f"ctl.arrays.{name}" for name in "vwxyz"))
 
 
 def test_jobs(run, tmp_path, rng):
     x = rng.normal(size=(5, 40)).astype(np.float32)
-    write(tmp_path, x=x)
-    for command, right in ((["reduce", "x.npy", "--op", "max"], lambda got: np.array_equal(got, x.max(1))),
+    write(tmp_path, x=x, image=x.reshape(1, 1, 5, 40), w=np.full((1, 1, 1, 1), 2, np.float32))
+    for command, right in ((["conv", "image.npy", "w.npy"], lambda got: np.array_equal(got[0, 0], 2 * x)),
+                           (["reduce", "x.npy", "--op", "max"], lambda got: np.array_equal(got, x.max(1))),
                            (["softmax", "x.npy"], lambda got: np.allclose(got.sum(1), 1, rtol=1e-5))):
         (job,) = succeed(run(*command, "--async", "--timeout", "1m")).stdout.decode().split()
         assert succeed(run("job", "wait", job)).stdout == b"done\n"

@@ -5,6 +5,7 @@ import contextlib
 import ctypes
 import os
 
+import crowd
 import figure
 import load
 import process
@@ -75,6 +76,7 @@ def measure(options):
         again = (register(daemon), infer(daemon))
         daemon.session.post(f"{daemon.url}/v2/systemsharedmemory/unregister", timeout=PATIENCE_S)
         daemon.session.close()
+        crowd.wait_until(lambda: process.descriptors(daemon.pid) <= before)
         left = process.descriptors(daemon.pid) - before
     said = {status: statuses.count(status) for status in sorted(set(statuses))}
     return [figure.Figure(
