@@ -168,6 +168,17 @@ static void array_where(const void *argument, uint64_t at, char *out, size_t roo
                                    (unsigned long long)indices[i], i + 1 == y->rank ? "]" : "");
 }
 
+enum gemmd_error array_command_set_shape(struct array_shape *shape, const uint64_t *sizes,
+                                         uint32_t rank, struct fault *fault)
+{
+    if (shape->rank > 0)
+        return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
+                         "--random sets the shape; leave out --shape");
+    shape->rank = rank;
+    memcpy(shape->dims, sizes, rank * sizeof *sizes);
+    return GEMMD_OK;
+}
+
 int array_command_run(const struct context *context, const struct array_command *command,
                       void *request, const char *const given[TENSOR_FILES_MAX])
 {

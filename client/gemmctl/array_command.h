@@ -10,6 +10,7 @@
 #include "client/gemmctl/progress.h"
 #include "client/gemmctl/report.h"
 #include "client/gemmctl/tensor_files.h"
+#include "proto/array_shape.h"
 #include "proto/parameter.h"
 
 /* The request that a command sends, with all operands and sizes known. */
@@ -47,6 +48,11 @@ struct array_command {
     enum gemmd_error (*check)(const struct array_call *call, struct progress_line *line,
                               struct check *check);
 };
+
+/* Sets the shape of X to the sizes of --random, of which there are `rank`. GEMMD_ERR_MALFORMED: the
+ * command line has --shape too. */
+enum gemmd_error array_command_set_shape(struct array_shape *shape, const uint64_t *sizes,
+                                         uint32_t rank, struct fault *fault);
 
 /* Runs the command. `request` has the defaults; `paths` are the files of the operands, in the order
  * of their table, NULL for those that the command line does not name. Returns the exit code. */

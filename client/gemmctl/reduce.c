@@ -48,12 +48,7 @@ static enum gemmd_error set_random(void *argument, const uint64_t *sizes, uint32
                                    struct fault *fault)
 {
     struct reduce_request *request = argument;
-    if (request->shape.rank > 0)
-        return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
-                         "--random sets the shape; leave out --shape");
-    request->shape.rank = rank;
-    memcpy(request->shape.dims, sizes, rank * sizeof *sizes);
-    return GEMMD_OK;
+    return array_command_set_shape(&request->shape, sizes, rank, fault);
 }
 
 static enum gemmd_error bind(void *request, struct tensor *operands, struct fault *fault)
