@@ -297,6 +297,8 @@ def test_a_client_that_leaves_a_product_running(daemon):
         with Connection(daemon.unix, [memory.fd]) as connection:
             connection.request("POST", f"/gemm?m={side}&n={side}&k={side}&kernel=naive",
                                headers={HEADER: f"a=0, b={1 << 20}, c={2 << 20}"})
+            # A connection that is closed before the daemon has accepted it would prove nothing.
+            wait_for(daemon, shared_memories=1)
         settled(daemon)
     assert daemon.session.get(f"{daemon.url}/livez").status_code == 200
 
