@@ -39,7 +39,7 @@ static __device__ __forceinline__ uint32_t problem_of_block(const struct problem
 
 template <typename T, typename Out, unsigned EACH, unsigned ELEMENTS>
 __global__ void __launch_bounds__(EACH < 128 ? 128 : EACH,
-                                  (sizeof(T) == 4 ? 512 : 768) / (EACH < 128 ? 128 : EACH))
+                                  (sizeof(T) == 4 ? 640 : 768) / (EACH < 128 ? 128 : EACH))
     softmax_online_rows(const __grid_constant__ struct problems all)
 {
     constexpr unsigned ROWS = EACH < 128 ? 128 / EACH : 1;
@@ -58,8 +58,18 @@ __global__ void __launch_bounds__(EACH < 128 ? 128 : EACH,
     row.end = there ? (uint32_t)p.length : 0;
     row.load((const T *)p.x + r * p.x_leading, all.aligned_x[number]);
     const float top = join_threads<larger, EACH>(row.most(scale), shared);
-    const float sum = join_threads<added, EACH>(row.total(scale, top), shared);
-    row.store((Out *)p.y + r * p.y_leading, all.aligned_y[number], p, top, sum);
+    float e[VECTORS][vector<T>::WIDTH];
+    Out *y = (Out *)p.y + r * p.y_leading;
+    /* Apart from the first, since registers have either X or its exponentials. */
+    if (p.log) {
+        row.exponentials(scale, top, e);
+        const float sum = join_threads<added, EACH>(row.total(e), shared);
+        row.store_log_softmax(y, all.aligned_y[number], scale, top, sum);
+    } else {
+        row.exponentials(scale, top, e);
+        const float sum = join_threads<added, EACH>(row.total(e), shared);
+        row.store_softmax(y, all.aligned_y[number], e, sum);
+    }
 }
 
 template <typename T, typename Out>
@@ -78,14 +88,15 @@ __global__ void __launch_bounds__(LONG)
     row.thread = threadIdx.x;
     row.length = length;
     row.end = (uint32_t)p.length;
-    float top = -CUDART_INF_F, sum = 0;
+    float top = -CUDART_INF_F, sum = 0, e[VECTORS][vector<T>::WIDTH];
     for (uint64_t first = 0; first < length; first += STEP) {
         row.first = (uint32_t)first;
         row.load(x, all.aligned_x[number]);
         const float higher = fmaxf(top, row.most(scale));
         if (higher == -CUDART_INF_F)
             continue; /* nothing yet */
-        sum = sum * (top == higher ? 1 : expf(top - higher)) + row.total(scale, higher);
+        row.exponentials(scale, higher, e);
+        sum = sum * (top == higher ? 1 : expf(top - higher)) + row.total(e);
         top = higher;
     }
     const float all_top = join_threads<larger, LONG>(top, shared);
@@ -93,11 +104,16 @@ __global__ void __launch_bounds__(LONG)
     const float part =
         top == -CUDART_INF_F && all_top > -CUDART_INF_F ? sum : sum * expf(top - all_top);
     const float total = join_threads<added, LONG>(part, shared);
+    Out *y = (Out *)p.y + (uint64_t)block * p.y_leading;
     for (uint64_t first = 0; first < p.length; first += STEP) {
         row.first = (uint32_t)first;
         row.load(x, all.aligned_x[number]);
-        row.store((Out *)p.y + (uint64_t)block * p.y_leading, all.aligned_y[number], p, all_top,
-                  total);
+        if (p.log) {
+            row.store_log_softmax(y, all.aligned_y[number], scale, all_top, total);
+        } else {
+            row.exponentials(scale, all_top, e);
+            row.store_softmax(y, all.aligned_y[number], e, total);
+        }
     }
 }
 
@@ -109,7 +125,8 @@ struct kind {
 };
 static const struct {
     unsigned each, elements;
-} shapes[] = {{8, 8}, {8, 16}, {32, 16}, {32, 32}, {128, 16}, {128, 32}, {256, 32}, {512, 32}};
+} shapes[] = {{8, 8},    {8, 16},   {16, 16},  {32, 16}, {32, 32},
+              {128, 16}, {128, 32}, {256, 32}, {512, 32}};
 constexpr int SHAPES = sizeof shapes / sizeof *shapes;
 
 static struct kind kind_of(const struct softmax_problem &p)
@@ -137,16 +154,18 @@ static enum gemmd_error start(cudaStream_t stream, int shape, unsigned blocks,
     case 1:
         return launch(softmax_online_rows<T, Out, 8, 16>, grid, small, stream, all);
     case 2:
-        return launch(softmax_online_rows<T, Out, 32, 16>, grid, small, stream, all);
+        return launch(softmax_online_rows<T, Out, 16, 16>, grid, small, stream, all);
     case 3:
-        return launch(softmax_online_rows<T, Out, 32, 32>, grid, small, stream, all);
+        return launch(softmax_online_rows<T, Out, 32, 16>, grid, small, stream, all);
     case 4:
-        return launch(softmax_online_rows<T, Out, 128, 16>, grid, small, stream, all);
+        return launch(softmax_online_rows<T, Out, 32, 32>, grid, small, stream, all);
     case 5:
-        return launch(softmax_online_rows<T, Out, 128, 32>, grid, small, stream, all);
+        return launch(softmax_online_rows<T, Out, 128, 16>, grid, small, stream, all);
     case 6:
-        return launch(softmax_online_rows<T, Out, 256, 32>, grid, dim3(256), stream, all);
+        return launch(softmax_online_rows<T, Out, 128, 32>, grid, small, stream, all);
     case 7:
+        return launch(softmax_online_rows<T, Out, 256, 32>, grid, dim3(256), stream, all);
+    case 8:
         return launch(softmax_online_rows<T, Out, 512, 32>, grid, dim3(512), stream, all);
     default:
         return launch(softmax_online_long<T, Out>, grid, dim3(LONG), stream, all);

@@ -44,14 +44,55 @@ static __device__ __forceinline__ void narrow(float x, __nv_bfloat16 *y)
     *y = __float2bfloat16_rn(x);
 }
 
+/* Two elements at a time, which takes fewer instructions in 16 bits: those of a word of memory, of
+ * the type of the second argument. */
+static __device__ __forceinline__ float2 widen_pair(uint32_t word, __half)
+{
+    __half2 both;
+    memcpy(&both, &word, sizeof both);
+    return __half22float2(both);
+}
+static __device__ __forceinline__ float2 widen_pair(uint32_t word, __nv_bfloat16)
+{
+    return make_float2(__uint_as_float(word << 16), __uint_as_float(word & 0xffff0000));
+}
+static __device__ __forceinline__ void narrow_pair(float first, float second, float y[2])
+{
+    y[0] = first;
+    y[1] = second;
+}
+static __device__ __forceinline__ void narrow_pair(float first, float second, __half y[2])
+{
+    const __half2 both = __floats2half2_rn(first, second);
+    y[0] = both.x;
+    y[1] = both.y;
+}
+static __device__ __forceinline__ void narrow_pair(float first, float second, __nv_bfloat16 y[2])
+{
+    const __nv_bfloat162 both = __floats2bfloat162_rn(first, second);
+    y[0] = both.x;
+    y[1] = both.y;
+}
+
 template <typename T> struct vector {
     static constexpr unsigned WIDTH = 16 / sizeof(T);
     union {
         uint4 bits;
+        uint32_t words[4];
         T elements[WIDTH];
     };
     __device__ vector()
     {
+    }
+    /* `i` is known to the compiler. */
+    __device__ __forceinline__ float operator[](unsigned i) const
+    {
+        if constexpr (sizeof(T) == 4) {
+            return elements[i];
+        } else {
+            const float2 both = widen_pair(words[i / 2], T());
+            return i % 2 == 0 ? both.x : both.y;
+        }
     }
 };
 
@@ -118,14 +159,13 @@ template <typename T, unsigned EACH, unsigned VECTORS> struct row {
             else
 #pragma unroll
                 for (unsigned i = 0; i < W; i++)
-                    if (at(v) + i < length)
-                        x[v].elements[i] = from[at(v) + i];
+                    x[v].elements[i] = at(v) + i < length ? from[at(v) + i] : T(0.0f);
     }
 
-    /* Minus infinity for masked elements, of which nothing was read. */
+    /* Minus infinity for masked elements. */
     __device__ __forceinline__ float score(unsigned v, unsigned i, float scale) const
     {
-        return at(v) + i < length ? widen(x[v].elements[i]) * scale : -CUDART_INF_F;
+        return at(v) + i < length ? x[v][i] * scale : -CUDART_INF_F;
     }
 
     __device__ __forceinline__ float most(float scale) const
@@ -133,14 +173,41 @@ template <typename T, unsigned EACH, unsigned VECTORS> struct row {
         float top = -CUDART_INF_F;
 #pragma unroll
         for (unsigned v = 0; v < VECTORS; v++)
+            if (at(v) + W <= length) {
 #pragma unroll
-            for (unsigned i = 0; i < W; i++)
-                top = fmaxf(top, score(v, i, scale));
+                for (unsigned i = 0; i < W; i++)
+                    top = fmaxf(top, x[v][i] * scale);
+            } else if (at(v) < length) {
+#pragma unroll
+                for (unsigned i = 0; i < W; i++)
+                    top = fmaxf(top, score(v, i, scale));
+            }
         return top;
     }
 
-    /* The sum of exp(score - top), as a pairwise tree. */
-    __device__ __forceinline__ float total(float scale, float top) const
+    /* exp(score - top); 0 for masked elements. */
+    __device__ __forceinline__ void exponentials(float scale, float top, float e[VECTORS][W]) const
+    {
+#pragma unroll
+        for (unsigned v = 0; v < VECTORS; v++) {
+#pragma unroll
+            for (unsigned i = 0; i < W; i++)
+                e[v][i] = 0;
+            if (at(v) >= length)
+                continue;
+#pragma unroll
+            for (unsigned i = 0; i < W; i++)
+                e[v][i] = expf(fmaf(x[v][i], scale, -top));
+            if (at(v) + W > length) {
+#pragma unroll
+                for (unsigned i = 0; i < W; i++)
+                    e[v][i] = at(v) + i < length ? e[v][i] : 0;
+            }
+        }
+    }
+
+    /* The sum of a thread's exponentials, as a pairwise tree. */
+    static __device__ __forceinline__ float total(const float e[VECTORS][W])
     {
         float sums[VECTORS];
 #pragma unroll
@@ -148,7 +215,7 @@ template <typename T, unsigned EACH, unsigned VECTORS> struct row {
             float s[W];
 #pragma unroll
             for (unsigned i = 0; i < W; i++)
-                s[i] = at(v) + i < length ? expf(score(v, i, scale) - top) : 0;
+                s[i] = e[v][i];
 #pragma unroll
             for (unsigned half = W / 2; half > 0; half /= 2)
 #pragma unroll
@@ -164,33 +231,61 @@ template <typename T, unsigned EACH, unsigned VECTORS> struct row {
         return sums[0];
     }
 
+    /* Stores the values y of a vector, and `masked` in place of those of masked elements. */
     template <typename Out>
-    __device__ __forceinline__ void store(Out *to, bool aligned, const struct softmax_problem &p,
-                                          float top, float sum) const
+    __device__ __forceinline__ void store_vector(Out *to, bool aligned, unsigned v, float y[W],
+                                                 float masked) const
     {
-        const float scale = (float)p.scale, inverse = 1 / sum, logarithm = logf(sum);
         struct __align__(W * sizeof(Out)) group
         {
             Out elements[W];
-        };
+        }
+        narrowed;
+        if (at(v) + W > length) {
+#pragma unroll
+            for (unsigned i = 0; i < W; i++)
+                y[i] = at(v) + i < length ? y[i] : masked;
+        }
+#pragma unroll
+        for (unsigned i = 0; i < W; i += 2)
+            narrow_pair(y[i], y[i + 1], &narrowed.elements[i]);
+        if (aligned && at(v) + W <= end)
+            *(group *)(to + at(v)) = narrowed;
+        else
+#pragma unroll
+            for (unsigned i = 0; i < W; i++)
+                if (at(v) + i < end)
+                    to[at(v) + i] = narrowed.elements[i];
+    }
+
+    /* The softmax of a row whose exponentials `e` have the sum `sum`. */
+    template <typename Out>
+    __device__ __forceinline__ void store_softmax(Out *to, bool aligned, const float e[VECTORS][W],
+                                                  float sum) const
+    {
+        const float inverse = 1 / sum;
 #pragma unroll
         for (unsigned v = 0; v < VECTORS; v++) {
-            group y;
+            float y[W];
 #pragma unroll
-            for (unsigned i = 0; i < W; i++) {
-                const float difference = score(v, i, scale) - top;
-                const bool masked = at(v) + i >= length;
-                narrow(p.log ? (masked ? -CUDART_INF_F : difference - logarithm)
-                             : (masked ? 0 : expf(difference) * inverse),
-                       &y.elements[i]);
-            }
-            if (aligned && at(v) + W <= end)
-                *(group *)(to + at(v)) = y;
-            else
+            for (unsigned i = 0; i < W; i++)
+                y[i] = e[v][i] * inverse;
+            store_vector(to, aligned, v, y, 0);
+        }
+    }
+
+    template <typename Out>
+    __device__ __forceinline__ void store_log_softmax(Out *to, bool aligned, float scale, float top,
+                                                      float sum) const
+    {
+        const float logarithm = logf(sum);
 #pragma unroll
-                for (unsigned i = 0; i < W; i++)
-                    if (at(v) + i < end)
-                        to[at(v) + i] = y.elements[i];
+        for (unsigned v = 0; v < VECTORS; v++) {
+            float y[W];
+#pragma unroll
+            for (unsigned i = 0; i < W; i++)
+                y[i] = fmaf(x[v][i], scale, -top) - logarithm;
+            store_vector(to, aligned, v, y, -CUDART_INF_F);
         }
     }
 };
