@@ -27,6 +27,7 @@ namespace reduce_shuffle
 {
 
 using namespace reduce;
+using vectors::vector;
 
 constexpr unsigned THREADS = 256, WARPS = THREADS / 32, VECTORS = 4, PROBLEMS = 24;
 constexpr uint64_t ROW_CHUNK = 131072, COLUMN_CHUNK = 512;
@@ -50,17 +51,6 @@ static __device__ __forceinline__ uint32_t problem_of_block(const struct problem
     *block = blockIdx.x - all.first_block[number];
     return number;
 }
-
-template <typename T> struct vector {
-    static constexpr unsigned WIDTH = 16 / sizeof(T);
-    union {
-        uint4 bits;
-        T elements[WIDTH];
-    };
-    __device__ vector()
-    {
-    }
-};
 
 template <typename State> static __device__ __forceinline__ State shuffled(State s, unsigned mask)
 {
@@ -110,24 +100,25 @@ load_vectors(const T *x, uint64_t l, uint64_t end, unsigned stride, bool aligned
         else
 #pragma unroll
             for (unsigned i = 0; i < W; i++)
-                if (at + i < end)
-                    loaded[v].elements[i] = x[at + i];
+                loaded[v].elements[i] = at + i < end ? x[at + i] : T(0.0f);
     }
     typename Op::state joined[VECTORS];
 #pragma unroll
     for (unsigned v = 0; v < VECTORS; v++) {
-        typename Op::state s[W];
         const uint64_t at = l + v * stride;
+        joined[v] = Op::none();
+        if (at >= end)
+            continue;
+        float wide[W];
 #pragma unroll
         for (unsigned i = 0; i < W; i++)
-            s[i] = at + i < end ? Op::one(widen(loaded[v].elements[i]), (uint32_t)(at + i), op)
-                                : Op::none();
+            wide[i] = loaded[v][i];
+        if (at + W > end) {
 #pragma unroll
-        for (unsigned half = W / 2; half > 0; half /= 2)
-#pragma unroll
-            for (unsigned i = 0; i < half; i++)
-                s[i] = Op::both(s[i], s[i + half]);
-        joined[v] = s[0];
+            for (unsigned i = 0; i < W; i++)
+                wide[i] = at + i < end ? wide[i] : Op::neutral(op);
+        }
+        joined[v] = Op::several(wide, (uint32_t)at, op);
     }
 #pragma unroll
     for (unsigned half = VECTORS / 2; half > 0; half /= 2)

@@ -1,17 +1,17 @@
 /*
  * state.cuh - the states of reductions: what is known of the elements that were seen.
  *
- * An operation has a state, the state of one element, and the state of two sets of elements
- * together, which does not depend on their order except by rounding. `finish` gives the result.
+ * An operation has a state, the state of one element, that of `several` neighbouring elements in
+ * f32, and the state of two sets of elements together, which does not depend on their order except
+ * by rounding. `finish` gives the result.
  */
 #ifndef KERNELS_CUDA_REDUCE_STATE_CUH
 #define KERNELS_CUDA_REDUCE_STATE_CUH
 
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
 #include <math_constants.h>
 #include <stdint.h>
 
+#include "kernels/cuda/vector.cuh"
 #include "kernels/reduce.h"
 
 namespace reduce
@@ -31,18 +31,7 @@ template <> struct wide_of<int32_t> {
     using type = long long;
 };
 
-static __device__ __forceinline__ float widen(float x)
-{
-    return x;
-}
-static __device__ __forceinline__ float widen(__half x)
-{
-    return __half2float(x);
-}
-static __device__ __forceinline__ float widen(__nv_bfloat16 x)
-{
-    return __bfloat162float(x);
-}
+using vectors::widen;
 static __device__ __forceinline__ double widen(double x)
 {
     return x;
@@ -69,6 +58,25 @@ static __device__ __forceinline__ bool is_nan(long long)
     return false;
 }
 
+/* The greater of two, or NaN if either is NaN. */
+static __device__ __forceinline__ float greater_or_nan(float a, float b)
+{
+    float c;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(c) : "f"(a), "f"(b));
+    return c;
+}
+
+/* The sum of a power of two of elements, as a pairwise tree. `x` is overwritten. */
+template <unsigned COUNT> static __device__ __forceinline__ float sum_pairwise(float (&x)[COUNT])
+{
+#pragma unroll
+    for (unsigned half = COUNT / 2; half > 0; half /= 2)
+#pragma unroll
+        for (unsigned i = 0; i < half; i++)
+            x[i] += x[i + half];
+    return x[0];
+}
+
 /* `exact`: the order of elements makes no difference, so that no tree is needed. */
 template <typename W> struct sum {
     static constexpr bool exact = sizeof(W) == sizeof(long long) && W(1) / W(2) == W(0);
@@ -82,6 +90,15 @@ template <typename W> struct sum {
     static __device__ __forceinline__ state one(W x, uint32_t, enum reduce_op)
     {
         return {x};
+    }
+    static __device__ __forceinline__ float neutral(enum reduce_op)
+    {
+        return 0;
+    }
+    template <unsigned COUNT>
+    static __device__ __forceinline__ state several(float (&x)[COUNT], uint32_t, enum reduce_op)
+    {
+        return {sum_pairwise(x)};
     }
     static __device__ __forceinline__ state both(state a, state b)
     {
@@ -99,6 +116,18 @@ template <typename W> struct squares {
     static __device__ __forceinline__ state one(W x, uint32_t, enum reduce_op)
     {
         return {x * x};
+    }
+    static __device__ __forceinline__ float neutral(enum reduce_op)
+    {
+        return 0;
+    }
+    template <unsigned COUNT>
+    static __device__ __forceinline__ state several(float (&x)[COUNT], uint32_t, enum reduce_op)
+    {
+#pragma unroll
+        for (unsigned i = 0; i < COUNT; i++)
+            x[i] *= x[i];
+        return {sum_pairwise(x)};
     }
     static __device__ __forceinline__ state both(state a, state b)
     {
@@ -121,6 +150,39 @@ template <typename W> struct most {
     static __device__ __forceinline__ state one(W x, uint32_t place, enum reduce_op op)
     {
         return {op == REDUCE_MIN ? -x : x, place};
+    }
+    static __device__ __forceinline__ float neutral(enum reduce_op op)
+    {
+        return op == REDUCE_MIN ? CUDART_INF_F : -CUDART_INF_F;
+    }
+    /* Only argmax needs the place of the greatest. */
+    template <unsigned COUNT>
+    static __device__ __forceinline__ state several(float (&x)[COUNT], uint32_t place,
+                                                    enum reduce_op op)
+    {
+        if (op == REDUCE_MIN) {
+#pragma unroll
+            for (unsigned i = 0; i < COUNT; i++)
+                x[i] = -x[i];
+        }
+        float top = x[0];
+#pragma unroll
+        for (unsigned i = 1; i < COUNT; i++)
+            top = greater_or_nan(top, x[i]);
+        if (op != REDUCE_ARGMAX)
+            return {top, place};
+        uint32_t first = 0;
+#pragma unroll
+        for (unsigned i = COUNT - 1; i > 0; i--)
+            first = x[i] == top ? i : first;
+        first = x[0] == top ? 0 : first;
+        if (is_nan(top)) {
+#pragma unroll
+            for (unsigned i = COUNT - 1; i > 0; i--)
+                first = is_nan(x[i]) ? i : first;
+            first = is_nan(x[0]) ? 0 : first;
+        }
+        return {top, place + first};
     }
     static __device__ __forceinline__ state both(state a, state b)
     {
@@ -158,12 +220,30 @@ template <typename W> struct logsumexp {
     {
         return {x, W(1)};
     }
+    static __device__ __forceinline__ float neutral(enum reduce_op)
+    {
+        return -CUDART_INF_F;
+    }
+    /* Where the greatest is infinite, it is the result, whatever the total. */
+    template <unsigned COUNT>
+    static __device__ __forceinline__ state several(float (&x)[COUNT], uint32_t, enum reduce_op)
+    {
+        float top = x[0];
+#pragma unroll
+        for (unsigned i = 1; i < COUNT; i++)
+            top = greater_or_nan(top, x[i]);
+        const float from = isinf(top) ? 0 : top;
+#pragma unroll
+        for (unsigned i = 0; i < COUNT; i++)
+            x[i] = expf(x[i] - from);
+        return {top, sum_pairwise(x)};
+    }
     static __device__ __forceinline__ state both(state a, state b)
     {
-        const W top = is_nan(a.most) || a.most > b.most ? a.most : b.most;
-        const W first = a.most == top ? W(1) : exponential(a.most - top);
-        const W second = b.most == top ? W(1) : exponential(b.most - top);
-        return {top, a.total * first + b.total * second};
+        const bool first = is_nan(a.most) || a.most > b.most;
+        const state greater = first ? a : b, other = first ? b : a;
+        const W factor = other.most == greater.most ? W(1) : exponential(other.most - greater.most);
+        return {greater.most, greater.total + other.total * factor};
     }
 };
 

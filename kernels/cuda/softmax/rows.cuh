@@ -14,23 +14,15 @@
 #include <math_constants.h>
 #include <stdint.h>
 
+#include "kernels/cuda/vector.cuh"
 #include "kernels/softmax.h"
 
 namespace softmax
 {
 
-static __device__ __forceinline__ float widen(float x)
-{
-    return x;
-}
-static __device__ __forceinline__ float widen(__half x)
-{
-    return __half2float(x);
-}
-static __device__ __forceinline__ float widen(__nv_bfloat16 x)
-{
-    return __bfloat162float(x);
-}
+using vectors::vector;
+using vectors::widen;
+
 static __device__ __forceinline__ void narrow(float x, float *y)
 {
     *y = x;
@@ -44,18 +36,7 @@ static __device__ __forceinline__ void narrow(float x, __nv_bfloat16 *y)
     *y = __float2bfloat16_rn(x);
 }
 
-/* Two elements at a time, which takes fewer instructions in 16 bits: those of a word of memory, of
- * the type of the second argument. */
-static __device__ __forceinline__ float2 widen_pair(uint32_t word, __half)
-{
-    __half2 both;
-    memcpy(&both, &word, sizeof both);
-    return __half22float2(both);
-}
-static __device__ __forceinline__ float2 widen_pair(uint32_t word, __nv_bfloat16)
-{
-    return make_float2(__uint_as_float(word << 16), __uint_as_float(word & 0xffff0000));
-}
+/* Two elements at a time, which takes one instruction in 16 bits. */
 static __device__ __forceinline__ void narrow_pair(float first, float second, float y[2])
 {
     y[0] = first;
@@ -73,28 +54,6 @@ static __device__ __forceinline__ void narrow_pair(float first, float second, __
     y[0] = both.x;
     y[1] = both.y;
 }
-
-template <typename T> struct vector {
-    static constexpr unsigned WIDTH = 16 / sizeof(T);
-    union {
-        uint4 bits;
-        uint32_t words[4];
-        T elements[WIDTH];
-    };
-    __device__ vector()
-    {
-    }
-    /* `i` is known to the compiler. */
-    __device__ __forceinline__ float operator[](unsigned i) const
-    {
-        if constexpr (sizeof(T) == 4) {
-            return elements[i];
-        } else {
-            const float2 both = widen_pair(words[i / 2], T());
-            return i % 2 == 0 ? both.x : both.y;
-        }
-    }
-};
 
 /* The number of unmasked elements of a row. */
 static __device__ __forceinline__ uint32_t length_of(const struct softmax_problem &p, uint64_t row)
