@@ -1,6 +1,6 @@
 # bash completion for gemmctl: gemm, attention, conv, reduce, softmax, tensor put, tensor get, tensor ls,
-# tensor rm, job ls, job status, job wait, job result, job cancel, bench, bench attention, bench ladder, info,
-# metrics, top, ready, completion, help
+# tensor rm, job ls, job status, job wait, job result, job cancel, bench, bench attention, bench conv,
+# bench reduce, bench softmax, bench ladder, info, metrics, top, ready, completion, help
 
 # Prints names: contexts, or tensors, jobs, kernels or an operation's kernels (kernels:conv2d) that the daemon knows.
 # The daemon is the one that the options of the line being typed name.
@@ -30,14 +30,16 @@ _gemmctl() {
         --lens-q --lens-kv --lse --with-lse --kernel --priority --json --shm --no-shm"
     local files_of="--output --random --seed --check --format --in-format --out-format --timing --dtype --out --kernel
         --priority --json --shm --no-shm"
-    local conv="$files_of --bias --channels --height --width --filters --filter-h --filter-w --groups --stride
+    local convs="--channels --height --width --filters --filter-h --filter-w --groups --stride
         --dilation --padding --layout --w-layout --batch --precision --alpha --act"
+    local conv="$files_of --store --async --bias $convs"
     local reduce="$files_of --store --async --shape --op --axis --keepdims"
     local softmax="$files_of --store --async --shape --scale --log --lens"
+    local measured="--dtype --out --kernel --priority --json --shm --no-shm"
     local bench="--connections --in-flight --duration --requests"
     local put="--dtype --shape --scale --evictable --format --json"
     local commands="gemm attention conv reduce softmax tensor job bench info metrics top ready completion help"
-    local tensor="put get ls rm" job="ls status wait result cancel" benches="attention ladder"
+    local tensor="put get ls rm" job="ls status wait result cancel" benches="attention conv reduce softmax ladder"
     current=${COMP_WORDS[COMP_CWORD]}
     previous=${COMP_WORDS[COMP_CWORD - 1]}
     for ((i = 1; i < COMP_CWORD; i++)); do
@@ -69,15 +71,15 @@ _gemmctl() {
         case $command in
         gemm | bench) words=$(_gemmctl_names kernels:gemm) ;;
         *attention) words=$(_gemmctl_names kernels:attention) ;;
-        conv) words=$(_gemmctl_names kernels:conv2d) ;;
-        *) words=$(_gemmctl_names "kernels:$command") ;;
+        *conv) words=$(_gemmctl_names kernels:conv2d) ;;
+        *) words=$(_gemmctl_names "kernels:${command#bench }") ;;
         esac
         ;;
     --dtype) words="f64 f32 f16 bf16 f8_e4m3 i8 i32" ;;
     --out) words="f64 f32 f16 bf16 i32" ;;
     --layout)
         words="bhsd bshd"
-        [[ $command == conv ]] && words="nchw nhwc"
+        [[ $command == *conv ]] && words="nchw nhwc"
         ;;
     --w-layout) words="kcrs krsc" ;;
     --padding) words="same" ;;
@@ -85,7 +87,7 @@ _gemmctl() {
     --scale) [[ $command == "tensor put" ]] && files=yes ;;
     --precision)
         words="full tf32 f8"
-        [[ $command == conv ]] && words="full tf32"
+        [[ $command == *conv ]] && words="full tf32"
         ;;
     --scales) words="none rowcol block" ;;
     --act) words="none relu gelu gelu_tanh silu" ;;
@@ -108,6 +110,9 @@ _gemmctl() {
         softmax:-*) words="$softmax $common" ;;
         bench:-*) words="$bench $product $common" ;;
         bench\ attention:-*) words="$bench $attends --dtype --batch --kernel --priority --json --shm --no-shm $common" ;;
+        bench\ conv:-*) words="$bench $measured $convs $common" ;;
+        bench\ reduce:-*) words="$bench $measured --shape --op --axis --keepdims $common" ;;
+        bench\ softmax:-*) words="$bench $measured --shape --scale --log $common" ;;
         bench\ ladder:-*) words="--n --json $common" ;;
         tensor\ put:-*) words="$put $common" ;;
         tensor\ get:-*) words="--output --format --json $common" ;;

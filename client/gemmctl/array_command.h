@@ -22,6 +22,7 @@ struct array_call {
     uint64_t y_bytes;
     uint32_t timeout_ms; /* deadline of a job; 0: the daemon's default */
     bool job;
+    void *user; /* what gemmd_request_user returns of the request */
 };
 
 /* What differs between the commands. `request` is the operation's own struct, such as struct
@@ -48,6 +49,8 @@ struct array_command {
     enum gemmd_error (*check)(const struct array_call *call, struct progress_line *line,
                               struct check *check);
 };
+
+extern const struct array_command conv_command, reduce_command, softmax_command;
 
 /* Sets the shape of X to the sizes of --random, of which there are `rank`. GEMMD_ERR_MALFORMED: the
  * command line has --shape too. */

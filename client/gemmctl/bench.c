@@ -145,6 +145,7 @@ static bool measure_requests(struct bench *bench, uint64_t requests, uint32_t du
     return done;
 }
 
+/* Allocates the results. False: there is no memory. */
 static bool bench_allocate(struct bench *bench)
 {
     uint32_t in_flight = bench->run.in_flight;
@@ -155,7 +156,7 @@ static bool bench_allocate(struct bench *bench)
     for (uint32_t i = 0; i < in_flight; i++)
         if ((bench->results[i] = malloc(bench->run.subject.result_bytes)) == NULL)
             return false;
-    return bench_subject_fill(&bench->run.subject);
+    return true;
 }
 
 int command_bench(const struct context *context)
@@ -166,7 +167,6 @@ int command_bench(const struct context *context)
     struct fault fault = {0};
     struct bench *bench = NULL;
     struct progress_line line;
-    const bool attends = arguments->command->taker == FOR_BENCH_ATTENTION;
     uint32_t connections, in_flight, duration_ms, requests;
     int code = EXIT_OK;
     if (!option_count(arguments, OPTION_CONNECTIONS, DEFAULT_CONNECTIONS, &connections, problem) ||
@@ -185,7 +185,7 @@ int command_bench(const struct context *context)
     }
     bench->run.connections = connections;
     bench->run.in_flight = in_flight;
-    if (bench_subject_read(&bench->run.subject, attends, arguments, &fault) != GEMMD_OK) {
+    if (bench_subject_read(&bench->run.subject, arguments, &fault) != GEMMD_OK) {
         code = fail_fault(context, &fault);
         goto done;
     }
@@ -194,7 +194,11 @@ int command_bench(const struct context *context)
         goto done;
     if (!bench_allocate(bench)) {
         fault_set(&fault, GEMMD_ERR_OUT_OF_MEMORY, NULL,
-                  "there is no memory for operands of this size");
+                  "there is no memory for results of this size");
+        code = fail_fault(context, &fault);
+        goto done;
+    }
+    if (bench_subject_fill(&bench->run.subject, &fault) != GEMMD_OK) {
         code = fail_fault(context, &fault);
         goto done;
     }

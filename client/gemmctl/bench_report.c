@@ -4,6 +4,7 @@
 #include "client/gemmctl/command.h"
 #include "client/gemmctl/print.h"
 #include "client/gemmctl/table.h"
+#include "client/gemmctl/units.h"
 
 struct figures {
     double rate, gigabytes, gigaflops, launch;
@@ -40,14 +41,16 @@ static void print_object(const struct bench_run *run, const struct figures *f)
         if (run->errors[code] > 0)
             json_object_set_new(errors, gemmd_error_name((enum gemmd_error)code),
                                 json_integer((json_int_t)run->errors[code]));
-    json_t *root = json_pack(
-        "{s:i, s:i, s:i, s:I, s:f, s:o, s:f, s:{s:f, s:f, s:f, s:f, s:f}, s:f, s:f, s:f, s:s}",
-        "version", PRINT_JSON_VERSION, "connections", (int)run->connections, "in_flight",
-        (int)run->in_flight, "requests", (json_int_t)run->latency.count, "elapsed_s",
-        run->elapsed_s, "errors", errors, "requests_per_second", f->rate, "latency_ms", "p50",
-        f->p50_ms, "p90", f->p90_ms, "p99", f->p99_ms, "p99.9", f->p999_ms, "max", f->max_ms,
-        "gigabytes_per_second", f->gigabytes, "gigaflops_per_second", f->gigaflops,
-        "requests_per_launch", f->launch, "kernel", run->kernel);
+    json_t *root =
+        json_pack("{s:i, s:i, s:i, s:I, s:f, s:o, s:f, s:{s:f, s:f, s:f, s:f, s:f}, s:f, s:f, s:s}",
+                  "version", PRINT_JSON_VERSION, "connections", (int)run->connections, "in_flight",
+                  (int)run->in_flight, "requests", (json_int_t)run->latency.count, "elapsed_s",
+                  run->elapsed_s, "errors", errors, "requests_per_second", f->rate, "latency_ms",
+                  "p50", f->p50_ms, "p90", f->p90_ms, "p99", f->p99_ms, "p99.9", f->p999_ms, "max",
+                  f->max_ms, "gigabytes_per_second", f->gigabytes, "requests_per_launch", f->launch,
+                  "kernel", run->kernel);
+    if (root != NULL && run->subject.flops > 0)
+        json_object_set_new(root, "gigaflops_per_second", json_real(f->gigaflops));
     if (root != NULL)
         bench_subject_describe(&run->subject, root);
     print_json(root);
@@ -76,6 +79,7 @@ static void print_latencies(const struct figures *f)
 
 static void print_lines(const struct bench_run *run, const struct figures *f)
 {
+    char text[UNITS_ROOM];
     bench_subject_print(&run->subject);
     printf(" by %s, %u connections", run->kernel[0] != '\0' ? run->kernel : "none",
            run->connections);
@@ -89,8 +93,10 @@ static void print_lines(const struct bench_run *run, const struct figures *f)
         if (run->errors[code] > 0)
             printf(", %s %llu", gemmd_error_name((enum gemmd_error)code),
                    (unsigned long long)run->errors[code]);
-    printf("\nrate       %.1f requests/s, %.3f GB/s, %.2f GFLOP/s\n\n", f->rate, f->gigabytes,
-           f->gigaflops);
+    printf("\nrate       %.1f requests/s, %s", f->rate, units_bytes_rate(f->gigabytes * 1e9, text));
+    if (run->subject.flops > 0)
+        printf(", %s", units_flops(f->gigaflops * 1e9, text));
+    printf("\n\n");
     print_latencies(f);
 }
 

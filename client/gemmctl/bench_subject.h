@@ -1,5 +1,5 @@
 /*
- * bench_subject.h - the request that gemmctl bench repeats: one product, or one attention, of
+ * bench_subject.h - the request that gemmctl bench repeats: one problem of one operation, with
  * random operands.
  */
 #ifndef GEMMCTL_BENCH_SUBJECT_H
@@ -8,33 +8,60 @@
 #include <gemmd/gemmd.h>
 #include <jansson.h>
 
+#include "client/gemmctl/array_command.h"
 #include "client/gemmctl/options.h"
 #include "proto/attention_request.h"
+#include "proto/conv2d_request.h"
 #include "proto/gemm_request.h"
-
-enum { BENCH_OPERANDS = 3 };
+#include "proto/reduce_request.h"
+#include "proto/softmax_request.h"
 
 struct bench_subject {
-    bool attends; /* the request is an attention, not a product */
-    struct gemm_request product;
-    struct attention_request attention;
-    struct {
-        void *data;
-        uint64_t bytes;
-    } operands[BENCH_OPERANDS];        /* A and B, or Q, K and V */
-    uint64_t body_bytes, result_bytes; /* of one request */
-    double flops;                      /* multiplications and additions of one request */
-    struct gemmd_gemm gemm;
-    struct gemmd_attention attend;
+    const struct bench_operation *operation;
+    union { /* the parameters, as the command line gives them, with defaults for the rest */
+        struct gemm_request product;
+        struct attention_request attention;
+        struct conv2d_request conv;
+        struct reduce_request reduce;
+        struct softmax_request softmax;
+    };
+    struct tensor operands[TENSOR_FILES_MAX]; /* in the order of the request; rank 0: there is no
+                                                 such operand */
+    uint64_t body_bytes, result_bytes;        /* of one request */
+    double flops; /* multiplications and additions of one request; 0 if the operation is measured in
+                     bytes only */
+    union {       /* what the library is given */
+        struct gemmd_gemm gemm;
+        struct gemmd_attention attend;
+        struct array_call call;
+    };
 };
 
-/* Reads the parameters from the command line; sizes that are missing get defaults. On failure
- * `fault` has a sentence. */
-enum gemmd_error bench_subject_read(struct bench_subject *subject, bool attends,
+/* What differs between the operations. */
+struct bench_operation {
+    unsigned taker; /* the command's bit, FOR_... */
+    /* Reads the parameters from the command line, sets defaults, and sets types and shapes of the
+     * operands, result_bytes and flops. On failure `fault` has a sentence. */
+    enum gemmd_error (*read)(struct bench_subject *subject, const struct arguments *arguments,
+                             struct fault *fault);
+    /* Makes what the library is given, when the operands have data. */
+    void (*prepare)(struct bench_subject *subject);
+    /* As bench_subject_submit, _print and _describe. */
+    struct gemmd_request *(*submit)(struct bench_subject *subject, struct gemmd_client *client,
+                                    void *out, void *user, struct gemmd_error_info *error);
+    void (*print)(const struct bench_subject *subject);
+    json_t *(*describe)(const struct bench_subject *subject); /* a new object; NULL: no memory */
+};
+extern const struct bench_operation bench_product, bench_attention, bench_conv, bench_reduce,
+    bench_softmax;
+
+/* Reads the parameters of the operation that the command names; sizes that are missing get
+ * defaults. On failure `fault` has a sentence. */
+enum gemmd_error bench_subject_read(struct bench_subject *subject,
                                     const struct arguments *arguments, struct fault *fault);
-/* Allocates the operands and fills them with random values. False: there is no memory. The caller
- * calls bench_subject_free in any case. */
-bool bench_subject_fill(struct bench_subject *subject);
+/* Allocates the operands and fills them with random values. On failure `fault` has a sentence. The
+ * caller calls bench_subject_free in any case. */
+enum gemmd_error bench_subject_fill(struct bench_subject *subject, struct fault *fault);
 void bench_subject_free(struct bench_subject *subject);
 
 /* Starts one request, whose result goes to `out`, which has result_bytes. Returns a new request, or

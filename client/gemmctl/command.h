@@ -66,7 +66,7 @@ int command_job_wait(const struct context *context);
 int command_job_result(const struct context *context);
 int command_job_cancel(const struct context *context);
 int command_job_ls(const struct context *context);
-int command_bench(const struct context *context); /* of products and of attentions */
+int command_bench(const struct context *context); /* of every operation */
 int command_ladder(const struct context *context);
 int command_info(const struct context *context);
 int command_metrics(const struct context *context);

@@ -146,6 +146,7 @@ static struct gemmd_request *submit(struct gemmd_client *client, const struct ar
     conv.kernel = conv2d_request_given(r, "kernel") ? r->kernel : NULL;
     conv.timeout_ms = call->timeout_ms;
     conv.job = call->job;
+    conv.user = call->user;
     return gemmd_conv2d_submit(client, &conv, error);
 }
 
@@ -161,7 +162,7 @@ static enum gemmd_error check_result(const struct array_call *call, struct progr
     return check_conv(call->request, &operands, call->y, line, check);
 }
 
-static const struct array_command conv_command = {
+const struct array_command conv_command = {
     .files = &kind,
     .parameters = &conv2d_parameter_table,
     .first = X,

@@ -34,15 +34,22 @@ enum {
     FOR_REDUCE = 1048576,
     FOR_SOFTMAX = 2097152,
     FOR_CONV = 4194304,
-    FOR_ALL = 8388607,
+    FOR_BENCH_CONV = 8388608,
+    FOR_BENCH_REDUCE = 16777216,
+    FOR_BENCH_SOFTMAX = 33554432,
+    FOR_ALL = 67108863,
     FOR_ASKING = FOR_ALL & ~FOR_HELP, /* commands that send requests */
     FOR_PRODUCTS = FOR_GEMM | FOR_BENCH,
     FOR_ATTENDING = FOR_ATTENTION | FOR_BENCH_ATTENTION,
     FOR_ROWS = FOR_REDUCE | FOR_SOFTMAX,
+    FOR_CONVS = FOR_CONV | FOR_BENCH_CONV,
+    FOR_REDUCES = FOR_REDUCE | FOR_BENCH_REDUCE,
+    FOR_SOFTMAXES = FOR_SOFTMAX | FOR_BENCH_SOFTMAX,
     FOR_COMPUTING = FOR_GEMM | FOR_ATTENTION | FOR_ROWS | FOR_CONV,
     FOR_STORING = FOR_GEMM | FOR_ROWS | FOR_CONV,
     FOR_CHECKING = FOR_GEMM | FOR_ROWS | FOR_CONV,
-    FOR_LOADING = FOR_BENCH | FOR_BENCH_ATTENTION,
+    FOR_LOADING =
+        FOR_BENCH | FOR_BENCH_ATTENTION | FOR_BENCH_CONV | FOR_BENCH_REDUCE | FOR_BENCH_SOFTMAX,
     FOR_COMPUTED = FOR_COMPUTING | FOR_LOADING,
     FOR_READERS = FOR_COMPUTING | FOR_TENSOR_PUT,
     FOR_WRITERS = FOR_COMPUTING | FOR_TENSOR_GET | FOR_JOB_RESULT,
@@ -85,36 +92,40 @@ enum {
       "ladder: side of the largest square, by default 4096")                                       \
     X(K, "k", 'k', "DEPTH", FOR_PRODUCTS, 1,                                                       \
       "columns of op(A) and rows of op(B); bench: default 64")                                     \
-    X(OP, "op", 0, "sum|mean|max|min|norm2|logsumexp|argmax", FOR_REDUCE, 1,                       \
+    X(OP, "op", 0, "sum|mean|max|min|norm2|logsumexp|argmax", FOR_REDUCES, 1,                      \
       "what is computed of the elements; norm2: the square root of the sum of squares; "           \
       "logsumexp: the logarithm of the sum of exponentials; argmax: the index of the first "       \
       "greatest element; default sum")                                                             \
-    X(AXIS, "axis", 0, "NUMBER", FOR_REDUCE, 1,                                                    \
+    X(AXIS, "axis", 0, "NUMBER", FOR_REDUCES, 1,                                                   \
       "dimension that is reduced; a negative number counts from the last dimension, which is "     \
       "-1; default -1")                                                                            \
-    X(KEEPDIMS, "keepdims", 0, NULL, FOR_REDUCE, 1,                                                \
+    X(KEEPDIMS, "keepdims", 0, NULL, FOR_REDUCES, 1,                                               \
       "keep the reduced dimension in the shape of Y, as 1")                                        \
-    X(LOG, "log", 0, NULL, FOR_SOFTMAX, 1, "compute the logarithm of the softmax")                 \
+    X(LOG, "log", 0, NULL, FOR_SOFTMAXES, 1, "compute the logarithm of the softmax")               \
     X(LENS, "lens", 0, "FILE", FOR_SOFTMAX, 0,                                                     \
       "file with an int32 array of the shape of X's first dimensions: how many elements of "       \
       "each row there count; in a file of raw bytes a vector, for the first dimension; "           \
       "default: all")                                                                              \
-    X(CHANNELS, "channels", 0, "COUNT", FOR_CONV, 1,                                               \
-      "channels of X; files of raw bytes need --channels, --height, --width, --filters, "          \
-      "--filter-h and --filter-w")                                                                 \
-    X(HEIGHT, "height", 0, "SIZE", FOR_CONV, 1, "height of the images of X")                       \
-    X(WIDTH, "width", 0, "SIZE", FOR_CONV, 1, "width of the images of X")                          \
-    X(FILTERS, "filters", 0, "COUNT", FOR_CONV, 1, "filters of W, which are the channels of Y")    \
-    X(FILTER_H, "filter-h", 0, "SIZE", FOR_CONV, 1, "height of the filters")                       \
-    X(FILTER_W, "filter-w", 0, "SIZE", FOR_CONV, 1, "width of the filters")                        \
-    X(GROUPS, "groups", 0, "COUNT", FOR_CONV, 1,                                                   \
+    X(CHANNELS, "channels", 0, "COUNT", FOR_CONVS, 1,                                              \
+      "channels of X; conv: files of raw bytes need --channels, --height, --width, --filters, "    \
+      "--filter-h and --filter-w; bench conv: default 64")                                         \
+    X(HEIGHT, "height", 0, "SIZE", FOR_CONVS, 1,                                                   \
+      "height of the images of X; bench conv: default 56")                                         \
+    X(WIDTH, "width", 0, "SIZE", FOR_CONVS, 1, "width of the images of X; bench conv: default 56") \
+    X(FILTERS, "filters", 0, "COUNT", FOR_CONVS, 1,                                                \
+      "filters of W, which are the channels of Y; bench conv: default 64")                         \
+    X(FILTER_H, "filter-h", 0, "SIZE", FOR_CONVS, 1,                                               \
+      "height of the filters; bench conv: default 3")                                              \
+    X(FILTER_W, "filter-w", 0, "SIZE", FOR_CONVS, 1,                                               \
+      "width of the filters; bench conv: default 3")                                               \
+    X(GROUPS, "groups", 0, "COUNT", FOR_CONVS, 1,                                                  \
       "number of groups of channels, of which each filter sees one; default 1")                    \
-    X(STRIDE, "stride", 0, "S[,S]", FOR_CONV, 1,                                                   \
+    X(STRIDE, "stride", 0, "S[,S]", FOR_CONVS, 1,                                                  \
       "step of the filter in both directions, or down and to the right; default 1")                \
-    X(DILATION, "dilation", 0, "D[,D]", FOR_CONV, 1,                                               \
+    X(DILATION, "dilation", 0, "D[,D]", FOR_CONVS, 1,                                              \
       "distance of a filter's elements in both directions, or down and to the right; default "     \
       "1")                                                                                         \
-    X(PADDING, "padding", 0, "SIDES", FOR_CONV, 1,                                                 \
+    X(PADDING, "padding", 0, "SIDES", FOR_CONVS, 1,                                                \
       "zeros around X: same, for as many as give Y the size of X divided by the stride; one "      \
       "number for all sides; two for top and bottom, left and right; or four for top, "            \
       "bottom, left, right; default 0")                                                            \
@@ -125,21 +136,33 @@ enum {
       "X, any but f8_e4m3, by default the file's own, f32 for raw bytes; softmax: type of X "      \
       "(f64, f32, f16 or bf16), by default the file's own, f32 for raw bytes; tensor put: "        \
       "type of the elements, by default the file's own, f32 for raw bytes; bench: type of A "      \
-      "and B, by default f32; bench attention: type of Q, K and V, by default f16")                \
-    X(SHAPE, "shape", 0, "D0[,D1...]", FOR_TENSOR_PUT | FOR_ROWS, 1,                               \
+      "and B, by default f32; bench attention: type of Q, K and V, by default f16; bench conv: "   \
+      "type of X and W (f32, f16, bf16 or i8), by default f32; bench reduce: type of X, any but "  \
+      "f8_e4m3, by default f32; bench softmax: type of X (f64, f32, f16 or bf16), by default f32") \
+    X(SHAPE, "shape", 0, "D0[,D1...]", FOR_TENSOR_PUT | FOR_REDUCES | FOR_SOFTMAXES, 1,            \
       "tensor put: dimensions of a tensor in a file of raw bytes; reduce: dimensions of X in "     \
-      "a file of raw bytes; softmax: dimensions of X in a file of raw bytes")                      \
+      "a file of raw bytes; softmax: dimensions of X in a file of raw bytes; bench reduce: "       \
+      "dimensions of X, by default 1024,1024; bench softmax: dimensions of X, by default "         \
+      "1024,1024")                                                                                 \
     X(EVICTABLE, "evictable", 0, NULL, FOR_TENSOR_PUT, 0,                                          \
       "let the daemon drop the tensor when another tensor needs the memory")                       \
-    X(OUT, "out", 0, "f64|f32|f16|bf16|i32", FOR_PRODUCTS | FOR_ROWS | FOR_CONV, 1,                \
+    X(OUT, "out", 0, "f64|f32|f16|bf16|i32",                                                       \
+      FOR_PRODUCTS | FOR_REDUCES | FOR_SOFTMAXES | FOR_CONVS, 1,                                   \
       "gemm: element type of C, C0 and bias, by default the type of A and B, but bf16 for "        \
       "f8_e4m3 and with --scales, and i32 for i8; bench: element type of C, by default the "       \
       "type of A and B, but bf16 for f8_e4m3, and i32 for i8; conv: element type of Y and of "     \
       "the bias, by default the type of X, but i32 for i8; reduce: element type of Y, by "         \
       "default the type of X, but i32 for argmax and for sums of integers, and f64 for means "     \
-      "of integers; softmax: element type of Y, by default the type of X")                         \
-    X(PRECISION, "precision", 0, "gemm: full|tf32|f8; bench: full|tf32|f8; conv: full|tf32",       \
-      FOR_PRODUCTS | FOR_CONV, 1,                                                                  \
+      "of integers; softmax: element type of Y, by default the type of X; bench conv: element "    \
+      "type "                                                                                      \
+      "of Y, by default the type of X, but i32 for i8; bench reduce: element type of Y, by "       \
+      "default the "                                                                               \
+      "type of X, but i32 for argmax and for sums of integers, and f64 for means of integers; "    \
+      "bench "                                                                                     \
+      "softmax: element type of Y, by default the type of X")                                      \
+    X(PRECISION, "precision", 0,                                                                   \
+      "gemm: full|tf32|f8; bench: full|tf32|f8; conv: full|tf32; bench conv: full|tf32",           \
+      FOR_PRODUCTS | FOR_CONVS, 1,                                                                 \
       "tf32: the daemon may round f32 operands to TF32; gemm: f8: faster, less exact sums of "     \
       "f8_e4m3; bench: f8: faster, less exact sums of f8_e4m3; default full")                      \
     X(SCALES, "scales", 0, "none|rowcol|block", FOR_GEMM, 1,                                       \
@@ -154,17 +177,18 @@ enum {
       "tensor on the daemon")                                                                      \
     X(TRANSA, "transa", 0, NULL, FOR_PRODUCTS, 1, "A is stored transposed, k x m")                 \
     X(TRANSB, "transb", 0, NULL, FOR_PRODUCTS, 1, "B is stored transposed, n x k")                 \
-    X(ALPHA, "alpha", 0, "NUMBER", FOR_PRODUCTS | FOR_CONV, 1,                                     \
+    X(ALPHA, "alpha", 0, "NUMBER", FOR_PRODUCTS | FOR_CONVS, 1,                                    \
       "gemm: factor of the product op(A)*op(B); bench: factor of the product op(A)*op(B); "        \
-      "conv: factor of the sums of products; default 1")                                           \
+      "conv: factor of the sums of products; bench conv: factor of the sums of products; default " \
+      "1")                                                                                         \
     X(BETA, "beta", 0, "NUMBER", FOR_GEMM, 1,                                                      \
       "factor of the matrix C0; default 0, which needs no --c0")                                   \
-    X(BATCH, "batch", 0, "COUNT", FOR_PRODUCTS | FOR_ATTENDING | FOR_CONV, 1,                      \
+    X(BATCH, "batch", 0, "COUNT", FOR_PRODUCTS | FOR_ATTENDING | FOR_CONVS, 1,                     \
       "gemm: number of problems of one shape, which lie one after another in each operand; "       \
       "bench: number of problems of one shape; attention: number of problems of one shape, "       \
       "which lie one after another in each operand; bench attention: number of problems of "       \
-      "one shape; conv: number of images of X; default 1")                                         \
-    X(ACT, "act", 0, "none|relu|gelu|gelu_tanh|silu", FOR_PRODUCTS | FOR_CONV, 1,                  \
+      "one shape; conv: number of images of X; bench conv: number of images of X; default 1")      \
+    X(ACT, "act", 0, "none|relu|gelu|gelu_tanh|silu", FOR_PRODUCTS | FOR_CONVS, 1,                 \
       "activation function, applied last to each element of the result; default none")             \
     X(HEADS, "heads", 0, "COUNT", FOR_ATTENDING, 1,                                                \
       "heads of Q; attention: files of raw bytes need --heads, --sq and --d; bench "               \
@@ -179,14 +203,18 @@ enum {
       "head size of Q and K, at most 256; bench attention: default 64")                            \
     X(DV, "dv", 0, "SIZE", FOR_ATTENDING, 1,                                                       \
       "head size of V and O, at most 256; default: the head size of Q")                            \
-    X(LAYOUT, "layout", 0, "attention: bhsd|bshd; bench attention: bhsd|bshd; conv: nchw|nhwc",    \
-      FOR_ATTENDING | FOR_CONV, 1,                                                                 \
+    X(LAYOUT, "layout", 0,                                                                         \
+      "attention: bhsd|bshd; bench attention: bhsd|bshd; conv: nchw|nhwc; "                        \
+      "bench conv: nchw|nhwc",                                                                     \
+      FOR_ATTENDING | FOR_CONVS, 1,                                                                \
       "attention: order of dimensions: bhsd is batch, heads, sequence, head size, bshd is "        \
       "batch, sequence, heads, head size, default bhsd; bench attention: order of "                \
       "dimensions: bhsd is batch, heads, sequence, head size, bshd is batch, sequence, "           \
       "heads, head size, default bhsd; conv: order of the dimensions of X and Y: nchw is "         \
-      "batch, channels, height, width, nhwc is batch, height, width, channels, default nchw")      \
-    X(W_LAYOUT, "w-layout", 0, "kcrs|krsc", FOR_CONV, 1,                                           \
+      "batch, channels, height, width, nhwc is batch, height, width, channels, default nchw; "     \
+      "bench conv: order of the dimensions of X and Y: nchw is batch, channels, height, width, "   \
+      "nhwc is batch, height, width, channels, default nchw")                                      \
+    X(W_LAYOUT, "w-layout", 0, "kcrs|krsc", FOR_CONVS, 1,                                          \
       "order of the dimensions of W: kcrs is filters, channels, height, width, krsc is "           \
       "filters, height, width, channels; default kcrs")                                            \
     X(CAUSAL, "causal", 0, NULL, FOR_ATTENDING, 1,                                                 \
@@ -196,10 +224,12 @@ enum {
       "mask: a query sees no key that is more than COUNT positions to its left; default: no "      \
       "such mask")                                                                                 \
     X(SCALE, "scale", 0,                                                                           \
-      "attention: NUMBER; bench attention: NUMBER; softmax: NUMBER; tensor put: FILE",             \
-      FOR_ATTENDING | FOR_SOFTMAX | FOR_TENSOR_PUT, 1,                                             \
+      "attention: NUMBER; bench attention: NUMBER; softmax: NUMBER; bench softmax: NUMBER; "       \
+      "tensor put: FILE",                                                                          \
+      FOR_ATTENDING | FOR_SOFTMAXES | FOR_TENSOR_PUT, 1,                                           \
       "attention: factor of the scores Q*K^T, by default 1/sqrt(d); bench attention: factor "      \
-      "of the scores Q*K^T, by default 1/sqrt(d); softmax: factor of X, by default 1; tensor "     \
+      "of the scores Q*K^T, by default 1/sqrt(d); softmax: factor of X, by default 1; bench "      \
+      "softmax: factor of X, by default 1; tensor "                                                \
       "put: file with the f32 scales of a tensor of f8_e4m3 or i8, by default the tensor "         \
       "'scale' of the safetensors file, if it has one")                                            \
     X(SOFTCAP, "softcap", 0, "NUMBER", FOR_ATTENDING, 1,                                           \

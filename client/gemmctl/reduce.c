@@ -84,6 +84,7 @@ static struct gemmd_request *submit(struct gemmd_client *client, const struct ar
     reduce.timeout_ms = call->timeout_ms;
     reduce.kernel = parameter_given(&reduce_parameter_table, r, "kernel") ? r->kernel : NULL;
     reduce.job = call->job;
+    reduce.user = call->user;
     return gemmd_reduce_submit(client, &reduce, error);
 }
 
@@ -94,7 +95,7 @@ static enum gemmd_error check_result(const struct array_call *call, struct progr
     return check_reduce(call->request, &operands, call->y, line, check);
 }
 
-static const struct array_command reduce_command = {
+const struct array_command reduce_command = {
     .files = &kind,
     .parameters = &reduce_parameter_table,
     .first = X,

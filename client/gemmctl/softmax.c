@@ -95,6 +95,7 @@ static struct gemmd_request *submit(struct gemmd_client *client, const struct ar
     softmax.timeout_ms = call->timeout_ms;
     softmax.kernel = softmax_given(r, "kernel") ? r->kernel : NULL;
     softmax.job = call->job;
+    softmax.user = call->user;
     return gemmd_softmax_submit(client, &softmax, error);
 }
 
@@ -108,7 +109,7 @@ static enum gemmd_error check_result(const struct array_call *call, struct progr
     return check_softmax(call->request, &operands, call->y, line, check);
 }
 
-static const struct array_command softmax_command = {
+const struct array_command softmax_command = {
     .files = &kind,
     .parameters = &softmax_parameter_table,
     .first = X,

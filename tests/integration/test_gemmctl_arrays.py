@@ -271,6 +271,61 @@ def test_rate_of_a_convolution(run):
     assert report["gigaflops_per_second"] == pytest.approx(flops / report["elapsed_ms"] / 1e6)
 
 
+# Words of gemmctl bench, members of the report, the line of the report, bytes and operations of a request.
+BENCH = {
+    "conv": (["--batch=2", "--channels=8", "--height=10", "--width=12", "--filters=4", "--filter-h=3", "--filter-w=5",
+              "--groups=2", "--stride=1,2", "--layout=nhwc", "--w-layout=krsc", "--dtype=f16", "--act=relu"],
+             {"op": "conv2d", "batch": 2, "channels": 8, "height": 10, "width": 12, "filters": 4, "filter_h": 3,
+              "filter_w": 5, "groups": 2, "stride": [1, 2], "dilation": [1, 1], "padding": [0, 0, 0, 0],
+              "layout": "nhwc", "dtype": "f16", "out": "f16"},
+             "conv       2x8x10x12, 4 filters of 3x5 in 2 groups f16 to f16 by ",
+             2 * (2 * 8 * 10 * 12 + 4 * 4 * 3 * 5 + 2 * 4 * 8 * 4), 2 * (4 * 3 * 5) * (2 * 4 * 8 * 4)),
+    "reduce": (["--shape=3,40,5", "--op=argmax", "--axis=-2", "--dtype=bf16"],
+               {"op": "reduce", "shape": [3, 40, 5], "reduction": "argmax", "axis": 1, "dtype": "bf16", "out": "i32"},
+               "reduce     argmax over axis 1 of 3x40x5 bf16 to i32 by ", 2 * 3 * 40 * 5 + 4 * 3 * 5, None),
+    "softmax": (["--shape=7,30", "--log", "--scale=0.5", "--dtype=f16", "--out=f32"],
+                {"op": "softmax", "shape": [7, 30], "log": True, "dtype": "f16", "out": "f32"},
+                "softmax    logarithm, 7x30 f16 to f32 by ", (2 + 4) * 7 * 30, None),
+}
+
+
+@pytest.mark.parametrize("command", BENCH)
+def test_bench(command, run):
+    """The rates are those of the request's operands, result and multiply-adds."""
+    words, members, line, size, flops = BENCH[command]
+    report = json.loads(succeed(run("bench", command, *words, "--requests=30", "--connections=3", "--json")).stdout)
+    assert {name: report[name] for name in members} == members
+    assert (report["requests"], report["errors"], report["connections"]) == (30, {}, 3)
+    rate = report["requests_per_second"]
+    assert report["gigabytes_per_second"] == pytest.approx(rate * size / 1e9)
+    if flops is None:
+        assert "gigaflops_per_second" not in report
+    else:
+        assert report["gigaflops_per_second"] == pytest.approx(rate * flops / 1e9)
+    said = succeed(run("bench", command, *words, "--requests=8", "--kernel=naive")).stdout.decode()
+    assert said.startswith(line + "naive, 8 connections\nanswered   8 in "), said
+    rates = r"rate +[0-9.]+ requests/s, [0-9.]+ [kMG]?B/s" + ("" if flops is None else ", [0-9.]+ [kMGT]?FLOP/s") + "\n"
+    assert re.search(rates, said), said
+
+
+@pytest.mark.parametrize("command, line", [("conv", "conv       1x64x56x56, 64 filters of 3x3 f32 to f32 by "),
+                                           ("reduce", "reduce     sum over axis 1 of 1024x1024 f32 to f32 by "),
+                                           ("softmax", "softmax    1024x1024 f32 to f32 by ")])
+def test_bench_without_sizes(command, line, run):
+    assert succeed(run("bench", command, "--requests=1", "--connections=1")).stdout.decode().startswith(line)
+
+
+@pytest.mark.parametrize("words, says", [
+    (["conv", "--groups=3"], "must be a multiple of groups"), (["conv", "--heads=3"], "is not an option of bench conv"),
+    (["conv", "--dtype=f64"], "--dtype is 'f64'"), (["reduce", "--axis=2"], "axis must be from -2 to 1"),
+    (["softmax", "--shape=0"], "--shape is '0'"), (["softmax", "--lens=x.npy"], "is not an option of bench softmax"),
+], ids=str)
+def test_bench_of_what_is_not_offered(words, says, run):
+    """Refused before a daemon is asked."""
+    result = run("bench", *words, "--url=127.0.0.1:1")
+    assert (result.returncode, says in result.stderr.decode()) == (USAGE, True), result
+
+
 def test_numbers_that_are_not_finite_are_left_out_of_the_check(run, tmp_path):
     x = np.ones((4, 6), np.float32)
     x[1, 2], x[2, 3] = np.nan, np.inf

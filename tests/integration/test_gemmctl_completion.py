@@ -79,6 +79,8 @@ def test_names_of_the_daemon(complete, run, url, tmp_path):
         assert complete("gemmctl tensor get -q completion.o") == names[:1]
         assert {"naive", "openblas"} <= set(complete("gemmctl bench --kernel "))
         assert {"naive", "product"} == set(complete("gemmctl conv W.npy --kernel "))
+        assert {"naive", "product"} == set(complete("gemmctl bench conv --kernel "))
+        assert complete("gemmctl bench softmax --kernel ") == complete("gemmctl softmax W.npy --kernel ")
         assert [name.removeprefix("tensor:") for name in complete("gemmctl gemm W.npy tensor:completion.")] == names
         # Another daemon, which the line names, is asked in place of the environment's.
         assert complete("gemmctl --url http://127.0.0.1:1 tensor rm completion.") == []
@@ -106,6 +108,12 @@ def test_commands_and_options(complete):
     assert complete("gemmctl ten") == ["tensor"]
     assert sorted(complete("gemmctl job ")) == ["cancel", "ls", "result", "status", "wait"]
     assert complete("gemmctl -q bench at") == ["attention"]
+    assert sorted(complete("gemmctl bench ")) == ["attention", "conv", "ladder", "reduce", "softmax"]
+    assert complete("gemmctl bench conv --layout ") == ["nchw", "nhwc"]
+    assert complete("gemmctl bench reduce --keep") == ["--keepdims"]
+    assert complete("gemmctl bench reduce --conn") == ["--connections"]
+    assert complete("gemmctl bench softmax --ax") == []
+    assert complete("gemmctl conv --sto") == ["--store"] and complete("gemmctl bench conv --sto") == []
     assert complete("gemmctl gemm --che") == ["--check"] or complete("gemmctl gemm --che") == [
         "--check", "--check-digest"]
     assert complete("gemmctl info --conn") == []

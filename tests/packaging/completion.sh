@@ -49,7 +49,13 @@ expect "--transa --transb" gemmctl gemm A.npy --trans
 expect "--connections" gemmctl bench --conn
 expect "" gemmctl info --conn
 expect "" gemmctl help --u
-expect "attention ladder" gemmctl bench ""
+expect "attention conv reduce softmax ladder" gemmctl bench ""
+expect "nchw nhwc" gemmctl bench conv --layout ""
+expect "full tf32" gemmctl bench conv --precision ""
+expect "--axis" gemmctl bench reduce --ax
+expect "--log" gemmctl bench softmax --lo
+expect "" gemmctl bench softmax --len
+expect "--store" gemmctl conv X.npy W.npy --sto
 expect "--heads" gemmctl bench attention --hea
 expect "" gemmctl bench ladder --hea
 expect "" gemmctl bench --hea
@@ -73,6 +79,8 @@ expect "kernels:gemm-one kernels:gemm-two" gemmctl bench --kernel kernel
 expect "kernels:attention-one kernels:attention-two" gemmctl attention Q.npy --kernel kernel
 expect "kernels:conv2d-one kernels:conv2d-two" gemmctl conv X.npy --kernel kernel
 expect "kernels:reduce-one kernels:reduce-two" gemmctl reduce X.npy --kernel kernel
+expect "kernels:reduce-one kernels:reduce-two" gemmctl bench reduce --kernel kernel
+expect "kernels:conv2d-one kernels:conv2d-two" gemmctl bench conv --kernel kernel
 expect "job-one" gemmctl job wait job-o
 expect "tensor-two" gemmctl gemm A.npy tensor : tensor-tw
 expect "with,--timeout,1s,--retries,0" gemmctl gemm A.npy tensor : w
