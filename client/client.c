@@ -114,6 +114,7 @@ static enum gemmd_error client_write_headers(struct gemmd_client *client, const 
     static const char ask[] = "Expect: 100-continue";
     static const char *const lines[HEADERS_COUNT][3] = {
         [HEADERS_ACCEPT] = {accept},
+        [HEADERS_ACCEPT_TENSORS] = {tensors},
         [HEADERS_SEND] = {"Expect:", raw, accept},
         [HEADERS_ASK] = {ask, raw, accept},
         [HEADERS_SEND_FOR_TENSORS] = {"Expect:", raw, tensors},

@@ -44,6 +44,9 @@ struct sink {
     struct answer_buffer lse; /* for SINK_TENSORS: the destination of lse, if the answer has lse */
     uint32_t lse_rank;
     uint64_t lse_dims[ANSWER_MAX_RANK];
+    struct answer_buffer scale; /* for SINK_TENSORS: the destination of a tensor's scales */
+    uint32_t scale_rank;
+    uint64_t scale_dims[ANSWER_MAX_RANK];
     struct {
         char *data;
         uint64_t bytes;
@@ -91,6 +94,7 @@ struct gemmd_request {
         uint64_t bytes;
         uint64_t lse_bytes; /* 0: the request does not ask for lse */
         bool verify;
+        bool scales; /* the request asks for the scales that a tensor may have */
     } expected;
 
     /* The state of the attempts. */

@@ -17,10 +17,11 @@
 /* The sets of request headers. A set of ..._ASK... directly follows the same set of ..._SEND...,
  * from which it differs by "Expect: 100-continue". */
 enum headers {
-    HEADERS_PLAIN,  /* the authorization token, which every set has, and no other header */
-    HEADERS_ACCEPT, /* no body; Accept asks for an answer of raw bytes */
-    HEADERS_SEND,   /* a body of raw bytes; Accept asks for an answer of raw bytes */
-    HEADERS_ASK,    /* as HEADERS_SEND; the body is sent after 100 Continue */
+    HEADERS_PLAIN,          /* the authorization token, which every set has, and no other header */
+    HEADERS_ACCEPT,         /* no body; Accept asks for an answer of raw bytes */
+    HEADERS_ACCEPT_TENSORS, /* no body; Accept asks for a safetensors file */
+    HEADERS_SEND,           /* a body of raw bytes; Accept asks for an answer of raw bytes */
+    HEADERS_ASK,            /* as HEADERS_SEND; the body is sent after 100 Continue */
     HEADERS_SEND_FOR_TENSORS, /* a body of raw bytes; Accept asks for a safetensors file */
     HEADERS_ASK_FOR_TENSORS,  /* as HEADERS_SEND_FOR_TENSORS; the body is sent after 100 Continue */
     HEADERS_PUT,              /* a body of raw bytes, sent after 100 Continue; no Accept */

@@ -23,6 +23,10 @@ static enum gemmd_error payload_begin(struct gemmd_request *request, const struc
         return failure_set(
             &request->error, GEMMD_ERR_PROTOCOL, NULL,
             "the answer is not a safetensors file, although the request asked for lse");
+    if (request->expected.scales)
+        return failure_set(
+            &request->error, GEMMD_ERR_PROTOCOL, NULL,
+            "the answer is not a safetensors file, although the request asked for scales");
     if (answer->has_length && answer->length != payload_bytes)
         return failure_set(&request->error, GEMMD_ERR_PROTOCOL, NULL,
                            "the answer has %llu bytes and the result has %llu",

@@ -164,17 +164,18 @@ static bool has_data(const struct sink *sink)
     return sink->kind == SINK_DATA || sink->kind == SINK_TENSORS;
 }
 
-/* Returns lse from an answer that is a safetensors file, with its length; NULL: the answer has no
- * lse. */
-static float *lse_of(const struct sink *sink, uint64_t *bytes)
+/* Returns the tensor that an answer, which is a safetensors file, has for a buffer of the sink, and
+ * the tensor's length; NULL: the answer has no such tensor. */
+static float *unpacked_of(const struct sink *sink, const struct answer_buffer *buffer,
+                          uint64_t *bytes)
 {
     *bytes = 0;
     for (uint32_t i = 0; i < sizeof sink->parts / sizeof sink->parts[0]; i++) {
-        if (sink->kind != SINK_TENSORS || sink->lse.data == NULL ||
-            sink->parts[i].data != sink->lse.data)
+        if (sink->kind != SINK_TENSORS || buffer->data == NULL ||
+            sink->parts[i].data != buffer->data)
             continue;
         *bytes = sink->parts[i].bytes;
-        return (float *)(void *)sink->lse.data;
+        return (float *)(void *)buffer->data;
     }
     return NULL;
 }
@@ -183,10 +184,12 @@ static void fill_result(struct gemmd_request *request, struct gemmd_result *out)
 {
     const struct answer *answer = &request->answer;
     struct sink *sink = &request->sink;
-    /* An older caller's structure ends before the member lse. The request then keeps lse and frees
-     * lse. */
+    /* An older caller's structure ends before the member lse, or scale. The request then keeps the
+     * tensor and frees the tensor. */
     const bool knows_lse =
         out->size >= offsetof(struct gemmd_result, lse_bytes) + sizeof out->lse_bytes;
+    const bool knows_scale =
+        out->size >= offsetof(struct gemmd_result, scale_dims) + sizeof out->scale_dims;
     uint64_t bytes = 0;
     if (answer->rank > 0)
         (void)size_tensor_bytes(answer->dtype, answer->dims, answer->rank, &bytes);
@@ -204,12 +207,19 @@ static void fill_result(struct gemmd_request *request, struct gemmd_result *out)
         .elapsed_ms = (double)(request->done_us - request->submitted_us) / 1000,
     };
     result.shared = request->shared_memory.used;
-    result.lse = lse_of(sink, &result.lse_bytes);
+    result.lse = unpacked_of(sink, &sink->lse, &result.lse_bytes);
     if (result.lse != NULL) {
         result.lse_rank = sink->lse_rank;
         memcpy(result.lse_dims, sink->lse_dims, sizeof result.lse_dims);
     }
+    if (knows_scale)
+        result.scale = unpacked_of(sink, &sink->scale, &result.scale_bytes);
+    if (result.scale != NULL) {
+        result.scale_rank = sink->scale_rank;
+        memcpy(result.scale_dims, sink->scale_dims, sizeof result.scale_dims);
+    }
     _Static_assert(sizeof result.dims == sizeof answer->dims, "one rank");
+    _Static_assert(sizeof result.scale_dims == sizeof sink->scale_dims, "one rank");
     _Static_assert(sizeof result.lse_dims == sizeof sink->lse_dims, "one rank");
     _Static_assert(sizeof result.kernel == sizeof answer->kernel, "one length of names");
     _Static_assert(sizeof result.etag == sizeof answer->etag, "one length of etags");
@@ -226,6 +236,8 @@ static void fill_result(struct gemmd_request *request, struct gemmd_result *out)
         sink->data.owned = false;
     if (result.lse != NULL && knows_lse)
         sink->lse.owned = false;
+    if (result.scale != NULL)
+        sink->scale.owned = false;
 }
 
 enum gemmd_error gemmd_request_result(struct gemmd_request *request, struct gemmd_result *result,
@@ -267,6 +279,8 @@ void gemmd_request_free(struct gemmd_request *request)
         free(request->sink.data.data);
     if (request->sink.lse.owned)
         free(request->sink.lse.data);
+    if (request->sink.scale.owned)
+        free(request->sink.scale.data);
     free(request->body_front);
     free(request);
 }

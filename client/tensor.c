@@ -41,6 +41,10 @@ static const struct operation get_operation = {.method = "GET",
                                                .headers = HEADERS_ACCEPT,
                                                .statuses = {200},
                                                .accept = payload_take_described};
+static const struct operation get_scaled_operation = {.method = "GET",
+                                                      .headers = HEADERS_ACCEPT_TENSORS,
+                                                      .statuses = {200},
+                                                      .accept = payload_take_described};
 static const struct operation stat_operation = {.method = "HEAD",
                                                 .headers = HEADERS_ACCEPT,
                                                 .statuses = {200},
@@ -201,6 +205,7 @@ static struct gemmd_request *tensor_submit(struct gemmd_client *client,
     if (request == NULL)
         return NULL;
     snprintf(request->target, sizeof request->target, "/tensors/%s", name);
+    request->expected.scales = operation == &get_scaled_operation;
     schedule_submit(request);
     return request;
 }
@@ -209,7 +214,12 @@ struct gemmd_request *gemmd_tensor_get_submit(struct gemmd_client *client, const
                                               const struct gemmd_call *call,
                                               struct gemmd_error_info *error)
 {
-    return tensor_submit(client, &get_operation, name, call, error);
+    struct gemmd_call read;
+    failure_clear(error);
+    if (!request_call(&read, call, error))
+        return NULL;
+    return tensor_submit(client, read.scales != 0 ? &get_scaled_operation : &get_operation, name,
+                         call, error);
 }
 
 struct gemmd_request *gemmd_tensor_stat_submit(struct gemmd_client *client, const char *name,

@@ -46,16 +46,33 @@ static size_t unpack_collect(struct transfer *transfer, const char *data, size_t
     return part;
 }
 
+enum unpacked { UNPACKED_RESULT, UNPACKED_LSE, UNPACKED_SCALE };
+
+/* A tensor called "scale" is the result of a request that asks for no scales. */
+static enum unpacked unpack_recognise(const struct gemmd_request *request, const char *name)
+{
+    if (strcmp(name, "lse") == 0)
+        return UNPACKED_LSE;
+    return request->expected.scales && strcmp(name, "scale") == 0 ? UNPACKED_SCALE
+                                                                  : UNPACKED_RESULT;
+}
+
 /* Sets `*buffer` to the buffer for one of the file's tensors, after making it large enough. */
 static enum gemmd_error unpack_find_buffer(struct gemmd_request *request,
-                                           const struct tensor *tensor, bool is_lse,
+                                           const struct tensor *tensor, enum unpacked what,
                                            struct answer_buffer **buffer)
 {
-    *buffer = is_lse ? &request->sink.lse : &request->sink.data;
-    if (is_lse && (tensor->dtype != GEMMD_F32 || (request->expected.lse_bytes > 0 &&
-                                                  tensor->bytes != request->expected.lse_bytes)))
+    struct sink *sink = &request->sink;
+    *buffer = what == UNPACKED_LSE     ? &sink->lse
+              : what == UNPACKED_SCALE ? &sink->scale
+                                       : &sink->data;
+    if (what == UNPACKED_SCALE && tensor->dtype != GEMMD_F32)
+        return unpack_refuse(request, "the scales are not of type f32");
+    if (what == UNPACKED_LSE &&
+        (tensor->dtype != GEMMD_F32 ||
+         (request->expected.lse_bytes > 0 && tensor->bytes != request->expected.lse_bytes)))
         return unpack_refuse(request, "lse has another type or size");
-    if (!is_lse &&
+    if (what == UNPACKED_RESULT &&
         (tensor->dtype != request->expected.dtype || tensor->bytes != request->expected.bytes))
         return unpack_refuse(request, "the result has another type or size");
     return answer_buffer_reserve(request, *buffer, tensor->bytes);
@@ -70,7 +87,7 @@ static enum gemmd_error unpack_assign_buffers(struct transfer *transfer)
     struct safetensors_entry entries[TENSORS];
     const struct answer *answer = &transfer->answer;
     uint64_t total = transfer->document_bytes;
-    uint32_t count = 0, lse_count = 0;
+    uint32_t count = 0, results = 0, lse_count = 0;
     struct fault fault = {.detail = ""};
     if (!answer->has_length)
         return unpack_refuse(request, "it has no Content-Length");
@@ -83,21 +100,25 @@ static enum gemmd_error unpack_assign_buffers(struct transfer *transfer)
     if (code != GEMMD_OK)
         return unpack_refuse(request, fault.detail);
     for (uint32_t i = 0; i < count; i++) {
-        const bool is_lse = strcmp(entries[i].name, "lse") == 0;
+        const enum unpacked what = unpack_recognise(request, entries[i].name);
         struct answer_buffer *buffer;
-        code = unpack_find_buffer(request, &entries[i].tensor, is_lse, &buffer);
+        code = unpack_find_buffer(request, &entries[i].tensor, what, &buffer);
         if (code != GEMMD_OK)
             return code;
-        lse_count += is_lse;
-        if (is_lse) {
+        results += what == UNPACKED_RESULT;
+        lse_count += what == UNPACKED_LSE;
+        if (what == UNPACKED_LSE) {
             sink->lse_rank = entries[i].tensor.rank;
             memcpy(sink->lse_dims, entries[i].tensor.dims, sizeof sink->lse_dims);
+        } else if (what == UNPACKED_SCALE) {
+            sink->scale_rank = entries[i].tensor.rank;
+            memcpy(sink->scale_dims, entries[i].tensor.dims, sizeof sink->scale_dims);
         }
         sink->parts[i].data = buffer->data;
         sink->parts[i].bytes = entries[i].tensor.bytes;
         sink->wanted += entries[i].tensor.bytes; /* no more than the whole file */
     }
-    if (count - lse_count != 1)
+    if (results != 1)
         return unpack_refuse(request, "it does not hold one result");
     if (request->expected.lse_bytes > 0 && lse_count == 0)
         return unpack_refuse(request, "lse is missing");

@@ -1,6 +1,8 @@
 /* Resident tensors: what is asked, what is uploaded, what is made of every answer. */
 #include <check.h>
 #include <gemmd/gemmd.h>
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -334,6 +336,127 @@ START_TEST(fetches_into_memory_of_either_side)
 }
 END_TEST
 
+/* Answers a GET with the tensor of uploads_a_tensor_with_scales, as a safetensors file. */
+#define SCALED_HEAD                                                                                \
+    "HTTP/1.1 200 OK\r\nGemmd-Shape: 2,3\r\nGemmd-Dtype: i8\r\nETag: " SCALED_ETAG                 \
+    "\r\nContent-Type: application/vnd.safetensors\r\n"
+#define SCALED_TENSOR "\"tensor\":{\"dtype\":\"I8\",\"shape\":[2,3],\"data_offsets\":[0,6]}"
+static const signed char scaled_data[] = {1, 2, 3, 4, 5, 6};
+static const float scaled_scale[] = {0.5f, 2};
+
+struct scaled_answer {
+    char head[FAKE_HEAD_MAX], payload[512];
+    struct fake_act act;
+};
+
+static void answer_scaled(struct scaled_answer *answer, const char *header, bool has_scale)
+{
+    const uint64_t length = strlen(header);
+    size_t at = 8 + length;
+    memcpy(answer->payload, &length, 8);
+    memcpy(answer->payload + 8, header, length);
+    memcpy(answer->payload + at, scaled_data, sizeof scaled_data);
+    at += sizeof scaled_data;
+    if (has_scale)
+        memcpy(answer->payload + at, scaled_scale, sizeof scaled_scale);
+    at += has_scale ? sizeof scaled_scale : 0;
+    snprintf(answer->head, FAKE_HEAD_MAX, SCALED_HEAD "Content-Length: %zu", at);
+    answer->act = (struct fake_act){.head = answer->head,
+                                    .payload = answer->payload,
+                                    .payload_bytes = at,
+                                    .take_bytes = FAKE_ALL};
+}
+
+START_TEST(fetches_scales_beside_the_tensor)
+{
+    struct scaled_answer answers[2];
+    struct gemmd_call call;
+    char room[sizeof scaled_data];
+    answer_scaled(&answers[0],
+                  "{" SCALED_TENSOR
+                  ",\"scale\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[6,14]}}",
+                  true);
+    answer_scaled(&answers[1], "{" SCALED_TENSOR "}", false);
+    const struct fake_act acts[] = {answers[0].act, answers[0].act, answers[1].act};
+    struct talk talk = talk_start(acts, 3);
+    gemmd_call_init(&call, sizeof call);
+    call.scales = 1;
+    call.data = room;
+    call.bytes = sizeof room;
+    enum gemmd_error code = gemmd_tensor_get(talk.client, "w", &call, &talk.result, &talk.error);
+    ck_assert_msg(code == GEMMD_OK, "%s", talk.error.message);
+    ck_assert_ptr_eq(talk.result.data, room);
+    ck_assert_mem_eq(room, scaled_data, sizeof scaled_data);
+    ck_assert_uint_eq(talk.result.bytes, sizeof scaled_data);
+    ck_assert_uint_eq(talk.result.scale_bytes, sizeof scaled_scale);
+    ck_assert_mem_eq(talk.result.scale, scaled_scale, sizeof scaled_scale);
+    ck_assert_uint_eq(talk.result.scale_rank, 1);
+    ck_assert_uint_eq(talk.result.scale_dims[0], 2);
+    ck_assert_str_eq(talk.result.etag, SCALED_ETAG);
+    ck_assert_ptr_null(talk.result.lse);
+    gemmd_free(talk.result.scale);
+
+    /* A caller of before there were scales cannot release them. */
+    struct gemmd_result older;
+    memset(&older, 0xee, sizeof older);
+    gemmd_result_init(&older, offsetof(struct gemmd_result, scale));
+    code = gemmd_tensor_get(talk.client, "w", &call, &older, &talk.error);
+    ck_assert_msg(code == GEMMD_OK, "%s", talk.error.message);
+    for (size_t i = 0; i < sizeof older.scale; i++)
+        ck_assert_uint_eq(((const unsigned char *)&older.scale)[i], 0xee);
+
+    code = gemmd_tensor_get(talk.client, "w", &call, &talk.result, &talk.error);
+    ck_assert_msg(code == GEMMD_OK, "%s", talk.error.message);
+    ck_assert_ptr_null(talk.result.scale);
+    ck_assert_uint_eq(talk.result.scale_rank, 0);
+    talk_stop(&talk);
+    ck_assert_ptr_nonnull(
+        strstr(fake_request(talk.server, 0)->head, "\r\nAccept: application/vnd.safetensors\r\n"));
+    fake_free(talk.server);
+}
+END_TEST
+
+static const struct {
+    const char *header, *says;
+} wrong_scales[] = {
+    {"{" SCALED_TENSOR ",\"scale\":{\"dtype\":\"I32\",\"shape\":[2],\"data_offsets\":[6,14]}}",
+     "scales are not of type f32"},
+    {"{" SCALED_TENSOR ",\"other\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[6,14]}}",
+     "another type or size"},
+};
+
+START_TEST(refuses_wrong_scales)
+{
+    struct scaled_answer answer;
+    struct gemmd_call call;
+    answer_scaled(&answer, wrong_scales[_i].header, true);
+    answer.act.then = FAKE_CLOSE;
+    struct talk talk = talk_start(&answer.act, 1);
+    gemmd_call_init(&call, sizeof call);
+    call.scales = 1;
+    ck_assert_int_eq(gemmd_tensor_get(talk.client, "w", &call, NULL, &talk.error),
+                     GEMMD_ERR_PROTOCOL);
+    ck_assert_msg(strstr(talk.error.message, wrong_scales[_i].says) != NULL, "%s",
+                  talk.error.message);
+    talk_stop(&talk);
+    fake_free(talk.server);
+}
+END_TEST
+
+START_TEST(wants_a_file_if_it_asked_for_scales)
+{
+    struct talk talk = talk_start(&matrix, 1);
+    struct gemmd_call call;
+    gemmd_call_init(&call, sizeof call);
+    call.scales = 1;
+    ck_assert_int_eq(gemmd_tensor_get(talk.client, "w", &call, NULL, &talk.error),
+                     GEMMD_ERR_PROTOCOL);
+    ck_assert_msg(strstr(talk.error.message, "asked for scales") != NULL, "%s", talk.error.message);
+    talk_stop(&talk);
+    fake_free(talk.server);
+}
+END_TEST
+
 /* Names that a path would swallow. */
 START_TEST(asks_for_any_name)
 {
@@ -635,6 +758,10 @@ int main(void)
     tcase_add_loop_test(tcase, passes_refusals_on, 0, sizeof refusals / sizeof refusals[0]);
     tcase_add_test(tcase, looks_for_what_is_not_there);
     tcase_add_test(tcase, fetches_into_memory_of_either_side);
+    tcase_add_test(tcase, fetches_scales_beside_the_tensor);
+    tcase_add_loop_test(tcase, refuses_wrong_scales, 0,
+                        sizeof wrong_scales / sizeof wrong_scales[0]);
+    tcase_add_test(tcase, wants_a_file_if_it_asked_for_scales);
     tcase_add_test(tcase, asks_for_any_name);
     tcase_add_loop_test(tcase, refuses_an_answer_that_is_no_tensor, 0,
                         sizeof wrong_heads / sizeof wrong_heads[0]);

@@ -312,6 +312,12 @@ struct gemmd_result {
     uint32_t lse_rank;
     uint64_t lse_dims[8]; /* batch, heads and queries, whatever the layout. Leading dimensions that
                              the request's arrays left out are left out here and in `dims` */
+    float *scale; /* the scales of a tensor that was fetched with call->scales, row-major, which the
+                     caller releases with gemmd_free(); NULL: the tensor has none, or they were not
+                     asked for. Since version 0.2 */
+    uint64_t scale_bytes;
+    uint32_t scale_rank; /* number of dimensions of the scales, 1 ... 8 */
+    uint64_t scale_dims[8];
 };
 
 /* Zeroes the structure; `size` is sizeof(struct gemmd_result). */
@@ -418,6 +424,8 @@ struct gemmd_call {
     const char *request_id;  /* X-Request-Id to send, as in struct gemmd_gemm */
     void *user;              /* the caller's own pointer, see gemmd_request_user() */
     const char *traceparent; /* traceparent to send, as in struct gemmd_gemm */
+    int32_t scales;          /* of gemmd_tensor_get() only. 1: fetch the tensor's scales too, to
+                                result->scale; default 0. Since version 0.2 */
 };
 
 /* Zeroes the structure, which sets the defaults; `size` is sizeof(struct gemmd_call). */
@@ -469,7 +477,8 @@ GEMMD_API struct gemmd_request *gemmd_tensor_put_submit(struct gemmd_client *cli
                                                         const struct gemmd_tensor_put *put,
                                                         struct gemmd_error_info *error);
 
-/* Fetches a tensor. GEMMD_ERR_USAGE with field "bytes": call->data is smaller than the tensor. */
+/* Fetches a tensor, and with call->scales its scales: tensor and scales are those of struct
+ * gemmd_tensor_put. GEMMD_ERR_USAGE with field "bytes": call->data is smaller than the tensor. */
 GEMMD_API enum gemmd_error gemmd_tensor_get(struct gemmd_client *client, const char *name,
                                             const struct gemmd_call *call,
                                             struct gemmd_result *result,
