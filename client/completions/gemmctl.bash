@@ -84,7 +84,7 @@ _gemmctl() {
     --w-layout) words="kcrs krsc" ;;
     --padding) words="same" ;;
     --op) words="sum mean max min norm2 logsumexp argmax" ;;
-    --scale) [[ $command == "tensor put" ]] && files=yes ;;
+    --scale) [[ $command == tensor* ]] && files=yes ;;
     --precision)
         words="full tf32 f8"
         [[ $command == *conv ]] && words="full tf32"
@@ -115,7 +115,7 @@ _gemmctl() {
         bench\ softmax:-*) words="$bench $measured --shape --scale --log $common" ;;
         bench\ ladder:-*) words="--n --json $common" ;;
         tensor\ put:-*) words="$put $common" ;;
-        tensor\ get:-*) words="--output --format --json $common" ;;
+        tensor\ get:-*) words="--output --scale --format --json $common" ;;
         job\ result:-*) words="--output --lse --format --timing --json $common" ;;
         top:-*) words="--once --interval --json $common" ;;
         info:-* | metrics:-* | ready:-* | tensor\ *:-* | job\ *:-*) words="--json $common" ;;

@@ -1,5 +1,6 @@
 #include "client/gemmctl/fetch.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "client/gemmctl/await.h"
@@ -7,51 +8,113 @@
 #include "client/gemmctl/report.h"
 #include "client/gemmctl/save.h"
 
-static int write_result(const struct context *context, const struct formats *formats,
-                        const char *path, const char *name, const struct gemmd_result *result)
+/* The array that an answer may have beside the result: the scales of a tensor, or lse. */
+struct beside {
+    const char *name, *path; /* path NULL: the command line names no file for the array */
+    struct tensor array;     /* rank 0: the answer has no such array */
+};
+
+static struct beside beside_of(const struct context *context, enum option_id option,
+                               const struct gemmd_result *result)
 {
-    const char *lse_path = context->arguments->values[OPTION_LSE];
+    struct beside beside = {.name = options[option].name,
+                            .path = context->arguments->values[option]};
+    if (option == OPTION_SCALE && result->scale != NULL)
+        (void)tensor_init(&beside.array, GEMMD_F32, result->scale_dims, result->scale_rank,
+                          result->scale);
+    else if (option == OPTION_LSE && result->lse != NULL)
+        (void)tensor_init(&beside.array, GEMMD_F32, result->lse_dims, result->lse_rank,
+                          result->lse);
+    return beside;
+}
+
+static enum gemmd_error beside_check(const struct beside *beside, enum option_id option,
+                                     struct fault *fault)
+{
+    if (beside->path == NULL || beside->array.rank > 0)
+        return GEMMD_OK;
+    return fault_set(
+        fault, GEMMD_ERR_NOT_FOUND, NULL, "%s",
+        option == OPTION_SCALE
+            ? "the tensor has no scales; leave out --scale"
+            : "the job has computed no lse; hand the attention in with --async --with-lse");
+}
+
+/* Says that the file of a tensor lacks the tensor's scales. */
+static void say_left_out(const struct context *context, const char *path)
+{
+    if (!option_flag(context->arguments, OPTION_QUIET))
+        fprintf(stderr,
+                "gemmctl: %s has the tensor without its scales, for which the format has no place; "
+                "write a .safetensors file, or name a file for the scales with --scale\n",
+                strcmp(path, "-") == 0 ? "standard output" : path);
+}
+
+static int write_result(const struct context *context, const struct formats *formats,
+                        const char *path, const char *name, enum option_id option,
+                        const struct gemmd_result *result)
+{
+    const struct beside beside = beside_of(context, option, result);
+    const enum format format = formats_out(formats, path, FORMAT_NPY);
+    const bool has_scales = option == OPTION_SCALE && beside.array.rank > 0,
+               together = has_scales && beside.path == NULL && format == FORMAT_SAFETENSORS;
     struct fault fault = {0};
-    struct tensor tensor, lse;
+    struct tensor tensor;
     const struct save_file files[] = {
-        {path, name, formats_out(formats, path, FORMAT_NPY), &tensor},
-        {lse_path, "lse",
-         lse_path != NULL ? formats_out(formats, lse_path, FORMAT_NPY) : FORMAT_NPY, &lse},
+        {path, name, format, &tensor, together ? &beside.array : NULL},
+        {beside.path, beside.name,
+         beside.path != NULL ? formats_out(formats, beside.path, FORMAT_NPY) : FORMAT_NPY,
+         &beside.array, NULL},
     };
     (void)tensor_init(&tensor, result->dtype, result->dims, result->rank, result->data);
-    if (lse_path != NULL && result->lse == NULL)
-        fault_set(&fault, GEMMD_ERR_NOT_FOUND, NULL,
-                  "the job has computed no lse; hand the attention in with --async --with-lse");
-    else if (lse_path != NULL)
-        (void)tensor_init(&lse, GEMMD_F32, result->lse_dims, result->lse_rank, result->lse);
-    if (fault.code != GEMMD_OK || save(files, lse_path != NULL ? 2 : 1, &fault) != GEMMD_OK)
+    if (beside_check(&beside, option, &fault) != GEMMD_OK ||
+        save(files, beside.path != NULL ? 2 : 1, &fault) != GEMMD_OK)
         return fail_fault(context, &fault);
-    report_result(context, result, path, NULL);
+    const struct report_work work = {.scale_path = has_scales && !together ? beside.path
+                                                   : together              ? path
+                                                                           : NULL};
+    report_result(context, result, path, &work);
+    if (has_scales && work.scale_path == NULL)
+        say_left_out(context, path);
     return EXIT_OK;
 }
 
-int fetch(const struct context *context, fetch_submit *submit, const char *name)
+/* Checks that the files can be written in their formats. Returns EXIT_OK, or prints a sentence and
+ * returns the exit code. */
+static int check_files(const struct context *context, const struct formats *formats,
+                       const char *path, enum option_id option)
+{
+    const char *beside = context->arguments->values[option];
+    char problem[PROBLEM_MAX];
+    if (beside != NULL && strcmp(beside, path) == 0) {
+        snprintf(problem, sizeof problem, "--%s and --output name the same file; name two files",
+                 options[option].name);
+        return fail_usage(context, problem);
+    }
+    int code = formats_check_name(context, formats, path);
+    if (code == EXIT_OK)
+        code = formats_check_stream(context, path);
+    if (code == EXIT_OK && beside != NULL)
+        code = formats_check_name(context, formats, beside);
+    if (code == EXIT_OK && beside != NULL)
+        code = formats_check_stream(context, beside);
+    return code;
+}
+
+int fetch(const struct context *context, fetch_submit *submit, const char *name,
+          enum option_id beside)
 {
     const struct arguments *arguments = context->arguments;
     const char *what = arguments->operands[0], *path = arguments->values[OPTION_OUTPUT];
-    const char *lse_path = arguments->values[OPTION_LSE];
     char problem[PROBLEM_MAX];
     struct formats formats;
     struct gemmd_error_info error;
     struct gemmd_result result;
     if (path == NULL)
         path = "-";
-    if (lse_path != NULL && strcmp(lse_path, path) == 0)
-        return fail_usage(context, "--lse and --output name the same file; name two files");
     if (!formats_read(arguments, &formats, problem))
         return fail_usage(context, problem);
-    int code = formats_check_name(context, &formats, path);
-    if (code == EXIT_OK)
-        code = formats_check_stream(context, path);
-    if (code == EXIT_OK && lse_path != NULL)
-        code = formats_check_name(context, &formats, lse_path);
-    if (code == EXIT_OK && lse_path != NULL)
-        code = formats_check_stream(context, lse_path);
+    int code = check_files(context, &formats, path, beside);
     if (code != EXIT_OK)
         return code;
     struct gemmd_client *client = command_client(context, 4, 1, &code);
@@ -63,9 +126,10 @@ int fetch(const struct context *context, fetch_submit *submit, const char *name)
     else if (result.data == NULL)
         code = report_stored(context, &result, what);
     else
-        code = write_result(context, &formats, path, name, &result);
+        code = write_result(context, &formats, path, name, beside, &result);
     gemmd_free(result.data);
     gemmd_free(result.lse);
+    gemmd_free(result.scale);
     gemmd_client_free(client);
     return code;
 }

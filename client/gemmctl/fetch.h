@@ -12,9 +12,13 @@ typedef struct gemmd_request *fetch_submit(struct gemmd_client *client, const ch
                                            struct gemmd_error_info *error);
 
 /* Fetches the command's operand by `submit`, and writes it to --output, or standard output, in the
- * format of the options. A safetensors file calls the result `name`. If --lse is given, the lse of
- * a job's attention is written to that file. The result of a job that was stored on the daemon
+ * format of the options. A safetensors file calls the result `name`. `beside` is the option that
+ * names a file for an array that comes with the result: OPTION_LSE for the lse of a job's
+ * attention, or OPTION_SCALE for the scales of a tensor. Without --scale, a safetensors file holds
+ * tensor and scales; a file of another format lacks the scales, which is said on standard error.
+ * The result of a job that was stored on the daemon
  * (--store) is not fetched but described. Returns the exit code. */
-int fetch(const struct context *context, fetch_submit *submit, const char *name);
+int fetch(const struct context *context, fetch_submit *submit, const char *name,
+          enum option_id beside);
 
 #endif

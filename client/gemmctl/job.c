@@ -85,7 +85,7 @@ static struct gemmd_request *submit_result(struct gemmd_client *client, const ch
 
 int command_job_result(const struct context *context)
 {
-    return fetch(context, submit_result, "c");
+    return fetch(context, submit_result, "c", OPTION_LSE);
 }
 
 int command_job_cancel(const struct context *context)

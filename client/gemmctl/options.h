@@ -225,13 +225,15 @@ enum {
       "such mask")                                                                                 \
     X(SCALE, "scale", 0,                                                                           \
       "attention: NUMBER; bench attention: NUMBER; softmax: NUMBER; bench softmax: NUMBER; "       \
-      "tensor put: FILE",                                                                          \
-      FOR_ATTENDING | FOR_SOFTMAXES | FOR_TENSOR_PUT, 1,                                           \
+      "tensor put: FILE; tensor get: FILE",                                                        \
+      FOR_ATTENDING | FOR_SOFTMAXES | FOR_TENSOR_PUT | FOR_TENSOR_GET, 1,                          \
       "attention: factor of the scores Q*K^T, by default 1/sqrt(d); bench attention: factor "      \
       "of the scores Q*K^T, by default 1/sqrt(d); softmax: factor of X, by default 1; bench "      \
       "softmax: factor of X, by default 1; tensor "                                                \
       "put: file with the f32 scales of a tensor of f8_e4m3 or i8, by default the tensor "         \
-      "'scale' of the safetensors file, if it has one")                                            \
+      "'scale' of the safetensors file, if it has one; tensor get: file to write the tensor's "    \
+      "scales to, by default the safetensors file of the tensor, which then holds 'tensor' and "   \
+      "'scale' (files of the other formats have no place for scales)")                             \
     X(SOFTCAP, "softcap", 0, "NUMBER", FOR_ATTENDING, 1,                                           \
       "bound c of the scores, which become c*tanh(score/c); 0 or default: no bound")               \
     X(LENS_Q, "lens-q", 0, "FILE", FOR_ATTENTION, 0,                                               \

@@ -17,16 +17,14 @@ static enum gemmd_error unwritable(const struct output *output, int number, stru
                      strerror(number));
 }
 
-static uint32_t write_header(enum format format, const char *tensor_name,
-                             const struct tensor *result, char out[SAFETENSORS_HEADER_MAX])
+static uint32_t write_header(enum format format, const struct safetensors_entry *entries,
+                             uint32_t count, char out[SAFETENSORS_HEADER_MAX])
 {
-    struct safetensors_entry entry = {.tensor = *result};
-    snprintf(entry.name, sizeof entry.name, "%s", tensor_name);
     switch (format) {
     case FORMAT_NPY:
-        return npy_header(result, out);
+        return npy_header(&entries[0].tensor, out);
     case FORMAT_SAFETENSORS:
-        return safetensors_header(&entry, 1, out);
+        return safetensors_header(entries, count, out);
     case FORMAT_RAW:
         break;
     }
@@ -84,16 +82,21 @@ static enum gemmd_error open_stream(struct output *output, const char *path, str
     return output->data != NULL ? GEMMD_OK : unwritable(output, ENOMEM, fault);
 }
 
-enum gemmd_error output_open(struct output *output, const char *path, enum format format,
-                             const char *tensor_name, const struct tensor *result,
-                             struct fault *fault)
+/* Opens a file of one array, or a safetensors file of several. */
+static enum gemmd_error open_entries(struct output *output, const char *path, enum format format,
+                                     const struct safetensors_entry *entries, uint32_t count,
+                                     struct fault *fault)
 {
     char header[SAFETENSORS_HEADER_MAX];
     struct stat about;
     bool standard = strcmp(path, "-") == 0;
     *output = (struct output){.name = standard ? "standard output" : path, .fd = -1};
-    output->header_bytes = write_header(format, tensor_name, result, header);
-    if (!size_add(output->header_bytes, result->bytes, &output->bytes) || output->bytes > INT64_MAX)
+    output->header_bytes = write_header(format, entries, count, header);
+    bool fits = true;
+    output->bytes = output->header_bytes;
+    for (uint32_t i = 0; i < count; i++)
+        fits = fits && size_add(output->bytes, entries[i].tensor.bytes, &output->bytes);
+    if (!fits || output->bytes > INT64_MAX)
         return unwritable(output, EFBIG, fault);
     bool renames = !standard && (stat(path, &about) != 0 || S_ISREG(about.st_mode));
     enum gemmd_error code =
@@ -101,6 +104,25 @@ enum gemmd_error output_open(struct output *output, const char *path, enum forma
     if (code == GEMMD_OK)
         memcpy(output->data, header, output->header_bytes);
     return code;
+}
+
+enum gemmd_error output_open(struct output *output, const char *path, enum format format,
+                             const char *tensor_name, const struct tensor *result,
+                             struct fault *fault)
+{
+    struct safetensors_entry entry = {.tensor = *result};
+    snprintf(entry.name, sizeof entry.name, "%s", tensor_name);
+    return open_entries(output, path, format, &entry, 1, fault);
+}
+
+enum gemmd_error output_open_scaled(struct output *output, const char *path,
+                                    const struct tensor *scale, const struct tensor *tensor,
+                                    struct fault *fault)
+{
+    /* The scales come first, so that both are aligned to their elements. */
+    const struct safetensors_entry entries[] = {{.name = "scale", .tensor = *scale},
+                                                {.name = "tensor", .tensor = *tensor}};
+    return open_entries(output, path, FORMAT_SAFETENSORS, entries, 2, fault);
 }
 
 void *output_data(struct output *output)

@@ -30,6 +30,11 @@ struct output {
 enum gemmd_error output_open(struct output *output, const char *path, enum format format,
                              const char *tensor_name, const struct tensor *result,
                              struct fault *fault);
+/* As output_open, for a safetensors file of two tensors, which the file calls "scale" and "tensor",
+ * in this order; the bytes of the scales come before those of the tensor. */
+enum gemmd_error output_open_scaled(struct output *output, const char *path,
+                                    const struct tensor *scale, const struct tensor *tensor,
+                                    struct fault *fault);
 /* The room for the result's bytes. */
 void *output_data(struct output *output);
 /* Makes the file appear under its name, or writes the bytes to the pipe or device. */

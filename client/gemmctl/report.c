@@ -24,7 +24,7 @@ static void list_stages(const struct gemmd_timing *timing, struct stage stages[S
 /* Operations per second, or bytes per second of a work that is bound by memory; 0: not known. */
 static double work_per_second(const struct report_work *work, double ms)
 {
-    const double amount = work == NULL ? 0 : work->flops > 0 ? work->flops : work->bytes;
+    const double amount = work->flops > 0 ? work->flops : work->bytes;
     return ms > 0 ? amount / ms * 1000 : 0;
 }
 
@@ -41,14 +41,20 @@ static json_t *describe_check(const struct check *check)
                      "rows", (json_int_t)check->rows);
 }
 
+static json_t *shape_json(uint32_t rank, const uint64_t *dims)
+{
+    json_t *shape = json_array();
+    for (uint32_t i = 0; i < rank; i++)
+        json_array_append_new(shape, json_integer((json_int_t)dims[i]));
+    return shape;
+}
+
 static void print_result(const struct gemmd_result *result, const char *path, const char *lse_path,
                          const struct report_work *work)
 {
     struct stage stages[STAGES];
-    json_t *shape = json_array(), *timing = json_object();
+    json_t *shape = shape_json(result->rank, result->dims), *timing = json_object();
     list_stages(&result->timing, stages);
-    for (uint32_t i = 0; i < result->rank; i++)
-        json_array_append_new(shape, json_integer((json_int_t)result->dims[i]));
     for (int i = 0; i < STAGES; i++)
         if (stages[i].ms >= 0)
             json_object_set_new(timing, stages[i].name, json_real(stages[i].ms));
@@ -62,7 +68,7 @@ static void print_result(const struct gemmd_result *result, const char *path, co
     if (root != NULL && rate > 0)
         json_object_set_new(root, work->flops > 0 ? "gigaflops_per_second" : "gigabytes_per_second",
                             json_real(rate / 1e9));
-    if (root != NULL && work != NULL && work->check != NULL)
+    if (root != NULL && work->check != NULL)
         json_object_set_new(root, "check", describe_check(work->check));
     if (root != NULL && result->shared)
         json_object_set_new(root, "shared", json_true());
@@ -70,6 +76,12 @@ static void print_result(const struct gemmd_result *result, const char *path, co
         json_object_set_new(
             root, "verify",
             json_pack("{s:s, s:f}", "verdict", "pass", "residual", result->residual));
+    if (root != NULL && result->scale != NULL) {
+        json_object_set_new(root, "scale_shape",
+                            shape_json(result->scale_rank, result->scale_dims));
+        json_object_set_new(root, "scale",
+                            work->scale_path != NULL ? json_string(work->scale_path) : json_null());
+    }
     if (root != NULL && lse_path != NULL)
         json_object_set_new(root, "lse", json_string(lse_path));
     print_json(root);
@@ -107,6 +119,9 @@ static void print_line(const struct gemmd_result *result, const char *path,
             path != NULL && strcmp(path, "-") == 0 ? "standard output" : name,
             path == NULL ? " (dropped)" : "", report_shape(result->rank, result->dims, shape),
             gemmd_dtype_name(result->dtype));
+    if (work->scale_path != NULL)
+        fprintf(stderr, " with scales %s",
+                report_shape(result->scale_rank, result->scale_dims, shape));
     if (result->kernel[0] != '\0')
         fprintf(stderr, " by %s", result->kernel);
     fprintf(stderr, " in %.3f ms", result->elapsed_ms);
@@ -118,7 +133,7 @@ static void print_line(const struct gemmd_result *result, const char *path,
         fprintf(stderr, ", through shared memory");
     if (result->attempts > 1)
         fprintf(stderr, ", %u attempts", result->attempts);
-    if (work != NULL && work->check != NULL)
+    if (work->check != NULL)
         print_check(work->check);
     fputc('\n', stderr);
 }
@@ -150,14 +165,6 @@ void report_result(const struct context *context, const struct gemmd_result *res
         print_timing(&result->timing, work);
 }
 
-static json_t *shape_of(const struct gemmd_result *result)
-{
-    json_t *shape = json_array();
-    for (uint32_t i = 0; i < result->rank; i++)
-        json_array_append_new(shape, json_integer((json_int_t)result->dims[i]));
-    return shape;
-}
-
 int report_stored(const struct context *context, const struct gemmd_result *result,
                   const char *name)
 {
@@ -170,10 +177,10 @@ int report_stored(const struct context *context, const struct gemmd_result *resu
     if (option_flag(arguments, OPTION_JSON))
         print_json(json_pack("{s:i, s:s, s:s, s:o, s:s, s:I, s:s, s:i, s:s, s:f}", "version",
                              PRINT_JSON_VERSION, "name", name, "put", words[result->put], "shape",
-                             shape_of(result), "dtype", gemmd_dtype_name(result->dtype), "bytes",
-                             (json_int_t)result->bytes, "etag", result->etag, "attempts",
-                             (int)result->attempts, "request_id", result->request_id, "elapsed_ms",
-                             result->elapsed_ms));
+                             shape_json(result->rank, result->dims), "dtype",
+                             gemmd_dtype_name(result->dtype), "bytes", (json_int_t)result->bytes,
+                             "etag", result->etag, "attempts", (int)result->attempts, "request_id",
+                             result->request_id, "elapsed_ms", result->elapsed_ms));
     else if (!option_flag(arguments, OPTION_QUIET))
         printf("%s: %s, %s %s, %llu bytes\n", name, computed ? "stored" : sentences[result->put],
                report_shape(result->rank, result->dims, shape), gemmd_dtype_name(result->dtype),

@@ -15,11 +15,13 @@ struct report_work {
     double flops;              /* floating-point operations of the request; 0: see `bytes` */
     double bytes;              /* bytes of operands and result, if `flops` is 0 */
     const struct check *check; /* of --check; NULL: the result was not checked */
+    const char *scale_path;    /* the file with the scales of the result; NULL: they were not
+                                  written, or there are none */
 };
 
 /* Describes a result that was written to `path`, NULL if it was dropped: a line on standard error,
  * or with --json an object on standard output. With --timing prints the stages on standard error
- * too. `work` may be NULL. */
+ * too. */
 void report_result(const struct context *context, const struct gemmd_result *result,
                    const char *path, const struct report_work *work);
 /* Describes a tensor that was put or stored, on standard output. Returns the exit code. */

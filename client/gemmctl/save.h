@@ -12,6 +12,8 @@ struct save_file {
     const char *path, *name;
     enum format format;
     const struct tensor *tensor;
+    const struct tensor *scale; /* NULL: the file holds the tensor alone; else `format` is
+                                   FORMAT_SAFETENSORS, and `name` is not used */
 };
 enum { SAVE_FILES_MAX = 2 };
 

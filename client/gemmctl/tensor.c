@@ -13,12 +13,15 @@
 static struct gemmd_request *submit_get(struct gemmd_client *client, const char *name,
                                         struct gemmd_error_info *error)
 {
-    return gemmd_tensor_get_submit(client, name, NULL, error);
+    struct gemmd_call call;
+    gemmd_call_init(&call, sizeof call);
+    call.scales = 1;
+    return gemmd_tensor_get_submit(client, name, &call, error);
 }
 
 int command_tensor_get(const struct context *context)
 {
-    return fetch(context, submit_get, context->arguments->operands[0]);
+    return fetch(context, submit_get, context->arguments->operands[0], OPTION_SCALE);
 }
 
 static const struct table_column columns[] = {

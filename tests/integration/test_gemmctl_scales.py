@@ -1,6 +1,7 @@
 """gemmctl gemm with scales: files of their own, one file for all, and a weight on the daemon."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ import safetensors.numpy
 
 from scaling import ScaledProblem, assert_scaled, random_scaled
 from test_formats import npy
+from test_gemmctl import succeed
 from test_tensors import Tensors
 
 
@@ -60,6 +62,88 @@ def test_files_and_tensors(dtype, scales, run, url, tmp_path, rng):
         done = run("gemm", "a.bin", f"tensor:{name}", "--a-scale", "a_scale.bin", *options)
         assert done.returncode == 0, done.stderr
         assert (tmp_path / "c.bin").read_bytes() == alone
+    finally:
+        run("tensor", "rm", name)
+
+
+@pytest.fixture
+def scaled_tensor(run, tmp_path, rng):
+    """The name of a tensor with scales that is on the daemon, the tensor and the scales."""
+    name, tensor = "gemmctl.get.scaled", rng.integers(-128, 128, (5, 7), np.int8)
+    scale = rng.uniform(0.5, 2, 7).astype(np.float32)
+    for file, array in (("put", tensor), ("put_scale", scale)):
+        (tmp_path / f"{file}.npy").write_bytes(npy(array))
+    succeed(run("tensor", "put", name, "put.npy", "--scale", "put_scale.npy"))
+    yield name, tensor, scale
+    run("tensor", "rm", name, "gemmctl.get.again")
+
+
+def test_tensor_comes_back_with_its_scales(scaled_tensor, run, url, tmp_path):
+    """Put, get, put, get: the content stays the same, byte for byte, and so does the entity tag."""
+    name, tensor, scale = scaled_tensor
+    done = succeed(run("tensor", "get", name, "-o", "first.safetensors"))
+    assert re.search(rb"^first.safetensors: 5x7 i8 with scales 7 in [0-9.]+ ms\n$", done.stderr), done.stderr
+    file = (tmp_path / "first.safetensors").read_bytes()
+    got = safetensors.numpy.load(file)
+    assert set(got) == {"tensor", "scale"}
+    assert (got["tensor"].dtype, got["scale"].dtype) == (np.int8, np.float32)
+    assert got["tensor"].shape == (5, 7) and got["tensor"].tobytes() == tensor.tobytes()
+    assert got["scale"].shape == (7,) and got["scale"].tobytes() == scale.tobytes()
+    assert b"already there" in succeed(run("tensor", "put", name, "first.safetensors")).stdout
+    succeed(run("tensor", "put", "gemmctl.get.again", "first.safetensors"))
+    there = {tensor["name"]: tensor for tensor in Tensors(url).get().json()["tensors"]}
+    assert there["gemmctl.get.again"]["etag"] == there[name]["etag"]
+    assert succeed(run("tensor", "get", "gemmctl.get.again", "--format", "safetensors")).stdout == file
+    report = json.loads(succeed(run("tensor", "get", name, "--json", "-o", "first.safetensors")).stdout)
+    assert (report["scale_shape"], report["scale"]) == ([7], "first.safetensors")
+    # The upload of any HTTP client takes the file as well.
+    answer = Tensors(url).send("PUT", name, file, {"Content-Type": "application/vnd.safetensors"})
+    assert (answer.status_code, answer.json()["etag"]) == (200, there[name]["etag"])
+
+
+@pytest.mark.parametrize("suffix", ["npy", "bin", "safetensors"])
+def test_scales_in_a_file_of_their_own(suffix, scaled_tensor, run, tmp_path):
+    name, tensor, scale = scaled_tensor
+    done = succeed(run("tensor", "get", name, "-o", f"w.{suffix}", "--scale", f"s.{suffix}"))
+    assert re.search(rf"^w.{suffix}: 5x7 i8 with scales 7 in [0-9.]+ ms\n$", done.stderr.decode()), done.stderr
+    files = [(tmp_path / f"{which}.{suffix}").read_bytes() for which in "ws"]
+    assert [file[-array.nbytes:] for file, array in zip(files, (tensor, scale))] == [
+        tensor.tobytes(), scale.tobytes()]
+    shape = ["--shape", "5,7", "--dtype", "i8"] if suffix == "bin" else []
+    done = succeed(run("tensor", "put", name, f"w.{suffix}", "--scale", f"s.{suffix}", *shape))
+    assert b"already there" in done.stdout
+
+
+@pytest.mark.parametrize("output", [["-o", "w.npy"], ["-o", "w.bin"], []], ids=str)
+def test_formats_without_a_place_for_scales(output, scaled_tensor, run, tmp_path):
+    """The tensor is written, and the user is told of the scales."""
+    name, tensor, _ = scaled_tensor
+    done = succeed(run("tensor", "get", name, *output))
+    says = f"gemmctl: {output[-1] if output else 'standard output'} has the tensor without its scales"
+    assert says in done.stderr.decode() and b"--scale" in done.stderr, done
+    written = (tmp_path / output[-1]).read_bytes() if output else done.stdout
+    assert written[-tensor.nbytes:] == tensor.tobytes()
+    assert succeed(run("tensor", "get", name, *output, "-q")).stderr == b""
+    if output:
+        report = json.loads(succeed(run("tensor", "get", name, *output, "--json")).stdout)
+        assert (report["scale_shape"], report["scale"]) == ([7], None)
+
+
+def test_tensors_without_scales(run, tmp_path, rng):
+    tensor = rng.integers(-128, 128, (5, 7), np.int8)
+    (tmp_path / "w.npy").write_bytes(npy(tensor))
+    name = "gemmctl.get.plain"
+    succeed(run("tensor", "put", name, "w.npy"))
+    try:
+        done = succeed(run("tensor", "get", name, "-o", "back.npy"))
+        assert b"scale" not in done.stderr and np.array_equal(np.load(tmp_path / "back.npy"), tensor)
+        succeed(run("tensor", "get", name, "-o", "back.safetensors"))
+        assert list(safetensors.numpy.load((tmp_path / "back.safetensors").read_bytes())) == [name]
+        done = run("tensor", "get", name, "-o", "not.npy", "--scale", "scale.npy")
+        assert done.returncode == 2 and b"the tensor has no scales" in done.stderr
+        assert not list(tmp_path.glob("not*")) + list(tmp_path.glob("scale*"))
+        done = run("tensor", "get", name, "-o", "same.npy", "--scale", "same.npy")
+        assert done.returncode == 2 and b"--scale and --output name the same file" in done.stderr
     finally:
         run("tensor", "rm", name)
 

@@ -39,6 +39,7 @@ expect "--lens" gemmctl softmax X.npy --len
 expect "$1" gemmctl conv "${1%ash}"
 expect "$1" gemmctl softmax --lens "${1%ash}"
 expect "$1" gemmctl tensor put name file --scale "${1%ash}"
+expect "$1" gemmctl tensor get name --scale "${1%ash}"
 expect "" gemmctl softmax X.npy --scale "${1%ash}"
 expect "--evictable" gemmctl tensor put --ev
 expect "" gemmctl tensor rm --ev
