@@ -105,6 +105,10 @@ static void print_command(const struct context *context, const struct command *c
     print_common_names(context, command->taker);
     print_heading(context, "Examples");
     fputs(command->examples, stdout);
+    /* The page of the first word is about all commands of a group; gemmctl(1) is about help. */
+    if (command->taker != FOR_HELP)
+        printf("\n'man gemmctl-%.*s' says more.\n", (int)strcspn(command->name, " "),
+               command->name);
 }
 
 static void print_overview(const struct context *context)
@@ -131,7 +135,8 @@ static void print_overview(const struct context *context)
            "  4    no connection to the daemon, or the time ran out\n"
            "  5    the result did not pass --verify or --check\n"
            "  130  interrupted\n"
-           "\n'gemmctl COMMAND --help' describes a command, 'man gemmctl' all of them.\n");
+           "\n'gemmctl COMMAND --help' describes a command. 'man gemmctl' and\n"
+           "'man gemmctl-COMMAND' say more.\n");
 }
 
 static void print_group(const struct context *context, const char *group)
@@ -142,7 +147,8 @@ static void print_group(const struct context *context, const char *group)
     for (const struct command *command = context->commands; command->name != NULL; command++)
         if (command_is_of(command, group))
             fputs(command->examples, stdout);
-    printf("\n'gemmctl %s COMMAND --help' describes a command.\n", group);
+    printf("\n'gemmctl %s COMMAND --help' describes a command.\n'man gemmctl-%s' says more.\n",
+           group, group);
 }
 
 /* Prints the help of the command, or of the group of commands, that the operands of `help` name. */

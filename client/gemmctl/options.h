@@ -1,6 +1,6 @@
 /*
- * options.h - gemmctl's command line. One table of options drives the parser and --help, and a test
- * compares the manual page and the completions with the table.
+ * options.h - gemmctl's command line. One table of options drives the parser and --help, and tests
+ * compare the manual pages and the completions with the table.
  */
 #ifndef GEMMCTL_OPTIONS_H
 #define GEMMCTL_OPTIONS_H

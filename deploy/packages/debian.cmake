@@ -30,7 +30,10 @@ set(CPACK_DEBIAN_DAEMON_PACKAGE_CONTROL_EXTRA ${package_made}/conffiles
 
 # Debian wants compressed manual pages.
 find_program(GZIP gzip REQUIRED)
-foreach(page daemon:man8/gemmd.8 gemmctl:man1/gemmctl.1 development:man3/libgemmd.3)
+file(GLOB gemmctl_pages CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}/client/man
+     ${PROJECT_SOURCE_DIR}/client/man/gemmctl*.1)
+list(TRANSFORM gemmctl_pages PREPEND gemmctl:man1/)
+foreach(page daemon:man8/gemmd.8 ${gemmctl_pages} development:man3/libgemmd.3)
   string(REPLACE ":" ";" page ${page})
   list(GET page 0 component)
   list(GET page 1 file)

@@ -44,7 +44,10 @@ def test_every_file_is_in_its_package(debs):
     assert {"usr/bin/gemmd", "usr/share/man/man8/gemmd.8.gz", "etc/gemmd/gemmd.json",
             "usr/share/bash-completion/completions/gemmd",
             "usr/share/zsh/site-functions/_gemmd"} <= daemon
-    assert {"usr/bin/gemmctl", "usr/share/man/man1/gemmctl.1.gz",
+    pages = {f"usr/share/man/man1/{page.name}.gz" for page in (ROOT / "client" / "man").glob("gemmctl*.1")}
+    assert {"usr/share/man/man1/gemmctl.1.gz", "usr/share/man/man1/gemmctl-gemm.1.gz"} <= pages
+    assert {name for name in control if "/man1/" in name and not name.endswith("/")} == pages
+    assert {"usr/bin/gemmctl",
             "usr/share/bash-completion/completions/gemmctl",
             "usr/share/zsh/site-functions/_gemmctl",
             "usr/share/fish/vendor_completions.d/gemmctl.fish"} <= control

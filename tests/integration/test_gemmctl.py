@@ -11,6 +11,7 @@ import socket
 import stat
 import subprocess
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -370,6 +371,7 @@ def test_bench_ladder(run):
     assert {len(line) for line in lines[:2]} == {len(lines[0])} and "| naive " in text and "N = 4096" in text
 
 
+PAGES = Path(__file__).resolve().parents[2] / "client" / "man"
 OPERANDS = {"gemm": 2, "attention": 3, "tensor put": 2, "tensor get": 1, "tensor rm": 1,
             "job status": 1, "job wait": 1, "job result": 1, "job cancel": 1, "completion": 1}
 COMMANDS = ["gemm", "attention", "conv", "reduce", "softmax", "tensor put", "tensor get", "tensor ls", "tensor rm", "job ls",
@@ -379,13 +381,17 @@ COMMANDS = ["gemm", "attention", "conv", "reduce", "softmax", "tensor put", "ten
 
 @pytest.mark.parametrize("command", ["", "tensor", "job", *COMMANDS])
 def test_help_fits_a_terminal(command, run):
-    """80 columns; how to call it comes first, and examples follow what is said of the options."""
+    """80 columns; how to call it comes first, examples follow the options, and the manual page is named last."""
     text = succeed(run(*command.split(), "--help")).stdout.decode()
     assert max(map(len, text.splitlines())) <= 80, text
     assert text.startswith("gemmctl")
     if command in COMMANDS:
         assert text.index("\nUsage\n") < text.index("\nCommon options\n") < text.index("\nExamples\n")
         assert f"  gemmctl {command}" in text[text.index("\nExamples\n"):]
+    if command not in ("", "help"):
+        page = f"gemmctl-{command.split()[0]}"
+        assert text.endswith(f"'man {page}' says more.\n")
+        assert (PAGES / f"{page}.1").exists()
 
 
 @pytest.mark.parametrize("command", COMMANDS)
