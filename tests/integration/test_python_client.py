@@ -526,6 +526,11 @@ def test_scales(client, rng, dtype, scales, turned):
     weight = client.put("scaled", scaled.operands.b[0], scale=scaled.b_scale[0])
     try:
         assert np.array_equal(client.gemm(a, weight, **options), got)
+        tensor, scale = client.get_scaled(weight)
+        again = client.put("scaled", tensor, scale=scale)
+        assert again.etag == weight.etag
+        client.put("scaled", tensor)
+        assert client.get_scaled("scaled")[1] is None
     finally:
         client.delete(weight)
     with pytest.raises(ValueError, match="b_scale is missing"):

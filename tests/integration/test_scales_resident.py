@@ -113,6 +113,15 @@ def test_what_was_uploaded_comes_back(url, put, rng):
     assert tensors.get(put(scaled.operands.b[0], other)).headers["ETag"] != whole.headers["ETag"]
 
 
+def test_scales_count_for_the_limit_of_an_answer(start, rng):
+    tensors = Tensors(start("--max-result", "500").url)
+    tensor, scale = np.zeros((10, 40), np.int8), np.ones(40, np.float32)
+    body = safetensors.numpy.save({"tensor": tensor, "scale": scale})
+    assert tensors.send("PUT", "w", body, {"Content-Type": SAFETENSORS}).status_code == 201
+    assert tensors.get("w", Accept=SAFETENSORS).status_code == 413
+    assert tensors.get("w", Accept=RAW).content == tensor.tobytes()
+
+
 def test_scales_of_another_kind(put, post, rng):
     case = case_of(KINDS[1])
     scaled = random_scaled(case, rng)

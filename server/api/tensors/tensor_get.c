@@ -117,11 +117,11 @@ static enum gemmd_error tensor_get_measure(struct tensor_call *call)
 {
     struct request *request = call->request;
     const uint64_t limit = request->config->max_result_bytes;
-    const uint64_t bytes = resident_tensor(call->resident)->bytes;
+    /* No overflow: the tensor and its scales are in memory. */
+    const uint64_t bytes = resident_tensor(call->resident)->bytes + scale_bytes_of(call);
     char header[SAFETENSORS_HEADER_MAX];
     call->header_bytes = header_of(call, header);
-    if (bytes > limit || !size_add(bytes, call->header_bytes, &call->block_bytes) ||
-        !size_add(call->block_bytes, scale_bytes_of(call), &call->block_bytes))
+    if (bytes > limit || !size_add(bytes, call->header_bytes, &call->block_bytes))
         return fault_set(&request->fault, GEMMD_ERR_TOO_LARGE, NULL,
                          "the tensor is %s; --max-result is %s", size_text(bytes).text,
                          size_text(limit).text);

@@ -78,6 +78,11 @@ class AsyncClient:
         array: Array = await self._call(self._client.get, tensor)
         return array
 
+    async def get_scaled(self, tensor: Tensor | str) -> tuple[Array, Array | None]:
+        """Fetches a resident tensor and its scales, like Client.get_scaled()."""
+        found: tuple[Array, Array | None] = await self._call(self._client.get_scaled, tensor)
+        return found
+
     async def delete(self, tensor: Tensor | str) -> None:
         """Deletes a resident tensor, like Client.delete()."""
         await self._call(self._client.delete, tensor)

@@ -538,8 +538,17 @@ class Client:
         return Tensor.described(json.loads(bytes(answer.body)))
 
     def get(self, tensor: Tensor | str) -> Array:
-        """Fetches a resident tensor. NotFound: there is no tensor of the name."""
+        """Fetches a resident tensor, without its scales. NotFound: there is no tensor of the
+        name."""
         return _array(self._http.request("GET", _path(tensor), timeout=self.timeout, result=True))
+
+    def get_scaled(self, tensor: Tensor | str) -> tuple[Array, Array | None]:
+        """Fetches a resident tensor and its scales, with which put() makes the same tensor. The
+        scales are None if it has none. NotFound: there is no tensor of the name."""
+        answer = self._http.request("GET", _path(tensor), timeout=self.timeout,
+                                    headers={"Accept": "application/vnd.safetensors"})
+        found = from_safetensors(bytes(answer.body))
+        return found["tensor"], found.get("scale")
 
     def delete(self, tensor: Tensor | str) -> None:
         """Deletes a resident tensor. NotFound: there is no tensor of the name."""
