@@ -34,7 +34,7 @@ def test_list(tenant_jobs):
     assert jobs.get("/jobs").json() == {"jobs": [], "next": None}
     first = jobs.make()
     assert jobs.result(first).status_code == 200
-    long = jobs.make_long()
+    long = jobs.make_endless()
     waiting = jobs.make()
     failed = jobs.make({"m": 2, "n": 2, "k": 2, "timeout_ms": 1})
     assert jobs.result(failed).status_code == 504

@@ -1,7 +1,11 @@
 """Clients that leave, deadlines that pass and a daemon that ends, while the device is blocked; and
 what tenants may hold. Afterwards everything has been given back."""
 
+import datetime
+import math
 import re
+import select
+import signal
 import socket
 import struct
 import threading
@@ -32,7 +36,7 @@ def product(m, n, k, query=""):
 
 def endless(query=""):
     """Takes minutes, longer than any patience here: what waits for its end fails."""
-    return product(16384, 16384, 512, query)
+    return product(16384, 16384, 512, f"&timeout_ms=600000{query}")
 
 
 def metrics(daemon):
@@ -99,13 +103,12 @@ def test_leaving_the_queue(how, blocked):
         wait_for(blocked, requests_waiting=20, queue_requests=21, client_gone_total=20)
         for wire in wires[1::2]:
             leave(wire, how)
-        after = wait_for(blocked, requests_waiting=0, queue_requests=1, client_gone_total=40)
+        wait_for(blocked, requests_waiting=0, queue_requests=1, client_gone_total=40, **{
+            name: before[f"gemmd_{name}"] for name in (
+                "queue_bytes", "pinned_memory_used_bytes", "device_memory_used_bytes", "requests_running")})
     finally:
         for wire in wires:
             wire.socket.close()
-    for name in ("gemmd_queue_bytes", "gemmd_pinned_memory_used_bytes",
-                 "gemmd_device_memory_used_bytes", "gemmd_requests_running"):
-        assert after[name] == before[name], name
 
 
 JOB = request("POST", "/gemm?m=2&n=2&k=2",
@@ -120,11 +123,12 @@ def test_leaving_while_waiting_for_a_job(how, blocked):
     try:
         for wire in wires:
             wire.send(request("GET", f"{path}/result?wait_ms=600000"))
-        before = wait_for(blocked, connections=12, client_gone_total=0)  # and the blocker's, ours
+            wire.wait_until_read()
+        # The blocker's connection and ours are open as well.
+        wait_for(blocked, connections=12, client_gone_total=0, requests_waiting=1)
         for wire in wires[1:]:
             leave(wire, how)
         wait_for(blocked, connections=3, client_gone_total=9)
-        assert before["gemmd_requests_waiting"] == 1
         assert blocked.session.get(blocked.url + path).json()["state"] == "queued"
         assert blocked.session.delete(blocked.url + path).json()["state"] == "cancelled"
         assert wires[0].receive().status == 410
@@ -197,10 +201,20 @@ def test_deadline_while_it_runs(start):
         wire.send(request("PUT", f"/tensors/w?{shape}", [OCTETS, ("Content-Length", 1024 * side)],
                           bytes(1024 * side)))
         assert wire.receive().status == 201
-        # Without a body, so that it is on the device well before its deadline.
-        wire.send(request("POST", "/gemm?a=w&b=w&transb=1&kernel=naive&dtype=bf16&timeout_ms=3000"))
-        assert_problem(wire.receive(), 504, "deadline passed while the device worked on the request")
-        wait_for(daemon, requests_running=0, queue_requests=0)
+        # Without a body, so that it is soon on the device. A deadline before which it was not seen there is too
+        # short for this machine.
+        for timeout_ms in (1000, 10_000, 50_000):
+            wire.send(request("POST", "/gemm?a=w&b=w&transb=1&kernel=naive&dtype=bf16"
+                              f"&timeout_ms={timeout_ms}"))
+            ran = False
+            while not select.select([wire.socket], [], [], 0.02)[0]:
+                ran = ran or metrics(daemon)["gemmd_requests_running"] == 1
+            answer = wire.receive()
+            wait_for(daemon, requests_running=0, queue_requests=0)
+            if ran:
+                break
+        assert ran, "it never ran"
+        assert_problem(answer, 504, "deadline passed while the device worked on the request")
         wire.send(request("GET", "/livez"))
         assert wire.receive().status == 200
 
@@ -217,18 +231,22 @@ def test_deadline_behind_a_blocked_device(blocked):
         wait_for(blocked, requests_waiting=0, queue_requests=1)
 
 
-def test_deadlines_of_tensors(start):
+def test_deadlines_of_tensors(start, tmp_path):
     """They cannot name one: the daemon's holds."""
-    daemon = start("--backend", "cpu", "--cpu-threads", "1", "--timeout", "300ms")
+    config = tmp_path / "gemmd.json"
+    config.write_text('{"timeout": "600s"}')
+    daemon = start("--backend", "cpu", "--cpu-threads", "1", "--drain-timeout", "0", "--config", config)
     put = {"params": {"shape": "4"}, "data": bytes(16), "timeout": PATIENCE_S}
     assert daemon.session.put(f"{daemon.url}/tensors/w", **put).status_code == 201
     with Wire(daemon.address) as blocker:
-        blocker.send(product(700, 700, 700, "&timeout_ms=60000"))
+        blocker.send(endless())
         wait_for(daemon, requests_running=1)
+        config.write_text('{"timeout": "300ms"}')
+        daemon.process.send_signal(signal.SIGHUP)
+        daemon.wait_for(lambda lines: any("reloaded" in str(line.get("message")) for line in lines), "the reload")
         for answer in (daemon.session.get(f"{daemon.url}/tensors/w", timeout=PATIENCE_S),
                        daemon.session.put(f"{daemon.url}/tensors/x", **put)):
             assert_problem(answer, 504, "deadline passed")
-        assert blocker.receive().status == 200
     wait_until_idle(daemon)
     assert daemon.session.get(f"{daemon.url}/tensors/x", timeout=PATIENCE_S).status_code == 404
 
@@ -332,9 +350,7 @@ def test_tenants_are_held_to_their_own_limits(tenants):
         for wire in (wires[0], wires[1], wires[3]):
             wire.send(BODY)
             assert wire.receive().body == RIGHT
-        now = wait_for(tenants, queue_requests=0)
-        assert now['gemmd_tenant_requests{tenant="alice"}'] == 0
-        assert now['gemmd_tenant_bytes{tenant="bob"}'] == 0
+        wait_for(tenants, queue_requests=0, **{'tenant_requests{tenant="alice"}': 0, 'tenant_bytes{tenant="bob"}': 0})
     finally:
         for wire in wires:
             wire.socket.close()
@@ -355,15 +371,23 @@ def test_tenants_are_held_to_their_own_bytes(tenants):
     assert (limits["tenant-requests"], limits["tenant-bytes"]) == (2, 200 * 1024)
 
 
+def begin_ms(line):
+    """When the device began with the request of a line of the log."""
+    if "queue_ms" not in line:
+        return 0.0
+    ended = datetime.datetime.fromisoformat(line["time"].replace("Z", "+00:00")).timestamp() * 1000
+    return ended - line["total_ms"] + line["receive_ms"] + line["queue_ms"]
+
+
 @pytest.mark.parametrize("where", ["resident", "memory"])
 def test_operands_that_do_not_travel_count_as_well(where, start, tmp_path, rng):
     """The same products: who has the operands on the device, or in memory that it shares with the
     daemon, does not pass the other who sends them."""
     side, each = 192, 8
     tokens = tmp_path / "tokens"
-    tokens.write_text("alice:the-token-of-alice\nbob:the-token-of-bob\n")
+    tokens.write_text("alice:the-token-of-alice\nbob:the-token-of-bob\ncarol:the-token-of-carol\n")
     tokens.chmod(0o600)
-    daemon = start("--backend", "cpu", "--cpu-threads", "1", "--token-file", tokens, ready=False,
+    daemon = start("--backend", "cpu", "--cpu-threads", "1", "--token-file", tokens, "--timeout", "600s", ready=False,
                    listen=("127.0.0.1:0", f"unix:{tmp_path / 's'}"))
     daemon.wait_until_listening(2).wait_until_ready()
     daemon.session.headers["Authorization"] = alice = "Bearer the-token-of-alice"
@@ -372,39 +396,44 @@ def test_operands_that_do_not_travel_count_as_well(where, start, tmp_path, rng):
     for name in "ab":
         daemon.session.put(f"{daemon.url}/tensors/{name}?shape={side},{side}",
                            operands[0].tobytes())
-    ended = []
+    wrong = []
 
     def elsewhere(number):
+        name = f"alice-{number}"
         if where == "resident":
-            assert requests.post(f"{daemon.url}{target}&a=a&b=b&store=c{number}", timeout=PATIENCE_S,
-                                 headers={"Authorization": alice}).status_code == 201
+            answer = requests.post(f"{daemon.url}{target}&a=a&b=b&store=c{number}", timeout=PATIENCE_S,
+                                   headers={"Authorization": alice, "X-Request-Id": name})
+            wrong.extend([name] * (answer.status_code != 201))
         else:
             with Memory(3 * operands[0].nbytes) as memory, \
                     Connection(daemon.addresses[1], [memory.fd]) as connection:
                 memory.put(0, operands)
                 places = f"a=0, b={operands[0].nbytes}, c={operands.nbytes}"
-                assert connection.post(target, Authorization=alice,
-                                       Gemmd_Memory=places)[0] == 200
-        ended.append("alice")
+                status = connection.post(target, Authorization=alice, Gemmd_Memory=places, X_Request_Id=name)[0]
+                wrong.extend([name] * (status != 200))
 
-    def sent(_):
-        assert requests.post(f"{daemon.url}{target}", operands.tobytes(), timeout=PATIENCE_S,
-                             headers={"Authorization": "Bearer the-token-of-bob"}).ok
-        ended.append("bob")
+    def sent(number):
+        name = f"bob-{number}"
+        answer = requests.post(f"{daemon.url}{target}", operands.tobytes(), timeout=PATIENCE_S, headers={
+            "Authorization": "Bearer the-token-of-bob", "X-Request-Id": name})
+        wrong.extend([name] * (answer.status_code != 200))
 
     blocker = Wire(daemon.address)
-    blocker.send(signed(product(700, 700, 700), "the-token-of-alice"))
+    blocker.send(signed(endless(), "the-token-of-carol"))
     wait_for(daemon, requests_running=1)
     threads = [threading.Thread(target=call, args=(i,)) for call in (elsewhere, sent)
                for i in range(each)]
     for thread in threads:
         thread.start()
     wait_for(daemon, requests_waiting=2 * each)
+    blocker.socket.close()
     for thread in threads:
         thread.join(PATIENCE_S)
-    assert blocker.receive().status == 200
-    blocker.socket.close()
-    assert len(ended) == 2 * each and 3 <= ended[:each].count("bob") <= 5, ended
+    assert not wrong
+    daemon.stop()
+    begun = [name.partition("-")[0] for line in sorted(daemon.lines, key=begin_ms)
+             if (name := str(line.get("request_id"))).startswith(("alice-", "bob-"))]
+    assert len(begun) == 2 * each and 3 <= begun[:each].count("bob") <= 5, begun
 
 
 def test_retry_after_follows_the_rate(start):
@@ -419,6 +448,7 @@ def test_retry_after_follows_the_rate(start):
         return int(answer.headers["retry-after"])
 
     with Wire(daemon.address) as blocker:
+        begun = time.monotonic()
         blocker.send(endless())
         wait_for(daemon, requests_running=1)
         said = [0]
@@ -430,7 +460,7 @@ def test_retry_after_follows_the_rate(start):
             time.sleep(0.1)
         together = [asked() for _ in range(60)]
         assert len(set(together)) >= 3, f"clients that are refused together were told {together}"
-        assert max(together) <= min(together) * 3 // 2 + 1
+        assert max(together) <= math.ceil(time.monotonic() - begun) * 3 // 2, "more than a half is added"
 
 
 def test_many_leave_while_others_stay(start):

@@ -13,6 +13,7 @@ import safetensors.numpy
 
 from daemon import PATIENCE_S
 from problem import assert_problem
+from test_leaving import endless
 from wire import Wire, exchange, request
 
 OCTETS = ("Content-Type", "application/octet-stream")
@@ -30,7 +31,7 @@ def ask(target, length, *headers):
 
 def eventually(address, data, status):
     """The first answer with that status; places come back when connections are seen to end."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE_S
     while True:
         answer = exchange(address, data)
         if answer.status == status or time.monotonic() > deadline:
@@ -136,6 +137,11 @@ def outer(size, media_type, chunked):
     return request("POST", "/gemm", [("Content-Type", media_type), length], body)
 
 
+def holds_nothing(daemon):
+    """A request holds its bytes a little longer than until its client has the whole answer."""
+    return "gemmd_queue_bytes 0\n" in daemon.session.get(f"{daemon.url}/metrics", timeout=PATIENCE_S).text
+
+
 @pytest.mark.parametrize("chunked", [False, True], ids=["length", "chunked"])
 @pytest.mark.parametrize("media_type", ["application/x-npy", "application/vnd.safetensors"])
 def test_queue_counts_results_of_bodies_that_tell_their_shapes(media_type, chunked, start):
@@ -150,13 +156,14 @@ def test_queue_counts_results_of_bodies_that_tell_their_shapes(media_type, chunk
         assert int(answer.headers["retry-after"]) >= 1
         first.send(bytes(2 * 220 * 220 * 4))
         assert first.receive().status == 200
+        wait_until(lambda: holds_nothing(daemon), "the first request keeps its bytes")
         if chunked:  # the connection may have been closed
             assert exchange(daemon.address, large).status == 200, "it fits when it is alone"
         else:
             second.send(large)  # on the same connection
             assert second.receive().status == 200, "it fits when it is alone"
     assert_problem(exchange(daemon.address, outer(600, media_type, chunked)), 413, "the result")
-    assert "gemmd_queue_bytes 0\n" in daemon.session.get(f"{daemon.url}/metrics").text
+    wait_until(lambda: holds_nothing(daemon), "a request keeps its bytes")
 
 
 @pytest.mark.parametrize("sent", [0, 1, 31])
@@ -193,7 +200,7 @@ def test_clients_that_leave_while_their_product_is_computed(start):
 
     def keep_busy():
         with Wire(daemon.address) as wire:
-            while not stop.is_set():
+            while not (statuses and stop.is_set()):
                 wire.send(upload)
                 statuses.add(wire.receive().status)
 
@@ -212,11 +219,8 @@ def test_clients_that_leave_while_their_product_is_computed(start):
     assert statuses == {200}
     assert exchange(daemon.address, GOOD).body == RIGHT
     idle = r"^gemmd_pinned_memory_used_bytes 0$"
-    deadline = time.monotonic() + 30
-    while not re.search(idle, exchange(daemon.address, request("GET", "/metrics")).body.decode(),
-                        re.MULTILINE):
-        assert time.monotonic() < deadline, "memory is not given back"
-        time.sleep(0.02)
+    wait_until(lambda: re.search(idle, exchange(daemon.address, request("GET", "/metrics")).body.decode(),
+                                 re.MULTILINE), "memory is not given back")
 
 
 def test_out_of_pinned_memory(start):
@@ -270,15 +274,16 @@ def refused(address):
 
 
 def let_in(address):
-    """A new connection that has been answered; earlier ones may be seen to end a little late."""
-    deadline = time.monotonic() + 30
+    """A new connection that has been answered; earlier ones may be seen to end a little late, and short
+    limits may end one for whose request this process is too slow."""
+    deadline = time.monotonic() + PATIENCE_S
     while True:
         wire = Wire(address)
         try:
             wire.send(GOOD)
             if wire.receive().status == 200:
                 return wire
-        except ConnectionResetError:
+        except ConnectionError:
             pass
         wire.socket.close()
         assert time.monotonic() < deadline, "no connection is let in"
@@ -286,7 +291,7 @@ def let_in(address):
 
 
 def wait_until(condition, what):
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE_S
     while not condition():
         assert time.monotonic() < deadline, what
         time.sleep(0.02)
@@ -377,7 +382,7 @@ def test_slow_headers(start):
             assert wire.receive().status == 408
         except ConnectionResetError:
             pass
-    assert exchange(daemon.address, GOOD).body == RIGHT
+    let_in(daemon.address).socket.close()
 
 
 def test_silent_connection(start):
@@ -389,14 +394,14 @@ def test_silent_connection(start):
         except ConnectionResetError:
             pass
         assert wire.closed()
-    assert exchange(daemon.address, GOOD).body == RIGHT
+    let_in(daemon.address).socket.close()
 
 
 def test_time_limits_of_many_connections(start):
     """An I/O thread checks its connections a few at a time; each of them ends in its time, and those
     that leave meanwhile are no obstacle."""
-    daemon = start("--idle-timeout", "1s", "--io-threads", "1", "--bulk-connections", "0",
-                   "--max-connections-per-address", "0")
+    daemon = start("--idle-timeout", "1s", "--header-timeout", "10m", "--io-threads", "1",
+                   "--bulk-connections", "0", "--max-connections-per-address", "0")
     wires = [Wire(daemon.address) for _ in range(400)]
     try:
         for wire in wires:
@@ -466,11 +471,11 @@ def test_deadline_passes_while_the_body_arrives(start):
 
 
 def test_deadline_longer_than_the_longest(start):
-    daemon = start("--max-timeout", "5s")
-    answer = exchange(daemon.address, request("POST", TARGET + "&timeout_ms=5001",
+    daemon = start("--max-timeout", "500s")
+    answer = exchange(daemon.address, request("POST", TARGET + "&timeout_ms=500001",
                                               [OCTETS, ("Content-Length", 32)], BODY))
-    assert_problem(answer, 400, "at most 5000", field="timeout_ms")
-    answer = exchange(daemon.address, request("POST", TARGET + "&timeout_ms=5000",
+    assert_problem(answer, 400, "at most 500000", field="timeout_ms")
+    answer = exchange(daemon.address, request("POST", TARGET + "&timeout_ms=500000",
                                               [OCTETS, ("Content-Length", 32)], BODY))
     assert answer.body == RIGHT
 
@@ -492,14 +497,11 @@ def test_any_deadline(options, start):
         assert answer.status_code == status, answer.text
 
 
-def test_deadline_passes_in_the_queue(start, instrumented):
+def test_deadline_passes_in_the_queue(start):
     """A request waits behind a long one until its time is up: 504, and it was not computed."""
-    daemon = start("--streams", "1", "--cpu-threads", "1")
-    size = 400 if instrumented else 800
-    long_body = np.ones(2 * size * size, np.float32).tobytes()
-    target = f"/gemm?m={size}&n={size}&k={size}&kernel=naive"
+    daemon = start("--streams", "1", "--cpu-threads", "1", "--timeout", "600s", "--drain-timeout", "0")
     with Wire(daemon.address) as wire, Wire(daemon.address) as late:
-        wire.send(request("POST", target, [OCTETS, ("Content-Length", len(long_body))], long_body))
+        wire.send(endless())
         wait_until(lambda: running(daemon) >= 1, "the long request does not start")
         late.send(request("POST", TARGET + "&timeout_ms=1", [OCTETS, ("Content-Length", 32)], BODY))
         assert_problem(late.receive(), 504, "deadline", field=None)

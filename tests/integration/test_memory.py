@@ -51,6 +51,7 @@ def memory():
 def connection(daemon, memory):
     with Connection(daemon.unix, [memory.fd]) as connection:
         yield connection
+    wait_for(daemon, shared_memories=0)  # which counts against the limits of the next test
 
 
 def settled(daemon):
@@ -249,6 +250,7 @@ def test_more_than_one_descriptor(count, daemon, memory):
 
 
 def test_limits(daemon):
+    settled(daemon)
     with Memory(17 << 20) as large, Connection(daemon.unix, [large.fd]) as connection:
         assert_problem(Answer(connection.post(SQUARE, **header({"a": 0, "b": 0}))), 507,
                        "17 MiB needed, 16 MiB free of 16 MiB .--shm-bytes")

@@ -1,6 +1,7 @@
 """HTTP/1.1 by hand, for what no well-behaved client would send."""
 
 import socket
+import time
 from dataclasses import dataclass, field
 
 from daemon import PATIENCE_S
@@ -41,6 +42,21 @@ class Wire:
             self.socket.sendall(data)
         except (BrokenPipeError, ConnectionResetError):
             pass
+
+    def wait_until_read(self):
+        """Waits until the daemon has read all that was sent, over IPv4. A client that leaves before that may leave
+        no trace: the system drops what is unread together with the connection."""
+        ends = " ".join(f"{int.from_bytes(socket.inet_aton(host), 'little'):08X}:{port:04X}" for host, port in
+                        (self.socket.getpeername(), self.socket.getsockname()))
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            with open("/proc/net/tcp", encoding="ascii") as table:
+                queued = [line.split()[4] for line in table if ends in line]
+            assert queued, "the daemon has ended the connection"
+            if all(bytes_in_queues.endswith(":00000000") for bytes_in_queues in queued):
+                return
+            assert time.monotonic() < deadline, "the daemon does not read what was sent"
+            time.sleep(0.01)
 
     def half_close(self):
         """Ends the client's side. The daemon may have closed the connection already."""
