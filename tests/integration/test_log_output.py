@@ -183,8 +183,10 @@ def test_lines_have_the_time_in_the_queue(start):
 def test_the_line_of_a_client_that_left_says_so(start):
     daemon = start()
     with Wire(daemon.address) as wire:
-        wire.send(request("POST", "/gemm?m=2&n=2&k=2", [("Content-Length", 32),
-                                                        ("X-Request-Id", "left")], bytes(8)))
+        wire.send(request("POST", "/gemm?m=2&n=2&k=2", [("Content-Length", 32), ("X-Request-Id", "left"),
+                                                        ("Expect", "100-continue")]))
+        assert wire.receive().status == 100
+        wire.send(bytes(8))
     line = line_of(daemon, "left")
     assert (line["status"], line["error"]) == (499, "cancelled")
     assert line["reason"] == "the client disconnected while its body was received"

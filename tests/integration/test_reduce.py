@@ -170,7 +170,7 @@ def test_a_job_and_a_model_give_the_same_bytes(daemon, rng):
                Prefer="respond-async")
     assert job.status_code == 202, job.text
     result = daemon.session.get(daemon.url + job.headers["Location"] + "/result",
-                                params={"wait_ms": 10000}, timeout=PATIENCE_S)
+                                params={"wait_ms": PATIENCE_S * 1000}, timeout=PATIENCE_S)
     assert result.content == whole
     model = daemon.session.post(f"{daemon.url}/v2/models/reduce_fp32/infer", json={
         "inputs": [{"name": "X", "datatype": "FP32", "shape": [9, 50], "data": x.ravel().tolist()}],

@@ -157,7 +157,7 @@ def test_a_broken_file_keeps_all_settings(text, says, start, config):
 
 def test_a_reload_without_a_file(start):
     daemon = start()
-    assert [line["message"] for line in reload(daemon)][-1] == "reloaded"
+    assert "reloaded" in [line["message"] for line in reload(daemon)]
     assert exchange(daemon.address, GOOD).status == 200
 
 

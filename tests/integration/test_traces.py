@@ -18,7 +18,8 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from certificates import Authority
 from daemon import PATIENCE_S
-from test_metrics import OPENMETRICS, scrape, total
+from test_jobs import eventually
+from test_metrics import OPENMETRICS, scrape, served, total
 from wire import Wire, exchange, request
 
 BODY = np.arange(8, dtype=np.float32).tobytes()
@@ -159,7 +160,10 @@ def test_a_traced_request_is_a_span_with_its_stages(start, collector):
     assert (stated["gemmd.m"], stated["gemmd.dtype"]) == (2, "f32")
     assert stated["gemmd.kernel"] == answer.headers["gemmd-kernel"]
     assert stated["gemmd.request_id"] == "traced"
-    assert before <= root.start_time_unix_nano <= root.end_time_unix_nano <= time.time_ns()
+    # The daemon reads two clocks one after the other to tell the time of day, and may be held up in between.
+    patience_ns = PATIENCE_S * 10**9
+    assert (before - patience_ns < root.start_time_unix_nano <= root.end_time_unix_nano
+            < time.time_ns() + patience_ns)
     children = sorted(children_of(spans, root), key=lambda span: span.start_time_unix_nano)
     # The CPU backend copies nothing in and nothing out.
     assert [child.name for child in children] == ["receive", "queue", "kernel", "send"]
@@ -172,7 +176,7 @@ def test_a_traced_request_is_a_span_with_its_stages(start, collector):
     line = line_of(daemon, "traced")
     assert (line["trace_id"], line["span_id"]) == (TRACE, root.span_id.hex())
     assert collector.seen[0][1] == "/v1/traces"
-    assert total(scrape(daemon), "gemmd_otlp_spans_sent_total") >= 5
+    eventually(lambda: total(scrape(daemon), "gemmd_otlp_spans_sent_total") >= 5, "they are not counted")
 
 
 def test_a_failed_request_and_a_job_are_spans(start, collector):
@@ -216,8 +220,12 @@ def test_without_a_traceparent_new_traces_begin(start, collector):
     daemon = start("--otlp-endpoint", collector.url)
     for _ in range(2):
         assert exchange(daemon.address, product()).status == 200
-    daemon.stop()  # sends what is left
+    begun = time.monotonic()
+    daemon.stop()  # sends what is left, unless the collector takes more than two seconds for it
+    late = time.monotonic() - begun >= 2
     roots = [span for span in spans_of(collector) if span.name == "POST gemm"]
+    if late and len(roots) < 2:
+        pytest.skip("the machine is too slow for the daemon's last transfer")
     assert len(roots) == 2
     assert roots[0].trace_id != roots[1].trace_id
     assert all(not root.parent_span_id for root in roots)
@@ -240,10 +248,7 @@ def test_spans_that_a_collector_refuses_are_dropped(start, collector):
     collector.answers = [(400, {}, 0)]
     daemon = start("--otlp-endpoint", collector.url, "--otlp-sample", "0")
     assert exchange(daemon.address, traced()).status == 200
-    deadline = time.monotonic() + PATIENCE_S
-    while total(scrape(daemon), "gemmd_otlp_spans_dropped_total") < 5:
-        assert time.monotonic() < deadline, "they are not counted"
-        time.sleep(0.05)
+    eventually(lambda: total(scrape(daemon), "gemmd_otlp_spans_dropped_total") >= 5, "they are not counted")
     assert len(collector.seen) == 1
 
 
@@ -370,7 +375,7 @@ def test_exemplars_are_of_sampled_requests_and_in_openmetrics_only(start, tmp_pa
     daemon = start()
     for flags in ("00", "01"):
         data = traced(flags).replace(TRACE.encode(), TRACE[:-2].encode() + flags.encode())
-        assert exchange(daemon.address, data).status == 200
+        assert served(daemon, data).status == 200
     text = scrape(daemon, OPENMETRICS)
     found = re.findall(r'gemmd_request_duration_seconds_bucket\{op="gemm",le="([^"]+)"\} \d+ '
                        r'# \{trace_id="(\w+)",span_id="(\w+)"\} ([\d.]+) [\d.]+\n', text)
@@ -381,7 +386,7 @@ def test_exemplars_are_of_sampled_requests_and_in_openmetrics_only(start, tmp_pa
 
 def test_stages_have_exemplars(start):
     daemon = start()
-    assert exchange(daemon.address, traced()).status == 200
+    assert served(daemon, traced()).status == 200
     text = scrape(daemon, OPENMETRICS)
     found = re.findall(r'gemmd_stage_duration_seconds_bucket\{stage="(\w+)",le="([^"]+)"\} ([1-9]\d*) '
                        r'# \{trace_id="(\w+)",span_id="\w+"\} ([\d.]+) [\d.]+\n', text)
@@ -430,10 +435,9 @@ def test_exemplars_are_for_those_who_see_all_tenants(start, tmp_path):
     tokens.chmod(0o600)
     daemon = start("--token-file", tokens, "--metrics-tenant", "bob", ready=False)
     daemon.wait_until_listening()
-    assert exchange(daemon.address, traced(
-        "01", ("Authorization", "Bearer alice-token"))).status == 200
-    assert exchange(daemon.address, traced("01", ("Authorization", "Bearer alice-token"),
-                                           target="/gemm?m=3&n=2&k=2")).status == 400
+    assert served(daemon, traced("01", ("Authorization", "Bearer alice-token"))).status == 200
+    assert served(daemon, traced("01", ("Authorization", "Bearer alice-token"),
+                                 target="/gemm?m=3&n=2&k=2")).status == 400
 
     def seen_by(token):
         answer = daemon.session.get(f"{daemon.url}/metrics", headers={
@@ -444,7 +448,7 @@ def test_exemplars_are_for_those_who_see_all_tenants(start, tmp_path):
     assert "trace_id" not in seen_by("alice-token")
     errors = 'gemmd_tenant_errors_total{tenant="alice",reason='
     assert errors in seen_by("alice-token") and errors in seen_by("bob-token")
-    assert exchange(daemon.address, traced("01", ("Authorization", "Bearer bob-token"),
-                                           target="/gemm?m=3&n=2&k=2")).status == 400
+    assert served(daemon, traced("01", ("Authorization", "Bearer bob-token"),
+                                 target="/gemm?m=3&n=2&k=2")).status == 400
     assert 'gemmd_tenant_errors_total{tenant="bob"' in seen_by("bob-token")
     assert 'tenant="bob"' not in seen_by("alice-token")

@@ -76,7 +76,7 @@ def test_json_and_binary(binary_in, binary_out, client):
         outputs = [http.InferRequestedOutput("C", binary_data=binary_out)]
     result = client.infer("gemm_fp32", [given(http, "A", A, binary=binary_in),
                                         given(http, "B", B, binary=not binary_in)],
-                          model_version="1", outputs=outputs, priority=1, timeout=5000000)
+                          model_version="1", outputs=outputs, priority=1, timeout=500_000_000)
     assert np.array_equal(result.as_numpy("C"), A @ B)
 
 

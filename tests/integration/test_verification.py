@@ -94,7 +94,8 @@ def test_the_sample_finds_wrong_results_of_jobs_and_inferences(wrong):
                                  timeout=PATIENCE_S)
     assert_wrong(answer)
     assert counted(daemon, "sample", "fail") == 2
-    assert len([m for m in daemon.messages() if m.startswith("wrong result: request ")]) == 2
+    daemon.wait_for(lambda _: len([m for m in daemon.messages() if m.startswith("wrong result: request ")]) == 2,
+                    "a line about each")
 
 
 def test_a_share_of_the_products_is_verified(start):
