@@ -2,6 +2,7 @@
 and the daemon is idle and empty afterwards."""
 
 import random
+import signal
 
 import numpy as np
 import pytest
@@ -42,20 +43,27 @@ EXPECTING = [  # requests without a body, and the statuses of their answers
 ]
 
 
-def test_expectation_without_a_body(start):
+def test_expectation_without_a_body(start, tmp_path):
     """libmicrohttpd sends 100 Continue even if the request has no body. What follows is the next
-    request, not a body."""
-    daemon = start("--io-threads", "1", "--idle-timeout", "400ms", "--header-timeout", "400ms",
-                   "--body-timeout", "10m", *LONG_DRAIN)
+    request, not a body: the limits of headers and of idle connections, which become short when all have
+    their answers, end the connections."""
+    config = tmp_path / "gemmd.json"
+    config.write_text('{"idle-timeout": "10m", "header-timeout": "10m"}')
+    daemon = start("--io-threads", "1", "--body-timeout", "10m", "--config", config, *LONG_DRAIN)
     oracle = Oracle(daemon)
     sent = [(first, data, tail, status) for first in FIRST for data, status in EXPECTING
             for tail in TAILS]
     wires = [Wire(daemon.address) for _ in sent]
     for wire, (first, data, tail, _) in zip(wires, sent):
         wire.send(first + data + tail)
-    for wire, (first, data, tail, status) in zip(wires, sent):
+    rights = [([200] if first else []) + [status] for first, _, _, status in sent]
+    for wire, right in zip(wires, rights):
+        while len(statuses(wire.buffer)) < len(right):
+            wire._more()
+    config.write_text('{"idle-timeout": "400ms", "header-timeout": "400ms"}')
+    daemon.process.send_signal(signal.SIGHUP)
+    for wire, right, (first, data, tail, _) in zip(wires, rights, sent):
         with wire:
-            right = ([200] if first else []) + [status]
             found = statuses(answers(wire))
             assert found[:len(right)] == right, (first, data, tail[:20], found)
     oracle.check()

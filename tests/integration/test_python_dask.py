@@ -1,5 +1,7 @@
 """Products of Dask arrays by three daemons, with workers of a real cluster."""
 
+import itertools
+import signal
 import sys
 import threading
 from pathlib import Path
@@ -9,8 +11,6 @@ import dask.array as da
 import distributed
 import numpy as np
 import pytest
-
-from test_metrics import scrape, values
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "client/python/src"))
 
@@ -88,24 +88,24 @@ def test_blocks_stay_on_the_daemons(start, cluster, rng):
     assert first.tobytes() == again.tobytes() == after.tobytes()
 
 
-def test_a_daemon_killed_in_the_middle(start, cluster, rng):
+def test_a_daemon_killed_in_the_middle(start, cluster, rng, monkeypatch):
+    """While it has requests: it is stopped when the third comes, and does not answer any more."""
     daemons = [start() for _ in range(3)]
     urls = [daemon.url for daemon in daemons]
     a = rng.integers(-8, 9, (1200, 1200)).astype(np.float32)
     x = da.from_array(a, chunks=(150, 300))
-    killed = threading.Event()
+    killer = threading.Timer(0.2, daemons[1].process.kill)
+    requests, product_of_blocks = itertools.count(1), gemmd_client.dask._product
 
-    def kill_while_it_computes():
-        while not killed.is_set():
-            state = values(scrape(daemons[1]))
-            if state["gemmd_queue_requests"] > 0:
-                daemons[1].process.kill()
-                killed.set()
+    def product_or_end(client, *arguments):
+        if client.url == urls[1] and next(requests) == 3:
+            daemons[1].process.send_signal(signal.SIGSTOP)
+            killer.start()
+        return product_of_blocks(client, *arguments)
 
-    killer = threading.Thread(target=kill_while_it_computes, daemon=True)
-    killer.start()
+    monkeypatch.setattr(gemmd_client.dask, "_product", product_or_end)
     product = matmul(x, x, daemons=urls).compute()
-    assert killed.is_set(), "the daemon never had a request"
+    assert next(requests) > 3, "the daemon never had three requests"
     killer.join()
     daemons[1].process.wait()
     assert np.array_equal(product, a @ a)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from problem import assert_problem
+from test_reload import reload
 from wire import Wire, exchange, request
 
 OCTETS = ("Content-Type", "application/octet-stream")
@@ -67,9 +68,10 @@ def test_answers_that_nobody_reads(shared, tmp_path):
     """Three of them are the tenant's share. Another tenant is served, and a client of that tenant
     reads a large answer slowly to its end, while the unread answers are ended, over TCP and over a
     Unix socket."""
+    config = tmp_path / "gemmd.json"
+    config.write_text('{"min-answer-rate": 0}')  # until all of them are seen
     daemon = shared("--pinned-bytes", "64M", "--max-body", "1M", "--max-result", "20M",
-                    "--body-timeout", "60s", "--min-answer-rate", "64K",
-                    "--listen", f"unix:{tmp_path}/gemmd")
+                    "--config", config, "--listen", f"unix:{tmp_path}/gemmd")
     rows, columns = 2048, 1024
     target = f"/gemm?m={rows}&n={columns}&k=1"
     operands = np.ones(rows + columns, np.float32).tobytes()
@@ -86,6 +88,8 @@ def test_answers_that_nobody_reads(shared, tmp_path):
         assert 1 <= int(answer.headers["retry-after"]) <= 60
         assert serves(daemon, "alice"), "a request within the share"
 
+        config.write_text('{"min-answer-rate": "64K", "body-timeout": "60s"}')
+        reload(daemon)
         wires.append(Wire(f"{tmp_path}/gemmd"))
         wires[-1].send(signed("watcher", "POST", target, body=operands))
         slow.send(signed("bob", "POST", f"/gemm?m={2 * rows}&n={columns}&k=1",
@@ -137,10 +141,12 @@ def test_downloads_that_nobody_reads(shared):
     eventually(lambda: value(scrape(daemon), "gemmd_job_bytes") == 0, "it is kept for ever")
 
 
-def test_announced_bodies_that_hardly_arrive(shared):
+def test_announced_bodies_that_hardly_arrive(shared, tmp_path):
     """Their reservations are the tenant's share at most, and end when the bodies cannot be complete
     in time. A slow body that can be complete in time is received."""
-    daemon = shared("--pinned-bytes", "64M", "--max-body", "24M", "--max-result", "8M")
+    config = tmp_path / "gemmd.json"
+    config.write_text('{"min-body-rate": 0}')  # until the reservation is seen
+    daemon = shared("--pinned-bytes", "64M", "--max-body", "24M", "--max-result", "8M", "--config", config)
     side = 2048
     head = signed("alice", "POST", f"/gemm?m={side}&n=1&k={side}", [("Expect", "100-continue")],
                   announced=4 * (side * side + side))  # more than 16 of 32 MiB
@@ -155,6 +161,8 @@ def test_announced_bodies_that_hardly_arrive(shared):
         assert_problem(refused, 429, "tenant-bytes")
         assert serves(daemon, "bob"), "another tenant"
 
+        config.write_text("{}")
+        reload(daemon)
         honest.send(signed("bob", "POST", f"/gemm?m={honest_side}&n=1&k={honest_side}",
                            announced=len(honest_body)))
         begun, sent = time.monotonic(), 0

@@ -117,8 +117,11 @@ def test_a_stopped_thread_stops_the_feeding(name, part, start, manager):
             assert line["level"] == "error"
         else:  # this thread cannot log, or the log's cannot write
             time.sleep(2 * WATCHDOG_US / 4e6)
+        # Another thread may have been found without progress before, on a busy machine.
         drained(manager)
-        assert not is_fed(manager)
+        deadline = time.monotonic() + PATIENCE_S
+        while is_fed(manager):
+            assert time.monotonic() < deadline, "the feeding goes on"
     wait_for_food(manager)
 
 
