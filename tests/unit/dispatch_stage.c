@@ -136,6 +136,12 @@ void stop(void)
     device_close(&stage.device->base);
 }
 
+void wait_until_counted(const char *line)
+{
+    while (!counts(line))
+        wait_a_little();
+}
+
 bool counts(const char *line)
 {
     struct metrics_gauges gauges = {0};

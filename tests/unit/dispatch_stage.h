@@ -80,5 +80,7 @@ void wait_until_submitted(uint32_t count);
 bool probe(uint32_t timeout_ms, char reason[PROBE_REASON_MAX]);
 /* Whether the metrics have this line. */
 bool counts(const char *line);
+/* Waits until they have it. */
+void wait_until_counted(const char *line);
 
 #endif

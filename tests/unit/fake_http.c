@@ -6,6 +6,7 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,7 +41,7 @@ struct fake_server {
     uint32_t accepted;
     struct connection connections[CONNECTIONS_MAX];
     struct fake_request *requests;
-    size_t request_count;
+    atomic_size_t request_count;
 };
 
 static void drop(struct connection *connection)

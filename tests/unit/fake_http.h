@@ -45,6 +45,7 @@ struct fake_server *fake_start(const struct fake_act *acts, size_t count);
 const char *fake_url(const struct fake_server *server);
 /* Ends the thread and closes all connections; what was requested can then be looked at. */
 void fake_stop(struct fake_server *server);
+/* Those whose heads have arrived; also while the thread runs. */
 size_t fake_request_count(const struct fake_server *server);
 const struct fake_request *fake_request(const struct fake_server *server, size_t number);
 void fake_free(struct fake_server *server);

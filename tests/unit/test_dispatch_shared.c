@@ -144,7 +144,7 @@ START_TEST(a_lost_device_fails_shared_launches_once)
     for (int i = 0; i < MAX_LAUNCH_WORKS; i++)
         wait_until_ended(items[i]);
     wait_until_ended(first[1]);
-    ck_assert(counts("gemmd_device_errors_total 1\n"));
+    wait_until_counted("gemmd_device_errors_total 1\n"); /* after the works have ended */
     stop();
     for (int i = 0; i < MAX_LAUNCH_WORKS; i++) {
         ck_assert_uint_eq(atomic_load(&items[i]->ended), 1);

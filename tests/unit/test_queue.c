@@ -317,15 +317,17 @@ START_TEST(a_wake_ends_a_wait_before_or_after_it_begins)
 }
 END_TEST
 
+static const uint64_t HOUR_NS = UINT64_C(3600000000000);
+
 START_TEST(the_earliest_deadline_first_within_a_tenant)
 {
-    static const uint64_t seconds[] = {0, 30, 10, 0, 20, 10, 3600};
+    static const uint64_t hours[] = {0, 30, 10, 0, 20, 10, 3600};
     static const uint32_t expected[] = {2, 5, 4, 1, 6, 0, 3};
     struct item items[7];
     struct queue *queue = queue_of_one(8, 80);
     uint64_t base = clock_now_ns();
     for (uint32_t i = 0; i < 7; i++) {
-        item_init(&items[i], i, 4, seconds[i] == 0 ? 0 : base + seconds[i] * 1000000000);
+        item_init(&items[i], i, 4, hours[i] == 0 ? 0 : base + hours[i] * HOUR_NS);
         push_item(queue, &items[i]);
     }
     for (uint32_t i = 0; i < 7; i++)
@@ -338,7 +340,7 @@ START_TEST(a_priority_stands_above_any_deadline)
 {
     struct item urgent, important;
     struct queue *queue = queue_of_one(8, 80);
-    item_init(&urgent, 1, 3, clock_now_ns() + 1000000000);
+    item_init(&urgent, 1, 3, clock_now_ns() + HOUR_NS);
     item_init(&important, 2, 4, 0);
     push_item(queue, &urgent);
     push_item(queue, &important);

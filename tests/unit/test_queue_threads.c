@@ -139,8 +139,10 @@ static void *push_one_by_one(void *argument)
         for (volatile uint32_t pause = i % 256; pause > 0; pause = pause - 1)
             ; /* into every moment of falling asleep */
         queue_push(race->queue, &item->work);
-        while (atomic_load(&item->ended) == 0)
-            ;
+        /* A thread that spins on would keep the other from the only CPU. */
+        for (uint32_t spins = 0; atomic_load(&item->ended) == 0; spins++)
+            if (spins > 1000)
+                sched_yield();
     }
     return NULL;
 }
