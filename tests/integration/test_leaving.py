@@ -119,11 +119,12 @@ JOB = request("POST", "/gemm?m=2&n=2&k=2",
 def test_leaving_while_waiting_for_a_job(how, blocked):
     """Nobody is left to tell of its end; the job itself stays, and whoever else waits for it."""
     path = exchange(blocked.address, JOB).headers["location"]
-    wires = [Wire(blocked.address) for _ in range(10)]
+    wires = []
     try:
-        for wire in wires:
-            wire.send(request("GET", f"{path}/result?wait_ms=600000"))
-            wire.wait_until_read()
+        for _ in range(10):
+            wires.append(Wire(blocked.address))
+            wires[-1].send(request("GET", f"{path}/result?wait_ms=600000"))
+            wires[-1].wait_until_read()
         # The blocker's connection and ours are open as well.
         wait_for(blocked, connections=12, client_gone_total=0, requests_waiting=1)
         for wire in wires[1:]:
@@ -278,7 +279,7 @@ def test_a_drain_does_not_wait_for_a_running_product(blocked):
 def test_a_thousand_wait_and_one_reads_slowly(start):
     """Neither holds up the other, nor an upload, nor the daemon's word about itself."""
     daemon = start("--cpu-threads", "1", "--io-threads", "1", "--drain-timeout", "0",
-                   "--timeout", "600s", "--min-answer-rate", "0")
+                   "--timeout", "600s", "--header-timeout", "600s", "--min-answer-rate", "0")
     wires = []
     with Wire(daemon.address) as reader, Wire(daemon.address) as blocker:
         try:

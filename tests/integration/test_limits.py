@@ -500,11 +500,12 @@ def test_any_deadline(options, start):
 def test_deadline_passes_in_the_queue(start):
     """A request waits behind a long one until its time is up: 504, and it was not computed."""
     daemon = start("--streams", "1", "--cpu-threads", "1", "--timeout", "600s", "--drain-timeout", "0")
-    with Wire(daemon.address) as wire, Wire(daemon.address) as late:
+    with Wire(daemon.address) as wire:
         wire.send(endless())
         wait_until(lambda: running(daemon) >= 1, "the long request does not start")
-        late.send(request("POST", TARGET + "&timeout_ms=1", [OCTETS, ("Content-Length", 32)], BODY))
-        assert_problem(late.receive(), 504, "deadline", field=None)
+        late = exchange(daemon.address, request("POST", TARGET + "&timeout_ms=1",
+                                                [OCTETS, ("Content-Length", 32)], BODY))
+        assert_problem(late, 504, "deadline", field=None)
 
 
 def running(daemon):

@@ -47,11 +47,12 @@ class Clients:
     with a product whose client leaves when the answers are asked for."""
 
     def __init__(self, daemon, requests):
-        self.wires = [Wire(daemon.address) for _ in range(1 + len(requests))]
+        self.wires = [Wire(daemon.address)]
         self.wires[0].send(endless())
         wait_for(daemon, requests_running=1)
-        for wire, data in zip(self.wires[1:], requests, strict=True):
-            wire.send(data)
+        for data in requests:
+            self.wires.append(Wire(daemon.address))
+            self.wires[-1].send(data)
         wait_for(daemon, requests_running=1, requests_waiting=len(requests))
 
     def receive(self):
