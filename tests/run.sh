@@ -404,7 +404,8 @@ if wanted cuda; then
 fi
 
 # The sanitizers look at the daemon, gemmctl and the unit tests; Python stays outside. They run the
-# part of the matrix that --every leaves, and all other tests but those marked `slow`.
+# part of the matrix that --every leaves, and all other tests but those marked `slow`. ThreadSanitizer
+# leaves out the unit tests of what runs in one thread.
 if wanted asan; then
     export ASAN_OPTIONS=detect_leaks=1:detect_stack_use_after_return=1:strict_string_checks=1
     export UBSAN_OPTIONS=print_stacktrace=1
@@ -421,7 +422,7 @@ if wanted tsan; then
     if setarch "$(uname -m)" -R true 2>/dev/null; then run_under=(setarch "$(uname -m)" -R); fi
     if need_build tsan; then
         section "unit (tsan)"
-        unit tsan
+        unit tsan -LE one_thread
         section "integration (tsan)"
         integration tsan tests/integration --every 8 -m 'not slow'
     fi

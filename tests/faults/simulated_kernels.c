@@ -1,7 +1,8 @@
 /*
  * simulated_kernels - kernels for the GPU of simulated_cuda.c: the CPU's, behind a launch that a
- * test can make fail. Products beyond SIDE_MAX columns are not taken, so that warming up takes no
- * minutes.
+ * test can make fail. Products with a larger B than B_MAX and attentions with wider heads than
+ * WIDTH_MAX or more scores than SCORES_MAX are not taken: the daemon warms up with hundreds of
+ * products and attentions, and all of them would take ten seconds a start under a sanitizer.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +14,7 @@
 #include "kernels/cuda_error.h"
 #include "kernels/freivalds.h"
 
-enum { SIDE_MAX = 256, SCORES_MAX = 1 << 20 };
+enum { B_MAX = 200 * 200, WIDTH_MAX = 64, SCORES_MAX = 1 << 15 }; /* elements */
 
 struct simulated_context {
     struct gemm_context base;
@@ -41,7 +42,7 @@ static enum gemmd_error launch_in(struct gemm_context *context)
 
 static bool takes(const struct gemm_problem *p)
 {
-    return p->n <= SIDE_MAX && p->k <= SIDE_MAX && gemm_cpu_tiled.takes(p);
+    return p->n <= B_MAX && p->k <= B_MAX / p->n && gemm_cpu_tiled.takes(p);
 }
 
 static enum gemmd_error run(struct gemm_context *context, const struct gemm_problem *problem,
@@ -87,7 +88,8 @@ static const struct gemm_kernel *const kernels[] = {&kernel_large, &kernel_small
 static bool takes_attention(const void *problem)
 {
     const struct attention_problem *p = problem;
-    return p->batch * p->heads * p->sq * p->skv <= SCORES_MAX && attention_cpu_tiled.takes(p);
+    return p->batch * p->heads * p->sq * p->skv <= SCORES_MAX && p->d <= WIDTH_MAX &&
+           p->dv <= WIDTH_MAX && attention_cpu_tiled.takes(p);
 }
 
 static enum gemmd_error run_attention(struct gemm_context *context, const void *problem,

@@ -33,7 +33,8 @@ def test_devices_that_the_host_does_not_have(devices, says, simulated):
 
 @pytest.mark.parametrize("devices", ["0", "all", "GPU-00000000", "gpu-00000000-0000-0000-0000-000000000000"])
 def test_a_device_by_each_of_its_names(devices, simulated):
-    daemon = Daemon(simulated, "--backend", "cuda", "--devices", devices)
+    daemon = Daemon(simulated, "--backend", "cuda", "--devices", devices, "--device-bytes", "64M",
+                    "--pinned-bytes", "64M")
     try:
         daemon.wait_until_listening(1).wait_until_ready()
         device, = daemon.session.get(f"{daemon.url}/info", timeout=PATIENCE_S).json()["devices"]

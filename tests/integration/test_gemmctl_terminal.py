@@ -89,6 +89,7 @@ def test_progress(gemmctl, files, tmp_path):
     assert not np.load(tmp_path / "C.npy").any()
 
 
+@pytest.mark.slow  # the sanitizers run the ladder in test_gemmctl.py
 def test_progress_of_the_ladder(gemmctl, url, tmp_path):
     """It takes minutes on a CPU: which rung it is at, and an empty line before each table."""
     terminal = Terminal([gemmctl, "--url", url, "bench", "ladder", "-n", "256"], tmp_path)
