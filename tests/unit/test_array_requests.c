@@ -91,6 +91,15 @@ START_TEST(a_reduction_has_a_shape_and_a_type)
 }
 END_TEST
 
+START_TEST(a_refusal_says_which_axes_there_are)
+{
+    struct reduce_request request;
+    ck_assert_int_eq(reduce(&request, "shape=2,3&axis=-3"), GEMMD_ERR_MALFORMED);
+    ck_assert_ptr_nonnull(strstr(fault.detail, "axis is -3; X has 2 dimensions"));
+    ck_assert_ptr_nonnull(strstr(fault.detail, "from -2 to 1"));
+}
+END_TEST
+
 START_TEST(sizes_that_overflow_have_no_layout)
 {
     struct reduce_request request;
@@ -389,6 +398,7 @@ int main(void)
     TCase *tests = tcase_create("array_requests");
     tcase_add_loop_test(tests, a_reduction_has_a_shape_and_a_type, 0,
                         (int)(sizeof reductions / sizeof *reductions));
+    tcase_add_test(tests, a_refusal_says_which_axes_there_are);
     tcase_add_test(tests, sizes_that_overflow_have_no_layout);
     tcase_add_test(tests, an_array_gives_type_and_shape);
     tcase_add_test(tests, lengths_are_of_leading_dimensions);
