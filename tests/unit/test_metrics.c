@@ -124,6 +124,25 @@ START_TEST(verifications_are_shown_once_there_was_one)
 }
 END_TEST
 
+/* A family of two figures is described by the first, which a GPU need not have. */
+START_TEST(a_figure_has_the_help_of_its_family)
+{
+    static struct nvml_sample gpu = {.up = true, .count = 1};
+    const struct metrics_gauges gauges = {.gpus = &gpu};
+    struct metrics *metrics = metrics_create(1, &identity);
+    snprintf(gpu.gpus[0].uuid, sizeof gpu.gpus[0].uuid, "GPU-1");
+    gpu.gpus[0].has[NVML_MEMORY_CLOCK] = true;
+    gpu.gpus[0].values[NVML_MEMORY_CLOCK] = 5e9;
+    char *text = expose(metrics, &gauges, METRICS_TEXT);
+    ck_assert_ptr_nonnull(
+        strstr(text, "# HELP gemmd_gpu_clock_hertz Frequency of a clock of the GPU.\n"));
+    assert_sample(text, "gemmd_gpu_clock_hertz{uuid=\"GPU-1\",clock=\"memory\"}", "5000000000");
+    ck_assert_ptr_null(strstr(text, "clock=\"sm\""));
+    free(text);
+    metrics_destroy(metrics);
+}
+END_TEST
+
 /* The sum of the samples whose lines begin so. */
 static uint64_t sum_of(const char *text, const char *begin)
 {
@@ -604,6 +623,7 @@ int main(void)
     tcase_add_test(tests, series_that_were_never_used_are_not_made);
     tcase_add_test(tests, handshakes_are_shown_once_there_was_one);
     tcase_add_test(tests, verifications_are_shown_once_there_was_one);
+    tcase_add_test(tests, a_figure_has_the_help_of_its_family);
     tcase_add_test(tests, a_daemon_that_has_used_everything_has_at_most_500_series);
     tcase_add_test(tests, the_first_series_of_a_family_stay);
     tcase_add_test(tests, works_are_counted_by_kernel_and_type);
