@@ -74,6 +74,20 @@ START_TEST(a_norm_may_be_nothing_and_an_exponential_too)
 }
 END_TEST
 
+/* What is a rounding error in f32 is none in f64. */
+START_TEST(sums_of_f64_are_checked_to_its_precision)
+{
+    static const double x[] = {1, 2, 3};
+    static const float narrow[] = {1, 2, 3};
+    double sum = 6, near = 6 + 1e-14, far = 6 + 1e-12;
+    float near_narrow = 6 + 0x1p-21f;
+    ck_assert_uint_eq(reduced(REDUCE_SUM, GEMMD_F64, GEMMD_F64, 3, x, &sum).wrong, 0);
+    ck_assert_uint_eq(reduced(REDUCE_SUM, GEMMD_F64, GEMMD_F64, 3, x, &near).wrong, 0);
+    ck_assert_uint_eq(reduced(REDUCE_SUM, GEMMD_F64, GEMMD_F64, 3, x, &far).wrong, 1);
+    ck_assert_uint_eq(reduced(REDUCE_SUM, GEMMD_F32, GEMMD_F32, 3, narrow, &near_narrow).wrong, 0);
+}
+END_TEST
+
 START_TEST(an_infinity_stands_for_what_is_too_large)
 {
     struct check check = {0};
@@ -139,6 +153,7 @@ int main(void)
     tcase_add_test(tests, sums_of_integers_are_exact);
     tcase_add_test(tests, sums_that_overflow_are_left_out);
     tcase_add_test(tests, a_norm_may_be_nothing_and_an_exponential_too);
+    tcase_add_test(tests, sums_of_f64_are_checked_to_its_precision);
     tcase_add_test(tests, an_infinity_stands_for_what_is_too_large);
     tcase_add_test(tests, rows_of_large_problems_are_drawn);
     tcase_add_loop_test(tests, small_types_are_widened_exactly, 0,
