@@ -13,7 +13,8 @@ test ends the fault. A test counts as failing if it fails twice with the fault a
 fault. A fault that does not compile, or compiles to the same object code, is drawn again.
 
 Results are written after each fault, a JSON object a line, and a second run goes on behind the last
-one. --again runs the faults that survived once more, with the tests that there are now. --table writes
+one. --again runs the faults that survived once more, with the tests that there are now, and goes on with
+faults that a run with --tests unit or --tests likely has left. --table writes
 the results as tests/mutations/RESULTS.md. A fault that no test notices is no proof of a missing test, but
 it has to be looked at; if no behaviour can differ, its result has the reason in `equivalent`.
 """
