@@ -95,14 +95,14 @@ enum gemmd_error conv_shape_settle(struct conv_shape *shape, struct fault *fault
                          " input elements, dilation included, and the padded input has only "
                          "%" PRIu64 " x %" PRIu64,
                          rows, columns, height, width);
-    uint64_t plane, taps;
-    if (!size_mul(shape->out_height, shape->out_width, &plane) || plane > CONV_PLANE_MAX)
+    if (shape->out_height > CONV_PLANE_MAX / shape->out_width)
         return fault_set(fault, GEMMD_ERR_TOO_LARGE, "padding",
                          "the output would have %" PRIu64 " x %" PRIu64
                          " elements in a channel, and the most is %d",
                          shape->out_height, shape->out_width, CONV_PLANE_MAX);
-    if (!size_mul(shape->channels / shape->groups, shape->r, &taps) ||
-        !size_mul(taps, shape->s, &taps) || taps > CONV_PLANE_MAX)
+    const uint64_t filter[] = {shape->channels / shape->groups, shape->r, shape->s};
+    uint64_t taps;
+    if (!size_product(filter, 3, &taps) || taps > CONV_PLANE_MAX)
         return fault_set(fault, GEMMD_ERR_TOO_LARGE, "channels",
                          "a filter would have more than %d elements", CONV_PLANE_MAX);
     return GEMMD_OK;

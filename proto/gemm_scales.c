@@ -15,16 +15,11 @@ const char *gemm_scales_name(enum gemm_scales scales)
 
 bool gemm_scales_offer(enum gemm_scales scales, enum gemmd_dtype dtype, enum gemmd_dtype out)
 {
-    const bool real = out == GEMMD_F32 || out == GEMMD_F16 || out == GEMMD_BF16;
-    switch (scales) {
-    case GEMM_SCALES_ROWCOL:
-        return (dtype == GEMMD_F8_E4M3 || dtype == GEMMD_I8) && real;
-    case GEMM_SCALES_BLOCK:
-        return dtype == GEMMD_F8_E4M3 && real;
-    case GEMM_SCALES_NONE:
-        break;
-    }
-    return dtype_offers_out(dtype, out);
+    if (scales == GEMM_SCALES_NONE)
+        return dtype_offers_out(dtype, out);
+    const bool scaled =
+        dtype == GEMMD_F8_E4M3 || (dtype == GEMMD_I8 && scales == GEMM_SCALES_ROWCOL);
+    return scaled && (out == GEMMD_F32 || out == GEMMD_F16 || out == GEMMD_BF16);
 }
 
 enum gemmd_dtype gemm_scales_default_out(enum gemm_scales scales, enum gemmd_dtype dtype)

@@ -245,6 +245,24 @@ def test_resident_operands_are_copied_once(daemons):
         assert tensors(two)[name]["devices"] == [0, 1]
 
 
+def test_a_copy_that_no_part_has_made_is_not_used(start):
+    """The last device has no room for a copy of B, so that the product stays on one device, after the copy for
+    the device before has been planned. When there is room, the copies are made."""
+    daemon = start(*ONE_THREAD, "--devices", "3", "--tensor-bytes", "1M")
+    a, b = random(27, M, K), random(28, K, N)
+    arrays = {"B": b, "small": np.ones((1, 1024), np.float32), "large": np.ones((180, 1024), np.float32)}
+    assert [put(daemon, name, array)["devices"] for name, array in arrays.items()] == [[0], [1], [2]]
+    before = per_device(daemon, "tensor_used_bytes")
+    product = {"m": M, "b": "B", "kernel": "tiled"}
+    whole = gemm(daemon, a.tobytes(), **product)
+    assert whole.status_code == 200 and "Gemmd-Devices" not in whole.headers
+    assert per_device(daemon, "tensor_used_bytes") == before
+    requests.delete(f"{daemon.url}/tensors/large", timeout=PATIENCE_S).raise_for_status()
+    divided = gemm(daemon, a.tobytes(), **product)
+    assert divided.headers["Gemmd-Devices"] == "3"
+    assert divided.content == whole.content
+
+
 def test_a_stored_result_is_computed_where_it_lies(daemons):
     a, b = random(20, M, K), random(21, K, N)
     body = a.tobytes() + b.tobytes()

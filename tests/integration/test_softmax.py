@@ -110,6 +110,11 @@ def test_resident_stored_and_models(daemon, rng):
     stored_answer = post(daemon, "/softmax", b"", {"x": "softmax.x", "store": "softmax.y"})
     assert stored_answer.status_code == 201, stored_answer.text
     assert daemon.session.get(f"{daemon.url}/tensors/softmax.y").content == whole
+    model = daemon.session.post(f"{daemon.url}/v2/models/softmax_fp32/infer", json={
+        "inputs": [{"name": "LENS", "datatype": "INT32", "shape": [5], "data": [33] * 5}],
+        "parameters": {"x": "softmax.x"}})
+    assert model.status_code == 200, model.text
+    assert np.array(model.json()["outputs"][0]["data"], np.float32).tobytes() == whole
     for name in ("softmax.x", "softmax.y"):
         daemon.session.delete(f"{daemon.url}/tensors/{name}")
     model = daemon.session.post(f"{daemon.url}/v2/models/softmax_fp32/infer", json={"inputs": [

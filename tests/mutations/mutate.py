@@ -13,7 +13,8 @@ test ends the fault. A test counts as failing if it fails twice with the fault a
 fault. A fault that does not compile, or compiles to the same object code, is drawn again.
 
 Results are written after each fault, a JSON object a line, and a second run goes on behind the last
-one. --again runs the faults that survived once more, with the tests that there are now. --table writes
+one. --again runs the faults that survived once more, with the tests that there are now, and goes on with
+faults that a run with --tests unit or --tests likely has left. --table writes
 the results as tests/mutations/RESULTS.md. A fault that no test notices is no proof of a missing test, but
 it has to be looked at; if no behaviour can differ, its result has the reason in `equivalent`.
 """
@@ -60,8 +61,22 @@ LIKELY = {
 }
 # Files of tests that take less than this are likely ones too, if they execute the line.
 QUICK_S = 3
+# Most faults are noticed by one of the smallest unit tests, before the others are linked.
+FIRST_UNITS = 4
 # A unit test takes a few seconds, and one that runs for this long hangs.
 UNIT_S, PYTEST_S, BUILD_S = 120, 1500, 900
+LINK_FAILS = "the unit tests do not link"
+
+
+def end_session(session):
+    """Ends what is left of a session. The children of a unit test have process groups of their own."""
+    for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+            if int(fields[3]) == session and fields[0] != "Z":
+                os.kill(int(stat.parent.name), signal.SIGKILL)
+        except (OSError, ValueError):  # the process has ended meanwhile
+            pass
 
 
 def run(command, folder, seconds, **options):
@@ -75,10 +90,7 @@ def run(command, folder, seconds, **options):
             status = process.returncode
         except subprocess.TimeoutExpired:
             status, output = 124, ""
-        try:
-            os.killpg(process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
+        end_session(process.pid)
     return (status, output) if "stdout" in options else status
 
 
@@ -266,25 +278,25 @@ class Removed:
 
 def unit_notice(copy, units, planted):
     """The unit test that notices the fault that is in the copy; None: there is none."""
-    for name in units:
-        if name in copy.failing or not copy.unit_fails(name) or not copy.unit_fails(name):
-            continue
-        with planted.removed():
-            if copy.make_units([name]) and not copy.unit_fails(name):
-                return name
-            copy.failing.add(name)
-        copy.make_units(units)
+    for group in filter(None, (units[:FIRST_UNITS], units[FIRST_UNITS:])):
+        if not copy.make_units(group):
+            return LINK_FAILS
+        for name in group:
+            if name in copy.failing or not copy.unit_fails(name) or not copy.unit_fails(name):
+                continue
+            with planted.removed():
+                if copy.make_units([name]) and not copy.unit_fails(name):
+                    return name
+                copy.failing.add(name)
+            copy.make_units(group)
     return None
 
 
-def notice(copy, path, line, planted, options):
+def notice(copy, path, line, planted, options, units_passed):
     """The stage and the test that notice the fault that is in the copy."""
-    units = copy.units_of(path)
-    if not copy.make_units(units):
-        return "build", "the unit tests do not link"
-    test = unit_notice(copy, units, planted)
+    test = None if units_passed else unit_notice(copy, copy.units_of(path), planted)
     if test:
-        return "unit", test
+        return ("build" if test == LINK_FAILS else "unit"), test
     if options.extent == "unit":
         return None, None
     if not copy.make(*copy.programs):
@@ -306,8 +318,9 @@ def notice(copy, path, line, planted, options):
     return ("integration", test) if test else (None, None)
 
 
-def result_of(copy, path, fault, options):
-    """Plants a fault; None: it does not compile, or changes nothing."""
+def result_of(copy, path, fault, options, units_passed=False):
+    """Plants a fault; None: it does not compile, or changes nothing. With units_passed, the unit tests are
+    left out."""
     before = copy.object_of(path)
     with Planted(copy.folder / path, fault) as planted:
         after = copy.object_of(path)
@@ -315,11 +328,12 @@ def result_of(copy, path, fault, options):
             return None
         began = time.monotonic()
         line = planted.text.count("\n", 0, fault.start) + 1
-        stage, test = notice(copy, path, line, planted, options)
+        stage, test = notice(copy, path, line, planted, options, units_passed)
+        unfinished = {"only": options.extent} if stage is None and options.extent != "all" else {}
         return {"file": str(path), "line": line, "kind": fault.kind,
                 "was": planted.text[fault.start:fault.end].strip(), "is": fault.replacement.strip(),
                 "stage": stage, "noticed": test, "revision": copy.revision,
-                "seconds": round(time.monotonic() - began, 1)}
+                "seconds": round(time.monotonic() - began, 1), **unfinished}
 
 
 def plant_one(copy, draw, options):
@@ -340,25 +354,29 @@ def plant_one(copy, draw, options):
 
 
 def plant_again(copy, result, options):
-    """What comes of a fault that has survived before."""
+    """What comes of a fault that has survived before, or has not met all tests."""
+    begun = result.get("only")
     path = pathlib.Path(result["file"])
     text = (copy.folder / path).read_text()
     for fault in faults_of(text):
         if (text.count("\n", 0, fault.start) + 1, fault.kind, text[fault.start:fault.end].strip(),
                 fault.replacement.strip()) == tuple(result[name] for name in ("line", "kind", "was", "is")):
-            new = result_of(copy, path, fault, options)
-            kept = {name: result[name] for name in ("remark",) if name in result}
-            return {**kept, **new, "survived_at": result.get("survived_at", result["revision"])} if new else result
+            new = result_of(copy, path, fault, options, begun == "unit" and result["revision"] == copy.revision)
+            kept = {name: result[name] for name in ("remark", "survived_at") if name in result}
+            if not begun:
+                kept.setdefault("survived_at", result["revision"])
+            return {**new, **kept} if new else result
     return result
 
 
 def table(results):
-    """The lines of a table for each room, and of one for each fault that no test notices."""
-    yield "| room | faults | by unit tests | by integration tests | equivalent | survive | noticed of all others |"
-    yield "|---|---|---|---|---|---|---|"
+    """The lines of a table of the faults in each room."""
+    yield ("| room | faults | by unit tests | by integration tests | equivalent | survive | left | noticed of all "
+           "but the equivalent |")
+    yield "|---|---|---|---|---|---|---|---|"
     by_room = collections.defaultdict(collections.Counter)
     for result in results:
-        how = {None: "equivalent" if result.get("equivalent") else "survive",
+        how = {None: "equivalent" if result.get("equivalent") else "left" if "only" in result else "survive",
                "unit": "unit", "build": "unit"}.get(result["stage"], "integration")
         for room in (result["file"].split("/")[0] + "/", "all"):
             by_room[room][how] += 1
@@ -366,7 +384,8 @@ def table(results):
         total = sum(counts.values())
         rest = total - counts["equivalent"]
         yield (f"| {room} | {total} | {counts['unit']} | {counts['integration']} | {counts['equivalent']} "
-               f"| {counts['survive']} | {100 * (1 - counts['survive'] / max(rest, 1)):.0f} % |")
+               f"| {counts['survive']} | {counts['left']} "
+               f"| {100 * (counts['unit'] + counts['integration']) / max(rest, 1):.0f} % |")
 
 
 def row(result, last):
@@ -376,18 +395,21 @@ def row(result, last):
 
 def write_table(results, options, file):
     revisions = ", ".join(dict.fromkeys(result.get("survived_at", result["revision"]) for result in results))
+    finished = [result for result in results if "only" not in result]
     print(f"""# Faults that the tests notice
 
 `tests/mutations/mutate.py --table` writes this file from `tests/mutations/results.jsonl`; edit neither. The
-sample has {options.count} faults of seed {options.seed}, of which {len(results)} were run, the first ones of the
-sample, in the code of revision {revisions}. A fault counts as noticed if a test fails twice with the fault and
-passes without the fault. A fault that no test notices was run with all unit tests whose program contains the
-file and all integration tests that execute the line, except those that are marked `slow`.
+sample has {options.count} faults of seed {options.seed}, of which the first {len(results)} were run, in the code of
+{"revisions" if "," in revisions else "revision"} {revisions}. A fault counts as noticed if a test fails twice with
+the fault and passes without the fault. A fault that survives was run with all unit tests whose program contains
+the file and all integration tests that execute the line, except those that are marked `slow`. A fault that is left
+({len(results) - len(finished)} of the faults) was noticed by no unit test and has not been run with all integration
+tests that execute the line. Faults that are left count as not noticed.
 """, file=file)
     print("\n".join(table(results)), file=file)
     later = [result for result in results if result["stage"] and "survived_at" in result]
     for title, chosen, last, what in (
-            ("Faults that no test notices", [one for one in results if not one["stage"] and not one.get("equivalent")],
+            ("Faults that no test notices", [one for one in finished if not one["stage"] and not one.get("equivalent")],
              "remark", lambda one: one.get("remark", "")),
             ("Faults that survived at first, and the tests that notice them now", later, "noticed by",
              lambda one: one["noticed"]),

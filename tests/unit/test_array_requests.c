@@ -65,6 +65,7 @@ static const struct {
     {"shape=2147483648", "shape", GEMMD_ERR_MALFORMED, GEMMD_F32},
     {"shape=00000000000000000001", "shape", GEMMD_ERR_MALFORMED, GEMMD_F32},
     {"shape=2,3&axis=2", "axis", GEMMD_ERR_MALFORMED, GEMMD_F32},
+    {"shape=2,3&axis=-3", "axis", GEMMD_ERR_MALFORMED, GEMMD_F32},
     {"shape=2,3&axis=8", "axis", GEMMD_ERR_MALFORMED, GEMMD_F32},
     {"shape=2,3&axis=-9", "axis", GEMMD_ERR_MALFORMED, GEMMD_F32},
     {"shape=2,3&axis=+1", "axis", GEMMD_ERR_MALFORMED, GEMMD_F32},
@@ -87,6 +88,15 @@ START_TEST(a_reduction_has_a_shape_and_a_type)
     tensor_shape_text(&y, shape, sizeof shape);
     ck_assert_str_eq(shape, reductions[_i].shape);
     ck_assert_int_eq(y.dtype, reductions[_i].out);
+}
+END_TEST
+
+START_TEST(a_refusal_says_which_axes_there_are)
+{
+    struct reduce_request request;
+    ck_assert_int_eq(reduce(&request, "shape=2,3&axis=-3"), GEMMD_ERR_MALFORMED);
+    ck_assert_ptr_nonnull(strstr(fault.detail, "axis is -3; X has 2 dimensions"));
+    ck_assert_ptr_nonnull(strstr(fault.detail, "from -2 to 1"));
 }
 END_TEST
 
@@ -131,6 +141,9 @@ START_TEST(lengths_are_of_leading_dimensions)
                  {"shape=4&lens=1", GEMMD_ERR_MALFORMED, 0},
                  {"shape=4&lens=8", GEMMD_ERR_MALFORMED, 0},
                  {"shape=4&scale=nan", GEMMD_ERR_MALFORMED, 0},
+                 {"shape=4&scale=1e39", GEMMD_ERR_MALFORMED, 0},
+                 {"shape=4&scale=-1e39", GEMMD_ERR_MALFORMED, 0},
+                 {"shape=4&scale=-3e38", GEMMD_OK, 16},
                  {"shape=4&dtype=i32", GEMMD_ERR_MALFORMED, 0},
                  {"shape=4&dtype=f64&out=f32", GEMMD_ERR_UNSUPPORTED, 0}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -249,6 +262,20 @@ START_TEST(a_refusal_guesses_the_type)
 }
 END_TEST
 
+/* X has a length in the type of the request, and in larger types a length that does not fit in 64
+ * bits. */
+START_TEST(a_guess_that_overflows_is_no_guess)
+{
+    const char *says =
+        raw_refusal("/reduce", "shape=2147483647,2147483647&dtype=i8", sizeof(uint64_t));
+    ck_assert_ptr_nonnull(strstr(says, "the body is 8 bytes"));
+    ck_assert_ptr_null(strstr(says, "(dtype)"));
+    says = raw_refusal("/softmax", "shape=2147483647,2147483647&dtype=f16", sizeof(uint64_t));
+    ck_assert_ptr_nonnull(strstr(says, "the body is 8 bytes"));
+    ck_assert_ptr_null(strstr(says, "(dtype)"));
+}
+END_TEST
+
 /* The operands of a softmax: X of 2 x 3 in a type unless the type is GEMMD_DTYPE_COUNT, and lengths
  * of so many dimensions. */
 static struct softmax_operands softmax_of(enum gemmd_dtype dtype, uint32_t lens_rank)
@@ -305,6 +332,24 @@ START_TEST(arrays_of_a_softmax_fit_together)
 }
 END_TEST
 
+START_TEST(a_resident_x_gives_type_and_shape)
+{
+    const struct softmax_operands operands = softmax_of(GEMMD_F16, 0);
+    const struct softmax_operands whole_numbers = softmax_of(GEMMD_I8, 0);
+    struct softmax_request request;
+    softmax_request_init(&request);
+    ck_assert_int_eq(softmax_request_settle_resident(&request, NULL, &fault), GEMMD_OK);
+    ck_assert_uint_eq(request.shape.rank, 0);
+    ck_assert_int_eq(softmax_request_settle_resident(&request, &operands.x, &fault), GEMMD_OK);
+    ck_assert_int_eq(request.dtype, GEMMD_F16);
+    ck_assert_uint_eq(request.shape.rank, 2);
+    ck_assert_uint_eq(request.shape.dims[1], 3);
+    ck_assert_int_eq(softmax_request_settle_resident(&request, &whole_numbers.x, &fault),
+                     GEMMD_ERR_UNSUPPORTED);
+    ck_assert_ptr_nonnull(strstr(fault.detail, "the resident X is of type i8"));
+}
+END_TEST
+
 START_TEST(lengths_have_a_type_and_a_shape)
 {
     struct softmax_operands operands = softmax_of(GEMMD_F32, 1);
@@ -353,6 +398,7 @@ int main(void)
     TCase *tests = tcase_create("array_requests");
     tcase_add_loop_test(tests, a_reduction_has_a_shape_and_a_type, 0,
                         (int)(sizeof reductions / sizeof *reductions));
+    tcase_add_test(tests, a_refusal_says_which_axes_there_are);
     tcase_add_test(tests, sizes_that_overflow_have_no_layout);
     tcase_add_test(tests, an_array_gives_type_and_shape);
     tcase_add_test(tests, lengths_are_of_leading_dimensions);
@@ -360,8 +406,10 @@ int main(void)
     tcase_add_test(tests, an_array_must_not_contradict_the_parameters);
     tcase_add_test(tests, a_dimension_can_be_too_large);
     tcase_add_test(tests, a_refusal_guesses_the_type);
+    tcase_add_test(tests, a_guess_that_overflows_is_no_guess);
     tcase_add_loop_test(tests, arrays_of_a_softmax_fit_together, 0,
                         (int)(sizeof softmaxes / sizeof *softmaxes));
+    tcase_add_test(tests, a_resident_x_gives_type_and_shape);
     tcase_add_test(tests, lengths_have_a_type_and_a_shape);
     tcase_add_test(tests, the_type_of_the_parameter_stays);
     suite_add_tcase(suite, tests);

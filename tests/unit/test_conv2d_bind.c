@@ -117,6 +117,47 @@ START_TEST(tensors_of_safetensors_bodies_have_names)
 }
 END_TEST
 
+START_TEST(every_type_that_is_offered_is_taken)
+{
+    static const struct {
+        enum gemmd_dtype dtype, out;
+    } offered[] = {{GEMMD_F32, GEMMD_F32},
+                   {GEMMD_F16, GEMMD_F16},
+                   {GEMMD_BF16, GEMMD_BF16},
+                   {GEMMD_I8, GEMMD_I32}};
+    for (size_t i = 0; i < sizeof offered / sizeof *offered; i++) {
+        struct conv2d_request request;
+        struct conv2d_operands operands = {.x = tensor_of(x_dims, 4, x)};
+        ck_assert(tensor_init(&operands.x, offered[i].dtype, x_dims, 4, x));
+        ck_assert(tensor_init(&operands.w, offered[i].dtype, w_dims, 4, w));
+        conv2d_request_init(&request);
+        ck_assert_msg(conv2d_request_bind_tensors(&request, &operands, &fault) == GEMMD_OK, "%s",
+                      fault.detail);
+        ck_assert_int_eq(request.dtype, offered[i].dtype);
+        ck_assert_int_eq(request.out, offered[i].out);
+    }
+}
+END_TEST
+
+START_TEST(a_resident_w_is_not_in_the_body)
+{
+    const struct tensor tx = tensor_of(x_dims, 4, x), tw = tensor_of(w_dims, 4, w);
+    struct written body = {.length = 0};
+    struct conv2d_request request;
+    struct conv2d_operands operands;
+    add_npy(&body, &tx);
+    conv2d_request_init(&request);
+    ck_assert_int_eq(conv2d_request_set(&request, "w", "resident", &fault), GEMMD_OK);
+    ck_assert_int_eq(conv2d_request_settle_resident(&request, &tw, &fault), GEMMD_OK);
+    ck_assert_int_eq(
+        conv2d_request_bind(&request, FORMAT_NPY, body.bytes, body.length, &operands, &fault),
+        GEMMD_OK);
+    ck_assert_uint_eq(operands.w.rank, 0);
+    ck_assert_uint_eq(request.filters, 3);
+    ck_assert_uint_eq(request.channels, 2);
+}
+END_TEST
+
 /* The inference protocol finds the operands itself. */
 START_TEST(tensors_that_a_caller_has_found)
 {
@@ -143,6 +184,8 @@ int main(void)
     TCase *tests = tcase_create("conv2d_bind");
     tcase_add_test(tests, arrays_of_npy_bodies_come_in_order);
     tcase_add_test(tests, tensors_of_safetensors_bodies_have_names);
+    tcase_add_test(tests, every_type_that_is_offered_is_taken);
+    tcase_add_test(tests, a_resident_w_is_not_in_the_body);
     tcase_add_test(tests, tensors_that_a_caller_has_found);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);

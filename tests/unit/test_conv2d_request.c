@@ -86,6 +86,14 @@ static const struct {
     {"channels=2147483647&height=1&width=1&filters=1&filter_h=2147483647&filter_w=2147483647&"
      "padding=1073741823",
      "channels", GEMMD_ERR_TOO_LARGE, 0},
+    {"channels=1&height=2147483647&width=1&filters=1&filter_h=1&filter_w=1", "1,1,2147483647,1",
+     GEMMD_OK, GEMMD_F32},
+    {"channels=1&height=65536&width=32768&filters=1&filter_h=1&filter_w=1", "padding",
+     GEMMD_ERR_TOO_LARGE, 0},
+    {"channels=1073741823&height=1&width=2&filters=1&filter_h=1&filter_w=2", "1,1,1,1", GEMMD_OK,
+     GEMMD_F32},
+    {"channels=1073741824&height=1&width=2&filters=1&filter_h=1&filter_w=2", "channels",
+     GEMMD_ERR_TOO_LARGE, 0},
 };
 
 START_TEST(parameters_make_a_result)
@@ -161,6 +169,17 @@ START_TEST(a_refusal_guesses_the_parameter_that_was_meant)
     ck_assert_ptr_null(strstr(refusal(SIZES "&w=edges", X_BYTES / 2), "f16"));
     ck_assert_ptr_null(strstr(refusal(SIZES, 7), " is bias"));
     ck_assert_ptr_null(strstr(refusal(SIZES, 0), " is bias"));
+}
+END_TEST
+
+/* The length of X fits in 64 bits in i8, and does not fit in f32. */
+START_TEST(a_guess_that_overflows_is_no_guess)
+{
+    const char *says = refusal("batch=2147483647&channels=2147483647&height=1&width=1&filters=1&"
+                               "filter_h=1&filter_w=1&dtype=i8",
+                               4);
+    ck_assert_ptr_nonnull(strstr(says, "the body is 4 bytes"));
+    ck_assert_ptr_null(strstr(says, "(dtype)"));
 }
 END_TEST
 
@@ -474,6 +493,7 @@ int main(void)
     tcase_add_test(tests, a_result_of_impossible_sizes_is_none);
     tcase_add_test(tests, a_raw_body_has_x_then_w_then_the_bias);
     tcase_add_test(tests, a_refusal_guesses_the_parameter_that_was_meant);
+    tcase_add_test(tests, a_guess_that_overflows_is_no_guess);
     tcase_add_test(tests, sizes_that_overflow_have_no_layout);
     tcase_add_test(tests, arrays_give_type_and_sizes);
     tcase_add_test(tests, a_body_can_end_too_soon);

@@ -268,6 +268,15 @@ static const struct {
     {"m=1&n=1&k=1&dtype=i8&act=relu", GEMMD_OK, "", ""},
     {"m=1&n=1&k=1&dtype=i8&act=silu", GEMMD_ERR_UNSUPPORTED, "act", "none and relu"},
     {"m=1&n=1&k=1&dtype=i8&out=f32&act=silu&alpha=0.5&beta=0.5", GEMMD_OK, "", ""},
+    {"m=1&n=1&k=1&dtype=f8_e4m3&scales=block", GEMMD_OK, "", ""},
+    {"m=1&n=1&k=1&dtype=f16&scales=rowcol", GEMMD_ERR_UNSUPPORTED, "scales",
+     "scales=rowcol is offered for operands of f8_e4m3 and i8, not of f16"},
+    {"m=1&n=1&k=1&dtype=i8&scales=block", GEMMD_ERR_UNSUPPORTED, "scales",
+     "scales=block is offered for operands of f8_e4m3, not of i8"},
+    {"m=1&n=1&k=1&dtype=i8&scales=rowcol&out=i32", GEMMD_ERR_UNSUPPORTED, "out",
+     "i8 with scales; it can be f32, f16, bf16"},
+    {"m=1&n=1&k=1&dtype=i8&scales=rowcol&verify=freivalds", GEMMD_ERR_UNSUPPORTED, "verify",
+     "scales=none, not with scales=rowcol"},
 };
 
 START_TEST(parameters_together)

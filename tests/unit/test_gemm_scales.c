@@ -1,5 +1,7 @@
 /* proto/gemm_scales.c: which types have scales, and which shapes scales can have. */
 #include <check.h>
+#include <float.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -86,6 +88,43 @@ START_TEST(the_scale_of_a_tensor_fits_its_shape)
 }
 END_TEST
 
+/* Scales of rows would have 2^64 bytes; scales of columns have 2^33. */
+START_TEST(a_shape_past_64_bits_is_no_shape_of_a_scale)
+{
+    const uint64_t half = UINT64_C(1) << 31;
+    const struct tensor tensor = tensor_of(GEMMD_F8_E4M3, 3, half, half, 1);
+    const struct tensor columns = tensor_of(GEMMD_F32, 1, half, 1, 1);
+    const struct tensor other = tensor_of(GEMMD_F32, 1, 3, 1, 1);
+    ck_assert_int_eq(gemm_scales_fit(&tensor, &columns, &fault), GEMMD_OK);
+    ck_assert_int_eq(gemm_scales_fit(&tensor, &other, &fault), GEMMD_ERR_MALFORMED);
+}
+END_TEST
+
+START_TEST(scales_are_positive_and_finite)
+{
+    static const struct {
+        float value;
+        bool taken;
+    } cases[] = {{1, true},  {FLT_MAX, true}, {FLT_MIN, true},   {FLT_TRUE_MIN, true},
+                 {0, false}, {-1, false},     {INFINITY, false}, {NAN, false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        unsigned char bytes[1 + 2 * sizeof(float)]; /* a body has no alignment */
+        const float one = 1;
+        const uint64_t count = 2;
+        struct tensor scales;
+        memcpy(bytes + 1, &one, sizeof one);
+        memcpy(bytes + 1 + sizeof one, &cases[i].value, sizeof one);
+        ck_assert(tensor_init(&scales, GEMMD_F32, &count, 1, bytes + 1));
+        const enum gemmd_error code = gemm_scales_check("a_scale", &scales, &fault);
+        ck_assert_msg(code == (cases[i].taken ? GEMMD_OK : GEMMD_ERR_MALFORMED), "case %zu", i);
+        if (cases[i].taken)
+            continue;
+        ck_assert_str_eq(fault.field, "a_scale");
+        ck_assert_ptr_nonnull(strstr(fault.detail, "element 1 of a_scale"));
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("gemm_scales");
@@ -93,6 +132,8 @@ int main(void)
     tcase_add_test(tests, each_kind_is_offered_for_its_types);
     tcase_add_test(tests, sizes_of_1_do_not_matter);
     tcase_add_test(tests, the_scale_of_a_tensor_fits_its_shape);
+    tcase_add_test(tests, a_shape_past_64_bits_is_no_shape_of_a_scale);
+    tcase_add_test(tests, scales_are_positive_and_finite);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

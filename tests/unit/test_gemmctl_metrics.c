@@ -53,6 +53,37 @@ START_TEST(interpolates_quantiles)
 }
 END_TEST
 
+/* A series without a bound is no bucket, and there is room for so many bounds. */
+START_TEST(buckets_have_bounds)
+{
+    struct metrics_buckets buckets = {0};
+    char many[8192];
+    size_t length = 0;
+    for (unsigned i = 0; i <= METRICS_BUCKETS_MAX; i++)
+        length += (size_t)snprintf(many + length, sizeof many - length,
+                                   "h_bucket{op=\"a\",le=\"%u\"} %u\n", i + 1, i + 1);
+    metrics_add_buckets("h_bucket{op=\"a\"} 3\nh_bucket 4\n", "h", NULL, &buckets);
+    ck_assert_uint_eq(buckets.length, 0);
+    metrics_add_buckets(many, "h", NULL, &buckets);
+    ck_assert_uint_eq(buckets.length, METRICS_BUCKETS_MAX);
+    ck_assert_double_eq(buckets.count[METRICS_BUCKETS_MAX - 1], METRICS_BUCKETS_MAX);
+}
+END_TEST
+
+/* Counts that are no longer cumulative, as after a text that was cut, have no bucket to lie in. */
+START_TEST(the_largest_bound_stands_for_counts_that_shrink)
+{
+    const struct metrics_buckets none = {0},
+                                 finite = {.length = 2, .upper = {1, 2}, .count = {4, 8}},
+                                 infinite = {
+                                     .length = 2, .upper = {INFINITY, INFINITY}, .count = {0, 5}};
+    ck_assert_double_eq(metrics_quantile(&none, &finite, 1), 2);
+    ck_assert_double_eq(metrics_quantile(&none, &finite, 2), 2);
+    ck_assert_double_eq(metrics_quantile(&none, &infinite, 0.5), 0);
+    ck_assert_double_eq(metrics_quantile(&none, &finite, 0), 0);
+}
+END_TEST
+
 static const struct {
     const char *(*write)(double, char[UNITS_ROOM]);
     double value;
@@ -115,6 +146,8 @@ int main(void)
     TCase *tcase = tcase_create("gemmctl_metrics");
     tcase_add_test(tcase, sums_the_series_of_a_label);
     tcase_add_test(tcase, interpolates_quantiles);
+    tcase_add_test(tcase, buckets_have_bounds);
+    tcase_add_test(tcase, the_largest_bound_stands_for_counts_that_shrink);
     tcase_add_loop_test(tcase, writes_units, 0, sizeof units / sizeof units[0]);
     tcase_add_test(tcase, aligns_columns);
     suite_add_tcase(suite, tcase);

@@ -156,6 +156,24 @@ START_TEST(gzip_has_members_and_deflate_has_not)
 }
 END_TEST
 
+/* Zeros become about a thousandth. */
+START_TEST(the_ratio_is_of_both_lengths)
+{
+    struct taken taken = {NULL, 0, UINT64_MAX};
+    struct fault fault;
+    const uint64_t bytes = pack(CODING_GZIP, NULL, 4 * INFLATER_FREE_BYTES, 0);
+    const uint32_t ratio = (uint32_t)(4 * INFLATER_FREE_BYTES / bytes);
+    ck_assert_uint_gt(ratio, 500);
+    ck_assert_int_eq(unpack(CODING_GZIP, bytes, PACKED_BYTES, 2 * ratio, &taken, &fault), GEMMD_OK);
+    ck_assert_uint_eq(taken.length, 4 * INFLATER_FREE_BYTES);
+    taken.length = 0;
+    ck_assert_int_eq(unpack(CODING_GZIP, bytes, PACKED_BYTES, ratio / 2, &taken, &fault),
+                     GEMMD_ERR_TOO_LARGE);
+    taken.length = 0;
+    ck_assert_int_eq(unpack(CODING_GZIP, bytes, PACKED_BYTES, 0, &taken, &fault), GEMMD_OK);
+}
+END_TEST
+
 /* 1 MiB may come of anything; then the ratio holds, after few bytes more. */
 START_TEST(bombs_are_refused_early)
 {
@@ -201,6 +219,7 @@ int main(void)
     tcase_add_loop_test(tcase, every_beginning_is_refused, 0, count);
     tcase_add_loop_test(tcase, what_is_damaged_is_not_taken, 0, count);
     tcase_add_test(tcase, gzip_has_members_and_deflate_has_not);
+    tcase_add_test(tcase, the_ratio_is_of_both_lengths);
     tcase_add_test(tcase, bombs_are_refused_early);
     tcase_add_test(tcase, a_full_sink_ends_it);
     suite_add_tcase(suite, tcase);

@@ -88,6 +88,61 @@ START_TEST(series_that_were_never_used_are_not_made)
 }
 END_TEST
 
+START_TEST(handshakes_are_shown_once_there_was_one)
+{
+    struct metrics *metrics = metrics_create(2, &identity);
+    char *text = expose_text(metrics);
+    ck_assert_ptr_null(strstr(text, "gemmd_tls_handshakes_total"));
+    free(text);
+    metrics_handshake(metrics_shard(metrics, 0), true);
+    metrics_handshake(metrics_shard(metrics, 1), false);
+    text = expose_text(metrics);
+    assert_sample(text, "gemmd_tls_handshakes_total{result=\"ok\"}", "1");
+    assert_sample(text, "gemmd_tls_handshakes_total{result=\"failed\"}", "1");
+    free(text);
+    metrics_destroy(metrics);
+}
+END_TEST
+
+/* Checks that parameters ask for are shown once one was made, those of a sample from the start. */
+START_TEST(verifications_are_shown_once_there_was_one)
+{
+    struct metrics *metrics = metrics_create(1, &identity);
+    struct metrics_gauges gauges = {.verifies_sample = true};
+    char *text = expose(metrics, &gauges, METRICS_TEXT);
+    assert_sample(text, "gemmd_verifications_total{by=\"sample\",result=\"pass\"}", "0");
+    ck_assert_ptr_null(strstr(text, "by=\"request\""));
+    free(text);
+    gauges = (struct metrics_gauges){.verified_asked = {.pass = 1, .fail = 2, .error = 3}};
+    text = expose(metrics, &gauges, METRICS_TEXT);
+    assert_sample(text, "gemmd_verifications_total{by=\"request\",result=\"pass\"}", "1");
+    assert_sample(text, "gemmd_verifications_total{by=\"request\",result=\"fail\"}", "2");
+    assert_sample(text, "gemmd_verifications_total{by=\"request\",result=\"error\"}", "3");
+    ck_assert_ptr_null(strstr(text, "by=\"sample\""));
+    free(text);
+    metrics_destroy(metrics);
+}
+END_TEST
+
+/* A family of two figures is described by the first, which a GPU need not have. */
+START_TEST(a_figure_has_the_help_of_its_family)
+{
+    static struct nvml_sample gpu = {.up = true, .count = 1};
+    const struct metrics_gauges gauges = {.gpus = &gpu};
+    struct metrics *metrics = metrics_create(1, &identity);
+    snprintf(gpu.gpus[0].uuid, sizeof gpu.gpus[0].uuid, "GPU-1");
+    gpu.gpus[0].has[NVML_MEMORY_CLOCK] = true;
+    gpu.gpus[0].values[NVML_MEMORY_CLOCK] = 5e9;
+    char *text = expose(metrics, &gauges, METRICS_TEXT);
+    ck_assert_ptr_nonnull(
+        strstr(text, "# HELP gemmd_gpu_clock_hertz Frequency of a clock of the GPU.\n"));
+    assert_sample(text, "gemmd_gpu_clock_hertz{uuid=\"GPU-1\",clock=\"memory\"}", "5000000000");
+    ck_assert_ptr_null(strstr(text, "clock=\"sm\""));
+    free(text);
+    metrics_destroy(metrics);
+}
+END_TEST
+
 /* The sum of the samples whose lines begin so. */
 static uint64_t sum_of(const char *text, const char *begin)
 {
@@ -566,6 +621,9 @@ int main(void)
     TCase *tests = tcase_create("metrics");
     tcase_set_timeout(tests, 60);
     tcase_add_test(tests, series_that_were_never_used_are_not_made);
+    tcase_add_test(tests, handshakes_are_shown_once_there_was_one);
+    tcase_add_test(tests, verifications_are_shown_once_there_was_one);
+    tcase_add_test(tests, a_figure_has_the_help_of_its_family);
     tcase_add_test(tests, a_daemon_that_has_used_everything_has_at_most_500_series);
     tcase_add_test(tests, the_first_series_of_a_family_stay);
     tcase_add_test(tests, works_are_counted_by_kernel_and_type);

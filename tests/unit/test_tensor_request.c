@@ -295,6 +295,30 @@ static enum gemmd_error find_scaled(enum gemmd_dtype dtype, enum gemmd_dtype sca
                                &fault);
 }
 
+/* A writer may put the names of a safetensors header in any order. */
+START_TEST(the_scale_may_come_before_the_tensor)
+{
+    static char bytes[BODY_MAX];
+    static const uint64_t dims[] = {3, 200};
+    struct safetensors_entry entries[2] = {{.name = "scale"}, {.name = "tensor"}};
+    struct tensor_request request;
+    struct tensor tensor, scale;
+    ck_assert(tensor_init(&entries[0].tensor, GEMMD_F32, dims, 1, NULL));
+    ck_assert(tensor_init(&entries[1].tensor, GEMMD_F8_E4M3, dims, 2, NULL));
+    const uint64_t header = safetensors_header(entries, 2, bytes);
+    const uint64_t length = header + entries[0].tensor.bytes + entries[1].tensor.bytes;
+    tensor_request_init(&request);
+    ck_assert_int_eq(tensor_request_find(&request, FORMAT_SAFETENSORS, bytes, length, length,
+                                         &tensor, &scale, &fault),
+                     GEMMD_OK);
+    ck_assert_uint_eq(tensor.rank, 2);
+    ck_assert_int_eq(tensor.dtype, GEMMD_F8_E4M3);
+    ck_assert_uint_eq(scale.rank, 1);
+    ck_assert_ptr_eq(scale.data, bytes + header);
+    ck_assert_ptr_eq(tensor.data, bytes + header + scale.bytes);
+}
+END_TEST
+
 START_TEST(a_tensor_may_have_scales)
 {
     static const uint64_t fit[][2] = {{3, 1}, {1, 200}, {3, 2}, {1, 2}};
@@ -389,6 +413,7 @@ int main(void)
     tcase_add_test(tests, a_body_that_ends_in_its_header_is_malformed);
     tcase_add_test(tests, contradictions_are_refused);
     tcase_add_test(tests, two_tensors_are_one_too_many);
+    tcase_add_test(tests, the_scale_may_come_before_the_tensor);
     tcase_add_test(tests, a_tensor_may_have_scales);
     tcase_add_test(tests, column_major_arrays_say_so);
     tcase_add_test(tests, raw_bodies_need_a_shape);
