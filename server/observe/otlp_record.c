@@ -5,6 +5,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "server/base/clock.h"
 #include "server/base/json_whole.h"
 
 /* SpanKind and StatusCode of opentelemetry/proto/trace/v1/trace.proto. */
@@ -21,13 +22,26 @@ static void copy_text(char *out, size_t capacity, const char *text)
     snprintf(out, capacity, "%s", text == NULL ? "" : text);
 }
 
+/* When the monotonic clock was 0, in nanoseconds since 1970. A thread can lose the processor
+ * between its readings of two clocks, so that the wall clock is read between two readings of the
+ * monotonic clock, and again if these are far apart. */
 static int64_t epoch_ns(void)
 {
-    struct timespec wall, monotonic;
-    clock_gettime(CLOCK_REALTIME, &wall);
-    clock_gettime(CLOCK_MONOTONIC, &monotonic);
-    return (int64_t)(wall.tv_sec - monotonic.tv_sec) * 1000000000 + wall.tv_nsec -
-           monotonic.tv_nsec;
+    enum { NEAR_NS = 20000, READINGS_MAX = 16 };
+    uint64_t nearest_ns = UINT64_MAX;
+    int64_t epoch = 0;
+    for (int i = 0; i < READINGS_MAX && nearest_ns > NEAR_NS; i++) {
+        struct timespec wall;
+        const uint64_t before_ns = clock_now_ns();
+        clock_gettime(CLOCK_REALTIME, &wall);
+        const uint64_t apart_ns = clock_now_ns() - before_ns;
+        if (apart_ns < nearest_ns) {
+            nearest_ns = apart_ns;
+            epoch = (int64_t)wall.tv_sec * 1000000000 + wall.tv_nsec -
+                    (int64_t)(before_ns + apart_ns / 2);
+        }
+    }
+    return epoch;
 }
 
 void otlp_record_fill(struct otlp_record *record, const struct trace_context *trace,
