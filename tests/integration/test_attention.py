@@ -3,7 +3,6 @@
 import concurrent.futures
 import io
 import itertools
-import time
 
 import numpy as np
 import pytest
@@ -13,6 +12,7 @@ import safetensors.numpy
 from attention import Attention, assert_right, random_operands, raw
 from daemon import PATIENCE_S
 from matrices import NUMPY
+from patience import wait_until
 from problem import assert_problem
 from test_formats import NPY, RAW, SAFETENSORS, npy
 from test_leaving import OCTETS, wait_for, wait_until_idle
@@ -482,10 +482,7 @@ def test_metrics_and_info(url, session, attend, rng):
     before = answered()
     problem = Attention(1, 2, 2, dtype="bf16")
     check(attend, problem, random_operands(problem, rng))
-    deadline = time.monotonic() + PATIENCE_S  # it is counted when its last byte is gone
-    while answered() == before and time.monotonic() < deadline:
-        pass
-    assert answered() > before
+    wait_until(lambda: answered() > before, "the request to be counted, which it is after its last byte")
     kernels = session.get(f"{url}/info", timeout=PATIENCE_S).json()["kernels"]
     mine = {kernel["name"]: kernel for kernel in kernels if kernel["op"] == "attention"}
     assert set(mine) >= set(KERNELS)
