@@ -314,8 +314,10 @@ def test_not_http_is_logged_and_counted(start):
                          ids=["empty lines", "a method", "a word"])
 def test_what_may_become_a_request_has_its_time(data, start):
     daemon = start("--header-timeout", "300ms")
-    with Wire(daemon.address) as wire:
+    with daemon.suspended():  # the time of a connection begins when it is accepted, here with its bytes
+        wire = Wire(daemon.address)
         wire.send(data)
+    with wire:
         assert_problem(wire.receive(), 408, "headers did not arrive")
         assert wire.closed()
 

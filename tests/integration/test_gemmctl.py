@@ -7,7 +7,6 @@ import pty
 import re
 import select
 import signal
-import socket
 import stat
 import subprocess
 import time
@@ -21,6 +20,7 @@ import safetensors.numpy
 
 from daemon import PATIENCE_S
 from matrices import NUMPY, OUTS, Operands, Problem, assert_right, random_operands
+from reserved_port import ReservedPort
 from test_formats import CARRIER, npy, safetensors_body, squeeze
 from test_limits import TARGET, ask
 from wire import Wire
@@ -273,10 +273,8 @@ def test_what_the_daemon_refuses(run, tmp_path, rng):
 
 
 def test_no_daemon(run):
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    result = run("info", "--url", f"http://127.0.0.1:{port}", "--retries", "0")
+    with ReservedPort() as port:
+        result = run("info", "--url", f"http://{port.address}", "--retries", "0")
     assert result.returncode == NETWORK
     assert result.stderr.count(b"\n") == 1
 
@@ -485,7 +483,7 @@ def test_interrupted_bench(gemmctl, url, tmp_path):
             assert time.monotonic() < deadline and process.poll() is None
             lines = session.get(f"{url}/metrics", timeout=PATIENCE_S).text.splitlines()
             after = sum(float(line.split()[-1]) for line in lines
-                        if line.startswith("gemmd_requests_total{"))
+                        if line.startswith('gemmd_requests_total{op="gemm"'))
             before = after if before is None else before
             time.sleep(0.01)
     process.send_signal(signal.SIGINT)
