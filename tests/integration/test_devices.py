@@ -11,6 +11,7 @@ import pytest
 import requests
 
 from daemon import PATIENCE_S, Daemon
+from oracle import LONG_DRAIN
 from patience import wait_until
 from test_device_loss import LOSING, send_losing
 from test_metrics import scrape, values
@@ -466,7 +467,8 @@ def test_jobs_and_models_use_the_device_of_their_tensor(two):
         assert after[device] - before[device] == 2 and after[1 - device] == before[1 - device]
 
 
-def test_a_daemon_that_drains_answers_on_every_device(two):
+def test_a_daemon_that_drains_answers_on_every_device(start):
+    two = start(*ONE_THREAD, "--devices", "2", *LONG_DRAIN)
     size = 512
     with Wire(two.address) as first, Wire(two.address) as second:
         for count, wire in enumerate((first, second), 1):
