@@ -19,6 +19,9 @@ SANITIZER = re.compile(
 )
 # Variables that set the size of tests. The daemon refuses variables that it does not know.
 OWN_VARIABLES = ("GEMMD_OVERLOAD_SECONDS", "GEMMD_SAME_BYTES_REQUESTS", "GEMMD_TINY_TENSORS")
+# For a daemon that must wait for a body while a test does other things. By default the daemon ends a request
+# of which little has arrived after 5 seconds.
+PATIENT = ("--min-body-rate", "0")
 
 
 class DaemonFailed(Exception):

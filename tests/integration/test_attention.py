@@ -10,7 +10,7 @@ import safetensors
 import safetensors.numpy
 
 from attention import Attention, assert_right, random_operands, raw
-from daemon import PATIENCE_S
+from daemon import PATIENCE_S, PATIENT
 from matrices import NUMPY
 from patience import wait_until
 from problem import assert_problem
@@ -194,7 +194,7 @@ def test_memory_does_not_grow_with_the_product_of_the_lengths(start):
 def test_what_is_held_grows_with_the_sum_of_the_lengths(start):
     """A full attention of 131,072 queries and keys, when it is let in and before its body comes:
     operands and result count, and no scores."""
-    daemon = start("--backend", "cpu")
+    daemon = start("--backend", "cpu", *PATIENT)
     length = 131072
     with Wire(daemon.address) as wire:
         wire.send(request("POST", f"/attention?heads=1&sq={length}&d=1&dtype=f16",

@@ -11,7 +11,7 @@ import pytest
 import requests
 
 from certificates import Authority
-from daemon import PATIENCE_S
+from daemon import PATIENCE_S, PATIENT
 from patience import wait_until
 from test_traces import collector, traced, wait_for_spans  # pylint: disable=unused-import
 from wire import Wire, exchange, request
@@ -58,7 +58,7 @@ def series(daemon, name):
 
 @JUMPS
 def test_deadlines_and_timeouts_stay(jump, begin, clock):
-    daemon = begin("--io-threads", "1", "--idle-timeout", "600s", "--header-timeout", "600s")
+    daemon = begin("--io-threads", "1", "--idle-timeout", "600s", "--header-timeout", "600s", *PATIENT)
     started = series(daemon, "process_start_time_seconds")
     with Wire(daemon.address) as idle, Wire(daemon.address) as half, Wire(daemon.address) as waits:
         idle.send(GOOD)

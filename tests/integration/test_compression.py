@@ -11,7 +11,7 @@ import requests
 import tritonclient.http as http
 
 from attention import Attention, random_operands, raw
-from daemon import PATIENCE_S
+from daemon import PATIENCE_S, PATIENT
 from matrices import Problem, random_operands as random_matrices
 from oip import Input, body, infer, split
 from patience import wait_until
@@ -229,7 +229,7 @@ def test_zeros_are_taken_if_they_may(start):
 
 def test_places_are_exact(start):
     """A raw body counts what it will be, from its headers on; others what memory they have."""
-    daemon = start("--queue-bytes", "1M")
+    daemon = start("--queue-bytes", "1M", *PATIENT)
     packed = gzip.compress(bytes(2 * 220 * 220 * 4))
 
     def head(path, media_type):

@@ -7,7 +7,7 @@ import time
 import pytest
 import requests
 
-from daemon import PATIENCE_S, Daemon
+from daemon import PATIENCE_S, PATIENT, Daemon
 from oracle import LONG_DRAIN
 from patience import wait_until
 from problem import assert_problem
@@ -95,7 +95,7 @@ def test_a_parameter_that_is_wrong(path, query, daemon):
 
 
 def test_failures_and_refusals_are_counted(start):
-    daemon = start("--queue-requests=1")
+    daemon = start("--queue-requests=1", *PATIENT)
     with Wire(daemon.address) as held:
         held.send(b"POST /gemm?m=64&n=64&k=64 HTTP/1.1\r\nHost: x\r\nContent-Length: 32768\r\n"
                   b"Expect: 100-continue\r\n\r\n")
@@ -196,7 +196,7 @@ def begin_slowly(wire):
 
 
 def test_a_slow_computation_is_kept_with_its_stages(start):
-    daemon = start()
+    daemon = start(*PATIENT)
     assert get(daemon, "requests").json()["slow_ms"] == 100
     with Wire(daemon.address) as wire:  # its body takes longer
         begin_slowly(wire)
@@ -211,7 +211,7 @@ def test_a_slow_computation_is_kept_with_its_stages(start):
 
 def test_slow_is_what_one_in_a_hundred_exceeds(start):
     """Of the last minute's requests, once there are enough of them: one in ten takes 150 ms here."""
-    daemon = start()
+    daemon = start(*PATIENT)
     quick = b"POST /gemm?m=8&n=8&k=8 HTTP/1.1\r\nHost: x\r\nContent-Length: 512\r\n\r\n" + bytes(512)
     with contextlib.ExitStack() as stack:
         wires = [stack.enter_context(Wire(daemon.address)) for _ in range(12)]

@@ -9,7 +9,7 @@ import threading
 import numpy as np
 import pytest
 
-from daemon import PATIENCE_S, Daemon
+from daemon import PATIENCE_S, PATIENT, Daemon
 from wire import Wire, exchange, request
 
 OCTETS = ("Content-Type", "application/octet-stream")
@@ -41,7 +41,7 @@ def fault(tmp_path):
 
 @pytest.fixture
 def daemon(losing, fault):
-    daemon = Daemon(losing, "--backend", "cpu", "--cpu-threads", "1",
+    daemon = Daemon(losing, "--backend", "cpu", "--cpu-threads", "1", *PATIENT,
                     environment={"LOSE_DEVICE": str(fault)})
     try:
         daemon.wait_until_listening().wait_until_ready()

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import requests
 
-from daemon import PATIENCE_S, Daemon
+from daemon import PATIENCE_S, PATIENT, Daemon
 from oracle import LONG_DRAIN
 from patience import wait_until
 from test_device_loss import LOSING, send_losing
@@ -52,7 +52,7 @@ def gemm(daemon, data=b"", headers=None, **parameters):
 
 @pytest.fixture
 def two(start):
-    return start(*ONE_THREAD, "--devices", "2")
+    return start(*ONE_THREAD, "--devices", "2", *PATIENT)
 
 
 def test_info_lists_the_devices(two):
@@ -260,7 +260,7 @@ def copy_to_both(daemon, name, size):
 
 
 def test_a_tensor_is_copied_to_a_device_that_has_less_to_do(two):
-    size = 512
+    size = 256
     copy_to_both(two, "W", size)
     assert tensors(two)["W"]["devices"] == [0, 1]
     assert sum(per_device(two, "link_bytes")) == 4 * size * size
@@ -318,7 +318,7 @@ def test_a_copy_of_work_that_nobody_waits_for_is_not_kept(two):
 def losing(gemmd, tmp_path):
     path = gemmd.parent.parent / "tests/gemmd-losing"
     fault = tmp_path / "lose"
-    daemon = Daemon(path, *ONE_THREAD, "--devices", "2", environment={"LOSE_DEVICE": str(fault)})
+    daemon = Daemon(path, *ONE_THREAD, "--devices", "2", *PATIENT, environment={"LOSE_DEVICE": str(fault)})
     try:
         daemon.wait_until_listening().wait_until_ready()
         daemon.fault = fault
@@ -359,7 +359,7 @@ def test_the_loss_of_one_device(losing):
 
 
 def test_a_tensor_with_a_copy_outlives_its_device(losing):
-    size = 512
+    size = 256
     copy_to_both(losing, "W", size)
     tag = tensors(losing)["W"]["etag"]
     lose_one(losing)
@@ -419,7 +419,7 @@ def test_no_device_that_works(gemmd):
 
 def test_a_device_without_memory_is_passed_over(start):
     """Requests whose bodies have not arrived hold memory of their devices."""
-    daemon = start(*ONE_THREAD, "--devices", "2", "--device-bytes", "8M", "--tensor-bytes", "0")
+    daemon = start(*ONE_THREAD, "--devices", "2", "--device-bytes", "8M", "--tensor-bytes", "0", *PATIENT)
     side = 1024
     widened = "/gemm?m=1&n=1024&k=1024&dtype=f16&kernel=openblas"  # 4 MiB for B as f32
     length = 2 * (side + side * side)

@@ -5,6 +5,7 @@ import ssl
 import threading
 
 from certificates import Authority
+from daemon import PATIENT
 from oracle import LONG_DRAIN, Oracle
 from wire import Wire, request
 
@@ -14,7 +15,7 @@ LENGTH = 8 * SIDE * SIDE
 HEAD = request("POST", f"/gemm?m={SIDE}&n={SIDE}&k={SIDE}", [OCTETS, ("Content-Length", LENGTH)])
 EXPECTING = request("POST", f"/gemm?m={SIDE}&n={SIDE}&k={SIDE}",
                     [OCTETS, ("Content-Length", LENGTH), ("Expect", "100-continue")])
-OPTIONS = ("--queue-requests", "1", "--io-threads", "1", "--min-body-rate", "0", *LONG_DRAIN)
+OPTIONS = ("--queue-requests", "1", "--io-threads", "1", *PATIENT, *LONG_DRAIN)
 MANY = 40
 
 
@@ -113,7 +114,8 @@ def test_clients_that_leave_are_forgotten(start):
 
 def test_the_daemon_ends_with_bodies_to_read(start):
     """A connection that waits for its turn does not keep the daemon from ending."""
-    daemon = start("--queue-requests", "1", "--io-threads", "1", "--drain-delay", "0", "--drain-timeout", "100ms")
+    daemon = start("--queue-requests", "1", "--io-threads", "1", "--drain-delay", "0", "--drain-timeout", "100ms",
+                   *PATIENT)
     with Wire(daemon.address) as holder, contextlib.ExitStack() as stack:
         holder.send(EXPECTING)
         assert holder.receive().status == 100, "the place is taken"

@@ -11,7 +11,7 @@ import uuid
 import numpy as np
 import pytest
 
-from daemon import PATIENCE_S
+from daemon import PATIENCE_S, PATIENT
 from oracle import LONG_DRAIN, Oracle, answers
 from patience import wait_until
 from wire import Wire, exchange, request
@@ -58,7 +58,7 @@ def daemon(start, gemmd, plan, tmp_path, sanitized):
         pytest.skip("a sanitizer replaces the same calls")
     library = gemmd.parent.parent / "tests/fail_io.so"
     assert library.exists(), f"there is no {library}; the build has to have GEMMD_TESTS"
-    return start("--io-threads", "1", *LONG_DRAIN,
+    return start("--io-threads", "1", *PATIENT, *LONG_DRAIN,
                  listen=("127.0.0.1:0", f"unix:@gemmd-test-{uuid.uuid4().hex}"),
                  environment={"LD_PRELOAD": str(library), "FAIL_IO": str(tmp_path / "plan")})
 

@@ -7,6 +7,7 @@ import struct
 import numpy as np
 import pytest
 
+from daemon import PATIENT
 from problem import assert_problem
 from wire import Wire, exchange, request
 
@@ -352,7 +353,7 @@ def test_refusal_keeps_the_clients_id(address):
 
 def test_others_on_the_thread_go_on(start):
     """Of many requests that one thread is in the middle of reading, the bad one alone is refused."""
-    daemon = start("--io-threads", "1")
+    daemon = start("--io-threads", "1", "--header-timeout", "10m", *PATIENT)
     heads = [(b"POST " + TARGET.encode() + b" HTTP/1.1\r\nHo", b"st: x\r\nContent-Length: 32\r\n\r\n"),
              (b"POST " + TARGET.encode() + b" HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n",
               None)]

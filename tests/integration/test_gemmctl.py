@@ -18,7 +18,7 @@ import requests
 import safetensors
 import safetensors.numpy
 
-from daemon import PATIENCE_S
+from daemon import PATIENCE_S, PATIENT
 from matrices import NUMPY, OUTS, Operands, Problem, assert_right, random_operands
 from reserved_port import ReservedPort
 from test_formats import CARRIER, npy, safetensors_body, squeeze
@@ -281,7 +281,7 @@ def test_no_daemon(run):
 
 def test_refused_for_a_while(start, gemmctl, tmp_path, rng):
     """429 is repeated, and 3 if it stays."""
-    daemon = start("--queue-requests", "1")
+    daemon = start("--queue-requests", "1", *PATIENT)
     files = write(tmp_path, random_operands(Problem(5, 7, 3), rng))
     with Wire(daemon.address) as first:
         first.send(ask(TARGET, 32))
