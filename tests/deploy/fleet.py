@@ -5,7 +5,6 @@ import io
 import json
 import os
 import pathlib
-import random
 import re
 import shutil
 import signal
@@ -15,46 +14,30 @@ import threading
 import time
 
 from conftest import DEPLOY
-from daemon import PATIENCE_S, Daemon
+from daemon import Daemon
+from patience import PATIENCE_S, wait_until
+from reserved_port import ReservedPort
 
 CONFIGURATION = DEPLOY / "haproxy" / "haproxy.cfg"
 SERVERS = re.compile(r"^    server gemmd\d .*\n", re.M)
 
 
-def free_port():
-    """A port below those that the kernel gives to outgoing connections, so that a daemon that is
-    started again finds it free."""
-    while True:
-        port = random.randint(15000, 29999)
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-                return port
-            except OSError:
-                continue
-
-
-def wait_until(condition, what):
-    deadline = time.monotonic() + PATIENCE_S
-    while not (found := condition()):
-        assert time.monotonic() < deadline, f"waited for {what}"
-        time.sleep(0.02)
-    return found
-
-
 class HAProxy:
     """HAProxy as a service manager runs it: a master, which starts a new worker at a reload.
 
-    The configuration is the file of deploy/haproxy with other addresses and other servers. `servers`
-    holds the numbers of the servers and their addresses. `edit` changes the configuration's text."""
+    The configuration is the file of deploy/haproxy with other addresses and other servers, and with more time
+    for a health check, which a daemon on a loaded machine may need. `servers` holds the numbers of the
+    servers and their addresses. `edit` changes the configuration's text."""
 
     def __init__(self, folder, servers, edit=lambda text: text):
         self.folder, self.servers, self.edit = folder, dict(servers), edit
         self.file, self.socket = folder / "haproxy.cfg", folder / "admin.sock"
-        self.port, self.statistics = free_port(), free_port()
+        self.ports = [ReservedPort() for _ in range(3)]
+        self.port, self.statistics, metrics = (port.number for port in self.ports)
         self.places = {":8080\n    # TLS": f"127.0.0.1:{self.port}\n    # TLS",
                        "127.0.0.1:8404": f"127.0.0.1:{self.statistics}",
-                       "127.0.0.1:8405": f"127.0.0.1:{free_port()}",
+                       "127.0.0.1:8405": f"127.0.0.1:{metrics}",
+                       "    timeout check 2s\n": f"    timeout check {PATIENCE_S}s\n",
                        "/run/haproxy/admin.sock mode": f"{self.socket} mode",
                        "/dev/log local0": "stdout format raw local0",
                        "    user haproxy\n    group haproxy\n": ""}
@@ -154,19 +137,21 @@ class HAProxy:
             raise
         finally:
             self.log.close()
+            for port in self.ports:
+                port.close()
 
 
 class Member:
     """A daemon of the fleet, which keeps its port."""
 
     def __init__(self, gemmd, arguments):
-        self.gemmd, self.arguments, self.port = gemmd, arguments, free_port()
+        self.gemmd, self.arguments, self.port = gemmd, arguments, ReservedPort()
         self.daemon, self.pid = None, None
         self.start()
 
     @property
     def address(self):
-        return f"127.0.0.1:{self.port}"
+        return self.port.address
 
     def start(self):
         self.daemon = Daemon(self.gemmd, "--backend", "cpu", *self.arguments, listen=(self.address,))

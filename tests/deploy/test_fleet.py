@@ -52,6 +52,7 @@ class Fleet:
             yield member
         finally:
             member.stop()
+            member.port.close()
 
     def settle(self):
         self.load.wait_for_answers(ANSWERS, self.seconds)

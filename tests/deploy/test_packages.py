@@ -17,8 +17,9 @@ import urllib.request
 import pytest
 
 from conftest import ROOT, make_packages, need, run
-from daemon import PATIENCE_S
-from fleet import Load, alive, free_port, wait_until
+from fleet import Load, alive
+from patience import PATIENCE_S, wait_until
+from reserved_port import ReservedPort
 
 PACKAGES = {"gemmd", "gemmctl", "libgemmd0", "libgemmd-dev"}
 # What dpkg, adduser and ldconfig keep for themselves; the system user stays after a purge.
@@ -183,13 +184,14 @@ esac
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         self.socket.bind(str(root / "run/notify"))
         (root / "run/notify").chmod(0o666)
-        self.ready = threading.Event()
+        self.ready, self.starting = threading.Event(), threading.Lock()
         threading.Thread(target=self.listen, daemon=True).start()
 
     def start(self, *options, **more):
-        process = start_installed(self.root, *options, **more,
-                                  env={**os.environ, "NOTIFY_SOCKET": "/run/notify"})
-        self.set_main(process.pid)
+        with self.starting:  # a message of the daemon is not judged before its pid is known
+            process = start_installed(self.root, *options, **more,
+                                      env={**os.environ, "NOTIFY_SOCKET": "/run/notify"})
+            self.set_main(process.pid)
         assert self.ready.wait(PATIENCE_S), "the daemon is not ready"
         return process
 
@@ -203,8 +205,9 @@ esac
             if not message:  # the socket was shut down
                 return
             sender = struct.unpack("3i", control[0][2])[0]
-            if sender != self.main:  # NotifyAccess=main
-                continue
+            with self.starting:
+                if sender != self.main:  # NotifyAccess=main
+                    continue
             words = dict(line.split("=", 1) for line in message.decode().splitlines())
             if "MAINPID" in words:
                 self.set_main(int(words["MAINPID"]))
@@ -240,11 +243,11 @@ def test_upgrades_under_load(debs, clean_root, tmp_path, request):
         manager = ServiceManager(clean_root)
         stack.callback(manager.stop)
         log = stack.enter_context(open(tmp_path / "log", "w", encoding="utf-8"))
-        port = free_port()
-        process = manager.start("--listen", f"127.0.0.1:{port}", "--pinned-bytes", "256M",
+        port = stack.enter_context(ReservedPort())
+        process = manager.start("--listen", port.address, "--pinned-bytes", "256M",
                                 "--device-bytes", "256M", "--tensor-bytes", "64M",
                                 "--no-access-log", stdout=log)
-        url = f"http://127.0.0.1:{port}"
+        url = f"http://{port.address}"
         assert revision_of(url) != "the-newer-one"
         load = Load(program, url)
         stack.callback(load.stop)

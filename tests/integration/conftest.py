@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import requests
 
-from daemon import PATIENCE_S, Daemon
+from daemon import PATIENCE_S, PATIENT, Daemon
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -94,11 +94,13 @@ def gemmctl(gemmd):
 
 @pytest.fixture(scope="session")
 def url(request):
-    """The URL of a daemon with default limits, shared by all tests that leave it as it was."""
+    """The URL of a daemon shared by all tests that leave it as it was. Its limits are the defaults, except that
+    a connection may be idle for long, since the daemon must not close one at the moment at which a test uses it,
+    and that a body may arrive slowly, as it does from a test on a loaded machine."""
     if request.config.option.url:
         yield request.config.option.url.rstrip("/")
         return
-    daemon = Daemon(request.getfixturevalue("gemmd"))
+    daemon = Daemon(request.getfixturevalue("gemmd"), "--idle-timeout", "1h", *PATIENT)
     try:
         daemon.wait_until_listening().wait_until_ready()
         yield daemon.url

@@ -1,5 +1,6 @@
 """A gemmd process of a test's own: started on a free port, stopped by SIGTERM, checked at its end."""
 
+import contextlib
 import json
 import os
 import re
@@ -11,14 +12,16 @@ import time
 
 import requests
 
+from patience import PATIENCE_S, wait_until
+
 SANITIZER = re.compile(
     r"(AddressSanitizer|LeakSanitizer|ThreadSanitizer|UndefinedBehaviorSanitizer|runtime error:)"
 )
-# How long a thing that must happen may take, on a loaded machine under a sanitizer. Nothing is
-# measured by it: a test that passes does not wait for it.
-PATIENCE_S = 60
 # Variables that set the size of tests. The daemon refuses variables that it does not know.
 OWN_VARIABLES = ("GEMMD_OVERLOAD_SECONDS", "GEMMD_SAME_BYTES_REQUESTS", "GEMMD_TINY_TENSORS")
+# For a daemon that must wait for a body while a test does other things. By default the daemon ends a request
+# of which little has arrived after 5 seconds.
+PATIENT = ("--min-body-rate", "0")
 
 
 class DaemonFailed(Exception):
@@ -96,12 +99,17 @@ class Daemon:
         return self
 
     def wait_until_ready(self):
+        """Waits until /readyz answers with 200. A daemon that replaces itself may end the connection without an
+        answer, and so may one whose limits this process is too slow for."""
         deadline = time.monotonic() + PATIENCE_S
         while True:
-            status = self.session.get(f"{self.url}/readyz", timeout=PATIENCE_S).status_code
+            try:
+                status = self.session.get(f"{self.url}/readyz", timeout=PATIENCE_S).status_code
+            except requests.ConnectionError as error:
+                status = error
             if status == 200:
                 return self
-            if time.monotonic() > deadline:
+            if time.monotonic() > deadline or self.process.poll() is not None:
                 raise DaemonFailed(f"/readyz stays {status}; {self._report()}")
             time.sleep(0.05)
 
@@ -125,10 +133,28 @@ class Daemon:
     def assert_descriptors(self, expected):
         """No more are open than `expected`, once the connections that have ended are closed too:
         the metrics stop counting a connection just before its descriptor is closed."""
-        deadline = time.monotonic() + PATIENCE_S
-        while (count := self.descriptors()) > expected:
-            assert time.monotonic() < deadline, f"{count} descriptors instead of {expected}"
-            time.sleep(0.02)
+        wait_until(lambda: self.descriptors() <= expected,
+                   lambda: f"{self.descriptors()} descriptors instead of {expected}")
+
+    @contextlib.contextmanager
+    def suspended(self):
+        """No thread of the daemon runs meanwhile. A connection that is made and written to waits in the
+        backlog with its bytes, so that no time passes for the daemon between the two."""
+        self.process.send_signal(signal.SIGSTOP)
+        try:
+            wait_until(self._is_suspended, "the daemon's threads to stop")
+            yield
+        finally:
+            self.process.send_signal(signal.SIGCONT)
+
+    def _is_suspended(self):
+        states = set()
+        with contextlib.suppress(FileNotFoundError):  # a thread has ended
+            for thread in os.listdir(f"/proc/{self.pid}/task"):
+                with open(f"/proc/{self.pid}/task/{thread}/stat", encoding="ascii", errors="replace") as stat:
+                    states.add(stat.read().rpartition(")")[2].split()[0])
+            return states == {"T"}
+        return False
 
     def _report(self):
         code = self.process.poll()

@@ -1,5 +1,6 @@
 """Daemons whose calls of CUDA fail by a plan (tests/faults/fail_cuda.h), on a GPU or a simulated one."""
 
+import contextlib
 import mmap
 import os
 import struct
@@ -159,25 +160,13 @@ class Workload:
     def together(self, data):
         """The answers to requests that wait for the device at the same time, sorted; behind a product that
         keeps the only stream for large works busy."""
-        self.plan.arm(BUSY, ANY_LAUNCH, ms=30, number=1)
-        answers, failures = [], []
-
-        def send(one):
-            try:
-                answers.append(exchange(self.address, one))
-            except OSError as error:
-                failures.append(error)
-
-        threads = [threading.Thread(target=send, args=(one,)) for one in data]
-        try:
-            for thread in threads:
-                thread.start()
-        finally:
-            for thread in threads:
-                thread.join()
-            self.plan.disarm(number=1)
-        if failures:
-            raise failures[0]
+        with contextlib.ExitStack() as stack:
+            wires = [stack.enter_context(Wire(self.address)) for _ in data]
+            self.plan.arm(BUSY, ANY_LAUNCH, ms=30, number=1)
+            stack.callback(self.plan.disarm, number=1)
+            for wire, one in zip(wires, data):
+                wire.try_to_send(one)
+            answers = [wire.receive() for wire in wires]
         for answer in answers:
             if answer.status != 200:
                 raise Refused(answer)

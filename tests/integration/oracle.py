@@ -3,7 +3,7 @@
 import os
 import time
 
-from daemon import PATIENCE_S
+from patience import PATIENCE_S, wait_until
 from wire import exchange, request
 
 # What returns to its value from before when all connections of a test have ended.
@@ -12,14 +12,33 @@ GAUGES = (
     "gemmd_queue_bytes", "gemmd_pinned_memory_used_bytes", "gemmd_device_memory_used_bytes",
     "gemmd_shared_memories", "gemmd_shared_memory_regions", "gemmd_shared_memory_used_bytes",
 )
+# The values of a daemon with no other connection than the one that reads them.
+IDLE = {"gemmd_connections": 1, "gemmd_requests_running": 0, "gemmd_requests_waiting": 0,
+        "gemmd_queue_requests": 0, "gemmd_queue_bytes": 0}
 # A thread that never waits uses about 1.0 of this on an idle machine; an idle daemon uses about 0.01.
 IDLE_SHARE, IDLE_STRETCH_S = 0.2, 0.3
 
 
+def ask(daemon, path, method="GET", statuses=(200,)):
+    """The answer with one of the statuses to a request without a body, on a connection of its own. The request
+    is repeated if the limits of the daemon, for which this process may be too slow, end the connection."""
+    data = request(method, path, [("Connection", "close"), *([] if method == "GET" else [("Content-Length", 0)])])
+
+    def answer():
+        try:
+            received = exchange(daemon.address, data)
+        except ConnectionError:
+            if daemon.process.poll() is not None:
+                raise
+            return None
+        return received if received.status in statuses else None
+
+    return wait_until(answer, f"{method} {path}")
+
+
 def gauges(daemon, names=GAUGES):
     """The values of the gauges, read over a connection that ends with the answer."""
-    data = request("GET", "/metrics", [("Connection", "close")])
-    lines = exchange(daemon.address, data).body.decode().splitlines()
+    lines = ask(daemon, "/metrics").body.decode().splitlines()
     values = dict(line.split(" ") for line in lines if line.startswith(names) and "{" not in line)
     return {name: float(values[name]) for name in names}
 
@@ -36,35 +55,22 @@ def _cpu_share(daemon):
     return (_cpu_s(daemon) - before) / (time.monotonic() - since)
 
 
-def wait_until(passes, describe):
-    deadline = time.monotonic() + PATIENCE_S
-    while not passes():
-        assert time.monotonic() < deadline, describe()
-        time.sleep(0.05)
-
-
 class Oracle:
-    """Made before the input. `check` is called when the test has closed its own connections, or when
-    the daemon must have closed them."""
+    """Made before the input, while the test has no connection. `check` is called when the test has closed its
+    own connections, or when the daemon must have closed them."""
 
     def __init__(self, daemon, names=GAUGES):
         self.daemon = daemon
         daemon.session.close()  # its connections would be counted
         self.names = names
-        exchange(daemon.address, request("GET", "/metrics", [("Connection", "close")]))
-        self.before = self._settled()
+        now = {}
 
-    def _settled(self):
-        """The gauges when they have stayed the same for a moment."""
-        last = gauges(self.daemon, self.names)
-        deadline = time.monotonic() + PATIENCE_S
-        while True:
-            time.sleep(0.1)
-            now = gauges(self.daemon, self.names)
-            if now == last:
-                return now
-            assert time.monotonic() < deadline, f"the gauges do not settle: {last}, {now}"
-            last = now
+        def is_idle():
+            now.update(gauges(daemon))
+            return all(now[name] == value for name, value in IDLE.items())
+
+        wait_until(is_idle, lambda: f"the daemon is not idle: {now}")
+        self.before = {name: now[name] for name in names}
 
     def check(self):
         """All gauges return to their values from before, and no thread of the daemon is busy."""

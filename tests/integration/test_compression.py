@@ -11,12 +11,12 @@ import requests
 import tritonclient.http as http
 
 from attention import Attention, random_operands, raw
-from daemon import PATIENCE_S
+from daemon import PATIENCE_S, PATIENT
 from matrices import Problem, random_operands as random_matrices
 from oip import Input, body, infer, split
+from patience import wait_until
 from problem import assert_problem
 from test_formats import NPY, RAW, npy_body
-from test_jobs import eventually
 from test_metrics import scrape, total, values
 from test_tensors import Tensors
 from wire import Wire, request
@@ -209,9 +209,12 @@ def test_bombs(start):
     assert_problem(post("/gemm?m=64&n=64&k=64", small, RAW), 400, "more than the 32768 bytes")
     noise = zlib.compress(np.random.default_rng(1).bytes(1 << 20) + bytes(8 << 20), 1)
     assert_problem(post("/gemm", noise), 413, "longer than --max-body, which is 4 MiB")
-    eventually(lambda: values(scrape(daemon))["gemmd_pinned_memory_used_bytes"] == 0,
-               "memory of requests that are over is in use")
-    assert values(scrape(daemon))["gemmd_queue_bytes"] == 0
+    wait_until(lambda: used(daemon) == [0, 0], "the memory and the places of requests that are over")
+
+
+def used(daemon):
+    now = values(scrape(daemon))
+    return [now["gemmd_pinned_memory_used_bytes"], now["gemmd_queue_bytes"]]
 
 
 def test_zeros_are_taken_if_they_may(start):
@@ -226,7 +229,7 @@ def test_zeros_are_taken_if_they_may(start):
 
 def test_places_are_exact(start):
     """A raw body counts what it will be, from its headers on; others what memory they have."""
-    daemon = start("--queue-bytes", "1M")
+    daemon = start("--queue-bytes", "1M", *PATIENT)
     packed = gzip.compress(bytes(2 * 220 * 220 * 4))
 
     def head(path, media_type):
@@ -245,11 +248,12 @@ def test_places_are_exact(start):
         assert second.receive().status == 429
         first.send(packed)
         assert first.receive().status == 200
+    wait_until(lambda: queued() == 0, "the place of a request whose answer is sent")
     with Wire(daemon.address) as wire:
         wire.send(head("/gemm", NPY))
         assert wire.receive().status == 100
         assert queued() == 64 * 1024, "what such a body starts with"
-    eventually(lambda: queued() == 0, "a place is kept")
+    wait_until(lambda: queued() == 0, "the place of a request whose client has left")
 
 
 def test_large_bodies_that_are_refused_late_are_read_on(start):
@@ -270,10 +274,16 @@ def test_metrics(start, rng):
         answer = daemon.session.post(f"{daemon.url}/gemm", params=SQUARE, data=packed,
                                      headers={"Content-Encoding": "gzip"}, timeout=PATIENCE_S)
         assert answer.status_code == 200
-    eventually(lambda: total(scrape(daemon), "gemmd_inflated_bodies_total") == 2, "two bodies")
-    text = scrape(daemon)
-    assert total(text, "gemmd_inflated_bytes_total") == 2 * 2 * 64 * 64 * 4
-    assert total(text, "gemmd_request_bytes_total") == 2 * len(packed)
+    wanted = [2, 2 * 2 * 64 * 64 * 4, 2 * len(packed)]
+    now = []
+
+    def is_counted():
+        text = scrape(daemon)
+        now[:] = [total(text, f"gemmd_{name}_total")
+                  for name in ("inflated_bodies", "inflated_bytes", "request_bytes")]
+        return now == wanted
+
+    wait_until(is_counted, lambda: f"{now} instead of {wanted}")
 
 
 # ---- answers ----
@@ -362,8 +372,7 @@ def test_a_client_that_leaves_in_the_middle_of_one(start, rng):
         wire.send(request("POST", "/gemm?m=1000&n=1000&k=1000",
                           [("Content-Length", len(data)), ("Accept-Encoding", "gzip")], data))
         assert wire.socket.recv(100)
-    eventually(lambda: values(scrape(daemon))["gemmd_pinned_memory_used_bytes"] == 0,
-               "an answer that nobody reads is kept")
+    wait_until(lambda: used(daemon) == [0, 0], "the memory of an answer that nobody reads")
 
 
 def test_tritonclient(start):
@@ -383,8 +392,7 @@ def test_tritonclient(start):
                                           request_compression_algorithm=sent,
                                           response_compression_algorithm=wanted)
                     assert np.array_equal(result.as_numpy("C"), a @ b), (sent, wanted, binary)
-    text = scrape(daemon)
-    assert total(text, "gemmd_inflated_bodies_total") == 12
+    wait_until(lambda: total(scrape(daemon), "gemmd_inflated_bodies_total") == 12, "twelve bodies to be counted")
 
 
 def test_tritonclient_asks_for_what_is_not_configured(url, address):

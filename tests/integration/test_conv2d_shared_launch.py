@@ -6,7 +6,8 @@ import pytest
 
 from conv2d import Conv2d, random_operands, raw
 from daemon import PATIENCE_S
-from test_leaving import OCTETS, metrics, wait_until_idle
+from test_attention_shared_launch import shared_launches
+from test_leaving import OCTETS, wait_until_idle
 from test_stacking import Clients, alone, assert_answers
 from wire import request
 
@@ -40,13 +41,12 @@ def test_any_shapes_share_a_launch(dtype, kernel, daemon, rng):
     requests = [asking(Conv2d(**shape, dtype=dtype, out="f32" if dtype == "i8" else None,
                               kernel=kernel), rng) for shape in SHAPES]
     expected = [alone(daemon, data) for data in requests]
-    before = metrics(daemon)
+    before = shared_launches(daemon)
     with Clients(daemon, requests) as clients:
         answers = clients.receive()
     assert_answers(answers, expected, [len(requests)] * len(requests))
-    after = metrics(daemon)
-    # The blocker and the product that says how large it has to be are launches, too.
-    assert after["gemmd_batch_size_count"] - before["gemmd_batch_size_count"] == 3
+    after = shared_launches(daemon)
+    assert [now - then for now, then in zip(after, before)] == [1, len(requests)]
 
 
 def test_resident_filters_share_too(daemon, rng):

@@ -14,6 +14,7 @@ import pytest
 from daemon import PATIENCE_S, Daemon
 from failing_cuda import (ANY_LAUNCH, BUSY, ERROR, ILLEGAL_ADDRESS, INVALID_VALUE, MEMORY_ALLOCATION, OCTETS,
                           STICKY, TRAP, WAIT, Clients, Plan, Workload, program_of)
+from patience import wait_until
 from wire import exchange, request
 
 # One stream for large works, so that works can be made to wait for each other.
@@ -199,17 +200,15 @@ def test_each_call_fails_at_the_start(begin):
 
 def wait_for_end_of_start(daemon):
     """Waits until the daemon listens or has ended."""
-    deadline = time.monotonic() + PATIENCE_S
-    while daemon.process.poll() is None and not any("listening on" in line for line in daemon.messages()):
-        assert time.monotonic() < deadline, "neither started nor ended"
-        time.sleep(0.02)
+    wait_until(lambda: daemon.process.poll() is not None
+               or any("listening on" in line for line in daemon.messages()), "the end of the start")
 
 
 def test_a_trap_in_a_kernel(begin):
     """A real sticky error on a GPU, under load: no connection is refused, and no result is wrong."""
     daemon, plan = begin()
     clients = Clients(daemon.address)
-    descriptors = []
+    descriptors = None
     try:
         for _ in range(3):
             before, computed = restarts(daemon), clients.right_count
@@ -219,11 +218,12 @@ def test_a_trap_in_a_kernel(begin):
             computed = clients.right_count
             daemon.wait_for(lambda _, computed=computed: clients.right_count > computed + 10, "results")
             assert plan.disarm() == 1
-            descriptors.append(daemon.descriptors())
+            # Each start has as many connections; those of the lost context must be gone.
+            if descriptors is None:
+                descriptors = daemon.descriptors()
+            daemon.assert_descriptors(descriptors + len(clients.threads))
     finally:
         clients.stop()
-    # Each start has as many connections; those of the lost context must be gone.
-    assert max(descriptors) <= descriptors[0] + 4, descriptors
     assert clients.wrong == 0
     assert clients.unconnected == 0
     assert clients.statuses <= {200, 503}
@@ -245,30 +245,39 @@ def test_gemmctl_sees_a_delay_only(begin, gemmctl, tmp_path):
     daemon.wait_for(lambda _: restarts(daemon) == 1, "the restart")
 
 
-def wait_for_readiness(daemon, status, says=b""):
-    deadline = time.monotonic() + PATIENCE_S
-    while True:
-        answer = exchange(daemon.address, request("GET", "/readyz", [("Connection", "close")]))
-        if answer.status == status and says in answer.body:
-            return
-        assert time.monotonic() < deadline, answer
+READYZ = request("GET", "/readyz", [("Connection", "close")])
+
+
+def becomes_unready(daemon, until):
+    """Whether the daemon says before the time `until` that its device has finished nothing."""
+    while time.monotonic() < until:
+        answer = exchange(daemon.address, READYZ)
+        if answer.status == 503 and b"finished nothing" in answer.body:
+            return True
         time.sleep(0.05)
+    return False
 
 
 @pytest.mark.parametrize("fault", [BUSY, WAIT])
 def test_a_device_that_hangs(fault, begin):
     """A kernel that does not end, and a call that does not return: the daemon is not ready for as long,
-    answers whatever needs no device, ends a request at its deadline, and goes on afterwards."""
+    answers whatever needs no device, ends a request at its deadline, and goes on afterwards. A machine on
+    which nobody asks the daemon while the device hangs has the device hang for longer."""
     daemon, plan = begin("--stall-time", "500ms")
-    plan.arm(fault, ANY_LAUNCH, ms=3000)
-    late = exchange(daemon.address, request(
-        "POST", "/gemm?m=130&n=130&k=130&timeout_ms=300",
-        [OCTETS, ("Connection", "close"), ("Content-Length", 8 * 130 * 130)], bytes(8 * 130 * 130)))
-    assert late.status == 504
-    wait_for_readiness(daemon, 503, b"finished nothing")
-    assert exchange(daemon.address, request("GET", "/livez", [("Connection", "close")])).status == 200
-    wait_for_readiness(daemon, 200)
-    assert plan.disarm() == 1
+    for seconds in (3, 10, 30):
+        until = time.monotonic() + seconds
+        plan.arm(fault, ANY_LAUNCH, ms=1000 * seconds)
+        late = exchange(daemon.address, request(
+            "POST", "/gemm?m=130&n=130&k=130&timeout_ms=300",
+            [OCTETS, ("Connection", "close"), ("Content-Length", 8 * 130 * 130)], bytes(8 * 130 * 130)))
+        assert late.status == 504
+        unready = becomes_unready(daemon, until)
+        assert exchange(daemon.address, request("GET", "/livez", [("Connection", "close")])).status == 200
+        wait_until(lambda: exchange(daemon.address, READYZ).status == 200, "the device to go on")
+        assert plan.disarm() == 1
+        if unready:
+            break
+    assert unready, "the daemon stays ready while its device hangs"
     answer = exchange(daemon.address, SMALL)
     assert answer.status == 200 and (np.frombuffer(answer.body, np.float32) == 2).all()
     assert restarts(daemon) == 0

@@ -3,16 +3,17 @@ leaves, and that the bytes of answers do not depend on the number of devices. Th
 divides the cores into devices."""
 
 import concurrent.futures
-import contextlib
 import re
 import subprocess
-import time
 
 import numpy as np
 import pytest
 import requests
 
-from daemon import PATIENCE_S, Daemon
+from daemon import PATIENCE_S, PATIENT, Daemon
+from oracle import LONG_DRAIN
+from patience import wait_until
+from test_device_loss import LOSING, send_losing
 from test_metrics import scrape, values
 from wire import Wire, exchange, request
 
@@ -27,15 +28,8 @@ def per_device(daemon, name):
     return [found[number] for number in sorted(found)]
 
 
-def wait_until(condition):
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 def wait_until_running(daemon, count):
-    wait_until(lambda: sum(per_device(daemon, "requests_running")) == count)
+    wait_until(lambda: sum(per_device(daemon, "requests_running")) == count, f"{count} works to run")
 
 
 def put(daemon, name, array, **parameters):
@@ -58,7 +52,7 @@ def gemm(daemon, data=b"", headers=None, **parameters):
 
 @pytest.fixture
 def two(start):
-    return start(*ONE_THREAD, "--devices", "2")
+    return start(*ONE_THREAD, "--devices", "2", *PATIENT)
 
 
 def test_info_lists_the_devices(two):
@@ -223,12 +217,18 @@ def test_the_bytes_are_those_of_one_device(start, devices):
     assert all(launches > 0 for launches in per_device(several, "launches"))
 
 
+def endless(b=None):
+    """A product that takes minutes and is not divided among devices; `b` names a resident B."""
+    m, n, k = 8192, 4096, 2048
+    length = 2 * (m * k + (k * n if b is None else 0))
+    return request("POST", f"/gemm?m={m}&n={n}&k={k}&dtype=bf16&transa=1&kernel=naive" + (f"&b={b}" if b else ""),
+                   [OCTETS, ("Content-Length", length)], bytes(length))
+
+
 def test_long_products_run_on_both_devices_at_the_same_time(two):
     """The second one goes to the device that has nothing to do. Both end when their clients leave.
     A product with a transposed A in its body is not divided among devices."""
-    size = 4096
-    data = request("POST", f"/gemm?m={size}&n={size}&k={size}&transa=1&kernel=naive",
-                   [OCTETS, ("Content-Length", 8 * size * size)], bytes(8 * size * size))
+    data = endless()
     with Wire(two.address) as first, Wire(two.address) as second:
         first.send(data)
         wait_until_running(two, 1)
@@ -238,36 +238,35 @@ def test_long_products_run_on_both_devices_at_the_same_time(two):
     wait_until_running(two, 0)
 
 
-def long_product_on(name, size):
-    """A product that is not divided among devices."""
+def product_on(name, size, *headers):
+    """A product that is not divided among devices, and its body."""
+    length = 4 * size * size
     return request("POST", f"/gemm?m={size}&n={size}&k={size}&transa=1&kernel=naive&b={name}",
-                   [OCTETS, ("Content-Length", 4 * size * size)], bytes(4 * size * size))
+                   [OCTETS, ("Content-Length", length), *headers]), bytes(length)
 
 
-@contextlib.contextmanager
-def copied_to_both(daemon, name, size=2048):
-    """Has a tensor copied to the other device, by keeping its own busy."""
+def copy_to_both(daemon, name, size):
+    """Has a tensor copied to the other device, by giving its own device a request first. That request waits for
+    its body until the other request is done."""
     put(daemon, name, np.ones((size, size), np.float32))
-    data = long_product_on(name, size)
     with Wire(daemon.address) as first, Wire(daemon.address) as second:
-        first.send(data)
-        wait_until_running(daemon, 1)
-        second.send(data)
-        wait_until_running(daemon, 2)
-        assert per_device(daemon, "requests_running") == [1, 1]
-        yield first, second
+        head, body = product_on(name, size, ("Expect", "100-continue"))
+        first.send(head)
+        assert first.receive().status == 100
+        second.send(b"".join(product_on(name, size)))
+        assert second.receive().status == 200
+        first.send(body)
+        assert first.receive().status == 200
 
 
 def test_a_tensor_is_copied_to_a_device_that_has_less_to_do(two):
-    size = 512
-    with copied_to_both(two, "W", size) as wires:
-        for wire in wires:
-            assert wire.receive().status == 200
+    size = 256
+    copy_to_both(two, "W", size)
     assert tensors(two)["W"]["devices"] == [0, 1]
     assert sum(per_device(two, "link_bytes")) == 4 * size * size
     with Wire(two.address) as first, Wire(two.address) as second:
         for wire in (first, second):
-            wire.send(long_product_on("W", size))
+            wire.send(b"".join(product_on("W", size)))
         for wire in (first, second):
             assert wire.receive().status == 200
     assert sum(per_device(two, "link_bytes")) == 4 * size * size, "copied once"
@@ -301,11 +300,17 @@ def test_replicate_takes_one_or_all(two):
 
 
 def test_a_copy_of_work_that_nobody_waits_for_is_not_kept(two):
-    with copied_to_both(two, "W"):
-        pass  # both clients leave
+    put(two, "W", np.zeros((2048, 4096), np.uint16), dtype="bf16")
+    with Wire(two.address) as first, Wire(two.address) as second:
+        first.send(endless("W"))
+        wait_until_running(two, 1)
+        second.send(endless("W"))
+        wait_until_running(two, 2)
+        assert per_device(two, "requests_running") == [1, 1]
+    # Both clients have left.
     wait_until_running(two, 0)
-    wait_until(lambda: sum(per_device(two, "tensor_used_bytes"))
-               == tensors(two)["W"]["memory_bytes"])
+    wait_until(lambda: sum(per_device(two, "tensor_used_bytes")) == tensors(two)["W"]["memory_bytes"],
+               "the memory of the copy to be given back")
     assert len(tensors(two)["W"]["devices"]) == 1
 
 
@@ -313,7 +318,7 @@ def test_a_copy_of_work_that_nobody_waits_for_is_not_kept(two):
 def losing(gemmd, tmp_path):
     path = gemmd.parent.parent / "tests/gemmd-losing"
     fault = tmp_path / "lose"
-    daemon = Daemon(path, *ONE_THREAD, "--devices", "2", environment={"LOSE_DEVICE": str(fault)})
+    daemon = Daemon(path, *ONE_THREAD, "--devices", "2", *PATIENT, environment={"LOSE_DEVICE": str(fault)})
     try:
         daemon.wait_until_listening().wait_until_ready()
         daemon.fault = fault
@@ -322,18 +327,18 @@ def losing(gemmd, tmp_path):
         daemon.close()
 
 
-def losing_product():
-    body = np.ones(13 * 19 + 19 * 17, np.float32).tobytes()
-    return request("POST", "/gemm?m=13&n=17&k=19", [OCTETS, ("Content-Length", len(body))], body)
+def lose_one(losing):
+    """Loses one device of two, and waits until the tensors on that device are gone."""
+    losing.fault.touch()
+    assert exchange(losing.address, LOSING).status == 503
+    losing.wait_for(lambda lines: any("goes on with the others" in str(line.get("message"))
+                                      for line in lines), "the loss")
 
 
 def test_the_loss_of_one_device(losing):
     b = np.eye(64, dtype=np.float32)
     place = {name: put(losing, name, b)["devices"][0] for name in ("B0", "B1")}
-    losing.fault.touch()
-    assert exchange(losing.address, losing_product()).status == 503
-    losing.wait_for(lambda lines: any("goes on with the others" in str(line.get("message"))
-                                      for line in lines), "the loss")
+    lose_one(losing)
     lost = per_device(losing, "lost")
     assert sum(lost) == 1
     # Tensors of the lost device are gone, and those of the other are there.
@@ -354,15 +359,10 @@ def test_the_loss_of_one_device(losing):
 
 
 def test_a_tensor_with_a_copy_outlives_its_device(losing):
-    size = 512
-    with copied_to_both(losing, "W", size) as wires:
-        for wire in wires:
-            assert wire.receive().status == 200
+    size = 256
+    copy_to_both(losing, "W", size)
     tag = tensors(losing)["W"]["etag"]
-    losing.fault.touch()
-    assert exchange(losing.address, losing_product()).status == 503
-    losing.wait_for(lambda lines: any("goes on with the others" in str(line.get("message"))
-                                      for line in lines), "the loss")
+    lose_one(losing)
     left = [number for number, lost in enumerate(per_device(losing, "lost")) if not lost]
     described = tensors(losing)["W"]
     assert (described["devices"], described["etag"]) == (left, tag)
@@ -372,10 +372,10 @@ def test_a_tensor_with_a_copy_outlives_its_device(losing):
 
 def test_the_loss_of_the_last_device(losing):
     """The daemon replaces itself, and has both devices again."""
-    for _ in range(2):
-        losing.fault.touch()
-        assert exchange(losing.address, losing_product()).status == 503
-        losing.wait_for(lambda lines: not losing.fault.exists(), "the loss")
+    lose_one(losing)
+    losing.fault.touch()
+    send_losing(losing)
+    assert not losing.fault.exists()
     losing.wait_for(lambda lines: any("replaces itself" in str(line.get("message"))
                                       for line in lines), "the restart")
     losing.wait_until_ready()
@@ -419,7 +419,7 @@ def test_no_device_that_works(gemmd):
 
 def test_a_device_without_memory_is_passed_over(start):
     """Requests whose bodies have not arrived hold memory of their devices."""
-    daemon = start(*ONE_THREAD, "--devices", "2", "--device-bytes", "8M", "--tensor-bytes", "0")
+    daemon = start(*ONE_THREAD, "--devices", "2", "--device-bytes", "8M", "--tensor-bytes", "0", *PATIENT)
     side = 1024
     widened = "/gemm?m=1&n=1024&k=1024&dtype=f16&kernel=openblas"  # 4 MiB for B as f32
     length = 2 * (side + side * side)
@@ -431,18 +431,19 @@ def test_a_device_without_memory_is_passed_over(start):
             wire.send(request("POST", target, [OCTETS, ("Content-Length", bytes_of_body)], b"\0"))
 
         hold(first, widened, length)
-        wait_until(lambda: used()[0] > 0)
+        wait_until(lambda: used()[0] > 0, "the memory of the first request")
         # Many operations on the other device, and no memory: the first device would be done first.
         hold(busy, f"/gemm?m={side}&n={side}&k={side}&kernel=openblas", 8 * side * side)
+        wait_until(lambda: values(scrape(daemon))["gemmd_queue_requests"] == 2, "the second request")
         assert gemm(daemon, bytes(length), m=1, n=side, k=side, dtype="f16",
                     kernel="openblas").status_code == 200
         assert per_device(daemon, "launches") == [0, 1]
         hold(third, widened, length)
-        wait_until(lambda: used()[1] > 0)
+        wait_until(lambda: used()[1] > 0, "the memory of the third request")
         refused = gemm(daemon, bytes(length), m=1, n=side, k=side, dtype="f16", kernel="openblas")
         assert refused.status_code == 503
         assert "out of device memory" in refused.json()["detail"]
-    wait_until(lambda: used() == [0, 0])
+    wait_until(lambda: used() == [0, 0], "the memory of requests whose clients have left")
 
 
 def test_jobs_and_models_use_the_device_of_their_tensor(two):
@@ -466,7 +467,8 @@ def test_jobs_and_models_use_the_device_of_their_tensor(two):
         assert after[device] - before[device] == 2 and after[1 - device] == before[1 - device]
 
 
-def test_a_daemon_that_drains_answers_on_every_device(two):
+def test_a_daemon_that_drains_answers_on_every_device(start):
+    two = start(*ONE_THREAD, "--devices", "2", *LONG_DRAIN)
     size = 512
     with Wire(two.address) as first, Wire(two.address) as second:
         for count, wire in enumerate((first, second), 1):
@@ -474,7 +476,7 @@ def test_a_daemon_that_drains_answers_on_every_device(two):
                               [OCTETS, ("Content-Length", 8 * size * size)], bytes(8 * size * size)))
             # It runs, or has run already.
             wait_until(lambda wanted=count: sum(per_device(two, "requests_running"))
-                       + sum(per_device(two, "launches")) >= wanted)
+                       + sum(per_device(two, "launches")) >= wanted, f"product number {count}")
         two.terminate()
         assert first.receive().status == second.receive().status == 200
     assert two.wait() == 0

@@ -10,8 +10,9 @@ import requests
 import safetensors.numpy
 
 from daemon import PATIENCE_S, Daemon
+from patience import wait_until
 from scaling import ScaledProblem, assert_scaled, random_scaled
-from test_devices import ONE_THREAD, OCTETS, gemm, per_device, put, tensors, wait_until, wait_until_running
+from test_devices import ONE_THREAD, OCTETS, gemm, per_device, put, tensors, wait_until_running
 from test_metrics import scrape, values
 from wire import Wire, request
 
@@ -95,12 +96,13 @@ def test_an_image_and_a_stored_convolution_stay_on_one_device(daemons):
 
 def test_resident_filters_are_copied_once(daemons):
     x, w = random(38, 6, 32, 60, 58), random(39, 64, 32, 3, 3)
+    before = sum(per_device(daemons[1], "link_bytes"))
     for daemon in daemons:
         put(daemon, "filters", w)
     plain = same_bytes(daemons, "/conv2d", {"bias": 0}, npy(x, w), NPY)
     for _ in range(3):
         assert same_bytes(daemons, "/conv2d", {"w": "filters"}, npy(x), NPY).content == plain.content
-    assert sum(per_device(daemons[1], "link_bytes")) == w.nbytes
+    assert sum(per_device(daemons[1], "link_bytes")) - before == w.nbytes
     assert tensors(daemons[1])["filters"]["devices"] == [0, 1]
 
 
@@ -310,11 +312,14 @@ def used(daemon):
                                                 "queue_bytes")]
 
 
+LONG = {"m": 8192, "n": 8192, "k": 2048, "dtype": "bf16", "kernel": "naive"}
+LONG_BYTES = 2 * 2 * 8192 * 2048
+
+
 def long_product():
     """Takes minutes, on any number of devices."""
-    size = 4096
-    return request("POST", f"/gemm?m={size}&n={size}&k={size}&kernel=naive",
-                   [OCTETS, ("Content-Length", 8 * size * size)], bytes(8 * size * size))
+    return request("POST", "/gemm?" + "&".join(f"{name}={value}" for name, value in LONG.items()),
+                   [OCTETS, ("Content-Length", LONG_BYTES)], bytes(LONG_BYTES))
 
 
 def test_a_client_that_leaves_ends_every_part(start):
@@ -322,9 +327,9 @@ def test_a_client_that_leaves_ends_every_part(start):
     before = used(daemon)
     with Wire(daemon.address) as wire:
         wire.send(long_product())
-        wait_until(lambda: per_device(daemon, "requests_running") == [1, 1])
+        wait_until(lambda: per_device(daemon, "requests_running") == [1, 1], "both parts to run")
     wait_until_running(daemon, 0)
-    wait_until(lambda: used(daemon) == before)
+    wait_until(lambda: used(daemon) == before, "what the request held")
 
 
 def test_parts_that_wait_are_taken_back(start):
@@ -333,19 +338,18 @@ def test_parts_that_wait_are_taken_back(start):
     before = used(daemon)
     with Wire(daemon.address) as first:
         first.send(long_product())
-        wait_until(lambda: per_device(daemon, "requests_running") == [1, 1])
+        wait_until(lambda: per_device(daemon, "requests_running") == [1, 1], "both parts to run")
         with Wire(daemon.address) as second:
             second.send(long_product())
-            wait_until(lambda: per_device(daemon, "requests_waiting") == [1, 1])
-        wait_until(lambda: sum(per_device(daemon, "requests_waiting")) == 0)
+            wait_until(lambda: per_device(daemon, "requests_waiting") == [1, 1], "both parts to wait")
+        wait_until(lambda: sum(per_device(daemon, "requests_waiting")) == 0, "both parts to be taken back")
         assert per_device(daemon, "requests_running") == [1, 1]
-    wait_until(lambda: used(daemon) == before)
+    wait_until(lambda: used(daemon) == before, "what the requests held")
 
 
 def test_a_deadline_ends_every_part(start):
     daemon = start(*ONE_THREAD, "--devices", "2")
-    size = 4096
-    answer = gemm(daemon, bytes(8 * size * size), m=size, n=size, k=size, kernel="naive", timeout_ms=1500)
+    answer = gemm(daemon, bytes(LONG_BYTES), timeout_ms=1500, **LONG)
     assert answer.status_code == 504
     wait_until_running(daemon, 0)
     assert gemm(daemon, bytes(32), m=2, n=2, k=2).status_code == 200
@@ -365,7 +369,7 @@ def test_the_loss_of_one_device(gemmd, tmp_path):
         fault.touch()
         assert gemm(daemon, body, **shape).status_code == 503
         assert not fault.exists()
-        wait_until(lambda: sum(per_device(daemon, "lost")) == 1)
+        wait_until(lambda: sum(per_device(daemon, "lost")) == 1, "the loss")
         again = gemm(daemon, body, **shape)
         assert again.content == whole.content and "Gemmd-Devices" not in again.headers
         daemon.stop()

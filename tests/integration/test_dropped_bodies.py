@@ -5,6 +5,7 @@ import ssl
 import threading
 
 from certificates import Authority
+from daemon import PATIENT
 from oracle import LONG_DRAIN, Oracle
 from wire import Wire, request
 
@@ -12,7 +13,9 @@ OCTETS = ("Content-Type", "application/octet-stream")
 SIDE = 200
 LENGTH = 8 * SIDE * SIDE
 HEAD = request("POST", f"/gemm?m={SIDE}&n={SIDE}&k={SIDE}", [OCTETS, ("Content-Length", LENGTH)])
-OPTIONS = ("--queue-requests", "1", "--io-threads", "1", "--min-body-rate", "0", *LONG_DRAIN)
+EXPECTING = request("POST", f"/gemm?m={SIDE}&n={SIDE}&k={SIDE}",
+                    [OCTETS, ("Content-Length", LENGTH), ("Expect", "100-continue")])
+OPTIONS = ("--queue-requests", "1", "--io-threads", "1", *PATIENT, *LONG_DRAIN)
 MANY = 40
 
 
@@ -27,8 +30,7 @@ def connect(daemon, tls=None):
 def only_place(daemon, tls=None):
     """Holds the only place of the queue, by a request without its body."""
     with connect(daemon, tls) as holder:
-        holder.send(request("POST", f"/gemm?m={SIDE}&n={SIDE}&k={SIDE}",
-                            [OCTETS, ("Content-Length", LENGTH), ("Expect", "100-continue")]))
+        holder.send(EXPECTING)
         assert holder.receive().status == 100
         yield
         holder.send(bytes(LENGTH))
@@ -112,9 +114,11 @@ def test_clients_that_leave_are_forgotten(start):
 
 def test_the_daemon_ends_with_bodies_to_read(start):
     """A connection that waits for its turn does not keep the daemon from ending."""
-    daemon = start("--queue-requests", "1", "--io-threads", "1", "--drain-delay", "0", "--drain-timeout", "100ms")
+    daemon = start("--queue-requests", "1", "--io-threads", "1", "--drain-delay", "0", "--drain-timeout", "100ms",
+                   *PATIENT)
     with Wire(daemon.address) as holder, contextlib.ExitStack() as stack:
-        holder.send(HEAD)
+        holder.send(EXPECTING)
+        assert holder.receive().status == 100, "the place is taken"
         for _ in range(MANY):
             stack.enter_context(Wire(daemon.address)).send(HEAD + bytes(1000))
         with Wire(daemon.address) as wire:

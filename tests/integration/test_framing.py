@@ -7,6 +7,7 @@ import struct
 import numpy as np
 import pytest
 
+from daemon import PATIENT
 from problem import assert_problem
 from wire import Wire, exchange, request
 
@@ -314,8 +315,10 @@ def test_not_http_is_logged_and_counted(start):
                          ids=["empty lines", "a method", "a word"])
 def test_what_may_become_a_request_has_its_time(data, start):
     daemon = start("--header-timeout", "300ms")
-    with Wire(daemon.address) as wire:
+    with daemon.suspended():  # the time of a connection begins when it is accepted, here with its bytes
+        wire = Wire(daemon.address)
         wire.send(data)
+    with wire:
         assert_problem(wire.receive(), 408, "headers did not arrive")
         assert wire.closed()
 
@@ -350,7 +353,7 @@ def test_refusal_keeps_the_clients_id(address):
 
 def test_others_on_the_thread_go_on(start):
     """Of many requests that one thread is in the middle of reading, the bad one alone is refused."""
-    daemon = start("--io-threads", "1")
+    daemon = start("--io-threads", "1", "--header-timeout", "10m", *PATIENT)
     heads = [(b"POST " + TARGET.encode() + b" HTTP/1.1\r\nHo", b"st: x\r\nContent-Length: 32\r\n\r\n"),
              (b"POST " + TARGET.encode() + b" HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n",
               None)]

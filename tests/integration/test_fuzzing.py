@@ -6,6 +6,7 @@ right. Each conversation has a number; a failure names the seed and the number t
 
 import contextlib
 import itertools
+import json
 import os
 import socket
 import threading
@@ -17,8 +18,7 @@ import requests
 
 from daemon import PATIENCE_S
 from http_grammar import SHARED_KEY, Grammar
-from oracle import LONG_DRAIN, Oracle
-from wire import Wire
+from oracle import LONG_DRAIN, Oracle, ask
 
 CONVERSATIONS_AT_A_TIME = 12
 # Either the daemon's limits end a connection that its client leaves open, or the client ends it
@@ -148,11 +148,10 @@ class Run:
 
 def remove_what_was_asked_for(daemon):
     """Removes tensors and regions, which stay until they are deleted. Jobs expire."""
-    with requests.Session() as session:
-        while names := [t["name"] for t in session.get(f"{daemon.url}/tensors").json()["tensors"]]:
-            for name in names:
-                session.delete(f"{daemon.url}/tensors/{name}")
-        session.post(f"{daemon.url}/v2/systemsharedmemory/unregister")
+    while names := [tensor["name"] for tensor in json.loads(ask(daemon, "/tensors").body)["tensors"]]:
+        for name in names:
+            ask(daemon, f"/tensors/{name}", "DELETE", (204, 404))
+    ask(daemon, "/v2/systemsharedmemory/unregister", "POST")
 
 
 @pytest.fixture
@@ -180,7 +179,5 @@ def test_random_conversations(ends, start, request, instrumented, tmp_path, shar
     print(f"{run.count} conversations in {seconds} s")
     remove_what_was_asked_for(daemon)
     oracle.check()
-    with Wire(daemon.address) as wire:
-        wire.send(b"GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n")
-        assert wire.receive().status == 200
+    ask(daemon, "/readyz")
     oracle.check_exit()

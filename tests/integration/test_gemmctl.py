@@ -7,7 +7,6 @@ import pty
 import re
 import select
 import signal
-import socket
 import stat
 import subprocess
 import time
@@ -19,8 +18,9 @@ import requests
 import safetensors
 import safetensors.numpy
 
-from daemon import PATIENCE_S
+from daemon import PATIENCE_S, PATIENT
 from matrices import NUMPY, OUTS, Operands, Problem, assert_right, random_operands
+from reserved_port import ReservedPort
 from test_formats import CARRIER, npy, safetensors_body, squeeze
 from test_limits import TARGET, ask
 from wire import Wire
@@ -273,17 +273,15 @@ def test_what_the_daemon_refuses(run, tmp_path, rng):
 
 
 def test_no_daemon(run):
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    result = run("info", "--url", f"http://127.0.0.1:{port}", "--retries", "0")
+    with ReservedPort() as port:
+        result = run("info", "--url", f"http://{port.address}", "--retries", "0")
     assert result.returncode == NETWORK
     assert result.stderr.count(b"\n") == 1
 
 
 def test_refused_for_a_while(start, gemmctl, tmp_path, rng):
     """429 is repeated, and 3 if it stays."""
-    daemon = start("--queue-requests", "1")
+    daemon = start("--queue-requests", "1", *PATIENT)
     files = write(tmp_path, random_operands(Problem(5, 7, 3), rng))
     with Wire(daemon.address) as first:
         first.send(ask(TARGET, 32))
@@ -485,7 +483,7 @@ def test_interrupted_bench(gemmctl, url, tmp_path):
             assert time.monotonic() < deadline and process.poll() is None
             lines = session.get(f"{url}/metrics", timeout=PATIENCE_S).text.splitlines()
             after = sum(float(line.split()[-1]) for line in lines
-                        if line.startswith("gemmd_requests_total{"))
+                        if line.startswith('gemmd_requests_total{op="gemm"'))
             before = after if before is None else before
             time.sleep(0.01)
     process.send_signal(signal.SIGINT)

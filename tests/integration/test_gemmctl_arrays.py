@@ -17,7 +17,7 @@ import safetensors.numpy
 
 import conv2d
 from conv2d import Conv2d
-from daemon import PATIENCE_S
+from daemon import PATIENCE_S, PATIENT
 from matrices import NUMPY
 from test_formats import npy
 from test_gemmctl import DONE, FAILED, NETWORK, REFUSED, USAGE, succeed
@@ -416,7 +416,7 @@ def test_what_the_daemon_refuses(command, run, files, tmp_path):
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_refused_for_a_while_and_out_of_reach(command, start, gemmctl, files, tmp_path):
-    daemon = start("--queue-requests", "1")
+    daemon = start("--queue-requests", "1", *PATIENT)
     words = [gemmctl, *COMMANDS[command], "-o", "y.npy"]
     with Wire(daemon.address) as first:
         first.send(ask(TARGET, 32))

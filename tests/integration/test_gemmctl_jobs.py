@@ -11,7 +11,8 @@ from daemon import PATIENCE_S
 from matrices import Problem, assert_right, random_operands
 from test_gemmctl import DONE, FAILED, NETWORK, REFUSED, USAGE, succeed, write
 
-LONG = 1200  # with the naive kernel on one thread: seconds
+# A product that takes one thread minutes.
+ENDLESS = ("gemm", "--random", "8192x4096x2048", "--dtype", "bf16", "--kernel", "naive", "--async")
 UNKNOWN = "0" * 32
 
 
@@ -31,16 +32,14 @@ def tokens(tmp_path):
 def busy(start, gemmctl, tmp_path, tokens):
     """run(*arguments) against a daemon whose device is kept busy by the first job, whose id is
     busy.first."""
-    daemon = start("--cpu-threads", "1", "--drain-timeout", "1s", *tokens)
-    np.save(tmp_path / "L.npy", np.ones((LONG, LONG), np.float32))
+    daemon = start("--backend", "cpu", "--cpu-threads", "1", "--drain-timeout", "1s", *tokens)
 
     def runner(*arguments):
         return subprocess.run([gemmctl, *map(str, arguments)], cwd=tmp_path, capture_output=True,
                               env={**os.environ, "GEMMD_URL": daemon.url, "GEMMD_TOKEN": TOKEN},
                               timeout=PATIENCE_S, check=False)
 
-    runner.first = succeed(runner("gemm", "L.npy", "L.npy", "--kernel", "naive",
-                                  "--async")).stdout.decode().strip()
+    runner.first = succeed(runner(*ENDLESS)).stdout.decode().strip()
     yield runner
     runner("job", "cancel", runner.first)
 

@@ -105,8 +105,9 @@ def test_json_counts_what_happened_between_the_looks(start, gemmctl, tmp_path):
     load = subprocess.Popen([gemmctl, "bench", "--duration", "10m", "--url", daemon.url], cwd=tmp_path,
                             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        found = {}
-        while not found.get("requests_per_second", 0) > 5:
+        # Requests of the load have ended between the looks, and so have launches; top's own requests count too.
+        found = None
+        while not (found and found["operations"]["gemm"]["latency_ms"]["p50"] and found["devices"][0]["busy"]):
             assert load.poll() is None
             result = subprocess.run([gemmctl, "top", "--json", "--interval", "300ms", "--url", daemon.url],
                                     capture_output=True, timeout=PATIENCE_S, check=False)

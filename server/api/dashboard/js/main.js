@@ -50,6 +50,7 @@ async function showDocuments() {
 
 function askForToken(why) {
   if (why !== "") write($("ask-why"), why);
+  abort?.abort(); /* ends the other loop, too */
   token = "";
   status("warn", "a token is needed");
   $("figures").hidden = true;
@@ -95,18 +96,17 @@ async function follow() {
   await readEvents(newest, abort.signal, show);
 }
 
-let running = 0;
-async function run() {
-  if (running > 0) return;
-  running = 1;
-  await Promise.all([repeat(follow, RETRY_MS), repeat(showDocuments, DOCUMENTS_MS)]);
-  running = 0;
+let running = null; /* the loops that ask, until both have ended; null: there are none */
+function run() {
+  running ??= Promise.all([repeat(follow, RETRY_MS), repeat(showDocuments, DOCUMENTS_MS)]).then(() => { running = null; });
 }
 
-$("ask").addEventListener("submit", (event) => {
+$("ask").addEventListener("submit", async (event) => {
   event.preventDefault();
-  token = $("token").value;
+  const given = $("token").value;
   $("token").value = "";
+  await running; /* a loop that has not noticed yet that a token is needed would go on alone */
+  token = given;
   $("ask").hidden = true;
   showCode();
   run();
