@@ -119,12 +119,12 @@ static const struct {
     uint16_t bits;
     double value; /* NAN: no number */
 } numbers[] = {
-    {GEMMD_F16, 0x3c00, 1},      {GEMMD_F16, 0xc000, -2},         {GEMMD_F16, 0x0001, 0x1p-24},
-    {GEMMD_F16, 0x7bff, 65504},  {GEMMD_F16, 0x7c00, INFINITY},   {GEMMD_F16, 0xfc00, -INFINITY},
-    {GEMMD_F16, 0x7c01, NAN},    {GEMMD_BF16, 0x3f80, 1},         {GEMMD_BF16, 0x7f80, INFINITY},
-    {GEMMD_BF16, 0x7f81, NAN},   {GEMMD_F8_E4M3, 0x38, 1},        {GEMMD_F8_E4M3, 0x7e, 448},
-    {GEMMD_F8_E4M3, 0xfe, -448}, {GEMMD_F8_E4M3, 0x7f, NAN},      {GEMMD_F8_E4M3, 0x01, 0x1p-9},
-    {GEMMD_I8, 0x80, -128},      {GEMMD_DTYPE_COUNT, 0x3c00, NAN}};
+    {GEMMD_F16, 0x3c00, 1},      {GEMMD_F16, 0xc000, -2},       {GEMMD_F16, 0x0001, 0x1p-24},
+    {GEMMD_F16, 0x7bff, 65504},  {GEMMD_F16, 0x7c00, INFINITY}, {GEMMD_F16, 0xfc00, -INFINITY},
+    {GEMMD_F16, 0x7c01, NAN},    {GEMMD_BF16, 0x3f80, 1},       {GEMMD_BF16, 0x7f80, INFINITY},
+    {GEMMD_BF16, 0x7f81, NAN},   {GEMMD_F8_E4M3, 0x38, 1},      {GEMMD_F8_E4M3, 0x7e, 448},
+    {GEMMD_F8_E4M3, 0xfe, -448}, {GEMMD_F8_E4M3, 0x7f, NAN},    {GEMMD_F8_E4M3, 0x01, 0x1p-9},
+    {GEMMD_I8, 0x80, -128}};
 
 START_TEST(small_types_are_widened_exactly)
 {
