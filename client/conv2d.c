@@ -36,9 +36,9 @@ static enum gemmd_error conv2d_write_request(struct gemmd_request *request,
         failure_from_fault(error, &fault);
         return fault.code;
     }
-    enum gemmd_error code = compute_check_operand("w", conv2d->w, conv2d->w_tensor, error);
-    if (code == GEMMD_OK && conv2d->x == NULL)
-        code = failure_set(error, GEMMD_ERR_USAGE, "x", "x is NULL; it must point to an operand");
+    enum gemmd_error code = compute_check_operand("x", conv2d->x, conv2d->x_tensor, error);
+    if (code == GEMMD_OK)
+        code = compute_check_operand("w", conv2d->w, conv2d->w_tensor, error);
     if (code == GEMMD_OK)
         code = compute_write_body(request, &conv2d_operand_table, &asked, operands, "batch", error);
     if (code == GEMMD_OK && !conv2d_request_result(&asked, &y))

@@ -58,6 +58,7 @@ static void conv2d_write_parameters(struct query *query, const struct gemmd_conv
         query_add_u64(query, "bias", 1);
     if (c->act != GEMMD_ACT_NONE)
         query_add_choice(query, "act", acts, 5, (uint32_t)c->act);
+    query_add_if_named(query, "x", c->x_tensor);
     query_add_if_named(query, "w", c->w_tensor);
     query_add_if_named(query, "store", c->store);
     query_add_if_named(query, "kernel", c->kernel);

@@ -121,7 +121,9 @@ static void write_put(struct gemmd_request *request, const struct gemmd_tensor_p
         at += (size_t)snprintf(request->target + at, room - at, ",%llu",
                                (unsigned long long)put->dims[i]);
     if (put->evictable != 0)
-        snprintf(request->target + at, room - at, "&evictable=1");
+        at += (size_t)snprintf(request->target + at, room - at, "&evictable=1");
+    if (put->contiguous != 0)
+        snprintf(request->target + at, room - at, "&contiguous=1");
     if (put->etag != NULL)
         memcpy(request->etag, put->etag, strlen(put->etag) + 1);
     else

@@ -11,7 +11,8 @@ enum { X, W, BIAS };
 static bool is_wanted(const void *of, uint32_t operand)
 {
     const struct conv2d_request *request = of;
-    const bool wanted[CONV2D_OPERANDS] = {true, request->w[0] == '\0', request->bias};
+    const bool wanted[CONV2D_OPERANDS] = {request->x[0] == '\0', request->w[0] == '\0',
+                                          request->bias};
     return wanted[operand];
 }
 
@@ -71,7 +72,7 @@ static void guess(const void *of, uint32_t elsewhere, uint64_t bytes, struct ope
     struct conv2d_variant variant = {*r, elsewhere, bytes};
     if (bytes == 0)
         return;
-    if (r->w[0] == '\0')
+    if (r->x[0] == '\0' && r->w[0] == '\0')
         operand_guess_dtypes(out, r->dtype, conv2d_fits_with_dtype, &variant);
     variant.request.bias = !r->bias;
     if (conv2d_variant_fits(&variant))
@@ -85,7 +86,7 @@ const struct operand_table conv2d_operand_table = {
     .named_scalar = " is a scalar",
     .count = CONV2D_OPERANDS,
     .npy_more = " (bias=1 adds a vector after W)",
-    .operands = {{"x", "X", "x", NULL}, {"w", "W", "w", "w"}, {"bias", "the bias", "bias", "bias"}},
+    .operands = {{"x", "X", "x", "x"}, {"w", "W", "w", "w"}, {"bias", "the bias", "bias", "bias"}},
     .is_wanted = is_wanted,
     .shape = shape_of,
     .describe = describe,
@@ -128,21 +129,22 @@ static enum gemmd_error check_rank(const struct tensor *tensor, const char *titl
 }
 
 static enum gemmd_error settle_x(struct conv2d_request *request, const struct tensor *x,
-                                 struct fault *fault)
+                                 const char *title, struct fault *fault)
 {
     const bool first = request->layout == CONV_NCHW;
     enum gemmd_error code = check_rank(
-        x, "X", first ? "batch, channels, height, width" : "batch, height, width, channels", fault);
+        x, title, first ? "batch, channels, height, width" : "batch, height, width, channels",
+        fault);
     if (code == GEMMD_OK)
-        code = settle_dtype(request, x, "X", fault);
+        code = settle_dtype(request, x, title, fault);
     if (code == GEMMD_OK)
-        code = settle_size("batch", &request->batch, x->dims[0], "X", fault);
+        code = settle_size("batch", &request->batch, x->dims[0], title, fault);
     if (code == GEMMD_OK)
-        code = settle_size("channels", &request->channels, x->dims[first ? 1 : 3], "X", fault);
+        code = settle_size("channels", &request->channels, x->dims[first ? 1 : 3], title, fault);
     if (code == GEMMD_OK)
-        code = settle_size("height", &request->height, x->dims[first ? 2 : 1], "X", fault);
+        code = settle_size("height", &request->height, x->dims[first ? 2 : 1], title, fault);
     if (code == GEMMD_OK)
-        code = settle_size("width", &request->width, x->dims[first ? 3 : 2], "X", fault);
+        code = settle_size("width", &request->width, x->dims[first ? 3 : 2], title, fault);
     return code;
 }
 
@@ -178,10 +180,14 @@ static enum gemmd_error settle_w(struct conv2d_request *request, const struct te
     return GEMMD_OK;
 }
 
-enum gemmd_error conv2d_request_settle_resident(struct conv2d_request *request,
-                                                const struct tensor *w, struct fault *fault)
+enum gemmd_error conv2d_request_settle_residents(struct conv2d_request *request,
+                                                 const struct tensor *x, const struct tensor *w,
+                                                 struct fault *fault)
 {
-    return w != NULL ? settle_w(request, w, "the resident W", fault) : GEMMD_OK;
+    enum gemmd_error code = x != NULL ? settle_x(request, x, "the resident X", fault) : GEMMD_OK;
+    if (code == GEMMD_OK && w != NULL)
+        code = settle_w(request, w, "the resident W", fault);
+    return code;
 }
 
 static enum gemmd_error settle_bias(const struct conv2d_request *request, struct tensor *bias,
@@ -200,7 +206,9 @@ static enum gemmd_error settle_bias(const struct conv2d_request *request, struct
 static enum gemmd_error settle_arrays(struct conv2d_request *request,
                                       struct conv2d_operands *operands, struct fault *fault)
 {
-    enum gemmd_error code = settle_x(request, &operands->x, fault);
+    enum gemmd_error code = GEMMD_OK;
+    if (operand_is_there(&operands->x))
+        code = settle_x(request, &operands->x, "X", fault);
     if (code == GEMMD_OK && operand_is_there(&operands->w))
         code = settle_w(request, &operands->w, "W", fault);
     if (code == GEMMD_OK)

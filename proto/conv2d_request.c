@@ -122,6 +122,7 @@ static const struct parameter parameters[] = {
     P(alpha, parameter_read_number, PARAMETER_NUMBER, NULL),
     P(bias, parameter_read_flag, PARAMETER_FLAG, parameter_suggest_flag),
     C(act, act_names, "one of none, relu, gelu, gelu_tanh, silu"),
+    P(x, parameter_read_tensor, PARAMETER_TENSOR, NULL),
     P(w, parameter_read_tensor, PARAMETER_TENSOR, NULL),
     P(store, parameter_read_tensor, PARAMETER_TENSOR, NULL),
     P(kernel, parameter_read_kernel, PARAMETER_KERNEL, NULL),

@@ -3,10 +3,11 @@
  * convolution is Y = act(alpha * conv(X, W) + bias); conv_shape.h has the formula.
  *
  * A caller calls conv2d_request_init, then conv2d_request_set for each parameter, then
- * conv2d_request_settle_resident if W is resident, then conv2d_request_check when all parameters
- * are set, then conv2d_request_bind when the body has been received. No function does I/O. Only the
- * reader of a safetensors header allocates memory, which the reader frees before returning.
- * Different requests may be used by different threads; one request is used by one thread at a time.
+ * conv2d_request_settle_residents if X or W is resident, then conv2d_request_check when all
+ * parameters are set, then conv2d_request_bind when the body has been received. No function does
+ * I/O. Only the reader of a safetensors header allocates memory, which the reader frees before
+ * returning. Different requests may be used by different threads; one request is used by one thread
+ * at a time.
  *
  * In the layout nchw, X is [batch, channels, height, width] and Y is [batch, filters, out_height,
  * out_width]; in nhwc, the channels and the filters come last. W is [filters, channels / groups, r,
@@ -52,6 +53,7 @@ struct conv2d_request {
     enum gemm_act act;
     double alpha;
     bool bias;
+    char x[GEMM_TENSOR_NAME_MAX + 1];      /* name of the resident X, or "" */
     char w[GEMM_TENSOR_NAME_MAX + 1];      /* name of the resident W, or "" */
     char store[GEMM_TENSOR_NAME_MAX + 1];  /* name under which Y becomes resident, or "" */
     char kernel[GEMM_KERNEL_NAME_MAX + 1]; /* "auto" by default */
@@ -89,11 +91,12 @@ void conv2d_request_init(struct conv2d_request *request);
 enum gemmd_error conv2d_request_set(struct conv2d_request *request, const char *name,
                                     const char *value, struct fault *fault);
 
-/* Derives dtype, channels, filters, r and s from the resident W, before conv2d_request_check; NULL:
- * W is not resident. dtype then counts as given. GEMMD_ERR_MALFORMED if the tensor contradicts the
- * parameters; GEMMD_ERR_UNSUPPORTED if gemmd does not offer the type. */
-enum gemmd_error conv2d_request_settle_resident(struct conv2d_request *request,
-                                                const struct tensor *w, struct fault *fault);
+/* Derives dtype and the sizes from the resident X and the resident W, before conv2d_request_check;
+ * NULL: not resident. dtype then counts as given. GEMMD_ERR_MALFORMED if a tensor contradicts the
+ * parameters or the other tensor; GEMMD_ERR_UNSUPPORTED if gemmd does not offer the type. */
+enum gemmd_error conv2d_request_settle_residents(struct conv2d_request *request,
+                                                 const struct tensor *x, const struct tensor *w,
+                                                 struct fault *fault);
 
 /* Checks the parameters of a request with a raw body, when all parameters are set. Does nothing for
  * the other formats, whose arrays give the sizes. GEMMD_ERR_MALFORMED if a size is not known, or as

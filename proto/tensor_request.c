@@ -59,7 +59,7 @@ static enum gemmd_error bad_value(const char *name, const char *value, const cha
 
 static enum gemmd_error no_such_parameter(const char *name, struct fault *fault)
 {
-    static const char *const names[] = {"dtype", "shape", "evictable", "replicate"};
+    static const char *const names[] = {"dtype", "shape", "evictable", "replicate", "contiguous"};
     char hint[PARAMETER_HINT_BYTES];
     struct nearest search;
     nearest_start(&search, name, strlen(name));
@@ -67,7 +67,7 @@ static enum gemmd_error no_such_parameter(const char *name, struct fault *fault)
         nearest_offer(&search, names[i]);
     return fault_set(fault, GEMMD_ERR_MALFORMED, name,
                      "there is no parameter '%.32s'; those of a tensor are dtype, shape, "
-                     "evictable, replicate%s",
+                     "evictable, replicate, contiguous%s",
                      name, parameter_hint(search.best, hint));
 }
 
@@ -76,15 +76,18 @@ enum gemmd_error tensor_request_set(struct tensor_request *request, const char *
 {
     const bool dtype = strcmp(name, "dtype") == 0, shape = strcmp(name, "shape") == 0,
                evictable = strcmp(name, "evictable") == 0,
-               replicate = strcmp(name, "replicate") == 0;
-    if (!dtype && !shape && !evictable && !replicate)
+               replicate = strcmp(name, "replicate") == 0,
+               contiguous = strcmp(name, "contiguous") == 0;
+    if (!dtype && !shape && !evictable && !replicate && !contiguous)
         return no_such_parameter(name, fault);
     if ((dtype && request->has_dtype) || (shape && request->rank > 0) ||
-        (evictable && request->has_evictable) || (replicate && request->has_replicate))
+        (evictable && request->has_evictable) || (replicate && request->has_replicate) ||
+        (contiguous && request->has_contiguous))
         return fault_set(fault, GEMMD_ERR_MALFORMED, name, "%s is given twice", name);
     request->has_dtype |= dtype;
     request->has_evictable |= evictable;
     request->has_replicate |= replicate;
+    request->has_contiguous |= contiguous;
     if (dtype && !dtype_from_name(value, &request->dtype))
         return bad_value(name, value, "one of f64, f32, f16, bf16, f8_e4m3, i8, i32",
                          dtype_suggest(value), fault);
@@ -92,7 +95,8 @@ enum gemmd_error tensor_request_set(struct tensor_request *request, const char *
         return bad_value(name, value,
                          "1 to 8 whole numbers from 1 to 2147483647 with commas between them", NULL,
                          fault);
-    if (evictable && !number_flag(value, &request->evictable))
+    if ((evictable && !number_flag(value, &request->evictable)) ||
+        (contiguous && !number_flag(value, &request->contiguous)))
         return bad_value(name, value, "0 or 1", parameter_suggest_flag(value), fault);
     if (replicate && strcmp(value, "one") != 0 && strcmp(value, "all") != 0)
         return bad_value(name, value, "one or all", NULL, fault);

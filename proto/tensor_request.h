@@ -21,9 +21,11 @@ struct tensor_request {
     enum gemmd_dtype dtype; /* parameter `dtype`; f32 by default; a raw body's type */
     uint32_t rank;          /* of the parameter `shape`; 0: not given */
     uint64_t dims[TENSOR_MAX_RANK];
-    bool evictable; /* the tensor may be evicted for other tensors */
-    bool replicate; /* every device of the daemon gets a copy, if it has room */
-    bool has_dtype, has_evictable, has_replicate; /* the parameter of that name was given */
+    bool evictable;  /* the tensor may be evicted for other tensors */
+    bool replicate;  /* every device of the daemon gets a copy, if it has room */
+    bool contiguous; /* the device keeps the rows one after another */
+    /* The parameter of that name was given. */
+    bool has_dtype, has_evictable, has_replicate, has_contiguous;
 };
 
 /* Sets every parameter to the default. */

@@ -37,7 +37,7 @@ _gemmctl() {
     local softmax="$files_of --store --async --shape --scale --log --lens"
     local measured="--dtype --out --kernel --priority --json --shm --no-shm"
     local bench="--connections --in-flight --duration --requests"
-    local put="--dtype --shape --scale --evictable --format --json"
+    local put="--dtype --shape --scale --evictable --contiguous --format --json"
     local commands="gemm attention conv reduce softmax tensor job bench info metrics top ready completion help"
     local tensor="put get ls rm" job="ls status wait result cancel" benches="attention conv reduce softmax ladder"
     current=${COMP_WORDS[COMP_CWORD]}

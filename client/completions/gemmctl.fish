@@ -11,7 +11,7 @@ function __gemmctl_words
             continue
         end
         switch $word
-            case '--*=*' --once --json --check --async --evictable --transa --transb --causal --keepdims --log --with-lse --timing --shm --no-shm --check-digest --quiet -q --no-color --help -h --version
+            case '--*=*' --once --json --check --async --evictable --contiguous --transa --transb --causal --keepdims --log --with-lse --timing --shm --no-shm --check-digest --quiet -q --no-color --help -h --version
             case '-*'
                 set skip yes
             case '*'
@@ -100,6 +100,7 @@ complete -c gemmctl -n '__gemmctl_is gemm bench' -l k -s k -x -d 'columns of op(
 complete -c gemmctl -n '__gemmctl_is gemm attention conv reduce softmax "tensor put" bench "bench attention" "bench conv" "bench reduce" "bench softmax"' -l dtype -x -a 'f64 f32 f16 bf16 f8_e4m3 i8 i32' -d 'element type'
 complete -c gemmctl -n '__gemmctl_is reduce softmax "tensor put" "bench reduce" "bench softmax"' -l shape -x -d 'dimensions of an array'
 complete -c gemmctl -n '__gemmctl_is "tensor put"' -l evictable -d 'let the daemon drop the tensor'
+complete -c gemmctl -n '__gemmctl_is "tensor put"' -l contiguous -d 'keep the rows one after another on the device'
 complete -c gemmctl -n '__gemmctl_is gemm bench conv reduce softmax "bench conv" "bench reduce" "bench softmax"' -l out -x -a 'f64 f32 f16 bf16 i32' -d 'type of the result'
 complete -c gemmctl -n '__gemmctl_is gemm bench' -l precision -x -a 'full tf32 f8' -d 'precision of f32 and f8_e4m3'
 complete -c gemmctl -n '__gemmctl_is conv "bench conv"' -l precision -x -a 'full tf32' -d 'precision of f32'

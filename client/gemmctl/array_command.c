@@ -17,8 +17,8 @@ struct array_operands {
     struct tensor_files files;
     struct tensor bound[TENSOR_FILES_MAX];
     void *random[TENSOR_FILES_MAX]; /* data of random operands */
-    struct tensor resident;
-    const struct tensor *is_resident; /* NULL: no operand is resident */
+    struct tensor resident[TENSOR_FILES_MAX];
+    const struct tensor *is_resident[TENSOR_FILES_MAX]; /* NULL: the operand is not resident */
 };
 
 static int array_check_options(const struct context *context, const struct destination *destination)
@@ -80,14 +80,19 @@ static enum gemmd_error array_make_random(const struct array_command *command, c
  * operands if there is no such file. */
 static uint32_t array_together(const struct array_command *command,
                                const struct destination *destination,
-                               const char *const paths[TENSOR_FILES_MAX], bool is_resident)
+                               const char *const paths[TENSOR_FILES_MAX],
+                               const struct tensor *const residents[TENSOR_FILES_MAX])
 {
     const struct tensor_files_kind *kind = command->files;
     const char *path = paths[command->first];
-    const bool holds_all = kind->one_suffices
-                               ? path != NULL && formats_in(&destination->formats, path,
-                                                            FORMAT_NPY) == FORMAT_SAFETENSORS
-                               : paths[command->resident] == NULL && !is_resident;
+    bool holds_all = true;
+    if (kind->one_suffices)
+        holds_all = path != NULL &&
+                    formats_in(&destination->formats, path, FORMAT_NPY) == FORMAT_SAFETENSORS;
+    else
+        for (uint32_t i = 0; i < kind->table->count; i++)
+            if (i != command->first && (command->residents & 1u << i) != 0)
+                holds_all = holds_all && paths[i] == NULL && residents[i] == NULL;
     return path != NULL && holds_all ? command->first : kind->table->count;
 }
 
@@ -101,12 +106,12 @@ static enum gemmd_error array_open(const struct context *context,
     struct tensor_files_wanted wanted = {
         .kind = command->files,
         .request = request,
-        .together = array_together(command, destination, paths, operands->is_resident != NULL),
+        .together = array_together(command, destination, paths, operands->is_resident),
         .format = destination->formats.in_given ? &destination->formats.in : NULL,
     };
     uint64_t seed;
     memcpy(wanted.paths, paths, sizeof wanted.paths);
-    enum gemmd_error code = command->settle_resident(request, operands->is_resident, fault);
+    enum gemmd_error code = command->settle_residents(request, operands->is_resident, fault);
     if (code == GEMMD_OK)
         code = array_read_random(context, command, request, &seed, fault);
     if (code == GEMMD_OK)
@@ -135,8 +140,10 @@ static double bytes_of(const struct array_operands *operands, uint32_t count,
 {
     double bytes = (double)y->bytes;
     for (uint32_t i = 0; i < count; i++)
-        bytes += operand_is_there(&operands->bound[i]) ? (double)operands->bound[i].bytes : 0;
-    return operands->is_resident != NULL ? bytes + (double)operands->resident.bytes : bytes;
+        bytes += (double)(operands->is_resident[i] != NULL        ? operands->resident[i].bytes
+                          : operand_is_there(&operands->bound[i]) ? operands->bound[i].bytes
+                                                                  : 0);
+    return bytes;
 }
 
 /* A result that is being checked. */
@@ -184,8 +191,7 @@ int array_command_run(const struct context *context, const struct array_command 
 {
     const struct arguments *arguments = context->arguments;
     const uint32_t count = command->files->table->count;
-    const char *paths[TENSOR_FILES_MAX],
-        *name = command->files->table->operands[command->resident].name;
+    const char *paths[TENSOR_FILES_MAX];
     struct array_operands operands = {0};
     struct array_call call = {.request = request, .operands = operands.bound};
     struct tensor y;
@@ -208,9 +214,12 @@ int array_command_run(const struct context *context, const struct array_command 
     gemmd_result_init(&result, sizeof result);
     if (parameters_read(request, command->parameters, arguments, &fault) != GEMMD_OK)
         goto faulty;
-    if (resident_take(client, command->parameters, request, name, &paths[command->resident],
-                      &operands.resident, &operands.is_resident, &error) != GEMMD_OK)
-        goto failed;
+    for (uint32_t i = 0; i < count; i++)
+        if ((command->residents & 1u << i) != 0 &&
+            resident_take(client, command->parameters, request,
+                          command->files->table->operands[i].name, &paths[i], &operands.resident[i],
+                          &operands.is_resident[i], &error) != GEMMD_OK)
+            goto failed;
     if (array_open(context, command, &destination, request, paths, &operands, &fault) != GEMMD_OK)
         goto faulty;
     if (!command->result(request, &y)) {

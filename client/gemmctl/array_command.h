@@ -31,10 +31,12 @@ struct array_call {
 struct array_command {
     const struct tensor_files_kind *files;
     const struct parameter_table *parameters;
-    uint32_t first;    /* the operand that the first word of the command line names */
-    uint32_t resident; /* the operand that can be a tensor on the daemon */
-    enum gemmd_error (*settle_resident)(void *request, const struct tensor *tensor,
-                                        struct fault *fault);
+    uint32_t first;     /* the operand that the first word of the command line names */
+    uint32_t residents; /* the operands that can be tensors on the daemon, a bit each */
+    /* Completes the request with the type and the sizes of the operands that are such tensors;
+     * NULL: not resident. */
+    enum gemmd_error (*settle_residents)(void *request, const struct tensor *const residents[],
+                                         struct fault *fault);
     /* Sets the sizes from those of --random, of which there are `rank`. */
     enum gemmd_error (*set_random)(void *request, const uint64_t *sizes, uint32_t rank,
                                    struct fault *fault);

@@ -23,6 +23,7 @@ const struct command commands[] = {
      "  gemmctl conv X.npy W.npy -o Y.npy --stride 2 --padding 1\n"
      "  gemmctl conv xw.safetensors -o Y.safetensors --padding same --act relu\n"
      "  gemmctl conv X.npy tensor:filters -o Y.npy --layout nhwc --w-layout krsc\n"
+     "  gemmctl conv tensor:layer1 W2.npy --store layer2 --padding same\n"
      "  cat X.npy W.npy | gemmctl conv - - --groups 64 > Y.npy\n"
      "  gemmctl conv --random 2x8x56x56 --filters 8 --filter-h 3 --filter-w 3 --check\n",
      command_conv},

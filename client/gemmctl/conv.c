@@ -44,10 +44,10 @@ static const struct tensor_files_kind kind = {
     .raw = conv_raw_operand,
 };
 
-static enum gemmd_error settle_resident(void *request, const struct tensor *tensor,
-                                        struct fault *fault)
+static enum gemmd_error settle_residents(void *request, const struct tensor *const residents[],
+                                         struct fault *fault)
 {
-    return conv2d_request_settle_resident(request, tensor, fault);
+    return conv2d_request_settle_residents(request, residents[X], residents[W], fault);
 }
 
 static enum gemmd_error set_random(void *argument, const uint64_t *sizes, uint32_t rank,
@@ -139,6 +139,7 @@ static struct gemmd_request *submit(struct gemmd_client *client, const struct ar
     conv.x = call->operands[X].data;
     conv.w = call->operands[W].data;
     conv.bias = call->operands[BIAS].data;
+    conv.x_tensor = r->x[0] != '\0' ? r->x : NULL;
     conv.w_tensor = r->w[0] != '\0' ? r->w : NULL;
     conv.store = r->store[0] != '\0' ? r->store : NULL;
     conv.y = call->y;
@@ -166,8 +167,8 @@ const struct array_command conv_command = {
     .files = &kind,
     .parameters = &conv2d_parameter_table,
     .first = X,
-    .resident = W,
-    .settle_resident = settle_resident,
+    .residents = 1u << X | 1u << W,
+    .settle_residents = settle_residents,
     .set_random = set_random,
     .bind = bind,
     .result = conv_result,

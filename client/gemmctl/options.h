@@ -146,6 +146,8 @@ enum {
       "1024,1024")                                                                                 \
     X(EVICTABLE, "evictable", 0, NULL, FOR_TENSOR_PUT, 0,                                          \
       "let the daemon drop the tensor when another tensor needs the memory")                       \
+    X(CONTIGUOUS, "contiguous", 0, NULL, FOR_TENSOR_PUT, 0,                                        \
+      "keep the rows one after another on the device, as conv wants X")                            \
     X(OUT, "out", 0, "f64|f32|f16|bf16|i32",                                                       \
       FOR_PRODUCTS | FOR_REDUCES | FOR_SOFTMAXES | FOR_CONVS, 1,                                   \
       "gemm: element type of C, C0 and bias, by default the type of A and B, but bf16 for "        \

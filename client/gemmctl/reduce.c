@@ -38,10 +38,10 @@ static const struct tensor_files_kind kind = {
     .raw = reduce_raw_operand,
 };
 
-static enum gemmd_error settle_resident(void *request, const struct tensor *tensor,
-                                        struct fault *fault)
+static enum gemmd_error settle_residents(void *request, const struct tensor *const residents[],
+                                         struct fault *fault)
 {
-    return reduce_request_settle_resident(request, tensor, fault);
+    return reduce_request_settle_resident(request, residents[X], fault);
 }
 
 static enum gemmd_error set_random(void *argument, const uint64_t *sizes, uint32_t rank,
@@ -99,8 +99,8 @@ const struct array_command reduce_command = {
     .files = &kind,
     .parameters = &reduce_parameter_table,
     .first = X,
-    .resident = X,
-    .settle_resident = settle_resident,
+    .residents = 1u << X,
+    .settle_residents = settle_residents,
     .set_random = set_random,
     .bind = bind,
     .result = reduce_result,

@@ -45,10 +45,10 @@ static const struct tensor_files_kind kind = {
     .raw = softmax_raw_operand,
 };
 
-static enum gemmd_error settle_resident(void *request, const struct tensor *tensor,
-                                        struct fault *fault)
+static enum gemmd_error settle_residents(void *request, const struct tensor *const residents[],
+                                         struct fault *fault)
 {
-    return softmax_request_settle_resident(request, tensor, fault);
+    return softmax_request_settle_resident(request, residents[X], fault);
 }
 
 static enum gemmd_error set_random(void *argument, const uint64_t *sizes, uint32_t rank,
@@ -113,8 +113,8 @@ const struct array_command softmax_command = {
     .files = &kind,
     .parameters = &softmax_parameter_table,
     .first = X,
-    .resident = X,
-    .settle_resident = settle_resident,
+    .residents = 1u << X,
+    .settle_residents = settle_residents,
     .set_random = set_random,
     .bind = bind,
     .result = softmax_result,

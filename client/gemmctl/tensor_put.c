@@ -248,6 +248,7 @@ int command_tensor_put(const struct context *context)
     put.scale_rank = source.scale.rank;
     memcpy(put.scale_dims, source.scale.dims, sizeof put.scale_dims);
     put.evictable = option_flag(arguments, OPTION_EVICTABLE);
+    put.contiguous = option_flag(arguments, OPTION_CONTIGUOUS);
     gemmd_result_init(&result, sizeof result);
     if (await(context, gemmd_tensor_put_submit(client, &put, &error), &result, &error) != GEMMD_OK)
         code = fail_request(context, &error);

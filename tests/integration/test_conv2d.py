@@ -124,6 +124,66 @@ def test_resident_w(dtype, w_layout, url, session, convolve, rng):
     assert_problem(convolve({**problem.parameters(), "w": "conv-w"}, x.tobytes()), 404, field="w")
 
 
+# --- Resident images
+
+@pytest.mark.parametrize("layout", ("nchw", "nhwc"))
+@pytest.mark.parametrize("dtype", ("f32", "bf16", "i8"))
+def test_resident_x(dtype, layout, url, session, convolve, rng):
+    problem = Conv2d(10, 9, 8, 6, 3, 3, batch=2, padding="same", dtype=dtype, layout=layout)
+    x, w, _ = operands = random_operands(problem, rng)
+    put = session.put(f"{url}/tensors/conv-x", data=x.tobytes(), timeout=PATIENCE_S, params={
+        "dtype": dtype, "shape": ",".join(map(str, x.shape)), "contiguous": 1})
+    assert put.status_code in (200, 201), put.text
+    parameters = {**problem.parameters(), "x": "conv-x"}
+    for derived in ("batch", "channels", "height", "width", "dtype"):
+        del parameters[derived]
+    answer = convolve(parameters, w.tobytes())
+    assert answer.status_code == 200, answer.text
+    assert_right(problem, operands, answer.content)
+    parameters["height"] = 7
+    assert_problem(convolve(parameters, w.tobytes()), 400, "height", "height")
+    assert session.delete(f"{url}/tensors/conv-x", timeout=PATIENCE_S).status_code == 204
+    assert_problem(convolve({**problem.parameters(), "x": "conv-x"}, w.tobytes()), 404, field="x")
+
+
+def test_layers_one_after_another(url, session, convolve, rng):
+    """Y of one layer is X of the next, whose W is resident too, so that nothing is sent."""
+    first = Conv2d(3, 9, 7, 5, 3, 3, batch=2, padding="same", act="relu")
+    second = Conv2d(5, 9, 7, 4, 3, 3, batch=2, stride=(2, 2))
+    x, w, _ = random_operands(first, rng)
+    between = convolve(first.parameters(), x.tobytes() + w.tobytes()).content
+    w2 = random_operands(second, rng)[1]
+    expected = convolve(second.parameters(), between + w2.tobytes())
+    assert convolve({**first.parameters(), "store": "layer"}, x.tobytes() + w.tobytes()).status_code == 201
+    session.put(f"{url}/tensors/conv-w2", params={"shape": "4,5,3,3"}, data=w2.tobytes(),
+                timeout=PATIENCE_S).raise_for_status()
+    answer = convolve({"stride": 2, "x": "layer", "w": "conv-w2"}, b"")
+    assert answer.status_code == 200, answer.text
+    assert answer.content == expected.content
+    model = session.post(f"{url}/v2/models/conv2d_fp32/infer", timeout=PATIENCE_S, json={
+        "inputs": [{"name": "W", "datatype": "FP32", "shape": list(w2.shape), "data": w2.ravel().tolist()}],
+        "parameters": {"stride": 2, "x": "layer"}})
+    assert model.status_code == 200, model.text
+    assert np.array(model.json()["outputs"][0]["data"], np.float32).tobytes() == expected.content
+    for name in ("layer", "conv-w2"):
+        session.delete(f"{url}/tensors/{name}", timeout=PATIENCE_S)
+
+
+def test_the_rows_of_a_resident_x(url, session, convolve, rng):
+    """Where the device leaves room between rows, the answer says how to upload X without."""
+    problem = Conv2d(3, 5, 7, 4, 3, 3)
+    x, w, _ = operands = random_operands(problem, rng)
+    for contiguous in (0, 1):
+        session.put(f"{url}/tensors/conv-x", data=x.tobytes(), timeout=PATIENCE_S, params={
+            "shape": "1,3,5,7", "contiguous": contiguous}).raise_for_status()
+        answer = convolve({**problem.parameters(), "x": "conv-x"}, w.tobytes())
+        if not contiguous and answer.status_code != 200:
+            assert_problem(answer, 422, "contiguous=1", "x")
+        else:
+            assert_right(problem, operands, answer.content)
+    session.delete(f"{url}/tensors/conv-x", timeout=PATIENCE_S)
+
+
 # --- Results that stay
 
 @pytest.mark.parametrize("layout", ("nchw", "nhwc"))

@@ -106,6 +106,18 @@ def test_resident_filters_are_copied_once(daemons):
     assert tensors(daemons[1])["filters"]["devices"] == [0, 1]
 
 
+def test_resident_images(daemons):
+    x, w = random(40, 6, 32, 60, 58), random(41, 64, 32, 3, 3)
+    for daemon in daemons:
+        put(daemon, "images", x)
+        put(daemon, "weights", w)
+    plain = same_bytes(daemons, "/conv2d", {}, npy(x, w), NPY)
+    for parameters, body in (({"x": "images"}, npy(w)), ({"x": "images", "w": "weights"}, b"")):
+        for _ in range(2):
+            answer = same_bytes(daemons, "/conv2d", parameters, body, NPY, divided=None)
+            assert answer.content == plain.content
+
+
 @pytest.mark.parametrize("path, parameters", [
     ("/reduce", {"op": "logsumexp"}), ("/reduce", {"axis": 1, "op": "sum"}),
     ("/reduce", {"op": "argmax", "kernel": "naive"}), ("/softmax", {}), ("/softmax", {"log": 1, "scale": 3}),

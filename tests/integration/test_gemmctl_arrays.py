@@ -198,16 +198,18 @@ def test_conv_in_every_format(which, run, tmp_path, rng):
 
 
 def test_residents_and_stores(run, tmp_path, rng):
-    """X of reduce and softmax, W of conv; results of all three stay on the daemon."""
+    """X of reduce and softmax, X and W of conv; results of all three stay on the daemon."""
     problem = CONVS["batch"]
     operands = conv2d.random_operands(problem, rng)
     files = conv_files(tmp_path, operands)
     succeed(run("tensor", "put", "ctl.arrays.w", "w.npy"))
-    succeed(run("tensor", "put", "ctl.arrays.x", "x.npy"))
+    succeed(run("tensor", "put", "ctl.arrays.x", "x.npy", "--contiguous"))
     try:
         files[1] = "tensor:ctl.arrays.w"
         succeed(run("conv", *files, "-o", "y.npy", *conv_options(problem)))
         conv2d.assert_right(problem, operands, np.load(tmp_path / "y.npy").tobytes())
+        succeed(run("conv", "tensor:ctl.arrays.x", *files[1:], "-o", "again.npy", *conv_options(problem)))
+        assert (tmp_path / "again.npy").read_bytes() == (tmp_path / "y.npy").read_bytes()
         assert b"stored, " in succeed(
             run("conv", *files, "--store", "ctl.arrays.v", *conv_options(problem))).stdout
         succeed(run("tensor", "get", "ctl.arrays.v", "-o", "v.npy"))

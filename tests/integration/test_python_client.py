@@ -177,6 +177,8 @@ def test_results_that_stay(client, rng):
     wanted = client.conv2d(x, w, act="relu")
     assert (y.dtype, y.shape) == ("f32", wanted.shape)
     assert np.array_equal(client.get(y), wanted)
+    w2 = whole(rng, 2, 4, 2, 2)
+    assert np.array_equal(client.conv2d(y, w2), client.conv2d(wanted, w2))
     most = client.reduce_store(f"{name}-most", y, "max", axis=1)
     assert np.array_equal(client.get(most), wanted.max(1))
     weights = client.softmax_store(f"{name}-weights", most, scale=0.5)

@@ -104,6 +104,14 @@ START_TEST(leaves_out_what_is_resident_and_what_is_default)
                    "dtype=f32&w=edges"
                    "&timeout_ms=",
                    x, sizeof x);
+    conv2d.x = NULL;
+    conv2d.x_tensor = "layer";
+    expect_request(&conv2d,
+                   "POST "
+                   "/conv2d?channels=2&height=2&width=3&filters=2&filter_h=1&filter_w=2&"
+                   "dtype=f32&x=layer&w=edges"
+                   "&timeout_ms=",
+                   x, 0);
 }
 END_TEST
 
@@ -196,6 +204,9 @@ START_TEST(refuses_before_anything_is_sent)
     conv2d.x = NULL;
     expect_refusal(&conv2d, "x");
     conv2d.x = x;
+    conv2d.x_tensor = "layer";
+    expect_refusal(&conv2d, "x");
+    conv2d.x_tensor = NULL;
     conv2d.w_tensor = "edges";
     expect_refusal(&conv2d, "w");
     conv2d.w_tensor = NULL;

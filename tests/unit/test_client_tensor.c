@@ -83,6 +83,7 @@ START_TEST(uploads_a_tensor)
     struct talk talk = talk_start(&act, 1);
     struct gemmd_tensor_put put = case_put();
     put.evictable = 1;
+    put.contiguous = 1;
     put.request_id = "mine";
     enum gemmd_error code = gemmd_tensor_put(talk.client, &put, &talk.result, &talk.error);
     ck_assert_msg(code == GEMMD_OK, "%s", talk.error.message);
@@ -95,7 +96,8 @@ START_TEST(uploads_a_tensor)
     ck_assert_int_eq(talk.result.dtype, GEMMD_F32);
     talk_stop(&talk);
     const struct fake_request *request = fake_request(talk.server, 0);
-    const char *line = "PUT /tensors/w.0_a-B?dtype=f32&shape=2,3&evictable=1 HTTP/1.1\r\n";
+    const char *line =
+        "PUT /tensors/w.0_a-B?dtype=f32&shape=2,3&evictable=1&contiguous=1 HTTP/1.1\r\n";
     ck_assert_msg(strncmp(request->head, line, strlen(line)) == 0, "%s", request->head);
     ck_assert_ptr_nonnull(strstr(request->head, "\r\nExpect: 100-continue\r\n"));
     ck_assert_ptr_nonnull(strstr(request->head, "\r\nIf-None-Match: " ETAG "\r\n"));

@@ -113,7 +113,7 @@ START_TEST(tensors_of_safetensors_bodies_have_names)
     body.length = 0;
     add_safetensors(&body, all + 1, 2);
     expect_refusal(NULL, NULL, FORMAT_SAFETENSORS, &body, "the tensor 'x' is missing");
-    ck_assert_str_eq(fault.field, "");
+    ck_assert_str_eq(fault.field, "x");
 }
 END_TEST
 
@@ -148,13 +148,51 @@ START_TEST(a_resident_w_is_not_in_the_body)
     add_npy(&body, &tx);
     conv2d_request_init(&request);
     ck_assert_int_eq(conv2d_request_set(&request, "w", "resident", &fault), GEMMD_OK);
-    ck_assert_int_eq(conv2d_request_settle_resident(&request, &tw, &fault), GEMMD_OK);
+    ck_assert_int_eq(conv2d_request_settle_residents(&request, NULL, &tw, &fault), GEMMD_OK);
     ck_assert_int_eq(
         conv2d_request_bind(&request, FORMAT_NPY, body.bytes, body.length, &operands, &fault),
         GEMMD_OK);
     ck_assert_uint_eq(operands.w.rank, 0);
     ck_assert_uint_eq(request.filters, 3);
     ck_assert_uint_eq(request.channels, 2);
+}
+END_TEST
+
+START_TEST(a_resident_x_is_not_in_the_body)
+{
+    const struct tensor tx = tensor_of(x_dims, 4, x), tw = tensor_of(w_dims, 4, w);
+    struct written body = {.length = 0};
+    struct conv2d_request request;
+    struct conv2d_operands operands;
+    add_npy(&body, &tw);
+    conv2d_request_init(&request);
+    ck_assert_int_eq(conv2d_request_set(&request, "x", "resident", &fault), GEMMD_OK);
+    ck_assert_int_eq(conv2d_request_settle_residents(&request, &tx, NULL, &fault), GEMMD_OK);
+    ck_assert_int_eq(
+        conv2d_request_bind(&request, FORMAT_NPY, body.bytes, body.length, &operands, &fault),
+        GEMMD_OK);
+    ck_assert_uint_eq(operands.x.rank, 0);
+    ck_assert_uint_eq(operands.w.rank, 4);
+    ck_assert_uint_eq(request.batch, x_dims[0]);
+    ck_assert_uint_eq(request.height, x_dims[2]);
+    ck_assert_uint_eq(request.filters, 3);
+}
+END_TEST
+
+START_TEST(residents_that_do_not_fit_each_other)
+{
+    const uint64_t other[] = {1, x_dims[1] + 1, 4, 5}, flat[] = {4, 5};
+    const struct tensor tx = tensor_of(other, 4, x), tw = tensor_of(w_dims, 4, w),
+                        matrix = tensor_of(flat, 2, x);
+    struct conv2d_request request;
+    conv2d_request_init(&request);
+    ck_assert_int_eq(conv2d_request_settle_residents(&request, &tx, &tw, &fault),
+                     GEMMD_ERR_MALFORMED);
+    ck_assert_msg(strstr(fault.detail, "the resident W") != NULL, "%s", fault.detail);
+    ck_assert_int_eq(conv2d_request_settle_residents(&request, &matrix, NULL, &fault),
+                     GEMMD_ERR_MALFORMED);
+    ck_assert_msg(strstr(fault.detail, "the resident X has 2 dimensions") != NULL, "%s",
+                  fault.detail);
 }
 END_TEST
 
@@ -186,6 +224,8 @@ int main(void)
     tcase_add_test(tests, tensors_of_safetensors_bodies_have_names);
     tcase_add_test(tests, every_type_that_is_offered_is_taken);
     tcase_add_test(tests, a_resident_w_is_not_in_the_body);
+    tcase_add_test(tests, a_resident_x_is_not_in_the_body);
+    tcase_add_test(tests, residents_that_do_not_fit_each_other);
     tcase_add_test(tests, tensors_that_a_caller_has_found);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);

@@ -47,6 +47,9 @@ START_TEST(parameters_are_read)
     ck_assert(!request.replicate);
     ck_assert_int_eq(set_all(&request, "replicate=all"), GEMMD_OK);
     ck_assert(request.replicate);
+    ck_assert(!request.contiguous);
+    ck_assert_int_eq(set_all(&request, "contiguous=1"), GEMMD_OK);
+    ck_assert(request.contiguous);
 }
 END_TEST
 
@@ -96,6 +99,8 @@ static const struct {
     {"evictable=off", "evictable"},
     {"replicate=two", "replicate"},
     {"replicate=one&replicate=one", "replicate"},
+    {"contiguous=yes", "contiguous"},
+    {"contiguous=1&contiguous=1", "contiguous"},
 };
 
 START_TEST(bad_parameters_are_named)

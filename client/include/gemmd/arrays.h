@@ -59,6 +59,8 @@ struct gemmd_conv2d {
     uint32_t timeout_ms;
     int32_t job;
     const char *traceparent;
+    const char *x_tensor; /* name of the resident tensor that is X; `x` is then NULL. Y of a
+                             convolution with `store` can be X */
 };
 
 /* Fills in the defaults; `size` is sizeof(struct gemmd_conv2d). */

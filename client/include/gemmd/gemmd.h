@@ -455,6 +455,8 @@ struct gemmd_tensor_put {
     const float *scale;
     uint32_t scale_rank;    /* number of dimensions of the scales, 1 ... 8 */
     uint64_t scale_dims[8]; /* each at least 1 */
+    int32_t contiguous; /* 1: the device keeps the rows one after another, as gemmd_conv2d() wants a
+                           resident X; default 0. Since version 0.2 */
 };
 
 /* Fills in the defaults; `size` is sizeof(struct gemmd_tensor_put). */

@@ -1,4 +1,5 @@
 /* conv2d_operation: the functions and tables of compute_call.h for convolutions. */
+#include <inttypes.h>
 #include <string.h>
 
 #include "kernels/operations.h"
@@ -12,16 +13,33 @@ static void conv2d_init(struct compute_call *call)
     conv2d_request_init(&call->request.conv2d);
 }
 
+/* The kernels read X without gaps between its rows. A stored Y has none. */
+static enum gemmd_error check_resident_x(const struct resident *x, struct fault *fault)
+{
+    const struct tensor *tensor = call_residents_tensor(x);
+    if (tensor == NULL || resident_leading(x) == tensor->dims[tensor->rank - 1])
+        return GEMMD_OK;
+    return fault_set(fault, GEMMD_ERR_UNSUPPORTED, "x",
+                     "the device keeps the rows of '%.128s' apart, %" PRIu64
+                     " elements for %" PRIu64
+                     "; upload it with contiguous=1, or use one that /conv2d has stored",
+                     resident_name(x), resident_leading(x), tensor->dims[tensor->rank - 1]);
+}
+
 static enum gemmd_error conv2d_settle(struct compute_call *call, struct services *services,
                                       const char *tenant, struct fault *fault)
 {
     struct conv2d_request *request = &call->request.conv2d;
     struct call_residents *residents = &call->residents;
-    enum gemmd_error code = call_residents_acquire(residents, (struct resident_name){"", ""},
-                                                   (struct resident_name){"w", request->w},
-                                                   services->tensors, tenant, fault);
+    /* A layer of the inference protocol has its W already. */
+    const struct resident_name w = {"w", residents->b == NULL ? request->w : ""};
+    enum gemmd_error code = call_residents_acquire(
+        residents, (struct resident_name){"x", request->x}, w, services->tensors, tenant, fault);
     if (code == GEMMD_OK)
-        code = conv2d_request_settle_resident(request, call_residents_tensor(residents->b), fault);
+        code = conv2d_request_settle_residents(request, call_residents_tensor(residents->a),
+                                               call_residents_tensor(residents->b), fault);
+    if (code == GEMMD_OK)
+        code = check_resident_x(residents->a, fault);
     if (code == GEMMD_OK)
         code = conv2d_request_check(request, call->body_format, fault);
     call->timeout_ms = request->timeout_ms;
@@ -39,8 +57,10 @@ static bool conv2d_result(struct compute_call *call)
 
 static void conv2d_point_residents(const struct call_residents *residents, struct work *work)
 {
-    const struct resident *w = call_residents_b(residents);
+    const struct resident *x = call_residents_a(residents), *w = call_residents_b(residents);
     struct conv_problem *problem = &work->task.problem.conv2d;
+    if (x != NULL)
+        problem->x = resident_memory(x);
     if (w != NULL) {
         problem->w = resident_memory(w);
         problem->w_leading = resident_leading(w);
@@ -78,10 +98,12 @@ static enum gemmd_error conv2d_choose_kernel(struct compute_call *call, struct s
     if (code != GEMMD_OK)
         return code;
     conv2d_point_residents(&call->residents, work);
-    /* Each filter of W is multiplied with every pixel of Y. */
+    /* Each filter of W is multiplied with every pixel of Y, and each pixel of X with every filter.
+     */
     const uint64_t pixels =
         problem->shape.batch * problem->shape.out_height * problem->shape.out_width;
-    work->outside_bytes = call_residents_work_bytes(&call->residents, pixels, pixels);
+    work->outside_bytes =
+        call_residents_work_bytes(&call->residents, problem->shape.filters, pixels);
     code = operation_select(&operation_conv2d, &device, call->request.conv2d.kernel, problem,
                             &work->task.kernel, fault);
     if (code == GEMMD_OK && !device_plan_task(call->executor->device, work))

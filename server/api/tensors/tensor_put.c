@@ -52,6 +52,7 @@ static enum gemmd_error take_tensor(struct tensor_call *call)
     const struct tensor_offer offer = {.name = request->rest,
                                        .tenant = request->tenant,
                                        .evictable = call->offer.evictable,
+                                       .contiguous = call->offer.contiguous,
                                        .tensor = &call->tensor,
                                        .scale = &call->scale,
                                        .device = TENSOR_ANY_DEVICE};

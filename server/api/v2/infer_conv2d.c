@@ -20,18 +20,21 @@ static enum gemmd_error take_weight(struct request *request)
     call->residents.b_is_borrowed = true;
     call->residents.tenant = request->tenant;
     tensor_store_count_use(services_of(request)->tensors, true);
-    return conv2d_request_settle_resident(conv, resident_tensor(model->weight), &request->fault);
+    return GEMMD_OK;
 }
 
 static enum gemmd_error infer_conv2d_settle(struct request *request)
 {
     struct compute_call *call = &infer_of(request)->compute;
+    enum gemmd_error code = GEMMD_OK;
     if (infer_of(request)->model.weight != NULL)
-        return take_weight(request);
-    conv2d_request_mark_given(&call->request.conv2d, "dtype");
+        code = take_weight(request);
+    else
+        conv2d_request_mark_given(&call->request.conv2d, "dtype");
+    if (code != GEMMD_OK)
+        return code;
     call->body_format = FORMAT_SAFETENSORS; /* the arrays give the sizes */
-    const enum gemmd_error code =
-        call->operation->settle(call, services_of(request), request->tenant, &request->fault);
+    code = call->operation->settle(call, services_of(request), request->tenant, &request->fault);
     call->body_format = FORMAT_RAW;
     return code;
 }
@@ -49,7 +52,8 @@ static enum gemmd_dtype infer_conv2d_result_dtype(const union call_request *requ
 
 static bool infer_conv2d_is_resident(const struct compute_call *call, uint32_t operand)
 {
-    return operand == 1 && call->residents.b != NULL;
+    return (operand == 0 && call->residents.a != NULL) ||
+           (operand == 1 && call->residents.b != NULL);
 }
 
 static enum gemmd_error infer_conv2d_complete(struct request *request,
@@ -60,14 +64,14 @@ static enum gemmd_error infer_conv2d_complete(struct request *request,
 }
 
 /* The other parameters of POST /conv2d follow from the model and the shapes. */
-static const char *const options[] = {"groups",   "stride",    "dilation", "padding", "layout",
-                                      "w_layout", "alpha",     "act",      "w",       "out",
-                                      "kernel",   "precision", NULL};
+static const char *const options[] = {"groups",   "stride", "dilation",  "padding", "layout",
+                                      "w_layout", "alpha",  "act",       "x",       "w",
+                                      "out",      "kernel", "precision", NULL};
 
 const struct infer_operation infer_conv2d = {
     .operation = &conv2d_operation,
     .options = options,
-    .options_text = "groups, stride, dilation, padding, layout, w_layout, alpha, act, w, out, "
+    .options_text = "groups, stride, dilation, padding, layout, w_layout, alpha, act, x, w, out, "
                     "kernel, precision",
     .settle = infer_conv2d_settle,
     .set_dtype = infer_conv2d_set_dtype,

@@ -66,11 +66,11 @@ class AsyncClient:
         tensor: Tensor = await self._call(self._client.softmax_store, name, x, **options)
         return tensor
 
-    async def put(self, name: str, array: Any, *, evictable: bool = False,
-                  scale: Any = None) -> Tensor:
+    async def put(self, name: str, array: Any, *, evictable: bool = False, scale: Any = None,
+                  contiguous: bool = False) -> Tensor:
         """Makes an array resident, like Client.put()."""
         tensor: Tensor = await self._call(self._client.put, name, array, evictable=evictable,
-                                          scale=scale)
+                                          scale=scale, contiguous=contiguous)
         return tensor
 
     async def get(self, tensor: Tensor | str) -> Array:

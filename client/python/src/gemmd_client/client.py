@@ -385,8 +385,8 @@ class Client:
 
         ``x`` is (batch, channels, height, width), or with the layout "nhwc" (batch, height, width,
         channels), and so is the result. ``w`` is (filters, channels / groups, r, s), or with the
-        w_layout "krsc" (filters, r, s, channels / groups), and may be a resident Tensor. Both have
-        one type of f32, f16, bf16 and i8.
+        w_layout "krsc" (filters, r, s, channels / groups). Both have one type of f32, f16, bf16 and
+        i8, and may be resident Tensors: ``x`` can be what conv2d_store() returned.
 
         Args:
             stride, dilation: one number, or one for height and one for width.
@@ -398,14 +398,15 @@ class Client:
         The errors are those of gemm().
         """
         timeout = self.timeout if timeout is None else timeout
-        return like(x)(self._compute("/conv2d", conv2d_request(
+        return like(w if isinstance(x, Tensor) else x)(self._compute("/conv2d", conv2d_request(
             x, w, stride=stride, padding=padding, dilation=dilation, groups=groups, layout=layout,
             w_layout=w_layout, bias=bias, out=out, alpha=alpha, act=act, precision=precision,
             priority=priority, timeout=timeout, kernel=kernel), timeout))
 
     def conv2d_job(self, x: Any, w: Any, **options: Any) -> Job:
         """Hands a convolution in as a job and returns at once; the arguments are those of conv2d()."""
-        return self._job("/conv2d", *conv2d_request(x, w, **options), None, x)
+        return self._job("/conv2d", *conv2d_request(x, w, **options), None,
+                         w if isinstance(x, Tensor) else x)
 
     def conv2d_store(self, name: str, x: Any, w: Any, **options: Any) -> Tensor:
         """Computes a convolution that stays on the daemon's device under a name; the other arguments
@@ -515,10 +516,12 @@ class Client:
         return self._store(name, "/gemm", _parameters(product, alpha, act, precision, verify, priority,
                                                       timeout, kernel), product.sent, timeout)
 
-    def put(self, name: str, array: Any, *, evictable: bool = False, scale: Any = None) -> Tensor:
+    def put(self, name: str, array: Any, *, evictable: bool = False, scale: Any = None,
+            contiguous: bool = False) -> Tensor:
         """Makes an array of 1 to 8 dimensions resident under a name, and replaces what had the
         name. `scale` is an array of scales that belong to it, with which products use it
-        (``scales`` of gemm()). NoRoom: the device has no room for it."""
+        (``scales`` of gemm()). With `contiguous` the device keeps the rows one after another, as
+        conv2d() wants a resident ``x``. NoRoom: the device has no room for it."""
         found = np.ascontiguousarray(to_numpy("array", array))
         if not found.size or not found.ndim:
             raise ValueError(f"the array has the shape {found.shape}; each dimension must be at "
@@ -533,6 +536,8 @@ class Client:
             body = [safetensors_header(arrays), *arrays.values()]
         if evictable:
             parameters["evictable"] = 1
+        if contiguous:
+            parameters["contiguous"] = 1
         answer = self._http.request("PUT", f"/tensors/{quote(name, safe='')}", parameters, body,
                                     timeout=self.timeout, headers=headers)
         return Tensor.described(json.loads(bytes(answer.body)))

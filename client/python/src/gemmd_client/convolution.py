@@ -20,7 +20,7 @@ def _numbers(value: int | Sequence[int]) -> str:
 
 
 class Convolution:
-    """X, W and the bias with their sizes. W may be a resident tensor."""
+    """X, W and the bias with their sizes. X and W may be resident tensors."""
 
     def __init__(self, x: Any, w: Any, bias: Any, out: Any, layout: ConvLayout,
                  w_layout: ConvWLayout, groups: int) -> None:
@@ -29,20 +29,21 @@ class Convolution:
         if w_layout not in ("kcrs", "krsc"):
             raise ValueError(f"w_layout is '{w_layout}'; it must be kcrs or krsc")
         self.layout, self.w_layout, self.groups = layout, w_layout, groups
-        self.x: Array = np.ascontiguousarray(to_numpy("x", x))
+        self.x = x if isinstance(x, Tensor) else np.ascontiguousarray(to_numpy("x", x))
         self.w = w if isinstance(w, Tensor) else np.ascontiguousarray(to_numpy("w", w))
         for name, shape in (("x", self.x.shape), ("w", self.w.shape)):
             if len(shape) != 4:
                 raise ValueError(f"{name} has {len(shape)} dimensions; it must have four")
             if 0 in shape:
                 raise ValueError(f"{name} has the shape {shape}; it must not be empty")
-        self.dtype: str = NAMES[self.x.dtype]
-        if (self.w.dtype if isinstance(self.w, Tensor) else NAMES[self.w.dtype]) != self.dtype:
+        self.dtype, w_dtype = (part.dtype if isinstance(part, Tensor) else NAMES[part.dtype]
+                               for part in (self.x, self.w))
+        if w_dtype != self.dtype:
             raise TypeError("x and w must have the same type")
         default = "i32" if self.dtype == "i8" else self.dtype
         self.out: str = default if out is None else out if isinstance(out, str) else NAMES[
             np.dtype(out)]
-        batch, *sizes = self.x.shape
+        batch, *sizes = (int(size) for size in self.x.shape)
         self.batch = batch
         self.channels, self.height, self.width = (
             sizes if layout == "nchw" else (sizes[2], sizes[0], sizes[1]))
@@ -77,8 +78,9 @@ class Convolution:
             "padding": padding if isinstance(padding, str) else _numbers(padding)}
         if self.bias is not None:
             found["bias"] = 1
-        if isinstance(self.w, Tensor):
-            found["w"] = self.w.name
+        for name, part in (("x", self.x), ("w", self.w)):
+            if isinstance(part, Tensor):
+                found[name] = part.name
         return found
 
 
