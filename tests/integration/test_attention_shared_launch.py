@@ -62,7 +62,7 @@ def test_any_lengths_and_heads_share_a_launch(daemon, rng):
         answers = clients.receive()
     assert_answers(answers, expected, [8] * 4 + [3] * 3 + [8] * 4)
     after = shared_launches(daemon)
-    assert [now - then for now, then in zip(after, before)] == [2, 8 + 3]
+    assert [new - old for new, old in zip(after, before)] == [2, 8 + 3]
 
 
 def test_what_differs_is_apart(daemon, rng):

@@ -46,7 +46,7 @@ def test_any_shapes_share_a_launch(dtype, kernel, daemon, rng):
         answers = clients.receive()
     assert_answers(answers, expected, [len(requests)] * len(requests))
     after = shared_launches(daemon)
-    assert [now - then for now, then in zip(after, before)] == [1, len(requests)]
+    assert [new - old for new, old in zip(after, before)] == [1, len(requests)]
 
 
 def test_resident_filters_share_too(daemon, rng):

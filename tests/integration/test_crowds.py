@@ -112,7 +112,7 @@ def test_overload(start, rng):
         before = list(answered)
         time.sleep(seconds / 2)
         # The memory of a connection that the daemon has not served yet would look like a leak.
-        wait_until(lambda before=before: wrong or all(now > then for now, then in zip(answered, before)),
+        wait_until(lambda before=before: wrong or all(new > old for new, old in zip(answered, before)),
                    "an answer for each client")
         grown.append(own_rss_bytes(daemon))
     end.set()

@@ -277,4 +277,4 @@ def test_what_perf_analyzer_looks_at(model, start):
         ask(f"/models/{model}/infer", data=text + bytes(len(inputs) * 2**rank * size),
             headers={"Inference-Header-Content-Length": str(len(text)),
                      "Content-Type": "application/octet-stream"})
-    assert [now - then for now, then in zip(window(), before)] == [3] * 4
+    assert [new - old for new, old in zip(window(), before)] == [3] * 4

@@ -60,7 +60,7 @@ __global__ void __launch_bounds__(EACH < 128 ? 128 : EACH,
     const float top = join_threads<larger, EACH>(row.most(scale), shared);
     float e[VECTORS][vector<T>::WIDTH];
     Out *y = (Out *)p.y + r * p.y_leading;
-    /* Apart from the first, since registers have either X or its exponentials. */
+    /* The branches share nothing, so that registers hold either X or its exponentials. */
     if (p.log) {
         row.exponentials(scale, top, e);
         const float sum = join_threads<added, EACH>(row.total(e), shared);

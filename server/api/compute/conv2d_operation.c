@@ -98,8 +98,7 @@ static enum gemmd_error conv2d_choose_kernel(struct compute_call *call, struct s
     if (code != GEMMD_OK)
         return code;
     conv2d_point_residents(&call->residents, work);
-    /* Each filter of W is multiplied with every pixel of Y, and each pixel of X with every filter.
-     */
+    /* Each filter is multiplied with every pixel of Y, and each pixel of X with every filter. */
     const uint64_t pixels =
         problem->shape.batch * problem->shape.out_height * problem->shape.out_width;
     work->outside_bytes =
