@@ -15,6 +15,7 @@
 
 #include "server/observe/log.h"
 #include "server/observe/log_line.h"
+#include "tests/unit/failing_calls.h"
 
 /* log_sync waits for a second, in which the log's thread may not run. */
 static void sync_log(struct log *log)
@@ -598,6 +599,50 @@ START_TEST(lines_that_a_full_disk_refuses_are_counted)
 }
 END_TEST
 
+START_TEST(without_memory_there_is_no_log)
+{
+    for (long number = 1;; number++) {
+        const long live = calls_live_blocks();
+        calls_fail(number);
+        struct log *log = log_create(CONFIG_LOG_INFO, CONFIG_LOG_JSON);
+        if (!calls_end()) {
+            ck_assert_ptr_nonnull(log);
+            log_destroy(log);
+            ck_assert_int_eq(number, 6); /* two allocations, two conditions and a thread */
+            break;
+        }
+        ck_assert_ptr_null(log);
+        ck_assert_int_eq(calls_live_blocks(), live);
+    }
+}
+END_TEST
+
+/* Lines that come while a line is written belong to a block of their own. */
+START_TEST(no_line_joins_the_block_that_is_written)
+{
+    int fds[2];
+    ck_assert_int_eq(pipe(fds), 0);
+    int saved = redirect(fds[1]);
+    struct log *log = log_create(CONFIG_LOG_INFO, CONFIG_LOG_JSON);
+    /* The log's thread waits in write(2) from the first byte that the full pipe does not take. */
+    char filler[4096];
+    memset(filler, '\n', sizeof filler);
+    ck_assert_int_eq(fcntl(fds[1], F_SETFL, O_NONBLOCK), 0);
+    while (write(fds[1], filler, sizeof filler) > 0)
+        continue;
+    ck_assert_int_eq(fcntl(fds[1], F_SETFL, 0), 0);
+    log_event(log, CONFIG_LOG_INFO, "line 0");
+    log_sync(log);
+    log_event(log, CONFIG_LOG_INFO, "line 1");
+    char *text = read_up_to(fds[0], "line 1");
+    free(text);
+    log_destroy(log);
+    give_back(saved);
+    close(fds[0]);
+    close(fds[1]);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("log");
@@ -621,6 +666,8 @@ int main(void)
     tcase_add_test(tests, a_warning_does_not_wait);
     tcase_add_test(tests, a_buffer_is_due_some_time_after_its_first_line);
     tcase_add_test(tests, lines_that_a_full_disk_refuses_are_counted);
+    tcase_add_test(tests, without_memory_there_is_no_log);
+    tcase_add_test(tests, no_line_joins_the_block_that_is_written);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);
