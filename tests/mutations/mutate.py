@@ -495,7 +495,7 @@ def main():
         with (here / "RESULTS.md").open("w") as file:
             write_table(results, options, file)
         return
-    copy = Copy(options.copy, Reach(options.reach) if options.reach else None)
+    copy = Copy(options.copy.resolve(), Reach(options.reach) if options.reach else None)
     until = time.monotonic() + options.minutes * 60
     if options.again:
         hints = read_hints(options.hints) if options.hints else {}
