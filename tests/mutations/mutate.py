@@ -2,7 +2,8 @@
 """Plants one small fault at a time, and looks whether a test notices it.
 
     tests/mutations/mutate.py [--count N] [--seed N] [--results FILE] [--minutes M] [--reach FOLDER]
-                              [--tests hinted|unit|likely|all] [--hints FILE] [--again] [--table]
+                              [--tests hinted|unit|likely|all] [--hints FILE] [--again]
+                              [--equivalent PLACE REASON] [--table]
 
 The sample is drawn from the C files of proto/, server/ and client/ with a seed. Each fault is planted
 in a copy of the committed tree, and the copy is built and tested in stages: the unit tests whose program
@@ -20,7 +21,7 @@ client/outcome.c:50, and the tests that probably notice a fault there: names of 
 integration tests such as test_http.py or test_http.py::test_name. They run before all others. With
 --tests hinted no other tests run, and a fault that they do not notice keeps its result. --table writes
 the results as tests/mutations/RESULTS.md. A fault that no test notices is no proof of a missing test, but
-it has to be looked at; if no behaviour can differ, its result has the reason in `equivalent`.
+it has to be looked at; if no behaviour can differ, --equivalent records the reason.
 """
 
 import argparse
@@ -454,10 +455,24 @@ tests that execute the line. Faults that are left count as not noticed.
                 print(row(result, what(result)), file=file)
 
 
+def place_of(result):
+    return f"{result['file']}:{result['line']}"
+
+
 def read_hints(path):
     """The tests that each line of a file names, by the place that the line begins with."""
     lines = [line.split() for line in path.read_text().splitlines() if line.strip()]
     return {place: tests for place, *tests in lines}
+
+
+def record_equivalent(results, place, reason):
+    """Gives the reason to the faults at a place that no test has noticed."""
+    found = [one for one in results if place_of(one) == place and not one["stage"]]
+    if not found:
+        sys.exit(f"mutate.py: every fault at {place} is noticed, or there is none")
+    for result in found:
+        result["equivalent"] = reason
+        result.pop("only", None)
 
 
 def write_results(results, path):
@@ -481,6 +496,9 @@ def main():
     parser.add_argument("--reach", type=pathlib.Path, metavar="FOLDER",
                         help="run only integration tests that execute the line, as counted by reach.py")
     parser.add_argument("--again", action="store_true", help="run the faults that survived once more")
+    parser.add_argument("--equivalent", nargs=2, metavar=("PLACE", "REASON"),
+                        help="record why no behaviour differs with the faults at a place, such as "
+                             "client/outcome.c:50, that no test notices, and run nothing")
     parser.add_argument("--table", action="store_true", help="write RESULTS.md, and run nothing")
     parser.add_argument("--python", default=str(ROOT / "build-tests" / "venv" / "bin" / "python"),
                         help="with the packages of the integration tests")
@@ -491,6 +509,10 @@ def main():
     results = []
     if options.results.exists():
         results = [json.loads(line) for line in options.results.read_text().splitlines()]
+    if options.equivalent:
+        record_equivalent(results, *options.equivalent)
+        write_results(results, options.results)
+        return
     if options.table:
         with (here / "RESULTS.md").open("w") as file:
             write_table(results, options, file)
@@ -500,7 +522,7 @@ def main():
     if options.again:
         hints = read_hints(options.hints) if options.hints else {}
         for number, result in enumerate(results):
-            hinted = hints.get(f"{result['file']}:{result['line']}", ())
+            hinted = hints.get(place_of(result), ())
             if not result["stage"] and not result.get("equivalent") and time.monotonic() < until \
                     and (hinted or options.extent != "hinted"):
                 results[number] = plant_again(copy, result, options, hinted)
