@@ -36,6 +36,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import textwrap
 import time
 
 from faults import faults_of
@@ -430,16 +431,17 @@ def row(result, last):
 def write_table(results, options, file):
     revisions = ", ".join(dict.fromkeys(result.get("survived_at", result["revision"]) for result in results))
     finished = [result for result in results if "only" not in result]
-    print(f"""# Faults that the tests notice
-
+    text = f"""
 `tests/mutations/mutate.py --table` writes this file from `tests/mutations/results.jsonl`; edit neither. The
 sample has {options.count} faults of seed {options.seed}, of which the first {len(results)} were run, in the code of
 {"revisions" if "," in revisions else "revision"} {revisions}. A fault counts as noticed if a test fails twice with
 the fault and passes without the fault. A fault that survives was run with all unit tests whose program contains
 the file and all integration tests that execute the line, except those that are marked `slow`. A fault that is left
 ({len(results) - len(finished)} of the faults) was noticed by no unit test and has not been run with all integration
-tests that execute the line. Faults that are left count as not noticed.
-""", file=file)
+tests that execute the line. Faults that are left count as not noticed. Tests were added for faults of this sample
+that no test noticed, so the tests notice fewer faults of another sample."""
+    print("# Faults that the tests notice\n", textwrap.fill(" ".join(text.split()), 115, break_on_hyphens=False), "",
+          sep="\n", file=file)
     print("\n".join(table(results)), file=file)
     later = [result for result in results if result["stage"] and "survived_at" in result]
     for title, chosen, last, what in (
