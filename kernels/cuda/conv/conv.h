@@ -19,8 +19,8 @@ extern "C" {
 
 /* In the order in which "auto" tries them (kernels/operation.h), NULL-terminated. */
 extern const struct operation_kernel *const conv_cuda_kernels[];
-extern const struct operation_kernel conv_cuda_depthwise, conv_cuda_implicit, conv_cuda_product,
-    conv_cuda_tiled, conv_cuda_naive;
+extern const struct operation_kernel conv_cuda_depthwise_strip, conv_cuda_depthwise,
+    conv_cuda_implicit, conv_cuda_product, conv_cuda_tiled, conv_cuda_naive;
 
 /* Whether groups have so few channels or filters that `tiled`, which takes the convolution, is
  * faster than tensor cores. Pure. */
@@ -46,6 +46,14 @@ enum gemmd_error conv_tiled_launch(cudaStream_t stream, const struct conv_direct
  */
 bool conv_depthwise_fits(const struct conv_problem *problem);
 enum gemmd_error conv_depthwise_launch(cudaStream_t stream, const struct conv_direct *job);
+
+/* Likewise, with filters and strides that conv_depthwise_strip_fits. The pixels of X and Y are
+ * multiples of CONV_STRIP_CHANNELS elements apart, and channels up to there may be read and written.
+ * `multiprocessors`: those of the device. */
+enum { CONV_STRIP_CHANNELS = 4 };
+bool conv_depthwise_strip_fits(const struct conv_shape *shape);
+enum gemmd_error conv_depthwise_strip_launch(cudaStream_t stream, uint32_t multiprocessors,
+                                             const struct conv_direct *job);
 
 /* A copy of the channels of `images` images of `pixels` pixels between the layouts. Channels-last
  * memory has `groups` groups of `channels` channels, which are `group_step` elements apart, and
