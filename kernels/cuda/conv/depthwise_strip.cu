@@ -5,15 +5,15 @@
  * A thread computes 4 channels of a strip of Y, which is 4 pixels wide and as high as a band of
  * rows. It goes down the rows of X: it reads the part of a row that its pixels need, widens each
  * element once, and adds it to the sums of all rows of Y that the row of X belongs to. A row of X is
- * read from global memory into registers while the row before is multiplied. So an element is read
+ * read from global memory into registers while the row before it is multiplied. So an element is read
  * once for each strip that needs it, from L1 by the neighbouring strip, and there is no tile in
  * shared memory to wait for. Only the weights are in shared memory, as f32 (i8: i32): eight lanes
  * of a warp have the same strip and different channels, and the four strips of a warp read the same
  * weights.
  *
- * The sums of a thread are those of the rows of Y that are not complete: `depth` of them. A row of X
- * adds to each of them the taps of one row of the filter, in an order in which each sum takes its
- * new place, so that no register is copied.
+ * The sums of a thread are those of the rows of Y that are not complete. A row of X adds the taps
+ * of one row of the filter to each of them, in an order in which a sum moves to its next place by
+ * the way, so that no register is copied.
  *
  * A sum is one chain of multiply-adds over r and s, as in `depthwise`: both have the same bits.
  */
@@ -39,8 +39,7 @@ static_assert(CONV_STRIP_CHANNELS % VECTOR<uint8_t> == 0, "vectors are aligned")
  * with the same strips and other channels follow one another. */
 struct strip_job {
     struct conv_direct direct;
-    uint32_t strips_w, bands, band_rows, channel_blocks;
-    uint64_t strips;
+    uint32_t strips_w, bands, band_rows, strips, channel_blocks;
 };
 
 template <typename T, int COUNT> struct alignas(sizeof(T) * COUNT) vector {
@@ -67,9 +66,27 @@ widen_vector(const raw_vector<In> &raw)
     return wide;
 }
 
-/* TAPS: the sides of the filter. STEPS: how many rows of Y the loop is unrolled by, so that as many
- * steps' rows of X are on their way at once. */
-template <typename In, typename Out, int TAPS, int STRIDE, int STEPS, int BLOCKS>
+/* Writes one row of a strip, of which `columns` pixels exist. */
+template <bool ACT, typename Out, typename Sum, int COUNT>
+static __device__ __forceinline__ void
+store_row(const conv::finish<Out> &finish, const Sum (&sums)[PIXELS][COUNT],
+          const typename conv::finish<Out>::compute (&bias)[COUNT], Out *to, uint64_t pixel,
+          uint32_t columns)
+{
+#pragma unroll
+    for (uint32_t j = 0; j < PIXELS; j++) {
+        if (j >= columns)
+            break;
+        vector<Out, COUNT> results;
+#pragma unroll
+        for (int c = 0; c < COUNT; c++)
+            finish.template store_with<ACT>(&results.values[c], sums[j][c], bias[c]);
+        *(vector<Out, COUNT> *)(to + j * pixel) = results;
+    }
+}
+
+/* TAPS: the sides of the filter. BLOCKS: how many run on a multiprocessor at once. */
+template <typename In, typename Out, int TAPS, int STRIDE, int BLOCKS>
 __global__ void __launch_bounds__(THREADS, BLOCKS)
     conv_depthwise_strip_kernel(const __grid_constant__ struct strip_job job,
                                 const __grid_constant__ conv::finish<Out> finish)
@@ -85,25 +102,15 @@ __global__ void __launch_bounds__(THREADS, BLOCKS)
     const uint32_t lane = threadIdx.x, channel0 = blockIdx.x % job.channel_blocks * CHANNELS;
     const uint32_t channel = channel0 + lane * VECTOR;
 
-    for (uint32_t i = threadIdx.y * LANES + lane; i < TAPS * TAPS * CHANNELS; i += LANES * STRIPS) {
-        const uint32_t tap = i / CHANNELS, filter = channel0 + i % CHANNELS;
-        weights[tap][i % CHANNELS] =
-            filter < s.filters ? conv::load(((const In *)p.w)[filter * w.image + tap / TAPS * w.row +
-                                                              tap % TAPS * w.column])
-                               : 0;
-    }
-    __syncthreads();
-
-    const uint64_t strip = (uint64_t)(blockIdx.x / job.channel_blocks) * STRIPS + threadIdx.y;
-    if (strip >= job.strips || channel >= s.filters)
-        return;
-    const uint32_t column0 = (uint32_t)(strip % job.strips_w) * PIXELS;
-    const uint64_t of_image = strip / job.strips_w;
-    const uint32_t row0 = (uint32_t)(of_image % job.bands) * job.band_rows;
+    const uint32_t strip = blockIdx.x / job.channel_blocks * STRIPS + threadIdx.y;
+    const bool active = strip < job.strips && channel < s.filters;
+    const uint32_t column0 = strip % job.strips_w * PIXELS;
+    const uint32_t of_image = strip / job.strips_w;
+    const uint32_t row0 = of_image % job.bands * job.band_rows;
     const uint64_t image = of_image / job.bands;
     const int32_t rows = (int32_t)min(job.band_rows, (uint32_t)s.out_height - row0);
 
-    /* The next row of X to read, and which pixels of it exist. */
+    /* The next row of X to read, and which of its pixels exist. */
     const int32_t x0 = (int32_t)(column0 * STRIDE) - (int32_t)s.pad_left;
     int32_t y_in = (int32_t)(row0 * STRIDE) - (int32_t)s.pad_top;
     const uint32_t y_end =
@@ -114,9 +121,9 @@ __global__ void __launch_bounds__(THREADS, BLOCKS)
     uint32_t exists = 0;
 #pragma unroll
     for (int i = 0; i < WINDOW; i++)
-        exists |= (uint32_t)(x0 + i) < (uint32_t)s.width ? 1u << i : 0;
+        exists |= active && (uint32_t)(x0 + i) < (uint32_t)s.width ? 1u << i : 0;
 
-    raw_vector<In> coming[STEPS][STRIDE][WINDOW];
+    raw_vector<In> coming[STRIDE][WINDOW];
     const auto read_row = [&](raw_vector<In>(&to)[WINDOW]) {
         const uint32_t there = (uint32_t)y_in < y_end ? exists : 0;
         const In *from = line;
@@ -130,82 +137,91 @@ __global__ void __launch_bounds__(THREADS, BLOCKS)
         y_in++;
     };
 #pragma unroll
-    for (int i = 0; i < STEPS; i++)
+    for (int e = 0; e < STRIDE; e++)
+        read_row(coming[e]);
+
+    /* The weights, while the first rows of X are on their way. */
+    constexpr uint32_t WEIGHTS = TAPS * TAPS * CHANNELS;
 #pragma unroll
-        for (int e = 0; e < STRIDE; e++)
-            read_row(coming[i][e]);
+    for (uint32_t first = 0; first < WEIGHTS; first += THREADS) {
+        const uint32_t i = first + threadIdx.y * LANES + lane, tap = i / CHANNELS;
+        const uint64_t filter = channel0 + i % CHANNELS;
+        if (i < WEIGHTS)
+            weights[tap][i % CHANNELS] =
+                filter < s.filters
+                    ? conv::load(((const In *)p.w)[filter * w.image + tap / TAPS * w.row +
+                                                   tap % TAPS * w.column])
+                    : 0;
+    }
+    __syncthreads();
+    if (!active)
+        return;
 
     Out *to = (Out *)p.y + image * job.direct.y.image + (uint64_t)row0 * job.direct.y.row +
               (uint64_t)column0 * job.direct.y.column + channel;
     const uint32_t columns = (uint32_t)s.out_width - column0;
-    const bool whole = channel + VECTOR <= s.filters;
     /* sums[a]: of the row of Y whose last step but a this is. */
     Sum sums[DEPTH][PIXELS][VECTOR] = {};
-    for (int32_t step0 = 0; step0 < rows + DEPTH - 1; step0 += STEPS)
+    for (int32_t step = 0; step < rows + DEPTH - 1; step++) {
 #pragma unroll
-        for (int i = 0; i < STEPS; i++) {
-            const int32_t step = step0 + i;
+        for (int e = 0; e < STRIDE; e++) {
+            vector<Sum, VECTOR> window[WINDOW];
 #pragma unroll
-            for (int e = 0; e < STRIDE; e++) {
-                vector<Sum, VECTOR> window[WINDOW];
+            for (int j = 0; j < WINDOW; j++)
+                window[j] = widen_vector<In>(coming[e][j]);
+            read_row(coming[e]);
+            asm volatile("" ::: "memory"); /* the weights stay in shared memory */
 #pragma unroll
-                for (int j = 0; j < WINDOW; j++)
-                    window[j] = widen_vector<In>(coming[i][e][j]);
-                read_row(coming[i][e]);
-                asm volatile("" ::: "memory"); /* the weights stay in shared memory */
+            for (int a = DEPTH - 1; a >= 0; a--) {
+                const int u = a * STRIDE + e; /* the row of the filter */
+                if (u >= TAPS)
+                    continue;
+                /* Without this the sums are of no row of the band, and are not stored. */
+                if (TAPS > 3 && (step < a || step - a >= rows))
+                    continue;
 #pragma unroll
-                for (int a = DEPTH - 1; a >= 0; a--) {
-                    const int u = a * STRIDE + e; /* the row of the filter */
-                    if (u >= TAPS)
-                        continue;
-                    /* Without this the sums are of no row of the band, and are not stored. */
-                    if (TAPS > 3 && (step < a || step - a >= rows))
-                        continue;
+                for (int v = 0; v < TAPS; v++) {
+                    const vector<Sum, VECTOR> weight =
+                        *(const vector<Sum, VECTOR> *)&weights[u * TAPS + v][lane * VECTOR];
 #pragma unroll
-                    for (int v = 0; v < TAPS; v++) {
-                        const vector<Sum, VECTOR> weight =
-                            *(const vector<Sum, VECTOR> *)&weights[u * TAPS + v][lane * VECTOR];
+                    for (int j = 0; j < PIXELS; j++)
 #pragma unroll
-                        for (int j = 0; j < PIXELS; j++)
-#pragma unroll
-                            for (int c = 0; c < VECTOR; c++) {
-                                const Sum before = e > 0 || v > 0 ? sums[a][j][c]
-                                                   : a > 0        ? sums[a > 0 ? a - 1 : 0][j][c]
-                                                                  : (Sum)0;
-                                sums[a][j][c] = conv::multiply_add(window[j * STRIDE + v].values[c],
-                                                                   weight.values[c], before);
-                            }
-                    }
+                        for (int c = 0; c < VECTOR; c++) {
+                            const Sum before = e > 0 || v > 0 ? sums[a][j][c]
+                                               : a > 0        ? sums[a > 0 ? a - 1 : 0][j][c]
+                                                              : (Sum)0;
+                            sums[a][j][c] = conv::multiply_add(window[j * STRIDE + v].values[c],
+                                                               weight.values[c], before);
+                        }
                 }
             }
-            if (step < DEPTH - 1 || step >= rows + DEPTH - 1)
-                continue;
-#pragma unroll
-            for (int j = 0; j < PIXELS; j++) {
-                if (j >= columns)
-                    continue;
-                vector<Out, VECTOR> results;
-#pragma unroll
-                for (int c = 0; c < VECTOR; c++)
-                    finish.store(&results.values[c], sums[DEPTH - 1][j][c],
-                                 whole || channel + c < s.filters ? channel + c : channel);
-                *(vector<Out, VECTOR> *)(to + j * job.direct.y.column) = results;
-            }
-            to += job.direct.y.row;
         }
+        if (step < DEPTH - 1)
+            continue;
+        typename conv::finish<Out>::compute bias[VECTOR];
+#pragma unroll
+        for (int c = 0; c < VECTOR; c++)
+            bias[c] = channel + c < s.filters ? finish.bias(channel + c) : 0;
+        if (finish.rest.act == GEMM_ACT_NONE)
+            store_row<false>(finish, sums[DEPTH - 1], bias, to, job.direct.y.column, columns);
+        else
+            store_row<true>(finish, sums[DEPTH - 1], bias, to, job.direct.y.column, columns);
+        to += job.direct.y.row;
+    }
 }
 
 static uint64_t blocks_of(const struct strip_job &job, uint64_t strips)
 {
-    return (job.strips + strips - 1) / strips * job.channel_blocks;
+    return ((uint64_t)job.strips + strips - 1) / strips * job.channel_blocks;
 }
 
+/* Divides the rows of Y into `bands` bands, or fewer if rows do not suffice. */
 static void set_bands(struct strip_job *job, uint32_t bands)
 {
     const struct conv_shape &s = job->direct.problem.shape;
     job->band_rows = (uint32_t)((s.out_height + bands - 1) / bands);
     job->bands = (uint32_t)((s.out_height + job->band_rows - 1) / job->band_rows);
-    job->strips = (uint64_t)job->strips_w * job->bands * s.batch;
+    job->strips = job->strips_w * job->bands * (uint32_t)s.batch;
 }
 
 /* Chooses the number of bands: many fill the device, few read fewer rows of X twice. `strips`:
@@ -228,7 +244,7 @@ static void choose_bands(struct strip_job *job, uint64_t strips, uint64_t reside
     set_bands(job, best);
 }
 
-template <typename In, typename Out, int TAPS, int STRIDE, int STEPS, int BLOCKS>
+template <typename In, typename Out, int TAPS, int STRIDE, int BLOCKS>
 static enum gemmd_error launch_strips(cudaStream_t stream, uint32_t multiprocessors,
                                       const struct conv_direct &direct)
 {
@@ -239,8 +255,9 @@ static enum gemmd_error launch_strips(cudaStream_t stream, uint32_t multiprocess
     job.channel_blocks = (uint32_t)((s.channels + CHANNELS - 1) / CHANNELS);
     choose_bands(&job, STRIPS<In>, (uint64_t)multiprocessors * BLOCKS);
     const conv::finish<Out> finish(direct.problem);
-    return launch(conv_depthwise_strip_kernel<In, Out, TAPS, STRIDE, STEPS, BLOCKS>,
-                  dim3((unsigned)blocks_of(job, STRIPS<In>)), dim3(LANES<In>, STRIPS<In>), stream, job, finish);
+    const dim3 grid((unsigned)blocks_of(job, STRIPS<In>)), block(LANES<In>, STRIPS<In>);
+    return launch(conv_depthwise_strip_kernel<In, Out, TAPS, STRIDE, BLOCKS>, grid, block, stream,
+                  job, finish);
 }
 
 enum gemmd_error conv_depthwise_strip_launch(cudaStream_t stream, uint32_t multiprocessors,
@@ -253,24 +270,25 @@ enum gemmd_error conv_depthwise_strip_launch(cudaStream_t stream, uint32_t multi
         const bool one = stride == 1;
         switch (taps) {
         case 3:
-            return one ? launch_strips<In, Out, 3, 1, 1, 4>(stream, multiprocessors, *job)
-                       : launch_strips<In, Out, 3, 2, 1, 2>(stream, multiprocessors, *job);
+            return one ? launch_strips<In, Out, 3, 1, 4>(stream, multiprocessors, *job)
+                       : launch_strips<In, Out, 3, 2, 2>(stream, multiprocessors, *job);
         case 5:
-            return one ? launch_strips<In, Out, 5, 1, 1, 2>(stream, multiprocessors, *job)
-                       : launch_strips<In, Out, 5, 2, 1, 2>(stream, multiprocessors, *job);
+            return one ? launch_strips<In, Out, 5, 1, 2>(stream, multiprocessors, *job)
+                       : launch_strips<In, Out, 5, 2, 2>(stream, multiprocessors, *job);
         default:
-            return launch_strips<In, Out, 7, 1, 1, 2>(stream, multiprocessors, *job);
+            return launch_strips<In, Out, 7, 1, 2>(stream, multiprocessors, *job);
         }
     });
 }
 
 bool conv_depthwise_strip_fits(const struct conv_shape *s)
 {
-    const uint64_t most = 1 << 28; /* rows and columns, so that 32 bits count them */
+    const uint64_t most = 1 << 28; /* rows, columns and strips, so that 32 bits count them */
     const bool taps =
         s->r == s->s && (s->r == 3 || s->r == 5 || (s->r == 7 && s->stride_h == 1));
     const bool sides = s->height < most && s->width < most && s->pad_top < most &&
-                       s->pad_bottom < most && s->pad_left < most && s->pad_right < most;
+                       s->pad_bottom < most && s->pad_left < most && s->pad_right < most &&
+                       s->batch * s->out_height * s->out_width < 16 * most - 1024;
     return taps && sides && s->stride_h == s->stride_w && s->stride_h <= 2 && s->dilation_h == 1 &&
            s->dilation_w == 1;
 }
