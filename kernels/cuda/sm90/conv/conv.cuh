@@ -62,7 +62,8 @@ __device__ __forceinline__ void produce_patches(const sm90_conv_arguments &p, co
         }
         uint32_t tap = 0;
         for (uint32_t u = 0; u < p.taps_h; u++) {
-            const uint16_t offset_h = (uint16_t)(u * p.dilation_h);
+            const uint32_t further = u + 1 == p.taps_h ? p.last_further : 0;
+            const uint16_t offset_h = (uint16_t)(u * p.dilation_h + further);
             for (uint32_t v = 0; v < p.taps_w; v++, tap++) {
                 const uint16_t offset_w = (uint16_t)(v * p.dilation_w);
                 for (uint32_t i = 0; i < p.tap_tiles; i++) {

@@ -86,6 +86,7 @@ bool sm90_conv_takes(const struct sm90_conv *c)
            is_aligned(c->x_pixel, c->dtype) && is_aligned(c->x_row, c->dtype) &&
            is_aligned(c->x_image, c->dtype) && is_aligned(c->w_tap, c->dtype) &&
            is_aligned(c->w_filter, c->dtype) && is_aligned(c->ldy, c->out) &&
+           (c->taps_h - 1) * c->dilation_h + c->last_further <= OFFSET_MAX &&
            fits_box(c->height, c->pad_top, c->out_height, c->stride_h, c->taps_h, c->dilation_h) &&
            fits_box(c->width, c->pad_left, c->out_width, c->stride_w, c->taps_w, c->dilation_w);
 }
@@ -262,6 +263,7 @@ cudaError_t sm90_conv_prepare(const struct sm90_device *device,
     arguments->taps_w = (uint32_t)c->taps_w;
     arguments->dilation_h = (uint32_t)c->dilation_h;
     arguments->dilation_w = (uint32_t)c->dilation_w;
+    arguments->last_further = (uint32_t)c->last_further;
     arguments->tap_tiles = (uint32_t)ceil_div(c->channels, kernel->tile_k);
     const cudaError_t error = encode_maps(device, conv_device, kernel, c, a);
     launch->function = kernel->functions[0][1][1];
