@@ -271,9 +271,9 @@ enum gemmd_error conv_depthwise_strip_launch(cudaStream_t stream, uint32_t multi
         switch (taps) {
         case 3:
             return one ? launch_strips<In, Out, 3, 1, 4>(stream, multiprocessors, *job)
-                       : launch_strips<In, Out, 3, 2, 2>(stream, multiprocessors, *job);
+                       : launch_strips<In, Out, 3, 2, 3>(stream, multiprocessors, *job);
         case 5:
-            return one ? launch_strips<In, Out, 5, 1, 2>(stream, multiprocessors, *job)
+            return one ? launch_strips<In, Out, 5, 1, 3>(stream, multiprocessors, *job)
                        : launch_strips<In, Out, 5, 2, 2>(stream, multiprocessors, *job);
         default:
             return launch_strips<In, Out, 7, 1, 2>(stream, multiprocessors, *job);
