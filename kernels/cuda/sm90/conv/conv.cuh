@@ -128,16 +128,12 @@ sm90_kernel conv_row(const char *name)
 
 /* clang-format off */
 #define SM90_CONV_ROWS_16BIT(E, PREFIX)                                                            \
-    sm90::conv_row<E, 128, 256, 2, sm90::COOPERATIVE, 1, 2>(PREFIX "_128x256_1x2"),                \
     sm90::conv_row<E, 256, 128, 2, sm90::COOPERATIVE, 1, 1>(PREFIX "_256x128"),                    \
     sm90::conv_row<E, 128, 192, 2, sm90::COOPERATIVE, 1, 1>(PREFIX "_128x192"),                    \
     sm90::conv_row<E, 128, 128, 2, sm90::PINGPONG, 1, 1>(PREFIX "_128x128_pp"),                    \
-    sm90::conv_row<E, 128, 128, 2, sm90::COOPERATIVE, 1, 1>(PREFIX "_128x128"),                    \
-    sm90::conv_row<E, 128, 128, 2, sm90::COOPERATIVE, 2, 1>(PREFIX "_128x128_2x1"),                \
     sm90::conv_row<E, 128, 128, 2, sm90::COOPERATIVE, 1, 2>(PREFIX "_128x128_1x2"),                \
     sm90::conv_row<E, 256, 64, 2, sm90::COOPERATIVE, 1, 1>(PREFIX "_256x64"),                      \
     sm90::conv_row<E, 256, 64, 2, sm90::COOPERATIVE, 2, 1>(PREFIX "_256x64_2x1"),                  \
-    sm90::conv_row<E, 128, 64, 2, sm90::PINGPONG, 1, 1>(PREFIX "_128x64_pp"),                      \
     sm90::conv_row<E, 128, 64, 2, sm90::COOPERATIVE, 1, 1>(PREFIX "_128x64"),                      \
     sm90::conv_row<E, 128, 64, 2, sm90::COOPERATIVE, 1, 2>(PREFIX "_128x64_1x2"),                  \
     sm90::conv_row<E, 64, 64, 1, sm90::COOPERATIVE, 1, 1>(PREFIX "_64x64")

@@ -108,23 +108,30 @@ static struct gemm_problem as_product(const struct sm90_conv *c)
         .batch = 1,
         .alpha = c->alpha,
         .bias = c->bias,
-        .lda = k,
+        .lda = c->x_pixel,
         .ldb = k,
         .ldc = c->ldy,
     };
 }
 
+/* The elements of X that taps meet: no pixels that strides skip, and pixels that overlap once. */
+static double elements_of_x(const struct sm90_conv *c)
+{
+    const double rows = fmin((double)c->height, (double)(c->out_height * c->taps_h));
+    const double columns = fmin((double)c->width, (double)(c->out_width * c->taps_w));
+    const double channels = fmin((double)c->channels, (double)c->x_pixel);
+    return (double)c->images * rows * columns * channels;
+}
+
 const struct sm90_kernel *sm90_conv_choose(const struct sm90_conv *c, uint32_t multiprocessors)
 {
     const struct gemm_problem product = as_product(c);
-    const double operands =
-        (double)c->images * (double)c->height * (double)c->width * (double)c->channels +
-        (double)product.n * (double)product.k;
+    const double operands = elements_of_x(c) + (double)product.n * (double)product.k;
     const struct sm90_kernel *best = NULL;
     double best_us = INFINITY;
     for (const struct sm90_kernel *k = sm90_conv_kernels(c->dtype); k != NULL && k->name != NULL;
          k++) {
-        const double us = sm90_estimate_reading_us(k, &product, multiprocessors, operands);
+        const double us = sm90_estimate_patches_us(k, &product, multiprocessors, operands);
         if (us < best_us) {
             best = k;
             best_us = us;
