@@ -53,7 +53,7 @@ def hopper(cuobjdump):
     functions = {function.split(None, 1)[0]: function
                  for function in listing.split("Function : ")[1:]}
     return {name: code for name, code in functions.items()
-            if re.search("sm90_gemm|attention_wgmma|grouped_(f32_)?kernel", name)}
+            if re.search("sm90_gemm|sm90_conv|attention_wgmma|grouped_(f32_)?kernel", name)}
 
 
 def test_hopper_kernels_use_hopper_instructions(hopper):
