@@ -92,11 +92,11 @@ static const struct operation_kernel online = {
     .run_group = softmax_online_run_group,
 };
 
-/* Up to 8192 elements `online` keeps a row in the registers of a block, and is as fast. */
+/* Up to 16,384 elements `online` keeps a row in the registers of a block, and is faster. */
 static bool softmax_streamed_takes(const void *problem)
 {
     const struct softmax_problem *p = problem;
-    return softmax_problem_offered(problem) && is_narrow(p) && p->length > 8192 &&
+    return softmax_problem_offered(problem) && is_narrow(p) && p->length > 16384 &&
            p->length <= SOFTMAX_STREAMED_MAX;
 }
 

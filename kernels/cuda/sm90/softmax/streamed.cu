@@ -1,16 +1,17 @@
 /*
- * softmax_streamed - the softmax of rows of 8,193 to 131,072 elements of f32, f16 and bf16, each
+ * softmax_streamed - the softmax of rows of 16,385 to 131,072 elements of f32, f16 and bf16, each
  * read and written once.
  *
- * A row belongs to a cluster of 1, 2, 4 or 8 blocks, each of which has a slice of at most 16,384
+ * A row belongs to a cluster of 4, 8 or 16 blocks, each of which has a slice of at most 8,192
  * elements. The copy engine loads a slice into a slot of shared memory, from where the threads take
  * it into their registers. That frees the slot, so that slices of the next rows arrive while the
  * threads compute this one. The blocks send their maximum and their sum to one another's shared
  * memory, where a barrier counts the bytes, so that a row costs no barrier of the whole cluster.
  *
- * Clusters go through the rows in steps of their number. A multiprocessor has room for slots of
- * 128 KiB (f32) or 192 KiB, which is several times what the latency of the memory takes
- * (reduce/shuffle.cu has the figures).
+ * Clusters go through the rows in steps of their number. A multiprocessor has slots of 192 KiB
+ * (f32) or 144 KiB, which is several times what the latency of the memory takes (reduce/shuffle.cu
+ * has the figures), and two or three blocks, so that one computes while another waits for the
+ * exchange of maxima and sums.
  *
  * Slices, threads and the order of sums depend on the length only.
  */
@@ -25,16 +26,15 @@ namespace softmax_streamed
 
 using namespace softmax;
 
-constexpr unsigned BLOCKS_MAX = 8; /* of a cluster */
+constexpr unsigned BLOCKS_MAX = 16; /* of a cluster */
 static_assert(SOFTMAX_STREAMED_MAX == BLOCKS_MAX * SOFTMAX_STREAMED_SLICE, "the longest row");
 
-/* f32: one block of many threads on a multiprocessor, because 64 elements in each of 256 threads
- * have no room in their registers. 16 bits: two blocks, because one alone would wait for the
- * exchange of maxima and sums longer than it takes to read and write its slice. */
+/* The numbers of blocks on a multiprocessor are those for which 32 elements a thread have room in
+ * the registers. */
 template <typename T> struct shape {
-    static constexpr unsigned THREADS = sizeof(T) == 4 ? 512 : 256;
-    static constexpr unsigned BLOCKS = sizeof(T) == 4 ? 1 : 2; /* on a multiprocessor */
-    static constexpr unsigned SLOTS = sizeof(T) == 4 ? 2 : 3;
+    static constexpr unsigned THREADS = 256;
+    static constexpr unsigned BLOCKS = sizeof(T) == 4 ? 2 : 3; /* on a multiprocessor */
+    static constexpr unsigned SLOTS = 3;
     static constexpr unsigned WIDTH = vector<T>::WIDTH;
     static constexpr unsigned VECTORS = SOFTMAX_STREAMED_SLICE / THREADS / WIDTH;
     static constexpr uint32_t SLOT_BYTES = SOFTMAX_STREAMED_SLICE * sizeof(T);
@@ -71,16 +71,12 @@ static __device__ __forceinline__ float join_cluster(float value, float none, fl
         ptx::cluster_store(ptx::shared_address(&exchange.parts[ptx::cluster_block_rank()]), value,
                            barrier, threadIdx.x);
     ptx::mbarrier_wait(barrier, parity);
-    float parts[BLOCKS_MAX];
-#pragma unroll
-    for (unsigned i = 0; i < BLOCKS_MAX; i++)
-        parts[i] = i < blocks ? exchange.parts[i] : none;
+    const unsigned block = threadIdx.x % BLOCKS_MAX;
+    value = block < blocks ? exchange.parts[block] : none;
 #pragma unroll
     for (unsigned half = BLOCKS_MAX / 2; half > 0; half /= 2)
-#pragma unroll
-        for (unsigned i = 0; i < half; i++)
-            parts[i] = Join::join(parts[i], parts[i + half]);
-    return parts[0];
+        value = Join::join(value, __shfl_xor_sync(0xffffffffu, value, half));
+    return value;
 }
 
 /* Starts the copy of this block's part of a row, by one thread; of whole vectors, which elements up
@@ -202,6 +198,8 @@ static enum gemmd_error run(cudaStream_t stream, const struct arguments &all)
         grid.cluster *= 2;
     cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                              (int)grid.shared_bytes);
+    if (error == cudaSuccess) /* more than 8 blocks in a cluster */
+        error = cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
     if (error != cudaSuccess)
         return cuda_error_code(error);
     cudaLaunchAttribute attribute = {};
