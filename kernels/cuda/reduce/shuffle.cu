@@ -223,19 +223,37 @@ template <typename T, unsigned COUNT> struct __align__(COUNT * sizeof(T)) group
     T elements[COUNT];
 };
 
-/* The elements of LINES rows, every WARPS-th from `row` on, in COUNT columns from `x` on, of which
- * `there` are left. Those of rows from `end` on are not read. There is one condition around all loads of whole
- * groups: with one around each, the compiler takes 16-bit elements apart within it, and so waits
- * for each load before it issues the next. */
-template <typename T, unsigned COUNT, unsigned LINES>
-static __device__ __forceinline__ void
-load_columns(const T *x, uint64_t stride, uint32_t row, uint32_t end, uint32_t there, bool aligned,
-             group<T, COUNT> (&to)[LINES])
+/* The words of a group, which is read once: one load of 4, 8 or 16 bytes. */
+template <unsigned BYTES> struct words_of {
+    using type = uint32_t;
+};
+template <> struct words_of<8> {
+    using type = uint2;
+};
+template <> struct words_of<16> {
+    using type = uint4;
+};
+template <typename T, unsigned COUNT>
+static __device__ __forceinline__ void load_group(const T *x, group<T, COUNT> &to)
 {
-    if (aligned && there >= COUNT && row + (LINES - 1) * WARPS < end) {
+    using words = typename words_of<sizeof(group<T, COUNT>)>::type;
+    const words loaded = __ldcs((const words *)x);
+    memcpy(&to, &loaded, sizeof to);
+}
+
+/* The elements of LINES rows, every WARPS-th from `row` on, in COUNT columns from `x` on, of which
+ * `there` are left. Those of rows from `end` on are not read. If every row is ALIGNED, there is one
+ * condition around the loads of all groups: with one around each, the compiler takes 16-bit
+ * elements apart within it, and so waits for each load before it issues the next. */
+template <bool ALIGNED, typename T, unsigned COUNT, unsigned LINES>
+static __device__ __forceinline__ void load_columns(const T *x, uint64_t stride, uint32_t row,
+                                                    uint32_t end, uint32_t there,
+                                                    group<T, COUNT> (&to)[LINES])
+{
+    if (ALIGNED && there >= COUNT && row + (LINES - 1) * WARPS < end) {
 #pragma unroll
         for (unsigned r = 0; r < LINES; r++)
-            to[r] = *(const group<T, COUNT> *)(x + (row + r * WARPS) * stride);
+            load_group(x + (row + r * WARPS) * stride, to[r]);
         return;
     }
 #pragma unroll
@@ -287,8 +305,10 @@ static __device__ void join_chunks(const typename O::state *partial, uint64_t ch
     join_warps<O, TILE>(shared);
 }
 
-template <typename T, template <typename> class Op>
-__global__ void __launch_bounds__(THREADS, 3)
+/* Elements of 16 bits leave room for a fourth block on a multiprocessor where all loads are of
+ * groups. */
+template <typename T, template <typename> class Op, bool ALIGNED>
+__global__ void __launch_bounds__(THREADS, ALIGNED && sizeof(T) == 2 ? 4 : 3)
     reduce_shuffle_columns(const __grid_constant__ struct problems all)
 {
     using O = Op<float>;
@@ -316,8 +336,7 @@ __global__ void __launch_bounds__(THREADS, 3)
     counter<Together, O::exact ? 1 : 5> states; /* 16 steps of 8 warps and 4 rows are a chunk */
     for (uint32_t l = warp; l < end; l += WARPS * LINES) {
         group<T, COUNT> loaded[LINES];
-        load_columns<T, COUNT, LINES>(x, p.length_stride, l, end, there, all.aligned[number],
-                                      loaded);
+        load_columns<ALIGNED>(x, p.length_stride, l, end, there, loaded);
 #pragma unroll
         for (unsigned step = 0; step < STEPS; step++) {
             typename Together::state s[ROWS];
@@ -414,13 +433,24 @@ static bool is_aligned(const struct reduce_problem &p, const struct kind &kind)
            p.mid_stride % together == 0 && (is_row(p) || p.length_stride % together == 0);
 }
 
+static bool all_aligned(const struct problems &all)
+{
+    for (uint32_t i = 0; i < all.count; i++)
+        if (!all.aligned[i])
+            return false;
+    return true;
+}
+
 template <typename T, template <typename> class Op>
 static enum gemmd_error start(cudaStream_t stream, const struct kind &kind, unsigned blocks,
                               const struct problems &all)
 {
     switch (kind.each) {
     case 0:
-        return launch(reduce_shuffle_columns<T, Op>, dim3(blocks), dim3(THREADS), stream, all);
+        return all_aligned(all) ? launch(reduce_shuffle_columns<T, Op, true>, dim3(blocks),
+                                         dim3(THREADS), stream, all)
+                                : launch(reduce_shuffle_columns<T, Op, false>, dim3(blocks),
+                                         dim3(THREADS), stream, all);
     case 4:
         return launch(reduce_shuffle_rows<T, Op, 4>, dim3(blocks), dim3(THREADS), stream, all);
     case 8:

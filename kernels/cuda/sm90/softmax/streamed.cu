@@ -3,15 +3,15 @@
  * read and written once.
  *
  * A row belongs to a cluster of 4, 8 or 16 blocks, each of which has a slice of at most 8,192
- * elements. The copy engine loads a slice into a slot of shared memory, from where the threads take
- * it into their registers. That frees the slot, so that slices of the next rows arrive while the
- * threads compute this one. The blocks send their maximum and their sum to one another's shared
+ * elements. The copy engine loads a slice into shared memory, from where the threads take it into
+ * their registers. That frees the shared memory, so that the slice of the next row arrives while
+ * the threads compute this one. The blocks send their maximum and their sum to one another's shared
  * memory, where a barrier counts the bytes, so that a row costs no barrier of the whole cluster.
  *
- * Clusters go through the rows in steps of their number. A multiprocessor has slots of 192 KiB
- * (f32) or 144 KiB, which is several times what the latency of the memory takes (reduce/shuffle.cu
- * has the figures), and two or three blocks, so that one computes while another waits for the
- * exchange of maxima and sums.
+ * Clusters go through the rows in steps of their number. A multiprocessor has two blocks (f32) or
+ * three, so that one computes while another waits for the exchange of maxima and sums. Their copies
+ * of 64 or 48 KiB are more than the latency of the memory takes (reduce/shuffle.cu has the figures);
+ * with two or three slices ahead in each block the memory was slower.
  *
  * Slices, threads and the order of sums depend on the length only.
  */
@@ -34,10 +34,9 @@ static_assert(SOFTMAX_STREAMED_MAX == BLOCKS_MAX * SOFTMAX_STREAMED_SLICE, "the 
 template <typename T> struct shape {
     static constexpr unsigned THREADS = 256;
     static constexpr unsigned BLOCKS = sizeof(T) == 4 ? 2 : 3; /* on a multiprocessor */
-    static constexpr unsigned SLOTS = 3;
     static constexpr unsigned WIDTH = vector<T>::WIDTH;
     static constexpr unsigned VECTORS = SOFTMAX_STREAMED_SLICE / THREADS / WIDTH;
-    static constexpr uint32_t SLOT_BYTES = SOFTMAX_STREAMED_SLICE * sizeof(T);
+    static constexpr uint32_t SLICE_BYTES = SOFTMAX_STREAMED_SLICE * sizeof(T);
     using slice = struct row<T, THREADS, VECTORS>;
 };
 
@@ -83,26 +82,26 @@ static __device__ __forceinline__ float join_cluster(float value, float none, fl
  * to `length` fill. */
 template <typename T>
 static __device__ __forceinline__ void start_copy(const T *from, uint32_t first, uint32_t length,
-                                                  uint32_t slot, uint32_t barrier)
+                                                  uint32_t copy, uint32_t barrier)
 {
     constexpr uint32_t WIDTH = vector<T>::WIDTH;
     const uint32_t bytes = length > first ? (length - first) / WIDTH * 16 : 0;
     ptx::mbarrier_arrive_expect(barrier, bytes);
     if (bytes > 0)
-        ptx::bulk_load(slot, from + first, bytes, barrier);
+        ptx::bulk_load(copy, from + first, bytes, barrier);
 }
 
 /* Takes the elements of a slice from shared memory, and those of a last vector that is not whole
  * from where they are. */
 template <typename T>
-static __device__ __forceinline__ void take_copy(typename shape<T>::slice &slice, const uint4 *slot,
+static __device__ __forceinline__ void take_copy(typename shape<T>::slice &slice, const uint4 *copy,
                                                  const T *from)
 {
 #pragma unroll
     for (unsigned v = 0; v < shape<T>::VECTORS; v++) {
         const uint32_t at = slice.at(v);
         if (at + shape<T>::WIDTH <= slice.length)
-            slice.x[v].bits = slot[v * shape<T>::THREADS + threadIdx.x];
+            slice.x[v].bits = copy[v * shape<T>::THREADS + threadIdx.x];
         else
 #pragma unroll
             for (unsigned i = 0; i < shape<T>::WIDTH; i++)
@@ -115,8 +114,8 @@ __global__ void __launch_bounds__(shape<T>::THREADS, shape<T>::BLOCKS)
     softmax_streamed_kernel(const __grid_constant__ struct arguments all)
 {
     using S = shape<T>;
-    extern __shared__ __align__(128) unsigned char slots[];
-    __shared__ uint64_t copied[S::SLOTS];
+    extern __shared__ __align__(128) unsigned char copy[];
+    __shared__ uint64_t copied;
     __shared__ struct exchange largest, total;
     __shared__ float shared[S::THREADS / 32];
     const struct softmax_problem &p = all.problem;
@@ -129,8 +128,7 @@ __global__ void __launch_bounds__(shape<T>::THREADS, shape<T>::BLOCKS)
     slice.first = ptx::cluster_block_rank() * part;
     slice.end = min(slice.first + part, (uint32_t)p.length);
     if (threadIdx.x == 0) {
-        for (unsigned i = 0; i < S::SLOTS; i++)
-            ptx::mbarrier_init(ptx::shared_address(&copied[i]), 1);
+        ptx::mbarrier_init(ptx::shared_address(&copied), 1);
         ptx::mbarrier_init(ptx::shared_address(&largest.barrier), 1);
         ptx::mbarrier_init(ptx::shared_address(&total.barrier), 1);
         ptx::mbarrier_init_fence();
@@ -138,30 +136,27 @@ __global__ void __launch_bounds__(shape<T>::THREADS, shape<T>::BLOCKS)
     ptx::cluster_sync();
     earlier_kernels_wait();
     /* By one thread, for a row that may lie beyond the last. */
-    const auto start = [&](uint64_t r, uint32_t slot) {
+    const auto start = [&](uint64_t r) {
         if (all.aligned_x && r < p.rows)
             start_copy((const T *)p.x + r * p.x_leading, slice.first,
-                       min(length_of(p, r), slice.end),
-                       ptx::shared_address(slots) + slot * S::SLOT_BYTES,
-                       ptx::shared_address(&copied[slot]));
+                       min(length_of(p, r), slice.end), ptx::shared_address(copy),
+                       ptx::shared_address(&copied));
     };
     uint64_t r = blockIdx.x / blocks;
-    uint32_t slot = 0, slot_parity = 0, parity = 0;
-    uint32_t length = r < p.rows ? length_of(p, r) : 0;
+    uint32_t parity = 0, length = r < p.rows ? length_of(p, r) : 0;
     if (threadIdx.x == 0)
-        for (unsigned i = 0; i < S::SLOTS; i++)
-            start(r + i * clusters, i);
+        start(r);
     for (; r < p.rows; r += clusters) {
         const T *x = (const T *)p.x + r * p.x_leading;
         slice.length = min(length, slice.end);
         if (r + clusters < p.rows)
             length = length_of(p, r + clusters);
         if (all.aligned_x) {
-            ptx::mbarrier_wait(ptx::shared_address(&copied[slot]), slot_parity);
-            take_copy(slice, (const uint4 *)(slots + slot * S::SLOT_BYTES), x);
+            ptx::mbarrier_wait(ptx::shared_address(&copied), parity);
+            take_copy(slice, (const uint4 *)copy, x);
             __syncthreads(); /* all have taken it */
             if (threadIdx.x == 0)
-                start(r + (uint64_t)S::SLOTS * clusters, slot);
+                start(r + clusters);
         } else {
             slice.load(x, false);
         }
@@ -181,8 +176,6 @@ __global__ void __launch_bounds__(shape<T>::THREADS, shape<T>::BLOCKS)
             slice.store_softmax(y, all.aligned_y, e, sum);
         }
         parity ^= 1;
-        slot = slot + 1 < S::SLOTS ? slot + 1 : 0;
-        slot_parity ^= slot == 0 ? 1 : 0;
     }
     ptx::cluster_sync(); /* nobody sends to a block that has ended */
 }
@@ -192,8 +185,7 @@ static enum gemmd_error run(cudaStream_t stream, const struct arguments &all)
 {
     const struct softmax_problem &p = all.problem;
     const void *const kernel = (const void *)softmax_streamed_kernel<T, Out>;
-    struct sm90_grid grid = {kernel, 0, 1, shape<T>::THREADS,
-                             shape<T>::SLOTS * shape<T>::SLOT_BYTES};
+    struct sm90_grid grid = {kernel, 0, 1, shape<T>::THREADS, shape<T>::SLICE_BYTES};
     while ((uint64_t)grid.cluster * SOFTMAX_STREAMED_SLICE < p.length)
         grid.cluster *= 2;
     cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
