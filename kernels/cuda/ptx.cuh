@@ -127,6 +127,35 @@ __device__ __forceinline__ void cluster_sync()
                      : "memory");
 }
 
+/* Stores a word at the address that `place` has in another block of the cluster, or in this one,
+ * whose barrier at the address of `barrier` counts its 4 bytes. */
+__device__ __forceinline__ void cluster_store(uint32_t place, float value, uint32_t barrier,
+                                              uint32_t block_rank)
+{
+    asm volatile("{\n"
+                 ".reg .b32 remote, counts;\n"
+                 "mapa.shared::cluster.u32 remote, %0, %3;\n"
+                 "mapa.shared::cluster.u32 counts, %2, %3;\n"
+                 "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32"
+                 " [remote], %1, [counts];\n"
+                 "}" ::"r"(place),
+                 "r"(__float_as_uint(value)), "r"(barrier), "r"(block_rank)
+                 : "memory");
+}
+
+/* ---- bulk copies ---- */
+
+/* Copies `bytes` bytes from global to shared memory. The addresses and `bytes` are multiples of 16;
+ * the barrier counts the bytes. */
+__device__ __forceinline__ void bulk_load(uint32_t destination, const void *source, uint32_t bytes,
+                                          uint32_t barrier)
+{
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes"
+                 " [%0], [%1], %2, [%3];" ::"r"(destination),
+                 "l"(source), "r"(bytes), "r"(barrier)
+                 : "memory");
+}
+
 /* ---- bulk tensor copies (TMA); boxes of 3 or 4 dimensions, innermost coordinate first ---- */
 
 __device__ __forceinline__ void tensor_map_prefetch(const CUtensorMap *map)

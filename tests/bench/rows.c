@@ -17,7 +17,7 @@
 #include "proto/dtype.h"
 #include "tests/bench/device.h"
 
-enum { TIMINGS = 15, OPERAND_BYTES = 512 << 20, KERNELS_MAX = 6 };
+enum { TIMINGS = 15, OPERAND_BYTES = 512 << 20 };
 
 struct rows_bench {
     struct gemm_context *context;
@@ -92,19 +92,9 @@ static void make_softmax(struct rows_bench *bench, struct softmax_problem *p,
     p->y = bench->y;
 }
 
-/* The kernels to measure: those of the daemon, and the candidates. Ended by NULL. */
-static void list_kernels(const struct operation *operation, const char *name,
-                         const struct operation_kernel *list[KERNELS_MAX + 1])
+static bool is_measured(const struct rows_options *options, const struct operation_kernel *kernel)
 {
-    const struct operation_kernel *const *k = operation_kernels(operation, GEMM_BACKEND_CUDA);
-    uint32_t count = 0;
-    for (; *k != NULL && count < KERNELS_MAX - 1; k++)
-        if (name == NULL || strcmp(name, (*k)->name) == 0)
-            list[count++] = *k;
-    if (operation == &operation_reduce &&
-        (name == NULL || strcmp(name, reduce_cuda_columns.name) == 0))
-        list[count++] = &reduce_cuda_columns;
-    list[count] = NULL;
+    return options->kernel == NULL || strcmp(options->kernel, kernel->name) == 0;
 }
 
 /* One row of the table: GB/s of each kernel. */
@@ -112,10 +102,11 @@ static void bench_row(struct rows_bench *bench, FILE *to, const struct rows_opti
                       const struct operation *operation, const void *problem, const char *what,
                       enum gemmd_dtype dtype, uint64_t length)
 {
-    const struct operation_kernel *list[KERNELS_MAX + 1], *const *k = list;
-    list_kernels(operation, options->kernel, list);
+    const struct operation_kernel *const *k = operation_kernels(operation, GEMM_BACKEND_CUDA);
     fprintf(to, "| %s | %s | %llu |", what, dtype_name(dtype), (unsigned long long)length);
     for (; *k != NULL; k++) {
+        if (!is_measured(options, *k))
+            continue;
         const double seconds = time_kernel(bench, *k, problem);
         if (seconds > 0)
             fprintf(to, " %.0f |", operation->moved_bytes(problem) / seconds * 1e-9);
@@ -133,12 +124,13 @@ static void bench_table(struct rows_bench *bench, FILE *to, const struct rows_op
                                        4096, 8192, 16384, 32768, 65536, 131072};
     const bool reduces = strcmp(options->command, "reduce") == 0;
     const struct operation *operation = reduces ? &operation_reduce : &operation_softmax;
-    const struct operation_kernel *list[KERNELS_MAX + 1], *const *k = list;
+    const struct operation_kernel *const *k = operation_kernels(operation, GEMM_BACKEND_CUDA);
     const time_t begun = time(NULL);
     uint32_t columns = 3;
-    list_kernels(operation, options->kernel, list);
     fprintf(to, "| operation | dtype | length |");
     for (; *k != NULL; k++) {
+        if (!is_measured(options, *k))
+            continue;
         fprintf(to, " %s, GB/s |", (*k)->name);
         columns++;
     }

@@ -70,8 +70,8 @@ static void narrow_into(enum gemmd_dtype dtype, double value, unsigned char *to)
         convert_narrow(dtype, &single, to, 1);
 }
 
-/* Computes the sums of squares or elements of f64 anew in long double: those of the CPU's kernel, a
- * chain of f64, may be as far from the true sums as a result is allowed to be. */
+/* Computes the sums of elements, squares or exponentials of f64 anew in long double: those of the
+ * CPU's kernel, a chain of f64, may be as far from the true sums as a result is allowed to be. */
 static void sum_precisely(struct sample *s)
 {
     const struct reduce_problem *p = &s->task.problem.reduce;
@@ -83,12 +83,15 @@ static void sum_precisely(struct sample *s)
         long double sum = 0;
         for (uint64_t j = 0; j < p->length; j++) {
             const long double value = first[j * p->length_stride];
-            sum += p->op == REDUCE_NORM2 ? value * value : value;
+            sum += p->op == REDUCE_NORM2       ? value * value
+                   : p->op == REDUCE_LOGSUMEXP ? expl(value) /* of at most 1 */
+                                               : value;
         }
         s->wanted[i / p->y_width * p->y_leading + i % p->y_width] =
-            (double)(p->op == REDUCE_NORM2  ? sqrtl(sum)
-                     : p->op == REDUCE_MEAN ? sum / (long double)p->length
-                                            : sum);
+            (double)(p->op == REDUCE_NORM2       ? sqrtl(sum)
+                     : p->op == REDUCE_LOGSUMEXP ? logl(sum)
+                     : p->op == REDUCE_MEAN      ? sum / (long double)p->length
+                                                 : sum);
     }
 }
 
@@ -127,7 +130,7 @@ static void sample_prepare(struct sample *s, enum gemmd_dtype dtype, uint64_t se
     need((*cpu)->run(check.cpu, &host.problem, NULL) == GEMMD_OK, "the reference failed");
     if (s->task.operation == &operation_reduce && host.problem.reduce.dtype == GEMMD_F64 &&
         (host.problem.reduce.op == REDUCE_SUM || host.problem.reduce.op == REDUCE_MEAN ||
-         host.problem.reduce.op == REDUCE_NORM2))
+         host.problem.reduce.op == REDUCE_NORM2 || host.problem.reduce.op == REDUCE_LOGSUMEXP))
         sum_precisely(s);
 }
 
@@ -312,35 +315,14 @@ static void check_kernel(struct sample *s, const struct operation_kernel *kernel
         check_group(s, kernel, &problem);
 }
 
-/* `columns` promises the bits of `shuffle`, whose results `theirs` has. */
-static void check_columns(struct sample *s, const unsigned char *theirs)
-{
-    check_kernel(s, &reduce_cuda_columns);
-    record(s, reduce_cuda_columns.name, memcmp(theirs, s->y + GUARD, s->y_bytes) == 0,
-           "other bits than `shuffle`");
-}
-
 static void check_sample(struct sample *s)
 {
-    const struct operation *operation = s->task.operation;
-    const struct operation_kernel *const *kernels = operation_kernels(operation, GEMM_BACKEND_CUDA);
-    const bool has_columns =
-        operation == &operation_reduce && reduce_cuda_columns.takes(&s->task.problem);
-    unsigned char *of_shuffle = calloc(1, s->y_bytes);
-    need(of_shuffle != NULL, "no memory");
-    for (; *kernels != NULL; kernels++) {
-        if ((check.kernel != NULL && strcmp(check.kernel, (*kernels)->name) != 0) ||
-            !(*kernels)->takes(&s->task.problem))
-            continue;
-        check_kernel(s, *kernels);
-        if (strcmp((*kernels)->name, "shuffle") == 0)
-            memcpy(of_shuffle, s->y + GUARD, s->y_bytes);
-    }
-    if (check.kernel == NULL && has_columns)
-        check_columns(s, of_shuffle);
-    else if (check.kernel != NULL && strcmp(check.kernel, "columns") == 0 && has_columns)
-        check_kernel(s, &reduce_cuda_columns);
-    free(of_shuffle);
+    const struct operation_kernel *const *kernels =
+        operation_kernels(s->task.operation, GEMM_BACKEND_CUDA);
+    for (; *kernels != NULL; kernels++)
+        if ((check.kernel == NULL || strcmp(check.kernel, (*kernels)->name) == 0) &&
+            (*kernels)->takes(&s->task.problem))
+            check_kernel(s, *kernels);
 }
 
 static void check_reduce(enum reduce_op op, enum gemmd_dtype dtype, enum gemmd_dtype out,
@@ -424,6 +406,18 @@ static void check_all(void)
     }
 }
 
+/* So many long rows that each cluster of the kernel `streamed` computes several. */
+static void check_many_long_rows(void)
+{
+    static const uint64_t sizes[][2] = {{600, 16392}, {301, 40963}, {150, 131064}};
+    static const enum gemmd_dtype dtypes[] = {GEMMD_F32, GEMMD_F16, GEMMD_BF16};
+    for (uint32_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        for (uint32_t d = 0; d < sizeof dtypes / sizeof *dtypes; d++)
+            for (int variant = check.quick ? 3 : 0; variant < 4; variant++)
+                check_softmax(dtypes[d], dtypes[d], sizes[i][0], sizes[i][1], variant, i + d);
+    printf("many long rows: %u right, %u wrong so far\n", check.right, check.wrong);
+}
+
 int main(int argc, char **argv)
 {
     struct fault fault = {.detail = ""};
@@ -440,6 +434,7 @@ int main(int argc, char **argv)
         gemm_context_create(GEMM_BACKEND_CPU, NULL, 0, &check.cpu, &fault) != GEMMD_OK)
         stop(fault.detail[0] != '\0' ? fault.detail : "no GPU");
     check_all();
+    check_many_long_rows();
     gemm_context_destroy(check.gpu);
     gemm_context_destroy(check.cpu);
     printf("%u right, %u wrong\n", check.right, check.wrong);

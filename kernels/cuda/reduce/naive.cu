@@ -1,6 +1,7 @@
 /*
  * reduce_naive - one thread for each result, which reads its elements one after the other. Sums are
- * computed in f64, or in 64-bit integers. Neighbouring threads read neighbouring elements only if
+ * computed in f64, or in 64-bit integers: one after the other, or as a pairwise tree if the elements
+ * themselves are of f64. Neighbouring threads read neighbouring elements only if
  * an axis before the last is reduced; over the last axis each thread reads a row of its own, and
  * most of what the memory delivers is thrown away.
  */
@@ -31,10 +32,11 @@ __global__ void reduce_naive_kernel(const __grid_constant__ struct reduce_proble
     const uint64_t column = i % p.width, row = i / p.width;
     const T *x =
         (const T *)p.x + row / p.mid * p.outer_stride + row % p.mid * p.mid_stride + column;
-    typename Op<W>::state s = Op<W>::none();
+    /* A chain of f64 is exact enough for sums of narrower types; for those of f64 it is not. */
+    counter<Op<W>, sizeof(T) == sizeof(double) && !Op<W>::exact ? 32 : 1> states;
     for (uint64_t l = 0; l < p.length; l++)
-        s = Op<W>::both(s, Op<W>::one((W)widen(x[l * p.length_stride]), (uint32_t)l, p.op));
-    finish<W>(p, s, p.y, i / p.y_width * p.y_leading + i % p.y_width);
+        states.add(Op<W>::one((W)widen(x[l * p.length_stride]), (uint32_t)l, p.op));
+    finish<W>(p, states.total(), p.y, i / p.y_width * p.y_leading + i % p.y_width);
 }
 
 template <typename T, template <typename> class Op>

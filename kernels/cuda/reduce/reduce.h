@@ -40,22 +40,7 @@ static inline uint64_t reduce_shuffle_chunks(uint64_t length, bool is_row)
     return (length + chunk - 1) / chunk;
 }
 
-/* Enqueues `columns` for a sum over an axis before the last. If the length is divided
- * (reduce_shuffle_chunks > 1), the workspace has a sum of 4 bytes for each chunk and column of each
- * tile, and then a counter of 4 bytes for each tile. */
-enum { REDUCE_COLUMNS_TILE = 128 };
-static inline uint64_t reduce_columns_places(const struct reduce_problem *problem)
-{
-    return problem->outer * problem->mid *
-           ((problem->width + REDUCE_COLUMNS_TILE - 1) / REDUCE_COLUMNS_TILE);
-}
-enum gemmd_error reduce_columns_launch(cudaStream_t stream, const struct reduce_problem *problem,
-                                       void *workspace);
-
 extern const struct operation_kernel *const reduce_cuda_kernels[];
-/* A candidate with the bits of `shuffle`, which no GPU has timed yet. It is not in the list, so
- * that only benchmarks and checks run it. */
-extern const struct operation_kernel reduce_cuda_columns;
 
 #ifdef __cplusplus
 }

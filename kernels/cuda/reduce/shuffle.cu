@@ -1,15 +1,15 @@
 /*
  * reduce_shuffle - the serving kernel of reductions of f32, f16 and bf16, in one launch.
  *
- * Rows (elements that are contiguous): 8, 32 or 256 threads reduce a row, by its length. A thread
+ * Rows (elements that are contiguous): 4, 8, 32 or 256 threads reduce a row, by its length. A thread
  * has VECTORS loads of 128 bits in flight, joins their elements as a tree in registers, and adds
  * the result to a pairwise tree over its loads (state.cuh). Warp shuffles join the threads. With
  * 2048 threads on a multiprocessor, 64 bytes in flight for each are 128 KiB, where the latency of
  * the memory (700 ns) times a multiprocessor's share of 3.35 TB/s needs 18 KiB.
  *
- * Columns (an axis before the last is reduced): a warp reads 32 * COLUMNS neighbouring elements of
- * a row, 8 warps of a block read every eighth row, and each thread keeps COLUMNS trees. Shared
- * memory joins the warps.
+ * Columns (an axis before the last is reduced): a warp reads a tile of 32 * COUNT neighbouring
+ * elements of a row, 8 warps of a block read every eighth row, and each thread keeps COUNT trees,
+ * which share one counter. Shared memory joins the warps.
  *
  * Long reductions are divided into chunks, each of which a block reduces. The block that ends last
  * joins the states of all chunks, in their order, as a pairwise tree. Chunks, threads and trees
@@ -35,7 +35,7 @@ constexpr uint64_t ROW_CHUNK = 131072, COLUMN_CHUNK = 512;
 struct problems {
     uint32_t count;
     uint32_t first_block[PROBLEMS];
-    bool aligned[PROBLEMS]; /* every row begins at a multiple of 16 bytes */
+    bool aligned[PROBLEMS]; /* every row begins at a multiple of what a thread loads at once */
     struct reduce_problem list[PROBLEMS];
     void *partial;     /* states of chunks; one problem only */
     uint32_t *arrived; /* chunks that have ended, for each row or tile; zero at first */
@@ -188,62 +188,135 @@ __global__ void __launch_bounds__(THREADS)
 
 /* ---- columns ---- */
 
-template <typename State> struct columns_of {
-    static constexpr unsigned COUNT = sizeof(State) > 4 ? 2 : 4;
+/* A thread's columns, and the steps of which it has loads in flight: 64 bytes, or 32 where states
+ * take more registers. */
+template <typename T, typename State> struct columns_of {
+    static constexpr unsigned COUNT = sizeof(State) > 4 ? 2 : 4, ROWS = 4;
+    static constexpr unsigned STEPS = 4 / sizeof(T); /* of ROWS rows, at once */
 };
 
-/* Joins the states of the warps of a block, for the columns of each lane, in warp 0. */
-template <typename O, unsigned COUNT>
-static __device__ void join_warps(typename O::state (&s)[COUNT],
-                                  typename O::state (*shared)[32 * COUNT])
-{
-    const unsigned warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    __syncthreads();
-#pragma unroll
-    for (unsigned c = 0; c < COUNT; c++)
-        shared[warp][lane * COUNT + c] = s[c];
-    for (unsigned half = WARPS / 2; half > 0; half /= 2) {
-        __syncthreads();
-#pragma unroll
-        for (unsigned c = 0; c < COUNT && warp < half; c++)
-            shared[warp][lane * COUNT + c] =
-                O::both(shared[warp][lane * COUNT + c], shared[warp + half][lane * COUNT + c]);
-    }
-    __syncthreads();
-#pragma unroll
-    for (unsigned c = 0; c < COUNT; c++)
-        s[c] = shared[0][lane * COUNT + c];
-}
-
-/* The elements of a row in COUNT columns from `column` on; those beyond the width are not read. */
-template <typename T, unsigned COUNT>
-static __device__ __forceinline__ void load_columns(const T *row, uint64_t column, uint64_t width,
-                                                    bool aligned, T (&to)[COUNT])
-{
-    struct __align__(COUNT * sizeof(T)) group
-    {
-        T elements[COUNT];
+/* The states of COUNT neighbouring columns, of which one counter makes trees. */
+template <typename O, unsigned COUNT> struct together {
+    struct state {
+        typename O::state of[COUNT];
     };
-    if (aligned && column + COUNT <= width) {
-        const group all = *(const group *)(row + column);
+    static __device__ __forceinline__ state none()
+    {
+        state s;
 #pragma unroll
         for (unsigned c = 0; c < COUNT; c++)
-            to[c] = all.elements[c];
+            s.of[c] = O::none();
+        return s;
+    }
+    static __device__ __forceinline__ state both(const state &a, const state &b)
+    {
+        state s;
+#pragma unroll
+        for (unsigned c = 0; c < COUNT; c++)
+            s.of[c] = O::both(a.of[c], b.of[c]);
+        return s;
+    }
+};
+
+template <typename T, unsigned COUNT> struct __align__(COUNT * sizeof(T)) group
+{
+    T elements[COUNT];
+};
+
+/* The words of a group, which is read once: one load of 4, 8 or 16 bytes. */
+template <unsigned BYTES> struct words_of {
+    using type = uint32_t;
+};
+template <> struct words_of<8> {
+    using type = uint2;
+};
+template <> struct words_of<16> {
+    using type = uint4;
+};
+template <typename T, unsigned COUNT>
+static __device__ __forceinline__ void load_group(const T *x, group<T, COUNT> &to)
+{
+    using words = typename words_of<sizeof(group<T, COUNT>)>::type;
+    const words loaded = __ldcs((const words *)x);
+    memcpy(&to, &loaded, sizeof to);
+}
+
+/* The elements of LINES rows, every WARPS-th from `row` on, in COUNT columns from `x` on, of which
+ * `there` are left. Those of rows from `end` on are not read. If every row is ALIGNED, there is one
+ * condition around the loads of all groups: with one around each, the compiler takes 16-bit
+ * elements apart within it, and so waits for each load before it issues the next. */
+template <bool ALIGNED, typename T, unsigned COUNT, unsigned LINES>
+static __device__ __forceinline__ void load_columns(const T *x, uint64_t stride, uint32_t row,
+                                                    uint32_t end, uint32_t there,
+                                                    group<T, COUNT> (&to)[LINES])
+{
+    if (ALIGNED && there >= COUNT && row + (LINES - 1) * WARPS < end) {
+#pragma unroll
+        for (unsigned r = 0; r < LINES; r++)
+            load_group(x + (row + r * WARPS) * stride, to[r]);
         return;
     }
 #pragma unroll
-    for (unsigned c = 0; c < COUNT; c++)
-        if (column + c < width)
-            to[c] = row[column + c];
+    for (unsigned r = 0; r < LINES; r++)
+#pragma unroll
+        for (unsigned c = 0; c < COUNT; c++)
+            if (row + r * WARPS < end && c < there)
+                to[r].elements[c] = x[(row + r * WARPS) * stride + c];
 }
 
-template <typename T, template <typename> class Op>
-__global__ void __launch_bounds__(THREADS)
+/* Joins what the warps have stored of each column, in the first warp's place. */
+template <typename O, unsigned TILE>
+static __device__ void join_warps(typename O::state (*shared)[TILE])
+{
+    for (unsigned half = WARPS / 2; half > 0; half /= 2) {
+        __syncthreads();
+        for (unsigned i = threadIdx.x; i < half * TILE; i += THREADS)
+            shared[i / TILE][i % TILE] =
+                O::both(shared[i / TILE][i % TILE], shared[i / TILE + half][i % TILE]);
+    }
+    __syncthreads();
+}
+
+/* Joins the states of a tile's chunks, which are in `partial`. Each warp takes every WARPS-th chunk
+ * and a column a lane, and has AHEAD loads in flight. */
+template <typename O, unsigned TILE>
+static __device__ void join_chunks(const typename O::state *partial, uint64_t chunks,
+                                   typename O::state (*shared)[TILE])
+{
+    using State = typename O::state;
+    constexpr unsigned AHEAD = 32 / sizeof(State);
+    const unsigned warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+#pragma unroll 1
+    for (unsigned c = lane; c < TILE; c += 32) {
+        counter<O, O::exact ? 1 : 10> joined;
+#pragma unroll 1
+        for (uint64_t i = warp; i < chunks; i += AHEAD * WARPS) {
+            State some[AHEAD];
+#pragma unroll
+            for (unsigned a = 0; a < AHEAD; a++)
+                some[a] = stored(&partial[(i + a * WARPS < chunks ? i + a * WARPS : i) * TILE + c]);
+#pragma unroll
+            for (unsigned a = 0; a < AHEAD; a++)
+                if (i + a * WARPS < chunks)
+                    joined.add(some[a]);
+        }
+        shared[warp][c] = joined.total();
+    }
+    join_warps<O, TILE>(shared);
+}
+
+/* Elements of 16 bits leave room for a fourth block on a multiprocessor where all loads are of
+ * groups. */
+template <typename T, template <typename> class Op, bool ALIGNED>
+__global__ void __launch_bounds__(THREADS, ALIGNED && sizeof(T) == 2 ? 4 : 3)
     reduce_shuffle_columns(const __grid_constant__ struct problems all)
 {
     using O = Op<float>;
     using State = typename O::state;
-    constexpr unsigned COUNT = columns_of<State>::COUNT, TILE = 32 * COUNT, ROWS = 4;
+    using Columns = columns_of<T, State>;
+    constexpr unsigned COUNT = Columns::COUNT, TILE = 32 * COUNT;
+    constexpr unsigned ROWS = Columns::ROWS, STEPS = Columns::STEPS, LINES = STEPS * ROWS;
+    using Together = together<O, COUNT>;
     __shared__ State shared[WARPS][TILE];
     const unsigned warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     uint32_t block;
@@ -253,57 +326,51 @@ __global__ void __launch_bounds__(THREADS)
     const uint64_t tiles = (p.width + TILE - 1) / TILE;
     const uint64_t place = block / chunks, chunk = block % chunks;
     const uint64_t tile = place % tiles, row = place / tiles, column = tile * TILE + lane * COUNT;
-    const T *x = (const T *)p.x + row / p.mid * p.outer_stride + row % p.mid * p.mid_stride;
-    const uint64_t first = chunk * COLUMN_CHUNK,
-                   end = first + COLUMN_CHUNK < p.length ? first + COLUMN_CHUNK : p.length;
-    counter<O, O::exact ? 1 : 5> states[COUNT]; /* 16 steps of 8 warps and 4 rows are a chunk */
-    for (uint64_t l = first + warp; l < end; l += WARPS * ROWS) {
-        T loaded[ROWS][COUNT];
+    const uint64_t first = chunk * COLUMN_CHUNK, left = p.length - first;
+    const uint32_t end = (uint32_t)(left < COLUMN_CHUNK ? left : COLUMN_CHUNK); /* of the chunk */
+    const uint32_t there = column >= p.width          ? 0
+                           : p.width - column < COUNT ? (uint32_t)(p.width - column)
+                                                      : COUNT;
+    const T *x = (const T *)p.x + row / p.mid * p.outer_stride + row % p.mid * p.mid_stride +
+                 first * p.length_stride + column;
+    counter<Together, O::exact ? 1 : 5> states; /* 16 steps of 8 warps and 4 rows are a chunk */
+    for (uint32_t l = warp; l < end; l += WARPS * LINES) {
+        group<T, COUNT> loaded[LINES];
+        load_columns<ALIGNED>(x, p.length_stride, l, end, there, loaded);
 #pragma unroll
-        for (unsigned r = 0; r < ROWS; r++)
-            if (l + r * WARPS < end)
-                load_columns<T, COUNT>(x + (l + r * WARPS) * p.length_stride, column, p.width,
-                                       all.aligned[number], loaded[r]);
+        for (unsigned step = 0; step < STEPS; step++) {
+            typename Together::state s[ROWS];
 #pragma unroll
-        for (unsigned c = 0; c < COUNT; c++) {
-            State s[ROWS];
+            for (unsigned r = 0; r < ROWS; r++) {
+                const uint32_t at = l + (step * ROWS + r) * WARPS;
 #pragma unroll
-            for (unsigned r = 0; r < ROWS; r++)
-                s[r] = l + r * WARPS < end
-                           ? O::one(widen(loaded[r][c]), (uint32_t)(l + r * WARPS), p.op)
-                           : O::none();
-            states[c].add(O::both(O::both(s[0], s[1]), O::both(s[2], s[3])));
+                for (unsigned c = 0; c < COUNT; c++)
+                    s[r].of[c] = at < end ? O::one(widen(loaded[step * ROWS + r].elements[c]),
+                                                   (uint32_t)first + at, p.op)
+                                          : O::none();
+            }
+            if (l + step * ROWS * WARPS < end)
+                states.add(
+                    Together::both(Together::both(s[0], s[1]), Together::both(s[2], s[3])));
         }
     }
-    State s[COUNT];
+    const typename Together::state total = states.total();
 #pragma unroll
     for (unsigned c = 0; c < COUNT; c++)
-        s[c] = states[c].total();
-    join_warps<O, COUNT>(s, shared);
+        shared[warp][lane * COUNT + c] = total.of[c];
+    join_warps<O, TILE>(shared);
     if (chunks > 1) {
         State *partial = (State *)all.partial + place * chunks * TILE;
-        if (warp == 0)
-#pragma unroll
-            for (unsigned c = 0; c < COUNT; c++)
-                partial[chunk * TILE + lane * COUNT + c] = s[c];
+        for (unsigned c = threadIdx.x; c < TILE; c += THREADS)
+            partial[chunk * TILE + c] = shared[0][c];
         if (!arrives_last(all.arrived + place, (uint32_t)chunks))
             return;
-        counter<O, O::exact ? 1 : (sizeof(State) > 4) ? 6 : 10> joined[COUNT];
-        for (uint64_t i = warp; i < chunks; i += WARPS)
-#pragma unroll
-            for (unsigned c = 0; c < COUNT; c++)
-                joined[c].add(stored(&partial[i * TILE + lane * COUNT + c]));
-#pragma unroll
-        for (unsigned c = 0; c < COUNT; c++)
-            s[c] = joined[c].total();
-        join_warps<O, COUNT>(s, shared);
+        join_chunks<O, TILE>(partial, chunks, shared);
     }
-#pragma unroll
-    for (unsigned c = 0; c < COUNT && warp == 0; c++)
-        if (column + c < p.width) {
-            const uint64_t i = row * p.width + column + c;
-            finish<float>(p, s[c], p.y, i / p.y_width * p.y_leading + i % p.y_width);
-        }
+    for (unsigned c = threadIdx.x; c < TILE && tile * TILE + c < p.width; c += THREADS) {
+        const uint64_t i = row * p.width + tile * TILE + c;
+        finish<float>(p, shared[0][c], p.y, i / p.y_width * p.y_leading + i % p.y_width);
+    }
 }
 
 /* ---- launches ---- */
@@ -328,7 +395,8 @@ static struct kind kind_of(const struct reduce_problem &p)
                       : p.op == REDUCE_NORM2     ? 1
                       : p.op == REDUCE_LOGSUMEXP ? 3
                                                  : 2;
-    return {p.dtype, state, !is_row(p) ? 0 : bytes <= 1024 ? 8u : bytes <= 8192 ? 32u : THREADS};
+    const unsigned each = bytes <= 256 ? 4 : bytes <= 1024 ? 8 : bytes <= 8192 ? 32 : THREADS;
+    return {p.dtype, state, is_row(p) ? each : 0};
 }
 
 static bool same_kind(const struct kind &a, const struct kind &b)
@@ -357,11 +425,20 @@ static uint64_t blocks_of(const struct reduce_problem &p, const struct kind &kin
     return places * reduce_shuffle_chunks(p.length, kind.each != 0);
 }
 
-static bool is_aligned(const struct reduce_problem &p)
+static bool is_aligned(const struct reduce_problem &p, const struct kind &kind)
 {
     const uint64_t size = p.dtype == GEMMD_F32 ? 4 : 2;
-    return (uintptr_t)p.x % 16 == 0 && p.outer_stride * size % 16 == 0 &&
-           p.mid_stride * size % 16 == 0 && (is_row(p) || p.length_stride * size % 16 == 0);
+    const uint64_t together = kind.each != 0 ? 16 / size : tile_of(kind.state) / 32;
+    return (uintptr_t)p.x % (together * size) == 0 && p.outer_stride % together == 0 &&
+           p.mid_stride % together == 0 && (is_row(p) || p.length_stride % together == 0);
+}
+
+static bool all_aligned(const struct problems &all)
+{
+    for (uint32_t i = 0; i < all.count; i++)
+        if (!all.aligned[i])
+            return false;
+    return true;
 }
 
 template <typename T, template <typename> class Op>
@@ -370,7 +447,12 @@ static enum gemmd_error start(cudaStream_t stream, const struct kind &kind, unsi
 {
     switch (kind.each) {
     case 0:
-        return launch(reduce_shuffle_columns<T, Op>, dim3(blocks), dim3(THREADS), stream, all);
+        return all_aligned(all) ? launch(reduce_shuffle_columns<T, Op, true>, dim3(blocks),
+                                         dim3(THREADS), stream, all)
+                                : launch(reduce_shuffle_columns<T, Op, false>, dim3(blocks),
+                                         dim3(THREADS), stream, all);
+    case 4:
+        return launch(reduce_shuffle_rows<T, Op, 4>, dim3(blocks), dim3(THREADS), stream, all);
     case 8:
         return launch(reduce_shuffle_rows<T, Op, 8>, dim3(blocks), dim3(THREADS), stream, all);
     case 32:
@@ -446,7 +528,7 @@ enum gemmd_error reduce_shuffle_launch(cudaStream_t stream, const struct operati
                 continue;
             done[j] = true;
             all.list[all.count] = p;
-            all.aligned[all.count] = is_aligned(p);
+            all.aligned[all.count] = is_aligned(p, kind);
             all.first_block[all.count++] = (uint32_t)blocks;
             blocks += blocks_of(p, kind);
         }

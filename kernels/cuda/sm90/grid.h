@@ -6,6 +6,10 @@
 
 #include "kernels/cuda/sm90/sm90.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* The number of rows of tiles that are processed together, of `rows`, all counted in tiles of a
  * complete cluster. The tiles of the `clusters` that run at once should cover about a square of C,
  * so that they read the fewest lines of X and Y. Pure. */
@@ -24,5 +28,9 @@ struct sm90_grid {
  * may start while the kernel before it on the stream still runs. */
 cudaError_t sm90_grid_enqueue(const struct sm90_grid *grid, const void *arguments,
                               cudaStream_t stream);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -58,14 +58,14 @@ __global__ void __launch_bounds__(EACH < 128 ? 128 : EACH,
     row.end = there ? (uint32_t)p.length : 0;
     row.load((const T *)p.x + r * p.x_leading, all.aligned_x[number]);
     const float top = join_threads<larger, EACH>(row.most(scale), shared);
-    float e[VECTORS][vector<T>::WIDTH];
     Out *y = (Out *)p.y + r * p.y_leading;
     /* The branches share nothing, so that registers hold either X or its exponentials. */
     if (p.log) {
-        row.exponentials(scale, top, e);
-        const float sum = join_threads<added, EACH>(row.total(e), shared);
+        const float sum =
+            join_threads<added, EACH>(row.total_of_exponentials(scale, top), shared);
         row.store_log_softmax(y, all.aligned_y[number], scale, top, sum);
     } else {
+        float e[VECTORS][vector<T>::WIDTH];
         row.exponentials(scale, top, e);
         const float sum = join_threads<added, EACH>(row.total(e), shared);
         row.store_softmax(y, all.aligned_y[number], e, sum);

@@ -144,25 +144,41 @@ template <typename T, unsigned EACH, unsigned VECTORS> struct row {
         return top;
     }
 
-    /* exp(score - top); 0 for masked elements. */
+    /* exp(score - top) of a vector; 0 for masked elements. */
+    __device__ __forceinline__ void exponentials_of(unsigned v, float scale, float top,
+                                                    float e[W]) const
+    {
+#pragma unroll
+        for (unsigned i = 0; i < W; i++)
+            e[i] = 0;
+        if (at(v) >= length)
+            return;
+#pragma unroll
+        for (unsigned i = 0; i < W; i++)
+            e[i] = expf(fmaf(x[v][i], scale, -top));
+        if (at(v) + W > length) {
+#pragma unroll
+            for (unsigned i = 0; i < W; i++)
+                e[i] = at(v) + i < length ? e[i] : 0;
+        }
+    }
+
     __device__ __forceinline__ void exponentials(float scale, float top, float e[VECTORS][W]) const
     {
 #pragma unroll
-        for (unsigned v = 0; v < VECTORS; v++) {
+        for (unsigned v = 0; v < VECTORS; v++)
+            exponentials_of(v, scale, top, e[v]);
+    }
+
+    /* The sum of a power of two of numbers, as a pairwise tree. */
+    template <unsigned COUNT> static __device__ __forceinline__ float sum_pairwise(float s[COUNT])
+    {
 #pragma unroll
-            for (unsigned i = 0; i < W; i++)
-                e[v][i] = 0;
-            if (at(v) >= length)
-                continue;
+        for (unsigned half = COUNT / 2; half > 0; half /= 2)
 #pragma unroll
-            for (unsigned i = 0; i < W; i++)
-                e[v][i] = expf(fmaf(x[v][i], scale, -top));
-            if (at(v) + W > length) {
-#pragma unroll
-                for (unsigned i = 0; i < W; i++)
-                    e[v][i] = at(v) + i < length ? e[v][i] : 0;
-            }
-        }
+            for (unsigned i = 0; i < half; i++)
+                s[i] += s[i + half];
+        return s[0];
     }
 
     /* The sum of a thread's exponentials, as a pairwise tree. */
@@ -175,19 +191,22 @@ template <typename T, unsigned EACH, unsigned VECTORS> struct row {
 #pragma unroll
             for (unsigned i = 0; i < W; i++)
                 s[i] = e[v][i];
-#pragma unroll
-            for (unsigned half = W / 2; half > 0; half /= 2)
-#pragma unroll
-                for (unsigned i = 0; i < half; i++)
-                    s[i] += s[i + half];
-            sums[v] = s[0];
+            sums[v] = sum_pairwise<W>(s);
         }
+        return sum_pairwise<VECTORS>(sums);
+    }
+
+    /* The same sum, where X is needed later and the exponentials are not. */
+    __device__ __forceinline__ float total_of_exponentials(float scale, float top) const
+    {
+        float sums[VECTORS];
 #pragma unroll
-        for (unsigned half = VECTORS / 2; half > 0; half /= 2)
-#pragma unroll
-            for (unsigned v = 0; v < half; v++)
-                sums[v] += sums[v + half];
-        return sums[0];
+        for (unsigned v = 0; v < VECTORS; v++) {
+            float e[W];
+            exponentials_of(v, scale, top, e);
+            sums[v] = sum_pairwise<W>(e);
+        }
+        return sum_pairwise<VECTORS>(sums);
     }
 
     /* Stores the values y of a vector, and `masked` in place of those of masked elements. */

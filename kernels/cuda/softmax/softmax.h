@@ -21,6 +21,12 @@ enum gemmd_error softmax_tree_launch(cudaStream_t stream, const struct softmax_p
 enum gemmd_error softmax_online_launch(cudaStream_t stream, const struct operation_member members[],
                                        uint32_t count);
 
+/* Enqueues `streamed`, on a device of compute capability 9.0, for rows of up to
+ * SOFTMAX_STREAMED_MAX elements. A block has at most SOFTMAX_STREAMED_SLICE elements of a row. */
+enum { SOFTMAX_STREAMED_SLICE = 8192, SOFTMAX_STREAMED_MAX = 131072 };
+enum gemmd_error softmax_streamed_launch(cudaStream_t stream,
+                                         const struct softmax_problem *problem);
+
 extern const struct operation_kernel *const softmax_cuda_kernels[];
 
 #ifdef __cplusplus
