@@ -39,7 +39,9 @@ static const struct {
     uint64_t heads, kv_heads, sq, skv;
     const char *name;
 } FEW_QUERIES[] = {
-    {32, 32, 1, 8192, "decode"},      {32, 32, 16, 512, "decode"},
+    {32, 32, 1, 8192, "decode"},      {32, 32, 15, 512, "decode"},
+    {32, 32, 16, 1, "flash_wgmma"},   {32, 32, 16, 2048, "flash_wgmma"},
+    {32, 32, 16, 2049, "decode"},     {31, 31, 16, 77, "decode"},
     {32, 32, 17, 512, "flash_wgmma"}, {32, 32, 32, 8192, "flash_wgmma"},
     {32, 32, 32, 8193, "decode"},     {32, 32, 33, 9000, "flash_wgmma"},
     {32, 8, 8, 8192, "decode"},       {32, 16, 16, 512, "decode"},
