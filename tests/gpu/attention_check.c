@@ -446,7 +446,9 @@ static bool check_extremes(struct check *check, enum gemmd_dtype dtype, bool lar
     } shapes[] = {{70000, 1, 1, 1, 2, 8},   {1, 140000, 70000, 1, 3, 4}, {1, 1, 1, 5, 70000, 16},
                   {300, 1, 1, 130, 40, 64}, {1, 64, 1, 3, 1000, 128},    {160, 1, 1, 65, 64, 128},
                   {4096, 1, 1, 1, 70, 256}, {256, 3, 1, 3, 2100, 128}};
-    for (unsigned i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+    /* The last two are launches of many blocks of decode, which takes no f32. */
+    const unsigned count = sizeof shapes / sizeof *shapes - (dtype == GEMMD_F32 ? 2 : 0);
+    for (unsigned i = 0; i < count; i++) {
         wanted = (struct wanted){.problem = {.dtype = dtype,
                                              .batch = shapes[i].batch,
                                              .heads = shapes[i].heads,
