@@ -16,13 +16,13 @@
 
 #include "kernels/attention.h"
 
-enum { ATTENTION_CELLS_MAX = 64, ATTENTION_OWN_MAX = 32, ATTENTION_WHY_MAX = 160 };
+enum { ATTENTION_CELLS_MAX = 96, ATTENTION_OWN_MAX = 32, ATTENTION_WHY_MAX = 160 };
 
 struct attention_options {
     double seconds;      /* in all; what is not reached by then is left out */
     const char *dtypes;  /* "bf16,f16" */
     const char *kernels; /* part of a kernel's name, or NULL for all */
-    const char *cells;   /* part of a cell's name, or NULL for all */
+    const char *cells;   /* parts of cells' names, separated by commas, or NULL for all */
     const char *out;     /* file for the tables, or NULL */
     bool check_only;
 };
@@ -43,7 +43,7 @@ struct attention_cell {
 };
 
 /* attention_cells.c: up to ATTENTION_CELLS_MAX, those that are launched whole first; their number.
- */
+ * Only cells whose names contain one of the parts that commas separate, or all if NULL. */
 int attention_cells(const char *containing, struct attention_cell *cells);
 
 /* The problem of a cell, without pointers. */

@@ -2,6 +2,7 @@
  * requests. */
 #include "tests/bench/attention.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -28,7 +29,11 @@ static const struct {
     {4, 32, 32, 2, 8192, 128, true},       {4, 32, 32, 8, 8192, 128, true},
     {4, 32, 32, 16, 8192, 128, true},      {4, 32, 32, 32, 8192, 128, true},
     {4, 32, 8, 2, 8192, 128, true},        {4, 32, 8, 4, 8192, 128, true},
-    {4, 32, 8, 8, 8192, 128, true},
+    {4, 32, 8, 8, 8192, 128, true},        {64, 16, 16, 77, 77, 64, false},
+    {32, 16, 16, 384, 384, 64, false},     {32, 16, 16, 384, 384, 128, false},
+    {8, 16, 16, 4096, 77, 64, false},      {16, 16, 16, 1, 4096, 256, true},
+    {64, 8, 8, 1, 2048, 256, true},        {8, 64, 8, 1, 8192, 128, true},
+    {32, 64, 8, 1, 4096, 128, true},
 };
 
 /* Of which every entry is a request. */
@@ -40,10 +45,25 @@ static const struct attention_cell REQUESTS[] = {
     {"16 requests decode 32/8 d128 S8192", ATTENTION_TOGETHER, 16, 32, 8, 1, 8192, 128, false},
 };
 
+/* Whether a name contains one of the parts that commas separate. */
+static bool contains_any(const char *name, const char *parts)
+{
+    while (true) {
+        char part[64];
+        const size_t length = strcspn(parts, ",");
+        snprintf(part, sizeof part, "%.*s", (int)length, parts);
+        if (strstr(name, part) != NULL)
+            return true;
+        if (parts[length] == '\0')
+            return false;
+        parts += length + 1;
+    }
+}
+
 static void add(const char *containing, const struct attention_cell *cell,
                 struct attention_cell *cells, int *count)
 {
-    if ((containing == NULL || strstr(cell->name, containing) != NULL) &&
+    if ((containing == NULL || contains_any(cell->name, containing)) &&
         *count < ATTENTION_CELLS_MAX)
         cells[(*count)++] = *cell;
 }
@@ -64,7 +84,9 @@ int attention_cells(const char *containing, struct attention_cell *cells)
 {
     int count = 0;
     for (size_t i = 0; i < sizeof SHAPES / sizeof *SHAPES; i++) {
-        for (int causal = 0; causal < (SHAPES[i].decode ? 1 : 2); causal++) {
+        /* Of more queries than keys, some would see none under a causal mask. */
+        const bool full_only = SHAPES[i].decode || SHAPES[i].sq > SHAPES[i].skv;
+        for (int causal = 0; causal < (full_only ? 1 : 2); causal++) {
             struct attention_cell cell = {.batch = SHAPES[i].batch,
                                           .heads = SHAPES[i].heads,
                                           .kv_heads = SHAPES[i].kv_heads,
@@ -78,14 +100,14 @@ int attention_cells(const char *containing, struct attention_cell *cells)
                      (unsigned long long)cell.batch, (unsigned long long)cell.heads,
                      (unsigned long long)cell.kv_heads);
             char queries[24] = "";
-            if (cell.sq > 1)
+            if (cell.sq > 1 && cell.sq != cell.skv)
                 snprintf(queries, sizeof queries, " q%llu", (unsigned long long)cell.sq);
             if (SHAPES[i].decode)
                 snprintf(cell.name, sizeof cell.name, "decode %s d%llu S%llu%s", heads,
                          (unsigned long long)cell.d, (unsigned long long)cell.skv, queries);
             else
-                snprintf(cell.name, sizeof cell.name, "%s d%llu S%llu %s", heads,
-                         (unsigned long long)cell.d, (unsigned long long)cell.skv,
+                snprintf(cell.name, sizeof cell.name, "%s d%llu S%llu%s %s", heads,
+                         (unsigned long long)cell.d, (unsigned long long)cell.skv, queries,
                          causal ? "causal" : "full");
             add(containing, &cell, cells, &count);
         }
@@ -105,7 +127,8 @@ struct attention_problem attention_cell_problem(const struct attention_cell *cel
                                   .skv = cell->skv,
                                   .d = cell->d,
                                   .dv = cell->d,
-                                  .causal = cell->causal};
+                                  .causal = cell->causal,
+                                  .scale = 1 / sqrtf((float)cell->d)};
     p.q_strides = attention_strides(ATTENTION_BHSD, p.heads, p.sq, p.d);
     p.k_strides = attention_strides(ATTENTION_BHSD, p.kv_heads, p.skv, p.d);
     p.v_strides = attention_strides(ATTENTION_BHSD, p.kv_heads, p.skv, p.dv);

@@ -3,7 +3,6 @@
  * function interface calls it. One stream, one thread.
  */
 #include <cuda_runtime_api.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -117,7 +116,6 @@ int gemmd_bench_attention(void *handle, const char *kernel, int bf16, int index,
     if (index < 0 || index >= attention_cells(NULL, cells))
         return GEMMD_ERR_INTERNAL;
     struct attention_problem p = attention_cell_problem(&cells[index], dtype);
-    p.scale = 1 / sqrtf((float)p.d);
     p.q = q;
     p.k = k;
     p.v = v;

@@ -10,6 +10,7 @@
  *   --smoke    each of the kernels' own widths, with and without a mask, and no more
  *   --large    also K and V that stretch over more than 2^31 elements; takes 20 GB of device memory
  *   --group    only the groups
+ *   --tiles    only the tiles of flash_wgmma, each as a kernel of its own
  *   --kernels TEXT  only those with TEXT in their name
  *   --dtype NAME    only this type
  */
@@ -21,6 +22,7 @@
 
 #include "kernels/cuda/attention/tiled.h"
 #include "kernels/cuda/context.h"
+#include "kernels/cuda/sm90/attention/flash_wgmma.h"
 #include "kernels/operations.h"
 #include "proto/dtype.h"
 #include "tests/gpu/attention_shared_launch.h"
@@ -36,7 +38,8 @@ enum { LAUNCHES = 5 }; /* of an attention that is cut */
 struct trial {
     const struct operation_kernel *kernel;
     enum gemmd_dtype dtype;
-    bool family; /* of those whose bits are the same */
+    const struct attention_wgmma_kernel *tile; /* of flash_wgmma, or NULL for any other kernel */
+    bool family;                               /* of those whose bits are the same */
     uint64_t passed, failed;
     double worst;    /* largest error / what is allowed */
     char first[768]; /* what failed first */
@@ -146,13 +149,94 @@ static bool is_kept(const struct result *result, const struct attention_sample *
                   result->lse_bytes) == 0;
 }
 
+/* Runs one of the tiles of flash_wgmma, all parts or some of them. */
+static enum gemmd_error run_tile_parts(struct gemm_context *context,
+                                       const struct attention_wgmma_kernel *tile,
+                                       const struct attention_problem *problem,
+                                       const struct operation_range *parts)
+{
+    struct cuda_context *cuda = cuda_context_of(context);
+    const struct operation_range all = {0, attention_wgmma_parts(tile, problem)};
+    return cuda_error_code((int)attention_wgmma_enqueue(&cuda->sm90, tile, problem,
+                                                        parts != NULL ? *parts : all,
+                                                        cuda->attention_next, cuda->stream));
+}
+
+/* The tile whose turn it is: a kernel's functions know the problem only. */
+static const struct attention_wgmma_kernel *tile_in_turn;
+
+static enum gemmd_error run_tile(struct gemm_context *context, const void *problem, void *workspace)
+{
+    (void)workspace;
+    return run_tile_parts(context, tile_in_turn, problem, NULL);
+}
+
+static uint64_t parts_of_tile(struct gemm_context *context, const void *problem)
+{
+    (void)context;
+    return attention_wgmma_parts(tile_in_turn, problem);
+}
+
+static enum gemmd_error run_parts_of_tile(struct gemm_context *context, const void *problem,
+                                          struct operation_range parts)
+{
+    return run_tile_parts(context, tile_in_turn, problem, &parts);
+}
+
+static bool takes_for_tile(const void *problem)
+{
+    return attention_wgmma_takes(problem);
+}
+
+static const struct operation_kernel tile_kernel = {
+    .name = "tile",
+    .takes = takes_for_tile,
+    .workspace_bytes = operation_no_workspace,
+    .run = run_tile,
+    .parts = parts_of_tile,
+    .run_parts = run_parts_of_tile,
+    .launch_flops = 5e13,
+};
+
+static void add_tiles(struct check *check, const char *text)
+{
+    static const enum gemmd_dtype types[] = {GEMMD_F16, GEMMD_BF16};
+    for (int i = 0; i < 2; i++)
+        for (const struct attention_wgmma_kernel *tile = attention_wgmma_kernels(types[i]);
+             tile->name != NULL; tile++)
+            if (strstr(tile->name, text) != NULL && check->count < TRIALS_MAX)
+                check->trials[check->count++] = (struct trial){
+                    .kernel = &tile_kernel, .dtype = types[i], .tile = tile, .family = true};
+}
+
+/* Whether a trial takes a problem. */
+static bool trial_takes(const struct trial *trial, const struct attention_problem *problem)
+{
+    return trial->dtype == problem->dtype && trial->kernel->takes(problem) &&
+           (trial->tile == NULL ||
+            (problem->d <= trial->tile->width && problem->dv <= trial->tile->width));
+}
+
+/* Whether two trials that take a problem have to give the same bits. Tiles of flash_wgmma need not
+ * if a mask hides values that are not finite (flash_wgmma.h). */
+static bool same_family(const struct trial *a, const struct trial *b,
+                        const struct attention_problem *problem, enum product_fill fill)
+{
+    if (!a->family || !b->family || (a->tile == NULL) != (b->tile == NULL))
+        return false;
+    return a->tile == NULL ||
+           (a->tile->width == b->tile->width &&
+            !(fill == PRODUCT_SPECIAL && (problem->causal || problem->windowed)));
+}
+
 /* Runs one trial: on the first stream against the host, then on all for the same bytes, the last
- * time in several launches. */
+ * time in several launches. Then once more, divided as over several devices. */
 static bool run_trial(struct check *check, struct trial *trial, struct attention_sample *sample,
                       struct device_attention *device, struct result *first)
 {
     char why[512] = "";
     bool right = true;
+    tile_in_turn = trial->tile;
     for (unsigned i = 0; i < (check->quick ? 1 : TEST_STREAMS + 1) && right; i++) {
         struct test_stream *stream = &check->streams[i % TEST_STREAMS];
         device->stream = stream->stream;
@@ -166,27 +250,44 @@ static bool run_trial(struct check *check, struct trial *trial, struct attention
             right = false;
         }
     }
+    if (right && !check->quick) {
+        device->stream = check->streams[0].stream;
+        right = device_attention_run_divided(device, sample, trial->kernel,
+                                             check->streams[0].context, why, sizeof why);
+        if (right && !is_kept(first, sample)) {
+            snprintf(why, sizeof why, "other bytes if it is divided");
+            right = false;
+        }
+    }
     record(trial, right, &sample->problem, why);
     return right;
 }
 
 /* All kernels that take it, on one problem. False if nothing more can be run. */
 static bool run_trials(struct check *check, struct attention_sample *sample,
-                       struct device_attention *device, struct result *first, struct result *family)
+                       struct device_attention *device, enum product_fill fill,
+                       struct result *first, struct result *family)
 {
-    bool has_family = false;
+    /* Trial after trial, each followed by the rest of its family. */
+    bool done[TRIALS_MAX] = {false};
     for (unsigned i = 0; i < check->count; i++) {
-        struct trial *trial = &check->trials[i];
-        if (trial->dtype != sample->problem.dtype || !trial->kernel->takes(&device->problem))
-            continue;
-        if (!run_trial(check, trial, sample, device, first) || !trial->family)
-            continue;
-        if (has_family)
-            record(trial, is_kept(family, sample), &sample->problem,
-                   "other bits than in tiles of other rows");
-        else
-            keep(family, sample);
-        has_family = true;
+        bool has_family = false;
+        for (unsigned j = i; j < check->count; j++) {
+            struct trial *trial = &check->trials[j];
+            if (done[j] || !trial_takes(trial, &device->problem) ||
+                (j > i &&
+                 (!done[i] || !same_family(&check->trials[i], trial, &sample->problem, fill))))
+                continue;
+            done[j] = true;
+            if (!run_trial(check, trial, sample, device, first) || !trial->family)
+                continue;
+            if (has_family)
+                record(trial, is_kept(family, sample), &sample->problem,
+                       "other bits than in tiles of other rows");
+            else
+                keep(family, sample);
+            has_family = true;
+        }
     }
     return cudaStreamSynchronize(check->streams[0].stream) == cudaSuccess;
 }
@@ -214,7 +315,7 @@ static bool check_one(struct check *check, const struct wanted *wanted, uint64_t
     if (done && device_attention_create(&device, &sample, check->quick, check->streams[0].stream)) {
         done = (wanted->spread == 0 || device_attention_spread(&device, wanted->spread)) &&
                cudaStreamSynchronize(check->streams[0].stream) == cudaSuccess &&
-               run_trials(check, &sample, &device, &first, &family);
+               run_trials(check, &sample, &device, wanted->fill, &first, &family);
         device_attention_destroy(&device);
     } else {
         done = false;
@@ -343,8 +444,11 @@ static bool check_extremes(struct check *check, enum gemmd_dtype dtype, bool lar
     const struct {
         uint64_t batch, heads, kv_heads, sq, skv, d;
     } shapes[] = {{70000, 1, 1, 1, 2, 8},   {1, 140000, 70000, 1, 3, 4}, {1, 1, 1, 5, 70000, 16},
-                  {300, 1, 1, 130, 40, 64}, {1, 64, 1, 3, 1000, 128},    {160, 1, 1, 65, 64, 128}};
-    for (unsigned i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+                  {300, 1, 1, 130, 40, 64}, {1, 64, 1, 3, 1000, 128},    {160, 1, 1, 65, 64, 128},
+                  {4096, 1, 1, 1, 70, 256}, {256, 3, 1, 3, 2100, 128}};
+    /* The last two are launches of many blocks of decode, which takes no f32. */
+    const unsigned count = sizeof shapes / sizeof *shapes - (dtype == GEMMD_F32 ? 2 : 0);
+    for (unsigned i = 0; i < count; i++) {
         wanted = (struct wanted){.problem = {.dtype = dtype,
                                              .batch = shapes[i].batch,
                                              .heads = shapes[i].heads,
@@ -417,10 +521,10 @@ static void report(const struct check *check, enum gemmd_dtype dtype, uint64_t *
             continue;
         *passed += trial->passed;
         *failed += trial->failed;
-        printf("%-16s %-5s  %5" PRIu64 " passed  %5" PRIu64
+        printf("%-17s %-5s  %5" PRIu64 " passed  %5" PRIu64
                " failed  largest error %.2f of what is allowed\n",
-               trial->kernel->name, dtype_name(trial->dtype), trial->passed, trial->failed,
-               trial->worst);
+               trial->tile != NULL ? trial->tile->name : trial->kernel->name,
+               dtype_name(trial->dtype), trial->passed, trial->failed, trial->worst);
         if (trial->failed > 0)
             printf("         first: %s\n", trial->first);
     }
@@ -468,7 +572,7 @@ int main(int count, char **arguments)
 {
     static struct check check;                  /* large, and there is one */
     enum gemmd_dtype dtype = GEMMD_DTYPE_COUNT; /* all */
-    bool large = false, smoke = false, groups_only = false;
+    bool large = false, smoke = false, groups_only = false, tiles = false;
     const char *kernels = "";
     for (int i = 1; i < count; i++) {
         if (strcmp(arguments[i], "--quick") == 0) {
@@ -479,6 +583,8 @@ int main(int count, char **arguments)
             smoke = true;
         } else if (strcmp(arguments[i], "--group") == 0) {
             groups_only = true;
+        } else if (strcmp(arguments[i], "--tiles") == 0) {
+            tiles = true;
         } else if (strcmp(arguments[i], "--dtype") == 0 && i + 1 < count &&
                    dtype_from_name(arguments[i + 1], &dtype)) {
             i++;
@@ -486,7 +592,7 @@ int main(int count, char **arguments)
             kernels = arguments[++i];
         } else {
             fprintf(stderr, "usage: gemmd-gpu-attention-check [--quick | --smoke] [--large] "
-                            "[--group] [--kernels TEXT] [--dtype NAME]\n");
+                            "[--group] [--tiles] [--kernels TEXT] [--dtype NAME]\n");
             return 2;
         }
     }
@@ -495,7 +601,10 @@ int main(int count, char **arguments)
     bool done = streams_open(check.streams);
     if (done) {
         const struct gemm_device device = streams_device();
-        add_all(&check, &device, kernels);
+        if (tiles && device.compute_capability == 90)
+            add_tiles(&check, kernels);
+        else if (!tiles)
+            add_all(&check, &device, kernels);
         done = groups_only || check_all(&check, dtype, large, smoke, &passed, &failed);
         done = done && (smoke || check_groups(&check, dtype, &passed, &failed));
     }

@@ -33,6 +33,7 @@ static const struct {
     {300, 64, 64, 20, 20, true, false, false},    {12, 128, 128, 4, 1500, true, false, false},
     {4, 256, 256, 150, 150, false, false, false}, {4, 192, 192, 150, 150, false, false, false},
     {3, 128, 128, 200, 400, false, false, false}, {4, 96, 96, 150, 300, true, false, false},
+    {24, 64, 64, 400, 400, true, false, false},   {24, 64, 64, 400, 400, false, true, false},
 };
 
 static uint64_t draw(uint64_t *seed, uint64_t below)

@@ -10,6 +10,7 @@
 #include "proto/dtype.h"
 
 enum { GUARD = 256, POISON = 0xff };
+enum { DIVIDED = 0 }; /* instead of a number of launches */
 
 static bool succeeded(cudaError_t error, const char *what, char *text, uint64_t size)
 {
@@ -151,6 +152,25 @@ static bool copy_results(struct device_attention *device, struct attention_sampl
     return true;
 }
 
+/* Runs up to three parts, or the whole if it cannot be divided. */
+static enum gemmd_error run_divided(const struct operation_kernel *kernel,
+                                    struct gemm_context *context, const struct attention_problem *p,
+                                    void *workspace)
+{
+    const uint64_t units = operation_attention.units(p), at_once = (units + 2) / 3;
+    enum gemmd_error code = GEMMD_OK;
+    if (units < 2)
+        return kernel->run(context, p, workspace);
+    for (uint64_t first = 0; first < units && code == GEMMD_OK; first += at_once) {
+        const uint64_t left = units - first;
+        const struct operation_range range = {first, left < at_once ? left : at_once};
+        struct attention_problem part;
+        operation_attention.divide(p, range, &part);
+        code = kernel->takes(&part) ? kernel->run(context, &part, workspace) : GEMMD_ERR_INTERNAL;
+    }
+    return code;
+}
+
 static enum gemmd_error run_launches(const struct operation_kernel *kernel,
                                      struct gemm_context *context,
                                      const struct attention_problem *p, void *workspace,
@@ -159,6 +179,8 @@ static enum gemmd_error run_launches(const struct operation_kernel *kernel,
     struct operation_kernel shorter = *kernel;
     struct launch_cut cut;
     enum gemmd_error code = GEMMD_OK;
+    if (launches == DIVIDED)
+        return run_divided(kernel, context, p, workspace);
     if (launches == 1)
         return kernel->run(context, p, workspace);
     shorter.launch_flops = attention_flops(p) / launches;
@@ -208,6 +230,13 @@ bool device_attention_run(struct device_attention *device, struct attention_samp
     const bool right =
         run_in(device, sample, kernel, context, workspace, bytes, launches, text, size);
     return succeeded(cudaFree(workspace), "cudaFree", text, size) && right;
+}
+
+bool device_attention_run_divided(struct device_attention *device, struct attention_sample *sample,
+                                  const struct operation_kernel *kernel,
+                                  struct gemm_context *context, char *text, uint64_t size)
+{
+    return device_attention_run(device, sample, kernel, context, DIVIDED, text, size);
 }
 
 /* What a member's workspace takes, its guard included. */

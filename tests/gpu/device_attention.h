@@ -33,6 +33,11 @@ bool device_attention_run(struct device_attention *device, struct attention_samp
                           const struct operation_kernel *kernel, struct gemm_context *context,
                           uint32_t launches, char *text, uint64_t size);
 
+/* The same in one launch for each of a few parts (operation->divide), one after another. */
+bool device_attention_run_divided(struct device_attention *device, struct attention_sample *sample,
+                                  const struct operation_kernel *kernel,
+                                  struct gemm_context *context, char *text, uint64_t size);
+
 /* The same for up to ATTENTION_GROUP_MAX of them that run as one group, on the first's stream. */
 bool device_attention_run_group(struct device_attention devices[],
                                 struct attention_sample samples[], uint32_t count,

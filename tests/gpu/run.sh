@@ -317,6 +317,7 @@ check_attention() {
     for kernel in "${attention_kernels[@]}"; do
         jobs+=("attention-$kernel:$build/bin/gemmd-gpu-attention-check --kernels $kernel")
     done
+    jobs+=("attention-tiles:$build/bin/gemmd-gpu-attention-check --tiles")
     together 240 "${jobs[@]}"
 }
 

@@ -39,7 +39,9 @@ static const struct {
     uint64_t heads, kv_heads, sq, skv;
     const char *name;
 } FEW_QUERIES[] = {
-    {32, 32, 1, 8192, "decode"},      {32, 32, 16, 512, "decode"},
+    {32, 32, 1, 8192, "decode"},      {32, 32, 15, 512, "decode"},
+    {32, 32, 16, 1, "flash_wgmma"},   {32, 32, 16, 2048, "flash_wgmma"},
+    {32, 32, 16, 2049, "decode"},     {31, 31, 16, 77, "decode"},
     {32, 32, 17, 512, "flash_wgmma"}, {32, 32, 32, 8192, "flash_wgmma"},
     {32, 32, 32, 8193, "decode"},     {32, 32, 33, 9000, "flash_wgmma"},
     {32, 8, 8, 8192, "decode"},       {32, 16, 16, 512, "decode"},
@@ -104,6 +106,28 @@ START_TEST(queries_get_the_tile_that_wastes_less)
 }
 END_TEST
 
+/* A tile of 192 rows reads keys that a tile of 128 rows does not. */
+START_TEST(members_of_a_group_with_masks_get_the_tile_that_they_get_alone)
+{
+    static const uint64_t queries[] = {128, 192, 256, 192, 128};
+    enum { COUNT = sizeof queries / sizeof *queries };
+    struct attention_problem problems[COUNT];
+    struct attention_member members[COUNT];
+    for (int i = 0; i < COUNT; i++) {
+        problems[i] = problem_of(2, 2, queries[i], 256, 64);
+        problems[i].causal = _i == 1;
+        problems[i].windowed = _i == 2;
+        members[i] = (struct attention_member){&problems[i], NULL};
+    }
+    static const int unmasked[COUNT] = {0, 1, 2, 3, 4}, masked[COUNT] = {0, 2, 4, 1, 3};
+    ck_assert_uint_eq(attention_wgmma_alike(members, COUNT), _i == 0 ? COUNT : 3);
+    for (int i = 0; i < COUNT; i++)
+        ck_assert_ptr_eq(members[i].problem, &problems[_i == 0 ? unmasked[i] : masked[i]]);
+    if (_i != 0)
+        ck_assert_uint_eq(attention_wgmma_alike(members + 3, COUNT - 3), COUNT - 3);
+}
+END_TEST
+
 START_TEST(every_width_has_a_tile)
 {
     for (uint64_t d = 1; d <= ATTENTION_WIDTH_MAX; d++) {
@@ -128,6 +152,8 @@ int main(void)
     tcase_add_loop_test(tests, tiles_of_one_width_take_the_same_steps, 0, 2);
     tcase_add_loop_test(tests, queries_get_the_tile_that_wastes_less, 0,
                         sizeof QUERIES / sizeof *QUERIES);
+    tcase_add_loop_test(tests, members_of_a_group_with_masks_get_the_tile_that_they_get_alone, 0,
+                        3);
     tcase_add_test(tests, every_width_has_a_tile);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);

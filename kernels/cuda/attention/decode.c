@@ -17,18 +17,26 @@ static bool attention_decode_takes(const void *of)
     return p->batch * p->kv_heads <= INT32_MAX / (kv_splits > rows_max ? kv_splits : rows_max);
 }
 
-/* If every query head has K and V of its own and there are more than 16 queries, decode is bound by
- * arithmetic rather than by memory. flash_wgmma is then faster, provided that there are enough
- * heads to occupy most multiprocessors: with 32 heads flash_wgmma is at most a quarter slower than
- * decode for an attention that runs alone, and up to 2.6 times faster for a batch. With fewer heads
- * and many keys most multiprocessors would be idle. */
+/* The most keys with which flash_wgmma is preferred. If every query head has K and V of its own and
+ * there are at least 16 queries, decode is bound by arithmetic rather than by memory. flash_wgmma
+ * is then faster, provided that there are enough heads to occupy most multiprocessors: with 32
+ * heads flash_wgmma is at most a quarter slower than decode for an attention that runs alone (a
+ * sixth with 16 queries), and up to 2.6 times faster for a batch. With fewer heads and many keys
+ * most multiprocessors would be idle. */
+static uint64_t attention_decode_yields_up_to(const struct attention_problem *p)
+{
+    const uint64_t queries_min = 16, enough_heads = 32;
+    if (p->heads != p->kv_heads || p->sq < queries_min)
+        return 0;
+    if (p->sq == queries_min)
+        return p->heads >= enough_heads ? 2048 : 0;
+    return p->heads >= enough_heads ? 8192 : 32 * p->heads;
+}
+
 static const struct operation_kernel *attention_decode_preferred_kernel(const void *of)
 {
     const struct attention_problem *p = of;
-    const uint64_t queries_max = 16, keys_max = p->heads >= 32 ? 8192 : 32 * p->heads;
-    return p->heads == p->kv_heads && p->sq > queries_max && p->skv <= keys_max
-               ? &attention_cuda_wgmma
-               : NULL;
+    return p->skv <= attention_decode_yields_up_to(p) ? &attention_cuda_wgmma : NULL;
 }
 
 static bool attention_decode_workspace_bytes(const void *of, uint64_t *out)

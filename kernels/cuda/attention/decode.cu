@@ -41,15 +41,20 @@ __global__ void __launch_bounds__(JOIN_THREADS)
     join<Element, WIDTH>(p, number);
 }
 
+template <class C> static cudaError_t prepare_alone()
+{
+    return cudaFuncSetAttribute(kv_split_kernel<C>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                (int)C::SHARED_BYTES);
+}
+
 template <class C> static cudaError_t prepare()
 {
-    const void *const kernels[] = {(const void *)kv_split_kernel<C>,
-                                   (const void *)kv_split_group_kernel<C>};
-    cudaError_t error = cudaSuccess;
-    for (unsigned i = 0; i < 2 && error == cudaSuccess; i++)
-        error = cudaFuncSetAttribute(kernels[i], cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                     (int)C::SHARED_BYTES);
-    return error;
+    const cudaError_t error = prepare_alone<C>();
+    return error == cudaSuccess
+               ? cudaFuncSetAttribute(kv_split_group_kernel<C>,
+                                      cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                      (int)C::SHARED_BYTES)
+               : error;
 }
 
 static arguments arguments_of(const struct attention_problem *problem, void *workspace)
@@ -150,10 +155,28 @@ static auto with_config(uint64_t width, uint64_t rows, const Act &act)
     return rows <= 8 ? act(config<Element, 256, 8>()) : act(config<Element, 256, 16>());
 }
 
+/* Configurations with three blocks on a multiprocessor where with_config has two. What a block does
+ * before its first load and after its last is then hidden by two other blocks. That is faster if
+ * the launch has many times as many blocks as the device holds at once: the last blocks, which run
+ * while multiprocessors fall idle, take longer. On an H100 with heads of 256 columns, 4096 blocks
+ * are faster by an eighth and 512 blocks are slower by a sixth. */
+template <typename Element> struct three_blocks {
+    using wide = config<Element, 256, 8, 3>;
+    using narrow = config<Element, 128, 16, 3>;
+};
+constexpr uint64_t MANY_BLOCKS = 4096;
+
 template <typename Element>
 static enum gemmd_error launch_alone(cudaStream_t stream, const arguments &p)
 {
-    return with_config<Element>(max(p.a.d, p.a.dv), p.rows,
+    const uint32_t width = max(p.a.d, p.a.dv);
+    if ((uint64_t)units_of(p) * p.kv_splits >= MANY_BLOCKS) {
+        if (width > 128 && p.rows <= 8)
+            return run<typename three_blocks<Element>::wide>(stream, p);
+        if (width > 64 && width <= 128 && p.rows > 8 && p.rows <= 16)
+            return run<typename three_blocks<Element>::narrow>(stream, p);
+    }
+    return with_config<Element>(width, p.rows,
                                 [&](auto config) { return run<decltype(config)>(stream, p); });
 }
 
@@ -180,6 +203,10 @@ template <typename Element> static cudaError_t prepare_type()
             if (error == cudaSuccess)
                 error = with_config<Element>(
                     width, rows, [](auto config) { return prepare<decltype(config)>(); });
+    if (error == cudaSuccess)
+        error = prepare_alone<typename three_blocks<Element>::wide>();
+    if (error == cudaSuccess)
+        error = prepare_alone<typename three_blocks<Element>::narrow>();
     return error;
 }
 

@@ -57,13 +57,16 @@ struct arguments {
     float2 *states; /* [entry, head of K and V, KV split, row]: maximum, total */
 };
 
-/* QUERIES: the rows of a tile. */
-template <typename Element_, int WIDTH_, int QUERIES_> struct config {
+/* QUERIES: the rows of a tile. BLOCKS: those that fit a multiprocessor. The more blocks, the fewer
+ * stages each of them has. The bits depend on neither. */
+template <typename Element_, int WIDTH_, int QUERIES_,
+          int BLOCKS_ = WIDTH_ * QUERIES_ < 2048 ? 3 : 2>
+struct config {
     using Element = Element_;
     static constexpr int WIDTH = WIDTH_, QUERIES = QUERIES_;
     static constexpr uint32_t TILE_BYTES = KEYS * WIDTH * 2, STAGE_BYTES = 2 * TILE_BYTES;
     static constexpr int WARPS = WIDTH == 256 ? 2 : 4;
-    static constexpr int BLOCKS = WIDTH * QUERIES < 2048 ? 3 : 2; /* that fit a multiprocessor */
+    static constexpr int BLOCKS = BLOCKS_;
     static constexpr int STAGES = (WIDTH == 64 ? 4 : 2) + (BLOCKS == 2 && WIDTH != 64);
     static constexpr int THREADS = 32 * WARPS;
     static constexpr uint32_t WARP_BYTES = STAGES * STAGE_BYTES;

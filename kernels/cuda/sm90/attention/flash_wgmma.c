@@ -33,20 +33,26 @@ static enum gemmd_error flash_wgmma_run(struct gemm_context *base, const void *p
     return flash_wgmma_run_parts(base, problem, all);
 }
 
-/* One kernel for all members, that of the longest member. All kernels for the same width give the
- * same bits. */
+/* One launch for all members that can have the kernel of the longest member, then the others. */
 static enum gemmd_error flash_wgmma_run_group(struct gemm_context *base,
                                               const struct operation_member members[],
                                               uint32_t count)
 {
     struct cuda_context *context = cuda_context_of(base);
     struct attention_member ordered[ATTENTION_GROUP_MAX];
+    enum gemmd_error code = GEMMD_OK;
     if (context->sm90.encode == NULL)
         return GEMMD_ERR_INTERNAL;
     attention_group_order(members, count, ordered);
-    return cuda_error_code((int)attention_wgmma_enqueue_group(
-        &context->sm90, attention_wgmma_choose(ordered[0].problem), ordered, count,
-        context->attention_next, context->stream));
+    for (uint32_t done = 0; done < count && code == GEMMD_OK;) {
+        const struct attention_wgmma_kernel *kernel = attention_wgmma_choose(ordered[done].problem);
+        const uint32_t alike = attention_wgmma_alike(ordered + done, count - done);
+        code = cuda_error_code(
+            (int)attention_wgmma_enqueue_group(&context->sm90, kernel, ordered + done, alike,
+                                               context->attention_next, context->stream));
+        done += alike;
+    }
+    return code;
 }
 
 const struct operation_kernel attention_cuda_wgmma = {

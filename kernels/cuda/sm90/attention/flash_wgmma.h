@@ -57,7 +57,10 @@ struct attention_wgmma_kernel {
 };
 
 /* The tables, in ascending order of width, ended by an entry without a name. Kernels of the same
- * width give the same bits. */
+ * width give the same bits, with one exception. A tile reads the keys that any of its rows sees. If
+ * a causal mask or a window hides a value of these that is not finite from a row, the row is
+ * computed by exact_row (rows.cuh), whose sums have another order. In a tile of fewer rows that
+ * does not read the value, the row is computed as usual. */
 extern const struct attention_wgmma_kernel attention_wgmma_bf16[], attention_wgmma_f16[];
 
 #ifdef __cplusplus
@@ -70,11 +73,16 @@ bool attention_wgmma_takes(const struct attention_problem *problem);
 /* The table of a type. NULL: there is none. */
 const struct attention_wgmma_kernel *attention_wgmma_kernels(enum gemmd_dtype dtype);
 
-/* The kernel for a problem that attention_wgmma_takes accepts. All kernels that can be chosen for a
- * type and a width give the same bits. The fastest one depends on the number of queries and the
- * masks. */
+/* The kernel for a problem that attention_wgmma_takes accepts. If the type and the width have
+ * several kernels, the numbers of queries and keys and the masks decide which of them is fastest.
+ */
 const struct attention_wgmma_kernel *
 attention_wgmma_choose(const struct attention_problem *problem);
+
+/* Moves the members of a group that can run with the kernel that is chosen for the first member to
+ * the front, in their order, and returns their number. A member with a causal mask or a window runs
+ * with the kernel that is chosen for it, so that it has the bits that it has alone. */
+uint32_t attention_wgmma_alike(struct attention_member members[], uint32_t count);
 
 /* Prepares the kernels for the current device. Called before the first launch. */
 cudaError_t attention_wgmma_prepare(void);

@@ -71,6 +71,28 @@ const struct attention_wgmma_kernel *attention_wgmma_choose(const struct attenti
     return best;
 }
 
+static bool attention_wgmma_tile_matters(const struct attention_problem *p)
+{
+    return p->causal || p->windowed;
+}
+
+uint32_t attention_wgmma_alike(struct attention_member members[], uint32_t count)
+{
+    const struct attention_wgmma_kernel *kernel = attention_wgmma_choose(members[0].problem);
+    struct attention_member others[ATTENTION_GROUP_MAX];
+    uint32_t alike = 0, rest = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        const struct attention_problem *p = members[i].problem;
+        if (attention_wgmma_tile_matters(p) && attention_wgmma_choose(p) != kernel)
+            others[rest++] = members[i];
+        else
+            members[alike++] = members[i];
+    }
+    for (uint32_t i = 0; i < rest; i++)
+        members[alike + i] = others[i];
+    return alike;
+}
+
 static cudaError_t attention_wgmma_allow(const struct attention_wgmma_kernel *kernel,
                                          const void *function)
 {
