@@ -6,7 +6,7 @@
 
 #include "kernels/cuda/sm90/tensor_map.h"
 
-enum { ROWS_MAX = 64, COLUMNS = 64, STAGE_K = 128 };
+enum { ROWS_MAX = 64, COLUMNS_MIN = 32, STAGE_K = 128 };
 
 static uint64_t ceil_div(uint64_t a, uint64_t b)
 {
@@ -24,43 +24,56 @@ bool few_rows_takes(const struct gemm_problem *problem)
     const uint64_t max = INT32_MAX;
     return p->dtype == GEMMD_F8_E4M3 && p->scales == GEMM_SCALES_NONE && !p->transa &&
            p->m <= ROWS_MAX && p->n <= max && p->k <= max &&
-           p->batch <= max / ceil_div(p->n, COLUMNS) && is_aligned(p->lda, p->dtype) &&
+           p->batch <= max / ceil_div(p->n, COLUMNS_MIN) && is_aligned(p->lda, p->dtype) &&
            is_aligned(p->ldb, p->dtype) && is_aligned(p->ldc, p->out) &&
            (p->batch == 1 ||
             (is_aligned(p->stride_a, p->dtype) && is_aligned(p->stride_b, p->dtype) &&
              is_aligned(p->stride_c, p->out) && p->stride_a > 0 && p->stride_b > 0));
 }
 
+static const struct few_rows_kernel *const KERNELS[] = {few_rows_kernels, few_rows_shared_kernels};
+enum { LISTS = sizeof KERNELS / sizeof KERNELS[0] };
+
 cudaError_t few_rows_open(void)
 {
     cudaError_t error = cudaSuccess;
-    for (const struct few_rows_kernel *kernel = few_rows_kernels;
-         kernel->function && error == cudaSuccess; kernel++) {
-        error = cudaFuncSetAttribute(kernel->function, cudaFuncAttributeMaxDynamicSharedMemorySize,
+    for (int i = 0; i < LISTS; i++) {
+        for (const struct few_rows_kernel *kernel = KERNELS[i];
+             kernel->function && error == cudaSuccess; kernel++) {
+            error =
+                cudaFuncSetAttribute(kernel->function, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                      (int)kernel->shared_bytes);
+        }
     }
     return error;
 }
 
 static const struct few_rows_kernel *few_rows_choose(const struct gemm_problem *p,
+                                                     const struct few_rows_design *design,
                                                      uint32_t multiprocessors)
 {
-    const uint64_t tiles = ceil_div(p->n, COLUMNS) * p->batch;
+    const uint64_t tiles = ceil_div(p->n, design->columns) * p->batch;
     const uint32_t rows = p->m <= 16 ? 16 : p->m <= 32 ? 32 : 64;
     const uint32_t blocks = tiles <= multiprocessors ? 1 : 2;
-    const struct few_rows_kernel *kernel = few_rows_kernels;
-    while (kernel->function &&
-           (kernel->rows != rows || kernel->b_along_k != p->transb ||
-            kernel->f32_out != (p->out == GEMMD_F32) || kernel->blocks != blocks)) {
-        kernel++;
+    for (int i = 0; i < LISTS; i++) {
+        for (const struct few_rows_kernel *kernel = KERNELS[i]; kernel->function; kernel++) {
+            if (kernel->rows == rows && kernel->b_along_k == p->transb &&
+                kernel->f32_out == (p->out == GEMMD_F32) &&
+                kernel->design.columns == design->columns &&
+                kernel->design.teams == design->teams &&
+                (kernel->blocks == 0 || kernel->blocks == blocks)) {
+                return kernel;
+            }
+        }
     }
-    return kernel->function ? kernel : NULL;
+    return NULL;
 }
 
-/* A matrix in boxes of `width` by `lines` bytes. */
+/* A matrix in boxes of `width` by `lines` bytes, with a swizzle of `swizzle` bytes or of none. */
 static cudaError_t few_rows_encode(const struct sm90_device *device, const void *data,
                                    const uint64_t dims[3], uint64_t leading, uint64_t stride,
-                                   uint32_t width, uint32_t lines, CUtensorMap *map)
+                                   uint32_t width, uint32_t lines, uint32_t swizzle,
+                                   CUtensorMap *map)
 {
     const struct tensor_map_view view = {
         .data = data,
@@ -69,16 +82,21 @@ static cudaError_t few_rows_encode(const struct sm90_device *device, const void 
         .dims = {dims[0], dims[1], dims[2]},
         .stride_bytes = {leading, dims[2] > 1 ? stride : leading},
         .box = {width, lines, 1},
-        .swizzle = width == 128 ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_64B,
+        .swizzle = swizzle == 128  ? CU_TENSOR_MAP_SWIZZLE_128B
+                   : swizzle == 64 ? CU_TENSOR_MAP_SWIZZLE_64B
+                                   : CU_TENSOR_MAP_SWIZZLE_NONE,
     };
     return tensor_map_encode(device, &view, map);
 }
 
-cudaError_t few_rows_prepare(const struct sm90_device *device, const struct gemm_problem *problem,
-                             struct sm90_launch *launch)
+cudaError_t few_rows_prepare_design(const struct sm90_device *device,
+                                    const struct gemm_problem *problem,
+                                    const struct few_rows_design *design, uint32_t bytes_ahead,
+                                    struct sm90_launch *launch)
 {
     const struct gemm_problem *p = problem;
-    const struct few_rows_kernel *kernel = few_rows_choose(p, device->multiprocessors);
+    const struct few_rows_kernel *kernel = few_rows_choose(p, design, device->multiprocessors);
+    const uint32_t columns = design->columns;
     const uint64_t a[] = {p->k, p->m, p->batch};
     const uint64_t b[] = {p->transb ? p->k : p->n, p->transb ? p->n : p->k, p->batch};
     struct sm90_arguments *arguments = &launch->arguments;
@@ -89,11 +107,15 @@ cudaError_t few_rows_prepare(const struct sm90_device *device, const struct gemm
     /* Rows that do not exist are not copied: the copy engine fills them more slowly. */
     const uint32_t lines = (uint32_t)ceil_div(p->m, 8) * 8;
     arguments->x_bytes = lines * STAGE_K;
-    cudaError_t error =
-        few_rows_encode(device, p->a, a, p->lda, p->stride_a, STAGE_K, lines, &arguments->x);
+    cudaError_t error = few_rows_encode(device, p->a, a, p->lda, p->stride_a, STAGE_K, lines,
+                                        STAGE_K, &arguments->x);
     if (error == cudaSuccess) {
-        error = few_rows_encode(device, p->b, b, p->ldb, p->stride_b, p->transb ? STAGE_K : COLUMNS,
-                                p->transb ? COLUMNS : STAGE_K, &arguments->y);
+        error = few_rows_encode(device, p->b, b, p->ldb, p->stride_b, p->transb ? STAGE_K : columns,
+                                p->transb ? columns : STAGE_K,
+                                p->transb            ? STAGE_K
+                                : design->teams == 0 ? columns
+                                                     : 0,
+                                &arguments->y);
     }
     if (error != cudaSuccess) {
         return error;
@@ -102,12 +124,22 @@ cudaError_t few_rows_prepare(const struct sm90_device *device, const struct gemm
     arguments->k = (uint32_t)p->k;
     arguments->k_tiles = (uint32_t)ceil_div(p->k, STAGE_K);
     arguments->tile_rows = 1;
-    arguments->tile_columns = (uint32_t)ceil_div(p->n, COLUMNS);
+    arguments->tile_columns = (uint32_t)ceil_div(p->n, columns);
     arguments->tiles = arguments->tile_columns * (uint32_t)p->batch;
+    if (arguments->tiles <= 2 * device->multiprocessors) { /* all blocks run at the same time */
+        arguments->y_ahead_bytes = bytes_ahead * arguments->tiles;
+    }
     launch->function = kernel->function;
     launch->blocks = arguments->tiles;
     launch->cluster = 1;
-    launch->threads = 256;
+    launch->threads = kernel->threads;
     launch->shared_bytes = kernel->shared_bytes;
     return cudaSuccess;
+}
+
+cudaError_t few_rows_prepare(const struct sm90_device *device, const struct gemm_problem *problem,
+                             struct sm90_launch *launch)
+{
+    const struct few_rows_design design = {.columns = 64, .teams = 0};
+    return few_rows_prepare_design(device, problem, &design, 0, launch);
 }

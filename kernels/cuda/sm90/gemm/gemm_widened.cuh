@@ -85,13 +85,27 @@ __device__ __forceinline__ uint32_t widen_pair(uint32_t pair)
     return wide;
 }
 
-/* Called by one thread: fills the ring. Rows of A that do not exist are left as they are, and only
+/* Asks for a box to be in the L2. Nothing depends on it, so the box may still be written meanwhile
+ * (PTX ISA 9.7.9.27). */
+__device__ __forceinline__ void prefetch_box(const CUtensorMap *map, int32_t x, int32_t y,
+                                             int32_t z)
+{
+    asm volatile("cp.async.bulk.prefetch.tensor.3d.L2.global [%0, {%1, %2, %3}];" ::"l"(map),
+                 "r"(x), "r"(y), "r"(z)
+                 : "memory");
+}
+
+/* Called by one thread: fills the ring, after a prefetch of the first stages of B. Rows of A that do not exist are left as they are, and only
  * affect sums that are not stored. */
-template <class C>
-__device__ __forceinline__ void copy_in(const sm90_arguments &p, const widened_memory<C> &s,
-                                        int32_t column, int32_t batch)
+template <class C, class MEMORY>
+__device__ __forceinline__ void copy_in(const sm90_arguments &p, const MEMORY &s, int32_t column,
+                                        int32_t batch)
 {
     ring<C::STAGES> at(0);
+    for (uint32_t i = 0; i * gridDim.x * C::Y_BYTES < p.y_ahead_bytes; i++) {
+        const int32_t k = (int32_t)(i * C::STAGE_K);
+        prefetch_box(&p.y, C::YK ? k : column, C::YK ? column : k, batch);
+    }
     ptx::argument_fetch(p.k_tiles);
     ptx::earlier_kernels_wait();
     for (uint32_t i = 0; i < p.k_tiles; i++) {

@@ -1,0 +1,39 @@
+/* The kernels of f8_e4m3 with precision full for few rows that widen B in shared memory. */
+#include "kernels/cuda/sm90/gemm/few_rows.h"
+#include "kernels/cuda/sm90/gemm/gemm_widened_shared.cuh"
+
+using namespace sm90;
+
+namespace
+{
+
+template <int ROWS, int COLUMNS, bool YK, bool PROMOTED, int TEAMS> few_rows_kernel row_shared()
+{
+    constexpr int BLOCKS = 2;
+    using C = widened_shared<ROWS, COLUMNS, YK, PROMOTED, TEAMS, BLOCKS>;
+    few_rows_kernel kernel = {};
+    kernel.function = reinterpret_cast<const void *>(&sm90_gemm_widened_shared<C>);
+    kernel.design = {COLUMNS, TEAMS};
+    kernel.rows = ROWS;
+    kernel.shared_bytes = C::SHARED_BYTES;
+    kernel.threads = C::THREADS;
+    kernel.b_along_k = YK;
+    kernel.f32_out = PROMOTED;
+    return kernel;
+}
+
+} // namespace
+
+#define ROWS_OF(COLUMNS, YK, PROMOTED, TEAMS)                                                      \
+    row_shared<16, COLUMNS, YK, PROMOTED, TEAMS>(),                                                \
+        row_shared<32, COLUMNS, YK, PROMOTED, TEAMS>(),                                            \
+        row_shared<64, COLUMNS, YK, PROMOTED, TEAMS>()
+#define LAYOUTS_OF(COLUMNS, PROMOTED, TEAMS)                                                       \
+    ROWS_OF(COLUMNS, true, PROMOTED, TEAMS), ROWS_OF(COLUMNS, false, PROMOTED, TEAMS)
+
+/* With one team, two sums of 64 columns do not fit in the registers. */
+extern "C" const few_rows_kernel few_rows_shared_kernels[] = {
+    LAYOUTS_OF(32, false, 1), LAYOUTS_OF(64, false, 1), LAYOUTS_OF(32, false, 2),
+    LAYOUTS_OF(64, false, 2), LAYOUTS_OF(32, true, 2),  LAYOUTS_OF(64, true, 2),
+    few_rows_kernel{},
+};

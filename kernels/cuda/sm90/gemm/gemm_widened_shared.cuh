@@ -1,0 +1,405 @@
+/*
+ * gemm_widened_shared.cuh - f8_e4m3 with precision full for few rows: B is widened to f16 in shared
+ * memory, and A on its way into the tensor core's registers.
+ *
+ * gemm_widened.cuh takes columns of B as the left operand of the tensor core, 64 at least, so that
+ * 4096 columns keep half of an H100 busy, and three warps widen A, which its time depends on. Here
+ * the left operand is A. A block can have 32 columns, and each number of A is widened once by the
+ * warp that multiplies it.
+ *
+ * The copy engine fills a ring of stages of 128 steps of k with the bytes of both operands. Teams of
+ * four warps take the stages in turn and widen B into a second ring. The four warps of the consumer
+ * load and widen their rows of A, half a stage ahead, and multiply with B from the second ring.
+ *
+ * An instruction multiplies 16 steps of k, whose order within the instruction does not matter to
+ * the result. In both operands, steps 4q and 4q + 1 take places 2q and 2q + 1, and steps 4q + 2 and
+ * 4q + 3 places 8 + 2q and 9 + 2q. The numbers of a lane then lie in four neighbouring bytes of A.
+ *
+ * Widening is exact, and the sums have the order and the chains of the f16 kernels of gemm.cuh, and
+ * so their bits.
+ */
+#ifndef KERNELS_CUDA_SM90_GEMM_GEMM_WIDENED_SHARED_CUH
+#define KERNELS_CUDA_SM90_GEMM_GEMM_WIDENED_SHARED_CUH
+
+#include "kernels/cuda/ptx_sm80.cuh"
+#include "kernels/cuda/sm90/gemm/gemm_widened.cuh"
+
+namespace sm90
+{
+
+/* YK: whether the lines of B run along k. PROMOTED: chains of PROMOTE_K are added in f32, for
+ * results of f32. TEAMS: of four warps that widen B. BLOCKS: blocks that share a multiprocessor. */
+template <int ROWS_, int COLUMNS_, bool YK_, bool PROMOTED_, int TEAMS_, int BLOCKS_>
+struct widened_shared {
+    static constexpr int ROWS = ROWS_, COLUMNS = COLUMNS_, BLOCKS = BLOCKS_;
+    static constexpr bool YK = YK_, PROMOTED = PROMOTED_;
+    static constexpr uint32_t TEAMS = TEAMS_, TEAM_THREADS = 128;
+    static constexpr uint32_t STAGE_K = 128, HALF_STEPS = 4; /* instructions of half a stage */
+    static constexpr uint32_t CHAIN_STAGES = PROMOTE_K / STAGE_K;
+    static constexpr uint32_t Y_BYTES = COLUMNS * STAGE_K, X_BYTES = ROWS * STAGE_K;
+    static constexpr uint32_t PIECES = Y_BYTES / 16 / TEAM_THREADS; /* a thread's, of 16 bytes */
+    static constexpr uint32_t WIDE_BYTES = 2 * Y_BYTES;
+    static constexpr uint32_t WIDES = COLUMNS == 32 ? 4 : ROWS == 64 ? 2 : 3;
+    static constexpr uint32_t LINE_BYTES = YK ? 128 : 2 * COLUMNS; /* of widened B */
+    static constexpr uint32_t BARRIER_BYTES = 512;
+    static constexpr uint32_t OTHER_BYTES = 1024 + BARRIER_BYTES + WIDES * WIDE_BYTES;
+    static constexpr uint32_t ROOM = (SHARED_BYTES_MAX + 1024) / BLOCKS - 1024;
+    static constexpr uint32_t FIT = (ROOM - OTHER_BYTES) / (Y_BYTES + X_BYTES);
+    static constexpr uint32_t STAGES = FIT < 16 ? FIT : 16;
+    static constexpr uint32_t SHARED_BYTES = STAGES * (Y_BYTES + X_BYTES) + OTHER_BYTES;
+    static constexpr int THREADS = 128 + TEAMS * TEAM_THREADS + 32;
+    /* With one team a thread can have 112 registers, with two 72, too few for the consumer. */
+    static constexpr bool MOVES_REGISTERS = TEAMS == 2 && BLOCKS == 2;
+    static_assert(COLUMNS == 32 || COLUMNS == 64, "lines of widened B fill a swizzle");
+    /* A team does not see each use of a stage. The parity of a barrier distinguishes a use from the
+     * next and the previous one only, so the use before must have been reached: a team that begins
+     * stage i has waited for the consumer to have read stage i - TEAMS - WIDES. */
+    static_assert(WIDES >= TEAMS && STAGES >= TEAMS + WIDES, "too few stages fit");
+    static_assert(16 * (STAGES + WIDES) <= BARRIER_BYTES, "a full and an empty barrier each");
+    static_assert(STAGES * Y_BYTES >= 64 * COLUMNS * 4, "sums are staged there");
+};
+
+template <class C> struct widened_shared_memory {
+    uint32_t base;
+
+    __device__ __forceinline__ uint32_t wide(uint32_t place) const
+    {
+        return base + place * C::WIDE_BYTES;
+    }
+    __device__ __forceinline__ uint32_t x(uint32_t stage) const
+    {
+        return wide(C::WIDES) + stage * C::X_BYTES;
+    }
+    __device__ __forceinline__ uint32_t y(uint32_t stage) const
+    {
+        return x(C::STAGES) + stage * C::Y_BYTES;
+    }
+    __device__ __forceinline__ uint32_t full(uint32_t stage) const
+    {
+        return y(C::STAGES) + 8 * stage;
+    }
+    __device__ __forceinline__ uint32_t empty(uint32_t stage) const
+    {
+        return full(C::STAGES) + 8 * stage;
+    }
+    __device__ __forceinline__ uint32_t wide_full(uint32_t place) const
+    {
+        return empty(C::STAGES) + 8 * place;
+    }
+    __device__ __forceinline__ uint32_t wide_empty(uint32_t place) const
+    {
+        return wide_full(C::WIDES) + 8 * place;
+    }
+};
+
+/* Where a thread of a team finds its first 16 bytes in a stage of B, and where the first 16 of the
+ * 32 widened bytes go. The other 16 lie at the address with bit 4 inverted. The next pieces follow
+ * in steps of FROM_STEP and TO_STEP. Eight threads in a row use all banks when they load and when
+ * they store. */
+template <class C> struct piece_of_thread {
+    static constexpr uint32_t FROM_STEP = 16 * C::TEAM_THREADS;
+    static constexpr uint32_t TO_STEP = C::YK ? FROM_STEP : 2 * FROM_STEP;
+    uint32_t from, to;
+
+    __device__ __forceinline__ explicit piece_of_thread(uint32_t thread)
+    {
+        const uint32_t of_eight = thread % 8, eight = thread / 8;
+        if constexpr (C::YK) { /* lines of 128 bytes along k, swizzled; widened: two halves of k */
+            const uint32_t piece = of_eight % 4, half = eight / 4 % 2;
+            const uint32_t in_8 = eight % 4 ^ (of_eight / 4 * 5), line = eight / 8 * 8 + in_8;
+            from = line * 128 + (((4 * half + piece) ^ in_8) << 4);
+            to = half * C::Y_BYTES + line * 128 + ((2 * piece ^ in_8) << 4);
+        } else { /* a line is one k */
+            uint32_t piece, k;
+            if constexpr (C::COLUMNS == 64) {
+                piece = thread % 4;
+                k = thread / 4;
+            } else {
+                piece = of_eight % 2;
+                const uint32_t odd = of_eight / 2 % 2, high = of_eight / 4;
+                k = eight / 4 * 16 + 4 * (eight % 4 ^ high) + 2 * high + odd;
+            }
+            const uint32_t place = k / 16 * 16 + k / 2 % 2 * 8 + k / 4 % 4 * 2 + k % 2;
+            const uint32_t swizzle = C::COLUMNS == 64 ? place % 8 : place / 2 % 4;
+            from = k * C::COLUMNS + 16 * piece;
+            to = place * C::LINE_BYTES + ((2 * piece ^ swizzle) << 4);
+        }
+    }
+};
+
+/* 16 numbers of B as f16. */
+template <class C> __device__ __forceinline__ void store_widened(uint32_t to, const uint4 &v)
+{
+    const uint32_t words[4] = {v.x, v.y, v.z, v.w};
+    uint32_t low[4], high[4];
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        low[i] = widen_pair(words[i]);
+        high[i] = widen_pair(words[i] >> 16);
+    }
+    if constexpr (C::YK) { /* by their places among 16 steps of k */
+        ptx::store_shared_4(to, low[0], low[1], low[2], low[3]);
+        ptx::store_shared_4(to ^ 16, high[0], high[1], high[2], high[3]);
+    } else {
+        ptx::store_shared_4(to, low[0], high[0], low[1], high[1]);
+        ptx::store_shared_4(to ^ 16, low[2], high[2], low[3], high[3]);
+    }
+}
+
+/* Called by team `team`, which widens every TEAMS-th stage of B. `thread`: of the team's. */
+template <class C>
+__device__ __forceinline__ void widen_columns(const sm90_arguments &p,
+                                              const widened_shared_memory<C> &s, uint32_t team,
+                                              uint32_t thread, uint32_t lane)
+{
+    using piece = piece_of_thread<C>;
+    const piece mine(thread);
+    ring<C::STAGES> at(team);
+    ring<C::WIDES> to(team);
+    for (uint32_t i = team; i < p.k_tiles; i += C::TEAMS) {
+        uint4 v[C::PIECES];
+        ptx::mbarrier_wait(s.full(at.stage), at.parity);
+#pragma unroll
+        for (uint32_t j = 0; j < C::PIECES; j++) {
+            v[j] = ptx::load_shared_4(s.y(at.stage) + mine.from + j * piece::FROM_STEP);
+        }
+        ptx::mbarrier_wait(s.wide_empty(to.stage), to.parity ^ 1);
+#pragma unroll
+        for (uint32_t j = 0; j < C::PIECES; j++) {
+            store_widened<C>(s.wide(to.stage) + mine.to + j * piece::TO_STEP, v[j]);
+        }
+        ptx::fence_async_proxy();
+        __syncwarp();
+        if (lane == 0) {
+            ptx::mbarrier_arrive(s.wide_full(to.stage));
+            ptx::mbarrier_arrive(s.empty(at.stage));
+        }
+#pragma unroll
+        for (uint32_t j = 0; j < C::TEAMS; j++) {
+            at.advance();
+            to.advance();
+        }
+    }
+}
+
+/* A warp's 16 rows of A in half a stage, as ldmatrix loads them: of two instructions each, rows
+ * l/4 and l/4 + 8 of the first, then of the second, four bytes. Zeros for a warp without rows. */
+struct raw_half {
+    uint32_t v[2][4];
+};
+
+/* `lane_offset`: of raw_offset. */
+__device__ __forceinline__ void load_raw(uint32_t x, uint32_t half, uint32_t lane_offset,
+                                         bool has_rows, raw_half &raw)
+{
+    if (has_rows) {
+#pragma unroll
+        for (uint32_t j = 0; j < 2; j++) {
+            ptx_sm80::load_matrices(raw.v[j], (x + lane_offset) ^ (4 * half + 2 * j) << 4);
+        }
+    }
+}
+
+/* Where the line lies whose address a lane gives to ldmatrix, in a stage of A. */
+__device__ __forceinline__ uint32_t raw_offset(uint32_t warp, uint32_t lane)
+{
+    return (warp * 16 + lane / 8 % 2 * 8 + lane % 8) * 128 + ((lane / 16 ^ lane % 8) << 4);
+}
+
+template <class C>
+__device__ __forceinline__ void widen_raw(const raw_half &raw, half_stage<C> &x)
+{
+#pragma unroll
+    for (uint32_t i = 0; i < C::HALF_STEPS; i++) {
+#pragma unroll
+        for (uint32_t high = 0; high < 2; high++) {
+            const uint32_t word = raw.v[i / 2][i % 2 * 2 + high];
+            x[i][high] = widen_pair(word);
+            x[i][2 + high] = widen_pair(word >> 16);
+        }
+    }
+}
+
+/* The descriptor of widened B for the first instruction of half a stage, and the step to the next.
+ */
+template <class C> constexpr uint64_t wide_step = (C::YK ? 32 : 16 * C::LINE_BYTES) >> 4;
+template <class C>
+__device__ __forceinline__ uint64_t wide_descriptor(uint32_t wide, uint32_t half)
+{
+    const uint64_t stride = 8 * C::LINE_BYTES, swizzle = C::LINE_BYTES == 128 ? 1 : 2;
+    const uint32_t address = wide + half * C::Y_BYTES;
+    return (uint64_t)((address & 0x3FFFF) >> 4) | (uint64_t)1 << 16 | (stride >> 4) << 32 |
+           swizzle << 62;
+}
+
+/* Issues the products of half a stage; `fresh`: they begin a sum. */
+template <class C>
+__device__ __forceinline__ void multiply_rows(uint32_t wide, uint32_t half,
+                                              const half_stage<C> &x, float (&d)[C::COLUMNS / 2],
+                                              bool fresh)
+{
+    const uint64_t right = wide_descriptor<C>(wide, half);
+    wgmma_fence();
+#pragma unroll
+    for (int i = 0; i < (int)C::HALF_STEPS; i++) {
+        wgmma_registers<F16, C::YK>(d, x[i], right + i * wide_step<C>, fresh && i == 0 ? 0 : 1);
+    }
+    wgmma_commit();
+}
+
+/* What the consumer carries from one chain to the next: its positions, the stages that are left,
+ * and the first half of the next stage. */
+template <class C> struct rows_state {
+    ring<C::STAGES> at;
+    ring<C::WIDES> from;
+    uint32_t left, lane_offset;
+    bool has_rows;
+    raw_half raw;
+};
+
+/* Waits for the next stage, if one is left, and loads its first half. */
+template <class C>
+__device__ __forceinline__ void begin_stage(const widened_shared_memory<C> &s, rows_state<C> &state)
+{
+    if (state.left > 0) {
+        ptx::mbarrier_wait(s.full(state.at.stage), state.at.parity);
+        load_raw(s.x(state.at.stage), 0, state.lane_offset, state.has_rows, state.raw);
+    }
+}
+
+/* d = the sum over `stages` stages, one chain. */
+template <class C>
+__device__ __forceinline__ void sum_rows(const widened_shared_memory<C> &s, uint32_t stages,
+                                         uint32_t lane, rows_state<C> &state,
+                                         float (&d)[C::COLUMNS / 2])
+{
+    half_stage<C> even, odd = {};
+    uint32_t previous = 0;
+    for (uint32_t i = 0; i < stages; i++) {
+        const uint32_t stage = state.at.stage, place = state.from.stage;
+        widen_raw<C>(state.raw, even);
+        load_raw(s.x(stage), 1, state.lane_offset, state.has_rows, state.raw);
+        ptx::mbarrier_wait(s.wide_full(place), state.from.parity);
+        multiply_rows<C>(s.wide(place), 0, even, d, i == 0);
+        wgmma_wait<1>();
+        pin(odd);
+        if (i > 0 && lane == 0) {
+            ptx::mbarrier_arrive(s.wide_empty(previous));
+        }
+        widen_raw<C>(state.raw, odd);
+        __syncwarp();
+        if (lane == 0) {
+            ptx::mbarrier_arrive(s.empty(stage));
+        }
+        multiply_rows<C>(s.wide(place), 1, odd, d, false);
+        state.at.advance();
+        state.from.advance();
+        state.left--;
+        begin_stage<C>(s, state);
+        wgmma_wait<1>();
+        pin(even);
+        previous = place;
+    }
+    wgmma_wait<0>();
+    pin(d);
+    pin(odd);
+    if (lane == 0) {
+        ptx::mbarrier_arrive(s.wide_empty(previous));
+    }
+}
+
+/* Writes a warp's sums to its panels of 16 rows and 32 columns of C (epilogue.cuh). */
+template <class C>
+__device__ __forceinline__ void stage_rows(uint32_t panels, uint32_t lane,
+                                           const float (&d)[C::COLUMNS / 2])
+{
+#pragma unroll
+    for (uint32_t i = 0; i < C::COLUMNS / 2; i += 2) {
+        const uint32_t row = lane / 4 + i / 2 % 2 * 8, column = i / 4 * 8 + 2 * (lane % 4);
+        const uint32_t line = panels + column / 32 * PANEL_BYTES + row * 128;
+        ptx::store_shared_2(line + ((column % 32 / 4 ^ (row % 8)) << 4) + column % 4 * 4,
+                            __float_as_uint(d[i]), __float_as_uint(d[i + 1]));
+    }
+}
+
+/* Called by the four warps of the consumer. */
+template <class C>
+__device__ __forceinline__ void multiply_all_rows(const sm90_arguments &p,
+                                                  const widened_shared_memory<C> &s, uint32_t warp,
+                                                  uint32_t lane, uint32_t column, uint32_t batch)
+{
+    const bool has_rows = warp * 16 < p.m;
+    rows_state<C> state = {ring<C::STAGES>(0),     ring<C::WIDES>(0), p.k_tiles,
+                           raw_offset(warp, lane), has_rows,          {}};
+    pin(state.lane_offset); /* the compiler would compute the offset again in the loop */
+    float d[C::COLUMNS / 2];
+    begin_stage<C>(s, state);
+    if constexpr (C::PROMOTED) {
+        sum_rows<C>(s, min(C::CHAIN_STAGES, state.left), lane, state, d);
+        while (state.left > 0) {
+            float part[C::COLUMNS / 2];
+            sum_rows<C>(s, min(C::CHAIN_STAGES, state.left), lane, state, part);
+#pragma unroll
+            for (int i = 0; i < C::COLUMNS / 2; i++) {
+                d[i] += part[i];
+            }
+        }
+    } else {
+        sum_rows<C>(s, p.k_tiles, lane, state, d);
+    }
+    if (has_rows) {
+        /* All stages of B have been widened and none is copied any more. */
+        const uint32_t panels = s.y(0) + warp * C::COLUMNS / 32 * PANEL_BYTES;
+        stage_rows<C>(panels, lane, d);
+        ptx::earlier_kernels_wait(); /* they may write C0 and a bias */
+        __syncwarp();
+        finish_rows<C>(p, panels, lane, batch, warp * 16, column);
+    }
+}
+
+template <class C>
+__global__ void __launch_bounds__(C::THREADS, C::BLOCKS)
+    sm90_gemm_widened_shared(const __grid_constant__ sm90_arguments p)
+{
+    extern __shared__ unsigned char shared_memory[];
+    const widened_shared_memory<C> s = {(ptx::shared_address(shared_memory) + 1023) & ~1023u};
+    const uint32_t warp = __shfl_sync(0xffffffff, threadIdx.x / 32, 0), lane = threadIdx.x % 32;
+    const uint32_t batch = blockIdx.x / p.tile_columns;
+    const uint32_t column = (blockIdx.x - batch * p.tile_columns) * C::COLUMNS;
+    if (threadIdx.x == 0) {
+        ptx::tensor_map_prefetch(&p.x);
+        ptx::tensor_map_prefetch(&p.y);
+        for (uint32_t i = 0; i < C::STAGES; i++) {
+            ptx::mbarrier_init(s.full(i), 1);
+            ptx::mbarrier_init(s.empty(i), 4 + 4); /* the consumer's warps and a team's */
+        }
+        for (uint32_t i = 0; i < C::WIDES; i++) {
+            ptx::mbarrier_init(s.wide_full(i), 4);
+            ptx::mbarrier_init(s.wide_empty(i), 4);
+        }
+        ptx::mbarrier_init_fence();
+    }
+    __syncthreads();
+    if (p.y_ahead_bytes == 0) {
+        ptx::later_kernels_allow();
+    }
+    if (warp < 4) {
+        if constexpr (C::MOVES_REGISTERS) {
+            ptx::registers_take<136>();
+        }
+        multiply_all_rows<C>(p, s, warp, lane, column, batch);
+    } else if (warp < 4 + 4 * C::TEAMS) {
+        if constexpr (C::MOVES_REGISTERS) {
+            ptx::registers_give<40>();
+        }
+        widen_columns<C>(p, s, warp / 4 - 1, threadIdx.x % C::TEAM_THREADS, lane);
+    } else if (lane == 0) {
+        copy_in<C>(p, s, (int32_t)column, (int32_t)batch);
+        /* The next kernel's blocks prefetch B while the last stages of this one are multiplied. */
+        ptx::later_kernels_allow();
+    }
+}
+
+} // namespace sm90
+
+#endif
