@@ -15,15 +15,16 @@
 #include "tests/bench/served.h"
 
 enum { SETS = 16, ROUNDS = 7, LAUNCHES = 48 };
-/* Columns of a block, teams that widen B in shared memory (0: B is widened into registers), and
- * bytes of B that each block prefetches while the kernel before runs. */
+/* Columns of a block, teams that widen B in shared memory (0: B is widened into registers), blocks
+ * of a cluster, and bytes of B that each block prefetches while the kernel before runs. */
 static const struct candidate {
     struct few_rows_design design;
     uint32_t bytes_ahead;
 } CANDIDATES[] = {
-    {{64, 0}, 0},    {{64, 0}, 32768}, {{32, 1}, 0},     {{32, 2}, 0},
-    {{32, 2}, 4096}, {{32, 2}, 32768}, {{32, 2}, 65536}, {{64, 1}, 0},
-    {{64, 2}, 0},    {{64, 2}, 32768}, {{64, 2}, 65536},
+    {{64, 0, 1}, 0},     {{64, 0, 1}, 32768}, {{32, 1, 1}, 0},     {{32, 2, 1}, 0},
+    {{32, 2, 1}, 4096},  {{32, 2, 1}, 32768}, {{32, 2, 1}, 65536}, {{32, 2, 2}, 0},
+    {{32, 2, 2}, 32768}, {{32, 2, 4}, 0},     {{64, 1, 1}, 0},     {{64, 2, 1}, 0},
+    {{64, 2, 1}, 32768}, {{64, 2, 1}, 65536}, {{64, 2, 2}, 0},     {{64, 2, 2}, 32768},
 };
 enum { DESIGNS = sizeof CANDIDATES / sizeof CANDIDATES[0] };
 /* Participants: these, and then the candidates. */
@@ -155,6 +156,8 @@ static void few_print_name(FILE *to, int who)
         else
             fprintf(to, "%u columns, %u team%s", c->design.columns, c->design.teams,
                     c->design.teams == 1 ? "" : "s");
+        if (c->design.cluster > 1)
+            fprintf(to, ", clusters of %u", c->design.cluster);
         if (c->bytes_ahead > 0)
             fprintf(to, ", %u KiB ahead", c->bytes_ahead / 1024);
     }
@@ -184,12 +187,18 @@ static bool few_shape(struct few_bench *f, FILE *to)
         us[who] = INFINITY;
     for (int round = 0; round < ROUNDS; round++)
         for (int who = 0; who < PARTICIPANTS; who++) {
+            if (who >= FIRST && !f->offered[who - FIRST])
+                continue;
             (void)few_time(f, who, 2);
             us[who] = fmin(us[who], few_time(f, who, LAUNCHES));
         }
     const unsigned long long bits = few_hash(f, WIDENED);
     for (int who = 0; who < PARTICIPANTS; who++) {
         const bool other = who >= FIRST && !few_same(f, who, bits);
+        if (who >= FIRST && !f->offered[who - FIRST]) {
+            fprintf(to, " – |");
+            continue;
+        }
         fprintf(to, " %.2f (%.2f)%s |", us[who], who == BF16 ? 1 : us[BF16] / 2 / us[who],
                 other ? " OTHER BITS" : "");
     }

@@ -7,13 +7,14 @@ using namespace sm90;
 namespace
 {
 
-template <int ROWS, int COLUMNS, bool YK, bool PROMOTED, int TEAMS> few_rows_kernel row_shared()
+template <int ROWS, int COLUMNS, bool YK, bool PROMOTED, int TEAMS, int CLUSTER>
+few_rows_kernel row_shared()
 {
     constexpr int BLOCKS = 2;
-    using C = widened_shared<ROWS, COLUMNS, YK, PROMOTED, TEAMS, BLOCKS>;
+    using C = widened_shared<ROWS, COLUMNS, YK, PROMOTED, TEAMS, CLUSTER, BLOCKS>;
     few_rows_kernel kernel = {};
     kernel.function = reinterpret_cast<const void *>(&sm90_gemm_widened_shared<C>);
-    kernel.design = {COLUMNS, TEAMS};
+    kernel.design = {COLUMNS, TEAMS, CLUSTER};
     kernel.rows = ROWS;
     kernel.shared_bytes = C::SHARED_BYTES;
     kernel.threads = C::THREADS;
@@ -24,16 +25,24 @@ template <int ROWS, int COLUMNS, bool YK, bool PROMOTED, int TEAMS> few_rows_ker
 
 } // namespace
 
-#define ROWS_OF(COLUMNS, YK, PROMOTED, TEAMS)                                                      \
-    row_shared<16, COLUMNS, YK, PROMOTED, TEAMS>(),                                                \
-        row_shared<32, COLUMNS, YK, PROMOTED, TEAMS>(),                                            \
-        row_shared<64, COLUMNS, YK, PROMOTED, TEAMS>()
-#define LAYOUTS_OF(COLUMNS, PROMOTED, TEAMS)                                                       \
-    ROWS_OF(COLUMNS, true, PROMOTED, TEAMS), ROWS_OF(COLUMNS, false, PROMOTED, TEAMS)
+#define LAYOUTS_OF(ROWS, COLUMNS, PROMOTED, TEAMS, CLUSTER)                                        \
+    row_shared<ROWS, COLUMNS, true, PROMOTED, TEAMS, CLUSTER>(),                                   \
+        row_shared<ROWS, COLUMNS, false, PROMOTED, TEAMS, CLUSTER>()
+#define ROWS_OF(COLUMNS, PROMOTED, TEAMS, CLUSTER)                                                 \
+    LAYOUTS_OF(16, COLUMNS, PROMOTED, TEAMS, CLUSTER),                                             \
+        LAYOUTS_OF(32, COLUMNS, PROMOTED, TEAMS, CLUSTER),                                         \
+        LAYOUTS_OF(64, COLUMNS, PROMOTED, TEAMS, CLUSTER)
 
 /* With one team, two sums of 64 columns do not fit in the registers. */
 extern "C" const few_rows_kernel few_rows_shared_kernels[] = {
-    LAYOUTS_OF(32, false, 1), LAYOUTS_OF(64, false, 1), LAYOUTS_OF(32, false, 2),
-    LAYOUTS_OF(64, false, 2), LAYOUTS_OF(32, true, 2),  LAYOUTS_OF(64, true, 2),
+    ROWS_OF(32, false, 1, 1),
+    ROWS_OF(64, false, 1, 1),
+    ROWS_OF(32, false, 2, 1),
+    ROWS_OF(64, false, 2, 1),
+    ROWS_OF(32, true, 2, 1),
+    ROWS_OF(64, true, 2, 1),
+    ROWS_OF(32, false, 2, 2),
+    ROWS_OF(64, false, 2, 2),
+    LAYOUTS_OF(64, 32, false, 2, 4),
     few_rows_kernel{},
 };

@@ -61,6 +61,7 @@ static const struct few_rows_kernel *few_rows_choose(const struct gemm_problem *
                 kernel->f32_out == (p->out == GEMMD_F32) &&
                 kernel->design.columns == design->columns &&
                 kernel->design.teams == design->teams &&
+                kernel->design.cluster == design->cluster &&
                 (kernel->blocks == 0 || kernel->blocks == blocks)) {
                 return kernel;
             }
@@ -96,7 +97,7 @@ cudaError_t few_rows_prepare_design(const struct sm90_device *device,
 {
     const struct gemm_problem *p = problem;
     const struct few_rows_kernel *kernel = few_rows_choose(p, design, device->multiprocessors);
-    const uint32_t columns = design->columns;
+    const uint32_t columns = design->columns, cluster = design->cluster;
     const uint64_t a[] = {p->k, p->m, p->batch};
     const uint64_t b[] = {p->transb ? p->k : p->n, p->transb ? p->n : p->k, p->batch};
     struct sm90_arguments *arguments = &launch->arguments;
@@ -104,9 +105,10 @@ cudaError_t few_rows_prepare_design(const struct sm90_device *device,
     if (kernel == NULL) {
         return cudaErrorInvalidValue;
     }
-    /* Rows that do not exist are not copied: the copy engine fills them more slowly. */
-    const uint32_t lines = (uint32_t)ceil_div(p->m, 8) * 8;
-    arguments->x_bytes = lines * STAGE_K;
+    /* A block's share of the rows of A. Rows that do not exist are not copied if no cluster shares
+     * A: the copy engine fills them more slowly. */
+    const uint32_t lines = (uint32_t)ceil_div(p->m, 8 * cluster) * 8;
+    arguments->x_bytes = cluster * lines * STAGE_K;
     cudaError_t error = few_rows_encode(device, p->a, a, p->lda, p->stride_a, STAGE_K, lines,
                                         STAGE_K, &arguments->x);
     if (error == cudaSuccess) {
@@ -124,14 +126,14 @@ cudaError_t few_rows_prepare_design(const struct sm90_device *device,
     arguments->k = (uint32_t)p->k;
     arguments->k_tiles = (uint32_t)ceil_div(p->k, STAGE_K);
     arguments->tile_rows = 1;
-    arguments->tile_columns = (uint32_t)ceil_div(p->n, columns);
+    arguments->tile_columns = (uint32_t)ceil_div(p->n, columns * cluster) * cluster;
     arguments->tiles = arguments->tile_columns * (uint32_t)p->batch;
     if (arguments->tiles <= 2 * device->multiprocessors) { /* all blocks run at the same time */
         arguments->y_ahead_bytes = bytes_ahead * arguments->tiles;
     }
     launch->function = kernel->function;
     launch->blocks = arguments->tiles;
-    launch->cluster = 1;
+    launch->cluster = cluster;
     launch->threads = kernel->threads;
     launch->shared_bytes = kernel->shared_bytes;
     return cudaSuccess;
@@ -140,6 +142,6 @@ cudaError_t few_rows_prepare_design(const struct sm90_device *device,
 cudaError_t few_rows_prepare(const struct sm90_device *device, const struct gemm_problem *problem,
                              struct sm90_launch *launch)
 {
-    const struct few_rows_design design = {.columns = 64, .teams = 0};
+    const struct few_rows_design design = {.columns = 64, .teams = 0, .cluster = 1};
     return few_rows_prepare_design(device, problem, &design, 0, launch);
 }

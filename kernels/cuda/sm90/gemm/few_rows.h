@@ -13,10 +13,10 @@
 extern "C" {
 #endif
 
-/* A design: the columns of a block, and the teams of warps that widen B in shared memory. 0 teams:
- * gemm_widened.cuh, whose blocks have 64 columns. */
+/* A design: the columns of a block, the teams of warps that widen B in shared memory, and the
+ * blocks of a cluster. 0 teams: gemm_widened.cuh, whose blocks have 64 columns and no clusters. */
 struct few_rows_design {
-    uint32_t columns, teams;
+    uint32_t columns, teams, cluster;
 };
 
 struct few_rows_kernel {

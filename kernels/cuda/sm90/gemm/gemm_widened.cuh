@@ -97,9 +97,9 @@ __device__ __forceinline__ void prefetch_box(const CUtensorMap *map, int32_t x, 
 
 /* Called by one thread: fills the ring, after a prefetch of the first stages of B. Rows of A that do not exist are left as they are, and only
  * affect sums that are not stored. */
-template <class C, class MEMORY>
-__device__ __forceinline__ void copy_in(const sm90_arguments &p, const MEMORY &s, int32_t column,
-                                        int32_t batch)
+template <class C>
+__device__ __forceinline__ void copy_in(const sm90_arguments &p, const widened_memory<C> &s,
+                                        int32_t column, int32_t batch)
 {
     ring<C::STAGES> at(0);
     for (uint32_t i = 0; i * gridDim.x * C::Y_BYTES < p.y_ahead_bytes; i++) {

@@ -7,8 +7,10 @@
  * the left operand is A. A block can have 32 columns, and each number of A is widened once by the
  * warp that multiplies it.
  *
- * The copy engine fills a ring of stages of 128 steps of k with the bytes of both operands. Teams of
- * four warps take the stages in turn and widen B into a second ring. The four warps of the consumer
+ * The copy engine fills a ring of stages of 128 steps of k with the bytes of both operands. With 32
+ * columns and 64 rows, a block copies twice as much of A as of B, which the L2 cannot deliver at the
+ * rate at which memory delivers B. Blocks of a cluster therefore share A: each copies a part of the
+ * rows into all of them. Teams of four warps take the stages in turn and widen B into a second ring. The four warps of the consumer
  * load and widen their rows of A, half a stage ahead, and multiply with B from the second ring.
  *
  * An instruction multiplies 16 steps of k, whose order within the instruction does not matter to
@@ -28,10 +30,12 @@ namespace sm90
 {
 
 /* YK: whether the lines of B run along k. PROMOTED: chains of PROMOTE_K are added in f32, for
- * results of f32. TEAMS: of four warps that widen B. BLOCKS: blocks that share a multiprocessor. */
-template <int ROWS_, int COLUMNS_, bool YK_, bool PROMOTED_, int TEAMS_, int BLOCKS_>
+ * results of f32. TEAMS: of four warps that widen B. CLUSTER: blocks that share A. BLOCKS: blocks
+ * that share a multiprocessor. */
+template <int ROWS_, int COLUMNS_, bool YK_, bool PROMOTED_, int TEAMS_, int CLUSTER_, int BLOCKS_>
 struct widened_shared {
     static constexpr int ROWS = ROWS_, COLUMNS = COLUMNS_, BLOCKS = BLOCKS_;
+    static constexpr uint32_t CLUSTER = CLUSTER_;
     static constexpr bool YK = YK_, PROMOTED = PROMOTED_;
     static constexpr uint32_t TEAMS = TEAMS_, TEAM_THREADS = 128;
     static constexpr uint32_t STAGE_K = 128, HALF_STEPS = 4; /* instructions of half a stage */
@@ -50,6 +54,7 @@ struct widened_shared {
     static constexpr int THREADS = 128 + TEAMS * TEAM_THREADS + 32;
     /* With one team a thread can have 112 registers, with two 72, too few for the consumer. */
     static constexpr bool MOVES_REGISTERS = TEAMS == 2 && BLOCKS == 2;
+    static_assert(8 * CLUSTER <= ROWS, "each block of a cluster copies 8 rows at least");
     static_assert(COLUMNS == 32 || COLUMNS == 64, "lines of widened B fill a swizzle");
     /* A team does not see each use of a stage. The parity of a barrier distinguishes a use from the
      * next and the previous one only, so the use before must have been reached: a team that begins
@@ -91,6 +96,40 @@ template <class C> struct widened_shared_memory {
         return wide_full(C::WIDES) + 8 * place;
     }
 };
+
+/* Called by one thread: fills the ring, after a prefetch of the first stages of B. `rank`: of the
+ * block in its cluster. Rows of A that do not exist are left as they are, or zeros, and only affect
+ * sums that are not stored. */
+template <class C>
+__device__ __forceinline__ void copy_shared(const sm90_arguments &p,
+                                            const widened_shared_memory<C> &s, uint32_t rank,
+                                            int32_t column, int32_t batch)
+{
+    constexpr uint16_t ALL_BLOCKS = (1 << C::CLUSTER) - 1;
+    const uint32_t share_bytes = p.x_bytes / C::CLUSTER;
+    const int32_t row = (int32_t)(rank * share_bytes / C::STAGE_K);
+    ring<C::STAGES> at(0);
+    for (uint32_t i = 0; i * gridDim.x * C::Y_BYTES < p.y_ahead_bytes; i++) {
+        const int32_t k = (int32_t)(i * C::STAGE_K);
+        prefetch_box(&p.y, C::YK ? k : column, C::YK ? column : k, batch);
+    }
+    ptx::argument_fetch(p.k_tiles);
+    ptx::earlier_kernels_wait();
+    for (uint32_t i = 0; i < p.k_tiles; i++) {
+        const int32_t k = (int32_t)(i * C::STAGE_K);
+        const uint32_t full = s.full(at.stage), x = s.x(at.stage) + rank * share_bytes;
+        ptx::mbarrier_wait(s.empty(at.stage), at.parity ^ 1);
+        ptx::mbarrier_arrive_expect(full, C::Y_BYTES + p.x_bytes);
+        ptx::tensor_load_once(s.y(at.stage), &p.y, full, C::YK ? k : column, C::YK ? column : k,
+                              batch);
+        if constexpr (C::CLUSTER > 1) {
+            ptx::tensor_load_multicast(x, &p.x, full, k, row, batch, ALL_BLOCKS);
+        } else {
+            ptx::tensor_load(x, &p.x, full, k, row, batch);
+        }
+        at.advance();
+    }
+}
 
 /* Where a thread of a team finds its first 16 bytes in a stage of B, and where the first 16 of the
  * 32 widened bytes go. The other 16 lie at the address with bit 4 inverted. The next pieces follow
@@ -267,6 +306,20 @@ __device__ __forceinline__ void begin_stage(const widened_shared_memory<C> &s, r
     }
 }
 
+/* Called by a warp that has loaded its rows of A: every block of the cluster may copy new ones. */
+template <class C>
+__device__ __forceinline__ void release_rows(const widened_shared_memory<C> &s, uint32_t stage,
+                                             uint32_t lane)
+{
+    if constexpr (C::CLUSTER > 1) {
+        if (lane < C::CLUSTER) {
+            ptx::mbarrier_arrive_remote(s.empty(stage), lane);
+        }
+    } else if (lane == 0) {
+        ptx::mbarrier_arrive(s.empty(stage));
+    }
+}
+
 /* d = the sum over `stages` stages, one chain. */
 template <class C>
 __device__ __forceinline__ void sum_rows(const widened_shared_memory<C> &s, uint32_t stages,
@@ -287,11 +340,8 @@ __device__ __forceinline__ void sum_rows(const widened_shared_memory<C> &s, uint
             ptx::mbarrier_arrive(s.wide_empty(previous));
         }
         widen_raw<C>(state.raw, odd);
-        __syncwarp();
-        if (lane == 0) {
-            ptx::mbarrier_arrive(s.empty(stage));
-        }
         multiply_rows<C>(s.wide(place), 1, odd, d, false);
+        release_rows<C>(s, stage, lane);
         state.at.advance();
         state.from.advance();
         state.left--;
@@ -371,7 +421,8 @@ __global__ void __launch_bounds__(C::THREADS, C::BLOCKS)
         ptx::tensor_map_prefetch(&p.y);
         for (uint32_t i = 0; i < C::STAGES; i++) {
             ptx::mbarrier_init(s.full(i), 1);
-            ptx::mbarrier_init(s.empty(i), 4 + 4); /* the consumer's warps and a team's */
+            /* A team's warps have read B, and the consumers' of all blocks A. */
+            ptx::mbarrier_init(s.empty(i), 4 + 4 * C::CLUSTER);
         }
         for (uint32_t i = 0; i < C::WIDES; i++) {
             ptx::mbarrier_init(s.wide_full(i), 4);
@@ -379,7 +430,11 @@ __global__ void __launch_bounds__(C::THREADS, C::BLOCKS)
         }
         ptx::mbarrier_init_fence();
     }
-    __syncthreads();
+    if constexpr (C::CLUSTER > 1) {
+        ptx::cluster_sync();
+    } else {
+        __syncthreads();
+    }
     if (p.y_ahead_bytes == 0) {
         ptx::later_kernels_allow();
     }
@@ -394,9 +449,14 @@ __global__ void __launch_bounds__(C::THREADS, C::BLOCKS)
         }
         widen_columns<C>(p, s, warp / 4 - 1, threadIdx.x % C::TEAM_THREADS, lane);
     } else if (lane == 0) {
-        copy_in<C>(p, s, (int32_t)column, (int32_t)batch);
+        const uint32_t rank = C::CLUSTER > 1 ? ptx::cluster_block_rank() : 0;
+        copy_shared<C>(p, s, rank, (int32_t)column, (int32_t)batch);
         /* The next kernel's blocks prefetch B while the last stages of this one are multiplied. */
         ptx::later_kernels_allow();
+    }
+    if constexpr (C::CLUSTER > 1) {
+        __syncwarp();
+        ptx::cluster_sync(); /* no block leaves while another can still reach its shared memory */
     }
 }
 
