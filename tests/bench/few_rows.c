@@ -15,16 +15,18 @@
 #include "tests/bench/served.h"
 
 enum { SETS = 16, ROUNDS = 7, LAUNCHES = 48 };
-/* Columns of a block, teams that widen B in shared memory (0: B is widened into registers), blocks
- * of a cluster, and bytes of B that each block prefetches while the kernel before runs. */
+/* Columns of a block, teams that widen B in shared memory (0: B is widened into registers), boxes
+ * of 128 steps of k in a stage, blocks of a cluster, and bytes of B that each block prefetches
+ * while the kernel before runs. */
 static const struct candidate {
     struct few_rows_design design;
     uint32_t bytes_ahead;
 } CANDIDATES[] = {
-    {{64, 0, 1}, 0},     {{64, 0, 1}, 32768}, {{32, 1, 1}, 0},     {{32, 2, 1}, 0},
-    {{32, 2, 1}, 4096},  {{32, 2, 1}, 32768}, {{32, 2, 1}, 65536}, {{32, 2, 2}, 0},
-    {{32, 2, 2}, 32768}, {{32, 2, 4}, 0},     {{64, 1, 1}, 0},     {{64, 2, 1}, 0},
-    {{64, 2, 1}, 32768}, {{64, 2, 1}, 65536}, {{64, 2, 2}, 0},     {{64, 2, 2}, 32768},
+    {{64, 0, 1, 1}, 0},     {{64, 0, 1, 1}, 32768}, {{32, 1, 1, 1}, 0},     {{32, 2, 1, 1}, 0},
+    {{32, 2, 1, 1}, 4096},  {{32, 2, 1, 1}, 32768}, {{32, 2, 1, 1}, 65536}, {{32, 2, 1, 2}, 0},
+    {{32, 2, 1, 2}, 32768}, {{32, 2, 1, 4}, 0},     {{32, 2, 2, 1}, 0},     {{32, 2, 2, 1}, 32768},
+    {{32, 2, 2, 2}, 32768}, {{64, 1, 1, 1}, 0},     {{64, 2, 1, 1}, 0},     {{64, 2, 1, 1}, 32768},
+    {{64, 2, 1, 1}, 65536}, {{64, 2, 1, 2}, 0},     {{64, 2, 1, 2}, 32768},
 };
 enum { DESIGNS = sizeof CANDIDATES / sizeof CANDIDATES[0] };
 /* Participants: these, and then the candidates. */
@@ -156,6 +158,8 @@ static void few_print_name(FILE *to, int who)
         else
             fprintf(to, "%u columns, %u team%s", c->design.columns, c->design.teams,
                     c->design.teams == 1 ? "" : "s");
+        if (c->design.boxes > 1)
+            fprintf(to, ", stages of %u", 128 * c->design.boxes);
         if (c->design.cluster > 1)
             fprintf(to, ", clusters of %u", c->design.cluster);
         if (c->bytes_ahead > 0)

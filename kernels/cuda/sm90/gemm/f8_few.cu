@@ -12,7 +12,7 @@ template <int ROWS, bool YK, bool PROMOTED, int BLOCKS> few_rows_kernel row_few(
     using C = widened<ROWS, YK, PROMOTED, BLOCKS>;
     few_rows_kernel kernel = {};
     kernel.function = reinterpret_cast<const void *>(&sm90_gemm_widened<C>);
-    kernel.design = {C::COLUMNS, 0, 1};
+    kernel.design = {C::COLUMNS, 0, 1, 1};
     kernel.rows = ROWS;
     kernel.threads = C::THREADS;
     kernel.shared_bytes = C::SHARED_BYTES;

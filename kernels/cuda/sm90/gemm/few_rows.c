@@ -6,7 +6,7 @@
 
 #include "kernels/cuda/sm90/tensor_map.h"
 
-enum { ROWS_MAX = 64, COLUMNS_MIN = 32, STAGE_K = 128 };
+enum { ROWS_MAX = 64, COLUMNS_MIN = 32, BOX_K = 128 };
 
 static uint64_t ceil_div(uint64_t a, uint64_t b)
 {
@@ -60,7 +60,7 @@ static const struct few_rows_kernel *few_rows_choose(const struct gemm_problem *
             if (kernel->rows == rows && kernel->b_along_k == p->transb &&
                 kernel->f32_out == (p->out == GEMMD_F32) &&
                 kernel->design.columns == design->columns &&
-                kernel->design.teams == design->teams &&
+                kernel->design.teams == design->teams && kernel->design.boxes == design->boxes &&
                 kernel->design.cluster == design->cluster &&
                 (kernel->blocks == 0 || kernel->blocks == blocks)) {
                 return kernel;
@@ -108,13 +108,13 @@ cudaError_t few_rows_prepare_design(const struct sm90_device *device,
     /* A block's share of the rows of A. Rows that do not exist are not copied if no cluster shares
      * A: the copy engine fills them more slowly. */
     const uint32_t lines = (uint32_t)ceil_div(p->m, 8 * cluster) * 8;
-    arguments->x_bytes = cluster * lines * STAGE_K;
-    cudaError_t error = few_rows_encode(device, p->a, a, p->lda, p->stride_a, STAGE_K, lines,
-                                        STAGE_K, &arguments->x);
+    arguments->x_bytes = cluster * lines * BOX_K;
+    cudaError_t error =
+        few_rows_encode(device, p->a, a, p->lda, p->stride_a, BOX_K, lines, BOX_K, &arguments->x);
     if (error == cudaSuccess) {
-        error = few_rows_encode(device, p->b, b, p->ldb, p->stride_b, p->transb ? STAGE_K : columns,
-                                p->transb ? columns : STAGE_K,
-                                p->transb            ? STAGE_K
+        error = few_rows_encode(device, p->b, b, p->ldb, p->stride_b, p->transb ? BOX_K : columns,
+                                p->transb ? columns : BOX_K,
+                                p->transb            ? BOX_K
                                 : design->teams == 0 ? columns
                                                      : 0,
                                 &arguments->y);
@@ -124,7 +124,7 @@ cudaError_t few_rows_prepare_design(const struct sm90_device *device,
     }
     sm90_set_epilogue(p, arguments);
     arguments->k = (uint32_t)p->k;
-    arguments->k_tiles = (uint32_t)ceil_div(p->k, STAGE_K);
+    arguments->k_tiles = (uint32_t)ceil_div(p->k, design->boxes * BOX_K);
     arguments->tile_rows = 1;
     arguments->tile_columns = (uint32_t)ceil_div(p->n, columns * cluster) * cluster;
     arguments->tiles = arguments->tile_columns * (uint32_t)p->batch;
@@ -142,6 +142,6 @@ cudaError_t few_rows_prepare_design(const struct sm90_device *device,
 cudaError_t few_rows_prepare(const struct sm90_device *device, const struct gemm_problem *problem,
                              struct sm90_launch *launch)
 {
-    const struct few_rows_design design = {.columns = 64, .teams = 0, .cluster = 1};
+    const struct few_rows_design design = {.columns = 64, .teams = 0, .boxes = 1, .cluster = 1};
     return few_rows_prepare_design(device, problem, &design, 0, launch);
 }

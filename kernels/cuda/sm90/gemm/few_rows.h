@@ -13,10 +13,11 @@
 extern "C" {
 #endif
 
-/* A design: the columns of a block, the teams of warps that widen B in shared memory, and the
- * blocks of a cluster. 0 teams: gemm_widened.cuh, whose blocks have 64 columns and no clusters. */
+/* A design: the columns of a block, the teams of warps that widen B in shared memory, the boxes of
+ * 128 steps of k in a stage, and the blocks of a cluster. 0 teams: gemm_widened.cuh, whose blocks
+ * have 64 columns, one box a stage and no clusters. */
 struct few_rows_design {
-    uint32_t columns, teams, cluster;
+    uint32_t columns, teams, boxes, cluster;
 };
 
 struct few_rows_kernel {

@@ -7,11 +7,12 @@
  * the left operand is A. A block can have 32 columns, and each number of A is widened once by the
  * warp that multiplies it.
  *
- * The copy engine fills a ring of stages of 128 steps of k with the bytes of both operands. With 32
- * columns and 64 rows, a block copies twice as much of A as of B, which the L2 cannot deliver at the
- * rate at which memory delivers B. Blocks of a cluster therefore share A: each copies a part of the
- * rows into all of them. Teams of four warps take the stages in turn and widen B into a second ring. The four warps of the consumer
- * load and widen their rows of A, half a stage ahead, and multiply with B from the second ring.
+ * The copy engine fills a ring of stages of 128 or 256 steps of k with the bytes of both operands.
+ * With 32 columns and 64 rows, a block copies twice as much of A as of B, which the L2 cannot
+ * deliver at the rate at which memory delivers B. Blocks of a cluster therefore share A: each copies
+ * a part of the rows into all of them. Teams of four warps widen B into a second ring. The four
+ * warps of the consumer load and widen their rows of A, half a box of 128 steps ahead, and multiply
+ * with B from the second ring.
  *
  * An instruction multiplies 16 steps of k, whose order within the instruction does not matter to
  * the result. In both operands, steps 4q and 4q + 1 take places 2q and 2q + 1, and steps 4q + 2 and
@@ -30,25 +31,35 @@ namespace sm90
 {
 
 /* YK: whether the lines of B run along k. PROMOTED: chains of PROMOTE_K are added in f32, for
- * results of f32. TEAMS: of four warps that widen B. CLUSTER: blocks that share A. BLOCKS: blocks
- * that share a multiprocessor. */
-template <int ROWS_, int COLUMNS_, bool YK_, bool PROMOTED_, int TEAMS_, int CLUSTER_, int BLOCKS_>
+ * results of f32. TEAMS: of four warps that widen B. BOXES: of 128 steps of k in a stage; if 1, the
+ * teams widen whole stages in turn, otherwise each widens one box of every stage. CLUSTER: blocks
+ * that share A. BLOCKS: blocks that share a multiprocessor. */
+template <int ROWS_, int COLUMNS_, bool YK_, bool PROMOTED_, int TEAMS_, int BOXES_, int CLUSTER_,
+          int BLOCKS_>
 struct widened_shared {
     static constexpr int ROWS = ROWS_, COLUMNS = COLUMNS_, BLOCKS = BLOCKS_;
-    static constexpr uint32_t CLUSTER = CLUSTER_;
+    static constexpr uint32_t CLUSTER = CLUSTER_, BOXES = BOXES_;
     static constexpr bool YK = YK_, PROMOTED = PROMOTED_;
     static constexpr uint32_t TEAMS = TEAMS_, TEAM_THREADS = 128;
-    static constexpr uint32_t STAGE_K = 128, HALF_STEPS = 4; /* instructions of half a stage */
-    static constexpr uint32_t CHAIN_STAGES = PROMOTE_K / STAGE_K;
-    static constexpr uint32_t Y_BYTES = COLUMNS * STAGE_K, X_BYTES = ROWS * STAGE_K;
-    static constexpr uint32_t PIECES = Y_BYTES / 16 / TEAM_THREADS; /* a thread's, of 16 bytes */
+    static constexpr uint32_t TURNS = BOXES == 1 ? TEAMS : 1; /* from a team's stage to its next */
+    static constexpr uint32_t BOX_K = 128, HALF_STEPS = 4;    /* instructions of half a box */
+    static constexpr uint32_t CHAIN_STAGES = PROMOTE_K / (BOXES * BOX_K);
+    static constexpr uint32_t Y_BOX = COLUMNS * BOX_K, X_BOX = ROWS * BOX_K; /* bytes */
+    static constexpr uint32_t Y_BYTES = BOXES * Y_BOX, X_BYTES = BOXES * X_BOX;
+    static constexpr uint32_t PIECES = Y_BOX / 16 / TEAM_THREADS; /* a thread's, of 16 bytes */
     static constexpr uint32_t WIDE_BYTES = 2 * Y_BYTES;
-    static constexpr uint32_t WIDES = COLUMNS == 32 ? 4 : ROWS == 64 ? 2 : 3;
     static constexpr uint32_t LINE_BYTES = YK ? 128 : 2 * COLUMNS; /* of widened B */
     static constexpr uint32_t BARRIER_BYTES = 512;
-    static constexpr uint32_t OTHER_BYTES = 1024 + BARRIER_BYTES + WIDES * WIDE_BYTES;
     static constexpr uint32_t ROOM = (SHARED_BYTES_MAX + 1024) / BLOCKS - 1024;
-    static constexpr uint32_t FIT = (ROOM - OTHER_BYTES) / (Y_BYTES + X_BYTES);
+    static constexpr uint32_t stages_beside(uint32_t wides)
+    {
+        return (ROOM - 1024 - BARRIER_BYTES - wides * WIDE_BYTES) / (Y_BYTES + X_BYTES);
+    }
+    static constexpr uint32_t MOST_WIDES = WIDE_BYTES <= 8192 ? 4 : 3;
+    static constexpr uint32_t WIDES =
+        stages_beside(MOST_WIDES) >= TURNS + MOST_WIDES ? MOST_WIDES : 2;
+    static constexpr uint32_t OTHER_BYTES = 1024 + BARRIER_BYTES + WIDES * WIDE_BYTES;
+    static constexpr uint32_t FIT = stages_beside(WIDES);
     static constexpr uint32_t STAGES = FIT < 16 ? FIT : 16;
     static constexpr uint32_t SHARED_BYTES = STAGES * (Y_BYTES + X_BYTES) + OTHER_BYTES;
     static constexpr int THREADS = 128 + TEAMS * TEAM_THREADS + 32;
@@ -56,10 +67,11 @@ struct widened_shared {
     static constexpr bool MOVES_REGISTERS = TEAMS == 2 && BLOCKS == 2;
     static_assert(8 * CLUSTER <= ROWS, "each block of a cluster copies 8 rows at least");
     static_assert(COLUMNS == 32 || COLUMNS == 64, "lines of widened B fill a swizzle");
-    /* A team does not see each use of a stage. The parity of a barrier distinguishes a use from the
+    static_assert(BOXES == 1 || BOXES == TEAMS, "a team for each box");
+    /* A team may not see each use of a stage. The parity of a barrier distinguishes a use from the
      * next and the previous one only, so the use before must have been reached: a team that begins
-     * stage i has waited for the consumer to have read stage i - TEAMS - WIDES. */
-    static_assert(WIDES >= TEAMS && STAGES >= TEAMS + WIDES, "too few stages fit");
+     * stage i has waited for the consumer to have read stage i - TURNS - WIDES. */
+    static_assert(WIDES >= TURNS && STAGES >= TURNS + WIDES, "too few stages fit");
     static_assert(16 * (STAGES + WIDES) <= BARRIER_BYTES, "a full and an empty barrier each");
     static_assert(STAGES * Y_BYTES >= 64 * COLUMNS * 4, "sums are staged there");
 };
@@ -107,31 +119,35 @@ __device__ __forceinline__ void copy_shared(const sm90_arguments &p,
 {
     constexpr uint16_t ALL_BLOCKS = (1 << C::CLUSTER) - 1;
     const uint32_t share_bytes = p.x_bytes / C::CLUSTER;
-    const int32_t row = (int32_t)(rank * share_bytes / C::STAGE_K);
+    const int32_t row = (int32_t)(rank * share_bytes / C::BOX_K);
     ring<C::STAGES> at(0);
-    for (uint32_t i = 0; i * gridDim.x * C::Y_BYTES < p.y_ahead_bytes; i++) {
-        const int32_t k = (int32_t)(i * C::STAGE_K);
+    for (uint32_t i = 0; i * gridDim.x * C::Y_BOX < p.y_ahead_bytes; i++) {
+        const int32_t k = (int32_t)(i * C::BOX_K);
         prefetch_box(&p.y, C::YK ? k : column, C::YK ? column : k, batch);
     }
     ptx::argument_fetch(p.k_tiles);
     ptx::earlier_kernels_wait();
     for (uint32_t i = 0; i < p.k_tiles; i++) {
-        const int32_t k = (int32_t)(i * C::STAGE_K);
-        const uint32_t full = s.full(at.stage), x = s.x(at.stage) + rank * share_bytes;
+        const uint32_t full = s.full(at.stage);
         ptx::mbarrier_wait(s.empty(at.stage), at.parity ^ 1);
-        ptx::mbarrier_arrive_expect(full, C::Y_BYTES + p.x_bytes);
-        ptx::tensor_load_once(s.y(at.stage), &p.y, full, C::YK ? k : column, C::YK ? column : k,
-                              batch);
-        if constexpr (C::CLUSTER > 1) {
-            ptx::tensor_load_multicast(x, &p.x, full, k, row, batch, ALL_BLOCKS);
-        } else {
-            ptx::tensor_load(x, &p.x, full, k, row, batch);
+        ptx::mbarrier_arrive_expect(full, C::BOXES * (C::Y_BOX + p.x_bytes));
+#pragma unroll
+        for (uint32_t box = 0; box < C::BOXES; box++) {
+            const int32_t k = (int32_t)((i * C::BOXES + box) * C::BOX_K);
+            const uint32_t x = s.x(at.stage) + box * C::X_BOX + rank * share_bytes;
+            ptx::tensor_load_once(s.y(at.stage) + box * C::Y_BOX, &p.y, full, C::YK ? k : column,
+                                  C::YK ? column : k, batch);
+            if constexpr (C::CLUSTER > 1) {
+                ptx::tensor_load_multicast(x, &p.x, full, k, row, batch, ALL_BLOCKS);
+            } else {
+                ptx::tensor_load(x, &p.x, full, k, row, batch);
+            }
         }
         at.advance();
     }
 }
 
-/* Where a thread of a team finds its first 16 bytes in a stage of B, and where the first 16 of the
+/* Where a thread of a team finds its first 16 bytes in a box of B, and where the first 16 of the
  * 32 widened bytes go. The other 16 lie at the address with bit 4 inverted. The next pieces follow
  * in steps of FROM_STEP and TO_STEP. Eight threads in a row use all banks when they load and when
  * they store. */
@@ -147,7 +163,7 @@ template <class C> struct piece_of_thread {
             const uint32_t piece = of_eight % 4, half = eight / 4 % 2;
             const uint32_t in_8 = eight % 4 ^ (of_eight / 4 * 5), line = eight / 8 * 8 + in_8;
             from = line * 128 + (((4 * half + piece) ^ in_8) << 4);
-            to = half * C::Y_BYTES + line * 128 + ((2 * piece ^ in_8) << 4);
+            to = half * C::Y_BOX + line * 128 + ((2 * piece ^ in_8) << 4);
         } else { /* a line is one k */
             uint32_t piece, k;
             if constexpr (C::COLUMNS == 64) {
@@ -198,17 +214,21 @@ template <class C> __device__ __forceinline__ void store_widened(uint32_t to, co
     }
 }
 
-/* Called by team `team`, which widens every TEAMS-th stage of B. `thread`: of the team's. */
+/* Called by team `team`, which widens stages of B in turn with the others, or one box of all
+ * stages. `thread`: of the team's. */
 template <class C>
 __device__ __forceinline__ void widen_columns(const sm90_arguments &p,
                                               const widened_shared_memory<C> &s, uint32_t team,
                                               uint32_t thread, uint32_t lane)
 {
     using piece = piece_of_thread<C>;
-    const piece mine(thread);
-    ring<C::STAGES> at(team);
-    ring<C::WIDES> to(team);
-    for (uint32_t i = team; i < p.k_tiles; i += C::TEAMS) {
+    const uint32_t first = C::BOXES == 1 ? team : 0, box = C::BOXES == 1 ? 0 : team;
+    piece mine(thread);
+    mine.from += box * C::Y_BOX;
+    mine.to += box * 2 * C::Y_BOX;
+    ring<C::STAGES> at(first);
+    ring<C::WIDES> to(first);
+    for (uint32_t i = first; i < p.k_tiles; i += C::TURNS) {
         uint4 v[C::PIECES];
         ptx::mbarrier_wait(s.full(at.stage), at.parity);
 #pragma unroll
@@ -227,32 +247,34 @@ __device__ __forceinline__ void widen_columns(const sm90_arguments &p,
             ptx::mbarrier_arrive(s.empty(at.stage));
         }
 #pragma unroll
-        for (uint32_t j = 0; j < C::TEAMS; j++) {
+        for (uint32_t j = 0; j < C::TURNS; j++) {
             at.advance();
             to.advance();
         }
     }
 }
 
-/* A warp's 16 rows of A in half a stage, as ldmatrix loads them: of two instructions each, rows
+/* A warp's 16 rows of A in half a box, as ldmatrix loads them: of two instructions each, rows
  * l/4 and l/4 + 8 of the first, then of the second, four bytes. Zeros for a warp without rows. */
 struct raw_half {
     uint32_t v[2][4];
 };
 
-/* `lane_offset`: of raw_offset. */
+/* `half`: of the stage's. `lane_offset`: of raw_offset. */
+template <class C>
 __device__ __forceinline__ void load_raw(uint32_t x, uint32_t half, uint32_t lane_offset,
                                          bool has_rows, raw_half &raw)
 {
+    const uint32_t at = x + half / 2 * C::X_BOX + lane_offset, step = half % 2 * C::HALF_STEPS;
     if (has_rows) {
 #pragma unroll
         for (uint32_t j = 0; j < 2; j++) {
-            ptx_sm80::load_matrices(raw.v[j], (x + lane_offset) ^ (4 * half + 2 * j) << 4);
+            ptx_sm80::load_matrices(raw.v[j], at ^ (step + 2 * j) << 4);
         }
     }
 }
 
-/* Where the line lies whose address a lane gives to ldmatrix, in a stage of A. */
+/* Where the line lies whose address a lane gives to ldmatrix, in a box of A. */
 __device__ __forceinline__ uint32_t raw_offset(uint32_t warp, uint32_t lane)
 {
     return (warp * 16 + lane / 8 % 2 * 8 + lane % 8) * 128 + ((lane / 16 ^ lane % 8) << 4);
@@ -270,19 +292,18 @@ __device__ __forceinline__ void widen_raw(const raw_half &raw, half_stage<C> &x)
     }
 }
 
-/* The descriptor of widened B for the first instruction of half a stage, and the step to the next.
- */
+/* The descriptor of widened B for the first instruction of half a box, and the step to the next. */
 template <class C> constexpr uint64_t wide_step = (C::YK ? 32 : 16 * C::LINE_BYTES) >> 4;
 template <class C>
 __device__ __forceinline__ uint64_t wide_descriptor(uint32_t wide, uint32_t half)
 {
     const uint64_t stride = 8 * C::LINE_BYTES, swizzle = C::LINE_BYTES == 128 ? 1 : 2;
-    const uint32_t address = wide + half * C::Y_BYTES;
+    const uint32_t address = wide + half * C::Y_BOX;
     return (uint64_t)((address & 0x3FFFF) >> 4) | (uint64_t)1 << 16 | (stride >> 4) << 32 |
            swizzle << 62;
 }
 
-/* Issues the products of half a stage; `fresh`: they begin a sum. */
+/* Issues the products of half a box; `fresh`: they begin a sum. */
 template <class C>
 __device__ __forceinline__ void multiply_rows(uint32_t wide, uint32_t half,
                                               const half_stage<C> &x, float (&d)[C::COLUMNS / 2],
@@ -313,7 +334,7 @@ __device__ __forceinline__ void begin_stage(const widened_shared_memory<C> &s, r
 {
     if (state.left > 0) {
         ptx::mbarrier_wait(s.full(state.at.stage), state.at.parity);
-        load_raw(s.x(state.at.stage), 0, state.lane_offset, state.has_rows, state.raw);
+        load_raw<C>(s.x(state.at.stage), 0, state.lane_offset, state.has_rows, state.raw);
     }
 }
 
@@ -341,24 +362,34 @@ __device__ __forceinline__ void sum_rows(const widened_shared_memory<C> &s, uint
     uint32_t previous = 0;
     for (uint32_t i = 0; i < stages; i++) {
         const uint32_t stage = state.at.stage, place = state.from.stage;
-        widen_raw<C>(state.raw, even);
-        load_raw(s.x(stage), 1, state.lane_offset, state.has_rows, state.raw);
-        ptx::mbarrier_wait(s.wide_full(place), state.from.parity);
-        multiply_rows<C>(s.wide(place), 0, even, d, i == 0);
-        wgmma_wait<1>();
-        pin(odd);
-        if (i > 0 && lane == 0) {
-            ptx::mbarrier_arrive(s.wide_empty(previous));
-        }
-        widen_raw<C>(state.raw, odd);
-        multiply_rows<C>(s.wide(place), 1, odd, d, false);
-        release_rows<C>(s, stage, lane);
-        state.at.advance();
+        const uint32_t parity = state.from.parity;
         state.from.advance();
-        state.left--;
-        begin_stage<C>(s, state);
-        wgmma_wait<1>();
-        pin(even);
+#pragma unroll
+        for (uint32_t box = 0; box < C::BOXES; box++) {
+            widen_raw<C>(state.raw, even);
+            load_raw<C>(s.x(stage), 2 * box + 1, state.lane_offset, state.has_rows, state.raw);
+            if (box == 0) {
+                ptx::mbarrier_wait(s.wide_full(place), parity);
+            }
+            multiply_rows<C>(s.wide(place), 2 * box, even, d, i == 0 && box == 0);
+            wgmma_wait<1>();
+            pin(odd);
+            if (box == 0 && i > 0 && lane == 0) {
+                ptx::mbarrier_arrive(s.wide_empty(previous));
+            }
+            widen_raw<C>(state.raw, odd);
+            multiply_rows<C>(s.wide(place), 2 * box + 1, odd, d, false);
+            if (box + 1 < C::BOXES) {
+                load_raw<C>(s.x(stage), 2 * box + 2, state.lane_offset, state.has_rows, state.raw);
+            } else {
+                release_rows<C>(s, stage, lane);
+                state.at.advance();
+                state.left--;
+                begin_stage<C>(s, state);
+            }
+            wgmma_wait<1>();
+            pin(even);
+        }
         previous = place;
     }
     wgmma_wait<0>();
@@ -432,11 +463,11 @@ __global__ void __launch_bounds__(C::THREADS, C::BLOCKS)
         ptx::tensor_map_prefetch(&p.y);
         for (uint32_t i = 0; i < C::STAGES; i++) {
             ptx::mbarrier_init(s.full(i), 1);
-            /* A team's warps have read B, and the consumers' of all blocks A. */
-            ptx::mbarrier_init(s.empty(i), 4 + 4 * C::CLUSTER);
+            /* A team's warps have read each box of B, and the consumers' of all blocks A. */
+            ptx::mbarrier_init(s.empty(i), 4 * C::BOXES + 4 * C::CLUSTER);
         }
         for (uint32_t i = 0; i < C::WIDES; i++) {
-            ptx::mbarrier_init(s.wide_full(i), 4);
+            ptx::mbarrier_init(s.wide_full(i), 4 * C::BOXES);
             ptx::mbarrier_init(s.wide_empty(i), 4);
         }
         ptx::mbarrier_init_fence();
