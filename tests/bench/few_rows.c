@@ -50,10 +50,37 @@ struct few_bench {
     struct gemm_problem problem;
     struct sm90_launch few[DESIGNS][SETS], f16;
     struct lt_plan plan;
-    bool offered[DESIGNS]; /* whether a candidate computes the problem */
+    const char *variants;  /* only candidates with this in their name; NULL: all */
+    bool offered[DESIGNS]; /* whether a candidate takes part and computes the problem */
     uint32_t compared;     /* results */
     bool other_bits;       /* of a result, at least */
 };
+
+struct few_name {
+    char text[160];
+};
+
+static struct few_name few_name(int who)
+{
+    struct few_name name = {"cuBLASLt bf16"};
+    if (who == WIDENED) {
+        snprintf(name.text, sizeof name.text, "widened in memory");
+    } else if (who >= FIRST) {
+        const struct candidate *c = &CANDIDATES[who - FIRST];
+        char design[48] = "direct", stages[32] = "", clusters[32] = "", ahead[32] = "";
+        if (c->design.teams > 0)
+            snprintf(design, sizeof design, "%u columns, %u team%s", c->design.columns,
+                     c->design.teams, c->design.teams == 1 ? "" : "s");
+        if (c->design.boxes > 1)
+            snprintf(stages, sizeof stages, ", stages of %u", 128 * c->design.boxes);
+        if (c->design.cluster > 1)
+            snprintf(clusters, sizeof clusters, ", clusters of %u", c->design.cluster);
+        if (c->bytes_ahead > 0)
+            snprintf(ahead, sizeof ahead, ", %u KiB ahead", c->bytes_ahead / 1024);
+        snprintf(name.text, sizeof name.text, "%s%s%s%s", design, stages, clusters, ahead);
+    }
+    return name;
+}
 
 static bool few_launch(struct few_bench *f, int who, uint32_t set)
 {
@@ -103,8 +130,11 @@ static unsigned long long few_hash(struct few_bench *f, int who)
         cudaMemset(f->c, 0, p->m * p->n * dtype_size(p->out)) != cudaSuccess ||
         !few_launch(f, who, 0) || cudaStreamSynchronize(f->stream) != cudaSuccess ||
         bench_hash(f->c, dtype_size(p->out), p->m, p->n, p->ldc, f->hash) != cudaSuccess ||
-        cudaMemcpy(&hash, f->hash, sizeof hash, cudaMemcpyDeviceToHost) != cudaSuccess)
+        cudaMemcpy(&hash, f->hash, sizeof hash, cudaMemcpyDeviceToHost) != cudaSuccess) {
+        fprintf(stderr, "gemmd-bench: %s: %s\n", few_name(who).text,
+                cudaGetErrorString(cudaPeekAtLastError()));
         return (unsigned long long)who; /* so that no two are the same */
+    }
     return hash;
 }
 
@@ -143,28 +173,6 @@ static void few_choose_candidate(struct few_bench *f)
         }
     }
     f->plan.best = chosen;
-}
-
-static void few_print_name(FILE *to, int who)
-{
-    if (who == BF16) {
-        fprintf(to, "cuBLASLt bf16");
-    } else if (who == WIDENED) {
-        fprintf(to, "widened in memory");
-    } else {
-        const struct candidate *c = &CANDIDATES[who - FIRST];
-        if (c->design.teams == 0)
-            fprintf(to, "direct");
-        else
-            fprintf(to, "%u columns, %u team%s", c->design.columns, c->design.teams,
-                    c->design.teams == 1 ? "" : "s");
-        if (c->design.boxes > 1)
-            fprintf(to, ", stages of %u", 128 * c->design.boxes);
-        if (c->design.cluster > 1)
-            fprintf(to, ", clusters of %u", c->design.cluster);
-        if (c->bytes_ahead > 0)
-            fprintf(to, ", %u KiB ahead", c->bytes_ahead / 1024);
-    }
 }
 
 /* Whether a candidate's bits are those of widening in memory, whose hash is `bits`. */
@@ -209,7 +217,7 @@ static bool few_shape(struct few_bench *f, FILE *to)
     fprintf(to, "\n");
     fflush(to);
     lt_plan_destroy(&f->plan);
-    return isfinite(us[PARTICIPANTS - 1]);
+    return cudaStreamSynchronize(f->stream) == cudaSuccess;
 }
 
 /* Memory for products with up to `rows` rows, n columns and k, with f->sets different B. */
@@ -278,21 +286,20 @@ static bool few_odd_shape(struct few_bench *f, const uint64_t shape[3], FILE *to
         const unsigned long long bits = good ? few_hash(f, WIDENED) : 0;
         for (int d = 0; d < DESIGNS && good; d++)
             if (f->offered[d] && !few_same(f, FIRST + d, bits)) {
-                fprintf(to, "OTHER BITS: %llu×%llu×%llu%s, results of %u bits: ",
+                fprintf(to, "OTHER BITS: %llu×%llu×%llu%s, results of %u bits: %s\n\n",
                         (unsigned long long)shape[0], (unsigned long long)shape[1],
                         (unsigned long long)shape[2], i % 2 == 0 ? "" : ", B [k, n]",
-                        8 * dtype_size(out));
-                few_print_name(to, FIRST + d);
-                fprintf(to, "\n\n");
+                        8 * dtype_size(out), few_name(FIRST + d).text);
             }
     }
     few_free(f);
-    return good;
+    return good && cudaStreamSynchronize(f->stream) == cudaSuccess;
 }
 
-int bench_few_rows(const char *out)
+int bench_few_rows(const char *variants, const char *out)
 {
     static struct few_bench f; /* launches are large */
+    f.variants = variants;
     struct cudaDeviceProp properties;
     FILE *to = out != NULL ? fopen(out, "w") : stdout;
     if (to == NULL) {
@@ -316,9 +323,7 @@ int bench_few_rows(const char *out)
         fprintf(to, "%u results of shapes that fill no tiles were compared.\n\n| m×n×k |",
                 f.compared);
         for (int who = 0; who < PARTICIPANTS; who++) {
-            fprintf(to, " ");
-            few_print_name(to, who);
-            fprintf(to, " |");
+            fprintf(to, " %s |", few_name(who).text);
         }
         fprintf(to, "\n|---|");
         for (int who = 0; who < PARTICIPANTS; who++)

@@ -95,8 +95,8 @@ __device__ __forceinline__ void prefetch_box(const CUtensorMap *map, int32_t x, 
                  : "memory");
 }
 
-/* Called by one thread: fills the ring, after a prefetch of the first stages of B. Rows of A that do
- * not exist are left as they are, and only affect sums that are not stored. */
+/* Called by one thread: fills the ring, after a prefetch of the first stages of B. Rows of A that
+ * do not exist are left as they are, and only affect sums that are not stored. */
 template <class C>
 __device__ __forceinline__ void copy_in(const sm90_arguments &p, const widened_memory<C> &s,
                                         int32_t column, int32_t batch)

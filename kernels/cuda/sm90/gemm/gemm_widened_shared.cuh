@@ -9,10 +9,10 @@
  *
  * The copy engine fills a ring of stages of 128 or 256 steps of k with the bytes of both operands.
  * With 32 columns and 64 rows, a block copies twice as much of A as of B, which the L2 cannot
- * deliver at the rate at which memory delivers B. Blocks of a cluster therefore share A: each copies
- * a part of the rows into all of them. Teams of four warps widen B into a second ring. The four
- * warps of the consumer load and widen their rows of A, half a box of 128 steps ahead, and multiply
- * with B from the second ring.
+ * deliver at the rate at which memory delivers B. Blocks of a cluster therefore share A: each
+ * copies a part of the rows into all of them. Teams of four warps widen B into a second ring. The
+ * four warps of the consumer load and widen their rows of A, half a box of 128 steps ahead, and
+ * multiply with B from the second ring.
  *
  * An instruction multiplies 16 steps of k, whose order within the instruction does not matter to
  * the result. In both operands, steps 4q and 4q + 1 take places 2q and 2q + 1, and steps 4q + 2 and
