@@ -34,8 +34,7 @@ static void usage(FILE *to)
         "--out).\n"
         "scaled: times products of operands with scales, next to cuBLASLt's own scaling\n"
         "(--seconds, --out).\n"
-        "few: times f8_e4m3 with precision full and few rows, next to bf16 (--variants,\n"
-        "--out).\n"
+        "few: times f8_e4m3 with precision full and few rows, next to bf16 (--out).\n"
         "error: f32 products against f64 (--out).\n"
         "ladder: checks and times every rung of the ladder on squares of 256 ... 4096, next to\n"
         "the best of cuBLASLt's candidates (--cpu: on the CPU, next to OpenBLAS; --tiles: also\n"
@@ -153,7 +152,7 @@ int main(int argc, char **argv)
         return bench_scaled(options.seconds, options.out);
     }
     if (strcmp(command, "few") == 0) {
-        return bench_few_rows(options.variants, options.out);
+        return bench_few_rows(options.out);
     }
     if (strcmp(command, "error") == 0) {
         return bench_error(options.out);

@@ -63,9 +63,8 @@ int bench_scaled(double seconds, const char *out)
     return 1;
 }
 
-int bench_few_rows(const char *variants, const char *out)
+int bench_few_rows(const char *out)
 {
-    (void)variants;
     (void)out;
     explain();
     return 1;

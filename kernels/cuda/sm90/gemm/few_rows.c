@@ -6,7 +6,9 @@
 
 #include "kernels/cuda/sm90/tensor_map.h"
 
-enum { ROWS_MAX = 64, COLUMNS_MIN = 32, BOX_K = 128 };
+enum { ROWS_MAX = 64, COLUMNS_MIN = 32, COLUMNS_MAX = 64, BOX_K = 128 };
+/* The bytes of B that each block prefetches while earlier kernels run. */
+enum { AHEAD_BYTES = 32768 };
 
 static uint64_t ceil_div(uint64_t a, uint64_t b)
 {
@@ -31,50 +33,36 @@ bool few_rows_takes(const struct gemm_problem *problem)
              is_aligned(p->stride_c, p->out) && p->stride_a > 0 && p->stride_b > 0));
 }
 
-static const struct few_rows_kernel *const KERNELS[] = {few_rows_kernels, few_rows_shared_kernels};
-enum { LISTS = sizeof KERNELS / sizeof KERNELS[0] };
-
 cudaError_t few_rows_open(void)
 {
     cudaError_t error = cudaSuccess;
-    for (int i = 0; i < LISTS; i++) {
-        for (const struct few_rows_kernel *kernel = KERNELS[i];
-             kernel->function && error == cudaSuccess; kernel++) {
-            error =
-                cudaFuncSetAttribute(kernel->function, cudaFuncAttributeMaxDynamicSharedMemorySize,
+    for (const struct few_rows_kernel *kernel = few_rows_kernels;
+         kernel->function && error == cudaSuccess; kernel++) {
+        error = cudaFuncSetAttribute(kernel->function, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                      (int)kernel->shared_bytes);
-        }
     }
     return error;
 }
 
-static const struct few_rows_kernel *few_rows_choose(const struct gemm_problem *p,
-                                                     const struct few_rows_design *design,
-                                                     uint32_t multiprocessors)
+const struct few_rows_kernel *few_rows_choose(const struct gemm_problem *problem,
+                                              uint32_t multiprocessors)
 {
-    const uint64_t tiles = ceil_div(p->n, design->columns) * p->batch;
-    const uint32_t rows = p->m <= 16 ? 16 : p->m <= 32 ? 32 : 64;
-    const uint32_t blocks = tiles <= multiprocessors ? 1 : 2;
-    for (int i = 0; i < LISTS; i++) {
-        for (const struct few_rows_kernel *kernel = KERNELS[i]; kernel->function; kernel++) {
-            if (kernel->rows == rows && kernel->b_along_k == p->transb &&
-                kernel->f32_out == (p->out == GEMMD_F32) &&
-                kernel->design.columns == design->columns &&
-                kernel->design.teams == design->teams && kernel->design.boxes == design->boxes &&
-                kernel->design.cluster == design->cluster &&
-                (kernel->blocks == 0 || kernel->blocks == blocks)) {
-                return kernel;
-            }
-        }
+    const struct gemm_problem *p = problem;
+    const uint64_t blocks = ceil_div(p->n, COLUMNS_MIN) * p->batch;
+    const uint32_t columns = blocks <= multiprocessors ? COLUMNS_MIN : COLUMNS_MAX;
+    const uint32_t rows = p->m <= 16 ? 16 : p->m <= 32 ? 32 : ROWS_MAX;
+    const struct few_rows_kernel *kernel = few_rows_kernels;
+    while (kernel->rows != rows || kernel->columns != columns || kernel->b_along_k != p->transb ||
+           kernel->f32_out != (p->out == GEMMD_F32)) {
+        kernel++;
     }
-    return NULL;
+    return kernel;
 }
 
-/* A matrix in boxes of `width` by `lines` bytes, with a swizzle of `swizzle` bytes or of none. */
+/* A matrix in boxes of `width` by `lines` bytes, with a swizzle of 128 bytes or of none. */
 static cudaError_t few_rows_encode(const struct sm90_device *device, const void *data,
                                    const uint64_t dims[3], uint64_t leading, uint64_t stride,
-                                   uint32_t width, uint32_t lines, uint32_t swizzle,
-                                   CUtensorMap *map)
+                                   uint32_t width, uint32_t lines, bool swizzled, CUtensorMap *map)
 {
     const struct tensor_map_view view = {
         .data = data,
@@ -83,65 +71,46 @@ static cudaError_t few_rows_encode(const struct sm90_device *device, const void 
         .dims = {dims[0], dims[1], dims[2]},
         .stride_bytes = {leading, dims[2] > 1 ? stride : leading},
         .box = {width, lines, 1},
-        .swizzle = swizzle == 128  ? CU_TENSOR_MAP_SWIZZLE_128B
-                   : swizzle == 64 ? CU_TENSOR_MAP_SWIZZLE_64B
-                                   : CU_TENSOR_MAP_SWIZZLE_NONE,
+        .swizzle = swizzled ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_NONE,
     };
     return tensor_map_encode(device, &view, map);
 }
 
-cudaError_t few_rows_prepare_design(const struct sm90_device *device,
-                                    const struct gemm_problem *problem,
-                                    const struct few_rows_design *design, uint32_t bytes_ahead,
-                                    struct sm90_launch *launch)
+cudaError_t few_rows_prepare(const struct sm90_device *device, const struct gemm_problem *problem,
+                             struct sm90_launch *launch)
 {
     const struct gemm_problem *p = problem;
-    const struct few_rows_kernel *kernel = few_rows_choose(p, design, device->multiprocessors);
-    const uint32_t columns = design->columns, cluster = design->cluster;
+    const struct few_rows_kernel *kernel = few_rows_choose(p, device->multiprocessors);
+    const uint32_t columns = kernel->columns;
     const uint64_t a[] = {p->k, p->m, p->batch};
     const uint64_t b[] = {p->transb ? p->k : p->n, p->transb ? p->n : p->k, p->batch};
     struct sm90_arguments *arguments = &launch->arguments;
     memset(launch, 0, sizeof *launch);
-    if (kernel == NULL) {
-        return cudaErrorInvalidValue;
-    }
-    /* A block's share of the rows of A. Rows that do not exist are not copied if no cluster shares
-     * A: the copy engine fills them more slowly. */
-    const uint32_t lines = (uint32_t)ceil_div(p->m, 8 * cluster) * 8;
-    arguments->x_bytes = cluster * lines * BOX_K;
+    /* Other rows of A are not copied: the copy engine takes longer to fill them with zeros. */
+    const uint32_t lines = (uint32_t)ceil_div(p->m, 8) * 8;
+    arguments->x_bytes = lines * BOX_K;
     cudaError_t error =
-        few_rows_encode(device, p->a, a, p->lda, p->stride_a, BOX_K, lines, BOX_K, &arguments->x);
+        few_rows_encode(device, p->a, a, p->lda, p->stride_a, BOX_K, lines, true, &arguments->x);
     if (error == cudaSuccess) {
         error = few_rows_encode(device, p->b, b, p->ldb, p->stride_b, p->transb ? BOX_K : columns,
-                                p->transb ? columns : BOX_K,
-                                p->transb            ? BOX_K
-                                : design->teams == 0 ? columns
-                                                     : 0,
-                                &arguments->y);
+                                p->transb ? columns : BOX_K, p->transb, &arguments->y);
     }
     if (error != cudaSuccess) {
         return error;
     }
     sm90_set_epilogue(p, arguments);
     arguments->k = (uint32_t)p->k;
-    arguments->k_tiles = (uint32_t)ceil_div(p->k, design->boxes * BOX_K);
+    arguments->k_tiles = (uint32_t)ceil_div(p->k, kernel->stage_k);
     arguments->tile_rows = 1;
-    arguments->tile_columns = (uint32_t)ceil_div(p->n, columns * cluster) * cluster;
+    arguments->tile_columns = (uint32_t)ceil_div(p->n, columns);
     arguments->tiles = arguments->tile_columns * (uint32_t)p->batch;
     if (arguments->tiles <= 2 * device->multiprocessors) { /* all blocks run at the same time */
-        arguments->y_ahead_bytes = bytes_ahead * arguments->tiles;
+        arguments->y_ahead_bytes = AHEAD_BYTES * arguments->tiles;
     }
     launch->function = kernel->function;
     launch->blocks = arguments->tiles;
-    launch->cluster = cluster;
+    launch->cluster = 1;
     launch->threads = kernel->threads;
     launch->shared_bytes = kernel->shared_bytes;
     return cudaSuccess;
-}
-
-cudaError_t few_rows_prepare(const struct sm90_device *device, const struct gemm_problem *problem,
-                             struct sm90_launch *launch)
-{
-    const struct few_rows_design design = {.columns = 64, .teams = 0, .boxes = 1, .cluster = 1};
-    return few_rows_prepare_design(device, problem, &design, 0, launch);
 }
