@@ -18,7 +18,8 @@ enum { SETS = 16, ROUNDS = 7, LAUNCHES = 48 };
 enum who { BF16, WIDENED, FEW, PARTICIPANTS };
 static const char *const NAMES[PARTICIPANTS] = {"cuBLASLt bf16", "widened in memory", "few rows"};
 
-static const uint64_t WEIGHTS[][2] = {{4096, 4096}, {14336, 4096}, {4096, 14336}, {7168, 2048}};
+static const uint64_t WEIGHTS[][2] = {{4096, 4096}, {14336, 4096}, {4096, 14336},
+                                      {7168, 2048}, {5120, 5120},  {4096, 11008}};
 static const uint64_t ROWS[] = {1, 16, 32, 64};
 
 struct few_bench {
