@@ -390,8 +390,8 @@ __device__ __forceinline__ void stage_rows(uint32_t panels, uint32_t lane,
     }
 }
 
-/* The epilogue of 16 rows and COLUMNS columns from their panels. The formulas are those that the f16
- * kernels use for the same problem. */
+/* The epilogue of 16 rows and COLUMNS columns from their panels. The formulas are those that the
+ * f16 kernels use for the same problem. */
 template <class C>
 __device__ __forceinline__ void finish_rows(const sm90_arguments &p, uint32_t panels, uint32_t lane,
                                             uint32_t batch, uint32_t row0, uint32_t column0)
