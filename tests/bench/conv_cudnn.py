@@ -61,6 +61,14 @@ class Own:
             raise RuntimeError(f"{kernel}: error {code}")
 
 
+def parts(text):
+    return text.split(",")
+
+
+def contains(name, texts):
+    return any(text in name for text in texts)
+
+
 def out_side(shape):
     _, _, _, side, _, taps, _, stride, padding = shape
     return (side + 2 * padding - taps) // stride + 1
@@ -88,12 +96,12 @@ def operands(shape, dtype):
     return x, w, y, sets
 
 
-def measure(own, index, shape, bf16, every, stream):
+def measure(own, index, shape, bf16, others, stream):
     """{name: median ms}, the name of what is chosen, and how far its result is from cuDNN's."""
     x, w, y, sets = operands(shape, torch.bfloat16 if bf16 else torch.float16)
     groups, stride, padding = shape[6:9]
     names = own.kernels(bf16, index)
-    names = names if every else names[:1]
+    names = names[:1] + [name for name in names[1:] if contains(name, others)]
     calls, difference = {}, float("nan")
     for name in names:
         calls[name] = lambda i, name=name: own.enqueue(name, bf16, index, x[i], w, y[i])
@@ -142,8 +150,17 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--library", required=True)
     parser.add_argument("--dtype", default="bf16,f16")
-    parser.add_argument("--layers", default="", help="only layers with this in their name")
-    parser.add_argument("--every", action="store_true", help="every kernel, not only the chosen")
+    parser.add_argument(
+        "--layers", type=parts, default=[""], help="only layers with one of these in their name"
+    )
+    parser.add_argument(
+        "--every",
+        type=parts,
+        nargs="?",
+        const=[""],
+        default=[],
+        help="besides the chosen kernel every other, or those with one of these in their name",
+    )
     parser.add_argument("--seconds", type=float, default=270)
     parser.add_argument("--out")
     arguments = parser.parse_args()
@@ -157,7 +174,7 @@ def main():
             heading(out, dtype, own.revision)
             ratios = [[], [], []]
             for index, name, shape in own.layers():
-                if arguments.layers not in name or time.monotonic() > end:
+                if not contains(name, arguments.layers) or time.monotonic() > end:
                     continue
                 measured = measure(own, index, shape, dtype == "bf16", arguments.every, stream)
                 ratio = line_of(out, name, shape, *measured)

@@ -2,7 +2,8 @@
  * simulated_cuda - the calls of the CUDA runtime that server/device/cuda makes, on a GPU of host
  * memory. With simulated_kernels.c, the daemon's CUDA device runs on a machine without a GPU. The
  * environment variable SIMULATED_DEVICES is the number of GPUs, 1 without it. None of them can copy
- * from another directly. SIMULATED_NODE is the NUMA node of all of them, not known without it.
+ * from another directly. SIMULATED_NODE is the NUMA node of all of them, not known without it. With
+ * SIMULATED_ELSEWHERE, pinned host memory has another address on the GPU than on the host.
  *
  * A stream executes what is enqueued at once, in the calling thread. A stream that a test keeps
  * busy (fault_kernels.h) and the events that were recorded in it in the meantime seem unfinished
@@ -204,7 +205,7 @@ cudaError_t cudaHostUnregister(void *memory)
 cudaError_t cudaHostGetDevicePointer(void **there, void *memory, unsigned flags)
 {
     (void)flags;
-    *there = memory;
+    *there = getenv("SIMULATED_ELSEWHERE") == NULL ? memory : (char *)memory + ALIGNMENT;
     return cudaSuccess;
 }
 

@@ -137,6 +137,8 @@ class Workload:
                 if refusal.answer.status != 422 or name not in kernels:
                     raise
                 del self.steps[name]
+        alone = [exchange(self.address, one).body for one in self.small_attentions()]
+        assert self.right["attentions"] == b"".join(sorted(alone)), "attentions that share a launch"
 
     def close(self):
         os.unlink(f"/dev/shm/{self.key}")
@@ -172,12 +174,15 @@ class Workload:
                 raise Refused(answer)
         return b"".join(sorted(answer.body for answer in answers))
 
-    def attentions(self):
+    def small_attentions(self):
+        """Requests whose attentions can share a launch."""
         length = 3 * 20 * 64 * 4
-        return self.together([
-            request("POST", "/attention?heads=1&sq=20&d=64&dtype=f32",
-                    [OCTETS, ("Connection", "close"), ("Content-Length", length)],
-                    self.bytes[i * length:(i + 1) * length]) for i in range(6)])
+        return [request("POST", "/attention?heads=1&sq=20&d=64&dtype=f32",
+                        [OCTETS, ("Connection", "close"), ("Content-Length", length)],
+                        self.bytes[i * length:(i + 1) * length]) for i in range(6)]
+
+    def attentions(self):
+        return self.together(self.small_attentions())
 
     def stack(self):
         length = 3 * 96 * 4

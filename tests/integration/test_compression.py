@@ -353,6 +353,20 @@ def test_every_kind_of_answer(compressing, rng):
         numbers = (np.array(output["data"], np.float32).tobytes() if "data" in output
                    else whole[length:])
         assert numbers == product
+    # JSON with O as numbers, and behind it lse as bytes: the daemon has them in two places.
+    problem = Attention(8, 16, 8, dtype="f32")
+    inputs = [Input(name, problem.stored(array)) for name, array in zip("QKV", random_operands(problem, rng))]
+    outputs = [{"name": "O"}, {"name": "LSE", "parameters": {"binary_data": True}}]
+    said, headers = body(inputs, parameters={"lse": True}, outputs=outputs)
+    pieces = []
+    for accept in ("identity", "gzip"):
+        answer, data = get(compressing, "/v2/models/attention_fp32/infer", accept, method="POST", data=said,
+                           headers=headers)
+        assert answer.headers.get("Content-Encoding", "identity") == accept, data
+        whole = unpack(answer, data)
+        length = int(answer.headers["Inference-Header-Content-Length"])
+        pieces.append((json.loads(whole[:length])["outputs"], whole[length:]))
+    assert pieces[0] == pieces[1] and len(pieces[0][1]) == 4 * 8 * 16
     Tensors(compressing.url).put("w", operands[0])
     answer, data = get(compressing, "/tensors/w", "gzip")
     assert "Content-Encoding" not in answer.headers, "its entity tag names these bytes"

@@ -58,7 +58,7 @@ def test_every_kernel(url, session, convolve, rng):
                if kernel["op"] == "conv2d"]
     assert "naive" in kernels
     for kernel in kernels:
-        groups = 16 if kernel == "depthwise" else 1
+        groups = 16 if kernel.startswith("depthwise") else 1
         problem = Conv2d(16, 13, 12, 16, 3, 3, batch=2, groups=groups, padding="same", dtype="bf16",
                          layout="nhwc", w_layout="krsc", kernel=kernel, bias=True)
         operands = random_operands(problem, rng)

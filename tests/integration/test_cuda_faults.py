@@ -2,6 +2,7 @@
 tests/faults/simulated_cuda.c simulates. Requests get a right result or an answer that tells them to repeat,
 the daemon goes on, and after a sticky error it replaces itself."""
 
+import collections
 import os
 import subprocess
 import threading
@@ -196,6 +197,36 @@ def test_each_call_fails_at_the_start(begin):
     for thread in threads:
         thread.join()
     assert failures == []
+
+
+# Calls that make something, and the calls that give it back. cudaFree is left out, since a call of it makes
+# the context.
+PAIRS = {"cudaStreamCreateWithPriority": "cudaStreamDestroy", "cudaStreamCreateWithFlags": "cudaStreamDestroy",
+         "cudaEventCreateWithFlags": "cudaEventDestroy", "cudaMallocHost": "cudaFreeHost",
+         "cudaHostAlloc": "cudaFreeHost", "cudaHostRegister": "cudaHostUnregister"}
+
+
+def test_all_that_is_made_is_given_back(serving):
+    daemon, plan, _, _ = serving()
+    daemon.stop()
+    made, given_back = collections.Counter(), collections.Counter()
+    for site, calls in plan.sites().items():
+        if site.name in PAIRS:
+            made[PAIRS[site.name]] += calls
+        elif site.name in PAIRS.values():
+            given_back[site.name] += calls
+    assert made["cudaStreamDestroy"] > 0
+    assert made == given_back
+
+
+def test_a_gpu_with_addresses_of_its_own_for_host_memory(program):
+    """Kernels are given the addresses of the host."""
+    if program.name != "gemmd-simulated-cuda":
+        pytest.skip("there is no build with a simulated GPU")
+    ended = subprocess.run([program, *OPTIONS, "--listen", "127.0.0.1:0"], capture_output=True, timeout=PATIENCE_S,
+                           check=False, env={**os.environ, "SIMULATED_ELSEWHERE": "1"})
+    assert ended.returncode == 1
+    assert b"this GPU cannot use host memory where it lies" in ended.stderr, ended.stderr
 
 
 def wait_for_end_of_start(daemon):

@@ -130,6 +130,16 @@ def test_a_drain_ends_streams(start):
         list(stream)  # the answer has a proper end, else this raises
 
 
+def test_a_daemon_that_drains_is_not_ready(start):
+    daemon = start("--drain-delay", "600s")
+    assert wait_until(lambda: samples_with(daemon, lambda sample: sample["ready"]), "a sample")
+    daemon.terminate()
+    draining = wait_until(lambda: samples_with(daemon, lambda sample: sample["draining"]), "a sample of the drain")
+    assert not any(sample["ready"] for sample in draining)
+    daemon.terminate()
+    assert daemon.wait() == 0
+
+
 def test_a_stream_does_not_outlive_its_client(start):
     """The reader leaves without a word while its connection is suspended."""
     daemon = start()
@@ -149,9 +159,10 @@ def test_there_are_64_streams_at_most(start):
             wire.send(request("GET", "/dashboard/events"))
         for wire in wires:
             assert wire.socket.recv(15) == b"HTTP/1.1 200 OK"
-        refused = get(daemon, "events")
-        assert_problem(refused, 429)
-        assert "Retry-After" in refused.headers
+        with get(daemon, "events", stream=True) as refused:  # a stream that is served never ends
+            assert refused.status_code == 429
+            assert_problem(refused, 429)
+            assert "Retry-After" in refused.headers
         assert multiply(daemon).status_code == 200
     finally:
         for wire in wires:

@@ -446,6 +446,25 @@ def test_a_device_without_memory_is_passed_over(start):
     wait_until(lambda: used() == [0, 0], "the memory of requests whose clients have left")
 
 
+def test_a_device_without_memory_is_passed_over_for_a_busy_one(start):
+    daemon = start(*ONE_THREAD, "--devices", "2", "--device-bytes", "8M", "--tensor-bytes", "0", *PATIENT)
+    side = 1024
+    widened = "/gemm?m=1&n=1024&k=1024&dtype=f16&kernel=openblas"  # 4 MiB for B as f32
+    length = 2 * (side + side * side)
+    with Wire(daemon.address) as busy, Wire(daemon.address) as second:
+        def hold(wire, target, bytes_of_body):
+            wire.send(request("POST", target, [OCTETS, ("Content-Length", bytes_of_body)], b"\0"))
+
+        hold(busy, f"/gemm?m={side}&n={side}&k={side}&kernel=openblas", 8 * side * side)
+        wait_until(lambda: values(scrape(daemon))["gemmd_queue_requests"] == 1, "the first request")
+        hold(second, widened, length)
+        wait_until(lambda: per_device(daemon, "memory_used_bytes")[1] > 0, "the memory of the second request")
+        # The second device would be done first, but has no memory for another such request.
+        assert gemm(daemon, bytes(length), m=1, n=side, k=side, dtype="f16",
+                    kernel="openblas").status_code == 200
+        assert per_device(daemon, "launches") == [1, 0]
+
+
 def test_jobs_and_models_use_the_device_of_their_tensor(two):
     b = np.arange(64 * 64, dtype=np.float32).reshape(64, 64) / 64
     x = np.ones((2, 64), np.float32)

@@ -9,7 +9,7 @@ import pytest
 import requests
 import safetensors.numpy
 
-from daemon import PATIENCE_S, Daemon
+from daemon import PATIENCE_S, PATIENT, Daemon
 from patience import wait_until
 from scaling import ScaledProblem, assert_scaled, random_scaled
 from test_devices import ONE_THREAD, OCTETS, gemm, per_device, put, tensors, wait_until_running
@@ -332,6 +332,26 @@ def long_product():
     """Takes minutes, on any number of devices."""
     return request("POST", "/gemm?" + "&".join(f"{name}={value}" for name, value in LONG.items()),
                    [OCTETS, ("Content-Length", LONG_BYTES)], bytes(LONG_BYTES))
+
+
+def test_a_product_is_not_divided_for_a_small_gain(start):
+    """The other device is busy for nearly as long as the product takes on one device."""
+    daemon = start(*ONE_THREAD, "--devices", "2", *PATIENT)
+    before = used(daemon)
+
+    def devices(rows):
+        answer = gemm(daemon, bytes(4 * (rows * K + K * N)), m=rows, n=N, k=K, kernel="tiled")
+        assert answer.status_code == 200, answer.text
+        return int(answer.headers.get("Gemmd-Devices", 1))
+
+    assert devices(2560) == 2
+    with Wire(daemon.address) as busy:  # a product that is not divided, because its A is transposed
+        busy.send(request("POST", f"/gemm?m=2048&n={N}&k={K}&kernel=tiled&transa=1",
+                          [OCTETS, ("Content-Length", 4 * (2048 * K + K * N))], b"\0"))
+        wait_until(lambda: values(scrape(daemon))["gemmd_queue_requests"] == 1, "the request")
+        assert devices(2560) == 1
+        assert devices(6 * 2560) == 2
+    wait_until(lambda: used(daemon) == before, "what the request held")
 
 
 def test_a_client_that_leaves_ends_every_part(start):

@@ -386,6 +386,8 @@ def test_help_fits_a_terminal(command, run):
     if command in COMMANDS:
         assert text.index("\nUsage\n") < text.index("\nCommon options\n") < text.index("\nExamples\n")
         assert f"  gemmctl {command}" in text[text.index("\nExamples\n"):]
+        _, heading, own = text[:text.index("\nCommon options\n")].partition("\nOptions\n")
+        assert bool(heading) == ("--" in own), "a heading without options"
     if command not in ("", "help"):
         page = f"gemmctl-{command.split()[0]}"
         assert text.endswith(f"'man {page}' says more.\n")

@@ -25,6 +25,18 @@ def files(tmp_path):
 
 
 @contextlib.contextmanager
+def serving(handler):
+    """A server whose requests a class answers; gives its URL."""
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
 def serve(status, body):
     """A server that answers every POST with the same; gives its URL."""
 
@@ -41,14 +53,7 @@ def serve(status, body):
         def log_message(self, *_):
             pass
 
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}"
-        finally:
-            server.shutdown()
-            thread.join()
+    return serving(Handler)
 
 
 @pytest.mark.parametrize("status, problem, code", [
@@ -94,6 +99,31 @@ def test_interrupt(number, gemmctl, files, tmp_path):
     assert process.returncode == 130
     assert b"interrupted; the request was cancelled" in said
     assert sorted(os.listdir(tmp_path)) == ["A.npy", "B.npy"]
+
+
+@pytest.mark.parametrize("options, repeats", [([], 4), (["--retries", "1"], 1)])
+def test_repeats_of_a_refused_wait(options, repeats, gemmctl, tmp_path):
+    """The command waits with HEAD, and asks for the state of the job with GET."""
+    refused = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_HEAD(self):
+            refused.append(self.command)
+            self.send_response(503)
+            self.send_header("Retry-After", "0")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        do_GET = do_HEAD
+
+        def log_message(self, *_):
+            pass
+
+    with serving(Handler) as url:
+        result = subprocess.run([gemmctl, "job", "wait", "0" * 32, *options, "--url", url], cwd=tmp_path,
+                                capture_output=True, timeout=PATIENCE_S, check=False)
+    assert result.returncode == 3, result.stderr
+    assert refused == ["HEAD"] * (1 + repeats) + ["GET"] * (1 + repeats)
 
 
 def test_time_runs_out(gemmctl, files, tmp_path):

@@ -93,6 +93,8 @@ def test_nvml_that_fails_or_is_missing_is_said_in_the_log(start_with, start, tmp
     assert "gemmd_nvml_up" not in scrape(daemon)
 
 
-def test_nvml_is_not_asked_when_it_is_off(start_with):
-    daemon = start_with("nvml", "", "--gpu-metrics", "off")
+@pytest.mark.parametrize("arguments", [("--gpu-metrics", "off"), ("--gpu-metrics", "auto", "--backend", "cpu")],
+                         ids=["off", "no GPU"])
+def test_nvml_is_not_asked(arguments, start_with):
+    daemon = start_with("nvml", "", *arguments)
     assert "gemmd_nvml_up" not in scrape(daemon)

@@ -1,6 +1,7 @@
 """What every HTTP client may expect: methods, negotiation, headers, connections."""
 
 import re
+import time
 
 import numpy as np
 import pytest
@@ -282,6 +283,13 @@ def test_info(url, session):
     for kernel in kernels.values():
         assert kernel["description"] and kernel["dtypes"]
     assert info["limits"]["max-body"] > 0
+
+
+def test_info_says_for_how_long_the_daemon_runs(start):
+    before = time.monotonic()
+    daemon = start()
+    uptimes = [daemon.session.get(f"{daemon.url}/info").json()["uptime_seconds"] for _ in range(2)]
+    assert 0 < uptimes[0] < uptimes[1] < time.monotonic() - before
 
 
 def test_openapi(url, session):

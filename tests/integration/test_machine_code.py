@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 SERVING = re.compile(r"register_tiled_kernel|grouped_(f32_)?kernel|tensor_core_kernel|sm90_gemm|"
-                     r"attention_wgmma|attention_\w*_kernel|reduce_shuffle_|softmax_online_|softmax_cluster_")
+                     r"attention_wgmma|attention_\w*_kernel|reduce_shuffle_|softmax_online_|softmax_cluster_|"
+                     r"sm90_conv_|conv_depthwise_")
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +53,7 @@ def hopper(cuobjdump):
     functions = {function.split(None, 1)[0]: function
                  for function in listing.split("Function : ")[1:]}
     return {name: code for name, code in functions.items()
-            if re.search("sm90_gemm|attention_wgmma|grouped_(f32_)?kernel", name)}
+            if re.search("sm90_gemm|sm90_conv|attention_wgmma|grouped_(f32_)?kernel", name)}
 
 
 def test_hopper_kernels_use_hopper_instructions(hopper):

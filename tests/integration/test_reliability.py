@@ -55,3 +55,37 @@ def test_a_figure_without_a_row_is_an_error(tmp_path):
          "figures": [{"row": "F99", "figure": "1", "met": True, "note": ""}]}))
     ran = run("report", "--rows", tmp_path, "--out", tmp_path / "out")
     assert ran.returncode != 0 and "F99" in ran.stderr
+
+
+LOG = """
+==== packages (0s)
+ok: packages
+
+==== unit (cpu) (90s)
+unit (cpu): 180 passed, 7 failed, 0 skipped
+
+==== build (asan) (100s)
+ok: build (asan)
+
+==== unit (asan) (200s)
+unit (asan): 180 passed, 1 failed, 2 skipped
+
+==== integration (asan) (300s)
+integration (asan): 1000 passed, 0 failed, 3 skipped
+
+==== lint (900s)
+ok: clang-format
+FAILED: clang-tidy
+
+==== integration (tsan) (1000s)
+"""
+
+
+@pytest.mark.parametrize("row, says", [
+    ("F1", "1181 tests passed, 2 failed, 5 skipped"),  # the last section has not ended
+    ("F7", "1 tests passed, 1 failed"), ("F5", "the log has no part fuzz")])
+def test_figures_from_the_output_of_an_earlier_run(row, says, gemmd, tmp_path):
+    log = tmp_path / "log"
+    log.write_text(LOG)
+    ran = run("by_tests", "--gemmd", gemmd, "--only", row, "--log", log)
+    assert says in ran.stdout + ran.stderr

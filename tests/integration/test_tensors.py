@@ -13,7 +13,7 @@ import requests
 import safetensors
 import safetensors.numpy
 
-from daemon import PATIENCE_S
+from daemon import PATIENCE_S, PATIENT
 from matrices import NUMPY
 from test_jobs import eventually
 from test_metrics import scrape, total
@@ -334,6 +334,20 @@ def test_a_body_over_the_limit(start, rng):
     assert tensors.send("HEAD", "a").status_code == 413
     assert tensors.put("a", values(rng, "i8", (500,))).status_code == 200
     assert len(tensors.get("a").content) == 500
+
+
+def test_the_memory_of_a_body_of_unknown_length_doubles(start, rng):
+    """The last step is up to --max-body."""
+    daemon = start("--max-body", "320K", *PATIENT)
+    body = encode(NPY, values(rng, "i8", (300 * 1024,)))
+    with Wire(daemon.address) as wire:
+        wire.send(request("PUT", "/tensors/w", [("Content-Type", NPY), ("Transfer-Encoding", "chunked")],
+                          b"%x\r\n" % len(body)))
+        for more, memory in ((60, 64), (40, 128), (100, 256), (70, 320)):
+            wire.send(body[:more * 1024])
+            body = body[more * 1024:]
+            eventually(lambda memory=memory: total(scrape(daemon), "gemmd_queue_bytes") == memory * 1024,
+                       f"{memory} KiB are not taken")
 
 
 # --- the list ---

@@ -2,7 +2,8 @@
 """Plants one small fault at a time, and looks whether a test notices it.
 
     tests/mutations/mutate.py [--count N] [--seed N] [--results FILE] [--minutes M] [--reach FOLDER]
-                              [--tests unit|likely|all] [--again] [--table]
+                              [--tests hinted|unit|likely|all] [--hints FILE] [--again]
+                              [--equivalent PLACE REASON] [--table]
 
 The sample is drawn from the C files of proto/, server/ and client/ with a seed. Each fault is planted
 in a copy of the committed tree, and the copy is built and tested in stages: the unit tests whose program
@@ -14,13 +15,18 @@ fault. A fault that does not compile, or compiles to the same object code, is dr
 
 Results are written after each fault, a JSON object a line, and a second run goes on behind the last
 one. --again runs the faults that survived once more, with the tests that there are now, and goes on with
-faults that a run with --tests unit or --tests likely has left. --table writes
+faults that a run with --tests unit or --tests likely has left. It finds a fault by its line, which may
+have moved since. Each line of the file --hints names a place of the results, such as
+client/outcome.c:50, and the tests that probably notice a fault there: names of unit tests, or files of
+integration tests such as test_http.py or test_http.py::test_name. They run before all others. With
+--tests hinted no other tests run, and a fault that they do not notice keeps its result. --table writes
 the results as tests/mutations/RESULTS.md. A fault that no test notices is no proof of a missing test, but
-it has to be looked at; if no behaviour can differ, its result has the reason in `equivalent`.
+it has to be looked at; if no behaviour can differ, --equivalent records the reason.
 """
 
 import argparse
 import collections
+import difflib
 import json
 import os
 import pathlib
@@ -30,6 +36,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import textwrap
 import time
 
 from faults import faults_of
@@ -292,8 +299,22 @@ def unit_notice(copy, units, planted):
     return None
 
 
-def notice(copy, path, line, planted, options, units_passed):
+def hinted_notice(copy, planted, options, hinted):
+    """The hinted test that notices the fault that is in the copy; None: there is none."""
+    test = unit_notice(copy, [name for name in hinted if name in copy.units], planted)
+    files = [f"tests/integration/{name}" for name in hinted if name not in copy.units]
+    if test or not files or not copy.make(*copy.programs):
+        return test
+    return integration_notice(copy, options.python, files, planted)
+
+
+def notice(copy, path, line, planted, options, units_passed, hinted):
     """The stage and the test that notice the fault that is in the copy."""
+    test = hinted_notice(copy, planted, options, hinted)
+    if test:
+        return "build" if test == LINK_FAILS else "unit" if test in copy.units else "hinted", test
+    if options.extent == "hinted":
+        return None, None
     test = None if units_passed else unit_notice(copy, copy.units_of(path), planted)
     if test:
         return ("build" if test == LINK_FAILS else "unit"), test
@@ -318,9 +339,9 @@ def notice(copy, path, line, planted, options, units_passed):
     return ("integration", test) if test else (None, None)
 
 
-def result_of(copy, path, fault, options, units_passed=False):
+def result_of(copy, path, fault, options, units_passed=False, hinted=()):
     """Plants a fault; None: it does not compile, or changes nothing. With units_passed, the unit tests are
-    left out."""
+    left out. The tests of `hinted` run first."""
     before = copy.object_of(path)
     with Planted(copy.folder / path, fault) as planted:
         after = copy.object_of(path)
@@ -328,7 +349,7 @@ def result_of(copy, path, fault, options, units_passed=False):
             return None
         began = time.monotonic()
         line = planted.text.count("\n", 0, fault.start) + 1
-        stage, test = notice(copy, path, line, planted, options, units_passed)
+        stage, test = notice(copy, path, line, planted, options, units_passed, hinted)
         unfinished = {"only": options.extent} if stage is None and options.extent != "all" else {}
         return {"file": str(path), "line": line, "kind": fault.kind,
                 "was": planted.text[fault.start:fault.end].strip(), "is": fault.replacement.strip(),
@@ -353,15 +374,29 @@ def plant_one(copy, draw, options):
             return result
 
 
-def plant_again(copy, result, options):
+def line_now(result, text):
+    """The number that the line of a fault has in the text of today; None: the line has changed."""
+    old = output_of("git", "show", f"{result['revision']}:{result['file']}", cwd=ROOT)
+    same = difflib.SequenceMatcher(None, old.splitlines(), text.splitlines(), autojunk=False)
+    for block in same.get_matching_blocks():
+        if block.a < result["line"] <= block.a + block.size:
+            return result["line"] - block.a + block.b
+    return None
+
+
+def plant_again(copy, result, options, hinted):
     """What comes of a fault that has survived before, or has not met all tests."""
     begun = result.get("only")
     path = pathlib.Path(result["file"])
     text = (copy.folder / path).read_text()
+    line = line_now(result, text)
     for fault in faults_of(text):
         if (text.count("\n", 0, fault.start) + 1, fault.kind, text[fault.start:fault.end].strip(),
-                fault.replacement.strip()) == tuple(result[name] for name in ("line", "kind", "was", "is")):
-            new = result_of(copy, path, fault, options, begun == "unit" and result["revision"] == copy.revision)
+                fault.replacement.strip()) == (line, *(result[name] for name in ("kind", "was", "is"))):
+            new = result_of(copy, path, fault, options, begun == "unit" and result["revision"] == copy.revision,
+                            hinted)
+            if new and not new["stage"] and options.extent == "hinted":
+                return result
             kept = {name: result[name] for name in ("remark", "survived_at") if name in result}
             if not begun:
                 kept.setdefault("survived_at", result["revision"])
@@ -396,16 +431,17 @@ def row(result, last):
 def write_table(results, options, file):
     revisions = ", ".join(dict.fromkeys(result.get("survived_at", result["revision"]) for result in results))
     finished = [result for result in results if "only" not in result]
-    print(f"""# Faults that the tests notice
-
+    text = f"""
 `tests/mutations/mutate.py --table` writes this file from `tests/mutations/results.jsonl`; edit neither. The
 sample has {options.count} faults of seed {options.seed}, of which the first {len(results)} were run, in the code of
 {"revisions" if "," in revisions else "revision"} {revisions}. A fault counts as noticed if a test fails twice with
 the fault and passes without the fault. A fault that survives was run with all unit tests whose program contains
 the file and all integration tests that execute the line, except those that are marked `slow`. A fault that is left
 ({len(results) - len(finished)} of the faults) was noticed by no unit test and has not been run with all integration
-tests that execute the line. Faults that are left count as not noticed.
-""", file=file)
+tests that execute the line. Faults that are left count as not noticed. Tests were added for faults of this sample
+that no test noticed, so the tests notice fewer faults of another sample."""
+    print("# Faults that the tests notice\n", textwrap.fill(" ".join(text.split()), 115, break_on_hyphens=False), "",
+          sep="\n", file=file)
     print("\n".join(table(results)), file=file)
     later = [result for result in results if result["stage"] and "survived_at" in result]
     for title, chosen, last, what in (
@@ -421,6 +457,26 @@ tests that execute the line. Faults that are left count as not noticed.
                 print(row(result, what(result)), file=file)
 
 
+def place_of(result):
+    return f"{result['file']}:{result['line']}"
+
+
+def read_hints(path):
+    """The tests that each line of a file names, by the place that the line begins with."""
+    lines = [line.split() for line in path.read_text().splitlines() if line.strip()]
+    return {place: tests for place, *tests in lines}
+
+
+def record_equivalent(results, place, reason):
+    """Gives the reason to the faults at a place that no test has noticed."""
+    found = [one for one in results if place_of(one) == place and not one["stage"]]
+    if not found:
+        sys.exit(f"mutate.py: every fault at {place} is noticed, or there is none")
+    for result in found:
+        result["equivalent"] = reason
+        result.pop("only", None)
+
+
 def write_results(results, path):
     path.write_text("".join(json.dumps(result) + "\n" for result in results))
 
@@ -434,12 +490,17 @@ def main():
     parser.add_argument("--copy", type=pathlib.Path, default=ROOT / "build" / "mutations",
                         help="folder of the copy of the tree")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="begin no fault later")
-    parser.add_argument("--tests", choices=("unit", "likely", "all"), default="all", dest="extent",
-                        help="the integration tests to run: none, those that are likely to notice the fault, "
-                             "or all (default)")
+    parser.add_argument("--tests", choices=("hinted", "unit", "likely", "all"), default="all", dest="extent",
+                        help="the tests to run: those of --hints alone; unit tests alone; also the integration "
+                             "tests that are likely to notice the fault; or all (default)")
+    parser.add_argument("--hints", type=pathlib.Path, metavar="FILE",
+                        help="names for each fault the tests to run first")
     parser.add_argument("--reach", type=pathlib.Path, metavar="FOLDER",
                         help="run only integration tests that execute the line, as counted by reach.py")
     parser.add_argument("--again", action="store_true", help="run the faults that survived once more")
+    parser.add_argument("--equivalent", nargs=2, metavar=("PLACE", "REASON"),
+                        help="record why no behaviour differs with the faults at a place, such as "
+                             "client/outcome.c:50, that no test notices, and run nothing")
     parser.add_argument("--table", action="store_true", help="write RESULTS.md, and run nothing")
     parser.add_argument("--python", default=str(ROOT / "build-tests" / "venv" / "bin" / "python"),
                         help="with the packages of the integration tests")
@@ -450,16 +511,23 @@ def main():
     results = []
     if options.results.exists():
         results = [json.loads(line) for line in options.results.read_text().splitlines()]
+    if options.equivalent:
+        record_equivalent(results, *options.equivalent)
+        write_results(results, options.results)
+        return
     if options.table:
         with (here / "RESULTS.md").open("w") as file:
             write_table(results, options, file)
         return
-    copy = Copy(options.copy, Reach(options.reach) if options.reach else None)
+    copy = Copy(options.copy.resolve(), Reach(options.reach) if options.reach else None)
     until = time.monotonic() + options.minutes * 60
     if options.again:
+        hints = read_hints(options.hints) if options.hints else {}
         for number, result in enumerate(results):
-            if not result["stage"] and not result.get("equivalent") and time.monotonic() < until:
-                results[number] = plant_again(copy, result, options)
+            hinted = hints.get(place_of(result), ())
+            if not result["stage"] and not result.get("equivalent") and time.monotonic() < until \
+                    and (hinted or options.extent != "hinted"):
+                results[number] = plant_again(copy, result, options, hinted)
                 write_results(results, options.results)
                 print(json.dumps(results[number]), file=sys.stderr)
     while not options.again and len(results) < options.count and time.monotonic() < until:

@@ -10,6 +10,8 @@
 #include "proto/gemm_request.h"
 #include "server/api/compute/call_residents.h"
 #include "server/api/compute/compute_call.h"
+#include "server/api/services.h"
+#include "server/device/device.h"
 #include "server/device/memory/arena.h"
 #include "server/device/memory/pool.h"
 
@@ -214,6 +216,35 @@ START_TEST(few_rows_count_a_part_of_what_they_meet)
 }
 END_TEST
 
+/* Each head of K and V is met by the queries of four heads. */
+START_TEST(queries_of_all_heads_that_share_a_head_of_k_count)
+{
+    const struct device_options options = {
+        .backend = GEMM_BACKEND_CPU, .streams = 1, .cpu_threads = 1, .memory_bytes = 1 << 20};
+    struct executor executor = {.device = NULL};
+    struct services services = {.tensors = store};
+    struct compute_call call = {.operation = &attention_operation, .executor = &executor};
+    struct attention_request *request = &call.request.attention;
+    put("k", "t", GEMMD_F32, 3, 2, 4, 64); /* 2048 bytes */
+    ck_assert_int_eq(device_open(&options, &executor.device, &fault), GEMMD_OK);
+    call.operation->init(&call);
+    ck_assert_int_eq(call_residents_acquire(&call.residents, (struct resident_name){"k", "k"},
+                                            (struct resident_name){"v", "k"}, store, "t", &fault),
+                     GEMMD_OK);
+    request->dtype = GEMMD_F32;
+    request->batch = 1;
+    request->heads = 8;
+    request->kv_heads = 2;
+    request->sq = 3;
+    request->skv = 4;
+    request->d = request->dv = 64;
+    ck_assert_msg(call.operation->choose(&call, &services, &fault) == GEMMD_OK, "%s", fault.detail);
+    ck_assert_uint_eq(call.work.outside_bytes, 2 * 12 * 2048 / 128);
+    close_request(&call.residents);
+    device_close(executor.device);
+}
+END_TEST
+
 START_TEST(a_result_has_its_name_once_it_is_published)
 {
     struct gemm_request request;
@@ -263,6 +294,7 @@ int main(void)
     tcase_add_loop_test(tests, arrays_must_agree_with_what_is_resident, 0, 3);
     tcase_add_test(tests, the_problem_points_at_what_is_there);
     tcase_add_test(tests, few_rows_count_a_part_of_what_they_meet);
+    tcase_add_test(tests, queries_of_all_heads_that_share_a_head_of_k_count);
     tcase_add_test(tests, a_result_has_its_name_once_it_is_published);
     tcase_add_test(tests, hits_and_misses_are_counted);
     Suite *suite = suite_create("call_residents");

@@ -303,10 +303,16 @@ START_TEST(waits_for_a_result)
     struct fake_server *server = fake_start(acts, 3);
     struct gemmd_client *client = case_client(fake_url(server), 0);
     struct gemmd_result result;
-    struct gemmd_error_info error;
+    /* An error of before is gone. */
+    struct gemmd_error_info error = {.code = GEMMD_ERR_CONFLICT, .message = "of before"};
     gemmd_result_init(&result, sizeof result);
-    ck_assert_msg(gemmd_job_result(client, ID, NULL, &result, &error) == GEMMD_OK, "%s",
-                  error.message);
+    struct gemmd_request *request = gemmd_job_result_submit(client, ID, NULL, &error);
+    ck_assert_ptr_nonnull(request);
+    ck_assert_int_eq(error.code, GEMMD_OK);
+    ck_assert_str_eq(error.message, "");
+    ck_assert_int_eq(gemmd_wait(request, -1), 1);
+    ck_assert_msg(gemmd_request_result(request, &result, &error) == GEMMD_OK, "%s", error.message);
+    gemmd_request_free(request);
     ck_assert_mem_eq(result.data, case_product, sizeof case_product);
     ck_assert_str_eq(result.kernel, "naive");
     ck_assert_uint_eq(result.attempts, 3);

@@ -12,77 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "failing_calls.h"
 #include "fake_http.h"
 #include "product_case.h"
-
-/* The linker sends the library's calls here (-Wl,--wrap). */
-void *__real_malloc(size_t bytes);
-void *__real_calloc(size_t count, size_t bytes);
-void *__real_realloc(void *old, size_t bytes);
-char *__real_strdup(const char *text);
-int __real_posix_memalign(void **out, size_t alignment, size_t bytes);
-void __real_free(void *block);
-void *__wrap_malloc(size_t bytes);
-void *__wrap_calloc(size_t count, size_t bytes);
-void *__wrap_realloc(void *old, size_t bytes);
-char *__wrap_strdup(const char *text);
-int __wrap_posix_memalign(void **out, size_t alignment, size_t bytes);
-void __wrap_free(void *block);
-
-/* The fake server's thread allocates too, and is left alone. */
-static _Thread_local bool armed;
-static _Thread_local long countdown;
-static _Thread_local bool failed;
-static _Thread_local long live; /* blocks that were allocated and not released */
-
-static bool fails(void)
-{
-    if (!armed || --countdown != 0)
-        return false;
-    failed = true;
-    return true;
-}
-
-static void *counted(void *block)
-{
-    live += block != NULL;
-    return block;
-}
-
-void *__wrap_malloc(size_t bytes)
-{
-    return fails() ? NULL : counted(__real_malloc(bytes));
-}
-
-void *__wrap_calloc(size_t count, size_t bytes)
-{
-    return fails() ? NULL : counted(__real_calloc(count, bytes));
-}
-
-void *__wrap_realloc(void *old, size_t bytes)
-{
-    if (fails())
-        return NULL;
-    return old == NULL ? counted(__real_realloc(old, bytes)) : __real_realloc(old, bytes);
-}
-
-char *__wrap_strdup(const char *text)
-{
-    return fails() ? NULL : counted(__real_strdup(text));
-}
-
-int __wrap_posix_memalign(void **out, size_t alignment, size_t bytes)
-{
-    const int error = fails() ? 12 /* ENOMEM */ : __real_posix_memalign(out, alignment, bytes);
-    live += error == 0;
-    return error;
-}
-
-void __wrap_free(void *block)
-{
-    live -= block != NULL;
-    __real_free(block);
-}
 
 static struct gemmd_client *new_client(const char *url, struct gemmd_error_info *error)
 {
@@ -331,19 +263,18 @@ static enum gemmd_error run_watched(struct gemmd_client *client, float c[CASE_M 
 static long fail_each(const char *url, action run, enum gemmd_error right)
 {
     long number = 0;
+    bool failed;
     do {
         struct gemmd_error_info error = {.message = ""};
         float c[CASE_M * CASE_N] = {0};
-        const long live_before = live;
-        countdown = ++number;
-        failed = false;
-        armed = true;
+        const long live_before = calls_live_blocks();
+        calls_fail(++number);
         struct gemmd_client *client = new_client(url, &error);
         enum gemmd_error code = client != NULL ? run(client, c, &error) : error.code;
         gemmd_client_free(client);
-        armed = false;
-        ck_assert_msg(live == live_before, "allocation %ld: %ld blocks are left", number,
-                      live - live_before);
+        failed = calls_end();
+        ck_assert_msg(calls_live_blocks() == live_before, "allocation %ld: %ld blocks are left",
+                      number, calls_live_blocks() - live_before);
         ck_assert_int_eq(error.code, code);
         if (code == GEMMD_OK)
             ck_assert_mem_eq(c, case_product, sizeof case_product);
@@ -456,10 +387,10 @@ END_TEST
 int main(void)
 {
     /* Before the library does; libcurl keeps the first functions it is given. */
-    if (curl_global_init_mem(CURL_GLOBAL_DEFAULT, __wrap_malloc, __wrap_free, __wrap_realloc,
-                             __wrap_strdup, __wrap_calloc) != CURLE_OK)
+    if (curl_global_init_mem(CURL_GLOBAL_DEFAULT, malloc, free, realloc, strdup, calloc) !=
+        CURLE_OK)
         return EXIT_FAILURE;
-    json_set_alloc_funcs(__wrap_malloc, __wrap_free);
+    json_set_alloc_funcs(malloc, free);
     Suite *suite = suite_create("client_memory");
     TCase *tcase = tcase_create("client_memory");
     tcase_set_timeout(tcase, 120);

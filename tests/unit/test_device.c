@@ -3,6 +3,7 @@
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "kernels/known_answer.h"
 #include "server/device/device.h"
@@ -35,6 +36,38 @@ START_TEST(the_cpu_opens_and_describes_itself)
     ck_assert(!device_lost(device));
     ck_assert_str_eq(device_lost_reason(device), "");
     device_close(device);
+}
+END_TEST
+
+/* The linker sends the calls of mmap and munmap here (-Wl,--wrap). */
+void *__real_mmap(void *at, size_t bytes, int protection, int flags, int fd, off_t offset);
+int __real_munmap(void *at, size_t bytes);
+void *__wrap_mmap(void *at, size_t bytes, int protection, int flags, int fd, off_t offset);
+int __wrap_munmap(void *at, size_t bytes);
+
+enum { ODD_BYTES = 3 << 20 };
+static int odd_mappings; /* mappings of ODD_BYTES */
+
+void *__wrap_mmap(void *at, size_t bytes, int protection, int flags, int fd, off_t offset)
+{
+    void *mapping = __real_mmap(at, bytes, protection, flags, fd, offset);
+    odd_mappings += mapping != MAP_FAILED && bytes == ODD_BYTES;
+    return mapping;
+}
+
+int __wrap_munmap(void *at, size_t bytes)
+{
+    const int result = __real_munmap(at, bytes);
+    odd_mappings -= result == 0 && bytes == ODD_BYTES;
+    return result;
+}
+
+START_TEST(closing_gives_the_memory_back)
+{
+    struct device *device = open_cpu(ODD_BYTES);
+    ck_assert_int_eq(odd_mappings, 1);
+    device_close(device);
+    ck_assert_int_eq(odd_mappings, 0);
 }
 END_TEST
 
@@ -247,6 +280,7 @@ int main(void)
     TCase *tests = tcase_create("device");
     tcase_set_timeout(tests, 60);
     tcase_add_test(tests, the_cpu_opens_and_describes_itself);
+    tcase_add_test(tests, closing_gives_the_memory_back);
     tcase_add_test(tests, memory_that_cannot_be_had_is_told);
     tcase_add_test(tests, the_cpu_computes_one_at_a_time);
     tcase_add_test(tests, a_kernel_that_fails_fails_its_work);

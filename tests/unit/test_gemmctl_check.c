@@ -88,6 +88,35 @@ START_TEST(sums_of_f64_are_checked_to_its_precision)
 }
 END_TEST
 
+/* f is 25 units of 2^-24 for two elements that are 0. The error of an element is compared with
+ * f (y + 2^-126) or f (1 + |log y|), and half a unit in the last place of the result. */
+START_TEST(a_softmax_is_checked_to_the_error_that_is_promised)
+{
+    static const float x[] = {0, 0};
+    static const uint64_t n = 2;
+    const float unit = 0x1p-24f;
+    for (int log = 0; log <= 1; log++) {
+        const float right = log ? -0x1.62e43p-1f : 0.5f, allowed = log ? 42 * unit : 12 * unit;
+        struct softmax_request request;
+        struct softmax_operands operands;
+        struct progress_line line = {.wanted = false};
+        struct check check;
+        softmax_request_init(&request);
+        request.dtype = request.out = GEMMD_F32;
+        request.log = (uint32_t)log;
+        request.shape.rank = 1;
+        request.shape.dims[0] = n;
+        ck_assert(tensor_init(&operands.x, GEMMD_F32, &n, 1, x));
+        const float near[] = {right, right - allowed}, far[] = {right, right - allowed - 3 * unit};
+        ck_assert_int_eq(check_softmax(&request, &operands, near, &line, &check), GEMMD_OK);
+        ck_assert_uint_eq(check.wrong, 0);
+        ck_assert_int_eq(check_softmax(&request, &operands, far, &line, &check), GEMMD_OK);
+        ck_assert_uint_eq(check.wrong, 1);
+        ck_assert_uint_eq(check.at, 1);
+    }
+}
+END_TEST
+
 START_TEST(an_infinity_stands_for_what_is_too_large)
 {
     struct check check = {0};
@@ -154,6 +183,7 @@ int main(void)
     tcase_add_test(tests, sums_that_overflow_are_left_out);
     tcase_add_test(tests, a_norm_may_be_nothing_and_an_exponential_too);
     tcase_add_test(tests, sums_of_f64_are_checked_to_its_precision);
+    tcase_add_test(tests, a_softmax_is_checked_to_the_error_that_is_promised);
     tcase_add_test(tests, an_infinity_stands_for_what_is_too_large);
     tcase_add_test(tests, rows_of_large_problems_are_drawn);
     tcase_add_loop_test(tests, small_types_are_widened_exactly, 0,

@@ -66,6 +66,22 @@ START_TEST(a_reason_is_kept_to_its_last_character)
 }
 END_TEST
 
+/* Another part of the program may have waited for the process, whose status then is not known. */
+START_TEST(a_process_that_is_gone_has_ended)
+{
+    int news;
+    struct handover handover = start(&news);
+    tell(news, "no port");
+    ck_assert_int_eq(handover_look(&handover, 0, &fault), GEMMD_OK);
+    close(news);
+    ck_assert_int_eq(kill(handover.pid, SIGKILL), 0);
+    ck_assert_int_eq(waitpid(handover.pid, NULL, 0), handover.pid);
+    ck_assert_int_eq(handover_look(&handover, 0, &fault), GEMMD_ERR_INTERNAL);
+    ck_assert_int_eq(handover.state, HANDOVER_NONE);
+    ck_assert_msg(strstr(fault.detail, ", ended: no port") != NULL, "%s", fault.detail);
+}
+END_TEST
+
 START_TEST(a_newline_says_that_the_new_process_is_ready)
 {
     int news;
@@ -100,6 +116,7 @@ int main(void)
     Suite *suite = suite_create("handover");
     TCase *tests = tcase_create("handover");
     tcase_add_test(tests, a_reason_is_kept_to_its_last_character);
+    tcase_add_test(tests, a_process_that_is_gone_has_ended);
     tcase_add_test(tests, a_newline_says_that_the_new_process_is_ready);
     tcase_add_test(tests, a_new_process_without_news_has_a_deadline);
     suite_add_tcase(suite, tests);

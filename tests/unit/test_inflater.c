@@ -4,6 +4,7 @@
 #include <string.h>
 #include <zlib.h>
 
+#include "failing_calls.h"
 #include "server/http/inflater.h"
 
 enum { PLAIN_BYTES = 100000, PACKED_BYTES = 4 << 20, RATIO = 100 };
@@ -210,6 +211,23 @@ START_TEST(a_full_sink_ends_it)
 }
 END_TEST
 
+START_TEST(without_memory_there_is_none)
+{
+    for (long number = 1;; number++) {
+        const long live = calls_live_blocks();
+        calls_fail(number);
+        struct inflater *inflater = inflater_create(CODING_GZIP, RATIO);
+        if (!calls_end()) {
+            ck_assert_ptr_nonnull(inflater);
+            inflater_destroy(inflater);
+            break;
+        }
+        ck_assert_ptr_null(inflater);
+        ck_assert_int_eq(calls_live_blocks(), live);
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("inflater");
@@ -222,6 +240,7 @@ int main(void)
     tcase_add_test(tcase, the_ratio_is_of_both_lengths);
     tcase_add_test(tcase, bombs_are_refused_early);
     tcase_add_test(tcase, a_full_sink_ends_it);
+    tcase_add_test(tcase, without_memory_there_is_none);
     suite_add_tcase(suite, tcase);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

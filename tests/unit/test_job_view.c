@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "failing_calls.h"
 #include "server/jobs/job_view.h"
 
 static const struct job_view done = {
@@ -74,6 +75,21 @@ START_TEST(a_page_has_its_jobs_and_the_next_page)
 }
 END_TEST
 
+START_TEST(a_page_without_memory)
+{
+    calls_fail(1);
+    char *page = job_view_page(&done, 1, 0, true);
+    ck_assert(calls_end());
+    ck_assert_ptr_null(page);
+    calls_fail(2); /* the page keeps its memory if the memory cannot be made smaller */
+    page = job_view_page(&done, 1, 0, true);
+    ck_assert(calls_end());
+    ck_assert_ptr_nonnull(page);
+    ck_assert_ptr_nonnull(strstr(page, "\"next\":null"));
+    free(page);
+}
+END_TEST
+
 START_TEST(the_longest_request_id_fits)
 {
     static const char fills[] = {'"', '\\', 'a', '\x7f', '\x01', '\xff'};
@@ -96,6 +112,7 @@ int main(void)
     tcase_add_test(tcase, says_all_of_a_done_job);
     tcase_add_test(tcase, says_nothing_of_what_is_not_there);
     tcase_add_test(tcase, a_page_has_its_jobs_and_the_next_page);
+    tcase_add_test(tcase, a_page_without_memory);
     tcase_add_loop_test(tcase, the_longest_request_id_fits, 0, 6);
     suite_add_tcase(suite, tcase);
     SRunner *runner = srunner_create(suite);

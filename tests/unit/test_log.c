@@ -2,6 +2,7 @@
  * holds, and a reader that does not read the log cannot stop the daemon. */
 #include <check.h>
 #include <ctype.h>
+#include <dirent.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <jansson.h>
@@ -11,10 +12,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "server/observe/log.h"
 #include "server/observe/log_line.h"
+#include "tests/unit/failing_calls.h"
 
 /* log_sync waits for a second, in which the log's thread may not run. */
 static void sync_log(struct log *log)
@@ -452,6 +455,65 @@ START_TEST(the_end_does_not_wait_for_a_reader)
 }
 END_TEST
 
+static int held[2], releases[2];
+
+/* Holds up the thread that gets the signal until the test writes to `releases`. */
+static void hold_up(int number)
+{
+    char byte = (char)number;
+    (void)!write(held[1], &byte, 1);
+    /* Fortified read(2) is a macro of functions that clang-tidy does not know to be safe. */
+    (void)!read(releases[0], &byte, 1); /* NOLINT(bugprone-signal-handler,cert-sig30-c) */
+}
+
+static pid_t thread_named(const char *name)
+{
+    char path[64], line[64];
+    for (;;) {
+        DIR *threads = opendir("/proc/self/task");
+        ck_assert_ptr_nonnull(threads);
+        for (struct dirent *entry; (entry = readdir(threads)) != NULL;) {
+            snprintf(path, sizeof path, "/proc/self/task/%.16s/comm", entry->d_name);
+            FILE *file = fopen(path, "r");
+            const bool found = file != NULL && fgets(line, sizeof line, file) != NULL &&
+                               strncmp(line, name, strlen(name)) == 0;
+            const pid_t thread = atoi(entry->d_name);
+            if (file != NULL)
+                fclose(file);
+            if (found) {
+                closedir(threads);
+                return thread;
+            }
+        }
+        closedir(threads);
+    }
+}
+
+/* The log's thread has a line to write and does not run. */
+START_TEST(the_end_does_not_wait_for_a_thread_that_is_held_up)
+{
+    int fds[2];
+    char byte;
+    ck_assert(pipe(fds) == 0 && pipe(held) == 0 && pipe(releases) == 0);
+    int saved = redirect(fds[1]);
+    struct log *log = log_create(CONFIG_LOG_INFO, CONFIG_LOG_JSON);
+    log_event(log, CONFIG_LOG_INFO, "first"); /* afterwards the thread waits for lines */
+    sync_log(log);
+    signal(SIGUSR1, hold_up);
+    ck_assert_int_eq((int)syscall(SYS_tgkill, getpid(), thread_named("log\n"), SIGUSR1), 0);
+    ck_assert_int_eq(read(held[0], &byte, 1), 1);
+    log_event(log, CONFIG_LOG_INFO, "second");
+    log_destroy(log);
+    give_back(saved);
+    close(fds[1]);
+    ck_assert_int_eq(write(releases[1], &byte, 1), 1);
+    char drain[65536];
+    while (read(fds[0], drain, sizeof drain) > 0) /* ends when the thread has closed its copy */
+        continue;
+    close(fds[0]);
+}
+END_TEST
+
 START_TEST(closed_and_failing_outputs_are_counted)
 {
     int fds[2], saved;
@@ -598,6 +660,55 @@ START_TEST(lines_that_a_full_disk_refuses_are_counted)
 }
 END_TEST
 
+START_TEST(without_memory_there_is_no_log)
+{
+    for (long number = 1;; number++) {
+        const long live = calls_live_blocks();
+        calls_fail(number);
+        struct log *log = log_create(CONFIG_LOG_INFO, CONFIG_LOG_JSON);
+        if (!calls_end()) {
+            ck_assert_ptr_nonnull(log);
+            log_destroy(log);
+            ck_assert_int_eq(number, 6); /* two allocations, two conditions and a thread */
+            break;
+        }
+        ck_assert_ptr_null(log);
+        ck_assert_int_eq(calls_live_blocks(), live);
+    }
+}
+END_TEST
+
+/* Lines that come while a line is written belong to a block of their own. */
+START_TEST(no_line_joins_the_block_that_is_written)
+{
+    int fds[2];
+    ck_assert_int_eq(pipe(fds), 0);
+    int saved = redirect(fds[1]);
+    struct log *log = log_create(CONFIG_LOG_INFO, CONFIG_LOG_JSON);
+    /* The log's thread waits in write(2) from the first byte that the full pipe does not take. */
+    char filler[4096];
+    memset(filler, '\n', sizeof filler);
+    ck_assert_int_eq(fcntl(fds[1], F_SETFL, O_NONBLOCK), 0);
+    while (write(fds[1], filler, sizeof filler) > 0)
+        continue;
+    ck_assert_int_eq(fcntl(fds[1], F_SETFL, 0), 0);
+    log_event(log, CONFIG_LOG_INFO, "line 0");
+    log_sync(log);
+    log_event(log, CONFIG_LOG_INFO, "line 1");
+    char *first = read_up_to(fds[0], "line 0");
+    log_event(log, CONFIG_LOG_INFO, "line 2");
+    char *rest = read_up_to(fds[0], "line 2");
+    ck_assert_msg(strstr(first, "line 1") != NULL || strstr(rest, "line 1") != NULL,
+                  "line 1 is lost");
+    free(first);
+    free(rest);
+    log_destroy(log);
+    give_back(saved);
+    close(fds[0]);
+    close(fds[1]);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("log");
@@ -615,12 +726,15 @@ int main(void)
     tcase_add_test(tests, full_pipe_drops_lines_and_recovers);
     tcase_add_test(tests, lines_after_a_refused_line_say_so);
     tcase_add_test(tests, the_end_does_not_wait_for_a_reader);
+    tcase_add_test(tests, the_end_does_not_wait_for_a_thread_that_is_held_up);
     tcase_add_test(tests, closed_and_failing_outputs_are_counted);
     tcase_add_test(tests, threads_do_not_mix_lines);
     tcase_add_test(tests, lines_wait_until_the_buffer_is_full);
     tcase_add_test(tests, a_warning_does_not_wait);
     tcase_add_test(tests, a_buffer_is_due_some_time_after_its_first_line);
     tcase_add_test(tests, lines_that_a_full_disk_refuses_are_counted);
+    tcase_add_test(tests, without_memory_there_is_no_log);
+    tcase_add_test(tests, no_line_joins_the_block_that_is_written);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

@@ -15,6 +15,7 @@
 #include "server/base/trace_context.h"
 #include "server/observe/metrics.h"
 #include "server/observe/metrics_shard.h"
+#include "server/observe/metrics_totals.h"
 #include "server/observe/nvml.h"
 #include "tests/unit/command.h"
 
@@ -363,6 +364,14 @@ START_TEST(durations_fall_into_the_bucket_they_reach)
 }
 END_TEST
 
+START_TEST(bounds_of_latencies_are_in_seconds)
+{
+    ck_assert_double_eq_tol(metrics_latency_bound_s(0), 10e-6, 1e-12);
+    ck_assert_double_eq_tol(metrics_latency_bound_s(METRICS_TIME_BUCKETS - 1), 60, 1e-6);
+    ck_assert_double_eq(metrics_latency_bound_s(METRICS_TIME_BUCKETS), 0); /* there is no bound */
+}
+END_TEST
+
 START_TEST(tenants_are_those_given)
 {
     struct metrics_gauges gauges = {
@@ -632,6 +641,7 @@ int main(void)
     tcase_add_test(tests, errors_of_one_status_are_one_series);
     tcase_add_test(tests, types_that_no_product_takes_have_no_series);
     tcase_add_test(tests, durations_fall_into_the_bucket_they_reach);
+    tcase_add_test(tests, bounds_of_latencies_are_in_seconds);
     tcase_add_test(tests, tenants_are_those_given);
     tcase_add_test(tests, gauges_are_those_given);
     tcase_add_test(tests, the_process_is_this_one);

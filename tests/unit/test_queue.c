@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "server/base/clock.h"
+#include "tests/unit/failing_calls.h"
 #include "tests/unit/queue_stage.h"
 
 static uint32_t pop_number(struct queue *queue)
@@ -375,6 +376,37 @@ START_TEST(a_work_can_be_taken_back_while_it_waits_and_only_then)
 }
 END_TEST
 
+START_TEST(without_memory_there_is_no_queue)
+{
+    struct admission *admission = admission_create(&(struct admission_limits){.requests = 1});
+    ck_assert_ptr_nonnull(admission);
+    for (long number = 1;; number++) {
+        const long live = calls_live_blocks();
+        calls_fail(number);
+        struct queue *queue = queue_create(admission, 1);
+        if (!calls_end()) {
+            ck_assert_ptr_nonnull(queue);
+            queue_destroy(queue);
+            break;
+        }
+        ck_assert_ptr_null(queue);
+        ck_assert_int_eq(calls_live_blocks(), live);
+    }
+    admission_destroy(admission);
+}
+END_TEST
+
+/* A timed wait lasts for the whole time if nothing is pushed. */
+START_TEST(a_wait_ends_without_a_work)
+{
+    const uint64_t wait_ns = 20 * UINT64_C(1000000), began_ns = clock_now_ns();
+    struct queue *queue = queue_of_one(8, 80);
+    ck_assert_ptr_null(pop_any(queue, wait_ns));
+    ck_assert_uint_ge(clock_now_ns() - began_ns, wait_ns);
+    queue_free(queue);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("queue");
@@ -398,6 +430,8 @@ int main(void)
     tcase_add_test(tests, the_earliest_deadline_first_within_a_tenant);
     tcase_add_test(tests, a_priority_stands_above_any_deadline);
     tcase_add_test(tests, a_work_can_be_taken_back_while_it_waits_and_only_then);
+    tcase_add_test(tests, without_memory_there_is_no_queue);
+    tcase_add_test(tests, a_wait_ends_without_a_work);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

@@ -224,6 +224,19 @@ START_TEST(names_that_are_none_are_refused)
 }
 END_TEST
 
+START_TEST(several_kernels_are_left_out)
+{
+    struct fault fault;
+    struct device *device = open_failing(RIGHT, NULL, false);
+    ck_assert_msg(self_test(device, "openblas,tiled", &fault) == GEMMD_OK, "%s", fault.detail);
+    ck_assert(!serves(device, "openblas", false));
+    ck_assert(!serves(device, "tiled", false));
+    ck_assert(!serves(device, "tiled", true));
+    ck_assert(serves(device, "naive", false));
+    device_close(device);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("self_test");
@@ -235,6 +248,7 @@ int main(void)
     tcase_add_loop_test(tests, without_any_kernel_nothing_starts, 0, 2);
     tcase_add_test(tests, a_lost_device_says_what_would_do_without);
     tcase_add_test(tests, names_that_are_none_are_refused);
+    tcase_add_test(tests, several_kernels_are_left_out);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

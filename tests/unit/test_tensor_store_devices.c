@@ -5,6 +5,7 @@
 
 #include "server/tensors/resident_copy.h"
 #include "server/tensors/tensor_store.h"
+#include "tests/unit/failing_calls.h"
 
 enum { UNIT = 4096, UNITS = 4 };
 
@@ -191,6 +192,38 @@ START_TEST(a_copy_that_was_not_completed_is_given_back)
 }
 END_TEST
 
+START_TEST(a_copy_without_memory_for_its_record)
+{
+    keep("a", 2, false, 0);
+    struct resident *original = acquire("a"), *copy;
+    calls_fail(1);
+    const enum gemmd_error code = tensor_store_reserve_copy(store, original, 1, &copy, &fault);
+    ck_assert(calls_end());
+    ck_assert_int_eq(code, GEMMD_ERR_OUT_OF_MEMORY);
+    ck_assert_ptr_nonnull(strstr(fault.detail, "no memory for the record of a tensor"));
+    ck_assert(!resident_is_arriving(original, 1));
+    ck_assert_uint_eq(used_on(1), 0);
+    tensor_store_release(store, original);
+}
+END_TEST
+
+/* Copies lie behind each other in the memory of their device. */
+START_TEST(each_copy_has_memory_of_its_own)
+{
+    keep("a", 2, false, 0);
+    keep("b", 1, false, 0);
+    struct resident *a = acquire("a"), *b = acquire("b"), *copy_of_a, *copy_of_b;
+    ck_assert_int_eq(tensor_store_reserve_copy(store, a, 1, &copy_of_a, &fault), GEMMD_OK);
+    ck_assert_int_eq(tensor_store_reserve_copy(store, b, 1, &copy_of_b, &fault), GEMMD_OK);
+    ck_assert_ptr_eq(resident_memory(copy_of_a), memories[1]);
+    ck_assert_ptr_eq(resident_memory(copy_of_b), memories[1] + 2 * UNIT);
+    tensor_store_end_copy(store, a, copy_of_a, false);
+    tensor_store_end_copy(store, b, copy_of_b, false);
+    tensor_store_release(store, a);
+    tensor_store_release(store, b);
+}
+END_TEST
+
 START_TEST(copies_go_before_tensors_do_and_the_oldest_first)
 {
     keep("a", 1, false, 0);
@@ -308,6 +341,8 @@ int main(void)
     tcase_add_test(tests, a_tenants_limit_counts_all_devices);
     tcase_add_test(tests, a_copy_has_no_name_and_counts_for_nobody);
     tcase_add_test(tests, a_copy_that_was_not_completed_is_given_back);
+    tcase_add_test(tests, a_copy_without_memory_for_its_record);
+    tcase_add_test(tests, each_copy_has_memory_of_its_own);
     tcase_add_test(tests, copies_go_before_tensors_do_and_the_oldest_first);
     tcase_add_test(tests, copies_go_with_their_tensor);
     tcase_add_test(tests, a_copy_takes_the_place_of_a_tensor_that_is_lost);

@@ -3,6 +3,7 @@
 #include "kernels/cuda/launch.cuh"
 
 enum { TILE = 64, THREADS_X = 32, THREADS_Y = 8, SPREAD_THREADS = 256, VECTOR = 16 /* bytes */ };
+enum { SPREAD_IMAGES = 4 }; /* of a thread */
 
 /* The place of a channel in channels-last memory. */
 static __device__ __forceinline__ uint64_t channel_place(const struct conv_transpose &job,
@@ -84,7 +85,8 @@ enum gemmd_error conv_to_channels_first(cudaStream_t stream, const struct conv_t
     return transpose<false>(stream, *job);
 }
 
-/* A thread writes 16 bytes of a row. */
+/* A thread writes the same 16 bytes of a line in some images. The place of the first element is
+ * found by division, and those of the others by counting. */
 template <typename Unit>
 __global__ void __launch_bounds__(SPREAD_THREADS)
     conv_spread_kernel(const __grid_constant__ struct conv_spread job)
@@ -94,35 +96,50 @@ __global__ void __launch_bounds__(SPREAD_THREADS)
         Unit units[COUNT];
         uint4 whole;
     } v;
-    const uint32_t channels_to = (uint32_t)job.channels_to;
-    const uint32_t pieces = (uint32_t)(job.row_to / COUNT); /* of a row */
-    const uint64_t count = job.images * job.height * pieces;
-    for (uint64_t i = (uint64_t)blockIdx.x * SPREAD_THREADS + threadIdx.x; i < count;
-         i += (uint64_t)gridDim.x * SPREAD_THREADS) {
-        const uint64_t line = i / pieces, image = line / job.height, row = line % job.height;
-        const uint32_t first = (uint32_t)(i % pieces) * COUNT;
-        const Unit *from =
-            (const Unit *)job.from + image * job.strides.image + row * job.strides.row;
+    const uint32_t channels_to = (uint32_t)job.channels_to, rows = (uint32_t)job.rows;
+    const uint32_t pieces = (uint32_t)(job.line_to / COUNT); /* of a line */
+    const uint64_t i = (uint64_t)blockIdx.x * SPREAD_THREADS + threadIdx.x; /* of an image */
+    const uint64_t line = i >> 32 == 0 ? (uint32_t)i / pieces : i / pieces;
+    if (line >= job.lines)
+        return;
+    const uint32_t first = (uint32_t)(i - line * pieces) * COUNT, of_row = first / channels_to;
+    uint32_t channel = first - of_row * channels_to, pixel = of_row / rows;
+    uint32_t row = of_row - pixel * rows;
+    const bool parts = job.part_rows != 0;
+    const uint32_t rows_here = parts && line % 2 == 1 ? (uint32_t)job.part_rows : rows;
+    const int64_t y0 = (int64_t)((parts ? line / 2 : line) * rows) - (int64_t)job.pad_top;
+    int64_t offsets[COUNT]; /* of the elements in an image of the source; -1: zero */
 #pragma unroll
-        for (uint32_t j = 0; j < COUNT; j++) {
-            const uint32_t pixel = (first + j) / channels_to, channel = (first + j) % channels_to;
-            const int64_t column = (int64_t)pixel - (int64_t)job.pad_left;
-            v.units[j] =
-                channel < job.channels && (uint64_t)column < job.width
-                    ? from[column * (int64_t)job.strides.column + channel * job.strides.channel]
-                    : (Unit)0;
-        }
-        ((uint4 *)job.to)[i] = v.whole;
+    for (uint32_t j = 0; j < COUNT; j++) {
+        const int64_t x = (int64_t)pixel - (int64_t)job.pad_left, y = y0 + row;
+        const bool inside = channel < job.channels && row < rows_here &&
+                            (uint64_t)x < job.width && (uint64_t)y < job.height;
+        offsets[j] = inside ? y * (int64_t)job.strides.row + x * (int64_t)job.strides.column +
+                                  (int64_t)(channel * job.strides.channel)
+                            : -1;
+        if (++channel < channels_to)
+            continue;
+        channel = 0;
+        if (++row < rows)
+            continue;
+        row = 0;
+        pixel++;
+    }
+    for (uint64_t image = blockIdx.y; image < job.images; image += gridDim.y) {
+        const Unit *from = (const Unit *)job.from + image * job.strides.image;
+#pragma unroll
+        for (uint32_t j = 0; j < COUNT; j++)
+            v.units[j] = offsets[j] >= 0 ? from[offsets[j]] : (Unit)0;
+        ((uint4 *)job.to)[image * job.lines * pieces + i] = v.whole;
     }
 }
 
 enum gemmd_error conv_spread_launch(cudaStream_t stream, const struct conv_spread *job)
 {
-    const uint64_t pieces = job->row_to * job->element_bytes / VECTOR;
-    const uint64_t blocks =
-        (job->images * job->height * pieces + SPREAD_THREADS - 1) / SPREAD_THREADS;
-    const uint64_t most = 1 << 30;
-    const dim3 grid((unsigned)(blocks < most ? blocks : most)), block(SPREAD_THREADS);
+    const uint64_t pieces = job->line_to * job->element_bytes / VECTOR;
+    const dim3 grid(grid_blocks_x(job->lines * pieces, SPREAD_THREADS),
+                    grid_blocks(job->images, SPREAD_IMAGES)),
+        block(SPREAD_THREADS);
     switch (job->element_bytes) {
     case 1:
         return launch(conv_spread_kernel<uint8_t>, grid, block, stream, *job);

@@ -19,8 +19,8 @@ extern "C" {
 
 /* In the order in which "auto" tries them (kernels/operation.h), NULL-terminated. */
 extern const struct operation_kernel *const conv_cuda_kernels[];
-extern const struct operation_kernel conv_cuda_depthwise, conv_cuda_implicit, conv_cuda_product,
-    conv_cuda_tiled, conv_cuda_naive;
+extern const struct operation_kernel conv_cuda_depthwise_strip, conv_cuda_depthwise,
+    conv_cuda_implicit, conv_cuda_product, conv_cuda_tiled, conv_cuda_naive;
 
 /* Whether groups have so few channels or filters that `tiled`, which takes the convolution, is
  * faster than tensor cores. Pure. */
@@ -47,6 +47,14 @@ enum gemmd_error conv_tiled_launch(cudaStream_t stream, const struct conv_direct
 bool conv_depthwise_fits(const struct conv_problem *problem);
 enum gemmd_error conv_depthwise_launch(cudaStream_t stream, const struct conv_direct *job);
 
+/* Likewise, with filters and strides that conv_depthwise_strip_fits. The pixels of X and Y are
+ * multiples of CONV_STRIP_CHANNELS elements apart, and channels up to there may be read and
+ * written. `multiprocessors`: those of the device. */
+enum { CONV_STRIP_CHANNELS = 4 };
+bool conv_depthwise_strip_fits(const struct conv_shape *shape);
+enum gemmd_error conv_depthwise_strip_launch(cudaStream_t stream, uint32_t multiprocessors,
+                                             const struct conv_direct *job);
+
 /* A copy of the channels of `images` images of `pixels` pixels between the layouts. Channels-last
  * memory has `groups` groups of `channels` channels, which are `group_step` elements apart, and
  * pixels that are `pixel_step` elements apart; images follow one another. In channels-first memory
@@ -63,15 +71,20 @@ struct conv_transpose {
 enum gemmd_error conv_to_channels_last(cudaStream_t stream, const struct conv_transpose *job);
 enum gemmd_error conv_to_channels_first(cudaStream_t stream, const struct conv_transpose *job);
 
-/* A copy of images to rows of pixels with `channels_to` channels each, with `pad_left` pixels of
- * zeros before the first one of a row and zeros after the last one. Rows are `row_to` elements
- * apart, a multiple of 16 bytes, and channels beyond `channels` are zeros. */
+/* A copy of images to lines of pixels with `channels_to` channels each, with `pad_left` pixels of
+ * zeros before the first one of a line and zeros after the last one. A line holds `rows` rows of an
+ * image: each of its pixels has the channels of the pixels of these rows, one row after another.
+ * An image has `lines` lines, of which the first starts `pad_top` rows of zeros above the image.
+ * If `part_rows` is not 0, there are two lines for the same rows, one after the other, and the
+ * second one has zeros in place of all rows but the first `part_rows`.
+ * Lines are `line_to` elements apart, a multiple of 16 bytes, and channels beyond `channels` are
+ * zeros. */
 struct conv_spread {
     const void *from;
     void *to;
     struct conv_strides strides; /* of the source */
     uint64_t images, channels, height, width;
-    uint64_t channels_to, pad_left, row_to;
+    uint64_t channels_to, pad_left, pad_top, rows, part_rows, lines, line_to;
     uint32_t element_bytes;
 };
 enum gemmd_error conv_spread_launch(cudaStream_t stream, const struct conv_spread *job);

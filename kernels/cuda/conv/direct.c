@@ -43,43 +43,55 @@ bool conv_groups_are_small(const struct conv_shape *shape)
            conv_tiled_side(shape) > 0;
 }
 
-/* The operands of `depthwise` in the workspace: X and Y with channels last if they are not, X with
- * a multiple of 4 bytes of channels. */
+/* The operands of the depthwise kernels in the workspace: X and Y with channels last if they are
+ * not, in pixels of `channels` channels, a multiple of 4. */
 struct depthwise_plan {
-    bool x_in_place, y_in_place;
-    uint64_t channels; /* of a pixel of X */
+    bool in_place;
+    uint64_t channels;
     uint64_t x_bytes, y_bytes;
 };
+
+static bool depthwise_part(const struct depthwise_plan *plan, const struct conv_shape *s,
+                           uint64_t pixels, uint64_t size, uint64_t *bytes)
+{
+    return size_mul(s->batch * plan->channels, pixels * size, bytes) &&
+           size_align(*bytes, ALIGNMENT, bytes);
+}
 
 static bool depthwise_plan_make(const struct conv_problem *p, struct depthwise_plan *plan)
 {
     const struct conv_shape *s = &p->shape;
-    const uint64_t size = dtype_size(p->dtype), lane = LANE_BYTES / size;
-    *plan = (struct depthwise_plan){
-        .x_in_place = s->layout == CONV_NHWC,
-        .y_in_place = s->layout == CONV_NHWC,
-        .channels = s->channels,
-    };
-    if (plan->x_in_place)
+    const uint64_t vector = CONV_STRIP_CHANNELS;
+    *plan = (struct depthwise_plan){.in_place = s->layout == CONV_NHWC, .channels = s->channels};
+    if (plan->in_place)
         return true;
-    plan->channels = size_blocks(s->channels, lane) * lane;
-    return size_mul(s->batch * plan->channels, s->height * s->width * size, &plan->x_bytes) &&
-           size_align(plan->x_bytes, ALIGNMENT, &plan->x_bytes) &&
-           conv_shape_y(s, &plan->y_bytes) &&
-           size_mul(plan->y_bytes, dtype_size(p->out), &plan->y_bytes) &&
-           size_align(plan->y_bytes, ALIGNMENT, &plan->y_bytes);
+    plan->channels = size_blocks(s->channels, vector) * vector;
+    return depthwise_part(plan, s, s->height * s->width, dtype_size(p->dtype), &plan->x_bytes) &&
+           depthwise_part(plan, s, s->out_height * s->out_width, dtype_size(p->out),
+                          &plan->y_bytes);
+}
+
+/* `multiple`: of how many channels the pixels of X in NHWC are. */
+static bool depthwise_takes_multiple(const struct conv_problem *p, uint64_t multiple)
+{
+    const struct conv_shape *s = &p->shape;
+    struct depthwise_plan plan;
+    const uint64_t channels_max = 1 << 21; /* of a grid */
+    return conv_problem_offered(p) && conv_shape_is_depthwise(s) && s->filters == s->channels &&
+           s->channels <= channels_max && (s->layout == CONV_NCHW || s->channels % multiple == 0) &&
+           depthwise_plan_make(p, &plan);
 }
 
 static bool depthwise_takes(const void *problem)
 {
     const struct conv_problem *p = problem;
-    const struct conv_shape *s = &p->shape;
-    struct depthwise_plan plan;
-    const uint64_t channels_max = 1 << 21; /* of a grid */
-    return conv_problem_offered(p) && conv_shape_is_depthwise(s) && s->filters == s->channels &&
-           s->channels <= channels_max &&
-           (s->layout == CONV_NCHW || s->channels * dtype_size(p->dtype) % LANE_BYTES == 0) &&
-           conv_depthwise_fits(p) && depthwise_plan_make(p, &plan);
+    return depthwise_takes_multiple(p, LANE_BYTES / dtype_size(p->dtype)) && conv_depthwise_fits(p);
+}
+
+static bool depthwise_strip_takes(const void *problem)
+{
+    const struct conv_problem *p = problem;
+    return depthwise_takes_multiple(p, CONV_STRIP_CHANNELS) && conv_depthwise_strip_fits(&p->shape);
 }
 
 static bool depthwise_workspace_bytes(const void *p, uint64_t *out)
@@ -88,18 +100,24 @@ static bool depthwise_workspace_bytes(const void *p, uint64_t *out)
     return depthwise_plan_make(p, &plan) && size_add(plan.x_bytes, plan.y_bytes, out);
 }
 
-static enum gemmd_error depthwise_run(struct gemm_context *context, const void *problem,
-                                      void *workspace)
+static enum gemmd_error launch_depthwise(const struct cuda_context *context,
+                                         const struct conv_direct *job, bool strip)
 {
-    const struct conv_problem *p = problem;
-    const cudaStream_t stream = cuda_context_of(context)->stream;
+    return strip ? conv_depthwise_strip_launch(context->stream, context->multiprocessors, job)
+                 : conv_depthwise_launch(context->stream, job);
+}
+
+static enum gemmd_error run_depthwise(struct gemm_context *base, const struct conv_problem *p,
+                                      void *workspace, bool strip)
+{
+    const struct cuda_context *context = cuda_context_of(base);
     const struct conv_shape *s = &p->shape;
     struct depthwise_plan plan;
     if (!depthwise_plan_make(p, &plan))
         return GEMMD_ERR_INTERNAL;
     struct conv_direct job = direct_of(p);
-    if (plan.x_in_place)
-        return conv_depthwise_launch(stream, &job);
+    if (plan.in_place)
+        return launch_depthwise(context, &job, strip);
     char *x = workspace, *y = x + plan.x_bytes;
     const struct conv_transpose to_last = {
         .from = p->x,
@@ -120,8 +138,8 @@ static enum gemmd_error depthwise_run(struct gemm_context *context, const void *
         .pixels = s->out_height * s->out_width,
         .groups = 1,
         .channels = s->filters,
-        .group_step = s->filters,
-        .pixel_step = s->filters,
+        .group_step = plan.channels,
+        .pixel_step = plan.channels,
         .image_step = s->filters * s->out_height * s->out_width,
         .element_bytes = dtype_size(p->out),
     };
@@ -129,12 +147,24 @@ static enum gemmd_error depthwise_run(struct gemm_context *context, const void *
     job.problem.y = y;
     job.x = (struct conv_strides){s->height * s->width * plan.channels, 1, s->width * plan.channels,
                                   plan.channels};
-    job.y = (struct conv_strides){s->out_height * s->out_width * s->filters, 1,
-                                  s->out_width * s->filters, s->filters};
-    enum gemmd_error code = conv_to_channels_last(stream, &to_last);
+    job.y = (struct conv_strides){s->out_height * s->out_width * plan.channels, 1,
+                                  s->out_width * plan.channels, plan.channels};
+    enum gemmd_error code = conv_to_channels_last(context->stream, &to_last);
     if (code == GEMMD_OK)
-        code = conv_depthwise_launch(stream, &job);
-    return code == GEMMD_OK ? conv_to_channels_first(stream, &to_first) : code;
+        code = launch_depthwise(context, &job, strip);
+    return code == GEMMD_OK ? conv_to_channels_first(context->stream, &to_first) : code;
+}
+
+static enum gemmd_error depthwise_run(struct gemm_context *context, const void *problem,
+                                      void *workspace)
+{
+    return run_depthwise(context, problem, workspace, false);
+}
+
+static enum gemmd_error depthwise_strip_run(struct gemm_context *context, const void *problem,
+                                            void *workspace)
+{
+    return run_depthwise(context, problem, workspace, true);
 }
 
 const struct operation_kernel conv_cuda_naive = {
@@ -159,4 +189,12 @@ const struct operation_kernel conv_cuda_depthwise = {
     .takes = depthwise_takes,
     .workspace_bytes = depthwise_workspace_bytes,
     .run = depthwise_run,
+};
+
+const struct operation_kernel conv_cuda_depthwise_strip = {
+    .name = "depthwise_strip",
+    .description = "one filter for each channel, down the rows of X in registers",
+    .takes = depthwise_strip_takes,
+    .workspace_bytes = depthwise_workspace_bytes,
+    .run = depthwise_strip_run,
 };

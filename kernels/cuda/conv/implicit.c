@@ -11,9 +11,16 @@
  * of taps lie one after another in memory. Such rows are taken as a single tap with s * channels
  * channels, whose pixels overlap and are a stride of pixels apart ("merged"), if that needs fewer
  * steps. X is in place if the rows have no padding; otherwise a copy of X has the padding, which
- * only pays if merging halves the steps. For the first layer of ResNet-50, 7 x 7 on 3 channels,
- * merging needs 7 steps instead of 49. Whether taps are merged depends on the sizes of an image and
- * a filter only.
+ * only pays if merging halves the steps.
+ *
+ * The copy can also merge rows of taps. With a stride of 2 rows it holds two rows of X in a line,
+ * whose pixels have the channels of both. The next row of Y starts one line further down, and a
+ * line is met by two rows of taps, with 2 * s * channels channels. For the first layer of
+ * ResNet-50, 7 x 7 on 3 channels with a stride of 2, steps are 7 with merged columns and 4 with
+ * merged rows, instead of 49. If the rows of a filter do not fill its lines, the copy has a second
+ * line for each, without the rows that the filter does not have, which the last row of taps meets.
+ *
+ * Whether taps are merged depends on the sizes of an image and a filter only.
  */
 #include "kernels/cuda/context.h"
 #include "kernels/cuda/conv/conv.h"
@@ -30,6 +37,8 @@ enum place { IN_PLACE, REALIGNED, TRANSPOSED, SPREAD };
 struct implicit_plan {
     struct sm90_conv conv; /* of one group, without pointers */
     bool merged;
+    /* If X is SPREAD: the copy's channels of a pixel, rows of a line, and part_rows. */
+    uint64_t channels_to, rows, part_rows;
     enum place x, w, y;
     uint64_t group_channels, group_filters;
     uint64_t x_group, w_group, y_group; /* from one group to the next, in elements */
@@ -54,13 +63,29 @@ static bool workspace_part(uint64_t count, uint64_t elements, uint64_t size, uin
            size_align(*bytes, ALIGNMENT, bytes);
 }
 
-/* The fewest channels of a merged pixel with which the pixels of Y start at multiples of 16 bytes.
- */
-static uint64_t merged_channels(uint64_t channels, uint64_t stride, uint64_t size)
+/* How a copy of X, with `rows` rows in a line, merges taps. */
+struct merging {
+    uint64_t rows;
+    uint64_t channels; /* the fewest with which the pixels of Y start at multiples of 16 bytes */
+    uint64_t taps_h, steps;
+};
+
+static struct merging merging_of(const struct conv_shape *s, uint64_t size, uint64_t rows)
 {
-    while (channels * stride * size % PIECE_BYTES != 0)
-        channels++;
-    return channels;
+    struct merging m = {.rows = rows, .channels = s->channels, .taps_h = size_blocks(s->r, rows)};
+    while (m.channels * rows * s->stride_w * size % PIECE_BYTES != 0)
+        m.channels++;
+    m.steps = m.taps_h * steps_of(s->s * rows * m.channels, size);
+    return m;
+}
+
+static struct merging best_merging(const struct conv_shape *s, uint64_t size)
+{
+    const struct merging columns = merging_of(s, size, 1);
+    if (s->stride_h == 1 || s->dilation_h > 1 || s->r < s->stride_h)
+        return columns;
+    const struct merging both = merging_of(s, size, s->stride_h);
+    return both.steps < columns.steps ? both : columns;
 }
 
 /* Decides whether taps are merged, and plans X and W if they are. */
@@ -69,30 +94,46 @@ static bool plan_merged(const struct conv_problem *p, struct implicit_plan *plan
     const struct conv_shape *s = &p->shape;
     struct sm90_conv *c = &plan->conv;
     const uint64_t size = dtype_size(p->dtype);
-    const uint64_t steps = s->s * steps_of(s->channels, size);
-    const uint64_t copied = merged_channels(s->channels, s->stride_w, size);
+    const uint64_t steps = s->r * s->s * steps_of(s->channels, size);
     if (s->groups > 1 || s->s == 1 || s->dilation_w > 1)
         return true;
+    struct merging m = merging_of(s, size, 1);
     const bool in_place = s->layout == CONV_NHWC && s->pad_left + s->pad_right == 0 &&
-                          copied == s->channels && s->width * s->channels * size % PIECE_BYTES == 0;
-    const uint64_t merged_steps = steps_of(s->s * copied, size);
-    if (in_place ? merged_steps >= steps : 2 * merged_steps > steps)
+                          m.channels == s->channels &&
+                          s->width * s->channels * size % PIECE_BYTES == 0;
+    if (!in_place)
+        m = best_merging(s, size);
+    if (in_place ? m.steps >= steps : 2 * m.steps > steps)
         return true;
     plan->merged = true;
+    plan->channels_to = m.channels;
+    plan->rows = m.rows;
     c->width = s->out_width;
     c->stride_w = c->taps_w = c->dilation_w = 1;
     c->pad_left = 0;
-    c->channels = s->s * copied;
-    c->x_pixel = s->stride_w * copied;
-    /* A row has all elements that its last pixel reads. */
+    c->taps_h = m.taps_h;
+    if (m.rows > 1) {
+        /* Lines of whole rows and, if the last row of taps does not have them all, lines of the
+         * part that it has: what is beside must not be multiplied, not even with zero. */
+        plan->part_rows = s->r % m.rows;
+        const uint64_t lines = plan->part_rows != 0 ? 2 : 1;
+        c->height = lines * (s->out_height - 1 + m.taps_h);
+        c->stride_h = c->dilation_h = lines;
+        c->last_further = lines - 1;
+        c->pad_top = 0;
+    }
+    c->channels = s->s * m.rows * m.channels;
+    c->x_pixel = s->stride_w * m.rows * m.channels;
+    /* A line has all elements that its last pixel reads. */
     const uint64_t columns = (s->out_width - 1) * s->stride_w + s->s;
-    c->x_row = in_place ? s->width * s->channels : whole_pieces(columns * copied, size);
-    c->x_image = s->height * c->x_row;
+    c->x_row =
+        in_place ? s->width * s->channels : whole_pieces(columns * m.rows * m.channels, size);
+    c->x_image = c->height * c->x_row;
     plan->x = in_place ? IN_PLACE : SPREAD;
     c->w_tap = whole_pieces(c->channels, size);
-    c->w_filter = s->r * c->w_tap;
-    plan->w = s->w_layout == CONV_KRSC && copied == s->channels && c->w_tap == c->channels &&
-                      conv_w_is_contiguous(p)
+    c->w_filter = m.taps_h * c->w_tap;
+    plan->w = s->w_layout == CONV_KRSC && m.rows == 1 && m.channels == s->channels &&
+                      c->w_tap == c->channels && conv_w_is_contiguous(p)
                   ? IN_PLACE
                   : SPREAD;
     return (plan->x == IN_PLACE || workspace_part(s->batch, c->x_image, size, &plan->x_bytes)) &&
@@ -143,6 +184,7 @@ static bool implicit_plan_make(const struct conv_problem *p, struct implicit_pla
 {
     const struct conv_shape *s = &p->shape;
     *plan = (struct implicit_plan){
+        .rows = 1,
         .group_channels = s->channels / s->groups,
         .group_filters = s->filters / s->groups,
         .conv = {.dtype = p->dtype,
@@ -205,9 +247,13 @@ static enum gemmd_error move_x(cudaStream_t stream, const struct conv_problem *p
             .channels = s->channels,
             .height = s->height,
             .width = s->width,
-            .channels_to = plan->conv.channels / s->s,
+            .channels_to = plan->channels_to,
             .pad_left = s->pad_left,
-            .row_to = plan->conv.x_row,
+            .pad_top = plan->rows > 1 ? s->pad_top : 0,
+            .rows = plan->rows,
+            .part_rows = plan->part_rows,
+            .lines = plan->conv.height,
+            .line_to = plan->conv.x_row,
             .element_bytes = dtype_size(p->dtype),
         };
         return conv_spread_launch(stream, &job);
@@ -248,8 +294,10 @@ static enum gemmd_error move_w(cudaStream_t stream, const struct conv_problem *p
         .channels = plan->group_channels,
         .height = s->r,
         .width = s->s,
-        .channels_to = plan->merged ? plan->conv.channels / s->s : plan->conv.w_tap,
-        .row_to = plan->merged ? plan->conv.w_tap : s->s * plan->conv.w_tap,
+        .channels_to = plan->merged ? plan->channels_to : plan->conv.w_tap,
+        .rows = plan->rows,
+        .lines = plan->conv.taps_h,
+        .line_to = plan->merged ? plan->conv.w_tap : s->s * plan->conv.w_tap,
         .element_bytes = dtype_size(p->dtype),
     };
     return conv_spread_launch(stream, &job);

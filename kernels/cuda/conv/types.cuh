@@ -79,11 +79,23 @@ template <typename Out> struct finish {
     {
     }
 
+    __device__ __forceinline__ compute bias(uint64_t filter) const
+    {
+        return rest.bias != nullptr ? widen(rest.bias[filter]) : 0;
+    }
+
+    /* `bias`: of the element's filter. ACT: whether there may be an activation. */
+    template <bool ACT, typename Sum>
+    __device__ __forceinline__ void store_with(Out *to, Sum sum, compute bias) const
+    {
+        const compute x = rest.before_act((compute)sum, 0, bias);
+        narrow(ACT ? activate<compute>(rest.act, x) : x, to);
+    }
+
     template <typename Sum>
     __device__ __forceinline__ void store(Out *to, Sum sum, uint64_t filter) const
     {
-        const compute bias = rest.bias != nullptr ? widen(rest.bias[filter]) : 0;
-        narrow(activate<compute>(rest.act, rest.before_act((compute)sum, 0, bias)), to);
+        store_with<true>(to, sum, bias(filter));
     }
 
   private:

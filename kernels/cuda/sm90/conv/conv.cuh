@@ -62,7 +62,8 @@ __device__ __forceinline__ void produce_patches(const sm90_conv_arguments &p, co
         }
         uint32_t tap = 0;
         for (uint32_t u = 0; u < p.taps_h; u++) {
-            const uint16_t offset_h = (uint16_t)(u * p.dilation_h);
+            const uint32_t further = u + 1 == p.taps_h ? p.last_further : 0;
+            const uint16_t offset_h = (uint16_t)(u * p.dilation_h + further);
             for (uint32_t v = 0; v < p.taps_w; v++, tap++) {
                 const uint16_t offset_w = (uint16_t)(v * p.dilation_w);
                 for (uint32_t i = 0; i < p.tap_tiles; i++) {
@@ -127,14 +128,14 @@ sm90_kernel conv_row(const char *name)
 
 /* clang-format off */
 #define SM90_CONV_ROWS_16BIT(E, PREFIX)                                                            \
-    sm90::conv_row<E, 128, 256, 2, sm90::COOPERATIVE, 1, 2>(PREFIX "_128x256_1x2"),                \
     sm90::conv_row<E, 256, 128, 2, sm90::COOPERATIVE, 1, 1>(PREFIX "_256x128"),                    \
     sm90::conv_row<E, 128, 192, 2, sm90::COOPERATIVE, 1, 1>(PREFIX "_128x192"),                    \
     sm90::conv_row<E, 128, 128, 2, sm90::PINGPONG, 1, 1>(PREFIX "_128x128_pp"),                    \
-    sm90::conv_row<E, 128, 128, 2, sm90::COOPERATIVE, 1, 1>(PREFIX "_128x128"),                    \
+    sm90::conv_row<E, 128, 128, 2, sm90::COOPERATIVE, 1, 2>(PREFIX "_128x128_1x2"),                \
     sm90::conv_row<E, 256, 64, 2, sm90::COOPERATIVE, 1, 1>(PREFIX "_256x64"),                      \
-    sm90::conv_row<E, 128, 64, 2, sm90::PINGPONG, 1, 1>(PREFIX "_128x64_pp"),                      \
+    sm90::conv_row<E, 256, 64, 2, sm90::COOPERATIVE, 2, 1>(PREFIX "_256x64_2x1"),                  \
     sm90::conv_row<E, 128, 64, 2, sm90::COOPERATIVE, 1, 1>(PREFIX "_128x64"),                      \
+    sm90::conv_row<E, 128, 64, 2, sm90::COOPERATIVE, 1, 2>(PREFIX "_128x64_1x2"),                  \
     sm90::conv_row<E, 64, 64, 1, sm90::COOPERATIVE, 1, 1>(PREFIX "_64x64")
 /* clang-format on */
 

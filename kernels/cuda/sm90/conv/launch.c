@@ -86,6 +86,7 @@ bool sm90_conv_takes(const struct sm90_conv *c)
            is_aligned(c->x_pixel, c->dtype) && is_aligned(c->x_row, c->dtype) &&
            is_aligned(c->x_image, c->dtype) && is_aligned(c->w_tap, c->dtype) &&
            is_aligned(c->w_filter, c->dtype) && is_aligned(c->ldy, c->out) &&
+           (c->taps_h - 1) * c->dilation_h + c->last_further <= OFFSET_MAX &&
            fits_box(c->height, c->pad_top, c->out_height, c->stride_h, c->taps_h, c->dilation_h) &&
            fits_box(c->width, c->pad_left, c->out_width, c->stride_w, c->taps_w, c->dilation_w);
 }
@@ -107,23 +108,30 @@ static struct gemm_problem as_product(const struct sm90_conv *c)
         .batch = 1,
         .alpha = c->alpha,
         .bias = c->bias,
-        .lda = k,
+        .lda = c->x_pixel,
         .ldb = k,
         .ldc = c->ldy,
     };
 }
 
+/* The elements of X that taps meet: no pixels that strides skip, and pixels that overlap once. */
+static double elements_of_x(const struct sm90_conv *c)
+{
+    const double rows = fmin((double)c->height, (double)(c->out_height * c->taps_h));
+    const double columns = fmin((double)c->width, (double)(c->out_width * c->taps_w));
+    const double channels = fmin((double)c->channels, (double)c->x_pixel);
+    return (double)c->images * rows * columns * channels;
+}
+
 const struct sm90_kernel *sm90_conv_choose(const struct sm90_conv *c, uint32_t multiprocessors)
 {
     const struct gemm_problem product = as_product(c);
-    const double operands =
-        (double)c->images * (double)c->height * (double)c->width * (double)c->channels +
-        (double)product.n * (double)product.k;
+    const double operands = elements_of_x(c) + (double)product.n * (double)product.k;
     const struct sm90_kernel *best = NULL;
     double best_us = INFINITY;
     for (const struct sm90_kernel *k = sm90_conv_kernels(c->dtype); k != NULL && k->name != NULL;
          k++) {
-        const double us = sm90_estimate_reading_us(k, &product, multiprocessors, operands);
+        const double us = sm90_estimate_patches_us(k, &product, multiprocessors, operands);
         if (us < best_us) {
             best = k;
             best_us = us;
@@ -262,6 +270,7 @@ cudaError_t sm90_conv_prepare(const struct sm90_device *device,
     arguments->taps_w = (uint32_t)c->taps_w;
     arguments->dilation_h = (uint32_t)c->dilation_h;
     arguments->dilation_w = (uint32_t)c->dilation_w;
+    arguments->last_further = (uint32_t)c->last_further;
     arguments->tap_tiles = (uint32_t)ceil_div(c->channels, kernel->tile_k);
     const cudaError_t error = encode_maps(device, conv_device, kernel, c, a);
     launch->function = kernel->functions[0][1][1];

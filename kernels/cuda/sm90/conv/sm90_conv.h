@@ -48,6 +48,8 @@ struct sm90_conv {
     uint64_t x_image, x_row, x_pixel; /* distances */
     uint64_t filters, w_filter, w_tap;
     uint64_t taps_h, taps_w, dilation_h, dilation_w;
+    uint64_t last_further; /* rows that the last row of taps lies further down; less than
+                              dilation_h */
     uint64_t stride_h, stride_w, pad_top, pad_left;
     uint64_t out_height, out_width;
     uint64_t ldy; /* distance of the pixels of Y; the bytes of a pixel may be written up to the next

@@ -40,6 +40,9 @@ struct rates {
     /* The factors by which reading A, reading B and storing C take longer if rows do not start at
      * multiples of 128 bytes. */
     double unaligned_a, unaligned_b, unaligned_c;
+    double unaligned_a_pair;  /* unaligned_a in clusters that share B */
+    double unaligned_tile_us; /* as tile_us, besides, if rows of A do not start there */
+    double patches;           /* the factor by which reading A takes longer if it is patches */
 };
 
 /* Fitted to what the configurations took in bf16 on an H100 SXM: 200 layers of models and random
@@ -72,6 +75,8 @@ static const struct rates RATES_16_BIT = {
     .unaligned_a = 1,
     .unaligned_b = 2.514,
     .unaligned_c = 1,
+    .unaligned_a_pair = 1,
+    .patches = 1,
 };
 
 /* Fitted to what all configurations took on an H100 SXM: 216 measurements in bf16 (with a bias and
@@ -100,6 +105,41 @@ static const struct rates RATES_OTHERS = {
     .unaligned_a = 1,
     .unaligned_b = 1,
     .unaligned_c = 1,
+    .unaligned_a_pair = 1,
+    .patches = 1,
+};
+
+/* Fitted to what the configurations took for convolutions in bf16 and f16 on an H100 SXM: 14
+ * layers, of which two have pixels that do not start at multiples of 128 bytes
+ * (kernels/experiments/conv.md). */
+static const struct rates RATES_PATCHES_16_BIT = {
+    .launch_us = 0.845,
+    .cluster_us = 1.4,
+    .store_us = 1.347,
+    .tile_us = 0.1026,
+    .tile_pingpong_us = 0.1172,
+    .finish_us = 0.999,
+    .finish_shows = 0.06614,
+    .multiply_us = 0.3922,
+    .multiply_loaded_us = 0.09944,
+    .gaps = 0.09736,
+    .gaps_64 = 0.6796,
+    .pingpong_alone = 1.065,
+    .multiply_shows = 0.06127,
+    .read_shows = 0.4802,
+    .shared_bytes_per_us = 379.9e3,
+    .block_bytes_per_us = 217.5e3,
+    .l2_bytes_per_us = 28.75e6,
+    .dram_bytes_per_us = 5.91e6,
+    .dram_once_bytes_per_us = 5.91e6,
+    .shorter_shows = 1,
+    .results_stay = 0.1528,
+    .unaligned_a = 1.886,
+    .unaligned_b = 1,
+    .unaligned_c = 1,
+    .unaligned_a_pair = 1.457,
+    .unaligned_tile_us = 1.2,
+    .patches = 1.938,
 };
 
 /* Products of 16-bit types with results of 16 bits, and of f8, whose kernels take as long for 128
@@ -133,10 +173,16 @@ static uint64_t ceil_div(uint64_t a, uint64_t b)
     return (a + b - 1) / b;
 }
 
+/* Whether rows do not start at multiples of 128 bytes. */
+static bool is_unaligned(uint64_t ld, enum gemmd_dtype dtype)
+{
+    return ld * dtype_size(dtype) % 128 != 0;
+}
+
 /* `factor` if rows do not start at multiples of 128 bytes, else 1. */
 static double if_unaligned(uint64_t ld, enum gemmd_dtype dtype, double factor)
 {
-    return ld * dtype_size(dtype) % 128 != 0 ? factor : 1;
+    return is_unaligned(ld, dtype) ? factor : 1;
 }
 
 /* The lines of an operand that a tile copies: those that exist, rounded up to a multiple of eight.
@@ -166,13 +212,14 @@ static double issue_factor(const struct sm90_kernel *kernel, const struct rates 
 
 /* The time of one step of k in `blocks` blocks at once. `load` is the share of the time in which
  * that many blocks run. */
-static double step_us(const struct sm90_kernel *kernel, const struct gemm_problem *p, double blocks,
-                      double multiprocessors, double load, bool one_tile)
+static double step_us(const struct sm90_kernel *kernel, const struct gemm_problem *p,
+                      const struct rates *r, double blocks, double multiprocessors, double load,
+                      bool one_tile)
 {
-    const struct rates *r = rates_for(p);
+    const double unaligned_a = kernel->cluster_m > 1 ? r->unaligned_a_pair : r->unaligned_a;
     const double parts = in_parts(p) ? 1.5 : 1, products = in_parts(p) ? 3 : 1;
-    const double x =
-        parts * 128 * lines(kernel->tile_m, p->m) * if_unaligned(p->lda, p->dtype, r->unaligned_a);
+    const double x = parts * 128 * lines(kernel->tile_m, p->m) * r->patches *
+                     if_unaligned(p->lda, p->dtype, unaligned_a);
     const double y =
         parts * 128 * lines(kernel->tile_n, p->n) * if_unaligned(p->ldb, p->dtype, r->unaligned_b);
     const double clock = r->multiply_us + r->multiply_loaded_us * load * blocks / multiprocessors;
@@ -233,20 +280,10 @@ static double fused_us(const struct sm90_kernel *kernel, const struct gemm_probl
     return us;
 }
 
-double sm90_estimate_us(const struct sm90_kernel *kernel, const struct gemm_problem *problem,
-                        uint32_t multiprocessors)
+/* `operands`: elements of A and B that are read from device memory. */
+static double estimate_us(const struct sm90_kernel *kernel, const struct gemm_problem *p,
+                          const struct rates *r, uint32_t multiprocessors, double operands)
 {
-    const struct gemm_problem *p = problem;
-    const double operands = (double)p->batch * (double)p->k * (double)(p->m + p->n);
-    return sm90_estimate_reading_us(kernel, p, multiprocessors, operands);
-}
-
-double sm90_estimate_reading_us(const struct sm90_kernel *kernel,
-                                const struct gemm_problem *problem, uint32_t multiprocessors,
-                                double operands)
-{
-    const struct gemm_problem *p = problem;
-    const struct rates *r = rates_for(p);
     if (kernel->fused) {
         return fused_us(kernel, p, multiprocessors);
     }
@@ -269,14 +306,16 @@ double sm90_estimate_reading_us(const struct sm90_kernel *kernel,
                              (r->store_us + (dtype_size(p->out) == 4 ? r->store_32_us : 0) +
                               (plain ? 0 : r->finish_us)) *
                              kernel->tile_m * kernel->tile_n / (128.0 * 256);
-    const double between_us = kernel->pingpong ? r->tile_pingpong_us + r->finish_shows * finish_us
-                                               : r->tile_us + finish_us;
+    const double between_us = (kernel->pingpong ? r->tile_pingpong_us + r->finish_shows * finish_us
+                                                : r->tile_us + finish_us) +
+                              (is_unaligned(p->lda, p->dtype) ? r->unaligned_tile_us : 0);
     const double chunks_us = kernel->split ? r->split_us : r->chunk_us * (double)(chunks - 1);
-    double busy =
-        (double)(waves + (rest > 0)) * chunks_us + (double)(waves - (rest == 0)) * between_us +
-        (double)waves * steps * step_us(kernel, p, (double)blocks, multiprocessors, load, one_tile);
+    double busy = (double)(waves + (rest > 0)) * chunks_us +
+                  (double)(waves - (rest == 0)) * between_us +
+                  (double)waves * steps *
+                      step_us(kernel, p, r, (double)blocks, multiprocessors, load, one_tile);
     if (rest > 0) {
-        busy += steps * step_us(kernel, p, (double)rest, multiprocessors, load, one_tile);
+        busy += steps * step_us(kernel, p, r, (double)rest, multiprocessors, load, one_tile);
     }
     const double element = in_parts(p) ? 6 : dtype_size(p->dtype);
     const double results =
@@ -287,6 +326,23 @@ double sm90_estimate_reading_us(const struct sm90_kernel *kernel,
     const double parts_us = in_parts(p) ? operands * (4 + 6) / PARTS_BYTES_PER_US : 0;
     return parts_us + r->launch_us + (cluster > 1 ? r->cluster_us : 0) + finish_us +
            fmax(busy, reading) + r->shorter_shows * fmin(busy, reading);
+}
+
+double sm90_estimate_us(const struct sm90_kernel *kernel, const struct gemm_problem *problem,
+                        uint32_t multiprocessors)
+{
+    const struct gemm_problem *p = problem;
+    const double operands = (double)p->batch * (double)p->k * (double)(p->m + p->n);
+    return estimate_us(kernel, p, rates_for(p), multiprocessors, operands);
+}
+
+double sm90_estimate_patches_us(const struct sm90_kernel *kernel,
+                                const struct gemm_problem *problem, uint32_t multiprocessors,
+                                double operands)
+{
+    const bool bits_16 = dtype_size(problem->dtype) == 2;
+    return estimate_us(kernel, problem, bits_16 ? &RATES_PATCHES_16_BIT : rates_for(problem),
+                       multiprocessors, operands);
 }
 
 static const struct sm90_kernel *choose(const struct gemm_problem *problem,

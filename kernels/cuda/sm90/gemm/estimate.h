@@ -7,9 +7,10 @@
 
 #include "kernels/cuda/sm90/sm90.h"
 
-/* As sm90_estimate_us, for a product that reads `operands` elements of A and B from device memory,
- * instead of (m + n) * k * batch. Pure. */
-double sm90_estimate_reading_us(const struct sm90_kernel *kernel,
+/* As sm90_estimate_us, for a product whose left operand is patches of images. `operands`: the
+ * elements of A and B that are read from device memory. lda: the distance of the pixels at which
+ * neighbouring patches start. Pure. */
+double sm90_estimate_patches_us(const struct sm90_kernel *kernel,
                                 const struct gemm_problem *problem, uint32_t multiprocessors,
                                 double operands);
 
