@@ -188,6 +188,16 @@ __device__ __forceinline__ void tensor_load_once(uint32_t destination, const CUt
                  : "memory");
 }
 
+/* Asks for a box to be in the L2. Nothing waits for it, and what is written to the box meanwhile is
+ * seen by later reads (PTX ISA 9.7.9.27). */
+__device__ __forceinline__ void tensor_prefetch(const CUtensorMap *map, int32_t x, int32_t y,
+                                                int32_t z)
+{
+    asm volatile("cp.async.bulk.prefetch.tensor.3d.L2.global [%0, {%1, %2, %3}];" ::"l"(map),
+                 "r"(x), "r"(y), "r"(z)
+                 : "memory");
+}
+
 /* As tensor_load, for a 4-dimensional tensor. */
 __device__ __forceinline__ void tensor_load(uint32_t destination, const CUtensorMap *map,
                                             uint32_t barrier, int32_t x, int32_t y, int32_t z,

@@ -1,6 +1,6 @@
-/* gemmd-bench few: f8_e4m3 with precision full and few rows: the kernels that widen on the way into
- * registers next to widening in memory, and to what cuBLASLt takes for bf16, which has twice the
- * bytes. The least of several rounds, in which the participants take turns. */
+/* gemmd-bench few: f8_e4m3 with precision full and few rows: the kernels of few_rows.h next to
+ * widening in memory, and to what cuBLASLt takes for bf16, which has twice the bytes. The least of
+ * several rounds, in which the participants take turns. */
 #include <cuda_runtime_api.h>
 #include <math.h>
 #include <stdio.h>
@@ -15,10 +15,11 @@
 #include "tests/bench/served.h"
 
 enum { SETS = 16, ROUNDS = 7, LAUNCHES = 48 };
-enum who { BF16, WIDENED, DIRECT, PARTICIPANTS };
-static const char *const NAMES[PARTICIPANTS] = {"cuBLASLt bf16", "widened in memory", "direct"};
+enum who { BF16, WIDENED, FEW, PARTICIPANTS };
+static const char *const NAMES[PARTICIPANTS] = {"cuBLASLt bf16", "widened in memory", "few rows"};
 
-static const uint64_t WEIGHTS[][2] = {{4096, 4096}, {14336, 4096}, {4096, 14336}, {7168, 2048}};
+static const uint64_t WEIGHTS[][2] = {{4096, 4096}, {14336, 4096}, {4096, 14336},
+                                      {7168, 2048}, {5120, 5120},  {4096, 11008}};
 static const uint64_t ROWS[] = {1, 16, 32, 64};
 
 struct few_bench {
@@ -30,7 +31,7 @@ struct few_bench {
     uint32_t sets;
     void *a, *b[SETS], *wide_a, *wide_b, *c; /* b: of twice the bytes, for bf16 */
     struct gemm_problem problem;
-    struct sm90_launch direct[SETS], f16;
+    struct sm90_launch few[SETS], f16;
     struct lt_plan plan;
     bool other_bits; /* of a shape, at least */
 };
@@ -42,7 +43,7 @@ static bool few_launch(struct few_bench *f, enum who who, uint32_t set)
         return lt_enqueue(&f->lt, &f->plan, f->plan.best, f->wide_a, f->b[set], f->c, f->stream) ==
                CUBLAS_STATUS_SUCCESS;
     if (who != WIDENED)
-        return sm90_enqueue(&f->direct[set], f->stream) == cudaSuccess;
+        return sm90_enqueue(&f->few[set], f->stream) == cudaSuccess;
     const uint64_t lines_b = p->transb ? p->n : p->k, length_b = p->transb ? p->k : p->n;
     const struct widen_job a = {.from = f->a,
                                 .to = f->wide_a,
@@ -103,7 +104,7 @@ static bool few_prepare(struct few_bench *f)
     for (uint32_t i = 0; i < f->sets && good; i++) {
         struct gemm_problem q = *p;
         q.b = f->b[i];
-        good = few_rows_prepare(&f->device, &q, &f->direct[i]) == cudaSuccess;
+        good = few_rows_prepare(&f->device, &q, &f->few[i]) == cudaSuccess;
     }
     return good;
 }
@@ -132,7 +133,7 @@ static bool few_shape(struct few_bench *f, FILE *to)
         return false;
     few_choose_candidate(f);
     const unsigned long long bits = few_hash(f, WIDENED);
-    const bool same = few_hash(f, DIRECT) == bits;
+    const bool same = few_hash(f, FEW) == bits;
     for (int who = 0; who < PARTICIPANTS; who++)
         us[who] = INFINITY;
     for (int round = 0; round < ROUNDS; round++)
@@ -144,8 +145,7 @@ static bool few_shape(struct few_bench *f, FILE *to)
             (unsigned long long)p->k, p->transb ? "" : ", B [k, n]");
     for (int who = 0; who < PARTICIPANTS; who++)
         fprintf(to, " %.2f (%.2f) |", us[who], who == BF16 ? 1 : us[BF16] / 2 / us[who]);
-    fprintf(to, " %.0f | %s |\n", (double)(p->n * p->k) / us[DIRECT] / 1e3,
-            same ? "same" : "OTHER");
+    fprintf(to, " %.0f | %s |\n", (double)(p->n * p->k) / us[FEW] / 1e3, same ? "same" : "OTHER");
     fflush(to);
     lt_plan_destroy(&f->plan);
     f->other_bits |= !same;
@@ -206,8 +206,9 @@ int bench_few_rows(const char *out)
     if (good) {
         fprintf(to,
                 "# f8_e4m3 with precision full, few rows\n\n%.60s; cuBLASLt %zu; gemmd %s (%s). "
-                "Microseconds, and half of bf16's time as a share of them; GB/s of B by `direct`; "
-                "whether the bits are those of widening in memory.\n\n| m×n×k |",
+                "Microseconds, and half of bf16's time as a share of them; GB/s of B read by "
+                "the kernels for few rows; whether their bits are those of widening in "
+                "memory.\n\n| m×n×k |",
                 properties.name, cublasLtGetVersion(), GEMMD_VERSION, gemmd_revision);
         for (int who = 0; who < PARTICIPANTS; who++)
             fprintf(to, " %s |", NAMES[who]);

@@ -24,8 +24,8 @@ int bench_error(const char *out);
  * scaling. Returns an exit status. */
 int bench_scaled(double seconds, const char *out);
 
-/* `gemmd-bench few`: f8_e4m3 with precision full and few rows, widened in memory and on the way
- * into registers. Returns an exit status. */
+/* `gemmd-bench few`: f8_e4m3 with precision full and few rows, widened in memory and by the kernels
+ * for few rows. Returns an exit status. */
 int bench_few_rows(const char *out);
 
 /* Writes a table: f8_e4m3 with precision f8, k = 128 ... 16384, next to cuBLASLt with and without

@@ -163,6 +163,31 @@ static void try_all(struct scaled_trial *trial)
     }
 }
 
+/* Each kernel for few rows (few_rows.h): for both widths of a block, all results and layouts of B,
+ * products of more rows, whose parts of up to 16, 32 and 64 rows are computed alone. No size is a
+ * multiple of a tile, and k is longer than a ring of stages. Only as a batch has the last one more
+ * blocks of 32 columns than there are multiprocessors. */
+static void try_few_rows(struct scaled_trial *trial)
+{
+    static const uint64_t shapes[][4] = {
+        {70, 1040, 2704, 1}, {67, 4304, 912, 1}, {40, 1456, 272, 3}};
+    uint64_t seed = 815;
+    for (unsigned i = 0; i < 6 * sizeof shapes / sizeof shapes[0]; i++) {
+        const uint64_t *shape = shapes[i / 6];
+        struct gemm_problem problem = {.dtype = trial->kind.dtype,
+                                       .out = outs[i % 3],
+                                       .precision = trial->kind.precision,
+                                       .m = shape[0],
+                                       .n = shape[1],
+                                       .k = shape[2]};
+        (void)case_set_options(&problem, (uint32_t)(random_next(&seed) % case_options_count()));
+        problem.transa = false;
+        problem.transb = i % 6 < 3;
+        problem.batch = shape[3];
+        try_product(trial, &problem, 0, seed);
+    }
+}
+
 void gemm_check_scales(const struct gemm_device *device, struct test_stream *streams, bool quick,
                        const char *kernels, uint64_t *passed, uint64_t *failed)
 {
@@ -185,6 +210,8 @@ void gemm_check_scales(const struct gemm_device *device, struct test_stream *str
                 (kinds[i].scales == GEMM_SCALES_NONE && strcmp((*k)->name, "wgmma") != 0))
                 continue;
             try_all(&trial);
+            if (kinds[i].scales == GEMM_SCALES_NONE && !quick)
+                try_few_rows(&trial);
             printf("%-8s %-8s scales=%s%s  %5" PRIu64 " passed  %5" PRIu64
                    " failed  largest error %.2g of what rounding explains\n",
                    (*k)->name, dtype_name(trial.kind.dtype), gemm_scales_name(trial.kind.scales),

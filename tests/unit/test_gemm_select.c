@@ -287,9 +287,9 @@ static uint64_t f8_workspace(enum gemm_precision precision, uint64_t m, uint64_t
     return bytes;
 }
 
-/* With precision full, up to 64 rows are widened on the way into registers, in any layout of B, and
- * more rows in memory. Small products are computed as with precision full, whatever m is, so that
- * they have the bits that they have together with others. */
+/* With precision full, up to 64 rows are widened by the kernel, in any layout of B, and more rows
+ * in memory. Small products are computed as with precision full, whatever m is, so that they have
+ * the bits that they have together with others. */
 START_TEST(f8_is_widened_for_precision_full_and_for_small_products)
 {
     if (gemm_kernels(GEMM_BACKEND_CUDA)[0] == NULL)

@@ -1,5 +1,5 @@
 /* The kernels of Hopper for operands with scales, and those for few rows of f8_e4m3: which problems
- * they take. */
+ * they take, and which kernel a problem gets. */
 #include <check.h>
 #include <stdlib.h>
 
@@ -114,6 +114,40 @@ START_TEST(few_rows_of_f8)
 }
 END_TEST
 
+/* 32 columns for up to one block a multiprocessor, and 64 beyond. Each kernel of the table is
+ * chosen for some problem. */
+START_TEST(kernels_for_few_rows_are_chosen_by_blocks)
+{
+    static const struct {
+        uint64_t n, batch;
+        uint32_t columns;
+    } widths[] = {
+        {32, 1, 32},   {4096, 1, 32}, {4224, 1, 32}, {4225, 1, 64}, {14336, 1, 64},
+        {1408, 3, 32}, {1409, 3, 64}, {1, 132, 32},  {1, 133, 64},
+    };
+    static const uint64_t rows[][2] = {{1, 16}, {16, 16}, {17, 32}, {32, 32}, {33, 64}, {64, 64}};
+    const struct few_rows_kernel *kernels = few_rows_kernels;
+    bool chosen[64] = {0};
+    for (unsigned i = 0; i < 4 * sizeof widths / sizeof widths[0]; i++)
+        for (unsigned j = 0; j < sizeof rows / sizeof rows[0]; j++) {
+            struct gemm_problem p = problem_of(GEMMD_F8_E4M3, i & 1 ? GEMMD_F32 : GEMMD_F16,
+                                               GEMM_SCALES_NONE, rows[j][0], widths[i / 4].n, 4096);
+            p.transb = i & 2;
+            p.batch = widths[i / 4].batch;
+            gemm_problem_contiguous(&p);
+            const struct few_rows_kernel *kernel = few_rows_choose(&p, MULTIPROCESSORS);
+            ck_assert_uint_eq(kernel->columns, widths[i / 4].columns);
+            ck_assert_uint_eq(kernel->rows, rows[j][1]);
+            ck_assert_int_eq(kernel->b_along_k, p.transb);
+            ck_assert_int_eq(kernel->f32_out, p.out == GEMMD_F32);
+            ck_assert_uint_lt((uint64_t)(kernel - kernels), sizeof chosen / sizeof chosen[0]);
+            chosen[kernel - kernels] = true;
+        }
+    for (unsigned i = 0; kernels[i].function != NULL; i++)
+        ck_assert(chosen[i]);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("sm90_scales");
@@ -123,6 +157,7 @@ int main(void)
     tcase_add_loop_test(tests, every_layout_is_taken, 0, count);
     tcase_add_loop_test(tests, no_kernel_without_scales_takes_them, 0, count);
     tcase_add_test(tests, few_rows_of_f8);
+    tcase_add_test(tests, kernels_for_few_rows_are_chosen_by_blocks);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

@@ -7,26 +7,30 @@ using namespace sm90;
 namespace
 {
 
-template <int ROWS, bool YK, bool PROMOTED, int BLOCKS> few_rows_kernel row_few()
+template <int ROWS, int COLUMNS, bool YK, bool PROMOTED> few_rows_kernel row_few()
 {
-    using C = widened<ROWS, YK, PROMOTED, BLOCKS>;
+    /* Longer stages are faster for these only (kernels/experiments/scales.md). */
+    constexpr int BOXES = ROWS == 16 && COLUMNS == 32 && YK ? 2 : 1;
+    using C = widened<ROWS, COLUMNS, YK, PROMOTED, BOXES>;
     few_rows_kernel kernel = {};
     kernel.function = reinterpret_cast<const void *>(&sm90_gemm_widened<C>);
     kernel.rows = ROWS;
+    kernel.columns = COLUMNS;
+    kernel.stage_k = BOXES * C::BOX_K;
+    kernel.threads = C::THREADS;
     kernel.shared_bytes = C::SHARED_BYTES;
     kernel.b_along_k = YK;
     kernel.f32_out = PROMOTED;
-    kernel.blocks = BLOCKS;
     return kernel;
 }
 
 } // namespace
 
-#define ROWS_OF(BLOCKS, ROWS)                                                                      \
-    row_few<ROWS, true, false, BLOCKS>(), row_few<ROWS, false, false, BLOCKS>(),                   \
-        row_few<ROWS, true, true, BLOCKS>(), row_few<ROWS, false, true, BLOCKS>()
+#define ROWS_OF(ROWS, COLUMNS)                                                                     \
+    row_few<ROWS, COLUMNS, true, false>(), row_few<ROWS, COLUMNS, false, false>(),                 \
+        row_few<ROWS, COLUMNS, true, true>(), row_few<ROWS, COLUMNS, false, true>()
 
 extern "C" const few_rows_kernel few_rows_kernels[] = {
-    ROWS_OF(1, 16), ROWS_OF(1, 32), ROWS_OF(1, 64),    ROWS_OF(2, 16),
-    ROWS_OF(2, 32), ROWS_OF(2, 64), few_rows_kernel{},
+    ROWS_OF(16, 32), ROWS_OF(32, 32), ROWS_OF(64, 32),   ROWS_OF(16, 64),
+    ROWS_OF(32, 64), ROWS_OF(64, 64), few_rows_kernel{},
 };

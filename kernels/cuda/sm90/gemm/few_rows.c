@@ -6,7 +6,9 @@
 
 #include "kernels/cuda/sm90/tensor_map.h"
 
-enum { ROWS_MAX = 64, COLUMNS = 64, STAGE_K = 128 };
+enum { ROWS_MAX = 64, COLUMNS_MIN = 32, COLUMNS_MAX = 64, BOX_K = 128 };
+/* The bytes of B that each block prefetches while earlier kernels run. */
+enum { AHEAD_BYTES = 32768 };
 
 static uint64_t ceil_div(uint64_t a, uint64_t b)
 {
@@ -24,7 +26,7 @@ bool few_rows_takes(const struct gemm_problem *problem)
     const uint64_t max = INT32_MAX;
     return p->dtype == GEMMD_F8_E4M3 && p->scales == GEMM_SCALES_NONE && !p->transa &&
            p->m <= ROWS_MAX && p->n <= max && p->k <= max &&
-           p->batch <= max / ceil_div(p->n, COLUMNS) && is_aligned(p->lda, p->dtype) &&
+           p->batch <= max / ceil_div(p->n, COLUMNS_MIN) && is_aligned(p->lda, p->dtype) &&
            is_aligned(p->ldb, p->dtype) && is_aligned(p->ldc, p->out) &&
            (p->batch == 1 ||
             (is_aligned(p->stride_a, p->dtype) && is_aligned(p->stride_b, p->dtype) &&
@@ -42,25 +44,25 @@ cudaError_t few_rows_open(void)
     return error;
 }
 
-static const struct few_rows_kernel *few_rows_choose(const struct gemm_problem *p,
-                                                     uint32_t multiprocessors)
+const struct few_rows_kernel *few_rows_choose(const struct gemm_problem *problem,
+                                              uint32_t multiprocessors)
 {
-    const uint64_t tiles = ceil_div(p->n, COLUMNS) * p->batch;
-    const uint32_t rows = p->m <= 16 ? 16 : p->m <= 32 ? 32 : 64;
-    const uint32_t blocks = tiles <= multiprocessors ? 1 : 2;
+    const struct gemm_problem *p = problem;
+    const uint64_t blocks = ceil_div(p->n, COLUMNS_MIN) * p->batch;
+    const uint32_t columns = blocks <= multiprocessors ? COLUMNS_MIN : COLUMNS_MAX;
+    const uint32_t rows = p->m <= 16 ? 16 : p->m <= 32 ? 32 : ROWS_MAX;
     const struct few_rows_kernel *kernel = few_rows_kernels;
-    while (kernel->function &&
-           (kernel->rows != rows || kernel->b_along_k != p->transb ||
-            kernel->f32_out != (p->out == GEMMD_F32) || kernel->blocks != blocks)) {
+    while (kernel->rows != rows || kernel->columns != columns || kernel->b_along_k != p->transb ||
+           kernel->f32_out != (p->out == GEMMD_F32)) {
         kernel++;
     }
-    return kernel->function ? kernel : NULL;
+    return kernel;
 }
 
-/* A matrix in boxes of `width` by `lines` bytes. */
+/* A matrix in boxes of `width` by `lines` bytes, with a swizzle of 128 bytes or of none. */
 static cudaError_t few_rows_encode(const struct sm90_device *device, const void *data,
                                    const uint64_t dims[3], uint64_t leading, uint64_t stride,
-                                   uint32_t width, uint32_t lines, CUtensorMap *map)
+                                   uint32_t width, uint32_t lines, bool swizzled, CUtensorMap *map)
 {
     const struct tensor_map_view view = {
         .data = data,
@@ -69,7 +71,7 @@ static cudaError_t few_rows_encode(const struct sm90_device *device, const void 
         .dims = {dims[0], dims[1], dims[2]},
         .stride_bytes = {leading, dims[2] > 1 ? stride : leading},
         .box = {width, lines, 1},
-        .swizzle = width == 128 ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_64B,
+        .swizzle = swizzled ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_NONE,
     };
     return tensor_map_encode(device, &view, map);
 }
@@ -79,35 +81,36 @@ cudaError_t few_rows_prepare(const struct sm90_device *device, const struct gemm
 {
     const struct gemm_problem *p = problem;
     const struct few_rows_kernel *kernel = few_rows_choose(p, device->multiprocessors);
+    const uint32_t columns = kernel->columns;
     const uint64_t a[] = {p->k, p->m, p->batch};
     const uint64_t b[] = {p->transb ? p->k : p->n, p->transb ? p->n : p->k, p->batch};
     struct sm90_arguments *arguments = &launch->arguments;
     memset(launch, 0, sizeof *launch);
-    if (kernel == NULL) {
-        return cudaErrorInvalidValue;
-    }
-    /* Rows that do not exist are not copied: the copy engine fills them more slowly. */
+    /* Other rows of A are not copied: the copy engine takes longer to fill them with zeros. */
     const uint32_t lines = (uint32_t)ceil_div(p->m, 8) * 8;
-    arguments->x_bytes = lines * STAGE_K;
+    arguments->x_bytes = lines * BOX_K;
     cudaError_t error =
-        few_rows_encode(device, p->a, a, p->lda, p->stride_a, STAGE_K, lines, &arguments->x);
+        few_rows_encode(device, p->a, a, p->lda, p->stride_a, BOX_K, lines, true, &arguments->x);
     if (error == cudaSuccess) {
-        error = few_rows_encode(device, p->b, b, p->ldb, p->stride_b, p->transb ? STAGE_K : COLUMNS,
-                                p->transb ? COLUMNS : STAGE_K, &arguments->y);
+        error = few_rows_encode(device, p->b, b, p->ldb, p->stride_b, p->transb ? BOX_K : columns,
+                                p->transb ? columns : BOX_K, p->transb, &arguments->y);
     }
     if (error != cudaSuccess) {
         return error;
     }
     sm90_set_epilogue(p, arguments);
     arguments->k = (uint32_t)p->k;
-    arguments->k_tiles = (uint32_t)ceil_div(p->k, STAGE_K);
+    arguments->k_tiles = (uint32_t)ceil_div(p->k, kernel->stage_k);
     arguments->tile_rows = 1;
-    arguments->tile_columns = (uint32_t)ceil_div(p->n, COLUMNS);
+    arguments->tile_columns = (uint32_t)ceil_div(p->n, columns);
     arguments->tiles = arguments->tile_columns * (uint32_t)p->batch;
+    if (arguments->tiles <= 2 * device->multiprocessors) { /* all blocks run at the same time */
+        arguments->y_ahead_bytes = AHEAD_BYTES * arguments->tiles;
+    }
     launch->function = kernel->function;
     launch->blocks = arguments->tiles;
     launch->cluster = 1;
-    launch->threads = 256;
+    launch->threads = kernel->threads;
     launch->shared_bytes = kernel->shared_bytes;
     return cudaSuccess;
 }

@@ -14,9 +14,10 @@ extern "C" {
 
 struct few_rows_kernel {
     const void *function;
-    uint32_t rows, shared_bytes;
+    /* The most rows of a problem, the columns of a block, and the steps of k of a stage. */
+    uint32_t rows, columns, stage_k;
+    uint32_t shared_bytes, threads;
     bool b_along_k, f32_out;
-    uint32_t blocks; /* that share a multiprocessor */
 };
 /* Ended by an entry without a function. */
 extern const struct few_rows_kernel few_rows_kernels[];
@@ -27,6 +28,10 @@ extern const struct few_rows_kernel few_rows_kernels[];
 
 /* Whether the kernels can compute the problem. Ignores pointers. */
 bool few_rows_takes(const struct gemm_problem *problem);
+/* The kernel for a problem that few_rows_takes allows: of the fewest rows that suffice, and with 32
+ * columns unless there would be more blocks than multiprocessors. Pure; pointers are ignored. */
+const struct few_rows_kernel *few_rows_choose(const struct gemm_problem *problem,
+                                              uint32_t multiprocessors);
 /* Prepares the kernels for the current device. */
 cudaError_t few_rows_open(void);
 /* Prepares a launch of a problem that few_rows_takes allows. */

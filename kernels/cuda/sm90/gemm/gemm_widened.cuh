@@ -1,15 +1,19 @@
 /*
- * gemm_widened.cuh - f8_e4m3 with precision full for few rows: the numbers are widened to f16 on
- * their way into the tensor core's registers.
+ * gemm_widened.cuh - f8_e4m3 with precision full for few rows: the numbers are widened to f16 in
+ * shared memory and on their way into the tensor core's registers.
  *
  * A product of few rows takes as long as B takes to be read. Widening B in memory first would read
  * it once, write it twice as long and read that; here it is read once, in 8 bits.
  *
- * A block computes 64 columns and ROWS rows of C, transposed: the left operand of the tensor core
- * is 64 columns of B, from registers, and the right operand is A. The copy engine fills a ring of
- * stages of 128 steps of k with the bytes of both. Three warps widen A into a second, shorter ring,
- * from which the tensor core reads it. The four warps of the consumer load their part of B, widen
- * it and multiply, half a stage at a time, while the tensor core works on the half before.
+ * A block computes 32 or 64 columns and all rows of C. The copy engine fills a ring of stages of
+ * 128 or 256 steps of k with the bytes of both operands. Two teams of four warps widen B into a
+ * second ring, so that it is the right operand of the tensor core. The left operand is A: each of
+ * the four warps of the consumer loads 16 rows, half a box of 128 steps ahead, and widens them in
+ * registers.
+ *
+ * An instruction multiplies 16 steps of k, whose order within the instruction does not matter to
+ * the result. In both operands, steps 4q and 4q + 1 take places 2q and 2q + 1, and steps 4q + 2 and
+ * 4q + 3 places 8 + 2q and 9 + 2q. The numbers of a lane then lie in four neighbouring bytes of A.
  *
  * Widening is exact, and the sums have the order and the chains of the f16 kernels of gemm.cuh, and
  * so their bits.
@@ -17,51 +21,73 @@
 #ifndef KERNELS_CUDA_SM90_GEMM_GEMM_WIDENED_CUH
 #define KERNELS_CUDA_SM90_GEMM_GEMM_WIDENED_CUH
 
+#include "kernels/cuda/ptx_sm80.cuh"
 #include "kernels/cuda/sm90/gemm/gemm.cuh"
 
 namespace sm90
 {
 
 /* YK: whether the lines of B run along k. PROMOTED: chains of PROMOTE_K are added in f32, for
- * results of f32. BLOCKS: blocks that share a multiprocessor. */
-template <int ROWS_, bool YK_, bool PROMOTED_, int BLOCKS_> struct widened {
-    static constexpr int ROWS = ROWS_, COLUMNS = 64, BLOCKS = BLOCKS_;
+ * results of f32. BOXES: of 128 steps of k in a stage; if 1, the teams widen whole stages in turn,
+ * otherwise each widens one box of every stage. */
+template <int ROWS_, int COLUMNS_, bool YK_, bool PROMOTED_, int BOXES_> struct widened {
+    static constexpr int ROWS = ROWS_, COLUMNS = COLUMNS_;
+    static constexpr int BLOCKS = 2; /* that share a multiprocessor */
+    static constexpr uint32_t BOXES = BOXES_;
     static constexpr bool YK = YK_, PROMOTED = PROMOTED_;
-    static constexpr uint32_t STAGE_K = 128, HALF_STEPS = 4; /* instructions of half a stage */
-    static constexpr uint32_t CHAIN_STAGES = PROMOTE_K / STAGE_K;
-    static constexpr uint32_t Y_BYTES = COLUMNS * STAGE_K, X_BYTES = ROWS * STAGE_K;
-    static constexpr uint32_t STAGE_BYTES = Y_BYTES + X_BYTES;
-    static constexpr uint32_t WIDE_HALF_BYTES = ROWS * 128, WIDE_BYTES = 2 * WIDE_HALF_BYTES;
-    static constexpr uint32_t WIDES = 2, WIDENERS = 3; /* warps */
+    static constexpr uint32_t TEAMS = 2, TEAM_THREADS = 128; /* that widen B */
+    static constexpr uint32_t TURNS = BOXES == 1 ? TEAMS : 1; /* from a team's stage to its next */
+    static constexpr uint32_t BOX_K = 128, HALF_STEPS = 4;    /* instructions of half a box */
+    static constexpr uint32_t CHAIN_STAGES = PROMOTE_K / (BOXES * BOX_K);
+    static constexpr uint32_t Y_BOX = COLUMNS * BOX_K, X_BOX = ROWS * BOX_K; /* bytes */
+    static constexpr uint32_t Y_BYTES = BOXES * Y_BOX, X_BYTES = BOXES * X_BOX;
+    static constexpr uint32_t PIECES = Y_BOX / 16 / TEAM_THREADS; /* a thread's, of 16 bytes */
+    static constexpr uint32_t WIDE_BYTES = 2 * Y_BYTES;
+    static constexpr uint32_t LINE_BYTES = YK ? 128 : 2 * COLUMNS; /* of widened B */
     static constexpr uint32_t BARRIER_BYTES = 512;
-    static constexpr uint32_t OTHER_BYTES = 1024 + BARRIER_BYTES + WIDES * WIDE_BYTES;
     static constexpr uint32_t ROOM = (SHARED_BYTES_MAX + 1024) / BLOCKS - 1024;
-    static constexpr uint32_t FIT = (ROOM - OTHER_BYTES) / STAGE_BYTES;
-    static constexpr uint32_t STAGES = FIT < 14 ? FIT : 14;
-    static constexpr uint32_t SHARED_BYTES = STAGES * STAGE_BYTES + OTHER_BYTES;
-    static constexpr int THREADS = 256;
-    static_assert(STAGES >= 3, "too few stages fit to hide the copies");
-    static_assert(STAGES * STAGE_BYTES >= ROWS * COLUMNS * 4, "sums are staged there");
+    static constexpr uint32_t stages_beside(uint32_t wides)
+    {
+        return (ROOM - 1024 - BARRIER_BYTES - wides * WIDE_BYTES) / (Y_BYTES + X_BYTES);
+    }
+    static constexpr uint32_t MOST_WIDES = WIDE_BYTES <= 8192 ? 4 : 3;
+    static constexpr uint32_t WIDES =
+        stages_beside(MOST_WIDES) >= TURNS + MOST_WIDES ? MOST_WIDES : 2;
+    static constexpr uint32_t OTHER_BYTES = 1024 + BARRIER_BYTES + WIDES * WIDE_BYTES;
+    static constexpr uint32_t FIT = stages_beside(WIDES);
+    static constexpr uint32_t STAGES = FIT < 16 ? FIT : 16;
+    static constexpr uint32_t SHARED_BYTES = STAGES * (Y_BYTES + X_BYTES) + OTHER_BYTES;
+    static constexpr int THREADS = 128 + TEAMS * TEAM_THREADS + 32;
+    /* A launch gives each thread 72 registers, which are too few for the consumer. */
+    static constexpr uint32_t CONSUMER_REGISTERS = 136, TEAM_REGISTERS = 40;
+    static_assert(COLUMNS == 32 || COLUMNS == 64, "lines of widened B fill a swizzle");
+    static_assert(BOXES == 1 || BOXES == TEAMS, "a team for each box");
+    /* A team may not see each use of a stage. The parity of a barrier distinguishes a use from the
+     * next and the previous one only, so the use before must have been reached: a team that begins
+     * stage i has waited for the consumer to have read stage i - TURNS - WIDES. */
+    static_assert(WIDES >= TURNS && STAGES >= TURNS + WIDES, "too few stages fit");
+    static_assert(16 * (STAGES + WIDES) <= BARRIER_BYTES, "a full and an empty barrier each");
+    static_assert(STAGES * Y_BYTES >= 64 * COLUMNS * 4, "sums are staged there");
 };
 
 template <class C> struct widened_memory {
     uint32_t base;
 
-    __device__ __forceinline__ uint32_t y(uint32_t stage) const
+    __device__ __forceinline__ uint32_t wide(uint32_t place) const
     {
-        return base + stage * C::STAGE_BYTES;
+        return base + place * C::WIDE_BYTES;
     }
     __device__ __forceinline__ uint32_t x(uint32_t stage) const
     {
-        return y(stage) + C::Y_BYTES;
+        return wide(C::WIDES) + stage * C::X_BYTES;
     }
-    __device__ __forceinline__ uint32_t wide(uint32_t place) const
+    __device__ __forceinline__ uint32_t y(uint32_t stage) const
     {
-        return base + C::STAGES * C::STAGE_BYTES + place * C::WIDE_BYTES;
+        return x(C::STAGES) + stage * C::Y_BYTES;
     }
     __device__ __forceinline__ uint32_t full(uint32_t stage) const
     {
-        return wide(C::WIDES) + 8 * stage;
+        return y(C::STAGES) + 8 * stage;
     }
     __device__ __forceinline__ uint32_t empty(uint32_t stage) const
     {
@@ -77,61 +103,127 @@ template <class C> struct widened_memory {
     }
 };
 
-/* Two numbers of f8 as two of f16. */
-__device__ __forceinline__ uint32_t widen_pair(uint32_t pair)
-{
-    uint32_t wide;
-    asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(wide) : "h"((uint16_t)pair));
-    return wide;
-}
-
-/* Called by one thread: fills the ring. Rows of A that do not exist are left as they are, and only
- * affect sums that are not stored. */
+/* Called by one thread: fills the ring, after a prefetch of the first stages of B. Rows of A that
+ * do not exist are left as they are, or zeros, and only affect sums that are not stored. */
 template <class C>
 __device__ __forceinline__ void copy_in(const sm90_arguments &p, const widened_memory<C> &s,
                                         int32_t column, int32_t batch)
 {
     ring<C::STAGES> at(0);
+    /* Nothing depends on the prefetch, so B may still be written meanwhile. */
+    for (uint32_t i = 0; i * gridDim.x * C::Y_BOX < p.y_ahead_bytes; i++) {
+        const int32_t k = (int32_t)(i * C::BOX_K);
+        ptx::tensor_prefetch(&p.y, C::YK ? k : column, C::YK ? column : k, batch);
+    }
     ptx::argument_fetch(p.k_tiles);
     ptx::earlier_kernels_wait();
     for (uint32_t i = 0; i < p.k_tiles; i++) {
-        const int32_t k = (int32_t)(i * C::STAGE_K);
+        const uint32_t full = s.full(at.stage);
         ptx::mbarrier_wait(s.empty(at.stage), at.parity ^ 1);
-        ptx::mbarrier_arrive_expect(s.full(at.stage), C::Y_BYTES + p.x_bytes);
-        ptx::tensor_load_once(s.y(at.stage), &p.y, s.full(at.stage), C::YK ? k : column,
-                              C::YK ? column : k, batch);
-        ptx::tensor_load(s.x(at.stage), &p.x, s.full(at.stage), k, 0, batch);
+        ptx::mbarrier_arrive_expect(full, C::BOXES * (C::Y_BOX + p.x_bytes));
+#pragma unroll
+        for (uint32_t box = 0; box < C::BOXES; box++) {
+            const int32_t k = (int32_t)((i * C::BOXES + box) * C::BOX_K);
+            ptx::tensor_load_once(s.y(at.stage) + box * C::Y_BOX, &p.y, full, C::YK ? k : column,
+                                  C::YK ? column : k, batch);
+            ptx::tensor_load(s.x(at.stage) + box * C::X_BOX, &p.x, full, k, 0, batch);
+        }
         at.advance();
     }
 }
 
-/* Called by three warps: widens A. `thread`: the number among their threads. */
-template <class C>
-__device__ __forceinline__ void widen_rows(const sm90_arguments &p, const widened_memory<C> &s,
-                                           uint32_t thread, uint32_t lane)
-{
-    ring<C::STAGES> at(0);
-    ring<C::WIDES> to(0);
-    for (uint32_t i = 0; i < p.k_tiles; i++) {
-        ptx::mbarrier_wait(s.full(at.stage), at.parity);
-        ptx::mbarrier_wait(s.wide_empty(to.stage), to.parity ^ 1);
-        for (uint32_t item = thread; item < C::ROWS * 8; item += 32 * C::WIDENERS) {
-            const uint32_t line = item / 8, piece = item % 8;
-            const uint4 v =
-                ptx::load_shared_4(s.x(at.stage) + line * 128 + ((piece ^ (line % 8)) << 4));
-            const uint32_t words[4] = {v.x, v.y, v.z, v.w};
-            uint32_t pairs[8];
-#pragma unroll
-            for (int j = 0; j < 4; j++) {
-                pairs[2 * j] = widen_pair(words[j]);
-                pairs[2 * j + 1] = widen_pair(words[j] >> 16);
+/* Where a thread of a team finds its first 16 bytes in a box of B, and where the first 16 of the
+ * 32 widened bytes go. The other 16 lie at the address with bit 4 inverted. The next pieces follow
+ * in steps of FROM_STEP and TO_STEP. Eight threads in a row use all banks when they load and when
+ * they store. */
+template <class C> struct piece_of_thread {
+    static constexpr uint32_t FROM_STEP = 16 * C::TEAM_THREADS;
+    static constexpr uint32_t TO_STEP = C::YK ? FROM_STEP : 2 * FROM_STEP;
+    uint32_t from, to;
+
+    __device__ __forceinline__ explicit piece_of_thread(uint32_t thread)
+    {
+        const uint32_t of_eight = thread % 8, eight = thread / 8;
+        if constexpr (C::YK) { /* lines of 128 bytes along k, swizzled; widened: two halves of k */
+            const uint32_t piece = of_eight % 4, half = eight / 4 % 2;
+            const uint32_t in_8 = eight % 4 ^ (of_eight / 4 * 5), line = eight / 8 * 8 + in_8;
+            from = line * 128 + (((4 * half + piece) ^ in_8) << 4);
+            to = half * C::Y_BOX + line * 128 + ((2 * piece ^ in_8) << 4);
+        } else { /* a line is one k */
+            uint32_t piece, k;
+            if constexpr (C::COLUMNS == 64) {
+                piece = thread % 4;
+                k = thread / 4;
+            } else {
+                piece = of_eight % 2;
+                const uint32_t odd = of_eight / 2 % 2, high = of_eight / 4;
+                k = eight / 4 * 16 + 4 * (eight % 4 ^ high) + 2 * high + odd;
             }
-            const uint32_t row = s.wide(to.stage) + piece / 4 * C::WIDE_HALF_BYTES + line * 128;
-            const uint32_t first = 2 * (piece % 4);
-            const uint32_t low = row + ((first ^ (line % 8)) << 4);
-            const uint32_t high = row + (((first + 1) ^ (line % 8)) << 4);
-            ptx::store_shared_4(low, pairs[0], pairs[1], pairs[2], pairs[3]);
-            ptx::store_shared_4(high, pairs[4], pairs[5], pairs[6], pairs[7]);
+            const uint32_t place = k / 16 * 16 + k / 2 % 2 * 8 + k / 4 % 4 * 2 + k % 2;
+            const uint32_t swizzle = C::COLUMNS == 64 ? place % 8 : place / 2 % 4;
+            from = k * C::COLUMNS + 16 * piece;
+            to = place * C::LINE_BYTES + ((2 * piece ^ swizzle) << 4);
+        }
+    }
+};
+
+/* Four numbers of f8 as f16: the first two and the last two. (With a shift instead of the two
+ * halves, the compiler does shift.) */
+__device__ __forceinline__ void widen_four(uint32_t four, uint32_t &first, uint32_t &last)
+{
+    asm("{\n"
+        ".reg .b16 low, high;\n"
+        "mov.b32 {low, high}, %2;\n"
+        "cvt.rn.f16x2.e4m3x2 %0, low;\n"
+        "cvt.rn.f16x2.e4m3x2 %1, high;\n"
+        "}"
+        : "=r"(first), "=r"(last)
+        : "r"(four));
+}
+
+/* 16 numbers of B as f16. */
+template <class C> __device__ __forceinline__ void store_widened(uint32_t to, const uint4 &v)
+{
+    const uint32_t words[4] = {v.x, v.y, v.z, v.w};
+    uint32_t low[4], high[4];
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        widen_four(words[i], low[i], high[i]);
+    }
+    if constexpr (C::YK) { /* by their places among 16 steps of k */
+        ptx::store_shared_4(to, low[0], low[1], low[2], low[3]);
+        ptx::store_shared_4(to ^ 16, high[0], high[1], high[2], high[3]);
+    } else {
+        ptx::store_shared_4(to, low[0], high[0], low[1], high[1]);
+        ptx::store_shared_4(to ^ 16, low[2], high[2], low[3], high[3]);
+    }
+}
+
+/* Called by team `team`, which widens stages of B in turn with the others, or one box of all
+ * stages. `thread`: of the team's. */
+template <class C>
+__device__ __forceinline__ void widen_columns(const sm90_arguments &p,
+                                              const widened_memory<C> &s, uint32_t team,
+                                              uint32_t thread, uint32_t lane)
+{
+    using piece = piece_of_thread<C>;
+    const uint32_t first = C::BOXES == 1 ? team : 0, box = C::BOXES == 1 ? 0 : team;
+    piece mine(thread);
+    mine.from += box * C::Y_BOX;
+    mine.to += box * 2 * C::Y_BOX;
+    ring<C::STAGES> at(first);
+    ring<C::WIDES> to(first);
+    for (uint32_t i = first; i < p.k_tiles; i += C::TURNS) {
+        uint4 v[C::PIECES];
+        ptx::mbarrier_wait(s.full(at.stage), at.parity);
+#pragma unroll
+        for (uint32_t j = 0; j < C::PIECES; j++) {
+            v[j] = ptx::load_shared_4(s.y(at.stage) + mine.from + j * piece::FROM_STEP);
+        }
+        ptx::mbarrier_wait(s.wide_empty(to.stage), to.parity ^ 1);
+#pragma unroll
+        for (uint32_t j = 0; j < C::PIECES; j++) {
+            store_widened<C>(s.wide(to.stage) + mine.to + j * piece::TO_STEP, v[j]);
         }
         ptx::fence_async_proxy();
         __syncwarp();
@@ -139,96 +231,142 @@ __device__ __forceinline__ void widen_rows(const sm90_arguments &p, const widene
             ptx::mbarrier_arrive(s.wide_full(to.stage));
             ptx::mbarrier_arrive(s.empty(at.stage));
         }
-        at.advance();
-        to.advance();
+#pragma unroll
+        for (uint32_t j = 0; j < C::TURNS; j++) {
+            at.advance();
+            to.advance();
+        }
     }
 }
 
-__device__ __forceinline__ uint32_t load_shared_16(uint32_t address)
-{
-    uint16_t v;
-    asm volatile("ld.shared.u16 %0, [%1];" : "=h"(v) : "r"(address) : "memory");
-    return v;
-}
-
-/* A thread's part of B in half a stage: x of wgmma_registers for each instruction. */
+/* The left operand of the instructions of half a box: x of wgmma_registers for each. */
 template <class C> using half_stage = uint32_t[C::HALF_STEPS][4];
 
-/* `warp`: of the consumer's. */
+/* A warp's 16 rows of A in half a box, as ldmatrix loads them: of two instructions each, rows
+ * l/4 and l/4 + 8 of the first, then of the second, four bytes. Zeros for a warp without rows. */
+struct raw_half {
+    uint32_t v[2][4];
+};
+
+/* `half`: of the stage's. `lane_offset`: of raw_offset. */
 template <class C>
-__device__ __forceinline__ void load_half(uint32_t y, uint32_t half, uint32_t warp, uint32_t lane,
-                                          half_stage<C> &x)
+__device__ __forceinline__ void load_raw(uint32_t x, uint32_t half, uint32_t lane_offset,
+                                         bool has_rows, raw_half &raw)
 {
-    const uint32_t row = lane / 4, quarter = lane % 4;
-    if constexpr (C::YK) {
-        const uint32_t line = y + (warp * 16 + row) * 128 + 2 * quarter;
+    const uint32_t at = x + half / 2 * C::X_BOX + lane_offset, step = half % 2 * C::HALF_STEPS;
+    if (has_rows) {
 #pragma unroll
-        for (uint32_t i = 0; i < C::HALF_STEPS; i++) {
-            const uint32_t at = line + (((half * C::HALF_STEPS + i) ^ row) << 4);
-            x[i][0] = widen_pair(load_shared_16(at));
-            x[i][1] = widen_pair(load_shared_16(at + 8 * 128));
-            x[i][2] = widen_pair(load_shared_16(at + 8));
-            x[i][3] = widen_pair(load_shared_16(at + 8 * 128 + 8));
-        }
-    } else { /* lines of 64 columns, whose 16-byte pieces c lie at c ^ (k / 2 % 4) */
-        const uint32_t first = y + 2 * quarter * 64 + ((warp ^ quarter) << 4) + 2 * row;
-#pragma unroll
-        for (uint32_t i = 0; i < C::HALF_STEPS; i++) {
-            const uint32_t at = first + (half * C::HALF_STEPS + i) * 16 * 64;
-            const uint32_t k0 = load_shared_16(at), k1 = load_shared_16(at + 64);
-            const uint32_t k8 = load_shared_16(at + 8 * 64), k9 = load_shared_16(at + 9 * 64);
-            x[i][0] = widen_pair(__byte_perm(k0, k1, 0x0040));
-            x[i][1] = widen_pair(__byte_perm(k0, k1, 0x0051));
-            x[i][2] = widen_pair(__byte_perm(k8, k9, 0x0040));
-            x[i][3] = widen_pair(__byte_perm(k8, k9, 0x0051));
+        for (uint32_t j = 0; j < 2; j++) {
+            ptx_sm80::load_matrices(raw.v[j], at ^ (step + 2 * j) << 4);
         }
     }
 }
 
-/* Issues the products of half a stage; `fresh`: they begin a sum. */
-template <class C>
-__device__ __forceinline__ void multiply_half(uint32_t wide, uint32_t half, const half_stage<C> &x,
-                                              float (&d)[C::ROWS / 2], bool fresh)
+/* Where the line lies whose address a lane gives to ldmatrix, in a box of A. */
+__device__ __forceinline__ uint32_t raw_offset(uint32_t warp, uint32_t lane)
 {
-    const uint64_t right = tile_descriptor<true, 128>(wide + half * C::WIDE_HALF_BYTES);
+    return (warp * 16 + lane / 8 % 2 * 8 + lane % 8) * 128 + ((lane / 16 ^ lane % 8) << 4);
+}
+
+template <class C>
+__device__ __forceinline__ void widen_raw(const raw_half &raw, half_stage<C> &x)
+{
+#pragma unroll
+    for (uint32_t i = 0; i < C::HALF_STEPS; i++) {
+#pragma unroll
+        for (uint32_t high = 0; high < 2; high++) {
+            widen_four(raw.v[i / 2][i % 2 * 2 + high], x[i][high], x[i][2 + high]);
+        }
+    }
+}
+
+/* The descriptor of widened B for the first instruction of half a box, and the step to the next. */
+template <class C> constexpr uint64_t wide_step = (C::YK ? 32 : 16 * C::LINE_BYTES) >> 4;
+template <class C>
+__device__ __forceinline__ uint64_t wide_descriptor(uint32_t wide, uint32_t half)
+{
+    const uint64_t stride = 8 * C::LINE_BYTES, swizzle = C::LINE_BYTES == 128 ? 1 : 2;
+    const uint32_t address = wide + half * C::Y_BOX;
+    return (uint64_t)((address & 0x3FFFF) >> 4) | (uint64_t)1 << 16 | (stride >> 4) << 32 |
+           swizzle << 62;
+}
+
+/* Issues the products of half a box; `fresh`: they begin a sum. */
+template <class C>
+__device__ __forceinline__ void multiply_rows(uint32_t wide, uint32_t half,
+                                              const half_stage<C> &x, float (&d)[C::COLUMNS / 2],
+                                              bool fresh)
+{
+    const uint64_t right = wide_descriptor<C>(wide, half);
     wgmma_fence();
 #pragma unroll
     for (int i = 0; i < (int)C::HALF_STEPS; i++) {
-        wgmma_registers<F16, true>(d, x[i], right + i * descriptor_k_step<true>,
-                                   fresh && i == 0 ? 0 : 1);
+        wgmma_registers<F16, C::YK>(d, x[i], right + i * wide_step<C>, fresh && i == 0 ? 0 : 1);
     }
     wgmma_commit();
 }
 
+/* What the consumer carries from one chain to the next: its positions, the stages that are left,
+ * and the first half of the next stage. */
+template <class C> struct rows_state {
+    ring<C::STAGES> at;
+    ring<C::WIDES> from;
+    uint32_t left, lane_offset;
+    bool has_rows;
+    raw_half raw;
+};
+
+/* Waits for the next stage, if one is left, and loads its first half. */
+template <class C>
+__device__ __forceinline__ void begin_stage(const widened_memory<C> &s, rows_state<C> &state)
+{
+    if (state.left > 0) {
+        ptx::mbarrier_wait(s.full(state.at.stage), state.at.parity);
+        load_raw<C>(s.x(state.at.stage), 0, state.lane_offset, state.has_rows, state.raw);
+    }
+}
+
 /* d = the sum over `stages` stages, one chain. */
 template <class C>
-__device__ __forceinline__ void sum_widened(const widened_memory<C> &s, uint32_t stages,
-                                            uint32_t warp, uint32_t lane, ring<C::STAGES> &at,
-                                            ring<C::WIDES> &from, float (&d)[C::ROWS / 2])
+__device__ __forceinline__ void sum_rows(const widened_memory<C> &s, uint32_t stages,
+                                         uint32_t lane, rows_state<C> &state,
+                                         float (&d)[C::COLUMNS / 2])
 {
     half_stage<C> even, odd = {};
     uint32_t previous = 0;
     for (uint32_t i = 0; i < stages; i++) {
-        ptx::mbarrier_wait(s.full(at.stage), at.parity);
-        load_half<C>(s.y(at.stage), 0, warp, lane, even);
-        ptx::mbarrier_wait(s.wide_full(from.stage), from.parity);
-        multiply_half<C>(s.wide(from.stage), 0, even, d, i == 0);
-        wgmma_wait<1>();
-        pin(odd);
-        if (i > 0 && lane == 0) {
-            ptx::mbarrier_arrive(s.wide_empty(previous));
+        const uint32_t stage = state.at.stage, place = state.from.stage;
+        const uint32_t parity = state.from.parity;
+        state.from.advance();
+#pragma unroll
+        for (uint32_t box = 0; box < C::BOXES; box++) {
+            widen_raw<C>(state.raw, even);
+            load_raw<C>(s.x(stage), 2 * box + 1, state.lane_offset, state.has_rows, state.raw);
+            if (box == 0) {
+                ptx::mbarrier_wait(s.wide_full(place), parity);
+            }
+            multiply_rows<C>(s.wide(place), 2 * box, even, d, i == 0 && box == 0);
+            wgmma_wait<1>();
+            pin(odd);
+            if (box == 0 && i > 0 && lane == 0) {
+                ptx::mbarrier_arrive(s.wide_empty(previous));
+            }
+            widen_raw<C>(state.raw, odd);
+            multiply_rows<C>(s.wide(place), 2 * box + 1, odd, d, false);
+            if (box + 1 < C::BOXES) {
+                load_raw<C>(s.x(stage), 2 * box + 2, state.lane_offset, state.has_rows, state.raw);
+            } else {
+                if (lane == 0) {
+                    ptx::mbarrier_arrive(s.empty(stage)); /* the warp has loaded its rows */
+                }
+                state.at.advance();
+                state.left--;
+                begin_stage<C>(s, state);
+            }
+            wgmma_wait<1>();
+            pin(even);
         }
-        load_half<C>(s.y(at.stage), 1, warp, lane, odd);
-        __syncwarp();
-        if (lane == 0) {
-            ptx::mbarrier_arrive(s.empty(at.stage));
-        }
-        multiply_half<C>(s.wide(from.stage), 1, odd, d, false);
-        wgmma_wait<1>();
-        pin(even);
-        previous = from.stage;
-        at.advance();
-        from.advance();
+        previous = place;
     }
     wgmma_wait<0>();
     pin(d);
@@ -238,25 +376,22 @@ __device__ __forceinline__ void sum_widened(const widened_memory<C> &s, uint32_t
     }
 }
 
-/* Writes a thread's sums to panels of 16 rows and 32 columns of C (epilogue.cuh). */
+/* Writes a warp's sums to its panels of 16 rows and 32 columns of C (epilogue.cuh). */
 template <class C>
-__device__ __forceinline__ void stage_sums(uint32_t panels, uint32_t warp, uint32_t lane,
-                                           const float (&d)[C::ROWS / 2])
+__device__ __forceinline__ void stage_rows(uint32_t panels, uint32_t lane,
+                                           const float (&d)[C::COLUMNS / 2])
 {
 #pragma unroll
-    for (uint32_t i = 0; i < C::ROWS / 2; i++) {
-        const uint32_t high = i / 2 % 2;
-        const uint32_t row = i / 4 * 8 + 2 * (lane % 4) + i % 2;
-        const uint32_t column = warp * 16 + (C::YK ? lane / 4 + 8 * high : 2 * (lane / 4) + high);
-        const uint32_t panel = panels + (row / 16 * 2 + column / 32) * PANEL_BYTES;
-        const uint32_t piece = column % 32 / 4;
-        ptx::store_shared(panel + row % 16 * 128 + ((piece ^ (row % 8)) << 4) + column % 4 * 4,
-                          __float_as_uint(d[i]));
+    for (uint32_t i = 0; i < C::COLUMNS / 2; i += 2) {
+        const uint32_t row = lane / 4 + i / 2 % 2 * 8, column = i / 4 * 8 + 2 * (lane % 4);
+        const uint32_t line = panels + column / 32 * PANEL_BYTES + row * 128;
+        ptx::store_shared_2(line + ((column % 32 / 4 ^ (row % 8)) << 4) + column % 4 * 4,
+                            __float_as_uint(d[i]), __float_as_uint(d[i + 1]));
     }
 }
 
-/* The epilogue of 16 rows and 64 columns from their panels. The formulas are those that the f16
- * kernels use for the same problem. */
+/* The epilogue of 16 rows and COLUMNS columns from their panels. The formulas are those that the
+ * f16 kernels use for the same problem. */
 template <class C>
 __device__ __forceinline__ void finish_rows(const sm90_arguments &p, uint32_t panels, uint32_t lane,
                                             uint32_t batch, uint32_t row0, uint32_t column0)
@@ -301,33 +436,36 @@ __device__ __forceinline__ void finish_rows(const sm90_arguments &p, uint32_t pa
 
 /* Called by the four warps of the consumer. */
 template <class C>
-__device__ __forceinline__ void multiply_columns(const sm90_arguments &p,
-                                                 const widened_memory<C> &s, uint32_t warp,
-                                                 uint32_t lane, uint32_t column, uint32_t batch)
+__device__ __forceinline__ void multiply_all_rows(const sm90_arguments &p,
+                                                  const widened_memory<C> &s, uint32_t warp,
+                                                  uint32_t lane, uint32_t column, uint32_t batch)
 {
-    constexpr uint32_t BARRIER = 1, CONSUMERS = 128;
-    ring<C::STAGES> at(0);
-    ring<C::WIDES> from(0);
-    float d[C::ROWS / 2];
+    const bool has_rows = warp * 16 < p.m;
+    rows_state<C> state = {ring<C::STAGES>(0),     ring<C::WIDES>(0), p.k_tiles,
+                           raw_offset(warp, lane), has_rows,          {}};
+    pin(state.lane_offset); /* the compiler would compute the offset again in the loop */
+    float d[C::COLUMNS / 2];
+    begin_stage<C>(s, state);
     if constexpr (C::PROMOTED) {
-        sum_widened<C>(s, min(C::CHAIN_STAGES, p.k_tiles), warp, lane, at, from, d);
-        for (uint32_t first = C::CHAIN_STAGES; first < p.k_tiles; first += C::CHAIN_STAGES) {
-            float part[C::ROWS / 2];
-            sum_widened<C>(s, min(C::CHAIN_STAGES, p.k_tiles - first), warp, lane, at, from, part);
+        sum_rows<C>(s, min(C::CHAIN_STAGES, state.left), lane, state, d);
+        while (state.left > 0) {
+            float part[C::COLUMNS / 2];
+            sum_rows<C>(s, min(C::CHAIN_STAGES, state.left), lane, state, part);
 #pragma unroll
-            for (int i = 0; i < C::ROWS / 2; i++) {
+            for (int i = 0; i < C::COLUMNS / 2; i++) {
                 d[i] += part[i];
             }
         }
     } else {
-        sum_widened<C>(s, p.k_tiles, warp, lane, at, from, d);
+        sum_rows<C>(s, p.k_tiles, lane, state, d);
     }
-    ptx::barrier_sync(BARRIER, CONSUMERS); /* all have read the ring's last stages */
-    stage_sums<C>(s.base, warp, lane, d);
-    ptx::earlier_kernels_wait(); /* they may write C0 and a bias */
-    ptx::barrier_sync(BARRIER, CONSUMERS);
-    if (warp * 16 < C::ROWS) {
-        finish_rows<C>(p, s.base + warp * 2 * PANEL_BYTES, lane, batch, warp * 16, column);
+    if (has_rows) {
+        /* All stages of B have been widened and none is copied any more. */
+        const uint32_t panels = s.y(0) + warp * C::COLUMNS / 32 * PANEL_BYTES;
+        stage_rows<C>(panels, lane, d);
+        ptx::earlier_kernels_wait(); /* they may write C0 and a bias */
+        __syncwarp();
+        finish_rows<C>(p, panels, lane, batch, warp * 16, column);
     }
 }
 
@@ -345,22 +483,29 @@ __global__ void __launch_bounds__(C::THREADS, C::BLOCKS)
         ptx::tensor_map_prefetch(&p.y);
         for (uint32_t i = 0; i < C::STAGES; i++) {
             ptx::mbarrier_init(s.full(i), 1);
-            ptx::mbarrier_init(s.empty(i), 4 + C::WIDENERS);
+            /* A team's warps have read each box of B, and the consumer's A. */
+            ptx::mbarrier_init(s.empty(i), 4 * C::BOXES + 4);
         }
         for (uint32_t i = 0; i < C::WIDES; i++) {
-            ptx::mbarrier_init(s.wide_full(i), C::WIDENERS);
+            ptx::mbarrier_init(s.wide_full(i), 4 * C::BOXES);
             ptx::mbarrier_init(s.wide_empty(i), 4);
         }
         ptx::mbarrier_init_fence();
     }
     __syncthreads();
-    ptx::later_kernels_allow();
-    if (warp >= 4) {
-        multiply_columns<C>(p, s, warp - 4, lane, column, batch);
-    } else if (warp > 0) {
-        widen_rows<C>(p, s, threadIdx.x - 32, lane);
+    if (p.y_ahead_bytes == 0) {
+        ptx::later_kernels_allow();
+    }
+    if (warp < 4) {
+        ptx::registers_take<C::CONSUMER_REGISTERS>();
+        multiply_all_rows<C>(p, s, warp, lane, column, batch);
+    } else if (warp < 4 + 4 * C::TEAMS) {
+        ptx::registers_give<C::TEAM_REGISTERS>();
+        widen_columns<C>(p, s, warp / 4 - 1, threadIdx.x % C::TEAM_THREADS, lane);
     } else if (lane == 0) {
         copy_in<C>(p, s, (int32_t)column, (int32_t)batch);
+        /* The next kernel's blocks prefetch B while the last stages of this one are multiplied. */
+        ptx::later_kernels_allow();
     }
 }
 

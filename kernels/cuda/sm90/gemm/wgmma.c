@@ -4,10 +4,10 @@
  * The kernels require rows that start at multiples of 16 bytes, operands of i8 along k, and A of
  * tf32 along k. Other operands are copied or transposed into the workspace first. A result is
  * written to the workspace first if the kernel would overwrite bytes between the rows of C. f8 with
- * precision full is converted to f16, which is exact, in memory or, for few rows, on the way into
- * registers (few_rows.h). f32 is decomposed into three parts, unless
- * the chosen kernel is fused and does so itself. Products with few columns and a large k are
- * computed in chunks of k, in one launch or in several (split_k.h).
+ * precision full is converted to f16, which is exact, in memory or, for few rows, by the kernel
+ * (few_rows.h). f32 is decomposed into three parts, unless the chosen kernel is fused and does so
+ * itself. Products with few columns and a large k are computed in chunks of k, in one launch or in
+ * several (split_k.h).
  *
  * Scales are applied by kernels of their own, except those of rows and columns of f8 with precision
  * full: these are applied to sums in the workspace.
