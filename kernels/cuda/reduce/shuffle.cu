@@ -35,7 +35,8 @@ constexpr uint64_t ROW_CHUNK = 131072, COLUMN_CHUNK = 512;
 struct problems {
     uint32_t count;
     uint32_t first_block[PROBLEMS];
-    bool aligned[PROBLEMS]; /* every row begins at a multiple of what a thread loads at once */
+    bool aligned[PROBLEMS]; /* rows begin at multiples of what a thread loads at once; rows over
+                               which columns are reduced also consist of such multiples */
     struct reduce_problem list[PROBLEMS];
     void *partial;     /* states of chunks; one problem only */
     uint32_t *arrived; /* chunks that have ended, for each row or tile; zero at first */
@@ -242,26 +243,32 @@ static __device__ __forceinline__ void load_group(const T *x, group<T, COUNT> &t
 }
 
 /* The elements of LINES rows, every WARPS-th from `row` on, in COUNT columns from `x` on, of which
- * `there` are left. Those of rows from `end` on are not read. If every row is ALIGNED, there is one
- * condition around the loads of all groups: with one around each, the compiler takes 16-bit
- * elements apart within it, and so waits for each load before it issues the next. */
+ * `there` are left. Those of rows from `end` on are not read. If every row is ALIGNED and consists
+ * of whole groups, there is one condition around the loads of all groups: with one around each, the
+ * compiler takes 16-bit elements apart within it, and so waits for each load before it issues the
+ * next. */
 template <bool ALIGNED, typename T, unsigned COUNT, unsigned LINES>
 static __device__ __forceinline__ void load_columns(const T *x, uint64_t stride, uint32_t row,
                                                     uint32_t end, uint32_t there,
                                                     group<T, COUNT> (&to)[LINES])
 {
-    if (ALIGNED && there >= COUNT && row + (LINES - 1) * WARPS < end) {
+    if (!ALIGNED) {
+#pragma unroll
+        for (unsigned r = 0; r < LINES; r++)
+#pragma unroll
+            for (unsigned c = 0; c < COUNT; c++)
+                if (row + r * WARPS < end && c < there)
+                    to[r].elements[c] = x[(row + r * WARPS) * stride + c];
+    } else if (there > 0 && row + (LINES - 1) * WARPS < end) {
 #pragma unroll
         for (unsigned r = 0; r < LINES; r++)
             load_group(x + (row + r * WARPS) * stride, to[r]);
-        return;
+    } else if (there > 0) {
+#pragma unroll
+        for (unsigned r = 0; r < LINES; r++)
+            if (row + r * WARPS < end)
+                load_group(x + (row + r * WARPS) * stride, to[r]);
     }
-#pragma unroll
-    for (unsigned r = 0; r < LINES; r++)
-#pragma unroll
-        for (unsigned c = 0; c < COUNT; c++)
-            if (row + r * WARPS < end && c < there)
-                to[r].elements[c] = x[(row + r * WARPS) * stride + c];
 }
 
 /* Joins what the warps have stored of each column, in the first warp's place. */
@@ -305,10 +312,16 @@ static __device__ void join_chunks(const typename O::state *partial, uint64_t ch
     join_warps<O, TILE>(shared);
 }
 
-/* Elements of 16 bits leave room for a fourth block on a multiprocessor where all loads are of
- * groups. */
+/* Blocks of columns of 16 bits on a multiprocessor: where all loads are of groups, and where each
+ * element is loaded into a register of its own. More take registers that code for sm_80 needs. */
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+constexpr int GROUP_BLOCKS = 3, ELEMENT_BLOCKS = 2;
+#else
+constexpr int GROUP_BLOCKS = 4, ELEMENT_BLOCKS = 2;
+#endif
+
 template <typename T, template <typename> class Op, bool ALIGNED>
-__global__ void __launch_bounds__(THREADS, ALIGNED && sizeof(T) == 2 ? 4 : 3)
+__global__ void __launch_bounds__(THREADS, sizeof(T) == 4 ? 3 : ALIGNED ? GROUP_BLOCKS : ELEMENT_BLOCKS)
     reduce_shuffle_columns(const __grid_constant__ struct problems all)
 {
     using O = Op<float>;
@@ -322,16 +335,18 @@ __global__ void __launch_bounds__(THREADS, ALIGNED && sizeof(T) == 2 ? 4 : 3)
     uint32_t block;
     const uint32_t number = problem_of_block(all, &block);
     const struct reduce_problem &p = all.list[number];
-    const uint64_t chunks = (p.length + COLUMN_CHUNK - 1) / COLUMN_CHUNK;
-    const uint64_t tiles = (p.width + TILE - 1) / TILE;
-    const uint64_t place = block / chunks, chunk = block % chunks;
-    const uint64_t tile = place % tiles, row = place / tiles, column = tile * TILE + lane * COUNT;
-    const uint64_t first = chunk * COLUMN_CHUNK, left = p.length - first;
+    /* 32 bits, because there are fewer than 2^31 blocks (reduce_kernels.c). */
+    const uint32_t chunks = (uint32_t)((p.length + COLUMN_CHUNK - 1) / COLUMN_CHUNK);
+    const uint32_t tiles = (uint32_t)((p.width + TILE - 1) / TILE), mid = (uint32_t)p.mid;
+    const uint32_t place = block / chunks, chunk = block % chunks;
+    const uint32_t tile = place % tiles, row = place / tiles;
+    const uint64_t column = (uint64_t)tile * TILE + lane * COUNT;
+    const uint64_t first = (uint64_t)chunk * COLUMN_CHUNK, left = p.length - first;
     const uint32_t end = (uint32_t)(left < COLUMN_CHUNK ? left : COLUMN_CHUNK); /* of the chunk */
     const uint32_t there = column >= p.width          ? 0
                            : p.width - column < COUNT ? (uint32_t)(p.width - column)
                                                       : COUNT;
-    const T *x = (const T *)p.x + row / p.mid * p.outer_stride + row % p.mid * p.mid_stride +
+    const T *x = (const T *)p.x + row / mid * p.outer_stride + row % mid * p.mid_stride +
                  first * p.length_stride + column;
     counter<Together, O::exact ? 1 : 5> states; /* 16 steps of 8 warps and 4 rows are a chunk */
     for (uint32_t l = warp; l < end; l += WARPS * LINES) {
@@ -360,15 +375,16 @@ __global__ void __launch_bounds__(THREADS, ALIGNED && sizeof(T) == 2 ? 4 : 3)
         shared[warp][lane * COUNT + c] = total.of[c];
     join_warps<O, TILE>(shared);
     if (chunks > 1) {
-        State *partial = (State *)all.partial + place * chunks * TILE;
+        State *partial = (State *)all.partial + (uint64_t)place * chunks * TILE;
         for (unsigned c = threadIdx.x; c < TILE; c += THREADS)
-            partial[chunk * TILE + c] = shared[0][c];
-        if (!arrives_last(all.arrived + place, (uint32_t)chunks))
+            partial[(uint64_t)chunk * TILE + c] = shared[0][c];
+        if (!arrives_last(all.arrived + place, chunks))
             return;
         join_chunks<O, TILE>(partial, chunks, shared);
     }
-    for (unsigned c = threadIdx.x; c < TILE && tile * TILE + c < p.width; c += THREADS) {
-        const uint64_t i = row * p.width + tile * TILE + c;
+    const uint64_t first_column = (uint64_t)tile * TILE;
+    for (unsigned c = threadIdx.x; c < TILE && first_column + c < p.width; c += THREADS) {
+        const uint64_t i = row * p.width + first_column + c;
         finish<float>(p, shared[0][c], p.y, i / p.y_width * p.y_leading + i % p.y_width);
     }
 }
@@ -430,7 +446,8 @@ static bool is_aligned(const struct reduce_problem &p, const struct kind &kind)
     const uint64_t size = p.dtype == GEMMD_F32 ? 4 : 2;
     const uint64_t together = kind.each != 0 ? 16 / size : tile_of(kind.state) / 32;
     return (uintptr_t)p.x % (together * size) == 0 && p.outer_stride % together == 0 &&
-           p.mid_stride % together == 0 && (is_row(p) || p.length_stride % together == 0);
+           p.mid_stride % together == 0 &&
+           (is_row(p) || (p.length_stride % together == 0 && p.width % together == 0));
 }
 
 static bool all_aligned(const struct problems &all)
