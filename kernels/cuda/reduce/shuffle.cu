@@ -321,7 +321,9 @@ constexpr int GROUP_BLOCKS = 4, ELEMENT_BLOCKS = 2;
 #endif
 
 template <typename T, template <typename> class Op, bool ALIGNED>
-__global__ void __launch_bounds__(THREADS, sizeof(T) == 4 ? 3 : ALIGNED ? GROUP_BLOCKS : ELEMENT_BLOCKS)
+__global__ void __launch_bounds__(THREADS, sizeof(T) == 4 ? 3
+                                           : ALIGNED      ? GROUP_BLOCKS
+                                                          : ELEMENT_BLOCKS)
     reduce_shuffle_columns(const __grid_constant__ struct problems all)
 {
     using O = Op<float>;
