@@ -120,6 +120,15 @@ static bool conv2d_example(enum gemmd_dtype dtype, enum gemmd_dtype out, void *p
     return conv_problem_offered(p);
 }
 
+/* With one filter for each channel. */
+static bool conv2d_special_example(enum gemmd_dtype dtype, enum gemmd_dtype out, void *problem)
+{
+    struct conv_problem *p = problem;
+    *p = small_problem(dtype, 1, 64, 64, 3, 64);
+    p->out = out;
+    return conv_problem_offered(p);
+}
+
 static bool conv2d_warm(uint32_t index, void *problem)
 {
     /* Few and many pixels, one product, one filter for each channel in three widths, and groups. */
@@ -171,6 +180,7 @@ const struct operation operation_conv2d = {
     .units = conv2d_units,
     .divide = conv2d_divide,
     .example = conv2d_example,
+    .special_example = conv2d_special_example,
     .warm = conv2d_warm,
     .known = {.bytes = KNOWN_CONV2D_BYTES,
               .cases = KNOWN_CONV2D_COUNT * GEMMD_DTYPE_COUNT,

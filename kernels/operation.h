@@ -141,6 +141,8 @@ struct operation {
     /* A small problem with operands and a result of these types, for /info; false: the operation
      * offers no such types. */
     bool (*example)(enum gemmd_dtype dtype, enum gemmd_dtype out, void *problem);
+    /* Another, which kernels take that compute special problems only. NULL: there is none. */
+    bool (*special_example)(enum gemmd_dtype dtype, enum gemmd_dtype out, void *problem);
     /* Makes problem number `index` of the problems that load the code of all kernels; false: there
      * are no more. The pointers to optional operands and results only say whether these are
      * present. */

@@ -86,17 +86,25 @@ static json_t *kernel_types(const struct gemm_kernel *kernel)
     return scaled_types(kernel, GEMM_SCALES_ROWCOL);
 }
 
+/* Whether a kernel takes an example of a problem with these types. */
+static bool takes_example(const struct operation *operation, const struct operation_kernel *kernel,
+                          enum gemmd_dtype dtype, enum gemmd_dtype out)
+{
+    union operation_problem problem;
+    return (operation->example(dtype, out, &problem) && kernel->takes(&problem)) ||
+           (operation->special_example != NULL &&
+            operation->special_example(dtype, out, &problem) && kernel->takes(&problem));
+}
+
 /* As kernel_types, for a kernel of another operation. */
 static json_t *task_types(const struct operation *operation, const struct operation_kernel *kernel)
 {
     json_t *types = json_object();
-    union operation_problem problem;
     bool whole = types != NULL;
     for (int d = 0; d < GEMMD_DTYPE_COUNT; d++) {
         json_t *outs = json_array();
         for (int o = 0; o < GEMMD_DTYPE_COUNT; o++)
-            if (operation->example((enum gemmd_dtype)d, (enum gemmd_dtype)o, &problem) &&
-                kernel->takes(&problem))
+            if (takes_example(operation, kernel, (enum gemmd_dtype)d, (enum gemmd_dtype)o))
                 whole &=
                     json_array_append_new(outs, json_string(dtype_name((enum gemmd_dtype)o))) == 0;
         whole &= add_outs(types, (enum gemmd_dtype)d, outs);

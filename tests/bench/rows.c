@@ -12,12 +12,12 @@
 #include <string.h>
 #include <time.h>
 
-#include "kernels/cuda/reduce/reduce.h"
+#include "kernels/cuda/softmax/softmax.h"
 #include "kernels/operations.h"
 #include "proto/dtype.h"
 #include "tests/bench/device.h"
 
-enum { TIMINGS = 15, OPERAND_BYTES = 512 << 20 };
+enum { TIMINGS = 15, OPERAND_BYTES = 512 << 20, KERNELS_MAX = 6 };
 
 struct rows_bench {
     struct gemm_context *context;
@@ -92,9 +92,19 @@ static void make_softmax(struct rows_bench *bench, struct softmax_problem *p,
     p->y = bench->y;
 }
 
-static bool is_measured(const struct rows_options *options, const struct operation_kernel *kernel)
+/* The kernels to measure: those of the daemon, and the candidate of softmax. Ended by NULL. */
+static void list_kernels(const struct operation *operation, const char *name,
+                         const struct operation_kernel *list[KERNELS_MAX + 1])
 {
-    return options->kernel == NULL || strcmp(options->kernel, kernel->name) == 0;
+    const struct operation_kernel *const *k = operation_kernels(operation, GEMM_BACKEND_CUDA);
+    uint32_t count = 0;
+    for (; *k != NULL && count < KERNELS_MAX - 1; k++)
+        if (name == NULL || strcmp(name, (*k)->name) == 0)
+            list[count++] = *k;
+    if (operation == &operation_softmax &&
+        (name == NULL || strcmp(name, softmax_cuda_streamed.name) == 0))
+        list[count++] = &softmax_cuda_streamed;
+    list[count] = NULL;
 }
 
 /* One row of the table: GB/s of each kernel. */
@@ -102,11 +112,10 @@ static void bench_row(struct rows_bench *bench, FILE *to, const struct rows_opti
                       const struct operation *operation, const void *problem, const char *what,
                       enum gemmd_dtype dtype, uint64_t length)
 {
-    const struct operation_kernel *const *k = operation_kernels(operation, GEMM_BACKEND_CUDA);
+    const struct operation_kernel *list[KERNELS_MAX + 1], *const *k = list;
+    list_kernels(operation, options->kernel, list);
     fprintf(to, "| %s | %s | %llu |", what, dtype_name(dtype), (unsigned long long)length);
     for (; *k != NULL; k++) {
-        if (!is_measured(options, *k))
-            continue;
         const double seconds = time_kernel(bench, *k, problem);
         if (seconds > 0)
             fprintf(to, " %.0f |", operation->moved_bytes(problem) / seconds * 1e-9);
@@ -124,13 +133,12 @@ static void bench_table(struct rows_bench *bench, FILE *to, const struct rows_op
                                        4096, 8192, 16384, 32768, 65536, 131072};
     const bool reduces = strcmp(options->command, "reduce") == 0;
     const struct operation *operation = reduces ? &operation_reduce : &operation_softmax;
-    const struct operation_kernel *const *k = operation_kernels(operation, GEMM_BACKEND_CUDA);
+    const struct operation_kernel *list[KERNELS_MAX + 1], *const *k = list;
     const time_t begun = time(NULL);
     uint32_t columns = 3;
+    list_kernels(operation, options->kernel, list);
     fprintf(to, "| operation | dtype | length |");
     for (; *k != NULL; k++) {
-        if (!is_measured(options, *k))
-            continue;
         fprintf(to, " %s, GB/s |", (*k)->name);
         columns++;
     }

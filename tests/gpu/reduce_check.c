@@ -17,7 +17,7 @@
 #include <string.h>
 
 #include "kernels/cpu/convert.h"
-#include "kernels/cuda/reduce/reduce.h"
+#include "kernels/cuda/softmax/softmax.h"
 #include "kernels/operations.h"
 #include "proto/dtype.h"
 #include "tests/product/random.h"
@@ -323,6 +323,10 @@ static void check_sample(struct sample *s)
         if ((check.kernel == NULL || strcmp(check.kernel, (*kernels)->name) == 0) &&
             (*kernels)->takes(&s->task.problem))
             check_kernel(s, *kernels);
+    if (s->task.operation == &operation_softmax && check.kernel != NULL &&
+        strcmp(check.kernel, softmax_cuda_streamed.name) == 0 &&
+        softmax_cuda_streamed.takes(&s->task.problem))
+        check_kernel(s, &softmax_cuda_streamed);
 }
 
 static void check_reduce(enum reduce_op op, enum gemmd_dtype dtype, enum gemmd_dtype out,
@@ -437,6 +441,6 @@ int main(int argc, char **argv)
     check_many_long_rows();
     gemm_context_destroy(check.gpu);
     gemm_context_destroy(check.cpu);
-    printf("%u right, %u wrong\n", check.right, check.wrong);
+    printf("%u passed, %u failed\n", check.right, check.wrong);
     return check.wrong > 0 || check.right == 0 ? 1 : 0;
 }

@@ -56,6 +56,7 @@ static void *random_on_device(enum gemmd_dtype dtype, uint64_t count, uint64_t t
     }
     for (uint64_t i = 0; i < times; i++)
         (void)cudaMemcpy((char *)device + i * bytes, host, bytes, cudaMemcpyHostToDevice);
+    (void)cudaDeviceSynchronize(); /* copies of up to 64 KiB may still be on their way */
     free(host);
     return device;
 }

@@ -112,6 +112,8 @@ static const char *plant(struct product *product, const struct device_product *d
     (void)succeeded(
         cudaMemcpy(device->memory[PRODUCT_C], c->data, c->bytes, cudaMemcpyHostToDevice),
         "the copy of a fault");
+    /* A copy of up to 64 KiB may still be on its way, and the stream waits for no other. */
+    (void)succeeded(cudaDeviceSynchronize(), "the copy of a fault");
     return what;
 }
 

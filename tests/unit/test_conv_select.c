@@ -150,9 +150,39 @@ START_TEST(operations)
 }
 END_TEST
 
+static bool takes_some_example(const struct operation *operation,
+                               const struct operation_kernel *kernel)
+{
+    union operation_problem problem;
+    for (int i = 0; i < GEMMD_DTYPE_COUNT * GEMMD_DTYPE_COUNT; i++) {
+        const enum gemmd_dtype dtype = (enum gemmd_dtype)(i / GEMMD_DTYPE_COUNT);
+        const enum gemmd_dtype out = (enum gemmd_dtype)(i % GEMMD_DTYPE_COUNT);
+        if ((operation->example(dtype, out, &problem) && kernel->takes(&problem)) ||
+            (operation->special_example != NULL &&
+             operation->special_example(dtype, out, &problem) && kernel->takes(&problem)))
+            return true;
+    }
+    return false;
+}
+
+/* So that /info has types for each; of every operation, and of CUDA where it is built. */
+START_TEST(examples_for_every_kernel)
+{
+    static const enum gemm_backend backends[] = {GEMM_BACKEND_CPU, GEMM_BACKEND_CUDA};
+    for (uint32_t i = 0; i < OPERATION_COUNT; i++)
+        for (int b = 0; b < 2; b++)
+            for (const struct operation_kernel *const *k =
+                     operation_kernels(operation_table[i], backends[b]);
+                 *k != NULL; k++)
+                ck_assert_msg(takes_some_example(operation_table[i], *k), "%s %s",
+                              operation_table[i]->name, (*k)->name);
+}
+END_TEST
+
 int main(void)
 {
     TCase *tests = tcase_create("conv_select");
+    tcase_add_test(tests, examples_for_every_kernel);
     tcase_add_test(tests, outputs);
     tcase_add_test(tests, same_padding);
     tcase_add_test(tests, refusals);

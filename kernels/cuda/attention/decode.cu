@@ -50,11 +50,10 @@ template <class C> static cudaError_t prepare_alone()
 template <class C> static cudaError_t prepare()
 {
     const cudaError_t error = prepare_alone<C>();
-    return error == cudaSuccess
-               ? cudaFuncSetAttribute(kv_split_group_kernel<C>,
-                                      cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                      (int)C::SHARED_BYTES)
-               : error;
+    return error == cudaSuccess ? cudaFuncSetAttribute(kv_split_group_kernel<C>,
+                                                       cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                                       (int)C::SHARED_BYTES)
+                                : error;
 }
 
 static arguments arguments_of(const struct attention_problem *problem, void *workspace)

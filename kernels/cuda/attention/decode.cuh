@@ -60,8 +60,7 @@ struct arguments {
 /* QUERIES: the rows of a tile. BLOCKS: those that fit a multiprocessor. The more blocks, the fewer
  * stages each of them has. The bits depend on neither. */
 template <typename Element_, int WIDTH_, int QUERIES_,
-          int BLOCKS_ = WIDTH_ * QUERIES_ < 2048 ? 3 : 2>
-struct config {
+          int BLOCKS_ = WIDTH_ *QUERIES_<2048 ? 3 : 2> struct config {
     using Element = Element_;
     static constexpr int WIDTH = WIDTH_, QUERIES = QUERIES_;
     static constexpr uint32_t TILE_BYTES = KEYS * WIDTH * 2, STAGE_BYTES = 2 * TILE_BYTES;

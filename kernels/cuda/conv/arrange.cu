@@ -97,7 +97,7 @@ __global__ void __launch_bounds__(SPREAD_THREADS)
         uint4 whole;
     } v;
     const uint32_t channels_to = (uint32_t)job.channels_to, rows = (uint32_t)job.rows;
-    const uint32_t pieces = (uint32_t)(job.line_to / COUNT); /* of a line */
+    const uint32_t pieces = (uint32_t)(job.line_to / COUNT);                /* of a line */
     const uint64_t i = (uint64_t)blockIdx.x * SPREAD_THREADS + threadIdx.x; /* of an image */
     const uint64_t line = i >> 32 == 0 ? (uint32_t)i / pieces : i / pieces;
     if (line >= job.lines)
@@ -112,8 +112,8 @@ __global__ void __launch_bounds__(SPREAD_THREADS)
 #pragma unroll
     for (uint32_t j = 0; j < COUNT; j++) {
         const int64_t x = (int64_t)pixel - (int64_t)job.pad_left, y = y0 + row;
-        const bool inside = channel < job.channels && row < rows_here &&
-                            (uint64_t)x < job.width && (uint64_t)y < job.height;
+        const bool inside = channel < job.channels && row < rows_here && (uint64_t)x < job.width &&
+                            (uint64_t)y < job.height;
         offsets[j] = inside ? y * (int64_t)job.strides.row + x * (int64_t)job.strides.column +
                                   (int64_t)(channel * job.strides.channel)
                             : -1;

@@ -6,9 +6,9 @@
  *
  * A block computes 8 rows of 8 pixels of 128 bytes of channels. The block loads the part of X that
  * these need to shared memory, in lines of 128 bytes, and the weights of its channels as f32 (i8:
- * i32). A warp computes a row of 8 pixels, with the 4 bytes of channels of each lane. For filters of a
- * width of 7 and a stride of 2, which depthwise_strip has too few registers for, a thread keeps a row
- * of X in registers: it reads 21 elements and 7 weights for 56 multiply-adds.
+ * i32). A warp computes a row of 8 pixels, with the 4 bytes of channels of each lane. For filters
+ * of a width of 7 and a stride of 2, which depthwise_strip has too few registers for, a thread
+ * keeps a row of X in registers: it reads 21 elements and 7 weights for 56 multiply-adds.
  *
  * A sum is one chain of multiply-adds over r and s.
  */

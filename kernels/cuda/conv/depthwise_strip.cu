@@ -4,12 +4,12 @@
  *
  * A thread computes 4 channels of a strip of Y, which is 4 pixels wide and as high as a band of
  * rows. It goes down the rows of X: it reads the part of a row that its pixels need, widens each
- * element once, and adds it to the sums of all rows of Y that the row of X belongs to. A row of X is
- * read from global memory into registers while the row before it is multiplied. So an element is read
- * once for each strip that needs it, from L1 by the neighbouring strip, and there is no tile in
- * shared memory to wait for. Only the weights are in shared memory, as f32 (i8: i32): eight lanes
- * of a warp have the same strip and different channels, and the four strips of a warp read the same
- * weights.
+ * element once, and adds it to the sums of all rows of Y that the row of X belongs to. A row of X
+ * is read from global memory into registers while the row before it is multiplied. So an element is
+ * read once for each strip that needs it, from L1 by the neighbouring strip, and there is no tile
+ * in shared memory to wait for. Only the weights are in shared memory, as f32 (i8: i32): eight
+ * lanes of a warp have the same strip and different channels, and the four strips of a warp read
+ * the same weights.
  *
  * The sums of a thread are those of the rows of Y that are not complete. A row of X adds the taps
  * of one row of the filter to each of them, in an order in which a sum moves to its next place by
@@ -35,8 +35,8 @@ template <typename In> constexpr int LANES = CHANNELS / VECTOR<In>;
 template <typename In> constexpr int STRIPS = THREADS / LANES<In>;
 static_assert(CONV_STRIP_CHANNELS % VECTOR<uint8_t> == 0, "vectors are aligned");
 
-/* One launch. Strips are counted along a row of Y, then over bands of rows, then over images. Blocks
- * with the same strips and other channels follow one another. */
+/* One launch. Strips are counted along a row of Y, then over bands of rows, then over images.
+ * Blocks with the same strips and other channels follow one another. */
 struct strip_job {
     struct conv_direct direct;
     uint32_t strips_w, bands, band_rows, strips, channel_blocks;
@@ -149,8 +149,9 @@ __global__ void __launch_bounds__(THREADS, BLOCKS)
         if (i < WEIGHTS)
             weights[tap][i % CHANNELS] =
                 filter < s.filters
-                    ? conv::load(((const In *)p.w)[filter * w.image + tap / TAPS * w.row +
-                                                   tap % TAPS * w.column])
+                    ? conv::load(
+                          ((const In *)
+                               p.w)[filter * w.image + tap / TAPS * w.row + tap % TAPS * w.column])
                     : 0;
     }
     __syncthreads();
@@ -284,8 +285,7 @@ enum gemmd_error conv_depthwise_strip_launch(cudaStream_t stream, uint32_t multi
 bool conv_depthwise_strip_fits(const struct conv_shape *s)
 {
     const uint64_t most = 1 << 28; /* rows, columns and strips, so that 32 bits count them */
-    const bool taps =
-        s->r == s->s && (s->r == 3 || s->r == 5 || (s->r == 7 && s->stride_h == 1));
+    const bool taps = s->r == s->s && (s->r == 3 || s->r == 5 || (s->r == 7 && s->stride_h == 1));
     const bool sides = s->height < most && s->width < most && s->pad_top < most &&
                        s->pad_bottom < most && s->pad_left < most && s->pad_right < most &&
                        s->batch * s->out_height * s->out_width < 16 * most - 1024;

@@ -1,11 +1,11 @@
 /*
  * reduce_shuffle - the serving kernel of reductions of f32, f16 and bf16, in one launch.
  *
- * Rows (elements that are contiguous): 4, 8, 32 or 256 threads reduce a row, by its length. A thread
- * has VECTORS loads of 128 bits in flight, joins their elements as a tree in registers, and adds
- * the result to a pairwise tree over its loads (state.cuh). Warp shuffles join the threads. With
- * 2048 threads on a multiprocessor, 64 bytes in flight for each are 128 KiB, where the latency of
- * the memory (700 ns) times a multiprocessor's share of 3.35 TB/s needs 18 KiB.
+ * Rows (elements that are contiguous): 4, 8, 32 or 256 threads reduce a row, by its length. A
+ * thread has VECTORS loads of 128 bits in flight, joins their elements as a tree in registers, and
+ * adds the result to a pairwise tree over its loads (state.cuh). Warp shuffles join the threads.
+ * With 2048 threads on a multiprocessor, 64 bytes in flight for each are 128 KiB, where the latency
+ * of the memory (700 ns) times a multiprocessor's share of 3.35 TB/s needs 18 KiB.
  *
  * Columns (an axis before the last is reduced): a warp reads a tile of 32 * COUNT neighbouring
  * elements of a row, 8 warps of a block read every eighth row, and each thread keeps COUNT trees,
@@ -367,8 +367,7 @@ __global__ void __launch_bounds__(THREADS, sizeof(T) == 4 ? 3
                                           : O::none();
             }
             if (l + step * ROWS * WARPS < end)
-                states.add(
-                    Together::both(Together::both(s[0], s[1]), Together::both(s[2], s[3])));
+                states.add(Together::both(Together::both(s[0], s[1]), Together::both(s[2], s[3])));
         }
     }
     const typename Together::state total = states.total();

@@ -61,8 +61,7 @@ __global__ void __launch_bounds__(EACH < 128 ? 128 : EACH,
     Out *y = (Out *)p.y + r * p.y_leading;
     /* The branches share nothing, so that registers hold either X or its exponentials. */
     if (p.log) {
-        const float sum =
-            join_threads<added, EACH>(row.total_of_exponentials(scale, top), shared);
+        const float sum = join_threads<added, EACH>(row.total_of_exponentials(scale, top), shared);
         row.store_log_softmax(y, all.aligned_y[number], scale, top, sum);
     } else {
         float e[VECTORS][vector<T>::WIDTH];

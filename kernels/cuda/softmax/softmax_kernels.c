@@ -92,40 +92,4 @@ static const struct operation_kernel online = {
     .run_group = softmax_online_run_group,
 };
 
-/* Up to 16,384 elements `online` keeps a row in the registers of a block, and is faster. */
-static bool softmax_streamed_takes(const void *problem)
-{
-    const struct softmax_problem *p = problem;
-    return softmax_problem_offered(problem) && is_narrow(p) && p->length > 16384 &&
-           p->length <= SOFTMAX_STREAMED_MAX;
-}
-
-static enum gemmd_error softmax_streamed_run(struct gemm_context *context, const void *problem,
-                                             void *workspace)
-{
-    (void)workspace;
-    return softmax_streamed_launch(cuda_context_of(context)->stream, problem);
-}
-
-static enum gemmd_error softmax_streamed_run_group(struct gemm_context *context,
-                                                   const struct operation_member members[],
-                                                   uint32_t count)
-{
-    enum gemmd_error error = GEMMD_OK;
-    for (uint32_t i = 0; i < count && error == GEMMD_OK; i++)
-        error = softmax_streamed_launch(cuda_context_of(context)->stream, members[i].problem);
-    return error;
-}
-
-static const struct operation_kernel streamed = {
-    .name = "streamed",
-    .description = "long rows in clusters of blocks, read and written once, copied ahead",
-    .compute_capability = 90,
-    .takes = softmax_streamed_takes,
-    .workspace_bytes = operation_no_workspace,
-    .run = softmax_streamed_run,
-    .run_group = softmax_streamed_run_group,
-};
-
-const struct operation_kernel *const softmax_cuda_kernels[] = {&streamed, &online, &tree, &naive,
-                                                               NULL};
+const struct operation_kernel *const softmax_cuda_kernels[] = {&online, &tree, &naive, NULL};

@@ -15,7 +15,7 @@ struct sm90_conv_arguments {
     int32_t stride_h, stride_w, pad_top, pad_left;
     uint32_t taps_h, taps_w, dilation_h, dilation_w;
     uint32_t last_further; /* rows that the last row of taps lies further down */
-    uint32_t tap_tiles; /* tiles of k in a tap */
+    uint32_t tap_tiles;    /* tiles of k in a tap */
 };
 
 #endif

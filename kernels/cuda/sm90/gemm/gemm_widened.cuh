@@ -35,7 +35,7 @@ template <int ROWS_, int COLUMNS_, bool YK_, bool PROMOTED_, int BOXES_> struct 
     static constexpr int BLOCKS = 2; /* that share a multiprocessor */
     static constexpr uint32_t BOXES = BOXES_;
     static constexpr bool YK = YK_, PROMOTED = PROMOTED_;
-    static constexpr uint32_t TEAMS = 2, TEAM_THREADS = 128; /* that widen B */
+    static constexpr uint32_t TEAMS = 2, TEAM_THREADS = 128;  /* that widen B */
     static constexpr uint32_t TURNS = BOXES == 1 ? TEAMS : 1; /* from a team's stage to its next */
     static constexpr uint32_t BOX_K = 128, HALF_STEPS = 4;    /* instructions of half a box */
     static constexpr uint32_t CHAIN_STAGES = PROMOTE_K / (BOXES * BOX_K);
@@ -202,9 +202,8 @@ template <class C> __device__ __forceinline__ void store_widened(uint32_t to, co
 /* Called by team `team`, which widens stages of B in turn with the others, or one box of all
  * stages. `thread`: of the team's. */
 template <class C>
-__device__ __forceinline__ void widen_columns(const sm90_arguments &p,
-                                              const widened_memory<C> &s, uint32_t team,
-                                              uint32_t thread, uint32_t lane)
+__device__ __forceinline__ void widen_columns(const sm90_arguments &p, const widened_memory<C> &s,
+                                              uint32_t team, uint32_t thread, uint32_t lane)
 {
     using piece = piece_of_thread<C>;
     const uint32_t first = C::BOXES == 1 ? team : 0, box = C::BOXES == 1 ? 0 : team;
@@ -268,8 +267,7 @@ __device__ __forceinline__ uint32_t raw_offset(uint32_t warp, uint32_t lane)
     return (warp * 16 + lane / 8 % 2 * 8 + lane % 8) * 128 + ((lane / 16 ^ lane % 8) << 4);
 }
 
-template <class C>
-__device__ __forceinline__ void widen_raw(const raw_half &raw, half_stage<C> &x)
+template <class C> __device__ __forceinline__ void widen_raw(const raw_half &raw, half_stage<C> &x)
 {
 #pragma unroll
     for (uint32_t i = 0; i < C::HALF_STEPS; i++) {
@@ -282,8 +280,7 @@ __device__ __forceinline__ void widen_raw(const raw_half &raw, half_stage<C> &x)
 
 /* The descriptor of widened B for the first instruction of half a box, and the step to the next. */
 template <class C> constexpr uint64_t wide_step = (C::YK ? 32 : 16 * C::LINE_BYTES) >> 4;
-template <class C>
-__device__ __forceinline__ uint64_t wide_descriptor(uint32_t wide, uint32_t half)
+template <class C> __device__ __forceinline__ uint64_t wide_descriptor(uint32_t wide, uint32_t half)
 {
     const uint64_t stride = 8 * C::LINE_BYTES, swizzle = C::LINE_BYTES == 128 ? 1 : 2;
     const uint32_t address = wide + half * C::Y_BOX;
@@ -293,9 +290,8 @@ __device__ __forceinline__ uint64_t wide_descriptor(uint32_t wide, uint32_t half
 
 /* Issues the products of half a box; `fresh`: they begin a sum. */
 template <class C>
-__device__ __forceinline__ void multiply_rows(uint32_t wide, uint32_t half,
-                                              const half_stage<C> &x, float (&d)[C::COLUMNS / 2],
-                                              bool fresh)
+__device__ __forceinline__ void multiply_rows(uint32_t wide, uint32_t half, const half_stage<C> &x,
+                                              float (&d)[C::COLUMNS / 2], bool fresh)
 {
     const uint64_t right = wide_descriptor<C>(wide, half);
     wgmma_fence();
@@ -328,9 +324,8 @@ __device__ __forceinline__ void begin_stage(const widened_memory<C> &s, rows_sta
 
 /* d = the sum over `stages` stages, one chain. */
 template <class C>
-__device__ __forceinline__ void sum_rows(const widened_memory<C> &s, uint32_t stages,
-                                         uint32_t lane, rows_state<C> &state,
-                                         float (&d)[C::COLUMNS / 2])
+__device__ __forceinline__ void sum_rows(const widened_memory<C> &s, uint32_t stages, uint32_t lane,
+                                         rows_state<C> &state, float (&d)[C::COLUMNS / 2])
 {
     half_stage<C> even, odd = {};
     uint32_t previous = 0;

@@ -10,16 +10,16 @@
  *
  * Clusters go through the rows in steps of their number. A multiprocessor has two blocks (f32) or
  * three, so that one computes while another waits for the exchange of maxima and sums. Their copies
- * of 64 or 48 KiB are more than the latency of the memory takes (reduce/shuffle.cu has the figures);
- * with two or three slices ahead in each block the memory was slower.
+ * of 64 or 48 KiB are more than the latency of the memory takes (reduce/shuffle.cu has the
+ * figures); with two or three slices ahead in each block the memory was slower.
  *
  * Slices, threads and the order of sums depend on the length only.
  */
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/ptx.cuh"
+#include "kernels/cuda/sm90/grid.h"
 #include "kernels/cuda/softmax/rows.cuh"
 #include "kernels/cuda/softmax/softmax.h"
-#include "kernels/cuda/sm90/grid.h"
 
 namespace softmax_streamed
 {
