@@ -21,9 +21,10 @@ PR_SET_MDWE, PR_MDWE_REFUSE_EXEC_GAIN = 65, 1
 
 @pytest.fixture(scope="module", autouse=True)
 def gpu():
-    """The UUID of the first GPU."""
+    """The UUID of the first GPU that CUDA uses."""
+    first = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]
     try:
-        found = subprocess.run(["nvidia-smi", "--query-gpu=uuid", "--format=csv,noheader"],
+        found = subprocess.run(["nvidia-smi", f"--id={first}", "--query-gpu=uuid", "--format=csv,noheader"],
                                capture_output=True, text=True, timeout=PATIENCE_S, check=True)
     except (OSError, subprocess.SubprocessError):
         pytest.skip("there is no GPU")
