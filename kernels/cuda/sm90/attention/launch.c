@@ -79,17 +79,15 @@ static bool attention_wgmma_tile_matters(const struct attention_problem *p)
 uint32_t attention_wgmma_alike(struct attention_member members[], uint32_t count)
 {
     const struct attention_wgmma_kernel *kernel = attention_wgmma_choose(members[0].problem);
-    struct attention_member others[ATTENTION_GROUP_MAX];
-    uint32_t alike = 0, rest = 0;
+    uint32_t alike = 0;
     for (uint32_t i = 0; i < count; i++) {
-        const struct attention_problem *p = members[i].problem;
-        if (attention_wgmma_tile_matters(p) && attention_wgmma_choose(p) != kernel)
-            others[rest++] = members[i];
-        else
-            members[alike++] = members[i];
+        const struct attention_member member = members[i];
+        if (attention_wgmma_tile_matters(member.problem) &&
+            attention_wgmma_choose(member.problem) != kernel)
+            continue;
+        memmove(&members[alike + 1], &members[alike], (i - alike) * sizeof *members);
+        members[alike++] = member;
     }
-    for (uint32_t i = 0; i < rest; i++)
-        members[alike + i] = others[i];
     return alike;
 }
 
