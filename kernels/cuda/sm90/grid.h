@@ -4,6 +4,8 @@
 #ifndef KERNELS_CUDA_SM90_GRID_H
 #define KERNELS_CUDA_SM90_GRID_H
 
+#include <gemmd/dtypes.h>
+
 #include "kernels/cuda/sm90/sm90.h"
 
 #ifdef __cplusplus
