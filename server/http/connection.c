@@ -185,14 +185,17 @@ static bool is_slow_answer(struct connection *connection, const struct config *c
                            timeout_ns(connection, config));
 }
 
-/* Whether libmicrohttpd has answered the request before its headers were complete. libmicrohttpd
- * then closes the connection at once, except that version 0.9 waits for headers that it has dropped
- * if the parameters of the query did not fit in the connection's buffer. */
+/* Whether libmicrohttpd has answered the request before its headers were complete, because the
+ * parameters of the query did not fit in the connection's buffer: version 0.9 then waits for
+ * headers that it has dropped. After other refusals it closes the connection at once, though not
+ * before the client takes the answer, to which nothing may be added. */
 static bool is_stuck(const struct connection *connection)
 {
-    return connection->request != NULL &&
-           MHD_get_connection_info(connection->request->mhd, MHD_CONNECTION_INFO_HTTP_STATUS) !=
-               NULL;
+    if (connection->request == NULL)
+        return false;
+    const union MHD_ConnectionInfo *answered =
+        MHD_get_connection_info(connection->request->mhd, MHD_CONNECTION_INFO_HTTP_STATUS);
+    return answered != NULL && answered->http_status == MHD_HTTP_REQUEST_HEADER_FIELDS_TOO_LARGE;
 }
 
 void connection_refuse_parameters(struct connection *connection)
