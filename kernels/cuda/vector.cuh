@@ -1,6 +1,6 @@
 /*
  * vector.cuh - elements of f32, f16 and bf16 that a thread loads 16 bytes at a time and widens to
- * f32.
+ * f32, and the sum of a thread's numbers.
  */
 #ifndef KERNELS_CUDA_VECTOR_CUH
 #define KERNELS_CUDA_VECTOR_CUH
@@ -36,6 +36,17 @@ static __device__ __forceinline__ float2 widen_pair(uint32_t word, __half)
 static __device__ __forceinline__ float2 widen_pair(uint32_t word, __nv_bfloat16)
 {
     return make_float2(__uint_as_float(word << 16), __uint_as_float(word & 0xffff0000));
+}
+
+/* The sum of a power of two of elements, as a pairwise tree. `x` is overwritten. */
+template <unsigned COUNT> static __device__ __forceinline__ float sum_pairwise(float (&x)[COUNT])
+{
+#pragma unroll
+    for (unsigned half = COUNT / 2; half > 0; half /= 2)
+#pragma unroll
+        for (unsigned i = 0; i < half; i++)
+            x[i] += x[i + half];
+    return x[0];
 }
 
 /* Elements in registers: indices are known to the compiler. */

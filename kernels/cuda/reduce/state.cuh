@@ -31,6 +31,7 @@ template <> struct wide_of<int32_t> {
     using type = long long;
 };
 
+using vectors::sum_pairwise;
 using vectors::widen;
 static __device__ __forceinline__ double widen(double x)
 {
@@ -64,17 +65,6 @@ static __device__ __forceinline__ float greater_or_nan(float a, float b)
     float c;
     asm("max.NaN.f32 %0, %1, %2;" : "=f"(c) : "f"(a), "f"(b));
     return c;
-}
-
-/* The sum of a power of two of elements, as a pairwise tree. `x` is overwritten. */
-template <unsigned COUNT> static __device__ __forceinline__ float sum_pairwise(float (&x)[COUNT])
-{
-#pragma unroll
-    for (unsigned half = COUNT / 2; half > 0; half /= 2)
-#pragma unroll
-        for (unsigned i = 0; i < half; i++)
-            x[i] += x[i + half];
-    return x[0];
 }
 
 /* `exact`: the order of elements makes no difference, so that no tree is needed. */

@@ -20,6 +20,7 @@
 namespace softmax
 {
 
+using vectors::sum_pairwise;
 using vectors::vector;
 using vectors::widen;
 
@@ -170,17 +171,6 @@ template <typename T, unsigned EACH, unsigned VECTORS> struct row {
             exponentials_of(v, scale, top, e[v]);
     }
 
-    /* The sum of a power of two of numbers, as a pairwise tree. */
-    template <unsigned COUNT> static __device__ __forceinline__ float sum_pairwise(float s[COUNT])
-    {
-#pragma unroll
-        for (unsigned half = COUNT / 2; half > 0; half /= 2)
-#pragma unroll
-            for (unsigned i = 0; i < half; i++)
-                s[i] += s[i + half];
-        return s[0];
-    }
-
     /* The sum of a thread's exponentials, as a pairwise tree. */
     static __device__ __forceinline__ float total(const float e[VECTORS][W])
     {
@@ -191,9 +181,9 @@ template <typename T, unsigned EACH, unsigned VECTORS> struct row {
 #pragma unroll
             for (unsigned i = 0; i < W; i++)
                 s[i] = e[v][i];
-            sums[v] = sum_pairwise<W>(s);
+            sums[v] = sum_pairwise(s);
         }
-        return sum_pairwise<VECTORS>(sums);
+        return sum_pairwise(sums);
     }
 
     /* The same sum, where X is needed later and the exponentials are not. */
@@ -204,9 +194,9 @@ template <typename T, unsigned EACH, unsigned VECTORS> struct row {
         for (unsigned v = 0; v < VECTORS; v++) {
             float e[W];
             exponentials_of(v, scale, top, e);
-            sums[v] = sum_pairwise<W>(e);
+            sums[v] = sum_pairwise(e);
         }
-        return sum_pairwise<VECTORS>(sums);
+        return sum_pairwise(sums);
     }
 
     /* Stores the values y of a vector, and `masked` in place of those of masked elements. */
