@@ -58,6 +58,16 @@ def start(program, port, backend):
     raise SystemExit(f"{program} does not become ready")
 
 
+def without_id(data):
+    """The body of a problem document without the id of its request."""
+    try:
+        document = json.loads(data)
+    except ValueError:
+        return data
+    return {key: value for key, value in document.items() if key != "request_id"} if (
+        isinstance(document, dict) and "request_id" in document) else data
+
+
 class Comparison:
     """Sends each request to both daemons and counts the answers that are not the same."""
 
@@ -71,14 +81,14 @@ class Comparison:
             connection.request(method, path, body, headers or {})
             response = connection.getresponse()
             kept = [pair for pair in response.getheaders() if pair[0].lower() not in VARYING]
-            return response.status, kept, response.read()
+            return response.status, kept, without_id(response.read())
 
         old, new = map(answer, self.connections)
         if old == new:
             self.same += 1
             return
         self.different += 1
-        print("DIFFERENT", method, path[:120], old[0], new[0], old[2][:160], new[2][:160], flush=True)
+        print("DIFFERENT", method, path[:120], old[0], new[0], str(old[2])[:160], str(new[2])[:160], flush=True)
 
 
 def safetensors(**matrices):
@@ -161,18 +171,46 @@ def measure(name, row, connections, seconds, turns):
           f"| {old[1]:.0f}, {new[1]:.0f} | {old[2]:.0f}, {new[2]:.0f} |", flush=True)
 
 
+def resident_edge(backend):
+    """Rows and columns of the resident matrix."""
+    return 4096 if backend == "cuda" else 512
+
+
+def rows_to_measure(folder, backend):
+    """The rows of the table: name, request (target, body file, headers), connections."""
+    operands = bodies.operands("f32", 2 * 64 * 64)
+    text, headers = inference(64, 64, 64, True)
+    gemm = ("/gemm?m=64&n=64&k=64", bodies.write(folder, "raw", operands), {})
+    infer = ("/v2/models/gemm_fp32/infer", bodies.write(folder, "infer", text + operands), headers)
+    rows = [("/gemm f32 64³", gemm, 128), ("infer f32 64³", infer, 128), ("/gemm f32 64³", gemm, 1),
+            ("infer f32 64³", infer, 1), ("/gemm f32 64³", gemm, 32)]
+    gpu = backend == "cuda"
+    for edge, connections in ((1024, 16), (4096, 8)) if gpu else ((512, 4),):
+        rows.append((f"/gemm f32 {edge}³", (f"/gemm?m={edge}&n={edge}&k={edge}",
+                                            bodies.product(folder, "f32", edge, edge, edge), {}), connections))
+    edge = resident_edge(backend)
+    rows.append((f"/gemm, a bf16 row on a resident {edge}×{edge}",
+                 ("/gemm?m=1&b=resident", bodies.write(folder, "row", bodies.operands("bf16", edge)), {}), 256))
+    return rows
+
+
 def load(options):
+    edge = resident_edge(options.backend)
+    resident = bodies.operands("bf16", edge * edge)
+    for port in PORTS:
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
+        connection.request("PUT", f"/tensors/resident?shape={edge},{edge}&dtype=bf16", resident, OCTETS)
+        response = connection.getresponse()
+        response.read()
+        if response.status not in (200, 201):
+            raise SystemExit(f"port {port}: the tensor is answered with {response.status}")
+        connection.close()
     with tempfile.TemporaryDirectory() as folder:
-        operands = bodies.operands("f32", 2 * 64 * 64)
-        text, headers = inference(64, 64, 64, True)
-        rows = {"/gemm": ("/gemm?m=64&n=64&k=64", bodies.write(folder, "raw", operands), {}),
-                "infer": ("/v2/models/gemm_fp32/infer",
-                          bodies.write(folder, "infer", text + operands), headers)}
-        print("| f32 64x64x64, connections | before | after | ratio (of each pair of turns) "
-              "| p50 us | p99 us |\n|---|---|---|---|---|---|")
-        for name, connections in (("/gemm", 128), ("infer", 128), ("/gemm", 1), ("infer", 1),
-                                  ("/gemm", 32)):
-            measure(name, rows[name], connections, options.seconds, options.turns)
+        print("| row, connections | before | after | ratio (of each pair of turns) | p50 us | p99 us |\n"
+              "|---|---|---|---|---|---|")
+        for name, row, connections in rows_to_measure(folder, options.backend):
+            if options.rows in name:
+                measure(name, row, connections, options.seconds, options.turns)
 
 
 def main():
@@ -184,6 +222,7 @@ def main():
     parser.add_argument("--cases", type=int, default=200, help="random products that are compared")
     parser.add_argument("--seconds", type=int, default=2, help="of each turn")
     parser.add_argument("--turns", type=int, default=5)
+    parser.add_argument("--rows", default="", help="measure only the rows with this text in their name")
     options = parser.parse_args()
     daemons = []
     try:
