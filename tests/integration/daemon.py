@@ -127,14 +127,19 @@ class Daemon:
         host, port = self.address
         return f"http://{host}:{port}" if ":" not in host else f"http://[{host}]:{port}"
 
-    def descriptors(self):
-        return len(os.listdir(f"/proc/{self.pid}/fd"))
+    def descriptors(self, kind=""):
+        """The number of open descriptors whose target in /proc begins with `kind`, "socket:" for instance."""
+        count = 0
+        for name in os.listdir(f"/proc/{self.pid}/fd"):
+            with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+                count += os.readlink(f"/proc/{self.pid}/fd/{name}").startswith(kind)
+        return count
 
-    def assert_descriptors(self, expected):
+    def assert_descriptors(self, expected, kind=""):
         """No more are open than `expected`, once the connections that have ended are closed too:
         the metrics stop counting a connection just before its descriptor is closed."""
-        wait_until(lambda: self.descriptors() <= expected,
-                   lambda: f"{self.descriptors()} descriptors instead of {expected}")
+        wait_until(lambda: self.descriptors(kind) <= expected,
+                   lambda: f"{self.descriptors(kind)} descriptors ({kind or 'of any kind'}) instead of {expected}")
 
     @contextlib.contextmanager
     def suspended(self):

@@ -132,8 +132,9 @@ static enum gemmd_error warm_check(struct cuda_device *cuda, const struct gemm_p
     return GEMMD_OK;
 }
 
-/* Enqueues the kernel that "auto" chooses for a shape, with the present bytes of device memory as
- * operands. */
+/* Enqueues the kernel that "auto" chooses for a shape, with zeros as operands. Memory that is not
+ * cleared holds NaN and infinities, which products of f32 on tensor cores compute again element by
+ * element: 2048x2048x2048 then takes 50 ms instead of 0.2. */
 static enum gemmd_error warm_one(struct cuda_device *cuda, struct gemm_problem problem,
                                  struct fault *fault)
 {
@@ -146,6 +147,9 @@ static enum gemmd_error warm_one(struct cuda_device *cuda, struct gemm_problem p
         !device_layout(&problem, kernel, cuda->base.tensors, &layout) ||
         layout.total_bytes > arena_capacity_bytes(cuda->base.arena))
         return GEMMD_OK;
+    const cudaError_t error = cudaMemsetAsync(cuda->memory, 0, layout.total_bytes, slot->stream);
+    if (error != cudaSuccess)
+        return cuda_open_failed(fault, "clearing device memory", error);
     struct gemm_problem there = device_layout_problem(&layout, cuda->memory);
     enum gemmd_error code =
         kernel->run(slot->context, &there, cuda->memory + layout.workspace.offset);
