@@ -102,6 +102,8 @@ struct gemm_kernel {
      * (launch_cut.h), and every element has the same bits as in one call. 0: a product is computed
      * in one call. */
     double launch_flops;
+    /* The same for products of f32 with precision full, if it is another number. */
+    double launch_flops_f32;
     /* Whether the kernel can compute the problem. Ignores the problem's pointers. */
     bool (*takes)(const struct gemm_problem *problem);
     /* Whether automatic selection may choose the kernel for a problem that it takes; false where

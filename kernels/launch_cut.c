@@ -62,21 +62,28 @@ static bool launch_fits(const struct gemm_kernel *kernel, const struct gemm_prob
            kernel->workspace_bytes(part, &needed) && needed <= room;
 }
 
+/* The operations that one launch of a product should have. */
+static double most_flops(const struct gemm_kernel *kernel, const struct gemm_problem *p)
+{
+    const bool is_full = p->dtype == GEMMD_F32 && p->precision == GEMM_PRECISION_FULL;
+    return is_full && kernel->launch_flops_f32 > 0 ? kernel->launch_flops_f32
+                                                   : kernel->launch_flops;
+}
+
 void launch_cut_gemm(const struct gemm_kernel *kernel, const struct gemm_problem *problem,
                      struct launch_cut *cut)
 {
     const struct gemm_problem *p = problem;
     const struct launch_cut whole = {.launches = 1, .rows = p->m, .problems = p->batch};
     const double row = 2.0 * (double)p->n * (double)p->k, one = row * (double)p->m;
+    const double most = most_flops(kernel, p);
     *cut = whole;
-    if (p->m == 0 || p->batch == 0 || kernel->launch_flops <= 0 ||
-        one * (double)p->batch <= kernel->launch_flops)
+    if (p->m == 0 || p->batch == 0 || most <= 0 || one * (double)p->batch <= most)
         return;
     const uint64_t fewest = fewest_problems(p);
-    cut->problems = each_of(p->batch, kernel->launch_flops / one, fewest);
-    if (one * (double)cut->problems > kernel->launch_flops)
-        cut->rows =
-            each_of(p->m, kernel->launch_flops / (row * (double)cut->problems), PROBLEM_PART_ROWS);
+    cut->problems = each_of(p->batch, most / one, fewest);
+    if (one * (double)cut->problems > most)
+        cut->rows = each_of(p->m, most / (row * (double)cut->problems), PROBLEM_PART_ROWS);
     cut->launches = ceil_div(p->batch, cut->problems) * ceil_div(p->m, cut->rows);
     const struct gemm_problem first = launch_cut_gemm_part(cut, p, 0);
     const struct gemm_problem last = launch_cut_gemm_part(cut, p, cut->launches - 1);

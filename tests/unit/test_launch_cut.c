@@ -145,6 +145,23 @@ START_TEST(a_long_product_is_cut)
 }
 END_TEST
 
+START_TEST(f32_at_full_precision_can_have_shorter_launches)
+{
+    const struct gemm_kernel kernel = {.takes = takes_all,
+                                       .workspace_bytes = no_workspace,
+                                       .launch_flops = 1e10,
+                                       .launch_flops_f32 = 1e9};
+    struct launch_cut cut;
+    struct gemm_problem rows = product(8192, 512, 512, 1);
+    rows.dtype = GEMMD_F32;
+    launch_cut_gemm(&kernel, &rows, &cut);
+    ck_assert_uint_eq(cut.launches, 5);
+    rows.precision = GEMM_PRECISION_TF32;
+    launch_cut_gemm(&kernel, &rows, &cut);
+    ck_assert_uint_eq(cut.launches, 1);
+}
+END_TEST
+
 START_TEST(a_kernel_that_cannot_be_cut_is_not)
 {
     const struct gemm_problem p = product(4096, 64, 64, 1);
@@ -211,6 +228,7 @@ int main(void)
     tcase_add_loop_test(tests, launches_cover_the_result_once, 0,
                         (int)(sizeof shapes / sizeof *shapes));
     tcase_add_test(tests, a_long_product_is_cut);
+    tcase_add_test(tests, f32_at_full_precision_can_have_shorter_launches);
     tcase_add_loop_test(tests, a_kernel_that_cannot_be_cut_is_not, 0, 3);
     tcase_add_test(tests, the_parts_of_an_attention_are_in_one_launch_each);
     suite_add_tcase(suite, tests);

@@ -370,18 +370,27 @@ __device__ __forceinline__ bool is_ordinary(float sum)
     return fabsf(sum) < PARTS_SUM_MAX;
 }
 
-/* The sum as a chain of multiply-adds. */
-__device__ __forceinline__ float chain(const sm90_arguments &p, uint32_t batch, uint32_t row,
-                                       uint32_t column)
+/* The sums of a lane's columns, of which the first `valid` exist, as chains of multiply-adds. All
+ * of them are computed side by side, so that a step of k waits for memory once. */
+__device__ __forceinline__ void chains(const sm90_arguments &p, uint32_t batch, uint32_t row,
+                                       uint32_t column, uint32_t valid, float (&sums)[LANE_COLUMNS])
 {
     const float *a = p.a.data + batch * p.a.batch_step + row * p.a.line_step;
     const float *b = p.b.data + batch * p.b.batch_step + column * p.b.line_step;
-    float sum = 0;
-#pragma unroll 1
-    for (uint32_t i = 0; i < p.k; i++, a += p.a.k_step, b += p.b.k_step) {
-        sum = fmaf(*a, *b, sum);
+#pragma unroll
+    for (uint32_t j = 0; j < LANE_COLUMNS; j++) {
+        sums[j] = 0;
     }
-    return sum;
+#pragma unroll 2
+    for (uint32_t i = 0; i < p.k; i++, a += p.a.k_step, b += p.b.k_step) {
+        const float left = *a;
+        const float *right = b;
+#pragma unroll
+        for (uint32_t j = 0; j < LANE_COLUMNS; j++) {
+            sums[j] = fmaf(left, *right, sums[j]);
+            right += j + 1 < valid ? p.b.line_step : 0;
+        }
+    }
 }
 
 /* Writes a lane's columns of a line, of which the first `valid` exist: the bits of 32-bit types, or
@@ -444,10 +453,17 @@ __device__ __forceinline__ void finish_chunk(const sm90_arguments &p, uint32_t p
         memcpy(d, &d0, sizeof d0);
         memcpy(d + 4, &d1, sizeof d1);
         if constexpr (E == F32) {
+            bool ordinary = true;
 #pragma unroll
             for (uint32_t i = 0; i < LANE_COLUMNS; i++) {
-                if (i < valid && !is_ordinary(d[i])) {
-                    d[i] = chain(p, batch, row, column + i);
+                ordinary = ordinary && (i >= valid || is_ordinary(d[i]));
+            }
+            if (!ordinary) {
+                float sums[LANE_COLUMNS];
+                chains(p, batch, row, column, valid, sums);
+#pragma unroll
+                for (uint32_t i = 0; i < LANE_COLUMNS; i++) {
+                    d[i] = is_ordinary(d[i]) ? d[i] : sums[i];
                 }
             }
         }
