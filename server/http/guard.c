@@ -146,6 +146,16 @@ static enum gemmd_error set_coding(struct request *request, const struct coding_
     return GEMMD_OK;
 }
 
+enum gemmd_error guard_set_bad_length(struct request *request, bool is_too_large)
+{
+    if (is_too_large)
+        return fault_set(&request->fault, GEMMD_ERR_TOO_LARGE, NULL,
+                         "Content-Length does not fit in 64 bits; --max-body is %s",
+                         size_text(request->config->max_body_bytes).text);
+    return fault_set(&request->fault, GEMMD_ERR_MALFORMED, NULL,
+                     "Content-Length is not a number of bytes");
+}
+
 enum gemmd_error guard_headers(struct request *request, const struct request_line *line)
 {
     struct framing framing = {0};
@@ -177,12 +187,7 @@ enum gemmd_error guard_headers(struct request *request, const struct request_lin
         return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
                          "the only Transfer-Encoding that is supported is chunked");
     if (framing.lengths == 1 && !number_u64(framing.length, &request->content_length))
-        return is_digits(framing.length)
-                   ? fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
-                               "Content-Length does not fit in 64 bits; --max-body is %s",
-                               size_text(request->config->max_body_bytes).text)
-                   : fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
-                               "Content-Length is not a number of bytes");
+        return guard_set_bad_length(request, is_digits(framing.length));
 
     const char *expect = request_header(request, "Expect");
     request->expects_continue = expect != NULL && strcasecmp(expect, "100-continue") == 0;
