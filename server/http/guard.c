@@ -95,7 +95,7 @@ bool guard_target(const char *target, size_t bytes)
  * Libmicrohttpd 0.9 skips further spaces and cuts the target at a zero byte. */
 static bool is_sound_request_line(const struct request *request, const struct request_line *line)
 {
-    return is_token(line->method) && request->target == line->method + strlen(line->method) + 1 &&
+    return request->target == line->method + strlen(line->method) + 1 &&
            line->version == request->target + request->target_bytes + 1;
 }
 
@@ -105,7 +105,8 @@ static enum gemmd_error read_head(struct request *request, const struct request_
 {
     const bool lenient = request->server->lenient_parser;
     struct fault *fault = &request->fault;
-    if (!request->target_is_sound || (lenient && !is_sound_request_line(request, line)))
+    if (!request->target_is_sound || !is_token(line->method) ||
+        (lenient && !is_sound_request_line(request, line)))
         return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
                          "the request line is malformed; it is a method, a path and HTTP/1.1, with "
                          "one space between each");

@@ -1,9 +1,12 @@
 #!/usr/bin/env python3
 """Figures that tests answer: runs the tests of each row, and writes how many passed.
 
-With --log, the file that a run of tests/run.sh has printed to, the parts of tests/run.sh are not run again.
+With --libmicrohttpd, the row F8 is measured a second time, with the libmicrohttpd.so.12 of that folder in the place
+of the system's. With --log, the file that a run of tests/run.sh has printed to, the parts of tests/run.sh are not run again.
 """
 
+import ctypes
+import os
 import re
 import subprocess
 import sys
@@ -37,8 +40,7 @@ ROWS = {
                 not_tested="without a GPU these tests run on a simulated one, which has no kernels of CUDA"),
     "F5": Tests(parts=("fuzz",), not_tested="each harness runs for seconds, and not for the time of the bar"),
     "F7": Tests(parts=("lint",)),
-    "F8": Tests(("test_framing.py", "test_hostile.py"),
-                not_tested="these tests ran with one version of libmicrohttpd"),
+    "F8": Tests(("test_framing.py", "test_hostile.py")),
     "F20": Tests(("test_watchdog.py",), not_tested="these tests do not look for a dump of the threads"),
     "F21": Tests(("test_systemd.py",), not_tested="CUDA under the unit is not among these tests"),
     "F23": Tests(unit="^packaging_(exports|layout|header|version)$"),
@@ -49,17 +51,45 @@ ROWS = {
 QUICK = ["F23"]
 
 
-def command(words):
-    return subprocess.run(list(map(str, words)), capture_output=True, text=True, check=False, cwd=figure.ROOT).stdout
+def command(words, **variables):
+    return subprocess.run(list(map(str, words)), capture_output=True, text=True, check=False, cwd=figure.ROOT,
+                          env={**os.environ, **variables}).stdout
 
 
-def run_integration(options, files):
+def run_integration(options, files, **variables):
     """(passed, failed, skipped) of the tests in the files."""
     out = command([sys.executable, "-m", "pytest", "-q", "-c", "tests/pytest.ini", "--rootdir", "tests",
-                   "--gemmd", options.gemmd, *(f"tests/integration/{file}" for file in files)])
+                   "--gemmd", options.gemmd, *(f"tests/integration/{file}" for file in files)], **variables)
     # pytest is quiet here: it prints a letter for each test, and names those that failed.
     letters = "".join(re.findall(r"^([.FEsxX]+)(?: +\[.*)?$", out, re.MULTILINE))
     return letters.count("."), letters.count("F") + letters.count("E"), letters.count("s")
+
+
+def version_of(library):
+    found = ctypes.CDLL(str(library)).MHD_get_version
+    found.restype = ctypes.c_char_p
+    return found().decode()
+
+
+def with_another_libmicrohttpd(options, tests, sums):
+    """The figure of a row whose tests run with two versions of libmicrohttpd. `sums` are those of the system's."""
+    versions = [version_of("libmicrohttpd.so.12")]
+    runs = [sums]
+    if options.libmicrohttpd:
+        folder = options.libmicrohttpd.resolve()
+        versions.append(version_of(folder / "libmicrohttpd.so.12"))
+        runs.append(run_integration(options, tests.integration, LD_LIBRARY_PATH=str(folder)))
+    failed = any(run[1] or not run[0] for run in runs)
+    return figure.Figure(
+        "F8", "; ".join(f"with libmicrohttpd {version}: {counts(run)}" for version, run in zip(versions, runs)),
+        False if failed else None if len(set(versions)) < 2 else True,
+        tests.names() + ("" if options.libmicrohttpd else "; these tests ran with one version of libmicrohttpd, and "
+                         "--libmicrohttpd names the folder of another"))
+
+
+def counts(sums):
+    passed, failed, skipped = sums
+    return f"{passed} tests passed, {failed} failed" + (f", {skipped} skipped" if skipped else "")
 
 
 def run_unit(options, pattern):
@@ -118,9 +148,13 @@ def measure(options):
     figures = []
     for row in wanted:
         tests = ROWS[row]
-        passed, failed, skipped = run(options, tests)
+        sums = run(options, tests)
+        if row == "F8":
+            figures.append(with_another_libmicrohttpd(options, tests, sums))
+            continue
+        passed, failed, _ = sums
         figures.append(figure.Figure(
-            row, f"{passed} tests passed, {failed} failed" + (f", {skipped} skipped" if skipped else ""),
+            row, counts(sums),
             False if failed or not passed else None if tests.not_tested else True,
             "; ".join(filter(None, (tests.names(), tests.not_tested)))))
     return figures
@@ -129,5 +163,6 @@ def measure(options):
 if __name__ == "__main__":
     figure.main(measure, [
         ("--only", {"metavar": "ROW,...", "help": "run the tests of these rows"}),
+        ("--libmicrohttpd", {"type": Path, "metavar": "FOLDER", "help": "with another libmicrohttpd.so.12 for F8"}),
         ("--log", {"type": Path, "metavar": "FILE", "help": "what tests/run.sh has printed: read, and not run again"}),
     ], split=True)

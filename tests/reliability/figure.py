@@ -64,7 +64,7 @@ def options_of(description, arguments, gemmd):
 def write_row(folder, name, options, figures, why):
     script = Path(sys.argv[0]).stem
     folder.mkdir(parents=True, exist_ok=True)
-    shown = [argument for argument in sys.argv[1:]
+    shown = [Path(argument).name if argument.startswith("/") else argument for argument in sys.argv[1:]
              if argument not in ("--rows", str(options.rows), "--gemmd")
              and not argument.endswith("bin/gemmd")]
     row = {"script": f"tests/reliability/{script}.py", "machine": machine(),
