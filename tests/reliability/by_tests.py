@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Figures that tests answer: runs the tests of each row, and writes how many passed.
 
-With --libmicrohttpd, the row F8 is measured a second time, with the libmicrohttpd.so.12 of that folder in the place
-of the system's. With --log, the file that a run of tests/run.sh has printed to, the parts of tests/run.sh are not run again.
+With --libmicrohttpd, the row F8 is measured a second time, with the libmicrohttpd.so.12 of that folder in
+the place of the system's. With --log, the file that a run of tests/run.sh has printed to, the parts of
+tests/run.sh are not run again.
 """
 
 import ctypes
@@ -43,7 +44,8 @@ class Tests:
 ROWS = {
     "F1": Tests(parts=("asan", "tsan")),
     "F2": Tests(("test_no_memory.py", "test_failed_starts.py"), "^test_client_memory$"),
-    "F3": Tests(("test_failed_io.py", "test_failed_starts.py"), rows=("Disk", "Shared memory", "Descriptors", "Memory")),
+    "F3": Tests(("test_failed_io.py", "test_failed_starts.py"),
+                rows=("Disk", "Shared memory", "Descriptors", "Memory")),
     "F4": Tests(("test_cuda_faults.py",),
                 without_gpu="without a GPU these tests run on a simulated one, which has no kernels of CUDA"),
     "F5": Tests(parts=("fuzz",), not_tested="each harness runs for seconds with each change, and not for the time of "
