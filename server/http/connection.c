@@ -21,7 +21,7 @@ static const uint64_t NS_PER_MS = 1000000u;
 /* How long an answer of libmicrohttpd to an incomplete request may take. */
 static const uint64_t STUCK_MS = 100;
 /* How soon, and how late, connection_check looks again whether a client has disconnected. */
-static const uint64_t LOOK_MIN_NS = 1000000000u, LOOK_MAX_NS = 30000000000u;
+static const uint64_t LOOK_MIN_NS = 1000000000u, LOOK_MAX_NS = 8000000000u;
 
 bool connection_enter(struct connection *connection, enum connection_phase phase, uint64_t now_ns)
 {
