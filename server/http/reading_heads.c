@@ -36,7 +36,7 @@ void reading_heads_remove(struct reading_heads *heads, struct request *request)
  * the headers only if they are complete. */
 static bool is_at_its_headers(const struct request *request)
 {
-    return request_is_connected(request) &&
+    return request->connection->phase == CONNECTION_HEADERS &&
            MHD_get_connection_info(request->mhd, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE) != NULL &&
            MHD_get_connection_info(request->mhd, MHD_CONNECTION_INFO_HTTP_STATUS) == NULL;
 }
