@@ -109,8 +109,9 @@ def measure(options):
     return [figure.Figure("F19", text, None if options.quick else min(shares.values()) >= 0.8,
                           "64 MiB on one connection; up: until the body is in the memory that the device reads; "
                           "down: a tensor, which a GPU copies to the host before the first byte is sent, and which the "
-                          f"CPU backend sends from where it lies; the first byte came {1e3 * first_s:.1f} ms after the "
-                          f"request, and from then on the rate is {after / middle['bare down']:.2f} of the bare socket's")]
+                          f"CPU backend sends from where it lies; the first byte came {1e3 * first_s:.1f} ms after "
+                          f"the request, and from then on the rate is {after / middle['bare down']:.2f} of the bare "
+                          "socket's")]
 
 
 if __name__ == "__main__":
