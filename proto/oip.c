@@ -184,9 +184,9 @@ static enum gemmd_error take_input(struct decoding *decoding, const struct oip_v
 static enum gemmd_error take_inputs(struct decoding *decoding, const struct oip_value *inputs)
 {
     struct oip_request *request = decoding->request;
-    const uint32_t count = is_kind(inputs, OIP_LIST) ? inputs->count : 0;
-    if (count == 0)
-        return malformed(decoding, "the request has no inputs, an array of at least one object");
+    if (!is_kind(inputs, OIP_LIST))
+        return malformed(decoding, "the request has no inputs, an array of objects");
+    const uint32_t count = inputs->count;
     if (count > OIP_INPUTS_MAX)
         return malformed(decoding, "the request has more inputs than the 8 that are read");
     const struct oip_value *object = inputs + 1;

@@ -11,6 +11,7 @@
 #include "server/http/server.h"
 #include "server/jobs/job_thread.h"
 #include "server/net/notify.h"
+#include "server/observe/thread_dump.h"
 
 enum { LOOKS = 4, PART_MAX = 64 };
 
@@ -139,10 +140,11 @@ void liveness_check(struct liveness *liveness, uint64_t now_ns)
     const bool stuck = find_stuck(liveness, part) && !first;
     if (!stuck)
         notify_send("WATCHDOG=1");
-    if (stuck && !liveness->starving)
+    if (stuck && !liveness->starving) {
         log_event(liveness->services->log, CONFIG_LOG_ERROR,
                   "%s makes no progress: the watchdog of the service manager is not fed", part);
-    else if (!stuck && liveness->starving)
+        thread_dump(liveness->services->log);
+    } else if (!stuck && liveness->starving)
         log_event(liveness->services->log, CONFIG_LOG_INFO,
                   "all parts make progress again: the watchdog is fed");
     liveness->starving = stuck;

@@ -56,7 +56,7 @@ struct connection {
     uint64_t moved_bytes;   /* received in this phase */
     uint64_t deadline_ns;   /* of the request; monotonic clock; 0: none */
     struct sending sending; /* of the answer, in CONNECTION_SENDING */
-    uint64_t next_look_ns;  /* idle: when to look whether the client has disconnected */
+    uint64_t next_look_ns;  /* when to look whether the client has disconnected */
 
     /* Of a connection with TLS (tls.h). `session` is NULL without TLS, and before libmicrohttpd has
      * the connection. */

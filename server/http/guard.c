@@ -95,7 +95,7 @@ bool guard_target(const char *target, size_t bytes)
  * Libmicrohttpd 0.9 skips further spaces and cuts the target at a zero byte. */
 static bool is_sound_request_line(const struct request *request, const struct request_line *line)
 {
-    return is_token(line->method) && request->target == line->method + strlen(line->method) + 1 &&
+    return request->target == line->method + strlen(line->method) + 1 &&
            line->version == request->target + request->target_bytes + 1;
 }
 
@@ -105,7 +105,8 @@ static enum gemmd_error read_head(struct request *request, const struct request_
 {
     const bool lenient = request->server->lenient_parser;
     struct fault *fault = &request->fault;
-    if (!request->target_is_sound || (lenient && !is_sound_request_line(request, line)))
+    if (!request->target_is_sound || !is_token(line->method) ||
+        (lenient && !is_sound_request_line(request, line)))
         return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
                          "the request line is malformed; it is a method, a path and HTTP/1.1, with "
                          "one space between each");
@@ -146,6 +147,16 @@ static enum gemmd_error set_coding(struct request *request, const struct coding_
     return GEMMD_OK;
 }
 
+enum gemmd_error guard_set_bad_length(struct request *request, bool is_too_large)
+{
+    if (is_too_large)
+        return fault_set(&request->fault, GEMMD_ERR_TOO_LARGE, NULL,
+                         "Content-Length does not fit in 64 bits; --max-body is %s",
+                         size_text(request->config->max_body_bytes).text);
+    return fault_set(&request->fault, GEMMD_ERR_MALFORMED, NULL,
+                     "Content-Length is not a number of bytes");
+}
+
 enum gemmd_error guard_headers(struct request *request, const struct request_line *line)
 {
     struct framing framing = {0};
@@ -177,12 +188,7 @@ enum gemmd_error guard_headers(struct request *request, const struct request_lin
         return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
                          "the only Transfer-Encoding that is supported is chunked");
     if (framing.lengths == 1 && !number_u64(framing.length, &request->content_length))
-        return is_digits(framing.length)
-                   ? fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
-                               "Content-Length does not fit in 64 bits; --max-body is %s",
-                               size_text(request->config->max_body_bytes).text)
-                   : fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
-                               "Content-Length is not a number of bytes");
+        return guard_set_bad_length(request, is_digits(framing.length));
 
     const char *expect = request_header(request, "Expect");
     request->expects_continue = expect != NULL && strcasecmp(expect, "100-continue") == 0;

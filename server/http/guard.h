@@ -31,4 +31,8 @@ bool guard_target(const char *target, size_t bytes);
  * GEMMD_ERR_TOO_LARGE for a Content-Length over 64 bits, or GEMMD_ERR_MEDIA_TYPE for the coding. */
 enum gemmd_error guard_headers(struct request *request, const struct request_line *line);
 
+/* Sets request->fault for a Content-Length that is no number, or one that does not fit in 64 bits,
+ * and returns its code. */
+enum gemmd_error guard_set_bad_length(struct request *request, bool is_too_large);
+
 #endif

@@ -154,6 +154,8 @@ static struct MHD_Daemon *start_mhd(struct io_thread *thread, bool with_tls)
     /* A lenient parser closes a connection without an answer if the request line breaks a rule that
      * it checks at all. guard.h checks the same rules, and the client gets an answer. */
     const int strict = server->lenient_parser ? 0 : 1;
+    if (server->lenient_parser)
+        flags |= MHD_USE_ERROR_LOG; /* for reading_heads_on_message */
     size_t buffer_bytes = bulk ? config->bulk_buffer_bytes : config->connection_buffer_bytes;
     if (with_tls) {
         flags |= MHD_USE_TLS;
@@ -161,12 +163,13 @@ static struct MHD_Daemon *start_mhd(struct io_thread *thread, bool with_tls)
         tls_options[TLS_DAEMON_OPTIONS] = (struct MHD_OptionItem){MHD_OPTION_END, 0, NULL};
     }
     return MHD_start_daemon(
-        flags, 0, NULL, NULL, request_handle, thread, MHD_OPTION_URI_LOG_CALLBACK,
-        request_first_line, thread, MHD_OPTION_NOTIFY_COMPLETED, request_completed, thread,
-        MHD_OPTION_NOTIFY_CONNECTION, arrival_on_connection, thread,
-        MHD_OPTION_CONNECTION_MEMORY_LIMIT, buffer_bytes, MHD_OPTION_CONNECTION_LIMIT,
-        (unsigned)config->max_connections, MHD_OPTION_STRICT_FOR_CLIENT, strict,
-        MHD_OPTION_CONNECTION_TIMEOUT, 0u, MHD_OPTION_ARRAY, tls_options, MHD_OPTION_END);
+        flags, 0, NULL, NULL, request_handle, thread, MHD_OPTION_EXTERNAL_LOGGER,
+        reading_heads_on_message, thread, MHD_OPTION_URI_LOG_CALLBACK, request_first_line, thread,
+        MHD_OPTION_NOTIFY_COMPLETED, request_completed, thread, MHD_OPTION_NOTIFY_CONNECTION,
+        arrival_on_connection, thread, MHD_OPTION_CONNECTION_MEMORY_LIMIT, buffer_bytes,
+        MHD_OPTION_CONNECTION_LIMIT, (unsigned)config->max_connections,
+        MHD_OPTION_STRICT_FOR_CLIENT, strict, MHD_OPTION_CONNECTION_TIMEOUT, 0u, MHD_OPTION_ARRAY,
+        tls_options, MHD_OPTION_END);
 }
 
 enum gemmd_error io_thread_start(struct http_server *server, uint32_t index, struct io_thread **out,

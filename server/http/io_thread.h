@@ -28,6 +28,7 @@
 #include "server/http/connection.h"
 #include "server/http/dropped_bodies.h"
 #include "server/http/new_connections.h"
+#include "server/http/reading_heads.h"
 #include "server/http/spares.h"
 #include "server/http/waiters.h"
 #include "server/observe/log.h"
@@ -63,6 +64,7 @@ struct io_thread {
      * ends it. */
     uint32_t still_iterations;
     struct dropped_bodies dropped_bodies;
+    struct reading_heads reading_heads; /* of a lenient parser (server_state.h) */
     bool busy; /* a request advanced in the last iteration: the thread is not about to sleep */
     bool stopping;
     struct log_buffer log_buffer; /* lines of the access log */

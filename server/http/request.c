@@ -98,6 +98,8 @@ void *request_first_line(void *cls, const char *uri, struct MHD_Connection *mhd)
     find_escapes(request, route_path(uri));
     connection->request = request;
     connection->encrypted = connection->session != NULL;
+    if (thread->server->lenient_parser)
+        reading_heads_add(&thread->reading_heads, request);
     count_active(thread, 1);
     thread->moved = true;
     connection_enter(connection, CONNECTION_HEADERS, request->started_ns);
@@ -259,6 +261,7 @@ static void request_begin(struct request *request, const struct request_line *li
 
 static void request_take_headers(struct request *request, const struct request_line *line)
 {
+    reading_heads_remove(&request->thread->reading_heads, request);
     copy_cut(request->method, sizeof request->method, line->method);
     request_choose_id(request);
     request_trace_begin(request);
@@ -363,6 +366,7 @@ void request_completed(void *cls, struct MHD_Connection *mhd, void **context,
     *context = NULL;
     waiters_remove(&request->thread->waiters, &request->among_waiters);
     dropped_bodies_remove(&request->thread->dropped_bodies, request);
+    reading_heads_remove(&request->thread->reading_heads, request);
     struct connection *connection = request->connection;
     if (code != MHD_REQUEST_TERMINATED_COMPLETED_OK && !was_served(request))
         request_note_end(request);

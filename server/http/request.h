@@ -94,8 +94,10 @@ struct request {
     bool suspended;               /* libmicrohttpd has suspended the connection */
     bool drops_body;              /* counted among the thread's dropped bodies that are read */
     struct request *next_dropped; /* in the thread's list of dropped bodies */
-    bool given_up;                /* to be answered with `fault` before the work is done */
-    bool abandoned;               /* the connection ended before the work: only `release` is left */
+    bool reads_head;              /* in the thread's list of heads that are being read */
+    struct request *newer_head, *older_head;
+    bool given_up;  /* to be answered with `fault` before the work is done */
+    bool abandoned; /* the connection ended before the work: only `release` is left */
 
     /* The target of the request line as it was received, up to a zero byte. Valid until the
      * headers have been checked. Borrowed. */

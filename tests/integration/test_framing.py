@@ -17,6 +17,25 @@ RIGHT = np.array([6, 7, 26, 31], np.float32).tobytes()
 TARGET = "/gemm?m=2&n=2&k=2"
 
 
+@pytest.fixture(name="lenient", scope="module")
+def is_lenient(session, url):
+    """Whether libmicrohttpd is older than 1.0, so that the daemon checks heads itself. A newer one refuses most
+    of these requests before the daemon sees them, with a short page."""
+    return session.get(f"{url}/info").json()["build"]["libmicrohttpd"].startswith("0.")
+
+
+def assert_refused(answer, status, says, lenient):
+    """`answer` is a problem document with that status; or a page of libmicrohttpd's own, if the library is not
+    lenient or says nothing, whose status may be less exact."""
+    if says is not None and (lenient or "problem" in answer.headers.get("content-type", "")):
+        assert_problem(answer, status, says)
+        assert answer.headers.get("x-request-id"), answer.headers
+    elif lenient:
+        assert answer.status == status, answer
+    else:
+        assert answer.status in (status, 400, 501), answer
+
+
 def good(body=BODY):
     return request("POST", TARGET, [OCTETS, ("Content-Length", len(body))], body)
 
@@ -58,7 +77,7 @@ def goes_on(kept, address):
 
 
 @pytest.fixture(params=["first", "later", "behind another", "in pieces"])
-def refused(request, address):
+def refused(request, address, lenient):
     """refused(data, status, says): `data` gets a problem document, and the connection ends; as the
     first request of a connection, as a later one, sent together with one before, cut anywhere.
     Without `says` the answer is libmicrohttpd's own: a short page of the same status."""
@@ -78,14 +97,9 @@ def refused(request, address):
             answer = wire.receive()
             if answer.status == 100:
                 answer = wire.receive()
-            if says is None:
-                assert answer.status == status, answer
-            else:
-                assert_problem(answer, status, says)
-                assert answer.headers.get("x-request-id"), answer.headers
+            assert_refused(answer, status, says, lenient)
             assert answer.headers.get("connection") == "close", answer.headers
-            # libmicrohttpd 0.9.75 sends the head of some of its own answers twice.
-            assert b" 200 " not in wire.rest() if says is None else wire.closed()
+            assert wire.closed()
         return answer
 
     return refused
@@ -104,12 +118,48 @@ def test_content_length_twice(headers, refused):
 @pytest.mark.parametrize("value", ["-1", "-32", "abc", "32abc", "0x20", "3.2e1", "32, 32", "+32",
                                    "", "-99999999999999999999999999"])
 def test_content_length_is_no_number(value, refused):
-    refused(request("POST", TARGET, [OCTETS, ("Content-Length", value)], BODY), 400)
+    refused(request("POST", TARGET, [OCTETS, ("Content-Length", value)], BODY), 400, "Content-Length is not a number")
 
 
 @pytest.mark.parametrize("value", ["18446744073709551616", "99999999999999999999999999"])
 def test_content_length_is_over_64_bits(value, refused):
-    refused(request("POST", TARGET, [OCTETS, ("Content-Length", value)], BODY), 413)
+    refused(request("POST", TARGET, [OCTETS, ("Content-Length", value)], BODY), 413,
+            "Content-Length does not fit in 64 bits")
+
+
+@pytest.mark.parametrize("cookies", [b"a=" + b"c" * 31000, b"a=b; " * 900, b"a=" + b"c" * 20000 + b"; d=e" * 900],
+                         ids=["one long", "many", "both"])
+def test_cookies_that_do_not_fit(cookies, refused):
+    refused(request("GET", "/livez", [("Cookie", cookies.decode())]), 431, "cookies do not fit")
+
+
+def test_a_refusal_reaches_the_connection_that_it_belongs_to(start):
+    """The heads of many connections of one I/O thread are incomplete at the same time. Which of them
+    libmicrohttpd refuses is only known from the answers: each has the id that its own request named."""
+    daemon = start("--io-threads", "1", "--header-timeout", "10m")
+    heads = [b"POST %s HTTP/1.1\r\nHost: x\r\nX-Request-Id: request-%d\r\nContent-Length: %s\r\n"
+             % (TARGET.encode(), i, b"abc" if i % 2 else b"32") for i in range(40)]
+    wires = [Wire(daemon.address) for _ in heads]
+    for wire, head in zip(wires, heads):
+        wire.send(head)
+    order = [*range(0, 40, 3), *range(1, 40, 3), *range(2, 40, 3)]
+    for i in order:
+        wires[i].send(b"Content-Type: application/octet-stream\r\n\r\n" + (b"" if i % 2 else BODY))
+        with wires[i] as wire:
+            answer = wire.receive()
+            assert answer.headers.get("x-request-id", f"request-{i}") == f"request-{i}"
+            assert (answer.status, answer.body == RIGHT) == ((400, False) if i % 2 else (200, True))
+            assert wire.closed() if i % 2 else not wire.buffer
+
+
+def test_a_malformed_length_is_logged_and_counted(start, lenient):
+    if not lenient:
+        pytest.skip("libmicrohttpd answers, without an id that the log would have")
+    daemon = start()
+    answer = exchange(daemon.address, request("POST", TARGET, [OCTETS, ("Content-Length", "abc")]))
+    line = logged(daemon, answer)
+    assert (line["error"], line["status"]) == ("malformed", 400), line
+    assert refusals(daemon, "malformed") == 1
 
 
 def test_neither_length_nor_chunks(address):
@@ -164,16 +214,15 @@ def test_chunked(sizes, address):
     b"20\r\n" + BODY + b"\r\n0\n\r\n", b"20\r\n" + BODY + b"\r\n0\r\n\n",
     b"20;\n\r\n" + BODY + b"\r\n0\r\n\r\n", b"20;x=\0\r\n" + BODY + b"\r\n0\r\n\r\n",
 ], ids=["good", "size line", "behind the data", "last chunk", "end", "extension", "zero byte"])
-def test_nothing_is_read_behind_chunks_that_were_not_verified(body, session, url, address):
+def test_nothing_is_read_behind_chunks_that_were_not_verified(body, lenient, address):
     """libmicrohttpd before 1.0 takes LF alone for the end of a line between chunks. What follows such
     a request on its connection is never taken for a request."""
-    verified = not session.get(f"{url}/info").json()["build"]["libmicrohttpd"].startswith("0.")
     with Wire(address) as wire:
         wire.try_to_send(request("POST", TARGET, [OCTETS, ("Transfer-Encoding", "chunked")], body)
                          + good())
         answer = wire.receive()
         assert (answer.status, answer.body == RIGHT) in ((200, True), (400, False))
-        if verified and answer.status == 200:
+        if not lenient and answer.status == 200:
             return
         assert answer.headers.get("connection") == "close", answer.headers
         assert wire.closed()
@@ -213,13 +262,15 @@ def test_header_line_that_others_may_read_differently(header, last, address):
     b"GET /livez\r HTTP/1.1", b"GET /livez\x7f HTTP/1.1", b"GET /livez\t HTTP/1.1",
     b"GET\t /livez HTTP/1.1", b"G\0ET /livez HTTP/1.1", b"G(T /livez HTTP/1.1",
 ], ids=repr)
-def test_bad_request_line_on_a_kept_connection(line, address):
-    """The client gets an answer, and what follows is never taken for a request."""
+def test_bad_request_line_on_a_kept_connection(line, address, lenient):
+    """The client gets an answer, and what follows is never taken for a request. libmicrohttpd 1.0 closes the
+    connection without an answer at a zero byte."""
     with Wire(address) as wire:
         wire.send(good())
         assert wire.receive().body == RIGHT
         wire.try_to_send(line + b"\r\nHost: x\r\n\r\n" + request("GET", "/livez"))
-        assert_problem(wire.receive(), 400, "request line is malformed")
+        if lenient or b"\0" not in line:
+            assert_refused(wire.receive(), 400, "request line is malformed", lenient)
         assert b" 200 " not in wire.rest()
 
 
@@ -313,13 +364,14 @@ def test_not_http_is_logged_and_counted(start):
 
 @pytest.mark.parametrize("data", [b"\r\n\r\n", b"POST", b"GARBAGE"],
                          ids=["empty lines", "a method", "a word"])
-def test_what_may_become_a_request_has_its_time(data, start):
+def test_what_may_become_a_request_has_its_time(data, start, lenient):
     daemon = start("--header-timeout", "300ms")
     with daemon.suspended():  # the time of a connection begins when it is accepted, here with its bytes
         wire = Wire(daemon.address)
         wire.send(data)
     with wire:
-        assert_problem(wire.receive(), 408, "headers did not arrive")
+        if lenient or data.strip():  # libmicrohttpd 1.0 skips one empty line alone, and closes the connection at two
+            assert_problem(wire.receive(), 408, "headers did not arrive")
         assert wire.closed()
 
 
@@ -344,10 +396,8 @@ def test_name_that_others_may_read_differently(header, refused):
 
 
 def test_refusal_keeps_the_clients_id(address):
-    answer = exchange(address, request("POST", TARGET, [("X-Request-Id", "mine"),
-                                                        ("Content-Length", 1),
-                                                        ("Content-Length", 2)]))
-    assert_problem(answer, 400, "more than one Content-Length")
+    answer = exchange(address, request("POST", TARGET, [("X-Request-Id", "mine"), ("Content-Encoding", "br")]))
+    assert_problem(answer, 415, "Content-Encoding")
     assert answer.headers["x-request-id"] == "mine"
 
 

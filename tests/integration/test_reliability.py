@@ -12,8 +12,7 @@ from conftest import ROOT
 FOLDER = ROOT / "tests/reliability"
 MODULES = {"figure", "load", "process", "crowd"}  # imported by the scripts
 # These take longer than a test may, or are tests themselves.
-LONG = {"overload", "soak", "dripping", "idle", "by_tests", "report",
-        "branches"}
+LONG = {"overload", "soak", "dripping", "idle", "by_tests", "report", "branches", "same_builds"}
 SCRIPTS = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem not in MODULES | LONG)
 
 

@@ -4,6 +4,7 @@ import hashlib
 import io
 import json
 import random
+import socket
 import time
 
 import ml_dtypes
@@ -535,3 +536,24 @@ def test_the_log_names_them(start, rng):
                                           str(line.get("path", ""))], "the access log")[0]
     assert (line["method"], line["status"], line["request_bytes"]) == ("PUT", 201, 24)
     assert json.dumps(line)
+
+
+def test_a_tensor_that_is_replaced_and_deleted_while_it_is_sent(start):
+    """The client that reads slowly gets the bytes of the tensor that it asked for."""
+    daemon = start("--tensor-bytes", "64M", "--min-answer-rate", "0")
+    tensors = Tensors(daemon.url)
+    old = np.arange(1 << 22, dtype=np.float32)
+    assert tensors.put("w", old).status_code == 201
+    with Wire(daemon.address) as wire:
+        wire.send(request("GET", "/tensors/w"))
+        assert wire.socket.recv(1, socket.MSG_PEEK) == b"H"
+        for i in range(5):  # 16 MiB each, of 64
+            assert tensors.put("w", np.full_like(old, i)).status_code == 200
+        assert tensors.send("DELETE", "w").status_code == 204
+        assert tensors.put("other", np.zeros(1 << 23, np.float32)).status_code == 201
+        answer = wire.receive()
+    assert answer.status == 200
+    np.testing.assert_array_equal(np.frombuffer(answer.body, np.float32), old)
+    assert tensors.send("DELETE", "other").status_code == 204
+    large = np.zeros(14 << 20, np.float32)  # 56 MiB, beside which the old 16 would find no room
+    eventually(lambda: tensors.put("large", large).status_code == 201, "the memory of the old tensor is not free")

@@ -145,6 +145,14 @@ def test_a_refused_body_has_its_answer(tls_daemon, authority):
         assert read_all(connection).startswith(b"HTTP/1.1 408")
 
 
+def test_a_malformed_length_has_one_answer(tls_daemon, authority):
+    with connect(tls_daemon(), client_context(authority)) as connection:
+        connection.sendall(b"POST /gemm HTTP/1.1\r\nHost: x\r\nContent-Length: abc\r\n\r\n")
+        head, _, body = read_all(connection).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400 "), head
+    assert f"\r\nContent-Length: {len(body)}\r\n".encode() in head + b"\r\n", (head, body)
+
+
 def test_plain_http_to_a_tls_address(tls_daemon, authority):
     daemon = tls_daemon()
     with socket.create_connection(daemon.address, timeout=PATIENCE_S) as connection:

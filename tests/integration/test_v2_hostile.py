@@ -60,7 +60,7 @@ def test_array_that_ends_with_a_brace(text, send):
 
 
 @pytest.mark.parametrize("inputs, words", [
-    ([], ("no inputs",)),
+    ([], ("'A'", "missing")),
     ([GOOD_A], ("'B'", "missing")),
     ([GOOD_A, GOOD_A, GOOD_B], ("'A'", "twice")),
     ([GOOD_A, GOOD_B, described("D", data=[1] * 6)], ("'D'", "A, B, BIAS, C0")),

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from daemon import PATIENCE_S
+from oip import infer, split
+from problem import assert_problem
 from test_tensors import Tensors
 
 
@@ -37,6 +39,32 @@ def test_a_layer_has_a_shape_and_a_type(daemon):
                 assert (model in listed) == there, model
                 described = daemon.session.get(f"{daemon.url}/v2/models/{model}", timeout=PATIENCE_S)
                 assert (described.status_code == 200) == there, model
+
+
+X = np.arange(2 * 3 * 5 * 5, dtype=np.float32).reshape(2, 3, 5, 5) / 100
+W = np.linspace(-1, 1, 4 * 3 * 3 * 3, dtype=np.float32).reshape(4, 3, 3, 3)
+
+
+@pytest.mark.parametrize("model, path, parameters", [
+    ("reduce_fp32", "/reduce", {"op": "max", "axis": 1}), ("softmax_fp32", "/softmax", {"scale": 0.5}),
+    ("conv2d_fp32", "/conv2d", {"w": "filters", "padding": "1"}), ("conv.filters", "/conv2d", {"w": "filters"}),
+])
+def test_no_inputs_if_all_operands_are_resident(model, path, parameters, daemon):
+    """The result is that of the operation's own path, in binary and in JSON."""
+    tensors = Tensors(daemon.url)
+    assert tensors.put("x", X).status_code == tensors.put("filters", W).status_code == 201
+    own = daemon.session.post(f"{daemon.url}{path}", params={"x": "x", **parameters}, timeout=PATIENCE_S)
+    assert own.status_code == 200, own.text
+    if model == "conv.filters":
+        parameters = {}
+    for binary in (True, False):
+        answer = infer(daemon.url, model, [], parameters={"x": "x", "binary_data_output": binary, **parameters})
+        assert answer.status_code == 200, answer.text
+        described, data = split(answer)
+        got = data if binary else np.array(described["outputs"][0]["data"], np.float32).tobytes()
+        assert got == own.content
+    answer = infer(daemon.url, model, [], parameters=parameters)
+    assert_problem(answer, 400, "expected the input 'X', which is missing")
 
 
 KEY = f"/gemmd-test-{uuid.uuid4().hex}"

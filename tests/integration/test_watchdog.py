@@ -4,6 +4,8 @@ import contextlib
 import ctypes
 import os
 import pathlib
+import re
+import signal
 import socket
 import subprocess
 import threading
@@ -12,7 +14,7 @@ import time
 import numpy as np
 import pytest
 
-from daemon import PATIENCE_S
+from daemon import PATIENCE_S, Daemon
 from wire import Wire, exchange, request
 
 # The daemon looks at its parts, and feeds, four times in this time.
@@ -98,6 +100,49 @@ def drained(manager):
     manager.settimeout(PATIENCE_S)
 
 
+DUMPED = re.compile(r"thread (\S+) \((\d+)\): state (\S), \d+\.\d\d s of CPU time, "
+                    r"system call (\S+), waits in (\S+)")
+
+
+def assert_dump(daemon, stopped_name):
+    """The log says of each thread what it does, and that the stopped one is stopped."""
+    numbers = threads(daemon.pid)
+    alive = {str(number): name for name, number in numbers.items()}
+    dumped = daemon.wait_for(
+        lambda lines: alive.keys() <= (found := {match[2]: match for line in lines
+                                                 if (match := DUMPED.fullmatch(line["message"]))}).keys() and found,
+        "a line about each thread")
+    assert all(dumped[number][1] == name for number, name in alive.items())
+    assert dumped[str(numbers[stopped_name])][3] == "t"
+    assert dumped[str(daemon.pid)][3] == "R"  # the main thread, which writes the dump
+
+
+def threads_of_core(path):
+    """How many threads' registers a core has."""
+    notes = subprocess.run(["readelf", "--notes", path], check=True, text=True, stdout=subprocess.PIPE).stdout
+    return len(re.findall(r"\bNT_PRSTATUS\b", notes))
+
+
+def test_the_watchdogs_signal_leaves_a_core(gemmd, sanitized, tmp_path):
+    """systemd sends SIGABRT to a daemon that does not feed its watchdog. The daemon does not catch the signal, so
+    that where cores are allowed there is one with all threads."""
+    pattern = pathlib.Path("/proc/sys/kernel/core_pattern").read_text().strip()
+    if sanitized or "/" in pattern or pattern.startswith("|"):
+        pytest.skip(f"cores go to {pattern}" if not sanitized else "a sanitizer prevents cores")
+    daemon = Daemon(gemmd, wrapper=("sh", "-c", 'cd "$0" && ulimit -c unlimited && exec "$@"', tmp_path))
+    try:
+        daemon.wait_until_listening().wait_until_ready()
+        count = len(list(pathlib.Path(f"/proc/{daemon.pid}/task").iterdir()))
+        os.kill(daemon.pid, signal.SIGABRT)
+        assert daemon.wait() == -signal.SIGABRT
+        core, = tmp_path.glob("core*")
+        assert threads_of_core(core) == count
+    finally:
+        daemon.close()
+        for core in tmp_path.glob("core*"):
+            core.unlink()  # it is large
+
+
 @pytest.mark.parametrize("name, part", [
     ("io-0", "I/O thread 0"),
     # The dispatch thread may be stopped while it asks the device.
@@ -115,6 +160,7 @@ def test_a_stopped_thread_stops_the_feeding(name, part, start, manager):
                  if "makes no progress" in line["message"] and line["message"].startswith(part)), None),
                 "the line about the thread")
             assert line["level"] == "error"
+            assert_dump(daemon, name)
         else:  # this thread cannot log, or the log's cannot write
             time.sleep(2 * WATCHDOG_US / 4e6)
         # Another thread may have been found without progress before, on a busy machine.

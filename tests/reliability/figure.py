@@ -11,6 +11,7 @@ import json
 import os
 import platform
 import shlex
+import subprocess
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -34,6 +35,16 @@ class Figure:
     note: str = ""
 
 
+def gpu():
+    """The name of the first GPU; None: there is none that answers."""
+    try:
+        listed = subprocess.run(["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"], capture_output=True,
+                                text=True, check=True, timeout=60).stdout
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return listed.split("\n", maxsplit=1)[0].strip() or None
+
+
 def machine():
     model = platform.processor() or platform.machine()
     with open("/proc/cpuinfo", encoding="ascii", errors="replace") as file:
@@ -41,7 +52,8 @@ def machine():
             if line.startswith("model name"):
                 model = line.partition(":")[2].strip()
                 break
-    return f"{model}, {len(os.sched_getaffinity(0))} cores, Linux {platform.release()}"
+    return ", ".join([*([gpu()] if gpu() else []), model, f"{len(os.sched_getaffinity(0))} cores",
+                      f"Linux {platform.release()}"])
 
 
 def options_of(description, arguments, gemmd):
@@ -64,7 +76,7 @@ def options_of(description, arguments, gemmd):
 def write_row(folder, name, options, figures, why):
     script = Path(sys.argv[0]).stem
     folder.mkdir(parents=True, exist_ok=True)
-    shown = [argument for argument in sys.argv[1:]
+    shown = [Path(argument).name if argument.startswith("/") else argument for argument in sys.argv[1:]
              if argument not in ("--rows", str(options.rows), "--gemmd")
              and not argument.endswith("bin/gemmd")]
     row = {"script": f"tests/reliability/{script}.py", "machine": machine(),
@@ -99,7 +111,8 @@ def main(measure, arguments=(), gemmd=ROOT / "build/bin/gemmd", split=False):
               + (f". {figure.note}" if figure.note else ""), flush=True)
     if options.rows and split:
         for one in figures:
-            write_row(options.rows, f"{script}_{one.row.lower()}", options, [one], why)
+            name = f"{script}_{one.row.lower()}" + ("_gpu" if gpu() else "")
+            write_row(options.rows, name, options, [one], why)
     elif options.rows:
         write_row(options.rows, script, options, figures, why)
     sys.exit(1 if any(figure.met is False for figure in figures) else 0)

@@ -69,8 +69,10 @@ def measure(options):
             f"{grown / 2**20:+.1f} MiB", bar,
             f"{name}: {sum(over.refused for over in overs)} refused, {lost} lost; the daemon takes "
             f"{served_s * 1e6:.0f} us of CPU time for a served request and about {max(0, refusal_s) * 1e6:.0f} us "
-            f"for a refused one, and the clients take {client_s:.2f} cores, which are the daemon's too; a latency counts from when the request was due, so that it includes the "
-            "client's own backlog"))
+            f"for a refused one, and the clients take {client_s:.2f} cores, which are the daemon's too; "
+            "a latency counts from when the request was due, so that it includes the client's own backlog"
+            + ("" if resident else "; these clients send the body without waiting for 100 Continue, and a refusal "
+               "costs what the system takes to receive the body")))
         if options.quick:
             break
     return figures

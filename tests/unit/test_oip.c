@@ -139,7 +139,7 @@ static const struct {
     {"[]", GEMMD_ERR_MALFORMED, "not an object"},
     {"7", GEMMD_ERR_MALFORMED, "not JSON"},
     {"{}", GEMMD_ERR_MALFORMED, "no inputs"},
-    {"{\"inputs\":[]}", GEMMD_ERR_MALFORMED, "no inputs"},
+    {"{\"inputs\":{}}", GEMMD_ERR_MALFORMED, "no inputs"},
     {"{\"inputs\":7}", GEMMD_ERR_MALFORMED, "no inputs"},
     {"{\"inputs\":[7]}", GEMMD_ERR_MALFORMED, "with a name"},
     {"{\"inputs\":[" ONE "," ONE "]}", GEMMD_ERR_MALFORMED, "'A' is there twice"},

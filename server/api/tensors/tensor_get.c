@@ -1,9 +1,14 @@
 /*
  * GET and HEAD /tensors/{name}: sends a tensor in the format that Accept names.
  *
+ * The bytes are copied from the device into a block of pinned memory, from which they are sent. The
+ * CPU backend's tensor memory is memory of the host, so that a raw answer is sent from where the
+ * tensor lies.
+ *
  * A tensor that a product has stored has no entity tag, because its bytes have never been on the
  * host. The first GET or HEAD copies the bytes to the host and computes the tag.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "proto/dtype.h"
@@ -77,6 +82,55 @@ static void send_block(struct tensor_call *call, const struct headers *headers)
     respond(call->request, 200, headers, &payload);
 }
 
+/* A tensor that an answer is sent from, and the reservation for the answer. */
+struct sent_tensor {
+    struct tensor_store *tensors;
+    struct resident *resident;
+    struct admission_place place;
+};
+
+static void sent_tensor_end(void *context)
+{
+    struct sent_tensor *sent = context;
+    tensor_store_release(sent->tensors, sent->resident);
+    admission_place_end(&sent->place);
+    free(sent);
+}
+
+/* Sends the tensor from where it lies, and releases it when it was sent. */
+static void send_in_place(struct tensor_call *call, const struct headers *headers)
+{
+    struct sent_tensor *sent = malloc(sizeof *sent);
+    if (sent == NULL) {
+        respond_out_of_memory(call->request);
+        return;
+    }
+    *sent = (struct sent_tensor){
+        .tensors = services_of(call->request)->tensors,
+        .resident = call->resident,
+        .place = tensor_call_keep_place(call),
+    };
+    const struct payload payload = {
+        .parts = {{resident_memory(call->resident), (size_t)call->block_bytes}},
+        .count = 1,
+        .sent = sent_tensor_end,
+        .context = sent,
+        .as_it_is = true};
+    call->resident = NULL;
+    respond(call->request, 200, headers, &payload);
+}
+
+/* Whether the answer's body is the tensor's memory: the device computes in memory of the host, and
+ * the rows follow one another without gaps. */
+static bool lies_as_it_is_sent(const struct tensor_call *call)
+{
+    const struct executors *executors = &services_of(call->request)->executors;
+    const struct device *device = executors->list[resident_device(call->resident)].device;
+    const struct work_copy copy = resident_copy_out(call->resident, NULL);
+    return call->format == FORMAT_RAW && device_info(device)->backend == GEMM_BACKEND_CPU &&
+           copy.from_pitch == copy.to_pitch;
+}
+
 /* Answers when the tensor's entity tag is known. */
 static void tensor_get_respond(struct tensor_call *call)
 {
@@ -99,6 +153,8 @@ static void tensor_get_respond(struct tensor_call *call)
     headers_add(&headers, "Content-Type", format_media_type(call->format));
     if (is_head(request))
         respond_empty(request, 200, &headers, call->block_bytes);
+    else if (call->block == NULL)
+        send_in_place(call, &headers);
     else
         send_block(call, &headers);
 }
@@ -167,10 +223,15 @@ void tensor_get_begin(struct request *request)
         tensor_get_respond(call);
         return;
     }
+    const bool in_place = resident_etag(call->resident) != NULL && lies_as_it_is_sent(call);
     if (services_check(request) != GEMMD_OK ||
         tensor_call_admit(call, call->block_bytes) != GEMMD_OK ||
-        tensor_get_take_block(call) != GEMMD_OK) {
+        (!in_place && tensor_get_take_block(call) != GEMMD_OK)) {
         request_refuse(request);
+        return;
+    }
+    if (in_place) {
+        tensor_get_respond(call);
         return;
     }
     unsigned char *tensor = call->block + call->header_bytes;
