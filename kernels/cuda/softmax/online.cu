@@ -44,7 +44,7 @@ __global__ void __launch_bounds__(EACH < 128 ? 128 : EACH,
 {
     constexpr unsigned ROWS = EACH < 128 ? 128 / EACH : 1;
     constexpr unsigned VECTORS = ELEMENTS / vector<T>::WIDTH;
-    __shared__ float shared[EACH / 32 + 1];
+    __shared__ float shared[EACH < 128 ? 128 / 32 : EACH / 32];
     uint32_t block;
     const uint32_t number = problem_of_block(all, &block);
     const struct softmax_problem &p = all.list[number];
@@ -124,8 +124,8 @@ struct kind {
 };
 static const struct {
     unsigned each, elements;
-} shapes[] = {{8, 8},    {8, 16},   {16, 16},  {32, 16}, {32, 32},
-              {128, 16}, {128, 32}, {256, 32}, {512, 32}};
+} shapes[] = {{8, 8},   {8, 16},   {16, 16},  {32, 16}, {32, 32},
+              {64, 32}, {128, 32}, {256, 32}, {512, 32}};
 constexpr int SHAPES = sizeof shapes / sizeof *shapes;
 
 static struct kind kind_of(const struct softmax_problem &p)
@@ -159,7 +159,7 @@ static enum gemmd_error start(cudaStream_t stream, int shape, unsigned blocks,
     case 4:
         return launch(softmax_online_rows<T, Out, 32, 32>, grid, small, stream, all);
     case 5:
-        return launch(softmax_online_rows<T, Out, 128, 16>, grid, small, stream, all);
+        return launch(softmax_online_rows<T, Out, 64, 32>, grid, small, stream, all);
     case 6:
         return launch(softmax_online_rows<T, Out, 128, 32>, grid, small, stream, all);
     case 7:

@@ -76,7 +76,7 @@ struct added {
 };
 
 /* Joins the values of the EACH threads of a row, in all of them. `shared` has an element for each
- * warp, if a row has more than one, and is used by one call after another. */
+ * warp of the block, if a row has more than one, and is used by one call after another. */
 template <typename Join, unsigned EACH>
 static __device__ __forceinline__ float join_threads(float value, float *shared)
 {
@@ -89,7 +89,7 @@ static __device__ __forceinline__ float join_threads(float value, float *shared)
         if (threadIdx.x % 32 == 0)
             shared[threadIdx.x / 32] = value;
         __syncthreads();
-        value = shared[threadIdx.x % WARPS];
+        value = shared[threadIdx.x / EACH * WARPS + threadIdx.x % WARPS];
 #pragma unroll
         for (unsigned half = WARPS / 2; half > 0; half /= 2)
             value = Join::join(value, __shfl_xor_sync(0xffffffffu, value, half));
