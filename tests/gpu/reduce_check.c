@@ -17,9 +17,9 @@
 #include <string.h>
 
 #include "kernels/cpu/convert.h"
-#include "kernels/cuda/softmax/softmax.h"
 #include "kernels/operations.h"
 #include "proto/dtype.h"
+#include "tests/gpu/streams.h"
 #include "tests/product/random.h"
 
 enum { GUARD = 256, POISON = 0x5b, ELEMENTS_MAX = 1 << 22 };
@@ -317,16 +317,14 @@ static void check_kernel(struct sample *s, const struct operation_kernel *kernel
 
 static void check_sample(struct sample *s)
 {
+    const struct gemm_device device = streams_device();
     const struct operation_kernel *const *kernels =
         operation_kernels(s->task.operation, GEMM_BACKEND_CUDA);
     for (; *kernels != NULL; kernels++)
         if ((check.kernel == NULL || strcmp(check.kernel, (*kernels)->name) == 0) &&
+            operation_kernel_runs_on(s->task.operation, *kernels, &device) &&
             (*kernels)->takes(&s->task.problem))
             check_kernel(s, *kernels);
-    if (s->task.operation == &operation_softmax && check.kernel != NULL &&
-        strcmp(check.kernel, softmax_cuda_streamed.name) == 0 &&
-        softmax_cuda_streamed.takes(&s->task.problem))
-        check_kernel(s, &softmax_cuda_streamed);
 }
 
 static void check_reduce(enum reduce_op op, enum gemmd_dtype dtype, enum gemmd_dtype out,
@@ -410,7 +408,7 @@ static void check_all(void)
     }
 }
 
-/* So many long rows that each cluster of the kernel `streamed` computes several. */
+/* So many long rows that a device computes those of the kernel `clustered` in several turns. */
 static void check_many_long_rows(void)
 {
     static const uint64_t sizes[][2] = {{600, 16392}, {301, 40963}, {150, 131064}};

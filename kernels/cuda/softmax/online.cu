@@ -52,7 +52,6 @@ __global__ void __launch_bounds__(EACH < 128 ? 128 : EACH,
     const bool there = r < p.rows;
     const float scale = (float)p.scale;
     struct row<T, EACH, VECTORS> row;
-    row.thread = threadIdx.x % EACH;
     row.first = 0;
     row.length = there ? length_of(p, r) : 0;
     row.end = there ? (uint32_t)p.length : 0;
@@ -67,7 +66,7 @@ __global__ void __launch_bounds__(EACH < 128 ? 128 : EACH,
         float e[VECTORS][vector<T>::WIDTH];
         row.exponentials(scale, top, e);
         const float sum = join_threads<added, EACH>(row.total(e), shared);
-        row.store_softmax(y, all.aligned_y[number], e, sum);
+        row.store_softmax(y, all.aligned_y[number], e, 1 / sum);
     }
 }
 
@@ -84,7 +83,6 @@ __global__ void __launch_bounds__(LONG)
     const float scale = (float)p.scale;
     const uint32_t length = length_of(p, block);
     struct row<T, LONG, VECTORS> row;
-    row.thread = threadIdx.x;
     row.length = length;
     row.end = (uint32_t)p.length;
     float top = -CUDART_INF_F, sum = 0, e[VECTORS][vector<T>::WIDTH];
@@ -111,7 +109,7 @@ __global__ void __launch_bounds__(LONG)
             row.store_log_softmax(y, all.aligned_y[number], scale, all_top, total);
         } else {
             row.exponentials(scale, all_top, e);
-            row.store_softmax(y, all.aligned_y[number], e, total);
+            row.store_softmax(y, all.aligned_y[number], e, 1 / total);
         }
     }
 }
