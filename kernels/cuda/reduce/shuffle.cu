@@ -330,7 +330,7 @@ static __device__ void join_chunks(const typename O::state *partial, uint32_t ch
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
 constexpr int GROUP_BLOCKS = 3, ELEMENT_BLOCKS = 2;
 #else
-constexpr int GROUP_BLOCKS = 4, ELEMENT_BLOCKS = 2;
+constexpr int GROUP_BLOCKS = 4, ELEMENT_BLOCKS = 3;
 #endif
 
 template <typename T, template <typename> class Op, bool ALIGNED>
