@@ -315,16 +315,26 @@ static void check_kernel(struct sample *s, const struct operation_kernel *kernel
         check_group(s, kernel, &problem);
 }
 
-static void check_sample(struct sample *s)
+static bool is_checked(const struct sample *s, const struct operation_kernel *kernel)
 {
     const struct gemm_device device = streams_device();
-    const struct operation_kernel *const *kernels =
+    return (check.kernel == NULL || strcmp(check.kernel, kernel->name) == 0) &&
+           operation_kernel_runs_on(s->task.operation, kernel, &device) &&
+           kernel->takes(&s->task.problem);
+}
+
+/* Checks all kernels that take the problem. */
+static void check_sample(struct sample *s, enum gemmd_dtype dtype, uint64_t seed)
+{
+    const struct operation_kernel *const *k =
         operation_kernels(s->task.operation, GEMM_BACKEND_CUDA);
-    for (; *kernels != NULL; kernels++)
-        if ((check.kernel == NULL || strcmp(check.kernel, (*kernels)->name) == 0) &&
-            operation_kernel_runs_on(s->task.operation, *kernels, &device) &&
-            (*kernels)->takes(&s->task.problem))
-            check_kernel(s, *kernels);
+    for (; *k != NULL; k++) {
+        if (!is_checked(s, *k))
+            continue;
+        if (s->x == NULL)
+            sample_prepare(s, dtype, seed);
+        check_kernel(s, *k);
+    }
 }
 
 static void check_reduce(enum reduce_op op, enum gemmd_dtype dtype, enum gemmd_dtype out,
@@ -341,8 +351,7 @@ static void check_reduce(enum reduce_op op, enum gemmd_dtype dtype, enum gemmd_d
     s.results = reduce_results(p);
     s.x_bytes = s.results * p->length * dtype_size(dtype);
     s.y_bytes = s.results * dtype_size(out);
-    sample_prepare(&s, dtype, seed);
-    check_sample(&s);
+    check_sample(&s, dtype, seed);
     sample_free(&s);
 }
 
@@ -371,8 +380,7 @@ static void check_softmax(enum gemmd_dtype dtype, enum gemmd_dtype out, uint64_t
             s.lens[i] = (int32_t)(i % 3 == 0 ? length : i % 3 == 1 ? length * i / (rows + 1) : 0);
         p->lens = &some;
     }
-    sample_prepare(&s, dtype, seed);
-    check_sample(&s);
+    check_sample(&s, dtype, seed);
     sample_free(&s);
 }
 
