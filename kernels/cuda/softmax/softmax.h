@@ -21,15 +21,9 @@ enum gemmd_error softmax_tree_launch(cudaStream_t stream, const struct softmax_p
 enum gemmd_error softmax_online_launch(cudaStream_t stream, const struct operation_member members[],
                                        uint32_t count);
 
-/* Enqueues `clustered`, on a device of compute capability 9.0, for rows of more than
- * SOFTMAX_CLUSTERED_PART_BYTES bytes and up to SOFTMAX_CLUSTERED_MAX elements, each in a cluster of
- * at most SOFTMAX_CLUSTERED_BLOCKS blocks. Where the device cannot run clusters of more than 8
- * blocks, enqueues `online` for rows that need them. */
-enum {
-    SOFTMAX_CLUSTERED_PART_BYTES = 32768,
-    SOFTMAX_CLUSTERED_BLOCKS = 16,
-    SOFTMAX_CLUSTERED_MAX = 131072
-};
+/* Enqueues `clustered`, on a device of compute capability 9.0, for rows of more than one and at
+ * most SOFTMAX_CLUSTERED_BLOCKS parts of SOFTMAX_CLUSTERED_PART_BYTES bytes. A block has a part. */
+enum { SOFTMAX_CLUSTERED_PART_BYTES = 32768, SOFTMAX_CLUSTERED_BLOCKS = 8 };
 enum gemmd_error softmax_clustered_launch(cudaStream_t stream,
                                           const struct softmax_problem *problem);
 

@@ -98,7 +98,9 @@ static bool softmax_clustered_takes(const void *problem)
     const struct softmax_problem *p = problem;
     return softmax_problem_offered(problem) && is_narrow(p) &&
            p->length * dtype_size(p->dtype) > SOFTMAX_CLUSTERED_PART_BYTES &&
-           p->length <= SOFTMAX_CLUSTERED_MAX && fits_grid(p->rows, SOFTMAX_CLUSTERED_BLOCKS);
+           size_blocks(p->length * dtype_size(p->dtype), SOFTMAX_CLUSTERED_PART_BYTES) <=
+               SOFTMAX_CLUSTERED_BLOCKS &&
+           fits_grid(p->rows, SOFTMAX_CLUSTERED_BLOCKS);
 }
 
 static enum gemmd_error softmax_clustered_run(struct gemm_context *context, const void *problem,

@@ -1,8 +1,8 @@
 /*
- * softmax_clustered - the softmax of rows of more than 32 KiB and up to 131,072 elements of f32,
- * f16 and bf16, each read and written once.
+ * softmax_clustered - the softmax of rows of more than 32 KiB and up to 256 KiB of f32, f16 and
+ * bf16, each read and written once.
  *
- * A row belongs to a cluster of 2 to 16 blocks, as few as hold it. Each block keeps a part of at
+ * A row belongs to a cluster of 2 to 8 blocks, as few as hold it. Each block keeps a part of at
  * most 32 KiB in registers (rows.cuh). A block finds the greatest score of its part and the sum of
  * the exponentials relative to that score, and sends both to the other blocks. From the numbers of
  * all blocks each block computes the greatest score and the sum of the row, and then the results,
@@ -42,15 +42,13 @@ namespace softmax_clustered
 
 using namespace softmax;
 
-constexpr unsigned BLOCKS_MAX = SOFTMAX_CLUSTERED_BLOCKS, THREADS = 256; /* of a cluster; a block */
+constexpr unsigned BLOCKS_MAX = SOFTMAX_CLUSTERED_BLOCKS; /* of a cluster: every device allows 8 */
+constexpr unsigned THREADS = 256;                         /* of a block */
+constexpr unsigned VECTORS = 8;                           /* of a thread */
+static_assert(THREADS * VECTORS * 16 == SOFTMAX_CLUSTERED_PART_BYTES, "the part of a block");
 
-constexpr unsigned VECTORS = 8;  /* of a thread */
-constexpr unsigned RESIDENT = 4; /* blocks on a multiprocessor */
-
-/* The elements of a row that a block has at most. */
-template <typename T> constexpr uint32_t PART = THREADS *VECTORS *vector<T>::WIDTH;
-static_assert(PART<float> * sizeof(float) == SOFTMAX_CLUSTERED_PART_BYTES, "a block's part");
-static_assert(BLOCKS_MAX * PART<float> == SOFTMAX_CLUSTERED_MAX, "the longest row");
+/* Blocks on a multiprocessor. Where results are wider than elements, stores take more registers. */
+template <typename T, typename Out> constexpr unsigned RESIDENT = sizeof(Out) > sizeof(T) ? 3 : 4;
 
 struct arguments {
     struct softmax_problem problem;
@@ -94,7 +92,7 @@ static __device__ __forceinline__ void join_cluster(float &top, float &sum,
 }
 
 template <typename T, typename Out>
-__global__ void __launch_bounds__(THREADS, RESIDENT)
+__global__ void __launch_bounds__(THREADS, (RESIDENT<T, Out>))
     softmax_clustered_kernel(const __grid_constant__ struct arguments all)
 {
     __shared__ struct exchange exchange;
@@ -128,48 +126,16 @@ __global__ void __launch_bounds__(THREADS, RESIDENT)
         row.store_softmax(y, all.aligned_y, scale, top, 1 / sum);
 }
 
-/* Whether the device can run clusters of this size. More than 8 blocks are not promised. */
-static cudaError_t find_out_fits(const struct sm90_grid &grid, bool *fits)
-{
-    constexpr uint32_t PROMISED = 8;
-    *fits = grid.cluster <= PROMISED;
-    if (*fits)
-        return cudaSuccess;
-    cudaError_t error =
-        cudaFuncSetAttribute(grid.function, cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
-    if (error != cudaSuccess)
-        return error;
-    cudaLaunchAttribute attribute = {};
-    attribute.id = cudaLaunchAttributeClusterDimension;
-    attribute.val.clusterDim.x = grid.cluster;
-    attribute.val.clusterDim.y = attribute.val.clusterDim.z = 1;
-    cudaLaunchConfig_t config = {};
-    config.gridDim = dim3(grid.blocks);
-    config.blockDim = dim3(grid.threads);
-    config.attrs = &attribute;
-    config.numAttrs = 1;
-    int clusters = 0;
-    error = cudaOccupancyMaxActiveClusters(&clusters, grid.function, &config);
-    *fits = clusters > 0;
-    return error;
-}
-
 template <typename T, typename Out>
 static enum gemmd_error run(cudaStream_t stream, const struct arguments &all)
 {
     const struct softmax_problem &p = all.problem;
-    const uint32_t blocks = ((uint32_t)p.length + PART<T> - 1) / PART<T>;
-    struct sm90_grid grid = {(const void *)softmax_clustered_kernel<T, Out>,
-                             (uint32_t)p.rows * blocks, blocks, THREADS, 0};
-    bool fits;
-    cudaError_t error = find_out_fits(grid, &fits);
-    if (error == cudaSuccess && !fits) {
-        const struct operation_member alone = {&p, nullptr};
-        return softmax_online_launch(stream, &alone, 1);
-    }
-    if (error == cudaSuccess)
-        error = sm90_grid_enqueue(&grid, &all, stream);
-    return cuda_error_code(error);
+    const uint32_t bytes = (uint32_t)p.length * sizeof(T);
+    const uint32_t blocks =
+        (bytes + SOFTMAX_CLUSTERED_PART_BYTES - 1) / SOFTMAX_CLUSTERED_PART_BYTES;
+    const struct sm90_grid grid = {(const void *)softmax_clustered_kernel<T, Out>,
+                                   (uint32_t)p.rows * blocks, blocks, THREADS, 0};
+    return cuda_error_code(sm90_grid_enqueue(&grid, &all, stream));
 }
 
 } // namespace softmax_clustered
