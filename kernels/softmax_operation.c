@@ -87,14 +87,26 @@ static void softmax_divide(const void *problem, struct operation_range units, vo
     *(struct softmax_problem *)part = q;
 }
 
-static bool softmax_example(enum gemmd_dtype dtype, enum gemmd_dtype out, void *problem)
+static bool softmax_example_of(const struct array_shape *shape, enum gemmd_dtype dtype,
+                               enum gemmd_dtype out, void *problem)
 {
-    static const struct array_shape shape = {2, {64, 64}};
     struct softmax_problem *p = problem;
-    softmax_problem_of(p, &shape, 0);
+    softmax_problem_of(p, shape, 0);
     p->dtype = dtype;
     p->out = out;
     return softmax_offers(dtype, out);
+}
+
+static bool softmax_example(enum gemmd_dtype dtype, enum gemmd_dtype out, void *problem)
+{
+    static const struct array_shape shape = {2, {64, 64}};
+    return softmax_example_of(&shape, dtype, out, problem);
+}
+
+static bool softmax_special_example(enum gemmd_dtype dtype, enum gemmd_dtype out, void *problem)
+{
+    static const struct array_shape long_rows = {2, {64, 32768}};
+    return softmax_example_of(&long_rows, dtype, out, problem);
 }
 
 /* The lengths at which kernels choose other code, but for f64, which has one kernel for all of them
@@ -117,28 +129,44 @@ static bool softmax_warm(uint32_t index, void *problem)
 
 /* ---- the known answer: rows of two values, whose weights are 2^-k ---- */
 
-/* A row has KNOWN_LENGTH unmasked elements, of which every fourth is 0 and the others -100: the
- * weights are 1/8 and 0. */
-enum { KNOWN_ROWS = 9, KNOWN_LENGTH = 32, KNOWN_MASKED = 5, KNOWN_X = 4096, KNOWN_LENS = 256 };
+/* Of the unmasked elements of a row, KNOWN_ZEROS at equal distances are 0 and the others -100: the
+ * weights are 1/8 and 0. Rows of KNOWN_LONG elements are for the kernels of long rows. */
+enum {
+    KNOWN_ZEROS = 8,
+    KNOWN_SHORT = 4 * KNOWN_ZEROS,
+    KNOWN_LONG = 2056 * KNOWN_ZEROS,
+    KNOWN_MASKED = 5,
+    KNOWN_LENS = 256, /* bytes */
+    KNOWN_X = 400 << 10
+};
 
+static bool known_is_zero(const struct softmax_problem *p, uint64_t row, uint64_t column)
+{
+    const uint64_t unmasked = p->length > KNOWN_LONG ? KNOWN_LONG : KNOWN_SHORT;
+    return (column + row) % (unmasked / KNOWN_ZEROS) == 0;
+}
+
+/* The cases are short rows of each type, and their logarithms, and then long rows. */
 static void known_init(uint32_t index, void *memory, void *problem)
 {
+    const bool is_long = index >= 2 * GEMMD_DTYPE_COUNT;
+    const uint64_t length = is_long ? KNOWN_LONG : KNOWN_SHORT;
     struct softmax_problem *p = problem;
-    const struct array_shape shape = {3, {3, KNOWN_ROWS / 3, KNOWN_LENGTH + KNOWN_MASKED}};
+    const struct array_shape shape = {3, {3, is_long ? 1 : 3, length + KNOWN_MASKED}};
     unsigned char *x = memory;
     int32_t *lens = (int32_t *)(void *)(x + (ptrdiff_t)2 * KNOWN_X);
     softmax_problem_of(p, &shape, 1);
-    p->dtype = p->out = (enum gemmd_dtype)(index / 2);
-    p->log = index % 2;
+    p->dtype = p->out = (enum gemmd_dtype)(is_long ? index - 2 * GEMMD_DTYPE_COUNT : index / 2);
+    p->log = !is_long && index % 2;
     p->x = x;
     p->y = x + KNOWN_X;
     p->lens = lens;
     for (int i = 0; i < 3; i++)
-        lens[i] = KNOWN_LENGTH;
+        lens[i] = (int32_t)length;
     for (uint64_t i = 0; i < p->rows * p->length; i++)
         known_answer_store(x + i * dtype_size(p->dtype),
-                           (i % p->length + i / p->length) % 4 == 0 ? 0 : -100, p->dtype);
-    memset(p->y, 0xa5, KNOWN_X);
+                           known_is_zero(p, i / p->length, i % p->length) ? 0 : -100, p->dtype);
+    memset(p->y, 0xa5, p->rows * p->length * dtype_size(p->out));
 }
 
 static bool known_check(const void *problem, uint64_t *row, uint64_t *column)
@@ -147,9 +175,10 @@ static bool known_check(const void *problem, uint64_t *row, uint64_t *column)
     for (uint64_t i = 0; i < p->rows * p->length; i++) {
         *row = i / p->length;
         *column = i % p->length;
-        const bool masked = *column >= KNOWN_LENGTH, is_zero = (*column + *row) % 4 == 0;
-        const double plain = masked || !is_zero ? 0 : 0.125,
-                     logarithm = masked ? -INFINITY : log(0.125) - (is_zero ? 0 : 100);
+        const bool masked = *column >= p->length - KNOWN_MASKED,
+                   is_zero = known_is_zero(p, *row, *column);
+        const double plain = masked || !is_zero ? 0 : 1.0 / KNOWN_ZEROS,
+                     logarithm = masked ? -INFINITY : -log(KNOWN_ZEROS) - (is_zero ? 0 : 100);
         double value;
         convert_to_f64(p->out, (const char *)p->y + i * dtype_size(p->out), &value, 1);
         if (p->log ? !(value == logarithm || fabs(value - logarithm) <= 0x1p-8 * -logarithm)
@@ -172,9 +201,10 @@ const struct operation operation_softmax = {
     .units = softmax_units,
     .divide = softmax_divide,
     .example = softmax_example,
+    .special_example = softmax_special_example,
     .warm = softmax_warm,
     .known = {.bytes = 2 * KNOWN_X + KNOWN_LENS,
-              .cases = 2 * GEMMD_DTYPE_COUNT,
+              .cases = 3 * GEMMD_DTYPE_COUNT,
               .init = known_init,
               .check = known_check},
 };

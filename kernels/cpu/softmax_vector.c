@@ -1,6 +1,7 @@
 /*
  * softmax_vector.c - the serving kernel of the softmax on the CPU: two passes over a row in blocks,
- * of which the first finds the greatest score and the sum together (softmax.h).
+ * of which the first finds the greatest score and the sum together (softmax.h). A row of one block
+ * still has its exponentials from the first pass, so the second pass only divides them.
  */
 #include <math.h>
 
@@ -18,7 +19,14 @@ struct softmax_job {
     uint64_t rows; /* in each part */
 };
 
-/* The scores of a block; beyond the length of the row, minus infinity. Returns their number. */
+/* The number of scores in whole vectors that hold `count` scores. */
+static uint64_t whole_vectors(uint64_t count)
+{
+    return (count + SOFTMAX_LANES - 1) / SOFTMAX_LANES * SOFTMAX_LANES;
+}
+
+/* The scores of a block; beyond the length of the row, up to the end of a vector, minus infinity.
+ * Returns the number of scores within the row. */
 static uint64_t read_scores(const struct softmax_problem *p, const char *x, uint64_t first,
                             uint64_t length, float scores[BLOCK])
 {
@@ -27,7 +35,7 @@ static uint64_t read_scores(const struct softmax_problem *p, const char *x, uint
     convert_widen(p->dtype, x + first * dtype_size(p->dtype), scores, count);
     for (uint64_t i = 0; i < count; i++)
         scores[i] *= scale;
-    for (uint64_t i = count; i < BLOCK; i++)
+    for (uint64_t i = count; i < whole_vectors(count); i++)
         scores[i] = -INFINITY;
     return count;
 }
@@ -38,7 +46,7 @@ static bool softmax_fill(const struct softmax_problem *p, struct team_pace *pace
                          uint64_t first, uint64_t end, float value)
 {
     float values[BLOCK];
-    for (uint64_t i = 0; i < BLOCK; i++)
+    for (uint64_t i = 0; i < BLOCK && i < end - first; i++)
         values[i] = value;
     for (uint64_t i = first; i < end; i += BLOCK) {
         if (team_pace_stops(pace, BLOCK))
@@ -61,8 +69,7 @@ static bool softmax_vector_row(const struct softmax_problem *p, struct team_pace
         if (team_pace_stops(pace, BLOCK))
             return false;
         const uint64_t count = read_scores(p, x, first, length, scores);
-        (void)softmax_step(scores, (count + SOFTMAX_LANES - 1) / SOFTMAX_LANES * SOFTMAX_LANES,
-                           &state);
+        (void)softmax_step(scores, whole_vectors(count), &state);
     }
     if (!softmax_fill(p, pace, y, length, p->length, p->log ? -INFINITY : 0))
         return false;
@@ -72,11 +79,14 @@ static bool softmax_vector_row(const struct softmax_problem *p, struct team_pace
     for (uint64_t first = 0; first < length; first += BLOCK) {
         if (team_pace_stops(pace, BLOCK))
             return false;
-        struct softmax_row here = {.most = state.most};
-        const uint64_t count = read_scores(p, x, first, length, scores);
-        if (!p->log)
-            (void)softmax_step(scores, BLOCK, &here);
-        for (uint64_t i = 0; i < BLOCK; i++)
+        uint64_t count = length;
+        if (p->log || length > BLOCK) { /* else `scores` still has the exponentials */
+            struct softmax_row here = {.most = state.most};
+            count = read_scores(p, x, first, length, scores);
+            if (!p->log)
+                (void)softmax_step(scores, whole_vectors(count), &here);
+        }
+        for (uint64_t i = 0; i < count; i++)
             scores[i] = p->log ? scores[i] - logarithm : scores[i] / state.total;
         convert_narrow(p->out, scores, y + first * dtype_size(p->out), count);
     }

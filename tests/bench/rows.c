@@ -12,7 +12,6 @@
 #include <string.h>
 #include <time.h>
 
-#include "kernels/cuda/softmax/softmax.h"
 #include "kernels/operations.h"
 #include "proto/dtype.h"
 #include "tests/bench/device.h"
@@ -92,18 +91,15 @@ static void make_softmax(struct rows_bench *bench, struct softmax_problem *p,
     p->y = bench->y;
 }
 
-/* The kernels to measure: those of the daemon, and the candidate of softmax. Ended by NULL. */
+/* The kernels to measure, ended by NULL. */
 static void list_kernels(const struct operation *operation, const char *name,
                          const struct operation_kernel *list[KERNELS_MAX + 1])
 {
     const struct operation_kernel *const *k = operation_kernels(operation, GEMM_BACKEND_CUDA);
     uint32_t count = 0;
-    for (; *k != NULL && count < KERNELS_MAX - 1; k++)
+    for (; *k != NULL && count < KERNELS_MAX; k++)
         if (name == NULL || strcmp(name, (*k)->name) == 0)
             list[count++] = *k;
-    if (operation == &operation_softmax &&
-        (name == NULL || strcmp(name, softmax_cuda_streamed.name) == 0))
-        list[count++] = &softmax_cuda_streamed;
     list[count] = NULL;
 }
 

@@ -17,9 +17,9 @@
 #include <string.h>
 
 #include "kernels/cpu/convert.h"
-#include "kernels/cuda/softmax/softmax.h"
 #include "kernels/operations.h"
 #include "proto/dtype.h"
+#include "tests/gpu/streams.h"
 #include "tests/product/random.h"
 
 enum { GUARD = 256, POISON = 0x5b, ELEMENTS_MAX = 1 << 22 };
@@ -315,18 +315,26 @@ static void check_kernel(struct sample *s, const struct operation_kernel *kernel
         check_group(s, kernel, &problem);
 }
 
-static void check_sample(struct sample *s)
+static bool is_checked(const struct sample *s, const struct operation_kernel *kernel)
 {
-    const struct operation_kernel *const *kernels =
+    const struct gemm_device device = streams_device();
+    return (check.kernel == NULL || strcmp(check.kernel, kernel->name) == 0) &&
+           operation_kernel_runs_on(s->task.operation, kernel, &device) &&
+           kernel->takes(&s->task.problem);
+}
+
+/* Checks all kernels that take the problem. */
+static void check_sample(struct sample *s, enum gemmd_dtype dtype, uint64_t seed)
+{
+    const struct operation_kernel *const *k =
         operation_kernels(s->task.operation, GEMM_BACKEND_CUDA);
-    for (; *kernels != NULL; kernels++)
-        if ((check.kernel == NULL || strcmp(check.kernel, (*kernels)->name) == 0) &&
-            (*kernels)->takes(&s->task.problem))
-            check_kernel(s, *kernels);
-    if (s->task.operation == &operation_softmax && check.kernel != NULL &&
-        strcmp(check.kernel, softmax_cuda_streamed.name) == 0 &&
-        softmax_cuda_streamed.takes(&s->task.problem))
-        check_kernel(s, &softmax_cuda_streamed);
+    for (; *k != NULL; k++) {
+        if (!is_checked(s, *k))
+            continue;
+        if (s->x == NULL)
+            sample_prepare(s, dtype, seed);
+        check_kernel(s, *k);
+    }
 }
 
 static void check_reduce(enum reduce_op op, enum gemmd_dtype dtype, enum gemmd_dtype out,
@@ -343,8 +351,7 @@ static void check_reduce(enum reduce_op op, enum gemmd_dtype dtype, enum gemmd_d
     s.results = reduce_results(p);
     s.x_bytes = s.results * p->length * dtype_size(dtype);
     s.y_bytes = s.results * dtype_size(out);
-    sample_prepare(&s, dtype, seed);
-    check_sample(&s);
+    check_sample(&s, dtype, seed);
     sample_free(&s);
 }
 
@@ -373,8 +380,7 @@ static void check_softmax(enum gemmd_dtype dtype, enum gemmd_dtype out, uint64_t
             s.lens[i] = (int32_t)(i % 3 == 0 ? length : i % 3 == 1 ? length * i / (rows + 1) : 0);
         p->lens = &some;
     }
-    sample_prepare(&s, dtype, seed);
-    check_sample(&s);
+    check_sample(&s, dtype, seed);
     sample_free(&s);
 }
 
@@ -410,7 +416,7 @@ static void check_all(void)
     }
 }
 
-/* So many long rows that each cluster of the kernel `streamed` computes several. */
+/* So many long rows that a device computes those of the kernel `clustered` in several turns. */
 static void check_many_long_rows(void)
 {
     static const uint64_t sizes[][2] = {{600, 16392}, {301, 40963}, {150, 131064}};

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 SERVING = re.compile(r"register_tiled_kernel|grouped_(f32_)?kernel|tensor_core_kernel|sm90_gemm|"
-                     r"attention_wgmma|attention_\w*_kernel|reduce_shuffle_|softmax_online_|"
+                     r"attention_wgmma|attention_\w*_kernel|reduce_shuffle_|softmax_(online|clustered)_|"
                      r"sm90_conv_|conv_depthwise_")
 
 

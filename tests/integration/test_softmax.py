@@ -12,7 +12,8 @@ import pytest
 from matrices import ROUNDING
 from test_reduce import daemon, post, read, stored  # noqa: F401 (a fixture)
 
-SHAPES = [(1,), (7,), (64, 64), (3, 5, 1001), (2, 1, 3, 1, 2, 1, 2, 33), (1, 4099), (5, 1), (300, 17)]
+SHAPES = [(1,), (7,), (64, 64), (3, 5, 1001), (2, 1, 3, 1, 2, 1, 2, 33), (1, 4099), (5, 1), (300, 17),
+          (2, 1500), (3, 16391)]
 SMALLEST = 2.0**-126
 
 
@@ -82,12 +83,13 @@ def test_lengths_mask_what_is_behind_them(daemon, rng, kernel):
     assert_softmax(answer, x.astype(np.float64), "f32", lens=lens)
 
 
-def test_the_bits_do_not_depend_on_the_other_rows(daemon, rng):
-    x = rng.normal(size=(40, 1003)).astype(np.float32)
-    whole = post(daemon, "/softmax", x.tobytes(), {"shape": "40,1003"}).content
+@pytest.mark.parametrize("length", (1003, 16401, 70001))
+def test_the_bits_do_not_depend_on_the_other_rows(daemon, rng, length):
+    x = rng.normal(size=(40, length)).astype(np.float32)
+    whole = post(daemon, "/softmax", x.tobytes(), {"shape": f"40,{length}"}).content
     for row in (0, 17, 39):
-        alone = post(daemon, "/softmax", x[row].tobytes(), {"shape": "1003"}).content
-        assert whole[4012 * row:4012 * (row + 1)] == alone
+        alone = post(daemon, "/softmax", x[row].tobytes(), {"shape": str(length)}).content
+        assert whole[4 * length * row:4 * length * (row + 1)] == alone
 
 
 @pytest.mark.parametrize("kernel", ("auto", "naive"))
@@ -97,6 +99,23 @@ def test_nan_and_infinity(daemon, kernel):
     got = read(post(daemon, "/softmax", x.tobytes(), {"shape": "4,3", "kernel": kernel}))
     np.testing.assert_array_equal(got[:3], np.full((3, 3), nan))
     np.testing.assert_array_equal(got[3], [0, 1, 0])
+
+
+@pytest.mark.parametrize("kernel", ("auto", "naive"))
+@pytest.mark.parametrize("length", (20000, 131072))
+def test_nan_and_infinity_in_a_part_of_a_long_row(daemon, kernel, length):
+    """Kernels divide such rows into parts, some of which have minus infinity only here."""
+    x = np.full((5, length), -np.inf, np.float32)
+    x[0, 5] = np.nan
+    x[1, length - 2] = np.inf
+    x[3, length // 2], x[3, length - 1] = 3, 3
+    x[4, :7000] = 1
+    got = read(post(daemon, "/softmax", x.tobytes(), {"shape": f"5,{length}", "kernel": kernel}))
+    assert np.isnan(got[:3]).all()
+    wanted = np.zeros((2, length))
+    wanted[0, [length // 2, length - 1]] = 0.5
+    wanted[1, :7000] = 1 / 7000
+    np.testing.assert_allclose(got[3:], wanted, rtol=1e-5)
 
 
 def test_resident_stored_and_models(daemon, rng):

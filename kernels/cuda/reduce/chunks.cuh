@@ -26,6 +26,32 @@ template <typename State> static __device__ __forceinline__ State stored(const S
     return read.state;
 }
 
+/* The same if `there`, and else `otherwise`. There is no branch around the load, so that several
+ * loads of a thread are issued before the first is used. */
+template <typename State>
+static __device__ __forceinline__ State stored_if(bool there, const State *from, State otherwise)
+{
+    union words {
+        State state;
+        uint32_t word[sizeof(State) / 4];
+        __device__ words()
+        {
+        }
+    } read;
+    read.state = otherwise;
+#pragma unroll
+    for (unsigned i = 0; i < sizeof(State) / 4; i++)
+        asm volatile("{\n"
+                     ".reg .pred is_there;\n"
+                     "setp.ne.u32 is_there, %2, 0;\n"
+                     "@is_there ld.global.cg.u32 %0, [%1];\n"
+                     "}"
+                     : "+r"(read.word[i])
+                     : "l"((const uint32_t *)(const void *)from + i), "r"((uint32_t)there)
+                     : "memory");
+    return read.state;
+}
+
 /* Waits until all chunks of a row or tile have been stored, in the block that ends last. Returns
  * whether this block is it. */
 static __device__ bool arrives_last(uint32_t *arrived, uint32_t chunks)

@@ -243,23 +243,31 @@ static __device__ __forceinline__ void load_group(const T *x, group<T, COUNT> &t
 }
 
 /* The elements of LINES rows, every WARPS-th from `row` on, in COUNT columns from `x` on, of which
- * `there` are left. Those of rows from `end` on are not read. If every row is ALIGNED and consists
- * of whole groups, there is one condition around the loads of all groups: with one around each, the
- * compiler takes 16-bit elements apart within it, and so waits for each load before it issues the
- * next. */
+ * `there` are left. Those of rows from `end` on are not read. The columns are neighbours if every
+ * row is ALIGNED and consists of whole groups, and else 32 columns apart, so that each load of a
+ * warp reads neighbouring elements. There is one condition around all loads: with one around each,
+ * the compiler takes 16-bit elements apart within it, and so waits for each load before it issues
+ * the next. */
 template <bool ALIGNED, typename T, unsigned COUNT, unsigned LINES>
 static __device__ __forceinline__ void load_columns(const T *x, uint64_t stride, uint32_t row,
                                                     uint32_t end, uint32_t there,
                                                     group<T, COUNT> (&to)[LINES])
 {
-    if (!ALIGNED) {
+    const bool every_row = row + (LINES - 1) * WARPS < end;
+    if (!ALIGNED && every_row && there == COUNT) {
+#pragma unroll
+        for (unsigned r = 0; r < LINES; r++)
+#pragma unroll
+            for (unsigned c = 0; c < COUNT; c++)
+                to[r].elements[c] = x[(row + r * WARPS) * stride + c * 32];
+    } else if (!ALIGNED) {
 #pragma unroll
         for (unsigned r = 0; r < LINES; r++)
 #pragma unroll
             for (unsigned c = 0; c < COUNT; c++)
                 if (row + r * WARPS < end && c < there)
-                    to[r].elements[c] = x[(row + r * WARPS) * stride + c];
-    } else if (there > 0 && row + (LINES - 1) * WARPS < end) {
+                    to[r].elements[c] = x[(row + r * WARPS) * stride + c * 32];
+    } else if (there > 0 && every_row) {
 #pragma unroll
         for (unsigned r = 0; r < LINES; r++)
             load_group(x + (row + r * WARPS) * stride, to[r]);
@@ -285,27 +293,32 @@ static __device__ void join_warps(typename O::state (*shared)[TILE])
 }
 
 /* Joins the states of a tile's chunks, which are in `partial`. Each warp takes every WARPS-th chunk
- * and a column a lane, and has AHEAD loads in flight. */
+ * and a column a lane, and has AHEAD loads in flight. The AHEAD states are joined as the tree that
+ * a counter makes of single states; where there are no more chunks, a state of nothing changes
+ * nothing. */
 template <typename O, unsigned TILE>
-static __device__ void join_chunks(const typename O::state *partial, uint64_t chunks,
+static __device__ void join_chunks(const typename O::state *partial, uint32_t chunks,
                                    typename O::state (*shared)[TILE])
 {
     using State = typename O::state;
-    constexpr unsigned AHEAD = 32 / sizeof(State);
+    constexpr unsigned LEVELS = sizeof(State) > 4 ? 4 : 5, AHEAD = 1 << LEVELS;
     const unsigned warp = threadIdx.x / 32, lane = threadIdx.x % 32;
 #pragma unroll 1
     for (unsigned c = lane; c < TILE; c += 32) {
-        counter<O, O::exact ? 1 : 10> joined;
+        counter<O, O::exact ? 1 : 10 - LEVELS> joined;
 #pragma unroll 1
-        for (uint64_t i = warp; i < chunks; i += AHEAD * WARPS) {
+        for (uint32_t i = warp; i < chunks; i += AHEAD * WARPS) {
+            const State *from = partial + (uint64_t)i * TILE + c;
             State some[AHEAD];
 #pragma unroll
             for (unsigned a = 0; a < AHEAD; a++)
-                some[a] = stored(&partial[(i + a * WARPS < chunks ? i + a * WARPS : i) * TILE + c]);
+                some[a] = stored_if(i + a * WARPS < chunks, from + a * WARPS * TILE, O::none());
 #pragma unroll
-            for (unsigned a = 0; a < AHEAD; a++)
-                if (i + a * WARPS < chunks)
-                    joined.add(some[a]);
+            for (unsigned width = 1; width < AHEAD; width *= 2)
+#pragma unroll
+                for (unsigned a = 0; a < AHEAD; a += 2 * width)
+                    some[a] = O::both(some[a], some[a + width]);
+            joined.add(some[0]);
         }
         shared[warp][c] = joined.total();
     }
@@ -317,7 +330,7 @@ static __device__ void join_chunks(const typename O::state *partial, uint64_t ch
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
 constexpr int GROUP_BLOCKS = 3, ELEMENT_BLOCKS = 2;
 #else
-constexpr int GROUP_BLOCKS = 4, ELEMENT_BLOCKS = 2;
+constexpr int GROUP_BLOCKS = 4, ELEMENT_BLOCKS = 3;
 #endif
 
 template <typename T, template <typename> class Op, bool ALIGNED>
@@ -340,14 +353,21 @@ __global__ void __launch_bounds__(THREADS, sizeof(T) == 4 ? 3
     /* 32 bits, because there are fewer than 2^31 blocks (reduce_kernels.c). */
     const uint32_t chunks = (uint32_t)((p.length + COLUMN_CHUNK - 1) / COLUMN_CHUNK);
     const uint32_t tiles = (uint32_t)((p.width + TILE - 1) / TILE), mid = (uint32_t)p.mid;
-    const uint32_t place = block / chunks, chunk = block % chunks;
-    const uint32_t tile = place % tiles, row = place / tiles;
-    const uint64_t column = (uint64_t)tile * TILE + lane * COUNT;
+    /* Blocks that run at the same time have neighbouring chunks of one tile, or, where tiles are
+     * few, all tiles of some chunks, so that they read whole rows of X. */
+    const bool few_tiles = tiles < chunks;
+    const uint32_t row = block / tiles / chunks, of_row = block % (tiles * chunks);
+    const uint32_t tile = few_tiles ? of_row % tiles : of_row / chunks;
+    const uint32_t chunk = few_tiles ? of_row / tiles : of_row % chunks;
+    const uint32_t place = row * tiles + tile;
+    /* A thread's columns: the first, and the distance from one to the next (load_columns). */
+    constexpr unsigned APART = ALIGNED ? 1 : 32;
+    const unsigned first_of_lane = lane * (ALIGNED ? COUNT : 1);
+    const uint64_t column = (uint64_t)tile * TILE + first_of_lane;
     const uint64_t first = (uint64_t)chunk * COLUMN_CHUNK, left = p.length - first;
     const uint32_t end = (uint32_t)(left < COLUMN_CHUNK ? left : COLUMN_CHUNK); /* of the chunk */
-    const uint32_t there = column >= p.width          ? 0
-                           : p.width - column < COUNT ? (uint32_t)(p.width - column)
-                                                      : COUNT;
+    const uint64_t columns = column < p.width ? (p.width - column + APART - 1) / APART : 0;
+    const uint32_t there = columns < COUNT ? (uint32_t)columns : COUNT;
     const T *x = (const T *)p.x + row / mid * p.outer_stride + row % mid * p.mid_stride +
                  first * p.length_stride + column;
     counter<Together, O::exact ? 1 : 5> states; /* 16 steps of 8 warps and 4 rows are a chunk */
@@ -373,7 +393,7 @@ __global__ void __launch_bounds__(THREADS, sizeof(T) == 4 ? 3
     const typename Together::state total = states.total();
 #pragma unroll
     for (unsigned c = 0; c < COUNT; c++)
-        shared[warp][lane * COUNT + c] = total.of[c];
+        shared[warp][first_of_lane + c * APART] = total.of[c];
     join_warps<O, TILE>(shared);
     if (chunks > 1) {
         State *partial = (State *)all.partial + (uint64_t)place * chunks * TILE;

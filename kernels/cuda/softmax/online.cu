@@ -44,7 +44,7 @@ __global__ void __launch_bounds__(EACH < 128 ? 128 : EACH,
 {
     constexpr unsigned ROWS = EACH < 128 ? 128 / EACH : 1;
     constexpr unsigned VECTORS = ELEMENTS / vector<T>::WIDTH;
-    __shared__ float shared[EACH / 32 + 1];
+    __shared__ float shared[EACH < 128 ? 128 / 32 : EACH / 32];
     uint32_t block;
     const uint32_t number = problem_of_block(all, &block);
     const struct softmax_problem &p = all.list[number];
@@ -52,7 +52,6 @@ __global__ void __launch_bounds__(EACH < 128 ? 128 : EACH,
     const bool there = r < p.rows;
     const float scale = (float)p.scale;
     struct row<T, EACH, VECTORS> row;
-    row.thread = threadIdx.x % EACH;
     row.first = 0;
     row.length = there ? length_of(p, r) : 0;
     row.end = there ? (uint32_t)p.length : 0;
@@ -67,7 +66,7 @@ __global__ void __launch_bounds__(EACH < 128 ? 128 : EACH,
         float e[VECTORS][vector<T>::WIDTH];
         row.exponentials(scale, top, e);
         const float sum = join_threads<added, EACH>(row.total(e), shared);
-        row.store_softmax(y, all.aligned_y[number], e, sum);
+        row.store_softmax(y, all.aligned_y[number], e, 1 / sum);
     }
 }
 
@@ -84,7 +83,6 @@ __global__ void __launch_bounds__(LONG)
     const float scale = (float)p.scale;
     const uint32_t length = length_of(p, block);
     struct row<T, LONG, VECTORS> row;
-    row.thread = threadIdx.x;
     row.length = length;
     row.end = (uint32_t)p.length;
     float top = -CUDART_INF_F, sum = 0, e[VECTORS][vector<T>::WIDTH];
@@ -111,7 +109,7 @@ __global__ void __launch_bounds__(LONG)
             row.store_log_softmax(y, all.aligned_y[number], scale, all_top, total);
         } else {
             row.exponentials(scale, all_top, e);
-            row.store_softmax(y, all.aligned_y[number], e, total);
+            row.store_softmax(y, all.aligned_y[number], e, 1 / total);
         }
     }
 }
@@ -124,8 +122,8 @@ struct kind {
 };
 static const struct {
     unsigned each, elements;
-} shapes[] = {{8, 8},    {8, 16},   {16, 16},  {32, 16}, {32, 32},
-              {128, 16}, {128, 32}, {256, 32}, {512, 32}};
+} shapes[] = {{8, 8},   {8, 16},   {16, 16},  {32, 16}, {32, 32},
+              {64, 32}, {128, 32}, {256, 32}, {512, 32}};
 constexpr int SHAPES = sizeof shapes / sizeof *shapes;
 
 static struct kind kind_of(const struct softmax_problem &p)
@@ -159,7 +157,7 @@ static enum gemmd_error start(cudaStream_t stream, int shape, unsigned blocks,
     case 4:
         return launch(softmax_online_rows<T, Out, 32, 32>, grid, small, stream, all);
     case 5:
-        return launch(softmax_online_rows<T, Out, 128, 16>, grid, small, stream, all);
+        return launch(softmax_online_rows<T, Out, 64, 32>, grid, small, stream, all);
     case 6:
         return launch(softmax_online_rows<T, Out, 128, 32>, grid, small, stream, all);
     case 7:

@@ -76,7 +76,7 @@ struct added {
 };
 
 /* Joins the values of the EACH threads of a row, in all of them. `shared` has an element for each
- * warp, if a row has more than one, and is used by one call after another. */
+ * warp of the block, if a row has more than one, and is used by one call after another. */
 template <typename Join, unsigned EACH>
 static __device__ __forceinline__ float join_threads(float value, float *shared)
 {
@@ -89,7 +89,7 @@ static __device__ __forceinline__ float join_threads(float value, float *shared)
         if (threadIdx.x % 32 == 0)
             shared[threadIdx.x / 32] = value;
         __syncthreads();
-        value = shared[threadIdx.x % WARPS];
+        value = shared[threadIdx.x / EACH * WARPS + threadIdx.x % WARPS];
 #pragma unroll
         for (unsigned half = WARPS / 2; half > 0; half /= 2)
             value = Join::join(value, __shfl_xor_sync(0xffffffffu, value, half));
@@ -100,14 +100,13 @@ static __device__ __forceinline__ float join_threads(float value, float *shared)
 template <typename T, unsigned EACH, unsigned VECTORS> struct row {
     static constexpr unsigned W = vector<T>::WIDTH;
     vector<T> x[VECTORS];
-    uint32_t thread; /* 0 ... EACH - 1 */
     uint32_t first;  /* the first element of this block's part of the row */
     uint32_t length; /* of unmasked elements */
     uint32_t end;    /* of all elements */
 
     __device__ __forceinline__ uint32_t at(unsigned v) const
     {
-        return first + (v * EACH + thread) * W;
+        return first + (v * EACH + threadIdx.x % EACH) * W;
     }
 
     __device__ __forceinline__ void load(const T *from, bool aligned)
@@ -226,18 +225,33 @@ template <typename T, unsigned EACH, unsigned VECTORS> struct row {
                     to[at(v) + i] = narrowed.elements[i];
     }
 
-    /* The softmax of a row whose exponentials `e` have the sum `sum`. */
+    /* The softmax of a row whose exponentials `e` have to be multiplied by `factor`. */
     template <typename Out>
     __device__ __forceinline__ void store_softmax(Out *to, bool aligned, const float e[VECTORS][W],
-                                                  float sum) const
+                                                  float factor) const
     {
-        const float inverse = 1 / sum;
 #pragma unroll
         for (unsigned v = 0; v < VECTORS; v++) {
             float y[W];
 #pragma unroll
             for (unsigned i = 0; i < W; i++)
-                y[i] = e[v][i] * inverse;
+                y[i] = e[v][i] * factor;
+            store_vector(to, aligned, v, y, 0);
+        }
+    }
+
+    /* The softmax of a row whose elements are still there: exp(score - top) * factor. */
+    template <typename Out>
+    __device__ __forceinline__ void store_softmax(Out *to, bool aligned, float scale, float top,
+                                                  float factor) const
+    {
+#pragma unroll
+        for (unsigned v = 0; v < VECTORS; v++) {
+            float y[W];
+            exponentials_of(v, scale, top, y);
+#pragma unroll
+            for (unsigned i = 0; i < W; i++)
+                y[i] *= factor;
             store_vector(to, aligned, v, y, 0);
         }
     }

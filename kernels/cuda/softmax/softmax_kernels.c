@@ -1,6 +1,7 @@
 /* The kernels of the softmax on CUDA: which problems each takes, and its workspace. */
 #include "kernels/cuda/context.h"
 #include "kernels/cuda/softmax/softmax.h"
+#include "proto/dtype.h"
 #include "proto/size.h"
 
 /* Grids have at most 2^31 - 1 blocks in x. */
@@ -92,4 +93,31 @@ static const struct operation_kernel online = {
     .run_group = softmax_online_run_group,
 };
 
-const struct operation_kernel *const softmax_cuda_kernels[] = {&online, &tree, &naive, NULL};
+static bool softmax_clustered_takes(const void *problem)
+{
+    const struct softmax_problem *p = problem;
+    return softmax_problem_offered(problem) && is_narrow(p) &&
+           p->length * dtype_size(p->dtype) > SOFTMAX_CLUSTERED_PART_BYTES &&
+           size_blocks(p->length * dtype_size(p->dtype), SOFTMAX_CLUSTERED_PART_BYTES) <=
+               SOFTMAX_CLUSTERED_BLOCKS &&
+           fits_grid(p->rows, SOFTMAX_CLUSTERED_BLOCKS);
+}
+
+static enum gemmd_error softmax_clustered_run(struct gemm_context *context, const void *problem,
+                                              void *workspace)
+{
+    (void)workspace;
+    return softmax_clustered_launch(cuda_context_of(context)->stream, problem);
+}
+
+static const struct operation_kernel clustered = {
+    .name = "clustered",
+    .description = "long rows in the registers of a cluster of blocks, read and written once",
+    .compute_capability = 90,
+    .takes = softmax_clustered_takes,
+    .workspace_bytes = operation_no_workspace,
+    .run = softmax_clustered_run,
+};
+
+const struct operation_kernel *const softmax_cuda_kernels[] = {&clustered, &online, &tree, &naive,
+                                                               NULL};

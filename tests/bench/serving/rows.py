@@ -144,6 +144,45 @@ def small(bench):
     return rows
 
 
+def check_answer(server, target, body, expected):
+    """An answer that is measured must be right: compared once with NumPy's."""
+    request = urllib.request.Request(f"http://{server.address}{target}", data=body)
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        got = np.frombuffer(answer.read(), np.float32).reshape(expected.shape)
+    np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-5)
+
+
+def small_rows(bench):
+    """Reductions and softmaxes of f32 64×64, beside products of f32 64³, over 128 connections."""
+    x = np.frombuffer(bodies.operands("f32", 64 * 64), np.float32).reshape(64, 64)
+    exponentials = np.exp(x.astype(np.float64))
+    operations = {
+        "sum of rows": ("/reduce?op=sum&shape=64,64&axis=1", x.sum(1, np.float64)),
+        "sum of columns": ("/reduce?op=sum&shape=64,64&axis=0", x.sum(0, np.float64)),
+        "softmax": ("/softmax?shape=64,64", exponentials / exponentials.sum(1, keepdims=True)),
+    }
+    body = bodies.write(bench.folder, "64x64", x.tobytes())
+    factors = bodies.product(bench.folder, "f32", 64, 64, 64)
+    with bench.gemmd("--pinned-bytes", "4G") as own:
+        check(own, square(64), factors)
+        for target, expected in operations.values():
+            check_answer(own, target, x.tobytes(), expected)
+
+        def measure(target, file):
+            return lambda seconds: load.wrk(own.address, target, file, 128, seconds)
+
+        products, *others = bench.in_turn(
+            measure(square(64), factors),
+            *(measure(target, body) for target, _ in operations.values()))
+    rows = []
+    for name, turns in zip(operations, others):
+        share, spread = ratio(turns, products)
+        rows.append((f"f32 64×64, {name}, 128 connections", f"{middle_of(turns).rate:,.0f}/s",
+                     f"{middle_of(products).rate:,.0f}/s (f32 64³)", share, 1.0,
+                     f"{spread}; {latency(middle_of(turns))}"))
+    return rows
+
+
 def today(bench):
     """The same through aiohttp and PyTorch or NumPy."""
     if importlib.util.find_spec("aiohttp") is None:
@@ -400,8 +439,8 @@ def openblas(bench):
 
 
 ROWS = {function.__name__: function
-        for function in (small, today, one_client, mixed, middle, large, resident, idle_device,
-                         overload, idle_connections, openblas, curve)}
+        for function in (small, small_rows, today, one_client, mixed, middle, large, resident,
+                         idle_device, overload, idle_connections, openblas, curve)}
 
 
 def info_of(server):

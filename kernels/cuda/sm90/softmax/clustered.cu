@@ -1,0 +1,166 @@
+/*
+ * softmax_clustered - the softmax of rows of more than 32 KiB and up to 256 KiB of f32, f16 and
+ * bf16, each read and written once.
+ *
+ * A row belongs to a cluster of 2 to 8 blocks, as few as hold it. Each block keeps a part of at
+ * most 32 KiB in registers (rows.cuh). A block finds the greatest score of its part and the sum of
+ * the exponentials relative to that score, and sends both to the other blocks. From the numbers of
+ * all blocks each block computes the greatest score and the sum of the row, and then the results,
+ * with the exponentials anew: their sum needs f32, and with 16-bit elements the exponentials would
+ * take twice the registers of the elements.
+ *
+ * Clusters end and begin all the time, and one cluster waits for memory while others compute. What
+ * counts is how many bytes of rows a multiprocessor has in registers: 64 KiB were 2.4 TB/s, 96 KiB
+ * 2.9 (kernels/experiments/rows.md). Four blocks are 128 KiB.
+ *
+ * Blocks, threads and the order of sums depend on the type and the length only.
+ *
+ * The exchange. A block stores its two numbers in the shared memory of each other block with
+ * st.async, and the barrier there counts their bytes. This is right for these reasons (PTX ISA,
+ * "mbarrier" and "st.async"):
+ *
+ * - No block sends before the barriers of all blocks are initialised: the blocks meet in between.
+ *   They arrive early and wait late, so that the loads of the row hide the meeting.
+ * - The barrier has a single phase. The phase ends once thread 0 has arrived, which adds the bytes
+ *   to expect, and all those bytes have come. Bytes that come before thread 0 arrives make the
+ *   count of bytes negative, but cannot end the phase.
+ * - Each number has a place of its own, which is written once. st.async releases at the scope of
+ *   the cluster when it counts its bytes, and the wait acquires at that scope.
+ * - A block sends nothing to itself: it has its own numbers in registers, and older versions of the
+ *   PTX ISA leave a st.async to the own block undefined.
+ * - Nobody accesses the shared memory of a block that has ended. A block ends after its wait, when
+ *   everything that other blocks send to it has come.
+ */
+#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/sm90/cluster.cuh"
+#include "kernels/cuda/sm90/grid.h"
+#include "kernels/cuda/softmax/rows.cuh"
+#include "kernels/cuda/softmax/softmax.h"
+
+namespace softmax_clustered
+{
+
+using namespace softmax;
+
+constexpr unsigned BLOCKS_MAX = SOFTMAX_CLUSTERED_BLOCKS; /* of a cluster: every device allows 8 */
+constexpr unsigned THREADS = 256;                         /* of a block */
+constexpr unsigned VECTORS = 8;                           /* of a thread */
+static_assert(THREADS * VECTORS * 16 == SOFTMAX_CLUSTERED_PART_BYTES, "the part of a block");
+
+/* Blocks on a multiprocessor. Where results are wider than elements, stores take more registers. */
+template <typename T, typename Out> constexpr unsigned RESIDENT = sizeof(Out) > sizeof(T) ? 3 : 4;
+
+struct arguments {
+    struct softmax_problem problem;
+    bool aligned_x, aligned_y; /* every row begins at a multiple of a vector */
+};
+
+/* The numbers of the blocks of a cluster, by rank. */
+struct exchange {
+    uint64_t barrier;
+    float top[BLOCKS_MAX]; /* the greatest score */
+    float sum[BLOCKS_MAX]; /* of the exponentials, relative to that score */
+};
+
+/* Makes `top` and `sum` those of the row, in all threads, from those of the parts. */
+static __device__ __forceinline__ void join_cluster(float &top, float &sum,
+                                                    struct exchange &exchange)
+{
+    const uint32_t blocks = ptx::cluster_blocks(), rank = ptx::cluster_block_rank();
+    const uint32_t barrier = ptx::shared_address(&exchange.barrier);
+    cluster::wait_for_blocks();
+    if (threadIdx.x == 0)
+        ptx::mbarrier_arrive_expect(barrier, (blocks - 1) * (sizeof top + sizeof sum));
+    if (threadIdx.x < blocks && threadIdx.x != rank) {
+        ptx::cluster_store(ptx::shared_address(&exchange.top[rank]), top, barrier, threadIdx.x);
+        ptx::cluster_store(ptx::shared_address(&exchange.sum[rank]), sum, barrier, threadIdx.x);
+    }
+    __syncwarp();
+    cluster::mbarrier_wait(barrier, 0);
+    const unsigned lane = threadIdx.x % BLOCKS_MAX;
+    const bool there = lane < blocks, other = there && lane != rank;
+    const float part_top = other ? exchange.top[lane] : there ? top : -CUDART_INF_F;
+    const float part_sum = other ? exchange.sum[lane] : sum;
+    top = part_top;
+#pragma unroll
+    for (unsigned half = BLOCKS_MAX / 2; half > 0; half /= 2)
+        top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, half));
+    sum = there ? part_sum * expf(part_top - top) : 0;
+#pragma unroll
+    for (unsigned half = BLOCKS_MAX / 2; half > 0; half /= 2)
+        sum += __shfl_xor_sync(0xffffffffu, sum, half);
+}
+
+template <typename T, typename Out>
+__global__ void __launch_bounds__(THREADS, (RESIDENT<T, Out>))
+    softmax_clustered_kernel(const __grid_constant__ struct arguments all)
+{
+    __shared__ struct exchange exchange;
+    __shared__ float shared[THREADS / 32];
+    const struct softmax_problem &p = all.problem;
+    const uint32_t blocks = ptx::cluster_blocks();
+    const uint64_t r = blockIdx.x / blocks;
+    const float scale = (float)p.scale;
+    if (threadIdx.x == 0)
+        cluster::barrier_init(ptx::shared_address(&exchange.barrier), 1);
+    cluster::arrive();
+    ptx::earlier_kernels_wait();
+    /* The part of a block: a multiple of 64 elements, and so of vectors. */
+    const uint32_t part = ((uint32_t)p.length + blocks * 64 - 1) / (blocks * 64) * 64;
+    struct row<T, THREADS, VECTORS> row;
+    row.first = ptx::cluster_block_rank() * part;
+    row.end = min(row.first + part, (uint32_t)p.length);
+    row.length = min(length_of(p, r), row.end);
+    row.load((const T *)p.x + r * p.x_leading, all.aligned_x);
+    const float own = join_threads<larger, THREADS>(row.most(scale), shared);
+    /* A part of minus infinity only, or of no elements, adds nothing. If all parts are such, `own -
+     * top` is NaN, and so is the row. */
+    const float base = own == -CUDART_INF_F ? 0 : own;
+    float top = own;
+    float sum = join_threads<added, THREADS>(row.total_of_exponentials(scale, base), shared);
+    join_cluster(top, sum, exchange);
+    Out *y = (Out *)p.y + r * p.y_leading;
+    if (p.log)
+        row.store_log_softmax(y, all.aligned_y, scale, top, sum);
+    else
+        row.store_softmax(y, all.aligned_y, scale, top, 1 / sum);
+}
+
+template <typename T, typename Out>
+static enum gemmd_error run(cudaStream_t stream, const struct arguments &all)
+{
+    const struct softmax_problem &p = all.problem;
+    const uint32_t bytes = (uint32_t)p.length * sizeof(T);
+    const uint32_t blocks =
+        (bytes + SOFTMAX_CLUSTERED_PART_BYTES - 1) / SOFTMAX_CLUSTERED_PART_BYTES;
+    const struct sm90_grid grid = {(const void *)softmax_clustered_kernel<T, Out>,
+                                   (uint32_t)p.rows * blocks, blocks, THREADS, 0};
+    return cuda_error_code(sm90_grid_enqueue(&grid, &all, stream));
+}
+
+} // namespace softmax_clustered
+
+enum gemmd_error softmax_clustered_launch(cudaStream_t stream,
+                                          const struct softmax_problem *problem)
+{
+    using namespace softmax_clustered;
+    const struct softmax_problem &p = *problem;
+    const uint64_t in = p.dtype == GEMMD_F32 ? 4 : 2, out = p.out == GEMMD_F32 ? 4 : 2;
+    const uint64_t group = 16 / in * out; /* bytes of Y for a vector of X */
+    struct arguments all = {};
+    all.problem = p;
+    all.aligned_x = (uintptr_t)p.x % 16 == 0 && p.x_leading * in % 16 == 0;
+    all.aligned_y = (uintptr_t)p.y % group == 0 && p.y_leading * out % group == 0;
+    switch (p.dtype) {
+    case GEMMD_F32:
+        return run<float, float>(stream, all);
+    case GEMMD_F16:
+        return p.out == GEMMD_F32 ? run<__half, float>(stream, all)
+                                  : run<__half, __half>(stream, all);
+    case GEMMD_BF16:
+        return p.out == GEMMD_F32 ? run<__nv_bfloat16, float>(stream, all)
+                                  : run<__nv_bfloat16, __nv_bfloat16>(stream, all);
+    default:
+        return GEMMD_ERR_UNSUPPORTED;
+    }
+}
