@@ -111,7 +111,8 @@ struct config {
     static constexpr int CONSUMER_ROWS = PINGPONG ? LEFT : LEFT / CONSUMERS;
     static constexpr int BLOCKS_64 = CONSUMER_ROWS / 64; /* a consumer's, of 64 rows */
     static constexpr int THREADS = 128 * (1 + CONSUMERS);
-    static constexpr int SUM_REGISTERS = BLOCKS_64 * TILE_N / 2; /* of a thread */
+    static constexpr int SUM_REGISTERS =
+        BLOCKS_64 * (SWAPPED ? TILE_M : TILE_N) / 2; /* of a thread */
     /* Whether a tile's sums leave so few registers that consumers need more than usual, and that
      * the kernel cannot read C0. */
     static constexpr bool MANY_SUMS = SUM_REGISTERS > 128;

@@ -48,6 +48,11 @@ struct lane_columns {
         piece = order / 2 ^ (order % 2 == 1 ? 5 : 0);
         half = 8 * (lane / 4 % 2);
     }
+    /* The first of them. */
+    __device__ __forceinline__ uint32_t first() const
+    {
+        return 4 * piece + half / 4;
+    }
     /* Where they lie in a line of a panel or a box. */
     __device__ __forceinline__ uint32_t in_line(uint32_t line) const
     {
@@ -136,6 +141,24 @@ __device__ __forceinline__ void sum_swapped(const shared<C> &s, uint32_t k_tiles
     release<C>(s, previous, lane);
 }
 
+/* The same in chains of `step` stages, which are added in f32. */
+template <class C>
+__device__ __forceinline__ void
+sum_chunks_swapped(const shared<C> &s, uint32_t k_tiles, uint32_t step, uint32_t box,
+                   const lane_columns &columns, uint32_t lane, ring<C::STAGES> &at,
+                   float (&d)[C::TILE_M / 2])
+{
+    sum_swapped<C>(s, min(step, k_tiles), box, columns, lane, at, d);
+    for (uint32_t first = step; first < k_tiles; first += step) {
+        float part[C::TILE_M / 2];
+        sum_swapped<C>(s, min(step, k_tiles - first), box, columns, lane, at, part);
+#pragma unroll
+        for (int i = 0; i < C::TILE_M / 2; i++) {
+            d[i] += part[i];
+        }
+    }
+}
+
 /* A thread's sums of 32 rows of C, into a panel of 16 lines for each warp of the pair, which lie
  * STAGING_BYTES apart. */
 __device__ __forceinline__ void stage_swapped(const uint32_t (&v)[16], uint32_t panels,
@@ -218,7 +241,12 @@ __device__ __forceinline__ void consume_swapped(const sm90_arguments &p, const s
         const uint32_t column = (t.column * C::CLUSTER_N + rank_n) * C::TILE_N + column_in_tile;
         ring<C::STAGES> at(uses);
         float d[C::TILE_M / 2];
-        sum_swapped<C>(s, p.k_tiles, column_in_tile * C::K_BYTES, columns, lane, at, d);
+        if constexpr (C::CHUNKED) {
+            sum_chunks_swapped<C>(s, p.k_tiles, p.chunk_tiles, column_in_tile * C::K_BYTES, columns,
+                                  lane, at, d);
+        } else {
+            sum_swapped<C>(s, p.k_tiles, column_in_tile * C::K_BYTES, columns, lane, at, d);
+        }
         store_swapped<C>(p, s, d, columns, warp, lane, t.batch, row, column);
     }
     if (lane == 0) {

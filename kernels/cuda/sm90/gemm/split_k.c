@@ -39,6 +39,21 @@ static uint64_t chunk_of(enum gemmd_dtype dtype, uint64_t n, uint64_t k)
     return chunk > least ? chunk : least;
 }
 
+#include <stdlib.h>
+static uint32_t tf32_chunks(const struct gemm_problem *p)
+{
+    if (p->precision != GEMM_PRECISION_TF32)
+        return 1;
+    const char *force = getenv("GEMMD_TF32_CHUNKS");
+    if (force)
+        return (uint32_t)atoi(force);
+    enum { NARROW = 256, WIDE = 768, NARROW_CHUNK = 512, WIDE_CHUNK = 1024, FOUR_FROM = 3 };
+    if (p->n > WIDE || (p->n <= NARROW && p->k > K_ONE_LAUNCH_MAX))
+        return 1;
+    const uint64_t chunks = p->k / (p->n <= NARROW ? NARROW_CHUNK : WIDE_CHUNK);
+    return chunks < FOUR_FROM ? 1 : chunks < 8 ? 4 : 8;
+}
+
 /* Measured (kernels/experiments/long_k.md): up to NARROW columns four to eight blocks a tile are
  * faster however many rows there are; up to WIDE columns adding chunks costs products with many
  * rows nothing, and beyond it up to 15 %. Clusters of four and of eight leave the fewest
@@ -46,6 +61,8 @@ static uint64_t chunk_of(enum gemmd_dtype dtype, uint64_t n, uint64_t k)
 uint32_t split_k_chunks(const struct gemm_problem *p)
 {
     enum { NARROW = 256, WIDE = 768, NARROW_CHUNK = 1024, WIDE_CHUNK = 2048, FOUR_FROM = 3 };
+    if (p->dtype == GEMMD_F32)
+        return tf32_chunks(p);
     if (p->scales != GEMM_SCALES_NONE || dtype_size(p->dtype) != 2 || dtype_size(p->out) != 2 ||
         p->n > WIDE || (p->n <= NARROW && p->k > K_ONE_LAUNCH_MAX))
         return 1;
