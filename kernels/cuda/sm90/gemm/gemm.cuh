@@ -117,6 +117,7 @@ struct config {
      * the kernel cannot read C0. */
     static constexpr bool MANY_SUMS = SUM_REGISTERS > 128;
     static constexpr bool TAKES_C0 = !MANY_SUMS;
+    static constexpr bool TAKES_MANY = MANY_SUMS || (SWAPPED && CHUNKED && SUM_REGISTERS > 64);
     /* Whether there are registers for the bias of a tile while the tile's products are computed. */
     static constexpr bool BIAS_FIRST =
         IN_PLACE && SCALES == GEMM_SCALES_NONE &&
@@ -637,7 +638,7 @@ template <class C> __device__ __forceinline__ void give_registers()
     if constexpr (C::CONSUMERS == 3) {
         ptx::registers_give<32>();
     } else if constexpr (C::CONSUMERS == 2) {
-        ptx::registers_give<C::MANY_SUMS ? 24 : 40>();
+        ptx::registers_give<C::TAKES_MANY ? 24 : 40>();
     }
 }
 template <class C> __device__ __forceinline__ void take_registers()
@@ -645,7 +646,7 @@ template <class C> __device__ __forceinline__ void take_registers()
     if constexpr (C::CONSUMERS == 3) {
         ptx::registers_take<160>();
     } else if constexpr (C::CONSUMERS == 2) {
-        ptx::registers_take<C::MANY_SUMS ? 240 : 232>();
+        ptx::registers_take<C::TAKES_MANY ? 240 : 232>();
     }
 }
 

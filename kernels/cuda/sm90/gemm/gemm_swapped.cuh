@@ -141,6 +141,70 @@ __device__ __forceinline__ void sum_swapped(const shared<C> &s, uint32_t k_tiles
     release<C>(s, previous, lane);
 }
 
+/* Half a stage's part of Y. */
+template <class C> using left_half = uint32_t[C::TILE_K / STEP_K / 2][4];
+
+/* Half a stage's products, while those of the half before run; these have then ended. */
+template <class C, int HALF>
+__device__ __forceinline__ void multiply_half(const shared<C> &s, uint32_t stage, uint32_t box,
+                                              const lane_columns &columns, uint32_t lane,
+                                              left_half<C> &x, left_half<C> &before,
+                                              float (&d)[C::TILE_M / 2], bool fresh)
+{
+    constexpr int STEPS = C::TILE_K / STEP_K / 2;
+    const uint32_t from = s.y(stage, 0) + box + HALF * STEPS * STEP_K * 128;
+    const uint32_t low = from + lane % 4 * 128 + columns.in_line(lane % 4);
+    const uint32_t high = from + (lane % 4 + 4) * 128 + columns.in_line(lane % 4 + 4);
+    const uint64_t right = tile_descriptor<true, C::K_BYTES>(s.x(stage, 0));
+#pragma unroll
+    for (int i = 0; i < STEPS; i++) {
+        const uint2 v = ptx::load_shared_2(low + i * STEP_K * 128);
+        const uint2 w = ptx::load_shared_2(high + i * STEP_K * 128);
+        x[i][0] = v.x;
+        x[i][1] = v.y;
+        x[i][2] = w.x;
+        x[i][3] = w.y;
+    }
+    wgmma_fence();
+#pragma unroll
+    for (int i = 0; i < STEPS; i++) {
+        wgmma_registers<C::E, true>(d, x[i],
+                                    right + (HALF * STEPS + i) * descriptor_k_step<true>,
+                                    fresh && i == 0 ? 0 : 1);
+    }
+    wgmma_commit();
+    wgmma_wait<1>();
+    pin(before);
+}
+
+/* sum_swapped with half the registers for Y. */
+template <class C>
+__device__ __forceinline__ void sum_swapped_halves(const shared<C> &s, uint32_t k_tiles,
+                                                   uint32_t box, const lane_columns &columns,
+                                                   uint32_t lane, ring<C::STAGES> &at,
+                                                   float (&d)[C::TILE_M / 2])
+{
+    left_half<C> first, second = {};
+    uint32_t previous = at.stage;
+    ptx::mbarrier_wait(s.full(at.stage), at.parity);
+    multiply_half<C, 0>(s, at.stage, box, columns, lane, first, second, d, true);
+    multiply_half<C, 1>(s, at.stage, box, columns, lane, second, first, d, false);
+    at.advance();
+    for (uint32_t i = 1; i < k_tiles; i++) {
+        ptx::mbarrier_wait(s.full(at.stage), at.parity);
+        multiply_half<C, 0>(s, at.stage, box, columns, lane, first, second, d, false);
+        release<C>(s, previous, lane);
+        multiply_half<C, 1>(s, at.stage, box, columns, lane, second, first, d, false);
+        previous = at.stage;
+        at.advance();
+    }
+    wgmma_wait<0>();
+    pin(d);
+    pin(first);
+    pin(second);
+    release<C>(s, previous, lane);
+}
+
 /* The same in chains of `step` stages, which are added in f32. */
 template <class C>
 __device__ __forceinline__ void
@@ -148,10 +212,18 @@ sum_chunks_swapped(const shared<C> &s, uint32_t k_tiles, uint32_t step, uint32_t
                    const lane_columns &columns, uint32_t lane, ring<C::STAGES> &at,
                    float (&d)[C::TILE_M / 2])
 {
-    sum_swapped<C>(s, min(step, k_tiles), box, columns, lane, at, d);
+    if constexpr (C::TILE_M > 128) {
+        sum_swapped_halves<C>(s, min(step, k_tiles), box, columns, lane, at, d);
+    } else {
+        sum_swapped<C>(s, min(step, k_tiles), box, columns, lane, at, d);
+    }
     for (uint32_t first = step; first < k_tiles; first += step) {
         float part[C::TILE_M / 2];
-        sum_swapped<C>(s, min(step, k_tiles - first), box, columns, lane, at, part);
+        if constexpr (C::TILE_M > 128) {
+            sum_swapped_halves<C>(s, min(step, k_tiles - first), box, columns, lane, at, part);
+        } else {
+            sum_swapped<C>(s, min(step, k_tiles - first), box, columns, lane, at, part);
+        }
 #pragma unroll
         for (int i = 0; i < C::TILE_M / 2; i++) {
             d[i] += part[i];
