@@ -56,9 +56,9 @@ __device__ __forceinline__ void leave_sums(const shared<C> &s, uint32_t k_tiles,
 #pragma unroll
         for (int g = 0; g < GROUPS; g++) {
             const float *sums = d[b] + g * GROUP_SUMS;
-            ptx::store_shared_4(group_address(s, b * GROUPS + g, thread),
-                                __float_as_uint(sums[0]), __float_as_uint(sums[1]),
-                                __float_as_uint(sums[2]), __float_as_uint(sums[3]));
+            ptx::store_shared_4(group_address(s, b * GROUPS + g, thread), __float_as_uint(sums[0]),
+                                __float_as_uint(sums[1]), __float_as_uint(sums[2]),
+                                __float_as_uint(sums[3]));
         }
     }
 }

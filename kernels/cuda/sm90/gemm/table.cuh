@@ -84,8 +84,8 @@ sm90_kernel row(const char *name)
 {
     constexpr bool chunks = (SUMS & (CHUNKS | SPLIT)) != 0, splits = (SUMS & SPLIT) != 0;
     constexpr bool swapped = (SUMS & SWAPPED) != 0;
-    using K = config<E, M, N, CONSUMERS, S, CM, CN, chunks ? CHUNK_CHAINS : ONE_CHAIN, true,
-                     !swapped>;
+    using K =
+        config<E, M, N, CONSUMERS, S, CM, CN, chunks ? CHUNK_CHAINS : ONE_CHAIN, true, !swapped>;
     sm90_kernel kernel = row_of<K>(name);
     kernel.swapped = swapped;
     kernel.chunks = chunks;
