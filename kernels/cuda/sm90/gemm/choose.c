@@ -317,6 +317,16 @@ static double fused_us(const struct sm90_kernel *kernel, const struct gemm_probl
     return us;
 }
 
+/* To store a tile of 128 x 256. The kernels of i8 with scales compute the epilogue of 16-bit
+ * results in registers, as those of 16-bit types do. */
+static double store_us(const struct gemm_problem *p, const struct rates *r)
+{
+    if (dtype_size(p->out) == 4)
+        return r->store_us + r->store_32_us;
+    return p->dtype == GEMMD_I8 && p->scales != GEMM_SCALES_NONE ? RATES_16_BIT.store_us
+                                                                 : r->store_us;
+}
+
 /* `operands`: elements of A and B that are read from device memory. */
 static double estimate_us(const struct sm90_kernel *kernel, const struct gemm_problem *p,
                           const struct rates *r, uint32_t multiprocessors, double operands)
@@ -339,9 +349,7 @@ static double estimate_us(const struct sm90_kernel *kernel, const struct gemm_pr
     const double steps = (double)ceil_div(ceil_div(p->k, kernel->tile_k), sharing);
     const bool plain = p->beta == 0 && p->bias == NULL && p->act == GEMM_ACT_NONE;
     const double unaligned_c = if_unaligned(p->ldc, p->out, r->unaligned_c);
-    const double finish_us = unaligned_c *
-                             (r->store_us + (dtype_size(p->out) == 4 ? r->store_32_us : 0) +
-                              (plain ? 0 : r->finish_us)) *
+    const double finish_us = unaligned_c * (store_us(p, r) + (plain ? 0 : r->finish_us)) *
                              kernel->tile_m * kernel->tile_n / (128.0 * 256);
     const double between_us = (kernel->pingpong ? r->tile_pingpong_us + r->finish_shows * finish_us
                                                 : r->tile_us + finish_us) +
