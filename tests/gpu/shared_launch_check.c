@@ -12,9 +12,10 @@
 
 enum { M = 2100, STREAMS = 4, TIMES = 100, STARTS = 3 };
 
-/* n and k: an ordinary product, and a product whose k is divided into chunks. The chunks are
- * launched one by one for few rows and together for many rows. */
-static const uint64_t SHAPES[][2] = {{1032, 1048}, {200, 16500}};
+/* n and k: an ordinary product, and products whose k is divided into chunks. The chunks of the
+ * second are launched one by one for few rows and together for many rows; one launch computes those
+ * of the third, in the blocks of a cluster for few rows and in one block for many. */
+static const uint64_t SHAPES[][2] = {{1032, 1048}, {200, 16500}, {600, 6200}};
 
 struct shared_launch_check {
     struct gemm_problem problem; /* the product of all rows; device pointers */

@@ -102,10 +102,11 @@ START_TEST(only_kernels_with_chunks_compute_what_is_cut)
     static const uint64_t ROWS[] = {1, 100, 1000, 10000, 100000};
     for (size_t i = 0; i < sizeof ROWS / sizeof *ROWS; i++) {
         const struct gemm_problem cut = problem_of(_i, ROWS[i], 200, 8192);
-        const struct gemm_problem whole = problem_of(_i, ROWS[i], 200, 2048);
-        const bool bits_16 =
-            (cut.dtype == GEMMD_BF16 || cut.dtype == GEMMD_F16) && cut.out != GEMMD_F32;
-        ck_assert(sm90_choose(&cut, MULTIPROCESSORS)->chunks == bits_16);
+        const struct gemm_problem whole = problem_of(_i, ROWS[i], 200, 1500);
+        const bool is_cut =
+            _i == TF32_TYPE ||
+            ((cut.dtype == GEMMD_BF16 || cut.dtype == GEMMD_F16) && cut.out != GEMMD_F32);
+        ck_assert(sm90_choose(&cut, MULTIPROCESSORS)->chunks == is_cut);
         ck_assert(!sm90_choose(&whole, MULTIPROCESSORS)->chunks);
     }
 }
@@ -114,10 +115,17 @@ END_TEST
 /* Few tiles: the blocks of a cluster share one; many: each block adds the chunks itself. */
 START_TEST(chunks_are_shared_where_tiles_are_few)
 {
-    const struct gemm_problem few = problem_of(0, 72, 152, 9024),
-                              many = problem_of(0, 20000, 152, 9024);
-    ck_assert(sm90_choose(&few, MULTIPROCESSORS)->split);
-    ck_assert(!sm90_choose(&many, MULTIPROCESSORS)->split);
+    static const struct {
+        int type;
+        bool transb;
+    } CASES[] = {{0, false}, {TF32_TYPE, false}, {TF32_TYPE, true}};
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        struct gemm_problem few = problem_of(CASES[i].type, 72, 152, 9024),
+                            many = problem_of(CASES[i].type, 20000, 152, 9024);
+        few.transb = many.transb = CASES[i].transb;
+        ck_assert(sm90_choose(&few, MULTIPROCESSORS)->split);
+        ck_assert(!sm90_choose(&many, MULTIPROCESSORS)->split);
+    }
 }
 END_TEST
 

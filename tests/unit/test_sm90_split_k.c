@@ -39,9 +39,9 @@ START_TEST(few_columns_and_much_k_are_cut)
     ck_assert_uint_eq(chunk_of(GEMMD_I8, 1, 64, 12287), 0);
     ck_assert_uint_eq(chunk_of(GEMMD_I8, 1, 64, 12288), 2048);
     ck_assert_uint_eq(chunk_of(GEMMD_I8, 1, 256, 12288), 2048);
-    ck_assert_uint_eq(chunk_of(GEMMD_F32, 1, 64, 3071), 0);
-    ck_assert_uint_eq(chunk_of(GEMMD_F32, 1, 64, 3072), 512);
-    ck_assert_uint_eq(chunk_of(GEMMD_F32, 1, 256, 8192), 2048);
+    ck_assert_uint_eq(chunk_of(GEMMD_F32, 1, 64, 16384), 0); /* one launch adds its chunks */
+    ck_assert_uint_eq(chunk_of(GEMMD_F32, 1, 64, 16385), 512);
+    ck_assert_uint_eq(chunk_of(GEMMD_F32, 1, 256, 16385), 2048);
     ck_assert_uint_eq(chunk_of(GEMMD_BF16, 1, 1, 1 << 20), 8192); /* 128 of them */
 }
 END_TEST
@@ -88,6 +88,31 @@ START_TEST(up_to_768_columns_have_chunks_that_one_launch_adds)
     ck_assert_uint_eq(split_k_chunks(&p), 1); /* a result of 32 bits */
     p = problem_of(GEMMD_I8, 1, 64, 12288);
     ck_assert_uint_eq(split_k_chunks(&p), 1);
+}
+END_TEST
+
+START_TEST(products_of_tf32_have_chunks_that_one_launch_adds)
+{
+    static const struct {
+        uint64_t n, k;
+        uint32_t chunks;
+    } CASES[] = {
+        {1, 1535, 1},       {1, 1536, 8},    {512, 1536, 8},  {256, 16384, 8},
+        {256, 16385, 1},    {257, 16385, 8}, {513, 2047, 1},  {513, 2048, 4},
+        {768, 8191, 4},     {768, 8192, 8},  {769, 3071, 1},  {769, 3072, 4},
+        {1024, 1 << 20, 4}, {1025, 4095, 1}, {1664, 4096, 4}, {1665, 1 << 20, 1},
+    };
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        struct gemm_problem p = problem_of(GEMMD_F32, 1, CASES[i].n, CASES[i].k);
+        ck_assert_uint_eq(split_k_chunks(&p), CASES[i].chunks);
+        p.m = 100000;
+        p.batch = 5;
+        ck_assert_uint_eq(split_k_chunks(&p), CASES[i].chunks);
+        p.out = GEMMD_F16;
+        ck_assert_uint_eq(split_k_chunks(&p), CASES[i].chunks);
+        p.precision = GEMM_PRECISION_FULL;
+        ck_assert_uint_eq(split_k_chunks(&p), 1);
+    }
 }
 END_TEST
 
@@ -142,7 +167,7 @@ static float *drawn(uint64_t count, uint64_t *seed)
 /* Both transposes, a short last chunk or none, one matrix or three. */
 START_TEST(chunks_add_up_to_the_product)
 {
-    const uint64_t m = 3, n = 5, k = _i & 4 ? 4096 : 4300, batch = _i & 8 ? 3 : 1;
+    const uint64_t m = 3, n = 5, k = _i & 4 ? 16896 : 17000, batch = _i & 8 ? 3 : 1;
     struct gemm_problem p = problem_of(GEMMD_F32, m, n, k);
     p.transa = _i & 1;
     p.transb = _i & 2;
@@ -197,6 +222,7 @@ int main(void)
     Suite *suite = suite_create("split_k");
     TCase *tc = tcase_create("all");
     tcase_add_test(tc, up_to_768_columns_have_chunks_that_one_launch_adds);
+    tcase_add_test(tc, products_of_tf32_have_chunks_that_one_launch_adds);
     tcase_add_test(tc, chunks_that_one_launch_adds_are_not_launched_apart);
     tcase_add_test(tc, few_columns_and_much_k_are_cut);
     tcase_add_test(tc, neither_rows_nor_the_batch_move_a_cut);

@@ -46,8 +46,8 @@ struct sm90_kernel {
     bool swapped;  /* computes the transpose of C: the left operand of the tensor core is B */
     bool takes_c0; /* if not, beta must be 0 */
     int scales;    /* enum gemm_scales: the only scales of problems that the kernel takes */
-    /* Whether the kernel makes a chain of products for each chunk of k. Results of 16 bits only.
-     * Such kernels, and only they, compute the problems whose k split_k_chunks cuts. */
+    /* Whether the kernel makes a chain of products for each chunk of k. Such kernels, and only
+     * they, compute the problems whose k split_k_chunks cuts. */
     bool chunks;
     bool split; /* the blocks of a cluster share a tile, each has a chunk of k */
     /* Whether the kernel computes sums of 32 bits with the bits of separate chunks of k whose sums

@@ -79,6 +79,41 @@ static const struct rates RATES_16_BIT = {
     .patches = 1,
 };
 
+/* Fitted to what the configurations took in tf32, with both layouts of B, on an H100 SXM: 195
+ * layers of models and random shapes (kernels/experiments/tf32_i8.md). */
+static const struct rates RATES_TF32 = {
+    .launch_us = 1.178,
+    .cluster_us = 1.25,
+    .split_us = 4.883,
+    .chunk_us = 0.297,
+    .store_us = 4.892,
+    .store_32_us = 1.43,
+    .finish_us = 0.999,
+    .tile_us = 0.1737,
+    .tile_pingpong_us = 0.06233,
+    .finish_shows = 0.2602,
+    .multiply_us = 0.4887,
+    .multiply_loaded_us = 0.04075,
+    .gaps = 0.2518,
+    .gaps_64 = 0.6517,
+    .pingpong_alone = 1.028,
+    .multiply_shows = 0.117,
+    .read_shows = 0.04049,
+    .shared_bytes_per_us = 281.9e3,
+    .block_bytes_per_us = 140e3,
+    .l2_bytes_per_us = 12.79e6,
+    .dram_bytes_per_us = 3.813e6,
+    .dram_once_bytes_per_us = 2.88e6,
+    .shorter_shows = 0.0006985,
+    .results_stay = 0.62,
+    .unaligned_a = 1.285,
+    .unaligned_b = 1.609,
+    .unaligned_c = 1.108,
+    .unaligned_a_pair = 2.701,
+    .unaligned_tile_us = 0.08782,
+    .patches = 1,
+};
+
 /* Fitted to what all configurations took on an H100 SXM: 216 measurements in bf16 (with a bias and
  * an activation too), f16, tf32, i8 and f32, at commits 6f1ed7c and 9cc16bb. */
 static const struct rates RATES_OTHERS = {
@@ -147,6 +182,8 @@ static const struct rates RATES_PATCHES_16_BIT = {
  * knows nothing of. */
 static const struct rates *rates_for(const struct gemm_problem *p)
 {
+    if (p->dtype == GEMMD_F32 && p->precision == GEMM_PRECISION_TF32)
+        return &RATES_TF32;
     return p->dtype == GEMMD_F8_E4M3 || (dtype_size(p->dtype) == 2 && dtype_size(p->out) == 2)
                ? &RATES_16_BIT
                : &RATES_OTHERS;
@@ -280,6 +317,16 @@ static double fused_us(const struct sm90_kernel *kernel, const struct gemm_probl
     return us;
 }
 
+/* To store a tile of 128 x 256. The kernels of i8 with scales compute the epilogue of 16-bit
+ * results in registers, as those of 16-bit types do. */
+static double store_us(const struct gemm_problem *p, const struct rates *r)
+{
+    if (dtype_size(p->out) == 4)
+        return r->store_us + r->store_32_us;
+    return p->dtype == GEMMD_I8 && p->scales != GEMM_SCALES_NONE ? RATES_16_BIT.store_us
+                                                                 : r->store_us;
+}
+
 /* `operands`: elements of A and B that are read from device memory. */
 static double estimate_us(const struct sm90_kernel *kernel, const struct gemm_problem *p,
                           const struct rates *r, uint32_t multiprocessors, double operands)
@@ -302,9 +349,7 @@ static double estimate_us(const struct sm90_kernel *kernel, const struct gemm_pr
     const double steps = (double)ceil_div(ceil_div(p->k, kernel->tile_k), sharing);
     const bool plain = p->beta == 0 && p->bias == NULL && p->act == GEMM_ACT_NONE;
     const double unaligned_c = if_unaligned(p->ldc, p->out, r->unaligned_c);
-    const double finish_us = unaligned_c *
-                             (r->store_us + (dtype_size(p->out) == 4 ? r->store_32_us : 0) +
-                              (plain ? 0 : r->finish_us)) *
+    const double finish_us = unaligned_c * (store_us(p, r) + (plain ? 0 : r->finish_us)) *
                              kernel->tile_m * kernel->tile_n / (128.0 * 256);
     const double between_us = (kernel->pingpong ? r->tile_pingpong_us + r->finish_shows * finish_us
                                                 : r->tile_us + finish_us) +
@@ -341,7 +386,7 @@ double sm90_estimate_patches_us(const struct sm90_kernel *kernel,
                                 double operands)
 {
     const bool bits_16 = dtype_size(problem->dtype) == 2;
-    return estimate_us(kernel, problem, bits_16 ? &RATES_PATCHES_16_BIT : rates_for(problem),
+    return estimate_us(kernel, problem, bits_16 ? &RATES_PATCHES_16_BIT : &RATES_OTHERS,
                        multiprocessors, operands);
 }
 

@@ -111,11 +111,12 @@ struct config {
     static constexpr int CONSUMER_ROWS = PINGPONG ? LEFT : LEFT / CONSUMERS;
     static constexpr int BLOCKS_64 = CONSUMER_ROWS / 64; /* a consumer's, of 64 rows */
     static constexpr int THREADS = 128 * (1 + CONSUMERS);
-    static constexpr int SUM_REGISTERS = BLOCKS_64 * TILE_N / 2; /* of a thread */
-    /* Whether a tile's sums leave so few registers that consumers need more than usual, and that
-     * the kernel cannot read C0. */
-    static constexpr bool MANY_SUMS = SUM_REGISTERS > 128;
-    static constexpr bool TAKES_C0 = !MANY_SUMS;
+    static constexpr int SUM_REGISTERS =
+        BLOCKS_64 * (SWAPPED ? TILE_M : TILE_N) / 2; /* of a thread */
+    /* Whether a tile's sums leave so few registers that the kernel cannot read C0, and whether
+     * consumers need more registers than usual. */
+    static constexpr bool MANY_SUMS = SUM_REGISTERS > 128, TAKES_C0 = !MANY_SUMS;
+    static constexpr bool TAKES_MORE = MANY_SUMS || (SWAPPED && CHUNKED && SUM_REGISTERS > 64);
     /* Whether there are registers for the bias of a tile while the tile's products are computed. */
     static constexpr bool BIAS_FIRST =
         IN_PLACE && SCALES == GEMM_SCALES_NONE &&
@@ -636,7 +637,7 @@ template <class C> __device__ __forceinline__ void give_registers()
     if constexpr (C::CONSUMERS == 3) {
         ptx::registers_give<32>();
     } else if constexpr (C::CONSUMERS == 2) {
-        ptx::registers_give<C::MANY_SUMS ? 24 : 40>();
+        ptx::registers_give<C::TAKES_MORE ? 24 : 40>();
     }
 }
 template <class C> __device__ __forceinline__ void take_registers()
@@ -644,7 +645,7 @@ template <class C> __device__ __forceinline__ void take_registers()
     if constexpr (C::CONSUMERS == 3) {
         ptx::registers_take<160>();
     } else if constexpr (C::CONSUMERS == 2) {
-        ptx::registers_take<C::MANY_SUMS ? 240 : 232>();
+        ptx::registers_take<C::TAKES_MORE ? 240 : 232>();
     }
 }
 

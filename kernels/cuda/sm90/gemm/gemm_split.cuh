@@ -10,12 +10,14 @@
  *
  * A thread leaves its sums in the order in which the tensor core gave them to it: 4 of each 8
  * columns, two neighbours in each of two rows. The sums of 8 columns are a group of 16 bytes for
- * each thread. Block r adds groups r, r + blocks, r + 2 * blocks ...
+ * each thread. Block r adds groups r, r + blocks, r + 2 * blocks ... Where operands are swapped
+ * (gemm_swapped.cuh), the 8 columns of the tensor core are rows of C.
  */
 #ifndef KERNELS_CUDA_SM90_GEMM_GEMM_SPLIT_CUH
 #define KERNELS_CUDA_SM90_GEMM_GEMM_SPLIT_CUH
 
 #include "kernels/cuda/sm90/gemm/gemm.cuh"
+#include "kernels/cuda/sm90/gemm/gemm_swapped.cuh"
 
 namespace sm90
 {
@@ -37,18 +39,26 @@ __device__ __forceinline__ void leave_sums(const shared<C> &s, uint32_t k_tiles,
 {
     static_assert(C::TILE_M * C::TILE_N * 4 <= C::STAGES * C::STAGE_BYTES, "sums take the ring");
     const uint32_t thread = consumer * 128 + threadIdx.x % 128;
+    const uint32_t lane = threadIdx.x % 32;
     ring<C::STAGES> at(0);
-    float d[C::BLOCKS_64][C::TILE_N / 2];
-    sum_stages<C>(s, k_tiles, threadIdx.x % 32, consumer * C::CONSUMER_ROWS, 0, at, d);
+    float d[C::BLOCKS_64][C::SUM_REGISTERS / C::BLOCKS_64];
+    if constexpr (C::SWAPPED) {
+        const uint32_t warp = thread / 32;
+        const lane_columns columns(warp, lane);
+        sum_swapped<C>(s, k_tiles, warp / 2 * PAIR_COLUMNS * C::K_BYTES, columns, lane, at, d[0]);
+    } else {
+        sum_stages<C>(s, k_tiles, lane, consumer * C::CONSUMER_ROWS, 0, at, d);
+    }
     ptx::barrier_sync(1, 128 * C::CONSUMERS); /* no consumer reads the ring any more */
+    constexpr int GROUPS = C::SUM_REGISTERS / C::BLOCKS_64 / (int)GROUP_SUMS;
 #pragma unroll
     for (int b = 0; b < C::BLOCKS_64; b++) {
 #pragma unroll
-        for (int g = 0; g < C::TILE_N / 8; g++) {
+        for (int g = 0; g < GROUPS; g++) {
             const float *sums = d[b] + g * GROUP_SUMS;
-            ptx::store_shared_4(group_address(s, b * C::TILE_N / 8 + g, thread),
-                                __float_as_uint(sums[0]), __float_as_uint(sums[1]),
-                                __float_as_uint(sums[2]), __float_as_uint(sums[3]));
+            ptx::store_shared_4(group_address(s, b * GROUPS + g, thread), __float_as_uint(sums[0]),
+                                __float_as_uint(sums[1]), __float_as_uint(sums[2]),
+                                __float_as_uint(sums[3]));
         }
     }
 }
@@ -84,12 +94,58 @@ __device__ __forceinline__ void add_chunks(uint32_t address, uint32_t chunks,
     }
 }
 
+/* The epilogue for two neighbouring columns of one row of sums of tf32, as finish_chunk computes
+ * it. */
+__device__ __forceinline__ void store_pair_tf32(const sm90_arguments &p, float first, float second,
+                                                uint32_t batch, uint32_t row, uint32_t column)
+{
+    const uint32_t columns = column + 1 < p.n ? 2 : 1;
+    const int64_t at0 = (int64_t)batch * p.stride_c0 + (int64_t)row * p.ldc0 + column;
+    const int64_t at = (int64_t)batch * p.stride_c + (int64_t)row * p.ldc + column;
+    float v[2] = {p.alpha * first, p.alpha * second};
+    if (!p.plain) {
+        const enum gemm_act act = (enum gemm_act)p.act;
+#pragma unroll 1
+        for (uint32_t i = 0; i < columns; i++) { /* the second is moved to the front */
+            float x[1] = {v[0]};
+            if (p.c0) {
+                x[0] = fmaf(p.beta, load_float(p.c0, at0 + i, p.out), x[0]);
+            }
+            if (p.bias) {
+                x[0] += load_float(p.bias, column + i, p.out);
+            }
+            if (p.out != SM90_OUT_F32 || act == GEMM_ACT_RELU) {
+                activate_short(act, x);
+            } else {
+                x[0] = activate<float>(act, x[0]);
+            }
+            v[0] = v[1];
+            v[1] = x[0];
+        }
+        if (columns == 1) {
+            v[0] = v[1];
+        }
+    }
+    if (columns == 2 && p.out == SM90_OUT_F32) {
+        *reinterpret_cast<float2 *>(static_cast<float *>(p.c_data) + at) = make_float2(v[0], v[1]);
+    } else {
+        store_bits(p, at, __float_as_uint(v[0]));
+        if (columns == 2) {
+            store_bits(p, at + 1, __float_as_uint(v[1]));
+        }
+    }
+}
+
 /* The epilogue for two neighbouring columns of one row, as store_rows computes it. */
 template <element E>
 __device__ __forceinline__ void store_pair(const sm90_arguments &p, float first, float second,
                                            uint32_t batch, uint32_t row, uint32_t column)
 {
     if (row >= p.m || column >= p.n) {
+        return;
+    }
+    if constexpr (E == TF32) {
+        store_pair_tf32(p, first, second, batch, row, column);
         return;
     }
     const bool both = column + 1 < p.n;
@@ -123,6 +179,28 @@ __device__ __forceinline__ void store_pair(const sm90_arguments &p, float first,
     }
 }
 
+/* finish_share where operands are swapped: a thread's groups are of two columns. */
+template <class C>
+__device__ __forceinline__ void finish_share_swapped(const sm90_arguments &p, const shared<C> &s,
+                                                     uint32_t rank, uint32_t blocks,
+                                                     uint32_t consumer, uint32_t index)
+{
+    const uint32_t thread = consumer * 128 + threadIdx.x % 128;
+    const uint32_t lane = threadIdx.x % 32, warp = thread / 32;
+    const lane_columns columns(warp, lane);
+    const tile t = tile_at(p, index);
+    const uint32_t row0 = t.row * C::TILE_M + 2 * (lane % 4);
+    const uint32_t column = t.column * C::TILE_N + warp / 2 * PAIR_COLUMNS + columns.first();
+#pragma unroll 1
+    for (uint32_t i = rank; i < C::TILE_M / GROUP_COLUMNS; i += blocks) {
+        const uint32_t row = row0 + i * GROUP_COLUMNS;
+        float sums[GROUP_SUMS];
+        add_chunks(group_address(s, i, thread), blocks, sums);
+        store_pair<C::E>(p, sums[0], sums[2], t.batch, row, column);
+        store_pair<C::E>(p, sums[1], sums[3], t.batch, row + 1, column);
+    }
+}
+
 template <class C>
 __device__ __forceinline__ void finish_share(const sm90_arguments &p, const shared<C> &s,
                                              uint32_t rank, uint32_t blocks, uint32_t consumer,
@@ -150,7 +228,8 @@ template <class C>
 __global__ void __launch_bounds__(C::THREADS, 1)
     sm90_gemm_split(const __grid_constant__ sm90_arguments p)
 {
-    static_assert(C::CHUNKED && C::CLUSTER == 1 && C::IN_PLACE && C::CONSUMERS <= 2,
+    static_assert(C::CHUNKED && C::CLUSTER == 1 && C::CONSUMERS <= 2 &&
+                      (C::IN_PLACE || C::E == TF32),
                   "what the functions above do");
     const shared<C> s = begin_block<C>(p);
     const uint32_t warpgroup = __shfl_sync(0xffffffff, threadIdx.x / 128, 0);
@@ -176,7 +255,11 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     }
     ptx::cluster_sync();
     if (warpgroup > 0) {
-        finish_share<C>(p, s, rank, blocks, warpgroup - 1, index);
+        if constexpr (C::SWAPPED) {
+            finish_share_swapped<C>(p, s, rank, blocks, warpgroup - 1, index);
+        } else {
+            finish_share<C>(p, s, rank, blocks, warpgroup - 1, index);
+        }
     }
     ptx::cluster_sync(); /* no block leaves while another reads its sums */
 }

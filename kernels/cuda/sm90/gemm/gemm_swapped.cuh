@@ -13,7 +13,8 @@
  * columns) and when it writes sums (4 lines, every other one, 4 pairs): `lane_columns`.
  *
  * The values of one stage are in registers while those of the next stage are read, because the
- * tensor core uses the registers until its products have completed.
+ * tensor core uses the registers until its products have completed. Where chunks of k are added and
+ * a tile has many sums, these are the values of half a stage.
  */
 #ifndef KERNELS_CUDA_SM90_GEMM_GEMM_SWAPPED_CUH
 #define KERNELS_CUDA_SM90_GEMM_GEMM_SWAPPED_CUH
@@ -48,6 +49,11 @@ struct lane_columns {
         piece = order / 2 ^ (order % 2 == 1 ? 5 : 0);
         half = 8 * (lane / 4 % 2);
     }
+    /* The first of them. */
+    __device__ __forceinline__ uint32_t first() const
+    {
+        return 4 * piece + half / 4;
+    }
     /* Where they lie in a line of a panel or a box. */
     __device__ __forceinline__ uint32_t in_line(uint32_t line) const
     {
@@ -55,18 +61,20 @@ struct lane_columns {
     }
 };
 
-/* A thread's part of Y in a stage: x of wgmma_registers for each step of k. */
-template <class C> using left_operand = uint32_t[C::TILE_K / STEP_K][4];
+/* A thread's part of Y in STEPS steps of k: x of wgmma_registers for each. */
+template <int STEPS> using left_steps = uint32_t[STEPS][4];
+/* The same in a stage. */
+template <class C> using left_operand = left_steps<C::TILE_K / STEP_K>;
 
-/* `box`: the warps' columns, in the stage. */
-template <class C>
+/* `box`: the warps' columns, in the stage, from the first step's k on. */
+template <int STEPS>
 __device__ __forceinline__ void load_left(uint32_t box, const lane_columns &columns, uint32_t lane,
-                                          left_operand<C> &x)
+                                          left_steps<STEPS> &x)
 {
     const uint32_t low = box + lane % 4 * 128 + columns.in_line(lane % 4);
     const uint32_t high = box + (lane % 4 + 4) * 128 + columns.in_line(lane % 4 + 4);
 #pragma unroll
-    for (int i = 0; i < C::TILE_K / STEP_K; i++) {
+    for (int i = 0; i < STEPS; i++) {
         const uint2 v = ptx::load_shared_2(low + i * STEP_K * 128);
         const uint2 w = ptx::load_shared_2(high + i * STEP_K * 128);
         x[i][0] = v.x;
@@ -76,17 +84,18 @@ __device__ __forceinline__ void load_left(uint32_t box, const lane_columns &colu
     }
 }
 
-/* Issues all products of one stage; `fresh`: they begin a sum. */
-template <class C>
+/* Issues the products of STEPS steps of a stage, from the FIRST one on; `fresh`: they begin a sum.
+ */
+template <class C, int FIRST, int STEPS>
 __device__ __forceinline__ void multiply_swapped(const shared<C> &s, uint32_t stage,
-                                                 const left_operand<C> &x,
+                                                 const left_steps<STEPS> &x,
                                                  float (&d)[C::TILE_M / 2], bool fresh)
 {
     const uint64_t right = tile_descriptor<true, C::K_BYTES>(s.x(stage, 0));
     wgmma_fence();
 #pragma unroll
-    for (int i = 0; i < C::TILE_K / STEP_K; i++) {
-        wgmma_registers<C::E, true>(d, x[i], right + i * descriptor_k_step<true>,
+    for (int i = 0; i < STEPS; i++) {
+        wgmma_registers<C::E, true>(d, x[i], right + (FIRST + i) * descriptor_k_step<true>,
                                     fresh && i == 0 ? 0 : 1);
     }
     wgmma_commit();
@@ -101,8 +110,8 @@ multiply_next(const shared<C> &s, uint32_t box, const lane_columns &columns, uin
               float (&d)[C::TILE_M / 2])
 {
     ptx::mbarrier_wait(s.full(at.stage), at.parity);
-    load_left<C>(s.y(at.stage, 0) + box, columns, lane, x);
-    multiply_swapped<C>(s, at.stage, x, d, false);
+    load_left(s.y(at.stage, 0) + box, columns, lane, x);
+    multiply_swapped<C, 0>(s, at.stage, x, d, false);
     wgmma_wait<1>();
     pin(before);
     release<C>(s, previous, lane);
@@ -118,8 +127,8 @@ __device__ __forceinline__ void sum_swapped(const shared<C> &s, uint32_t k_tiles
 {
     left_operand<C> even, odd = {};
     ptx::mbarrier_wait(s.full(at.stage), at.parity);
-    load_left<C>(s.y(at.stage, 0) + box, columns, lane, even);
-    multiply_swapped<C>(s, at.stage, even, d, true);
+    load_left(s.y(at.stage, 0) + box, columns, lane, even);
+    multiply_swapped<C, 0>(s, at.stage, even, d, true);
     uint32_t previous = at.stage, i = 1;
     at.advance();
     for (; i + 1 < k_tiles; i += 2) {
@@ -134,6 +143,69 @@ __device__ __forceinline__ void sum_swapped(const shared<C> &s, uint32_t k_tiles
     pin(even);
     pin(odd);
     release<C>(s, previous, lane);
+}
+
+/* Half a stage's products, of numbers in `x`, while those of the half before run; these, of numbers
+ * in `before`, have then ended. */
+template <class C, int FIRST, int STEPS>
+__device__ __forceinline__ void multiply_half(const shared<C> &s, uint32_t stage, uint32_t box,
+                                              const lane_columns &columns, uint32_t lane,
+                                              left_steps<STEPS> &x, left_steps<STEPS> &before,
+                                              float (&d)[C::TILE_M / 2], bool fresh)
+{
+    load_left(s.y(stage, 0) + box + FIRST * STEP_K * 128, columns, lane, x);
+    multiply_swapped<C, FIRST>(s, stage, x, d, fresh);
+    wgmma_wait<1>();
+    pin(before);
+}
+
+/* sum_swapped with half the registers for Y. */
+template <class C>
+__device__ __forceinline__ void sum_halves(const shared<C> &s, uint32_t k_tiles, uint32_t box,
+                                           const lane_columns &columns, uint32_t lane,
+                                           ring<C::STAGES> &at, float (&d)[C::TILE_M / 2])
+{
+    constexpr int STEPS = C::TILE_K / STEP_K / 2;
+    left_steps<STEPS> first, second = {};
+    uint32_t previous = at.stage;
+    ptx::mbarrier_wait(s.full(at.stage), at.parity);
+    multiply_half<C, 0>(s, at.stage, box, columns, lane, first, second, d, true);
+    multiply_half<C, STEPS>(s, at.stage, box, columns, lane, second, first, d, false);
+    at.advance();
+    for (uint32_t i = 1; i < k_tiles; i++) {
+        ptx::mbarrier_wait(s.full(at.stage), at.parity);
+        multiply_half<C, 0>(s, at.stage, box, columns, lane, first, second, d, false);
+        release<C>(s, previous, lane);
+        multiply_half<C, STEPS>(s, at.stage, box, columns, lane, second, first, d, false);
+        previous = at.stage;
+        at.advance();
+    }
+    wgmma_wait<0>();
+    pin(d);
+    pin(first);
+    pin(second);
+    release<C>(s, previous, lane);
+}
+
+/* The sum over `k_tiles` stages in chains of `step` stages, which are added in f32. */
+template <class C>
+__device__ __forceinline__ void sum_chunks_swapped(const shared<C> &s, uint32_t k_tiles,
+                                                   uint32_t step, uint32_t box,
+                                                   const lane_columns &columns, uint32_t lane,
+                                                   ring<C::STAGES> &at, float (&d)[C::TILE_M / 2])
+{
+    for (uint32_t first = 0; first < k_tiles; first += step) {
+        float chunk[C::TILE_M / 2];
+        if constexpr (C::TAKES_MORE) {
+            sum_halves<C>(s, min(step, k_tiles - first), box, columns, lane, at, chunk);
+        } else {
+            sum_swapped<C>(s, min(step, k_tiles - first), box, columns, lane, at, chunk);
+        }
+#pragma unroll
+        for (int i = 0; i < C::TILE_M / 2; i++) {
+            d[i] = first == 0 ? chunk[i] : d[i] + chunk[i];
+        }
+    }
 }
 
 /* A thread's sums of 32 rows of C, into a panel of 16 lines for each warp of the pair, which lie
@@ -218,7 +290,12 @@ __device__ __forceinline__ void consume_swapped(const sm90_arguments &p, const s
         const uint32_t column = (t.column * C::CLUSTER_N + rank_n) * C::TILE_N + column_in_tile;
         ring<C::STAGES> at(uses);
         float d[C::TILE_M / 2];
-        sum_swapped<C>(s, p.k_tiles, column_in_tile * C::K_BYTES, columns, lane, at, d);
+        if constexpr (C::CHUNKED) {
+            sum_chunks_swapped<C>(s, p.k_tiles, p.chunk_tiles, column_in_tile * C::K_BYTES, columns,
+                                  lane, at, d);
+        } else {
+            sum_swapped<C>(s, p.k_tiles, column_in_tile * C::K_BYTES, columns, lane, at, d);
+        }
         store_swapped<C>(p, s, d, columns, warp, lane, t.batch, row, column);
     }
     if (lane == 0) {

@@ -5,13 +5,13 @@
  * A product of 16 rows, 64 columns and k = 14336 has one tile, which one of 132 multiprocessors
  * computes in 29 microseconds. In chunks of k the product has as many tiles as chunks, and takes 9.
  *
- * For 16-bit types with results of 16 bits, one launch computes up to eight chunks and adds their
- * sums: in the registers of one block, or between the blocks of a cluster (split_k_chunks,
- * gemm_split.cuh). The bits are the same.
+ * For 16-bit types with results of 16 bits, and for tf32, one launch computes up to eight chunks
+ * and adds their sums: in the registers of one block, or between the blocks of a cluster
+ * (split_k_chunks, gemm_split.cuh). The bits are the same.
  *
  * For other types, and for a k that eight chunks would leave too long, each chunk is a product of
  * its own, with sums of 32 bits in the workspace (split_k_plan). One more launch adds the sums and
- * computes the epilogue.
+ * computes the epilogue. The k of such a product of tf32 can be cut once more, by its own launch.
  *
  * The chunks depend on n, k and the type only, never on m or the batch, so that the bits of a row
  * do not depend on the other rows. (Sums of i8 that stay i32 are exact, so the caller may compute
@@ -43,8 +43,8 @@ struct split_k {
 };
 
 /* The number of chunks of k that one launch adds in registers or between the blocks of a cluster
- * (gemm_split.cuh), for a 16-bit type with results of 16 bits. 1: k is not cut so. Depends on n, k
- * and the types only. */
+ * (gemm_split.cuh), for a 16-bit type with results of 16 bits and for tf32. 1: k is not cut so.
+ * Depends on n, k and the types only. */
 uint32_t split_k_chunks(const struct gemm_problem *problem);
 
 /* Plans a problem whose type is f16, bf16, i8, or f32 with precision tf32. False: the size of the

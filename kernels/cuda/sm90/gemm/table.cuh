@@ -17,12 +17,24 @@ namespace sm90
  * compiled for operands along k only. SWAPPED: chains of tf32 with swapped operands, whose Y lies
  * along columns. CHUNKS: a chain for each chunk of k. SPLIT: the same, and the blocks of a cluster
  * share the chunks (gemm_split.cuh). */
-enum sums { NEITHER, CHAINS, PROMOTED, BOTH, SWAPPED, CHUNKS = 8, SPLIT = 16 };
+enum sums {
+    NEITHER,
+    CHAINS,
+    PROMOTED,
+    BOTH,
+    SWAPPED,
+    CHUNKS = 8,
+    SPLIT = 16,
+    SWAPPED_CHUNKS = SWAPPED | CHUNKS,
+    SWAPPED_SPLIT = SWAPPED | SPLIT
+};
 
 template <class C, bool SPLITS> constexpr const void *function()
 {
     if constexpr (SPLITS) {
         return reinterpret_cast<const void *>(&sm90_gemm_split<C>);
+    } else if constexpr (C::SWAPPED) {
+        return reinterpret_cast<const void *>(&sm90_gemm_swapped<C>);
     } else {
         return reinterpret_cast<const void *>(&sm90_gemm<C>);
     }
@@ -70,22 +82,23 @@ template <class C> sm90_kernel row_of(const char *name)
 template <element E, int M, int N, int CONSUMERS, schedule S, int CM, int CN, sums SUMS>
 sm90_kernel row(const char *name)
 {
-    constexpr bool chunks = (SUMS & (CHUNKS | SPLIT)) != 0;
-    using K = config<E, M, N, CONSUMERS, S, CM, CN, chunks ? CHUNK_CHAINS : ONE_CHAIN, true,
-                     SUMS != SWAPPED>;
+    constexpr bool chunks = (SUMS & (CHUNKS | SPLIT)) != 0, splits = (SUMS & SPLIT) != 0;
+    constexpr bool swapped = (SUMS & SWAPPED) != 0;
+    using K =
+        config<E, M, N, CONSUMERS, S, CM, CN, chunks ? CHUNK_CHAINS : ONE_CHAIN, true, !swapped>;
     sm90_kernel kernel = row_of<K>(name);
-    kernel.swapped = SUMS == SWAPPED;
+    kernel.swapped = swapped;
     kernel.chunks = chunks;
-    kernel.split = SUMS == SPLIT;
+    kernel.split = splits;
     kernel.adds_chunks = E == I8; /* exact */
-    if constexpr (SUMS == SWAPPED) {
-        kernel.functions[0][1][0] = reinterpret_cast<const void *>(&sm90_gemm_swapped<K>);
+    if constexpr (swapped) {
+        kernel.functions[0][1][0] = function<K, splits>();
     }
     if constexpr ((SUMS & CHAINS) != 0) {
         functions<E, M, N, CONSUMERS, S, CM, CN, ONE_CHAIN, false>(kernel.functions[0]);
     }
-    if constexpr (chunks) {
-        functions<E, M, N, CONSUMERS, S, CM, CN, CHUNK_CHAINS, SUMS == SPLIT>(kernel.functions[0]);
+    if constexpr (chunks && !swapped) {
+        functions<E, M, N, CONSUMERS, S, CM, CN, CHUNK_CHAINS, splits>(kernel.functions[0]);
     }
     if constexpr ((SUMS & PROMOTED) != 0) {
         functions<E, M, N, CONSUMERS, S, CM, CN, PROMOTED_CHAINS, false>(kernel.functions[1]);

@@ -1,0 +1,377 @@
+/*
+ * The choice of a configuration for a problem: the one with the lowest time by a model of the GPU.
+ */
+#include "kernels/cuda/sm90/gemm/estimate.h"
+#include "kernels/cuda/sm90/gemm/split_k.h"
+#include "kernels/cuda/sm90/sm90.h"
+
+#include <math.h>
+
+struct rates;const struct rates *rates_for_fit(const struct gemm_problem *); struct gemm_problem; 
+struct rates {
+    double launch_us;
+    double cluster_us; /* besides, if the blocks run in clusters */
+    double split_us;   /* besides, if the blocks of a cluster share the chunks of a tile */
+    double chunk_us;   /* between two chunks that one block adds */
+    /* For a tile of 128 x 256, from its last product until it is in memory: store_us to store it,
+     * store_32_us more if results have 32 bits, and finish_us for an epilogue of more than alpha.
+     */
+    double store_us, store_32_us, finish_us;
+    double tile_us; /* besides, until the next tile's first product */
+    double tile_pingpong_us;
+    double finish_shows; /* of all that while the other consumer multiplies */
+    /* 128 bytes of k in a tile of 128 x 256: at full clock, and what is added when all
+     * multiprocessors multiply and the card's power pulls the clock down. */
+    double multiply_us, multiply_loaded_us;
+    /* One warpgroup issues its products with gaps: the part of the time that they add, for any tile
+     * and for a tile of 64 columns. Wider instructions have fewer gaps. */
+    double gaps, gaps_64;
+    double pingpong_alone; /* the factor for ping-pong blocks that have one tile only */
+    double multiply_shows; /* though another is the longest */
+    double read_shows;
+    double shared_bytes_per_us;                       /* read by products, written by copies */
+    double block_bytes_per_us;                        /* into one multiprocessor */
+    double l2_bytes_per_us;                           /* into all of them */
+    double dram_bytes_per_us, dram_once_bytes_per_us; /* B read once */
+    double shorter_shows; /* of computing and of reading device memory */
+    /* The share of the results that is not written to device memory within the launch if B is
+     * evicted from the L2 first. */
+    double results_stay;
+    /* The factors by which reading A, reading B and storing C take longer if rows do not start at
+     * multiples of 128 bytes. */
+    double unaligned_a, unaligned_b, unaligned_c;
+    double unaligned_a_pair;  /* unaligned_a in clusters that share B */
+    double unaligned_tile_us; /* as tile_us, besides, if rows of A do not start there */
+    double patches;           /* the factor by which reading A takes longer if it is patches */
+};
+
+/* Fitted to what the configurations took in bf16 on an H100 SXM: 200 layers of models and random
+ * shapes, and the shapes that gemmd-bench has built in (kernels/experiments/tiles.md). */
+static const struct rates RATES_16_BIT = {
+    .launch_us = 1.966,
+    .cluster_us = 1.699,
+    .split_us = 4.044,
+    .chunk_us = 0.4247,
+    .store_us = 1.787,
+    .store_32_us = 1.43,
+    .finish_us = 0.999,
+    .tile_us = 0.7388,
+    .tile_pingpong_us = 0.9263,
+    .finish_shows = 0,
+    .multiply_us = 0.4871,
+    .multiply_loaded_us = 0.1267,
+    .gaps = -0.1015,
+    .gaps_64 = 0.8233,
+    .pingpong_alone = 1.065,
+    .multiply_shows = 0.04862,
+    .read_shows = 0.1824,
+    .shared_bytes_per_us = 345.9e3,
+    .block_bytes_per_us = 151.6e3,
+    .l2_bytes_per_us = 17.46e6,
+    .dram_bytes_per_us = 3.143e6,
+    .dram_once_bytes_per_us = 3.379e6,
+    .shorter_shows = 0.09189,
+    .results_stay = 0.1528,
+    .unaligned_a = 1,
+    .unaligned_b = 2.514,
+    .unaligned_c = 1,
+    .unaligned_a_pair = 1,
+    .patches = 1,
+};
+
+/* Fitted to what all configurations took on an H100 SXM: 216 measurements in bf16 (with a bias and
+ * an activation too), f16, tf32, i8 and f32, at commits 6f1ed7c and 9cc16bb. */
+static const struct rates RATES_OTHERS = {
+    .launch_us = 1.42,
+    .store_us = 2.92,
+    .store_32_us = 1.43,
+    .finish_us = 0.999,
+    .tile_us = 0.194,
+    .tile_pingpong_us = 0.0624,
+    .finish_shows = 0.254,
+    .multiply_us = 0.554,
+    .multiply_loaded_us = 0.0823,
+    .gaps = 0.5,
+    .pingpong_alone = 1,
+    .multiply_shows = 0.0684,
+    .read_shows = 0.0321,
+    .shared_bytes_per_us = 267e3,
+    .block_bytes_per_us = 95e3,
+    .l2_bytes_per_us = 11.9e6,
+    .dram_bytes_per_us = 2.78e6,
+    .dram_once_bytes_per_us = 2.88e6,
+    .shorter_shows = 0.0006,
+    .results_stay = 0.62, /* measured for 100x30000x513 in bf16 */
+    .unaligned_a = 1,
+    .unaligned_b = 1,
+    .unaligned_c = 1,
+    .unaligned_a_pair = 1,
+    .patches = 1,
+};
+
+/* Fitted to what the configurations took for convolutions in bf16 and f16 on an H100 SXM: 14
+ * layers, of which two have pixels that do not start at multiples of 128 bytes
+ * (kernels/experiments/conv.md). */
+static const struct rates RATES_PATCHES_16_BIT = {
+    .launch_us = 0.845,
+    .cluster_us = 1.4,
+    .store_us = 1.347,
+    .tile_us = 0.1026,
+    .tile_pingpong_us = 0.1172,
+    .finish_us = 0.999,
+    .finish_shows = 0.06614,
+    .multiply_us = 0.3922,
+    .multiply_loaded_us = 0.09944,
+    .gaps = 0.09736,
+    .gaps_64 = 0.6796,
+    .pingpong_alone = 1.065,
+    .multiply_shows = 0.06127,
+    .read_shows = 0.4802,
+    .shared_bytes_per_us = 379.9e3,
+    .block_bytes_per_us = 217.5e3,
+    .l2_bytes_per_us = 28.75e6,
+    .dram_bytes_per_us = 5.91e6,
+    .dram_once_bytes_per_us = 5.91e6,
+    .shorter_shows = 1,
+    .results_stay = 0.1528,
+    .unaligned_a = 1.886,
+    .unaligned_b = 1,
+    .unaligned_c = 1,
+    .unaligned_a_pair = 1.457,
+    .unaligned_tile_us = 1.2,
+    .patches = 1.938,
+};
+
+/* Products of 16-bit types with results of 16 bits, and of f8, whose kernels take as long for 128
+ * bytes of k. The kernels of 16-bit types with sums of 32 bits promote them, which RATES_16_BIT
+ * knows nothing of. */
+static const struct rates *rates_for_unused(const struct gemm_problem *p)
+{
+    return p->dtype == GEMMD_F8_E4M3 || (dtype_size(p->dtype) == 2 && dtype_size(p->out) == 2)
+               ? &RATES_16_BIT
+               : &RATES_OTHERS;
+}
+
+/* The rate at which parts of f32 operands are made, in bytes read and written. Measured at a813962.
+ */
+static const double PARTS_BYTES_PER_US = 2.5e6;
+/* For each fused kernel the time of a step of k: a constant, a minimum, and the time for each row.
+ */
+static const struct {
+    uint32_t tile_m, tile_n;
+    double us, min_us, row_us;
+} FUSED_STEPS[] = {
+    {64, 32, 0.265, 0.282, 0.0025},
+    {16, 64, 0.327, 0.327, 0.0016},
+    {64, 64, 0.472, 0.472, 0.0017},
+};
+
+enum { GROUP = 16 /* multiprocessors of a group, at least, on an H100 */ };
+
+static uint64_t ceil_div(uint64_t a, uint64_t b)
+{
+    return (a + b - 1) / b;
+}
+
+/* Whether rows do not start at multiples of 128 bytes. */
+static bool is_unaligned(uint64_t ld, enum gemmd_dtype dtype)
+{
+    return ld * dtype_size(dtype) % 128 != 0;
+}
+
+/* `factor` if rows do not start at multiples of 128 bytes, else 1. */
+static double if_unaligned(uint64_t ld, enum gemmd_dtype dtype, double factor)
+{
+    return is_unaligned(ld, dtype) ? factor : 1;
+}
+
+/* The lines of an operand that a tile copies: those that exist, rounded up to a multiple of eight.
+ */
+static double lines(uint32_t tile, uint64_t extent)
+{
+    const uint64_t there = ceil_div(extent, 8) * 8;
+    return there < tile ? (double)there : tile;
+}
+
+/* An f32 operand has three parts. A step computes six products of parts and has half the length in
+ * k. */
+static bool in_parts(const struct gemm_problem *p)
+{
+    return p->dtype == GEMMD_F32 && p->precision == GEMM_PRECISION_FULL;
+}
+
+/* The factor by which products take longer than the tensor core needs. `one_tile`: no block has
+ * more than one tile. */
+static double issue_factor(const struct sm90_kernel *kernel, const struct rates *r, bool one_tile)
+{
+    if (kernel->consumers == 1) {
+        return 1 + r->gaps + r->gaps_64 * 64 / kernel->tile_n;
+    }
+    return kernel->pingpong && one_tile ? r->pingpong_alone : 1;
+}
+
+/* The time of one step of k in `blocks` blocks at once. `load` is the share of the time in which
+ * that many blocks run. */
+static double step_us(const struct sm90_kernel *kernel, const struct gemm_problem *p,
+                      const struct rates *r, double blocks, double multiprocessors, double load,
+                      bool one_tile)
+{
+    const double unaligned_a = kernel->cluster_m > 1 ? r->unaligned_a_pair : r->unaligned_a;
+    const double parts = in_parts(p) ? 1.5 : 1, products = in_parts(p) ? 3 : 1;
+    const double x = parts * 128 * lines(kernel->tile_m, p->m) * r->patches *
+                     if_unaligned(p->lda, p->dtype, unaligned_a);
+    const double y =
+        parts * 128 * lines(kernel->tile_n, p->n) * if_unaligned(p->ldb, p->dtype, r->unaligned_b);
+    const double clock = r->multiply_us + r->multiply_loaded_us * load * blocks / multiprocessors;
+    const double multiply = products * kernel->tile_m * kernel->tile_n / (128.0 * 256) * clock *
+                            issue_factor(kernel, r, one_tile);
+    /* Each instruction reads 32 bytes of k of 64 lines of the left operand and of all lines of the
+     * right one. */
+    const uint32_t left = kernel->swapped ? kernel->tile_n : kernel->tile_m;
+    const uint32_t right = kernel->swapped ? kernel->tile_m : kernel->tile_n;
+    const double instructions = products * left / 64 * 4;
+    const double shared =
+        (parts * 128 * (left + right) + instructions * 32 * (64 + right)) / r->shared_bytes_per_us;
+    const double receive = (x + y) / r->block_bytes_per_us;
+    /* Data that a cluster shares is read once. */
+    const double read =
+        blocks * (x / kernel->cluster_n + y / kernel->cluster_m) / r->l2_bytes_per_us;
+    return fmax(fmax(multiply, shared), fmax(receive, read)) + r->multiply_shows * multiply +
+           r->read_shows * read;
+}
+
+/* Whether B is evicted from the L2 first, as config.SAYS_ONCE of gemm.cuh. `rows` is the number of
+ * rows of tiles. */
+static bool reads_b_once(const struct sm90_kernel *kernel, const struct gemm_problem *p,
+                         uint64_t rows)
+{
+    return rows == 1 && dtype_size(p->dtype) == 2 && kernel->cluster_m == 1 &&
+           kernel->tile_m * kernel->tile_n >= 128 * 128;
+}
+
+/* The time of one step of k of a fused kernel in `blocks` blocks. */
+static double fused_step_us(const struct sm90_kernel *kernel, double rows, double blocks)
+{
+    const double bytes = (double)kernel->tile_n * kernel->tile_k * sizeof(float) * blocks;
+    double us = bytes / RATES_OTHERS.dram_bytes_per_us;
+    for (size_t i = 0; i < sizeof FUSED_STEPS / sizeof *FUSED_STEPS; i++) {
+        if (FUSED_STEPS[i].tile_m == kernel->tile_m && FUSED_STEPS[i].tile_n == kernel->tile_n) {
+            us = fmax(
+                us, fmax(FUSED_STEPS[i].min_us, FUSED_STEPS[i].us + FUSED_STEPS[i].row_us * rows));
+        }
+    }
+    return us;
+}
+
+/* The time of a fused kernel, which computes one tile in each block. */
+static double fused_us(const struct sm90_kernel *kernel, const struct gemm_problem *p,
+                       uint32_t multiprocessors)
+{
+    const uint64_t tiles =
+        ceil_div(p->m, kernel->tile_m) * ceil_div(p->n, kernel->tile_n) * p->batch;
+    const uint64_t waves = tiles / multiprocessors, rest = tiles % multiprocessors;
+    const double rows = (double)(p->m < kernel->tile_m ? p->m : kernel->tile_m);
+    const double steps = (double)ceil_div(p->k, kernel->tile_k);
+    double us = RATES_OTHERS.launch_us +
+                (double)waves * steps * fused_step_us(kernel, rows, multiprocessors);
+    if (rest > 0) {
+        us += steps * fused_step_us(kernel, rows, (double)rest);
+    }
+    return us;
+}
+
+/* `operands`: elements of A and B that are read from device memory. */
+static double estimate_us(const struct sm90_kernel *kernel, const struct gemm_problem *p,
+                          const struct rates *r, uint32_t multiprocessors, double operands)
+{
+    if (kernel->fused) {
+        return fused_us(kernel, p, multiprocessors);
+    }
+    const uint64_t chunks = kernel->chunks ? split_k_chunks(p) : 1;
+    const uint64_t sharing = kernel->split ? chunks : 1; /* blocks of a tile */
+    const uint64_t cluster = kernel->cluster_m * kernel->cluster_n * sharing;
+    const uint64_t rows = ceil_div(p->m, (uint64_t)kernel->tile_m * kernel->cluster_m);
+    const uint64_t tiles =
+        rows * ceil_div(p->n, (uint64_t)kernel->tile_n * kernel->cluster_n) * p->batch * cluster;
+    /* The blocks of a cluster run on multiprocessors of one group. */
+    const uint64_t whole = cluster > 2 ? multiprocessors / GROUP * GROUP : multiprocessors;
+    const uint64_t blocks = whole / cluster * cluster;
+    const uint64_t waves = tiles / blocks, rest = tiles % blocks;
+    const bool one_tile = tiles <= blocks;
+    const double load = fmin(1, (double)tiles / (double)blocks);
+    const double steps = (double)ceil_div(ceil_div(p->k, kernel->tile_k), sharing);
+    const bool plain = p->beta == 0 && p->bias == NULL && p->act == GEMM_ACT_NONE;
+    const double unaligned_c = if_unaligned(p->ldc, p->out, r->unaligned_c);
+    const double finish_us = unaligned_c *
+                             (r->store_us + (dtype_size(p->out) == 4 ? r->store_32_us : 0) +
+                              (plain ? 0 : r->finish_us)) *
+                             kernel->tile_m * kernel->tile_n / (128.0 * 256);
+    const double between_us = (kernel->pingpong ? r->tile_pingpong_us + r->finish_shows * finish_us
+                                                : r->tile_us + finish_us) +
+                              (is_unaligned(p->lda, p->dtype) ? r->unaligned_tile_us : 0);
+    const double chunks_us = kernel->split ? r->split_us : r->chunk_us * (double)(chunks - 1);
+    double busy = (double)(waves + (rest > 0)) * chunks_us +
+                  (double)(waves - (rest == 0)) * between_us +
+                  (double)waves * steps *
+                      step_us(kernel, p, r, (double)blocks, multiprocessors, load, one_tile);
+    if (rest > 0) {
+        busy += steps * step_us(kernel, p, r, (double)rest, multiprocessors, load, one_tile);
+    }
+    const double element = in_parts(p) ? 6 : dtype_size(p->dtype);
+    const double results =
+        (double)p->batch * (double)p->m * (double)p->n * dtype_size(p->out) * unaligned_c;
+    const bool once = reads_b_once(kernel, p, rows);
+    const double reading = (operands * element + (once ? 1 - r->results_stay : 1) * results) /
+                           (once ? r->dram_once_bytes_per_us : r->dram_bytes_per_us);
+    const double parts_us = in_parts(p) ? operands * (4 + 6) / PARTS_BYTES_PER_US : 0;
+    return parts_us + r->launch_us + (cluster > 1 ? r->cluster_us : 0) + finish_us +
+           fmax(busy, reading) + r->shorter_shows * fmin(busy, reading);
+}
+
+double sm90_estimate_us(const struct sm90_kernel *kernel, const struct gemm_problem *problem,
+                        uint32_t multiprocessors)
+{
+    const struct gemm_problem *p = problem;
+    const double operands = (double)p->batch * (double)p->k * (double)(p->m + p->n);
+    return estimate_us(kernel, p, rates_for_fit(p), multiprocessors, operands);
+}
+
+double sm90_estimate_patches_us(const struct sm90_kernel *kernel,
+                                const struct gemm_problem *problem, uint32_t multiprocessors,
+                                double operands)
+{
+    const bool bits_16 = dtype_size(problem->dtype) == 2;
+    return estimate_us(kernel, problem, bits_16 ? &RATES_PATCHES_16_BIT : rates_for_fit(problem),
+                       multiprocessors, operands);
+}
+
+static const struct sm90_kernel *choose(const struct gemm_problem *problem,
+                                        uint32_t multiprocessors, bool adding)
+{
+    const struct sm90_kernel *best = NULL;
+    double best_us = INFINITY;
+    const struct sm90_kernel *kernel =
+        sm90_kernels(problem->dtype, problem->precision, problem->scales);
+    for (; kernel != NULL && kernel->name != NULL; kernel++) {
+        if ((adding && !kernel->adds_chunks) || !sm90_takes(kernel, problem)) {
+            continue;
+        }
+        const double us = sm90_estimate_us(kernel, problem, multiprocessors);
+        if (us < best_us) {
+            best = kernel;
+            best_us = us;
+        }
+    }
+    return best;
+}
+
+const struct sm90_kernel *sm90_choose(const struct gemm_problem *problem, uint32_t multiprocessors)
+{
+    return choose(problem, multiprocessors, false);
+}
+
+const struct sm90_kernel *sm90_choose_adding(const struct gemm_problem *problem,
+                                             uint32_t multiprocessors)
+{
+    return choose(problem, multiprocessors, true);
+}
