@@ -162,9 +162,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
         if constexpr (C::CONSUMERS == 2) { /* the producer has more to keep than elsewhere */
             ptx::registers_give<56>();
         }
-        if (threadIdx.x == 0) {
-            produce<C>(p, s, index, p.tiles, 0, k_first, k_tiles);
-        }
+        produce_by_threads<C>(p, s, index, p.tiles, 0, k_first, k_tiles);
         __syncwarp();
     } else {
         if constexpr (C::CONSUMERS == 2) {
