@@ -398,7 +398,9 @@ cudaError_t sm90_prepare(const struct sm90_device *device, const struct sm90_ker
     arguments->y_once = rows == 1;
     arguments->tile_columns = (uint32_t)columns;
     arguments->tiles = (uint32_t)(rows * columns * p->batch);
-    arguments->band = sm90_band_rows(kernel, clusters, rows);
+    /* Chunks have few columns: what neighbouring blocks share is better the rows of A, of which
+     * there is more to read (kernels/experiments/long_k.md). */
+    arguments->band = kernel->chunks && !kernel->split ? 1 : sm90_band_rows(kernel, clusters, rows);
     cudaError_t error = cudaSuccess;
     if (!kernel->fused) {
         error = place_operands(device, kernel, p, parts, arguments);
