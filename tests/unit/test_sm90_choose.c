@@ -129,6 +129,16 @@ START_TEST(chunks_are_shared_where_tiles_are_few)
 }
 END_TEST
 
+/* The products whose chunks cost most before these tiles were there (long_k.md). */
+START_TEST(chunks_of_many_rows_take_tiles_that_fill_one_turn)
+{
+    const struct gemm_problem wide = problem_of(0, 4880, 592, 7392),
+                              narrow = problem_of(0, 2464, 168, 13952);
+    ck_assert_str_eq(sm90_choose(&wide, MULTIPROCESSORS)->name, "bf16_192x128_chunks");
+    ck_assert_str_eq(sm90_choose(&narrow, MULTIPROCESSORS)->name, "bf16_192x192_split");
+}
+END_TEST
+
 /* Two tiles leave no registers for C0. */
 START_TEST(a_product_with_c0_takes_kernels_that_read_it)
 {
@@ -225,6 +235,7 @@ int main(void)
     tcase_add_loop_test(tests, every_size_and_layout_has_a_kernel, 0, TYPE_COUNT);
     tcase_add_loop_test(tests, only_kernels_with_chunks_compute_what_is_cut, 0, TYPE_COUNT);
     tcase_add_test(tests, chunks_are_shared_where_tiles_are_few);
+    tcase_add_test(tests, chunks_of_many_rows_take_tiles_that_fill_one_turn);
     tcase_add_test(tests, a_product_with_c0_takes_kernels_that_read_it);
     tcase_add_loop_test(tests, the_estimates_of_the_largest_products_are_numbers, 0, TYPE_COUNT);
     tcase_add_test(tests, tf32_of_b_along_n_swaps_the_operands);

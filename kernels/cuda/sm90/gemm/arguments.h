@@ -28,17 +28,19 @@ struct sm90_scale {
 
 struct sm90_arguments {
     /* x_end and y_end are for the last tile of rows or columns, in boxes no higher than the lines
-     * that exist. They equal x and y if lines are not along k or a cluster shares the boxes. */
+     * that exist. They equal x and y if lines are not along k or a cluster shares the boxes. Of
+     * lines not along k, the last tile has no boxes but those with lines that exist. */
     CUtensorMap x, y, x_end, y_end, c;
     uint32_t x_bytes, y_bytes, x_end_bytes, y_end_bytes; /* bytes that arrive for one stage */
     /* The bytes from the start of each operand that all blocks together prefetch into the L2 while
      * the previous kernel runs. */
     const void *x_data, *y_data;
     uint32_t x_ahead_bytes, y_ahead_bytes;
-    uint32_t y_once;     /* whether each element of Y is read by one tile only */
-    const void *bias;    /* [n] of type out, or NULL */
-    const void *c0;      /* NULL if beta is 0 */
-    uint32_t c0_aligned; /* whether each 8 elements of a row of C0 are aligned to 16 bytes */
+    uint32_t y_once;        /* whether each element of Y is read by one tile only */
+    uint32_t two_producers; /* whether two threads issue copies, if the kernel can */
+    const void *bias;       /* [n] of type out, or NULL */
+    const void *c0;         /* NULL if beta is 0 */
+    uint32_t c0_aligned;    /* whether each 8 elements of a row of C0 are aligned to 16 bytes */
     void *c_data;
     int64_t ldc, ldc0, stride_c, stride_c0; /* in elements */
     uint32_t m, n;                          /* of C */

@@ -11,8 +11,10 @@
 struct rates {
     double launch_us;
     double cluster_us; /* besides, if the blocks run in clusters */
-    double split_us;   /* besides, if the blocks of a cluster share the chunks of a tile */
-    double chunk_us;   /* between two chunks that one block adds */
+    /* Besides, if the blocks of a cluster share the chunks of a tile, and more for a tile of
+     * 128 x 256. */
+    double split_us, split_tile_us;
+    double chunk_us; /* between two chunks that one block adds */
     /* For a tile of 128 x 256, from its last product until it is in memory: store_us to store it,
      * store_32_us more if results have 32 bits, and finish_us for an epilogue of more than alpha.
      */
@@ -50,8 +52,6 @@ struct rates {
 static const struct rates RATES_16_BIT = {
     .launch_us = 1.966,
     .cluster_us = 1.699,
-    .split_us = 4.044,
-    .chunk_us = 0.4247,
     .store_us = 1.787,
     .store_32_us = 1.43,
     .finish_us = 0.999,
@@ -111,6 +111,37 @@ static const struct rates RATES_TF32 = {
     .unaligned_c = 1.108,
     .unaligned_a_pair = 2.701,
     .unaligned_tile_us = 0.08782,
+    .patches = 1,
+};
+
+/* Fitted to what the configurations that add or share chunks of k took in bf16 on an H100 SXM, for
+ * few columns (kernels/experiments/long_k.md). */
+static const struct rates RATES_CHUNKS_16_BIT = {
+    .launch_us = 0.7163,
+    .split_us = 3.154,
+    .split_tile_us = 5.536,
+    .chunk_us = 0.1781,
+    .store_us = 2.945,
+    .finish_us = 0.999,
+    .tile_us = 1.329,
+    .multiply_us = 0.3713,
+    .multiply_loaded_us = 0.05288,
+    .gaps = -0.1838,
+    .gaps_64 = 1.197,
+    .pingpong_alone = 1,
+    .multiply_shows = 0.02066,
+    .read_shows = 0.6296,
+    .shared_bytes_per_us = 339.7e3,
+    .block_bytes_per_us = 176.1e3,
+    .l2_bytes_per_us = 22.67e6,
+    .dram_bytes_per_us = 3.4e6,
+    .dram_once_bytes_per_us = 3.415e6,
+    .shorter_shows = 0.303,
+    .results_stay = 0.1528,
+    .unaligned_a = 1,
+    .unaligned_b = 2.62,
+    .unaligned_c = 1,
+    .unaligned_a_pair = 1,
     .patches = 1,
 };
 
@@ -184,6 +215,8 @@ static const struct rates *rates_for(const struct gemm_problem *p)
 {
     if (p->dtype == GEMMD_F32 && p->precision == GEMM_PRECISION_TF32)
         return &RATES_TF32;
+    if (split_k_chunks(p) > 1)
+        return &RATES_CHUNKS_16_BIT;
     return p->dtype == GEMMD_F8_E4M3 || (dtype_size(p->dtype) == 2 && dtype_size(p->out) == 2)
                ? &RATES_16_BIT
                : &RATES_OTHERS;
@@ -203,7 +236,9 @@ static const struct {
     {64, 64, 0.472, 0.472, 0.0017},
 };
 
-enum { GROUP = 16 /* multiprocessors of a group, at least, on an H100 */ };
+/* One multiprocessor of so many stays idle if a kernel has clusters of four or eight blocks, which
+ * run within a group of 16 or 18 or, on some cards, fewer. Of 132 on an H100 SXM, 120 were used. */
+enum { IDLE_OF = 11 };
 
 static uint64_t ceil_div(uint64_t a, uint64_t b)
 {
@@ -340,21 +375,22 @@ static double estimate_us(const struct sm90_kernel *kernel, const struct gemm_pr
     const uint64_t rows = ceil_div(p->m, (uint64_t)kernel->tile_m * kernel->cluster_m);
     const uint64_t tiles =
         rows * ceil_div(p->n, (uint64_t)kernel->tile_n * kernel->cluster_n) * p->batch * cluster;
-    /* The blocks of a cluster run on multiprocessors of one group. */
-    const uint64_t whole = cluster > 2 ? multiprocessors / GROUP * GROUP : multiprocessors;
+    const uint64_t whole =
+        cluster > 2 ? multiprocessors - multiprocessors / IDLE_OF : multiprocessors;
     const uint64_t blocks = whole / cluster * cluster;
     const uint64_t waves = tiles / blocks, rest = tiles % blocks;
     const bool one_tile = tiles <= blocks;
     const double load = fmin(1, (double)tiles / (double)blocks);
     const double steps = (double)ceil_div(ceil_div(p->k, kernel->tile_k), sharing);
     const bool plain = p->beta == 0 && p->bias == NULL && p->act == GEMM_ACT_NONE;
+    const double area = kernel->tile_m * kernel->tile_n / (128.0 * 256);
     const double unaligned_c = if_unaligned(p->ldc, p->out, r->unaligned_c);
-    const double finish_us = unaligned_c * (store_us(p, r) + (plain ? 0 : r->finish_us)) *
-                             kernel->tile_m * kernel->tile_n / (128.0 * 256);
+    const double finish_us = unaligned_c * (store_us(p, r) + (plain ? 0 : r->finish_us)) * area;
     const double between_us = (kernel->pingpong ? r->tile_pingpong_us + r->finish_shows * finish_us
                                                 : r->tile_us + finish_us) +
                               (is_unaligned(p->lda, p->dtype) ? r->unaligned_tile_us : 0);
-    const double chunks_us = kernel->split ? r->split_us : r->chunk_us * (double)(chunks - 1);
+    const double chunks_us =
+        kernel->split ? r->split_us + r->split_tile_us * area : r->chunk_us * (double)(chunks - 1);
     double busy = (double)(waves + (rest > 0)) * chunks_us +
                   (double)(waves - (rest == 0)) * between_us +
                   (double)waves * steps *

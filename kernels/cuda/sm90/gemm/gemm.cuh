@@ -1,12 +1,12 @@
 /*
  * gemm.cuh - the GEMM of sm_90a: TMA, mbarriers, wgmma, one block on each multiprocessor.
  *
- * A block has a producer warpgroup, of which one thread issues all copies, and CONSUMERS warpgroups
- * that multiply. Between them is a ring of STAGES buffers, each TILE_M x 128 bytes of X and TILE_N
- * x 128 bytes of Y (f32: three times 64 bytes). A stage has two barriers: "full" (TMA has written
- * the stage) and "empty" (all readers have finished). Blocks compute tiles of D until none is left
- * (persistent grid). The producer runs ahead across tiles, so that the ring is full when a tile
- * begins.
+ * A block has a producer warpgroup, of which one thread issues all copies, or two threads those of
+ * one operand each, and CONSUMERS warpgroups that multiply. Between them is a ring of STAGES
+ * buffers, each TILE_M x 128 bytes of X and TILE_N x 128 bytes of Y (f32: three times 64 bytes). A
+ * stage has two barriers: "full" (TMA has written the stage) and "empty" (all readers have
+ * finished). Blocks compute tiles of D until none is left (persistent grid). The producer runs
+ * ahead across tiles, so that the ring is full when a tile begins.
  *
  * The consumers, one to three, share one tile, each with a part of its rows. With PINGPONG each
  * consumer has tiles of its own in turn, so that one stores its tile while the other multiplies. A
@@ -39,8 +39,9 @@
  *
  * TMA fills elements outside an operand with zeros, more slowly than it copies. The last tile of
  * rows or columns therefore has boxes of its own where lines run along k, no higher than the lines
- * that exist. Across k, the last 128 bytes of a line are copied completely. The remaining bytes of
- * a stage are undefined, and only affect sums that are not stored.
+ * that exist. Across k, the last 128 bytes of a line are copied completely, and boxes beyond them
+ * are left out. The remaining bytes of a stage are undefined, and only affect sums that are not
+ * stored.
  *
  * The design follows NVIDIA, "CUTLASS: efficient GEMM in CUDA" (warp specialisation, ping-pong,
  * clusters); P. Shankhdhar, "Outperforming cuBLAS on H100"; DeepSeek, DeepGEMM (promotion).
@@ -139,6 +140,14 @@ struct config {
     /* Whether the last tiles have boxes of their own. Tiles of f32 use full boxes (launch.c). */
     static constexpr bool X_ENDS = XK && CLUSTER_N == 1 && PARTS == 1;
     static constexpr bool Y_ENDS = YK && CLUSTER_M == 1 && PARTS == 1;
+    /* Whether the last tiles have fewer boxes. Not in clusters, where a block can have a tile of
+     * which nothing exists. */
+    static constexpr bool FEWER_X = !XK && (TILE_M > ACROSS) && CLUSTER == 1 && PARTS == 1;
+    static constexpr bool FEWER_Y = !YK && (TILE_N > ACROSS) && CLUSTER == 1 && PARTS == 1;
+
+    /* Whether two threads can issue the copies, one those of X and one those of Y, because a stage
+     * takes the tensor core less time than one thread takes for both. */
+    static constexpr bool TWO_PRODUCERS = CONSUMERS == 1 && CLUSTER == 1 && PARTS == 1;
 
     /* Whether operands are prefetched into the L2. */
     static constexpr bool ASKS_AHEAD = element_bytes<E> == 2 && PARTS == 1 && CLUSTER == 1;
@@ -196,12 +205,14 @@ __device__ __forceinline__ void load_box(uint32_t destination, const CUtensorMap
     }
 }
 
-/* Loads one operand's share of a stage: `lines` rows of X or columns of Y from `first` on, of which
- * this block loads part `part` of PARTS for all blocks in `blocks`. */
+/* Loads one operand's share of a stage: LINES rows of X or columns of Y from `first` on, of which
+ * this block loads part `part` of PARTS for all blocks in `blocks`. Of lines across k, only the
+ * boxes are loaded that begin before `extent`. */
 template <bool K_MAJOR, int LINES, int PARTS, uint32_t K_BYTES, int ACROSS, bool SAYS_ONCE>
-__device__ __forceinline__ void
-load_operand(uint32_t destination, const CUtensorMap *map, uint32_t barrier, uint32_t k,
-             uint32_t first, uint32_t batch, uint32_t part, uint16_t blocks, bool once)
+__device__ __forceinline__ void load_operand(uint32_t destination, const CUtensorMap *map,
+                                             uint32_t barrier, uint32_t k, uint32_t first,
+                                             uint32_t batch, uint32_t part, uint16_t blocks,
+                                             bool once, uint32_t extent = UINT32_MAX)
 {
     constexpr int SHARE = LINES / PARTS;
     const int32_t from = (int32_t)(first + part * SHARE);
@@ -218,7 +229,7 @@ load_operand(uint32_t destination, const CUtensorMap *map, uint32_t barrier, uin
             if constexpr (PARTS > 1) {
                 ptx::tensor_load_multicast(to + i * ACROSS * K_BYTES, map, barrier,
                                            from + ACROSS * i, (int32_t)k, (int32_t)batch, blocks);
-            } else {
+            } else if (i == 0 || (uint32_t)(from + ACROSS * i) < extent) {
                 load_box<SAYS_ONCE>(to + i * ACROSS * K_BYTES, map, barrier, from + ACROSS * i,
                                     (int32_t)k, (int32_t)batch, once);
             }
@@ -269,8 +280,10 @@ __device__ __forceinline__ void ask_ahead(const void *data, uint32_t bytes)
 }
 
 /* Called by one thread, which keeps the ring full: with `k_tiles` stages of k, from stage `k_first`
- * of each tile on. */
-template <class C>
+ * of each tile on. LOADS_X, LOADS_Y: the operands that the thread loads. The thread that loads X
+ * says how many bytes a stage gets, which need not be before the first of Y arrive: without that
+ * the stage is not full. */
+template <class C, bool LOADS_X = true, bool LOADS_Y = true>
 __device__ __forceinline__ void produce(const sm90_arguments &p, const shared<C> &s,
                                         uint32_t cluster, uint32_t clusters, uint32_t rank,
                                         uint32_t k_first, uint32_t k_tiles)
@@ -282,9 +295,10 @@ __device__ __forceinline__ void produce(const sm90_arguments &p, const shared<C>
         const tile t = tile_at(p, index);
         const uint32_t row = (t.row * C::CLUSTER_M + rank_m) * C::TILE_M;
         const uint32_t column = (t.column * C::CLUSTER_N + rank_n) * C::TILE_N;
-        const bool x_end = C::X_ENDS && row + C::TILE_M > p.m;
-        const bool y_end = C::Y_ENDS && column + C::TILE_N > p.n;
-        const CUtensorMap *x = x_end ? &p.x_end : &p.x, *y = y_end ? &p.y_end : &p.y;
+        const bool x_end = (C::X_ENDS || C::FEWER_X) && row + C::TILE_M > p.m;
+        const bool y_end = (C::Y_ENDS || C::FEWER_Y) && column + C::TILE_N > p.n;
+        const CUtensorMap *x = C::X_ENDS && x_end ? &p.x_end : &p.x;
+        const CUtensorMap *y = C::Y_ENDS && y_end ? &p.y_end : &p.y;
         const uint32_t bytes =
             (x_end ? p.x_end_bytes : p.x_bytes) + (y_end ? p.y_end_bytes : p.y_bytes);
         if (index == cluster) {
@@ -295,19 +309,47 @@ __device__ __forceinline__ void produce(const sm90_arguments &p, const shared<C>
         for (uint32_t i = k_first; i < k_first + k_tiles; i++) {
             ptx::mbarrier_wait(s.empty(at.stage), at.parity ^ 1);
             const uint32_t full = s.full(at.stage);
-            ptx::mbarrier_arrive_expect(full, bytes);
+            if constexpr (LOADS_X) {
+                ptx::mbarrier_arrive_expect(full, bytes);
+            }
 #pragma unroll
             for (uint32_t part = 0; part < C::PARTS; part++) {
                 const uint32_t batch = t.batch * C::PARTS + part;
-                load_operand<C::XK, C::TILE_M, C::CLUSTER_N, C::K_BYTES, C::ACROSS, false>(
-                    s.x(at.stage, part), x, full, i * C::TILE_K, row, batch, rank_n, ALL_BLOCKS,
-                    false);
-                load_operand<C::YK, C::TILE_N, C::CLUSTER_M, C::K_BYTES, C::ACROSS, C::SAYS_ONCE>(
-                    s.y(at.stage, part), y, full, i * C::TILE_K, column, batch, rank_m, ALL_BLOCKS,
-                    p.y_once != 0);
+                if constexpr (LOADS_X) {
+                    load_operand<C::XK, C::TILE_M, C::CLUSTER_N, C::K_BYTES, C::ACROSS, false>(
+                        s.x(at.stage, part), x, full, i * C::TILE_K, row, batch, rank_n, ALL_BLOCKS,
+                        false, C::FEWER_X ? p.m : UINT32_MAX);
+                }
+                if constexpr (LOADS_Y) {
+                    load_operand<C::YK, C::TILE_N, C::CLUSTER_M, C::K_BYTES, C::ACROSS,
+                                 C::SAYS_ONCE>(s.y(at.stage, part), y, full, i * C::TILE_K, column,
+                                               batch, rank_m, ALL_BLOCKS, p.y_once != 0,
+                                               C::FEWER_Y ? p.n : UINT32_MAX);
+                }
             }
             at.advance();
         }
+    }
+}
+
+/* Called by all threads of the producer's warpgroup. */
+template <class C>
+__device__ __forceinline__ void
+produce_by_threads(const sm90_arguments &p, const shared<C> &s, uint32_t cluster, uint32_t clusters,
+                   uint32_t rank, uint32_t k_first, uint32_t k_tiles)
+{
+    if constexpr (C::TWO_PRODUCERS) {
+        if (p.two_producers) {
+            if (threadIdx.x == 0) {
+                produce<C, true, false>(p, s, cluster, clusters, rank, k_first, k_tiles);
+            } else if (threadIdx.x == 32) {
+                produce<C, false, true>(p, s, cluster, clusters, rank, k_first, k_tiles);
+            }
+            return;
+        }
+    }
+    if (threadIdx.x == 0) {
+        produce<C>(p, s, cluster, clusters, rank, k_first, k_tiles);
     }
 }
 
@@ -661,12 +703,11 @@ __device__ __forceinline__ void produce_and_consume(const sm90_arguments &p, con
 
     if (warpgroup == 0) {
         give_registers<C>();
-        if (threadIdx.x == 0) {
-            produce<C>(p, s, cluster, clusters, rank, 0, p.k_tiles);
-        } else if (C::ASKS_AHEAD && threadIdx.x == 32) {
+        if (C::ASKS_AHEAD && threadIdx.x == 64) {
             ask_ahead(p.x_data, p.x_ahead_bytes);
             ask_ahead(p.y_data, p.y_ahead_bytes);
         }
+        produce_by_threads<C>(p, s, cluster, clusters, rank, 0, p.k_tiles);
         __syncwarp();
     } else {
         take_registers<C>();

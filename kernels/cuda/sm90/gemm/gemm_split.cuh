@@ -228,8 +228,8 @@ template <class C>
 __global__ void __launch_bounds__(C::THREADS, 1)
     sm90_gemm_split(const __grid_constant__ sm90_arguments p)
 {
-    static_assert(C::CHUNKED && C::CLUSTER == 1 && C::CONSUMERS <= 2 &&
-                      (C::IN_PLACE || C::E == TF32),
+    static_assert(C::CHUNKED && C::CLUSTER == 1 && (C::IN_PLACE || C::E == TF32) &&
+                      (!C::SWAPPED || C::CONSUMERS <= 2),
                   "what the functions above do");
     const shared<C> s = begin_block<C>(p);
     const uint32_t warpgroup = __shfl_sync(0xffffffff, threadIdx.x / 128, 0);
@@ -238,16 +238,14 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     const uint32_t k_first = rank * p.chunk_tiles;
     const uint32_t k_tiles = min(p.chunk_tiles, p.k_tiles - k_first);
     if (warpgroup == 0) {
-        if constexpr (C::CONSUMERS == 2) { /* the producer has more to keep than elsewhere */
+        if constexpr (C::CONSUMERS > 1) { /* the producer has more to keep than elsewhere */
             ptx::registers_give<56>();
         }
-        if (threadIdx.x == 0) {
-            produce<C>(p, s, index, p.tiles, 0, k_first, k_tiles);
-        }
+        produce_by_threads<C>(p, s, index, p.tiles, 0, k_first, k_tiles);
         __syncwarp();
     } else {
-        if constexpr (C::CONSUMERS == 2) {
-            ptx::registers_take<224>();
+        if constexpr (C::CONSUMERS > 1) {
+            ptx::registers_take<C::CONSUMERS == 2 ? 224 : 152>();
         }
         ptx::argument_fetch(p.out);
         ptx::earlier_kernels_wait();

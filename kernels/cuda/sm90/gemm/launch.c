@@ -171,6 +171,7 @@ struct tiled_operand {
     bool along_k;
     uint64_t extent, k, batch;
     uint32_t tile, shares, tile_k;
+    bool in_cluster; /* whether blocks run in clusters, also if these share the other operand */
 };
 
 /* Elements of a line that does not lie along k. If lines start at multiples of 128 bytes, what is
@@ -213,6 +214,15 @@ static struct view operand_view(const struct tiled_operand *o, uint64_t there)
     };
 }
 
+/* The lines of a tile that arrive for each k across k: those of the boxes that hold any of the
+ * `there` lines that exist, or all, in clusters and if the operand is in parts. */
+static uint32_t lines_across(const struct tiled_operand *o, uint64_t there)
+{
+    const uint32_t box = 128 / o->element_bytes;
+    return !o->in_cluster && o->parts == 1 && there < o->tile ? (uint32_t)ceil_div(there, box) * box
+                                                              : o->tile;
+}
+
 /* Encodes the boxes of tiles of which `there` lines exist. *bytes is the number of bytes that
  * arrive for a stage. */
 static cudaError_t encode_operand(const struct sm90_device *device, const struct tiled_operand *o,
@@ -220,8 +230,8 @@ static cudaError_t encode_operand(const struct sm90_device *device, const struct
 {
     const struct view view = operand_view(o, there);
     const uint32_t box_bytes = view.box_lines * view.box_width * view.element_bytes;
-    *bytes = o->parts *
-             (o->along_k ? box_bytes * o->shares : o->tile * view.box_lines * view.element_bytes);
+    *bytes = o->parts * (o->along_k ? box_bytes * o->shares
+                                    : lines_across(o, there) * view.box_lines * view.element_bytes);
     return sm90_encode(device, &view, map);
 }
 
@@ -296,6 +306,7 @@ static cudaError_t place_operands(const struct sm90_device *device,
         .tile = kernel->tile_m,
         .shares = kernel->cluster_n,
         .tile_k = kernel->tile_k,
+        .in_cluster = kernel->cluster_m * kernel->cluster_n > 1,
     };
     struct tiled_operand b = a;
     b.stored = (struct sm90_operand){p->b, p->ldb, p->stride_b};
@@ -387,7 +398,9 @@ cudaError_t sm90_prepare(const struct sm90_device *device, const struct sm90_ker
     arguments->y_once = rows == 1;
     arguments->tile_columns = (uint32_t)columns;
     arguments->tiles = (uint32_t)(rows * columns * p->batch);
-    arguments->band = sm90_band_rows(kernel, clusters, rows);
+    /* Chunks have few columns: what neighbouring blocks share is better the rows of A, of which
+     * there is more to read (kernels/experiments/long_k.md). */
+    arguments->band = kernel->chunks && !kernel->split ? 1 : sm90_band_rows(kernel, clusters, rows);
     cudaError_t error = cudaSuccess;
     if (!kernel->fused) {
         error = place_operands(device, kernel, p, parts, arguments);
@@ -441,6 +454,8 @@ cudaError_t sm90_prepare(const struct sm90_device *device, const struct sm90_ker
         launch->blocks += launch->blocks % 2; /* one has no tile */
         launch->cluster = 2;
     }
+    /* Two producers gain where few blocks share the bandwidth, and lose some where many do. */
+    arguments->two_producers = launch->blocks <= device->multiprocessors / 2;
     launch->threads = kernel->threads;
     launch->shared_bytes = kernel->shared_bytes;
     return cudaSuccess;

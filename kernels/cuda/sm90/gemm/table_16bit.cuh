@@ -18,11 +18,18 @@
     sm90::row<E, 128, 128, 2, sm90::COOPERATIVE, 1, 1, sm90::BOTH>(PREFIX "_128x128"),             \
     sm90::row<E, 128, 64, 2, sm90::COOPERATIVE, 1, 1, sm90::BOTH>(PREFIX "_128x64"),               \
     sm90::row<E, 64, 64, 1, sm90::COOPERATIVE, 1, 1, sm90::BOTH>(PREFIX "_64x64"),                 \
+    sm90::row<E, 192, 128, 3, sm90::COOPERATIVE, 1, 1, sm90::CHUNKS>(PREFIX "_192x128_chunks"),    \
     sm90::row<E, 128, 192, 2, sm90::COOPERATIVE, 1, 1, sm90::CHUNKS>(PREFIX "_128x192_chunks"),    \
-    sm90::row<E, 128, 64, 2, sm90::COOPERATIVE, 1, 1, sm90::CHUNKS>(PREFIX "_128x64_chunks"),      \
+    sm90::row<E, 128, 128, 2, sm90::COOPERATIVE, 1, 1, sm90::CHUNKS>(PREFIX "_128x128_chunks"),    \
+    sm90::row<E, 64, 192, 1, sm90::COOPERATIVE, 1, 1, sm90::CHUNKS>(PREFIX "_64x192_chunks"),      \
+    sm90::row<E, 64, 128, 1, sm90::COOPERATIVE, 1, 1, sm90::CHUNKS>(PREFIX "_64x128_chunks"),      \
     sm90::row<E, 64, 64, 1, sm90::COOPERATIVE, 1, 1, sm90::CHUNKS>(PREFIX "_64x64_chunks"),        \
+    sm90::row<E, 192, 192, 3, sm90::COOPERATIVE, 1, 1, sm90::SPLIT>(PREFIX "_192x192_split"),      \
+    sm90::row<E, 192, 128, 3, sm90::COOPERATIVE, 1, 1, sm90::SPLIT>(PREFIX "_192x128_split"),      \
+    sm90::row<E, 128, 192, 2, sm90::COOPERATIVE, 1, 1, sm90::SPLIT>(PREFIX "_128x192_split"),      \
     sm90::row<E, 128, 128, 2, sm90::COOPERATIVE, 1, 1, sm90::SPLIT>(PREFIX "_128x128_split"),      \
     sm90::row<E, 128, 64, 2, sm90::COOPERATIVE, 1, 1, sm90::SPLIT>(PREFIX "_128x64_split"),        \
+    sm90::row<E, 64, 128, 1, sm90::COOPERATIVE, 1, 1, sm90::SPLIT>(PREFIX "_64x128_split"),        \
     sm90::row<E, 64, 64, 1, sm90::COOPERATIVE, 1, 1, sm90::SPLIT>(PREFIX "_64x64_split")
 /* clang-format on */
 
