@@ -21,8 +21,10 @@ enum gemmd_error softmax_tree_launch(cudaStream_t stream, const struct softmax_p
 enum gemmd_error softmax_online_launch(cudaStream_t stream, const struct operation_member members[],
                                        uint32_t count);
 
-/* Enqueues `clustered`, on a device of compute capability 9.0, for rows of more than one and at
- * most SOFTMAX_CLUSTERED_BLOCKS parts of SOFTMAX_CLUSTERED_PART_BYTES bytes. A block has a part. */
+/* Enqueues `clustered`, on a device of compute capability 9.0, for rows of more than one part of
+ * SOFTMAX_CLUSTERED_PART_BYTES bytes and at most 2 * SOFTMAX_CLUSTERED_BLOCKS parts, or half as
+ * many if results are wider than elements. A block has one part, or two if results are not wider.
+ */
 enum { SOFTMAX_CLUSTERED_PART_BYTES = 32768, SOFTMAX_CLUSTERED_BLOCKS = 8 };
 enum gemmd_error softmax_clustered_launch(cudaStream_t stream,
                                           const struct softmax_problem *problem);

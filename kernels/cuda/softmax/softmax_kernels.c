@@ -96,11 +96,11 @@ static const struct operation_kernel online = {
 static bool softmax_clustered_takes(const void *problem)
 {
     const struct softmax_problem *p = problem;
-    return softmax_problem_offered(problem) && is_narrow(p) &&
-           p->length * dtype_size(p->dtype) > SOFTMAX_CLUSTERED_PART_BYTES &&
-           size_blocks(p->length * dtype_size(p->dtype), SOFTMAX_CLUSTERED_PART_BYTES) <=
-               SOFTMAX_CLUSTERED_BLOCKS &&
-           fits_grid(p->rows, SOFTMAX_CLUSTERED_BLOCKS);
+    const uint64_t parts =
+        size_blocks(p->length * dtype_size(p->dtype), SOFTMAX_CLUSTERED_PART_BYTES);
+    const uint64_t each = dtype_size(p->out) > dtype_size(p->dtype) ? 1 : 2; /* of a block */
+    return softmax_problem_offered(problem) && is_narrow(p) && parts > 1 &&
+           parts <= each * SOFTMAX_CLUSTERED_BLOCKS && fits_grid(p->rows, SOFTMAX_CLUSTERED_BLOCKS);
 }
 
 static enum gemmd_error softmax_clustered_run(struct gemm_context *context, const void *problem,

@@ -1,17 +1,18 @@
 /*
- * softmax_clustered - the softmax of rows of more than 32 KiB and up to 256 KiB of f32, f16 and
+ * softmax_clustered - the softmax of rows of more than 32 KiB and up to 512 KiB of f32, f16 and
  * bf16, each read and written once.
  *
- * A row belongs to a cluster of 2 to 8 blocks, as few as hold it. Each block keeps a part of at
- * most 32 KiB in registers (rows.cuh). A block finds the greatest score of its part and the sum of
- * the exponentials relative to that score, and sends both to the other blocks. From the numbers of
- * all blocks each block computes the greatest score and the sum of the row, and then the results,
- * with the exponentials anew: their sum needs f32, and with 16-bit elements the exponentials would
- * take twice the registers of the elements.
+ * A row belongs to a cluster of 1 to 8 blocks, as few as hold it. Each block keeps a part of the
+ * row in registers (rows.cuh): at most 32 KiB with 256 threads, or 64 KiB with 512. Half as many
+ * blocks of 512 threads are faster where they have no more room than the others to spare. A block
+ * finds the greatest score of its part and the sum of the exponentials relative to that score, and
+ * sends both to the other blocks. From the numbers of all blocks each block computes the greatest
+ * score and the sum of the row, and then the results, with the exponentials anew: their sum needs
+ * f32, and with 16-bit elements the exponentials would take twice the registers of the elements.
  *
  * Clusters end and begin all the time, and one cluster waits for memory while others compute. What
  * counts is how many bytes of rows a multiprocessor has in registers: 64 KiB were 2.4 TB/s, 96 KiB
- * 2.9 (kernels/experiments/rows.md). Four blocks are 128 KiB.
+ * 2.9 (kernels/experiments/rows.md). 1024 threads are 128 KiB.
  *
  * Blocks, threads and the order of sums depend on the type and the length only.
  *
@@ -42,13 +43,18 @@ namespace softmax_clustered
 
 using namespace softmax;
 
-constexpr unsigned BLOCKS_MAX = SOFTMAX_CLUSTERED_BLOCKS; /* of a cluster: every device allows 8 */
-constexpr unsigned THREADS = 256;                         /* of a block */
-constexpr unsigned VECTORS = 8;                           /* of a thread */
-static_assert(THREADS * VECTORS * 16 == SOFTMAX_CLUSTERED_PART_BYTES, "the part of a block");
+constexpr unsigned BLOCKS_MAX = 8; /* of a cluster: every device allows 8 */
+constexpr unsigned VECTORS = 8;    /* of a thread */
 
-/* Blocks on a multiprocessor. Where results are wider than elements, stores take more registers. */
-template <typename T, typename Out> constexpr unsigned RESIDENT = sizeof(Out) > sizeof(T) ? 3 : 4;
+/* The bytes of a row that a block keeps at most. */
+template <unsigned THREADS> constexpr uint32_t PART_BYTES = THREADS *VECTORS * 16;
+static_assert(PART_BYTES<256> == SOFTMAX_CLUSTERED_PART_BYTES, "the part of a block");
+static_assert(BLOCKS_MAX == SOFTMAX_CLUSTERED_BLOCKS, "the blocks of a row");
+
+/* Whether results are wider than elements, which takes more registers to store them. */
+template <typename T, typename Out> constexpr bool WIDENS = sizeof(Out) > sizeof(T);
+template <typename T, typename Out, unsigned THREADS> /* blocks on a multiprocessor */
+constexpr unsigned RESIDENT = (WIDENS<T, Out> ? 768 : 1024) / THREADS;
 
 struct arguments {
     struct softmax_problem problem;
@@ -91,8 +97,8 @@ static __device__ __forceinline__ void join_cluster(float &top, float &sum,
         sum += __shfl_xor_sync(0xffffffffu, sum, half);
 }
 
-template <typename T, typename Out>
-__global__ void __launch_bounds__(THREADS, (RESIDENT<T, Out>))
+template <typename T, typename Out, unsigned THREADS>
+__global__ void __launch_bounds__(THREADS, (RESIDENT<T, Out, THREADS>))
     softmax_clustered_kernel(const __grid_constant__ struct arguments all)
 {
     __shared__ struct exchange exchange;
@@ -126,16 +132,27 @@ __global__ void __launch_bounds__(THREADS, (RESIDENT<T, Out>))
         row.store_softmax(y, all.aligned_y, scale, top, 1 / sum);
 }
 
-template <typename T, typename Out>
-static enum gemmd_error run(cudaStream_t stream, const struct arguments &all)
+template <typename T, typename Out, unsigned THREADS>
+static enum gemmd_error run_blocks(cudaStream_t stream, const struct arguments &all)
 {
     const struct softmax_problem &p = all.problem;
     const uint32_t bytes = (uint32_t)p.length * sizeof(T);
-    const uint32_t blocks =
-        (bytes + SOFTMAX_CLUSTERED_PART_BYTES - 1) / SOFTMAX_CLUSTERED_PART_BYTES;
-    const struct sm90_grid grid = {(const void *)softmax_clustered_kernel<T, Out>,
+    const uint32_t blocks = (bytes + PART_BYTES<THREADS> - 1) / PART_BYTES<THREADS>;
+    const struct sm90_grid grid = {(const void *)softmax_clustered_kernel<T, Out, THREADS>,
                                    (uint32_t)p.rows * blocks, blocks, THREADS, 0};
     return cuda_error_code(sm90_grid_enqueue(&grid, &all, stream));
+}
+
+template <typename T, typename Out>
+static enum gemmd_error run(cudaStream_t stream, const struct arguments &all)
+{
+    const uint32_t bytes = (uint32_t)all.problem.length * sizeof(T);
+    const uint32_t parts = (bytes + PART_BYTES<256> - 1) / PART_BYTES<256>;
+    if constexpr (!WIDENS<T, Out>) {
+        if (parts % 2 == 0 || parts > BLOCKS_MAX)
+            return run_blocks<T, Out, 512>(stream, all);
+    }
+    return run_blocks<T, Out, 256>(stream, all);
 }
 
 } // namespace softmax_clustered
