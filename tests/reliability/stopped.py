@@ -39,6 +39,8 @@ def measure(options):
         daemon.session.close()
         crowd.wait_until(lambda: process.descriptors(daemon.pid) <= before)
         left = process.descriptors(daemon.pid) - before
+        # Work whose client has left ends after its connection.
+        crowd.wait_until(lambda: load.metric(daemon, "gemmd_pinned_memory_used_bytes") == 0)
         held = load.metric(daemon, "gemmd_pinned_memory_used_bytes")
     sent, good = sum(run.sent for run in runs), sum(run.good for run in runs)
     wrong = sum(run.other + run.broken for run in runs)
