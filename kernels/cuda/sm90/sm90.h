@@ -46,8 +46,9 @@ struct sm90_kernel {
     bool swapped;  /* computes the transpose of C: the left operand of the tensor core is B */
     bool takes_c0; /* if not, beta must be 0 */
     int scales;    /* enum gemm_scales: the only scales of problems that the kernel takes */
-    /* Whether the kernel makes a chain of products for each chunk of k. Such kernels, and only
-     * they, compute the problems whose k split_k_chunks cuts. */
+    /* Whether the kernel adds the products of each chunk of k to a sum of its own, and then the
+     * sums. Kernels of this kind compute the problems that split_k_chunks (gemm/split_k.h) cuts
+     * into several chunks of k, and the other kernels compute the other problems. */
     bool chunks;
     bool split; /* the blocks of a cluster share a tile, each has a chunk of k */
     /* Whether the kernel computes sums of 32 bits with the bits of separate chunks of k whose sums

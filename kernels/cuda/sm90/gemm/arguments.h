@@ -27,9 +27,11 @@ struct sm90_scale {
 };
 
 struct sm90_arguments {
-    /* x_end and y_end are for the last tile of rows or columns, in boxes no higher than the lines
-     * that exist. They equal x and y if lines are not along k or a cluster shares the boxes. Of
-     * lines not along k, the last tile has no boxes but those with lines that exist. */
+    /* The operands as the copy engine sees them. x_end and y_end are for the last tile of rows or
+     * columns: their boxes are no higher than the lines of the operand that exist. x_end equals x,
+     * and y_end equals y, if the operand's lines are not along k, or if a cluster shares the boxes.
+     * Where lines are not along k and no cluster shares the boxes, those boxes of the last tile
+     * that hold no existing line are not copied. */
     CUtensorMap x, y, x_end, y_end, c;
     uint32_t x_bytes, y_bytes, x_end_bytes, y_end_bytes; /* bytes that arrive for one stage */
     /* The bytes from the start of each operand that all blocks together prefetch into the L2 while
