@@ -1,5 +1,6 @@
 /* POST /reduce, /softmax and /conv2d: a query, a line feed, and a body of any format. What is
- * accepted has a shape, a result and operands inside the body. */
+ * accepted has a shape, a result and operands inside the body. A query that names a resident tensor
+ * finds one, whose type and shape follow from the name. */
 #include <string.h>
 
 #include "fuzz.h"
@@ -21,6 +22,24 @@ static void take_query(const struct parameter_table *table, void *request, const
     free(text);
 }
 
+/* Returns `tensor`, with the type and shape of the resident tensor of that name, or NULL if the
+ * name is empty. The tensor has no data. */
+static const struct tensor *resident_of(const char *name, struct tensor *tensor)
+{
+    uint64_t dims[TENSOR_MAX_RANK];
+    uint32_t hash = 2166136261; /* FNV-1a */
+    if (name[0] == '\0')
+        return NULL;
+    for (const char *at = name; *at != '\0'; at++)
+        hash = (hash ^ (uint8_t)*at) * 16777619;
+    const uint32_t rank = hash % 5 != 0 ? 1 + hash % 5 : TENSOR_MAX_RANK;
+    for (uint32_t i = 0; i < rank; i++)
+        dims[i] = 1 + (hash >> (3 * i)) % 8;
+    MUST(tensor_init(tensor, (enum gemmd_dtype)((hash >> 24) % GEMMD_DTYPE_COUNT), dims, rank,
+                     NULL));
+    return tensor;
+}
+
 static void check_inside(const struct tensor *tensor, const uint8_t *body, size_t length)
 {
     const uint8_t *data = tensor->data;
@@ -33,10 +52,11 @@ static void fuzz_reduce(const char *query, enum format format, const uint8_t *bo
     struct body_front front = {.bytes = body, .length = length, .received = length};
     struct reduce_request request;
     struct reduce_operands operands;
-    struct tensor y;
+    struct tensor x, y;
     reduce_request_init(&request);
     take_query(&reduce_parameter_table, &request, query);
-    if (reduce_request_check(&request, format, NULL) != GEMMD_OK ||
+    if (reduce_request_settle_resident(&request, resident_of(request.x, &x), NULL) != GEMMD_OK ||
+        reduce_request_check(&request, format, NULL) != GEMMD_OK ||
         reduce_request_bind_front(&request, format, &front, &operands, NULL) != GEMMD_OK)
         return;
     check_inside(&operands.x, body, length);
@@ -50,10 +70,11 @@ static void fuzz_softmax(const char *query, enum format format, const uint8_t *b
     struct body_front front = {.bytes = body, .length = length, .received = length};
     struct softmax_request request;
     struct softmax_operands operands;
-    struct tensor y;
+    struct tensor x, y;
     softmax_request_init(&request);
     take_query(&softmax_parameter_table, &request, query);
-    if (softmax_request_check(&request, format, NULL) != GEMMD_OK ||
+    if (softmax_request_settle_resident(&request, resident_of(request.x, &x), NULL) != GEMMD_OK ||
+        softmax_request_check(&request, format, NULL) != GEMMD_OK ||
         softmax_request_bind_front(&request, format, &front, &operands, NULL) != GEMMD_OK)
         return;
     check_inside(&operands.x, body, length);
@@ -80,11 +101,14 @@ static void fuzz_conv2d(const char *query, enum format format, const uint8_t *bo
     struct conv2d_request request;
     struct conv2d_operands operands;
     struct conv_shape shape;
-    struct tensor y;
+    struct tensor x, w, y;
     struct fault fault = {.code = GEMMD_OK};
     conv2d_request_init(&request);
     take_query(&conv2d_parameter_table, &request, query);
-    enum gemmd_error code = conv2d_request_check(&request, format, &fault);
+    enum gemmd_error code = conv2d_request_settle_residents(
+        &request, resident_of(request.x, &x), resident_of(request.w, &w), &fault);
+    if (code == GEMMD_OK)
+        code = conv2d_request_check(&request, format, &fault);
     if (code == GEMMD_OK)
         code = conv2d_request_bind(&request, format, body, length, &operands, &fault);
     MUST(code == GEMMD_OK || (fault.code == code && fault.detail[0] != '\0'));
