@@ -29,32 +29,10 @@ static void arrival_uncount(struct io_thread *thread, const struct connection *c
     peer_counts_remove(thread->server->peers, (const struct sockaddr *)&connection->peer_address);
 }
 
-static void link_connection(struct io_thread *thread, struct connection *connection)
-{
-    connection->thread = thread;
-    connection->previous = NULL;
-    connection->next = thread->connections;
-    if (connection->next != NULL)
-        connection->next->previous = connection;
-    thread->connections = connection;
-}
-
-static void unlink_connection(struct connection *connection)
-{
-    if (connection->thread->to_check == connection)
-        connection->thread->to_check = connection->next;
-    if (connection->previous != NULL)
-        connection->previous->next = connection->next;
-    else
-        connection->thread->connections = connection->next;
-    if (connection->next != NULL)
-        connection->next->previous = connection->previous;
-}
-
 void arrival_end_connection(struct connection *connection)
 {
     struct http_server *server = connection->thread->server;
-    unlink_connection(connection);
+    checks_remove(&connection->thread->checks, connection);
     if (connection->bulk)
         atomic_fetch_sub(&server->bulk_connections, 1);
     arrival_uncount(connection->thread, connection);
@@ -155,7 +133,7 @@ void arrival_end_untaken(struct io_thread *thread)
 static void arrival_begin_in_bulk(struct inbox_message *message)
 {
     struct connection *connection = INBOX_OWNER(message, struct connection, arrival);
-    link_connection(connection->thread, connection);
+    checks_add(&connection->thread->checks, connection);
     arrival_admit(connection);
 }
 
@@ -176,7 +154,7 @@ static void arrival_move_to_bulk(struct connection *connection)
     uint32_t first = server->bulk_thread_first;
     struct io_thread *to =
         arrival_choose_thread(server->threads + first, server->thread_count - first, from->index);
-    unlink_connection(connection);
+    checks_remove(&connection->thread->checks, connection);
     atomic_fetch_sub(&from->load, 1);
     atomic_fetch_add(&to->load, 1);
     connection->bulk = true;
@@ -256,7 +234,7 @@ static void arrival_continue_mapped(struct inbox_message *message)
 static void arrival_begin(struct inbox_message *message)
 {
     struct connection *connection = INBOX_OWNER(message, struct connection, arrival);
-    link_connection(connection->thread, connection);
+    checks_add(&connection->thread->checks, connection);
     arrival_decide(connection);
 }
 

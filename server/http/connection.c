@@ -20,13 +20,15 @@ static const uint64_t RATE_GRACE_NS = 5000000000u;
 static const uint64_t NS_PER_MS = 1000000u;
 /* How long an answer of libmicrohttpd to an incomplete request may take. */
 static const uint64_t STUCK_MS = 100;
-/* How soon, and how late, connection_check looks again whether a client has disconnected. */
-static const uint64_t LOOK_MIN_NS = 1000000000u, LOOK_MAX_NS = 8000000000u;
+/* How soon a check looks again whether a client has disconnected. */
+static const uint64_t LOOK_INTERVAL_NS = 1000000000u;
 
 bool connection_enter(struct connection *connection, enum connection_phase phase, uint64_t now_ns)
 {
-    if (connection->phase == CONNECTION_EXPIRED || connection->phase == CONNECTION_GONE)
+    if (connection_is_ended(connection))
         return false;
+    if (connection->parked)
+        checks_unpark(&connection->thread->checks, connection);
     connection->phase = phase;
     connection->since_ns = now_ns;
     connection->moved_bytes = 0;
@@ -104,35 +106,17 @@ bool connection_has_ended(const struct connection *connection)
     return got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR);
 }
 
-/* How long after a look an idle connection is looked at again: each time that it has been idle for
- * twice as long. Of most disconnections libmicrohttpd is told, and 10,000 calls take 10 ms, in
- * which the thread would be slow for others. */
-static uint64_t idle_look_interval_ns(const struct connection *connection, uint64_t now_ns)
-{
-    const uint64_t idle_ns = now_ns - connection->since_ns;
-    return idle_ns < LOOK_MIN_NS ? LOOK_MIN_NS : idle_ns > LOOK_MAX_NS ? LOOK_MAX_NS : idle_ns;
-}
-
-/* Whether to look for the end of the connection. A connection is looked at in the first check of a
- * phase, because its client may have disconnected together with the last bytes, and then rarely, so
- * that many connections cost few system calls. */
-static bool is_to_be_looked_at(struct connection *connection, uint64_t now_ns)
+/* A connection is looked at in the first check of a phase, because its client may have disconnected
+ * together with the last bytes, and libmicrohttpd has processed all bytes that were read, so that
+ * no complete request is pending. */
+bool connection_is_to_be_looked_at(struct connection *connection, uint64_t now_ns)
 {
     const enum connection_phase phase = connection->phase;
     if ((phase != CONNECTION_HEADERS && phase != CONNECTION_BODY && phase != CONNECTION_IDLE) ||
         now_ns < connection->next_look_ns)
         return false;
-    connection->next_look_ns =
-        now_ns +
-        (phase == CONNECTION_IDLE ? idle_look_interval_ns(connection, now_ns) : LOOK_MIN_NS);
+    connection->next_look_ns = now_ns + LOOK_INTERVAL_NS;
     return true;
-}
-
-/* Whether the client has disconnected before its request was complete, or between requests.
- * libmicrohttpd has processed all bytes that were read, so no complete request is pending. */
-static bool has_disconnected(struct connection *connection, uint64_t now_ns)
-{
-    return is_to_be_looked_at(connection, now_ns) && connection_has_ended(connection);
 }
 
 bool connection_user(struct connection *connection, uid_t *user)
@@ -273,10 +257,6 @@ void connection_check(struct connection *connection, const struct http_server *s
     case CONNECTION_EXPIRED:
     case CONNECTION_GONE:
         break;
-    }
-    if (has_disconnected(connection, now_ns)) {
-        connection_abandon(connection);
-        return;
     }
     if (!late)
         return;

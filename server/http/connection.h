@@ -5,7 +5,7 @@
  *
  * libmicrohttpd times out only connections that are silent. A client that sends one byte a second
  * would keep its connection forever. So each connection records its phase and when the phase began,
- * and connection_check ends connections whose phase has lasted too long. connection_check also ends
+ * and connection_check ends connections whose phase has lasted too long. Checks (checks.h) also end
  * connections whose client has disconnected: libmicrohttpd's epoll is edge-triggered, and does not
  * report a disconnection that arrived together with the last bytes.
  */
@@ -40,7 +40,8 @@ enum connection_phase {
 };
 
 struct connection {
-    struct connection *next, *previous; /* in the I/O thread's list of open connections */
+    struct connection *next, *previous; /* in a list of the I/O thread's checks */
+    bool parked;                        /* checks.h */
     struct connection *next_arriving;   /* in io_thread's list `arriving` */
     struct io_thread *thread;
     struct inbox_message arrival; /* hands the connection to its I/O thread */
@@ -78,6 +79,12 @@ struct connection {
     bool linger;
 };
 
+/* Whether the daemon has ended the connection. libmicrohttpd then closes the connection. */
+static inline bool connection_is_ended(const struct connection *connection)
+{
+    return connection->phase == CONNECTION_EXPIRED || connection->phase == CONNECTION_GONE;
+}
+
 /* Enters a phase. Returns false, and changes nothing, if the daemon has ended the connection. */
 bool connection_enter(struct connection *connection, enum connection_phase phase, uint64_t now_ns);
 
@@ -109,9 +116,11 @@ void connection_abandon(struct connection *connection);
  * caller must end the connection afterwards. */
 void connection_refuse_parameters(struct connection *connection);
 
-/* Ends a connection whose phase has lasted too long, or whose client has disconnected in the middle
- * of a request or between requests. A request that is late gets 408 or 504 first. The socket is
- * shut down; libmicrohttpd then closes the connection. */
+/* Whether it is time to look whether the client has disconnected in the middle of a request or
+ * between requests. If so, the next look is a second later, or in the next phase. */
+bool connection_is_to_be_looked_at(struct connection *connection, uint64_t now_ns);
+/* Ends a connection whose phase has lasted too long. A request that is late gets 408 or 504 first.
+ * The socket is shut down; libmicrohttpd then closes the connection. */
 void connection_check(struct connection *connection, const struct http_server *server,
                       uint64_t now_ns);
 

@@ -20,8 +20,6 @@ enum { LAST_ITERATIONS = 4 };
 /* Iterations in which no request advances before the thread pauses although libmicrohttpd wants to
  * run again, and the length of a pause. */
 enum { STILL_ITERATIONS = 64, STILL_PAUSE_MS = 10 };
-/* Connections that are checked in one iteration. */
-enum { CHECKS_PER_ITERATION = 64 };
 
 static void io_thread_on_check(struct inbox_message *message)
 {
@@ -29,20 +27,7 @@ static void io_thread_on_check(struct inbox_message *message)
     atomic_store(&thread->checking, false);
     heartbeat_beat(&thread->heartbeat);
     streams_check(thread);
-    if (thread->to_check == NULL) /* else the check before is still in progress */
-        thread->to_check = thread->connections;
-}
-
-/* Checks the next connections. A check of 10,000 connections takes some milliseconds, so that the
- * thread serves requests in between. */
-static void io_thread_check_some(struct io_thread *thread)
-{
-    const uint64_t now_ns = clock_now_ns();
-    for (int i = 0; i < CHECKS_PER_ITERATION && thread->to_check != NULL; i++) {
-        struct connection *connection = thread->to_check;
-        thread->to_check = connection->next;
-        connection_check(connection, thread->server, now_ns);
-    }
+    checks_begin(&thread->checks, thread->server, clock_now_ns());
 }
 
 static void io_thread_on_stop(struct inbox_message *message)
@@ -121,8 +106,8 @@ static void *io_thread_run(void *argument)
     pthread_setname_np(pthread_self(), name);
 
     while (!thread->stopping) {
-        if (thread->to_check != NULL)
-            io_thread_check_some(thread);
+        if (checks_in_progress(&thread->checks))
+            checks_go_on(&thread->checks, thread->server, clock_now_ns());
         else if (!has_more_to_do(thread->mhd) && !has_more_to_do(thread->tls_mhd))
             wait_for_work(thread, fds, -1);
         else if (thread->still_iterations >= STILL_ITERATIONS)
@@ -232,9 +217,8 @@ void io_thread_stop(struct io_thread *thread)
     if (thread->tls_mhd != NULL)
         MHD_stop_daemon(thread->tls_mhd);
     arrival_end_untaken(thread);
-    struct connection *next;
-    for (struct connection *left = thread->connections; left != NULL; left = next) {
-        next = left->next; /* `left` was never given to libmicrohttpd */
+    struct connection *left; /* was never given to libmicrohttpd */
+    while ((left = checks_any(&thread->checks)) != NULL) {
         close(left->fd);
         arrival_end_connection(left);
     }

@@ -25,6 +25,7 @@
 #include "proto/error.h"
 #include "server/base/heartbeat.h"
 #include "server/base/inbox.h"
+#include "server/http/checks.h"
 #include "server/http/connection.h"
 #include "server/http/dropped_bodies.h"
 #include "server/http/new_connections.h"
@@ -48,9 +49,8 @@ struct io_thread {
     pthread_t thread;
 
     /* Only the thread itself uses the fields from here to `services`. */
-    uint64_t id_state;              /* of the generator of request ids */
-    struct connection *connections; /* list of the open connections */
-    struct connection *to_check;    /* the next one of the check in progress; NULL: no check */
+    uint64_t id_state;    /* of the generator of request ids */
+    struct checks checks; /* has the open connections */
     struct new_connections
         new_connections;           /* connections that libmicrohttpd has not been given yet */
     struct waiters waiters;        /* requests whose work other threads have */

@@ -113,8 +113,7 @@ bool request_has_body(const struct request *request)
 
 bool request_is_connected(const struct request *request)
 {
-    return request->connection->phase != CONNECTION_EXPIRED &&
-           request->connection->phase != CONNECTION_GONE;
+    return !connection_is_ended(request->connection);
 }
 
 void request_set_deadline(struct request *request, uint64_t deadline_ns)

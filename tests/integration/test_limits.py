@@ -1,7 +1,9 @@
 """Every limit, reached: what is refused, how, and that the daemon goes on."""
 
+import contextlib
 import io
 import re
+import signal
 import socket
 import struct
 import threading
@@ -425,6 +427,43 @@ def test_idle_connection(start):
         assert wire.receive().body == RIGHT
         assert wire.closed()
     assert exchange(daemon.address, GOOD).body == RIGHT
+
+
+def test_connections_that_stay_idle(start, tmp_path):
+    """The daemon looks rarely at connections that have been idle for a while. They are served all the
+    same, their clients' ends are noticed, and a shorter limit ends them."""
+    config = tmp_path / "gemmd.json"
+    config.write_text('{"idle-timeout": "10m"}')
+    daemon = start("--io-threads", "1", "--config", config, "--max-connections-per-address", "0")
+    with contextlib.ExitStack() as stack:
+        wires = [stack.enter_context(Wire(daemon.address)) for _ in range(100)]
+        for again in range(2):
+            for wire in wires:
+                wire.send(GOOD)
+            for wire in wires:
+                assert wire.receive().body == RIGHT, again
+            time.sleep(1)  # several checks
+        for wire in wires[::2]:
+            wire.socket.shutdown(socket.SHUT_WR)
+            assert wire.closed()
+        config.write_text('{"idle-timeout": "300ms"}')
+        daemon.process.send_signal(signal.SIGHUP)
+        for wire in wires[1::2]:
+            assert wire.closed()
+        assert exchange(daemon.address, GOOD).body == RIGHT
+
+
+def test_idle_connections_end_with_the_daemon(start):
+    daemon = start("--io-threads", "1", "--idle-timeout", "10m", "--max-connections-per-address", "0")
+    with contextlib.ExitStack() as stack:
+        wires = [stack.enter_context(Wire(daemon.address)) for _ in range(100)]
+        for wire in wires:
+            wire.send(GOOD)
+            assert wire.receive().body == RIGHT
+        time.sleep(1)  # several checks
+        daemon.stop()
+        for wire in wires:
+            assert wire.closed()
 
 
 @pytest.mark.parametrize("pause", [0.05, None], ids=["drips", "stops"])

@@ -2,66 +2,45 @@
 """1,000 connections that send a body at a byte a second, beside normal service."""
 
 import contextlib
-import threading
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import crowd
+import drips
 import figure
 import load
-from wire import request
 
 
-PARTS = 50  # of the connections send at a time, spread over each second
-
-
-class Drip(threading.Thread):
-    """Sends a byte a second on every connection, and opens each connection that ends again."""
+class Drip:
+    """A process of drips.py, and the number of connections that were cut when it has stopped."""
 
     def __init__(self, daemon, count):
-        super().__init__(daemon=True)
-        self.target, self.count = daemon, count
-        self.stopping, self.cut, self.sockets = threading.Event(), 0, []
-
-    def open(self, count):
-        fresh = crowd.connect(self.target, count)
-        for one in fresh:
-            one.send(request("POST", "/gemm?m=100&n=100&k=100", [("Content-Length", 80000)]))
-        return fresh
-
-    def run(self):
-        self.sockets, turn = self.open(self.count), 0
-        while not self.stopping.wait(1 / PARTS):
-            part, turn = self.sockets[turn::PARTS], (turn + 1) % PARTS
-            for one in part:
-                with contextlib.suppress(OSError):
-                    one.send(b"\0")
-            gone = set(crowd.ended(part)[0])
-            left = [one for one in self.sockets if one not in gone] if gone else self.sockets
-            self.cut += len(gone)
-            for one in gone:
-                one.close()
-            self.sockets = left + self.open(len(gone))
+        host, port = daemon.address
+        self.cut = 0
+        self.process = subprocess.Popen(  # pylint: disable=consider-using-with
+            [sys.executable, Path(__file__).with_name("drips.py"), host, str(port), str(count)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        if self.process.stdout.readline().strip() != "open":
+            raise figure.CannotRun("drips.py did not open its connections.")
 
     def stop(self):
-        self.stopping.set()
-        self.join()
-        for one in self.sockets:
-            one.close()
+        self.cut = int(self.process.communicate("\n", timeout=30)[0])
 
 
-def beside(square, served, dripped, count, rate, seconds):
-    """A run of normal requests to one daemon while connections drip at one, perhaps another."""
-    drip = Drip(dripped, count)
-    drip.start()
-    time.sleep(0.5)
-    run = square.send(served, 16, rate, seconds)
-    drip.stop()
-    return run, drip.cut
+@contextlib.contextmanager
+def dripping(daemon, count):
+    drip = Drip(daemon, count)
+    try:
+        yield drip
+    finally:
+        drip.stop()
 
 
 def cut_after_s(daemon, count):
     """How long it takes until all of so many drips are cut; None: some stay."""
-    begun, opened = time.monotonic(), Drip(daemon, count).open(count)
+    begun, opened = time.monotonic(), drips.open_drips(daemon, count)
     left = opened
 
     def all_cut():
@@ -76,36 +55,32 @@ def cut_after_s(daemon, count):
 
 
 def measure(options):
-    """The p99 of normal requests: alone, beside drips at another daemon, and beside drips at the same
-    daemon, in turns. The second tells what the drips take from the machine rather than the daemon."""
-    count, seconds, turns, body_timeout = (100, 2, 1, 4) if options.quick else (1000, 6, 4, 4)
+    """The p99 of normal requests beside drips at the same daemon, and beside drips at another daemon
+    of the machine, which tells what the drips take from the machine rather than from their daemon."""
+    count, seconds, turns, body_timeout = (100, 1, 1, 4) if options.quick else (1000, 2, 10, 4)
     crowd.allow_descriptors(2 * count + 500)
     square = load.Square(options.gemmd, 64)
     arguments = ("--max-connections-per-address", "0", "--max-connections", "4096", "--body-timeout",
                  f"{body_timeout}s")
-    alone, elsewhere, same, cut = [], [], [], 0
-    with load.running(options.gemmd, *arguments) as daemon, \
-            load.running(options.gemmd, *arguments) as other:
-        rate = square.capacity(daemon, 2) / 5
-        for _ in range(turns):
-            alone.append(square.send(daemon, 16, rate, seconds))
-            elsewhere.append(beside(square, daemon, other, count, rate, seconds)[0])
-            run, cut_now = beside(square, daemon, daemon, count, rate, seconds)
-            same.append(run)
-            cut += cut_now
-        cut_s = cut_after_s(daemon, count)
-    # Neighbours on the machine only add to a p99, so that the quietest turns are compared.
-    p99 = [min(run.p99 for run in runs) for runs in (alone, elsewhere, same)]
-    failed = sum(run.sent - run.good for run in alone + elsewhere + same)
+    beside = load.Beside()
+    with load.running(options.gemmd, *arguments) as first, \
+            load.running(options.gemmd, *arguments) as second:
+        rate = square.capacity(first, 2) / 5
+        alone = [square.send(first, 16, rate, seconds) for _ in range(turns)]
+        cut = 0
+        for dripped, other in ((first, second), (second, first)):
+            with dripping(dripped, count) as drip:
+                beside.take_turns(square, dripped, other, rate, seconds, turns)
+            cut += drip.cut
+        cut_s = cut_after_s(first, count)
+    failed = sum(run.sent - run.good for run in alone + beside.runs)
     return [figure.Figure(
-        "F14", f"{count} drips: p99 {p99[2]:.2f} ms beside them, {p99[1]:.2f} ms beside as many drips at "
-        f"another daemon of the machine, {p99[0]:.2f} ms alone ({100 * (p99[2] / p99[0] - 1):+.0f} %); "
-        f"{cut} cut meanwhile, "
-        + (f"all {count} ended after {cut_s:.1f} s" if cut_s else "some were not cut")
+        "F14", f"{count} drips: {beside.text('at another daemon')}; {load.median_p99(alone):.2f} ms without "
+        f"drips; {cut} cut meanwhile, " + (f"all {count} ended after {cut_s:.1f} s" if cut_s else "some were not cut")
         + f" of a body time-out of {body_timeout} s, {failed} requests failed",
-        None if options.quick else p99[2] <= 1.1 * p99[0] and cut_s is not None and failed == 0,
-        f"{rate:.0f} requests a second, a fifth of the capacity; p99 of the quietest of {turns} turns; "
-        "all programs share the machine's cores, and the drips elsewhere show that part")]
+        None if options.quick else beside.growth <= 0.1 and cut_s is not None and failed == 0,
+        f"{rate:.0f} requests a second, a fifth of the capacity; median p99 of {2 * turns} turns of {seconds} s "
+        "each; the drips' own program takes only CPU time that no other wants")]
 
 
 if __name__ == "__main__":

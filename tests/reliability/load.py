@@ -2,6 +2,7 @@
 
 import contextlib
 import re
+import statistics
 import subprocess
 import tempfile
 from dataclasses import dataclass
@@ -57,14 +58,15 @@ class Outcome:
 
 class Square:
     """f32 products of n x n by n x n, sent by gemmd-bench-paced. `resident`: the operands are tensors
-    of the daemon, the result stays there, and the requests have no body."""
+    of the daemon, the result stays there, and the requests have no body. `expect`: the requests ask
+    with Expect: 100-continue before they send their body."""
 
-    def __init__(self, gemmd, n, kernel="", resident=False):
+    def __init__(self, gemmd, n, kernel="", resident=False, expect=False):
         self.program = Path(gemmd).with_name("gemmd-bench-paced")
         if not self.program.exists():
             raise figure.CannotRun(f"{self.program} is not built; build with -DGEMMD_TESTS=ON.")
         self.target = f"/gemm?m={n}&n={n}&k={n}" + (f"&kernel={kernel}" if kernel else "")
-        self.n, self.body_bytes = n, 8 * n * n
+        self.n, self.body_bytes, self.expect = n, 8 * n * n, expect
         if resident:
             self.target += "&a=left&b=right&store=out"
             self.body_bytes = 0
@@ -82,7 +84,7 @@ class Square:
     def start(self, daemon, connections, rate, seconds):
         host, port = daemon.address
         command = [self.program, f"{host}:{port}", self.target, self.file.name, connections, 1,
-                   f"{rate:.3f}", seconds]
+                   f"{rate:.3f}", seconds, *(["expect"] if self.expect else [])]
         return subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, text=True)
 
     @staticmethod
@@ -106,6 +108,36 @@ class Square:
         while (best := max(best, self.send(daemon, connections, rate, 1).goodput)) >= 0.7 * rate:
             rate *= 3
         return self.send(daemon, connections, 1.2 * best, seconds).goodput
+
+
+def median_p99(runs):
+    return statistics.median(run.p99 for run in runs)
+
+
+class Beside:
+    """Requests beside something that burdens the daemon that answers them, in turns with requests
+    beside the same thing at another daemon of the machine. The two differ by what the burden takes from
+    its daemon; what it takes from the machine is in both."""
+
+    def __init__(self):
+        self.same, self.elsewhere = [], []
+
+    def take_turns(self, square, burdened, other, rate, seconds, turns):
+        for _ in range(turns):
+            self.same.append(square.send(burdened, 16, rate, seconds))
+            self.elsewhere.append(square.send(other, 16, rate, seconds))
+
+    @property
+    def runs(self):
+        return self.same + self.elsewhere
+
+    @property
+    def growth(self):
+        return median_p99(self.same) / median_p99(self.elsewhere) - 1
+
+    def text(self, elsewhere):
+        return (f"p99 {median_p99(self.same):.2f} ms beside them, {median_p99(self.elsewhere):.2f} ms beside as many "
+                f"{elsewhere} of the machine ({100 * self.growth:+.0f} %)")
 
 
 def slope(times, values):

@@ -1,12 +1,21 @@
 #!/usr/bin/env python3
 """Three times the load that the daemon can take, with the load on the same cores."""
 
+import os
 import resource
 import statistics
 
 import figure
 import load
 import process
+
+
+# What decides the figure, by (resident, expect).
+WHY = {
+    (True, False): "",
+    (False, True): "; a refusal before the body ends the connection, so that it costs a new one",
+    (False, False): "; a refusal costs what the system takes to send and receive the body",
+}
 
 
 class Costs:
@@ -41,22 +50,30 @@ def rounds(square, daemon, seconds, count):
     refused = max(1, sum(over.refused for over in overs))
     refusal_s = (at_overload.daemon_s * stretch - served_s * sum(over.good for over in overs)) / refused
     client_s = at_overload.client_s * stretch / (seconds * count)
-    return peak, overs, grown, (served_s, refusal_s, client_s)
+    # Of the cores' time for requests that are served, the part that refusals and clients leave.
+    cores = len(os.sched_getaffinity(0))
+    beside_s = at_capacity.client_s * stretch / (seconds * count)
+    refusals_s = max(0, refusal_s) * refused / (seconds * count)
+    left = max(0, cores - client_s - refusals_s) / (cores - beside_s)
+    return peak, overs, grown, (served_s, refusal_s, client_s, left)
 
 
 def measure(options):
     """Goodput at three times the capacity, beside the goodput at the capacity."""
     seconds, count = (1, 1) if options.quick else (4, 3)
     figures = []
-    for name, n, resident in (("512³ of resident operands", 512, True),
-                              ("223³, bodies of 400 kB", 223, False),
-                              ("612³, bodies of 3 MB", 612, False)):
-        square = load.Square(options.gemmd, n, "tiled", resident)
+    for name, n, resident, expect in (
+            ("512³ of resident operands", 512, True, False),
+            ("612³, bodies of 3 MB after 100 Continue", 612, False, True),
+            ("612³, bodies of 3 MB without asking", 612, False, False),
+            ("223³, bodies of 400 kB after 100 Continue", 223, False, True),
+            ("223³, bodies of 400 kB without asking", 223, False, False)):
+        square = load.Square(options.gemmd, n, "tiled", resident, expect)
         with load.running(options.gemmd, "--queue-requests", "16", "--tensor-bytes", "256M",
                           "--max-connections-per-address", "0") as daemon:
             if resident:
                 square.put_operands(daemon)
-            peak, overs, grown, (served_s, refusal_s, client_s) = rounds(square, daemon, seconds, count)
+            peak, overs, grown, (served_s, refusal_s, client_s, left) = rounds(square, daemon, seconds, count)
         goodput = statistics.median(over.goodput for over in overs)
         refused_ms = statistics.median(over.refused_p99 for over in overs)
         lost = sum(over.broken + over.other for over in overs)
@@ -69,10 +86,9 @@ def measure(options):
             f"{grown / 2**20:+.1f} MiB", bar,
             f"{name}: {sum(over.refused for over in overs)} refused, {lost} lost; the daemon takes "
             f"{served_s * 1e6:.0f} us of CPU time for a served request and about {max(0, refusal_s) * 1e6:.0f} us "
-            f"for a refused one, and the clients take {client_s:.2f} cores, which are the daemon's too; "
-            "a latency counts from when the request was due, so that it includes the client's own backlog"
-            + ("" if resident else "; these clients send the body without waiting for 100 Continue, and a refusal "
-               "costs what the system takes to receive the body")))
+            f"for a refused one, and the clients take {client_s:.2f} cores, which are the daemon's too: "
+            f"{left:.2f} of the cores' time is left for served requests; a latency counts from when the request "
+            "was due, so that it includes the client's own backlog" + WHY[resident, expect]))
         if options.quick:
             break
     return figures

@@ -1,12 +1,14 @@
 /*
  * paced.c - sends requests at a given rate, whatever becomes of the ones before.
  *
- *     gemmd-bench-paced ADDRESS TARGET BODY_FILE CONNECTIONS THREADS RATE SECONDS
+ *     gemmd-bench-paced ADDRESS TARGET BODY_FILE CONNECTIONS THREADS RATE SECONDS [expect]
  *
  * Arrivals are a Poisson process of RATE a second. A request is sent on an idle connection; if
  * there is none it waits for one, and its latency counts from when it should have been sent, so
  * that a server that stalls cannot hide it (G. Tene: coordinated omission). One second of the same
  * rate comes first and is not counted; it is not stopped for, so what it left behind is felt.
+ * With `expect`, a request asks with Expect: 100-continue, and its body is sent when the server has
+ * answered with 100.
  * Prints:
  *
  *     sent N                       arrivals of the SECONDS, all of them answered or broken
@@ -41,6 +43,7 @@ struct connection {
     int fd;
     uint64_t due_ns; /* of its request */
     size_t sent;
+    bool waits_for_continue; /* the body is not sent before a 100 */
     bool whole_sent, waits_for_room, idle;
     struct answer answer;
 };
@@ -112,7 +115,9 @@ static void go_on_sending(struct sender *sender, struct connection *connection)
     struct msghdr message = {.msg_iov = parts};
     int count;
     while ((count = target_rest(sender->target, connection->sent, parts)) > 0) {
-        message.msg_iovlen = (size_t)count;
+        if (connection->waits_for_continue && connection->sent >= sender->target->head_bytes)
+            return;
+        message.msg_iovlen = connection->waits_for_continue ? 1 : (size_t)count;
         ssize_t more = sendmsg(connection->fd, &message, MSG_NOSIGNAL);
         if (more < 0 && errno == EAGAIN) {
             watch(sender, connection, EPOLL_CTL_MOD, EPOLLIN | EPOLLOUT);
@@ -140,6 +145,7 @@ static void start(struct sender *sender, uint64_t due_ns)
     connection->due_ns = due_ns;
     connection->sent = 0;
     connection->whole_sent = false;
+    connection->waits_for_continue = sender->target->expects;
     answer_reset(&connection->answer);
     go_on_sending(sender, connection);
 }
@@ -162,12 +168,24 @@ static void finish(struct sender *sender, struct connection *connection)
         rest(sender, connection);
 }
 
+/* Whether all that has arrived is an answer 100, which libmicrohttpd sends in one piece. */
+static bool is_continue(const char *bytes, size_t length)
+{
+    static const char answer[] = "HTTP/1.1 100 Continue\r\n\r\n";
+    return length == strlen(answer) && memcmp(bytes, answer, length) == 0;
+}
+
 static void receive(struct sender *sender, struct connection *connection)
 {
     char bytes[1 << 16];
     ssize_t more = recv(connection->fd, bytes, sizeof bytes, 0);
     if (more < 0 && errno == EAGAIN)
         return;
+    if (connection->waits_for_continue && more > 0 && is_continue(bytes, (size_t)more)) {
+        connection->waits_for_continue = false;
+        go_on_sending(sender, connection);
+        return;
+    }
     enum answer_progress progress =
         more > 0 ? answer_take(&connection->answer, bytes, (size_t)more, NULL) : ANSWER_BROKEN;
     if (progress == ANSWER_WHOLE)
@@ -272,8 +290,10 @@ int main(int argc, char *argv[])
 {
     static struct target target;
     static struct sender senders[THREADS_MAX];
-    if (argc != 8) {
-        fprintf(stderr, "usage: %s ADDRESS TARGET BODY_FILE CONNECTIONS THREADS RATE SECONDS\n",
+    const bool expects = argc == 9 && strcmp(argv[8], "expect") == 0;
+    if (argc != 8 && !expects) {
+        fprintf(stderr,
+                "usage: %s ADDRESS TARGET BODY_FILE CONNECTIONS THREADS RATE SECONDS [expect]\n",
                 argv[0]);
         return 2;
     }
@@ -284,7 +304,7 @@ int main(int argc, char *argv[])
         fprintf(stderr, "%s: a number is out of range\n", argv[0]);
         return 2;
     }
-    if (!target_open(&target, argv[1], argv[2], argv[3])) {
+    if (!target_open(&target, argv[1], argv[2], argv[3]) || (expects && !target_expect(&target))) {
         fprintf(stderr, "%s: %s\n", argv[0], strerror(errno));
         return EXIT_FAILURE;
     }

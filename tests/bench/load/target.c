@@ -49,6 +49,18 @@ bool target_open(struct target *target, const char *address, const char *path_an
     return length > 0 && target->head_bytes < sizeof target->head;
 }
 
+bool target_expect(struct target *target)
+{
+    static const char field[] = "Expect: 100-continue\r\n\r\n";
+    const size_t at = target->head_bytes - strlen("\r\n");
+    if (at + sizeof field > sizeof target->head)
+        return false;
+    memcpy(target->head + at, field, sizeof field);
+    target->head_bytes = at + strlen(field);
+    target->expects = true;
+    return true;
+}
+
 static int connect_unix(const char *path)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};

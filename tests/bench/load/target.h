@@ -16,13 +16,16 @@ struct target {
     const char *address; /* borrowed: 127.0.0.1:PORT or unix:PATH */
     char head[TARGET_HEAD_MAX];
     size_t head_bytes;
-    void *body; /* lives as long as the process */
+    bool expects; /* the head has Expect: 100-continue */
+    void *body;   /* lives as long as the process */
     size_t body_bytes;
 };
 
 /* Makes a POST of a file's contents. False: the file can't be read or the path is too long. */
 bool target_open(struct target *target, const char *address, const char *path_and_query,
                  const char *body_file);
+/* Adds Expect: 100-continue to the head. False: there is no room. */
+bool target_expect(struct target *target);
 /* A connected, blocking socket, the caller's; -1 with errno. */
 int target_connect(const struct target *target);
 /* What is left of the request after `sent` bytes; returns the number of parts, 0 if nothing is. */

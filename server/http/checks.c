@@ -1,0 +1,157 @@
+#include "server/http/checks.h"
+
+#include <poll.h>
+#include <stddef.h>
+
+#include "server/config/config.h"
+#include "server/http/connection.h"
+#include "server/http/server_state.h"
+
+/* Connections that are checked, and the most that are ended, in one iteration of the loop; and the
+ * most that one check takes out of `parked`, so that 10,000 connections that were parked together
+ * are not looked at together. */
+enum { AT_A_TIME = 32, ENDED_AT_A_TIME = 2, UNPARKED_AT_A_TIME = 512 };
+/* The longest time for which a connection is parked. */
+static const uint64_t PARKED_MAX_NS = 8000000000u, NS_PER_MS = 1000000u;
+/* Parts of --idle-timeout: a connection is ended at most one part late. */
+enum { PARTS_OF_TIMEOUT = 8 };
+
+/* ---- the lists ---- */
+
+static void list_append(struct connection_list *list, struct connection *connection)
+{
+    connection->next = NULL;
+    connection->previous = list->last;
+    if (list->last != NULL)
+        list->last->next = connection;
+    else
+        list->first = connection;
+    list->last = connection;
+}
+
+static void list_remove(struct connection_list *list, struct connection *connection)
+{
+    if (connection->previous != NULL)
+        connection->previous->next = connection->next;
+    else
+        list->first = connection->next;
+    if (connection->next != NULL)
+        connection->next->previous = connection->previous;
+    else
+        list->last = connection->previous;
+}
+
+void checks_add(struct checks *checks, struct connection *connection)
+{
+    connection->parked = false;
+    list_append(&checks->watched, connection);
+}
+
+void checks_remove(struct checks *checks, struct connection *connection)
+{
+    if (checks->next == connection)
+        checks->next = connection->next;
+    list_remove(connection->parked ? &checks->parked : &checks->watched, connection);
+}
+
+struct connection *checks_any(const struct checks *checks)
+{
+    return checks->watched.first != NULL ? checks->watched.first : checks->parked.first;
+}
+
+/* ---- parking ---- */
+
+/* How long connections are parked: all for the same time, so that the list is ordered. */
+static uint64_t parking_ns(const struct config *config)
+{
+    const uint64_t part_ns = config->idle_timeout_ms * NS_PER_MS / PARTS_OF_TIMEOUT;
+    return part_ns == 0 || part_ns > PARKED_MAX_NS ? PARKED_MAX_NS : part_ns;
+}
+
+static void park(struct checks *checks, struct connection *connection, uint64_t until_ns)
+{
+    checks_remove(checks, connection);
+    connection->parked = true;
+    connection->next_look_ns = until_ns;
+    list_append(&checks->parked, connection);
+}
+
+void checks_unpark(struct checks *checks, struct connection *connection)
+{
+    checks_remove(checks, connection);
+    connection->next_look_ns = 0;
+    checks_add(checks, connection);
+}
+
+/* Takes those connections out of `parked` that were parked for long enough: all of them if the
+ * server closes, which ends idle connections, or if --idle-timeout became shorter. */
+static void unpark_due(struct checks *checks, const struct http_server *server, uint64_t now_ns)
+{
+    const uint64_t before_ns = checks->parking_ns;
+    struct connection *connection;
+    checks->parking_ns = parking_ns(server->config);
+    const bool all = atomic_load(&server->stage) == HTTP_CLOSING || checks->parking_ns < before_ns;
+    for (int i = 0; (connection = checks->parked.first) != NULL; i++) {
+        if (!all && (i == UNPARKED_AT_A_TIME || now_ns < connection->next_look_ns))
+            return;
+        checks_unpark(checks, connection);
+    }
+}
+
+/* ---- a check ---- */
+
+void checks_begin(struct checks *checks, const struct http_server *server, uint64_t now_ns)
+{
+    if (checks->next != NULL)
+        return;
+    unpark_due(checks, server, now_ns);
+    checks->next = checks->watched.first;
+}
+
+/* Takes the next connections of the check, and asks the system in one call which of those that are
+ * to be looked at have been shut down by their clients. Returns their number. */
+static int take_some(struct checks *checks, struct connection *taken[AT_A_TIME],
+                     struct pollfd ends[AT_A_TIME], uint64_t now_ns)
+{
+    int count = 0, looks = 0;
+    for (; count < AT_A_TIME && checks->next != NULL; count++) {
+        struct connection *connection = checks->next;
+        const bool look = connection_is_to_be_looked_at(connection, now_ns);
+        checks->next = connection->next;
+        taken[count] = connection;
+        ends[count] = (struct pollfd){.fd = look ? connection->fd : -1, .events = POLLRDHUP};
+        looks += look;
+    }
+    if (looks > 0) /* where poll fails, it reports nothing */
+        (void)poll(ends, (nfds_t)count, 0);
+    return count;
+}
+
+/* Lets the check continue with connections that were taken. */
+static void put_back(struct checks *checks, struct connection *const *taken, int count)
+{
+    checks->next = taken[0];
+    for (int i = 0; i < count; i++)
+        taken[i]->next_look_ns = 0;
+}
+
+void checks_go_on(struct checks *checks, const struct http_server *server, uint64_t now_ns)
+{
+    struct connection *taken[AT_A_TIME];
+    struct pollfd ends[AT_A_TIME];
+    const int count = take_some(checks, taken, ends, now_ns);
+    for (int i = 0, ended = 0; i < count; i++) {
+        if (ended == ENDED_AT_A_TIME) {
+            put_back(checks, taken + i, count - i);
+            return;
+        }
+        const bool was_ended = connection_is_ended(taken[i]);
+        /* A client may also end its side of the connection behind bytes that were not read yet. */
+        if (ends[i].revents != 0 && connection_has_ended(taken[i]))
+            connection_abandon(taken[i]);
+        connection_check(taken[i], server, now_ns);
+        ended += !was_ended && connection_is_ended(taken[i]);
+        if (taken[i]->phase == CONNECTION_IDLE)
+            park(checks, taken[i], now_ns + checks->parking_ns);
+    }
+}
