@@ -61,13 +61,20 @@ static const char *slug_of(const char *type)
     return slug;
 }
 
+/* The text of a member of a problem document; NULL: there is none, or an empty one. */
+static const char *text_of(const json_t *problem, const char *name)
+{
+    const char *text = json_string_value(json_object_get(problem, name));
+    return text != NULL && text[0] != '\0' ? text : NULL;
+}
+
 enum gemmd_error failure_from_answer(struct gemmd_error_info *error, int status, const char *body,
                                      size_t bytes)
 {
     enum gemmd_error code = code_of_status(status);
     json_t *problem = json_loadb(body, bytes, JSON_REJECT_DUPLICATES, NULL);
-    const char *type = json_string_value(json_object_get(problem, "type"));
-    const char *detail = json_string_value(json_object_get(problem, "detail"));
+    const char *type = text_of(problem, "type");
+    const char *detail = text_of(problem, "detail");
     const char *field = json_string_value(json_object_get(problem, "field"));
     if (type != NULL) {
         enum gemmd_error named = error_from_slug(slug_of(type));
@@ -76,7 +83,7 @@ enum gemmd_error failure_from_answer(struct gemmd_error_info *error, int status,
             code = named;
     }
     if (detail == NULL)
-        detail = json_string_value(json_object_get(problem, "title"));
+        detail = text_of(problem, "title");
     if (detail != NULL) {
         set_text(error, code, status, field, detail);
     } else {

@@ -105,8 +105,8 @@ static void fuzz_conv2d(const char *query, enum format format, const uint8_t *bo
     struct fault fault = {.code = GEMMD_OK};
     conv2d_request_init(&request);
     take_query(&conv2d_parameter_table, &request, query);
-    enum gemmd_error code = conv2d_request_settle_residents(
-        &request, resident_of(request.x, &x), resident_of(request.w, &w), &fault);
+    enum gemmd_error code = conv2d_request_settle_residents(&request, resident_of(request.x, &x),
+                                                            resident_of(request.w, &w), &fault);
     if (code == GEMMD_OK)
         code = conv2d_request_check(&request, format, &fault);
     if (code == GEMMD_OK)

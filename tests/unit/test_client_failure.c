@@ -23,6 +23,8 @@ static const struct {
     {"", NULL, "", GEMMD_ERR_CONNECTION, 502},
     {"{\"type\":\"deadl", NULL, "", GEMMD_ERR_DEADLINE, 504},
     {"[1,2]", NULL, "", GEMMD_ERR_TOO_LARGE, 413},
+    {"{\"type\":\"\",\"title\":\"\"}", NULL, "", GEMMD_ERR_QUEUE_FULL, 429},
+    {"{\"detail\":\"\",\"title\":\"Too many\"}", "Too many", "", GEMMD_ERR_QUEUE_FULL, 429},
     {"{\"type\":7,\"detail\":8,\"field\":9}", NULL, "", GEMMD_ERR_MALFORMED, 400},
     {"", NULL, "", GEMMD_ERR_MALFORMED, 418},
     {"", NULL, "", GEMMD_ERR_INTERNAL, 599},
