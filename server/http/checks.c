@@ -16,49 +16,6 @@ static const uint64_t PARKED_MAX_NS = 8000000000u, NS_PER_MS = 1000000u;
 /* Parts of --idle-timeout: a connection is ended at most one part late. */
 enum { PARTS_OF_TIMEOUT = 8 };
 
-/* ---- the lists ---- */
-
-static void list_append(struct connection_list *list, struct connection *connection)
-{
-    connection->next = NULL;
-    connection->previous = list->last;
-    if (list->last != NULL)
-        list->last->next = connection;
-    else
-        list->first = connection;
-    list->last = connection;
-}
-
-static void list_remove(struct connection_list *list, struct connection *connection)
-{
-    if (connection->previous != NULL)
-        connection->previous->next = connection->next;
-    else
-        list->first = connection->next;
-    if (connection->next != NULL)
-        connection->next->previous = connection->previous;
-    else
-        list->last = connection->previous;
-}
-
-void checks_add(struct checks *checks, struct connection *connection)
-{
-    connection->parked = false;
-    list_append(&checks->watched, connection);
-}
-
-void checks_remove(struct checks *checks, struct connection *connection)
-{
-    if (checks->next == connection)
-        checks->next = connection->next;
-    list_remove(connection->parked ? &checks->parked : &checks->watched, connection);
-}
-
-struct connection *checks_any(const struct checks *checks)
-{
-    return checks->watched.first != NULL ? checks->watched.first : checks->parked.first;
-}
-
 /* ---- parking ---- */
 
 /* How long connections are parked: all for the same time, so that the list is ordered. */
@@ -66,21 +23,6 @@ static uint64_t parking_ns(const struct config *config)
 {
     const uint64_t part_ns = config->idle_timeout_ms * NS_PER_MS / PARTS_OF_TIMEOUT;
     return part_ns == 0 || part_ns > PARKED_MAX_NS ? PARKED_MAX_NS : part_ns;
-}
-
-static void park(struct checks *checks, struct connection *connection, uint64_t until_ns)
-{
-    checks_remove(checks, connection);
-    connection->parked = true;
-    connection->next_look_ns = until_ns;
-    list_append(&checks->parked, connection);
-}
-
-void checks_unpark(struct checks *checks, struct connection *connection)
-{
-    checks_remove(checks, connection);
-    connection->next_look_ns = 0;
-    checks_add(checks, connection);
 }
 
 /* Takes those connections out of `parked` that were parked for long enough: all of them if the
@@ -152,6 +94,6 @@ void checks_go_on(struct checks *checks, const struct http_server *server, uint6
         connection_check(taken[i], server, now_ns);
         ended += !was_ended && connection_is_ended(taken[i]);
         if (taken[i]->phase == CONNECTION_IDLE)
-            park(checks, taken[i], now_ns + checks->parking_ns);
+            checks_park(checks, taken[i], now_ns + checks->parking_ns);
     }
 }

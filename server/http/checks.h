@@ -17,28 +17,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct connection;
+#include "server/http/connection_lists.h"
+
 struct http_server;
-
-struct connection_list {
-    struct connection *first, *last;
-};
-
-/* Zeroed: no connections. A connection is in one of the lists. */
-struct checks {
-    struct connection_list watched; /* every check looks at these */
-    struct connection_list parked;  /* between requests; ordered by next_look_ns */
-    struct connection *next;        /* in `watched`, of the check in progress; NULL: no check */
-    uint64_t parking_ns; /* how long connections are parked; changes with the configuration */
-};
-
-/* Adds a new connection. */
-void checks_add(struct checks *checks, struct connection *connection);
-void checks_remove(struct checks *checks, struct connection *connection);
-/* Any of the connections; NULL: there is none. */
-struct connection *checks_any(const struct checks *checks);
-/* Ends the parking of a connection that enters another phase. */
-void checks_unpark(struct checks *checks, struct connection *connection);
 
 /* Begins a check, unless the one before is still in progress. */
 void checks_begin(struct checks *checks, const struct http_server *server, uint64_t now_ns);

@@ -8,6 +8,7 @@
 
 #include "proto/error.h"
 #include "server/base/pace.h"
+#include "server/http/connection_lists.h"
 #include "server/http/io_thread.h"
 #include "server/http/request.h"
 #include "server/http/server_state.h"
