@@ -37,7 +37,7 @@ static void softmax_naive_row(void *argument, uint64_t row, uint32_t member)
     const uint64_t length = softmax_length(p, row), size = dtype_size(p->out);
     const char *x = (const char *)p->x + row * p->x_leading * dtype_size(p->dtype);
     char *y = (char *)p->y + row * p->y_leading * size;
-    double most = -INFINITY, total = 0;
+    double most = -INFINITY, total = 0, lost = 0;
     (void)member;
     for (uint64_t i = 0; i < length; i++) {
         if (team_pace_stops(&pace, 1))
@@ -47,7 +47,11 @@ static void softmax_naive_row(void *argument, uint64_t row, uint32_t member)
     for (uint64_t i = 0; i < length; i++) {
         if (team_pace_stops(&pace, EXP_STEPS))
             return;
-        total += exp(score(p, x, i) - most);
+        /* W. Kahan, "Further remarks on reducing truncation errors" (1965): the error of the sum
+         * does not grow with the length of the row. */
+        const double term = exp(score(p, x, i) - most) - lost, sum = total + term;
+        lost = (sum - total) - term;
+        total = sum;
     }
     for (uint64_t i = 0; i < length; i++) {
         if (team_pace_stops(&pace, EXP_STEPS))

@@ -1,5 +1,5 @@
 /*
- * checks.h - an I/O thread's open connections, and the checks of their time limits.
+ * checks.h - the checks of the time limits of an I/O thread's open connections.
  *
  * A check goes through the connections a few times a second, some in each iteration of the thread's
  * loop: a connection whose phase has lasted too long is ended, and so is one whose client has

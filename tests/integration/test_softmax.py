@@ -64,6 +64,17 @@ def test_softmax(daemon, rng, dtype, kernel):
 
 
 @pytest.mark.parametrize("kernel", ("auto", "naive"))
+def test_many_small_terms_count(daemon, kernel):
+    """A sum that adds one term after another to a 1 loses all terms of 2^-54."""
+    x = np.full((2, 49173), -54 * np.log(2))
+    x[:, 0] = 0
+    for log in (0, 1):
+        answer = post(daemon, "/softmax", x.tobytes(), {"shape": "2,49173", "dtype": "f64", "log": log,
+                                                        "kernel": kernel})
+        assert_softmax(answer, x, "f64", log=bool(log))
+
+
+@pytest.mark.parametrize("kernel", ("auto", "naive"))
 def test_lengths_mask_what_is_behind_them(daemon, rng, kernel):
     """Also NaN has no influence there."""
     x = rng.normal(size=(3, 4, 70)).astype(np.float32)

@@ -37,11 +37,16 @@ __global__ void softmax_naive_kernel(const __grid_constant__ struct softmax_prob
     const T *x = (const T *)p.x + r * p.x_leading;
     Out *y = (Out *)p.y + r * p.y_leading;
     const uint32_t length = length_of(p, r);
-    double top = -CUDART_INF, sum = 0;
+    double top = -CUDART_INF, sum = 0, lost = 0;
     for (uint32_t i = 0; i < length; i++)
         top = fmax(top, score(x[i], p.scale));
-    for (uint32_t i = 0; i < length; i++)
-        sum += exp(score(x[i], p.scale) - top);
+    for (uint32_t i = 0; i < length; i++) {
+        /* W. Kahan, "Further remarks on reducing truncation errors" (1965): the error of the sum
+         * does not grow with the length of the row. */
+        const double term = exp(score(x[i], p.scale) - top) - lost, next = sum + term;
+        lost = (next - sum) - term;
+        sum = next;
+    }
     for (uint32_t i = 0; i < length; i++) {
         const double difference = score(x[i], p.scale) - top;
         put(p.log ? difference - log(sum) : exp(difference) / sum, y + i);
