@@ -10,11 +10,10 @@ import pytest
 from conftest import ROOT
 
 FOLDER = ROOT / "tests/reliability"
-MODULES = {"figure", "load", "process", "crowd"}  # imported by the scripts
+PARTS = {"figure", "load", "process", "crowd", "drips"}  # imported or started by the scripts
 # These take longer than a test may, or are tests themselves.
-LONG = {"overload", "soak", "dripping", "idle", "by_tests", "report", "branches", "same_builds",
-        "drips"}
-SCRIPTS = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem not in MODULES | LONG)
+LONG = {"overload", "soak", "dripping", "idle", "by_tests", "report", "branches", "same_builds"}
+SCRIPTS = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem not in PARTS | LONG)
 
 
 def run(script, *arguments):
