@@ -1,10 +1,12 @@
 /*
  * reduce_naive.c - the reductions as their formulas say, one result after the other: the reference.
  *
- * Sums are computed in f64, those of integers in 64-bit integers, in the order of the elements.
+ * Sums are computed in f64 with compensation, those of integers in 64-bit integers, in the order of
+ * the elements.
  */
 #include <math.h>
 
+#include "kernels/cpu/compensated_sum.h"
 #include "kernels/cpu/context.h"
 #include "kernels/cpu/convert.h"
 #include "kernels/cpu/reduce.h"
@@ -17,7 +19,8 @@ enum {
 };
 
 struct naive_reduction {
-    double sum, most, squares, exponentials;
+    double most;
+    struct compensated_sum sum, squares, exponentials;
     int64_t integer;
     uint64_t place; /* of the first greatest element, or of the first NaN */
     bool has_nan;
@@ -42,8 +45,8 @@ static void add_elements(const struct reduce_problem *p, const char *x, uint64_t
             r->most = sign * value;
             r->place = l;
         }
-        r->sum += value;
-        r->squares += value * value;
+        compensated_sum_add(&r->sum, value);
+        compensated_sum_add(&r->squares, value * value);
         if (p->dtype == GEMMD_I8 || p->dtype == GEMMD_I32)
             r->integer += (int64_t)value;
     }
@@ -62,7 +65,7 @@ static struct naive_reduction reduce_naive_elements(const struct reduce_problem 
     }
     for (uint64_t l = 0;
          p->op == REDUCE_LOGSUMEXP && l < p->length && !team_pace_stops(pace, EXP_STEPS); l++)
-        r.exponentials += exp(element(p, x, l) - r.most);
+        compensated_sum_add(&r.exponentials, exp(element(p, x, l) - r.most));
     return r;
 }
 
@@ -86,10 +89,11 @@ static void reduce_naive_result(void *argument, uint64_t part, uint32_t member)
         if (is_integer)
             reduce_store_integer(p->out, r.integer, place.y);
         else
-            reduce_store(p->out, r.sum, place.y);
+            reduce_store(p->out, compensated_sum_value(&r.sum), place.y);
         break;
     case REDUCE_MEAN:
-        reduce_store(p->out, (is_integer ? (double)r.integer : r.sum) / n, place.y);
+        reduce_store(p->out, (is_integer ? (double)r.integer : compensated_sum_value(&r.sum)) / n,
+                     place.y);
         break;
     case REDUCE_MAX:
     case REDUCE_MIN:
@@ -100,10 +104,12 @@ static void reduce_naive_result(void *argument, uint64_t part, uint32_t member)
             reduce_store(p->out, p->op == REDUCE_MIN ? -r.most : r.most, place.y);
         break;
     case REDUCE_NORM2:
-        reduce_store(p->out, sqrt(r.squares), place.y);
+        reduce_store(p->out, sqrt(compensated_sum_value(&r.squares)), place.y);
         break;
     case REDUCE_LOGSUMEXP:
-        reduce_store(p->out, isinf(r.most) ? r.most : r.most + log(r.exponentials), place.y);
+        reduce_store(p->out,
+                     isinf(r.most) ? r.most : r.most + log(compensated_sum_value(&r.exponentials)),
+                     place.y);
         break;
     default:
         reduce_store_integer(p->out, (int64_t)r.place, place.y);

@@ -1,6 +1,7 @@
 /* The softmax as its formula says, in f64: the reference, and the kernel of f64. */
 #include <math.h>
 
+#include "kernels/cpu/compensated_sum.h"
 #include "kernels/cpu/context.h"
 #include "kernels/cpu/convert.h"
 #include "kernels/cpu/softmax_rows.h"
@@ -37,7 +38,8 @@ static void softmax_naive_row(void *argument, uint64_t row, uint32_t member)
     const uint64_t length = softmax_length(p, row), size = dtype_size(p->out);
     const char *x = (const char *)p->x + row * p->x_leading * dtype_size(p->dtype);
     char *y = (char *)p->y + row * p->y_leading * size;
-    double most = -INFINITY, total = 0, lost = 0;
+    double most = -INFINITY;
+    struct compensated_sum sum = {0};
     (void)member;
     for (uint64_t i = 0; i < length; i++) {
         if (team_pace_stops(&pace, 1))
@@ -47,12 +49,9 @@ static void softmax_naive_row(void *argument, uint64_t row, uint32_t member)
     for (uint64_t i = 0; i < length; i++) {
         if (team_pace_stops(&pace, EXP_STEPS))
             return;
-        /* W. Kahan, "Further remarks on reducing truncation errors" (1965): the error of the sum
-         * does not grow with the length of the row. */
-        const double term = exp(score(p, x, i) - most) - lost, sum = total + term;
-        lost = (sum - total) - term;
-        total = sum;
+        compensated_sum_add(&sum, exp(score(p, x, i) - most));
     }
+    const double total = compensated_sum_value(&sum);
     for (uint64_t i = 0; i < length; i++) {
         if (team_pace_stops(&pace, EXP_STEPS))
             return;

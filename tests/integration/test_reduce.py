@@ -50,8 +50,10 @@ def read(answer):
 
 
 def reference(x, op, axis):
-    """The result in f64, and how large its error may be before it is rounded, in f32."""
+    """The result, and how large its error may be before it is rounded, in f32. NumPy sums an axis before the
+    last one term after another, so that sums of f64 need a longer type."""
     n = x.shape[axis]
+    x = x.astype(np.longdouble)
     unit = (np.ceil(np.log2(n)) + 8) * 2.0**-24
     magnitude = np.abs(x).sum(axis)
     if op == "sum":
@@ -90,6 +92,19 @@ def test_all_operations_of_floats(daemon, rng, dtype, kernel):
                 "shape": ",".join(map(str, shape)), "axis": axis, "op": op, "dtype": dtype,
                 "kernel": kernel})
             assert_reduced(answer, x, op, axis, dtype)
+
+
+@pytest.mark.parametrize("kernel", ("auto", "naive"))
+@pytest.mark.parametrize("op, great, small", [("sum", 1, 2.0**-54), ("mean", 1, 2.0**-54), ("norm2", 1, 2.0**-27),
+                                              ("logsumexp", 0, -54 * np.log(2))])
+def test_many_small_terms_of_f64_count(daemon, kernel, op, great, small):
+    """A sum that adds one term after another to a 1 loses all terms of 2^-54."""
+    for shape, axis in (((2, 49173), 1), ((49173, 2), 0)):
+        x = np.full(shape, small)
+        x[(slice(None), 0) if axis == 1 else 0] = great
+        answer = post(daemon, "/reduce", x.tobytes(), {
+            "shape": ",".join(map(str, shape)), "axis": axis, "op": op, "dtype": "f64", "kernel": kernel})
+        assert_reduced(answer, x, op, axis, "f64")
 
 
 def test_sums_of_integers_are_exact(daemon, rng):
