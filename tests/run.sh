@@ -20,6 +20,8 @@ Parts (all of them, in this order, if none is named):
                code, and runs the tests that only that build has
   asan         both under AddressSanitizer and UndefinedBehaviorSanitizer
   tsan         both under ThreadSanitizer
+  msan         the Check programs under MemorySanitizer, but for those that read what a library has
+               written; needs clang
   fuzz         each harness of tests/fuzz with libFuzzer, for some seconds; needs clang
   deploy       packages, container image, Kubernetes manifests, alert rules, board and HAProxy of deploy/
   quickstart   deploy/quickstart.sh in a fresh copy of the tree, twice
@@ -28,12 +30,12 @@ Everything that is built, installed from PyPI or written is in the folder build-
 TEXT
 }
 
-all_parts=(lint unit integration cuda asan tsan fuzz deploy quickstart)
+all_parts=(lint unit integration cuda asan tsan msan fuzz deploy quickstart)
 parts=() cpu_only=
 for part in "$@"; do
     case $part in
     --cpu) cpu_only=yes ;;
-    lint | unit | integration | cuda | asan | tsan | fuzz | deploy | quickstart) parts+=("$part") ;;
+    lint | unit | integration | cuda | asan | tsan | msan | fuzz | deploy | quickstart) parts+=("$part") ;;
     -h | --help)
         usage
         exit 0
@@ -177,7 +179,7 @@ if wanted deploy; then
     want_command buildah buildah
     want_command haproxy haproxy
 fi
-if wanted fuzz; then
+if wanted msan || wanted fuzz; then
     want_command clang clang
 fi
 
@@ -199,15 +201,20 @@ install_missing() {
 }
 step "packages" install_missing
 
+# The runtime libraries of clang's sanitizers are in a package that clang only recommends, and whose name
+# has clang's version.
 can_fuzz() {
     command -v clang >/dev/null &&
         echo 'int LLVMFuzzerTestOneInput(void); int LLVMFuzzerTestOneInput(void) { return 0; }' |
         clang -x c -fsanitize=fuzzer,address,undefined -o "$out/can_fuzz" - 2>/dev/null
 }
-# The package of libFuzzer has the version of clang in its name, and clang only recommends it.
-if wanted fuzz && command -v clang >/dev/null && ! can_fuzz; then
+can_use_msan() {
+    command -v clang >/dev/null &&
+        echo 'int main(void) { return 0; }' | clang -x c -fsanitize=memory -o "$out/can_use_msan" - 2>/dev/null
+}
+if command -v clang >/dev/null && { { wanted fuzz && ! can_fuzz; } || { wanted msan && ! can_use_msan; }; }; then
     missing=("libclang-rt-$(clang -dumpversion | cut -d . -f 1)-dev")
-    step "packages (fuzz)" install_missing
+    step "packages (clang)" install_missing
 fi
 
 python_environment() {
@@ -427,6 +434,17 @@ if wanted tsan; then
         integration tsan tests/integration --every 8 -m 'not slow'
     fi
     run_under=()
+fi
+
+if wanted msan; then
+    export MSAN_OPTIONS=poison_in_malloc=0:poison_in_free=0 # tests/sanitizers/poison.h says why
+    if ! can_use_msan; then
+        section "msan"
+        echo "left out: there is no clang with MemorySanitizer"
+    elif need_build msan; then
+        section "unit (msan)"
+        unit msan -R '^(test|fuzz)_' -LE uninstrumented
+    fi
 fi
 
 # A harness reads its corpus, then inputs that libFuzzer makes of it. The time is per harness.

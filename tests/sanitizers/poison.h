@@ -4,11 +4,13 @@
  * MemorySanitizer reports a read of memory that no instrumented code has written. Libraries are not
  * instrumented, so that all memory that a library allocates and writes would be reported. The tests
  * of such a build therefore run with MSAN_OPTIONS=poison_in_malloc=0:poison_in_free=0, and this
- * header marks as uninitialised the memory that the project's own calls of malloc return.
+ * header marks as uninitialised the memory that the project's own calls of malloc return. The mark
+ * ends when the project frees the memory, because a library may be given the same memory next.
  */
 #ifndef TESTS_SANITIZERS_POISON_H
 #define TESTS_SANITIZERS_POISON_H
 
+#include <sanitizer/allocator_interface.h>
 #include <sanitizer/msan_interface.h>
 #include <stdlib.h>
 
@@ -20,6 +22,14 @@ static inline void *poisoned_malloc(size_t bytes)
     return memory;
 }
 
+static inline void unpoisoned_free(void *memory)
+{
+    if (memory != NULL)
+        __msan_unpoison(memory, __sanitizer_get_allocated_size(memory));
+    free(memory);
+}
+
 #define malloc(bytes) poisoned_malloc(bytes)
+#define free unpoisoned_free /* also where free is passed as a pointer */
 
 #endif
