@@ -71,7 +71,7 @@ static enum gemmd_error bring(struct resident *resident, struct resident_copy *h
     here->is_new = true;
     work->first_copy_count +=
         resident_copies_between(resident, here->copy, work->first_copies + work->first_copy_count);
-    work->alone = true;
+    work->own_launch = true;
     return GEMMD_OK;
 }
 
