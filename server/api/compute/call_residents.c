@@ -117,7 +117,8 @@ uint64_t call_residents_stride(const struct resident *resident)
     return tensor->dims[tensor->rank - 2] * resident_leading(resident);
 }
 
-/* From this number of rows on, multiplying with a matrix takes longer than reading the matrix. */
+/* The number of rows from which on the time of a product with a resident matrix is that of the
+ * multiplications, and not that of reading the matrix. */
 enum { ROWS_MANY = 128 };
 
 static uint64_t resident_work_bytes(const struct resident *resident, uint64_t rows)
