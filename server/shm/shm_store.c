@@ -21,7 +21,7 @@ struct shm_mapping {
     ino_t number;
     struct mapped_file file;
     bool pinned;
-    struct device *device; /* whose memory it is (SHM_CUDA), or any of them */
+    struct device *device; /* SHM_CUDA: the device that has the memory; else any device */
     unsigned char *start;
     uint64_t bytes;
 };
@@ -140,7 +140,8 @@ static enum gemmd_error map_file(struct shm_mapping *mapping, int fd, uint64_t o
     return code;
 }
 
-/* The device with a number, or, since device_shm_open refuses any other, the first. */
+/* The device with a number. If there is none, the first device, whose device_shm_open then refuses
+ * the number. */
 static struct device *device_numbered(const struct shm_store *store, int32_t number)
 {
     for (uint32_t i = 0; i < store->device_count; i++)
@@ -212,7 +213,8 @@ static struct shm_mapping *map_memfd(struct shm_offer *offer)
                   "the descriptor is not that of a memfd sealed against shrinking");
         return NULL;
     }
-    /* The client may share a mapping that another client's descriptor was good for. */
+    /* The client's own descriptor must be writable, even if the memfd is mapped already with the
+     * descriptor of another client. */
     if (!mapped_file_is_writable(offer->fd)) {
         fault_set(&offer->fault, GEMMD_ERR_MALFORMED, NULL,
                   "the descriptor of the memfd is not open for reading and writing");
