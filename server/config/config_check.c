@@ -26,7 +26,8 @@ static uint64_t least(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* The defaults are such that setting one limit never contradicts the default of another. */
+/* A default that depends on another option is chosen so that the two never contradict each other.
+ */
 void config_derive(struct config_reader *reader)
 {
     struct config *config = reader->config;

@@ -68,7 +68,7 @@ static void count(struct otlp *otlp, uint64_t sent, uint64_t dropped)
     pthread_mutex_unlock(&otlp->lock);
 }
 
-/* Whether a transfer that ended so may be tried again. */
+/* Whether a transfer with this answer may be tried again. */
 static bool is_retriable(const struct otlp_answer *answer)
 {
     return answer->status == 0 || answer->status == 429 || answer->status == 502 ||
