@@ -13,6 +13,8 @@
 #include "server/net/notify.h"
 #include "server/observe/thread_dump.h"
 
+/* Looks in the time within which the service manager expects a message (WATCHDOG_USEC), and the
+ * longest name of a part. */
 enum { LOOKS = 4, PART_MAX = 64 };
 
 /* The last probe of a device. */

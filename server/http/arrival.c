@@ -17,6 +17,7 @@
 #include "server/net/listen.h"
 #include "server/net/peer_counts.h"
 
+/* The most new connections whose first bytes are looked at in one iteration of the loop. */
 enum { NEW_CONNECTIONS_PER_ITERATION = 32 };
 /* How much of a request's head is read to choose a thread, and the length from which a body counts
  * as large. Smaller bodies gained nothing from the larger buffer. */

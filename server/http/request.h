@@ -68,8 +68,8 @@ enum request_progress {
 /* An answer up to this size fits in the buffer of a socket, so that it is written with one call. */
 enum { SMALL_ANSWER_BYTES = 64 * 1024 };
 
-/* Bytes of a path that the log keeps, and the longest text in the place of a path's {...}, which is
- * long enough for every name of a tensor, job, region or model. */
+/* Bytes of a path that the log keeps; and the longest text in the place of a path's {...}, which is
+ * the name of a model: "linear." and the name of a tensor (MODEL_NAME_MAX in api/v2/model.h). */
 enum { REQUEST_PATH_MAX = 256, REQUEST_NAME_MAX = 135 };
 
 struct request {

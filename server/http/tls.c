@@ -16,6 +16,7 @@
 #include "server/http/io_thread.h"
 #include "server/http/token_line.h"
 
+/* The names of a client certificate that are read, and the bytes of a PEM file, at most. */
 enum { NAMES_MAX = 16, FILE_BYTES_MAX = 1 << 20 };
 
 struct tls_credentials {

@@ -56,8 +56,8 @@ enum gemmd_error jobs_find(struct jobs *jobs, const char *id, const char *tenant
  * `before` that continues the list, or to 0 at the list's end. Returns the number of `views`. */
 uint32_t jobs_list(struct jobs *jobs, const char *tenant, uint32_t number, uint64_t before,
                    uint64_t now_ns, struct job_view views[], uint32_t limit, uint64_t *next);
-/* Cancels an unfinished job, or removes a finished one, which is not found again. A job that is
- * cancelled already stays as it is. */
+/* Cancels an unfinished job, or removes a finished one, which is not found again. Does nothing to a
+ * job that was cancelled before. */
 enum gemmd_error jobs_delete(struct jobs *jobs, const char *id, const char *tenant, uint64_t now_ns,
                              struct job_view *view, struct fault *fault);
 

@@ -38,7 +38,7 @@ struct log_writer {
     pthread_cond_t filled, emptied;
     uint32_t first, count; /* the blocks in use; the first may be the one being written */
     bool writing, stopping, ended;
-    uint64_t turns, turns_seen; /* of the thread, and those that log_writer_alive has seen */
+    uint64_t turns, turns_seen; /* iterations of the thread, and how many log_writer_alive saw */
     bool left;                  /* the thread frees the writer */
     uint64_t lost_behind;       /* lines that were lost after the newest block */
     struct block blocks[BLOCKS];

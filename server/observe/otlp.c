@@ -14,12 +14,13 @@
 #include "server/observe/otlp_http.h"
 #include "server/observe/otlp_record.h"
 
+/* Records that the queue and a batch hold, and attempts to send a batch. */
 enum { QUEUE_RECORDS = 2048, BATCH_RECORDS = 128, OTLP_TRIES = 6 };
 
 static const uint64_t NS_PER_S = 1000000000;
-static const uint64_t DELAY_NS = 1000000000; /* a span waits no longer for others of its batch */
-static const uint64_t PAUSE_MAX_S = 60;
-static const uint64_t STOP_NS = 2000000000; /* for the last batches */
+static const uint64_t DELAY_NS = 1000000000; /* how long a record waits for others of its batch */
+static const uint64_t PAUSE_MAX_S = 60;      /* between two attempts */
+static const uint64_t STOP_NS = 2000000000;  /* how long otlp_stop sends the last batches */
 
 struct otlp {
     struct log *log; /* borrowed */
