@@ -16,6 +16,7 @@
 
 extern char **environ;
 
+/* The first descriptor that the new process gets (sd_listen_fds(3)), and the most sockets. */
 enum { FIRST_FD = 3, SOCKETS_MAX = 32 };
 
 /* Variables that concern only the old process. All other variables are passed to the new process.
