@@ -50,10 +50,10 @@ struct main_loop {
     struct handover handover;
     struct liveness *liveness;
     uint32_t ticks;
-    /* When a drain ceases to accept connections or, after a handover, closes idle connections; on
+    /* When a drain stops accepting connections or, after a handover, closes idle connections; on
      * the monotonic clock. */
     uint64_t closing_at_ns;
-    uint64_t give_up_at_ns; /* when a drain stops to wait for unfinished requests and jobs */
+    uint64_t give_up_at_ns; /* when a drain stops waiting for unfinished requests and jobs */
     bool forced;            /* a second signal skips the waits */
     bool done;              /* main_loop_run returns */
     /* After the drain, the process executes its program again with the listening sockets. */
@@ -201,6 +201,7 @@ static void finish_when_drained(struct main_loop *loop, uint64_t now_ns)
 
 /* ---- signals ---- */
 
+/* Starts the new process, unless one is starting already or the daemon drains. */
 static void begin_handover(struct main_loop *loop)
 {
     struct log *log = loop->services->log;
@@ -222,6 +223,7 @@ static void begin_handover(struct main_loop *loop)
         log_event(log, CONFIG_LOG_ERROR, "this process goes on serving: %s", fault.detail);
 }
 
+/* Looks whether the new process is ready or has failed. */
 static void check_handover(struct main_loop *loop, uint64_t now_ns)
 {
     struct fault fault;
@@ -233,6 +235,7 @@ static void check_handover(struct main_loop *loop, uint64_t now_ns)
                   fault.detail);
 }
 
+/* SIGTERM and SIGINT begin a drain. During a drain they skip its waits, and prevent a restart. */
 static void on_signal(uv_signal_t *handle, int signal_number)
 {
     struct main_loop *loop = handle->data;
@@ -276,7 +279,7 @@ static int watch_signals(struct main_loop *loop)
 
 /* ---- the timer ---- */
 
-/* Does the periodic work that every tenth tick is enough for. */
+/* Does the work of every TICKS_PER_CHECK-th tick. */
 static void main_loop_check(struct main_loop *loop, uint64_t now_ns)
 {
     struct services *services = loop->services;

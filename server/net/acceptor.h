@@ -32,7 +32,7 @@ enum gemmd_error acceptor_create(uv_loop_t *loop, const struct config *config, s
  * address that other hosts may reach gets a warning. */
 void acceptor_announce(const struct acceptor *acceptor, bool open_to_all);
 /* Starts to accept connections. If the process runs out of descriptors or memory, the acceptor
- * stops to accept, and connections wait in the backlog until acceptor_start is called again. */
+ * stops accepting, and connections wait in the backlog until acceptor_start is called again. */
 void acceptor_start(struct acceptor *acceptor);
 /* Writes the listening sockets, which stay the acceptor's, for a new process. Returns their number.
  */
@@ -42,7 +42,7 @@ uint32_t acceptor_sockets(const struct acceptor *acceptor,
  * removes when it closes the sockets. acceptor_disown leaves the files to another process. */
 void acceptor_own(struct acceptor *acceptor);
 void acceptor_disown(struct acceptor *acceptor);
-/* Stops to accept without closing the listening sockets: new connections wait in the backlog. */
+/* Stops accepting without closing the listening sockets: new connections wait in the backlog. */
 void acceptor_pause(struct acceptor *acceptor);
 /* Closes the listening sockets: nobody can connect from here on. Runs the loop once; not to be
  * called from a callback of the loop. */
