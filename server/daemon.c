@@ -30,7 +30,7 @@ static const uint64_t LAST_WORK_NS = 200000000;
 /* Lowers --max-connections to the number of connections that the process has file descriptors for.
  * A connection without a descriptor would wait unanswered, while a connection over the limit gets
  * an answer. */
-static void make_room_for_connections(struct daemon *daemon)
+static void lower_max_connections(struct daemon *daemon)
 {
     struct config *config = &daemon->config;
     const uint32_t threads = daemon->http.thread_count;
@@ -61,12 +61,14 @@ static enum gemmd_error load_certificates(struct daemon *daemon, struct fault *f
     return config->tls_cert == NULL ? GEMMD_OK : tls_create(config, &daemon->tls, fault);
 }
 
-/* How many tenants there may ever be: a reload of the token file may name more of them. */
+/* The number of tenants that tables have room for. A reload of the token file may name more tenants
+ * than the file named at the start. */
 static uint32_t tenants_max(const struct daemon *daemon)
 {
     return daemon->tokens == NULL ? 1 : (uint32_t)TENANTS_MAX;
 }
 
+/* The part of a limit that one tenant gets (--tenant-share). */
 static uint64_t share_of(const struct daemon *daemon, uint64_t limit)
 {
     const uint32_t tenants = daemon->tokens == NULL ? 1 : tokens_tenants(daemon->tokens);
@@ -83,7 +85,8 @@ static void divide_among_tenants(struct daemon *daemon)
         config->tenant_tensor_bytes = share_of(daemon, config->tensor_bytes);
 }
 
-/* Checks that the token file names each tenant of --metrics-tenant, and lets them see all. */
+/* Lets the tenants of --metrics-tenant see the metrics of all tenants. A tenant that the token file
+ * does not name is an error. */
 static enum gemmd_error load_metrics_tenants(struct daemon *daemon, struct fault *fault)
 {
     const char *names = daemon->config.metrics_tenants;
@@ -99,10 +102,21 @@ static enum gemmd_error load_metrics_tenants(struct daemon *daemon, struct fault
     return GEMMD_OK;
 }
 
+/* Reads the files that the options name: tokens and certificates. */
+static enum gemmd_error load_files(struct daemon *daemon, struct fault *fault)
+{
+    enum gemmd_error code = load_tokens(daemon, fault);
+    if (code == GEMMD_OK)
+        code = load_metrics_tenants(daemon, fault);
+    if (code == GEMMD_OK)
+        code = load_certificates(daemon, fault);
+    return code;
+}
+
 /* ---- the device and its memory ---- */
 
-/* Opens the devices, and allocates the pinned memory, which is of all devices. Devices on several
- * NUMA nodes share the pages of all these nodes, because any block may be of any device. */
+/* Opens the devices, and allocates the pinned memory, which all devices use. If the devices are on
+ * several NUMA nodes, the pages lie on all these nodes, because any device may use any block. */
 static enum gemmd_error open_memory(struct daemon *daemon, enum gemm_backend backend,
                                     struct fault *fault)
 {
@@ -212,7 +226,23 @@ static void log_device(const struct daemon *daemon, const struct device_info *in
               (double)info->test_ns * 1e-9, (double)info->warm_ns * 1e-9);
 }
 
-/* Starts the dispatch thread of each device, and runs each kind of launch once on it. */
+/* Creates the queue of a device, starts its dispatch thread, and runs each kind of launch once on
+ * the device. `number` is the executor's place in the list. */
+static enum gemmd_error start_executor(struct daemon *daemon, uint32_t number,
+                                       const struct executor_settings *settings,
+                                       struct fault *fault)
+{
+    struct executor *executor = &daemon->services.executors.list[number];
+    struct metrics_shard *shard =
+        metrics_shard(daemon->http.metrics, daemon->http.thread_count + number);
+    enum gemmd_error code = executor_open(executor, settings, fault);
+    if (code == GEMMD_OK)
+        code = executor_start(executor, settings, shard, fault);
+    if (code == GEMMD_OK)
+        log_device(daemon, device_info(executor->device));
+    return code;
+}
+
 static enum gemmd_error start_executors(struct daemon *daemon, struct fault *fault)
 {
     const struct config *config = &daemon->config;
@@ -228,16 +258,8 @@ static enum gemmd_error start_executors(struct daemon *daemon, struct fault *fau
     if (!verify_draw_init(&services->verify_draw))
         return fault_set(fault, GEMMD_ERR_INTERNAL, NULL, "the system gives no random numbers");
     enum gemmd_error code = GEMMD_OK;
-    for (uint32_t i = 0; i < services->executors.count && code == GEMMD_OK; i++) {
-        struct executor *executor = &services->executors.list[i];
-        code = executor_open(executor, &settings, fault);
-        if (code == GEMMD_OK)
-            code = executor_start(
-                executor, &settings,
-                metrics_shard(daemon->http.metrics, daemon->http.thread_count + i), fault);
-        if (code == GEMMD_OK)
-            log_device(daemon, device_info(executor->device));
-    }
+    for (uint32_t i = 0; i < services->executors.count && code == GEMMD_OK; i++)
+        code = start_executor(daemon, i, &settings, fault);
     return code;
 }
 
@@ -357,13 +379,8 @@ enum gemmd_error daemon_start(struct daemon *daemon, struct fault *fault)
     daemon->services.log = daemon->log;
     daemon->services.http = &daemon->http;
     http_server_plan(&daemon->http, &daemon->config);
-    make_room_for_connections(daemon);
-    enum gemmd_error code = load_tokens(daemon, fault);
-    if (code != GEMMD_OK)
-        return code;
-    code = load_metrics_tenants(daemon, fault);
-    if (code == GEMMD_OK)
-        code = load_certificates(daemon, fault);
+    lower_max_connections(daemon);
+    enum gemmd_error code = load_files(daemon, fault);
     if (code != GEMMD_OK)
         return code;
     divide_among_tenants(daemon);
@@ -403,7 +420,7 @@ bool daemon_run(struct daemon *daemon)
 static bool stop_threads(struct daemon *daemon)
 {
     struct services *services = &daemon->services;
-    sampler_stop(services->sampler); /* it looks at the queues and the dispatch threads */
+    sampler_stop(services->sampler); /* first, since it reads the queues and dispatch threads */
     const bool idle = executors_stop(&services->executors, LAST_WORK_NS);
     if (idle)
         job_thread_stop(services->job_thread);

@@ -23,7 +23,9 @@ struct tokens;
  * `services.revision`, which the caller sets and frees. */
 struct daemon {
     struct config config;
-    struct config given; /* `config` as it was read; its strings belong to `config` */
+    /* The options as they were read. daemon_start changes some limits in `config`, and a reload
+     * compares the new options with these. The strings belong to `config`. */
+    struct config given;
     int argc;
     char *const *argv;
     struct log *log;

@@ -31,7 +31,8 @@ struct device_restarts device_restarts_read(const char *value)
 bool device_restarts_allowed(const struct device_restarts *restarts, uint64_t now_ns)
 {
     const uint64_t oldest_ns = restarts->at_ns[DEVICE_RESTARTS_MAX - 1];
-    /* The clock of another start of the system may have been ahead. */
+    /* A restart of the system sets the monotonic clock back, so that `oldest_ns` may lie in the
+     * future. */
     return oldest_ns == 0 || oldest_ns > now_ns ||
            now_ns - oldest_ns > DEVICE_RESTARTS_PERIOD_S * UINT64_C(1000000000);
 }

@@ -13,6 +13,8 @@
 #include "server/net/notify.h"
 #include "server/observe/thread_dump.h"
 
+/* Looks in the time within which the service manager expects a message (WATCHDOG_USEC), and the
+ * longest name of a part. */
 enum { LOOKS = 4, PART_MAX = 64 };
 
 /* The last probe of a device. */
@@ -87,9 +89,9 @@ static bool device_computes(struct liveness *liveness, uint32_t number)
     return works || right;
 }
 
-/* Looks at all devices. Returns the name of the part that is stuck, of a device that is not lost;
- * NULL: no part is stuck. The loss of a device is not for the service manager while others are
- * left. */
+/* Looks at all devices. Returns the name of a part that is stuck: a thread of a device, or else a
+ * device; NULL: no part is stuck. A lost device is passed over if there are several devices, since
+ * the daemon goes on with the others. */
 static const char *stuck_of_devices(struct liveness *liveness)
 {
     const struct executors *executors = &liveness->services->executors;
@@ -99,8 +101,10 @@ static const char *stuck_of_devices(struct liveness *liveness)
         const bool computes = device_computes(liveness, i);
         if (executors->count > 1 && device_lost(executors->list[i].device))
             continue;
-        if (scheduler != NULL || !computes)
-            stuck = scheduler != NULL ? scheduler : stuck != NULL ? stuck : "the device";
+        if (scheduler != NULL)
+            stuck = scheduler;
+        else if (!computes && stuck == NULL)
+            stuck = "the device";
     }
     return stuck;
 }

@@ -8,7 +8,8 @@
  * thread and the log's thread have run an iteration of their loops since the last look, and whether
  * the device computes: a device with work must not have stalled (--stall-time), and a device
  * without work must have computed a product with a known answer. If so, the main loop sends
- * WATCHDOG=1. The service manager thereby also notices a main loop that hangs.
+ * WATCHDOG=1. If the main loop itself hangs, it sends nothing, and the service manager notices that
+ * too.
  *
  * All functions run on the main thread.
  */

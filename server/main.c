@@ -118,8 +118,8 @@ int main(int argc, char *argv[])
     struct fault fault;
     int status = EXIT_SUCCESS;
 
-    /* May execute the program again, so it must run before anything is read: a configuration file
-     * may be a pipe, which can be read only once. */
+    /* openblas_core_set may execute the program again, so it is called before anything is read: a
+     * configuration file may be a pipe, which can be read only once. */
     openblas_core_set(argv);
     if (!fill_standard_descriptors()) {
         fputs("gemmd: /dev/null cannot be opened\n", stderr);

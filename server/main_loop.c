@@ -26,7 +26,10 @@
  * device has left unanswered end at once; only slow clients take longer. */
 static const uint64_t RESTART_DRAIN_MS = 1000;
 
-enum { TICK_MS = 20, TICKS_PER_CHECK = 10, SIGNAL_COUNT = 4 };
+/* The timer ticks every TICK_MS milliseconds. Deadlines are looked at in every tick, and work that
+ * is less urgent in every TICKS_PER_CHECK-th. */
+enum { TICK_MS = 20, TICKS_PER_CHECK = 10 };
+enum { SIGNAL_COUNT = 4 };
 /* The most that libuv's loop needs: descriptors, and bytes for its table of watched descriptors. */
 enum { LOOP_FILES = 8, LOOP_BYTES = 64 * 1024 };
 
@@ -47,11 +50,12 @@ struct main_loop {
     struct handover handover;
     struct liveness *liveness;
     uint32_t ticks;
-    /* Ends of the waits of a drain: until no new connections are accepted or, after a handover,
-     * until idle connections are closed; and for unfinished requests. Monotonic clock. */
-    uint64_t closing_at_ns, give_up_at_ns;
-    bool forced; /* a second signal skips the waits */
-    bool done;   /* main_loop_run returns */
+    /* When a drain stops accepting connections or, after a handover, closes idle connections; on
+     * the monotonic clock. */
+    uint64_t closing_at_ns;
+    uint64_t give_up_at_ns; /* when a drain stops waiting for unfinished requests and jobs */
+    bool forced;            /* a second signal skips the waits */
+    bool done;              /* main_loop_run returns */
     /* After the drain, the process executes its program again with the listening sockets. */
     bool restarts;
     const struct device_restarts *past_restarts; /* borrowed */
@@ -81,8 +85,9 @@ static void begin_drain(struct main_loop *loop, uint64_t delay_ms, const char *w
     notify_send("STOPPING=1\nSTATUS=draining");
 }
 
-/* A lost CUDA context cannot be restored in this process. So the daemon executes its program again,
- * unless that has not helped. */
+/* Begins a drain after which the daemon executes its program again, because a lost CUDA context
+ * cannot be restored in this process. If the daemon has been restarted too often, the process ends
+ * after the drain instead. */
 static void begin_after_loss(struct main_loop *loop, uint64_t now_ns)
 {
     const struct services *services = loop->services;
@@ -105,7 +110,8 @@ static void begin_after_loss(struct main_loop *loop, uint64_t now_ns)
     notify_send("STATUS=restarting, because the device is lost");
 }
 
-/* Notices devices that were lost. The daemon goes on with the others; their tensors are lost. */
+/* Notices devices that were lost. The daemon goes on with the other devices, without the tensors on
+ * the lost ones. */
 static void notice_losses(struct main_loop *loop, uint64_t now_ns)
 {
     struct services *services = loop->services;
@@ -129,8 +135,8 @@ static void notice_losses(struct main_loop *loop, uint64_t now_ns)
     }
 }
 
-/* Leaves the listening sockets to the new process. The service manager is told about the new main
- * process by this one, from which alone it takes messages until then. */
+/* Leaves the listening sockets to the new process. This process tells the service manager the pid
+ * of the new one, because the service manager takes messages from its main process only. */
 static void begin_handed_over(struct main_loop *loop)
 {
     struct services *services = loop->services;
@@ -165,8 +171,8 @@ static void begin_closing(struct main_loop *loop, uint64_t now_ns)
     loop->give_up_at_ns = now_ns + timeout_ms * 1000000u;
 }
 
-/* Runs outside of libuv's callbacks, because a closed handle needs further iterations of the loop.
- */
+/* Enters the next stage of a drain or a handover if it is time. Runs outside of libuv's callbacks,
+ * because a closed handle needs further iterations of the loop. */
 static void close_when_due(struct main_loop *loop)
 {
     const uint64_t now_ns = clock_now_ns();
@@ -195,6 +201,7 @@ static void finish_when_drained(struct main_loop *loop, uint64_t now_ns)
 
 /* ---- signals ---- */
 
+/* Starts the new process, unless one is starting already or the daemon drains. */
 static void begin_handover(struct main_loop *loop)
 {
     struct log *log = loop->services->log;
@@ -216,6 +223,7 @@ static void begin_handover(struct main_loop *loop)
         log_event(log, CONFIG_LOG_ERROR, "this process goes on serving: %s", fault.detail);
 }
 
+/* Looks whether the new process is ready or has failed. */
 static void check_handover(struct main_loop *loop, uint64_t now_ns)
 {
     struct fault fault;
@@ -227,6 +235,7 @@ static void check_handover(struct main_loop *loop, uint64_t now_ns)
                   fault.detail);
 }
 
+/* SIGTERM and SIGINT begin a drain. During a drain they skip its waits, and prevent a restart. */
 static void on_signal(uv_signal_t *handle, int signal_number)
 {
     struct main_loop *loop = handle->data;
@@ -270,7 +279,7 @@ static int watch_signals(struct main_loop *loop)
 
 /* ---- the timer ---- */
 
-/* Does the periodic work that every tenth tick is enough for. */
+/* Does the work of every TICKS_PER_CHECK-th tick. */
 static void main_loop_check(struct main_loop *loop, uint64_t now_ns)
 {
     struct services *services = loop->services;
@@ -386,7 +395,7 @@ void main_loop_run(struct main_loop *loop)
     acceptor_own(loop->acceptor);
     if (inherited_news_fd() < 0)
         notify_send("READY=1\nSTATUS=serving");
-    handover_tell_ready(); /* the old process tells the service manager */
+    handover_tell_ready(); /* after a handover, the old process tells the service manager */
     while (!loop->done) {
         uv_run(&loop->uv, UV_RUN_ONCE);
         close_when_due(loop);

@@ -59,8 +59,8 @@ void reload_destroy(struct reload *reload)
     free(reload);
 }
 
-/* Reads the token file again, and the files of certificates. The token file is first read for its
- * errors alone, so that neither is replaced if one of them is wrong. */
+/* Reads the token file and the files of certificates again. The token file is first only checked,
+ * so that neither tokens nor certificates are replaced if one of the files is wrong. */
 static enum gemmd_error reload_credentials(const struct reload *reload, struct fault *fault)
 {
     const struct http_server *http = reload->services->http;

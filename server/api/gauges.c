@@ -102,6 +102,31 @@ static void add_devices(struct services *services, struct metrics_gauges *gauges
     }
 }
 
+/* Adds how many requests each limit of admission and of jobs has refused. */
+static void add_limits(const struct admission *admission, const struct jobs_counts *jobs,
+                       struct metrics_gauges *gauges)
+{
+    _Static_assert((int)ADMISSION_LIMIT_COUNT < (int)METRICS_LIMITS_MAX, "all limits fit");
+    for (int i = 0; i < ADMISSION_LIMIT_COUNT; i++) {
+        const enum admission_limit limit = (enum admission_limit)i;
+        gauges->limits[gauges->limit_count++] = (struct metrics_limit){
+            admission_limit_name(limit), admission_refused(admission, limit)};
+    }
+    gauges->limits[gauges->limit_count++] =
+        (struct metrics_limit){"tenant-jobs", jobs->refused_tenants};
+}
+
+/* Adds how many spans were exported, if spans are exported. */
+static void add_spans(const struct http_server *http, struct metrics_gauges *gauges)
+{
+    gauges->exports_spans = http->otlp != NULL;
+    if (!gauges->exports_spans)
+        return;
+    const struct otlp_counts spans = otlp_counts(http->otlp);
+    gauges->spans_sent = spans.sent;
+    gauges->spans_dropped = spans.dropped;
+}
+
 struct metrics_gauges gauges_read(struct services *services, uint32_t viewer)
 {
     const struct devices_state devices = devices_read(&services->executors);
@@ -167,22 +192,11 @@ struct metrics_gauges gauges_read(struct services *services, uint32_t viewer)
     };
     memcpy(gauges.peak_flops, devices.peak_flops, sizeof gauges.peak_flops);
     gauges.peak_memory_bytes = devices.peak_memory_bytes;
-    gauges.exports_spans = services->http->otlp != NULL;
-    if (gauges.exports_spans) {
-        const struct otlp_counts spans = otlp_counts(services->http->otlp);
-        gauges.spans_sent = spans.sent;
-        gauges.spans_dropped = spans.dropped;
-    }
     const struct tokens *tokens = services->http->tokens;
     gauges.shows_exemplars =
         tokens == NULL || tokens_tenants(tokens) < 2 || tokens_sees_all(tokens, viewer);
-    _Static_assert((int)ADMISSION_LIMIT_COUNT < (int)METRICS_LIMITS_MAX, "all limits fit");
-    for (int limit = 0; limit < ADMISSION_LIMIT_COUNT; limit++)
-        gauges.limits[gauges.limit_count++] =
-            (struct metrics_limit){admission_limit_name((enum admission_limit)limit),
-                                   admission_refused(admission, (enum admission_limit)limit)};
-    gauges.limits[gauges.limit_count++] =
-        (struct metrics_limit){"tenant-jobs", jobs.refused_tenants};
+    add_spans(services->http, &gauges);
+    add_limits(admission, &jobs, &gauges);
     add_tenants(services, viewer, &gauges);
     add_devices(services, &gauges);
     return gauges;

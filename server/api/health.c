@@ -13,7 +13,7 @@ enum { PROBE_WAIT_MS = 100 };
 
 struct readyz_call {
     struct request *request;
-    atomic_uint unanswered; /* probes, and one more until all have been asked */
+    atomic_uint unanswered; /* probes without an answer, and one more until all are started */
     struct probe_wait probes[DEVICES_MAX];
 };
 
@@ -96,7 +96,8 @@ static void readyz_begin(struct request *request)
     probe_answered(call);
 }
 
-/* Other servers say different things at this path: that the server runs, or that it can serve. */
+/* Refuses /health and /ping, and names the paths to use instead: some servers report at such a path
+ * that they run, others that they can serve. */
 static void health_elsewhere_begin(struct request *request)
 {
     fault_set(&request->fault, GEMMD_ERR_NOT_FOUND, NULL,

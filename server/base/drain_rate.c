@@ -1,5 +1,6 @@
 #include "server/base/drain_rate.h"
 
+/* The time constant of the low-pass filter (drain_rate.h). */
 static const double SMOOTHING_S = 4;
 
 void drain_rate_sample(struct drain_rate *rate, uint64_t now_ns, uint64_t ended,

@@ -2,7 +2,7 @@
  * heartbeat.h - the heartbeat of one thread: a count that the thread increases in each iteration of
  * its loop, and that another thread watches.
  *
- * One thread beats. One other thread looks.
+ * Only the watched thread calls heartbeat_beat. Only one other thread calls heartbeat_look.
  */
 #ifndef SERVER_BASE_HEARTBEAT_H
 #define SERVER_BASE_HEARTBEAT_H

@@ -30,7 +30,7 @@ struct inbox {
 
 /* False: the system has no file descriptor for the inbox. */
 bool inbox_open(struct inbox *inbox);
-/* The inbox must be empty. */
+/* Closes an inbox that is empty. */
 void inbox_close(struct inbox *inbox);
 
 /* Posts a message, which belongs to the inbox until its `act` is called. Any thread. */

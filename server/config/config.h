@@ -58,8 +58,8 @@ struct config {
     uint32_t tenant_requests;     /* accepted requests of one tenant; 0: no limit of its own */
     uint64_t tenant_bytes;        /* bodies and results of one tenant; 0: no limit of its own */
     uint64_t tenant_tensor_bytes; /* resident tensors of one tenant; 0: no limit of its own */
-    /* tenant_share decides, because the option --tenant-requests, --tenant-bytes or
-     * --tenant-tensor-bytes is not given. */
+    /* Whether tenant_share decides the limit, because --tenant-requests, --tenant-bytes or
+     * --tenant-tensor-bytes, in this order, is not given. */
     bool shares_requests, shares_bytes, shares_tensors;
     uint32_t max_jobs;            /* unfinished and kept jobs; 0: requests never become jobs */
     uint64_t job_bytes;           /* results of all jobs */
@@ -83,7 +83,8 @@ struct config {
     uint64_t min_answer_rate;     /* the same for sending an answer */
     uint64_t job_ttl_ms;          /* how long the result of a job is kept */
     uint64_t max_wait_ms;         /* longest wait of a request for a job's result */
-    uint32_t stall_ms;            /* a busy device finishes nothing: not ready; 0: never */
+    uint32_t stall_ms;            /* a device with work that finishes nothing for so long counts as
+                                     not ready; 0: never */
     uint32_t drain_delay_ms;      /* after SIGTERM: not ready, still accepting */
     uint32_t drain_timeout_ms;    /* after drain_delay_ms: for accepted requests to finish */
     uint32_t takeover_timeout_ms; /* after SIGUSR2: for the new process to be ready */

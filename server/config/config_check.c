@@ -26,7 +26,8 @@ static uint64_t least(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* The defaults are such that setting one limit never contradicts the default of another. */
+/* A default that depends on another option is chosen so that the two never contradict each other.
+ */
 void config_derive(struct config_reader *reader)
 {
     struct config *config = reader->config;
@@ -118,33 +119,30 @@ static bool has_credentials(const char *url)
     return memchr(authority, '@', strcspn(authority, "/?#")) != NULL;
 }
 
-enum gemmd_error config_check(struct config_reader *reader)
+/* Checks that --timeout is not longer than --max-timeout. */
+static enum gemmd_error check_timeouts(struct config_reader *reader)
 {
     const struct config *config = reader->config;
-    enum gemmd_error error = check_tls(reader);
-    if (error == GEMMD_OK)
-        error = check_room(reader, "pinned-bytes");
-    if (error == GEMMD_OK)
-        error = check_room(reader, "queue-bytes");
-    if (error == GEMMD_OK && config->tenant_bytes > 0)
-        error = check_room(reader, "tenant-bytes");
-    if (error != GEMMD_OK)
-        return error;
-
-    if (config->max_timeout_ms &&
-        (!config->default_timeout_ms || config->default_timeout_ms > config->max_timeout_ms)) {
-        char longest[CONFIG_TEXT_MAX];
-        config_source_text(reader, option_named("max-timeout"), source_of(reader, "max-timeout"),
-                           longest);
-        const enum config_source source = source_of(reader, "timeout");
-        if (config->default_timeout_ms == 0)
-            return config_fault(reader, option_named("timeout"), source,
-                                "of 0 (no deadline) is longer than %s of %" PRIu64 " ms", longest,
-                                config->max_timeout_ms);
+    const enum config_source source = source_of(reader, "timeout");
+    char longest[CONFIG_TEXT_MAX];
+    if (config->max_timeout_ms == 0 ||
+        (config->default_timeout_ms != 0 && config->default_timeout_ms <= config->max_timeout_ms))
+        return GEMMD_OK;
+    config_source_text(reader, option_named("max-timeout"), source_of(reader, "max-timeout"),
+                       longest);
+    if (config->default_timeout_ms == 0)
         return config_fault(reader, option_named("timeout"), source,
-                            "of %" PRIu64 " ms is longer than %s of %" PRIu64 " ms",
-                            config->default_timeout_ms, longest, config->max_timeout_ms);
-    }
+                            "of 0 (no deadline) is longer than %s of %" PRIu64 " ms", longest,
+                            config->max_timeout_ms);
+    return config_fault(reader, option_named("timeout"), source,
+                        "of %" PRIu64 " ms is longer than %s of %" PRIu64 " ms",
+                        config->default_timeout_ms, longest, config->max_timeout_ms);
+}
+
+/* Checks the options of the exporter of spans. */
+static enum gemmd_error check_otlp(struct config_reader *reader)
+{
+    const struct config *config = reader->config;
     const char *endpoint = config->otlp_endpoint;
     if (endpoint != NULL && strncmp(endpoint, "http://", 7) != 0 &&
         strncmp(endpoint, "https://", 8) != 0)
@@ -162,14 +160,38 @@ enum gemmd_error config_check(struct config_reader *reader)
     if (config->otlp_ca_file != NULL && (endpoint == NULL || strncmp(endpoint, "https://", 8) != 0))
         return config_fault(reader, option_named("otlp-ca-file"), source_of(reader, "otlp-ca-file"),
                             "needs an --otlp-endpoint that begins with https://");
-    if (config->max_connections_per_address > config->max_connections) {
-        char total[CONFIG_TEXT_MAX];
-        config_source_text(reader, option_named("max-connections"),
-                           source_of(reader, "max-connections"), total);
-        return config_fault(reader, option_named("max-connections-per-address"),
-                            source_of(reader, "max-connections-per-address"),
-                            "of %" PRIu32 " is more than %s of %" PRIu32,
-                            config->max_connections_per_address, total, config->max_connections);
-    }
     return GEMMD_OK;
+}
+
+/* Checks that the limit for one address is not higher than the limit of all connections. */
+static enum gemmd_error check_connections(struct config_reader *reader)
+{
+    const struct config *config = reader->config;
+    char total[CONFIG_TEXT_MAX];
+    if (config->max_connections_per_address <= config->max_connections)
+        return GEMMD_OK;
+    config_source_text(reader, option_named("max-connections"),
+                       source_of(reader, "max-connections"), total);
+    return config_fault(reader, option_named("max-connections-per-address"),
+                        source_of(reader, "max-connections-per-address"),
+                        "of %" PRIu32 " is more than %s of %" PRIu32,
+                        config->max_connections_per_address, total, config->max_connections);
+}
+
+enum gemmd_error config_check(struct config_reader *reader)
+{
+    enum gemmd_error error = check_tls(reader);
+    if (error == GEMMD_OK)
+        error = check_room(reader, "pinned-bytes");
+    if (error == GEMMD_OK)
+        error = check_room(reader, "queue-bytes");
+    if (error == GEMMD_OK && reader->config->tenant_bytes > 0)
+        error = check_room(reader, "tenant-bytes");
+    if (error == GEMMD_OK)
+        error = check_timeouts(reader);
+    if (error == GEMMD_OK)
+        error = check_otlp(reader);
+    if (error == GEMMD_OK)
+        error = check_connections(reader);
+    return error;
 }

@@ -26,10 +26,9 @@ static bool starts_with(const char *text, const char *start)
     return strncmp(text, start, strlen(start)) == 0;
 }
 
-/* Whether a part of a variable's name (after an underscore or at the start) and all that follows is
- * one of: SERVICE_HOST, SERVICE_PORT, SERVICE_PORT_..., PORT with a URL as its value,
- * PORT_<digit>...
- */
+/* Whether the rest of a variable's name, from the start or from behind an underscore, is one that
+ * Kubernetes uses: SERVICE_HOST, SERVICE_PORT, SERVICE_PORT_..., PORT with a URL as its value, or
+ * PORT_<digit>... */
 static bool is_kubernetes_part(const char *part, size_t length, const char *value)
 {
     static const char host[] = "SERVICE_HOST", port[] = "SERVICE_PORT", url[] = "PORT";

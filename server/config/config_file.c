@@ -40,19 +40,31 @@ static enum gemmd_error set_value(struct config_reader *reader, const struct con
     return config_set(reader, option, CONFIG_SOURCE_FILE, text);
 }
 
+/* Refuses a member that is not the name of an option, and suggests the nearest name. */
+static enum gemmd_error refuse_unknown(const struct config_reader *reader, const char *key,
+                                       size_t length)
+{
+    const char *file = reader->config->config_file;
+    const char *nearest = config_option_nearest(key, length);
+    if (nearest)
+        return fault_set(reader->fault, GEMMD_ERR_USAGE, NULL,
+                         "\"%.60s\" in %.80s is not an option; did you mean \"%s\"?", key, file,
+                         nearest);
+    return fault_set(reader->fault, GEMMD_ERR_USAGE, NULL, "\"%.60s\" in %.80s is not an option",
+                     key, file);
+}
+
 static enum gemmd_error read_member(struct config_reader *reader, const char *key,
                                     const json_t *value)
 {
     size_t length = strlen(key);
     const struct config_option *option = config_option_find(key, length);
-    if (!option || !(option->sources & CONFIG_SOURCE_FILE)) {
-        const char *nearest = option ? NULL : config_option_nearest(key, length);
-        return fault_set(
-            reader->fault, GEMMD_ERR_USAGE, NULL, "\"%.60s\" in %.80s %s%s%s%s", key,
-            reader->config->config_file,
-            option ? "is an option that a --config file cannot set" : "is not an option",
-            nearest ? "; did you mean \"" : "", nearest ? nearest : "", nearest ? "\"?" : "");
-    }
+    if (!option)
+        return refuse_unknown(reader, key, length);
+    if (!(option->sources & CONFIG_SOURCE_FILE))
+        return fault_set(reader->fault, GEMMD_ERR_USAGE, NULL,
+                         "\"%.60s\" in %.80s is an option that a --config file cannot set", key,
+                         reader->config->config_file);
     if (json_is_null(value))
         return GEMMD_OK;
     if (option->kind != CONFIG_KIND_ADDRESSES || !json_is_array(value))

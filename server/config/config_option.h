@@ -65,7 +65,7 @@ struct config_option {
     enum config_group group;
     uint32_t sources; /* where the option may be given: bits of enum config_source */
     bool private;     /* the option is left out of /info */
-    bool reloadable;  /* config_reload applies a new value; else the value is that of the start */
+    bool reloadable;  /* config_reload applies a new value; else the value at the start stays */
 };
 
 /* The sentence that --help and the man page add to a reloadable option. */

@@ -81,7 +81,8 @@ static void add_changes(struct config_changes *changes, const struct config *bef
     }
 }
 
-/* A pipe has been read to its end at the start, and opening it again might never return. */
+/* Checks that the --config file is a regular file. A pipe has been read to its end at the start,
+ * and opening the pipe again might never return. */
 static enum gemmd_error check_file(const char *path, struct fault *fault)
 {
     struct stat status;

@@ -2,12 +2,15 @@
  * copy_in.h - the copies of a work's operands from the host to the work's range of device memory,
  * in pieces, so that pieces can be copied while the rest of the body is still being received.
  *
- * A plan says where each operand is copied from and to. Operands are in the body of a request, of
- * which the first bytes have been received. Other operands are elsewhere, or their location is not
- * known yet. copy_in_next hands out pieces that have been received and were not handed out before.
- * When the work is complete, copy_in_settle adds the operands that were not known. Rows that the
- * kernel wants further apart than they come (device_layout_padded) are first copied to a staging
- * area without gaps, and are moved apart on the device, whole rows at a time.
+ * A plan says where each operand is copied from and to. An operand in the body of the request can
+ * be copied early, as its bytes are received. An operand outside of the body, or whose location is
+ * not known yet, cannot. copy_in_next hands out pieces that have been received and were not handed
+ * out before. When the whole body has been received, copy_in_settle adds the operands whose
+ * location was not known.
+ *
+ * If the kernel wants gaps between the rows of an operand (device_layout_padded), the rows are
+ * first copied to a staging area without gaps, and are then moved apart on the device, whole rows
+ * at a time.
  *
  * Pure functions. A plan is used by one thread at a time.
  */

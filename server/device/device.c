@@ -20,22 +20,24 @@ bool device_task_bytes(const struct device *device, const struct task *task, uin
 
 /* A small product is not stacked, since it already shares launches with products of any shape. A
  * work with copies is not stacked either, since a copy of a whole operand would hold up the other
- * works of the stack. A product that the host cannot check has a launch of its own, which the
- * device checks. So has a work with operands on another device, which that launch copies. */
+ * works of the stack. A product that must be checked, and that the host cannot check, has a launch
+ * of its own, after which the device checks the result. */
 bool device_plan(const struct device *device, struct work *work)
 {
     const struct gemm_problem *problem = &work->problem;
-    const bool checks = work->verify != WORK_UNVERIFIED && device->ops->checked_bytes != NULL;
-    const bool alone = work->alone || (checks && work->outside_host);
-    work->shared_launch = !alone && device_can_share_launch(device, problem, work->kernel);
+    const bool can_check = device->ops->checked_bytes != NULL;
+    const bool checks = can_check && work->verify != WORK_UNVERIFIED;
+    const bool own_launch = work->own_launch || (checks && work->outside_host);
+    work->shared_launch = !own_launch && device_can_share_launch(device, problem, work->kernel);
     work->verify_on_device = checks && !work->shared_launch;
     work->stack_key = 0;
     work->stack_rows = 0;
-    /* The bytes of a launch of its own, which a small product would not need otherwise. */
-    if (work->verify_on_device || (alone && device->ops->checked_bytes != NULL))
+    /* device_work_bytes is 0 for a small product, which needs device memory in a launch of its own.
+     */
+    if (work->verify_on_device || (own_launch && can_check))
         return device->ops->checked_bytes(device, problem, work->kernel, &work->device_bytes,
                                           &work->check_offset);
-    if (!work->shared_launch && work->copy_count == 0 && !alone)
+    if (!work->shared_launch && work->copy_count == 0 && !own_launch)
         work->stack_rows =
             device_stack_rows(problem, work->kernel, device->tensors, device->stack_bytes);
     if (work->stack_rows == 0)
@@ -55,7 +57,7 @@ bool device_task_is_small(const struct device *device, const struct task *task)
 bool device_plan_task(const struct device *device, struct work *work)
 {
     const struct task *task = &work->task;
-    work->shared_launch = !work->alone && device_task_is_small(device, task);
+    work->shared_launch = !work->own_launch && device_task_is_small(device, task);
     work->stack_key = 0;
     work->stack_rows = 0;
     work->device_bytes = 0;
@@ -63,7 +65,7 @@ bool device_plan_task(const struct device *device, struct work *work)
         return true;
     /* The tasks of a group need copies in and out, which only the streams for exclusive launches
      * make. */
-    if (device->ops->groups_tasks && !work->alone &&
+    if (device->ops->groups_tasks && !work->own_launch &&
         operation_can_group(task->operation, task->kernel, &task->problem)) {
         work->stack_key = operation_group_key(task->operation, task->kernel, &task->problem);
         work->stack_rows = task->kernel->group_units;
@@ -145,13 +147,14 @@ static bool is_shared_slot(const struct device *device, uint32_t slot)
     return slot < device->slots && slot >= device->slots - device->shared_slots;
 }
 
+/* The slots for shared launches come after those for other launches. */
 void device_submit(struct device *device, struct work *works)
 {
-    uint32_t slot = works->shared_launch ? device->slots - device->shared_slots : 0,
-             count = count_works(works);
+    uint32_t slot = works->shared_launch ? device->slots - device->shared_slots : 0;
+    const uint32_t count = count_works(works);
     assert(works->shared_launch ? device_has_shared_room(device) : device_has_room(device));
-    assert(works->shared_launch || works->stack_key != 0 ? count <= DEVICE_LAUNCH_WORKS_MAX
-                                                         : count == 1);
+    assert(count == 1 || works->shared_launch || works->stack_key != 0);
+    assert(count <= DEVICE_LAUNCH_WORKS_MAX);
     while (device->running[slot] != NULL)
         slot++;
     device->busy_shared_slots += works->shared_launch;
@@ -164,8 +167,8 @@ void device_submit_probe(struct device *device, struct work *work)
     device_start(device, device->slots, work, 1);
 }
 
-/* A lost device has stopped: the device does not read or write memory any more, and no result can
- * be trusted. */
+/* Whether the launch of a slot has ended. All launches of a lost device have ended with an error: a
+ * lost device does not read or write memory any more, and no result can be trusted. */
 static bool has_ended(struct device *device, uint32_t slot)
 {
     struct work *works = device->running[slot];
@@ -177,23 +180,30 @@ static bool has_ended(struct device *device, uint32_t slot)
     return true;
 }
 
+/* Frees the slot of entry `i` of device->order. Returns the slot's works, which have ended. */
+static struct work *device_free_slot(struct device *device, uint32_t i)
+{
+    const uint32_t slot = device->order[i];
+    struct work *works = device->running[slot];
+    device->running[slot] = NULL;
+    device->busy--;
+    device->busy_shared_slots -= is_shared_slot(device, slot);
+    for (uint32_t j = i; j < device->busy; j++)
+        device->order[j] = device->order[j + 1];
+    if (slot != device->slots) { /* not the probe's slot */
+        device_note_progress(device);
+        atomic_fetch_sub_explicit(&device->in_flight, count_works(works), memory_order_relaxed);
+    }
+    return works;
+}
+
 struct work *device_poll(struct device *device)
 {
     for (uint32_t i = 0; i < device->busy; i++) {
-        uint32_t slot = device->order[i];
-        if (!has_ended(device, slot))
+        if (!has_ended(device, device->order[i]))
             continue;
-        struct work *works = device->running[slot];
-        device->running[slot] = NULL;
-        if (slot != device->slots)
-            device_note_progress(device);
-        device->busy--;
-        device->busy_shared_slots -= is_shared_slot(device, slot);
-        for (uint32_t j = i; j < device->busy; j++)
-            device->order[j] = device->order[j + 1];
-        if (slot != device->slots)
-            atomic_fetch_sub_explicit(&device->in_flight, count_works(works), memory_order_relaxed);
-        uint64_t now_ns = clock_now_ns();
+        struct work *works = device_free_slot(device, i);
+        const uint64_t now_ns = clock_now_ns();
         for (struct work *work = works; work != NULL; work = work->next) {
             work->done_ns = now_ns;
             if (work->copy_in != NULL)

@@ -103,9 +103,10 @@ enum gemmd_error device_open(const struct device_options *options, struct device
  */
 void device_close(struct device *device);
 
-/* Lets a device copy directly from the memory of another, over the link between them if there is
- * one. Without it such copies go through the host. Returns false if there is no such way. In both
- * cases the speed of copies is measured, for device_info. Called before either device computes. */
+/* Lets a device copy directly from the memory of another device, over the link between them if
+ * there is one. Returns false if the devices cannot copy directly, so that copies go through the
+ * host. In both cases the function measures the speed of copies, for device_info. Called before
+ * either device computes. */
 bool device_connect(struct device *device, const struct device *other);
 
 const struct device_info *device_info(const struct device *device);

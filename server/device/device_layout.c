@@ -131,14 +131,15 @@ bool device_layout_padded(const struct gemm_problem *problem, const struct gemm_
                           struct device_layout *layout)
 {
     const struct gemm_problem *p = problem;
-    struct gemm_problem q = *problem;
-    const bool a_padded = kernel->any_leading && !device_span_has(there, p->a) &&
-                          pad_matrix(&q, kernel, p->transa ? p->k : p->m, p->transa ? p->m : p->k,
-                                     wanted.a, &q.lda, &q.stride_a);
-    const bool b_padded = kernel->any_leading && !device_span_has(there, p->b) &&
-                          pad_matrix(&q, kernel, p->transb ? p->n : p->k, p->transb ? p->k : p->n,
-                                     wanted.b, &q.ldb, &q.stride_b);
-    return device_layout(&q, kernel, there, layout) &&
+    struct gemm_problem padded = *problem;
+    bool a_padded = false, b_padded = false;
+    if (kernel->any_leading && !device_span_has(there, p->a))
+        a_padded = pad_matrix(&padded, kernel, p->transa ? p->k : p->m, p->transa ? p->m : p->k,
+                              wanted.a, &padded.lda, &padded.stride_a);
+    if (kernel->any_leading && !device_span_has(there, p->b))
+        b_padded = pad_matrix(&padded, kernel, p->transb ? p->n : p->k, p->transb ? p->k : p->n,
+                              wanted.b, &padded.ldb, &padded.stride_b);
+    return device_layout(&padded, kernel, there, layout) &&
            (!a_padded || place_staging(layout, p->stride_a, &layout->a_staging)) &&
            (!b_padded || place_staging(layout, p->stride_b, &layout->b_staging));
 }

@@ -22,8 +22,8 @@ struct device_part {
 
 struct device_layout {
     struct device_part a, b, bias, c0, a_scale, b_scale, c, workspace;
-    /* Where the rows of A and B are copied to, without gaps, before they are moved apart
-     * (device_layout_padded). */
+    /* The rows of A and B are copied to these parts, without gaps, before they are moved apart to
+     * `a` and `b` (device_layout_padded). */
     struct device_part a_staging, b_staging;
     uint64_t total_bytes;
     /* The problem as it runs, with the leading dimensions and strides that its parts have in the
@@ -46,11 +46,12 @@ bool device_layout(const struct gemm_problem *problem, const struct gemm_kernel 
                    struct device_span there, struct device_layout *layout);
 
 /* As device_layout, but the rows of A and B that come from the host have the leading dimensions
- * `wanted`, if the kernel would otherwise move them apart in its workspace. The copies to the
- * device can move them apart while the body is still being received (copy_in.h), and then use a
- * staging part. Kernels without any_leading get the rows as always, so that no result changes. */
+ * `wanted`, if the kernel would otherwise move the rows apart in its workspace. The copies to the
+ * device then move the rows apart while the body is still being received (copy_in.h), for which
+ * they need a staging part. Kernels without any_leading get the rows as device_layout places them,
+ * so that their results do not change. */
 struct device_leading {
-    uint64_t a, b; /* elements; no more than the matrix has columns: the rows stay as they came */
+    uint64_t a, b; /* elements. A matrix with as many columns or more stays without gaps */
 };
 bool device_layout_padded(const struct gemm_problem *problem, const struct gemm_kernel *kernel,
                           struct device_leading wanted, struct device_span there,

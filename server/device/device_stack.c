@@ -4,7 +4,8 @@
  * gains nothing in a stack. */
 enum { WORK_ROWS = 128 };
 
-/* Enough for 512 rows of any model's layer, and for the parts of B where a kernel splits B. */
+/* Enough for DEVICE_STACK_ROWS rows of a layer of any large language model, and for the parts of B
+ * if the kernel decomposes B into parts. */
 static const uint64_t STACK_BYTES_MAX = 256 << 20;
 static const uint64_t MEMORY_DIVISOR = 32; /* at most 1/32 of the device's memory */
 

@@ -13,7 +13,9 @@
 #include "server/base/clock.h"
 #include "server/device/device_ops.h"
 
-static const uint64_t PATIENCE_NS = 20000000000u; /* a first launch may load much code */
+/* How long a launch may take before the device counts as lost. A first launch may load much code.
+ */
+static const uint64_t PATIENCE_NS = 20000000000u;
 
 /* Waits for the only work in flight. A device that does not answer in time is set lost, which ends
  * the work. */
@@ -202,8 +204,8 @@ static enum gemmd_error leave_out_named(struct device *device, const char *names
     return GEMMD_OK;
 }
 
-/* Whether a failure is one of this kernel alone, so that the kernel can be left out. If a kernel
- * has lost the device, the fault names the option that leaves the kernel out. */
+/* Whether a failure concerns only this kernel, so that the kernel can be left out. If the kernel
+ * has made the device lost, the fault names the option that leaves the kernel out. */
 static bool is_of_kernel(const struct device *device, enum gemmd_error code, const char *kernel,
                          struct fault *fault)
 {

@@ -3,7 +3,7 @@
  *
  * As in device_layout.h, every part starts at a multiple of DEVICE_LAYOUT_ALIGNMENT. Operands and
  * results in tensor memory are used where they are. The other parts have the layout that they have
- * on the host, with gaps between rows. Pure functions, any thread.
+ * on the host, including any gaps between rows. Pure functions, any thread.
  */
 #ifndef SERVER_DEVICE_TASK_PARTS_H
 #define SERVER_DEVICE_TASK_PARTS_H

@@ -57,9 +57,10 @@ struct work {
      * device. */
     struct work_copy first_copies[WORK_FIRST_COPIES_MAX];
     uint32_t first_copy_count;
-    /* The work has a launch of its own, since it has first copies, or operands or results in memory
-     * of another device that clients share. Set before device_plan. */
-    bool alone;
+    /* The work must have a launch of its own, because the work has first copies or is a part of a
+     * divided call, or because operands or results lie in shared memory of another device. Set
+     * before device_plan. */
+    bool own_launch;
 
     /* Copies that the device makes after it has computed, in this order. */
     struct work_copy copies[WORK_COPIES_MAX];

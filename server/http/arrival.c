@@ -17,6 +17,7 @@
 #include "server/net/listen.h"
 #include "server/net/peer_counts.h"
 
+/* The most new connections whose first bytes are looked at in one iteration of the loop. */
 enum { NEW_CONNECTIONS_PER_ITERATION = 32 };
 /* How much of a request's head is read to choose a thread, and the length from which a body counts
  * as large. Smaller bodies gained nothing from the larger buffer. */
@@ -75,21 +76,23 @@ static void arrival_complete_request(struct connection *connection, struct MHD_C
     request_completed(connection->thread, mhd, &request, MHD_REQUEST_TERMINATED_WITH_ERROR);
 }
 
-void arrival_on_connection(void *cls, struct MHD_Connection *mhd, void **context,
-                           enum MHD_ConnectionNotificationCode code)
+/* libmicrohttpd announces a connection that it was given. Returns the connection. */
+static struct connection *arrival_started(struct io_thread *thread, struct MHD_Connection *mhd)
 {
-    struct io_thread *thread = cls;
-    if (code == MHD_CONNECTION_NOTIFY_STARTED) {
-        struct connection *arrived = take_arriving(
-            thread, MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd);
-        const union MHD_ConnectionInfo *tls =
-            MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_GNUTLS_SESSION);
-        if (tls != NULL && tls->tls_session != NULL)
-            tls_begin(thread->server->tls, arrived, tls->tls_session);
-        *context = arrived;
-        return;
-    }
-    struct connection *connection = *context;
+    const union MHD_ConnectionInfo *socket =
+        MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD);
+    const union MHD_ConnectionInfo *tls =
+        MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_GNUTLS_SESSION);
+    struct connection *connection = take_arriving(thread, socket->connect_fd);
+    if (tls != NULL && tls->tls_session != NULL)
+        tls_begin(thread->server->tls, connection, tls->tls_session);
+    return connection;
+}
+
+/* libmicrohttpd is about to close a connection. */
+static void arrival_closed(struct connection *connection, struct MHD_Connection *mhd)
+{
+    struct io_thread *thread = connection->thread;
     const bool in_handshake = connection->session != NULL && !connection->encrypted;
     if (connection->session != NULL)
         metrics_handshake(thread->shard, connection->shook_hands);
@@ -99,6 +102,15 @@ void arrival_on_connection(void *cls, struct MHD_Connection *mhd, void **context
     if (connection->linger || (is_reading_request(connection) && !in_handshake))
         lingering_add(thread->server->lingering, connection->fd);
     arrival_end_connection(connection);
+}
+
+void arrival_on_connection(void *cls, struct MHD_Connection *mhd, void **context,
+                           enum MHD_ConnectionNotificationCode code)
+{
+    if (code == MHD_CONNECTION_NOTIFY_STARTED)
+        *context = arrival_started(cls, mhd);
+    else
+        arrival_closed(*context, mhd);
 }
 
 static bool speaks_tls(const struct connection *connection)
@@ -129,7 +141,7 @@ void arrival_end_untaken(struct io_thread *thread)
         arrival_end_connection(take_arriving(thread, thread->arriving->fd));
 }
 
-/* The connection has been moved to a bulk thread, which calls this. */
+/* Runs on the bulk thread that a connection has been moved to. */
 static void arrival_begin_in_bulk(struct inbox_message *message)
 {
     struct connection *connection = INBOX_OWNER(message, struct connection, arrival);
@@ -137,7 +149,8 @@ static void arrival_begin_in_bulk(struct inbox_message *message)
     arrival_admit(connection);
 }
 
-static bool count_bulk_connection(struct http_server *server)
+/* Counts one more bulk connection, unless there are --bulk-connections of them already. */
+static bool take_bulk_place(struct http_server *server)
 {
     uint32_t taken = atomic_load(&server->bulk_connections);
     do {
@@ -147,6 +160,7 @@ static bool count_bulk_connection(struct http_server *server)
     return true;
 }
 
+/* Moves a connection that take_bulk_place has counted to a bulk thread. */
 static void arrival_move_to_bulk(struct connection *connection)
 {
     struct io_thread *from = connection->thread;
@@ -194,11 +208,41 @@ static void arrival_refuse(struct connection *connection, char first)
     arrival_close(connection);
 }
 
+/* Whether the first bytes can be those of a TLS handshake, if the connection must begin with one,
+ * or of an HTTP request. */
+static bool can_begin_so(const struct connection *connection, const char *head, uint64_t bytes)
+{
+    if (speaks_tls(connection))
+        return head[0] == TLS_HANDSHAKE_RECORD;
+    return new_connections_can_be_request(head, bytes);
+}
+
+/* Whether the first bytes are the head of a request with a large body. With TLS the head cannot be
+ * read yet. */
+static bool announces_large_body(const struct connection *connection, const char *head,
+                                 uint64_t bytes)
+{
+    return !speaks_tls(connection) && new_connections_announced_bytes(head, bytes) >= BULK_BYTES;
+}
+
+/* Decides about a connection by its first bytes. */
+static void arrival_route(struct connection *connection, const char *head, uint64_t bytes)
+{
+    if (!can_begin_so(connection, head, bytes))
+        arrival_refuse(connection, head[0]);
+    else if (announces_large_body(connection, head, bytes) &&
+             take_bulk_place(connection->thread->server))
+        arrival_move_to_bulk(connection);
+    else
+        arrival_admit(connection);
+}
+
 static void arrival_continue_mapped(struct inbox_message *message);
 
+/* Goes on with a connection that libmicrohttpd has not been given, as far as its first bytes have
+ * arrived. */
 static void arrival_decide(struct connection *connection)
 {
-    struct io_thread *thread = connection->thread;
     char head[HEAD_BYTES];
     ssize_t got = peek_head(connection, head);
     if (connection->peer_address.ss_family == AF_UNIX && starts_with_empty_line(head, got)) {
@@ -212,18 +256,13 @@ static void arrival_decide(struct connection *connection)
         }
         got = peek_head(connection, head);
     }
-    if (got < 0 && errno == EAGAIN && new_connections_add(&thread->new_connections, connection))
-        return;
-    const bool with_tls = speaks_tls(connection);
-    if (got > 0 && !(with_tls ? head[0] == TLS_HANDSHAKE_RECORD
-                              : new_connections_can_be_request(head, (uint64_t)got)))
-        arrival_refuse(connection, head[0]);
-    else if (got > 0 && !with_tls &&
-             new_connections_announced_bytes(head, (uint64_t)got) >= BULK_BYTES &&
-             count_bulk_connection(thread->server))
-        arrival_move_to_bulk(connection);
+    if (got < 0 && errno == EAGAIN &&
+        new_connections_add(&connection->thread->new_connections, connection))
+        return; /* arrival_take_ready continues when bytes have arrived */
+    if (got > 0)
+        arrival_route(connection, head, (uint64_t)got);
     else
-        arrival_admit(connection);
+        arrival_admit(connection); /* libmicrohttpd handles an end or an error of the connection */
 }
 
 static void arrival_continue_mapped(struct inbox_message *message)

@@ -2,9 +2,10 @@
  * arrival.h - the way of a connection from the main thread to libmicrohttpd, and its end.
  *
  * The main thread hands an accepted connection to an I/O thread. The I/O thread waits for the first
- * bytes of the connection (new_connections.h), and then decides with them: it refuses a connection
- * that does not speak HTTP, maps the memory that a client shares (connection_memory.h), moves a
- * connection with a large body to a bulk thread, or gives the connection to libmicrohttpd.
+ * bytes of the connection (new_connections.h). The first bytes decide what happens next: the I/O
+ * thread refuses a connection that does not speak HTTP, maps the memory that a client shares
+ * (connection_memory.h), moves a connection with a large body to a bulk thread, or gives the
+ * connection to libmicrohttpd.
  *
  * All functions run on the I/O thread, unless their comment says otherwise.
  */
@@ -18,7 +19,8 @@
 struct connection;
 struct io_thread;
 
-/* The one of `threads` with the fewest connections; `turn` breaks ties. Any thread. */
+/* Returns the I/O thread with the fewest connections, out of `count` threads. Among equals, the
+ * first from threads[turn % count] on is chosen. Any thread. */
 struct io_thread *arrival_choose_thread(struct io_thread *const *threads, uint32_t count,
                                         uint32_t turn);
 

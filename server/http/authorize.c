@@ -9,7 +9,7 @@
 #include "server/http/tls.h"
 #include "server/http/tokens.h"
 
-/* Looks up the names of the client's certificate, for a request that has no token. */
+/* Looks up the names of the client's certificate, for a request without an Authorization header. */
 static enum token_verdict check_certificate(const struct request *request,
                                             struct token_grant *grant)
 {

@@ -7,10 +7,12 @@
 #include "server/http/connection.h"
 #include "server/http/server_state.h"
 
-/* Connections that are checked, and the most that are ended, in one iteration of the loop; and the
- * most that one check takes out of `parked`, so that 10,000 connections that were parked together
- * are not looked at together. */
-enum { AT_A_TIME = 32, ENDED_AT_A_TIME = 2, UNPARKED_AT_A_TIME = 512 };
+/* The most connections that are checked, and the most that are ended, in one iteration of the loop.
+ */
+enum { AT_A_TIME = 32, ENDED_AT_A_TIME = 2 };
+/* The most connections that one check takes out of `parked`, so that 10,000 connections that were
+ * parked at the same time are not checked at the same time. */
+enum { UNPARKED_AT_A_TIME = 512 };
 /* The longest time for which a connection is parked. */
 static const uint64_t PARKED_MAX_NS = 8000000000u, NS_PER_MS = 1000000u;
 /* Parts of --idle-timeout: a connection is ended at most one part late. */
@@ -50,21 +52,21 @@ void checks_begin(struct checks *checks, const struct http_server *server, uint6
     checks->next = checks->watched.first;
 }
 
-/* Takes the next connections of the check, and asks the system in one call which of those that are
- * to be looked at have been shut down by their clients. Returns their number. */
+/* Takes the next connections of the check, and asks the system in one call which of their clients
+ * have disconnected, as far as a look is due. Returns the number of connections that were taken. */
 static int take_some(struct checks *checks, struct connection *taken[AT_A_TIME],
                      struct pollfd ends[AT_A_TIME], uint64_t now_ns)
 {
     int count = 0, looks = 0;
     for (; count < AT_A_TIME && checks->next != NULL; count++) {
         struct connection *connection = checks->next;
-        const bool look = connection_is_to_be_looked_at(connection, now_ns);
+        const bool look = connection_look_is_due(connection, now_ns);
         checks->next = connection->next;
         taken[count] = connection;
         ends[count] = (struct pollfd){.fd = look ? connection->fd : -1, .events = POLLRDHUP};
         looks += look;
     }
-    if (looks > 0) /* where poll fails, it reports nothing */
+    if (looks > 0) /* a poll that fails leaves every `revents` 0 */
         (void)poll(ends, (nfds_t)count, 0);
     return count;
 }

@@ -4,9 +4,9 @@
  * A check goes through the connections a few times a second, some in each iteration of the thread's
  * loop: a connection whose phase has lasted too long is ended, and so is one whose client has
  * disconnected unnoticed (connection.h). A connection that a check finds between two requests is
- * parked: the checks leave it alone until it has been parked for some seconds or a request arrives.
- * So 10,000 idle connections, each of which is in memory that was not used for long, do not delay
- * the requests of others.
+ * parked: the checks skip it until it has been parked for some seconds or a request arrives.
+ * Without parking, each check would read the memory of every idle connection, and 10,000 idle
+ * connections would delay the requests of other connections.
  *
  * Only the I/O thread uses its checks.
  */

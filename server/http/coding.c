@@ -47,8 +47,8 @@ void coding_read(struct coding_list *list, const char *value)
 enum coding coding_accepted(const char *accept)
 {
     static const enum coding preferred[] = {CODING_GZIP, CODING_DEFLATE, CODING_IDENTITY};
-    /* A coding that the header does not name is not accepted, except identity, which has the least
-     * weight that is not 0. */
+    /* A coding that the header does not name is not accepted. Only identity is, with a weight below
+     * the least weight that a header can give (0.001). */
     double quality[CODING_COUNT] = {[CODING_IDENTITY] = 0.0005};
     double star = -1;
     bool named[CODING_COUNT] = {false};

@@ -45,9 +45,8 @@ static bool is_over(uint64_t since_ns, uint64_t limit_ms, uint64_t now_ns)
 
 enum { HEAD_MAX = 512, BODY_MAX = FAULT_JSON_BYTES };
 
-/* Writes a whole answer for `fault`. Returns its length, and sets `*body_bytes` to that of its
- * body.
- */
+/* Writes a whole answer for `fault`. Returns the length of the answer, and sets `*body_bytes` to
+ * the length of its body. */
 static size_t write_fault(char out[HEAD_MAX + BODY_MAX], const struct fault *fault,
                           const char *request_id, uint64_t *body_bytes)
 {
@@ -107,10 +106,10 @@ bool connection_has_ended(const struct connection *connection)
     return got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR);
 }
 
-/* A connection is looked at in the first check of a phase, because its client may have disconnected
- * together with the last bytes, and libmicrohttpd has processed all bytes that were read, so that
- * no complete request is pending. */
-bool connection_is_to_be_looked_at(struct connection *connection, uint64_t now_ns)
+/* A look is due in the first check of each phase, because the client may have disconnected together
+ * with the bytes that began the phase. In a check, no complete request is pending: libmicrohttpd
+ * has processed all bytes that it has read. */
+bool connection_look_is_due(struct connection *connection, uint64_t now_ns)
 {
     const enum connection_phase phase = connection->phase;
     if ((phase != CONNECTION_HEADERS && phase != CONNECTION_BODY && phase != CONNECTION_IDLE) ||
@@ -183,9 +182,9 @@ static bool is_slow_answer(struct connection *connection, const struct config *c
 }
 
 /* Whether libmicrohttpd has answered the request before its headers were complete, because the
- * parameters of the query did not fit in the connection's buffer: version 0.9 then waits for
- * headers that it has dropped. After other refusals it closes the connection at once, though not
- * before the client takes the answer, to which nothing may be added. */
+ * parameters of the query did not fit in the connection's buffer. libmicrohttpd 0.9 then waits for
+ * headers that it has dropped. After any other refusal libmicrohttpd closes the connection as soon
+ * as the client has taken the answer; the daemon must not send anything behind that answer. */
 static bool is_stuck(const struct connection *connection)
 {
     if (connection->request == NULL)
@@ -208,58 +207,86 @@ void connection_refuse_parameters(struct connection *connection)
     connection_answer_fault(connection, &fault, request->id);
 }
 
-void connection_check(struct connection *connection, const struct http_server *server,
-                      uint64_t now_ns)
+/* The functions is_late_... return whether a phase has lasted too long. `fault` is set if the
+ * client gets an answer. */
+
+static bool is_late_idle(const struct connection *connection, const struct http_server *server,
+                         uint64_t now_ns)
+{
+    const bool closing = atomic_load(&server->stage) == HTTP_CLOSING;
+    const struct config *config = server->config;
+    return is_over(connection->since_ns, closing ? 1 : config->idle_timeout_ms, now_ns);
+}
+
+static bool is_late_head(struct connection *connection, const struct config *config,
+                         uint64_t now_ns, struct fault *fault)
+{
+    if (is_stuck(connection) && is_over(connection->since_ns, STUCK_MS, now_ns)) {
+        connection_refuse_parameters(connection); /* which answers */
+        return true;
+    }
+    if (!is_over(connection->since_ns, config->header_timeout_ms, now_ns))
+        return false;
+    fault_set(fault, GEMMD_ERR_SLOW_CLIENT, NULL,
+              "the headers did not arrive within %" PRIu32 " ms", config->header_timeout_ms);
+    return true;
+}
+
+static bool is_late_body(const struct connection *connection, const struct config *config,
+                         uint64_t now_ns, struct fault *fault)
+{
+    if (connection->deadline_ns != 0 && now_ns > connection->deadline_ns) {
+        fault_set(fault, GEMMD_ERR_DEADLINE, NULL,
+                  "the deadline passed while the body was arriving");
+        return true;
+    }
+    if (is_over(connection->since_ns, config->body_timeout_ms, now_ns)) {
+        fault_set(fault, GEMMD_ERR_SLOW_CLIENT, NULL,
+                  "the body did not arrive within %" PRIu32 " ms", config->body_timeout_ms);
+        return true;
+    }
+    return now_ns > connection->since_ns + RATE_GRACE_NS &&
+           is_slow_body(connection, config, now_ns, fault);
+}
+
+/* Sets no fault: the answer has begun, so that no other answer can be sent. */
+static bool is_late_answer(struct connection *connection, const struct config *config,
+                           uint64_t now_ns)
+{
+    if (!is_over(connection->since_ns, config->body_timeout_ms, now_ns) &&
+        !is_slow_answer(connection, config, now_ns))
+        return false;
+    connection->ended_by = GEMMD_ERR_SLOW_CLIENT;
+    return true;
+}
+
+static bool is_late(struct connection *connection, const struct http_server *server,
+                    uint64_t now_ns, struct fault *fault)
 {
     const struct config *config = server->config;
-    uint64_t since = connection->since_ns;
-    struct fault fault = {.code = GEMMD_OK};
-    bool late = false;
-
     switch (connection->phase) {
     case CONNECTION_IDLE:
-        late = is_over(since,
-                       atomic_load(&server->stage) == HTTP_CLOSING ? 1 : config->idle_timeout_ms,
-                       now_ns);
-        break;
+        return is_late_idle(connection, server, now_ns);
     case CONNECTION_HEADERS:
-        late = is_stuck(connection) && is_over(since, STUCK_MS, now_ns);
-        if (late) {
-            connection_refuse_parameters(connection);
-            break;
-        }
-        late = is_over(since, config->header_timeout_ms, now_ns);
-        if (late)
-            fault_set(&fault, GEMMD_ERR_SLOW_CLIENT, NULL,
-                      "the headers did not arrive within %" PRIu32 " ms",
-                      config->header_timeout_ms);
-        break;
+        return is_late_head(connection, config, now_ns, fault);
     case CONNECTION_BODY:
-        if (connection->deadline_ns != 0 && now_ns > connection->deadline_ns) {
-            late = true;
-            fault_set(&fault, GEMMD_ERR_DEADLINE, NULL,
-                      "the deadline passed while the body was arriving");
-        } else if (is_over(since, config->body_timeout_ms, now_ns)) {
-            late = true;
-            fault_set(&fault, GEMMD_ERR_SLOW_CLIENT, NULL,
-                      "the body did not arrive within %" PRIu32 " ms", config->body_timeout_ms);
-        } else if (now_ns > since + RATE_GRACE_NS) {
-            late = is_slow_body(connection, config, now_ns, &fault);
-        }
-        break;
+        return is_late_body(connection, config, now_ns, fault);
     case CONNECTION_SENDING:
-        late = is_over(since, config->body_timeout_ms, now_ns) ||
-               is_slow_answer(connection, config, now_ns);
-        if (late) /* no fault is set: the answer has begun, so no other answer can be sent */
-            connection->ended_by = GEMMD_ERR_SLOW_CLIENT;
-        break;
-    case CONNECTION_WORKING:
+        return is_late_answer(connection, config, now_ns);
+    case CONNECTION_WORKING:   /* the deadline of the request ends its work (waiters.h) */
     case CONNECTION_STREAMING: /* streams_check ends streams */
     case CONNECTION_EXPIRED:
     case CONNECTION_GONE:
-        break;
+        return false;
     }
-    if (!late)
+    return false;
+}
+
+void connection_check(struct connection *connection, const struct http_server *server,
+                      uint64_t now_ns)
+{
+    struct fault fault = {.code = GEMMD_OK};
+    if (!is_late(connection, server, now_ns, &fault))
         return;
     connection->phase = CONNECTION_EXPIRED;
     if (fault.code != GEMMD_OK) {

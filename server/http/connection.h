@@ -117,8 +117,9 @@ void connection_abandon(struct connection *connection);
 void connection_refuse_parameters(struct connection *connection);
 
 /* Whether it is time to look whether the client has disconnected in the middle of a request or
- * between requests. If so, the next look is a second later, or in the next phase. */
-bool connection_is_to_be_looked_at(struct connection *connection, uint64_t now_ns);
+ * between requests. If the function returns true, the next look is due a second later, or in the
+ * next phase. */
+bool connection_look_is_due(struct connection *connection, uint64_t now_ns);
 /* Ends a connection whose phase has lasted too long. A request that is late gets 408 or 504 first.
  * The socket is shut down; libmicrohttpd then closes the connection. */
 void connection_check(struct connection *connection, const struct http_server *server,

@@ -35,7 +35,8 @@ struct digests {
     unsigned char values[DIGEST_ALGORITHMS][DIGEST_BYTES_MAX];
 };
 
-enum { PIECE_BYTES = 8 << 20 /* hashed between two beats of the digester's heart */ };
+/* The most bytes that the digester hashes before it reports progress (heartbeat.h). */
+enum { PIECE_BYTES = 8 << 20 };
 
 /* ---- the fields of a request ---- */
 
@@ -172,8 +173,9 @@ static bool hash_payload(const struct digests *digests, const struct payload *pa
     return true;
 }
 
-/* Adds the headers to the response, which is destroyed if memory runs out. An answer to HEAD has no
- * content that a Content-Digest could be of. */
+/* Adds the digests that the client wants to the response's headers. If memory runs out, the
+ * response is destroyed, and NULL is returned. An answer to HEAD gets no Content-Digest, because it
+ * has no content. */
 static struct MHD_Response *add_digests(const struct request *request,
                                         struct MHD_Response *response,
                                         unsigned char values[DIGEST_ALGORITHMS][DIGEST_BYTES_MAX])

@@ -5,10 +5,10 @@
 #include "server/http/connection.h"
 #include "server/http/request.h"
 
-/* Bodies that are read at a time; and the longest time until the next one begins although none of
- * them has ended. With 223 x 223 x 223 products in 400 kB at three times the capacity, two at a
- * time gave three times the goodput of all at once; an interval of 10 ms instead of 2 gave the
- * same. */
+/* AT_A_TIME bodies are read at a time. If none of them ends within INTERVAL_NS, one more body
+ * begins to be read. With 223 x 223 x 223 products in 400 kB at three times the capacity, reading
+ * two bodies at a time gave three times the goodput of reading all at once; an interval of 10 ms
+ * gave the same as 2 ms. */
 enum { AT_A_TIME = 2 };
 static const uint64_t INTERVAL_NS = 2000000, NS_PER_MS = 1000000;
 

@@ -91,8 +91,8 @@ bool guard_target(const char *target, size_t bytes)
     return bytes > 0;
 }
 
-/* Whether the parts of the request line follow each other with one byte between, which was a space.
- * Libmicrohttpd 0.9 skips further spaces and cuts the target at a zero byte. */
+/* Whether one byte lies between the method and the target, and one between the target and the
+ * version. libmicrohttpd 0.9 accepts several spaces there, and cuts the target at a zero byte. */
 static bool is_sound_request_line(const struct request *request, const struct request_line *line)
 {
     return request->target == line->method + strlen(line->method) + 1 &&

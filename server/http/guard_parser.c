@@ -7,7 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* Runs of libmicrohttpd in which it reads a request that has been sent completely. */
+/* The most runs that libmicrohttpd may need to read a request that has been sent completely. */
 enum { RUNS_MAX = 16 };
 
 static const char sample[] = "GET /path?name=value HTTP/1.1\r\nHost: localhost\r\nX-Empty:\r\n"
@@ -64,7 +64,7 @@ static enum MHD_Result take_request(void *cls, struct MHD_Connection *mhd, const
     return MHD_NO; /* closes the connection */
 }
 
-/* Lets libmicrohttpd read the sample. Returns false if it did not come to read it. */
+/* Lets libmicrohttpd read the sample. Returns false if libmicrohttpd could not be tried. */
 static bool try_sample(struct trial *trial)
 {
     int ends[2];

@@ -7,6 +7,8 @@
 #define ZLIB_CONST
 #include <zlib.h>
 
+/* Bytes of a decompressed piece at most, and what zlib's inflateInit2 adds to the size of its
+ * window to read gzip. */
 enum { PIECE_BYTES = 16 * 1024, GZIP_FORMAT = 16 };
 
 struct inflater {

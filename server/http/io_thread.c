@@ -15,7 +15,7 @@
 #include "server/http/stream.h"
 #include "server/http/tls.h"
 
-/* Iterations of the loop after the thread was stopped, which send answers that are still due. */
+/* Iterations of the loop after the thread was stopped, in which the last answers are sent. */
 enum { LAST_ITERATIONS = 4 };
 /* Iterations in which no request advances before the thread pauses although libmicrohttpd wants to
  * run again, and the length of a pause. */
@@ -48,10 +48,14 @@ static bool polls_on(const struct io_thread *thread, uint64_t now_ns)
     return now_ns - thread->moved_ns < config->busy_poll_us * UINT64_C(1000);
 }
 
-/* The shorter of two times, of which -1 has no end. */
-static int earlier(int a_ms, int b_ms)
+/* The shorter of two waiting times; -1 stands for a wait without an end. */
+static int shorter_wait(int a_ms, int b_ms)
 {
-    return a_ms < 0 ? b_ms : b_ms < 0 || a_ms < b_ms ? a_ms : b_ms;
+    if (a_ms < 0)
+        return b_ms;
+    if (b_ms < 0)
+        return a_ms;
+    return a_ms < b_ms ? a_ms : b_ms;
 }
 
 /* Waits until there is something to do, but not longer than `limit_ms` (-1: no limit). */
@@ -63,13 +67,14 @@ static void wait_for_work(struct io_thread *thread, const int fds[INBOX_FDS_MAX]
         log_flush(thread->server->log, &thread->log_buffer);
         due_ms = -1;
     }
-    due_ms = earlier(due_ms, waiters_due_ms(&thread->waiters, now_ns));
-    due_ms = earlier(due_ms, dropped_bodies_due_ms(&thread->dropped_bodies, now_ns));
-    due_ms = earlier(due_ms, limit_ms);
+    due_ms = shorter_wait(due_ms, waiters_due_ms(&thread->waiters, now_ns));
+    due_ms = shorter_wait(due_ms, dropped_bodies_due_ms(&thread->dropped_bodies, now_ns));
+    due_ms = shorter_wait(due_ms, limit_ms);
     if (!polls_on(thread, now_ns))
         inbox_wait(&thread->inbox, fds, INBOX_FDS_MAX, due_ms);
 }
 
+/* Lets libmicrohttpd read, write and call back, without waiting. */
 static void io_thread_iterate(struct io_thread *thread)
 {
     uint64_t now_ns = clock_now_ns();
@@ -136,8 +141,9 @@ static struct MHD_Daemon *start_mhd(struct io_thread *thread, bool with_tls)
     unsigned flags = MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET | MHD_ALLOW_SUSPEND_RESUME;
     struct MHD_OptionItem tls_options[TLS_DAEMON_OPTIONS + 1] = {{MHD_OPTION_END, 0, NULL}};
     bool bulk = thread->index >= server->bulk_thread_first;
-    /* A lenient parser closes a connection without an answer if the request line breaks a rule that
-     * it checks at all. guard.h checks the same rules, and the client gets an answer. */
+    /* In its strict mode, a lenient parser (guard_parser.h) closes the connection of a malformed
+     * request line without an answer. The mode is off, because the guard checks the same rules and
+     * answers. */
     const int strict = server->lenient_parser ? 0 : 1;
     if (server->lenient_parser)
         flags |= MHD_USE_ERROR_LOG; /* for reading_heads_on_message */
@@ -184,8 +190,11 @@ enum gemmd_error io_thread_start(struct http_server *server, uint32_t index, str
     thread->mhd = start_mhd(thread, false);
     if (thread->mhd == NULL)
         goto no_mhd;
-    if (server->tls != NULL && (thread->tls_mhd = start_mhd(thread, true)) == NULL)
-        goto no_tls;
+    if (server->tls != NULL) {
+        thread->tls_mhd = start_mhd(thread, true);
+        if (thread->tls_mhd == NULL)
+            goto no_tls;
+    }
     if (pthread_create(&thread->thread, NULL, io_thread_run, thread) != 0)
         goto no_thread;
     *out = thread;

@@ -7,6 +7,7 @@
 
 #include "server/http/connection.h"
 
+/* Events that one call of epoll_wait returns at most. */
 enum { COLLECT_MAX = 64 };
 
 bool new_connections_open(struct new_connections *new_connections)

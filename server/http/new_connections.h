@@ -1,10 +1,10 @@
 /*
  * new_connections.h - an I/O thread's new connections, until their first bytes have arrived.
  *
- * The size of its first request decides which thread serves a connection. All connections of one
- * libmicrohttpd daemon have buffers of one size. Large bodies need large buffers (1 MiB) for fewer,
- * larger reads; small requests need small ones, because libmicrohttpd zeroes the whole buffer after
- * each request. A connection that has sent nothing yet has no buffer.
+ * The size of the first request on a connection decides which thread serves the connection, because
+ * all connections of one libmicrohttpd daemon have buffers of one size. Large bodies need large
+ * buffers (1 MiB) for fewer, larger reads. Small requests need small buffers, because libmicrohttpd
+ * zeroes the whole buffer after each request. A connection that has sent nothing yet has no buffer.
  *
  * Only the I/O thread uses its new connections.
  */

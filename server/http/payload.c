@@ -11,7 +11,7 @@
 enum {
     LEAST_BYTES = 1024, /* shorter answers are not compressed */
     BLOCK_BYTES = 32 * 1024,
-    /* At most so many bytes are compressed before the thread serves other connections. */
+    /* The most bytes that are compressed before the thread serves other connections. */
     PIECE_BYTES = 256 * 1024,
     MEMORY_LEVEL = 8,
     GZIP_FORMAT = 16

@@ -5,6 +5,7 @@
 
 #include "proto/number.h"
 
+/* Longer than every word that the daemon knows. */
 enum { WORD_MAX = 32 };
 
 /* The end of an element: the next comma outside of quotes, or the end of the text. */

@@ -61,8 +61,8 @@ static void refuse(struct request *request, unsigned status)
 void reading_heads_on_message(void *cls, const char *format, va_list arguments)
 {
     const struct io_thread *thread = cls;
-    /* The message about an answer of libmicrohttpd's own, which precedes the answer. Its first
-     * argument is the status. */
+    /* libmicrohttpd writes this message before it answers by itself. The first argument is the
+     * status of its answer. */
     if (strstr(format, "(HTTP response code is %u (") == NULL)
         return;
     struct request *request = thread->reading_heads.newest;

@@ -1,16 +1,17 @@
 /*
- * reading_heads.h - the requests of an I/O thread whose headers are being read, and the refusal of
- * those whose answer by libmicrohttpd would be malformed.
+ * reading_heads.h - the requests of an I/O thread whose headers are being read. The list serves to
+ * refuse requests that libmicrohttpd 0.9 would answer with a malformed answer.
  *
  * libmicrohttpd 0.9 itself refuses a request whose Content-Length is not a number, or whose cookies
- * do not fit in the connection's buffer. It finds both faults when the headers are complete and
- * before it calls request_handle, prepares its answer, and then goes on with the request as if
- * there were none, so that it writes the head of the answer a second time in front of the body. No
- * callback runs in between but that for libmicrohttpd's messages. The callback does not name the
- * connection, but only one connection at a time is in the middle of this step, and libmicrohttpd
- * says which one when it is asked for the size of the headers. So the daemon answers such a request
- * when it sees the message, and shuts the socket down before libmicrohttpd writes to it.
- * libmicrohttpd 1.0 answers correctly, and is not watched.
+ * do not fit in the connection's buffer. It finds both faults when the headers are complete, before
+ * it calls request_handle. It prepares an answer, but then goes on with the request as if it had
+ * not answered, and so writes the head of the answer a second time in front of the answer's body.
+ *
+ * The daemon therefore answers such a request first, and shuts the socket down before libmicrohttpd
+ * writes to it. The only callback that runs between the two steps is the one for libmicrohttpd's
+ * messages. That callback does not name the connection. But only one connection at a time is
+ * between the two steps, and MHD_get_connection_info tells which: the one that has a size of
+ * headers and no status yet. libmicrohttpd 1.0 answers correctly, and its requests are not listed.
  *
  * All functions run on the I/O thread.
  */

@@ -175,7 +175,8 @@ void request_wake(struct request *request)
         inbox_post(&request->thread->inbox, &request->done);
 }
 
-/* Whether other threads still have the work, as far as this thread knows. */
+/* Whether other threads still have the work, as far as this thread knows. Looks whether the work
+ * has ended since the last call. */
 static bool request_is_handed_over(struct request *request)
 {
     if (!request->awaited && atomic_load(&request->progress) == PROGRESS_DONE)
@@ -188,19 +189,24 @@ static bool request_is_handed_over(struct request *request)
 static bool request_await_end(struct request *request)
 {
     enum request_progress before = PROGRESS_RUNNING;
-    if (request->handed_over && !request->awaited)
-        request->awaited = request->handed_over =
-            atomic_compare_exchange_strong(&request->progress, &before, PROGRESS_AWAITED);
-    return request->handed_over;
+    if (!request->handed_over || request->awaited)
+        return request->handed_over;
+    const bool runs = atomic_compare_exchange_strong(&request->progress, &before, PROGRESS_AWAITED);
+    request->awaited = runs;
+    request->handed_over = runs;
+    return runs;
 }
 
 /* Takes the work back from other threads. Returns false if the work has begun. */
 static bool request_withdraw(struct request *request)
 {
+    if (!request_is_handed_over(request))
+        return true;
     /* The work of an answer that is being hashed is done, and cannot be taken back. */
-    if (request_is_handed_over(request) && !digests_has_answer(request->digests))
-        request->handed_over =
-            request->endpoint->withdraw == NULL || !request->endpoint->withdraw(request);
+    if (digests_has_answer(request->digests) || request->endpoint->withdraw == NULL)
+        return false;
+    if (request->endpoint->withdraw(request))
+        request->handed_over = false;
     return !request->handed_over;
 }
 
@@ -209,7 +215,7 @@ void request_give_up(struct waiter *waiter, enum waiter_end why)
     struct request *request = WAITER_OWNER(waiter, struct request, among_waiters);
     if (!request_is_handed_over(request) && why != WAITER_LEFT)
         return; /* the work is done and the answer is about to be sent */
-    bool begun = !request_withdraw(request);
+    const bool begun = !request_withdraw(request);
     request->given_up = true;
     if (why == WAITER_LEFT)
         connection_abandon(request->connection);
@@ -313,8 +319,9 @@ enum MHD_Result request_handle(void *cls, struct MHD_Connection *mhd, const char
     if (upload_data != NULL && *upload_data_size == 0)
         return MHD_YES;
     *upload_data_size = 0;
-    return request_advance(request, &line, body) && request->state != REQUEST_FAILED ? MHD_YES
-                                                                                     : MHD_NO;
+    if (!request_advance(request, &line, body))
+        return MHD_NO;
+    return request->state == REQUEST_FAILED ? MHD_NO : MHD_YES;
 }
 
 /* Whether libmicrohttpd itself has answered the request, because it could not parse the request. A

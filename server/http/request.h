@@ -68,6 +68,8 @@ enum request_progress {
 /* An answer up to this size fits in the buffer of a socket, so that it is written with one call. */
 enum { SMALL_ANSWER_BYTES = 64 * 1024 };
 
+/* Bytes of a path that the log keeps; and the longest text in the place of a path's {...}, which is
+ * the name of a model: "linear." and the name of a tensor (MODEL_NAME_MAX in api/v2/model.h). */
 enum { REQUEST_PATH_MAX = 256, REQUEST_NAME_MAX = 135 };
 
 struct request {
@@ -83,16 +85,16 @@ struct request {
     const char *challenge;           /* for WWW-Authenticate; NULL: none. Borrowed */
     uint32_t scopes;                 /* of the credential (enum token_scope); 0 without tokens */
     uint32_t tenant_number;          /* the same tenant; 0 without tokens */
-    const char *rest;                /* of the path after the endpoint's own, decoded; borrowed */
+    const char *rest; /* the part of the path after the endpoint's path, decoded; borrowed */
 
     enum request_state state;
     _Atomic enum request_progress progress;
-    struct inbox_message done;    /* to the I/O thread, if progress was PROGRESS_AWAITED */
+    struct inbox_message done;    /* posted to the I/O thread if progress was PROGRESS_AWAITED */
     struct waiter among_waiters;  /* in the thread's waiters, while REQUEST_WORKING */
     bool handed_over;             /* other threads have the work, as far as the I/O thread knows */
     bool awaited;                 /* `done` was or will be posted */
     bool suspended;               /* libmicrohttpd has suspended the connection */
-    bool drops_body;              /* counted among the thread's dropped bodies that are read */
+    bool drops_body;              /* one of the bodies that the thread reads and drops now */
     struct request *next_dropped; /* in the thread's list of dropped bodies */
     bool reads_head;              /* in the thread's list of heads that are being read */
     struct request *newer_head, *older_head;

@@ -9,9 +9,9 @@
 #include "server/http/respond.h"
 #include "server/http/server_state.h"
 
-/* The body of a refused request is read and dropped up to this length, which keeps the connection.
- * Up to it, reading the body costs less than closing the connection and accepting another
- * (tests/bench/refusals.py). */
+/* The body of a refused request is read and dropped up to this length, so that the client keeps its
+ * connection. Reading a longer body costs more than closing the connection and accepting another
+ * one (tests/bench/refusals.py). */
 static const uint64_t DISCARD_MAX_BYTES = 1024 * 1024;
 
 void request_refuse(struct request *request)
@@ -58,8 +58,10 @@ static bool body_take_chunk(struct request *request, const void *bytes, uint64_t
                                               : body_inflate(request, bytes, length);
 }
 
-/* Takes the first bytes of the body of a request that was refused at its headers. libmicrohttpd,
- * which must not suspend the connection earlier, must have none suspended when it is stopped. */
+/* Takes the first bytes of the body of a request that was refused at its headers. From now on
+ * dropped_bodies may suspend the connection, which libmicrohttpd forbids before the first bytes. A
+ * thread that stops suspends no more, because libmicrohttpd must have no suspended connection when
+ * it is stopped. */
 static void body_begin_drop(struct request *request, const char *bytes, size_t length)
 {
     struct io_thread *thread = request->thread;
@@ -87,7 +89,8 @@ bool request_body_take(struct request *request, const char *bytes, size_t length
         /* DISCARD_MAX_BYTES are counted from here. */
         request->content_length = request->received_bytes;
     }
-    /* Only a body that was accepted, or whose length is not known, can be longer than this. */
+    /* The state is REQUEST_DISCARDING. A body can be this long only if it was accepted at first, or
+     * if its length was not known at the headers. */
     if (request->received_bytes > request->content_length + DISCARD_MAX_BYTES) {
         request->response_bytes = connection_answer_fault(connection, &request->fault, request->id);
         connection->ended_by = request->fault.code;

@@ -59,8 +59,9 @@ static void copy_text(char *out, size_t size, const char *text)
     snprintf(out, size, "%s", text == NULL ? "" : text);
 }
 
-/* Keeps a request that failed or was slow. Only requests that compute can be slow: others wait for
- * their clients, as those for the result of a job do. */
+/* Keeps a request that failed or was slow, for the dashboard. Only requests that compute count as
+ * slow, because a request such as one for the result of a job may wait for as long as its client
+ * asks. */
 static void keep_notable(const struct request *request, const struct log_access *entry,
                          const uint64_t stages_ns[METRICS_STAGE_COUNT], bool computes)
 {
@@ -89,14 +90,14 @@ static void keep_notable(const struct request *request, const struct log_access 
     copy_text(kept.dtype, sizeof kept.dtype, entry->dtype);
     copy_text(kept.kernel, sizeof kept.kernel, entry->kernel);
     copy_text(kept.error, sizeof kept.error, entry->error);
-    copy_text(kept.detail, sizeof kept.detail,
-              entry->reason != NULL ? entry->reason
-              : failed              ? request->fault.detail
-                                    : NULL);
+    if (entry->reason != NULL)
+        copy_text(kept.detail, sizeof kept.detail, entry->reason);
+    else
+        copy_text(kept.detail, sizeof kept.detail, failed ? request->fault.detail : NULL);
     notable_add(notable, failed ? NOTABLE_FAILED : NOTABLE_SLOW, &kept);
 }
 
-/* Makes the request's trace known: to the exemplars of the metrics, and to the collector. */
+/* Gives the request's trace to the exemplars of the metrics and, as a span, to the exporter. */
 static void record_trace(const struct request *request, const struct log_access *entry,
                          const uint64_t stages_ns[METRICS_STAGE_COUNT])
 {

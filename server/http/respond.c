@@ -39,8 +39,8 @@ static bool add_common_headers(const struct request *request, struct MHD_Respons
     return add_header(response, "Connection", "close");
 }
 
-/* Gives the response to libmicrohttpd, and takes over the caller's reference to it. If the response
- * is NULL, memory has run out even for an error. A request whose answer cannot be queued fails:
+/* Gives the response to libmicrohttpd, and takes over the caller's reference to the response. NULL:
+ * memory has run out even for an error. A request whose answer cannot be queued fails, and
  * request_handle then has libmicrohttpd close the connection. */
 static void queue_response(struct request *request, int status, struct MHD_Response *response,
                            uint64_t length)
@@ -54,7 +54,8 @@ static void queue_response(struct request *request, int status, struct MHD_Respo
         request->connection->linger = true;
     request->state = REQUEST_ANSWERED;
     connection_enter(request->connection, CONNECTION_SENDING, request->sending_ns);
-    /* The first bytes of a large answer are counted too. connection_check begins with others. */
+    /* The bytes of a large answer are counted from the first byte on. For a small answer
+     * connection_check begins to count, if it finds the answer still being sent. */
     if (length > SMALL_ANSWER_BYTES)
         sending_begin(&request->connection->sending, request->connection->fd, request->sending_ns);
     if (response == NULL || !add_common_headers(request, response) ||
@@ -66,8 +67,9 @@ static void queue_response(struct request *request, int status, struct MHD_Respo
     MHD_destroy_response(response); /* NULL is allowed */
 }
 
-/* Queues a response whose payload has the digests that the client wants. A long payload is hashed
- * by another thread first; only a request that is answered at its headers cannot wait for that. */
+/* Queues a response with the digests of its payload that the client wants. A long payload is hashed
+ * by the digester's thread first. A request that is answered at its headers cannot wait, so that
+ * this thread hashes its payload. */
 static void queue_digested(struct request *request, int status, struct MHD_Response *response,
                            const struct payload *payload)
 {

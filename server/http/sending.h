@@ -18,10 +18,10 @@
 
 struct sending {
     bool begun;                  /* the fields below are set for this answer */
-    bool counts;                 /* the socket counts acknowledged bytes: it is of TCP */
-    uint64_t acknowledged_bytes; /* before the answer */
-    uint64_t outstanding_bytes;  /* when the number changed last, which was at changed_ns */
-    uint64_t changed_ns;
+    bool counts;                 /* TCP: the socket counts acknowledged bytes */
+    uint64_t acknowledged_bytes; /* TCP: acknowledged before the answer */
+    uint64_t outstanding_bytes;  /* Unix socket: at the last look */
+    uint64_t changed_ns;         /* Unix socket: when outstanding_bytes changed last */
 };
 
 /* Begins to observe an answer on the socket. */

@@ -16,6 +16,7 @@
 #include "server/http/io_thread.h"
 #include "server/http/token_line.h"
 
+/* The names of a client certificate that are read, and the bytes of a PEM file, at most. */
 enum { NAMES_MAX = 16, FILE_BYTES_MAX = 1 << 20 };
 
 struct tls_credentials {
@@ -29,8 +30,8 @@ struct tls {
     struct tls_credentials *current; /* of new sessions */
 };
 
-/* The certificate callback of libmicrohttpd's own credentials, which only a session has that
- * tls_begin gave none. Refuses the handshake. */
+/* The certificate callback of libmicrohttpd's own credentials. Refuses the handshake, because a
+ * session uses libmicrohttpd's credentials only if tls_begin could not give it others. */
 static int refuse_certificate(gnutls_session_t session, const gnutls_datum_t *authorities,
                               int authority_count, const gnutls_pk_algorithm_t *algorithms,
                               int algorithm_count, gnutls_pcert_st **certificates,
@@ -93,7 +94,7 @@ static enum gemmd_error read_file(const char *option, const char *path, gnutls_d
     return error;
 }
 
-/* A key that other users of the host can read is not the daemon's alone. */
+/* Refuses a private key that other users of the host can read. */
 static enum gemmd_error check_key_mode(const char *path, struct fault *fault)
 {
     struct stat status;
@@ -228,8 +229,9 @@ bool tls_serves_peer(const struct tls *tls, const struct sockaddr *peer)
 
 /* ---- sessions ---- */
 
-/* Sends records. A record that was sent lets the I/O thread's loop go on at once: libmicrohttpd
- * sends one record in each run, and asks for the next run at once. */
+/* Sends bytes of records for GnuTLS. Counts the sent record as progress of the I/O thread
+ * (`moved`), so that the thread does not pause: libmicrohttpd sends one record in each run, and
+ * asks for the next run at once. */
 static ssize_t push_bytes(gnutls_transport_ptr_t transport, const void *bytes, size_t length)
 {
     struct connection *connection = transport;
@@ -245,7 +247,7 @@ static ssize_t pull_bytes(gnutls_transport_ptr_t transport, void *bytes, size_t 
     return recv(connection->fd, bytes, capacity, MSG_DONTWAIT);
 }
 
-/* Called when a message Finished is received or sent: the handshake is complete with the client's.
+/* Called when a message Finished is received or sent. The client's message completes the handshake.
  */
 static int note_finished(gnutls_session_t session, unsigned type, unsigned when, unsigned incoming,
                          const gnutls_datum_t *message)

@@ -4,8 +4,11 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+/* Events that one call of epoll_wait returns at most. */
 enum { COLLECT_MAX = 64 };
-static const uint64_t WATCH_AFTER_NS = 10000000, NS_PER_MS = 1000000;
+/* How long a waiter waits before its socket is watched. */
+static const uint64_t WATCH_AFTER_NS = 10000000;
+static const uint64_t NS_PER_MS = 1000000;
 
 bool waiters_open(struct waiters *waiters, waiter_ended *ended)
 {
@@ -63,6 +66,7 @@ static void waiters_end_one(struct waiters *waiters, struct waiter *waiter, enum
     waiters->ended(waiter, how);
 }
 
+/* Watches the sockets of waiters that have waited for WATCH_AFTER_NS. */
 static void waiters_watch(struct waiters *waiters, uint64_t now_ns)
 {
     for (struct waiter *waiter = waiters->unwatched;

@@ -39,7 +39,9 @@ enum gemmd_error job_open(struct jobs *jobs, const char *tenant, uint32_t number
                           const char *request_id, struct job **out, struct fault *fault)
 {
     struct job *job = calloc(1, sizeof *job);
-    if (job == NULL || (job->answer = job_answer_create(&jobs->tenants[number].budget)) == NULL) {
+    if (job != NULL)
+        job->answer = job_answer_create(&jobs->tenants[number].budget);
+    if (job == NULL || job->answer == NULL) {
         free(job);
         return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for a job");
     }

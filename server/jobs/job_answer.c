@@ -32,7 +32,8 @@ static void budget_give(struct job_budget *budget, uint64_t bytes)
     atomic_fetch_sub(&budget->bytes, bytes);
 }
 
-/* The bytes that a tenant's answers may have together with one of `bytes`. */
+/* The most bytes that a tenant's answers may have, with a new one of `bytes`. An answer that is
+ * larger than the tenant's budget fits while the tenant has no other. */
 static uint64_t tenant_most(const struct job_budget *budget, uint64_t bytes)
 {
     if (budget->max_bytes == 0)

@@ -35,7 +35,8 @@ struct pool_cache *job_thread_memory(struct job_thread *job_thread);
  * thread. */
 void job_thread_check(struct job_thread *job_thread, uint64_t now_ns);
 /* Whether the thread has handled its messages since the last call. Wakes the thread for the next
- * call. Always called on the same thread, less often than the job thread needs for a message. */
+ * call. Always called on the same thread. The time between two calls must be longer than the job
+ * thread takes for a message. */
 bool job_thread_alive(struct job_thread *job_thread);
 
 #endif

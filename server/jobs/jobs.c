@@ -10,7 +10,7 @@
 
 enum { NS_PER_MS = 1000000, NS_PER_S = 1000000000 };
 
-/* Most jobs that are counted ahead of one, so that the lock is never held for long. */
+/* The most jobs that jobs_result_wait_s counts, so that the lock is never held for long. */
 enum { RANK_MAX = 1024 };
 
 struct jobs *jobs_create(const struct jobs_limits *limits)

@@ -28,11 +28,13 @@ struct jobs;
 
 struct jobs_limits {
     uint32_t max_jobs;
-    uint64_t max_bytes;    /* of all answers together */
-    uint64_t ttl_ns;       /* how long an answer is kept, and then how long its id is remembered */
-    uint32_t tenants;      /* tenants have the numbers 0 ... tenants - 1; 0 counts as one tenant */
-    uint32_t tenant_jobs;  /* open and kept jobs of each tenant; 0: only max_jobs limits */
-    uint64_t tenant_bytes; /* answers of each tenant, unless it has only one; 0: only max_bytes */
+    uint64_t max_bytes;   /* of all answers together */
+    uint64_t ttl_ns;      /* how long an answer is kept, and then how long its id is remembered */
+    uint32_t tenants;     /* tenants have the numbers 0 ... tenants - 1; 0 counts as one tenant */
+    uint32_t tenant_jobs; /* open and kept jobs of each tenant; 0: only max_jobs limits */
+    /* Answers of each tenant; 0: only max_bytes limits. A single answer may be larger, if its
+     * tenant has no other answer. */
+    uint64_t tenant_bytes;
 };
 
 /* NULL: out of memory. */
@@ -54,8 +56,8 @@ enum gemmd_error jobs_find(struct jobs *jobs, const char *id, const char *tenant
  * `before` that continues the list, or to 0 at the list's end. Returns the number of `views`. */
 uint32_t jobs_list(struct jobs *jobs, const char *tenant, uint32_t number, uint64_t before,
                    uint64_t now_ns, struct job_view views[], uint32_t limit, uint64_t *next);
-/* Cancels an unfinished job, or removes a finished one, which is not found again. A job that is
- * cancelled already stays as it is. */
+/* Cancels an unfinished job, or removes a finished one, which is not found again. Does nothing to a
+ * job that was cancelled before. */
 enum gemmd_error jobs_delete(struct jobs *jobs, const char *id, const char *tenant, uint64_t now_ns,
                              struct job_view *view, struct fault *fault);
 
@@ -99,7 +101,7 @@ struct jobs_counts {
     uint64_t refused_tenants; /* jobs refused because of a limit of their tenant, since the start */
 };
 struct jobs_counts jobs_counts(struct jobs *jobs);
-/* What one tenant holds: jobs that count against the limit, and bytes of answers. */
+/* The jobs of one tenant that count against the limit, and the bytes of their answers. */
 struct jobs_held {
     uint64_t jobs, bytes;
 };

@@ -21,7 +21,7 @@
 #include "server/jobs/job_table.h"
 #include "server/jobs/jobs.h"
 
-/* What one tenant holds of the limits. */
+/* The jobs and answers of one tenant, for its limits. */
 struct job_tenant {
     uint32_t open;            /* under the lock of the jobs */
     uint64_t accepted;        /* number of jobs so far, under the lock */

@@ -7,6 +7,7 @@
 #include "server/base/inherited_sockets.h"
 #include "server/net/listen.h"
 
+/* The most connections that are accepted before the main loop does other things. */
 enum { ACCEPTS_PER_WAKE = 64 };
 
 struct acceptor {

@@ -2,7 +2,7 @@
  * acceptor.h - the listening sockets, and the connections that come in through them.
  *
  * An acceptor watches its sockets on the main thread's libuv loop and hands every accepted
- * connection to its owner. Main thread only.
+ * connection to a function of its creator (acceptor_take). Main thread only.
  */
 #ifndef SERVER_NET_ACCEPTOR_H
 #define SERVER_NET_ACCEPTOR_H
@@ -31,18 +31,18 @@ enum gemmd_error acceptor_create(uv_loop_t *loop, const struct config *config, s
 /* Logs the addresses that are listened on. With `open_to_all` (requests need no token), each
  * address that other hosts may reach gets a warning. */
 void acceptor_announce(const struct acceptor *acceptor, bool open_to_all);
-/* Starts to accept, or goes on after the process ran out of descriptors or memory: accepting then
- * stops by itself, and connections stay in the backlog. */
+/* Starts to accept connections. If the process runs out of descriptors or memory, the acceptor
+ * stops accepting, and connections wait in the backlog until acceptor_start is called again. */
 void acceptor_start(struct acceptor *acceptor);
 /* Writes the listening sockets, which stay the acceptor's, for a new process. Returns their number.
  */
 uint32_t acceptor_sockets(const struct acceptor *acceptor,
                           struct handover_socket sockets[CONFIG_LISTEN_MAX]);
-/* Makes this process the owner, or another process, of the files of Unix sockets in --listen. The
- * owner removes them when it closes the sockets. */
+/* acceptor_own makes this process the owner of the files of the Unix sockets in --listen, which it
+ * removes when it closes the sockets. acceptor_disown leaves the files to another process. */
 void acceptor_own(struct acceptor *acceptor);
 void acceptor_disown(struct acceptor *acceptor);
-/* Stops to accept without closing the listening sockets: new connections wait in the backlog. */
+/* Stops accepting without closing the listening sockets: new connections wait in the backlog. */
 void acceptor_pause(struct acceptor *acceptor);
 /* Closes the listening sockets: nobody can connect from here on. Runs the loop once; not to be
  * called from a callback of the loop. */

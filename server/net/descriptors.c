@@ -2,8 +2,8 @@
 
 #include <sys/resource.h>
 
-/* Files of the device, listening and lingering sockets, and clients' shared memory; and the files
- * of one I/O thread. */
+/* The files that the daemon opens besides connections: those of the device, of listening and
+ * lingering sockets and of clients' shared memory together, and those of each I/O thread. */
 enum { OWN_FILES = 256, FILES_PER_THREAD = 8 };
 
 static uint64_t own_files(uint32_t io_threads)
@@ -14,9 +14,12 @@ static uint64_t own_files(uint32_t io_threads)
 uint32_t descriptors_suffice_for(uint64_t files, uint32_t connections, uint32_t io_threads)
 {
     const uint64_t own = own_files(io_threads);
-    /* The daemon rarely opens all of its own files. If there are few files, it counts with half. */
+    /* The daemon rarely opens all of its own files. If there are few files, half of them are left
+     * to connections. */
     const uint64_t room = files >= 2 * own ? files - own : files / 2;
-    return room >= connections ? connections : room > 1 ? (uint32_t)room : 1;
+    if (room >= connections)
+        return connections;
+    return room > 1 ? (uint32_t)room : 1;
 }
 
 uint64_t descriptors_raise(uint32_t connections, uint32_t io_threads)

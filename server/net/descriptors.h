@@ -11,8 +11,8 @@
 
 #include <stdint.h>
 
-/* The number of connections, of `connections` wanted, for which `files` open files suffice besides
- * the files that the daemon itself opens with `io_threads` I/O threads; at least 1. */
+/* How many connections can be open if the process may open `files` files, some of which the daemon
+ * itself opens, with `io_threads` I/O threads: 1 ... `connections`. */
 uint32_t descriptors_suffice_for(uint64_t files, uint32_t connections, uint32_t io_threads);
 
 /* Raises the soft limit as far as `connections` need and the hard limit allows. Returns the number

@@ -16,9 +16,11 @@
 
 extern char **environ;
 
+/* The first descriptor that the new process gets (sd_listen_fds(3)), and the most sockets. */
 enum { FIRST_FD = 3, SOCKETS_MAX = 32 };
 
-/* Variables that mean the old process. Other variables are passed on. */
+/* Variables that concern only the old process. All other variables are passed to the new process.
+ */
 static const char *const own_variables[] = {"LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES",
                                             "WATCHDOG_PID", INHERITED_VARIABLE};
 
@@ -84,8 +86,8 @@ static const char *choose_program(char *const argv[], char own[PATH_MAX])
     return own;
 }
 
-/* Starts the program with the descriptors `fds`, whose numbers are all above those that they get.
- * Returns an error number. */
+/* Starts the program. The new process gets the descriptors `fds` as descriptors 3 and up; the
+ * numbers of `fds` are all higher. Returns an error number. */
 static int spawn(pid_t *pid, char *const argv[], char *const environment[], const int *fds,
                  uint32_t count)
 {
@@ -116,8 +118,9 @@ no_attributes:
     return error;
 }
 
-/* Copies the sockets and the pipe (-1: none) to descriptors above those that they get in the new
- * process, so that none takes another's place. Returns the number of copies. */
+/* Copies the sockets and the pipe (-1: none) to descriptors with numbers above those that they get
+ * in the new process, so that giving one its number does not close another. Returns the number of
+ * copies. */
 static uint32_t copy_descriptors(const struct handover_socket *sockets, uint32_t count, int pipe_fd,
                                  int copies[SOCKETS_MAX + 1])
 {
@@ -165,8 +168,8 @@ enum gemmd_error handover_begin(struct handover *handover, char *const argv[],
     return GEMMD_OK;
 }
 
-/* Gives the copies the descriptors that the program expects, closes all others at the execution,
- * and executes the program. Returns an error number. */
+/* Gives the copies the numbers that the program expects, has all other descriptors closed at the
+ * execution, and executes the program. Returns an error number. */
 static int execute(char *const argv[], char *const environment[], const int *copies, uint32_t count)
 {
     char own[PATH_MAX];

@@ -60,9 +60,9 @@ void handover_cancel(struct handover *handover);
 enum gemmd_error handover_execute(char *const argv[], const struct handover_socket *sockets,
                                   uint32_t count, struct fault *fault);
 
-/* Called in the new process, to tell the old process that the new one accepts connections, or why
- * the new one ends. One of the two functions is called, once. Both do nothing if there is no old
- * process. */
+/* Called in the new process. handover_tell_ready tells the old process that the new one accepts
+ * connections, handover_tell_failure why the new one ends. One of the two functions is called,
+ * once. Both do nothing if there is no old process. */
 void handover_tell_ready(void);
 void handover_tell_failure(const char *reason);
 

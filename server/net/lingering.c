@@ -7,6 +7,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+/* At most LINGER_MAX connections linger at a time. A timer checks them every LINGER_CHECK_MS, and a
+ * connection is closed after LINGER_MAX_CHECKS checks. READ_BYTES are read at once at most. */
 enum { LINGER_MAX = 256, LINGER_CHECK_MS = 500, LINGER_MAX_CHECKS = 20, READ_BYTES = 256 * 1024 };
 
 struct entry {

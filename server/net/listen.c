@@ -10,6 +10,7 @@
 
 #include "server/base/address.h"
 
+/* Connections that wait to be accepted, at most, if the system allows as many (somaxconn). */
 enum { BACKLOG = 1024 };
 
 static enum gemmd_error io_fault(struct fault *fault, const char *what, const char *address)
@@ -43,8 +44,29 @@ static enum gemmd_error clear_path(const char *path, const struct sockaddr_stora
     return GEMMD_OK;
 }
 
+/* Opens a socket for an address that is written as `text`, and sets its options. */
+static enum gemmd_error open_socket(const char *text, sa_family_t family, int *out,
+                                    struct fault *fault)
+{
+    const int on = 1;
+    const int fd = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    enum gemmd_error error = GEMMD_OK;
+    if (fd < 0)
+        return io_fault(fault, "open a socket for", text);
+    if (family != AF_UNIX && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) != 0)
+        error = io_fault(fault, "reuse", text);
+    else if (family == AF_INET6 && setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on)) != 0)
+        error = io_fault(fault, "restrict to IPv6 on", text);
+    if (error == GEMMD_OK)
+        *out = fd;
+    else
+        close(fd);
+    return error;
+}
+
 enum gemmd_error listen_open(const char *text, struct listener *listener, struct fault *fault)
 {
+    int fd = -1;
     struct address address;
     struct sockaddr_storage name = {0};
     socklen_t length;
@@ -57,22 +79,11 @@ enum gemmd_error listen_open(const char *text, struct listener *listener, struct
     bool has_file = address.is_unix && address.path[0] != '@';
     if (error == GEMMD_OK && has_file)
         error = clear_path(address.path, &name, length, fault);
+    if (error == GEMMD_OK)
+        error = open_socket(text, name.ss_family, &fd, fault);
     if (error != GEMMD_OK)
         return error;
 
-    const int on = 1;
-    int fd = socket(name.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (fd < 0)
-        return io_fault(fault, "open a socket for", text);
-    if (!address.is_unix && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) != 0) {
-        error = io_fault(fault, "reuse", text);
-        goto close_socket;
-    }
-    if (name.ss_family == AF_INET6 &&
-        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on)) != 0) {
-        error = io_fault(fault, "restrict to IPv6 on", text);
-        goto close_socket;
-    }
     if (bind(fd, (const struct sockaddr *)&name, length) != 0) {
         error = io_fault(fault, "bind", text);
         goto close_socket;

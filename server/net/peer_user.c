@@ -20,9 +20,6 @@ struct end {
     uint32_t port;
 };
 
-/* sock_diag and /proc/net/tcp report a socket that its process has closed without an inode, and as
- * owned by root. */
-
 static bool read_end(const struct sockaddr_storage *from, struct end *end)
 {
     *end = (struct end){.port = 0};
@@ -82,7 +79,7 @@ static struct inet_diag_req_v2 question(const struct end *own, const struct end 
 }
 
 /* Asks the kernel for the socket whose own end is `own` and whose peer is `other` (sock_diag(7)).
- * Not every host allows it. */
+ * Returns false if there is no such socket, or if the host does not allow the question. */
 static bool ask_for(const struct end *own, const struct end *other, uid_t *user)
 {
     struct {
@@ -105,6 +102,7 @@ static bool ask_for(const struct end *own, const struct end *other, uid_t *user)
                           recv(fd, &answer, sizeof answer, MSG_DONTWAIT) >=
                               (ssize_t)(sizeof answer.head + sizeof answer.socket);
     close(fd);
+    /* A socket that its process has closed has no inode, and root counts as its owner. */
     if (!answered || answer.head.nlmsg_type != SOCK_DIAG_BY_FAMILY ||
         answer.socket.idiag_state != ESTABLISHED || answer.socket.idiag_inode == 0)
         return false;
@@ -112,7 +110,8 @@ static bool ask_for(const struct end *own, const struct end *other, uid_t *user)
     return true;
 }
 
-/* Finds the same socket in a list of all connections of the host. */
+/* Finds the same socket in a list of all connections of the host. A socket that its process has
+ * closed is passed over, as in ask_for. */
 static bool find_in_table(const char *table, const struct end *own, const struct end *other,
                           uid_t *user)
 {

@@ -31,14 +31,14 @@ struct log_writer {
     enum config_log_level level;
     enum config_log_format format;
     pthread_t thread;
-    bool torn; /* the output ends within a line, which it did not take whole; the thread's own */
+    bool torn; /* the last line was written in part only; used by the thread */
     _Atomic uint64_t lost;
 
     pthread_mutex_t lock; /* of all that follows; never held during a write */
     pthread_cond_t filled, emptied;
     uint32_t first, count; /* the blocks in use; the first may be the one being written */
     bool writing, stopping, ended;
-    uint64_t turns, turns_seen; /* of the thread, and those that log_writer_alive has seen */
+    uint64_t turns, turns_seen; /* iterations of the thread, and how many log_writer_alive saw */
     bool left;                  /* the thread frees the writer */
     uint64_t lost_behind;       /* lines that were lost after the newest block */
     struct block blocks[BLOCKS];
@@ -96,9 +96,10 @@ static bool write_notice(struct log_writer *writer, uint64_t lost)
     return write_lines(writer, line.text, line.length) == 0;
 }
 
-/* Writes one block (NULL: none), after a line about `lost` lines if there are any. Returns how many
- * lines have been lost and are not reported yet. If the output refuses the line about lost lines,
- * it is not offered the block, whose lines would otherwise follow the gap unannounced. */
+/* Writes a line about `lost` lines, if there are any, and then one block (NULL: none). Returns how
+ * many lines have been lost and are not reported yet. If the output refuses the line about lost
+ * lines, the block is not written and its lines are lost too, so that no line follows a gap that is
+ * not reported. */
 static uint64_t write_block(struct log_writer *writer, const struct block *block, uint64_t lost)
 {
     uint64_t refused = 0;

@@ -142,10 +142,9 @@ void metrics_destroy(struct metrics *metrics);
 struct metrics_shard *metrics_shard(struct metrics *metrics,
                                     uint32_t index); /* borrowed; one writer thread each */
 
-/* Counts a request that has ended. `dtype` is GEMMD_DTYPE_COUNT if it is not known, which is the
- * label
- * "". A code without an HTTP status (the client has disconnected before the answer) counts as
- * code="none". */
+/* Counts a request that has ended. `dtype` is GEMMD_DTYPE_COUNT, which has the label "", if the
+ * type is not known. A code without an HTTP status (the client has disconnected before the answer)
+ * counts as code="none". */
 void metrics_request(struct metrics_shard *shard, enum metrics_op op, enum gemmd_dtype dtype,
                      enum gemmd_error code, uint64_t duration_ns, uint64_t request_bytes,
                      uint64_t response_bytes);
@@ -180,8 +179,8 @@ void metrics_launch(struct metrics_shard *shard, uint32_t requests, double flops
 void metrics_inflated(struct metrics_shard *shard, uint64_t bytes);
 /* Counts a TLS handshake that ended. */
 void metrics_handshake(struct metrics_shard *shard, bool succeeded);
-void metrics_connection_refused(
-    struct metrics_shard *shard); /* because of the limit of connections */
+/* Counts a connection that was refused because of a limit of connections. */
+void metrics_connection_refused(struct metrics_shard *shard);
 void metrics_client_gone(struct metrics_shard *shard);
 void metrics_device_error(struct metrics_shard *shard);
 /* Counts bytes of operands whose copy was started before the request was complete. */

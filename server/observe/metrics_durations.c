@@ -14,7 +14,7 @@ const char *metrics_stage_name(enum metrics_stage stage)
     return stage_names[stage];
 }
 
-/* Writes a histogram. One that nothing was counted in is left out, unless `always`. */
+/* Writes a histogram. A histogram in which nothing was counted is left out, unless `always`. */
 static void write_histogram(struct metrics_writer *writer, const struct metrics *metrics,
                             const char *labels, size_t offset, const uint64_t *bounds,
                             uint32_t count, bool always, const struct metrics_exemplar *exemplars)
@@ -35,8 +35,8 @@ static void write_histogram(struct metrics_writer *writer, const struct metrics 
         metrics_sample_histogram(writer, labels, buckets, bounds, count, sum, 1);
 }
 
-/* Whether a histogram of a family has buckets of its own: the first `most` that a scrape finds used
- * do, and keep them. */
+/* Whether a histogram of a family has buckets of its own. The first `most` histograms that a scrape
+ * finds used get buckets, and keep them. */
 static bool has_buckets(struct metrics *metrics, struct metrics_shown *shown, uint32_t most,
                         uint32_t number)
 {
@@ -67,7 +67,8 @@ static struct observed observed_in(const struct metrics *metrics, size_t offset)
     return observed;
 }
 
-/* Writes the histograms without buckets of their own as one, which has none but +Inf. */
+/* Writes all histograms without buckets of their own as one histogram, whose only bucket is +Inf.
+ */
 static void write_other_times(struct metrics_writer *writer, struct observed observed)
 {
     if (observed.count > 0)

@@ -23,8 +23,8 @@ const char *metrics_task_name(enum metrics_task task)
     return task == METRICS_TASK_COPY ? "copy" : operation_table[task - METRICS_TASK_TASKS]->name;
 }
 
-/* Adds what one kernel has computed. Kernels for which there is no place are added up in the last
- * one. */
+/* Adds the counts of one kernel to the totals. Kernels for which the table has no place are added
+ * up in its last entry. */
 static void add_kernel(struct kernel_total *totals, uint32_t *count,
                        const struct metrics_kernel *kernel, bool is_rest)
 {

@@ -14,6 +14,26 @@
 struct process_stat {
     uint64_t threads, start_ticks, virtual_bytes, resident_pages;
 };
+/* The last field of /proc/self/stat that is read. */
+enum { LAST_FIELD = 24 };
+
+/* The member of `stat` that a field of /proc/self/stat is read into; NULL: the field is not needed.
+ */
+static uint64_t *member_of_field(struct process_stat *stat, int field)
+{
+    switch (field) {
+    case 20:
+        return &stat->threads;
+    case 22:
+        return &stat->start_ticks;
+    case 23:
+        return &stat->virtual_bytes;
+    case LAST_FIELD:
+        return &stat->resident_pages;
+    default:
+        return NULL;
+    }
+}
 
 static bool read_stat(struct process_stat *stat)
 {
@@ -29,14 +49,10 @@ static bool read_stat(struct process_stat *stat)
     char *rest = strrchr(text, ')');
     for (int field = 2; rest; field++) {
         const char *word = strsep(&rest, " ");
-        uint64_t *wanted = field == 20   ? &stat->threads
-                           : field == 22 ? &stat->start_ticks
-                           : field == 23 ? &stat->virtual_bytes
-                           : field == 24 ? &stat->resident_pages
-                                         : NULL;
+        uint64_t *wanted = member_of_field(stat, field);
         if (wanted && !number_u64(word, wanted))
             return false;
-        if (field == 24)
+        if (field == LAST_FIELD)
             return true;
     }
     return false;

@@ -47,8 +47,8 @@ static void status_label(int status, char out[16])
         snprintf(out, 16, "%d", status);
 }
 
-/* Whether a kind of requests has a series of its own: the first kinds that a scrape finds do, and
- * keep it. The lock is held. */
+/* Whether a kind of requests has a series of its own. The first METRICS_REQUESTS_MAX kinds that a
+ * scrape finds get a series, and keep it. The lock is held. */
 static bool is_shown(struct metrics *metrics, int op, int dtype, int code)
 {
     const uint32_t kind =
@@ -62,7 +62,8 @@ static bool is_shown(struct metrics *metrics, int op, int dtype, int code)
     return true;
 }
 
-/* The statuses that alerts ask for, which are told apart for all requests. */
+/* The statuses that alert rules ask for. Requests without a series of their own are still counted
+ * by these statuses. */
 static const int alert_statuses[] = {429, 500, 503, 504, 507};
 enum { OTHERS_COUNT = sizeof alert_statuses / sizeof *alert_statuses };
 

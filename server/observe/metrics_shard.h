@@ -23,10 +23,10 @@ enum {
     METRICS_DTYPES = GEMMD_DTYPE_COUNT + 1, /* the last: the dtype is not known */
     /* Together with all other families, these bounds keep a daemon without tenants and with one GPU
      * at 500 series. */
-    METRICS_REQUESTS_MAX = 23, /* most series of gemmd_requests, besides those of all others */
+    METRICS_REQUESTS_MAX = 23, /* kinds of requests with a series of gemmd_requests of their own */
     METRICS_DURATIONS_MAX = 4, /* operations with buckets of durations of their own */
-    METRICS_WAITS_MAX = 3,     /* the same of waits in the queue */
-    METRICS_KERNELS_MAX = 10   /* the same of each family of kernels, by kernel, task and dtype */
+    METRICS_WAITS_MAX = 3,     /* tasks with buckets of waits in the queue of their own */
+    METRICS_KERNELS_MAX = 10   /* kernels, by task and dtype, with series of their own */
 };
 
 struct metrics_histogram {
@@ -34,7 +34,7 @@ struct metrics_histogram {
     _Atomic uint64_t sum;                              /* nanoseconds, or requests */
 };
 
-/* What one kernel has computed for one task and type. */
+/* The works that one kernel has computed for one task and type. */
 struct metrics_kernel {
     const char *name; /* the first three are written before the kernel is counted in kernel_count */
     enum metrics_task task;
@@ -46,7 +46,7 @@ struct metrics_kernel {
 /* Places of a table of cells, of which METRICS_CELLS_MAX are used at most. */
 enum { METRICS_CELL_PLACES = 128 };
 
-/* What one kernel has computed for one task, type and class of shape. */
+/* The works that one kernel has computed for one task, type and class of shape. */
 struct metrics_cell {
     atomic_bool used; /* set after the first write of all other fields */
     const char *kernel;
@@ -57,7 +57,8 @@ struct metrics_cell {
     _Atomic double flops, bytes;
 };
 
-/* A request that stands for others of its operation, or its stage, and bucket. */
+/* An exemplar: a traced request that serves as the example of a bucket, of the durations of its
+ * operation or of one of its stages. */
 struct metrics_exemplar {
     char trace_id[33], span_id[17]; /* "": there is none */
     uint64_t duration_ns;

@@ -6,11 +6,13 @@
 
 #include "server/observe/metrics_shard.h"
 
+/* What follows the name of a family in the names of its samples; by enum metrics_type. */
+static const char *const suffixes[] = {"_total", "", "", "_info"};
+
 void metrics_family(struct metrics_writer *writer, const char *name, enum metrics_type type,
                     const char *help)
 {
     static const char *const types[] = {"counter", "gauge", "histogram", "info"};
-    static const char *const suffixes[] = {"_total", "", "", "_info"};
     bool open_metrics = writer->format == METRICS_OPENMETRICS;
     const char *suffix = open_metrics ? "" : suffixes[type];
     const char *word = !open_metrics && type == METRICS_INFO ? "gauge" : types[type];
@@ -23,9 +25,7 @@ void metrics_family(struct metrics_writer *writer, const char *name, enum metric
 
 static void begin_sample(struct metrics_writer *writer, const char *labels)
 {
-    const char *suffix = writer->type == METRICS_COUNTER ? "_total"
-                         : writer->type == METRICS_INFO  ? "_info"
-                                                         : "";
+    const char *suffix = suffixes[writer->type];
     fprintf(writer->out, "%s%s%s%s%s ", writer->name, suffix, labels[0] ? "{" : "", labels,
             labels[0] ? "}" : "");
 }

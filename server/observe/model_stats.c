@@ -2,6 +2,7 @@
 
 #include <time.h>
 
+/* One launch, in the units of model_stats.launches. */
 static const uint64_t LAUNCH = UINT64_C(1) << 32;
 
 static void counter_add(_Atomic uint64_t *counter, uint64_t value)

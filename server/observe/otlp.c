@@ -14,12 +14,13 @@
 #include "server/observe/otlp_http.h"
 #include "server/observe/otlp_record.h"
 
+/* Records that the queue and a batch hold, and attempts to send a batch. */
 enum { QUEUE_RECORDS = 2048, BATCH_RECORDS = 128, OTLP_TRIES = 6 };
 
 static const uint64_t NS_PER_S = 1000000000;
-static const uint64_t DELAY_NS = 1000000000; /* a span waits no longer for others of its batch */
-static const uint64_t PAUSE_MAX_S = 60;
-static const uint64_t STOP_NS = 2000000000; /* for the last batches */
+static const uint64_t DELAY_NS = 1000000000; /* how long a record waits for others of its batch */
+static const uint64_t PAUSE_MAX_S = 60;      /* between two attempts */
+static const uint64_t STOP_NS = 2000000000;  /* how long otlp_stop sends the last batches */
 
 struct otlp {
     struct log *log; /* borrowed */
@@ -68,7 +69,7 @@ static void count(struct otlp *otlp, uint64_t sent, uint64_t dropped)
     pthread_mutex_unlock(&otlp->lock);
 }
 
-/* Whether a transfer that ended so may be tried again. */
+/* Whether a transfer with this answer may be tried again. */
 static bool is_retriable(const struct otlp_answer *answer)
 {
     return answer->status == 0 || answer->status == 429 || answer->status == 502 ||

@@ -14,6 +14,7 @@
 #include "server/base/clock.h"
 #include "server/observe/otlp.h"
 
+/* How long connecting and a whole transfer may take, and the longest line of a header file. */
 enum { CONNECT_MS = 5000, TRANSFER_MS = 10000, HEADER_LINE_MAX = 8192 };
 
 /* The functions of libcurl that are used, with the types of its own header. */
@@ -259,7 +260,9 @@ static long transfer_ms(const struct otlp_http *http)
 {
     const uint64_t now_ns = clock_now_ns(), end_ns = atomic_load(http->give_up_ns);
     const uint64_t left_ms = end_ns > now_ns ? (end_ns - now_ns) / 1000000 : 0;
-    return left_ms < 1 ? 1 : left_ms < TRANSFER_MS ? (long)left_ms : (long)TRANSFER_MS;
+    if (left_ms < 1)
+        return 1;
+    return left_ms < TRANSFER_MS ? (long)left_ms : (long)TRANSFER_MS;
 }
 
 void otlp_http_post(struct otlp_http *http, const char *text, struct otlp_answer *answer)

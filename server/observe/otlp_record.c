@@ -95,7 +95,8 @@ uint32_t otlp_record_spans(const struct otlp_record *record)
     return 1 + stages_of(record, stages);
 }
 
-/* A string of a client, which may have bytes that are not UTF-8. JSON then has none of them. */
+/* A string of a client, as JSON. A string that is not UTF-8 becomes "", since JSON cannot hold it.
+ */
 static json_t *client_string(const char *text)
 {
     json_t *string = json_string(text);

@@ -1,7 +1,7 @@
 /*
- * thread_dump.h - writes to the log what each thread of the process is doing, for the time at which
- * the watchdog finds a thread or a device without progress. The functions that a thread has called
- * are not in the dump; a core has them (WatchdogSignal= of systemd.service(5)).
+ * thread_dump.h - writes to the log what each thread of the process is doing, when the watchdog
+ * (liveness.h) finds a thread or a device without progress. The dump has no call stacks; a core
+ * dump has them (WatchdogSignal= of systemd.service(5)).
  */
 #ifndef SERVER_OBSERVE_THREAD_DUMP_H
 #define SERVER_OBSERVE_THREAD_DUMP_H

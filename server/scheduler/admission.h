@@ -29,7 +29,8 @@ struct admission_limits {
     uint32_t tenants;  /* tenants have the numbers 0 ... tenants - 1; 0 counts as one tenant */
     uint32_t tenant_requests; /* of each tenant; 0: a tenant has no limit of its own */
     uint64_t tenant_bytes;    /* of each tenant; 0: a tenant has no limit of its own */
-    /* Of each tenant; 0: no share. A tenant without another request may exceed its share. */
+    /* The share of each tenant in `bytes`; 0: no share. A single request may be larger than the
+     * share, if its tenant has no other request. */
     uint64_t tenant_share_bytes;
 };
 
@@ -39,9 +40,9 @@ struct admission_held {
 
 /* NULL: out of memory. */
 struct admission *admission_create(const struct admission_limits *limits);
-/* Changes the limits, all but the number of tenants. Reservations that exceed a lower limit stay,
- * and further ones are refused. If no tenant had a limit of its own at the start, tenants get none.
- * Any thread. */
+/* Changes all limits except the number of tenants. Reservations that exceed a lowered limit stay,
+ * and further reservations are refused. An admission that was created for one tenant, without
+ * limits of its own, ignores the limits of tenants here too. Any thread. */
 void admission_set_limits(struct admission *admission, const struct admission_limits *limits);
 /* NULL is allowed. */
 void admission_destroy(struct admission *admission);
@@ -82,7 +83,7 @@ uint32_t admission_wait_s(struct admission *admission, uint32_t tenant, uint64_t
 /* Seconds until `bytes` of any requests have ended, at the same rate and in the same range. */
 uint32_t admission_drain_s(struct admission *admission, uint64_t bytes);
 
-/* What is reserved now, in total and by one tenant; for metrics. */
+/* The requests and bytes that are reserved now, in total and by one tenant; for metrics. */
 struct admission_held admission_held(const struct admission *admission);
 struct admission_held admission_held_by(const struct admission *admission, uint32_t tenant);
 /* Number of requests that were refused because of a limit so far. */

@@ -32,7 +32,9 @@ static const uint64_t CROWD_NS = 20000;
  * that a work waits no longer than that for the others of its launch. */
 static const uint64_t SHARED_LAUNCH_BYTES = 4 << 20;
 
-enum { STOP_STEP_NS = 1000000, NS_PER_S = 1000000000 };
+/* Time between two looks whether the dispatch thread has stopped. */
+enum { STOP_STEP_NS = 1000000 };
+enum { NS_PER_S = 1000000000 };
 
 struct dispatch {
     struct device *device;         /* borrowed */
@@ -370,20 +372,24 @@ static bool is_known_to_compute(const struct dispatch *dispatch)
 
 bool dispatch_probe(struct dispatch *dispatch, struct probe_wait *wait, uint32_t timeout_ms)
 {
+    const uint64_t stalled_ns = dispatch_stalled_ns(dispatch);
     wait->reason[0] = '\0';
-    wait->right = !device_lost(dispatch->device);
-    if (!wait->right)
+    wait->right = false;
+    if (device_lost(dispatch->device)) {
         snprintf(wait->reason, sizeof wait->reason, "the device is lost: %s",
                  device_lost_reason(dispatch->device));
-    const uint64_t stalled_ns = dispatch_stalled_ns(dispatch);
-    if (wait->right && stalled_ns > 0) {
-        wait->right = false;
+        return true;
+    }
+    if (stalled_ns > 0) {
         snprintf(wait->reason, sizeof wait->reason,
                  "the device has work and has finished nothing for %" PRIu64 " seconds",
                  stalled_ns / NS_PER_S);
+        return true;
     }
-    return !wait->right || is_known_to_compute(dispatch) ||
-           probe_ask(dispatch->probe, wait, timeout_ms, dispatch_wake, dispatch->queue);
+    wait->right = true;
+    if (is_known_to_compute(dispatch))
+        return true;
+    return probe_ask(dispatch->probe, wait, timeout_ms, dispatch_wake, dispatch->queue);
 }
 
 void dispatch_expire_probes(struct dispatch *dispatch, uint64_t now_ns)
@@ -406,5 +412,7 @@ const char *dispatch_stuck(struct dispatch *dispatch)
     queue_wake(dispatch->queue);
     if (stall_watch_ns(&dispatch->stall_watch) > 0)
         return "the device";
-    return !alive ? "the dispatch thread" : !verifies ? "the verifier's thread" : NULL;
+    if (!alive)
+        return "the dispatch thread";
+    return verifies ? NULL : "the verifier's thread";
 }

@@ -2,11 +2,11 @@
  * dispatch.h - the dispatch thread, which feeds one device: it pops works from the queue whenever
  * a stream is free, submits them, and ends them when the device has finished.
  *
- * Works that can share a launch do. Whenever a stream has room, the thread takes all works that
- * wait, and never waits for more. A device has one dispatch thread: two would split launches, and
+ * Whenever a stream has room, the thread takes the waiting works that can share a launch, and does
+ * not wait for more works. A device has one dispatch thread: two threads would split launches, and
  * were slower. The thread also starts the early copies of bodies that are still being received
- * (early_copy.h), and runs readiness probes (probe.h), so that /readyz says what the device really
- * does.
+ * (early_copy.h), and runs readiness probes (probe.h), so that /readyz reports whether the device
+ * computes.
  *
  * Once the device is lost, all works that wait or are pushed later end with GEMMD_ERR_DEVICE_LOST.
  */
@@ -35,8 +35,8 @@ struct dispatch *dispatch_start(struct device *device, struct queue *queue,
                                 uint32_t max_launch_works, uint32_t busy_poll_us);
 /* Waits until all works that were pushed have ended, and ends both threads. Works that are pushed
  * later end with GEMMD_ERR_DRAINING. False: the device did not finish within `patience_ns`
- * (UINT64_MAX: any time), since nothing can stop a long computation. The threads and everything
- * they use are then left as they are, and the process can only end. NULL is allowed. */
+ * (UINT64_MAX: any time). The threads then still run and still use their memory, and the process
+ * can only end. NULL is allowed. */
 bool dispatch_stop(struct dispatch *dispatch, uint64_t patience_ns);
 /* dispatch_stop in two steps, for a dispatch whose state other threads still read. dispatch_end
  * ends the threads. dispatch_free frees the dispatch, and may be called only after dispatch_end has

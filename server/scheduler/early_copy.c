@@ -1,6 +1,8 @@
-/* A body that the dispatch thread has to look at is in the list `changed`, under the lock. A body
- * that was closed then moves to the dispatch thread's own list `closing` until its copies have
- * ended. */
+/*
+ * A body whose next bytes were received, or that was closed, is in the list `changed`, under the
+ * lock. The dispatch thread takes the bodies out of that list. It puts a closed body in its own
+ * list `closing` until the body's copies have ended.
+ */
 #include "server/scheduler/early_copy.h"
 
 #include <pthread.h>
@@ -10,6 +12,7 @@
 
 #include "server/device/device_copy.h"
 
+/* Time between two looks whether the last copies have ended. */
 enum { STOP_STEP_NS = 50000 };
 
 struct early_copy_body {

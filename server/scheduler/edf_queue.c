@@ -1,5 +1,6 @@
 #include "server/scheduler/edf_queue.h"
 
+/* Deadlines count in steps of 2^STEP_BITS nanoseconds (edf_queue.h). */
 enum { STEP_BITS = 20 };
 
 static uint64_t deadline_step(const struct work *work)

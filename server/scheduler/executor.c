@@ -132,11 +132,14 @@ uint64_t executor_estimate_ns(const struct executor *executor, const struct exec
     return REQUEST_NS + (uint64_t)(ns < ESTIMATE_MAX_NS ? ns : ESTIMATE_MAX_NS);
 }
 
+/* The estimated time to copy `bytes` bytes from another device. */
 static uint64_t link_ns(const struct executor *executor, uint64_t bytes)
 {
     const double known = device_info(executor->device)->link_bytes;
     const double ns = 1e9 * (double)bytes / (known > 0 ? known : UNKNOWN_LINK_BYTES);
-    return bytes == 0 ? 0 : LINK_NS + (uint64_t)(ns < ESTIMATE_MAX_NS ? ns : ESTIMATE_MAX_NS);
+    if (bytes == 0)
+        return 0;
+    return LINK_NS + (uint64_t)(ns < ESTIMATE_MAX_NS ? ns : ESTIMATE_MAX_NS);
 }
 
 uint64_t executor_ready_ns(const struct executor *executor, uint64_t missing)

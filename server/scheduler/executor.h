@@ -58,8 +58,8 @@ enum gemmd_error executor_start(struct executor *executor, const struct executor
                                 struct metrics_shard *shard, struct fault *fault);
 /* Refuses new reservations from now on (queue_close). */
 void executors_refuse(struct executors *executors);
-/* Ends works whose deadline has passed (queue_expire), and probes whose time is over. Called by a
- * timer. */
+/* Ends works whose deadline has passed (queue_expire), and answers the callers of probes whose time
+ * is over (dispatch_expire_probes). Called by a timer. */
 void executors_expire(struct executors *executors, uint64_t now_ns);
 /* Looks whether a device has stalled (dispatch_look). Called by a timer, several times a second. */
 void executors_look(struct executors *executors, uint64_t now_ns);

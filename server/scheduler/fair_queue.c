@@ -77,7 +77,7 @@ static struct position position_of(struct fair_queue *queue, const struct work *
                              &queue->flows[(work->tenant * LANES + lane) * PRIORITIES + priority]};
 }
 
-/* The flow of a position gets its first work. */
+/* Adds the flow of a position, which is about to get its first work, to its level. */
 static void flow_activate(struct fair_queue *queue, const struct position *at)
 {
     struct level *level = at->level;
@@ -90,7 +90,7 @@ static void flow_activate(struct fair_queue *queue, const struct position *at)
     heap_add(&level->flows, &at->flow->node, flow_node_before);
 }
 
-/* The flow of a position has no works left and is out of its level's heap. */
+/* Notes that the flow of a position has no works left. The flow is out of its level's heap. */
 static void flow_deactivate(struct fair_queue *queue, const struct position *at)
 {
     if (at->level->flows == NULL)
@@ -145,8 +145,9 @@ uint64_t work_cost(const struct work *work, uint64_t bytes)
     return bytes + WORK_BYTES + (uint64_t)(operations < COST_MAX ? operations : COST_MAX);
 }
 
-/* The level's time advances to the tag of a flow that is served in its turn. A flow whose work is
- * served out of turn, because the work belongs to the stack of another, only pays. */
+/* If the flow is the next of its level, the level's `now` advances to the flow's tag. If the work
+ * is served out of turn, because another flow's stack takes the work along, the flow is only
+ * charged. */
 void fair_queue_serve(struct fair_queue *queue, struct work *work, uint64_t bytes)
 {
     const struct position at = position_of(queue, work);

@@ -62,8 +62,9 @@ struct fair_queue {
     uint64_t added;         /* number of works so far: gives each work its `order` */
     uint64_t waiting_bytes; /* of all works that wait */
 
-    /* Number of works that wait in each lane. Any thread may read it. It has a cache line of its
-     * own: a thread that polls a busy device looks here first and leaves the lock alone. */
+    /* Number of works that wait in each lane. Any thread may read the numbers. They have a cache
+     * line of their own, because the dispatch thread polls them without the lock while its device
+     * is busy. */
     _Alignas(CACHE_LINE_BYTES) atomic_uint waiting[LANES];
 
     _Alignas(CACHE_LINE_BYTES) struct level levels[LANES][PRIORITIES];
@@ -79,7 +80,7 @@ void fair_queue_close(struct fair_queue *queue);
 
 /* Adds a work. */
 void fair_queue_add(struct fair_queue *queue, struct work *work);
-/* Removes a work that will not run. Its tenant's fair share stays as it was. */
+/* Removes a work that will not run. The work's tenant is not charged. */
 void fair_queue_drop(struct fair_queue *queue, struct work *work);
 /* The cost of a work for its flow, if the device moves `bytes` bytes of the work's operands and
  * results: these bytes, and one byte more for every 64 floating-point operations. The cost is

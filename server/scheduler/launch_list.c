@@ -13,7 +13,7 @@ struct launch {
     uint64_t bytes, rows;
 };
 
-/* Whether one more work fits in the launch. A first one always does. */
+/* Whether one more work fits in the launch. The first work fits whatever its size. */
 static bool launch_fits(const struct launch *launch, struct queue_room room,
                         const struct work *work)
 {
@@ -40,7 +40,8 @@ static void launch_add(struct launch *launch, struct fair_queue *queue, struct w
     work_list_append(&launch->works, work);
 }
 
-/* Stops at the next work that can be stacked: its turn has come, and it starts a launch list. */
+/* Takes the works at the front of the shared lane, up to the next work that can be stacked, which
+ * starts a launch list of its own. */
 static struct work *take_shared(struct fair_queue *queue, struct queue_room room, uint64_t now_ns,
                                 struct work_list *expired)
 {
@@ -63,7 +64,7 @@ static bool bucket_before(const struct heap_node *one, const struct heap_node *o
     return priority_a != priority_b ? priority_a > priority_b : flow_before(a->flow, b->flow);
 }
 
-/* `first` and the works that wait for the same stack, in the queue's order. */
+/* Takes `first` and the waiting works of the same stack, in the queue's order. */
 static struct work *take_stack(struct fair_queue *queue, struct queue_room room, struct work *first,
                                uint64_t now_ns, struct work_list *expired)
 {

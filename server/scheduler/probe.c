@@ -10,6 +10,7 @@
 #include "kernels/known_answer.h"
 #include "server/base/clock.h"
 
+/* How long a correct answer counts for callers that ask later. */
 static const uint64_t FRESH_NS = 1000000000u;
 
 struct probe {
@@ -96,7 +97,7 @@ bool probe_ask(struct probe *probe, struct probe_wait *wait, uint32_t timeout_ms
     }
     pthread_mutex_unlock(&probe->lock);
     if (!fresh)
-        wake(argument); /* `wait` may not exist any more */
+        wake(argument); /* the dispatch thread may have answered already, and freed `wait` */
     return fresh;
 }
 

@@ -29,7 +29,7 @@ struct queue {
     atomic_bool refusing;        /* closed, or failed */
 };
 
-/* Stands for no work at all. */
+/* The value of `arrived` after queue_fail_all. Only its address is used. */
 static struct work closed;
 
 static bool has_arrived(struct queue *queue)
@@ -58,14 +58,15 @@ static void add_arrived(struct queue *queue, struct work *work)
     }
 }
 
-/* Under the lock: all other threads only push. */
+/* Moves the works that have arrived to `works`. Under the lock, so that other threads can only push
+ * in the meantime. */
 static void sort_in(struct queue *queue)
 {
     if (has_arrived(queue))
         add_arrived(queue, atomic_exchange(&queue->arrived, NULL));
 }
 
-/* Under the lock. */
+/* launch_list_take, under the lock. The clock is read only if a waiting work has a deadline. */
 static struct work *take_launch_list(struct queue *queue, struct queue_room room,
                                      struct work_list *expired)
 {
@@ -73,7 +74,8 @@ static struct work *take_launch_list(struct queue *queue, struct queue_room room
     return launch_list_take(&queue->works, room, now_ns, expired);
 }
 
-/* Not under the lock: `done` may take its time, and may call back. */
+/* Ends a work that did not run. Not under the lock, because `done` may take long and may call the
+ * queue's functions. */
 static void end_work(struct work *work, enum gemmd_error code, const char *detail)
 {
     work->status = fault_set(&work->fault, code, NULL, "%s", detail);
@@ -221,7 +223,8 @@ static bool has_some(struct queue *queue, struct queue_room room)
 }
 
 /* Waits for a change until the time `until` (NULL: for any time). False: the time has come. Under
- * the lock. A push sees the sleeper, or the sleeper sees the work that was pushed. */
+ * the lock. A push that happens at the same time sees the sleeper, or the sleeper sees the pushed
+ * work, because each writes before it reads (`sleepers` and `arrived`). */
 static bool sleep_until(struct queue *queue, const struct timespec *until)
 {
     int error = 0;
@@ -233,24 +236,32 @@ static bool sleep_until(struct queue *queue, const struct timespec *until)
     return error != ETIMEDOUT;
 }
 
+/* The time on the monotonic clock after `wait_ns`. */
+static struct timespec time_after(uint64_t wait_ns)
+{
+    const uint64_t until_ns = clock_now_ns() + wait_ns;
+    return (struct timespec){.tv_sec = (time_t)(until_ns / 1000000000u),
+                             .tv_nsec = (long)(until_ns % 1000000000u)};
+}
+
 struct work *queue_pop(struct queue *queue, struct queue_room room, uint64_t wait_ns)
 {
     if (wait_ns == 0 && !has_some(queue, room))
         return NULL;
 
-    struct timespec until = {0};
-    if (wait_ns != 0 && wait_ns != UINT64_MAX) {
-        uint64_t until_ns = clock_now_ns() + wait_ns;
-        until.tv_sec = (time_t)(until_ns / 1000000000u);
-        until.tv_nsec = (long)(until_ns % 1000000000u);
-    }
-    struct work *work;
+    const bool is_limited = wait_ns != 0 && wait_ns != UINT64_MAX;
+    const struct timespec until = is_limited ? time_after(wait_ns) : (struct timespec){0};
     struct work_list expired = {NULL, NULL};
     bool waiting = wait_ns != 0;
+    struct work *work;
 
     pthread_mutex_lock(&queue->lock);
-    while (sort_in(queue), (work = take_launch_list(queue, room, &expired)) == NULL) {
-        if (expired.first != NULL) { /* their end must not wait for more works to arrive */
+    for (;;) {
+        sort_in(queue);
+        work = take_launch_list(queue, room, &expired);
+        if (work != NULL)
+            break;
+        if (expired.first != NULL) { /* expired works must not wait until more works arrive */
             pthread_mutex_unlock(&queue->lock);
             end_expired(&expired);
             expired = (struct work_list){NULL, NULL};
@@ -259,7 +270,7 @@ struct work *queue_pop(struct queue *queue, struct queue_room room, uint64_t wai
         }
         if (!waiting || queue->woken)
             break;
-        waiting = sleep_until(queue, wait_ns == UINT64_MAX ? NULL : &until);
+        waiting = sleep_until(queue, is_limited ? &until : NULL);
     }
     if (work == NULL && wait_ns != 0)
         queue->woken = false;

@@ -6,9 +6,9 @@
  * cost of work (work_cost); within a tenant, the earliest deadline comes first, and works without a
  * deadline come last, by arrival (fair_queue.h, edf_queue.h). Fairness stands before deadlines,
  * because a client chooses its own deadline: if deadlines counted across tenants, a client that
- * always sends `timeout_ms=1` would pass all others for ever. The bytes of a work are those of its
- * operands and results wherever they are, resident operands and those in the client's shared memory
- * too, so that the same product always costs the same.
+ * always sends `timeout_ms=1` would pass all others for ever. The cost of a work counts the bytes
+ * of all its operands and results, also of resident operands and of operands and results in shared
+ * memory, so that the same product always costs the same.
  *
  * The queue has two lanes: works that run on a stream of their own, and works that run on a stream
  * for shared launches. The caller of queue_pop says which kind of stream is free. queue_pop takes
@@ -58,8 +58,8 @@ struct admission *queue_admission(struct queue *queue);
 void queue_push(struct queue *queue, struct work *work);
 /* Takes back a work that was pushed. True: the work was still waiting, `done` will not be called,
  * and the work belongs to the caller again. False: the work was popped or has ended, and `done` was
- * called or will be. A work that was popped is told to stop (work->stop), and a device that can end
- * a computation early ends it. The work must still exist. */
+ * called or will be called. A work that was popped is marked (work->stop), and a device that can
+ * end a computation early ends the computation of the work. The work must still exist. */
 bool queue_cancel(struct queue *queue, struct work *work);
 
 /* Pops the works of the next launch, linked by `next`, the more urgent first; NULL: the device has

@@ -19,8 +19,8 @@ struct verifier;
 
 enum verify_result { VERIFY_PASS, VERIFY_FAIL, VERIFY_ERROR, VERIFY_RESULT_COUNT };
 
-/* Results so far, by who wanted the check: [WORK_VERIFY_ASKED] or [WORK_VERIFY_SAMPLED]. An error
- * is a check that could not be made. Any thread. */
+/* Results of checks so far, by why the result was checked (WORK_VERIFY_ASKED or
+ * WORK_VERIFY_SAMPLED). VERIFY_ERROR counts checks that could not be made. Any thread. */
 struct verify_counts {
     atomic_uint_fast64_t count[WORK_VERIFY_COUNT][VERIFY_RESULT_COUNT];
 };

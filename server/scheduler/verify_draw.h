@@ -17,7 +17,8 @@ struct verify_draw {
     atomic_uint_fast64_t samples, seeds; /* drawn so far */
 };
 
-/* Draws the keys. False: the system gives no random numbers. Before threads start. */
+/* Draws the keys. Called before other threads use `draw`. False: the system gives no random
+ * numbers. */
 bool verify_draw_init(struct verify_draw *draw);
 /* Whether a product belongs to the sample. `share` is in millionths; nothing is drawn for 0. */
 bool verify_draw_sample(struct verify_draw *draw, uint32_t share);

@@ -9,6 +9,7 @@
 #include "server/base/clock.h"
 #include "server/device/device.h"
 
+/* How long a product may take before the device counts as lost. */
 static const uint64_t PATIENCE_NS = 20000000000u;
 
 struct first_product {

@@ -38,7 +38,9 @@ struct region {
 struct region_limits {
     uint32_t regions;        /* of all owners together */
     uint32_t tenant_regions; /* of each tenant; 0: only `regions` limits */
-    uint64_t tenant_bytes;   /* of each tenant's regions, unless it has only one; 0: no limit */
+    /* Of each tenant's regions; 0: no limit. A single region may be larger, if its tenant has no
+     * other region. */
+    uint64_t tenant_bytes;
 };
 
 /* NULL: out of memory. */

@@ -21,7 +21,7 @@ struct shm_mapping {
     ino_t number;
     struct mapped_file file;
     bool pinned;
-    struct device *device; /* whose memory it is (SHM_CUDA), or any of them */
+    struct device *device; /* SHM_CUDA: the device that has the memory; else any device */
     unsigned char *start;
     uint64_t bytes;
 };
@@ -62,6 +62,7 @@ static void unlink_mapping(struct shm_mapping *mapping)
         mapping->next->previous = mapping->previous;
 }
 
+/* Counts a mapping of `bytes`, unless a limit would be exceeded. */
 static enum gemmd_error store_reserve(struct shm_store *store, uint64_t bytes, struct fault *fault)
 {
     enum gemmd_error code = GEMMD_OK;
@@ -140,7 +141,8 @@ static enum gemmd_error map_file(struct shm_mapping *mapping, int fd, uint64_t o
     return code;
 }
 
-/* The device with a number, or, since device_shm_open refuses any other, the first. */
+/* The device with a number. If there is none, the first device, whose device_shm_open then refuses
+ * the number. */
 static struct device *device_numbered(const struct shm_store *store, int32_t number)
 {
     for (uint32_t i = 0; i < store->device_count; i++)
@@ -160,7 +162,7 @@ static enum gemmd_error open_device_memory(struct shm_mapping *mapping,
     return code;
 }
 
-/* Makes a mapping: counts it and maps it. */
+/* Counts a new mapping and maps the memory. NULL: offer->fault says why not. */
 static struct shm_mapping *mapping_create(struct shm_offer *offer, int fd, uint64_t bytes)
 {
     struct shm_store *store = offer->store;
@@ -194,7 +196,9 @@ no_room:
     return NULL;
 }
 
-static struct shm_mapping *mapping_list(struct shm_mapping *mapping)
+/* Adds a mapping, unless it is NULL, to the store's list, where find_memfd finds it. Returns the
+ * mapping. */
+static struct shm_mapping *list_mapping(struct shm_mapping *mapping)
 {
     if (mapping == NULL)
         return NULL;
@@ -212,7 +216,8 @@ static struct shm_mapping *map_memfd(struct shm_offer *offer)
                   "the descriptor is not that of a memfd sealed against shrinking");
         return NULL;
     }
-    /* The client may share a mapping that another client's descriptor was good for. */
+    /* The client's own descriptor must be writable, even if the memfd is mapped already with the
+     * descriptor of another client. */
     if (!mapped_file_is_writable(offer->fd)) {
         fault_set(&offer->fault, GEMMD_ERR_MALFORMED, NULL,
                   "the descriptor of the memfd is not open for reading and writing");
@@ -227,7 +232,7 @@ static struct shm_mapping *map_memfd(struct shm_offer *offer)
         mapping->volume = file.st_dev;
         mapping->number = file.st_ino;
     }
-    return mapping_list(mapping);
+    return list_mapping(mapping);
 }
 
 static struct shm_mapping *map_object(struct shm_offer *offer)
@@ -235,7 +240,7 @@ static struct shm_mapping *map_object(struct shm_offer *offer)
     int fd;
     if (system_object_open(offer->key, offer->user, &fd, &offer->fault) != GEMMD_OK)
         return NULL;
-    struct shm_mapping *mapping = mapping_list(mapping_create(offer, fd, offer->bytes));
+    struct shm_mapping *mapping = list_mapping(mapping_create(offer, fd, offer->bytes));
     close(fd);
     return mapping;
 }
@@ -252,7 +257,7 @@ static void shm_map(struct inbox_message *message)
         offer->mapping = map_object(offer);
         break;
     case SHM_CUDA:
-        offer->mapping = mapping_list(mapping_create(offer, -1, offer->bytes));
+        offer->mapping = list_mapping(mapping_create(offer, -1, offer->bytes));
         break;
     }
     offer->done(offer);

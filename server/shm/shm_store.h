@@ -38,7 +38,7 @@ enum shm_kind {
 
 enum { SHM_KEY_MAX = 255 };
 
-/* Shared memory that is to be mapped. The caller owns the offer and leaves it alone from
+/* Shared memory that is to be mapped. The caller owns the offer, and must not touch the offer from
  * shm_store_map until `done` is called. */
 struct shm_offer {
     struct inbox_message message; /* used by the store */
@@ -97,7 +97,7 @@ unsigned char *shm_mapping_at(const struct shm_mapping *mapping, uint64_t offset
  */
 bool shm_mapping_is_whole(const struct shm_mapping *mapping);
 
-/* What is mapped now, and the limits; for metrics. */
+/* The number and bytes of the mappings, and their limits; for metrics. */
 struct shm_counts {
     uint64_t mappings, bytes;
     uint64_t capacity_mappings, capacity_bytes;

@@ -41,8 +41,8 @@ const char *resident_etag(const struct resident *resident);
 
 /* Whether a device has the tensor, or a complete copy of the tensor. */
 bool resident_is_on(const struct resident *resident, uint32_t device);
-/* Whether a copy is on its way to a device, so that a further request should not copy the tensor
- * there again. */
+/* Whether a request is copying the tensor to a device, so that another request should not copy the
+ * tensor to that device too. */
 bool resident_is_arriving(const struct resident *resident, uint32_t device);
 
 #endif

@@ -2,7 +2,8 @@
 
 #include "proto/dtype.h"
 
-/* A copy without addresses, with the pitch that rows have on the device on both sides. */
+/* A copy of a tensor's rows, still without addresses. On both sides the rows are as far apart as
+ * they are on the device. */
 static struct work_copy rows_of(const struct resident *resident)
 {
     const struct tensor *tensor = resident_tensor(resident);
@@ -39,7 +40,7 @@ struct work_copy resident_copy_as_is(const struct resident *resident, void *to)
     return copy;
 }
 
-/* The scales between two places. */
+/* Writes the copy of a tensor's scales, if the tensor has scales. Returns the number of copies. */
 static uint32_t add_scale(const struct resident *resident, const void *from, void *to,
                           struct work_copy *copy)
 {

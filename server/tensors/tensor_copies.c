@@ -1,6 +1,7 @@
 /*
- * Copies of resident tensors on further devices. A request that is computed where its operand is
- * not copies the operand there, and the copy is kept for as long as its memory is not needed.
+ * Copies of resident tensors on further devices. If the device that computes a request lacks the
+ * request's resident operand, the request's work copies the operand to that device. The store keeps
+ * the copy for further requests, until the memory is needed for something else.
  */
 #include "server/tensors/tensor_store_parts.h"
 

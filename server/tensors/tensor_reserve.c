@@ -15,7 +15,7 @@ static int by_offset(const void *one, const void *other)
     return a < b ? -1 : a > b;
 }
 
-/* The next of a tenant's idle tensors that lies on a device, from `idle` on; NULL: none does. */
+/* The first of a tenant's idle tensors, from `idle` on, that lies on a device; NULL: none does. */
 static struct resident *idle_on(struct resident *idle, uint32_t device)
 {
     while (idle != NULL && idle->device != device)
@@ -72,28 +72,37 @@ static bool alloc_on(struct tensor_store *store, struct owner *owner, uint32_t d
     return false;
 }
 
-/* Allocates the memory of a tensor on the device that is asked for; else where that needs no
- * eviction, if it can be had so, and on any device if not. Under the lock. */
-static bool alloc_memory(struct tensor_store *store, const struct tensor_offer *offer,
-                         struct resident *resident)
+/* Allocates the memory of a tensor on any device: without evictions if a device has room, with
+ * evictions if none has. The device with the most free memory is tried first. Under the lock. */
+static bool alloc_anywhere(struct tensor_store *store, struct resident *resident)
 {
-    struct owner *owner = resident->owner;
     const uint64_t bytes = resident->memory_bytes;
-    resident->device = offer->device != TENSOR_ANY_DEVICE ? (uint32_t)offer->device
-                                                          : tensor_emptiest_device(store);
-    if (offer->device != TENSOR_ANY_DEVICE || store->devices == 1)
-        return alloc_on(store, owner, resident->device, bytes, &resident->offset);
-    const uint32_t first = resident->device;
-    for (uint32_t i = 0; i < 2 * store->devices; i++) {
-        const bool evicts = i >= store->devices;
-        const uint32_t device = resident->device = (first + i) % store->devices;
-        if (!evicts && tensor_free_bytes(&store->memories[device]) < bytes)
-            continue;
-        if (evicts ? alloc_on(store, owner, device, bytes, &resident->offset)
-                   : arena_alloc(store->memories[device].arena, bytes, &resident->offset))
+    const uint32_t first = tensor_emptiest_device(store);
+    for (uint32_t i = 0; i < store->devices; i++) {
+        resident->device = (first + i) % store->devices;
+        const struct memory *memory = &store->memories[resident->device];
+        if (tensor_free_bytes(memory) >= bytes &&
+            arena_alloc(memory->arena, bytes, &resident->offset))
+            return true;
+    }
+    for (uint32_t i = 0; i < store->devices; i++) {
+        resident->device = (first + i) % store->devices;
+        if (alloc_on(store, resident->owner, resident->device, bytes, &resident->offset))
             return true;
     }
     return false;
+}
+
+/* Allocates the memory of a tensor on the device that the offer names, or on any device. Under the
+ * lock. */
+static bool alloc_memory(struct tensor_store *store, const struct tensor_offer *offer,
+                         struct resident *resident)
+{
+    if (offer->device == TENSOR_ANY_DEVICE && store->devices > 1)
+        return alloc_anywhere(store, resident);
+    resident->device = offer->device == TENSOR_ANY_DEVICE ? 0 : (uint32_t)offer->device;
+    return alloc_on(store, resident->owner, resident->device, resident->memory_bytes,
+                    &resident->offset);
 }
 
 /* Bytes that are left of the owner's own limit. Under the lock. */
@@ -102,8 +111,8 @@ static uint64_t left_bytes(const struct tensor_store *store, const struct owner 
     return store->tenant_bytes > owner->used_bytes ? store->tenant_bytes - owner->used_bytes : 0;
 }
 
-/* Evicts the owner's idle tensors until the owner is within its own limit. Called when the new
- * tensor has its memory, and only if the idle tensors suffice. Under the lock. */
+/* Evicts the owner's idle tensors until the owner is within its own limit. Called after the new
+ * tensor has got its memory, and only if evicting the idle tensors is enough. Under the lock. */
 static void evict_to_own_limit(struct tensor_store *store, struct owner *owner)
 {
     while (owner->used_bytes > store->tenant_bytes && owner->oldest != NULL)

@@ -34,7 +34,7 @@ struct tensor_store;
 
 enum {
     TENSOR_STORE_DEVICES_MAX = 16,
-    TENSOR_ANY_DEVICE = -1, /* the one with the most free memory that has room */
+    TENSOR_ANY_DEVICE = -1, /* the device with the most free memory, or another that has room */
 };
 
 /* Creates a store over the memories of `count` devices, 1 ... TENSOR_STORE_DEVICES_MAX, which are
@@ -51,7 +51,7 @@ struct tensor_offer {
     bool evictable;
     const struct tensor *tensor; /* type and shape, with at least one dimension */
     const struct tensor *scale;  /* of its scales; NULL or of rank 0: it has none */
-    bool contiguous;             /* nothing lies between its rows, whatever fast kernels want */
+    bool contiguous;             /* no gaps between the rows, even if fast kernels want gaps */
     int32_t device;              /* the number of a memory, or TENSOR_ANY_DEVICE */
 };
 

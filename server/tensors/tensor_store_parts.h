@@ -47,8 +47,8 @@ struct resident {
     struct resident *copies[TENSOR_STORE_DEVICES_MAX]; /* [device]: a complete copy, or NULL */
     bool is_copy;
     struct resident *original; /* of a copy that is kept; NULL: it is freed after its last use */
-    /* The devices that have the tensor, and those that a copy is on its way to, a bit each. Any
-     * thread may read them. */
+    /* Bit i of `places`: device i has the tensor or a complete copy. Bit i of `arriving`: a copy on
+     * device i is being made. Any thread may read both. */
     atomic_uint places, arriving;
 
     char etag[TENSOR_ETAG_SIZE]; /* written once, before has_etag is set */
@@ -138,7 +138,7 @@ void tensor_evict(struct tensor_store *store, struct resident *idle);
 /* Begins and ends a use of a copy. */
 void tensor_copy_begin_use(struct tensor_store *store, struct resident *copy);
 void tensor_copy_end_use(struct tensor_store *store, struct resident *copy);
-/* Separates a copy from its tensor. It is freed now, or after its last use. */
+/* Separates a copy from its tensor. The copy is freed now, or after its last use. */
 void tensor_drop_copy(struct tensor_store *store, struct resident *copy);
 /* Gives up the copies of a tensor that loses its name. */
 void tensor_drop_copies(struct tensor_store *store, struct resident *original);

@@ -31,7 +31,7 @@ uint64_t array_call_leading(const struct call_residents *residents, uint64_t wid
 
 enum gemmd_error array_call_plan(struct compute_call *call, const char *kernel, struct fault *fault)
 {
-    enum { MANY_ROWS = 128 }; /* all bytes of the operands are read */
+    enum { MANY_ROWS = 128 }; /* so many that all bytes of the operand count */
     struct work *work = &call->work;
     const struct gemm_device device = device_gemm(call->executor->device);
     work->outside_bytes = call_residents_work_bytes(&call->residents, MANY_ROWS, MANY_ROWS);

@@ -1,6 +1,7 @@
 /*
- * array_call.h - the functions that operations with one result Y share: the header of the answer.
- * Operations with one operand X share the resident X and the plan as well.
+ * array_call.h - functions of struct call_operation (call_operation.h) that several operations
+ * share. Operations with one result Y share the header of the answer. Operations with one operand X
+ * also share the functions for a resident X and for the plan of the launch.
  *
  * The functions are called by the thread that uses the call.
  */

@@ -147,7 +147,8 @@ static void attention_point_result(struct compute_call *call, unsigned char *pay
     call->c.data = o;
 }
 
-/* describe_attention_problem has already set which lengths are present. */
+/* Points the problem at the operands that have data. Which lengths are present was set by
+ * describe_attention_problem. */
 static void attention_point(struct compute_call *call, const union call_operands *all_operands)
 {
     const struct attention_operands *operands = &all_operands->attention;

@@ -9,8 +9,9 @@
 struct compute_call;
 
 struct call_host_bytes {
-    double whole; /* of operands that every part of a divided call needs (call_split.h), as B of one
-                     product */
+    /* Of operands that every part of a divided call needs whole (call_split.h), such as the B of a
+     * single product. */
+    double whole;
     double divided; /* of operands and results that are divided over the parts */
 };
 

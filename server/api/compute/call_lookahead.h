@@ -5,9 +5,9 @@
  * An early copy needs the offsets of the operands in the body, and the device memory of the work.
  * The offsets in a raw body are known at the request's headers. The other formats have a header of
  * their own, which is read as soon as it has arrived. A format's header gives its own length, which
- * is limited, so that a body is read only a few times. If an early copy is not possible, nothing
- * changes: the complete body is read as if it had not been read before, and is refused then if it
- * is malformed.
+ * is limited, so that the header is read only a few times. Looking ahead refuses no request: if an
+ * early copy is not possible, or if the header is malformed, compute_call_bind reads the complete
+ * body as if nobody had looked ahead.
  *
  * All functions run on the request's I/O thread. They do nothing if the device does not copy early.
  */
@@ -26,8 +26,9 @@ void call_lookahead_arrived(struct compute_call *call, struct services *services
 /* Whether the device copies early and the body is large enough for an early copy. For callers that
  * find the operands themselves. */
 bool call_lookahead_pays(const struct compute_call *call);
-/* Starts the early copy of operands that the caller has found and completed the request with. Takes
- * the device memory of the work; if the memory is not available, no early copy is started. Operands
+/* Starts the early copy of operands that the caller has found, and with whose shapes the caller has
+ * completed the request. Takes the device memory of the work; if the memory is not available, no
+ * early copy is started. Operands
  * without data, and operands that do not lie in the body, are copied when the work runs. */
 void call_lookahead_start(struct compute_call *call, struct services *services,
                           const union call_operands *operands);

@@ -42,7 +42,8 @@ const struct tensor *call_residents_scale(const struct resident *resident)
     return resident != NULL ? resident_scale(resident) : NULL;
 }
 
-static uint64_t missing(const struct resident *resident, uint32_t device)
+/* The bytes of one operand that would have to be copied to a device (call_residents_missing). */
+static uint64_t missing_bytes(const struct resident *resident, uint32_t device)
 {
     if (resident == NULL || resident_is_on(resident, device))
         return 0;
@@ -51,10 +52,13 @@ static uint64_t missing(const struct resident *resident, uint32_t device)
 
 uint64_t call_residents_missing(const struct call_residents *residents, uint32_t device)
 {
-    const uint64_t a = missing(residents->a, device), b = missing(residents->b, device);
+    const uint64_t a = missing_bytes(residents->a, device);
+    const uint64_t b = missing_bytes(residents->b, device);
     return a == UINT64_MAX || b == UINT64_MAX ? UINT64_MAX : a + b;
 }
 
+/* Makes one operand available on a device: sets `here` to its copy there, unless the device has the
+ * tensor itself. */
 static enum gemmd_error bring(struct resident *resident, struct resident_copy *here,
                               struct tensor_store *store, uint32_t device, struct work *work,
                               struct fault *fault)
@@ -71,7 +75,7 @@ static enum gemmd_error bring(struct resident *resident, struct resident_copy *h
     here->is_new = true;
     work->first_copy_count +=
         resident_copies_between(resident, here->copy, work->first_copies + work->first_copy_count);
-    work->alone = true;
+    work->own_launch = true;
     return GEMMD_OK;
 }
 
@@ -79,10 +83,10 @@ enum gemmd_error call_residents_bring(struct call_residents *residents, struct t
                                       uint32_t device, struct work *work, struct fault *fault)
 {
     work->first_copy_count = 0;
-    const enum gemmd_error code =
-        bring(residents->a, &residents->a_copy, store, device, work, fault);
-    return code != GEMMD_OK ? code
-                            : bring(residents->b, &residents->b_copy, store, device, work, fault);
+    enum gemmd_error code = bring(residents->a, &residents->a_copy, store, device, work, fault);
+    if (code == GEMMD_OK)
+        code = bring(residents->b, &residents->b_copy, store, device, work, fault);
+    return code;
 }
 
 const struct resident *call_residents_a(const struct call_residents *residents)
@@ -117,7 +121,8 @@ uint64_t call_residents_stride(const struct resident *resident)
     return tensor->dims[tensor->rank - 2] * resident_leading(resident);
 }
 
-/* From this number of rows on, multiplying with a matrix takes longer than reading the matrix. */
+/* The number of rows from which on the time of a product with a resident matrix is that of the
+ * multiplications, and not that of reading the matrix. */
 enum { ROWS_MANY = 128 };
 
 static uint64_t resident_work_bytes(const struct resident *resident, uint64_t rows)

@@ -20,8 +20,8 @@
 struct call_residents {
     const char *tenant;              /* borrowed */
     struct resident *a, *b, *stored; /* references; NULL: the request has no such tensor */
-    bool
-        b_is_borrowed; /* the reference to b is the caller's, who releases it after the call ends */
+    /* The caller owns the reference to b, and releases it after the call ends. */
+    bool b_is_borrowed;
     /* Copies of a and b on the device that computes, if they lie on another; references. */
     struct resident_copy {
         struct resident *copy; /* NULL: the operand itself is used */
@@ -51,12 +51,12 @@ enum gemmd_error call_residents_acquire(struct call_residents *residents, struct
  * `resident` is NULL. */
 const struct tensor *call_residents_tensor(const struct resident *resident);
 const struct tensor *call_residents_scale(const struct resident *resident);
-/* The bytes of the operands that would have to be copied to a device; UINT64_MAX: a copy of one is
- * on its way there, and another would be a waste. */
+/* The bytes of the operands that would have to be copied to a device. UINT64_MAX: another request
+ * is copying one of them to that device already, and a second copy would be a waste. */
 uint64_t call_residents_missing(const struct call_residents *residents, uint32_t device);
 /* Makes the operands available on a device: acquires their copies there, or takes memory for new
- * ones and adds the copying to the work, which begins with it. GEMMD_ERR_OUT_OF_MEMORY: there is no
- * room. */
+ * copies, which the work makes before it computes (first_copies). GEMMD_ERR_OUT_OF_MEMORY: there is
+ * no room. */
 enum gemmd_error call_residents_bring(struct call_residents *residents, struct tensor_store *store,
                                       uint32_t device, struct work *work, struct fault *fault);
 /* Takes memory on a device for a result that is to be stored. */
@@ -64,8 +64,8 @@ enum gemmd_error call_residents_reserve(struct call_residents *residents,
                                         const struct stored_result *result,
                                         struct tensor_store *store, uint32_t device,
                                         struct fault *fault);
-/* The operands where the device that computes reads them: `a` and `b`, or their copies. NULL: not
- * resident. */
+/* The operands that the computing device reads: `a` and `b`, or their copies on that device. NULL:
+ * the operand is not resident. */
 const struct resident *call_residents_a(const struct call_residents *residents);
 const struct resident *call_residents_b(const struct call_residents *residents);
 /* The number of elements from one matrix of a resident batch to the next. */

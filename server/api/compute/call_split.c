@@ -10,8 +10,8 @@
 #include "server/api/services.h"
 #include "server/scheduler/device_shares.h"
 
-/* A call is divided if that is expected to save this part of the time until it is done, and at
- * least so many nanoseconds. */
+/* A call is divided if the division is expected to save at least LEAST_GAIN of the time until the
+ * call is done, and at least LEAST_GAIN_NS. */
 static const double LEAST_GAIN = 0.2;
 static const uint64_t LEAST_GAIN_NS = 200000;
 
@@ -26,8 +26,8 @@ struct call_part {
     struct call_split *split;
     struct executor *executor;
     uint64_t first, count;
-    /* The resident operands as the part's device has them; empty if that is the call's own device.
-     * Holds references to copies only. */
+    /* Copies of the resident operands on the part's device. Empty if the part is computed by the
+     * call's own device, which uses the operands of the call. */
     struct call_residents copies;
     bool has_device_memory;
     uint64_t charged_ns;
@@ -37,15 +37,17 @@ struct call_split {
     struct compute_call *call;
     enum split_by by;
     uint32_t count;
-    atomic_uint left; /* parts that have not ended, and a call_split_cancel that runs */
+    /* Parts that have not ended. call_split_push and call_split_cancel count as one more part while
+     * they run, so that the call does not end while they use the parts. */
+    atomic_uint left;
     atomic_bool started;
     _Atomic(struct call_part *) failed; /* the first part that failed; NULL: none has */
     struct call_part parts[];
 };
 
-/* Whether the parts of a call have the bits of the whole, and every operand and result of a part
- * lies in one piece on the host or in memory of the daemon's devices. Sets how the call is divided
- * and into how many units at most. */
+/* Whether a call can be divided: whether the results of the parts have the bits of the whole, and
+ * every operand and result of a part lies in one piece on the host or in memory of the daemon's
+ * devices. Sets how the call is divided, and into how many units at most. */
 static bool can_split(const struct compute_call *call, enum split_by *by, uint64_t *units)
 {
     const struct gemm_problem *p = &call->work.problem;
@@ -70,14 +72,15 @@ static bool same_model(const struct device *one, const struct device *other)
     return strcmp(device_info(one)->name, device_info(other)->name) == 0;
 }
 
-/* Decides what each device takes. Returns false if the call stays whole. */
+/* Decides how many units each device computes. Returns false if the call stays whole. */
 static bool divide(const struct compute_call *call, const struct services *services, uint64_t units,
                    uint64_t shares[])
 {
     const struct executors *executors = &services->executors;
     const struct executor *own = call->executor;
     const enum gemmd_dtype dtype = work_dtype(&call->work);
-    const bool must = call->work.device_bytes > arena_capacity_bytes(device_arena(own->device));
+    const bool is_too_large =
+        call->work.device_bytes > arena_capacity_bytes(device_arena(own->device));
     const struct call_host_bytes bytes = call_host_bytes(call);
     const struct executor_load every = {.dtype = dtype, .host_bytes = (uint64_t)bytes.whole};
     const struct executor_load rest = {
@@ -104,12 +107,14 @@ static bool divide(const struct compute_call *call, const struct services *servi
         takes += shares[i] > 0;
     if (takes < 2 || shares[executors_number(executors, own)] == 0)
         return false;
-    return must || (together < alone && alone - together >= LEAST_GAIN_NS &&
-                    (double)(alone - together) >= LEAST_GAIN * (double)alone);
+    if (is_too_large)
+        return true;
+    return together < alone && alone - together >= LEAST_GAIN_NS &&
+           (double)(alone - together) >= LEAST_GAIN * (double)alone;
 }
 
-/* The problem of a part, with pointers that the call's work determines. Resident operands are where
- * the part's device has them. */
+/* Sets the problem of a part, with pointers into the operands and results of the call's work, and
+ * to the resident operands of the part's device. */
 static void point_part(const struct compute_call *call, struct call_part *part)
 {
     const struct call_split *split = part->split;
@@ -133,14 +138,15 @@ static void point_part(const struct compute_call *call, struct call_part *part)
     work->problem = gemm_problem_part(&whole.problem, &range);
 }
 
-/* Whether the part's kernel computes the part on its device. Plans how. */
+/* Plans how the part's device computes the part. Returns false if the kernel cannot compute the
+ * part, or if a size overflows. */
 static bool plan_part(struct call_part *part)
 {
     struct work *work = &part->work;
     const struct device *device = part->executor->device;
-    return work_is_task(work)
-               ? work->task.kernel->takes(&work->task.problem) && device_plan_task(device, work)
-               : work->kernel->takes(&work->problem) && device_plan(device, work);
+    if (work_is_task(work))
+        return work->task.kernel->takes(&work->task.problem) && device_plan_task(device, work);
+    return work->kernel->takes(&work->problem) && device_plan(device, work);
 }
 
 /* Takes what the part needs on its device: copies of resident operands, and memory. */
@@ -160,7 +166,7 @@ static bool open_part(struct compute_call *call, struct services *services, stru
         .verify = whole->verify,
         .verify_seed = whole->verify_seed,
         .outside_host = whole->outside_host,
-        .alone = true,
+        .own_launch = true,
     };
     if (part->executor == call->executor) { /* the call has brought the operands to this device */
         work->first_copy_count = whole->first_copy_count;
@@ -244,7 +250,7 @@ void call_split_open(struct compute_call *call, struct services *services)
         return;
     split->by = by;
     split->count = 0;
-    call->split = split; /* which point_part reads */
+    call->split = split;
     if (!open_parts(call, services, split, shares)) {
         call->split = NULL;
         free_parts(split, services);

@@ -3,11 +3,12 @@
  *
  * A large product is divided by rows of C, or by the problems of its batch. Another operation says
  * itself how it can be divided (operation->units): an attention by the entries of its batch, or by
- * heads. Each device computes one part, as a work of its own, and has the operands that it needs:
- * rows of A and all of B from the body, for example, and resident operands as copies. A call is
- * divided only if the parts have the bits of the whole (kernels/problem_part.h), if all devices are
- * of one model, and if that is expected to be faster, or if the call does not fit in the memory of
- * one device.
+ * heads. Each device computes one part, as a work of its own, and gets the operands that the part
+ * needs: rows of A and all of B from the body, for example, and copies of resident operands.
+ *
+ * A call is divided only if the results of the parts have the same bits as the undivided result
+ * (kernels/problem_part.h), and if all devices are of one model. Besides, the division must be
+ * expected to be faster, or the call must be too large for the memory of one device.
  *
  * The parts belong to the call. The thread that uses the call calls these functions. Between
  * call_split_push and the call's `done`, the queues and dispatch threads use the parts; `done` is

@@ -52,8 +52,9 @@ static bool is_stored(const struct compute_call *call)
     return compute_call_store(call)[0] != '\0';
 }
 
-/* Computes the size of the results from the shapes, once. Returns false on overflow. */
-static bool know_result(struct compute_call *call)
+/* Computes the size of the results from the shapes, unless it is known. Returns false on overflow.
+ */
+static bool compute_result_size(struct compute_call *call)
 {
     if (call->has_result)
         return true;
@@ -87,6 +88,8 @@ static enum gemmd_error complete_reservation(struct compute_call *call, struct s
     return enlarge_reservation(call, services, bytes, fault);
 }
 
+/* Takes pinned memory for the header of the answer's format and the results, and writes the header.
+ */
 static enum gemmd_error take_result(struct compute_call *call, struct services *services,
                                     struct fault *fault)
 {
@@ -117,9 +120,10 @@ static enum gemmd_error count_work(struct compute_call *call, const struct servi
                      size_work_text(call->work.flops).text, size_work_text((double)limit).text);
 }
 
-/* Chooses the device: the one with the memory that the client shares, else the one that will be
- * done first with its work and with copying the resident operands that it lacks. `full` is a set of
- * devices that had no memory for the call, a bit each. */
+/* Chooses the device that computes the call. If the client shares memory of a device, that device
+ * is chosen. Otherwise the device is chosen that will be done first with its work and with copying
+ * the resident operands that it lacks. Bit i of `full`: device i had no memory for the call, and
+ * must not be chosen. */
 static struct executor *place_call(const struct compute_call *call, struct services *services,
                                    uint32_t full)
 {
@@ -137,21 +141,32 @@ static struct executor *place_call(const struct compute_call *call, struct servi
     return executor_place(executors, missing);
 }
 
-/* Counts the call for its executor, as far as its size is known, or no longer (`flops` and `bytes`
- * are 0). With a single device there is nothing to choose, and nothing is counted. */
+/* Takes the call's time off its executor's charge. */
+static void discharge_call(struct compute_call *call)
+{
+    if (call->charged_ns > 0)
+        executor_discharge(call->executor, call->charged_ns);
+    call->charged_ns = 0;
+}
+
+/* Charges the call's executor with the estimated time of `flops` operations and `bytes` copied
+ * bytes, in place of an earlier estimate. With a single device there is nothing to choose, and
+ * nothing is charged. */
 static void charge_call(struct compute_call *call, const struct services *services, double flops,
                         uint64_t bytes)
 {
-    if (services->executors.count == 1)
-        return;
     const struct executor_load load = {
         .dtype = work_dtype(&call->work),
         .flops = flops,
         .host_bytes = bytes,
     };
-    const uint64_t ns = flops > 0 || bytes > 0 ? executor_estimate_ns(call->executor, &load) : 0;
+    uint64_t ns = 0;
+    if (services->executors.count == 1)
+        return;
+    if (flops > 0 || bytes > 0)
+        ns = executor_estimate_ns(call->executor, &load);
     executor_charge(call->executor, ns);
-    executor_discharge(call->executor, call->charged_ns);
+    discharge_call(call);
     call->charged_ns = ns;
 }
 
@@ -173,22 +188,48 @@ static enum gemmd_error reserve_stored(struct compute_call *call, struct service
                                   executors_number(&services->executors, call->executor), fault);
 }
 
+/* Takes the work's range of device memory. */
+static enum gemmd_error take_device_memory(struct compute_call *call, struct fault *fault)
+{
+    struct work *work = &call->work;
+    struct arena *arena = device_arena(call->executor->device);
+    if (work->device_bytes > arena_capacity_bytes(arena))
+        return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
+                         "the problem would need %s of device memory; the device has %s for "
+                         "problems (--device-bytes)",
+                         size_text(work->device_bytes).text,
+                         size_text(arena_capacity_bytes(arena)).text);
+    if (!arena_alloc(arena, work->device_bytes, &work->device_offset))
+        return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL,
+                         "out of device memory: %s needed, %s free (--device-bytes)",
+                         size_text(work->device_bytes).text,
+                         size_text(arena_capacity_bytes(arena) - arena_used_bytes(arena)).text);
+    call->has_device_memory = true;
+    return GEMMD_OK;
+}
+
+/* Computes the size of the results, and refuses results that are too large. */
+static enum gemmd_error check_result(struct compute_call *call, const struct services *services,
+                                     struct fault *fault)
+{
+    const uint64_t limit = compute_call_config(call, services)->max_result_bytes;
+    if (!compute_result_size(call))
+        return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
+                         "the result's size does not fit in 64 bits");
+    if (call->sends_result && call->result_bytes > limit)
+        return refuse_result(call, limit, fault);
+    return GEMMD_OK;
+}
+
+/* Chooses the kernel, and takes memory, on the device that place_call has chosen. */
 static enum gemmd_error prepare_call(struct compute_call *call, struct services *services,
                                      struct fault *fault)
 {
     struct work *work = &call->work;
-
-    if (!know_result(call))
-        return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
-                         "the result's size does not fit in 64 bits");
-    if (call->sends_result &&
-        call->result_bytes > compute_call_config(call, services)->max_result_bytes)
-        return refuse_result(call, compute_call_config(call, services)->max_result_bytes, fault);
-
-    enum gemmd_error code = GEMMD_OK;
-    if (call->shapes_inside)
+    enum gemmd_error code = check_result(call, services, fault);
+    if (code == GEMMD_OK && call->shapes_inside)
         code = complete_reservation(call, services, fault);
-    work->alone = shares_elsewhere(call);
+    work->own_launch = shares_elsewhere(call);
     if (code == GEMMD_OK)
         code = call_residents_bring(&call->residents, services->tensors,
                                     executors_number(&services->executors, call->executor), work,
@@ -206,24 +247,12 @@ static enum gemmd_error prepare_call(struct compute_call *call, struct services 
     if (!call->sends_result && !is_stored(call))
         call->operation->point_result(call, NULL);
     call_split_open(call, services);
-    if (call->split == NULL && work->device_bytes > 0) {
-        struct arena *arena = device_arena(call->executor->device);
-        if (work->device_bytes > arena_capacity_bytes(arena))
-            return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
-                             "the problem would need %s of device memory; the device has %s for "
-                             "problems (--device-bytes)",
-                             size_text(work->device_bytes).text,
-                             size_text(arena_capacity_bytes(arena)).text);
-        if (!arena_alloc(arena, work->device_bytes, &work->device_offset))
-            return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL,
-                             "out of device memory: %s needed, %s free (--device-bytes)",
-                             size_text(work->device_bytes).text,
-                             size_text(arena_capacity_bytes(arena) - arena_used_bytes(arena)).text);
-        call->has_device_memory = true;
-    }
+    if (call->split == NULL && work->device_bytes > 0)
+        return take_device_memory(call, fault);
     return GEMMD_OK;
 }
 
+/* Gives back what prepare_call has taken before it failed. */
 static void undo_prepare(struct compute_call *call, struct services *services)
 {
     call->has_result = false; /* the next attempt may have other shapes */
@@ -233,33 +262,42 @@ static void undo_prepare(struct compute_call *call, struct services *services)
     call->result = NULL;
 }
 
-enum gemmd_error compute_call_prepare(struct compute_call *call, struct services *services,
-                                      struct fault *fault)
+/* Prepares the call on the device that place_call chooses. If that device lacks memory, the other
+ * devices are tried. */
+static enum gemmd_error prepare_somewhere(struct compute_call *call, struct services *services,
+                                          struct fault *fault)
 {
     const struct executors *executors = &services->executors;
     uint32_t full = 0;
-    enum gemmd_error code;
     /* The body may have named resident operands and shared memory (inference protocol), and other
-     * devices may have become free while it arrived. */
+     * devices may have become free while the body arrived. */
     if (call->shapes_inside) {
-        charge_call(call, services, 0, 0);
+        discharge_call(call);
         call->executor = place_call(call, services, full);
     }
-    while ((code = prepare_call(call, services, fault)) != GEMMD_OK) {
+    for (;;) {
+        const enum gemmd_error code = prepare_call(call, services, fault);
+        if (code == GEMMD_OK)
+            return GEMMD_OK;
         undo_prepare(call, services);
         full |= 1u << executors_number(executors, call->executor);
         if (code != GEMMD_ERR_OUT_OF_MEMORY || full + 1 == 1u << executors->count)
-            break;
-        /* The device that will be done next may have room. */
+            return code;
         struct executor *other = place_call(call, services, full);
         if ((full & 1u << executors_number(executors, other)) != 0)
-            break;
-        charge_call(call, services, 0, 0);
+            return code; /* the remaining devices are lost */
+        discharge_call(call);
         call->executor = other;
     }
+}
+
+enum gemmd_error compute_call_prepare(struct compute_call *call, struct services *services,
+                                      struct fault *fault)
+{
+    const enum gemmd_error code = prepare_somewhere(call, services, fault);
     call->prepared = code == GEMMD_OK;
     if (call->split != NULL) {
-        charge_call(call, services, 0, 0); /* the parts are charged */
+        discharge_call(call); /* the executors of the parts are charged instead */
     } else if (call->prepared) {
         const struct call_host_bytes bytes = call_host_bytes(call);
         charge_call(call, services, call->work.flops, (uint64_t)(bytes.whole + bytes.divided));
@@ -289,12 +327,16 @@ static enum gemmd_error check_no_bytes(struct compute_call *call, struct fault *
     return code;
 }
 
-/* The body's length in bytes (0 if it is not known), or a refusal, from what the headers say. */
+/* Checks the length of the body as far as the headers give it. Sets `expected` to the length that
+ * the body must have; 0: the length is not known yet. */
 static enum gemmd_error check_length(struct compute_call *call, const struct config *config,
                                      struct body_length length, uint64_t *expected,
                                      struct fault *fault)
 {
-    *expected = call->shapes_inside ? length.known ? length.bytes : 0 : call->layout.bytes;
+    if (!call->shapes_inside)
+        *expected = call->layout.bytes;
+    else
+        *expected = length.known ? length.bytes : 0;
     if (*expected > config->max_body_bytes)
         return refuse_body(call, *expected, config->max_body_bytes, fault);
     if (!length.known)
@@ -311,8 +353,9 @@ static enum gemmd_error reserve_call(struct compute_call *call, uint64_t body_by
                                      struct fault *fault)
 {
     call->queue_bytes = body_bytes;
-    /* compute_call_prepare refuses a result whose size is not known. */
-    if (!call->shapes_inside && know_result(call) && call->sends_result &&
+    /* A result whose size overflows is left out here; compute_call_prepare refuses such a result.
+     */
+    if (!call->shapes_inside && compute_result_size(call) && call->sends_result &&
         !size_add(body_bytes, call->result_bytes, &call->queue_bytes))
         call->queue_bytes = body_bytes;
     const enum gemmd_error code =
@@ -335,7 +378,7 @@ enum gemmd_error compute_call_open(struct compute_call *call, struct services *s
     call->executor = place_call(call, services, 0);
     code = reserve_call(call, expected, fault);
     if (code == GEMMD_OK && call->shapes_inside)
-        charge_call(call, services, 0, call->queue_bytes);
+        charge_call(call, services, 0, call->queue_bytes); /* until the work's size is known */
     if (code == GEMMD_OK && !call->shapes_inside)
         code = compute_call_prepare(call, services, fault);
     if (code != GEMMD_OK)
@@ -352,6 +395,7 @@ enum gemmd_error compute_call_open(struct compute_call *call, struct services *s
     return call->shapes_inside ? GEMMD_OK : operand_copies_open(call, fault);
 }
 
+/* Enlarges the memory of a body of unknown length, at least to `needed` bytes. */
 static enum gemmd_error grow_body(struct compute_call *call, struct services *services,
                                   uint64_t needed, struct fault *fault)
 {
@@ -427,8 +471,8 @@ static void describe_work(struct compute_call *call, const union call_operands *
     struct work *work = &call->work;
     if (call->early_copy != NULL) {
         work->copy_in = early_copy_copies(call->early_copy);
-        /* A task of a group is copied together with the launch, so a task with an early copy must
-         * not be in one. */
+        /* The operands of a group's tasks are copied by the group's launch, so that a task whose
+         * operands are copied early must not be in a group. */
         if (work_is_task(work))
             work->stack_key = 0;
     }
@@ -516,7 +560,7 @@ struct admission_place compute_call_keep_place(struct compute_call *call, struct
                           call->result_bytes);
 }
 
-/* A wrong result is logged whether or not its client is still there. */
+/* Logs a result that failed verification, once, even if the client has disconnected. */
 static void log_wrong_result(struct compute_call *call, const struct services *services)
 {
     const struct gemm_problem *p = &call->work.problem;
@@ -542,8 +586,7 @@ void compute_call_finish(struct compute_call *call, struct services *services)
     if (call->has_device_memory)
         arena_free(device_arena(call->executor->device), call->work.device_offset);
     call->has_device_memory = false;
-    if (call->charged_ns > 0)
-        charge_call(call, services, 0, 0);
+    discharge_call(call);
     pool_free(call->memory, call->body, call->body_capacity);
     call->body = NULL;
     pool_free(call->memory, call->scratch, call->scratch_bytes);

@@ -4,11 +4,11 @@
  *
  * compute_call_open, at the headers, refuses every request that can be refused without its body. It
  * makes the call's reservation of the admission limits. The shapes of a raw body are in the query,
- * so compute_call_open also takes all memory of such a request. Other formats have the shapes in
- * the body. Their result is added to the reservation, and their memory is taken, in
- * compute_call_bind, or as soon as the format's header has arrived (call_lookahead.h). A body that
- * is chunked or compressed and has its shapes inside has no known length. Its reservation grows
- * with its memory, so that the daemon never holds a byte of a body without a reservation.
+ * so compute_call_open also takes all memory of a request with a raw body. Bodies of other formats
+ * have the shapes inside. Their results are added to the reservation, and memory for the results is
+ * taken, in compute_call_bind, or as soon as the format's header has arrived (call_lookahead.h). A
+ * body that is chunked or compressed and has its shapes inside has no known length. Its reservation
+ * grows with its memory, so that the daemon never holds a byte of a body without a reservation.
  *
  * A struct compute_call owns its memory. One thread at a time may use it: the request's I/O thread
  * or, for a job, the job thread. While the work is queued or running, only the queue and the
@@ -51,34 +51,38 @@ struct compute_call {
     uint64_t body_capacity, body_bytes;
     bool body_sized;                    /* body_capacity is the length of the complete body */
     bool has_result;                    /* c, lse and result_bytes are known */
-    bool sends_result;                  /* has_result, and results are sent in the answer */
+    bool sends_result;                  /* has_result, and the answer has results in its body */
     bool prepared;                      /* compute_call_prepare has succeeded */
-    uint64_t look_at_bytes;             /* call_lookahead.c looks when so many have arrived */
+    uint64_t look_at_bytes;             /* call_lookahead.h looks when so many bytes have arrived */
     struct early_copy_body *early_copy; /* of the body's operands; NULL: there is no early copy */
-    /* Room for an endpoint's own text before the header of the answer's format. */
-    uint32_t front_bytes;
-    /* Pinned; owned: header_bytes for that text and that header, then the results. */
+    /* Pinned; owned. The block begins with `front_bytes` bytes for an endpoint's own text and with
+     * the header of the answer's format, which are `header_bytes` bytes together. The results
+     * follow. */
     unsigned char *result;
+    uint32_t front_bytes;
     uint64_t header_bytes;
     uint64_t result_bytes;  /* of results that are stored or sent, not of those in client_memory */
     unsigned char *scratch; /* pinned; owned: copies of operands that cannot be used in place */
     uint64_t scratch_bytes;
-    struct tensor c;                    /* the result, such as C. If sent, it lies in `result` */
-    bool sends_lse;                     /* an answer of this kind can hold an attention's lse */
+    struct tensor c; /* the result, such as C. If sent, it lies in `result` */
+    /* Whether the answer's format has room for `lse`, the second result of an attention (the
+     * logarithms of the sums of exponentials). */
+    bool sends_lse;
     struct tensor lse;                  /* rank 0 unless lse is sent or shared */
     struct call_residents residents;    /* acquired before compute_call_open */
     struct client_memory client_memory; /* operands and results that the client shares */
 
     struct executor *executor; /* that computes the call; set by compute_call_open; borrowed */
-    uint64_t charged_ns;       /* counted for the executor; to be taken off */
+    uint64_t charged_ns;       /* the time that the executor is charged for the call (executor.h) */
     struct call_split *split;  /* several devices compute the call; owned; NULL: one does */
     uint32_t devices;          /* how many devices compute a call that is divided; else 0 */
 
     const char *request_id; /* for the log; borrowed; NULL: none */
     bool failure_logged;
 
-    uint64_t queue_bytes;                    /* the bytes of the reservation */
-    bool has_reservation, has_device_memory; /* to be given back */
+    uint64_t queue_bytes;   /* the bytes of the reservation */
+    bool has_reservation;   /* compute_call_finish gives the reservation back */
+    bool has_device_memory; /* compute_call_finish frees the work's device memory */
     struct work work;
 
     struct operand_layout layout; /* of a raw body; the only field that is not zeroed at first */
@@ -90,7 +94,7 @@ static inline const char *compute_call_store(const struct compute_call *call)
     return call->operation->store != NULL ? call->operation->store(&call->request) : "";
 }
 
-/* The options that were in force when the call asked first. */
+/* The options that were in force when this function was first called for the call. */
 const struct config *compute_call_config(struct compute_call *call,
                                          const struct services *services);
 
@@ -119,9 +123,10 @@ enum gemmd_error compute_call_append(struct compute_call *call, struct services 
  * work.started and work.queued_ns are left to the caller, who then calls compute_call_push. */
 enum gemmd_error compute_call_bind(struct compute_call *call, struct services *services,
                                    struct fault *fault);
-/* Does the same as compute_call_bind for operands that the caller has found and completed the
- * request with (gemm_request_bind_tensors, attention_request_bind_tensors). The operands lie in the
- * body, in the client's memory, or in pinned memory that stays until the work is done. */
+/* Does the same as compute_call_bind for operands that the caller has found. The caller has also
+ * completed the request with their shapes (gemm_request_bind_tensors,
+ * attention_request_bind_tensors). The operands lie in the body, in the client's memory, or in
+ * pinned memory that stays until the work is done. */
 enum gemmd_error compute_call_bind_operands(struct compute_call *call, struct services *services,
                                             union call_operands *operands, struct fault *fault);
 /* Chooses the kernel, and takes the memory of the result and the device memory. The shapes must be
@@ -132,8 +137,8 @@ enum gemmd_error compute_call_prepare(struct compute_call *call, struct services
  * compute them. The caller has set work.done, work.started and work.queued_ns. The call may be
  * done, and gone, at once. */
 void compute_call_push(struct compute_call *call);
-/* Takes back a call that was pushed, as queue_cancel does: true if nothing of it runs any more, so
- * that `done` is not called. */
+/* Takes back a call that was pushed, as queue_cancel does. Returns true if no work of the call runs
+ * any more, so that `done` is not called. */
 bool compute_call_cancel(struct compute_call *call);
 /* Moves a call whose work is not in the queue yet. `to` takes over everything that `from` owns.
  * `from` keeps a description of the product for the log. */
@@ -143,7 +148,7 @@ void compute_call_move(struct compute_call *to, struct compute_call *from);
  * send, or only a short one. To be called after the work is done and before compute_call_finish. */
 struct admission_place compute_call_keep_place(struct compute_call *call,
                                                struct services *services);
-/* Frees everything but the results, after the work is done. May be called again. */
+/* Frees everything except the results, after the work is done. May be called again. */
 void compute_call_finish(struct compute_call *call, struct services *services);
 /* Frees everything that the call still owns, and releases its references. May be called again. */
 void compute_call_close(struct compute_call *call, struct services *services);

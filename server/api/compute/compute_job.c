@@ -15,8 +15,8 @@
 #include "server/jobs/job_view.h"
 #include "server/tensors/tensor_describe.h"
 
-/* A job's product. The queue and the dispatch thread own the struct first, then the job thread,
- * which frees it. */
+/* The call of a job. While the work is queued or running, the queue and the dispatch thread own the
+ * struct; then the job thread owns the struct, and frees it. */
 struct compute_job {
     struct services *services; /* borrowed */
     struct job *job;
@@ -165,12 +165,13 @@ static void compute_job_cancel(struct job_task *task)
     struct compute_job *job = JOB_OF(task, task);
     struct work *work = &job->call.work;
     if (!compute_call_cancel(&job->call))
-        return; /* the work runs already, and ends by itself */
+        return; /* the work runs already; compute_job_finish is called when it ends */
     work->status = fault_set(&work->fault, GEMMD_ERR_CANCELLED, NULL, "the job was cancelled");
     compute_job_work_done(work);
 }
 
-/* Names the job to the client. A job that its client never learns of is cancelled. */
+/* Answers 202 with the name of the job. If that answer cannot be sent, the job is cancelled, since
+ * its client would never fetch the result. */
 static void answer_accepted(struct request *request, const struct job_view *view)
 {
     struct jobs *jobs = services_of(request)->jobs;

@@ -13,7 +13,8 @@ static void conv2d_init(struct compute_call *call)
     conv2d_request_init(&call->request.conv2d);
 }
 
-/* The kernels read X without gaps between its rows. A stored Y has none. */
+/* Refuses a resident X with gaps between its rows, which the kernels cannot read. A Y that was
+ * stored has no gaps. */
 static enum gemmd_error check_resident_x(const struct resident *x, struct fault *fault)
 {
     const struct tensor *tensor = call_residents_tensor(x);
@@ -98,7 +99,8 @@ static enum gemmd_error conv2d_choose_kernel(struct compute_call *call, struct s
     if (code != GEMMD_OK)
         return code;
     conv2d_point_residents(&call->residents, work);
-    /* Each filter is multiplied with every pixel of Y, and each pixel of X with every filter. */
+    /* A filter counts as multiplied with as many rows as Y has pixels, and X with as many as there
+     * are filters. */
     const uint64_t pixels =
         problem->shape.batch * problem->shape.out_height * problem->shape.out_width;
     work->outside_bytes =
@@ -119,7 +121,8 @@ static void conv2d_point_result(struct compute_call *call, unsigned char *payloa
     call->work.task.problem.conv2d.y = payload;
 }
 
-/* describe_conv2d_problem has already set whether there is a bias. */
+/* Points the problem at the operands that have data. Whether there is a bias was set by
+ * describe_conv2d_problem. */
 static void conv2d_point(struct compute_call *call, const union call_operands *all_operands)
 {
     const struct conv2d_operands *operands = &all_operands->conv2d;

@@ -1,7 +1,7 @@
 /*
- * POST /gemm, POST /attention and the like, from the headers to the answer. A request is checked in
- * the order of the checks' cost: types, parameters, the daemon's state, sizes and reservation,
- * memory.
+ * The endpoints that compute: POST /gemm, POST /attention and the other operations, from the
+ * headers of a request to its answer. The cheap checks come first: types, parameters, the daemon's
+ * state, sizes and reservation, memory.
  */
 #include <inttypes.h>
 #include <stddef.h>
@@ -61,8 +61,9 @@ static bool begins_json(const char *bytes, uint64_t length)
     return at < length && (bytes[at] == '"' || bytes[at] == '}');
 }
 
-/* A client that sends JSON often names no parameters, or has a body of another length than its
- * parameters say. */
+/* Explains the refusal of a JSON body. A client that sends JSON often names no parameters, or its
+ * body has another length than the parameters say; without the explanation, the client would only
+ * read about a missing parameter or a wrong length. */
 static void compute_refused(struct request *request, const char *bytes, uint64_t length)
 {
     const struct compute_call *call = call_of(request);
@@ -98,15 +99,17 @@ static enum gemmd_error read_body_format(struct request *request, struct compute
     return GEMMD_OK;
 }
 
+/* Chooses the format of the answer, as Accept says. A stored result has no format, because the
+ * answer is a JSON document about the result. */
 static enum gemmd_error choose_answer_format(struct request *request, struct compute_call *call)
 {
-    if (compute_call_store(call)[0] != '\0') /* the answer is JSON, not a matrix */
+    if (compute_call_store(call)[0] != '\0')
         return GEMMD_OK;
     if (!accept_format(request_header(request, "Accept"), call->body_format, &call->answer_format))
         return fault_set(&request->fault, GEMMD_ERR_NOT_ACCEPTABLE, NULL,
                          "Accept can name application/octet-stream, "
                          "application/vnd.safetensors or application/x-npy");
-    /* An answer in another format has only one array. */
+    /* Of the formats, only safetensors has room for a second array. */
     call->sends_lse = call->answer_format == FORMAT_SAFETENSORS;
     return GEMMD_OK;
 }
@@ -134,25 +137,41 @@ static enum gemmd_error read_parameters(struct request *request, struct compute_
     return GEMMD_OK;
 }
 
+/* Checks the request at its headers, and takes what the call needs: its reservation, its memory
+ * and, if the client wants one, a job. */
+static enum gemmd_error compute_admit(struct request *request, struct compute_call *call,
+                                      struct services *services)
+{
+    const struct body_length length = {.known = request->sized, .bytes = request->body_bytes};
+    enum gemmd_error code = read_body_format(request, call);
+    if (code == GEMMD_OK)
+        code = read_parameters(request, call, services);
+    if (code == GEMMD_OK)
+        code = choose_answer_format(request, call);
+    if (code == GEMMD_OK)
+        code = services_check(request);
+    if (code == GEMMD_OK && !call->shapes_inside)
+        code = compute_call_layout(call, services, &request->fault);
+    if (code == GEMMD_OK)
+        code = compute_memory_open(request);
+    if (code == GEMMD_OK)
+        code = compute_call_open(call, services, length, &request->fault);
+    if (code == GEMMD_OK && compute_job_wanted(request))
+        code = compute_job_open(request);
+    return code;
+}
+
 static void compute_begin(struct request *request)
 {
     struct compute_request *state = request->call;
     struct compute_call *call = &state->call;
     struct services *services = services_of(request);
-    const struct body_length length = {.known = request->sized, .bytes = request->body_bytes};
     state->request = request;
     call->operation = request->endpoint->context;
     call->request_id = request->id;
     call->memory = services_memory(request);
     call->work.tenant = request->tenant_number;
-    if (read_body_format(request, call) != GEMMD_OK ||
-        read_parameters(request, call, services) != GEMMD_OK ||
-        choose_answer_format(request, call) != GEMMD_OK || services_check(request) != GEMMD_OK ||
-        (!call->shapes_inside &&
-         compute_call_layout(call, services, &request->fault) != GEMMD_OK) ||
-        compute_memory_open(request) != GEMMD_OK ||
-        compute_call_open(call, services, length, &request->fault) != GEMMD_OK ||
-        (compute_job_wanted(request) && compute_job_open(request) != GEMMD_OK)) {
+    if (compute_admit(request, call, services) != GEMMD_OK) {
         compute_call_close(call, services); /* before the body is received and dropped */
         request_refuse(request);
         return;
@@ -294,8 +313,8 @@ static uint32_t compute_retry_after_s(const struct request *request, enum gemmd_
     return services_retry_after_s(request, code, call_of(request)->queue_bytes);
 }
 
-/* Describes a request for the log. A request that was refused before it had a state is described
- * with an empty call. */
+/* Describes a request for the log. A request that was refused before its state was allocated is
+ * described with an empty call. */
 static enum gemmd_dtype compute_describe(const struct request *request, bool work_ended,
                                          struct log_access *entry)
 {
@@ -306,6 +325,7 @@ static enum gemmd_dtype compute_describe(const struct request *request, bool wor
     return call_log_describe(call, operation, work_ended, entry);
 }
 
+/* The endpoint at the path `at`, whose requests metrics count under `metrics`. */
 #define COMPUTE(at, metrics, operation)                                                            \
     {                                                                                              \
         .path = at, .allow = "POST", .op = metrics, .context = &(operation),                       \

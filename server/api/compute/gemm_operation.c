@@ -199,7 +199,8 @@ static enum gemmd_error gemm_choose_kernel(struct compute_call *call, struct ser
     return GEMMD_OK;
 }
 
-/* describe_gemm_problem has already set whether bias and C0 are present. */
+/* Points the problem at the operands that have data. Whether there are bias and C0 was set by
+ * describe_gemm_problem. */
 static void gemm_point(struct compute_call *call, const union call_operands *all_operands)
 {
     const struct gemm_operands *operands = &all_operands->gemm;

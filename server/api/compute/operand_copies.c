@@ -52,8 +52,8 @@ enum gemmd_error operand_copies_open(struct compute_call *call, struct fault *fa
     return is_read_in_place(call) ? take_scratch(call, unaligned_bytes(call), fault) : GEMMD_OK;
 }
 
-/* A copy to a GPU works with any alignment, so only kernels that read in place need aligned
- * elements. */
+/* Copies to a GPU take operands of any alignment, so that only kernels that read operands in place
+ * need aligned elements. */
 uint32_t operand_copies_needed(const struct compute_call *call, const union call_operands *operands)
 {
     const bool in_place = is_read_in_place(call);

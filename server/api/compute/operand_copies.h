@@ -1,9 +1,9 @@
 /*
  * operand_copies.h - copies on the host of operands that the device cannot use where they lie.
  *
- * These are batches and C0 in column-major order and, where a kernel reads operands in place,
- * operands whose elements are not aligned. The copies lie in call->scratch, which
- * compute_call_finish frees. All functions run on the thread that uses the call.
+ * Two kinds of operands are copied: batches and C0 in column-major order, and operands whose
+ * elements are not aligned, if the kernel reads operands in place. The copies lie in call->scratch,
+ * which compute_call_finish frees. All functions run on the thread that uses the call.
  */
 #ifndef SERVER_API_COMPUTE_OPERAND_COPIES_H
 #define SERVER_API_COMPUTE_OPERAND_COPIES_H

@@ -19,7 +19,8 @@ static void add(struct text *text, const char *format, ...)
     va_start(arguments, format);
     const int length = vsnprintf(text->out + text->length, room, format, arguments);
     va_end(arguments);
-    text->length += length < 0 ? 0 : (size_t)length < room ? (size_t)length : room - 1;
+    if (length > 0)
+        text->length += (size_t)length < room ? (size_t)length : room - 1;
 }
 
 static void add_latency(struct text *text, const struct history_sample *sample)

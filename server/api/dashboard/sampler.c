@@ -50,7 +50,8 @@ static void look(struct sampler *sampler)
     sampler->share_max = share > sampler->share_max ? share : sampler->share_max;
 }
 
-/* Counters of different shards are read one after another, so that none of them is behind. */
+/* By how much a total has grown. A total never shrinks: it is the sum of the shards' counters,
+ * which only grow, even while they are read one after another. */
 static uint32_t grown(uint64_t now, uint64_t before)
 {
     const uint64_t growth = now - before;

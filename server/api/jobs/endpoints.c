@@ -10,6 +10,7 @@
 #include "server/jobs/job_view.h"
 #include "server/jobs/jobs.h"
 
+/* The most jobs of one page of the list. */
 enum { LIST_MAX = 1000 };
 
 /* The state of a GET /jobs/{id}/result that waits for the job. */
@@ -105,8 +106,8 @@ static void job_list_begin(struct request *request)
         const uint32_t count =
             jobs_list(services_of(request)->jobs, request->tenant, request->tenant_number,
                       list.before, clock_now_ns(), views, (uint32_t)list.limit, &next);
-        /* Without tokens all clients are one tenant, and the id is the secret of who made the job.
-         */
+        /* Without tokens all clients are one tenant. Only the client that made a job may know the
+         * job's id, so that the list leaves the ids out. */
         text = job_view_page(views, count, next, request->server->tokens != NULL);
     }
     free(views);

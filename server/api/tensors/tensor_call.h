@@ -1,11 +1,12 @@
 /*
  * tensor_call.h - the state of a request for /tensors/{name}, which request->call points to.
  *
- * A tensor's bytes go through pinned memory and the queue, like those of a product: a work that
- * only copies moves the bytes to the device or from the device. An upload is hashed while it is
- * received. Bytes that could not be hashed then, because they had to be transposed or were never on
- * the host, are hashed afterwards, one piece in each iteration of the I/O thread's loop, so that
- * other requests do not wait.
+ * A tensor's bytes go through pinned memory and the queue, like the operands of a product: a work
+ * that only copies moves the bytes to the device or from the device.
+ *
+ * An upload is hashed while it is received. Bytes that have to be transposed first, or that were
+ * never on the host, are hashed later, one piece in each iteration of the I/O thread's loop, so
+ * that other requests do not wait.
  *
  * All functions run on the request's I/O thread.
  */
@@ -28,7 +29,7 @@ struct tensor_call {
     bool has_reservation;
     uint64_t deadline_ns; /* monotonic clock; 0: none */
     struct work work;     /* the copy to the device or from the device */
-    struct queue *queue;  /* that has the work; borrowed */
+    struct queue *queue;  /* the queue that has the work; borrowed */
 
     struct tensor_hash hash;
     const unsigned char *hashed; /* the tensor's bytes, row by row; NULL: location not known yet */
@@ -65,10 +66,11 @@ enum gemmd_error tensor_call_admit(struct tensor_call *call, uint64_t bytes);
 /* Enlarges the reservation to `bytes` bytes. */
 enum gemmd_error tensor_call_admit_more(struct tensor_call *call, uint64_t bytes);
 /* Hands the request over to the queue of a device, with a work that only copies. The endpoint's
- * `answer` is called when the copy is done. May be called again then. */
+ * `answer` is called when the copy is done, and may call tensor_call_copy again. */
 void tensor_call_copy(struct tensor_call *call, const struct work_copy *copies, uint32_t count,
                       uint32_t device);
-/* Ends the copy on a further device, if one is being made: it is kept if its work has made it. */
+/* Ends the making of a copy on a further device, if there is one. The copy is kept if its work has
+ * succeeded. */
 void tensor_call_end_copy(struct tensor_call *call);
 /* Takes the copy back. Returns false if the copy has begun. */
 bool tensor_call_withdraw(struct tensor_call *call);

@@ -120,8 +120,8 @@ static void send_in_place(struct tensor_call *call, const struct headers *header
     respond(call->request, 200, headers, &payload);
 }
 
-/* Whether the answer's body is the tensor's memory: the device computes in memory of the host, and
- * the rows follow one another without gaps. */
+/* Whether the answer can be sent from the tensor's memory: the device computes in memory of the
+ * host, and the rows follow one another without gaps. */
 static bool lies_as_it_is_sent(const struct tensor_call *call)
 {
     const struct executors *executors = &services_of(call->request)->executors;
@@ -224,9 +224,12 @@ void tensor_get_begin(struct request *request)
         return;
     }
     const bool in_place = resident_etag(call->resident) != NULL && lies_as_it_is_sent(call);
-    if (services_check(request) != GEMMD_OK ||
-        tensor_call_admit(call, call->block_bytes) != GEMMD_OK ||
-        (!in_place && tensor_get_take_block(call) != GEMMD_OK)) {
+    enum gemmd_error code = services_check(request);
+    if (code == GEMMD_OK)
+        code = tensor_call_admit(call, call->block_bytes);
+    if (code == GEMMD_OK && !in_place)
+        code = tensor_get_take_block(call);
+    if (code != GEMMD_OK) {
         request_refuse(request);
         return;
     }

@@ -83,8 +83,9 @@ static enum gemmd_error tensor_put_look(struct tensor_call *call, uint64_t total
     return take_tensor(call);
 }
 
-/* Sets the length of the body, if the headers or the shape of a raw body give it. */
-static enum gemmd_error know_length(struct tensor_call *call)
+/* Sets the length of the body, if the headers or the shape of a raw body give it, and the size of
+ * the body's block. */
+static enum gemmd_error find_length(struct tensor_call *call)
 {
     struct request *request = call->request;
     const uint64_t limit = request->config->max_body_bytes;
@@ -111,21 +112,31 @@ static enum gemmd_error tensor_put_take_block(struct tensor_call *call)
     return call->block != NULL ? GEMMD_OK : GEMMD_ERR_OUT_OF_MEMORY;
 }
 
-static bool open_put(struct request *request)
+/* Checks the upload at its headers, and takes its reservation and its memory. */
+static enum gemmd_error admit_put(struct tensor_call *call)
 {
-    struct tensor_call *call = tensor_call_open(request);
-    return call != NULL && tensor_put_read_parameters(call) == GEMMD_OK &&
-           tensor_store_require(services_of(request)->tensors, request->rest, request->tenant,
-                                &call->condition, &request->fault) == GEMMD_OK &&
-           services_check(request) == GEMMD_OK && know_length(call) == GEMMD_OK &&
-           tensor_call_admit(call, call->block_bytes) == GEMMD_OK &&
-           tensor_put_take_block(call) == GEMMD_OK &&
-           (!call->length_known || tensor_put_look(call, call->total_bytes) == GEMMD_OK);
+    struct request *request = call->request;
+    enum gemmd_error code = tensor_put_read_parameters(call);
+    if (code == GEMMD_OK)
+        code = tensor_store_require(services_of(request)->tensors, request->rest, request->tenant,
+                                    &call->condition, &request->fault);
+    if (code == GEMMD_OK)
+        code = services_check(request);
+    if (code == GEMMD_OK)
+        code = find_length(call);
+    if (code == GEMMD_OK)
+        code = tensor_call_admit(call, call->block_bytes);
+    if (code == GEMMD_OK)
+        code = tensor_put_take_block(call);
+    if (code == GEMMD_OK && call->length_known)
+        code = tensor_put_look(call, call->total_bytes);
+    return code;
 }
 
 void tensor_put_begin(struct request *request)
 {
-    if (open_put(request))
+    struct tensor_call *call = tensor_call_open(request);
+    if (call != NULL && admit_put(call) == GEMMD_OK)
         request_receive(request, 0);
     else
         request_refuse(request);
@@ -253,8 +264,9 @@ static void respond_stored(struct request *request, bool replaced)
     respond(request, replaced ? 200 : 201, &headers, &payload);
 }
 
-/* Publishes a tensor whose bytes are on its device. Returns false if it was refused, or if not all
- * of it has been hashed: the next iterations of the loop hash the rest. */
+/* Publishes a tensor whose bytes are on its device. Returns false if the request was refused, or if
+ * the tensor's hash is not complete: each iteration of the loop calls this function again, which
+ * then hashes the next piece. */
 static bool publish(struct tensor_call *call)
 {
     struct request *request = call->request;
@@ -280,7 +292,8 @@ static bool publish(struct tensor_call *call)
     return call->published;
 }
 
-/* Starts to copy the tensor to the next device that has room. Returns false if there is none. */
+/* Starts to copy the tensor to the next device that has room, if the request asks for copies on all
+ * devices. Returns false if no device is left. */
 static bool replicate(struct tensor_call *call)
 {
     const struct executors *executors = &services_of(call->request)->executors;

@@ -54,7 +54,7 @@ static enum gemmd_error read_header(struct request *request)
     return GEMMD_OK;
 }
 
-/* Computes lead_bytes of struct infer_call. They are 0 if the body would exceed --max-body. */
+/* Computes lead_bytes of struct infer_call: 0 if the body would exceed --max-body with them. */
 static uint64_t lead_bytes(const struct request *request)
 {
     enum { ALIGNMENT = 64 };
@@ -65,8 +65,8 @@ static uint64_t lead_bytes(const struct request *request)
     return has_room ? lead : 0;
 }
 
-/* Opens the call. Its deadline limits the body; the request's own timeout is known only when the
- * JSON has arrived. */
+/* Opens the call. Until the JSON has arrived, which has the request's own timeout, the deadline is
+ * that of the daemon's default timeout. */
 static enum gemmd_error open_call(struct request *request)
 {
     struct compute_call *compute = &infer_of(request)->compute;
@@ -98,6 +98,19 @@ static enum gemmd_error find_model(struct request *request)
     return GEMMD_OK;
 }
 
+/* Checks the request at its headers, and opens its call. */
+static enum gemmd_error admit(struct request *request)
+{
+    enum gemmd_error code = find_model(request);
+    if (code == GEMMD_OK)
+        code = read_header(request);
+    if (code == GEMMD_OK)
+        code = services_check(request);
+    if (code == GEMMD_OK)
+        code = open_call(request);
+    return code;
+}
+
 void infer_begin(struct request *request)
 {
     struct infer_call *call = infer_of(request);
@@ -108,8 +121,7 @@ void infer_begin(struct request *request)
     compute->memory = services_memory(request);
     compute->work.tenant = request->tenant_number;
     compute->request_id = request->id;
-    if (find_model(request) != GEMMD_OK || read_header(request) != GEMMD_OK ||
-        services_check(request) != GEMMD_OK || open_call(request) != GEMMD_OK) {
+    if (admit(request) != GEMMD_OK) {
         count_failure(request);
         compute_call_close(compute, services_of(request)); /* before the body is dropped */
         request_refuse(request);
@@ -120,7 +132,8 @@ void infer_begin(struct request *request)
 
 bool infer_chunk(struct request *request, const void *bytes, uint64_t length)
 {
-    /* Without the header the whole body is JSON, whose length may not have been known before. */
+    /* Without the header Inference-Header-Content-Length, the whole body is JSON. The length of a
+     * chunked or compressed body is known only now. */
     const uint64_t limit = request->config->max_json_bytes;
     if (!infer_of(request)->has_header && length > limit - infer_of(request)->compute.body_bytes) {
         fault_set(&request->fault, GEMMD_ERR_TOO_LARGE, NULL,

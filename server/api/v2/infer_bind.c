@@ -147,14 +147,15 @@ static enum gemmd_error check_numbers(const struct request *request, const struc
     return GEMMD_OK;
 }
 
-/* Reads the inputs that are JSON, and copies the inputs that must be copied. */
-static enum gemmd_error read_numbers(struct request *request,
-                                     const struct placed_input placed[OIP_INPUTS_MAX],
-                                     uint32_t count)
+/* Computes the size of call->numbers, which holds the inputs that are JSON and the copies of inputs
+ * that must be copied. */
+static enum gemmd_error measure_numbers(struct request *request,
+                                        const struct placed_input placed[OIP_INPUTS_MAX],
+                                        uint32_t count)
 {
     struct infer_call *call = infer_of(request);
     struct fault *fault = &request->fault;
-    uint64_t total = 0, at = 0;
+    uint64_t total = 0;
     for (uint32_t i = 0; i < count; i++) {
         const struct oip_input *input = &call->asked.inputs[i];
         if (input->binary && !placed[i].is_copied)
@@ -166,10 +167,23 @@ static enum gemmd_error read_numbers(struct request *request,
             !size_align(total, ALIGNMENT, &total))
             return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL, "the inputs' size overflows");
     }
-    if (total == 0)
-        return GEMMD_OK;
     call->numbers_bytes = total;
-    call->numbers = pool_alloc(infer_of(request)->compute.memory, total, fault);
+    return GEMMD_OK;
+}
+
+/* Takes the memory of call->numbers, reads the inputs that are JSON into it, and copies the inputs
+ * that must be copied. */
+static enum gemmd_error read_numbers(struct request *request,
+                                     const struct placed_input placed[OIP_INPUTS_MAX],
+                                     uint32_t count)
+{
+    struct infer_call *call = infer_of(request);
+    struct fault *fault = &request->fault;
+    uint64_t at = 0;
+    const enum gemmd_error measured = measure_numbers(request, placed, count);
+    if (measured != GEMMD_OK || call->numbers_bytes == 0)
+        return measured;
+    call->numbers = pool_alloc(call->compute.memory, call->numbers_bytes, fault);
     if (call->numbers == NULL)
         return GEMMD_ERR_OUT_OF_MEMORY;
     for (uint32_t i = 0; i < count; i++) {
@@ -186,7 +200,8 @@ static enum gemmd_error read_numbers(struct request *request,
         if (code != GEMMD_OK)
             return code;
         tensor->data = out;
-        at = (at + tensor->bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT; /* checked above */
+        /* No overflow: measure_numbers has checked the sum. */
+        at = (at + tensor->bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     }
     return GEMMD_OK;
 }
@@ -198,6 +213,24 @@ static bool is_resident(const struct infer_call *call, uint32_t operand)
     return operation->is_resident != NULL && operation->is_resident(&call->compute, operand);
 }
 
+/* Checks that the request has every input that is not optional, or a resident tensor in its place.
+ */
+static enum gemmd_error check_inputs_are_given(struct request *request,
+                                               const union call_operands *operands)
+{
+    const struct infer_call *call = infer_of(request);
+    const struct model *model = &call->model;
+    for (uint32_t i = 0; i < model->input_count; i++) {
+        const struct model_tensor *input = &model->inputs[i];
+        if (!input->optional && !is_resident(call, input->number) &&
+            operands->all[input->number].rank == 0)
+            return fault_set(&request->fault, GEMMD_ERR_MALFORMED, NULL,
+                             "expected the input '%s', which is missing", input->name);
+    }
+    return GEMMD_OK;
+}
+
+/* Finds the operand of each input of the request, and reads the inputs that are JSON. */
 static enum gemmd_error take_inputs(struct request *request, union call_operands *operands)
 {
     const struct infer_call *call = infer_of(request);
@@ -220,14 +253,8 @@ static enum gemmd_error take_inputs(struct request *request, union call_operands
         if (code != GEMMD_OK)
             return code;
     }
-    for (index = 0; index < model->input_count; index++) {
-        const struct model_tensor *input = &model->inputs[index];
-        if (!input->optional && !is_resident(call, input->number) &&
-            operands->all[input->number].rank == 0)
-            return fault_set(&request->fault, GEMMD_ERR_MALFORMED, NULL,
-                             "expected the input '%s', which is missing", input->name);
-    }
-    return read_numbers(request, placed, count);
+    const enum gemmd_error given = check_inputs_are_given(request, operands);
+    return given == GEMMD_OK ? read_numbers(request, placed, count) : given;
 }
 
 /* ---- the whole request ---- */

@@ -2,9 +2,9 @@
  * infer_call.h - the state of a request for POST /v2/models/{model}/infer, which request->call
  * points to.
  *
- * The body of such a request begins with JSON that has the shapes and options, so they are known
- * only when the JSON has arrived. The limits on size, admission and memory apply before, as for a
- * self-describing body of /gemm.
+ * The body of such a request begins with JSON that has the shapes and options, so that the shapes
+ * and options are known only when the JSON has arrived. The limits on size, admission and memory
+ * apply at the headers and while the body arrives, as for a self-describing body of /gemm.
  *
  * All functions run on the request's I/O thread. Errors are in request->fault.
  */
@@ -106,8 +106,8 @@ void infer_look(struct request *request);
 /* Reads the complete body, unless infer_look has read the JSON, and prepares call->compute for the
  * queue. */
 enum gemmd_error infer_bind(struct request *request);
-/* Sets `tensor->data` of an input that lies in a shared-memory region. The call holds the region's
- * mapping until its work is done (infer_regions.c). */
+/* Sets `tensor->data` of an input that lies in a shared-memory region. The call holds the mapping
+ * of the region until the call's work is done (infer_regions.c). */
 enum gemmd_error infer_find_input(struct request *request, const struct oip_input *input,
                                   const struct model_tensor *expected, struct tensor *tensor);
 /* Makes the call write an output to its shared-memory region (infer_regions.c). */
@@ -124,7 +124,7 @@ enum gemmd_error infer_take_text(struct request *request);
 enum gemmd_dtype infer_dtype(const struct request *request, const struct model_tensor *tensor);
 /* The tensor of an output; known after infer_bind. Borrowed. */
 const struct tensor *infer_result(const struct request *request, const struct infer_output *output);
-/* Frees everything but the results, after the work is done. May be called again. */
+/* Frees everything except the results, after the work is done. May be called again. */
 void infer_end(struct request *request);
 /* Counts the request as a failure, and answers it with request->fault. */
 void infer_fail(struct request *request);

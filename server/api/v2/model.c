@@ -9,6 +9,7 @@
 #include "server/api/services.h"
 #include "server/api/v2/infer_call.h"
 
+/* Tensors that are acquired at a time to list the layers. */
 enum { PAGE = 64 };
 
 /* A model of an operation, which exists without a resident matrix. */

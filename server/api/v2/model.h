@@ -1,8 +1,8 @@
 /*
  * model.h - the models of the Open Inference Protocol. There is a model of each operation for each
- * type of operands, such as gemm_fp32 (C = A·B) and attention_fp16 (O from Q, K, V), and a layer
- * for each resident tensor W that can be one: linear.W (Y = X·W) for a matrix or a batch of
- * matrices, conv.W (Y = conv(X, W)) for a tensor of four dimensions.
+ * type of operands, such as gemm_fp32 (C = A·B) and attention_fp16 (O from Q, K, V). There is also
+ * a model, called a layer, for each resident tensor W of a fitting shape: linear.W (Y = X·W) for a
+ * matrix or a batch of matrices, conv.W (Y = conv(X, W)) for a tensor of four dimensions.
  *
  * Models have one version, "1". A layer belongs to the tenant of its tensor. Any thread may call
  * these functions; one thread at a time may use a struct model.
@@ -56,8 +56,8 @@ struct model_layer {
     struct model_tensor inputs[5], outputs[1];
 };
 
-/* A model. It must not be copied or moved, because the pointers of a layer's model point into its
- * own `layer`. */
+/* A model. A struct model must not be copied or moved, because the pointers of a layer's model
+ * point into its own `layer`. */
 struct model {
     const char *name;
     enum gemmd_dtype dtype; /* of the operands */

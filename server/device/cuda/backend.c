@@ -300,6 +300,8 @@ static const struct device_ops cuda_ops = {
     .warm = cuda_warm,
 };
 
+/* Opens the slots, with the priorities that run.h gives the reasons for, and the early copies. The
+ * events of slots for shared launches record no times. */
 static enum gemmd_error open_slots(struct cuda_device *cuda, struct fault *fault)
 {
     int lowest, highest;
@@ -308,14 +310,14 @@ static enum gemmd_error open_slots(struct cuda_device *cuda, struct fault *fault
         return cuda_open_failed(fault, "reading stream priorities", error);
     /* A smaller number is a higher priority. */
     const int middle = highest < lowest ? highest + 1 : highest;
-    const uint32_t exclusive = cuda->base.slots - cuda->base.shared_slots;
+    const uint32_t probe = cuda->base.slots, first_shared = probe - cuda->base.shared_slots;
     enum gemmd_error code = GEMMD_OK;
-    for (uint32_t i = 0; i <= cuda->base.slots && code == GEMMD_OK; i++)
-        code = cuda_slot_open(&cuda->slots[i],
-                              i == cuda->base.slots ? highest
-                              : i >= exclusive      ? middle
-                                                    : lowest,
-                              i < exclusive || i == cuda->base.slots, fault);
+    for (uint32_t i = 0; i < first_shared && code == GEMMD_OK; i++)
+        code = cuda_slot_open(&cuda->slots[i], lowest, true, fault);
+    for (uint32_t i = first_shared; i < probe && code == GEMMD_OK; i++)
+        code = cuda_slot_open(&cuda->slots[i], middle, false, fault);
+    if (code == GEMMD_OK)
+        code = cuda_slot_open(&cuda->slots[probe], highest, true, fault);
     if (code != GEMMD_OK)
         return code;
     error = cuda_early_open(&cuda->early, lowest);

@@ -2,6 +2,7 @@
 
 #include <cuda_runtime_api.h>
 
+/* The length of a timed copy, and the shortest that tells a speed. */
 static const uint64_t COPY_BYTES = 64 << 20, COPY_BYTES_MIN = 1 << 20;
 enum { COPIES = 4 }; /* the first may set up the way */
 

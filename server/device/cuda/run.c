@@ -5,7 +5,8 @@
 #include "server/device/cuda/own_launch.h"
 #include "server/device/device_stack.h"
 
-/* Whether the last error was sticky. Any call would tell; cudaStreamQuery does not wait. */
+/* Whether the last error was sticky: then every call fails. cudaStreamQuery is called because it
+ * does not wait. */
 static bool is_sticky(struct cuda_device *cuda)
 {
     (void)cudaGetLastError();
@@ -101,7 +102,8 @@ static enum gemmd_error run_small_tasks(struct cuda_device *cuda, struct cuda_sl
     return kernel->run_group(slot->context, cuda->tasks.members, count);
 }
 
-/* A launch list of small works has a launch for each kernel. */
+/* Enqueues a launch list of small works, in one launch for each kernel. Sets `*kernel` to the name
+ * of the kernel that was enqueued last, for the text of an error. */
 static enum gemmd_error run_small(struct cuda_device *cuda, struct cuda_slot *slot,
                                   const struct work *works, const char **kernel)
 {
@@ -209,6 +211,24 @@ static bool ends_early(struct cuda_device *cuda, struct cuda_slot *slot, struct 
     return true;
 }
 
+/* Sets the times of works that have ended. A shared launch was measured by the host's clock. */
+static void set_times(const struct cuda_slot *slot, struct work *works)
+{
+    uint64_t h2d_ns = 0, kernel_ns, d2h_ns = 0;
+    if (works->shared_launch) {
+        kernel_ns = clock_now_ns() - slot->launched_ns;
+    } else {
+        h2d_ns = elapsed_ns(slot->begun, slot->copied_in);
+        kernel_ns = elapsed_ns(slot->copied_in, slot->computed);
+        d2h_ns = elapsed_ns(slot->computed, slot->ended);
+    }
+    for (struct work *work = works; work != NULL; work = work->next) {
+        work->h2d_ns = h2d_ns;
+        work->kernel_ns = kernel_ns;
+        work->d2h_ns = d2h_ns;
+    }
+}
+
 bool cuda_poll(struct device *device, uint32_t number, struct work *works)
 {
     struct cuda_device *cuda = (struct cuda_device *)device;
@@ -231,21 +251,8 @@ bool cuda_poll(struct device *device, uint32_t number, struct work *works)
         cuda_fail_running(cuda, slot, works, (struct cuda_failure){what, GEMMD_OK, error});
         return true;
     }
-    if (works->shared_launch) {
-        const uint64_t kernel_ns = clock_now_ns() - slot->launched_ns;
-        for (struct work *work = works; work != NULL; work = work->next)
-            work->kernel_ns = kernel_ns;
-    } else {
-        const uint64_t h2d_ns = elapsed_ns(slot->begun, slot->copied_in);
-        const uint64_t kernel_ns = elapsed_ns(slot->copied_in, slot->computed);
-        const uint64_t d2h_ns = elapsed_ns(slot->computed, slot->ended);
-        for (struct work *work = works; work != NULL; work = work->next) {
-            work->h2d_ns = h2d_ns;
-            work->kernel_ns = kernel_ns;
-            work->d2h_ns = d2h_ns;
-        }
-        if (works->verify_on_device)
-            works->residual = *slot->residual;
-    }
+    set_times(slot, works);
+    if (!works->shared_launch && works->verify_on_device)
+        works->residual = *slot->residual;
     return true;
 }

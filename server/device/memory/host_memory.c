@@ -42,13 +42,13 @@ static void *write_pages(void *argument)
     return NULL;
 }
 
-/* If a thread does not start, its pages are allocated when they are pinned. */
+/* Starts the threads that have the pages allocated. If a thread does not start, its pages are
+ * allocated when they are pinned. */
 static void start_threads(struct host_memory *host)
 {
     const long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    const uint32_t wanted = cores / 2 < 1             ? 1
-                            : cores / 2 > THREADS_MAX ? THREADS_MAX
-                                                      : (uint32_t)(cores / 2);
+    const long half = cores / 2 > THREADS_MAX ? THREADS_MAX : cores / 2;
+    const uint32_t wanted = half < 1 ? 1 : (uint32_t)half;
     const uint64_t each = (host->bytes / wanted + ALIGNMENT) / ALIGNMENT * ALIGNMENT;
     for (uint64_t at = 0; at < host->bytes; at += each) {
         struct range *range = &host->ranges[host->thread_count];
@@ -66,7 +66,8 @@ static void join_threads(struct host_memory *host)
         pthread_join(host->threads[--host->thread_count], NULL);
 }
 
-/* Copies are as fast without it where the host has one node, so a failure is not reported. */
+/* Asks the system to put the pages on the nodes. A failure is not reported, because on a host with
+ * one node copies are as fast without the choice. */
 static void choose_nodes(void *memory, uint64_t bytes, uint64_t nodes)
 {
     const unsigned long mask = nodes;

@@ -18,10 +18,9 @@ struct host_memory;
 
 /* Reserves addresses for `bytes` (more than 0) of memory, and starts to allocate the pages. On the
  * CPU, pages are allocated when they are first written. `nodes` are the NUMA nodes of the host
- * (bit i: node i) that the pages should be on: one node is preferred to others, and of several
- * nodes each gets its share, in turns. 0: wherever the system puts the pages. A system that does
- * not allow a choice, or whose node is full, puts them elsewhere. NULL: the system has no
- * addresses. */
+ * (bit i: node i) on which the pages should lie; the pages are put on several nodes in turn. 0: the
+ * system chooses the nodes. If the system allows no choice, or if a node is full, pages lie on
+ * other nodes. NULL: the system has no addresses. */
 struct host_memory *host_memory_begin(enum gemm_backend backend, uint64_t bytes, uint64_t nodes,
                                       struct fault *fault);
 
