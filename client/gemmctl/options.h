@@ -363,8 +363,8 @@ struct arguments {
 
 /* Parses a command line. The operands are moved to the front of argv, behind argv[0]; argv[argc] is
  * NULL. `commands` ends with an entry without a name. False, with a sentence in `problem`, if the
- * command line is wrong. With --help or --version, a missing command or operand
- * is no error. */
+ * command line is wrong; the values of `arguments` then have --json wherever the command line has
+ * it. With --help or --version, a missing command or operand is no error. */
 bool arguments_parse(struct arguments *arguments, int argc, char *argv[],
                      const struct command *commands, char problem[PROBLEM_MAX]);
 
