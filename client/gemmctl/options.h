@@ -88,7 +88,8 @@ enum {
       "deadline")                                                                                  \
     X(M, "m", 'm', "ROWS", FOR_PRODUCTS, 1,                                                        \
       "rows of op(A) and C; gemm: files of raw bytes need --m, --n and --k; bench: default 64")    \
-    X(N, "n", 'n', "COLUMNS", FOR_PRODUCTS | FOR_BENCH_LADDER, 1,                                  \
+    X(N, "n", 'n', "gemm: COLUMNS; bench: COLUMNS; bench ladder: SIDE",                            \
+      FOR_PRODUCTS | FOR_BENCH_LADDER, 1,                                                          \
       "gemm: columns of op(B) and C; bench: columns of op(B) and C, by default 64; bench "         \
       "ladder: side of the largest square, by default 4096")                                       \
     X(K, "k", 'k', "DEPTH", FOR_PRODUCTS, 1,                                                       \
@@ -257,8 +258,11 @@ enum {
     X(PRIORITY, "priority", 0, "0-9", FOR_COMPUTED, 1,                                             \
       "priority in the daemon's queue; 0 is the lowest, 9 the highest; default 4")                 \
     X(FORMAT, "format", 0, "npy|safetensors|raw", FOR_READERS | FOR_WRITERS, 0,                    \
-      "format of all files; default: by each file's name; if the name tells none, npy for a "      \
-      "file that is read, and the operands' format for a file that is written")                    \
+      "format of the files; default: by each file's name, npy if the name tells none; gemm: a "    \
+      "result whose name tells none has the operands' format; attention: a result whose name "     \
+      "tells none has the operands' format; conv: a result whose name tells none has the "         \
+      "operands' format; reduce: a result whose name tells none has the operand's format; "        \
+      "softmax: a result whose name tells none has the operand's format")                          \
     X(IN_FORMAT, "in-format", 0, "npy|safetensors|raw", FOR_COMPUTING, 0,                          \
       "format of the files that are read; default: --format")                                      \
     X(OUT_FORMAT, "out-format", 0, "npy|safetensors|raw", FOR_COMPUTING, 0,                        \
@@ -287,10 +291,12 @@ enum {
       "daemon takes it and the operands are large")                                                \
     X(URL, "url", 'u', "URL", FOR_ASKING, 0,                                                       \
       "address of the daemon: http://HOST:PORT, https://HOST:PORT, HOST:PORT or unix:PATH; "       \
-      "default: the environment's GEMMD_URL, else http://127.0.0.1:8080")                          \
+      "default: the environment's GEMMD_URL, else that of the context, else "                      \
+      "http://127.0.0.1:8080")                                                                     \
     X(CONTEXT, "context", 0, "NAME", FOR_ASKING, 0,                                                \
-      "context of ~/.config/gemmd/config, which has the daemon's address and files; default: "     \
-      "the environment's GEMMD_CONTEXT, else the context 'default' if there is one")               \
+      "context of ~/.config/gemmd/config, which names the daemon's address, the token's file "     \
+      "and the files of certificates; default: the environment's GEMMD_CONTEXT, else the "         \
+      "context 'default' if there is one")                                                         \
     X(TOKEN_FILE, "token-file", 0, "FILE", FOR_ASKING, 0,                                          \
       "file whose first line is the bearer token for the daemon; default: the environment's "      \
       "GEMMD_TOKEN")                                                                               \
