@@ -219,7 +219,7 @@ int command_ladder(const struct context *context)
     if (run.largest < ladder_sizes[0] || run.largest > last)
         return fail_usage(context,
                           "--n, the side of the ladder's largest square, must be from 256 to 4096");
-    run.client = command_client(context, 4, 1, &exit_code);
+    run.client = command_client(context, COMMAND_RETRIES, 1, &exit_code);
     if (run.client == NULL)
         return exit_code;
     if (!ladder_allocate(&run)) {
