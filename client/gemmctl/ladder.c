@@ -13,7 +13,12 @@
 #include "client/gemmctl/table.h"
 #include "proto/dtype.h"
 
-enum { ROUNDS = 5, DEVICE_MAX = 96 };
+enum { DEVICE_MAX = 96 };
+
+/* A kernel computes ROUNDS products of a size, or fewer if these have taken ENOUGH_MS. A size is
+ * left out if its products are expected to take longer than TOO_LONG_MS: 8 times as long as those
+ * of half the side. */
+enum { ROUNDS = 5 };
 static const double TOO_LONG_MS = 10000, ENOUGH_MS = 2000;
 
 /* The kernels, the slowest first. The other kernels are compared with the last one that the daemon
