@@ -160,6 +160,12 @@ def test_certificates(guarded, transport, monkeypatch):
         assert known.gemm(ones(1, 2), ones(2, 1)) == 2 and known.info()["name"] == "gemmd"
 
 
+def test_https_to_a_daemon_without_it(url):
+    with Client(url.replace("http:", "https:"), transport="http", retries=0) as wrong:
+        with pytest.raises(ConnectionFailed, match="begins with http://"):
+            wrong.info()
+
+
 def test_files_of_certificates_that_are_none(tmp_path):
     text, missing = tmp_path / "text", tmp_path / "missing"
     text.write_text("no certificate\n")

@@ -203,9 +203,8 @@ class Transport:
                 raise ProtocolError(f"{self.url} does not speak HTTP/1.1") from error
             except (OSError, http.client.HTTPException) as error:
                 connection.close()
-                reason = getattr(error, "strerror", None) or error
                 raise ConnectionFailed(
-                    f"the daemon at {self.url} cannot be reached: {reason}") from error
+                    f"the daemon at {self.url} cannot be reached: {_reason(error)}") from error
             except BaseException:
                 connection.close()
                 raise
@@ -248,6 +247,13 @@ def description(answer: Answer) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise ProtocolError("the answer is not a JSON object", status=answer.status)
     return found
+
+
+def _reason(error: Exception) -> str:
+    """Returns why a connection failed."""
+    if isinstance(error, ssl.SSLError) and error.reason == "WRONG_VERSION_NUMBER":
+        return "there is no TLS there; the address of a daemon that does not speak https begins with http://"
+    return str(getattr(error, "strerror", None) or error)
 
 
 def _untimed(parameters: Mapping[str, Any]) -> dict[str, Any]:
