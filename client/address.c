@@ -12,6 +12,8 @@
 static const char forms[] =
     "it must be http://HOST:PORT, https://HOST:PORT, HOST:PORT or unix:PATH";
 
+static const char brackets[] = ", and an IPv6 address is in brackets, as in [::1]:8080";
+
 static enum gemmd_error out_of_memory(struct gemmd_error_info *error)
 {
     return failure_set(error, GEMMD_ERR_OUT_OF_MEMORY, NULL, "there is no memory for a client");
@@ -72,8 +74,9 @@ static enum gemmd_error parse_http(struct address *address, const char *url,
     if (parsed == CURLUE_OUT_OF_MEMORY)
         code = out_of_memory(error);
     else if (parsed != CURLUE_OK || (!has_scheme(parts, "http") && !has_scheme(parts, "https")))
-        code = failure_set(error, GEMMD_ERR_USAGE, "url", "'%.128s' is not the URL of a daemon; %s",
-                           url, forms);
+        code =
+            failure_set(error, GEMMD_ERR_USAGE, "url", "'%.96s' is not the URL of a daemon; %s%s",
+                        url, forms, strstr(url, "::") != NULL ? brackets : "");
     else if (has_part(parts, CURLUPART_USER) || has_part(parts, CURLUPART_QUERY) ||
              has_part(parts, CURLUPART_FRAGMENT))
         code = failure_set(error, GEMMD_ERR_USAGE, "url",

@@ -45,7 +45,8 @@ static void use_file(const char **file, const char *variable)
         *file = NULL;
 }
 
-/* libcurl takes a certificate's file that it cannot read for a lost connection. */
+/* libcurl takes a file that it cannot read for a lost connection, or for a daemon that is not
+ * trusted. */
 static bool is_readable(const char *file)
 {
     return file == NULL || access(file, R_OK) == 0;
@@ -82,6 +83,9 @@ static enum gemmd_error read_options(struct gemmd_options *out, const struct gem
     use_file(&out->ca_file, "GEMMD_CA_FILE");
     use_file(&out->cert_file, "GEMMD_CERT_FILE");
     use_file(&out->key_file, "GEMMD_KEY_FILE");
+    if (!is_readable(out->ca_file))
+        return failure_set(error, GEMMD_ERR_USAGE, "ca_file", "%.200s cannot be read: %s",
+                           out->ca_file, strerror(errno));
     if (!is_readable(out->cert_file))
         return failure_set(error, GEMMD_ERR_USAGE, "cert_file", "%.200s cannot be read: %s",
                            out->cert_file, strerror(errno));

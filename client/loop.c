@@ -136,6 +136,10 @@ void loop_close(struct loop *loop)
     free(loop->watches);
 }
 
+/* The longest wait of one turn, which epoll_wait takes as an int. A longer wait is several turns.
+ */
+enum { WAIT_MS_MAX = 60000 };
+
 /* Returns the milliseconds until `until_us`, rounded up, so that epoll_wait does not return before
  * that time. */
 static int epoll_timeout_ms(uint64_t until_us)
@@ -144,7 +148,7 @@ static int epoll_timeout_ms(uint64_t until_us)
     if (until_us <= now)
         return 0;
     uint64_t ms = (until_us - now + 999) / 1000;
-    return ms < 60000 ? (int)ms : 60000;
+    return ms < WAIT_MS_MAX ? (int)ms : WAIT_MS_MAX;
 }
 
 static void handle_event(struct loop *loop, curl_socket_t socket, int ready)
@@ -211,6 +215,7 @@ void loop_arm(struct loop *loop, uint64_t due_us)
     loop->armed_us = due_us;
     if (due_us != LOOP_NEVER) {
         at.it_value.tv_sec = (time_t)(due_us / 1000000);
+        /* A time of 0 would disarm the timer, so a turn that is due now gets one nanosecond. */
         at.it_value.tv_nsec = (long)(due_us % 1000000) * 1000 + (due_us == 0);
     }
     /* timerfd_settime also clears an expiration that has not been read. */

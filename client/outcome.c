@@ -53,6 +53,7 @@ static enum gemmd_error outcome_transport_error(struct gemmd_request *request, C
         return outcome_no_memory(request);
     case CURLE_COULDNT_CONNECT:
         return outcome_not_connected(request);
+    case CURLE_COULDNT_RESOLVE_PROXY:
     case CURLE_COULDNT_RESOLVE_HOST:
         return failure_set(error, GEMMD_ERR_CONNECTION, NULL, "no daemon answers at %s: %s", name,
                            text);
@@ -67,6 +68,9 @@ static enum gemmd_error outcome_transport_error(struct gemmd_request *request, C
         failure_set(error, GEMMD_ERR_CONNECTION, NULL, "%s is not trusted: %s", name, text);
         error->retriable = 0;
         return GEMMD_ERR_CONNECTION;
+    case CURLE_SSL_CONNECT_ERROR:
+        return failure_set(error, GEMMD_ERR_CONNECTION, NULL,
+                           "there is no TLS connection to %s: %s", name, text);
     case CURLE_UNSUPPORTED_PROTOCOL:
     case CURLE_WEIRD_SERVER_REPLY:
     case CURLE_BAD_CONTENT_ENCODING:

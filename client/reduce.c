@@ -54,6 +54,8 @@ static enum gemmd_error reduce_write_query(const struct gemmd_reduce *reduce,
     reduce_request_init(asked);
     query_begin(&query, &reduce_parameter_table, request->target, sizeof request->target, asked,
                 fault);
+    if (shape_check_rank(reduce->rank, fault) != GEMMD_OK)
+        return fault->code;
     reduce_write_parameters(&query, reduce);
     return fault->code == GEMMD_OK ? reduce_request_check(asked, FORMAT_RAW, fault) : fault->code;
 }

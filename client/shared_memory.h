@@ -37,7 +37,7 @@ struct shared_memory_client {
 struct shared_memory {
     const char *result; /* name of the result in the header Gemmd-Memory; NULL: the result comes in
                            the answer */
-    bool possible;      /* the request is a product or an attention, and not a job */
+    bool possible;      /* the request computes a result that its answer brings: it is no job */
     bool used;          /* the current attempt, or the last one, uses shared memory */
     struct mapping *mapping; /* the mapping that holds `block` */
     unsigned char *block;    /* block for copies; NULL: nothing has to be copied */

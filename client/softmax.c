@@ -46,6 +46,8 @@ static enum gemmd_error softmax_write_query(const struct gemmd_softmax *softmax,
     softmax_request_init(asked);
     query_begin(&query, &softmax_parameter_table, request->target, sizeof request->target, asked,
                 fault);
+    if (shape_check_rank(softmax->rank, fault) != GEMMD_OK)
+        return fault->code;
     softmax_write_parameters(&query, softmax);
     return fault->code == GEMMD_OK ? softmax_request_check(asked, FORMAT_RAW, fault) : fault->code;
 }

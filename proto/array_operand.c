@@ -17,9 +17,9 @@ enum gemmd_error array_operand_settle(const struct array_request *array, const s
 enum gemmd_error array_operand_check_format(enum format format, struct fault *fault)
 {
     if (format == FORMAT_RAW)
-        return fault_set(fault, GEMMD_ERR_MALFORMED, "shape",
-                         "shape is missing; raw bodies need it: " ARRAY_SHAPE_ALLOWED
-                         ", and others their Content-Type");
+        return fault_set(
+            fault, GEMMD_ERR_MALFORMED, "shape",
+            "shape is missing; raw bodies need it: " ARRAY_SHAPE_ALLOWED PARAMETER_OR_FORMAT);
     return GEMMD_OK;
 }
 

@@ -157,7 +157,7 @@ enum gemmd_error attention_request_check(struct attention_request *request, enum
     if (missing != NULL)
         return fault_set(fault, GEMMD_ERR_MALFORMED, missing,
                          "%s is missing; raw bodies need heads, sq and d, each " PARAMETER_DIM
-                         ", and others their Content-Type",
+                             PARAMETER_OR_FORMAT,
                          missing);
     return attention_request_settle_sizes(request, fault);
 }

@@ -253,8 +253,7 @@ enum gemmd_error conv2d_request_check(struct conv2d_request *request, enum forma
         if (sizes[i].value == 0)
             return fault_set(fault, GEMMD_ERR_MALFORMED, sizes[i].name,
                              "%s is missing; raw bodies need channels, height, width, filters, "
-                             "filter_h and filter_w, each " PARAMETER_DIM
-                             ", and others their Content-Type",
+                             "filter_h and filter_w, each " PARAMETER_DIM PARAMETER_OR_FORMAT,
                              sizes[i].name);
     return conv2d_request_settle(request, fault);
 }

@@ -24,16 +24,27 @@ static bool is_wanted(const void *of, uint32_t operand)
     return wanted[operand];
 }
 
+/* The scales of rows and columns are a vector: a scale for each row of op(A) or column of op(B).
+ * Those of blocks are a matrix, which also has the blocks of k and lies as the operand does. */
 static bool scale_shape(const struct gemm_request *r, uint32_t operand, struct tensor *tensor)
 {
     const bool of_b = operand == B_SCALE, block = r->scales == GEMM_SCALES_BLOCK;
-    const bool across = of_b ? !r->transb : r->transa; /* k is the first dimension */
-    const uint64_t k = gemm_scale_blocks(r->k);
-    const uint64_t lines = !of_b ? r->m : block ? gemm_scale_blocks(r->n) : r->n;
+    const bool k_is_first = of_b ? !r->transb : r->transa;
     const uint64_t batch = of_b && r->one_b ? 1 : r->batch;
-    const uint64_t all[] = {batch, across && block ? k : lines, across ? lines : k};
-    const uint64_t *dims = batch > 1 ? all : all + 1;
-    return tensor_init(tensor, GEMMD_F32, dims, (batch > 1) + (block ? 2u : 1u), NULL);
+    const uint64_t blocks_of_k = gemm_scale_blocks(r->k);
+    uint64_t lines = of_b ? r->n : r->m;
+    if (of_b && block)
+        lines = gemm_scale_blocks(r->n);
+    uint64_t dims[3];
+    uint32_t rank = 0;
+    if (batch > 1)
+        dims[rank++] = batch;
+    if (block && k_is_first)
+        dims[rank++] = blocks_of_k;
+    dims[rank++] = lines;
+    if (block && !k_is_first)
+        dims[rank++] = blocks_of_k;
+    return tensor_init(tensor, GEMMD_F32, dims, rank, NULL);
 }
 
 static bool shape_of(const void *of, uint32_t operand, struct tensor *tensor)
@@ -41,6 +52,7 @@ static bool shape_of(const void *of, uint32_t operand, struct tensor *tensor)
     const struct gemm_request *r = of;
     if (operand >= A_SCALE)
         return scale_shape(r, operand, tensor);
+    /* Of A, B, bias and C0, as they are stored. */
     const uint64_t rows[] = {r->transa ? r->k : r->m, r->transb ? r->n : r->k, 1, r->m};
     const uint64_t columns[] = {r->transa ? r->m : r->k, r->transb ? r->k : r->n, r->n, r->n};
     const uint64_t dims[] = {r->batch, rows[operand], columns[operand]};

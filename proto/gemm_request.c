@@ -173,7 +173,7 @@ enum gemmd_error gemm_request_check(struct gemm_request *request, enum format fo
         if (missing != NULL)
             return fault_set(fault, GEMMD_ERR_MALFORMED, missing,
                              "%s is missing; raw bodies need m, n and k, each " PARAMETER_DIM
-                             ", and others their Content-Type",
+                                 PARAMETER_OR_FORMAT,
                              missing);
     }
     if (request->verify == GEMM_VERIFY_FREIVALDS && request->act != GEMM_ACT_NONE)

@@ -129,10 +129,10 @@ static enum gemmd_error read_descr(const char *descr, enum gemmd_dtype carrier,
         return GEMMD_OK;
     }
     return fault_set(fault, GEMMD_ERR_UNSUPPORTED, NULL,
-                     "an array of '%s' is not offered%s; those taken are <f8, <f4, <f2, |i1, <i4, "
-                     "V2 (bf16, also <u2 with dtype=bf16) and V1 (f8_e4m3, also |u1 with "
-                     "dtype=f8_e4m3)",
-                     descr, descr[0] == '>' ? ", big-endian data is not" : "");
+                     "an array of '%s' is %s; offered are <f8 (f64), <f4 (f32), <f2 (f16), |i1 "
+                     "(i8), <i4 (i32), V2 (bf16, also <u2 with dtype=bf16) and V1 (f8_e4m3, also "
+                     "|u1 with dtype=f8_e4m3)",
+                     descr, descr[0] == '>' ? "big-endian" : "not offered");
 }
 
 static enum gemmd_error not_a_header(struct fault *fault)

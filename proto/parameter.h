@@ -19,6 +19,9 @@
 #include "proto/error.h"
 
 #define PARAMETER_DIM "a whole number from 1 to 2147483647"
+/* The end of a message about a size that a raw body needs and that is missing: the client may have
+ * sent another format, whose arrays have sizes, without saying so. */
+#define PARAMETER_OR_FORMAT "; .npy and safetensors need their Content-Type"
 #define PARAMETER_FLAG "0 or 1"
 #define PARAMETER_NUMBER "a finite decimal such as -1.5e-3"
 #define PARAMETER_TENSOR "1 to 128 of the characters A-Z a-z 0-9 . _ -"

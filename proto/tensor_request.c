@@ -110,8 +110,7 @@ enum gemmd_error tensor_request_check(const struct tensor_request *request, enum
     if (format == FORMAT_RAW && request->rank == 0)
         return fault_set(
             fault, GEMMD_ERR_MALFORMED, "shape",
-            "shape is missing; raw bodies need it, such as shape=512,512, and others their "
-            "Content-Type");
+            "shape is missing; raw bodies need it, such as shape=512,512" PARAMETER_OR_FORMAT);
     return GEMMD_OK;
 }
 

@@ -146,24 +146,28 @@ static double bytes_of(const struct array_operands *operands, uint32_t count,
     return bytes;
 }
 
-/* A result that is being checked. */
-struct array_checked {
+/* An operation from the command line to the result. */
+struct array_run {
     const struct array_command *command;
-    const struct array_call *call;
-    const struct tensor *y;
+    void *request;
+    struct array_operands operands;
+    struct destination destination;
+    struct tensor y; /* type and shape of the result */
+    struct array_call call;
+    struct gemmd_result result;
 };
 
 static enum gemmd_error array_compare(const void *argument, struct progress_line *line,
                                       struct check *check)
 {
-    const struct array_checked *checked = argument;
-    return checked->command->check(checked->call, line, check);
+    const struct array_run *run = argument;
+    return run->command->check(&run->call, line, check);
 }
 
 /* Writes the indices of the element: "at [0, 3, 4]". */
 static void array_where(const void *argument, uint64_t at, char *out, size_t room)
 {
-    const struct tensor *y = ((const struct array_checked *)argument)->y;
+    const struct tensor *y = &((const struct array_run *)argument)->y;
     uint64_t indices[TENSOR_MAX_RANK] = {0};
     size_t length = 0;
     for (uint32_t i = y->rank; i > 0; i--) {
@@ -186,78 +190,101 @@ enum gemmd_error array_command_set_shape(struct array_shape *shape, const uint64
     return GEMMD_OK;
 }
 
-int array_command_run(const struct context *context, const struct array_command *command,
-                      void *request, const char *const given[TENSOR_FILES_MAX])
+/* Asks the daemon for the operands that are tensors there. Such an operand has no path afterwards.
+ */
+static enum gemmd_error array_look_at_residents(struct gemmd_client *client, struct array_run *run,
+                                                const char *paths[TENSOR_FILES_MAX],
+                                                struct gemmd_error_info *error)
 {
-    const struct arguments *arguments = context->arguments;
-    const uint32_t count = command->files->table->count;
+    const struct array_command *command = run->command;
+    const struct operand_table *table = command->files->table;
+    enum gemmd_error code = GEMMD_OK;
+    for (uint32_t i = 0; i < table->count && code == GEMMD_OK; i++)
+        if ((command->residents & 1u << i) != 0)
+            code = resident_take(client, command->parameters, run->request, table->operands[i].name,
+                                 &paths[i], &run->operands.resident[i],
+                                 &run->operands.is_resident[i], error);
+    return code;
+}
+
+/* Reads the parameters and the operands, and fills in run->call but for the result's room. Returns
+ * EXIT_OK; on failure prints the reason and returns the exit code. */
+static int array_prepare(const struct context *context, struct gemmd_client *client,
+                         struct array_run *run, const char *const given[TENSOR_FILES_MAX])
+{
     const char *paths[TENSOR_FILES_MAX];
-    struct array_operands operands = {0};
-    struct array_call call = {.request = request, .operands = operands.bound};
-    struct tensor y;
-    struct destination destination;
     struct gemmd_error_info error;
-    struct gemmd_result result;
     struct fault fault = {0};
-    struct check check;
     char problem[PROBLEM_MAX];
     memcpy(paths, given, sizeof paths);
-    int code = destination_choose(context, &destination);
-    if (code == EXIT_OK)
-        code = array_check_options(context, &destination);
-    if (code != EXIT_OK)
-        return code;
-    struct gemmd_client *client = command_client(context, 4, 1, &code);
-    if (client == NULL)
-        return code;
-
-    gemmd_result_init(&result, sizeof result);
-    if (parameters_read(request, command->parameters, arguments, &fault) != GEMMD_OK)
-        goto faulty;
-    for (uint32_t i = 0; i < count; i++)
-        if ((command->residents & 1u << i) != 0 &&
-            resident_take(client, command->parameters, request,
-                          command->files->table->operands[i].name, &paths[i], &operands.resident[i],
-                          &operands.is_resident[i], &error) != GEMMD_OK)
-            goto failed;
-    if (array_open(context, command, &destination, request, paths, &operands, &fault) != GEMMD_OK)
-        goto faulty;
-    if (!command->result(request, &y)) {
+    if (parameters_read(run->request, run->command->parameters, context->arguments, &fault) !=
+        GEMMD_OK)
+        return fail_fault(context, &fault);
+    if (array_look_at_residents(client, run, paths, &error) != GEMMD_OK)
+        return fail_request(context, &error);
+    if (array_open(context, run->command, &run->destination, run->request, paths, &run->operands,
+                   &fault) != GEMMD_OK)
+        return fail_fault(context, &fault);
+    if (!run->command->result(run->request, &run->y)) {
         fault_set(&fault, GEMMD_ERR_MALFORMED, NULL, "the result has more than 2^63 bytes");
-        goto faulty;
+        return fail_fault(context, &fault);
     }
-    call.job = destination.is_job;
-    if (!destination_deadline(context, &destination, &call.timeout_ms, problem)) {
-        code = fail_usage(context, problem);
-        goto done;
-    }
+    run->call.job = run->destination.is_job;
+    if (!destination_deadline(context, &run->destination, &run->call.timeout_ms, problem))
+        return fail_usage(context, problem);
+    return EXIT_OK;
+}
+
+/* Sends the request that array_prepare has made, checks the result if --check is given, and writes
+ * and reports the result. Returns the exit code. */
+static int array_compute(const struct context *context, struct gemmd_client *client,
+                         struct array_run *run)
+{
+    const struct array_command *command = run->command;
+    const bool checked = option_flag(context->arguments, OPTION_CHECK);
+    struct gemmd_error_info error;
+    struct fault fault = {0};
+    struct check check;
     interrupt_watch(); /* from here on an interrupted command has to remove a temporary file */
-    if (destination_open(&destination, operands.files.format, "y", &y, &call.y, &call.y_bytes,
-                         &fault) != GEMMD_OK)
-        goto faulty;
-    if (await(context, command->submit(client, &call, &error), &result, &error) != GEMMD_OK)
-        goto failed;
-    const struct array_checked checked = {command, &call, &y};
-    if (option_flag(arguments, OPTION_CHECK))
-        code = check_run(context, "Y", array_compare, array_where, &checked, &check);
+    if (destination_open(&run->destination, run->operands.files.format, "y", &run->y, &run->call.y,
+                         &run->call.y_bytes, &fault) != GEMMD_OK)
+        return fail_fault(context, &fault);
+    if (await(context, command->submit(client, &run->call, &error), &run->result, &error) !=
+        GEMMD_OK)
+        return fail_request(context, &error);
+    if (checked) {
+        int code = check_run(context, "Y", array_compare, array_where, run, &check);
+        if (code != EXIT_OK)
+            return code;
+    }
     const struct report_work work = {
         .name = "Y",
-        .flops = command->flops != NULL ? command->flops(request) : 0,
-        .bytes = bytes_of(&operands, count, &y),
-        .check = option_flag(arguments, OPTION_CHECK) ? &check : NULL,
+        .flops = command->flops != NULL ? command->flops(run->request) : 0,
+        .bytes = bytes_of(&run->operands, command->files->table->count, &run->y),
+        .check = checked ? &check : NULL,
     };
-    if (code == EXIT_OK)
-        code = destination_commit(context, &destination, &result, &work);
-    goto done;
+    return destination_commit(context, &run->destination, &run->result, &work);
+}
 
-failed:
-    code = fail_request(context, &error);
-    goto done;
-faulty:
-    code = fail_fault(context, &fault);
-done:
-    destination_close(&destination, &result);
-    array_close(&operands);
+int array_command_run(const struct context *context, const struct array_command *command,
+                      void *request, const char *const paths[TENSOR_FILES_MAX])
+{
+    struct array_run run = {.command = command, .request = request};
+    run.call = (struct array_call){.request = request, .operands = run.operands.bound};
+    int code = destination_choose(context, &run.destination);
+    if (code == EXIT_OK)
+        code = array_check_options(context, &run.destination);
+    if (code != EXIT_OK)
+        return code;
+    struct gemmd_client *client = command_client(context, COMMAND_RETRIES, 1, &code);
+    if (client == NULL)
+        return code;
+    gemmd_result_init(&run.result, sizeof run.result);
+    code = array_prepare(context, client, &run, paths);
+    if (code == EXIT_OK)
+        code = array_compute(context, client, &run);
+    destination_close(&run.destination, &run.result);
+    array_close(&run.operands);
     gemmd_client_free(client);
     return code;
 }

@@ -32,80 +32,97 @@ static void drop_leading_dims(struct gemmd_result *result, const struct tensor *
     memcpy(result->dims, shape->dims, shape->rank * sizeof shape->dims[0]);
 }
 
-int command_attention(const struct context *context)
+/* An attention from the command line to the result. */
+struct attention_run {
+    struct attention_request request;
+    struct attention_files operands;
+    struct tensor residents[2]; /* of K and V, if they are tensors on the daemon */
+    struct destination destination;
+    struct tensor o, lse; /* types and shapes of the results */
+    struct gemmd_attention attention;
+    struct gemmd_result result;
+};
+
+/* Reads the parameters and the operands, and fills in run->attention but for the results' room.
+ * Returns EXIT_OK; on failure prints the reason and returns the exit code. */
+static int attention_prepare(const struct context *context, struct gemmd_client *client,
+                             struct attention_run *run)
 {
     const struct arguments *arguments = context->arguments;
     const bool together = arguments->operand_count == 1;
-    char problem[PROBLEM_MAX];
-    struct attention_request request;
-    struct attention_files operands = {0};
-    struct tensor residents[2], o, lse;
-    struct destination destination;
     struct gemmd_error_info error;
-    struct gemmd_result result;
-    struct gemmd_attention attention;
     struct fault fault = {0};
+    char problem[PROBLEM_MAX];
     struct attention_paths paths = {
         .q = arguments->operands[0],
         .k = together ? NULL : arguments->operands[1],
         .v = together ? NULL : arguments->operands[2],
         .lens_q = arguments->values[OPTION_LENS_Q],
         .lens_kv = arguments->values[OPTION_LENS_KV],
+        .format = run->destination.formats.in_given ? &run->destination.formats.in : NULL,
     };
-    if (arguments->operand_count == 2)
+    if (parameters_read_attention(&run->request, arguments, &fault) != GEMMD_OK)
+        return fail_fault(context, &fault);
+    if (attention_look_at_residents(client, run->residents, &paths, &run->request, &error) !=
+        GEMMD_OK)
+        return fail_request(context, &error);
+    if (attention_files_open(&run->operands, &paths, &run->request, &fault) != GEMMD_OK)
+        return fail_fault(context, &fault);
+    if (!attention_request_result(&run->request, &run->o, &run->lse)) {
+        fault_set(&fault, GEMMD_ERR_MALFORMED, NULL, "the result has more than 2^63 bytes");
+        return fail_fault(context, &fault);
+    }
+    parameters_to_attention(&run->request, &run->operands.bound, &run->attention);
+    run->attention.job = run->destination.is_job;
+    run->attention.with_lse = run->destination.with_lse;
+    if (!destination_deadline(context, &run->destination, &run->attention.timeout_ms, problem))
+        return fail_usage(context, problem);
+    return EXIT_OK;
+}
+
+/* Sends the request that attention_prepare has made, and writes and reports the results. Returns
+ * the exit code. */
+static int attention_compute(const struct context *context, struct gemmd_client *client,
+                             struct attention_run *run)
+{
+    struct gemmd_attention *attention = &run->attention;
+    const enum format format = run->operands.files.format;
+    struct gemmd_error_info error;
+    struct fault fault = {0};
+    void *lse = NULL;
+    interrupt_watch(); /* from here on an interrupted command has to remove temporary files */
+    if (destination_open(&run->destination, format, "o", &run->o, &attention->o,
+                         &attention->o_bytes, &fault) != GEMMD_OK ||
+        destination_open_lse(&run->destination, format, &run->lse, &lse, &attention->lse_bytes,
+                             &fault) != GEMMD_OK)
+        return fail_fault(context, &fault);
+    attention->lse = lse;
+    if (await(context, gemmd_attention_submit(client, attention, &error), &run->result, &error) !=
+        GEMMD_OK)
+        return fail_request(context, &error);
+    drop_leading_dims(&run->result, &run->o);
+    const struct report_work work = {.name = "O", .flops = flops_of_attention(&run->request)};
+    return destination_commit(context, &run->destination, &run->result, &work);
+}
+
+int command_attention(const struct context *context)
+{
+    struct attention_run run = {0};
+    if (context->arguments->operand_count == 2)
         return fail_usage(context,
                           "V is missing; name Q, K and V, or one file that holds all three");
-    int code = destination_choose(context, &destination);
+    int code = destination_choose(context, &run.destination);
     if (code != EXIT_OK)
         return code;
-    struct gemmd_client *client = command_client(context, 4, 1, &code);
+    struct gemmd_client *client = command_client(context, COMMAND_RETRIES, 1, &code);
     if (client == NULL)
         return code;
-
-    gemmd_result_init(&result, sizeof result);
-    if (destination.formats.in_given)
-        paths.format = &destination.formats.in;
-    if (parameters_read_attention(&request, arguments, &fault) != GEMMD_OK)
-        goto faulty;
-    if (attention_look_at_residents(client, residents, &paths, &request, &error) != GEMMD_OK)
-        goto failed;
-    if (attention_files_open(&operands, &paths, &request, &fault) != GEMMD_OK)
-        goto faulty;
-    if (!attention_request_result(&request, &o, &lse)) {
-        fault_set(&fault, GEMMD_ERR_MALFORMED, NULL, "the result has more than 2^63 bytes");
-        goto faulty;
-    }
-    parameters_to_attention(&request, &operands.bound, &attention);
-    attention.job = destination.is_job;
-    attention.with_lse = destination.with_lse;
-    if (!destination_deadline(context, &destination, &attention.timeout_ms, problem)) {
-        code = fail_usage(context, problem);
-        goto done;
-    }
-    interrupt_watch(); /* from here on an interrupted command has to remove temporary files */
-    void *lse_data = NULL;
-    if (destination_open(&destination, operands.files.format, "o", &o, &attention.o,
-                         &attention.o_bytes, &fault) != GEMMD_OK ||
-        destination_open_lse(&destination, operands.files.format, &lse, &lse_data,
-                             &attention.lse_bytes, &fault) != GEMMD_OK)
-        goto faulty;
-    attention.lse = lse_data;
-    if (await(context, gemmd_attention_submit(client, &attention, &error), &result, &error) !=
-        GEMMD_OK)
-        goto failed;
-    drop_leading_dims(&result, &o);
-    const struct report_work work = {.name = "O", .flops = flops_of_attention(&request)};
-    code = destination_commit(context, &destination, &result, &work);
-    goto done;
-
-failed:
-    code = fail_request(context, &error);
-    goto done;
-faulty:
-    code = fail_fault(context, &fault);
-done:
-    destination_close(&destination, &result);
-    attention_files_close(&operands);
+    gemmd_result_init(&run.result, sizeof run.result);
+    code = attention_prepare(context, client, &run);
+    if (code == EXIT_OK)
+        code = attention_compute(context, client, &run);
+    destination_close(&run.destination, &run.result);
+    attention_files_close(&run.operands);
     gemmd_client_free(client);
     return code;
 }

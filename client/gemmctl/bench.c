@@ -159,37 +159,55 @@ static bool bench_allocate(struct bench *bench)
     return true;
 }
 
+/* The options of the load. */
+struct bench_options {
+    uint32_t connections, in_flight;
+    uint32_t duration_ms;
+    uint32_t requests; /* 0: as many as the duration allows */
+};
+
+/* Reads the options of the load. Returns EXIT_OK; on failure prints the reason and returns the exit
+ * code. */
+static int bench_read_options(const struct context *context, struct bench_options *out)
+{
+    const struct arguments *arguments = context->arguments;
+    char problem[PROBLEM_MAX];
+    if (!option_count(arguments, OPTION_CONNECTIONS, DEFAULT_CONNECTIONS, &out->connections,
+                      problem) ||
+        !option_count(arguments, OPTION_IN_FLIGHT, out->connections, &out->in_flight, problem) ||
+        !option_time_ms(arguments, OPTION_DURATION, DEFAULT_DURATION_MS, &out->duration_ms,
+                        problem) ||
+        !option_count(arguments, OPTION_REQUESTS, 0, &out->requests, problem))
+        return fail_usage(context, problem);
+    if (out->connections == 0)
+        return fail_usage(context, "--connections must be at least 1");
+    if (out->in_flight < out->connections)
+        return fail_usage(context, "--in-flight must be at least --connections");
+    return EXIT_OK;
+}
+
 int command_bench(const struct context *context)
 {
     const struct arguments *arguments = context->arguments;
     struct gemmd_error_info error;
-    char problem[PROBLEM_MAX];
     struct fault fault = {0};
-    struct bench *bench = NULL;
     struct progress_line line;
-    uint32_t connections, in_flight, duration_ms, requests;
-    int code = EXIT_OK;
-    if (!option_count(arguments, OPTION_CONNECTIONS, DEFAULT_CONNECTIONS, &connections, problem) ||
-        !option_count(arguments, OPTION_IN_FLIGHT, connections, &in_flight, problem) ||
-        !option_time_ms(arguments, OPTION_DURATION, DEFAULT_DURATION_MS, &duration_ms, problem) ||
-        !option_count(arguments, OPTION_REQUESTS, 0, &requests, problem))
-        return fail_usage(context, problem);
-    if (connections == 0)
-        return fail_usage(context, "--connections must be at least 1");
-    if (in_flight < connections)
-        return fail_usage(context, "--in-flight must be at least --connections");
-    bench = calloc(1, sizeof *bench);
+    struct bench_options given;
+    int code = bench_read_options(context, &given);
+    if (code != EXIT_OK)
+        return code;
+    struct bench *bench = calloc(1, sizeof *bench);
     if (bench == NULL) {
         fault_set(&fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "there is no memory for the measurement");
         return fail_fault(context, &fault);
     }
-    bench->run.connections = connections;
-    bench->run.in_flight = in_flight;
+    bench->run.connections = given.connections;
+    bench->run.in_flight = given.in_flight;
     if (bench_subject_read(&bench->run.subject, arguments, &fault) != GEMMD_OK) {
         code = fail_fault(context, &fault);
         goto done;
     }
-    bench->client = command_client(context, 0, connections, &code);
+    bench->client = command_client(context, 0, given.connections, &code);
     if (bench->client == NULL)
         goto done;
     if (!bench_allocate(bench)) {
@@ -204,7 +222,7 @@ int command_bench(const struct context *context)
     }
     interrupt_watch();
     progress_start(&line, &context->terminal, option_flag(arguments, OPTION_QUIET));
-    if (!measure_requests(bench, requests, duration_ms, &line, &error)) {
+    if (!measure_requests(bench, given.requests, given.duration_ms, &line, &error)) {
         code = fail_request(context, &error);
         goto done;
     }
@@ -216,7 +234,7 @@ int command_bench(const struct context *context)
 
 done:
     gemmd_client_free(bench->client);
-    for (uint32_t i = 0; bench->results != NULL && i < in_flight; i++)
+    for (uint32_t i = 0; bench->results != NULL && i < given.in_flight; i++)
         free(bench->results[i]);
     free(bench->results);
     free(bench->slots);

@@ -46,6 +46,9 @@ int fail_request(const struct context *context, const struct gemmd_error_info *e
 json_t *fail_describe(const struct gemmd_error_info *error);
 enum exit_code exit_code_of(const struct gemmd_error_info *error);
 
+/* The default of --retries of every command that does not ask about the daemon of this moment. */
+enum { COMMAND_RETRIES = 4 };
+
 /* Makes a client from the options. `retries` is the default of --retries; `in_flight` is the number
  * of the client's connections, 0 for the library's default. On failure prints the reason, sets
  * `*exit_code` and returns NULL. */

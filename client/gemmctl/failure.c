@@ -75,7 +75,7 @@ int fail_fault(const struct context *context, const struct fault *fault)
     char sentence[sizeof fault->detail + 8];
     if (fault->code == GEMMD_ERR_IO && terminal_reader_left())
         return EXIT_PIPE;
-    hint_option_sentence(fault, sentence, sizeof sentence);
+    hint_option_sentence(context, fault, sentence, sizeof sentence);
     fail_here(context, fault->code, fault->field, sentence);
     return fault->code == GEMMD_ERR_IO || fault->code == GEMMD_ERR_OUT_OF_MEMORY ? EXIT_FAILED
                                                                                  : EXIT_USAGE;

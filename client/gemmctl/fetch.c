@@ -117,7 +117,7 @@ int fetch(const struct context *context, fetch_submit *submit, const char *name,
     int code = check_files(context, &formats, path, beside);
     if (code != EXIT_OK)
         return code;
-    struct gemmd_client *client = command_client(context, 4, 1, &code);
+    struct gemmd_client *client = command_client(context, COMMAND_RETRIES, 1, &code);
     if (client == NULL)
         return code;
     gemmd_result_init(&result, sizeof result);

@@ -36,41 +36,27 @@ static int gemm_check_options(const struct context *context, const struct destin
     return check_run_allows(context, destination);
 }
 
-struct product {
-    const struct gemm_request *request;
-    const struct gemm_operands *operands;
-    const void *c;
+/* A product from the command line to the result. */
+struct gemm_run {
+    struct gemm_request request;
+    struct operands operands;
+    struct tensor residents[2]; /* of A and B, if they are tensors on the daemon */
+    struct random_operands random;
+    struct destination destination;
+    struct tensor c; /* type and shape of the result */
+    struct gemmd_gemm gemm;
+    struct gemmd_result result;
 };
 
-static enum gemmd_error gemm_compare(const void *argument, struct progress_line *line,
-                                     struct check *check)
-{
-    const struct product *product = argument;
-    return check_product(product->request, product->operands, product->c, line, check);
-}
-
-static void gemm_where(const void *argument, uint64_t at, char *out, size_t room)
-{
-    const struct gemm_request *r = ((const struct product *)argument)->request;
-    snprintf(out, room, "in row %llu and column %llu of problem %llu",
-             (unsigned long long)(at / r->n % r->m), (unsigned long long)(at % r->n),
-             (unsigned long long)(at / r->n / r->m));
-}
-
-int command_gemm(const struct context *context)
+/* Reads the parameters and the operands, and fills in run->gemm but for the result's room. Returns
+ * EXIT_OK; on failure prints the reason and returns the exit code. */
+static int gemm_prepare(const struct context *context, struct gemmd_client *client,
+                        struct gemm_run *run)
 {
     const struct arguments *arguments = context->arguments;
-    char problem[PROBLEM_MAX];
-    struct gemm_request request;
-    struct operands operands = {0};
-    struct tensor residents[2], shape;
-    struct destination destination;
     struct gemmd_error_info error;
-    struct gemmd_result result;
-    struct gemmd_gemm gemm;
     struct fault fault = {0};
-    struct random_operands random = {0};
-    struct check check;
+    char problem[PROBLEM_MAX];
     struct operand_paths paths = {
         .a = arguments->operands[0],
         .b = arguments->operand_count > 1 ? arguments->operands[1] : NULL,
@@ -78,67 +64,92 @@ int command_gemm(const struct context *context)
         .c0 = arguments->values[OPTION_C0],
         .a_scale = arguments->values[OPTION_A_SCALE],
         .b_scale = arguments->values[OPTION_B_SCALE],
+        .format = run->destination.formats.in_given ? &run->destination.formats.in : NULL,
     };
-    int code = destination_choose(context, &destination);
-    if (code == EXIT_OK)
-        code = gemm_check_options(context, &destination);
-    if (code != EXIT_OK)
-        return code;
-    struct gemmd_client *client = command_client(context, 4, 1, &code);
-    if (client == NULL)
-        return code;
-
-    gemmd_result_init(&result, sizeof result);
-    if (destination.formats.in_given)
-        paths.format = &destination.formats.in;
-    if (parameters_read_gemm(&request, arguments, &fault) != GEMMD_OK ||
-        random_operands_open(&random, arguments, &request, &fault) != GEMMD_OK)
-        goto faulty;
+    if (parameters_read_gemm(&run->request, arguments, &fault) != GEMMD_OK ||
+        random_operands_open(&run->random, arguments, &run->request, &fault) != GEMMD_OK)
+        return fail_fault(context, &fault);
     if (arguments->values[OPTION_RANDOM] != NULL) {
-        paths.resident_a = &random.a;
-        paths.resident_b = &random.b;
+        paths.resident_a = &run->random.a;
+        paths.resident_b = &run->random.b;
     }
-    if (gemm_look_at_residents(client, residents, &paths, &request, &error) != GEMMD_OK)
-        goto failed;
-    if (operands_open(&operands, &paths, &request, &fault) != GEMMD_OK)
-        goto faulty;
-    if (!gemm_request_result(&request, NULL, &shape)) {
+    if (gemm_look_at_residents(client, run->residents, &paths, &run->request, &error) != GEMMD_OK)
+        return fail_request(context, &error);
+    if (operands_open(&run->operands, &paths, &run->request, &fault) != GEMMD_OK)
+        return fail_fault(context, &fault);
+    if (!gemm_request_result(&run->request, NULL, &run->c)) {
         fault_set(&fault, GEMMD_ERR_MALFORMED, NULL, "the result has more than 2^63 bytes");
-        goto faulty;
+        return fail_fault(context, &fault);
     }
-    parameters_to_gemm(&request, &operands.bound, &gemm);
-    gemm.job = destination.is_job;
-    if (!destination_deadline(context, &destination, &gemm.timeout_ms, problem)) {
-        code = fail_usage(context, problem);
-        goto done;
-    }
+    parameters_to_gemm(&run->request, &run->operands.bound, &run->gemm);
+    run->gemm.job = run->destination.is_job;
+    if (!destination_deadline(context, &run->destination, &run->gemm.timeout_ms, problem))
+        return fail_usage(context, problem);
+    return EXIT_OK;
+}
+
+static enum gemmd_error gemm_compare(const void *argument, struct progress_line *line,
+                                     struct check *check)
+{
+    const struct gemm_run *run = argument;
+    return check_product(&run->request, &run->operands.bound, run->gemm.c, line, check);
+}
+
+static void gemm_where(const void *argument, uint64_t at, char *out, size_t room)
+{
+    const struct gemm_request *r = &((const struct gemm_run *)argument)->request;
+    snprintf(out, room, "in row %llu and column %llu of problem %llu",
+             (unsigned long long)(at / r->n % r->m), (unsigned long long)(at % r->n),
+             (unsigned long long)(at / r->n / r->m));
+}
+
+/* Sends the request that gemm_prepare has made, checks the result if --check is given, and writes
+ * and reports the result. Returns the exit code. */
+static int gemm_compute(const struct context *context, struct gemmd_client *client,
+                        struct gemm_run *run)
+{
+    struct gemmd_error_info error;
+    struct fault fault = {0};
+    struct check check;
+    const bool checked = option_flag(context->arguments, OPTION_CHECK);
     interrupt_watch(); /* from here on an interrupted command has to remove a temporary file */
-    if (destination_open(&destination, operands.files.format, "c", &shape, &gemm.c, &gemm.c_bytes,
-                         &fault) != GEMMD_OK)
-        goto faulty;
-    if (await(context, gemmd_gemm_submit(client, &gemm, &error), &result, &error) != GEMMD_OK)
-        goto failed;
-    const struct product product = {&request, &operands.bound, gemm.c};
-    if (option_flag(arguments, OPTION_CHECK))
-        code = check_run(context, "C", gemm_compare, gemm_where, &product, &check);
+    if (destination_open(&run->destination, run->operands.files.format, "c", &run->c, &run->gemm.c,
+                         &run->gemm.c_bytes, &fault) != GEMMD_OK)
+        return fail_fault(context, &fault);
+    if (await(context, gemmd_gemm_submit(client, &run->gemm, &error), &run->result, &error) !=
+        GEMMD_OK)
+        return fail_request(context, &error);
+    if (checked) {
+        int code = check_run(context, "C", gemm_compare, gemm_where, run, &check);
+        if (code != EXIT_OK)
+            return code;
+    }
     const struct report_work work = {
         .name = "C",
-        .flops = flops_of_gemm(&request),
-        .check = option_flag(arguments, OPTION_CHECK) ? &check : NULL,
+        .flops = flops_of_gemm(&run->request),
+        .check = checked ? &check : NULL,
     };
-    if (code == EXIT_OK)
-        code = destination_commit(context, &destination, &result, &work);
-    goto done;
+    return destination_commit(context, &run->destination, &run->result, &work);
+}
 
-failed:
-    code = fail_request(context, &error);
-    goto done;
-faulty:
-    code = fail_fault(context, &fault);
-done:
-    destination_close(&destination, &result);
-    operands_close(&operands);
-    random_operands_close(&random);
+int command_gemm(const struct context *context)
+{
+    struct gemm_run run = {0};
+    int code = destination_choose(context, &run.destination);
+    if (code == EXIT_OK)
+        code = gemm_check_options(context, &run.destination);
+    if (code != EXIT_OK)
+        return code;
+    struct gemmd_client *client = command_client(context, COMMAND_RETRIES, 1, &code);
+    if (client == NULL)
+        return code;
+    gemmd_result_init(&run.result, sizeof run.result);
+    code = gemm_prepare(context, client, &run);
+    if (code == EXIT_OK)
+        code = gemm_compute(context, client, &run);
+    destination_close(&run.destination, &run.result);
+    operands_close(&run.operands);
+    random_operands_close(&run.random);
     gemmd_client_free(client);
     return code;
 }

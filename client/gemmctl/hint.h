@@ -12,7 +12,9 @@ const char *hint_for(const struct context *context, const struct gemmd_error_inf
 
 /* Writes the sentence of a fault that gemmctl has found in a parameter, with the name of the option
  * in place of the parameter's at the front of the sentence: "--kv-heads is '0'" for "kv_heads is
- * '0'". */
-void hint_option_sentence(const struct fault *fault, char *out, size_t room);
+ * '0'". The name of a size that a file's shape contradicts stays, unless the command line has the
+ * option. */
+void hint_option_sentence(const struct context *context, const struct fault *fault, char *out,
+                          size_t room);
 
 #endif

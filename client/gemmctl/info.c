@@ -137,7 +137,7 @@ int command_info(const struct context *context)
     struct gemmd_error_info error;
     char *text;
     int code;
-    struct gemmd_client *client = command_client(context, 4, 1, &code);
+    struct gemmd_client *client = command_client(context, COMMAND_RETRIES, 1, &code);
     if (client == NULL)
         return code;
     if (gemmd_info(client, &text, &error) != GEMMD_OK) {

@@ -40,7 +40,7 @@ int command_job_status(const struct context *context)
 {
     struct gemmd_job job;
     int code;
-    struct gemmd_client *client = command_client(context, 4, 1, &code);
+    struct gemmd_client *client = command_client(context, COMMAND_RETRIES, 1, &code);
     if (client == NULL)
         return code;
     code = print_status(context, client, &job);
@@ -54,7 +54,7 @@ int command_job_wait(const struct context *context)
     struct gemmd_error_info error;
     struct gemmd_job job;
     int code;
-    struct gemmd_client *client = command_client(context, 4, 1, &code);
+    struct gemmd_client *client = command_client(context, COMMAND_RETRIES, 1, &code);
     if (client == NULL)
         return code;
     enum gemmd_error waited =
@@ -93,7 +93,7 @@ int command_job_cancel(const struct context *context)
     const char *id = context->arguments->operands[0];
     struct gemmd_error_info error;
     int code;
-    struct gemmd_client *client = command_client(context, 4, 1, &code);
+    struct gemmd_client *client = command_client(context, COMMAND_RETRIES, 1, &code);
     if (client == NULL)
         return code;
     code = EXIT_OK;

@@ -83,7 +83,7 @@ int command_job_ls(const struct context *context)
     struct listing listing = {.array = json ? json_array() : NULL, .now = time(NULL)};
     struct gemmd_error_info error;
     int code;
-    struct gemmd_client *client = command_client(context, 4, 1, &code);
+    struct gemmd_client *client = command_client(context, COMMAND_RETRIES, 1, &code);
     table_start(&listing.table, columns, COLUMNS);
     if (client == NULL)
         goto done;

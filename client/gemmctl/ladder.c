@@ -13,7 +13,12 @@
 #include "client/gemmctl/table.h"
 #include "proto/dtype.h"
 
-enum { ROUNDS = 5, DEVICE_MAX = 96 };
+enum { DEVICE_MAX = 96 };
+
+/* A kernel computes ROUNDS products of a size, or fewer if these have taken ENOUGH_MS. A size is
+ * left out if its products are expected to take longer than TOO_LONG_MS: 8 times as long as those
+ * of half the side. */
+enum { ROUNDS = 5 };
 static const double TOO_LONG_MS = 10000, ENOUGH_MS = 2000;
 
 /* The kernels, the slowest first. The other kernels are compared with the last one that the daemon
@@ -219,7 +224,7 @@ int command_ladder(const struct context *context)
     if (run.largest < ladder_sizes[0] || run.largest > last)
         return fail_usage(context,
                           "--n, the side of the ladder's largest square, must be from 256 to 4096");
-    run.client = command_client(context, 4, 1, &exit_code);
+    run.client = command_client(context, COMMAND_RETRIES, 1, &exit_code);
     if (run.client == NULL)
         return exit_code;
     if (!ladder_allocate(&run)) {

@@ -174,23 +174,11 @@ static void missing_value(const struct command *commands, const struct command *
              *argument != '\0' ? ": " : "", argument);
 }
 
-/* Takes one option and its value, which may be in the following word. Moves `*at` past both. */
-static bool take_option(struct arguments *arguments, int argc, char *argv[], int *at,
-                        const struct command *commands, char problem[PROBLEM_MAX])
+/* Takes an option whose value is not in the option's own word: a flag, which has none, or an option
+ * whose value is the word argv[*at]. Moves `*at` past the value. */
+static bool take_following(struct arguments *arguments, enum option_id id, int argc, char *argv[],
+                           int *at, const struct command *commands, char problem[PROBLEM_MAX])
 {
-    const char *word = argv[(*at)++];
-    bool is_long = word[1] == '-';
-    size_t length = is_long ? strcspn(word + 2, "=") : 1;
-    enum option_id id = is_long ? find_name(word + 2, length) : find_letter(word[1]);
-    if (id == OPTION_COUNT) {
-        unknown_option(word, arguments->command, problem);
-        return false;
-    }
-    const char *rest = is_long ? word + 2 + length : word + 2;
-    if (is_long && *rest == '=')
-        return set_value(arguments, id, rest + 1, problem);
-    if (*rest != '\0') /* -m64 */
-        return set_value(arguments, id, rest, problem);
     if (options[id].argument == NULL)
         return set_value(arguments, id, "1", problem);
     if (*at == argc) {
@@ -198,6 +186,42 @@ static bool take_option(struct arguments *arguments, int argc, char *argv[], int
         return false;
     }
     return set_value(arguments, id, argv[(*at)++], problem);
+}
+
+/* Takes "--NAME", "--NAME VALUE" or "--NAME=VALUE". Moves `*at` past the option and its value. */
+static bool take_name(struct arguments *arguments, int argc, char *argv[], int *at,
+                      const struct command *commands, char problem[PROBLEM_MAX])
+{
+    const char *word = argv[(*at)++];
+    const size_t length = strcspn(word + 2, "=");
+    const enum option_id id = find_name(word + 2, length);
+    if (id == OPTION_COUNT) {
+        unknown_option(word, arguments->command, problem);
+        return false;
+    }
+    if (word[2 + length] == '=')
+        return set_value(arguments, id, word + 2 + length + 1, problem);
+    return take_following(arguments, id, argc, argv, at, commands, problem);
+}
+
+/* Takes a word of letters: "-q", "-m64", "-m 64", or several flags and then one option that may
+ * have a value, as in "-qo FILE". Moves `*at` past the word and the value. */
+static bool take_letters(struct arguments *arguments, int argc, char *argv[], int *at,
+                         const struct command *commands, char problem[PROBLEM_MAX])
+{
+    for (const char *letter = argv[(*at)++] + 1; *letter != '\0'; letter++) {
+        const enum option_id id = find_letter(*letter);
+        if (id == OPTION_COUNT) {
+            const char name[] = {'-', *letter, '\0'};
+            unknown_option(name, arguments->command, problem);
+            return false;
+        }
+        if (options[id].argument != NULL && letter[1] != '\0')
+            return set_value(arguments, id, letter + 1, problem);
+        if (!take_following(arguments, id, argc, argv, at, commands, problem))
+            return false;
+    }
+    return true;
 }
 
 /* Makes the command, whose name is one word, the command whose second word is `word`. False: there
@@ -254,8 +278,8 @@ static bool check_takers(const struct arguments *arguments, char problem[PROBLEM
     return true;
 }
 
-bool arguments_parse(struct arguments *arguments, int argc, char *argv[],
-                     const struct command *commands, char problem[PROBLEM_MAX])
+static bool parse_words(struct arguments *arguments, int argc, char *argv[],
+                        const struct command *commands, char problem[PROBLEM_MAX])
 {
     bool only_words = false;
     /* Operands come from further back in argv than they go to, so that none is overwritten. */
@@ -267,7 +291,10 @@ bool arguments_parse(struct arguments *arguments, int argc, char *argv[],
             only_words = true;
             at++;
         } else if (is_option) {
-            if (!take_option(arguments, argc, argv, &at, commands, problem))
+            bool taken = word[1] == '-'
+                             ? take_name(arguments, argc, argv, &at, commands, problem)
+                             : take_letters(arguments, argc, argv, &at, commands, problem);
+            if (!taken)
                 return false;
         } else {
             if (!take_word(arguments, word, commands, problem))
@@ -293,6 +320,19 @@ bool arguments_parse(struct arguments *arguments, int argc, char *argv[],
         return false;
     }
     return check_takers(arguments, problem);
+}
+
+bool arguments_parse(struct arguments *arguments, int argc, char *argv[],
+                     const struct command *commands, char problem[PROBLEM_MAX])
+{
+    if (parse_words(arguments, argc, argv, commands, problem))
+        return true;
+    /* The parser stopped at the mistake. A --json behind the mistake still asks for the error as
+     * JSON. The parser leaves a NULL only in a command line that it has read to the end. */
+    for (int at = 1; at < argc && argv[at] != NULL && strcmp(argv[at], "--") != 0; at++)
+        if (strcmp(argv[at], "--json") == 0)
+            arguments->values[OPTION_JSON] = "1";
+    return false;
 }
 
 bool option_flag(const struct arguments *arguments, enum option_id id)

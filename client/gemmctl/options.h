@@ -9,35 +9,36 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/* Bits of the commands that have an option. */
+/* Each command has a bit, by which the table below says which commands have an option. The names
+ * after FOR_ALL stand for several commands. */
 enum {
-    FOR_GEMM = 1,
-    FOR_BENCH = 2, /* of products */
-    FOR_INFO = 4,
-    FOR_METRICS = 8,
-    FOR_READY = 16,
-    FOR_HELP = 32,
-    FOR_TENSOR_PUT = 64,
-    FOR_TENSOR_GET = 128,
-    FOR_TENSOR_LS = 256,
-    FOR_TENSOR_RM = 512,
-    FOR_JOB_STATUS = 1024,
-    FOR_JOB_WAIT = 2048,
-    FOR_JOB_RESULT = 4096,
-    FOR_JOB_CANCEL = 8192,
-    FOR_ATTENTION = 16384,
-    FOR_JOB_LS = 32768,
-    FOR_BENCH_ATTENTION = 65536,
-    FOR_BENCH_LADDER = 131072,
-    FOR_COMPLETION = 262144,
-    FOR_TOP = 524288,
-    FOR_REDUCE = 1048576,
-    FOR_SOFTMAX = 2097152,
-    FOR_CONV = 4194304,
-    FOR_BENCH_CONV = 8388608,
-    FOR_BENCH_REDUCE = 16777216,
-    FOR_BENCH_SOFTMAX = 33554432,
-    FOR_ALL = 67108863,
+    FOR_GEMM = 1 << 0,
+    FOR_BENCH = 1 << 1, /* of products */
+    FOR_INFO = 1 << 2,
+    FOR_METRICS = 1 << 3,
+    FOR_READY = 1 << 4,
+    FOR_HELP = 1 << 5,
+    FOR_TENSOR_PUT = 1 << 6,
+    FOR_TENSOR_GET = 1 << 7,
+    FOR_TENSOR_LS = 1 << 8,
+    FOR_TENSOR_RM = 1 << 9,
+    FOR_JOB_STATUS = 1 << 10,
+    FOR_JOB_WAIT = 1 << 11,
+    FOR_JOB_RESULT = 1 << 12,
+    FOR_JOB_CANCEL = 1 << 13,
+    FOR_ATTENTION = 1 << 14,
+    FOR_JOB_LS = 1 << 15,
+    FOR_BENCH_ATTENTION = 1 << 16,
+    FOR_BENCH_LADDER = 1 << 17,
+    FOR_COMPLETION = 1 << 18,
+    FOR_TOP = 1 << 19,
+    FOR_REDUCE = 1 << 20,
+    FOR_SOFTMAX = 1 << 21,
+    FOR_CONV = 1 << 22,
+    FOR_BENCH_CONV = 1 << 23,
+    FOR_BENCH_REDUCE = 1 << 24,
+    FOR_BENCH_SOFTMAX = 1 << 25,
+    FOR_ALL = (1 << 26) - 1,
     FOR_ASKING = FOR_ALL & ~FOR_HELP, /* commands that send requests */
     FOR_PRODUCTS = FOR_GEMM | FOR_BENCH,
     FOR_ATTENDING = FOR_ATTENTION | FOR_BENCH_ATTENTION,
@@ -87,7 +88,8 @@ enum {
       "deadline")                                                                                  \
     X(M, "m", 'm', "ROWS", FOR_PRODUCTS, 1,                                                        \
       "rows of op(A) and C; gemm: files of raw bytes need --m, --n and --k; bench: default 64")    \
-    X(N, "n", 'n', "COLUMNS", FOR_PRODUCTS | FOR_BENCH_LADDER, 1,                                  \
+    X(N, "n", 'n', "gemm: COLUMNS; bench: COLUMNS; bench ladder: SIDE",                            \
+      FOR_PRODUCTS | FOR_BENCH_LADDER, 1,                                                          \
       "gemm: columns of op(B) and C; bench: columns of op(B) and C, by default 64; bench "         \
       "ladder: side of the largest square, by default 4096")                                       \
     X(K, "k", 'k', "DEPTH", FOR_PRODUCTS, 1,                                                       \
@@ -256,8 +258,11 @@ enum {
     X(PRIORITY, "priority", 0, "0-9", FOR_COMPUTED, 1,                                             \
       "priority in the daemon's queue; 0 is the lowest, 9 the highest; default 4")                 \
     X(FORMAT, "format", 0, "npy|safetensors|raw", FOR_READERS | FOR_WRITERS, 0,                    \
-      "format of all files; default: by each file's name; if the name tells none, npy for a "      \
-      "file that is read, and the operands' format for a file that is written")                    \
+      "format of the files; default: by each file's name, npy if the name tells none; gemm: a "    \
+      "result whose name tells none has the operands' format; attention: a result whose name "     \
+      "tells none has the operands' format; conv: a result whose name tells none has the "         \
+      "operands' format; reduce: a result whose name tells none has the operand's format; "        \
+      "softmax: a result whose name tells none has the operand's format")                          \
     X(IN_FORMAT, "in-format", 0, "npy|safetensors|raw", FOR_COMPUTING, 0,                          \
       "format of the files that are read; default: --format")                                      \
     X(OUT_FORMAT, "out-format", 0, "npy|safetensors|raw", FOR_COMPUTING, 0,                        \
@@ -286,10 +291,12 @@ enum {
       "daemon takes it and the operands are large")                                                \
     X(URL, "url", 'u', "URL", FOR_ASKING, 0,                                                       \
       "address of the daemon: http://HOST:PORT, https://HOST:PORT, HOST:PORT or unix:PATH; "       \
-      "default: the environment's GEMMD_URL, else http://127.0.0.1:8080")                          \
+      "default: the environment's GEMMD_URL, else that of the context, else "                      \
+      "http://127.0.0.1:8080")                                                                     \
     X(CONTEXT, "context", 0, "NAME", FOR_ASKING, 0,                                                \
-      "context of ~/.config/gemmd/config, which has the daemon's address and files; default: "     \
-      "the environment's GEMMD_CONTEXT, else the context 'default' if there is one")               \
+      "context of ~/.config/gemmd/config, which names the daemon's address, the token's file "     \
+      "and the files of certificates; default: the environment's GEMMD_CONTEXT, else the "         \
+      "context 'default' if there is one")                                                         \
     X(TOKEN_FILE, "token-file", 0, "FILE", FOR_ASKING, 0,                                          \
       "file whose first line is the bearer token for the daemon; default: the environment's "      \
       "GEMMD_TOKEN")                                                                               \
@@ -362,8 +369,8 @@ struct arguments {
 
 /* Parses a command line. The operands are moved to the front of argv, behind argv[0]; argv[argc] is
  * NULL. `commands` ends with an entry without a name. False, with a sentence in `problem`, if the
- * command line is wrong. With --help or --version, a missing command or operand
- * is no error. */
+ * command line is wrong; the values of `arguments` then have --json wherever the command line has
+ * it. With --help or --version, a missing command or operand is no error. */
 bool arguments_parse(struct arguments *arguments, int argc, char *argv[],
                      const struct command *commands, char problem[PROBLEM_MAX]);
 

@@ -28,7 +28,7 @@ int command_metrics(const struct context *context)
     struct gemmd_error_info error;
     char *text;
     int code;
-    struct gemmd_client *client = command_client(context, 4, 1, &code);
+    struct gemmd_client *client = command_client(context, COMMAND_RETRIES, 1, &code);
     if (client == NULL)
         return code;
     if (gemmd_metrics(client, &text, &error) != GEMMD_OK)

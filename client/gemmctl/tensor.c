@@ -69,7 +69,7 @@ int command_tensor_ls(const struct context *context)
     struct gemmd_error_info error;
     int code;
     table_start(&listing.table, columns, COLUMNS);
-    struct gemmd_client *client = command_client(context, 4, 1, &code);
+    struct gemmd_client *client = command_client(context, COMMAND_RETRIES, 1, &code);
     if (client == NULL)
         goto done;
     code = EXIT_OK;
@@ -109,7 +109,7 @@ int command_tensor_rm(const struct context *context)
 {
     const struct arguments *arguments = context->arguments;
     int code;
-    struct gemmd_client *client = command_client(context, 4, 1, &code);
+    struct gemmd_client *client = command_client(context, COMMAND_RETRIES, 1, &code);
     if (client == NULL)
         return code;
     json_t *removed = json_array(), *failed = json_array();

@@ -231,7 +231,7 @@ int command_tensor_put(const struct context *context)
     int code;
     if (!formats_read(arguments, &formats, problem))
         return fail_usage(context, problem);
-    struct gemmd_client *client = command_client(context, 4, 1, &code);
+    struct gemmd_client *client = command_client(context, COMMAND_RETRIES, 1, &code);
     if (client == NULL)
         return code;
     if (sources_open(arguments, &source, &formats, &fault) != GEMMD_OK) {

@@ -40,9 +40,11 @@ static void print_head(const struct top_view *view, FILE *to)
     const json_t *info = view->after->info;
     const char *version = json_string_value(json_object_get(info, "version"));
     char uptime[UNITS_ROOM];
-    fprintf(to, "%sgemmd %s%s at %s, %s, up %s\n", terminal_bold(view->color),
-            version != NULL ? version : "?", terminal_plain(view->color), view->url, state_of(view),
-            duration(json_number_value(json_object_get(info, "uptime_seconds")), uptime));
+    /* The address, which may be long, is what a narrow terminal cuts off. */
+    fprintf(to, "%sgemmd %s%s, %s, up %s, at %s\n", terminal_bold(view->color),
+            version != NULL ? version : "?", terminal_plain(view->color), state_of(view),
+            duration(json_number_value(json_object_get(info, "uptime_seconds")), uptime),
+            view->url);
     if (view->problem != NULL)
         fprintf(to, "%s%s%s\n", terminal_red(view->color), view->problem,
                 terminal_plain(view->color));

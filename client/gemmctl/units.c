@@ -39,6 +39,7 @@ static const char *units_rate(double per_second, const char *unit, char out[UNIT
     int prefix = 0;
     for (; per_second >= 999.5 && prefix < LAST; prefix++)
         per_second /= 1000;
+    /* Three digits in all, of a rate without a prefix none behind the point. */
     const int digits = prefix == 0 || per_second >= 99.95 ? 0 : per_second >= 9.995 ? 1 : 2;
     snprintf(out, UNITS_ROOM, "%.*f %s%s/s", digits, per_second, prefixes[prefix], unit);
     return out;

@@ -88,7 +88,10 @@ JSON = b'{"a": [[1, 2], [3, 4]], "b": [[1, 2], [3, 4]]}'
 
 
 @pytest.mark.parametrize("path, query, field, says", [
-    ("gemm", "", "m", "m is missing; raw bodies need m, n and k, .*; the body is JSON, which"),
+    ("gemm", "", "m", "m is missing; raw bodies need m, n and k, .*; .npy and safetensors need their "
+                      "Content-Type; the body is JSON, which"),
+    ("conv2d", "?channels=1&height=2&width=2&filters=1", "filter_h",
+     "filter_h is missing; .*; .npy and safetensors need their Content-Type; the body is JSON, which"),
     ("gemm", "?m=2&n=2&k=2", None, "the body is JSON, and /gemm takes the bytes"),
     ("gemm", "?m=2&n=2&k=2&act=x", "act", "act is 'x'; .*; the body is JSON, which"),
     ("attention", "", "heads", "heads .*; the body is JSON, which"),

@@ -4,10 +4,11 @@ import json
 import os
 import subprocess
 
+import numpy as np
 import pytest
 
 from daemon import PATIENCE_S
-from test_gemmctl import DONE, USAGE
+from test_gemmctl import DONE, NETWORK, USAGE
 
 
 @pytest.fixture
@@ -72,3 +73,54 @@ def test_without_a_home_there_are_no_contexts(ask):
         result = ask("ready", "--context", "x", **environment)
         assert result.returncode == USAGE and "cannot be read" in result.stderr, result
         assert ask("completion", "contexts", **environment).stdout == ""
+
+
+@pytest.mark.parametrize("mistake", [("gem",), ("gemm", "--nothing"), ("info", "--m", "3"), ("gemm", "A", "B", "C")])
+@pytest.mark.parametrize("first", [False, True])
+def test_a_mistake_is_json_wherever_json_stands(mistake, first, ask):
+    result = ask(*(("--json", *mistake) if first else (*mistake, "--json")))
+    assert result.returncode == USAGE
+    error = json.loads(result.stdout)["error"]
+    assert error["code"] == "USAGE" and result.stderr == f"gemmctl: {error['message']}\n"
+
+
+def test_letters_in_one_word(ask, tmp_path):
+    result = ask("gemm", "--random", "3x4x5", "-qo", "C.npy")
+    assert (result.returncode, result.stderr) == (DONE, "")
+    assert (tmp_path / "C.npy").exists()
+
+
+def test_https_to_a_daemon_without_it(ask, url):
+    result = ask("ready", "--url", url.replace("http:", "https:"))
+    assert result.returncode == NETWORK
+    assert "there is no TLS connection" in result.stderr and "begins with http://" in result.stderr
+
+
+def test_files_of_certificates_that_are_missing(ask):
+    for option in ("--ca-file", "--cert-file"):
+        result = ask("ready", option, "none.pem")
+        assert result.returncode == USAGE and "none.pem cannot be read: No such file" in result.stderr, result
+
+
+def test_a_proxy_that_does_not_answer(ask, url):
+    result = ask("ready", http_proxy="http://127.0.0.1:1")
+    assert result.returncode == NETWORK
+    assert f"no daemon answers at {url}" in result.stderr and "no_proxy" in result.stderr
+    assert ask("ready", http_proxy="http://127.0.0.1:1", no_proxy="127.0.0.1").returncode == DONE
+
+
+def test_shapes_that_contradict_each_other_are_no_options(ask, tmp_path):
+    for name in ("A.npy", "B.npy"):
+        np.save(tmp_path / name, np.ones((4, 3), np.float32))
+    result = ask("gemm", "A.npy", "B.npy", "-o", "C.npy")
+    assert (result.returncode, result.stderr) == (USAGE, "gemmctl: k is 4 by the shape of B and 3 by that of A\n")
+    result = ask("gemm", "A.npy", "B.npy", "-o", "C.npy", "-k", "5", "--transb")
+    assert (result.returncode, result.stderr) == (USAGE, "gemmctl: --k is 3 by the shape of A and 5 by the parameter\n")
+
+
+def test_arrays_whose_type_is_not_offered(ask, tmp_path):
+    for dtype, says in (("<i8", "an array of '<i8' is not offered; offered are <f8 (f64)"),
+                        (">f4", "an array of '>f4' is big-endian; offered are <f8 (f64)")):
+        np.save(tmp_path / "A.npy", np.ones((2, 2), dtype))
+        result = ask("gemm", "A.npy", "A.npy", "-o", "C.npy")
+        assert result.returncode == USAGE and says in result.stderr, result

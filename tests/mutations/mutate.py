@@ -46,7 +46,7 @@ ROOMS = ("proto", "server", "client")
 # The integration tests that are most likely to notice a fault in a folder, the longest name first.
 LIKELY = {
     "client/gemmctl": ["test_gemmctl*.py"],
-    "client": ["test_client*.py", "test_gemmctl_[jst]*.py", "test_python_client.py"],
+    "client": ["test_client*.py", "test_gemmctl_[jst]*.py", "test_python_client*.py"],
     "proto": ["test_http.py", "test_bad_*.py", "test_formats.py", "test_v2*.py"],
     "server/api/v2": ["test_v2*.py", "test_regions.py"],
     "server/api/jobs": ["test_jobs*.py"], "server/api/tensors": ["test_tensor*.py"],

@@ -270,9 +270,9 @@ START_TEST(refuses_reductions_before_anything_is_sent)
     expect_refusal(call, "axis");
     reduce.axis = -1;
     reduce.rank = 9;
-    expect_refusal(call, "shape");
+    expect_refusal(call, "rank");
     reduce.rank = 0;
-    expect_refusal(call, "shape");
+    expect_refusal(call, "rank");
     reduce.rank = 3;
     reduce.dims[0] = reduce.dims[1] = reduce.dims[2] = INT32_MAX;
     expect_refusal(call, "dims");
@@ -316,6 +316,8 @@ START_TEST(refuses_softmaxes_before_anything_is_sent)
     softmax.dtype = GEMMD_I8;
     expect_refusal(call, "dtype");
     softmax.dtype = GEMMD_F32;
+    softmax.rank = 0;
+    expect_refusal(call, "rank");
     softmax.x = NULL;
     softmax.x_tensor = "edges";
     softmax.rank = 3;

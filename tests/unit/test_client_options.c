@@ -68,6 +68,38 @@ START_TEST(refuses_other_urls)
 }
 END_TEST
 
+START_TEST(tells_how_an_ipv6_address_is_written)
+{
+    struct gemmd_options options;
+    struct gemmd_error_info error;
+    gemmd_options_init(&options, sizeof options);
+    options.url = "::1";
+    ck_assert_ptr_null(gemmd_client_new(&options, &error));
+    ck_assert_ptr_nonnull(strstr(error.message, "in brackets, as in [::1]:8080"));
+    options.url = "host";
+    ck_assert_ptr_null(gemmd_client_new(&options, &error));
+    ck_assert_ptr_null(strstr(error.message, "brackets"));
+}
+END_TEST
+
+START_TEST(refuses_files_that_cannot_be_read)
+{
+    static const char missing[] = "/none/ca.pem";
+    struct gemmd_options options;
+    struct gemmd_error_info error;
+    for (int i = 0; i < 3; i++) {
+        gemmd_options_init(&options, sizeof options);
+        options.ca_file = i == 0 ? missing : NULL;
+        options.cert_file = i == 1 ? missing : i == 2 ? "/dev/null" : NULL;
+        options.key_file = i == 2 ? missing : NULL;
+        ck_assert_ptr_null(gemmd_client_new(&options, &error));
+        ck_assert_int_eq(error.code, GEMMD_ERR_USAGE);
+        ck_assert_str_eq(error.field, i == 0 ? "ca_file" : i == 1 ? "cert_file" : "key_file");
+        ck_assert_str_eq(error.message, "/none/ca.pem cannot be read: No such file or directory");
+    }
+}
+END_TEST
+
 START_TEST(refuses_long_urls)
 {
     struct gemmd_options options;
@@ -341,6 +373,8 @@ int main(void)
     TCase *tcase = tcase_create("client_options");
     tcase_add_loop_test(tcase, reads_urls, 0, sizeof right_urls / sizeof right_urls[0]);
     tcase_add_loop_test(tcase, refuses_other_urls, 0, sizeof wrong_urls / sizeof wrong_urls[0]);
+    tcase_add_test(tcase, tells_how_an_ipv6_address_is_written);
+    tcase_add_test(tcase, refuses_files_that_cannot_be_read);
     tcase_add_test(tcase, refuses_long_urls);
     tcase_add_test(tcase, refuses_tokens_that_would_break_the_header);
     tcase_add_test(tcase, takes_url_and_token_from_the_environment);

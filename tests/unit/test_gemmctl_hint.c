@@ -23,6 +23,14 @@ static const struct {
     {"", NULL, GEMMD_ERR_NOT_FOUND, "no such path", NULL},
     {"info", NULL, GEMMD_ERR_CONNECTION, "the certificate is old", "--ca-file"},
     {"info", NULL, GEMMD_ERR_CONNECTION, "", "--url or GEMMD_URL"},
+    {"info", NULL, GEMMD_ERR_CONNECTION, "An unexpected TLS packet was received", "http://"},
+    {"info", NULL, GEMMD_ERR_CONNECTION, "wrong version number", "http://"},
+    {"info -u h:1", "http_proxy=p", GEMMD_ERR_CONNECTION, "no daemon answers at h:1", "no_proxy"},
+    {"info -u h:1", "all_proxy=p", GEMMD_ERR_CONNECTION, "no daemon answers at h:1", "no_proxy"},
+    {"info -u h:1", "https_proxy=p", GEMMD_ERR_CONNECTION, "no daemon answers at h:1", NULL},
+    {"info -u h:1", "https_proxy=p", GEMMD_ERR_CONNECTION, "at https://h:1", "no_proxy"},
+    {"info -u h:1", "http_proxy=p", GEMMD_ERR_CONNECTION, "at https://h:1", NULL},
+    {"info -u h:1", "all_proxy=p", GEMMD_ERR_CONNECTION, "at unix:/h", NULL},
     {"info", "GEMMD_URL=http://h", GEMMD_ERR_CONNECTION, "", NULL},
     {"info", "GEMMD_CONTEXT=c", GEMMD_ERR_CONNECTION, "", NULL},
     {"info --url http://h", NULL, GEMMD_ERR_CONNECTION, "", NULL},
@@ -33,6 +41,9 @@ static const struct {
     {"info --retries 3", NULL, GEMMD_ERR_QUEUE_FULL, "", NULL},
     {"info", NULL, GEMMD_ERR_INTERNAL, "", NULL},
 };
+
+static const char *const proxies[] = {"http_proxy", "https_proxy", "HTTPS_PROXY", "all_proxy",
+                                      "ALL_PROXY",  "no_proxy",    "NO_PROXY"};
 
 START_TEST(a_hint_speaks_of_options_that_are_not_given)
 {
@@ -46,6 +57,8 @@ START_TEST(a_hint_speaks_of_options_that_are_not_given)
     unsetenv("GEMMD_TOKEN");
     unsetenv("GEMMD_CONTEXT");
     unsetenv("GEMMD_URL");
+    for (size_t i = 0; i < sizeof proxies / sizeof proxies[0]; i++)
+        unsetenv(proxies[i]);
     if (hints[_i].variable != NULL) {
         snprintf(variable, sizeof variable, "%s", hints[_i].variable);
         char *value = variable, *name = strsep(&value, "=");
@@ -66,14 +79,19 @@ END_TEST
 
 static const struct {
     const char *field, *detail, *sentence;
+    const char *k; /* the value of --k; NULL: not given */
 } sentences[] = {
-    {"kv_heads", "kv_heads is '0'", "--kv-heads is '0'"},
-    {"kv_heads", "kv_heads=0 is less", "--kv-heads=0 is less"},
-    {"m", "m is missing", "--m is missing"},
-    {"kv_heads", "kv_headship", "kv_headship"},
-    {"kv_heads", "of the kv_heads", "of the kv_heads"},
-    {"", "no field", "no field"},
-    {"nothing", "nothing is here", "nothing is here"},
+    {"k", "k is 4 by the shape of B and 3 by that of A",
+     "k is 4 by the shape of B and 3 by that of A", NULL},
+    {"k", "k is 4 by the shape of B and 3 by the parameter",
+     "--k is 4 by the shape of B and 3 by the parameter", "3"},
+    {"kv_heads", "kv_heads is '0'", "--kv-heads is '0'", NULL},
+    {"kv_heads", "kv_heads=0 is less", "--kv-heads=0 is less", NULL},
+    {"m", "m is missing", "--m is missing", NULL},
+    {"kv_heads", "kv_headship", "kv_headship", NULL},
+    {"kv_heads", "of the kv_heads", "of the kv_heads", NULL},
+    {"", "no field", "no field", NULL},
+    {"nothing", "nothing is here", "nothing is here", NULL},
 };
 
 START_TEST(a_sentence_begins_with_the_option)
@@ -82,7 +100,11 @@ START_TEST(a_sentence_begins_with_the_option)
     char out[128];
     snprintf(fault.field, sizeof fault.field, "%s", sentences[_i].field);
     snprintf(fault.detail, sizeof fault.detail, "%s", sentences[_i].detail);
-    hint_option_sentence(&fault, out, sizeof out);
+    struct arguments arguments;
+    memset(&arguments, 0, sizeof arguments);
+    arguments.values[OPTION_K] = sentences[_i].k;
+    const struct context context = {.commands = commands, .arguments = &arguments};
+    hint_option_sentence(&context, &fault, out, sizeof out);
     ck_assert_str_eq(out, sentences[_i].sentence);
 }
 END_TEST

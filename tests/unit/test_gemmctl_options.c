@@ -52,9 +52,44 @@ START_TEST(takes_options_in_every_form)
 }
 END_TEST
 
+START_TEST(takes_several_letters_in_one_word)
+{
+    struct arguments arguments;
+    char problem[PROBLEM_MAX];
+    ck_assert_msg(parse(&arguments, "gemm A B -qo C -m64", problem), "%s", problem);
+    ck_assert(option_flag(&arguments, OPTION_QUIET));
+    ck_assert_str_eq(arguments.values[OPTION_OUTPUT], "C");
+    ck_assert_str_eq(arguments.values[OPTION_M], "64");
+    ck_assert_msg(parse(&arguments, "gemm A B -qoC", problem), "%s", problem);
+    ck_assert_str_eq(arguments.values[OPTION_OUTPUT], "C");
+    ck_assert_msg(parse(&arguments, "gemm A -qh", problem), "%s", problem);
+    ck_assert(option_flag(&arguments, OPTION_HELP));
+}
+END_TEST
+
+static const struct {
+    const char *line;
+    bool json;
+} json_mistakes[] = {
+    {"gem A B --json", true}, {"--json gem A B", true},      {"info --m 3 --json", true},
+    {"gem A B", false},       {"gemm A B C D --json", true}, {"gem -- --json", false},
+};
+
+START_TEST(finds_json_behind_a_mistake)
+{
+    struct arguments arguments;
+    char problem[PROBLEM_MAX];
+    ck_assert(!parse(&arguments, json_mistakes[_i].line, problem));
+    ck_assert_int_eq(option_flag(&arguments, OPTION_JSON), json_mistakes[_i].json);
+}
+END_TEST
+
 static const struct {
     const char *line, *says;
 } mistakes[] = {
+    {"gemm A B -qz", "no option '-z'"},
+    {"gemm A B -qo", "--output needs a value"},
+    {"gemm A B -qq", "--quiet is given twice"},
     {"", "a command is missing"},
     {"gem A B", "did you mean gemm?"},
     {"zzz", "gemmctl --help"},
@@ -267,6 +302,9 @@ int main(void)
     Suite *suite = suite_create("gemmctl_options");
     TCase *tcase = tcase_create("gemmctl_options");
     tcase_add_test(tcase, takes_options_in_every_form);
+    tcase_add_test(tcase, takes_several_letters_in_one_word);
+    tcase_add_loop_test(tcase, finds_json_behind_a_mistake, 0,
+                        sizeof json_mistakes / sizeof json_mistakes[0]);
     tcase_add_loop_test(tcase, says_what_is_wrong, 0, sizeof mistakes / sizeof mistakes[0]);
     tcase_add_test(tcase, takes_commands_of_one_word_and_of_two);
     tcase_add_test(tcase, helps_whatever_else_is_missing);

@@ -25,7 +25,7 @@ enum gemmd_conv_w_layout {
 
 /* The parameters of a convolution, Y = act(alpha * conv(X, W) + bias). X has `batch` images of
  * channels x height x width, W has filters of channels / groups x r x s, and Y has as many channels
- * as W has filters. Tensors are contiguous. */
+ * as W has filters. Tensors are contiguous. Every size, stride and dilation is 1 ... 2^31-1. */
 struct gemmd_conv2d {
     size_t size;
     uint64_t batch;                                    /* images; default 1 */

@@ -1,8 +1,10 @@
 /*
  * gemmd.h - libgemmd, the client of a gemmd daemon.
  *
- * A client holds the connections to one daemon. A request is one call to the daemon: a product, an
- * attention, or something done with a tensor or a job. A product from start to end:
+ * A client holds the connections to one daemon. A request is one call to the daemon: a product,
+ * another operation, or something done with a tensor or a job. The operations are products and
+ * attentions, and the convolutions, reductions and softmaxes of <gemmd/arrays.h>, which this file
+ * includes. A product from start to end:
  *
  *     struct gemmd_error_info error;
  *     struct gemmd_client *client = gemmd_client_new(NULL, &error);
@@ -19,7 +21,8 @@
  * buffer that the library allocates and the caller releases with gemmd_free(). The contents of a
  * result's buffer are undefined until a function has returned GEMMD_OK for the request. Strings and
  * structures that are passed to a function are copied before the function returns, unless the
- * function's comment says otherwise.
+ * function's comment says otherwise. A `const char *` that a function returns is a constant of the
+ * library, which nobody releases.
  *
  * Concurrency. One thread can have any number of requests in flight: a function whose name ends in
  * _submit starts a request and returns at once. HTTP/1.1 carries one request at a time on a
@@ -45,8 +48,8 @@
  * drops work whose deadline has passed. If the total time is longer than the daemon's
  * --max-timeout, the daemon's default deadline applies.
  *
- * Repeats. A product or an attention is safe to repeat. A request that the daemon refused for the
- * moment (429, 503), or whose connection was lost, is sent again, at most `retries` times and
+ * Repeats. Every operation is safe to repeat. A request that the daemon refused for the moment
+ * (429, 503), or whose connection was lost, is sent again, at most `retries` times and
  * within the request's total time. Before each repeat the library waits for the daemon's
  * Retry-After and a random delay between 0 and min(5 s, 50 ms * 2^repeats). If the daemon closed a
  * connection while the connection was idle, the library opens another at once and does not count a
@@ -95,8 +98,10 @@ struct gemmd_error_info {
     char message[256];       /* one sentence for people */
 };
 
-GEMMD_API const char *gemmd_error_name(enum gemmd_error code);  /* for example "QUEUE_FULL" */
-GEMMD_API const char *gemmd_error_title(enum gemmd_error code); /* "The queue is full" */
+/* The name of a code, for example "QUEUE_FULL", and what the code means in general, for example
+ * "The queue is full"; "?" if `code` is not a code. */
+GEMMD_API const char *gemmd_error_name(enum gemmd_error code);
+GEMMD_API const char *gemmd_error_title(enum gemmd_error code);
 
 /* ---- Element types --------------------------------------------------------------------------- */
 
@@ -135,7 +140,8 @@ struct gemmd_options {
     const char *url;
     const char *token;           /* bearer token; NULL: the environment's GEMMD_TOKEN; "": none */
     const char *ca_file;         /* PEM file with the certificates to trust for https; NULL: the
-                                    environment's GEMMD_CA_FILE, else the system's; "": the system's */
+                                    environment's GEMMD_CA_FILE, else the system's; "": the system's.
+                                    A file that cannot be read is GEMMD_ERR_USAGE */
     uint32_t connect_timeout_ms; /* longest time to connect; default 5,000 */
     uint32_t total_timeout_ms; /* longest time of a request with all its repeats; default 300,000 */
     uint32_t stall_timeout_ms; /* longest time for which a transfer may move no byte; default
@@ -282,8 +288,8 @@ enum gemmd_put {
     GEMMD_PUT_UNCHANGED /* the name had this content already; nothing was uploaded */
 };
 
-/* The answer to a request. There is no data if a product was stored or handed in as a job; a job
- * has neither shape nor type yet. */
+/* The answer to a request. There is no data if the result was stored or the request was handed in
+ * as a job; a job has neither shape nor type yet. */
 struct gemmd_result {
     size_t size;
     void *data;     /* the caller's buffer, or a new one, aligned to 64 bytes, that the caller
@@ -533,12 +539,12 @@ GEMMD_API enum gemmd_error gemmd_tensor_list(struct gemmd_client *client,
 
 /* ---- Jobs ------------------------------------------------------------------------------------ */
 
-/* A job is a product or an attention that the daemon computes whether or not the client stays. To
- * hand in a job, set `job` in struct gemmd_gemm or struct gemmd_attention; `timeout_ms` of that
- * structure, if not 0, is the deadline of the job. The daemon keeps the result until the job is
- * cancelled or expires. GEMMD_ERR_NOT_FOUND: there is no job of the id; _FORBIDDEN: the job belongs
- * to another tenant than the client's token; _GONE: the result has expired, or the job was
- * cancelled. */
+/* A job is a product or another operation that the daemon computes whether or not the client stays.
+ * To hand in a job, set `job` in the operation's structure, for example struct gemmd_gemm;
+ * `timeout_ms` of that structure, if not 0, is the deadline of the job. The daemon keeps the result
+ * until the job is cancelled or expires. GEMMD_ERR_NOT_FOUND: there is no job of the id;
+ * _FORBIDDEN: the job belongs to another tenant than the client's token; _GONE: the result has
+ * expired, or the job was cancelled. */
 
 enum gemmd_job_state {
     GEMMD_JOB_UNKNOWN, /* a state of a newer daemon that this library does not know */

@@ -8,7 +8,7 @@
  *   NAME         the error's constant is GEMMD_ERR_NAME
  *   slug         the last part of the URI in the problem document's `type`, and the metric's label
  *   http_status  the HTTP status of the response; 0 for an error that no response reports
- *   retriable    1 if the same request may succeed later. A product is safe to repeat
+ *   retriable    1 if the same request may succeed later. Every operation is safe to repeat
  *   title        the `title` of the problem document
  *
  * The values of the enum are part of libgemmd's ABI. A new error is added at the end of the list.

@@ -77,7 +77,7 @@ static void compute_refused(struct request *request, const char *bytes, uint64_t
                   call->operation->operands->path, call->operation->json_model);
     else
         fault_set(&request->fault, GEMMD_ERR_MALFORMED, fault.field,
-                  "%.170s; the body is JSON, which POST /v2/models/%s/infer takes", fault.detail,
+                  "%.187s; the body is JSON, which POST /v2/models/%s/infer takes", fault.detail,
                   call->operation->json_model);
 }
 

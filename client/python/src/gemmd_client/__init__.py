@@ -1,4 +1,4 @@
-"""A client of gemmd, the daemon that computes matrix products and attentions.
+"""A client of gemmd, the daemon that computes matrix products and other operations on tensors.
 
 >>> from gemmd_client import Client
 >>> Client("http://127.0.0.1:8080").gemm(a, b)

@@ -25,10 +25,13 @@ def dtype_name(dtype: Any) -> str:
     daemon has no such type."""
     if isinstance(dtype, str) and dtype in DTYPES:
         return dtype
-    name = NAMES.get(np.dtype(dtype).newbyteorder("="))
+    try:
+        name = NAMES.get(np.dtype(dtype).newbyteorder("="))
+    except TypeError:  # NumPy knows no such type either.
+        name = None
     if name is None:
-        raise TypeError(f"the daemon does not compute with {np.dtype(dtype)}; its types are "
-                        f"{', '.join(str(known) for known in NAMES)}")
+        raise TypeError(f"the daemon has no type {dtype}; its types are "
+                        f"{', '.join(f'{known} ({short})' for known, short in NAMES.items())}")
     return name
 
 
@@ -64,11 +67,14 @@ def to_numpy(name: str, array: Any) -> Array:
         found = np.from_dlpack(array)
     elif isinstance(array, (list, tuple)):
         found = np.asarray(array)
+    elif isinstance(array, str):
+        raise TypeError(f"{name} is a string; a resident tensor is passed as a Tensor, which put() and "
+                        "tensors() return")
     else:
         raise TypeError(f"{name} is a {type(array).__name__}, which is not an array")
     if found.dtype.newbyteorder("=") not in NAMES:
-        raise TypeError(f"{name} has the type {found.dtype}, with which the daemon does not compute; "
-                        f"its types are {', '.join(str(known) for known in NAMES)}")
+        raise TypeError(f"{name} has the type {found.dtype}, with which the daemon does not compute; convert "
+                        f"it with astype() to one of {', '.join(str(known) for known in NAMES)}")
     if not found.dtype.isnative:
         found = found.astype(found.dtype.newbyteorder("="))
     return found

@@ -16,13 +16,20 @@ from .tensors import Tensor
 
 class AsyncClient:
     """A Client whose methods are coroutines. At most `in_flight` requests are sent at once; further
-    requests wait. The other arguments are those of Client."""
+    requests wait. The other arguments are those of Client.
+
+    A request that has been sent goes on after its coroutine was cancelled, until the daemon answers or
+    the request's timeout is over; close() waits for it.
+    """
 
     def __init__(self, url: str | None = None, *, in_flight: int = 16, **options: Any) -> None:
         self._client = Client(url, **options)
         self._threads = ThreadPoolExecutor(in_flight, thread_name_prefix="gemmd")
+        self._closed = False
 
     async def _call(self, method: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        if self._closed:
+            raise RuntimeError("the client is closed")
         return await asyncio.get_running_loop().run_in_executor(
             self._threads, partial(method, *arguments, **options))
 
@@ -88,7 +95,8 @@ class AsyncClient:
         await self._call(self._client.delete, tensor)
 
     async def close(self) -> None:
-        """Waits for the requests in flight and closes the connections."""
+        """Waits for the requests in flight and closes the connections. The client makes no more requests."""
+        self._closed = True
         await asyncio.to_thread(self._threads.shutdown)
         self._client.close()
 

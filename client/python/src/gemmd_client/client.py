@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -16,12 +16,14 @@ from . import library
 from .arrays import DTYPES, NAMES, Array, dtype_name, like, stored, to_numpy
 from .attention import Attention, Layout
 from .convolution import ConvLayout, ConvWLayout, Padding, conv2d_request
-from .errors import ProtocolError
-from .http import Answer, Transport
+from .errors import Conflict, ProtocolError
+from .http import Answer, Transport, description
 from .reductions import ReduceOp, reduce_request, softmax_request
+from .seconds import LONGEST, milliseconds
 from .tensors import Tensor, from_safetensors, safetensors_header
 
 Act = Literal["none", "relu", "gelu", "gelu_tanh", "silu"]
+_ASK_AGAIN_SECONDS = 0.1  # between two questions for the result of a job
 _DEFAULT_OUT = {"f8_e4m3": "bf16", "i8": "i32"}
 
 
@@ -49,15 +51,26 @@ class Job:
 
     def status(self) -> JobStatus:
         """Asks for the state of the job. NotFound: there is no such job."""
-        return _job_status(self._client._json("GET", f"/jobs/{quote(self.id)}"))
+        return _job_status(self._client._json("GET", f"/jobs/{quote(self.id, safe='')}"))
 
     def result(self, timeout: float | None = None) -> Any:
-        """Waits at most `timeout` seconds for the result. Conflict: the job is not done by then;
-        Gone: the result has expired or the job was cancelled; else the error of the job."""
-        left = self._client.timeout if timeout is None else timeout
-        answer = self._client._http.request(
-            "GET", f"/jobs/{quote(self.id)}/result", {"wait_ms": int(left * 1000)},
-            timeout=left + 30, result=True)
+        """Waits at most `timeout` seconds for the result; default: the client's timeout; 0: does not
+        wait. Conflict: the job is not done by then; Gone: the result has expired or the job was cancelled;
+        else the error of the job."""
+        until = time.monotonic() + (self._client.timeout if timeout is None else timeout)
+        while True:
+            left = max(0.0, until - time.monotonic())
+            try:
+                # The daemon waits no longer than its --max-wait, and an answer takes some time.
+                answer = self._client._http.request(
+                    "GET", f"/jobs/{quote(self.id, safe='')}/result",
+                    {"wait_ms": int(min(left, LONGEST) * 1000)},
+                    timeout=min(left, LONGEST) + 30, result=True)
+                break
+            except Conflict:
+                if time.monotonic() >= until:
+                    raise
+                time.sleep(min(_ASK_AGAIN_SECONDS, max(0.0, until - time.monotonic())))
         result = _array(answer)
         if self._shape is not None:
             result = result.reshape(self._shape)
@@ -65,7 +78,7 @@ class Job:
 
     def cancel(self) -> None:
         """Ends the job and drops its result. NotFound: there is no such job."""
-        self._client._json("DELETE", f"/jobs/{quote(self.id)}")
+        self._client._json("DELETE", f"/jobs/{quote(self.id, safe='')}")
 
 
 class _Product:
@@ -92,7 +105,11 @@ class _Product:
                              "numbers must be equal")
         leads: tuple[int, ...] = ()
         if len(shape_a) > 2 or len(shape_b) > 2:
-            leads = np.broadcast_shapes(shape_a[:-2], shape_b[:-2])
+            try:
+                leads = np.broadcast_shapes(shape_a[:-2], shape_b[:-2])
+            except ValueError:
+                raise ValueError(f"the leading dimensions of a, {shape_a[:-2]}, and of b, {shape_b[:-2]}, "
+                                 "cannot be broadcast to each other") from None
         self.m, self.k, self.n = shape_a[-2], shape_a[-1], shape_b[-1]
         self.batch = math.prod(leads)
         full = (*leads, self.m, self.n)
@@ -106,11 +123,11 @@ class _Product:
         else:
             self.a = self._spread(self.a, leads, shape_a, self.transa)
             self.b = self._spread(self.b, leads, shape_b, self.transb)
-        self.bias = self._typed("bias", bias, (self.n,))
+        self.bias = self._typed("bias", bias, (self.n,), (1, self.n))
         self.beta = beta
         if beta and c is None:
             raise ValueError("beta is not 0, but c is missing")
-        self.c0 = self._typed("c", c if beta else None, full)
+        self.c0 = self._typed("c", c if beta else None, self.shape, full)
         self.scales = scales
         self.a_scale = self._scale("a_scale", a_scale, self.a, self.transa,
                                    leads, (full[-2], _blocks(self.k)))
@@ -125,15 +142,15 @@ class _Product:
         matrix = (shape[-1], shape[-2]) if turned else shape[-2:]
         return np.ascontiguousarray(np.broadcast_to(array, (*leads, *matrix)))
 
-    def _typed(self, name: str, value: Any, shape: tuple[int, ...]) -> Array | None:
+    def _typed(self, name: str, value: Any, *shapes: tuple[int, ...]) -> Array | None:
         if value is None:
             return None
         array = to_numpy(name, value)
         if array.dtype != DTYPES[self.out]:
             raise TypeError(f"{name} has the type {array.dtype}; it must have the type of the "
                             f"result, {DTYPES[self.out]}")
-        if math.prod(array.shape) != math.prod(shape):
-            raise ValueError(f"{name} has the shape {array.shape}; it must have {shape}")
+        if array.shape not in shapes:
+            raise ValueError(f"{name} has the shape {array.shape}; it must have {shapes[0]}")
         return np.ascontiguousarray(array)
 
     @staticmethod
@@ -194,28 +211,45 @@ class Client:
         url: ``http://HOST:PORT``, ``https://HOST:PORT``, ``HOST:PORT`` or ``unix:PATH``; default:
             the environment's GEMMD_URL, else ``http://127.0.0.1:8080``.
         token: the bearer token; default: the environment's GEMMD_TOKEN.
-        timeout: the longest time of a request with all its repeats, in seconds.
-        retries: how often a request that the daemon refused for the moment is repeated.
-        ca_file: a PEM file with the certificates to trust for https.
-        transport: "library" sends products through libgemmd, which shares memory with a daemon on
-            a Unix socket; "http" uses Python's HTTP alone; "auto" takes the library if it is found.
+        timeout: the longest time of a request with all its repeats, in seconds. If it is longer than
+            the daemon's --max-timeout, the daemon's default deadline applies.
+        retries: how often a request is repeated that the daemon refused for the moment (429, 503) or
+            whose connection was lost.
+        ca_file: a PEM file with the certificates to trust for https; default: the environment's
+            GEMMD_CA_FILE, else the system's certificates.
+        cert_file, key_file: PEM files of the client's certificate and of its private key, for a
+            daemon that asks for one; default: the environment's GEMMD_CERT_FILE and GEMMD_KEY_FILE,
+            else none. Without a key file the certificate's file holds the key too.
+        transport: "library" sends products and attentions through libgemmd, which shares memory with
+            a daemon on a Unix socket; "http" uses Python's HTTP alone; "auto" takes the library if it
+            is found. Only libgemmd uses the proxies that the environment names.
+
+    Raises:
+        ValueError: an argument is wrong, for example a url of another form.
+        OSError: a file cannot be read, or with transport="library" the library cannot be loaded.
     """
 
     def __init__(self, url: str | None = None, *, token: str | None = None, timeout: float = 300.0,
-                 retries: int = 4, ca_file: str | None = None,
+                 retries: int = 4, ca_file: str | None = None, cert_file: str | None = None,
+                 key_file: str | None = None,
                  transport: Literal["auto", "http", "library"] = "auto") -> None:
         url = url or os.environ.get("GEMMD_URL") or "http://127.0.0.1:8080"
         token = os.environ.get("GEMMD_TOKEN") if token is None else token
         ca_file = os.environ.get("GEMMD_CA_FILE") if ca_file is None else ca_file
+        cert_file = os.environ.get("GEMMD_CERT_FILE") if cert_file is None else cert_file
+        key_file = os.environ.get("GEMMD_KEY_FILE") if key_file is None else key_file
+        milliseconds("timeout", timeout)
         if transport not in ("auto", "http", "library"):
             raise ValueError(f"transport is '{transport}'; it must be auto, http or library")
         self.url, self.timeout = url, timeout
-        self._http = Transport(url, token, ca_file, retries)
+        self._http = Transport(url, token, ca_file, cert_file, key_file, retries)
         found = library.load() if transport != "http" else None
         if found is None and transport == "library":
-            raise OSError("libgemmd.so.0 was not found; LIBGEMMD can name the file")
-        self._library = found and library.LibraryTransport(found, url, token, ca_file, retries,
-                                                           timeout)
+            named = os.environ.get("LIBGEMMD")
+            raise OSError(f"{named}, which the environment's LIBGEMMD names, could not be loaded" if named
+                          else "libgemmd.so.0 was not found; the environment's LIBGEMMD can name the file")
+        self._library = found and library.LibraryTransport(found, url, token, ca_file, cert_file, key_file,
+                                                           retries, timeout)
 
     @property
     def transport(self) -> str:
@@ -277,8 +311,9 @@ class Client:
         original = b if isinstance(a, Tensor) else a
         if not (product.m and product.n and product.k and product.batch):
             return like(original)(product.empty(act))
+        # What the library has no number for is refused by the daemon, with a sentence that says what is wrong.
         if (self._library and act in library.ACTS and precision in library.PRECISIONS
-                and scales in library.SCALES):
+                and scales in library.SCALES and priority in library.PRIORITIES):
             result: Array = np.empty(product.shape, DTYPES[product.out])
             self._library.gemm(
                 product.m, product.n, product.k, product.batch, product.dtype, result,
@@ -316,7 +351,7 @@ class Client:
                                     headers={"Prefer": "respond-async"}, repeatable=False)
         if answer.status != 202:
             raise ProtocolError("the daemon keeps no jobs", status=answer.status)
-        return Job(self, json.loads(bytes(answer.body))["id"], shape, original)
+        return Job(self, description(answer)["id"], shape, original)
 
     def attention(self, q: Any, k: Any, v: Any, *, causal: bool = False, window: int | None = None,
                   scale: float | None = None, softcap: float = 0.0, layout: Layout = "bhsd",
@@ -343,7 +378,7 @@ class Client:
         """
         operands = Attention(q, k, v, lens_q, lens_kv, layout)
         timeout = self.timeout if timeout is None else timeout
-        if self._library:
+        if self._library and priority in library.PRIORITIES:
             result: Array = np.empty(operands.shape, operands.result_type)
             sums = (np.empty((operands.batch, operands.heads, operands.sq), np.float32)
                     if lse else None)
@@ -482,10 +517,9 @@ class Client:
     def _store(self, name: str, path: str, parameters: dict[str, Any], operands: list[Array],
                timeout: float | None) -> Tensor:
         timeout = self.timeout if timeout is None else timeout
-        parameters = {"timeout_ms": max(1, math.ceil(timeout * 1000)), **parameters,
-                      "store": name}
+        parameters = {"timeout_ms": milliseconds("timeout", timeout), **parameters, "store": name}
         answer = self._http.request("POST", path, parameters, operands, timeout=timeout)
-        return Tensor.described(json.loads(bytes(answer.body)))
+        return Tensor.described(description(answer))
 
     def jobs(self) -> list[JobStatus]:
         """Lists the jobs of the client's tenant, the newest first."""
@@ -538,9 +572,9 @@ class Client:
             parameters["evictable"] = 1
         if contiguous:
             parameters["contiguous"] = 1
-        answer = self._http.request("PUT", f"/tensors/{quote(name, safe='')}", parameters, body,
-                                    timeout=self.timeout, headers=headers)
-        return Tensor.described(json.loads(bytes(answer.body)))
+        answer = self._http.request("PUT", _path(name), parameters, body, timeout=self.timeout,
+                                    headers=headers)
+        return Tensor.described(description(answer))
 
     def get(self, tensor: Tensor | str) -> Array:
         """Fetches a resident tensor, without its scales. NotFound: there is no tensor of the
@@ -576,8 +610,7 @@ class Client:
     def _json(self, method: str, path: str,
               parameters: dict[str, Any] | None = None) -> dict[str, Any]:
         answer = self._http.request(method, path, parameters, timeout=self.timeout)
-        found: dict[str, Any] = json.loads(bytes(answer.body))
-        return found
+        return description(answer)
 
 
 def _blocks(extent: int) -> int:
@@ -623,7 +656,7 @@ def _parameters(product: _Product, alpha: float, act: str, precision: str, verif
         "verify": ("freivalds" if verify else None, None), "kernel": (kernel, None),
         "a": (product.a.name if isinstance(product.a, Tensor) else None, None),
         "b": (product.b.name if isinstance(product.b, Tensor) else None, None),
-        "timeout_ms": (max(1, int(timeout * 1000)) if timeout is not None else None, None)}
+        "timeout_ms": (milliseconds("timeout", timeout) if timeout is not None else None, None)}
     parameters.update((name, value) for name, (value, usual) in chosen.items() if value != usual)
     return parameters
 
@@ -635,7 +668,7 @@ def _attention_parameters(operands: Attention, causal: bool, window: int | None,
         "causal": (int(causal), 0), "window": (window, None),
         "scale": (None if scale is None else repr(float(scale)), None),
         "softcap": (float(softcap), 0.0), "priority": (priority, 4), "kernel": (kernel, None),
-        "timeout_ms": (max(1, int(timeout * 1000)) if timeout is not None else None, None)}
+        "timeout_ms": (milliseconds("timeout", timeout) if timeout is not None else None, None)}
     return {**operands.parameters(),
             **{name: value for name, (value, usual) in chosen.items() if value != usual}}
 
@@ -653,4 +686,6 @@ def _array(answer: Answer) -> Array:
 
 def _path(tensor: Tensor | str) -> str:
     name = tensor.name if isinstance(tensor, Tensor) else tensor
+    if not isinstance(name, str):
+        raise TypeError(f"the name of a tensor is a {type(name).__name__}; it must be a string")
     return f"/tensors/{quote(name, safe='')}"

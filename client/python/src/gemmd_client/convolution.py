@@ -7,7 +7,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from .arrays import NAMES, Array, to_numpy
+from .arrays import NAMES, Array, dtype_name, to_numpy
+from .seconds import milliseconds
 from .tensors import Tensor
 
 ConvLayout = Literal["nchw", "nhwc"]
@@ -41,8 +42,7 @@ class Convolution:
         if w_dtype != self.dtype:
             raise TypeError("x and w must have the same type")
         default = "i32" if self.dtype == "i8" else self.dtype
-        self.out: str = default if out is None else out if isinstance(out, str) else NAMES[
-            np.dtype(out)]
+        self.out: str = default if out is None else dtype_name(out)
         batch, *sizes = (int(size) for size in self.x.shape)
         self.batch = batch
         self.channels, self.height, self.width = (
@@ -96,7 +96,7 @@ def conv2d_request(x: Any, w: Any, *, stride: int | Sequence[int] = 1, padding: 
     chosen = {
         "alpha": (float(alpha), 1.0), "act": (act, "none"), "precision": (precision, "full"),
         "priority": (priority, 4), "kernel": (kernel, None),
-        "timeout_ms": (max(1, int(timeout * 1000)) if timeout is not None else None, None)}
+        "timeout_ms": (milliseconds("timeout", timeout) if timeout is not None else None, None)}
     return {**operands.parameters(stride, padding, dilation),
             **{name: value for name, (value, usual) in chosen.items() if value != usual}
             }, operands.sent

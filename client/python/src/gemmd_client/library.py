@@ -15,10 +15,12 @@ import numpy as np
 from .arrays import NAMES, Array
 from .attention import Attention
 from .errors import GemmdError, from_code
+from .seconds import milliseconds
 
 ACTS = ("none", "relu", "gelu", "gelu_tanh", "silu")
 PRECISIONS = ("full", "tf32", "f8")
 SCALES = ("none", "rowcol", "block")
+PRIORITIES = range(10)
 _CODES = (
     "ok", "malformed", "unauthorized", "forbidden", "not-found", "method-not-allowed",
     "not-acceptable", "slow-client", "conflict", "gone", "precondition-failed", "too-large",
@@ -123,7 +125,7 @@ class LibraryTransport:
     each product in flight has one of its own. After a fork the child makes clients of its own."""
 
     def __init__(self, library: ctypes.CDLL, url: str, token: str | None, ca_file: str | None,
-                 retries: int, timeout: float) -> None:
+                 cert_file: str | None, key_file: str | None, retries: int, timeout: float) -> None:
         self._library = library
         if "://" not in url and not url.startswith("unix:"):
             url = f"http://{url}"
@@ -133,8 +135,10 @@ class LibraryTransport:
         self._options.url = os.fsencode(url)
         self._options.token = (token or "").encode()
         self._options.ca_file = None if ca_file is None else os.fsencode(ca_file)
+        self._options.cert_file = None if cert_file is None else os.fsencode(cert_file)
+        self._options.key_file = None if key_file is None else os.fsencode(key_file)
         self._options.retries = retries
-        self._options.total_timeout_ms = max(1, int(timeout * 1000))
+        self._options.total_timeout_ms = milliseconds("timeout", timeout)
         self._compute = library.gemmd_gemm
         self._idle: list[_Connection] = []
         self._default = _Gemm()
@@ -188,9 +192,9 @@ class LibraryTransport:
 
     def gemm(self, m: int, n: int, k: int, batch: int, dtype: str, result: Array,
              a: Array | str, b: Array | str, bias: Array | None, c0: Array | None,
-             *, scales: str, a_scale: Array | None, b_scale: Array | None, transa: bool, transb: bool, alpha: float, beta: float, act: str, precision: str,
-             verify: bool, priority: int, timeout: float, kernel: str | None,
-             key: Hashable = None) -> None:
+             *, scales: str, a_scale: Array | None, b_scale: Array | None, transa: bool, transb: bool,
+             alpha: float, beta: float, act: str, precision: str, verify: bool, priority: int,
+             timeout: float, kernel: str | None, key: Hashable = None) -> None:
         """Computes a product into `result`. Unless `key` is None, prepares gemm_again() for products
         with other operands of the same shapes and the same parameters."""
         connection = self._take()
@@ -202,7 +206,7 @@ class LibraryTransport:
         gemm.alpha, gemm.beta = alpha, beta
         gemm.act, gemm.precision = ACTS.index(act), PRECISIONS.index(precision)
         gemm.verify, gemm.priority = verify, priority
-        gemm.timeout_ms = max(1, int(timeout * 1000))
+        gemm.timeout_ms = milliseconds("timeout", timeout)
         gemm.kernel = kernel.encode() if kernel else None
         if isinstance(a, str):
             gemm.a_tensor = a.encode()
@@ -246,7 +250,7 @@ class LibraryTransport:
         if scale is not None:
             call.scale = scale
         call.softcap, call.priority = softcap, priority
-        call.timeout_ms = max(1, int(timeout * 1000))
+        call.timeout_ms = milliseconds("timeout", timeout)
         call.kernel = kernel.encode() if kernel else None
         if operands.lens_q is not None and operands.lens_kv is not None:
             call.lens_q, call.lens_kv = _address(operands.lens_q), _address(operands.lens_kv)

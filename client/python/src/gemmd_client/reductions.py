@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, Literal
 
 import numpy as np
 
 from .arrays import NAMES, Array, dtype_name, to_numpy
+from .seconds import milliseconds
 from .tensors import Tensor
 
 ReduceOp = Literal["sum", "mean", "max", "min", "norm2", "logsumexp", "argmax"]
@@ -29,7 +29,7 @@ def _operand(x: Any, out: Any, priority: int, timeout: float | None,
     if priority != 4:
         parameters["priority"] = priority
     if timeout is not None:
-        parameters["timeout_ms"] = max(1, math.ceil(timeout * 1000))
+        parameters["timeout_ms"] = milliseconds("timeout", timeout)
     if kernel is not None:
         parameters["kernel"] = kernel
     return parameters, sent
@@ -54,7 +54,12 @@ def softmax_request(x: Any, *, scale: float = 1.0, log: bool = False, lens: Any 
     parameters |= {"scale": repr(scale)} if scale != 1 else {}
     parameters |= {"log": 1} if log else {}
     if lens is not None:
-        lengths = np.ascontiguousarray(np.asarray(lens), np.int32)
+        given = np.asarray(lens)
+        if given.dtype.kind not in "iu":
+            raise TypeError(f"lens has the type {given.dtype}; it must have whole numbers")
+        if given.size and not 0 <= given.min() <= given.max() < 2**31:
+            raise ValueError("lens has a number that is less than 0 or greater than the length of a row")
+        lengths = np.ascontiguousarray(given, np.int32)
         parameters["lens"] = lengths.ndim
         sent = [lengths, *sent]
     return parameters, sent
