@@ -141,15 +141,13 @@ static void events_begin(struct request *request)
         respond_fault(request, &request->fault);
         return;
     }
-    if (!stream_reserve(request->server)) {
-        fault_set(&request->fault, GEMMD_ERR_QUEUE_FULL, NULL,
-                  "%d streams of events are open, which is the limit", STREAMS_MAX);
+    if (stream_reserve(request) != GEMMD_OK) {
         respond_fault(request, &request->fault);
         return;
     }
     struct event_source *source = malloc(sizeof *source);
     if (source == NULL) {
-        stream_release(request->server);
+        stream_release(request->server, request->tenant_number);
         respond_out_of_memory(request);
         return;
     }
