@@ -35,10 +35,11 @@ enum gemmd_error stream_reserve(struct request *request)
     stream_release(server, request->tenant_number);
     if (full)
         return fault_set(&request->fault, GEMMD_ERR_QUEUE_FULL, NULL,
-                         "%d streams of events are open, which is the limit", STREAMS_MAX);
+                         "%d streams of events and histories are being sent, which is the limit",
+                         STREAMS_MAX);
     return fault_set(&request->fault, GEMMD_ERR_QUEUE_FULL, NULL,
-                     "%" PRIu32 " streams of events of this tenant are open, which is its share "
-                     "(--tenant-share) of %d",
+                     "%" PRIu32 " streams of events and histories are being sent to this tenant, "
+                     "which is its share (--tenant-share) of %d",
                      others, STREAMS_MAX);
 }
 

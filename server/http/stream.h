@@ -41,7 +41,8 @@ struct stream_source {
     void *context;
 };
 
-/* Reserves one of STREAMS_MAX streams for the request's tenant, who may have its share of them
+/* Reserves one of STREAMS_MAX streams, or of other large answers that count as streams, for the
+ * request's tenant, who may have its share of them
  * (--tenant-share). Returns GEMMD_ERR_QUEUE_FULL and sets request->fault if there is none. */
 enum gemmd_error stream_reserve(struct request *request);
 /* Gives back a reservation of a tenant that no stream was created for. */
