@@ -30,10 +30,10 @@ ENDINGS = {
 GUARDED = "by its limits, with tokens"
 ENDINGS[GUARDED] = ENDINGS["by its limits"]
 TOKENS = {"alice": "the-token-of-alice", "bob": "the-token-of-bob"}
-LIMITS = ("--timeout", "2s", "--max-timeout", "4s", "--max-wait", "50ms", "--job-ttl", "100ms", "--max-jobs", "16", "--max-body", "1M",
-          "--max-json", "64K", "--max-work", "100000000", "--pinned-bytes", "64M", "--tensor-bytes", "1M",
-          "--device-bytes", "64M", "--bulk-connections", "4", "--shm-system", "--compress-answers",
-          "--no-access-log", "--io-threads", "2")
+LIMITS = ("--timeout", "2s", "--max-timeout", "4s", "--max-wait", "50ms", "--job-ttl", "100ms", "--max-jobs", "16",
+          "--max-body", "1M", "--max-json", "64K", "--max-work", "100000000", "--pinned-bytes", "64M",
+          "--tensor-bytes", "1M", "--device-bytes", "64M", "--bulk-connections", "4", "--shm-system",
+          "--compress-answers", "--no-access-log", "--io-threads", "2")
 
 
 class Replies:
