@@ -107,6 +107,13 @@ static void clear_line(uint64_t i, uint64_t depth, uint64_t width, float *panels
         to[c * width] = 0;
 }
 
+/* The rows of a tile, filled up to whole panels. Rows of scratch memory beyond them are not used.
+ */
+static uint64_t rows_of(const struct tile *tile)
+{
+    return size_blocks(tile->rows, tile->micro->rows) * tile->micro->rows;
+}
+
 /* Packs the queries and finds the keys that at least one of them sees: from span.first to span.end
  * - 1. */
 static struct attention_span load_queries(const struct tile *tile)
@@ -115,7 +122,7 @@ static struct attention_span load_queries(const struct tile *tile)
     struct scratch *s = tile->scratch;
     const uint64_t width = tile->micro->rows;
     struct attention_span all = {UINT64_MAX, 0};
-    for (uint64_t i = 0; i < ROWS; i++) {
+    for (uint64_t i = 0; i < rows_of(tile); i++) {
         const uint64_t query = query_of(tile, i);
         s->spans[i] = (struct attention_span){0, 0};
         s->softmax[i] = (struct softmax_row){.most = -INFINITY};
@@ -131,7 +138,9 @@ static struct attention_span load_queries(const struct tile *tile)
         all.first = s->spans[i].first < all.first ? s->spans[i].first : all.first;
         all.end = s->spans[i].end > all.end ? s->spans[i].end : all.end;
     }
-    memset(s->sums, 0, sizeof s->sums);
+    const uint64_t columns = tile->micro->columns;
+    for (uint64_t i = 0; i < rows_of(tile); i++)
+        memset(s->sums + i * WIDTH, 0, size_blocks(p->dv, columns) * columns * sizeof *s->sums);
     return all;
 }
 
@@ -139,14 +148,15 @@ static void load_keys(const struct tile *tile, uint64_t first, uint64_t keys)
 {
     const struct attention_problem *p = tile->problem;
     struct scratch *s = tile->scratch;
-    for (uint64_t j = 0; j < KEYS; j++) {
+    const uint64_t width = tile->micro->columns;
+    for (uint64_t j = 0; j < size_blocks(keys, width) * width; j++) {
         if (j >= keys) {
-            clear_line(j, p->d, tile->micro->columns, s->k);
+            clear_line(j, p->d, width, s->k);
             continue;
         }
         convert_widen(p->dtype, at(p, p->k, &p->k_strides, tile->entry, tile->kv_head, first + j),
                       s->line, p->d);
-        pack_line(s->line, j, p->d, tile->micro->columns, s->k);
+        pack_line(s->line, j, p->d, width, s->k);
     }
 }
 
@@ -176,7 +186,7 @@ static void multiply_keys(const struct tile *tile, uint64_t keys)
     const struct microkernel *micro = tile->micro;
     const uint64_t d = tile->problem->d;
     struct scratch *s = tile->scratch;
-    memset(s->scores, 0, sizeof s->scores);
+    memset(s->scores, 0, rows_of(tile) * KEYS * sizeof *s->scores);
     for (uint64_t j = 0; j < keys; j += micro->columns)
         for (uint64_t i = 0; i < tile->rows; i += micro->rows)
             micro->run(d, s->q + i * d, s->k + j * d, s->scores + i * KEYS + j, KEYS);
@@ -233,7 +243,7 @@ static void add_values(const struct tile *tile, uint64_t keys)
 {
     const struct microkernel *micro = tile->micro;
     struct scratch *s = tile->scratch;
-    for (uint64_t i = 0; i < size_blocks(tile->rows, micro->rows) * micro->rows; i++)
+    for (uint64_t i = 0; i < rows_of(tile); i++)
         pack_line(s->scores + i * KEYS, i, keys, micro->rows, s->weights);
     for (uint64_t c = 0; c < tile->problem->dv; c += micro->columns)
         for (uint64_t i = 0; i < tile->rows; i += micro->rows)

@@ -128,6 +128,17 @@ static void add_scaled(const struct gemm_problem *p, uint64_t index, uint64_t ro
         }
 }
 
+/* Clears the sums of a block's rows and columns, up to whole panels. A block of a small problem is
+ * then not cleared as a whole, which would take a thousand times as long as its sums. */
+static void clear_sums(char *sums, uint64_t rows, uint64_t columns, const struct microkernel *micro,
+                       uint64_t size)
+{
+    const uint64_t whole_rows = size_blocks(rows, micro->rows) * micro->rows;
+    const uint64_t whole_columns = size_blocks(columns, micro->columns) * micro->columns;
+    for (uint64_t i = 0; i < whole_rows; i++)
+        memset(sums + i * BLOCK_N * size, 0, whole_columns * size);
+}
+
 /* Computes one block of C of one problem of the batch. */
 static void compute_block(void *argument, uint64_t part, uint32_t member)
 {
@@ -156,13 +167,13 @@ static void compute_block(void *argument, uint64_t part, uint32_t member)
     const uint64_t step = scaled ? GEMM_SCALE_BLOCK : BLOCK_K;
     char *sums = scaled ? scratch.part : scratch.sums;
 
-    memset(scratch.sums, 0, BLOCK_M * BLOCK_N * size);
+    clear_sums(scratch.sums, rows, columns, micro, size);
     for (uint64_t first_k = 0; first_k < p->k; first_k += step) {
         const uint64_t depth = at_most(p->k - first_k, step);
         if (first_k > 0 && team_stops(job->context->team))
             return;
         if (scaled)
-            memset(sums, 0, BLOCK_M * BLOCK_N * size);
+            clear_sums(sums, rows, columns, micro, size);
         pack(&a, row, rows, first_k, depth, micro->rows, scratch.a);
         pack(&b, column, columns, first_k, depth, micro->columns, scratch.b);
         for (uint64_t j = 0; j < columns; j += micro->columns)

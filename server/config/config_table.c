@@ -244,8 +244,9 @@ const struct config_option config_options[] = {
     {SETTING("tenant-share", CONFIG_KIND_NUMBER, CONFIG_GROUP_LIMITS), FIELD(tenant_share),
      .min = 1, .max = 100, .standard = "50", .placeholder = "PERCENT",
      .help = "Percentage of --queue-requests, --queue-bytes, --max-jobs, --job-bytes, "
-             "--shm-regions, --shm-bytes (registered names) and --tensor-bytes that one tenant may "
-             "hold, if the --token-file names more than one. A single request or job that needs "
+             "--shm-regions, --shm-bytes (registered names), --tensor-bytes and the 64 streams of "
+             "/dashboard/events that one tenant may hold, if the --token-file names more than one. "
+             "A single request or job that needs "
              "more bytes is accepted if its tenant has no other. 100: no such limit."},
     {SETTING("tenant-requests", CONFIG_KIND_NUMBER, CONFIG_GROUP_LIMITS), FIELD(tenant_requests),
      .max = 1000000, .placeholder = "N",

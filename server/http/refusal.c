@@ -16,6 +16,7 @@ void refusal_not_http(struct connection *connection, char first)
         .config = thread->server->config,
         .thread = thread,
         .connection = connection,
+        .tenant = "", /* no token has been read */
         .started_ns = clock_now_ns(),
     };
     if (tls_serves_peer(thread->server->tls, (const struct sockaddr *)&connection->peer_address))

@@ -81,7 +81,7 @@ struct request {
     struct MHD_Connection *mhd;
     const struct endpoint *endpoint; /* NULL until the request is routed */
     void *call;                      /* the endpoint's state, of endpoint->call_bytes */
-    const char *tenant;              /* the credential's tenant; "" without tokens. Borrowed */
+    const char *tenant;              /* the credential's tenant; "" without one. Borrowed */
     const char *challenge;           /* for WWW-Authenticate; NULL: none. Borrowed */
     uint32_t scopes;                 /* of the credential (enum token_scope); 0 without tokens */
     uint32_t tenant_number;          /* the same tenant; 0 without tokens */

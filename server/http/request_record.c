@@ -20,7 +20,7 @@ static void count_request(const struct request *request, enum gemmd_dtype dtype,
     metrics_request(shard, op, dtype, request->fault.code, now_ns - request->started_ns,
                     request->received_bytes, request->response_bytes);
     /* A request that was refused before its token was read belongs to no tenant. */
-    if (request->fault.code != GEMMD_OK && request->tenant != NULL && request->tenant[0] != '\0')
+    if (request->fault.code != GEMMD_OK && request->tenant[0] != '\0')
         metrics_tenant_error(request->server->metrics, request->tenant_number, request->fault.code);
     if (request->inflater != NULL)
         metrics_inflated(shard, inflater_total_bytes(request->inflater));

@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "server/config/config.h"
+#include "server/http/tokens.h"
 
 struct digester;
 struct endpoint;
@@ -24,7 +25,6 @@ struct otlp;
 struct peer_counts;
 struct shm_store;
 struct tls;
-struct tokens;
 
 /* The stages of a drain. A stage is only ever followed by a later one. */
 enum http_stage {
@@ -68,8 +68,9 @@ struct http_server {
     uint32_t next_thread;      /* breaks ties between threads with equally many connections */
     uint64_t id_state;         /* of the generator of request ids for refused connections */
     _Atomic enum http_stage stage;
-    atomic_uint connections;      /* open connections */
-    atomic_uint streams;          /* answers without an end (stream.h) */
+    atomic_uint connections; /* open connections */
+    atomic_uint streams;     /* answers without an end (stream.h) */
+    atomic_uint tenant_streams[TENANTS_MAX];
     atomic_uint bulk_connections; /* open connections on bulk threads */
 };
 

@@ -1,5 +1,6 @@
 #include "server/http/stream.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,12 +8,14 @@
 #include "server/http/io_thread.h"
 #include "server/http/request.h"
 #include "server/http/server_state.h"
+#include "server/http/tokens.h"
 #include "server/net/delivery.h"
 
 struct stream {
     struct stream *next, *previous; /* in the thread's list */
     struct io_thread *thread;
     struct request *request; /* borrowed: a request lives until its answer has ended */
+    uint32_t tenant;         /* who holds the reservation */
     struct stream_source source;
     size_t length, taken; /* of the piece, and how much of it libmicrohttpd has */
     bool ended;           /* no piece follows */
@@ -20,22 +23,35 @@ struct stream {
     char piece[STREAM_PIECE_BYTES];
 };
 
-bool stream_reserve(struct http_server *server)
+enum gemmd_error stream_reserve(struct request *request)
 {
-    if (atomic_fetch_add(&server->streams, 1) < STREAMS_MAX)
-        return true;
-    stream_release(server);
-    return false;
+    struct http_server *server = request->server;
+    const uint32_t tenants = server->tokens != NULL ? tokens_tenants(server->tokens) : 1;
+    const uint64_t share = config_share(request->config, tenants, STREAMS_MAX); /* 0: none */
+    const uint32_t others = atomic_fetch_add(&server->tenant_streams[request->tenant_number], 1);
+    const bool full = atomic_fetch_add(&server->streams, 1) >= STREAMS_MAX;
+    if (!full && (share == 0 || others < share))
+        return GEMMD_OK;
+    stream_release(server, request->tenant_number);
+    if (full)
+        return fault_set(&request->fault, GEMMD_ERR_QUEUE_FULL, NULL,
+                         "%d streams of events and histories are being sent, which is the limit",
+                         STREAMS_MAX);
+    return fault_set(&request->fault, GEMMD_ERR_QUEUE_FULL, NULL,
+                     "%" PRIu32 " streams of events and histories are being sent to this tenant, "
+                     "which is its share (--tenant-share) of %d",
+                     others, STREAMS_MAX);
 }
 
-void stream_release(struct http_server *server)
+void stream_release(struct http_server *server, uint32_t tenant)
 {
     atomic_fetch_sub(&server->streams, 1);
+    atomic_fetch_sub(&server->tenant_streams[tenant], 1);
 }
 
 static void give_back(const struct request *request, const struct stream_source *source)
 {
-    stream_release(request->server);
+    stream_release(request->server, request->tenant_number);
     source->freed(source->context);
 }
 
@@ -80,7 +96,7 @@ static void stream_free(void *cls)
         stream->thread->streams = stream->next;
     if (stream->next != NULL)
         stream->next->previous = stream->previous;
-    stream_release(stream->thread->server);
+    stream_release(stream->thread->server, stream->tenant);
     stream->source.freed(stream->source.context);
     free(stream);
 }
@@ -94,6 +110,7 @@ struct MHD_Response *stream_response(struct request *request, const struct strea
     }
     stream->thread = request->thread;
     stream->request = request;
+    stream->tenant = request->tenant_number;
     stream->source = *source;
     stream->length = stream->taken = 0;
     stream->ended = stream->suspended = false;

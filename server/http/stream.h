@@ -19,6 +19,9 @@
 #include <microhttpd.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
+
+#include "proto/error.h"
 
 struct http_server;
 struct io_thread;
@@ -38,10 +41,12 @@ struct stream_source {
     void *context;
 };
 
-/* Reserves one of STREAMS_MAX streams. Returns false if all are in use. */
-bool stream_reserve(struct http_server *server);
-/* Gives back a reservation that no stream was created for. */
-void stream_release(struct http_server *server);
+/* Reserves one of STREAMS_MAX streams, or of other large answers that count as streams, for the
+ * request's tenant, who may have its share of them
+ * (--tenant-share). Returns GEMMD_ERR_QUEUE_FULL and sets request->fault if there is none. */
+enum gemmd_error stream_reserve(struct request *request);
+/* Gives back a reservation of a tenant that no stream was created for. */
+void stream_release(struct http_server *server, uint32_t tenant);
 /* Creates the response of a stream, for which stream_reserve was true. The stream's end gives the
  * reservation back. NULL: out of memory; source->freed has been called and the reservation was
  * given back. */

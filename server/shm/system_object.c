@@ -21,9 +21,11 @@ bool system_object_is_key(const char *key)
 enum gemmd_error system_object_open(const char *key, uid_t user, int *out, struct fault *fault)
 {
     struct stat file;
-    /* glibc adds O_NOFOLLOW, so that no symbolic link leads elsewhere, O_CLOEXEC and O_NONBLOCK. */
+    /* glibc adds O_NOFOLLOW, so that no symbolic link leads elsewhere, and O_CLOEXEC. With
+     * O_NONBLOCK, opening fails if a process has a lease on the object (F_SETLEASE of fcntl).
+     * Without it, the owner of the object could hold up the calling thread for 45 seconds. */
     const bool key_is_valid = system_object_is_key(key);
-    const int fd = key_is_valid ? shm_open(key, O_RDWR, 0) : -1;
+    const int fd = key_is_valid ? shm_open(key, O_RDWR | O_NONBLOCK, 0) : -1;
     const int error = errno;
     if (fd >= 0 && fstat(fd, &file) == 0 && S_ISREG(file.st_mode) && file.st_uid == user) {
         *out = fd;

@@ -105,10 +105,11 @@ HEADERS = {
 
 
 class Grammar:
-    """`seed` is anything that random.Random takes."""
+    """`seed` is anything that random.Random takes. Most requests have one of the `tokens`, if there are any."""
 
-    def __init__(self, seed):
+    def __init__(self, seed, tokens=()):
         self.random = random.Random(seed)
+        self.tokens = tokens
 
     def some(self, share):
         return self.random.random() < share
@@ -215,6 +216,8 @@ class Grammar:
             headers.append((name, self.pick(HEADERS[name])))
         if self.some(0.1):
             headers.append(("Expect", "100-continue"))
+        if self.tokens and self.some(0.8):
+            headers.append(("Authorization", f"Bearer {self.pick(self.tokens)}"))
         if self.some(0.97):
             headers.insert(0, ("Host", "x"))
         version = self.pick(["HTTP/1.1"] * 20 + ["HTTP/1.0", "HTTP/1.2", "HTTP/2.0", "", "XTTP/1.1"])

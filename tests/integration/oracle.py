@@ -21,8 +21,11 @@ IDLE_SHARE, IDLE_STRETCH_S = 0.2, 0.3
 
 def ask(daemon, path, method="GET", statuses=(200,)):
     """The answer with one of the statuses to a request without a body, on a connection of its own. The request
-    is repeated if the limits of the daemon, for which this process may be too slow, end the connection."""
-    data = request(method, path, [("Connection", "close"), *([] if method == "GET" else [("Content-Length", 0)])])
+    is repeated if the limits of the daemon, for which this process may be too slow, end the connection. It has the
+    token of `daemon.session`, if that has one."""
+    token = [(name, value) for name, value in daemon.session.headers.items() if name == "Authorization"]
+    data = request(method, path,
+                   [("Connection", "close"), *token, *([] if method == "GET" else [("Content-Length", 0)])])
 
     def answer():
         try:

@@ -163,6 +163,7 @@ def test_there_are_64_streams_at_most(start):
             assert refused.status_code == 429
             assert_problem(refused, 429)
             assert "Retry-After" in refused.headers
+        assert_problem(get(daemon, "history"), 429)  # which is long enough to take the place of a stream
         assert multiply(daemon).status_code == 200
     finally:
         for wire in wires:

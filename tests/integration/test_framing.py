@@ -362,6 +362,20 @@ def test_not_http_is_logged_and_counted(start):
     assert refusals(daemon, "malformed") == 1
 
 
+def test_not_http_without_a_token(start, tmp_path):
+    """Such a request is kept for the dashboard, as one of no tenant."""
+    tokens = tmp_path / "tokens"
+    tokens.write_text("alice:the-token-of-alice\nbob:the-token-of-bob\n")
+    tokens.chmod(0o600)
+    daemon = start("--token-file", tokens, "--metrics-tenant", "alice")
+    for data in (b"GARBAGE\r\n\r\n", b"\x16\x03\x01\x02\x00"):
+        assert_problem(exchange(daemon.address, data), 400)
+    kept = {name: exchange(daemon.address, request("GET", "/dashboard/requests", [
+        ("Authorization", f"Bearer the-token-of-{name}")])) for name in ("alice", "bob")}
+    assert kept["alice"].body.count(b'"error":"malformed"') == 2
+    assert b"malformed" not in kept["bob"].body
+
+
 @pytest.mark.parametrize("data", [b"\r\n\r\n", b"POST", b"GARBAGE"],
                          ids=["empty lines", "a method", "a word"])
 def test_what_may_become_a_request_has_its_time(data, start, lenient):

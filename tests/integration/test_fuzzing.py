@@ -27,10 +27,13 @@ ENDINGS = {
     "by its limits": ("--header-timeout", "300ms", "--idle-timeout", "300ms", "--body-timeout", "600ms"),
     "by its client": ("--header-timeout", "10m", "--idle-timeout", "10m", "--body-timeout", "10m"),
 }
-LIMITS = ("--timeout", "2s", "--max-timeout", "4s", "--max-wait", "50ms", "--job-ttl", "100ms", "--max-jobs", "16", "--max-body", "1M",
-          "--max-json", "64K", "--max-work", "100000000", "--pinned-bytes", "64M", "--tensor-bytes", "1M",
-          "--device-bytes", "64M", "--bulk-connections", "4", "--shm-system", "--compress-answers",
-          "--no-access-log", "--io-threads", "2")
+GUARDED = "by its limits, with tokens"
+ENDINGS[GUARDED] = ENDINGS["by its limits"]
+TOKENS = {"alice": "the-token-of-alice", "bob": "the-token-of-bob"}
+LIMITS = ("--timeout", "2s", "--max-timeout", "4s", "--max-wait", "50ms", "--job-ttl", "100ms", "--max-jobs", "16",
+          "--max-body", "1M", "--max-json", "64K", "--max-work", "100000000", "--pinned-bytes", "64M",
+          "--tensor-bytes", "1M", "--device-bytes", "64M", "--bulk-connections", "4", "--shm-system",
+          "--compress-answers", "--no-access-log", "--io-threads", "2")
 
 
 class Replies:
@@ -89,8 +92,9 @@ def connect(daemon, path, is_unix):
 class Run:
     """Conversations from several threads, until the time is over or one fails."""
 
-    def __init__(self, daemon, path, waits, seed, numbers, seconds):
+    def __init__(self, daemon, path, waits, tokens, seed, numbers, seconds):
         self.daemon, self.path, self.waits, self.seed, self.numbers = daemon, path, waits, seed, numbers
+        self.tokens = tokens
         self.until = time.monotonic() + seconds
         self.count, self.failure = 0, None
         self.lock = threading.Lock()
@@ -99,7 +103,7 @@ class Run:
         return self.failure is None and time.monotonic() < self.until
 
     def converse(self, number):
-        grammar = Grammar(f"{self.seed}/{number}")
+        grammar = Grammar(f"{self.seed}/{number}", self.tokens)
         is_unix = grammar.some(0.4)
         with connect(self.daemon, self.path, is_unix) as connection:
             received = grammar.converse(connection, is_unix, self.waits, PATIENCE_S)
@@ -123,6 +127,7 @@ class Run:
         the moment, since others use up its limits."""
         choose = np.random.default_rng(self.seed)
         with requests.Session() as session:
+            session.headers.update(self.daemon.session.headers)
             while self.goes_on():
                 m, n, k = choose.integers(1, 40, 3)
                 a, b = choose.integers(-9, 9, (m, k)), choose.integers(-9, 9, (k, n))
@@ -146,8 +151,13 @@ class Run:
         assert self.failure is None, self.failure
 
 
+def use_token(daemon, tokens):
+    for token in tokens:
+        daemon.session.headers["Authorization"] = f"Bearer {token}"
+
+
 def remove_what_was_asked_for(daemon):
-    """Removes tensors and regions, which stay until they are deleted. Jobs expire."""
+    """Removes the tenant's tensors and regions, which stay until they are deleted. Jobs expire."""
     while names := [tensor["name"] for tensor in json.loads(ask(daemon, "/tensors").body)["tensors"]]:
         for name in names:
             ask(daemon, f"/tensors/{name}", "DELETE", (204, 404))
@@ -170,14 +180,25 @@ def test_random_conversations(ends, start, request, instrumented, tmp_path, shar
     and afterwards the daemon is as before, idle, and exits when it is told to."""
     option = request.config.option
     path = str(tmp_path / "socket")
-    daemon = start(*LIMITS, *ENDINGS[ends], *LONG_DRAIN, listen=("127.0.0.1:0", f"unix:{path}"))
+    guarded = ()
+    if ends == GUARDED:
+        file = tmp_path / "tokens"
+        file.write_text("".join(f"{tenant}:{token}\n" for tenant, token in TOKENS.items()))
+        file.chmod(0o600)
+        guarded = ("--token-file", file)
+    daemon = start(*LIMITS, *ENDINGS[ends], *LONG_DRAIN, *guarded, listen=("127.0.0.1:0", f"unix:{path}"))
+    tokens = list(TOKENS.values()) if guarded else []
+    use_token(daemon, tokens[:1])
     oracle = Oracle(daemon)
     one = option.fuzz_number
     seconds = (option.fuzz_seconds or (20 if instrumented else 6)) / len(ENDINGS)
-    run = Run(daemon, path, ends == "by its limits", option.seed, itertools.count() if one is None else iter([one]), seconds)
+    run = Run(daemon, path, ends != "by its client", tokens, option.seed,
+              itertools.count() if one is None else iter([one]), seconds)
     run.finish()
     print(f"{run.count} conversations in {seconds} s")
-    remove_what_was_asked_for(daemon)
+    for token in reversed(tokens or [None]):
+        use_token(daemon, [token] if token else [])
+        remove_what_was_asked_for(daemon)
     oracle.check()
     ask(daemon, "/readyz")
     oracle.check_exit()

@@ -104,6 +104,27 @@ def test_queue_full_by_count(start):
     assert eventually(daemon.address, GOOD, 200).body == RIGHT, "the place is free again"
 
 
+def test_a_long_list_takes_a_place(start):
+    """... until the client has read it, so that clients that never read lists cannot take the host's memory."""
+    daemon = start("--queue-requests", "1")
+    with Wire(daemon.address) as wire:
+        for i in range(300):
+            wire.send(request("PUT", f"/tensors/{i:0128}?dtype=i8&shape=1,1", [("Content-Length", "1")], b"x"))
+            assert wire.receive().status == 201
+    lists = {name: request(method, path, [("Content-Length", "0")]) for name, method, path in (
+        ("long", "GET", "/tensors"), ("short", "GET", "/tensors?limit=10"), ("stats", "GET", "/v2/models/stats"))}
+    assert all(exchange(daemon.address, data).status == 200 for data in lists.values())
+    with Wire(daemon.address) as first:
+        first.send(ask(TARGET, 32))
+        assert first.receive().status == 100
+        for name, data in lists.items():
+            answer = exchange(daemon.address, data)
+            assert answer.status == (200 if name == "short" else 429), name
+        first.send(BODY)
+        assert first.receive().body == RIGHT
+    assert eventually(daemon.address, lists["long"], 200).body.count(b'"etag"') == 300
+
+
 def test_queue_full_by_bytes(start):
     daemon = start("--queue-bytes", "8M", "--pinned-bytes", "64M")
     size = 800

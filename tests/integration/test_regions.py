@@ -1,8 +1,10 @@
 """The shared memory extensions of the Open Inference Protocol, by its own client."""
 
+import fcntl
 import itertools
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -182,6 +184,22 @@ def test_keys_that_are_nobodys(key, client):
     finally:
         if "folder" in key:
             os.rmdir(f"/dev/shm{key}")
+
+
+def test_a_key_under_a_lease(client):
+    """Opening a file waits until a lease on it has been given up, by default for 45 s."""
+    key = f"/gemmd-lease-{uuid.uuid4().hex}"
+    fd = os.open(f"/dev/shm{key}", os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        os.truncate(fd, 4096)
+        fcntl.fcntl(fd, fcntl.F_SETSIG, signal.SIGURG)  # which is ignored, where SIGIO ends a process
+        fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+        assert "no shared memory object" in refused(404, client.register_system_shared_memory, "r", key, 4096)
+        fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+        client.register_system_shared_memory("r", key, 4096)
+    finally:
+        os.close(fd)
+        os.unlink(f"/dev/shm{key}")
 
 
 @pytest.mark.parametrize("body", [b"", b"{}", b"[]", b"[" * 2000, b"{\"key\":1,\"byte_size\":1}",

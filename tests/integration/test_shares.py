@@ -291,6 +291,29 @@ def test_regions_of_one_tenant(shared):
         memory.unlink()
 
 
+def test_streams_of_one_tenant(shared):
+    """A tenant may have half of the 64 streams of events."""
+    daemon = shared()
+    wires = []
+
+    def stream(tenant):
+        wires.append(Wire(daemon.address))
+        wires[-1].send(signed(tenant, "GET", "/dashboard/events"))
+        return int(wires[-1].socket.recv(15)[9:12])
+
+    try:
+        assert [stream("alice") for _ in range(32)] == [200] * 32
+        refusal = exchange(daemon.address, signed("alice", "GET", "/dashboard/events"))
+        assert_problem(refusal, 429)
+        assert b"--tenant-share" in refusal.body
+        assert [stream("bob") for _ in range(32)] == [200] * 32
+        assert stream("watcher") == 429, "there are 64"
+    finally:
+        for wire in wires:
+            wire.socket.close()
+    eventually(lambda: stream("alice") == 200, "the streams are free again")
+
+
 def test_metrics_name_no_other_tenant(shared):
     daemon = shared("--metrics-tenant", "watcher")
     for tenant in ("alice", "bob"):

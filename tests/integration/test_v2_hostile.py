@@ -234,3 +234,24 @@ def test_nothing_is_kept(start):
     assert infer(daemon.url, "gemm_fp32", GOOD).status_code == 200
     eventually(lambda: values(scrape(daemon))["gemmd_pinned_memory_used_bytes"] == 0,
                "memory of requests that are over is in use")
+
+
+def test_lists_of_many_models(start):
+    """Each resident matrix is a model. Their lists are as long as --max-json at most, since an I/O thread serves
+    nothing else while it writes a list."""
+    daemon = start("--max-json", "1K")
+    address = daemon.address
+    for path in ("/v2/repository/index", "/v2/models/stats"):
+        method = "POST" if path.endswith("index") else "GET"
+        assert exchange(address, request(method, path, [("Content-Length", "0")])).status == 200
+    count = 400
+    with Wire(address) as wire:
+        for i in range(count):
+            wire.send(request("PUT", f"/tensors/{i:0128}?dtype=i8&shape=1,1", [("Content-Length", "1")], b"x"))
+            assert wire.receive().status == 201
+    for path in ("/v2/repository/index", "/v2/models/stats"):
+        method = "POST" if path.endswith("index") else "GET"
+        answer = exchange(address, request(method, path, [("Content-Length", "0")]))
+        assert answer.status == 413 and b"longer than 64 KiB" in answer.body
+    one = json.loads(exchange(address, request("GET", f"/v2/models/linear.{7:0128}/stats")).body)
+    assert one["model_stats"][0]["inference_stats"]["success"] == {"count": 0, "ns": 0}

@@ -2,8 +2,10 @@
  */
 #include <check.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "server/api/v2/model_json.h"
+#include "server/api/v2/model_list.h"
 
 /* Of all allocations of jansson, number `fails_at` fails. */
 static uint64_t allocations, fails_at, held;
@@ -54,7 +56,6 @@ static const struct {
      " {\"name\": \"BIAS\", \"data_type\": \"TYPE_FP16\", \"format\": \"FORMAT_NONE\","
      " \"dims\": [300], \"is_shape_tensor\": false, \"allow_ragged_batch\": false,"
      " \"optional\": true}]"},
-    {model_stats_json, NULL, NULL},
 };
 
 START_TEST(a_model_lists_its_inputs)
@@ -62,12 +63,31 @@ START_TEST(a_model_lists_its_inputs)
     json_t *json = descriptions[_i].describe(&model);
     ck_assert_ptr_nonnull(json);
     ck_assert_str_eq(json_string_value(json_object_get(json, "name")), "gemm_fp32");
-    if (descriptions[_i].inputs != NULL) {
-        char *text = json_dumps(json_object_get(json, descriptions[_i].inputs), 0);
-        ck_assert_str_eq(text, descriptions[_i].text);
-        free(text);
-    }
+    char *text = json_dumps(json_object_get(json, descriptions[_i].inputs), 0);
+    ck_assert_str_eq(text, descriptions[_i].text);
+    free(text);
     json_decref(json);
+}
+END_TEST
+
+START_TEST(the_longest_statistics_fit)
+{
+    struct model_stats full;
+    struct model longest = {.name = longest.layer.name, .stats = &full};
+    struct json_text json;
+    char text[MODEL_LIST_ENTRY_MAX + 1];
+    memset(&full, 0x7f, sizeof full);
+    memset(longest.layer.name, 'w', MODEL_NAME_MAX);
+    json_text_start(&json, text, sizeof text);
+    model_stats_json(&json, &longest);
+    const uint64_t length = json_text_end(&json);
+    ck_assert_uint_gt(length, 0);
+    json_t *read = json_loadb(text, length, JSON_REJECT_DUPLICATES, NULL);
+    ck_assert_str_eq(json_string_value(json_object_get(read, "name")), longest.name);
+    ck_assert_int_eq(json_integer_value(json_object_get(read, "inference_count")),
+                     0x7f7f7f7f7f7f7f7f);
+    ck_assert_uint_eq(json_object_size(json_object_get(read, "inference_stats")), 8);
+    json_decref(read);
 }
 END_TEST
 
@@ -95,6 +115,7 @@ int main(void)
     Suite *suite = suite_create("model_json");
     TCase *tests = tcase_create("model_json");
     tcase_add_loop_test(tests, a_model_lists_its_inputs, 0, count);
+    tcase_add_test(tests, the_longest_statistics_fit);
     tcase_add_loop_test(tests, nothing_is_left_without_memory, 0, count);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);

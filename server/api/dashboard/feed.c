@@ -73,18 +73,31 @@ static size_t write_bounds(char *out, size_t room)
     return length + (size_t)snprintf(out + length, room - length, "],\"samples\":[");
 }
 
-static void history_begin(struct request *request)
+/* A history that is being sent. Each takes one of the streams: a history is up to half a megabyte
+ * long, and so many are in memory at most. */
+struct sent_history {
+    struct http_server *server;
+    uint32_t tenant;
+    char *text;
+};
+
+static void history_sent(void *context)
+{
+    struct sent_history *sent = context;
+    stream_release(sent->server, sent->tenant);
+    free(sent->text);
+    free(sent);
+}
+
+/* Returns the text of the samples after a number, which the caller frees. NULL: out of memory. */
+static char *history_text(struct history *history, uint64_t after)
 {
     enum { HEAD_MAX = 1024 };
-    const struct feed_call *call = request->call;
-    if (!read_after(request))
-        return;
     struct history_sample *samples = malloc(HISTORY_SAMPLES * sizeof *samples);
     char *text = NULL;
     if (samples == NULL)
-        goto end;
-    const uint32_t count =
-        history_read(services_of(request)->history, call->after, samples, HISTORY_SAMPLES);
+        return NULL;
+    const uint32_t count = history_read(history, after, samples, HISTORY_SAMPLES);
     text = malloc(HEAD_MAX + (size_t)count * (SAMPLE_TEXT_MAX + 1));
     if (text == NULL)
         goto end;
@@ -101,7 +114,33 @@ static void history_begin(struct request *request)
 
 end:
     free(samples);
-    respond_text(request, 200, "application/json", text);
+    return text;
+}
+
+static void history_begin(struct request *request)
+{
+    const struct feed_call *call = request->call;
+    if (!read_after(request))
+        return;
+    if (stream_reserve(request) != GEMMD_OK) {
+        respond_fault(request, &request->fault);
+        return;
+    }
+    struct sent_history *sent = malloc(sizeof *sent);
+    char *text = sent == NULL ? NULL : history_text(services_of(request)->history, call->after);
+    if (text == NULL) {
+        free(sent);
+        stream_release(request->server, request->tenant_number);
+        respond_out_of_memory(request);
+        return;
+    }
+    *sent = (struct sent_history){request->server, request->tenant_number, text};
+    struct headers headers;
+    headers_clear(&headers);
+    headers_add(&headers, "Content-Type", "application/json");
+    const struct payload payload = {
+        .parts = {{text, strlen(text)}}, .count = 1, .sent = history_sent, .context = sent};
+    respond(request, 200, &headers, &payload);
 }
 
 /* ---- the events ---- */
@@ -141,15 +180,13 @@ static void events_begin(struct request *request)
         respond_fault(request, &request->fault);
         return;
     }
-    if (!stream_reserve(request->server)) {
-        fault_set(&request->fault, GEMMD_ERR_QUEUE_FULL, NULL,
-                  "%d streams of events are open, which is the limit", STREAMS_MAX);
+    if (stream_reserve(request) != GEMMD_OK) {
         respond_fault(request, &request->fault);
         return;
     }
     struct event_source *source = malloc(sizeof *source);
     if (source == NULL) {
-        stream_release(request->server);
+        stream_release(request->server, request->tenant_number);
         respond_out_of_memory(request);
         return;
     }

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "proto/number.h"
+#include "server/api/counted_text.h"
 #include "server/api/endpoints.h"
 #include "server/api/services.h"
 #include "server/base/clock.h"
@@ -117,9 +118,7 @@ static void job_list_begin(struct request *request)
         return;
     }
     describing_headers(&headers);
-    const struct payload payload = {
-        .parts = {{text, strlen(text)}}, .count = 1, .sent = free, .context = text};
-    respond(request, 200, &headers, &payload);
+    respond_counted_text(request, &headers, text);
 }
 
 /* The parameter wait_ms. */

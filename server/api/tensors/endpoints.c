@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "proto/number.h"
+#include "server/api/counted_text.h"
 #include "server/api/endpoints.h"
 #include "server/api/services.h"
 #include "server/api/tensors/tensor_call.h"
@@ -66,7 +67,7 @@ static void tensor_list_begin(struct request *request)
     char *text = tensor_describe_page(page, count, more);
     for (uint32_t i = 0; i < count; i++)
         tensor_store_release(store, page[i]);
-    respond_text(request, 200, "application/json", text);
+    respond_counted_text(request, NULL, text);
 }
 
 /* --- /tensors/{name} --- */

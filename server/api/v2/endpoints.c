@@ -7,10 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "server/api/counted_text.h"
 #include "server/api/endpoints.h"
 #include "server/api/services.h"
 #include "server/api/v2/infer_call.h"
 #include "server/api/v2/model_json.h"
+#include "server/api/v2/model_list.h"
 #include "server/api/v2/regions.h"
 #include "server/api/v2/repository.h"
 #include "server/base/json_whole.h"
@@ -110,29 +112,41 @@ static void model_config_begin(struct request *request)
     respond_model(request, model_config_json);
 }
 
-static json_t *one_stats_json(const struct model *model)
-{
-    return json_pack("{s:[o]}", "model_stats", model_stats_json(model));
-}
+static const char STATS_HEAD[] = "{\"model_stats\":[", STATS_TAIL[] = "]}";
 
 static void model_stats_begin(struct request *request)
 {
-    respond_model(request, one_stats_json);
+    char text[MODEL_LIST_ENTRY_MAX + sizeof STATS_HEAD + sizeof STATS_TAIL];
+    struct json_text json;
+    struct headers headers;
+    struct model model;
+    if (!find_model_or_refuse(request, &model))
+        return;
+    json_text_start(&json, text, sizeof text);
+    json_text_raw(&json, STATS_HEAD);
+    model_stats_json(&json, &model);
+    json_text_raw(&json, STATS_TAIL);
+    model_release(services_of(request), &model);
+    headers_clear(&headers);
+    headers_add(&headers, "Content-Type", "application/json");
+    const uint64_t length = json_text_end(&json);
+    respond_copy(request, 200, &headers, text, length);
 }
 
-static bool add_stats(void *context, const struct model *model)
+static void stats_entry(struct json_text *json, const struct request *request,
+                        const struct model *model)
 {
-    return json_array_append_new(context, model_stats_json(model)) == 0;
+    (void)request;
+    model_stats_json(json, model);
 }
 
 static void v2_stats_begin(struct request *request)
 {
-    json_t *stats = json_array();
-    if (!model_each(services_of(request), request->tenant, add_stats, stats)) {
-        json_decref(stats);
-        stats = NULL; /* as if there were no memory for the list */
-    }
-    respond_json(request, json_pack("{s:o}", "model_stats", stats));
+    char *text = model_list_text(request, STATS_HEAD, stats_entry, STATS_TAIL);
+    if (text == NULL)
+        respond_fault(request, &request->fault);
+    else
+        respond_counted_text(request, NULL, text);
 }
 
 static void model_ready_begin(struct request *request)

@@ -63,30 +63,44 @@ json_t *model_config_json(const struct model *model)
                      "model_transaction_policy", "decoupled", 0, "response_cache", "enable", 0);
 }
 
-static json_t *duration_json(uint64_t count, uint64_t ns)
-{
-    return json_pack("{s:I, s:I}", "count", (json_int_t)count, "ns", (json_int_t)ns);
-}
-
 static uint64_t counter_read(const _Atomic uint64_t *counter)
 {
     return atomic_load_explicit(counter, memory_order_relaxed);
 }
 
-json_t *model_stats_json(const struct model *model)
+static void add_number(struct json_text *json, const char *key, uint64_t value)
+{
+    json_text_raw(json, key);
+    json_text_u64(json, value);
+}
+
+static void add_duration(struct json_text *json, const char *key, uint64_t count, uint64_t ns)
+{
+    json_text_raw(json, key);
+    add_number(json, "{\"count\":", count);
+    add_number(json, ",\"ns\":", ns);
+    json_text_raw(json, "}");
+}
+
+void model_stats_json(struct json_text *json, const struct model *model)
 {
     const struct model_stats *stats = model->stats;
     const uint64_t successes = counter_read(&stats->success_count);
-    return json_pack(
-        "{s:s, s:s, s:I, s:I, s:I, s:{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}, s:{}, s:[], s:[]}",
-        "name", model->name, "version", MODEL_VERSION, "last_inference",
-        (json_int_t)counter_read(&stats->last_ms), "inference_count", (json_int_t)successes,
-        "execution_count", (json_int_t)model_stats_executions(stats), "inference_stats", "success",
-        duration_json(successes, counter_read(&stats->success_ns)), "fail",
-        duration_json(counter_read(&stats->fail_count), counter_read(&stats->fail_ns)), "queue",
-        duration_json(successes, counter_read(&stats->queue_ns)), "compute_input",
-        duration_json(successes, counter_read(&stats->input_ns)), "compute_infer",
-        duration_json(successes, counter_read(&stats->infer_ns)), "compute_output",
-        duration_json(successes, counter_read(&stats->output_ns)), "cache_hit", duration_json(0, 0),
-        "cache_miss", duration_json(0, 0), "response_stats", "batch_stats", "memory_usage");
+    json_text_raw(json, "{\"name\":");
+    json_text_string(json, model->name);
+    add_number(json, ",\"version\":\"" MODEL_VERSION "\",\"last_inference\":",
+               counter_read(&stats->last_ms));
+    add_number(json, ",\"inference_count\":", successes);
+    add_number(json, ",\"execution_count\":", model_stats_executions(stats));
+    add_duration(json, ",\"inference_stats\":{\"success\":", successes,
+                 counter_read(&stats->success_ns));
+    add_duration(json, ",\"fail\":", counter_read(&stats->fail_count),
+                 counter_read(&stats->fail_ns));
+    add_duration(json, ",\"queue\":", successes, counter_read(&stats->queue_ns));
+    add_duration(json, ",\"compute_input\":", successes, counter_read(&stats->input_ns));
+    add_duration(json, ",\"compute_infer\":", successes, counter_read(&stats->infer_ns));
+    add_duration(json, ",\"compute_output\":", successes, counter_read(&stats->output_ns));
+    add_duration(json, ",\"cache_hit\":", 0, 0);
+    add_duration(json, ",\"cache_miss\":", 0, 0);
+    json_text_raw(json, "},\"response_stats\":{},\"batch_stats\":[],\"memory_usage\":[]}");
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "proto/base64.h"
+#include "server/api/counted_text.h"
 #include "server/api/services.h"
 #include "server/base/json_whole.h"
 #include "server/http/connection.h"
@@ -85,8 +86,7 @@ void region_status_begin(struct request *request)
         return;
     }
     const bool whole = list != NULL && json_array_size(list) == count;
-    respond_text(request, 200, "application/json",
-                 json_whole_text(json_whole(list, whole), JSON_COMPACT));
+    respond_counted_text(request, NULL, json_whole_text(json_whole(list, whole), JSON_COMPACT));
 }
 
 void region_unregister_begin(struct request *request)

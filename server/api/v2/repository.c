@@ -4,35 +4,41 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "server/api/counted_text.h"
 #include "server/api/services.h"
-#include "server/api/v2/model.h"
-#include "server/base/json_whole.h"
+#include "server/api/v2/model_list.h"
 #include "server/http/request.h"
 #include "server/http/respond.h"
 
-struct index {
-    json_t *entries;
-    bool usable; /* the device is not lost; without a device no model is ready */
-};
-
-static bool repository_add(void *context, const struct model *model)
+/* Without a device no model is ready. */
+static bool has_device(const struct request *request)
 {
-    struct index *index = context;
-    return json_array_append_new(index->entries,
-                                 json_pack("{s:s, s:s, s:s, s:s}", "name", model->name, "version",
-                                           MODEL_VERSION, "state",
-                                           index->usable ? "READY" : "UNAVAILABLE", "reason",
-                                           index->usable ? "" : "the device is lost")) == 0;
+    return !executors_are_lost(&services_of(request)->executors);
+}
+
+static void repository_entry(struct json_text *json, const struct request *request,
+                             const struct model *model)
+{
+    json_text_raw(json, "{\"name\":");
+    json_text_string(json, model->name);
+    json_text_raw(json, has_device(request) ? ",\"version\":\"" MODEL_VERSION
+                                              "\",\"state\":\"READY\",\"reason\":\"\"}"
+                                            : ",\"version\":\"" MODEL_VERSION
+                                              "\",\"state\":\"UNAVAILABLE\",\"reason\":"
+                                              "\"the device is lost\"}");
 }
 
 static void repository_answer(struct request *request, bool ready_only)
 {
-    struct index index = {json_array(), !executors_are_lost(&services_of(request)->executors)};
-    bool whole = index.entries != NULL;
-    if (index.usable || !ready_only)
-        whole = model_each(services_of(request), request->tenant, repository_add, &index);
-    respond_text(request, 200, "application/json",
-                 json_whole_text(json_whole(index.entries, whole), JSON_COMPACT));
+    if (ready_only && !has_device(request)) {
+        respond_static(request, 200, "application/json", "[]", 2);
+        return;
+    }
+    char *text = model_list_text(request, "[", repository_entry, "]");
+    if (text == NULL)
+        respond_fault(request, &request->fault);
+    else
+        respond_counted_text(request, NULL, text);
 }
 
 void repository_begin(struct request *request)
