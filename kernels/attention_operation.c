@@ -82,6 +82,16 @@ static double attention_moved_bytes(const void *problem)
            (a->lse != NULL ? queries * (double)sizeof *a->lse : 0);
 }
 
+static double attention_share_flops(const void *problem)
+{
+    const struct attention_problem *p = problem;
+    const double queries = operation_length(p->sq) / (double)p->sq;
+    const double keys = operation_length(p->skv) / (double)p->skv;
+    const double widths =
+        (operation_length(p->d) + operation_length(p->dv)) / (double)(p->d + p->dv);
+    return attention_flops(p) * queries * keys * widths;
+}
+
 /* The operations of an attention as the kernels compute it: the products of narrow heads take as
  * long as those of heads with 64 columns. */
 static double attention_launch_cost(const void *problem)
@@ -189,6 +199,7 @@ const struct operation operation_attention = {
     .length_names = {"sq", "skv", "d"},
     .lengths = attention_lengths,
     .flops = attention_count_flops,
+    .share_flops = attention_share_flops,
     .moved_bytes = attention_moved_bytes,
     .launch_cost = attention_launch_cost,
     .group_traits = attention_group_traits,

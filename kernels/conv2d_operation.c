@@ -49,6 +49,15 @@ static double conv2d_flops(const void *problem)
     return conv_flops(problem);
 }
 
+static double conv2d_share_flops(const void *problem)
+{
+    const struct conv_shape *s = &((const struct conv_problem *)problem)->shape;
+    const uint64_t pixels = s->out_height * s->out_width, filters = s->filters / s->groups;
+    const uint64_t taps = s->channels / s->groups * s->r * s->s;
+    return 2 * operation_length(pixels) * operation_length(filters) * operation_length(taps) *
+           (double)s->batch * (double)s->groups;
+}
+
 static double conv2d_moved_bytes(const void *problem)
 {
     struct operation_part parts[OPERATION_PARTS_MAX];
@@ -174,6 +183,7 @@ const struct operation operation_conv2d = {
     .length_names = {"pixels", "filters", "taps"},
     .lengths = conv2d_lengths,
     .flops = conv2d_flops,
+    .share_flops = conv2d_share_flops,
     .moved_bytes = conv2d_moved_bytes,
     .group_traits = conv2d_group_traits,
     .group_units = conv2d_group_units,

@@ -86,6 +86,10 @@ void gemm_problem_scales_contiguous(struct gemm_problem *problem, bool transa, b
  * number overflows. */
 bool gemm_scale_span(const struct gemm_problem *problem, bool of_b, uint64_t *out);
 
+/* The share_factor of the kernels called `naive`, which take 22 to 122 times as long as the fastest
+ * (every operation and type, on two cores of an AMD EPYC). */
+enum { NAIVE_SHARE_FACTOR = 64 };
+
 struct gemm_context;
 struct gemm_kernel {
     const char *name;
@@ -104,6 +108,9 @@ struct gemm_kernel {
     double launch_flops;
     /* The same for products of f32 with precision full, if it is another number. */
     double launch_flops_f32;
+    /* For a kernel that is far slower than others: how many times an operation counts for the
+     * tenant's fair share. 0: once. */
+    uint32_t share_factor;
     /* Whether the kernel can compute the problem. Ignores the problem's pointers. */
     bool (*takes)(const struct gemm_problem *problem);
     /* Whether automatic selection may choose the kernel for a problem that it takes; false where

@@ -44,6 +44,7 @@ struct operation_kernel {
     const char *name;
     const char *description;     /* one line, for /info */
     uint32_t compute_capability; /* the only one the kernel runs on, 90 for 9.0; 0: any device */
+    uint32_t share_factor;
     bool (*takes)(const void *problem);
     /* A faster kernel for a problem that this kernel takes, or NULL. Automatic selection chooses
      * the faster kernel if it runs on the device and takes the problem. The bits of the two kernels
@@ -102,6 +103,13 @@ struct operation_known {
 
 enum { OPERATION_LENGTHS = 3 };
 
+/* A length of a product or of a similar problem as it counts for fair shares: at least 16. Kernels
+ * compute tiles, and take about as long for a problem with shorter lengths. */
+static inline double operation_length(uint64_t length)
+{
+    return length < 16 ? 16 : (double)length;
+}
+
 struct operation {
     const char *name; /* "attention": in /info, in metrics and in messages */
     enum operation_number number;
@@ -114,8 +122,11 @@ struct operation {
     /* The lengths by which metrics tell shapes apart, and their names. */
     const char *length_names[OPERATION_LENGTHS];
     void (*lengths)(const void *problem, uint64_t lengths[OPERATION_LENGTHS]);
-    /* Floating-point operations, for metrics, limits and fair shares. */
+    /* Floating-point operations, for metrics and limits. */
     double (*flops)(const void *problem);
+    /* Floating-point operations for fair shares, with short lengths counted as operation_length
+     * says. NULL: `flops`. */
+    double (*share_flops)(const void *problem);
     /* Bytes of operands and results, each counted once: the least that a kernel has to read and
      * write. */
     double (*moved_bytes)(const void *problem);

@@ -115,6 +115,7 @@ static enum gemmd_error cpu_attention_naive_run(struct gemm_context *base, const
 const struct operation_kernel attention_cpu_naive = {
     .name = "naive",
     .description = "the three steps, with rows of scores in memory; the reference",
+    .share_factor = NAIVE_SHARE_FACTOR,
     .takes = attention_problem_offered,
     .workspace_bytes = cpu_attention_naive_workspace_bytes,
     .run = cpu_attention_naive_run,

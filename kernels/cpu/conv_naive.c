@@ -233,6 +233,7 @@ static enum gemmd_error conv_naive_run(struct gemm_context *base, const void *pr
 const struct operation_kernel conv_cpu_naive = {
     .name = "naive",
     .description = "one chain of multiply-adds for each element",
+    .share_factor = NAIVE_SHARE_FACTOR,
     .takes = conv_problem_offered,
     .workspace_bytes = operation_no_workspace,
     .run = conv_naive_run,

@@ -197,6 +197,7 @@ const struct gemm_kernel gemm_cpu_naive = {
     .description = "one chain of fused multiply-adds an element; the reference",
     .rows_independent = true,
     .any_leading = true,
+    .share_factor = NAIVE_SHARE_FACTOR,
     .takes = gemm_problem_offered,
     .workspace_bytes = gemm_no_workspace,
     .run = cpu_naive_run,

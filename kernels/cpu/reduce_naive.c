@@ -128,6 +128,7 @@ static enum gemmd_error reduce_naive_run(struct gemm_context *base, const void *
 const struct operation_kernel reduce_cpu_naive = {
     .name = "naive",
     .description = "one result after the other, summed in f64; the reference",
+    .share_factor = NAIVE_SHARE_FACTOR,
     .takes = reduce_problem_offered,
     .workspace_bytes = operation_no_workspace,
     .run = reduce_naive_run,

@@ -75,6 +75,7 @@ static enum gemmd_error softmax_naive_run(struct gemm_context *base, const void 
 const struct operation_kernel softmax_cpu_naive = {
     .name = "naive",
     .description = "a row after the other, in f64; the reference",
+    .share_factor = NAIVE_SHARE_FACTOR,
     .takes = softmax_problem_offered,
     .workspace_bytes = operation_no_workspace,
     .run = softmax_naive_run,

@@ -29,6 +29,7 @@ static enum gemmd_error attention_run_naive(struct gemm_context *context, const 
 static const struct operation_kernel naive = {
     .name = "naive",
     .description = "one block a row, the scores computed anew for each of the three steps",
+    .share_factor = NAIVE_SHARE_FACTOR,
     .takes = attention_problem_offered,
     .workspace_bytes = operation_no_workspace,
     .run = attention_run_naive,

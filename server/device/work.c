@@ -58,6 +58,24 @@ double work_flops(const struct work *work)
     return 2.0 * (double)p->m * (double)p->n * (double)p->k * (double)p->batch;
 }
 
+double work_share_flops(const struct work *work)
+{
+    const struct gemm_problem *p = &work->problem;
+    double flops;
+    uint32_t factor;
+    if (work_is_task(work)) {
+        const struct operation *operation = work->task.operation;
+        flops = operation->share_flops != NULL ? operation->share_flops(&work->task.problem)
+                                               : work_flops(work);
+        factor = work->task.kernel->share_factor;
+    } else {
+        flops = 2 * operation_length(p->m) * operation_length(p->n) * operation_length(p->k) *
+                (double)p->batch;
+        factor = work->kernel != NULL ? work->kernel->share_factor : 0;
+    }
+    return flops * (factor > 0 ? factor : 1);
+}
+
 /* Bytes of a matrix of each problem of a batch. A stride of 0: all problems have the same matrix.
  */
 static double batch_bytes(uint64_t rows, uint64_t columns, enum gemmd_dtype dtype, uint64_t batch,

@@ -93,9 +93,10 @@ struct work {
     /* Bytes of operands and results that are resident or in the client's shared memory. They count
      * for the tenant's fair share besides `bytes`. */
     uint64_t outside_bytes;
-    /* work_flops when the kernel was chosen. The operations count for the tenant's fair share
-     * besides the bytes. */
-    double flops;
+    double flops; /* work_flops when the kernel was chosen */
+    /* work_share_flops when the kernel was chosen. These operations count for the tenant's fair
+     * share besides the bytes. */
+    double share_flops;
     uint64_t device_offset, device_bytes; /* the work's range of device memory; 0 bytes: none */
     uint64_t deadline_ns;                 /* on the monotonic clock; 0: no deadline */
 
@@ -142,6 +143,9 @@ enum gemmd_dtype work_dtype(const struct work *work);
 void work_lengths(const struct work *work, uint64_t lengths[OPERATION_LENGTHS]);
 /* Number of floating-point operations that the result takes, for metrics. */
 double work_flops(const struct work *work);
+/* The operations that count for the fair share: more than work_flops if lengths are short
+ * (operation_length) or the kernel is slow (gemm_kernel.share_factor). */
+double work_share_flops(const struct work *work);
 /* Bytes of the operands and results, each counted once: the least that a kernel has to read and
  * write. For metrics. */
 double work_moved_bytes(const struct work *work);

@@ -141,7 +141,7 @@ void fair_queue_drop(struct fair_queue *queue, struct work *work)
 
 uint64_t work_cost(const struct work *work, uint64_t bytes)
 {
-    const double operations = work->flops / FLOPS_PER_BYTE;
+    const double operations = work->share_flops / FLOPS_PER_BYTE;
     return bytes + WORK_BYTES + (uint64_t)(operations < COST_MAX ? operations : COST_MAX);
 }
 

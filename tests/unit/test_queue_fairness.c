@@ -116,7 +116,7 @@ START_TEST(operations_count_as_well)
         for (uint32_t tenant = 0; tenant < 2; tenant++) {
             struct work *work = &rivals->works[tenant][i];
             *work = (struct work){.tenant = tenant, .priority = 4, .bytes = 4096};
-            work->flops = tenant == 0 ? 8192 * 9 * 64 : 0;
+            work->share_flops = tenant == 0 ? 8192 * 9 * 64 : 0;
             queue_push(rivals->queue, work);
         }
     for (uint32_t i = 0; i < 3 * 11; i++)

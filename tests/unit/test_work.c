@@ -39,12 +39,46 @@ START_TEST(a_batch_moves_a_matrix_that_all_share_once)
 }
 END_TEST
 
+/* A million problems of 1 x 1 x 1 take the time of a million tiles. */
+START_TEST(short_lengths_count_as_sixteen_for_fair_shares)
+{
+    struct work work = product_of(1, 100, 1);
+    work.problem.batch = 1000000;
+    ck_assert_double_eq(work_share_flops(&work), 2.0 * 16 * 100 * 16 * 1e6);
+
+    const struct attention_problem attention = {
+        .batch = 3, .heads = 4, .kv_heads = 4, .sq = 1, .skv = 32, .d = 8, .dv = 64};
+    static const struct operation_kernel kernel;
+    struct work task = {.task = {.operation = &operation_attention, .kernel = &kernel}};
+    task.task.problem.attention = attention;
+    ck_assert_double_eq(work_flops(&task), 2.0 * 3 * 4 * 32 * 72);
+    ck_assert_double_eq(work_share_flops(&task), 2.0 * 3 * 4 * 16 * 32 * 80);
+
+    const struct conv_problem conv = {.shape = {.batch = 2,
+                                                .channels = 3,
+                                                .filters = 6,
+                                                .groups = 3,
+                                                .r = 5,
+                                                .s = 5,
+                                                .out_height = 2,
+                                                .out_width = 3}};
+    task = (struct work){.task = {.operation = &operation_conv2d, .kernel = &kernel}};
+    task.task.problem.conv2d = conv;
+    ck_assert_double_eq(work_share_flops(&task), 2.0 * 2 * 3 * 16 * 16 * 25);
+
+    const struct operation_kernel slow = {.share_factor = 64};
+    task.task.kernel = &slow;
+    ck_assert_double_eq(work_share_flops(&task), 64 * 2.0 * 2 * 3 * 16 * 16 * 25);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("work");
     TCase *tests = tcase_create("work");
     tcase_add_test(tests, a_product_moves_its_operands_and_its_result);
     tcase_add_test(tests, a_batch_moves_a_matrix_that_all_share_once);
+    tcase_add_test(tests, short_lengths_count_as_sixteen_for_fair_shares);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

@@ -170,6 +170,7 @@ static enum gemmd_error depthwise_strip_run(struct gemm_context *context, const 
 const struct operation_kernel conv_cuda_naive = {
     .name = "naive",
     .description = "one thread for each element",
+    .share_factor = NAIVE_SHARE_FACTOR,
     .takes = conv_problem_offered,
     .workspace_bytes = operation_no_workspace,
     .run = naive_run,

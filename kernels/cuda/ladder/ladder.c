@@ -48,6 +48,7 @@ const struct gemm_kernel gemm_cuda_naive = {
     .description = "one thread an element, operands from device memory each time",
     .rows_independent = true,
     .any_leading = true,
+    .share_factor = NAIVE_SHARE_FACTOR,
     .takes = ladder_takes,
     .workspace_bytes = gemm_no_workspace,
     .launch_flops = 1e11,

@@ -29,6 +29,7 @@ static const struct operation_kernel naive = {
     .name = "naive",
     .description =
         "one thread a result, summed in f64; coalesced over an axis before the last only",
+    .share_factor = NAIVE_SHARE_FACTOR,
     .takes = reduce_naive_takes,
     .workspace_bytes = operation_no_workspace,
     .run = reduce_naive_run,

@@ -32,6 +32,7 @@ static enum gemmd_error softmax_naive_run(struct gemm_context *context, const vo
 static const struct operation_kernel naive = {
     .name = "naive",
     .description = "one thread a row, in f64, three passes",
+    .share_factor = NAIVE_SHARE_FACTOR,
     .takes = softmax_naive_takes,
     .workspace_bytes = operation_no_workspace,
     .run = softmax_naive_run,

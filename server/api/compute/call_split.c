@@ -181,6 +181,7 @@ static bool open_part(struct compute_call *call, struct services *services, stru
     if (!plan_part(part))
         return false;
     work->flops = work_flops(work);
+    work->share_flops = work_share_flops(work);
     if (work->device_bytes > 0) {
         if (work->device_bytes > arena_capacity_bytes(arena) ||
             !arena_alloc(arena, work->device_bytes, &work->device_offset))

@@ -113,6 +113,7 @@ static enum gemmd_error count_work(struct compute_call *call, const struct servi
 {
     const uint64_t limit = compute_call_config(call, services)->max_work;
     call->work.flops = work_flops(&call->work);
+    call->work.share_flops = work_share_flops(&call->work);
     if (limit == 0 || call->work.flops <= (double)limit)
         return GEMMD_OK;
     return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
