@@ -63,9 +63,10 @@ static float term(enum reduce_op op, float value, float most)
 struct columns {
     const struct reduce_problem *p;
     struct team_pace *pace;
-    const char *x;    /* the first element of the first column */
-    uint64_t width;   /* columns, at most TILE */
-    float most[TILE]; /* the greatest element of each column, and its row */
+    const char *x;  /* the first element of the first column */
+    uint64_t width; /* columns, at most TILE */
+    /* The greatest element of each column, and its row. */
+    float most[TILE];
     int32_t place[TILE];
 };
 

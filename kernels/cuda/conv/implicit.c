@@ -36,8 +36,8 @@ enum {
     ALIGNMENT = 256,  /* of the parts of the workspace, in bytes */
     LINE_BYTES = 128, /* of channels that a step takes */
     PIECE_BYTES = 16, /* pixels start at multiples of this */
-    MULTIPROCESSORS =
-        132 /* of an H100 SXM, for decisions that are made before the device is known */
+    /* Of an H100 SXM, for decisions that are made before the device is known. */
+    MULTIPROCESSORS = 132
 };
 
 /* How an operand gets where the device kernel reads it. SPREAD: by conv_spread_launch. */

@@ -92,8 +92,7 @@ template <element E_, int WIDTH_, int TILE_N_, int CONSUMERS_> struct attention_
     static constexpr uint32_t Q_BOX_BYTES = 64 * 128,
                               Q_BYTES = BOXES * Q_BOX_BYTES; /* consumer's */
     static constexpr uint32_t BOX_BYTES = TILE_N * 128, SLOT_BYTES = BOXES * BOX_BYTES;
-    static constexpr uint32_t SCHEDULED =
-        2; /* tiles of queries that the producer announces ahead */
+    static constexpr uint32_t SCHEDULED = 2; /* tiles that the producer announces ahead */
     static constexpr uint32_t BARRIER_BYTES = 16 * (CONSUMERS + SCHEDULED) + 32 * SCHEDULED;
     /* Shared memory starts at a multiple of 1024 bytes, for which up to 1024 bytes are skipped. */
     static constexpr uint32_t OTHER_BYTES = 1024 + CONSUMERS * Q_BYTES + BARRIER_BYTES;

@@ -8,10 +8,9 @@
 #include "kernels/cuda/sm90/tensor_map.h"
 
 enum {
-    SECTION_BYTES =
-        24 << 20, /* keys and values in use at once, which should stay in the L2 (50 MiB) */
-    ALIGNMENT_ELEMENTS = 8, /* 16 bytes, as TMA requires */
-    BOX_WIDTH = 64          /* elements: 128 bytes, as the tensor core requires */
+    SECTION_BYTES = 24 << 20, /* keys and values in use at once, to stay in the L2 (50 MiB) */
+    ALIGNMENT_ELEMENTS = 8,   /* 16 bytes, as TMA requires */
+    BOX_WIDTH = 64            /* elements: 128 bytes, as the tensor core requires */
 };
 
 const struct attention_wgmma_kernel *attention_wgmma_kernels(enum gemmd_dtype dtype)

@@ -9,7 +9,8 @@
  *   plain      Nothing but alpha follows the sums. The warp multiplies in registers, writes the
  *              results to the staging, and TMA stores them while the warp goes on.
  *   in place   The results have 16 bits and there is no C0. The whole epilogue is computed in the
- *              registers in which the tensor core left the sums. Then as before.
+ *              registers in which the tensor core left the sums. The results go to the staging and
+ *              to C as in a plain epilogue.
  *   otherwise  The warp writes the sums to the staging, reads them back line by line, computes the
  *              epilogue and stores C itself, so that C0 is read and C is written in full lines.
  *
@@ -593,8 +594,8 @@ store_rows(const sm90_arguments &p, const accumulator_t<E> (&d)[N / 2],
             panel_send(p, panel, lane, column0 + i * 32, row0, batch);
         }
     } else if constexpr (TAKES_C0) {
-        if constexpr (E ==
-                      F32) { /* TMA may still read the panels of a plain tile before this one */
+        if constexpr (E == F32) {
+            /* TMA may still read the panels of a plain tile before this one. */
             panel_begin<0>(lane);
         }
 #pragma unroll 1

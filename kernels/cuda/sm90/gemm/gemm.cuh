@@ -124,10 +124,11 @@ struct config {
     /* Bytes of k in a stage. With more than 64 for f32 only two stages would fit, too few to hide
      * the copies. */
     static constexpr uint32_t K_BYTES = PARTS > 1 ? 64 : 128;
-    static constexpr int TILE_K = K_BYTES / element_bytes<E>;   /* elements of k in a stage */
-    static constexpr int INSTRUCTION_K = 32 / element_bytes<E>; /* and in one wgmma */
-    static constexpr int ACROSS =
-        128 / element_bytes<E>; /* width of a box whose lines run across k */
+    /* Elements of k in a stage and in one wgmma, and elements of a line of a box whose lines run
+     * across k. */
+    static constexpr int TILE_K = K_BYTES / element_bytes<E>;
+    static constexpr int INSTRUCTION_K = 32 / element_bytes<E>;
+    static constexpr int ACROSS = 128 / element_bytes<E>;
     static constexpr int LEFT = SWAPPED ? TILE_N : TILE_M; /* rows of the left operand in a tile */
     static constexpr int CONSUMER_ROWS = PINGPONG ? LEFT : LEFT / CONSUMERS;
     static constexpr int BLOCKS_64 = CONSUMER_ROWS / 64; /* a wgmma takes 64 rows */
@@ -309,7 +310,8 @@ __device__ __forceinline__ void ask_ahead(const void *data, uint32_t bytes)
  * `k_tiles` stages, from step `k_first` of k on. `cluster` of `clusters` is the number of this
  * cluster in the grid, and `rank` that of this block in the cluster. LOADS_X, LOADS_Y: the operands
  * that the thread loads. The thread that loads X tells the barrier how many bytes a stage gets.
- * Bytes of Y may arrive earlier: a stage is not full before that. */
+ * Bytes of Y may arrive earlier, because the stage is not full before the barrier has that number.
+ */
 template <class C, bool LOADS_X = true, bool LOADS_Y = true>
 __device__ __forceinline__ void produce(const sm90_arguments &p, const shared<C> &s,
                                         uint32_t cluster, uint32_t clusters, uint32_t rank,
@@ -657,8 +659,8 @@ __device__ __forceinline__ void consume(const sm90_arguments &p, const shared<C>
         }
 #pragma unroll
         for (int b = 0; b < C::BLOCKS_64; b++) {
-            if constexpr (C::SCALES ==
-                          GEMM_SCALES_ROWCOL) { /* scaled sums are stored as sums of f8 */
+            if constexpr (C::SCALES == GEMM_SCALES_ROWCOL) {
+                /* Scaled sums are stored as sums of f8 are. */
                 float scaled[C::TILE_N / 2];
                 scales.apply(b, d[b], scaled, lane);
                 store_rows<F8, C::TILE_N, C::IN_PLACE, C::TAKES_C0>(
