@@ -171,7 +171,7 @@ struct tiled_operand {
     struct sm90_operand stored;
     CUtensorMapDataType type;
     uint32_t element_bytes;
-    uint32_t parts;    /* of each element: 3 for f32, else 1 */
+    uint32_t parts;    /* of each element: 3 for f32 with precision full, else 1 */
     bool along_k;      /* whether the lines as stored run along k */
     uint64_t extent;   /* rows of op(A), or columns of op(B) */
     uint64_t k, batch; /* a part counts as a problem of the batch */
