@@ -3,9 +3,10 @@
  *
  *   S = cap(scale * Q * K^T),  O = softmax(S over the unmasked keys) * V
  *
- * for each of batch x heads; head h of Q uses head h / (heads / kv_heads) of K and V. Products,
- * softmax and sums are computed in f32, and O is rounded once to the operands' type.
- * cap(s) = softcap * tanh(s / softcap), or s if softcap is 0.
+ * for each of batch x heads, where Q has heads of sq rows (queries) by d, and K and V have heads of
+ * skv rows (keys) by d and dv. Several heads of Q may share a head of K and V: head h of Q uses
+ * head h / (heads / kv_heads) of K and V. Products, softmax and sums are computed in f32, and O is
+ * rounded once to the operands' type. cap(s) = softcap * tanh(s / softcap), or s if softcap is 0.
  *
  * Masks: query i of a batch entry with sq queries and skv keys has position p = i + skv - sq among
  * the keys (bottom-right alignment). The query sees key j if j <= p or the attention is not causal,
@@ -39,11 +40,11 @@ struct attention_strides {
 };
 
 struct attention_problem {
-    enum gemmd_dtype dtype;
+    enum gemmd_dtype dtype; /* of Q, K, V and O */
     uint64_t batch, heads, kv_heads, sq, skv, d, dv;
     bool causal, windowed;
-    uint64_t window;
-    float scale, softcap;
+    uint64_t window;                 /* read only if windowed */
+    float scale, softcap;            /* softcap 0: no cap */
     const int32_t *lens_q, *lens_kv; /* [batch], or both NULL: every entry has sq and skv */
     const void *q, *k, *v;
     void *o;

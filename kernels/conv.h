@@ -3,7 +3,9 @@
  *
  *   Y = act(alpha * conv(X, W) + bias)
  *
- * proto/conv_shape.h has the formula, the sizes and the layouts. The bias has one element for each
+ * proto/conv_shape.h has the formula, the sizes and the layouts. In this folder a tap is one of the
+ * r x s positions of a filter, a pixel is one position of an image with all its channels, and a
+ * plane is one channel of an image with all its positions. The bias has one element for each
  * filter. The epilogue, which is everything after the sum, is computed in the accumulator's type
  * (dtype_accumulator) and rounded once to `out`. 32-bit integer results wrap modulo 2^32.
  *

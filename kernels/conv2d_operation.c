@@ -35,7 +35,7 @@ static enum gemmd_dtype conv2d_dtype(const void *problem)
     return ((const struct conv_problem *)problem)->dtype;
 }
 
-/* The lengths of the product that the convolution is. */
+/* The sizes m, n and k of the product that computes one image. */
 static void conv2d_lengths(const void *problem, uint64_t lengths[OPERATION_LENGTHS])
 {
     const struct conv_shape *s = &((const struct conv_problem *)problem)->shape;

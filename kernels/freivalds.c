@@ -98,7 +98,7 @@ static void multiply_a(const struct gemm_problem *p, const char *a,
 /* The product of a vector and r. The vector is a row of C or C0, or the bias. */
 struct dot {
     double value, square, absolute;
-    bool finite; /* all elements were */
+    bool finite; /* whether all elements were finite */
 };
 
 static struct dot dot_with_r(const struct gemm_problem *p, const void *x, double scale,

@@ -9,6 +9,11 @@
  * among them. They have an interface of their own (gemm.h), because they are stacked, padded and
  * verified.
  *
+ * The word part stands for three things, and each declaration says for which: the operands and
+ * results of a problem are its parts (struct operation_part); a kernel's computation consists of
+ * parts, each of which one thread block computes (operation_kernel.parts); and a problem that
+ * several devices share is divided into parts (operation.divide).
+ *
  * `problem` is always a pointer to the operation's own struct. Its pointers are in the memory of
  * the context's backend (host memory for the CPU), and each is aligned to its elements. A result
  * must not overlap an operand. A kernel allocates nothing.
@@ -27,7 +32,8 @@
 #include "kernels/operation_number.h"
 #include "proto/error.h"
 
-/* Some of the units of a problem: first ... first + count - 1. */
+/* Some of the units or parts of a problem: number `first` to first + count - 1. A unit is the least
+ * that a problem can be divided by (operation.units): an entry of a batch, for example. */
 struct operation_range {
     uint64_t first, count;
 };
@@ -152,7 +158,7 @@ struct operation {
     /* A small problem with operands and a result of these types, for /info; false: the operation
      * offers no such types. */
     bool (*example)(enum gemmd_dtype dtype, enum gemmd_dtype out, void *problem);
-    /* Another, which kernels take that compute special problems only. NULL: there is none. */
+    /* Another small problem, for kernels that take special problems only. NULL: there is none. */
     bool (*special_example)(enum gemmd_dtype dtype, enum gemmd_dtype out, void *problem);
     /* Makes problem number `index` of the problems that load the code of all kernels; false: there
      * are no more. The pointers to optional operands and results only say whether these are
@@ -184,7 +190,7 @@ enum gemmd_error operation_select(const struct operation *operation,
                                   struct fault *fault);
 
 /* Whether `kernel`, which takes the problem, computes the problem in a shared launch of small
- * ones. */
+ * problems. */
 bool operation_is_small(const struct operation *operation, const struct operation_kernel *kernel,
                         const void *problem);
 /* Whether `kernel`, which takes the problem, can compute the problem in a group, and the problem's
@@ -200,7 +206,7 @@ uint64_t operation_group_key(const struct operation *operation,
                              const struct operation_kernel *kernel, const void *problem);
 uint32_t operation_group_units(const struct operation *operation, const void *problem);
 
-/* The pointer of a problem to a part. */
+/* Reads the problem's pointer to a part, and sets it. */
 void *operation_part_pointer(const void *problem, const struct operation_part *part);
 void operation_part_point(void *problem, const struct operation_part *part, void *to);
 

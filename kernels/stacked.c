@@ -16,7 +16,8 @@ struct plan {
     uint64_t a_bytes, c0_bytes, scale_bytes, c_bytes, kernel_bytes;
 };
 
-/* m rows of `width` elements, each aligned as the fastest kernels require. */
+/* The leading dimension and the bytes of m rows of `width` elements, each row aligned as the
+ * fastest kernels require. False: a size overflows. */
 static bool stack_place(uint64_t m, uint64_t width, enum gemmd_dtype dtype, uint64_t *ld,
                         uint64_t *bytes)
 {

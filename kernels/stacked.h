@@ -10,11 +10,11 @@
  * excludes OpenBLAS, which computes a few rows with another order of sums than many rows: requests
  * that "auto" gives to OpenBLAS are computed one at a time.
  *
- * How a batcher uses this module:
+ * How the queue of the daemon uses this module:
  *   - gemm_can_stack says whether the kernel that gemm_select chose for a request can stack rows.
  *   - Requests can share a stack if kernel, types, precision, scales, activation, n, k, transb,
  *     alpha, beta, B, its scales, bias and the leading dimensions are the same (gemm_same_stack).
- * Their numbers of rows may differ.
+ *     Their numbers of rows may differ.
  *   - gemm_stacked_bytes gives the device memory that a stack of `problem->m` rows needs. The size
  *     grows with m, so a workspace for the largest stack serves all stacks.
  *   - gemm_stacked enqueues the whole computation on the context's stream. Rows are read from and

@@ -160,7 +160,7 @@ static void load_keys(const struct tile *tile, uint64_t first, uint64_t keys)
     }
 }
 
-/* Returns whether all that was packed is finite. */
+/* Packs values. Returns whether all of them are finite. */
 static bool load_values(const struct tile *tile, uint64_t first, uint64_t keys)
 {
     const struct attention_problem *p = tile->problem;
@@ -285,7 +285,7 @@ static void cpu_attention_tiled_store(const struct tile *tile)
     }
 }
 
-/* The one that a part belongs to. */
+/* The member that a part belongs to. */
 static const struct member *find_member(const struct attention_job *job, uint64_t part)
 {
     uint32_t low = 0, high = job->count - 1;

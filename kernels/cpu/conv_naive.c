@@ -32,7 +32,7 @@ struct conv_naive_job {
     struct conv_strides x, w, y;
     uint64_t group_channels, group_filters;
     uint64_t taps; /* of an element */
-    bool is_long;  /* an element has so many taps that its sum looks whether to stop */
+    bool is_long;  /* an element has so many taps that its sum asks whether to stop */
 };
 
 /* One element of Y: image, filter, row and column. */
@@ -40,7 +40,7 @@ struct place {
     uint64_t image, filter, row, column;
 };
 
-/* Where a filter element meets X: false if the position is padding. */
+/* The element of X that a tap is multiplied with. False: the position is padding. */
 INLINE bool find_input(const struct conv_shape *s, const struct place *at, uint64_t u, uint64_t v,
                        uint64_t *row, uint64_t *column)
 {
@@ -59,8 +59,8 @@ INLINE uint64_t slice_end(const struct conv_naive_job *job, uint64_t c)
     return job->group_channels - c < TEAM_PACE_STEPS ? job->group_channels : c + TEAM_PACE_STEPS;
 }
 
-/* A sum that is ended early is incomplete. `is_long` is a constant in each call, so that a short
- * sum is a loop over all channels. */
+/* The sum of an element of Y; incomplete if the computation has to stop. `is_long` is a constant in
+ * each call, so that a short sum is a loop over all channels. */
 INLINE float conv_sum_f32(const struct conv_naive_job *job, const struct place *at,
                           struct team_pace *pace, float (*load)(const void *from, uint64_t i),
                           bool is_long)

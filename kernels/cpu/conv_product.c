@@ -1,5 +1,5 @@
 /*
- * product - a convolution as products: rows of X's patches times W transposed (im2col).
+ * product - a convolution as matrix products: a matrix of patches of X times W transposed (im2col).
  *
  * The elements of X that one pixel of Y needs are gathered to a row, in the order in which W has
  * the elements of a filter, so that W is used in place. A block of such rows is multiplied by the
@@ -44,9 +44,9 @@ struct conv_product_plan {
 /* The kernel for a product, as kernel=auto of products chooses on the CPU. */
 static const struct gemm_kernel *choose_product(const struct gemm_problem *product)
 {
-    return gemm_cpu_openblas.takes(product) ? &gemm_cpu_openblas
-           : gemm_cpu_tiled.takes(product)  ? &gemm_cpu_tiled
-                                            : NULL;
+    if (gemm_cpu_openblas.takes(product))
+        return &gemm_cpu_openblas;
+    return gemm_cpu_tiled.takes(product) ? &gemm_cpu_tiled : NULL;
 }
 
 /* `rows` pixels and `columns` filters of one group, without pointers. */
@@ -157,8 +157,8 @@ struct conv_set {
     uint64_t starts[SET_PROBLEMS + 1];
 };
 
-/* Copies the elements that one filter row meets: s pixels of each of `channels` channels. A row
- * that is ended early is incomplete. */
+/* Copies the elements of X that row `u` of a filter is multiplied with for one pixel of Y: s pixels
+ * of each of `channels` channels. If the computation has to stop, the copy is incomplete. */
 static void gather_taps(const struct conv_block *b, uint64_t pixel, uint64_t u, char *to,
                         struct team_pace *pace, uint64_t size)
 {

@@ -124,8 +124,8 @@ struct naive_job {
     uint64_t index;
 };
 
-/* So many that they take some milliseconds. One chain takes no longer than its operands take to
- * arrive, because it reads each of their elements once. */
+/* So many that they take some milliseconds. A single chain is not interrupted: it reads each
+ * element of its operands once, so it takes no longer than the operands took to arrive. */
 static uint64_t columns_at_a_time(uint64_t k)
 {
     const uint64_t columns = k == 0 ? CHUNK : STEPS / k;

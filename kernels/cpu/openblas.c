@@ -101,7 +101,8 @@ static void finish_rows(void *argument, uint64_t part, uint32_t member)
                      f->sums + i * f->row_bytes);
 }
 
-/* On the team if there is enough to do, else at once. */
+/* Runs the task for all lines: on the team if there is enough to do, and otherwise in this thread.
+ */
 static void run_lines(struct team *team, team_task *task, void *argument, uint64_t lines,
                       uint64_t length)
 {

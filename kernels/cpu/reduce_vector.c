@@ -30,7 +30,7 @@ struct counter {
     float sums[LEVELS][TILE];
 };
 
-/* `block` may be changed. */
+/* Adds the sums of a block, which the function may overwrite. */
 static void counter_add(struct counter *counter, float *block, uint64_t width)
 {
     uint32_t level = 0;
@@ -63,8 +63,9 @@ static float term(enum reduce_op op, float value, float most)
 struct columns {
     const struct reduce_problem *p;
     struct team_pace *pace;
-    const char *x;
-    uint64_t width;
+    const char *x;  /* the first element of the first column */
+    uint64_t width; /* columns, at most TILE */
+    /* The greatest element of each column, and its row. */
     float most[TILE];
     int32_t place[TILE];
 };
@@ -121,8 +122,8 @@ static bool columns_sum(const struct columns *columns, float *total)
 
 /* ---- one result: contiguous elements ---- */
 
-/* Reads up to BLOCK elements from element `first` on. Returns how many; 0: the computation has to
- * stop. Looks once in SLICE elements. */
+/* Reads up to BLOCK elements from element `first` on. Returns their number; 0: the computation has
+ * to stop, which is asked once in SLICE elements. */
 static uint64_t read_block(const struct columns *columns, uint64_t first, float *block)
 {
     enum { SLICE = 64 * BLOCK };

@@ -133,7 +133,8 @@ template <> __device__ __forceinline__ uint32_t activate<uint32_t>(enum gemm_act
     return act == GEMM_ACT_RELU && x >> 31 != 0 ? 0 : x;
 }
 
-/* Taken from the problem once, on the host. */
+/* The parameters of an epilogue for results of type Out, and its computation. `index` is the
+ * problem in the batch. */
 template <typename Out> struct epilogue {
     using compute = typename compute_type<Out>::type;
 
@@ -162,8 +163,8 @@ template <typename Out> struct epilogue {
     {
     }
 
-    /* The element of C that comes of a sum; `c0_value` and `bias_value` count only where there are
-     * such operands. */
+    /* The element of C before the activation. c0_value and bias_value are ignored if the problem
+     * has no C0 or no bias. */
     __device__ __forceinline__ compute before_act(compute sum, compute c0_value,
                                                   compute bias_value) const
     {
@@ -175,6 +176,7 @@ template <typename Out> struct epilogue {
         return x;
     }
 
+    /* Computes an element of C from its sum, and stores it. */
     __device__ __forceinline__ void store(uint64_t index, uint64_t row, uint64_t column,
                                           compute sum) const
     {

@@ -10,9 +10,10 @@
 
 #include "kernels/cuda/epilogue.cuh"
 
-/* Sums sums[0], sums[PITCH] ... of ROWS rows from `row` on, of which those below m count. Four at a
- * time, so that loads of C0 overlap. Activations are called in a loop, by way of the sums' places,
- * since they are long. */
+/* Finishes and stores one column of ROWS rows from `row` on, whose sums are sums[0], sums[PITCH]
+ * and so on. Rows from m on do not exist. Four rows are finished at a time, so that loads of C0
+ * overlap. Activations are long code and therefore called in a loop, in which the values pass
+ * through the places of the sums. */
 template <unsigned ROWS, unsigned PITCH, typename Out>
 static __device__ __forceinline__ void finish_column(const epilogue<Out> &finish,
                                                      typename epilogue<Out>::compute *sums,

@@ -39,9 +39,9 @@ __device__ __forceinline__ void mbarrier_arrive(uint32_t barrier)
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
-/* Arrives at the barrier that lies at the same address in another block of the cluster. Orders
- * nothing but what this block's threads see: `.release.cluster` would cost a fence of the whole
- * device's width each time. */
+/* Arrives at the barrier that lies at the same address in another block of the cluster. The arrival
+ * orders no memory accesses for the other block: `.release.cluster` would compile to a fence of the
+ * whole device each time. */
 __device__ __forceinline__ void mbarrier_arrive_remote(uint32_t barrier, uint32_t block_rank)
 {
     asm volatile("{\n"
@@ -92,13 +92,13 @@ __device__ __forceinline__ void mbarrier_wait(uint32_t barrier, uint32_t parity)
 
 /* ---- named barriers, 0 ... 15; 0 is __syncthreads ---- */
 
-/* Waits until `threads` threads, of whole warps, have come here or to barrier_arrive. */
+/* Waits until `threads` threads, of whole warps, have called barrier_sync or barrier_arrive. */
 __device__ __forceinline__ void barrier_sync(uint32_t barrier, uint32_t threads)
 {
     asm volatile("barrier.cta.sync.aligned %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
 }
 
-/* Counts as one of them and goes on. */
+/* Counts the calling threads for barrier_sync, and does not wait. */
 __device__ __forceinline__ void barrier_arrive(uint32_t barrier, uint32_t threads)
 {
     asm volatile("barrier.cta.arrive.aligned %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
@@ -163,7 +163,8 @@ __device__ __forceinline__ void tensor_map_prefetch(const CUtensorMap *map)
     asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
 
-/* Global to shared; what lies outside the tensor arrives as zeros and counts as bytes too. */
+/* Copies a box from global to shared memory. Elements outside the tensor arrive as zeros, whose
+ * bytes the barrier counts too. */
 __device__ __forceinline__ void tensor_load(uint32_t destination, const CUtensorMap *map,
                                             uint32_t barrier, int32_t x, int32_t y, int32_t z)
 {
@@ -188,8 +189,8 @@ __device__ __forceinline__ void tensor_load_once(uint32_t destination, const CUt
                  : "memory");
 }
 
-/* Asks for a box to be in the L2. Nothing waits for it, and what is written to the box meanwhile is
- * seen by later reads (PTX ISA 9.7.9.27). */
+/* Prefetches a box into the L2. Nothing waits for the prefetch, and later reads see what is written
+ * to the box meanwhile (PTX ISA 9.7.9.27). */
 __device__ __forceinline__ void tensor_prefetch(const CUtensorMap *map, int32_t x, int32_t y,
                                                 int32_t z)
 {
@@ -209,8 +210,8 @@ __device__ __forceinline__ void tensor_load(uint32_t destination, const CUtensor
                  : "memory");
 }
 
-/* The same into every block of the cluster whose bit is set in `blocks`: to the same address, and
- * counted by the barrier at the same address, in each of them. */
+/* Copies a box into every block of the cluster whose bit is set in `blocks`: to the same address,
+ * and counted by the barrier at the same address, in each of them. */
 __device__ __forceinline__ void tensor_load_multicast(uint32_t destination, const CUtensorMap *map,
                                                       uint32_t barrier, int32_t x, int32_t y,
                                                       int32_t z, uint16_t blocks)
@@ -221,9 +222,9 @@ __device__ __forceinline__ void tensor_load_multicast(uint32_t destination, cons
                  : "memory");
 }
 
-/* Shared to global. Lines outside the tensor are not written, and of a line that ends within the
- * box whole pieces of 16 bytes are, so up to 15 bytes beyond its end. Completion: bulk_commit and
- * bulk_wait_read, by the thread that issued it. */
+/* Copies a box from shared to global memory. Lines outside the tensor are not written. A line that
+ * ends within the box is written in whole pieces of 16 bytes, so up to 15 bytes beyond its end.
+ * Completion: bulk_commit and bulk_wait_read, by the thread that issued the copy. */
 __device__ __forceinline__ void tensor_store(const CUtensorMap *map, uint32_t source, int32_t x,
                                              int32_t y, int32_t z)
 {
@@ -251,8 +252,8 @@ __device__ __forceinline__ void fence_async_proxy()
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
-/* Asks for bytes to be in the L2, by address and number multiples of 16. Nothing depends on it, so
- * they may still be written meanwhile. */
+/* Prefetches bytes into the L2. The address and the number are multiples of 16. Nothing depends on
+ * the prefetch, so the bytes may still be written meanwhile. */
 __device__ __forceinline__ void prefetch_bytes(const void *from, uint32_t bytes)
 {
     asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
@@ -260,8 +261,8 @@ __device__ __forceinline__ void prefetch_bytes(const void *from, uint32_t bytes)
 
 /* ---- shared-memory stores of matrices ---- */
 
-/* Four 8x8 matrices of 16-bit elements. Lane l holds two neighbouring elements of row l/4 of each
- * in values 0 ... 3, and gives the address of row l%8 of matrix l/8. */
+/* Stores four 8x8 matrices of 16-bit elements (stmatrix). Lane l holds two neighbouring elements of
+ * row l/4 of each matrix in v0 to v3, and gives the address of row l%8 of matrix l/8. */
 __device__ __forceinline__ void store_matrices(uint32_t row_address, uint32_t v0, uint32_t v1,
                                                uint32_t v2, uint32_t v3)
 {
@@ -317,7 +318,7 @@ __device__ __forceinline__ uint2 load_shared_2(uint32_t address)
     return v;
 }
 
-/* From the same address in block `rank` of the cluster. */
+/* Loads 16 bytes from the same address in the shared memory of block `rank` of the cluster. */
 __device__ __forceinline__ uint4 load_cluster_4(uint32_t address, uint32_t rank)
 {
     uint4 v;
@@ -342,7 +343,8 @@ __device__ __forceinline__ uint4 load_shared_4(uint32_t address)
     return v;
 }
 
-/* ---- global memory that nobody writes, asked for here and not where the value is used ---- */
+/* ---- loads of global memory that nobody writes, issued here and not where the value is used ----
+ */
 
 __device__ __forceinline__ uint32_t load_global(const void *from)
 {
@@ -366,8 +368,8 @@ __device__ __forceinline__ void earlier_kernels_wait()
     asm volatile("griddepcontrol.wait;" ::: "memory");
 }
 
-/* Has an argument of the kernel in a register from here on: the first use of its line costs a read
- * of memory, which a wait can hide. */
+/* Makes the compiler load an argument of the kernel into a register here. The first use of a line
+ * of arguments takes a read of memory, which a later wait hides. */
 __device__ __forceinline__ void argument_fetch(uint32_t value)
 {
     asm volatile("" ::"r"(value));

@@ -2,10 +2,11 @@
  * arguments.h - a problem in the form that the fast attention kernels use: sizes of 32 bits, masks
  * in one form, and the factor of the exponent.
  *
- * The weights are powers of 2: the softmax of S is 2^(S * log2 e - the row's maximum). log2 e *
- * scale is a single factor, which is applied in the multiply-add that subtracts the maximum. This
- * is possible if the scale keeps the order of the scores. For other scales, and with a soft cap,
- * the scores are computed first (`general`).
+ * The weights are computed as powers of 2: the weight of a score S is 2^(S * log2 e - most), where
+ * `most` is the largest S * log2 e of the row. For S = scale * product, log2 e * scale is a single
+ * factor, which is applied in the multiply-add that subtracts `most`. This is possible if the scale
+ * keeps the order of the products. For other scales, and with a soft cap, the scores are computed
+ * first (`general`).
  */
 #ifndef KERNELS_CUDA_ATTENTION_ARGUMENTS_H
 #define KERNELS_CUDA_ATTENTION_ARGUMENTS_H

@@ -32,6 +32,7 @@ static __device__ __forceinline__ T *row_of(T *tensor, const struct attention_st
     return tensor + entry * strides.batch + head * strides.head + row * strides.row;
 }
 
+/* `value`, but at least 0 and at most `limit`. */
 static __device__ __forceinline__ uint64_t clamp(int64_t value, uint64_t limit)
 {
     return value < 0 ? 0 : (uint64_t)value < limit ? (uint64_t)value : limit;
@@ -50,8 +51,9 @@ span_of(const struct attention_problem &p, const struct lengths &lengths, uint64
     return span;
 }
 
-/* A product of Q and K as it goes into the softmax. Rounded here, and not fused with what is
- * subtracted from it later, so that a score is the same wherever it is computed. */
+/* The score of a key, from the product of a row of Q and a row of K. The score is rounded here, and
+ * its multiplication is not fused with a later subtraction, so that a score is the same wherever it
+ * is computed. */
 static __device__ __forceinline__ float score_of(float product, float scale, float softcap)
 {
     const float score = __fmul_rn(product, scale);

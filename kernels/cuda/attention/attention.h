@@ -17,7 +17,7 @@
 extern "C" {
 #endif
 
-/* Enqueues rows of O, which are counted through batch, heads and queries. */
+/* Enqueues the rows of O in `rows`. Rows are counted through batch, heads and queries. */
 enum gemmd_error attention_naive_launch(cudaStream_t stream,
                                         const struct attention_problem *problem,
                                         struct operation_range rows);

@@ -32,8 +32,9 @@ namespace attention_decode
 
 using namespace flash;
 
-constexpr int KEYS = 16;         /* of a step of a warp */
-constexpr uint32_t ROWS_MIN = 8; /* of a tile */
+constexpr int KEYS = 16;         /* that a warp multiplies in one step */
+constexpr uint32_t ROWS_MIN = 8; /* of the smallest tile */
+/* The second kernel: warps of a block, and KV splits that a warp loads before it uses the first. */
 constexpr uint32_t JOIN_WARPS = 4, JOIN_DEPTH = 4;
 constexpr int JOIN_THREADS = 32 * JOIN_WARPS;
 
@@ -48,17 +49,22 @@ static __device__ __forceinline__ void add_times(float4 &sum, const float4 &v, f
                       __fmaf_rn(v.z, factor, sum.z), __fmaf_rn(v.w, factor, sum.w));
 }
 
+/* The parameters of a launch, for one problem. */
 struct arguments {
     attention_arguments a;
-    uint32_t kv_splits, rows; /* rows: queries of all heads that share one of K and V */
-    uint32_t columns;         /* of a row of sums, a multiple of 4 */
+    /* The most KV splits of an entry; the queries of all heads that share a head of K and V. */
+    uint32_t kv_splits, rows;
+    uint32_t columns; /* of a row of sums, a multiple of 4 */
+    /* Whether rows of K and of V start at multiples of 16 bytes, and rows of Q at multiples of 4.
+     */
     bool k_pieces, v_pieces, q_pairs;
     float *sums;    /* [entry, head of K and V, KV split, row, columns] */
     float2 *states; /* [entry, head of K and V, KV split, row]: maximum, total */
 };
 
-/* QUERIES: the rows of a tile. BLOCKS: those that fit a multiprocessor. The more blocks, the fewer
- * stages each of them has. The bits depend on neither. */
+/* A configuration of the first kernel. WIDTH: the largest d and dv. QUERIES: the rows of a tile.
+ * BLOCKS: the blocks that fit on a multiprocessor; the more blocks, the fewer stages each of them
+ * has. The bits of a result do not depend on QUERIES and BLOCKS. */
 template <typename Element_, int WIDTH_, int QUERIES_,
           int BLOCKS_ = WIDTH_ *QUERIES_<2048 ? 3 : 2> struct config {
     using Element = Element_;

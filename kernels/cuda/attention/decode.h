@@ -36,6 +36,8 @@ ATTENTION_DECODE_ANYWHERE static inline uint32_t attention_decode_kv_splits(uint
 {
     const uint32_t split_keys = attention_decode_kv_split_keys(keys);
     const uint32_t own = keys / split_keys + (keys % split_keys != 0);
+    /* The KV splits of the longest entry that has the next shorter split: 2048 / 128, 8192 / 256.
+     */
     const uint32_t shorter = keys <= 2048 ? 0 : keys <= 8192 ? 16 : 32;
     return own > shorter ? own : shorter;
 }

@@ -10,7 +10,7 @@
 namespace attention_decode
 {
 
-/* A warp's share of a row of O: 4 columns a lane, `PARTS` times. */
+/* A warp's share of a row of O: each lane has 4 columns out of every 128, PARTS times. */
 template <int PARTS> struct shared_row {
     softmax_row state;
     float4 sum[PARTS];

@@ -13,7 +13,7 @@
 namespace attention_decode
 {
 
-/* A pair of neighbours of Q, zero beyond its end. */
+/* Two neighbouring elements of a row of Q, zeros beyond the end of the row. */
 static __device__ __forceinline__ uint32_t pair_of(const arguments &p, const uint16_t *row,
                                                    uint32_t column)
 {
@@ -23,7 +23,8 @@ static __device__ __forceinline__ uint32_t pair_of(const arguments &p, const uin
     return low | (column + 1 < p.a.d ? (uint32_t)row[column + 1] << 16 : 0);
 }
 
-/* Q, transposed, as right operands: in registers, or in shared memory where the sums take those. */
+/* Q, transposed, as the right operand of the tensor core: in registers (HELD), or in shared memory
+ * where the sums need the registers. */
 template <class C> struct queries {
     static constexpr bool HELD = C::QUERIES * C::WIDTH < 4096;
     uint32_t held[HELD ? C::QUERIES / 8 : 1][HELD ? C::WIDTH / 16 : 1][2];
@@ -43,7 +44,8 @@ template <class C> struct queries {
     }
 };
 
-/* Rows from `end` on are zeros. Called by a block. */
+/* Loads the rows from `first` to end - 1 of a tile, with zeros for the rest. Called by all threads
+ * of a block. */
 template <class C>
 static __device__ __forceinline__ void load_queries(const arguments &p, uint32_t entry,
                                                     uint32_t kv_head, uint32_t first, uint32_t end,
@@ -78,7 +80,7 @@ static __device__ __forceinline__ void load_queries(const arguments &p, uint32_t
     }
 }
 
-/* Over the lanes that have the same columns of a fragment. */
+/* The largest value, and below the sum, over the lanes that have the same columns of a fragment. */
 static __device__ __forceinline__ float columns_max(float x)
 {
     x = fmaxf(x, __shfl_xor_sync(WHOLE_WARP, x, 4));
@@ -108,7 +110,8 @@ template <class C> struct partial {
     float o[C::QUERIES / 8][C::WIDTH / 4]; /* O transposed, by fragments of 16 columns of O */
 };
 
-/* Scores of 16 keys from `key` on and 8 rows become weights, and `row`'s sums theirs. */
+/* The step of the online softmax for 16 keys and 8 rows: turns the scores `s` into weights, and
+ * multiplies the sums `o` by the factor from the old maximum of their row to the new one. */
 template <class C>
 static __device__ __forceinline__ void weigh(const arguments &p, float (&s)[4],
                                              softmax_row (&row)[2], float (&o)[C::WIDTH / 4])
@@ -116,7 +119,7 @@ static __device__ __forceinline__ void weigh(const arguments &p, float (&s)[4],
     float factor[2];
 #pragma unroll
     for (int e = 0; e < 2; e++) {
-        /* NaN only if all of this lane's are; it is no largest. */
+        /* fmaxf ignores a NaN, which therefore never becomes the maximum. */
         const float top = columns_max(fmaxf(s[e], s[2 + e]));
         const float most = fmaxf(row[e].most, top * p.a.exponent_of_score);
         const float base = base_of(most);
@@ -133,7 +136,8 @@ static __device__ __forceinline__ void weigh(const arguments &p, float (&s)[4],
     }
 }
 
-/* One step: 16 keys from `key` on. All rows see the keys in `inner`. */
+/* One step of a warp: multiplies the 16 keys from `key` on, which are in `stage`, with all rows of
+ * the tile. All rows see the keys in `inner`; other keys are masked. */
 template <class C>
 static __device__ __forceinline__ void step(const arguments &p, uint32_t stage, int32_t key,
                                             const lengths &n, uint32_t first_row, const span &inner,
@@ -193,8 +197,9 @@ static __device__ __forceinline__ void step(const arguments &p, uint32_t stage, 
     }
 }
 
-/* The warps' results to the workspace, as one: rows first_row ... first_row + rows - 1. `number` is
- * the split's, counted through all. */
+/* Combines the results of the block's warps, in the order of the warps, and writes them to the
+ * workspace: the rows from first_row to first_row + rows - 1 of KV split `number`, counted through
+ * all KV splits. */
 template <class C>
 static __device__ __forceinline__ void combine_warps(const arguments &p, char *shared,
                                                      uint32_t number, uint32_t first_row,

@@ -27,8 +27,8 @@ using namespace flash;
 
 struct arguments {
     attention_arguments a;
-    uint32_t tile_rows; /* of a head */
-    bool q_pieces, k_pieces, v_pieces;
+    uint32_t tile_rows;                /* tiles of a head */
+    bool q_pieces, k_pieces, v_pieces; /* whether rows start at multiples of 16 bytes */
 };
 
 template <typename Element_, int WIDTH_> struct config {
@@ -39,7 +39,8 @@ template <typename Element_, int WIDTH_> struct config {
     static constexpr int TILE_M = WARPS * BLOCKS_16 * 16, TILE_N = WIDTH <= 128 ? 64 : 32;
     static constexpr uint32_t Q_BYTES = TILE_M * WIDTH * 2, K_BYTES = TILE_N * WIDTH * 2;
     static constexpr uint32_t SHARED_BYTES = Q_BYTES + 2 * K_BYTES;
-    /* At 128 all registers are in use, and none is left for which problem it is. */
+    /* Whether there is a kernel for groups. At a width of 128 all registers are in use, and none is
+     * left for the address of the problem. */
     static constexpr bool GROUPS = WIDTH != 128;
 };
 
@@ -50,6 +51,7 @@ template <class C> struct rows_16 {
     float o[C::WIDTH / 2];
 };
 
+/* s = Q * K^T for the warp's rows, from `first_row` of the tile on, and a tile of keys. */
 template <class C>
 static __device__ __forceinline__ void multiply_keys(const arguments &p, uint32_t q, uint32_t k,
                                                      uint32_t first_row,
@@ -81,6 +83,7 @@ static __device__ __forceinline__ void multiply_keys(const arguments &p, uint32_
     }
 }
 
+/* rows.o += weights * V for a tile of keys. */
 template <class C>
 static __device__ __forceinline__ void
 multiply_values(const arguments &p, uint32_t v, const float (&s)[C::BLOCKS_16][C::TILE_N / 2],
@@ -107,7 +110,9 @@ multiply_values(const arguments &p, uint32_t v, const float (&s)[C::BLOCKS_16][C
     }
 }
 
-/* Scores of the keys from `key` on become weights, and sums so far are scaled to them. */
+/* The step of the online softmax: turns the scores of a tile of keys, from `key` on, into weights,
+ * and multiplies the sums so far by the factor from the old maximum to the new one. All rows of the
+ * warp see the keys in `all`; other keys are masked. */
 template <class C>
 static __device__ __forceinline__ void softmax(const arguments &p, const lengths &n, int32_t key,
                                                const span &all, float (&s)[C::TILE_N / 2],
@@ -128,8 +133,8 @@ static __device__ __forceinline__ void softmax(const arguments &p, const lengths
         rows.o[j] *= factor[j / 2 % 2];
 }
 
-/* Tile `index` of a problem, counted through all heads of all entries, those with most keys first
- * in each. By a block. */
+/* Computes tile `index` of a problem, counted through all heads of all entries. With a causal mask
+ * the tiles of a head that see the most keys come first. Called by a block. */
 template <class C>
 static __device__ __forceinline__ void compute(const arguments &p, uint32_t index)
 {

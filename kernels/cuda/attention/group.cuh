@@ -17,6 +17,7 @@
 namespace attention_group
 {
 
+/* The parameters of a launch: up to MOST problems. */
 template <class Problem_> struct list {
     using Problem = Problem_;
     static constexpr uint32_t MOST =
@@ -26,8 +27,9 @@ template <class Problem_> struct list {
     uint32_t first[MOST];
     Problem problems[MOST];
 
-    /* Brings the problem that a part belongs to into shared memory, where reading it takes no
-     * register for its place; by all THREADS of a block. The number of the part in it. */
+    /* Copies the problem that a part belongs to into shared memory, so that no register is needed
+     * for the address of the problem. Called by all THREADS threads of a block. Returns the number
+     * of the part within its problem. */
     template <unsigned THREADS>
     __device__ __forceinline__ uint32_t fetch(uint32_t part, Problem &problem) const
     {
@@ -42,7 +44,7 @@ template <class Problem_> struct list {
         return part - first[i];
     }
 
-    /* The problem that a part belongs to. */
+    /* The number of the problem that a part belongs to. */
     __device__ __forceinline__ uint32_t find(uint32_t part) const
     {
         uint32_t low = 0, high = count;
@@ -57,8 +59,8 @@ template <class Problem_> struct list {
     }
 };
 
-/* Calls `launch` with one list after another until all members have been in one. `parts` says how
- * many parts a member has, `fill` describes it. */
+/* Calls `launch` with one list of problems after another until all members have been in a list.
+ * `parts` returns the number of parts of a member, and `fill` the member as a Problem. */
 template <class Problem, class Parts, class Fill, class Launch>
 static enum gemmd_error launch_all(const struct attention_member members[], uint32_t count,
                                    const Parts &parts, const Fill &fill, const Launch &launch)

@@ -17,7 +17,7 @@ namespace flash
 
 constexpr uint32_t PIECE_ELEMENTS = 8;
 
-/* The tile's byte at which a piece lies. */
+/* The offset of a 16-byte piece of a row in a tile, in bytes. */
 template <int WIDTH> __device__ __forceinline__ uint32_t place(uint32_t row, uint32_t piece)
 {
     return (row * (WIDTH / PIECE_ELEMENTS) + (piece ^ row % 8)) * 16;
@@ -36,10 +36,11 @@ __device__ __forceinline__ uint4 gather(const uint16_t *from, uint32_t count)
     return make_uint4(word[0], word[1], word[2], word[3]);
 }
 
-/* THREADS threads, of which this is number `thread`, start copying ROWS rows of `width` elements
- * that lie `step` apart; only rows first ... end - 1 are there. `pieces`: rows start at multiples
- * of 16 bytes. ONCE: they are not read again soon. Complete for this thread after copies_commit and
- * copies_wait. */
+/* Starts to copy ROWS rows of `width` elements, which lie `step` elements apart, to a tile. Called
+ * by THREADS threads, of which this is number `thread`. Only the rows from `first` to end - 1
+ * exist; the others become zeros. `pieces`: rows start at multiples of 16 bytes. ONCE: the rows are
+ * not read again soon. The copies of this thread are complete after copies_commit and copies_wait.
+ */
 template <int WIDTH, int ROWS, int THREADS, bool ONCE = false>
 __device__ __forceinline__ void copy_rows(uint32_t tile, const void *rows, int64_t step,
                                           uint32_t width, int32_t first, int32_t end, bool pieces,

@@ -34,7 +34,7 @@ static __device__ __forceinline__ float sum_of(float a, float b)
 template <float combine(float, float)>
 static __device__ __forceinline__ float combined(float value, float *values)
 {
-    __syncthreads(); /* what was there has been read */
+    __syncthreads(); /* all threads have read the values of the call before */
     values[threadIdx.x] = value;
 #pragma unroll 1
     for (unsigned half = THREADS / 2; half > 0; half /= 2) {

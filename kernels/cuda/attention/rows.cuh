@@ -77,7 +77,8 @@ __device__ __forceinline__ float reciprocal_fast(float x)
     return y;
 }
 
-/* 1 - 2 / (e^2x + 1), by its series where that would lose digits. 1 for large x, NaN for NaN. */
+/* tanh(x) = 1 - 2 / (e^2x + 1). Near 0, where the difference would lose digits, the first terms of
+ * the series of tanh. */
 __device__ __forceinline__ float tanh_fast(float x)
 {
     const float square = x * x;
@@ -156,8 +157,9 @@ __device__ __forceinline__ float base_of(float most)
     return most == -INFINITE ? 0 : most;
 }
 
-/* Replaces the scores of row H, two in each of COUNT / 4 blocks, by weights. Returns the factor by
- * which the sums over earlier tiles have to be multiplied. */
+/* Replaces the scores of row H (0 or 1 of this lane's two rows) by weights: the lane has two of
+ * them in each 8 columns, values 2 * H and 2 * H + 1 of 4. Returns the factor by which the sums
+ * over earlier tiles have to be multiplied. */
 template <int H, int COUNT>
 __device__ __forceinline__ float softmax_step(float (&scores)[COUNT], softmax_row &row,
                                               float exponent_of_score)
@@ -171,7 +173,7 @@ __device__ __forceinline__ float softmax_step(float (&scores)[COUNT], softmax_ro
         top[2] = fmaxf(top[2], scores[j + 4 + 2 * H]);
         top[3] = fmaxf(top[3], scores[j + 4 + 2 * H + 1]);
     }
-    /* NaN only if all of this lane's are; it is no largest. */
+    /* fmaxf ignores a NaN, which therefore never becomes the maximum. */
     const float largest = quad_max(fmaxf(fmaxf(top[0], top[1]), fmaxf(top[2], top[3])));
     const float most = fmaxf(row.most, largest * exponent_of_score);
     const float base = base_of(most);
@@ -235,8 +237,9 @@ __device__ __forceinline__ const Element *row_at(const void *tensor, const atten
            row * steps.row;
 }
 
-/* Words of a quad change places: before, word[b] of lane q is its pair of columns of block b;
- * after, word[p] is pair p of block q, so that a lane has 8 columns in a row. */
+/* Exchanges words among the four lanes of a quad. Before, word[b] of lane q is the lane's pair of
+ * columns out of block b of 8 columns. After, word[p] of lane q is pair p of block q, so that a
+ * lane has 8 neighbouring columns. */
 __device__ __forceinline__ void quad_transpose(uint32_t (&word)[4], uint32_t quad_lane)
 {
     const bool odd = quad_lane & 1, upper = quad_lane & 2;
@@ -254,7 +257,7 @@ __device__ __forceinline__ void quad_transpose(uint32_t (&word)[4], uint32_t qua
     }
 }
 
-/* 8 elements of a row of O from `column` on, as far as there are. */
+/* Stores 8 elements of a row of O from `column` on, as far as the row goes. */
 template <typename Element>
 __device__ __forceinline__ void store_piece(const attention_arguments &a, Element *row,
                                             uint32_t column, const uint32_t (&word)[4])
@@ -293,7 +296,8 @@ __device__ __forceinline__ bool store_row(const attention_arguments &a, const fl
         }
         quad_transpose(words[j / 16], quad_lane);
     }
-    /* The usual rows by themselves, since branches between pieces would keep them apart. */
+    /* Rows of full width in code of their own: branches between pieces would separate the stores.
+     */
     if (a.o_pieces && a.dv == COLUMNS) {
         uint4 *to = reinterpret_cast<uint4 *>(row) + quad_lane;
 #pragma unroll
@@ -308,7 +312,7 @@ __device__ __forceinline__ bool store_row(const attention_arguments &a, const fl
     return zero == 0;
 }
 
-/* A row of zeros, by a quad. */
+/* Stores a row of zeros in O. Called by the four lanes of a quad. */
 template <typename Element>
 __device__ __forceinline__ void store_zeros(const attention_arguments &a, Element *row)
 {
@@ -317,7 +321,7 @@ __device__ __forceinline__ void store_zeros(const attention_arguments &a, Elemen
         store_piece(a, row, column, zeros);
 }
 
-/* ---- rows that tensor cores cannot give ---- */
+/* ---- rows whose sums on tensor cores are not finite ---- */
 
 template <typename Element>
 __device__ __forceinline__ float exact_score(const attention_arguments &a, const Element *q,
@@ -330,8 +334,9 @@ __device__ __forceinline__ float exact_score(const attention_arguments &a, const
     return score_of(a, sum);
 }
 
-/* Row i of O, by a whole warp, from the keys that it sees and no others; it sees some. Overwrites
- * what other lanes have stored before a __syncwarp. */
+/* Computes and stores row i of O from the keys that the row sees, of which there is at least one,
+ * with plain multiply-adds. Called by a whole warp, after a __syncwarp that follows the stores of
+ * the row that exact_row overwrites. */
 template <typename Element>
 __device__ __forceinline__ void exact_row(const attention_arguments &a, uint32_t entry,
                                           uint32_t head, uint32_t i, const span &keys)
@@ -378,8 +383,9 @@ __device__ __forceinline__ void exact_row(const attention_arguments &a, uint32_t
 
 /* ---- the end of a tile ---- */
 
-/* This lane's two rows, `row` of its head and the one 8 further, come out: sums over the total to
- * O, or zeros. All lanes of the warp call it. */
+/* Finishes and stores this lane's two rows, `row` of the head and row + 8: the sums divided by the
+ * total of the weights, or zeros for a row that sees no key, and lse. Called by all lanes of the
+ * warp. */
 template <typename Element, int COUNT>
 __device__ __forceinline__ void finish(const attention_arguments &a, const lengths &n,
                                        uint32_t entry, uint32_t head, uint32_t row,

@@ -4,14 +4,15 @@
  * and Memory-Efficient Exact Attention with IO-Awareness", 2022). Plain CUDA, all arithmetic in
  * f32.
  *
- * Both products are register tiles, as in register_tiled. A warp owns rows of Q, 4 or 8 for each
- * lane, so that the maximum, the sum and the weights of a row stay within the warp:
+ * Both products are register tiles, as in register_tiled (kernels/cuda/simt). A warp owns rows of
+ * Q, 4 or 8 for each lane, so that the maximum, the sum and the weights of a row stay within the
+ * warp. A quad is four neighbouring elements of f32, 16 bytes.
  *   - The 32 lanes are 4 x 8. A lane has 4 of the tile's 32 keys, and 4 neighbouring columns of O
  *     out of every 32, in registers from the first key to the last.
- *   - Q and K lie in shared memory with d down the rows; they are transposed as they are copied.
- *     The quads of a row are permuted by an exclusive or with the number of the quad of d, so that
- *     neither the transposition nor the reads of 128 bits have bank conflicts. The weights are
- *     permuted too.
+ *   - Q and K lie in shared memory as [d][row] and [d][key]; they are transposed as they are
+ *     copied. The quads of a line are permuted (swizzled) by an exclusive or with the number of the
+ *     quad of d, so that neither the transposition nor the reads of 128 bits have bank conflicts.
+ *     The weights are swizzled too.
  *   - Two or more blocks on a multiprocessor hide each other's copies.
  *
  * The rows of a tile are, query by query, those of all heads that share a head of K and V, so that
@@ -39,32 +40,36 @@ using namespace attention;
 constexpr unsigned KEYS = ATTENTION_TILED_KEYS, LANES_M = 4, LANES_N = 8;
 static_assert(KEYS == 4 * LANES_N, "a lane has one quad of keys");
 
-/* WARPS warps of 4 lanes of ROWS rows; COLUMNS columns of O a lane. */
+/* The shape of a block: WARPS warps, each of which has 4 x ROWS rows of Q (4 lanes with ROWS rows
+ * each), and COLUMNS columns of O for a lane. */
 template <unsigned WARPS_, unsigned ROWS_, unsigned COLUMNS_, unsigned BLOCKS_,
           bool WEIGHTS_OVER_KEYS_ = false>
 struct shape {
     static constexpr unsigned WARPS = WARPS_, ROWS = ROWS_, COLUMNS = COLUMNS_;
     static constexpr unsigned BLOCKS = BLOCKS_; // that fit in a multiprocessor
-    /* The kernel for a group of problems. The address of the problem takes registers. The sizes of
-     * the problem stay in constant memory, because the tiles leave no shared memory for them. */
+    /* BLOCKS of the kernel for a group of problems. There the address of the problem takes
+     * registers: its sizes stay in constant memory, because the tiles leave no shared memory for
+     * them. */
     static constexpr unsigned GROUP_BLOCKS = ROWS_ == 8 ? 2 : BLOCKS_;
     static constexpr unsigned THREADS = 32 * WARPS, WARP_ROWS = LANES_M * ROWS;
     static constexpr unsigned TILE = WARPS * WARP_ROWS, WIDTH = LANES_N * COLUMNS;
-    /* Quads; weights of a warp, and a row of V. */
+    /* In quads: the weights of a warp, and a row of V. */
     static constexpr unsigned WEIGHTS = KEYS * WARP_ROWS / 4, LINE = WIDTH / 4;
-    /* Weights take the place of the keys, to save memory for the price of a barrier. */
+    /* Whether the weights overwrite the keys, which saves shared memory and takes a barrier more.
+     */
     static constexpr bool WEIGHTS_OVER_KEYS = WEIGHTS_OVER_KEYS_;
     static_assert(TILE / 4 % 8 == 0, "quads of rows are swapped about within 8");
     static_assert(ROWS % 4 == 0 && COLUMNS % 4 == 0, "reads of 128 bits");
 };
 
-/* Where everything is in a block's shared memory: quads of floats, then the spans. */
+/* Where everything is in a block's shared memory: quads of floats, then the keys that each row
+ * sees. `steps` is the number of quads of d. */
 template <class S> struct memory {
-    float4 *q;       // [d][TILE / 4], swapped about
-    float4 *k;       // [d][KEYS / 4], likewise
+    float4 *q;       // [d][TILE / 4], swizzled
+    float4 *k;       // [d][KEYS / 4], swizzled
     float4 *v;       // [KEYS][LINE]
-    float4 *weights; // [WARPS][KEYS][WARP_ROWS / 4], likewise
-    uint2 *spans;    // [TILE]: first, end
+    float4 *weights; // [WARPS][KEYS][WARP_ROWS / 4], swizzled
+    uint2 *spans;    // [TILE]: the first key that a row sees, and the end
 
     __device__ __forceinline__ memory(float4 *shared, unsigned steps)
     {
@@ -81,22 +86,24 @@ template <class S> struct memory {
 struct arguments {
     struct attention_problem problem;
     uint64_t tiles;                      // of Q, for each head of K and V
-    bool wide_q, wide_k, wide_v, wide_o; // rows are whole quads of elements, aligned as such
+    bool wide_q, wide_k, wide_v, wide_o; // rows are whole groups of 4 elements, aligned as such
 };
 
-/* The rows that a block computes: those from `first` on, of a head of K and V. Row r is query r /
- * group of head r % group, among the heads that share K and V. */
+/* The rows that a block computes: a tile of the rows that share a head of K and V. Of these, row r
+ * is query r / group of head r % group, where `group` heads of Q share the head of K and V.
+ * `number` is the number of the part (operation_kernel.parts). */
 template <class S> struct part {
     uint64_t entry, kv_head;
-    uint64_t query;       // of the first row
-    unsigned group, head; // heads of Q that share; the first row's
+    uint64_t query;       // of the tile's first row
+    unsigned group, head; // heads in the group; the head of the tile's first row within the group
     unsigned rows;        // in this tile
 
     __device__ __forceinline__ part(const struct arguments &a, uint64_t number)
     {
         const struct attention_problem &p = a.problem;
         const uint64_t pairs = p.batch * p.kv_heads;
-        /* Longest first if later queries see more, else those of a head together. */
+        /* With a causal mask the tiles that see the most keys come first, else the tiles of a head
+         * follow each other. */
         const uint64_t tile = p.causal ? a.tiles - 1 - number / pairs : number % a.tiles;
         const uint64_t pair = p.causal ? number % pairs : number / a.tiles;
         const uint64_t first = tile * S::TILE;
@@ -156,9 +163,11 @@ struct sight {
     }
 };
 
+/* The state of a thread's rows after the keys so far. */
 template <class S> struct rows {
     float sums[S::ROWS][S::COLUMNS];
-    float most[S::ROWS], total[S::ROWS]; // of the row; of this lane's keys
+    /* Of each row: the largest score so far, and the sum of the weights of this lane's keys. */
+    float most[S::ROWS], total[S::ROWS];
 
     __device__ __forceinline__ rows()
     {
@@ -227,7 +236,9 @@ static __device__ __forceinline__ void mask(float (&scores)[S::ROWS][4], const u
     }
 }
 
-/* Scores become weights, and the sums so far are brought to the new maximum. */
+/* The step of the online softmax: turns the scores of one tile of keys into weights, relative to
+ * the new maximum, and multiplies the sums so far by the factor from the old maximum to the new
+ * one. */
 template <class S>
 static __device__ __forceinline__ void weigh(float (&scores)[S::ROWS][4], struct rows<S> &rows)
 {
@@ -242,7 +253,8 @@ static __device__ __forceinline__ void weigh(float (&scores)[S::ROWS][4], struct
 #pragma unroll
         for (unsigned lanes = LANES_N / 2; lanes > 0; lanes /= 2)
             most = fmaxf(most, __shfl_xor_sync(UINT32_MAX, most, lanes));
-        /* Before the first score any finite value is right. */
+        /* The value that is subtracted from scores. While all scores are minus infinity, any finite
+         * value is right. */
         const float base = most == -CUDART_INF_F ? 0 : most;
         factors[i] = expf(rows.most[i] - base);
         moved |= factors[i] != 1;
@@ -255,7 +267,7 @@ static __device__ __forceinline__ void weigh(float (&scores)[S::ROWS][4], struct
         }
         rows.total[i] = fmaf(rows.total[i], factors[i], total);
     }
-    if (!__any_sync(UINT32_MAX, moved)) /* seldom, after the first tiles */
+    if (!__any_sync(UINT32_MAX, moved)) /* most often, after the first tiles */
         return;
 #pragma unroll
     for (unsigned i = 0; i < S::ROWS; i++)
@@ -264,7 +276,9 @@ static __device__ __forceinline__ void weigh(float (&scores)[S::ROWS][4], struct
             rows.sums[i][c] *= factors[i];
 }
 
-/* This thread's quad of rows g of a key, among its warp's weights. */
+/* The place, among its warp's weights, of this thread's weights of `key` for rows 4 * g to 4 * g
+ * + 3.
+ */
 template <class S> static __device__ __forceinline__ unsigned weights_at(unsigned key, unsigned g)
 {
     return (key * (S::WARP_ROWS / 4) + threadIdx.x % 32 / LANES_N + g * LANES_M) ^ key / 4 % 8;
@@ -283,9 +297,9 @@ static __device__ __forceinline__ void put_weights(const float (&scores)[S::ROWS
                 scores[4 * g][j], scores[4 * g + 1][j], scores[4 * g + 2][j], scores[4 * g + 3][j]);
 }
 
-/* sums += weights * V, in the order of the keys. A weight of 0 that stands for a key that is not
- * seen must not meet what is not finite, which SEEN sees to; where it meets a number it changes
- * nothing. */
+/* sums += weights * V, in the order of the keys. `key` is the first key of the tile. A key that a
+ * row does not see has the weight 0. That changes nothing if V is finite, but 0 times an infinity
+ * is NaN: with SEEN, keys that a row does not see are left out. */
 template <class S, bool SEEN>
 static __device__ __forceinline__ void add_values(struct rows<S> &rows, const float4 *weights,
                                                   const float4 *v, const uint2 *spans, unsigned key)
@@ -391,15 +405,15 @@ load_queries(const struct arguments &a, const struct part<S> &part, const struct
         });
 }
 
-/* Keys and values `key` ... `end` - 1, zeros for the rest of the tile. Returns whether all of this
- * thread's values are finite. */
+/* Loads a tile of keys and values from `key` on, with zeros from `end` on. Returns whether all
+ * values that this thread has loaded are finite. */
 template <class S, typename T>
 static __device__ __forceinline__ bool load_keys(const struct arguments &a, const T *k, const T *v,
                                                  unsigned key, unsigned end,
                                                  const struct memory<S> &memory)
 {
     const struct attention_problem &p = a.problem;
-    float zero = 0; /* or NaN */
+    float zero = 0; /* NaN once a value is not finite */
     load<T, S::WARPS, KEYS>(
         a.wide_k, (unsigned)p.d,
         [&](unsigned j) -> const T * {
@@ -420,6 +434,7 @@ static __device__ __forceinline__ bool load_keys(const struct arguments &a, cons
     return zero == 0;
 }
 
+/* Computes one part. `steps` is the number of quads of d. */
 template <class S, typename T>
 static __device__ __forceinline__ void compute(const struct arguments &a,
                                                const struct part<S> &part,
@@ -440,7 +455,7 @@ static __device__ __forceinline__ void compute(const struct arguments &a,
     for (unsigned key = block.first / KEYS * KEYS; key < block.end; key += KEYS) {
         __syncthreads(); /* the tile before has been read */
         const bool finite = load_keys<S, T>(a, k, v, key, block.end, memory);
-        const bool strange = __syncthreads_or(!finite);
+        const bool strange = __syncthreads_or(!finite); /* some value is infinite or NaN */
         const bool seen = key < mine.end && key + KEYS > mine.first;
         const bool all = key >= mine.all_first && key + KEYS <= mine.all_end;
         float scores[S::ROWS][4];

@@ -13,8 +13,9 @@ namespace attention_tiled
 
 using namespace attention;
 
-constexpr unsigned BATCH = 8; /* quads of elements that a thread has on their way at once */
+constexpr unsigned BATCH = 8; /* quads that a thread loads before it uses the first */
 
+/* Four neighbouring elements. */
 template <typename T> struct alignas(4 * sizeof(T)) quad {
     T at[4];
 
@@ -41,9 +42,9 @@ static __device__ __forceinline__ quad<T> load_quad(const T *from, unsigned left
     return quad;
 }
 
-/* Lines of a tile, of `width` elements each: a warp reads 8 neighbouring quads of 4 lines at once.
- * `line` gives the start of a line, or NULL for one of zeros; `put` takes (line, quad's number,
- * elements). */
+/* Loads LINES lines of `width` elements each: a warp reads 8 neighbouring quads of 4 lines at once.
+ * line(i) is the start of line i, or NULL for a line of zeros. put(i, number, elements) stores quad
+ * `number` of line i. WIDE: lines are whole quads, aligned as such. */
 template <typename T, bool WIDE, unsigned WARPS, unsigned LINES, class Line, class Put>
 static __device__ __forceinline__ void load(unsigned width, const Line &line, const Put &put)
 {
@@ -81,7 +82,8 @@ static __device__ __forceinline__ void load(bool wide, unsigned width, const Lin
         load<T, false, WARPS, LINES>(width, line, put);
 }
 
-/* A quad of line `line` to where d runs down the rows of LINES / 4 quads. */
+/* Stores quad `number` of line `line` transposed and swizzled: in an array [d][LINES], elements of
+ * the quad have neighbouring d. */
 template <unsigned LINES>
 static __device__ __forceinline__ void put_turned(float4 *to, unsigned line, unsigned number,
                                                   const float4 &quad)

@@ -1,7 +1,8 @@
-/* The shared memory of the kernel of tiled.cuh, which its launches and its choice both ask for. */
+/* The shared memory of the kernel of tiled.cuh, for the launches (tiled_launch.cuh) and for the
+ * choice of a shape (tiled.c). */
 #include "kernels/cuda/attention/tiled.h"
 
-/* Columns of O that there is a kernel for. */
+/* The columns of O of the narrowest kernel for values of width dv. */
 static uint64_t attention_tiled_columns(enum attention_tiled_rows rows, uint64_t dv)
 {
     static const uint64_t widths[ATTENTION_TILED_ROWS][5] = {{64, 128, 256},
@@ -18,9 +19,8 @@ uint64_t attention_tiled_bytes(enum attention_tiled_rows rows, uint64_t d, uint6
     const uint64_t q = tile * depth, k = ATTENTION_TILED_KEYS * depth;
     const uint64_t v = ATTENTION_TILED_KEYS * attention_tiled_columns(rows, dv);
     const uint64_t weights = ATTENTION_TILED_KEYS * tile, spans = tile * 2;
-    /* With few rows the weights take the place of the keys. */
-    const uint64_t keys_and_weights = rows == ATTENTION_TILED_MANY ? k + weights
-                                      : k > weights                ? k
-                                                                   : weights;
+    uint64_t keys_and_weights = k + weights;
+    if (rows == ATTENTION_TILED_FEW) /* the weights overwrite the keys */
+        keys_and_weights = k > weights ? k : weights;
     return (q + keys_and_weights + v + spans) * 4;
 }

@@ -3,7 +3,7 @@
 #include "kernels/cuda/launch.cuh"
 
 enum { TILE = 64, THREADS_X = 32, THREADS_Y = 8, SPREAD_THREADS = 256, VECTOR = 16 /* bytes */ };
-enum { SPREAD_IMAGES = 4 }; /* of a thread */
+enum { SPREAD_IMAGES = 4 }; /* images for which a thread copies the same place */
 
 /* The place of a channel in channels-last memory. */
 static __device__ __forceinline__ uint64_t channel_place(const struct conv_transpose &job,

@@ -26,12 +26,14 @@ extern const struct operation_kernel conv_cuda_depthwise_strip, conv_cuda_depthw
  * faster than tensor cores. Pure. */
 bool conv_groups_are_small(const struct conv_shape *shape);
 
-/* A convolution for the kernels that read X and W as they are, with the strides of its tensors. */
+/* A convolution for the kernels that read X and W in any layout, with the strides of its tensors.
+ */
 struct conv_direct {
     struct conv_problem problem;
     struct conv_strides x, w, y;
 };
 
+/* Enqueues `naive`, for any convolution. */
 enum gemmd_error conv_naive_launch(cudaStream_t stream, const struct conv_direct *job);
 
 /* The tile of Y that a block of `tiled` computes, in each of CONV_TILED_FILTERS filters, is a
@@ -47,9 +49,10 @@ enum gemmd_error conv_tiled_launch(cudaStream_t stream, const struct conv_direct
 bool conv_depthwise_fits(const struct conv_problem *problem);
 enum gemmd_error conv_depthwise_launch(cudaStream_t stream, const struct conv_direct *job);
 
-/* Likewise, with filters and strides that conv_depthwise_strip_fits. The pixels of X and Y are
- * multiples of CONV_STRIP_CHANNELS elements apart, and channels up to there may be read and
- * written. `multiprocessors`: those of the device. */
+/* Depthwise convolutions as for conv_depthwise_launch, with filters and strides that
+ * conv_depthwise_strip_fits. The pixels of X and Y are multiples of CONV_STRIP_CHANNELS elements
+ * apart, and channels up to the next multiple may be read and written. `multiprocessors`: those of
+ * the device. */
 enum { CONV_STRIP_CHANNELS = 4 };
 bool conv_depthwise_strip_fits(const struct conv_shape *shape);
 enum gemmd_error conv_depthwise_strip_launch(cudaStream_t stream, uint32_t multiprocessors,
@@ -72,13 +75,13 @@ enum gemmd_error conv_to_channels_last(cudaStream_t stream, const struct conv_tr
 enum gemmd_error conv_to_channels_first(cudaStream_t stream, const struct conv_transpose *job);
 
 /* A copy of images to lines of pixels with `channels_to` channels each, with `pad_left` pixels of
- * zeros before the first one of a line and zeros after the last one. A line holds `rows` rows of an
- * image: each of its pixels has the channels of the pixels of these rows, one row after another.
- * An image has `lines` lines, of which the first starts `pad_top` rows of zeros above the image.
- * If `part_rows` is not 0, there are two lines for the same rows, one after the other, and the
- * second one has zeros in place of all rows but the first `part_rows`.
- * Lines are `line_to` elements apart, a multiple of 16 bytes, and channels beyond `channels` are
- * zeros. */
+ * zeros before the first pixel of a line and zeros after the last one (implicit.c says what for). A
+ * line holds `rows` rows of an image: each of its pixels has the channels of the pixels of these
+ * rows in one column, one row after another. An image has `lines` lines, of which the first starts
+ * `pad_top` rows of zeros above the image. If `part_rows` is not 0, there are two lines for the
+ * same rows, one after the other, and the second line has zeros in place of all rows but the first
+ * `part_rows`. Lines are `line_to` elements apart, a multiple of 16 bytes, and channels beyond
+ * `channels` are zeros. */
 struct conv_spread {
     const void *from;
     void *to;

@@ -1,8 +1,9 @@
 /*
  * depthwise - a filter for each channel, in NHWC, of any size, stride and dilation whose tile fits
- * in shared memory. It serves what depthwise_strip, which is 2 to 6 times as fast, does not take:
- * filters that are not 3 x 3, 5 x 5 or 7 x 7, 7 x 7 with a stride of 2, dilations, strides of more
- * than 2 or of two lengths, and pixels that are not a multiple of 4 channels.
+ * in shared memory. The kernel serves the convolutions that depthwise_strip, which is 2 to 6 times
+ * as fast, does not take: filters that are not 3 x 3, 5 x 5 or 7 x 7, 7 x 7 with a stride of 2,
+ * dilations, strides of more than 2 or of two lengths, and pixels that are not a multiple of 4
+ * channels.
  *
  * A block computes 8 rows of 8 pixels of 128 bytes of channels. The block loads the part of X that
  * these need to shared memory, in lines of 128 bytes, and the weights of its channels as f32 (i8:
@@ -50,7 +51,7 @@ template <typename In> union lane_values {
 /* S, STRIDE: the filter's width and the stride along a row if the kernel is compiled for them, with
  * a dilation of 1; or both 0. */
 template <typename In, typename Out, int S, int STRIDE>
-__global__ void __launch_bounds__(LANES *ROWS, 1) /* without the 1 a few spill */
+__global__ void __launch_bounds__(LANES *ROWS, 1) /* without the 1 some instances spill registers */
     conv_depthwise_kernel(const __grid_constant__ struct conv_direct job,
                           const __grid_constant__ conv::finish<Out> finish)
 {

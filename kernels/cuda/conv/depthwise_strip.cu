@@ -22,13 +22,13 @@
 #include "kernels/cuda/launch.cuh"
 
 enum {
-    PIXELS = 4,    /* of a strip's row */
+    PIXELS = 4,    /* in a row of a strip */
     CHANNELS = 32, /* of a block */
     THREADS = 128,
     PITCH = CHANNELS + 4 /* of the weights of a tap: fewer bank conflicts while they are written */
 };
 
-/* The channels of a thread: registers allow two of f32. */
+/* The channels of a thread: 4, or 2 of f32, for which registers suffice. */
 template <typename In> constexpr int VECTOR = sizeof(In) == 4 ? 2 : 4;
 /* The threads with the channels of one strip, and the strips of a block. */
 template <typename In> constexpr int LANES = CHANNELS / VECTOR<In>;
@@ -85,7 +85,7 @@ store_row(const conv::finish<Out> &finish, const Sum (&sums)[PIXELS][COUNT],
     }
 }
 
-/* TAPS: the sides of the filter. BLOCKS: how many run on a multiprocessor at once. */
+/* TAPS: the side of the filter. BLOCKS: the blocks that run on a multiprocessor at once. */
 template <typename In, typename Out, int TAPS, int STRIDE, int BLOCKS>
 __global__ void __launch_bounds__(THREADS, BLOCKS)
     conv_depthwise_strip_kernel(const __grid_constant__ struct strip_job job,
@@ -161,7 +161,8 @@ __global__ void __launch_bounds__(THREADS, BLOCKS)
     Out *to = (Out *)p.y + image * job.direct.y.image + (uint64_t)row0 * job.direct.y.row +
               (uint64_t)column0 * job.direct.y.column + channel;
     const uint32_t columns = (uint32_t)s.out_width - column0;
-    /* sums[a]: of the row of Y whose last step but a this is. */
+    /* A step takes STRIDE rows of X. In each step, sums[a] is of the row of Y whose first step was
+     * a steps before; the row with a = DEPTH - 1 is complete after this step. */
     Sum sums[DEPTH][PIXELS][VECTOR] = {};
     for (int32_t step = 0; step < rows + DEPTH - 1; step++) {
 #pragma unroll
@@ -177,7 +178,7 @@ __global__ void __launch_bounds__(THREADS, BLOCKS)
                 const int u = a * STRIDE + e; /* the row of the filter */
                 if (u >= TAPS)
                     continue;
-                /* Without this the sums are of no row of the band, and are not stored. */
+                /* Saves the products of rows of Y outside the band, which are not stored. */
                 if (TAPS > 3 && (step < a || step - a >= rows))
                     continue;
 #pragma unroll
@@ -229,7 +230,7 @@ static void set_bands(struct strip_job *job, uint32_t bands)
  * of a block. `resident`: how many blocks the device runs at once. */
 static void choose_bands(struct strip_job *job, uint64_t strips, uint64_t resident)
 {
-    const uint64_t most = 256, start_rows = 4; /* a block's start takes as long as some rows */
+    const uint64_t most = 256, start_rows = 4; /* a block's start takes the time of about 4 rows */
     const struct conv_shape &s = job->direct.problem.shape;
     uint64_t best_cost = UINT64_MAX;
     uint32_t best = 1;

@@ -1,4 +1,5 @@
-/* The kernels that read X and W as they are: what each of them takes, and its launch. */
+/* The kernels that read X and W without rearranging W: which convolutions each of them takes, and
+ * its launch. */
 #include "kernels/cuda/context.h"
 #include "kernels/cuda/conv/conv.h"
 #include "proto/dtype.h"
@@ -36,8 +37,7 @@ static enum gemmd_error tiled_run(struct gemm_context *context, const void *prob
 
 bool conv_groups_are_small(const struct conv_shape *shape)
 {
-    const uint64_t least =
-        16; /* channels and filters for which a tensor core's tile is not empty */
+    const uint64_t least = 16; /* channels and filters with which tensor cores are faster */
     return shape->groups > 1 &&
            (shape->channels / shape->groups < least || shape->filters / shape->groups < least) &&
            conv_tiled_side(shape) > 0;
@@ -71,7 +71,8 @@ static bool depthwise_plan_make(const struct conv_problem *p, struct depthwise_p
                           &plan->y_bytes);
 }
 
-/* `multiple`: of how many channels the pixels of X in NHWC are. */
+/* Whether a depthwise kernel takes the problem, if the channels of X in NHWC must be a multiple of
+ * `multiple`. */
 static bool depthwise_takes_multiple(const struct conv_problem *p, uint64_t multiple)
 {
     const struct conv_shape *s = &p->shape;

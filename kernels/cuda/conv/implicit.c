@@ -1,24 +1,27 @@
 /*
- * implicit - the kernels of sm90/conv as one kernel for any convolution of their types.
+ * implicit - the device kernels of sm90/conv as one struct operation_kernel, which takes any
+ * convolution of their types.
  *
- * The kernels read X and W with channels last, in pixels that start at multiples of 16 bytes. Other
- * operands are copied to the workspace first: in NCHW they are transposed, and pixels are
- * realigned. Y is written to the workspace first if its layout is NCHW or a pixel's filters are not
- * a multiple of 16 bytes. A convolution with groups is a launch for each group.
+ * The device kernels read X and W with channels last, in pixels that start at multiples of 16
+ * bytes. Other operands are copied to the workspace first: operands in NCHW are transposed, and
+ * pixels are realigned. Y is written to the workspace first if its layout is NCHW or the filters of
+ * a pixel are not a multiple of 16 bytes. A convolution with groups is a launch for each group.
  *
- * The kernels take 128 bytes of channels of one tap at a time, which few channels do not fill.
- * Neighbouring taps of a filter row meet neighbouring pixels, so that the elements of a whole row
- * of taps lie one after another in memory. Such rows are taken as a single tap with s * channels
- * channels, whose pixels overlap and are a stride of pixels apart ("merged"), if that needs fewer
- * steps. X is in place if the rows have no padding; otherwise a copy of X has the padding, which
- * only pays if merging halves the steps.
+ * Merged taps: In a step the device kernels take 128 bytes of channels of one tap (a position of
+ * the filter, kernels/conv.h), which few channels do not fill. Neighbouring taps of a filter row
+ * are multiplied with neighbouring pixels, so the elements of X that a whole row of taps needs lie
+ * one after another in memory. Such a row is taken as a single tap with s * channels channels if
+ * that needs fewer steps. The pixels of this tap overlap and are a stride of pixels apart. X is
+ * read in place if its rows have no padding. Otherwise X is copied, with its padding; the copy only
+ * pays if merging halves the steps.
  *
- * The copy can also merge rows of taps. With a stride of 2 rows it holds two rows of X in a line,
- * whose pixels have the channels of both. The next row of Y starts one line further down, and a
- * line is met by two rows of taps, with 2 * s * channels channels. For the first layer of
- * ResNet-50, 7 x 7 on 3 channels with a stride of 2, steps are 7 with merged columns and 4 with
- * merged rows, instead of 49. If the rows of a filter do not fill its lines, the copy has a second
- * line for each, without the rows that the filter does not have, which the last row of taps meets.
+ * Merged rows: The copy can also merge rows of taps. With a stride of 2 rows, a line of the copy
+ * holds two rows of X, and its pixels have the channels of both. The next row of Y starts one line
+ * further down, and two rows of taps at a time are taken as a single tap with 2 * s * channels
+ * channels. For the first layer of ResNet-50, 7 x 7 on 3 channels with a stride of 2, there are 49
+ * steps without merging, 7 with merged taps, and 4 with merged rows. If the rows of a filter are
+ * not a multiple of the rows of a line, the last row of taps must not meet the rows of X beyond the
+ * filter. For it the copy has a second line after each line, with zeros in place of these rows.
  *
  * Whether taps are merged depends on the sizes of an image and a filter only.
  */
@@ -29,9 +32,15 @@
 #include "proto/dtype.h"
 #include "proto/size.h"
 
-enum { ALIGNMENT = 256, LINE_BYTES = 128, PIECE_BYTES = 16, MULTIPROCESSORS = 132 };
+enum {
+    ALIGNMENT = 256,  /* of the parts of the workspace, in bytes */
+    LINE_BYTES = 128, /* of channels that a step takes */
+    PIECE_BYTES = 16, /* pixels start at multiples of this */
+    /* Of an H100 SXM, for decisions that are made before the device is known. */
+    MULTIPROCESSORS = 132
+};
 
-/* How an operand gets where the kernel reads it. */
+/* How an operand gets where the device kernel reads it. SPREAD: by conv_spread_launch. */
 enum place { IN_PLACE, REALIGNED, TRANSPOSED, SPREAD };
 
 struct implicit_plan {
@@ -52,6 +61,7 @@ static uint64_t whole_pieces(uint64_t elements, uint64_t size)
     return size_blocks(elements, piece) * piece;
 }
 
+/* The steps of a tap with `channels` channels. */
 static uint64_t steps_of(uint64_t channels, uint64_t size)
 {
     return size_blocks(channels * size, LINE_BYTES);
@@ -66,8 +76,10 @@ static bool workspace_part(uint64_t count, uint64_t elements, uint64_t size, uin
 /* How a copy of X, with `rows` rows in a line, merges taps. */
 struct merging {
     uint64_t rows;
-    uint64_t channels; /* the fewest with which the pixels of Y start at multiples of 16 bytes */
-    uint64_t taps_h, steps;
+    /* Channels of a pixel of the copy: the fewest with which the elements that a pixel of Y needs
+     * start at multiples of 16 bytes. */
+    uint64_t channels;
+    uint64_t taps_h, steps; /* merged taps of a filter, and their steps */
 };
 
 static struct merging merging_of(const struct conv_shape *s, uint64_t size, uint64_t rows)
@@ -113,8 +125,9 @@ static bool plan_merged(const struct conv_problem *p, struct implicit_plan *plan
     c->pad_left = 0;
     c->taps_h = m.taps_h;
     if (m.rows > 1) {
-        /* Lines of whole rows and, if the last row of taps does not have them all, lines of the
-         * part that it has: what is beside must not be multiplied, not even with zero. */
+        /* Lines of whole rows and, if the last row of taps does not have them all, second lines
+         * with the rows that it has. The other rows must not be multiplied, not even by zero,
+         * because X may be infinite or NaN there. */
         plan->part_rows = s->r % m.rows;
         const uint64_t lines = plan->part_rows != 0 ? 2 : 1;
         c->height = lines * (s->out_height - 1 + m.taps_h);
@@ -140,6 +153,7 @@ static bool plan_merged(const struct conv_problem *p, struct implicit_plan *plan
            (plan->w == IN_PLACE || workspace_part(s->filters, c->w_filter, size, &plan->w_bytes));
 }
 
+/* Plans X and W for taps that are not merged. */
 static bool plan_apart(const struct conv_problem *p, struct implicit_plan *plan)
 {
     const struct conv_shape *s = &p->shape;
@@ -167,6 +181,7 @@ static bool plan_apart(const struct conv_problem *p, struct implicit_plan *plan)
            (plan->w == IN_PLACE || workspace_part(s->filters, c->w_filter, size, &plan->w_bytes));
 }
 
+/* Plans Y. */
 static bool plan_result(const struct conv_problem *p, struct implicit_plan *plan)
 {
     const struct conv_shape *s = &p->shape;

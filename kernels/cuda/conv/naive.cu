@@ -1,8 +1,6 @@
 /*
- * naive - one thread for each element of Y, which reads X and W from device memory each time.
- *
- * The other kernels are compared with the kernel. A sum is one chain of multiply-adds over r, s and
- * channels, in that order.
+ * naive - one thread for each element of Y, which reads X and W from device memory each time. A sum
+ * is one chain of multiply-adds over r, s and channels, in that order.
  */
 #include "kernels/cuda/conv/conv.h"
 #include "kernels/cuda/conv/types.cuh"
@@ -39,7 +37,7 @@ __global__ void __launch_bounds__(THREADS)
                 const int64_t x_in =
                     (int64_t)(column * s.stride_w + v * s.dilation_w) - (int64_t)s.pad_left;
                 const bool inside =
-                    (uint64_t)y_in < s.height && (uint64_t)x_in < s.width; /* not negative */
+                    (uint64_t)y_in < s.height && (uint64_t)x_in < s.width; /* false if negative */
                 const In *from = x + y_in * (int64_t)xs.row + x_in * (int64_t)xs.column;
                 const In *weight = w + u * ws.row + v * ws.column;
                 for (uint64_t c = 0; c < channels; c++)

@@ -1,12 +1,13 @@
 /*
- * product - a convolution as products by the kernels of products.
+ * product - a convolution as matrix products, which the kernels of products compute.
  *
- * A pointwise convolution is a product of its pixels with W. Other convolutions gather the elements
- * of X that each pixel of Y needs to the rows of a matrix in the workspace, in blocks of about
- * PATCH_BYTES, each of which is multiplied with W transposed.
+ * A pointwise (1 x 1) convolution is a product of its pixels with W transposed. For other
+ * convolutions the elements of X that each pixel of Y needs, the patch of the pixel, are gathered
+ * in a row of a matrix in the workspace. That matrix has about PATCH_BYTES, for as many pixels as
+ * fit; block after block of pixels is gathered and multiplied with W transposed (im2col).
  *
- * Y is written to the workspace first if its layout is NCHW or there are groups. The product's
- * kernel is one whose rows have the same bits in any number of rows.
+ * Y is written to the workspace first if its layout is NCHW or there are groups. The kernel of the
+ * products is one that gives a row the same bits in any number of rows.
  */
 #include "kernels/cuda/context.h"
 #include "kernels/cuda/conv/conv.h"
@@ -14,7 +15,12 @@
 #include "proto/dtype.h"
 #include "proto/size.h"
 
-enum { PATCH_BYTES = 64 << 20, ROWS = 256, ALIGNMENT = 256, PIECE_BYTES = 16 };
+enum {
+    PATCH_BYTES = 64 << 20,
+    ROWS = 256, /* the pixels of a block are a multiple of this */
+    ALIGNMENT = 256,
+    PIECE_BYTES = 16
+};
 
 struct product_plan {
     bool x_in_place, y_in_place;
@@ -62,7 +68,8 @@ static const struct gemm_kernel *choose_product(const struct gemm_problem *produ
     return NULL;
 }
 
-/* The workspace of a block's product on any device. */
+/* Sets gemm_bytes to the largest workspace that the product of a block needs on any device: of the
+ * first blocks and of the last one, with and without the kernels of sm_90a. */
 static bool gemm_bytes(const struct conv_problem *p, struct product_plan *plan)
 {
     const uint64_t last = plan->pixels % plan->rows;
@@ -100,8 +107,11 @@ static bool product_plan_make(const struct conv_problem *p, struct product_plan 
     plan->lda = plan->x_in_place ? plan->k : size_blocks(plan->k, piece) * piece;
     plan->ldc = plan->filters;
     const uint64_t rows = PATCH_BYTES / (plan->lda * size) / ROWS * ROWS;
-    plan->rows = plan->x_in_place ? plan->pixels : rows < ROWS ? ROWS : rows;
-    plan->rows = plan->rows < plan->pixels ? plan->rows : plan->pixels;
+    plan->rows = plan->pixels;
+    if (!plan->x_in_place && rows < plan->pixels)
+        plan->rows = rows < ROWS ? ROWS : rows;
+    if (plan->rows > plan->pixels)
+        plan->rows = plan->pixels;
     if (!plan->x_in_place && !bytes_of(plan->rows, plan->lda, size, &plan->patch_bytes))
         return false;
     if ((s->groups > 1 || !conv_w_is_contiguous(p)) &&
@@ -120,7 +130,7 @@ static bool product_takes(const void *p)
     return conv_problem_offered(p) && product_plan_make(p, &plan);
 }
 
-/* Groups are separate products. */
+/* Groups are separate products, which are slow if they are small. */
 static const struct operation_kernel *product_preferred(const void *problem)
 {
     const struct conv_problem *p = problem;

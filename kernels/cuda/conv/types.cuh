@@ -70,7 +70,7 @@ static __device__ __forceinline__ int32_t multiply_add(int32_t a, int32_t b, int
     return (int32_t)((uint32_t)sum + (uint32_t)(a * b)); /* modulo 2^32 */
 }
 
-/* What follows the sum. */
+/* The epilogue of an element of Y. */
 template <typename Out> struct finish {
     using compute = typename epilogue<Out>::compute;
     epilogue<Out> rest; /* c and its leading dimension are not used */

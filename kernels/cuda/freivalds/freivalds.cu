@@ -13,12 +13,12 @@ namespace freivalds
 /* The sums of a vector times r. The vector is a row of C or C0, or the bias. */
 struct dot {
     double value, square, absolute;
-    uint32_t strange; /* number of elements that are not finite; counted per thread at first */
+    uint32_t strange; /* elements that are not finite: of a thread, then of the block */
 };
 
 /* The start of the workspace, FREIVALDS_HEADER_BYTES long. */
 struct header {
-    uint64_t residual;  /* the bits of a double that is not negative, which are in its order */
+    uint64_t residual;  /* the bits of a double >= 0; as integers such bits have the same order */
     double norm_square; /* of r */
     struct dot bias;
     double reserved[2];

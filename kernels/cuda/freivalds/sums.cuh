@@ -1,13 +1,14 @@
 /*
- * sums.cuh - matrices times vectors, and the sums over a block, for the check of a product.
+ * sums.cuh - matrices times vectors, and the sums over a block, for the check of a product
+ * (kernels/freivalds.h).
  *
- * A step says which sums are made of the elements of a matrix and one or two vectors. line_sums
- * makes the sums over the elements of stored lines, across_kernel the sums over the lines for each
- * column. Every element is read once, 16 bytes at a time.
+ * A struct step_* says which sums are computed from the elements of a matrix and one or two
+ * vectors. line_sums computes the sums over the elements of each stored line, and across_kernel the
+ * sums over the lines for each column. Every element is read once, 16 bytes at a time.
  *
- * The check is bound by memory if enough bytes are on their way. Several lines therefore share what
- * is read of the vectors, and a block copies the vectors' elements for a part of the lines into
- * shared memory, in the order in which its threads need them.
+ * The check is bound by memory if enough loads are in flight. Several lines therefore use the same
+ * loaded elements of the vectors, and a block copies the vectors' elements for a part of the lines
+ * into shared memory, in the order in which its threads need them.
  */
 #ifndef KERNELS_CUDA_FREIVALDS_SUMS_CUH
 #define KERNELS_CUDA_FREIVALDS_SUMS_CUH
@@ -23,9 +24,9 @@
 namespace freivalds
 {
 
-enum { THREADS = 256, CHUNK = 128 /* lines of a block across */ };
-/* The threads of a block that make the sums of lines, and the blocks of a multiprocessor at least:
- * while one waits for memory, others compute. */
+enum { THREADS = 256, CHUNK = 128 /* lines that a block of across_kernel adds */ };
+/* For line_sums: the threads of a block, and the blocks that fit on a multiprocessor at least, so
+ * that some compute while others wait for memory. */
 enum { LINE_THREADS = 128, LINE_BLOCKS = 3 };
 
 /* Elements that a thread reads at a time. */
@@ -103,7 +104,7 @@ template <typename T> static __device__ __forceinline__ piece<T> elements_of(uin
 template <typename T> struct matrix {
     const T *start;
     uint64_t ld, stride, lines, length, batch;
-    bool aligned; /* so are the pieces of every line */
+    bool aligned; /* whether the pieces of every line are aligned to 16 bytes */
 };
 
 template <typename T>
@@ -123,8 +124,8 @@ template <typename Step> struct operands {
     uint64_t vector_stride, sum_stride;
 };
 
-/* op(B) * r: the sum, the sum of squares and the sum of magnitudes. LINES share what is read of the
- * vectors. */
+/* op(B) * r: the sum, the sum of squares and the sum of magnitudes. LINES: the lines that use the
+ * same loaded elements of the vectors. */
 struct step_b {
     using sum = double;
     enum { VECTORS = 1, SUMS = 3 };
@@ -153,7 +154,7 @@ struct step_a {
     }
 };
 
-/* Either, modulo 2^32. */
+/* op(B) * r and op(A) * (op(B) * r) for i8, modulo 2^32. */
 struct step_i32 {
     using sum = uint32_t;
     enum { VECTORS = 1, SUMS = 1 };

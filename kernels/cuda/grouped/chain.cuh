@@ -25,7 +25,8 @@ constexpr uint32_t ROWS = WARP_TILE / ROW_LANES, COLUMNS = WARP_TILE / COLUMN_LA
 /* Elements of k that are multiplied at a time. */
 template <typename In> constexpr uint32_t CHUNK = sizeof(In) == 8 ? 2 : 4;
 
-/* Where the lane's i-th row (of LANES = ROW_LANES) or column is in the warp's part. */
+/* The place in the warp's part of a lane's row number `i` (LANES = ROW_LANES) or column number `i`
+ * (LANES = COLUMN_LANES). */
 template <uint32_t LANES>
 static __device__ __forceinline__ uint32_t place(uint32_t lane, uint32_t i, bool along_k)
 {
@@ -109,7 +110,8 @@ static __device__ __forceinline__ int32_t multiply_add(int32_t a, int32_t b, int
 template <typename In> constexpr uint32_t STEPS = sizeof(In) == 8 ? 2 : 4; // of a chunk
 template <> constexpr uint32_t STEPS<int8_t> = 1;
 
-/* A chunk of the lane's COUNT rows or columns, the first of the warp's being `first`. */
+/* Loads a chunk of k of the lane's COUNT rows or columns. `first` is the warp's first row or
+ * column. */
 template <typename In, typename Sum, uint32_t COUNT, uint32_t LANES, bool along_k>
 static __device__ __forceinline__ void load_chunk(const char *slab, uint32_t first, uint32_t lane,
                                                   uint32_t chunk, Sum (&to)[STEPS<In>][COUNT])
@@ -140,7 +142,8 @@ static __device__ __forceinline__ void load_chunk(const char *slab, uint32_t fir
     }
 }
 
-/* The loads for i8, whose chunk is a word along k. Four words across k are transposed. */
+/* load_chunk for i8, whose chunk is a word of four elements along k. If the operand lies across k,
+ * four words are loaded and transposed. */
 template <uint32_t COUNT, uint32_t LANES, bool along_k>
 static __device__ __forceinline__ void load_words(const char *slab, uint32_t first, uint32_t lane,
                                                   uint32_t chunk, int32_t (&to)[1][COUNT])
@@ -197,7 +200,7 @@ static __device__ __forceinline__ void multiply_as(Sum (&sums)[ROWS][COLUMNS], c
     }
 }
 
-/* A warp's sums. */
+/* A warp's sums, in the interface of tile.cuh: `add` multiplies a slab, `put` writes the sums. */
 template <typename In, typename Sum> struct chain_sums {
     static constexpr uint32_t FILL = CHUNK<In>;
     static constexpr uint32_t SLABS = grouped::SLABS;

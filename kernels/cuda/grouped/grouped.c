@@ -1,7 +1,8 @@
 /*
  * The host code of the grouped kernels: lists of products.
  *
- * A short list is passed as the parameters of the launch, which costs the host least. A longer list
+ * A short list is passed as the parameters of the launch, which takes the host least time. A longer
+ * list
  * is written to pinned memory and copied to the device before the launch, or, if all products are
  * f32, passed as parameters of several launches. If a list has work for many blocks, the first part
  * is launched while the rest is written.
@@ -64,15 +65,15 @@ struct cursor {
 struct plan {
     const struct gemm_problem *const *problems;
     struct cursor begin, end;
-    bool f32;                             /* all are f32, and their kernel computes them */
+    bool f32;                             /* all are f32, and the kernel for f32 computes them */
     uint32_t count;                       /* products */
     uint32_t tiles;                       /* of all of them */
     uint64_t slabs;                       /* of all tiles */
-    uint32_t bytes;                       /* the most shared memory that one of them needs */
-    uint32_t places[GROUPED_CLASSES + 1]; /* where products of each class begin in the list */
+    uint32_t bytes;                       /* the most shared memory that one product needs */
+    uint32_t places[GROUPED_CLASSES + 1]; /* the place in the list where each class begins */
 };
 
-/* From the longest k to the shortest. */
+/* The class of a product in the order of the list, from the longest k to the shortest. */
 static uint32_t grouped_length_class(uint64_t k_bytes)
 {
     const uint64_t length = k_bytes / GROUPED_CLASS_BYTES;
@@ -93,6 +94,7 @@ static uint64_t element_size(struct element *element, enum gemmd_dtype dtype)
     return element->size;
 }
 
+/* The shared memory of a block that computes a tile of a product. */
 static uint32_t bytes_of(enum gemmd_dtype dtype, uint64_t k_bytes)
 {
     const uint64_t long_k = (uint64_t)GROUPED_SLABS * GROUPED_SLAB_DEPTH;
@@ -149,9 +151,11 @@ static struct cursor count_products(struct plan *plan, const struct gemm_problem
     return at;
 }
 
-/* The head of a long list is worth a launch of its own if it keeps a device busy while the rest is
- * written and copied: so many tiles in a quarter of the problems. Of f32 all parts are, unless the
- * device has done one sooner than the host has launched the next. */
+/* A list of LONG_LIST problems or more is computed in two launches if its head, the first
+ * 1/HEAD_PART of the problems, has HEAD_TILES tiles: the head then keeps the device busy while the
+ * rest of the list is written and copied. Lists of f32 are computed in several launches, unless a
+ * part of the list has fewer than PART_SLABS slabs, which the device computes sooner than the host
+ * launches the next part. */
 enum { LONG_LIST = 256, HEAD_PART = 4, HEAD_TILES = 512, PART_SLABS = 1024 };
 
 static struct plan grouped_make_plan(const struct gemm_problem *const problems[], uint32_t count,
@@ -263,6 +267,7 @@ void grouped_space_destroy(struct grouped_space *space)
     free(space);
 }
 
+/* Launches a list of any types. */
 static enum gemmd_error grouped_launch(struct grouped_space *space, cudaStream_t stream,
                                        struct plan *plan)
 {
@@ -279,7 +284,8 @@ static enum gemmd_error grouped_launch(struct grouped_space *space, cudaStream_t
     return grouped_start(stream, &parameters, plan->tiles, plan->bytes);
 }
 
-/* Beside what the context's stream has just been given, which does not depend on it. */
+/* Launches on the second stream, so that the launch runs at the same time as the one that the
+ * context's stream has just been given. Later work on the context's stream waits for both. */
 static enum gemmd_error launch_beside(struct cuda_context *context, struct plan *plan)
 {
     struct grouped_space *space = context->grouped;
@@ -293,6 +299,7 @@ static enum gemmd_error launch_beside(struct cuda_context *context, struct plan 
     return code != GEMMD_OK ? code : cuda_error_code((int)error);
 }
 
+/* Launches a list of f32 products, on compute capability 9.0. */
 static enum gemmd_error launch_f32(cudaStream_t stream, struct plan *plan, bool overlapped)
 {
     struct grouped_f32_parameters parameters;

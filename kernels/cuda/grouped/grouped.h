@@ -1,5 +1,7 @@
 /*
- * grouped.h - the parameters of the grouped kernels: a list of products, divided into tiles.
+ * grouped.h - the parameters and launches of the grouped kernels, which compute a list of products
+ * in one launch. Each product is divided into tiles of 64 x 64 elements of C, and a block computes
+ * one tile.
  */
 #ifndef KERNELS_CUDA_GROUPED_GROUPED_H
 #define KERNELS_CUDA_GROUPED_GROUPED_H
@@ -27,8 +29,9 @@ enum {
  * bytes each. */
 #define GROUPED_SLABS_NEEDED(sum_bytes) ((sum_bytes) / 4u)
 
-/* The parameters of a launch have at most 32 entries of a table's `first`; this is the distance of
- * these entries in the table. */
+/* Of the array `first` of a list in device memory, the parameters of a launch have every
+ * GROUPED_INDEX_STEP-th element, 32 at most, so that a block knows in which part of the list its
+ * product is. */
 #define GROUPED_INDEX_STEP(count) (((count) + 31) / 32)
 
 /* One product. */
@@ -65,7 +68,9 @@ struct grouped_f32_parameters {
 };
 
 enum {
-    GROUPED_CLASSES = 64, /* classes of k, of GROUPED_CLASS_BYTES bytes each */
+    /* Products are sorted into classes by the length of k, in steps of GROUPED_CLASS_BYTES bytes.
+     */
+    GROUPED_CLASSES = 64,
     GROUPED_CLASS_BYTES = 64,
     GROUPED_TABLES = 2, /* used alternately */
     GROUPED_TABLE_BYTES = GROUPED_MAX * (sizeof(struct grouped_entry) + sizeof(uint32_t)),

@@ -11,8 +11,9 @@ namespace grouped
 
 static_assert(sizeof(struct grouped_f32_parameters) <= 32764, "a launch's parameters");
 
-/* 5 blocks a multiprocessor. Those of the next part of a list begin where the last of these leave
- * room; since the last one waits for the part before, a part's end is that of all before it. */
+/* 5 blocks fit on a multiprocessor. A list may be computed in several launches, whose blocks
+ * overlap: those of the next launch begin where the last blocks of this one leave room. The last
+ * block waits for the launch before, so that a launch ends after all launches before it. */
 __global__ void __launch_bounds__(THREADS, 5)
     grouped_f32_kernel(const __grid_constant__ struct grouped_f32_parameters parameters)
 {

@@ -45,8 +45,8 @@ static_assert(DEPTH_BYTES / 8 * LINE_PITCH<double> <= OPERAND_BYTES &&
 constexpr uint32_t WARP_TILE = 32; // rows and columns of a tile that one warp computes
 static_assert(WARP_TILE * 2 == TILE && THREADS == 4 * 32, "four warps, one a quarter of a tile");
 
-/* threadIdx.x, asked for anew: what is made of it in one branch of the kernel would else be kept in
- * registers, and then out of them, through all the others. */
+/* threadIdx.x, read anew in each call. Otherwise the compiler would compute values from it once for
+ * all branches of the kernel, and keep them in registers, or spill them, throughout. */
 static __device__ __forceinline__ uint32_t thread()
 {
     uint32_t x;
@@ -54,15 +54,15 @@ static __device__ __forceinline__ uint32_t thread()
     return x;
 }
 
-/* Which part of a tile is a warp's: where it begins, and how far C goes from there. */
+/* The part of a tile that a warp computes. */
 struct part {
-    uint32_t row, column;   // in the tile
-    uint32_t rows, columns; // at most WARP_TILE; 0: nothing
-    uint32_t row_step = 1;  // from each row to the next
+    uint32_t row, column;   // the first, in the tile
+    uint32_t rows, columns; // that exist in C, at most WARP_TILE; 0: none
+    uint32_t row_step = 1;  // from one row of the part to the next
     bool a_along_k, b_along_k;
 };
 
-/* How many of `extent` lie from `first` on, at most `most`. */
+/* How many of `extent` rows or columns lie from `first` on, at most `most`. */
 static __device__ __forceinline__ uint32_t clip(uint32_t extent, uint32_t first, uint32_t most)
 {
     return extent <= first ? 0 : extent - first < most ? extent - first : most;
@@ -135,17 +135,18 @@ static __device__ __forceinline__ void copy_aligned(uint32_t to, uint32_t pitch,
     }
 }
 
-/* 16 bytes from an aligned address, zeros from `end` on. Nothing is read if that is not above `at`.
- */
+/* Copies the 16 bytes at offset `at` of a line, from an aligned address; bytes from offset `end` on
+ * become zeros. Nothing is read if `end` is not above `at`. */
 static __device__ __forceinline__ void copy_piece(uint32_t to, const char *from, uint32_t at,
                                                   uint32_t end)
 {
     copy_async<16>(to, from, end <= at ? 0 : end - at < 16 ? end - at : 16);
 }
 
-/* Lines of 4-byte elements with any alignment, in aligned pieces of 16 bytes: a line lies behind
- * its place's begin by as many bytes as it starts behind a multiple of 16 (shift_of). Of what
- * surrounds an operand no more is read than the piece that it begins in. */
+/* Copies lines of 4-byte elements with any alignment, in aligned pieces of 16 bytes. A line that
+ * starts s bytes after a multiple of 16 in memory starts s bytes after the start of its place in
+ * shared memory (shift_of). Outside the operand no more is read than the rest of the piece in which
+ * a line begins. */
 template <uint32_t CAPACITY, uint32_t LINES>
 static __device__ __forceinline__ void copy_pieces(uint32_t to, uint32_t pitch,
                                                    const struct lines &l)
@@ -155,7 +156,7 @@ static __device__ __forceinline__ void copy_pieces(uint32_t to, uint32_t pitch,
                   "threads share lines evenly");
     static_assert(step * 4 % 16 == 0, "a thread's lines begin alike");
     const uint32_t thread = grouped::thread();
-    if (thread < l.count_filled) { /* what a shift moves beyond the line's pieces */
+    if (thread < l.count_filled) { /* the end of a line that the shift moves beyond CAPACITY */
         const char *line = l.from + thread * l.ld;
         const uint32_t shift = (uint32_t)(uintptr_t)line % 16;
         if (shift + l.bytes_filled > CAPACITY)
@@ -183,7 +184,7 @@ static __device__ __forceinline__ uint32_t shift_of(const struct source &s, uint
     return ((uint32_t)(uintptr_t)s.start + line * (uint32_t)s.ld) % 16;
 }
 
-/* The aligned word at `at`, of which the bytes outside [begin, end) are not touched. */
+/* Loads the aligned word at `at`. Its bytes outside the operand are not read, and are zeros. */
 static __device__ __forceinline__ uint32_t load_word(const char *at, const struct source &s)
 {
     if (at >= s.begin && at + 4 <= s.end)
@@ -201,8 +202,9 @@ static __device__ __forceinline__ const char *word_below(const char *at)
     return (const char *)((uintptr_t)at & ~(uintptr_t)3);
 }
 
-/* Lines with any alignment: each word is made of the two that it lies in, the second of which is
- * the next lane's first. Where a line's lanes end, it is one that was fetched for that. */
+/* Copies lines with any alignment: a word of the destination is shifted together from the two
+ * aligned words that it lies in. The second of these words is the first one of the next lane; for
+ * the last lane of a line it is loaded separately. */
 template <uint32_t CAPACITY>
 static __device__ __forceinline__ void copy_shifted(uint32_t to, uint32_t pitch,
                                                     const struct lines &l, const struct source &s)
@@ -301,7 +303,7 @@ static __device__ __forceinline__ void load_slab(uint32_t to, const struct sourc
  * that the warp reads without bank conflicts, and are neighbours in the slab. */
 constexpr uint32_t ROW_STEP = 4;
 
-/* 16 bytes of which all are there. */
+/* Copies 16 bytes that all exist. */
 static __device__ __forceinline__ void copy_whole(uint32_t to, const char *from)
 {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");

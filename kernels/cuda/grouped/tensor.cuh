@@ -32,9 +32,9 @@
 namespace grouped
 {
 
-constexpr uint32_t TENSOR_K_MIN = 96; // where the result is f32
+constexpr uint32_t TENSOR_K_MIN = 96; // the shortest k for results of f32
 
-/* The shape of one instruction, and how many of them are a warp's part. */
+/* The shape of one instruction, and how many instructions cover a warp's part of the tile. */
 constexpr uint32_t MMA_ROWS = 16, MMA_COLUMNS = 8, MMA_DEPTH_BYTES = 32;
 constexpr uint32_t ROW_MMAS = WARP_TILE / MMA_ROWS, COLUMN_MMAS = WARP_TILE / MMA_COLUMNS;
 
@@ -187,8 +187,8 @@ static __device__ __forceinline__ void multiply_steps(float (&sums)[ROW_MMAS][CO
     }
 }
 
-/* Rows of a 4-byte operand that lies along k, or columns of one that does not, in four groups of 8
- * of which a lane has one of each; of each two elements of a step. */
+/* A lane's share of 32 rows (or columns) of a 4-byte operand: one row of each of four groups of 8,
+ * and two elements of each step of 8 k. at: addresses in shared memory. */
 template <bool along_k> struct words {
     uint32_t at[along_k ? 4 : 1];
 
@@ -297,7 +297,7 @@ static __device__ __forceinline__ void multiply_steps_f64(double (&sums)[4][4][2
 /* A warp's sums. */
 template <typename In> struct tensor_sums {
     static constexpr uint32_t FILL = 16;
-    static constexpr bool EXACT_RANGE = sizeof(In) != 4; // else infinities come out as NaN
+    static constexpr bool EXACT_RANGE = sizeof(In) != 4; // infinite sums of f32 come out as NaN
     static constexpr uint32_t PART_ROWS = WARP_TILE, PART_COLUMNS = WARP_TILE;
     static constexpr bool SHIFTED = sizeof(In) == 4;
     static constexpr uint32_t SLABS = grouped::SLABS;
@@ -357,7 +357,7 @@ template <typename In> struct tensor_sums {
             }
     }
 
-    /* Indices of the lane's sums. */
+    /* Whether all sums of this lane are finite. */
     __device__ __forceinline__ bool all_finite() const
     {
         bool finite = true;

@@ -26,8 +26,8 @@ struct task {
     uint32_t row, column;      // the tile's first
 };
 
-/* The last of first[0 ... count) that is not above `tile`; first[0] is 0. By a whole warp: each
- * round looks at 32 of them. */
+/* The index of the last element of first[0] ... first[count - 1] that is not above `tile`; first[0]
+ * is 0. Called by a whole warp, which looks at 32 elements in each round. */
 static __device__ __forceinline__ uint32_t find(const uint32_t *first, uint32_t count,
                                                 uint32_t tile)
 {
@@ -50,7 +50,8 @@ static __device__ __forceinline__ void copy_entry(struct grouped_entry *to,
         ((uint32_t *)to)[threadIdx.x] = ((const uint32_t *)from)[threadIdx.x];
 }
 
-/* `first` is the tile's first row or column, of `rows`; k is the other side. */
+/* Describes an operand of `rows` rows of A or columns of B by `k`, for the tile that begins at row
+ * or column `first`. `size`: bytes of an element. */
 static __device__ __forceinline__ struct source source_of(const void *data, uint64_t ld,
                                                           uint32_t rows, uint32_t k, uint32_t first,
                                                           bool along_k, uint32_t size)
@@ -66,7 +67,7 @@ static __device__ __forceinline__ struct source source_of(const void *data, uint
     return s;
 }
 
-/* Called by two threads, one for each operand. */
+/* Describes the operands of a tile. Called by two threads, one for each operand. */
 static __device__ __forceinline__ void describe(struct task *task, uint32_t tile)
 {
     const struct grouped_entry &e = task->entry;
@@ -85,7 +86,8 @@ static __device__ __forceinline__ void describe(struct task *task, uint32_t tile
     }
 }
 
-/* The parameters are constant memory and addressed as such; hence the two branches. */
+/* Finds the task of this block. Called by all threads. The list is in constant memory (parameters)
+ * or in device memory; in two branches, so that the compiler knows which. */
 static __device__ __forceinline__ void find_task(struct task *task,
                                                  const struct grouped_parameters &p)
 {
@@ -146,7 +148,7 @@ template <> constexpr int dtype_of<__half> = GEMMD_F16;
 template <> constexpr int dtype_of<__nv_bfloat16> = GEMMD_BF16;
 template <> constexpr int dtype_of<int32_t> = GEMMD_I32;
 
-/* The calling warp's. */
+/* The part of the calling warp. */
 static __device__ __forceinline__ struct part part_of(const struct task &task)
 {
     struct part part;
@@ -165,7 +167,7 @@ template <uint32_t PENDING> static __device__ __forceinline__ void await_slab()
     __syncthreads(); // also: all have multiplied the slab before
 }
 
-/* As many slabs are in flight as fit. */
+/* Adds the products of all k to the sums of this warp. As many slabs are in flight as fit. */
 template <typename In, typename Sums>
 static __device__ __forceinline__ void multiply(const struct task &task, char *slabs, Sums &sums)
 {
@@ -202,7 +204,7 @@ static __device__ __forceinline__ void multiply(const struct task &task, char *s
     __syncthreads();
 }
 
-/* The whole tile; C is of one of the types given. */
+/* Computes and stores a tile. C has one of the types Outs. */
 template <typename In, typename Sums, typename... Outs>
 static __device__ __forceinline__ void compute(const struct task &task, char *slabs)
 {
@@ -235,7 +237,8 @@ static __device__ __forceinline__ void compute_wide(const struct task &task, cha
 }
 #endif
 
-/* Results of f32 are chains where k is too short for tensor cores. */
+/* Computes and stores a tile on tensor cores, or by chains if the result is f32 and k is so short
+ * that tensor cores would be less exact. */
 template <typename In, typename... Outs>
 static __device__ __forceinline__ void compute_floats(const struct task &task, char *slabs)
 {

@@ -22,7 +22,7 @@
 namespace grouped
 {
 
-constexpr uint32_t WIDE_K_MIN = 48; // where the result is f32
+constexpr uint32_t WIDE_K_MIN = 48; // the shortest k for results of f32
 
 constexpr uint32_t STEP_BYTES = GROUPED_PARTS_BYTES / 2; // both parts of 16 k of B
 constexpr uint32_t LOW = 64;                             // a line's low parts, behind the high ones
@@ -45,7 +45,7 @@ static __device__ __forceinline__ void multiply_wide(float (&d)[32], const uint3
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(more));
 }
 
-/* The loads of 32 columns. */
+/* The same for 32 columns: 64 x 8 by 8 x 32. */
 static __device__ __forceinline__ void multiply_narrow(float (&d)[32], const uint32_t (&a)[4],
                                                        uint64_t b, uint32_t more)
 {
@@ -99,8 +99,8 @@ static __device__ __forceinline__ void store_piece_shared(uint32_t address, cons
                  : "memory");
 }
 
-/* A thread's share of B, 8 elements of each 16 k, from a slab to both parts. Of what lies across k
- * it has 8 k of a column; of what lies along k four of two columns. */
+/* A thread's share in decomposing B: 8 elements of each 16 k, from a slab to both parts. If B lies
+ * across k the thread has 8 k of one column, and if B lies along k 4 k of each of two columns. */
 template <bool along_k> struct columns {
     uint32_t from[along_k ? 1 : 4], to; // the first ones, in the slab and in the parts
     bool there;
@@ -154,7 +154,9 @@ template <bool along_k> struct columns {
     }
 };
 
-/* A slab of B, to be multiplied after the next barrier; all of it or the first 16 k. */
+/* Decomposes a slab of B, or its first 16 k only. The parts may be multiplied after the next
+ * barrier.
+ */
 template <bool along_k>
 static __device__ __forceinline__ void decompose_b(uint32_t parts, uint32_t slab,
                                                    const struct source &s, bool both_steps)
@@ -320,7 +322,7 @@ struct wide_sums {
             multiply_lying<false, false>(operands, k, memory);
     }
 
-    /* The calling warp's. */
+    /* The part of the calling warp. */
     static __device__ __forceinline__ struct part part_of(const struct source (&operands)[2])
     {
         const uint32_t warp = thread() / 32, step = operands[0].along_k ? ROW_STEP : 1;
@@ -344,7 +346,7 @@ struct wide_sums {
                 make_float2(sums[i] * unscale, sums[i + 1] * unscale);
     }
 
-    /* Indices of the lane's sums. */
+    /* Whether all sums of this lane are finite. */
     __device__ __forceinline__ bool all_finite() const
     {
         bool finite = true;

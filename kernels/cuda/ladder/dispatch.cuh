@@ -1,8 +1,9 @@
 /*
- * dispatch.cuh - the types and transposes of a problem as template arguments, for the ladder's
- * launches.
+ * dispatch.cuh - turns the types and the transposes of a problem, which are known at run time, into
+ * template arguments of the ladder's kernels.
  *
- * Each function calls `launch` with tags that have the argument as their type or value:
+ * Each function calls `launch` once and returns its result. The arguments of `launch` are empty
+ * objects, whose type says which template argument to use:
  *
  *   with_types(p, [&](auto in, auto out) {
  *       using In = typename decltype(in)::type;

@@ -1,15 +1,20 @@
 /*
- * double_buffered - tiled_padded with the tiles of later steps of k copied while one tile is
- * multiplied.
+ * double_buffered - tiled_padded (tiled_padded.cu) with the tiles of later steps of k copied while
+ * one tile is multiplied.
  *
- * Copies go from device to shared memory by cp.async, 16 bytes each where the alignment of the
- * operand's rows allows it, up to three tiles ahead and with one barrier for each step instead of
- * two. Tiles keep the order in which they are stored. Rows are padded by 4 elements, so that reads
- * of 128 bits down a column, for an operand that lies along k, use all banks.
+ * Each operand has STAGES tiles in shared memory, which take turns: step s of k uses tile s %
+ * STAGES. The instruction cp.async copies from device to shared memory while the thread goes on,
+ * up to three tiles ahead of the multiplication. A copy is wide (16 bytes) where the alignment of
+ * the operand's rows allows it, and has 4 bytes otherwise. A step has one barrier instead of two.
  *
- * On an H100 the gain is largest where few blocks hide each other's latency: 2.77 TFLOP/s at N =
- * 256, where tiled_padded has 2.12. At N = 4096 shared memory bounds both, 8.8 and 7.9. If B is
- * transposed the kernel reads B by 128 bits, and the gain is larger: 9.7 and 8.0.
+ * The tiles of both operands keep the order that the operand has in memory. Rows of tiles are
+ * padded by 4 elements. An operand that is stored along k (A, or B transposed) is read in pieces of
+ * 128 bits, four steps of k at once, and down a column of the tile these pieces use all banks.
+ *
+ * On an H100, for f32 and m = n = k, the gain is largest where few blocks hide each other's
+ * latency: 2.77 TFLOP/s for 256, where tiled_padded has 2.12. For 4096, shared memory bounds both
+ * kernels, at 8.8 and 7.9 TFLOP/s. With B transposed, fewer instructions read B, and the gain is
+ * larger: 9.7 and 8.0 TFLOP/s.
  */
 #include "kernels/cuda/epilogue.cuh"
 #include "kernels/cuda/ladder/dispatch.cuh"
@@ -19,10 +24,16 @@
 
 using namespace ptx_sm80;
 
-enum { TILE = 32, PITCH = TILE + 4, STAGES = 4 };
+enum {
+    TILE = 32,
+    PITCH = TILE + 4, /* elements from one row of a tile to the next */
+    STAGES = 4        /* tiles of each operand in shared memory */
+};
 
-/* A tile of an operand as it is stored, from (first_line, first_column) on; outside of the `lines`
- * by `columns` there are zeros. */
+/* Starts the copy of one tile of an operand, as the operand is stored: TILE lines of TILE elements
+ * from (first_line, first_column) on. Elements outside the operand, which has `lines` lines of
+ * `columns` elements, become zeros. `wide`: the first 256 threads copy 16 bytes each; otherwise all
+ * 1024 threads copy 4 bytes each. `thread` is the number of the calling thread. */
 static __device__ __forceinline__ void copy_tile(float (&tile)[TILE][PITCH], const float *from,
                                                  uint64_t ld, uint64_t first_line, uint64_t lines,
                                                  uint64_t first_column, uint64_t columns, bool wide,
@@ -53,7 +64,7 @@ __global__ void __launch_bounds__(TILE *TILE, 2)
     __shared__ __align__(16) float a_tiles[STAGES][TILE][PITCH]; // [row][k], or [k][row] if transa
     __shared__ __align__(16) float b_tiles[STAGES][TILE][PITCH]; // [k][column], or [column][k]
     const unsigned x = threadIdx.x, y = threadIdx.y, thread = y * TILE + x;
-    /* Wide copies of A are the first threads', those of B the second half's. */
+    /* Threads 0 to 255 make the wide copies of A, and threads 512 to 767 those of B. */
     const unsigned b_thread = b_wide ? thread ^ (TILE * TILE / 2) : thread;
     const uint64_t first_column = (uint64_t)blockIdx.x * TILE, steps = (p.k + TILE - 1) / TILE;
 
@@ -72,14 +83,18 @@ __global__ void __launch_bounds__(TILE *TILE, 2)
                               transb ? p.n : p.k, transb ? k : first_column, transb ? p.k : p.n,
                               b_wide, b_thread);
                 }
-                copies_commit();
+                copies_commit(); /* ends this thread's group of copies, empty after the last step */
             };
             for (uint64_t step = 0; step < STAGES - 1; step++)
                 copy_step(step);
             float sum = 0;
             for (uint64_t step = 0; step < steps; step++) {
+                /* Of the groups that this thread has committed, all but the last STAGES - 2 are
+                 * complete: its copies for this step are there. After the barrier those of all
+                 * threads are, and all threads have multiplied the step before, whose tiles the
+                 * next copies overwrite. */
                 copies_wait<STAGES - 2>();
-                __syncthreads(); /* all have copied this step, and multiplied the one before */
+                __syncthreads();
                 copy_step(step + STAGES - 1);
                 const float(&a_tile)[TILE][PITCH] = a_tiles[step % STAGES];
                 const float(&b_tile)[TILE][PITCH] = b_tiles[step % STAGES];
@@ -96,6 +111,7 @@ __global__ void __launch_bounds__(TILE *TILE, 2)
     }
 }
 
+/* Whether all rows of an operand start at multiples of 16 bytes. */
 static bool is_wide(const void *data, uint64_t ld, uint64_t stride, uint64_t batch)
 {
     return (uintptr_t)data % 16 == 0 && ld % 4 == 0 && (batch == 1 || stride % 4 == 0);

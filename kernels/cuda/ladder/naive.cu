@@ -1,9 +1,13 @@
 /*
  * naive - one thread for each element of C, which reads its operands from device memory each time.
  *
- * The first step of the ladder. The other kernels are checked against it: each element is a chain
- * of fused multiply-adds in the order of k. On an H100 the kernel has 3.8 TFLOP/s of f32 at N =
- * 2048 and 2.2 at 4096. With B transposed, whose reads are not coalesced, it has 0.9.
+ * The first rung of the ladder (kernels/LADDER.md). Each element of C is one chain of fused
+ * multiply-adds in the order of k. On an H100 the kernel has 3.8 TFLOP/s of f32 for m = n = k =
+ * 2048 and 2.2 for 4096. With B transposed, the reads of B are not coalesced, and the kernel has
+ * 0.9 TFLOP/s.
+ *
+ * The grid covers C in x (columns) and y (rows), and the batch in z. Where a grid cannot be as
+ * large as C or the batch, a thread computes several elements, one after another.
  */
 #include "kernels/cuda/epilogue.cuh"
 #include "kernels/cuda/ladder/dispatch.cuh"
@@ -28,10 +32,11 @@ __global__ void __launch_bounds__(SIDE *SIDE)
                  const __grid_constant__ epilogue<Out> finish)
 {
     const uint64_t column = (uint64_t)blockIdx.x * SIDE + threadIdx.x;
+    /* In elements, from one k to the next. */
     const uint64_t a_step = p.transa ? p.lda : 1, b_step = p.transb ? 1 : p.ldb;
     if (column >= p.n)
         return;
-    for (uint64_t index = blockIdx.z; index < p.batch; index += gridDim.z) {
+    for (uint64_t index = blockIdx.z; index < p.batch; index += gridDim.z) { /* in the batch */
         const In *b = (const In *)p.b + index * p.stride_b + column * (p.transb ? p.ldb : 1);
         for (uint64_t row = (uint64_t)blockIdx.y * SIDE + threadIdx.y; row < p.m;
              row += (uint64_t)gridDim.y * SIDE) {

@@ -1,9 +1,9 @@
 /*
- * tiled_padded - tiled with the rows of B's tile padded by one element, so that the stores of a
- * transposed B, which run down a column of the tile, go to 32 banks instead of one.
+ * tiled_padded - tiled (tiled.cu) with the rows of B's tile padded by one element, so that the
+ * writes of a transposed B, which go down a column of the tile, reach 32 banks instead of one.
  *
- * On an H100 at N = 4096 the kernel has 8.0 TFLOP/s instead of 5.7 where B is transposed. Where B
- * is not transposed there is no conflict to avoid and no gain (7.9 and 7.9).
+ * On an H100 for m = n = k = 4096 the kernel has 8.0 TFLOP/s of f32 where B is transposed, and
+ * tiled has 5.7. Where B is not transposed, no conflict is there to avoid, and both have 7.9.
  */
 #include "kernels/cuda/epilogue.cuh"
 #include "kernels/cuda/ladder/dispatch.cuh"

@@ -1,5 +1,6 @@
 /*
- * tensor_core as one kernel for any problem of f16, bf16, tf32 and i8. Operands whose rows do not
+ * The device kernels of tensor_core.cuh as one struct gemm_kernel, which takes any problem of f16,
+ * bf16, tf32 and i8. Operands whose rows do not
  * start at multiples of 16 bytes are copied into the workspace first; operands of tf32 and i8 that
  * do not lie along k are transposed into the workspace.
  */
@@ -9,6 +10,7 @@
 #include "kernels/cuda/move/operand.h"
 #include "proto/size.h"
 
+/* The number of tiles of `side` x `side` elements that cover C. */
 static uint64_t tensor_core_tiles_of(const struct gemm_problem *p, uint64_t side)
 {
     return (p->m + side - 1) / side * ((p->n + side - 1) / side);
@@ -24,9 +26,9 @@ static enum tensor_core_tile tensor_core_choose(const struct gemm_problem *probl
 }
 
 struct plan {
-    struct gemm_problem
-        problem; /* the problem that is launched; operands in the workspace have no pointers yet */
-    struct operand a, b;
+    /* The problem that is launched. Operands in the workspace have no pointers yet. */
+    struct gemm_problem problem;
+    struct operand a, b; /* how operands are moved, and their bytes of workspace */
 };
 
 static bool wants_along_k(const struct gemm_problem *p)

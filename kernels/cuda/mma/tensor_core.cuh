@@ -1,26 +1,28 @@
 /*
- * tensor_core - register_tiled with the multiply-adds on tensor cores: mma.sync of 16 x 8 by 32
- * bytes of k; operands of f16, bf16 or tf32 with sums in f32, and of i8 with sums in i32.
+ * tensor_core - register_tiled (kernels/cuda/simt) with the multiply-adds on tensor cores, by the
+ * instruction mma.sync: one warp multiplies 16 rows by 8 columns over 32 bytes of k. Operands are
+ * of f16, bf16 or tf32 with sums in f32, or of i8 with sums in i32. kernels/LADDER.md introduces
+ * the kernel.
  *
- * A warp computes 64 x 64 of a tile of 256 x 128, or 32 x 32 of a tile of 64 x 64 where large tiles
- * would leave multiprocessors idle. Operands lie in shared memory as they are stored. 16-bit
- * operands may lie along k or across k: ldmatrix reads both, one of them transposed. Other operands
- * lie along k. To ldmatrix a piece of 4 bytes is two elements of 16 bits; it is one element of tf32
- * or four of i8, and ldmatrix delivers it to the thread that the instruction expects to have it.
- * Lines are not padded. Instead the 16-byte pieces of a line are permuted by the number of the
- * line, so that the eight pieces that ldmatrix reads at once are in different banks. Slabs of 64 or
- * 128 bytes of k are copied by cp.async, with 384 bytes in flight. Between two barriers the only
- * branch is for a partial last slab, so that copies, reads of the next step's operands and their
- * rounding are scheduled among the products.
+ * A warp computes 64 x 64 elements of a tile of 256 x 128, or 32 x 32 of a tile of 64 x 64 where
+ * large tiles would leave multiprocessors idle. Operands lie in shared memory as they are stored.
+ * 16-bit operands may lie along k or across k: ldmatrix reads both, one of them transposed. Other
+ * operands lie along k. ldmatrix moves pieces of 4 bytes, whatever they hold: two elements of 16
+ * bits, one of tf32 or four of i8. Each piece reaches the thread that mma.sync expects to have it.
+ * Lines are not padded. Instead the 16-byte pieces of a line are permuted by the number of the line
+ * (swizzled), so that the eight pieces that ldmatrix reads at once are in different banks. Slabs of
+ * 64 or 128 bytes of k are copied by cp.async, with 384 bytes of k in flight. Between two barriers
+ * the only branch is for a partial last slab, so that the compiler can schedule copies, reads of
+ * the next step's operands and their rounding among the products.
  *
  * Tensor cores truncate sums instead of rounding them. Results of f32 must be as exact as a chain
  * of multiply-adds: for them, 256 steps of k at a time are summed, and these sums are added in f32.
  * Operands of f32 are rounded to tf32, ties away from zero, in registers. Sums of i8 are exact,
  * modulo 2^32.
  *
- * On an H100, N = 4096, TFLOP/s: bf16 401 (to f32 352), tf32 180 (159), i8 794; about half of what
- * cuBLAS reaches with wgmma (mma.sync is held to about 0.62 of the tensor cores there). 64 x 64
- * tiles of bf16 275.
+ * On an H100, for m = n = k = 4096, in TFLOP/s: bf16 401 (with results of f32 352), tf32 180 (159),
+ * i8 794. That is about half of what cuBLAS reaches with wgmma: on Hopper mma.sync can use only
+ * about 0.62 of the tensor cores. Tiles of 64 x 64 have 275 in bf16.
  */
 #ifndef KERNELS_CUDA_MMA_TENSOR_CORE_CUH
 #define KERNELS_CUDA_MMA_TENSOR_CORE_CUH
@@ -38,7 +40,7 @@ using namespace ptx_sm80;
 constexpr unsigned STEP_BYTES = 32;    // of k in an instruction
 constexpr unsigned STAGES_BYTES = 384; // of k in shared memory, in slabs
 constexpr unsigned EXACT_STEPS = 256;  // of k that tensor cores sum on their own, if EXACT
-constexpr unsigned GROUP_TILES = 8;    // rows of tiles that are walked together
+constexpr unsigned GROUP_TILES = 8;    // rows of tiles that are computed together, column by column
 constexpr unsigned PIECE = 16;         // bytes
 constexpr unsigned STEP_PIECES = STEP_BYTES / PIECE;
 
@@ -47,7 +49,9 @@ struct arguments {
     unsigned tiles_m, tiles_n;
 };
 
-/* WARPS_M x WARPS_N warps of BLOCKS_M times 16 rows and BLOCKS_N times 8 columns each. */
+/* The shape of a block: WARPS_M x WARPS_N warps, each of which computes BLOCKS_M times 16 rows and
+ * BLOCKS_N times 8 columns. EXACT: sums of EXACT_STEPS steps of k are added in f32. RESIDENT: the
+ * blocks that fit on a multiprocessor. DEPTH_BYTES: the bytes of k of a slab. */
 template <unsigned WARPS_M_, unsigned WARPS_N_, unsigned BLOCKS_M_, unsigned BLOCKS_N_, bool EXACT_,
           unsigned RESIDENT_, unsigned DEPTH_BYTES_>
 struct shape {
@@ -69,21 +73,25 @@ struct shape {
     static_assert(BLOCKS_N <= 2 * BLOCKS_M, "operands are rounded after rows of products");
 };
 
-/* An operand's part of the tile. ALONG: stored along k, EXTENT lines of DEPTH_BYTES; otherwise
- * lines of EXTENT elements of 16 bits. */
+/* How a slab of an operand lies in shared memory. ALONG: the operand is stored along k, and the
+ * slab is EXTENT lines of DEPTH_BYTES; otherwise the slab is lines of EXTENT elements of 16 bits.
+ */
 template <unsigned EXTENT, unsigned DEPTH_BYTES, bool ALONG_> struct layout {
     static constexpr bool ALONG = ALONG_;
     static constexpr unsigned LINES = ALONG ? EXTENT : DEPTH_BYTES / 2;
     static constexpr unsigned LINE_PIECES = (ALONG ? DEPTH_BYTES : EXTENT * 2) / PIECE;
 
+    /* The offset of a piece of a line, in bytes. */
     static __device__ __forceinline__ uint32_t place(unsigned line, unsigned piece)
     {
-        /* Lines of 64 bytes share their 128 with a neighbour. */
+        /* Two neighbouring lines of 64 bytes share 128 bytes, a row of all banks. */
         const unsigned turn = LINE_PIECES == 4 ? line / 2 % 4 : line % 8;
         return (line * LINE_PIECES + (piece ^ turn)) * PIECE;
     }
 };
 
+/* A thread's copies of one operand to slabs: in each slab the thread copies ROUNDS pieces, which
+ * are ROUND_LINES lines apart. */
 template <class S, unsigned EXTENT, bool ALONG, typename Element> struct source {
     using order = layout<EXTENT, S::DEPTH_BYTES, ALONG>;
     static_assert(ALONG || sizeof(Element) == 2, "ldmatrix turns elements of 16 bits");
@@ -93,10 +101,10 @@ template <class S, unsigned EXTENT, bool ALONG, typename Element> struct source 
     static_assert(ROUND_LINES % 8 == 0, "a thread's pieces change places alike");
 
     const char *from; // this thread's next piece
-    uint64_t hop;     // bytes from a piece to the thread's next of the slab
-    uint64_t advance; // bytes from its last of a slab to its first of the next
-    uint32_t to;      // place of its first in a slab
-    unsigned inside;  // lines from its first on that there are
+    uint64_t hop;     // bytes from a piece to the thread's next piece of the slab
+    uint64_t advance; // bytes from the last piece in a slab to the first in the next slab
+    uint32_t to;      // offset of the thread's first piece in a slab
+    unsigned inside;  // lines from the thread's first line on that exist
 
     /* `extent` rows (or columns) are in the operand, of which `first` is the tile's first. */
     __device__ __forceinline__ source(const Element *data, uint64_t ld, uint64_t first,
@@ -114,8 +122,9 @@ template <class S, unsigned EXTENT, bool ALONG, typename Element> struct source 
         inside = rest == 0 ? 0 : ALONG && rest < order::LINES ? (unsigned)rest : order::LINES;
     }
 
-    /* Piece `i` of the thread's, if it is among the first `lines`. Rows and columns outside are not
-     * copied, or with what follows them: they are multiplied, and never stored. */
+    /* Copies the thread's piece number `i`, if it is in the first `lines` lines. Rows and columns
+     * outside the operand are not copied, or the bytes that follow in memory are: their products
+     * are never stored. */
     __device__ __forceinline__ void copy(uint32_t slab, unsigned i, unsigned lines)
     {
         if (i * ROUND_LINES < lines)
@@ -123,7 +132,8 @@ template <class S, unsigned EXTENT, bool ALONG, typename Element> struct source 
         from += i + 1 < ROUNDS ? hop : advance;
     }
 
-    /* The last slab's pieces, if it has only `left` steps of k, with zeros for the rest. */
+    /* Copies the thread's pieces of a last slab that has only `left` steps of k, with zeros for the
+     * rest. */
     __device__ __forceinline__ void copy_last(uint32_t slab, unsigned left)
     {
         const unsigned line = threadIdx.x / order::LINE_PIECES;
@@ -139,8 +149,8 @@ template <class S, unsigned EXTENT, bool ALONG, typename Element> struct source 
     }
 };
 
-/* Where a lane's row of the four 8x8 matrices of 16 rows of A by STEP_BYTES of k begins: piece
- * `piece` of the rows and the next. */
+/* Loads 16 rows of A, from `row` on, by STEP_BYTES of k: pieces `piece` and piece + 1 of the rows,
+ * as four matrices of 8 x 8. A lane gives ldmatrix the address of one row of a matrix. */
 template <class Order>
 static __device__ __forceinline__ void load_a(uint32_t (&to)[4], uint32_t slab, unsigned row,
                                               unsigned piece)
@@ -153,7 +163,8 @@ static __device__ __forceinline__ void load_a(uint32_t (&to)[4], uint32_t slab, 
             to, slab + Order::place(piece * 8 + lane % 8 + lane / 16 * 8, row / 8 + lane / 8 % 2));
 }
 
-/* The same for STEP_BYTES of k by 16 columns of B: values 0 and 1 are the first 8 columns'. */
+/* Loads 16 columns of B, from `column` on, by STEP_BYTES of k. Values 0 and 1 are of the first 8
+ * columns. */
 template <class Order>
 static __device__ __forceinline__ void load_b(uint32_t (&to)[4], uint32_t slab, unsigned column,
                                               unsigned piece)
@@ -167,7 +178,7 @@ static __device__ __forceinline__ void load_b(uint32_t (&to)[4], uint32_t slab, 
             to, slab + Order::place(piece * 8 + lane % 16, column / 8 + lane / 16));
 }
 
-/* Four registers of an operand, as the product wants them. */
+/* Rounds four registers of an operand to the type that mma.sync multiplies; only f32 is rounded. */
 template <typename Element> static __device__ __forceinline__ void round_operands(uint32_t (&x)[4])
 {
     if constexpr (std::is_same<Element, float>::value) {
@@ -205,6 +216,7 @@ static __device__ __forceinline__ void add(sums<S, Sum> &to, const sums<S, Sum> 
                 to[i][j][v] += from[i][j][v];
 }
 
+/* total = the sums of a warp's part of the tile over all k. */
 template <class S, typename Element, bool transa, bool transb>
 static __device__ __forceinline__ void multiply(sums<S, sum_type<Element>> &total, char *shared,
                                                 const struct gemm_problem &p, uint64_t index,
@@ -221,9 +233,10 @@ static __device__ __forceinline__ void multiply(sums<S, sum_type<Element>> &tota
     const unsigned whole = (unsigned)(p.k / DEPTH), rest = (unsigned)(p.k % DEPTH);
     const unsigned slabs = whole + (rest != 0);
     const uint32_t base = shared_address(shared);
-    unsigned next = 0; // to be copied
+    unsigned next = 0; // the next slab to copy
 
-    /* The next slab if it is whole, in parts among the products, which no branch may divide. */
+    /* Copies part number `part` of `parts` of the next slab, if that slab is whole. The parts are
+     * copied between products, without a branch, which would separate the products. */
     const auto copy_part = [&](unsigned stage, unsigned part, unsigned parts) {
         constexpr unsigned ROUNDS = source_a::ROUNDS + source_b::ROUNDS;
         const uint32_t slab = base + stage * S::STAGE_BYTES;
@@ -280,7 +293,7 @@ static __device__ __forceinline__ void multiply(sums<S, sum_type<Element>> &tota
     for (unsigned i = 0; i < S::BLOCKS_M; i++)
         round(0, i);
     const auto multiply_slab = [&](sums<S, sum_type<Element>> &to) {
-        const unsigned read = (stage + STAGES - 1) % STAGES; // by every warp
+        const unsigned read = (stage + STAGES - 1) % STAGES; // the stage that all warps have read
         copy_last(read);
 #pragma unroll
         for (unsigned step = 0; step < STEPS; step++) {
@@ -328,7 +341,7 @@ template <typename Value> struct alignas(2 * sizeof(Value)) pair {
     Value first, second;
 };
 
-/* The sums to C, 16 rows of a warp after another by way of the warp's own shared memory. */
+/* Finishes and stores a warp's sums, 16 rows at a time, by way of the warp's own shared memory. */
 template <class S, typename Out, typename Sum>
 static __device__ __forceinline__ void store(const sums<S, Sum> &sums, char *shared,
                                              const struct gemm_problem &p, uint64_t index,
@@ -382,7 +395,7 @@ __global__ void __launch_bounds__(S::THREADS, S::RESIDENT)
     }
 }
 
-/* The kernels of a shape. */
+/* The kernels of a shape, for each layout of the operands. */
 template <class S, typename Element, typename Out> struct family {
     using kernel = void (*)(struct arguments);
 
@@ -420,8 +433,8 @@ template <class S, typename Element, typename Out> struct family {
     }
 };
 
-/* The tiles of a pair of types. Sums in chains, EXACT, need twice the registers, hence half the
- * sums a thread. */
+/* The large and the small tile for a type of operands and a type of results. EXACT sums take twice
+ * the registers, so a thread has half as many of them. */
 template <typename Element, typename Out, bool EXACT> struct tiles {
     using large_shape =
         std::conditional_t<EXACT, shape<2, 4, 4, 4, true, 1, 128>, shape<4, 2, 4, 8, false, 1, 64>>;

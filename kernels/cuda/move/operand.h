@@ -1,8 +1,10 @@
 /*
- * operand.h - the layout of operands (and results) for the kernels of tensor cores: planned from
- * the sizes of a problem, then copied or converted at the speed of memory.
+ * operand.h - brings operands (and results) of products into the layout that the kernels of tensor
+ * cores need. A kernel decides which form each operand needs. The layout in the workspace is
+ * planned from the sizes of the problem (operands_plan); when the problem runs, each operand gets
+ * its place in the workspace (operand_settle) and is copied or converted (operand_move).
  *
- * All functions but operand_move are pure. A kernel decides which form an operand needs.
+ * All functions but operand_move are pure, and any thread may call them.
  */
 #ifndef KERNELS_CUDA_MOVE_OPERAND_H
 #define KERNELS_CUDA_MOVE_OPERAND_H
@@ -11,8 +13,8 @@
 
 /* The form in which a kernel needs an operand. */
 enum operand_form {
-    OPERAND_IN_PLACE,
-    OPERAND_REALIGNED,
+    OPERAND_IN_PLACE,   /* as stored; nothing is moved */
+    OPERAND_REALIGNED,  /* copied, with rows that start at multiples of 16 bytes */
     OPERAND_WIDENED,    /* f8 converted to f16 */
     OPERAND_TRANSPOSED, /* transposed to lie along k; elements of 1 or 4 bytes */
     OPERAND_IN_PARTS,   /* f32 decomposed into three parts of bf16 */
@@ -42,7 +44,8 @@ bool operands_plan(const struct gemm_problem *p, struct gemm_problem *planned, s
  * operand stays in place. Returns the rest of the workspace. */
 char *operand_settle(struct operand *operand, char *workspace, const void **data);
 
-/* Enqueues the copy or conversion of the operand. */
+/* Enqueues the copy or conversion of the operand, if it has any. Returns the error of the launch.
+ */
 enum gemmd_error operand_move(cudaStream_t stream, const struct operand *operand);
 
 #endif

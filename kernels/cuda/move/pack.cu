@@ -8,7 +8,7 @@
 enum {
     THREADS = 256,
     VECTOR = 16, /* bytes that a thread writes at once */
-    /* The tile that a block transposes at once: lines of 32 words along k. */
+    /* The tile that a block transposes at once: rows of 32 words along k. */
     TILE_ROWS = 128,
     TILE_WORDS = 32,
 };
@@ -37,7 +37,7 @@ __global__ void __launch_bounds__(THREADS) pad_kernel(const __grid_constant__ st
         }
 }
 
-/* Four rows of a line that lies across k. */
+/* Four neighbouring elements of a line that lies across k: one k of four rows. */
 template <typename Unit, typename Whole> union four {
     Unit units[4];
     Whole whole;
@@ -101,7 +101,7 @@ __global__ void __launch_bounds__(THREADS, 4)
         Unit *to = (Unit *)job.to + index * job.padded_rows * job.padded_k;
         for (uint64_t first_row = (uint64_t)blockIdx.y * TILE_ROWS; first_row < job.padded_rows;
              first_row += (uint64_t)gridDim.y * TILE_ROWS) {
-#pragma unroll(sizeof(Unit)) /* bytes are loaded from four lines at once as it is */
+#pragma unroll(sizeof(Unit)) /* bytes need no unrolling: load_words loads four lines at once */
             for (unsigned i = 0; i < TILE_WORDS; i += THREADS / 32) {
                 uint32_t words[4];
                 load_words(job, from, first_k + (i + warp) * PER_WORD, first_row + rows_at, aligned,

@@ -1,11 +1,12 @@
 /*
  * parts.cuh - the decomposition of an f32 number into three parts of bf16.
  *
- * Each part is the remainder of the number, rounded to bf16. A part has 8 bits and a sign, so the
- * three parts together have the 24 bits of an f32 exactly. Each part is at most 2^-9 of the part
- * before it. Numbers are first multiplied by 2^16, so that bf16 can represent the last bit of the
- * smallest f32. A number that is infinite, NaN, or too large to be multiplied makes every sum that
- * contains it infinite or NaN, and the kernels compute these sums again without parts.
+ * The first part is the number rounded to bf16. Each further part is the rest that the parts before
+ * leave, rounded to bf16. A part has 8 bits and a sign, so the three parts together have the 24
+ * bits of an f32 exactly. Each part is at most 2^-9 of the part before it. Numbers are first
+ * multiplied by 2^16, so that bf16 can represent the last bit of the smallest f32. A number that is
+ * infinite, NaN, or too large to be multiplied makes every sum that contains it infinite or NaN,
+ * and the kernels compute these sums again without parts.
  */
 #ifndef KERNELS_CUDA_MOVE_PARTS_CUH
 #define KERNELS_CUDA_MOVE_PARTS_CUH

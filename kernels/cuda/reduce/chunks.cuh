@@ -26,8 +26,8 @@ template <typename State> static __device__ __forceinline__ State stored(const S
     return read.state;
 }
 
-/* The same if `there`, and else `otherwise`. There is no branch around the load, so that several
- * loads of a thread are issued before the first is used. */
+/* Reads a state as `stored` does if `there`, and returns `otherwise` if not. There is no branch
+ * around the load, so that several loads of a thread are issued before the first is used. */
 template <typename State>
 static __device__ __forceinline__ State stored_if(bool there, const State *from, State otherwise)
 {
@@ -52,8 +52,9 @@ static __device__ __forceinline__ State stored_if(bool there, const State *from,
     return read.state;
 }
 
-/* Waits until all chunks of a row or tile have been stored, in the block that ends last. Returns
- * whether this block is it. */
+/* Called by all threads of a block that has stored the state of its chunk. Returns whether this
+ * block is the last one of a row or tile to do so; it then sees the states of all chunks. `arrived`
+ * is the counter of the row or tile, zero at first. */
 static __device__ bool arrives_last(uint32_t *arrived, uint32_t chunks)
 {
     __shared__ bool last;

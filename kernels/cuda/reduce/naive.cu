@@ -2,8 +2,8 @@
  * reduce_naive - one thread for each result, which reads its elements one after the other. Sums are
  * computed in f64, or in 64-bit integers: one after the other, or as a pairwise tree if the
  * elements themselves are of f64. Neighbouring threads read neighbouring elements only if an axis
- * before the last is reduced; over the last axis each thread reads a row of its own, and most of
- * what the memory delivers is thrown away.
+ * before the last is reduced. If the last axis is reduced, each thread reads a row of its own, and
+ * most of the bytes that the memory delivers are not used.
  */
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/reduce/reduce.h"

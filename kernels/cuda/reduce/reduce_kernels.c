@@ -62,7 +62,7 @@ static const struct operation_kernel tree = {
     .run = reduce_tree_run,
 };
 
-/* Chunks, and the most places where chunks meet. */
+/* The most rows or tiles of columns that a problem can have; the chunks of each are joined. */
 static uint64_t shuffle_places(const struct reduce_problem *p)
 {
     return p->outer * p->mid * (reduce_is_of_rows(p) ? 1 : size_blocks(p->width, COLUMNS_TILE / 2));

@@ -7,9 +7,10 @@
  * With 2048 threads on a multiprocessor, 64 bytes in flight for each are 128 KiB, where the latency
  * of the memory (700 ns) times a multiprocessor's share of 3.35 TB/s needs 18 KiB.
  *
- * Columns (an axis before the last is reduced): a warp reads a tile of 32 * COUNT neighbouring
- * elements of a row, 8 warps of a block read every eighth row, and each thread keeps COUNT trees,
- * which share one counter. Shared memory joins the warps.
+ * Columns (an axis before the last is reduced): a tile is 32 * COUNT neighbouring columns. A warp
+ * reads the tile's elements of a row, each of the 8 warps of a block reads every eighth row, and
+ * each thread keeps the trees of COUNT columns, which share one counter. The states of the warps
+ * are joined in shared memory.
  *
  * Long reductions are divided into chunks, each of which a block reduces. The block that ends last
  * joins the states of all chunks, in their order, as a pairwise tree. Chunks, threads and trees
@@ -32,6 +33,7 @@ using vectors::vector;
 constexpr unsigned THREADS = 256, WARPS = THREADS / 32, VECTORS = 4, PROBLEMS = 24;
 constexpr uint64_t ROW_CHUNK = 131072, COLUMN_CHUNK = 512;
 
+/* The parameters of a launch. */
 struct problems {
     uint32_t count;
     uint32_t first_block[PROBLEMS];
@@ -70,7 +72,7 @@ template <typename State> static __device__ __forceinline__ State shuffled(State
     return other.state;
 }
 
-/* Joins the states of `threads` neighbouring threads (at most 32), in all of them. */
+/* Joins the states of LANES neighbouring lanes. All of them get the result. */
 template <typename Op, unsigned LANES>
 static __device__ __forceinline__ typename Op::state join_lanes(typename Op::state s)
 {
@@ -129,7 +131,7 @@ load_vectors(const T *x, uint64_t l, uint64_t end, unsigned stride, bool aligned
     return joined[0];
 }
 
-/* Joins the states of a block of 256 threads, in thread 0. */
+/* Joins the states of all THREADS threads of a block. Only thread 0 gets the result. */
 template <typename Op>
 static __device__ typename Op::state join_block(typename Op::state s, typename Op::state *shared)
 {
@@ -189,14 +191,15 @@ __global__ void __launch_bounds__(THREADS)
 
 /* ---- columns ---- */
 
-/* A thread's columns, and the steps of which it has loads in flight: 64 bytes, or 32 where states
- * take more registers. */
+/* COUNT: the columns of a thread. A thread loads STEPS * ROWS rows of them before it uses the
+ * first: 64 bytes, or 32 where states take more registers. */
 template <typename T, typename State> struct columns_of {
     static constexpr unsigned COUNT = sizeof(State) > 4 ? 2 : 4, ROWS = 4;
     static constexpr unsigned STEPS = 4 / sizeof(T); /* of ROWS rows, at once */
 };
 
-/* The states of COUNT neighbouring columns, of which one counter makes trees. */
+/* The states of a thread's COUNT columns as one state, so that one counter makes the trees of all.
+ */
 template <typename O, unsigned COUNT> struct together {
     struct state {
         typename O::state of[COUNT];
@@ -224,7 +227,7 @@ template <typename T, unsigned COUNT> struct __align__(COUNT * sizeof(T)) group
     T elements[COUNT];
 };
 
-/* The words of a group, which is read once: one load of 4, 8 or 16 bytes. */
+/* The type by which a group is read in one load of 4, 8 or 16 bytes. */
 template <unsigned BYTES> struct words_of {
     using type = uint32_t;
 };
@@ -242,12 +245,12 @@ static __device__ __forceinline__ void load_group(const T *x, group<T, COUNT> &t
     memcpy(&to, &loaded, sizeof to);
 }
 
-/* The elements of LINES rows, every WARPS-th from `row` on, in COUNT columns from `x` on, of which
- * `there` are left. Those of rows from `end` on are not read. The columns are neighbours if every
- * row is ALIGNED and consists of whole groups, and else 32 columns apart, so that each load of a
- * warp reads neighbouring elements. There is one condition around all loads: with one around each,
- * the compiler takes 16-bit elements apart within it, and so waits for each load before it issues
- * the next. */
+/* Loads the elements of LINES rows, every WARPS-th from `row` on, in COUNT columns from `x` on, of
+ * which `there` exist. Rows from `end` on are not read. ALIGNED: rows are aligned and consist of
+ * whole groups, and the columns are neighbours. Otherwise the columns are 32 apart, so that each
+ * load of a warp reads neighbouring elements. There is one condition around all loads. With a
+ * condition around each, the compiler would unpack 16-bit elements within it, and so wait for each
+ * load before it issues the next. */
 template <bool ALIGNED, typename T, unsigned COUNT, unsigned LINES>
 static __device__ __forceinline__ void load_columns(const T *x, uint64_t stride, uint32_t row,
                                                     uint32_t end, uint32_t there,
@@ -279,7 +282,7 @@ static __device__ __forceinline__ void load_columns(const T *x, uint64_t stride,
     }
 }
 
-/* Joins what the warps have stored of each column, in the first warp's place. */
+/* Joins the states that the warps have stored for each column. The result is in shared[0]. */
 template <typename O, unsigned TILE>
 static __device__ void join_warps(typename O::state (*shared)[TILE])
 {
@@ -292,10 +295,10 @@ static __device__ void join_warps(typename O::state (*shared)[TILE])
     __syncthreads();
 }
 
-/* Joins the states of a tile's chunks, which are in `partial`. Each warp takes every WARPS-th chunk
- * and a column a lane, and has AHEAD loads in flight. The AHEAD states are joined as the tree that
- * a counter makes of single states; where there are no more chunks, a state of nothing changes
- * nothing. */
+/* Joins the states of a tile's chunks, which are in `partial`. The result is in shared[0]. Each
+ * warp takes every WARPS-th chunk, with one column for each lane, and loads AHEAD states before it
+ * uses the first. The AHEAD states are joined as the tree that a counter makes of single states;
+ * states of no elements take the place of chunks that do not exist. */
 template <typename O, unsigned TILE>
 static __device__ void join_chunks(const typename O::state *partial, uint32_t chunks,
                                    typename O::state (*shared)[TILE])
@@ -325,8 +328,9 @@ static __device__ void join_chunks(const typename O::state *partial, uint32_t ch
     join_warps<O, TILE>(shared);
 }
 
-/* Blocks of columns of 16 bits on a multiprocessor: where all loads are of groups, and where each
- * element is loaded into a register of its own. More take registers that code for sm_80 needs. */
+/* Blocks that fit on a multiprocessor, for columns of 16-bit types: if all loads are of groups, and
+ * if each element is loaded into a register of its own. More blocks would leave too few registers
+ * for a thread; code for sm_80 needs more than code for sm_90. */
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
 constexpr int GROUP_BLOCKS = 3, ELEMENT_BLOCKS = 2;
 #else
@@ -415,8 +419,8 @@ __global__ void __launch_bounds__(THREADS, sizeof(T) == 4 ? 3
 /* What the problems of a launch have in common. */
 struct kind {
     enum gemmd_dtype dtype;
-    int state;     /* 0: sums, 1: squares, 2: most, 3: logsumexp */
-    unsigned each; /* threads for a row; 0: columns */
+    int state;     /* the operation of state.cuh: 0 sum, 1 squares, 2 most, 3 logsumexp */
+    unsigned each; /* threads for a row; 0: columns are reduced */
 };
 
 static bool is_row(const struct reduce_problem &p)
@@ -441,12 +445,14 @@ static bool same_kind(const struct kind &a, const struct kind &b)
     return a.dtype == b.dtype && a.state == b.state && a.each == b.each;
 }
 
+/* The columns of a tile (32 * COUNT). */
 static uint64_t tile_of(int state)
 {
     return state >= 2 ? 64 : 128;
 }
 
-/* Rows or tiles of columns; each has `chunks` blocks, or a part of one. */
+/* The number of rows or of tiles of columns. Each is computed by a block for each chunk, or by a
+ * part of a block. */
 static uint64_t places_of(const struct reduce_problem &p, const struct kind &kind)
 {
     const uint64_t rows = p.outer * p.mid;

@@ -1,9 +1,17 @@
 /*
- * state.cuh - the states of reductions: what is known of the elements that were seen.
+ * state.cuh - the operations of reductions. The state of an operation is what has to be known of a
+ * set of elements to compute the result: their sum, for example.
  *
- * An operation has a state, the state of one element, that of `several` neighbouring elements in
- * f32, and the state of two sets of elements together, which does not depend on their order except
- * by rounding. `finish` gives the result.
+ * Each operation is a struct of the same functions, for elements of type W:
+ *
+ *   none     the state of no elements
+ *   one      the state of one element
+ *   several  the state of several neighbouring elements of f32 (overwrites them)
+ *   both     the state of two sets of elements together; their order matters only for rounding
+ *   neutral  an element that changes no result, for the places of a vector beyond the last element
+ *   exact    whether the order of elements makes no difference at all, so that no tree is needed
+ *
+ * `finish` computes the result from the state of all elements and stores it.
  */
 #ifndef KERNELS_CUDA_REDUCE_STATE_CUH
 #define KERNELS_CUDA_REDUCE_STATE_CUH
@@ -67,7 +75,7 @@ static __device__ __forceinline__ float greater_or_nan(float a, float b)
     return c;
 }
 
-/* `exact`: the order of elements makes no difference, so that no tree is needed. */
+/* sum and mean. Sums of integers are exact. */
 template <typename W> struct sum {
     static constexpr bool exact = sizeof(W) == sizeof(long long) && W(1) / W(2) == W(0);
     struct state {
@@ -96,6 +104,7 @@ template <typename W> struct sum {
     }
 };
 
+/* norm2: the sum of squares. */
 template <typename W> struct squares {
     static constexpr bool exact = false;
     using state = typename sum<W>::state;
@@ -125,8 +134,8 @@ template <typename W> struct squares {
     }
 };
 
-/* The greatest element and its place; of the least element for min, which is negated. NaN is
- * greater than all. A place of UINT32_MAX: there is no element. */
+/* max, min and argmax: the greatest element and its place. For min, elements are negated. NaN is
+ * greater than all numbers. A place of UINT32_MAX: there is no element. */
 template <typename W> struct most {
     static constexpr bool exact = true;
     struct state {
@@ -145,7 +154,7 @@ template <typename W> struct most {
     {
         return op == REDUCE_MIN ? CUDART_INF_F : -CUDART_INF_F;
     }
-    /* Only argmax needs the place of the greatest. */
+    /* The place is right for argmax only, which alone needs it. */
     template <unsigned COUNT>
     static __device__ __forceinline__ state several(float (&x)[COUNT], uint32_t place,
                                                     enum reduce_op op)
@@ -196,7 +205,7 @@ static __device__ __forceinline__ double exponential(double x)
     return exp(x);
 }
 
-/* The greatest element, and the sum of exp(x - greatest). */
+/* logsumexp: the greatest element, and the sum of exp(x - greatest). */
 template <typename W> struct logsumexp {
     static constexpr bool exact = false;
     struct state {
@@ -214,7 +223,7 @@ template <typename W> struct logsumexp {
     {
         return -CUDART_INF_F;
     }
-    /* Where the greatest is infinite, it is the result, whatever the total. */
+    /* If the greatest element is infinite, it is the result (finish), whatever the total. */
     template <unsigned COUNT>
     static __device__ __forceinline__ state several(float (&x)[COUNT], uint32_t, enum reduce_op)
     {
@@ -304,8 +313,11 @@ static __device__ __forceinline__ void finish(const struct reduce_problem &p,
     store(p.out, isinf(s.most) ? s.most : s.most + log(s.total), y, i);
 }
 
-/* States as a pairwise tree, as kernels/cpu/reduce_vector.c adds blocks: states number 2^k ... are
- * joined with the 2^k before them. More than 2^LEVELS are joined one after the other at the top. */
+/* Joins states that come one after another as a pairwise tree, so that rounding errors grow with
+ * the logarithm of their number (kernels/cpu/reduce_vector.c does the same with blocks). states[k]
+ * is the state of a complete subtree of 2^k states, if bit k of `count` is set; a new state is
+ * joined with the complete subtrees as a carry moves through the bits of a counter. Beyond 2^LEVELS
+ * states the top level joins one after the other. */
 template <typename Op, int LEVELS> struct counter {
     typename Op::state states[LEVELS];
     uint32_t count = 0;

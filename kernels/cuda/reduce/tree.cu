@@ -16,7 +16,7 @@ using namespace reduce;
 constexpr unsigned THREADS = 256, EACH = 8;
 static_assert(THREADS * EACH == 2048, "reduce_tree_blocks");
 
-/* The state of all threads, in thread 0. */
+/* Joins the states of all threads of a block. Only thread 0 gets the result. */
 template <typename Op>
 static __device__ typename Op::state join(typename Op::state s, typename Op::state *shared)
 {

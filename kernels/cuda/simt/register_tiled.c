@@ -27,9 +27,9 @@ static const struct {
     [REGISTER_TILE_32X32] = {4, 51, 52},     [REGISTER_TILE_16X32] = {4, 27.7, 34},
     [REGISTER_TILE_128X256] = {1, 102, 321},
 };
-static const double CYCLES_PER_US = 1965;
-static const double LAUNCH_US = 3;
-static const double BLOCK_US = 1.5; /* a block's first loads and its stores */
+static const double CYCLES_PER_US = 1965; /* the clock */
+static const double LAUNCH_US = 3;        /* for every launch */
+static const double BLOCK_US = 1.5;       /* a block's first loads and its stores */
 static const double DRAM_BYTES_PER_US = 3.0e6;
 
 static uint64_t register_tiled_tiles_of(enum register_tile tile, const struct gemm_problem *p)

@@ -2,8 +2,8 @@
  * register_tiled.cuh - functions that the kernels of register_tiled share: the tile of a block, the
  * layout of its operands, and the way from its sums to C.
  *
- * S is a shape: a tile of TILE_M x TILE_N with WARPS_N warps in a row, each warp WARP_M x WARP_N of
- * LANES_M x LANES_N lanes, each lane ROWS x COLUMNS elements.
+ * S is a shape: a tile of TILE_M x TILE_N elements with WARPS_N warps side by side. A warp computes
+ * WARP_M x WARP_N elements; its lanes are LANES_M x LANES_N, and each lane computes ROWS x COLUMNS.
  */
 #ifndef KERNELS_CUDA_SIMT_REGISTER_TILED_CUH
 #define KERNELS_CUDA_SIMT_REGISTER_TILED_CUH
@@ -15,9 +15,10 @@
 namespace register_tiled
 {
 
-constexpr unsigned GROUP_TILES = 8; // rows of tiles that are walked together
+constexpr unsigned GROUP_TILES = 8; // rows of tiles that are computed together, column by column
 
-/* How an operand is copied. */
+/* How an operand is copied: ALONG_K element by element and transposed, ACROSS_K in pieces of 16 or
+ * 4 bytes. */
 enum way : unsigned { ALONG_K, ACROSS_K_16_BYTES, ACROSS_K_4_BYTES };
 
 struct arguments {
@@ -46,7 +47,7 @@ template <class S> static dim3 fill_in(const struct gemm_problem &p, struct argu
     return dim3(out->tiles_m * out->tiles_n, 1, grid_blocks(p.batch, 1));
 }
 
-/* Where this block's tile begins. */
+/* The first row and column of this block's tile. */
 template <class S>
 static __device__ __forceinline__ void place_tile(const struct arguments &arguments,
                                                   uint64_t *first_row, uint64_t *first_column)
@@ -59,7 +60,8 @@ static __device__ __forceinline__ void place_tile(const struct arguments &argume
     *first_column = (uint64_t)(within / rows) * S::TILE_N;
 }
 
-/* COUNT elements of a slab's row: groups of 4, 4 * LANES apart. */
+/* Loads a lane's COUNT elements of a row of a slab, its fragment: groups of 4, which are 4 * LANES
+ * apart. */
 template <unsigned COUNT, unsigned LANES>
 static __device__ __forceinline__ void load_fragment(float (&to)[COUNT], const float *from)
 {
@@ -81,10 +83,11 @@ template <class S> struct sums {
     float values[S::ROWS][S::COLUMNS];
 };
 
-/* The sums to C, a slice of a warp's rows after another by way of the warp's own shared memory, so
- * that a warp loads and stores 32 neighbouring elements whatever C's alignment is. The columns of a
- * quad go there backwards: which registers hold sums follows from it, and so none of them is in the
- * bank of the element of B that it is multiplied with. */
+/* Finishes and stores a warp's sums, a slice of SLICE_ROWS rows at a time, by way of the warp's own
+ * shared memory, so that a warp loads and stores 32 neighbouring elements whatever C's alignment
+ * is. The four columns of a quad are written to shared memory in reverse. The compiler therefore
+ * keeps the sums of a quad in registers in reverse, and no sum is in the register bank of the
+ * element of B that is multiplied for it. */
 template <class S, typename Out>
 static __device__ __forceinline__ void store_as(const sums<S> &sums, float *slices,
                                                 const struct gemm_problem &p, uint64_t index,

@@ -10,8 +10,8 @@
  * Registers have to be reassigned from the copying to the multiplying warps: the three warps on a
  * quarter of a multiprocessor start with 168 each.
  *
- * Both operands lie in shared memory with k down the rows, as in register_tiled.cu. The sums are
- * the same chains in the order of k, padded with zeros to the same multiple of 8.
+ * Both operands lie in shared memory as [k][row] and [k][column], as in register_tiled.cu. The sums
+ * are the same chains in the order of k, padded with zeros to the same multiple of 8.
  *
  * A prototype on an H100 has 51.2, 52.3 and 52.9 TFLOP/s for A * B at N = 2048, 4096 and 8192, 1.03
  * to 1.06 of cuBLAS; the tile of 256 x 128 has 46.4 at 4096
@@ -39,17 +39,18 @@ struct specialised {
     static constexpr unsigned SLAB = 32; // steps of k in a stage
     static constexpr unsigned STAGES = 3;
     static constexpr unsigned TURN = 2;    // steps of k that the compiler keeps in order
-    static constexpr unsigned PADDING = 8; // to a multiple of it k is filled up
+    static constexpr unsigned PADDING = 8; // k is filled up with zeros to a multiple of PADDING
     static constexpr unsigned PITCH_A = TILE_M + 4, PITCH_B = TILE_N + 4; // floats
     static constexpr unsigned A_BYTES = SLAB * PITCH_A * 4,
                               STAGE_BYTES = A_BYTES + SLAB * PITCH_B * 4;
     static constexpr unsigned SLICE_ROWS = 4 * LANES_M, SLICE_PITCH = WARP_N + 4;
-    /* Shared memory: barriers, of which a stage has one that says it is full and one that says it
-     * is empty; stages; slices for the way to C. */
+    /* Offsets in shared memory: the barriers, of which a stage has a "full" and an "empty" one; the
+     * stages; the slices by which sums go to C. */
     static constexpr unsigned FULL = 0, EMPTY = 64, RING = 128;
     static constexpr unsigned SLICES = RING + STAGES * STAGE_BYTES;
     static constexpr unsigned SHARED_BYTES = SLICES + CONSUMERS * SLICE_ROWS * SLICE_PITCH * 4;
-    /* 384 threads of 168 registers at launch; what is given is taken. */
+    /* At the launch 384 threads have 168 registers each. The producers give away as many registers
+     * as the consumers take. */
     static constexpr int PRODUCER_REGISTERS = 56, CONSUMER_REGISTERS = 224;
 };
 using S = specialised;
@@ -64,10 +65,10 @@ template <unsigned EXTENT> struct lines {
     static constexpr unsigned ROUND_ROWS = 32 * S::PRODUCERS / DEPTH;
 
     const char *from; // this thread's first element of the slab
-    uint64_t hop;     // bytes from a copy to the thread's next of the slab
+    uint64_t hop;     // bytes from a copy to the thread's next copy of the slab
     uint64_t advance; // bytes from slab to slab
-    unsigned thread;  // of those that copy
-    unsigned inside;  // rows or columns from the thread's first on that there are
+    unsigned thread;  // number among the threads that copy
+    unsigned inside;  // rows or columns from the thread's first one on that exist
     enum way way;
     bool whole; // the tile is within the operand
 
@@ -91,7 +92,7 @@ template <unsigned EXTENT> struct lines {
         inside = mine >= extent ? 0 : extent - mine < EXTENT ? (unsigned)(extent - mine) : EXTENT;
     }
 
-    /* The next slab; `left` steps of k remain, which matters if PARTIAL. */
+    /* Starts the thread's copies of the next slab. PARTIAL: the slab has only `left` steps of k. */
     template <bool PARTIAL> __device__ __forceinline__ void copy(uint32_t slab, unsigned left)
     {
         const char *at = from;
@@ -141,7 +142,7 @@ template <unsigned EXTENT> struct lines {
     }
 };
 
-/* The barrier's phase also waits for all copies that this thread has begun. */
+/* Arrives at the barrier once all copies that this thread has begun are complete; does not wait. */
 static __device__ __forceinline__ void copies_arrive(uint32_t barrier)
 {
     asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
@@ -174,8 +175,8 @@ static __device__ __forceinline__ void produce(uint32_t shared, position &at,
     }
 }
 
-/* COUNT elements of a slab's row: groups of 4, 4 * LANES apart. By address: pointers take the
- * compiler registers that it does not have here. */
+/* load_fragment of register_tiled.cuh, by address: pointers would take registers that are not left.
+ */
 template <unsigned COUNT, unsigned LANES>
 static __device__ __forceinline__ void load_line(float (&to)[COUNT], uint32_t from)
 {
@@ -191,8 +192,9 @@ struct operands {
     uint32_t a, b; // addresses of what is in x[0] and y[0]
 };
 
-/* TURN steps of k, whose first fragments are there; leaves those at `a_next` and `b_next`. Along a
- * row and back along the next, as in kernels/cuda/simt/register_tiled.cu. */
+/* Multiplies TURN steps of k. On entry o.x[0] and o.y[0] have the fragments of the first step; on
+ * return they have those at `a_next` and `b_next`. The order of multiply-adds is that of
+ * register_tiled.cu. */
 static __device__ __forceinline__ void turn(sums<S> &sums, operands &o, uint32_t a_next,
                                             uint32_t b_next)
 {
@@ -248,7 +250,7 @@ static __device__ __forceinline__ void consume(sums<S> &sums, uint32_t shared, p
         at.advance();
         if (slab + 1 < slabs)
             ptx::mbarrier_wait(shared + S::FULL + at.stage * 8, at.parity);
-        /* after the last slab whatever lies there is read, and not used */
+        /* After the last slab the fragments that are read are not used. */
         turn(sums, o, a_part + at.stage * S::STAGE_BYTES, b_part + at.stage * S::STAGE_BYTES);
         __syncwarp();
         if (lane == 0)

@@ -9,7 +9,8 @@
 namespace sm90
 {
 
-/* Position in the ring: the stage, and the parity of its current use. */
+/* A position in a ring of STAGES buffers: the number of the buffer, and the parity (odd or even) of
+ * its current use, by which barriers are waited for. `uses` is the number of positions before. */
 template <uint32_t STAGES> struct ring {
     uint32_t stage, parity;
 

@@ -1,5 +1,10 @@
 /*
- * sm90.h - the GEMM kernels of sm_90a: their tables, the choice of a kernel, and its launch.
+ * sm90.h - the GEMM kernels of sm_90a (Hopper): their tables, the choice of a kernel, and its
+ * launch.
+ *
+ * A kernel here is one configuration of gemm.cuh or of a relative of it (gemm_split.cuh,
+ * gemm_swapped.cuh, gemm_fused.cuh, gemm_f8.cuh) for one type of operands. X is op(A) and Y is
+ * op(B); an operand lies along k if the elements of its rows as stored have neighbouring k.
  *
  * Requirements on a problem, besides its types: device pointers that are multiples of 16 bytes, and
  * leading dimensions and, in batches, strides whose bytes are multiples of 16. m, n and k may have
@@ -13,8 +18,8 @@
  * may be written up to the next multiple of 16 bytes.
  *
  * f16 operands can have results of bf16 or scales of blocks, for f8 that was converted to f16. The
- * kernels of f8 are
- * for precision f8 only, because the tensor core adds f8 products with only about 13 bits.
+ * kernels of f8 are for precision f8 only, because the tensor core adds f8 products with only about
+ * 13 bits.
  *
  * Every kernel of one type gives the same bits for the same row of A, whatever m is
  * (kernels/experiments/bits.md has the measurement).
@@ -38,7 +43,9 @@ extern "C" {
 /* One tile configuration of one type. */
 struct sm90_kernel {
     const char *name; /* such as "bf16_128x256_2x1"; NULL ends a table */
-    int element;      /* enum sm90::element */
+    int element;      /* enum sm90::element (wgmma.cuh) */
+    /* Rows and columns of C and steps of k in a tile, blocks of a cluster along m and n, warpgroups
+     * that multiply, and buffers of a block's ring (gemm.cuh). */
     uint32_t tile_m, tile_n, tile_k, cluster_m, cluster_n, consumers, stages;
     bool pingpong;
     uint32_t threads, shared_bytes;
@@ -55,8 +62,8 @@ struct sm90_kernel {
      * are added in order, if the launch's chunk_tiles gives the length of a chunk. True for exact
      * sums and for kernels that add chunks themselves. */
     bool adds_chunks;
-    /* Indices: whether sums are promoted, whether X lies along k, whether Y lies along k. NULL:
-     * there is no such kernel. */
+    /* The device functions. The three indices are 1 or 0: whether sums are promoted (gemm.cuh),
+     * whether X lies along k, and whether Y lies along k. NULL: there is no such function. */
     const void *functions[2][2][2];
 };
 
@@ -85,8 +92,9 @@ struct sm90_launch {
  * cudaErrorInvalidDevice unless the compute capability is 9.0. */
 cudaError_t sm90_device_open(struct sm90_device *device);
 
-/* The table of a type with scales, NULL if there is none. f32 has two tables, one for each
- * precision. Problems of f8 with scales of blocks and precision full use the table of f16. */
+/* The table for a type, a precision and a kind of scales; NULL if there is none. f32 has two
+ * tables, one for each precision. Problems of f8 with scales of blocks and precision full use the
+ * table of f16. */
 const struct sm90_kernel *sm90_kernels(enum gemmd_dtype dtype, enum gemm_precision precision,
                                        enum gemm_scales scales);
 
@@ -99,10 +107,11 @@ uint64_t sm90_leading(uint64_t elements, enum gemmd_dtype dtype);
 bool sm90_takes(const struct sm90_kernel *kernel, const struct gemm_problem *problem);
 
 /* The estimated time of a kernel that takes the problem, including the decomposition of f32
- * operands; and the kernel with the lowest estimate, NULL if none takes the problem. All kernels
- * give the same bits. Pure; pointers are ignored. */
+ * operands (choose.c has the model). Pure; pointers are ignored. */
 double sm90_estimate_us(const struct sm90_kernel *kernel, const struct gemm_problem *problem,
                         uint32_t multiprocessors);
+/* The kernel with the lowest estimate; NULL if none takes the problem. All kernels give the same
+ * bits. Pure; pointers are ignored. */
 const struct sm90_kernel *sm90_choose(const struct gemm_problem *problem, uint32_t multiprocessors);
 /* The kernel with the lowest estimate among those with `adds_chunks`. */
 const struct sm90_kernel *sm90_choose_adding(const struct gemm_problem *problem,

@@ -1,5 +1,6 @@
 /*
- * tensor_map.h - the description of a tensor for TMA.
+ * tensor_map.h - tensor maps, the descriptions of tensors that TMA (the copy engine) copies by. The
+ * functions may be called by any thread.
  */
 #ifndef KERNELS_CUDA_SM90_TENSOR_MAP_H
 #define KERNELS_CUDA_SM90_TENSOR_MAP_H
@@ -11,8 +12,10 @@
 
 enum { TENSOR_MAP_DIMENSIONS_MAX = 4 };
 
-/* Dimensions and boxes innermost first; elements of the innermost are contiguous. Strides are
- * multiples of 16, and so is `data`. */
+/* A tensor in device memory and the box of elements that one copy takes. Dimensions, strides and
+ * the box are in elements, except for stride_bytes, and have the innermost dimension first.
+ * Elements of the innermost dimension are contiguous; stride_bytes[i] is the distance in dimension
+ * i + 1. Strides and the address `data` are multiples of 16 bytes. */
 struct tensor_map_view {
     const void *data;
     CUtensorMapDataType type;
@@ -26,7 +29,8 @@ struct tensor_map_view {
 /* The type of elements as they are in memory; UINT8 for all types of 8 bits. Pure. */
 CUtensorMapDataType tensor_map_type(enum gemmd_dtype dtype);
 
-/* Encodes a tensor map. Fails if TMA does not support the view. Does not read the tensor. */
+/* Encodes a tensor map. cudaErrorInvalidValue: TMA does not support the view. Does not read the
+ * tensor. */
 cudaError_t tensor_map_encode(const struct sm90_device *device, const struct tensor_map_view *view,
                               CUtensorMap *map);
 

@@ -30,8 +30,8 @@
 namespace sm90
 {
 
-/* F32 is multiplied as three parts of bf16 (move/parts.cu), so to the tensor core it is that type.
- */
+/* The types of operands. F32 is multiplied as three parts of bf16 (move/parts.cu), so the tensor
+ * core multiplies bf16. */
 enum element { BF16, F16, I8, TF32, F32, F8 };
 
 template <element E> constexpr int element_bytes = E == TF32 ? 4 : E == I8 || E == F8 ? 1 : 2;
@@ -60,7 +60,7 @@ __device__ __forceinline__ uint64_t tile_descriptor(uint32_t address)
 /* The descriptor's step from one instruction's k to the next. */
 template <bool K_MAJOR> constexpr uint64_t descriptor_k_step = (K_MAJOR ? 32 : 16 * 128) >> 4;
 
-/* Before the first wgmma that touches accumulators other instructions have written. */
+/* Called before the first wgmma that uses registers which other instructions have written. */
 __device__ __forceinline__ void wgmma_fence()
 {
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
@@ -169,10 +169,10 @@ WGMMA_WIDTH(128, 64, 64, 65, 66)
 WGMMA_WIDTH(192, 96, 96, 97, 98)
 WGMMA_WIDTH(256, 128, 128, 129, 130)
 
-/* The same with 64 x 16 of X in registers: x[2*h2 + h1] of lane l of warp w hold the elements of
- * row 16*w + l/4 + 8*h1 and columns 8*h2 + 2*(l%4) and the next, which is how D holds its own, and
- * how ldmatrix brings them; of tf32 64 x 8, where it is column 4*h2 + l%4 alone. 16-bit types, and
- * tf32 with Y along k. The registers of x are read until the product is waited for. */
+/* The same with X in registers. For 16-bit types X is 64 x 16: x[2*h2 + h1] of lane l of warp w
+ * holds the elements of row 16*w + l/4 + 8*h1 in columns 8*h2 + 2*(l%4) and the next one. D has the
+ * same layout, and ldmatrix loads it. For tf32, with Y along k, X is 64 x 8, and x[2*h2 + h1] holds
+ * column 4*h2 + l%4. The registers of x are read until the product is waited for. */
 #define WGMMA_REGISTERS_ISSUE(N, COUNT, X0, X1, X2, X3, Y, S, KIND, TAIL)                          \
     asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #S ", 0;\n"                                  \
                  "wgmma.mma_async.sync.aligned.m64n" #N KIND " {" WGMMA_NAMES_##COUNT "}, {%" #X0   \

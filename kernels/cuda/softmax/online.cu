@@ -91,7 +91,7 @@ __global__ void __launch_bounds__(LONG)
         row.load(x, all.aligned_x[number]);
         const float higher = fmaxf(top, row.most(scale));
         if (higher == -CUDART_INF_F)
-            continue; /* nothing yet */
+            continue; /* only minus infinity so far */
         row.exponentials(scale, higher, e);
         sum = sum * (top == higher ? 1 : expf(top - higher)) + row.total(e);
         top = higher;

@@ -37,7 +37,7 @@ static __device__ __forceinline__ void narrow(float x, __nv_bfloat16 *y)
     *y = __float2bfloat16_rn(x);
 }
 
-/* Two elements at a time, which takes one instruction in 16 bits. */
+/* Converts two elements at a time, which takes one instruction for 16-bit types. */
 static __device__ __forceinline__ void narrow_pair(float first, float second, float y[2])
 {
     y[0] = first;
@@ -75,8 +75,9 @@ struct added {
     }
 };
 
-/* Joins the values of the EACH threads of a row, in all of them. `shared` has an element for each
- * warp of the block, if a row has more than one, and is used by one call after another. */
+/* Joins the values of the EACH threads of a row. All of them get the result. `shared` has an
+ * element for each warp of the block, and is used only if a row has more than one warp. Calls may
+ * use the same `shared` one after another. */
 template <typename Join, unsigned EACH>
 static __device__ __forceinline__ float join_threads(float value, float *shared)
 {
@@ -97,13 +98,15 @@ static __device__ __forceinline__ float join_threads(float value, float *shared)
     return value;
 }
 
+/* A thread's share of a row: VECTORS vectors, which are EACH vectors apart. */
 template <typename T, unsigned EACH, unsigned VECTORS> struct row {
     static constexpr unsigned W = vector<T>::WIDTH;
     vector<T> x[VECTORS];
     uint32_t first;  /* the first element of this block's part of the row */
-    uint32_t length; /* of unmasked elements */
-    uint32_t end;    /* of all elements */
+    uint32_t length; /* the end of the unmasked elements */
+    uint32_t end;    /* the end of all elements */
 
+    /* The place in the row of the first element of vector v. */
     __device__ __forceinline__ uint32_t at(unsigned v) const
     {
         return first + (v * EACH + threadIdx.x % EACH) * W;
@@ -121,12 +124,13 @@ template <typename T, unsigned EACH, unsigned VECTORS> struct row {
                     x[v].elements[i] = at(v) + i < length ? from[at(v) + i] : T(0.0f);
     }
 
-    /* Minus infinity for masked elements. */
+    /* The score (scale * x) of an element; minus infinity for masked elements. */
     __device__ __forceinline__ float score(unsigned v, unsigned i, float scale) const
     {
         return at(v) + i < length ? x[v][i] * scale : -CUDART_INF_F;
     }
 
+    /* The greatest score of this thread's elements. */
     __device__ __forceinline__ float most(float scale) const
     {
         float top = -CUDART_INF_F;

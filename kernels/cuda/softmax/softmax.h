@@ -1,5 +1,8 @@
 /*
  * softmax.h - the kernels of the operation `softmax` on CUDA (kernels/softmax.h).
+ *
+ * Each launch function enqueues on the stream and returns at once. The result is GEMMD_OK, or the
+ * error of a launch (cuda_error_code).
  */
 #ifndef KERNELS_CUDA_SOFTMAX_SOFTMAX_H
 #define KERNELS_CUDA_SOFTMAX_SOFTMAX_H
@@ -12,7 +15,7 @@
 extern "C" {
 #endif
 
-/* Enqueues one thread for each row. */
+/* Enqueues `naive`: one thread for each row. */
 enum gemmd_error softmax_naive_launch(cudaStream_t stream, const struct softmax_problem *problem);
 /* Enqueues the two launches of `tree`. The workspace has the maximum and the sum of each row. */
 enum gemmd_error softmax_tree_launch(cudaStream_t stream, const struct softmax_problem *problem,
@@ -29,6 +32,7 @@ enum { SOFTMAX_CLUSTERED_PART_BYTES = 32768, SOFTMAX_CLUSTERED_BLOCKS = 8 };
 enum gemmd_error softmax_clustered_launch(cudaStream_t stream,
                                           const struct softmax_problem *problem);
 
+/* In the order in which "auto" tries them (kernels/operation.h), NULL-terminated. */
 extern const struct operation_kernel *const softmax_cuda_kernels[];
 
 #ifdef __cplusplus

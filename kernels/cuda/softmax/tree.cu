@@ -13,6 +13,7 @@ using namespace softmax;
 
 constexpr unsigned THREADS = 256;
 
+/* Joins the values of all threads of a block. All of them get the result. */
 template <typename Join> static __device__ float join(float value, float *shared)
 {
     __syncthreads();

@@ -1,6 +1,8 @@
 /*
- * flash_wgmma.cuh - attention on sm_90a: TMA, mbarriers, wgmma, and the softmax overlapped with the
- * products.
+ * flash_wgmma.cuh - attention on sm_90a (Hopper), with the softmax overlapped with the products.
+ * The kernel copies by TMA (the copy engine), multiplies by wgmma (the tensor core instruction of a
+ * warpgroup, which is four warps), and waits at mbarriers (barriers in shared memory), as
+ * sm90/gemm/gemm.cuh does. The formula of attention is in kernels/attention.h.
  *
  * A block has a producer warpgroup, of which one thread issues all copies, and CONSUMERS warpgroups
  * with 64 queries each. The block computes tiles of 64 * CONSUMERS queries of one head until none
@@ -10,9 +12,10 @@
  * keys whose K was used one step before), then V. Tiles of keys that no query of the tile sees are
  * not loaded, and only tiles at the edges are masked.
  *
- * A consumer holds S (64 x TILE_N) and O (64 x WIDTH) in registers. S = Q K^T is computed from
- * shared memory. The weights are the register operand of O += P V, because a fragment of sums has
- * the layout of a fragment of operands. Two things keep the tensor core busy:
+ * A consumer holds the scores S (64 x TILE_N) and the sums O (64 x WIDTH) in registers. S = Q K^T
+ * is computed from shared memory. The online softmax (attention/rows.cuh) turns S into the weights
+ * P. P is the register operand of O += P V, because registers of sums have the layout of registers
+ * of operands. Two things keep the tensor core busy:
  *   - The consumers take turns in issuing products (named barriers), so that the softmax of one
  *     overlaps with the products of the other.
  *   - In its turn a consumer issues two products without a gap: K of the next step and V of this
@@ -56,21 +59,25 @@ template <> struct storage<F16> {
     using type = __half;
 };
 
+/* A configuration: E is the type of the operands, WIDTH the largest d and dv, TILE_N the keys of a
+ * step, and CONSUMERS the warpgroups that multiply. */
 template <element E_, int WIDTH_, int TILE_N_, int CONSUMERS_> struct attention_config {
     static constexpr element E = E_;
     static constexpr int WIDTH = WIDTH_, TILE_N = TILE_N_, CONSUMERS = CONSUMERS_;
-    /* Where registers are left, Q stays in them: the tensor core reads a third less from shared
-     * memory for S, and the next tile's Q can come at once. */
+    /* Whether Q stays in registers, where enough are left. The tensor core then reads a third less
+     * from shared memory for S, and the next tile's Q can be copied at once. */
     static constexpr bool QUERIES_IN_REGISTERS = CONSUMERS == 2 && WIDTH <= 128;
-    /* Whether a consumer that sees no more than the first half of its last keys leaves the other
-     * half out: under a causal mask every second one. Where registers are left again. */
+    /* Whether a consumer that sees only the first half of the tile's last TILE_N keys leaves the
+     * other half out, where enough registers are left. Under a causal mask that is every second
+     * consumer. */
     static constexpr bool HALVES = QUERIES_IN_REGISTERS;
     using Element = typename storage<E>::type;
 
     static constexpr int TILE_M = 64 * CONSUMERS, THREADS = 128 * (1 + CONSUMERS);
-    /* Registers of a thread. What consumers take beyond those that the block was launched with, the
-     * producer has given: with more of them in all, the last warps would wait for ever. For a group
-     * the producer needs some more. */
+    /* Registers of a thread: at the launch, and after the producer has given some of its registers
+     * to the consumers (setmaxnreg). The sum over all warpgroups must not exceed that at the
+     * launch, or the last warps would wait for registers for ever. For a group of problems the
+     * producer needs more. */
     static constexpr int LAUNCH_REGISTERS = CONSUMERS == 2 ? 168 : 128;
     template <bool GROUP>
     static constexpr int PRODUCER_REGISTERS = CONSUMERS == 2 ? (GROUP ? 40 : 24) : 32;
@@ -85,9 +92,9 @@ template <element E_, int WIDTH_, int TILE_N_, int CONSUMERS_> struct attention_
     static constexpr uint32_t Q_BOX_BYTES = 64 * 128,
                               Q_BYTES = BOXES * Q_BOX_BYTES; /* consumer's */
     static constexpr uint32_t BOX_BYTES = TILE_N * 128, SLOT_BYTES = BOXES * BOX_BYTES;
-    static constexpr uint32_t SCHEDULED = 2; /* tiles that are known ahead */
+    static constexpr uint32_t SCHEDULED = 2; /* tiles that the producer announces ahead */
     static constexpr uint32_t BARRIER_BYTES = 16 * (CONSUMERS + SCHEDULED) + 32 * SCHEDULED;
-    /* 1024: what aligning the start can cost. */
+    /* Shared memory starts at a multiple of 1024 bytes, for which up to 1024 bytes are skipped. */
     static constexpr uint32_t OTHER_BYTES = 1024 + CONSUMERS * Q_BYTES + BARRIER_BYTES;
     static constexpr uint32_t SHARED_BYTES_MAX = 232448; /* a block's */
     static constexpr uint32_t SLOTS_THAT_FIT = (SHARED_BYTES_MAX - OTHER_BYTES) / (SLOT_BYTES + 16);
@@ -141,8 +148,8 @@ template <class C> struct attention_shared {
     }
 };
 
-/* ptx::mbarrier_wait with more patience: exact rows of V with infinities can keep a consumer for
- * seconds. */
+/* ptx::mbarrier_wait with a longer limit before the wait counts as a fault of the kernel: exact_row
+ * (attention/rows.cuh) can keep a consumer for seconds. */
 __device__ __forceinline__ void wait(uint32_t barrier, uint32_t parity)
 {
     uint32_t tries = 0;
@@ -152,24 +159,24 @@ __device__ __forceinline__ void wait(uint32_t barrier, uint32_t parity)
     }
 }
 
-/* A value that is the same for all of a warp, for the compiler to know. Ring positions, and with
- * them the operands of every product, are then in uniform registers; else each product of V would
- * wait for its descriptor to get there from the others. */
+/* Tells the compiler that a value is the same for all lanes of a warp. Ring positions, and the
+ * descriptors that are computed from them, are then in uniform registers. Otherwise each product of
+ * V would wait until its descriptor has been moved there from an ordinary register. */
 template <class T> __device__ __forceinline__ T uniform(T value)
 {
     return __shfl_sync(flash::WHOLE_WARP, value, 0);
 }
 
-/* A tile of queries, and the tiles of keys that they see: first ... end - 1. */
+/* A tile of queries, and the tiles of keys that they see: numbers first ... end - 1. */
 struct attention_tile {
     uint32_t entry, head, row; /* row: the first query */
-    uint32_t problem;          /* of a group */
-    lengths n;
+    uint32_t problem;          /* the number of the problem in a group */
+    lengths n;                 /* of the batch entry */
     int32_t first, end;
 };
 constexpr uint32_t NO_ENTRY = UINT32_MAX; /* there are no more tiles */
 
-/* On its way from the producer to the consumers. */
+/* The producer stores a tile in shared memory (32 bytes at `to`), and the consumers load it. */
 __device__ __forceinline__ void store_tile(uint32_t to, const attention_tile &t)
 {
     ptx::store_shared_4(to, t.entry, t.head, t.row, t.problem);
@@ -181,8 +188,9 @@ __device__ __forceinline__ attention_tile load_tile_of_queries(uint32_t from)
     return {where.x, where.y, where.z, where.w, {what.x, what.y}, (int32_t)what.z, (int32_t)what.w};
 }
 
-/* Tile `index` of the walk: sections of heads; in each the tiles with most keys first, where there
- * is a causal mask, and those of all its heads together. */
+/* Tile number `index` in the order in which tiles are computed: section of heads by section. Within
+ * a section, the tiles of the same rows of all heads follow each other; with a causal mask, the
+ * last rows, which see the most keys, come first. */
 template <class C>
 __device__ __forceinline__ attention_tile attention_tile_at(const attention_wgmma_arguments &p,
                                                             uint32_t index)
@@ -212,7 +220,7 @@ __device__ __forceinline__ attention_tile attention_tile_at(const attention_wgmm
 
 /* ---- what a launch computes: tiles of one problem, or of several ---- */
 
-/* Where the producer is; `index` is counted through all problems. */
+/* The tile at which the producer is: its number, counted through all problems, and the problem. */
 struct attention_ticket {
     uint32_t index, problem;
 };
@@ -251,7 +259,7 @@ __device__ __forceinline__ void prefetch(const attention_wgmma_arguments &p)
     ptx::tensor_map_prefetch(&p.v);
 }
 
-/* Finds the problem of a tile that comes no earlier than those before it. */
+/* Moves the ticket to tile `index`, which is not before the ticket's tile. */
 __device__ __forceinline__ void go_to(const attention_wgmma_arguments &, attention_ticket &ticket,
                                       uint32_t index)
 {
@@ -303,7 +311,8 @@ __device__ __forceinline__ void attention_produce(const Work &work, const attent
         ptx::mbarrier_arrive(s.tile_full(scheduled.stage));
         scheduled.advance();
         const attention_wgmma_arguments &p = problem_of(work, ticket);
-        /* Counts as often as there are tiles, so that the counter is zero again at the end. */
+        /* The counter wraps to 0 after as many steps as there are tiles, so that it is zero again
+         * at the end of the launch. */
         go_to(work, ticket,
               work.next != nullptr ? gridDim.x + atomicInc(work.next, work.tiles - 1)
                                    : ticket.index + gridDim.x);
@@ -393,7 +402,7 @@ __device__ __forceinline__ void multiply_values(const uint32_t (&p)[C::TILE_N / 
     wgmma_commit();
 }
 
-/* Keys beyond those of `s` have no weight. */
+/* Rounds the weights `s` to the operands' type. Keys beyond those of `s` get the weight 0. */
 template <class C, int COUNT>
 __device__ __forceinline__ void narrow_weights(const float (&s)[COUNT],
                                                uint32_t (&p)[C::TILE_N / 16][4])
@@ -404,8 +413,8 @@ __device__ __forceinline__ void narrow_weights(const float (&s)[COUNT],
             j < COUNT ? flash::pack<typename C::Element>(s[j % COUNT], s[j % COUNT + 1]) : 0;
 }
 
-/* Zeros in the slot's keys from `first` on, by each consumer for itself: what lies beyond an
- * entry's length has no weight, but a NaN among it would reach the sums. */
+/* Overwrites the values of the slot's keys from `first` on with zeros, by each consumer for itself.
+ * Keys beyond an entry's length have the weight 0, but 0 times a NaN there would reach the sums. */
 template <class C>
 __device__ __forceinline__ void clear_values(uint32_t slot, uint32_t first, uint32_t consumer)
 {
@@ -421,8 +430,8 @@ __device__ __forceinline__ void clear_values(uint32_t slot, uint32_t first, uint
     ptx::barrier_sync(1 + C::CONSUMERS + consumer, 128);
 }
 
-/* A consumer's copy of the parameters of its tile's problem, in shared memory so that they take no
- * registers. Initially of no problem. */
+/* A consumer's copy of the parameters of its tile's problem, for a group of problems; in shared
+ * memory, so that the parameters take no registers. Initially of no problem. */
 struct attention_copy {
     attention_arguments a;
     uint32_t problem;
@@ -450,14 +459,15 @@ template <class C> struct attention_consumer {
             ptx::mbarrier_arrive(barrier);
     }
 
-    /* The producer may replace Q. */
+    /* Tells the producer that this warp does not read Q in shared memory any more. */
     __device__ __forceinline__ void release_queries() const
     {
         __syncwarp();
         arrive(shared.q_empty(consumer));
     }
 
-    /* Before the first product of V in a tile: its keys are the tile's last. */
+    /* Called before the first product of V in a tile, whose keys are the last of the tile: clears
+     * the values beyond the entry's length. */
     __device__ __forceinline__ void clear_beyond(const attention_arguments &a,
                                                  const attention_tile &t) const
     {
@@ -466,7 +476,7 @@ template <class C> struct attention_consumer {
             clear_values<C>(shared.slot(at.stage), length, consumer);
     }
 
-    /* Barrier 1 + i is consumer i's turn. */
+    /* Consumers take turns in issuing products: named barrier 1 + i is the turn of consumer i. */
     __device__ __forceinline__ void take_turn() const
     {
         ptx::barrier_sync(1 + consumer, 256);
@@ -476,8 +486,7 @@ template <class C> struct attention_consumer {
         ptx::barrier_arrive(consumer + 1 < C::CONSUMERS ? 2 + consumer : 1, 256);
     }
 
-    /* All lanes of a warp read the same value. The shuffle tells the compiler so, which then keeps
-     * the values that depend on it in uniform registers. */
+    /* Waits for the next tile that the producer announces. */
     __device__ __forceinline__ attention_tile next_tile()
     {
         wait(shared.tile_full(scheduled.stage), scheduled.parity);
@@ -492,8 +501,9 @@ template <class C> struct attention_consumer {
         return t;
     }
 
-    /* Scores of general kind; then what rows `row` and `row` + 8 don't see is masked, if the tile
-     * of keys is not within those that `all` of the consumer's rows see. */
+    /* Turns products into scores where that is not left to the softmax (arguments.h, `general`),
+     * and then masks the keys that rows `row` and `row` + 8 do not see. `all` are the keys that all
+     * rows of the consumer see; tiles within them are not masked. */
     template <int COUNT>
     __device__ __forceinline__ void adjust(const attention_arguments &a, float (&s)[COUNT],
                                            int32_t tile, const lengths &n, uint32_t row,
@@ -517,8 +527,8 @@ template <class C> struct attention_consumer {
         flash::finish<typename C::Element>(a, t.n, t.entry, t.head, row, state, o);
     }
 
-    /* The first step: scores and weights of the first KEYS of the tile's last keys, beyond which
-     * none is seen. */
+    /* The first step over keys: scores and weights of the first KEYS of the tile's last TILE_N
+     * keys. No row of this consumer sees the keys after them. */
     template <int KEYS>
     __device__ __forceinline__ void weigh(const attention_arguments &a, const attention_tile &t,
                                           const attention_queries<C> &q, uint32_t row,
@@ -538,6 +548,7 @@ template <class C> struct attention_consumer {
         narrow_weights<C>(s, weights);
     }
 
+    /* Computes and stores this consumer's 64 rows of a tile. */
     __device__ __forceinline__ void compute(const attention_arguments &a, const attention_tile &t)
     {
         const uint32_t first_row = t.row + 64 * consumer, row = first_row + 16 * warp + lane / 4;
@@ -551,7 +562,7 @@ template <class C> struct attention_consumer {
             return;
         }
 
-        /* Keys that all of this consumer's rows see: rows beyond the last don't matter. */
+        /* The keys that all rows of this consumer see that exist. */
         const span low = flash::span_of(a, t.n, min(first_row, t.n.sq - 1));
         const span high = flash::span_of(a, t.n, min(first_row + 63, t.n.sq - 1));
         const span all = {high.first, low.end};
@@ -621,8 +632,8 @@ template <class C> struct attention_consumer {
         return p.a;
     }
 
-    /* Called by all threads of the consumer, which have the same tile. The copy is replaced once no
-     * thread reads it any more. */
+    /* The parameters of the tile's problem in a group. Called by all threads of the consumer, which
+     * have the same tile. The copy is replaced once no thread reads it any more. */
     __device__ __forceinline__ const attention_arguments &
     arguments_of(const attention_wgmma_group &group, uint32_t problem, attention_copy *copies) const
     {
@@ -643,16 +654,17 @@ template <class C> struct attention_consumer {
         return copy.a;
     }
 
-    /* `copies`: one for each consumer, in shared memory; of one problem, none. */
+    /* Computes tiles until the producer announces that none is left. `copies`: one for each
+     * consumer, in shared memory; not used for a single problem. */
     template <class Work>
     __device__ __forceinline__ void run(const Work &work, attention_copy *copies)
     {
         if (consumer + 1 == C::CONSUMERS)
-            give_turn(); /* the first */
+            give_turn(); /* the first turn, to consumer 0 */
         for (attention_tile t; (t = next_tile()).entry != NO_ENTRY;)
             compute(arguments_of(work, t.problem, copies), t);
         if (consumer == 0)
-            take_turn(); /* the last, which nobody needs */
+            take_turn(); /* the last turn, so that no arrival at a barrier is left */
     }
 };
 
@@ -667,7 +679,7 @@ template <class C, class Work> __device__ __forceinline__ void attention_block(c
         prefetch(problem_of(work, {0, 0}));
         for (uint32_t i = 0; i < C::SLOTS; i++) {
             ptx::mbarrier_init(s.full(i), 1);
-            ptx::mbarrier_init(s.empty(i), 4 * C::CONSUMERS); /* warps */
+            ptx::mbarrier_init(s.empty(i), 4 * C::CONSUMERS); /* every warp that reads arrives */
         }
         for (uint32_t i = 0; i < C::CONSUMERS; i++) {
             ptx::mbarrier_init(s.q_full(i), 1);

@@ -7,15 +7,22 @@
 #include "kernels/cuda/sm90/grid.h"
 #include "kernels/cuda/sm90/tensor_map.h"
 
-/* SECTION_BYTES: the keys and values that are in use at once, which should stay in the L2 (50 MiB).
- */
-enum { SECTION_BYTES = 24 << 20, ALIGNMENT_ELEMENTS = 8, BOX_WIDTH = 64 };
+enum {
+    SECTION_BYTES = 24 << 20, /* keys and values in use at once, to stay in the L2 (50 MiB) */
+    ALIGNMENT_ELEMENTS = 8,   /* 16 bytes, as TMA requires */
+    BOX_WIDTH = 64            /* elements: 128 bytes, as the tensor core requires */
+};
 
 const struct attention_wgmma_kernel *attention_wgmma_kernels(enum gemmd_dtype dtype)
 {
-    return dtype == GEMMD_BF16  ? attention_wgmma_bf16
-           : dtype == GEMMD_F16 ? attention_wgmma_f16
-                                : NULL;
+    switch (dtype) {
+    case GEMMD_BF16:
+        return attention_wgmma_bf16;
+    case GEMMD_F16:
+        return attention_wgmma_f16;
+    default:
+        return NULL;
+    }
 }
 
 static uint64_t ceil_div(uint64_t a, uint64_t b)
@@ -71,6 +78,7 @@ const struct attention_wgmma_kernel *attention_wgmma_choose(const struct attenti
     return best;
 }
 
+/* Whether the bits of a problem may depend on the tile of the kernel (flash_wgmma.h, tables). */
 static bool attention_wgmma_tile_matters(const struct attention_problem *p)
 {
     return p->causal || p->windowed;
@@ -148,6 +156,7 @@ static uint32_t heads_at_once(const struct attention_problem *p)
     return (uint32_t)(count < heads ? count : heads);
 }
 
+/* Fills in the parameters of a launch of the whole problem. */
 static cudaError_t attention_wgmma_fill(const struct sm90_device *device,
                                         const struct attention_wgmma_kernel *kernel,
                                         const struct attention_problem *p,
@@ -170,6 +179,7 @@ static cudaError_t attention_wgmma_fill(const struct sm90_device *device,
     return error;
 }
 
+/* Whether tiles may take different times, so that blocks take them from the counter `next`. */
 static bool is_uneven(const struct attention_problem *p)
 {
     return p->causal || p->windowed || p->lens_q != NULL;

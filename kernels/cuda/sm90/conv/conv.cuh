@@ -9,8 +9,8 @@
  * steps over rows, images and strides, and fills padding with zeros. The right operand's stage is
  * the same channels of the same tap in TILE_N filters.
  *
- * k runs over taps, and in each tap over channels in steps of 128 bytes. Channels that do not exist
- * are zeros in both operands.
+ * k runs over taps (the positions of a filter, kernels/conv.h), and in each tap over channels in
+ * steps of 128 bytes. Channels that do not exist are zeros in both operands.
  *
  * The idea of an implicit product follows S. Chetlur et al., "cuDNN: efficient primitives for deep
  * learning", 2014.
@@ -26,7 +26,8 @@
 namespace sm90
 {
 
-/* Where the filter lies in X for a pixel of Y. */
+/* The position in X of the filter's first tap for a pixel of Y. Pixels are counted over all images.
+ */
 __device__ __forceinline__ ptx::pixel filter_at(const sm90_conv_arguments &p, uint32_t pixel)
 {
     const uint32_t image = pixel / p.out_pixels, in_image = pixel - image * p.out_pixels;
@@ -35,7 +36,7 @@ __device__ __forceinline__ ptx::pixel filter_at(const sm90_conv_arguments &p, ui
             (int32_t)column * p.stride_w - p.pad_left};
 }
 
-/* Called by one thread, which keeps the ring full. */
+/* Called by one thread, which keeps the ring full (produce of gemm.cuh has the parameters). */
 template <class C>
 __device__ __forceinline__ void produce_patches(const sm90_conv_arguments &p, const shared<C> &s,
                                                 uint32_t cluster, uint32_t clusters, uint32_t rank)

@@ -60,13 +60,13 @@ static bool is_aligned(uint64_t elements, enum gemmd_dtype dtype)
     return elements * dtype_size(dtype) % 16 == 0;
 }
 
-/* Whether TMA can step over one side of X: first to last position of the filter in steps. */
+/* Whether TMA can step over one side of X, from the first position of the filter to the last. */
 static bool fits_box(uint64_t size, uint64_t pad, uint64_t out, uint64_t stride, uint64_t taps,
                      uint64_t dilation)
 {
     const int64_t last = (int64_t)((out - 1) * stride) - (int64_t)pad;
     const int64_t upper = last - (int64_t)(size - 1);
-    /* The only step of a single position has any length. */
+    /* If there is only one position (out == 1), the stride is not used. */
     return (stride <= STRIDE_MAX || out == 1) && pad <= -CORNER_MIN && upper >= CORNER_MIN &&
            upper <= CORNER_MAX && (taps - 1) * dilation <= OFFSET_MAX;
 }
@@ -114,7 +114,8 @@ static struct gemm_problem as_product(const struct sm90_conv *c)
     };
 }
 
-/* The elements of X that taps meet: no pixels that strides skip, and pixels that overlap once. */
+/* The elements of X that the filters read: without the pixels that strides skip, and with each
+ * pixel that several taps read counted once. */
 static double elements_of_x(const struct sm90_conv *c)
 {
     const double rows = fmin((double)c->height, (double)(c->out_height * c->taps_h));
@@ -140,7 +141,7 @@ const struct sm90_kernel *sm90_conv_choose(const struct sm90_conv *c, uint32_t m
     return best;
 }
 
-/* X for copies of `pixels` pixels. */
+/* Encodes the map of X for copies of `pixels` pixels. */
 static cudaError_t encode_x(const struct sm90_conv_device *device, const struct sm90_conv *c,
                             uint32_t tile_k, uint32_t pixels, CUtensorMap *map)
 {
@@ -165,7 +166,7 @@ static cudaError_t encode_x(const struct sm90_conv_device *device, const struct 
     return tensor_map_encode_im2col(device->encode, &view, map);
 }
 
-/* W for copies of `filters` filters. */
+/* Encodes the map of W for copies of `filters` filters. */
 static cudaError_t encode_w(const struct sm90_device *device, const struct sm90_conv *c,
                             uint32_t tile_k, uint32_t filters, CUtensorMap *map)
 {
@@ -200,7 +201,8 @@ static cudaError_t encode_y(const struct sm90_device *device, const struct sm90_
     return tensor_map_encode(device, &view, map);
 }
 
-/* The lines of the last tile that are copied, in eights; a cluster that shares tiles copies all. */
+/* The lines of the last tile that a block copies: those that exist, rounded up to a multiple of
+ * eight. If the blocks of a cluster share tiles, a block copies its whole share. */
 static uint32_t lines_of_last(uint64_t extent, uint32_t tile, uint32_t shares)
 {
     return shares > 1 ? tile / shares : (uint32_t)ceil_div((extent - 1) % tile + 1, 8) * 8;

@@ -34,8 +34,8 @@ struct sm90_arguments {
      * that hold no existing line are not copied. */
     CUtensorMap x, y, x_end, y_end, c;
     uint32_t x_bytes, y_bytes, x_end_bytes, y_end_bytes; /* bytes that arrive for one stage */
-    /* The bytes from the start of each operand that all blocks together prefetch into the L2 while
-     * the previous kernel runs. */
+    /* The starts of the operands, and how many bytes from there on all blocks together prefetch
+     * into the L2 while the previous kernel runs. */
     const void *x_data, *y_data;
     uint32_t x_ahead_bytes, y_ahead_bytes;
     uint32_t y_once;        /* whether each element of Y is read by one tile only */
@@ -46,8 +46,8 @@ struct sm90_arguments {
     void *c_data;
     int64_t ldc, ldc0, stride_c, stride_c0; /* in elements */
     uint32_t m, n;                          /* of C */
-    uint32_t k, k_tiles;
-    uint32_t chunk_tiles; /* tiles of k in a chunk; the sums of chunks are added in order */
+    uint32_t k, k_tiles;  /* k in elements, and in stages of the ring (tile_k elements each) */
+    uint32_t chunk_tiles; /* stages in a chunk of k; the sums of chunks are added in order */
     /* The order of tiles, counted in tiles of a complete cluster. `band` rows of tiles are
      * processed together, column by column, so that tiles that run at the same time share their
      * operands in the L2. */

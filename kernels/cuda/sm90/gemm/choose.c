@@ -1,5 +1,15 @@
 /*
- * The choice of a configuration for a problem: the one with the lowest time by a model of the GPU.
+ * The choice of a configuration (a tile and what belongs to it) for a problem: the one whose launch
+ * takes the least time by a model of the GPU.
+ *
+ * The model: A launch takes a constant time (launch_us), the time to store the last tile, and the
+ * longer of two: the time in which its blocks compute, and the time in which its operands and
+ * results pass device memory. Of the shorter of the two a part shows (shorter_shows). The tiles are
+ * computed in waves, a wave being one tile in each block that runs at once. A tile takes its steps
+ * of k, and some time until the next tile begins. A step of k takes the longest of four times
+ * (step_us): multiplying, shared memory, copies into one multiprocessor, and copies from the L2
+ * into all of them. Of multiplying and of reading the L2 a part shows even if another is the
+ * longest.
  */
 #include "kernels/cuda/sm90/gemm/estimate.h"
 #include "kernels/cuda/sm90/gemm/split_k.h"
@@ -7,35 +17,41 @@
 
 #include <math.h>
 
-/* The constants of the model. All times are in microseconds. */
+/* The constants of the model. All times are in microseconds. Factors have no unit, and a part that
+ * "shows" is the share of a time that adds to the total although something else takes longer. */
 struct rates {
-    double launch_us;
-    double cluster_us; /* besides, if the blocks run in clusters */
-    /* Besides, if the blocks of a cluster share the chunks of a tile, and more for a tile of
-     * 128 x 256. */
+    double launch_us;  /* for every launch */
+    double cluster_us; /* added to launch_us if the blocks run in clusters */
+    /* For each tile whose chunks of k the blocks of a cluster share: a constant, and the time in
+     * proportion to the tile's size, for a tile of 128 x 256. */
     double split_us, split_tile_us;
     double chunk_us; /* between two chunks that one block adds */
-    /* For a tile of 128 x 256, from its last product until it is in memory: store_us to store it,
-     * store_32_us more if results have 32 bits, and finish_us for an epilogue of more than alpha.
-     */
+    /* For a tile of 128 x 256, from its last product until the tile is in memory: store_us to store
+     * the tile, store_32_us more if results have 32 bits, and finish_us more for an epilogue of
+     * more than alpha. */
     double store_us, store_32_us, finish_us;
-    double tile_us; /* besides, until the next tile's first product */
-    double tile_pingpong_us;
-    double finish_shows; /* of all that while the other consumer multiplies */
-    /* 128 bytes of k in a tile of 128 x 256: at full clock, and what is added when all
-     * multiprocessors multiply and the card's power pulls the clock down. */
+    /* From the end of storing a tile to the first product of the block's next tile, if the
+     * consumers share a tile. */
+    double tile_us;
+    /* The same for ping-pong; and the part of storing a tile that shows although the other consumer
+     * multiplies meanwhile. */
+    double tile_pingpong_us, finish_shows;
+    /* For 128 bytes of k in a tile of 128 x 256: at full clock, and the time added when all
+     * multiprocessors multiply and the limit of the card's power lowers the clock. */
     double multiply_us, multiply_loaded_us;
-    /* One warpgroup issues its products with gaps: the part of the time that they add, for any tile
-     * and for a tile of 64 columns. Wider instructions have fewer gaps. */
+    /* If a block has one consumer, its wgmmas are issued with gaps. The part of the time that the
+     * gaps add: for any tile, and in addition for a tile of 64 columns. Wider instructions have
+     * fewer gaps. */
     double gaps, gaps_64;
     double pingpong_alone; /* the factor for ping-pong blocks that have one tile only */
-    double multiply_shows; /* though another is the longest */
-    double read_shows;
-    double shared_bytes_per_us;                       /* read by products, written by copies */
-    double block_bytes_per_us;                        /* into one multiprocessor */
-    double l2_bytes_per_us;                           /* into all of them */
-    double dram_bytes_per_us, dram_once_bytes_per_us; /* B read once */
-    double shorter_shows; /* of computing and of reading device memory */
+    /* The parts of multiplying and of reading the L2 that show in a step of k. */
+    double multiply_shows, read_shows;
+    double shared_bytes_per_us; /* of shared memory, read by products and written by copies */
+    double block_bytes_per_us;  /* from the L2 into one multiprocessor */
+    double l2_bytes_per_us;     /* from the L2 into all multiprocessors together */
+    /* Of device memory; dram_once if B is read once and evicted from the L2 first. */
+    double dram_bytes_per_us, dram_once_bytes_per_us;
+    double shorter_shows; /* of the shorter of computing and passing device memory */
     /* The share of the results that is not written to device memory within the launch if B is
      * evicted from the L2 first. */
     double results_stay;
@@ -43,8 +59,9 @@ struct rates {
      * multiples of 128 bytes. */
     double unaligned_a, unaligned_b, unaligned_c;
     double unaligned_a_pair;  /* unaligned_a in clusters that share B */
-    double unaligned_tile_us; /* as tile_us, besides, if rows of A do not start there */
-    double patches;           /* the factor by which reading A takes longer if it is patches */
+    double unaligned_tile_us; /* added to tile_us if rows of A do not start at such multiples */
+    /* The factor by which reading A takes longer if A is the patches of images (convolutions). */
+    double patches;
 };
 
 /* Fitted to what the configurations took in bf16 on an H100 SXM: 200 layers of models and random
@@ -208,25 +225,28 @@ static const struct rates RATES_PATCHES_16_BIT = {
     .patches = 1.938,
 };
 
-/* Products of 16-bit types with results of 16 bits, and of f8, whose kernels take as long for 128
- * bytes of k. The kernels of 16-bit types with sums of 32 bits promote them, which RATES_16_BIT
- * knows nothing of. */
+/* The constants for a problem. */
 static const struct rates *rates_for(const struct gemm_problem *p)
 {
     if (p->dtype == GEMMD_F32 && p->precision == GEMM_PRECISION_TF32)
         return &RATES_TF32;
     if (split_k_chunks(p) > 1)
         return &RATES_CHUNKS_16_BIT;
-    return p->dtype == GEMMD_F8_E4M3 || (dtype_size(p->dtype) == 2 && dtype_size(p->out) == 2)
-               ? &RATES_16_BIT
-               : &RATES_OTHERS;
+    /* Kernels of f8 take as long for 128 bytes of k as those of 16-bit types. */
+    if (p->dtype == GEMMD_F8_E4M3)
+        return &RATES_16_BIT;
+    /* Kernels of 16-bit types with results of 32 bits promote their sums (gemm.cuh), which takes
+     * time that RATES_16_BIT does not contain. */
+    if (dtype_size(p->dtype) == 2 && dtype_size(p->out) == 2)
+        return &RATES_16_BIT;
+    return &RATES_OTHERS;
 }
 
-/* The rate at which parts of f32 operands are made, in bytes read and written. Measured at a813962.
- */
+/* The rate at which f32 operands are decomposed into parts (move/parts.cu), in bytes read and
+ * written. Measured at commit a813962. */
 static const double PARTS_BYTES_PER_US = 2.5e6;
-/* For each fused kernel the time of a step of k: a constant, a minimum, and the time for each row.
- */
+/* For each fused kernel (gemm_fused.cuh) the time of a step of k: us + row_us for each row of the
+ * tile that exists, and min_us at least. */
 static const struct {
     uint32_t tile_m, tile_n;
     double us, min_us, row_us;
@@ -236,8 +256,9 @@ static const struct {
     {64, 64, 0.472, 0.472, 0.0017},
 };
 
-/* One multiprocessor of so many stays idle if a kernel has clusters of four or eight blocks, which
- * run within a group of 16 or 18 or, on some cards, fewer. Of 132 on an H100 SXM, 120 were used. */
+/* One of IDLE_OF multiprocessors stays idle if a kernel has clusters of four or eight blocks: all
+ * blocks of a cluster run within one group of 16 or 18 multiprocessors (on some cards, fewer), and
+ * some of each group are left over. Of 132 multiprocessors of an H100 SXM, 120 were used. */
 enum { IDLE_OF = 11 };
 
 static uint64_t ceil_div(uint64_t a, uint64_t b)
@@ -257,23 +278,23 @@ static double if_unaligned(uint64_t ld, enum gemmd_dtype dtype, double factor)
     return is_unaligned(ld, dtype) ? factor : 1;
 }
 
-/* The lines of an operand that a tile copies: those that exist, rounded up to a multiple of eight.
- */
+/* The lines of an operand that a tile of `tile` lines copies, if the operand has `extent` lines:
+ * those that exist, rounded up to a multiple of eight. */
 static double lines(uint32_t tile, uint64_t extent)
 {
     const uint64_t there = ceil_div(extent, 8) * 8;
     return there < tile ? (double)there : tile;
 }
 
-/* An f32 operand has three parts. A step computes six products of parts and has half the length in
- * k. */
+/* Whether f32 operands are decomposed into three parts of bf16. A step of k then computes six
+ * products of parts and has half the length in k, 64 bytes of each part. */
 static bool in_parts(const struct gemm_problem *p)
 {
     return p->dtype == GEMMD_F32 && p->precision == GEMM_PRECISION_FULL;
 }
 
-/* The factor by which products take longer than the tensor core needs. `one_tile`: no block has
- * more than one tile. */
+/* The factor by which the products of a step take longer than the tensor core needs for them.
+ * `one_tile`: no block has more than one tile. */
 static double issue_factor(const struct sm90_kernel *kernel, const struct rates *r, bool one_tile)
 {
     if (kernel->consumers == 1) {
@@ -282,8 +303,8 @@ static double issue_factor(const struct sm90_kernel *kernel, const struct rates 
     return kernel->pingpong && one_tile ? r->pingpong_alone : 1;
 }
 
-/* The time of one step of k in `blocks` blocks at once. `load` is the share of the time in which
- * that many blocks run. */
+/* The time of one step of k in `blocks` blocks at once. `load` is the number of tiles
+ * divided by the number of blocks that can run at once, 1 at most. */
 static double step_us(const struct sm90_kernel *kernel, const struct gemm_problem *p,
                       const struct rates *r, double blocks, double multiprocessors, double load,
                       bool one_tile)
@@ -312,8 +333,8 @@ static double step_us(const struct sm90_kernel *kernel, const struct gemm_proble
            r->read_shows * read;
 }
 
-/* Whether B is evicted from the L2 first, as config.SAYS_ONCE of gemm.cuh. `rows` is the number of
- * rows of tiles. */
+/* Whether B is evicted from the L2 first, because each element is read by one tile only (SAYS_ONCE
+ * of gemm.cuh). `rows` is the number of rows of tiles. */
 static bool reads_b_once(const struct sm90_kernel *kernel, const struct gemm_problem *p,
                          uint64_t rows)
 {
@@ -321,7 +342,8 @@ static bool reads_b_once(const struct sm90_kernel *kernel, const struct gemm_pro
            kernel->tile_m * kernel->tile_n >= 128 * 128;
 }
 
-/* The time of one step of k of a fused kernel in `blocks` blocks. */
+/* The time of one step of k of a fused kernel in `blocks` blocks at once, for tiles of which `rows`
+ * rows exist. */
 static double fused_step_us(const struct sm90_kernel *kernel, double rows, double blocks)
 {
     const double bytes = (double)kernel->tile_n * kernel->tile_k * sizeof(float) * blocks;
@@ -352,17 +374,30 @@ static double fused_us(const struct sm90_kernel *kernel, const struct gemm_probl
     return us;
 }
 
-/* To store a tile of 128 x 256. The kernels of i8 with scales compute the epilogue of 16-bit
- * results in registers, as those of 16-bit types do. */
+/* The time to store a tile of 128 x 256. */
 static double store_us(const struct gemm_problem *p, const struct rates *r)
 {
     if (dtype_size(p->out) == 4)
         return r->store_us + r->store_32_us;
-    return p->dtype == GEMMD_I8 && p->scales != GEMM_SCALES_NONE ? RATES_16_BIT.store_us
-                                                                 : r->store_us;
+    /* The kernels of i8 with scales compute the epilogue of 16-bit results in registers, as those
+     * of 16-bit types do. */
+    if (p->dtype == GEMMD_I8 && p->scales != GEMM_SCALES_NONE)
+        return RATES_16_BIT.store_us;
+    return r->store_us;
 }
 
-/* `operands`: elements of A and B that are read from device memory. */
+/* The time from the last product of a tile to the first product of the block's next tile.
+ * `finish_us`: the time to finish and store the tile. */
+static double between_tiles_us(const struct sm90_kernel *kernel, const struct gemm_problem *p,
+                               const struct rates *r, double finish_us)
+{
+    const double unaligned_us = is_unaligned(p->lda, p->dtype) ? r->unaligned_tile_us : 0;
+    if (kernel->pingpong)
+        return r->tile_pingpong_us + r->finish_shows * finish_us + unaligned_us;
+    return r->tile_us + finish_us + unaligned_us;
+}
+
+/* The time of a launch. `operands`: elements of A and B that are read from device memory. */
 static double estimate_us(const struct sm90_kernel *kernel, const struct gemm_problem *p,
                           const struct rates *r, uint32_t multiprocessors, double operands)
 {
@@ -370,14 +405,14 @@ static double estimate_us(const struct sm90_kernel *kernel, const struct gemm_pr
         return fused_us(kernel, p, multiprocessors);
     }
     const uint64_t chunks = kernel->chunks ? split_k_chunks(p) : 1;
-    const uint64_t sharing = kernel->split ? chunks : 1; /* blocks of a tile */
+    const uint64_t sharing = kernel->split ? chunks : 1; /* blocks that share a tile */
     const uint64_t cluster = kernel->cluster_m * kernel->cluster_n * sharing;
     const uint64_t rows = ceil_div(p->m, (uint64_t)kernel->tile_m * kernel->cluster_m);
     const uint64_t tiles =
         rows * ceil_div(p->n, (uint64_t)kernel->tile_n * kernel->cluster_n) * p->batch * cluster;
-    const uint64_t whole =
+    const uint64_t usable =
         cluster > 2 ? multiprocessors - multiprocessors / IDLE_OF : multiprocessors;
-    const uint64_t blocks = whole / cluster * cluster;
+    const uint64_t blocks = usable / cluster * cluster; /* that run at once */
     const uint64_t waves = tiles / blocks, rest = tiles % blocks;
     const bool one_tile = tiles <= blocks;
     const double load = fmin(1, (double)tiles / (double)blocks);
@@ -386,10 +421,8 @@ static double estimate_us(const struct sm90_kernel *kernel, const struct gemm_pr
     const double area = kernel->tile_m * kernel->tile_n / (128.0 * 256);
     const double unaligned_c = if_unaligned(p->ldc, p->out, r->unaligned_c);
     const double finish_us = unaligned_c * (store_us(p, r) + (plain ? 0 : r->finish_us)) * area;
-    const double between_us = (kernel->pingpong ? r->tile_pingpong_us + r->finish_shows * finish_us
-                                                : r->tile_us + finish_us) +
-                              (is_unaligned(p->lda, p->dtype) ? r->unaligned_tile_us : 0);
-    const double chunks_us =
+    const double between_us = between_tiles_us(kernel, p, r, finish_us);
+    const double chunks_us = /* for each tile */
         kernel->split ? r->split_us + r->split_tile_us * area : r->chunk_us * (double)(chunks - 1);
     double busy = (double)(waves + (rest > 0)) * chunks_us +
                   (double)(waves - (rest == 0)) * between_us +
@@ -398,13 +431,14 @@ static double estimate_us(const struct sm90_kernel *kernel, const struct gemm_pr
     if (rest > 0) {
         busy += steps * step_us(kernel, p, r, (double)rest, multiprocessors, load, one_tile);
     }
-    const double element = in_parts(p) ? 6 : dtype_size(p->dtype);
+    const double element_bytes = in_parts(p) ? 3 * 2 : dtype_size(p->dtype);
     const double results =
         (double)p->batch * (double)p->m * (double)p->n * dtype_size(p->out) * unaligned_c;
     const bool once = reads_b_once(kernel, p, rows);
-    const double reading = (operands * element + (once ? 1 - r->results_stay : 1) * results) /
+    const double reading = (operands * element_bytes + (once ? 1 - r->results_stay : 1) * results) /
                            (once ? r->dram_once_bytes_per_us : r->dram_bytes_per_us);
-    const double parts_us = in_parts(p) ? operands * (4 + 6) / PARTS_BYTES_PER_US : 0;
+    const double parts_us =
+        in_parts(p) ? operands * (sizeof(float) + element_bytes) / PARTS_BYTES_PER_US : 0;
     return parts_us + r->launch_us + (cluster > 1 ? r->cluster_us : 0) + finish_us +
            fmax(busy, reading) + r->shorter_shows * fmin(busy, reading);
 }
@@ -426,6 +460,8 @@ double sm90_estimate_patches_us(const struct sm90_kernel *kernel,
                        multiprocessors, operands);
 }
 
+/* The kernel with the lowest estimate among those that take the problem; `adding`: among those that
+ * add chunks of k themselves (sm90_kernel.adds_chunks). NULL: there is none. */
 static const struct sm90_kernel *choose(const struct gemm_problem *problem,
                                         uint32_t multiprocessors, bool adding)
 {

@@ -1,15 +1,22 @@
 /*
- * epilogue.cuh - from accumulators to C: act(alpha * d + beta * C0 + bias), rounded once.
+ * epilogue.cuh - from the sums d in registers to C = act(alpha * d + beta * C0 + bias), rounded
+ * once.
  *
- * Each warp stores its own 16 rows of a tile, 64 columns at a time, through 4 KiB of shared memory
- * of its own, so that no barrier is wider than a warp. For 16-bit results without C0 the epilogue
- * is computed in the registers in which the tensor core left the sums. In this case, and if the
- * epilogue is alpha alone, TMA stores the result while the warp goes on. Otherwise the warp reads
- * its chunk back line by line, so that C0 is read and C is written in full lines.
+ * Each warp stores its own 16 rows of a tile, a chunk of 64 columns at a time, through 4 KiB of
+ * shared memory of its own, the staging, so that no barrier is wider than a warp. There are three
+ * ways (store_rows):
  *
- * The shared memory of a warp has panels of 16 lines of 128 bytes, swizzled as TMA swizzles them
- * (16-byte piece c of line r at c ^ (r % 8)). 64 columns are one panel of 16-bit values or two
- * panels of 32-bit values.
+ *   plain      Nothing but alpha follows the sums. The warp multiplies in registers, writes the
+ *              results to the staging, and TMA stores them while the warp goes on.
+ *   in place   The results have 16 bits and there is no C0. The whole epilogue is computed in the
+ *              registers in which the tensor core left the sums. The results go to the staging and
+ *              to C as in a plain epilogue.
+ *   otherwise  The warp writes the sums to the staging, reads them back line by line, computes the
+ *              epilogue and stores C itself, so that C0 is read and C is written in full lines.
+ *
+ * The staging of a warp has two panels of 16 lines of 128 bytes, swizzled as TMA swizzles them: the
+ * 16-byte piece c of line r is at c ^ (r % 8). A chunk is one panel of 16-bit values or two panels
+ * of 32-bit values.
  */
 #ifndef KERNELS_CUDA_SM90_GEMM_EPILOGUE_CUH
 #define KERNELS_CUDA_SM90_GEMM_EPILOGUE_CUH
@@ -30,7 +37,7 @@ template <class T> constexpr bool is_integer = false;
 template <> constexpr bool is_integer<int32_t> = true;
 
 constexpr uint32_t PANEL_BYTES = 16 * 128;
-constexpr uint32_t STAGING_BYTES = 2 * PANEL_BYTES; /* a warp's */
+constexpr uint32_t STAGING_BYTES = 2 * PANEL_BYTES; /* of one warp */
 constexpr int CHUNK_COLUMNS = 64;
 
 __device__ __forceinline__ uint32_t pack_bf16(float lo, float hi)
@@ -67,11 +74,11 @@ __device__ __forceinline__ float load_float(const void *base, int64_t i, uint32_
     }
 }
 
-/* A lane's columns of a line, 8 at a time. */
+/* Neighbouring columns of a line that a lane finishes together. */
 constexpr uint32_t LANE_COLUMNS = 8;
 
-/* Several elements of C0 or the bias, of which the first `valid` exist. `aligned`: all exist and
- * start at a multiple of 16 bytes. */
+/* LANE_COLUMNS elements of C0 or the bias from element i on, as floats. The first `valid` exist;
+ * the others are set to 0. `aligned`: all exist and start at a multiple of 16 bytes. */
 __device__ __forceinline__ void load_floats(const void *base, int64_t i, uint32_t out, bool aligned,
                                             uint32_t valid, float (&v)[LANE_COLUMNS])
 {
@@ -98,8 +105,9 @@ __device__ __forceinline__ void load_floats(const void *base, int64_t i, uint32_
     }
 }
 
-/* The activations of results of 16 bits, good for 16 bits or more. Operands are not below what
- * float can hold: of minus infinity the weight is 0, and 0 times it is no number. */
+/* The activations for results of 16 bits, with 16 correct bits or more. Each is x times a weight
+ * between 0 and 1. The functions raise minus infinity to LOWEST first, because its weight is 0 and
+ * 0 times infinity is NaN. */
 
 __device__ __forceinline__ float exp2_short(float x)
 {
@@ -123,7 +131,7 @@ __device__ __forceinline__ float larger(float x, float y)
     return z;
 }
 
-constexpr float LOWEST = -3.402823466e38f;
+constexpr float LOWEST = -3.402823466e38f; /* the lowest finite float */
 constexpr float LOG2_E = 1.44269504f;
 
 __device__ __forceinline__ float silu_short(float x)
@@ -139,9 +147,9 @@ __device__ __forceinline__ float gelu_tanh_short(float x)
     return x * reciprocal_short(1 + exp2_short(x * fmaf(cubic * x, x, linear)));
 }
 
-/* With t = |x|, erfc(t / sqrt(2)) / 2 is exp(-t^2 / 2) times a function that a polynomial of
- * q = 1 / (1 + 0.31 t), fitted for the smallest relative error, gives to 2^-17.6 for all t at which
- * the first is not 0. */
+/* gelu(x) is x * P(x), where P is the normal distribution function. For t = |x|, the tail P(-t) is
+ * erfc(t / sqrt(2)) / 2 = exp(-t^2 / 2) * f(t). Here f is a polynomial of q = 1 / (1 + 0.31 t) that
+ * was fitted for the smallest relative error: 2^-17.6 for all t at which exp(-t^2 / 2) is not 0. */
 __device__ __forceinline__ float gelu_short(float x)
 {
     x = larger(x, LOWEST);
@@ -155,7 +163,7 @@ __device__ __forceinline__ float gelu_short(float x)
     return x * (x < 0 ? tail : 1 - tail);
 }
 
-/* Applies the activation to COUNT values, with one look-up. */
+/* Applies the activation to COUNT values, with one `switch` for all of them. */
 template <int COUNT>
 __device__ __forceinline__ void activate_short(enum gemm_act act, float (&v)[COUNT])
 {
@@ -189,7 +197,8 @@ __device__ __forceinline__ void activate_short(enum gemm_act act, float (&v)[COU
     }
 }
 
-/* The epilogue for LANE_COLUMNS sums of a line, in f32. The activation is looked up once. */
+/* The epilogue for LANE_COLUMNS sums of a line, in f32. at0: the index of the first element in C0.
+ */
 __device__ __forceinline__ void finish_floats(const sm90_arguments &p, int64_t at0, uint32_t valid,
                                               const float (&bias)[LANE_COLUMNS],
                                               float (&v)[LANE_COLUMNS])
@@ -220,9 +229,11 @@ __device__ __forceinline__ void finish_floats(const sm90_arguments &p, int64_t a
     }
 }
 
-/* The bias of COLUMNS columns of a tile: the two neighbouring elements that a thread has in each 8.
- * The bias is loaded before the products of a tile, so that it is there after them, unless there
- * are too few registers. Without a bias the elements are -0, which changes no sum. */
+/* The bias, of a 16-bit type, for COLUMNS columns of a tile: for each 8 columns the pair of
+ * neighbouring elements whose columns the thread has sums of. The bias is loaded before the
+ * products of a tile, so that it has arrived after them. If there are too few registers for that,
+ * COLUMNS is 0 and store_finished loads the bias later. Without a bias the elements are -0, which
+ * changes no sum. */
 template <int COLUMNS> struct bias_pairs {
     uint32_t pairs[COLUMNS / 8];
 
@@ -249,7 +260,7 @@ template <> struct bias_pairs<0> {
     }
 };
 
-/* An element of a pair, of the type of the results. */
+/* Element `which` (0 or 1) of a pair of 16-bit values of the type of the results. */
 __device__ __forceinline__ float element_of(uint32_t pair, int which, uint32_t out)
 {
     if (out == SM90_OUT_BF16) {
@@ -258,12 +269,12 @@ __device__ __forceinline__ float element_of(uint32_t pair, int which, uint32_t o
     return __half2float(__ushort_as_half((unsigned short)(which == 0 ? pair : pair >> 16)));
 }
 
-/* The epilogue for a thread's 32 values of 64 columns, without C0. */
+/* The epilogue for a thread's 32 sums in 64 columns of a tile, without C0. */
 template <element E>
 __device__ __forceinline__ void finish_in_place(const sm90_arguments &p, const float *d,
                                                 const uint32_t *bias, float (&v)[32])
 {
-    /* bf16 ends as bf16 */
+    /* Products of bf16 have results of bf16; those of f16 also of bf16 (pack_16). */
     const uint32_t out = E == BF16 ? (uint32_t)SM90_OUT_BF16 : p.out;
 #pragma unroll
     for (int i = 0; i < 32; i++) {
@@ -286,6 +297,8 @@ __device__ __forceinline__ int32_t finish(const sm90_arguments &p, int32_t d, in
     return p.act == GEMM_ACT_RELU && (int32_t)v < 0 ? 0 : (int32_t)v;
 }
 
+/* Stores one element of C: the value of a float, rounded to a 16-bit type, or 32 bits as they are.
+ */
 __device__ __forceinline__ void store_bits(const sm90_arguments &p, int64_t at, uint32_t bits)
 {
     switch (p.out) {
@@ -300,12 +313,12 @@ __device__ __forceinline__ void store_bits(const sm90_arguments &p, int64_t at, 
     }
 }
 
-/* The 32 values of a thread that make up columns 64*chunk ... of its rows, as one or two panels. */
+/* Writes a thread's 32 sums of a chunk, times alpha and rounded to 16 bits, to a panel. */
 template <element E>
 __device__ __forceinline__ void stage_16(const accumulator_t<E> *d, uint32_t panel, uint32_t lane,
                                          float alpha, uint32_t out)
 {
-    const uint32_t row = lane % 16; /* of the address this lane gives */
+    const uint32_t row = lane % 16; /* of the piece whose address this lane gives (stmatrix) */
     const uint32_t line = panel + row * 128;
 #pragma unroll
     for (int j = 0; j < CHUNK_COLUMNS / 16; j++) {
@@ -320,8 +333,8 @@ __device__ __forceinline__ void stage_16(const accumulator_t<E> *d, uint32_t pan
     }
 }
 
-/* The 16 values of a thread that make up 32 columns of its rows, as one panel; odd rows in another
- * order, so that 16 lanes that store at once reach all banks. */
+/* Writes a thread's 16 values of 32 columns, of 32 bits each, to a panel. Lanes of odd rows write
+ * their pieces in another order, so that 16 lanes that store at once reach all banks. */
 __device__ __forceinline__ void stage_32(const uint32_t (&v)[16], uint32_t panel, uint32_t lane)
 {
     const bool odd = lane / 4 % 2 == 1;
@@ -358,20 +371,21 @@ __device__ __forceinline__ uint32_t scaled_bits(const sm90_arguments &p, int32_t
                                  : __float_as_uint(p.alpha * (float)d);
 }
 
-/* f32 operands are multiplied by 2^16 before they are decomposed, so that no part of the smallest
- * number is lost; sums are 2^32 times too large. From PARTS_SUM_MAX on they are not taken from the
- * tensor core: an operand may be infinite or no number, or a part of it or a partial sum too large.
- */
+/* f32 operands are multiplied by 2^16 before they are decomposed into parts, so that no part of the
+ * smallest number is lost. The sums of products of parts are therefore 2^32 times too large. */
 constexpr float PARTS_SCALE = 0x1p-32f;
 constexpr float PARTS_SUM_MAX = 0x1p94f;
 
+/* Whether a sum of products of parts can be used. If not, an operand may be infinite or NaN, or one
+ * of its parts or a partial sum may be too large, and the sum is computed again from the operands
+ * themselves (chains). */
 __device__ __forceinline__ bool is_ordinary(float sum)
 {
     return fabsf(sum) < PARTS_SUM_MAX;
 }
 
-/* The sums of a lane's columns, of which the first `valid` exist, as chains of multiply-adds. All
- * of them are computed side by side, so that a step of k waits for memory once. */
+/* The sums of a lane's columns, of which the first `valid` exist, as chains of f32 multiply-adds.
+ * All of them are computed side by side, so that a step of k waits for memory once. */
 __device__ __forceinline__ void chains(const sm90_arguments &p, uint32_t batch, uint32_t row,
                                        uint32_t column, uint32_t valid, float (&sums)[LANE_COLUMNS])
 {
@@ -393,8 +407,9 @@ __device__ __forceinline__ void chains(const sm90_arguments &p, uint32_t batch, 
     }
 }
 
-/* Writes a lane's columns of a line, of which the first `valid` exist: the bits of 32-bit types, or
- * those of the values before they are rounded. */
+/* Writes a lane's columns of a line to C, of which the first `valid` exist. `v` has the bits of
+ * 32-bit results, or for 16-bit results those of the floats that are rounded here. `at`: the index
+ * of the first element in C. */
 __device__ __forceinline__ void store_columns(const sm90_arguments &p, int64_t at, uint32_t valid,
                                               const uint32_t (&v)[LANE_COLUMNS])
 {
@@ -421,15 +436,16 @@ __device__ __forceinline__ void store_columns(const sm90_arguments &p, int64_t a
     }
 }
 
-/* Reads a staged chunk of 64 columns, or of the 32 of one panel, back by lines, finishes it and
- * writes it to C. row0, column0: of the chunk in C. */
+/* Reads a chunk of sums of 32 bits back from the staging by lines, computes its epilogue and writes
+ * the results to C. The chunk has COLUMNS columns: 64 in two panels, or 32 in one. row0 and column0
+ * are the place of the chunk in C. */
 template <element E, int COLUMNS>
 __device__ __forceinline__ void finish_chunk(const sm90_arguments &p, uint32_t panels,
                                              uint32_t lane, uint32_t batch, uint32_t row0,
                                              uint32_t column0)
 {
     using T = accumulator_t<E>;
-    constexpr uint32_t LANES = COLUMNS / LANE_COLUMNS; /* of a line */
+    constexpr uint32_t LANES = COLUMNS / LANE_COLUMNS; /* that share a line */
     const uint32_t column = column0 + LANE_COLUMNS * (lane % LANES);
     const uint32_t valid = column < p.n ? min(LANE_COLUMNS, p.n - column) : 0;
     const uint32_t piece = 2 * (lane % 4);
@@ -487,8 +503,9 @@ __device__ __forceinline__ void finish_chunk(const sm90_arguments &p, uint32_t p
     }
 }
 
-/* Panels are used in turn, so the store before the last must have read its panel; PENDING 0: the
- * last one too. */
+/* Waits until a panel may be written: until all but the last PENDING of this warp's stores by TMA
+ * have read their panels. The two panels are used in turn, so PENDING is 1, or 0 where the panel is
+ * the one of the last store. */
 template <int PENDING> __device__ __forceinline__ void panel_begin(uint32_t lane)
 {
     if (lane == 0) {
@@ -497,7 +514,7 @@ template <int PENDING> __device__ __forceinline__ void panel_begin(uint32_t lane
     __syncwarp();
 }
 
-/* Sends a panel on its way to C. */
+/* Has TMA store a panel to C, at (row, column) of problem `batch`, and does not wait. */
 __device__ __forceinline__ void panel_send(const sm90_arguments &p, uint32_t panel, uint32_t lane,
                                            uint32_t column, uint32_t row, uint32_t batch)
 {
@@ -509,7 +526,8 @@ __device__ __forceinline__ void panel_send(const sm90_arguments &p, uint32_t pan
     }
 }
 
-/* A warp's 16 rows of a tile of N columns, finished in place. An empty `bias` is loaded here. */
+/* Stores a warp's 16 rows of a tile of N columns, with the epilogue computed in place. If `bias` is
+ * empty (BIAS_COLUMNS is 0), the bias is loaded here. Parameters as for store_rows. */
 template <element E, int N, int BIAS_COLUMNS>
 __device__ __forceinline__ void store_finished(const sm90_arguments &p, const float (&d)[N / 2],
                                                const bias_pairs<BIAS_COLUMNS> &bias,
@@ -533,9 +551,10 @@ __device__ __forceinline__ void store_finished(const sm90_arguments &p, const fl
     }
 }
 
-/* A warp's 16 rows of a tile of N columns: `d` holds this thread's part of 64 rows. row0 is the
- * first of the warp's rows, column0 the tile's first column. `plain`: nothing but alpha follows the
- * sums. */
+/* Stores a warp's 16 rows of a tile of N columns. `d` has the thread's sums, in the accumulator
+ * layout of wgmma.cuh. `staging` is the warp's shared memory, row0 the first of the warp's rows and
+ * column0 the tile's first column. `plain`: nothing but alpha follows the sums. IN_PLACE: the
+ * results can have 16 bits. TAKES_C0: the kernel has the registers for the third way. */
 template <element E, int N, bool IN_PLACE, bool TAKES_C0, int BIAS_COLUMNS>
 __device__ __forceinline__ void
 store_rows(const sm90_arguments &p, const accumulator_t<E> (&d)[N / 2],
@@ -575,7 +594,8 @@ store_rows(const sm90_arguments &p, const accumulator_t<E> (&d)[N / 2],
             panel_send(p, panel, lane, column0 + i * 32, row0, batch);
         }
     } else if constexpr (TAKES_C0) {
-        if constexpr (E == F32) { /* the tile before may have been a plain one */
+        if constexpr (E == F32) {
+            /* TMA may still read the panels of a plain tile before this one. */
             panel_begin<0>(lane);
         }
 #pragma unroll 1

@@ -50,7 +50,10 @@ const struct few_rows_kernel *few_rows_choose(const struct gemm_problem *problem
     const struct gemm_problem *p = problem;
     const uint64_t blocks = ceil_div(p->n, COLUMNS_MIN) * p->batch;
     const uint32_t columns = blocks <= multiprocessors ? COLUMNS_MIN : COLUMNS_MAX;
-    const uint32_t rows = p->m <= 16 ? 16 : p->m <= 32 ? 32 : ROWS_MAX;
+    uint32_t rows = 16;
+    while (rows < p->m) {
+        rows *= 2;
+    }
     const struct few_rows_kernel *kernel = few_rows_kernels;
     while (kernel->rows != rows || kernel->columns != columns || kernel->b_along_k != p->transb ||
            kernel->f32_out != (p->out == GEMMD_F32)) {
@@ -86,7 +89,8 @@ cudaError_t few_rows_prepare(const struct sm90_device *device, const struct gemm
     const uint64_t b[] = {p->transb ? p->k : p->n, p->transb ? p->n : p->k, p->batch};
     struct sm90_arguments *arguments = &launch->arguments;
     memset(launch, 0, sizeof *launch);
-    /* Other rows of A are not copied: the copy engine takes longer to fill them with zeros. */
+    /* Rows of the tile that A does not have are not copied: TMA fills them with zeros more slowly
+     * than it copies. */
     const uint32_t lines = (uint32_t)ceil_div(p->m, 8) * 8;
     arguments->x_bytes = lines * BOX_K;
     cudaError_t error =

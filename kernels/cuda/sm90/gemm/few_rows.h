@@ -1,7 +1,8 @@
 /*
- * few_rows.h - the kernels for few rows of f8_e4m3 with precision full (gemm_widened.cuh).
+ * few_rows.h - the kernels for products of up to 64 rows of f8_e4m3 with precision full
+ * (gemm_widened.cuh).
  *
- * They compute the same bits as the kernels of f16 on widened operands.
+ * They compute the same bits as the kernels of f16 on operands that were converted to f16 first.
  */
 #ifndef KERNELS_CUDA_SM90_GEMM_FEW_ROWS_H
 #define KERNELS_CUDA_SM90_GEMM_FEW_ROWS_H

@@ -1,47 +1,53 @@
 /*
- * gemm.cuh - the GEMM of sm_90a: TMA, mbarriers, wgmma, one block on each multiprocessor.
+ * gemm.cuh - the GEMM of sm_90a (Hopper): C = epilogue(X * Y) with X = op(A) [m, k] and Y = op(B)
+ * [k, n]. The kernel copies by TMA (the copy engine), multiplies by wgmma (the tensor core
+ * instruction of a warpgroup, which is four warps), and waits at mbarriers (barriers in shared
+ * memory). kernels/LADDER.md introduces them.
  *
- * A block has a producer warpgroup, of which one thread issues all copies, or two threads those of
- * one operand each, and CONSUMERS warpgroups that multiply. Between them is a ring of STAGES
- * buffers, each TILE_M x 128 bytes of X and TILE_N x 128 bytes of Y (f32: three times 64 bytes). A
- * stage has two barriers: "full" (TMA has written the stage) and "empty" (all readers have
- * finished). Blocks compute tiles of D until none is left (persistent grid). The producer runs
- * ahead across tiles, so that the ring is full when a tile begins.
+ * Roles: One block runs on each multiprocessor. Warpgroup 0 of the block is the producer: one of
+ * its threads issues all copies, or two threads issue those of one operand each. The other
+ * CONSUMERS warpgroups are the consumers, which multiply. Between producer and consumers is a ring
+ * of STAGES buffers in shared memory. A stage holds TILE_M rows of X and TILE_N columns of Y for
+ * one step of k, which is 128 bytes of each row and column (f32: three parts of 64 bytes). A stage
+ * has two barriers: "full" (TMA has written the stage) and "empty" (all readers have finished).
+ * Blocks compute tiles of C until none is left (persistent grid). The producer runs ahead across
+ * tiles, so that the ring is full when a tile begins.
  *
- * The consumers, one to three, share one tile, each with a part of its rows. With PINGPONG each
- * consumer has tiles of its own in turn, so that one stores its tile while the other multiplies. A
- * consumer waits for its turn: the parity of a barrier distinguishes a use of a stage only from
- * the next and the previous use, so no consumer may wait for a stage whose previous use the ring
- * has not reached.
+ * Schedule: The consumers, one to three, share one tile, each with a part of its rows. With
+ * PINGPONG each of two consumers has tiles of its own in turn, so that one stores its tile while
+ * the other multiplies. A consumer waits for its turn before it waits for the stages of its tile.
+ * A wait at a barrier names only the parity of a use of the stage, odd or even, so a consumer that
+ * waited too early would mistake the use before the previous one for its own.
  *
- * Clusters of CLUSTER_M x CLUSTER_N blocks compute neighbouring tiles. Data that two of them need
- * is loaded once, half by each, into both (multicast). A stage is then empty when the readers in
- * all blocks have finished.
+ * Clusters: CLUSTER_M x CLUSTER_N blocks of a cluster compute neighbouring tiles. Data that two of
+ * the blocks need is loaded once, half by each, into both (multicast). A stage is then empty when
+ * the readers in all blocks of the cluster have finished.
  *
- * Every element of D is one chain of wgmmas over k in ascending order, in steps of 128 bytes of k
- * from 0, whatever the tile. PROMOTED kernels make chains of PROMOTE_K and add these in f32,
- * because the tensor core truncates when it adds, and over longer chains its error is larger than
- * that of a chain of FMAs. PROMOTED kernels with small tiles also do so for each chunk of k
- * separately if a launch has several chunks (split_k.h). CHUNKED kernels make one chain for each
- * chunk and add these in f32.
+ * Order of sums: Every element of C is one chain of wgmmas over k in ascending order, in steps of
+ * 128 bytes of k from 0, whatever the tile. A chain is a sum to which the tensor core adds product
+ * after product. The tensor core truncates when it adds, and over long chains its error is larger
+ * than that of a chain of FMAs. Therefore PROMOTED kernels make chains of PROMOTE_K steps of k and
+ * add these in f32. PROMOTED kernels with small tiles also do so for each chunk of k separately if
+ * a launch has several chunks (split_k.h). CHUNKED kernels make one chain for each chunk and add
+ * the chains in f32.
  *
- * F32 operands are three parts of bf16 each, whose sum is the number (move/parts.cu). Of the nine
- * products of parts the six largest are computed; the others are less than 2^-25 of the product.
- * The largest, of the first parts, makes chains of PROMOTE_PARTS_K that are added in f32. The other
- * five, 2^-9 of the largest and less, are a chain of their own, whose truncation is negligible. The
- * two sums are added at the end. While the large sums are added, the tensor core works on the small
- * ones.
+ * f32: An operand of f32 is three parts of bf16, whose sum is the number (move/parts.cu). Of the
+ * nine products of two parts the six largest are computed; the others are less than 2^-25 of the
+ * product. The largest, which is the product of the first parts, makes chains of PROMOTE_PARTS_K
+ * steps of k, which are added in f32 ("large" sums). The other five, 2^-9 of the largest and less,
+ * are a chain of their own ("small" sums), whose truncation is negligible. The two sums are added
+ * at the end. While the CUDA cores add the large sums, the tensor core works on the small ones.
  *
- * Kernels of one stream overlap: everything that does not access global memory is done while the
- * previous kernel still runs (griddepcontrol), and so are the first reads of the kernel's own
- * arguments. Kernels of 16-bit types without a cluster also prefetch the first bytes of the
+ * Overlap: Kernels of one stream overlap. Everything that does not access global memory is done
+ * while the previous kernel still runs (griddepcontrol), and so are the first reads of the kernel's
+ * own arguments. Kernels of 16-bit types without a cluster also prefetch the first bytes of the
  * operands into the L2, each block a share.
  *
- * TMA fills elements outside an operand with zeros, more slowly than it copies. The last tile of
- * rows or columns therefore has boxes of its own where lines run along k, no higher than the lines
- * that exist. Across k, the last 128 bytes of a line are copied completely, and boxes beyond them
- * are left out. The remaining bytes of a stage are undefined, and only affect sums that are not
- * stored.
+ * Edges: TMA fills elements outside an operand with zeros, more slowly than it copies. Where the
+ * lines of an operand (its rows as stored) run along k, the last tile of rows or columns therefore
+ * has boxes of its own, no higher than the lines that exist. Where lines run across k, the last 128
+ * bytes of a line are copied completely, and boxes beyond them are left out. The remaining bytes of
+ * a stage are undefined, and only affect sums that are not stored.
  *
  * The design follows NVIDIA, "CUTLASS: efficient GEMM in CUDA" (warp specialisation, ping-pong,
  * clusters); P. Shankhdhar, "Outperforming cuBLAS on H100"; DeepSeek, DeepGEMM (promotion).
@@ -64,23 +70,36 @@ namespace sm90
 
 enum schedule { COOPERATIVE, PINGPONG };
 
-/* How the products of a sum are added: in one chain; in chains of PROMOTE_K, added in f32; or in a
- * chain for each chunk of k (sm90_arguments.chunk_tiles), added in f32; or in a chain for each
- * 128 steps of k, added in f32 (gemm_f8.cuh). */
+/* How the products of a sum are added: in one chain; or in f32, the sums of chains of PROMOTE_K
+ * steps of k (PROMOTED_CHAINS), of a chain for each chunk of k (CHUNK_CHAINS,
+ * sm90_arguments.chunk_tiles), or of a chain for each 128 steps of k (STAGE_CHAINS, gemm_f8.cuh).
+ */
 enum order { ONE_CHAIN, PROMOTED_CHAINS, CHUNK_CHAINS, STAGE_CHAINS };
 
 constexpr uint32_t SHARED_BYTES_MAX = 232448; /* a block's, on sm_90 */
 constexpr uint32_t STAGES_MAX = 24;
-constexpr int PROMOTE_K = 256;
+constexpr int PROMOTE_K = 256; /* elements of k */
 constexpr int PROMOTE_PARTS_K = 64;
 
+/* `other_bytes`: shared memory that is not for stages. 16 bytes are the two barriers of a stage. */
 constexpr uint32_t stages_that_fit(uint32_t stage_bytes, uint32_t other_bytes)
 {
     const uint32_t stages = (SHARED_BYTES_MAX - other_bytes) / (stage_bytes + 16);
     return stages < STAGES_MAX ? stages : STAGES_MAX;
 }
 
-/* XK, YK: whether the operand's lines run along k (K-major) or along rows or columns. */
+/* A configuration: the constants of one kernel.
+ *
+ *   E                     type of the operands
+ *   TILE_M, TILE_N        rows and columns of C in a tile
+ *   CONSUMERS             warpgroups of a block that multiply
+ *   SCHEDULE              whether consumers share a tile or take turns (PINGPONG)
+ *   CLUSTER_M, CLUSTER_N  blocks of a cluster along m, which share Y, and along n, which share X
+ *   ORDER                 how the products of a sum are added
+ *   XK, YK                whether the lines of X and of Y run along k (K-major); if not, those of X
+ *                         run along m and those of Y along n
+ *   SCALES                the scales of the operands, which the kernel applies
+ */
 template <element E_, int TILE_M_, int TILE_N_, int CONSUMERS_, schedule SCHEDULE_, int CLUSTER_M_,
           int CLUSTER_N_, order ORDER_, bool XK_, bool YK_,
           enum gemm_scales SCALES_ = GEMM_SCALES_NONE>
@@ -96,7 +115,7 @@ struct config {
     static constexpr int CLUSTER_M = CLUSTER_M_, CLUSTER_N = CLUSTER_N_;
     static constexpr int CLUSTER = CLUSTER_M * CLUSTER_N;
     static constexpr bool XK = XK_, YK = YK_;
-    static constexpr int PARTS = E == F32 ? 3 : 1; /* of a number, tiles of their own */
+    static constexpr int PARTS = E == F32 ? 3 : 1; /* of a number; each part has its own tiles */
     /* Whether the operands are swapped, so that the left operand of the tensor core is Y and the
      * sums are those of the transpose of C (gemm_swapped.cuh). Operands of 32 bits that do not lie
      * along k can only come from registers, and only the left operand can come from registers. */
@@ -105,15 +124,17 @@ struct config {
     /* Bytes of k in a stage. With more than 64 for f32 only two stages would fit, too few to hide
      * the copies. */
     static constexpr uint32_t K_BYTES = PARTS > 1 ? 64 : 128;
+    /* Elements of k in a stage and in one wgmma, and elements of a line of a box whose lines run
+     * across k. */
     static constexpr int TILE_K = K_BYTES / element_bytes<E>;
     static constexpr int INSTRUCTION_K = 32 / element_bytes<E>;
-    static constexpr int ACROSS = 128 / element_bytes<E>; /* elements of a line not along k */
-    static constexpr int LEFT = SWAPPED ? TILE_N : TILE_M;
+    static constexpr int ACROSS = 128 / element_bytes<E>;
+    static constexpr int LEFT = SWAPPED ? TILE_N : TILE_M; /* rows of the left operand in a tile */
     static constexpr int CONSUMER_ROWS = PINGPONG ? LEFT : LEFT / CONSUMERS;
-    static constexpr int BLOCKS_64 = CONSUMER_ROWS / 64; /* a consumer's, of 64 rows */
+    static constexpr int BLOCKS_64 = CONSUMER_ROWS / 64; /* a wgmma takes 64 rows */
     static constexpr int THREADS = 128 * (1 + CONSUMERS);
-    static constexpr int SUM_REGISTERS =
-        BLOCKS_64 * (SWAPPED ? TILE_M : TILE_N) / 2; /* of a thread */
+    /* Registers of a thread that hold sums: 128 threads share 64 rows. */
+    static constexpr int SUM_REGISTERS = BLOCKS_64 * (SWAPPED ? TILE_M : TILE_N) / 2;
     /* Whether a tile's sums leave so few registers that the kernel cannot read C0, and whether
      * consumers need more registers than usual. */
     static constexpr bool MANY_SUMS = SUM_REGISTERS > 128, TAKES_C0 = !MANY_SUMS;
@@ -123,11 +144,12 @@ struct config {
         IN_PLACE && SCALES == GEMM_SCALES_NONE &&
         SUM_REGISTERS * (CHUNKED ? 2 : 1) <= (CONSUMERS == 3 ? 64 : 128);
 
-    static constexpr uint32_t X_BYTES = TILE_M * K_BYTES, Y_BYTES = TILE_N * K_BYTES; /* a part's */
+    /* Shared memory (struct shared); X_BYTES and Y_BYTES are of one part. */
+    static constexpr uint32_t X_BYTES = TILE_M * K_BYTES, Y_BYTES = TILE_N * K_BYTES;
     static constexpr uint32_t STAGE_BYTES = PARTS * (X_BYTES + Y_BYTES);
     static constexpr uint32_t STAGING_ALL_BYTES = CONSUMERS * 4 * STAGING_BYTES;
     static constexpr uint32_t TURN_BYTES = 8 * CONSUMERS;
-    /* 1024: what aligning the start can cost. */
+    /* The stages start at a multiple of 1024 bytes, for which up to 1024 bytes are skipped. */
     static constexpr uint32_t OTHER_BYTES = 1024 + STAGING_ALL_BYTES + TURN_BYTES;
     static constexpr uint32_t STAGES = stages_that_fit(STAGE_BYTES, OTHER_BYTES);
     static constexpr uint32_t SHARED_BYTES = STAGES * (STAGE_BYTES + 16) + OTHER_BYTES;
@@ -137,11 +159,12 @@ struct config {
     static constexpr bool SAYS_ONCE =
         element_bytes<E> == 2 && PARTS == 1 && CLUSTER_M == 1 && TILE_M * TILE_N >= 128 * 128;
 
-    /* Whether the last tiles have boxes of their own. Tiles of f32 use full boxes (launch.c). */
+    /* Whether the last tile of rows or columns has boxes of its own (x_end, y_end of
+     * arguments.h). Tiles of f32 use full boxes (launch.c). */
     static constexpr bool X_ENDS = XK && CLUSTER_N == 1 && PARTS == 1;
     static constexpr bool Y_ENDS = YK && CLUSTER_M == 1 && PARTS == 1;
-    /* Whether the last tiles have fewer boxes. Not in clusters, where a block can have a tile of
-     * which nothing exists. */
+    /* Whether the last tile of rows or columns has fewer boxes. Not in clusters, where a block can
+     * have a tile of which nothing exists. */
     static constexpr bool FEWER_X = !XK && (TILE_M > ACROSS) && CLUSTER == 1 && PARTS == 1;
     static constexpr bool FEWER_Y = !YK && (TILE_N > ACROSS) && CLUSTER == 1 && PARTS == 1;
 
@@ -174,11 +197,13 @@ struct config {
     static_assert((STAGE_BYTES % 1024) == 0, "tiles start at multiples of 1024 bytes");
 };
 
-/* Where tile `index` of the walk lies, in tiles of a whole cluster. */
+/* The place of a tile: the problem of the batch, and the row and column, counted in tiles of a
+ * whole cluster. */
 struct tile {
     uint32_t batch, row, column;
 };
 
+/* Tile number `index`, in the order in which tiles are computed (sm90_arguments.band). */
 __device__ __forceinline__ tile tile_at(const sm90_arguments &p, uint32_t index)
 {
     const uint32_t per_problem = p.tile_rows * p.tile_columns;
@@ -205,28 +230,30 @@ __device__ __forceinline__ void load_box(uint32_t destination, const CUtensorMap
     }
 }
 
-/* Loads one operand's share of a stage: LINES rows of X or columns of Y from `first` on, of which
- * this block loads part `part` of PARTS for all blocks in `blocks`. Of lines across k, only the
- * boxes are loaded that begin before `extent`. */
-template <bool K_MAJOR, int LINES, int PARTS, uint32_t K_BYTES, int ACROSS, bool SAYS_ONCE>
+/* Loads this block's share of one operand of a stage. The stage needs LINES rows of X or columns of
+ * Y from `first` on, at steps of k from `k` on. Of SHARES equal shares this block loads share
+ * `share`, for all blocks in the bit mask `blocks`. If the lines of the operand run across k, only
+ * the boxes that begin before `extent` are loaded. TMA signals `barrier` for the bytes that arrive.
+ */
+template <bool K_MAJOR, int LINES, int SHARES, uint32_t K_BYTES, int ACROSS, bool SAYS_ONCE>
 __device__ __forceinline__ void load_operand(uint32_t destination, const CUtensorMap *map,
                                              uint32_t barrier, uint32_t k, uint32_t first,
-                                             uint32_t batch, uint32_t part, uint16_t blocks,
+                                             uint32_t batch, uint32_t share, uint16_t blocks,
                                              bool once, uint32_t extent = UINT32_MAX)
 {
-    constexpr int SHARE = LINES / PARTS;
-    const int32_t from = (int32_t)(first + part * SHARE);
-    const uint32_t to = destination + part * SHARE * K_BYTES;
+    constexpr int SHARE_LINES = LINES / SHARES;
+    const int32_t from = (int32_t)(first + share * SHARE_LINES);
+    const uint32_t to = destination + share * SHARE_LINES * K_BYTES;
     if constexpr (K_MAJOR) {
-        if constexpr (PARTS > 1) {
+        if constexpr (SHARES > 1) {
             ptx::tensor_load_multicast(to, map, barrier, (int32_t)k, from, (int32_t)batch, blocks);
         } else {
             load_box<SAYS_ONCE>(to, map, barrier, (int32_t)k, from, (int32_t)batch, once);
         }
     } else {
 #pragma unroll
-        for (int i = 0; i < SHARE / ACROSS; i++) {
-            if constexpr (PARTS > 1) {
+        for (int i = 0; i < SHARE_LINES / ACROSS; i++) {
+            if constexpr (SHARES > 1) {
                 ptx::tensor_load_multicast(to + i * ACROSS * K_BYTES, map, barrier,
                                            from + ACROSS * i, (int32_t)k, (int32_t)batch, blocks);
             } else if (i == 0 || (uint32_t)(from + ACROSS * i) < extent) {
@@ -279,10 +306,12 @@ __device__ __forceinline__ void ask_ahead(const void *data, uint32_t bytes)
     }
 }
 
-/* Called by one thread, which keeps the ring full: with `k_tiles` stages of k, from stage `k_first`
- * of each tile on. LOADS_X, LOADS_Y: the operands that the thread loads. The thread that loads X
- * says how many bytes a stage gets, which need not be before the first of Y arrive: without that
- * the stage is not full. */
+/* Called by one thread, which keeps the ring full: for each tile of this cluster the thread loads
+ * `k_tiles` stages, from step `k_first` of k on. `cluster` of `clusters` is the number of this
+ * cluster in the grid, and `rank` that of this block in the cluster. LOADS_X, LOADS_Y: the operands
+ * that the thread loads. The thread that loads X tells the barrier how many bytes a stage gets.
+ * Bytes of Y may arrive earlier, because the stage is not full before the barrier has that number.
+ */
 template <class C, bool LOADS_X = true, bool LOADS_Y = true>
 __device__ __forceinline__ void produce(const sm90_arguments &p, const shared<C> &s,
                                         uint32_t cluster, uint32_t clusters, uint32_t rank,
@@ -353,7 +382,8 @@ produce_by_threads(const sm90_arguments &p, const shared<C> &s, uint32_t cluster
     }
 }
 
-/* Each warp signals every block that loads into its stages. */
+/* Called by each warp of a consumer: signals that the warp has read the stage, to every block that
+ * loads into it. */
 template <class C>
 __device__ __forceinline__ void release(const shared<C> &s, uint32_t stage, uint32_t lane)
 {
@@ -368,8 +398,14 @@ __device__ __forceinline__ void release(const shared<C> &s, uint32_t stage, uint
     }
 }
 
-/* Issues the products of one part of X and one of Y in a stage, COUNT instructions long from the
- * FIRST one's k on; `fresh`: they begin a sum. */
+/* In the functions of consumers, d[b][j] is a thread's share of the sums of the consumer's rows: b
+ * is the block of 64 rows, and wgmma decides which element j is (the accumulator layout of
+ * wgmma.cuh). row_in_tile is the first of the consumer's rows in the tile, and `at` is the next
+ * stage of the ring. */
+
+/* Issues the wgmmas FIRST to FIRST + COUNT - 1 of a stage, each over INSTRUCTION_K steps of k, for
+ * one part of X and one of Y; `fresh`: the first of them begins a sum. Addresses in descriptors are
+ * in units of 16 bytes. */
 template <class C, int FIRST, int COUNT, class T>
 __device__ __forceinline__ void multiply(const shared<C> &s, uint32_t stage, uint32_t x_part,
                                          uint32_t y_part, uint32_t row_in_tile,
@@ -389,7 +425,7 @@ __device__ __forceinline__ void multiply(const shared<C> &s, uint32_t stage, uin
     }
 }
 
-/* Issues all products of one stage; `fresh`: they begin a sum. */
+/* Issues all products of one stage; `fresh`: the first of them begins a sum. */
 template <class C, class T>
 __device__ __forceinline__ void multiply_stage(const shared<C> &s, uint32_t stage,
                                                uint32_t row_in_tile,
@@ -400,9 +436,10 @@ __device__ __forceinline__ void multiply_stage(const shared<C> &s, uint32_t stag
     wgmma_commit();
 }
 
-/* d = the sum over `k_tiles` stages. One stage's products stay in flight while the next is waited
- * for, so that the tensor core does not run dry. `next_turn`: who may go on once all products are
- * issued (ping-pong). */
+/* d = the sum over the next `k_tiles` stages, in one chain. The products of one stage are computed
+ * while the consumer waits for the next stage, so that the tensor core does not run dry.
+ * `next_turn`: the barrier of the consumer that may go on once all products are issued (ping-pong).
+ */
 template <class C, class T>
 __device__ __forceinline__ void sum_stages(const shared<C> &s, uint32_t k_tiles, uint32_t lane,
                                            uint32_t row_in_tile, uint32_t next_turn,
@@ -464,8 +501,9 @@ __device__ __forceinline__ void sum_promoted(const shared<C> &s, uint32_t k_tile
     sum_chains<C>(s, k_tiles, PROMOTE_K / C::TILE_K, lane, row_in_tile, at, d);
 }
 
-/* d = the sums of chunks of `chunk_tiles` stages, each as of a product of its own (sum_promoted),
- * added in order: what split_k.h wants of products that fill the device without being cut. */
+/* d = the sums of chunks of `chunk_tiles` stages, added in order. Each chunk is summed as if it
+ * were a product of its own (sum_promoted). These are the bits of split-k (split_k.h), for products
+ * that have enough tiles to fill the device without being cut. */
 template <class C>
 __device__ __forceinline__ void
 sum_chunks(const shared<C> &s, uint32_t k_tiles, uint32_t chunk_tiles, uint32_t lane,
@@ -484,8 +522,9 @@ sum_chunks(const shared<C> &s, uint32_t k_tiles, uint32_t chunk_tiles, uint32_t 
     }
 }
 
-/* Issues the products of parts of one stage, the largest first, in two groups. Once the tensor core
- * has begun with these, the stage before is released. */
+/* Issues the products of parts of one stage in two groups, the large ones first. Once the tensor
+ * core has begun with the large ones, the products of the stage before are complete, and that stage
+ * (`previous`) is released. `first`: there is no stage before. `fresh`: the large sums begin. */
 template <class C, bool SWAPPED = false>
 __device__ __forceinline__ void
 multiply_parts(const shared<C> &s, uint32_t lane, uint32_t row_in_tile, bool first, bool fresh,
@@ -512,8 +551,9 @@ multiply_parts(const shared<C> &s, uint32_t lane, uint32_t row_in_tile, bool fir
     at.advance();
 }
 
-/* d = the sum over all k of one tile, of operands in parts. True if the tensor core could give all
- * of this thread's. */
+/* d = the sum over all k of one tile, of operands in parts. Returns whether all sums of this thread
+ * are ordinary (is_ordinary of epilogue.cuh); the others are computed again, without tensor cores.
+ */
 template <class C, bool SWAPPED = false>
 __device__ __forceinline__ bool sum_parts(const shared<C> &s, uint32_t k_tiles, uint32_t lane,
                                           uint32_t row_in_tile, ring<C::STAGES> &at,
@@ -564,6 +604,8 @@ template <class C>
 using rowcol_of = std::conditional_t<C::SCALES == GEMM_SCALES_ROWCOL,
                                      rowcol_scales<C::TILE_N, C::BLOCKS_64>, no_scales>;
 
+/* The code of a consumer: computes and stores its part of each tile of this cluster (cluster,
+ * clusters and rank as for produce). */
 template <class C>
 __device__ __forceinline__ void consume(const sm90_arguments &p, const shared<C> &s,
                                         uint32_t cluster, uint32_t clusters, uint32_t rank,
@@ -574,18 +616,19 @@ __device__ __forceinline__ void consume(const sm90_arguments &p, const shared<C>
     const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
     const uint32_t row_in_tile = C::PINGPONG ? 0 : consumer * C::CONSUMER_ROWS;
     const uint32_t staging = s.staging(consumer * 4 + warp);
-    uint32_t uses = 0; /* of the ring, by the tiles before */
-    uint32_t turn = 0;
+    uint32_t uses = 0; /* stages of the tiles before, also of those of the other consumer */
+    uint32_t turn = 0; /* tiles so far, of both consumers */
     for (uint32_t index = cluster; index < p.tiles; index += clusters, uses += p.k_tiles) {
         if (C::PINGPONG) {
             const uint32_t round = turn / 2;
             if (turn++ % 2 != consumer) {
                 continue;
             }
-            /* Consumer 0's first turn comes without anybody giving it. */
+            /* Each turn of a consumer is given by the other one, except the first of consumer 0,
+             * which does not wait. */
             ptx::mbarrier_wait(s.turn(consumer), (round + 1 - consumer) & 1);
         }
-        /* Whose turn it is once this tile's sums are on their way. */
+        /* The barrier of the consumer whose turn it is once this tile's products are issued. */
         const uint32_t next_turn = C::PINGPONG ? s.turn(1 - consumer) : 0;
         const tile t = tile_at(p, index);
         const uint32_t row = (t.row * C::CLUSTER_M + rank_m) * C::TILE_M + row_in_tile + warp * 16;
@@ -616,7 +659,8 @@ __device__ __forceinline__ void consume(const sm90_arguments &p, const shared<C>
         }
 #pragma unroll
         for (int b = 0; b < C::BLOCKS_64; b++) {
-            if constexpr (C::SCALES == GEMM_SCALES_ROWCOL) { /* the rest is as for sums of f8 */
+            if constexpr (C::SCALES == GEMM_SCALES_ROWCOL) {
+                /* Scaled sums are stored as sums of f8 are. */
                 float scaled[C::TILE_N / 2];
                 scales.apply(b, d[b], scaled, lane);
                 store_rows<F8, C::TILE_N, C::IN_PLACE, C::TAKES_C0>(
@@ -660,7 +704,7 @@ template <class C> __device__ __forceinline__ shared<C> begin_block(const sm90_a
             ptx::mbarrier_init(s.empty(i), C::READERS);
         }
         for (uint32_t i = 0; i < C::CONSUMERS; i++) {
-            ptx::mbarrier_init(s.turn(i), 4); /* the other's warps */
+            ptx::mbarrier_init(s.turn(i), 4); /* the four warps of the other consumer arrive */
         }
         ptx::mbarrier_init_fence();
     }
@@ -673,7 +717,8 @@ template <class C> __device__ __forceinline__ shared<C> begin_block(const sm90_a
     return s;
 }
 
-/* Moves registers from the producer's warpgroup to the consumers'. */
+/* Moves registers from the producer, which needs few, to the consumers, which hold the sums. The
+ * numbers are registers of a thread; together they are at most the 64 Ki of a multiprocessor. */
 template <class C> __device__ __forceinline__ void give_registers()
 {
     if constexpr (C::CONSUMERS == 3) {

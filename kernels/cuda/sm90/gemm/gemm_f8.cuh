@@ -26,13 +26,13 @@
 namespace sm90
 {
 
-/* The sums of 64 rows of a tile, as a thread has them. */
+/* A thread's share of the sums of 64 rows of a tile. */
 template <class C> using sums_64 = float[C::TILE_N / 2];
 
 /* The stages of a chain. */
 template <class C> constexpr int CHAIN_STAGES = GEMM_SCALE_BLOCK / C::TILE_K;
 
-/* The factors of a chain, if it has any. */
+/* Loads the factors of the next chain, if operands have scales of blocks. */
 template <class C> __device__ __forceinline__ chain_factors next_factors_of(block_scales &scales)
 {
     return scales.next();
@@ -83,6 +83,7 @@ __device__ __forceinline__ void release_chain(const shared<C> &s, uint32_t lane,
     }
 }
 
+/* Moves `at` past the stages of a chain. */
 template <class C> __device__ __forceinline__ void pass_chain(ring<C::STAGES> &at)
 {
 #pragma unroll
@@ -91,8 +92,9 @@ template <class C> __device__ __forceinline__ void pass_chain(ring<C::STAGES> &a
     }
 }
 
-/* The pin keeps the additions here. If the compiler moves them among the next chain's products, it
- * makes the tensor core wait for these. */
+/* d += the sums of a chain, times their factors if there are scales. The pin keeps the additions
+ * here: if the compiler moved them among the products of the next chain, it would also make the
+ * tensor core wait after each of these products. */
 template <class C>
 __device__ __forceinline__ void add_chain(const sums_64<C> &chain, const chain_factors &factors,
                                           sums_64<C> &d)
@@ -168,7 +170,7 @@ __device__ __forceinline__ void sum_two_chains(const shared<C> &s, uint32_t chai
 {
     sums_64<C> even, odd;
     chain_factors even_factors, odd_factors;
-    uint32_t left = chains - 1; /* to be begun */
+    uint32_t left = chains - 1; /* chains that have not begun */
     multiply_chain<C>(s, at, row_in_tile, even);
     even_factors = next_factors_of<C>(scales);
 #pragma unroll 1
@@ -184,7 +186,7 @@ __device__ __forceinline__ void sum_two_chains(const shared<C> &s, uint32_t chai
     }
 }
 
-/* consume of gemm.cuh. */
+/* The code of a consumer, as consume of gemm.cuh. */
 template <class C>
 __device__ __forceinline__ void consume_f8(const sm90_arguments &p, const shared<C> &s,
                                            uint32_t cluster, uint32_t clusters, uint32_t rank,
@@ -195,7 +197,7 @@ __device__ __forceinline__ void consume_f8(const sm90_arguments &p, const shared
     const uint32_t row_in_tile = consumer * C::CONSUMER_ROWS;
     const uint32_t staging = s.staging(consumer * 4 + warp);
     const uint32_t chains = p.k_tiles / CHAIN_STAGES<C>;
-    uint32_t uses = 0; /* of the ring, by the tiles before */
+    uint32_t uses = 0; /* stages of the tiles before */
     for (uint32_t index = cluster; index < p.tiles; index += clusters, uses += p.k_tiles) {
         const tile t = tile_at(p, index);
         const uint32_t row = (t.row * C::CLUSTER_M + rank_m) * C::TILE_M + row_in_tile + warp * 16;

@@ -1,9 +1,11 @@
 /*
- * gemm_fused.cuh - f32 with precision full for few rows: the kernel makes the parts itself.
+ * gemm_fused.cuh - f32 with precision full for few rows: the kernel decomposes operands into parts
+ * itself.
  *
  * The kernels of gemm.cuh read f32 operands as three parts of bf16 each from device memory. For few
- * rows, making the parts takes longer than the product: the separate kernel reads 4 bytes and
- * writes 6 for each element of B, and the product reads 6 again, where a fused kernel reads 4 once.
+ * rows, the decomposition takes longer than the product: for each element of B a kernel of its own
+ * reads 4 bytes and writes 6, and the product reads 6 bytes again. A fused kernel reads 4 bytes
+ * once.
  *
  * Here PRODUCERS warps read the operands as they are, with any alignment and order, decompose them
  * (parts.cuh), and write the parts into the stages of the ring. A GROUP of warps fills one stage,
@@ -28,7 +30,7 @@
 namespace sm90
 {
 
-constexpr uint32_t PIECE = 8; /* numbers that make 16 bytes of a part */
+constexpr uint32_t PIECE = 8; /* f32 numbers, of which each part has 16 bytes */
 
 /* The lines of an operand that belong to one tile. */
 struct lines_of {
@@ -46,8 +48,9 @@ struct lines_of {
     {
     }
 
-    /* A lane's line and piece of it, of the `index`-th 32 pieces of a stage: such that what a warp
-     * reads at once is whole lines of memory. */
+    /* The line of a lane, and below its piece of the line. A warp loads 32 pieces of a stage at
+     * once; `index` counts these loads. Lines and pieces are assigned so that a warp reads
+     * neighbouring memory. */
     __device__ __forceinline__ uint32_t line(uint32_t index, uint32_t lane) const
     {
         return k_step == 1 ? 8 * index + lane / 4 : index / 4 * 32 + lane;
@@ -56,14 +59,14 @@ struct lines_of {
     {
         return k_step == 1 ? lane % 4 : index % 4;
     }
-    /* How many times 32 pieces the stage has. */
+    /* The number of loads of 32 pieces in a stage. */
     __device__ __forceinline__ uint32_t indices() const
     {
         return k_step == 1 ? (count + 7) / 8 : (count + 31) / 32 * 4;
     }
 
-    /* The numbers of the piece, zeros where there are none, in the stage that begins at `k`, of
-     * which `left` remain. */
+    /* Loads a lane's piece of the stage that begins at `k`, where the operand has `left` more steps
+     * of k. Elements that do not exist are zeros. */
     __device__ __forceinline__ void load(uint32_t index, uint32_t lane, uint32_t k, uint32_t left,
                                          float (&v)[PIECE]) const
     {
@@ -111,6 +114,8 @@ struct lines_of {
     }
 };
 
+/* A configuration: ROWS x COLUMNS is the tile of C, PRODUCERS the warps that load and decompose,
+ * and GROUP the warps that fill one stage. */
 template <int ROWS, int COLUMNS, uint32_t PRODUCERS_, uint32_t GROUP_>
 struct fused_config
     : config<F32, 64, ROWS == 64 ? COLUMNS : ROWS, 1, COOPERATIVE, 1, 1, ONE_CHAIN, true, true> {
@@ -118,13 +123,14 @@ struct fused_config
     static constexpr int A_LINES = ROWS, B_LINES = COLUMNS;
     static constexpr uint32_t PRODUCERS = PRODUCERS_, GROUP = GROUP_, GROUPS = PRODUCERS / GROUP;
     static constexpr uint32_t FUSED_THREADS = 128 + 32 * PRODUCERS;
-    /* A warp's share of a stage, in 32 pieces. */
+    /* A warp's share of a stage, in loads of 32 pieces. */
     static constexpr uint32_t A_SHARE = ((ROWS + 31) / 32 * 4 + GROUP - 1) / GROUP;
     static constexpr uint32_t B_SHARE = COLUMNS / 8 / GROUP;
 
     static_assert(ROWS == 64 || COLUMNS == 64, "lines of the left operand");
     static_assert(fused_config::K_BYTES == 64, "a line of a stage is four pieces");
-    /* A group that is a whole turn ahead has seen the stage's use before the last one end. */
+    /* A group fills every GROUPS-th stage of the sum. Before it waits for a use of a buffer to end,
+     * it must know that the use before that one has ended (the parity of a barrier, gemm.cuh). */
     static_assert(fused_config::STAGES >= GROUPS,
                   "a parity tells a use only from those next to it");
 };
@@ -181,13 +187,13 @@ __device__ __forceinline__ void produce_stages(const sm90_arguments &p, const sh
     }
 }
 
-/* Stores a thread's sums of the transpose of C, of 64 columns and ROWS rows, in panels of 16 rows
- * by 32 columns. */
+/* Writes a thread's sums of the transpose of C, of 64 columns and ROWS rows of C, to panels of 16
+ * rows by 32 columns. */
 template <class C>
 __device__ __forceinline__ void stage_columns(const shared<C> &s, uint32_t warp, uint32_t lane,
                                               const float (&d)[C::TILE_N / 2])
 {
-    const uint32_t column = 16 * (warp % 2) + lane / 4; /* of the panel's */
+    const uint32_t column = 16 * (warp % 2) + lane / 4; /* in the panel */
 #pragma unroll
     for (int i = 0; i < C::TILE_N / 2; i++) {
         const uint32_t line = i / 4 % 2 * 8 + lane % 4 * 2 + i % 2;

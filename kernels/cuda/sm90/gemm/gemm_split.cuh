@@ -8,10 +8,10 @@
  * are those of a kernel with CHUNK_CHAINS, and no sum goes through global memory. The ring, the
  * order of tiles and the producer are those of gemm.cuh.
  *
- * A thread leaves its sums in the order in which the tensor core gave them to it: 4 of each 8
- * columns, two neighbours in each of two rows. The sums of 8 columns are a group of 16 bytes for
- * each thread. Block r adds groups r, r + blocks, r + 2 * blocks ... Where operands are swapped
- * (gemm_swapped.cuh), the 8 columns of the tensor core are rows of C.
+ * A thread leaves its sums in the order in which it holds them (wgmma.cuh): 4 sums of each 8
+ * columns, two neighbours in each of two rows. The 4 sums, 16 bytes, are a group. The block with
+ * rank r in the cluster adds groups r, r + blocks, r + 2 * blocks and so on. Where operands are
+ * swapped (gemm_swapped.cuh), the 8 columns of the tensor core are rows of C.
  */
 #ifndef KERNELS_CUDA_SM90_GEMM_GEMM_SPLIT_CUH
 #define KERNELS_CUDA_SM90_GEMM_GEMM_SPLIT_CUH
@@ -25,7 +25,7 @@ namespace sm90
 constexpr uint32_t SPLIT_MAX = 8; /* blocks of a cluster that every sm_90 device can run */
 constexpr uint32_t GROUP_COLUMNS = 8, GROUP_SUMS = 4;
 
-/* The sums of a consumer thread's group: `thread` counts the threads of all consumers. */
+/* The address of a group of a thread's sums. `thread` counts the threads of all consumers. */
 template <class C>
 __device__ __forceinline__ uint32_t group_address(const shared<C> &s, uint32_t group,
                                                   uint32_t thread)
@@ -63,11 +63,12 @@ __device__ __forceinline__ void leave_sums(const shared<C> &s, uint32_t k_tiles,
     }
 }
 
-/* Adds the chunks' sums of one group, chunk 0 first. */
+/* sums = the sums of one group, added over all chunks in ascending order of k. `address`: of the
+ * group, which is the same in all blocks of the cluster. */
 __device__ __forceinline__ void add_chunks(uint32_t address, uint32_t chunks,
                                            float (&sums)[GROUP_SUMS])
 {
-    constexpr uint32_t AHEAD = 4; /* chunks that a thread asks for at once */
+    constexpr uint32_t AHEAD = 4; /* chunks that a thread loads before it adds the first */
     static_assert(SPLIT_MAX % AHEAD == 0, "chunks are asked for in whole rounds");
 #pragma unroll
     for (uint32_t first = 0; first < SPLIT_MAX; first += AHEAD) {
@@ -106,7 +107,8 @@ __device__ __forceinline__ void store_pair_tf32(const sm90_arguments &p, float f
     if (!p.plain) {
         const enum gemm_act act = (enum gemm_act)p.act;
 #pragma unroll 1
-        for (uint32_t i = 0; i < columns; i++) { /* the second is moved to the front */
+        for (uint32_t i = 0; i < columns;
+             i++) { /* registers have no run-time index, so v[1] moves */
             float x[1] = {v[0]};
             if (p.c0) {
                 x[0] = fmaf(p.beta, load_float(p.c0, at0 + i, p.out), x[0]);
@@ -179,7 +181,7 @@ __device__ __forceinline__ void store_pair(const sm90_arguments &p, float first,
     }
 }
 
-/* finish_share where operands are swapped: a thread's groups are of two columns. */
+/* finish_share (below) where operands are swapped: a thread's group is of two columns of C. */
 template <class C>
 __device__ __forceinline__ void finish_share_swapped(const sm90_arguments &p, const shared<C> &s,
                                                      uint32_t rank, uint32_t blocks,
@@ -201,6 +203,7 @@ __device__ __forceinline__ void finish_share_swapped(const sm90_arguments &p, co
     }
 }
 
+/* Adds and finishes this block's share of the groups of tile `index`. */
 template <class C>
 __device__ __forceinline__ void finish_share(const sm90_arguments &p, const shared<C> &s,
                                              uint32_t rank, uint32_t blocks, uint32_t consumer,
@@ -238,7 +241,8 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     const uint32_t k_first = rank * p.chunk_tiles;
     const uint32_t k_tiles = min(p.chunk_tiles, p.k_tiles - k_first);
     if (warpgroup == 0) {
-        if constexpr (C::CONSUMERS > 1) { /* the producer has more to keep than elsewhere */
+        if constexpr (C::CONSUMERS >
+                      1) { /* this producer needs more registers than that of gemm.cuh */
             ptx::registers_give<56>();
         }
         produce_by_threads<C>(p, s, index, p.tiles, 0, k_first, k_tiles);

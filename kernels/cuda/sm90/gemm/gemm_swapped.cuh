@@ -7,14 +7,15 @@
  * the right operand is X by descriptor. The ring, the order of tiles and the producer are those of
  * gemm.cuh. The steps of k and the chain of each sum are the same too, and so are the bits.
  *
- * A line of Y's tile is one k of 32 columns, which two warps share. The order of the columns in the
- * tensor core's rows does not matter. A lane takes two neighbouring columns, 8 bytes at once. A
- * warp takes columns such that 16 lanes use all banks, both when it reads Y (4 lines, 4 pairs of
- * columns) and when it writes sums (4 lines, every other one, 4 pairs): `lane_columns`.
+ * A line of Y's tile is one k of 32 columns, which two warps share. Any column may be any row of
+ * the left operand, as long as sums are stored in the same order. A lane takes two neighbouring
+ * columns, 8 bytes at once. A warp takes columns such that 16 lanes use all banks (lane_columns),
+ * both when it reads Y (4 lines, 4 pairs of columns) and when it writes sums (4 lines, every other
+ * one, 4 pairs).
  *
- * The values of one stage are in registers while those of the next stage are read, because the
- * tensor core uses the registers until its products have completed. Where chunks of k are added and
- * a tile has many sums, these are the values of half a stage.
+ * A thread has the values of two stages in registers: those that the tensor core multiplies, which
+ * it uses until its products have completed, and those that are read for the next products. Where
+ * chunks of k are added and a tile has many sums, registers hold half a stage at a time.
  */
 #ifndef KERNELS_CUDA_SM90_GEMM_GEMM_SWAPPED_CUH
 #define KERNELS_CUDA_SM90_GEMM_GEMM_SWAPPED_CUH
@@ -31,15 +32,16 @@
 namespace sm90
 {
 
-constexpr uint32_t PAIR_COLUMNS = 32; /* of two warps */
+constexpr uint32_t PAIR_COLUMNS = 32; /* columns of C that a pair of warps computes */
 constexpr uint32_t PAIR_THREADS = 64;
-constexpr int STEP_K = 8; /* of an instruction */
+constexpr int STEP_K = 8; /* steps of k of one wgmma of tf32 */
 
 /* The two columns of a lane among the 32 of its pair of warps: the first is 4 * piece + half / 4,
- * `half` in bytes within the 16-byte piece. They are rows l/4 and l/4 + 8 of the warp's 16 of the
- * left operand. Neighbours in the order of lanes lie in pieces that differ in bits 0 and 2, which
- * is what keeps the banks apart: lines are swizzled by k % 8, of which 4 in a row are read, and by
- * row % 8, of which every other one is written. */
+ * where `half` is the offset in bytes within the 16-byte piece. The two columns are rows l/4 and
+ * l/4 + 8 of the warp's 16 rows of the left operand, for lane l. Lanes that follow each other have
+ * pieces that differ in bits 0 and 2, so that they use different banks: lines are swizzled by
+ * k % 8, of which 4 neighbouring ones are read, and by row % 8, of which every other one is
+ * written. */
 struct lane_columns {
     uint32_t piece, half;
 
@@ -49,24 +51,26 @@ struct lane_columns {
         piece = order / 2 ^ (order % 2 == 1 ? 5 : 0);
         half = 8 * (lane / 4 % 2);
     }
-    /* The first of them. */
+    /* The first of the two columns. */
     __device__ __forceinline__ uint32_t first() const
     {
         return 4 * piece + half / 4;
     }
-    /* Where they lie in a line of a panel or a box. */
+    /* The offset of the two columns in line `line` of a panel or a box, in bytes. */
     __device__ __forceinline__ uint32_t in_line(uint32_t line) const
     {
         return ((piece ^ (line % 8)) << 4) + half;
     }
 };
 
-/* A thread's part of Y in STEPS steps of k: x of wgmma_registers for each. */
+/* A thread's values of Y for STEPS instructions: the left operand `x` of wgmma_registers for each.
+ */
 template <int STEPS> using left_steps = uint32_t[STEPS][4];
-/* The same in a stage. */
+/* The same for a whole stage. */
 template <class C> using left_operand = left_steps<C::TILE_K / STEP_K>;
 
-/* `box`: the warps' columns, in the stage, from the first step's k on. */
+/* Reads a thread's values of Y. `box`: the address of the pair's columns in the stage, at the k of
+ * the first instruction. */
 template <int STEPS>
 __device__ __forceinline__ void load_left(uint32_t box, const lane_columns &columns, uint32_t lane,
                                           left_steps<STEPS> &x)
@@ -84,8 +88,7 @@ __device__ __forceinline__ void load_left(uint32_t box, const lane_columns &colu
     }
 }
 
-/* Issues the products of STEPS steps of a stage, from the FIRST one on; `fresh`: they begin a sum.
- */
+/* Issues STEPS instructions of a stage, from number FIRST on; `fresh`: the first begins a sum. */
 template <class C, int FIRST, int STEPS>
 __device__ __forceinline__ void multiply_swapped(const shared<C> &s, uint32_t stage,
                                                  const left_steps<STEPS> &x,
@@ -101,8 +104,9 @@ __device__ __forceinline__ void multiply_swapped(const shared<C> &s, uint32_t st
     wgmma_commit();
 }
 
-/* The next stage's products, of numbers in `x`, while those of the stage before run; these, of
- * numbers in `before`, have then ended. */
+/* Reads the values of the next stage into `x` and issues their products, while the tensor core
+ * still multiplies the values of the stage before. On return the products of the stage before have
+ * completed, so that `before` may be overwritten, and the stage is released. */
 template <class C>
 __device__ __forceinline__ void
 multiply_next(const shared<C> &s, uint32_t box, const lane_columns &columns, uint32_t lane,
@@ -145,8 +149,9 @@ __device__ __forceinline__ void sum_swapped(const shared<C> &s, uint32_t k_tiles
     release<C>(s, previous, lane);
 }
 
-/* Half a stage's products, of numbers in `x`, while those of the half before run; these, of numbers
- * in `before`, have then ended. */
+/* The same for half a stage, of STEPS instructions from number FIRST on: reads `x` and issues its
+ * products. On return the products of the half before have completed, so that `before` may be
+ * overwritten. */
 template <class C, int FIRST, int STEPS>
 __device__ __forceinline__ void multiply_half(const shared<C> &s, uint32_t stage, uint32_t box,
                                               const lane_columns &columns, uint32_t lane,
@@ -208,8 +213,8 @@ __device__ __forceinline__ void sum_chunks_swapped(const shared<C> &s, uint32_t 
     }
 }
 
-/* A thread's sums of 32 rows of C, into a panel of 16 lines for each warp of the pair, which lie
- * STAGING_BYTES apart. */
+/* Writes a thread's sums of 32 rows of C to two panels of 16 lines, one for each warp of the pair,
+ * which lie STAGING_BYTES apart. */
 __device__ __forceinline__ void stage_swapped(const uint32_t (&v)[16], uint32_t panels,
                                               const lane_columns &columns, uint32_t lane)
 {
@@ -222,9 +227,9 @@ __device__ __forceinline__ void stage_swapped(const uint32_t (&v)[16], uint32_t 
     }
 }
 
-/* A pair of warps' 32 columns of a tile, from `column0` on, of rows from `row0` on: 32 rows at a
- * time, of which each warp stages its columns and then deals with 16. TMA carries
- * results of 32 bits out where nothing but alpha follows the sums. */
+/* Stores the 32 columns of a pair of warps in a tile, from `column0` on, for the rows from `row0`
+ * on. Of 32 rows at a time, each warp stages its own columns, and then stores 16 rows of all 32
+ * columns. TMA stores results of 32 bits if nothing but alpha follows the sums. */
 template <class C>
 __device__ __forceinline__ void
 store_swapped(const sm90_arguments &p, const shared<C> &s, const float (&d)[C::TILE_M / 2],
@@ -233,7 +238,7 @@ store_swapped(const sm90_arguments &p, const shared<C> &s, const float (&d)[C::T
 {
     constexpr int ROUNDS = C::TILE_M / 32;
     const uint32_t panels = s.staging(warp / 2 * 2), own = s.staging(warp);
-    const uint32_t barrier = 1 + warp / 2; /* 0 is everybody's */
+    const uint32_t barrier = 1 + warp / 2; /* barrier 0 is __syncthreads */
     const uint32_t row = row0 + warp % 2 * 16;
     if (p.plain && p.out == SM90_OUT_F32) {
 #pragma unroll
@@ -273,7 +278,8 @@ store_swapped(const sm90_arguments &p, const shared<C> &s, const float (&d)[C::T
     }
 }
 
-/* consume of gemm.cuh: consumers share the tile's columns. */
+/* The code of a consumer, as consume of gemm.cuh, except that consumers share the tile's columns.
+ */
 template <class C>
 __device__ __forceinline__ void consume_swapped(const sm90_arguments &p, const shared<C> &s,
                                                 uint32_t cluster, uint32_t clusters, uint32_t rank,
@@ -283,7 +289,7 @@ __device__ __forceinline__ void consume_swapped(const sm90_arguments &p, const s
     const uint32_t lane = threadIdx.x % 32, warp = consumer * 4 + threadIdx.x / 32 % 4;
     const lane_columns columns(warp, lane);
     const uint32_t column_in_tile = warp / 2 * PAIR_COLUMNS;
-    uint32_t uses = 0; /* of the ring, by the tiles before */
+    uint32_t uses = 0; /* stages of the tiles before */
     for (uint32_t index = cluster; index < p.tiles; index += clusters, uses += p.k_tiles) {
         const tile t = tile_at(p, index);
         const uint32_t row = (t.row * C::CLUSTER_M + rank_m) * C::TILE_M;

@@ -2,8 +2,8 @@
  * gemm_widened.cuh - f8_e4m3 with precision full for few rows: the numbers are widened to f16 in
  * shared memory and on their way into the tensor core's registers.
  *
- * A product of few rows takes as long as B takes to be read. Widening B in memory first would read
- * it once, write it twice as long and read that; here it is read once, in 8 bits.
+ * A product of few rows takes as long as reading B. To widen B in memory first would read 1 byte,
+ * write 2 and read 2 for each element; here 1 byte is read once.
  *
  * A block computes 32 or 64 columns and all rows of C. The copy engine fills a ring of stages of
  * 128 or 256 steps of k with the bytes of both operands. Two teams of four warps widen B into a
@@ -27,21 +27,24 @@
 namespace sm90
 {
 
-/* YK: whether the lines of B run along k. PROMOTED: chains of PROMOTE_K are added in f32, for
- * results of f32. BOXES: of 128 steps of k in a stage; if 1, the teams widen whole stages in turn,
- * otherwise each widens one box of every stage. */
+/* A configuration. ROWS, COLUMNS: of C in a block. YK: whether the lines of B run along k.
+ * PROMOTED: chains of PROMOTE_K are added in f32, for results of f32. BOXES: the boxes of 128 steps
+ * of k in a stage. If BOXES is 1, the teams widen whole stages in turn, otherwise each team widens
+ * one box of every stage. */
 template <int ROWS_, int COLUMNS_, bool YK_, bool PROMOTED_, int BOXES_> struct widened {
     static constexpr int ROWS = ROWS_, COLUMNS = COLUMNS_;
-    static constexpr int BLOCKS = 2; /* that share a multiprocessor */
+    static constexpr int BLOCKS = 2; /* blocks that share a multiprocessor */
     static constexpr uint32_t BOXES = BOXES_;
     static constexpr bool YK = YK_, PROMOTED = PROMOTED_;
     static constexpr uint32_t TEAMS = 2, TEAM_THREADS = 128;  /* that widen B */
     static constexpr uint32_t TURNS = BOXES == 1 ? TEAMS : 1; /* from a team's stage to its next */
-    static constexpr uint32_t BOX_K = 128, HALF_STEPS = 4;    /* instructions of half a box */
+    static constexpr uint32_t BOX_K = 128, HALF_STEPS = 4;    /* HALF_STEPS: wgmmas of half a box */
     static constexpr uint32_t CHAIN_STAGES = PROMOTE_K / (BOXES * BOX_K);
     static constexpr uint32_t Y_BOX = COLUMNS * BOX_K, X_BOX = ROWS * BOX_K; /* bytes */
     static constexpr uint32_t Y_BYTES = BOXES * Y_BOX, X_BYTES = BOXES * X_BOX;
-    static constexpr uint32_t PIECES = Y_BOX / 16 / TEAM_THREADS; /* a thread's, of 16 bytes */
+    static constexpr uint32_t PIECES = Y_BOX / 16 / TEAM_THREADS; /* of 16 bytes, of a thread */
+    /* The second ring has WIDES places of WIDE_BYTES, for widened B. ROOM is the shared memory of a
+     * block. */
     static constexpr uint32_t WIDE_BYTES = 2 * Y_BYTES;
     static constexpr uint32_t LINE_BYTES = YK ? 128 : 2 * COLUMNS; /* of widened B */
     static constexpr uint32_t BARRIER_BYTES = 512;
@@ -62,14 +65,15 @@ template <int ROWS_, int COLUMNS_, bool YK_, bool PROMOTED_, int BOXES_> struct 
     static constexpr uint32_t CONSUMER_REGISTERS = 136, TEAM_REGISTERS = 40;
     static_assert(COLUMNS == 32 || COLUMNS == 64, "lines of widened B fill a swizzle");
     static_assert(BOXES == 1 || BOXES == TEAMS, "a team for each box");
-    /* A team may not see each use of a stage. The parity of a barrier distinguishes a use from the
-     * next and the previous one only, so the use before must have been reached: a team that begins
-     * stage i has waited for the consumer to have read stage i - TURNS - WIDES. */
+    /* A team does not wait for every use of a buffer. A wait names only the parity of a use
+     * (gemm.cuh), so the team must know that the use before has been reached: a team that begins
+     * stage i has waited until the consumer had read stage i - TURNS - WIDES. */
     static_assert(WIDES >= TURNS && STAGES >= TURNS + WIDES, "too few stages fit");
     static_assert(16 * (STAGES + WIDES) <= BARRIER_BYTES, "a full and an empty barrier each");
     static_assert(STAGES * Y_BYTES >= 64 * COLUMNS * 4, "sums are staged there");
 };
 
+/* Shared memory: the places of widened B, the stages of A, those of B, and the barriers. */
 template <class C> struct widened_memory {
     uint32_t base;
 
@@ -132,10 +136,10 @@ __device__ __forceinline__ void copy_in(const sm90_arguments &p, const widened_m
     }
 }
 
-/* Where a thread of a team finds its first 16 bytes in a box of B, and where the first 16 of the
- * 32 widened bytes go. The other 16 lie at the address with bit 4 inverted. The next pieces follow
- * in steps of FROM_STEP and TO_STEP. Eight threads in a row use all banks when they load and when
- * they store. */
+/* The offset of the first 16 bytes of a team's thread in a box of B (from), and the offset to which
+ * the first 16 of their 32 widened bytes go (to). The other 16 go to the offset with bit 4
+ * inverted. The next pieces of the thread follow in steps of FROM_STEP and TO_STEP. Eight
+ * neighbouring threads use all banks when they load and when they store. */
 template <class C> struct piece_of_thread {
     static constexpr uint32_t FROM_STEP = 16 * C::TEAM_THREADS;
     static constexpr uint32_t TO_STEP = C::YK ? FROM_STEP : 2 * FROM_STEP;
@@ -167,8 +171,8 @@ template <class C> struct piece_of_thread {
     }
 };
 
-/* Four numbers of f8 as f16: the first two and the last two. (With a shift instead of the two
- * halves, the compiler does shift.) */
+/* Four numbers of f8 as f16: the first two and the last two. (For a shift in place of the two
+ * halves the compiler would emit a shift.) */
 __device__ __forceinline__ void widen_four(uint32_t four, uint32_t &first, uint32_t &last)
 {
     asm("{\n"
@@ -181,7 +185,7 @@ __device__ __forceinline__ void widen_four(uint32_t four, uint32_t &first, uint3
         : "r"(four));
 }
 
-/* 16 numbers of B as f16. */
+/* Stores 16 numbers of B as f16, at `to` and at `to` with bit 4 inverted. */
 template <class C> __device__ __forceinline__ void store_widened(uint32_t to, const uint4 &v)
 {
     const uint32_t words[4] = {v.x, v.y, v.z, v.w};
@@ -199,8 +203,8 @@ template <class C> __device__ __forceinline__ void store_widened(uint32_t to, co
     }
 }
 
-/* Called by team `team`, which widens stages of B in turn with the others, or one box of all
- * stages. `thread`: of the team's. */
+/* Called by all threads of team `team`, which widens stages of B in turn with the other team, or
+ * one box of every stage. `thread`: the number of the thread in its team. */
 template <class C>
 __device__ __forceinline__ void widen_columns(const sm90_arguments &p, const widened_memory<C> &s,
                                               uint32_t team, uint32_t thread, uint32_t lane)
@@ -247,7 +251,7 @@ struct raw_half {
     uint32_t v[2][4];
 };
 
-/* `half`: of the stage's. `lane_offset`: of raw_offset. */
+/* Loads half a box of A: `half` counts the halves of the stage, `lane_offset` is raw_offset's. */
 template <class C>
 __device__ __forceinline__ void load_raw(uint32_t x, uint32_t half, uint32_t lane_offset,
                                          bool has_rows, raw_half &raw)
@@ -261,7 +265,7 @@ __device__ __forceinline__ void load_raw(uint32_t x, uint32_t half, uint32_t lan
     }
 }
 
-/* Where the line lies whose address a lane gives to ldmatrix, in a box of A. */
+/* The offset, in a box of A, of the line whose address a lane gives to ldmatrix. */
 __device__ __forceinline__ uint32_t raw_offset(uint32_t warp, uint32_t lane)
 {
     return (warp * 16 + lane / 8 % 2 * 8 + lane % 8) * 128 + ((lane / 16 ^ lane % 8) << 4);

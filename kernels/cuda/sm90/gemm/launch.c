@@ -27,7 +27,8 @@ static const struct {
 
 enum { PARTS = 3 }; /* of an f32 number */
 
-/* A matrix for TMA: `lines` lines of `width` elements, `batch` times. */
+/* A batch of matrices as TMA sees them, and the box that one copy takes. A matrix has `lines` lines
+ * of `width` contiguous elements. */
 struct view {
     const void *data;
     CUtensorMapDataType type;
@@ -53,17 +54,18 @@ static cudaError_t sm90_encode(const struct sm90_device *device, const struct vi
     return tensor_map_encode(device, &tensor, map);
 }
 
-/* The table for operands with scales. */
+/* The table for operands with scales. NULL: there is none. */
 static const struct sm90_kernel *sm90_scaled(enum gemmd_dtype dtype, enum gemm_precision precision,
                                              enum gemm_scales scales)
 {
-    if (scales == GEMM_SCALES_ROWCOL)
-        return dtype == GEMMD_I8                                          ? sm90_kernels_i8_rowcol
-               : dtype == GEMMD_F8_E4M3 && precision == GEMM_PRECISION_F8 ? sm90_kernels_f8_rowcol
-                                                                          : NULL;
-    return dtype == GEMMD_F16                                         ? sm90_kernels_f16_block
-           : dtype == GEMMD_F8_E4M3 && precision == GEMM_PRECISION_F8 ? sm90_kernels_f8_block
-                                                                      : NULL;
+    const bool by_rowcol = scales == GEMM_SCALES_ROWCOL;
+    if (dtype == GEMMD_F8_E4M3 && precision == GEMM_PRECISION_F8)
+        return by_rowcol ? sm90_kernels_f8_rowcol : sm90_kernels_f8_block;
+    if (dtype == GEMMD_I8 && by_rowcol)
+        return sm90_kernels_i8_rowcol;
+    if (dtype == GEMMD_F16 && !by_rowcol)
+        return sm90_kernels_f16_block;
+    return NULL;
 }
 
 const struct sm90_kernel *sm90_kernels(enum gemmd_dtype dtype, enum gemm_precision precision,
@@ -88,6 +90,8 @@ const struct sm90_kernel *sm90_kernels(enum gemmd_dtype dtype, enum gemm_precisi
     }
 }
 
+/* The function of a configuration for the layouts and the result type of a problem; NULL if it has
+ * none. */
 static const void *function_for(const struct sm90_kernel *kernel,
                                 const struct gemm_problem *problem)
 {
@@ -162,22 +166,26 @@ bool sm90_takes(const struct sm90_kernel *kernel, const struct gemm_problem *pro
     return rows * columns <= (uint64_t)INT32_MAX / p->batch;
 }
 
-/* An operand as tiles are made of it: `extent` rows of op(A) or columns of op(B), of which a tile
- * takes `tile`, and a block of a cluster loads one of `shares`. */
+/* An operand and how tiles are made of it. */
 struct tiled_operand {
     struct sm90_operand stored;
     CUtensorMapDataType type;
-    uint32_t element_bytes, parts;
-    bool along_k;
-    uint64_t extent, k, batch;
-    uint32_t tile, shares, tile_k;
-    bool in_cluster; /* whether blocks run in clusters, also if these share the other operand */
+    uint32_t element_bytes;
+    uint32_t parts;    /* of each element: 3 for f32 with precision full, else 1 */
+    bool along_k;      /* whether the lines as stored run along k */
+    uint64_t extent;   /* rows of op(A), or columns of op(B) */
+    uint64_t k, batch; /* a part counts as a problem of the batch */
+    uint32_t tile;     /* rows or columns in a tile */
+    uint32_t shares;   /* blocks of a cluster that load the same tile, a share each */
+    uint32_t tile_k;   /* steps of k in a stage */
+    bool in_cluster;   /* whether blocks run in clusters, also if they share the other operand */
 };
 
-/* Elements of a line that does not lie along k. If lines start at multiples of 128 bytes, what is
- * left of their last 128 counts too: it reaches only rows or columns that don't exist, and filling
- * it up with zeros would take TMA longer than copying it. (Not of f32, where all sums
- * of a tile have a say in what follows them.) */
+/* The elements that TMA sees in a line that runs across k. If lines start at multiples of 128
+ * bytes, a line is rounded up to 128 bytes: the additional elements only affect rows or columns of
+ * C that do not exist, and TMA copies them faster than it fills their place with zeros. A line of
+ * f32 is not rounded up, because the kernel looks at all sums of a tile before it stores the tile
+ * (sum_parts of gemm.cuh). */
 static uint64_t across_width(const struct tiled_operand *o)
 {
     const uint64_t line = 128, bytes = o->element_bytes;
@@ -187,10 +195,10 @@ static uint64_t across_width(const struct tiled_operand *o)
                                                : o->extent;
 }
 
-/* The view of an operand in boxes for the stages of the kernel. Along k, a box is a tile of which
- * `there` lines exist, or a block's share of a tile. Across k, a box has 128 bytes for each k of
- * the tile. Lines that do not exist are left out of the box where their number is known, because
- * TMA fills them more slowly than it copies. */
+/* The view of an operand in boxes for the stages of the kernel. If lines run along k, a box is a
+ * tile of which `there` lines exist, or a block's share of a tile. If lines run across k, a box has
+ * 128 bytes for each k of the tile. Lines that do not exist are left out of a box that is a whole
+ * tile, because TMA fills them with zeros more slowly than it copies. */
 static struct view operand_view(const struct tiled_operand *o, uint64_t there)
 {
     const uint32_t line_bytes = o->tile_k * o->element_bytes;
@@ -214,8 +222,9 @@ static struct view operand_view(const struct tiled_operand *o, uint64_t there)
     };
 }
 
-/* The lines of a tile that arrive for each k across k: those of the boxes that hold any of the
- * `there` lines that exist, or all, in clusters and if the operand is in parts. */
+/* The rows or columns of a tile that arrive for each k if lines run across k: those of the boxes
+ * that have any of the `there` rows or columns that exist. In clusters, and if the operand is in
+ * parts, all of the tile. */
 static uint32_t lines_across(const struct tiled_operand *o, uint64_t there)
 {
     const uint32_t box = 128 / o->element_bytes;
@@ -223,8 +232,8 @@ static uint32_t lines_across(const struct tiled_operand *o, uint64_t there)
                                                               : o->tile;
 }
 
-/* Encodes the boxes of tiles of which `there` lines exist. *bytes is the number of bytes that
- * arrive for a stage. */
+/* Encodes the boxes of tiles of which `there` rows or columns exist. *bytes is the number of bytes
+ * of the operand that arrive for a stage. */
 static cudaError_t encode_operand(const struct sm90_device *device, const struct tiled_operand *o,
                                   uint64_t there, CUtensorMap *map, uint32_t *bytes)
 {
@@ -235,7 +244,8 @@ static cudaError_t encode_operand(const struct sm90_device *device, const struct
     return sm90_encode(device, &view, map);
 }
 
-/* The lines of the last tile that are copied. For f32 all lines are copied, as in across_width. */
+/* The rows or columns that exist in the last tile. For f32 the whole extent, so that the last tile
+ * is copied completely and with zeros, for the reason that across_width gives. */
 static uint64_t lines_left(const struct tiled_operand *o)
 {
     return o->parts == 1 ? (o->extent - 1) % o->tile + 1 : o->extent;
@@ -267,13 +277,16 @@ static uint32_t ahead_bytes(const struct tiled_operand *o, uint64_t limit)
     const uint64_t lines = o->along_k ? o->extent : o->k, width = o->along_k ? o->k : o->extent;
     const uint64_t elements = (lines - 1) * o->stored.leading + width;
     const uint64_t bytes = elements * o->element_bytes / 16 * 16;
-    return bytes <= limit ? (uint32_t)bytes : o->along_k ? 0 : (uint32_t)limit;
+    if (bytes <= limit)
+        return (uint32_t)bytes;
+    return o->along_k ? 0 : (uint32_t)limit;
 }
 
-/* Measured (kernels/experiments/odd_sizes.md):
- * more than this delays what the kernel before still reads, except where
- * one row of large tiles reads B once. With most multiprocessors idle the next launch's blocks
- * would ask while this one still reads. */
+/* Decides which bytes of the operands the launch prefetches into the L2 while the previous kernel
+ * runs. Measured (kernels/experiments/odd_sizes.md): to prefetch more than `limit` delays what the
+ * previous kernel still reads, except where one row of large tiles reads B once. A launch that
+ * leaves half of the multiprocessors idle prefetches nothing: in a stream of such launches, blocks
+ * start early on idle multiprocessors, and would take bandwidth from the previous kernel. */
 static void plan_ahead(const struct sm90_kernel *kernel, const struct tiled_operand *x,
                        const struct tiled_operand *y, uint32_t multiprocessors,
                        struct sm90_arguments *arguments)
@@ -288,7 +301,7 @@ static void plan_ahead(const struct sm90_kernel *kernel, const struct tiled_oper
     }
 }
 
-/* X and Y of a kernel that is not fused. */
+/* Sets the arguments about X and Y, for a kernel that is not fused. */
 static cudaError_t place_operands(const struct sm90_device *device,
                                   const struct sm90_kernel *kernel, const struct gemm_problem *p,
                                   const struct sm90_parts *parts, struct sm90_arguments *arguments)
@@ -365,10 +378,11 @@ void sm90_set_epilogue(const struct gemm_problem *problem, struct sm90_arguments
     arguments->out = sm90_out(p->out);
 }
 
-/* Whether blocks go out in pairs, which the card places on two multiprocessors next to each other:
- * what both read at the same time, the columns of B of two rows of tiles, crosses from the L2 once.
- * Measured (kernels/experiments/long_k.md); a launch costs 0.1 us more so, which short sums
- * don't earn back. */
+/* Whether blocks are launched in pairs, as clusters of two, although they do not share operands.
+ * The GPU places a pair on two neighbouring multiprocessors. Data that both read at the same time,
+ * the columns of B of two rows of tiles, then crosses from the L2 once. Measured
+ * (kernels/experiments/long_k.md): a launch in pairs takes 0.1 us more, which a short k does not
+ * save. */
 static bool in_pairs(const struct sm90_kernel *kernel, const struct sm90_arguments *arguments,
                      uint32_t multiprocessors)
 {
@@ -384,8 +398,7 @@ cudaError_t sm90_prepare(const struct sm90_device *device, const struct sm90_ker
     const bool in_parts = kernel->element == F32;
     const bool a_along_k = !p->transa, b_along_k = p->transb;
     memset(launch, 0, sizeof *launch);
-    const bool in_memory = in_parts && !kernel->fused; /* the parts */
-    if (in_memory && parts == NULL) {
+    if (in_parts && !kernel->fused && parts == NULL) {
         return cudaErrorInvalidValue;
     }
 
@@ -398,8 +411,9 @@ cudaError_t sm90_prepare(const struct sm90_device *device, const struct sm90_ker
     arguments->y_once = rows == 1;
     arguments->tile_columns = (uint32_t)columns;
     arguments->tiles = (uint32_t)(rows * columns * p->batch);
-    /* Chunks have few columns: what neighbouring blocks share is better the rows of A, of which
-     * there is more to read (kernels/experiments/long_k.md). */
+    /* Products that are computed in chunks have few columns. Blocks that run at the same time
+     * should then share rows of A, because A has more bytes than B
+     * (kernels/experiments/long_k.md). */
     arguments->band = kernel->chunks && !kernel->split ? 1 : sm90_band_rows(kernel, clusters, rows);
     cudaError_t error = cudaSuccess;
     if (!kernel->fused) {
@@ -437,7 +451,7 @@ cudaError_t sm90_prepare(const struct sm90_device *device, const struct sm90_ker
 
     arguments->k = (uint32_t)p->k;
     arguments->k_tiles = (uint32_t)ceil_div(p->k, kernel->tile_k);
-    if (p->scales == GEMM_SCALES_BLOCK) { /* the stages of complete chains */
+    if (p->scales == GEMM_SCALES_BLOCK) { /* k is rounded up to whole blocks of scales */
         const uint32_t stages = GEMM_SCALE_BLOCK / kernel->tile_k;
         arguments->k_tiles = (uint32_t)ceil_div(arguments->k_tiles, stages) * stages;
     }
@@ -451,7 +465,7 @@ cudaError_t sm90_prepare(const struct sm90_device *device, const struct sm90_ker
         launch->cluster = (uint32_t)ceil_div(arguments->k_tiles, arguments->chunk_tiles);
         launch->blocks = arguments->tiles * launch->cluster;
     } else if (in_pairs(kernel, arguments, device->multiprocessors)) {
-        launch->blocks += launch->blocks % 2; /* one has no tile */
+        launch->blocks += launch->blocks % 2; /* an additional block finds no tile */
         launch->cluster = 2;
     }
     /* Two producers gain where few blocks share the bandwidth, and lose some where many do. */

@@ -18,7 +18,8 @@ __device__ __forceinline__ float load_scale(const float *from)
     return __uint_as_float(ptx::load_global(from));
 }
 
-/* Where the factors of a thread's two rows lie. Rows that do not exist have the last row's. */
+/* The addresses of the factors of a thread's two rows, row0 + lane / 4 (low) and 8 further (high).
+ * Rows that do not exist get the factor of the last row. */
 struct row_scales {
     const float *low, *high;
 
@@ -32,9 +33,9 @@ struct row_scales {
     }
 };
 
-/* The factors of a thread's two rows of each of BLOCKS 64 rows, and those of the N columns of a
- * tile, a 32nd of them in each lane. They are loaded before the products of a tile, so that they
- * are there after them. */
+/* Scales of rows and columns: the factors of a thread's two rows in each of BLOCKS blocks of 64
+ * rows, and the factors of the N columns of a tile, of which each lane holds a 32nd. The factors
+ * are loaded before the products of a tile, so that they have arrived after the products. */
 template <int N, int BLOCKS> struct rowcol_scales {
     float low[BLOCKS], high[BLOCKS], columns[N / 32];
 
@@ -53,7 +54,9 @@ template <int N, int BLOCKS> struct rowcol_scales {
             columns[i] = load_scale(first + min(column0 + 32 * i + lane, p.n - 1));
         }
     }
-    /* scaled = d times the factors, of the 64 rows of that number. The arrays may be the same. */
+    /* scaled = d times the factors, for block number `block` of 64 rows. The arrays may be the
+     * same.
+     */
     template <class T>
     __device__ __forceinline__ void apply(int block, const T (&d)[N / 2], float (&scaled)[N / 2],
                                           uint32_t lane) const
@@ -71,7 +74,7 @@ template <int N, int BLOCKS> struct rowcol_scales {
     }
 };
 
-/* In place of scales where there are none of that kind. */
+/* Takes the place of scales for operands without scales of that kind. */
 struct no_scales {
     __device__ __forceinline__ no_scales(const sm90_arguments &, uint32_t, uint32_t, uint32_t,
                                          uint32_t)
@@ -79,13 +82,13 @@ struct no_scales {
     }
 };
 
-/* The factors of 128 steps of k, as they were loaded. */
+/* The factors of 128 steps of k: of a thread's two rows, and of the columns. */
 struct chain_factors {
     float low, high, of_columns;
 };
 
-/* Reads the factors of one 128 steps of k after another. All columns of a tile have the same
- * factor. */
+/* Scales of blocks: next() reads the factors of the next 128 steps of k. All columns of a tile have
+ * the same factor. */
 struct block_scales {
     const float *low, *high, *of_columns;
     int64_t rows_step, columns_step;

@@ -3,16 +3,18 @@
 #include "proto/dtype.h"
 #include "proto/size.h"
 
+/* Limits of split-k with a join. Bytes of k are those of one row of A or column of B. */
 enum {
-    COLUMNS_MAX = 256, /* of products that are split */
-    COLUMNS_TILE = 64,
-    CHUNK_BYTES = 2048,  /* of k, at least */
-    K_BYTES_MIN = 12288, /* below, the launches more cost what chunks gain */
+    COLUMNS_MAX = 256,  /* a product with more is not split */
+    COLUMNS_TILE = 64,  /* columns of a tile, by which chunks grow (tiles_that_count) */
+    CHUNK_BYTES = 2048, /* a chunk has a multiple of these bytes of k */
+    K_BYTES_MIN =
+        12288, /* with a shorter k the additional launches take the time that chunks save */
     CHUNKS_MIN = 4,
-    CHUNKS_MAX = 128, /* about as many as there are multiprocessors */
-    /* Beyond this k eight blocks a tile take longer than chunks that are products of their own. */
+    CHUNKS_MAX = 128, /* about the number of multiprocessors */
+    /* From a longer k on, eight blocks a tile in one launch take longer than a join. */
     K_ONE_LAUNCH_MAX = 16384,
-    ALIGNMENT = 256
+    ALIGNMENT = 256 /* bytes, of the sums in the workspace */
 };
 
 static uint64_t ceil_div(uint64_t a, uint64_t b)
@@ -20,9 +22,9 @@ static uint64_t ceil_div(uint64_t a, uint64_t b)
     return (a + b - 1) / b;
 }
 
-/* The factor by which a chunk is longer for more columns, counted in tiles of columns, so that the
- * sums are small compared with the operands. The factor is 1 for i8, whose sums are exact: a
- * product with many rows need not be split at all. */
+/* The factor by which the shortest chunk is longer for more columns: the number of tiles of
+ * columns, so that the sums are small compared with the operands. The factor is 1 for i8, whose
+ * sums are exact, because a product of i8 with many rows need not be split at all. */
 static uint64_t tiles_that_count(enum gemmd_dtype dtype, uint64_t n)
 {
     return dtype == GEMMD_I8 ? 1 : ceil_div(n, COLUMNS_TILE);
@@ -45,30 +47,39 @@ static uint64_t chunk_of(enum gemmd_dtype dtype, uint64_t n, uint64_t k)
 static uint32_t tf32_chunks(uint64_t n, uint64_t k)
 {
     static const struct {
-        uint64_t columns;               /* up to these */
-        uint64_t four_from, eight_from; /* k, of which there are that many chunks */
+        uint64_t columns_max;
+        uint64_t four_from, eight_from; /* the least k that has four chunks, or eight */
     } CUTS[] = {
         {512, 1536, 1536}, {768, 2048, 8192}, {1024, 3072, UINT64_MAX}, {1664, 4096, UINT64_MAX}};
-    for (size_t i = 0; i < sizeof CUTS / sizeof *CUTS; i++)
-        if (n <= CUTS[i].columns)
-            return k >= CUTS[i].eight_from ? 8 : k >= CUTS[i].four_from ? 4 : 1;
+    for (size_t i = 0; i < sizeof CUTS / sizeof *CUTS; i++) {
+        if (n > CUTS[i].columns_max)
+            continue;
+        if (k >= CUTS[i].eight_from)
+            return 8;
+        return k >= CUTS[i].four_from ? 4 : 1;
+    }
     return 1;
 }
 
 /* Measured (kernels/experiments/long_k.md): up to NARROW columns four to eight blocks a tile are
- * faster however many rows there are; up to WIDE columns adding chunks costs products with many
- * rows nothing, and beyond it up to 15 %. Clusters of four and of eight leave the fewest
- * multiprocessors of a group of 16 idle. */
+ * faster, however many rows there are. Up to WIDE columns adding chunks costs products with many
+ * rows nothing, and beyond WIDE up to 15 % of their time. The numbers of chunks are 4 and 8 because
+ * clusters of four and of eight blocks leave the fewest multiprocessors of a group of 16 idle. */
 uint32_t split_k_chunks(const struct gemm_problem *p)
 {
     enum { NARROW = 256, WIDE = 768, NARROW_CHUNK = 1024, WIDE_CHUNK = 2048, FOUR_FROM = 3 };
-    if (p->dtype == GEMMD_F32 && p->precision == GEMM_PRECISION_TF32)
-        return p->n <= NARROW && p->k > K_ONE_LAUNCH_MAX ? 1 : tf32_chunks(p->n, p->k);
-    if (p->scales != GEMM_SCALES_NONE || dtype_size(p->dtype) != 2 || dtype_size(p->out) != 2 ||
-        p->n > WIDE || (p->n <= NARROW && p->k > K_ONE_LAUNCH_MAX))
+    const bool is_narrow = p->n <= NARROW;
+    if (is_narrow && p->k > K_ONE_LAUNCH_MAX)
         return 1;
-    const uint64_t chunks = p->k / (p->n <= NARROW ? NARROW_CHUNK : WIDE_CHUNK);
-    return chunks < FOUR_FROM ? 1 : chunks < 8 ? 4 : 8;
+    if (p->dtype == GEMMD_F32 && p->precision == GEMM_PRECISION_TF32)
+        return tf32_chunks(p->n, p->k);
+    if (p->scales != GEMM_SCALES_NONE || dtype_size(p->dtype) != 2 || dtype_size(p->out) != 2 ||
+        p->n > WIDE)
+        return 1;
+    const uint64_t chunks = p->k / (is_narrow ? NARROW_CHUNK : WIDE_CHUNK);
+    if (chunks < FOUR_FROM)
+        return 1;
+    return chunks < 8 ? 4 : 8;
 }
 
 bool split_k_plan(const struct gemm_problem *p, struct split_k *split)
@@ -88,8 +99,10 @@ bool split_k_plan(const struct gemm_problem *p, struct split_k *split)
 
 uint64_t split_k_launches(const struct split_k *split, const struct gemm_problem *p)
 {
-    const uint64_t full = p->k / split->chunk;
-    return p->batch > 1 ? split->count : full == split->count ? 1 : 2;
+    const uint64_t full = p->k / split->chunk; /* chunks that are not shorter than the others */
+    if (p->batch > 1)
+        return split->count;
+    return full == split->count ? 1 : 2;
 }
 
 /* The problem with sums of 32 bits as its results and no epilogue. */
@@ -114,7 +127,7 @@ struct gemm_problem split_k_part(const struct split_k *split, const struct gemm_
 {
     const uint64_t full = p->k / split->chunk;
     const bool alone = p->batch == 1;
-    const uint64_t first = alone ? i * full : i; /* chunk */
+    const uint64_t first = alone ? i * full : i; /* the first chunk of launch i */
     const uint64_t element = dtype_size(p->dtype);
     const uint64_t step_a = split->chunk * (p->transa ? p->lda : 1);
     const uint64_t step_b = split->chunk * (p->transb ? 1 : p->ldb);
@@ -138,6 +151,6 @@ struct gemm_problem split_k_one_launch(const struct split_k *split, const struct
 
 double split_k_join_us(const struct split_k *split, const struct gemm_problem *p, uint64_t count)
 {
-    const double launch_us = 2, bytes_per_us = 2e6; /* of sums, written and read */
+    const double launch_us = 2, bytes_per_us = 2e6; /* bytes of sums, each written and read once */
     return launch_us + (double)(count * p->batch * split->stride * sizeof(float)) / bytes_per_us;
 }

@@ -3,7 +3,7 @@
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/sm90/gemm/split_k.h"
 
-enum { THREADS = 256, AHEAD = 16 /* sums that a thread asks for at once */ };
+enum { THREADS = 256, AHEAD = 16 /* sums that a thread loads before it adds the first */ };
 
 static __device__ __forceinline__ float split_k_join_plus(float a, float b)
 {
@@ -15,6 +15,7 @@ static __device__ __forceinline__ int32_t split_k_join_plus(int32_t a, int32_t b
     return (int32_t)((uint32_t)a + (uint32_t)b);
 }
 
+/* A thread computes elements of C: in x columns, in y rows, in z problems of the batch. */
 template <typename Sum, typename Out>
 __global__ void __launch_bounds__(THREADS)
     join_kernel(const Sum *sums, const __grid_constant__ split_k split, uint64_t count, uint64_t m,
@@ -49,7 +50,7 @@ static enum gemmd_error split_k_join_run(cudaStream_t stream, const struct split
                                          const struct gemm_problem &p, uint64_t count,
                                          const void *sums)
 {
-    /* Blocks are as wide as the rows. */
+    /* Blocks are as wide as the rows of C, and at most THREADS wide. */
     unsigned width = 1;
     while (width < THREADS && width < p.n)
         width *= 2;

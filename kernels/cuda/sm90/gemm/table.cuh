@@ -12,11 +12,11 @@
 namespace sm90
 {
 
-/* The kernels of a configuration that are compiled: those whose sums are one chain, those whose
- * sums are promoted (f32 results of 16-bit types), or both. Kernels of 8-bit types and tf32 are
- * compiled for operands along k only. SWAPPED: chains of tf32 with swapped operands, whose Y lies
- * along columns. CHUNKS: a chain for each chunk of k. SPLIT: the same, and the blocks of a cluster
- * share the chunks (gemm_split.cuh). */
+/* Which kernels of a configuration are compiled, by how they compute sums; a set of bits. Kernels
+ * of 8-bit types and tf32 are compiled for operands along k only. CHAINS: one chain. PROMOTED:
+ * chains that are added in f32, for f32 results of 16-bit types. SWAPPED: one chain of tf32 with
+ * swapped operands, for a Y that lies along columns. CHUNKS: a chain for each chunk of k, which one
+ * block adds. SPLIT: the same, and the blocks of a cluster share the chunks (gemm_split.cuh). */
 enum sums {
     NEITHER,
     CHAINS,
@@ -29,6 +29,7 @@ enum sums {
     SWAPPED_SPLIT = SWAPPED | SPLIT
 };
 
+/* The device function of configuration C. SPLITS: the blocks of a cluster share the chunks of k. */
 template <class C, bool SPLITS> constexpr const void *function()
 {
     if constexpr (SPLITS) {
@@ -40,6 +41,9 @@ template <class C, bool SPLITS> constexpr const void *function()
     }
 }
 
+/* Sets lies[x][y] to the function for operands that lie so: x and y are whether X and Y lie along
+ * k. Operands across k have 16-bit types, and tiles whose boxes are 128 bytes, 64 elements, wide.
+ * The template parameters are those of config (gemm.cuh). */
 template <element E, int M, int N, int CONSUMERS, schedule S, int CM, int CN, order ORDER,
           bool SPLITS>
 void functions(const void *(&lies)[2][2])
@@ -58,7 +62,7 @@ void functions(const void *(&lies)[2][2])
     }
 }
 
-/* What a configuration says of itself. */
+/* The members of a row that follow from the configuration alone. */
 template <class C> sm90_kernel row_of(const char *name)
 {
     sm90_kernel kernel = {};
@@ -79,6 +83,7 @@ template <class C> sm90_kernel row_of(const char *name)
     return kernel;
 }
 
+/* A row of a table: the configuration, with its functions. */
 template <element E, int M, int N, int CONSUMERS, schedule S, int CM, int CN, sums SUMS>
 sm90_kernel row(const char *name)
 {

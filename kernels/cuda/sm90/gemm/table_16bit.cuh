@@ -6,7 +6,9 @@
 
 #include "kernels/cuda/sm90/gemm/table.cuh"
 
-/* name: tile of C, then _pp for ping-pong, then the cluster. */
+/* A name has the rows and columns of the tile of C, then _pp for ping-pong, then the blocks of a
+ * cluster along m and n; _chunks and _split are the kinds of split-k in one launch (split_k.h). The
+ * template parameters are those of config (gemm.cuh), and then which sums are compiled. */
 /* clang-format off */
 #define SM90_ROWS_16BIT(E, PREFIX)                                                                 \
     sm90::row<E, 128, 256, 2, sm90::COOPERATIVE, 1, 2, sm90::CHAINS>(PREFIX "_128x256_1x2"),       \

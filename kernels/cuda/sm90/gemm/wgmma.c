@@ -1,16 +1,24 @@
 /*
- * wgmma - the kernels of this folder as one kernel for any problem of their types.
+ * wgmma - the device kernels of this folder (sm90.h) as one struct gemm_kernel, which takes any
+ * problem of their types.
  *
- * The kernels require rows that start at multiples of 16 bytes, operands of i8 along k, and A of
- * tf32 along k. Other operands are copied or transposed into the workspace first. A result is
- * written to the workspace first if the kernel would overwrite bytes between the rows of C. f8 with
- * precision full is converted to f16, which is exact, in memory or, for few rows, by the kernel
- * (few_rows.h). f32 is decomposed into three parts, unless the chosen kernel is fused and does so
- * itself. Products with few columns and a large k are computed in chunks of k, in one launch or in
- * several (split_k.h).
+ * A run has up to three steps, which wgmma_plan_make plans: operands are brought into the workspace
+ * in the form that the device kernels require, the product is computed, and the result is brought
+ * from the workspace to C.
  *
- * Scales are applied by kernels of their own, except those of rows and columns of f8 with precision
- * full: these are applied to sums in the workspace.
+ *   operands  The device kernels require rows that start at multiples of 16 bytes, operands of i8
+ *             along k, and A of tf32 along k. Other operands are copied or transposed into the
+ *             workspace. f8 with precision full is converted to f16, which is exact, in the
+ *             workspace or, for few rows, by the device kernel itself (few_rows.h). f32 with
+ *             precision full is decomposed into three parts, unless the chosen device kernel is
+ *             fused and does so itself.
+ *   product   One launch. Products with few columns and a large k are computed in chunks of k, in
+ *             one launch or in several (split_k.h).
+ *   result    A result is written to the workspace first if the device kernel would overwrite bytes
+ *             between the rows of C, or if scales follow.
+ *
+ * Scales are applied by device kernels for scales. Only the scales of rows and columns of f8 with
+ * precision full are applied in a launch of their own, to sums in the workspace.
  */
 #include "kernels/cuda/context.h"
 #include "kernels/cuda/move/operand.h"
@@ -22,18 +30,20 @@
 
 #include <math.h>
 
+/* Multiprocessors of an H100 SXM, for decisions that are made before the device is known. */
 enum { MULTIPROCESSORS = 132 };
 
 /* The largest k for f32 in parts. The small products of parts are one chain of the tensor core,
  * which truncates; for a larger k the error would come near that of a chain of FMAs. */
 enum { PARTS_K_MAX = 1 << 20 };
+/* The least n and the least k for f32 in parts, see wgmma_preferred. */
 enum { PARTS_MIN = 512 };
 
 struct plan {
-    struct gemm_problem
-        problem; /* the problem that is launched; operands in the workspace have no pointers yet */
-    struct operand a, b, c;
-    struct split_k chunks; /* of k, if k is split */
+    /* The problem that is launched. Operands in the workspace have no pointers yet. */
+    struct gemm_problem problem;
+    struct operand a, b, c; /* how operands and result are moved, and their bytes of workspace */
+    struct split_k chunks;  /* split-k with a join, if chunks.chunk > 0 */
     /* Bytes of the sums of f32 in the workspace to which scales of rows and columns are applied
      * after the launch; 0: the kernel applies the scales, if there are any. */
     uint64_t sums_bytes;
@@ -45,9 +55,10 @@ static bool is_in_parts(const struct gemm_problem *p)
     return p->dtype == GEMMD_F32 && p->precision == GEMM_PRECISION_FULL;
 }
 
-/* Whether f8 is multiplied as it is. Products with few columns and a small k are computed as with
- * precision full, whatever m is, because small products of several requests share a launch of a
- * kernel that does so (gemm_is_small). Products with scales do not. */
+/* Whether the tensor core multiplies f8 as it is. With precision f8, products with few columns and
+ * a small k are nevertheless computed as with precision full, whatever m is. Small products of
+ * several requests share a launch of a kernel that computes so (gemm_is_small), and their bits must
+ * not depend on that. Products with scales do not share launches. */
 static bool is_f8(const struct gemm_problem *p)
 {
     enum { SMALL = 256 };
@@ -65,12 +76,14 @@ static bool wants_b_along_k(const struct gemm_problem *p)
     return p->dtype == GEMMD_I8 || is_f8(p);
 }
 
+/* Whether all rows start at multiples of 16 bytes and no matrix of a batch is used twice. */
 static bool starts_aligned(uint64_t ld, uint64_t stride, uint64_t batch, enum gemmd_dtype dtype)
 {
     return operand_is_aligned(ld, stride, batch, dtype) && (batch == 1 || stride > 0);
 }
 
-/* `transposed`: the operand lies across k and the kernel requires it along k. */
+/* The form that an operand is brought into. `transposed`: the operand lies across k and the device
+ * kernel requires it along k. */
 static enum operand_form wgmma_form_of(const struct gemm_problem *p, bool transposed, uint64_t ld,
                                        uint64_t stride)
 {
@@ -83,6 +96,7 @@ static enum operand_form wgmma_form_of(const struct gemm_problem *p, bool transp
     return starts_aligned(ld, stride, p->batch, p->dtype) ? OPERAND_IN_PLACE : OPERAND_REALIGNED;
 }
 
+/* Plans where the device kernel writes the result. False: a size overflows. */
 static bool plan_result(const struct gemm_problem *p, struct plan *plan)
 {
     struct gemm_problem *q = &plan->problem;
@@ -105,7 +119,8 @@ static bool plan_result(const struct gemm_problem *p, struct plan *plan)
     return true;
 }
 
-/* f8 with precision full and scales of rows and columns: the problem becomes that of the sums. */
+/* For f8 with precision full and scales of rows and columns, the problem of the plan becomes that
+ * of the sums, without scales and epilogue. False: a size overflows. */
 static bool plan_sums(const struct gemm_problem *p, struct plan *plan)
 {
     struct gemm_problem *q = &plan->problem;
@@ -121,8 +136,8 @@ static bool plan_sums(const struct gemm_problem *p, struct plan *plan)
     return operand_place(p->m, p->n, p->batch, GEMMD_F32, &q->ldc, &q->stride_c, &plan->sums_bytes);
 }
 
-/* Whether the kernels for few rows compute a problem whose plan is complete. They have no chunks of
- * k. */
+/* Changes a complete plan to one for the device kernels for few rows, if they can compute the
+ * problem. They have no chunks of k. Returns whether the plan was changed. */
 static bool plan_few(const struct gemm_problem *p, struct plan *plan)
 {
     const struct gemm_problem *wide = &plan->problem;
@@ -144,6 +159,7 @@ static bool plan_few(const struct gemm_problem *p, struct plan *plan)
     return true;
 }
 
+/* The estimated time of the fastest device kernel; infinite if none takes the problem. */
 static double estimate_us(const struct gemm_problem *p, uint32_t multiprocessors)
 {
     const struct sm90_kernel *kernel = sm90_choose(p, multiprocessors);
@@ -163,8 +179,8 @@ static double apart_us(const struct plan *plan, uint32_t multiprocessors)
     return us;
 }
 
-/* Whether chunks are not needed. Sums of i8 that stay i32 have the same bits for any chunks, so
- * this choice may depend on m. */
+/* Whether a product that could be computed in chunks is as fast without. Sums of i8 that stay i32
+ * have the same bits for any chunks, so this choice may depend on m. */
 static bool needs_no_chunks(const struct plan *plan)
 {
     if (plan->chunks.chunk == 0 || plan->problem.dtype != GEMMD_I8 ||
@@ -237,7 +253,8 @@ static bool wgmma_workspace_bytes(const struct gemm_problem *p, uint64_t *out)
            size_add(bytes, plan.chunks.bytes, out);
 }
 
-/* `chunk` is the length of a chunk if the kernel adds chunks, and 0 otherwise. */
+/* Prepares and enqueues one launch. `chunk` is the length of a chunk of k if the kernel adds the
+ * chunks of a split-k with a join itself, and 0 otherwise. */
 static enum gemmd_error wgmma_launch(struct cuda_context *context, const struct sm90_kernel *kernel,
                                      const struct gemm_problem *problem,
                                      const struct sm90_parts *parts, uint64_t chunk)
@@ -363,8 +380,8 @@ const struct gemm_kernel gemm_cuda_wgmma = {
     .preferred = wgmma_preferred,
     .workspace_bytes = wgmma_workspace_bytes,
     .launch_flops = 2e13,
-    /* Six products of parts, and 1 to 2 TFLOP/s where operands are infinite or no numbers, so that
-     * each element is computed again. */
+    /* f32 takes six products of parts. Where operands are infinite or NaN, each element is computed
+     * again, at 1 to 2 TFLOP/s. */
     .launch_flops_f32 = 4e12,
     .run = wgmma_run,
 };

@@ -2,17 +2,17 @@
  * softmax_clustered - the softmax of rows of more than 32 KiB and up to 512 KiB of f32, f16 and
  * bf16, each read and written once.
  *
- * A row belongs to a cluster of 1 to 8 blocks, as few as hold it. Each block keeps a part of the
- * row in registers (rows.cuh): at most 32 KiB with 256 threads, or 64 KiB with 512. Half as many
- * blocks of 512 threads are faster where they have no more room than the others to spare. A block
+ * A row belongs to a cluster of 1 to 8 blocks, as few as hold the row. Each block keeps a part of
+ * the row in registers (rows.cuh): at most 32 KiB with 256 threads, or 64 KiB with 512. Half as
+ * many blocks of 512 threads are faster, unless more of their registers would stay empty. A block
  * finds the greatest score of its part and the sum of the exponentials relative to that score, and
  * sends both to the other blocks. From the numbers of all blocks each block computes the greatest
  * score and the sum of the row, and then the results, with the exponentials anew: their sum needs
  * f32, and with 16-bit elements the exponentials would take twice the registers of the elements.
  *
- * Clusters end and begin all the time, and one cluster waits for memory while others compute. What
- * counts is how many bytes of rows a multiprocessor has in registers: 64 KiB were 2.4 TB/s, 96 KiB
- * 2.9 (kernels/experiments/rows.md). 1024 threads are 128 KiB.
+ * Clusters end and begin all the time, and one cluster waits for memory while others compute. The
+ * speed depends on how many bytes of rows a multiprocessor has in registers: 64 KiB gave 2.4 TB/s,
+ * 96 KiB 2.9 TB/s (kernels/experiments/rows.md). 1024 threads hold 128 KiB.
  *
  * Blocks, threads and the order of sums depend on the type and the length only.
  *
@@ -44,7 +44,7 @@ namespace softmax_clustered
 using namespace softmax;
 
 constexpr unsigned BLOCKS_MAX = 8; /* of a cluster: every device allows 8 */
-constexpr unsigned VECTORS = 8;    /* of a thread */
+constexpr unsigned VECTORS = 8;    /* of 16 bytes, of a thread */
 
 /* The bytes of a row that a block keeps at most. */
 template <unsigned THREADS> constexpr uint32_t PART_BYTES = THREADS *VECTORS * 16;
@@ -68,7 +68,8 @@ struct exchange {
     float sum[BLOCKS_MAX]; /* of the exponentials, relative to that score */
 };
 
-/* Makes `top` and `sum` those of the row, in all threads, from those of the parts. */
+/* Computes the greatest score `top` and the sum of the row from those of the parts. `top` and `sum`
+ * are those of this block's part, and become those of the row, in all threads. */
 static __device__ __forceinline__ void join_cluster(float &top, float &sum,
                                                     struct exchange &exchange)
 {
