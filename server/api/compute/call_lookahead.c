@@ -1,6 +1,7 @@
 #include "server/api/compute/call_lookahead.h"
 
 #include "proto/body_front.h"
+#include "server/api/compute/call_prepare.h"
 #include "server/api/compute/operand_copies.h"
 #include "server/api/services.h"
 
@@ -25,7 +26,7 @@ void call_lookahead_start(struct compute_call *call, struct services *services,
 {
     union call_operands early = *operands;
     struct fault fault; /* ignored: compute_call_bind prepares the call again */
-    if (!call->prepared && compute_call_prepare(call, services, &fault) != GEMMD_OK)
+    if (!call->prepared && call_prepare(call, services, &fault) != GEMMD_OK)
         return;
     if (call->split != NULL) /* each device copies the operands of its part when it computes */
         return;

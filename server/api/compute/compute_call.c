@@ -7,28 +7,15 @@
 #include "proto/dtype.h"
 #include "proto/size.h"
 #include "proto/size_text.h"
-#include "server/api/compute/call_host_bytes.h"
+#include "server/api/compute/call_device.h"
+#include "server/api/compute/call_limits.h"
+#include "server/api/compute/call_prepare.h"
 #include "server/api/compute/call_split.h"
 #include "server/api/compute/operand_copies.h"
 #include "server/api/services.h"
 
 /* The first memory of a self-describing body of unknown length, which doubles when it is full. */
 static const uint64_t FIRST_BYTES = 64 * 1024;
-
-const struct config *compute_call_config(struct compute_call *call, const struct services *services)
-{
-    if (call->config == NULL)
-        call->config = services->config;
-    return call->config;
-}
-
-/* Refuses a result that is larger than --max-result. */
-static enum gemmd_error refuse_result(const struct compute_call *call, uint64_t limit,
-                                      struct fault *fault)
-{
-    return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL, "the result would be %s; --max-result is %s",
-                     size_text(call->result_bytes).text, size_text(limit).text);
-}
 
 /* Refuses a body that is larger than --max-body. If a single operand of a raw body is too large,
  * the message names the operand. */
@@ -46,266 +33,6 @@ static enum gemmd_error refuse_body(const struct compute_call *call, uint64_t by
                      size_text(bytes).text, most.text);
 }
 
-/* Whether the result is stored as a resident tensor. */
-static bool is_stored(const struct compute_call *call)
-{
-    return compute_call_store(call)[0] != '\0';
-}
-
-/* Computes the size of the results from the shapes, unless it is known. Returns false on overflow.
- */
-static bool compute_result_size(struct compute_call *call)
-{
-    if (call->has_result)
-        return true;
-    call->has_result = call->operation->result(call);
-    call->sends_result = call->has_result && !is_stored(call) && call->result_bytes > 0;
-    return call->has_result;
-}
-
-/* Enlarges the reservation to `bytes` bytes, unless it has as many already. */
-static enum gemmd_error enlarge_reservation(struct compute_call *call, struct services *services,
-                                            uint64_t bytes, struct fault *fault)
-{
-    if (bytes <= call->queue_bytes)
-        return GEMMD_OK;
-    enum gemmd_error code = admission_grow(services->admission, call->work.tenant,
-                                           call->queue_bytes, bytes - call->queue_bytes, fault);
-    if (code == GEMMD_OK)
-        call->queue_bytes = bytes;
-    return code;
-}
-
-/* Adds the results to the reservation of a body that has its shapes inside. The reservation of a
- * raw body has included them from the start. A stored result is not part of a reservation. */
-static enum gemmd_error complete_reservation(struct compute_call *call, struct services *services,
-                                             struct fault *fault)
-{
-    const uint64_t body_bytes = call->body_sized ? call->body_capacity : call->body_bytes;
-    uint64_t bytes;
-    if (!size_add(body_bytes, call->sends_result ? call->result_bytes : 0, &bytes))
-        bytes = UINT64_MAX;
-    return enlarge_reservation(call, services, bytes, fault);
-}
-
-/* Takes pinned memory for the header of the answer's format and the results, and writes the header.
- */
-static enum gemmd_error take_result(struct compute_call *call, struct services *services,
-                                    struct fault *fault)
-{
-    char header[SAFETENSORS_HEADER_MAX];
-    uint64_t block_bytes;
-    const uint32_t format_bytes = call->operation->header(call, header);
-    call->header_bytes = call->front_bytes + format_bytes;
-    if (!size_add(call->header_bytes, call->result_bytes, &block_bytes))
-        return refuse_result(call, compute_call_config(call, services)->max_result_bytes, fault);
-    call->result = pool_alloc(call->memory, block_bytes, fault);
-    if (call->result == NULL)
-        return GEMMD_ERR_OUT_OF_MEMORY;
-    memcpy(call->result + call->front_bytes, header, format_bytes);
-    call->operation->point_result(call, call->result + call->header_bytes);
-    return GEMMD_OK;
-}
-
-/* Counts the operations of the work, and refuses a work that has too many. */
-static enum gemmd_error count_work(struct compute_call *call, const struct services *services,
-                                   struct fault *fault)
-{
-    const uint64_t limit = compute_call_config(call, services)->max_work;
-    call->work.flops = work_flops(&call->work);
-    call->work.share_flops = work_share_flops(&call->work);
-    if (limit == 0 || call->work.flops <= (double)limit)
-        return GEMMD_OK;
-    return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
-                     "the request would take %s; --max-work is %s (floating-point operations)",
-                     size_work_text(call->work.flops).text, size_work_text((double)limit).text);
-}
-
-/* Chooses the device that computes the call. If the client shares memory of a device, that device
- * is chosen. Otherwise the device is chosen that will be done first with its work and with copying
- * the resident operands that it lacks. Bit i of `full`: device i had no memory for the call, and
- * must not be chosen. */
-static struct executor *place_call(const struct compute_call *call, struct services *services,
-                                   uint32_t full)
-{
-    struct executors *executors = &services->executors;
-    const struct device *shared = client_memory_device(&call->client_memory);
-    uint64_t missing[DEVICES_MAX];
-    if (executors->count == 1)
-        return &executors->list[0];
-    for (uint32_t i = 0; i < executors->count; i++) {
-        if (executors->list[i].device == shared && full == 0)
-            return &executors->list[i];
-        missing[i] =
-            (full & 1u << i) != 0 ? UINT64_MAX : call_residents_missing(&call->residents, i);
-    }
-    return executor_place(executors, missing);
-}
-
-/* Takes the call's time off its executor's charge. */
-static void discharge_call(struct compute_call *call)
-{
-    if (call->charged_ns > 0)
-        executor_discharge(call->executor, call->charged_ns);
-    call->charged_ns = 0;
-}
-
-/* Charges the call's executor with the estimated time of `flops` operations and `bytes` copied
- * bytes, in place of an earlier estimate. With a single device there is nothing to choose, and
- * nothing is charged. */
-static void charge_call(struct compute_call *call, const struct services *services, double flops,
-                        uint64_t bytes)
-{
-    const struct executor_load load = {
-        .dtype = work_dtype(&call->work),
-        .flops = flops,
-        .host_bytes = bytes,
-    };
-    uint64_t ns = 0;
-    if (services->executors.count == 1)
-        return;
-    if (flops > 0 || bytes > 0)
-        ns = executor_estimate_ns(call->executor, &load);
-    executor_charge(call->executor, ns);
-    discharge_call(call);
-    call->charged_ns = ns;
-}
-
-/* Whether memory that the client shares lies on another device than the one that computes. */
-static bool shares_elsewhere(const struct compute_call *call)
-{
-    const struct device *shared = client_memory_device(&call->client_memory);
-    return shared != NULL && shared != call->executor->device;
-}
-
-/* Takes memory for a result that is to be stored, on the device that computes. */
-static enum gemmd_error reserve_stored(struct compute_call *call, struct services *services,
-                                       struct fault *fault)
-{
-    const struct stored_result result = {.name = compute_call_store(call),
-                                         .tensor = &call->c,
-                                         .contiguous = call->operation->stores_contiguous};
-    return call_residents_reserve(&call->residents, &result, services->tensors,
-                                  executors_number(&services->executors, call->executor), fault);
-}
-
-/* Takes the work's range of device memory. */
-static enum gemmd_error take_device_memory(struct compute_call *call, struct fault *fault)
-{
-    struct work *work = &call->work;
-    struct arena *arena = device_arena(call->executor->device);
-    if (work->device_bytes > arena_capacity_bytes(arena))
-        return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
-                         "the problem would need %s of device memory; the device has %s for "
-                         "problems (--device-bytes)",
-                         size_text(work->device_bytes).text,
-                         size_text(arena_capacity_bytes(arena)).text);
-    if (!arena_alloc(arena, work->device_bytes, &work->device_offset))
-        return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL,
-                         "out of device memory: %s needed, %s free (--device-bytes)",
-                         size_text(work->device_bytes).text,
-                         size_text(arena_capacity_bytes(arena) - arena_used_bytes(arena)).text);
-    call->has_device_memory = true;
-    return GEMMD_OK;
-}
-
-/* Computes the size of the results, and refuses results that are too large. */
-static enum gemmd_error check_result(struct compute_call *call, const struct services *services,
-                                     struct fault *fault)
-{
-    const uint64_t limit = compute_call_config(call, services)->max_result_bytes;
-    if (!compute_result_size(call))
-        return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
-                         "the result's size does not fit in 64 bits");
-    if (call->sends_result && call->result_bytes > limit)
-        return refuse_result(call, limit, fault);
-    return GEMMD_OK;
-}
-
-/* Chooses the kernel, and takes memory, on the device that place_call has chosen. */
-static enum gemmd_error prepare_call(struct compute_call *call, struct services *services,
-                                     struct fault *fault)
-{
-    struct work *work = &call->work;
-    enum gemmd_error code = check_result(call, services, fault);
-    if (code == GEMMD_OK && call->shapes_inside)
-        code = complete_reservation(call, services, fault);
-    work->own_launch = shares_elsewhere(call);
-    if (code == GEMMD_OK)
-        code = call_residents_bring(&call->residents, services->tensors,
-                                    executors_number(&services->executors, call->executor), work,
-                                    fault);
-    if (code == GEMMD_OK && is_stored(call))
-        code = reserve_stored(call, services, fault);
-    if (code == GEMMD_OK)
-        code = call->operation->choose(call, services, fault);
-    if (code == GEMMD_OK)
-        code = count_work(call, services, fault);
-    if (code == GEMMD_OK && call->sends_result)
-        code = take_result(call, services, fault);
-    if (code != GEMMD_OK)
-        return code;
-    if (!call->sends_result && !is_stored(call))
-        call->operation->point_result(call, NULL);
-    call_split_open(call, services);
-    if (call->split == NULL && work->device_bytes > 0)
-        return take_device_memory(call, fault);
-    return GEMMD_OK;
-}
-
-/* Gives back what prepare_call has taken before it failed. */
-static void undo_prepare(struct compute_call *call, struct services *services)
-{
-    call->has_result = false; /* the next attempt may have other shapes */
-    /* Device memory needs no undo, because it is taken last. */
-    call_residents_close(&call->residents, services->tensors);
-    pool_free(call->memory, call->result, call->header_bytes + call->result_bytes);
-    call->result = NULL;
-}
-
-/* Prepares the call on the device that place_call chooses. If that device lacks memory, the other
- * devices are tried. */
-static enum gemmd_error prepare_somewhere(struct compute_call *call, struct services *services,
-                                          struct fault *fault)
-{
-    const struct executors *executors = &services->executors;
-    uint32_t full = 0;
-    /* The body may have named resident operands and shared memory (inference protocol), and other
-     * devices may have become free while the body arrived. */
-    if (call->shapes_inside) {
-        discharge_call(call);
-        call->executor = place_call(call, services, full);
-    }
-    for (;;) {
-        const enum gemmd_error code = prepare_call(call, services, fault);
-        if (code == GEMMD_OK)
-            return GEMMD_OK;
-        undo_prepare(call, services);
-        full |= 1u << executors_number(executors, call->executor);
-        if (code != GEMMD_ERR_OUT_OF_MEMORY || full + 1 == 1u << executors->count)
-            return code;
-        struct executor *other = place_call(call, services, full);
-        if ((full & 1u << executors_number(executors, other)) != 0)
-            return code; /* the remaining devices are lost */
-        discharge_call(call);
-        call->executor = other;
-    }
-}
-
-enum gemmd_error compute_call_prepare(struct compute_call *call, struct services *services,
-                                      struct fault *fault)
-{
-    const enum gemmd_error code = prepare_somewhere(call, services, fault);
-    call->prepared = code == GEMMD_OK;
-    if (call->split != NULL) {
-        discharge_call(call); /* the executors of the parts are charged instead */
-    } else if (call->prepared) {
-        const struct call_host_bytes bytes = call_host_bytes(call);
-        charge_call(call, services, call->work.flops, (uint64_t)(bytes.whole + bytes.divided));
-    }
-    return code;
-}
-
 enum gemmd_error compute_call_layout(struct compute_call *call, const struct services *services,
                                      struct fault *fault)
 {
@@ -313,7 +40,7 @@ enum gemmd_error compute_call_layout(struct compute_call *call, const struct ser
         return GEMMD_OK;
     return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
                      "the size of the operands does not fit in 64 bits; --max-body is %s",
-                     size_text(compute_call_config(call, services)->max_body_bytes).text);
+                     size_text(call_config(call, services)->max_body_bytes).text);
 }
 
 /* Checks whether an empty body is valid, as it is if all operands are resident. */
@@ -354,9 +81,9 @@ static enum gemmd_error reserve_call(struct compute_call *call, uint64_t body_by
                                      struct fault *fault)
 {
     call->queue_bytes = body_bytes;
-    /* A result whose size overflows is left out here; compute_call_prepare refuses such a result.
+    /* A result whose size overflows is left out here; call_prepare refuses such a result.
      */
-    if (!call->shapes_inside && compute_result_size(call) && call->sends_result &&
+    if (!call->shapes_inside && call_result_size(call) && call->sends_result &&
         !size_add(body_bytes, call->result_bytes, &call->queue_bytes))
         call->queue_bytes = body_bytes;
     const enum gemmd_error code =
@@ -368,20 +95,21 @@ static enum gemmd_error reserve_call(struct compute_call *call, uint64_t body_by
 enum gemmd_error compute_call_open(struct compute_call *call, struct services *services,
                                    struct body_length length, struct fault *fault)
 {
-    const uint64_t limit = compute_call_config(call, services)->max_body_bytes;
+    const uint64_t limit = call_config(call, services)->max_body_bytes;
     uint64_t expected;
     enum gemmd_error code =
-        check_length(call, compute_call_config(call, services), length, &expected, fault);
+        check_length(call, call_config(call, services), length, &expected, fault);
     if (code != GEMMD_OK)
         return code;
     if (call->shapes_inside && !length.known)
         expected = FIRST_BYTES < limit ? FIRST_BYTES : limit;
-    call->executor = place_call(call, services, 0);
+    call->executor = call_device_choose(call, services, 0);
     code = reserve_call(call, expected, fault);
     if (code == GEMMD_OK && call->shapes_inside)
-        charge_call(call, services, 0, call->queue_bytes); /* until the work's size is known */
+        call_device_charge(call, services, 0,
+                           call->queue_bytes); /* until the work's size is known */
     if (code == GEMMD_OK && !call->shapes_inside)
-        code = compute_call_prepare(call, services, fault);
+        code = call_prepare(call, services, fault);
     if (code != GEMMD_OK)
         return code;
 
@@ -400,14 +128,13 @@ enum gemmd_error compute_call_open(struct compute_call *call, struct services *s
 static enum gemmd_error grow_body(struct compute_call *call, struct services *services,
                                   uint64_t needed, struct fault *fault)
 {
-    uint64_t limit = compute_call_config(call, services)->max_body_bytes,
-             capacity = call->body_capacity;
+    uint64_t limit = call_config(call, services)->max_body_bytes, capacity = call->body_capacity;
     if (needed > limit)
         return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
                          "the body is longer than --max-body, which is %s", size_text(limit).text);
     while (capacity < needed)
         capacity = capacity > limit / 2 ? limit : capacity * 2;
-    enum gemmd_error code = enlarge_reservation(call, services, capacity, fault);
+    enum gemmd_error code = call_grow_reservation(call, services, capacity, fault);
     if (code != GEMMD_OK)
         return code;
     unsigned char *body = pool_alloc(call->memory, capacity, fault);
@@ -494,7 +221,7 @@ enum gemmd_error compute_call_bind_operands(struct compute_call *call, struct se
     enum gemmd_error code =
         operation->check != NULL ? operation->check(call, operands, fault) : GEMMD_OK;
     if (code == GEMMD_OK && !call->prepared)
-        code = compute_call_prepare(call, services, fault);
+        code = call_prepare(call, services, fault);
     if (code == GEMMD_OK && call->client_memory.mapping_count > 0)
         code = client_memory_check_results(&call->client_memory, operands->all,
                                            operation->operands->count, call->c.bytes,
@@ -587,7 +314,7 @@ void compute_call_finish(struct compute_call *call, struct services *services)
     if (call->has_device_memory)
         arena_free(device_arena(call->executor->device), call->work.device_offset);
     call->has_device_memory = false;
-    discharge_call(call);
+    call_device_discharge(call);
     pool_free(call->memory, call->body, call->body_capacity);
     call->body = NULL;
     pool_free(call->memory, call->scratch, call->scratch_bytes);

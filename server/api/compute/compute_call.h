@@ -52,7 +52,7 @@ struct compute_call {
     bool body_sized;                    /* body_capacity is the length of the complete body */
     bool has_result;                    /* c, lse and result_bytes are known */
     bool sends_result;                  /* has_result, and the answer has results in its body */
-    bool prepared;                      /* compute_call_prepare has succeeded */
+    bool prepared;                      /* call_prepare has succeeded */
     uint64_t look_at_bytes;             /* call_lookahead.h looks when so many bytes have arrived */
     struct early_copy_body *early_copy; /* of the body's operands; NULL: there is no early copy */
     /* Pinned; owned. The block begins with `front_bytes` bytes for an endpoint's own text and with
@@ -94,10 +94,6 @@ static inline const char *compute_call_store(const struct compute_call *call)
     return call->operation->store != NULL ? call->operation->store(&call->request) : "";
 }
 
-/* The options that were in force when this function was first called for the call. */
-const struct config *compute_call_config(struct compute_call *call,
-                                         const struct services *services);
-
 /* The length of the decompressed body, as the request's headers say. */
 struct body_length {
     bool known; /* false: the body is chunked or compressed */
@@ -129,10 +125,6 @@ enum gemmd_error compute_call_bind(struct compute_call *call, struct services *s
  * pinned memory that stays until the work is done. */
 enum gemmd_error compute_call_bind_operands(struct compute_call *call, struct services *services,
                                             union call_operands *operands, struct fault *fault);
-/* Chooses the kernel, and takes the memory of the result and the device memory. The shapes must be
- * known. After a failure the call is unchanged, except that its reservation may have grown. */
-enum gemmd_error compute_call_prepare(struct compute_call *call, struct services *services,
-                                      struct fault *fault);
 /* Pushes the work of a bound call, or the parts of the call, to the queues of the devices that
  * compute them. The caller has set work.done, work.started and work.queued_ns. The call may be
  * done, and gone, at once. */

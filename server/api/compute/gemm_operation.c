@@ -6,6 +6,7 @@
 #include "proto/dtype.h"
 #include "proto/npy.h"
 #include "proto/size.h"
+#include "server/api/compute/call_limits.h"
 #include "server/api/compute/compute_call.h"
 #include "server/api/services.h"
 
@@ -128,8 +129,7 @@ static void choose_verification(struct compute_call *call, struct services *serv
         work->verify = WORK_VERIFY_ASKED;
     else if (call->request.gemm.act == GEMM_ACT_NONE &&
              call->request.gemm.scales == GEMM_SCALES_NONE &&
-             verify_draw_sample(&services->verify_draw,
-                                compute_call_config(call, services)->verify_share))
+             verify_draw_sample(&services->verify_draw, call_config(call, services)->verify_share))
         work->verify = WORK_VERIFY_SAMPLED;
     else
         work->verify = WORK_UNVERIFIED;
