@@ -1,6 +1,6 @@
 #include "server/api/compute/call_device.h"
 
-#include "server/api/compute/compute_call.h"
+#include "server/api/compute/call_state.h"
 #include "server/api/services.h"
 
 struct executor *call_device_choose(const struct compute_call *call, struct services *services,

@@ -1,6 +1,6 @@
 #include "server/api/compute/call_limits.h"
 
-#include "server/api/compute/compute_call.h"
+#include "server/api/compute/call_state.h"
 #include "server/api/services.h"
 
 const struct config *call_config(struct compute_call *call, const struct services *services)

@@ -8,7 +8,7 @@
 #include "server/api/compute/call_host_bytes.h"
 #include "server/api/compute/call_limits.h"
 #include "server/api/compute/call_split.h"
-#include "server/api/compute/compute_call.h"
+#include "server/api/compute/call_state.h"
 #include "server/api/services.h"
 
 /* Refuses a result that is larger than --max-result. */
