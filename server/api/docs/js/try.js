@@ -69,6 +69,8 @@ function tryForm(path, method, operation, item) {
   note.setAttribute("role", "status");
   const command = make("pre");
   command.tabIndex = 0;
+  command.setAttribute("role", "group");
+  command.setAttribute("aria-label", "The request as a curl command");
   const asCurl = fold("As a curl command", [command]);
   asCurl.open = true;
   const place = make("div", undefined, "answer");
