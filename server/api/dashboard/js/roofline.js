@@ -8,7 +8,11 @@ function shapeText(cell) {
   return cell.up_to.map((bound, i) => (bound === null ? `${names[i]} > 8192` : `${names[i]} ≤ ${bound}`)).join(", ");
 }
 
-function showRoofline({ peak, kernels }) {
+let shownKernels = null; /* the document that is drawn; null: none yet */
+
+function showRoofline(figures) {
+  shownKernels = figures;
+  const { peak, kernels } = figures;
   const plot = $("roofline-plot");
   const cells = kernels.filter((cell) => cell.busy_seconds > 0 && cell.bytes > 0 && cell.flops > 0);
   const busy = cells.reduce((sum, cell) => sum + cell.busy_seconds, 0);
