@@ -15,9 +15,7 @@ const whole = (number) => Math.round(number).toLocaleString("en");
 const bytes = (number) => scaled(number, 1024, ["B", "KiB", "MiB", "GiB", "TiB"]);
 const count = (number) => scaled(number, 1000, ["", "k", "M", "G", "T", "P"]);
 const flops = (number) => scaled(number, 1000, ["FLOP/s", "kFLOP/s", "MFLOP/s", "GFLOP/s", "TFLOP/s", "PFLOP/s"]);
-const perSecond = (number) => (number < 10000 ?
-  `${number.toLocaleString("en", { maximumSignificantDigits: number < 1 ? 2 : number < 1000 ? 3 : 4 })}/s` :
-  scaled(number, 1000, ["/s", "k/s", "M/s"]));
+const perSecond = (number) => scaled(number, 1000, ["/s", "k/s", "M/s"], number < 1 ? 2 : 3).replace("\u00a0/", "/");
 const percent = (share) => `${(100 * share).toLocaleString("en", { maximumSignificantDigits: 3 })}\u00a0%`;
 const time = (s) => (Number.isFinite(s) ? scaled(s * 1e6, 1000, ["µs", "ms", "s"]) : "–");
 const clock = (s) => new Date(s * 1000).toLocaleTimeString("en-GB");

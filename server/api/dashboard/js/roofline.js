@@ -45,7 +45,7 @@ function showRoofline(figures) {
   for (const point of points) {
     const text = `${point.op} ${point.dtype} by ${point.kernel}, ${shapeText(point)}: ${flops(point.rate)} at ${point.intensity.toPrecision(3)} FLOP/byte, ${percent(point.share)} of the time, ${whole(point.works)} computed`;
     const circle = svg("circle", { class: `point ${colorOf(point.dtype)}`, cx: x(point.intensity), cy: y(point.rate),
-      r: 4 + 18 * Math.sqrt(point.share), tabindex: 0, "aria-label": text });
+      r: 4 + 18 * Math.sqrt(point.share), tabindex: 0, role: "img", "aria-label": text });
     circle.dataset.cell = `${point.op} ${point.kernel} ${point.dtype} ${point.up_to}`;
     for (const event of ["pointerenter", "focus"])
       circle.addEventListener(event, () => write($("roofline-value"), text));
