@@ -155,6 +155,11 @@ def test_what_cannot_be_sent_and_what_is_refused(page, daemon):
     gemm.set("kernel", "nosuch")
     assert gemm.send().startswith("422")
     assert "urn:gemmd:error:unsupported" in gemm.text(".answer pre")
+    gemm.set("m", 0)
+    gemm.all("button.send")[0].click()
+    page.until(lambda: gemm.text("form > .note") == "m is not a whole number of at least 1.", "the mistake")
+    assert gemm.text(".answer") == ""
+    gemm.set("m", 2)
     # The browser itself writes refused requests on the console.
     assert [entry for entry in page.errors() if "422" not in entry["message"]] == []
 
