@@ -264,6 +264,28 @@ def test_charts_stay_in_place_while_their_values_change(width, page, daemon):
     assert after == before and too_wide == []
 
 
+def test_points_of_the_roofline_by_keyboard(page, daemon):
+    assert multiply(daemon).status_code == multiply(daemon, m=100).status_code == 200
+    page.open(daemon.url)
+    count = "return document.querySelectorAll('#roofline-plot circle').length"
+    page.until(lambda: page.run(count) > 1, "the points")
+    page.run("window.draw = showRoofline; window.showRoofline = () => {}")  # the points stay those that are there
+    stops = page.driver.find_elements(By.CSS_SELECTOR, "#roofline-plot circle[tabindex='0']")
+    assert len(stops) == 1
+    page.run("arguments[0].focus()", stops[0])
+    seen = {page.text("roofline-value")}
+    for _ in range(page.run(count) - 1):
+        page.driver.switch_to.active_element.send_keys(Keys.ARROW_RIGHT)
+        seen.add(page.text("roofline-value"))
+    assert len(seen) == page.run(count)
+    last = page.text("roofline-value")
+    page.run("draw(shownKernels)")
+    assert page.run("return document.activeElement.getAttribute('aria-label')") == last
+    page.driver.switch_to.active_element.send_keys(Keys.HOME)
+    assert page.text("roofline-value") != last
+    assert len(page.driver.find_elements(By.CSS_SELECTOR, "#roofline-plot circle[tabindex='0']")) == 1
+
+
 def test_the_roofline_follows_the_width_of_the_window(page, daemon):
     page.open(daemon.url)
     page.until(lambda: page.run("return arrived.size") == 2, "the figures")
