@@ -103,12 +103,16 @@ def test_charts_tell_their_values_by_keyboard(page, daemon):
     page.run("arguments[0].focus()", chart)
     chart.send_keys(Keys.HOME)
     caption = "return document.querySelector('#charts figcaption').textContent"
-    page.until(lambda: re.search(r"gemm: [\d.,]+/s at \d\d:\d\d:\d\d", page.run(caption)), "a time")
+    live = "return document.querySelector('#charts figcaption').ariaLive"
+    page.until(lambda: re.match(r"Requests by operation at \d\d:\d\d:\d\d.*gemm: [\d.,]+/s", page.run(caption)),
+               "a time")
+    assert page.run(live) == "polite"
     first = page.run("return cursorAt")
     chart.send_keys(Keys.END)
     assert page.run("return cursorAt") >= first
     chart.send_keys(Keys.ESCAPE)
     page.until(lambda: " at " not in page.run(caption), "the newest values")
+    assert page.run(live) is None  # the newest values are not read out each second
     assert page.errors() == []
 
 
@@ -127,7 +131,24 @@ def test_a_product_is_tried(page, daemon):
     page.run("arguments[0].value = 'seven'", inputs[3])
     page.click("try-run")
     page.until(lambda: page.text("try-note") == "A, row 2, column 1 is not a number.", "the mistake")
+    assert page.text("try-answer") == page.text("try-timing") == ""
+    inputs[0].clear()
+    inputs[0].send_keys("1e3")
+    page.fill("try-m", 4)
+    first = page.driver.find_element(By.CSS_SELECTOR, "#try-operands input")
+    assert first.get_attribute("value") == "1e3"
+    page.click("try-random")
+    first = page.driver.find_element(By.CSS_SELECTOR, "#try-operands input")
+    assert first.get_attribute("value") != "1e3"
     assert page.errors() == []
+
+
+def test_an_answer_that_is_no_document(page, daemon):
+    """Of a proxy between browser and daemon."""
+    page.open(daemon.url)
+    page.run("window.fetch = async () => new Response('<html>', {status: 502, statusText: 'Bad Gateway'})")
+    page.click("try-run")
+    page.until(lambda: page.text("try-note") == "502: Bad Gateway", "the status")
 
 
 def test_large_random_operands_and_what_is_refused(page, start):
@@ -187,6 +208,131 @@ def test_tiles(page, daemon):
     assert page.errors() == []
 
 
+@pytest.mark.parametrize("sizes", [(1, 65536, 1), (65536, 1, 1), (99999999, 99999999, 99999999)])
+def test_tiles_of_lopsided_matrices(sizes, page, daemon):
+    page.open(daemon.url)
+    page.until(lambda: page.run("return document.querySelectorAll('#tile-roofline circle').length"), "tiles")
+    for name, size in zip("mnk", sizes):
+        page.fill(f"tile-{name}", size)
+    labels = page.run("""return [...document.querySelectorAll("#tile-plot text")].map((text) => {
+        const [box, plot] = [text, text.ownerSVGElement].map((each) => each.getBoundingClientRect());
+        return [text.textContent, box.left - plot.left, box.right - plot.left, box.top, box.bottom, plot.width];})""")
+    assert labels[0][0] == f"A, {min(65536, sizes[0])} × {min(65536, sizes[2])}"
+    for i, (name, left, right, top, bottom, width) in enumerate(labels):
+        assert left >= 0 and right <= width, name
+        for other, left2, right2, top2, bottom2, _ in labels[:i]:
+            assert right < left2 or right2 < left or bottom <= top2 or bottom2 <= top, f"{name} lies on {other}"
+
+
+def test_the_address_names_a_section(page, daemon):
+    page.open(daemon.url, "/#tiles")
+    page.until(lambda: page.run("return arrived.size") == 2, "the figures")
+    assert page.run("return scrollY") > 0
+    page.until(lambda: 0 <= page.run("return document.getElementById('tiles').getBoundingClientRect().top") < 900,
+               "the section")
+    assert page.find("sections").is_displayed()
+    for link in page.driver.find_elements(By.CSS_SELECTOR, "#sections a"):
+        assert page.find(link.get_attribute("hash").removeprefix("#")).is_displayed()
+    page.driver.find_element(By.LINK_TEXT, "API").click()
+    page.until(lambda: page.text("summary"), "the page of the API")
+
+
+def test_every_control_has_a_name(page, daemon):
+    page.open(daemon.url)
+    page.until(lambda: page.run("return arrived.size") == 2, "the figures")
+    for element in page.driver.find_elements(By.CSS_SELECTOR, "main input, main button, main select, main [tabindex]"):
+        assert element.accessible_name or not element.is_displayed(), element.get_attribute("outerHTML")
+    meters = page.driver.find_elements(By.CSS_SELECTOR, "meter")
+    assert meters and {meter.get_attribute("aria-hidden") for meter in meters} == {"true"}
+
+
+@pytest.mark.parametrize("width", [360, 1280])
+def test_charts_stay_in_place_while_their_values_change(width, page, daemon):
+    page.size(width)
+    page.open(daemon.url)
+    page.until(lambda: page.run("return document.querySelectorAll('#charts path.series').length"), "charts")
+    before, after, too_wide = page.run("""
+        const places = () => [...document.querySelectorAll("#charts svg")].map(
+          (plot) => plot.getBoundingClientRect().top);
+        const before = places();
+        for (const value of document.querySelectorAll("#charts figcaption span"))
+          value.textContent = value.textContent.replace(/: .*/, `: ${perSecond(8888.8)}`);
+        for (const title of document.querySelectorAll("#charts figcaption b")) title.append(" at 12:34:56");
+        const captions = [...document.querySelectorAll("#charts figcaption")];
+        return [before, places(), captions.filter((each) => each.scrollWidth > each.clientWidth).map(
+          (each) => each.textContent)];""")
+    assert after == before and too_wide == []
+
+
+def test_points_of_the_roofline_by_keyboard(page, daemon):
+    assert multiply(daemon).status_code == multiply(daemon, m=100).status_code == 200
+    page.open(daemon.url)
+    count = "return document.querySelectorAll('#roofline-plot circle').length"
+    page.until(lambda: page.run(count) > 1, "the points")
+    page.run("window.draw = showRoofline; window.showRoofline = () => {}")  # the points stay those that are there
+    stops = page.driver.find_elements(By.CSS_SELECTOR, "#roofline-plot circle[tabindex='0']")
+    assert len(stops) == 1
+    page.run("arguments[0].focus()", stops[0])
+    seen = {page.text("roofline-value")}
+    for _ in range(page.run(count) - 1):
+        page.driver.switch_to.active_element.send_keys(Keys.ARROW_RIGHT)
+        seen.add(page.text("roofline-value"))
+    assert len(seen) == page.run(count)
+    last = page.text("roofline-value")
+    page.run("draw(shownKernels)")
+    assert page.run("return document.activeElement.getAttribute('aria-label')") == last
+    page.driver.switch_to.active_element.send_keys(Keys.HOME)
+    assert page.text("roofline-value") != last
+    assert len(page.driver.find_elements(By.CSS_SELECTOR, "#roofline-plot circle[tabindex='0']")) == 1
+
+
+def test_the_roofline_follows_the_width_of_the_window(page, daemon):
+    page.open(daemon.url)
+    page.until(lambda: page.run("return arrived.size") == 2, "the figures")
+    page.run("readTensors = () => new Promise(() => {})")  # no document comes that would have it drawn again
+    page.size(400)
+    page.until(lambda: page.run("""const plot = document.getElementById("roofline-plot");
+        return plot.viewBox.baseVal.width === plot.clientWidth"""), "the new width")
+
+
+@pytest.mark.parametrize("path", ["/", "/docs"])
+@pytest.mark.parametrize("dark", [False, True])
+def test_colours_have_contrast(dark, path, page, daemon):
+    """At least 4.5 to 1 on the background of a section, as WCAG 2.1 asks for (1.4.3, level AA)."""
+    page.size(1280, dark)
+    page.open(daemon.url, path)
+    names = ["text", "faint", "accent", "good", "warn", "bad", *(f"c{i}" for i in range(6))]
+    card, *colours = page.run("""const style = getComputedStyle(document.documentElement);
+        return arguments[0].map((name) => style.getPropertyValue(`--${name}`).trim())""", ["card", *names])
+
+    def luminance(colour):
+        parts = [int(colour[i:i + 2], 16) / 255 for i in (1, 3, 5)]
+        red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055)**2.4 for part in parts)
+        return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+    for name, colour in zip(names, colours):
+        low, high = sorted((luminance(card), luminance(colour)))
+        assert (high + 0.05) / (low + 0.05) >= 4.5, name
+
+
+def test_an_idle_daemon(page, start):
+    """No table stands there without a row, and errors are listed by their status."""
+    daemon = start("--backend=cpu")
+    page.open(daemon.url)
+    page.until(lambda: page.text("tensors-note") == "No tensors are resident.", "the tensors")
+    for hidden in ("tensors", "jobs", "batches"):
+        assert not page.find(hidden).find_element(By.XPATH, "./..").is_displayed(), hidden
+    assert requests.get(f"{daemon.url}/nothing", timeout=PATIENCE_S).status_code == 404
+    assert requests.post(f"{daemon.url}/gemm?m=0", timeout=PATIENCE_S).status_code == 400
+    page.until(lambda: page.run("showDocuments(); return [...document.querySelectorAll('#errors th')].map("
+                                "(each) => each.textContent)") == ["400", "404"], "the errors")
+    assert multiply(daemon).status_code == 200
+    page.until(lambda: page.find("batches").is_displayed(), "the launch")
+    page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    assert page.find("charts").is_displayed() and not page.find("sections").is_displayed()
+    page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+
+
 @pytest.mark.parametrize("width", [360, 1280])
 @pytest.mark.parametrize("dark", [False, True])
 def test_nothing_overflows(width, dark, page, daemon):
@@ -206,6 +352,8 @@ def test_nothing_overflows(width, dark, page, daemon):
     assert outside == []
     page.until(lambda: page.run("return document.querySelectorAll('#tile-roofline circle').length"), "tiles")
     cut_off = page.run("""
+        for (const sample of samples) sample.flops = 4.5e8 * sample.seconds;  // for the widest text at an axis
+        showCharts();
         return [...document.querySelectorAll("svg.plot text")].filter((text) => {
           const [inner, outer] = [text, text.ownerSVGElement].map((each) => each.getBoundingClientRect());
           return inner.left < outer.left - 1 || inner.right > outer.right + 1;
@@ -223,6 +371,7 @@ def test_jobs_are_listed(page, daemon):
     page.until(lambda: "made-for-the-page" in page.text("jobs"), "the job")
     assert "gemm" in page.text("jobs") and job.json()["id"] not in page.text("jobs")
     page.until(lambda: "done" in page.text("jobs"), "its end")
+    assert "lists jobs without their ids" in page.text("jobs-note")
     assert page.errors() == []
 
 
@@ -251,10 +400,11 @@ def test_a_token_is_asked_for(page, start, tmp_path):
     daemon = start("--backend=cpu", "--token-file", str(tokens))
     page.driver.get(f"{daemon.url}/")
     page.until(lambda: page.find("ask").is_displayed(), "the question")
-    assert not page.find("figures").is_displayed()
+    assert not page.find("figures").is_displayed() and not page.find("sections").is_displayed()
     for wrong, why in (("the-wrong-token", "does not know this token"), ("the-poor-token", "lacks the scope metrics")):
         page.find("token").send_keys(wrong + Keys.ENTER)
         page.until(lambda why=why: why in page.text("ask-why") and page.find("ask").is_displayed(), why)
+        assert page.find("ask-why").get_attribute("data-state") == "bad"
     page.find("token").send_keys(TOKEN + Keys.ENTER)
     page.until(lambda: page.text("status") == "ready", "the figures")
     assert "Authorization" in page.text("try-code") and TOKEN not in page.text("try-code")
@@ -274,11 +424,15 @@ def test_a_daemon_that_ends_and_comes_back_is_noticed(page, gemmd):
         page.until(lambda: page.run("return document.body.className") == "stale", "grey figures")
         page.until(lambda: page.text("status") == "no answer", "the state")
         assert "unknown" in page.text("health") and "live" not in page.text("health")
+        page.until(lambda: "last answer at" in page.text("identity"), "the time of the last answer")
+        assert "up " not in page.text("identity")
+        assert page.run("return getComputedStyle(document.querySelector('main')).opacity") == "1"
         second = Daemon(gemmd, "--backend=cpu", listen=(port.address,))
         second.wait_until_listening()
         page.until(lambda: page.text("status") == "ready", "the second daemon")
         page.until(lambda: page.run("return restarts.length") == 1, "the restart")
         page.until(lambda: "restarted at" in page.text("identity"), "the note")
+        page.until(lambda: "restart" in page.text("charts"), "the line in the charts")
         assert page.run("return samples.length") > 3
         page.driver.get("about:blank")
         second.stop()

@@ -54,4 +54,4 @@ def test_a_browser_with_this_version_is_not_sent_it_again(url, page):
 
 
 def test_the_dashboard_links_to_it(url):
-    assert requests.get(f"{url}/", timeout=PATIENCE_S).text.count('href="docs"') == 1
+    assert requests.get(f"{url}/", timeout=PATIENCE_S).text.count('href="docs"') == 2

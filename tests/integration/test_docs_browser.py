@@ -144,10 +144,22 @@ def test_what_cannot_be_sent_and_what_is_refused(page, daemon):
     gemm.fill([1, 2, 3, "seven", *range(8)])
     gemm.all("button.send")[0].click()
     page.until(lambda: gemm.text("form > .note") == "A, row 2, column 1 is not a number.", "the mistake")
+    gemm.set("dtype", "i8")
+    for column, wrong in enumerate((128, 1.5, "Infinity"), 1):
+        gemm.fill([wrong if i == column else 0 for i in range(1, 13)])
+        gemm.all("button.send")[0].click()
+        page.until(lambda: gemm.text("form > .note") ==
+                   f"A, row 1, column {column} is not a whole number from -128 to 127 (i8).", "the mistake")
+    gemm.set("dtype", "f32")
     gemm.fill(range(12))
     gemm.set("kernel", "nosuch")
     assert gemm.send().startswith("422")
     assert "urn:gemmd:error:unsupported" in gemm.text(".answer pre")
+    gemm.set("m", 0)
+    gemm.all("button.send")[0].click()
+    page.until(lambda: gemm.text("form > .note") == "m is not a whole number of at least 1.", "the mistake")
+    assert gemm.text(".answer") == ""
+    gemm.set("m", 2)
     # The browser itself writes refused requests on the console.
     assert [entry for entry in page.errors() if "422" not in entry["message"]] == []
 

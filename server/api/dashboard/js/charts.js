@@ -11,11 +11,11 @@ const CHARTS = [
   { title: "Latency", unit: time, series: [
     ["p50", (sample) => quantile([sample], 0.5)],
     ["p99", (sample) => quantile([sample], 0.99)]] },
-  { title: "Requests waiting for the device", unit: (number) => number.toLocaleString("en", { maximumSignificantDigits: 3 }), series: [
-    ["mean of the second", (sample) => sample.queue.mean],
-    ["maximum", (sample) => sample.queue.max]] },
+  { title: "Waiting for the device", unit: (number) => number.toLocaleString("en", { maximumSignificantDigits: 3 }), series: [
+    ["mean", (sample) => sample.queue.mean],
+    ["max", (sample) => sample.queue.max]] },
   { title: "Device busy", unit: percent, most: 1, series: [["busy", (sample) => sample.busy]] },
-  { title: "Operations", unit: flops, series: [["computed", (sample) => sample.flops / sample.seconds]],
+  { title: "Arithmetic", unit: flops, series: [["computed", (sample) => sample.flops / sample.seconds]],
     peak: () => peakFlops },
   { title: "Refused and failed", unit: perSecond, series: [
     ["429", (sample) => sample.refused / sample.seconds],
@@ -25,7 +25,8 @@ const CHARTS = [
 function makeChart(chart) {
   const figure = make("figure");
   const caption = make("figcaption");
-  caption.append(make("b", chart.title), ...chart.series.map((_, i) => make("span", "", `s${i}`)));
+  chart.heading = make("b", chart.title);
+  caption.append(chart.heading, ...chart.series.map((_, i) => make("span", "", `s${i}`)));
   const plot = svg("svg", { class: "plot", tabindex: 0, role: "img", "aria-label": chart.title });
   figure.append(caption, plot);
   chart.plot = plot;
@@ -36,12 +37,20 @@ function makeChart(chart) {
     pointAt(samples[samples.length - 1].time - shownSeconds * (1 - Math.min(1, Math.max(0, share))));
   });
   plot.addEventListener("pointerleave", () => pointAt(null));
-  plot.addEventListener("blur", () => pointAt(null));
+  plot.addEventListener("blur", () => {
+    caption.removeAttribute("aria-live");
+    pointAt(null);
+  });
   plot.addEventListener("keydown", (event) => {
     const steps = { ArrowLeft: -1, ArrowRight: 1, PageUp: -60, PageDown: 60, Home: -Infinity, End: Infinity }[event.key];
-    if (event.key === "Escape") pointAt(null);
+    if (event.key === "Escape") {
+      caption.removeAttribute("aria-live");
+      pointAt(null);
+    }
     if (steps === undefined || samples.length === 0) return;
     event.preventDefault();
+    caption.setAttribute("aria-live", "polite"); /* not while the newest values change each second */
+    caption.setAttribute("aria-atomic", "true");
     const from = cursorAt === null ? samples.length - 1 : samples.indexOf(nearest(cursorAt));
     pointAt(samples[Math.min(samples.length - 1, Math.max(0, from + steps))].time);
   });
@@ -63,8 +72,9 @@ function drawCursor(chart) {
   const sample = cursorAt === null ? samples[samples.length - 1] : nearest(cursorAt);
   chart.series.forEach(([name, value], i) => {
     const now = value(sample);
-    write(chart.values[i], `${name}: ${now === null ? "–" : chart.unit(now)}${i === 0 && cursorAt !== null ? ` at ${clock(sample.time)}` : ""}`);
+    write(chart.values[i], `${name}: ${now === null ? "–" : chart.unit(now)}`);
   });
+  write(chart.heading, cursorAt === null ? chart.title : `${chart.title} at ${clock(sample.time)}`);
   chart.cursor.setAttribute("visibility", cursorAt === null ? "hidden" : "visible");
   chart.cursor.setAttribute("d", `M${chart.x(sample.time).toFixed(1)} ${chart.top}V${chart.bottom}`);
 }
@@ -90,7 +100,7 @@ function drawChart(chart) {
     chart.series.reduce((high, [, value]) => Math.max(high, value(sample) ?? 0), most), 0);
   const most = chart.most ?? Math.max(highest, highest > peak / 20 ? peak : 0);
   const ticks = niceTicks(most);
-  Object.assign(chart, { left: 74, right: 10, top: 8, bottom: CHART_HEIGHT - 22 });
+  Object.assign(chart, { left: 82, right: 10, top: 8, bottom: CHART_HEIGHT - 22 });
   chart.x = (at) => chart.left + (width - chart.left - chart.right) * (1 - (end - at) / shownSeconds);
   const y = (value) => chart.bottom - (chart.bottom - chart.top) * value / ticks[ticks.length - 1];
   const parts = [];
@@ -104,10 +114,15 @@ function drawChart(chart) {
     if (chart.x(at) > chart.left + 14 && chart.x(at) < width - (every < 60 ? 28 : 18))
       parts.push(svg("text", { x: chart.x(at), y: CHART_HEIGHT - 6, "text-anchor": "middle" }, every < 60 ? clock(at) : clock(at).slice(0, 5)));
   parts.push(svg("path", { class: "axis", d: `M${chart.left} ${chart.top}V${chart.bottom}H${width - chart.right}` }));
-  for (const at of restarts)
+  for (const at of restarts) {
+    const isLeft = chart.x(at) < width / 2;
     parts.push(svg("path", { class: "restart", d: `M${chart.x(at)} ${chart.top}V${chart.bottom}` }));
-  if (peak > 0 && peak <= ticks[ticks.length - 1])
+    parts.push(svg("text", { x: chart.x(at) + (isLeft ? 4 : -4), y: chart.top + 9, "text-anchor": isLeft ? "start" : "end" }, "restart"));
+  }
+  if (peak > 0 && peak <= ticks[ticks.length - 1]) {
     parts.push(svg("path", { class: "roof s1", d: `M${chart.left} ${y(peak)}H${width - chart.right}` }));
+    parts.push(svg("text", { x: chart.left + 5, y: y(peak) + 13 }, `peak: ${flops(peak)}`));
+  }
   chart.series.forEach(([, value], i) => parts.push(svg("path", { class: `series s${i}`, d: linePath(value, chart.x, y) })));
   chart.cursor = svg("path", { class: "cursor" });
   chart.plot.setAttribute("viewBox", `0 0 ${width} ${CHART_HEIGHT}`);
@@ -138,7 +153,7 @@ function showHealth() {
       stale ? "" : last.draining ? "warn" : last.ready ? "good" : "bad"],
     ["requests refused (429)", perSecond(rate("refused")), rate("refused") > 0 ? "warn" : ""],
     ["requests failed (5xx)", perSecond(rate("failed")), rate("failed") > 0 ? "bad" : ""],
-    ["of the queue used", percent(share), share > 0.9 ? "bad" : share > 0.5 ? "warn" : ""],
+    ["of the queue's limit used", percent(share), share > 0.9 ? "bad" : share > 0.5 ? "warn" : ""],
     ["p99 latency, last 10\u00a0s", p99 === null ? "–" : time(p99)],
     ["age of these figures", age < 2 ? "live" : since(age), stale ? "bad" : ""],
   ]);

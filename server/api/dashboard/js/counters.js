@@ -41,8 +41,8 @@ function showQueue(now) {
   rows("queue", [
     ["waiting for the device", whole(value(now, "gemmd_requests_waiting"))],
     ["on the device", whole(value(now, "gemmd_requests_running"))],
-    ["accepted and not over", used(value(now, "gemmd_queue_requests"), value(now, "gemmd_queue_capacity_requests"), whole)],
-    ["bytes of these", used(value(now, "gemmd_queue_bytes"), value(now, "gemmd_queue_capacity_bytes"), bytes)],
+    ["accepted, not yet answered", used(value(now, "gemmd_queue_requests"), value(now, "gemmd_queue_capacity_requests"), whole)],
+    ["bytes of accepted requests", used(value(now, "gemmd_queue_bytes"), value(now, "gemmd_queue_capacity_bytes"), bytes)],
     ...[...by(now, "gemmd_queue_refused_total", "limit")].filter(([, count]) => count > 0)
       .map(([limit, count]) => [`refused: ${limit}`, whole(count)]),
   ]);
@@ -54,7 +54,7 @@ function showQueue(now) {
 
 function showMemory(now) {
   rows("memory", [
-    ["device", used(value(now, "gemmd_device_memory_used_bytes"), value(now, "gemmd_device_memory_capacity_bytes"), bytes)],
+    ["device, for accepted requests", used(value(now, "gemmd_device_memory_used_bytes"), value(now, "gemmd_device_memory_capacity_bytes"), bytes)],
     ["pinned, for bodies and results", used(value(now, "gemmd_pinned_memory_used_bytes"), value(now, "gemmd_pinned_memory_capacity_bytes"), bytes)],
     ["resident tensors", used(value(now, "gemmd_tensor_memory_used_bytes"), value(now, "gemmd_tensor_memory_capacity_bytes"), bytes)],
     ["results of jobs", used(value(now, "gemmd_job_bytes"), value(now, "gemmd_job_capacity_bytes"), bytes)],
@@ -75,6 +75,7 @@ function showBatches(now) {
     if (bucket.count > 0) table.push([range, { text: whole(bucket.count), share: [bucket.count, launches] }]);
     from = bucket.up_to + 1;
   }
+  $("batches").parentElement.hidden = launches === 0;
   rows("batches", table);
 }
 
@@ -87,7 +88,8 @@ function showErrors(now) {
     ["device error", value(now, "gemmd_device_errors_total")],
     ["log line dropped", value(now, "gemmd_log_dropped_lines_total")],
   ].filter(([, many]) => many > 0).map(([name, many]) => [name, whole(many)]);
-  rows("errors", none(counts("gemmd_requests_total", "code", (code) => Number(code) >= 400)));
+  rows("errors", none(counts("gemmd_requests_total", "code", (code) => Number(code) >= 400)
+    .sort(([one], [other]) => Number(one) - Number(other))));
   rows("reasons", none([...counts("gemmd_rejected_total", "reason", () => true), ...others]));
 }
 

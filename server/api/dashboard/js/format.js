@@ -15,7 +15,7 @@ const whole = (number) => Math.round(number).toLocaleString("en");
 const bytes = (number) => scaled(number, 1024, ["B", "KiB", "MiB", "GiB", "TiB"]);
 const count = (number) => scaled(number, 1000, ["", "k", "M", "G", "T", "P"]);
 const flops = (number) => scaled(number, 1000, ["FLOP/s", "kFLOP/s", "MFLOP/s", "GFLOP/s", "TFLOP/s", "PFLOP/s"]);
-const perSecond = (number) => `${number.toLocaleString("en", { maximumSignificantDigits: number < 1 ? 2 : 4 })}/s`;
+const perSecond = (number) => scaled(number, 1000, ["/s", "k/s", "M/s"], number < 1 ? 2 : 3).replace("\u00a0/", "/");
 const percent = (share) => `${(100 * share).toLocaleString("en", { maximumSignificantDigits: 3 })}\u00a0%`;
 const time = (s) => (Number.isFinite(s) ? scaled(s * 1e6, 1000, ["µs", "ms", "s"]) : "–");
 const clock = (s) => new Date(s * 1000).toLocaleTimeString("en-GB");
@@ -64,7 +64,10 @@ function rows(id, table) {
         write(where, cell.text ?? cell);
         return;
       }
-      if (where.firstChild === null) where.append("", document.createElement("meter"));
+      if (where.firstChild === null) {
+        where.append("", document.createElement("meter"));
+        where.lastChild.setAttribute("aria-hidden", "true"); /* the text beside the meter says the same */
+      }
       if (where.firstChild.data !== cell.text) where.firstChild.data = cell.text;
       const meter = where.querySelector("meter");
       meter.max = most;
@@ -91,6 +94,12 @@ function tiles(id, list) {
 function status(state, text) {
   $("status").dataset.state = state;
   write($("status"), text);
+}
+
+/* The name of a stage, with its meaning if the name is an abbreviation. */
+function stageText(name) {
+  const meaning = { h2d: "copy to the device", d2h: "copy from the device" }[name];
+  return meaning === undefined ? name : `${name} (${meaning})`;
 }
 
 /* [[name, class of color], ...] */

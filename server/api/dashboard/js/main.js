@@ -6,9 +6,22 @@ let abort = null; /* of the stream; null: there is none */
 let lastError = "";
 let backends = [], startedAt = 0; /* of the daemon, and when it started */
 
+function showFigures() {
+  $("figures").hidden = $("sections").hidden = false;
+}
+
+/* Brings the section into view that the address names. The sections are hidden while the browser looks for it, and
+ * take their heights when the samples and the documents are shown first. */
+const arrived = new Set();
+function arrive(part) {
+  if (arrived.has(part)) return;
+  arrived.add(part);
+  if (location.hash !== "") document.getElementById(location.hash.slice(1))?.scrollIntoView();
+}
+
 function show() {
   if (samples.length === 0) return;
-  $("figures").hidden = false;
+  showFigures();
   showHealth();
   showCharts();
   showStages();
@@ -16,10 +29,13 @@ function show() {
   if (document.body.classList.contains("stale")) status("bad", lastError || "no answer");
   else if (last.draining) status("warn", "draining");
   else status(last.ready ? "good" : "bad", last.ready ? "ready" : "not ready");
+  arrive("samples");
 }
 
 function showIdentity() {
-  write($("identity"), [...backends, ...(startedAt > 0 ? [`up ${since(Date.now() / 1000 - startedAt)}`] : []),
+  write($("identity"), [...backends,
+    ...(document.body.classList.contains("stale") ? [`last answer at ${clock(heardAt / 1000)}`] :
+      startedAt > 0 ? [`up ${since(Date.now() / 1000 - startedAt)}`] : []),
     ...(restarts.length > 0 ? [`restarted at ${clock(restarts[restarts.length - 1])}`] : [])].join(", "));
 }
 
@@ -28,7 +44,7 @@ async function showDocuments() {
   const [kernels, past, jobs] = await Promise.all([askJson("dashboard/kernels"), askJson("dashboard/requests"),
     value(now, "gemmd_jobs_created_total") > 0 ? askJson("jobs?limit=200") : undefined]);
   tensorList = await readTensors();
-  $("figures").hidden = false;
+  showFigures();
   showQueue(now);
   showMemory(now);
   showBatches(now);
@@ -46,14 +62,16 @@ async function showDocuments() {
   }
   backends = [...by(now, "gemmd_build_info", "backend").keys()];
   showIdentity();
+  arrive("documents");
 }
 
 function askForToken(why) {
   if (why !== "") write($("ask-why"), why);
+  $("ask-why").dataset.state = why === "" ? "" : "bad";
   abort?.abort(); /* ends the other loop, too */
   token = "";
   status("warn", "a token is needed");
-  $("figures").hidden = true;
+  $("figures").hidden = $("sections").hidden = true;
   $("ask").hidden = false;
   $("token").focus();
 }
@@ -118,12 +136,16 @@ document.addEventListener("visibilitychange", () => {
 addEventListener("resize", () => {
   show();
   showTiles();
+  if (shownKernels !== null) showRoofline(shownKernels);
 });
 /* The figures of a daemon that says nothing more grow old. */
 setInterval(() => {
   if (samples.length > 0 && $("ask").hidden) {
     showHealth();
-    if (document.body.classList.contains("stale")) status("bad", lastError || "no answer");
+    if (document.body.classList.contains("stale")) {
+      status("bad", lastError || "no answer");
+      showIdentity();
+    }
   }
 }, 1000);
 new ResizeObserver(showTiles).observe($("tile-roofline").parentElement);

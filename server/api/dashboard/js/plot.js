@@ -32,7 +32,7 @@ function decades(from, to) {
 /* Axes of a log-log plot of operations a second over operations a byte. Returns its two scales, and where the lower
  * axis is. */
 function rooflineAxes(plot, { width, height, xs, ys }) {
-  const left = 76, bottom = 34, top = 8, right = 12;
+  const left = 82, bottom = 34, top = 24, right = 12; /* the largest point has a radius of 22 */
   const x = logScale(xs[0], xs[1], left, width - right);
   const y = logScale(ys[0], ys[1], height - bottom, top);
   plot.setAttribute("viewBox", `0 0 ${width} ${height}`);

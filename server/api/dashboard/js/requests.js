@@ -16,7 +16,7 @@ function showStages() {
     make("div", `${op}: ${parts.filter(([, value]) => value > 0).map(([name, value]) => `${name} ${time(value)}`).join(", ")}`),
     stackedBar(parts, most)]));
   if (means.length === 0) $("stage-bars").append(make("p", "Nothing was computed in the last 15 minutes."));
-  key("stage-key", stageNames.map((name, i) => [name, `s${i}`]));
+  key("stage-key", stageNames.map((name, i) => [stageText(name), `s${i}`]));
 }
 
 function requestRow(request) {
@@ -38,7 +38,7 @@ function requestRow(request) {
 function showRequests() {
   const kind = document.querySelector("input[name=kind]:checked").value;
   const list = pastRequests[kind];
-  write($("requests-note"), `A computation is slow if it takes longer than ${time(pastRequests.slow_ms / 1000)}, which follows the p99 of the last minute. The id is the request's in the daemon's log.`);
+  write($("requests-note"), `A request failed if its status is 400 or greater. A computation is slow if it takes longer than ${time(pastRequests.slow_ms / 1000)}, which follows the p99 of the last minute. The id is the request's in the daemon's log.`);
   $("request-rows").replaceChildren(...list.map(requestRow));
   if (list.length === 0) {
     const row = make("tr");

@@ -8,7 +8,11 @@ function shapeText(cell) {
   return cell.up_to.map((bound, i) => (bound === null ? `${names[i]} > 8192` : `${names[i]} ≤ ${bound}`)).join(", ");
 }
 
-function showRoofline({ peak, kernels }) {
+let shownKernels = null; /* the document that is drawn; null: none yet */
+
+function showRoofline(figures) {
+  shownKernels = figures;
+  const { peak, kernels } = figures;
   const plot = $("roofline-plot");
   const cells = kernels.filter((cell) => cell.busy_seconds > 0 && cell.bytes > 0 && cell.flops > 0);
   const busy = cells.reduce((sum, cell) => sum + cell.busy_seconds, 0);
@@ -18,7 +22,7 @@ function showRoofline({ peak, kernels }) {
   const shown = roofs.length > 0 ? roofs : Object.entries(peak.flops);
   peakFlops = peak.devices * Math.max(0, ...shown.map(([, rate]) => rate));
   write($("roofline-note"), (points.length === 0 ? "Nothing was computed yet. " :
-    "A point for each kernel, type and class of shape since the start of the daemon; its area is its share of the device's time. ") +
+    "A point for each kernel, type and class of shape since the start of the daemon; its area is its share of the device's time. Point at one, or focus it and use the arrow keys, to read its figures. ") +
     (shown.length > 0 ? "" : "The peaks of this device are not known, so no roof is drawn."));
   const rates = [...points.map((point) => point.rate), ...shown.map(([, rate]) => rate)];
   const intensities = points.map((point) => point.intensity);
@@ -41,7 +45,7 @@ function showRoofline({ peak, kernels }) {
   for (const point of points) {
     const text = `${point.op} ${point.dtype} by ${point.kernel}, ${shapeText(point)}: ${flops(point.rate)} at ${point.intensity.toPrecision(3)} FLOP/byte, ${percent(point.share)} of the time, ${whole(point.works)} computed`;
     const circle = svg("circle", { class: `point ${colorOf(point.dtype)}`, cx: x(point.intensity), cy: y(point.rate),
-      r: 4 + 18 * Math.sqrt(point.share), tabindex: 0, "aria-label": text });
+      r: 4 + 18 * Math.sqrt(point.share), tabindex: -1, role: "img", "aria-label": text });
     circle.dataset.cell = `${point.op} ${point.kernel} ${point.dtype} ${point.up_to}`;
     for (const event of ["pointerenter", "focus"])
       circle.addEventListener(event, () => write($("roofline-value"), text));
@@ -55,6 +59,21 @@ function showRoofline({ peak, kernels }) {
   }
   parts.push(...labels.map(({ text, ...at }) => svg("text", { ...at, "text-anchor": "middle" }, text))); /* over the points */
   plot.replaceChildren(...parts);
-  if (focused !== undefined) [...plot.querySelectorAll("circle")].find((circle) => circle.dataset.cell === focused)?.focus();
+  const circles = [...plot.querySelectorAll("circle")];
+  const again = focused === undefined ? undefined : circles.find((circle) => circle.dataset.cell === focused);
+  (again ?? circles[0])?.setAttribute("tabindex", 0);
+  again?.focus();
   key("roofline-key", [...new Set(points.map((point) => point.dtype))].map((dtype) => [dtype, colorOf(dtype)]));
 }
+
+/* The points are one stop of the Tab key, of which there may be many; the arrow keys go from point to point. */
+$("roofline-plot").addEventListener("keydown", (event) => {
+  const circles = [...$("roofline-plot").querySelectorAll("circle")];
+  const at = circles.indexOf(document.activeElement);
+  const next = { ArrowLeft: at - 1, ArrowUp: at - 1, ArrowRight: at + 1, ArrowDown: at + 1, Home: 0, End: circles.length - 1 }[event.key];
+  if (at < 0 || next === undefined) return;
+  event.preventDefault();
+  const chosen = circles[Math.min(circles.length - 1, Math.max(0, next))];
+  for (const circle of circles) circle.setAttribute("tabindex", circle === chosen ? 0 : -1);
+  chosen.focus();
+});

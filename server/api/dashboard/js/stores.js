@@ -17,7 +17,7 @@ async function readTensors() {
 }
 
 function showTensors() {
-  $("tensor-find").hidden = tensorList === null || tensorList.length === 0;
+  $("tensor-find").hidden = $("tensors-table").hidden = tensorList === null || tensorList.length === 0;
   if (tensorList === null) {
     write($("tensors-note"), "The list of tensors needs a token with the scope tensors.");
     rows("tensors", []);
@@ -38,10 +38,10 @@ $("tensors-more").addEventListener("click", () => { tensorsShown += 10 * TENSORS
 
 /* The tenant's jobs, the newest first, and the number of all tenants' jobs by state. */
 function showJobs(now, list) {
+  const jobs = list?.jobs ?? [];
   const states = [...by(now, "gemmd_jobs", "state")].filter(([, many]) => many > 0);
   write($("jobs-note"), states.length === 0 ? "No jobs are kept." :
-    `${states.map(([state, many]) => `${whole(many)} ${state}`).join(", ")}; ${whole(value(now, "gemmd_jobs_created_total"))} since the start.`);
-  const jobs = list?.jobs ?? [];
+    `${states.map(([state, many]) => `${whole(many)} ${state}`).join(", ")}; ${whole(value(now, "gemmd_jobs_created_total"))} since the start.${jobs.some((job) => job.id === undefined) ? " A daemon that requires no tokens lists jobs without their ids." : ""}`);
   $("jobs-table").hidden = jobs.length === 0;
   rows("jobs", jobs.slice(0, JOBS_SHOWN).map((job) =>
     [job.id ?? "–", job.state, job.op, clock(Date.parse(job.created) / 1000), time(job.queued_ms / 1000),

@@ -6,7 +6,8 @@ let tileRoof = EXAMPLE_ROOF;
 let tilePlaying = null;
 
 function tileProblem() {
-  const [m, n, k] = ["m", "n", "k"].map((name) => Math.max(1, Math.floor(Number($(`tile-${name}`).value)) || 1));
+  const [m, n, k] = ["m", "n", "k"].map((name) =>
+    Math.min(65536, Math.max(1, Math.floor(Number($(`tile-${name}`).value)) || 1)));
   const size = 2 ** Number($("tile-size").value);
   return { m, n, k, size, steps: Math.ceil(k / size), step: Number($("tile-step").value) };
 }
@@ -20,7 +21,7 @@ const attainable = (intensity) => Math.min(tileRoof.flops, intensity * tileRoof.
 
 function drawBlock(problem) {
   const { m, n, k, size, step } = problem;
-  const scale = 150 / Math.max(m, n, k);
+  const scale = 140 / Math.max(m, n, k);
   const [h, w, d] = [m, n, k].map((length) => Math.max(8, length * scale));
   const gap = 26;
   const [left, top] = [20, 22];
@@ -31,7 +32,9 @@ function drawBlock(problem) {
   const [p, depthShare] = part(step * size, size, k);
   const box = (x, y, width, height, name) => svg("rect", { x, y, width: Math.max(2, width), height: Math.max(2, height), class: name });
   const plot = $("tile-plot");
-  plot.setAttribute("viewBox", `0 0 ${left + d + gap + w + 10} ${top + d + gap + h + 10}`);
+  /* The drawing stays at one scale, so that the letters of a narrow one do not grow: a label is up to 110 wide. */
+  const [across, down] = [left + d + gap + Math.max(w, 110) + 20, top + d + gap + h + 18];
+  plot.setAttribute("viewBox", `${(across - 346) / 2} ${(down - 346) / 2} 346 346`);
   plot.setAttribute("height", 340);
   plot.replaceChildren(
     box(left, cy, d, h, "matrix"), box(cx, top, w, d, "matrix"), box(cx, cy, w, h, "matrix"),
@@ -39,7 +42,7 @@ function drawBlock(problem) {
     box(left + p * d, cy + i * h, depthShare * d, rowsShare * h, "s0"),
     box(cx + j * w, top + p * d, columnsShare * w, depthShare * d, "s1"),
     box(cx + j * w, cy + i * h, columnsShare * w, rowsShare * h, "s2"),
-    svg("text", { x: left, y: cy - 5 }, `A, ${m} × ${k}`), svg("text", { x: cx, y: top - 6 }, `B, ${k} × ${n}`),
+    svg("text", { x: left, y: cy + h + 13 }, `A, ${m} × ${k}`), svg("text", { x: cx, y: top - 6 }, `B, ${k} × ${n}`),
     svg("text", { x: cx, y: cy - 5 }, `C, ${m} × ${n}`));
 }
 
@@ -61,6 +64,8 @@ function drawTileRoofline(problem) {
   plot.replaceChildren(...parts);
 }
 
+const times = (number) => (number === 1 ? "once" : `${whole(number)} times`);
+
 function showTiles() {
   const before = tileProblem();
   $("tile-step").max = String(before.steps - 1);
@@ -68,12 +73,13 @@ function showTiles() {
   const { m, n, k, size, steps, step } = problem;
   write($("tile-size-value"), `${size} × ${size}`);
   write($("tile-step-value"), `${step + 1} of ${steps}`);
+  for (const name of ["size", "step"]) $(`tile-${name}`).setAttribute("aria-valuetext", $(`tile-${name}-value`).textContent);
   drawBlock(problem);
   drawTileRoofline(problem);
   const [height, width, depth] = [Math.min(size, m), Math.min(size, n), Math.min(size, k - step * size)];
   write($("tile-says"), `Step ${step + 1}: the block loads ${height} × ${depth} of A and ${depth} × ${width} of B, ` +
     `which is ${whole(height * depth + depth * width)} elements, and does ${whole(height * width * depth)} multiply-adds with them. ` +
-    `Each loaded element of A is used ${whole(width)} times, and each of B ${whole(height)} times.`);
+    `Each loaded element of A is used ${times(width)}, and each of B ${times(height)}.`);
   const [naive, tiled] = [naiveReads(problem), tiledReads(problem)];
   const intensity = intensityOf(problem, tiled);
   const ridge = tileRoof.flops / tileRoof.bytes;

@@ -3,6 +3,7 @@
 const EDITABLE = 6; /* larger operands are random and not shown */
 const MOST_BYTES = 64 * 1024 * 1024;
 let tried = null; /* the random operands, if they are too large for the editor */
+const kept = new Map(); /* "A 0 1" -> text that a user has typed there, which stays when sizes change */
 
 const trySize = () => ["m", "n", "k"].map((name) => Math.max(1, Math.floor(Number($(`try-${name}`).value)) || 1));
 const tryArray = () => ($("try-dtype").value === "f64" ? Float64Array : Float32Array);
@@ -30,10 +31,14 @@ function showOperands(random) {
     const input = make("input");
     input.inputMode = "decimal";
     input.setAttribute("aria-label", `${name}, row ${i + 1}, column ${j + 1}`);
-    input.value = String(value(i, j));
+    if (random) kept.delete(`${name} ${i} ${j}`);
+    input.value = kept.get(`${name} ${i} ${j}`) ?? String(value(i, j));
+    input.addEventListener("input", () => kept.set(`${name} ${i} ${j}`, input.value));
     return input;
   });
   tried = null;
+  write($("try-note"), "");
+  showNoAnswer();
   $("try-operands").replaceChildren(...(isEditable() ? [editor("A", m, k), editor("B", k, n)] :
     [make("p", `A of ${m} × ${k} and B of ${k} × ${n} are random numbers between -1 and 1.`)]));
   showCode();
@@ -72,11 +77,17 @@ function showTiming(header, whole_ms) {
   const total = parts.find(([name]) => name === "total")?.[1] ?? 0;
   $("try-timing").replaceChildren(make("p", `The daemon took ${time(total)}; with the network and the browser ${time(whole_ms / 1000)}.`),
     stackedBar(stages, stages.reduce((sum, [, value]) => sum + value, 0)));
-  key("try-timing-key", stages.map(([name, value], i) => [`${name} ${time(value)}`, `s${i}`]));
+  key("try-timing-key", stages.map(([name, value], i) => [`${stageText(name)} ${time(value)}`, `s${i}`]));
+}
+
+/* No answer stands beside operands that it does not belong to. */
+function showNoAnswer() {
+  for (const id of ["try-answer", "try-timing", "try-timing-key"]) $(id).replaceChildren();
 }
 
 async function multiply() {
   const body = operands();
+  showNoAnswer();
   if (typeof body === "string") {
     write($("try-note"), body);
     return;
@@ -89,9 +100,8 @@ async function multiply() {
     if (token !== "") headers.Authorization = `Bearer ${token}`;
     const answer = await fetch(tryQuery(), { method: "POST", body, headers, cache: "no-store", credentials: "omit" });
     if (!answer.ok) {
-      const problem = await answer.json();
-      write($("try-note"), `${answer.status}: ${problem.detail}`);
-      $("try-answer").replaceChildren();
+      const problem = await answer.json().catch(() => ({})); /* of a proxy, which may answer with anything */
+      write($("try-note"), `${answer.status}: ${problem.detail ?? answer.statusText}`);
       return;
     }
     const c = new (tryArray())(await answer.arrayBuffer());
@@ -185,8 +195,17 @@ function showCode() {
 }
 
 for (const name of ["m", "n", "k"]) $(`try-${name}`).addEventListener("input", () => showOperands(false));
-$("try-operands").addEventListener("input", showCode);
-$("try-dtype").addEventListener("change", () => { tried = null; showCode(); });
+$("try-operands").addEventListener("input", () => {
+  write($("try-note"), "");
+  showNoAnswer();
+  showCode();
+});
+$("try-dtype").addEventListener("change", () => {
+  tried = null;
+  write($("try-note"), "");
+  showNoAnswer();
+  showCode();
+});
 $("try-random").addEventListener("click", () => showOperands(true));
 $("try-form").addEventListener("submit", (event) => {
   event.preventDefault();

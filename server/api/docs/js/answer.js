@@ -66,6 +66,8 @@ function showText(text, type) {
   }
   const pre = make("pre", text.length > SHOWN_TEXT ? `${text.slice(0, SHOWN_TEXT)}\n…` : text);
   pre.tabIndex = 0;
+  pre.setAttribute("role", "group");
+  pre.setAttribute("aria-label", "The body of the answer");
   return pre;
 }
 

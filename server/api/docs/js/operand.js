@@ -7,6 +7,10 @@ const MOST_NUMBERS = 4 * 1024 * 1024;
 /* Perl's names of types. */
 const PACK = { f64: "d<", f32: "f<", i8: "c", i32: "l<" };
 
+/* The least and the greatest number of the types of integers. */
+const INTEGERS = { i8: [-128, 127], i32: [-(2 ** 31), 2 ** 31 - 1] };
+const isInteger = (dtype, number) => Number.isInteger(number) && number >= INTEGERS[dtype][0] && number <= INTEGERS[dtype][1];
+
 const isSet = (text) => (text ?? "") !== "";
 
 /* A whole number of at least 1; an error names the parameter. */
@@ -151,6 +155,10 @@ function operandEditor(list) {
         if (input.value.trim() === "" || Number.isNaN(Number(input.value))) {
           input.focus();
           throw new Error(`${input.getAttribute("aria-label")} is not a number.`);
+        }
+        if (INTEGERS[operand.dtype] !== undefined && !isInteger(operand.dtype, Number(input.value))) {
+          input.focus();
+          throw new Error(`${input.getAttribute("aria-label")} is not a whole number from ${INTEGERS[operand.dtype].join(" to ")} (${operand.dtype}).`);
         }
         return Number(input.value);
       }) : Array.from({ length: operand.rows * operand.columns }, () =>

@@ -69,6 +69,8 @@ function tryForm(path, method, operation, item) {
   note.setAttribute("role", "status");
   const command = make("pre");
   command.tabIndex = 0;
+  command.setAttribute("role", "group");
+  command.setAttribute("aria-label", "The request as a curl command");
   const asCurl = fold("As a curl command", [command]);
   asCurl.open = true;
   const place = make("div", undefined, "answer");
@@ -100,6 +102,8 @@ function tryForm(path, method, operation, item) {
   let abort = null;
   async function submit() {
     let target, taken;
+    for (const link of place.querySelectorAll("a[download]")) URL.revokeObjectURL(link.href);
+    place.replaceChildren(); /* the answer to another request */
     try {
       target = targetOf(path, parameters, values());
       taken = body?.take(values());
@@ -111,8 +115,6 @@ function tryForm(path, method, operation, item) {
     if (taken?.body !== undefined) sent["Content-Type"] = taken.type;
     if (token() !== "") sent.Authorization = `Bearer ${token()}`;
     write(note, "waiting for the answer");
-    for (const link of place.querySelectorAll("a[download]")) URL.revokeObjectURL(link.href);
-    place.replaceChildren();
     abort = new AbortController();
     send.disabled = true;
     stop.hidden = false;
