@@ -58,7 +58,11 @@ static enum gemmd_error load_tokens(struct daemon *daemon, struct fault *fault)
 static enum gemmd_error load_certificates(struct daemon *daemon, struct fault *fault)
 {
     const struct config *config = &daemon->config;
-    return config->tls_cert == NULL ? GEMMD_OK : tls_create(config, &daemon->tls, fault);
+    const enum gemmd_error code =
+        config->tls_cert == NULL ? GEMMD_OK : tls_create(config, &daemon->tls, fault);
+    if (daemon->tls != NULL)
+        tls_warn_of_times(daemon->tls, daemon->log);
+    return code;
 }
 
 /* The number of tenants that tables have room for. A reload of the token file may name more tenants

@@ -163,6 +163,8 @@ void reload_run(struct reload *reload)
         atomic_fetch_add(&services->reloads.succeeded, 1);
         atomic_store(&services->reloads.last_success_seconds, unix_seconds());
         log_changes(reload, old_level);
+        if (services->http->tls != NULL)
+            tls_warn_of_times(services->http->tls, services->log);
         notify_send("READY=1\nSTATUS=serving");
     } else {
         atomic_fetch_add(&services->reloads.failed, 1);

@@ -262,6 +262,11 @@ static void write_reloads(struct metrics_writer *writer, const struct metrics_ga
     metrics_family(writer, "gemmd_config_last_reload_success_timestamp_seconds", METRICS_GAUGE,
                    "Unix time of the last successful reload, or of the start.");
     metrics_sample(writer, "", gauges->reload_last_success_seconds);
+    if (gauges->certificate_expiry_seconds == 0)
+        return;
+    metrics_family(writer, "gemmd_tls_certificate_expiry_timestamp_seconds", METRICS_GAUGE,
+                   "Unix time at which the first of the certificates in --tls-cert expires.");
+    metrics_sample(writer, "", gauges->certificate_expiry_seconds);
 }
 
 static void write_build(struct metrics_writer *writer, const struct metrics_identity *identity)
