@@ -58,11 +58,7 @@ static enum gemmd_error load_tokens(struct daemon *daemon, struct fault *fault)
 static enum gemmd_error load_certificates(struct daemon *daemon, struct fault *fault)
 {
     const struct config *config = &daemon->config;
-    const enum gemmd_error code =
-        config->tls_cert == NULL ? GEMMD_OK : tls_create(config, &daemon->tls, fault);
-    if (daemon->tls != NULL)
-        tls_warn_of_times(daemon->tls, daemon->log);
-    return code;
+    return config->tls_cert == NULL ? GEMMD_OK : tls_create(config, &daemon->tls, fault);
 }
 
 /* The number of tenants that tables have room for. A reload of the token file may name more tenants
@@ -114,6 +110,20 @@ static enum gemmd_error load_files(struct daemon *daemon, struct fault *fault)
         code = load_metrics_tenants(daemon, fault);
     if (code == GEMMD_OK)
         code = load_certificates(daemon, fault);
+    return code;
+}
+
+enum gemmd_error daemon_check_files(struct daemon *daemon, char warning[TLS_WARNING_MAX],
+                                    struct fault *fault)
+{
+    const enum gemmd_error code = load_files(daemon, fault);
+    warning[0] = '\0';
+    if (code == GEMMD_OK && daemon->tls != NULL)
+        (void)tls_warns(daemon->tls, warning);
+    tokens_free(daemon->tokens);
+    tls_destroy(daemon->tls);
+    daemon->tokens = NULL;
+    daemon->tls = NULL;
     return code;
 }
 
@@ -387,6 +397,9 @@ enum gemmd_error daemon_start(struct daemon *daemon, struct fault *fault)
     enum gemmd_error code = load_files(daemon, fault);
     if (code != GEMMD_OK)
         return code;
+    char warning[TLS_WARNING_MAX];
+    if (daemon->tls != NULL && tls_warns(daemon->tls, warning))
+        log_event(daemon->log, CONFIG_LOG_WARNING, "%s", warning);
     divide_among_tenants(daemon);
     prepare_http_server(daemon);
     code = http_server_open(&daemon->http, fault);

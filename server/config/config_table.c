@@ -397,8 +397,10 @@ const struct config_option config_options[] = {
              "dashes in front. Flags and environment variables win over the file."},
     {OPTION("check-config", CONFIG_KIND_ACTION, CONFIG_GROUP_OPERATION), FIELD(action),
      .sources = FLAG_ONLY, .min = CONFIG_CHECK,
-     .help = "Check the options, print those in force as JSON and exit. The JSON is a valid "
-             "--config file. How much memory the options allow is printed to standard error."},
+     .help =
+         "Check the options and the files of tokens and certificates, print the options in force "
+         "as JSON and exit. The JSON is a valid --config file. How much memory the options allow, "
+         "and what is wrong with a file, is printed to standard error."},
     {OPTION("help", CONFIG_KIND_ACTION, CONFIG_GROUP_OPERATION), FIELD(action),
      .sources = FLAG_ONLY, .min = CONFIG_HELP,
      .help = "Print a description of all options and exit."},

@@ -16,7 +16,6 @@
 #include "server/http/connection.h"
 #include "server/http/io_thread.h"
 #include "server/http/token_line.h"
-#include "server/observe/log.h"
 
 /* The names of a client certificate that are read, and the bytes of a PEM file, at most. */
 enum { NAMES_MAX = 16, FILE_BYTES_MAX = 1 << 20 };
@@ -251,7 +250,7 @@ uint64_t tls_expiry_seconds(const struct tls *tls)
     return until < 0 ? 0 : (uint64_t)until;
 }
 
-void tls_warn_of_times(const struct tls *tls, struct log *log)
+bool tls_warns(const struct tls *tls, char warning[TLS_WARNING_MAX])
 {
     struct timespec now;
     char text[32];
@@ -261,14 +260,15 @@ void tls_warn_of_times(const struct tls *tls, struct log *log)
     const time_t until = (time_t)atomic_load(&tls->valid_until);
     const bool expired = until <= now.tv_sec;
     if (!expired && from <= now.tv_sec)
-        return;
+        return false;
     if (gmtime_r(expired ? &until : &from, &parts) == NULL ||
         strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts) == 0)
         text[0] = '\0';
-    log_event(log, CONFIG_LOG_WARNING,
-              "a certificate in --tls-cert %.200s %s %s, so that clients refuse the connection; "
-              "replace the file and send SIGHUP",
-              tls->config->tls_cert, expired ? "expired at" : "is not valid before", text);
+    snprintf(warning, TLS_WARNING_MAX,
+             "a certificate in --tls-cert %.200s %s %s, so that clients refuse the connection; "
+             "replace the file and send SIGHUP",
+             tls->config->tls_cert, expired ? "expired at" : "is not valid before", text);
+    return true;
 }
 
 void tls_destroy(struct tls *tls)

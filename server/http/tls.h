@@ -23,7 +23,6 @@
 
 struct connection;
 struct gnutls_session_int;
-struct log;
 struct tls;
 struct tls_credentials;
 
@@ -42,9 +41,10 @@ enum gemmd_error tls_reload(struct tls *tls, struct fault *fault);
 /* The Unix time at which the first of the certificates in the file --tls-cert expires, of those
  * that new sessions use. Any thread. */
 uint64_t tls_expiry_seconds(const struct tls *tls);
-/* Logs a warning if one of these certificates has expired or is not valid yet: clients refuse the
- * daemon then. */
-void tls_warn_of_times(const struct tls *tls, struct log *log);
+/* Whether one of these certificates has expired or is not valid yet, so that clients refuse the
+ * daemon. If so, writes a sentence that says so. */
+enum { TLS_WARNING_MAX = 400 };
+bool tls_warns(const struct tls *tls, char warning[TLS_WARNING_MAX]);
 /* No session may be left. NULL is allowed. */
 void tls_destroy(struct tls *tls);
 

@@ -135,6 +135,11 @@ def test_an_expired_certificate_is_told_and_can_be_replaced(gemmd, pair, tmp_pat
         assert 47 * 3600 < expires_in() <= 48 * 3600
         assert len(warnings()) == 1
         daemon.stop()
+        for file, stranger in zip(old, pair[::-1]):
+            file.write_bytes(stranger.read_bytes())
+        check = subprocess.run([gemmd, "--tls-cert", old[0], "--tls-key", old[1], "--check-config"],
+                               capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+        assert check.returncode == 1 and "not a certificate and its key" in check.stderr
     finally:
         daemon.close()
 
