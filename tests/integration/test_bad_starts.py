@@ -35,6 +35,14 @@ def test_tokens_that_every_user_can_read(mode, starts, gemmd, start, tmp_path):
                              "this host; chmod it to 0640 or 0600\n")
 
 
+def test_config_that_is_missing(gemmd, tmp_path):
+    result = subprocess.run([gemmd, "--config", tmp_path / "none.json"], capture_output=True, text=True,
+                            timeout=PATIENCE_S, check=False)
+    assert result.returncode == 2
+    assert result.stderr == (f"gemmd: --config {str(tmp_path / 'none.json')[:120]} cannot be read: "
+                             "No such file or directory\n")
+
+
 @pytest.mark.parametrize("content, says", [
     ("alice:alice-token-1\n", ""),
     ("alice:short\n", ", line 1: a token is 8 to 255"),
