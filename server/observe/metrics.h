@@ -117,6 +117,7 @@ struct metrics_gauges {
     bool verifies_sample;                       /* --verify-share is not 0 */
     uint64_t reloads_succeeded, reloads_failed; /* since the start */
     uint64_t reload_last_succeeded, reload_last_success_seconds;
+    uint64_t handovers_failed;           /* since the start */
     uint64_t certificate_expiry_seconds; /* Unix time; 0: the daemon has no certificate */
     bool exports_spans;                  /* otherwise the next two are not known */
     uint64_t spans_sent, spans_dropped;

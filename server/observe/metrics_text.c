@@ -264,6 +264,12 @@ static void write_reloads(struct metrics_writer *writer, const struct metrics_ga
     metrics_family(writer, "gemmd_config_last_reload_success_timestamp_seconds", METRICS_GAUGE,
                    "Unix time of the last successful reload, or of the start.");
     metrics_sample(writer, "", gauges->reload_last_success_seconds);
+    if (gauges->handovers_failed > 0) {
+        metrics_family(writer, "gemmd_handover_failures", METRICS_COUNTER,
+                       "How often a new process that SIGUSR2 started did not take over, so that "
+                       "this process went on serving.");
+        metrics_sample(writer, "", gauges->handovers_failed);
+    }
     if (gauges->certificate_expiry_seconds == 0)
         return;
     metrics_family(writer, "gemmd_tls_certificate_expiry_timestamp_seconds", METRICS_GAUGE,
