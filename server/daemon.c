@@ -113,6 +113,20 @@ static enum gemmd_error load_files(struct daemon *daemon, struct fault *fault)
     return code;
 }
 
+enum gemmd_error daemon_check_files(struct daemon *daemon, char warning[TLS_WARNING_MAX],
+                                    struct fault *fault)
+{
+    const enum gemmd_error code = load_files(daemon, fault);
+    warning[0] = '\0';
+    if (code == GEMMD_OK && daemon->tls != NULL)
+        (void)tls_warns(daemon->tls, warning);
+    tokens_free(daemon->tokens);
+    tls_destroy(daemon->tls);
+    daemon->tokens = NULL;
+    daemon->tls = NULL;
+    return code;
+}
+
 /* ---- the device and its memory ---- */
 
 /* Opens the devices, and allocates the pinned memory, which all devices use. If the devices are on
@@ -383,6 +397,9 @@ enum gemmd_error daemon_start(struct daemon *daemon, struct fault *fault)
     enum gemmd_error code = load_files(daemon, fault);
     if (code != GEMMD_OK)
         return code;
+    char warning[TLS_WARNING_MAX];
+    if (daemon->tls != NULL && tls_warns(daemon->tls, warning))
+        log_event(daemon->log, CONFIG_LOG_WARNING, "%s", warning);
     divide_among_tenants(daemon);
     prepare_http_server(daemon);
     code = http_server_open(&daemon->http, fault);

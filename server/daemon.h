@@ -12,6 +12,7 @@
 #include "server/config/config.h"
 #include "server/device_restarts.h"
 #include "server/http/server.h"
+#include "server/http/tls.h"
 
 struct host_memory;
 struct main_loop;
@@ -39,6 +40,11 @@ struct daemon {
     struct device_restarts restarts;
 };
 
+/* Reads the files of tokens and certificates that `daemon->config` names, for --check-config, as
+ * daemon_start does, and keeps nothing of them. Writes a warning about files that can be used, or
+ * an empty text. */
+enum gemmd_error daemon_check_files(struct daemon *daemon, char warning[TLS_WARNING_MAX],
+                                    struct fault *fault);
 /* Opens the listening sockets, allocates memory, opens the device and starts the threads, as
  * `daemon->config` says. After a failure, which `fault` describes, daemon_stop must be called to
  * stop and free the parts that were started. */

@@ -52,7 +52,8 @@ void daemon_devices_warn_of_memory(const struct config *config, struct log *log,
     if (limit_bytes != 0 && option_bytes > limit_bytes)
         log_event(log, CONFIG_LOG_WARNING,
                   "--pinned-bytes, --job-bytes%s are %" PRIu64 " bytes together, and this process "
-                  "may use %" PRIu64,
+                  "may use %" PRIu64
+                  "; lower them, or the system may end the daemon when they fill",
                   backend == GEMM_BACKEND_CPU ? ", --device-bytes and --tensor-bytes" : "",
                   option_bytes, limit_bytes);
 }

@@ -2,7 +2,8 @@
  * gemmd - the daemon's main program: reads the options, starts the daemon, serves, and drains.
  *
  * Exit status: 0 after a drain, or after --help, --version or --check-config; 1 if the daemon could
- * not start or its device was lost too often; 2 for invalid options.
+ * not start, its device was lost too often, or --check-config found a file that cannot be used; 2
+ * for invalid options.
  */
 #include <fcntl.h>
 #include <signal.h>
@@ -64,6 +65,23 @@ static void name_option(const struct fault *fault, char *out, size_t capacity)
     snprintf(option, sizeof option, "--%s", fault->field);
     if (fault->field[0] == '\0' || strstr(fault->detail, option) != NULL)
         out[0] = '\0';
+}
+
+/* Writes to standard error what the options allow, and what is wrong with the files that they name.
+ */
+static int report_check(struct daemon *daemon)
+{
+    struct fault fault = {.code = GEMMD_OK};
+    char warning[TLS_WARNING_MAX], option[sizeof fault.field + 8];
+    memory_needs_print(&daemon->config, stderr);
+    if (daemon_check_files(daemon, warning, &fault) != GEMMD_OK) {
+        name_option(&fault, option, sizeof option);
+        fprintf(stderr, "gemmd: %s%s\n", fault.detail, option);
+        return EXIT_FAILURE;
+    }
+    if (warning[0] != '\0')
+        fprintf(stderr, "gemmd: warning: %s\n", warning);
+    return EXIT_SUCCESS;
 }
 
 static int serve(struct daemon *daemon)
@@ -154,7 +172,7 @@ int main(int argc, char *argv[])
         status = finish_output(status);
     /* The JSON on standard output stays a valid --config file. */
     if (daemon.config.action == CONFIG_CHECK && status == EXIT_SUCCESS)
-        memory_needs_print(&daemon.config, stderr);
+        status = report_check(&daemon);
     config_free(&daemon.config);
     end_without_destructors(status);
     return status;

@@ -201,6 +201,15 @@ static void finish_when_drained(struct main_loop *loop, uint64_t now_ns)
 
 /* ---- signals ---- */
 
+/* Tells that no new process takes over. */
+static void report_failed_handover(struct main_loop *loop, const struct fault *fault)
+{
+    atomic_fetch_add(&loop->services->handovers_failed, 1);
+    log_event(loop->services->log, CONFIG_LOG_ERROR, "this process goes on serving: %s",
+              fault->detail);
+    notify_send("STATUS=serving; the new process did not take over, see the log");
+}
+
 /* Starts the new process, unless one is starting already or the daemon drains. */
 static void begin_handover(struct main_loop *loop)
 {
@@ -220,7 +229,7 @@ static void begin_handover(struct main_loop *loop)
         log_event(log, CONFIG_LOG_INFO, "SIGUSR2: starting %s as pid %d to take over",
                   loop->argv[0], (int)loop->handover.pid);
     else
-        log_event(log, CONFIG_LOG_ERROR, "this process goes on serving: %s", fault.detail);
+        report_failed_handover(loop, &fault);
 }
 
 /* Looks whether the new process is ready or has failed. */
@@ -231,8 +240,7 @@ static void check_handover(struct main_loop *loop, uint64_t now_ns)
         handover_look(&loop->handover, now_ns, &fault) == GEMMD_OK)
         return;
     if (stage_of(loop) == HTTP_SERVING)
-        log_event(loop->services->log, CONFIG_LOG_ERROR, "this process goes on serving: %s",
-                  fault.detail);
+        report_failed_handover(loop, &fault);
 }
 
 /* SIGTERM and SIGINT begin a drain. During a drain they skip its waits, and prevent a restart. */

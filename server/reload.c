@@ -163,6 +163,9 @@ void reload_run(struct reload *reload)
         atomic_fetch_add(&services->reloads.succeeded, 1);
         atomic_store(&services->reloads.last_success_seconds, unix_seconds());
         log_changes(reload, old_level);
+        char warning[TLS_WARNING_MAX];
+        if (services->http->tls != NULL && tls_warns(services->http->tls, warning))
+            log_event(services->log, CONFIG_LOG_WARNING, "%s", warning);
         notify_send("READY=1\nSTATUS=serving");
     } else {
         atomic_fetch_add(&services->reloads.failed, 1);

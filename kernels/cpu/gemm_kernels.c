@@ -52,7 +52,8 @@ static enum gemmd_error openblas_prepare(uint32_t threads, struct fault *fault)
         mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (addresses == MAP_FAILED)
         return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL,
-                         "the system does not give %" PRIu64 " bytes of addresses for OpenBLAS",
+                         "the system does not give %" PRIu64
+                         " bytes of addresses for the buffers of OpenBLAS's threads (ulimit -v)",
                          bytes);
     munmap(addresses, bytes);
     /* Set here and never again: the number of threads is one of the things that bits depend on. */

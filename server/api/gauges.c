@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "server/api/services.h"
+#include "server/http/tls.h"
 #include "server/http/tokens.h"
 #include "server/jobs/jobs.h"
 #include "server/observe/otlp.h"
@@ -174,6 +175,9 @@ struct metrics_gauges gauges_read(struct services *services, uint32_t viewer)
         .reloads_failed = atomic_load(&services->reloads.failed),
         .reload_last_succeeded = atomic_load(&services->reloads.last_succeeded),
         .reload_last_success_seconds = atomic_load(&services->reloads.last_success_seconds),
+        .handovers_failed = atomic_load(&services->handovers_failed),
+        .certificate_expiry_seconds =
+            services->http->tls == NULL ? 0 : tls_expiry_seconds(services->http->tls),
         .verified_asked = devices.verified[WORK_VERIFY_ASKED],
         .verified_sampled = devices.verified[WORK_VERIFY_SAMPLED],
         .verifies_sample = config->verify_share > 0,

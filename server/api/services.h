@@ -48,6 +48,8 @@ struct services {
     uint64_t started_ns;  /* when the daemon started; monotonic clock */
     const char *revision; /* of the sources of this build; borrowed */
     struct reload_counts reloads;
+    /* How often no new process took over after SIGUSR2. The main thread writes. */
+    atomic_uint_fast64_t handovers_failed;
     uint64_t device_restarts; /* after losses of the device; set before the threads start */
 
     struct executors executors;  /* the devices, with their queues and dispatch threads */

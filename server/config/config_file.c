@@ -90,7 +90,8 @@ enum gemmd_error config_read_file(struct config_reader *reader, const char *path
             return fault_set(reader->fault, GEMMD_ERR_IO, "config", "%s is a directory", path);
         bool unreadable = json_error_code(&problem) == json_error_cannot_open_file;
         if (unreadable)
-            return fault_set(reader->fault, GEMMD_ERR_IO, "config", "%s", problem.text);
+            return fault_set(reader->fault, GEMMD_ERR_IO, "config",
+                             "--config %.120s cannot be read: %s", path, strerror(errno));
         return fault_set(reader->fault, GEMMD_ERR_USAGE, "config", "%.80s, line %d: %.120s", path,
                          problem.line, problem.text);
     }

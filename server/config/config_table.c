@@ -40,9 +40,11 @@ const struct config_option config_options[] = {
              "LISTEN_FDS are served in addition, and in place of the default address."},
     {SETTING("io-threads", CONFIG_KIND_NUMBER, CONFIG_GROUP_LISTENING), FIELD(io_threads),
      .max = 256, .standard = "0", .placeholder = "N",
-     .help = "Threads that read requests and write answers. Unless --bulk-connections is 0, as "
-             "many threads again serve the connections with large bodies. 0: half of the host's "
-             "cores, at least 1 and at most 16."},
+     .help =
+         "Threads that read requests and write answers. Unless --bulk-connections is 0, as "
+         "many threads again serve the connections with large bodies. More threads serve more "
+         "small requests a second as long as cores are idle. 0: half of the host's cores, at least "
+         "1 and at most 16; a container's quota is not looked at."},
     {SETTING("max-connections", CONFIG_KIND_NUMBER, CONFIG_GROUP_LISTENING), FIELD(max_connections),
      .min = 1, .max = 1000000, .standard = "8192", .placeholder = "N",
      .help = "Connections that may be open at a time, on all addresses together. A further "
@@ -148,13 +150,17 @@ const struct config_option config_options[] = {
              "of a wake-up. 0: threads sleep at once. Default: 50 with 8 cores or more, else 0."},
     {SETTING("cpu-threads", CONFIG_KIND_NUMBER, CONFIG_GROUP_COMPUTING), FIELD(cpu_threads),
      .max = 1024, .standard = "0", .placeholder = "N",
-     .help = "Threads that each device of the CPU backend computes with. 0: one for each core, "
-             "divided among the devices."},
+     .help = "Threads that each device of the CPU backend computes with. Set this option "
+             "where a quota, such as a container's, allows less than the cores of the host: more "
+             "threads than the quota wait for each other. 0: one for each core, divided among the "
+             "devices."},
     {SETTING("pinned-bytes", CONFIG_KIND_BYTES, CONFIG_GROUP_COMPUTING), FIELD(pinned_bytes),
      .min = MIB, .max = BYTES_MAX, .standard = "2G", .placeholder = "SIZE",
-     .help = "Size of the host memory that holds request bodies and results. The memory is "
-             "reserved at start; with a GPU it is pinned, so that the GPU copies from and to it. A "
-             "request for which too little of it is free is refused with 503."},
+     .help =
+         "Size of the host memory that holds request bodies and results. The memory is "
+         "reserved at start; with a GPU it is pinned, so that the GPU copies from and to it. A "
+         "request for which too little of it is free is refused with 503, so that the size bounds "
+         "how many large requests are served at a time."},
     {SETTING("device-bytes", CONFIG_KIND_BYTES, CONFIG_GROUP_COMPUTING), FIELD(device_bytes),
      .max = BYTES_MAX, .standard = "0", .placeholder = "SIZE",
      .help = "Size of the memory of each device that accepted requests compute in, reserved at "
@@ -397,8 +403,10 @@ const struct config_option config_options[] = {
              "dashes in front. Flags and environment variables win over the file."},
     {OPTION("check-config", CONFIG_KIND_ACTION, CONFIG_GROUP_OPERATION), FIELD(action),
      .sources = FLAG_ONLY, .min = CONFIG_CHECK,
-     .help = "Check the options, print those in force as JSON and exit. The JSON is a valid "
-             "--config file. How much memory the options allow is printed to standard error."},
+     .help =
+         "Check the options and the files of tokens and certificates, print the options in force "
+         "as JSON and exit. The JSON is a valid --config file. How much memory the options allow, "
+         "and what is wrong with a file, is printed to standard error."},
     {OPTION("help", CONFIG_KIND_ACTION, CONFIG_GROUP_OPERATION), FIELD(action),
      .sources = FLAG_ONLY, .min = CONFIG_HELP,
      .help = "Print a description of all options and exit."},

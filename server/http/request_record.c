@@ -121,6 +121,7 @@ void request_record(const struct request *request, bool work_ended, uint64_t now
         .path = request->path[0] == '\0' ? NULL : request->path,
         .error = request->fault.code == GEMMD_OK ? NULL : error_slug(request->fault.code),
         .status = request->status,
+        .tenant = request->tenant[0] == '\0' ? NULL : request->tenant,
         .trace_id = request->trace.trace_id,
         .span_id = request->trace.span_id,
         .request_bytes = request->received_bytes,
@@ -150,6 +151,11 @@ void request_record(const struct request *request, bool work_ended, uint64_t now
     keep_notable(request, &entry, stages_ns, computes);
     if (request->trace.sampled)
         record_trace(request, &entry, stages_ns);
-    if (request->config->access_log)
-        log_access(request->server->log, &request->thread->log_buffer, &entry, now_ns);
+    if (!request->config->access_log)
+        return;
+    /* The reason of an error that the client was told. A span does not have this reason, because
+     * the reason may quote the request's query. */
+    if (entry.reason == NULL && request->fault.code != GEMMD_OK)
+        entry.reason = request->fault.detail;
+    log_access(request->server->log, &request->thread->log_buffer, &entry, now_ns);
 }

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <time.h>
 
 #include "server/http/connection.h"
 #include "server/http/io_thread.h"
@@ -28,6 +29,8 @@ struct tls {
     const struct config *config;
     pthread_mutex_t lock;            /* for `current` */
     struct tls_credentials *current; /* of new sessions */
+    /* Unix times between which all certificates of `current` are valid. */
+    _Atomic int64_t valid_from, valid_until;
 };
 
 /* The certificate callback of libmicrohttpd's own credentials. Refuses the handshake, because a
@@ -156,6 +159,29 @@ static enum gemmd_error set_authorities(const struct config *config,
     return error;
 }
 
+/* Reads the times between which all certificates of the file --tls-cert are valid. */
+static enum gemmd_error read_times(gnutls_certificate_credentials_t handle, int64_t *from,
+                                   int64_t *until, struct fault *fault)
+{
+    gnutls_x509_crt_t *chain = NULL;
+    unsigned count = 0;
+    const int got = gnutls_certificate_get_x509_crt(handle, 0, &chain, &count);
+    if (got < 0)
+        return fault_set(fault, GEMMD_ERR_USAGE, "tls-cert",
+                         "the certificates of --tls-cert cannot be read: %s", gnutls_strerror(got));
+    *from = 0;
+    *until = INT64_MAX;
+    for (unsigned i = 0; i < count; i++) {
+        const int64_t begin = gnutls_x509_crt_get_activation_time(chain[i]);
+        const int64_t end = gnutls_x509_crt_get_expiration_time(chain[i]);
+        *from = begin > *from ? begin : *from;
+        *until = end < *until ? end : *until;
+        gnutls_x509_crt_deinit(chain[i]);
+    }
+    gnutls_free(chain);
+    return GEMMD_OK;
+}
+
 static void release(struct tls_credentials *credentials)
 {
     if (credentials == NULL || atomic_fetch_sub(&credentials->holders, 1) > 1)
@@ -175,6 +201,9 @@ enum gemmd_error tls_reload(struct tls *tls, struct fault *fault)
     enum gemmd_error error = set_pair(tls->config, fresh->handle, fault);
     if (error == GEMMD_OK)
         error = set_authorities(tls->config, fresh->handle, fault);
+    int64_t from = 0, until = 0;
+    if (error == GEMMD_OK)
+        error = read_times(fresh->handle, &from, &until, fault);
     if (error != GEMMD_OK) {
         release(fresh);
         return error;
@@ -182,6 +211,8 @@ enum gemmd_error tls_reload(struct tls *tls, struct fault *fault)
     pthread_mutex_lock(&tls->lock);
     struct tls_credentials *old = tls->current;
     tls->current = fresh;
+    atomic_store(&tls->valid_from, from);
+    atomic_store(&tls->valid_until, until);
     pthread_mutex_unlock(&tls->lock);
     release(old);
     return GEMMD_OK;
@@ -211,6 +242,33 @@ enum gemmd_error tls_create(const struct config *config, struct tls **out, struc
     else
         tls_destroy(tls);
     return error;
+}
+
+uint64_t tls_expiry_seconds(const struct tls *tls)
+{
+    const int64_t until = atomic_load(&tls->valid_until);
+    return until < 0 ? 0 : (uint64_t)until;
+}
+
+bool tls_warns(const struct tls *tls, char warning[TLS_WARNING_MAX])
+{
+    struct timespec now;
+    char text[32];
+    struct tm parts;
+    clock_gettime(CLOCK_REALTIME, &now);
+    const time_t from = (time_t)atomic_load(&tls->valid_from);
+    const time_t until = (time_t)atomic_load(&tls->valid_until);
+    const bool expired = until <= now.tv_sec;
+    if (!expired && from <= now.tv_sec)
+        return false;
+    if (gmtime_r(expired ? &until : &from, &parts) == NULL ||
+        strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts) == 0)
+        text[0] = '\0';
+    snprintf(warning, TLS_WARNING_MAX,
+             "a certificate in --tls-cert %.200s %s %s, so that clients refuse the connection; "
+             "replace the file and send SIGHUP",
+             tls->config->tls_cert, expired ? "expired at" : "is not valid before", text);
+    return true;
 }
 
 void tls_destroy(struct tls *tls)

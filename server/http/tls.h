@@ -15,6 +15,7 @@
 #include <microhttpd.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/socket.h>
 
 #include "proto/error.h"
@@ -37,6 +38,13 @@ enum gemmd_error tls_create(const struct config *config, struct tls **tls, struc
  * keep theirs. After an error, which is one of the errors of tls_create, the old credentials stay
  * in force. */
 enum gemmd_error tls_reload(struct tls *tls, struct fault *fault);
+/* The Unix time at which the first of the certificates in the file --tls-cert expires, of those
+ * that new sessions use. Any thread. */
+uint64_t tls_expiry_seconds(const struct tls *tls);
+/* Whether one of these certificates has expired or is not valid yet, so that clients refuse the
+ * daemon. If so, writes a sentence that says so. */
+enum { TLS_WARNING_MAX = 400 };
+bool tls_warns(const struct tls *tls, char warning[TLS_WARNING_MAX]);
 /* No session may be left. NULL is allowed. */
 void tls_destroy(struct tls *tls);
 

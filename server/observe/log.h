@@ -49,7 +49,8 @@ enum { LOG_SIZES_MAX = 8 };
 struct log_access {
     const char *message; /* NULL: "request" */
     const char *request_id, *peer, *method, *path, *op, *dtype, *kernel, *error;
-    const char *reason;             /* why there is no answer */
+    const char *tenant;             /* the owner of the request or job */
+    const char *reason;             /* why there is no result */
     const char *job;                /* the id of the job */
     const char *trace_id, *span_id; /* "": left out */
     int status;                     /* 0: left out */

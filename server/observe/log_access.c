@@ -3,9 +3,10 @@
 
 #include "server/observe/log_line.h"
 
-/* Most bytes of each string that are logged. Path, id, method and kernel come from clients.
+/* Most bytes of each string that are logged. Path, id, method and kernel come from clients, and a
+ * reason may quote them.
  * Together the strings fit in LOG_LINE_MAX besides about 1,000 bytes of names and numbers. */
-enum { PATH_BUDGET = 1600, ID_BUDGET = 400, WORD_BUDGET = 96 };
+enum { PATH_BUDGET = 1400, ID_BUDGET = 400, REASON_BUDGET = 256, WORD_BUDGET = 96 };
 
 /* How a member is written: the text before its name and after it. */
 struct style {
@@ -77,13 +78,14 @@ static void add_members(struct log_line *line, const struct style *style,
     if (entry->status != 0)
         number_member(line, style, "status", (uint64_t)entry->status);
     string_member(line, style, "error", entry->error, WORD_BUDGET);
-    string_member(line, style, "reason", entry->reason, WORD_BUDGET);
+    string_member(line, style, "reason", entry->reason, REASON_BUDGET);
     string_member(line, style, "job", entry->job, WORD_BUDGET);
     if (entry->op)
         add_computation(line, style, entry);
     time_member(line, style, "total_ms", entry->total_ns);
     number_member(line, style, "request_bytes", entry->request_bytes);
     number_member(line, style, "response_bytes", entry->response_bytes);
+    string_member(line, style, "tenant", entry->tenant, WORD_BUDGET);
     string_member(line, style, "peer", entry->peer, WORD_BUDGET);
     string_member(line, style, "request_id", entry->request_id, ID_BUDGET);
     if (entry->trace_id && entry->trace_id[0]) {

@@ -117,7 +117,9 @@ struct metrics_gauges {
     bool verifies_sample;                       /* --verify-share is not 0 */
     uint64_t reloads_succeeded, reloads_failed; /* since the start */
     uint64_t reload_last_succeeded, reload_last_success_seconds;
-    bool exports_spans; /* otherwise the next two are not known */
+    uint64_t handovers_failed;           /* since the start */
+    uint64_t certificate_expiry_seconds; /* Unix time; 0: the daemon has no certificate */
+    bool exports_spans;                  /* otherwise the next two are not known */
     uint64_t spans_sent, spans_dropped;
     bool shows_exemplars; /* the viewer may see the traces of all tenants */
     /* The most that the device can do, in operations or bytes a second; 0: not known. */

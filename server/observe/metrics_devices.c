@@ -21,7 +21,7 @@ static const struct {
         name, help, type, kind, offsetof(struct metrics_device, field)                             \
     }
     VALUE("gemmd_per_device_lost", METRICS_GAUGE, VALUE_LOST, lost,
-          "1: the device is lost, and the daemon computes on the others."),
+          "1 if the device is lost, so that the daemon computes on the others, else 0."),
     VALUE("gemmd_per_device_requests_waiting", METRICS_GAUGE, VALUE_U32, waiting,
           "Requests that wait for the device."),
     VALUE("gemmd_per_device_requests_running", METRICS_GAUGE, VALUE_U32, running,

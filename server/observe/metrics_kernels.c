@@ -65,8 +65,8 @@ void metrics_write_kernels(struct metrics_writer *writer, const struct metrics *
     if (totals[METRICS_KERNELS_MAX].works > 0)
         totals[count++] = totals[METRICS_KERNELS_MAX];
     metrics_family(writer, "gemmd_kernel_works", METRICS_COUNTER,
-                   "Problems computed, by operation, kernel and operand type. Of all that is told "
-                   "apart so, other stands for what came after the first 10.");
+                   "Problems computed, by operation, kernel and operand type. Combinations of the "
+                   "three after the first 10 are counted together, as kernel other.");
     for (uint32_t i = 0; i < count; i++) {
         kernel_labels(&totals[i], labels);
         metrics_sample(writer, labels, totals[i].works);

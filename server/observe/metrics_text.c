@@ -127,10 +127,13 @@ static void write_gauges(struct metrics_writer *writer, const struct metrics_gau
          gauges->requests_running},
         {"gemmd_requests_waiting", "Requests waiting in the queue for the device.",
          gauges->requests_waiting},
-        {"gemmd_queue_requests", "Requests that are accepted and not computed yet.",
+        {"gemmd_queue_requests",
+         "Requests that are accepted and not computed yet, or whose answer of more than 64 KiB has "
+         "not "
+         "left yet.",
          gauges->queue_requests},
         {"gemmd_queue_bytes",
-         "Bytes of bodies and results of requests that are accepted and not computed yet.",
+         "Bytes of bodies and results of the requests that gemmd_queue_requests counts.",
          gauges->queue_bytes},
         {"gemmd_queue_capacity_bytes", "Limit of gemmd_queue_bytes (--queue-bytes).",
          gauges->queue_capacity_bytes},
@@ -169,7 +172,7 @@ static void write_gauges(struct metrics_writer *writer, const struct metrics_gau
          gauges->shared_capacity_bytes},
         {"gemmd_shared_memories", "Mappings of clients' shared memory.", gauges->shared_memories},
         {"gemmd_shared_memories_capacity",
-         "Mappings of clients' shared memory that there may be (--shm-regions).",
+         "Limit of gemmd_shared_memories, and of gemmd_shared_memory_regions (--shm-regions).",
          gauges->shared_capacity_memories},
         {"gemmd_shared_memory_regions", "Names that clients have registered for shared memory.",
          gauges->shared_regions},
@@ -188,11 +191,11 @@ static void write_gauges(struct metrics_writer *writer, const struct metrics_gau
         {"gemmd_connections_capacity", "Limit of open connections (--max-connections).",
          gauges->connections_capacity},
         {"gemmd_ready",
-         "1 while the daemon is not shutting down and its device is neither lost nor stalled, else "
+         "1 while the daemon is not shutting down and a device is neither lost nor stalled, else "
          "0.",
          gauges->ready},
         {"gemmd_device_stalled",
-         "1 while the device has work and has finished no part of it for --stall-time, else 0.",
+         "1 while a device has work and has finished no part of it for --stall-time, else 0.",
          gauges->device_stalled},
         {"gemmd_draining", "1 while the daemon is shutting down, else 0.", gauges->draining},
     };
@@ -223,11 +226,10 @@ static void write_tenants(struct metrics_writer *writer, const struct metrics_ga
         const char *name, *help;
         size_t offset;
     } gauged[] = {
-        {"gemmd_tenant_requests", "Requests of a tenant that are accepted and not computed yet.",
+        {"gemmd_tenant_requests", "Requests of a tenant that gemmd_queue_requests counts.",
          offsetof(struct metrics_tenant, requests)},
         {"gemmd_tenant_bytes",
-         "Bytes of bodies and results of a tenant's requests that are accepted and not computed "
-         "yet.",
+         "Bytes of bodies and results of a tenant's requests that gemmd_queue_requests counts.",
          offsetof(struct metrics_tenant, bytes)},
         {"gemmd_tenant_tensor_bytes",
          "Bytes of device memory that a tenant's resident tensors take.",
@@ -262,6 +264,17 @@ static void write_reloads(struct metrics_writer *writer, const struct metrics_ga
     metrics_family(writer, "gemmd_config_last_reload_success_timestamp_seconds", METRICS_GAUGE,
                    "Unix time of the last successful reload, or of the start.");
     metrics_sample(writer, "", gauges->reload_last_success_seconds);
+    if (gauges->handovers_failed > 0) {
+        metrics_family(writer, "gemmd_handover_failures", METRICS_COUNTER,
+                       "How often a new process that SIGUSR2 started did not take over, so that "
+                       "this process went on serving.");
+        metrics_sample(writer, "", gauges->handovers_failed);
+    }
+    if (gauges->certificate_expiry_seconds == 0)
+        return;
+    metrics_family(writer, "gemmd_tls_certificate_expiry_timestamp_seconds", METRICS_GAUGE,
+                   "Unix time at which the first of the certificates in --tls-cert expires.");
+    metrics_sample(writer, "", gauges->certificate_expiry_seconds);
 }
 
 static void write_build(struct metrics_writer *writer, const struct metrics_identity *identity)

@@ -171,6 +171,13 @@ def test_every_container_is_restricted():
         assert context["seccompProfile"] == {"type": "RuntimeDefault"}
 
 
+def test_the_daemon_can_read_a_secret_that_only_a_group_may_read():
+    for overlay, pod in containers():
+        if overlay != "kserve":
+            context = pod["securityContext"]
+            assert context["fsGroup"] == context["runAsGroup"], overlay
+
+
 def test_images_are_targets_of_the_containerfile():
     targets = re.findall(r"^FROM scratch AS (\w+)", (DEPLOY / "container" / "Containerfile").read_text(),
                          re.M)

@@ -14,7 +14,7 @@ class Authority:
         _openssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
                  "-keyout", self.key, "-out", self.certificate, "-days", "2", "-subj", f"/CN={name}")
 
-    def issue(self, name, alternatives, usage):
+    def issue(self, name, alternatives, usage, days=2):
         """The (certificate, key) files of a new certificate with the CN `name`."""
         key, request, extensions, certificate = (
             self.folder / f"{name}.{kind}" for kind in ("key", "csr", "ext", "pem"))
@@ -22,7 +22,7 @@ class Authority:
         _openssl("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
                  "-keyout", key, "-out", request, "-subj", f"/CN={name}")
         _openssl("x509", "-req", "-in", request, "-CA", self.certificate, "-CAkey", self.key,
-                 "-CAcreateserial", "-days", "2", "-extfile", extensions, "-out", certificate)
+                 "-CAcreateserial", "-days", days, "-extfile", extensions, "-out", certificate)
         return certificate, key
 
     def server(self):

@@ -1,5 +1,6 @@
 """Starts that cannot succeed: one sentence that names the reason, and a status."""
 
+import json
 import pathlib
 import subprocess
 
@@ -32,6 +33,33 @@ def test_tokens_that_every_user_can_read(mode, starts, gemmd, start, tmp_path):
     assert result.returncode == 1
     assert result.stderr == (f"gemmd: --token-file {str(file)[:120]} can be read by every user of "
                              "this host; chmod it to 0640 or 0600\n")
+
+
+def test_config_that_is_missing(gemmd, tmp_path):
+    result = subprocess.run([gemmd, "--config", tmp_path / "none.json"], capture_output=True, text=True,
+                            timeout=PATIENCE_S, check=False)
+    assert result.returncode == 2
+    assert result.stderr == (f"gemmd: --config {str(tmp_path / 'none.json')[:120]} cannot be read: "
+                             "No such file or directory\n")
+
+
+@pytest.mark.parametrize("content, says", [
+    ("alice:alice-token-1\n", ""),
+    ("alice:short\n", ", line 1: a token is 8 to 255"),
+    ("", " has no token"),
+    (None, " cannot be read: No such file or directory (--token-file)"),
+])
+def test_check_config_reads_the_files(content, says, gemmd, tmp_path):
+    file = tmp_path / "tokens"
+    if content is not None:
+        file.write_text(content)
+        file.chmod(0o600)
+    result = subprocess.run([gemmd, "--token-file", file, "--check-config"], capture_output=True, text=True,
+                            timeout=PATIENCE_S, check=False)
+    assert json.loads(result.stdout)["token-file"] == str(file)
+    assert result.returncode == (1 if says else 0)
+    errors = [line for line in result.stderr.splitlines() if line.startswith("gemmd: ")]
+    assert len(errors) == bool(says) and says in "".join(errors)
 
 
 @pytest.mark.parametrize("check", [["--check-config"], []], ids=["check-config", "start"])

@@ -236,6 +236,7 @@ def test_a_program_that_does_not_start_changes_nothing(script, says, start, gemm
     assert says in line
     assert exchange(daemon.address, GOOD).status == 200
     assert exchange(path, GOOD).status == 200, "its file is still there"
+    assert b"\ngemmd_handover_failures_total 1\n" in exchange(daemon.address, request("GET", "/metrics")).body
     if hangs:
         return  # the time limit may be too short for the program under a sanitizer
     shutil.copy(gemmd, tmp_path / "good")

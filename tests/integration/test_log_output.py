@@ -169,6 +169,31 @@ def test_the_line_of_a_job_has_its_real_stages(start):
     assert line_of(daemon, "mine")["status"] == 202
 
 
+def test_lines_say_whose_request_it_was_and_why_it_failed(start, tmp_path):
+    tokens = tmp_path / "tokens"
+    tokens.write_text("alice:alice-token-1\nprom:prom-token-12 scopes=metrics\n")
+    tokens.chmod(0o600)
+    daemon = start("--token-file", str(tokens))
+
+    def ask(name, token, *fields, m=2):
+        answer = exchange(daemon.address, request("POST", f"/gemm?m={m}&n=2&k=2", [
+            ("Content-Length", 32), ("X-Request-Id", name), ("Authorization", f"Bearer {token}"), *fields], bytes(32)))
+        line = line_of(daemon, name)
+        assert line["status"] == answer.status
+        if answer.status >= 400:
+            assert line["reason"] == json.loads(answer.body)["detail"]
+        else:
+            assert "reason" not in line
+        return answer.status, line.get("tenant")
+
+    assert ask("served", "alice-token-1") == (200, "alice")
+    assert ask("wrong", "alice-token-1", m=0) == (400, "alice")
+    assert ask("no-scope", "prom-token-12") == (403, "prom")
+    assert ask("unknown", "none-of-them") == (401, None)
+    assert ask("job", "alice-token-1", ("Prefer", "respond-async")) == (202, "alice")
+    assert line_of(daemon, "job", "job")["tenant"] == "alice"
+
+
 def test_lines_have_the_time_in_the_queue(start):
     """It takes a microsecond at least to wake the thread that starts the work of one of several requests."""
     daemon = start()

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import re
+import signal
 import socket
 import ssl
 import struct
@@ -105,6 +106,42 @@ def test_versions_and_protocol(version, spoken, tls_daemon, authority):
         assert connection.selected_alpn_protocol() == "http/1.1"
         connection.sendall(GET)
         assert connection.recv(1 << 16).startswith(b"HTTP/1.1 200")
+
+
+def test_an_expired_certificate_is_told_and_can_be_replaced(gemmd, pair, tmp_path_factory):
+    old = Authority(tmp_path_factory.mktemp("expired")).issue("localhost", "DNS:localhost", "serverAuth", days=0)
+    says = "expired at"
+
+    def warnings():
+        return [line["message"] for line in daemon.lines if says in line["message"]]
+
+    def expires_in():
+        context = ssl.create_default_context()
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        with connect(daemon, context) as connection:
+            connection.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            text = read_all(connection).decode()
+        return float(re.search(r"^gemmd_tls_certificate_expiry_timestamp_seconds (\S+)$", text, re.M)[1]) - time.time()
+
+    daemon = Daemon(gemmd, "--tls-cert", old[0], "--tls-key", old[1])
+    try:
+        daemon.wait_until_listening(1)
+        assert len(warnings()) == 1 and str(old[0])[:100] in warnings()[0] and "SIGHUP" in warnings()[0]
+        assert -PATIENCE_S < expires_in() <= 0
+        for file, fresh in zip(old, pair):
+            file.write_bytes(fresh.read_bytes())
+        daemon.process.send_signal(signal.SIGHUP)
+        daemon.wait_for(lambda lines: any(line["message"] == "reloaded" for line in lines), "the reload")
+        assert 47 * 3600 < expires_in() <= 48 * 3600
+        assert len(warnings()) == 1
+        daemon.stop()
+        for file, stranger in zip(old, pair[::-1]):
+            file.write_bytes(stranger.read_bytes())
+        check = subprocess.run([gemmd, "--tls-cert", old[0], "--tls-key", old[1], "--check-config"],
+                               capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+        assert check.returncode == 1 and "not a certificate and its key" in check.stderr
+    finally:
+        daemon.close()
 
 
 def test_old_versions_are_refused(tls_daemon, authority):

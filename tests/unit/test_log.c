@@ -199,6 +199,8 @@ static const struct log_access product = {.request_id = "id-1",
                                           .dtype = "bf16",
                                           .kernel = "tiled",
                                           .error = "queue-full",
+                                          .reason = "the queue is full",
+                                          .tenant = "alice",
                                           .status = 429,
                                           .m = 1,
                                           .n = 2,
@@ -230,6 +232,8 @@ START_TEST(access_line_says_all_of_a_product)
         "request_bytes", 5, "response_bytes", 6, "receive_ms", 1.0, "queue_ms", 2.0, "h2d_ms", 3.0,
         "kernel_ms", 4.0, "d2h_ms", 5.001, "send_ms", 6.0, "total_ms", 1234.568);
     ck_assert_int_eq(json_object_set_new(expected, "kernel", json_string("tiled")), 0);
+    ck_assert_int_eq(json_object_set_new(expected, "reason", json_string("the queue is full")), 0);
+    ck_assert_int_eq(json_object_set_new(expected, "tenant", json_string("alice")), 0);
     ck_assert_msg(json_equal(object, expected), "the line is %s", text);
     json_decref(object);
     json_decref(expected);
@@ -244,7 +248,8 @@ START_TEST(access_line_leaves_out_what_is_not_known)
     log_one_access(c.log, &entry);
     char *text = written(&c);
     json_t *object = one_object(text);
-    static const char *const left_out[] = {"op", "error", "m", "kernel", "kernel_ms", "request_id"};
+    static const char *const left_out[] = {"op",     "error",     "m",          "kernel",
+                                           "reason", "kernel_ms", "request_id", "tenant"};
     for (size_t i = 0; i < sizeof(left_out) / sizeof(left_out[0]); i++)
         ck_assert_msg(!json_object_get(object, left_out[i]), "%s is not left out", left_out[i]);
     ck_assert_ptr_nonnull(json_object_get(object, "total_ms"));
@@ -258,8 +263,9 @@ START_TEST(access_line_as_text)
     struct capture c = capture(CONFIG_LOG_INFO, CONFIG_LOG_TEXT);
     log_one_access(c.log, &product);
     char *text = written(&c);
-    ck_assert_ptr_nonnull(strstr(
-        text, "Z info    request method=POST path=/gemm status=429 error=queue-full op=gemm "));
+    ck_assert_ptr_nonnull(
+        strstr(text, "Z info    request method=POST path=/gemm status=429 error=queue-full "
+                     "reason=\"the queue is full\" op=gemm "));
     ck_assert_ptr_nonnull(strstr(text, " kernel_ms=4.000 "));
     ck_assert_ptr_nonnull(strstr(text, " request_id=id-1\n"));
     free(text);
@@ -283,6 +289,7 @@ START_TEST(no_access_line_is_too_long)
                                    .kernel = endless,
                                    .error = endless,
                                    .reason = endless,
+                                   .tenant = endless,
                                    .job = endless,
                                    .trace_id = endless,
                                    .span_id = endless,

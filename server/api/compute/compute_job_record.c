@@ -10,6 +10,7 @@
 void compute_job_note_origin(struct compute_job_origin *origin, const struct request *request)
 {
     memcpy(origin->request_id, request->id, sizeof origin->request_id);
+    origin->tenant = request->tenant;
     origin->trace = request->trace;
 }
 
@@ -21,6 +22,7 @@ void compute_job_record(const struct compute_job_origin *origin, const struct co
         .message = "job",
         .request_id = origin->request_id,
         .job = origin->job_id,
+        .tenant = origin->tenant[0] == '\0' ? NULL : origin->tenant,
         .trace_id = origin->trace.trace_id,
         .span_id = origin->trace.span_id,
         .op = call->operation->name,

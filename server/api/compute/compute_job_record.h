@@ -16,6 +16,7 @@ struct services;
 /* The request that a job came from. */
 struct compute_job_origin {
     char job_id[JOB_ID_TEXT + 1], request_id[REQUEST_ID_MAX + 1];
+    const char *tenant; /* "" without tokens. Borrowed from the tokens */
     struct trace_context trace;
 };
 
