@@ -20,8 +20,7 @@ Parts (all of them, in this order, if none is named):
                code, and runs the tests that only that build has
   asan         both under AddressSanitizer and UndefinedBehaviorSanitizer
   tsan         both under ThreadSanitizer
-  msan         the Check programs under MemorySanitizer, but for those that read what a library has
-               written; needs clang
+  msan         the Check programs that call no library under MemorySanitizer; needs clang
   fuzz         each harness of tests/fuzz with libFuzzer, for some seconds; needs clang
   deploy       packages, container image, Kubernetes manifests, alert rules, board and HAProxy of deploy/
   quickstart   deploy/quickstart.sh in a fresh copy of the tree, twice
