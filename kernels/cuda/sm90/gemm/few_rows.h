@@ -2,7 +2,8 @@
  * few_rows.h - the kernels for products of up to 64 rows of f8_e4m3 with precision full
  * (gemm_widened.cuh).
  *
- * They compute the same bits as the kernels of f16 on operands that were converted to f16 first.
+ * The kernels declared here compute the same bits as the f16 kernels on operands that were
+ * converted to f16 first.
  */
 #ifndef KERNELS_CUDA_SM90_GEMM_FEW_ROWS_H
 #define KERNELS_CUDA_SM90_GEMM_FEW_ROWS_H
