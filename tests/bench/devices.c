@@ -13,7 +13,7 @@
 #include "proto/revision.h"
 #include "tests/bench/device.h"
 
-enum { DEVICES_MAX = 16, ROUNDS = 5 };
+enum { DEVICES_MAX = 16, ROUNDS = 5, COPIED_PRODUCTS = 64 };
 static const uint64_t COPY_BYTES = UINT64_C(256) << 20;
 static const uint64_t LARGEST_BYTES = UINT64_C(2) * 16384 * 16384; /* a bf16 matrix */
 
@@ -147,6 +147,29 @@ static void both_ways(struct devices *devices, int index, int count, const void 
           "copy");
 }
 
+/* The copies of COPIED_PRODUCTS products of f32 with square operands of the side `argument`,
+ * without the products: both operands to the device, and beside the next one's operands the result
+ * back. The bytes rotate over all of the pinned memory, so that they do not stay in the host's
+ * caches. */
+static void copies_of_products(struct devices *devices, int index, int count, const void *argument)
+{
+    (void)count;
+    struct one *one = &devices->list[index];
+    const uint64_t side = *(const uint64_t *)argument, bytes = 4 * side * side;
+    for (uint64_t i = 0; i < COPIED_PRODUCTS; i++) {
+        for (uint64_t operand = 0; operand < 2; operand++) {
+            const uint64_t at = (2 * i + operand) * bytes % COPY_BYTES;
+            check(cudaMemcpyAsync((char *)one->a + at, (const char *)one->host + at, bytes,
+                                  cudaMemcpyHostToDevice, one->stream),
+                  "copy");
+        }
+        const uint64_t at = i * bytes % COPY_BYTES;
+        check(cudaMemcpyAsync((char *)one->host_back + at, (const char *)one->b + at, bytes,
+                              cudaMemcpyDeviceToHost, one->back),
+              "copy");
+    }
+}
+
 /* To the next device, from each of the first `count`. */
 static void to_the_next(struct devices *devices, int index, int count, const void *argument)
 {
@@ -207,6 +230,15 @@ static void measure(struct devices *devices)
                   all * rows[i].copies * gigabytes /
                       shortest_s(devices, all, rows[i].enqueue, NULL),
                   "GB/s");
+    for (uint64_t side = 1024; side <= 4096; side *= 4) {
+        char what[80];
+        snprintf(what, sizeof what, "copies of f32 %ju³, operands in and results out",
+                 (uintmax_t)side);
+        print_row(devices, what,
+                  COPIED_PRODUCTS / shortest_s(devices, 1, copies_of_products, &side),
+                  all * COPIED_PRODUCTS / shortest_s(devices, all, copies_of_products, &side),
+                  "products/s");
+    }
     if (all > 1)
         print_row(devices, "device to the next device",
                   gigabytes / shortest_s(devices, 1, to_the_next, NULL),
