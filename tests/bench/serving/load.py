@@ -38,9 +38,9 @@ def _parse(text, what):
                   values.get("requests", 0))
 
 
-def wrk(address, target, body, connections, seconds):
+def wrk(address, target, body, connections, seconds, headers=None):
     """`body` is a file; POSTs it to `target` over all connections as fast as it is answered."""
-    return _wrk(f"http://{address}{target}", [body], connections, seconds)
+    return _wrk(f"http://{address}{target}", [body], connections, seconds, headers)
 
 
 def wrk_list(address, listing, connections, seconds):
@@ -48,9 +48,10 @@ def wrk_list(address, listing, connections, seconds):
     return _wrk(f"http://{address}/", ["--list", listing], connections, seconds)
 
 
-def _wrk(url, arguments, connections, seconds):
+def _wrk(url, arguments, connections, seconds, headers=None):
     threads = min(connections, max(1, min(6, os.cpu_count() // 3)))
     command = ["wrk", f"-t{threads}", f"-c{connections}", f"-d{seconds}s", "--timeout", "30s",
+               *(word for name, value in (headers or {}).items() for word in ("-H", f"{name}: {value}")),
                "-s", os.path.join(HERE, "post.lua"), url, "--", *arguments]
     run = subprocess.run(command, capture_output=True, text=True, timeout=seconds + 60)
     return _parse(run.stdout, " ".join(command))
