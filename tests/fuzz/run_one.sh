@@ -20,7 +20,9 @@ options=(-max_total_time="$seconds" -timeout=60 -rss_limit_mb=4096 -verbosity=0 
 
 # AddressSanitizer of clang before 18 ends at random if addresses have more than 28 random bits.
 fixed=()
-if (($(cat /proc/sys/vm/mmap_rnd_bits 2>/dev/null || echo 0) > 28)); then fixed=(setarch --addr-no-randomize); fi
+if (($(cat /proc/sys/vm/mmap_rnd_bits 2>/dev/null || echo 0) > 28)) && setarch --addr-no-randomize true; then
+    fixed=(setarch --addr-no-randomize)
+fi
 
 cd "$found"
 exec "${fixed[@]}" "$program" "${options[@]}" "$found" "$here/corpus/$name"
