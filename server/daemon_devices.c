@@ -1,8 +1,8 @@
 #include "server/daemon_devices.h"
 
 #include <inttypes.h>
-#include <unistd.h>
 
+#include "server/base/cores.h"
 #include "server/device/device_choice.h"
 #include "server/device/devices_open.h"
 #include "server/device/memory/memory_limit.h"
@@ -61,10 +61,10 @@ void daemon_devices_warn_of_memory(const struct config *config, struct log *log,
 /* The cores or threads of one of `count` devices of the CPU backend; 0: all cores. */
 static uint32_t threads_of_each(const struct config *config, uint32_t count)
 {
-    const long cores = sysconf(_SC_NPROCESSORS_ONLN);
     if (config->cpu_threads != 0 || count == 1)
         return config->cpu_threads;
-    return cores / (long)count > 1 ? (uint32_t)(cores / (long)count) : 1;
+    const uint32_t each = cores_usable() / count;
+    return each > 1 ? each : 1;
 }
 
 /* The memory of one of `count` devices; 0: the device's own default. */

@@ -1,8 +1,8 @@
 #include "server/memory_needs.h"
 
 #include <inttypes.h>
-#include <unistd.h>
 
+#include "server/base/cores.h"
 #include "server/device/device_choice.h"
 #include "server/device/memory/memory_limit.h"
 #include "server/http/server.h"
@@ -55,10 +55,8 @@ struct memory_needs memory_needs(const struct config *config, bool on_gpu)
 {
     struct http_server plan = {.thread_count = 0};
     http_server_plan(&plan, config);
-    const long cores = sysconf(_SC_NPROCESSORS_ONLN);
     const uint64_t devices = on_gpu ? 1 : cpu_devices(config);
-    const uint64_t blas = config->cpu_threads != 0 ? config->cpu_threads * devices
-                                                   : (uint64_t)(cores > 0 ? cores : 1);
+    const uint64_t blas = config->cpu_threads != 0 ? config->cpu_threads * devices : cores_usable();
     const uint64_t quarter = memory_limit_bytes() / 4;
     struct memory_needs needs = {
         .pinned = config->pinned_bytes,

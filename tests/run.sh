@@ -449,12 +449,9 @@ fi
 # A harness reads its corpus, then inputs that libFuzzer makes of it. The time is per harness.
 fuzz_seconds=${FUZZ_SECONDS:-4}
 fuzz_one() { # HARNESS
-    local name=${1##*/fuzz_} found=$root/$out/fuzz/found/${1##*/fuzz_} options=()
-    mkdir -p "$found" && cd "$found" || return 1
-    # The threads of a daemon allocate while libFuzzer counts, which it takes for leaks.
-    [[ $name != http ]] || options=(-detect_leaks=0 "-dict=$root/tests/fuzz/http.dict")
-    "$1" -max_total_time="$fuzz_seconds" -timeout=60 -rss_limit_mb=4096 -verbosity=0 -artifact_prefix="$found/" \
-        "${options[@]}" "$found" "$root/tests/fuzz/corpus/$name" >"$found.log" 2>&1 && return
+    local found=$root/$out/fuzz/found/${1##*/fuzz_}
+    mkdir -p "$found"
+    "$root/tests/fuzz/run_one.sh" "$1" "$fuzz_seconds" "$found" >"$found.log" 2>&1 && return
     tail -n 40 "$found.log"
     return 1
 }

@@ -1,8 +1,8 @@
 /* config_check.c - sets the defaults, and finds options that contradict each other. */
 #include <inttypes.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "server/base/cores.h"
 #include "server/base/inherited_sockets.h"
 #include "server/config/config_source.h"
 
@@ -34,7 +34,7 @@ void config_derive(struct config_reader *reader)
     const uint64_t gib = UINT64_C(1) << 30;
 
     if (!is_set(reader, "busy-poll-us"))
-        config->busy_poll_us = sysconf(_SC_NPROCESSORS_ONLN) >= 8 ? 50 : 0;
+        config->busy_poll_us = cores_usable() >= 8 ? 50 : 0;
     if (!is_set(reader, "queue-bytes"))
         config->queue_bytes = config->pinned_bytes;
     uint64_t half = least(config->pinned_bytes, config->queue_bytes) / 2;

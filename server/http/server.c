@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "server/base/clock.h"
+#include "server/base/cores.h"
 #include "server/http/arrival.h"
 #include "server/http/connection.h"
 #include "server/http/digests.h"
@@ -19,9 +20,8 @@
 
 static uint32_t default_io_threads(void)
 {
-    long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    long threads = cores < 2 ? 1 : cores / 2;
-    return (uint32_t)(threads > 16 ? 16 : threads);
+    const uint32_t threads = cores_usable() / 2;
+    return threads < 1 ? 1 : threads > 16 ? 16 : threads;
 }
 
 void http_server_plan(struct http_server *server, const struct config *config)

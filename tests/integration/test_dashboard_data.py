@@ -160,10 +160,12 @@ def test_there_are_64_streams_at_most(start):
         for wire in wires:
             assert wire.socket.recv(15) == b"HTTP/1.1 200 OK"
         with get(daemon, "events", stream=True) as refused:  # a stream that is served never ends
-            assert refused.status_code == 429
+            assert refused.status_code == 429, "more streams than the limit are served"
             assert_problem(refused, 429)
             assert "Retry-After" in refused.headers
-        assert_problem(get(daemon, "history"), 429)  # which is long enough to take the place of a stream
+        with get(daemon, "history", stream=True) as refused:
+            assert refused.status_code == 429, "a history takes no place among the streams"
+            assert_problem(refused, 429)
         assert multiply(daemon).status_code == 200
     finally:
         for wire in wires:

@@ -12,7 +12,7 @@ from conftest import ROOT
 FOLDER = ROOT / "tests/reliability"
 PARTS = {"figure", "load", "process", "crowd", "drips"}  # imported or started by the scripts
 # These take longer than a test may, or are tests themselves.
-LONG = {"overload", "soak", "dripping", "idle", "by_tests", "report", "branches", "same_builds"}
+LONG = {"overload", "soak", "dripping", "idle", "by_tests", "report", "branches", "same_builds", "fuzzing"}
 SCRIPTS = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem not in PARTS | LONG)
 
 
@@ -80,11 +80,62 @@ FAILED: clang-tidy
 """
 
 
-@pytest.mark.parametrize("row, says", [
-    ("F1", "1181 tests passed, 2 failed, 5 skipped"),  # the last section has not ended
-    ("F7", "1 tests passed, 1 failed"), ("F5", "the log has no part fuzz")])
-def test_figures_from_the_output_of_an_earlier_run(row, says, gemmd, tmp_path):
+@pytest.mark.parametrize("row, log_has, says", [
+    ("F1", LOG, "1181 tests passed, 2 failed, 5 skipped"),  # the last section has not ended
+    ("F7", LOG, "1 tests passed, 1 failed"), ("F7", LOG.replace("lint", "unit"), "the log has no part lint")])
+def test_figures_from_the_output_of_an_earlier_run(row, log_has, says, gemmd, tmp_path):
     log = tmp_path / "log"
-    log.write_text(LOG)
+    log.write_text(log_has)
     ran = run("by_tests", "--gemmd", gemmd, "--only", row, "--log", log)
     assert says in ran.stdout + ran.stderr
+
+
+FUZZER = """#!/bin/sh
+# In the place of a harness that libFuzzer runs.
+printf '%s\\n' "$@" >arguments
+"""
+COUNT = "echo 'stat::number_of_executed_units: {}'\n"
+CRASH = "echo 'artifact_prefix=./; Test unit written to ./crash-0123'; exit 77\n"
+
+
+@pytest.fixture
+def fuzzing(tmp_path):
+    """Runs fuzzing.py with scripts for harnesses; a script counts 1000 executions if no other is given."""
+    def run_fuzzing(*arguments, **scripts):
+        programs = tmp_path / "build/tests"
+        programs.mkdir(parents=True, exist_ok=True)
+        for corpus in (ROOT / "tests/fuzz/corpus").iterdir():
+            program = programs / f"fuzz_{corpus.name}"
+            program.write_text(FUZZER + scripts.get(corpus.name, COUNT.format(1000)))
+            program.chmod(0o755)
+        ran = run("fuzzing", "--build", programs.parent, "--rows", tmp_path, "--found", tmp_path / "found", *arguments)
+        return ran, json.loads((tmp_path / "fuzzing.json").read_text())
+    return run_fuzzing
+
+
+def test_fuzzing_sums_the_executions_of_all_runs(fuzzing, tmp_path):
+    fuzzing("--seconds", 7, npy=COUNT.format(30))
+    ran, row = fuzzing("--seconds", 7)
+    count = len(list((ROOT / "tests/fuzz/corpus").iterdir()))
+    change = row["figures"][0]
+    assert ran.returncode == 0 and change["met"] is None, ran.stdout + ran.stderr  # it did not take 600 s
+    assert change["figure"].endswith(f"in 2 runs: {2000 * count - 970:,} executions, at least 1,030 of one (fuzz_npy), "
+                                     "0 findings")
+    arguments = (tmp_path / "found/fuzz_http/arguments").read_text().splitlines()
+    assert {"-max_total_time=7", "-detect_leaks=0", f"-dict={ROOT}/tests/fuzz/http.dict",
+            f"{ROOT}/tests/fuzz/corpus/http"} <= set(arguments)
+
+
+@pytest.mark.parametrize("script, says", [
+    (COUNT.format(9) + CRASH, "1 findings, 1 crashes"), ("exit 3", "1 findings, 1 other failures"),
+    ("true", "1 findings, 1 other failures")])
+def test_fuzzing_misses_its_bar_if_a_harness_fails(fuzzing, script, says):
+    ran, row = fuzzing("--quick", oip=script)
+    assert ran.returncode == 1 and all(one["met"] is False for one in row["figures"]), ran.stdout + ran.stderr
+    assert all(says in one["figure"] for one in row["figures"]), row
+
+
+def test_fuzzing_says_that_harnesses_are_missing(tmp_path):
+    ran = run("fuzzing", "--quick", "--build", tmp_path, "--rows", tmp_path)
+    row = json.loads((tmp_path / "fuzzing.json").read_text())
+    assert ran.returncode == 0 and "has no fuzz_answer, " in row["why_not_run"], ran.stdout + ran.stderr

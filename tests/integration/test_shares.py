@@ -303,6 +303,7 @@ def test_streams_of_one_tenant(shared):
 
     try:
         assert [stream("alice") for _ in range(32)] == [200] * 32
+        assert stream("alice") == 429, "a tenant has more streams than its share"  # an answer of 200 would never end
         refusal = exchange(daemon.address, signed("alice", "GET", "/dashboard/events"))
         assert_problem(refusal, 429)
         assert b"--tenant-share" in refusal.body

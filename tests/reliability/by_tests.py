@@ -48,8 +48,6 @@ ROWS = {
                 rows=("Disk", "Shared memory", "Descriptors", "Memory")),
     "F4": Tests(("test_cuda_faults.py",),
                 without_gpu="without a GPU these tests run on a simulated one, which has no kernels of CUDA"),
-    "F5": Tests(parts=("fuzz",), not_tested="each harness runs for seconds with each change, and not for the time of "
-                "the bar, which CI does not have; the CPU-hours of a release were not spent"),
     "F7": Tests(parts=("lint",)),
     "F8": Tests(("test_framing.py", "test_hostile.py")),
     "F20": Tests(("test_watchdog.py",),

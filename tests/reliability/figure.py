@@ -58,8 +58,9 @@ def machine():
 
 def options_of(description, arguments, gemmd):
     parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--gemmd", type=Path, default=gemmd,
-                        help="the daemon (its benchmarks and libraries are looked for beside it)")
+    if gemmd:
+        parser.add_argument("--gemmd", type=Path, default=gemmd,
+                            help="the daemon (its benchmarks and libraries are looked for beside it)")
     parser.add_argument("--quick", action="store_true",
                         help="a few seconds: shows that the script works, not how good the daemon is")
     parser.add_argument("--rows", type=Path, metavar="FOLDER",
@@ -67,9 +68,10 @@ def options_of(description, arguments, gemmd):
     for names, keywords in arguments:
         parser.add_argument(names, **keywords)
     options = parser.parse_args()
-    options.gemmd = options.gemmd.resolve()
-    if not os.access(options.gemmd, os.X_OK):
-        parser.error(f"there is no daemon at {options.gemmd}")
+    if gemmd:
+        options.gemmd = options.gemmd.resolve()
+        if not os.access(options.gemmd, os.X_OK):
+            parser.error(f"there is no daemon at {options.gemmd}")
     return options
 
 
@@ -94,8 +96,9 @@ def bars():
 
 def main(measure, arguments=(), gemmd=ROOT / "build/bin/gemmd", split=False):
     """Runs a script: `measure(options)` returns its figures, or raises CannotRun. `gemmd` is the daemon that
-    the script measures if the option --gemmd names no other. `split`: each figure has a row file of its own,
-    so that a run of some of them keeps the others."""
+    the script measures if the option --gemmd names no other; None: the script measures no daemon and does not
+    have the option. `split`: each figure has a row file of its own, so that a run of some of them keeps the
+    others."""
     script = Path(sys.argv[0]).stem
     known = bars()
     options = options_of(measure.__doc__ or script, arguments, gemmd)

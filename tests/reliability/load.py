@@ -59,14 +59,14 @@ class Outcome:
 class Square:
     """f32 products of n x n by n x n, sent by gemmd-bench-paced. `resident`: the operands are tensors
     of the daemon, the result stays there, and the requests have no body. `expect`: the requests ask
-    with Expect: 100-continue before they send their body."""
+    with Expect: 100-continue before they send their body. `threads`: of the client."""
 
-    def __init__(self, gemmd, n, kernel="", resident=False, expect=False):
+    def __init__(self, gemmd, n, kernel="", resident=False, expect=False, threads=1):
         self.program = Path(gemmd).with_name("gemmd-bench-paced")
         if not self.program.exists():
             raise figure.CannotRun(f"{self.program} is not built; build with -DGEMMD_TESTS=ON.")
         self.target = f"/gemm?m={n}&n={n}&k={n}" + (f"&kernel={kernel}" if kernel else "")
-        self.n, self.body_bytes, self.expect = n, 8 * n * n, expect
+        self.n, self.body_bytes, self.expect, self.threads = n, 8 * n * n, expect, threads
         if resident:
             self.target += "&a=left&b=right&store=out"
             self.body_bytes = 0
@@ -83,7 +83,7 @@ class Square:
 
     def start(self, daemon, connections, rate, seconds):
         host, port = daemon.address
-        command = [self.program, f"{host}:{port}", self.target, self.file.name, connections, 1,
+        command = [self.program, f"{host}:{port}", self.target, self.file.name, connections, self.threads,
                    f"{rate:.3f}", seconds, *(["expect"] if self.expect else [])]
         return subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, text=True)
 

@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
-"""Three times the load that the daemon can take, with the load on the same cores."""
+"""Three times the load that the daemon can take. The clients run on the same cores as the daemon unless
+--daemon-cores and --client-cores give each cores of its own, on a machine that has enough of them."""
 
+import contextlib
 import os
 import resource
 import statistics
@@ -16,6 +18,35 @@ WHY = {
     (False, True): "; a refusal before the body ends the connection, so that it costs a new one",
     (False, False): "; a refusal costs what the system takes to send and receive the body",
 }
+
+
+class Cores(frozenset):
+    """Cores by their numbers, from a text as taskset reads: 0-3,6."""
+
+    def __new__(cls, text):
+        numbers = set()
+        for part in text.split(","):
+            first, _, last = part.partition("-")
+            numbers |= set(range(int(first), int(last or first) + 1))
+        cores = super().__new__(cls, numbers)
+        cores.text = text
+        return cores
+
+    def __str__(self):
+        return f"the cores {self.text}"
+
+
+@contextlib.contextmanager
+def on(cores):
+    """Runs the block, and the processes that it starts, on these cores alone; None: where it runs already."""
+    before = os.sched_getaffinity(0)
+    if cores and not cores <= before:
+        raise figure.CannotRun(f"this process may use the cores {sorted(before)}, and not all of {cores.text}.")
+    os.sched_setaffinity(0, cores or before)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
 
 
 class Costs:
@@ -50,17 +81,27 @@ def rounds(square, daemon, seconds, count):
     refused = max(1, sum(over.refused for over in overs))
     refusal_s = (at_overload.daemon_s * stretch - served_s * sum(over.good for over in overs)) / refused
     client_s = at_overload.client_s * stretch / (seconds * count)
-    # Of the cores' time for requests that are served, the part that refusals and clients leave.
-    cores = len(os.sched_getaffinity(0))
+    # Of the time of the daemon's cores for requests that are served, the part that refusals and clients leave.
     beside_s = at_capacity.client_s * stretch / (seconds * count)
+    cores = os.sched_getaffinity(daemon.pid)
+    if cores.isdisjoint(os.sched_getaffinity(0)):
+        client_s_there = beside_s = 0
+    else:
+        client_s_there = client_s
     refusals_s = max(0, refusal_s) * refused / (seconds * count)
-    left = max(0, cores - client_s - refusals_s) / (cores - beside_s)
+    left = max(0, len(cores) - client_s_there - refusals_s) / (len(cores) - beside_s)
     return peak, overs, grown, (served_s, refusal_s, client_s, left)
 
 
 def measure(options):
     """Goodput at three times the capacity, beside the goodput at the capacity."""
     seconds, count = (1, 1) if options.quick else (4, 3)
+    if (options.daemon_cores is None) != (options.client_cores is None):
+        raise figure.CannotRun("--daemon-cores and --client-cores are given together.")
+    where, threads = "which are the daemon's too", 1
+    if options.daemon_cores:
+        where = f"pinned to {options.client_cores}; the daemon is pinned to {options.daemon_cores}"
+        threads = min(4, len(options.client_cores))
     figures = []
     for name, n, resident, expect in (
             ("512³ of resident operands", 512, True, False),
@@ -68,11 +109,15 @@ def measure(options):
             ("612³, bodies of 3 MB without asking", 612, False, False),
             ("223³, bodies of 400 kB after 100 Continue", 223, False, True),
             ("223³, bodies of 400 kB without asking", 223, False, False)):
-        square = load.Square(options.gemmd, n, "tiled", resident, expect)
-        with load.running(options.gemmd, "--queue-requests", "16", "--tensor-bytes", "256M",
-                          "--max-connections-per-address", "0") as daemon:
+        square = load.Square(options.gemmd, n, "tiled", resident, expect, threads)
+        with contextlib.ExitStack() as stack:
+            with on(options.daemon_cores):
+                daemon = stack.enter_context(load.running(
+                    options.gemmd, "--queue-requests", "16", "--tensor-bytes", "256M",
+                    "--max-connections-per-address", "0"))
             if resident:
                 square.put_operands(daemon)
+            stack.enter_context(on(options.client_cores))
             peak, overs, grown, (served_s, refusal_s, client_s, left) = rounds(square, daemon, seconds, count)
         goodput = statistics.median(over.goodput for over in overs)
         refused_ms = statistics.median(over.refused_p99 for over in overs)
@@ -86,13 +131,16 @@ def measure(options):
             f"{grown / 2**20:+.1f} MiB", bar,
             f"{name}: {sum(over.refused for over in overs)} refused, {lost} lost; the daemon takes "
             f"{served_s * 1e6:.0f} us of CPU time for a served request and about {max(0, refusal_s) * 1e6:.0f} us "
-            f"for a refused one, and the clients take {client_s:.2f} cores, which are the daemon's too: "
-            f"{left:.2f} of the cores' time is left for served requests; a latency counts from when the request "
-            "was due, so that it includes the client's own backlog" + WHY[resident, expect]))
+            f"for a refused one, and the clients take {client_s:.2f} cores, {where}: {left:.2f} of the time of "
+            "the daemon's cores is left for served requests; a latency counts from when the request was due, so that "
+            "it includes the client's own backlog" + WHY[resident, expect]))
         if options.quick:
             break
     return figures
 
 
 if __name__ == "__main__":
-    figure.main(measure)
+    figure.main(measure, [
+        ("--daemon-cores", {"type": Cores, "metavar": "LIST", "help": "pin the daemon to these cores, such as 0-1"}),
+        ("--client-cores", {"type": Cores, "metavar": "LIST", "help": "pin its clients to these cores, such as 2-15"}),
+    ])

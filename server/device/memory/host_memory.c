@@ -9,6 +9,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "server/base/cores.h"
 #include "server/device/device_shm.h"
 
 enum {
@@ -46,9 +47,8 @@ static void *write_pages(void *argument)
  * allocated when they are pinned. */
 static void start_threads(struct host_memory *host)
 {
-    const long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    const long half = cores / 2 > THREADS_MAX ? THREADS_MAX : cores / 2;
-    const uint32_t wanted = half < 1 ? 1 : (uint32_t)half;
+    const uint32_t half = cores_usable() / 2;
+    const uint32_t wanted = half < 1 ? 1 : half > THREADS_MAX ? THREADS_MAX : half;
     const uint64_t each = (host->bytes / wanted + ALIGNMENT) / ALIGNMENT * ALIGNMENT;
     for (uint64_t at = 0; at < host->bytes; at += each) {
         struct range *range = &host->ranges[host->thread_count];
