@@ -206,6 +206,16 @@ def measure(one, several, row, arguments):
     return (what, statistics.median(rates[one]), statistics.median(rates[several]), ratio, target)
 
 
+def write_table(path, facts, count, arguments, found):
+    with open(path, "w", encoding="utf-8") as out:
+        out.write(f"{facts}, clients on the same machine. Requests per second, medians of {arguments.turns} "
+                  f"turns of {arguments.seconds} s,\nboth daemons in turn, and the median of the turns' ratios.\n\n"
+                  f"| what | one device | {count} devices | ratio | target |\n|---|---|---|---|---|\n")
+        for what, alone, together, ratio, target in found:
+            wanted = "" if target is None else f"≥ {target}: {'' if ratio >= target else 'not '}reached"
+            out.write(f"| {what} | {alone:,.1f} | {together:,.1f} | {ratio:.2f} | {wanted} |\n")
+
+
 def main():
     parser = argparse.ArgumentParser(prog="devices.sh")
     parser.add_argument("--build", default="build")
@@ -232,22 +242,17 @@ def main():
         with one.server, several.server:
             info = several.info()
             device, count = info["devices"][0]["name"], len(info["devices"])
+            when = datetime.datetime.now(datetime.timezone.utc)
+            name = "".join(c if c.isalnum() else "-" for c in device.lower().replace("nvidia ", ""))
+            path = os.path.join(arguments.out, f"devices-{when:%Y-%m-%d-%H%M}-{count}x-{name}.md")
+            facts = (f"# {count} devices and one, {device}, {when:%Y-%m-%d}\n\n"
+                     f"gemmd {info['version']} ({info['build']['revision']}), {os.cpu_count()} cores")
             found = []
             for row in (row for row in rows_of(arguments) if arguments.rows in row[0]):
                 found.append(measure(one, several, row, arguments))
                 print(*found[-1], sep=" | ", flush=True)
-    when = datetime.datetime.now(datetime.timezone.utc)
-    name = "".join(c if c.isalnum() else "-" for c in device.lower().replace("nvidia ", ""))
-    path = os.path.join(arguments.out, f"devices-{when:%Y-%m-%d-%H%M}-{count}x-{name}.md")
-    with open(path, "w", encoding="utf-8") as out:
-        out.write(f"# {count} devices and one, {device}, {when:%Y-%m-%d}\n\n"
-                  f"gemmd {info['version']} ({info['build']['revision']}), {os.cpu_count()} cores, clients "
-                  f"on the same machine. Requests per second, medians of {arguments.turns} turns of "
-                  f"{arguments.seconds} s,\nboth daemons in turn, and the median of the turns' ratios.\n\n"
-                  f"| what | one device | {count} devices | ratio | target |\n|---|---|---|---|---|\n")
-        for what, alone, together, ratio, target in found:
-            wanted = "" if target is None else f"≥ {target}: {'' if ratio >= target else 'not '}reached"
-            out.write(f"| {what} | {alone:,.1f} | {together:,.1f} | {ratio:.2f} | {wanted} |\n")
+                # After each row, so that a run that is ended early leaves the rows it has measured.
+                write_table(path, facts, count, arguments, found)
     print(f"written: {path}")
 
 
