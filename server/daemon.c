@@ -15,6 +15,7 @@
 #include "server/jobs/job_thread.h"
 #include "server/jobs/jobs.h"
 #include "server/main_loop.h"
+#include "server/net/acceptor.h"
 #include "server/net/descriptors.h"
 #include "server/net/handover.h"
 #include "server/observe/history.h"
@@ -113,10 +114,19 @@ static enum gemmd_error load_files(struct daemon *daemon, struct fault *fault)
     return code;
 }
 
-enum gemmd_error daemon_check_files(struct daemon *daemon, char warning[TLS_WARNING_MAX],
-                                    struct fault *fault)
+/* The collector of spans, as the options give it. */
+static struct otlp_collector collector_of(const struct config *config)
 {
-    const enum gemmd_error code = load_files(daemon, fault);
+    return (struct otlp_collector){.endpoint = config->otlp_endpoint,
+                                   .header_file = config->otlp_header_file,
+                                   .ca_file = config->otlp_ca_file};
+}
+
+enum gemmd_error daemon_check(struct daemon *daemon, char warning[TLS_WARNING_MAX],
+                              struct fault *fault)
+{
+    const struct otlp_collector collector = collector_of(&daemon->config);
+    enum gemmd_error code = load_files(daemon, fault);
     warning[0] = '\0';
     if (code == GEMMD_OK && daemon->tls != NULL)
         (void)tls_warns(daemon->tls, warning);
@@ -124,6 +134,10 @@ enum gemmd_error daemon_check_files(struct daemon *daemon, char warning[TLS_WARN
     tls_destroy(daemon->tls);
     daemon->tokens = NULL;
     daemon->tls = NULL;
+    if (code == GEMMD_OK)
+        code = acceptor_check(&daemon->config, fault);
+    if (code == GEMMD_OK && collector.endpoint != NULL)
+        code = otlp_check(&collector, fault);
     return code;
 }
 
@@ -353,9 +367,7 @@ static enum gemmd_error start_observers(struct daemon *daemon, struct fault *fau
     start_nvml(daemon);
     if (config->otlp_endpoint == NULL)
         return GEMMD_OK;
-    const struct otlp_collector collector = {.endpoint = config->otlp_endpoint,
-                                             .header_file = config->otlp_header_file,
-                                             .ca_file = config->otlp_ca_file};
+    const struct otlp_collector collector = collector_of(config);
     return otlp_start(&collector, GEMMD_VERSION, daemon->log, &daemon->http.otlp, fault);
 }
 

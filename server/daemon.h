@@ -40,11 +40,13 @@ struct daemon {
     struct device_restarts restarts;
 };
 
-/* Reads the files of tokens and certificates that `daemon->config` names, for --check-config, as
- * daemon_start does, and keeps nothing of them. Writes a warning about files that can be used, or
+/* Finds out, for --check-config, whether daemon_start would fail because of a file that
+ * `daemon->config` names (tokens, certificates, --otlp-header-file, --otlp-ca-file), because of the
+ * URL of --otlp-endpoint, or because other hosts may reach an address and every request would be
+ * accepted. Keeps nothing, and opens no socket. Writes a warning about files that can be used, or
  * an empty text. */
-enum gemmd_error daemon_check_files(struct daemon *daemon, char warning[TLS_WARNING_MAX],
-                                    struct fault *fault);
+enum gemmd_error daemon_check(struct daemon *daemon, char warning[TLS_WARNING_MAX],
+                              struct fault *fault);
 /* Opens the listening sockets, allocates memory, opens the device and starts the threads, as
  * `daemon->config` says. After a failure, which `fault` describes, daemon_stop must be called to
  * stop and free the parts that were started. */

@@ -2,8 +2,8 @@
  * gemmd - the daemon's main program: reads the options, starts the daemon, serves, and drains.
  *
  * Exit status: 0 after a drain, or after --help, --version or --check-config; 1 if the daemon could
- * not start, its device was lost too often, or --check-config found a file that cannot be used; 2
- * for invalid options.
+ * not start, its device was lost too often, or --check-config found that the daemon could not
+ * start; 2 for invalid options.
  */
 #include <fcntl.h>
 #include <signal.h>
@@ -67,14 +67,13 @@ static void name_option(const struct fault *fault, char *out, size_t capacity)
         out[0] = '\0';
 }
 
-/* Writes to standard error what the options allow, and what is wrong with the files that they name.
- */
+/* Writes to standard error what the options allow, and why a daemon could not start with them. */
 static int report_check(struct daemon *daemon)
 {
     struct fault fault = {.code = GEMMD_OK};
     char warning[TLS_WARNING_MAX], option[sizeof fault.field + 8];
     memory_needs_print(&daemon->config, stderr);
-    if (daemon_check_files(daemon, warning, &fault) != GEMMD_OK) {
+    if (daemon_check(daemon, warning, &fault) != GEMMD_OK) {
         name_option(&fault, option, sizeof option);
         fprintf(stderr, "gemmd: %s%s\n", fault.detail, option);
         return EXIT_FAILURE;

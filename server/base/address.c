@@ -98,6 +98,16 @@ enum gemmd_error address_resolve(const struct address *address, struct sockaddr_
     return GEMMD_OK;
 }
 
+bool address_is_public(const struct sockaddr_storage *address)
+{
+    const struct sockaddr_in *v4 = (const struct sockaddr_in *)(const void *)address;
+    const struct in6_addr *v6 = &((const struct sockaddr_in6 *)(const void *)address)->sin6_addr;
+    if (address->ss_family == AF_INET)
+        return ntohl(v4->sin_addr.s_addr) >> 24 != IN_LOOPBACKNET;
+    return address->ss_family == AF_INET6 && !IN6_IS_ADDR_LOOPBACK(v6) &&
+           !(IN6_IS_ADDR_V4MAPPED(v6) && v6->s6_addr[12] == IN_LOOPBACKNET);
+}
+
 void address_text(const struct sockaddr_storage *address, socklen_t length, char *out,
                   size_t capacity)
 {

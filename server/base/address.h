@@ -28,6 +28,9 @@ enum gemmd_error address_parse(const char *text, struct address *out, struct fau
  * the host name cannot be resolved. */
 enum gemmd_error address_resolve(const struct address *address, struct sockaddr_storage *out,
                                  socklen_t *length, struct fault *fault);
+/* Whether other hosts may be able to connect to a socket that listens on an address: a TCP address
+ * that is not a loopback address. */
+bool address_is_public(const struct sockaddr_storage *address);
 /* Writes a socket address as text, in the form that address_parse reads. */
 void address_text(const struct sockaddr_storage *address, socklen_t length, char *out,
                   size_t capacity);

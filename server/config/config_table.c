@@ -405,9 +405,11 @@ const struct config_option config_options[] = {
     {OPTION("check-config", CONFIG_KIND_ACTION, CONFIG_GROUP_OPERATION), FIELD(action),
      .sources = FLAG_ONLY, .min = CONFIG_CHECK,
      .help =
-         "Check the options and the files of tokens and certificates, print the options in force "
-         "as JSON and exit. The JSON is a valid --config file. How much memory the options allow, "
-         "and what is wrong with a file, is printed to standard error."},
+         "Check the options, the files that they name, and whether an address would let every host "
+         "in (--allow-insecure-network), print the options in force as JSON and exit. The JSON is "
+         "a "
+         "valid --config file. How much memory the options allow, and what is wrong, is printed to "
+         "standard error."},
     {OPTION("help", CONFIG_KIND_ACTION, CONFIG_GROUP_OPERATION), FIELD(action),
      .sources = FLAG_ONLY, .min = CONFIG_HELP,
      .help = "Print a description of all options and exit."},

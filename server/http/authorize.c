@@ -74,11 +74,14 @@ enum gemmd_error authorize(struct request *request, const struct endpoint *endpo
         tokens_check(tokens, request_header(request, "Authorization"), &grant);
     if (verdict == TOKEN_MISSING)
         verdict = check_certificate(request, &grant);
+    /* A refusal of a token that has expired is logged and counted as its tenant's. */
+    if (verdict == TOKEN_GRANTED || verdict == TOKEN_EXPIRED) {
+        request->tenant_number = grant.tenant;
+        request->tenant = tokens_tenant_name(tokens, grant.tenant);
+    }
     if (verdict != TOKEN_GRANTED)
         return refuse(request, verdict);
-    request->tenant_number = grant.tenant;
     request->scopes = grant.scopes;
-    request->tenant = tokens_tenant_name(tokens, grant.tenant);
     if (endpoint != NULL && (grant.scopes & (uint32_t)endpoint->scope) != (uint32_t)endpoint->scope)
         return refuse_scope(request, endpoint->scope);
     return GEMMD_OK;

@@ -6,6 +6,7 @@
 #include "proto/number.h"
 #include "proto/size_text.h"
 #include "server/http/digests.h"
+#include "server/http/inflater.h"
 #include "server/http/request.h"
 #include "server/http/server_state.h"
 
@@ -144,6 +145,13 @@ static enum gemmd_error set_coding(struct request *request, const struct coding_
     if (codings->count > 1)
         return fault_set(&request->fault, GEMMD_ERR_MEDIA_TYPE, NULL,
                          "the body is compressed more than once; only one coding is allowed");
+    const uint64_t limit = request->config->max_body_bytes, longest = inflater_longest_bytes(limit);
+    if (request->coding != CODING_IDENTITY && request->content_length > longest)
+        return fault_set(&request->fault, GEMMD_ERR_TOO_LARGE, NULL,
+                         "the compressed body is %s; a compressed body may be up to %s long, since "
+                         "--max-body is %s",
+                         size_text(request->content_length).text, size_text(longest).text,
+                         size_text(limit).text);
     return GEMMD_OK;
 }
 

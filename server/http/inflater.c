@@ -1,4 +1,5 @@
 #include "server/http/inflater.h"
+#include "proto/size.h"
 #include "proto/size_text.h"
 
 #include <inttypes.h>
@@ -55,8 +56,22 @@ static enum gemmd_error inflater_fault(const struct inflater *inflater, int resu
                      inflater->stream.msg != NULL ? inflater->stream.msg : "it is damaged");
 }
 
-static enum gemmd_error check_ratio(const struct inflater *inflater, struct fault *fault)
+uint64_t inflater_longest_bytes(uint64_t bytes)
 {
+    uint64_t longest = UINT64_MAX;
+    if (size_mul(bytes, INFLATER_GROWTH, &longest))
+        (void)size_add(longest, INFLATER_FREE_BYTES, &longest);
+    return longest;
+}
+
+static enum gemmd_error check_lengths(const struct inflater *inflater, struct fault *fault)
+{
+    if (inflater->in_bytes > inflater_longest_bytes(inflater->out_bytes))
+        return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
+                         "%s of the compressed body become only %s; a compressed body may be %d "
+                         "times as long as the body, and %s longer",
+                         size_text(inflater->in_bytes).text, size_text(inflater->out_bytes).text,
+                         INFLATER_GROWTH, size_text(INFLATER_FREE_BYTES).text);
     if (inflater->max_ratio == 0 || inflater->out_bytes <= INFLATER_FREE_BYTES ||
         inflater->out_bytes / inflater->max_ratio < inflater->in_bytes)
         return GEMMD_OK;
@@ -104,7 +119,7 @@ enum gemmd_error inflater_add(struct inflater *inflater, const void *bytes, uint
             if (result != Z_OK && result != Z_STREAM_END && result != Z_BUF_ERROR)
                 return inflater_fault(inflater, result, fault);
             inflater->ended = result == Z_STREAM_END;
-            if (check_ratio(inflater, fault) != GEMMD_OK)
+            if (check_lengths(inflater, fault) != GEMMD_OK)
                 return fault->code;
             if (made > 0 && !sink(context, piece, made))
                 return GEMMD_ERR_CANCELLED;

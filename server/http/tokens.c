@@ -255,8 +255,8 @@ static enum token_verdict look_up(struct tokens *tokens, enum token_kind kind, c
     if (found < TOKENS_MAX) {
         const struct credential *entry = &snapshot->entries[found];
         verdict = has_expired(entry->expires_s) ? TOKEN_EXPIRED : TOKEN_GRANTED;
-        if (verdict == TOKEN_GRANTED)
-            *grant = (struct token_grant){.tenant = entry->tenant, .scopes = entry->scopes};
+        *grant = (struct token_grant){.tenant = entry->tenant,
+                                      .scopes = verdict == TOKEN_GRANTED ? entry->scopes : 0};
     }
     atomic_fetch_sub(&tokens->readers, 1);
     return verdict;

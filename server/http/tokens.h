@@ -31,7 +31,7 @@ struct tokens;
 /* The tenant and the rights of a credential. */
 struct token_grant {
     uint32_t tenant;
-    uint32_t scopes; /* bits of enum token_scope */
+    uint32_t scopes; /* bits of enum token_scope; none if the credential has expired */
 };
 
 enum token_verdict {
@@ -65,8 +65,8 @@ bool tokens_show_all(struct tokens *tokens, const char *name, size_t length);
 bool tokens_sees_all(const struct tokens *tokens, uint32_t tenant);
 
 /* Looks up the bearer token of an Authorization header; NULL: the request has no such header. Sets
- * `*grant` if the token is granted. The time of the check depends only on the number of credentials
- * and the length of the header, so that timing reveals nothing of a token. */
+ * `*grant` if the token is granted or has expired. The time of the check depends only on the number
+ * of credentials and the length of the header, so that timing reveals nothing of a token. */
 enum token_verdict tokens_check(struct tokens *tokens, const char *authorization,
                                 struct token_grant *grant);
 /* Looks up a name in a verified client certificate: "URI:...", "DNS:..." or "CN:...". */

@@ -149,17 +149,41 @@ static bool lets_strangers_in(const struct config *config)
     return config->token_file == NULL && !wants_certificate;
 }
 
+static enum gemmd_error exposure_fault(const char *address, struct fault *fault)
+{
+    return fault_set(fault, GEMMD_ERR_USAGE, "listen",
+                     "other hosts may reach %.80s, and every request would be accepted; give a "
+                     "--token-file, require client certificates (--tls-client-ca), or allow this "
+                     "with --allow-insecure-network",
+                     address);
+}
+
 static enum gemmd_error check_exposure(const struct acceptor *acceptor, struct fault *fault)
 {
     if (!lets_strangers_in(acceptor->config) || acceptor->config->allow_insecure_network)
         return GEMMD_OK;
     for (uint32_t i = 0; i < acceptor->listener_count; i++)
         if (listen_is_public(&acceptor->listeners[i]))
-            return fault_set(fault, GEMMD_ERR_USAGE, "listen",
-                             "other hosts may reach %.80s, and every request would be accepted; "
-                             "give a --token-file, require client certificates "
-                             "(--tls-client-ca), or allow this with --allow-insecure-network",
-                             acceptor->listeners[i].address);
+            return exposure_fault(acceptor->listeners[i].address, fault);
+    return GEMMD_OK;
+}
+
+enum gemmd_error acceptor_check(const struct config *config, struct fault *fault)
+{
+    if (!lets_strangers_in(config) || config->allow_insecure_network)
+        return GEMMD_OK;
+    for (uint32_t i = 0; i < config->listen_count; i++) {
+        struct address address;
+        struct sockaddr_storage name = {0};
+        socklen_t length;
+        enum gemmd_error code = address_parse(config->listen[i], &address, fault);
+        if (code == GEMMD_OK)
+            code = address_resolve(&address, &name, &length, fault);
+        if (code == GEMMD_OK && address_is_public(&name))
+            code = exposure_fault(config->listen[i], fault);
+        if (code != GEMMD_OK)
+            return code;
+    }
     return GEMMD_OK;
 }
 

@@ -28,6 +28,10 @@ typedef void acceptor_take(void *context, int fd, const struct sockaddr *peer,
 enum gemmd_error acceptor_create(uv_loop_t *loop, const struct config *config, struct log *log,
                                  acceptor_take *take, void *context, struct acceptor **acceptor,
                                  struct fault *fault);
+/* Finds out, without opening a socket, whether acceptor_create would refuse an address of --listen
+ * because other hosts may reach the address and every request would be accepted. GEMMD_ERR_USAGE,
+ * or GEMMD_ERR_IO if a host name cannot be resolved. Any thread. */
+enum gemmd_error acceptor_check(const struct config *config, struct fault *fault);
 /* Logs the addresses that are listened on. With `open_to_all` (requests need no token), each
  * address that other hosts may reach gets a warning. */
 void acceptor_announce(const struct acceptor *acceptor, bool open_to_all);

@@ -139,14 +139,8 @@ bool listen_is_public(const struct listener *listener)
 {
     struct sockaddr_storage name = {0};
     socklen_t length = sizeof(name);
-    const struct sockaddr_in *v4 = (struct sockaddr_in *)&name;
-    const struct in6_addr *v6 = &((struct sockaddr_in6 *)&name)->sin6_addr;
-    if (getsockname(listener->fd, (struct sockaddr *)&name, &length) != 0)
-        return false;
-    if (name.ss_family == AF_INET)
-        return ntohl(v4->sin_addr.s_addr) >> 24 != IN_LOOPBACKNET;
-    return name.ss_family == AF_INET6 && !IN6_IS_ADDR_LOOPBACK(v6) &&
-           !(IN6_IS_ADDR_V4MAPPED(v6) && v6->s6_addr[12] == IN_LOOPBACKNET);
+    return getsockname(listener->fd, (struct sockaddr *)&name, &length) == 0 &&
+           address_is_public(&name);
 }
 
 void listen_peer_text(int fd, char *out, uint64_t capacity)

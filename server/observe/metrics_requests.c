@@ -97,7 +97,7 @@ void metrics_write_requests(struct metrics_writer *writer, struct metrics *metri
         writer, "gemmd_requests", METRICS_COUNTER,
         "Requests that have ended, by operation, operand type and HTTP status; 200 stands "
         "for every success, none for a client that disconnected before the answer. Of requests of "
-        "further kinds than the first 23, only the statuses 429, 500, 503, 504 and 507 are told "
+        "further kinds than the first 21, only the statuses 429, 500, 503, 504 and 507 are told "
         "apart.");
     uint64_t others[OTHERS_COUNT + 1] = {0};
     pthread_mutex_lock(&metrics->shown_lock);

@@ -22,8 +22,8 @@ enum {
     METRICS_BUCKETS_MAX = METRICS_TIME_BUCKETS,
     METRICS_DTYPES = GEMMD_DTYPE_COUNT + 1, /* the last: the dtype is not known */
     /* Together with all other families, these bounds keep a daemon without tenants and with one GPU
-     * at 500 series. */
-    METRICS_REQUESTS_MAX = 23, /* kinds of requests with a series of gemmd_requests of their own */
+     * at 500 series, with TLS and after failed handovers too. */
+    METRICS_REQUESTS_MAX = 21, /* kinds of requests with a series of gemmd_requests of their own */
     METRICS_DURATIONS_MAX = 4, /* operations with buckets of durations of their own */
     METRICS_WAITS_MAX = 3,     /* tasks with buckets of waits in the queue of their own */
     METRICS_KERNELS_MAX = 10   /* kernels, by task and dtype, with series of their own */

@@ -247,6 +247,15 @@ enum gemmd_error otlp_start(const struct otlp_collector *collector, const char *
     return code;
 }
 
+enum gemmd_error otlp_check(const struct otlp_collector *collector, struct fault *fault)
+{
+    static const _Atomic uint64_t never_ns = UINT64_MAX;
+    struct otlp_http *http = NULL;
+    const enum gemmd_error code = otlp_http_open(collector, &never_ns, &http, fault);
+    otlp_http_close(http);
+    return code;
+}
+
 void otlp_stop(struct otlp *otlp)
 {
     if (otlp == NULL)

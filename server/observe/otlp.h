@@ -38,6 +38,9 @@ struct otlp_collector {
  * otlp_http_open. GEMMD_ERR_INTERNAL: the thread does not start. GEMMD_ERR_OUT_OF_MEMORY. */
 enum gemmd_error otlp_start(const struct otlp_collector *collector, const char *version,
                             struct log *log, struct otlp **otlp, struct fault *fault);
+/* Finds out whether otlp_start could use the collector's URL and files. Fails with the errors of
+ * otlp_http_open. Sends nothing. */
+enum gemmd_error otlp_check(const struct otlp_collector *collector, struct fault *fault);
 /* Sends the queued spans, for at most two seconds, and frees the exporter. A thread that a transfer
  * still blocks after that time is left behind. NULL is allowed. */
 void otlp_stop(struct otlp *otlp);

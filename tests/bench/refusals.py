@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Measures what a refused product costs the daemon and its client, in CPU time, by size of the body.
 
-Usage: tests/bench/refusals.py [--seconds N] [--bytes N,...] GEMMD...
+Usage: tests/bench/refusals.py [--seconds N] [--bytes N,...] [--expect] GEMMD...
 
 Each daemon has one place in its queue, which a request without its body holds, so that every other
 request is answered with 429. One client sends requests in a closed loop, on one connection for as
-long as the daemon keeps the connection open. Several daemons are measured in turns.
+long as the daemon keeps the connection open. With --expect, the client asks with Expect: 100-continue and
+sends no body. Several daemons are measured in turns.
 """
 
 import argparse
@@ -68,12 +69,12 @@ def exchange(connection, data):
     return b"onnection: close" not in head
 
 
-def measure(gemmd, size, seconds):
+def measure(gemmd, size, seconds, expect):
     """Returns the refusals, connections and lost answers, and the daemon's and client's us each."""
     n = math.isqrt(size // 8)
     head = (f"POST /gemm?m={n}&n={n}&k={n} HTTP/1.1\r\nHost: bench\r\nContent-Length: {8 * n * n}\r\n"
             "Content-Type: application/octet-stream\r\n").encode()
-    data = head + b"\r\n" + bytes(8 * n * n)
+    data = head + (b"Expect: 100-continue\r\n\r\n" if expect else b"\r\n" + bytes(8 * n * n))
     refused = connections = lost = 0
     connection = None
     with running(gemmd) as (pid, address), socket.create_connection(address) as holder:
@@ -102,12 +103,13 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--seconds", type=float, default=2)
     parser.add_argument("--bytes", default="1000,100000,250000,400000,1000000,3000000")
+    parser.add_argument("--expect", action="store_true")
     parser.add_argument("gemmd", nargs="+")
     options = parser.parse_args()
     print("    bytes  refused  connections  lost  daemon us  client us  gemmd")
     for size in map(int, options.bytes.split(",")):
         for gemmd in options.gemmd:
-            refused, connections, lost, daemon, client = measure(gemmd, size, options.seconds)
+            refused, connections, lost, daemon, client = measure(gemmd, size, options.seconds, options.expect)
             print(f"{size:9} {refused:8} {connections:12} {lost:5} {daemon:10.1f} {client:10.1f}  {gemmd}",
                   flush=True)
 

@@ -62,6 +62,48 @@ def test_check_config_reads_the_files(content, says, gemmd, tmp_path):
     assert len(errors) == bool(says) and says in "".join(errors)
 
 
+HEADER = "Authorization: Bearer the-collectors-token\n"
+COLLECTOR = ("--otlp-endpoint", "https://collector.example:4318")
+
+
+@pytest.mark.parametrize("check", [["--check-config"], []], ids=["check-config", "start"])
+@pytest.mark.parametrize("arguments, content, says", [
+    (("--otlp-header-file", "{file}"), "no header\n", "line 1 of {file} is not NAME: VALUE"),
+    (("--otlp-header-file", "{file}"), None, "{file} cannot be read: No such file or directory (--otlp-header-file)"),
+    (("--otlp-ca-file", "{file}"), "no certificate\n", "{file}"),
+    (("--listen", "127.0.0.1:0", "--listen", "0.0.0.0:0"), None, "other hosts may reach 0.0.0.0:"),
+    (("--listen", "[::]:0"), None, "other hosts may reach [::]:"),
+], ids=["header", "no header file", "authorities", "IPv4", "IPv6"])
+def test_check_config_finds_what_a_start_finds(arguments, content, says, check, gemmd, tmp_path):
+    file = tmp_path / "file"
+    if content is not None:
+        file.write_text(content)
+        file.chmod(0o600)
+    if not arguments[0].startswith("--listen"):
+        arguments = (*COLLECTOR, *arguments, "--listen", "127.0.0.1:0")
+    result = subprocess.run([gemmd, *(text.format(file=file) for text in arguments), *check], capture_output=True,
+                            text=True, timeout=PATIENCE_S, check=False)
+    assert result.returncode == 1
+    [error] = [line for line in result.stderr.splitlines() if line.startswith("gemmd: ")]
+    assert says.format(file=file) in error
+
+
+@pytest.mark.parametrize("arguments", [
+    (*COLLECTOR, "--otlp-header-file", "{file}"), ("--listen", "0.0.0.0:0", "--allow-insecure-network"),
+    ("--listen", "0.0.0.0:0", "--token-file", "{tokens}"), ("--listen", "[::1]:0"),
+    ("--listen", "127.0.0.5:0"), ("--listen", "unix:{tokens}.socket")], ids=range(6))
+def test_check_config_takes_what_a_start_would_take(arguments, gemmd, tmp_path):
+    for name, content in (("file", HEADER), ("tokens", "alice:alice-token-1\n")):
+        (tmp_path / name).write_text(content)
+        (tmp_path / name).chmod(0o600)
+    result = subprocess.run([gemmd, *(text.format(file=tmp_path / "file", tokens=tmp_path / "tokens")
+                                      for text in arguments), "--check-config"], capture_output=True, text=True,
+                            timeout=PATIENCE_S, check=False)
+    assert result.returncode == 0, result.stderr
+    assert not any(line.startswith("gemmd: ") for line in result.stderr.splitlines()), result.stderr
+    assert {path.name for path in tmp_path.iterdir()} == {"file", "tokens"}
+
+
 @pytest.mark.parametrize("check", [["--check-config"], []], ids=["check-config", "start"])
 @pytest.mark.parametrize("option, value", [("--without-kernels", b"\xff"), ("--listen", b"unix:/tmp/\xe4")])
 def test_options_that_are_not_utf8(option, value, check, gemmd):

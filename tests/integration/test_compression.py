@@ -212,6 +212,49 @@ def test_bombs(start):
     wait_until(lambda: used(daemon) == [0, 0], "the memory and the places of requests that are over")
 
 
+ENDLESS = {
+    "blocks": ("deflate", zlib.compressobj().flush(zlib.Z_SYNC_FLUSH)[:2], b"\0\0\0\xff\xff"),
+    "members": ("gzip", b"", gzip.compress(b"")),
+    "name": ("gzip", b"\x1f\x8b\x08\x08\0\0\0\0\0\x03", b"name"),
+}
+
+
+@pytest.mark.parametrize("media_type", [RAW, NPY])
+@pytest.mark.parametrize("kind", ENDLESS)
+def test_compressed_bodies_that_go_on_for_ever(kind, media_type, start):
+    """They decompress to nothing, so that no other limit ends them: they are refused after 1 MiB."""
+    daemon = start()
+    coding, begin, repeat = ENDLESS[kind]
+    piece = repeat * ((64 << 10) // len(repeat))
+    with Wire(daemon.address) as wire:
+        wire.send(request("POST", "/gemm?m=64&n=64&k=64", [
+            ("Content-Encoding", coding), ("Content-Type", media_type), ("Transfer-Encoding", "chunked")]))
+        sent = 0
+        try:
+            for data in [begin, *[piece] * 160]:
+                wire.send(f"{len(data):x}\r\n".encode() + data + b"\r\n" if data else b"")
+                sent += len(data)
+        except (BrokenPipeError, ConnectionResetError):
+            pass
+        answer = wire.receive()
+    assert_problem(answer, 413, "become only 0")
+    wait_until(lambda: used(daemon) == [0, 0], "nothing is held")
+    assert values(scrape(daemon))["gemmd_request_bytes_total"] < 4 << 20
+
+
+def test_a_compressed_body_that_is_announced_too_long(start):
+    daemon = start("--max-body", "4M")
+    for length, status in ((2 * (4 << 20) + (1 << 20), 100), (2 * (4 << 20) + (1 << 20) + 1, 413)):
+        with Wire(daemon.address) as wire:
+            wire.send(request("POST", "/gemm?m=64&n=64&k=64", [
+                ("Content-Encoding", "gzip"), ("Content-Type", RAW), ("Content-Length", length),
+                ("Expect", "100-continue")]))
+            answer = wire.receive()
+            assert answer.status == status
+            if status == 413:
+                assert_problem(answer, 413, "up to 9 MiB")
+
+
 def used(daemon):
     now = values(scrape(daemon))
     return [now["gemmd_pinned_memory_used_bytes"], now["gemmd_queue_bytes"]]

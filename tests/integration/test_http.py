@@ -1,11 +1,13 @@
 """What every HTTP client may expect: methods, negotiation, headers, connections."""
 
+import os
 import re
 import time
 
 import numpy as np
 import pytest
 
+from patience import wait_until
 from problem import assert_problem
 from wire import Wire, exchange, request
 
@@ -264,6 +266,40 @@ def test_refused_without_expect(address):
         except (BrokenPipeError, ConnectionResetError):
             pass
         assert wire.receive().status == 400
+
+
+@pytest.mark.parametrize("pause_s", [0, 0.002, 0.02])
+def test_a_body_that_is_sent_although_it_was_refused(pause_s, address):
+    """The client asks and does not wait for long enough, or does not look: the daemon reads its body, and does not
+    end the connection with a reset."""
+    size = 4 << 20
+    with Wire(address) as wire:
+        wire.send(request("POST", "/gemm?m=1&n=1&k=1", [OCTETS, ("Content-Length", size), ("Expect", "100-continue")]))
+        time.sleep(pause_s)
+        wire.send(bytes(size))
+        assert wire.receive().status == 400
+        assert wire.closed()
+
+
+def test_refused_connections_do_not_stay(start):
+    """More of them than are left alone at a time, half of which their clients close at once."""
+    daemon = start()
+    ask = request("POST", "/gemm?m=1&n=1&k=1", [OCTETS, ("Content-Length", 1 << 20), ("Expect", "100-continue")])
+    folder = f"/proc/{daemon.pid}/fd"
+    assert exchange(daemon.address, ask).status == 400
+    before = len(os.listdir(folder))
+    kept = []
+    for number in range(200):
+        wire = Wire(daemon.address)
+        wire.send(ask)
+        assert wire.receive().status == 400
+        if number % 2:
+            wire.socket.close()
+        else:
+            kept.append(wire)
+    for wire in kept:
+        wire.socket.close()
+    wait_until(lambda: len(os.listdir(folder)) <= before, lambda: f"{before} descriptors: {os.listdir(folder)}")
 
 
 def test_percent_encoding(address):

@@ -2,6 +2,7 @@
 a full run. tests/RELIABILITY.md is what the scripts' rows say."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -88,6 +89,26 @@ def test_figures_from_the_output_of_an_earlier_run(row, log_has, says, gemmd, tm
     log.write_text(log_has)
     ran = run("by_tests", "--gemmd", gemmd, "--only", row, "--log", log)
     assert says in ran.stdout + ran.stderr
+
+
+@pytest.mark.parametrize("cores, says", [
+    (["--daemon-cores", "0"], "--daemon-cores and --client-cores are given together"),
+    (["--daemon-cores", "0", "--client-cores", "1022-1023"], "not all of 1022-1023")])
+def test_overload_needs_the_cores_that_it_is_given(cores, says, gemmd, tmp_path):
+    ran = run("overload", "--gemmd", gemmd, "--quick", "--rows", tmp_path, *cores)
+    row = json.loads((tmp_path / "overload.json").read_text())
+    assert ran.returncode == 0 and says in row["why_not_run"], ran.stdout + ran.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="this process may use one core")
+def test_overload_keeps_the_daemon_and_its_clients_apart(gemmd, tmp_path):
+    mine, theirs = sorted(os.sched_getaffinity(0))[:2]
+    ran = run("overload", "--gemmd", gemmd, "--quick", "--rows", tmp_path,
+              "--daemon-cores", mine, "--client-cores", theirs)
+    [figure] = json.loads((tmp_path / "overload.json").read_text())["figures"]
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert f"pinned to the cores {theirs}; the daemon is pinned to the cores {mine}" in figure["note"]
 
 
 FUZZER = """#!/bin/sh

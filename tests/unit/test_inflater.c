@@ -198,6 +198,45 @@ START_TEST(bombs_are_refused_early)
 }
 END_TEST
 
+/* Blocks and members without contents, and a name in the header that does not end. */
+START_TEST(a_body_may_grow_a_little)
+{
+    static const struct {
+        enum coding coding;
+        const char *begin, *repeat;
+        uint64_t begin_bytes, repeat_bytes;
+    } endless[] = {
+        {CODING_DEFLATE, "\x78\x9c", "\0\0\0\xff\xff", 2, 5},
+        {CODING_GZIP, "", "\x1f\x8b\x08\0\0\0\0\0\0\x03\x03\0\0\0\0\0\0\0\0\0", 0, 20},
+        {CODING_GZIP, "\x1f\x8b\x08\x08\0\0\0\0\0\x03", "name", 10, 4},
+    };
+    struct taken taken = {NULL, 0, UINT64_MAX};
+    struct fault fault;
+    uint64_t bytes = endless[_i].begin_bytes;
+    memcpy(packed, endless[_i].begin, bytes);
+    for (; bytes + endless[_i].repeat_bytes <= PACKED_BYTES; bytes += endless[_i].repeat_bytes)
+        memcpy(packed + bytes, endless[_i].repeat, endless[_i].repeat_bytes);
+    struct inflater *inflater = inflater_create(endless[_i].coding, RATIO);
+    ck_assert_ptr_nonnull(inflater);
+    uint64_t at = 0;
+    while (at < bytes && inflater_add(inflater, packed + at, 1, take, &taken, &fault) == GEMMD_OK)
+        at++;
+    inflater_destroy(inflater);
+    ck_assert_uint_eq(at, INFLATER_FREE_BYTES);
+    ck_assert_int_eq(fault.code, GEMMD_ERR_TOO_LARGE);
+    ck_assert_ptr_nonnull(strstr(fault.detail, "become only 0"));
+}
+END_TEST
+
+START_TEST(the_longest_body_does_not_overflow)
+{
+    ck_assert_uint_eq(inflater_longest_bytes(0), INFLATER_FREE_BYTES);
+    ck_assert_uint_eq(inflater_longest_bytes(100), 200 + INFLATER_FREE_BYTES);
+    ck_assert_uint_eq(inflater_longest_bytes(UINT64_MAX / 2 + 1), UINT64_MAX);
+    ck_assert_uint_ge(inflater_longest_bytes(UINT64_MAX / 2), UINT64_MAX - 1);
+}
+END_TEST
+
 START_TEST(a_full_sink_ends_it)
 {
     struct taken taken = {NULL, 0, 50000};
@@ -239,6 +278,8 @@ int main(void)
     tcase_add_test(tcase, gzip_has_members_and_deflate_has_not);
     tcase_add_test(tcase, the_ratio_is_of_both_lengths);
     tcase_add_test(tcase, bombs_are_refused_early);
+    tcase_add_loop_test(tcase, a_body_may_grow_a_little, 0, 3);
+    tcase_add_test(tcase, the_longest_body_does_not_overflow);
     tcase_add_test(tcase, a_full_sink_ends_it);
     tcase_add_test(tcase, without_memory_there_is_none);
     suite_add_tcase(suite, tcase);

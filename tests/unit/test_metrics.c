@@ -183,6 +183,8 @@ START_TEST(a_daemon_that_has_used_everything_has_at_most_500_series)
                                     .exports_spans = true,
                                     .verifies_sample = true,
                                     .device_restarts = 1,
+                                    .handovers_failed = 1,
+                                    .certificate_expiry_seconds = 1,
                                     .peak_memory_bytes = 1,
                                     .limit_count = METRICS_LIMITS_MAX};
     gauges.verified_asked.pass = 1;
