@@ -101,16 +101,13 @@ static bool reduce_example(enum gemmd_dtype dtype, enum gemmd_dtype out, void *p
 }
 
 /* The default types of each operation, over the last and the first axis, by the lengths at which
- * kernels choose other code. The kernels of the types that are not floating-point numbers of 32 or
- * 16 bits have the same code for every length, and take long for long rows. */
+ * kernels choose other code. */
 static bool reduce_warm(uint32_t index, void *problem)
 {
-    static const uint64_t lengths[] = {64, 512, 4096, 20000, 100000};
+    static const uint64_t lengths[] = {32, 128, 512, 4096, 100000};
     enum { LENGTHS = sizeof lengths / sizeof *lengths };
     struct reduce_problem *p = problem;
-    const uint32_t dtype = index / (2 * LENGTHS) % GEMMD_DTYPE_COUNT;
-    const bool by_length = dtype == GEMMD_F32 || dtype == GEMMD_F16 || dtype == GEMMD_BF16;
-    const uint64_t length = by_length ? lengths[index / 2 % LENGTHS] : lengths[0];
+    const uint64_t length = lengths[index / 2 % LENGTHS];
     const struct array_shape rows = {2, {64, length}}, columns = {2, {length, 64}};
     if (index / (2 * LENGTHS) / GEMMD_DTYPE_COUNT >= REDUCE_OP_COUNT)
         return false;
@@ -119,7 +116,7 @@ static bool reduce_warm(uint32_t index, void *problem)
     else
         reduce_problem_of(p, &columns, 0, 64);
     p->op = (enum reduce_op)(index / (2 * LENGTHS) / GEMMD_DTYPE_COUNT);
-    p->dtype = (enum gemmd_dtype)dtype;
+    p->dtype = (enum gemmd_dtype)(index / (2 * LENGTHS) % GEMMD_DTYPE_COUNT);
     p->out = reduce_default_out(p->op, p->dtype);
     return true;
 }

@@ -109,17 +109,15 @@ static bool softmax_special_example(enum gemmd_dtype dtype, enum gemmd_dtype out
     return softmax_example_of(&long_rows, dtype, out, problem);
 }
 
-/* The lengths at which kernels choose other code, but for f64, which has one kernel for all of them
- * that takes long for long rows. */
+/* The lengths at which kernels choose other code. */
 static bool softmax_warm(uint32_t index, void *problem)
 {
-    static const uint64_t lengths[] = {64,   128,   256,   512,   1000,   2048,  4096,
-                                       8192, 16384, 32768, 65536, 131072, 300000};
+    static const uint64_t lengths[] = {32,   64,   128,   256,   512,   1000,   2048,
+                                       4096, 8192, 16384, 32768, 65536, 131072, 300000};
     enum { LENGTHS = sizeof lengths / sizeof *lengths };
     struct softmax_problem *p = problem;
     const uint32_t dtype = index / LENGTHS;
-    const uint64_t length = lengths[dtype == GEMMD_F64 ? 0 : index % LENGTHS];
-    const struct array_shape shape = {2, {64, length}};
+    const struct array_shape shape = {2, {64, lengths[index % LENGTHS]}};
     if (dtype >= GEMMD_DTYPE_COUNT)
         return false;
     softmax_problem_of(p, &shape, 0);

@@ -1,6 +1,6 @@
 /*
- * vector.cuh - elements of f32, f16 and bf16 that a thread loads 16 bytes at a time and widens to
- * f32, and the sum of a thread's numbers.
+ * vector.cuh - elements that a thread loads 16 bytes at a time and widens to the type in which it
+ * computes, and the sum of a thread's numbers.
  */
 #ifndef KERNELS_CUDA_VECTOR_CUH
 #define KERNELS_CUDA_VECTOR_CUH
@@ -13,6 +13,25 @@
 namespace vectors
 {
 
+/* The type in which elements are computed: f32 for f32, f16 and bf16. Integers keep their values,
+ * and i8 has room for the negative of each. */
+template <typename T> struct wide_of {
+    using type = float;
+};
+template <> struct wide_of<double> {
+    using type = double;
+};
+template <> struct wide_of<int8_t> {
+    using type = short;
+};
+template <> struct wide_of<int32_t> {
+    using type = int;
+};
+
+static __device__ __forceinline__ double widen(double x)
+{
+    return x;
+}
 static __device__ __forceinline__ float widen(float x)
 {
     return x;
@@ -24,6 +43,14 @@ static __device__ __forceinline__ float widen(__half x)
 static __device__ __forceinline__ float widen(__nv_bfloat16 x)
 {
     return __bfloat162float(x);
+}
+static __device__ __forceinline__ short widen(int8_t x)
+{
+    return x;
+}
+static __device__ __forceinline__ int widen(int32_t x)
+{
+    return x;
 }
 /* The two elements of a word of memory, of the type of the second argument. This takes fewer
  * instructions than widening one after the other. */
@@ -39,7 +66,8 @@ static __device__ __forceinline__ float2 widen_pair(uint32_t word, __nv_bfloat16
 }
 
 /* The sum of a power of two of elements, as a pairwise tree. `x` is overwritten. */
-template <unsigned COUNT> static __device__ __forceinline__ float sum_pairwise(float (&x)[COUNT])
+template <typename W, unsigned COUNT>
+static __device__ __forceinline__ W sum_pairwise(W (&x)[COUNT])
 {
 #pragma unroll
     for (unsigned half = COUNT / 2; half > 0; half /= 2)
@@ -60,13 +88,13 @@ template <typename T> struct vector {
     __device__ vector()
     {
     }
-    __device__ __forceinline__ float operator[](unsigned i) const
+    __device__ __forceinline__ typename wide_of<T>::type operator[](unsigned i) const
     {
-        if constexpr (sizeof(T) == 4) {
-            return elements[i];
-        } else {
+        if constexpr (sizeof(T) == 2) {
             const float2 both = widen_pair(words[i / 2], T());
             return i % 2 == 0 ? both.x : both.y;
+        } else {
+            return widen(elements[i]);
         }
     }
 };

@@ -1,7 +1,8 @@
 /*
  * Each figure is the median of 15 timings of several launches, over operands of 512 MiB, ten times
- * the L2 cache, so that every launch reads from device memory. GB/s counts operands and results
- * once each. A row of the table is a length; `first` rows are sums over the first axis.
+ * the L2 cache, so that every launch reads from device memory. The last rows of the table of
+ * reductions are 64 results of 100,000 elements each, which the L2 cache holds: few results, for
+ * which a kernel must divide each over many blocks. GB/s counts operands and results once each.
  */
 #include "tests/bench/rows.h"
 
@@ -17,6 +18,7 @@
 #include "tests/bench/device.h"
 
 enum { TIMINGS = 15, OPERAND_BYTES = 512 << 20, KERNELS_MAX = 6 };
+enum { FEW_LENGTH = 100000, FEW_RESULTS = 64 };
 
 struct rows_bench {
     struct gemm_context *context;
@@ -66,15 +68,13 @@ static double time_kernel(struct rows_bench *bench, const struct operation_kerne
 }
 
 static void make_reduce(struct rows_bench *bench, struct reduce_problem *p, enum gemmd_dtype dtype,
-                        enum reduce_op op, uint64_t length, bool first)
+                        enum reduce_op op, uint64_t length, uint64_t rows, bool first)
 {
-    const uint64_t rows = OPERAND_BYTES / dtype_size(dtype) / length;
     const struct array_shape shape = {2, {first ? length : rows, first ? rows : length}};
     reduce_problem_of(p, &shape, first ? 0 : 1, shape.dims[1]);
     p->op = op;
-    p->dtype = p->out = dtype;
-    if (op == REDUCE_ARGMAX)
-        p->out = GEMMD_I32;
+    p->dtype = dtype;
+    p->out = reduce_default_out(op, dtype);
     p->x = bench->x;
     p->y = bench->y;
 }
@@ -122,9 +122,35 @@ static void bench_row(struct rows_bench *bench, FILE *to, const struct rows_opti
     fflush(to);
 }
 
+/* The rows of reductions of one type and length. `rows` is the number of results. */
+static void bench_reductions(struct rows_bench *bench, FILE *to, const struct rows_options *options,
+                             enum gemmd_dtype dtype, uint64_t length, uint64_t rows)
+{
+    static const struct {
+        const char *name;
+        enum reduce_op op;
+        bool first;
+    } cases[] = {
+        {"sum of rows", REDUCE_SUM, false},
+        {"sum over the first axis", REDUCE_SUM, true},
+        {"logsumexp of rows", REDUCE_LOGSUMEXP, false},
+        {"argmax of rows", REDUCE_ARGMAX, false},
+        {"argmax over the first axis", REDUCE_ARGMAX, true},
+    };
+    for (uint32_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const enum reduce_op op = cases[i].op;
+        union operation_problem problem;
+        if (!reduce_offers(op, dtype, reduce_default_out(op, dtype)))
+            continue;
+        make_reduce(bench, &problem.reduce, dtype, op, length, rows, cases[i].first);
+        bench_row(bench, to, options, &operation_reduce, &problem, cases[i].name, dtype, length);
+    }
+}
+
 static void bench_table(struct rows_bench *bench, FILE *to, const struct rows_options *options)
 {
-    static const enum gemmd_dtype dtypes[] = {GEMMD_F32, GEMMD_F16, GEMMD_BF16};
+    static const enum gemmd_dtype dtypes[] = {GEMMD_F32, GEMMD_F16, GEMMD_BF16,
+                                              GEMMD_F64, GEMMD_I8,  GEMMD_I32};
     static const uint64_t lengths[] = {128,  256,  512,   1000,  1024,  2048,
                                        4096, 8192, 16384, 32768, 65536, 131072};
     const bool reduces = strcmp(options->command, "reduce") == 0;
@@ -144,27 +170,20 @@ static void bench_table(struct rows_bench *bench, FILE *to, const struct rows_op
     fprintf(to, "\n");
     for (uint32_t i = 0; i < sizeof lengths / sizeof *lengths; i++)
         for (uint32_t d = 0; d < sizeof dtypes / sizeof *dtypes; d++) {
+            const uint64_t rows = OPERAND_BYTES / dtype_size(dtypes[d]) / lengths[i];
             union operation_problem problem;
             if (options->seconds > 0 && difftime(time(NULL), begun) > options->seconds)
                 return;
-            if (!reduces) {
+            if (reduces) {
+                bench_reductions(bench, to, options, dtypes[d], lengths[i], rows);
+            } else if (softmax_offers(dtypes[d], dtypes[d])) {
                 make_softmax(bench, &problem.softmax, dtypes[d], lengths[i], false);
                 bench_row(bench, to, options, operation, &problem, "softmax", dtypes[d],
                           lengths[i]);
-                continue;
             }
-            for (int first = 0; first < 2; first++) {
-                make_reduce(bench, &problem.reduce, dtypes[d], REDUCE_SUM, lengths[i], first);
-                bench_row(bench, to, options, operation, &problem,
-                          first ? "sum over the first axis" : "sum of rows", dtypes[d], lengths[i]);
-            }
-            make_reduce(bench, &problem.reduce, dtypes[d], REDUCE_LOGSUMEXP, lengths[i], false);
-            bench_row(bench, to, options, operation, &problem, "logsumexp of rows", dtypes[d],
-                      lengths[i]);
-            make_reduce(bench, &problem.reduce, dtypes[d], REDUCE_ARGMAX, lengths[i], false);
-            bench_row(bench, to, options, operation, &problem, "argmax of rows", dtypes[d],
-                      lengths[i]);
         }
+    for (uint32_t d = 0; reduces && d < sizeof dtypes / sizeof *dtypes; d++)
+        bench_reductions(bench, to, options, dtypes[d], FEW_LENGTH, FEW_RESULTS);
 }
 
 int bench_rows(const struct rows_options *options)

@@ -7,7 +7,10 @@
  * and the first rows of a problem the same bytes as alone. One line for each kernel, type and
  * operation; exit status 1 if a result was wrong.
  *
- * usage: gemmd-gpu-reduce-check [--quick] [--kernels NAME]
+ * usage: gemmd-gpu-reduce-check [--quick] [--kernels NAME] [--share I/N]
+ *   --quick      little of everything, for a run under compute-sanitizer
+ *   --share I/N  every N-th problem from the I-th on, counted from 0: as much as one of N runs of
+ * the check that go on at the same time should do
  */
 #include <cuda_runtime_api.h>
 #include <math.h>
@@ -19,6 +22,7 @@
 #include "kernels/cpu/convert.h"
 #include "kernels/operations.h"
 #include "proto/dtype.h"
+#include "tests/gpu/share.h"
 #include "tests/gpu/streams.h"
 #include "tests/product/random.h"
 
@@ -29,7 +33,8 @@ static struct {
     cudaStream_t stream;
     const char *kernel; /* NULL: all */
     bool quick;
-    uint32_t wrong, right;
+    uint32_t share, shares; /* problems whose number leaves `share` when divided */
+    uint32_t problems, wrong, right;
 } check;
 
 struct sample {
@@ -38,6 +43,8 @@ struct sample {
     int32_t *lens;        /* on the host; NULL: none */
     unsigned char *there; /* in device memory: X, lens, Y with guards, workspace */
     uint64_t x_bytes, y_bytes, lens_bytes;
+    uint64_t shift; /* elements from an aligned place to X */
+    bool special;   /* some elements are NaN or infinite, or the least and greatest integer */
     double *wanted; /* [results] */
     uint64_t results;
     double largest; /* magnitude of a scaled element */
@@ -95,6 +102,17 @@ static void sum_precisely(struct sample *s)
     }
 }
 
+/* One of a few hundred elements of a special sample. */
+static double special_element(enum gemmd_dtype dtype, uint64_t kind)
+{
+    static const double floats[] = {NAN, INFINITY, -INFINITY, -0.0};
+    static const double narrow[] = {INT8_MIN, INT8_MAX, INT8_MIN, 0};
+    static const double wide[] = {INT32_MIN, INT32_MAX, INT32_MIN, 0};
+    return dtype == GEMMD_I8    ? narrow[kind % 4]
+           : dtype == GEMMD_I32 ? wide[kind % 4]
+                                : floats[kind % 4];
+}
+
 /* Fills X, and computes what is wanted with the naive kernel of the CPU. */
 static void sample_prepare(struct sample *s, enum gemmd_dtype dtype, uint64_t seed)
 {
@@ -110,8 +128,10 @@ static void sample_prepare(struct sample *s, enum gemmd_dtype dtype, uint64_t se
     need(s->x != NULL && s->y != NULL && s->wanted != NULL, "no memory");
     for (uint64_t i = 0; i < count; i++) {
         const double uniform = random_unit(&state);
+        const uint64_t drawn = s->special ? random_next(&state) % 1200 : 4;
         narrow_into(dtype,
-                    dtype == GEMMD_I8    ? floor(127 * uniform)
+                    drawn < 4            ? special_element(dtype, drawn)
+                    : dtype == GEMMD_I8  ? floor(127 * uniform)
                     : dtype == GEMMD_I32 ? floor(2e9 * uniform)
                                          : uniform,
                     s->x + i * size);
@@ -143,28 +163,41 @@ static void sample_free(struct sample *s)
     (void)cudaFree(s->there);
 }
 
+/* The bytes from an aligned place to X. */
+static uint64_t shift_bytes(const struct sample *s)
+{
+    return s->shift * dtype_size(s->task.operation->dtype(&s->task.problem));
+}
+
+static uint64_t room_of_x(const struct sample *s)
+{
+    return (shift_bytes(s) + s->x_bytes + 511) / 256 * 256;
+}
+
 /* Copies the operands to the device, and poisons the result. Returns the workspace. */
 static void *sample_upload(struct sample *s, const struct operation_kernel *kernel,
                            union operation_problem *problem)
 {
-    const uint64_t x = (s->x_bytes + 511) / 256 * 256, lens = (s->lens_bytes + 511) / 256 * 256;
+    const uint64_t x = room_of_x(s), lens = (s->lens_bytes + 511) / 256 * 256;
     const uint64_t y = (s->y_bytes + 2 * GUARD + 511) / 256 * 256;
     uint64_t workspace = 0;
     need(kernel->workspace_bytes(&s->task.problem, &workspace), "the workspace overflows");
     (void)cudaFree(s->there);
     need(cudaMalloc((void **)&s->there, x + lens + y + workspace + 256) == cudaSuccess, "memory");
     need(cudaMemset(s->there, POISON, x + lens + y + workspace) == cudaSuccess, "poison");
-    need(cudaMemcpy(s->there, s->x, s->x_bytes, cudaMemcpyHostToDevice) == cudaSuccess, "X");
+    need(cudaMemcpy(s->there + shift_bytes(s), s->x, s->x_bytes, cudaMemcpyHostToDevice) ==
+             cudaSuccess,
+         "X");
     if (s->lens != NULL)
         need(cudaMemcpy(s->there + x, s->lens, s->lens_bytes, cudaMemcpyHostToDevice) ==
                  cudaSuccess,
              "lengths");
     *problem = s->task.problem;
     if (s->task.operation == &operation_reduce) {
-        problem->reduce.x = s->there;
+        problem->reduce.x = s->there + shift_bytes(s);
         problem->reduce.y = s->there + x + lens + GUARD;
     } else {
-        problem->softmax.x = s->there;
+        problem->softmax.x = s->there + shift_bytes(s);
         problem->softmax.y = s->there + x + lens + GUARD;
         if (s->lens != NULL)
             problem->softmax.lens = (const int32_t *)(const void *)(s->there + x);
@@ -174,7 +207,7 @@ static void *sample_upload(struct sample *s, const struct operation_kernel *kern
 
 static void sample_download(struct sample *s)
 {
-    const uint64_t x = (s->x_bytes + 511) / 256 * 256, lens = (s->lens_bytes + 511) / 256 * 256;
+    const uint64_t x = room_of_x(s), lens = (s->lens_bytes + 511) / 256 * 256;
     need(cudaStreamSynchronize(check.stream) == cudaSuccess, "a kernel");
     need(cudaMemcpy(s->y, s->there + x + lens, s->y_bytes + (uint64_t)2 * GUARD,
                     cudaMemcpyDeviceToHost) == cudaSuccess,
@@ -245,7 +278,7 @@ static bool is_right(const struct sample *s, char *why, size_t room)
         if (out == GEMMD_I32 || out == GEMMD_I8)
             wanted = (double)(int32_t)(uint32_t)(int64_t)wanted;
         const double allowed = tolerance(s, i) + rounding(out, fabs(wanted));
-        if (got == wanted || fabs(got - wanted) <= allowed)
+        if (got == wanted || fabs(got - wanted) <= allowed || (isnan(got) && isnan(wanted)))
             continue;
         snprintf(why, room, "element %llu is %.9g, not %.9g (%.3g allowed)", (unsigned long long)i,
                  got, wanted, allowed);
@@ -328,6 +361,8 @@ static void check_sample(struct sample *s, enum gemmd_dtype dtype, uint64_t seed
 {
     const struct operation_kernel *const *k =
         operation_kernels(s->task.operation, GEMM_BACKEND_CUDA);
+    if (check.problems++ % check.shares != check.share)
+        return;
     for (; *k != NULL; k++) {
         if (!is_checked(s, *k))
             continue;
@@ -338,9 +373,11 @@ static void check_sample(struct sample *s, enum gemmd_dtype dtype, uint64_t seed
 }
 
 static void check_reduce(enum reduce_op op, enum gemmd_dtype dtype, enum gemmd_dtype out,
-                         const struct array_shape *shape, uint32_t axis, uint64_t seed)
+                         const struct array_shape *shape, uint32_t axis, uint64_t shift,
+                         uint64_t seed)
 {
-    struct sample s = {.task = {.operation = &operation_reduce}};
+    struct sample s = {
+        .task = {.operation = &operation_reduce}, .shift = shift, .special = shift > 0};
     struct reduce_problem *p = &s.task.problem.reduce;
     if (!reduce_offers(op, dtype, out))
         return;
@@ -402,10 +439,10 @@ static void check_all(void)
                 for (int op = 0; op < REDUCE_OP_COUNT; op++) {
                     const struct array_shape last = {2, {rows, n}}, first = {2, {n, rows}},
                                              middle = {3, {3, n, 37}};
-                    check_reduce((enum reduce_op)op, dtype, out, &last, 1, seed);
-                    check_reduce((enum reduce_op)op, dtype, out, &first, 0, seed + 1);
+                    check_reduce((enum reduce_op)op, dtype, out, &last, 1, 0, seed);
+                    check_reduce((enum reduce_op)op, dtype, out, &first, 0, 0, seed + 1);
                     if (n <= 8192)
-                        check_reduce((enum reduce_op)op, dtype, out, &middle, 1, seed + 2);
+                        check_reduce((enum reduce_op)op, dtype, out, &middle, 1, 0, seed + 2);
                 }
                 for (int variant = 0; variant < 4; variant++)
                     check_softmax(dtype, out, rows, n, variant, seed);
@@ -414,6 +451,32 @@ static void check_all(void)
                check.wrong);
         fflush(stdout);
     }
+}
+
+/* Widths around those of a tile of columns and of a thread's loads, in arrays that begin anywhere,
+ * with special elements. */
+static void check_widths(void)
+{
+    static const uint64_t lengths[] = {1, 9, 517},
+                          widths[] = {1,   2,   3,   5,   31,  32,  61,  63,  64,  65,
+                                      123, 124, 125, 127, 128, 129, 249, 251, 257, 1003};
+    for (uint32_t i = 0; i < sizeof widths / sizeof *widths; i++)
+        for (uint32_t l = 0; l < sizeof lengths / sizeof *lengths; l++)
+            for (int d = 0; d < GEMMD_DTYPE_COUNT && !(check.quick && (i + l) % 4 != 0); d++)
+                for (int o = 0; o < REDUCE_OP_COUNT; o++) {
+                    const enum reduce_op op = (enum reduce_op)o;
+                    const enum gemmd_dtype dtype = (enum gemmd_dtype)d;
+                    const enum gemmd_dtype out = reduce_default_out(op, dtype);
+                    const uint64_t n = lengths[l], shift = 1 + (i + l) % 4;
+                    const struct array_shape first = {2, {n, widths[i]}},
+                                             middle = {3, {3, n, widths[i]}},
+                                             last = {2, {widths[i], n}};
+                    check_reduce(op, dtype, out, &first, 0, shift, i + n);
+                    check_reduce(op, dtype, out, &middle, 1, shift, i + n + 1);
+                    check_reduce(op, dtype, out, &last, 1, shift, i + n + 2);
+                }
+    printf("widths: %u right, %u wrong so far\n", check.right, check.wrong);
+    fflush(stdout);
 }
 
 /* So many long rows that a device computes those of the kernel `clustered` in several turns. */
@@ -431,19 +494,25 @@ static void check_many_long_rows(void)
 int main(int argc, char **argv)
 {
     struct fault fault = {.detail = ""};
+    check.shares = 1;
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--quick") == 0)
             check.quick = true;
         else if (strcmp(argv[i], "--kernels") == 0 && i + 1 < argc)
             check.kernel = argv[++i];
-        else
-            return fprintf(stderr, "usage: %s [--quick] [--kernels NAME]\n", argv[0]) < 0 ? 1 : 2;
+        else if (strcmp(argv[i], "--share") != 0 || i + 1 == argc ||
+                 !share_parse(argv[++i], &check.share, &check.shares))
+            return fprintf(stderr, "usage: %s [--quick] [--kernels NAME] [--share I/N]\n",
+                           argv[0]) < 0
+                       ? 1
+                       : 2;
     }
     if (cudaStreamCreate(&check.stream) != cudaSuccess ||
         gemm_context_create(GEMM_BACKEND_CUDA, check.stream, 0, &check.gpu, &fault) != GEMMD_OK ||
         gemm_context_create(GEMM_BACKEND_CPU, NULL, 0, &check.cpu, &fault) != GEMMD_OK)
         stop(fault.detail[0] != '\0' ? fault.detail : "no GPU");
     check_all();
+    check_widths();
     check_many_long_rows();
     gemm_context_destroy(check.gpu);
     gemm_context_destroy(check.cpu);

@@ -3,8 +3,6 @@
 #include "kernels/cuda/reduce/reduce.h"
 #include "proto/size.h"
 
-enum { COLUMNS_TILE = 128 }; /* the most columns of a tile of reduce_shuffle */
-
 /* Grids have at most 2^31 - 1 blocks in x. */
 static bool fits_grid(uint64_t one, uint64_t other)
 {
@@ -62,28 +60,15 @@ static const struct operation_kernel tree = {
     .run = reduce_tree_run,
 };
 
-/* The most rows or tiles of columns that a problem can have; the chunks of each are joined. */
-static uint64_t shuffle_places(const struct reduce_problem *p)
-{
-    return p->outer * p->mid * (reduce_is_of_rows(p) ? 1 : size_blocks(p->width, COLUMNS_TILE / 2));
-}
-
 static bool reduce_shuffle_takes(const void *problem)
 {
-    const struct reduce_problem *p = problem;
-    return reduce_problem_offered(problem) &&
-           (p->dtype == GEMMD_F32 || p->dtype == GEMMD_F16 || p->dtype == GEMMD_BF16) &&
-           fits_grid(shuffle_places(p), reduce_shuffle_chunks(p->length, reduce_is_of_rows(p)));
+    return reduce_problem_offered(problem) && fits_grid(reduce_shuffle_blocks(problem), 1);
 }
 
 static bool reduce_shuffle_workspace_bytes(const void *problem, uint64_t *out)
 {
-    const struct reduce_problem *p = problem;
-    const bool is_row = reduce_is_of_rows(p);
-    const uint64_t chunks = reduce_shuffle_chunks(p->length, is_row), places = shuffle_places(p);
-    const uint64_t each = (is_row ? 1 : COLUMNS_TILE) * chunks * REDUCE_STATE_BYTES;
-    *out = 0;
-    return chunks == 1 || size_mul(places, each + sizeof(uint32_t), out);
+    *out = reduce_shuffle_workspace(problem);
+    return true;
 }
 
 static enum gemmd_error reduce_shuffle_run_group(struct gemm_context *context,

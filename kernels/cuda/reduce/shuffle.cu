@@ -1,5 +1,5 @@
 /*
- * reduce_shuffle - the serving kernel of reductions of f32, f16 and bf16, in one launch.
+ * reduce_shuffle - the serving kernel of reductions, in one launch.
  *
  * Rows (elements that are contiguous): 4, 8, 32 or 256 threads reduce a row, by its length. A
  * thread has VECTORS loads of 128 bits in flight, joins their elements as a tree in registers, and
@@ -112,7 +112,7 @@ load_vectors(const T *x, uint64_t l, uint64_t end, unsigned stride, bool aligned
         joined[v] = Op::none();
         if (at >= end)
             continue;
-        float wide[W];
+        typename wide_of<T>::type wide[W];
 #pragma unroll
         for (unsigned i = 0; i < W; i++)
             wide[i] = loaded[v][i];
@@ -121,7 +121,7 @@ load_vectors(const T *x, uint64_t l, uint64_t end, unsigned stride, bool aligned
             for (unsigned i = 0; i < W; i++)
                 wide[i] = at + i < end ? wide[i] : Op::neutral(op);
         }
-        joined[v] = Op::several(wide, (uint32_t)at, op);
+        joined[v] = Op::several(wide, (uint32_t)at, 1, op);
     }
 #pragma unroll
     for (unsigned half = VECTORS / 2; half > 0; half /= 2)
@@ -144,11 +144,10 @@ static __device__ typename Op::state join_block(typename Op::state s, typename O
     return s;
 }
 
-template <typename T, template <typename> class Op, unsigned EACH>
+template <typename T, typename O, unsigned EACH>
 __global__ void __launch_bounds__(THREADS)
     reduce_shuffle_rows(const __grid_constant__ struct problems all)
 {
-    using O = Op<float>;
     using State = typename O::state;
     constexpr unsigned STRIDE = EACH * vector<T>::WIDTH;
     __shared__ State shared[WARPS];
@@ -186,16 +185,22 @@ __global__ void __launch_bounds__(THREADS)
         s = join_block<O>(joined.total(), shared);
     }
     if (threadIdx.x % EACH == 0 && row < rows)
-        finish<float>(p, s, p.y, row / p.y_width * p.y_leading + row % p.y_width);
+        O::finish(p, s, place_of(p, row));
 }
 
 /* ---- columns ---- */
 
-/* COUNT: the columns of a thread. A thread loads STEPS * ROWS rows of them before it uses the
- * first: 64 bytes, or 32 where states take more registers. */
-template <typename T, typename State> struct columns_of {
-    static constexpr unsigned COUNT = sizeof(State) > 4 ? 2 : 4, ROWS = 4;
-    static constexpr unsigned STEPS = 4 / sizeof(T); /* of ROWS rows, at once */
+/* COUNT: the columns of a thread, fewer where states take more registers. States of integers need
+ * no tree, and so few registers. A thread loads STEPS * ROWS rows of its columns before it uses the
+ * first: 16 elements or more, and up to 64 bytes. ALIGNED: see load_columns. */
+template <typename T, typename O, bool ALIGNED> struct columns_of {
+    static constexpr unsigned STATE_BYTES = sizeof(typename O::state);
+    static constexpr unsigned COUNT = std::is_integral<T>::value || STATE_BYTES <= 4 ? 4
+                                      : STATE_BYTES <= 8                             ? 2
+                                                                                     : 1;
+    static constexpr unsigned TILE = 32 * COUNT, ROWS = 4;
+    /* of ROWS rows, at once; elements of 8 bits that are loaded one by one take 32 registers */
+    static constexpr unsigned STEPS = sizeof(T) >= 4 ? 1 : sizeof(T) == 1 && ALIGNED ? 4 : 2;
 };
 
 /* The states of a thread's COUNT columns as one state, so that one counter makes the trees of all.
@@ -282,6 +287,38 @@ static __device__ __forceinline__ void load_columns(const T *x, uint64_t stride,
     }
 }
 
+/* The state of the elements of ROWS rows, WARPS rows apart, in each of COUNT columns. Rows from
+ * `left` on do not count. */
+template <typename O, typename T, unsigned COUNT, unsigned ROWS>
+static __device__ __forceinline__ typename together<O, COUNT>::state
+state_of_rows(const group<T, COUNT> rows[ROWS], uint32_t left, uint32_t place, enum reduce_op op)
+{
+    static_assert(ROWS == 4, "two pairs");
+    using Together = together<O, COUNT>;
+    if constexpr (O::exact) {
+        typename Together::state s;
+#pragma unroll
+        for (unsigned c = 0; c < COUNT; c++) {
+            typename wide_of<T>::type wide[ROWS];
+#pragma unroll
+            for (unsigned r = 0; r < ROWS; r++)
+                wide[r] = r * WARPS < left ? widen(rows[r].elements[c]) : O::neutral(op);
+            s.of[c] = O::several(wide, place, WARPS, op);
+        }
+        return s;
+    } else {
+        typename Together::state s[ROWS];
+#pragma unroll
+        for (unsigned r = 0; r < ROWS; r++)
+#pragma unroll
+            for (unsigned c = 0; c < COUNT; c++)
+                s[r].of[c] = r * WARPS < left
+                                 ? O::one(widen(rows[r].elements[c]), place + r * WARPS, op)
+                                 : O::none();
+        return Together::both(Together::both(s[0], s[1]), Together::both(s[2], s[3]));
+    }
+}
+
 /* Joins the states that the warps have stored for each column. The result is in shared[0]. */
 template <typename O, unsigned TILE>
 static __device__ void join_warps(typename O::state (*shared)[TILE])
@@ -337,16 +374,19 @@ constexpr int GROUP_BLOCKS = 3, ELEMENT_BLOCKS = 2;
 constexpr int GROUP_BLOCKS = 4, ELEMENT_BLOCKS = 3;
 #endif
 
-template <typename T, template <typename> class Op, bool ALIGNED>
-__global__ void __launch_bounds__(THREADS, sizeof(T) == 4 ? 3
-                                           : ALIGNED      ? GROUP_BLOCKS
-                                                          : ELEMENT_BLOCKS)
+template <typename T, bool ALIGNED>
+constexpr int BLOCKS = sizeof(T) == 4   ? 3
+                       : sizeof(T) != 2 ? 2
+                       : ALIGNED        ? GROUP_BLOCKS
+                                        : ELEMENT_BLOCKS;
+
+template <typename T, typename O, bool ALIGNED>
+__global__ void __launch_bounds__(THREADS, (BLOCKS<T, ALIGNED>))
     reduce_shuffle_columns(const __grid_constant__ struct problems all)
 {
-    using O = Op<float>;
     using State = typename O::state;
-    using Columns = columns_of<T, State>;
-    constexpr unsigned COUNT = Columns::COUNT, TILE = 32 * COUNT;
+    using Columns = columns_of<T, O, ALIGNED>;
+    constexpr unsigned COUNT = Columns::COUNT, TILE = Columns::TILE;
     constexpr unsigned ROWS = Columns::ROWS, STEPS = Columns::STEPS, LINES = STEPS * ROWS;
     using Together = together<O, COUNT>;
     __shared__ State shared[WARPS][TILE];
@@ -380,18 +420,10 @@ __global__ void __launch_bounds__(THREADS, sizeof(T) == 4 ? 3
         load_columns<ALIGNED>(x, p.length_stride, l, end, there, loaded);
 #pragma unroll
         for (unsigned step = 0; step < STEPS; step++) {
-            typename Together::state s[ROWS];
-#pragma unroll
-            for (unsigned r = 0; r < ROWS; r++) {
-                const uint32_t at = l + (step * ROWS + r) * WARPS;
-#pragma unroll
-                for (unsigned c = 0; c < COUNT; c++)
-                    s[r].of[c] = at < end ? O::one(widen(loaded[step * ROWS + r].elements[c]),
-                                                   (uint32_t)first + at, p.op)
-                                          : O::none();
-            }
-            if (l + step * ROWS * WARPS < end)
-                states.add(Together::both(Together::both(s[0], s[1]), Together::both(s[2], s[3])));
+            const uint32_t at = l + step * ROWS * WARPS;
+            if (at < end)
+                states.add(state_of_rows<O, T, COUNT, ROWS>(loaded + step * ROWS, end - at,
+                                                            (uint32_t)first + at, p.op));
         }
     }
     const typename Together::state total = states.total();
@@ -408,10 +440,8 @@ __global__ void __launch_bounds__(THREADS, sizeof(T) == 4 ? 3
         join_chunks<O, TILE>(partial, chunks, shared);
     }
     const uint64_t first_column = (uint64_t)tile * TILE;
-    for (unsigned c = threadIdx.x; c < TILE && first_column + c < p.width; c += THREADS) {
-        const uint64_t i = row * p.width + first_column + c;
-        finish<float>(p, shared[0][c], p.y, i / p.y_width * p.y_leading + i % p.y_width);
-    }
+    for (unsigned c = threadIdx.x; c < TILE && first_column + c < p.width; c += THREADS)
+        O::finish(p, shared[0][c], place_of(p, row * p.width + first_column + c));
 }
 
 /* ---- launches ---- */
@@ -419,62 +449,45 @@ __global__ void __launch_bounds__(THREADS, sizeof(T) == 4 ? 3
 /* What the problems of a launch have in common. */
 struct kind {
     enum gemmd_dtype dtype;
-    int state;     /* the operation of state.cuh: 0 sum, 1 squares, 2 most, 3 logsumexp */
-    unsigned each; /* threads for a row; 0: columns are reduced */
+    enum reduce_op op; /* the first of those that have the same struct (with_operation) */
+    unsigned each;     /* threads for a row; 0: columns are reduced */
+    unsigned bytes;    /* of an element */
+    unsigned columns;  /* of a thread */
+    unsigned state_bytes;
 };
-
-static bool is_row(const struct reduce_problem &p)
-{
-    return p.length_stride == 1 && p.width == 1;
-}
 
 static struct kind kind_of(const struct reduce_problem &p)
 {
-    const unsigned size = p.dtype == GEMMD_F32 ? 4 : 2;
-    const uint64_t bytes = p.length * size;
-    const int state = p.op <= REDUCE_MEAN        ? 0
-                      : p.op == REDUCE_NORM2     ? 1
-                      : p.op == REDUCE_LOGSUMEXP ? 3
-                                                 : 2;
-    const unsigned each = bytes <= 256 ? 4 : bytes <= 1024 ? 8 : bytes <= 8192 ? 32 : THREADS;
-    return {p.dtype, state, is_row(p) ? each : 0};
+    struct kind kind = {};
+    kind.dtype = p.dtype;
+    kind.op = p.op == REDUCE_MEAN                           ? REDUCE_SUM
+              : p.op == REDUCE_MIN || p.op == REDUCE_ARGMAX ? REDUCE_MAX
+                                                            : p.op;
+    with_types(p, [&](auto element, auto operation) {
+        using T = decltype(element);
+        using O = decltype(operation);
+        kind.bytes = sizeof(T);
+        kind.columns = columns_of<T, O, true>::COUNT;
+        kind.state_bytes = sizeof(typename O::state);
+        return GEMMD_OK;
+    });
+    const uint64_t bytes = p.length * kind.bytes;
+    if (p.length_stride == 1 && p.width == 1)
+        kind.each = bytes <= 256 ? 4 : bytes <= 1024 ? 8 : bytes <= 8192 ? 32 : THREADS;
+    return kind;
 }
 
 static bool same_kind(const struct kind &a, const struct kind &b)
 {
-    return a.dtype == b.dtype && a.state == b.state && a.each == b.each;
-}
-
-/* The columns of a tile (32 * COUNT). */
-static uint64_t tile_of(int state)
-{
-    return state >= 2 ? 64 : 128;
-}
-
-/* The number of rows or of tiles of columns. Each is computed by a block for each chunk, or by a
- * part of a block. */
-static uint64_t places_of(const struct reduce_problem &p, const struct kind &kind)
-{
-    const uint64_t rows = p.outer * p.mid;
-    return kind.each != 0 ? rows
-                          : rows * ((p.width + tile_of(kind.state) - 1) / tile_of(kind.state));
-}
-
-static uint64_t blocks_of(const struct reduce_problem &p, const struct kind &kind)
-{
-    const uint64_t places = places_of(p, kind);
-    if (kind.each != 0 && kind.each < THREADS)
-        return (places + THREADS / kind.each - 1) / (THREADS / kind.each);
-    return places * reduce_shuffle_chunks(p.length, kind.each != 0);
+    return a.dtype == b.dtype && a.op == b.op && a.each == b.each;
 }
 
 static bool is_aligned(const struct reduce_problem &p, const struct kind &kind)
 {
-    const uint64_t size = p.dtype == GEMMD_F32 ? 4 : 2;
-    const uint64_t together = kind.each != 0 ? 16 / size : tile_of(kind.state) / 32;
-    return (uintptr_t)p.x % (together * size) == 0 && p.outer_stride % together == 0 &&
+    const uint64_t together = kind.each != 0 ? 16 / kind.bytes : kind.columns;
+    return (uintptr_t)p.x % (together * kind.bytes) == 0 && p.outer_stride % together == 0 &&
            p.mid_stride % together == 0 &&
-           (is_row(p) || (p.length_stride % together == 0 && p.width % together == 0));
+           (kind.each != 0 || (p.length_stride % together == 0 && p.width % together == 0));
 }
 
 static bool all_aligned(const struct problems &all)
@@ -485,74 +498,77 @@ static bool all_aligned(const struct problems &all)
     return true;
 }
 
-template <typename T, template <typename> class Op>
-static enum gemmd_error start(cudaStream_t stream, const struct kind &kind, unsigned blocks,
+/* The number of rows or of tiles of columns. Each is computed by a block for each chunk, or by a
+ * part of a block. */
+static uint64_t places_of(const struct reduce_problem &p, const struct kind &kind)
+{
+    const uint64_t rows = p.outer * p.mid, tile = 32 * kind.columns;
+    return kind.each != 0 ? rows : rows * ((p.width + tile - 1) / tile);
+}
+
+static uint64_t blocks_of(const struct reduce_problem &p, const struct kind &kind)
+{
+    const uint64_t places = places_of(p, kind);
+    if (kind.each != 0 && kind.each < THREADS)
+        return (places + THREADS / kind.each - 1) / (THREADS / kind.each);
+    return places * reduce_shuffle_chunks(p.length, kind.each != 0);
+}
+
+/* The bytes of the states of all chunks. */
+static uint64_t state_bytes_of(const struct reduce_problem &p, const struct kind &kind)
+{
+    const uint64_t chunks = reduce_shuffle_chunks(p.length, kind.each != 0);
+    const uint64_t states = kind.each != 0 ? 1 : 32 * kind.columns;
+    return chunks == 1 ? 0 : places_of(p, kind) * chunks * states * kind.state_bytes;
+}
+
+template <typename T, typename O>
+static enum gemmd_error start(cudaStream_t stream, unsigned each, unsigned blocks,
                               const struct problems &all)
 {
-    switch (kind.each) {
+    const dim3 grid(blocks), block(THREADS);
+    switch (each) {
     case 0:
-        return all_aligned(all) ? launch(reduce_shuffle_columns<T, Op, true>, dim3(blocks),
-                                         dim3(THREADS), stream, all)
-                                : launch(reduce_shuffle_columns<T, Op, false>, dim3(blocks),
-                                         dim3(THREADS), stream, all);
+        return all_aligned(all)
+                   ? launch(reduce_shuffle_columns<T, O, true>, grid, block, stream, all)
+                   : launch(reduce_shuffle_columns<T, O, false>, grid, block, stream, all);
     case 4:
-        return launch(reduce_shuffle_rows<T, Op, 4>, dim3(blocks), dim3(THREADS), stream, all);
+        return launch(reduce_shuffle_rows<T, O, 4>, grid, block, stream, all);
     case 8:
-        return launch(reduce_shuffle_rows<T, Op, 8>, dim3(blocks), dim3(THREADS), stream, all);
+        return launch(reduce_shuffle_rows<T, O, 8>, grid, block, stream, all);
     case 32:
-        return launch(reduce_shuffle_rows<T, Op, 32>, dim3(blocks), dim3(THREADS), stream, all);
+        return launch(reduce_shuffle_rows<T, O, 32>, grid, block, stream, all);
     default:
-        return launch(reduce_shuffle_rows<T, Op, THREADS>, dim3(blocks), dim3(THREADS), stream,
-                      all);
-    }
-}
-
-template <typename T>
-static enum gemmd_error start_state(cudaStream_t stream, const struct kind &kind, unsigned blocks,
-                                    const struct problems &all)
-{
-    switch (kind.state) {
-    case 0:
-        return start<T, sum>(stream, kind, blocks, all);
-    case 1:
-        return start<T, squares>(stream, kind, blocks, all);
-    case 2:
-        return start<T, most>(stream, kind, blocks, all);
-    default:
-        return start<T, logsumexp>(stream, kind, blocks, all);
-    }
-}
-
-static enum gemmd_error start_kind(cudaStream_t stream, const struct kind &kind, uint64_t blocks,
-                                   const struct problems &all)
-{
-    switch (kind.dtype) {
-    case GEMMD_F32:
-        return start_state<float>(stream, kind, (unsigned)blocks, all);
-    case GEMMD_F16:
-        return start_state<__half>(stream, kind, (unsigned)blocks, all);
-    case GEMMD_BF16:
-        return start_state<__nv_bfloat16>(stream, kind, (unsigned)blocks, all);
-    default:
-        return GEMMD_ERR_UNSUPPORTED;
+        return launch(reduce_shuffle_rows<T, O, THREADS>, grid, block, stream, all);
     }
 }
 
 /* Sets where the chunks of a problem meet, and zeroes the counters. */
-static cudaError_t prepare_chunks(cudaStream_t stream, const struct reduce_problem &p,
-                                  const struct kind &kind, void *workspace, struct problems *all)
+static cudaError_t prepare_chunks(cudaStream_t stream, const struct kind &kind, void *workspace,
+                                  struct problems *all)
 {
-    const uint64_t chunks = reduce_shuffle_chunks(p.length, kind.each != 0);
-    const uint64_t places = places_of(p, kind);
-    if (chunks == 1)
+    const struct reduce_problem &p = all->list[0];
+    if (reduce_shuffle_chunks(p.length, kind.each != 0) == 1)
         return cudaSuccess;
-    const uint64_t states = places * chunks * (kind.each != 0 ? 1 : tile_of(kind.state));
     all->partial = workspace;
-    all->arrived = (uint32_t *)((char *)workspace + states * REDUCE_STATE_BYTES);
-    return cudaMemsetAsync(all->arrived, 0, places * sizeof *all->arrived, stream);
+    all->arrived = (uint32_t *)((char *)workspace + state_bytes_of(p, kind));
+    return cudaMemsetAsync(all->arrived, 0, places_of(p, kind) * sizeof *all->arrived, stream);
 }
 
 } // namespace reduce_shuffle
+
+uint64_t reduce_shuffle_blocks(const struct reduce_problem *problem)
+{
+    return reduce_shuffle::blocks_of(*problem, reduce_shuffle::kind_of(*problem));
+}
+
+uint64_t reduce_shuffle_workspace(const struct reduce_problem *problem)
+{
+    using namespace reduce_shuffle;
+    const struct kind kind = kind_of(*problem);
+    const uint64_t states = state_bytes_of(*problem, kind);
+    return states == 0 ? 0 : states + places_of(*problem, kind) * sizeof(uint32_t);
+}
 
 enum gemmd_error reduce_shuffle_launch(cudaStream_t stream, const struct operation_member members[],
                                        uint32_t count)
@@ -576,10 +592,13 @@ enum gemmd_error reduce_shuffle_launch(cudaStream_t stream, const struct operati
             all.first_block[all.count++] = (uint32_t)blocks;
             blocks += blocks_of(p, kind);
         }
-        const cudaError_t error = prepare_chunks(stream, like, kind, members[i].workspace, &all);
-        enum gemmd_error code = cuda_error_code((int)error);
+        enum gemmd_error code =
+            cuda_error_code((int)prepare_chunks(stream, kind, members[i].workspace, &all));
         if (code == GEMMD_OK)
-            code = start_kind(stream, kind, blocks, all);
+            code = with_types(like, [&](auto element, auto operation) {
+                return start<decltype(element), decltype(operation)>(stream, kind.each,
+                                                                     (unsigned)blocks, all);
+            });
         if (code != GEMMD_OK)
             return code;
     }

@@ -29,13 +29,11 @@ static __device__ typename Op::state join(typename Op::state s, typename Op::sta
     return shared[0];
 }
 
-template <typename T, template <typename> class Op>
+template <typename T, typename O>
 __global__ void __launch_bounds__(THREADS)
     reduce_tree_elements(const __grid_constant__ struct reduce_problem p,
-                         typename Op<typename wide_of<T>::type>::state *partial, uint64_t blocks)
+                         typename O::state *partial, uint64_t blocks)
 {
-    using W = typename wide_of<T>::type;
-    using O = Op<W>;
     __shared__ typename O::state shared[THREADS];
     const uint64_t row = blockIdx.x / blocks, block = blockIdx.x % blocks;
     const T *x = (const T *)p.x + row / p.mid * p.outer_stride + row % p.mid * p.mid_stride;
@@ -50,14 +48,11 @@ __global__ void __launch_bounds__(THREADS)
         partial[blockIdx.x] = s;
 }
 
-template <typename T, template <typename> class Op>
+template <typename O>
 __global__ void __launch_bounds__(THREADS)
     reduce_tree_blocks_of(const __grid_constant__ struct reduce_problem p,
-                          const typename Op<typename wide_of<T>::type>::state *partial,
-                          uint64_t blocks)
+                          const typename O::state *partial, uint64_t blocks)
 {
-    using W = typename wide_of<T>::type;
-    using O = Op<W>;
     __shared__ typename O::state shared[THREADS];
     const uint64_t row = blockIdx.x;
     counter<O, O::exact ? 1 : 20> states;
@@ -65,21 +60,21 @@ __global__ void __launch_bounds__(THREADS)
         states.add(partial[row * blocks + block]);
     const typename O::state s = join<O>(states.total(), shared);
     if (threadIdx.x == 0)
-        finish<W>(p, s, p.y, row / p.y_width * p.y_leading + row % p.y_width);
+        O::finish(p, s, place_of(p, row));
 }
 
-template <typename T, template <typename> class Op>
+template <typename T, typename O>
 static enum gemmd_error run(cudaStream_t stream, const struct reduce_problem &p, void *workspace)
 {
-    using State = typename Op<typename wide_of<T>::type>::state;
+    using State = typename O::state;
     static_assert(sizeof(State) <= REDUCE_STATE_BYTES, "the workspace has room");
     const uint64_t blocks = reduce_tree_blocks(p.length), rows = p.outer * p.mid;
     const enum gemmd_error code =
-        launch(reduce_tree_elements<T, Op>, dim3((unsigned)(rows * blocks)), dim3(THREADS), stream,
+        launch(reduce_tree_elements<T, O>, dim3((unsigned)(rows * blocks)), dim3(THREADS), stream,
                p, (State *)workspace, blocks);
     return code != GEMMD_OK ? code
-                            : launch(reduce_tree_blocks_of<T, Op>, dim3((unsigned)rows),
-                                     dim3(THREADS), stream, p, (const State *)workspace, blocks);
+                            : launch(reduce_tree_blocks_of<O>, dim3((unsigned)rows), dim3(THREADS),
+                                     stream, p, (const State *)workspace, blocks);
 }
 
 } // namespace reduce_tree
@@ -87,26 +82,8 @@ static enum gemmd_error run(cudaStream_t stream, const struct reduce_problem &p,
 enum gemmd_error reduce_tree_launch(cudaStream_t stream, const struct reduce_problem *problem,
                                     void *workspace)
 {
-    using namespace reduce_tree;
-    const struct reduce_problem &p = *problem;
-    return reduce::with_type(p.dtype, [&](auto zero) {
-        using T = decltype(zero);
-        switch (p.op) {
-        case REDUCE_SUM:
-        case REDUCE_MEAN:
-            return run<T, reduce::sum>(stream, p, workspace);
-        case REDUCE_MAX:
-        case REDUCE_MIN:
-        case REDUCE_ARGMAX:
-            return run<T, reduce::most>(stream, p, workspace);
-        default:
-            if constexpr (sizeof(typename reduce::wide_of<T>::type) == sizeof(long long) &&
-                          sizeof(T) != sizeof(double))
-                return GEMMD_ERR_UNSUPPORTED; /* of integers */
-            else if (p.op == REDUCE_NORM2)
-                return run<T, reduce::squares>(stream, p, workspace);
-            else
-                return run<T, reduce::logsumexp>(stream, p, workspace);
-        }
+    return reduce::with_types(*problem, [&](auto element, auto operation) {
+        return reduce_tree::run<decltype(element), decltype(operation)>(stream, *problem,
+                                                                        workspace);
     });
 }

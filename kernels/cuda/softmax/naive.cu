@@ -1,6 +1,6 @@
 /*
  * softmax_naive - one thread for each row, which computes in f64 and reads the row three times: for
- * the maximum, for the sum, and for the result. Also the kernel of f64.
+ * the maximum, for the sum, and for the result.
  */
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/softmax/rows.cuh"
@@ -11,10 +11,6 @@ namespace softmax_naive
 
 using namespace softmax;
 
-static __device__ __forceinline__ double score(double x, double scale)
-{
-    return x * scale;
-}
 template <typename T> static __device__ __forceinline__ double score(T x, double scale)
 {
     return (double)widen(x) * scale;

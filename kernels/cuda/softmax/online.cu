@@ -1,11 +1,13 @@
 /*
- * softmax_online - the serving kernel of the softmax of f32, f16 and bf16, in one launch.
+ * softmax_online - the serving kernel of the softmax, in one launch.
  *
- * Rows of up to 16,384 elements are kept in registers (rows.cuh), 32 elements in a thread at most:
- * each element is read and written once. The loads of 1024 threads are 128 KiB (f32) or 64 KiB in
- * flight on a multiprocessor. Longer rows are read twice: the first pass keeps a maximum and a sum
- * for each thread, and multiplies the sum whenever the maximum grows (M. Milakov and N. Gimelshein,
- * "Online normalizer calculation for softmax", 2018).
+ * Rows of up to 16,384 elements (8192 of f64) are kept in registers (rows.cuh), 32 elements (16 of
+ * f64) in a thread at most: each element is read and written once. The loads of 1024 threads are
+ * 128 KiB (16 bits: 64 KiB) in flight on a multiprocessor. Longer rows are read twice: the first
+ * pass keeps a maximum and a sum for each thread, and multiplies the sum whenever the maximum grows
+ * (M. Milakov and N. Gimelshein, "Online normalizer calculation for softmax", 2018). The sum is
+ * compensated, so that its error does not grow with the length of the row (W. Kahan, "Further
+ * remarks on reducing truncation errors", 1965).
  *
  * A launch takes up to PROBLEMS problems of one kind, so that many small problems share one.
  */
@@ -19,6 +21,14 @@ namespace softmax_online
 using namespace softmax;
 
 constexpr unsigned PROBLEMS = 32, LONG = 512;
+
+/* A thread has 1 / SHARE as many elements of f64 as of f32, so that both take as many registers. */
+template <typename T> constexpr unsigned SHARE = sizeof(T) == 8 ? 2 : 1;
+/* The threads that fit on a multiprocessor: more would leave too few registers for each. */
+template <typename T>
+constexpr unsigned RESIDENT = sizeof(T) == 2   ? 768
+                              : sizeof(T) == 4 ? 640
+                                               : 512;
 
 struct problems {
     uint32_t count;
@@ -38,34 +48,34 @@ static __device__ __forceinline__ uint32_t problem_of_block(const struct problem
 }
 
 template <typename T, typename Out, unsigned EACH, unsigned ELEMENTS>
-__global__ void __launch_bounds__(EACH < 128 ? 128 : EACH,
-                                  (sizeof(T) == 4 ? 640 : 768) / (EACH < 128 ? 128 : EACH))
+__global__ void __launch_bounds__(EACH < 128 ? 128 : EACH, RESIDENT<T> / (EACH < 128 ? 128 : EACH))
     softmax_online_rows(const __grid_constant__ struct problems all)
 {
     constexpr unsigned ROWS = EACH < 128 ? 128 / EACH : 1;
-    constexpr unsigned VECTORS = ELEMENTS / vector<T>::WIDTH;
-    __shared__ float shared[EACH < 128 ? 128 / 32 : EACH / 32];
+    constexpr unsigned VECTORS = ELEMENTS / SHARE<T> / vector<T>::WIDTH;
+    using W = typename wide_of<T>::type;
+    __shared__ W shared[EACH < 128 ? 128 / 32 : EACH / 32];
     uint32_t block;
     const uint32_t number = problem_of_block(all, &block);
     const struct softmax_problem &p = all.list[number];
     const uint64_t r = (uint64_t)block * ROWS + threadIdx.x / EACH;
     const bool there = r < p.rows;
-    const float scale = (float)p.scale;
+    const W scale = (W)p.scale;
     struct row<T, EACH, VECTORS> row;
     row.first = 0;
     row.length = there ? length_of(p, r) : 0;
     row.end = there ? (uint32_t)p.length : 0;
     row.load((const T *)p.x + r * p.x_leading, all.aligned_x[number]);
-    const float top = join_threads<larger, EACH>(row.most(scale), shared);
+    const W top = join_threads<larger, EACH>(row.most(scale), shared);
     Out *y = (Out *)p.y + r * p.y_leading;
     /* The branches share nothing, so that registers hold either X or its exponentials. */
     if (p.log) {
-        const float sum = join_threads<added, EACH>(row.total_of_exponentials(scale, top), shared);
+        const W sum = join_threads<added, EACH>(row.total_of_exponentials(scale, top), shared);
         row.store_log_softmax(y, all.aligned_y[number], scale, top, sum);
     } else {
-        float e[VECTORS][vector<T>::WIDTH];
+        W e[VECTORS][vector<T>::WIDTH];
         row.exponentials(scale, top, e);
-        const float sum = join_threads<added, EACH>(row.total(e), shared);
+        const W sum = join_threads<added, EACH>(row.total(e), shared);
         row.store_softmax(y, all.aligned_y[number], e, 1 / sum);
     }
 }
@@ -75,32 +85,36 @@ __global__ void __launch_bounds__(LONG)
     softmax_online_long(const __grid_constant__ struct problems all)
 {
     constexpr unsigned VECTORS = 16 / vector<T>::WIDTH, STEP = LONG * 16;
-    __shared__ float shared[LONG / 32];
+    using W = typename wide_of<T>::type;
+    __shared__ W shared[LONG / 32];
     uint32_t block;
     const uint32_t number = problem_of_block(all, &block);
     const struct softmax_problem &p = all.list[number];
     const T *x = (const T *)p.x + (uint64_t)block * p.x_leading;
-    const float scale = (float)p.scale;
+    const W scale = (W)p.scale;
     const uint32_t length = length_of(p, block);
     struct row<T, LONG, VECTORS> row;
     row.length = length;
     row.end = (uint32_t)p.length;
-    float top = -CUDART_INF_F, sum = 0, e[VECTORS][vector<T>::WIDTH];
+    W top = W(-CUDART_INF), sum = 0, lost = 0, e[VECTORS][vector<T>::WIDTH];
     for (uint64_t first = 0; first < length; first += STEP) {
         row.first = (uint32_t)first;
         row.load(x, all.aligned_x[number]);
-        const float higher = fmaxf(top, row.most(scale));
-        if (higher == -CUDART_INF_F)
+        const W higher = fmax(top, row.most(scale));
+        if (higher == W(-CUDART_INF))
             continue; /* only minus infinity so far */
         row.exponentials(scale, higher, e);
-        sum = sum * (top == higher ? 1 : expf(top - higher)) + row.total(e);
+        const W factor = top == higher ? 1 : exp(top - higher);
+        const W before = sum * factor, term = row.total(e) - lost * factor;
+        sum = before + term;
+        lost = (sum - before) - term;
         top = higher;
     }
-    const float all_top = join_threads<larger, LONG>(top, shared);
+    const W all_top = join_threads<larger, LONG>(top, shared);
     /* A thread that has seen only minus infinity adds nothing. If all have, the row is NaN. */
-    const float part =
-        top == -CUDART_INF_F && all_top > -CUDART_INF_F ? sum : sum * expf(top - all_top);
-    const float total = join_threads<added, LONG>(part, shared);
+    const W part =
+        top == W(-CUDART_INF) && all_top > W(-CUDART_INF) ? sum : sum * exp(top - all_top);
+    const W total = join_threads<added, LONG>(part, shared);
     Out *y = (Out *)p.y + (uint64_t)block * p.y_leading;
     for (uint64_t first = 0; first < p.length; first += STEP) {
         row.first = (uint32_t)first;
@@ -112,6 +126,12 @@ __global__ void __launch_bounds__(LONG)
             row.store_softmax(y, all.aligned_y[number], e, 1 / total);
         }
     }
+}
+
+/* The bytes of an element. */
+static uint64_t bytes_of(enum gemmd_dtype dtype)
+{
+    return dtype == GEMMD_F64 ? 8 : dtype == GEMMD_F32 ? 4 : 2;
 }
 
 /* What the problems of a launch have in common: the types, and the first shape of threads and
@@ -128,8 +148,9 @@ constexpr int SHAPES = sizeof shapes / sizeof *shapes;
 
 static struct kind kind_of(const struct softmax_problem &p)
 {
+    const uint64_t share = p.dtype == GEMMD_F64 ? SHARE<double> : 1;
     int shape = 0;
-    while (shape < SHAPES && (uint64_t)shapes[shape].each * shapes[shape].elements < p.length)
+    while (shape < SHAPES && shapes[shape].each * shapes[shape].elements < p.length * share)
         shape++;
     return {p.dtype, p.out, shape};
 }
@@ -174,6 +195,8 @@ static enum gemmd_error start_kind(cudaStream_t stream, const struct kind &kind,
 {
     const unsigned grid = (unsigned)blocks;
     switch (kind.dtype) {
+    case GEMMD_F64:
+        return start<double, double>(stream, kind.shape, grid, all);
     case GEMMD_F32:
         return start<float, float>(stream, kind.shape, grid, all);
     case GEMMD_F16:
@@ -207,7 +230,7 @@ enum gemmd_error softmax_online_launch(cudaStream_t stream, const struct operati
             if (done[j] || kind.dtype != other.dtype || kind.out != other.out ||
                 kind.shape != other.shape)
                 continue;
-            const uint64_t in = p.dtype == GEMMD_F32 ? 4 : 2, out = p.out == GEMMD_F32 ? 4 : 2;
+            const uint64_t in = bytes_of(p.dtype), out = bytes_of(p.out);
             const uint64_t group = 16 / in * out; /* bytes of Y for a vector of X */
             done[j] = true;
             all.list[all.count] = p;

@@ -22,8 +22,13 @@ namespace softmax
 
 using vectors::sum_pairwise;
 using vectors::vector;
+using vectors::wide_of;
 using vectors::widen;
 
+static __device__ __forceinline__ void narrow(double x, double *y)
+{
+    *y = x;
+}
 static __device__ __forceinline__ void narrow(float x, float *y)
 {
     *y = x;
@@ -38,7 +43,7 @@ static __device__ __forceinline__ void narrow(float x, __nv_bfloat16 *y)
 }
 
 /* Converts two elements at a time, which takes one instruction for 16-bit types. */
-static __device__ __forceinline__ void narrow_pair(float first, float second, float y[2])
+template <typename W> static __device__ __forceinline__ void narrow_pair(W first, W second, W y[2])
 {
     y[0] = first;
     y[1] = second;
@@ -63,13 +68,13 @@ static __device__ __forceinline__ uint32_t length_of(const struct softmax_proble
 }
 
 struct larger {
-    static __device__ __forceinline__ float join(float a, float b)
+    template <typename W> static __device__ __forceinline__ W join(W a, W b)
     {
-        return fmaxf(a, b);
+        return fmax(a, b);
     }
 };
 struct added {
-    static __device__ __forceinline__ float join(float a, float b)
+    template <typename W> static __device__ __forceinline__ W join(W a, W b)
     {
         return a + b;
     }
@@ -78,8 +83,8 @@ struct added {
 /* Joins the values of the EACH threads of a row. All of them get the result. `shared` has an
  * element for each warp of the block, and is used only if a row has more than one warp. Calls may
  * use the same `shared` one after another. */
-template <typename Join, unsigned EACH>
-static __device__ __forceinline__ float join_threads(float value, float *shared)
+template <typename Join, unsigned EACH, typename W>
+static __device__ __forceinline__ W join_threads(W value, W *shared)
 {
     constexpr unsigned LANES = EACH < 32 ? EACH : 32, WARPS = EACH / 32;
 #pragma unroll
@@ -100,7 +105,8 @@ static __device__ __forceinline__ float join_threads(float value, float *shared)
 
 /* A thread's share of a row: VECTORS vectors, which are EACH vectors apart. */
 template <typename T, unsigned EACH, unsigned VECTORS> struct row {
-    static constexpr unsigned W = vector<T>::WIDTH;
+    static constexpr unsigned COUNT = vector<T>::WIDTH;
+    using W = typename wide_of<T>::type;
     vector<T> x[VECTORS];
     uint32_t first;  /* the first element of this block's part of the row */
     uint32_t length; /* the end of the unmasked elements */
@@ -109,65 +115,64 @@ template <typename T, unsigned EACH, unsigned VECTORS> struct row {
     /* The place in the row of the first element of vector v. */
     __device__ __forceinline__ uint32_t at(unsigned v) const
     {
-        return first + (v * EACH + threadIdx.x % EACH) * W;
+        return first + (v * EACH + threadIdx.x % EACH) * COUNT;
     }
 
     __device__ __forceinline__ void load(const T *from, bool aligned)
     {
 #pragma unroll
         for (unsigned v = 0; v < VECTORS; v++)
-            if (aligned && at(v) + W <= length)
+            if (aligned && at(v) + COUNT <= length)
                 x[v].bits = __ldcs((const uint4 *)(from + at(v)));
             else
 #pragma unroll
-                for (unsigned i = 0; i < W; i++)
+                for (unsigned i = 0; i < COUNT; i++)
                     x[v].elements[i] = at(v) + i < length ? from[at(v) + i] : T(0.0f);
     }
 
     /* The score (scale * x) of an element; minus infinity for masked elements. */
-    __device__ __forceinline__ float score(unsigned v, unsigned i, float scale) const
+    __device__ __forceinline__ W score(unsigned v, unsigned i, W scale) const
     {
-        return at(v) + i < length ? x[v][i] * scale : -CUDART_INF_F;
+        return at(v) + i < length ? x[v][i] * scale : W(-CUDART_INF);
     }
 
     /* The greatest score of this thread's elements. */
-    __device__ __forceinline__ float most(float scale) const
+    __device__ __forceinline__ W most(W scale) const
     {
-        float top = -CUDART_INF_F;
+        W top = W(-CUDART_INF);
 #pragma unroll
         for (unsigned v = 0; v < VECTORS; v++)
-            if (at(v) + W <= length) {
+            if (at(v) + COUNT <= length) {
 #pragma unroll
-                for (unsigned i = 0; i < W; i++)
-                    top = fmaxf(top, x[v][i] * scale);
+                for (unsigned i = 0; i < COUNT; i++)
+                    top = fmax(top, x[v][i] * scale);
             } else if (at(v) < length) {
 #pragma unroll
-                for (unsigned i = 0; i < W; i++)
-                    top = fmaxf(top, score(v, i, scale));
+                for (unsigned i = 0; i < COUNT; i++)
+                    top = fmax(top, score(v, i, scale));
             }
         return top;
     }
 
     /* exp(score - top) of a vector; 0 for masked elements. */
-    __device__ __forceinline__ void exponentials_of(unsigned v, float scale, float top,
-                                                    float e[W]) const
+    __device__ __forceinline__ void exponentials_of(unsigned v, W scale, W top, W e[COUNT]) const
     {
 #pragma unroll
-        for (unsigned i = 0; i < W; i++)
+        for (unsigned i = 0; i < COUNT; i++)
             e[i] = 0;
         if (at(v) >= length)
             return;
 #pragma unroll
-        for (unsigned i = 0; i < W; i++)
-            e[i] = expf(fmaf(x[v][i], scale, -top));
-        if (at(v) + W > length) {
+        for (unsigned i = 0; i < COUNT; i++)
+            e[i] = exp(fma(x[v][i], scale, -top));
+        if (at(v) + COUNT > length) {
 #pragma unroll
-            for (unsigned i = 0; i < W; i++)
+            for (unsigned i = 0; i < COUNT; i++)
                 e[i] = at(v) + i < length ? e[i] : 0;
         }
     }
 
-    __device__ __forceinline__ void exponentials(float scale, float top, float e[VECTORS][W]) const
+    __device__ __forceinline__ void exponentials(W scale, W top, W e[VECTORS][COUNT]) const
     {
 #pragma unroll
         for (unsigned v = 0; v < VECTORS; v++)
@@ -175,14 +180,14 @@ template <typename T, unsigned EACH, unsigned VECTORS> struct row {
     }
 
     /* The sum of a thread's exponentials, as a pairwise tree. */
-    static __device__ __forceinline__ float total(const float e[VECTORS][W])
+    static __device__ __forceinline__ W total(const W e[VECTORS][COUNT])
     {
-        float sums[VECTORS];
+        W sums[VECTORS];
 #pragma unroll
         for (unsigned v = 0; v < VECTORS; v++) {
-            float s[W];
+            W s[COUNT];
 #pragma unroll
-            for (unsigned i = 0; i < W; i++)
+            for (unsigned i = 0; i < COUNT; i++)
                 s[i] = e[v][i];
             sums[v] = sum_pairwise(s);
         }
@@ -190,12 +195,12 @@ template <typename T, unsigned EACH, unsigned VECTORS> struct row {
     }
 
     /* The same sum, where X is needed later and the exponentials are not. */
-    __device__ __forceinline__ float total_of_exponentials(float scale, float top) const
+    __device__ __forceinline__ W total_of_exponentials(W scale, W top) const
     {
-        float sums[VECTORS];
+        W sums[VECTORS];
 #pragma unroll
         for (unsigned v = 0; v < VECTORS; v++) {
-            float e[W];
+            W e[COUNT];
             exponentials_of(v, scale, top, e);
             sums[v] = sum_pairwise(e);
         }
@@ -204,41 +209,41 @@ template <typename T, unsigned EACH, unsigned VECTORS> struct row {
 
     /* Stores the values y of a vector, and `masked` in place of those of masked elements. */
     template <typename Out>
-    __device__ __forceinline__ void store_vector(Out *to, bool aligned, unsigned v, float y[W],
-                                                 float masked) const
+    __device__ __forceinline__ void store_vector(Out *to, bool aligned, unsigned v, W y[COUNT],
+                                                 W masked) const
     {
-        struct __align__(W * sizeof(Out)) group
+        struct __align__(COUNT * sizeof(Out)) group
         {
-            Out elements[W];
+            Out elements[COUNT];
         }
         narrowed;
-        if (at(v) + W > length) {
+        if (at(v) + COUNT > length) {
 #pragma unroll
-            for (unsigned i = 0; i < W; i++)
+            for (unsigned i = 0; i < COUNT; i++)
                 y[i] = at(v) + i < length ? y[i] : masked;
         }
 #pragma unroll
-        for (unsigned i = 0; i < W; i += 2)
+        for (unsigned i = 0; i < COUNT; i += 2)
             narrow_pair(y[i], y[i + 1], &narrowed.elements[i]);
-        if (aligned && at(v) + W <= end)
+        if (aligned && at(v) + COUNT <= end)
             *(group *)(to + at(v)) = narrowed;
         else
 #pragma unroll
-            for (unsigned i = 0; i < W; i++)
+            for (unsigned i = 0; i < COUNT; i++)
                 if (at(v) + i < end)
                     to[at(v) + i] = narrowed.elements[i];
     }
 
     /* The softmax of a row whose exponentials `e` have to be multiplied by `factor`. */
     template <typename Out>
-    __device__ __forceinline__ void store_softmax(Out *to, bool aligned, const float e[VECTORS][W],
-                                                  float factor) const
+    __device__ __forceinline__ void store_softmax(Out *to, bool aligned, const W e[VECTORS][COUNT],
+                                                  W factor) const
     {
 #pragma unroll
         for (unsigned v = 0; v < VECTORS; v++) {
-            float y[W];
+            W y[COUNT];
 #pragma unroll
-            for (unsigned i = 0; i < W; i++)
+            for (unsigned i = 0; i < COUNT; i++)
                 y[i] = e[v][i] * factor;
             store_vector(to, aligned, v, y, 0);
         }
@@ -246,32 +251,32 @@ template <typename T, unsigned EACH, unsigned VECTORS> struct row {
 
     /* The softmax of a row whose elements are still there: exp(score - top) * factor. */
     template <typename Out>
-    __device__ __forceinline__ void store_softmax(Out *to, bool aligned, float scale, float top,
-                                                  float factor) const
+    __device__ __forceinline__ void store_softmax(Out *to, bool aligned, W scale, W top,
+                                                  W factor) const
     {
 #pragma unroll
         for (unsigned v = 0; v < VECTORS; v++) {
-            float y[W];
+            W y[COUNT];
             exponentials_of(v, scale, top, y);
 #pragma unroll
-            for (unsigned i = 0; i < W; i++)
+            for (unsigned i = 0; i < COUNT; i++)
                 y[i] *= factor;
             store_vector(to, aligned, v, y, 0);
         }
     }
 
     template <typename Out>
-    __device__ __forceinline__ void store_log_softmax(Out *to, bool aligned, float scale, float top,
-                                                      float sum) const
+    __device__ __forceinline__ void store_log_softmax(Out *to, bool aligned, W scale, W top,
+                                                      W sum) const
     {
-        const float logarithm = logf(sum);
+        const W logarithm = log(sum);
 #pragma unroll
         for (unsigned v = 0; v < VECTORS; v++) {
-            float y[W];
+            W y[COUNT];
 #pragma unroll
-            for (unsigned i = 0; i < W; i++)
-                y[i] = fmaf(x[v][i], scale, -top) - logarithm;
-            store_vector(to, aligned, v, y, -CUDART_INF_F);
+            for (unsigned i = 0; i < COUNT; i++)
+                y[i] = fma(x[v][i], scale, -top) - logarithm;
+            store_vector(to, aligned, v, y, W(-CUDART_INF));
         }
     }
 };

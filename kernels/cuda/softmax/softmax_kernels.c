@@ -68,7 +68,7 @@ static const struct operation_kernel tree = {
 static bool softmax_online_takes(const void *problem)
 {
     const struct softmax_problem *p = problem;
-    return softmax_problem_offered(problem) && is_narrow(p) && fits_grid(p->rows, 1);
+    return softmax_problem_offered(problem) && fits_grid(p->rows, 1);
 }
 
 static enum gemmd_error softmax_online_run_group(struct gemm_context *context,
