@@ -51,6 +51,9 @@ struct rates {
     double l2_bytes_per_us;     /* from the L2 into all multiprocessors together */
     /* Of device memory; dram_once if B is read once and evicted from the L2 first. */
     double dram_bytes_per_us, dram_once_bytes_per_us;
+    /* The part of that rate which is missing if hardly any multiprocessor has a tile. Nothing is
+     * missing if two threads of each block issue copies (TWO_PRODUCERS of gemm.cuh). */
+    double idle_reads;
     double shorter_shows; /* of the shorter of computing and passing device memory */
     /* The share of the results that is not written to device memory within the launch if B is
      * evicted from the L2 first. */
@@ -286,6 +289,14 @@ static double lines(uint32_t tile, uint64_t extent)
     return there < tile ? (double)there : tile;
 }
 
+/* The columns of B that are copied for a tile. If the columns of B run across k, B is copied in
+ * boxes of 64 columns of 16 bits (HALF_BOX of gemm.cuh). */
+static uint32_t columns_copied(const struct sm90_kernel *kernel, const struct gemm_problem *p)
+{
+    const uint32_t box = 64;
+    return p->transb || kernel->half_box ? kernel->tile_n : (kernel->tile_n + box - 1) / box * box;
+}
+
 /* Whether f32 operands are decomposed into three parts of bf16. A step of k then computes six
  * products of parts and has half the length in k, 64 bytes of each part. */
 static bool in_parts(const struct gemm_problem *p)
@@ -313,8 +324,8 @@ static double step_us(const struct sm90_kernel *kernel, const struct gemm_proble
     const double parts = in_parts(p) ? 1.5 : 1, products = in_parts(p) ? 3 : 1;
     const double x = parts * 128 * lines(kernel->tile_m, p->m) * r->patches *
                      if_unaligned(p->lda, p->dtype, unaligned_a);
-    const double y =
-        parts * 128 * lines(kernel->tile_n, p->n) * if_unaligned(p->ldb, p->dtype, r->unaligned_b);
+    const double y = parts * 128 * lines(columns_copied(kernel, p), p->n) *
+                     if_unaligned(p->ldb, p->dtype, r->unaligned_b);
     const double clock = r->multiply_us + r->multiply_loaded_us * load * blocks / multiprocessors;
     const double multiply = products * kernel->tile_m * kernel->tile_n / (128.0 * 256) * clock *
                             issue_factor(kernel, r, one_tile);
@@ -397,6 +408,16 @@ static double between_tiles_us(const struct sm90_kernel *kernel, const struct ge
     return r->tile_us + finish_us + unaligned_us;
 }
 
+/* The part of the rate of device memory that `tiles` tiles reach (idle_reads). */
+static double reading_rate(const struct sm90_kernel *kernel, const struct rates *r, uint64_t tiles,
+                           uint32_t multiprocessors)
+{
+    const bool two_producers = kernel->consumers == 1 && tiles <= multiprocessors / 2;
+    if (two_producers || tiles >= multiprocessors)
+        return 1;
+    return 1 - r->idle_reads * (1 - (double)tiles / multiprocessors);
+}
+
 /* The time of a launch. `operands`: elements of A and B that are read from device memory. */
 static double estimate_us(const struct sm90_kernel *kernel, const struct gemm_problem *p,
                           const struct rates *r, uint32_t multiprocessors, double operands)
@@ -435,8 +456,10 @@ static double estimate_us(const struct sm90_kernel *kernel, const struct gemm_pr
     const double results =
         (double)p->batch * (double)p->m * (double)p->n * dtype_size(p->out) * unaligned_c;
     const bool once = reads_b_once(kernel, p, rows);
-    const double reading = (operands * element_bytes + (once ? 1 - r->results_stay : 1) * results) /
-                           (once ? r->dram_once_bytes_per_us : r->dram_bytes_per_us);
+    const double rate = (once ? r->dram_once_bytes_per_us : r->dram_bytes_per_us) *
+                        reading_rate(kernel, r, tiles, multiprocessors);
+    const double reading =
+        (operands * element_bytes + (once ? 1 - r->results_stay : 1) * results) / rate;
     const double parts_us =
         in_parts(p) ? operands * (sizeof(float) + element_bytes) / PARTS_BYTES_PER_US : 0;
     return parts_us + r->launch_us + (cluster > 1 ? r->cluster_us : 0) + finish_us +
