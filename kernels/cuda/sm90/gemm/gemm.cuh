@@ -165,9 +165,10 @@ struct config {
     static constexpr uint32_t SHARED_BYTES = STAGES * (STAGE_BYTES + 16) + OTHER_BYTES;
 
     /* Whether loads of Y are marked to be evicted first if no other tile reads them. Not for small
-     * tiles: 64x64 was slower with it (kernels/experiments/odd_sizes.md). */
-    static constexpr bool SAYS_ONCE =
-        element_bytes<E> == 2 && PARTS == 1 && CLUSTER_M == 1 && TILE_M * TILE_N >= 128 * 128;
+     * tiles: 64x64 was slower with it (kernels/experiments/odd_sizes.md). Not for tiles with
+     * columns that are left over, because two tiles read the line of 128 bytes between them. */
+    static constexpr bool SAYS_ONCE = element_bytes<E> == 2 && PARTS == 1 && CLUSTER_M == 1 &&
+                                      !LEFT_OVER && TILE_M * TILE_N >= 128 * 128;
 
     /* Whether the last tile of rows or columns has boxes of its own (x_end, y_end of
      * arguments.h). Tiles of f32 use full boxes (launch.c). */
