@@ -52,7 +52,10 @@ struct sm90_kernel {
     bool fused;    /* takes f32 operands as they are and makes their parts itself */
     bool swapped;  /* computes the transpose of C: the left operand of the tensor core is B */
     bool takes_c0; /* if not, beta must be 0 */
-    int scales;    /* enum gemm_scales: the only scales of problems that the kernel takes */
+    /* Whether exactly the columns of a tile are copied if tile_n is no multiple of 64 and Y does
+     * not lie along k. If not, half a box more is copied (LEFT_OVER of gemm.cuh). */
+    bool half_box;
+    int scales; /* enum gemm_scales: the only scales of problems that the kernel takes */
     /* Whether the kernel adds the products of each chunk of k to a sum of its own, and then the
      * sums. Kernels of this kind compute the problems that split_k_chunks (gemm/split_k.h) cuts
      * into several chunks of k, and the other kernels compute the other problems. */

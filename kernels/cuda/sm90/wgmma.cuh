@@ -57,6 +57,17 @@ __device__ __forceinline__ uint64_t tile_descriptor(uint32_t address)
            swizzle << 62;
 }
 
+/* The descriptor of 32 columns of an MN-major Y whose lines have 64 bytes, with 64-byte swizzle:
+ * from 8 k to the next 8 are 512 bytes. */
+__device__ __forceinline__ uint64_t half_descriptor(uint32_t address)
+{
+    return (uint64_t)((address & 0x3FFFF) >> 4) | (uint64_t)(512 >> 4) << 16 |
+           (uint64_t)(512 >> 4) << 32 | (uint64_t)2 << 62;
+}
+
+/* The step of half_descriptor from one instruction's k to the next. */
+constexpr uint64_t half_k_step = (16 * 64) >> 4;
+
 /* The descriptor's step from one instruction's k to the next. */
 template <bool K_MAJOR> constexpr uint64_t descriptor_k_step = (K_MAJOR ? 32 : 16 * 128) >> 4;
 
@@ -115,6 +126,7 @@ __device__ __forceinline__ void pin(T (&values)[BLOCKS][COUNT])
 #define WGMMA_OPERANDS_128(c, d, i) WGMMA_OPERANDS_64(c, d, i), WGMMA_OPERANDS_64(c, d, i + 64)
 #define WGMMA_OPERANDS_40(c, d, i) WGMMA_OPERANDS_32(c, d, i), WGMMA_OPERANDS_8(c, d, i + 32)
 #define WGMMA_OPERANDS_48(c, d, i) WGMMA_OPERANDS_32(c, d, i), WGMMA_OPERANDS_16(c, d, i + 32)
+#define WGMMA_OPERANDS_80(c, d, i) WGMMA_OPERANDS_64(c, d, i), WGMMA_OPERANDS_16(c, d, i + 64)
 #define WGMMA_OPERANDS_96(c, d, i) WGMMA_OPERANDS_64(c, d, i), WGMMA_OPERANDS_32(c, d, i + 64)
 #define WGMMA_NAMES_8 "%0,%1,%2,%3,%4,%5,%6,%7"
 #define WGMMA_NAMES_16 WGMMA_NAMES_8 ",%8,%9,%10,%11,%12,%13,%14,%15"
@@ -122,8 +134,8 @@ __device__ __forceinline__ void pin(T (&values)[BLOCKS][COUNT])
 #define WGMMA_NAMES_40 WGMMA_NAMES_32 ",%32,%33,%34,%35,%36,%37,%38,%39"
 #define WGMMA_NAMES_48 WGMMA_NAMES_40 ",%40,%41,%42,%43,%44,%45,%46,%47"
 #define WGMMA_NAMES_64 WGMMA_NAMES_48 ",%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
-#define WGMMA_NAMES_96 WGMMA_NAMES_64 ",%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79" \
-    ",%80,%81,%82,%83,%84,%85,%86,%87,%88,%89,%90,%91,%92,%93,%94,%95"
+#define WGMMA_NAMES_80 WGMMA_NAMES_64 ",%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79"
+#define WGMMA_NAMES_96 WGMMA_NAMES_80 ",%80,%81,%82,%83,%84,%85,%86,%87,%88,%89,%90,%91,%92,%93,%94,%95"
 #define WGMMA_NAMES_128 WGMMA_NAMES_96 ",%96,%97,%98,%99,%100,%101,%102,%103,%104,%105,%106,%107,%108,%109,%110,%111" \
     ",%112,%113,%114,%115,%116,%117,%118,%119,%120,%121,%122,%123,%124,%125,%126,%127"
 
@@ -165,7 +177,9 @@ WGMMA_WIDTH(16, 8, 8, 9, 10)
 WGMMA_WIDTH(32, 16, 16, 17, 18)
 WGMMA_WIDTH(64, 32, 32, 33, 34)
 WGMMA_WIDTH(80, 40, 40, 41, 42)
+WGMMA_WIDTH(96, 48, 48, 49, 50)
 WGMMA_WIDTH(128, 64, 64, 65, 66)
+WGMMA_WIDTH(160, 80, 80, 81, 82)
 WGMMA_WIDTH(192, 96, 96, 97, 98)
 WGMMA_WIDTH(256, 128, 128, 129, 130)
 

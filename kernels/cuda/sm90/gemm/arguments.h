@@ -31,7 +31,8 @@ struct sm90_arguments {
      * columns: their boxes are no higher than the lines of the operand that exist. x_end equals x,
      * and y_end equals y, if the operand's lines are not along k, or if a cluster shares the boxes.
      * Where lines are not along k and no cluster shares the boxes, those boxes of the last tile
-     * that hold no existing line are not copied. */
+     * that hold no existing line are not copied. y_end may also be the boxes of the columns that
+     * are left over at the end of each tile (HALF_BOX of gemm.cuh). */
     CUtensorMap x, y, x_end, y_end, c;
     uint32_t x_bytes, y_bytes, x_end_bytes, y_end_bytes; /* bytes that arrive for one stage */
     /* The starts of the operands, and how many bytes from there on all blocks together prefetch

@@ -43,6 +43,9 @@ struct rates {
      * gaps add: for any tile, and in addition for a tile of 64 columns. Wider instructions have
      * fewer gaps. */
     double gaps, gaps_64;
+    /* The factor by which the products of a tile take longer if the columns that are left over have
+     * products of their own (HALF_BOX of gemm.cuh). */
+    double half_box;
     double pingpong_alone; /* the factor for ping-pong blocks that have one tile only */
     /* The parts of multiplying and of reading the L2 that show in a step of k. */
     double multiply_shows, read_shows;
@@ -51,6 +54,10 @@ struct rates {
     double l2_bytes_per_us;     /* from the L2 into all multiprocessors together */
     /* Of device memory; dram_once if B is read once and evicted from the L2 first. */
     double dram_bytes_per_us, dram_once_bytes_per_us;
+    /* The part of that rate which would be missing if the waves of tiles were empty. A wave in
+     * which some multiprocessors are idle misses some of that part. Nothing is missing if two
+     * threads of each block issue copies (TWO_PRODUCERS of gemm.cuh). */
+    double idle_reads;
     double shorter_shows; /* of the shorter of computing and passing device memory */
     /* The share of the results that is not written to device memory within the launch if B is
      * evicted from the L2 first. */
@@ -79,6 +86,7 @@ static const struct rates RATES_16_BIT = {
     .multiply_loaded_us = 0.1267,
     .gaps = -0.1015,
     .gaps_64 = 0.8233,
+    .half_box = 1.105,
     .pingpong_alone = 1.065,
     .multiply_shows = 0.04862,
     .read_shows = 0.1824,
@@ -87,6 +95,7 @@ static const struct rates RATES_16_BIT = {
     .l2_bytes_per_us = 17.46e6,
     .dram_bytes_per_us = 3.143e6,
     .dram_once_bytes_per_us = 3.379e6,
+    .idle_reads = 0.35,
     .shorter_shows = 0.09189,
     .results_stay = 0.1528,
     .unaligned_a = 1,
@@ -286,6 +295,14 @@ static double lines(uint32_t tile, uint64_t extent)
     return there < tile ? (double)there : tile;
 }
 
+/* The columns of B that are copied for a tile. If the columns of B run across k, B is copied in
+ * boxes of 64 columns of 16 bits (HALF_BOX of gemm.cuh). */
+static uint32_t columns_copied(const struct sm90_kernel *kernel, const struct gemm_problem *p)
+{
+    const uint32_t box = 64;
+    return p->transb || kernel->half_box ? kernel->tile_n : (kernel->tile_n + box - 1) / box * box;
+}
+
 /* Whether f32 operands are decomposed into three parts of bf16. A step of k then computes six
  * products of parts and has half the length in k, 64 bytes of each part. */
 static bool in_parts(const struct gemm_problem *p)
@@ -294,13 +311,15 @@ static bool in_parts(const struct gemm_problem *p)
 }
 
 /* The factor by which the products of a step take longer than the tensor core needs for them.
- * `one_tile`: no block has more than one tile. */
-static double issue_factor(const struct sm90_kernel *kernel, const struct rates *r, bool one_tile)
+ * `one_tile`: no block has more than one tile. `half_boxes`: B is copied in half boxes, too. */
+static double issue_factor(const struct sm90_kernel *kernel, const struct rates *r, bool one_tile,
+                           bool half_boxes)
 {
+    const double half_box = half_boxes ? r->half_box : 1;
     if (kernel->consumers == 1) {
-        return 1 + r->gaps + r->gaps_64 * 64 / kernel->tile_n;
+        return half_box * (1 + r->gaps + r->gaps_64 * 64 / kernel->tile_n);
     }
-    return kernel->pingpong && one_tile ? r->pingpong_alone : 1;
+    return half_box * (kernel->pingpong && one_tile ? r->pingpong_alone : 1);
 }
 
 /* The time of one step of k in `blocks` blocks at once. `load` is the number of tiles
@@ -313,11 +332,11 @@ static double step_us(const struct sm90_kernel *kernel, const struct gemm_proble
     const double parts = in_parts(p) ? 1.5 : 1, products = in_parts(p) ? 3 : 1;
     const double x = parts * 128 * lines(kernel->tile_m, p->m) * r->patches *
                      if_unaligned(p->lda, p->dtype, unaligned_a);
-    const double y =
-        parts * 128 * lines(kernel->tile_n, p->n) * if_unaligned(p->ldb, p->dtype, r->unaligned_b);
+    const double y = parts * 128 * lines(columns_copied(kernel, p), p->n) *
+                     if_unaligned(p->ldb, p->dtype, r->unaligned_b);
     const double clock = r->multiply_us + r->multiply_loaded_us * load * blocks / multiprocessors;
     const double multiply = products * kernel->tile_m * kernel->tile_n / (128.0 * 256) * clock *
-                            issue_factor(kernel, r, one_tile);
+                            issue_factor(kernel, r, one_tile, kernel->half_box && !p->transb);
     /* Each instruction reads 32 bytes of k of 64 lines of the left operand and of all lines of the
      * right one. */
     const uint32_t left = kernel->swapped ? kernel->tile_n : kernel->tile_m;
@@ -339,7 +358,7 @@ static bool reads_b_once(const struct sm90_kernel *kernel, const struct gemm_pro
                          uint64_t rows)
 {
     return rows == 1 && dtype_size(p->dtype) == 2 && kernel->cluster_m == 1 &&
-           kernel->tile_m * kernel->tile_n >= 128 * 128;
+           kernel->tile_m * kernel->tile_n >= 128 * 128 && (p->transb || kernel->tile_n % 64 == 0);
 }
 
 /* The time of one step of k of a fused kernel in `blocks` blocks at once, for tiles of which `rows`
@@ -397,6 +416,16 @@ static double between_tiles_us(const struct sm90_kernel *kernel, const struct ge
     return r->tile_us + finish_us + unaligned_us;
 }
 
+/* The part of the rate of device memory that `tiles` tiles reach (idle_reads). */
+static double reading_rate(const struct sm90_kernel *kernel, const struct rates *r, uint64_t tiles,
+                           uint32_t multiprocessors)
+{
+    if (kernel->consumers == 1 && tiles <= multiprocessors / 2)
+        return 1;
+    const uint64_t places = ceil_div(tiles, multiprocessors) * multiprocessors;
+    return 1 - r->idle_reads * (1 - (double)tiles / (double)places);
+}
+
 /* The time of a launch. `operands`: elements of A and B that are read from device memory. */
 static double estimate_us(const struct sm90_kernel *kernel, const struct gemm_problem *p,
                           const struct rates *r, uint32_t multiprocessors, double operands)
@@ -435,8 +464,10 @@ static double estimate_us(const struct sm90_kernel *kernel, const struct gemm_pr
     const double results =
         (double)p->batch * (double)p->m * (double)p->n * dtype_size(p->out) * unaligned_c;
     const bool once = reads_b_once(kernel, p, rows);
-    const double reading = (operands * element_bytes + (once ? 1 - r->results_stay : 1) * results) /
-                           (once ? r->dram_once_bytes_per_us : r->dram_bytes_per_us);
+    const double rate = (once ? r->dram_once_bytes_per_us : r->dram_bytes_per_us) *
+                        reading_rate(kernel, r, tiles, multiprocessors);
+    const double reading =
+        (operands * element_bytes + (once ? 1 - r->results_stay : 1) * results) / rate;
     const double parts_us =
         in_parts(p) ? operands * (sizeof(float) + element_bytes) / PARTS_BYTES_PER_US : 0;
     return parts_us + r->launch_us + (cluster > 1 ? r->cluster_us : 0) + finish_us +

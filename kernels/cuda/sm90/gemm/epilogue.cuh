@@ -40,6 +40,11 @@ constexpr uint32_t PANEL_BYTES = 16 * 128;
 constexpr uint32_t STAGING_BYTES = 2 * PANEL_BYTES; /* of one warp */
 constexpr int CHUNK_COLUMNS = 64;
 
+/* The columns that a warp stores at once of tiles of N columns. If they are 32, the staging has
+ * four panels of 16 lines of 64 bytes, swizzled as TMA swizzles them: the 16-byte piece c of line r
+ * is at c ^ (r / 2 % 4). */
+template <int N> constexpr int chunk_columns = N % CHUNK_COLUMNS == 0 ? CHUNK_COLUMNS : 32;
+
 __device__ __forceinline__ uint32_t pack_bf16(float lo, float hi)
 {
     const __nv_bfloat162 v = __floats2bfloat162_rn(lo, hi);
@@ -269,15 +274,15 @@ __device__ __forceinline__ float element_of(uint32_t pair, int which, uint32_t o
     return __half2float(__ushort_as_half((unsigned short)(which == 0 ? pair : pair >> 16)));
 }
 
-/* The epilogue for a thread's 32 sums in 64 columns of a tile, without C0. */
-template <element E>
+/* The epilogue for a thread's sums in COLUMNS columns of a tile, without C0. */
+template <element E, int COLUMNS>
 __device__ __forceinline__ void finish_in_place(const sm90_arguments &p, const float *d,
-                                                const uint32_t *bias, float (&v)[32])
+                                                const uint32_t *bias, float (&v)[COLUMNS / 2])
 {
     /* Products of bf16 have results of bf16; those of f16 also of bf16 (pack_16). */
     const uint32_t out = E == BF16 ? (uint32_t)SM90_OUT_BF16 : p.out;
 #pragma unroll
-    for (int i = 0; i < 32; i++) {
+    for (int i = 0; i < COLUMNS / 2; i++) {
         v[i] = fmaf(p.alpha, d[i], element_of(bias[i / 4], i % 2, out));
     }
     activate_short((enum gemm_act)p.act, v);
@@ -313,15 +318,17 @@ __device__ __forceinline__ void store_bits(const sm90_arguments &p, int64_t at, 
     }
 }
 
-/* Writes a thread's 32 sums of a chunk, times alpha and rounded to 16 bits, to a panel. */
-template <element E>
+/* Writes a thread's sums of a chunk of COLUMNS columns, times alpha and rounded to 16 bits, to a
+ * panel. */
+template <element E, int COLUMNS>
 __device__ __forceinline__ void stage_16(const accumulator_t<E> *d, uint32_t panel, uint32_t lane,
                                          float alpha, uint32_t out)
 {
     const uint32_t row = lane % 16; /* of the piece whose address this lane gives (stmatrix) */
-    const uint32_t line = panel + row * 128;
+    const uint32_t line = panel + row * COLUMNS * 2;
+    const uint32_t swizzle = COLUMNS == CHUNK_COLUMNS ? row % 8 : row / 2 % 4;
 #pragma unroll
-    for (int j = 0; j < CHUNK_COLUMNS / 16; j++) {
+    for (int j = 0; j < COLUMNS / 16; j++) {
         uint32_t v[4];
 #pragma unroll
         for (int i = 0; i < 4; i++) {
@@ -329,7 +336,7 @@ __device__ __forceinline__ void stage_16(const accumulator_t<E> *d, uint32_t pan
                               out);
         }
         const uint32_t piece = 2 * j + lane / 16;
-        ptx::store_matrices(line + ((piece ^ (row % 8)) << 4), v[0], v[1], v[2], v[3]);
+        ptx::store_matrices(line + ((piece ^ swizzle) << 4), v[0], v[1], v[2], v[3]);
     }
 }
 
@@ -514,6 +521,37 @@ template <int PENDING> __device__ __forceinline__ void panel_begin(uint32_t lane
     __syncwarp();
 }
 
+/* The panel of chunk `i` of a tile of N columns, which may be written when this returns. */
+template <int N>
+__device__ __forceinline__ uint32_t panel_of(uint32_t staging, int i, uint32_t lane)
+{
+    if constexpr (chunk_columns<N> < CHUNK_COLUMNS) {
+        /* The first chunk of a tile waits for the stores of the tile before. */
+        if (i == 0) {
+            panel_begin<0>(lane);
+        } else {
+            panel_begin<3>(lane);
+        }
+        return staging + i % 4 * (PANEL_BYTES / 2);
+    } else {
+        /* With an odd number of chunks, the first one's panel is also the last one's. */
+        panel_begin<N / CHUNK_COLUMNS % 2 == 1 ? 0 : 1>(lane);
+        return staging + i % 2 * PANEL_BYTES;
+    }
+}
+
+/* The first of the columns of C that chunk `i` of a tile of N columns has. The tile's first `shift`
+ * columns are the last in the sums (y_shift of gemm.cuh). */
+template <int N>
+__device__ __forceinline__ uint32_t chunk_column(uint32_t column0, int i, uint32_t shift)
+{
+    const uint32_t column = i * chunk_columns<N>;
+    if constexpr (chunk_columns<N> < CHUNK_COLUMNS) {
+        return column0 + (column + shift < N ? column + shift : 0);
+    }
+    return column0 + column;
+}
+
 /* Has TMA store a panel to C, at (row, column) of problem `batch`, and does not wait. */
 __device__ __forceinline__ void panel_send(const sm90_arguments &p, uint32_t panel, uint32_t lane,
                                            uint32_t column, uint32_t row, uint32_t batch)
@@ -532,57 +570,57 @@ template <element E, int N, int BIAS_COLUMNS>
 __device__ __forceinline__ void store_finished(const sm90_arguments &p, const float (&d)[N / 2],
                                                const bias_pairs<BIAS_COLUMNS> &bias,
                                                uint32_t staging, uint32_t lane, uint32_t batch,
-                                               uint32_t row0, uint32_t column0)
+                                               uint32_t row0, uint32_t column0, uint32_t shift)
 {
-    constexpr int CHUNKS = N / CHUNK_COLUMNS;
+    constexpr int COLUMNS = chunk_columns<N>;
+    static_assert(BIAS_COLUMNS == 0 || COLUMNS == CHUNK_COLUMNS, "not for shifted columns");
 #pragma unroll
-    for (int i = 0; i < CHUNKS; i++) {
-        const uint32_t panel = staging + i % 2 * PANEL_BYTES;
-        float v[32];
+    for (int i = 0; i < N / COLUMNS; i++) {
+        const uint32_t column = chunk_column<N>(column0, i, shift);
+        float v[COLUMNS / 2];
         if constexpr (BIAS_COLUMNS > 0) {
-            finish_in_place<E>(p, d + i * 32, bias.pairs + i * 8, v);
+            finish_in_place<E, COLUMNS>(p, d + i * 32, bias.pairs + i * 8, v);
         } else {
-            const bias_pairs<CHUNK_COLUMNS> chunk(p, lane, column0 + i * CHUNK_COLUMNS);
-            finish_in_place<E>(p, d + i * 32, chunk.pairs, v);
+            const bias_pairs<COLUMNS> chunk(p, lane, column);
+            finish_in_place<E, COLUMNS>(p, d + i * COLUMNS / 2, chunk.pairs, v);
         }
-        panel_begin<CHUNKS % 2 == 1 ? 0 : 1>(lane);
-        stage_16<E>(v, panel, lane, 1, p.out);
-        panel_send(p, panel, lane, column0 + i * CHUNK_COLUMNS, row0, batch);
+        const uint32_t panel = panel_of<N>(staging, i, lane);
+        stage_16<E, COLUMNS>(v, panel, lane, 1, p.out);
+        panel_send(p, panel, lane, column, row0, batch);
     }
 }
 
 /* Stores a warp's 16 rows of a tile of N columns. `d` has the thread's sums, in the accumulator
  * layout of wgmma.cuh. `staging` is the warp's shared memory, row0 the first of the warp's rows and
- * column0 the tile's first column. `plain`: nothing but alpha follows the sums. IN_PLACE: the
- * results can have 16 bits. TAKES_C0: the kernel has the registers for the third way. */
+ * column0 the tile's first column, and `shift` as for chunk_column. `plain`: nothing but alpha
+ * follows the sums. IN_PLACE: the results can have 16 bits. TAKES_C0: the kernel has the registers
+ * for the third way. */
 template <element E, int N, bool IN_PLACE, bool TAKES_C0, int BIAS_COLUMNS>
 __device__ __forceinline__ void
 store_rows(const sm90_arguments &p, const accumulator_t<E> (&d)[N / 2],
            const bias_pairs<BIAS_COLUMNS> &bias, bool plain, uint32_t staging, uint32_t lane,
-           uint32_t batch, uint32_t row0, uint32_t column0)
+           uint32_t batch, uint32_t row0, uint32_t column0, uint32_t shift = 0)
 {
     if constexpr (IN_PLACE) {
         if (!plain && p.in_place) {
-            store_finished<E, N>(p, d, bias, staging, lane, batch, row0, column0);
+            store_finished<E, N>(p, d, bias, staging, lane, batch, row0, column0, shift);
             return;
         }
     }
-    constexpr int CHUNKS = N / CHUNK_COLUMNS;
-    constexpr int CHUNK_VALUES = CHUNK_COLUMNS / 2;
-    static_assert(N % CHUNK_COLUMNS == 0, "tiles are made of whole chunks");
+    constexpr int COLUMNS = chunk_columns<N>, CHUNKS = N / COLUMNS;
+    static_assert(N % COLUMNS == 0, "tiles are made of whole chunks");
+    static_assert(COLUMNS == CHUNK_COLUMNS || (IN_PLACE && E != F8 && !TAKES_C0), "16 bits only");
 
     if (plain && ((IN_PLACE && E != F8) || p.out == SM90_OUT_F16 || p.out == SM90_OUT_BF16)) {
 #pragma unroll
         for (int i = 0; i < CHUNKS; i++) {
-            const uint32_t panel = staging + i % 2 * PANEL_BYTES;
-            /* With an odd number of chunks, the first one's panel is also the last one's. */
-            panel_begin<CHUNKS % 2 == 1 ? 0 : 1>(lane);
-            stage_16<E>(d + i * CHUNK_VALUES, panel, lane, p.alpha, p.out);
-            panel_send(p, panel, lane, column0 + i * CHUNK_COLUMNS, row0, batch);
+            const uint32_t panel = panel_of<N>(staging, i, lane);
+            stage_16<E, COLUMNS>(d + i * COLUMNS / 2, panel, lane, p.alpha, p.out);
+            panel_send(p, panel, lane, chunk_column<N>(column0, i, shift), row0, batch);
         }
     } else if (plain && (!IN_PLACE || E == F8)) {
 #pragma unroll
-        for (int i = 0; i < 2 * CHUNKS; i++) {
+        for (int i = 0; i < N / 32; i++) {
             const uint32_t panel = staging + i % 2 * PANEL_BYTES;
             uint32_t v[16];
 #pragma unroll

@@ -137,15 +137,25 @@ struct config {
     static constexpr int SUM_REGISTERS = BLOCKS_64 * (SWAPPED ? TILE_M : TILE_N) / 2;
     /* Whether a tile's sums leave so few registers that the kernel cannot read C0, and whether
      * consumers need more registers than usual. */
-    static constexpr bool MANY_SUMS = SUM_REGISTERS > 128, TAKES_C0 = !MANY_SUMS;
+    static constexpr bool MANY_SUMS = SUM_REGISTERS > 128;
+    static constexpr bool TAKES_C0 = !MANY_SUMS && TILE_N % CHUNK_COLUMNS == 0;
     static constexpr bool TAKES_MORE = MANY_SUMS || (SWAPPED && CHUNKED && SUM_REGISTERS > 64);
     /* Whether there are registers for the bias of a tile while the tile's products are computed. */
     static constexpr bool BIAS_FIRST =
-        IN_PLACE && SCALES == GEMM_SCALES_NONE &&
+        IN_PLACE && SCALES == GEMM_SCALES_NONE && TILE_N % CHUNK_COLUMNS == 0 &&
         SUM_REGISTERS * (CHUNKED ? 2 : 1) <= (CONSUMERS == 3 ? 64 : 128);
 
+    /* Whether half of a box of Y is left over at the end of a tile, because the lines of Y run
+     * across k (load_columns). The left-over columns have a box of their own size (HALF_BOX), and
+     * products of their own, which read X once more. Tiles of 256 rows copy a whole box and use
+     * half of it, which is faster for them (kernels/experiments/long_k.md). */
+    static constexpr bool LEFT_OVER = !YK && TILE_N % ACROSS != 0;
+    static constexpr bool HALF_BOX = LEFT_OVER && TILE_M < 256;
+    static constexpr int FULL_BOXES = TILE_N / ACROSS;
+    static constexpr int Y_COLUMNS = LEFT_OVER && !HALF_BOX ? TILE_N + ACROSS / 2 : TILE_N;
+
     /* Shared memory (struct shared); X_BYTES and Y_BYTES are of one part. */
-    static constexpr uint32_t X_BYTES = TILE_M * K_BYTES, Y_BYTES = TILE_N * K_BYTES;
+    static constexpr uint32_t X_BYTES = TILE_M * K_BYTES, Y_BYTES = Y_COLUMNS * K_BYTES;
     static constexpr uint32_t STAGE_BYTES = PARTS * (X_BYTES + Y_BYTES);
     static constexpr uint32_t STAGING_ALL_BYTES = CONSUMERS * 4 * STAGING_BYTES;
     static constexpr uint32_t TURN_BYTES = 8 * CONSUMERS;
@@ -155,9 +165,10 @@ struct config {
     static constexpr uint32_t SHARED_BYTES = STAGES * (STAGE_BYTES + 16) + OTHER_BYTES;
 
     /* Whether loads of Y are marked to be evicted first if no other tile reads them. Not for small
-     * tiles: 64x64 was slower with it (kernels/experiments/odd_sizes.md). */
-    static constexpr bool SAYS_ONCE =
-        element_bytes<E> == 2 && PARTS == 1 && CLUSTER_M == 1 && TILE_M * TILE_N >= 128 * 128;
+     * tiles: 64x64 was slower with it (kernels/experiments/odd_sizes.md). Not for tiles with
+     * columns that are left over, because two tiles read the line of 128 bytes between them. */
+    static constexpr bool SAYS_ONCE = element_bytes<E> == 2 && PARTS == 1 && CLUSTER_M == 1 &&
+                                      !LEFT_OVER && TILE_M * TILE_N >= 128 * 128;
 
     /* Whether the last tile of rows or columns has boxes of its own (x_end, y_end of
      * arguments.h). Tiles of f32 use full boxes (launch.c). */
@@ -192,7 +203,10 @@ struct config {
     static_assert(STAGES >= 3, "too few stages fit to hide the copies");
     static_assert(CLUSTER <= 2, "the empty barriers count every block of the cluster");
     static_assert(XK || (TILE_M / CLUSTER_N) % ACROSS == 0, "MN-major boxes are 128 bytes wide");
-    static_assert(YK || (TILE_N / CLUSTER_M) % ACROSS == 0, "MN-major boxes are 128 bytes wide");
+    static_assert(YK || LEFT_OVER || (TILE_N / CLUSTER_M) % ACROSS == 0,
+                  "MN-major boxes are 128 bytes wide");
+    static_assert(!LEFT_OVER || (TILE_N % ACROSS == ACROSS / 2 && CLUSTER == 1 && PARTS == 1),
+                  "what load_columns does");
     static_assert(!SWAPPED || (XK && !PINGPONG && BLOCKS_64 == 1), "what gemm_swapped.cuh does");
     static_assert((STAGE_BYTES % 1024) == 0, "tiles start at multiples of 1024 bytes");
 };
@@ -260,6 +274,38 @@ __device__ __forceinline__ void load_operand(uint32_t destination, const CUtenso
                 load_box<SAYS_ONCE>(to + i * ACROSS * K_BYTES, map, barrier, from + ACROSS * i,
                                     (int32_t)k, (int32_t)batch, once);
             }
+        }
+    }
+}
+
+/* If half of a box of Y is left over at the end of a tile, every second tile begins in the middle
+ * of 128 bytes. Boxes that begin there take nearly twice as long to copy. The columns of such a
+ * tile therefore lie in shared memory, and in the sums, from the next multiple of 128 bytes on, and
+ * the columns before that multiple lie behind them. Returns the number of the columns that lie
+ * behind; 0 if the columns lie in order. */
+template <class C> __device__ __forceinline__ uint32_t y_shift(uint32_t column)
+{
+    return C::LEFT_OVER ? column % C::ACROSS : 0;
+}
+
+/* Loads the columns of a tile that begins at `column`, at steps of k from `k` on, in the order that
+ * y_shift describes: full boxes, and the columns that are left over, by `half` if they have boxes
+ * of their own size. Boxes that begin at `extent` or later are left out. */
+template <class C>
+__device__ __forceinline__ void load_columns(uint32_t destination, const CUtensorMap *map,
+                                             const CUtensorMap *half, uint32_t barrier, uint32_t k,
+                                             uint32_t column, uint32_t batch, bool once,
+                                             uint32_t extent)
+{
+    const uint32_t shift = y_shift<C>(column);
+#pragma unroll
+    for (int i = 0; i <= C::FULL_BOXES; i++) {
+        const bool full = i < C::FULL_BOXES;
+        const uint32_t from = column + (full || shift == 0 ? i * C::ACROSS + shift : 0);
+        if (from < extent) {
+            load_box<C::SAYS_ONCE>(destination + i * C::ACROSS * C::K_BYTES,
+                                   full || !C::HALF_BOX ? map : half, barrier, (int32_t)from,
+                                   (int32_t)k, (int32_t)batch, once);
         }
     }
 }
@@ -349,7 +395,10 @@ __device__ __forceinline__ void produce(const sm90_arguments &p, const shared<C>
                         s.x(at.stage, part), x, full, i * C::TILE_K, row, batch, rank_n, ALL_BLOCKS,
                         false, C::FEWER_X ? p.m : UINT32_MAX);
                 }
-                if constexpr (LOADS_Y) {
+                if constexpr (LOADS_Y && C::LEFT_OVER) {
+                    load_columns<C>(s.y(at.stage, part), y, &p.y_end, full, i * C::TILE_K, column,
+                                    batch, p.y_once != 0, p.n);
+                } else if constexpr (LOADS_Y) {
                     load_operand<C::YK, C::TILE_N, C::CLUSTER_M, C::K_BYTES, C::ACROSS,
                                  C::SAYS_ONCE>(s.y(at.stage, part), y, full, i * C::TILE_K, column,
                                                batch, rank_m, ALL_BLOCKS, p.y_once != 0,
@@ -418,9 +467,20 @@ __device__ __forceinline__ void multiply(const shared<C> &s, uint32_t stage, uin
     for (int i = FIRST; i < FIRST + COUNT; i++) {
 #pragma unroll
         for (int b = 0; b < C::BLOCKS_64; b++) {
-            wgmma<C::E, C::XK, C::YK>(
-                d[b], x + (b * 64 * C::K_BYTES >> 4) + i * descriptor_k_step<C::XK>,
-                y + i * descriptor_k_step<C::YK>, fresh && i == FIRST ? 0 : 1);
+            const uint64_t rows = x + (b * 64 * C::K_BYTES >> 4) + i * descriptor_k_step<C::XK>;
+            const uint64_t columns = y + i * descriptor_k_step<C::YK>;
+            const uint32_t accumulate = fresh && i == FIRST ? 0 : 1;
+            if constexpr (C::HALF_BOX) {
+                constexpr int FULL = C::FULL_BOXES * C::ACROSS, LEFT = C::TILE_N - FULL;
+                const uint64_t half =
+                    half_descriptor(s.y(stage, y_part) + FULL * C::K_BYTES) + i * half_k_step;
+                wgmma<C::E, C::XK, C::YK>(reinterpret_cast<T(&)[FULL / 2]>(d[b][0]), rows, columns,
+                                          accumulate);
+                wgmma<C::E, C::XK, C::YK>(reinterpret_cast<T(&)[LEFT / 2]>(d[b][FULL / 2]), rows,
+                                          half, accumulate);
+            } else {
+                wgmma<C::E, C::XK, C::YK>(d[b], rows, columns, accumulate);
+            }
         }
     }
 }
@@ -633,6 +693,7 @@ __device__ __forceinline__ void consume(const sm90_arguments &p, const shared<C>
         const tile t = tile_at(p, index);
         const uint32_t row = (t.row * C::CLUSTER_M + rank_m) * C::TILE_M + row_in_tile + warp * 16;
         const uint32_t column = (t.column * C::CLUSTER_N + rank_n) * C::TILE_N;
+        const uint32_t shift = y_shift<C>(column);
         const bias_pairs<C::BIAS_FIRST ? C::TILE_N : 0> bias(p, lane, column);
         const rowcol_of<C> scales(p, lane, t.batch, row, column);
         ring<C::STAGES> at(uses);
@@ -667,7 +728,7 @@ __device__ __forceinline__ void consume(const sm90_arguments &p, const shared<C>
                     p, scaled, bias, plain, staging, lane, t.batch, row + 64 * b, column);
             } else {
                 store_rows<C::E, C::TILE_N, C::IN_PLACE, C::TAKES_C0>(
-                    p, d[b], bias, plain, staging, lane, t.batch, row + 64 * b, column);
+                    p, d[b], bias, plain, staging, lane, t.batch, row + 64 * b, column, shift);
             }
         }
     }
@@ -693,7 +754,7 @@ template <class C> __device__ __forceinline__ shared<C> begin_block(const sm90_a
         if constexpr (C::X_ENDS) {
             ptx::tensor_map_prefetch(&p.x_end);
         }
-        if constexpr (C::Y_ENDS) {
+        if constexpr (C::Y_ENDS || C::HALF_BOX) {
             ptx::tensor_map_prefetch(&p.y_end);
         }
         if (p.plain || (C::IN_PLACE && p.in_place)) {

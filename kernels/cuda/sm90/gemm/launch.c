@@ -269,6 +269,30 @@ static cudaError_t encode_operands(const struct sm90_device *device, const struc
     return error;
 }
 
+/* Sets what is different for a Y whose tiles end with columns that are left over (LEFT_OVER of
+ * gemm.cuh): y_end is the map of the boxes of these columns, if the kernel has such boxes, and
+ * y_end_bytes are the bytes of the boxes that load_columns loads for the last tile. */
+static cudaError_t encode_left_over(const struct sm90_device *device, const struct tiled_operand *y,
+                                    bool half_box, struct sm90_arguments *arguments)
+{
+    const uint32_t line = y->tile_k * y->element_bytes; /* bytes of a column in a stage */
+    const uint32_t box = 128 / y->element_bytes, full_boxes = y->tile / box;
+    const uint64_t there = lines_left(y), shift = (y->extent - there) % box;
+    const uint64_t in_full = there > shift ? there - shift : 0;
+    const uint64_t full = ceil_div(in_full, box);
+    const bool left_over = shift > 0 || full > full_boxes;
+    const uint32_t left_columns = half_box ? box / 2 : box;
+    arguments->y_bytes = (full_boxes * box + left_columns) * line;
+    arguments->y_end_bytes = (uint32_t)(full < full_boxes ? full : full_boxes) * box * line +
+                             (left_over ? left_columns * line : 0);
+    if (!half_box)
+        return cudaSuccess;
+    struct view view = operand_view(y, y->extent);
+    view.box_width = box / 2;
+    view.swizzle = CU_TENSOR_MAP_SWIZZLE_64B;
+    return sm90_encode(device, &view, &arguments->y_end);
+}
+
 /* The bytes of an operand that a launch prefetches: those of its first stages. If lines run along k
  * these bytes are at the start of every line, so the operand is prefetched completely or not at
  * all. */
@@ -332,7 +356,11 @@ static cudaError_t place_operands(const struct sm90_device *device,
         b.stored = parts->b;
     }
     plan_ahead(kernel, &a, &b, device->multiprocessors, arguments);
-    return encode_operands(device, &a, &b, arguments);
+    cudaError_t error = encode_operands(device, &a, &b, arguments);
+    if (error == cudaSuccess && !b.along_k && b.tile % (128 / b.element_bytes) != 0) {
+        error = encode_left_over(device, &b, kernel->half_box, arguments);
+    }
+    return error;
 }
 
 static struct sm90_f32_operand f32_operand(const void *data, uint64_t leading, uint64_t stride,
@@ -429,6 +457,7 @@ cudaError_t sm90_prepare(const struct sm90_device *device, const struct sm90_ker
     sm90_set_epilogue(p, arguments);
     if (!kernel->fused && (arguments->plain || arguments->in_place)) {
         const uint32_t out_bytes = dtype_size(p->out);
+        const bool halves = kernel->tile_n % 64 != 0; /* chunk_columns of epilogue.cuh */
         const struct view c = {
             .data = p->c,
             .type = tensor_map_type(p->out),
@@ -439,9 +468,9 @@ cudaError_t sm90_prepare(const struct sm90_device *device, const struct sm90_ker
             .leading = p->ldc,
             .stride = p->stride_c,
             /* The box that a warp stores at once. */
-            .box_width = 128 / out_bytes,
+            .box_width = (halves ? 64 : 128) / out_bytes,
             .box_lines = 16,
-            .swizzle = CU_TENSOR_MAP_SWIZZLE_128B,
+            .swizzle = halves ? CU_TENSOR_MAP_SWIZZLE_64B : CU_TENSOR_MAP_SWIZZLE_128B,
         };
         error = sm90_encode(device, &c, &arguments->c);
         if (error != cudaSuccess) {

@@ -49,7 +49,8 @@ template <element E, int M, int N, int CONSUMERS, schedule S, int CM, int CN, or
 void functions(const void *(&lies)[2][2])
 {
     constexpr bool mn = element_bytes<E> == 2;
-    constexpr bool x_mn = mn && (M / CN) % 64 == 0, y_mn = mn && (N / CM) % 64 == 0;
+    constexpr bool x_mn = mn && (M / CN) % 64 == 0;
+    constexpr bool y_mn = mn && ((N / CM) % 64 == 0 || (N % 64 == 32 && CM * CN == 1));
     lies[1][1] = function<config<E, M, N, CONSUMERS, S, CM, CN, ORDER, true, true>, SPLITS>();
     if constexpr (x_mn) {
         lies[0][1] = function<config<E, M, N, CONSUMERS, S, CM, CN, ORDER, false, true>, SPLITS>();
@@ -101,6 +102,12 @@ sm90_kernel row(const char *name)
     }
     if constexpr ((SUMS & CHAINS) != 0) {
         functions<E, M, N, CONSUMERS, S, CM, CN, ONE_CHAIN, false>(kernel.functions[0]);
+        if constexpr (N % 64 != 0) {
+            using ACROSS = config<E, M, N, CONSUMERS, S, CM, CN, ONE_CHAIN, true, false>;
+            kernel.half_box = ACROSS::HALF_BOX;
+            kernel.shared_bytes =
+                ACROSS::SHARED_BYTES > K::SHARED_BYTES ? ACROSS::SHARED_BYTES : K::SHARED_BYTES;
+        }
     }
     if constexpr (chunks && !swapped) {
         functions<E, M, N, CONSUMERS, S, CM, CN, CHUNK_CHAINS, splits>(kernel.functions[0]);

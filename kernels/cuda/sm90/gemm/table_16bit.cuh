@@ -14,6 +14,10 @@
     sm90::row<E, 128, 256, 2, sm90::COOPERATIVE, 1, 2, sm90::CHAINS>(PREFIX "_128x256_1x2"),       \
     sm90::row<E, 256, 128, 2, sm90::COOPERATIVE, 1, 1, sm90::CHAINS>(PREFIX "_256x128"),           \
     sm90::row<E, 192, 192, 3, sm90::COOPERATIVE, 1, 1, sm90::CHAINS>(PREFIX "_192x192"),           \
+    sm90::row<E, 256, 160, 2, sm90::COOPERATIVE, 1, 1, sm90::CHAINS>(PREFIX "_256x160"),           \
+    sm90::row<E, 128, 160, 2, sm90::PINGPONG, 1, 1, sm90::CHAINS>(PREFIX "_128x160_pp"),           \
+    sm90::row<E, 64, 96, 1, sm90::COOPERATIVE, 1, 1, sm90::CHAINS>(PREFIX "_64x96"),               \
+    sm90::row<E, 128, 96, 2, sm90::COOPERATIVE, 1, 1, sm90::CHAINS>(PREFIX "_128x96"),             \
     sm90::row<E, 192, 128, 3, sm90::COOPERATIVE, 1, 1, sm90::CHAINS>(PREFIX "_192x128"),           \
     sm90::row<E, 128, 192, 2, sm90::PINGPONG, 1, 1, sm90::CHAINS>(PREFIX "_128x192_pp"),           \
     sm90::row<E, 128, 128, 2, sm90::PINGPONG, 1, 1, sm90::CHAINS>(PREFIX "_128x128_pp"),           \
