@@ -151,15 +151,15 @@ START_TEST(tf32_of_operands_larger_than_the_l2_takes_the_tile_that_reads_least)
 END_TEST
 
 /* The problems of a batch do not make each other's operands larger. */
-START_TEST(a_batch_takes_the_tile_of_its_problems)
+START_TEST(tf32_of_a_large_batch_takes_the_tile_of_a_small_one)
 {
-    struct gemm_problem p = problem_of(TF32_TYPE, 1024, 1024, 1024);
-    p.batch = 33; /* 33 * 8 * 8 tiles of 128 x 128 are 16 waves */
-    p.stride_a = p.stride_b = p.stride_c = 1024 * 1024;
-    const struct gemm_problem few = p;
-    p.batch = 330;
-    ck_assert_str_eq(sm90_choose(&p, MULTIPROCESSORS)->name,
-                     sm90_choose(&few, MULTIPROCESSORS)->name);
+    static const uint64_t BATCHES[] = {4, 16, 330};
+    for (size_t i = 0; i < sizeof BATCHES / sizeof *BATCHES; i++) {
+        struct gemm_problem p = problem_of(TF32_TYPE, 2048, 2048, 2048);
+        p.batch = BATCHES[i];
+        p.stride_a = p.stride_b = p.stride_c = 2048 * 2048;
+        ck_assert_str_eq(sm90_choose(&p, MULTIPROCESSORS)->name, "tf32_256x128");
+    }
 }
 END_TEST
 
@@ -261,7 +261,7 @@ int main(void)
     tcase_add_test(tests, chunks_are_shared_where_tiles_are_few);
     tcase_add_test(tests, chunks_of_many_rows_take_tiles_that_fill_one_turn);
     tcase_add_test(tests, tf32_of_operands_larger_than_the_l2_takes_the_tile_that_reads_least);
-    tcase_add_test(tests, a_batch_takes_the_tile_of_its_problems);
+    tcase_add_test(tests, tf32_of_a_large_batch_takes_the_tile_of_a_small_one);
     tcase_add_test(tests, a_product_with_c0_takes_kernels_that_read_it);
     tcase_add_loop_test(tests, the_estimates_of_the_largest_products_are_numbers, 0, TYPE_COUNT);
     tcase_add_test(tests, tf32_of_b_along_n_swaps_the_operands);
