@@ -6,10 +6,10 @@
  * longer of two: the time in which its blocks compute, and the time in which its operands and
  * results pass device memory. Of the shorter of the two a part shows (shorter_shows). The tiles are
  * computed in waves, a wave being one tile in each block that runs at once. A tile takes its steps
- * of k, and some time until the next tile begins. A step of k takes the longest of four times
- * (step_us): multiplying, shared memory, copies into one multiprocessor, and copies from the L2
- * into all of them. Of multiplying and of reading the L2 a part shows even if another is the
- * longest.
+ * of k, and some time until the next tile begins. A step of k takes the longest of five times
+ * (step_us): multiplying, shared memory, copies into one multiprocessor, copies from the L2 into
+ * all of them, and, for some types, reading device memory. Of multiplying and of reading the L2 a
+ * part shows even if another is the longest.
  */
 #include "kernels/cuda/sm90/gemm/estimate.h"
 #include "kernels/cuda/sm90/gemm/split_k.h"
@@ -39,6 +39,13 @@ struct rates {
     /* For 128 bytes of k in a tile of 128 x 256: at full clock, and the time added when all
      * multiprocessors multiply and the limit of the card's power lowers the clock. */
     double multiply_us, multiply_loaded_us;
+    /* The bytes of k at which half of multiply_loaded_us counts. With a shorter k the
+     * multiprocessors spend more of their time without multiplying. 0: all of it counts, whatever k
+     * is. */
+    double loaded_k_bytes;
+    /* The factors by which products take longer if three consumers share a tile, and if blocks of a
+     * cluster share operands, because consumers or blocks wait for each other. 0: they don't. */
+    double three_consumers, cluster_steps;
     /* If a block has one consumer, its wgmmas are issued with gaps. The part of the time that the
      * gaps add: for any tile, and in addition for a tile of 64 columns. Wider instructions have
      * fewer gaps. */
@@ -58,6 +65,15 @@ struct rates {
      * which some multiprocessors are idle misses some of that part. Nothing is missing if two
      * threads of each block issue copies (TWO_PRODUCERS of gemm.cuh). */
     double idle_reads;
+    /* Of device memory, within a step of k, so that a last wave of few blocks, which compute longer
+     * than they read, makes a launch longer that device memory bounds otherwise. 0: steps do not
+     * wait for device memory. */
+    double dram_step_bytes_per_us;
+    /* Blocks that share lines of operands do not keep in step. If both operands are much larger
+     * than the L2, some of what a tile reads has therefore left the L2 before the tile reads it.
+     * That share is 0 as long as the smaller operand has far_from_bytes at most, and far_share from
+     * far_to_bytes on. */
+    double far_from_bytes, far_to_bytes, far_share;
     double shorter_shows; /* of the shorter of computing and passing device memory */
     /* The share of the results that is not written to device memory within the launch if B is
      * evicted from the L2 first. */
@@ -137,6 +153,118 @@ static const struct rates RATES_TF32 = {
     .unaligned_c = 1.108,
     .unaligned_a_pair = 2.701,
     .unaligned_tile_us = 0.08782,
+    .patches = 1,
+};
+
+/* Fitted to what the configurations took in tf32 with B stored [n, k], k not cut, on an H100 SXM:
+ * 317 layers of models and random shapes (kernels/experiments/tf32_i8.md). The constants that
+ * differ from those of RATES_TF32 are about a long k and large operands. */
+static const struct rates RATES_TF32_ALONG_K = {
+    .launch_us = 1.178,
+    .cluster_us = 1.25,
+    .store_us = 4.892,
+    .store_32_us = 1.43,
+    .finish_us = 0.999,
+    .tile_us = 0.1737,
+    .tile_pingpong_us = 0.06233,
+    .finish_shows = 0.2602,
+    .multiply_us = 0.4887,
+    .multiply_loaded_us = 0.02263,
+    .loaded_k_bytes = 985,
+    .three_consumers = 1.169,
+    .cluster_steps = 1.13,
+    .gaps = 0.2518,
+    .gaps_64 = 0.6517,
+    .pingpong_alone = 1.028,
+    .multiply_shows = 0.117,
+    .read_shows = 0.04049,
+    .shared_bytes_per_us = 281.9e3,
+    .block_bytes_per_us = 140e3,
+    .l2_bytes_per_us = 12.79e6,
+    .dram_bytes_per_us = 3.813e6,
+    .dram_once_bytes_per_us = 2.88e6,
+    .dram_step_bytes_per_us = 3.3e6,
+    .far_from_bytes = 123e6,
+    .far_to_bytes = 352.3e6,
+    .far_share = 0.6222,
+    .shorter_shows = 0.0006985,
+    .results_stay = 0.62,
+    .unaligned_a = 1.285,
+    .unaligned_b = 1.609,
+    .unaligned_c = 1.108,
+    .unaligned_a_pair = 2.701,
+    .unaligned_tile_us = 0.08782,
+    .patches = 1,
+};
+
+/* The same where k is cut into chunks: 187 shapes. */
+static const struct rates RATES_TF32_CHUNKS = {
+    .launch_us = 0.5,
+    .split_us = 2.737,
+    .split_tile_us = 3.405,
+    .store_us = 5.116,
+    .store_32_us = 1.057,
+    .finish_us = 0.999,
+    .tile_us = 3,
+    .tile_pingpong_us = 0.409,
+    .finish_shows = 0.08751,
+    .multiply_us = 0.3132,
+    .multiply_loaded_us = 0.08854,
+    .loaded_k_bytes = 2198,
+    .three_consumers = 1.3,
+    .cluster_steps = 1.103,
+    .gaps = 0.6502,
+    .gaps_64 = 0.6529,
+    .pingpong_alone = 1.159,
+    .multiply_shows = 0.08285,
+    .read_shows = 0.02703,
+    .shared_bytes_per_us = 268.9e3,
+    .block_bytes_per_us = 103.6e3,
+    .l2_bytes_per_us = 31.12e6,
+    .dram_bytes_per_us = 3.512e6,
+    .dram_once_bytes_per_us = 2.88e6,
+    .dram_step_bytes_per_us = 3.3e6,
+    .far_from_bytes = 270.6e6,
+    .far_to_bytes = 376.7e6,
+    .far_share = 0.4612,
+    .results_stay = 0.62,
+    .unaligned_a = 1.265,
+    .unaligned_b = 1.114,
+    .unaligned_c = 2.325,
+    .unaligned_a_pair = 1.863,
+    .unaligned_tile_us = 0.08639,
+    .patches = 1,
+};
+
+/* Fitted to what the configurations took in i8 without scales on an H100 SXM: 307 layers of models
+ * and random shapes (kernels/experiments/tf32_i8.md). */
+static const struct rates RATES_I8 = {
+    .launch_us = 1.25,
+    .cluster_us = 1.586,
+    .store_us = 3.71,
+    .store_32_us = 1.889,
+    .finish_us = 0.999,
+    .tile_us = 0.03161,
+    .tile_pingpong_us = 0.3544,
+    .finish_shows = 0.3211,
+    .multiply_us = 0.4975,
+    .multiply_loaded_us = 0.06927,
+    .gaps = 0.1959,
+    .gaps_64 = 0,
+    .pingpong_alone = 1.2,
+    .multiply_shows = 0.0954,
+    .shared_bytes_per_us = 262.7e3,
+    .block_bytes_per_us = 115.3e3,
+    .l2_bytes_per_us = 12.67e6,
+    .dram_bytes_per_us = 3.457e6,
+    .dram_once_bytes_per_us = 2.88e6,
+    .dram_step_bytes_per_us = 2.881e6,
+    .results_stay = 0.62,
+    .unaligned_a = 1.273,
+    .unaligned_b = 1.054,
+    .unaligned_c = 1.016,
+    .unaligned_a_pair = 1.011,
+    .unaligned_tile_us = 0.2447,
     .patches = 1,
 };
 
@@ -237,8 +365,13 @@ static const struct rates RATES_PATCHES_16_BIT = {
 /* The constants for a problem. */
 static const struct rates *rates_for(const struct gemm_problem *p)
 {
-    if (p->dtype == GEMMD_F32 && p->precision == GEMM_PRECISION_TF32)
-        return &RATES_TF32;
+    if (p->dtype == GEMMD_F32 && p->precision == GEMM_PRECISION_TF32) {
+        if (!p->transb)
+            return &RATES_TF32;
+        return split_k_chunks(p) > 1 ? &RATES_TF32_CHUNKS : &RATES_TF32_ALONG_K;
+    }
+    if (p->dtype == GEMMD_I8 && p->scales == GEMM_SCALES_NONE)
+        return &RATES_I8;
     if (split_k_chunks(p) > 1)
         return &RATES_CHUNKS_16_BIT;
     /* Kernels of f8 take as long for 128 bytes of k as those of 16-bit types. */
@@ -319,14 +452,31 @@ static double issue_factor(const struct sm90_kernel *kernel, const struct rates 
     if (kernel->consumers == 1) {
         return half_box * (1 + r->gaps + r->gaps_64 * 64 / kernel->tile_n);
     }
-    return half_box * (kernel->pingpong && one_tile ? r->pingpong_alone : 1);
+    if (kernel->consumers == 3 && r->three_consumers > 0)
+        return half_box * r->three_consumers;
+    const bool shares = kernel->cluster_m * kernel->cluster_n > 1 && r->cluster_steps > 0;
+    const double alone = kernel->pingpong && one_tile ? r->pingpong_alone : 1;
+    return half_box * alone * (shares ? r->cluster_steps : 1);
 }
 
-/* The time of one step of k in `blocks` blocks at once. `load` is the number of tiles
- * divided by the number of blocks that can run at once, 1 at most. */
+/* The share of what tiles read that comes from device memory again (far_share of the rates). Blocks
+ * that run at once have tiles of few problems of a batch, so the batch does not count. */
+static double far_share(const struct gemm_problem *p, const struct rates *r)
+{
+    const double lines = (double)(p->m < p->n ? p->m : p->n);
+    const double bytes = lines * (double)p->k * dtype_size(p->dtype);
+    if (bytes <= r->far_from_bytes)
+        return 0;
+    return r->far_share *
+           fmin(1, (bytes - r->far_from_bytes) / (r->far_to_bytes - r->far_from_bytes));
+}
+
+/* The time of one step of k in `blocks` blocks at once. `load` is how much of the launch the
+ * multiprocessors multiply. `new_bytes`: what a block reads from device memory in a step if each
+ * element is read once. */
 static double step_us(const struct sm90_kernel *kernel, const struct gemm_problem *p,
                       const struct rates *r, double blocks, double multiprocessors, double load,
-                      bool one_tile)
+                      bool one_tile, double new_bytes)
 {
     const double unaligned_a = kernel->cluster_m > 1 ? r->unaligned_a_pair : r->unaligned_a;
     const double parts = in_parts(p) ? 1.5 : 1, products = in_parts(p) ? 3 : 1;
@@ -334,7 +484,10 @@ static double step_us(const struct sm90_kernel *kernel, const struct gemm_proble
                      if_unaligned(p->lda, p->dtype, unaligned_a);
     const double y = parts * 128 * lines(columns_copied(kernel, p), p->n) *
                      if_unaligned(p->ldb, p->dtype, r->unaligned_b);
-    const double clock = r->multiply_us + r->multiply_loaded_us * load * blocks / multiprocessors;
+    const double k_bytes = (double)p->k * dtype_size(p->dtype);
+    const double loaded = r->loaded_k_bytes > 0 ? load * k_bytes / (k_bytes + r->loaded_k_bytes)
+                                                : load * blocks / multiprocessors;
+    const double clock = r->multiply_us + r->multiply_loaded_us * loaded;
     const double multiply = products * kernel->tile_m * kernel->tile_n / (128.0 * 256) * clock *
                             issue_factor(kernel, r, one_tile, kernel->half_box && !p->transb);
     /* Each instruction reads 32 bytes of k of 64 lines of the left operand and of all lines of the
@@ -348,8 +501,12 @@ static double step_us(const struct sm90_kernel *kernel, const struct gemm_proble
     /* Data that a cluster shares is read once. */
     const double read =
         blocks * (x / kernel->cluster_n + y / kernel->cluster_m) / r->l2_bytes_per_us;
-    return fmax(fmax(multiply, shared), fmax(receive, read)) + r->multiply_shows * multiply +
-           r->read_shows * read;
+    double longest = fmax(fmax(multiply, shared), fmax(receive, read));
+    if (r->dram_step_bytes_per_us > 0) {
+        const double bytes = blocks * fmax(new_bytes, (x + y) * far_share(p, r));
+        longest = fmax(longest, bytes / r->dram_step_bytes_per_us);
+    }
+    return longest + r->multiply_shows * multiply + r->read_shows * read;
 }
 
 /* Whether B is evicted from the L2 first, because each element is read by one tile only (SAYS_ONCE
@@ -444,7 +601,11 @@ static double estimate_us(const struct sm90_kernel *kernel, const struct gemm_pr
     const uint64_t blocks = usable / cluster * cluster; /* that run at once */
     const uint64_t waves = tiles / blocks, rest = tiles % blocks;
     const bool one_tile = tiles <= blocks;
-    const double load = fmin(1, (double)tiles / (double)blocks);
+    /* How much of the launch the multiprocessors multiply: the power that lowers the clock is that
+     * of the whole launch. The older constants were fitted to the first wave alone. */
+    const double load = r->loaded_k_bytes > 0
+                            ? (double)tiles / ((double)(waves + (rest > 0)) * multiprocessors)
+                            : fmin(1, (double)tiles / (double)blocks);
     const double steps = (double)ceil_div(ceil_div(p->k, kernel->tile_k), sharing);
     const bool plain = p->beta == 0 && p->bias == NULL && p->act == GEMM_ACT_NONE;
     const double area = kernel->tile_m * kernel->tile_n / (128.0 * 256);
@@ -453,14 +614,16 @@ static double estimate_us(const struct sm90_kernel *kernel, const struct gemm_pr
     const double between_us = between_tiles_us(kernel, p, r, finish_us);
     const double chunks_us = /* for each tile */
         kernel->split ? r->split_us + r->split_tile_us * area : r->chunk_us * (double)(chunks - 1);
-    double busy = (double)(waves + (rest > 0)) * chunks_us +
-                  (double)(waves - (rest == 0)) * between_us +
-                  (double)waves * steps *
-                      step_us(kernel, p, r, (double)blocks, multiprocessors, load, one_tile);
-    if (rest > 0) {
-        busy += steps * step_us(kernel, p, r, (double)rest, multiprocessors, load, one_tile);
-    }
     const double element_bytes = in_parts(p) ? 3 * 2 : dtype_size(p->dtype);
+    const double new_bytes = operands * element_bytes / ((double)tiles * steps);
+    double busy =
+        (double)(waves + (rest > 0)) * chunks_us + (double)(waves - (rest == 0)) * between_us +
+        (double)waves * steps *
+            step_us(kernel, p, r, (double)blocks, multiprocessors, load, one_tile, new_bytes);
+    if (rest > 0) {
+        busy +=
+            steps * step_us(kernel, p, r, (double)rest, multiprocessors, load, one_tile, new_bytes);
+    }
     const double results =
         (double)p->batch * (double)p->m * (double)p->n * dtype_size(p->out) * unaligned_c;
     const bool once = reads_b_once(kernel, p, rows);
