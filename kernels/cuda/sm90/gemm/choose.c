@@ -69,6 +69,10 @@ struct rates {
      * than they read, makes a launch longer that device memory bounds otherwise. 0: steps do not
      * wait for device memory. */
     double dram_step_bytes_per_us;
+    /* Of device memory into one of two neighbouring multiprocessors, if the other has no block, and
+     * into both together. A wave ends with its slowest block, so two blocks on one pair count even
+     * if other pairs have one. 0: no limit. */
+    double dram_alone_bytes_per_us, dram_pair_bytes_per_us;
     /* Blocks that share lines of operands do not keep in step. If both operands are much larger
      * than the L2, some of what a tile reads has therefore left the L2 before the tile reads it.
      * That share is 0 as long as the smaller operand has far_from_bytes at most, and far_share from
@@ -169,10 +173,10 @@ static const struct rates RATES_TF32_ALONG_K = {
     .tile_pingpong_us = 0.06233,
     .finish_shows = 0.2602,
     .multiply_us = 0.4887,
-    .multiply_loaded_us = 0.02263,
-    .loaded_k_bytes = 985,
-    .three_consumers = 1.169,
-    .cluster_steps = 1.13,
+    .multiply_loaded_us = 0.04075,
+    .loaded_k_bytes = 1000,
+    .three_consumers = 1.139,
+    .cluster_steps = 1.103,
     .gaps = 0.2518,
     .gaps_64 = 0.6517,
     .pingpong_alone = 1.028,
@@ -183,10 +187,12 @@ static const struct rates RATES_TF32_ALONG_K = {
     .l2_bytes_per_us = 12.79e6,
     .dram_bytes_per_us = 3.813e6,
     .dram_once_bytes_per_us = 2.88e6,
-    .dram_step_bytes_per_us = 3.3e6,
-    .far_from_bytes = 123e6,
+    .dram_step_bytes_per_us = 2.95e6,
+    .dram_alone_bytes_per_us = 48e3,
+    .dram_pair_bytes_per_us = 60e3,
+    .far_from_bytes = 122.2e6,
     .far_to_bytes = 352.3e6,
-    .far_share = 0.6222,
+    .far_share = 0.5584,
     .shorter_shows = 0.0006985,
     .results_stay = 0.62,
     .unaligned_a = 1.285,
@@ -239,32 +245,33 @@ static const struct rates RATES_TF32_CHUNKS = {
 /* Fitted to what the configurations took in i8 without scales on an H100 SXM: 307 layers of models
  * and random shapes (kernels/experiments/tf32_i8.md). */
 static const struct rates RATES_I8 = {
-    .launch_us = 1.25,
-    .cluster_us = 1.586,
-    .store_us = 3.71,
-    .store_32_us = 1.889,
+    .launch_us = 1.22,
+    .cluster_us = 1.656,
+    .store_us = 3.712,
+    .store_32_us = 1.718,
     .finish_us = 0.999,
-    .tile_us = 0.03161,
-    .tile_pingpong_us = 0.3544,
-    .finish_shows = 0.3211,
-    .multiply_us = 0.4975,
-    .multiply_loaded_us = 0.06927,
-    .gaps = 0.1959,
-    .gaps_64 = 0,
+    .tile_us = 0.06741,
+    .tile_pingpong_us = 0.2617,
+    .finish_shows = 0.2972,
+    .multiply_us = 0.4978,
+    .multiply_loaded_us = 0.07102,
+    .gaps = 0.4282,
     .pingpong_alone = 1.2,
-    .multiply_shows = 0.0954,
-    .shared_bytes_per_us = 262.7e3,
-    .block_bytes_per_us = 115.3e3,
-    .l2_bytes_per_us = 12.67e6,
-    .dram_bytes_per_us = 3.457e6,
+    .multiply_shows = 0.07407,
+    .shared_bytes_per_us = 266.1e3,
+    .block_bytes_per_us = 103.5e3,
+    .l2_bytes_per_us = 12.53e6,
+    .dram_bytes_per_us = 3.355e6,
     .dram_once_bytes_per_us = 2.88e6,
-    .dram_step_bytes_per_us = 2.881e6,
+    .dram_step_bytes_per_us = 3.3e6,
+    .dram_alone_bytes_per_us = 48e3,
+    .dram_pair_bytes_per_us = 60e3,
     .results_stay = 0.62,
-    .unaligned_a = 1.273,
-    .unaligned_b = 1.054,
-    .unaligned_c = 1.016,
-    .unaligned_a_pair = 1.011,
-    .unaligned_tile_us = 0.2447,
+    .unaligned_a = 1.319,
+    .unaligned_b = 1.046,
+    .unaligned_c = 1.001,
+    .unaligned_a_pair = 1.001,
+    .unaligned_tile_us = 0.231,
     .patches = 1,
 };
 
@@ -503,8 +510,11 @@ static double step_us(const struct sm90_kernel *kernel, const struct gemm_proble
         blocks * (x / kernel->cluster_n + y / kernel->cluster_m) / r->l2_bytes_per_us;
     double longest = fmax(fmax(multiply, shared), fmax(receive, read));
     if (r->dram_step_bytes_per_us > 0) {
-        const double bytes = blocks * fmax(new_bytes, (x + y) * far_share(p, r));
-        longest = fmax(longest, bytes / r->dram_step_bytes_per_us);
+        const double bytes = fmax(new_bytes, (x + y) * far_share(p, r));
+        const double one = blocks <= multiprocessors / 2 ? r->dram_alone_bytes_per_us
+                                                         : r->dram_pair_bytes_per_us / 2;
+        const double share = r->dram_step_bytes_per_us / blocks;
+        longest = fmax(longest, bytes / (one > 0 ? fmin(share, one) : share));
     }
     return longest + r->multiply_shows * multiply + r->read_shows * read;
 }
