@@ -65,6 +65,19 @@ static bool reduce_shuffle_takes(const void *problem)
     return reduce_problem_offered(problem) && fits_grid(reduce_shuffle_blocks(problem), 1);
 }
 
+/* `tree` divides a row over more blocks. It is faster for long rows of f64, and for long rows of
+ * i32 that are fewer than the multiprocessors of a large GPU; sums of integers have the same bits
+ * in every kernel (kernels/experiments/rows.md). */
+static const struct operation_kernel *reduce_shuffle_preferred(const void *problem)
+{
+    const struct reduce_problem *p = problem;
+    if (!reduce_is_of_rows(p))
+        return NULL;
+    const bool is_long_f64 = p->dtype == GEMMD_F64 && p->length >= 8192;
+    const bool is_few_i32 = p->dtype == GEMMD_I32 && p->length >= 65536 && p->outer * p->mid < 132;
+    return is_long_f64 || is_few_i32 ? &tree : NULL;
+}
+
 static bool reduce_shuffle_workspace_bytes(const void *problem, uint64_t *out)
 {
     *out = reduce_shuffle_workspace(problem);
@@ -89,6 +102,7 @@ static const struct operation_kernel shuffle = {
     .name = "shuffle",
     .description = "128-bit loads, a pairwise tree in registers, warp shuffles; one launch",
     .takes = reduce_shuffle_takes,
+    .preferred_kernel = reduce_shuffle_preferred,
     .workspace_bytes = reduce_shuffle_workspace_bytes,
     .run = reduce_shuffle_run,
     .run_group = reduce_shuffle_run_group,
