@@ -148,7 +148,7 @@ struct config {
     /* Whether half of a box of Y is left over at the end of a tile, because the lines of Y run
      * across k (load_columns). The left-over columns have a box of their own size (HALF_BOX), and
      * products of their own, which read X once more. Tiles of 256 rows copy a whole box and use
-     * half of it, which is faster for them (kernels/experiments/long_k.md). */
+     * half of it, which is faster for them (kernels/experiments/tiles.md). */
     static constexpr bool LEFT_OVER = !YK && TILE_N % ACROSS != 0;
     static constexpr bool HALF_BOX = LEFT_OVER && TILE_M < 256;
     static constexpr int FULL_BOXES = TILE_N / ACROSS;
