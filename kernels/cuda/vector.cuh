@@ -77,11 +77,21 @@ static __device__ __forceinline__ W sum_pairwise(W (&x)[COUNT])
     return x[0];
 }
 
+/* The type by which a vector is loaded. Elements of f64 are loaded as such: taking words apart
+ * within the condition around a load would wait for each load before the next is issued. */
+template <typename T> struct line_of {
+    using type = uint4;
+};
+template <> struct line_of<double> {
+    using type = double2;
+};
+
 /* Elements in registers: indices are known to the compiler. */
 template <typename T> struct vector {
     static constexpr unsigned WIDTH = 16 / sizeof(T);
+    using line = typename line_of<T>::type;
     union {
-        uint4 bits;
+        line bits;
         uint32_t words[4];
         T elements[WIDTH];
     };

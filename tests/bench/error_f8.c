@@ -41,7 +41,7 @@ static bool fill(const struct f8_bench *e, void *data, uint64_t bytes, bool posi
 static bool own(const struct f8_bench *e, const struct gemm_problem *p)
 {
     struct sm90_launch launch;
-    const struct sm90_kernel *kernel = sm90_choose(p, e->device.multiprocessors);
+    const struct sm90_kernel *kernel = sm90_choose(p, &e->device.card);
     return kernel != NULL && sm90_prepare(&e->device, kernel, p, NULL, &launch) == cudaSuccess &&
            sm90_enqueue(&launch, 0) == cudaSuccess;
 }

@@ -97,7 +97,7 @@ static bool few_prepare(struct few_bench *f)
     wide.a = f->wide_a;
     wide.b = f->wide_b;
     bf16.dtype = GEMMD_BF16;
-    const struct sm90_kernel *kernel = sm90_choose(&wide, f->device.multiprocessors);
+    const struct sm90_kernel *kernel = sm90_choose(&wide, &f->device.card);
     bool good = kernel != NULL && few_rows_takes(p) &&
                 sm90_prepare(&f->device, kernel, &wide, NULL, &f->f16) == cudaSuccess &&
                 lt_plan_create(&f->lt, &bf16, &f->plan) == CUBLAS_STATUS_SUCCESS;

@@ -401,7 +401,7 @@ bool bench_time(const struct bench_run *run)
         result->lt_best = s.lt.best;
         result->lt_count = s.lt.count;
         result->sets = s.sets;
-        const struct sm90_kernel *chosen = sm90_choose(&s.problem, t.device.multiprocessors);
+        const struct sm90_kernel *chosen = sm90_choose(&s.problem, &t.device.card);
         result->chosen =
             chosen != NULL
                 ? (int)(chosen - sm90_kernels(run->dtype, run->precision, GEMM_SCALES_NONE))

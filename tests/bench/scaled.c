@@ -200,7 +200,7 @@ static void report_shape(const struct scaled_bench *s, const struct participant 
                          uint32_t tiles, bool has_lt, bool same, FILE *to)
 {
     const struct gemm_problem *p = &s->problem;
-    const struct sm90_kernel *chosen = sm90_choose(p, s->device.multiprocessors);
+    const struct sm90_kernel *chosen = sm90_choose(p, &s->device.card);
     const double tera = 2e-6 * (double)p->m * (double)p->n * (double)p->k;
     const double lt_us = has_lt ? list[tiles].us : (double)NAN;
     fprintf(to, "| %llu×%llu×%llu | %.1f |", (unsigned long long)p->m, (unsigned long long)p->n,

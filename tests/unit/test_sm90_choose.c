@@ -5,8 +5,6 @@
 
 #include "kernels/cuda/sm90/sm90.h"
 
-enum { MULTIPROCESSORS = 132 };
-
 static const struct {
     enum gemmd_dtype dtype, out;
     enum gemm_precision precision;
@@ -45,7 +43,7 @@ static struct gemm_problem problem_of(int type, uint64_t m, uint64_t n, uint64_t
 static bool is_fused(uint64_t m, uint64_t n, uint64_t k)
 {
     const struct gemm_problem p = problem_of(TYPE_COUNT - 1, m, n, k);
-    return sm90_choose(&p, MULTIPROCESSORS)->fused;
+    return sm90_choose(&p, &sm90_h100_sxm)->fused;
 }
 
 START_TEST(every_size_and_layout_has_a_kernel)
@@ -58,7 +56,7 @@ START_TEST(every_size_and_layout_has_a_kernel)
         for (int lies = 0; lies < (TYPES[_i].along_k ? 1 : 4); lies++) {
             p.transa = lies / 2 == 1;
             p.transb = TYPES[_i].along_k || lies % 2 == 1;
-            const struct sm90_kernel *kernel = sm90_choose(&p, MULTIPROCESSORS);
+            const struct sm90_kernel *kernel = sm90_choose(&p, &sm90_h100_sxm);
             ck_assert_msg(kernel != NULL && sm90_takes(kernel, &p),
                           "none for %llu x %llu x %llu, operands %d", (unsigned long long)p.m,
                           (unsigned long long)p.n, (unsigned long long)p.k, lies);
@@ -77,7 +75,7 @@ START_TEST(tf32_of_b_along_n_swaps_the_operands)
             problem_of(TF32_TYPE, SIZES[shape % COUNT], SIZES[shape / COUNT % COUNT],
                        SIZES[shape / COUNT / COUNT]);
         p.transb = false;
-        const struct sm90_kernel *kernel = sm90_choose(&p, MULTIPROCESSORS);
+        const struct sm90_kernel *kernel = sm90_choose(&p, &sm90_h100_sxm);
         ck_assert_msg(kernel != NULL && kernel->swapped, "%llu x %llu x %llu: %s",
                       (unsigned long long)p.m, (unsigned long long)p.n, (unsigned long long)p.k,
                       kernel != NULL ? kernel->name : "none");
@@ -88,11 +86,11 @@ END_TEST
 START_TEST(tf32_of_other_layouts_does_not_swap_the_operands)
 {
     struct gemm_problem p = problem_of(TF32_TYPE, 4096, 4096, 4096);
-    ck_assert(!sm90_choose(&p, MULTIPROCESSORS)->swapped);
+    ck_assert(!sm90_choose(&p, &sm90_h100_sxm)->swapped);
     p.transa = true;
-    ck_assert_ptr_null(sm90_choose(&p, MULTIPROCESSORS));
+    ck_assert_ptr_null(sm90_choose(&p, &sm90_h100_sxm));
     p.transb = false;
-    ck_assert_ptr_null(sm90_choose(&p, MULTIPROCESSORS));
+    ck_assert_ptr_null(sm90_choose(&p, &sm90_h100_sxm));
 }
 END_TEST
 
@@ -106,8 +104,8 @@ START_TEST(only_kernels_with_chunks_compute_what_is_cut)
         const bool is_cut =
             _i == TF32_TYPE ||
             ((cut.dtype == GEMMD_BF16 || cut.dtype == GEMMD_F16) && cut.out != GEMMD_F32);
-        ck_assert(sm90_choose(&cut, MULTIPROCESSORS)->chunks == is_cut);
-        ck_assert(!sm90_choose(&whole, MULTIPROCESSORS)->chunks);
+        ck_assert(sm90_choose(&cut, &sm90_h100_sxm)->chunks == is_cut);
+        ck_assert(!sm90_choose(&whole, &sm90_h100_sxm)->chunks);
     }
 }
 END_TEST
@@ -123,8 +121,8 @@ START_TEST(chunks_are_shared_where_tiles_are_few)
         struct gemm_problem few = problem_of(CASES[i].type, 72, 152, 9024),
                             many = problem_of(CASES[i].type, 20000, 152, 9024);
         few.transb = many.transb = CASES[i].transb;
-        ck_assert(sm90_choose(&few, MULTIPROCESSORS)->split);
-        ck_assert(!sm90_choose(&many, MULTIPROCESSORS)->split);
+        ck_assert(sm90_choose(&few, &sm90_h100_sxm)->split);
+        ck_assert(!sm90_choose(&many, &sm90_h100_sxm)->split);
     }
 }
 END_TEST
@@ -134,8 +132,8 @@ START_TEST(chunks_of_many_rows_take_tiles_that_fill_one_turn)
 {
     const struct gemm_problem wide = problem_of(0, 4880, 592, 7392),
                               narrow = problem_of(0, 2464, 168, 13952);
-    ck_assert_str_eq(sm90_choose(&wide, MULTIPROCESSORS)->name, "bf16_192x128_chunks");
-    ck_assert_str_eq(sm90_choose(&narrow, MULTIPROCESSORS)->name, "bf16_192x192_split");
+    ck_assert_str_eq(sm90_choose(&wide, &sm90_h100_sxm)->name, "bf16_192x128_chunks");
+    ck_assert_str_eq(sm90_choose(&narrow, &sm90_h100_sxm)->name, "bf16_192x192_split");
 }
 END_TEST
 
@@ -145,8 +143,8 @@ START_TEST(tf32_of_operands_larger_than_the_l2_takes_the_tile_that_reads_least)
 {
     const struct gemm_problem large = problem_of(TF32_TYPE, 3072, 8192, 28672),
                               small = problem_of(TF32_TYPE, 3072, 8192, 4096);
-    ck_assert_str_eq(sm90_choose(&large, MULTIPROCESSORS)->name, "tf32_192x192");
-    ck_assert_str_ne(sm90_choose(&small, MULTIPROCESSORS)->name, "tf32_192x192");
+    ck_assert_str_eq(sm90_choose(&large, &sm90_h100_sxm)->name, "tf32_192x192");
+    ck_assert_str_ne(sm90_choose(&small, &sm90_h100_sxm)->name, "tf32_192x192");
 }
 END_TEST
 
@@ -158,7 +156,7 @@ START_TEST(tf32_of_a_large_batch_takes_the_tile_of_a_small_one)
         struct gemm_problem p = problem_of(TF32_TYPE, 2048, 2048, 2048);
         p.batch = BATCHES[i];
         p.stride_a = p.stride_b = p.stride_c = 2048 * 2048;
-        ck_assert_str_eq(sm90_choose(&p, MULTIPROCESSORS)->name, "tf32_256x128");
+        ck_assert_str_eq(sm90_choose(&p, &sm90_h100_sxm)->name, "tf32_256x128");
     }
 }
 END_TEST
@@ -171,7 +169,7 @@ START_TEST(a_product_with_c0_takes_kernels_that_read_it)
             struct gemm_problem p = problem_of(0, m, n, 4096);
             p.beta = 1;
             p.ldc0 = p.ldc;
-            ck_assert(sm90_choose(&p, MULTIPROCESSORS)->takes_c0);
+            ck_assert(sm90_choose(&p, &sm90_h100_sxm)->takes_c0);
         }
     }
 }
@@ -182,7 +180,7 @@ START_TEST(the_estimates_of_the_largest_products_are_numbers)
     const struct gemm_problem p = problem_of(_i, INT32_MAX, 1, INT32_MAX);
     const struct sm90_kernel *kernel = sm90_kernels(p.dtype, p.precision, p.scales);
     for (; kernel->name != NULL; kernel++) {
-        const double us = sm90_estimate_us(kernel, &p, MULTIPROCESSORS);
+        const double us = sm90_estimate_us(kernel, &p, &sm90_h100_sxm);
         ck_assert_msg(isfinite(us) && us > 0, "%s: %g", kernel->name, us);
     }
 }
@@ -209,7 +207,7 @@ START_TEST(f32_of_few_rows_takes_the_tiles_that_measured_best)
                  {64, 14336, "f32_64x64_fused"}};
     for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
         const struct gemm_problem p = problem_of(TYPE_COUNT - 1, CASES[i].m, CASES[i].n, 4096);
-        ck_assert_str_eq(sm90_choose(&p, MULTIPROCESSORS)->name, CASES[i].name);
+        ck_assert_str_eq(sm90_choose(&p, &sm90_h100_sxm)->name, CASES[i].name);
     }
 }
 END_TEST
@@ -226,7 +224,7 @@ START_TEST(a_fused_product_can_take_other_tiles)
 {
     struct gemm_problem p = problem_of(0, 1024, 14336, 4096);
     p.act = GEMM_ACT_GELU_TANH;
-    const struct sm90_kernel *kernel = sm90_choose(&p, MULTIPROCESSORS);
+    const struct sm90_kernel *kernel = sm90_choose(&p, &sm90_h100_sxm);
     ck_assert_msg(kernel->pingpong, "%s", kernel->name);
 }
 END_TEST
@@ -244,7 +242,7 @@ START_TEST(columns_that_are_no_multiple_of_128_take_tiles_of_96_or_160)
                  {128, 5120, 20480, "bf16_64x96"}};
     for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
         const struct gemm_problem p = problem_of(0, CASES[i].m, CASES[i].n, CASES[i].k);
-        ck_assert_str_eq(sm90_choose(&p, MULTIPROCESSORS)->name, CASES[i].name);
+        ck_assert_str_eq(sm90_choose(&p, &sm90_h100_sxm)->name, CASES[i].name);
     }
 }
 END_TEST
@@ -253,7 +251,7 @@ END_TEST
 START_TEST(wide_products_of_short_sums_take_tiles_that_read_b_once)
 {
     const struct gemm_problem p = problem_of(0, 100, 30000, 513);
-    const struct sm90_kernel *kernel = sm90_choose(&p, MULTIPROCESSORS);
+    const struct sm90_kernel *kernel = sm90_choose(&p, &sm90_h100_sxm);
     ck_assert_msg(kernel->tile_m == 128 && kernel->tile_n == 128 && kernel->cluster_m == 1, "%s",
                   kernel->name);
 }
@@ -265,8 +263,39 @@ START_TEST(wide_products_of_few_rows_take_tiles_that_read_b_once)
     static const uint64_t ROWS[] = {1, 16, 64};
     for (size_t i = 0; i < sizeof ROWS / sizeof *ROWS; i++) {
         const struct gemm_problem p = problem_of(0, ROWS[i], 14336, 4096);
-        ck_assert_str_eq(sm90_choose(&p, MULTIPROCESSORS)->name, "bf16_128x128");
+        ck_assert_str_eq(sm90_choose(&p, &sm90_h100_sxm)->name, "bf16_128x128");
     }
+}
+END_TEST
+
+/* An H200 has the multiprocessors of an H100 and 1.44 times the bandwidth of its memory. */
+START_TEST(a_card_with_faster_memory_shortens_what_memory_bounds)
+{
+    struct sm90_card card = sm90_h100_sxm;
+    card.memory_rate = 1.44;
+    const struct gemm_problem row = problem_of(0, 1, 14336, 4096);
+    const struct gemm_problem square = problem_of(0, 8192, 8192, 8192);
+    const struct sm90_kernel *kernel = sm90_choose(&row, &card);
+    ck_assert_double_lt(sm90_estimate_us(kernel, &row, &card),
+                        0.85 * sm90_estimate_us(kernel, &row, &sm90_h100_sxm));
+    kernel = sm90_choose(&square, &card);
+    ck_assert_double_gt(sm90_estimate_us(kernel, &square, &card),
+                        0.97 * sm90_estimate_us(kernel, &square, &sm90_h100_sxm));
+}
+END_TEST
+
+/* What a tile reads again does not fit a small L2: 192x192 reads less than the others. */
+START_TEST(a_card_with_a_small_l2_reads_more_again)
+{
+    struct sm90_card card = sm90_h100_sxm;
+    card.l2_size = 0.5;
+    const int type = TF32_TYPE;
+    struct gemm_problem p = problem_of(type, 4096, 4096, 16384);
+    p.transb = true;
+    p.ldb = p.k;
+    const struct sm90_kernel *kernel = sm90_choose(&p, &card);
+    ck_assert_double_gt(sm90_estimate_us(kernel, &p, &card),
+                        sm90_estimate_us(kernel, &p, &sm90_h100_sxm));
 }
 END_TEST
 
@@ -291,6 +320,8 @@ int main(void)
     tcase_add_test(tests, columns_that_are_no_multiple_of_128_take_tiles_of_96_or_160);
     tcase_add_test(tests, wide_products_of_short_sums_take_tiles_that_read_b_once);
     tcase_add_test(tests, wide_products_of_few_rows_take_tiles_that_read_b_once);
+    tcase_add_test(tests, a_card_with_faster_memory_shortens_what_memory_bounds);
+    tcase_add_test(tests, a_card_with_a_small_l2_reads_more_again);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

@@ -6,8 +6,6 @@
 
 #include "kernels/cuda/sm90/conv/sm90_conv.h"
 
-enum { MULTIPROCESSORS = 132 };
-
 /* Images of side x side, a square filter, and the tile without the name of its type. */
 static const struct {
     uint64_t images, channels, side, filters, taps, stride, padding;
@@ -62,7 +60,7 @@ static struct sm90_conv layer(int i, enum gemmd_dtype dtype)
 static void expect_tile(const struct sm90_conv *conv, const char *tile)
 {
     ck_assert(sm90_conv_takes(conv));
-    const struct sm90_kernel *kernel = sm90_conv_choose(conv, MULTIPROCESSORS);
+    const struct sm90_kernel *kernel = sm90_conv_choose(conv, &sm90_h100_sxm);
     ck_assert_ptr_nonnull(kernel);
     ck_assert_str_eq(strchr(kernel->name, '_') + 1, tile);
 }

@@ -42,7 +42,7 @@ START_TEST(chosen_kernels_apply_the_scales)
         for (int j = 0; j < 3; j++) {
             const struct gemm_problem p = problem_of(kinds[_i].dtype, outs[i], kinds[_i].scales,
                                                      sizes[j][0], sizes[j][1], sizes[j][2]);
-            const struct sm90_kernel *kernel = sm90_choose(&p, MULTIPROCESSORS);
+            const struct sm90_kernel *kernel = sm90_choose(&p, &sm90_h100_sxm);
             ck_assert_ptr_nonnull(kernel);
             ck_assert_int_eq(kernel->scales, (int)kinds[_i].scales);
             ck_assert(gemm_cuda_wgmma.takes(&p));
@@ -56,7 +56,7 @@ START_TEST(large_products_of_i8_take_the_largest_tile)
     for (uint64_t side = 4096; side <= 8192; side *= 2) {
         const struct gemm_problem p =
             problem_of(GEMMD_I8, GEMMD_BF16, GEMM_SCALES_ROWCOL, side, side, side);
-        ck_assert_str_eq(sm90_choose(&p, MULTIPROCESSORS)->name, "i8_128x256_1x2");
+        ck_assert_str_eq(sm90_choose(&p, &sm90_h100_sxm)->name, "i8_128x256_1x2");
     }
 }
 END_TEST

@@ -35,9 +35,7 @@
 enum {
     ALIGNMENT = 256,  /* of the parts of the workspace, in bytes */
     LINE_BYTES = 128, /* of channels that a step takes */
-    PIECE_BYTES = 16, /* pixels start at multiples of this */
-    /* Of an H100 SXM, for decisions that are made before the device is known. */
-    MULTIPROCESSORS = 132
+    PIECE_BYTES = 16  /* pixels start at multiples of this */
 };
 
 /* How an operand gets where the device kernel reads it. SPREAD: by conv_spread_launch. */
@@ -381,7 +379,7 @@ enum gemmd_error conv_implicit_run_with(struct gemm_context *base, const struct 
     plan.conv.y = plan.y == IN_PLACE ? p->y : y;
     plan.conv.bias = p->bias;
     if (kernel == NULL)
-        kernel = sm90_conv_choose(&plan.conv, context->sm90.multiprocessors);
+        kernel = sm90_conv_choose(&plan.conv, &context->sm90.card);
     if (kernel == NULL)
         return GEMMD_ERR_INTERNAL;
     enum gemmd_error code = GEMMD_OK;

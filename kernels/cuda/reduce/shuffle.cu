@@ -99,7 +99,7 @@ load_vectors(const T *x, uint64_t l, uint64_t end, unsigned stride, bool aligned
     for (unsigned v = 0; v < VECTORS; v++) {
         const uint64_t at = l + v * stride;
         if (aligned && at + W <= end)
-            loaded[v].bits = __ldcs((const uint4 *)(x + at));
+            loaded[v].bits = __ldcs((const typename V::line *)(x + at));
         else
 #pragma unroll
             for (unsigned i = 0; i < W; i++)

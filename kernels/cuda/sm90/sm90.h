@@ -75,9 +75,19 @@ extern const struct sm90_kernel sm90_kernels_bf16[], sm90_kernels_f16[], sm90_ke
     sm90_kernels_f8_block[], sm90_kernels_f16_block[], sm90_kernels_i8_rowcol[];
 
 /* The properties of a device that a launch needs. */
+/* What the model behind sm90_choose knows of a GPU. */
+struct sm90_card {
+    uint32_t multiprocessors;
+    double memory_rate; /* the bandwidth of its device memory, by its clock and its width, and */
+    double l2_size;     /* the size of its L2: both relative to those of an H100 SXM */
+};
+/* The card that the model was fitted to; also for decisions that are made before the device is
+ * known. */
+extern const struct sm90_card sm90_h100_sxm;
+
 struct sm90_device {
     void *encode; /* cuTensorMapEncodeTiled; NULL: not opened */
-    uint32_t multiprocessors;
+    struct sm90_card card;
 };
 
 /* A prepared launch, which any thread can enqueue any number of times. */
@@ -112,13 +122,14 @@ bool sm90_takes(const struct sm90_kernel *kernel, const struct gemm_problem *pro
 /* The estimated time of a kernel that takes the problem, including the decomposition of f32
  * operands (choose.c has the model). Pure; pointers are ignored. */
 double sm90_estimate_us(const struct sm90_kernel *kernel, const struct gemm_problem *problem,
-                        uint32_t multiprocessors);
+                        const struct sm90_card *card);
 /* The kernel with the lowest estimate; NULL if none takes the problem. All kernels give the same
  * bits. Pure; pointers are ignored. */
-const struct sm90_kernel *sm90_choose(const struct gemm_problem *problem, uint32_t multiprocessors);
+const struct sm90_kernel *sm90_choose(const struct gemm_problem *problem,
+                                      const struct sm90_card *card);
 /* The kernel with the lowest estimate among those with `adds_chunks`. */
 const struct sm90_kernel *sm90_choose_adding(const struct gemm_problem *problem,
-                                             uint32_t multiprocessors);
+                                             const struct sm90_card *card);
 
 /* The parts of f32 operands in memory: for each problem of the batch three bf16 matrices, one after
  * another, `stride` elements apart. The matrices have the layout of the operands and the alignment

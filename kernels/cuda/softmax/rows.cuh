@@ -123,7 +123,7 @@ template <typename T, unsigned EACH, unsigned VECTORS> struct row {
 #pragma unroll
         for (unsigned v = 0; v < VECTORS; v++)
             if (aligned && at(v) + COUNT <= length)
-                x[v].bits = __ldcs((const uint4 *)(from + at(v)));
+                x[v].bits = __ldcs((const typename vector<T>::line *)(from + at(v)));
             else
 #pragma unroll
                 for (unsigned i = 0; i < COUNT; i++)

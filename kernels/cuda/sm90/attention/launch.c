@@ -187,7 +187,7 @@ static bool is_uneven(const struct attention_problem *p)
 
 static uint32_t blocks_for(const struct sm90_device *device, uint32_t tiles)
 {
-    return tiles < device->multiprocessors ? tiles : device->multiprocessors;
+    return tiles < device->card.multiprocessors ? tiles : device->card.multiprocessors;
 }
 
 static cudaError_t attention_wgmma_launch(const struct attention_wgmma_kernel *kernel,

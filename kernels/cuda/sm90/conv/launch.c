@@ -124,7 +124,7 @@ static double elements_of_x(const struct sm90_conv *c)
     return (double)c->images * rows * columns * channels;
 }
 
-const struct sm90_kernel *sm90_conv_choose(const struct sm90_conv *c, uint32_t multiprocessors)
+const struct sm90_kernel *sm90_conv_choose(const struct sm90_conv *c, const struct sm90_card *card)
 {
     const struct gemm_problem product = as_product(c);
     const double operands = elements_of_x(c) + (double)product.n * (double)product.k;
@@ -132,7 +132,7 @@ const struct sm90_kernel *sm90_conv_choose(const struct sm90_conv *c, uint32_t m
     double best_us = INFINITY;
     for (const struct sm90_kernel *k = sm90_conv_kernels(c->dtype); k != NULL && k->name != NULL;
          k++) {
-        const double us = sm90_estimate_patches_us(k, &product, multiprocessors, operands);
+        const double us = sm90_estimate_patches_us(k, &product, card, operands);
         if (us < best_us) {
             best = k;
             best_us = us;
@@ -243,7 +243,7 @@ cudaError_t sm90_conv_prepare(const struct sm90_device *device,
     struct sm90_conv_arguments *arguments = &launch->arguments;
     struct sm90_arguments *a = &arguments->product;
     const uint32_t cluster = kernel->cluster_m * kernel->cluster_n;
-    const uint32_t clusters = device->multiprocessors / cluster;
+    const uint32_t clusters = device->card.multiprocessors / cluster;
     a->m = (uint32_t)product.m;
     a->n = (uint32_t)product.n;
     a->k = (uint32_t)product.k;

@@ -74,7 +74,8 @@ const struct sm90_kernel *sm90_conv_kernels(enum gemmd_dtype dtype);
 bool sm90_conv_takes(const struct sm90_conv *conv);
 
 /* The kernel with the lowest estimated time. Pure. */
-const struct sm90_kernel *sm90_conv_choose(const struct sm90_conv *conv, uint32_t multiprocessors);
+const struct sm90_kernel *sm90_conv_choose(const struct sm90_conv *conv,
+                                           const struct sm90_card *card);
 
 /* Prepares a launch of a convolution that sm90_conv_takes. Fails if a pointer is not aligned. */
 cudaError_t sm90_conv_prepare(const struct sm90_device *device,

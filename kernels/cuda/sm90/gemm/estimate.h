@@ -11,7 +11,7 @@
  * elements of A and B that are read from device memory. lda: the distance of the pixels at which
  * neighbouring patches start. Pure. */
 double sm90_estimate_patches_us(const struct sm90_kernel *kernel,
-                                const struct gemm_problem *problem, uint32_t multiprocessors,
+                                const struct gemm_problem *problem, const struct sm90_card *card,
                                 double operands);
 
 #endif

@@ -83,7 +83,7 @@ cudaError_t few_rows_prepare(const struct sm90_device *device, const struct gemm
                              struct sm90_launch *launch)
 {
     const struct gemm_problem *p = problem;
-    const struct few_rows_kernel *kernel = few_rows_choose(p, device->multiprocessors);
+    const struct few_rows_kernel *kernel = few_rows_choose(p, device->card.multiprocessors);
     const uint32_t columns = kernel->columns;
     const uint64_t a[] = {p->k, p->m, p->batch};
     const uint64_t b[] = {p->transb ? p->k : p->n, p->transb ? p->n : p->k, p->batch};
@@ -108,7 +108,8 @@ cudaError_t few_rows_prepare(const struct sm90_device *device, const struct gemm
     arguments->tile_rows = 1;
     arguments->tile_columns = (uint32_t)ceil_div(p->n, columns);
     arguments->tiles = arguments->tile_columns * (uint32_t)p->batch;
-    if (arguments->tiles <= 2 * device->multiprocessors) { /* all blocks run at the same time */
+    if (arguments->tiles <=
+        2 * device->card.multiprocessors) { /* all blocks run at the same time */
         arguments->y_ahead_bytes = AHEAD_BYTES * arguments->tiles;
     }
     launch->function = kernel->function;

@@ -355,7 +355,7 @@ static cudaError_t place_operands(const struct sm90_device *device,
         a.stored = parts->a;
         b.stored = parts->b;
     }
-    plan_ahead(kernel, &a, &b, device->multiprocessors, arguments);
+    plan_ahead(kernel, &a, &b, device->card.multiprocessors, arguments);
     cudaError_t error = encode_operands(device, &a, &b, arguments);
     if (error == cudaSuccess && !b.along_k && b.tile % (128 / b.element_bytes) != 0) {
         error = encode_left_over(device, &b, kernel->half_box, arguments);
@@ -434,7 +434,7 @@ cudaError_t sm90_prepare(const struct sm90_device *device, const struct sm90_ker
     uint64_t rows, columns;
     count_tiles(kernel, p, &rows, &columns);
     const uint32_t cluster = kernel->cluster_m * kernel->cluster_n;
-    const uint32_t clusters = device->multiprocessors / cluster;
+    const uint32_t clusters = device->card.multiprocessors / cluster;
     arguments->tile_rows = (uint32_t)rows;
     arguments->y_once = rows == 1;
     arguments->tile_columns = (uint32_t)columns;
@@ -493,12 +493,12 @@ cudaError_t sm90_prepare(const struct sm90_device *device, const struct sm90_ker
     if (kernel->split) {
         launch->cluster = (uint32_t)ceil_div(arguments->k_tiles, arguments->chunk_tiles);
         launch->blocks = arguments->tiles * launch->cluster;
-    } else if (in_pairs(kernel, arguments, device->multiprocessors)) {
+    } else if (in_pairs(kernel, arguments, device->card.multiprocessors)) {
         launch->blocks += launch->blocks % 2; /* an additional block finds no tile */
         launch->cluster = 2;
     }
     /* Two producers gain where few blocks share the bandwidth, and lose some where many do. */
-    arguments->two_producers = launch->blocks <= device->multiprocessors / 2;
+    arguments->two_producers = launch->blocks <= device->card.multiprocessors / 2;
     launch->threads = kernel->threads;
     launch->shared_bytes = kernel->shared_bytes;
     return cudaSuccess;

@@ -30,9 +30,6 @@
 
 #include <math.h>
 
-/* Multiprocessors of an H100 SXM, for decisions that are made before the device is known. */
-enum { MULTIPROCESSORS = 132 };
-
 /* The largest k for f32 in parts. The small products of parts are one chain of the tensor core,
  * which truncates; for a larger k the error would come near that of a chain of FMAs. */
 enum { PARTS_K_MAX = 1 << 20 };
@@ -160,21 +157,21 @@ static bool plan_few(const struct gemm_problem *p, struct plan *plan)
 }
 
 /* The estimated time of the fastest device kernel; infinite if none takes the problem. */
-static double estimate_us(const struct gemm_problem *p, uint32_t multiprocessors)
+static double estimate_us(const struct gemm_problem *p, const struct sm90_card *card)
 {
-    const struct sm90_kernel *kernel = sm90_choose(p, multiprocessors);
-    return kernel != NULL ? sm90_estimate_us(kernel, p, multiprocessors) : INFINITY;
+    const struct sm90_kernel *kernel = sm90_choose(p, card);
+    return kernel != NULL ? sm90_estimate_us(kernel, p, card) : INFINITY;
 }
 
 /* The estimated time of the chunks if each is a product of its own, with the fastest kernel for
  * each. Infinite if there is no kernel for one of them. */
-static double apart_us(const struct plan *plan, uint32_t multiprocessors)
+static double apart_us(const struct plan *plan, const struct sm90_card *card)
 {
     const struct split_k *split = &plan->chunks;
     double us = split_k_join_us(split, &plan->problem, split->count);
     for (uint64_t i = 0; i < split_k_launches(split, &plan->problem); i++) {
         const struct gemm_problem part = split_k_part(split, &plan->problem, i, NULL);
-        us += estimate_us(&part, multiprocessors);
+        us += estimate_us(&part, card);
     }
     return us;
 }
@@ -187,7 +184,7 @@ static bool needs_no_chunks(const struct plan *plan)
         plan->problem.out != GEMMD_I32)
         return false;
     const struct gemm_problem all = split_k_one_launch(&plan->chunks, &plan->problem, NULL);
-    return estimate_us(&all, MULTIPROCESSORS) <= apart_us(plan, MULTIPROCESSORS);
+    return estimate_us(&all, &sm90_h100_sxm) <= apart_us(plan, &sm90_h100_sxm);
 }
 
 static bool wgmma_plan_make(const struct gemm_problem *p, struct plan *plan)
@@ -229,7 +226,7 @@ static bool wgmma_takes(const struct gemm_problem *p)
         !wgmma_plan_make(p, &plan))
         return false;
     const struct gemm_problem first = first_launch(&plan);
-    return plan.few || sm90_choose(&first, MULTIPROCESSORS) != NULL;
+    return plan.few || sm90_choose(&first, &sm90_h100_sxm) != NULL;
 }
 
 /* Must not depend on m and the batch: the bits of a row do not depend on the other rows. */
@@ -295,23 +292,24 @@ static enum gemmd_error launch_few(struct cuda_context *context, const struct ge
 }
 
 /* The kernel that computes all chunks in one launch. NULL: separate launches are faster. */
-static const struct sm90_kernel *choose_together(const struct plan *plan, uint32_t multiprocessors)
+static const struct sm90_kernel *choose_together(const struct plan *plan,
+                                                 const struct sm90_card *card)
 {
     const struct gemm_problem all = split_k_one_launch(&plan->chunks, &plan->problem, NULL);
-    const struct sm90_kernel *kernel = sm90_choose_adding(&all, multiprocessors);
+    const struct sm90_kernel *kernel = sm90_choose_adding(&all, card);
     if (kernel == NULL)
         return NULL;
-    const double us = sm90_estimate_us(kernel, &all, multiprocessors) +
-                      split_k_join_us(&plan->chunks, &plan->problem, 1);
-    return us <= apart_us(plan, multiprocessors) ? kernel : NULL;
+    const double us =
+        sm90_estimate_us(kernel, &all, card) + split_k_join_us(&plan->chunks, &plan->problem, 1);
+    return us <= apart_us(plan, card) ? kernel : NULL;
 }
 
 static enum gemmd_error launch_chunks(struct cuda_context *context, const struct plan *plan,
                                       void *sums)
 {
     const struct split_k *split = &plan->chunks;
-    const uint32_t multiprocessors = context->sm90.multiprocessors;
-    const struct sm90_kernel *together = choose_together(plan, multiprocessors);
+    const struct sm90_card *card = &context->sm90.card;
+    const struct sm90_kernel *together = choose_together(plan, card);
     const uint64_t launches = together != NULL ? 1 : split_k_launches(split, &plan->problem);
     enum gemmd_error code = GEMMD_OK;
     for (uint64_t i = 0; i < launches && code == GEMMD_OK; i++) {
@@ -319,7 +317,7 @@ static enum gemmd_error launch_chunks(struct cuda_context *context, const struct
                                                 ? split_k_one_launch(split, &plan->problem, sums)
                                                 : split_k_part(split, &plan->problem, i, sums);
         const struct sm90_kernel *kernel =
-            together != NULL ? together : sm90_choose(&problem, multiprocessors);
+            together != NULL ? together : sm90_choose(&problem, card);
         code = wgmma_launch(context, kernel, &problem, NULL, together != NULL ? split->chunk : 0);
     }
     return code == GEMMD_OK ? split_k_join(context->stream, split, &plan->problem,
@@ -336,7 +334,7 @@ static enum gemmd_error wgmma_run(struct gemm_context *base, const struct gemm_p
         return GEMMD_ERR_INTERNAL;
     const bool chunks = plan.chunks.chunk > 0, few = plan.few;
     const struct sm90_kernel *kernel =
-        chunks || few ? NULL : sm90_choose(&plan.problem, context->sm90.multiprocessors);
+        chunks || few ? NULL : sm90_choose(&plan.problem, &context->sm90.card);
     if (kernel == NULL && !chunks && !few)
         return GEMMD_ERR_INTERNAL;
     char *space = operand_settle(&plan.a, workspace, &plan.problem.a);
