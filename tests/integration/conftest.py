@@ -2,6 +2,7 @@
 
 import os
 import random
+import signal
 import subprocess
 from pathlib import Path
 
@@ -32,6 +33,9 @@ def pytest_addoption(parser):
 
 def pytest_configure(config):
     os.umask(0o027)  # the daemon refuses a file of tokens that every user can read
+    # nohup and a shell's background jobs ignore these signals, and a daemon started from here would too.
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     if config.option.seed is None:
         config.option.seed = random.SystemRandom().randrange(1 << 32)
 
