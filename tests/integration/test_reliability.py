@@ -141,19 +141,29 @@ def test_fuzzing_sums_the_executions_of_all_runs(fuzzing, tmp_path):
     change = row["figures"][0]
     assert ran.returncode == 0 and change["met"] is None, ran.stdout + ran.stderr  # it did not take 600 s
     assert change["figure"].endswith(f"in 2 runs: {2000 * count - 970:,} executions, at least 1,030 of one (fuzz_npy), "
-                                     "0 findings")
+                                     "0 open findings")
     arguments = (tmp_path / "found/fuzz_http/arguments").read_text().splitlines()
     assert {"-max_total_time=7", "-detect_leaks=0", f"-dict={ROOT}/tests/fuzz/http.dict",
             f"{ROOT}/tests/fuzz/corpus/http"} <= set(arguments)
 
 
 @pytest.mark.parametrize("script, says", [
-    (COUNT.format(9) + CRASH, "1 findings, 1 crashes"), ("exit 3", "1 findings, 1 other failures"),
-    ("true", "1 findings, 1 other failures")])
+    (COUNT.format(9) + CRASH, "1 open findings, 1 crashes"), ("exit 3", "1 open findings, 1 other failures"),
+    ("true", "1 open findings, 1 other failures")])
 def test_fuzzing_misses_its_bar_if_a_harness_fails(fuzzing, script, says):
     ran, row = fuzzing("--quick", oip=script)
     assert ran.returncode == 1 and all(one["met"] is False for one in row["figures"]), ran.stdout + ran.stderr
     assert all(says in one["figure"] for one in row["figures"]), row
+
+
+def test_fuzzing_begins_anew_after_a_finding(fuzzing):
+    fuzzing("--quick", oip=COUNT.format(9) + CRASH)
+    ran, row = fuzzing("--quick", "--only", "npy")
+    assert "1 open findings, 1 crashes" in row["figures"][0]["figure"], ran.stdout + ran.stderr
+    ran, row = fuzzing("--quick", "--only", "oip,npy", oip=COUNT.format(12))
+    assert "at least 12 of one (fuzz_oip), 0 open findings" in row["figures"][0]["figure"], ran.stdout + ran.stderr
+    ran, row = fuzzing("--quick", "--only", "nosuch")
+    assert "there is no fuzz_nosuch" in row["why_not_run"]
 
 
 def test_fuzzing_says_that_harnesses_are_missing(tmp_path):

@@ -3,7 +3,10 @@
 tests/fuzz/corpus.
 
 With --found, the inputs that reach new code are kept in that folder, and a later run with the same folder
-begins with them. The figures are then the sums of all runs of that folder, which runs.json in it records.
+begins with them. The figures are then the sums of all runs of that folder, which runs.json in it records. A
+harness that finds something is mended or makes the program under test be mended, so its sums begin anew with
+the run after the finding. That run begins with the input that failed; a finding is open until a run of its
+harness finds nothing. With --only, a run has the named harnesses alone.
 """
 
 import json
@@ -70,16 +73,17 @@ def run(programs, jobs, seconds, found):
 
 def figures_of(records):
     """The figures of all runs together: what the bar asks of a change, and what it asks of a release."""
-    sums = {}
+    sums, latest = {}, {}
     for record in records:
         for name, result in record["harnesses"].items():
-            seconds, executions = sums.get(name, (0, 0))
+            seconds, executions = (0, 0) if latest.get(name) else sums.get(name, (0, 0))
             sums[name] = seconds + result["seconds"], executions + result["executions"]
-    found = [result["found"] for record in records for result in record["harnesses"].values() if result["found"]]
+            latest[name] = result["found"]
+    found = [kind for kind in latest.values() if kind]
     seconds = min(seconds for seconds, _ in sums.values())
     least = min(sums, key=lambda name: sums[name][1])
     hours = sum(record["cpu_s"] for record in records) / 3600
-    findings = f"{len(found)} findings" + "".join(
+    findings = f"{len(found)} open findings" + "".join(
         f", {found.count(kind)} {words}" for kind, words in KINDS.items() if kind in found)
     runs = f", in {len(records)} runs" if len(records) > 1 else ""
     return [
@@ -102,6 +106,11 @@ def measure(options):
     found.mkdir(parents=True, exist_ok=True)
     runs = found / "runs.json"
     records = json.loads(runs.read_text()) if runs.exists() else []
+    if options.only:
+        names = [f"fuzz_{name}" for name in options.only.split(",")]
+        if unknown := set(names) - {program.name for program in programs}:
+            raise figure.CannotRun(f"there is no {', '.join(sorted(unknown))}.")
+        programs = [program for program in programs if program.name in names]
     records.append(run(programs, options.jobs, 1 if options.quick else options.seconds, found))
     runs.write_text(json.dumps(records, indent=1) + "\n")
     if not options.found and not any(result["found"] for result in records[-1]["harnesses"].values()):
@@ -115,6 +124,7 @@ if __name__ == "__main__":
                      "help": "a build of the preset `fuzz`"}),
         ("--seconds", {"type": int, "default": CHANGE_S, "help": "for each harness"}),
         ("--jobs", {"type": int, "default": len(os.sched_getaffinity(0)), "help": "harnesses at a time"}),
+        ("--only", {"metavar": "NAME,...", "help": "run these harnesses alone, such as client,files"}),
         ("--found", {"type": Path, "metavar": "FOLDER",
                      "help": "keep inputs and counts there (default: a new folder, which stays if an input fails)"}),
     ], gemmd=None)
