@@ -239,6 +239,17 @@ static double store_us(const struct gemm_problem *p, const struct sm90_rates *r)
     return r->store_us;
 }
 
+/* The time that an epilogue of more than alpha adds to storing a tile. `area`: the size of the
+ * tile, 1 for 128 x 256. */
+static double epilogue_us(const struct sm90_kernel *kernel, const struct sm90_rates *r, double area)
+{
+    if (r->finish_part_us == 0)
+        return r->finish_us * area;
+    const double rows = (double)kernel->tile_m / (kernel->pingpong ? 1 : kernel->consumers);
+    const double columns = kernel->tile_n % 64 == 0 ? 64 : 32;
+    return r->finish_part_us * (rows / 64) * (kernel->tile_n / columns);
+}
+
 /* The time from the last product of a tile to the first product of the block's next tile.
  * `finish_us`: the time to finish and store the tile. */
 static double between_tiles_us(const struct sm90_kernel *kernel, const struct gemm_problem *p,
@@ -290,7 +301,8 @@ static double estimate_us(const struct sm90_kernel *kernel, const struct gemm_pr
     const bool plain = p->beta == 0 && p->bias == NULL && p->act == GEMM_ACT_NONE;
     const double area = kernel->tile_m * kernel->tile_n / (128.0 * 256);
     const double unaligned_c = if_unaligned(p->ldc, p->out, r->unaligned_c);
-    const double finish_us = unaligned_c * (store_us(p, r) + (plain ? 0 : r->finish_us)) * area;
+    const double finish_us =
+        unaligned_c * (store_us(p, r) * area + (plain ? 0 : epilogue_us(kernel, r, area)));
     const double between_us = between_tiles_us(kernel, p, r, finish_us);
     const double chunks_us = /* for each tile */
         kernel->split ? r->split_us + r->split_tile_us * area : r->chunk_us * (double)(chunks - 1);
