@@ -147,8 +147,8 @@ const struct config_option config_options[] = {
      .max = 1000000, .placeholder = "N",
      .help = "Microseconds for which an I/O thread or the dispatch thread keeps polling for work "
              "before it sleeps. Polling takes processor time and saves the next request the time "
-             "of a wake-up. 0: threads sleep at once. Default: 50 with 8 "
-             "cores or more in the daemon's CPU affinity, else 0."},
+             "of a wake-up. 0: threads sleep at once. Default: 50 with 8 cores or more in the "
+             "daemon's CPU affinity, else 0."},
     {SETTING("cpu-threads", CONFIG_KIND_NUMBER, CONFIG_GROUP_COMPUTING), FIELD(cpu_threads),
      .max = 1024, .standard = "0", .placeholder = "N",
      .help = "Threads that each device of the CPU backend computes with. Set this option "
@@ -407,9 +407,8 @@ const struct config_option config_options[] = {
      .help =
          "Check the options, the files that they name, and whether an address would let every host "
          "in (--allow-insecure-network), print the options in force as JSON and exit. The JSON is "
-         "a "
-         "valid --config file. How much memory the options allow, and what is wrong, is printed to "
-         "standard error."},
+         "a valid --config file. How much memory the options allow, and what is wrong, is printed "
+         "to standard error."},
     {OPTION("help", CONFIG_KIND_ACTION, CONFIG_GROUP_OPERATION), FIELD(action),
      .sources = FLAG_ONLY, .min = CONFIG_HELP,
      .help = "Print a description of all options and exit."},
