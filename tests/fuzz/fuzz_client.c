@@ -15,7 +15,8 @@ enum {
     TOTAL_TIMEOUT_MS = 20000,
     JOB_TIMEOUT_MS = 200, /* of a wait for a job that is never done */
     OPERATIONS = 12,
-    WAIT_FOR_JOB = 10, /* of the OPERATIONS */
+    RESULT_OF_JOB = 5, /* of the OPERATIONS; this one and the next wait for a job */
+    WAIT_FOR_JOB = 10,
     ANSWER_MAX = 64 * 1024
 };
 
@@ -173,7 +174,7 @@ static enum gemmd_error call_one(unsigned which, struct gemmd_client *client,
         if (code == GEMMD_OK)
             MUST(memchr(job.id, '\0', sizeof job.id) != NULL);
         return code;
-    case 5:
+    case RESULT_OF_JOB:
         return gemmd_job_result(client, id, NULL, result, error);
     case 6:
         code = gemmd_info(client, &text, error);
@@ -213,7 +214,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
     options.retries = 0;
     /* A wait asks again after each 409, which says that the job is not done, until its time is
      * over. */
-    const bool waits = bytes[0] % OPERATIONS == WAIT_FOR_JOB;
+    const int operation = bytes[0] % OPERATIONS;
+    const bool waits = operation == RESULT_OF_JOB || operation == WAIT_FOR_JOB;
     options.total_timeout_ms = waits ? JOB_TIMEOUT_MS : TOTAL_TIMEOUT_MS;
     options.shared = GEMMD_SHARED_NEVER;
     struct gemmd_client *client = gemmd_client_new(&options, &error);
