@@ -4,7 +4,7 @@
  *
  * Each problem is computed with the result's memory poisoned, and the bytes around the result must
  * stay as they were. Problems that a kernel computes in groups must have the same bytes in a group,
- * and the first rows of a problem the same bytes as alone. One line for each kernel, type and
+ * and the first of many rows the same bytes as alone. One line for each kernel, type and
  * operation; exit status 1 if a result was wrong.
  *
  * usage: gemmd-gpu-reduce-check [--quick] [--kernels NAME] [--share I/N]
@@ -26,7 +26,7 @@
 #include "tests/gpu/streams.h"
 #include "tests/product/random.h"
 
-enum { GUARD = 256, POISON = 0x5b, ELEMENTS_MAX = 1 << 22 };
+enum { GUARD = 256, POISON = 0x5b, FEW_ROWS = 100 };
 
 static struct {
     struct gemm_context *gpu, *cpu;
@@ -336,6 +336,33 @@ static void check_group(struct sample *s, const struct operation_kernel *kernel,
     free(alone);
 }
 
+/* The first of many rows, whose bytes must be those that they have among the others. */
+static void check_first_rows(const struct sample *s, const struct operation_kernel *kernel)
+{
+    const bool is_reduction = s->task.operation == &operation_reduce;
+    const uint64_t rows =
+        is_reduction ? s->task.problem.reduce.outer : s->task.problem.softmax.rows;
+    struct sample few = *s;
+    union operation_problem problem;
+    if (rows < FEW_ROWS)
+        return;
+    few.there = NULL;
+    few.y_bytes = s->y_bytes / rows * 2;
+    few.y = malloc(few.y_bytes + (uint64_t)2 * GUARD);
+    need(few.y != NULL, "no memory");
+    if (is_reduction)
+        few.task.problem.reduce.outer = 2;
+    else
+        few.task.problem.softmax.rows = 2;
+    void *workspace = sample_upload(&few, kernel, &problem);
+    need(kernel->run(check.gpu, &problem, workspace) == GEMMD_OK, "few rows");
+    sample_download(&few);
+    record(s, kernel->name, memcmp(few.y + GUARD, s->y + GUARD, few.y_bytes) == 0,
+           "the first rows have other bytes alone");
+    (void)cudaFree(few.there);
+    free(few.y);
+}
+
 static void check_kernel(struct sample *s, const struct operation_kernel *kernel)
 {
     union operation_problem problem;
@@ -344,6 +371,7 @@ static void check_kernel(struct sample *s, const struct operation_kernel *kernel
     need(kernel->run(check.gpu, &problem, workspace) == GEMMD_OK, kernel->name);
     sample_download(s);
     record(s, kernel->name, is_right(s, why, sizeof why), why);
+    check_first_rows(s, kernel);
     if (operation_is_small(s->task.operation, kernel, &s->task.problem))
         check_group(s, kernel, &problem);
 }
@@ -479,7 +507,8 @@ static void check_widths(void)
     fflush(stdout);
 }
 
-/* So many long rows that a device computes those of the kernel `clustered` in several turns. */
+/* So many long rows that a device computes those of the kernel `clustered` in several turns, and
+ * that `shuffle` does not divide them over blocks. */
 static void check_many_long_rows(void)
 {
     static const uint64_t sizes[][2] = {{600, 16392}, {301, 40963}, {150, 131064}};
@@ -488,6 +517,13 @@ static void check_many_long_rows(void)
         for (uint32_t d = 0; d < sizeof dtypes / sizeof *dtypes; d++)
             for (int variant = check.quick ? 3 : 0; variant < 4; variant++)
                 check_softmax(dtypes[d], dtypes[d], sizes[i][0], sizes[i][1], variant, i + d);
+    for (int d = 0; d < GEMMD_DTYPE_COUNT; d++)
+        for (int o = 0; o < REDUCE_OP_COUNT; o++) {
+            const enum gemmd_dtype dtype = (enum gemmd_dtype)d;
+            const enum reduce_op op = (enum reduce_op)o;
+            const struct array_shape rows = {2, {600, 70000 / dtype_size(dtype)}};
+            check_reduce(op, dtype, reduce_default_out(op, dtype), &rows, 1, o % 2 == 1, 7);
+        }
     printf("many long rows: %u right, %u wrong so far\n", check.right, check.wrong);
 }
 

@@ -29,24 +29,15 @@ static inline uint64_t reduce_tree_blocks(uint64_t length)
 }
 enum { REDUCE_STATE_BYTES = 16 };
 
-/* Enqueues `shuffle` for problems of any kind. A problem whose length is divided into chunks
- * (reduce_shuffle_chunks > 1) must be the only one. Its workspace has reduce_shuffle_workspace
- * bytes: a state for each chunk and result, and then a counter of 4 bytes for each row or tile of
- * columns (shuffle.cu). */
+/* Enqueues `shuffle` for problems of any kind. A problem that needs a workspace must be the only
+ * one. The workspace has a state for each chunk and result, and then a counter of 4 bytes for each
+ * row or tile of columns (shuffle.cu). */
 enum gemmd_error reduce_shuffle_launch(cudaStream_t stream, const struct operation_member members[],
                                        uint32_t count);
 /* The thread blocks of a problem, of which at most 2^31 - 1 can be launched, and the bytes of its
- * workspace. */
+ * workspace (0: it needs none). */
 uint64_t reduce_shuffle_blocks(const struct reduce_problem *problem);
 uint64_t reduce_shuffle_workspace(const struct reduce_problem *problem);
-
-/* The number of chunks into which `shuffle` divides the elements of a result, one for each block.
- * `is_row`: whether the elements are contiguous. */
-static inline uint64_t reduce_shuffle_chunks(uint64_t length, bool is_row)
-{
-    const uint64_t chunk = is_row ? 131072 : 512;
-    return (length + chunk - 1) / chunk;
-}
 
 /* In the order in which "auto" tries them (kernels/operation.h), NULL-terminated. */
 extern const struct operation_kernel *const reduce_cuda_kernels[];

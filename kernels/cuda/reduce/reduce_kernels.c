@@ -65,18 +65,15 @@ static bool reduce_shuffle_takes(const void *problem)
     return reduce_problem_offered(problem) && fits_grid(reduce_shuffle_blocks(problem), 1);
 }
 
-/* `tree` divides a row over more blocks. It is faster for long rows that are fewer than the
- * multiprocessors of a large GPU. Sums of integers have the same bits in every kernel, so that i32
- * has `tree` for few rows only. The bits of f64 may not depend on the number of rows: `tree` takes
- * all long ones, since it is nearly as fast for many (kernels/experiments/rows.md). */
+/* `tree` is faster for the logsumexp of long rows of f64, for which `shuffle` needs so many registers
+ * that few of its threads run at once (kernels/experiments/rows.md). */
 static const struct operation_kernel *reduce_shuffle_preferred(const void *problem)
 {
     const struct reduce_problem *p = problem;
-    if (!reduce_is_of_rows(p))
-        return NULL;
-    const bool is_long_f64 = p->dtype == GEMMD_F64 && p->length >= 32768;
-    const bool is_few_i32 = p->dtype == GEMMD_I32 && p->length >= 65536 && p->outer * p->mid < 132;
-    return is_long_f64 || is_few_i32 ? &tree : NULL;
+    return p->dtype == GEMMD_F64 && p->op == REDUCE_LOGSUMEXP && p->length >= 32768 &&
+                   reduce_is_of_rows(p)
+               ? &tree
+               : NULL;
 }
 
 static bool reduce_shuffle_workspace_bytes(const void *problem, uint64_t *out)

@@ -5,17 +5,19 @@
  * thread has VECTORS loads of 128 bits in flight, joins their elements as a tree in registers, and
  * adds the result to a pairwise tree over its loads (state.cuh). Warp shuffles join the threads.
  * With 2048 threads on a multiprocessor, 64 bytes in flight for each are 128 KiB, where the latency
- * of the memory (700 ns) times a multiprocessor's share of 3.35 TB/s needs 18 KiB.
+ * of the memory (700 ns) times a multiprocessor's share of 3.35 TB/s needs 18 KiB. A long row is
+ * divided into chunks of ROW_CHUNK_BYTES. Where rows are many, a block reduces the chunks of its
+ * row one after another; where they are few, several blocks share a row.
  *
  * Columns (an axis before the last is reduced): a tile is 32 * COUNT neighbouring columns. A warp
  * reads the tile's elements of a row, each of the 8 warps of a block reads every eighth row, and
  * each thread keeps the trees of COUNT columns, which share one counter. The states of the warps
  * are joined in shared memory.
  *
- * Long reductions are divided into chunks, each of which a block reduces. The block that ends last
- * joins the states of all chunks, in their order, as a pairwise tree. Chunks, threads and trees
- * depend on the length only, so the bits do not depend on the other rows or columns, or on which
- * block ends last.
+ * Long columns are divided into chunks too, a block for each. The block that ends last joins the
+ * states of all chunks of a row or tile, as a pairwise tree. Chunks, threads and trees depend on
+ * the length only, so the bits do not depend on the other rows or columns, on how many blocks share
+ * a row, or on which block ends last.
  *
  * A launch takes up to PROBLEMS problems of one kind, so that many small problems share one.
  */
@@ -31,7 +33,14 @@ using namespace reduce;
 using vectors::vector;
 
 constexpr unsigned THREADS = 256, WARPS = THREADS / 32, VECTORS = 4, PROBLEMS = 24;
-constexpr uint64_t ROW_CHUNK = 131072, COLUMN_CHUNK = 512;
+constexpr uint64_t ROW_CHUNK_BYTES = 65536, COLUMN_CHUNK = 512;
+/* Blocks share rows if there would be fewer blocks than this otherwise: four for each
+ * multiprocessor of an H100. */
+constexpr uint64_t ROW_BLOCKS = 528;
+/* A block that has a row to itself keeps the states of so many chunks at most. */
+constexpr uint32_t CHUNKS_KEPT = THREADS;
+/* A problem with so many bytes is computed in one launch with others (reduce_is_small). */
+constexpr uint64_t SMALL_BYTES = 128 * 1024;
 
 /* The parameters of a launch. */
 struct problems {
@@ -40,8 +49,10 @@ struct problems {
     bool aligned[PROBLEMS]; /* rows begin at multiples of what a thread loads at once; rows over
                                which columns are reduced also consist of such multiples */
     struct reduce_problem list[PROBLEMS];
-    void *partial;     /* states of chunks; one problem only */
-    uint32_t *arrived; /* chunks that have ended, for each row or tile; zero at first */
+    /* If blocks share a row or a tile of columns, of one problem only: */
+    uint32_t chunks_of_block; /* of a row; 0: a block has whole rows */
+    void *partial;            /* states of chunks */
+    uint32_t *arrived;        /* blocks that have ended, for each row or tile; zero at first */
 };
 
 /* The problem of this block, and the number of the block in the problem. */
@@ -86,18 +97,20 @@ static __device__ __forceinline__ typename Op::state join_lanes(typename Op::sta
 
 /* ---- rows ---- */
 
-/* The state of the elements that a thread loads at once: VECTORS vectors, `stride` elements apart.
- * Elements from `end` on do not count. */
+/* The state of the elements that a thread loads at once: VECTORS vectors, `stride` elements apart,
+ * from element `l` of X on. Elements from `end` on do not count. `first`: the place of X in its
+ * row. */
 template <typename T, typename Op>
 static __device__ __forceinline__ typename Op::state
-load_vectors(const T *x, uint64_t l, uint64_t end, unsigned stride, bool aligned, enum reduce_op op)
+load_vectors(const T *x, uint32_t l, uint32_t end, unsigned stride, bool aligned, uint32_t first,
+             enum reduce_op op)
 {
     using V = vector<T>;
     constexpr unsigned W = V::WIDTH;
     V loaded[VECTORS];
 #pragma unroll
     for (unsigned v = 0; v < VECTORS; v++) {
-        const uint64_t at = l + v * stride;
+        const uint32_t at = l + v * stride;
         if (aligned && at + W <= end)
             loaded[v].bits = __ldcs((const typename V::line *)(x + at));
         else
@@ -108,7 +121,7 @@ load_vectors(const T *x, uint64_t l, uint64_t end, unsigned stride, bool aligned
     typename Op::state joined[VECTORS];
 #pragma unroll
     for (unsigned v = 0; v < VECTORS; v++) {
-        const uint64_t at = l + v * stride;
+        const uint32_t at = l + v * stride;
         joined[v] = Op::none();
         if (at >= end)
             continue;
@@ -121,7 +134,7 @@ load_vectors(const T *x, uint64_t l, uint64_t end, unsigned stride, bool aligned
             for (unsigned i = 0; i < W; i++)
                 wide[i] = at + i < end ? wide[i] : Op::neutral(op);
         }
-        joined[v] = Op::several(wide, (uint32_t)at, 1, op);
+        joined[v] = Op::several(wide, first + at, 1, op);
     }
 #pragma unroll
     for (unsigned half = VECTORS / 2; half > 0; half /= 2)
@@ -133,7 +146,8 @@ load_vectors(const T *x, uint64_t l, uint64_t end, unsigned stride, bool aligned
 
 /* Joins the states of all THREADS threads of a block. Only thread 0 gets the result. */
 template <typename Op>
-static __device__ typename Op::state join_block(typename Op::state s, typename Op::state *shared)
+static __device__ __forceinline__ typename Op::state join_block(typename Op::state s,
+                                                                typename Op::state *shared)
 {
     s = join_lanes<Op, 32>(s);
     if (threadIdx.x % 32 == 0)
@@ -144,47 +158,78 @@ static __device__ typename Op::state join_block(typename Op::state s, typename O
     return s;
 }
 
+/* The state of the elements that a thread reduces, one of EACH neighbouring threads that reduce the
+ * first `end` elements of X, at most a chunk. `first`: the place of X in its row. */
+template <typename T, typename O, unsigned EACH>
+static __device__ __forceinline__ typename O::state
+state_of_thread(const T *x, uint32_t end, bool aligned, uint32_t first, enum reduce_op op)
+{
+    constexpr unsigned STRIDE = EACH * vector<T>::WIDTH;
+    counter<O, O::exact ? 1 : 3> states; /* a chunk is four times the loads of 256 threads */
+    for (uint32_t l = threadIdx.x % EACH * vector<T>::WIDTH; l < end; l += VECTORS * STRIDE)
+        states.add(load_vectors<T, O>(x, l, end, STRIDE, aligned, first, op));
+    return states.total();
+}
+
+/* Rows of one chunk at most, EACH threads for each. */
 template <typename T, typename O, unsigned EACH>
 __global__ void __launch_bounds__(THREADS)
     reduce_shuffle_rows(const __grid_constant__ struct problems all)
 {
-    using State = typename O::state;
-    constexpr unsigned STRIDE = EACH * vector<T>::WIDTH;
-    __shared__ State shared[WARPS];
+    __shared__ typename O::state shared[WARPS];
     uint32_t block;
     const uint32_t number = problem_of_block(all, &block);
     const struct reduce_problem &p = all.list[number];
-    const uint64_t chunks = EACH < THREADS ? 1 : (p.length + ROW_CHUNK - 1) / ROW_CHUNK;
-    const uint64_t task = (uint64_t)block * (THREADS / EACH) + threadIdx.x / EACH;
-    const uint64_t row = task / chunks, chunk = task % chunks, rows = p.outer * p.mid;
-    const uint64_t end = row >= rows ? 0
-                         : (chunk + 1) * ROW_CHUNK < p.length && EACH == THREADS
-                             ? (chunk + 1) * ROW_CHUNK
-                             : p.length;
+    const uint64_t row = (uint64_t)block * (THREADS / EACH) + threadIdx.x / EACH;
+    const uint64_t rows = p.outer * p.mid;
     const T *x = (const T *)p.x + row / p.mid * p.outer_stride + row % p.mid * p.mid_stride;
-    counter<O, O::exact ? 1 : 6>
-        states; /* 64 steps of 256 threads and 16 elements are more than a chunk */
-    for (uint64_t l = chunk * ROW_CHUNK; l < end; l += VECTORS * STRIDE)
-        states.add(load_vectors<T, O>(x, l + threadIdx.x % EACH * vector<T>::WIDTH, end, STRIDE,
-                                      all.aligned[number], p.op));
-    State s = states.total();
+    typename O::state s = state_of_thread<T, O, EACH>(x, row < rows ? (uint32_t)p.length : 0,
+                                                      all.aligned[number], 0, p.op);
     if constexpr (EACH <= 32)
         s = join_lanes<O, EACH>(s);
     else
         s = join_block<O>(s, shared);
-    if (chunks > 1) {
-        State *partial = (State *)all.partial + row * chunks;
-        if (threadIdx.x == 0)
-            partial[chunk] = s;
-        if (!arrives_last(all.arrived + row, (uint32_t)chunks))
-            return;
-        counter<O, O::exact ? 1 : 10> joined;
-        for (uint64_t i = threadIdx.x; i < chunks; i += THREADS)
-            joined.add(stored(&partial[i]));
-        __syncthreads();
-        s = join_block<O>(joined.total(), shared);
-    }
     if (threadIdx.x % EACH == 0 && row < rows)
+        O::finish(p, s, place_of(p, row));
+}
+
+/* Rows of several chunks. A block reduces all chunks of a row, or all.chunks_of_block of them. */
+template <typename T, typename O>
+__global__ void __launch_bounds__(THREADS, sizeof(T) == 8 ? 2 : 4)
+    reduce_shuffle_long_rows(const __grid_constant__ struct problems all)
+{
+    using State = typename O::state;
+    constexpr uint32_t CHUNK = ROW_CHUNK_BYTES / sizeof(T);
+    /* Two lists of states of warps, used in turn, so that a chunk needs one barrier only. */
+    __shared__ State shared[2][WARPS], kept[CHUNKS_KEPT];
+    uint32_t block;
+    const uint32_t number = problem_of_block(all, &block);
+    const struct reduce_problem &p = all.list[number];
+    const uint32_t chunks = (uint32_t)((p.length + CHUNK - 1) / CHUNK);
+    const bool is_shared = all.chunks_of_block > 0;
+    const uint32_t each = is_shared ? all.chunks_of_block : chunks;
+    const uint32_t blocks_of_row = (chunks + each - 1) / each;
+    const uint32_t row = block / blocks_of_row, first = block % blocks_of_row * each;
+    const uint32_t last = first + each < chunks ? first + each : chunks;
+    const T *x = (const T *)p.x + row / p.mid * p.outer_stride + row % p.mid * p.mid_stride;
+    State *states = is_shared ? (State *)all.partial + (uint64_t)row * chunks : kept;
+    for (uint32_t chunk = first; chunk < last; chunk++) {
+        const uint64_t begin = (uint64_t)chunk * CHUNK, left = p.length - begin;
+        const State s = join_block<O>(
+            state_of_thread<T, O, THREADS>(x + begin, left < CHUNK ? (uint32_t)left : CHUNK,
+                                           all.aligned[number], (uint32_t)begin, p.op),
+            shared[chunk % 2]);
+        if (threadIdx.x == 0)
+            states[chunk] = s;
+    }
+    if (is_shared && !arrives_last(all.arrived + row, blocks_of_row))
+        return;
+    __syncthreads();
+    counter<O, O::exact ? 1 : 10> joined;
+    for (uint32_t i = threadIdx.x; i < chunks; i += THREADS)
+        joined.add(is_shared ? stored(&states[i]) : kept[i]);
+    const State s = join_block<O>(joined.total(), shared[chunks % 2]);
+    if (threadIdx.x == 0)
         O::finish(p, s, place_of(p, row));
 }
 
@@ -451,6 +496,7 @@ struct kind {
     enum gemmd_dtype dtype;
     enum reduce_op op; /* the first of those that have the same struct (with_operation) */
     unsigned each;     /* threads for a row; 0: columns are reduced */
+    bool long_rows;    /* rows have several chunks */
     unsigned bytes;    /* of an element */
     unsigned columns;  /* of a thread */
     unsigned state_bytes;
@@ -472,14 +518,16 @@ static struct kind kind_of(const struct reduce_problem &p)
         return GEMMD_OK;
     });
     const uint64_t bytes = p.length * kind.bytes;
-    if (p.length_stride == 1 && p.width == 1)
+    if (p.length_stride == 1 && p.width == 1) {
         kind.each = bytes <= 256 ? 4 : bytes <= 1024 ? 8 : bytes <= 8192 ? 32 : THREADS;
+        kind.long_rows = bytes > ROW_CHUNK_BYTES;
+    }
     return kind;
 }
 
 static bool same_kind(const struct kind &a, const struct kind &b)
 {
-    return a.dtype == b.dtype && a.op == b.op && a.each == b.each;
+    return a.dtype == b.dtype && a.op == b.op && a.each == b.each && a.long_rows == b.long_rows;
 }
 
 static bool is_aligned(const struct reduce_problem &p, const struct kind &kind)
@@ -498,36 +546,62 @@ static bool all_aligned(const struct problems &all)
     return true;
 }
 
-/* The number of rows or of tiles of columns. Each is computed by a block for each chunk, or by a
- * part of a block. */
+/* The number of rows or of tiles of columns. */
 static uint64_t places_of(const struct reduce_problem &p, const struct kind &kind)
 {
     const uint64_t rows = p.outer * p.mid, tile = 32 * kind.columns;
     return kind.each != 0 ? rows : rows * ((p.width + tile - 1) / tile);
 }
 
+static uint64_t chunks_of(const struct reduce_problem &p, const struct kind &kind)
+{
+    const uint64_t chunk = kind.each == 0 ? COLUMN_CHUNK : ROW_CHUNK_BYTES / kind.bytes;
+    return (p.length + chunk - 1) / chunk;
+}
+
+/* The chunks of a long row that each block reduces. Small problems (reduce_is_small) have all
+ * chunks of a row in one block, because they have no workspace. */
+static uint64_t chunks_of_block(const struct reduce_problem &p, const struct kind &kind)
+{
+    const uint64_t chunks = chunks_of(p, kind), rows = places_of(p, kind);
+    const bool is_small = rows * p.length * kind.bytes <= SMALL_BYTES;
+    if (chunks <= CHUNKS_KEPT && (is_small || rows >= ROW_BLOCKS))
+        return chunks;
+    const uint64_t blocks = rows >= ROW_BLOCKS ? 1 : (ROW_BLOCKS + rows - 1) / rows;
+    return chunks <= blocks ? 1 : (chunks + blocks - 1) / blocks;
+}
+
+/* Whether blocks share a row or tile, and so need a workspace. */
+static bool is_shared(const struct reduce_problem &p, const struct kind &kind)
+{
+    const uint64_t chunks = chunks_of(p, kind);
+    return chunks > 1 &&
+           (kind.each == 0 || chunks > CHUNKS_KEPT || chunks_of_block(p, kind) < chunks);
+}
+
 static uint64_t blocks_of(const struct reduce_problem &p, const struct kind &kind)
 {
-    const uint64_t places = places_of(p, kind);
+    const uint64_t places = places_of(p, kind), chunks = chunks_of(p, kind);
     if (kind.each != 0 && kind.each < THREADS)
         return (places + THREADS / kind.each - 1) / (THREADS / kind.each);
-    return places * reduce_shuffle_chunks(p.length, kind.each != 0);
+    const uint64_t each = kind.long_rows ? chunks_of_block(p, kind) : 1;
+    return places * ((chunks + each - 1) / each);
 }
 
 /* The bytes of the states of all chunks. */
 static uint64_t state_bytes_of(const struct reduce_problem &p, const struct kind &kind)
 {
-    const uint64_t chunks = reduce_shuffle_chunks(p.length, kind.each != 0);
     const uint64_t states = kind.each != 0 ? 1 : 32 * kind.columns;
-    return chunks == 1 ? 0 : places_of(p, kind) * chunks * states * kind.state_bytes;
+    return is_shared(p, kind) ? places_of(p, kind) * chunks_of(p, kind) * states * kind.state_bytes
+                              : 0;
 }
 
 template <typename T, typename O>
-static enum gemmd_error start(cudaStream_t stream, unsigned each, unsigned blocks,
+static enum gemmd_error start(cudaStream_t stream, const struct kind &kind, unsigned blocks,
                               const struct problems &all)
 {
     const dim3 grid(blocks), block(THREADS);
-    switch (each) {
+    switch (kind.each) {
     case 0:
         return all_aligned(all)
                    ? launch(reduce_shuffle_columns<T, O, true>, grid, block, stream, all)
@@ -539,7 +613,9 @@ static enum gemmd_error start(cudaStream_t stream, unsigned each, unsigned block
     case 32:
         return launch(reduce_shuffle_rows<T, O, 32>, grid, block, stream, all);
     default:
-        return launch(reduce_shuffle_rows<T, O, THREADS>, grid, block, stream, all);
+        return kind.long_rows
+                   ? launch(reduce_shuffle_long_rows<T, O>, grid, block, stream, all)
+                   : launch(reduce_shuffle_rows<T, O, THREADS>, grid, block, stream, all);
     }
 }
 
@@ -548,8 +624,9 @@ static cudaError_t prepare_chunks(cudaStream_t stream, const struct kind &kind, 
                                   struct problems *all)
 {
     const struct reduce_problem &p = all->list[0];
-    if (reduce_shuffle_chunks(p.length, kind.each != 0) == 1)
+    if (!is_shared(p, kind))
         return cudaSuccess;
+    all->chunks_of_block = kind.long_rows ? (uint32_t)chunks_of_block(p, kind) : 0;
     all->partial = workspace;
     all->arrived = (uint32_t *)((char *)workspace + state_bytes_of(p, kind));
     return cudaMemsetAsync(all->arrived, 0, places_of(p, kind) * sizeof *all->arrived, stream);
@@ -596,8 +673,8 @@ enum gemmd_error reduce_shuffle_launch(cudaStream_t stream, const struct operati
             cuda_error_code((int)prepare_chunks(stream, kind, members[i].workspace, &all));
         if (code == GEMMD_OK)
             code = with_types(like, [&](auto element, auto operation) {
-                return start<decltype(element), decltype(operation)>(stream, kind.each,
-                                                                     (unsigned)blocks, all);
+                return start<decltype(element), decltype(operation)>(stream, kind, (unsigned)blocks,
+                                                                     all);
             });
         if (code != GEMMD_OK)
             return code;
