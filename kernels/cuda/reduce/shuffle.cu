@@ -171,9 +171,18 @@ state_of_thread(const T *x, uint32_t end, bool aligned, uint32_t first, enum red
     return states.total();
 }
 
+/* The least number of blocks that fit on a multiprocessor, which bounds a thread's registers; 0
+ * leaves the number to the compiler. For sm_80 it would leave too few registers for elements of 8
+ * and of 64 bits. */
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+template <typename T> constexpr int ROW_BLOCKS_AT_ONCE = sizeof(T) == 1 || sizeof(T) == 8 ? 2 : 0;
+#else
+template <typename T> constexpr int ROW_BLOCKS_AT_ONCE = 0;
+#endif
+
 /* Rows of one chunk at most, EACH threads for each. */
 template <typename T, typename O, unsigned EACH>
-__global__ void __launch_bounds__(THREADS)
+__global__ void __launch_bounds__(THREADS, (ROW_BLOCKS_AT_ONCE<T>))
     reduce_shuffle_rows(const __grid_constant__ struct problems all)
 {
     __shared__ typename O::state shared[WARPS];
