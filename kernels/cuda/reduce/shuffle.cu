@@ -36,7 +36,7 @@ constexpr unsigned THREADS = 256, WARPS = THREADS / 32, VECTORS = 4, PROBLEMS = 
 constexpr uint64_t ROW_CHUNK_BYTES = 65536, COLUMN_CHUNK = 512;
 /* Blocks share rows if there would be fewer blocks than this otherwise: four for each
  * multiprocessor of an H100. */
-constexpr uint64_t ROW_BLOCKS = 528;
+constexpr uint64_t ENOUGH_BLOCKS = 528;
 /* A block that has a row to itself keeps the states of so many chunks at most. */
 constexpr uint32_t CHUNKS_KEPT = THREADS;
 /* A problem with so many bytes is computed in one launch with others (reduce_is_small). */
@@ -574,9 +574,9 @@ static uint64_t chunks_of_block(const struct reduce_problem &p, const struct kin
 {
     const uint64_t chunks = chunks_of(p, kind), rows = places_of(p, kind);
     const bool is_small = rows * p.length * kind.bytes <= SMALL_BYTES;
-    if (chunks <= CHUNKS_KEPT && (is_small || rows >= ROW_BLOCKS))
+    if (chunks <= CHUNKS_KEPT && (is_small || rows >= ENOUGH_BLOCKS))
         return chunks;
-    const uint64_t blocks = rows >= ROW_BLOCKS ? 1 : (ROW_BLOCKS + rows - 1) / rows;
+    const uint64_t blocks = rows >= ENOUGH_BLOCKS ? 1 : (ENOUGH_BLOCKS + rows - 1) / rows;
     return chunks <= blocks ? 1 : (chunks + blocks - 1) / blocks;
 }
 
