@@ -102,6 +102,8 @@ const char *connection_request_id(struct connection *connection, char scratch[RE
 bool connection_has_ended(const struct connection *connection)
 {
     char byte;
+    if (read_ahead_has_bytes(&connection->ahead))
+        return false;
     ssize_t got = recv(connection->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
     return got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR);
 }

@@ -18,6 +18,7 @@
 
 #include "proto/error.h"
 #include "server/base/inbox.h"
+#include "server/http/read_ahead.h"
 #include "server/http/request_id.h"
 #include "server/http/sending.h"
 
@@ -63,6 +64,7 @@ struct connection {
      * the connection. */
     struct gnutls_session_int *session;
     struct tls_credentials *credentials;
+    struct read_ahead ahead;
     char *client_names; /* NULL: not read yet, or the client has no certificate */
     bool encrypted;     /* TLS, and a request has arrived, so the handshake is complete */
     bool shook_hands;   /* TLS, and the client has ended its part of the handshake */
