@@ -111,8 +111,8 @@ def measure(options):
     after = BYTES / (BYTES / middle["down"] / 1e9 - first_s) / 1e9
     return [figure.Figure("F19", text, None if options.quick else min(shares.values()) >= 0.8,
                           "64 MiB on one connection; up: until the body is in the memory that the device reads; "
-                          "down: a tensor, which a GPU copies to the host before the first byte is sent, and which the "
-                          f"CPU backend sends from where it lies; the first byte came {1e3 * first_s:.1f} ms after "
+                          "down: a tensor, which the CPU backend sends from where it lies, and which a GPU copies to "
+                          f"the host while its first part is sent; the first byte came {1e3 * first_s:.1f} ms after "
                           f"the request, and from then on the rate is {after / middle['bare down']:.2f} of the bare "
                           "socket's")]
 
