@@ -78,10 +78,11 @@ def test_a_digest_needs_all_bytes_first(start):
 
 @pytest.fixture
 def halfway(start, request, instrumented):
-    """A daemon whose device has copied the first part of an answer, and computes for minutes before the rest. The
-    client, `daemon.reader`, has the answer's head."""
-    options = getattr(request, "param", ())
-    daemon = start("--backend", "cpu", "--cpu-threads", "1", "--io-threads", "1", "--drain-timeout", "0", *options)
+    """A daemon whose device has copied the first part of an answer, and computes until its deadline before the rest.
+    The client, `daemon.reader`, has the answer's head. The parameter is the time-out of all in seconds: equal ones
+    keep the works in their order."""
+    daemon = start("--backend", "cpu", "--cpu-threads", "1", "--io-threads", "1", "--drain-timeout", "0",
+                   "--timeout", f"{request.param}s")
     put(daemon, LARGE)
     with Wire(daemon.address) as before, Wire(daemon.address) as reader, Wire(daemon.address) as blocker:
         # Some tenths of a second, in which the others come to wait.
@@ -89,7 +90,7 @@ def halfway(start, request, instrumented):
         wait_for(daemon, requests_running=1)
         reader.send(ASK)
         wait_for(daemon, requests_waiting=1)
-        blocker.send(endless())
+        blocker.send(product(16384, 16384, 512, f"&timeout_ms={1000 * request.param}"))
         wait_for(daemon, requests_waiting=2)
         assert before.receive().status == 200
         head = reader._until(b"\r\n\r\n").decode()
@@ -101,10 +102,7 @@ def halfway(start, request, instrumented):
         yield daemon
 
 
-LONG = ("--timeout", "600s")
-
-
-@pytest.mark.parametrize("halfway", [LONG], ids=["long"], indirect=True)
+@pytest.mark.parametrize("halfway", [600], indirect=True)
 def test_the_first_part_is_sent(halfway):
     """And no byte of the rest, which the device has not copied."""
     part = halfway.reader._exactly(halfway.length - LARGE.nbytes // 8 * 7)
@@ -123,7 +121,7 @@ def test_the_first_part_is_sent(halfway):
 
 
 @pytest.mark.parametrize("how", ["close", "reset", "half"])
-@pytest.mark.parametrize("halfway", [LONG], ids=["long"], indirect=True)
+@pytest.mark.parametrize("halfway", [600], indirect=True)
 def test_a_client_leaves_in_the_middle(how, halfway):
     gone = metrics(halfway)["gemmd_client_gone_total"]
     halfway.reader._exactly(LARGE.nbytes // 8)
@@ -132,17 +130,20 @@ def test_a_client_leaves_in_the_middle(how, halfway):
     halfway.stop()
 
 
-@pytest.mark.parametrize("halfway", [("--timeout", "20s")], ids=["20s"], indirect=True)
+@pytest.mark.parametrize("halfway", [20], indirect=True)
 def test_the_deadline_passes_in_the_middle(halfway):
     """The client gets less than was announced, and the end of the connection."""
-    part = halfway.reader.rest()
-    assert LARGE.nbytes // 8 <= len(part) < LARGE.nbytes
-    assert is_prefix(part)
-    wait_for(halfway, requests_waiting=0, queue_requests=1)
+    with Wire(halfway.address) as second:
+        second.send(endless("&priority=9"))  # runs when the first blocker's deadline has passed
+        wait_for(halfway, requests_waiting=2)
+        part = halfway.reader.rest()
+        assert LARGE.nbytes // 8 <= len(part) < LARGE.nbytes
+        assert is_prefix(part)
+        wait_for(halfway, requests_waiting=0, queue_requests=1)
     halfway.stop()
 
 
-@pytest.mark.parametrize("halfway", [LONG], ids=["long"], indirect=True)
+@pytest.mark.parametrize("halfway", [600], indirect=True)
 def test_the_daemon_stops_in_the_middle(halfway):
     halfway.reader._exactly(LARGE.nbytes // 8)
     halfway.terminate()
