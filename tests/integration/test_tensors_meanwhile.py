@@ -9,10 +9,13 @@ import pytest
 import requests
 import safetensors.numpy
 
-from daemon import PATIENCE_S
+from daemon import PATIENCE_S, Daemon
+from test_device_loss import GOOD, LOSING, losing, wait_for_starts
 from test_leaving import OCTETS, endless, leave, metrics, product, wait_for, wait_until_idle
 from test_tensors import NPY, SAFETENSORS
 from wire import Wire, exchange, request
+
+assert losing  # a fixture
 
 # About 16 MiB of f32 each: rows without gaps between them on the device, one row, and rows with gaps.
 SHAPES = [(2048, 2048), (1 << 22,), (4, 1021, 1027), (4099, 1023)]
@@ -161,3 +164,33 @@ def test_a_client_that_does_not_read_holds_nobody_up(start):
         assert np.array_equal(loaded(exchange(daemon.address, ASK).body), LARGE)
         wait_for(daemon, requests_running=0, requests_waiting=0, queue_requests=1)
     wait_until_idle(daemon)
+
+
+def test_the_device_is_lost_in_the_middle(losing, tmp_path, instrumented):
+    """The answer ends with the connection, and the daemon replaces itself as ever."""
+    fault = tmp_path / "lose"
+    daemon = Daemon(losing, "--backend", "cpu", "--cpu-threads", "1", "--io-threads", "1", "--timeout", "600s",
+                    environment={"LOSE_DEVICE": str(fault)})
+    try:
+        daemon.wait_until_listening().wait_until_ready()
+        put(daemon, LARGE)
+        with Wire(daemon.address) as before, Wire(daemon.address) as reader, Wire(daemon.address) as last:
+            before.send(product(1024, 1024, 64 if instrumented else 512))
+            wait_for(daemon, requests_running=1)
+            reader.send(ASK)
+            wait_for(daemon, requests_waiting=1)
+            last.send(LOSING)  # runs between the first part and the rest
+            wait_for(daemon, requests_waiting=2)
+            daemon.session.close()
+            fault.touch()
+            part = reader.rest()
+        assert part.startswith(b"HTTP/1.1 200 ")
+        part = part.split(b"\r\n\r\n", 1)[1]
+        assert LARGE.nbytes // 8 <= len(part) < LARGE.nbytes
+        assert is_prefix(part)
+        wait_for_starts(daemon, 2)
+        daemon.wait_until_ready()
+        assert exchange(daemon.address, GOOD).status == 200
+        daemon.stop()
+    finally:
+        daemon.close()
