@@ -69,8 +69,8 @@ enum metrics_format { METRICS_TEXT, METRICS_OPENMETRICS }; /* versions 0.0.4 and
  * tenants after the first METRICS_TENANTS_MAX share one value. */
 enum { METRICS_TENANTS_MAX = 64 };
 struct metrics_tenant {
-    const char *name; /* borrowed */
-    uint32_t number; /* of the tenant in metrics_tenant_error; METRICS_TENANTS_MAX for all others */
+    const char *name;    /* borrowed */
+    uint32_t first, end; /* the tenants first ... end - 1 of metrics_tenant_error */
     uint64_t requests, bytes, tensor_bytes, jobs, job_bytes;
 };
 

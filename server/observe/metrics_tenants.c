@@ -4,12 +4,11 @@
 
 enum { LABELS_MAX = 160 };
 
-static uint64_t errors_of(const struct metrics *metrics, uint32_t tenant, int code)
+static uint64_t errors_of(const struct metrics *metrics, const struct metrics_tenant *tenant,
+                          int code)
 {
-    /* The last number stands for all tenants from there on. */
-    const uint32_t end = tenant < METRICS_TENANTS_MAX ? tenant + 1 : metrics->tenant_count;
     uint64_t sum = 0;
-    for (uint32_t i = tenant; i < end; i++)
+    for (uint32_t i = tenant->first; i < tenant->end && i < metrics->tenant_count; i++)
         sum += atomic_load_explicit(
             &metrics->tenant_errors[(size_t)i * GEMMD_ERR_COUNT + (size_t)code],
             memory_order_relaxed);
@@ -25,7 +24,7 @@ void metrics_write_tenant_errors(struct metrics_writer *writer, const struct met
                    "Requests of a tenant that ended with an error, by reason.");
     for (uint32_t i = 0; i < gauges->tenant_count; i++) {
         for (int code = GEMMD_OK + 1; code < GEMMD_ERR_COUNT; code++) {
-            const uint64_t errors = errors_of(metrics, gauges->tenants[i].number, code);
+            const uint64_t errors = errors_of(metrics, &gauges->tenants[i], code);
             char labels[LABELS_MAX];
             if (errors == 0)
                 continue;

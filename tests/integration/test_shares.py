@@ -8,6 +8,7 @@ from multiprocessing import shared_memory
 import numpy as np
 import pytest
 
+from daemon import PATIENCE_S
 from problem import assert_problem
 from test_reload import reload
 from wire import Wire, exchange, request
@@ -337,3 +338,26 @@ def test_an_address_leaves_connections_to_others(start):
     daemon = start("--max-connections", "16")
     assert daemon.session.get(f"{daemon.url}/info").json()["limits"][
         "max-connections-per-address"] == 14
+
+
+def test_a_late_tenant_sees_its_own_errors(start, tmp_path):
+    """Also behind the 64 tenants that a viewer of all would be shown by name."""
+    tokens = tmp_path / "tokens"
+    tokens.write_text("".join(f"tenant-{i}:the-token-of-tenant-{i}\n" for i in range(67)))
+    tokens.chmod(0o600)
+    daemon = start("--token-file", tokens, "--metrics-tenant", "tenant-0", ready=False)
+    daemon.wait_until_listening()
+
+    def get(path, tenant):
+        return daemon.session.get(daemon.url + path, timeout=PATIENCE_S,
+                                  headers={"Authorization": f"Bearer the-token-of-tenant-{tenant}"})
+
+    for tenant in (64, 65, 65, 66):
+        assert get("/tensors/none", tenant).status_code == 404
+    for tenant, errors in ((63, 0), (64, 1), (65, 2), (66, 1)):
+        counted = re.findall(r'gemmd_tenant_errors_total\{tenant="([^"]*)",reason="[^"]*"\} (\d+)',
+                             get("/metrics", tenant).text)
+        assert counted == ([(f"tenant-{tenant}", str(errors))] if errors else [])
+    everyone = re.findall(r'gemmd_tenant_errors_total\{tenant="([^"]*)",reason="[^"]*"\} (\d+)',
+                          get("/metrics", 0).text)
+    assert everyone == [("(others)", "4")]
