@@ -325,6 +325,29 @@ def test_metrics_name_no_other_tenant(shared):
     assert set(re.findall(r'tenant="([^"]*)"', scrape(daemon))) == set(TOKENS)
 
 
+def test_requests_and_device_time_by_tenant(shared):
+    """Of all that has ended, and of the device's time as a whole, each tenant has its own part."""
+    daemon = shared("--metrics-tenant", "watcher")
+    before = scrape(daemon)
+    for tenant, requests in (("alice", 5), ("bob", 2)):
+        for i in range(requests):
+            answer = exchange(daemon.address, signed(tenant, "POST", SMALL, body=BODY))
+            assert (answer.status, answer.body) == (200, RIGHT), i
+    assert exchange(daemon.address, signed("bob", "GET", "/tensors/none")).status == 404
+
+    def counted(name, tenant):
+        now, then = (value(text, f'gemmd_tenant_{name}{{tenant="{tenant}"}}') for text in (scrape(daemon), before))
+        return now - then
+
+    eventually(lambda: counted("ended_requests_total", "alice") == 5, "the requests of alice")
+    eventually(lambda: counted("ended_requests_total", "bob") == 3, "the requests of bob")
+    seconds = {tenant: counted("device_seconds_total", tenant) for tenant in TOKENS}
+    assert seconds["alice"] > 0 and seconds["bob"] > 0 and seconds["watcher"] == 0
+    busy = value(scrape(daemon), "gemmd_device_busy_seconds_total") - value(before, "gemmd_device_busy_seconds_total")
+    assert sum(seconds.values()) == pytest.approx(busy, abs=1e-6)
+    assert 'gemmd_tenant_device_seconds_total{tenant="bob"}' not in scrape(daemon, "alice")
+
+
 def test_metrics_tenant_that_is_unknown(start, tmp_path):
     tokens = tmp_path / "tokens"
     tokens.write_text("alice:the-token-of-alice\n")
