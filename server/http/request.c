@@ -210,15 +210,18 @@ static bool request_await_end(struct request *request)
 enum request_rest request_await_rest(struct request *request)
 {
     struct waiters *waiters = &request->thread->waiters;
+    const uint64_t now_ns = clock_now_ns();
     waiters_remove(waiters, &request->among_waiters);
+    connection_go_on_sending(request->connection, now_ns);
     if (request->given_up)
         return REQUEST_REST_GIVEN_UP;
     if (!request_is_handed_over(request) || !request_await_end(request))
         return REQUEST_REST_DONE;
     request->among_waiters = (struct waiter){.fd = request->connection->fd,
-                                             .since_ns = clock_now_ns(),
+                                             .since_ns = now_ns,
                                              .deadline_ns = request->connection->deadline_ns};
     waiters_add(waiters, &request->among_waiters);
+    connection_pause_sending(request->connection, now_ns);
     request->suspended = true;
     MHD_suspend_connection(request->mhd);
     return REQUEST_REST_AWAITED;

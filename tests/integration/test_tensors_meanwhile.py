@@ -3,6 +3,7 @@ the answer in the middle ends the connection and gives everything back."""
 
 import io
 import re
+import time
 
 import numpy as np
 import pytest
@@ -85,7 +86,7 @@ def halfway(start, request, instrumented):
     The client, `daemon.reader`, has the answer's head. The parameter is the time-out of all in seconds: equal ones
     keep the works in their order."""
     daemon = start("--backend", "cpu", "--cpu-threads", "1", "--io-threads", "1", "--drain-timeout", "0",
-                   "--timeout", f"{request.param}s")
+                   "--min-answer-rate", "4M", "--timeout", f"{request.param}s")
     put(daemon, LARGE)
     with Wire(daemon.address) as before, Wire(daemon.address) as reader, Wire(daemon.address) as blocker:
         # Some tenths of a second, in which the others come to wait.
@@ -120,6 +121,17 @@ def test_the_first_part_is_sent(halfway):
     halfway.reader.send(request("GET", "/livez"))
     assert halfway.reader.receive().status == 200
     wait_until_idle(halfway)
+    halfway.stop()
+
+
+@pytest.mark.parametrize("halfway", [600], indirect=True)
+def test_a_client_is_not_slow_while_it_has_to_wait(halfway):
+    """The time in which the device works for others does not count for the least rate, which holds from 5 s on."""
+    part = halfway.reader._exactly(halfway.length - LARGE.nbytes // 8 * 7)
+    time.sleep(7)
+    halfway.blocker.socket.close()
+    body = part + halfway.reader._exactly(halfway.length - len(part))
+    assert np.array_equal(loaded(body), LARGE)
     halfway.stop()
 
 
