@@ -22,7 +22,8 @@ static void add_tenants(struct services *services, uint32_t viewer, struct metri
         const uint32_t next = sees_all ? i : 0;
         bool named = next < METRICS_TENANTS_MAX;
         uint32_t at = named ? next : METRICS_TENANTS_MAX;
-        gauges->tenants[at].number = named ? i : METRICS_TENANTS_MAX;
+        gauges->tenants[at].first = named ? i : METRICS_TENANTS_MAX;
+        gauges->tenants[at].end = i + 1;
         gauges->tenants[at].name = named ? tokens_tenant_name(tokens, i) : "(others)";
         gauges->tenants[at].requests += held.requests;
         gauges->tenants[at].bytes += held.bytes;

@@ -34,8 +34,27 @@ bool connection_enter(struct connection *connection, enum connection_phase phase
     connection->since_ns = now_ns;
     connection->moved_bytes = 0;
     connection->sending.begun = false;
+    connection->paused_ns = 0;
     connection->next_look_ns = 0;
     return true;
+}
+
+void connection_pause_sending(struct connection *connection, uint64_t now_ns)
+{
+    if (connection->phase != CONNECTION_SENDING)
+        return;
+    connection->phase = CONNECTION_WORKING;
+    connection->paused_ns = now_ns;
+}
+
+void connection_go_on_sending(struct connection *connection, uint64_t now_ns)
+{
+    if (connection->phase != CONNECTION_WORKING || connection->paused_ns == 0)
+        return;
+    connection->phase = CONNECTION_SENDING;
+    connection->since_ns += now_ns - connection->paused_ns;
+    connection->sending.changed_ns += now_ns - connection->paused_ns;
+    connection->paused_ns = 0;
 }
 
 static bool is_over(uint64_t since_ns, uint64_t limit_ms, uint64_t now_ns)
@@ -102,6 +121,8 @@ const char *connection_request_id(struct connection *connection, char scratch[RE
 bool connection_has_ended(const struct connection *connection)
 {
     char byte;
+    if (read_ahead_has_bytes(&connection->ahead))
+        return false;
     ssize_t got = recv(connection->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
     return got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR);
 }

@@ -18,6 +18,7 @@
 
 #include "proto/error.h"
 #include "server/base/inbox.h"
+#include "server/http/read_ahead.h"
 #include "server/http/request_id.h"
 #include "server/http/sending.h"
 
@@ -57,12 +58,14 @@ struct connection {
     uint64_t moved_bytes;   /* received in this phase */
     uint64_t deadline_ns;   /* of the request; monotonic clock; 0: none */
     struct sending sending; /* of the answer, in CONNECTION_SENDING */
-    uint64_t next_look_ns;  /* when to look whether the client has disconnected */
+    uint64_t paused_ns; /* since when the answer waits (connection_pause_sending); 0: it does not */
+    uint64_t next_look_ns; /* when to look whether the client has disconnected */
 
     /* Of a connection with TLS (tls.h). `session` is NULL without TLS, and before libmicrohttpd has
      * the connection. */
     struct gnutls_session_int *session;
     struct tls_credentials *credentials;
+    struct read_ahead ahead;
     char *client_names; /* NULL: not read yet, or the client has no certificate */
     bool encrypted;     /* TLS, and a request has arrived, so the handshake is complete */
     bool shook_hands;   /* TLS, and the client has ended its part of the handshake */
@@ -87,6 +90,12 @@ static inline bool connection_is_ended(const struct connection *connection)
 
 /* Enters a phase. Returns false, and changes nothing, if the daemon has ended the connection. */
 bool connection_enter(struct connection *connection, enum connection_phase phase, uint64_t now_ns);
+
+/* Says that an answer that is being sent waits for the device. The time until
+ * connection_go_on_sending does not count against the client (--min-answer-rate). */
+void connection_pause_sending(struct connection *connection, uint64_t now_ns);
+/* Ends the pause, if there is one. */
+void connection_go_on_sending(struct connection *connection, uint64_t now_ns);
 
 /* Writes an error answer for `fault` directly to the socket, because libmicrohttpd cannot answer in
  * the middle of an upload. The function does not block; an answer that the socket's buffer does not

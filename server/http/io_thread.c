@@ -240,6 +240,7 @@ void io_thread_destroy(struct io_thread *thread)
         return;
     spares_free(&thread->requests);
     spares_free(&thread->calls);
+    read_ahead_free(&thread->ahead_buffers);
     waiters_close(&thread->waiters);
     new_connections_close(&thread->new_connections);
     thread->server->thread_services_destroy(thread->services);

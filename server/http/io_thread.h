@@ -29,6 +29,7 @@
 #include "server/http/connection.h"
 #include "server/http/dropped_bodies.h"
 #include "server/http/new_connections.h"
+#include "server/http/read_ahead.h"
 #include "server/http/reading_heads.h"
 #include "server/http/spares.h"
 #include "server/http/waiters.h"
@@ -55,9 +56,10 @@ struct io_thread {
         new_connections;           /* connections that libmicrohttpd has not been given yet */
     struct waiters waiters;        /* requests whose work other threads have */
     struct spares requests, calls; /* memory for requests and for their endpoints' state */
-    uint64_t moved_ns;             /* when `moved` was last true; monotonic clock */
-    struct connection *arriving;   /* given to libmicrohttpd, not yet announced by it */
-    bool moved;                    /* a request advanced in this iteration of the loop */
+    struct read_ahead_buffers ahead_buffers; /* for connections with TLS */
+    uint64_t moved_ns;                       /* when `moved` was last true; monotonic clock */
+    struct connection *arriving;             /* given to libmicrohttpd, not yet announced by it */
+    bool moved;                              /* a request advanced in this iteration of the loop */
     /* Iterations in which no request has advanced. libmicrohttpd 0.9 wants to run again at once as
      * long as a connection can neither be read nor written, for example because the size line of a
      * chunk does not fit in the buffer. The thread pauses then, until the connection's time limit

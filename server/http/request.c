@@ -169,6 +169,14 @@ void request_hand_over_again(struct request *request)
     request_hand_over(request);
 }
 
+void request_hand_over_rest(struct request *request)
+{
+    atomic_store(&request->progress, PROGRESS_RUNNING);
+    request->awaited = false;
+    request->handed_over = true;
+    request->done.act = request_work_done;
+}
+
 void request_wake(struct request *request)
 {
     if (atomic_exchange(&request->progress, PROGRESS_DONE) == PROGRESS_AWAITED)
@@ -195,6 +203,28 @@ static bool request_await_end(struct request *request)
     request->awaited = runs;
     request->handed_over = runs;
     return runs;
+}
+
+/* While the connection is suspended, `waiters` looks whether the client has disconnected, and ends
+ * the wait at the deadline and when the thread stops. */
+enum request_rest request_await_rest(struct request *request)
+{
+    struct waiters *waiters = &request->thread->waiters;
+    const uint64_t now_ns = clock_now_ns();
+    waiters_remove(waiters, &request->among_waiters);
+    connection_go_on_sending(request->connection, now_ns);
+    if (request->given_up)
+        return REQUEST_REST_GIVEN_UP;
+    if (!request_is_handed_over(request) || !request_await_end(request))
+        return REQUEST_REST_DONE;
+    request->among_waiters = (struct waiter){.fd = request->connection->fd,
+                                             .since_ns = now_ns,
+                                             .deadline_ns = request->connection->deadline_ns};
+    waiters_add(waiters, &request->among_waiters);
+    connection_pause_sending(request->connection, now_ns);
+    request->suspended = true;
+    MHD_suspend_connection(request->mhd);
+    return REQUEST_REST_AWAITED;
 }
 
 /* Takes the work back from other threads. Returns false if the work has begun. */

@@ -165,6 +165,22 @@ void request_set_deadline(struct request *request, uint64_t deadline_ns);
 void request_hand_over(struct request *request);
 /* Hands over a request whose work has ended, and whose answer other threads complete. */
 void request_hand_over_again(struct request *request);
+/* Hands over work that completes an answer which is sent meanwhile, for a request whose first work
+ * has ended. To be called in the call of `answer` that gives the answer (respond_pieces):
+ * libmicrohttpd asks for the answer's bytes later. The rule for request_wake is that of
+ * request_hand_over. */
+void request_hand_over_rest(struct request *request);
+/* How far that work is. */
+enum request_rest {
+    REQUEST_REST_DONE,
+    /* The work runs. libmicrohttpd has suspended the connection, and asks for the next bytes of the
+     * answer when the work is done. */
+    REQUEST_REST_AWAITED,
+    /* The deadline passed, the client disconnected or the daemon stops: the answer must end. */
+    REQUEST_REST_GIVEN_UP
+};
+/* To be called by the reader of an answer that has no byte to give before the rest is done. */
+enum request_rest request_await_rest(struct request *request);
 /* Tells the I/O thread that the work is done; the I/O thread then calls the endpoint's `answer`.
  * Any thread. The request may already be freed when request_wake returns. */
 void request_wake(struct request *request);

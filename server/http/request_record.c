@@ -20,6 +20,8 @@ static void count_request(const struct request *request, enum gemmd_dtype dtype,
     metrics_request(shard, op, dtype, request->fault.code, now_ns - request->started_ns,
                     request->received_bytes, request->response_bytes);
     /* A request that was refused before its token was read belongs to no tenant. */
+    if (request->tenant[0] != '\0')
+        metrics_tenant_request(shard, request->tenant_number);
     if (request->fault.code != GEMMD_OK && request->tenant[0] != '\0')
         metrics_tenant_error(request->server->metrics, request->tenant_number, request->fault.code);
     if (request->inflater != NULL)

@@ -15,6 +15,10 @@
 #include "server/http/server_state.h"
 #include "server/http/stream.h"
 
+/* How much of an answer in pieces is copied to libmicrohttpd's buffer at a time. The bytes of one
+ * piece are still in the processor's cache when the system copies them to the socket. */
+enum { PIECE_BYTES = 256 * 1024 };
+
 /* Returns false if memory ran out. */
 static bool add_header(struct MHD_Response *response, const char *name, const char *value)
 {
@@ -106,6 +110,46 @@ bool respond(struct request *request, int status, const struct headers *headers,
         queue_digested(request, status, response, payload);
     else
         queue_response(request, status, response, status == 304 ? 0 : payload_bytes(payload));
+    return request->state != REQUEST_FAILED;
+}
+
+/* An answer that is sent piece by piece. The response owns the struct. */
+struct pieces {
+    struct request *request; /* borrowed: a request lives until its answer has ended */
+    respond_read *read;
+};
+
+static ssize_t pieces_read(void *cls, uint64_t position, char *out, size_t room)
+{
+    const struct pieces *pieces = cls;
+    const ssize_t got = pieces->read(pieces->request, position, out, room);
+    if (got < 0) {
+        pieces->request->connection->ended_by = pieces->request->fault.code;
+        return MHD_CONTENT_READER_END_WITH_ERROR;
+    }
+    if (got > 0)
+        pieces->request->thread->moved = true;
+    return got;
+}
+
+bool respond_pieces(struct request *request, const struct headers *headers, uint64_t bytes,
+                    respond_read *read)
+{
+    struct pieces *pieces = malloc(sizeof *pieces);
+    struct MHD_Response *response = NULL;
+    if (pieces != NULL) {
+        *pieces = (struct pieces){request, read};
+        response = MHD_create_response_from_callback(bytes, PIECE_BYTES, pieces_read, pieces, free);
+        if (response == NULL)
+            free(pieces);
+    }
+    if (response == NULL || !add_headers(response, headers)) {
+        MHD_destroy_response(response); /* frees `pieces` */
+        respond_out_of_memory(request);
+        return false;
+    }
+    request->written_in_pieces = true;
+    queue_response(request, 200, response, bytes);
     return request->state != REQUEST_FAILED;
 }
 

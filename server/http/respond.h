@@ -9,7 +9,9 @@
 #define SERVER_HTTP_RESPOND_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "proto/error.h"
 #include "server/base/headers.h"
@@ -23,6 +25,13 @@ struct stream_source;
  * an error, or its connection is closed. */
 bool respond(struct request *request, int status, const struct headers *headers,
              const struct payload *payload);
+/* Sends `bytes` bytes that `read` gives piece by piece. `read` writes up to `room` bytes of the
+ * answer from `position` on to `out` and returns their number, which is 0 if request_await_rest has
+ * returned REQUEST_REST_AWAITED, and -1 if the connection must end; request->fault then says why,
+ * unless the client has left. Returns false as `respond` does. */
+typedef ssize_t respond_read(struct request *request, uint64_t position, char *out, size_t room);
+bool respond_pieces(struct request *request, const struct headers *headers, uint64_t bytes,
+                    respond_read *read);
 /* Sends an answer without an end, which `source` writes piece by piece (stream.h). source->freed is
  * called once, when the answer has ended or memory ran out. Returns false as `respond` does. */
 bool respond_stream(struct request *request, const struct headers *headers,

@@ -15,6 +15,7 @@
 
 #include "server/http/connection.h"
 #include "server/http/io_thread.h"
+#include "server/http/read_ahead.h"
 #include "server/http/token_line.h"
 
 /* The names of a client certificate that are read, and the bytes of a PEM file, at most. */
@@ -301,8 +302,9 @@ static ssize_t push_bytes(gnutls_transport_ptr_t transport, const void *bytes, s
 
 static ssize_t pull_bytes(gnutls_transport_ptr_t transport, void *bytes, size_t capacity)
 {
-    const struct connection *connection = transport;
-    return recv(connection->fd, bytes, capacity, MSG_DONTWAIT);
+    struct connection *connection = transport;
+    return read_ahead_recv(&connection->ahead, &connection->thread->ahead_buffers, connection->fd,
+                           bytes, capacity);
 }
 
 /* Called when a message Finished is received or sent. The client's message completes the handshake.
@@ -343,6 +345,7 @@ void tls_begin(struct tls *tls, struct connection *connection, struct gnutls_ses
 void tls_end(struct connection *connection)
 {
     connection->session = NULL;
+    read_ahead_drop(&connection->ahead, &connection->thread->ahead_buffers);
     release(connection->credentials);
     connection->credentials = NULL;
     free(connection->client_names);

@@ -78,6 +78,7 @@ void metrics_destroy(struct metrics *metrics)
     pthread_mutex_destroy(&metrics->shown_lock);
     pthread_mutex_destroy(&metrics->exemplars_lock);
     free(metrics->tenant_errors);
+    free(metrics->tenant_work);
     free(metrics->shards);
     free(metrics);
 }
@@ -180,8 +181,27 @@ bool metrics_count_tenants(struct metrics *metrics, uint32_t tenants)
 {
     metrics->tenant_errors =
         calloc((size_t)tenants * GEMMD_ERR_COUNT, sizeof *metrics->tenant_errors);
-    metrics->tenant_count = metrics->tenant_errors == NULL ? 0 : tenants;
-    return metrics->tenant_errors != NULL;
+    metrics->tenant_work = calloc((size_t)tenants * metrics->count, sizeof *metrics->tenant_work);
+    if (metrics->tenant_errors == NULL || metrics->tenant_work == NULL)
+        return false; /* metrics_destroy frees the other */
+    metrics->tenant_count = tenants;
+    for (uint32_t i = 0; i < metrics->count; i++) {
+        metrics->shards[i].tenant_work = metrics->tenant_work + (size_t)i * tenants;
+        metrics->shards[i].tenant_count = tenants;
+    }
+    return true;
+}
+
+void metrics_tenant_request(struct metrics_shard *shard, uint32_t tenant)
+{
+    if (tenant < shard->tenant_count)
+        counter_add(&shard->tenant_work[tenant].requests, 1);
+}
+
+void metrics_tenant_device(struct metrics_shard *shard, uint32_t tenant, uint64_t busy_ns)
+{
+    if (tenant < shard->tenant_count)
+        counter_add(&shard->tenant_work[tenant].device_ns, busy_ns);
 }
 
 void metrics_tenant_error(struct metrics *metrics, uint32_t tenant, enum gemmd_error code)

@@ -69,8 +69,8 @@ enum metrics_format { METRICS_TEXT, METRICS_OPENMETRICS }; /* versions 0.0.4 and
  * tenants after the first METRICS_TENANTS_MAX share one value. */
 enum { METRICS_TENANTS_MAX = 64 };
 struct metrics_tenant {
-    const char *name; /* borrowed */
-    uint32_t number; /* of the tenant in metrics_tenant_error; METRICS_TENANTS_MAX for all others */
+    const char *name;    /* borrowed */
+    uint32_t first, end; /* the tenants first ... end - 1 of metrics_tenant_error */
     uint64_t requests, bytes, tensor_bytes, jobs, job_bytes;
 };
 
@@ -155,10 +155,15 @@ void metrics_request(struct metrics_shard *shard, enum metrics_op op, enum gemmd
 void metrics_exemplar(struct metrics *metrics, enum metrics_op op, uint64_t duration_ns,
                       const uint64_t stages_ns[METRICS_STAGE_COUNT],
                       const struct trace_context *trace);
-/* Makes room for the errors of `tenants` tenants. False: out of memory. Before threads start. */
+/* Makes room for what is counted of `tenants` tenants. False: out of memory. Before threads start.
+ */
 bool metrics_count_tenants(struct metrics *metrics, uint32_t tenants);
 /* Counts a request of a tenant, 0 ... tenants - 1, that ended with an error. Any thread. */
 void metrics_tenant_error(struct metrics *metrics, uint32_t tenant, enum gemmd_error code);
+/* Counts a request of a tenant that has ended. Only the shard's thread. */
+void metrics_tenant_request(struct metrics_shard *shard, uint32_t tenant);
+/* Counts time that the device computed for a tenant. Only the shard's thread. */
+void metrics_tenant_device(struct metrics_shard *shard, uint32_t tenant, uint64_t busy_ns);
 void metrics_stage(struct metrics_shard *shard, enum metrics_stage stage, uint64_t duration_ns);
 /* Adds the stages of a request that computed to the sums of its operation. */
 void metrics_op_stages(struct metrics_shard *shard, enum metrics_op op,

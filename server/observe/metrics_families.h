@@ -33,6 +33,9 @@ void metrics_write_kernels(struct metrics_writer *writer, const struct metrics *
 /* The errors of the tenants that the gauges name. */
 void metrics_write_tenant_errors(struct metrics_writer *writer, const struct metrics *metrics,
                                  const struct metrics_gauges *gauges);
+/* The requests and the device's time of the tenants that the gauges name. */
+void metrics_write_tenant_work(struct metrics_writer *writer, const struct metrics *metrics,
+                               const struct metrics_gauges *gauges);
 /* The device's peaks, the figures of NVML, and the exporter of spans. */
 void metrics_write_device(struct metrics_writer *writer, const struct metrics_gauges *gauges);
 /* The figures of each device, if the daemon has several. */

@@ -82,6 +82,11 @@ struct metrics_shard {
     _Atomic double flops;
     /* Sums over the requests that have ended. */
     _Atomic uint64_t op_stage_ns[METRICS_COMPUTING_OPS][METRICS_STAGE_COUNT];
+    /* What was done for each tenant, [tenant_count]; NULL: nothing is counted by tenant. */
+    struct metrics_tenant_work {
+        _Atomic uint64_t requests, device_ns;
+    } * tenant_work;
+    uint32_t tenant_count;
     struct metrics_cell cells[METRICS_CELL_PLACES]; /* open addressing */
     uint32_t cell_count;                            /* only the writer uses it */
 };
@@ -93,6 +98,7 @@ struct metrics {
     struct metrics_shard *shards;
     uint32_t tenant_count;
     _Atomic uint64_t *tenant_errors; /* [tenant_count][GEMMD_ERR_COUNT]; NULL: none are counted */
+    struct metrics_tenant_work *tenant_work; /* of all shards */
     pthread_mutex_t shown_lock;
     /* The series of gemmd_requests that scrapes have shown, which are their places in
      * metrics_shard.requests. */

@@ -343,6 +343,7 @@ bool metrics_expose(struct metrics *metrics, const struct metrics_gauges *gauges
     write_tenants(&writer, gauges);
     write_reloads(&writer, gauges);
     metrics_write_tenant_errors(&writer, metrics, gauges);
+    metrics_write_tenant_work(&writer, metrics, gauges);
     metrics_write_kernels(&writer, metrics);
     metrics_write_device(&writer, gauges);
     metrics_write_devices(&writer, gauges);

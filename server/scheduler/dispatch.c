@@ -148,6 +148,7 @@ static void count_launch(struct dispatch *dispatch, const struct work *works)
             .busy_ns = work->kernel_ns / works->launch_works,
         };
         flops += done.flops;
+        metrics_tenant_device(shard, work->tenant, done.busy_ns);
         if (done.kernel != NULL) {
             metrics_work(shard, &done);
             count_shape(shard, work, &done);

@@ -1,15 +1,19 @@
 #!/usr/bin/env python3
 """Products over TLS next to products over plain TCP: rate, latency and CPU time.
 
+Bare servers, which receive a request and send a result of the same lengths and compute nothing, are measured with the
+same clients, so that a reader sees which part of the difference TLS itself makes.
+
 Usage: tests/bench/tls.py [--gemmd FILE] [--backend auto|cuda|cpu] [--n 1024] [--clients 1,4,16]
                           [--seconds 1] [--turns 5] [--cert FILE --key FILE] [--out FOLDER] [-- OPTION...]
 
-Two daemons run on this machine, one of them with a certificate. Clients send f32 products n x n by n x n with both
-operands in the body. Each client is a process with one connection, and sends the next request when it has read the
-result. The two daemons are measured in turns, and the ratio is the median of the ratios of the turns. The clients
-encrypt on the same cores as the daemon. The results over TLS and over plain TCP are compared first. OPTIONs go to both
-daemons. The defaults take about a minute. The script needs the openssl command, unless --cert and --key name the files
-of a certificate, and no Python package.
+Two daemons run on this machine, one of them with a certificate, and two bare servers. A bare server is Python with
+OpenSSL, and has a process for each connection. Clients send f32 products n x n by n x n with both operands in the
+body. Each client is a process with one connection, and sends the next request when it has read the result. The
+daemons and the servers are measured in turns, and the ratio is the median of the ratios of the turns. The clients
+encrypt on the same cores as the servers. The results over TLS and over plain TCP are compared first. OPTIONs go to
+both daemons. The defaults take about two minutes. The script needs the openssl command, unless --cert and --key name
+the files of a certificate, and no Python package.
 """
 
 import argparse
@@ -61,14 +65,56 @@ def running(gemmd, *arguments):
             process.terminate()
 
 
+def bare_connection(connection, pair, lengths):
+    """A process of a bare server: receives requests and sends results of the given lengths."""
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    if pair:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(*pair)
+        connection = context.wrap_socket(connection, server_side=True)
+    request, result = lengths
+    head = b"HTTP/1.1 200 OK\r\n\r\n"
+    answer, room = head + bytes(result), memoryview(bytearray(1 << 20))
+    with contextlib.suppress(ConnectionError):
+        while True:
+            left = request
+            while left:
+                if not (got := connection.recv_into(room[:min(left, len(room))])):
+                    return
+                left -= got
+            connection.sendall(answer)
+
+
+def bare_accept(listener, pair, lengths):
+    while True:
+        connection, _ = listener.accept()
+        multiprocessing.Process(target=bare_connection, args=(connection, pair, lengths)).start()
+        connection.close()
+
+
+@contextlib.contextmanager
+def bare(pair, lengths):
+    """A bare server; None in the place of its process id, and its port."""
+    with socket.create_server(("127.0.0.1", 0), backlog=64) as listener:
+        process = multiprocessing.Process(target=bare_accept, args=(listener, pair, lengths))
+        process.start()
+        try:
+            yield None, listener.getsockname()[1]
+        finally:
+            process.terminate()
+
+
+def request_of(n, body):
+    return (f"POST /gemm?m={n}&n={n}&k={n} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/octet-stream\r\n"
+            f"Content-Length: {len(body)}\r\n\r\n").encode() + body
+
+
 class Client:
     """One connection; `cert` is the certificate to trust, or None for plain TCP."""
 
     def __init__(self, port, cert, n, body):
         self.n = n
-        self.request = (f"POST /gemm?m={n}&n={n}&k={n} HTTP/1.1\r\nHost: 127.0.0.1\r\n"
-                        "Content-Type: application/octet-stream\r\n"
-                        f"Content-Length: {len(body)}\r\n\r\n").encode() + body
+        self.request = request_of(n, body)
         self.result = bytearray(4 * n * n)
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=60)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -109,6 +155,8 @@ def load(pipe, barrier, arguments, seconds):
 
 
 def cpu_s(pid):
+    if pid is None:  # a bare server
+        return 0
     with open(f"/proc/{pid}/stat", encoding="ascii") as file:
         fields = file.read().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
@@ -157,28 +205,36 @@ def device():
     return found[1].strip() if found else "unknown processor"
 
 
-def table(options, daemon, tls_daemon, cert):
-    operands = [random.Random(1).uniform(-1, 1) for _ in range(997)]
-    count = 2 * options.n * options.n
-    body = struct.pack(f"<{count}f", *(operands[i % 997] for i in range(count)))
-    cipher = compare(daemon[1], tls_daemon[1], cert, options.n, body)
+def operands_of(n):
+    values = [random.Random(1).uniform(-1, 1) for _ in range(997)]
+    count = 2 * n * n
+    return struct.pack(f"<{count}f", *(values[i % 997] for i in range(count)))
+
+
+def table(options, servers, cert, body):
+    """The lines of the table; `servers` are the daemon and the bare server, each without and with TLS."""
+    cipher = compare(servers[0][1], servers[1][1], cert, options.n, body)
     version = subprocess.run([options.gemmd, "--version"], capture_output=True, text=True, check=True).stdout.strip()
     now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
     yield f"# f32 {options.n}³ over TLS next to plain TCP, {device()}, {len(os.sched_getaffinity(0))} cores, {now}\n"
     yield (f"{version}. {cipher}. Medians of {options.turns} turns of {options.seconds:g} s; the clients encrypt on "
-           f"the same cores. Load average of the machine before: {os.getloadavg()[0]:.2f}.\n")
+           "the same cores. A bare server receives the bytes of a request, sends those of a result and computes "
+           f"nothing. Load average of the machine before: {os.getloadavg()[0]:.2f}.\n")
     yield ("| clients | plain, requests/s | TLS, requests/s | ratio (of single turns) | plain p50 | TLS p50 | "
-           "daemon's CPU time a request, plain | TLS |")
-    yield "|---|---|---|---|---|---|---|---|"
+           "daemon's CPU time a request, plain | TLS | bare plain, requests/s | bare TLS, requests/s | ratio | "
+           "bare plain p50 | bare TLS p50 |")
+    yield "|---|---|---|---|---|---|---|---|---|---|---|---|---|"
     for clients in options.clients:
-        turns = [(measure(daemon, None, options, clients, body), measure(tls_daemon, cert, options, clients, body))
-                 for _ in range(options.turns)]
-        ratios = sorted(tls[0] / plain[0] for plain, tls in turns)
-        (rate, p50, cpu), (tls_rate, tls_p50, tls_cpu) = (
-            [statistics.median(turn[which][column] for turn in turns) for column in range(3)] for which in (0, 1))
+        turns = [[measure(server, given, options, clients, body)
+                  for server, given in zip(servers, (None, cert, None, cert))] for _ in range(options.turns)]
+        ratios = sorted(turn[1][0] / turn[0][0] for turn in turns)
+        (rate, p50, cpu), (tls_rate, tls_p50, tls_cpu), (bare_rate, bare_p50, _), (bare_tls_rate, bare_tls_p50, _) = (
+            [statistics.median(turn[which][column] for turn in turns) for column in range(3)] for which in range(4))
+        bare_ratio = statistics.median(turn[3][0] / turn[2][0] for turn in turns)
         yield (f"| {clients} | {rate:.1f} | {tls_rate:.1f} | {statistics.median(ratios):.2f} ({ratios[0]:.2f} to "
                f"{ratios[-1]:.2f}) | {p50 * 1e3:.2f} ms | {tls_p50 * 1e3:.2f} ms | {cpu * 1e3:.2f} ms | "
-               f"{tls_cpu * 1e3:.2f} ms |")
+               f"{tls_cpu * 1e3:.2f} ms | {bare_rate:.1f} | {bare_tls_rate:.1f} | {bare_ratio:.2f} | "
+               f"{bare_p50 * 1e3:.2f} ms | {bare_tls_p50 * 1e3:.2f} ms |")
 
 
 def main():
@@ -199,10 +255,13 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         cert, key = (options.cert, options.key) if options.cert else certificate(Path(folder))
         common = ("--backend", options.backend, *options.options)
+        body = operands_of(options.n)
+        lengths = len(request_of(options.n, body)), 4 * options.n * options.n
         with running(options.gemmd, *common) as plain, \
-                running(options.gemmd, *common, "--tls-cert", cert, "--tls-key", key) as encrypted:
+                running(options.gemmd, *common, "--tls-cert", cert, "--tls-key", key) as encrypted, \
+                bare(None, lengths) as bare_plain, bare((cert, key), lengths) as bare_tls:
             lines = []
-            for line in table(options, plain, encrypted, cert):
+            for line in table(options, (plain, encrypted, bare_plain, bare_tls), cert, body):
                 print(line, flush=True)
                 lines.append(line + "\n")
     if options.out:

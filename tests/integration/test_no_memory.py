@@ -169,6 +169,28 @@ def test_no_memory_for_a_request(part, daemon, plan):
     oracle.check_exit()
 
 
+def test_no_memory_for_a_tensor_that_is_sent_while_it_is_copied(daemon, plan):
+    """An answer that has begun is whole."""
+    tensor = np.arange(1 << 21, dtype=np.float32).tobytes()  # 8 MiB
+    get = http("GET", "/tensors/large", ("Accept", "application/x-npy"))
+
+    def send(data=get):
+        with Wire(daemon.address) as wire:
+            wire.try_to_send(data)
+            return answers(wire)
+
+    def check(received):
+        assert received.endswith(tensor)
+
+    send(http("PUT", "/tensors/large?dtype=f32&shape=2048,1024", OCTETS, body=tensor))
+    right = send()
+    check(right)
+    oracle = Oracle(daemon)
+    fail_each(plan, send, right, check=check)
+    oracle.check()
+    oracle.check_exit()
+
+
 @pytest.mark.parametrize("path", ["/info", "/v2", "/dashboard/requests", "/dashboard/kernels", "/tensors",
                                   "/v2/repository/index", "/v2/models/stats"])
 def test_no_list_without_an_element(path, daemon, plan):

@@ -8,6 +8,7 @@ from multiprocessing import shared_memory
 import numpy as np
 import pytest
 
+from daemon import PATIENCE_S
 from problem import assert_problem
 from test_reload import reload
 from wire import Wire, exchange, request
@@ -324,6 +325,29 @@ def test_metrics_name_no_other_tenant(shared):
     assert set(re.findall(r'tenant="([^"]*)"', scrape(daemon))) == set(TOKENS)
 
 
+def test_requests_and_device_time_by_tenant(shared):
+    """Of all that has ended, and of the device's time as a whole, each tenant has its own part."""
+    daemon = shared("--metrics-tenant", "watcher")
+    before = scrape(daemon)
+    for tenant, requests in (("alice", 5), ("bob", 2)):
+        for i in range(requests):
+            answer = exchange(daemon.address, signed(tenant, "POST", SMALL, body=BODY))
+            assert (answer.status, answer.body) == (200, RIGHT), i
+    assert exchange(daemon.address, signed("bob", "GET", "/tensors/none")).status == 404
+
+    def counted(name, tenant):
+        now, then = (value(text, f'gemmd_tenant_{name}{{tenant="{tenant}"}}') for text in (scrape(daemon), before))
+        return now - then
+
+    eventually(lambda: counted("ended_requests_total", "alice") == 5, "the requests of alice")
+    eventually(lambda: counted("ended_requests_total", "bob") == 3, "the requests of bob")
+    seconds = {tenant: counted("device_seconds_total", tenant) for tenant in TOKENS}
+    assert seconds["alice"] > 0 and seconds["bob"] > 0 and seconds["watcher"] == 0
+    busy = value(scrape(daemon), "gemmd_device_busy_seconds_total") - value(before, "gemmd_device_busy_seconds_total")
+    assert sum(seconds.values()) == pytest.approx(busy, abs=1e-6)
+    assert 'gemmd_tenant_device_seconds_total{tenant="bob"}' not in scrape(daemon, "alice")
+
+
 def test_metrics_tenant_that_is_unknown(start, tmp_path):
     tokens = tmp_path / "tokens"
     tokens.write_text("alice:the-token-of-alice\n")
@@ -337,3 +361,26 @@ def test_an_address_leaves_connections_to_others(start):
     daemon = start("--max-connections", "16")
     assert daemon.session.get(f"{daemon.url}/info").json()["limits"][
         "max-connections-per-address"] == 14
+
+
+def test_a_late_tenant_sees_its_own_errors(start, tmp_path):
+    """Also behind the 64 tenants that a viewer of all would be shown by name."""
+    tokens = tmp_path / "tokens"
+    tokens.write_text("".join(f"tenant-{i}:the-token-of-tenant-{i}\n" for i in range(67)))
+    tokens.chmod(0o600)
+    daemon = start("--token-file", tokens, "--metrics-tenant", "tenant-0", ready=False)
+    daemon.wait_until_listening()
+
+    def get(path, tenant):
+        return daemon.session.get(daemon.url + path, timeout=PATIENCE_S,
+                                  headers={"Authorization": f"Bearer the-token-of-tenant-{tenant}"})
+
+    for tenant in (64, 65, 65, 66):
+        assert get("/tensors/none", tenant).status_code == 404
+    for tenant, errors in ((63, 0), (64, 1), (65, 2), (66, 1)):
+        counted = re.findall(r'gemmd_tenant_errors_total\{tenant="([^"]*)",reason="[^"]*"\} (\d+)',
+                             get("/metrics", tenant).text)
+        assert counted == ([(f"tenant-{tenant}", str(errors))] if errors else [])
+    everyone = re.findall(r'gemmd_tenant_errors_total\{tenant="([^"]*)",reason="[^"]*"\} (\d+)',
+                          get("/metrics", 0).text)
+    assert everyone == [("(others)", "4")]

@@ -385,8 +385,7 @@ START_TEST(tenants_are_those_given)
                    {"tenant-requests", 33},
                    {"tenant-bytes", 34}},
         .limit_count = 4,
-        .tenants = {{"alice", 0, 41, 42, 45, 0, 0},
-                    {"(others)", METRICS_TENANTS_MAX, 43, 44, 46, 0, 0}},
+        .tenants = {{"alice", 0, 1, 41, 42, 45, 0, 0}, {"(others)", 1, 3, 43, 44, 46, 0, 0}},
         .tenant_count = 2};
     struct metrics *metrics = metrics_create(1, &identity);
     char *text = expose(metrics, &gauges, METRICS_TEXT);
@@ -407,6 +406,33 @@ START_TEST(tenants_are_those_given)
     gauges.tenant_count = 0;
     text = expose(metrics, &gauges, METRICS_TEXT);
     ck_assert_ptr_null(strstr(text, "alice"));
+    free(text);
+    metrics_destroy(metrics);
+}
+END_TEST
+
+START_TEST(work_is_counted_by_tenant)
+{
+    const struct metrics_gauges gauges = {
+        .tenants = {{.name = "alice", .first = 0, .end = 1},
+                    {.name = "(others)", .first = 1, .end = 9}}, /* more than are counted */
+        .tenant_count = 2};
+    struct metrics *metrics = metrics_create(2, &identity);
+    char *text = expose(metrics, &gauges, METRICS_TEXT);
+    ck_assert_ptr_null(strstr(text, "gemmd_tenant_device_seconds")); /* nothing is counted */
+    free(text);
+    metrics_tenant_request(metrics_shard(metrics, 0), 0);
+    ck_assert(metrics_count_tenants(metrics, 3));
+    for (uint32_t tenant = 0; tenant < 4; tenant++) {
+        metrics_tenant_request(metrics_shard(metrics, 0), tenant);
+        metrics_tenant_request(metrics_shard(metrics, 1), tenant);
+        metrics_tenant_device(metrics_shard(metrics, 1), tenant, UINT64_C(1000000000) << tenant);
+    }
+    text = expose(metrics, &gauges, METRICS_TEXT);
+    assert_sample(text, "gemmd_tenant_ended_requests_total{tenant=\"alice\"}", "2");
+    assert_sample(text, "gemmd_tenant_ended_requests_total{tenant=\"(others)\"}", "4");
+    assert_sample(text, "gemmd_tenant_device_seconds_total{tenant=\"alice\"}", "1.000000000");
+    assert_sample(text, "gemmd_tenant_device_seconds_total{tenant=\"(others)\"}", "6.000000000");
     free(text);
     metrics_destroy(metrics);
 }
@@ -645,6 +671,7 @@ int main(void)
     tcase_add_test(tests, durations_fall_into_the_bucket_they_reach);
     tcase_add_test(tests, bounds_of_latencies_are_in_seconds);
     tcase_add_test(tests, tenants_are_those_given);
+    tcase_add_test(tests, work_is_counted_by_tenant);
     tcase_add_test(tests, gauges_are_those_given);
     tcase_add_test(tests, the_process_is_this_one);
     tcase_add_test(tests, build_info_is_escaped);

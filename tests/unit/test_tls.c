@@ -75,6 +75,7 @@ static void stage_open(struct stage *stage, struct tls *tls, bool with_certifica
     memset(stage, 0, sizeof *stage);
     stage->thread = aligned_alloc(_Alignof(struct io_thread), sizeof *stage->thread);
     ck_assert_ptr_nonnull(stage->thread);
+    memset(stage->thread, 0, sizeof *stage->thread);
     ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, stage->fds), 0);
     stage->connection.fd = stage->fds[0];
     stage->connection.thread = stage->thread;
@@ -102,6 +103,7 @@ static void stage_close(struct stage *stage)
     gnutls_priority_deinit(stage->priorities);
     close(stage->fds[0]);
     close(stage->fds[1]);
+    read_ahead_free(&stage->thread->ahead_buffers);
     free(stage->thread);
 }
 
@@ -173,6 +175,30 @@ START_TEST(new_handshakes_get_the_new_certificate)
     ck_assert_int_eq(got, 5);
     stage_close(&before);
     stage_close(&after);
+    tls_destroy(tls);
+    remove_files();
+}
+END_TEST
+
+/* A client that has disconnected behind bytes that GnuTLS has not asked for has not ended. */
+START_TEST(a_connection_ends_behind_its_last_record)
+{
+    const struct config config = config_of_pair();
+    struct tls *tls = NULL;
+    struct stage stage;
+    char text[8];
+    write_pair(certificate_path, key_path, 1);
+    ck_assert_int_eq(tls_create(&config, &tls, NULL), GEMMD_OK);
+    stage_open(&stage, tls, false);
+    ck_assert(shake_hands(&stage));
+    ck_assert_int_eq(gnutls_record_send(stage.client, "first", 5), 5);
+    ck_assert_int_eq(gnutls_record_send(stage.client, "second", 6), 6);
+    shutdown(stage.fds[1], SHUT_WR);
+    ck_assert_int_eq(gnutls_record_recv(stage.server, text, sizeof text), 5);
+    ck_assert(!connection_has_ended(&stage.connection));
+    ck_assert_int_eq(gnutls_record_recv(stage.server, text, sizeof text), 6);
+    ck_assert(connection_has_ended(&stage.connection));
+    stage_close(&stage);
     tls_destroy(tls);
     remove_files();
 }
@@ -265,6 +291,7 @@ int main(void)
     TCase *tests = tcase_create("tls");
     tcase_add_test(tests, a_key_that_every_user_can_read_is_refused);
     tcase_add_test(tests, new_handshakes_get_the_new_certificate);
+    tcase_add_test(tests, a_connection_ends_behind_its_last_record);
     tcase_add_test(tests, wrong_files_change_nothing);
     tcase_add_test(tests, clients_have_names);
     tcase_add_test(tests, priorities_are_checked);

@@ -51,6 +51,7 @@ void tensor_call_close(struct tensor_call *call)
     tensor_call_end_copy(call);
     tensor_store_release(services_of(call->request)->tensors, call->resident);
     give_back_reservation(call);
+    admission_place_end(&call->place);
 }
 
 enum gemmd_error tensor_call_admit(struct tensor_call *call, uint64_t bytes)
@@ -89,27 +90,50 @@ static void tensor_copy_done(struct work *work)
     request_wake(call->request);
 }
 
-void tensor_call_copy(struct tensor_call *call, const struct work_copy *copies, uint32_t count,
-                      uint32_t device)
+/* The bytes that copies move, which count for the tenant's share of the device. */
+static uint64_t bytes_of(const struct work_copy *copies, uint32_t count)
 {
-    const bool again = call->queue != NULL;
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < count; i++)
+        bytes += copies[i].rows * copies[i].row_bytes;
+    return bytes;
+}
+
+static void prepare_copy(struct tensor_call *call, const struct work_copy *copies, uint32_t count,
+                         uint32_t device)
+{
     set_deadline(call);
     call->queue = services_of(call->request)->executors.list[device].queue;
     call->work = (struct work){
         .copy_count = count,
         .tenant = call->request->tenant_number,
         .priority = GEMM_PRIORITY_DEFAULT,
-        .bytes = call->queue_bytes,
+        .bytes = call->sends_meanwhile ? bytes_of(copies, count) : call->queue_bytes,
         .deadline_ns = call->deadline_ns,
         .queued_ns = clock_now_ns(),
         .done = tensor_copy_done,
     };
     memcpy(call->work.copies, copies, count * sizeof *copies);
+}
+
+void tensor_call_copy(struct tensor_call *call, const struct work_copy *copies, uint32_t count,
+                      uint32_t device)
+{
+    const bool again = call->queue != NULL;
+    prepare_copy(call, copies, count, device);
     /* Before queue_push: the work may be done at once. */
     if (again)
         request_hand_over_again(call->request);
     else
         request_hand_over(call->request);
+    queue_push(call->queue, &call->work);
+}
+
+void tensor_call_copy_rest(struct tensor_call *call, const struct work_copy *copies, uint32_t count,
+                           uint32_t device)
+{
+    prepare_copy(call, copies, count, device);
+    request_hand_over_rest(call->request);
     queue_push(call->queue, &call->work);
 }
 

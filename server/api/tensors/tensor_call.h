@@ -16,6 +16,8 @@
 #include "proto/tensor_request.h"
 #include "server/device/work.h"
 #include "server/http/request.h"
+#include "server/scheduler/admission.h"
+#include "server/tensors/resident_copy.h"
 #include "server/tensors/tensor_store.h"
 
 struct tensor_call {
@@ -52,6 +54,13 @@ struct tensor_call {
 
     /* Only for GET. */
     uint64_t header_bytes; /* of the answer's format */
+    /* The answer is sent while the rest of it is copied. From then on `place` is the reservation.
+     */
+    bool sends_meanwhile;
+    uint64_t copied_bytes; /* of the block: the header, and what has been copied */
+    struct work_copy rest[RESIDENT_COPIES];
+    uint32_t rest_count;
+    struct admission_place place;
 };
 
 /* Opens the state of a request whose headers have arrived, and checks the tensor's name and the
@@ -69,6 +78,10 @@ enum gemmd_error tensor_call_admit_more(struct tensor_call *call, uint64_t bytes
  * `answer` is called when the copy is done, and may call tensor_call_copy again. */
 void tensor_call_copy(struct tensor_call *call, const struct work_copy *copies, uint32_t count,
                       uint32_t device);
+/* The same for a copy that completes an answer which is sent meanwhile. `answer` is not called; the
+ * answer's reader waits for the copy (request_await_rest). */
+void tensor_call_copy_rest(struct tensor_call *call, const struct work_copy *copies, uint32_t count,
+                           uint32_t device);
 /* Ends the making of a copy on a further device, if there is one. The copy is kept if its work has
  * succeeded. */
 void tensor_call_end_copy(struct tensor_call *call);

@@ -1,7 +1,9 @@
 /*
  * GET and HEAD /tensors/{name}: sends a tensor in the format that Accept names.
  *
- * The bytes are copied from the device into a block of pinned memory, from which they are sent. The
+ * The bytes are copied from the device into a block of pinned memory, from which they are sent. A
+ * large tensor is copied by two works: the answer begins when the first eighth has been copied, and
+ * is sent while the device copies the rest. If the rest cannot be copied, the connection ends. The
  * CPU backend's tensor memory is memory of the host, so that a raw answer is sent from where the
  * tensor lies.
  *
@@ -20,8 +22,15 @@
 #include "server/api/services.h"
 #include "server/api/tensors/tensor_call.h"
 #include "server/http/accept.h"
+#include "server/http/digests.h"
 #include "server/http/respond.h"
 #include "server/tensors/resident_copy.h"
+
+/* A tensor of fewer bytes is sent when all of it has been copied. */
+static const uint64_t MEANWHILE_BYTES = 8 << 20;
+/* The first copy is this part of a large tensor. A GPU copies the other parts in the time in which
+ * the first part is sent. */
+enum { FIRST_PART = 8 };
 
 static bool is_head(const struct request *request)
 {
@@ -159,6 +168,81 @@ static void tensor_get_respond(struct tensor_call *call)
         send_block(call, &headers);
 }
 
+/* Gives the bytes of an answer that is sent while the rest of it is copied. */
+static ssize_t tensor_get_read(struct request *request, uint64_t position, char *out, size_t room)
+{
+    struct tensor_call *call = request->call;
+    if (position >= call->copied_bytes) {
+        const enum request_rest rest = request_await_rest(request);
+        if (rest == REQUEST_REST_AWAITED)
+            return 0;
+        if (rest == REQUEST_REST_DONE && call->work.status != GEMMD_OK)
+            request->fault = call->work.fault;
+        if (rest != REQUEST_REST_DONE || call->work.status != GEMMD_OK)
+            return -1;
+        call->copied_bytes = call->block_bytes;
+    }
+    const uint64_t left = call->copied_bytes - position;
+    const size_t given = left < room ? (size_t)left : room;
+    memcpy(out, call->block + position, given);
+    return (ssize_t)given;
+}
+
+/* Begins the answer when the first part has been copied. The condition of the request holds. */
+static void send_meanwhile(struct tensor_call *call)
+{
+    struct headers headers;
+    headers_clear(&headers);
+    add_tensor_headers(call, &headers);
+    headers_add(&headers, "Content-Type", format_media_type(call->format));
+    call->place = tensor_call_keep_place(call);
+    if (respond_pieces(call->request, &headers, call->block_bytes, tensor_get_read))
+        tensor_call_copy_rest(call, call->rest, call->rest_count, resident_device(call->resident));
+}
+
+/* Cuts a copy in two: `copy` becomes its first part, and `rest` the other parts. */
+static void cut_copy(struct work_copy *copy, struct work_copy *rest)
+{
+    if (copy->from_pitch == copy->row_bytes && copy->to_pitch == copy->row_bytes) {
+        copy->row_bytes *= copy->rows; /* no overflow: the rows are in memory */
+        copy->from_pitch = copy->to_pitch = copy->row_bytes;
+        copy->rows = 1;
+    }
+    uint64_t from_offset, to_offset;
+    *rest = *copy;
+    if (copy->rows == 1) {
+        copy->row_bytes /= FIRST_PART;
+        rest->row_bytes -= copy->row_bytes;
+        from_offset = to_offset = copy->row_bytes;
+    } else {
+        copy->rows = (copy->rows + FIRST_PART - 1) / FIRST_PART;
+        rest->rows -= copy->rows;
+        from_offset = copy->rows * copy->from_pitch;
+        to_offset = copy->rows * copy->to_pitch;
+    }
+    rest->from = (const unsigned char *)copy->from + from_offset;
+    rest->to = (unsigned char *)copy->to + to_offset;
+}
+
+/* Cuts the copies of a large tensor, if the answer can be sent while the rest is copied. The first
+ * part stays in `copies`, and call->rest has the others. Returns the number of copies that are left
+ * in `copies`. A tensor without an entity tag has to be hashed before the answer begins, and so has
+ * an answer with a digest. */
+static uint32_t cut_copies(struct tensor_call *call, struct work_copy copies[RESIDENT_COPIES],
+                           uint32_t count)
+{
+    if (call->block_bytes < MEANWHILE_BYTES || resident_etag(call->resident) == NULL ||
+        digests_are_wanted(call->request->digests))
+        return count;
+    cut_copy(&copies[0], &call->rest[0]);
+    for (uint32_t i = 1; i < count; i++)
+        call->rest[i] = copies[i];
+    call->rest_count = count;
+    call->copied_bytes = call->header_bytes + copies[0].rows * copies[0].row_bytes;
+    call->sends_meanwhile = true;
+    return 1;
+}
+
 /* Whether the answer can be sent without the tensor's bytes: the tag is known, and the answer has
  * no body. */
 static bool needs_no_bytes(const struct tensor_call *call)
@@ -239,9 +323,10 @@ void tensor_get_begin(struct request *request)
     }
     unsigned char *tensor = call->block + call->header_bytes;
     struct work_copy copies[RESIDENT_COPIES];
-    const uint32_t count = resident_copies_out(
+    uint32_t count = resident_copies_out(
         call->resident, tensor,
         scale_bytes_of(call) > 0 ? tensor + resident_tensor(call->resident)->bytes : NULL, copies);
+    count = cut_copies(call, copies, count);
     tensor_call_copy(call, copies, count, resident_device(call->resident));
 }
 
@@ -251,6 +336,10 @@ void tensor_get_answer(struct request *request)
     const struct tensor *tensor = resident_tensor(call->resident);
     if (call->work.status != GEMMD_OK) {
         respond_fault(request, &call->work.fault);
+        return;
+    }
+    if (call->sends_meanwhile) {
+        send_meanwhile(call);
         return;
     }
     if (resident_etag(call->resident) == NULL) {
