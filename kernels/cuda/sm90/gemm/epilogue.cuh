@@ -512,7 +512,8 @@ __device__ __forceinline__ void finish_chunk(const sm90_arguments &p, uint32_t p
  * the panel is the one of the last store. */
 template <int PENDING> __device__ __forceinline__ void panel_begin()
 {
-    ptx::bulk_wait_read<PENDING>(); /* lanes that issue no stores do not wait, and none branches */
+    /* All lanes wait, which takes no branch. For lanes that issue no stores there is no wait. */
+    ptx::bulk_wait_read<PENDING>();
     __syncwarp();
 }
 
