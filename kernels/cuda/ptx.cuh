@@ -234,6 +234,20 @@ __device__ __forceinline__ void tensor_store(const CUtensorMap *map, uint32_t so
                  : "memory");
 }
 
+/* tensor_store by those threads whose `issues` is true, without a branch. */
+__device__ __forceinline__ void tensor_store_if(bool issues, const CUtensorMap *map,
+                                                uint32_t source, int32_t x, int32_t y, int32_t z)
+{
+    asm volatile("{\n\t"
+                 ".reg .pred issues;\n\t"
+                 "setp.ne.u32 issues, %5, 0;\n\t"
+                 "@issues cp.async.bulk.tensor.3d.global.shared::cta.bulk_group"
+                 " [%0, {%2, %3, %4}], [%1];\n\t"
+                 "}" ::"l"(map),
+                 "r"(source), "r"(x), "r"(y), "r"(z), "r"((uint32_t)issues)
+                 : "memory");
+}
+
 __device__ __forceinline__ void bulk_commit()
 {
     asm volatile("cp.async.bulk.commit_group;" ::: "memory");
@@ -353,11 +367,36 @@ __device__ __forceinline__ uint32_t load_global(const void *from)
     return v;
 }
 
-__device__ __forceinline__ uint32_t load_global_16(const void *from)
+/* A pair of neighbouring elements of 16 bits, of which the first `count` exist. An element that
+ * does not exist is that of `otherwise` if none exists, and else 0. */
+__device__ __forceinline__ uint32_t load_global_pair(const void *from, uint32_t count,
+                                                     uint32_t otherwise)
 {
-    uint16_t v;
-    asm volatile("ld.global.nc.b16 %0, [%1];" : "=h"(v) : "l"(from) : "memory");
+    uint32_t v = otherwise;
+    asm volatile("{\n\t"
+                 ".reg .pred one, two;\n\t"
+                 "setp.eq.u32 one, %2, 1;\n\t"
+                 "setp.gt.u32 two, %2, 1;\n\t"
+                 "@two ld.global.nc.b32 %0, [%1];\n\t"
+                 "@one ld.global.nc.u16 %0, [%1];\n\t"
+                 "}"
+                 : "+r"(v)
+                 : "l"(from), "r"(count)
+                 : "memory");
     return v;
+}
+
+/* ---- between the lanes of a warp ---- */
+
+/* The value `v` of lane first + (this lane's number modulo 4). `first` is a multiple of 4 and the
+ * same for all lanes, so that no lane has to compute the number of the lane that it reads. */
+__device__ __forceinline__ uint32_t shuffle_from_quad(uint32_t v, uint32_t first)
+{
+    uint32_t other;
+    asm volatile("shfl.sync.idx.b32 %0, %1, %2, 0x31f, 0xffffffff;"
+                 : "=r"(other)
+                 : "r"(v), "r"(first));
+    return other;
 }
 
 /* ---- kernels one after another ---- */

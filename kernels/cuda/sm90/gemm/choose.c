@@ -243,11 +243,8 @@ static double store_us(const struct gemm_problem *p, const struct sm90_rates *r)
  * tile, 1 for 128 x 256. */
 static double epilogue_us(const struct sm90_kernel *kernel, const struct sm90_rates *r, double area)
 {
-    if (r->finish_part_us == 0)
-        return r->finish_us * area;
-    const double rows = (double)kernel->tile_m / (kernel->pingpong ? 1 : kernel->consumers);
-    const double columns = kernel->tile_n % 64 == 0 ? 64 : 32;
-    return r->finish_part_us * (rows / 64) * (kernel->tile_n / columns);
+    const bool alone = kernel->pingpong || kernel->consumers == 1;
+    return area * (alone && r->finish_alone_us > 0 ? r->finish_alone_us : r->finish_us);
 }
 
 /* The time from the last product of a tile to the first product of the block's next tile.

@@ -168,34 +168,40 @@ __device__ __forceinline__ float gelu_short(float x)
     return x * (x < 0 ? tail : 1 - tail);
 }
 
+/* Applies activation ACT to COUNT values. */
+template <enum gemm_act ACT, int COUNT>
+__device__ __forceinline__ void activate_all(float (&v)[COUNT])
+{
+#pragma unroll
+    for (int i = 0; i < COUNT; i++) {
+        if constexpr (ACT == GEMM_ACT_RELU) {
+            v[i] = activate<float>(GEMM_ACT_RELU, v[i]);
+        } else if constexpr (ACT == GEMM_ACT_GELU) {
+            v[i] = gelu_short(v[i]);
+        } else if constexpr (ACT == GEMM_ACT_GELU_TANH) {
+            v[i] = gelu_tanh_short(v[i]);
+        } else if constexpr (ACT == GEMM_ACT_SILU) {
+            v[i] = silu_short(v[i]);
+        }
+    }
+}
+
 /* Applies the activation to COUNT values, with one `switch` for all of them. */
 template <int COUNT>
 __device__ __forceinline__ void activate_short(enum gemm_act act, float (&v)[COUNT])
 {
     switch (act) {
     case GEMM_ACT_RELU:
-#pragma unroll
-        for (int i = 0; i < COUNT; i++) {
-            v[i] = activate<float>(GEMM_ACT_RELU, v[i]);
-        }
+        activate_all<GEMM_ACT_RELU>(v);
         break;
     case GEMM_ACT_GELU:
-#pragma unroll
-        for (int i = 0; i < COUNT; i++) {
-            v[i] = gelu_short(v[i]);
-        }
+        activate_all<GEMM_ACT_GELU>(v);
         break;
     case GEMM_ACT_GELU_TANH:
-#pragma unroll
-        for (int i = 0; i < COUNT; i++) {
-            v[i] = gelu_tanh_short(v[i]);
-        }
+        activate_all<GEMM_ACT_GELU_TANH>(v);
         break;
     case GEMM_ACT_SILU:
-#pragma unroll
-        for (int i = 0; i < COUNT; i++) {
-            v[i] = silu_short(v[i]);
-        }
+        activate_all<GEMM_ACT_SILU>(v);
         break;
     default:
         break;
@@ -234,33 +240,38 @@ __device__ __forceinline__ void finish_floats(const sm90_arguments &p, int64_t a
     }
 }
 
-/* The bias, of a 16-bit type, for COLUMNS columns of a tile: for each 8 columns the pair of
- * neighbouring elements whose columns the thread has sums of. The bias is loaded before the
- * products of a tile, so that it has arrived after them. If there are too few registers for that,
- * COLUMNS is 0 and store_finished loads the bias later. Without a bias the elements are -0, which
- * changes no sum. */
-template <int COLUMNS> struct bias_pairs {
-    uint32_t pairs[COLUMNS / 8];
+/* The bias, of a 16-bit type, for the N columns of a tile. Word i of lane l has the elements for
+ * sums 64 * i + 2 * l and the next one of a row of the tile, so that a warp holds the whole bias in
+ * few registers. The bias is loaded before the products of a tile, so that the elements have
+ * arrived after the products. `shift` as for chunk_column. Without a bias the elements are -0,
+ * which changes no sum. */
+template <int N> struct tile_bias {
+    uint32_t words[(N + 63) / 64];
 
-    __device__ __forceinline__ bias_pairs(const sm90_arguments &p, uint32_t lane, uint32_t column0)
+    __device__ __forceinline__ tile_bias(const sm90_arguments &p, uint32_t lane, uint32_t column0,
+                                         uint32_t shift)
     {
         const uint16_t *bias = static_cast<const uint16_t *>(p.bias);
-        const uint32_t first = column0 + 2 * (lane % 4);
-        const bool there = p.in_place && bias != nullptr;
+        const uint32_t end = p.in_place && bias != nullptr ? p.n : 0;
 #pragma unroll
-        for (uint32_t i = 0; i < COLUMNS / 8; i++) {
-            const uint32_t column = first + 8 * i;
-            pairs[i] = 0x80008000;
-            if (there && column + 1 < p.n) {
-                pairs[i] = ptx::load_global(bias + column);
-            } else if (there && column < p.n) {
-                pairs[i] = ptx::load_global_16(bias + column);
-            }
+        for (uint32_t i = 0; i < (N + 63) / 64; i++) {
+            const uint32_t place = 64 * i + 2 * lane + shift;
+            const uint32_t column = column0 + (place < N ? place : place - N);
+            words[i] =
+                ptx::load_global_pair(bias + column, column < end ? end - column : 0, 0x80008000);
         }
     }
+    /* The pair of elements for the thread's sums in columns `column` to `column` + 7, counted in
+     * the order of the sums. Called by all lanes of a warp. */
+    __device__ __forceinline__ uint32_t pair(int column) const
+    {
+        return ptx::shuffle_from_quad(words[column / 64], column % 64 / 2);
+    }
 };
-template <> struct bias_pairs<0> {
-    __device__ __forceinline__ bias_pairs(const sm90_arguments &, uint32_t, uint32_t)
+
+/* Takes the place of the bias in kernels whose results never have 16 bits. */
+struct no_bias {
+    __device__ __forceinline__ no_bias(const sm90_arguments &, uint32_t, uint32_t, uint32_t)
     {
     }
 };
@@ -272,20 +283,6 @@ __device__ __forceinline__ float element_of(uint32_t pair, int which, uint32_t o
         return __uint_as_float(which == 0 ? pair << 16 : pair & 0xffff0000);
     }
     return __half2float(__ushort_as_half((unsigned short)(which == 0 ? pair : pair >> 16)));
-}
-
-/* The epilogue for a thread's sums in COLUMNS columns of a tile, without C0. */
-template <element E, int COLUMNS>
-__device__ __forceinline__ void finish_in_place(const sm90_arguments &p, const float *d,
-                                                const uint32_t *bias, float (&v)[COLUMNS / 2])
-{
-    /* Products of bf16 have results of bf16; those of f16 also of bf16 (pack_16). */
-    const uint32_t out = E == BF16 ? (uint32_t)SM90_OUT_BF16 : p.out;
-#pragma unroll
-    for (int i = 0; i < COLUMNS / 2; i++) {
-        v[i] = fmaf(p.alpha, d[i], element_of(bias[i / 4], i % 2, out));
-    }
-    activate_short((enum gemm_act)p.act, v);
 }
 
 /* The epilogue for 32-bit integers, modulo 2^32. */
@@ -511,33 +508,27 @@ __device__ __forceinline__ void finish_chunk(const sm90_arguments &p, uint32_t p
 }
 
 /* Waits until a panel may be written: until all but the last PENDING of this warp's stores by TMA
- * have read their panels. The two panels are used in turn, so PENDING is 1, or 0 where the panel is
- * the one of the last store. */
-template <int PENDING> __device__ __forceinline__ void panel_begin(uint32_t lane)
+ * have read their panels. Panels are used in turn, so PENDING is their number less 1, or 0 where
+ * the panel is the one of the last store. */
+template <int PENDING> __device__ __forceinline__ void panel_begin()
 {
-    if (lane == 0) {
-        ptx::bulk_wait_read<PENDING>();
-    }
+    /* All lanes wait, which takes no branch. For lanes that issue no stores there is no wait. */
+    ptx::bulk_wait_read<PENDING>();
     __syncwarp();
 }
 
 /* The panel of chunk `i` of a tile of N columns, which may be written when this returns. */
-template <int N>
-__device__ __forceinline__ uint32_t panel_of(uint32_t staging, int i, uint32_t lane)
+template <int N> __device__ __forceinline__ uint32_t panel_of(uint32_t staging, int i)
 {
-    if constexpr (chunk_columns<N> < CHUNK_COLUMNS) {
-        /* The first chunk of a tile waits for the stores of the tile before. */
-        if (i == 0) {
-            panel_begin<0>(lane);
-        } else {
-            panel_begin<3>(lane);
-        }
-        return staging + i % 4 * (PANEL_BYTES / 2);
+    constexpr int PANELS = CHUNK_COLUMNS == chunk_columns<N> ? 2 : 4;
+    /* Where a tile has no whole rounds of panels, its first chunk can have the panel of the last
+     * store before, and so waits for all stores. */
+    if (N / chunk_columns<N> % PANELS != 0 && i == 0) {
+        panel_begin<0>();
     } else {
-        /* With an odd number of chunks, the first one's panel is also the last one's. */
-        panel_begin<N / CHUNK_COLUMNS % 2 == 1 ? 0 : 1>(lane);
-        return staging + i % 2 * PANEL_BYTES;
+        panel_begin<PANELS - 1>();
     }
+    return staging + i % PANELS * (STAGING_BYTES / PANELS);
 }
 
 /* The first of the columns of C that chunk `i` of a tile of N columns has. The tile's first `shift`
@@ -552,41 +543,84 @@ __device__ __forceinline__ uint32_t chunk_column(uint32_t column0, int i, uint32
     return column0 + column;
 }
 
-/* Has TMA store a panel to C, at (row, column) of problem `batch`, and does not wait. */
+/* Has TMA store a panel to C, at (row, column) of problem `batch`, and does not wait. STRAIGHT: the
+ * code has no branch, so that the compiler can mix it with other code. All lanes then commit a
+ * group of stores, of which only that of lane 0 is not empty. */
+template <bool STRAIGHT = false>
 __device__ __forceinline__ void panel_send(const sm90_arguments &p, uint32_t panel, uint32_t lane,
                                            uint32_t column, uint32_t row, uint32_t batch)
 {
     ptx::fence_async_proxy();
     __syncwarp();
-    if (lane == 0) {
-        ptx::tensor_store(&p.c, panel, (int32_t)column, (int32_t)row, (int32_t)batch);
+    ptx::tensor_store_if(lane == 0, &p.c, panel, (int32_t)column, (int32_t)row, (int32_t)batch);
+    if (STRAIGHT || lane == 0) {
         ptx::bulk_commit();
     }
 }
 
-/* Stores a warp's 16 rows of a tile of N columns, with the epilogue computed in place. If `bias` is
- * empty (BIAS_COLUMNS is 0), the bias is loaded here. Parameters as for store_rows. */
-template <element E, int N, int BIAS_COLUMNS>
-__device__ __forceinline__ void store_finished(const sm90_arguments &p, const float (&d)[N / 2],
-                                               const bias_pairs<BIAS_COLUMNS> &bias,
-                                               uint32_t staging, uint32_t lane, uint32_t batch,
-                                               uint32_t row0, uint32_t column0, uint32_t shift)
+/* store_finished for activation ACT. */
+template <element E, int N, enum gemm_act ACT>
+__device__ __forceinline__ void store_activated(const sm90_arguments &p, const float (&d)[N / 2],
+                                                const tile_bias<N> &bias, uint32_t staging,
+                                                uint32_t lane, uint32_t batch, uint32_t row0,
+                                                uint32_t column0, uint32_t shift)
 {
     constexpr int COLUMNS = chunk_columns<N>;
-    static_assert(BIAS_COLUMNS == 0 || COLUMNS == CHUNK_COLUMNS, "not for shifted columns");
+    /* Products of bf16 have results of bf16; those of f16 also of bf16 (pack_16). */
+    const uint32_t out = E == BF16 ? (uint32_t)SM90_OUT_BF16 : p.out;
 #pragma unroll
     for (int i = 0; i < N / COLUMNS; i++) {
-        const uint32_t column = chunk_column<N>(column0, i, shift);
         float v[COLUMNS / 2];
-        if constexpr (BIAS_COLUMNS > 0) {
-            finish_in_place<E, COLUMNS>(p, d + i * 32, bias.pairs + i * 8, v);
-        } else {
-            const bias_pairs<COLUMNS> chunk(p, lane, column);
-            finish_in_place<E, COLUMNS>(p, d + i * COLUMNS / 2, chunk.pairs, v);
+#pragma unroll
+        for (int j = 0; j < COLUMNS / 2; j += 4) {
+            const uint32_t pair = bias.pair(i * COLUMNS + 2 * j);
+#pragma unroll
+            for (int s = j; s < j + 4; s++) {
+                v[s] = fmaf(p.alpha, d[i * COLUMNS / 2 + s], element_of(pair, s % 2, out));
+            }
         }
-        const uint32_t panel = panel_of<N>(staging, i, lane);
+        activate_all<ACT>(v);
+        const uint32_t panel = panel_of<N>(staging, i);
         stage_16<E, COLUMNS>(v, panel, lane, 1, p.out);
-        panel_send(p, panel, lane, column, row0, batch);
+        const uint32_t column = chunk_column<N>(column0, i, shift);
+        /* Small chunks are faster if their code is mixed, as far as there are registers. */
+        if (COLUMNS < CHUNK_COLUMNS && (N < 128 || i % 2 == 0)) {
+            panel_send<true>(p, panel, lane, column, row0, batch);
+        } else {
+            panel_send(p, panel, lane, column, row0, batch);
+        }
+    }
+}
+
+/* Stores a warp's 16 rows of a tile of N columns, with the epilogue computed in place, as
+ * act(alpha * d + bias). Parameters as for store_rows. The activation is chosen once for all
+ * columns, so that the compiler can compute a chunk while the one before is stored. */
+template <element E, int N>
+__device__ __forceinline__ void store_finished(const sm90_arguments &p, const float (&d)[N / 2],
+                                               const tile_bias<N> &bias, uint32_t staging,
+                                               uint32_t lane, uint32_t batch, uint32_t row0,
+                                               uint32_t column0, uint32_t shift)
+{
+    switch ((enum gemm_act)p.act) {
+    case GEMM_ACT_RELU:
+        store_activated<E, N, GEMM_ACT_RELU>(p, d, bias, staging, lane, batch, row0, column0,
+                                             shift);
+        break;
+    case GEMM_ACT_GELU:
+        store_activated<E, N, GEMM_ACT_GELU>(p, d, bias, staging, lane, batch, row0, column0,
+                                             shift);
+        break;
+    case GEMM_ACT_GELU_TANH:
+        store_activated<E, N, GEMM_ACT_GELU_TANH>(p, d, bias, staging, lane, batch, row0, column0,
+                                                  shift);
+        break;
+    case GEMM_ACT_SILU:
+        store_activated<E, N, GEMM_ACT_SILU>(p, d, bias, staging, lane, batch, row0, column0,
+                                             shift);
+        break;
+    default:
+        store_activated<E, N, GEMM_ACT_NONE>(p, d, bias, staging, lane, batch, row0, column0,
+                                             shift);
     }
 }
 
@@ -595,11 +629,11 @@ __device__ __forceinline__ void store_finished(const sm90_arguments &p, const fl
  * column0 the tile's first column, and `shift` as for chunk_column. `plain`: nothing but alpha
  * follows the sums. IN_PLACE: the results can have 16 bits. TAKES_C0: the kernel has the registers
  * for the third way. */
-template <element E, int N, bool IN_PLACE, bool TAKES_C0, int BIAS_COLUMNS>
+template <element E, int N, bool IN_PLACE, bool TAKES_C0, class BIAS>
 __device__ __forceinline__ void
-store_rows(const sm90_arguments &p, const accumulator_t<E> (&d)[N / 2],
-           const bias_pairs<BIAS_COLUMNS> &bias, bool plain, uint32_t staging, uint32_t lane,
-           uint32_t batch, uint32_t row0, uint32_t column0, uint32_t shift = 0)
+store_rows(const sm90_arguments &p, const accumulator_t<E> (&d)[N / 2], const BIAS &bias,
+           bool plain, uint32_t staging, uint32_t lane, uint32_t batch, uint32_t row0,
+           uint32_t column0, uint32_t shift = 0)
 {
     if constexpr (IN_PLACE) {
         if (!plain && p.in_place) {
@@ -614,7 +648,7 @@ store_rows(const sm90_arguments &p, const accumulator_t<E> (&d)[N / 2],
     if (plain && ((IN_PLACE && E != F8) || p.out == SM90_OUT_F16 || p.out == SM90_OUT_BF16)) {
 #pragma unroll
         for (int i = 0; i < CHUNKS; i++) {
-            const uint32_t panel = panel_of<N>(staging, i, lane);
+            const uint32_t panel = panel_of<N>(staging, i);
             stage_16<E, COLUMNS>(d + i * COLUMNS / 2, panel, lane, p.alpha, p.out);
             panel_send(p, panel, lane, chunk_column<N>(column0, i, shift), row0, batch);
         }
@@ -627,14 +661,14 @@ store_rows(const sm90_arguments &p, const accumulator_t<E> (&d)[N / 2],
             for (int j = 0; j < 16; j++) {
                 v[j] = scaled_bits(p, d[16 * i + j]);
             }
-            panel_begin<1>(lane);
+            panel_begin<1>();
             stage_32(v, panel, lane);
             panel_send(p, panel, lane, column0 + i * 32, row0, batch);
         }
     } else if constexpr (TAKES_C0) {
         if constexpr (E == F32) {
             /* TMA may still read the panels of a plain tile before this one. */
-            panel_begin<0>(lane);
+            panel_begin<0>();
         }
 #pragma unroll 1
         for (int chunk = 0; chunk < CHUNKS; chunk++) {

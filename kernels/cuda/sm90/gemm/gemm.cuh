@@ -141,10 +141,6 @@ struct config {
     static constexpr bool MANY_SUMS = SUM_REGISTERS > 128;
     static constexpr bool TAKES_C0 = !MANY_SUMS && TILE_N % CHUNK_COLUMNS == 0;
     static constexpr bool TAKES_MORE = MANY_SUMS || (SWAPPED && CHUNKED && SUM_REGISTERS > 64);
-    /* Whether there are registers for the bias of a tile while the tile's products are computed. */
-    static constexpr bool BIAS_FIRST =
-        IN_PLACE && SCALES == GEMM_SCALES_NONE && TILE_N % CHUNK_COLUMNS == 0 &&
-        SUM_REGISTERS * (CHUNKED ? 2 : 1) <= (CONSUMERS == 3 ? 64 : 128);
 
     /* Whether half of a box of Y is left over at the end of a tile, because the lines of Y run
      * across k (load_columns). The left-over columns have a box of their own size (HALF_BOX), and
@@ -586,6 +582,9 @@ template <class C>
 using rowcol_of = std::conditional_t<C::SCALES == GEMM_SCALES_ROWCOL,
                                      rowcol_scales<C::TILE_N, C::BLOCKS_64>, no_scales>;
 
+/* The bias of a tile, if the configuration computes epilogues in registers. */
+template <class C> using bias_of = std::conditional_t<C::IN_PLACE, tile_bias<C::TILE_N>, no_bias>;
+
 /* The code of a consumer: computes and stores its part of each tile of this cluster (cluster,
  * clusters and rank as for produce). */
 template <class C>
@@ -595,28 +594,30 @@ __device__ __forceinline__ void consume(const sm90_arguments &p, const shared<C>
 {
     using T = accumulator_t<C::E>;
     const uint32_t rank_m = rank / C::CLUSTER_N, rank_n = rank % C::CLUSTER_N;
-    const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
+    const uint32_t lane = threadIdx.x % 32;
+    /* The same for all lanes; the shuffle tells the compiler so. */
+    const uint32_t warp = __shfl_sync(0xffffffff, threadIdx.x / 32 % 4, 0);
     const uint32_t row_in_tile = C::PINGPONG ? 0 : consumer * C::CONSUMER_ROWS;
     const uint32_t staging = s.staging(consumer * 4 + warp);
     uint32_t uses = 0; /* stages of the tiles before, also of those of the other consumer */
     uint32_t turn = 0; /* tiles so far, of both consumers */
     for (uint32_t index = cluster; index < p.tiles; index += clusters, uses += p.k_tiles) {
+        const uint32_t round = turn / 2;
+        if (C::PINGPONG && turn++ % 2 != consumer) {
+            continue;
+        }
+        const tile t = tile_at(p, index);
+        const uint32_t row = (t.row * C::CLUSTER_M + rank_m) * C::TILE_M + row_in_tile + warp * 16;
+        const uint32_t column = (t.column * C::CLUSTER_N + rank_n) * C::TILE_N;
+        const uint32_t shift = y_shift<C>(column);
+        const bias_of<C> bias(p, lane, column, shift);
         if (C::PINGPONG) {
-            const uint32_t round = turn / 2;
-            if (turn++ % 2 != consumer) {
-                continue;
-            }
             /* Each turn of a consumer is given by the other one, except the first of consumer 0,
              * which does not wait. */
             ptx::mbarrier_wait(s.turn(consumer), (round + 1 - consumer) & 1);
         }
         /* The barrier of the consumer whose turn it is once this tile's products are issued. */
         const uint32_t next_turn = C::PINGPONG ? s.turn(1 - consumer) : 0;
-        const tile t = tile_at(p, index);
-        const uint32_t row = (t.row * C::CLUSTER_M + rank_m) * C::TILE_M + row_in_tile + warp * 16;
-        const uint32_t column = (t.column * C::CLUSTER_N + rank_n) * C::TILE_N;
-        const uint32_t shift = y_shift<C>(column);
-        const bias_pairs<C::BIAS_FIRST ? C::TILE_N : 0> bias(p, lane, column);
         const rowcol_of<C> scales(p, lane, t.batch, row, column);
         ring<C::STAGES> at(uses);
         T d[C::BLOCKS_64][C::TILE_N / 2];

@@ -202,7 +202,7 @@ __device__ __forceinline__ void consume_f8(const sm90_arguments &p, const shared
         const tile t = tile_at(p, index);
         const uint32_t row = (t.row * C::CLUSTER_M + rank_m) * C::TILE_M + row_in_tile + warp * 16;
         const uint32_t column = (t.column * C::CLUSTER_N + rank_n) * C::TILE_N;
-        const bias_pairs<0> bias(p, lane, column);
+        const bias_of<C> bias(p, lane, column, 0);
         blocks_of<C> scales(p, lane, t.batch, row, column);
         const rowcol_of<C> rowcol(p, lane, t.batch, row, column);
         ring<C::STAGES> at(uses);

@@ -249,7 +249,7 @@ store_swapped(const sm90_arguments &p, const shared<C> &s, const float (&d)[C::T
             for (int j = 0; j < 16; j++) {
                 v[j] = scaled_bits(p, d[16 * i + j]);
             }
-            panel_begin<1>(lane);
+            panel_begin<1>();
             ptx::barrier_sync(barrier, PAIR_THREADS);
             stage_swapped(v, panels + panel, columns, lane);
             ptx::fence_async_proxy();

@@ -17,11 +17,10 @@ struct sm90_rates {
      * the tile, store_32_us more if results have 32 bits, and finish_us more for an epilogue of
      * more than alpha. */
     double store_us, store_32_us, finish_us;
-    /* In place of finish_us: the time of such an epilogue for the part of a tile that one consumer
-     * stores at once, 64 rows of 64 columns, or of 32 in tiles whose columns are no multiple of 64.
-     * Such a part waits for its elements of the bias, so that the time is about the same for both.
-     * 0: finish_us is used. */
-    double finish_part_us;
+    /* In place of finish_us where one consumer computes the tile. Consumers that share a tile keep
+     * the special functions of the multiprocessor busy; one consumer alone does not. 0: finish_us
+     * is used. */
+    double finish_alone_us;
     /* From the end of storing a tile to the first product of the block's next tile, if the
      * consumers share a tile. */
     double tile_us;
