@@ -28,7 +28,8 @@ bool attention_own_takes(const struct attention_own *own, const struct attention
     if (strcmp(own->kernel->name, "naive") == 0)
         return attention_flops(problem) < slow_flops;
     /* Tiles for wider heads are slower beyond doubt. */
-    return own->tile == NULL || own->tile->width == attention_wgmma_choose(problem)->width;
+    return own->tile == NULL || (own->tile->width == attention_wgmma_choose(problem)->width &&
+                                 attention_wgmma_kernel_takes(own->tile, problem));
 }
 
 enum { WORKSPACE_ALIGNMENT = 256, ENTRIES_MAX = 64 };

@@ -213,8 +213,14 @@ static void add_tiles(struct check *check, const char *text)
 static bool trial_takes(const struct trial *trial, const struct attention_problem *problem)
 {
     return trial->dtype == problem->dtype && trial->kernel->takes(problem) &&
-           (trial->tile == NULL ||
-            (problem->d <= trial->tile->width && problem->dv <= trial->tile->width));
+           (trial->tile == NULL || attention_wgmma_kernel_takes(trial->tile, problem));
+}
+
+/* The tile that a problem has alone, where `tile` is a kernel that gives the bits of that tile. */
+static const struct attention_wgmma_kernel *tile_alike(const struct attention_wgmma_kernel *tile,
+                                                       const struct attention_problem *problem)
+{
+    return tile->group == NULL ? attention_wgmma_choose(problem) : tile;
 }
 
 /* Whether two trials that take a problem have to give the same bits. Tiles of flash_wgmma need not
@@ -226,7 +232,8 @@ static bool same_family(const struct trial *a, const struct trial *b,
         return false;
     return a->tile == NULL ||
            (a->tile->width == b->tile->width &&
-            !(fill == PRODUCT_SPECIAL && (problem->causal || problem->windowed)));
+            (!(fill == PRODUCT_SPECIAL && (problem->causal || problem->windowed)) ||
+             tile_alike(a->tile, problem) == tile_alike(b->tile, problem)));
 }
 
 /* Runs one trial: on the first stream against the host, then on all for the same bytes, the last

@@ -48,6 +48,10 @@
 namespace sm90
 {
 
+/* clang-format off */
+WGMMA_REGISTERS_WIDTH(80, 40, 40, 41, 42, 43, 44, 45)
+/* clang-format on */
+
 using flash::lengths;
 using flash::softmax_row;
 using flash::span;
@@ -430,6 +434,25 @@ __device__ __forceinline__ void clear_values(uint32_t slot, uint32_t first, uint
     ptx::barrier_sync(1 + C::CONSUMERS + consumer, 128);
 }
 
+/* Turns the products of a consumer with tile `tile` of keys into scores where that is not left to
+ * the softmax (arguments.h, `general`), and then masks the keys that rows `row` and `row` + 8 do not
+ * see. `all` are the keys that all rows of the consumer see; tiles within them are not masked. */
+template <class C, int COUNT>
+__device__ __forceinline__ void adjust_scores(const attention_arguments &a, float (&s)[COUNT],
+                                              int32_t tile, const lengths &n, uint32_t row,
+                                              const span &all)
+{
+    const int32_t from = tile * C::TILE_N;
+    if (a.general)
+        flash::score_all(a, s);
+    if (from < all.first || from + 2 * COUNT > all.end) {
+        const int32_t origin = from + 2 * (int32_t)(threadIdx.x % 4);
+        const span keys[2] = {flash::span_of(a, n, row), flash::span_of(a, n, row + 8)};
+        flash::mask<0>(s, keys[0].first - origin, keys[0].end - origin);
+        flash::mask<1>(s, keys[1].first - origin, keys[1].end - origin);
+    }
+}
+
 /* A consumer's copy of the parameters of its tile's problem, for a group of problems; in shared
  * memory, so that the parameters take no registers. Initially of no problem. */
 struct attention_copy {
@@ -501,25 +524,6 @@ template <class C> struct attention_consumer {
         return t;
     }
 
-    /* Turns products into scores where that is not left to the softmax (arguments.h, `general`),
-     * and then masks the keys that rows `row` and `row` + 8 do not see. `all` are the keys that all
-     * rows of the consumer see; tiles within them are not masked. */
-    template <int COUNT>
-    __device__ __forceinline__ void adjust(const attention_arguments &a, float (&s)[COUNT],
-                                           int32_t tile, const lengths &n, uint32_t row,
-                                           const span &all) const
-    {
-        const int32_t from = tile * C::TILE_N;
-        if (a.general)
-            flash::score_all(a, s);
-        if (from < all.first || from + 2 * COUNT > all.end) {
-            const int32_t origin = from + 2 * (int32_t)(lane % 4);
-            const span keys[2] = {flash::span_of(a, n, row), flash::span_of(a, n, row + 8)};
-            flash::mask<0>(s, keys[0].first - origin, keys[0].end - origin);
-            flash::mask<1>(s, keys[1].first - origin, keys[1].end - origin);
-        }
-    }
-
     __device__ __forceinline__ void store(const attention_arguments &a, const attention_tile &t,
                                           uint32_t row, const softmax_row (&state)[2],
                                           const float (&o)[C::WIDTH / 2]) const
@@ -542,7 +546,7 @@ template <class C> struct attention_consumer {
         pin(s);
         arrive(shared.empty(at.stage));
         at.advance();
-        adjust(a, s, t.end - 1, t.n, row, all);
+        adjust_scores<C>(a, s, t.end - 1, t.n, row, all);
         flash::softmax_step<0>(s, state[0], a.exponent_of_score);
         flash::softmax_step<1>(s, state[1], a.exponent_of_score);
         narrow_weights<C>(s, weights);
@@ -597,7 +601,7 @@ template <class C> struct attention_consumer {
             wgmma_wait<1>();
             pin(s);
             arrive(shared.empty(keys));
-            adjust(a, s, tile, t.n, row, all);
+            adjust_scores<C>(a, s, tile, t.n, row, all);
             const float factor[2] = {flash::softmax_step<0>(s, state[0], a.exponent_of_score),
                                      flash::softmax_step<1>(s, state[1], a.exponent_of_score)};
             wgmma_wait<0>();

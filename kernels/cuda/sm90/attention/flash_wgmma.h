@@ -31,6 +31,9 @@ struct attention_wgmma_arguments {
     uint32_t heads_at_once; /* the number of heads whose K and V should be in the L2 at once */
     uint32_t *next; /* a counter, zero before and after the launch, from which blocks take their
                        next tile. NULL: tiles are assigned statically */
+    /* Of independent.cuh only, whose items are the tiles of the fields above: */
+    uint32_t item_blocks; /* row blocks (64 queries) of an item */
+    uint32_t alike_rows;  /* the queries of a tile of flash_wgmma.cuh with the same bits */
 };
 
 /* The most problems that fit in a launch's parameters. */
@@ -51,8 +54,10 @@ struct attention_wgmma_group {
 struct attention_wgmma_kernel {
     const char *name; /* "bf16_d128_128x128" */
     const void *function;
-    const void *group; /* the same kernel for attention_wgmma_group */
+    const void *group; /* the same kernel for attention_wgmma_group; NULL: a kernel of
+                          independent.cuh */
     uint32_t width;    /* the largest d and dv */
+    uint32_t slots;    /* of the ring of K and V */
     uint32_t tile_m, tile_n, threads, shared_bytes;
 };
 
@@ -78,6 +83,10 @@ const struct attention_wgmma_kernel *attention_wgmma_kernels(enum gemmd_dtype dt
  */
 const struct attention_wgmma_kernel *
 attention_wgmma_choose(const struct attention_problem *problem);
+
+/* Whether a kernel of the table takes the problem. Ignores pointers. */
+bool attention_wgmma_kernel_takes(const struct attention_wgmma_kernel *kernel,
+                                  const struct attention_problem *problem);
 
 /* Moves the members of a group that can run with the kernel that is chosen for the first member to
  * the front, in their order, and returns their number. A member with a causal mask or a window runs

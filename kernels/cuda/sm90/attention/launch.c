@@ -9,6 +9,9 @@
 
 enum {
     SECTION_BYTES = 24 << 20, /* keys and values in use at once, to stay in the L2 (50 MiB) */
+    CONSUMER_ROWS = 64,
+    MULTIPROCESSORS = 132, /* of the cards that items are made for */
+    ITEMS_OF_HEAD_MAX = 32,
     ALIGNMENT_ELEMENTS = 8,   /* 16 bytes, as TMA requires */
     BOX_WIDTH = 64            /* elements: 128 bytes, as the tensor core requires */
 };
@@ -53,6 +56,11 @@ bool attention_wgmma_takes(const struct attention_problem *p)
            p->batch * p->heads <= INT32_MAX / ((p->sq + 63) / 64);
 }
 
+static bool is_independent(const struct attention_wgmma_kernel *kernel)
+{
+    return kernel->group == NULL;
+}
+
 /* The estimated cost of a head: the rows that the kernel computes, including those beyond the last
  * query, times the cost of a row. A kernel with two consumers takes a quarter longer for a row than
  * a kernel with three, except for causal attention with few keys, where both take the same time. */
@@ -73,9 +81,47 @@ const struct attention_wgmma_kernel *attention_wgmma_choose(const struct attenti
         return NULL;
     const struct attention_wgmma_kernel *best = kernel;
     for (kernel++; kernel->name != NULL && kernel->width == best->width; kernel++)
-        if (queries_cost(kernel, p) <= queries_cost(best, p))
+        if (!is_independent(kernel) && queries_cost(kernel, p) <= queries_cost(best, p))
             best = kernel;
     return best;
+}
+
+bool attention_wgmma_kernel_takes(const struct attention_wgmma_kernel *kernel,
+                                  const struct attention_problem *p)
+{
+    return attention_wgmma_takes(p) && p->d <= kernel->width && p->dv <= kernel->width &&
+           (!is_independent(kernel) || (!p->windowed && p->lens_q == NULL));
+}
+
+/* The number of row blocks of an item of a kernel of independent.cuh. If K and V of a head fit in
+ * the ring, an item is a whole head. Without a causal mask, heads are divided if that keeps more
+ * multiprocessors busy. The bits do not depend on the number. */
+static uint32_t independent_item_blocks(const struct attention_wgmma_kernel *kernel,
+                                        const struct attention_problem *p)
+{
+    const uint64_t consumers = kernel->tile_m / CONSUMER_ROWS, copy_blocks = 2;
+    const uint64_t blocks = ceil_div(p->sq, CONSUMER_ROWS);
+    if (2 * ceil_div(p->skv, kernel->tile_n) > kernel->slots)
+        return (uint32_t)(blocks < consumers ? blocks : consumers);
+    uint64_t best = blocks, least = UINT64_MAX;
+    for (uint64_t items = 1; items <= (p->causal ? 1 : ITEMS_OF_HEAD_MAX); items++) {
+        const uint64_t each = ceil_div(blocks, items);
+        const uint64_t all = p->batch * p->heads * ceil_div(blocks, each);
+        const uint64_t cost = ceil_div(all, MULTIPROCESSORS) * (each + copy_blocks);
+        if (cost < least && each >= consumers) {
+            least = cost;
+            best = each;
+        }
+    }
+    return (uint32_t)best;
+}
+
+/* The queries of a tile. For a kernel of independent.cuh, those of an item. */
+static uint64_t tile_queries(const struct attention_wgmma_kernel *kernel,
+                             const struct attention_problem *p)
+{
+    return is_independent(kernel) ? (uint64_t)independent_item_blocks(kernel, p) * CONSUMER_ROWS
+                                  : kernel->tile_m;
 }
 
 /* Whether the bits of a problem may depend on the tile of the kernel (flash_wgmma.h, tables). */
@@ -115,7 +161,7 @@ cudaError_t attention_wgmma_prepare(void)
         for (const struct attention_wgmma_kernel *kernel = tables[t];
              kernel->name != NULL && error == cudaSuccess; kernel++) {
             error = attention_wgmma_allow(kernel, kernel->function);
-            if (error == cudaSuccess)
+            if (error == cudaSuccess && kernel->group != NULL)
                 error = attention_wgmma_allow(kernel, kernel->group);
         }
     return error;
@@ -162,14 +208,16 @@ static cudaError_t attention_wgmma_fill(const struct sm90_device *device,
                                         const struct attention_problem *p,
                                         struct attention_wgmma_arguments *arguments)
 {
-    const uint32_t consumer_rows = 64;
+    const uint64_t queries = tile_queries(kernel, p);
     memset(arguments, 0, sizeof *arguments);
     attention_arguments_fill(p, &arguments->a);
-    arguments->tile_rows = (uint32_t)ceil_div(p->sq, kernel->tile_m);
+    arguments->item_blocks = (uint32_t)(queries / CONSUMER_ROWS);
+    arguments->alike_rows = attention_wgmma_choose(p)->tile_m;
+    arguments->tile_rows = (uint32_t)ceil_div(p->sq, queries);
     arguments->tiles = arguments->tile_rows * arguments->a.batch * arguments->a.heads;
     arguments->heads_at_once = heads_at_once(p);
     cudaError_t error = attention_wgmma_encode(device, p->dtype, p->q, &p->q_strides, p->batch,
-                                               p->heads, p->sq, p->d, consumer_rows, &arguments->q);
+                                               p->heads, p->sq, p->d, CONSUMER_ROWS, &arguments->q);
     if (error == cudaSuccess)
         error = attention_wgmma_encode(device, p->dtype, p->k, &p->k_strides, p->batch, p->kv_heads,
                                        p->skv, p->d, kernel->tile_n, &arguments->k);
@@ -205,7 +253,7 @@ static cudaError_t attention_wgmma_launch(const struct attention_wgmma_kernel *k
 uint64_t attention_wgmma_parts(const struct attention_wgmma_kernel *kernel,
                                const struct attention_problem *p)
 {
-    return ceil_div(p->sq, kernel->tile_m) * p->batch * p->heads;
+    return ceil_div(p->sq, tile_queries(kernel, p)) * p->batch * p->heads;
 }
 
 cudaError_t attention_wgmma_enqueue(const struct sm90_device *device,
@@ -218,7 +266,7 @@ cudaError_t attention_wgmma_enqueue(const struct sm90_device *device,
     arguments.first_tile = (uint32_t)parts.first;
     arguments.tiles = (uint32_t)parts.count;
     const uint32_t blocks = blocks_for(device, arguments.tiles);
-    if (is_uneven(p) && arguments.tiles > blocks)
+    if (!is_independent(kernel) && is_uneven(p) && arguments.tiles > blocks)
         arguments.next = next;
     return error == cudaSuccess
                ? attention_wgmma_launch(kernel, kernel->function, blocks, &arguments, stream)
