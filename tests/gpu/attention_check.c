@@ -201,12 +201,15 @@ static const struct operation_kernel tile_kernel = {
 static void add_tiles(struct check *check, const char *text)
 {
     static const enum gemmd_dtype types[] = {GEMMD_F16, GEMMD_BF16};
-    for (int i = 0; i < 2; i++)
-        for (const struct attention_wgmma_kernel *tile = attention_wgmma_kernels(types[i]);
+    for (int i = 0; i < 4; i++) {
+        const enum gemmd_dtype type = types[i / 2];
+        for (const struct attention_wgmma_kernel *tile =
+                 i % 2 == 0 ? attention_wgmma_kernels(type) : attention_one_step_kernels(type);
              tile->name != NULL; tile++)
             if (strstr(tile->name, text) != NULL && check->count < TRIALS_MAX)
                 check->trials[check->count++] = (struct trial){
-                    .kernel = &tile_kernel, .dtype = types[i], .tile = tile, .family = true};
+                    .kernel = &tile_kernel, .dtype = type, .tile = tile, .family = true};
+    }
 }
 
 /* Whether a trial takes a problem. */
@@ -216,15 +219,9 @@ static bool trial_takes(const struct trial *trial, const struct attention_proble
            (trial->tile == NULL || attention_wgmma_kernel_takes(trial->tile, problem));
 }
 
-/* The tile that a problem has alone, where `tile` is a kernel that gives the bits of that tile. */
-static const struct attention_wgmma_kernel *tile_alike(const struct attention_wgmma_kernel *tile,
-                                                       const struct attention_problem *problem)
-{
-    return tile->group == NULL ? attention_wgmma_choose(problem) : tile;
-}
-
 /* Whether two trials that take a problem have to give the same bits. Tiles of flash_wgmma need not
- * if a mask hides values that are not finite (flash_wgmma.h). */
+ * if a mask hides values that are not finite and there is more than one tile of keys
+ * (flash_wgmma.h). */
 static bool same_family(const struct trial *a, const struct trial *b,
                         const struct attention_problem *problem, enum product_fill fill)
 {
@@ -233,7 +230,7 @@ static bool same_family(const struct trial *a, const struct trial *b,
     return a->tile == NULL ||
            (a->tile->width == b->tile->width &&
             (!(fill == PRODUCT_SPECIAL && (problem->causal || problem->windowed)) ||
-             tile_alike(a->tile, problem) == tile_alike(b->tile, problem)));
+             problem->skv <= a->tile->tile_n));
 }
 
 /* Runs one trial: on the first stream against the host, then on all for the same bytes, the last

@@ -10,10 +10,9 @@
 enum {
     SECTION_BYTES = 24 << 20, /* keys and values in use at once, to stay in the L2 (50 MiB) */
     CONSUMER_ROWS = 64,
-    MULTIPROCESSORS = 132, /* of the cards that items are made for */
-    ITEMS_OF_HEAD_MAX = 32,
-    ALIGNMENT_ELEMENTS = 8,   /* 16 bytes, as TMA requires */
-    BOX_WIDTH = 64            /* elements: 128 bytes, as the tensor core requires */
+    MULTIPROCESSORS = 132,  /* of the cards that items are made for */
+    ALIGNMENT_ELEMENTS = 8, /* 16 bytes, as TMA requires */
+    BOX_WIDTH = 64          /* elements: 128 bytes, as the tensor core requires */
 };
 
 const struct attention_wgmma_kernel *attention_wgmma_kernels(enum gemmd_dtype dtype)
@@ -23,6 +22,18 @@ const struct attention_wgmma_kernel *attention_wgmma_kernels(enum gemmd_dtype dt
         return attention_wgmma_bf16;
     case GEMMD_F16:
         return attention_wgmma_f16;
+    default:
+        return NULL;
+    }
+}
+
+const struct attention_wgmma_kernel *attention_one_step_kernels(enum gemmd_dtype dtype)
+{
+    switch (dtype) {
+    case GEMMD_BF16:
+        return attention_one_step_bf16;
+    case GEMMD_F16:
+        return attention_one_step_f16;
     default:
         return NULL;
     }
@@ -56,7 +67,7 @@ bool attention_wgmma_takes(const struct attention_problem *p)
            p->batch * p->heads <= INT32_MAX / ((p->sq + 63) / 64);
 }
 
-static bool is_independent(const struct attention_wgmma_kernel *kernel)
+static bool is_one_step(const struct attention_wgmma_kernel *kernel)
 {
     return kernel->group == NULL;
 }
@@ -81,7 +92,7 @@ const struct attention_wgmma_kernel *attention_wgmma_choose(const struct attenti
         return NULL;
     const struct attention_wgmma_kernel *best = kernel;
     for (kernel++; kernel->name != NULL && kernel->width == best->width; kernel++)
-        if (!is_independent(kernel) && queries_cost(kernel, p) <= queries_cost(best, p))
+        if (queries_cost(kernel, p) <= queries_cost(best, p))
             best = kernel;
     return best;
 }
@@ -90,38 +101,47 @@ bool attention_wgmma_kernel_takes(const struct attention_wgmma_kernel *kernel,
                                   const struct attention_problem *p)
 {
     return attention_wgmma_takes(p) && p->d <= kernel->width && p->dv <= kernel->width &&
-           (!is_independent(kernel) || (!p->windowed && p->lens_q == NULL));
+           (!is_one_step(kernel) ||
+            (p->skv <= kernel->tile_n && !p->windowed && p->lens_q == NULL));
 }
 
-/* The number of row blocks of an item of a kernel of independent.cuh. If K and V of a head fit in
- * the ring, an item is a whole head. Without a causal mask, heads are divided if that keeps more
- * multiprocessors busy. The bits do not depend on the number. */
-static uint32_t independent_item_blocks(const struct attention_wgmma_kernel *kernel,
-                                        const struct attention_problem *p)
+const struct attention_wgmma_kernel *attention_wgmma_choose_alone(const struct attention_problem *p)
+{
+    const struct attention_wgmma_kernel *chosen = attention_wgmma_choose(p);
+    for (const struct attention_wgmma_kernel *kernel = attention_one_step_kernels(p->dtype);
+         chosen != NULL && kernel->name != NULL; kernel++)
+        if (kernel->width == chosen->width && attention_wgmma_kernel_takes(kernel, p))
+            return kernel;
+    return chosen;
+}
+
+/* The number of row blocks of an item of a kernel of one_step.cuh: that with which the busiest
+ * multiprocessor has the least to do, where copying K and V takes as long as a few row blocks. The
+ * bits do not depend on the number. */
+static uint32_t one_step_item_blocks(const struct attention_wgmma_kernel *kernel,
+                                     const struct attention_problem *p)
 {
     const uint64_t consumers = kernel->tile_m / CONSUMER_ROWS, copy_blocks = 2;
     const uint64_t blocks = ceil_div(p->sq, CONSUMER_ROWS);
-    if (2 * ceil_div(p->skv, kernel->tile_n) > kernel->slots)
-        return (uint32_t)(blocks < consumers ? blocks : consumers);
     uint64_t best = blocks, least = UINT64_MAX;
-    for (uint64_t items = 1; items <= (p->causal ? 1 : ITEMS_OF_HEAD_MAX); items++) {
-        const uint64_t each = ceil_div(blocks, items);
-        const uint64_t all = p->batch * p->heads * ceil_div(blocks, each);
-        const uint64_t cost = ceil_div(all, MULTIPROCESSORS) * (each + copy_blocks);
-        if (cost < least && each >= consumers) {
+    for (uint64_t each = consumers; each < 2 * blocks; each += (each + 15) / 16 * 4) {
+        const uint64_t taken = each < blocks ? each : blocks;
+        const uint64_t items = p->batch * p->heads * ceil_div(blocks, taken);
+        const uint64_t cost = ceil_div(items, MULTIPROCESSORS) * (taken + copy_blocks);
+        if (cost <= least) {
             least = cost;
-            best = each;
+            best = taken;
         }
     }
     return (uint32_t)best;
 }
 
-/* The queries of a tile. For a kernel of independent.cuh, those of an item. */
+/* The queries of a tile; for a kernel of one_step.cuh, those of an item. */
 static uint64_t tile_queries(const struct attention_wgmma_kernel *kernel,
                              const struct attention_problem *p)
 {
-    return is_independent(kernel) ? (uint64_t)independent_item_blocks(kernel, p) * CONSUMER_ROWS
-                                  : kernel->tile_m;
+    return is_one_step(kernel) ? (uint64_t)one_step_item_blocks(kernel, p) * CONSUMER_ROWS
+                               : kernel->tile_m;
 }
 
 /* Whether the bits of a problem may depend on the tile of the kernel (flash_wgmma.h, tables). */
@@ -154,8 +174,8 @@ static cudaError_t attention_wgmma_allow(const struct attention_wgmma_kernel *ke
 
 cudaError_t attention_wgmma_prepare(void)
 {
-    const struct attention_wgmma_kernel *const tables[] = {attention_wgmma_bf16,
-                                                           attention_wgmma_f16};
+    const struct attention_wgmma_kernel *const tables[] = {
+        attention_wgmma_bf16, attention_wgmma_f16, attention_one_step_bf16, attention_one_step_f16};
     cudaError_t error = cudaSuccess;
     for (size_t t = 0; t < sizeof tables / sizeof *tables; t++)
         for (const struct attention_wgmma_kernel *kernel = tables[t];
@@ -212,7 +232,6 @@ static cudaError_t attention_wgmma_fill(const struct sm90_device *device,
     memset(arguments, 0, sizeof *arguments);
     attention_arguments_fill(p, &arguments->a);
     arguments->item_blocks = (uint32_t)(queries / CONSUMER_ROWS);
-    arguments->alike_rows = attention_wgmma_choose(p)->tile_m;
     arguments->tile_rows = (uint32_t)ceil_div(p->sq, queries);
     arguments->tiles = arguments->tile_rows * arguments->a.batch * arguments->a.heads;
     arguments->heads_at_once = heads_at_once(p);
@@ -266,7 +285,7 @@ cudaError_t attention_wgmma_enqueue(const struct sm90_device *device,
     arguments.first_tile = (uint32_t)parts.first;
     arguments.tiles = (uint32_t)parts.count;
     const uint32_t blocks = blocks_for(device, arguments.tiles);
-    if (!is_independent(kernel) && is_uneven(p) && arguments.tiles > blocks)
+    if (!is_one_step(kernel) && is_uneven(p) && arguments.tiles > blocks)
         arguments.next = next;
     return error == cudaSuccess
                ? attention_wgmma_launch(kernel, kernel->function, blocks, &arguments, stream)

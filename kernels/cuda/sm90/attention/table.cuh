@@ -6,7 +6,6 @@
 #define KERNELS_CUDA_SM90_ATTENTION_TABLE_CUH
 
 #include "kernels/cuda/sm90/attention/flash_wgmma.cuh"
-#include "kernels/cuda/sm90/attention/independent.cuh"
 
 namespace sm90
 {
@@ -22,21 +21,6 @@ template <class C> static attention_wgmma_kernel attention_entry(const char *nam
     kernel.tile_n = C::TILE_N;
     kernel.threads = C::THREADS;
     kernel.shared_bytes = C::SHARED_BYTES;
-    kernel.slots = C::SLOTS;
-    return kernel;
-}
-
-template <class C> static attention_wgmma_kernel independent_entry(const char *name)
-{
-    attention_wgmma_kernel kernel = {};
-    kernel.name = name;
-    kernel.function = (const void *)attention_independent<C>;
-    kernel.width = C::WIDTH;
-    kernel.tile_m = C::TILE_M;
-    kernel.tile_n = C::TILE_N;
-    kernel.threads = C::THREADS;
-    kernel.shared_bytes = independent_shared<C>::BYTES;
-    kernel.slots = independent_shared<C>::SLOTS;
     return kernel;
 }
 
@@ -47,19 +31,12 @@ template <class C> static attention_wgmma_kernel independent_entry(const char *n
     sm90::attention_entry<sm90::attention_config<sm90::E, WIDTH, TILE_N, CONSUMERS>>(              \
         #T "_d" #WIDTH "_" #TILE_M "x" #TILE_N)
 
-#define INDEPENDENT_ENTRY(T, E, WIDTH, TILE_N, CONSUMERS)                                          \
-    sm90::independent_entry<sm90::attention_config<sm90::E, WIDTH, TILE_N, CONSUMERS>>(            \
-        #T "_d" #WIDTH "_independent_" #CONSUMERS)
-
 #define ATTENTION_TABLE(T, E)                                                                      \
     const struct attention_wgmma_kernel attention_wgmma_##T[] = {                                  \
         ATTENTION_ENTRY(T, E, 64, 128, 3, 192),                                                    \
         ATTENTION_ENTRY(T, E, 64, 128, 2, 128),                                                    \
-        INDEPENDENT_ENTRY(T, E, 64, 128, 3),                                                       \
-        INDEPENDENT_ENTRY(T, E, 64, 128, 2),                                                       \
         ATTENTION_ENTRY(T, E, 96, 128, 2, 128),                                                    \
         ATTENTION_ENTRY(T, E, 128, 128, 2, 128),                                                   \
-        INDEPENDENT_ENTRY(T, E, 128, 128, 2),                                                      \
         ATTENTION_ENTRY(T, E, 192, 128, 2, 128),                                                   \
         ATTENTION_ENTRY(T, E, 256, 80, 2, 128),                                                    \
         {}};
