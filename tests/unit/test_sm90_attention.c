@@ -118,7 +118,7 @@ START_TEST(few_keys_get_a_kernel_of_one_step)
     p.causal = true;
     p.batch = 64;
     ck_assert_ptr_eq(attention_wgmma_choose_alone(&p), one_step);
-    p.skv = one_step->tile_n;
+    p.skv = ATTENTION_ONE_STEP_KEYS;
     ck_assert_ptr_eq(attention_wgmma_choose_alone(&p), one_step);
     p.skv++;
     ck_assert_ptr_eq(attention_wgmma_choose_alone(&p), attention_wgmma_choose(&p));

@@ -67,9 +67,11 @@ struct attention_wgmma_kernel {
  * does not read the value, the row is computed as usual. */
 extern const struct attention_wgmma_kernel attention_wgmma_bf16[], attention_wgmma_f16[];
 
-/* The tables of the kernels of one_step.cuh, which take up to tile_n keys, and neither lengths nor
- * windows. They give the bits of the other kernels of the same width, without exception: all tiles
- * read all keys. */
+/* The most keys that the kernels of one_step.cuh take. With more, the other kernels are faster. */
+enum { ATTENTION_ONE_STEP_KEYS = 80 };
+
+/* The tables of the kernels of one_step.cuh, which take neither lengths nor windows. They give the
+ * bits of the other kernels of the same width, without exception: all tiles read all keys. */
 extern const struct attention_wgmma_kernel attention_one_step_bf16[], attention_one_step_f16[];
 
 #ifdef __cplusplus

@@ -102,7 +102,7 @@ bool attention_wgmma_kernel_takes(const struct attention_wgmma_kernel *kernel,
 {
     return attention_wgmma_takes(p) && p->d <= kernel->width && p->dv <= kernel->width &&
            (!is_one_step(kernel) ||
-            (p->skv <= kernel->tile_n && !p->windowed && p->lens_q == NULL));
+            (p->skv <= ATTENTION_ONE_STEP_KEYS && !p->windowed && p->lens_q == NULL));
 }
 
 const struct attention_wgmma_kernel *attention_wgmma_choose_alone(const struct attention_problem *p)

@@ -1,6 +1,7 @@
 /*
- * one_step.cuh - attention on sm_90a (Hopper) for at most TILE_N keys: the consumers of a block
- * compute tiles of their own. The products and the softmax are those of flash_wgmma.cuh.
+ * one_step.cuh - attention on sm_90a (Hopper) for at most ATTENTION_ONE_STEP_KEYS keys: the
+ * consumers of a block compute tiles of their own. The products and the softmax are those of
+ * flash_wgmma.cuh.
  *
  * With so few keys a tile has one step over keys. In flash_wgmma.cuh all consumers of a block begin
  * and end a tile at the same time, so that the tensor cores are idle for most of it. Here a
@@ -145,8 +146,9 @@ template <class C> struct one_step_consumer {
     using shared_memory = one_step_shared<C>;
     using position = typename shared_memory::ring_of_keys;
 
-    /* The most keys of the short form of both products. Those of 77 are worth it. */
-    static constexpr int FEW_KEYS = 80;
+    static constexpr int KEYS = ATTENTION_ONE_STEP_KEYS;
+    static_assert(KEYS <= C::TILE_N && KEYS % 16 == 0,
+                  "one step, in steps of k of the tensor core");
 
     const attention_wgmma_arguments &p;
     const shared_memory &shared;
@@ -166,14 +168,14 @@ template <class C> struct one_step_consumer {
             ptx::mbarrier_arrive(barrier);
     }
 
-    /* Scores and weights of the first KEYS keys. No row of the row block sees the keys after them.
+    /* Scores and weights of the first COUNT keys. No row of the row block sees the keys after them.
      * Warps without rows do not compute weights: nobody reads their sums. */
-    template <int KEYS>
+    template <int COUNT>
     __device__ __forceinline__ void
     weigh(const attention_queries<C> &q, uint32_t slot, uint32_t row, const span &all, bool exists,
           softmax_row (&state)[2], uint32_t (&weights)[C::TILE_N / 16][4]) const
     {
-        float s[KEYS / 2];
+        float s[COUNT / 2];
         wgmma_fence();
         multiply_keys<C>(q, slot, s);
         wgmma_wait<0>();
@@ -211,12 +213,10 @@ template <class C> struct one_step_consumer {
         wait(shared.q_full(consumer, q_at.stage), q_at.parity);
         q.load(shared.q(consumer, q_at.stage));
         wait(shared.full(at.stage), at.parity);
-        if (seen <= C::TILE_N / 2)
-            weigh<C::TILE_N / 2>(q, shared.slot(at.stage), row, all, exists, state, weights);
-        else if (seen <= FEW_KEYS)
-            weigh<FEW_KEYS>(q, shared.slot(at.stage), row, all, exists, state, weights);
+        if (seen <= 64)
+            weigh<64>(q, shared.slot(at.stage), row, all, exists, state, weights);
         else
-            weigh<C::TILE_N>(q, shared.slot(at.stage), row, all, exists, state, weights);
+            weigh<KEYS>(q, shared.slot(at.stage), row, all, exists, state, weights);
         if (last)
             arrive(shared.empty(at.stage));
         at.advance();
@@ -225,16 +225,9 @@ template <class C> struct one_step_consumer {
         q_at.advance();
 
         wait(shared.full(at.stage), at.parity);
-        /* The values of keys that do not exist are zeros. */
-        if (n.skv <= FEW_KEYS) {
-            wgmma_fence();
-            multiply_values<C, FEW_KEYS>(weights, shared.slot(at.stage), o);
-            wgmma_wait<0>();
-        } else {
-            wgmma_fence();
-            multiply_values<C>(weights, shared.slot(at.stage), o);
-            wgmma_wait<0>();
-        }
+        wgmma_fence();
+        multiply_values<C, KEYS>(weights, shared.slot(at.stage), o);
+        wgmma_wait<0>();
         pin(o);
         if (last)
             arrive(shared.empty(at.stage));
