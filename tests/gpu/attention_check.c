@@ -480,6 +480,37 @@ static bool check_extremes(struct check *check, enum gemmd_dtype dtype, bool lar
     return !large || check_one(check, &wanted, random_next(&seed));
 }
 
+/* About as many keys as have a kernel of their own (flash_wgmma.h, ATTENTION_ONE_STEP_KEYS), under
+ * one row block of 64 queries and several, with more heads than multiprocessors and with few. */
+static bool check_few_keys(struct check *check, enum gemmd_dtype dtype, enum product_fill fill)
+{
+    static const uint64_t keys[] = {65, 77, ATTENTION_ONE_STEP_KEYS, ATTENTION_ONE_STEP_KEYS + 1};
+    static float present;
+    uint64_t seed = 80 + dtype;
+    for (unsigned i = 0; i < 4 * 2 * 2; i++) {
+        const bool many = i / 4 % 2;
+        const uint64_t width = many ? 64 : 40;
+        struct wanted wanted = {.problem = {.dtype = dtype,
+                                            .batch = i / 8 % 2 ? 70 : 1,
+                                            .heads = 2,
+                                            .kv_heads = 1,
+                                            .sq = many ? 400 : 77,
+                                            .skv = keys[i % 4],
+                                            .d = width,
+                                            .dv = width,
+                                            .scale = 0.125f,
+                                            .lse = &present},
+                                .fill = fill};
+        for (unsigned causal = 0; causal < 2; causal++) {
+            wanted.problem.causal = causal == 1;
+            if ((!check->quick || i == 5 || i == 9) &&
+                !check_one(check, &wanted, random_next(&seed)))
+                return false;
+        }
+    }
+    return true;
+}
+
 /* One tile and many, one query and many, every width that has code of its own. */
 static bool check_smoke(struct check *check, enum gemmd_dtype dtype)
 {
@@ -512,7 +543,8 @@ static bool check_dtype(struct check *check, enum gemmd_dtype dtype, bool large)
 {
     return check_lengths(check, dtype, PRODUCT_UNIFORM) &&
            check_lengths(check, dtype, PRODUCT_SPECIAL) && check_widths(check, dtype) &&
-           check_extremes(check, dtype, large);
+           check_few_keys(check, dtype, PRODUCT_UNIFORM) &&
+           check_few_keys(check, dtype, PRODUCT_SPECIAL) && check_extremes(check, dtype, large);
 }
 
 /* Prints the lines of one type. */
