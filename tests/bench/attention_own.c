@@ -13,10 +13,13 @@ int attention_own_list(enum gemmd_dtype dtype, struct attention_own own[ATTENTIO
     for (const struct operation_kernel *const *k = attention_cuda_kernels;
          *k != NULL && count < ATTENTION_OWN_MAX; k++)
         own[count++] = (struct attention_own){.name = (*k)->name, .kernel = *k};
-    for (const struct attention_wgmma_kernel *tile = attention_wgmma_kernels(dtype);
-         tile != NULL && tile->name != NULL && count < ATTENTION_OWN_MAX; tile++)
-        own[count++] = (struct attention_own){
-            .name = tile->name, .kernel = &attention_cuda_wgmma, .tile = tile};
+    const struct attention_wgmma_kernel *const tables[] = {attention_wgmma_kernels(dtype),
+                                                           attention_one_step_kernels(dtype)};
+    for (int t = 0; t < 2; t++)
+        for (const struct attention_wgmma_kernel *tile = tables[t];
+             tile != NULL && tile->name != NULL && count < ATTENTION_OWN_MAX; tile++)
+            own[count++] = (struct attention_own){
+                .name = tile->name, .kernel = &attention_cuda_wgmma, .tile = tile};
     return count;
 }
 
@@ -28,7 +31,8 @@ bool attention_own_takes(const struct attention_own *own, const struct attention
     if (strcmp(own->kernel->name, "naive") == 0)
         return attention_flops(problem) < slow_flops;
     /* Tiles for wider heads are slower beyond doubt. */
-    return own->tile == NULL || own->tile->width == attention_wgmma_choose(problem)->width;
+    return own->tile == NULL || (own->tile->width == attention_wgmma_choose(problem)->width &&
+                                 attention_wgmma_kernel_takes(own->tile, problem));
 }
 
 enum { WORKSPACE_ALIGNMENT = 256, ENTRIES_MAX = 64 };

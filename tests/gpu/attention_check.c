@@ -201,24 +201,27 @@ static const struct operation_kernel tile_kernel = {
 static void add_tiles(struct check *check, const char *text)
 {
     static const enum gemmd_dtype types[] = {GEMMD_F16, GEMMD_BF16};
-    for (int i = 0; i < 2; i++)
-        for (const struct attention_wgmma_kernel *tile = attention_wgmma_kernels(types[i]);
+    for (int i = 0; i < 4; i++) {
+        const enum gemmd_dtype type = types[i / 2];
+        for (const struct attention_wgmma_kernel *tile =
+                 i % 2 == 0 ? attention_wgmma_kernels(type) : attention_one_step_kernels(type);
              tile->name != NULL; tile++)
             if (strstr(tile->name, text) != NULL && check->count < TRIALS_MAX)
                 check->trials[check->count++] = (struct trial){
-                    .kernel = &tile_kernel, .dtype = types[i], .tile = tile, .family = true};
+                    .kernel = &tile_kernel, .dtype = type, .tile = tile, .family = true};
+    }
 }
 
 /* Whether a trial takes a problem. */
 static bool trial_takes(const struct trial *trial, const struct attention_problem *problem)
 {
     return trial->dtype == problem->dtype && trial->kernel->takes(problem) &&
-           (trial->tile == NULL ||
-            (problem->d <= trial->tile->width && problem->dv <= trial->tile->width));
+           (trial->tile == NULL || attention_wgmma_kernel_takes(trial->tile, problem));
 }
 
 /* Whether two trials that take a problem have to give the same bits. Tiles of flash_wgmma need not
- * if a mask hides values that are not finite (flash_wgmma.h). */
+ * if a mask hides values that are not finite and there is more than one tile of keys
+ * (flash_wgmma.h). */
 static bool same_family(const struct trial *a, const struct trial *b,
                         const struct attention_problem *problem, enum product_fill fill)
 {
@@ -226,7 +229,8 @@ static bool same_family(const struct trial *a, const struct trial *b,
         return false;
     return a->tile == NULL ||
            (a->tile->width == b->tile->width &&
-            !(fill == PRODUCT_SPECIAL && (problem->causal || problem->windowed)));
+            (!(fill == PRODUCT_SPECIAL && (problem->causal || problem->windowed)) ||
+             problem->skv <= a->tile->tile_n));
 }
 
 /* Runs one trial: on the first stream against the host, then on all for the same bytes, the last
@@ -476,6 +480,39 @@ static bool check_extremes(struct check *check, enum gemmd_dtype dtype, bool lar
     return !large || check_one(check, &wanted, random_next(&seed));
 }
 
+/* About as many keys as have a kernel of their own (flash_wgmma.h, ATTENTION_ONE_STEP_KEYS), under
+ * one row block of 64 queries and several, with more heads than multiprocessors and with few. */
+static bool check_few_keys(struct check *check, enum gemmd_dtype dtype, enum product_fill fill)
+{
+    static const uint64_t keys[] = {65, 77, ATTENTION_ONE_STEP_KEYS, ATTENTION_ONE_STEP_KEYS + 1};
+    static float present;
+    uint64_t seed = 80 + dtype;
+    for (unsigned i = 0; i < 4 * 2 * 2; i++) {
+        const bool many = i / 4 % 2;
+        const uint64_t width = many ? 64 : 40;
+        struct wanted wanted = {.problem = {.dtype = dtype,
+                                            .batch = i / 8 % 2 == 0 ? 1
+                                                     : many         ? 5
+                                                                    : 70,
+                                            .heads = 2,
+                                            .kv_heads = 1,
+                                            .sq = many ? 400 : 77,
+                                            .skv = keys[i % 4],
+                                            .d = width,
+                                            .dv = width,
+                                            .scale = 0.125f,
+                                            .lse = &present},
+                                .fill = fill};
+        for (unsigned causal = 0; causal < 2; causal++) {
+            wanted.problem.causal = causal == 1;
+            if ((!check->quick || i == 5 || i == 9) &&
+                !check_one(check, &wanted, random_next(&seed)))
+                return false;
+        }
+    }
+    return true;
+}
+
 /* One tile and many, one query and many, every width that has code of its own. */
 static bool check_smoke(struct check *check, enum gemmd_dtype dtype)
 {
@@ -508,7 +545,8 @@ static bool check_dtype(struct check *check, enum gemmd_dtype dtype, bool large)
 {
     return check_lengths(check, dtype, PRODUCT_UNIFORM) &&
            check_lengths(check, dtype, PRODUCT_SPECIAL) && check_widths(check, dtype) &&
-           check_extremes(check, dtype, large);
+           check_few_keys(check, dtype, PRODUCT_UNIFORM) &&
+           check_few_keys(check, dtype, PRODUCT_SPECIAL) && check_extremes(check, dtype, large);
 }
 
 /* Prints the lines of one type. */

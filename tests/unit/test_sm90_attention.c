@@ -106,6 +106,52 @@ START_TEST(queries_get_the_tile_that_wastes_less)
 }
 END_TEST
 
+/* One step over keys, whatever the batch; the kernel has the bits of the tiles. */
+START_TEST(few_keys_get_a_kernel_of_one_step)
+{
+    const struct attention_wgmma_kernel *one_step =
+        attention_one_step_kernels(_i == 0 ? GEMMD_BF16 : GEMMD_F16);
+    struct attention_problem p = problem_of(16, 16, 77, 77, 64);
+    p.dtype = _i == 0 ? GEMMD_BF16 : GEMMD_F16;
+    ck_assert_ptr_eq(attention_wgmma_choose_alone(&p), one_step);
+    ck_assert_uint_eq(attention_wgmma_choose(&p)->tile_n, one_step->tile_n);
+    p.causal = true;
+    p.batch = 64;
+    ck_assert_ptr_eq(attention_wgmma_choose_alone(&p), one_step);
+    p.skv = ATTENTION_ONE_STEP_KEYS;
+    ck_assert_ptr_eq(attention_wgmma_choose_alone(&p), one_step);
+    p.skv++;
+    ck_assert_ptr_eq(attention_wgmma_choose_alone(&p), attention_wgmma_choose(&p));
+    p.skv = 77;
+    p.dv = 65;
+    ck_assert_ptr_eq(attention_wgmma_choose_alone(&p), attention_wgmma_choose(&p));
+    p.dv = 64;
+    p.windowed = true;
+    ck_assert_ptr_eq(attention_wgmma_choose_alone(&p), attention_wgmma_choose(&p));
+    p.windowed = false;
+    static const int32_t lengths[1] = {1};
+    p.lens_q = p.lens_kv = lengths;
+    ck_assert_ptr_eq(attention_wgmma_choose_alone(&p), attention_wgmma_choose(&p));
+}
+END_TEST
+
+/* Heads are divided where that keeps more multiprocessors busy. */
+START_TEST(items_of_one_step)
+{
+    const struct attention_wgmma_kernel *one_step = attention_one_step_kernels(GEMMD_BF16);
+    struct attention_problem p = problem_of(16, 16, 77, 77, 64);
+    p.batch = 64;
+    ck_assert_uint_eq(attention_wgmma_parts(one_step, &p), 64 * 16);
+    p = problem_of(16, 16, 4096, 77, 64);
+    p.batch = 8;
+    ck_assert_uint_eq(attention_wgmma_parts(one_step, &p), 8 * 16);
+    p.batch = 1;
+    ck_assert_uint_gt(attention_wgmma_parts(one_step, &p), 100);
+    p.sq = ATTENTION_LENGTH_MAX;
+    ck_assert_uint_gt(attention_wgmma_parts(one_step, &p), 16);
+}
+END_TEST
+
 /* A tile of 192 rows reads keys that a tile of 128 rows does not. */
 START_TEST(members_of_a_group_with_masks_get_the_tile_that_they_get_alone)
 {
@@ -154,6 +200,8 @@ int main(void)
                         sizeof QUERIES / sizeof *QUERIES);
     tcase_add_loop_test(tests, members_of_a_group_with_masks_get_the_tile_that_they_get_alone, 0,
                         3);
+    tcase_add_loop_test(tests, few_keys_get_a_kernel_of_one_step, 0, 2);
+    tcase_add_test(tests, items_of_one_step);
     tcase_add_test(tests, every_width_has_a_tile);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);

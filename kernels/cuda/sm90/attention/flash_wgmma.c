@@ -11,7 +11,7 @@ static bool flash_wgmma_takes(const void *problem)
 static uint64_t flash_wgmma_parts(struct gemm_context *base, const void *problem)
 {
     (void)base;
-    return attention_wgmma_parts(attention_wgmma_choose(problem), problem);
+    return attention_wgmma_parts(attention_wgmma_choose_alone(problem), problem);
 }
 
 static enum gemmd_error flash_wgmma_run_parts(struct gemm_context *base, const void *problem,
@@ -21,7 +21,7 @@ static enum gemmd_error flash_wgmma_run_parts(struct gemm_context *base, const v
     if (context->sm90.encode == NULL)
         return GEMMD_ERR_INTERNAL;
     return cuda_error_code(
-        (int)attention_wgmma_enqueue(&context->sm90, attention_wgmma_choose(problem), problem,
+        (int)attention_wgmma_enqueue(&context->sm90, attention_wgmma_choose_alone(problem), problem,
                                      parts, context->attention_next, context->stream));
 }
 

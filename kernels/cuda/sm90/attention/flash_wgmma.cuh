@@ -78,11 +78,13 @@ template <element E_, int WIDTH_, int TILE_N_, int CONSUMERS_> struct attention_
      * to the consumers (setmaxnreg). The sum over all warpgroups must not exceed that at the
      * launch, or the last warps would wait for registers for ever. For a group of problems the
      * producer needs more. */
-    static constexpr int LAUNCH_REGISTERS = CONSUMERS == 2 ? 168 : 128;
+    static constexpr int LAUNCH_REGISTERS = CONSUMERS == 2 ? 168 : CONSUMERS == 3 ? 128 : 96;
     template <bool GROUP>
     static constexpr int PRODUCER_REGISTERS = CONSUMERS == 2 ? (GROUP ? 40 : 24) : 32;
     template <bool GROUP>
-    static constexpr int CONSUMER_REGISTERS = CONSUMERS == 2 ? (GROUP ? 232 : 240) : 160;
+    static constexpr int CONSUMER_REGISTERS = CONSUMERS == 2   ? (GROUP ? 232 : 240)
+                                              : CONSUMERS == 3 ? 160
+                                                               : 112;
     template <bool GROUP>
     static constexpr bool REGISTERS_SUFFICE = PRODUCER_REGISTERS<GROUP> +
                                                   CONSUMERS *CONSUMER_REGISTERS<GROUP> <=
@@ -390,14 +392,14 @@ __device__ __forceinline__ void multiply_keys(const attention_queries<C> &q, uin
     wgmma_commit();
 }
 
-/* Issues O += P V of the slot's keys. */
-template <class C>
+/* Issues O += P V of the slot's first KEYS keys. */
+template <class C, int KEYS = C::TILE_N>
 __device__ __forceinline__ void multiply_values(const uint32_t (&p)[C::TILE_N / 16][4],
                                                 uint32_t slot, float (&o)[C::WIDTH / 2])
 {
     const uint64_t y = tile_descriptor<false, 2 * C::TILE_N>(slot);
 #pragma unroll
-    for (int k = 0; k < C::TILE_N / 16; k++)
+    for (int k = 0; k < KEYS / 16; k++)
         wgmma_registers<C::E, false>(o, p[k], y + k * descriptor_k_step<false>, 1);
     wgmma_commit();
 }
@@ -428,6 +430,60 @@ __device__ __forceinline__ void clear_values(uint32_t slot, uint32_t first, uint
     }
     ptx::fence_async_proxy();
     ptx::barrier_sync(1 + C::CONSUMERS + consumer, 128);
+}
+
+/* The number of values of one row that a lane has in a fragment (rows.cuh) in the columns before
+ * `end`, counted from the lane's first column. */
+__device__ __forceinline__ uint32_t values_before(int32_t end)
+{
+    const uint32_t columns = (uint32_t)max(end, 0);
+    return columns / 8 * 2 + min(columns % 8, 2u);
+}
+
+/* The numbers 0 ... count - 1 as bits. */
+__device__ __forceinline__ uint32_t bits_before(uint32_t count)
+{
+    return count < 32 ? (1u << count) - 1 : UINT32_MAX;
+}
+
+/* As flash::mask, with a bit for each value: bits become predicates by several at once, where
+ * comparisons of columns give one predicate each. */
+template <int H, int COUNT>
+__device__ __forceinline__ void mask_row(float (&scores)[COUNT], int32_t first, int32_t end)
+{
+    static_assert(COUNT <= 64, "a bit for each value of a row");
+    const uint32_t seen = bits_before(values_before(end)) & ~bits_before(values_before(first));
+#pragma unroll
+    for (int i = 0; i < COUNT / 2; i++) {
+        float &score = scores[i / 2 * 4 + 2 * H + i % 2];
+        score = seen & 1u << i ? score : -flash::INFINITE;
+    }
+}
+
+/* Turns the products of a consumer with tile `tile` of keys into scores where that is not left to
+ * the softmax (arguments.h, `general`), and then masks the keys that rows `row` and `row` + 8 do
+ * not see. `all` are the keys that all rows of the consumer see; tiles within them are not masked.
+ */
+template <class C, int COUNT>
+__device__ __forceinline__ void adjust_scores(const attention_arguments &a, float (&s)[COUNT],
+                                              int32_t tile, const lengths &n, uint32_t row,
+                                              const span &all)
+{
+    const int32_t from = tile * C::TILE_N;
+    if (a.general)
+        flash::score_all(a, s);
+    if (from < all.first || from + 2 * COUNT > all.end) {
+        const int32_t origin = from + 2 * (int32_t)(threadIdx.x % 4);
+        const span keys[2] = {flash::span_of(a, n, row), flash::span_of(a, n, row + 8)};
+        /* In the kernels of three consumers, bits cost the loop 2 % (kernels/experiments). */
+        if constexpr (C::CONSUMERS == 3) {
+            flash::mask<0>(s, keys[0].first - origin, keys[0].end - origin);
+            flash::mask<1>(s, keys[1].first - origin, keys[1].end - origin);
+        } else {
+            mask_row<0>(s, keys[0].first - origin, keys[0].end - origin);
+            mask_row<1>(s, keys[1].first - origin, keys[1].end - origin);
+        }
+    }
 }
 
 /* A consumer's copy of the parameters of its tile's problem, for a group of problems; in shared
@@ -501,25 +557,6 @@ template <class C> struct attention_consumer {
         return t;
     }
 
-    /* Turns products into scores where that is not left to the softmax (arguments.h, `general`),
-     * and then masks the keys that rows `row` and `row` + 8 do not see. `all` are the keys that all
-     * rows of the consumer see; tiles within them are not masked. */
-    template <int COUNT>
-    __device__ __forceinline__ void adjust(const attention_arguments &a, float (&s)[COUNT],
-                                           int32_t tile, const lengths &n, uint32_t row,
-                                           const span &all) const
-    {
-        const int32_t from = tile * C::TILE_N;
-        if (a.general)
-            flash::score_all(a, s);
-        if (from < all.first || from + 2 * COUNT > all.end) {
-            const int32_t origin = from + 2 * (int32_t)(lane % 4);
-            const span keys[2] = {flash::span_of(a, n, row), flash::span_of(a, n, row + 8)};
-            flash::mask<0>(s, keys[0].first - origin, keys[0].end - origin);
-            flash::mask<1>(s, keys[1].first - origin, keys[1].end - origin);
-        }
-    }
-
     __device__ __forceinline__ void store(const attention_arguments &a, const attention_tile &t,
                                           uint32_t row, const softmax_row (&state)[2],
                                           const float (&o)[C::WIDTH / 2]) const
@@ -542,7 +579,7 @@ template <class C> struct attention_consumer {
         pin(s);
         arrive(shared.empty(at.stage));
         at.advance();
-        adjust(a, s, t.end - 1, t.n, row, all);
+        adjust_scores<C>(a, s, t.end - 1, t.n, row, all);
         flash::softmax_step<0>(s, state[0], a.exponent_of_score);
         flash::softmax_step<1>(s, state[1], a.exponent_of_score);
         narrow_weights<C>(s, weights);
@@ -597,7 +634,7 @@ template <class C> struct attention_consumer {
             wgmma_wait<1>();
             pin(s);
             arrive(shared.empty(keys));
-            adjust(a, s, tile, t.n, row, all);
+            adjust_scores<C>(a, s, tile, t.n, row, all);
             const float factor[2] = {flash::softmax_step<0>(s, state[0], a.exponent_of_score),
                                      flash::softmax_step<1>(s, state[1], a.exponent_of_score)};
             wgmma_wait<0>();

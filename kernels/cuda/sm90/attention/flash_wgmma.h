@@ -12,6 +12,7 @@
 
 #include <cuda.h>
 #include <cuda_runtime_api.h>
+#include <stdbool.h>
 
 #include "kernels/cuda/attention/arguments.h"
 #include "kernels/cuda/attention/group.h"
@@ -31,6 +32,9 @@ struct attention_wgmma_arguments {
     uint32_t heads_at_once; /* the number of heads whose K and V should be in the L2 at once */
     uint32_t *next; /* a counter, zero before and after the launch, from which blocks take their
                        next tile. NULL: tiles are assigned statically */
+    /* Row blocks of 64 queries in an item. For one_step.cuh only, whose items are the tiles of the
+     * fields above. */
+    uint32_t item_blocks;
 };
 
 /* The most problems that fit in a launch's parameters. */
@@ -51,7 +55,7 @@ struct attention_wgmma_group {
 struct attention_wgmma_kernel {
     const char *name; /* "bf16_d128_128x128" */
     const void *function;
-    const void *group; /* the same kernel for attention_wgmma_group */
+    const void *group; /* the same for attention_wgmma_group. NULL: a kernel of one_step.cuh */
     uint32_t width;    /* the largest d and dv */
     uint32_t tile_m, tile_n, threads, shared_bytes;
 };
@@ -63,6 +67,13 @@ struct attention_wgmma_kernel {
  * does not read the value, the row is computed as usual. */
 extern const struct attention_wgmma_kernel attention_wgmma_bf16[], attention_wgmma_f16[];
 
+/* The most keys that the kernels of one_step.cuh take. With more, the other kernels are faster. */
+enum { ATTENTION_ONE_STEP_KEYS = 80 };
+
+/* The tables of the kernels of one_step.cuh, which take neither lengths nor windows. They give the
+ * bits of the other kernels of the same width, without exception: all tiles read all keys. */
+extern const struct attention_wgmma_kernel attention_one_step_bf16[], attention_one_step_f16[];
+
 #ifdef __cplusplus
 }
 #else
@@ -70,14 +81,25 @@ extern const struct attention_wgmma_kernel attention_wgmma_bf16[], attention_wgm
 /* Whether any kernel takes the problem. Ignores pointers. */
 bool attention_wgmma_takes(const struct attention_problem *problem);
 
-/* The table of a type. NULL: there is none. */
+/* The tables of a type. NULL: there is none. */
 const struct attention_wgmma_kernel *attention_wgmma_kernels(enum gemmd_dtype dtype);
+const struct attention_wgmma_kernel *attention_one_step_kernels(enum gemmd_dtype dtype);
 
 /* The kernel for a problem that attention_wgmma_takes accepts. If the type and the width have
  * several kernels, the numbers of queries and keys and the masks decide which of them is fastest.
  */
 const struct attention_wgmma_kernel *
 attention_wgmma_choose(const struct attention_problem *problem);
+
+/* The kernel for a problem that has a launch of its own: the kernel of one_step.cuh if it takes the
+ * problem and has the width of the kernel that attention_wgmma_choose returns, otherwise that one.
+ * The bits are the same. */
+const struct attention_wgmma_kernel *
+attention_wgmma_choose_alone(const struct attention_problem *problem);
+
+/* Whether a kernel of the tables takes the problem. Ignores pointers. */
+bool attention_wgmma_kernel_takes(const struct attention_wgmma_kernel *kernel,
+                                  const struct attention_problem *problem);
 
 /* Moves the members of a group that can run with the kernel that is chosen for the first member to
  * the front, in their order, and returns their number. A member with a causal mask or a window runs

@@ -9,8 +9,10 @@
 
 enum {
     SECTION_BYTES = 24 << 20, /* keys and values in use at once, to stay in the L2 (50 MiB) */
-    ALIGNMENT_ELEMENTS = 8,   /* 16 bytes, as TMA requires */
-    BOX_WIDTH = 64            /* elements: 128 bytes, as the tensor core requires */
+    CONSUMER_ROWS = 64,
+    MULTIPROCESSORS = 132,  /* of the cards that items are made for */
+    ALIGNMENT_ELEMENTS = 8, /* 16 bytes, as TMA requires */
+    BOX_WIDTH = 64          /* elements: 128 bytes, as the tensor core requires */
 };
 
 const struct attention_wgmma_kernel *attention_wgmma_kernels(enum gemmd_dtype dtype)
@@ -20,6 +22,18 @@ const struct attention_wgmma_kernel *attention_wgmma_kernels(enum gemmd_dtype dt
         return attention_wgmma_bf16;
     case GEMMD_F16:
         return attention_wgmma_f16;
+    default:
+        return NULL;
+    }
+}
+
+const struct attention_wgmma_kernel *attention_one_step_kernels(enum gemmd_dtype dtype)
+{
+    switch (dtype) {
+    case GEMMD_BF16:
+        return attention_one_step_bf16;
+    case GEMMD_F16:
+        return attention_one_step_f16;
     default:
         return NULL;
     }
@@ -53,6 +67,11 @@ bool attention_wgmma_takes(const struct attention_problem *p)
            p->batch * p->heads <= INT32_MAX / ((p->sq + 63) / 64);
 }
 
+static bool is_one_step(const struct attention_wgmma_kernel *kernel)
+{
+    return kernel->group == NULL;
+}
+
 /* The estimated cost of a head: the rows that the kernel computes, including those beyond the last
  * query, times the cost of a row. A kernel with two consumers takes a quarter longer for a row than
  * a kernel with three, except for causal attention with few keys, where both take the same time. */
@@ -76,6 +95,53 @@ const struct attention_wgmma_kernel *attention_wgmma_choose(const struct attenti
         if (queries_cost(kernel, p) <= queries_cost(best, p))
             best = kernel;
     return best;
+}
+
+bool attention_wgmma_kernel_takes(const struct attention_wgmma_kernel *kernel,
+                                  const struct attention_problem *p)
+{
+    return attention_wgmma_takes(p) && p->d <= kernel->width && p->dv <= kernel->width &&
+           (!is_one_step(kernel) ||
+            (p->skv <= ATTENTION_ONE_STEP_KEYS && !p->windowed && p->lens_q == NULL));
+}
+
+const struct attention_wgmma_kernel *attention_wgmma_choose_alone(const struct attention_problem *p)
+{
+    const struct attention_wgmma_kernel *chosen = attention_wgmma_choose(p);
+    for (const struct attention_wgmma_kernel *kernel = attention_one_step_kernels(p->dtype);
+         chosen != NULL && kernel->name != NULL; kernel++)
+        if (kernel->width == chosen->width && attention_wgmma_kernel_takes(kernel, p))
+            return kernel;
+    return chosen;
+}
+
+/* The number of row blocks of an item of a kernel of one_step.cuh: that with which the busiest
+ * multiprocessor has the least to do, where copying K and V takes as long as a few row blocks. The
+ * bits do not depend on the number. */
+static uint32_t one_step_item_blocks(const struct attention_wgmma_kernel *kernel,
+                                     const struct attention_problem *p)
+{
+    const uint64_t consumers = kernel->tile_m / CONSUMER_ROWS, copy_blocks = 2;
+    const uint64_t blocks = ceil_div(p->sq, CONSUMER_ROWS);
+    uint64_t best = blocks, least = UINT64_MAX;
+    for (uint64_t each = consumers; each < 2 * blocks; each += (each + 15) / 16 * 4) {
+        const uint64_t taken = each < blocks ? each : blocks;
+        const uint64_t items = p->batch * p->heads * ceil_div(blocks, taken);
+        const uint64_t cost = ceil_div(items, MULTIPROCESSORS) * (taken + copy_blocks);
+        if (cost <= least) {
+            least = cost;
+            best = taken;
+        }
+    }
+    return (uint32_t)best;
+}
+
+/* The queries of a tile; for a kernel of one_step.cuh, those of an item. */
+static uint64_t tile_queries(const struct attention_wgmma_kernel *kernel,
+                             const struct attention_problem *p)
+{
+    return is_one_step(kernel) ? (uint64_t)one_step_item_blocks(kernel, p) * CONSUMER_ROWS
+                               : kernel->tile_m;
 }
 
 /* Whether the bits of a problem may depend on the tile of the kernel (flash_wgmma.h, tables). */
@@ -108,14 +174,14 @@ static cudaError_t attention_wgmma_allow(const struct attention_wgmma_kernel *ke
 
 cudaError_t attention_wgmma_prepare(void)
 {
-    const struct attention_wgmma_kernel *const tables[] = {attention_wgmma_bf16,
-                                                           attention_wgmma_f16};
+    const struct attention_wgmma_kernel *const tables[] = {
+        attention_wgmma_bf16, attention_wgmma_f16, attention_one_step_bf16, attention_one_step_f16};
     cudaError_t error = cudaSuccess;
     for (size_t t = 0; t < sizeof tables / sizeof *tables; t++)
         for (const struct attention_wgmma_kernel *kernel = tables[t];
              kernel->name != NULL && error == cudaSuccess; kernel++) {
             error = attention_wgmma_allow(kernel, kernel->function);
-            if (error == cudaSuccess)
+            if (error == cudaSuccess && kernel->group != NULL)
                 error = attention_wgmma_allow(kernel, kernel->group);
         }
     return error;
@@ -162,14 +228,15 @@ static cudaError_t attention_wgmma_fill(const struct sm90_device *device,
                                         const struct attention_problem *p,
                                         struct attention_wgmma_arguments *arguments)
 {
-    const uint32_t consumer_rows = 64;
+    const uint64_t queries = tile_queries(kernel, p);
     memset(arguments, 0, sizeof *arguments);
     attention_arguments_fill(p, &arguments->a);
-    arguments->tile_rows = (uint32_t)ceil_div(p->sq, kernel->tile_m);
+    arguments->item_blocks = (uint32_t)(queries / CONSUMER_ROWS);
+    arguments->tile_rows = (uint32_t)ceil_div(p->sq, queries);
     arguments->tiles = arguments->tile_rows * arguments->a.batch * arguments->a.heads;
     arguments->heads_at_once = heads_at_once(p);
     cudaError_t error = attention_wgmma_encode(device, p->dtype, p->q, &p->q_strides, p->batch,
-                                               p->heads, p->sq, p->d, consumer_rows, &arguments->q);
+                                               p->heads, p->sq, p->d, CONSUMER_ROWS, &arguments->q);
     if (error == cudaSuccess)
         error = attention_wgmma_encode(device, p->dtype, p->k, &p->k_strides, p->batch, p->kv_heads,
                                        p->skv, p->d, kernel->tile_n, &arguments->k);
@@ -205,7 +272,7 @@ static cudaError_t attention_wgmma_launch(const struct attention_wgmma_kernel *k
 uint64_t attention_wgmma_parts(const struct attention_wgmma_kernel *kernel,
                                const struct attention_problem *p)
 {
-    return ceil_div(p->sq, kernel->tile_m) * p->batch * p->heads;
+    return ceil_div(p->sq, tile_queries(kernel, p)) * p->batch * p->heads;
 }
 
 cudaError_t attention_wgmma_enqueue(const struct sm90_device *device,
@@ -218,7 +285,7 @@ cudaError_t attention_wgmma_enqueue(const struct sm90_device *device,
     arguments.first_tile = (uint32_t)parts.first;
     arguments.tiles = (uint32_t)parts.count;
     const uint32_t blocks = blocks_for(device, arguments.tiles);
-    if (is_uneven(p) && arguments.tiles > blocks)
+    if (!is_one_step(kernel) && is_uneven(p) && arguments.tiles > blocks)
         arguments.next = next;
     return error == cudaSuccess
                ? attention_wgmma_launch(kernel, kernel->function, blocks, &arguments, stream)
