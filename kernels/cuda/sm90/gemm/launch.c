@@ -135,6 +135,15 @@ static bool sm90_offers_out(const struct sm90_kernel *kernel, const struct gemm_
     return dtype_offers_out(p->dtype, p->out) || (p->dtype == GEMMD_F16 && p->out == GEMMD_BF16);
 }
 
+/* Whether a streamed kernel can copy the operands. */
+static bool sm90_streams(const struct sm90_kernel *kernel, const struct gemm_problem *p)
+{
+    return !p->transa && p->m <= kernel->tile_m && (p->m == 1 || sm90_aligned(p->lda, p->dtype)) &&
+           sm90_aligned(p->ldb, p->dtype) &&
+           (p->batch == 1 ||
+            (sm90_aligned(p->stride_a, p->dtype) && sm90_aligned(p->stride_b, p->dtype)));
+}
+
 bool sm90_takes(const struct sm90_kernel *kernel, const struct gemm_problem *problem)
 {
     const uint64_t dim_max = INT32_MAX;
@@ -159,6 +168,9 @@ bool sm90_takes(const struct sm90_kernel *kernel, const struct gemm_problem *pro
     if (!in_parts && p->batch > 1 &&
         (!sm90_aligned(p->stride_a, p->dtype) || !sm90_aligned(p->stride_b, p->dtype) ||
          p->stride_a == 0 || p->stride_b == 0)) {
+        return false;
+    }
+    if (kernel->fused && kernel->consumers == 0 && !sm90_streams(kernel, p)) {
         return false;
     }
     uint64_t rows, columns;
