@@ -2,11 +2,11 @@
  * gemm_streamed.cuh - f32 with precision full for up to 16 rows: the numbers of B are decomposed
  * and multiplied in registers.
  *
- * A block computes 32 columns and all rows of C. The copy engine fills a ring of stages of 32 steps
- * of k with the numbers of both operands. One warp decomposes the numbers of A into parts
- * (parts.cuh), in shared memory. Each of four warps computes 8 columns by itself: it decomposes the
- * numbers of B in registers and multiplies them by mma.sync. A warp decomposes a stage while it
- * adds the products of the stage before, because each product of a sum waits for the one before.
+ * A block computes 32 columns and all rows of C. The copy engine fills a ring of stages of 64 steps
+ * of k, in two boxes, with the numbers of both operands. Each of four warps computes 8 columns by
+ * itself: it decomposes the numbers into parts (parts.cuh) in registers and multiplies them by
+ * mma.sync. A warp decomposes a box while it adds the products of the box before, because each
+ * product of a sum waits for the one before.
  *
  * The order of the products, and where sums begin, are those of sum_parts (gemm.cuh). mma.sync adds
  * 16 products as wgmma does (kernels/experiments/bits.md), and so the bits are the same. The order
@@ -29,20 +29,19 @@ template <int ROWS_, uint32_t STAGES_, bool YK_> struct streamed {
     static constexpr uint32_t STAGES = STAGES_;
     static constexpr bool YK = YK_;
     static constexpr uint32_t WARPS = 4, WARP_COLUMNS = 8, COLUMNS = WARPS * WARP_COLUMNS;
-    static constexpr uint32_t STAGE_K = 32, STEPS = 2; /* STEPS: instructions of 16 steps of k */
-    static constexpr uint32_t B_BYTES = COLUMNS * STAGE_K * 4, A_BYTES = ROWS * STAGE_K * 4;
-    /* The parts of A are stored as mma.sync takes them, 16 bytes for each lane of a quad of lanes:
-     * those of rows r and r + 8, or of the only row twice. */
-    static constexpr uint32_t QUADS = ROWS == 1 ? 1 : 8, PART_BYTES = QUADS * 4 * 16;
-    static constexpr uint32_t PARTS_BYTES = STEPS * f32_parts::PARTS * PART_BYTES;
+    static constexpr uint32_t BOX_K = 32, STEPS = 2; /* STEPS: instructions of 16 steps of k */
+    static constexpr uint32_t BOXES = PROMOTE_PARTS_K / BOX_K; /* of a stage */
+    static constexpr uint32_t B_BOX = COLUMNS * BOX_K * 4, A_BOX = ROWS * BOX_K * 4; /* bytes */
+    static constexpr uint32_t B_BYTES = BOXES * B_BOX, A_BYTES = BOXES * A_BOX;
     static constexpr uint32_t SHARED_BYTES =
-        1024 + PANEL_BYTES + STAGES * (A_BYTES + B_BYTES + PARTS_BYTES + 24);
-    static constexpr int THREADS = 32 * (WARPS + 2);
+        1024 + PANEL_BYTES + STAGES * (A_BYTES + B_BYTES) + 16 * STAGES;
+    static constexpr int THREADS = 32 * (WARPS + 1);
+    static constexpr int HIGH = ROWS > 8 ? 2 : 1; /* rows l/4 and l/4 + 8 of lane l, or l/4 twice */
+    static_assert(BOXES == 2, "sum_columns multiplies an even and an odd box in turn");
     static_assert(PANEL_BYTES % 1024 == 0, "stages start at multiples of 1024 bytes");
 };
 
-/* Shared memory: the panel of the results, the stages of B, those of A, the parts of A, and the
- * barriers. */
+/* Shared memory: the panel of the results, the stages of B, those of A, and the barriers. */
 template <class C> struct streamed_memory {
     uint32_t panel;
 
@@ -54,18 +53,9 @@ template <class C> struct streamed_memory {
     {
         return b(C::STAGES) + stage * C::A_BYTES;
     }
-    __device__ __forceinline__ uint32_t parts(uint32_t stage) const
-    {
-        return a(C::STAGES) + stage * C::PARTS_BYTES;
-    }
-    /* A has arrived; B has arrived and the parts of A are there; all warps have read both. */
-    __device__ __forceinline__ uint32_t a_full(uint32_t stage) const
-    {
-        return parts(C::STAGES) + 8 * stage;
-    }
     __device__ __forceinline__ uint32_t full(uint32_t stage) const
     {
-        return a_full(C::STAGES) + 8 * stage;
+        return a(C::STAGES) + 8 * stage;
     }
     __device__ __forceinline__ uint32_t empty(uint32_t stage) const
     {
@@ -79,162 +69,85 @@ __device__ __forceinline__ void copy_streams(const sm90_arguments &p, const stre
                                              int32_t column, int32_t batch)
 {
     ring<C::STAGES> at(0);
+    const uint32_t boxes = p.k_tiles;
     /* Nothing depends on the prefetch, so B may still be written meanwhile. */
-    for (uint32_t i = 0; i < C::STAGES && i < p.k_tiles; i++) {
-        const int32_t k = (int32_t)(i * C::STAGE_K);
+    for (uint32_t i = 0; i < C::STAGES * C::BOXES && i < boxes; i++) {
+        const int32_t k = (int32_t)(i * C::BOX_K);
         ptx::tensor_prefetch(&p.y, C::YK ? k : column, C::YK ? column : k, batch);
     }
     ptx::earlier_kernels_wait();
-    for (uint32_t i = 0; i < p.k_tiles; i++) {
-        const int32_t k = (int32_t)(i * C::STAGE_K);
-        const uint32_t full = s.full(at.stage), a_full = s.a_full(at.stage);
+    for (uint32_t i = 0; i < boxes; i += C::BOXES) {
+        const uint32_t full = s.full(at.stage);
         ptx::mbarrier_wait(s.empty(at.stage), at.parity ^ 1);
-        ptx::mbarrier_arrive_expect(a_full, p.x_bytes);
-        ptx::tensor_load(s.a(at.stage), &p.x, a_full, k, 0, batch);
-        ptx::mbarrier_arrive_expect(full, C::B_BYTES);
-        ptx::tensor_load_once(s.b(at.stage), &p.y, full, C::YK ? k : column, C::YK ? column : k,
-                              batch);
+        ptx::mbarrier_arrive_expect(full, C::BOXES * (C::B_BOX + p.x_bytes));
+#pragma unroll
+        for (uint32_t box = 0; box < C::BOXES; box++) { /* behind the end of k, zeros */
+            const int32_t k = (int32_t)((i + box) * C::BOX_K);
+            ptx::tensor_load_once(s.b(at.stage) + box * C::B_BOX, &p.y, full, C::YK ? k : column,
+                                  C::YK ? column : k, batch);
+            ptx::tensor_load(s.a(at.stage) + box * C::A_BOX, &p.x, full, k, 0, batch);
+        }
         at.advance();
     }
     ptx::later_kernels_allow();
 }
 
-/* The first of two neighbouring steps of k, of 16, that half `half` of an instruction has in lane
- * 4r + q. If the lines of B run along columns, the lines that the lanes of a warp load then use
- * different banks. */
-template <class C> __device__ __forceinline__ uint32_t first_k(uint32_t q, uint32_t half)
-{
-    return C::YK ? 4 * q + 2 * half : 2 * q + 8 * half;
-}
-
-/* Called by all threads of a warp: decomposes the numbers of A. Rows that do not exist are
- * whatever was there, and only affect sums that are not stored. */
-template <class C>
-__device__ __forceinline__ void decompose_rows(const sm90_arguments &p, const streamed_memory<C> &s,
-                                               uint32_t lane)
-{
-    const uint32_t q = lane % 4;
-    ring<C::STAGES> at(0);
-    for (uint32_t i = 0; i < p.k_tiles; i++) {
-        ptx::mbarrier_wait(s.a_full(at.stage), at.parity);
-        const uint32_t a = s.a(at.stage), to = s.parts(at.stage);
-        if constexpr (C::ROWS == 1) { /* lane: instruction lane / 4 */
-            if (lane < 4 * C::STEPS) {
-                const uint32_t step = lane / 4;
-                uint32_t v[2][f32_parts::PARTS];
-#pragma unroll
-                for (uint32_t half = 0; half < 2; half++) {
-                    const uint2 u = ptx::load_shared_2(a + step * 64 + first_k<C>(q, half) * 4);
-                    f32_parts::decompose(__uint_as_float(u.x), __uint_as_float(u.y), v[half]);
-                }
-#pragma unroll
-                for (uint32_t part = 0; part < f32_parts::PARTS; part++) {
-                    ptx::store_shared_4(to + (step * f32_parts::PARTS + part) * C::PART_BYTES +
-                                            16 * q,
-                                        v[0][part], v[0][part], v[1][part], v[1][part]);
-                }
-            }
-        } else {
-            const uint32_t row = lane / 4;
-#pragma unroll
-            for (uint32_t step = 0; step < C::STEPS; step++) {
-                uint32_t v[2][2][f32_parts::PARTS];
-#pragma unroll
-                for (uint32_t half = 0; half < 2; half++) {
-                    const uint32_t k = step * 16 + first_k<C>(q, half);
-                    const uint32_t from = a + row * 128 + ((k / 4 ^ row) << 4) + k % 4 * 4;
-                    const uint2 low = ptx::load_shared_2(from);
-                    const uint2 high = C::ROWS > 8 ? ptx::load_shared_2(from + 8 * 128) : low;
-                    f32_parts::decompose(__uint_as_float(low.x), __uint_as_float(low.y),
-                                         v[half][0]);
-                    f32_parts::decompose(__uint_as_float(high.x), __uint_as_float(high.y),
-                                         v[half][1]);
-                }
-#pragma unroll
-                for (uint32_t part = 0; part < f32_parts::PARTS; part++) {
-                    ptx::store_shared_4(to + (step * f32_parts::PARTS + part) * C::PART_BYTES +
-                                            16 * lane,
-                                        v[0][0][part], v[0][1][part], v[1][0][part], v[1][1][part]);
-                }
-            }
-        }
-        __syncwarp();
-        if (lane == 0) {
-            ptx::mbarrier_arrive(s.full(at.stage));
-        }
-        at.advance();
-    }
-}
-
-/* Whether the use of a buffer has ended that mbarrier_wait would wait for; does not wait. */
-__device__ __forceinline__ bool has_completed(uint32_t barrier, uint32_t parity)
-{
-    uint32_t done;
-    asm volatile("{\n"
-                 ".reg .pred p;\n"
-                 "mbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2;\n"
-                 "selp.u32 %0, 1, 0, p;\n"
-                 "}"
-                 : "=r"(done)
-                 : "r"(barrier), "r"(parity)
-                 : "memory");
-    return done != 0;
-}
-
-/* A lane's numbers of B in a stage: for each instruction two pairs of neighbouring steps of k. */
+/* A lane's numbers of a box: four steps of k for each instruction, two of each half of its
+ * operands. */
 template <class C> struct stage_numbers {
-    float b[C::STEPS][4];
+    float b[C::STEPS][4], a[C::STEPS][C::HIGH][4];
 };
 
-/* A lane's operands of mma.sync in a stage. */
+/* The parts of these numbers, as mma.sync takes them: two pairs for each instruction. */
 template <class C> struct stage_parts {
-    uint32_t a[C::STEPS][f32_parts::PARTS][4], b[C::STEPS][2][f32_parts::PARTS];
+    uint32_t b[C::STEPS][2][f32_parts::PARTS], a[C::STEPS][C::HIGH][2][f32_parts::PARTS];
 };
 
-/* Where a lane's operands are in a stage of B and in one of the parts of A. */
-template <class C> struct lane_places {
-    uint32_t b[2], a;
-
-    __device__ __forceinline__ lane_places(uint32_t warp, uint32_t lane)
-    {
-        const uint32_t column = lane / 4, q = lane % 4;
-        a = C::QUADS == 1 ? 16 * q : 16 * lane;
-        if constexpr (C::YK) {
-            b[0] = (warp * 8 + column) * 128 + ((q ^ column) << 4);
-            b[1] = b[0] ^ 64;
-        } else { /* lines 2q and 2q + 1 */
-            const uint32_t piece = 2 * warp + column / 4, in_piece = column % 4 * 4;
-            b[0] = 2 * q * 128 + ((piece ^ 2 * q) << 4) + in_piece;
-            b[1] = (2 * q + 1) * 128 + ((piece ^ (2 * q + 1)) << 4) + in_piece;
-        }
-    }
-};
-
-template <class C>
-__device__ __forceinline__ void load_stage(const streamed_memory<C> &s, uint32_t stage,
-                                           const lane_places<C> &places, stage_numbers<C> &v,
-                                           stage_parts<C> &parts)
+/* Loads four numbers of line `line`, of 128 bytes along k, for instruction `i`: steps 4q to 4q + 3
+ * of 16, for q = `quarter`. `swizzle`: as the copy engine swizzles the line. */
+__device__ __forceinline__ void load_along_k(uint32_t tile, uint32_t line, uint32_t i,
+                                             uint32_t quarter, uint32_t swizzle, float (&v)[4])
 {
-    const uint32_t b = s.b(stage), a = s.parts(stage) + places.a;
+    const uint4 u = ptx::load_shared_4(tile + line * 128 + ((4 * i + quarter ^ swizzle) << 4));
+    memcpy(v, &u, sizeof v);
+}
+
+/* The same where the lines of B run along columns: B has the steps 2q, 2q + 1, 2q + 8 and 2q + 9,
+ * which lie in lines whose pieces use different banks, and A the same ones. Rows of A that do not
+ * exist are whatever was there, and only affect sums that are not stored. */
+template <class C>
+__device__ __forceinline__ void load_numbers(uint32_t b, uint32_t a, uint32_t warp, uint32_t lane,
+                                             stage_numbers<C> &v)
+{
+    const uint32_t line = lane / 4, q = lane % 4;
 #pragma unroll
     for (uint32_t i = 0; i < C::STEPS; i++) {
         if constexpr (C::YK) {
-            const uint4 u = ptx::load_shared_4(b + places.b[i]);
-            memcpy(v.b[i], &u, sizeof v.b[i]);
+            load_along_k(b, warp * 8 + line, i, q, line, v.b[i]);
         } else {
+            const uint32_t piece = 2 * warp + line / 4;
 #pragma unroll
             for (uint32_t j = 0; j < 4; j++) {
-                v.b[i][j] = __uint_as_float(
-                    ptx::load_shared(b + places.b[j % 2] + i * 2048 + j / 2 * 1024));
+                const uint32_t k = 2 * q + j % 2; /* of 8 */
+                v.b[i][j] = __uint_as_float(ptx::load_shared(b + i * 2048 + j / 2 * 1024 + k * 128 +
+                                                             ((piece ^ k) << 4) + line % 4 * 4));
             }
         }
-    }
 #pragma unroll
-    for (uint32_t i = 0; i < C::STEPS; i++) {
+        for (uint32_t high = 0; high < C::HIGH; high++) {
+            const uint32_t row = C::ROWS == 1 ? 0 : line + 8 * high, swizzle = row % 8;
+            if constexpr (C::YK) {
+                load_along_k(a, row, i, q, swizzle, v.a[i][high]);
+            } else {
 #pragma unroll
-        for (uint32_t part = 0; part < f32_parts::PARTS; part++) {
-            const uint4 u = ptx::load_shared_4(a + (i * f32_parts::PARTS + part) * C::PART_BYTES);
-            memcpy(parts.a[i][part], &u, sizeof u);
+                for (uint32_t j = 0; j < 2; j++) {
+                    const uint32_t piece = 4 * i + 2 * j + q / 2;
+                    const uint2 u =
+                        ptx::load_shared_2(a + row * 128 + ((piece ^ swizzle) << 4) + q % 2 * 8);
+                    v.a[i][high][2 * j] = __uint_as_float(u.x);
+                    v.a[i][high][2 * j + 1] = __uint_as_float(u.y);
+                }
+            }
         }
     }
 }
@@ -247,23 +160,33 @@ __device__ __forceinline__ void decompose(const stage_numbers<C> &v, stage_parts
 #pragma unroll
         for (uint32_t j = 0; j < 2; j++) {
             f32_parts::decompose(v.b[i][2 * j], v.b[i][2 * j + 1], parts.b[i][j]);
+#pragma unroll
+            for (uint32_t high = 0; high < C::HIGH; high++) {
+                f32_parts::decompose(v.a[i][high][2 * j], v.a[i][high][2 * j + 1],
+                                     parts.a[i][high][j]);
+            }
         }
     }
 }
 
-/* sums += one part of A times one part of B, over a stage. */
+/* sums += one part of A times one part of B, over a box. */
 template <class C>
 __device__ __forceinline__ void multiply_pair(const stage_parts<C> &parts, int a_part, int b_part,
                                               float (&sums)[4])
 {
 #pragma unroll
     for (uint32_t i = 0; i < C::STEPS; i++) {
-        ptx_sm80::multiply_add<__nv_bfloat16>(sums, parts.a[i][a_part], parts.b[i][0][b_part],
+        uint32_t x[4];
+        x[0] = parts.a[i][0][0][a_part];
+        x[2] = parts.a[i][0][1][a_part];
+        x[1] = parts.a[i][C::HIGH - 1][0][a_part];
+        x[3] = parts.a[i][C::HIGH - 1][1][a_part];
+        ptx_sm80::multiply_add<__nv_bfloat16>(sums, x, parts.b[i][0][b_part],
                                               parts.b[i][1][b_part]);
     }
 }
 
-/* The products of a stage, in the order of multiply_parts (gemm.cuh). */
+/* The products of a box, in the order of multiply_parts (gemm.cuh). */
 template <class C>
 __device__ __forceinline__ void multiply_parts_of(const stage_parts<C> &parts, float (&large)[4],
                                                   float (&small)[4])
@@ -281,52 +204,31 @@ template <class C>
 __device__ __forceinline__ void sum_columns(const sm90_arguments &p, const streamed_memory<C> &s,
                                             uint32_t warp, uint32_t lane, float (&d)[4])
 {
-    const lane_places<C> places(warp, lane);
     ring<C::STAGES> at(0);
     float small[4] = {};
     stage_numbers<C> v;
     stage_parts<C> even, odd;
-    const auto release = [&]() {
+    const uint32_t stages = (p.k_tiles + C::BOXES - 1) / C::BOXES;
+    ptx::mbarrier_wait(s.full(0), 0);
+    load_numbers<C>(s.b(0), s.a(0), warp, lane, v);
+    decompose<C>(v, even);
+    for (uint32_t i = 1; i <= stages; i++) {
+        float large[4] = {};
+        load_numbers<C>(s.b(at.stage) + C::B_BOX, s.a(at.stage) + C::A_BOX, warp, lane, v);
+        multiply_parts_of<C>(even, large, small);
+        decompose<C>(v, odd);
         __syncwarp();
         if (lane == 0) {
             ptx::mbarrier_arrive(s.empty(at.stage));
         }
         at.advance();
-    };
-    ptx::mbarrier_wait(s.full(0), 0);
-    load_stage<C>(s, 0, places, v, even);
-    decompose<C>(v, even);
-    release();
-    bool is_there = p.k_tiles > 1 && has_completed(s.full(at.stage), at.parity);
-    /* Multiplies one stage while the next one, if there is one, is loaded and decomposed. */
-    const auto step = [&](const stage_parts<C> &now, stage_parts<C> &next, uint32_t left,
-                          float(&large)[4]) {
-        if (left > 0 && !is_there) {
+        if (i < stages) {
             ptx::mbarrier_wait(s.full(at.stage), at.parity);
         }
-        load_stage<C>(s, at.stage, places, v, next);
-        ring<C::STAGES> ahead = at;
-        ahead.advance();
-        is_there = left > 1 && has_completed(s.full(ahead.stage), ahead.parity);
-        multiply_parts_of<C>(now, large, small);
-        decompose<C>(v, next);
-        if (left > 0) {
-            release();
-        }
-    };
-    uint32_t i = 0;
-    for (; i + 1 < p.k_tiles; i += 2) {
-        float large[4] = {};
-        step(even, odd, p.k_tiles - i - 1, large);
-        step(odd, even, p.k_tiles - i - 2, large);
-#pragma unroll
-        for (int j = 0; j < 4; j++) {
-            d[j] += large[j];
-        }
-    }
-    if (i < p.k_tiles) {
-        float large[4] = {};
-        multiply_parts_of<C>(even, large, small);
+        /* Behind the last stage, numbers that are not used. */
+        load_numbers<C>(s.b(at.stage), s.a(at.stage), warp, lane, v);
+        multiply_parts_of<C>(odd, large, small);
+        decompose<C>(v, even);
 #pragma unroll
         for (int j = 0; j < 4; j++) {
             d[j] += large[j];
@@ -351,8 +253,7 @@ __global__ void __launch_bounds__(C::THREADS)
         ptx::tensor_map_prefetch(&p.x);
         ptx::tensor_map_prefetch(&p.y);
         for (uint32_t i = 0; i < C::STAGES; i++) {
-            ptx::mbarrier_init(s.a_full(i), 1);
-            ptx::mbarrier_init(s.full(i), 2);
+            ptx::mbarrier_init(s.full(i), 1);
             ptx::mbarrier_init(s.empty(i), C::WARPS);
         }
         ptx::mbarrier_init_fence();
@@ -363,8 +264,6 @@ __global__ void __launch_bounds__(C::THREADS)
             copy_streams<C>(p, s, (int32_t)column, (int32_t)t.batch);
         }
         __syncwarp();
-    } else if (warp > C::WARPS) {
-        decompose_rows<C>(p, s, lane);
     } else {
         ptx::earlier_kernels_wait();
         float d[4] = {};
