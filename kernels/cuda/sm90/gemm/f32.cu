@@ -22,9 +22,9 @@ static sm90_kernel row_fused(const char *name)
 }
 
 /* A kernel whose warps stream B, for up to ROWS rows. */
-template <int ROWS, uint32_t STAGES> static sm90_kernel row_streamed(const char *name)
+template <int ROWS> static sm90_kernel row_streamed(const char *name)
 {
-    using K = streamed<ROWS, STAGES, true>;
+    using K = streamed<ROWS, true>;
     sm90_kernel kernel = row<F32, 64, K::COLUMNS, 1, COOPERATIVE, 1, 1, NEITHER>(name);
     kernel.tile_m = ROWS;
     kernel.threads = K::THREADS;
@@ -33,7 +33,7 @@ template <int ROWS, uint32_t STAGES> static sm90_kernel row_streamed(const char 
     kernel.consumers = 0; /* every warp multiplies by itself */
     kernel.functions[0][1][1] = reinterpret_cast<const void *>(&sm90_gemm_streamed<K>);
     kernel.functions[0][1][0] =
-        reinterpret_cast<const void *>(&sm90_gemm_streamed<streamed<ROWS, STAGES, false>>);
+        reinterpret_cast<const void *>(&sm90_gemm_streamed<streamed<ROWS, false>>);
     return kernel;
 }
 
@@ -44,12 +44,8 @@ extern "C" const sm90_kernel sm90_kernels_f32[] = {
     row_fused<64, 32, 16, 2>("f32_64x32_fused"),
     row_fused<16, 64, 16, 2>("f32_16x64_fused"),
     row_fused<64, 64, 12, 4>("f32_64x64_fused"),
-    row_streamed<1, 4>("f32_1x32_s4"),
-    row_streamed<1, 6>("f32_1x32_s6"),
-    row_streamed<1, 13>("f32_1x32_s13"),
-    row_streamed<8, 4>("f32_8x32_s4"),
-    row_streamed<8, 5>("f32_8x32_s5"),
-    row_streamed<8, 11>("f32_8x32_s11"),
-    row_streamed<16, 4>("f32_16x32_s4"),
+    row_streamed<1>("f32_1x32_streamed"),
+    row_streamed<8>("f32_8x32_streamed"),
+    row_streamed<16>("f32_16x32_streamed"),
     sm90_kernel{},
 };

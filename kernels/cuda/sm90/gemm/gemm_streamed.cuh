@@ -22,11 +22,12 @@
 namespace sm90
 {
 
-/* A configuration. ROWS: the most rows of A. STAGES: of the ring. YK: whether the lines of B run
- * along k. */
-template <int ROWS_, uint32_t STAGES_, bool YK_> struct streamed {
+/* A configuration. ROWS: the most rows of A. YK: whether the lines of B run along k. */
+template <int ROWS_, bool YK_> struct streamed {
     static constexpr int ROWS = ROWS_;
-    static constexpr uint32_t STAGES = STAGES_;
+    static constexpr uint32_t STAGES = 4;
+    /* Blocks that share a multiprocessor. */
+    static constexpr uint32_t BLOCKS = ROWS > 8 ? 3 : 4;
     static constexpr bool YK = YK_;
     static constexpr uint32_t WARPS = 4, WARP_COLUMNS = 8, COLUMNS = WARPS * WARP_COLUMNS;
     static constexpr uint32_t BOX_K = 32, STEPS = 2; /* STEPS: instructions of 16 steps of k */
@@ -37,6 +38,7 @@ template <int ROWS_, uint32_t STAGES_, bool YK_> struct streamed {
         1024 + PANEL_BYTES + STAGES * (A_BYTES + B_BYTES) + 16 * STAGES;
     static constexpr int THREADS = 32 * (WARPS + 1);
     static constexpr int HIGH = ROWS > 8 ? 2 : 1; /* rows l/4 and l/4 + 8 of lane l, or l/4 twice */
+    static_assert(BLOCKS * (SHARED_BYTES + 1024) <= SHARED_BYTES_MAX + 1024, "they fit");
     static_assert(BOXES == 2, "sum_columns multiplies an even and an odd box in turn");
     static_assert(PANEL_BYTES % 1024 == 0, "stages start at multiples of 1024 bytes");
 };
@@ -241,7 +243,7 @@ __device__ __forceinline__ void sum_columns(const sm90_arguments &p, const strea
 }
 
 template <class C>
-__global__ void __launch_bounds__(C::THREADS)
+__global__ void __launch_bounds__(C::THREADS, C::BLOCKS)
     sm90_gemm_streamed(const __grid_constant__ sm90_arguments p)
 {
     extern __shared__ unsigned char shared_memory[];
