@@ -116,7 +116,8 @@ const struct sm90_kernel *sm90_kernels(enum gemmd_dtype dtype, enum gemm_precisi
  * more than a third are padded to 16 bytes only, to save memory. */
 uint64_t sm90_leading(uint64_t elements, enum gemmd_dtype dtype);
 
-/* Whether the kernel can compute the problem. Ignores pointers. */
+/* Whether the kernel can compute the problem. Ignores pointers, but those of f32 if it is streamed.
+ */
 bool sm90_takes(const struct sm90_kernel *kernel, const struct gemm_problem *problem);
 
 /* The estimated time of a kernel that takes the problem, including the decomposition of f32

@@ -138,8 +138,8 @@ static bool sm90_offers_out(const struct sm90_kernel *kernel, const struct gemm_
 /* Whether a streamed kernel can copy the operands. */
 static bool sm90_streams(const struct sm90_kernel *kernel, const struct gemm_problem *p)
 {
-    return !p->transa && p->m <= kernel->tile_m && sm90_aligned(p->lda, p->dtype) &&
-           sm90_aligned(p->ldb, p->dtype) &&
+    return !p->transa && p->m <= kernel->tile_m && ((uintptr_t)p->a | (uintptr_t)p->b) % 16 == 0 &&
+           sm90_aligned(p->lda, p->dtype) && sm90_aligned(p->ldb, p->dtype) &&
            (p->batch == 1 || (sm90_aligned(p->stride_a, p->dtype) && p->stride_a > 0 &&
                               sm90_aligned(p->stride_b, p->dtype) && p->stride_b > 0));
 }
