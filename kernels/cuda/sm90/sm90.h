@@ -3,7 +3,7 @@
  * launch.
  *
  * A kernel here is one configuration of gemm.cuh or of a relative of it (gemm_split.cuh,
- * gemm_swapped.cuh, gemm_fused.cuh, gemm_f8.cuh) for one type of operands. X is op(A) and Y is
+ * gemm_swapped.cuh, gemm_fused.cuh, gemm_streamed.cuh, gemm_f8.cuh) for one type. X is op(A), Y is
  * op(B); an operand lies along k if the elements of its rows as stored have neighbouring k.
  *
  * Requirements on a problem, besides its types: device pointers that are multiples of 16 bytes, and
@@ -45,7 +45,7 @@ struct sm90_kernel {
     const char *name; /* such as "bf16_128x256_2x1"; NULL ends a table */
     int element;      /* enum sm90::element (wgmma.cuh) */
     /* Rows and columns of C and steps of k in a tile, blocks of a cluster along m and n, warpgroups
-     * that multiply, and buffers of a block's ring (gemm.cuh). */
+     * that multiply (0: streamed, each warp for itself), and buffers of a ring (gemm.cuh). */
     uint32_t tile_m, tile_n, tile_k, cluster_m, cluster_n, consumers, stages;
     bool pingpong;
     uint32_t threads, shared_bytes;
@@ -116,7 +116,8 @@ const struct sm90_kernel *sm90_kernels(enum gemmd_dtype dtype, enum gemm_precisi
  * more than a third are padded to 16 bytes only, to save memory. */
 uint64_t sm90_leading(uint64_t elements, enum gemmd_dtype dtype);
 
-/* Whether the kernel can compute the problem. Ignores pointers. */
+/* Whether the kernel can compute the problem. Ignores pointers, but those of f32 if it is streamed.
+ */
 bool sm90_takes(const struct sm90_kernel *kernel, const struct gemm_problem *problem);
 
 /* The estimated time of a kernel that takes the problem, including the decomposition of f32

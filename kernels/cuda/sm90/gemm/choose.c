@@ -68,6 +68,16 @@ static const struct {
     {16, 64, 0.327, 0.327, 0.0016},
     {64, 64, 0.472, 0.472, 0.0017},
 };
+/* For each streamed kernel (gemm_streamed.cuh) the blocks that share a multiprocessor, and the time
+ * of a step of k for one block alone, at least, and for each of several. */
+static const struct {
+    uint32_t tile_m, blocks;
+    double alone_us, shared_us;
+} STREAMED_STEPS[] = {
+    {1, 4, 0.213, 0.16},
+    {8, 4, 0.217, 0.16},
+    {16, 3, 0.237, 0.16},
+};
 
 /* One of IDLE_OF multiprocessors stays idle if a kernel has clusters of four or eight blocks: all
  * blocks of a cluster run within one group of 16 or 18 multiprocessors (on some cards, fewer), and
@@ -208,6 +218,31 @@ static double fused_step_us(const struct sm90_kernel *kernel, const struct sm90_
     return us;
 }
 
+/* The time of a streamed kernel, which computes one tile in each block. */
+static double streamed_us(const struct sm90_kernel *kernel, const struct gemm_problem *p,
+                          const struct sm90_card *card)
+{
+    const struct sm90_rates rates = rates_on(card, &sm90_rates_others);
+    size_t i = 0;
+    while (STREAMED_STEPS[i].tile_m != kernel->tile_m)
+        i++;
+    const uint64_t at_once = (uint64_t)card->multiprocessors * STREAMED_STEPS[i].blocks;
+    const double steps = (double)ceil_div(p->k, kernel->tile_k);
+    double us = rates.launch_us;
+    for (uint64_t tiles = ceil_div(p->n, kernel->tile_n) * p->batch; tiles > 0;) {
+        /* All whole rounds of blocks take the same time. */
+        const uint64_t rounds = tiles < at_once ? 1 : tiles / at_once;
+        const uint64_t blocks = tiles < at_once ? tiles : at_once;
+        const double each = (double)ceil_div(blocks, card->multiprocessors);
+        const double bytes = (double)kernel->tile_n * kernel->tile_k * sizeof(float);
+        const double reading = bytes * (double)blocks / rates.dram_bytes_per_us;
+        us += (double)rounds * steps *
+              fmax(reading, fmax(STREAMED_STEPS[i].alone_us, STREAMED_STEPS[i].shared_us * each));
+        tiles -= rounds * blocks;
+    }
+    return us;
+}
+
 /* The time of a fused kernel, which computes one tile in each block. */
 static double fused_us(const struct sm90_kernel *kernel, const struct gemm_problem *p,
                        const struct sm90_card *card)
@@ -273,6 +308,9 @@ static double estimate_us(const struct sm90_kernel *kernel, const struct gemm_pr
                           const struct sm90_rates *fitted, const struct sm90_card *card,
                           double operands)
 {
+    if (kernel->fused && kernel->consumers == 0) {
+        return streamed_us(kernel, p, card);
+    }
     if (kernel->fused) {
         return fused_us(kernel, p, card);
     }

@@ -1,5 +1,6 @@
 /* The kernels of f32 with precision full: operands in parts (move/parts.cu). */
 #include "kernels/cuda/sm90/gemm/gemm_fused.cuh"
+#include "kernels/cuda/sm90/gemm/gemm_streamed.cuh"
 #include "kernels/cuda/sm90/gemm/table.cuh"
 
 using namespace sm90;
@@ -20,6 +21,22 @@ static sm90_kernel row_fused(const char *name)
     return kernel;
 }
 
+/* A kernel whose warps stream B, for up to ROWS rows. */
+template <int ROWS> static sm90_kernel row_streamed(const char *name)
+{
+    using K = streamed<ROWS, true>;
+    sm90_kernel kernel = row<F32, 64, K::COLUMNS, 1, COOPERATIVE, 1, 1, NEITHER>(name);
+    kernel.tile_m = ROWS;
+    kernel.threads = K::THREADS;
+    kernel.shared_bytes = K::SHARED_BYTES;
+    kernel.fused = true;
+    kernel.consumers = 0; /* every warp multiplies by itself */
+    kernel.functions[0][1][1] = reinterpret_cast<const void *>(&sm90_gemm_streamed<K>);
+    kernel.functions[0][1][0] =
+        reinterpret_cast<const void *>(&sm90_gemm_streamed<streamed<ROWS, false>>);
+    return kernel;
+}
+
 extern "C" const sm90_kernel sm90_kernels_f32[] = {
     row<F32, 128, 128, 2, COOPERATIVE, 1, 1, CHAINS>("f32_128x128"),
     row<F32, 128, 64, 2, COOPERATIVE, 1, 1, CHAINS>("f32_128x64"),
@@ -27,5 +44,8 @@ extern "C" const sm90_kernel sm90_kernels_f32[] = {
     row_fused<64, 32, 16, 2>("f32_64x32_fused"),
     row_fused<16, 64, 16, 2>("f32_16x64_fused"),
     row_fused<64, 64, 12, 4>("f32_64x64_fused"),
+    row_streamed<1>("f32_1x32_streamed"),
+    row_streamed<8>("f32_8x32_streamed"),
+    row_streamed<16>("f32_16x32_streamed"),
     sm90_kernel{},
 };

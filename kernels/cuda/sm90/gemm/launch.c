@@ -135,6 +135,15 @@ static bool sm90_offers_out(const struct sm90_kernel *kernel, const struct gemm_
     return dtype_offers_out(p->dtype, p->out) || (p->dtype == GEMMD_F16 && p->out == GEMMD_BF16);
 }
 
+/* Whether a streamed kernel can copy the operands. */
+static bool sm90_streams(const struct sm90_kernel *kernel, const struct gemm_problem *p)
+{
+    return !p->transa && p->m <= kernel->tile_m && ((uintptr_t)p->a | (uintptr_t)p->b) % 16 == 0 &&
+           sm90_aligned(p->lda, p->dtype) && sm90_aligned(p->ldb, p->dtype) &&
+           (p->batch == 1 || (sm90_aligned(p->stride_a, p->dtype) && p->stride_a > 0 &&
+                              sm90_aligned(p->stride_b, p->dtype) && p->stride_b > 0));
+}
+
 bool sm90_takes(const struct sm90_kernel *kernel, const struct gemm_problem *problem)
 {
     const uint64_t dim_max = INT32_MAX;
@@ -159,6 +168,9 @@ bool sm90_takes(const struct sm90_kernel *kernel, const struct gemm_problem *pro
     if (!in_parts && p->batch > 1 &&
         (!sm90_aligned(p->stride_a, p->dtype) || !sm90_aligned(p->stride_b, p->dtype) ||
          p->stride_a == 0 || p->stride_b == 0)) {
+        return false;
+    }
+    if (kernel->fused && kernel->consumers == 0 && !sm90_streams(kernel, p)) {
         return false;
     }
     uint64_t rows, columns;
@@ -363,6 +375,38 @@ static cudaError_t place_operands(const struct sm90_device *device,
     return error;
 }
 
+/* Sets the arguments about X and Y for a streamed kernel, which copies f32 as it is. */
+static cudaError_t place_streams(const struct sm90_device *device, const struct sm90_kernel *kernel,
+                                 const struct gemm_problem *p, struct sm90_arguments *arguments)
+{
+    struct view view = {
+        .data = p->b,
+        .type = CU_TENSOR_MAP_DATA_TYPE_FLOAT32,
+        .element_bytes = sizeof(float),
+        .width = p->transb ? p->k : p->n,
+        .lines = p->transb ? p->n : p->k,
+        .batch = p->batch,
+        .leading = p->ldb,
+        .stride = p->stride_b,
+        .box_width = 32,
+        .box_lines = 32,
+        .swizzle = CU_TENSOR_MAP_SWIZZLE_128B,
+    };
+    const cudaError_t error = sm90_encode(device, &view, &arguments->y);
+    if (error != cudaSuccess)
+        return error;
+    view.data = p->a;
+    view.width = p->k;
+    view.lines = p->m;
+    view.leading = p->lda;
+    view.stride = p->stride_a;
+    view.box_lines = (uint32_t)p->m;
+    if (kernel->tile_m == 1)
+        view.swizzle = CU_TENSOR_MAP_SWIZZLE_NONE;
+    arguments->x_bytes = view.box_lines * view.box_width * view.element_bytes;
+    return sm90_encode(device, &view, &arguments->x);
+}
+
 static struct sm90_f32_operand f32_operand(const void *data, uint64_t leading, uint64_t stride,
                                            bool along_k)
 {
@@ -446,6 +490,8 @@ cudaError_t sm90_prepare(const struct sm90_device *device, const struct sm90_ker
     cudaError_t error = cudaSuccess;
     if (!kernel->fused) {
         error = place_operands(device, kernel, p, parts, arguments);
+    } else if (kernel->consumers == 0) {
+        error = place_streams(device, kernel, p, arguments);
     }
     if (error != cudaSuccess) {
         return error;

@@ -265,6 +265,33 @@ static enum gemmd_error wgmma_launch(struct cuda_context *context, const struct 
     return cuda_error_code((int)error);
 }
 
+/* The problem of the plan's launch, with the operands of `original` in place of their parts. */
+static struct gemm_problem with_operands(const struct plan *plan,
+                                         const struct gemm_problem *original)
+{
+    struct gemm_problem problem = plan->problem;
+    problem.a = original->a;
+    problem.b = original->b;
+    problem.lda = original->lda;
+    problem.ldb = original->ldb;
+    problem.stride_a = original->stride_a;
+    problem.stride_b = original->stride_b;
+    return problem;
+}
+
+/* The kernel for the plan's only launch. Of f32 operands the model sees the layout of the parts.
+ * The kernels that read the operands themselves may not take their layout. */
+static const struct sm90_kernel *choose_kernel(const struct plan *plan,
+                                               const struct gemm_problem *original,
+                                               const struct sm90_card *card)
+{
+    const struct sm90_kernel *kernel = sm90_choose(&plan->problem, card);
+    if (kernel == NULL || !is_in_parts(original))
+        return kernel;
+    const struct gemm_problem problem = with_operands(plan, original);
+    return sm90_takes(kernel, &problem) ? kernel : sm90_choose(&problem, card);
+}
+
 /* Launches f32 in parts. The parts are where plan->problem says; the kernel also gets the original
  * operands. */
 static enum gemmd_error launch_parts(struct cuda_context *context, const struct sm90_kernel *kernel,
@@ -272,13 +299,7 @@ static enum gemmd_error launch_parts(struct cuda_context *context, const struct 
 {
     const struct gemm_problem *q = &plan->problem;
     const struct sm90_parts parts = {{q->a, q->lda, q->stride_a}, {q->b, q->ldb, q->stride_b}};
-    struct gemm_problem problem = *q;
-    problem.a = original->a;
-    problem.b = original->b;
-    problem.lda = original->lda;
-    problem.ldb = original->ldb;
-    problem.stride_a = original->stride_a;
-    problem.stride_b = original->stride_b;
+    const struct gemm_problem problem = with_operands(plan, original);
     return wgmma_launch(context, kernel, &problem, &parts, 0);
 }
 
@@ -334,7 +355,7 @@ static enum gemmd_error wgmma_run(struct gemm_context *base, const struct gemm_p
         return GEMMD_ERR_INTERNAL;
     const bool chunks = plan.chunks.chunk > 0, few = plan.few;
     const struct sm90_kernel *kernel =
-        chunks || few ? NULL : sm90_choose(&plan.problem, &context->sm90.card);
+        chunks || few ? NULL : choose_kernel(&plan, p, &context->sm90.card);
     if (kernel == NULL && !chunks && !few)
         return GEMMD_ERR_INTERNAL;
     char *space = operand_settle(&plan.a, workspace, &plan.problem.a);
