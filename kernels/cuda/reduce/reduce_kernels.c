@@ -65,8 +65,8 @@ static bool reduce_shuffle_takes(const void *problem)
     return reduce_problem_offered(problem) && fits_grid(reduce_shuffle_blocks(problem), 1);
 }
 
-/* `tree` is faster for the logsumexp of long rows of f64, for which `shuffle` needs so many registers
- * that few of its threads run at once (kernels/experiments/rows.md). */
+/* `tree` is faster for the logsumexp of long rows of f64, for which `shuffle` needs so many
+ * registers that few of its threads run at once (kernels/experiments/rows.md). */
 static const struct operation_kernel *reduce_shuffle_preferred(const void *problem)
 {
     const struct reduce_problem *p = problem;
