@@ -63,8 +63,8 @@ bool attention_wgmma_takes(const struct attention_problem *p)
            attention_arguments_fit(p) &&
            attention_wgmma_aligned(&p->q_strides, p->batch, p->heads, p->sq) &&
            attention_wgmma_aligned(&p->k_strides, p->batch, p->kv_heads, p->skv) &&
-           attention_wgmma_aligned(&p->v_strides, p->batch, p->kv_heads, p->skv) &&
-           p->batch * p->heads <= INT32_MAX / ((p->sq + 63) / 64);
+           attention_wgmma_aligned(&p->v_strides, p->batch, p->kv_heads, p->skv) && p->sq > 0 &&
+           p->batch * p->heads <= INT32_MAX / ceil_div(p->sq, CONSUMER_ROWS);
 }
 
 static bool is_one_step(const struct attention_wgmma_kernel *kernel)
