@@ -70,8 +70,9 @@ extern const struct attention_wgmma_kernel attention_wgmma_bf16[], attention_wgm
 /* The most keys that the kernels of one_step.cuh take. With more, the other kernels are faster. */
 enum { ATTENTION_ONE_STEP_KEYS = 80 };
 
-/* The tables of the kernels of one_step.cuh, which take neither lengths nor windows. They give the
- * bits of the other kernels of the same width, without exception: all tiles read all keys. */
+/* The tables of the kernels of one_step.cuh, which take no problem with lengths or windows. Their
+ * results have the bits of the kernels of flash_wgmma.cuh of the same width, also where a value is
+ * NaN: with so few keys, both multiply all values, and those that a mask hides by the weight 0. */
 extern const struct attention_wgmma_kernel attention_one_step_bf16[], attention_one_step_f16[];
 
 #ifdef __cplusplus
