@@ -2,10 +2,12 @@
 
 #include <inttypes.h>
 
+#include "server/api/tensors/tensor_call.h"
 #include "server/base/cores.h"
 #include "server/device/device_choice.h"
 #include "server/device/memory/memory_limit.h"
 #include "server/http/read_ahead.h"
+#include "server/http/respond.h"
 #include "server/http/server.h"
 
 #define KIB UINT64_C(1024)
@@ -30,7 +32,7 @@ static uint64_t least(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-static uint64_t connections_bytes(const struct config *config, uint64_t threads)
+static uint64_t connections_bytes(const struct config *config, uint64_t threads, bool on_gpu)
 {
     const uint64_t all = config->max_connections;
     const uint64_t bulk = least(config->bulk_connections, all);
@@ -41,6 +43,8 @@ static uint64_t connections_bytes(const struct config *config, uint64_t threads)
         bytes += all * DEFLATER_BYTES;
     if (config->tls_cert != NULL)
         bytes += least(threads * READ_AHEAD_BUFFERS, all) * READ_AHEAD_BYTES;
+    if (on_gpu) /* the whole tensor of such an answer is in pinned memory */
+        bytes += least(config->pinned_bytes / TENSOR_MEANWHILE_BYTES, all) * RESPOND_PIECE_BYTES;
     return bytes;
 }
 
@@ -67,7 +71,7 @@ struct memory_needs memory_needs(const struct config *config, bool on_gpu)
         .tensors = config->tensor_bytes * devices,
         .jobs = config->job_bytes,
         .shared = config->shm_memfd || config->shm_system ? config->shm_bytes : 0,
-        .connections = connections_bytes(config, plan.thread_count),
+        .connections = connections_bytes(config, plan.thread_count, on_gpu),
         .json = plan.thread_count * JSON_FACTOR * config->max_json_bytes,
         .program = PROGRAM_BYTES + (plan.thread_count + OWN_THREADS) * THREAD_BYTES,
     };

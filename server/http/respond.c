@@ -15,10 +15,6 @@
 #include "server/http/server_state.h"
 #include "server/http/stream.h"
 
-/* How much of an answer in pieces is copied to libmicrohttpd's buffer at a time. The bytes of one
- * piece are still in the processor's cache when the system copies them to the socket. */
-enum { PIECE_BYTES = 256 * 1024 };
-
 /* Returns false if memory ran out. */
 static bool add_header(struct MHD_Response *response, const char *name, const char *value)
 {
@@ -139,7 +135,8 @@ bool respond_pieces(struct request *request, const struct headers *headers, uint
     struct MHD_Response *response = NULL;
     if (pieces != NULL) {
         *pieces = (struct pieces){request, read};
-        response = MHD_create_response_from_callback(bytes, PIECE_BYTES, pieces_read, pieces, free);
+        response = MHD_create_response_from_callback(bytes, RESPOND_PIECE_BYTES, pieces_read,
+                                                     pieces, free);
         if (response == NULL)
             free(pieces);
     }

@@ -25,6 +25,9 @@ struct stream_source;
  * an error, or its connection is closed. */
 bool respond(struct request *request, int status, const struct headers *headers,
              const struct payload *payload);
+/* The bytes of the buffer that an answer in pieces holds until its end. The bytes of one piece are
+ * still in the processor's cache when the system copies them to the socket. */
+enum { RESPOND_PIECE_BYTES = 256 * 1024 };
 /* Sends `bytes` bytes that `read` gives piece by piece. `read` writes up to `room` bytes of the
  * answer from `position` on to `out` and returns their number, which is 0 if request_await_rest has
  * returned REQUEST_REST_AWAITED, and -1 if the connection must end; request->fault then says why,

@@ -20,6 +20,9 @@
 #include "server/tensors/resident_copy.h"
 #include "server/tensors/tensor_store.h"
 
+/* A tensor on a GPU of so many bytes or more is sent in pieces while the rest of it is copied. */
+enum { TENSOR_MEANWHILE_BYTES = 8 << 20 };
+
 struct tensor_call {
     struct request *request; /* borrowed; NULL until tensor_call_open */
     struct tensor_condition condition;

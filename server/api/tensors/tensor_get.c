@@ -26,8 +26,6 @@
 #include "server/http/respond.h"
 #include "server/tensors/resident_copy.h"
 
-/* A tensor of fewer bytes is sent when all of it has been copied. */
-static const uint64_t MEANWHILE_BYTES = 8 << 20;
 /* The first copy is this part of a large tensor. A GPU copies the other parts in the time in which
  * the first part is sent. */
 enum { FIRST_PART = 8 };
@@ -231,7 +229,7 @@ static void cut_copy(struct work_copy *copy, struct work_copy *rest)
 static uint32_t cut_copies(struct tensor_call *call, struct work_copy copies[RESIDENT_COPIES],
                            uint32_t count)
 {
-    if (call->block_bytes < MEANWHILE_BYTES || resident_etag(call->resident) == NULL ||
+    if (call->block_bytes < TENSOR_MEANWHILE_BYTES || resident_etag(call->resident) == NULL ||
         digests_are_wanted(call->request->digests))
         return count;
     cut_copy(&copies[0], &call->rest[0]);
