@@ -125,18 +125,19 @@ START_TEST(few_rows_of_f8)
 }
 END_TEST
 
-/* 32 columns for up to one block a multiprocessor, and 64 beyond. Each kernel of the table is
- * chosen for some problem. */
+/* Of more than 16 rows, 32 columns for up to one block a multiprocessor, and 64 beyond; of 17 to 32
+ * rows only if B lies along k. Each kernel of the table is chosen for some problem. */
 START_TEST(kernels_for_few_rows_are_chosen_by_blocks)
 {
     static const struct {
         uint64_t n, batch;
-        uint32_t columns;
+        bool narrow;
     } widths[] = {
-        {32, 1, 32},   {4096, 1, 32}, {4224, 1, 32}, {4225, 1, 64}, {14336, 1, 64},
-        {1408, 3, 32}, {1409, 3, 64}, {1, 132, 32},  {1, 133, 64},
+        {32, 1, true},   {4096, 1, true},  {4224, 1, true}, {4225, 1, false}, {14336, 1, false},
+        {1408, 3, true}, {1409, 3, false}, {1, 132, true},  {1, 133, false},
     };
-    static const uint64_t rows[][2] = {{1, 16}, {16, 16}, {17, 32}, {32, 32}, {33, 64}, {64, 64}};
+    static const uint64_t rows[][2] = {{1, 8},   {8, 8},   {9, 16},  {16, 16},
+                                       {17, 32}, {32, 32}, {33, 64}, {64, 64}};
     const struct few_rows_kernel *kernels = few_rows_kernels;
     bool chosen[64] = {0};
     for (unsigned i = 0; i < 4 * sizeof widths / sizeof widths[0]; i++)
@@ -147,7 +148,9 @@ START_TEST(kernels_for_few_rows_are_chosen_by_blocks)
             p.batch = widths[i / 4].batch;
             gemm_problem_contiguous(&p);
             const struct few_rows_kernel *kernel = few_rows_choose(&p, MULTIPROCESSORS);
-            ck_assert_uint_eq(kernel->columns, widths[i / 4].columns);
+            const bool narrow =
+                widths[i / 4].narrow && (rows[j][1] == 64 || (rows[j][1] == 32 && p.transb));
+            ck_assert_uint_eq(kernel->columns, narrow ? 32 : 64);
             ck_assert_uint_eq(kernel->rows, rows[j][1]);
             ck_assert_int_eq(kernel->b_along_k, p.transb);
             ck_assert_int_eq(kernel->f32_out, p.out == GEMMD_F32);

@@ -6,9 +6,7 @@
 
 #include "kernels/cuda/sm90/tensor_map.h"
 
-enum { ROWS_MAX = 64, COLUMNS_MIN = 32, COLUMNS_MAX = 64, BOX_K = 128 };
-/* The bytes of B that each block prefetches while earlier kernels run. */
-enum { AHEAD_BYTES = 32768 };
+enum { ROWS_MAX = 64, COLUMNS_MIN = 32, BOX_K = 128 };
 
 static uint64_t ceil_div(uint64_t a, uint64_t b)
 {
@@ -48,24 +46,35 @@ const struct few_rows_kernel *few_rows_choose(const struct gemm_problem *problem
                                               uint32_t multiprocessors)
 {
     const struct gemm_problem *p = problem;
-    const uint64_t blocks = ceil_div(p->n, COLUMNS_MIN) * p->batch;
-    const uint32_t columns = blocks <= multiprocessors ? COLUMNS_MIN : COLUMNS_MAX;
-    uint32_t rows = 16;
-    while (rows < p->m) {
-        rows *= 2;
-    }
+    const bool narrow = ceil_div(p->n, COLUMNS_MIN) * p->batch <= multiprocessors;
     const struct few_rows_kernel *kernel = few_rows_kernels;
-    while (kernel->rows != rows || kernel->columns != columns || kernel->b_along_k != p->transb ||
-           kernel->f32_out != (p->out == GEMMD_F32)) {
+    while (kernel->rows < p->m || kernel->b_along_k != p->transb ||
+           kernel->f32_out != (p->out == GEMMD_F32) ||
+           (kernel->columns == COLUMNS_MIN && !narrow)) {
         kernel++;
     }
     return kernel;
 }
 
-/* A matrix in boxes of `width` by `lines` bytes, with a swizzle of 128 bytes or of none. */
+static CUtensorMapSwizzle few_rows_swizzle(uint32_t bytes)
+{
+    switch (bytes) {
+    case 128:
+        return CU_TENSOR_MAP_SWIZZLE_128B;
+    case 64:
+        return CU_TENSOR_MAP_SWIZZLE_64B;
+    case 32:
+        return CU_TENSOR_MAP_SWIZZLE_32B;
+    default:
+        return CU_TENSOR_MAP_SWIZZLE_NONE;
+    }
+}
+
+/* A matrix in boxes of `width` by `lines` bytes. */
 static cudaError_t few_rows_encode(const struct sm90_device *device, const void *data,
                                    const uint64_t dims[3], uint64_t leading, uint64_t stride,
-                                   uint32_t width, uint32_t lines, bool swizzled, CUtensorMap *map)
+                                   uint32_t width, uint32_t lines, uint32_t swizzle_bytes,
+                                   CUtensorMap *map)
 {
     const struct tensor_map_view view = {
         .data = data,
@@ -74,7 +83,7 @@ static cudaError_t few_rows_encode(const struct sm90_device *device, const void 
         .dims = {dims[0], dims[1], dims[2]},
         .stride_bytes = {leading, dims[2] > 1 ? stride : leading},
         .box = {width, lines, 1},
-        .swizzle = swizzled ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_NONE,
+        .swizzle = few_rows_swizzle(swizzle_bytes),
     };
     return tensor_map_encode(device, &view, map);
 }
@@ -91,13 +100,14 @@ cudaError_t few_rows_prepare(const struct sm90_device *device, const struct gemm
     memset(launch, 0, sizeof *launch);
     /* Rows of the tile that A does not have are not copied: TMA fills them with zeros more slowly
      * than it copies. */
-    const uint32_t lines = (uint32_t)ceil_div(p->m, 8) * 8;
+    const uint32_t lines = (uint32_t)p->m;
     arguments->x_bytes = lines * BOX_K;
     cudaError_t error =
-        few_rows_encode(device, p->a, a, p->lda, p->stride_a, BOX_K, lines, true, &arguments->x);
+        few_rows_encode(device, p->a, a, p->lda, p->stride_a, BOX_K, lines, 128, &arguments->x);
     if (error == cudaSuccess) {
-        error = few_rows_encode(device, p->b, b, p->ldb, p->stride_b, p->transb ? BOX_K : columns,
-                                p->transb ? columns : BOX_K, p->transb, &arguments->y);
+        error =
+            few_rows_encode(device, p->b, b, p->ldb, p->stride_b, p->transb ? BOX_K : columns,
+                            p->transb ? columns : BOX_K, kernel->b_swizzle_bytes, &arguments->y);
     }
     if (error != cudaSuccess) {
         return error;
@@ -110,7 +120,7 @@ cudaError_t few_rows_prepare(const struct sm90_device *device, const struct gemm
     arguments->tiles = arguments->tile_columns * (uint32_t)p->batch;
     if (arguments->tiles <=
         2 * device->card.multiprocessors) { /* all blocks run at the same time */
-        arguments->y_ahead_bytes = AHEAD_BYTES * arguments->tiles;
+        arguments->y_ahead_bytes = kernel->ahead_bytes * arguments->tiles;
     }
     launch->function = kernel->function;
     launch->blocks = arguments->tiles;

@@ -5,11 +5,11 @@
  * A product of few rows takes as long as reading B. To widen B in memory first would read 1 byte,
  * write 2 and read 2 for each element; here 1 byte is read once.
  *
- * A block computes 32 or 64 columns and all rows of C. The copy engine fills a ring of stages of
- * 128 or 256 steps of k with the bytes of both operands. Two teams of four warps widen B into a
- * second ring, so that it is the right operand of the tensor core. The left operand is A: each of
- * the four warps of the consumer loads 16 rows, half a box of 128 steps ahead, and widens them in
- * registers.
+ * A block computes 64 columns and all rows of C, of which there are up to 64. The copy engine fills
+ * a ring of stages of 128 steps of k with the bytes of both operands. Two teams of four warps widen
+ * stages of B in turn into a second ring, so that it is the right operand of the tensor core. The
+ * left operand is A: each of the four warps of the consumer loads 16 rows, half a stage ahead, and
+ * widens them in registers.
  *
  * An instruction multiplies 16 steps of k, whose order within the instruction does not matter to
  * the result. In both operands, steps 4q and 4q + 1 take places 2q and 2q + 1, and steps 4q + 2 and
@@ -23,52 +23,38 @@
 
 #include "kernels/cuda/ptx_sm80.cuh"
 #include "kernels/cuda/sm90/gemm/gemm.cuh"
+#include "kernels/cuda/sm90/gemm/widen.cuh"
 
 namespace sm90
 {
 
-/* A configuration. ROWS, COLUMNS: of C in a block. YK: whether the lines of B run along k.
- * PROMOTED: chains of PROMOTE_K are added in f32, for results of f32. BOXES: the boxes of 128 steps
- * of k in a stage. If BOXES is 1, the teams widen whole stages in turn, otherwise each team widens
- * one box of every stage. */
-template <int ROWS_, int COLUMNS_, bool YK_, bool PROMOTED_, int BOXES_> struct widened {
-    static constexpr int ROWS = ROWS_, COLUMNS = COLUMNS_;
-    static constexpr int BLOCKS = 2; /* blocks that share a multiprocessor */
-    static constexpr uint32_t BOXES = BOXES_;
+/* A configuration. YK: whether the lines of B run along k. PROMOTED: chains of PROMOTE_K are added
+ * in f32, for results of f32. */
+template <bool YK_, bool PROMOTED_> struct widened {
+    static constexpr int ROWS = 64, COLUMNS = 64; /* of C in a block */
+    static constexpr int BLOCKS = 2;              /* blocks that share a multiprocessor */
     static constexpr bool YK = YK_, PROMOTED = PROMOTED_;
-    static constexpr uint32_t TEAMS = 2, TEAM_THREADS = 128;  /* that widen B */
-    static constexpr uint32_t TURNS = BOXES == 1 ? TEAMS : 1; /* from a team's stage to its next */
-    static constexpr uint32_t BOX_K = 128, HALF_STEPS = 4;    /* HALF_STEPS: wgmmas of half a box */
-    static constexpr uint32_t CHAIN_STAGES = PROMOTE_K / (BOXES * BOX_K);
-    static constexpr uint32_t Y_BOX = COLUMNS * BOX_K, X_BOX = ROWS * BOX_K; /* bytes */
-    static constexpr uint32_t Y_BYTES = BOXES * Y_BOX, X_BYTES = BOXES * X_BOX;
-    static constexpr uint32_t PIECES = Y_BOX / 16 / TEAM_THREADS; /* of 16 bytes, of a thread */
+    static constexpr uint32_t TEAMS = 2, TEAM_THREADS = 128; /* that widen stages of B in turn */
+    /* HALF_STEPS: wgmmas of half a stage. */
+    static constexpr uint32_t STAGE_K = 128, HALF_STEPS = 4, CHAIN_STAGES = PROMOTE_K / STAGE_K;
+    static constexpr uint32_t Y_BYTES = COLUMNS * STAGE_K, X_BYTES = ROWS * STAGE_K;
+    static constexpr uint32_t PIECES = Y_BYTES / 16 / TEAM_THREADS; /* of 16 bytes, of a thread */
     /* The second ring has WIDES places of WIDE_BYTES, for widened B. ROOM is the shared memory of a
      * block. */
-    static constexpr uint32_t WIDE_BYTES = 2 * Y_BYTES;
-    static constexpr uint32_t LINE_BYTES = YK ? 128 : 2 * COLUMNS; /* of widened B */
+    static constexpr uint32_t WIDES = 2, WIDE_BYTES = 2 * Y_BYTES;
+    static constexpr uint32_t LINE_BYTES = 128; /* of widened B */
     static constexpr uint32_t BARRIER_BYTES = 512;
     static constexpr uint32_t ROOM = (SHARED_BYTES_MAX + 1024) / BLOCKS - 1024;
-    static constexpr uint32_t stages_beside(uint32_t wides)
-    {
-        return (ROOM - 1024 - BARRIER_BYTES - wides * WIDE_BYTES) / (Y_BYTES + X_BYTES);
-    }
-    static constexpr uint32_t MOST_WIDES = WIDE_BYTES <= 8192 ? 4 : 3;
-    static constexpr uint32_t WIDES =
-        stages_beside(MOST_WIDES) >= TURNS + MOST_WIDES ? MOST_WIDES : 2;
     static constexpr uint32_t OTHER_BYTES = 1024 + BARRIER_BYTES + WIDES * WIDE_BYTES;
-    static constexpr uint32_t FIT = stages_beside(WIDES);
-    static constexpr uint32_t STAGES = FIT < 16 ? FIT : 16;
+    static constexpr uint32_t STAGES = (ROOM - OTHER_BYTES) / (Y_BYTES + X_BYTES);
     static constexpr uint32_t SHARED_BYTES = STAGES * (Y_BYTES + X_BYTES) + OTHER_BYTES;
     static constexpr int THREADS = 128 + TEAMS * TEAM_THREADS + 32;
     /* A launch gives each thread 72 registers, which are too few for the consumer. */
     static constexpr uint32_t CONSUMER_REGISTERS = 136, TEAM_REGISTERS = 40;
-    static_assert(COLUMNS == 32 || COLUMNS == 64, "lines of widened B fill a swizzle");
-    static_assert(BOXES == 1 || BOXES == TEAMS, "a team for each box");
     /* A team does not wait for every use of a buffer. A wait names only the parity of a use
      * (gemm.cuh), so the team must know that the use before has been reached: a team that begins
-     * stage i has waited until the consumer had read stage i - TURNS - WIDES. */
-    static_assert(WIDES >= TURNS && STAGES >= TURNS + WIDES, "too few stages fit");
+     * stage i has waited until the consumer had read stage i - TEAMS - WIDES. */
+    static_assert(WIDES >= TEAMS && STAGES >= TEAMS + WIDES, "too few stages fit");
     static_assert(16 * (STAGES + WIDES) <= BARRIER_BYTES, "a full and an empty barrier each");
     static_assert(STAGES * Y_BYTES >= 64 * COLUMNS * 4, "sums are staged there");
 };
@@ -115,8 +101,8 @@ __device__ __forceinline__ void copy_in(const sm90_arguments &p, const widened_m
 {
     ring<C::STAGES> at(0);
     /* Nothing depends on the prefetch, so B may still be written meanwhile. */
-    for (uint32_t i = 0; i * gridDim.x * C::Y_BOX < p.y_ahead_bytes; i++) {
-        const int32_t k = (int32_t)(i * C::BOX_K);
+    for (uint32_t i = 0; i * gridDim.x * C::Y_BYTES < p.y_ahead_bytes; i++) {
+        const int32_t k = (int32_t)(i * C::STAGE_K);
         ptx::tensor_prefetch(&p.y, C::YK ? k : column, C::YK ? column : k, batch);
     }
     ptx::argument_fetch(p.k_tiles);
@@ -124,20 +110,17 @@ __device__ __forceinline__ void copy_in(const sm90_arguments &p, const widened_m
     for (uint32_t i = 0; i < p.k_tiles; i++) {
         const uint32_t full = s.full(at.stage);
         ptx::mbarrier_wait(s.empty(at.stage), at.parity ^ 1);
-        ptx::mbarrier_arrive_expect(full, C::BOXES * (C::Y_BOX + p.x_bytes));
-#pragma unroll
-        for (uint32_t box = 0; box < C::BOXES; box++) {
-            const int32_t k = (int32_t)((i * C::BOXES + box) * C::BOX_K);
-            ptx::tensor_load_once(s.y(at.stage) + box * C::Y_BOX, &p.y, full, C::YK ? k : column,
-                                  C::YK ? column : k, batch);
-            ptx::tensor_load(s.x(at.stage) + box * C::X_BOX, &p.x, full, k, 0, batch);
-        }
+        ptx::mbarrier_arrive_expect(full, C::Y_BYTES + p.x_bytes);
+        const int32_t k = (int32_t)(i * C::STAGE_K);
+        ptx::tensor_load_once(s.y(at.stage), &p.y, full, C::YK ? k : column, C::YK ? column : k,
+                              batch);
+        ptx::tensor_load(s.x(at.stage), &p.x, full, k, 0, batch);
         at.advance();
     }
 }
 
-/* The offset of the first 16 bytes of a team's thread in a box of B (from), and the offset to which
- * the first 16 of their 32 widened bytes go (to). The other 16 go to the offset with bit 4
+/* The offset of the first 16 bytes of a team's thread in a stage of B (from), and the offset to
+ * which the first 16 of their 32 widened bytes go (to). The other 16 go to the offset with bit 4
  * inverted. The next pieces of the thread follow in steps of FROM_STEP and TO_STEP. Eight
  * neighbouring threads use all banks when they load and when they store. */
 template <class C> struct piece_of_thread {
@@ -152,38 +135,15 @@ template <class C> struct piece_of_thread {
             const uint32_t piece = of_eight % 4, half = eight / 4 % 2;
             const uint32_t in_8 = eight % 4 ^ (of_eight / 4 * 5), line = eight / 8 * 8 + in_8;
             from = line * 128 + (((4 * half + piece) ^ in_8) << 4);
-            to = half * C::Y_BOX + line * 128 + ((2 * piece ^ in_8) << 4);
+            to = half * C::Y_BYTES + line * 128 + ((2 * piece ^ in_8) << 4);
         } else { /* a line is one k */
-            uint32_t piece, k;
-            if constexpr (C::COLUMNS == 64) {
-                piece = thread % 4;
-                k = thread / 4;
-            } else {
-                piece = of_eight % 2;
-                const uint32_t odd = of_eight / 2 % 2, high = of_eight / 4;
-                k = eight / 4 * 16 + 4 * (eight % 4 ^ high) + 2 * high + odd;
-            }
+            const uint32_t piece = thread % 4, k = thread / 4;
             const uint32_t place = k / 16 * 16 + k / 2 % 2 * 8 + k / 4 % 4 * 2 + k % 2;
-            const uint32_t swizzle = C::COLUMNS == 64 ? place % 8 : place / 2 % 4;
             from = k * C::COLUMNS + 16 * piece;
-            to = place * C::LINE_BYTES + ((2 * piece ^ swizzle) << 4);
+            to = place * C::LINE_BYTES + ((2 * piece ^ place % 8) << 4);
         }
     }
 };
-
-/* Four numbers of f8 as f16: the first two and the last two. (For a shift in place of the two
- * halves the compiler would emit a shift.) */
-__device__ __forceinline__ void widen_four(uint32_t four, uint32_t &first, uint32_t &last)
-{
-    asm("{\n"
-        ".reg .b16 low, high;\n"
-        "mov.b32 {low, high}, %2;\n"
-        "cvt.rn.f16x2.e4m3x2 %0, low;\n"
-        "cvt.rn.f16x2.e4m3x2 %1, high;\n"
-        "}"
-        : "=r"(first), "=r"(last)
-        : "r"(four));
-}
 
 /* Stores 16 numbers of B as f16, at `to` and at `to` with bit 4 inverted. */
 template <class C> __device__ __forceinline__ void store_widened(uint32_t to, const uint4 &v)
@@ -203,20 +163,17 @@ template <class C> __device__ __forceinline__ void store_widened(uint32_t to, co
     }
 }
 
-/* Called by all threads of team `team`, which widens stages of B in turn with the other team, or
- * one box of every stage. `thread`: the number of the thread in its team. */
+/* Called by all threads of team `team`, which widens stages of B in turn with the other team.
+ * `thread`: the number of the thread in its team. */
 template <class C>
 __device__ __forceinline__ void widen_columns(const sm90_arguments &p, const widened_memory<C> &s,
                                               uint32_t team, uint32_t thread, uint32_t lane)
 {
     using piece = piece_of_thread<C>;
-    const uint32_t first = C::BOXES == 1 ? team : 0, box = C::BOXES == 1 ? 0 : team;
-    piece mine(thread);
-    mine.from += box * C::Y_BOX;
-    mine.to += box * 2 * C::Y_BOX;
-    ring<C::STAGES> at(first);
-    ring<C::WIDES> to(first);
-    for (uint32_t i = first; i < p.k_tiles; i += C::TURNS) {
+    const piece mine(thread);
+    ring<C::STAGES> at(team);
+    ring<C::WIDES> to(team);
+    for (uint32_t i = team; i < p.k_tiles; i += C::TEAMS) {
         uint4 v[C::PIECES];
         ptx::mbarrier_wait(s.full(at.stage), at.parity);
 #pragma unroll
@@ -235,28 +192,28 @@ __device__ __forceinline__ void widen_columns(const sm90_arguments &p, const wid
             ptx::mbarrier_arrive(s.empty(at.stage));
         }
 #pragma unroll
-        for (uint32_t j = 0; j < C::TURNS; j++) {
+        for (uint32_t j = 0; j < C::TEAMS; j++) {
             at.advance();
             to.advance();
         }
     }
 }
 
-/* The left operand of the instructions of half a box: x of wgmma_registers for each. */
+/* The left operand of the instructions of half a stage: x of wgmma_registers for each. */
 template <class C> using half_stage = uint32_t[C::HALF_STEPS][4];
 
-/* A warp's 16 rows of A in half a box, as ldmatrix loads them: of two instructions each, rows
+/* A warp's 16 rows of A in half a stage, as ldmatrix loads them: of two instructions each, rows
  * l/4 and l/4 + 8 of the first, then of the second, four bytes. Zeros for a warp without rows. */
 struct raw_half {
     uint32_t v[2][4];
 };
 
-/* Loads half a box of A: `half` counts the halves of the stage, `lane_offset` is raw_offset's. */
+/* Loads half a stage of A: `half` is 0 or 1, `lane_offset` is raw_offset's. */
 template <class C>
 __device__ __forceinline__ void load_raw(uint32_t x, uint32_t half, uint32_t lane_offset,
                                          bool has_rows, raw_half &raw)
 {
-    const uint32_t at = x + half / 2 * C::X_BOX + lane_offset, step = half % 2 * C::HALF_STEPS;
+    const uint32_t at = x + lane_offset, step = half * C::HALF_STEPS;
     if (has_rows) {
 #pragma unroll
         for (uint32_t j = 0; j < 2; j++) {
@@ -265,7 +222,7 @@ __device__ __forceinline__ void load_raw(uint32_t x, uint32_t half, uint32_t lan
     }
 }
 
-/* The offset, in a box of A, of the line whose address a lane gives to ldmatrix. */
+/* The offset, in a stage of A, of the line whose address a lane gives to ldmatrix. */
 __device__ __forceinline__ uint32_t raw_offset(uint32_t warp, uint32_t lane)
 {
     return (warp * 16 + lane / 8 % 2 * 8 + lane % 8) * 128 + ((lane / 16 ^ lane % 8) << 4);
@@ -282,17 +239,18 @@ template <class C> __device__ __forceinline__ void widen_raw(const raw_half &raw
     }
 }
 
-/* The descriptor of widened B for the first instruction of half a box, and the step to the next. */
+/* The descriptor of widened B for the first instruction of half a stage, and the step to the next.
+ */
 template <class C> constexpr uint64_t wide_step = (C::YK ? 32 : 16 * C::LINE_BYTES) >> 4;
 template <class C> __device__ __forceinline__ uint64_t wide_descriptor(uint32_t wide, uint32_t half)
 {
-    const uint64_t stride = 8 * C::LINE_BYTES, swizzle = C::LINE_BYTES == 128 ? 1 : 2;
-    const uint32_t address = wide + half * C::Y_BOX;
+    const uint64_t stride = 8 * C::LINE_BYTES, swizzle = 1;
+    const uint32_t address = wide + half * C::Y_BYTES;
     return (uint64_t)((address & 0x3FFFF) >> 4) | (uint64_t)1 << 16 | (stride >> 4) << 32 |
            swizzle << 62;
 }
 
-/* Issues the products of half a box; `fresh`: they begin a sum. */
+/* Issues the products of half a stage; `fresh`: they begin a sum. */
 template <class C>
 __device__ __forceinline__ void multiply_rows(uint32_t wide, uint32_t half, const half_stage<C> &x,
                                               float (&d)[C::COLUMNS / 2], bool fresh)
@@ -337,34 +295,25 @@ __device__ __forceinline__ void sum_rows(const widened_memory<C> &s, uint32_t st
         const uint32_t stage = state.at.stage, place = state.from.stage;
         const uint32_t parity = state.from.parity;
         state.from.advance();
-#pragma unroll
-        for (uint32_t box = 0; box < C::BOXES; box++) {
-            widen_raw<C>(state.raw, even);
-            load_raw<C>(s.x(stage), 2 * box + 1, state.lane_offset, state.has_rows, state.raw);
-            if (box == 0) {
-                ptx::mbarrier_wait(s.wide_full(place), parity);
-            }
-            multiply_rows<C>(s.wide(place), 2 * box, even, d, i == 0 && box == 0);
-            wgmma_wait<1>();
-            pin(odd);
-            if (box == 0 && i > 0 && lane == 0) {
-                ptx::mbarrier_arrive(s.wide_empty(previous));
-            }
-            widen_raw<C>(state.raw, odd);
-            multiply_rows<C>(s.wide(place), 2 * box + 1, odd, d, false);
-            if (box + 1 < C::BOXES) {
-                load_raw<C>(s.x(stage), 2 * box + 2, state.lane_offset, state.has_rows, state.raw);
-            } else {
-                if (lane == 0) {
-                    ptx::mbarrier_arrive(s.empty(stage)); /* the warp has loaded its rows */
-                }
-                state.at.advance();
-                state.left--;
-                begin_stage<C>(s, state);
-            }
-            wgmma_wait<1>();
-            pin(even);
+        widen_raw<C>(state.raw, even);
+        load_raw<C>(s.x(stage), 1, state.lane_offset, state.has_rows, state.raw);
+        ptx::mbarrier_wait(s.wide_full(place), parity);
+        multiply_rows<C>(s.wide(place), 0, even, d, i == 0);
+        wgmma_wait<1>();
+        pin(odd);
+        if (i > 0 && lane == 0) {
+            ptx::mbarrier_arrive(s.wide_empty(previous));
         }
+        widen_raw<C>(state.raw, odd);
+        multiply_rows<C>(s.wide(place), 1, odd, d, false);
+        if (lane == 0) {
+            ptx::mbarrier_arrive(s.empty(stage)); /* the warp has loaded its rows */
+        }
+        state.at.advance();
+        state.left--;
+        begin_stage<C>(s, state);
+        wgmma_wait<1>();
+        pin(even);
         previous = place;
     }
     wgmma_wait<0>();
@@ -482,11 +431,11 @@ __global__ void __launch_bounds__(C::THREADS, C::BLOCKS)
         ptx::tensor_map_prefetch(&p.y);
         for (uint32_t i = 0; i < C::STAGES; i++) {
             ptx::mbarrier_init(s.full(i), 1);
-            /* A team's warps have read each box of B, and the consumer's A. */
-            ptx::mbarrier_init(s.empty(i), 4 * C::BOXES + 4);
+            /* A team's warps have read B, and the consumer's A. */
+            ptx::mbarrier_init(s.empty(i), 8);
         }
         for (uint32_t i = 0; i < C::WIDES; i++) {
-            ptx::mbarrier_init(s.wide_full(i), 4 * C::BOXES);
+            ptx::mbarrier_init(s.wide_full(i), 4);
             ptx::mbarrier_init(s.wide_empty(i), 4);
         }
         ptx::mbarrier_init_fence();
