@@ -211,8 +211,9 @@ static double fused_step_us(const struct sm90_kernel *kernel, const struct sm90_
     double us = bytes / r->dram_bytes_per_us;
     for (size_t i = 0; i < sizeof FUSED_STEPS / sizeof *FUSED_STEPS; i++) {
         if (FUSED_STEPS[i].tile_m == kernel->tile_m && FUSED_STEPS[i].tile_n == kernel->tile_n) {
-            us = fmax(
-                us, fmax(FUSED_STEPS[i].min_us, FUSED_STEPS[i].us + FUSED_STEPS[i].row_us * rows));
+            const double row_us = FUSED_STEPS[i].row_us;
+            us = fmax(us + row_us * (rows - 1),
+                      fmax(FUSED_STEPS[i].min_us, FUSED_STEPS[i].us + row_us * rows));
         }
     }
     return us;
