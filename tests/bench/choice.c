@@ -175,13 +175,13 @@ static void replay_finish(struct replay *r, FILE *to)
     fprintf(to, "\nThe choice is %.2f %% behind the best kernel in the mean.\n\n",
             100 * (exp(logs / state->shapes) - 1));
     name_furthest(r, to);
-    memset(state, 0, sizeof *state);
 }
 
 /* Starts a table of the type that a heading names. */
 static void replay_start(struct replay *r, const char *name)
 {
     struct bench_state *state = r->run.state;
+    memset(state, 0, sizeof *state);
     *r = (struct replay){.run.state = state};
     if (!bench_type(name, &r->run))
         return;
@@ -231,7 +231,7 @@ int bench_choice(const char *const paths[], int count)
             }
         }
         replay_finish(&replay, stdout);
-        replay.kernels = NULL;
+        replay.kernels = NULL; /* the next file has a heading of its own */
         fclose(from);
     }
     free(replay.run.state);
