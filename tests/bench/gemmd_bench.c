@@ -18,6 +18,7 @@ static void usage(FILE *to)
     fputs(
         "usage: gemmd-bench kernels|attention|conv|reduce|softmax|served|scaled|few|error|ladder|"
         "devices [OPTIONS]\n"
+        "       gemmd-bench choice TABLE...\n"
         "kernels: checks every kernel for this GPU, then times it against the best of\n"
         "cuBLASLt's candidates, interleaved, at settled clocks, on uniform random operands.\n"
         "attention: checks and times every attention kernel (--dtype: bf16, f16; --shapes: cells\n"
@@ -40,6 +41,8 @@ static void usage(FILE *to)
         "ladder: checks and times every rung of the ladder on squares of 256 ... 4096, next to\n"
         "the best of cuBLASLt's candidates (--cpu: on the CPU, next to OpenBLAS; --tiles: also\n"
         "each tile of the kernels that have several; --shapes: the tiles of f32 on these; --out).\n"
+        "choice: what is chosen on the shapes of tables that `kernels` wrote with --out, from the\n"
+        "times of these tables. Needs no GPU.\n"
         "devices: what all GPUs of the host, their buses and their links allow next to one GPU\n"
         "(--out).\n"
         "  --dtype LIST      of bf16, f16, i8, f8_e4m3, tf32, tf32t (B stored [n, k]), f32\n"
@@ -47,6 +50,7 @@ static void usage(FILE *to)
         "  --shapes LIST     MxNxK,... instead of the built-in list\n"
         "  --list FILE       shapes, a line \"m n k\" each, instead of the built-in list\n"
         "  --variants TEXT   only kernels with TEXT in their name\n"
+        "  --near P          only kernels whose estimate is at most P % above the lowest\n"
         "  --seconds S       stop after S seconds (default 280)\n"
         "  --quick           fewer shapes and rounds\n"
         "  --check-only      check, time nothing\n"
@@ -64,6 +68,7 @@ int main(int argc, char **argv)
         SHAPES,
         LIST,
         VARIANTS,
+        NEAR,
         SECONDS,
         QUICK,
         CHECK_ONLY,
@@ -75,21 +80,15 @@ int main(int argc, char **argv)
         NCHW,
         HELP
     };
-    static const struct option OPTIONS[] = {{"dtype", required_argument, NULL, DTYPE},
-                                            {"shapes", required_argument, NULL, SHAPES},
-                                            {"list", required_argument, NULL, LIST},
-                                            {"variants", required_argument, NULL, VARIANTS},
-                                            {"seconds", required_argument, NULL, SECONDS},
-                                            {"quick", no_argument, NULL, QUICK},
-                                            {"check-only", no_argument, NULL, CHECK_ONLY},
-                                            {"no-check", no_argument, NULL, NO_CHECK},
-                                            {"fused", no_argument, NULL, FUSED},
-                                            {"out", required_argument, NULL, OUT},
-                                            {"cpu", no_argument, NULL, CPU},
-                                            {"tiles", no_argument, NULL, TILES},
-                                            {"nchw", no_argument, NULL, NCHW},
-                                            {"help", no_argument, NULL, HELP},
-                                            {NULL, 0, NULL, 0}};
+    static const struct option OPTIONS[] = {
+        {"dtype", required_argument, NULL, DTYPE}, {"shapes", required_argument, NULL, SHAPES},
+        {"list", required_argument, NULL, LIST},   {"variants", required_argument, NULL, VARIANTS},
+        {"near", required_argument, NULL, NEAR},   {"seconds", required_argument, NULL, SECONDS},
+        {"quick", no_argument, NULL, QUICK},       {"check-only", no_argument, NULL, CHECK_ONLY},
+        {"no-check", no_argument, NULL, NO_CHECK}, {"fused", no_argument, NULL, FUSED},
+        {"out", required_argument, NULL, OUT},     {"cpu", no_argument, NULL, CPU},
+        {"tiles", no_argument, NULL, TILES},       {"nchw", no_argument, NULL, NCHW},
+        {"help", no_argument, NULL, HELP},         {NULL, 0, NULL, 0}};
     struct bench_options options = {.seconds = 280};
     struct ladder_options ladder = {0};
     bool nchw = false;
@@ -106,6 +105,9 @@ int main(int argc, char **argv)
             break;
         case VARIANTS:
             options.variants = optarg;
+            break;
+        case NEAR:
+            options.near_percent = atof(optarg);
             break;
         case SECONDS:
             options.seconds = atof(optarg);
@@ -141,6 +143,9 @@ int main(int argc, char **argv)
             usage(stderr);
             return 2;
         }
+    }
+    if (optind + 1 < argc && strcmp(argv[optind], "choice") == 0) {
+        return bench_choice((const char *const *)argv + optind + 1, argc - optind - 1);
     }
     const char *command = optind + 1 == argc ? argv[optind] : "";
     if (strcmp(command, "served") == 0) {

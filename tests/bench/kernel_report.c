@@ -39,6 +39,10 @@ static void report_heading(const struct bench_run *run, FILE *to)
     if (run->precision == GEMM_PRECISION_TF32 && !run->transb) {
         fprintf(to, "Own kernels that want B along k have it turned beforehand.\n");
     }
+    if (run->options->near_percent > 0) {
+        fprintf(to, "Only kernels whose estimate is at most %g %% above the lowest.\n",
+                run->options->near_percent);
+    }
     if (run->options->fused) {
         fprintf(to, "Own kernels add a bias and an activation, cuBLASLt does not.\n");
     }
@@ -130,7 +134,7 @@ static void report_variants(const struct bench_run *run, const struct sm90_kerne
                 (unsigned long long)s->k);
         for (int v = 0; v < state->variants; v++) {
             if (r->milliseconds[v] > 0) {
-                fprintf(to, " %.0f |", (double)(100 * r->lt_milliseconds / r->milliseconds[v]));
+                fprintf(to, " %.1f |", (double)(100 * r->lt_milliseconds / r->milliseconds[v]));
             } else {
                 fprintf(to, " |");
             }

@@ -125,6 +125,28 @@ static void choose_candidate(const struct timing *t, const struct shape_bench *s
     plan->best = chosen;
 }
 
+/* The problem as a kernel takes it: with operands as they are stored, or with B turned. */
+static const struct gemm_problem *sets_for(const struct shape_bench *s,
+                                           const struct sm90_kernel *kernel)
+{
+    return sm90_takes(kernel, s->stored) ? s->stored : s->turned;
+}
+
+/* The longest estimate of a kernel that is timed. */
+static double limit_us(const struct bench_run *run, const struct shape_bench *s,
+                       const struct sm90_kernel *kernels)
+{
+    double lowest = INFINITY;
+    if (run->options->near_percent <= 0)
+        return INFINITY;
+    for (int v = 0; v < run->state->variants; v++) {
+        const struct gemm_problem *p = sets_for(s, &kernels[v]);
+        if (sm90_takes(&kernels[v], p))
+            lowest = fmin(lowest, sm90_estimate_us(&kernels[v], p, &sm90_h100_sxm));
+    }
+    return lowest * (1 + run->options->near_percent / 100);
+}
+
 static bool set_up(struct timing *t, const struct bench_shape *shape, struct shape_bench *s)
 {
     const struct bench_run *run = t->run;
@@ -192,9 +214,11 @@ static bool set_up(struct timing *t, const struct bench_shape *shape, struct sha
         }
     }
     const struct sm90_kernel *kernels = sm90_kernels(run->dtype, run->precision, GEMM_SCALES_NONE);
+    const double limit = limit_us(run, s, kernels);
     for (int v = 0; v < run->state->variants; v++) {
-        const struct gemm_problem *sets = sm90_takes(&kernels[v], p) ? s->stored : s->turned;
-        if (run->state->dead[v] || !sm90_takes(&kernels[v], sets)) {
+        const struct gemm_problem *sets = sets_for(s, &kernels[v]);
+        if (run->state->dead[v] || !sm90_takes(&kernels[v], sets) ||
+            sm90_estimate_us(&kernels[v], sets, &sm90_h100_sxm) > limit) {
             continue;
         }
         s->launches[v] = malloc(SETS_MAX * sizeof *s->launches[v]);

@@ -116,11 +116,10 @@ static void run_type(const struct bench_run *run)
     }
 }
 
-static bool prepare_run(const struct bench_options *options, const char *name, double deadline,
-                        struct bench_run *run)
+bool bench_type(const char *name, struct bench_run *run)
 {
-    *run = (struct bench_run){.options = options, .name = name};
     const bool along_k = strcmp(name, "tf32t") == 0;
+    run->name = name;
     if (along_k || strcmp(name, "tf32") == 0) {
         run->dtype = GEMMD_F32;
         run->precision = GEMM_PRECISION_TF32;
@@ -130,12 +129,22 @@ static bool prepare_run(const struct bench_options *options, const char *name, d
     if (run->dtype == GEMMD_F8_E4M3) {
         run->precision = GEMM_PRECISION_F8;
     }
+    run->out = dtype_default_out(run->dtype);
+    run->transb = dtype_size(run->dtype) == 1 || along_k;
+    return true;
+}
+
+static bool prepare_run(const struct bench_options *options, const char *name, double deadline,
+                        struct bench_run *run)
+{
+    *run = (struct bench_run){.options = options};
+    if (!bench_type(name, run)) {
+        return false;
+    }
     const struct sm90_kernel *kernels = sm90_kernels(run->dtype, run->precision, GEMM_SCALES_NONE);
     if (!kernels) {
         return false;
     }
-    run->out = dtype_default_out(run->dtype);
-    run->transb = dtype_size(run->dtype) == 1 || along_k;
     struct bench_state *state =
         mmap(NULL, sizeof *state, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (state == MAP_FAILED) {

@@ -25,6 +25,7 @@ struct bench_options {
     const char *list;     /* a file of shapes, a line "m n k" each, instead; or NULL */
     const char *variants; /* part of a kernel's name, or NULL for all */
     const char *out;      /* file for the tables, or NULL */
+    double near_percent;  /* leaves out kernels estimated slower than the first by more; 0: none */
     bool check_only, no_check;
     bool fused; /* time own kernels with a bias and gelu_tanh; cuBLASLt stays with the product */
 };
@@ -110,5 +111,12 @@ void bench_report(const struct bench_run *run, FILE *to);
 
 /* kernels.c: the whole; returns an exit status. */
 int bench_kernels(const struct bench_options *options);
+/* Sets the types, the precision and the layout of B of a run from the name of a type, which stays
+ * the caller's. False: there is no such type. */
+bool bench_type(const char *name, struct bench_run *run);
+
+/* choice.c: what is chosen on the shapes of tables that bench_kernels wrote, from their times.
+ * Returns an exit status. */
+int bench_choice(const char *const paths[], int count);
 
 #endif

@@ -21,6 +21,13 @@ int bench_kernels(const struct bench_options *options)
     return 1;
 }
 
+int bench_choice(const char *const paths[], int count)
+{
+    (void)paths, (void)count;
+    explain();
+    return 1;
+}
+
 int bench_attention(const struct attention_options *options)
 {
     (void)options;

@@ -32,9 +32,9 @@ static const struct sm90_rates *rates_for(const struct gemm_problem *p)
         return &sm90_rates_i8;
     if (split_k_chunks(p) > 1)
         return &sm90_rates_chunks_16_bit;
-    /* Kernels of f8 take as long for 128 bytes of k as those of 16-bit types. */
-    if (p->dtype == GEMMD_F8_E4M3)
-        return &sm90_rates_16_bit;
+    /* f16 with scales is f8 that was widened, and its kernels finish tiles as those of f8 do. */
+    if (p->dtype == GEMMD_F8_E4M3 || (p->dtype == GEMMD_F16 && p->scales != GEMM_SCALES_NONE))
+        return &sm90_rates_f8;
     /* Kernels of 16-bit types with results of 32 bits promote their sums (gemm.cuh), which takes
      * time that sm90_rates_16_bit does not contain. */
     if (dtype_size(p->dtype) == 2 && dtype_size(p->out) == 2)
@@ -153,11 +153,12 @@ static double far_share(const struct gemm_problem *p, const struct sm90_rates *r
 }
 
 /* The time of one step of k in `blocks` blocks at once. `load` is how much of the launch the
- * multiprocessors multiply. `new_bytes`: what a block reads from device memory in a step if each
+ * multiprocessors multiply, and `waves` the waves of tiles, of which the last may be a part of one.
+ * `new_bytes`: what a block reads from device memory in a step if each
  * element is read once. */
 static double step_us(const struct sm90_kernel *kernel, const struct gemm_problem *p,
                       const struct sm90_rates *r, double blocks, double multiprocessors,
-                      double load, bool one_tile, double new_bytes)
+                      double load, double waves, double new_bytes)
 {
     const double unaligned_a = kernel->cluster_m > 1 ? r->unaligned_a_pair : r->unaligned_a;
     const double parts = in_parts(p) ? 1.5 : 1, products = in_parts(p) ? 3 : 1;
@@ -170,7 +171,7 @@ static double step_us(const struct sm90_kernel *kernel, const struct gemm_proble
                                                 : load * blocks / multiprocessors;
     const double clock = r->multiply_us + r->multiply_loaded_us * loaded;
     const double multiply = products * kernel->tile_m * kernel->tile_n / (128.0 * 256) * clock *
-                            issue_factor(kernel, r, one_tile, kernel->half_box && !p->transb);
+                            issue_factor(kernel, r, waves <= 1, kernel->half_box && !p->transb);
     /* Each instruction reads 32 bytes of k of 64 lines of the left operand and of all lines of the
      * right one. */
     const uint32_t left = kernel->swapped ? kernel->tile_n : kernel->tile_m;
@@ -180,8 +181,8 @@ static double step_us(const struct sm90_kernel *kernel, const struct gemm_proble
         (parts * 128 * (left + right) + instructions * 32 * (64 + right)) / r->shared_bytes_per_us;
     const double receive = (x + y) / r->block_bytes_per_us;
     /* Data that a cluster shares is read once. */
-    const double read =
-        blocks * (x / kernel->cluster_n + y / kernel->cluster_m) / r->l2_bytes_per_us;
+    const double read = blocks * (x / kernel->cluster_n + y / kernel->cluster_m) /
+                        r->l2_bytes_per_us * (1 + r->l2_drift * (1 - 1 / fmax(1, waves)));
     double longest = fmax(fmax(multiply, shared), fmax(receive, read));
     if (r->dram_step_bytes_per_us > 0) {
         const double bytes = fmax(new_bytes, (x + y) * far_share(p, r));
@@ -211,8 +212,9 @@ static double fused_step_us(const struct sm90_kernel *kernel, const struct sm90_
     double us = bytes / r->dram_bytes_per_us;
     for (size_t i = 0; i < sizeof FUSED_STEPS / sizeof *FUSED_STEPS; i++) {
         if (FUSED_STEPS[i].tile_m == kernel->tile_m && FUSED_STEPS[i].tile_n == kernel->tile_n) {
-            us = fmax(
-                us, fmax(FUSED_STEPS[i].min_us, FUSED_STEPS[i].us + FUSED_STEPS[i].row_us * rows));
+            const double row_us = FUSED_STEPS[i].row_us;
+            us = fmax(us + row_us * (rows - 1),
+                      fmax(FUSED_STEPS[i].min_us, FUSED_STEPS[i].us + row_us * rows));
         }
     }
     return us;
@@ -268,9 +270,9 @@ static double store_us(const struct gemm_problem *p, const struct sm90_rates *r)
     if (dtype_size(p->out) == 4)
         return r->store_us + r->store_32_us;
     /* The kernels of i8 with scales compute the epilogue of 16-bit results in registers, as those
-     * of 16-bit types do. */
+     * of f8 do. */
     if (p->dtype == GEMMD_I8 && p->scales != GEMM_SCALES_NONE)
-        return sm90_rates_16_bit.store_us;
+        return sm90_rates_f8.store_us;
     return r->store_us;
 }
 
@@ -293,14 +295,33 @@ static double between_tiles_us(const struct sm90_kernel *kernel, const struct ge
     return r->tile_us + finish_us + unaligned_us;
 }
 
-/* The part of the rate of device memory that `tiles` tiles reach (idle_reads). */
+/* The factor by which finishing a tile takes longer (half_box_finish). */
+static double finish_factor(const struct sm90_kernel *kernel, const struct sm90_rates *r)
+{
+    return kernel->tile_n % 64 != 0 && r->half_box_finish > 0 ? r->half_box_finish : 1;
+}
+
+/* The time for which a ping-pong block computes no products, for each tile. A consumer finishes a
+ * tile while the other one multiplies. If finishing takes longer, two tiles take the time to
+ * multiply one and to finish it. `multiply_us`: the time of the products of a tile. */
+static double waits_us(const struct sm90_kernel *kernel, const struct sm90_rates *r,
+                       double finish_us, double multiply_us)
+{
+    if (!kernel->pingpong)
+        return 0;
+    return fmax(0, r->pingpong_finish * finish_us - multiply_us - r->tile_pingpong_us) / 2;
+}
+
+/* The part of the rate of device memory that `tiles` tiles reach (idle_reads, one_producer). Blocks
+ * of one consumer have two producers if at most half of the multiprocessors have a block. */
 static double reading_rate(const struct sm90_kernel *kernel, const struct sm90_rates *r,
                            uint64_t tiles, uint32_t multiprocessors)
 {
     if (kernel->consumers == 1 && tiles <= multiprocessors / 2)
         return 1;
     const uint64_t places = ceil_div(tiles, multiprocessors) * multiprocessors;
-    return 1 - r->idle_reads * (1 - (double)tiles / (double)places);
+    const double rate = kernel->consumers == 1 ? 1 - r->one_producer : 1;
+    return rate - r->idle_reads * (1 - (double)tiles / (double)places);
 }
 
 /* The time of a launch. `operands`: elements of A and B that are read from device memory. */
@@ -326,7 +347,7 @@ static double estimate_us(const struct sm90_kernel *kernel, const struct gemm_pr
         cluster > 2 ? multiprocessors - multiprocessors / IDLE_OF : multiprocessors;
     const uint64_t blocks = usable / cluster * cluster; /* that run at once */
     const uint64_t waves = tiles / blocks, rest = tiles % blocks;
-    const bool one_tile = tiles <= blocks;
+    const double all_waves = (double)tiles / (double)blocks;
     /* How much of the launch the multiprocessors multiply: the power that lowers the clock is that
      * of the whole launch. The older constants were fitted to the first wave alone. */
     const double load = r->loaded_k_bytes > 0
@@ -336,20 +357,21 @@ static double estimate_us(const struct sm90_kernel *kernel, const struct gemm_pr
     const bool plain = p->beta == 0 && p->bias == NULL && p->act == GEMM_ACT_NONE;
     const double area = kernel->tile_m * kernel->tile_n / (128.0 * 256);
     const double unaligned_c = if_unaligned(p->ldc, p->out, r->unaligned_c);
-    const double finish_us =
-        unaligned_c * (store_us(p, r) * area + (plain ? 0 : epilogue_us(kernel, r, area)));
+    const double finish_us = finish_factor(kernel, r) * unaligned_c *
+                             (store_us(p, r) * area + (plain ? 0 : epilogue_us(kernel, r, area)));
     const double between_us = between_tiles_us(kernel, p, r, finish_us);
     const double chunks_us = /* for each tile */
         kernel->split ? r->split_us + r->split_tile_us * area : r->chunk_us * (double)(chunks - 1);
     const double element_bytes = in_parts(p) ? 3 * 2 : dtype_size(p->dtype);
     const double new_bytes = operands * element_bytes / ((double)tiles * steps);
+    const double tile_us = /* of a whole wave */
+        steps * step_us(kernel, p, r, (double)blocks, multiprocessors, load, all_waves, new_bytes);
     double busy =
-        (double)(waves + (rest > 0)) * chunks_us + (double)(waves - (rest == 0)) * between_us +
-        (double)waves * steps *
-            step_us(kernel, p, r, (double)blocks, multiprocessors, load, one_tile, new_bytes);
+        (double)(waves + (rest > 0)) * chunks_us + (double)waves * tile_us +
+        (double)(waves - (rest == 0)) * (between_us + waits_us(kernel, r, finish_us, tile_us));
     if (rest > 0) {
-        busy +=
-            steps * step_us(kernel, p, r, (double)rest, multiprocessors, load, one_tile, new_bytes);
+        busy += steps *
+                step_us(kernel, p, r, (double)rest, multiprocessors, load, all_waves, new_bytes);
     }
     const double results =
         (double)p->batch * (double)p->m * (double)p->n * dtype_size(p->out) * unaligned_c;

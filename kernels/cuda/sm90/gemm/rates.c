@@ -1,10 +1,49 @@
 /* The constants that were fitted for each kind of products. See rates.h. */
 #include "kernels/cuda/sm90/gemm/rates.h"
 
-/* Fitted to what the configurations took in bf16 on an H100 SXM: 200 layers of models and random
- * shapes, and the shapes that gemmd-bench has built in (kernels/experiments/tiles.md). half_box and
- * idle_reads were added later, and fitted with all others as they were. */
+/* Fitted to what the configurations took in bf16 on an H100 SXM, with and without a bias and
+ * gelu_tanh: 376 layers of models and random shapes (kernels/experiments/choice.md). */
 const struct sm90_rates sm90_rates_16_bit = {
+    .launch_us = 1.713,
+    .cluster_us = 1.871,
+    .store_us = 2.564,
+    .store_32_us = 1.43,
+    .finish_us = 1.797,
+    .finish_alone_us = 2.569,
+    .tile_us = 0.9579,
+    .tile_pingpong_us = 1.012,
+    .finish_shows = 0,
+    .pingpong_finish = 1.503,
+    .half_box_finish = 1.128,
+    .multiply_us = 0.4991,
+    .multiply_loaded_us = 0.09099,
+    .gaps = 0.009508,
+    .gaps_64 = 0.8953,
+    .half_box = 1.082,
+    .pingpong_alone = 1.032,
+    .multiply_shows = 0.02562,
+    .read_shows = 0.1234,
+    .shared_bytes_per_us = 351e3,
+    .block_bytes_per_us = 151.4e3,
+    .l2_bytes_per_us = 18.19e6,
+    .l2_drift = 0.324,
+    .dram_bytes_per_us = 3.145e6,
+    .dram_once_bytes_per_us = 3.424e6,
+    .idle_reads = 0.5871,
+    .one_producer = 0.0748,
+    .shorter_shows = 0.1168,
+    .results_stay = 0.2213,
+    .unaligned_a = 1,
+    .unaligned_b = 2.514,
+    .unaligned_c = 1,
+    .unaligned_a_pair = 1,
+    .patches = 1,
+};
+
+/* Fitted to what the configurations took in bf16 on an H100 SXM, as the kernels of bf16 were at
+ * commit cac72d3c (kernels/experiments/tiles.md). Kernels of f8 take as long for 128 bytes of k,
+ * and have no ping-pong and none of the newer ways to finish a tile. */
+const struct sm90_rates sm90_rates_f8 = {
     .launch_us = 1.966,
     .cluster_us = 1.699,
     .store_us = 1.787,
@@ -18,7 +57,6 @@ const struct sm90_rates sm90_rates_16_bit = {
     .multiply_loaded_us = 0.1267,
     .gaps = -0.1015,
     .gaps_64 = 0.8233,
-    .half_box = 1.105,
     .pingpong_alone = 1.065,
     .multiply_shows = 0.04862,
     .read_shows = 0.1824,
@@ -187,32 +225,32 @@ const struct sm90_rates sm90_rates_i8 = {
     .patches = 1,
 };
 
-/* Fitted to what the configurations that add or share chunks of k took in bf16 on an H100 SXM, for
- * few columns (kernels/experiments/long_k.md). */
+/* Fitted to what the configurations that add or share chunks of k took in bf16 on an H100 SXM, with
+ * and without a bias and gelu_tanh: 65 shapes of few columns, after a fit to 71 others
+ * (kernels/experiments/long_k.md, kernels/experiments/choice.md). */
 const struct sm90_rates sm90_rates_chunks_16_bit = {
-    .launch_us = 0.7163,
-    .split_us = 3.154,
-    .split_tile_us = 5.536,
-    .chunk_us = 0.1781,
-    .store_us = 2.945,
-    .finish_us = 0.999,
-    .tile_us = 1.329,
-    .multiply_us = 0.3713,
-    .multiply_loaded_us = 0.05288,
-    .gaps = -0.1838,
-    .gaps_64 = 1.197,
+    .launch_us = 0.6692,
+    .split_us = 2.873,
+    .split_tile_us = 4.761,
+    .chunk_us = 0.1733,
+    .store_us = 3.489,
+    .finish_us = 1.072,
+    .tile_us = 1.364,
+    .multiply_us = 0.3649,
+    .multiply_loaded_us = 0.05122,
+    .gaps = -0.2179,
+    .gaps_64 = 1.163,
     .pingpong_alone = 1,
-    .multiply_shows = 0.02066,
-    .read_shows = 0.6296,
-    .shared_bytes_per_us = 339.7e3,
-    .block_bytes_per_us = 176.1e3,
-    .l2_bytes_per_us = 22.67e6,
-    .dram_bytes_per_us = 3.4e6,
+    .read_shows = 0.4946,
+    .shared_bytes_per_us = 332.1e3,
+    .block_bytes_per_us = 180.4e3,
+    .l2_bytes_per_us = 24.24e6,
+    .dram_bytes_per_us = 3.368e6,
     .dram_once_bytes_per_us = 3.415e6,
-    .shorter_shows = 0.303,
+    .shorter_shows = 0.3484,
     .results_stay = 0.1528,
     .unaligned_a = 1,
-    .unaligned_b = 2.62,
+    .unaligned_b = 2.496,
     .unaligned_c = 1,
     .unaligned_a_pair = 1,
     .patches = 1,

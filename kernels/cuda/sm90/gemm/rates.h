@@ -27,6 +27,13 @@ struct sm90_rates {
     /* The same for ping-pong; and the part of storing a tile that shows although the other consumer
      * multiplies meanwhile. */
     double tile_pingpong_us, finish_shows;
+    /* The factor by which a ping-pong block takes longer to finish a tile than finish_us and
+     * store_us say, because the other consumer multiplies meanwhile. 0: finishing is hidden,
+     * however long it takes. */
+    double pingpong_finish;
+    /* The factor by which finishing a tile takes longer if its columns are no multiple of 64: its
+     * results are stored in pieces of 32 columns. 0: it doesn't. */
+    double half_box_finish;
     /* For 128 bytes of k in a tile of 128 x 256: at full clock, and the time added when all
      * multiprocessors multiply and the limit of the card's power lowers the clock. */
     double multiply_us, multiply_loaded_us;
@@ -50,12 +57,18 @@ struct sm90_rates {
     double shared_bytes_per_us; /* of shared memory, read by products and written by copies */
     double block_bytes_per_us;  /* from the L2 into one multiprocessor */
     double l2_bytes_per_us;     /* from the L2 into all multiprocessors together */
+    /* The part by which copies from the L2 take longer after many waves than in the first one, in
+     * which blocks that share lines of operands copy them at the same time. */
+    double l2_drift;
     /* Of device memory; dram_once if B is read once and evicted from the L2 first. */
     double dram_bytes_per_us, dram_once_bytes_per_us;
     /* The part of that rate which would be missing if the waves of tiles were empty. A wave in
      * which some multiprocessors are idle misses some of that part. Nothing is missing if two
      * threads of each block issue copies (TWO_PRODUCERS of gemm.cuh). */
     double idle_reads;
+    /* The part of that rate which is missing if one thread issues the copies of a block of one
+     * consumer. */
+    double one_producer;
     /* Of device memory, within a step of k, so that a last wave of few blocks, which compute longer
      * than they read, makes a launch longer that device memory bounds otherwise. 0: steps do not
      * wait for device memory. */
@@ -83,8 +96,8 @@ struct sm90_rates {
 };
 
 /* Each was fitted to measurements of one kind of products on an H100 SXM (rates.c). */
-extern const struct sm90_rates sm90_rates_16_bit, sm90_rates_tf32, sm90_rates_tf32_along_k,
-    sm90_rates_tf32_chunks, sm90_rates_i8, sm90_rates_chunks_16_bit, sm90_rates_others,
-    sm90_rates_patches_16_bit;
+extern const struct sm90_rates sm90_rates_16_bit, sm90_rates_f8, sm90_rates_tf32,
+    sm90_rates_tf32_along_k, sm90_rates_tf32_chunks, sm90_rates_i8, sm90_rates_chunks_16_bit,
+    sm90_rates_others, sm90_rates_patches_16_bit;
 
 #endif
