@@ -42,8 +42,8 @@ static void usage(FILE *to)
         "each tile of the kernels that have several; --shapes: the tiles of f32 on these; --out).\n"
         "devices: what all GPUs of the host, their buses and their links allow next to one GPU\n"
         "(--out).\n"
-        "  --dtype LIST      of bf16, f16, i8, f8_e4m3, tf32, tf32t (B stored [n, k]), f32\n"
-        "                    (default bf16)\n"
+        "  --dtype LIST      of bf16, f16, i8, f8_e4m3, tf32, tf32t (B stored [n, k]), f32,\n"
+        "                    f32t (B stored [n, k]; default bf16)\n"
         "  --shapes LIST     MxNxK,... instead of the built-in list\n"
         "  --list FILE       shapes, a line \"m n k\" each, instead of the built-in list\n"
         "  --variants TEXT   only kernels with TEXT in their name\n"
@@ -51,6 +51,7 @@ static void usage(FILE *to)
         "  --quick           fewer shapes and rounds\n"
         "  --check-only      check, time nothing\n"
         "  --no-check        time only\n"
+        "  --repeat N        launch each kernel N more times on each shape, and compare the bits\n"
         "  --nchw            convolutions with channels first\n"
         "  --fused           time own kernels with a bias and gelu_tanh, cuBLASLt without\n"
         "  --out FILE        write the tables there too (Markdown)\n",
@@ -68,6 +69,7 @@ int main(int argc, char **argv)
         QUICK,
         CHECK_ONLY,
         NO_CHECK,
+        REPEAT,
         FUSED,
         OUT,
         CPU,
@@ -83,6 +85,7 @@ int main(int argc, char **argv)
                                             {"quick", no_argument, NULL, QUICK},
                                             {"check-only", no_argument, NULL, CHECK_ONLY},
                                             {"no-check", no_argument, NULL, NO_CHECK},
+                                            {"repeat", required_argument, NULL, REPEAT},
                                             {"fused", no_argument, NULL, FUSED},
                                             {"out", required_argument, NULL, OUT},
                                             {"cpu", no_argument, NULL, CPU},
@@ -118,6 +121,9 @@ int main(int argc, char **argv)
             break;
         case NO_CHECK:
             options.no_check = true;
+            break;
+        case REPEAT:
+            options.repeat = atoi(optarg);
             break;
         case FUSED:
             options.fused = true;

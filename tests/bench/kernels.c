@@ -120,10 +120,12 @@ static bool prepare_run(const struct bench_options *options, const char *name, d
                         struct bench_run *run)
 {
     *run = (struct bench_run){.options = options, .name = name};
-    const bool along_k = strcmp(name, "tf32t") == 0;
-    if (along_k || strcmp(name, "tf32") == 0) {
+    const bool tf32t = strcmp(name, "tf32t") == 0, f32t = strcmp(name, "f32t") == 0;
+    if (tf32t || strcmp(name, "tf32") == 0) {
         run->dtype = GEMMD_F32;
         run->precision = GEMM_PRECISION_TF32;
+    } else if (f32t) {
+        run->dtype = GEMMD_F32;
     } else if (!dtype_from_name(name, &run->dtype)) {
         return false;
     }
@@ -135,7 +137,7 @@ static bool prepare_run(const struct bench_options *options, const char *name, d
         return false;
     }
     run->out = dtype_default_out(run->dtype);
-    run->transb = dtype_size(run->dtype) == 1 || along_k;
+    run->transb = dtype_size(run->dtype) == 1 || tf32t || f32t;
     struct bench_state *state =
         mmap(NULL, sizeof *state, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (state == MAP_FAILED) {
