@@ -74,6 +74,21 @@ __device__ __forceinline__ bool mbarrier_try_wait(uint32_t barrier, uint32_t par
     return done != 0;
 }
 
+/* Whether the phase of parity `parity` is over. Does not wait. */
+__device__ __forceinline__ bool mbarrier_test_wait(uint32_t barrier, uint32_t parity)
+{
+    uint32_t done;
+    asm volatile("{\n"
+                 ".reg .pred p;\n"
+                 "mbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2;\n"
+                 "selp.u32 %0, 1, 0, p;\n"
+                 "}"
+                 : "=r"(done)
+                 : "r"(barrier), "r"(parity)
+                 : "memory");
+    return done != 0;
+}
+
 /* A wait that lasts this many tries (each sleeps in hardware for a while) can only be a fault of
  * the kernel; the store to address 0 turns a hang of the device into an error of the launch. (A
  * trap would too, but ptxas then no longer gives a warpgroup the registers of setmaxnreg: it

@@ -45,8 +45,8 @@ static void usage(FILE *to)
         "times of these tables. Needs no GPU.\n"
         "devices: what all GPUs of the host, their buses and their links allow next to one GPU\n"
         "(--out).\n"
-        "  --dtype LIST      of bf16, f16, i8, f8_e4m3, tf32, tf32t (B stored [n, k]), f32\n"
-        "                    (default bf16)\n"
+        "  --dtype LIST      of bf16, f16, i8, f8_e4m3, tf32, tf32t (B stored [n, k]), f32,\n"
+        "                    f32t (B stored [n, k]; default bf16)\n"
         "  --shapes LIST     MxNxK,... instead of the built-in list\n"
         "  --list FILE       shapes, a line \"m n k\" each, instead of the built-in list\n"
         "  --variants TEXT   only kernels with TEXT in their name\n"
@@ -55,6 +55,7 @@ static void usage(FILE *to)
         "  --quick           fewer shapes and rounds\n"
         "  --check-only      check, time nothing\n"
         "  --no-check        time only\n"
+        "  --repeat N        launch each kernel N more times on each shape, and compare the bits\n"
         "  --nchw            convolutions with channels first\n"
         "  --fused           time own kernels with a bias and gelu_tanh, cuBLASLt without\n"
         "  --out FILE        write the tables there too (Markdown)\n",
@@ -73,6 +74,7 @@ int main(int argc, char **argv)
         QUICK,
         CHECK_ONLY,
         NO_CHECK,
+        REPEAT,
         FUSED,
         OUT,
         CPU,
@@ -80,15 +82,23 @@ int main(int argc, char **argv)
         NCHW,
         HELP
     };
-    static const struct option OPTIONS[] = {
-        {"dtype", required_argument, NULL, DTYPE}, {"shapes", required_argument, NULL, SHAPES},
-        {"list", required_argument, NULL, LIST},   {"variants", required_argument, NULL, VARIANTS},
-        {"near", required_argument, NULL, NEAR},   {"seconds", required_argument, NULL, SECONDS},
-        {"quick", no_argument, NULL, QUICK},       {"check-only", no_argument, NULL, CHECK_ONLY},
-        {"no-check", no_argument, NULL, NO_CHECK}, {"fused", no_argument, NULL, FUSED},
-        {"out", required_argument, NULL, OUT},     {"cpu", no_argument, NULL, CPU},
-        {"tiles", no_argument, NULL, TILES},       {"nchw", no_argument, NULL, NCHW},
-        {"help", no_argument, NULL, HELP},         {NULL, 0, NULL, 0}};
+    static const struct option OPTIONS[] = {{"dtype", required_argument, NULL, DTYPE},
+                                            {"shapes", required_argument, NULL, SHAPES},
+                                            {"list", required_argument, NULL, LIST},
+                                            {"variants", required_argument, NULL, VARIANTS},
+                                            {"near", required_argument, NULL, NEAR},
+                                            {"seconds", required_argument, NULL, SECONDS},
+                                            {"quick", no_argument, NULL, QUICK},
+                                            {"check-only", no_argument, NULL, CHECK_ONLY},
+                                            {"no-check", no_argument, NULL, NO_CHECK},
+                                            {"repeat", required_argument, NULL, REPEAT},
+                                            {"fused", no_argument, NULL, FUSED},
+                                            {"out", required_argument, NULL, OUT},
+                                            {"cpu", no_argument, NULL, CPU},
+                                            {"tiles", no_argument, NULL, TILES},
+                                            {"nchw", no_argument, NULL, NCHW},
+                                            {"help", no_argument, NULL, HELP},
+                                            {NULL, 0, NULL, 0}};
     struct bench_options options = {.seconds = 280};
     struct ladder_options ladder = {0};
     bool nchw = false;
@@ -120,6 +130,9 @@ int main(int argc, char **argv)
             break;
         case NO_CHECK:
             options.no_check = true;
+            break;
+        case REPEAT:
+            options.repeat = atoi(optarg);
             break;
         case FUSED:
             options.fused = true;

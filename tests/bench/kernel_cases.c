@@ -120,6 +120,8 @@ int bench_cases(const struct bench_run *run, struct bench_case *cases)
         {333, 777, 1001, 1, 0, 0, 0, 1, 0, GEMM_ACT_NONE, 1},
         {7, 520, 2048, 1, 0, 0, 1, 1, 0, GEMM_ACT_RELU, 1},
         {1, 72, 257, 2, 0, 0, 0, 1, 0, GEMM_ACT_NONE, 1},
+        {12, 328, 1100, 2, 0, 0, 1, 0.5, 2, GEMM_ACT_RELU, 0},
+        {1, 1000, 1300, 1, 0, 0, 0, 1, 0, GEMM_ACT_NONE, 0},
         {257, 385, 129, 1, 0, 0, 1, 2, 0, GEMM_ACT_NONE, 0},
         {257, 385, 129, 1, 0, 0, 0, 1, -3, GEMM_ACT_NONE, 0},
         {257, 385, 129, 2, 0, 0, 1, 2, 3, GEMM_ACT_RELU, 1},

@@ -158,6 +158,10 @@ static void report_bits(const struct bench_run *run, const struct sm90_kernel *k
                 continue;
             }
             error = fmaxf(error, r->error[v]);
+            if (r->changed[v] > 0) {
+                fprintf(to, "\n- %s changed its bits in %d of %d launches of shape %d",
+                        short_name(kernels[v].name), r->changed[v], run->options->repeat, i);
+            }
             first = first < 0 ? v : first;
             if (r->hash[v] != r->hash[first]) {
                 fprintf(to, "%s%s and %s differ in shape %d", equal ? "\n- " : "; ",

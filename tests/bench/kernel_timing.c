@@ -256,6 +256,35 @@ static void tear_down(struct shape_bench *s)
     }
 }
 
+/* Launches variant `v` on set 0 again and again, every other time after a launch on another set,
+ * and counts the launches with other bits than the first, whose sum is `hash`. False: a launch
+ * failed.
+ */
+static bool repeat(struct timing *t, struct shape_bench *s, int unit, int v,
+                   unsigned long long hash, int *changed)
+{
+    const struct gemm_problem *p = &s->problem;
+    cudaError_t error = cudaSuccess;
+    for (int i = 0; i < t->run->options->repeat && error == cudaSuccess; i++) {
+        unsigned long long again = 0;
+        if (i % 64 == 0) {
+            bench_beat(t->run->state, unit, v);
+        }
+        cudaMemset(s->c, 0xFF, s->c_bytes);
+        cudaMemset(t->hash, 0, sizeof again);
+        cudaDeviceSynchronize();
+        if (i % 2 == 1) {
+            enqueue(t, s, v, s->sets - 1);
+        }
+        enqueue(t, s, v, 0);
+        error = cudaStreamSynchronize(t->stream);
+        bench_hash(s->c, dtype_size(p->out), p->m, p->n, p->ldc, t->hash);
+        cudaMemcpy(&again, t->hash, sizeof again, cudaMemcpyDeviceToHost);
+        *changed += again != hash;
+    }
+    return error == cudaSuccess;
+}
+
 /* One launch of each variant on set 0 against cuBLASLt's result; also finds whose launch faults. */
 static bool compare_all(struct timing *t, struct shape_bench *s, int unit,
                         struct bench_shape_result *result)
@@ -294,6 +323,11 @@ static bool compare_all(struct timing *t, struct shape_bench *s, int unit,
         result->error[v] =
             (float)sqrt(difference.squares / fmax(difference.reference_squares, 1e-300));
         result->hash[v] = hash;
+        if (!repeat(t, s, unit, v, hash, &result->changed[v])) {
+            state->dead[v] = true;
+            snprintf(state->why[v], WHY_MAX, "shape %d: a repeated launch failed", unit);
+            return false;
+        }
     }
     return true;
 }

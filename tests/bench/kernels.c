@@ -118,11 +118,13 @@ static void run_type(const struct bench_run *run)
 
 bool bench_type(const char *name, struct bench_run *run)
 {
-    const bool along_k = strcmp(name, "tf32t") == 0;
+    const bool tf32t = strcmp(name, "tf32t") == 0, f32t = strcmp(name, "f32t") == 0;
     run->name = name;
-    if (along_k || strcmp(name, "tf32") == 0) {
+    if (tf32t || strcmp(name, "tf32") == 0) {
         run->dtype = GEMMD_F32;
         run->precision = GEMM_PRECISION_TF32;
+    } else if (f32t) {
+        run->dtype = GEMMD_F32;
     } else if (!dtype_from_name(name, &run->dtype)) {
         return false;
     }
@@ -130,7 +132,7 @@ bool bench_type(const char *name, struct bench_run *run)
         run->precision = GEMM_PRECISION_F8;
     }
     run->out = dtype_default_out(run->dtype);
-    run->transb = dtype_size(run->dtype) == 1 || along_k;
+    run->transb = dtype_size(run->dtype) == 1 || tf32t || f32t;
     return true;
 }
 

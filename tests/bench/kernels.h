@@ -20,13 +20,14 @@ enum { VARIANTS_MAX = 32, SHAPES_MAX = 512, CASES_MAX = 64, WHY_MAX = 320 };
 struct bench_options {
     double seconds;       /* in all; what is not reached by then is left out */
     bool quick;           /* fewer shapes, fewer rounds */
-    const char *dtypes;   /* "bf16,f16"; "tf32t": tf32 with B stored [n, k] */
+    const char *dtypes;   /* "bf16,f16"; "tf32t", "f32t": B stored [n, k] */
     const char *shapes;   /* "4096x4096x4096,..." or NULL for the list */
     const char *list;     /* a file of shapes, a line "m n k" each, instead; or NULL */
     const char *variants; /* part of a kernel's name, or NULL for all */
     const char *out;      /* file for the tables, or NULL */
     double near_percent;  /* leaves out kernels estimated slower than the first by more; 0: none */
     bool check_only, no_check;
+    int repeat; /* launches of each kernel whose bits are compared with those of the first */
     bool fused; /* time own kernels with a bias and gelu_tanh; cuBLASLt stays with the product */
 };
 
@@ -52,6 +53,7 @@ struct bench_shape_result {
     float milliseconds[VARIANTS_MAX]; /* 0: not timed */
     float error[VARIANTS_MAX];        /* relative, against cuBLASLt's result */
     uint64_t hash[VARIANTS_MAX];
+    int changed[VARIANTS_MAX];                    /* of `repeat` launches, those with other bits */
     float lt_milliseconds, lt_first_milliseconds; /* best and first of its candidates */
     float lt_tight_milliseconds;                  /* odd sizes, not padded */
     int lt_best, lt_count;

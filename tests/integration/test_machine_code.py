@@ -60,7 +60,7 @@ def test_hopper_kernels_use_hopper_instructions(hopper):
     """HGMMA for f16, bf16 and tf32, IGMMA for i8, QGMMA for f8; HMMA where each warp multiplies by itself."""
     assert hopper
     without = [name for name, code in hopper.items()
-               if not re.search(r"\bHMMA\b" if "gemm_streamed" in name else r"\b[HIQ]GMMA\b", code)]
+               if not re.search(r"\bHMMA\b" if re.search("gemm_(streamed|one_row)", name) else r"\b[HIQ]GMMA\b", code)]
     assert not without, "\n".join(without)
 
 

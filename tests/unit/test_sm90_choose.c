@@ -216,10 +216,12 @@ START_TEST(f32_of_few_rows_takes_the_tiles_that_measured_best)
     static const struct {
         uint64_t m, n;
         const char *name;
-    } CASES[] = {{1, 4096, "f32_1x32_streamed"},   {8, 4096, "f32_8x32_streamed"},
-                 {16, 4096, "f32_16x32_streamed"}, {64, 4096, "f32_64x32_fused"},
-                 {1, 14336, "f32_1x32_streamed"},  {8, 14336, "f32_8x32_streamed"},
-                 {16, 14336, "f32_16x64_fused"},   {64, 14336, "f32_64x64_fused"}};
+    } CASES[] = {{1, 1000, "f32_1x16"},          {1, 4096, "f32_1x32"},
+                 {1, 5120, "f32_1x48"},          {1, 8192, "f32_1x64"},
+                 {1, 14336, "f32_1x112"},        {1, 28672, "f32_1x112"},
+                 {8, 4096, "f32_8x32_streamed"}, {16, 4096, "f32_16x32_streamed"},
+                 {64, 4096, "f32_64x32_fused"},  {8, 14336, "f32_8x32_streamed"},
+                 {16, 14336, "f32_16x64_fused"}, {64, 14336, "f32_64x64_fused"}};
     for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
         const struct gemm_problem p = problem_of(TYPE_COUNT - 1, CASES[i].m, CASES[i].n, 4096);
         ck_assert_str_eq(sm90_choose(&p, &sm90_h100_sxm)->name, CASES[i].name);

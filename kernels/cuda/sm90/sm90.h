@@ -3,8 +3,9 @@
  * launch.
  *
  * A kernel here is one configuration of gemm.cuh or of a relative of it (gemm_split.cuh,
- * gemm_swapped.cuh, gemm_fused.cuh, gemm_streamed.cuh, gemm_f8.cuh) for one type. X is op(A), Y is
- * op(B); an operand lies along k if the elements of its rows as stored have neighbouring k.
+ * gemm_swapped.cuh, gemm_fused.cuh, gemm_streamed.cuh, gemm_one_row.cuh, gemm_f8.cuh) for one type.
+ * X is op(A), Y is op(B); an operand lies along k if the elements of its rows as stored have
+ * neighbouring k.
  *
  * Requirements on a problem, besides its types: device pointers that are multiples of 16 bytes, and
  * leading dimensions and, in batches, strides whose bytes are multiples of 16. m, n and k may have

@@ -74,10 +74,20 @@ static const struct {
     uint32_t tile_m, blocks;
     double alone_us, shared_us;
 } STREAMED_STEPS[] = {
-    {1, 4, 0.213, 0.16},
     {8, 4, 0.217, 0.16},
     {16, 3, 0.237, 0.16},
 };
+
+/* For each kernel for one row (gemm_one_row.cuh), which has a multiprocessor for each block, the
+ * time of a step of k that does not wait for device memory. */
+static const struct {
+    uint32_t tile_n;
+    double us;
+} ONE_ROW_STEPS[] = {{16, 0.143}, {32, 0.18}, {48, 0.22}, {64, 0.254}, {112, 0.408}};
+/* These kernels read device memory faster than others, by this factor. */
+static const double ONE_ROW_READS = 1.06;
+/* The time until a block that follows another one multiplies. */
+static const double ONE_ROW_NEXT_US = 2;
 
 /* One of IDLE_OF multiprocessors stays idle if a kernel has clusters of four or eight blocks: all
  * blocks of a cluster run within one group of 16 or 18 multiprocessors (on some cards, fewer), and
@@ -220,6 +230,25 @@ static double fused_step_us(const struct sm90_kernel *kernel, const struct sm90_
     return us;
 }
 
+/* The time of a kernel for one row, which computes one tile in each block. */
+static double one_row_us(const struct sm90_kernel *kernel, const struct gemm_problem *p,
+                         const struct sm90_card *card)
+{
+    const struct sm90_rates rates = rates_on(card, &sm90_rates_others);
+    size_t i = 0;
+    while (ONE_ROW_STEPS[i].tile_n != kernel->tile_n)
+        i++;
+    const uint64_t tiles = ceil_div(p->n, kernel->tile_n) * p->batch;
+    const uint64_t rounds = tiles / card->multiprocessors, rest = tiles % card->multiprocessors;
+    const uint64_t later_rounds = (tiles - 1) / card->multiprocessors;
+    const double bytes = (double)kernel->tile_n * kernel->tile_k * sizeof(float);
+    const double each_us = bytes / (ONE_ROW_READS * rates.dram_bytes_per_us);
+    const double round_us = fmax(ONE_ROW_STEPS[i].us, each_us * card->multiprocessors);
+    const double rest_us = rest > 0 ? fmax(ONE_ROW_STEPS[i].us, each_us * (double)rest) : 0;
+    return rates.launch_us + ONE_ROW_NEXT_US * (double)later_rounds +
+           (double)ceil_div(p->k, kernel->tile_k) * ((double)rounds * round_us + rest_us);
+}
+
 /* The time of a streamed kernel, which computes one tile in each block. */
 static double streamed_us(const struct sm90_kernel *kernel, const struct gemm_problem *p,
                           const struct sm90_card *card)
@@ -329,6 +358,9 @@ static double estimate_us(const struct sm90_kernel *kernel, const struct gemm_pr
                           const struct sm90_rates *fitted, const struct sm90_card *card,
                           double operands)
 {
+    if (kernel->fused && kernel->consumers == 0 && kernel->tile_m == 1) {
+        return one_row_us(kernel, p, card);
+    }
     if (kernel->fused && kernel->consumers == 0) {
         return streamed_us(kernel, p, card);
     }

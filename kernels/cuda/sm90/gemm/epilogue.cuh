@@ -441,8 +441,8 @@ __device__ __forceinline__ void store_columns(const sm90_arguments &p, int64_t a
 }
 
 /* Reads a chunk of sums of 32 bits back from the staging by lines, computes its epilogue and writes
- * the results to C. The chunk has COLUMNS columns: 64 in two panels, or 32 in one. row0 and column0
- * are the place of the chunk in C. */
+ * the results to C. The chunk has COLUMNS columns: 64 in two panels, or 32 or 16 in one. row0 and
+ * column0 are the place of the chunk in C. */
 template <element E, int COLUMNS>
 __device__ __forceinline__ void finish_chunk(const sm90_arguments &p, uint32_t panels,
                                              uint32_t lane, uint32_t batch, uint32_t row0,
@@ -452,7 +452,7 @@ __device__ __forceinline__ void finish_chunk(const sm90_arguments &p, uint32_t p
     constexpr uint32_t LANES = COLUMNS / LANE_COLUMNS; /* that share a line */
     const uint32_t column = column0 + LANE_COLUMNS * (lane % LANES);
     const uint32_t valid = column < p.n ? min(LANE_COLUMNS, p.n - column) : 0;
-    const uint32_t piece = 2 * (lane % 4);
+    const uint32_t piece = 2 * (lane % LANES % 4);
     const uint32_t panel = panels + (lane % LANES) / 4 * PANEL_BYTES;
     const bool integers = is_integer<T> && p.out == SM90_OUT_I32;
     float bias[LANE_COLUMNS] = {};

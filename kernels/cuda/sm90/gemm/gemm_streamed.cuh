@@ -1,6 +1,6 @@
 /*
- * gemm_streamed.cuh - f32 with precision full for up to 16 rows: the numbers of B are decomposed
- * and multiplied in registers.
+ * gemm_streamed.cuh - f32 with precision full for 2 to 16 rows: the numbers of B are decomposed and
+ * multiplied in registers.
  *
  * A block computes 32 columns and all rows of C. The copy engine fills a ring of stages of 64 steps
  * of k, in two boxes, with the numbers of both operands. Each of four warps computes 8 columns by
@@ -137,7 +137,7 @@ __device__ __forceinline__ void load_numbers(uint32_t b, uint32_t a, uint32_t wa
         }
 #pragma unroll
         for (uint32_t high = 0; high < C::HIGH; high++) {
-            const uint32_t row = C::ROWS == 1 ? 0 : line + 8 * high, swizzle = row % 8;
+            const uint32_t row = line + 8 * high, swizzle = row % 8;
             if constexpr (C::YK) {
                 load_along_k(a, row, i, q, swizzle, v.a[i][high]);
             } else {

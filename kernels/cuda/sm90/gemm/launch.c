@@ -375,10 +375,13 @@ static cudaError_t place_operands(const struct sm90_device *device,
     return error;
 }
 
-/* Sets the arguments about X and Y for a streamed kernel, which copies f32 as it is. */
+/* Sets the arguments about X and Y for a streamed kernel, which copies f32 as it is: in boxes of 32
+ * steps of k, or, for one row (gemm_one_row.cuh), of 64 steps of k of A, and of 16 columns of a B
+ * whose lines run along columns. */
 static cudaError_t place_streams(const struct sm90_device *device, const struct sm90_kernel *kernel,
                                  const struct gemm_problem *p, struct sm90_arguments *arguments)
 {
+    const bool one_row = kernel->tile_m == 1;
     struct view view = {
         .data = p->b,
         .type = CU_TENSOR_MAP_DATA_TYPE_FLOAT32,
@@ -389,9 +392,14 @@ static cudaError_t place_streams(const struct sm90_device *device, const struct 
         .leading = p->ldb,
         .stride = p->stride_b,
         .box_width = 32,
-        .box_lines = 32,
+        .box_lines = one_row ? kernel->tile_n : 32,
         .swizzle = CU_TENSOR_MAP_SWIZZLE_128B,
     };
+    if (one_row && !p->transb) {
+        view.box_width = 16;
+        view.box_lines = 64;
+        view.swizzle = CU_TENSOR_MAP_SWIZZLE_64B;
+    }
     const cudaError_t error = sm90_encode(device, &view, &arguments->y);
     if (error != cudaSuccess)
         return error;
@@ -401,8 +409,8 @@ static cudaError_t place_streams(const struct sm90_device *device, const struct 
     view.leading = p->lda;
     view.stride = p->stride_a;
     view.box_lines = (uint32_t)p->m;
-    if (kernel->tile_m == 1)
-        view.swizzle = CU_TENSOR_MAP_SWIZZLE_NONE;
+    view.box_width = one_row ? 64 : 32;
+    view.swizzle = one_row ? CU_TENSOR_MAP_SWIZZLE_NONE : CU_TENSOR_MAP_SWIZZLE_128B;
     arguments->x_bytes = view.box_lines * view.box_width * view.element_bytes;
     return sm90_encode(device, &view, &arguments->x);
 }
