@@ -69,7 +69,7 @@ static bool rows_are_the_same(struct scaled_trial *trial, struct product *produc
     const uint64_t out = dtype_size(p.out);
     const struct {
         uint64_t first, count;
-    } parts[] = {{0, 1}, {p.m / 2, 1}, {p.m - 1, 1}, {1, 16}, {0, 31}, {2, 64}};
+    } parts[] = {{0, 1}, {p.m / 2, 1}, {p.m - 1, 1}, {2, 7}, {1, 16}, {0, 31}, {2, 64}};
     const struct product_buffer *c = &product->buffers[PRODUCT_C];
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
         struct gemm_problem *q = &device->problem;
@@ -164,9 +164,9 @@ static void try_all(struct scaled_trial *trial)
 }
 
 /* Each kernel for few rows (few_rows.h): for both widths of a block, all results and layouts of B,
- * products of more rows, whose parts of up to 16, 32 and 64 rows are computed alone. No size is a
- * multiple of a tile, and k is longer than a ring of stages. Only as a batch has the last one more
- * blocks of 32 columns than there are multiprocessors. */
+ * products of more rows, whose parts of up to 8, 16, 32 and 64 rows are computed alone. No size is
+ * a multiple of a tile, and k is longer than a ring of stages. Only as a batch has the last one
+ * more blocks of 32 columns than there are multiprocessors. */
 static void try_few_rows(struct scaled_trial *trial)
 {
     static const uint64_t shapes[][4] = {
