@@ -405,7 +405,7 @@ if wanted cuda; then
         section "unit (cuda)"
         unit cuda -L cuda
         section "integration (cuda)"
-        integration cuda tests/integration/test_{machine_code,bad_starts,kernels,gpu_metrics}.py
+        integration cuda tests/integration/test_{machine_code,bad_starts,kernels,gpu_metrics,choice_replay}.py
     fi
 fi
 

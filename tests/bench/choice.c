@@ -10,7 +10,7 @@
 #include "kernels/cuda/sm90/sm90.h"
 #include "tests/bench/kernels.h"
 
-enum { BEHIND = 10 }; /* shapes that are named */
+enum { BEHIND = 10, CELLS_MAX = VARIANTS_MAX + 1 }; /* shapes that are named; cells of a line */
 
 /* One table: the times of one type. */
 struct replay {
@@ -22,10 +22,10 @@ struct replay {
 };
 
 /* The cells of a line of a table, without spaces around them. Changes the line. */
-static int cells_of(char *line, char *cells[VARIANTS_MAX])
+static int cells_of(char *line, char *cells[CELLS_MAX])
 {
     int count = 0;
-    for (char *at = strchr(line, '|'); at != NULL && count < VARIANTS_MAX;) {
+    for (char *at = strchr(line, '|'); at != NULL && count < CELLS_MAX;) {
         char *end = strchr(at + 1, '|');
         if (end == NULL)
             break;
@@ -192,7 +192,7 @@ static void replay_start(struct replay *r, const char *name)
 
 static void read_line(struct replay *r, char *line)
 {
-    char *cells[VARIANTS_MAX];
+    char *cells[CELLS_MAX];
     if (strncmp(line, "Own kernels add a bias", strlen("Own kernels add a bias")) == 0)
         r->fused = true;
     if (r->kernels == NULL || line[0] != '|')

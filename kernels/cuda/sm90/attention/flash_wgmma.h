@@ -70,9 +70,11 @@ extern const struct attention_wgmma_kernel attention_wgmma_bf16[], attention_wgm
 /* The most keys that the kernels of one_step.cuh take. With more, the other kernels are faster. */
 enum { ATTENTION_ONE_STEP_KEYS = 80 };
 
-/* The tables of the kernels of one_step.cuh, which take no problem with lengths or windows. Their
- * results have the bits of the kernels of flash_wgmma.cuh of the same width, also where a value is
- * NaN: with so few keys, both multiply all values, and those that a mask hides by the weight 0. */
+/* The tables of the kernels of one_step.cuh, for problems of up to ATTENTION_ONE_STEP_KEYS keys in
+ * which neither the lengths of entries nor a window limit the keys of a query. The results have the
+ * bits of the kernels of flash_wgmma.cuh of the same width, also where a value in V is NaN: up to
+ * that number of keys, the kernels of both files multiply every value, and give a value that a mask
+ * hides the weight 0. */
 extern const struct attention_wgmma_kernel attention_one_step_bf16[], attention_one_step_f16[];
 
 #ifdef __cplusplus

@@ -32,7 +32,7 @@ struct sm90_rates {
      * however long it takes. */
     double pingpong_finish;
     /* The factor by which finishing a tile takes longer if its columns are no multiple of 64: its
-     * results are stored in pieces of 32 columns. 0: it doesn't. */
+     * results are stored in pieces of 32 columns. 0: it takes no longer. */
     double half_box_finish;
     /* For 128 bytes of k in a tile of 128 x 256: at full clock, and the time added when all
      * multiprocessors multiply and the limit of the card's power lowers the clock. */
