@@ -20,6 +20,7 @@ struct acceptor {
     uv_poll_t polls[CONFIG_LISTEN_MAX];
     uint32_t listener_count;
     bool polling;      /* the listening sockets are watched */
+    bool closed;       /* acceptor_close was called: they are not watched any more */
     bool out_of_files; /* accept ran out of descriptors; logged once */
 };
 
@@ -62,6 +63,8 @@ static void on_listener(uv_poll_t *poll, int status, int events)
 
 void acceptor_start(struct acceptor *acceptor)
 {
+    if (acceptor->closed)
+        return;
     for (uint32_t i = 0; !acceptor->polling && i < acceptor->listener_count; i++) {
         const int error = uv_poll_start(&acceptor->polls[i], UV_READABLE, on_listener);
         if (error != 0)
@@ -85,10 +88,12 @@ static void close_listeners(struct acceptor *acceptor)
 
 void acceptor_close(struct acceptor *acceptor)
 {
+    acceptor->closed = true;
     stop_polling(acceptor);
     for (uint32_t i = 0; i < acceptor->listener_count; i++)
         uv_close((uv_handle_t *)&acceptor->polls[i], NULL);
-    /* The handles have to be closed before their descriptors are. */
+    /* The handles have to be closed before their descriptors are. The loop may run its timers
+     * meanwhile, whose functions may call acceptor_start. */
     uv_run(acceptor->loop, UV_RUN_NOWAIT);
     close_listeners(acceptor);
 }

@@ -36,7 +36,8 @@ enum gemmd_error acceptor_check(const struct config *config, struct fault *fault
  * address that other hosts may reach gets a warning. */
 void acceptor_announce(const struct acceptor *acceptor, bool open_to_all);
 /* Starts to accept connections. If the process runs out of descriptors or memory, the acceptor
- * stops accepting, and connections wait in the backlog until acceptor_start is called again. */
+ * stops accepting, and connections wait in the backlog until acceptor_start is called again. Does
+ * nothing after acceptor_close. */
 void acceptor_start(struct acceptor *acceptor);
 /* Writes the listening sockets, which stay the acceptor's, for a new process. Returns their number.
  */
