@@ -179,6 +179,31 @@ START_TEST(a_resident_x_is_not_in_the_body)
 }
 END_TEST
 
+/* A body without X gives no hint of another type, since X has one. */
+START_TEST(a_raw_body_of_another_length_beside_a_resident_x)
+{
+    static const char *const parameters[][2] = {
+        {"x", "resident"}, {"filters", "3"}, {"filter_h", "2"}, {"filter_w", "2"}};
+    const struct tensor tx = tensor_of(x_dims, 4, x), tw = tensor_of(w_dims, 4, w),
+                        tbias = tensor_of(bias_dims, 1, bias);
+    struct written body = {.length = 0};
+    struct conv2d_request request;
+    struct conv2d_operands operands;
+    add_bytes(&body, tw.data, tw.bytes);
+    add_bytes(&body, tbias.data, tbias.bytes);
+    conv2d_request_init(&request);
+    for (size_t i = 0; i < sizeof parameters / sizeof *parameters; i++)
+        ck_assert_int_eq(conv2d_request_set(&request, parameters[i][0], parameters[i][1], &fault),
+                         GEMMD_OK);
+    ck_assert_int_eq(conv2d_request_settle_residents(&request, &tx, NULL, &fault), GEMMD_OK);
+    ck_assert_int_eq(
+        conv2d_request_bind(&request, FORMAT_RAW, body.bytes, body.length, &operands, &fault),
+        GEMMD_ERR_MALFORMED);
+    ck_assert_msg(strstr(fault.detail, "is bias=1 missing") != NULL, "%s", fault.detail);
+    ck_assert_msg(strstr(fault.detail, "dtype") == NULL, "%s", fault.detail);
+}
+END_TEST
+
 START_TEST(residents_that_do_not_fit_each_other)
 {
     const uint64_t other[] = {1, x_dims[1] + 1, 4, 5}, flat[] = {4, 5};
@@ -225,6 +250,7 @@ int main(void)
     tcase_add_test(tests, every_type_that_is_offered_is_taken);
     tcase_add_test(tests, a_resident_w_is_not_in_the_body);
     tcase_add_test(tests, a_resident_x_is_not_in_the_body);
+    tcase_add_test(tests, a_raw_body_of_another_length_beside_a_resident_x);
     tcase_add_test(tests, residents_that_do_not_fit_each_other);
     tcase_add_test(tests, tensors_that_a_caller_has_found);
     suite_add_tcase(suite, tests);
