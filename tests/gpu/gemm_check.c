@@ -302,6 +302,35 @@ static bool check_deep(struct check *check, struct case_types types)
     return true;
 }
 
+/* Shapes whose last rows the kernels of sm_90 compute in half tiles on an H100 (sm90_tile_rows).
+ * Tiles of each size have half tiles in one of the shapes at least. */
+static bool check_half_tiles(struct check *check, struct case_types types)
+{
+    static const uint64_t shapes[][3] = {{8453, 200, 24}, {4741, 776, 72}, {6663, 648, 200}};
+    enum { TIMES = 2 }; /* the host is slow */
+    const bool rounds = types.out != GEMMD_I32;
+    for (uint32_t i = 0; i < TIMES * sizeof shapes / sizeof shapes[0] && !check->quick; i++) {
+        const uint64_t *shape = shapes[i / TIMES];
+        /* Both operands along k and both across k, or one of them. */
+        const bool transb = i % TIMES, transa = transb != (i / TIMES % 2 == 0);
+        struct gemm_problem problem = {.dtype = types.dtype,
+                                       .out = types.out,
+                                       .m = shape[0],
+                                       .n = shape[1],
+                                       .k = shape[2],
+                                       .batch = 1,
+                                       .transa = transa,
+                                       .transb = transb,
+                                       .alpha = transb ? 1 : 2,
+                                       .beta = i == TIMES ? -1 : 0,
+                                       .act =
+                                           rounds && transb ? GEMM_ACT_GELU_TANH : GEMM_ACT_NONE};
+        if (!check_product(check, &problem, 0, PRODUCT_UNIFORM, i, false))
+            return false;
+    }
+    return true;
+}
+
 static bool check_extremes(struct check *check, struct case_types types)
 {
     struct gemm_problem problem = {.dtype = types.dtype,
@@ -318,7 +347,8 @@ static bool check_types(struct check *check, struct case_types types)
 {
     return check_options(check, types, PRODUCT_UNIFORM) &&
            check_options(check, types, PRODUCT_SPECIAL) && check_sizes(check, types) &&
-           check_shapes(check, types) && check_deep(check, types) && check_extremes(check, types);
+           check_shapes(check, types) && check_deep(check, types) &&
+           check_half_tiles(check, types) && check_extremes(check, types);
 }
 
 /* Prints the lines of one pair of types. */

@@ -109,7 +109,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
         ptx::argument_fetch(p.product.k_tiles);
         ptx::argument_fetch(p.product.out);
         ptx::earlier_kernels_wait();
-        consume<C>(p.product, s, cluster, clusters, rank, warpgroup - 1);
+        consume<C, false>(p.product, s, cluster, clusters, rank, warpgroup - 1);
     }
     if constexpr (C::CLUSTER > 1) {
         ptx::cluster_sync(); /* no block leaves while another can still reach its shared memory */

@@ -32,9 +32,10 @@ struct sm90_arguments {
      * and y_end equals y, if the operand's lines are not along k, or if a cluster shares the boxes.
      * Where lines are not along k and no cluster shares the boxes, those boxes of the last tile
      * that hold no existing line are not copied. y_end may also be the boxes of the columns that
-     * are left over at the end of each tile (HALF_BOX of gemm.cuh). */
-    CUtensorMap x, y, x_end, y_end, c;
-    uint32_t x_bytes, y_bytes, x_end_bytes, y_end_bytes; /* bytes that arrive for one stage */
+     * are left over at the end of each tile (HALF_BOX of gemm.cuh). x_half is for half tiles, if
+     * there are any and the lines of X are along k; x_end is then for the last of their rows. */
+    CUtensorMap x, y, x_end, y_end, x_half, c;
+    uint32_t x_bytes, y_bytes, x_end_bytes, y_end_bytes, x_half_bytes; /* that a stage receives */
     /* The starts of the operands, and how many bytes from there on all blocks together prefetch
      * into the L2 while the previous kernel runs. */
     const void *x_data, *y_data;
@@ -51,8 +52,10 @@ struct sm90_arguments {
     uint32_t chunk_tiles; /* stages in a chunk of k; the sums of chunks are added in order */
     /* The order of tiles, counted in tiles of a complete cluster. `band` rows of tiles are
      * processed together, column by column, so that tiles that run at the same time share their
-     * operands in the L2. */
+     * operands in the L2. Behind the tile_rows rows of whole tiles are half_rows rows of half tiles
+     * (sm90_tile_rows), which are computed last; tile number whole_tiles is the first of them. */
     uint32_t tile_rows, tile_columns, tiles, band;
+    uint32_t half_rows, whole_tiles;
     float alpha, beta;
     int32_t alpha_int, beta_int;
     uint32_t out; /* enum sm90_out */

@@ -9,11 +9,13 @@
  * of k, and some time until the next tile begins. A step of k takes the longest of five times
  * (step_us): multiplying, shared memory, copies into one multiprocessor, copies from the L2 into
  * all of them, and, for some types, reading device memory. Of multiplying and of reading the L2 a
- * part shows even if another is the longest.
+ * part shows even if another is the longest. If the last rows of C are computed in half tiles
+ * (sm90_tile_rows), the last wave is one of half tiles.
  */
 #include "kernels/cuda/sm90/gemm/estimate.h"
 #include "kernels/cuda/sm90/gemm/rates.h"
 #include "kernels/cuda/sm90/gemm/split_k.h"
+#include "kernels/cuda/sm90/grid.h"
 #include "kernels/cuda/sm90/sm90.h"
 
 #include <math.h>
@@ -344,13 +346,23 @@ static double waits_us(const struct sm90_kernel *kernel, const struct sm90_rates
 /* The part of the rate of device memory that `tiles` tiles reach (idle_reads, one_producer). Blocks
  * of one consumer have two producers if at most half of the multiprocessors have a block. */
 static double reading_rate(const struct sm90_kernel *kernel, const struct sm90_rates *r,
-                           uint64_t tiles, uint32_t multiprocessors)
+                           double tiles, double waves, uint32_t multiprocessors)
 {
     if (kernel->consumers == 1 && tiles <= multiprocessors / 2)
         return 1;
-    const uint64_t places = ceil_div(tiles, multiprocessors) * multiprocessors;
     const double rate = kernel->consumers == 1 ? 1 - r->one_producer : 1;
-    return rate - r->idle_reads * (1 - (double)tiles / (double)places);
+    return rate - r->idle_reads * (1 - tiles / (waves * multiprocessors));
+}
+
+/* The kernel as it computes half tiles. In a ping-pong block one consumer computes the half tile,
+ * and nothing follows it. */
+static struct sm90_kernel for_halves(const struct sm90_kernel *kernel)
+{
+    struct sm90_kernel half = *kernel;
+    half.tile_m /= 2;
+    half.consumers = kernel->pingpong ? 1 : kernel->consumers;
+    half.pingpong = false;
+    return half;
 }
 
 /* The time of a launch. `operands`: elements of A and B that are read from device memory. */
@@ -372,19 +384,22 @@ static double estimate_us(const struct sm90_kernel *kernel, const struct gemm_pr
     const uint64_t chunks = kernel->chunks ? split_k_chunks(p) : 1;
     const uint64_t sharing = kernel->split ? chunks : 1; /* blocks that share a tile */
     const uint64_t cluster = kernel->cluster_m * kernel->cluster_n * sharing;
-    const uint64_t rows = ceil_div(p->m, (uint64_t)kernel->tile_m * kernel->cluster_m);
-    const uint64_t tiles =
-        rows * ceil_div(p->n, (uint64_t)kernel->tile_n * kernel->cluster_n) * p->batch * cluster;
+    const struct sm90_tile_rows rows = sm90_tile_rows(kernel, p, card);
+    const uint64_t columns = ceil_div(p->n, (uint64_t)kernel->tile_n * kernel->cluster_n);
+    const uint64_t tiles = rows.whole * columns * p->batch * cluster;
+    const uint64_t halves = rows.half * columns;
+    const double work = (double)tiles + (double)halves / 2; /* in whole tiles */
     const uint64_t usable =
         cluster > 2 ? multiprocessors - multiprocessors / IDLE_OF : multiprocessors;
     const uint64_t blocks = usable / cluster * cluster; /* that run at once */
-    const uint64_t waves = tiles / blocks, rest = tiles % blocks;
-    const double all_waves = (double)tiles / (double)blocks;
+    const uint64_t waves = halves > 0 ? ceil_div(tiles, blocks) : tiles / blocks;
+    const uint64_t rest = halves > 0 ? 0 : tiles % blocks;
+    const double length = (double)(waves + (rest > 0)) + (halves > 0 ? 0.5 : 0); /* in waves */
+    const double all_waves = work / (double)blocks;
     /* How much of the launch the multiprocessors multiply: the power that lowers the clock is that
      * of the whole launch. The older constants were fitted to the first wave alone. */
-    const double load = r->loaded_k_bytes > 0
-                            ? (double)tiles / ((double)(waves + (rest > 0)) * multiprocessors)
-                            : fmin(1, (double)tiles / (double)blocks);
+    const double load =
+        r->loaded_k_bytes > 0 ? work / (length * multiprocessors) : fmin(1, all_waves);
     const double steps = (double)ceil_div(ceil_div(p->k, kernel->tile_k), sharing);
     const bool plain = p->beta == 0 && p->bias == NULL && p->act == GEMM_ACT_NONE;
     const double area = kernel->tile_m * kernel->tile_n / (128.0 * 256);
@@ -395,27 +410,34 @@ static double estimate_us(const struct sm90_kernel *kernel, const struct gemm_pr
     const double chunks_us = /* for each tile */
         kernel->split ? r->split_us + r->split_tile_us * area : r->chunk_us * (double)(chunks - 1);
     const double element_bytes = in_parts(p) ? 3 * 2 : dtype_size(p->dtype);
-    const double new_bytes = operands * element_bytes / ((double)tiles * steps);
+    const double new_bytes = operands * element_bytes / (work * steps);
     const double tile_us = /* of a whole wave */
         steps * step_us(kernel, p, r, (double)blocks, multiprocessors, load, all_waves, new_bytes);
-    double busy =
-        (double)(waves + (rest > 0)) * chunks_us + (double)waves * tile_us +
-        (double)(waves - (rest == 0)) * (between_us + waits_us(kernel, r, finish_us, tile_us));
+    const uint64_t changes = waves - (rest == 0 && halves == 0); /* of tiles, in a block */
+    double busy = (double)(waves + (rest > 0)) * chunks_us + (double)waves * tile_us +
+                  (double)changes * (between_us + waits_us(kernel, r, finish_us, tile_us));
     if (rest > 0) {
         busy += steps *
                 step_us(kernel, p, r, (double)rest, multiprocessors, load, all_waves, new_bytes);
     }
+    if (halves > 0) {
+        const struct sm90_kernel half = for_halves(kernel);
+        const double at_once = (double)(halves < blocks ? halves : blocks);
+        busy += steps * step_us(&half, p, r, at_once, multiprocessors, load, all_waves, new_bytes);
+    }
     const double results =
         (double)p->batch * (double)p->m * (double)p->n * dtype_size(p->out) * unaligned_c;
-    const bool once = reads_b_once(kernel, p, rows);
+    const bool once = reads_b_once(kernel, p, rows.whole + rows.half);
+    const double places = halves > 0 ? length : (double)ceil_div(tiles, multiprocessors);
     const double rate = (once ? r->dram_once_bytes_per_us : r->dram_bytes_per_us) *
-                        reading_rate(kernel, r, tiles, multiprocessors);
+                        reading_rate(kernel, r, work, places, multiprocessors);
     const double reading =
         (operands * element_bytes + (once ? 1 - r->results_stay : 1) * results) / rate;
     const double parts_us =
         in_parts(p) ? operands * (sizeof(float) + element_bytes) / PARTS_BYTES_PER_US : 0;
-    return parts_us + r->launch_us + (cluster > 1 ? r->cluster_us : 0) + finish_us +
-           fmax(busy, reading) + r->shorter_shows * fmin(busy, reading);
+    return parts_us + r->launch_us + (cluster > 1 ? r->cluster_us : 0) +
+           (halves > 0 ? finish_us / 2 : finish_us) + fmax(busy, reading) +
+           r->shorter_shows * fmin(busy, reading);
 }
 
 double sm90_estimate_us(const struct sm90_kernel *kernel, const struct gemm_problem *problem,

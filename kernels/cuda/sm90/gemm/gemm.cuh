@@ -151,6 +151,12 @@ struct config {
     static constexpr int FULL_BOXES = TILE_N / ACROSS;
     static constexpr int Y_COLUMNS = LEFT_OVER && !HALF_BOX ? TILE_N + ACROSS / 2 : TILE_N;
 
+    /* Whether the last rows of C can be computed in half tiles, of half as many rows, in which a
+     * consumer has one block of 64 rows instead of two. A launch has half tiles if they end the
+     * last wave earlier (sm90_tile_rows). */
+    static constexpr bool HALVES = BLOCKS_64 == 2 && CLUSTER == 1 && PARTS == 1 && !SWAPPED &&
+                                   ORDER_ == ONE_CHAIN && SCALES_ == GEMM_SCALES_NONE;
+
     /* Shared memory (struct shared); X_BYTES and Y_BYTES are of one part. */
     static constexpr uint32_t X_BYTES = TILE_M * K_BYTES, Y_BYTES = Y_COLUMNS * K_BYTES;
     static constexpr uint32_t STAGE_BYTES = PARTS * (X_BYTES + Y_BYTES);
@@ -228,6 +234,24 @@ __device__ __forceinline__ tile tile_at(const sm90_arguments &p, uint32_t index)
     return {batch, first + in_band % rows, in_band / rows};
 }
 
+/* Half tile number `index`, whose row is counted in half tiles behind the last whole tile. Only
+ * single problems have half tiles. */
+__device__ __forceinline__ tile half_tile_at(const sm90_arguments &p, uint32_t index)
+{
+    return {0, index % p.half_rows, index / p.half_rows};
+}
+
+/* The first row of a tile, for the block of rank `rank_m` along m. `half`: it is a half tile. */
+template <class C>
+__device__ __forceinline__ uint32_t first_row(const sm90_arguments &p, const tile &t, bool half,
+                                              uint32_t rank_m)
+{
+    if (half) {
+        return p.tile_rows * C::TILE_M + t.row * (C::TILE_M / 2);
+    }
+    return (t.row * C::CLUSTER_M + rank_m) * C::TILE_M;
+}
+
 /* Shared memory: stages (the parts of X, then those of Y, in each), then a staging of 4 KiB for
  * each consumer warp, then the full and the empty barriers, then a barrier for each consumer's
  * turn. */
@@ -285,15 +309,20 @@ __device__ __forceinline__ void produce(const sm90_arguments &p, const shared<C>
     constexpr uint16_t ALL_BLOCKS = (1 << C::CLUSTER) - 1;
     ring<C::STAGES> at(0);
     for (uint32_t index = cluster; index < p.tiles; index += clusters) {
-        const tile t = tile_at(p, index);
-        const uint32_t row = (t.row * C::CLUSTER_M + rank_m) * C::TILE_M;
+        const bool half = C::HALVES && index >= p.whole_tiles;
+        const tile t = half ? half_tile_at(p, index - p.whole_tiles) : tile_at(p, index);
+        const uint32_t row = first_row<C>(p, t, half, rank_m);
         const uint32_t column = (t.column * C::CLUSTER_N + rank_n) * C::TILE_N;
-        const bool x_end = (C::X_ENDS || C::FEWER_X) && row + C::TILE_M > p.m;
+        const uint32_t row_end = row + (half ? C::TILE_M / 2 : C::TILE_M);
+        const bool x_end = (C::X_ENDS || C::FEWER_X) && row_end > p.m;
         const bool y_end = (C::Y_ENDS || C::FEWER_Y) && column + C::TILE_N > p.n;
-        const CUtensorMap *x = C::X_ENDS && x_end ? &p.x_end : &p.x;
+        const CUtensorMap *x = !C::X_ENDS ? &p.x : x_end ? &p.x_end : half ? &p.x_half : &p.x;
         const CUtensorMap *y = C::Y_ENDS && y_end ? &p.y_end : &p.y;
-        const uint32_t bytes =
-            (x_end ? p.x_end_bytes : p.x_bytes) + (y_end ? p.y_end_bytes : p.y_bytes);
+        const uint32_t bytes = (x_end  ? p.x_end_bytes
+                                : half ? p.x_half_bytes
+                                       : p.x_bytes) +
+                               (y_end ? p.y_end_bytes : p.y_bytes);
+        const uint32_t x_extent = half ? min(p.m, row_end) : p.m;
         if (index == cluster) {
             ptx::argument_fetch(bytes);
             ptx::argument_fetch(k_tiles);
@@ -311,7 +340,7 @@ __device__ __forceinline__ void produce(const sm90_arguments &p, const shared<C>
                 if constexpr (LOADS_X) {
                     load_operand<C::XK, C::TILE_M, C::CLUSTER_N, C::K_BYTES, C::ACROSS, false>(
                         s.x(at.stage, part), x, full, i * C::TILE_K, row, batch, rank_n, ALL_BLOCKS,
-                        false, C::FEWER_X ? p.m : UINT32_MAX);
+                        false, C::FEWER_X ? x_extent : UINT32_MAX);
                 }
                 if constexpr (LOADS_Y && C::LEFT_OVER) {
                     load_columns<C>(s.y(at.stage, part), y, &p.y_end, full, i * C::TILE_K, column,
@@ -366,17 +395,17 @@ __device__ __forceinline__ void release(const shared<C> &s, uint32_t stage, uint
 }
 
 /* In the functions of consumers, d[b][j] is a thread's share of the sums of the consumer's rows: b
- * is the block of 64 rows, and wgmma decides which element j is (the accumulator layout of
- * wgmma.cuh). row_in_tile is the first of the consumer's rows in the tile, and `at` is the next
- * stage of the ring. */
+ * is the block of 64 rows (half tiles have one in place of two), and wgmma decides which element j
+ * is (the accumulator layout of wgmma.cuh). row_in_tile is the first of the consumer's rows in the
+ * tile, and `at` is the next stage of the ring. */
 
 /* Issues the wgmmas FIRST to FIRST + COUNT - 1 of a stage, each over INSTRUCTION_K steps of k, for
  * one part of X and one of Y; `fresh`: the first of them begins a sum. Addresses in descriptors are
  * in units of 16 bytes. */
-template <class C, int FIRST, int COUNT, class T>
+template <class C, int FIRST, int COUNT, class T, int BLOCKS>
 __device__ __forceinline__ void multiply(const shared<C> &s, uint32_t stage, uint32_t x_part,
                                          uint32_t y_part, uint32_t row_in_tile,
-                                         T (&d)[C::BLOCKS_64][C::TILE_N / 2], bool fresh)
+                                         T (&d)[BLOCKS][C::TILE_N / 2], bool fresh)
 {
     const uint64_t x =
         tile_descriptor<C::XK, C::K_BYTES>(s.x(stage, x_part) + row_in_tile * C::K_BYTES);
@@ -384,7 +413,7 @@ __device__ __forceinline__ void multiply(const shared<C> &s, uint32_t stage, uin
 #pragma unroll
     for (int i = FIRST; i < FIRST + COUNT; i++) {
 #pragma unroll
-        for (int b = 0; b < C::BLOCKS_64; b++) {
+        for (int b = 0; b < BLOCKS; b++) {
             const uint64_t rows = x + (b * 64 * C::K_BYTES >> 4) + i * descriptor_k_step<C::XK>;
             const uint64_t columns = y + i * descriptor_k_step<C::YK>;
             const uint32_t accumulate = fresh && i == FIRST ? 0 : 1;
@@ -404,10 +433,10 @@ __device__ __forceinline__ void multiply(const shared<C> &s, uint32_t stage, uin
 }
 
 /* Issues all products of one stage; `fresh`: the first of them begins a sum. */
-template <class C, class T>
+template <class C, class T, int BLOCKS>
 __device__ __forceinline__ void multiply_stage(const shared<C> &s, uint32_t stage,
-                                               uint32_t row_in_tile,
-                                               T (&d)[C::BLOCKS_64][C::TILE_N / 2], bool fresh)
+                                               uint32_t row_in_tile, T (&d)[BLOCKS][C::TILE_N / 2],
+                                               bool fresh)
 {
     wgmma_fence();
     multiply<C, 0, C::TILE_K / C::INSTRUCTION_K>(s, stage, 0, 0, row_in_tile, d, fresh);
@@ -418,10 +447,10 @@ __device__ __forceinline__ void multiply_stage(const shared<C> &s, uint32_t stag
  * while the consumer waits for the next stage, so that the tensor core does not run dry.
  * `next_turn`: the barrier of the consumer that may go on once all products are issued (ping-pong).
  */
-template <class C, class T>
+template <class C, class T, int BLOCKS>
 __device__ __forceinline__ void sum_stages(const shared<C> &s, uint32_t k_tiles, uint32_t lane,
                                            uint32_t row_in_tile, uint32_t next_turn,
-                                           ring<C::STAGES> &at, T (&d)[C::BLOCKS_64][C::TILE_N / 2])
+                                           ring<C::STAGES> &at, T (&d)[BLOCKS][C::TILE_N / 2])
 {
     ptx::mbarrier_wait(s.full(at.stage), at.parity);
     multiply_stage<C>(s, at.stage, row_in_tile, d, true);
@@ -586,8 +615,8 @@ using rowcol_of = std::conditional_t<C::SCALES == GEMM_SCALES_ROWCOL,
 template <class C> using bias_of = std::conditional_t<C::IN_PLACE, tile_bias<C::TILE_N>, no_bias>;
 
 /* The code of a consumer: computes and stores its part of each tile of this cluster (cluster,
- * clusters and rank as for produce). */
-template <class C>
+ * clusters and rank as for produce). HALVES: there may be half tiles. */
+template <class C, bool HALVES = C::HALVES>
 __device__ __forceinline__ void consume(const sm90_arguments &p, const shared<C> &s,
                                         uint32_t cluster, uint32_t clusters, uint32_t rank,
                                         uint32_t consumer)
@@ -597,7 +626,6 @@ __device__ __forceinline__ void consume(const sm90_arguments &p, const shared<C>
     const uint32_t lane = threadIdx.x % 32;
     /* The same for all lanes; the shuffle tells the compiler so. */
     const uint32_t warp = __shfl_sync(0xffffffff, threadIdx.x / 32 % 4, 0);
-    const uint32_t row_in_tile = C::PINGPONG ? 0 : consumer * C::CONSUMER_ROWS;
     const uint32_t staging = s.staging(consumer * 4 + warp);
     uint32_t uses = 0; /* stages of the tiles before, also of those of the other consumer */
     uint32_t turn = 0; /* tiles so far, of both consumers */
@@ -606,8 +634,11 @@ __device__ __forceinline__ void consume(const sm90_arguments &p, const shared<C>
         if (C::PINGPONG && turn++ % 2 != consumer) {
             continue;
         }
-        const tile t = tile_at(p, index);
-        const uint32_t row = (t.row * C::CLUSTER_M + rank_m) * C::TILE_M + row_in_tile + warp * 16;
+        const bool half = HALVES && index >= p.whole_tiles;
+        const tile t = half ? half_tile_at(p, index - p.whole_tiles) : tile_at(p, index);
+        const uint32_t consumer_rows = half ? C::CONSUMER_ROWS / 2 : C::CONSUMER_ROWS;
+        const uint32_t row_in_tile = C::PINGPONG ? 0 : consumer * consumer_rows;
+        const uint32_t row = first_row<C>(p, t, half, rank_m) + row_in_tile + warp * 16;
         const uint32_t column = (t.column * C::CLUSTER_N + rank_n) * C::TILE_N;
         const uint32_t shift = y_shift<C>(column);
         const bias_of<C> bias(p, lane, column, shift);
@@ -638,11 +669,17 @@ __device__ __forceinline__ void consume(const sm90_arguments &p, const shared<C>
             }
         } else if constexpr (C::CHUNKED) {
             sum_chains<C>(s, p.k_tiles, p.chunk_tiles, lane, row_in_tile, at, d);
+        } else if (half) {
+            sum_stages<C>(s, p.k_tiles, lane, row_in_tile, next_turn, at,
+                          reinterpret_cast<T(&)[1][C::TILE_N / 2]>(d));
         } else {
             sum_stages<C>(s, p.k_tiles, lane, row_in_tile, next_turn, at, d);
         }
 #pragma unroll
         for (int b = 0; b < C::BLOCKS_64; b++) {
+            if (half && b > 0) {
+                break;
+            }
             if constexpr (C::SCALES == GEMM_SCALES_ROWCOL) {
                 /* Scaled sums are stored as sums of f8 are. */
                 float scaled[C::TILE_N / 2];

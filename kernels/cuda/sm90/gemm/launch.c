@@ -256,6 +256,14 @@ static cudaError_t encode_operand(const struct sm90_device *device, const struct
     return sm90_encode(device, &view, map);
 }
 
+/* The operand in tiles of half as many lines. */
+static struct tiled_operand in_halves(const struct tiled_operand *o)
+{
+    struct tiled_operand halves = *o;
+    halves.tile /= 2;
+    return halves;
+}
+
 /* The rows or columns that exist in the last tile. For f32 the whole extent, so that the last tile
  * is copied completely and with zeros, for the reason that across_width gives. */
 static uint64_t lines_left(const struct tiled_operand *o)
@@ -267,9 +275,15 @@ static cudaError_t encode_operands(const struct sm90_device *device, const struc
                                    const struct tiled_operand *y, struct sm90_arguments *arguments)
 {
     cudaError_t error = encode_operand(device, x, x->extent, &arguments->x, &arguments->x_bytes);
+    const bool halves = arguments->half_rows > 0;
+    const struct tiled_operand half = in_halves(x), *last = halves ? &half : x;
+    if (error == cudaSuccess && halves) {
+        error = encode_operand(device, &half, half.extent, &arguments->x_half,
+                               &arguments->x_half_bytes);
+    }
     if (error == cudaSuccess) {
-        error =
-            encode_operand(device, x, lines_left(x), &arguments->x_end, &arguments->x_end_bytes);
+        error = encode_operand(device, last, lines_left(last), &arguments->x_end,
+                               &arguments->x_end_bytes);
     }
     if (error == cudaSuccess) {
         error = encode_operand(device, y, y->extent, &arguments->y, &arguments->y_bytes);
@@ -487,10 +501,14 @@ cudaError_t sm90_prepare(const struct sm90_device *device, const struct sm90_ker
     count_tiles(kernel, p, &rows, &columns);
     const uint32_t cluster = kernel->cluster_m * kernel->cluster_n;
     const uint32_t clusters = device->card.multiprocessors / cluster;
+    const struct sm90_tile_rows tile_rows = sm90_tile_rows(kernel, p, &device->card);
+    rows = tile_rows.whole;
     arguments->tile_rows = (uint32_t)rows;
-    arguments->y_once = rows == 1;
+    arguments->half_rows = (uint32_t)tile_rows.half;
+    arguments->y_once = rows == 1 && tile_rows.half == 0;
     arguments->tile_columns = (uint32_t)columns;
-    arguments->tiles = (uint32_t)(rows * columns * p->batch);
+    arguments->whole_tiles = (uint32_t)(rows * columns * p->batch);
+    arguments->tiles = arguments->whole_tiles + (uint32_t)(tile_rows.half * columns);
     /* Products that are computed in chunks have few columns. Blocks that run at the same time
      * should then share rows of A, because A has more bytes than B
      * (kernels/experiments/long_k.md). */

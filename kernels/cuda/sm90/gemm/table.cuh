@@ -92,10 +92,13 @@ sm90_kernel row(const char *name)
     constexpr bool swapped = (SUMS & SWAPPED) != 0;
     using K =
         config<E, M, N, CONSUMERS, S, CM, CN, chunks ? CHUNK_CHAINS : ONE_CHAIN, true, !swapped>;
+    static_assert(!K::HALVES || (SUMS & PROMOTED) == 0,
+                  "all functions of a kernel have half tiles");
     sm90_kernel kernel = row_of<K>(name);
     kernel.swapped = swapped;
     kernel.chunks = chunks;
     kernel.split = splits;
+    kernel.halves = !splits && K::HALVES;
     kernel.adds_chunks = E == I8; /* exact */
     if constexpr (swapped) {
         kernel.functions[0][1][0] = function<K, splits>();
