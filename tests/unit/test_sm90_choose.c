@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "kernels/cuda/sm90/grid.h"
 #include "kernels/cuda/sm90/sm90.h"
 
 static const struct {
@@ -339,6 +340,56 @@ START_TEST(a_card_with_a_small_l2_reads_more_again)
 }
 END_TEST
 
+/* Whole tiles in full waves, then at most one half tile in each multiprocessor, and a second one in
+ * those that have a whole tile fewer. */
+START_TEST(half_tiles_take_the_place_of_the_last_wave)
+{
+    static const uint64_t ROWS[] = {1, 128, 1000, 5000, 6904, 13768};
+    static const uint64_t COLUMNS[] = {8, 200, 640, 1384, 3208, 11080};
+    enum { COUNT = sizeof ROWS / sizeof *ROWS };
+    const uint64_t blocks = sm90_h100_sxm.multiprocessors;
+    int with_halves = 0;
+    for (int shape = 0; shape < COUNT * COUNT; shape++) {
+        const struct gemm_problem p =
+            problem_of(0, ROWS[shape % COUNT], COLUMNS[shape / COUNT], 216);
+        for (const struct sm90_kernel *kernel = sm90_kernels_bf16; kernel->name != NULL; kernel++) {
+            const struct sm90_tile_rows rows = sm90_tile_rows(kernel, &p, &sm90_h100_sxm);
+            const uint64_t height = (uint64_t)kernel->tile_m * kernel->cluster_m;
+            const uint64_t width = (uint64_t)kernel->tile_n * kernel->cluster_n;
+            const uint64_t columns = (p.n + width - 1) / width, tiles = rows.whole * columns;
+            const uint64_t last = rows.half > 0 ? height / 2 : height; /* the last row of tiles */
+            const uint64_t end = rows.whole * height + rows.half * height / 2;
+            ck_assert(end >= p.m && end - p.m < last);
+            if (rows.half == 0)
+                continue;
+            with_halves++;
+            ck_assert(kernel->halves);
+            ck_assert_uint_gt(rows.whole, 0);
+            ck_assert_uint_le(rows.half * columns, blocks + (blocks - tiles % blocks) % blocks);
+        }
+    }
+    ck_assert_int_gt(with_halves, 0);
+}
+END_TEST
+
+START_TEST(batches_and_a_b_that_does_not_stay_in_the_l2_have_no_half_tiles)
+{
+    const struct sm90_kernel *kernel = sm90_kernels_bf16;
+    while (kernel->tile_m != 128 || kernel->tile_n != 192 || !kernel->pingpong)
+        kernel++;
+    struct gemm_problem p = problem_of(0, 7024, 2488, 2064);
+    struct sm90_card card = sm90_h100_sxm;
+    ck_assert_uint_gt(sm90_tile_rows(kernel, &p, &card).half, 0);
+    p.batch = 2;
+    ck_assert_uint_eq(sm90_tile_rows(kernel, &p, &card).half, 0);
+    p.batch = 1;
+    p.k = 8192;
+    ck_assert_uint_eq(sm90_tile_rows(kernel, &p, &card).half, 0);
+    card.l2_size = 2;
+    ck_assert_uint_gt(sm90_tile_rows(kernel, &p, &card).half, 0);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("sm90_choose");
@@ -364,6 +415,8 @@ int main(void)
     tcase_add_test(tests, wide_products_of_few_rows_take_tiles_that_read_b_once);
     tcase_add_test(tests, a_card_with_faster_memory_shortens_what_memory_bounds);
     tcase_add_test(tests, a_card_with_a_small_l2_reads_more_again);
+    tcase_add_test(tests, half_tiles_take_the_place_of_the_last_wave);
+    tcase_add_test(tests, batches_and_a_b_that_does_not_stay_in_the_l2_have_no_half_tiles);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);
