@@ -57,7 +57,7 @@ struct sm90_kernel {
      * not lie along k. If not, half a box more is copied (LEFT_OVER of gemm.cuh). */
     bool half_box;
     bool halves; /* can compute the last rows in half tiles (sm90_tile_rows of grid.h) */
-    int scales; /* enum gemm_scales: the only scales of problems that the kernel takes */
+    int scales;  /* enum gemm_scales: the only scales of problems that the kernel takes */
     /* Whether the kernel adds the products of each chunk of k to a sum of its own, and then the
      * sums. Kernels of this kind compute the problems that split_k_chunks (gemm/split_k.h) cuts
      * into several chunks of k, and the other kernels compute the other problems. */

@@ -348,7 +348,7 @@ static double waits_us(const struct sm90_kernel *kernel, const struct sm90_rates
 static double reading_rate(const struct sm90_kernel *kernel, const struct sm90_rates *r,
                            double tiles, double waves, uint32_t multiprocessors)
 {
-    if (kernel->consumers == 1 && tiles <= multiprocessors / 2)
+    if (kernel->consumers == 1 && 2 * tiles <= multiprocessors)
         return 1;
     const double rate = kernel->consumers == 1 ? 1 - r->one_producer : 1;
     return rate - r->idle_reads * (1 - tiles / (waves * multiprocessors));
