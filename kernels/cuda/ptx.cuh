@@ -237,6 +237,22 @@ __device__ __forceinline__ void tensor_load_multicast(uint32_t destination, cons
                  : "memory");
 }
 
+/* The same for data that no other block reads, which is evicted from the L2 first. */
+__device__ __forceinline__ void tensor_load_multicast_once(uint32_t destination,
+                                                           const CUtensorMap *map, uint32_t barrier,
+                                                           int32_t x, int32_t y, int32_t z,
+                                                           uint16_t blocks)
+{
+    asm volatile("{\n"
+                 ".reg .b64 first;\n"
+                 "createpolicy.fractional.L2::evict_first.b64 first, 1.0;\n"
+                 "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes"
+                 ".multicast::cluster.L2::cache_hint [%0], [%1, {%3, %4, %5}], [%2], %6, first;\n"
+                 "}" ::"r"(destination),
+                 "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z), "h"(blocks)
+                 : "memory");
+}
+
 /* Copies a box from shared to global memory. Lines outside the tensor are not written. A line that
  * ends within the box is written in whole pieces of 16 bytes, so up to 15 bytes beyond its end.
  * Completion: bulk_commit and bulk_wait_read, by the thread that issued the copy. */

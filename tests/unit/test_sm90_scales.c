@@ -125,8 +125,9 @@ START_TEST(few_rows_of_f8)
 }
 END_TEST
 
-/* Of more than 16 rows, 32 columns for up to one block a multiprocessor, and 64 beyond; of 17 to 32
- * rows only if B lies along k. Each kernel of the table is chosen for some problem. */
+/* Of more than 16 rows, narrow kernels for up to one block a multiprocessor: with 32 columns for up
+ * to 32 rows if B lies along k, and otherwise with 64 columns and two blocks of rows. Each kernel
+ * of the table is chosen for some problem. */
 START_TEST(kernels_for_few_rows_are_chosen_by_blocks)
 {
     static const struct {
@@ -134,24 +135,31 @@ START_TEST(kernels_for_few_rows_are_chosen_by_blocks)
         bool narrow;
     } widths[] = {
         {32, 1, true},   {4096, 1, true},  {4224, 1, true}, {4225, 1, false}, {14336, 1, false},
-        {1408, 3, true}, {1409, 3, false}, {1, 132, true},  {1, 133, false},
+        {1408, 3, true}, {1409, 3, false}, {1, 66, true},   {1, 133, false},
     };
     static const uint64_t rows[][2] = {{1, 8},   {8, 8},   {9, 16},  {16, 16},
                                        {17, 32}, {32, 32}, {33, 64}, {64, 64}};
+    static const uint64_t depths[] = {4096, 8191, 8192};
+    enum { WIDTHS = sizeof widths / sizeof widths[0], DEPTHS = sizeof depths / sizeof depths[0] };
     const struct few_rows_kernel *kernels = few_rows_kernels;
     bool chosen[64] = {0};
-    for (unsigned i = 0; i < 4 * sizeof widths / sizeof widths[0]; i++)
+    for (unsigned i = 0; i < 4 * WIDTHS * DEPTHS; i++)
         for (unsigned j = 0; j < sizeof rows / sizeof rows[0]; j++) {
-            struct gemm_problem p = problem_of(GEMMD_F8_E4M3, i & 1 ? GEMMD_F32 : GEMMD_F16,
-                                               GEMM_SCALES_NONE, rows[j][0], widths[i / 4].n, 4096);
+            const uint64_t k = depths[i / 4 / WIDTHS];
+            struct gemm_problem p =
+                problem_of(GEMMD_F8_E4M3, i & 1 ? GEMMD_F32 : GEMMD_F16, GEMM_SCALES_NONE,
+                           rows[j][0], widths[i / 4 % WIDTHS].n, k);
             p.transb = i & 2;
-            p.batch = widths[i / 4].batch;
+            p.batch = widths[i / 4 % WIDTHS].batch;
             gemm_problem_contiguous(&p);
             const struct few_rows_kernel *kernel = few_rows_choose(&p, MULTIPROCESSORS);
-            const bool narrow =
-                widths[i / 4].narrow && (rows[j][1] == 64 || (rows[j][1] == 32 && p.transb));
-            ck_assert_uint_eq(kernel->columns, narrow ? 32 : 64);
-            ck_assert_uint_eq(kernel->rows, rows[j][1]);
+            const bool narrow = widths[i / 4 % WIDTHS].narrow && rows[j][1] >= 32;
+            const bool columns_32 = narrow && rows[j][1] == 32 && p.transb;
+            ck_assert_uint_eq(kernel->columns, columns_32 ? 32 : 64);
+            ck_assert_uint_eq(kernel->rows * kernel->row_blocks, rows[j][1]);
+            ck_assert_uint_eq(kernel->row_blocks, narrow && !columns_32 ? 2 : 1);
+            ck_assert_int_eq(kernel->narrow, narrow);
+            ck_assert_int_eq(kernel->pair, narrow && rows[j][1] == 32 && !p.transb && k >= 8192);
             ck_assert_int_eq(kernel->b_along_k, p.transb);
             ck_assert_int_eq(kernel->f32_out, p.out == GEMMD_F32);
             ck_assert_uint_lt((uint64_t)(kernel - kernels), sizeof chosen / sizeof chosen[0]);

@@ -17,19 +17,24 @@ template <class C> few_rows_kernel row_few(const void *function)
     kernel.columns = C::COLUMNS;
     kernel.threads = C::THREADS;
     kernel.shared_bytes = C::SHARED_BYTES;
+    kernel.row_blocks = 1;
     kernel.b_along_k = C::YK;
     kernel.f32_out = C::PROMOTED;
     return kernel;
 }
 
-template <int ROWS, int WARP_ROWS, int COLUMNS, bool YK, bool PROMOTED>
-few_rows_kernel row_streamed()
+template <int ROWS, int COLUMNS, bool PAIR, bool YK, bool PROMOTED>
+few_rows_kernel row_streamed(uint32_t row_blocks, bool narrow, uint32_t k_min)
 {
-    using C = streamed_f8<ROWS, WARP_ROWS, COLUMNS, YK, PROMOTED>;
+    constexpr int WARP_ROWS = COLUMNS == 32 ? ROWS / 2 : ROWS;
+    using C = streamed_f8<ROWS, WARP_ROWS, COLUMNS, PAIR, YK, PROMOTED>;
     few_rows_kernel kernel = row_few<C>(reinterpret_cast<const void *>(&sm90_gemm_streamed_f8<C>));
     kernel.stage_k = C::BOXES * C::BOX_K;
     kernel.b_swizzle_bytes = YK ? 128 : COLUMNS;
-    kernel.ahead_bytes = YK ? 32768 : 16384;
+    kernel.row_blocks = row_blocks;
+    kernel.narrow = narrow;
+    kernel.k_min = k_min;
+    kernel.pair = PAIR;
     return kernel;
 }
 
@@ -39,20 +44,34 @@ template <bool YK, bool PROMOTED> few_rows_kernel row_widened()
     few_rows_kernel kernel = row_few<C>(reinterpret_cast<const void *>(&sm90_gemm_widened<C>));
     kernel.stage_k = C::STAGE_K;
     kernel.b_swizzle_bytes = YK ? 128 : 0;
-    kernel.ahead_bytes = 32768;
     return kernel;
 }
 
 } // namespace
 
-#define STREAMED(ROWS, WARP_ROWS, COLUMNS, YK)                                                     \
-    row_streamed<ROWS, WARP_ROWS, COLUMNS, YK, false>(),                                           \
-        row_streamed<ROWS, WARP_ROWS, COLUMNS, YK, true>()
+/* For any number of columns, and for few. */
+#define ANY(ROWS, YK)                                                                              \
+    row_streamed<ROWS, 64, false, YK, false>(1, false, 0),                                         \
+        row_streamed<ROWS, 64, false, YK, true>(1, false, 0)
+#define NARROW(ROWS, COLUMNS, PAIR, YK, ROW_BLOCKS, K_MIN)                                         \
+    row_streamed<ROWS, COLUMNS, PAIR, YK, false>(ROW_BLOCKS, true, K_MIN),                         \
+        row_streamed<ROWS, COLUMNS, PAIR, YK, true>(ROW_BLOCKS, true, K_MIN)
 
 extern "C" const few_rows_kernel few_rows_kernels[] = {
-    STREAMED(8, 8, 64, true),    STREAMED(8, 8, 64, false),  STREAMED(16, 16, 64, true),
-    STREAMED(16, 16, 64, false), STREAMED(32, 16, 32, true), STREAMED(32, 32, 64, true),
-    STREAMED(32, 32, 64, false), STREAMED(64, 32, 32, true), STREAMED(64, 32, 32, false),
-    row_widened<true, false>(),  row_widened<true, true>(),  row_widened<false, false>(),
-    row_widened<false, true>(),  few_rows_kernel{},
+    ANY(8, true),
+    ANY(8, false),
+    ANY(16, true),
+    ANY(16, false),
+    NARROW(32, 32, false, true, 1, 0),
+    NARROW(16, 64, true, false, 2, 8192),
+    NARROW(16, 64, false, false, 2, 0),
+    ANY(32, true),
+    ANY(32, false),
+    NARROW(32, 64, false, true, 2, 0),
+    NARROW(32, 64, false, false, 2, 0),
+    row_widened<true, false>(),
+    row_widened<true, true>(),
+    row_widened<false, false>(),
+    row_widened<false, true>(),
+    few_rows_kernel{},
 };

@@ -6,7 +6,8 @@
 
 #include "kernels/cuda/sm90/tensor_map.h"
 
-enum { ROWS_MAX = 64, COLUMNS_MIN = 32, BOX_K = 128 };
+/* AHEAD_BYTES of B are prefetched for each 32 or 64 columns while earlier kernels run. */
+enum { ROWS_MAX = 64, COLUMNS_MIN = 32, BOX_K = 128, AHEAD_BYTES = 32768 };
 
 static uint64_t ceil_div(uint64_t a, uint64_t b)
 {
@@ -24,7 +25,7 @@ bool few_rows_takes(const struct gemm_problem *problem)
     const uint64_t max = INT32_MAX;
     return p->dtype == GEMMD_F8_E4M3 && p->scales == GEMM_SCALES_NONE && !p->transa &&
            p->m <= ROWS_MAX && p->n <= max && p->k <= max &&
-           p->batch <= max / ceil_div(p->n, COLUMNS_MIN) && is_aligned(p->lda, p->dtype) &&
+           p->batch <= max / 2 / ceil_div(p->n, COLUMNS_MIN) && is_aligned(p->lda, p->dtype) &&
            is_aligned(p->ldb, p->dtype) && is_aligned(p->ldc, p->out) &&
            (p->batch == 1 ||
             (is_aligned(p->stride_a, p->dtype) && is_aligned(p->stride_b, p->dtype) &&
@@ -42,15 +43,20 @@ cudaError_t few_rows_open(void)
     return error;
 }
 
+static bool is_too_narrow(const struct few_rows_kernel *kernel, const struct gemm_problem *p,
+                          uint32_t multiprocessors)
+{
+    const uint64_t tiles = ceil_div(p->n, kernel->columns) * p->batch;
+    return kernel->narrow && (tiles * kernel->row_blocks > multiprocessors || p->k < kernel->k_min);
+}
+
 const struct few_rows_kernel *few_rows_choose(const struct gemm_problem *problem,
                                               uint32_t multiprocessors)
 {
     const struct gemm_problem *p = problem;
-    const bool narrow = ceil_div(p->n, COLUMNS_MIN) * p->batch <= multiprocessors;
     const struct few_rows_kernel *kernel = few_rows_kernels;
-    while (kernel->rows < p->m || kernel->b_along_k != p->transb ||
-           kernel->f32_out != (p->out == GEMMD_F32) ||
-           (kernel->columns == COLUMNS_MIN && !narrow)) {
+    while (kernel->rows * kernel->row_blocks < p->m || kernel->b_along_k != p->transb ||
+           kernel->f32_out != (p->out == GEMMD_F32) || is_too_narrow(kernel, p, multiprocessors)) {
         kernel++;
     }
     return kernel;
@@ -100,7 +106,7 @@ cudaError_t few_rows_prepare(const struct sm90_device *device, const struct gemm
     memset(launch, 0, sizeof *launch);
     /* Rows of the tile that A does not have are not copied: TMA fills them with zeros more slowly
      * than it copies. */
-    const uint32_t lines = (uint32_t)p->m;
+    const uint32_t lines = p->m < kernel->rows ? (uint32_t)p->m : kernel->rows;
     arguments->x_bytes = lines * BOX_K;
     cudaError_t error =
         few_rows_encode(device, p->a, a, p->lda, p->stride_a, BOX_K, lines, 128, &arguments->x);
@@ -115,16 +121,16 @@ cudaError_t few_rows_prepare(const struct sm90_device *device, const struct gemm
     sm90_set_epilogue(p, arguments);
     arguments->k = (uint32_t)p->k;
     arguments->k_tiles = (uint32_t)ceil_div(p->k, kernel->stage_k);
-    arguments->tile_rows = 1;
+    arguments->tile_rows =
+        kernel->pair ? kernel->row_blocks : (uint32_t)ceil_div(p->m, kernel->rows);
     arguments->tile_columns = (uint32_t)ceil_div(p->n, columns);
     arguments->tiles = arguments->tile_columns * (uint32_t)p->batch;
-    if (arguments->tiles <=
-        2 * device->card.multiprocessors) { /* all blocks run at the same time */
-        arguments->y_ahead_bytes = kernel->ahead_bytes * arguments->tiles;
+    launch->blocks = arguments->tiles * arguments->tile_rows;
+    if (launch->blocks <= 2 * device->card.multiprocessors) { /* all blocks run at the same time */
+        arguments->y_ahead_bytes = AHEAD_BYTES * arguments->tiles;
     }
     launch->function = kernel->function;
-    launch->blocks = arguments->tiles;
-    launch->cluster = 1;
+    launch->cluster = launch->blocks % 2 == 0 ? 2 : 1;
     launch->threads = kernel->threads;
     launch->shared_bytes = kernel->shared_bytes;
     return cudaSuccess;

@@ -2,6 +2,10 @@
  * few_rows.h - the kernels for products of up to 64 rows of f8_e4m3 with precision full
  * (gemm_streamed_f8.cuh, and gemm_widened.cuh for the widest products of more than 32 rows).
  *
+ * Blocks are launched in clusters of two where their number is even. Neighbouring blocks read the
+ * same rows of A and, where B is stored [k, n], two halves of the same 128 bytes of B, or they read
+ * the same columns of B.
+ *
  * The kernels declared here compute the same bits as the f16 kernels on operands that were
  * converted to f16 first.
  */
@@ -16,12 +20,15 @@ extern "C" {
 
 struct few_rows_kernel {
     const void *function;
-    /* The most rows of a problem, the columns of a block, and the steps of k of a stage. */
+    /* The rows and columns of a block, and the steps of k of a stage. */
     uint32_t rows, columns, stage_k;
+    /* The most row blocks of a problem. A kernel that is `narrow` is chosen if the blocks for the
+     * most rows are no more than the multiprocessors, and k is at least k_min. */
+    uint32_t row_blocks, k_min;
+    bool narrow, pair; /* pair: the row blocks are two, and a cluster */
+    bool b_along_k, f32_out;
     uint32_t shared_bytes, threads;
     uint32_t b_swizzle_bytes; /* of the boxes of B in shared memory; 0: not swizzled */
-    uint32_t ahead_bytes;     /* of B that a block prefetches while earlier kernels run */
-    bool b_along_k, f32_out;
 };
 /* In the order of choice. Ended by an entry without a function. */
 extern const struct few_rows_kernel few_rows_kernels[];
@@ -32,9 +39,8 @@ extern const struct few_rows_kernel few_rows_kernels[];
 
 /* Whether the kernels can compute the problem. Ignores pointers. */
 bool few_rows_takes(const struct gemm_problem *problem);
-/* The kernel for a problem that few_rows_takes allows: the first that can compute the problem,
- * without those of 32 columns if there would be more blocks than multiprocessors. Pure; pointers
- * are ignored. */
+/* The kernel for a problem that few_rows_takes allows: the first that can compute the problem and
+ * is not too narrow for it. Pure; pointers are ignored. */
 const struct few_rows_kernel *few_rows_choose(const struct gemm_problem *problem,
                                               uint32_t multiprocessors);
 /* Prepares the kernels for the current device. */

@@ -5,11 +5,13 @@
  * A product of few rows takes as long as reading B. To widen B in memory first would read 1 byte,
  * write 2 and read 2 for each element; here 1 byte is read once.
  *
- * A block computes 32 or 64 columns and all rows of C. The copy engine fills a ring of stages of
- * 256 steps of k, in two boxes, with the bytes of both operands. Each warp computes 16 columns of
- * 8, 16 or 32 rows by itself: it loads the bytes as mma.sync takes 16-bit numbers, two bytes in
- * place of a number, and widens them. Bytes are loaded half a box ahead, so that mma.sync, whose
- * products of a sum wait for each other, is busy all the time.
+ * A block computes 32 or 64 columns and up to 32 rows of C. Blocks for the same columns and other
+ * rows are neighbours. The copy engine fills a ring of stages of 256 steps of k, in two boxes, with
+ * the bytes of both operands. With PAIR, two blocks for the same columns are a cluster, and each
+ * copies one of the two boxes of B to both. Each warp computes 16 columns of 8, 16 or 32 rows by
+ * itself: it loads the bytes as mma.sync takes 16-bit numbers, two bytes in place of a number, and
+ * widens them. Bytes are loaded half a box ahead, so that mma.sync, whose products of a sum wait
+ * for each other, is busy all the time.
  *
  * An instruction multiplies 16 steps of k, whose order within the instruction does not matter to
  * the result. In both operands, steps 4q and 4q + 1 take places 2q and 2q + 1, and steps 4q + 2 and
@@ -28,13 +30,14 @@
 namespace sm90
 {
 
-/* A configuration. ROWS: the most rows of A, and WARP_ROWS: those of a warp. COLUMNS: of a block.
- * YK: whether the lines of B run along k. PROMOTED: chains of PROMOTE_K, which is a stage, are
- * added in f32, for results of f32. */
-template <int ROWS_, int WARP_ROWS_, int COLUMNS_, bool YK_, bool PROMOTED_> struct streamed_f8 {
+/* A configuration. ROWS: the rows of a block, and WARP_ROWS: those of a warp. COLUMNS: of a block.
+ * PAIR: whether clusters of two blocks share B. YK: whether the lines of B run along k. PROMOTED:
+ * chains of PROMOTE_K, which is a stage, are added in f32, for results of f32. */
+template <int ROWS_, int WARP_ROWS_, int COLUMNS_, bool PAIR_, bool YK_, bool PROMOTED_>
+struct streamed_f8 {
     static constexpr int ROWS = ROWS_, WARP_ROWS = WARP_ROWS_, COLUMNS = COLUMNS_;
     static constexpr int BLOCKS = 2; /* blocks that share a multiprocessor */
-    static constexpr bool YK = YK_, PROMOTED = PROMOTED_;
+    static constexpr bool PAIR = PAIR_, YK = YK_, PROMOTED = PROMOTED_;
     static constexpr uint32_t TILES = WARP_ROWS > 16 ? WARP_ROWS / 16 : 1; /* of a warp's rows */
     static constexpr bool HIGH = WARP_ROWS > 8; /* whether a tile has rows 8 to 15 */
     static constexpr uint32_t ROW_WARPS = ROWS / WARP_ROWS, WARP_COLUMNS = 16;
@@ -52,6 +55,7 @@ template <int ROWS_, int WARP_ROWS_, int COLUMNS_, bool YK_, bool PROMOTED_> str
     static constexpr uint32_t SHARED_BYTES = OTHER_BYTES + STAGES * (STAGE_BYTES + 16);
     static constexpr int THREADS = 32 * (WARPS + 1);
     static_assert(COLUMNS == 32 || COLUMNS == 64, "lines of B fill a swizzle");
+    static_assert(!PAIR || BOXES == 2, "a box of B for each block of a pair");
     static_assert(ROWS % WARP_ROWS == 0 && HALVES % 2 == 0 && STAGES >= 2, "a ring of stages");
 };
 
@@ -85,13 +89,16 @@ template <class C> struct streamed_f8_memory {
 /* Called by one thread: fills the ring, after a prefetch of the first boxes of B. Rows of A that do
  * not exist are whatever was there, and only affect sums that are not stored. */
 template <class C>
-__device__ __forceinline__ void
-copy_streams(const sm90_arguments &p, const streamed_f8_memory<C> &s, int32_t column, int32_t batch)
+__device__ __forceinline__ void copy_streams(const sm90_arguments &p,
+                                             const streamed_f8_memory<C> &s, uint32_t row_block,
+                                             int32_t column, int32_t batch)
 {
+    const uint32_t rank = C::PAIR ? ptx::cluster_block_rank() : 0;
     ring<C::STAGES> at(0);
-    /* Nothing depends on the prefetch, so B may still be written meanwhile. */
-    for (uint32_t i = 0; i < p.k_tiles * C::BOXES && i * gridDim.x * C::Y_BOX < p.y_ahead_bytes;
-         i++) {
+    /* Nothing depends on the prefetch, so B may still be written meanwhile. Blocks for the same
+     * columns take turns. */
+    for (uint32_t i = row_block;
+         i < p.k_tiles * C::BOXES && i * p.tiles * C::Y_BOX < p.y_ahead_bytes; i += p.tile_rows) {
         const int32_t k = (int32_t)(i * C::BOX_K);
         ptx::tensor_prefetch(&p.y, C::YK ? k : column, C::YK ? column : k, batch);
     }
@@ -104,9 +111,15 @@ copy_streams(const sm90_arguments &p, const streamed_f8_memory<C> &s, int32_t co
 #pragma unroll
         for (uint32_t box = 0; box < C::BOXES; box++) {
             const int32_t k = (int32_t)((i * C::BOXES + box) * C::BOX_K);
-            ptx::tensor_load_once(s.y(at.stage) + box * C::Y_BOX, &p.y, full, C::YK ? k : column,
-                                  C::YK ? column : k, batch);
-            ptx::tensor_load(s.x(at.stage) + box * C::X_BOX, &p.x, full, k, 0, batch);
+            const uint32_t to = s.y(at.stage) + box * C::Y_BOX;
+            const int32_t x = C::YK ? k : column, y = C::YK ? column : k;
+            if constexpr (!C::PAIR) {
+                ptx::tensor_load_once(to, &p.y, full, x, y, batch);
+            } else if (box == rank) {
+                ptx::tensor_load_multicast_once(to, &p.y, full, x, y, batch, 3);
+            }
+            ptx::tensor_load(s.x(at.stage) + box * C::X_BOX, &p.x, full, k,
+                             (int32_t)(row_block * C::ROWS), batch);
         }
         at.advance();
     }
@@ -205,6 +218,7 @@ __device__ __forceinline__ void sum_all(const sm90_arguments &p, const streamed_
                                         const lane_places<C> &places, uint32_t lane,
                                         tile_sums<C> &d)
 {
+    const uint32_t other = C::PAIR ? ptx::cluster_block_rank() ^ 1 : 0;
     ring<C::STAGES> at(0);
     half_bytes<C> v[2];
     ptx::mbarrier_wait(s.full(0), 0);
@@ -219,6 +233,9 @@ __device__ __forceinline__ void sum_all(const sm90_arguments &p, const streamed_
                 __syncwarp();
                 if (lane == 0) {
                     ptx::mbarrier_arrive(s.empty(at.stage));
+                    if constexpr (C::PAIR) { /* ldmatrix before it has read the stage */
+                        ptx::mbarrier_arrive_remote(s.empty(at.stage), other);
+                    }
                 }
                 at.advance();
                 if (i < p.k_tiles) {
@@ -297,9 +314,9 @@ __device__ __forceinline__ void finish_tile(const sm90_arguments &p, uint32_t pa
 
 /* The code of the warps that multiply. */
 template <class C>
-__device__ __forceinline__ void multiply_all(const sm90_arguments &p,
-                                             const streamed_f8_memory<C> &s, uint32_t warp,
-                                             uint32_t lane, uint32_t column0, uint32_t batch)
+__device__ __forceinline__ void
+multiply_all(const sm90_arguments &p, const streamed_f8_memory<C> &s, uint32_t warp, uint32_t lane,
+             uint32_t row0, uint32_t column0, uint32_t batch)
 {
     const uint32_t row = warp % C::ROW_WARPS * C::WARP_ROWS;
     const uint32_t column = warp / C::ROW_WARPS * C::WARP_COLUMNS;
@@ -311,7 +328,7 @@ __device__ __forceinline__ void multiply_all(const sm90_arguments &p,
         __syncwarp();
         stage_tile<C>(s.panel(warp), lane, d[t]);
         __syncwarp();
-        finish_tile<C>(p, s.panel(warp), lane, batch, row + 16 * t, column0 + column);
+        finish_tile<C>(p, s.panel(warp), lane, batch, row0 + row + 16 * t, column0 + column);
     }
 }
 
@@ -322,27 +339,35 @@ __global__ void __launch_bounds__(C::THREADS, C::BLOCKS)
     extern __shared__ unsigned char shared_memory[];
     const streamed_f8_memory<C> s = {(ptx::shared_address(shared_memory) + 1023) & ~1023u};
     const uint32_t warp = __shfl_sync(0xffffffff, threadIdx.x / 32, 0), lane = threadIdx.x % 32;
-    const uint32_t batch = blockIdx.x / p.tile_columns;
-    const uint32_t column = (blockIdx.x - batch * p.tile_columns) * C::COLUMNS;
+    const uint32_t tile = blockIdx.x / p.tile_rows, row_block = blockIdx.x - tile * p.tile_rows;
+    const uint32_t batch = tile / p.tile_columns;
+    const uint32_t column = (tile - batch * p.tile_columns) * C::COLUMNS;
     if (threadIdx.x == 0) {
         ptx::tensor_map_prefetch(&p.x);
         ptx::tensor_map_prefetch(&p.y);
         for (uint32_t i = 0; i < C::STAGES; i++) {
             ptx::mbarrier_init(s.full(i), 1);
-            ptx::mbarrier_init(s.empty(i), C::WARPS);
+            ptx::mbarrier_init(s.empty(i), C::WARPS * (C::PAIR ? 2 : 1));
         }
         ptx::mbarrier_init_fence();
     }
-    __syncthreads();
+    if constexpr (C::PAIR) {
+        ptx::cluster_sync();
+    } else {
+        __syncthreads();
+    }
     if (p.y_ahead_bytes == 0) {
         ptx::later_kernels_allow();
     }
     if (warp < C::WARPS) {
-        multiply_all<C>(p, s, warp, lane, column, batch);
+        multiply_all<C>(p, s, warp, lane, row_block * C::ROWS, column, batch);
     } else if (lane == 0) {
-        copy_streams<C>(p, s, (int32_t)column, (int32_t)batch);
+        copy_streams<C>(p, s, row_block, (int32_t)column, (int32_t)batch);
         /* The next kernel's blocks prefetch B while the last stages of this one are multiplied. */
         ptx::later_kernels_allow();
+    }
+    if constexpr (C::PAIR) {
+        ptx::cluster_sync(); /* the other block arrives at barriers of this one */
     }
 }
 
