@@ -57,7 +57,8 @@ __device__ __forceinline__ span span_of(const attention_arguments &a, const leng
         return {0, 0};
     const int32_t keys = (int32_t)n.skv, position = (int32_t)i + keys - (int32_t)n.sq;
     const int32_t end = a.causal ? max(min(position + 1, keys), 0) : keys;
-    const int32_t first = (int32_t)max((int64_t)position - (int64_t)a.window, (int64_t)0);
+    const uint32_t before = (uint32_t)max(position, 0); /* keys before the row's own */
+    const int32_t first = (int32_t)(before - min(before, a.window));
     return {min(first, end), end};
 }
 

@@ -192,15 +192,17 @@ __device__ __forceinline__ attention_tile load_tile_of_queries(uint32_t from)
 
 /* Tile number `index` in the order in which tiles are computed: section of heads by section. Within
  * a section, the tiles of the same rows of all heads follow each other; with a causal mask, the
- * last rows, which see the most keys, come first. */
+ * last rows, which see the most keys, come first. The last section also has the heads that remain,
+ * so that the launch ends with the short tiles of many heads. */
 template <class C>
 __device__ __forceinline__ attention_tile attention_tile_at(const attention_wgmma_arguments &p,
                                                             uint32_t index)
 {
     const uint32_t heads = p.a.batch * p.a.heads, per_section = p.heads_at_once * p.tile_rows;
-    const uint32_t section = index / per_section, in_section = index - section * per_section;
+    const uint32_t section = min(index / per_section, p.sections - 1);
+    const uint32_t in_section = index - section * per_section;
     const uint32_t first_head = section * p.heads_at_once;
-    const uint32_t count = min(p.heads_at_once, heads - first_head);
+    const uint32_t count = section + 1 < p.sections ? p.heads_at_once : heads - first_head;
     const uint32_t rank = in_section / count, number = first_head + in_section - rank * count;
     attention_tile t;
     t.entry = number / p.a.heads;
@@ -447,14 +449,14 @@ __device__ __forceinline__ uint32_t bits_before(uint32_t count)
 }
 
 /* As flash::mask, with a bit for each value: bits become predicates by several at once, where
- * comparisons of columns give one predicate each. */
-template <int H, int COUNT>
+ * comparisons of columns give one predicate each. The first BEGIN values of the row are seen. */
+template <int H, int BEGIN = 0, int COUNT>
 __device__ __forceinline__ void mask_row(float (&scores)[COUNT], int32_t first, int32_t end)
 {
     static_assert(COUNT <= 64, "a bit for each value of a row");
     const uint32_t seen = bits_before(values_before(end)) & ~bits_before(values_before(first));
 #pragma unroll
-    for (int i = 0; i < COUNT / 2; i++) {
+    for (int i = BEGIN; i < COUNT / 2; i++) {
         float &score = scores[i / 2 * 4 + 2 * H + i % 2];
         score = seen & 1u << i ? score : -flash::INFINITE;
     }
@@ -479,6 +481,11 @@ __device__ __forceinline__ void adjust_scores(const attention_arguments &a, floa
         if constexpr (C::CONSUMERS == 3) {
             flash::mask<0>(s, keys[0].first - origin, keys[0].end - origin);
             flash::mask<1>(s, keys[1].first - origin, keys[1].end - origin);
+        } else if (C::HALVES && COUNT == C::TILE_N / 2 && from >= all.first &&
+                   from + COUNT <= all.end) {
+            /* All rows see the first half of the keys. */
+            mask_row<0, COUNT / 4>(s, keys[0].first - origin, keys[0].end - origin);
+            mask_row<1, COUNT / 4>(s, keys[1].first - origin, keys[1].end - origin);
         } else {
             mask_row<0>(s, keys[0].first - origin, keys[0].end - origin);
             mask_row<1>(s, keys[1].first - origin, keys[1].end - origin);

@@ -29,7 +29,8 @@ struct attention_wgmma_arguments {
     uint32_t tile_rows;     /* tiles of one head */
     uint32_t first_tile;    /* the first tile of the launch; 0 for a member of a group */
     uint32_t tiles;         /* the number of tiles of the launch or of the member */
-    uint32_t heads_at_once; /* the number of heads whose K and V should be in the L2 at once */
+    uint32_t sections;      /* of heads whose K and V should be in the L2 at once */
+    uint32_t heads_at_once; /* the heads of every section but the last, which has all others */
     uint32_t *next; /* a counter, zero before and after the launch, from which blocks take their
                        next tile. NULL: tiles are assigned statically */
     /* Row blocks of 64 queries in an item. For one_step.cuh only, whose items are the tiles of the

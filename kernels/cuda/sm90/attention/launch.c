@@ -8,7 +8,11 @@
 #include "kernels/cuda/sm90/tensor_map.h"
 
 enum {
-    SECTION_BYTES = 24 << 20, /* keys and values in use at once, to stay in the L2 (50 MiB) */
+    /* Keys and values in use at once, of heads of many keys and of few keys, and the bytes for each
+     * key between the two limits (heads_at_once). */
+    SECTION_BYTES_MAX = 24 << 20,
+    SECTION_BYTES_MIN = 8 << 20,
+    SECTION_KEY_BYTES = 16 << 10,
     CONSUMER_ROWS = 64,
     MULTIPROCESSORS = 132,  /* of the cards that items are made for */
     ALIGNMENT_ELEMENTS = 8, /* 16 bytes, as TMA requires */
@@ -212,12 +216,17 @@ static cudaError_t attention_wgmma_encode(const struct sm90_device *device, enum
 
 /* The number of heads whose tiles are processed together. Without a causal mask each head is
  * processed by itself, because its tiles all take the same time. With a causal mask as many heads
- * as fit in the L2 are processed together, so that the longest tiles come first. */
+ * as fit in the L2 (50 MiB, but each half of the device may keep a copy) are processed together, so
+ * that the longest tiles come first. Only the longest tiles of a section read device memory. With
+ * few keys, sections are so short that some blocks read device memory while others compute. */
 static uint32_t heads_at_once(const struct attention_problem *p)
 {
     const uint64_t heads = p->batch * p->heads, group = p->heads / p->kv_heads;
     const uint64_t head_bytes = p->skv * (p->d + p->dv) * 2;
-    uint64_t count = p->causal ? SECTION_BYTES / head_bytes * group : group;
+    uint64_t section_bytes = p->skv * SECTION_KEY_BYTES;
+    section_bytes = section_bytes < SECTION_BYTES_MIN ? SECTION_BYTES_MIN : section_bytes;
+    section_bytes = section_bytes > SECTION_BYTES_MAX ? SECTION_BYTES_MAX : section_bytes;
+    uint64_t count = p->causal ? section_bytes / head_bytes * group : group;
     count = count < group ? group : count;
     return (uint32_t)(count < heads ? count : heads);
 }
@@ -235,6 +244,7 @@ static cudaError_t attention_wgmma_fill(const struct sm90_device *device,
     arguments->tile_rows = (uint32_t)ceil_div(p->sq, queries);
     arguments->tiles = arguments->tile_rows * arguments->a.batch * arguments->a.heads;
     arguments->heads_at_once = heads_at_once(p);
+    arguments->sections = arguments->a.batch * arguments->a.heads / arguments->heads_at_once;
     cudaError_t error = attention_wgmma_encode(device, p->dtype, p->q, &p->q_strides, p->batch,
                                                p->heads, p->sq, p->d, CONSUMER_ROWS, &arguments->q);
     if (error == cudaSuccess)
