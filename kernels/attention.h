@@ -42,6 +42,7 @@ struct attention_strides {
 struct attention_problem {
     enum gemmd_dtype dtype; /* of Q, K, V and O */
     uint64_t batch, heads, kv_heads, sq, skv, d, dv;
+    uint64_t whole_kv_heads; /* of the problem that this one is a part of; 0: not a part */
     bool causal, windowed;
     uint64_t window;                 /* read only if windowed */
     float scale, softcap;            /* softcap 0: no cap */

@@ -117,7 +117,7 @@ uint64_t gemm_leading(const struct gemm_device *device, enum gemmd_dtype dtype, 
 
 const char *gemm_select_version(void)
 {
-    return "12";
+    return "13";
 }
 
 enum gemmd_error gemm_context_create(enum gemm_backend backend, void *stream, uint32_t threads,

@@ -42,6 +42,7 @@ struct attention_problem attention_problem_part(const struct attention_problem *
     q.batch = part->entries;
     q.kv_heads = part->kv_heads;
     q.heads = part->kv_heads * group;
+    q.whole_kv_heads = p->whole_kv_heads != 0 ? p->whole_kv_heads : p->kv_heads;
     q.q = moved(p->q, entry * p->q_strides.batch + head * p->q_strides.head, p->dtype);
     q.k = moved(p->k, entry * p->k_strides.batch + kv_head * p->k_strides.head, p->dtype);
     q.v = moved(p->v, entry * p->v_strides.batch + kv_head * p->v_strides.head, p->dtype);

@@ -36,8 +36,8 @@ bool gemm_parts_are_exact(const struct gemm_kernel *kernel);
 struct attention_part {
     uint64_t first_entry, entries, first_kv_head, kv_heads;
 };
-/* The problem that computes a part. Its strides are those of the whole. lse is contiguous only if
- * the part has all heads, or the batch one entry. */
+/* The problem that computes a part. Its strides and its whole_kv_heads are those of the whole. lse
+ * is contiguous only if the part has all heads, or the batch one entry. */
 struct attention_problem attention_problem_part(const struct attention_problem *problem,
                                                 const struct attention_part *part);
 

@@ -13,7 +13,7 @@ static bool attention_decode_takes(const void *of)
         !attention_arguments_fit(p) || p->sq > rows_max ||
         p->sq * (p->heads / p->kv_heads) > rows_max)
         return false;
-    const uint64_t kv_splits = attention_decode_kv_splits((uint32_t)p->skv);
+    const uint64_t kv_splits = attention_decode_kv_splits(p);
     return p->batch * p->kv_heads <= INT32_MAX / (kv_splits > rows_max ? kv_splits : rows_max);
 }
 
@@ -44,7 +44,7 @@ static bool attention_decode_workspace_bytes(const void *of, uint64_t *out)
     const struct attention_problem *p = of;
     uint64_t rows;
     return size_mul(p->batch * p->heads, p->sq, &rows) &&
-           size_mul(rows, attention_decode_kv_splits((uint32_t)p->skv), &rows) &&
+           size_mul(rows, attention_decode_kv_splits(p), &rows) &&
            size_mul(rows, ((p->dv + 3) / 4 * 4 + 2) * sizeof(float), out);
 }
 

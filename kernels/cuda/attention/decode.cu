@@ -60,7 +60,8 @@ static arguments arguments_of(const struct attention_problem *problem, void *wor
 {
     arguments p = {};
     attention_arguments_fill(problem, &p.a);
-    p.kv_splits = attention_decode_kv_splits(p.a.skv);
+    p.kv_splits = attention_decode_kv_splits(problem);
+    p.kv_heads = attention_decode_kv_heads(problem);
     p.rows = p.a.sq * p.a.group;
     p.columns = (p.a.dv + 3) / 4 * 4;
     p.k_pieces = attention_aligned(&problem->k_strides, 8) && (uintptr_t)p.a.k % 16 == 0;
@@ -99,7 +100,7 @@ static uint64_t parts_of(const struct attention_problem &p)
 {
     const uint64_t rows = p.sq * (p.heads / p.kv_heads);
     const uint64_t kv_splits =
-        (uint64_t)attention_decode_kv_splits((uint32_t)p.skv) * ((rows + ROWS_MIN - 1) / ROWS_MIN);
+        (uint64_t)attention_decode_kv_splits(&p) * ((rows + ROWS_MIN - 1) / ROWS_MIN);
     return p.batch * p.kv_heads * (kv_splits > rows ? kv_splits : rows);
 }
 

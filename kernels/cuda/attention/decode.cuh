@@ -6,13 +6,13 @@
  * operand are then keys and columns of V, of which there are many, and the 8 columns of the right
  * operand are queries.
  *
- * The keys of an entry are divided into KV splits. The size of a KV split depends on the number of
- * keys only. A block computes one KV split. Each warp of the block takes every WARPS-th group of 16
- * keys, with a ring of copies of its own, so that no warp waits for another one in the loop. The
- * maximum, the total and the sums of the warps are combined in the order of the warps and written
- * to the workspace. A second kernel combines the KV splits of each row, in a fixed order. The
- * bits of a row depend on its own keys only: KV splits do not depend on the load or the batch, and
- * the tile of a row does not change its bits.
+ * The keys of an entry are divided into KV splits. The size of a KV split depends on the numbers of
+ * keys, heads and queries of the entry. A block computes one KV split. Each warp of the block takes
+ * every WARPS-th group of 16 keys, with a ring of copies of its own, so that no warp waits for
+ * another one in the loop. The maximum, the total and the sums of the warps are combined in the
+ * order of the warps and written to the workspace. A second kernel combines the KV splits of each
+ * row, in a fixed order. The bits of a row depend on its own entry only: KV splits do not depend on
+ * the load or the batch, and the tile of a row does not change its bits.
  *
  * After T. Dao et al., "Flash-Decoding for long-context inference" (2023), with splits of a fixed
  * size instead of a fixed number.
@@ -54,7 +54,8 @@ struct arguments {
     attention_arguments a;
     /* The most KV splits of an entry; the queries of all heads that share a head of K and V. */
     uint32_t kv_splits, rows;
-    uint32_t columns; /* of a row of sums, a multiple of 4 */
+    uint32_t kv_heads; /* attention_decode_kv_heads */
+    uint32_t columns;  /* of a row of sums, a multiple of 4 */
     /* Whether rows of K and of V start at multiples of 16 bytes, and rows of Q at multiples of 4.
      */
     bool k_pieces, v_pieces, q_pairs;
@@ -80,6 +81,12 @@ template <typename Element_, int WIDTH_, int QUERIES_,
     static_assert(WARP_BYTES >= QUERIES * PITCH * sizeof(float),
                   "sums of a warp fit in its stages");
 };
+
+/* The number of keys in a KV split of an entry with these lengths. */
+static __device__ __forceinline__ uint32_t kv_split_keys_of(const arguments &p, const lengths &n)
+{
+    return attention_decode_kv_split_keys(n.skv, p.kv_heads, n.sq * p.a.group, max(p.a.d, p.a.dv));
+}
 
 /* The query and head of a row of the tile. */
 struct query {

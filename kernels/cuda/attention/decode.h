@@ -22,24 +22,54 @@ enum {
 #define ATTENTION_DECODE_ANYWHERE
 #endif
 
-/* The number of keys in a KV split of an entry with `keys` keys. The number depends on the length
- * of the entry only, so that the entry has the same bits in any batch. Short entries have short KV
- * splits, because otherwise there would be too few blocks. Long entries have long KV splits,
- * because every KV split writes and reads intermediate sums. */
-ATTENTION_DECODE_ANYWHERE static inline uint32_t attention_decode_kv_split_keys(uint32_t keys)
+/* The number of keys in a KV split of an entry with `keys` keys and `kv_heads` heads of K and V,
+ * each with `rows` queries; `width` is the larger of d and dv. The number depends on the entry
+ * only, so that the entry has the same bits in any batch. Short entries have short KV splits,
+ * because otherwise there would be too few blocks. Long entries have long KV splits, because every
+ * KV split writes and reads intermediate sums of all rows. With 8 rows or more, the length is
+ * doubled while the entry keeps at least 256 blocks, which an H100 computes at once. Heads of up to
+ * 64 columns and more than 8192 keys are an exception: 512 blocks would be slower than more, and
+ * each of them would take long. */
+ATTENTION_DECODE_ANYWHERE static inline uint32_t
+attention_decode_kv_split_keys(uint32_t keys, uint32_t kv_heads, uint32_t rows, uint32_t width)
 {
-    return keys <= 2048 ? 128 : keys <= 8192 ? 256 : 512;
+    const uint32_t rows_min = 8, blocks_min = 256;
+    const uint32_t log_max = width > 64 ? 13 : keys <= 8192 ? 10 : 9;
+    uint32_t log = keys <= 2048 ? 7 : keys <= 8192 ? 8 : 9;
+    while (rows >= rows_min && log < log_max &&
+           (uint64_t)kv_heads * (keys >> (log + 1)) >= blocks_min)
+        log++;
+    return UINT32_C(1) << log;
 }
 
-/* The most KV splits that an entry with up to `keys` keys can have. */
-ATTENTION_DECODE_ANYWHERE static inline uint32_t attention_decode_kv_splits(uint32_t keys)
+/* The most KV splits of an entry with up to `keys` keys, whatever its heads and rows. */
+ATTENTION_DECODE_ANYWHERE static inline uint32_t attention_decode_kv_splits_max(uint32_t keys)
 {
-    const uint32_t split_keys = attention_decode_kv_split_keys(keys);
+    const uint32_t split_keys = attention_decode_kv_split_keys(keys, 1, 1, 1);
     const uint32_t own = keys / split_keys + (keys % split_keys != 0);
     /* The KV splits of the longest entry that has the next shorter split: 2048 / 128, 8192 / 256.
      */
     const uint32_t shorter = keys <= 2048 ? 0 : keys <= 8192 ? 16 : 32;
     return own > shorter ? own : shorter;
+}
+
+/* The number of heads of K and V on which the length of KV splits depends: all heads of an entry,
+ * also where the problem is the part of an attention that one of several devices computes. */
+static inline uint32_t attention_decode_kv_heads(const struct attention_problem *p)
+{
+    return (uint32_t)(p->whole_kv_heads != 0 ? p->whole_kv_heads : p->kv_heads);
+}
+
+/* The most KV splits of an entry of a problem. */
+static inline uint32_t attention_decode_kv_splits(const struct attention_problem *p)
+{
+    const uint32_t keys = (uint32_t)p->skv, rows = (uint32_t)(p->sq * (p->heads / p->kv_heads));
+    const uint32_t width = (uint32_t)(p->d > p->dv ? p->d : p->dv);
+    if (p->lens_q != NULL)
+        return attention_decode_kv_splits_max(keys);
+    const uint32_t split_keys =
+        attention_decode_kv_split_keys(keys, attention_decode_kv_heads(p), rows, width);
+    return keys / split_keys + (keys % split_keys != 0);
 }
 
 /* Allows the kernels their shared memory on the current device. */

@@ -80,7 +80,7 @@ static __device__ __forceinline__ void join(const arguments &p, uint32_t number)
     const lengths n = lengths_of(p.a, entry);
     const span keys = span_of(p.a, n, at.i);
     const bool sees = keys.first < keys.end;
-    const uint32_t split_keys = attention_decode_kv_split_keys(n.skv);
+    const uint32_t split_keys = kv_split_keys_of(p, n);
     const uint32_t first = (uint32_t)keys.first / split_keys;
     const uint32_t end = sees ? ((uint32_t)keys.end + split_keys - 1) / split_keys : first;
     shared_row<PARTS> mine = {{-INFINITE, 0}, {}};

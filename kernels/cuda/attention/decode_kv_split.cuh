@@ -274,7 +274,7 @@ static __device__ __forceinline__ void compute_kv_split(const arguments &p, uint
         return;
     const span low = span_of(p.a, n, first_row / p.a.group);
     const span high = span_of(p.a, n, (end_row - 1) / p.a.group);
-    const uint32_t split_keys = attention_decode_kv_split_keys(n.skv);
+    const uint32_t split_keys = kv_split_keys_of(p, n);
     const int32_t origin = (int32_t)(split * split_keys);
     const int32_t first = max(low.first, origin);
     const int32_t end = min(high.end, origin + (int32_t)split_keys);
