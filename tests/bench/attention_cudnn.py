@@ -6,6 +6,9 @@
 Every participant's launches over rotating operands are recorded in a CUDA graph, so that no one's
 host code is in the figures; then the graphs are replayed in turns, and a participant's figure is
 the median over the rounds. Needs PyTorch with CUDA; nothing else.
+
+With --before, the chosen kernel of another build of the library is measured in the same turns, and
+the table has its figure and whether its result has the same bits.
 """
 
 import argparse
@@ -108,14 +111,19 @@ def library_call(backend, q, k, v, shape):
     return call
 
 
-def measure(own, index, shape, bf16, every, stream):
-    """{name: median ms}, the name of what is chosen, and how far its result is from cuDNN's."""
+def measure(own, before, index, shape, bf16, every, stream):
+    """{name: median ms}, the name of what is chosen, how far its result is from cuDNN's, and whether
+    the other build's result has the same bits.
+    """
     q, k, v, o, sets = operands(shape, torch.bfloat16 if bf16 else torch.float16)
     names = [n for n in own.kernels(bf16, index) if n not in ("naive", "tiled")]
     names = names if every else names[:1]
-    calls, difference = {}, float("nan")
+    calls, difference, same = {}, float("nan"), False
     for name in names:
         calls[name] = lambda i, name=name: own.enqueue(name, bf16, index, q[i], k[i], v[i], o[i])
+    if before:
+        chosen = before.kernels(bf16, index)[0]
+        calls["before"] = lambda i: before.enqueue(chosen, bf16, index, q[i], k[i], v[i], o[i])
     for name, backend in LIBRARIES.items():
         calls[name] = library_call(backend, q, k, v, shape)
     participants = beside_cudnn.recorded(calls, sets, stream)
@@ -123,24 +131,33 @@ def measure(own, index, shape, bf16, every, stream):
         o.fill_(float("nan"))
         calls[names[0]](0)
         difference = (o[0].float() - calls["cuDNN"](0).float()).abs().max().item()
+        if before:
+            result = o[0].clone()
+            o.fill_(float("nan"))
+            calls["before"](0)
+            same = torch.equal(result.view(torch.int16), o[0].view(torch.int16))
     except RuntimeError:
         pass
-    return beside_cudnn.in_turns(participants, stream), names[0], difference
+    return beside_cudnn.in_turns(participants, stream), names[0], difference, same
 
 
-def heading(out, dtype, revision):
+def heading(out, dtype, revision, before):
+    more = " before | own / before | same bits |" if before else ""
+    if before:
+        revision += f", before {before.revision}"
     out.append(
         f"## Attention next to cuDNN, {dtype}, {beside_cudnn.now()}\n\n"
         f"{beside_cudnn.machine(revision)}. Operands uniform in [-1, 1], TFLOP/s of the pairs "
         "that the mask leaves, GB/s of K and V for decode.\n\n"
         "| cell | chosen | own | best own | cuDNN | FA2 | own / cuDNN | best / cuDNN | largest "
-        "difference |\n|---|---|---|---|---|---|---|---|---|"
+        f"difference |{more}\n|---|---|---|---|---|---|---|---|---|{'---|' * more.count('|')}"
     )
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--library", required=True)
+    parser.add_argument("--before", help="the library of another build, measured in the same turns")
     parser.add_argument("--dtype", default="bf16,f16")
     parser.add_argument("--cells", default="", help="only cells with one of these in their name")
     parser.add_argument("--every", action="store_true", help="every kernel, not only the chosen")
@@ -150,29 +167,34 @@ def main():
     end, out, stream = time.monotonic() + arguments.seconds, beside_cudnn.Table(arguments.out), torch.cuda.Stream()
     with torch.cuda.stream(stream), torch.no_grad():
         own = Own(arguments.library, stream)
+        before = Own(arguments.before, stream) if arguments.before else None
         beside_cudnn.warm_up(stream)
         for dtype in arguments.dtype.split(","):
-            heading(out, dtype, own.revision)
-            ratios = []
+            heading(out, dtype, own.revision, before)
+            ratios, gains = [], []
             for index, name, shape in own.cells():
                 if not any(part in name for part in arguments.cells.split(",")) or time.monotonic() > end:
                     continue
-                times, chosen, difference = measure(
-                    own, index, shape, dtype == "bf16", arguments.every, stream
+                times, chosen, difference, same = measure(
+                    own, before, index, shape, dtype == "bf16", arguments.every, stream
                 )
-                ours = {n: ms for n, ms in times.items() if n not in LIBRARIES}
+                ours = {n: ms for n, ms in times.items() if n not in LIBRARIES and n != "before"}
                 best = min(ours, key=ours.get) if ours else "none"
                 theirs = {n: times.get(n, math.nan) for n in LIBRARIES}
                 mine = ours.get(chosen, math.nan)
                 ratio = theirs["cuDNN"] / mine
                 if ratio == ratio:
                     ratios.append(ratio)
+                more = ""
+                if before:
+                    gains.append(times["before"] / mine)
+                    more = f" {rate(shape, times['before']):.1f} | {gains[-1]:.3f} | {'yes' if same else 'no'} |"
                 out.append(
                     f"| {name} | {chosen} | {rate(shape, mine):.1f} | "
                     f"{best} {rate(shape, ours.get(best, math.nan)):.1f} | "
                     f"{rate(shape, theirs['cuDNN']):.1f} | {rate(shape, theirs['FA2']):.1f} | "
                     f"{ratio:.3f} | {theirs['cuDNN'] / ours.get(best, math.nan):.3f} | "
-                    f"{difference:.1e} |"
+                    f"{difference:.1e} |{more}"
                 )
                 for kernel, ms in ours.items():
                     print(f"    {kernel}: {ms:.4f} ms, {rate(shape, ms):.1f}", file=sys.stderr)
@@ -183,6 +205,9 @@ def main():
                     f"\nGeometric mean of own / cuDNN: {mean:.3f} over {len(ratios)} cells, "
                     f"lowest {min(ratios):.3f}.\n"
                 )
+            if gains:
+                mean = math.exp(sum(map(math.log, gains)) / len(gains))
+                out.append(f"Geometric mean of own / before: {mean:.3f}, lowest {min(gains):.3f}.\n")
 
 
 if __name__ == "__main__":
