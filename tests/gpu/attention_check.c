@@ -447,11 +447,21 @@ static bool check_extremes(struct check *check, enum gemmd_dtype dtype, bool lar
         return true;
     const struct {
         uint64_t batch, heads, kv_heads, sq, skv, d;
-    } shapes[] = {{70000, 1, 1, 1, 2, 8},   {1, 140000, 70000, 1, 3, 4}, {1, 1, 1, 5, 70000, 16},
-                  {300, 1, 1, 130, 40, 64}, {1, 64, 1, 3, 1000, 128},    {160, 1, 1, 65, 64, 128},
-                  {4096, 1, 1, 1, 70, 256}, {256, 3, 1, 3, 2100, 128}};
-    /* The last two are launches of many blocks of decode, which takes no f32. */
-    const unsigned count = sizeof shapes / sizeof *shapes - (dtype == GEMMD_F32 ? 2 : 0);
+    } shapes[] = {{70000, 1, 1, 1, 2, 8},
+                  {1, 140000, 70000, 1, 3, 4},
+                  {1, 1, 1, 5, 70000, 16},
+                  {300, 1, 1, 130, 40, 64},
+                  {1, 64, 1, 3, 1000, 128},
+                  {160, 1, 1, 65, 64, 128},
+                  {4096, 1, 1, 1, 70, 256},
+                  {256, 3, 1, 3, 2100, 128},
+                  /* longer KV splits of decode; two sections of flash_wgmma, of 16 and 20 heads */
+                  {2, 64, 64, 12, 2100, 64},
+                  {1, 36, 36, 130, 1024, 256},
+                  {1, 64, 64, 8, 1100, 256},
+                  {1, 128, 128, 9, 1100, 128}};
+    /* The last six are launches of many blocks of decode and flash_wgmma, which take no f32. */
+    const unsigned count = sizeof shapes / sizeof *shapes - (dtype == GEMMD_F32 ? 6 : 0);
     for (unsigned i = 0; i < count; i++) {
         wanted = (struct wanted){.problem = {.dtype = dtype,
                                              .batch = shapes[i].batch,

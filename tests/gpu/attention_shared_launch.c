@@ -25,15 +25,25 @@ static const struct {
     uint32_t count;
     uint64_t d, dv, sq_max, skv_max;
     bool causal, windowed, capped;
+    uint64_t kv_heads; /* or one more */
 } kinds[] = {
-    {2, 64, 64, 400, 400, false, false, false},   {4, 128, 128, 300, 300, true, false, false},
-    {40, 64, 64, 60, 60, true, false, false},     {4, 128, 128, 150, 150, true, true, false},
-    {4, 96, 80, 150, 150, false, true, false},    {4, 192, 192, 150, 150, true, false, true},
-    {4, 256, 256, 150, 150, true, false, false},  {4, 72, 136, 150, 150, false, false, true},
-    {300, 64, 64, 20, 20, true, false, false},    {12, 128, 128, 4, 1500, true, false, false},
-    {4, 256, 256, 150, 150, false, false, false}, {4, 192, 192, 150, 150, false, false, false},
-    {3, 128, 128, 200, 400, false, false, false}, {4, 96, 96, 150, 300, true, false, false},
-    {24, 64, 64, 400, 400, true, false, false},   {24, 64, 64, 400, 400, false, true, false},
+    {2, 64, 64, 400, 400, false, false, false, 1},
+    {4, 128, 128, 300, 300, true, false, false, 1},
+    {40, 64, 64, 60, 60, true, false, false, 1},
+    {4, 128, 128, 150, 150, true, true, false, 1},
+    {4, 96, 80, 150, 150, false, true, false, 1},
+    {4, 192, 192, 150, 150, true, false, true, 1},
+    {4, 256, 256, 150, 150, true, false, false, 1},
+    {4, 72, 136, 150, 150, false, false, true, 1},
+    {300, 64, 64, 20, 20, true, false, false, 1},
+    {12, 128, 128, 4, 1500, true, false, false, 1},
+    {4, 256, 256, 150, 150, false, false, false, 1},
+    {4, 192, 192, 150, 150, false, false, false, 1},
+    {3, 128, 128, 200, 400, false, false, false, 1},
+    {4, 96, 96, 150, 300, true, false, false, 1},
+    {24, 64, 64, 400, 400, true, false, false, 1},
+    {24, 64, 64, 400, 400, false, true, false, 1},
+    {4, 64, 64, 9, 900, true, false, false, 128},
 };
 
 static uint64_t draw(uint64_t *seed, uint64_t below)
@@ -53,7 +63,7 @@ static bool draw_member(struct mix *mix, uint32_t number, unsigned kind,
         const bool few = draw(seed, 3) == 0;
         struct attention_problem p = {.dtype = dtype,
                                       .batch = 1 + draw(seed, BATCH_MAX),
-                                      .kv_heads = 1 + draw(seed, 2),
+                                      .kv_heads = kinds[kind].kv_heads + draw(seed, 2),
                                       .sq = 1 + draw(seed, few ? 8 : kinds[kind].sq_max),
                                       .skv = 1 + draw(seed, kinds[kind].skv_max),
                                       .d = kinds[kind].d,

@@ -3,8 +3,10 @@
 #include <check.h>
 #include <stdlib.h>
 
+#include "kernels/cuda/attention/decode.h"
 #include "kernels/cuda/sm90/attention/flash_wgmma.h"
 #include "kernels/operations.h"
+#include "kernels/problem_part.h"
 
 static struct attention_problem problem_of(uint64_t heads, uint64_t kv_heads, uint64_t sq,
                                            uint64_t skv, uint64_t d)
@@ -188,6 +190,53 @@ START_TEST(every_width_has_a_tile)
 }
 END_TEST
 
+static const struct {
+    uint32_t keys, kv_heads, rows, width, split_keys;
+} KV_SPLITS[] = {
+    {512, 8, 1, 128, 128},     {2048, 8, 16, 128, 128},        {2048, 32, 12, 128, 256},
+    {2049, 8, 16, 128, 256},   {8192, 32, 7, 128, 256},        {8192, 32, 8, 128, 1024},
+    {8191, 32, 8, 128, 512},   {8192, 32, 32, 64, 1024},       {8192, 8, 32, 128, 256},
+    {8193, 8, 1, 128, 512},    {32768, 32, 16, 128, 4096},     {32768, 32, 16, 64, 512},
+    {32768, 32, 16, 65, 4096}, {1u << 30, 1000, 8, 128, 8192},
+};
+
+START_TEST(kv_splits_are_longer_while_an_entry_has_enough_blocks)
+{
+    ck_assert_uint_eq(attention_decode_kv_split_keys(KV_SPLITS[_i].keys, KV_SPLITS[_i].kv_heads,
+                                                     KV_SPLITS[_i].rows, KV_SPLITS[_i].width),
+                      KV_SPLITS[_i].split_keys);
+}
+END_TEST
+
+/* The workspace of a problem with lengths has room for the KV splits of every length. */
+START_TEST(no_shorter_entry_has_more_kv_splits)
+{
+    static const uint32_t longest[] = {1, 127, 2048, 2049, 8192, 8193, 20000};
+    for (unsigned i = 0; i < sizeof longest / sizeof *longest; i++)
+        for (uint32_t keys = 0; keys <= longest[i]; keys++)
+            for (uint32_t rows = 1; rows <= 17; rows += 8) {
+                const uint32_t split_keys =
+                    attention_decode_kv_split_keys(keys, 64, rows, 64 + rows);
+                ck_assert_uint_le((keys + split_keys - 1) / split_keys,
+                                  attention_decode_kv_splits_max(longest[i]));
+            }
+}
+END_TEST
+
+/* So that the bits of the attention are the same on one device and on several. */
+START_TEST(parts_have_the_kv_splits_of_the_whole)
+{
+    const struct attention_problem whole = problem_of(64, 32, 8, 8192, 128);
+    const struct attention_part halves = {0, 1, 16, 16}, quarters = {0, 1, 0, 8};
+    const struct attention_problem half = attention_problem_part(&whole, &halves);
+    const struct attention_problem quarter = attention_problem_part(&half, &quarters);
+    ck_assert_uint_eq(attention_decode_kv_splits(&whole), 8);
+    ck_assert_uint_eq(attention_decode_kv_splits(&half), 8);
+    ck_assert_uint_eq(quarter.kv_heads, 8);
+    ck_assert_uint_eq(attention_decode_kv_splits(&quarter), 8);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("sm90_attention");
@@ -203,6 +252,10 @@ int main(void)
     tcase_add_loop_test(tests, few_keys_get_a_kernel_of_one_step, 0, 2);
     tcase_add_test(tests, items_of_one_step);
     tcase_add_test(tests, every_width_has_a_tile);
+    tcase_add_loop_test(tests, kv_splits_are_longer_while_an_entry_has_enough_blocks, 0,
+                        sizeof KV_SPLITS / sizeof *KV_SPLITS);
+    tcase_add_test(tests, no_shorter_entry_has_more_kv_splits);
+    tcase_add_test(tests, parts_have_the_kv_splits_of_the_whole);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);
