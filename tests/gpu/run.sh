@@ -91,6 +91,12 @@ while (($#)); do
 done
 ((${#parts[@]})) || parts=(kernels products memcheck devices http tensors operations rates)
 wanted() { [[ " ${parts[*]} " == *" $1 "* ]]; }
+# For two parts only: a daemon refuses variables that begin with GEMMD_ and are no options of it.
+same_bytes=()
+if [[ -n ${GEMMD_SAME_BYTES_REQUESTS-} ]]; then
+    same_bytes=("GEMMD_SAME_BYTES_REQUESTS=$GEMMD_SAME_BYTES_REQUESTS")
+    unset GEMMD_SAME_BYTES_REQUESTS
+fi
 [[ $seconds =~ ^[1-9][0-9]*$ ]] || die "--seconds takes a whole number"
 [[ $limit =~ ^[1-9][0-9]*$ ]] || die "--limit takes a whole number"
 if [[ -z $python ]]; then
@@ -425,15 +431,13 @@ ready() {
 
 correct_over_http() {
     section "correctness over HTTP"
-    # A daemon refuses variables of the environment that begin with GEMMD_ and are no options.
-    if serve "$logs/daemon.log" env -u GEMMD_SAME_BYTES_REQUESTS "$gemmd" --backend cuda \
-        --listen 127.0.0.1:0 --no-access-log && ready; then
+    if serve "$logs/daemon.log" "$gemmd" --backend cuda --listen 127.0.0.1:0 --no-access-log && ready; then
         tests=()
         for test in attention kernels formats large_bodies bad_parameters bad_bodies framing \
             http digits same_bytes gemm_numpy conv2d reduce softmax; do
             tests+=("tests/integration/test_$test.py")
         done
-        within 500 "$python" -u -m pytest -c tests/pytest.ini --rootdir tests \
+        within 500 env "${same_bytes[@]}" "$python" -u -m pytest -c tests/pytest.ini --rootdir tests \
             -vv --gemmd "$gemmd" --url "http://$address" "${tests[@]}" >"$logs/correctness.log" 2>&1
         status=$?
         add_pytest "$logs/correctness.log" $status
@@ -472,8 +476,8 @@ fi
 
 if wanted gpus; then
     section "gpus"
-    within 300 "$python" -u -m pytest -c tests/pytest.ini --rootdir tests --gemmd "$gemmd" \
-        -vv tests/integration/test_gpus.py >"$logs/gpus.log" 2>&1
+    within 300 env "${same_bytes[@]}" "$python" -u -m pytest -c tests/pytest.ini --rootdir tests \
+        --gemmd "$gemmd" -vv tests/integration/test_gpus.py >"$logs/gpus.log" 2>&1
     add_pytest "$logs/gpus.log" $?
 fi
 
@@ -542,7 +546,7 @@ fi
 if wanted gpus; then
     table 60 links "links-$when.md" "$build/bin/gemmd-bench" devices --out "$out/links-$when.md"
     [[ ! -s $out/links-$when.md ]] || cat "$out/links-$when.md"
-    table 400 devices-bench "none" env -u GEMMD_SAME_BYTES_REQUESTS PYTHONUNBUFFERED=1 \
+    table 400 devices-bench "none" env PYTHONUNBUFFERED=1 \
         tests/bench/devices.sh --build "$build" --out "$out" --seconds "$seconds"
     tail -n 8 "$logs/devices-bench.log"
 fi
