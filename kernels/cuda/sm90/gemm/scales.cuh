@@ -88,14 +88,10 @@ struct chain_factors {
 };
 
 /* Scales of blocks: next() reads the factors of the next 128 steps of k. All columns of a tile have
- * the same factor. The factors of A lie in rows, so a row's factors of eight chains share 32 bytes,
- * which are one read from the L2. The first of these eight loads also loads from the 32 bytes that
- * follow, so that they are in the L1 when they are needed. */
+ * the same factor. */
 struct block_scales {
     const float *low, *high, *of_columns;
     int64_t rows_step, columns_step;
-    uint32_t left;               /* chains whose factors were not read yet */
-    float ahead_low, ahead_high; /* not used; keep the loads ahead in registers of their own */
 
     __device__ __forceinline__ block_scales(const sm90_arguments &p, uint32_t lane, uint32_t batch,
                                             uint32_t row0, uint32_t column0)
@@ -107,29 +103,14 @@ struct block_scales {
                      min(column0, p.n - 1) / GEMM_SCALE_BLOCK * p.b_scale.step;
         rows_step = p.a_scale.k_step;
         columns_step = p.b_scale.k_step;
-        left = (p.k + GEMM_SCALE_BLOCK - 1) / GEMM_SCALE_BLOCK;
-        ahead_low = ahead_high = 0;
     }
     __device__ __forceinline__ chain_factors next()
     {
         const chain_factors factors = {load_scale(low), load_scale(high), load_scale(of_columns)};
-        load_ahead();
         low += rows_step;
         high += rows_step;
         of_columns += columns_step;
-        left--;
         return factors;
-    }
-
-  private:
-    __device__ __forceinline__ void load_ahead()
-    {
-        constexpr uint32_t SECTOR = 32 / sizeof(float);
-        if (reinterpret_cast<uintptr_t>(low) % 32 == 0 && rows_step == 1 && left > SECTOR) {
-            asm volatile("" ::"f"(ahead_low), "f"(ahead_high));
-            ahead_low = load_scale(low + SECTOR);
-            ahead_high = load_scale(high + SECTOR);
-        }
     }
 };
 
