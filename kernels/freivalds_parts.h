@@ -1,6 +1,6 @@
 /*
- * freivalds_parts.h - the definitions that both checks of a product use: the check on the host
- * (freivalds.c, freivalds_i32.c) and the check on a GPU (kernels/cuda/freivalds).
+ * freivalds_parts.h - the definitions that the checks of both backends use (kernels/cpu/freivalds.c
+ * and kernels/cuda/freivalds).
  */
 #ifndef KERNELS_FREIVALDS_PARTS_H
 #define KERNELS_FREIVALDS_PARTS_H
@@ -23,6 +23,29 @@ enum { FREIVALDS_EXPLAINED_MAX = 8 }; /* infinities and NaNs of a row that are l
 
 #define FREIVALDS_CONFIDENCE 6.0 /* Hoeffding's, see freivalds.h */
 #define FREIVALDS_OWN_ROUNDING (DBL_EPSILON / 2)
+
+/* Sums of elements times r: of a row of C or C0, or of the bias. */
+struct freivalds_dot {
+    double value, square, absolute;
+    uint32_t strange; /* elements that are not finite: their number, or 1 for any number */
+};
+
+/* The start of the workspace (freivalds_bytes). The residuals of the rows follow the header. Then
+ * come r [n]; value, square and absolute [number of Bs][k], the sums of op(B)*r, of which the
+ * second become the weights of the bound; and expected and bound [batch][m]. For i8 to i32 these
+ * are r, value and expected, of 32 bits. */
+struct freivalds_header {
+    uint64_t residual;  /* the bits of a double >= 0; as integers such bits have the same order */
+    double norm_square; /* of r */
+    struct freivalds_dot bias;
+    double reserved[2];
+};
+
+/* Number of different Bs of the batch: a stride of 0 says that all problems have the same B. */
+static inline FREIVALDS_DEVICE uint64_t freivalds_b_count(const struct gemm_problem *problem)
+{
+    return problem->stride_b == 0 ? 1 : problem->batch;
+}
 
 /* The rounding error of one element: at most relative * (|A||B|), plus after * the terms of the
  * epilogue, plus last * |result|, plus `least` near zero. */
@@ -64,10 +87,6 @@ static inline FREIVALDS_DEVICE uint32_t freivalds_r_i32(uint64_t seed, uint64_t 
 /* From this k on, the sums of i8 may exceed 32 bits. |b| <= 128, so the sum of the magnitudes of a
  * row of A says whether the sums of the row stay within 32 bits. */
 enum { FREIVALDS_WRAPS_K = INT32_MAX / (128 * 128) + 1 };
-
-/* The check of i8 products to i32: exact modulo 2^32, residual 0 or larger than 1. */
-enum gemmd_error freivalds_check_i32(const struct gemm_problem *problem, uint64_t seed,
-                                     double *residual);
 
 #ifdef __cplusplus
 }

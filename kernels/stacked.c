@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "kernels/backend.h"
+#include "kernels/freivalds.h"
 #include "kernels/key.h"
 #include "proto/dtype.h"
 #include "proto/size.h"
@@ -10,10 +11,10 @@
 enum { ALIGNMENT = 256, ROW_ALIGNMENT = 128 };
 
 /* The layout of the workspace: A, C0, scales of A and C of the stack, then the kernel's own
- * workspace. */
+ * workspace and that of the check. */
 struct plan {
     struct gemm_problem problem; /* as the kernel gets it, without pointers */
-    uint64_t a_bytes, c0_bytes, scale_bytes, c_bytes, kernel_bytes;
+    uint64_t a_bytes, c0_bytes, scale_bytes, c_bytes, kernel_bytes, check_bytes;
 };
 
 /* The leading dimension and the bytes of m rows of `width` elements, each row aligned as the
@@ -51,7 +52,9 @@ static bool stack_plan_make(const struct gemm_kernel *kernel, const struct gemm_
     if (!size_mul(p->m, p->a_scale.step * sizeof(float), &plan->scale_bytes) ||
         !size_align(plan->scale_bytes, ALIGNMENT, &plan->scale_bytes))
         return false;
-    return kernel->workspace_bytes(p, &plan->kernel_bytes);
+    return kernel->workspace_bytes(p, &plan->kernel_bytes) &&
+           size_align(plan->kernel_bytes, ALIGNMENT, &plan->kernel_bytes) &&
+           freivalds_bytes(p, &plan->check_bytes);
 }
 
 /* Everything that the products of a stack must have in common, for comparing and hashing. Factors
@@ -109,7 +112,7 @@ bool gemm_stacked_bytes(const struct gemm_kernel *kernel, const struct gemm_prob
     struct plan plan;
     return stack_plan_make(kernel, problem, &plan) && size_add(plan.a_bytes, plan.c0_bytes, out) &&
            size_add(*out, plan.scale_bytes, out) && size_add(*out, plan.c_bytes, out) &&
-           size_add(*out, plan.kernel_bytes, out);
+           size_add(*out, plan.kernel_bytes, out) && size_add(*out, plan.check_bytes, out);
 }
 
 /* Which rows of a stack are copied, and whether from or to the requests. */
@@ -168,9 +171,24 @@ static enum gemmd_error stack_move(struct gemm_context *context, const struct ge
     return code;
 }
 
+/* Checks the product of a stack, and has the residuals of its rows copied. */
+static enum gemmd_error stack_check(struct gemm_context *context, const struct gemm_problem *p,
+                                    const struct gemm_stack_check *check, void *workspace)
+{
+    const struct gemm_moves residuals = {
+        .row_bytes = p->m * sizeof *check->residuals,
+        .count = 1,
+        .list = {{.from = (char *)workspace + FREIVALDS_ROWS_OFFSET,
+                  .to = check->residuals,
+                  .rows = 1}}};
+    const enum gemmd_error code = freivalds_check(context, p, check->seed, workspace);
+    return code == GEMMD_OK ? context->backend->move_rows(context, &residuals) : code;
+}
+
 enum gemmd_error gemm_stacked(struct gemm_context *context, const struct gemm_kernel *kernel,
                               const struct gemm_problem *problem,
-                              const struct gemm_stack_rows *rows, uint32_t count, void *workspace)
+                              const struct gemm_stack_rows *rows, uint32_t count,
+                              const struct gemm_stack_check *check, void *workspace)
 {
     struct plan plan;
     if (!stack_plan_make(kernel, problem, &plan))
@@ -190,6 +208,8 @@ enum gemmd_error gemm_stacked(struct gemm_context *context, const struct gemm_ke
         code = stack_move(context, problem, p, SCALES_IN, scales, rows, count);
     if (code == GEMMD_OK)
         code = kernel->run(context, p, c + plan.c_bytes);
+    if (code == GEMMD_OK && check != NULL)
+        code = stack_check(context, p, check, c + plan.c_bytes + plan.kernel_bytes);
     if (code == GEMMD_OK)
         code = stack_move(context, problem, p, C_OUT, c, rows, count);
     return code;

@@ -47,18 +47,27 @@ uint64_t gemm_stack_key(const struct gemm_kernel *kernel, const struct gemm_prob
  * neither A nor its scales may be transposed. Pure. */
 bool gemm_can_stack(const struct gemm_kernel *kernel, const struct gemm_problem *problem);
 
-/* The size of the workspace for a stack of problem->m rows. For up to 512 rows the workspace also
- * suffices for every stack with fewer rows. False: the size overflows. Pure. */
+/* The check of all rows of a stack, as one product (kernels/freivalds.h). */
+struct gemm_stack_check {
+    uint64_t seed;
+    double *residuals; /* receives the residual of each row [problem->m]; in host memory, pinned on
+                          CUDA */
+};
+
+/* The size of the workspace for a stack of problem->m rows, with a check. For up to 512 rows the
+ * workspace also suffices for every stack with fewer rows. False: the size overflows. Pure. */
 bool gemm_stacked_bytes(const struct gemm_kernel *kernel, const struct gemm_problem *problem,
                         uint64_t *out);
 
 /* Computes the stack. problem->m is the sum of all rows. The problem's a, c0, c and a_scale.data
- * are ignored; b, b_scale and bias are in the memory of the backend. `workspace` has
- * gemm_stacked_bytes bytes and the alignment of a kernel's workspace. `rows` is not read after the
- * function returns. Errors are those of gemm_kernel.run; after an error the contents of every C are
- * undefined. */
+ * are ignored; b, b_scale and bias are in the memory of the backend. `check` is NULL if no row is
+ * checked; op(B) is multiplied with the check's vector once, however many rows there are.
+ * `workspace` has gemm_stacked_bytes bytes and the alignment of a kernel's workspace. `rows` and
+ * `check` are not read after the function returns. Errors are those of gemm_kernel.run; after an
+ * error the contents of every C are undefined. */
 enum gemmd_error gemm_stacked(struct gemm_context *context, const struct gemm_kernel *kernel,
                               const struct gemm_problem *problem,
-                              const struct gemm_stack_rows *rows, uint32_t count, void *workspace);
+                              const struct gemm_stack_rows *rows, uint32_t count,
+                              const struct gemm_stack_check *check, void *workspace);
 
 #endif

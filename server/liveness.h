@@ -4,12 +4,11 @@
  *
  * The service manager asks for keep-alive messages with WATCHDOG_USEC and WATCHDOG_PID
  * (sd_watchdog_enabled(3)). Four times in WATCHDOG_USEC microseconds, the main loop looks whether
- * each I/O thread, the dispatch thread, the verifier's thread, the job thread, the digester's
- * thread and the log's thread have run an iteration of their loops since the last look, and whether
- * the device computes: a device with work must not have stalled (--stall-time), and a device
- * without work must have computed a product with a known answer. If so, the main loop sends
- * WATCHDOG=1. If the main loop itself hangs, it sends nothing, and the service manager notices that
- * too.
+ * each I/O thread, the dispatch thread, the job thread, the digester's thread and the log's thread
+ * have run an iteration of their loops since the last look, and whether the device computes: a
+ * device with work must not have stalled (--stall-time), and a device without work must have
+ * computed a product with a known answer. If so, the main loop sends WATCHDOG=1. If the main loop
+ * itself hangs, it sends nothing, and the service manager notices that too.
  *
  * All functions run on the main thread.
  */

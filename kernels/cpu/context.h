@@ -30,6 +30,10 @@ static inline bool cpu_is_small(uint64_t m, uint64_t n, uint64_t k)
 uint64_t tiled_scratch_bytes(void);
 uint64_t attention_tiled_scratch_bytes(void);
 
+/* freivalds_check on the CPU (kernels/freivalds.h). */
+enum gemmd_error cpu_check(struct gemm_context *context, const struct gemm_problem *problem,
+                           uint64_t seed, void *workspace);
+
 extern const struct operation_kernel attention_cpu_naive, attention_cpu_tiled;
 extern const struct operation_kernel conv_cpu_naive, conv_cpu_product;
 extern const struct gemm_kernel gemm_cpu_naive, gemm_cpu_tiled, gemm_cpu_openblas;

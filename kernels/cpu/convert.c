@@ -140,17 +140,22 @@ void convert_to_f64(enum gemmd_dtype dtype, const void *from, double *to, uint64
         float f32[CHUNK];
         int32_t i32[CHUNK];
     } wide = {.f32 = {0}};
+    const bool integers = dtype_accumulator(dtype) == GEMMD_I32;
+    const uint64_t size = dtype_size(dtype);
 
     if (dtype == GEMMD_F64) {
         memcpy(to, from, count * sizeof *to);
         return;
     }
-    const char *source = from;
     for (uint64_t done = 0; done < count; done += CHUNK) {
-        uint64_t now = count - done < CHUNK ? count - done : CHUNK;
-        convert_widen(dtype, source + done * dtype_size(dtype), &wide, now);
-        for (uint64_t i = 0; i < now; i++)
-            to[done + i] =
-                dtype_accumulator(dtype) == GEMMD_I32 ? (double)wide.i32[i] : (double)wide.f32[i];
+        const uint64_t now = count - done < CHUNK ? count - done : CHUNK;
+        const char *source = (const char *)from + done * size;
+        const float *floats = dtype == GEMMD_F32 ? (const float *)(const void *)source : wide.f32;
+        if (dtype != GEMMD_F32)
+            convert_widen(dtype, source, &wide, now);
+        for (uint64_t i = 0; !integers && i < now; i++)
+            to[done + i] = (double)floats[i];
+        for (uint64_t i = 0; integers && i < now; i++)
+            to[done + i] = (double)wide.i32[i];
     }
 }

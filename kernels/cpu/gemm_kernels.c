@@ -129,5 +129,6 @@ const struct gemm_backend_entry gemm_backend_cpu = {
     .context_create = cpu_create,
     .context_destroy = cpu_destroy,
     .move_rows = cpu_move_rows,
+    .check = cpu_check,
     .library = cpu_library,
 };

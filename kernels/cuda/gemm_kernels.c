@@ -5,6 +5,7 @@
 #include "kernels/cuda/attention/attention.h"
 #include "kernels/cuda/context.h"
 #include "kernels/cuda/conv/conv.h"
+#include "kernels/cuda/freivalds/freivalds.h"
 #include "kernels/cuda/grouped/grouped.h"
 #include "kernels/cuda/mma/tensor_core.h"
 #include "kernels/cuda/move/move.h"
@@ -164,6 +165,12 @@ static enum gemmd_error cuda_move_rows(struct gemm_context *context, const struc
     return move_rows_launch(cuda_context_of(context)->stream, moves);
 }
 
+static enum gemmd_error cuda_check(struct gemm_context *context, const struct gemm_problem *problem,
+                                   uint64_t seed, void *workspace)
+{
+    return freivalds_launch(cuda_context_of(context)->stream, problem, seed, workspace);
+}
+
 /* The version of the library that was loaded, which need not be the one compiled against. Written
  * once, whoever asks first. */
 static char library_name[32];
@@ -231,6 +238,7 @@ const struct gemm_backend_entry gemm_backend_cuda = {
     .context_create = cuda_create,
     .context_destroy = cuda_destroy,
     .move_rows = cuda_move_rows,
+    .check = cuda_check,
     .library = cuda_library,
     .leading = cuda_leading,
 };

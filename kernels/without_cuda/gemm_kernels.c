@@ -24,6 +24,14 @@ static enum gemmd_error no_cuda_move_rows(struct gemm_context *context,
     return GEMMD_ERR_UNSUPPORTED;
 }
 
+static enum gemmd_error no_cuda_check(struct gemm_context *context,
+                                      const struct gemm_problem *problem, uint64_t seed,
+                                      void *workspace)
+{
+    (void)context, (void)problem, (void)seed, (void)workspace;
+    return GEMMD_ERR_UNSUPPORTED;
+}
+
 static const char *no_cuda_library(void)
 {
     return "none";
@@ -37,5 +45,6 @@ const struct gemm_backend_entry gemm_backend_cuda = {
     .context_create = no_cuda_create,
     .context_destroy = no_cuda_destroy,
     .move_rows = no_cuda_move_rows,
+    .check = no_cuda_check,
     .library = no_cuda_library,
 };

@@ -2,6 +2,8 @@
 
 #include <assert.h>
 
+#include "kernels/freivalds.h"
+#include "proto/size.h"
 #include "server/base/clock.h"
 #include "server/device/device_copy.h"
 #include "server/device/device_ops.h"
@@ -10,7 +12,9 @@
 bool device_work_bytes(const struct device *device, const struct gemm_problem *problem,
                        const struct gemm_kernel *kernel, uint64_t *out)
 {
-    return device->ops->work_bytes(device, problem, kernel, out);
+    *out = 0;
+    return device_can_share_launch(device, problem, kernel) ||
+           device->ops->work_bytes(device, problem, kernel, out);
 }
 
 bool device_task_bytes(const struct device *device, const struct task *task, uint64_t *out)
@@ -18,33 +22,39 @@ bool device_task_bytes(const struct device *device, const struct task *task, uin
     return device->ops->task_bytes != NULL && device->ops->task_bytes(device, task, out);
 }
 
-/* A small product is not stacked, since it already shares launches with products of any shape. A
- * work with copies is not stacked either, since a copy of a whole operand would hold up the other
- * works of the stack. A product that must be checked, and that the host cannot check, has a launch
- * of its own, after which the device checks the result. */
+/* The memory of a work that has a launch of its own: the launch's, then the check's. */
+static bool plan_own_launch(const struct device *device, struct work *work)
+{
+    uint64_t check_bytes;
+    if (!device->ops->work_bytes(device, &work->problem, work->kernel, &work->device_bytes))
+        return false;
+    return work->verify == WORK_UNVERIFIED ||
+           (size_align(work->device_bytes, DEVICE_LAYOUT_ALIGNMENT, &work->check_offset) &&
+            freivalds_bytes(&work->problem, &check_bytes) &&
+            size_add(work->check_offset, check_bytes, &work->device_bytes));
+}
+
+/* A small product is not stacked, since it already shares launches with products of any shape. If
+ * it is to be verified, it is stacked with others of the same resident B or has a launch of its
+ * own, because only these are checked. A work with copies is not stacked, since a copy of a whole
+ * operand would hold up the other works of the stack. */
 bool device_plan(const struct device *device, struct work *work)
 {
     const struct gemm_problem *problem = &work->problem;
-    const bool can_check = device->ops->checked_bytes != NULL;
-    const bool checks = can_check && work->verify != WORK_UNVERIFIED;
-    const bool own_launch = work->own_launch || (checks && work->outside_host);
-    work->shared_launch = !own_launch && device_can_share_launch(device, problem, work->kernel);
-    work->verify_on_device = checks && !work->shared_launch;
+    work->shared_launch = !work->own_launch && work->verify == WORK_UNVERIFIED &&
+                          device_can_share_launch(device, problem, work->kernel);
     work->stack_key = 0;
     work->stack_rows = 0;
-    /* device_work_bytes is 0 for a small product, which needs device memory in a launch of its own.
-     */
-    if (work->verify_on_device || (own_launch && can_check))
-        return device->ops->checked_bytes(device, problem, work->kernel, &work->device_bytes,
-                                          &work->check_offset);
-    if (!work->shared_launch && work->copy_count == 0 && !own_launch)
+    work->device_bytes = 0;
+    if (work->shared_launch)
+        return true;
+    if (work->copy_count == 0 && !work->own_launch)
         work->stack_rows =
             device_stack_rows(problem, work->kernel, device->tensors, device->stack_bytes);
     if (work->stack_rows == 0)
-        return device_work_bytes(device, problem, work->kernel, &work->device_bytes);
+        return plan_own_launch(device, work);
     work->stack_key = gemm_stack_key(work->kernel, problem);
     work->shared_launch = device->shared_slots > 0;
-    work->device_bytes = 0;
     return true;
 }
 

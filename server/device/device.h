@@ -130,10 +130,10 @@ bool device_work_bytes(const struct device *device, const struct gemm_problem *p
 bool device_task_bytes(const struct device *device, const struct task *task, uint64_t *out);
 
 /* Plans how a work is launched. The work has its problem, kernel and copies. Sets `shared_launch`,
- * `stack_key`, `stack_rows`, `verify_on_device`, `check_offset` and `device_bytes`
- * (device_work_bytes; 0 for a product that is stacked). A B in tensor memory must be at its final
- * address; the problem's other pointers are only tested as by device_work_bytes. False: the size
- * overflows. */
+ * `stack_key`, `stack_rows`, `check_offset` and `device_bytes` (device_work_bytes, and the memory
+ * of the check if the work is to be verified; 0 for a product that is stacked). A B in tensor
+ * memory must be at its final address; the problem's other pointers are only tested as by
+ * device_work_bytes. False: the size overflows. */
 bool device_plan(const struct device *device, struct work *work);
 /* As device_plan, for a work that is a task. */
 bool device_plan_task(const struct device *device, struct work *work);

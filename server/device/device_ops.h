@@ -28,15 +28,9 @@ struct device_ops {
     void (*close)(struct device *device);
     /* `submit` computes, and `poll` has nothing to wait for. */
     bool computes_in_submit;
-    /* device_work_bytes. */
+    /* device_work_bytes, for a launch of its own. */
     bool (*work_bytes)(const struct device *device, const struct gemm_problem *problem,
                        const struct gemm_kernel *kernel, uint64_t *out);
-    /* Device memory for a product that the device checks after it has computed
-     * (kernels/freivalds.h): as work_bytes, for a launch of its own, and then the check's, at the
-     * offset `*check`. False: the size overflows. NULL: the backend uses operands where the host
-     * can read them. */
-    bool (*checked_bytes)(const struct device *device, const struct gemm_problem *problem,
-                          const struct gemm_kernel *kernel, uint64_t *bytes, uint64_t *check);
     /* device_task_bytes. NULL: the backend computes products only. */
     bool (*task_bytes)(const struct device *device, const struct task *task, uint64_t *out);
     /* `submit` takes launch lists of tasks with a stack_key, and runs each list as one group

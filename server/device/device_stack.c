@@ -1,5 +1,7 @@
 #include "server/device/device_stack.h"
 
+#include <math.h>
+
 /* Most rows of a work that is stacked: a product with more rows than a tile of the fast kernels
  * gains nothing in a stack. */
 enum { WORK_ROWS = 128 };
@@ -41,9 +43,20 @@ uint32_t device_stack_rows(const struct gemm_problem *problem, const struct gemm
     return problem->m <= rows ? rows : 0;
 }
 
-enum gemmd_error device_stack_run(struct gemm_context *context, const struct work *works,
-                                  void *workspace)
+/* The work whose check decides the random vector of the launch; NULL: no work is to be verified. */
+static const struct work *first_verified(const struct work *works)
 {
+    while (works != NULL && works->verify == WORK_UNVERIFIED)
+        works = works->next;
+    return works;
+}
+
+enum gemmd_error device_stack_run(struct gemm_context *context, const struct work *works,
+                                  double *residuals, void *workspace)
+{
+    const struct work *verified = first_verified(works);
+    const struct gemm_stack_check check = {.seed = verified != NULL ? verified->verify_seed : 0,
+                                           .residuals = residuals};
     struct gemm_stack_rows rows[DEVICE_STACK_ROWS];
     struct gemm_problem stack = works->problem;
     uint32_t count = 0;
@@ -58,5 +71,17 @@ enum gemmd_error device_stack_run(struct gemm_context *context, const struct wor
     }
     if (stack.m > works->stack_rows)
         return GEMMD_ERR_INTERNAL;
-    return gemm_stacked(context, works->kernel, &stack, rows, count, workspace);
+    return gemm_stacked(context, works->kernel, &stack, rows, count,
+                        verified != NULL ? &check : NULL, workspace);
+}
+
+void device_stack_judge(struct work *works, const double *residuals)
+{
+    if (first_verified(works) == NULL)
+        return;
+    for (struct work *work = works; work != NULL; residuals += work->problem.m, work = work->next) {
+        work->residual = 0;
+        for (uint64_t row = 0; row < work->problem.m; row++)
+            work->residual = fmax(work->residual, residuals[row]);
+    }
 }

@@ -33,9 +33,15 @@ uint32_t device_stack_rows(const struct gemm_problem *problem, const struct gemm
                            struct device_span tensors, uint64_t stack_bytes);
 
 /* Computes a launch list of works of one stack, of DEVICE_STACK_ROWS rows at most, in `workspace`.
+ * If one of the works is to be verified, all rows are checked together, with one random vector, and
+ * `residuals` gets the residual of each row [DEVICE_STACK_ROWS]; on CUDA `residuals` is pinned.
  * CUDA: enqueues the computation. Called by the thread that uses the context. Errors are those of
  * gemm_stacked. */
 enum gemmd_error device_stack_run(struct gemm_context *context, const struct work *works,
-                                  void *workspace);
+                                  double *residuals, void *workspace);
+
+/* Sets the residual of each work of a stack that has ended to the largest of the work's rows. Does
+ * nothing if no work is to be verified. */
+void device_stack_judge(struct work *works, const double *residuals);
 
 #endif

@@ -79,17 +79,15 @@ struct work {
     uint64_t stack_key;
     uint32_t stack_rows; /* most rows in a stack of this work, as work_stack_rows counts rows */
 
-    enum work_verify verify; /* check the result by Freivalds' algorithm before `done` */
-    bool outside_host;       /* an operand or the result lies where the host cannot read */
-    /* Set by device_plan. True: the device makes the check, in its memory at `check_offset` in the
-     * work's range. False: the verifier's thread makes the check (verifier.h). */
-    bool verify_on_device;
-    uint64_t check_offset;
-    uint64_t verify_seed; /* which vector the check multiplies with; secret (verify_draw.h) */
-    bool uncounted;       /* the daemon's own work, which metrics do not count */
-    uint32_t tenant;      /* 0 ... the number of the queue's tenants - 1 */
-    uint32_t priority;    /* 0 ... GEMM_PRIORITY_MAX; a higher priority runs first */
-    uint64_t bytes;       /* of operands and result in the daemon's memory: what limits count */
+    /* Whether the device checks the result after it has computed (kernels/freivalds.h). A work that
+     * is verified is stacked or has a launch of its own. */
+    enum work_verify verify;
+    uint64_t check_offset; /* of the check's workspace in the work's range (device_plan) */
+    uint64_t verify_seed;  /* which vector the check multiplies with; secret (verify_draw.h) */
+    bool uncounted;        /* the daemon's own work, which metrics do not count */
+    uint32_t tenant;       /* 0 ... the number of the queue's tenants - 1 */
+    uint32_t priority;     /* 0 ... GEMM_PRIORITY_MAX; a higher priority runs first */
+    uint64_t bytes;        /* of operands and result in the daemon's memory: what limits count */
     /* Bytes of operands and results that are resident or in the client's shared memory. They count
      * for the tenant's fair share besides `bytes`. */
     uint64_t outside_bytes;
@@ -107,16 +105,16 @@ struct work {
     /* Set before `done` is called. */
     enum gemmd_error status; /* GEMMD_OK, or why there is no result */
     struct fault fault;
-    uint32_t launch_works;                   /* number of works in the launch */
-    double residual;                         /* of the check, if `verify` is not WORK_UNVERIFIED */
+    uint32_t launch_works; /* number of works in the launch */
+    double residual;       /* of the check, if `verify` is not WORK_UNVERIFIED; up to 1 passes */
     uint64_t queued_ns, started_ns, done_ns; /* on the monotonic clock */
     uint64_t h2d_ns, kernel_ns, d2h_ns; /* durations of the copies in, the kernel, the copies out */
 
     /* Called by the dispatch thread before the device gets the work. Must not block. May be NULL.
      */
     void (*started)(struct work *work);
-    /* Called exactly once: by the dispatch thread, by the verifier's thread, or by the caller of
-     * queue_expire, of queue_fail_all or, after queue_fail_all, of queue_push. Must not block. */
+    /* Called exactly once: by the dispatch thread, or by the caller of queue_expire, of
+     * queue_fail_all or, after queue_fail_all, of queue_push. Must not block. */
     void (*done)(struct work *work);
 };
 

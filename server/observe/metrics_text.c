@@ -40,7 +40,7 @@ static void write_verifications(struct metrics_writer *writer, const struct metr
     metrics_family(writer, "gemmd_verifications", METRICS_COUNTER,
                    "Products verified because of the parameter verify (request) or of "
                    "--verify-share (sample). fail: the product was wrong and was not sent. error: "
-                   "the check could not be made.");
+                   "the product or its check failed on the device.");
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         const struct {
             const char *name;

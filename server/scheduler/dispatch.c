@@ -12,7 +12,6 @@
 #include "server/base/heartbeat.h"
 #include "server/observe/metrics_cells.h"
 #include "server/scheduler/stall_watch.h"
-#include "server/scheduler/verifier.h"
 
 /* How the thread notices that a work has ended. For as long as a small product takes, the thread
  * polls without a pause. Then it polls at intervals that grow with the time it has waited: a large
@@ -43,7 +42,7 @@ struct dispatch {
     struct metrics_shard *shard;   /* borrowed */
     uint32_t max_launch_works;
     uint64_t busy_poll_ns;
-    struct verifier *verifier;
+    struct verify_counts verified;
     struct probe *probe;
     struct stall_watch stall_watch;
     struct heartbeat heartbeat;
@@ -124,15 +123,20 @@ static void count_shape(struct metrics_shard *shard, const struct work *work,
     metrics_cell(shard, done, lengths);
 }
 
+/* Whether the computation was ended early because nobody wanted its result, which is no error. */
+static bool was_ended_early(const struct work *work)
+{
+    return work->status == GEMMD_ERR_DEADLINE || work->status == GEMMD_ERR_CANCELLED;
+}
+
 /* Counts one launch, whose works have all succeeded or all failed. */
 static void count_launch(struct dispatch *dispatch, const struct work *works)
 {
     struct metrics_shard *shard = dispatch->shard;
     double flops = 0;
     if (works->status != GEMMD_OK) {
-        /* The loss is counted once, and a computation that was ended early is no error. */
-        if (works->status != GEMMD_ERR_DEVICE_LOST && works->status != GEMMD_ERR_DEADLINE &&
-            works->status != GEMMD_ERR_CANCELLED)
+        /* The loss is counted once. */
+        if (works->status != GEMMD_ERR_DEVICE_LOST && !was_ended_early(works))
             metrics_device_error(shard);
         return;
     }
@@ -164,15 +168,30 @@ static void count_launch(struct dispatch *dispatch, const struct work *works)
     metrics_launch(shard, works->launch_works, flops, works->kernel_ns);
 }
 
+/* Counts the check of a work that has ended, and fails a work whose result is wrong. */
+static void judge(struct verify_counts *verified, struct work *work)
+{
+    enum verify_result result = VERIFY_ERROR;
+    if (was_ended_early(work))
+        return;
+    if (work->status == GEMMD_OK)
+        result = work->residual <= 1 ? VERIFY_PASS : VERIFY_FAIL;
+    atomic_fetch_add(&verified->count[work->verify][result], 1);
+    if (result == VERIFY_FAIL)
+        work->status = fault_set(&work->fault, GEMMD_ERR_VERIFICATION, "verify",
+                                 "the result of the kernel %s failed verification: its error is "
+                                 "%.3g times what rounding explains",
+                                 work->kernel->name, work->residual);
+}
+
 static void end_works(struct dispatch *dispatch, struct work *works)
 {
     struct work *next;
     for (struct work *work = works; work != NULL; work = next) {
         next = work->next; /* once its `done` is called, the work belongs to its owner */
-        if (work->verify != WORK_UNVERIFIED && work->status == GEMMD_OK)
-            verifier_push(dispatch->verifier, work);
-        else
-            work_end(work);
+        if (work->verify != WORK_UNVERIFIED)
+            judge(&dispatch->verified, work);
+        work_end(work);
     }
 }
 
@@ -283,17 +302,11 @@ struct dispatch *dispatch_start(struct device *device, struct queue *queue,
     dispatch->probe = probe_create(device);
     if (dispatch->probe == NULL)
         goto no_probe;
-    dispatch->verifier = verifier_start();
-    if (dispatch->verifier == NULL)
-        goto no_verifier;
     if (pthread_create(&dispatch->thread, NULL, dispatch_run, dispatch) != 0)
         goto no_thread;
     return dispatch;
 
 no_thread:
-    verifier_end(dispatch->verifier);
-    verifier_free(dispatch->verifier);
-no_verifier:
     probe_destroy(dispatch->probe);
 no_probe:
     free(dispatch);
@@ -320,7 +333,6 @@ bool dispatch_end(struct dispatch *dispatch, uint64_t patience_ns)
     if (patience_ns != UINT64_MAX && !wait_until_stopped(dispatch, patience_ns))
         return false;
     pthread_join(dispatch->thread, NULL);
-    verifier_end(dispatch->verifier);
     probe_expire(dispatch->probe, UINT64_MAX, false); /* no thread is left to run a probe */
     return true;
 }
@@ -329,7 +341,6 @@ void dispatch_free(struct dispatch *dispatch)
 {
     if (dispatch == NULL)
         return;
-    verifier_free(dispatch->verifier);
     probe_destroy(dispatch->probe);
     free(dispatch);
 }
@@ -400,7 +411,7 @@ void dispatch_expire_probes(struct dispatch *dispatch, uint64_t now_ns)
 
 const struct verify_counts *dispatch_verify_counts(const struct dispatch *dispatch)
 {
-    return verifier_counts(dispatch->verifier);
+    return &dispatch->verified;
 }
 
 const char *dispatch_stuck(struct dispatch *dispatch)
@@ -409,11 +420,8 @@ const char *dispatch_stuck(struct dispatch *dispatch)
                           device_computes_in_submit(dispatch->device) &&
                           stall_watch_ns(&dispatch->stall_watch) == 0;
     const bool alive = heartbeat_look(&dispatch->heartbeat) || computes;
-    const bool verifies = verifier_alive(dispatch->verifier);
     queue_wake(dispatch->queue);
     if (stall_watch_ns(&dispatch->stall_watch) > 0)
         return "the device";
-    if (!alive)
-        return "the dispatch thread";
-    return verifies ? NULL : "the verifier's thread";
+    return alive ? NULL : "the dispatch thread";
 }

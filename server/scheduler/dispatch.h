@@ -13,6 +13,7 @@
 #ifndef SERVER_SCHEDULER_DISPATCH_H
 #define SERVER_SCHEDULER_DISPATCH_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -21,15 +22,23 @@
 #include "server/scheduler/early_copy.h"
 #include "server/scheduler/probe.h"
 #include "server/scheduler/queue.h"
-#include "server/scheduler/verifier.h"
 
 struct dispatch;
 
-/* Starts the dispatch thread and the verifier's thread. All pointers are borrowed and must outlive
- * both threads. `early_copy` is NULL for a device that copies nothing early. `shard` is written by
- * the dispatch thread alone. At most `max_launch_works` works (1 ... DEVICE_LAUNCH_WORKS_MAX) share
- * a launch. The thread polls the queue for `busy_poll_us` microseconds before it sleeps. NULL: a
- * thread cannot start, or there is no memory. */
+enum verify_result { VERIFY_PASS, VERIFY_FAIL, VERIFY_ERROR, VERIFY_RESULT_COUNT };
+
+/* Results of checks so far, by why the result was checked (WORK_VERIFY_ASKED or
+ * WORK_VERIFY_SAMPLED). VERIFY_ERROR counts works that were to be verified and failed on the
+ * device. Any thread. */
+struct verify_counts {
+    atomic_uint_fast64_t count[WORK_VERIFY_COUNT][VERIFY_RESULT_COUNT];
+};
+
+/* Starts the dispatch thread. All pointers are borrowed and must outlive the thread. `early_copy`
+ * is NULL for a device that copies nothing early. `shard` is written by the dispatch thread alone.
+ * At most `max_launch_works` works (1 ... DEVICE_LAUNCH_WORKS_MAX) share a launch. The thread polls
+ * the queue for `busy_poll_us` microseconds before it sleeps. NULL: the thread cannot start, or
+ * there is no memory. */
 struct dispatch *dispatch_start(struct device *device, struct queue *queue,
                                 struct early_copy *early_copy, struct metrics_shard *shard,
                                 uint32_t max_launch_works, uint32_t busy_poll_us);
@@ -65,9 +74,9 @@ uint64_t dispatch_stalled_ns(const struct dispatch *dispatch);
 /* The results of checks so far. Any thread. */
 const struct verify_counts *dispatch_verify_counts(const struct dispatch *dispatch);
 /* Returns the name of a part that has made no progress since the last call: the dispatch thread,
- * the verifier's thread, or a device that has stalled. NULL: every part has made progress. A CPU
- * that computes in the dispatch thread makes progress until it has stalled. Wakes the threads for
- * the next call. Always called on the thread that calls dispatch_look. */
+ * or a device that has stalled. NULL: both have made progress. A CPU that computes in the dispatch
+ * thread makes progress until it has stalled. Wakes the thread for the next call. Always called on
+ * the thread that calls dispatch_look. */
 const char *dispatch_stuck(struct dispatch *dispatch);
 /* Answers the callers of dispatch_probe whose time is over. Called by a timer. */
 void dispatch_expire_probes(struct dispatch *dispatch, uint64_t now_ns);

@@ -9,10 +9,8 @@
 
 #include "kernels/attention.h"
 #include "kernels/cpu/context.h"
-#include "kernels/cuda/freivalds/freivalds.h"
 #include "kernels/cuda/move/move.h"
 #include "kernels/cuda_error.h"
-#include "kernels/freivalds.h"
 
 enum { B_MAX = 200 * 200, WIDTH_MAX = 64, SCORES_MAX = 1 << 15 }; /* elements */
 
@@ -157,6 +155,15 @@ static enum gemmd_error simulated_move_rows(struct gemm_context *context,
     return move_rows_launch(((struct simulated_context *)context)->stream, moves);
 }
 
+static enum gemmd_error simulated_check(struct gemm_context *context,
+                                        const struct gemm_problem *problem, uint64_t seed,
+                                        void *workspace)
+{
+    const enum gemmd_error code = launch_in(context);
+    return code != GEMMD_OK ? code
+                            : gemm_backend_cpu.check(cpu_of(context), problem, seed, workspace);
+}
+
 static const char *simulated_library(void)
 {
     return "none";
@@ -169,10 +176,11 @@ const struct gemm_backend_entry gemm_backend_cuda = {
     .context_create = simulated_create,
     .context_destroy = simulated_destroy,
     .move_rows = simulated_move_rows,
+    .check = simulated_check,
     .library = simulated_library,
 };
 
-/* ---- copies and the check ---- */
+/* ---- copies ---- */
 
 enum gemmd_error realign_launch(cudaStream_t stream, const struct realign_job *job)
 {
@@ -192,19 +200,4 @@ enum gemmd_error move_spans_launch(cudaStream_t stream, const struct span_moves 
     for (uint32_t i = 0; i < moves->count && code == GEMMD_OK; i++)
         memcpy(moves->list[i].to, moves->list[i].from, moves->list[i].bytes);
     return code;
-}
-
-bool freivalds_workspace_bytes(const struct gemm_problem *problem, uint64_t *out)
-{
-    (void)problem;
-    *out = FREIVALDS_HEADER_BYTES;
-    return true;
-}
-
-enum gemmd_error freivalds_launch(cudaStream_t stream, const struct gemm_problem *problem,
-                                  uint64_t seed, void *workspace)
-{
-    bool pass;
-    const enum gemmd_error code = launch_on(stream);
-    return code != GEMMD_OK ? code : freivalds_check(problem, seed, &pass, workspace);
 }

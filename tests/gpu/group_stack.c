@@ -3,6 +3,7 @@
  * each request alone, by the kernel that "auto" gives to it; and how long a stack takes.
  */
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +26,7 @@ struct stack {
     uint32_t count;
     unsigned char *mapped[PRODUCT_PARTS], *device[PRODUCT_PARTS];
     unsigned char *alone, *workspace;
+    double *residuals; /* of the rows of a stack that is checked; pinned [REQUESTS_MAX] */
     uint64_t seed;
 };
 
@@ -132,18 +134,28 @@ static void poison(struct stack *s)
            s->product.buffers[PRODUCT_C].bytes);
 }
 
+/* Runs the stack with its check. Every row must pass. */
 static bool run_stacked(struct stack *s, uint64_t bytes)
 {
+    const struct gemm_stack_check all_rows = {.seed = random_next(&s->seed),
+                                              .residuals = s->residuals};
     unsigned char guard[GUARD];
+    for (uint64_t i = 0; i < s->problem.m; i++)
+        s->residuals[i] = (double)NAN;
     if (!group_succeeded(cudaMemset(s->workspace, 0xff, bytes + GUARD), "cudaMemset") ||
-        gemm_stacked(s->bench->context, s->kernel, &s->problem, s->rows, s->count, s->workspace) !=
-            GEMMD_OK ||
+        gemm_stacked(s->bench->context, s->kernel, &s->problem, s->rows, s->count, &all_rows,
+                     s->workspace) != GEMMD_OK ||
         !group_succeeded(cudaStreamSynchronize(s->bench->stream), "a stack") ||
         !copy(guard, s->workspace + bytes, GUARD))
         return false;
     for (unsigned i = 0; i < GUARD; i++)
         if (guard[i] != 0xff) {
             printf("FAILED: byte %u beyond a stack's workspace was written\n", i);
+            return false;
+        }
+    for (uint64_t i = 0; i < s->problem.m; i++)
+        if (!(s->residuals[i] >= 0 && s->residuals[i] <= 1)) {
+            printf("FAILED: row %" PRIu64 " of a stack has the residual %g\n", i, s->residuals[i]);
             return false;
         }
     return true;
@@ -195,23 +207,27 @@ out:
     return right;
 }
 
+static void close_stack(struct stack *s)
+{
+    (void)cudaFreeHost(s->residuals);
+    (void)cudaFree(s->workspace);
+    free(s);
+}
+
 static struct stack *open_stack(struct group_bench *bench)
 {
     struct stack *s = calloc(1, sizeof *s);
-    if (s == NULL ||
-        !group_succeeded(cudaMalloc((void **)&s->workspace, WORKSPACE_BYTES), "cudaMalloc")) {
-        free(s);
+    if (s == NULL)
         return NULL;
-    }
     s->bench = bench;
     s->seed = 41;
-    return s;
-}
-
-static void close_stack(struct stack *s)
-{
-    (void)cudaFree(s->workspace);
-    free(s);
+    if (group_succeeded(cudaMalloc((void **)&s->workspace, WORKSPACE_BYTES), "cudaMalloc") &&
+        group_succeeded(cudaHostAlloc((void **)&s->residuals, REQUESTS_MAX * sizeof *s->residuals,
+                                      cudaHostAllocMapped),
+                        "cudaHostAlloc"))
+        return s;
+    close_stack(s);
+    return NULL;
 }
 
 void group_check_stacks(struct group_bench *bench, uint64_t *passed, uint64_t *failed)
@@ -253,14 +269,30 @@ void group_check_stacks(struct group_bench *bench, uint64_t *passed, uint64_t *f
         close_stack(s);
 }
 
-/* bf16, one row each on a B of 4096 x 4096, from the call to the end. */
+/* The time of a stack from the call to the end, in microseconds; negative if the stack fails. */
+static double time_stack(struct stack *s, const struct gemm_problem *p, uint32_t count,
+                         const struct gemm_stack_check *check)
+{
+    enum { RUNS = 301 };
+    double times[RUNS];
+    for (unsigned run = 0; run < RUNS; run++) {
+        const double begun_us = group_now_us();
+        if (gemm_stacked(s->bench->context, s->kernel, p, s->rows, count, check, s->workspace) !=
+                GEMMD_OK ||
+            !group_succeeded(cudaStreamSynchronize(s->bench->stream), "a stack"))
+            return -1;
+        times[run] = group_now_us() - begun_us;
+    }
+    return group_median(times, RUNS);
+}
+
+/* bf16, one row each on a B of 4096 x 4096, without and with the check of all rows. */
 bool group_time_stacks(struct group_bench *bench)
 {
-    enum { SIDE = 4096, MOST = 256, RUNS = 301 };
+    enum { SIDE = 4096, MOST = 256 };
     static const uint32_t counts[] = {1, 16, 64, 128, 256};
     struct stack *s = open_stack(bench);
     uint16_t *rows = NULL, *b = NULL;
-    double times[RUNS];
     bool done = s != NULL &&
                 group_succeeded(cudaHostAlloc((void **)&rows, 2 * MOST * SIDE * sizeof *rows,
                                               cudaHostAllocMapped),
@@ -271,9 +303,7 @@ bool group_time_stacks(struct group_bench *bench)
     for (uint64_t i = 0; done && i < SIDE; i++)
         done = copy(b + i * SIDE, rows + i % MOST * SIDE, SIDE * sizeof *b);
     if (done)
-        printf("rows of bf16 stacked on a B of 4096 x 4096, from and to host memory, medians of %d:"
-               "\n",
-               RUNS);
+        printf("rows of bf16 stacked on a B of 4096 x 4096, from and to host memory, medians:\n");
     for (unsigned c = 0; c < sizeof counts / sizeof counts[0] && done; c++) {
         struct gemm_problem p = {.dtype = GEMMD_BF16,
                                  .out = GEMMD_BF16,
@@ -289,18 +319,14 @@ bool group_time_stacks(struct group_bench *bench)
         for (uint32_t i = 0; i < counts[c]; i++)
             s->rows[i] = (struct gemm_stack_rows){
                 .a = rows + i * SIDE, .c = rows + (MOST + i) * SIDE, .rows = 1};
-        for (unsigned run = 0; run < RUNS && done; run++) {
-            const double begun_us = group_now_us();
-            done = gemm_stacked(bench->context, s->kernel, &p, s->rows, counts[c], s->workspace) ==
-                       GEMMD_OK &&
-                   group_succeeded(cudaStreamSynchronize(bench->stream), "a stack");
-            times[run] = group_now_us() - begun_us;
-        }
-        if (done) {
-            const double us = group_median(times, RUNS);
-            printf("  %3u requests %7.1f us, %9.0f rows/s by %s\n", counts[c], us,
-                   counts[c] / us * 1e6, s->kernel->name);
-        }
+        if (!done)
+            break;
+        const struct gemm_stack_check check = {.seed = 1, .residuals = s->residuals};
+        const double us = time_stack(s, &p, counts[c], NULL);
+        const double checked_us = time_stack(s, &p, counts[c], &check);
+        done = us > 0 && checked_us > 0;
+        printf("  %3u requests %7.1f us, %9.0f rows/s by %s; verified %7.1f us, %.2f times\n",
+               counts[c], us, counts[c] / us * 1e6, s->kernel->name, checked_us, checked_us / us);
     }
     (void)cudaFreeHost(rows);
     (void)cudaFree(b);

@@ -32,6 +32,7 @@ enum { FAULTS = 4, OPTIONS_STEP = 5 };
 static const double TOLERANCE = 0.05;
 
 static unsigned passed, failed;
+static struct gemm_context *host_context;
 
 static bool succeeded(cudaError_t error, const char *what)
 {
@@ -40,15 +41,15 @@ static bool succeeded(cudaError_t error, const char *what)
     return error == cudaSuccess;
 }
 
-/* The residual by the device; negative if that failed. */
+/* The largest residual by the device, and those of the rows; negative if that failed. */
 static double device_residual(const struct gemm_problem *problem, uint64_t seed,
-                              cudaStream_t stream)
+                              cudaStream_t stream, double *rows)
 {
-    void *workspace = NULL;
+    unsigned char *workspace = NULL;
     uint64_t bytes;
     double residual = -1;
-    if (!freivalds_workspace_bytes(problem, &bytes) ||
-        !succeeded(cudaMalloc(&workspace, bytes), "cudaMalloc"))
+    if (!freivalds_bytes(problem, &bytes) ||
+        !succeeded(cudaMalloc((void **)&workspace, bytes), "cudaMalloc"))
         return -1;
     /* The workspace need not be zeros. */
     if (!succeeded(cudaMemsetAsync(workspace, 0xff, bytes, stream), "cudaMemset") ||
@@ -56,6 +57,10 @@ static double device_residual(const struct gemm_problem *problem, uint64_t seed,
         !succeeded(
             cudaMemcpyAsync(&residual, workspace, sizeof residual, cudaMemcpyDeviceToHost, stream),
             "the copy of the residual") ||
+        !succeeded(cudaMemcpyAsync(rows, workspace + FREIVALDS_ROWS_OFFSET,
+                                   problem->batch * problem->m * sizeof *rows,
+                                   cudaMemcpyDeviceToHost, stream),
+                   "the copy of the residuals of rows") ||
         !succeeded(cudaStreamSynchronize(stream), "the check"))
         residual = -1;
     (void)cudaFree(workspace);
@@ -73,12 +78,23 @@ static void compare(const struct product *product, const struct device_product *
                     uint64_t seed, const char *what)
 {
     char text[256];
-    double host = -1;
-    bool pass;
-    if (freivalds_check(&product->problem, seed, &pass, &host) != GEMMD_OK)
-        host = -2;
-    const double found = device_residual(&device->problem, seed, device->stream);
-    if (agree(host, found)) {
+    const uint64_t rows = product->problem.batch * product->problem.m;
+    double *of_host = malloc(rows * sizeof *of_host), *of_device = malloc(rows * sizeof *of_device);
+    double host = -2, found = -1;
+    bool same = of_host != NULL && of_device != NULL;
+    if (same) {
+        host = product_residual(host_context, &product->problem, seed, of_host);
+        found = device_residual(&device->problem, seed, device->stream, of_device);
+        same = agree(host, found);
+    }
+    for (uint64_t i = 0; i < rows && same; i++)
+        if (!agree(of_host[i], of_device[i])) {
+            same = false;
+            host = of_host[i], found = of_device[i];
+        }
+    free(of_host);
+    free(of_device);
+    if (same) {
         passed++;
         return;
     }
@@ -222,7 +238,7 @@ static void time_square(uint64_t side, struct case_types types, const struct tes
     sizes[1] = sizes[0];
     gemm_problem_contiguous(&p);
     if (gemm_select(&gpu, "auto", &p, &kernel, NULL) != GEMMD_OK ||
-        !kernel->workspace_bytes(&p, &sizes[3]) || !freivalds_workspace_bytes(&p, &sizes[4]))
+        !kernel->workspace_bytes(&p, &sizes[3]) || !freivalds_bytes(&p, &sizes[4]))
         return;
     for (int i = 0; i < 5; i++)
         if (!succeeded(cudaMalloc(&memory[i], sizes[i] + 256), "cudaMalloc") ||
@@ -262,7 +278,9 @@ int main(int argc, char **argv)
         fprintf(stderr, "Usage: gemmd-gpu-verify-check [--time]\n");
         return 2;
     }
-    if (!streams_open(streams)) {
+    struct fault fault;
+    if (!streams_open(streams) ||
+        gemm_context_create(GEMM_BACKEND_CPU, NULL, 1, &host_context, &fault) != GEMMD_OK) {
         streams_close(streams);
         return 1;
     }
@@ -273,6 +291,7 @@ int main(int argc, char **argv)
             check_types(case_types[i], &streams[0]);
         printf("%u passed, %u failed\n", passed, failed);
     }
+    gemm_context_destroy(host_context);
     streams_close(streams);
     return failed == 0 ? 0 : 1;
 }

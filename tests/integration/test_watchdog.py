@@ -147,7 +147,7 @@ def test_the_watchdogs_signal_leaves_a_core(gemmd, sanitized, tmp_path):
     ("io-0", "I/O thread 0"),
     # The dispatch thread may be stopped while it asks the device.
     ("dispatch", ("the dispatch thread makes", "the device makes")), ("jobs", "the job thread"),
-    ("verifier", "the verifier's thread"), ("digester", "the digester's thread"), ("log", None),
+    ("digester", "the digester's thread"), ("log", None),
     ("gemmd", None),
 ])
 def test_a_stopped_thread_stops_the_feeding(name, part, start, manager):

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "kernels/cpu/convert.h"
+#include "kernels/freivalds.h"
 #include "proto/dtype.h"
 #include "tests/product/random.h"
 
@@ -464,6 +465,27 @@ bool product_check(const struct product *product, double sum_error, double *wors
         }
     }
     return true;
+}
+
+double product_residual(struct gemm_context *context, const struct gemm_problem *problem,
+                        uint64_t seed, double *rows)
+{
+    uint64_t bytes;
+    double residual = -1;
+    if (!freivalds_bytes(problem, &bytes))
+        return -1;
+    unsigned char *workspace = malloc(bytes);
+    if (workspace == NULL)
+        return -1;
+    memset(workspace, 0xff, bytes); /* the workspace need not be zeros */
+    if (freivalds_check(context, problem, seed, workspace) == GEMMD_OK) {
+        memcpy(&residual, workspace, sizeof residual);
+        if (rows != NULL)
+            memcpy(rows, workspace + FREIVALDS_ROWS_OFFSET,
+                   problem->batch * problem->m * sizeof *rows);
+    }
+    free(workspace);
+    return residual;
 }
 
 void product_describe(const struct gemm_problem *p, char *text, uint64_t size)

@@ -78,6 +78,12 @@ double product_sum_error(enum gemmd_dtype dtype, uint64_t k);
 bool product_check(const struct product *product, double sum_error, double *worst, char *text,
                    uint64_t size);
 
+/* The largest residual of the check in a context of the CPU (kernels/freivalds.h). `rows`, if not
+ * NULL, gets the residual of each row [batch][m]. Negative if memory is lacking or the check fails.
+ */
+double product_residual(struct gemm_context *context, const struct gemm_problem *problem,
+                        uint64_t seed, double *rows);
+
 /* "f16 to f32, 3 x 5 x 7, transa, ..." */
 void product_describe(const struct gemm_problem *problem, char *text, uint64_t size);
 

@@ -5,7 +5,6 @@
 #include <string.h>
 #include <time.h>
 
-#include "kernels/freivalds.h"
 #include "server/base/clock.h"
 #include "tests/unit/admitted_queue.h"
 
@@ -28,19 +27,6 @@ enum simulated_event look(const struct work *work)
     return atomic_load(&((const struct item *)work)->event);
 }
 
-enum gemmd_error freivalds_check(const struct gemm_problem *problem, uint64_t seed, bool *pass,
-                                 double *residual)
-{
-    const struct item *item =
-        (const struct item *)((const char *)problem - offsetof(struct work, problem));
-    (void)seed;
-    while (item->check.held != NULL && atomic_load(item->check.held))
-        wait_a_little();
-    *pass = item->check.pass;
-    *residual = 0.25;
-    return item->check.code;
-}
-
 const struct gemm_kernel simulated_kernel = {.name = "simulated"};
 
 struct item *add(enum simulated_event event)
@@ -50,7 +36,6 @@ struct item *add(enum simulated_event event)
     memset(item, 0, sizeof *item);
     item->number = stage.count++;
     item->ranks = &stage.ranks;
-    item->check.pass = true;
     atomic_store(&item->event, event);
     item->work.kernel = &simulated_kernel;
     item->work.problem.m = item->work.problem.n = item->work.problem.k = item->work.problem.batch =

@@ -3,8 +3,8 @@
  * chooses.
  *
  * There is one stage, since each test runs in a process of its own. The functions are called by the
- * thread of the test, and fail the test if they cannot do what they are for. The stage replaces the
- * check of results on the host (kernels/freivalds.h) by its own.
+ * thread of the test, and fail the test if they cannot do what they are for. A work that is to be
+ * verified has the residual that the test has set in the work.
  */
 #ifndef UNIT_DISPATCH_STAGE_H
 #define UNIT_DISPATCH_STAGE_H
@@ -17,19 +17,11 @@
 
 enum { ITEMS_MAX = 64, PROBE_MS = 60000, MAX_LAUNCH_WORKS = 4, TENANTS = 3 };
 
-/* The result of the check on the host, and whether the check is held up. */
-struct check {
-    enum gemmd_error code;
-    bool pass;
-    atomic_bool *held; /* the check waits while this is true; NULL: it does not wait */
-};
-
 /* A work, and the result that it gets. */
 struct item {
     struct work work; /* the first member: callbacks cast it back */
     uint32_t number;
     _Atomic enum simulated_event event;
-    struct check check;
     atomic_uint begun; /* how often `started` was called */
     atomic_uint ended; /* how often `done` was called */
     uint32_t rank;     /* 1 for the first item to end, 2 for the second, and so on */

@@ -7,7 +7,6 @@
 #include <time.h>
 
 #include "has_gpu.h"
-#include "kernels/freivalds.h"
 #include "proto/dtype.h"
 #include "server/device/copy_in.h"
 #include "server/device/device_copy.h"
@@ -82,7 +81,10 @@ static void make(struct product *product, struct device *device, const struct ge
     }
     ck_assert_msg(gemm_select(&kind, "auto", p, &product->work.kernel, &fault) == GEMMD_OK, "%s",
                   fault.detail);
-    ck_assert(device_work_bytes(device, p, product->work.kernel, &product->work.device_bytes));
+    product->work.own_launch = true;
+    product->work.verify = WORK_VERIFY_ASKED;
+    product->work.residual = 2;
+    ck_assert(device_plan(device, &product->work));
     ck_assert(arena_alloc(device_arena(device), product->work.device_bytes,
                           &product->work.device_offset));
 }
@@ -167,14 +169,10 @@ static void compare_steps(struct device *device, const struct gemm_problem *prob
     static const uint64_t steps[] = {70001, 1 << 20};
     struct product product;
     struct copy_in copies;
-    bool pass = true;
-    double residual = 0;
     make(&product, device, problem, more);
     run(&product, device, product.once, NULL);
-    if (problem->dtype != GEMMD_I8)
-        ck_assert_int_eq(freivalds_check(&product.work.problem, 1, &pass, &residual), GEMMD_OK);
-    ck_assert_msg(pass, "%s by %s: the residual is %g", dtype_name(problem->dtype),
-                  product.work.kernel->name, residual);
+    ck_assert_msg(product.work.residual <= 1, "%s by %s: the residual is %g",
+                  dtype_name(problem->dtype), product.work.kernel->name, product.work.residual);
     for (int i = 0; i < 2; i++) {
         uint64_t started = 0;
         ck_assert(device_plan_copies(device, &product.work, body_of(&product), &copies));

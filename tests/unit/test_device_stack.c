@@ -5,8 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/cpu/context.h"
 #include "proto/dtype.h"
 #include "server/device/device.h"
+#include "simulated_device.h"
 #include "tests/product/random.h"
 
 enum { N = 33, K = 65, WORKS = 7, TENSOR_BYTES = 1 << 20 };
@@ -256,6 +258,97 @@ START_TEST(what_brings_copies_along_is_alone)
 }
 END_TEST
 
+/* The first row of work number 3. */
+enum { WRONG_ROW = 6 };
+
+static enum gemmd_error wrong_run(struct gemm_context *context, const struct gemm_problem *problem,
+                                  void *workspace)
+{
+    const enum gemmd_error code = gemm_cpu_tiled.run(context, problem, workspace);
+    float *row = (float *)problem->c + (problem->m > WRONG_ROW ? WRONG_ROW : 0) * problem->ldc;
+    row[N - 1] += 1;
+    return code;
+}
+
+/* As make_requests, without an activation, for a kernel that computes one row wrongly. */
+static void make_verified(struct gemm_kernel *kernel)
+{
+    make_requests("tiled");
+    *kernel = gemm_cpu_tiled;
+    kernel->run = wrong_run;
+    for (uint32_t i = 0; i < WORKS; i++) {
+        struct work *work = &requests[i].work;
+        work->problem.act = GEMM_ACT_NONE;
+        work->kernel = kernel;
+        work->verify = i % 2 == 1 ? WORK_VERIFY_ASKED : WORK_UNVERIFIED;
+        work->verify_seed = i;
+        work->residual = -1;
+        ck_assert(device_plan(device, work));
+    }
+}
+
+START_TEST(a_stack_is_verified_row_by_row)
+{
+    struct gemm_kernel kernel;
+    make_verified(&kernel);
+    device_submit(device, &requests[0].work);
+    ck_assert_ptr_eq(device_poll(device), &requests[0].work);
+    for (uint32_t i = 0; i < WORKS; i++) {
+        const struct work *work = &requests[i].work;
+        ck_assert_int_eq(work->status, GEMMD_OK);
+        if (i == 3)
+            ck_assert_double_gt(work->residual, 1);
+        else if (work->verify != WORK_UNVERIFIED)
+            ck_assert_msg(work->residual >= 0 && work->residual <= 1, "work %u: %g", i,
+                          work->residual);
+    }
+}
+END_TEST
+
+START_TEST(a_launch_of_its_own_is_verified)
+{
+    struct gemm_kernel kernel;
+    make_verified(&kernel);
+    for (uint32_t i = 1; i < WORKS; i += 2) {
+        struct work *work = &requests[i].work;
+        uint64_t without;
+        work->own_launch = true;
+        work->next = NULL;
+        work->kernel = i == 5 ? &kernel : &gemm_cpu_tiled;
+        ck_assert(device_plan(device, work));
+        ck_assert_uint_eq(work->stack_key, 0);
+        ck_assert(device_work_bytes(device, &work->problem, work->kernel, &without));
+        ck_assert_uint_ge(work->check_offset, without);
+        ck_assert_uint_gt(work->device_bytes, work->check_offset);
+        ck_assert(arena_alloc(device_arena(device), work->device_bytes, &work->device_offset));
+        device_submit(device, work);
+        ck_assert_ptr_eq(device_poll(device), work);
+        arena_free(device_arena(device), work->device_offset);
+        ck_assert_msg(i == 5 ? work->residual > 1 : work->residual >= 0 && work->residual <= 1,
+                      "work %u: %g", i, work->residual);
+    }
+}
+END_TEST
+
+/* A small product shares launches with others, but not if it is to be verified. */
+START_TEST(a_small_product_that_is_verified_is_checked_by_its_launch)
+{
+    struct simulated_device *gpu = simulated_device_open_scripted(1);
+    make_requests("tiled");
+    struct work *work = &requests[0].work;
+    work->problem.act = GEMM_ACT_NONE;
+    ck_assert(device_plan(&gpu->base, work));
+    ck_assert(work->shared_launch);
+    ck_assert_uint_eq(work->device_bytes, 0);
+    work->verify = WORK_VERIFY_SAMPLED;
+    ck_assert(device_plan(&gpu->base, work));
+    ck_assert(!work->shared_launch);
+    ck_assert_uint_eq(work->stack_key, 0);
+    ck_assert_uint_gt(work->device_bytes, work->check_offset);
+    device_close(&gpu->base);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("device_stack");
@@ -269,6 +362,9 @@ int main(void)
     tcase_add_test(tests, rows_are_bounded_by_the_workspace);
     tcase_add_test(tests, the_workspace_is_part_of_the_memory);
     tcase_add_test(tests, what_brings_copies_along_is_alone);
+    tcase_add_test(tests, a_stack_is_verified_row_by_row);
+    tcase_add_test(tests, a_launch_of_its_own_is_verified);
+    tcase_add_test(tests, a_small_product_that_is_verified_is_checked_by_its_launch);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

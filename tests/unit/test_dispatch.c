@@ -240,7 +240,6 @@ static void *produce(void *argument)
     for (uint32_t i = 0; i < EACH; i++) {
         struct item *item = &load->items[i];
         item->ranks = &stage.ranks;
-        item->check.pass = true;
         atomic_store(&item->event, (i + load->seed) % 11 == 0 ? SIMULATED_FAILED : SIMULATED_DONE);
         item->work.kernel = &simulated_kernel;
         item->work.priority = i % 10;

@@ -18,7 +18,7 @@ static struct gemm_context *context;
 
 static void create_context(void)
 {
-    ck_assert(gemm_context_create(GEMM_BACKEND_CPU, NULL, 1, &context, NULL) == GEMMD_OK);
+    ck_assert(gemm_context_create(GEMM_BACKEND_CPU, NULL, 2, &context, NULL) == GEMMD_OK);
 }
 
 static void destroy_context(void)
@@ -48,31 +48,27 @@ static void create_computed(struct product *product, const struct gemm_problem *
     compute("tiled", product);
 }
 
-static double residual_of(const struct product *product, uint64_t seed, bool *pass)
+static double residual_of(const struct product *product, uint64_t seed)
 {
-    double residual = -1;
-    ck_assert(freivalds_check(&product->problem, seed, pass, &residual) == GEMMD_OK);
+    const double residual = product_residual(context, &product->problem, seed, NULL);
     ck_assert_msg(residual >= 0, "no residual");
-    ck_assert(*pass == (residual <= 1));
     return residual;
 }
 
 static void must_pass(const struct product *product, uint64_t seed, const char *why)
 {
     char what[256];
-    bool pass;
     product_describe(&product->problem, what, sizeof what);
-    const double residual = residual_of(product, seed, &pass);
-    ck_assert_msg(pass, "%s: a right result fails (%s), residual %g", what, why, residual);
+    const double residual = residual_of(product, seed);
+    ck_assert_msg(residual <= 1, "%s: a right result fails (%s), residual %g", what, why, residual);
 }
 
 static void must_fail(const struct product *product, uint64_t seed, const char *why)
 {
     char what[256];
-    bool pass;
     product_describe(&product->problem, what, sizeof what);
-    const double residual = residual_of(product, seed, &pass);
-    ck_assert_msg(!pass, "%s: a wrong result passes (%s), residual %g", what, why, residual);
+    const double residual = residual_of(product, seed);
+    ck_assert_msg(residual > 1, "%s: a wrong result passes (%s), residual %g", what, why, residual);
 }
 
 /* Element (row, column) of the last problem of the batch. */
@@ -258,6 +254,75 @@ START_TEST(an_error_beyond_the_threshold_fails)
 }
 END_TEST
 
+/* Each row has a residual of its own, the largest of which is the product's. */
+START_TEST(a_wrong_row_is_told_from_the_others)
+{
+    enum { M = 300, BATCH = 3 };
+    const struct case_types types = case_types[_i];
+    static double rows[BATCH * M];
+    struct product product;
+    struct gemm_problem like = {.dtype = types.dtype,
+                                .out = types.out,
+                                .m = M,
+                                .n = 33,
+                                .k = 700, /* several parts */
+                                .alpha = 1,
+                                .batch = BATCH};
+    for (int transposed = 0; transposed < 4; transposed++) {
+        like.transa = transposed & 1;
+        like.transb = transposed & 2;
+        create_computed(&product, &like, 1, PRODUCT_UNIFORM, 5);
+        const double value = get(&product, 217, 30);
+        set(&product, 217, 30, value > 0 ? -value - 9 : -value + 9);
+        const double most = product_residual(context, &product.problem, 3, rows);
+        for (uint64_t i = 0; i < BATCH * M; i++) {
+            const bool wrong = i == (BATCH - 1) * M + 217;
+            ck_assert_msg(wrong ? rows[i] > 1 : rows[i] >= 0 && rows[i] <= 1,
+                          "row %lu has the residual %g", (unsigned long)i, rows[i]);
+            ck_assert_double_le(rows[i], most);
+        }
+        ck_assert_double_eq(most, rows[(BATCH - 1) * M + 217]);
+        product_destroy(&product);
+    }
+}
+END_TEST
+
+/* A batch with one B (a stride of 0) has the residuals of a batch with copies of the B, and needs
+ * the sums of one. */
+START_TEST(one_b_of_a_batch_is_multiplied_once)
+{
+    enum { M = 5, BATCH = 50 };
+    const struct case_types types = case_types[_i];
+    double one[BATCH * M], many[BATCH * M];
+    uint64_t bytes_of_one, bytes_of_many;
+    struct product product;
+    const struct gemm_problem like = {.dtype = types.dtype,
+                                      .out = types.out,
+                                      .m = M,
+                                      .n = 20,
+                                      .k = 30,
+                                      .alpha = 1,
+                                      .batch = BATCH};
+    create_computed(&product, &like, 0, PRODUCT_UNIFORM, 6);
+    struct gemm_problem *p = &product.problem;
+    const uint64_t b_bytes = p->stride_b * dtype_size(p->dtype);
+    unsigned char *b = product.buffers[PRODUCT_B].data + product.buffers[PRODUCT_B].offset;
+    for (uint64_t i = 1; i < BATCH; i++)
+        memcpy(b + i * b_bytes, b, b_bytes);
+    compute("tiled", &product);
+    ck_assert(freivalds_bytes(p, &bytes_of_many));
+    ck_assert_double_le(product_residual(context, p, 8, many), 1);
+    p->stride_b = 0;
+    memset(b + b_bytes, 0x55, (BATCH - 1) * b_bytes); /* the other Bs must not be read */
+    ck_assert(freivalds_bytes(p, &bytes_of_one));
+    ck_assert_double_le(product_residual(context, p, 8, one), 1);
+    ck_assert_mem_eq(one, many, sizeof one);
+    const uint64_t of_k = types.out == GEMMD_I32 ? 4 : 24;
+    ck_assert_uint_eq(bytes_of_many - bytes_of_one, (BATCH - 1) * p->k * of_k);
+    product_destroy(&product);
+}
+END_TEST
+
 START_TEST(integers_are_exact)
 {
     struct product product;
@@ -418,6 +483,8 @@ int main(void)
     tcase_add_checked_fixture(tests, create_context, destroy_context);
     tcase_set_timeout(tests, 120);
     tcase_add_loop_test(tests, right_results_pass, 0, types);
+    tcase_add_loop_test(tests, a_wrong_row_is_told_from_the_others, 0, types);
+    tcase_add_loop_test(tests, one_b_of_a_batch_is_multiplied_once, 0, types);
     tcase_add_loop_test(tests, errors_of_one_direction_pass, 0, types);
     tcase_add_loop_test(tests, one_wrong_element_fails, 0, types);
     tcase_add_loop_test(tests, an_error_beyond_the_threshold_fails, 0, types);

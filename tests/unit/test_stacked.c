@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/cpu/context.h"
 #include "kernels/stacked.h"
 #include "proto/dtype.h"
 #include "tests/product/cases.h"
@@ -52,7 +53,7 @@ static void *workspace_of(uint64_t bytes)
 {
     void *workspace = aligned_alloc(256, (bytes / 256 + 1) * 256);
     ck_assert_ptr_nonnull(workspace);
-    memset(workspace, 0xff, bytes);
+    memset(workspace, 0xff, (bytes / 256 + 1) * 256);
     return workspace;
 }
 
@@ -92,7 +93,7 @@ static void check_stack(const struct gemm_kernel *kernel, const struct gemm_prob
     stack.a = stack.c0 = stack.c = NULL;
     stack.a_scale.data = NULL;
     product_poison(&product);
-    ck_assert_int_eq(gemm_stacked(context, kernel, &stack, rows, count, workspace), GEMMD_OK);
+    ck_assert_int_eq(gemm_stacked(context, kernel, &stack, rows, count, NULL, workspace), GEMMD_OK);
     free(workspace);
     ck_assert_msg(
         product_check(&product, product_sum_error(p->dtype, p->k), NULL, text, sizeof text),
@@ -145,6 +146,65 @@ START_TEST(rows_with_scales)
     for (const struct gemm_kernel *const *k = gemm_kernels(GEMM_BACKEND_CPU); *k != NULL; k++)
         if ((*k)->rows_independent)
             check_stack(*k, &like, (uint64_t)_i, 5, 11);
+}
+END_TEST
+
+/* The row of a stack that wrong_run computes wrongly. */
+enum { WRONG_ROW = 123 };
+static unsigned checks;
+
+static enum gemmd_error counting_check(struct gemm_context *on, const struct gemm_problem *problem,
+                                       uint64_t seed, void *workspace)
+{
+    checks++;
+    return gemm_backend_cpu.check(on, problem, seed, workspace);
+}
+
+static enum gemmd_error wrong_run(struct gemm_context *on, const struct gemm_problem *problem,
+                                  void *workspace)
+{
+    const enum gemmd_error code = gemm_cpu_tiled.run(on, problem, workspace);
+    float *row = (float *)problem->c + WRONG_ROW * problem->ldc;
+    row[3] += 1;
+    return code;
+}
+
+/* All rows of a stack are checked at once, with one multiplication of B by the vector, and each row
+ * has its own residual. */
+START_TEST(a_stack_is_checked_as_one_product)
+{
+    static struct gemm_stack_rows rows[REQUESTS_MAX];
+    static double residuals[REQUESTS_MAX];
+    struct gemm_kernel wrong = gemm_cpu_tiled;
+    struct gemm_backend_entry counting = gemm_backend_cpu;
+    const struct gemm_stack_check check = {.seed = 9, .residuals = residuals};
+    const struct gemm_problem like = {.dtype = GEMMD_F32,
+                                      .out = GEMMD_F32,
+                                      .m = 200,
+                                      .n = 65,
+                                      .k = 300,
+                                      .batch = 1,
+                                      .alpha = 1,
+                                      .beta = 0.5};
+    struct product product;
+    uint64_t seed = 4, bytes;
+    wrong.run = wrong_run;
+    counting.check = counting_check;
+    ck_assert(product_create(&product, &like, 2, PRODUCT_UNIFORM, 3));
+    const uint32_t count = cut(&product.problem, 1, &seed, rows);
+    ck_assert(gemm_stacked_bytes(&wrong, &product.problem, &bytes));
+    unsigned char *workspace = workspace_of(bytes);
+    context->backend = &counting;
+    ck_assert_int_eq(
+        gemm_stacked(context, &wrong, &product.problem, rows, count, &check, workspace), GEMMD_OK);
+    context->backend = &gemm_backend_cpu;
+    ck_assert_uint_eq(checks, 1);
+    ck_assert_uint_eq(workspace[bytes], 0xff);
+    for (uint32_t i = 0; i < count; i++)
+        ck_assert_msg(i == WRONG_ROW ? residuals[i] > 1 : residuals[i] >= 0 && residuals[i] <= 1,
+                      "row %u has the residual %g", i, residuals[i]);
+    free(workspace);
+    product_destroy(&product);
 }
 END_TEST
 
@@ -297,6 +357,7 @@ int main(void)
     tcase_add_checked_fixture(tcase, create_context, destroy_context);
     tcase_add_loop_test(tcase, rows_of_every_type, 0, (int)case_types_count());
     tcase_add_loop_test(tcase, rows_with_scales, 0, 3);
+    tcase_add_test(tcase, a_stack_is_checked_as_one_product);
     tcase_add_test(tcase, many_requests);
     tcase_add_test(tcase, what_cannot_stack);
     tcase_add_loop_test(tcase, fewer_rows_fit_where_many_do, 0, 2);

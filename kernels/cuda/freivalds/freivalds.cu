@@ -4,40 +4,34 @@
 
 #include "kernels/cuda/freivalds/freivalds_i32.cuh"
 #include "kernels/cuda/freivalds/sums.cuh"
+#include "kernels/freivalds.h"
 
 namespace freivalds
 {
 
 #define LEAST 4.9406564584124654e-324 /* DBL_TRUE_MIN, which C++ has not */
 
-/* The sums of a vector times r. The vector is a row of C or C0, or the bias. */
-struct dot {
-    double value, square, absolute;
-    uint32_t strange; /* elements that are not finite: of a thread, then of the block */
-};
-
-/* The start of the workspace, FREIVALDS_HEADER_BYTES long. */
-struct header {
-    uint64_t residual;  /* the bits of a double >= 0; as integers such bits have the same order */
-    double norm_square; /* of r */
-    struct dot bias;
-    double reserved[2];
-};
-static_assert(sizeof(struct header) == FREIVALDS_HEADER_BYTES, "the vectors follow the header");
-
 struct vectors {
-    struct header *header;
+    struct freivalds_header *header;
+    double *residuals;              /* [batch][m] */
     double *r;                      /* [n] */
-    double *br, *square, *absolute; /* [batch][k] of op(B) * r */
+    double *br, *square, *absolute; /* [number of Bs][k] of op(B) * r */
     double *expected, *bound;       /* [batch][m], without alpha */
 };
 
 static vectors place(const struct gemm_problem &p, void *workspace)
 {
-    const uint64_t k = p.batch * p.k, m = p.batch * p.m;
-    double *r = (double *)((char *)workspace + sizeof(struct header));
-    double *br = r + p.n, *expected = br + 3 * k;
-    return {(struct header *)workspace, r, br, br + k, br + 2 * k, expected, expected + m};
+    const uint64_t k = freivalds_b_count(&p) * p.k, m = p.batch * p.m;
+    double *residuals = (double *)((char *)workspace + sizeof(struct freivalds_header));
+    double *r = residuals + m, *br = r + p.n, *expected = br + 3 * k;
+    return {(struct freivalds_header *)workspace,
+            residuals,
+            r,
+            br,
+            br + k,
+            br + 2 * k,
+            expected,
+            expected + m};
 }
 
 /* What the kernels need to know besides the vectors. */
@@ -54,8 +48,8 @@ static __device__ double root_of(double square, double absolute)
 
 /* Adds a scaled element times r. `counts`: an element that is not finite is counted, as it must be
  * if a product of finite numbers can overflow. */
-static __device__ __forceinline__ void add_product(struct dot *dot, double x, double scaled,
-                                                   double r, bool counts)
+static __device__ __forceinline__ void add_product(struct freivalds_dot *dot, double x,
+                                                   double scaled, double r, bool counts)
 {
     const double product = scaled * r;
     if (counts)
@@ -65,7 +59,8 @@ static __device__ __forceinline__ void add_product(struct dot *dot, double x, do
     dot->absolute += fabs(product);
 }
 
-static __device__ struct dot block_dot(const struct dot &of, double *room, uint32_t *counts)
+static __device__ struct freivalds_dot block_dot(const struct freivalds_dot &of, double *room,
+                                                 uint32_t *counts)
 {
     return {block_sum(of.value, room), block_sum(of.square, room), block_sum(of.absolute, room),
             block_sum(of.strange, counts)};
@@ -79,7 +74,7 @@ __global__ void __launch_bounds__(THREADS)
     __shared__ double room[THREADS / 32];
     __shared__ uint32_t counts[THREADS / 32];
     const Out *bias = (const Out *)c.p.bias;
-    struct dot dot = {};
+    struct freivalds_dot dot = {};
     double norm = 0;
     later_kernels_allow();
     earlier_kernels_wait();
@@ -108,8 +103,8 @@ __global__ void __launch_bounds__(THREADS) weigh_kernel(const __grid_constant__ 
 {
     later_kernels_allow();
     earlier_kernels_wait();
-    for (uint64_t i = (uint64_t)blockIdx.x * THREADS + threadIdx.x; i < c.p.batch * c.p.k;
-         i += (uint64_t)gridDim.x * THREADS) {
+    for (uint64_t i = (uint64_t)blockIdx.x * THREADS + threadIdx.x;
+         i < freivalds_b_count(&c.p) * c.p.k; i += (uint64_t)gridDim.x * THREADS) {
         const double absolute = c.v.absolute[i];
         if (!isfinite(absolute) && c.p.dtype != GEMMD_F64)
             c.v.br[i] = c.v.square[i] = NAN;
@@ -182,10 +177,10 @@ static __device__ bool may_wrap(const check &c, uint64_t index, uint64_t row, do
 }
 
 /* The residual of a row whose result is finite and has finite operands. */
-static __device__ double compare(const check &c, uint64_t at, const struct dot &got,
-                                 const struct dot &start)
+static __device__ double compare(const check &c, uint64_t at, const struct freivalds_dot &got,
+                                 const struct freivalds_dot &start)
 {
-    const struct dot bias = c.v.header->bias;
+    const struct freivalds_dot bias = c.v.header->bias;
     const double alpha = c.p.alpha, magnitude = fabs(alpha);
     const double expected = c.v.expected[at] * alpha + start.value + bias.value;
     const double difference = fabs(got.value - expected);
@@ -214,7 +209,7 @@ static __device__ double judge_row(const check &c, uint64_t index, uint64_t row,
     constexpr int STEP = VECTOR<Out>;
     const uintptr_t unit = sizeof(piece<Out>) - 1;
     const bool aligned = ((uintptr_t)line & unit) == 0, aligned0 = ((uintptr_t)line0 & unit) == 0;
-    struct dot got = {}, start = {};
+    struct freivalds_dot got = {}, start = {};
     for (uint64_t j = (uint64_t)threadIdx.x * STEP; j < p.n; j += LINE_THREADS * STEP) {
         const bool whole = j + STEP <= p.n;
         const piece<Out> read =
@@ -266,7 +261,7 @@ __global__ void __launch_bounds__(LINE_THREADS, LINE_BLOCKS)
     for (uint64_t index = blockIdx.z; index < p.batch; index += gridDim.z) {
         const double *vectors[1] = {c.v.r};
         const bool wraps = p.dtype == GEMMD_I8 && p.k >= FREIVALDS_WRAPS_K;
-        double got[3], residual = 0;
+        double got[3], own = 0, worst = 0;
         line_sums<Out, step_b>((const Out *)p.c + index * p.stride_c + first * p.ldc, p.ldc,
                                p.m - first, p.n, aligned, vectors, sums, got);
         if (threadIdx.x < step_b::LINES<Out> && row < p.m) {
@@ -275,17 +270,21 @@ __global__ void __launch_bounds__(LINE_THREADS, LINE_BLOCKS)
                               !isfinite(c.v.bound[at] * fabs(p.alpha)) || !isfinite(got[2]);
             needs_more[threadIdx.x] = more;
             if (!more)
-                residual = compare(c, at, {got[0], got[1], got[2], 0}, {});
+                own = compare(c, at, {got[0], got[1], got[2], 0}, {});
+            c.v.residuals[at] = worst = own;
         }
         __syncthreads();
         for (uint64_t i = 0; i < step_b::LINES<Out> && first + i < p.m; i++)
             if (needs_more[i]) {
                 const double other = judge_row<In, Out>(c, index, first + i, room, counts);
-                residual = threadIdx.x == 0 ? fmax(residual, other) : residual;
+                if (threadIdx.x == 0) {
+                    c.v.residuals[index * p.m + first + i] = other;
+                    worst = fmax(worst, other);
+                }
             }
-        if (threadIdx.x < step_b::LINES<Out> && residual > 0)
+        if (threadIdx.x < step_b::LINES<Out> && worst > 0)
             atomicMax((unsigned long long *)&c.v.header->residual,
-                      (unsigned long long)__double_as_longlong(residual));
+                      (unsigned long long)__double_as_longlong(worst));
     }
 }
 
@@ -294,19 +293,21 @@ static enum gemmd_error run(cudaStream_t stream, const struct gemm_problem &p, u
                             void *workspace)
 {
     const check c = {p, freivalds_rounding_of(&p), place(p, workspace)};
+    const uint64_t bs = freivalds_b_count(&p);
     const matrix<In> b =
-        matrix_of<In>(p.b, p.ldb, p.stride_b, p.transb ? p.n : p.k, p.transb ? p.k : p.n, p.batch);
+        matrix_of<In>(p.b, p.ldb, p.stride_b, p.transb ? p.n : p.k, p.transb ? p.k : p.n, bs);
     const matrix<In> a =
         matrix_of<In>(p.a, p.lda, p.stride_a, p.transa ? p.k : p.m, p.transa ? p.m : p.k, p.batch);
     const operands<step_b> of_b = {{c.v.r}, {c.v.br, c.v.square, c.v.absolute}, 0, p.k};
-    const operands<step_a> of_a = {{c.v.br, c.v.square}, {c.v.expected, c.v.bound}, p.k, p.m};
+    const operands<step_a> of_a = {
+        {c.v.br, c.v.square}, {c.v.expected, c.v.bound}, bs > 1 ? p.k : 0, p.m};
     enum gemmd_error code =
         launch(fill_kernel<Out>, dim3(grid_blocks(p.n, THREADS)), dim3(THREADS), stream, c, seed);
     if (code == GEMMD_OK)
         code = sums_launch(stream, b, of_b, !p.transb);
     if (code == GEMMD_OK)
-        code = launch_overlapped(weigh_kernel, dim3(grid_blocks(p.batch * p.k, THREADS)),
-                                 dim3(THREADS), 0, stream, c);
+        code = launch_overlapped(weigh_kernel, dim3(grid_blocks(bs * p.k, THREADS)), dim3(THREADS),
+                                 0, stream, c);
     if (code == GEMMD_OK)
         code = sums_launch(stream, a, of_a, !p.transa);
     if (code == GEMMD_OK)
@@ -362,7 +363,7 @@ enum gemmd_error freivalds_launch(cudaStream_t stream, const struct gemm_problem
                                   uint64_t seed, void *workspace)
 {
     uint64_t bytes;
-    if (!freivalds_workspace_bytes(problem, &bytes))
+    if (!freivalds_bytes(problem, &bytes))
         return GEMMD_ERR_TOO_LARGE;
     const enum gemmd_error code =
         cuda_error_code((int)cudaMemsetAsync(workspace, 0, bytes, stream));

@@ -1,19 +1,22 @@
 /* The check of i8 products to i32 on the GPU. Everything is arithmetic modulo 2^32. */
 #include "kernels/cuda/freivalds/freivalds_i32.cuh"
 #include "kernels/cuda/freivalds/sums.cuh"
+#include "kernels/freivalds.h"
 
 namespace freivalds
 {
 
-/* In the workspace: r[n], then op(B) * r [batch][k] and op(A) * (op(B) * r) [batch][m]. */
 struct i32_vectors {
-    uint32_t *r, *br, *expected;
+    uint64_t *residual;          /* the largest, as the bits of a double */
+    double *residuals;           /* [batch][m] */
+    uint32_t *r, *br, *expected; /* [n], [number of Bs][k] of op(B) * r, and [batch][m] */
 };
 
 static i32_vectors i32_place(const struct gemm_problem &p, void *workspace)
 {
-    uint32_t *at = (uint32_t *)((char *)workspace + FREIVALDS_HEADER_BYTES);
-    return {at, at + p.n, at + p.n + p.batch * p.k};
+    double *residuals = (double *)((char *)workspace + FREIVALDS_ROWS_OFFSET);
+    uint32_t *r = (uint32_t *)(residuals + p.batch * p.m), *br = r + p.n;
+    return {(uint64_t *)workspace, residuals, r, br, br + freivalds_b_count(&p) * p.k};
 }
 
 __global__ void __launch_bounds__(THREADS) i32_fill_kernel(uint32_t *r, uint64_t n, uint64_t seed)
@@ -41,8 +44,7 @@ static __device__ uint32_t i32_row_sum(const struct gemm_problem &p, const uint3
 
 /* A block for several rows. */
 __global__ void __launch_bounds__(LINE_THREADS, LINE_BLOCKS)
-    i32_judge_kernel(const __grid_constant__ struct gemm_problem p, i32_vectors v,
-                     uint64_t *residual, bool aligned)
+    i32_judge_kernel(const __grid_constant__ struct gemm_problem p, i32_vectors v, bool aligned)
 {
     __shared__ line_room<uint32_t, step_i32> sums;
     __shared__ uint32_t room[LINE_THREADS / 32];
@@ -67,9 +69,11 @@ __global__ void __launch_bounds__(LINE_THREADS, LINE_BLOCKS)
             continue;
         sum[0] -= alpha * v.expected[index * p.m + row];
         /* Half of 1 is the bound: rounding explains nothing here. */
-        if (sum[0] != 0)
-            atomicMax((unsigned long long *)residual,
-                      (unsigned long long)__double_as_longlong(2 * fabs((double)(int32_t)sum[0])));
+        const double residual = 2 * fabs((double)(int32_t)sum[0]);
+        v.residuals[index * p.m + row] = residual;
+        if (residual > 0)
+            atomicMax((unsigned long long *)v.residual,
+                      (unsigned long long)__double_as_longlong(residual));
     }
 }
 
@@ -77,8 +81,9 @@ enum gemmd_error i32_launch(cudaStream_t stream, const struct gemm_problem &p, u
                             void *workspace)
 {
     const i32_vectors v = i32_place(p, workspace);
-    const matrix<int8_t> b = matrix_of<int8_t>(p.b, p.ldb, p.stride_b, p.transb ? p.n : p.k,
-                                               p.transb ? p.k : p.n, p.batch);
+    const uint64_t bs = freivalds_b_count(&p);
+    const matrix<int8_t> b =
+        matrix_of<int8_t>(p.b, p.ldb, p.stride_b, p.transb ? p.n : p.k, p.transb ? p.k : p.n, bs);
     const matrix<int8_t> a = matrix_of<int8_t>(p.a, p.lda, p.stride_a, p.transa ? p.k : p.m,
                                                p.transa ? p.m : p.k, p.batch);
     enum gemmd_error code = launch(i32_fill_kernel, dim3(grid_blocks(p.n, THREADS)), dim3(THREADS),
@@ -86,14 +91,14 @@ enum gemmd_error i32_launch(cudaStream_t stream, const struct gemm_problem &p, u
     if (code == GEMMD_OK)
         code = sums_launch(stream, b, operands<step_i32>{{v.r}, {v.br}, 0, p.k}, !p.transb);
     if (code == GEMMD_OK)
-        code =
-            sums_launch(stream, a, operands<step_i32>{{v.br}, {v.expected}, p.k, p.m}, !p.transa);
+        code = sums_launch(
+            stream, a, operands<step_i32>{{v.br}, {v.expected}, bs > 1 ? p.k : 0, p.m}, !p.transa);
     if (code != GEMMD_OK)
         return code;
     return launch_overlapped(
         i32_judge_kernel,
         dim3(grid_blocks_x(p.m, step_i32::LINES<uint32_t>), 1, grid_blocks(p.batch, 1)),
-        dim3(LINE_THREADS), 0, stream, p, v, (uint64_t *)workspace,
+        dim3(LINE_THREADS), 0, stream, p, v,
         matrix_of<uint32_t>(p.c, p.ldc, p.stride_c, p.m, p.n, p.batch).aligned);
 }
 

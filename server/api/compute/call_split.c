@@ -165,7 +165,6 @@ static bool open_part(struct compute_call *call, struct services *services, stru
         .tenant = whole->tenant,
         .verify = whole->verify,
         .verify_seed = whole->verify_seed,
-        .outside_host = whole->outside_host,
         .own_launch = true,
     };
     if (part->executor == call->executor) { /* the call has brought the operands to this device */

@@ -190,7 +190,7 @@ static bool compute_chunk(struct request *request, const void *bytes, uint64_t l
     return true;
 }
 
-/* Runs on the thread that ends the work: the dispatch thread, a verifier or the main thread. */
+/* Runs on the thread that ends the work: the dispatch thread or the main thread. */
 static void compute_work_done(struct work *work)
 {
     const struct compute_request *state =

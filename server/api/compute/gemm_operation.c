@@ -119,11 +119,10 @@ static void describe_gemm_problem(const struct gemm_request *request, uint64_t p
     gemm_problem_scales_contiguous(problem, request->scale_transa, request->scale_transb);
 }
 
-/* Sets whether the result is verified, and where it and the operands lie. Only products without an
- * activation and without scales can be verified (kernels/freivalds.h). */
+/* Sets whether the result is verified. Only products without an activation and without scales can
+ * be verified (kernels/freivalds.h). */
 static void choose_verification(struct compute_call *call, struct services *services)
 {
-    const struct call_residents *residents = &call->residents;
     struct work *work = &call->work;
     if (call->request.gemm.verify == GEMM_VERIFY_FREIVALDS)
         work->verify = WORK_VERIFY_ASKED;
@@ -133,12 +132,8 @@ static void choose_verification(struct compute_call *call, struct services *serv
         work->verify = WORK_VERIFY_SAMPLED;
     else
         work->verify = WORK_UNVERIFIED;
-    if (work->verify == WORK_UNVERIFIED)
-        return;
-    work->verify_seed = verify_draw_seed(&services->verify_draw);
-    work->outside_host = device_gemm(call->executor->device).backend != GEMM_BACKEND_CPU &&
-                         (call->client_memory.on_device || residents->a != NULL ||
-                          residents->b != NULL || residents->stored != NULL);
+    if (work->verify != WORK_UNVERIFIED)
+        work->verify_seed = verify_draw_seed(&services->verify_draw);
 }
 
 /* Points the problem at the scales that a resident operand brings with it. */

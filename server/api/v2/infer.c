@@ -153,7 +153,7 @@ bool infer_chunk(struct request *request, const void *bytes, uint64_t length)
     return true;
 }
 
-/* Runs on the thread that ends the work: the dispatch thread, a verifier or the main thread. */
+/* Runs on the thread that ends the work: the dispatch thread or the main thread. */
 static void infer_work_done(struct work *work)
 {
     const struct infer_call *call =

@@ -7,6 +7,7 @@
 #include <sys/utsname.h>
 
 #include "kernels/cpu/watch.h"
+#include "kernels/freivalds.h"
 #include "server/base/clock.h"
 #include "server/device/device_ops.h"
 #include "server/device/device_stack.h"
@@ -17,7 +18,8 @@ struct cpu_device {
     struct gemm_context *context;
     unsigned char *memory; /* the arena's span, for workspaces; then the workspace of stacks */
     uint64_t memory_bytes, arena_bytes;
-    void *tensors; /* tensor memory */
+    void *tensors;                       /* tensor memory */
+    double residuals[DEVICE_STACK_ROWS]; /* of the rows of a stack that was checked */
 };
 
 void *device_cpu_host_alloc(uint64_t bytes, struct fault *fault)
@@ -63,16 +65,35 @@ static enum gemmd_error run_tasks(const struct cpu_device *cpu, const struct wor
     return works->task.kernel->run_group(cpu->context, members, count);
 }
 
-static enum gemmd_error cpu_run(const struct cpu_device *cpu, const struct work *works)
+static enum gemmd_error run_stack(struct cpu_device *cpu, struct work *works)
+{
+    const enum gemmd_error code =
+        device_stack_run(cpu->context, works, cpu->residuals, cpu->memory + cpu->arena_bytes);
+    if (code == GEMMD_OK)
+        device_stack_judge(works, cpu->residuals);
+    return code;
+}
+
+static enum gemmd_error run_product(const struct cpu_device *cpu, struct work *work,
+                                    void *workspace)
+{
+    enum gemmd_error code = work->kernel->run(cpu->context, &work->problem, workspace);
+    if (code != GEMMD_OK || work->verify == WORK_UNVERIFIED)
+        return code;
+    unsigned char *check = cpu->memory + work->device_offset + work->check_offset;
+    code = freivalds_check(cpu->context, &work->problem, work->verify_seed, check);
+    memcpy(&work->residual, check, sizeof work->residual);
+    return code;
+}
+
+static enum gemmd_error cpu_run(struct cpu_device *cpu, struct work *works)
 {
     void *workspace = works->device_bytes > 0 ? cpu->memory + works->device_offset : NULL;
     if (work_is_task(works) && works->stack_key != 0)
         return run_tasks(cpu, works);
     if (work_is_task(works))
         return works->task.kernel->run(cpu->context, &works->task.problem, workspace);
-    if (works->stack_key != 0)
-        return device_stack_run(cpu->context, works, cpu->memory + cpu->arena_bytes);
-    return works->kernel->run(cpu->context, &works->problem, workspace);
+    return works->stack_key != 0 ? run_stack(cpu, works) : run_product(cpu, works, workspace);
 }
 
 /* The argument of cpu_launch_stops. */

@@ -6,8 +6,8 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "kernels/cuda/freivalds/freivalds.h"
 #include "kernels/cuda_error.h"
+#include "kernels/freivalds.h"
 #include "proto/dtype.h"
 #include "proto/size.h"
 #include "server/device/cuda/host.h"
@@ -34,23 +34,10 @@ static bool cuda_work_bytes(const struct device *device, const struct gemm_probl
                             const struct gemm_kernel *kernel, uint64_t *out)
 {
     struct device_layout layout;
-    *out = 0;
-    if (cuda_can_share_launch(problem, kernel))
-        return true;
     if (!cuda_layout_of(device, problem, kernel, &layout))
         return false;
     *out = layout.total_bytes;
     return true;
-}
-
-static bool cuda_checked_bytes(const struct device *device, const struct gemm_problem *problem,
-                               const struct gemm_kernel *kernel, uint64_t *bytes, uint64_t *check)
-{
-    struct device_layout layout;
-    uint64_t check_bytes;
-    return cuda_layout_of(device, problem, kernel, &layout) &&
-           size_align(layout.total_bytes, DEVICE_LAYOUT_ALIGNMENT, check) &&
-           freivalds_workspace_bytes(problem, &check_bytes) && size_add(*check, check_bytes, bytes);
 }
 
 static bool cuda_task_bytes(const struct device *device, const struct task *task, uint64_t *out)
@@ -118,13 +105,14 @@ static enum gemmd_error warm_check(struct cuda_device *cuda, const struct gemm_p
                                    const struct gemm_kernel *kernel, struct fault *fault)
 {
     enum { SIDE = 64 };
-    uint64_t bytes, check;
+    struct work work = {
+        .problem = *problem, .kernel = kernel, .own_launch = true, .verify = WORK_VERIFY_ASKED};
     if (problem->act != GEMM_ACT_NONE || problem->m != SIDE || problem->k != SIDE ||
-        !cuda_checked_bytes(&cuda->base, problem, kernel, &bytes, &check) ||
-        bytes > arena_capacity_bytes(cuda->base.arena))
+        !device_plan(&cuda->base, &work) ||
+        work.device_bytes > arena_capacity_bytes(cuda->base.arena))
         return GEMMD_OK;
     const enum gemmd_error code =
-        freivalds_launch(cuda->slots[0].stream, there, 0, cuda->memory + check);
+        freivalds_check(cuda->slots[0].context, there, 0, cuda->memory + work.check_offset);
     if (code != GEMMD_OK)
         return fault_set(fault, code, NULL, "the check of products (%s to %s) does not start: %s",
                          dtype_name(problem->dtype), dtype_name(problem->out),
@@ -214,7 +202,8 @@ static enum gemmd_error warm_stack(struct cuda_device *cuda, struct fault *fault
                                         cuda->base.stack_bytes);
     if (work.stack_rows == 0)
         return GEMMD_OK;
-    const enum gemmd_error code = device_stack_run(slot->context, &work, slot->stack);
+    const enum gemmd_error code =
+        device_stack_run(slot->context, &work, slot->residuals, slot->stack);
     if (code == GEMMD_OK && cudaStreamSynchronize(slot->stream) == cudaSuccess)
         return GEMMD_OK;
     return fault_set(fault, code != GEMMD_OK ? code : GEMMD_ERR_DEVICE_LOST, NULL,
@@ -290,7 +279,6 @@ static const struct device_ops cuda_ops = {
     .poll = cuda_poll,
     .close = cuda_close,
     .work_bytes = cuda_work_bytes,
-    .checked_bytes = cuda_checked_bytes,
     .task_bytes = cuda_task_bytes,
     .groups_tasks = true,
     .can_share_launch = cuda_can_share_launch,

@@ -1,6 +1,6 @@
 #include "server/device/cuda/own_launch.h"
 
-#include "kernels/cuda/freivalds/freivalds.h"
+#include "kernels/freivalds.h"
 #include "server/base/clock.h"
 
 bool cuda_layout_of(const struct device *device, const struct gemm_problem *problem,
@@ -128,10 +128,10 @@ static struct cuda_failure own_check(const struct cuda_slot *slot, const struct 
 {
     void *workspace = slot->own.range + work->check_offset;
     const enum gemmd_error code =
-        freivalds_launch(slot->stream, &slot->own.product, work->verify_seed, workspace);
+        freivalds_check(slot->context, &slot->own.product, work->verify_seed, workspace);
     if (code != GEMMD_OK)
         return failed("the check of the result", code, cudaSuccess);
-    const cudaError_t error = cudaMemcpyAsync(slot->residual, workspace, sizeof *slot->residual,
+    const cudaError_t error = cudaMemcpyAsync(slot->residuals, workspace, sizeof *slot->residuals,
                                               cudaMemcpyDefault, slot->stream);
     return error == cudaSuccess ? nothing_failed
                                 : failed("the copy of the residual", GEMMD_OK, error);
@@ -151,7 +151,7 @@ static struct cuda_failure own_advance(struct cuda_device *cuda, struct cuda_slo
         return error == cudaSuccess ? nothing_failed : failed("a launch", GEMMD_OK, error);
     }
     cudaError_t error = cudaEventRecord(slot->computed, slot->stream);
-    if (error == cudaSuccess && work->verify_on_device) {
+    if (error == cudaSuccess && work->verify != WORK_UNVERIFIED) {
         const struct cuda_failure failure = own_check(slot, work);
         if (failure.call != NULL)
             return failure;

@@ -127,9 +127,9 @@ static void enqueue_shared(struct cuda_device *cuda, struct cuda_slot *slot, str
     cudaError_t error = cudaSuccess;
     slot->launched_ns = clock_now_ns();
     const char *kernel = work_kernel_name(works);
-    const enum gemmd_error code = works->stack_key != 0
-                                      ? device_stack_run(slot->context, works, slot->stack)
-                                      : run_small(cuda, slot, works, &kernel);
+    const enum gemmd_error code =
+        works->stack_key != 0 ? device_stack_run(slot->context, works, slot->residuals, slot->stack)
+                              : run_small(cuda, slot, works, &kernel);
     if (code != GEMMD_OK) {
         cuda_fail(cuda, works, kernel, code, cudaGetLastError());
         return;
@@ -252,7 +252,9 @@ bool cuda_poll(struct device *device, uint32_t number, struct work *works)
         return true;
     }
     set_times(slot, works);
-    if (!works->shared_launch && works->verify_on_device)
-        works->residual = *slot->residual;
+    if (works->stack_key != 0 && !work_is_task(works))
+        device_stack_judge(works, slot->residuals);
+    else if (works->verify != WORK_UNVERIFIED)
+        works->residual = slot->residuals[0];
     return true;
 }

@@ -1,6 +1,7 @@
 #include "server/device/cuda/slot.h"
 
 #include "server/device/cuda/host.h"
+#include "server/device/device_stack.h"
 
 enum gemmd_error cuda_slot_open(struct cuda_slot *slot, int priority, bool timed,
                                 struct fault *fault)
@@ -15,7 +16,7 @@ enum gemmd_error cuda_slot_open(struct cuda_slot *slot, int priority, bool timed
         error = cudaEventCreateWithFlags(&slot->launch_ended[i], cudaEventDisableTiming);
     if (error != cudaSuccess)
         return cuda_open_failed(fault, "creating a stream", error);
-    error = cudaMallocHost((void **)&slot->residual, sizeof *slot->residual);
+    error = cudaMallocHost((void **)&slot->residuals, DEVICE_STACK_ROWS * sizeof *slot->residuals);
     if (error != cudaSuccess)
         return cuda_open_failed(fault, "allocating pinned memory", error);
     return gemm_context_create(GEMM_BACKEND_CUDA, slot->stream, 0, &slot->context, fault);
@@ -32,5 +33,5 @@ void cuda_slot_close(struct cuda_slot *slot)
             (void)cudaEventDestroy(events[i]);
     if (slot->stream != NULL)
         (void)cudaStreamDestroy(slot->stream);
-    (void)cudaFreeHost(slot->residual); /* NULL is allowed */
+    (void)cudaFreeHost(slot->residuals); /* NULL is allowed */
 }

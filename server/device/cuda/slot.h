@@ -36,7 +36,9 @@ struct cuda_slot {
     cudaEvent_t launch_ended[2]; /* of launches with even and with odd numbers */
     struct cuda_own own;
     uint64_t launched_ns; /* when a shared launch was started, by the monotonic clock */
-    double *residual;     /* of the work that the device checks; pinned; owned */
+    /* Of the check: of the work that has the slot to itself, or of the rows of a stack
+     * [DEVICE_STACK_ROWS]; pinned; owned. */
+    double *residuals;
     struct gemm_context *context;
     void *stack; /* the workspace of stacks, borrowed; NULL: the slot runs no stacks */
     bool failed; /* the works failed in submit, and nothing of them is left in the stream */
