@@ -256,7 +256,7 @@ enum {
     X(VERIFY, "verify", 0, "none|freivalds", FOR_PRODUCTS, 1,                                      \
       "freivalds: the daemon checks the result before sending it; default none")                   \
     X(PRIORITY, "priority", 0, "0-9", FOR_COMPUTED, 1,                                             \
-      "priority in the daemon's queue; 0 is the lowest, 9 the highest; default 4")                 \
+      "priority among the tenant's requests; 0 is the lowest, 9 the highest; default 4")           \
     X(FORMAT, "format", 0, "npy|safetensors|raw", FOR_READERS | FOR_WRITERS, 0,                    \
       "format of the files; default: by each file's name, npy if the name tells none; gemm: a "    \
       "result whose name tells none has the operands' format; attention: a result whose name "     \

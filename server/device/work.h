@@ -86,7 +86,7 @@ struct work {
     uint64_t verify_seed;  /* which vector the check multiplies with; secret (verify_draw.h) */
     bool uncounted;        /* the daemon's own work, which metrics do not count */
     uint32_t tenant;       /* 0 ... the number of the queue's tenants - 1 */
-    uint32_t priority;     /* 0 ... GEMM_PRIORITY_MAX; a higher priority runs first */
+    uint32_t priority;     /* 0 ... GEMM_PRIORITY_MAX; within a tenant a higher one runs first */
     uint64_t bytes;        /* of operands and result in the daemon's memory: what limits count */
     /* Bytes of operands and results that are resident or in the client's shared memory. They count
      * for the tenant's fair share besides `bytes`. */

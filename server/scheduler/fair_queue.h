@@ -1,19 +1,17 @@
 /*
- * fair_queue.h - the works that wait, in the order in which they run: by priority, then fairly
- * between tenants, then by deadline. The owner of a fair queue locks it (queue.h).
- *
- * A flow is the waiting works of one tenant, lane and priority, earliest deadline first
- * (edf_queue.h). A level is all flows of one lane and priority. Within a level the flows share
- * fairly by start-time fair queueing (P. Goyal, H. Vin, H. Cheng, "Start-time Fair Queueing",
- * SIGCOMM 1996): each flow has a tag that grows by the cost of the works that ran for it, and the
- * flow with the lowest tag is next. Two tenants that wait all the time are never further apart than
- * the largest work of each. Deficit round robin would give the same fair shares, but its quantum
- * would have to be as large as the largest work, here a gigabyte, or the scheduler would go round
- * many times before a large work's turn came. A flow that was empty for a while starts at the tag
- * of the flow that was served last, so that a tenant saves nothing up by waiting.
+ * fair_queue.h - the works that wait, in the order in which they run: fairly between tenants, then
+ * by priority, then by deadline. The owner of a fair queue locks it (queue.h).
  *
  * A fair queue has two lanes: one for works that have a launch of their own, and one for works that
- * may go in a shared launch. Each lane has its own levels.
+ * may go in a shared launch. A flow is the waiting works of one tenant and lane. The flows of a
+ * lane share fairly by start-time fair queueing (sfq.h). Within a flow the highest priority comes
+ * first, and within a priority the earliest deadline (edf_queue.h). A client chooses its own
+ * priorities and deadlines, so that neither passes the works of another tenant.
+ *
+ * Each lane has tags of its own, because each lane has streams of its own: a lane whose streams are
+ * busy does not move while the other does. One tag for both lanes would drift apart between tenants
+ * that use different lanes, and a tenant that began to use the other lane would wait, or make the
+ * others wait, until that was made up. A tenant with works in both lanes gets its share of each.
  *
  * Adding, dropping and serving take O(1) steps for one tenant whose deadlines come in order, and
  * O(log n) steps otherwise. Works are borrowed. Not thread-safe, except for `waiting`.
@@ -25,6 +23,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "server/base/sfq.h"
 #include "server/device/work.h"
 #include "server/scheduler/edf_queue.h"
 #include "server/scheduler/stack_index.h"
@@ -43,22 +42,16 @@ struct work_list {
 };
 void work_list_append(struct work_list *list, struct work *work);
 
-/* The works of one tenant, lane and priority. */
+/* The waiting works of one tenant and lane. Nearly all works have the default priority, so that
+ * two of the cache lines of a flow are used. */
 struct flow {
-    _Alignas(CACHE_LINE_BYTES) struct edf_queue edf;
-    struct heap_node node; /* in the flow's level, while the flow has works */
-    uint64_t start;        /* the flow's tag: the cost of its works */
-};
-
-/* The flows of one lane and priority. */
-struct level {
-    struct heap_node *flows; /* those that have works, by their tags */
-    uint64_t now;            /* the tag of the flow that was served last */
-    uint64_t last_start;     /* the highest tag so far */
+    _Alignas(CACHE_LINE_BYTES) struct sfq_flow turn; /* entered while the flow has works */
+    uint32_t occupied;                               /* bit i: a work of priority i waits */
+    struct edf_queue edf[PRIORITIES];
 };
 
 struct fair_queue {
-    _Alignas(CACHE_LINE_BYTES) uint32_t occupied[LANES]; /* bit i: a work of priority i waits */
+    _Alignas(CACHE_LINE_BYTES) struct sfq lanes[LANES]; /* of the flows that have works */
     uint64_t added;         /* number of works so far: gives each work its `order` */
     uint64_t waiting_bytes; /* of all works that wait */
 
@@ -67,8 +60,7 @@ struct fair_queue {
      * is busy. */
     _Alignas(CACHE_LINE_BYTES) atomic_uint waiting[LANES];
 
-    _Alignas(CACHE_LINE_BYTES) struct level levels[LANES][PRIORITIES];
-    struct flow *flows; /* [tenants][LANES][PRIORITIES] */
+    _Alignas(CACHE_LINE_BYTES) struct flow *flows; /* [tenants][LANES] */
     uint32_t flow_count;
     struct stack_index *stacks; /* the works that have a stack_key */
 };
@@ -103,8 +95,6 @@ uint64_t fair_queue_drop_expired(struct fair_queue *queue, uint64_t now_ns,
 /* Drops all works and appends them to `dropped`. */
 void fair_queue_drop_all(struct fair_queue *queue, struct work_list *dropped);
 
-/* Whether flow `a` is served before flow `b` of the same level. */
-bool flow_before(const struct flow *a, const struct flow *b);
 /* Whether the deadline of a work has passed. */
 bool work_has_expired(const struct work *work, uint64_t now_ns);
 

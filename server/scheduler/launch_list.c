@@ -1,9 +1,12 @@
 #include "server/scheduler/launch_list.h"
 
+/* Whether the first work of one lane goes before that of the other lane. A tenant's priorities do
+ * not pass the works of other tenants. */
 static bool is_more_urgent(const struct work *one, const struct work *other)
 {
-    return one->priority != other->priority ? one->priority > other->priority
-                                            : one->order < other->order;
+    return one->tenant == other->tenant && one->priority != other->priority
+               ? one->priority > other->priority
+               : one->order < other->order;
 }
 
 /* A launch list that is being made. */
@@ -54,14 +57,11 @@ static struct work *take_shared(struct fair_queue *queue, struct queue_room room
     return launch.works.first;
 }
 
-/* The order of the queue: by priority, then by the tags of the flows. */
+/* The order of the queue: by the tags of the flows. */
 static bool bucket_before(const struct heap_node *one, const struct heap_node *other)
 {
-    const struct stack_bucket *a = HEAP_OWNER(one, const struct stack_bucket, node);
-    const struct stack_bucket *b = HEAP_OWNER(other, const struct stack_bucket, node);
-    const uint32_t priority_a = stack_bucket_first(a)->priority,
-                   priority_b = stack_bucket_first(b)->priority;
-    return priority_a != priority_b ? priority_a > priority_b : flow_before(a->flow, b->flow);
+    return sfq_before(&HEAP_OWNER(one, const struct stack_bucket, node)->flow->turn,
+                      &HEAP_OWNER(other, const struct stack_bucket, node)->flow->turn);
 }
 
 /* Takes `first` and the waiting works of the same stack, in the queue's order. */

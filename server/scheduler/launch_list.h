@@ -1,14 +1,18 @@
 /*
  * launch_list.h - which of the waiting works go together in the next launch.
  *
- * The next work is the first of the lane whose first work is more urgent: by priority, and where
- * the priorities are equal by arrival. A lane that the device has no room for is left out, so that
- * such a lane does not hold up the other. Which works join the first work in a launch list depends
- * on the first work:
+ * The next work is the first of one of the two lanes. If the first works of both lanes belong to
+ * one tenant, the one with the higher priority is next, and with equal priorities the one that
+ * arrived first. If they belong to two tenants, the one that arrived first is next. A lane that the
+ * device has no room for is left out, so that such a lane does not hold up the other: the works of
+ * one lane pass those of the other at most as often as the lane has streams. Which works join the
+ * first work in a launch list depends on the first work:
  *
  * - If the first work can be stacked (work.h: stack_key), all waiting works of the same stack join,
- *   whatever waits between them, because they add almost nothing to the launch's time. Each of
- *   these works is charged to its tenant as if its turn had come.
+ *   whatever waits between them, because they add almost nothing to the launch's time. They join in
+ *   the queue's order, so that tenants share a stack fairly. Each of these works is charged to its
+ *   tenant as if its turn had come, so that a tenant that fills a stack waits longer for its next
+ *   launch.
  * - Otherwise, if the first work shares its launch, the works after it in its lane join, up to the
  *   next work that can be stacked.
  * - Otherwise the work has a launch of its own.

@@ -2,13 +2,13 @@
  * queue.h - the bounded queue between the I/O threads, which push works, and a device's dispatch
  * thread, which pops them.
  *
- * Works run by priority; within a priority, tenants get equal shares of the device, counted in the
- * cost of work (work_cost); within a tenant, the earliest deadline comes first, and works without a
- * deadline come last, by arrival (fair_queue.h, edf_queue.h). Fairness stands before deadlines,
- * because a client chooses its own deadline: if deadlines counted across tenants, a client that
- * always sends `timeout_ms=1` would pass all others for ever. The cost of a work counts the bytes
- * of all its operands and results, also of resident operands and of operands and results in shared
- * memory, so that the same product always costs the same.
+ * Tenants get equal shares of the device, counted in the cost of work (work_cost). Within a
+ * tenant, works run by priority; within a priority, the earliest deadline comes first, and works
+ * without a deadline come last, by arrival (fair_queue.h, edf_queue.h). Fairness stands before
+ * priorities and deadlines, because a client chooses its own: if they counted across tenants, a
+ * client that always sends `priority=9` or `timeout_ms=1` would pass all others for ever. The cost
+ * of a work counts the bytes of all its operands and results, also of resident operands and of
+ * operands and results in shared memory, so that the same product always costs the same.
  *
  * The queue has two lanes: works that run on a stream of their own, and works that run on a stream
  * for shared launches. The caller of queue_pop says which kind of stream is free. queue_pop takes

@@ -12,8 +12,9 @@ struct stack_index {
 
 static bool node_before(const struct heap_node *one, const struct heap_node *other)
 {
-    return edf_queue_before(HEAP_OWNER(one, const struct work, bucket_node),
-                            HEAP_OWNER(other, const struct work, bucket_node));
+    const struct work *a = HEAP_OWNER(one, const struct work, bucket_node);
+    const struct work *b = HEAP_OWNER(other, const struct work, bucket_node);
+    return a->priority != b->priority ? a->priority > b->priority : edf_queue_before(a, b);
 }
 
 struct stack_index *stack_index_create(void)

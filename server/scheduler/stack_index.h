@@ -2,8 +2,8 @@
  * stack_index.h - an index of the waiting works that can be stacked (work.h: stack_key), in which
  * the works of one stack are found together.
  *
- * A bucket holds works of one stack and one flow (one tenant, lane and priority of the queue), so
- * that a stack has as many buckets as there are flows with works for it. The number of buckets is
+ * A bucket holds works of one stack and one flow (one tenant and lane of the queue), so that a
+ * stack has as many buckets as there are flows with works for it. The number of buckets is
  * fixed, and nothing is allocated while the daemon serves. A work that finds no free bucket waits
  * without one and is launched without others of its stack.
  *
@@ -24,7 +24,7 @@ struct stack_index;
 
 struct stack_bucket {
     struct stack_bucket *next; /* in the index's hash chain, or in its list of free buckets */
-    struct heap_node *works;   /* in the order of edf_queue_before; not empty while in use */
+    struct heap_node *works;   /* by priority, then edf_queue_before; not empty while in use */
     struct flow *flow;
     struct heap_node node; /* for the caller of stack_index_find, while it takes works */
 };

@@ -2,6 +2,7 @@
 
 import json
 import re
+import threading
 import time
 from multiprocessing import shared_memory
 
@@ -222,6 +223,98 @@ def test_given_limits_of_a_tenant_are_kept(shared):
         for wire in (one, two):
             wire.send(head)
             assert wire.receive().status == 100
+
+
+def slow(tenant, priority=None, headers=()):
+    """A request for a product of tensors that takes the CPU milliseconds, and has no body. A transposed A keeps the
+    product out of stacks."""
+    target = f"/gemm?a=a-of-{tenant}&b=b-of-{tenant}&transa=1&kernel=naive"
+    return signed(tenant, "POST", target if priority is None else f"{target}&priority={priority}", headers)
+
+
+def with_tensors(daemon):
+    """Gives tenants the operands of `slow`."""
+    body = np.ones(16 * 32768, np.float32).tobytes()
+    for tenant in ("alice", "bob"):
+        for name in "ab":
+            answer = exchange(daemon.address, signed(
+                tenant, "PUT", f"/tensors/{name}-of-{tenant}?shape=32768,16", [("Content-Length", len(body))], body))
+            assert answer.status == 201, answer.body
+
+
+def state_of_jobs(daemon, tenant):
+    answer = exchange(daemon.address, signed(tenant, "GET", "/jobs"))
+    assert answer.status == 200
+    return json.loads(answer.body)["jobs"]
+
+
+def test_a_priority_takes_nothing_from_another_tenant(shared):
+    """Of 24 connections that ask at the highest priority without a pause, about one is answered for each request of
+    another tenant. The flood ends by itself: if it goes first, it is over before the other has its answers."""
+    daemon = shared("--backend", "cpu", "--tensor-bytes", "16M")
+    with_tensors(daemon)
+    flooded, over = [], threading.Event()
+
+    def flood():
+        with Wire(daemon.address) as wire:
+            for _ in range(20):
+                if not over.is_set():
+                    wire.send(slow("alice", 9))
+                    flooded.append(wire.receive().status)
+
+    threads = [threading.Thread(target=flood) for _ in range(24)]
+    for thread in threads:
+        thread.start()
+    eventually(lambda: len(flooded) >= 24, "the flood has begun")
+    before = len(flooded)
+    with Wire(daemon.address) as wire:
+        for _ in range(20):
+            wire.send(slow("bob"))
+            assert wire.receive().status == 200
+    between = len(flooded) - before
+    over.set()
+    for thread in threads:
+        thread.join()
+    assert set(flooded) == {200}
+    assert between <= 3 * 20 + 24, "the flood had more than its share"
+
+
+def test_jobs_of_a_high_priority_take_nothing_from_another_tenant(shared):
+    daemon = shared("--backend", "cpu", "--tensor-bytes", "16M", "--max-jobs", "240")
+    with_tensors(daemon)
+    with Wire(daemon.address) as flood, Wire(daemon.address) as wire:
+        for _ in range(120):
+            flood.send(slow("alice", 9, [("Prefer", "respond-async")]))
+            assert flood.receive().status == 202
+        before = sum(job["state"] == "done" for job in state_of_jobs(daemon, "alice"))
+        for _ in range(10):
+            wire.send(slow("bob"))
+            assert wire.receive().status == 200
+        after = sum(job["state"] == "done" for job in state_of_jobs(daemon, "alice"))
+    assert before < 60, "the jobs were done before the other tenant asked"
+    assert after - before <= 3 * 10 + 10, "the jobs had more than their share"
+
+
+def test_a_priority_orders_the_requests_of_its_tenant(shared):
+    """While another tenant has requests of a higher priority."""
+    daemon = shared("--backend", "cpu", "--tensor-bytes", "16M", "--max-jobs", "240")
+    with_tensors(daemon)
+
+    def push(tenant, priority, count):
+        for _ in range(count):
+            answer = exchange(daemon.address, slow(
+                tenant, priority, [("Prefer", "respond-async"), ("X-Request-Id", f"priority-{priority}")]))
+            assert answer.status == 202
+
+    push("bob", 9, 40)
+    push("alice", 2, 20)
+    push("alice", 7, 20)
+    eventually(lambda: all(job["state"] == "done" for job in state_of_jobs(daemon, "alice")), "the jobs of alice")
+    jobs = state_of_jobs(daemon, "alice")
+    waited = {priority: [job["queued_ms"] for job in jobs if job["request_id"] == f"priority-{priority}"]
+              for priority in (2, 7)}
+    # Those of priority 2 that began before the first of priority 7 had come do not count.
+    assert sorted(waited[7])[10] < sorted(waited[2])[10], "the later ones of a higher priority did not go first"
 
 
 def as_job(tenant, side=2):

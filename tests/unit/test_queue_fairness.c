@@ -1,9 +1,10 @@
-/* server/scheduler/fair_queue.c: the fair shares of tenants within one priority. */
+/* server/scheduler/fair_queue.c: the fair shares of tenants, before priorities and deadlines. */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "server/base/clock.h"
+#include "server/scheduler/fair_queue.h"
 #include "server/scheduler/queue.h"
 #include "tests/unit/admitted_queue.h"
 
@@ -194,6 +195,108 @@ START_TEST(what_one_had_is_remembered_while_others_wait)
 }
 END_TEST
 
+/* Works of one cost, of which tenant 0 sends as many as it can at the highest priority, and tenant
+ * 1 one at a time at the lowest. With a launch of its own for each, and with shared launches. */
+START_TEST(a_high_priority_takes_nothing_from_other_tenants)
+{
+    struct rivals *rivals = rivals_create();
+    struct work *meek = &rivals->works[1][0];
+    for (uint32_t i = 0; i < WAITING; i++) {
+        rivals->works[0][i] = (struct work){.priority = 9, .bytes = 1000, .shared_launch = _i == 1};
+        queue_push(rivals->queue, &rivals->works[0][i]);
+    }
+    *meek = (struct work){.tenant = 1, .bytes = 1000, .shared_launch = _i == 1};
+    queue_push(rivals->queue, meek);
+    for (uint32_t i = 0; i < 2000; i++) {
+        struct work *work = pop_any(rivals);
+        count_popped(rivals, work);
+        queue_push(rivals->queue, work);
+        ck_assert_uint_le(rivals->popped[0], rivals->popped[1] + 1);
+        ck_assert_uint_le(rivals->popped[1], rivals->popped[0] + 1);
+    }
+    rivals_destroy(rivals);
+}
+END_TEST
+
+/* Two tenants whose works of several priorities came in any order: turns alternate, and each tenant
+ * gets its own works by priority, then by deadline. */
+START_TEST(priorities_and_deadlines_order_within_a_tenant)
+{
+    static const uint32_t priorities[2][6] = {{4, 0, 9, 4, 9, 7}, {1, 3, 2, 3, 0, 3}};
+    static const uint32_t expected[2][6] = {{4, 2, 5, 0, 3, 1}, {5, 1, 3, 2, 0, 4}};
+    const uint64_t hour_ns = 3600000000000;
+    struct rivals *rivals = rivals_create();
+    for (uint32_t i = 0; i < 6; i++)
+        for (uint32_t tenant = 0; tenant < 2; tenant++) {
+            struct work *work = &rivals->works[tenant][i];
+            *work =
+                (struct work){.tenant = tenant, .bytes = 1000, .priority = priorities[tenant][i]};
+            work->deadline_ns = i >= 4 ? clock_now_ns() + hour_ns : 0;
+            queue_push(rivals->queue, work);
+        }
+    for (uint32_t i = 0; i < 6; i++)
+        for (uint32_t tenant = 0; tenant < 2; tenant++)
+            ck_assert_ptr_eq(pop_any(rivals), &rivals->works[tenant][expected[tenant][i]]);
+    rivals_destroy(rivals);
+}
+END_TEST
+
+/* A tenant that has sent works of one priority has no second share at another priority. */
+START_TEST(more_priorities_are_no_larger_share)
+{
+    struct rivals *rivals = rivals_create();
+    for (uint32_t i = 0; i < WAITING; i++)
+        for (uint32_t tenant = 0; tenant < 2; tenant++) {
+            struct work *work = &rivals->works[tenant][i];
+            *work = (struct work){
+                .tenant = tenant, .bytes = 1000, .priority = tenant == 0 ? i % PRIORITIES : 4};
+            queue_push(rivals->queue, work);
+        }
+    for (uint32_t i = 0; i < WAITING; i++)
+        count_popped(rivals, pop_any(rivals));
+    ck_assert_uint_eq(rivals->popped[0], WAITING / 2);
+    ck_assert_uint_eq(rivals->popped[1], WAITING / 2);
+    rivals_destroy(rivals);
+}
+END_TEST
+
+/* Tenant 0 floods both lanes, tenant 1 one of them: neither lane gives tenant 0 more than half. */
+START_TEST(each_lane_is_shared_fairly)
+{
+    const bool shares = _i == 1;
+    const struct queue_room room = {.exclusive = !shares, .shared = shares, .shared_bytes = 1};
+    struct rivals *rivals = rivals_create();
+    for (uint32_t i = 0; i < WAITING; i++)
+        for (uint32_t tenant = 0; tenant < 2; tenant++) {
+            struct work *work = &rivals->works[tenant][i];
+            *work = (struct work){.tenant = tenant,
+                                  .bytes = 1000,
+                                  .priority = tenant == 0 ? 9 : 0,
+                                  .shared_launch = tenant == 0 ? i % 2 : shares};
+            queue_push(rivals->queue, work);
+        }
+    for (uint32_t i = 0; i < WAITING / 2; i++)
+        count_popped(rivals, queue_pop(rivals->queue, room, 0));
+    ck_assert_uint_eq(rivals->popped[0], WAITING / 4);
+    ck_assert_uint_eq(rivals->popped[1], WAITING / 4);
+    rivals_destroy(rivals);
+}
+END_TEST
+
+/* A work of another tenant that came earlier in the other lane is not passed by a priority. */
+START_TEST(a_priority_passes_no_other_tenant_in_the_other_lane)
+{
+    struct rivals *rivals = rivals_create();
+    struct work *first = &rivals->works[0][0], *second = &rivals->works[1][0];
+    *first = (struct work){.bytes = 1000, .priority = 0};
+    *second = (struct work){.tenant = _i == 0, .bytes = 1000, .priority = 9, .shared_launch = true};
+    queue_push(rivals->queue, first);
+    queue_push(rivals->queue, second);
+    ck_assert_ptr_eq(pop_any(rivals), _i == 0 ? first : second);
+    rivals_destroy(rivals);
+}
+END_TEST
+
 START_TEST(what_is_taken_back_costs_its_tenant_nothing)
 {
     struct rivals *rivals = rivals_create();
@@ -225,6 +328,11 @@ int main(void)
     tcase_add_test(tests, tenants_share_a_launch_list);
     tcase_add_test(tests, who_was_away_has_saved_up_nothing);
     tcase_add_test(tests, what_one_had_is_remembered_while_others_wait);
+    tcase_add_loop_test(tests, a_high_priority_takes_nothing_from_other_tenants, 0, 2);
+    tcase_add_test(tests, priorities_and_deadlines_order_within_a_tenant);
+    tcase_add_test(tests, more_priorities_are_no_larger_share);
+    tcase_add_loop_test(tests, each_lane_is_shared_fairly, 0, 2);
+    tcase_add_loop_test(tests, a_priority_passes_no_other_tenant_in_the_other_lane, 0, 2);
     tcase_add_test(tests, what_is_taken_back_costs_its_tenant_nothing);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);

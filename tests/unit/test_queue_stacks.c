@@ -214,6 +214,39 @@ START_TEST(tenants_share_a_stack)
 }
 END_TEST
 
+/* The tenant whose turn it is leads the stack, and a high priority leads within its tenant only. */
+START_TEST(a_priority_leads_a_stack_within_its_tenant)
+{
+    static const uint32_t priorities[] = {0, 4, 9, 9, 1, 4};
+    for (uint32_t i = 0; i < 6; i++) {
+        make(i, 1)->priority = priorities[i];
+        items[i].work.tenant = i % 2;
+        push(&items[i].work);
+    }
+    ck_assert_str_eq(pop((struct queue_room){.exclusive = 4, .shared_bytes = 1000}), "2 3 4 1");
+    ck_assert_str_eq(pop(plenty), "0 5");
+}
+END_TEST
+
+/* Tenant 0 sends rows at the highest priority, more than a stack holds. Other tenants, with rows of
+ * the same stack and with a work of their own, wait no longer than for the stack that leads. */
+START_TEST(a_stack_of_one_tenant_holds_up_nobody)
+{
+    const struct queue_room room = {.exclusive = 4, .shared_bytes = 1000};
+    for (uint32_t i = 0; i < 12; i++)
+        push(make(i, 1))->priority = 9;
+    make(12, 0)->tenant = 1; /* not of the stack */
+    items[12].work.priority = 0;
+    push(&items[12].work);
+    make(13, 1)->tenant = 2;
+    items[13].work.priority = 0;
+    push(&items[13].work);
+    ck_assert_str_eq(pop(room), "0 13 1 2");
+    ck_assert_str_eq(pop(room), "12");
+    ck_assert_str_eq(pop(room), "3 4 5 6");
+}
+END_TEST
+
 /* Works that join a stack are charged: tenant 1's next turn comes later, because a work of tenant 1
  * has joined a stack of tenant 0. */
 START_TEST(shared_launch_counts_as_a_turn)
@@ -385,6 +418,8 @@ int main(void)
     tcase_add_test(tests, what_expired_is_in_no_stack);
     tcase_add_test(tests, what_was_taken_back_is_in_no_stack);
     tcase_add_test(tests, tenants_share_a_stack);
+    tcase_add_test(tests, a_priority_leads_a_stack_within_its_tenant);
+    tcase_add_test(tests, a_stack_of_one_tenant_holds_up_nobody);
     tcase_add_test(tests, shared_launch_counts_as_a_turn);
     tcase_add_test(tests, the_b_of_a_stack_is_paid_once);
     tcase_add_test(tests, one_without_a_bucket_runs_all_the_same);

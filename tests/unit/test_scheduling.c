@@ -211,20 +211,20 @@ START_TEST(large_works_of_one_do_not_cost_another)
 }
 END_TEST
 
-/* A work of high priority does not wait for waiting works of low priority, nor for running works of
- * low priority in the other lane. */
+/* A work of high priority does not wait for waiting works of low priority of its tenant, nor for
+ * running works of low priority in the other lane. */
 START_TEST(no_priority_is_inverted)
 {
     start(1);
     struct sent_task *running = block(false), *large[4], *small[3];
     running->scripted.work.priority = 0;
     for (uint32_t i = 0; i < 4; i++) {
-        large[i] = make(i % TENANTS);
+        large[i] = make(0);
         large[i]->scripted.work.priority = i == 3 ? 9 : i;
         push(large[i]);
     }
     for (uint32_t i = 0; i < 3; i++) {
-        small[i] = make(i);
+        small[i] = make(0);
         small[i]->scripted.work.shared_launch = true;
         small[i]->scripted.work.priority = 9 - i;
         push(small[i]);

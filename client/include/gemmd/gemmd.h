@@ -239,7 +239,7 @@ struct gemmd_gemm {
     enum gemmd_act act;             /* default GEMMD_ACT_NONE */
     enum gemmd_verify verify;       /* default GEMMD_VERIFY_NONE */
     int32_t transa, transb;         /* 1: A is stored k x m, B is stored n x k; default 0 */
-    uint32_t priority;              /* 0 (lowest) ... 9; default 4 */
+    uint32_t priority;              /* among the tenant's requests, 0 (lowest) ... 9; default 4 */
     double alpha, beta;             /* default 1 and 0 */
     uint32_t timeout_ms;     /* longest time of this request with all its repeats, if that is less
                                 than the client's total_timeout_ms; 0: the client's */

@@ -285,7 +285,7 @@ class Client:
             c: an array of the shape of the result; needed if ``beta`` is not 0.
             bias: an array of the shape (n,).
             verify: the daemon checks the product by Freivalds' method.
-            priority: from 0 (lowest) to 9.
+            priority: among the requests of the tenant, from 0 (lowest) to 9.
             timeout: seconds; the daemon drops the work when they are over.
             scales: scales of float8_e4m3fn or int8 operands, positive float32. ``"rowcol"``:
                 ``a_scale`` is (..., m) and ``b_scale`` is (..., n). ``"block"``, for float8_e4m3fn:
