@@ -198,13 +198,14 @@ static void info_begin(struct request *request)
     struct services *services = services_of(request);
     const struct device *first = services->executors.list[0].device;
     json_t *root = json_pack(
-        "{s:s, s:s, s:{s:s, s:s, s:s}, s:f, s:o, s:o, s:o, s:s, s:o}", "name", "gemmd", "version",
-        GEMMD_VERSION, "build", "revision", services->revision, "library",
+        "{s:s, s:s, s:{s:s, s:s, s:s}, s:f, s:o, s:o, s:o, s:s, s:o, s:i}", "name", "gemmd",
+        "version", GEMMD_VERSION, "build", "revision", services->revision, "library",
         gemm_backend_library(device_info(first)->backend), "libmicrohttpd", MHD_get_version(),
         "uptime_seconds", (double)(clock_now_ns() - services->started_ns) * 1e-9, "devices",
         devices_json(&services->executors), "kernels", kernels_json(device_gemm(first)),
         "kernels_left_out", left_out_json(&services->executors), "select_version",
-        gemm_select_version(), "limits", config_limits_to_json(services->config));
+        gemm_select_version(), "limits", config_limits_to_json(services->config), "max_priority",
+        (int)request->max_priority);
     respond_text(request, 200, "application/json", info_text(root, JSON_INDENT(2)));
 }
 

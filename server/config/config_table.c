@@ -83,8 +83,9 @@ const struct config_option config_options[] = {
      .placeholder = "FILE", .private = true,
      .help = "File of the bearer tokens that are accepted, one a line: TENANT:TOKEN, or TOKEN "
              "alone for the tenant named default. TOKEN may be sha256:HEX, the token's SHA-256, or "
-             "cert:NAME, a name in a client certificate. scopes=compute,tensors,metrics,admin and "
-             "expires=DATE may follow. A request without an accepted token is refused with 401; "
+             "cert:NAME, a name in a client certificate. scopes=compute,tensors,metrics,admin, "
+             "expires=DATE and max-priority=0-9 may follow. A request without an accepted token is "
+             "refused with 401; "
              "liveness, readiness and the dashboard page need no token. Without this option every "
              "request is accepted, and all requests are one tenant's."},
     {SETTING("metrics-tenant", CONFIG_KIND_TEXT, CONFIG_GROUP_LISTENING), FIELD(metrics_tenants),

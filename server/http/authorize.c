@@ -82,6 +82,7 @@ enum gemmd_error authorize(struct request *request, const struct endpoint *endpo
     if (verdict != TOKEN_GRANTED)
         return refuse(request, verdict);
     request->scopes = grant.scopes;
+    request->max_priority = grant.max_priority;
     if (endpoint != NULL && (grant.scopes & (uint32_t)endpoint->scope) != (uint32_t)endpoint->scope)
         return refuse_scope(request, endpoint->scope);
     return GEMMD_OK;

@@ -61,6 +61,7 @@ static struct request *create_request(struct io_thread *thread)
     request->config = thread->server->config;
     request->thread = thread;
     request->tenant = "";
+    request->max_priority = GEMM_PRIORITY_MAX;
     return request;
 }
 

@@ -19,6 +19,7 @@
 #include <stdint.h>
 
 #include "proto/error.h"
+#include "proto/gemm_request.h"
 #include "server/base/inbox.h"
 #include "server/base/trace_context.h"
 #include "server/http/coding.h"
@@ -84,6 +85,7 @@ struct request {
     const char *tenant;              /* the credential's tenant; "" without one. Borrowed */
     const char *challenge;           /* for WWW-Authenticate; NULL: none. Borrowed */
     uint32_t scopes;                 /* of the credential (enum token_scope); 0 without tokens */
+    uint32_t max_priority;           /* of the credential; GEMM_PRIORITY_MAX without tokens */
     uint32_t tenant_number;          /* the same tenant; 0 without tokens */
     const char *rest; /* the part of the path after the endpoint's path, decoded; borrowed */
 
@@ -185,6 +187,13 @@ enum request_rest request_await_rest(struct request *request);
  * Any thread. The request may already be freed when request_wake returns. */
 void request_wake(struct request *request);
 
+/* The priority of a request that names none: the default, or the highest that the credential allows
+ * if that is lower. */
+static inline uint32_t request_default_priority(const struct request *request)
+{
+    return request->max_priority < GEMM_PRIORITY_DEFAULT ? request->max_priority
+                                                         : GEMM_PRIORITY_DEFAULT;
+}
 /* Whether the client announced a body that the endpoint has not accepted. */
 bool request_has_body(const struct request *request);
 /* Whether the connection is open. False after the daemon has ended the connection because its

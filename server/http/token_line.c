@@ -4,6 +4,9 @@
 #include <string.h>
 #include <time.h>
 
+#include "proto/gemm_request.h"
+#include "proto/parameter.h"
+
 #define LETTERS_DIGITS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 
 static const char hash_prefix[] = "sha256:";
@@ -176,7 +179,7 @@ static bool read_date(const char *text, int64_t *out)
 
 static const char *read_attribute(const char *text, struct token_line *out)
 {
-    static const char scopes[] = "scopes=", expires[] = "expires=";
+    static const char scopes[] = "scopes=", expires[] = "expires=", highest[] = "max-priority=";
     if (starts_with(text, scopes))
         return read_scopes(text + strlen(scopes), &out->scopes)
                    ? NULL
@@ -186,14 +189,19 @@ static const char *read_attribute(const char *text, struct token_line *out)
         return read_date(text + strlen(expires), &out->expires_s)
                    ? NULL
                    : "expires= is a date such as 2027-01-31 or 2027-01-31T12:00:00Z";
-    return "only scopes=... and expires=... may follow a token";
+    if (starts_with(text, highest))
+        return parameter_read_priority(text + strlen(highest), &out->max_priority)
+                   ? NULL
+                   : "max-priority= is " PARAMETER_PRIORITY;
+    return "only scopes=..., expires=... and max-priority=... may follow a token";
 }
 
 const char *token_line_parse(char *line, struct token_line *out)
 {
     char *position = NULL;
     char *text = strtok_r(line, " \t", &position);
-    *out = (struct token_line){.scopes = SCOPES_ALL, .expires_s = INT64_MAX};
+    *out = (struct token_line){
+        .scopes = SCOPES_ALL, .expires_s = INT64_MAX, .max_priority = GEMM_PRIORITY_MAX};
     if (text == NULL)
         return "the line is empty";
     memcpy(out->tenant, "default", sizeof "default");

@@ -1,7 +1,7 @@
 /*
  * token_line.h - one line of a token file.
  *
- *   [TENANT:]CREDENTIAL [scopes=SCOPE,...] [expires=DATE]
+ *   [TENANT:]CREDENTIAL [scopes=SCOPE,...] [expires=DATE] [max-priority=N]
  *
  * The parts are separated by spaces or tabs. Without TENANT the tenant is named "default". No
  * tenant can be named sha256 or cert. CREDENTIAL is one of these:
@@ -12,7 +12,8 @@
  *
  * A credential without scopes= has all scopes. DATE is an RFC 3339 date and time, such as
  * 2027-01-31T12:00:00Z, or a date, which stands for its first second in UTC. The credential is not
- * accepted from that time on.
+ * accepted from that time on. N, 0 to 9, is the highest priority of the requests that the
+ * credential lets in; without max-priority= they may have any.
  *
  * Pure functions. Any thread.
  */
@@ -49,6 +50,7 @@ struct token_line {
     uint8_t digest[TOKEN_DIGEST_BYTES]; /* SHA-256 of the token, or of the certificate's name */
     uint32_t scopes;                    /* bits of enum token_scope */
     int64_t expires_s;                  /* in seconds since 1970; INT64_MAX: never */
+    uint32_t max_priority;              /* 0 ... GEMM_PRIORITY_MAX */
 };
 
 /* Parses a line that is neither empty nor a comment, and has no line end. Cuts the line into

@@ -18,7 +18,7 @@
 struct credential {
     uint8_t digest[TOKEN_DIGEST_BYTES];
     enum token_kind kind;
-    uint32_t tenant, scopes;
+    uint32_t tenant, scopes, max_priority;
     int64_t expires_s;
 };
 
@@ -84,6 +84,7 @@ static const char *add_line(struct reading *reading, char *text)
     entry->tenant = tenant;
     entry->scopes = line.scopes;
     entry->expires_s = line.expires_s;
+    entry->max_priority = line.max_priority;
     return NULL;
 }
 
@@ -256,7 +257,8 @@ static enum token_verdict look_up(struct tokens *tokens, enum token_kind kind, c
         const struct credential *entry = &snapshot->entries[found];
         verdict = has_expired(entry->expires_s) ? TOKEN_EXPIRED : TOKEN_GRANTED;
         *grant = (struct token_grant){.tenant = entry->tenant,
-                                      .scopes = verdict == TOKEN_GRANTED ? entry->scopes : 0};
+                                      .scopes = verdict == TOKEN_GRANTED ? entry->scopes : 0,
+                                      .max_priority = entry->max_priority};
     }
     atomic_fetch_sub(&tokens->readers, 1);
     return verdict;

@@ -1,6 +1,7 @@
 /*
  * tokens.h - the credentials that the daemon accepts: bearer tokens (RFC 6750) and names in client
- * certificates. Each belongs to a tenant, has scopes and may expire.
+ * certificates. Each belongs to a tenant, has scopes and a highest priority, and may
+ * expire.
  *
  * A token file has one credential on each line (token_line.h). Empty lines and lines that start
  * with # are skipped. A tenant may have several credentials, so that a token can be replaced while
@@ -31,7 +32,8 @@ struct tokens;
 /* The tenant and the rights of a credential. */
 struct token_grant {
     uint32_t tenant;
-    uint32_t scopes; /* bits of enum token_scope; none if the credential has expired */
+    uint32_t scopes;       /* bits of enum token_scope; none if the credential has expired */
+    uint32_t max_priority; /* the highest priority of requests with the credential */
 };
 
 enum token_verdict {

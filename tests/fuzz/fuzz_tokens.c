@@ -5,6 +5,7 @@
 
 #include "fuzz.h"
 #include "input.h"
+#include "proto/gemm_request.h"
 #include "server/http/tokens.h"
 
 static void check_line(const char *text)
@@ -19,6 +20,7 @@ static void check_line(const char *text)
         MUST(line.tenant[0] != '\0' && memchr(line.tenant, '\0', sizeof line.tenant) != NULL);
         MUST(strcmp(line.tenant, "sha256") != 0 && strcmp(line.tenant, "cert") != 0);
         MUST(line.scopes != 0 && (line.scopes & ~(uint32_t)SCOPES_ALL) == 0);
+        MUST(line.max_priority <= GEMM_PRIORITY_MAX);
         MUST(line.kind == TOKEN_BEARER || line.kind == TOKEN_CERTIFICATE);
     }
     free(copy);

@@ -19,17 +19,18 @@ SMALL = "/gemm?m=2&n=2&k=2"
 BODY = np.arange(8, dtype=np.float32).tobytes()
 RIGHT = np.array([6, 7, 26, 31], np.float32).tobytes()
 TOKENS = {name: f"the-token-of-{name}" for name in ("alice", "bob", "watcher")}
+LOW_TOKEN = "the-low-token-of-alice"
 # The daemon judges rates from 5 seconds on.
 GRACE_S = 5
 
 
-def signed(tenant, method, target, headers=(), body=b"", announced=None):
+def signed(tenant, method, target, headers=(), body=b"", announced=None, token=None):
     """A request of a tenant; `announced` is the Content-Length of a body that is sent later."""
     length = len(body) if announced is None else announced
     if method == "POST":
         headers = [*headers, ("Content-Length", length)]
     return request(method, target,
-                   [("Authorization", f"Bearer {TOKENS[tenant]}"), OCTETS, *headers], body)
+                   [("Authorization", f"Bearer {token or TOKENS[tenant]}"), OCTETS, *headers], body)
 
 
 @pytest.fixture
@@ -37,7 +38,8 @@ def shared(start, tmp_path):
     """Starts a daemon that three tenants share."""
     def start_shared(*arguments):
         tokens = tmp_path / "tokens"
-        tokens.write_text("".join(f"{name}:{token}\n" for name, token in TOKENS.items()))
+        tokens.write_text("".join(f"{name}:{token}\n" for name, token in TOKENS.items())
+                          + f"alice:{LOW_TOKEN} max-priority=1\n")
         tokens.chmod(0o600)
         daemon = start("--token-file", tokens, *arguments, ready=False)
         daemon.wait_until_listening().wait_until_ready()
@@ -225,11 +227,12 @@ def test_given_limits_of_a_tenant_are_kept(shared):
             assert wire.receive().status == 100
 
 
-def slow(tenant, priority=None, headers=()):
+def slow(tenant, priority=None, headers=(), token=None):
     """A request for a product of tensors that takes the CPU milliseconds, and has no body. A transposed A keeps the
     product out of stacks."""
     target = f"/gemm?a=a-of-{tenant}&b=b-of-{tenant}&transa=1&kernel=naive"
-    return signed(tenant, "POST", target if priority is None else f"{target}&priority={priority}", headers)
+    return signed(tenant, "POST", target if priority is None else f"{target}&priority={priority}", headers,
+                  token=token)
 
 
 def with_tensors(daemon):
@@ -295,26 +298,26 @@ def test_jobs_of_a_high_priority_take_nothing_from_another_tenant(shared):
     assert after - before <= 3 * 10 + 10, "the jobs had more than their share"
 
 
-def test_a_priority_orders_the_requests_of_its_tenant(shared):
-    """While another tenant has requests of a higher priority."""
+@pytest.mark.parametrize("low, high, token", [(2, 7, None), (None, 2, LOW_TOKEN)], ids=["named", "of_the_token"])
+def test_a_priority_orders_the_requests_of_its_tenant(shared, low, high, token):
+    """While another tenant has requests of a higher priority. A request that names no priority has the highest that
+    its token allows, if that is lower than the default."""
     daemon = shared("--backend", "cpu", "--tensor-bytes", "16M", "--max-jobs", "240")
     with_tensors(daemon)
 
-    def push(tenant, priority, count):
+    def push(tenant, priority, name, count, token=None):
         for _ in range(count):
-            answer = exchange(daemon.address, slow(
-                tenant, priority, [("Prefer", "respond-async"), ("X-Request-Id", f"priority-{priority}")]))
-            assert answer.status == 202
+            headers = [("Prefer", "respond-async"), ("X-Request-Id", name)]
+            assert exchange(daemon.address, slow(tenant, priority, headers, token)).status == 202
 
-    push("bob", 9, 40)
-    push("alice", 2, 20)
-    push("alice", 7, 20)
+    push("bob", 9, "other", 40)
+    push("alice", low, "low", 20, token)
+    push("alice", high, "high", 20)
     eventually(lambda: all(job["state"] == "done" for job in state_of_jobs(daemon, "alice")), "the jobs of alice")
-    jobs = state_of_jobs(daemon, "alice")
-    waited = {priority: [job["queued_ms"] for job in jobs if job["request_id"] == f"priority-{priority}"]
-              for priority in (2, 7)}
-    # Those of priority 2 that began before the first of priority 7 had come do not count.
-    assert sorted(waited[7])[10] < sorted(waited[2])[10], "the later ones of a higher priority did not go first"
+    waited = {name: sorted(job["queued_ms"] for job in state_of_jobs(daemon, "alice") if job["request_id"] == name)
+              for name in ("low", "high")}
+    # Those of the low priority that began before the first of the high one had come do not count.
+    assert waited["high"][10] < waited["low"][10], "the later ones of a higher priority did not go first"
 
 
 def as_job(tenant, side=2):

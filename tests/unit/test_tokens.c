@@ -132,6 +132,11 @@ static const struct {
     {ALICE " scopes=compute,\n", "line 1: scopes= is a list"},
     {ALICE " scopes=comput\n", "line 1: scopes= is a list"},
     {ALICE " scope=compute\n", "line 1: only scopes="},
+    {ALICE " max-priority=10\n", "line 1: max-priority= is a whole number"},
+    {ALICE " max-priority=\n", "line 1: max-priority= is a whole number"},
+    {ALICE " max-priority=-1\n", "line 1: max-priority= is a whole number"},
+    {ALICE " max-priority=4.0\n", "line 1: max-priority= is a whole number"},
+    {ALICE " priority=4\n", "line 1: only scopes="},
     {ALICE " expires=soon\n", "line 1: expires= is a date"},
     {ALICE " expires=2027-02-29\n", "line 1: expires= is a date"},
     {ALICE " expires=2027-01-31T25:00:00Z\n", "line 1: expires= is a date"},
@@ -226,19 +231,22 @@ END_TEST
 static const struct {
     const char *line;
     enum token_verdict verdict;
-    uint32_t scopes;
+    uint32_t scopes, max_priority;
 } grants[] = {
-    {ALICE, TOKEN_GRANTED, SCOPES_ALL},
-    {"alice:" ALICE " scopes=compute", TOKEN_GRANTED, SCOPE_COMPUTE},
-    {ALICE "\tscopes=admin,metrics", TOKEN_GRANTED, SCOPE_ADMIN | SCOPE_METRICS},
-    {"sha256:" ALICE_SHA256 " scopes=tensors", TOKEN_GRANTED, SCOPE_TENSORS},
-    {"alice:sha256:" ALICE_SHA256, TOKEN_GRANTED, SCOPES_ALL},
-    {ALICE " expires=2999-01-01", TOKEN_GRANTED, SCOPES_ALL},
-    {ALICE " expires=2999-01-01T00:00:00+02:00 scopes=compute", TOKEN_GRANTED, SCOPE_COMPUTE},
-    {ALICE " expires=2020-01-01", TOKEN_EXPIRED, 0},
-    {ALICE " expires=2020-02-29T23:59:59z", TOKEN_EXPIRED, 0},
-    {ALICE " expires=2999-01-01t00:00:00-02:30", TOKEN_GRANTED, SCOPES_ALL},
-    {"cert:CN:" ALICE, TOKEN_INVALID, 0},
+    {ALICE, TOKEN_GRANTED, SCOPES_ALL, 9},
+    {"alice:" ALICE " scopes=compute", TOKEN_GRANTED, SCOPE_COMPUTE, 9},
+    {ALICE "\tscopes=admin,metrics", TOKEN_GRANTED, SCOPE_ADMIN | SCOPE_METRICS, 9},
+    {"sha256:" ALICE_SHA256 " scopes=tensors", TOKEN_GRANTED, SCOPE_TENSORS, 9},
+    {"alice:sha256:" ALICE_SHA256, TOKEN_GRANTED, SCOPES_ALL, 9},
+    {ALICE " expires=2999-01-01", TOKEN_GRANTED, SCOPES_ALL, 9},
+    {ALICE " expires=2999-01-01T00:00:00+02:00 scopes=compute", TOKEN_GRANTED, SCOPE_COMPUTE, 9},
+    {ALICE " expires=2020-01-01", TOKEN_EXPIRED, 0, 9},
+    {ALICE " expires=2020-02-29T23:59:59z", TOKEN_EXPIRED, 0, 9},
+    {ALICE " expires=2999-01-01t00:00:00-02:30", TOKEN_GRANTED, SCOPES_ALL, 9},
+    {ALICE " max-priority=0", TOKEN_GRANTED, SCOPES_ALL, 0},
+    {ALICE " max-priority=9 scopes=compute", TOKEN_GRANTED, SCOPE_COMPUTE, 9},
+    {ALICE " scopes=compute\tmax-priority=3 expires=2999-01-01", TOKEN_GRANTED, SCOPE_COMPUTE, 3},
+    {"cert:CN:" ALICE, TOKEN_INVALID, 0, 0},
 };
 
 START_TEST(grants_what_the_line_says)
@@ -247,6 +255,7 @@ START_TEST(grants_what_the_line_says)
     struct token_grant grant = {0};
     ck_assert_int_eq(tokens_check(tokens, "Bearer " ALICE, &grant), grants[_i].verdict);
     ck_assert_uint_eq(grant.scopes, grants[_i].scopes);
+    ck_assert_uint_eq(grant.max_priority, grants[_i].max_priority);
     tokens_free(tokens);
 }
 END_TEST

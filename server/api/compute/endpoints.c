@@ -114,6 +114,20 @@ static enum gemmd_error choose_answer_format(struct request *request, struct com
     return GEMMD_OK;
 }
 
+/* Refuses a priority that the request's token does not allow, and chooses that of a request that
+ * names none. */
+static enum gemmd_error settle_priority(struct request *request, struct compute_call *call)
+{
+    if (!parameter_given(call->operation->parameters, &call->request, "priority"))
+        call->priority = request_default_priority(request);
+    return call->priority <= request->max_priority
+               ? GEMMD_OK
+               : fault_set(&request->fault, GEMMD_ERR_FORBIDDEN, "priority",
+                           "priority is %" PRIu32
+                           "; the highest that this token allows is %" PRIu32,
+                           call->priority, request->max_priority);
+}
+
 static enum gemmd_error read_parameters(struct request *request, struct compute_call *call,
                                         struct services *services)
 {
@@ -125,6 +139,8 @@ static enum gemmd_error read_parameters(struct request *request, struct compute_
     if (request_parameters(request, compute_take_parameter, &target) != GEMMD_OK)
         return fault->code;
     enum gemmd_error code = call->operation->settle(call, services, request->tenant, fault);
+    if (code == GEMMD_OK)
+        code = settle_priority(request, call);
     if (code != GEMMD_OK)
         return code;
     const uint64_t longest_ms = config_longest_timeout_ms(config);

@@ -107,7 +107,7 @@ static void prepare_copy(struct tensor_call *call, const struct work_copy *copie
     call->work = (struct work){
         .copy_count = count,
         .tenant = call->request->tenant_number,
-        .priority = GEMM_PRIORITY_DEFAULT,
+        .priority = request_default_priority(call->request),
         .bytes = call->sends_meanwhile ? bytes_of(copies, count) : call->queue_bytes,
         .deadline_ns = call->deadline_ns,
         .queued_ns = clock_now_ns(),

@@ -56,11 +56,12 @@ static enum gemmd_error take_options(struct request *request)
     return GEMMD_OK;
 }
 
-/* Converts a priority of the protocol, where 1 is the highest and 0 stands for the default. */
-static uint32_t priority_of(uint64_t priority)
+/* Converts the priority of a request from that of the protocol, where 1 is the highest and 0 stands
+ * for the default. */
+static uint32_t priority_of(const struct request *request, uint64_t priority)
 {
     if (priority == 0)
-        return GEMM_PRIORITY_DEFAULT;
+        return request_default_priority(request);
     return priority > GEMM_PRIORITY_MAX ? 0 : GEMM_PRIORITY_MAX + 1 - (uint32_t)priority;
 }
 
@@ -73,7 +74,12 @@ static enum gemmd_error take_schedule(struct request *request)
                          "timeout can be at most %" PRIu64 " microseconds", max_us);
     if (asked->timeout_us != 0)
         infer_of(request)->compute.deadline_ns = request->started_ns + asked->timeout_us * 1000u;
-    infer_of(request)->compute.priority = priority_of(asked->priority);
+    const uint32_t priority = priority_of(request, asked->priority);
+    if (priority > request->max_priority)
+        return fault_set(&request->fault, GEMMD_ERR_FORBIDDEN, "priority",
+                         "priority is %" PRIu64 "; the highest that this token allows is %" PRIu32,
+                         asked->priority, GEMM_PRIORITY_MAX + 1 - request->max_priority);
+    infer_of(request)->compute.priority = priority;
     return GEMMD_OK;
 }
 
