@@ -7,7 +7,7 @@
 
 #include "proto/number.h"
 #include "server/api/services.h"
-#include "server/http/digests.h"
+#include "server/http/digester.h"
 #include "server/http/server.h"
 #include "server/jobs/job_thread.h"
 #include "server/net/notify.h"

@@ -233,10 +233,9 @@ static bool request_withdraw(struct request *request)
 {
     if (!request_is_handed_over(request))
         return true;
-    /* The work of an answer that is being hashed is done, and cannot be taken back. */
-    if (digests_has_answer(request->digests) || request->endpoint->withdraw == NULL)
-        return false;
-    if (request->endpoint->withdraw(request))
+    if (digests_has_answer(request->digests)) /* the work of the endpoint is done */
+        request->handed_over = !digests_withdraw(request);
+    else if (request->endpoint->withdraw != NULL && request->endpoint->withdraw(request))
         request->handed_over = false;
     return !request->handed_over;
 }
@@ -246,6 +245,7 @@ void request_give_up(struct waiter *waiter, enum waiter_end why)
     struct request *request = WAITER_OWNER(waiter, struct request, among_waiters);
     if (!request_is_handed_over(request) && why != WAITER_LEFT)
         return; /* the work is done and the answer is about to be sent */
+    const bool hashes = digests_has_answer(request->digests);
     const bool begun = !request_withdraw(request);
     request->given_up = true;
     if (why == WAITER_LEFT)
@@ -254,7 +254,9 @@ void request_give_up(struct waiter *waiter, enum waiter_end why)
         fault_set(&request->fault, GEMMD_ERR_DRAINING, NULL, "the daemon is shutting down");
     else
         fault_set(&request->fault, GEMMD_ERR_DEADLINE, NULL, "the deadline passed while %s",
-                  begun ? "the device worked on the request" : "the request was queued");
+                  hashes  ? "the digest of the answer was computed"
+                  : begun ? "the device worked on the request"
+                          : "the request was queued");
     request_resume(request);
 }
 

@@ -68,16 +68,18 @@ static void queue_response(struct request *request, int status, struct MHD_Respo
 }
 
 /* Queues a response with the digests of its payload that the client wants. A long payload is hashed
- * by the digester's thread first. A request that is answered at its headers cannot wait, so that
- * this thread hashes its payload. */
+ * by the digester's thread first. A request that is answered at its headers, although it has a
+ * body, cannot wait, and this thread must not hash for long: a long answer to it has no digest. */
 static void queue_digested(struct request *request, int status, struct MHD_Response *response,
                            const struct payload *payload)
 {
     const uint64_t length = payload_bytes(payload);
-    if (length > DIGESTS_HERE_BYTES && request->state != REQUEST_HEADERS &&
-        digests_hand_over(request, response, status, payload))
-        return;
-    queue_response(request, status, digests_add_headers(request, response, payload), length);
+    if (length <= DIGESTS_HERE_BYTES)
+        queue_response(request, status, digests_add_headers(request, response, payload), length);
+    else if (request->state == REQUEST_HEADERS)
+        queue_response(request, status, response, length);
+    else if (!digests_hand_over(request, response, status, payload))
+        respond_out_of_memory(request);
 }
 
 void respond_digested(struct request *request)
@@ -85,7 +87,10 @@ void respond_digested(struct request *request)
     int status;
     uint64_t length;
     struct MHD_Response *response = digests_take_answer(request, &status, &length);
-    queue_response(request, status, response, length);
+    if (response != NULL)
+        queue_response(request, status, response, length);
+    else
+        respond_fault(request, &request->fault);
 }
 
 bool respond(struct request *request, int status, const struct headers *headers,

@@ -59,7 +59,8 @@ void respond_static(struct request *request, int status, const char *content_typ
 bool respond_copy(struct request *request, int status, const struct headers *headers,
                   const char *text, uint64_t length);
 
-/* Sends the answer whose payload the digester has hashed (digests.h). */
+/* Sends the answer whose payload the digester has hashed (digests.h), or the reason why there is no
+ * digest. */
 void respond_digested(struct request *request);
 
 #endif

@@ -7,7 +7,7 @@
 #include "server/base/cores.h"
 #include "server/http/arrival.h"
 #include "server/http/connection.h"
-#include "server/http/digests.h"
+#include "server/http/digester.h"
 #include "server/http/endpoint.h"
 #include "server/http/guard_parser.h"
 #include "server/http/io_thread.h"
@@ -55,7 +55,7 @@ enum gemmd_error http_server_start(struct http_server *server, struct fault *fau
     const uint32_t wanted = server->thread_count;
     server->thread_count = 0;
     server->digester =
-        digester_start((struct digester_hooks){request_hand_over_again, request_wake});
+        digester_start((struct digester_hooks){request_hand_over_again, request_wake}, TENANTS_MAX);
     if (server->digester == NULL)
         return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "the digester does not start");
     server->threads = calloc(wanted, sizeof *server->threads);

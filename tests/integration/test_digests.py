@@ -5,6 +5,7 @@ import gzip
 import hashlib
 import json
 import re
+import select
 import socket
 import subprocess
 import threading
@@ -14,7 +15,7 @@ import pytest
 
 from daemon import PATIENCE_S, Daemon
 from problem import assert_problem
-from wire import Wire, request
+from wire import Wire, exchange, request
 
 SMALL = {"m": 2, "n": 3, "k": 4}
 # 4 MiB and 1 MiB: more than one thread hashes while it serves others.
@@ -205,6 +206,80 @@ def test_clients_may_leave_while_their_answer_is_hashed(start):
         return re.search(r"^gemmd_pinned_memory_used_bytes 0$", text, re.MULTILINE)
 
     daemon.wait_for(is_idle, "the memory of the answers")
+
+
+def backlog(start, tmp_path, *arguments):
+    """Starts a daemon with two tenants, and has it hash 24 times 64 MiB for one of them. Returns the daemon, the
+    connections that wait, and a function that makes requests."""
+    tokens = tmp_path / "tokens"
+    tokens.write_text("alice:the-token-of-alice\nbob:the-token-of-bob\n")
+    tokens.chmod(0o600)
+    daemon = start("--backend", "cpu", "--tensor-bytes", "256M", "--queue-bytes", "8G", "--token-file", tokens, *arguments,
+                   ready=False)
+    daemon.wait_until_listening().wait_until_ready()
+
+    def signed(tenant, method, path, headers=(), body=b""):
+        return request(method, path, [("Authorization", f"Bearer the-token-of-{tenant}"),
+                                      ("Accept", "application/octet-stream"), *headers], body)
+
+    for name, rows in (("large", 16384), ("small", 128)):
+        tenant, body = {"large": "alice", "small": "bob"}[name], bytes(rows * 4096)
+        answer = exchange(daemon.address, signed(
+            tenant, "PUT", f"/tensors/{name}?shape={rows},1024", [("Content-Length", len(body))], body))
+        assert answer.status == 201, answer.body
+    wires = [Wire(daemon.address) for _ in range(24)]
+    for wire in wires:
+        wire.send(signed("alice", "GET", "/tensors/large", [("Want-Repr-Digest", "sha-512=1")]))
+    for wire in wires:
+        wire.wait_until_read()
+    return daemon, wires, signed
+
+
+def is_answered(wire):
+    return bool(select.select([wire.socket], [], [], 0)[0])
+
+
+def test_long_digests_of_one_tenant_delay_no_other_tenant(start, tmp_path):
+    daemon, wires, signed = backlog(start, tmp_path)
+    with Wire(daemon.address) as other:
+        for _ in range(5):
+            other.send(signed("bob", "GET", "/tensors/small", [("Want-Repr-Digest", "sha-512=1")]))
+            answer = other.receive()
+            assert answer.status == 200, answer.body
+            assert answer.headers["repr-digest"] == digest("sha-512", answer.body)
+        answered = sum(is_answered(wire) for wire in wires)
+    expected = digest("sha-512", bytes(64 << 20))
+    for wire in wires:
+        assert wire.receive(head=True).headers["repr-digest"] == expected
+        wire.socket.close()
+    assert answered <= 12, "the other tenant waited for them"
+
+
+def test_the_end_waits_for_no_backlog_of_digests(start, tmp_path):
+    daemon, wires, _ = backlog(start, tmp_path, "--drain-delay", "0", "--drain-timeout", "1ms")
+    daemon.terminate()
+    statuses = []
+    for wire in wires:
+        statuses.append(wire.receive(head=True).status)
+        wire.socket.close()
+    assert daemon.wait() == 0
+    assert set(statuses) <= {200, 503}
+    assert statuses.count(503) >= 12, "the digests were computed all the same"
+
+
+def test_an_answer_at_the_headers_is_not_hashed_for_long(start):
+    """A request for a result that has a body itself is answered at its headers, on the thread that serves others."""
+    daemon = start("--backend", "cpu")
+    for shape, has_digest in ((SMALL, True), (LARGE, False)):
+        job = daemon.session.post(f"{daemon.url}/gemm", params=shape, data=body_of(shape), timeout=PATIENCE_S, headers={
+            "Content-Type": "application/octet-stream", "Prefer": "respond-async"}).headers["Location"]
+        result = daemon.session.get(f"{daemon.url}{job}/result?wait_ms=60000", timeout=PATIENCE_S)
+        with Wire(daemon.address) as wire:
+            wire.send(request("GET", f"{job}/result", [("Content-Length", 1), ("Want-Content-Digest", "sha-256=1")],
+                              b"x"))
+            answer = wire.receive()
+        assert answer.status == 200 and answer.body == result.content
+        assert ("content-digest" in answer.headers) == has_digest
 
 
 class Meddler(threading.Thread):

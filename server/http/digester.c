@@ -1,0 +1,207 @@
+#include "server/http/digester.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "server/base/heartbeat.h"
+
+/* ---- hashes ---- */
+
+bool digest_hashes_begin(struct digest_hashes *hashes, enum digest_algorithm algorithm)
+{
+    static const gnutls_digest_algorithm_t names[DIGEST_ALGORITHMS] = {
+        [DIGEST_SHA256] = GNUTLS_DIG_SHA256, [DIGEST_SHA512] = GNUTLS_DIG_SHA512};
+    if (gnutls_hash_init(&hashes->of[algorithm], names[algorithm]) == 0)
+        return true;
+    hashes->of[algorithm] = NULL;
+    return false;
+}
+
+void digest_hashes_add(const struct digest_hashes *hashes, const void *bytes, uint64_t length)
+{
+    for (int i = 0; i < DIGEST_ALGORITHMS; i++)
+        if (hashes->of[i] != NULL)
+            (void)gnutls_hash(hashes->of[i], bytes, (size_t)length);
+}
+
+void digest_hashes_end(struct digest_hashes *hashes,
+                       unsigned char values[DIGEST_ALGORITHMS][DIGEST_BYTES_MAX])
+{
+    for (int i = 0; i < DIGEST_ALGORITHMS; i++) {
+        if (hashes->of[i] != NULL)
+            gnutls_hash_deinit(hashes->of[i], values == NULL ? NULL : values[i]);
+        hashes->of[i] = NULL;
+    }
+}
+
+/* ---- the thread ---- */
+
+struct digester {
+    pthread_mutex_t lock; /* of the next four */
+    pthread_cond_t changed;
+    struct fair_list tasks;
+    const struct digest_task *hashing; /* in `tasks`; the thread uses it without the lock */
+    bool stopping;
+    struct heartbeat heartbeat;
+    struct digester_hooks hooks;
+    pthread_t thread;
+};
+
+/* Hashes the next piece of a task. Returns the number of bytes that were hashed. */
+static uint64_t hash_piece(struct digest_task *task)
+{
+    const struct MHD_IoVec *part = &task->payload->parts[task->part];
+    const uint64_t left = part->iov_len - task->offset;
+    const uint64_t bytes = left < DIGESTER_PIECE_BYTES ? left : DIGESTER_PIECE_BYTES;
+    digest_hashes_add(&task->hashes, (const char *)part->iov_base + task->offset, bytes);
+    task->offset += bytes;
+    if (task->offset == part->iov_len) {
+        task->part++;
+        task->offset = 0;
+    }
+    return bytes;
+}
+
+/* Ends a task that is in no list. Its owner may free the task at once. Not under the lock. */
+static void task_end(const struct digester *digester, struct digest_task *task,
+                     enum gemmd_error status)
+{
+    digest_hashes_end(&task->hashes, task->values);
+    task->status = status;
+    digester->hooks.wake(task->request);
+}
+
+/* Removes a task and ends it. Under the lock, which is given up meanwhile. */
+static void finish(struct digester *digester, struct digest_task *task, enum gemmd_error status)
+{
+    fair_list_remove(&digester->tasks, &task->item);
+    pthread_mutex_unlock(&digester->lock);
+    task_end(digester, task, status);
+    pthread_mutex_lock(&digester->lock);
+}
+
+/* Hashes a piece of a task. Under the lock, which is given up meanwhile. */
+static void advance(struct digester *digester, struct digest_task *task)
+{
+    digester->hashing = task;
+    pthread_mutex_unlock(&digester->lock);
+    const uint64_t bytes = hash_piece(task);
+    pthread_mutex_lock(&digester->lock);
+    digester->hashing = NULL;
+    fair_list_charge(&digester->tasks, &task->item, bytes);
+    if (task->unwanted)
+        finish(digester, task, GEMMD_ERR_CANCELLED);
+    else if (task->part == task->payload->count)
+        finish(digester, task, GEMMD_OK);
+}
+
+static struct digest_task *next_task(const struct digester *digester)
+{
+    struct fair_item *item = fair_list_first(&digester->tasks);
+    return item == NULL ? NULL : FAIR_ITEM_OWNER(item, struct digest_task, item);
+}
+
+static void *digester_run(void *argument)
+{
+    struct digester *digester = argument;
+    struct digest_task *task;
+    pthread_setname_np(pthread_self(), "digester");
+    pthread_mutex_lock(&digester->lock);
+    while (!digester->stopping) {
+        heartbeat_beat(&digester->heartbeat);
+        task = next_task(digester);
+        if (task != NULL)
+            advance(digester, task);
+        else
+            pthread_cond_wait(&digester->changed, &digester->lock);
+    }
+    while ((task = next_task(digester)) != NULL)
+        finish(digester, task, GEMMD_ERR_DRAINING);
+    pthread_mutex_unlock(&digester->lock);
+    return NULL;
+}
+
+struct digester *digester_start(struct digester_hooks hooks, uint32_t tenants)
+{
+    struct digester *digester = calloc(1, sizeof *digester);
+    if (digester == NULL)
+        return NULL;
+    digester->hooks = hooks;
+    if (!fair_list_open(&digester->tasks, tenants))
+        goto no_tasks;
+    if (pthread_mutex_init(&digester->lock, NULL) != 0)
+        goto no_lock;
+    if (pthread_cond_init(&digester->changed, NULL) != 0)
+        goto no_condition;
+    if (pthread_create(&digester->thread, NULL, digester_run, digester) != 0)
+        goto no_thread;
+    return digester;
+
+no_thread:
+    pthread_cond_destroy(&digester->changed);
+no_condition:
+    pthread_mutex_destroy(&digester->lock);
+no_lock:
+    fair_list_close(&digester->tasks);
+no_tasks:
+    free(digester);
+    return NULL;
+}
+
+bool digester_alive(struct digester *digester)
+{
+    const bool alive = heartbeat_look(&digester->heartbeat);
+    pthread_mutex_lock(&digester->lock);
+    pthread_cond_signal(&digester->changed);
+    pthread_mutex_unlock(&digester->lock);
+    return alive;
+}
+
+void digester_stop(struct digester *digester)
+{
+    if (digester == NULL)
+        return;
+    pthread_mutex_lock(&digester->lock);
+    digester->stopping = true;
+    pthread_cond_signal(&digester->changed);
+    pthread_mutex_unlock(&digester->lock);
+    pthread_join(digester->thread, NULL);
+}
+
+void digester_destroy(struct digester *digester)
+{
+    if (digester == NULL)
+        return;
+    pthread_cond_destroy(&digester->changed);
+    pthread_mutex_destroy(&digester->lock);
+    fair_list_close(&digester->tasks);
+    free(digester);
+}
+
+void digester_push(struct digester *digester, struct digest_task *task, uint32_t tenant)
+{
+    digester->hooks.hand_over(task->request); /* before the digester can wake the request */
+    pthread_mutex_lock(&digester->lock);
+    const bool takes = !digester->stopping;
+    if (takes) {
+        fair_list_add(&digester->tasks, &task->item, tenant);
+        pthread_cond_signal(&digester->changed);
+    }
+    pthread_mutex_unlock(&digester->lock);
+    if (!takes)
+        task_end(digester, task, GEMMD_ERR_DRAINING);
+}
+
+bool digester_withdraw(struct digester *digester, struct digest_task *task)
+{
+    pthread_mutex_lock(&digester->lock);
+    const bool waits = task->item.listed && digester->hashing != task;
+    if (waits)
+        fair_list_remove(&digester->tasks, &task->item);
+    else
+        task->unwanted = true;
+    pthread_mutex_unlock(&digester->lock);
+    if (waits)
+        digest_hashes_end(&task->hashes, NULL);
+    return waits;
+}
