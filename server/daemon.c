@@ -323,7 +323,7 @@ static enum gemmd_error start_jobs(struct daemon *daemon, struct fault *fault)
     services->jobs = jobs_create(&limits);
     if (services->jobs == NULL)
         return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for jobs");
-    services->job_thread = job_thread_start(services->jobs, services->pool);
+    services->job_thread = job_thread_start(services->jobs, services->pool, tenants_max(daemon));
     if (services->job_thread == NULL)
         return fault_set(fault, GEMMD_ERR_INTERNAL, NULL, "the thread of the jobs did not start");
     return GEMMD_OK;

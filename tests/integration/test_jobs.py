@@ -193,6 +193,18 @@ def test_result_is_the_synchronous_answer(problem, media_type, jobs, rng):
     assert jobs.delete(path).status_code == 200
 
 
+@pytest.mark.parametrize("n", [1024, 1025, 2500], ids=["one_piece", "two_pieces", "three_pieces"])
+def test_long_result_is_the_synchronous_answer(n, start_jobs, rng):
+    """Results are copied in pieces of 4 MiB."""
+    _, jobs = start_jobs()
+    parameters, body = {"m": 1024, "n": n, "k": 1}, rng.standard_normal(1024 + n).astype("f4").tobytes()
+    path = jobs.make(parameters, body)
+    result = jobs.get(f"{path}/result", params={"wait_ms": PATIENCE_S * 1000})
+    expected = jobs.post(parameters, body, headers={"Content-Type": RAW})
+    assert (result.status_code, expected.status_code) == (200, 200)
+    assert result.content == expected.content and len(result.content) == 4 * 1024 * n
+
+
 def names_and_values(answer):
     headers = {name.lower(): value for name, value in answer.headers.items()}
     return sorted(headers), {name: value for name, value in headers.items() if name not in OWN}

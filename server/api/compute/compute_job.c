@@ -24,7 +24,7 @@ struct compute_job {
     struct compute_call call;
     struct compute_times times;
     struct compute_job_origin origin;
-    struct inbox_message ended; /* to the job thread, when the work is done */
+    struct job_errand errand; /* for the job thread, when the work is done */
 };
 
 #define JOB_OF(pointer, member)                                                                    \
@@ -122,22 +122,18 @@ static const struct fault *job_end_fault(const struct compute_job *job, struct f
     return &job_answer(job->job)->fault;
 }
 
-/* Ends a job, on the job thread. */
-static void compute_job_finish(struct inbox_message *message)
+/* Ends a job whose result, if it has one, has been copied. */
+static void compute_job_finish(struct compute_job *job)
 {
-    struct compute_job *job = JOB_OF(message, ended);
     struct compute_call *call = &job->call;
     struct job_answer *answer = job_answer(job->job);
     struct fault cancelled;
-    call->memory = job_thread_memory(job->services->job_thread);
     if (call->work.status != GEMMD_OK) {
         job_answer_fail(answer, &call->work.fault);
     } else if (!job_is_cancelled(job->job)) {
         answer->status = 200;
         if (call->residents.stored != NULL)
             compute_job_publish(job, answer);
-        else
-            memcpy(answer->payload, call->result, answer->bytes);
         job->times.answered_ns = clock_now_ns();
         compute_answer_headers(call, &job->times, &answer->headers);
     }
@@ -149,6 +145,37 @@ static void compute_job_finish(struct inbox_message *message)
     free(job);
 }
 
+/* Copies the next piece of the result. A result that nobody will fetch is not copied. */
+static void compute_job_copy(struct compute_job *job)
+{
+    struct work *work = &job->call.work;
+    const struct job_answer *answer = job_answer(job->job);
+    const uint64_t left = job->errand.bytes, at = answer->bytes - left;
+    const uint64_t bytes = left < JOB_PIECE_BYTES ? left : JOB_PIECE_BYTES;
+    job->errand.bytes = 0;
+    if (job_is_cancelled(job->job))
+        return;
+    if (job_thread_is_stopping(job->services->job_thread)) {
+        work->status =
+            fault_set(&work->fault, GEMMD_ERR_DRAINING, NULL, "the daemon is shutting down");
+        return;
+    }
+    memcpy(answer->payload + at, job->call.result + at, bytes);
+    job->errand.bytes = left - bytes;
+}
+
+static bool compute_job_advance(struct job_errand *errand)
+{
+    struct compute_job *job = JOB_OF(errand, errand);
+    job->call.memory = job_thread_memory(job->services->job_thread);
+    if (errand->bytes > 0)
+        compute_job_copy(job);
+    if (errand->bytes > 0)
+        return true;
+    compute_job_finish(job);
+    return false;
+}
+
 static void compute_job_work_started(struct work *work)
 {
     job_start(JOB_OF(work, call.work)->job, clock_now_ns());
@@ -157,7 +184,9 @@ static void compute_job_work_started(struct work *work)
 static void compute_job_work_done(struct work *work)
 {
     struct compute_job *job = JOB_OF(work, call.work);
-    job_thread_post(job->services->job_thread, &job->ended);
+    if (work->status == GEMMD_OK && job->call.residents.stored == NULL)
+        job->errand.bytes = job_answer(job->job)->bytes;
+    job_thread_post(job->services->job_thread, &job->errand);
 }
 
 static void compute_job_cancel(struct job_task *task)
@@ -206,7 +235,7 @@ void compute_job_submit(struct request *request)
         .job = state_of(request)->job,
         .task.cancel = compute_job_cancel,
         .times = {.started_ns = request->started_ns, .received_ns = request->received_ns},
-        .ended.act = compute_job_finish,
+        .errand = {.tenant = request->tenant_number, .advance = compute_job_advance},
     };
     compute_job_note_origin(&job->origin, request);
     compute_call_move(&job->call, &state_of(request)->call);
