@@ -14,6 +14,7 @@ struct launch {
     struct work_list works;
     uint32_t count;
     uint64_t bytes, rows;
+    bool is_verified; /* one of the works is */
 };
 
 /* Whether one more work fits in the launch. The first work fits whatever its size. */
@@ -26,20 +27,31 @@ static bool launch_fits(const struct launch *launch, struct queue_room room,
                                    work->bytes <= room.shared_bytes - launch->bytes));
 }
 
-/* Whether the device reads the resident operands of a work for this work alone. The products of a
- * stack have one B, which is charged to the first of them. */
-static bool reads_own_residents(const struct launch *launch, const struct work *work)
+/* The bytes that the device moves for the next work of a launch. A check reads the operands and the
+ * result once more. The works of a stack have one B, which is charged to the first of them, and for
+ * the check to the first that is verified. */
+static uint64_t charged_bytes(struct launch *launch, const struct work *work)
 {
-    return launch->count == 0 || work->stack_key == 0 || work_is_task(work);
+    const bool shares_b = work->stack_key != 0 && !work_is_task(work);
+    uint64_t bytes = work->bytes;
+    if (launch->count == 0 || !shares_b)
+        bytes += work->outside_bytes;
+    if (work->verify == WORK_UNVERIFIED)
+        return bytes;
+    bytes += work->bytes;
+    if (!launch->is_verified || !shares_b)
+        bytes += work->outside_bytes;
+    launch->is_verified = true;
+    return bytes;
 }
 
 static void launch_add(struct launch *launch, struct fair_queue *queue, struct work *work)
 {
-    const uint64_t outside_bytes = reads_own_residents(launch, work) ? work->outside_bytes : 0;
+    const uint64_t bytes = charged_bytes(launch, work);
     launch->count++;
     launch->bytes += work->bytes;
     launch->rows += work_stack_rows(work);
-    fair_queue_serve(queue, work, work->bytes + outside_bytes);
+    fair_queue_serve(queue, work, bytes);
     work_list_append(&launch->works, work);
 }
 
@@ -112,7 +124,7 @@ struct work *launch_list_take(struct fair_queue *queue, struct queue_room room, 
         return take_stack(queue, room, first, now_ns, expired);
     if (from_shared)
         return take_shared(queue, room, now_ns, expired);
-    fair_queue_serve(queue, first, first->bytes + first->outside_bytes);
-    first->next = NULL;
+    struct launch alone = {.count = 0};
+    launch_add(&alone, queue, first);
     return first;
 }

@@ -108,6 +108,29 @@ START_TEST(what_is_outside_counts_as_well)
 }
 END_TEST
 
+/* A check reads the operands and the result once more. */
+START_TEST(checks_count_as_well)
+{
+    struct rivals *rivals = rivals_create();
+    for (uint32_t i = 0; i < WAITING; i++)
+        for (uint32_t tenant = 0; tenant < TENANTS; tenant++) {
+            struct work *work = &rivals->works[tenant][i];
+            *work = (struct work){.tenant = tenant, .priority = 4, .bytes = 600000};
+            if (tenant > 0) {
+                work->verify = tenant == 1 ? WORK_VERIFY_ASKED : WORK_VERIFY_SAMPLED;
+                work->bytes = 100000;
+                work->outside_bytes = 200000;
+            }
+            queue_push(rivals->queue, work);
+        }
+    for (uint32_t i = 0; i < 3 * 10; i++)
+        count_popped(rivals, pop_any(rivals));
+    for (int tenant = 0; tenant < TENANTS; tenant++)
+        ck_assert_uint_eq(rivals->popped[tenant], 10);
+    rivals_destroy(rivals);
+}
+END_TEST
+
 /* 64 operations cost as much as a byte. A work of the first tenant costs as much as ten of the
  * second. */
 START_TEST(operations_count_as_well)
@@ -324,6 +347,7 @@ int main(void)
     TCase *tests = tcase_create("queue_fairness");
     tcase_add_test(tests, tenants_share_by_bytes);
     tcase_add_test(tests, what_is_outside_counts_as_well);
+    tcase_add_test(tests, checks_count_as_well);
     tcase_add_test(tests, operations_count_as_well);
     tcase_add_test(tests, tenants_share_a_launch_list);
     tcase_add_test(tests, who_was_away_has_saved_up_nothing);

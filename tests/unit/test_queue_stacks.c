@@ -287,6 +287,30 @@ START_TEST(the_b_of_a_stack_is_paid_once)
 }
 END_TEST
 
+/* As above, with a check for each row: a stack of four reads B twice, and each row twice. */
+START_TEST(the_check_of_a_stack_is_paid_once)
+{
+    const struct queue_room room = {.exclusive = 4, .shared_bytes = UINT64_MAX};
+    const uint64_t row = 10 + 4096;
+    for (uint32_t i = 0; i < 12; i++) {
+        make(i, 1)->outside_bytes = 20 * row;
+        items[i].work.verify = i % 4 < 3 ? WORK_VERIFY_ASKED : WORK_VERIFY_SAMPLED;
+        push(&items[i].work);
+    }
+    for (uint32_t i = 12; i < 24; i++) {
+        make(i, 0)->tenant = 1;
+        items[i].work.bytes = 21 * row + 40;
+        push(&items[i].work);
+    }
+    ck_assert_str_eq(pop(room), "0 1 2 3"); /* 44 rows and 40 bytes */
+    ck_assert_str_eq(pop(room), "12");      /* 22 rows and 30 bytes */
+    ck_assert_str_eq(pop(room), "13");
+    ck_assert_str_eq(pop(room), "4 5 6 7");
+    ck_assert_str_eq(pop(room), "14");
+    ck_assert_str_eq(pop(room), "15");
+}
+END_TEST
+
 START_TEST(one_without_a_bucket_runs_all_the_same)
 {
     static struct item others[STACK_BUCKETS];
@@ -422,6 +446,7 @@ int main(void)
     tcase_add_test(tests, a_stack_of_one_tenant_holds_up_nobody);
     tcase_add_test(tests, shared_launch_counts_as_a_turn);
     tcase_add_test(tests, the_b_of_a_stack_is_paid_once);
+    tcase_add_test(tests, the_check_of_a_stack_is_paid_once);
     tcase_add_test(tests, one_without_a_bucket_runs_all_the_same);
     tcase_add_test(tests, those_that_wait_fail_together);
     tcase_add_test(tests, attentions_and_products_are_apart);
