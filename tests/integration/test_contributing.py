@@ -1,11 +1,13 @@
 """CONTRIBUTING.md names files, and functions in them, that are there; server/THREATS.md tests;
-kernels/LADDER.md files."""
+kernels/LADDER.md files. Tables of measurements are there if a file names them, and only then."""
 
 import re
+import subprocess
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "CONTRIBUTING.md").read_text()
+RESULTS = "tests/bench/results"
 PLACE = r"`((?:client|deploy|kernels|proto|server|tests)/[\w./*-]*)`"
 
 
@@ -41,6 +43,31 @@ def test_named_functions_are_in_the_file_before_them():
              for function in re.findall(r"`(\w+)`", functions)]
     assert len(named) > 10
     assert [pair for pair in named if not is_defined(*pair)] == []
+
+
+def tables_named_elsewhere():
+    """The tables of tests/bench/results that tracked files outside of it name, as patterns of their stems.
+
+    A name may leave out the GPU at its end, … stands for any text, and a type may follow in brackets."""
+    lines = subprocess.run(["git", "grep", "-IhE", "-e", "-20[0-9]{2}-[0-9]{2}-[0-9]{2}|results/", "--", ".",
+                            f":!{RESULTS}"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    named = set(re.findall(r"([a-z][a-z0-9-]*-20\d\d-\d\d-\d\d[\w…-]*)(?: \((bf16|f16|f32|i8)\))?", lines))
+    patterns = {" ".join(name): re.compile("-".join(filter(None, (
+        re.escape(name[0]).replace("…", ".*") + "(?:-(?:nvidia-)?h100-80gb-hbm3)?", name[1])))) for name in named}
+    return lines, patterns
+
+
+def test_each_table_of_measurements_is_named_by_a_file():
+    lines, patterns = tables_named_elsewhere()
+    tables = [path for path in (ROOT / RESULTS).iterdir() if path.name != "README.md"]
+    assert len(tables) > 10
+    assert [path.name for path in tables if f"results/{path.name}" not in lines
+            and not any(pattern.fullmatch(path.stem) for pattern in patterns.values())] == []
+
+
+def test_tables_of_measurements_that_are_named_are_there():
+    stems = [path.stem for path in (ROOT / RESULTS).iterdir()]
+    assert [name for name, pattern in tables_named_elsewhere()[1].items() if not any(map(pattern.fullmatch, stems))] == []
 
 
 def test_threats_are_tested():

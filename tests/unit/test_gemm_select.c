@@ -199,7 +199,7 @@ START_TEST(kernels_stay_on_their_architecture)
 }
 END_TEST
 
-/* As measured: see kernels/experiments. */
+/* As measured: see kernels/experiments/README.md. */
 START_TEST(auto_takes_what_is_fastest_on_hopper)
 {
     if (gemm_kernels(GEMM_BACKEND_CUDA)[0] == NULL)

@@ -270,7 +270,7 @@ START_TEST(a_fused_product_can_take_other_tiles)
 }
 END_TEST
 
-/* Measured: 0.94 to 1.04 of cuBLASLt instead of 0.86 to 0.90, see kernels/experiments/tiles.md. */
+/* Measured: 0.94 to 1.04 of cuBLASLt instead of 0.86 to 0.90, see kernels/experiments/wgmma.md. */
 START_TEST(columns_that_are_no_multiple_of_128_take_tiles_of_96_or_160)
 {
     static const struct {

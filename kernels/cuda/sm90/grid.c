@@ -3,7 +3,7 @@
 #include "proto/dtype.h"
 
 /* The largest B, in bytes, that stays in the L2 of an H100 between rows of tiles. With a larger
- * one, launches with half tiles were up to 9 % slower (kernels/experiments/tiles.md). */
+ * one, launches with half tiles were up to 9 % slower (kernels/experiments/wgmma.md). */
 static const double B_STAYS = 30e6;
 
 uint32_t sm90_band_rows(const struct sm90_kernel *kernel, uint32_t clusters, uint64_t rows)

@@ -23,7 +23,7 @@
  * 13 bits.
  *
  * Every kernel of one type gives the same bits for the same row of A, whatever m is
- * (kernels/experiments/bits.md has the measurement).
+ * (kernels/experiments/hardware.md has the measurement).
  */
 #ifndef KERNELS_CUDA_SM90_SM90_H
 #define KERNELS_CUDA_SM90_SM90_H

@@ -477,7 +477,8 @@ __device__ __forceinline__ void adjust_scores(const attention_arguments &a, floa
     if (from < all.first || from + 2 * COUNT > all.end) {
         const int32_t origin = from + 2 * (int32_t)(threadIdx.x % 4);
         const span keys[2] = {flash::span_of(a, n, row), flash::span_of(a, n, row + 8)};
-        /* In the kernels of three consumers, bits cost the loop 2 % (kernels/experiments). */
+        /* In the kernels of three consumers, bits cost the loop 2 %
+         * (kernels/experiments/attention.md). */
         if constexpr (C::CONSUMERS == 3) {
             flash::mask<0>(s, keys[0].first - origin, keys[0].end - origin);
             flash::mask<1>(s, keys[1].first - origin, keys[1].end - origin);

@@ -145,7 +145,7 @@ struct config {
     /* Whether half of a box of Y is left over at the end of a tile, because the lines of Y run
      * across k (load_columns). The left-over columns have a box of their own size (HALF_BOX), and
      * products of their own, which read X once more. Tiles of 256 rows copy a whole box and use
-     * half of it, which is faster for them (kernels/experiments/tiles.md). */
+     * half of it, which is faster for them (kernels/experiments/wgmma.md). */
     static constexpr bool LEFT_OVER = !YK && TILE_N % ACROSS != 0;
     static constexpr bool HALF_BOX = LEFT_OVER && TILE_M < 256;
     static constexpr int FULL_BOXES = TILE_N / ACROSS;
@@ -168,7 +168,7 @@ struct config {
     static constexpr uint32_t SHARED_BYTES = STAGES * (STAGE_BYTES + 16) + OTHER_BYTES;
 
     /* Whether loads of Y are marked to be evicted first if no other tile reads them. Not for small
-     * tiles: 64x64 was slower with it (kernels/experiments/odd_sizes.md). Not for tiles with
+     * tiles: 64x64 was slower with it (kernels/experiments/wgmma.md). Not for tiles with
      * columns that are left over, because two tiles read the line of 128 bytes between them. */
     static constexpr bool SAYS_ONCE = element_bytes<E> == 2 && PARTS == 1 && CLUSTER_M == 1 &&
                                       !LEFT_OVER && TILE_M * TILE_N >= 128 * 128;

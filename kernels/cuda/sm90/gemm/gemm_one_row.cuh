@@ -10,8 +10,8 @@
  * multiplies has hardly any other instructions.
  *
  * The order of the products, and where sums begin, are those of sum_parts (gemm.cuh). mma.sync adds
- * 16 products as wgmma does (kernels/experiments/bits.md), and so the bits are the same. The order
- * of the 16 steps of k within an instruction does not matter to the result.
+ * 16 products as wgmma does (kernels/experiments/hardware.md), and so the bits are the same. The
+ * order of the 16 steps of k within an instruction does not matter to the result.
  *
  * A warp that releases a stage or a slot computes the address of the barrier from values that it
  * loaded, or from sums of them, and a zero that the compiler does not know. So nobody overwrites

@@ -9,8 +9,8 @@
  * product of a sum waits for the one before.
  *
  * The order of the products, and where sums begin, are those of sum_parts (gemm.cuh). mma.sync adds
- * 16 products as wgmma does (kernels/experiments/bits.md), and so the bits are the same. The order
- * of the 16 steps of k within an instruction does not matter to the result.
+ * 16 products as wgmma does (kernels/experiments/hardware.md), and so the bits are the same. The
+ * order of the 16 steps of k within an instruction does not matter to the result.
  */
 #ifndef KERNELS_CUDA_SM90_GEMM_GEMM_STREAMED_CUH
 #define KERNELS_CUDA_SM90_GEMM_GEMM_STREAMED_CUH

@@ -17,8 +17,8 @@
  * the result. In both operands, steps 4q and 4q + 1 take places 2q and 2q + 1, and steps 4q + 2 and
  * 4q + 3 places 8 + 2q and 9 + 2q. The numbers of a lane then lie in four neighbouring bytes of A.
  *
- * Widening is exact, mma.sync adds 16 products as wgmma does (kernels/experiments/bits.md), and the
- * sums have the order and the chains of the f16 kernels of gemm.cuh, and so their bits.
+ * Widening is exact, mma.sync adds 16 products as wgmma does (kernels/experiments/hardware.md), and
+ * the sums have the order and the chains of the f16 kernels of gemm.cuh, and so their bits.
  */
 #ifndef KERNELS_CUDA_SM90_GEMM_GEMM_STREAMED_F8_CUH
 #define KERNELS_CUDA_SM90_GEMM_GEMM_STREAMED_F8_CUH

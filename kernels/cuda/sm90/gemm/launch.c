@@ -333,7 +333,7 @@ static uint32_t ahead_bytes(const struct tiled_operand *o, uint64_t limit)
 }
 
 /* Decides which bytes of the operands the launch prefetches into the L2 while the previous kernel
- * runs. Measured (kernels/experiments/odd_sizes.md): to prefetch more than `limit` delays what the
+ * runs. Measured (kernels/experiments/wgmma.md): to prefetch more than `limit` delays what the
  * previous kernel still reads, except where one row of large tiles reads B once. A launch that
  * leaves half of the multiprocessors idle prefetches nothing: in a stream of such launches, blocks
  * start early on idle multiprocessors, and would take bandwidth from the previous kernel. */

@@ -41,9 +41,9 @@ const struct sm90_rates sm90_rates_16_bit = {
 };
 
 /* Fitted to what the configurations took in bf16 on an H100 SXM, as the kernels of bf16 were at
- * commit cac72d3c (kernels/experiments/tiles.md). A kernel of f8 takes as long for 128 bytes of k
- * as one of bf16 with the same tile. The constants of sm90_rates_16_bit are not used for f8,
- * because with them slower tiles are chosen (kernels/experiments/choice.md). */
+ * commit cac72d3c. A kernel of f8 takes as long for 128 bytes of k as one of bf16 with the same
+ * tile. The constants of sm90_rates_16_bit are not used for f8, because with them slower tiles are
+ * chosen (kernels/experiments/choice.md). */
 const struct sm90_rates sm90_rates_f8 = {
     .launch_us = 1.966,
     .cluster_us = 1.699,
