@@ -18,6 +18,13 @@ struct snapshot {
     struct snapshot *before;
 };
 
+/* What a reload puts in force. The credentials are owned; NULL: the daemon has none of the kind. */
+struct replacement {
+    struct snapshot *snapshot;
+    struct token_list *tokens;
+    struct tls_credentials *certificates;
+};
+
 struct reload {
     const struct config *given; /* borrowed */
     int argc;
@@ -57,24 +64,6 @@ void reload_destroy(struct reload *reload)
         reload->newest = before;
     }
     free(reload);
-}
-
-/* Reads the token file and the files of certificates again. The token file is first only checked,
- * so that neither tokens nor certificates are replaced if one of the files is wrong. */
-static enum gemmd_error reload_credentials(const struct reload *reload, struct fault *fault)
-{
-    const struct http_server *http = reload->services->http;
-    const char *path = reload->given->token_file;
-    struct tokens *trial = NULL;
-    enum gemmd_error code = GEMMD_OK;
-    if (http->tokens != NULL)
-        code = tokens_load(path, &trial, fault);
-    tokens_free(trial);
-    if (code == GEMMD_OK && http->tls != NULL)
-        code = tls_reload(http->tls, fault);
-    if (code == GEMMD_OK && http->tokens != NULL)
-        code = tokens_reload(http->tokens, path, fault);
-    return code;
 }
 
 /* Has the parts of the daemon that keep values of their own use the new options. */
@@ -123,8 +112,11 @@ static void log_changes(const struct reload *reload, enum config_log_level old_l
     log_set_level(log, new_level);
 }
 
-static enum gemmd_error try_reload(struct reload *reload, struct fault *fault)
+/* Reads and checks the options and all files that a reload reads again. Changes nothing. */
+static enum gemmd_error prepare(struct reload *reload, struct replacement *next,
+                                struct fault *fault)
 {
+    const struct http_server *http = reload->services->http;
     const struct config_reload sources = {
         .given = reload->given,
         .running = reload->services->config,
@@ -132,20 +124,33 @@ static enum gemmd_error try_reload(struct reload *reload, struct fault *fault)
         .argv = reload->argv,
         .environment = environ,
     };
-    struct snapshot *snapshot = malloc(sizeof *snapshot);
-    if (snapshot == NULL)
+    *next = (struct replacement){.snapshot = malloc(sizeof *next->snapshot)};
+    if (next->snapshot == NULL)
         return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for the options");
-    enum gemmd_error code = config_reload(&sources, &snapshot->config, &reload->changes, fault);
-    if (code == GEMMD_OK) /* the last step, because credentials are in force at once */
-        code = reload_credentials(reload, fault);
+    enum gemmd_error code =
+        config_reload(&sources, &next->snapshot->config, &reload->changes, fault);
+    if (code == GEMMD_OK && http->tokens != NULL)
+        code = tokens_read(http->tokens, reload->given->token_file, &next->tokens, fault);
+    if (code == GEMMD_OK && http->tls != NULL)
+        code = tls_read(http->tls, &next->certificates, fault);
     if (code != GEMMD_OK) {
-        free(snapshot);
-        return code;
+        token_list_free(next->tokens);
+        free(next->snapshot);
     }
-    snapshot->before = reload->newest;
-    reload->newest = snapshot;
-    apply(reload->services, &snapshot->config);
-    return GEMMD_OK;
+    return code;
+}
+
+/* Puts in force what was prepared. Nothing here can fail. */
+static void commit(struct reload *reload, const struct replacement *next)
+{
+    struct services *services = reload->services;
+    if (next->tokens != NULL)
+        tokens_adopt(services->http->tokens, next->tokens);
+    if (next->certificates != NULL)
+        tls_adopt(services->http->tls, next->certificates);
+    next->snapshot->before = reload->newest;
+    reload->newest = next->snapshot;
+    apply(services, &next->snapshot->config);
 }
 
 void reload_run(struct reload *reload)
@@ -153,11 +158,14 @@ void reload_run(struct reload *reload)
     struct services *services = reload->services;
     const struct config *config = services->config;
     const enum config_log_level old_level = config->log_level;
+    struct replacement next;
     struct fault fault = {.code = GEMMD_OK};
     char state[64];
     snprintf(state, sizeof state, "RELOADING=1\nMONOTONIC_USEC=%" PRIu64, clock_now_ns() / 1000);
     notify_send(state);
-    const bool succeeded = try_reload(reload, &fault) == GEMMD_OK;
+    const bool succeeded = prepare(reload, &next, &fault) == GEMMD_OK;
+    if (succeeded)
+        commit(reload, &next);
     atomic_store(&services->reloads.last_succeeded, succeeded);
     if (succeeded) {
         atomic_fetch_add(&services->reloads.succeeded, 1);

@@ -1,6 +1,10 @@
 /*
  * reload.h - takes new values of options, new tokens and new certificates while the daemon runs.
  *
+ * A reload first reads and checks everything: the options, the token file, the certificates and
+ * their key. Then it puts everything in force, in steps that cannot fail. If anything is wrong,
+ * nothing has changed.
+ *
  * The options in force are an immutable snapshot. A reload makes a new snapshot and swaps the
  * pointers in struct services and struct http_server, so that no reader takes a lock. A request
  * keeps the snapshot that it began with. Old snapshots are freed with the reload, since any thread
