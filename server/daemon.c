@@ -376,7 +376,7 @@ static enum gemmd_error start_observers(struct daemon *daemon, struct fault *fau
 static void prepare_http_server(struct daemon *daemon)
 {
     struct http_server *http = &daemon->http;
-    http->config = &daemon->config;
+    http->options = &daemon->options;
     http->log = daemon->log;
     http->tokens = daemon->tokens;
     http->tls = daemon->tls;
@@ -401,7 +401,6 @@ enum gemmd_error daemon_start(struct daemon *daemon, struct fault *fault)
     daemon->restarts = device_restarts_read(getenv(DEVICE_RESTARTS_VARIABLE));
     daemon->services.device_restarts = daemon->restarts.count;
     daemon->given = daemon->config;
-    daemon->services.config = &daemon->config;
     daemon->services.log = daemon->log;
     daemon->services.http = &daemon->http;
     http_server_plan(&daemon->http, &daemon->config);
@@ -413,6 +412,7 @@ enum gemmd_error daemon_start(struct daemon *daemon, struct fault *fault)
     if (daemon->tls != NULL && tls_warns(daemon->tls, warning))
         log_event(daemon->log, CONFIG_LOG_WARNING, "%s", warning);
     divide_among_tenants(daemon);
+    config_in_force_init(&daemon->options, &daemon->config);
     prepare_http_server(daemon);
     code = http_server_open(&daemon->http, fault);
     /* The listening sockets are opened before the device, so that a second daemon on the same

@@ -13,24 +13,11 @@
 
 extern char **environ;
 
-struct snapshot {
-    struct config config; /* its strings belong to the options of the start */
-    struct snapshot *before;
-};
-
-/* What a reload puts in force. The credentials are owned; NULL: the daemon has none of the kind. */
-struct replacement {
-    struct snapshot *snapshot;
-    struct token_list *tokens;
-    struct tls_credentials *certificates;
-};
-
 struct reload {
     const struct config *given; /* borrowed */
     int argc;
     char *const *argv;
     struct services *services;
-    struct snapshot *newest; /* list of all snapshots */
     struct config_changes changes;
 };
 
@@ -58,16 +45,42 @@ struct reload *reload_create(const struct config *given, int argc, char *const a
 
 void reload_destroy(struct reload *reload)
 {
-    while (reload != NULL && reload->newest != NULL) {
-        struct snapshot *before = reload->newest->before;
-        free(reload->newest);
-        reload->newest = before;
-    }
     free(reload);
 }
 
+/* What a reload replaces. The credentials are owned; NULL: the daemon has none of the kind. */
+struct replacement {
+    struct config config;
+    struct token_list *tokens;
+    struct tls_credentials *certificates;
+};
+
+/* Reads and checks the options and all files that a reload reads again. Changes nothing. */
+static enum gemmd_error prepare(struct reload *reload, struct replacement *next,
+                                struct fault *fault)
+{
+    const struct http_server *http = reload->services->http;
+    const struct config_reload sources = {
+        .given = reload->given,
+        .running = &http->options->config,
+        .argc = reload->argc,
+        .argv = reload->argv,
+        .environment = environ,
+    };
+    next->tokens = NULL;
+    next->certificates = NULL;
+    enum gemmd_error code = config_reload(&sources, &next->config, &reload->changes, fault);
+    if (code == GEMMD_OK && http->tokens != NULL)
+        code = tokens_read(http->tokens, reload->given->token_file, &next->tokens, fault);
+    if (code == GEMMD_OK && http->tls != NULL)
+        code = tls_read(http->tls, &next->certificates, fault);
+    if (code != GEMMD_OK)
+        token_list_free(next->tokens);
+    return code;
+}
+
 /* Has the parts of the daemon that keep values of their own use the new options. */
-static void apply(struct services *services, struct config *config)
+static void apply_limits(struct services *services, struct config *config)
 {
     const struct tokens *tokens = services->http->tokens;
     const uint32_t tenants = tokens == NULL ? 1 : tokens_tenants(tokens);
@@ -86,15 +99,24 @@ static void apply(struct services *services, struct config *config)
     for (uint32_t i = 0; i < services->executors.count; i++)
         dispatch_set_stall_limit(services->executors.list[i].dispatch,
                                  config->stall_ms * UINT64_C(1000000));
-    services->config = config;
-    services->http->config = config;
+    config_in_force_replace(services->http->options, config);
+}
+
+/* Puts in force what was prepared. Nothing here can fail. */
+static void commit(struct services *services, struct replacement *next)
+{
+    if (next->tokens != NULL)
+        tokens_adopt(services->http->tokens, next->tokens);
+    if (next->certificates != NULL)
+        tls_adopt(services->http->tls, next->certificates);
+    apply_limits(services, &next->config);
 }
 
 /* Logs the changes. If the level changes too, the more talkative of the two levels decides whether
  * these lines are written. */
 static void log_changes(const struct reload *reload, enum config_log_level old_level)
 {
-    const struct config *config = reload->services->config;
+    const struct config *config = &reload->services->http->options->config;
     const enum config_log_level new_level = config->log_level;
     struct log *log = reload->services->log;
     log_set_level(log, old_level < new_level ? old_level : new_level);
@@ -112,52 +134,10 @@ static void log_changes(const struct reload *reload, enum config_log_level old_l
     log_set_level(log, new_level);
 }
 
-/* Reads and checks the options and all files that a reload reads again. Changes nothing. */
-static enum gemmd_error prepare(struct reload *reload, struct replacement *next,
-                                struct fault *fault)
-{
-    const struct http_server *http = reload->services->http;
-    const struct config_reload sources = {
-        .given = reload->given,
-        .running = reload->services->config,
-        .argc = reload->argc,
-        .argv = reload->argv,
-        .environment = environ,
-    };
-    *next = (struct replacement){.snapshot = malloc(sizeof *next->snapshot)};
-    if (next->snapshot == NULL)
-        return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for the options");
-    enum gemmd_error code =
-        config_reload(&sources, &next->snapshot->config, &reload->changes, fault);
-    if (code == GEMMD_OK && http->tokens != NULL)
-        code = tokens_read(http->tokens, reload->given->token_file, &next->tokens, fault);
-    if (code == GEMMD_OK && http->tls != NULL)
-        code = tls_read(http->tls, &next->certificates, fault);
-    if (code != GEMMD_OK) {
-        token_list_free(next->tokens);
-        free(next->snapshot);
-    }
-    return code;
-}
-
-/* Puts in force what was prepared. Nothing here can fail. */
-static void commit(struct reload *reload, const struct replacement *next)
-{
-    struct services *services = reload->services;
-    if (next->tokens != NULL)
-        tokens_adopt(services->http->tokens, next->tokens);
-    if (next->certificates != NULL)
-        tls_adopt(services->http->tls, next->certificates);
-    next->snapshot->before = reload->newest;
-    reload->newest = next->snapshot;
-    apply(services, &next->snapshot->config);
-}
-
 void reload_run(struct reload *reload)
 {
     struct services *services = reload->services;
-    const struct config *config = services->config;
-    const enum config_log_level old_level = config->log_level;
+    const enum config_log_level old_level = services->http->options->config.log_level;
     struct replacement next;
     struct fault fault = {.code = GEMMD_OK};
     char state[64];
@@ -165,7 +145,7 @@ void reload_run(struct reload *reload)
     notify_send(state);
     const bool succeeded = prepare(reload, &next, &fault) == GEMMD_OK;
     if (succeeded)
-        commit(reload, &next);
+        commit(services, &next);
     atomic_store(&services->reloads.last_succeeded, succeeded);
     if (succeeded) {
         atomic_fetch_add(&services->reloads.succeeded, 1);

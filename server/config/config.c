@@ -13,6 +13,30 @@ uint64_t config_share(const struct config *config, uint32_t tenants, uint64_t li
     return share > 0 || limit == 0 ? share : 1;
 }
 
+void config_in_force_init(struct config_in_force *in_force, const struct config *config)
+{
+    in_force->lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+    in_force->config = *config;
+    atomic_init(&in_force->version, 1);
+}
+
+void config_in_force_replace(struct config_in_force *in_force, const struct config *next)
+{
+    pthread_mutex_lock(&in_force->lock);
+    in_force->config = *next;
+    atomic_fetch_add(&in_force->version, 1);
+    pthread_mutex_unlock(&in_force->lock);
+}
+
+unsigned config_in_force_copy(struct config_in_force *in_force, struct config *copy)
+{
+    pthread_mutex_lock(&in_force->lock);
+    *copy = in_force->config;
+    const unsigned version = atomic_load(&in_force->version);
+    pthread_mutex_unlock(&in_force->lock);
+    return version;
+}
+
 uint64_t config_longest_timeout_ms(const struct config *config)
 {
     return config->max_timeout_ms != 0 ? config->max_timeout_ms : INT32_MAX;

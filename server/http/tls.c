@@ -204,7 +204,7 @@ enum gemmd_error tls_create(const struct config *config, struct tls **out, struc
         return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for TLS");
     }
     tls->config = config;
-    struct tls_credentials *first;
+    struct tls_credentials *first = NULL;
     enum gemmd_error error = tls_read(tls, &first, fault);
     if (error != GEMMD_OK) {
         tls_destroy(tls);

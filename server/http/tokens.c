@@ -157,7 +157,7 @@ enum gemmd_error tokens_load(const char *path, struct tokens **out, struct fault
     struct tokens *tokens = calloc(1, sizeof *tokens);
     if (tokens == NULL)
         return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for the tokens");
-    struct token_list *first;
+    struct token_list *first = NULL;
     enum gemmd_error error = tokens_read(tokens, path, &first, fault);
     if (error != GEMMD_OK) {
         tokens_free(tokens);
