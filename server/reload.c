@@ -9,6 +9,7 @@
 #include "server/base/clock.h"
 #include "server/http/tls.h"
 #include "server/http/tokens.h"
+#include "server/jobs/jobs.h"
 #include "server/net/notify.h"
 
 extern char **environ;
@@ -79,36 +80,36 @@ static enum gemmd_error prepare(struct reload *reload, struct replacement *next,
     return code;
 }
 
-/* Has the parts of the daemon that keep values of their own use the new options. */
-static void apply_limits(struct services *services, struct config *config)
+/* Has the parts of the daemon that keep limits of their own use those of the new options. */
+static void apply_limits(struct services *services, const struct config *config)
 {
-    const struct tokens *tokens = services->http->tokens;
-    const uint32_t tenants = tokens == NULL ? 1 : tokens_tenants(tokens);
-    if (config->shares_requests)
-        config->tenant_requests = (uint32_t)config_share(config, tenants, config->queue_requests);
     const struct admission_limits limits = {
         .requests = config->queue_requests,
         .bytes = config->queue_bytes,
-        .tenants = tenants,
         .tenant_requests = config->tenant_requests,
         .tenant_bytes = config->tenant_bytes,
-        .tenant_share_bytes =
-            config->shares_bytes ? config_share(config, tenants, config->queue_bytes) : 0,
+        .tenant_share_bytes = config->tenant_share_bytes,
     };
     admission_set_limits(services->admission, &limits);
+    jobs_set_tenant_limits(services->jobs, config->tenant_jobs, config->tenant_job_bytes);
+    regions_set_tenant_limits(services->regions, config->tenant_regions,
+                              config->tenant_region_bytes);
+    tensor_store_set_tenant_bytes(services->tensors, config->tenant_tensor_bytes);
     for (uint32_t i = 0; i < services->executors.count; i++)
         dispatch_set_stall_limit(services->executors.list[i].dispatch,
                                  config->stall_ms * UINT64_C(1000000));
-    config_in_force_replace(services->http->options, config);
 }
 
 /* Puts in force what was prepared. Nothing here can fail. */
 static void commit(struct services *services, struct replacement *next)
 {
+    struct http_server *http = services->http;
     if (next->tokens != NULL)
-        tokens_adopt(services->http->tokens, next->tokens);
+        tokens_adopt(http->tokens, next->tokens);
     if (next->certificates != NULL)
-        tls_adopt(services->http->tls, next->certificates);
+        tls_adopt(http->tls, next->certificates);
+    config_divide(&next->config, http->tokens == NULL ? 1 : tokens_tenants_named(http->tokens));
+    config_in_force_replace(http->options, &next->config);
     apply_limits(services, &next->config);
 }
 

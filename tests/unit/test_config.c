@@ -643,6 +643,44 @@ START_TEST(options_in_force_can_be_read_back)
 }
 END_TEST
 
+START_TEST(limits_are_divided_among_tenants)
+{
+    struct config config = {.tenant_share = 25,
+                            .shares_requests = true,
+                            .shares_bytes = true,
+                            .shares_tensors = true,
+                            .queue_requests = 40,
+                            .queue_bytes = 400,
+                            .tensor_bytes = 800,
+                            .max_jobs = 80,
+                            .job_bytes = 1200,
+                            .shm_regions = 4,
+                            .shm_bytes = 1600};
+    config_divide(&config, 2);
+    ck_assert_uint_eq(config.tenant_requests, 10);
+    ck_assert_uint_eq(config.tenant_share_bytes, 100);
+    ck_assert_uint_eq(config.tenant_tensor_bytes, 200);
+    ck_assert_uint_eq(config.tenant_jobs, 20);
+    ck_assert_uint_eq(config.tenant_job_bytes, 300);
+    ck_assert_uint_eq(config.tenant_regions, 1);
+    ck_assert_uint_eq(config.tenant_region_bytes, 400);
+    config_divide(&config, 1);
+    ck_assert_uint_eq(config.tenant_requests + config.tenant_share_bytes +
+                          config.tenant_tensor_bytes + config.tenant_jobs +
+                          config.tenant_job_bytes + config.tenant_regions +
+                          config.tenant_region_bytes,
+                      0);
+    /* Limits that are given as options are not divided. */
+    config.shares_requests = config.shares_bytes = config.shares_tensors = false;
+    config.tenant_requests = 7;
+    config.tenant_tensor_bytes = 70;
+    config_divide(&config, 2);
+    ck_assert_uint_eq(config.tenant_requests, 7);
+    ck_assert_uint_eq(config.tenant_tensor_bytes, 70);
+    ck_assert_uint_eq(config.tenant_share_bytes, 0);
+}
+END_TEST
+
 static struct config_in_force in_force;
 
 /* Replaces the options by options whose two fields are equal, and ends with 0 in both. */
@@ -736,6 +774,7 @@ int main(void)
     tcase_add_test(tests, help_and_version_need_nothing_else_to_be_right);
     tcase_add_test(tests, config_file_by_flag_and_environment);
     tcase_add_test(tests, options_in_force_can_be_read_back);
+    tcase_add_test(tests, limits_are_divided_among_tenants);
     tcase_add_test(tests, copies_of_the_options_in_force_are_whole);
     tcase_add_test(tests, limits_say_nothing_private);
     tcase_add_test(tests, help_names_every_option_and_default);

@@ -701,6 +701,46 @@ START_TEST(a_tenant_is_held_to_its_share)
 }
 END_TEST
 
+/* Jobs and answers beyond a lowered share stay, and further ones are refused until the tenant is
+ * within the share again. */
+START_TEST(shares_change_while_jobs_are_open)
+{
+    const struct jobs_limits shared = {
+        .max_jobs = 4, .max_bytes = 100, .ttl_ns = 1000, .tenants = 2};
+    struct jobs *jobs = jobs_create(&shared);
+    struct job *own[3], *more, *other;
+    struct fault fault;
+    for (int i = 0; i < 3; i++) {
+        ck_assert_int_eq(job_open(jobs, "t", 0, "gemm", "", &own[i], NULL), GEMMD_OK);
+        ck_assert_int_eq(job_answer_reserve(job_answer(own[i]), 30, NULL), GEMMD_OK);
+    }
+    jobs_set_tenant_limits(jobs, 2, 50);
+    ck_assert_uint_eq(jobs_held_by(jobs, 0).jobs, 3);
+    ck_assert_uint_eq(jobs_held_by(jobs, 0).bytes, 90);
+    ck_assert_int_eq(job_open(jobs, "t", 0, "gemm", "", &more, &fault), GEMMD_ERR_QUEUE_FULL);
+    job_discard(own[0]);
+    ck_assert_int_eq(job_open(jobs, "t", 0, "gemm", "", &more, &fault), GEMMD_ERR_QUEUE_FULL);
+    job_discard(own[1]);
+    ck_assert_int_eq(job_open(jobs, "t", 0, "gemm", "", &more, NULL), GEMMD_OK);
+    ck_assert_int_eq(job_answer_reserve(job_answer(more), 30, &fault), GEMMD_ERR_QUEUE_FULL);
+    ck_assert_int_eq(job_answer_reserve(job_answer(more), 20, NULL), GEMMD_OK);
+    ck_assert_int_eq(job_open(jobs, "u", 1, "gemm", "", &other, NULL), GEMMD_OK);
+    ck_assert_int_eq(job_answer_reserve(job_answer(other), 50, NULL), GEMMD_OK);
+    job_discard(own[2]);
+    job_discard(more);
+    jobs_set_tenant_limits(jobs, 0, 0);
+    for (int i = 0; i < 3; i++)
+        ck_assert_int_eq(job_open(jobs, "t", 0, "gemm", "", &own[i], NULL), GEMMD_OK);
+    ck_assert_int_eq(job_answer_reserve(job_answer(own[0]), 20, NULL), GEMMD_OK);
+    ck_assert_int_eq(job_answer_reserve(job_answer(own[1]), 30, NULL), GEMMD_OK);
+    for (int i = 0; i < 3; i++)
+        job_discard(own[i]);
+    job_discard(other);
+    assert_empty(jobs);
+    jobs_destroy(jobs);
+}
+END_TEST
+
 /* The newest come first, a tenant's own only, and a place in the list survives the end of jobs. */
 START_TEST(a_tenant_lists_its_own_jobs)
 {
@@ -762,6 +802,7 @@ int main(void)
     tcase_add_test(tcase, the_count_is_exact);
     tcase_add_test(tcase, the_bytes_are_exact);
     tcase_add_test(tcase, a_tenant_is_held_to_its_share);
+    tcase_add_test(tcase, shares_change_while_jobs_are_open);
     tcase_add_test(tcase, an_answer_that_is_being_sent_outlives_its_job);
     tcase_add_test(tcase, another_tenants_job_is_forbidden);
     tcase_add_test(tcase, what_is_no_id_is_not_found);
