@@ -334,7 +334,7 @@ static enum gemmd_error start_sampler(struct daemon *daemon, struct fault *fault
 {
     struct services *services = &daemon->services;
     services->history = history_create();
-    services->notable = notable_create();
+    services->notable = notable_create(tenants_max(daemon));
     if (services->history == NULL || services->notable == NULL)
         return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for the history");
     daemon->http.notable = services->notable;
