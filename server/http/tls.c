@@ -205,8 +205,8 @@ enum gemmd_error tls_create(const struct config *config, struct tls **out, struc
     }
     tls->config = config;
     struct tls_credentials *first = NULL;
-    enum gemmd_error error = tls_read(tls, &first, fault);
-    if (error != GEMMD_OK) {
+    const enum gemmd_error error = tls_read(tls, &first, fault);
+    if (first == NULL) {
         tls_destroy(tls);
         return error;
     }
