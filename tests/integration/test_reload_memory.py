@@ -4,6 +4,7 @@ import itertools
 import json
 import re
 import signal
+import time
 
 import pytest
 
@@ -14,6 +15,8 @@ from wire import Wire, request
 # The memory that a reload may leave, and the reloads in each of the parts that are measured. Memory that something
 # else takes once, such as a buffer of an I/O thread, is in one part only, so that the part that grew least counts.
 BYTES, PART, PARTS, WARM_UP = 10, 600, 3, 400
+# The daemon keeps a sample of 250 bytes each second, for 15 minutes (server/observe/history.h).
+HISTORY_BYTES = 300
 
 
 def resident_bytes(daemon):
@@ -68,11 +71,12 @@ def test_reloads_leave_nothing(start, sanitized, tmp_path):
     reloads = Reloads(start, tmp_path, Authority(tmp_path))
     with reloads.wire:
         reloads.run(WARM_UP)
-        held = [resident_bytes(reloads.daemon)]
+        growths = []
         for _ in range(PARTS):
+            before, begun = resident_bytes(reloads.daemon), time.monotonic()
             reloads.run(PART)
-            held.append(resident_bytes(reloads.daemon))
+            history = HISTORY_BYTES * (time.monotonic() - begun)
+            growths.append(resident_bytes(reloads.daemon) - before - history)
         limits = json.loads(reloads.ask("/info"))["limits"]
         assert limits["max-body"] == 4096 + WARM_UP + PARTS * PART
-    growth = min(after - before for before, after in itertools.pairwise(held))
-    assert growth <= BYTES * PART, f"resident bytes: {held}"
+    assert min(growths) <= BYTES * PART, f"bytes that {PART} reloads left, three times: {growths}"
