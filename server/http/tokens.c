@@ -158,8 +158,8 @@ enum gemmd_error tokens_load(const char *path, struct tokens **out, struct fault
     if (tokens == NULL)
         return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for the tokens");
     struct token_list *first = NULL;
-    enum gemmd_error error = tokens_read(tokens, path, &first, fault);
-    if (error != GEMMD_OK) {
+    const enum gemmd_error error = tokens_read(tokens, path, &first, fault);
+    if (first == NULL) {
         tokens_free(tokens);
         return error;
     }
