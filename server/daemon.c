@@ -69,23 +69,6 @@ static uint32_t tenants_max(const struct daemon *daemon)
     return daemon->tokens == NULL ? 1 : (uint32_t)TENANTS_MAX;
 }
 
-/* The part of a limit that one tenant gets (--tenant-share). */
-static uint64_t share_of(const struct daemon *daemon, uint64_t limit)
-{
-    const uint32_t tenants = daemon->tokens == NULL ? 1 : tokens_tenants(daemon->tokens);
-    return config_share(&daemon->config, tenants, limit);
-}
-
-/* Sets the limits of each tenant that are not given as options. */
-static void divide_among_tenants(struct daemon *daemon)
-{
-    struct config *config = &daemon->config;
-    if (config->shares_requests)
-        config->tenant_requests = (uint32_t)share_of(daemon, config->queue_requests);
-    if (config->shares_tensors)
-        config->tenant_tensor_bytes = share_of(daemon, config->tensor_bytes);
-}
-
 /* Lets the tenants of --metrics-tenant see the metrics of all tenants. A tenant that the token file
  * does not name is an error. */
 static enum gemmd_error load_metrics_tenants(struct daemon *daemon, struct fault *fault)
@@ -193,8 +176,8 @@ static enum gemmd_error open_stores(struct daemon *daemon, struct fault *fault)
     services->shm_store = shm_store_create(&limits, devices, executors->count);
     const struct region_limits names = {
         .regions = config->shm_regions,
-        .tenant_regions = (uint32_t)share_of(daemon, config->shm_regions),
-        .tenant_bytes = share_of(daemon, config->shm_bytes),
+        .tenant_regions = config->tenant_regions,
+        .tenant_bytes = config->tenant_region_bytes,
     };
     services->regions = regions_create(&names);
     if (services->shm_store == NULL || services->regions == NULL)
@@ -211,7 +194,7 @@ static enum gemmd_error open_admission(struct daemon *daemon, struct fault *faul
         .tenants = tenants_max(daemon),
         .tenant_requests = config->tenant_requests,
         .tenant_bytes = config->tenant_bytes,
-        .tenant_share_bytes = config->shares_bytes ? share_of(daemon, config->queue_bytes) : 0,
+        .tenant_share_bytes = config->tenant_share_bytes,
     };
     daemon->services.admission = admission_create(&limits);
     if (daemon->services.admission == NULL)
@@ -311,14 +294,15 @@ static enum gemmd_error start_compute(struct daemon *daemon, struct fault *fault
 
 static enum gemmd_error start_jobs(struct daemon *daemon, struct fault *fault)
 {
+    const struct config *config = &daemon->config;
     struct services *services = &daemon->services;
     const struct jobs_limits limits = {
-        .max_jobs = daemon->config.max_jobs,
-        .max_bytes = daemon->config.job_bytes,
-        .ttl_ns = daemon->config.job_ttl_ms * UINT64_C(1000000),
+        .max_jobs = config->max_jobs,
+        .max_bytes = config->job_bytes,
+        .ttl_ns = config->job_ttl_ms * UINT64_C(1000000),
         .tenants = tenants_max(daemon),
-        .tenant_jobs = (uint32_t)share_of(daemon, daemon->config.max_jobs),
-        .tenant_bytes = share_of(daemon, daemon->config.job_bytes),
+        .tenant_jobs = config->tenant_jobs,
+        .tenant_bytes = config->tenant_job_bytes,
     };
     services->jobs = jobs_create(&limits);
     if (services->jobs == NULL)
@@ -350,7 +334,7 @@ static enum gemmd_error start_sampler(struct daemon *daemon, struct fault *fault
 {
     struct services *services = &daemon->services;
     services->history = history_create();
-    services->notable = notable_create();
+    services->notable = notable_create(tenants_max(daemon));
     if (services->history == NULL || services->notable == NULL)
         return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for the history");
     daemon->http.notable = services->notable;
@@ -376,7 +360,7 @@ static enum gemmd_error start_observers(struct daemon *daemon, struct fault *fau
 static void prepare_http_server(struct daemon *daemon)
 {
     struct http_server *http = &daemon->http;
-    http->config = &daemon->config;
+    http->options = &daemon->options;
     http->log = daemon->log;
     http->tokens = daemon->tokens;
     http->tls = daemon->tls;
@@ -401,7 +385,6 @@ enum gemmd_error daemon_start(struct daemon *daemon, struct fault *fault)
     daemon->restarts = device_restarts_read(getenv(DEVICE_RESTARTS_VARIABLE));
     daemon->services.device_restarts = daemon->restarts.count;
     daemon->given = daemon->config;
-    daemon->services.config = &daemon->config;
     daemon->services.log = daemon->log;
     daemon->services.http = &daemon->http;
     http_server_plan(&daemon->http, &daemon->config);
@@ -412,7 +395,9 @@ enum gemmd_error daemon_start(struct daemon *daemon, struct fault *fault)
     char warning[TLS_WARNING_MAX];
     if (daemon->tls != NULL && tls_warns(daemon->tls, warning))
         log_event(daemon->log, CONFIG_LOG_WARNING, "%s", warning);
-    divide_among_tenants(daemon);
+    config_divide(&daemon->config,
+                  daemon->tokens == NULL ? 1 : tokens_tenants_named(daemon->tokens));
+    config_in_force_init(&daemon->options, &daemon->config);
     prepare_http_server(daemon);
     code = http_server_open(&daemon->http, fault);
     /* The listening sockets are opened before the device, so that a second daemon on the same

@@ -23,10 +23,11 @@ struct tokens;
 /* Zeroed before daemon_start, except `config`, `log`, `argc`, `argv` and
  * `services.revision`, which the caller sets and frees. */
 struct daemon {
-    struct config config;
+    struct config config; /* the options of the start */
     /* The options as they were read. daemon_start changes some limits in `config`, and a reload
      * compares the new options with these. The strings belong to `config`. */
     struct config given;
+    struct config_in_force options; /* from `config` on; a reload replaces them */
     int argc;
     char *const *argv;
     struct log *log;

@@ -140,7 +140,7 @@ static void notice_losses(struct main_loop *loop, uint64_t now_ns)
 static void begin_handed_over(struct main_loop *loop)
 {
     struct services *services = loop->services;
-    const struct config *config = services->config;
+    const struct config *config = &services->http->options->config;
     char state[64];
     atomic_store(&services->http->stage, HTTP_HANDED_OVER);
     loop->closing_at_ns = clock_now_ns() + config->drain_timeout_ms * 1000000ull;
@@ -164,7 +164,7 @@ static void begin_closing(struct main_loop *loop, uint64_t now_ns)
         acceptor_close(loop->acceptor);
     atomic_store(&loop->services->http->stage, HTTP_CLOSING);
     executors_refuse(&loop->services->executors);
-    const struct config *config = loop->services->config;
+    const struct config *config = &loop->services->http->options->config;
     uint64_t timeout_ms = config->drain_timeout_ms;
     if (loop->restarts && timeout_ms > RESTART_DRAIN_MS)
         timeout_ms = RESTART_DRAIN_MS;
@@ -214,7 +214,7 @@ static void report_failed_handover(struct main_loop *loop, const struct fault *f
 static void begin_handover(struct main_loop *loop)
 {
     struct log *log = loop->services->log;
-    const struct config *config = loop->services->config;
+    const struct config *config = &loop->services->http->options->config;
     struct handover_socket sockets[CONFIG_LISTEN_MAX];
     struct fault fault;
     if (stage_of(loop) != HTTP_SERVING || loop->handover.state != HANDOVER_NONE) {
@@ -247,7 +247,7 @@ static void check_handover(struct main_loop *loop, uint64_t now_ns)
 static void on_signal(uv_signal_t *handle, int signal_number)
 {
     struct main_loop *loop = handle->data;
-    const struct config *config = loop->services->config;
+    const struct config *config = &loop->services->http->options->config;
     if (signal_number == SIGUSR2) {
         begin_handover(loop);
         return;
@@ -340,7 +340,7 @@ static int start_tick(struct main_loop *loop)
 static enum gemmd_error open_parts(struct main_loop *loop, struct fault *fault)
 {
     struct services *services = loop->services;
-    const struct config *config = services->config;
+    const struct config *config = &services->http->options->config;
     enum gemmd_error code = acceptor_create(&loop->uv, config, services->log, take_connection, loop,
                                             &loop->acceptor, fault);
     if (code != GEMMD_OK)

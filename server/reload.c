@@ -9,21 +9,16 @@
 #include "server/base/clock.h"
 #include "server/http/tls.h"
 #include "server/http/tokens.h"
+#include "server/jobs/jobs.h"
 #include "server/net/notify.h"
 
 extern char **environ;
-
-struct snapshot {
-    struct config config; /* its strings belong to the options of the start */
-    struct snapshot *before;
-};
 
 struct reload {
     const struct config *given; /* borrowed */
     int argc;
     char *const *argv;
     struct services *services;
-    struct snapshot *newest; /* list of all snapshots */
     struct config_changes changes;
 };
 
@@ -51,61 +46,78 @@ struct reload *reload_create(const struct config *given, int argc, char *const a
 
 void reload_destroy(struct reload *reload)
 {
-    while (reload != NULL && reload->newest != NULL) {
-        struct snapshot *before = reload->newest->before;
-        free(reload->newest);
-        reload->newest = before;
-    }
     free(reload);
 }
 
-/* Reads the token file and the files of certificates again. The token file is first only checked,
- * so that neither tokens nor certificates are replaced if one of the files is wrong. */
-static enum gemmd_error reload_credentials(const struct reload *reload, struct fault *fault)
+/* What a reload replaces. The credentials are owned; NULL: the daemon has none of the kind. */
+struct replacement {
+    struct config config;
+    struct token_list *tokens;
+    struct tls_credentials *certificates;
+};
+
+/* Reads and checks the options and all files that a reload reads again. Changes nothing. */
+static enum gemmd_error prepare(struct reload *reload, struct replacement *next,
+                                struct fault *fault)
 {
     const struct http_server *http = reload->services->http;
-    const char *path = reload->given->token_file;
-    struct tokens *trial = NULL;
-    enum gemmd_error code = GEMMD_OK;
-    if (http->tokens != NULL)
-        code = tokens_load(path, &trial, fault);
-    tokens_free(trial);
-    if (code == GEMMD_OK && http->tls != NULL)
-        code = tls_reload(http->tls, fault);
+    const struct config_reload sources = {
+        .given = reload->given,
+        .running = &http->options->config,
+        .argc = reload->argc,
+        .argv = reload->argv,
+        .environment = environ,
+    };
+    next->tokens = NULL;
+    next->certificates = NULL;
+    enum gemmd_error code = config_reload(&sources, &next->config, &reload->changes, fault);
     if (code == GEMMD_OK && http->tokens != NULL)
-        code = tokens_reload(http->tokens, path, fault);
+        code = tokens_read(http->tokens, reload->given->token_file, &next->tokens, fault);
+    if (code == GEMMD_OK && http->tls != NULL)
+        code = tls_read(http->tls, &next->certificates, fault);
+    if (code != GEMMD_OK)
+        token_list_free(next->tokens);
     return code;
 }
 
-/* Has the parts of the daemon that keep values of their own use the new options. */
-static void apply(struct services *services, struct config *config)
+/* Has the parts of the daemon that keep limits of their own use those of the new options. */
+static void apply_limits(struct services *services, const struct config *config)
 {
-    const struct tokens *tokens = services->http->tokens;
-    const uint32_t tenants = tokens == NULL ? 1 : tokens_tenants(tokens);
-    if (config->shares_requests)
-        config->tenant_requests = (uint32_t)config_share(config, tenants, config->queue_requests);
     const struct admission_limits limits = {
         .requests = config->queue_requests,
         .bytes = config->queue_bytes,
-        .tenants = tenants,
         .tenant_requests = config->tenant_requests,
         .tenant_bytes = config->tenant_bytes,
-        .tenant_share_bytes =
-            config->shares_bytes ? config_share(config, tenants, config->queue_bytes) : 0,
+        .tenant_share_bytes = config->tenant_share_bytes,
     };
     admission_set_limits(services->admission, &limits);
+    jobs_set_tenant_limits(services->jobs, config->tenant_jobs, config->tenant_job_bytes);
+    regions_set_tenant_limits(services->regions, config->tenant_regions,
+                              config->tenant_region_bytes);
+    tensor_store_set_tenant_bytes(services->tensors, config->tenant_tensor_bytes);
     for (uint32_t i = 0; i < services->executors.count; i++)
         dispatch_set_stall_limit(services->executors.list[i].dispatch,
                                  config->stall_ms * UINT64_C(1000000));
-    services->config = config;
-    services->http->config = config;
+}
+
+/* Puts in force what was prepared. Nothing here can fail. */
+static void commit(struct services *services, struct replacement *next)
+{
+    struct http_server *http = services->http;
+    if (next->tokens != NULL)
+        tokens_adopt(http->tokens, next->tokens);
+    if (next->certificates != NULL)
+        tls_adopt(http->tls, next->certificates);
+    config_divide(&next->config, http->tokens == NULL ? 1 : tokens_tenants_named(http->tokens));
+    config_in_force_replace(http->options, &next->config);
+    apply_limits(services, &next->config);
 }
 
 /* Logs the changes. If the level changes too, the more talkative of the two levels decides whether
  * these lines are written. */
 static void log_changes(const struct reload *reload, enum config_log_level old_level)
 {
-    const struct config *config = reload->services->config;
+    const struct config *config = &reload->services->http->options->config;
     const enum config_log_level new_level = config->log_level;
     struct log *log = reload->services->log;
     log_set_level(log, old_level < new_level ? old_level : new_level);
@@ -123,41 +135,18 @@ static void log_changes(const struct reload *reload, enum config_log_level old_l
     log_set_level(log, new_level);
 }
 
-static enum gemmd_error try_reload(struct reload *reload, struct fault *fault)
-{
-    const struct config_reload sources = {
-        .given = reload->given,
-        .running = reload->services->config,
-        .argc = reload->argc,
-        .argv = reload->argv,
-        .environment = environ,
-    };
-    struct snapshot *snapshot = malloc(sizeof *snapshot);
-    if (snapshot == NULL)
-        return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for the options");
-    enum gemmd_error code = config_reload(&sources, &snapshot->config, &reload->changes, fault);
-    if (code == GEMMD_OK) /* the last step, because credentials are in force at once */
-        code = reload_credentials(reload, fault);
-    if (code != GEMMD_OK) {
-        free(snapshot);
-        return code;
-    }
-    snapshot->before = reload->newest;
-    reload->newest = snapshot;
-    apply(reload->services, &snapshot->config);
-    return GEMMD_OK;
-}
-
 void reload_run(struct reload *reload)
 {
     struct services *services = reload->services;
-    const struct config *config = services->config;
-    const enum config_log_level old_level = config->log_level;
+    const enum config_log_level old_level = services->http->options->config.log_level;
+    struct replacement next;
     struct fault fault = {.code = GEMMD_OK};
     char state[64];
     snprintf(state, sizeof state, "RELOADING=1\nMONOTONIC_USEC=%" PRIu64, clock_now_ns() / 1000);
     notify_send(state);
-    const bool succeeded = try_reload(reload, &fault) == GEMMD_OK;
+    const bool succeeded = prepare(reload, &next, &fault) == GEMMD_OK;
+    if (succeeded)
+        commit(services, &next);
     atomic_store(&services->reloads.last_succeeded, succeeded);
     if (succeeded) {
         atomic_fetch_add(&services->reloads.succeeded, 1);

@@ -1,10 +1,10 @@
 /*
  * reload.h - takes new values of options, new tokens and new certificates while the daemon runs.
  *
- * The options in force are an immutable snapshot. A reload makes a new snapshot and swaps the
- * pointers in struct services and struct http_server, so that no reader takes a lock. A request
- * keeps the snapshot that it began with. Old snapshots are freed with the reload, since any thread
- * may still read one.
+ * A reload first reads and checks everything: the options, the token file, the certificates and
+ * their key. Then it puts everything in force, in steps that cannot fail. If anything is wrong,
+ * nothing has changed. A request keeps the options that it began with (thread_options.h), and a
+ * session of TLS its certificates.
  *
  * All functions run on the main thread.
  */
@@ -20,7 +20,7 @@ struct services;
  * are borrowed until reload_destroy. NULL: out of memory. */
 struct reload *reload_create(const struct config *given, int argc, char *const argv[],
                              struct services *services);
-/* Frees all snapshots, after all threads have ended. NULL is allowed. */
+/* NULL is allowed. */
 void reload_destroy(struct reload *reload);
 
 /* Reads the options, the token file and the certificates again. New values of options that are not

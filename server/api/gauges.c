@@ -129,7 +129,8 @@ static void add_spans(const struct http_server *http, struct metrics_gauges *gau
     gauges->spans_dropped = spans.dropped;
 }
 
-struct metrics_gauges gauges_read(struct services *services, uint32_t viewer)
+struct metrics_gauges gauges_read(struct services *services, const struct config *config,
+                                  uint32_t viewer)
 {
     const struct devices_state devices = devices_read(&services->executors);
     struct admission *admission = services->admission;
@@ -138,7 +139,6 @@ struct metrics_gauges gauges_read(struct services *services, uint32_t viewer)
     struct tensor_store_state tensors = tensor_store_state(services->tensors);
     struct jobs_counts jobs = jobs_counts(services->jobs);
     struct shm_counts shm = shm_store_counts(services->shm_store);
-    const struct config *config = services->config;
     struct metrics_gauges gauges = {
         .requests_waiting = devices.waiting,
         .requests_running = devices.running,

@@ -6,11 +6,13 @@
 
 #include "server/observe/metrics.h"
 
+struct config;
 struct services;
 
-/* Reads the present values of all gauges. Of the tenants, only those are included that the tenant
- * with the number `viewer` may see: itself, or all (--metrics-tenant). Any thread. Strings are
- * borrowed from the services. */
-struct metrics_gauges gauges_read(struct services *services, uint32_t viewer);
+/* Reads the present values of all gauges, with the limits of the options `config`. Of the tenants,
+ * only those are included that the tenant with the number `viewer` may see: itself, or all
+ * (--metrics-tenant). Any thread. Strings are borrowed from the services. */
+struct metrics_gauges gauges_read(struct services *services, const struct config *config,
+                                  uint32_t viewer);
 
 #endif

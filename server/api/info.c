@@ -17,7 +17,8 @@
 
 static void metrics_begin(struct request *request)
 {
-    struct metrics_gauges gauges = gauges_read(services_of(request), request->tenant_number);
+    struct metrics_gauges gauges =
+        gauges_read(services_of(request), request->config, request->tenant_number);
     enum metrics_format format = metrics_negotiate(request_header(request, "Accept"));
     struct nvml_sample sample;
     struct nvml *nvml = services_of(request)->nvml;
@@ -204,7 +205,7 @@ static void info_begin(struct request *request)
         "uptime_seconds", (double)(clock_now_ns() - services->started_ns) * 1e-9, "devices",
         devices_json(&services->executors), "kernels", kernels_json(device_gemm(first)),
         "kernels_left_out", left_out_json(&services->executors), "select_version",
-        gemm_select_version(), "limits", config_limits_to_json(services->config), "max_priority",
+        gemm_select_version(), "limits", config_limits_to_json(request->config), "max_priority",
         (int)request->max_priority);
     respond_text(request, 200, "application/json", info_text(root, JSON_INDENT(2)));
 }

@@ -42,7 +42,6 @@ struct reload_counts {
 enum { SERVICES_MODELS_MAX = 48 };
 
 struct services {
-    _Atomic(const struct config *) config; /* in force; a reload replaces the pointer */
     struct log *log;
     struct http_server *http;
     uint64_t started_ns;  /* when the daemon started; monotonic clock */

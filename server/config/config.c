@@ -13,6 +13,44 @@ uint64_t config_share(const struct config *config, uint32_t tenants, uint64_t li
     return share > 0 || limit == 0 ? share : 1;
 }
 
+void config_divide(struct config *config, uint32_t tenants)
+{
+    if (config->shares_requests)
+        config->tenant_requests = (uint32_t)config_share(config, tenants, config->queue_requests);
+    if (config->shares_tensors)
+        config->tenant_tensor_bytes = config_share(config, tenants, config->tensor_bytes);
+    config->tenant_share_bytes =
+        config->shares_bytes ? config_share(config, tenants, config->queue_bytes) : 0;
+    config->tenant_jobs = (uint32_t)config_share(config, tenants, config->max_jobs);
+    config->tenant_job_bytes = config_share(config, tenants, config->job_bytes);
+    config->tenant_regions = (uint32_t)config_share(config, tenants, config->shm_regions);
+    config->tenant_region_bytes = config_share(config, tenants, config->shm_bytes);
+}
+
+void config_in_force_init(struct config_in_force *in_force, const struct config *config)
+{
+    in_force->lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+    in_force->config = *config;
+    atomic_init(&in_force->version, 1);
+}
+
+void config_in_force_replace(struct config_in_force *in_force, const struct config *next)
+{
+    pthread_mutex_lock(&in_force->lock);
+    in_force->config = *next;
+    atomic_fetch_add(&in_force->version, 1);
+    pthread_mutex_unlock(&in_force->lock);
+}
+
+unsigned config_in_force_copy(struct config_in_force *in_force, struct config *copy)
+{
+    pthread_mutex_lock(&in_force->lock);
+    *copy = in_force->config;
+    const unsigned version = atomic_load(&in_force->version);
+    pthread_mutex_unlock(&in_force->lock);
+    return version;
+}
+
 uint64_t config_longest_timeout_ms(const struct config *config)
 {
     return config->max_timeout_ms != 0 ? config->max_timeout_ms : INT32_MAX;

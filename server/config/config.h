@@ -11,6 +11,8 @@
 #define SERVER_CONFIG_CONFIG_H
 
 #include <jansson.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -61,6 +63,14 @@ struct config {
     /* Whether tenant_share decides the limit, because --tenant-requests, --tenant-bytes or
      * --tenant-tensor-bytes, in this order, is not given. */
     bool shares_requests, shares_bytes, shares_tensors;
+    /* What one tenant may hold by tenant_share: bytes of accepted requests, jobs, bytes of their
+     * results, registered names of shared memory, and bytes of that memory. 0: no such limit.
+     * config_divide sets these fields. */
+    uint64_t tenant_share_bytes;
+    uint32_t tenant_jobs;
+    uint64_t tenant_job_bytes;
+    uint32_t tenant_regions;
+    uint64_t tenant_region_bytes;
     uint32_t max_jobs;            /* unfinished and kept jobs; 0: requests never become jobs */
     uint64_t job_bytes;           /* results of all jobs */
     uint64_t pinned_bytes;        /* host memory for bodies and results */
@@ -144,6 +154,23 @@ enum gemmd_error config_reload(const struct config_reload *reload, struct config
 /* Returns the part of a limit that one tenant may hold by --tenant-share, at least 1; 0: there is
  * only one tenant, or no such limit. */
 uint64_t config_share(const struct config *config, uint32_t tenants, uint64_t limit);
+/* Sets what one of `tenants` tenants may hold: all limits that --tenant-share decides. */
+void config_divide(struct config *config, uint32_t tenants);
+
+/* The options in force, which a reload replaces while other threads read them. The main thread
+ * alone replaces them, and may therefore read `config` as it is. Every other thread works with a
+ * copy. The strings in all copies are those of the options of the start. */
+struct config_in_force {
+    pthread_mutex_t lock; /* of `config` */
+    struct config config;
+    atomic_uint version; /* another one after each replacement */
+};
+/* Copies `config`. Before other threads read the options. */
+void config_in_force_init(struct config_in_force *in_force, const struct config *config);
+/* Replaces the options by a copy of `next`. Main thread. */
+void config_in_force_replace(struct config_in_force *in_force, const struct config *next);
+/* Writes the options to `copy`, and returns their version. Any thread. */
+unsigned config_in_force_copy(struct config_in_force *in_force, struct config *copy);
 
 /* Returns the longest deadline that a request may name: max_timeout_ms, or INT32_MAX if that is 0.
  */

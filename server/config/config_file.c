@@ -1,8 +1,8 @@
 /* config_file.c - options from a JSON file. */
-#include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 
+#include "server/base/option_file.h"
 #include "server/config/config_source.h"
 
 /* Writes a JSON value as text, so that it is read like a flag's. Returns NULL for a value that no
@@ -83,19 +83,17 @@ static enum gemmd_error read_member(struct config_reader *reader, const char *ke
 enum gemmd_error config_read_file(struct config_reader *reader, const char *path)
 {
     json_error_t problem;
-    errno = 0;
-    json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, &problem);
-    if (!root) {
-        if (errno == EISDIR)
-            return fault_set(reader->fault, GEMMD_ERR_IO, "config", "%s is a directory", path);
-        bool unreadable = json_error_code(&problem) == json_error_cannot_open_file;
-        if (unreadable)
-            return fault_set(reader->fault, GEMMD_ERR_IO, "config",
-                             "--config %.120s cannot be read: %s", path, strerror(errno));
+    struct option_text text;
+    const struct option_file file = {
+        .option = "config", .path = path, .may_wait = !reader->while_serving};
+    enum gemmd_error error = option_file_read(&file, &text, reader->fault);
+    if (error != GEMMD_OK)
+        return error;
+    json_t *root = json_loadb(text.bytes, text.length, JSON_REJECT_DUPLICATES, &problem);
+    option_text_free(&text);
+    if (!root)
         return fault_set(reader->fault, GEMMD_ERR_USAGE, "config", "%.80s, line %d: %.120s", path,
                          problem.line, problem.text);
-    }
-    enum gemmd_error error = GEMMD_OK;
     if (!json_is_object(root))
         error = fault_set(reader->fault, GEMMD_ERR_USAGE, "config",
                           "%.80s must hold one JSON object, whose keys are names of options", path);

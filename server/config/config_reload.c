@@ -1,8 +1,6 @@
 /* config_reload.c - reads the options again, and applies those that may change while running. */
-#include <errno.h>
 #include <inttypes.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "server/config/config_source.h"
 
@@ -81,30 +79,13 @@ static void add_changes(struct config_changes *changes, const struct config *bef
     }
 }
 
-/* Checks that the --config file is a regular file. A pipe has been read to its end at the start,
- * and opening the pipe again might never return. */
-static enum gemmd_error check_file(const char *path, struct fault *fault)
-{
-    struct stat status;
-    if (path == NULL)
-        return GEMMD_OK;
-    if (stat(path, &status) != 0)
-        return fault_set(fault, GEMMD_ERR_IO, "config", "%.120s cannot be read: %s", path,
-                         strerror(errno));
-    if (!S_ISREG(status.st_mode))
-        return fault_set(fault, GEMMD_ERR_IO, "config",
-                         "%.120s is not a regular file and cannot be read again", path);
-    return GEMMD_OK;
-}
-
 enum gemmd_error config_reload(const struct config_reload *reload, struct config *next,
                                struct config_changes *changes, struct fault *fault)
 {
     struct config loaded = {.action = CONFIG_RUN}, fixed;
-    struct config_reader reader = {.config = &loaded, .fault = fault};
-    enum gemmd_error error = check_file(reload->running->config_file, fault);
-    if (error == GEMMD_OK)
-        error = config_read_sources(&reader, reload->argc, reload->argv, reload->environment);
+    struct config_reader reader = {.config = &loaded, .fault = fault, .while_serving = true};
+    enum gemmd_error error =
+        config_read_sources(&reader, reload->argc, reload->argv, reload->environment);
     if (error != GEMMD_OK)
         goto free_loaded;
     fixed = loaded; /* borrows the strings of `loaded` */

@@ -14,6 +14,7 @@ struct config_reader {
     struct config *config;                         /* the values so far */
     enum config_source sources[CONFIG_OPTION_MAX]; /* where each option's value came from */
     struct fault *fault;                           /* describes the first error */
+    bool while_serving;                            /* no pipe is waited for */
 };
 
 /* Checks one value of one option, and stores the value unless a stronger source has set the option.

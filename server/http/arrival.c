@@ -150,11 +150,12 @@ static void arrival_begin_in_bulk(struct inbox_message *message)
 }
 
 /* Counts one more bulk connection, unless there are --bulk-connections of them already. */
-static bool take_bulk_place(struct http_server *server)
+static bool take_bulk_place(const struct io_thread *thread)
 {
+    struct http_server *server = thread->server;
     uint32_t taken = atomic_load(&server->bulk_connections);
     do {
-        if (taken >= server->config->bulk_connections)
+        if (taken >= thread->options.newest->config.bulk_connections)
             return false;
     } while (!atomic_compare_exchange_weak(&server->bulk_connections, &taken, taken + 1));
     return true;
@@ -230,8 +231,7 @@ static void arrival_route(struct connection *connection, const char *head, uint6
 {
     if (!can_begin_so(connection, head, bytes))
         arrival_refuse(connection, head[0]);
-    else if (announces_large_body(connection, head, bytes) &&
-             take_bulk_place(connection->thread->server))
+    else if (announces_large_body(connection, head, bytes) && take_bulk_place(connection->thread))
         arrival_move_to_bulk(connection);
     else
         arrival_admit(connection);

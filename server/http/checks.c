@@ -29,11 +29,12 @@ static uint64_t parking_ns(const struct config *config)
 
 /* Takes those connections out of `parked` that were parked for long enough: all of them if the
  * server closes, which ends idle connections, or if --idle-timeout became shorter. */
-static void unpark_due(struct checks *checks, const struct http_server *server, uint64_t now_ns)
+static void unpark_due(struct checks *checks, const struct http_server *server,
+                       const struct config *config, uint64_t now_ns)
 {
     const uint64_t before_ns = checks->parking_ns;
     struct connection *connection;
-    checks->parking_ns = parking_ns(server->config);
+    checks->parking_ns = parking_ns(config);
     const bool all = atomic_load(&server->stage) == HTTP_CLOSING || checks->parking_ns < before_ns;
     for (int i = 0; (connection = checks->parked.first) != NULL; i++) {
         if (!all && (i == UNPARKED_AT_A_TIME || now_ns < connection->next_look_ns))
@@ -44,11 +45,12 @@ static void unpark_due(struct checks *checks, const struct http_server *server, 
 
 /* ---- a check ---- */
 
-void checks_begin(struct checks *checks, const struct http_server *server, uint64_t now_ns)
+void checks_begin(struct checks *checks, const struct http_server *server,
+                  const struct config *config, uint64_t now_ns)
 {
     if (checks->next != NULL)
         return;
-    unpark_due(checks, server, now_ns);
+    unpark_due(checks, server, config, now_ns);
     checks->next = checks->watched.first;
 }
 

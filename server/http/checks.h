@@ -19,10 +19,12 @@
 
 #include "server/http/connection_lists.h"
 
+struct config;
 struct http_server;
 
 /* Begins a check, unless the one before is still in progress. */
-void checks_begin(struct checks *checks, const struct http_server *server, uint64_t now_ns);
+void checks_begin(struct checks *checks, const struct http_server *server,
+                  const struct config *config, uint64_t now_ns);
 /* Checks the next connections. To be called in each iteration of the loop until checks_in_progress
  * returns false. */
 void checks_go_on(struct checks *checks, const struct http_server *server, uint64_t now_ns);

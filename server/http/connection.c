@@ -235,7 +235,7 @@ static bool is_late_idle(const struct connection *connection, const struct http_
                          uint64_t now_ns)
 {
     const bool closing = atomic_load(&server->stage) == HTTP_CLOSING;
-    const struct config *config = server->config;
+    const struct config *config = &connection->thread->options.newest->config;
     return is_over(connection->since_ns, closing ? 1 : config->idle_timeout_ms, now_ns);
 }
 
@@ -284,7 +284,7 @@ static bool is_late_answer(struct connection *connection, const struct config *c
 static bool is_late(struct connection *connection, const struct http_server *server,
                     uint64_t now_ns, struct fault *fault)
 {
-    const struct config *config = server->config;
+    const struct config *config = &connection->thread->options.newest->config;
     switch (connection->phase) {
     case CONNECTION_IDLE:
         return is_late_idle(connection, server, now_ns);

@@ -64,11 +64,12 @@ static void memory_mapped(struct shm_offer *offer)
 enum connection_memory_taken connection_memory_take(struct connection *connection)
 {
     struct http_server *server = connection->thread->server;
+    const bool takes_memory = connection->thread->options.newest->config.shm_memfd;
     struct received received = {.count = 0};
     if (connection->memory != NULL || !receive_descriptors(connection->fd, &received) ||
         received.count == 0)
         return CONNECTION_MEMORY_NONE;
-    struct shm_offer *offer = server->config->shm_memfd ? calloc(1, sizeof *offer) : NULL;
+    struct shm_offer *offer = takes_memory ? calloc(1, sizeof *offer) : NULL;
     connection->memory = offer;
     if (offer != NULL && received.count == 1 && !received.more) {
         offer->kind = SHM_MEMFD;
@@ -83,8 +84,7 @@ enum connection_memory_taken connection_memory_take(struct connection *connectio
     if (offer != NULL)
         fault_set(&offer->fault, GEMMD_ERR_MALFORMED, NULL,
                   "more than one descriptor came with the connection's first line");
-    return offer == NULL && server->config->shm_memfd ? CONNECTION_MEMORY_FAILED
-                                                      : CONNECTION_MEMORY_NONE;
+    return offer == NULL && takes_memory ? CONNECTION_MEMORY_FAILED : CONNECTION_MEMORY_NONE;
 }
 
 void connection_memory_close(struct connection *connection)

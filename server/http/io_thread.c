@@ -27,7 +27,8 @@ static void io_thread_on_check(struct inbox_message *message)
     atomic_store(&thread->checking, false);
     heartbeat_beat(&thread->heartbeat);
     streams_check(thread);
-    checks_begin(&thread->checks, thread->server, clock_now_ns());
+    thread_options_refresh(&thread->options);
+    checks_begin(&thread->checks, thread->server, &thread->options.newest->config, clock_now_ns());
 }
 
 static void io_thread_on_stop(struct inbox_message *message)
@@ -44,7 +45,7 @@ static bool has_more_to_do(struct MHD_Daemon *mhd)
 /* Whether a request advanced so recently that the thread does not sleep yet (--busy-poll-us). */
 static bool polls_on(const struct io_thread *thread, uint64_t now_ns)
 {
-    const struct config *config = thread->server->config;
+    const struct config *config = &thread->options.newest->config;
     return now_ns - thread->moved_ns < config->busy_poll_us * UINT64_C(1000);
 }
 
@@ -137,7 +138,7 @@ static void *io_thread_run(void *argument)
 static struct MHD_Daemon *start_mhd(struct io_thread *thread, bool with_tls)
 {
     const struct http_server *server = thread->server;
-    const struct config *config = server->config;
+    const struct config *config = &thread->options.newest->config;
     unsigned flags = MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET | MHD_ALLOW_SUSPEND_RESUME;
     struct MHD_OptionItem tls_options[TLS_DAEMON_OPTIONS + 1] = {{MHD_OPTION_END, 0, NULL}};
     bool bulk = thread->index >= server->bulk_thread_first;
@@ -178,6 +179,8 @@ enum gemmd_error io_thread_start(struct http_server *server, uint32_t index, str
     if (getrandom(&thread->id_state, sizeof thread->id_state, 0) != sizeof thread->id_state)
         thread->id_state = clock_now_ns() ^ ((uint64_t)index << 56);
 
+    if (!thread_options_open(&thread->options, server->options))
+        goto no_options;
     if (!inbox_open(&thread->inbox))
         goto no_inbox;
     if (!new_connections_open(&thread->new_connections))
@@ -214,6 +217,8 @@ no_waiters:
 no_new_connections:
     inbox_close(&thread->inbox);
 no_inbox:
+    thread_options_close(&thread->options);
+no_options:
     free(thread);
     return fault_set(fault, GEMMD_ERR_INTERNAL, NULL, "an I/O thread did not start");
 }
@@ -245,6 +250,7 @@ void io_thread_destroy(struct io_thread *thread)
     new_connections_close(&thread->new_connections);
     thread->server->thread_services_destroy(thread->services);
     inbox_close(&thread->inbox);
+    thread_options_close(&thread->options);
     free(thread);
 }
 

@@ -32,6 +32,7 @@
 #include "server/http/read_ahead.h"
 #include "server/http/reading_heads.h"
 #include "server/http/spares.h"
+#include "server/http/thread_options.h"
 #include "server/http/waiters.h"
 #include "server/observe/log.h"
 #include "server/observe/metrics.h"
@@ -50,6 +51,7 @@ struct io_thread {
     pthread_t thread;
 
     /* Only the thread itself uses the fields from here to `services`. */
+    struct thread_options options;
     uint64_t id_state;    /* of the generator of request ids */
     struct checks checks; /* has the open connections */
     struct new_connections

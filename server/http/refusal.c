@@ -13,7 +13,7 @@ void refusal_not_http(struct connection *connection, char first)
     struct io_thread *thread = connection->thread;
     struct request request = {
         .server = thread->server,
-        .config = thread->server->config,
+        .config = &thread->options.newest->config,
         .thread = thread,
         .connection = connection,
         .tenant = "", /* no token has been read */

@@ -58,7 +58,9 @@ static struct request *create_request(struct io_thread *thread)
     request->trace.sampled = false;
     request->trace.trace_id[0] = request->trace.parent_id[0] = request->trace.span_id[0] = '\0';
     request->server = thread->server;
-    request->config = thread->server->config;
+    thread_options_refresh(&thread->options);
+    request->options = thread_options_hold(&thread->options);
+    request->config = &request->options->config;
     request->thread = thread;
     request->tenant = "";
     request->max_priority = GEMM_PRIORITY_MAX;
@@ -130,6 +132,7 @@ static void request_end(struct request *request)
     inflater_destroy(request->inflater);
     digests_close(request->digests);
     count_active(request->thread, -1);
+    options_copy_release(request->options);
     spares_give(&request->thread->calls, request->call);
     spares_give(&request->thread->requests, request);
 }

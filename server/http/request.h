@@ -34,6 +34,7 @@ struct digests;
 struct http_server;
 struct inflater;
 struct io_thread;
+struct options_copy;
 
 /* The states of a request, in order. */
 enum request_state {
@@ -76,7 +77,8 @@ enum { REQUEST_PATH_MAX = 256, REQUEST_NAME_MAX = 135 };
 struct request {
     /* --- Cleared for each request. --- */
     struct http_server *server;
-    const struct config *config; /* in force when the request began; a reload does not change it */
+    const struct config *config;  /* in force when the request began; a reload does not change it */
+    struct options_copy *options; /* the copy that has `config` */
     struct io_thread *thread;
     struct connection *connection;
     struct MHD_Connection *mhd;

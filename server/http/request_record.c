@@ -72,12 +72,13 @@ static void keep_notable(const struct request *request, const struct log_access 
     /* A client that closes a page that receives a stream has not cancelled a request. */
     if (!computes && (!failed || request->fault.code == GEMMD_ERR_CANCELLED))
         return;
-    if (!notable_wants(notable, failed, entry->total_ns))
-        return;
     const bool is_known = request->server->tokens == NULL || request->tenant[0] != '\0';
+    const uint32_t tenant = is_known ? request->tenant_number : NOTABLE_NO_TENANT;
+    if (!notable_wants(notable, tenant, failed, entry->total_ns))
+        return;
     struct notable_request kept = {
         .status = entry->status,
-        .tenant = is_known ? request->tenant_number : NOTABLE_NO_TENANT,
+        .tenant = tenant,
         .m = entry->m,
         .n = entry->n,
         .k = entry->k,

@@ -38,7 +38,7 @@ void request_trace_begin(struct request *request)
     if (!given && !exports)
         return;
     if (!given) {
-        trace->sampled = random_number(state) % 100 < request->server->config->otlp_sample;
+        trace->sampled = random_number(state) % 100 < request->config->otlp_sample;
         if (trace->sampled)
             trace_context_begin(trace, state);
     }

@@ -27,14 +27,13 @@ static uint32_t default_io_threads(void)
 void http_server_plan(struct http_server *server, const struct config *config)
 {
     const uint32_t threads = config->io_threads != 0 ? config->io_threads : default_io_threads();
-    server->config = config;
     server->bulk_thread_first = threads;
     server->thread_count = config->bulk_connections > 0 ? 2 * threads : threads;
 }
 
 enum gemmd_error http_server_open(struct http_server *server, struct fault *fault)
 {
-    const struct config *config = server->config;
+    const struct config *config = &server->options->config;
     server->id_state = clock_now_ns();
     enum gemmd_error code = guard_parser_find(&server->lenient_parser, fault);
     if (code != GEMMD_OK)
@@ -92,7 +91,7 @@ static void refuse_connection(struct http_server *server, int fd, const struct s
 void http_server_take(struct http_server *server, int fd, const struct sockaddr *peer,
                       socklen_t peer_length)
 {
-    if (atomic_load(&server->connections) >= server->config->max_connections ||
+    if (atomic_load(&server->connections) >= server->options->config.max_connections ||
         !peer_counts_add(server->peers, peer)) {
         refuse_connection(server, fd, peer);
         return;

@@ -38,7 +38,7 @@ enum http_stage {
 
 struct http_server {
     /* The creator of the server sets these fields before http_server_start; all are borrowed. */
-    _Atomic(const struct config *) config; /* in force; a reload replaces the pointer */
+    struct config_in_force *options; /* an I/O thread reads copies (thread_options.h) */
     struct log *log;
     struct otlp *otlp;                /* NULL: spans are not exported */
     struct notable *notable;          /* keeps failed and slow requests */

@@ -26,7 +26,7 @@ struct stream {
 enum gemmd_error stream_reserve(struct request *request)
 {
     struct http_server *server = request->server;
-    const uint32_t tenants = server->tokens != NULL ? tokens_tenants(server->tokens) : 1;
+    const uint32_t tenants = server->tokens != NULL ? tokens_tenants_named(server->tokens) : 1;
     const uint64_t share = config_share(request->config, tenants, STREAMS_MAX); /* 0: none */
     const uint32_t others = atomic_fetch_add(&server->tenant_streams[request->tenant_number], 1);
     const bool full = atomic_fetch_add(&server->streams, 1) >= STREAMS_MAX;

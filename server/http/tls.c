@@ -1,6 +1,5 @@
 #include "server/http/tls.h"
 
-#include <errno.h>
 #include <gnutls/abstract.h>
 #include <gnutls/gnutls.h>
 #include <gnutls/x509.h>
@@ -10,28 +9,27 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <time.h>
 
+#include "server/base/option_file.h"
 #include "server/http/connection.h"
 #include "server/http/io_thread.h"
 #include "server/http/read_ahead.h"
 #include "server/http/token_line.h"
 
-/* The names of a client certificate that are read, and the bytes of a PEM file, at most. */
-enum { NAMES_MAX = 16, FILE_BYTES_MAX = 1 << 20 };
+enum { NAMES_MAX = 16 }; /* the names of a client certificate that are read, at most */
 
 struct tls_credentials {
     gnutls_certificate_credentials_t handle;
-    atomic_uint holders; /* sessions, and struct tls */
+    int64_t valid_from, valid_until; /* Unix times between which all its certificates are valid */
+    atomic_uint holders;             /* sessions, and struct tls or the caller of tls_read */
 };
 
 struct tls {
     const struct config *config;
-    pthread_mutex_t lock;            /* for `current` */
-    struct tls_credentials *current; /* of new sessions */
-    /* Unix times between which all certificates of `current` are valid. */
-    _Atomic int64_t valid_from, valid_until;
+    pthread_mutex_t lock;                    /* for `current` */
+    struct tls_credentials *current;         /* of new sessions */
+    _Atomic int64_t valid_from, valid_until; /* those of `current` */
 };
 
 /* The certificate callback of libmicrohttpd's own credentials. Refuses the handshake, because a
@@ -72,70 +70,33 @@ static int verify_client(gnutls_session_t session)
 
 /* ---- the files ---- */
 
-static enum gemmd_error read_file(const char *option, const char *path, gnutls_datum_t *out,
-                                  struct fault *fault)
+/* The text as GnuTLS takes it. */
+static gnutls_datum_t datum_of(const struct option_text *text)
 {
-    enum gemmd_error error = GEMMD_OK;
-    FILE *file = fopen(path, "re");
-    unsigned char *bytes = malloc(FILE_BYTES_MAX);
-    size_t length = 0;
-    if (bytes == NULL)
-        error = fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for the certificates");
-    else if (file == NULL ||
-             ((length = fread(bytes, 1, FILE_BYTES_MAX, file)) < FILE_BYTES_MAX && ferror(file)))
-        error = fault_set(fault, GEMMD_ERR_IO, option, "%.120s cannot be read: %s", path,
-                          strerror(errno));
-    else if (length == FILE_BYTES_MAX)
-        error = fault_set(fault, GEMMD_ERR_USAGE, option, "%.120s is longer than 1 MiB", path);
-    if (file != NULL)
-        fclose(file);
-    if (error != GEMMD_OK && bytes != NULL) {
-        explicit_bzero(bytes, length);
-        free(bytes);
-        bytes = NULL;
-    }
-    *out = (gnutls_datum_t){.data = bytes, .size = (unsigned)length};
-    return error;
-}
-
-/* Refuses a private key that other users of the host can read. */
-static enum gemmd_error check_key_mode(const char *path, struct fault *fault)
-{
-    struct stat status;
-    return stat(path, &status) == 0 && (status.st_mode & (S_IROTH | S_IWOTH)) != 0
-               ? fault_set(fault, GEMMD_ERR_USAGE, "tls-key",
-                           "--tls-key %.120s can be read or written by every user of this host; "
-                           "chmod it to 0640 or 0600",
-                           path)
-               : GEMMD_OK;
-}
-
-static void wipe(gnutls_datum_t *datum)
-{
-    if (datum->data != NULL)
-        explicit_bzero(datum->data, datum->size);
-    free(datum->data);
+    return (gnutls_datum_t){.data = (unsigned char *)text->bytes, .size = (unsigned)text->length};
 }
 
 static enum gemmd_error set_pair(const struct config *config,
                                  gnutls_certificate_credentials_t handle, struct fault *fault)
 {
-    gnutls_datum_t certificate = {0}, key = {0};
-    enum gemmd_error error = read_file("tls-cert", config->tls_cert, &certificate, fault);
+    const struct option_file of_certificate = {.option = "tls-cert", .path = config->tls_cert};
+    const struct option_file of_key = {
+        .option = "tls-key", .path = config->tls_key, .is_private = true};
+    struct option_text certificate = {.bytes = NULL}, key = {.bytes = NULL};
+    enum gemmd_error error = option_file_read(&of_certificate, &certificate, fault);
     if (error == GEMMD_OK)
-        error = read_file("tls-key", config->tls_key, &key, fault);
-    if (error == GEMMD_OK)
-        error = check_key_mode(config->tls_key, fault);
+        error = option_file_read(&of_key, &key, fault);
     if (error == GEMMD_OK) {
-        const int got = gnutls_certificate_set_x509_key_mem2(handle, &certificate, &key,
+        const gnutls_datum_t chain = datum_of(&certificate), secret = datum_of(&key);
+        const int got = gnutls_certificate_set_x509_key_mem2(handle, &chain, &secret,
                                                              GNUTLS_X509_FMT_PEM, NULL, 0);
         if (got < 0)
             error = fault_set(fault, GEMMD_ERR_USAGE, "tls-cert",
                               "%.100s and %.100s are not a certificate and its key in PEM: %s",
                               config->tls_cert, config->tls_key, gnutls_strerror(got));
     }
-    wipe(&certificate);
-    wipe(&key);
+    option_text_free(&certificate);
+    option_text_free(&key);
     return error;
 }
 
@@ -143,11 +104,13 @@ static enum gemmd_error set_authorities(const struct config *config,
                                         gnutls_certificate_credentials_t handle,
                                         struct fault *fault)
 {
-    gnutls_datum_t authorities = {0};
+    const struct option_file file = {.option = "tls-client-ca", .path = config->tls_client_ca};
+    struct option_text text;
     if (config->tls_client_ca == NULL)
         return GEMMD_OK;
-    enum gemmd_error error = read_file("tls-client-ca", config->tls_client_ca, &authorities, fault);
+    enum gemmd_error error = option_file_read(&file, &text, fault);
     if (error == GEMMD_OK) {
+        const gnutls_datum_t authorities = datum_of(&text);
         const int got =
             gnutls_certificate_set_x509_trust_mem(handle, &authorities, GNUTLS_X509_FMT_PEM);
         if (got <= 0)
@@ -155,35 +118,36 @@ static enum gemmd_error set_authorities(const struct config *config,
                               "%.120s has no certificate in PEM%s%s", config->tls_client_ca,
                               got < 0 ? ": " : "", got < 0 ? gnutls_strerror(got) : "");
     }
-    wipe(&authorities);
+    option_text_free(&text);
     gnutls_certificate_set_verify_function(handle, verify_client);
     return error;
 }
 
 /* Reads the times between which all certificates of the file --tls-cert are valid. */
-static enum gemmd_error read_times(gnutls_certificate_credentials_t handle, int64_t *from,
-                                   int64_t *until, struct fault *fault)
+static enum gemmd_error read_times(struct tls_credentials *credentials, struct fault *fault)
 {
     gnutls_x509_crt_t *chain = NULL;
     unsigned count = 0;
-    const int got = gnutls_certificate_get_x509_crt(handle, 0, &chain, &count);
+    const int got = gnutls_certificate_get_x509_crt(credentials->handle, 0, &chain, &count);
     if (got < 0)
         return fault_set(fault, GEMMD_ERR_USAGE, "tls-cert",
                          "the certificates of --tls-cert cannot be read: %s", gnutls_strerror(got));
-    *from = 0;
-    *until = INT64_MAX;
+    credentials->valid_from = 0;
+    credentials->valid_until = INT64_MAX;
     for (unsigned i = 0; i < count; i++) {
         const int64_t begin = gnutls_x509_crt_get_activation_time(chain[i]);
         const int64_t end = gnutls_x509_crt_get_expiration_time(chain[i]);
-        *from = begin > *from ? begin : *from;
-        *until = end < *until ? end : *until;
+        if (begin > credentials->valid_from)
+            credentials->valid_from = begin;
+        if (end < credentials->valid_until)
+            credentials->valid_until = end;
         gnutls_x509_crt_deinit(chain[i]);
     }
     gnutls_free(chain);
     return GEMMD_OK;
 }
 
-static void release(struct tls_credentials *credentials)
+void tls_credentials_release(struct tls_credentials *credentials)
 {
     if (credentials == NULL || atomic_fetch_sub(&credentials->holders, 1) > 1)
         return;
@@ -191,7 +155,7 @@ static void release(struct tls_credentials *credentials)
     free(credentials);
 }
 
-enum gemmd_error tls_reload(struct tls *tls, struct fault *fault)
+enum gemmd_error tls_read(const struct tls *tls, struct tls_credentials **out, struct fault *fault)
 {
     struct tls_credentials *fresh = calloc(1, sizeof *fresh);
     if (fresh == NULL || gnutls_certificate_allocate_credentials(&fresh->handle) < 0) {
@@ -202,21 +166,24 @@ enum gemmd_error tls_reload(struct tls *tls, struct fault *fault)
     enum gemmd_error error = set_pair(tls->config, fresh->handle, fault);
     if (error == GEMMD_OK)
         error = set_authorities(tls->config, fresh->handle, fault);
-    int64_t from = 0, until = 0;
     if (error == GEMMD_OK)
-        error = read_times(fresh->handle, &from, &until, fault);
-    if (error != GEMMD_OK) {
-        release(fresh);
-        return error;
-    }
+        error = read_times(fresh, fault);
+    if (error == GEMMD_OK)
+        *out = fresh;
+    else
+        tls_credentials_release(fresh);
+    return error;
+}
+
+void tls_adopt(struct tls *tls, struct tls_credentials *fresh)
+{
     pthread_mutex_lock(&tls->lock);
     struct tls_credentials *old = tls->current;
     tls->current = fresh;
-    atomic_store(&tls->valid_from, from);
-    atomic_store(&tls->valid_until, until);
+    atomic_store(&tls->valid_from, fresh->valid_from);
+    atomic_store(&tls->valid_until, fresh->valid_until);
     pthread_mutex_unlock(&tls->lock);
-    release(old);
-    return GEMMD_OK;
+    tls_credentials_release(old);
 }
 
 enum gemmd_error tls_create(const struct config *config, struct tls **out, struct fault *fault)
@@ -237,12 +204,15 @@ enum gemmd_error tls_create(const struct config *config, struct tls **out, struc
         return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for TLS");
     }
     tls->config = config;
-    enum gemmd_error error = tls_reload(tls, fault);
-    if (error == GEMMD_OK)
-        *out = tls;
-    else
+    struct tls_credentials *first = NULL;
+    const enum gemmd_error error = tls_read(tls, &first, fault);
+    if (first == NULL) {
         tls_destroy(tls);
-    return error;
+        return error;
+    }
+    tls_adopt(tls, first);
+    *out = tls;
+    return GEMMD_OK;
 }
 
 uint64_t tls_expiry_seconds(const struct tls *tls)
@@ -276,7 +246,7 @@ void tls_destroy(struct tls *tls)
 {
     if (tls == NULL)
         return;
-    release(tls->current);
+    tls_credentials_release(tls->current);
     pthread_mutex_destroy(&tls->lock);
     free(tls);
 }
@@ -346,7 +316,7 @@ void tls_end(struct connection *connection)
 {
     connection->session = NULL;
     read_ahead_drop(&connection->ahead, &connection->thread->ahead_buffers);
-    release(connection->credentials);
+    tls_credentials_release(connection->credentials);
     connection->credentials = NULL;
     free(connection->client_names);
     connection->client_names = NULL;

@@ -3,7 +3,7 @@
  *
  * libmicrohttpd runs the handshakes and the records with GnuTLS. libmicrohttpd fixes the
  * certificate of one of its daemons when that daemon starts, so tls_begin gives each session its
- * credentials instead. Credentials are reference counted: tls_reload changes what new sessions are
+ * credentials instead. Credentials are reference counted: tls_adopt changes what new sessions are
  * given, and a session keeps the credentials that it began with.
  *
  * The main thread creates, reloads and destroys. The functions that take a connection run on its
@@ -32,12 +32,17 @@ enum { TLS_HANDSHAKE_RECORD = 0x16 };
 /* Reads the files that --tls-cert, --tls-key and --tls-client-ca name; `config` is borrowed. The
  * caller owns `*tls`. GEMMD_ERR_USAGE: libmicrohttpd was built without TLS, --tls-priorities is
  * malformed, a file has no certificate or no key, or the key is not the certificate's.
- * GEMMD_ERR_IO: a file cannot be read. GEMMD_ERR_OUT_OF_MEMORY. */
+ * GEMMD_ERR_OUT_OF_MEMORY, and the errors of option_file_read. */
 enum gemmd_error tls_create(const struct config *config, struct tls **tls, struct fault *fault);
-/* Reads the files again. Handshakes that begin later use the new credentials, and open connections
- * keep theirs. After an error, which is one of the errors of tls_create, the old credentials stay
- * in force. */
-enum gemmd_error tls_reload(struct tls *tls, struct fault *fault);
+/* Reads the files again, and checks them, with the errors of tls_create. The caller owns the new
+ * credentials, and hands them to tls_adopt or to tls_credentials_release. */
+enum gemmd_error tls_read(const struct tls *tls, struct tls_credentials **fresh,
+                          struct fault *fault);
+/* Puts new credentials in force, and takes them over. Handshakes that begin later use them, and
+ * open connections keep theirs. */
+void tls_adopt(struct tls *tls, struct tls_credentials *fresh);
+/* Ends a use of credentials, which are freed after their last use. NULL is allowed. */
+void tls_credentials_release(struct tls_credentials *credentials);
 /* The Unix time at which the first of the certificates in the file --tls-cert expires, of those
  * that new sessions use. Any thread. */
 uint64_t tls_expiry_seconds(const struct tls *tls);

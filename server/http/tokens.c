@@ -1,19 +1,17 @@
-/* Credentials are looked up in a snapshot, which never changes. A reload publishes a new snapshot.
- * Readers count themselves in `readers` while they use a snapshot; a replaced snapshot is freed by
- * the first reload that finds no reader after the new snapshot was published, since a reader that
- * comes later finds the new one. A reload therefore never waits, and looking up costs two atomic
- * additions. */
+/* Credentials are looked up in a list, which never changes. A reload publishes a new list. Readers
+ * count themselves in `readers` while they use a list; a replaced list is freed by the first reload
+ * that finds no reader after the new list was published, since a reader that comes later finds the
+ * new one. A reload therefore never waits, and looking up costs two atomic additions. */
 #include "server/http/tokens.h"
 
-#include <errno.h>
 #include <nettle/memops.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/stat.h>
 #include <time.h>
+
+#include "server/base/option_file.h"
 
 struct credential {
     uint8_t digest[TOKEN_DIGEST_BYTES];
@@ -22,17 +20,21 @@ struct credential {
     int64_t expires_s;
 };
 
-struct snapshot {
-    struct snapshot *older; /* replaced, and not freed yet */
+struct token_list {
+    struct token_list *older; /* replaced, and not freed yet */
     uint32_t count;
+    uint32_t tenants_seen;  /* tenants that the process has seen, with those of this list */
+    uint32_t tenants_named; /* tenants that the list names */
+    bool names[TENANTS_MAX];
     struct credential entries[]; /* [count], with room for TOKENS_MAX while a file is read */
 };
 
 struct tokens {
-    _Atomic(struct snapshot *) current;
+    _Atomic(struct token_list *) current;
     atomic_uint readers;
-    /* The tenants. A name is written before the snapshot that uses its number is published. */
-    atomic_uint tenants;
+    /* The tenants. A name is written before the list that uses its number is published. The names
+     * behind `tenants` are those of a list that is not published yet, or of none. */
+    atomic_uint tenants, tenants_named;
     char names[TENANTS_MAX][TENANT_LENGTH_MAX + 1];
     bool sees_all[TENANTS_MAX];
 };
@@ -48,37 +50,31 @@ static uint32_t find_tenant(const struct tokens *tokens, uint32_t count, const c
     return i;
 }
 
-/* A file that is being read. New tenants become known only if the whole file is right. */
-struct reading {
-    struct tokens *tokens;
-    struct snapshot *snapshot;
-    uint32_t tenants;
-};
-
 /* Adds the credential of a line without its line end. Returns NULL, or a text that says why the
  * line is refused. */
-static const char *add_line(struct reading *reading, char *text)
+static const char *add_line(struct tokens *tokens, struct token_list *list, char *text)
 {
-    struct snapshot *snapshot = reading->snapshot;
     struct token_line line;
     const char *wrong = token_line_parse(text, &line);
     if (wrong != NULL)
         return wrong;
-    if (snapshot->count == TOKENS_MAX)
+    if (list->count == TOKENS_MAX)
         return "there are more than 1024 tokens";
-    for (uint32_t i = 0; i < snapshot->count; i++)
-        if (snapshot->entries[i].kind == line.kind &&
-            memcmp(snapshot->entries[i].digest, line.digest, sizeof line.digest) == 0)
+    for (uint32_t i = 0; i < list->count; i++)
+        if (list->entries[i].kind == line.kind &&
+            memcmp(list->entries[i].digest, line.digest, sizeof line.digest) == 0)
             return "this token is there already";
     const uint32_t tenant =
-        find_tenant(reading->tokens, reading->tenants, line.tenant, strlen(line.tenant));
+        find_tenant(tokens, list->tenants_seen, line.tenant, strlen(line.tenant));
     if (tenant == TENANTS_MAX)
         return "the daemon has seen more than 1024 tenants since it started";
-    if (tenant == reading->tenants) {
-        memcpy(reading->tokens->names[tenant], line.tenant, sizeof line.tenant);
-        reading->tenants++;
+    if (tenant == list->tenants_seen) {
+        memcpy(tokens->names[tenant], line.tenant, sizeof line.tenant);
+        list->tenants_seen++;
     }
-    struct credential *entry = &snapshot->entries[snapshot->count++];
+    list->tenants_named += !list->names[tenant];
+    list->names[tenant] = true;
+    struct credential *entry = &list->entries[list->count++];
     memcpy(entry->digest, line.digest, sizeof entry->digest);
     entry->kind = line.kind;
     entry->tenant = tenant;
@@ -88,96 +84,73 @@ static const char *add_line(struct reading *reading, char *text)
     return NULL;
 }
 
-static enum gemmd_error read_lines(struct reading *reading, FILE *file, const char *path,
-                                   struct fault *fault)
+static enum gemmd_error read_lines(struct tokens *tokens, struct token_list *list,
+                                   struct option_text *text, const char *path, struct fault *fault)
 {
-    enum gemmd_error error = GEMMD_OK;
-    char *line = NULL;
-    size_t capacity = 0;
-    ssize_t length;
-    for (uint32_t number = 1; error == GEMMD_OK && (length = getline(&line, &capacity, file)) >= 0;
-         number++) {
-        while (length > 0 && strchr(" \t\r\n", line[length - 1]))
+    size_t length;
+    char *line;
+    for (uint32_t number = 1; (line = option_text_line(text, &length)) != NULL; number++) {
+        while (length > 0 && strchr(" \t\r", line[length - 1]))
             line[--length] = '\0';
         if (length == 0 || line[0] == '#')
             continue;
         const char *wrong =
-            strlen(line) == (size_t)length ? add_line(reading, line) : "it has a zero byte";
+            strlen(line) == length ? add_line(tokens, list, line) : "it has a zero byte";
         if (wrong)
-            error = fault_set(fault, GEMMD_ERR_USAGE, "token-file", "%.80s, line %u: %s", path,
-                              number, wrong);
+            return fault_set(fault, GEMMD_ERR_USAGE, "token-file", "%.80s, line %u: %s", path,
+                             number, wrong);
     }
-    if (error == GEMMD_OK && ferror(file))
-        error = fault_set(fault, GEMMD_ERR_IO, "token-file", "%.120s cannot be read: %s", path,
-                          strerror(errno));
-    if (line)
-        explicit_bzero(line, capacity);
-    free(line);
+    if (list->count > 0)
+        return GEMMD_OK;
+    return fault_set(fault, GEMMD_ERR_USAGE, "token-file",
+                     "%.120s has no token, so every request would be refused", path);
+}
+
+void token_list_free(struct token_list *list)
+{
+    if (list == NULL)
+        return;
+    explicit_bzero(list->entries, list->count * sizeof list->entries[0]);
+    free(list);
+}
+
+enum gemmd_error tokens_read(struct tokens *tokens, const char *path, struct token_list **out,
+                             struct fault *fault)
+{
+    const struct option_file file = {.option = "token-file", .path = path, .is_private = true};
+    struct option_text text;
+    enum gemmd_error error = option_file_read(&file, &text, fault);
+    if (error != GEMMD_OK)
+        return error;
+    struct token_list *list = calloc(1, sizeof *list + TOKENS_MAX * sizeof list->entries[0]);
+    if (list == NULL) {
+        error = fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for the tokens");
+    } else {
+        list->tenants_seen = atomic_load(&tokens->tenants);
+        error = read_lines(tokens, list, &text, path, fault);
+    }
+    if (error == GEMMD_OK)
+        *out = list;
+    else
+        token_list_free(list);
+    option_text_free(&text);
     return error;
 }
 
-static void free_snapshot(struct snapshot *snapshot)
+void tokens_adopt(struct tokens *tokens, struct token_list *list)
 {
-    if (snapshot == NULL)
-        return;
-    explicit_bzero(snapshot->entries, snapshot->count * sizeof snapshot->entries[0]);
-    free(snapshot);
-}
-
-/* Publishes the new snapshot, and frees the snapshots that no thread can be reading. */
-static void publish(struct reading *reading)
-{
-    struct tokens *tokens = reading->tokens;
-    /* The names beyond `tenants` are unused, so a failed reload leaves nothing behind. */
-    atomic_store(&tokens->tenants, reading->tenants);
-    reading->snapshot->older = atomic_load(&tokens->current);
-    atomic_store(&tokens->current, reading->snapshot);
+    atomic_store(&tokens->tenants, list->tenants_seen);
+    atomic_store(&tokens->tenants_named, list->tenants_named);
+    list->older = atomic_load(&tokens->current);
+    atomic_store(&tokens->current, list);
     if (atomic_load(&tokens->readers) > 0)
         return;
-    struct snapshot *next;
-    for (struct snapshot *old = reading->snapshot->older; old != NULL; old = next) {
+    struct token_list *next;
+    for (struct token_list *old = list->older; old != NULL; old = next) {
         next = old->older;
-        free_snapshot(old);
+        token_list_free(old);
     }
-    reading->snapshot->older = NULL;
-}
-
-enum gemmd_error tokens_reload(struct tokens *tokens, const char *path, struct fault *fault)
-{
-    enum gemmd_error error = GEMMD_OK;
-    struct reading reading = {.tokens = tokens, .tenants = atomic_load(&tokens->tenants)};
-    struct stat status;
-    FILE *file = fopen(path, "re");
-    if (!file || fstat(fileno(file), &status) != 0) {
-        error = fault_set(fault, GEMMD_ERR_IO, "token-file", "%.120s cannot be read: %s", path,
-                          strerror(errno));
-        goto close_file;
-    }
-    if (!S_ISDIR(status.st_mode) && status.st_mode & (S_IROTH | S_IWOTH)) {
-        error = fault_set(fault, GEMMD_ERR_USAGE, "token-file",
-                          "--token-file %.120s can be %s by every user of this host; chmod it to "
-                          "0640 or 0600",
-                          path, status.st_mode & S_IWOTH ? "written" : "read");
-        goto close_file;
-    }
-    reading.snapshot =
-        calloc(1, sizeof *reading.snapshot + TOKENS_MAX * sizeof reading.snapshot->entries[0]);
-    if (!reading.snapshot) {
-        error = fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for the tokens");
-        goto close_file;
-    }
-    error = read_lines(&reading, file, path, fault);
-    if (error == GEMMD_OK && reading.snapshot->count == 0)
-        error = fault_set(fault, GEMMD_ERR_USAGE, "token-file",
-                          "%.120s has no token, so every request would be refused", path);
-    if (error == GEMMD_OK)
-        publish(&reading);
-    else
-        free_snapshot(reading.snapshot);
-close_file:
-    if (file)
-        fclose(file);
-    return error;
+    list->older = NULL;
 }
 
 enum gemmd_error tokens_load(const char *path, struct tokens **out, struct fault *fault)
@@ -185,22 +158,25 @@ enum gemmd_error tokens_load(const char *path, struct tokens **out, struct fault
     struct tokens *tokens = calloc(1, sizeof *tokens);
     if (tokens == NULL)
         return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for the tokens");
-    enum gemmd_error error = tokens_reload(tokens, path, fault);
-    if (error == GEMMD_OK)
-        *out = tokens;
-    else
+    struct token_list *first = NULL;
+    const enum gemmd_error error = tokens_read(tokens, path, &first, fault);
+    if (first == NULL) {
         tokens_free(tokens);
-    return error;
+        return error;
+    }
+    tokens_adopt(tokens, first);
+    *out = tokens;
+    return GEMMD_OK;
 }
 
 void tokens_free(struct tokens *tokens)
 {
     if (!tokens)
         return;
-    struct snapshot *next;
-    for (struct snapshot *old = atomic_load(&tokens->current); old != NULL; old = next) {
+    struct token_list *next;
+    for (struct token_list *old = atomic_load(&tokens->current); old != NULL; old = next) {
         next = old->older;
-        free_snapshot(old);
+        token_list_free(old);
     }
     free(tokens);
 }
@@ -208,6 +184,11 @@ void tokens_free(struct tokens *tokens)
 uint32_t tokens_tenants(const struct tokens *tokens)
 {
     return atomic_load(&tokens->tenants);
+}
+
+uint32_t tokens_tenants_named(const struct tokens *tokens)
+{
+    return atomic_load(&tokens->tenants_named);
 }
 
 const char *tokens_tenant_name(const struct tokens *tokens, uint32_t tenant)
@@ -244,9 +225,9 @@ static enum token_verdict look_up(struct tokens *tokens, enum token_kind kind, c
     token_digest(text, length, digest);
 
     atomic_fetch_add(&tokens->readers, 1);
-    const struct snapshot *snapshot = atomic_load(&tokens->current);
-    for (uint32_t i = 0; i < snapshot->count; i++) {
-        const struct credential *entry = &snapshot->entries[i];
+    const struct token_list *list = atomic_load(&tokens->current);
+    for (uint32_t i = 0; i < list->count; i++) {
+        const struct credential *entry = &list->entries[i];
         /* A mask instead of a branch, so that the time does not reveal which entry matched. */
         const uint32_t same = (uint32_t)memeql_sec(entry->digest, digest, sizeof digest) &
                               (uint32_t)(entry->kind == kind);
@@ -254,7 +235,7 @@ static enum token_verdict look_up(struct tokens *tokens, enum token_kind kind, c
         found = (found & ~mask) | (i & mask);
     }
     if (found < TOKENS_MAX) {
-        const struct credential *entry = &snapshot->entries[found];
+        const struct credential *entry = &list->entries[found];
         verdict = has_expired(entry->expires_s) ? TOKEN_EXPIRED : TOKEN_GRANTED;
         *grant = (struct token_grant){.tenant = entry->tenant,
                                       .scopes = verdict == TOKEN_GRANTED ? entry->scopes : 0,

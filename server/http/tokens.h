@@ -28,6 +28,7 @@
 enum { TOKENS_MAX = 1024, TENANTS_MAX = 1024 };
 
 struct tokens;
+struct token_list;
 
 /* The tenant and the rights of a credential. */
 struct token_grant {
@@ -43,21 +44,27 @@ enum token_verdict {
     TOKEN_EXPIRED
 };
 
-/* Reads a token file. The caller owns `*tokens`. Errors: GEMMD_ERR_IO if the file cannot be read,
- * GEMMD_ERR_OUT_OF_MEMORY, and GEMMD_ERR_USAGE if every user of the host can read or write the
- * file, a line is not a credential, a credential appears twice or the file has none. No error text
- * quotes a token. */
+/* Reads a token file. The caller owns `*tokens`. Errors: those of option_file_read, and
+ * GEMMD_ERR_USAGE if a line is not a credential, a credential appears twice or the file has none.
+ * No error text quotes a token. */
 enum gemmd_error tokens_load(const char *path, struct tokens **tokens, struct fault *fault);
-/* Reads the file again and replaces all credentials at once. After an error, which is one of those
- * of tokens_load or GEMMD_ERR_USAGE if the process has seen more than TENANTS_MAX tenants, the old
- * credentials stay in force. Main thread. */
-enum gemmd_error tokens_reload(struct tokens *tokens, const char *path, struct fault *fault);
+/* Reads the file again, with the errors of tokens_load or GEMMD_ERR_USAGE if the process has seen
+ * more than TENANTS_MAX tenants. The caller owns the new list, and hands it to tokens_adopt or to
+ * token_list_free before it reads another. Main thread. */
+enum gemmd_error tokens_read(struct tokens *tokens, const char *path, struct token_list **list,
+                             struct fault *fault);
+/* Replaces all credentials at once by those of a list, which it takes over. Main thread. */
+void tokens_adopt(struct tokens *tokens, struct token_list *list);
+/* Overwrites a list with zeros and frees it. NULL is allowed. */
+void token_list_free(struct token_list *list);
 /* Overwrites the credentials with zeros and frees them. NULL is allowed. */
 void tokens_free(struct tokens *tokens);
 
 /* The number of tenants that the process has seen, and the name of one. Tenants are numbered from 0
  * in the order in which the file named them first. Names are borrowed, and stay valid. */
 uint32_t tokens_tenants(const struct tokens *tokens);
+/* The number of tenants that the credentials in force name, who share the daemon's limits. */
+uint32_t tokens_tenants_named(const struct tokens *tokens);
 const char *tokens_tenant_name(const struct tokens *tokens, uint32_t tenant);
 
 /* Lets a tenant see what belongs to all tenants (--metrics-tenant); `name` has `length` characters.

@@ -32,38 +32,39 @@ static void budget_give(struct job_budget *budget, uint64_t bytes)
     atomic_fetch_sub(&budget->bytes, bytes);
 }
 
-/* The most bytes that a tenant's answers may have, with a new one of `bytes`. An answer that is
- * larger than the tenant's budget fits while the tenant has no other. */
-static uint64_t tenant_most(const struct job_budget *budget, uint64_t bytes)
+/* The most bytes that a tenant's answers may have, with a new one of `bytes`, if the tenant's
+ * budget has `limit`. An answer that is larger than the budget fits while the tenant has no other.
+ */
+static uint64_t tenant_most(uint64_t limit, uint64_t bytes)
 {
-    if (budget->max_bytes == 0)
+    if (limit == 0)
         return UINT64_MAX;
-    return bytes > budget->max_bytes ? bytes : budget->max_bytes;
+    return bytes > limit ? bytes : limit;
 }
 
 enum gemmd_error job_answer_reserve(struct job_answer *answer, uint64_t bytes, struct fault *fault)
 {
     struct job_budget *own = answer->budget, *budget = own->whole;
+    const uint64_t limit = atomic_load(&budget->max_bytes),
+                   own_limit = atomic_load(&own->max_bytes);
     uint64_t taken;
-    if (bytes > budget->max_bytes)
+    if (bytes > limit)
         return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
                          "the result would be %s; those of all jobs together can have %s "
                          "(--job-bytes)",
-                         size_text(bytes).text, size_text(budget->max_bytes).text);
-    if (!budget_take(own, bytes, tenant_most(own, bytes), &taken))
+                         size_text(bytes).text, size_text(limit).text);
+    if (!budget_take(own, bytes, tenant_most(own_limit, bytes), &taken))
         return fault_set(fault, GEMMD_ERR_QUEUE_FULL, NULL,
                          "the results of this tenant's jobs take %s of %s (--tenant-share of "
                          "--job-bytes), this one needs %s; delete jobs whose results you have "
                          "fetched",
-                         size_text(taken).text, size_text(own->max_bytes).text,
-                         size_text(bytes).text);
-    if (!budget_take(budget, bytes, budget->max_bytes, &taken)) {
+                         size_text(taken).text, size_text(own_limit).text, size_text(bytes).text);
+    if (!budget_take(budget, bytes, limit, &taken)) {
         atomic_fetch_sub(&own->bytes, bytes);
         return fault_set(fault, GEMMD_ERR_QUEUE_FULL, NULL,
                          "the results of jobs take %s of %s (--job-bytes), this one needs %s; "
                          "delete jobs whose results you have fetched",
-                         size_text(taken).text, size_text(budget->max_bytes).text,
-                         size_text(bytes).text);
+                         size_text(taken).text, size_text(limit).text, size_text(bytes).text);
     }
     answer->payload = malloc(bytes > 0 ? bytes : 1);
     if (answer->payload == NULL) {

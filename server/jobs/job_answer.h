@@ -19,8 +19,8 @@
 /* The bytes of all answers together, or of one tenant's answers. The budget outlives the answers. A
  * single answer may exceed a tenant's budget while the tenant has no other. */
 struct job_budget {
-    struct job_budget *whole; /* of a tenant's budget: that of all tenants; else NULL */
-    uint64_t max_bytes;       /* 0: no limit of its own */
+    struct job_budget *whole;   /* of a tenant's budget: that of all tenants; else NULL */
+    _Atomic uint64_t max_bytes; /* 0: no limit of its own */
     _Atomic uint64_t bytes;
     _Atomic uint64_t refused; /* answers that did not fit in this budget so far */
 };

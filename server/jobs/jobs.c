@@ -43,6 +43,15 @@ struct jobs *jobs_create(const struct jobs_limits *limits)
     return jobs;
 }
 
+void jobs_set_tenant_limits(struct jobs *jobs, uint32_t tenant_jobs, uint64_t tenant_bytes)
+{
+    pthread_mutex_lock(&jobs->lock);
+    jobs->limits.tenant_jobs = tenant_jobs;
+    pthread_mutex_unlock(&jobs->lock);
+    for (uint32_t i = 0; i < jobs->limits.tenants; i++)
+        atomic_store(&jobs->tenants[i].budget.max_bytes, tenant_bytes);
+}
+
 void jobs_destroy(struct jobs *jobs)
 {
     if (jobs == NULL)

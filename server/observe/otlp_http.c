@@ -2,20 +2,18 @@
 
 #include <curl/curl.h>
 #include <dlfcn.h>
-#include <errno.h>
 #include <gnutls/gnutls.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "server/base/clock.h"
+#include "server/base/option_file.h"
 #include "server/observe/otlp.h"
 
-/* How long connecting and a whole transfer may take, and the longest line of a header file. */
-enum { CONNECT_MS = 5000, TRANSFER_MS = 10000, HEADER_LINE_MAX = 8192 };
+/* How long connecting and a whole transfer may take, and the longest header of a header file. */
+enum { CONNECT_MS = 5000, TRANSFER_MS = 10000, HEADER_MAX = 8190 };
 
 /* The functions of libcurl that are used, with the types of its own header. */
 struct curl_functions {
@@ -35,6 +33,7 @@ struct otlp_http {
     CURL *easy;
     struct curl_slist *headers;
     char *url;
+    const char *ca_file;                /* borrowed; NULL: the system's authorities */
     const _Atomic uint64_t *give_up_ns; /* borrowed */
 };
 
@@ -132,16 +131,21 @@ static bool trust_only(const struct otlp_http *http, const char *ca_file)
 /* Refuses a file that libcurl could use for no connection. */
 static enum gemmd_error check_authorities(const char *ca_file, struct fault *fault)
 {
+    const struct option_file file = {.option = "otlp-ca-file", .path = ca_file};
     gnutls_certificate_credentials_t credentials;
-    if (access(ca_file, R_OK) != 0)
-        return fault_set(fault, GEMMD_ERR_IO, "otlp-ca-file", "%.120s cannot be read: %s", ca_file,
-                         strerror(errno));
-    if (gnutls_certificate_allocate_credentials(&credentials) < 0)
-        return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, "otlp-ca-file",
-                         "no memory for --otlp-ca-file");
-    const int certificates =
-        gnutls_certificate_set_x509_trust_file(credentials, ca_file, GNUTLS_X509_FMT_PEM);
-    gnutls_certificate_free_credentials(credentials);
+    struct option_text text;
+    const enum gemmd_error code = option_file_read(&file, &text, fault);
+    if (code != GEMMD_OK)
+        return code;
+    const gnutls_datum_t authorities = {.data = (unsigned char *)text.bytes,
+                                        .size = (unsigned)text.length};
+    int certificates = gnutls_certificate_allocate_credentials(&credentials);
+    if (certificates >= 0) {
+        certificates =
+            gnutls_certificate_set_x509_trust_mem(credentials, &authorities, GNUTLS_X509_FMT_PEM);
+        gnutls_certificate_free_credentials(credentials);
+    }
+    option_text_free(&text);
     if (certificates > 0)
         return GEMMD_OK;
     return fault_set(fault, GEMMD_ERR_USAGE, "otlp-ca-file", "%.120s has no certificate in PEM%s%s",
@@ -168,40 +172,28 @@ static bool is_header(const char *line)
  * be a secret. */
 static enum gemmd_error read_headers(struct otlp_http *http, const char *path, struct fault *fault)
 {
-    char line[HEADER_LINE_MAX];
-    struct stat status;
-    enum gemmd_error code = GEMMD_OK;
-    FILE *file = fopen(path, "re");
-    if (file == NULL || fstat(fileno(file), &status) != 0)
-        code = fault_set(fault, GEMMD_ERR_IO, "otlp-header-file", "%.120s cannot be read: %s", path,
-                         strerror(errno));
-    else if (!S_ISDIR(status.st_mode) && (status.st_mode & (S_IROTH | S_IWOTH)) != 0)
-        code = fault_set(fault, GEMMD_ERR_USAGE, "otlp-header-file",
-                         "--otlp-header-file %.120s can be %s by every user of this host; chmod it "
-                         "to 0640 or 0600",
-                         path, status.st_mode & S_IWOTH ? "written" : "read");
-    for (int number = 1; code == GEMMD_OK && fgets(line, sizeof line, file) != NULL; number++) {
-        const bool is_whole = strchr(line, '\n') != NULL || feof(file);
-        line[strcspn(line, "\r\n")] = '\0';
-        if (line[0] == '\0' || line[0] == '#')
+    const struct option_file file = {
+        .option = "otlp-header-file", .path = path, .is_private = true};
+    struct option_text text;
+    size_t length;
+    char *line;
+    enum gemmd_error code = option_file_read(&file, &text, fault);
+    for (int number = 1; code == GEMMD_OK && (line = option_text_line(&text, &length)) != NULL;
+         number++) {
+        if (length == 0 || line[0] == '#')
             continue;
         struct curl_slist *longer = NULL;
-        if (!is_whole || !is_header(line))
+        if (length > HEADER_MAX || strlen(line) != length || !is_header(line))
             code = fault_set(fault, GEMMD_ERR_USAGE, "otlp-header-file",
                              "line %d of %.120s is not NAME: VALUE of at most %d characters",
-                             number, path, HEADER_LINE_MAX - 2);
+                             number, path, HEADER_MAX);
         else if ((longer = http->curl.slist_append(http->headers, line)) == NULL)
             code = fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, "otlp-header-file",
                              "no memory for --otlp-header-file");
         else
             http->headers = longer;
     }
-    if (code == GEMMD_OK && ferror(file))
-        code = fault_set(fault, GEMMD_ERR_IO, "otlp-header-file", "%.120s cannot be read: %s", path,
-                         strerror(errno));
-    explicit_bzero(line, sizeof line);
-    if (file != NULL)
-        fclose(file);
+    option_text_free(&text);
     return code;
 }
 
@@ -214,6 +206,7 @@ enum gemmd_error otlp_http_open(const struct otlp_collector *collector,
         return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, "otlp-endpoint",
                          "no memory for --otlp-endpoint");
     http->give_up_ns = give_up_ns;
+    http->ca_file = collector->ca_file;
     enum gemmd_error code = GEMMD_OK;
     if (!load_curl(&http->curl)) {
         code = fault_set(fault, GEMMD_ERR_INTERNAL, "otlp-endpoint",
@@ -271,6 +264,13 @@ void otlp_http_post(struct otlp_http *http, const char *text, struct otlp_answer
     long status = 0;
     curl_off_t retry_after_s = 0;
     *answer = (struct otlp_answer){.status = 0};
+    /* libcurl would wait for a writer if the file was replaced by a FIFO. */
+    const struct option_file authorities = {.option = "otlp-ca-file", .path = http->ca_file};
+    struct fault fault;
+    if (http->ca_file != NULL && option_file_check(&authorities, &fault) != GEMMD_OK) {
+        snprintf(answer->error, sizeof answer->error, "%.150s", fault.detail);
+        return;
+    }
     curl->easy_setopt(http->easy, CURLOPT_POSTFIELDS, text);
     curl->easy_setopt(http->easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)strlen(text));
     curl->easy_setopt(http->easy, CURLOPT_WRITEDATA, answer);

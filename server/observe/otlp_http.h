@@ -16,11 +16,11 @@ struct otlp_http;
 struct otlp_collector;
 
 /* Loads libcurl. The faults of the collector's files name the option, the file and the line, not
- * the text. GEMMD_ERR_IO: a file cannot be read. GEMMD_ERR_USAGE: a line of the header file is no
- * header, every user of the host can read or write that file, or the file of authorities has no
- * certificate. GEMMD_ERR_INTERNAL: libcurl cannot be loaded or cannot use the URL.
- * GEMMD_ERR_OUT_OF_MEMORY. `give_up_ns` is a time on the monotonic clock that another thread may
- * set: a transfer ends soon after it. Main thread. */
+ * the text. Errors: those of option_file_read. GEMMD_ERR_USAGE: a line of the header file is no
+ * header, or the file of authorities has no certificate. GEMMD_ERR_INTERNAL: libcurl cannot be
+ * loaded or cannot use the URL. `give_up_ns` is a time on the monotonic clock that another thread
+ * may set: a transfer ends soon after it. `give_up_ns` and the name of the file of authorities are
+ * borrowed until otlp_http_close. Main thread. */
 enum gemmd_error otlp_http_open(const struct otlp_collector *collector,
                                 const _Atomic uint64_t *give_up_ns, struct otlp_http **http,
                                 struct fault *fault);

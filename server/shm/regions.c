@@ -31,6 +31,15 @@ struct regions *regions_create(const struct region_limits *limits)
     return regions;
 }
 
+void regions_set_tenant_limits(struct regions *regions, uint32_t tenant_regions,
+                               uint64_t tenant_bytes)
+{
+    pthread_mutex_lock(&regions->lock);
+    regions->limits.tenant_regions = tenant_regions;
+    regions->limits.tenant_bytes = tenant_bytes;
+    pthread_mutex_unlock(&regions->lock);
+}
+
 /* Frees an entry that has been removed from the list. */
 static void entry_free(struct entry *entry)
 {

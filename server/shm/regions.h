@@ -45,6 +45,10 @@ struct region_limits {
 
 /* NULL: out of memory. */
 struct regions *regions_create(const struct region_limits *limits);
+/* Changes the limits of each tenant, which have the meaning that they have in struct region_limits.
+ * Regions beyond a lowered limit stay, and further ones are refused. */
+void regions_set_tenant_limits(struct regions *regions, uint32_t tenant_regions,
+                               uint64_t tenant_bytes);
 /* Removes all regions. NULL is allowed. */
 void regions_destroy(struct regions *regions);
 

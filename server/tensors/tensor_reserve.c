@@ -111,6 +111,16 @@ static uint64_t left_bytes(const struct tensor_store *store, const struct owner 
     return store->tenant_bytes > owner->used_bytes ? store->tenant_bytes - owner->used_bytes : 0;
 }
 
+/* By how much the owner would exceed its own limit with `bytes` more. Under the lock. */
+static uint64_t excess_bytes(const struct tensor_store *store, const struct owner *owner,
+                             uint64_t bytes)
+{
+    uint64_t used;
+    if (!size_add(owner->used_bytes, bytes, &used))
+        return UINT64_MAX;
+    return used > store->tenant_bytes ? used - store->tenant_bytes : 0;
+}
+
 /* Evicts the owner's idle tensors until the owner is within its own limit. Called after the new
  * tensor has got its memory, and only if evicting the idle tensors is enough. Under the lock. */
 static void evict_to_own_limit(struct tensor_store *store, struct owner *owner)
@@ -146,13 +156,13 @@ static enum gemmd_error reserve_locked(struct tensor_store *store, const struct 
     if (resident->owner == NULL)
         return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL,
                          "no memory for the record of a tensor");
-    const uint64_t own_bytes = left_bytes(store, resident->owner);
-    if (resident->memory_bytes > own_bytes &&
-        resident->memory_bytes - own_bytes > all_idle_bytes(store, resident->owner))
+    if (excess_bytes(store, resident->owner, resident->memory_bytes) >
+        all_idle_bytes(store, resident->owner))
         return fault_set(fault, GEMMD_ERR_NO_ROOM, NULL,
                          "no room for the tensor: %s needed, %s free of this tenant's %s "
                          "(--tenant-tensor-bytes)",
-                         size_text(resident->memory_bytes).text, size_text(own_bytes).text,
+                         size_text(resident->memory_bytes).text,
+                         size_text(left_bytes(store, resident->owner)).text,
                          size_text(store->tenant_bytes).text);
     if (!alloc_memory(store, offer, resident))
         return fault_set(fault, GEMMD_ERR_NO_ROOM, NULL,

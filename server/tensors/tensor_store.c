@@ -35,6 +35,13 @@ no_lock:
     return NULL;
 }
 
+void tensor_store_set_tenant_bytes(struct tensor_store *store, uint64_t tenant_bytes)
+{
+    pthread_mutex_lock(&store->lock);
+    store->tenant_bytes = tenant_bytes > 0 ? tenant_bytes : UINT64_MAX;
+    pthread_mutex_unlock(&store->lock);
+}
+
 void tensor_store_destroy(struct tensor_store *store)
 {
     if (store == NULL)

@@ -42,6 +42,10 @@ enum {
  * have no limit of their own. NULL: out of memory. */
 struct tensor_store *tensor_store_create(const struct device_span memories[], uint32_t count,
                                          const struct gemm_device *device, uint64_t tenant_bytes);
+/* Changes the bytes that a tenant's tensors may take; 0: tenants have no limit of their own.
+ * Tensors beyond a lowered limit stay, and further ones are refused until evicting idle tensors is
+ * enough to be within the limit. */
+void tensor_store_set_tenant_bytes(struct tensor_store *store, uint64_t tenant_bytes);
 /* No tensor may be in use. NULL is allowed. */
 void tensor_store_destroy(struct tensor_store *store);
 

@@ -82,10 +82,10 @@ struct tensor_store {
     struct memory memories[TENSOR_STORE_DEVICES_MAX];
     uint32_t devices;
     struct gemm_device device;
-    uint64_t tenant_bytes; /* UINT64_MAX: tenants have no limit of their own */
     atomic_uint_fast64_t hits, misses;
 
     pthread_mutex_t lock;
+    uint64_t tenant_bytes; /* UINT64_MAX: tenants have no limit of their own */
     struct owner *owners;
     struct name_tree named; /* the tensors of all owners */
     uint64_t count;

@@ -39,8 +39,8 @@ def test_config_that_is_missing(gemmd, tmp_path):
     result = subprocess.run([gemmd, "--config", tmp_path / "none.json"], capture_output=True, text=True,
                             timeout=PATIENCE_S, check=False)
     assert result.returncode == 2
-    assert result.stderr == (f"gemmd: --config {str(tmp_path / 'none.json')[:120]} cannot be read: "
-                             "No such file or directory\n")
+    assert result.stderr == (f"gemmd: {str(tmp_path / 'none.json')[:120]} cannot be read: "
+                             "No such file or directory (--config)\n")
 
 
 @pytest.mark.parametrize("content, says", [

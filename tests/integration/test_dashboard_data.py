@@ -1,6 +1,7 @@
 """GET /dashboard/...: the history, its events, the requests of late and the kernels."""
 
 import contextlib
+import itertools
 import json
 import time
 
@@ -259,6 +260,43 @@ def test_requests_are_shown_to_their_tenant(start, tmp_path):
     assert seen("the-token-of-alice") == {"alice"}
     assert seen("the-token-of-bob") == {"bob"}
     assert seen("the-poor-token-of-ops") == set()
+
+
+def test_a_flood_of_failures_hides_no_other_tenant(start, tmp_path):
+    """One tenant fails until its list is full; what another failed with before and meanwhile is kept."""
+    tokens = tmp_path / "tokens"
+    tokens.write_text("".join(f"{name}:{token}\n" for name, token in TOKENS.items()) + "ops:the-token-of-ops\n",
+                      encoding="utf-8")
+    daemon = start("--token-file", str(tokens), "--metrics-tenant=ops")
+
+    def fail(session, name, request_id):
+        answer = session.get(f"{daemon.url}/tensors/none", timeout=PATIENCE_S,
+                             headers={"Authorization": f"Bearer {TOKENS[name]}", "X-Request-Id": request_id})
+        assert answer.status_code == 404
+
+    def seen(token):
+        answer = get(daemon, "requests", headers={"Authorization": f"Bearer {token}"})
+        return [kept["request_id"] for kept in answer.json()["failed"]]
+
+    with requests.Session() as session:
+        fail(session, "bob", "before")
+        rounds = itertools.count()
+
+        def is_full():
+            number = next(rounds)
+            for _ in range(40):  # more than are kept of one second
+                fail(session, "alice", f"flood-{number}")
+            if number < 20:
+                fail(session, "bob", f"meanwhile-{number}")
+            return len(seen(TOKENS["alice"])) == 100
+
+        wait_until(is_full, "a full list")
+    assert all(kept.startswith("flood-") for kept in seen(TOKENS["alice"]))
+    of_bob = seen(TOKENS["bob"])
+    assert of_bob[-1] == "before" and len(of_bob) > 1
+    assert all(kept.startswith("meanwhile-") for kept in of_bob[:-1])
+    everything = seen("the-token-of-ops")
+    assert len(everything) == 100 and set(of_bob) <= set(everything)
 
 
 def test_a_flood_of_failures_is_bounded(start):

@@ -345,6 +345,22 @@ def test_a_replaced_authority_needs_no_restart(start, tmp_path):
         wait_for_spans(collector, len)
 
 
+def test_a_fifo_of_authorities_holds_up_nothing(start, tmp_path):
+    """libcurl reads the file for each connection, and would wait until something is written to the FIFO."""
+    authority = Authority(tmp_path)
+    with collecting(authority.server()) as collector:
+        daemon = start("--otlp-endpoint", collector.url, "--otlp-ca-file", authority.certificate)
+        try:
+            authority.certificate.unlink()
+            os.mkfifo(authority.certificate)
+            assert exchange(daemon.address, traced()).status == 200
+            daemon.wait_for(lambda lines: [line for line in lines if "is not a regular file (--otlp-ca-file)"
+                                           in line["message"]], "a warning")
+            daemon.stop()
+        finally:
+            daemon.process.kill()  # the collector waits for its connection to end
+
+
 @pytest.mark.parametrize("text, says", [(None, "cannot be read"), (b"", "no certificate in PEM"),
                                         (b"-----BEGIN CERTIFICATE-----\nMA==\n"
                                          b"-----END CERTIFICATE-----\n", "no certificate in PEM")])

@@ -18,7 +18,6 @@ void call_stage_start(struct call_stage *stage, uint64_t memory_bytes)
     stage->device = simulated_device_open_copying(2, memory_bytes, done_at_once);
     services->executors.count = 1;
     services->executors.list[0].device = &stage->device->base;
-    services->config = &stage->config;
     stage->config.max_body_bytes = stage->config.max_result_bytes = memory_bytes;
     services->executors.list[0].queue = queue_with_limits(&limits);
     services->admission = queue_admission(services->executors.list[0].queue);

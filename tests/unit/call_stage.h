@@ -9,8 +9,8 @@
 #include "simulated_device.h"
 
 struct call_stage {
-    struct config config;     /* its limits of size */
-    struct services services; /* config, device, queue, pool and early_copy */
+    struct config config;     /* of the calls: limits of size */
+    struct services services; /* device, queue, pool and early_copy */
     void *pinned;             /* the pool's memory */
     struct simulated_device *device;
     struct pool_cache *memory; /* of the calls */

@@ -331,7 +331,8 @@ static enum gemmd_error open_call(struct compute_call *call, const struct spelle
                                   enum travel travel, uint64_t length, struct fault *fault)
 {
     char text[256], *rest = text;
-    *call = (struct compute_call){.operation = spelling->operation, .memory = stage.memory};
+    *call = (struct compute_call){
+        .operation = spelling->operation, .config = &stage.config, .memory = stage.memory};
     call->body_format = travel == RAW   ? FORMAT_RAW
                         : travel == NPY ? FORMAT_NPY
                                         : FORMAT_SAFETENSORS;
@@ -346,7 +347,7 @@ static enum gemmd_error open_call(struct compute_call *call, const struct spelle
     }
     ck_assert_int_eq(call->operation->settle(call, &stage.services, "", fault), GEMMD_OK);
     if (!call->shapes_inside)
-        ck_assert_int_eq(compute_call_layout(call, &stage.services, fault), GEMMD_OK);
+        ck_assert_int_eq(compute_call_layout(call, fault), GEMMD_OK);
     const enum gemmd_error code = compute_call_open(
         call, &stage.services, (struct body_length){.known = true, .bytes = length}, fault);
     if (code == GEMMD_OK)
@@ -379,7 +380,7 @@ static struct outcome send_infer(const struct spelled *spelling, const struct bo
                                  bool early, uint64_t seed)
 {
     struct outcome outcome = {.code = GEMMD_OK};
-    struct http_server server = {.config = &stage.config, .services = &stage.services};
+    struct http_server server = {.services = &stage.services};
     struct io_thread thread = {.server = &server, .services = stage.memory};
     struct request *request = calloc(1, sizeof *request);
     struct infer_call *infer = calloc(1, sizeof *infer);
@@ -394,6 +395,7 @@ static struct outcome send_infer(const struct spelled *spelling, const struct bo
     request->body_bytes = body->length;
     infer->has_header = true;
     infer->json_bytes = body->json_bytes;
+    call->config = &stage.config;
     call->memory = stage.memory;
     call->shapes_inside = call->sends_lse = true;
     ck_assert_int_eq(

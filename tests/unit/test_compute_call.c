@@ -39,14 +39,15 @@ static void open_call(struct compute_call *call, const char *m, const char *beta
     const char *const parameters[][2] = {
         {"m", m}, {"n", "4"}, {"k", "1000"}, {"beta", beta}, {"dtype", "f32"}};
     struct fault fault = {.detail = ""};
-    *call = (struct compute_call){.operation = &gemm_operation, .memory = stage.memory};
+    *call = (struct compute_call){
+        .operation = &gemm_operation, .config = &stage.config, .memory = stage.memory};
     call->operation->init(call);
     for (uint32_t i = 0; i < sizeof parameters / sizeof *parameters; i++)
         ck_assert_int_eq(parameter_set(call->operation->parameters, &call->request,
                                        parameters[i][0], parameters[i][1], &fault),
                          GEMMD_OK);
     ck_assert_int_eq(call->operation->settle(call, &stage.services, "", &fault), GEMMD_OK);
-    ck_assert_int_eq(compute_call_layout(call, &stage.services, &fault), GEMMD_OK);
+    ck_assert_int_eq(compute_call_layout(call, &fault), GEMMD_OK);
     const struct body_length length = {.known = true, .bytes = call->layout.bytes};
     ck_assert_msg(compute_call_open(call, &stage.services, length, &fault) == GEMMD_OK, "%s",
                   fault.detail);

@@ -1,6 +1,7 @@
 /* server/config*.c: which source wins, what is refused, and that the options in force can be read
  * back. Most tests walk the table, so that a new option is tested by being there. */
 #include <check.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -642,6 +643,78 @@ START_TEST(options_in_force_can_be_read_back)
 }
 END_TEST
 
+START_TEST(limits_are_divided_among_tenants)
+{
+    struct config config = {.tenant_share = 25,
+                            .shares_requests = true,
+                            .shares_bytes = true,
+                            .shares_tensors = true,
+                            .queue_requests = 40,
+                            .queue_bytes = 400,
+                            .tensor_bytes = 800,
+                            .max_jobs = 80,
+                            .job_bytes = 1200,
+                            .shm_regions = 4,
+                            .shm_bytes = 1600};
+    config_divide(&config, 2);
+    ck_assert_uint_eq(config.tenant_requests, 10);
+    ck_assert_uint_eq(config.tenant_share_bytes, 100);
+    ck_assert_uint_eq(config.tenant_tensor_bytes, 200);
+    ck_assert_uint_eq(config.tenant_jobs, 20);
+    ck_assert_uint_eq(config.tenant_job_bytes, 300);
+    ck_assert_uint_eq(config.tenant_regions, 1);
+    ck_assert_uint_eq(config.tenant_region_bytes, 400);
+    config_divide(&config, 1);
+    ck_assert_uint_eq(config.tenant_requests + config.tenant_share_bytes +
+                          config.tenant_tensor_bytes + config.tenant_jobs +
+                          config.tenant_job_bytes + config.tenant_regions +
+                          config.tenant_region_bytes,
+                      0);
+    /* Limits that are given as options are not divided. */
+    config.shares_requests = config.shares_bytes = config.shares_tensors = false;
+    config.tenant_requests = 7;
+    config.tenant_tensor_bytes = 70;
+    config_divide(&config, 2);
+    ck_assert_uint_eq(config.tenant_requests, 7);
+    ck_assert_uint_eq(config.tenant_tensor_bytes, 70);
+    ck_assert_uint_eq(config.tenant_share_bytes, 0);
+}
+END_TEST
+
+static struct config_in_force in_force;
+
+/* Replaces the options by options whose two fields are equal, and ends with 0 in both. */
+static void *replace_all_the_time(void *argument)
+{
+    enum { REPLACEMENTS = 20000 };
+    struct config next = {.queue_requests = 0};
+    (void)argument;
+    for (uint32_t i = REPLACEMENTS; i-- > 0;) {
+        next.queue_requests = i;
+        next.queue_bytes = i;
+        config_in_force_replace(&in_force, &next);
+    }
+    return NULL;
+}
+
+START_TEST(copies_of_the_options_in_force_are_whole)
+{
+    const struct config first = {.queue_requests = 1, .queue_bytes = 1};
+    struct config copy;
+    pthread_t writer;
+    config_in_force_init(&in_force, &first);
+    const unsigned version = config_in_force_copy(&in_force, &copy);
+    ck_assert_uint_eq(version, atomic_load(&in_force.version));
+    ck_assert_int_eq(pthread_create(&writer, NULL, replace_all_the_time, NULL), 0);
+    do {
+        (void)config_in_force_copy(&in_force, &copy);
+        ck_assert_uint_eq(copy.queue_requests, copy.queue_bytes);
+    } while (copy.queue_requests != 0);
+    pthread_join(writer, NULL);
+    ck_assert_uint_ne(config_in_force_copy(&in_force, &copy), version);
+}
+END_TEST
+
 START_TEST(limits_say_nothing_private)
 {
     const char *flags[] = {"--listen=unix:secret-place", "--token-file=secret-tokens", NULL};
@@ -701,6 +774,8 @@ int main(void)
     tcase_add_test(tests, help_and_version_need_nothing_else_to_be_right);
     tcase_add_test(tests, config_file_by_flag_and_environment);
     tcase_add_test(tests, options_in_force_can_be_read_back);
+    tcase_add_test(tests, limits_are_divided_among_tenants);
+    tcase_add_test(tests, copies_of_the_options_in_force_are_whole);
     tcase_add_test(tests, limits_say_nothing_private);
     tcase_add_test(tests, help_names_every_option_and_default);
     suite_add_tcase(suite, tests);

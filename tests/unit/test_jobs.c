@@ -1,4 +1,4 @@
-/* server/jobs/jobs.c: states, exact limits, expiry, tenants, waiting, and many threads. */
+/* server/jobs/jobs.c: states, exact limits, expiry, lists, waiting, and many threads. */
 #include <check.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -662,45 +662,6 @@ START_TEST(threads_lose_nothing)
 }
 END_TEST
 
-START_TEST(a_tenant_is_held_to_its_share)
-{
-    const struct jobs_limits shared = {.max_jobs = 4,
-                                       .max_bytes = 100,
-                                       .ttl_ns = 1000,
-                                       .tenants = 2,
-                                       .tenant_jobs = 2,
-                                       .tenant_bytes = 50};
-    struct jobs *jobs = jobs_create(&shared);
-    struct job *first, *second, *third, *other;
-    struct fault fault;
-    ck_assert_int_eq(job_open(jobs, "t", 0, "gemm", "", &first, NULL), GEMMD_OK);
-    ck_assert_int_eq(job_open(jobs, "t", 0, "gemm", "", &second, NULL), GEMMD_OK);
-    ck_assert_int_eq(job_open(jobs, "t", 0, "gemm", "", &third, &fault), GEMMD_ERR_QUEUE_FULL);
-    ck_assert_ptr_nonnull(strstr(fault.detail, "this tenant has 2 jobs"));
-    ck_assert_int_eq(job_open(jobs, "u", 1, "gemm", "", &other, NULL), GEMMD_OK);
-
-    ck_assert_int_eq(job_answer_reserve(job_answer(first), 60, NULL), GEMMD_OK);
-    ck_assert_int_eq(job_answer_reserve(job_answer(second), 1, &fault), GEMMD_ERR_QUEUE_FULL);
-    ck_assert_ptr_nonnull(strstr(fault.detail, "this tenant's jobs take 60 bytes of 50 bytes"));
-    ck_assert_int_eq(job_answer_reserve(job_answer(other), 41, &fault), GEMMD_ERR_QUEUE_FULL);
-    ck_assert_ptr_nonnull(strstr(fault.detail, "60 bytes of 100 bytes"));
-    ck_assert_int_eq(job_answer_reserve(job_answer(other), 40, NULL), GEMMD_OK);
-    ck_assert_uint_eq(jobs_held_by(jobs, 0).jobs, 2);
-    ck_assert_uint_eq(jobs_held_by(jobs, 0).bytes, 60);
-    ck_assert_uint_eq(jobs_held_by(jobs, 1).bytes, 40);
-    job_discard(first);
-    ck_assert_int_eq(job_answer_reserve(job_answer(second), 50, NULL), GEMMD_OK);
-    ck_assert_int_eq(job_open(jobs, "t", 0, "gemm", "", &third, NULL), GEMMD_OK);
-    job_discard(second);
-    job_discard(third);
-    job_discard(other);
-    ck_assert_uint_eq(jobs_held_by(jobs, 0).jobs + jobs_held_by(jobs, 0).bytes, 0);
-    ck_assert_uint_eq(jobs_counts(jobs).refused_tenants, 2);
-    assert_empty(jobs);
-    jobs_destroy(jobs);
-}
-END_TEST
-
 /* The newest come first, a tenant's own only, and a place in the list survives the end of jobs. */
 START_TEST(a_tenant_lists_its_own_jobs)
 {
@@ -761,7 +722,6 @@ int main(void)
     tcase_add_test(tcase, remembers_as_many_names_as_jobs);
     tcase_add_test(tcase, the_count_is_exact);
     tcase_add_test(tcase, the_bytes_are_exact);
-    tcase_add_test(tcase, a_tenant_is_held_to_its_share);
     tcase_add_test(tcase, an_answer_that_is_being_sent_outlives_its_job);
     tcase_add_test(tcase, another_tenants_job_is_forbidden);
     tcase_add_test(tcase, what_is_no_id_is_not_found);

@@ -4,12 +4,14 @@
 
 #include "server/observe/notable.h"
 
+enum { TENANTS = 40 };
+
 static struct notable *notable;
 static struct notable_request requests[NOTABLE_EACH];
 
 static void setup(void)
 {
-    notable = notable_create();
+    notable = notable_create(TENANTS);
     ck_assert_ptr_nonnull(notable);
     notable_tick(notable, 1000);
 }
@@ -28,21 +30,23 @@ static void add(enum notable_kind kind, uint32_t tenant, uint32_t number)
 
 START_TEST(a_fast_request_that_succeeded_is_not_kept)
 {
-    ck_assert(!notable_wants(notable, false, 1000));
-    ck_assert(notable_wants(notable, false, 1001));
-    ck_assert(notable_wants(notable, true, 1));
+    ck_assert(!notable_wants(notable, 0, false, 1000));
+    ck_assert(notable_wants(notable, 0, false, 1001));
+    ck_assert(notable_wants(notable, 0, true, 1));
 }
 END_TEST
 
 START_TEST(a_second_has_a_bounded_number_of_each_kind)
 {
     for (int i = 0; i < NOTABLE_PER_SECOND; i++)
-        ck_assert(notable_wants(notable, true, 1));
-    ck_assert(!notable_wants(notable, true, 1));
-    ck_assert(notable_wants(notable, false, 2000));
+        ck_assert(notable_wants(notable, 0, true, 1));
+    ck_assert(!notable_wants(notable, 0, true, 1));
+    ck_assert(notable_wants(notable, 1, true, 1));
+    ck_assert(notable_wants(notable, NOTABLE_NO_TENANT, true, 1));
+    ck_assert(notable_wants(notable, 0, false, 2000));
     notable_tick(notable, 3000);
-    ck_assert(notable_wants(notable, true, 1));
-    ck_assert(!notable_wants(notable, false, 2000));
+    ck_assert(notable_wants(notable, 0, true, 1));
+    ck_assert(!notable_wants(notable, 0, false, 2000));
     ck_assert_uint_eq(notable_slow_ns(notable), 3000);
 }
 END_TEST
@@ -56,6 +60,64 @@ START_TEST(the_newest_come_first_and_replace_the_oldest)
     ck_assert_str_eq(requests[NOTABLE_EACH - 1].id, "3");
     ck_assert(requests[0].time_s > 0);
     ck_assert_uint_eq(notable_read(notable, NOTABLE_SLOW, true, 0, requests), 0);
+}
+END_TEST
+
+/* Number of a tenant's failed requests that are kept; the newest must be `newest`. */
+static uint32_t kept(uint32_t tenant, const char *newest)
+{
+    const uint32_t count = notable_read(notable, NOTABLE_FAILED, false, tenant, requests);
+    ck_assert_uint_gt(count, 0);
+    ck_assert_str_eq(requests[0].id, newest);
+    for (uint32_t i = 0; i < count; i++)
+        ck_assert_uint_eq(requests[i].tenant, tenant);
+    return count;
+}
+
+START_TEST(a_flood_pushes_out_nothing_of_others)
+{
+    add(NOTABLE_FAILED, 1, 1);
+    add(NOTABLE_FAILED, NOTABLE_NO_TENANT, 2);
+    for (uint32_t i = 0; i < 3 * NOTABLE_EACH; i++)
+        add(NOTABLE_FAILED, 0, i);
+    ck_assert_uint_eq(kept(0, "299"), NOTABLE_EACH);
+    ck_assert_uint_eq(kept(1, "1"), 1);
+    ck_assert_uint_eq(kept(NOTABLE_NO_TENANT, "2"), 1);
+    /* They are not hidden either among all requests. */
+    ck_assert_uint_eq(notable_read(notable, NOTABLE_FAILED, true, 0, requests), NOTABLE_EACH);
+    ck_assert_str_eq(requests[0].id, "299");
+    ck_assert_str_eq(requests[NOTABLE_EACH - 2].id, "2");
+    ck_assert_str_eq(requests[NOTABLE_EACH - 1].id, "1");
+}
+END_TEST
+
+START_TEST(the_longest_lists_make_room)
+{
+    /* 20 lists of 100 and one of 48 take all places. */
+    for (uint32_t tenant = 0; tenant <= NOTABLE_PLACES / NOTABLE_EACH; tenant++)
+        for (uint32_t i = 0; i < NOTABLE_EACH && tenant * NOTABLE_EACH + i < NOTABLE_PLACES; i++)
+            add(NOTABLE_FAILED, tenant, i);
+    for (uint32_t i = 0; i < 60; i++)
+        add(NOTABLE_FAILED, TENANTS - 1, 1000 + i);
+    ck_assert_uint_eq(kept(TENANTS - 1, "1059"), 60);
+    ck_assert_uint_eq(kept(20, "47"), 48);
+    uint32_t sum = 60 + 48;
+    for (uint32_t tenant = 0; tenant < 20; tenant++) {
+        const uint32_t count = kept(tenant, "99");
+        ck_assert_uint_ge(count, 97);
+        sum += count;
+    }
+    ck_assert_uint_eq(sum, NOTABLE_PLACES);
+    ck_assert_uint_eq(notable_read(notable, NOTABLE_FAILED, true, 0, requests), NOTABLE_EACH);
+    for (uint32_t i = 1; i < NOTABLE_EACH; i++)
+        ck_assert(requests[i - 1].time_s >= requests[i].time_s);
+    for (uint32_t tenant = 0; tenant < TENANTS; tenant++) {
+        uint32_t shown = 0;
+        for (uint32_t i = 0; i < NOTABLE_EACH; i++)
+            shown += requests[i].tenant == tenant;
+        ck_assert_uint_eq(shown > 0, tenant <= 20 || tenant == TENANTS - 1);
+        ck_assert_uint_le(shown, 5); /* 22 tenants share 100 */
+    }
 }
 END_TEST
 
@@ -78,6 +140,8 @@ int main(void)
     tcase_add_test(tests, a_fast_request_that_succeeded_is_not_kept);
     tcase_add_test(tests, a_second_has_a_bounded_number_of_each_kind);
     tcase_add_test(tests, the_newest_come_first_and_replace_the_oldest);
+    tcase_add_test(tests, a_flood_pushes_out_nothing_of_others);
+    tcase_add_test(tests, the_longest_lists_make_room);
     tcase_add_test(tests, a_tenant_is_shown_its_own);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);

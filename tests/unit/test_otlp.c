@@ -195,13 +195,16 @@ START_TEST(files_that_cannot_be_read_are_refused)
     struct otlp_http *http = NULL;
     const struct otlp_collector folder = {.endpoint = collector.url, .header_file = "."};
     const struct otlp_collector nowhere = {.endpoint = collector.url, .ca_file = "no-such-file"};
-    const struct otlp_collector empty = {.endpoint = collector.url, .ca_file = "/dev/null"};
+    char path[] = "test_otlp.XXXXXX";
+    const struct otlp_collector empty = {.endpoint = collector.url, .ca_file = path};
+    close(mkstemp(path));
     ck_assert_int_eq(otlp_http_open(&folder, &give_up_ns, &http, &fault), GEMMD_ERR_IO);
     ck_assert_str_eq(fault.field, "otlp-header-file");
     ck_assert_int_eq(otlp_http_open(&nowhere, &give_up_ns, &http, &fault), GEMMD_ERR_IO);
     ck_assert_str_eq(fault.field, "otlp-ca-file");
     ck_assert_int_eq(otlp_http_open(&empty, &give_up_ns, &http, &fault), GEMMD_ERR_USAGE);
     ck_assert_str_eq(fault.field, "otlp-ca-file");
+    unlink(path);
     ck_assert_ptr_null(http);
     otlp_http_close(NULL);
 }

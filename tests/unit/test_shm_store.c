@@ -287,6 +287,22 @@ START_TEST(names_have_a_limit)
 }
 END_TEST
 
+START_TEST(names_beyond_a_lowered_share_stay)
+{
+    const struct region_owner one = {0, 1000}, two = {1, 1000};
+    ck_assert_int_eq(add(one, "a", SHM_SYSTEM), GEMMD_OK);
+    ck_assert_int_eq(add(one, "b", SHM_SYSTEM), GEMMD_OK);
+    regions_set_tenant_limits(regions, 1, 0);
+    ck_assert_uint_eq(seen(one, SHM_SYSTEM, NULL), 2);
+    ck_assert_int_eq(add(one, "c", SHM_SYSTEM), GEMMD_ERR_NO_ROOM);
+    ck_assert_int_eq(add(two, "c", SHM_SYSTEM), GEMMD_OK);
+    regions_remove(regions, one, SHM_SYSTEM, "a");
+    ck_assert_int_eq(add(one, "c", SHM_SYSTEM), GEMMD_ERR_NO_ROOM);
+    regions_set_tenant_limits(regions, 0, 0);
+    ck_assert_int_eq(add(one, "c", SHM_SYSTEM), GEMMD_OK);
+}
+END_TEST
+
 START_TEST(keys_and_names_have_few_characters)
 {
     static const char *const wrong[] = {"",    "/",    "a",     "//a",   "/a/b", "/.",
@@ -314,6 +330,7 @@ int main(void)
     tcase_add_test(tests, a_store_that_has_stopped_answers_all_the_same);
     tcase_add_test(tests, names_are_their_owners);
     tcase_add_test(tests, names_have_a_limit);
+    tcase_add_test(tests, names_beyond_a_lowered_share_stay);
     tcase_add_test(tests, keys_and_names_have_few_characters);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);

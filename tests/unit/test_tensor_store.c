@@ -374,6 +374,29 @@ START_TEST(ones_own_make_room_within_his_part)
 }
 END_TEST
 
+/* Tensors beyond a lowered part stay. Evicting idle tensors makes room for a further one only if
+ * the tenant is then within his part. */
+START_TEST(his_part_changes)
+{
+    struct resident *resident;
+    put("one", "a", 4, false);
+    put("one", "b", 2, true);
+    tensor_store_set_tenant_bytes(store, 3 * UNIT);
+    ck_assert(is_there("one", "a") && is_there("one", "b"));
+    ck_assert_int_eq(reserve("one", "c", 1, false, &resident), GEMMD_ERR_NO_ROOM);
+    ck_assert_ptr_nonnull(strstr(fault.detail, "0 bytes free of this tenant's"));
+    ck_assert(is_there("one", "b"));
+    ck_assert_uint_eq(tensor_store_used_by(store, "one"), 6 * UNIT);
+    ck_assert_int_eq(tensor_store_remove(store, "a", "one", &always, &fault), GEMMD_OK);
+    put("one", "c", 2, false);
+    ck_assert(!is_there("one", "b") && is_there("one", "c"));
+    put("two", "d", 3, false);
+    ck_assert_int_eq(reserve("two", "e", 1, false, &resident), GEMMD_ERR_NO_ROOM);
+    tensor_store_set_tenant_bytes(store, 0);
+    put("two", "e", 1, false);
+}
+END_TEST
+
 START_TEST(a_name_is_one_tenants)
 {
     struct resident *resident, *late;
@@ -583,6 +606,7 @@ int main(void)
     tcase_add_test(tests, a_replaced_or_removed_one_is_not_evicted_again);
     tcase_add_test(tests, a_tenant_has_his_own_part);
     tcase_add_test(tests, ones_own_make_room_within_his_part);
+    tcase_add_test(tests, his_part_changes);
     tcase_add_test(tests, a_name_is_one_tenants);
     tcase_add_test(tests, pages_list_a_tenants_own_by_name);
     tcase_add_test(tests, a_condition_is_kept_when_the_name_changes_hands);

@@ -149,6 +149,15 @@ static void remove_files(void)
     unlink(other_path);
 }
 
+static enum gemmd_error reload(struct tls *tls, struct fault *fault)
+{
+    struct tls_credentials *fresh;
+    const enum gemmd_error code = tls_read(tls, &fresh, fault);
+    if (code == GEMMD_OK)
+        tls_adopt(tls, fresh);
+    return code;
+}
+
 START_TEST(new_handshakes_get_the_new_certificate)
 {
     const struct config config = config_of_pair();
@@ -163,7 +172,7 @@ START_TEST(new_handshakes_get_the_new_certificate)
     ck_assert_int_eq(shown_serial(&before), 1);
 
     write_pair(certificate_path, key_path, 2);
-    ck_assert_int_eq(tls_reload(tls, &fault), GEMMD_OK);
+    ck_assert_int_eq(reload(tls, &fault), GEMMD_OK);
     stage_open(&after, tls, false);
     ck_assert(shake_hands(&after));
     ck_assert_int_eq(shown_serial(&after), 2);
@@ -214,14 +223,37 @@ START_TEST(wrong_files_change_nothing)
     ck_assert_int_eq(tls_create(&config, &tls, &fault), GEMMD_OK);
 
     write_pair(certificate_path, other_path, 4); /* the key is that of another certificate */
-    ck_assert_int_eq(tls_reload(tls, &fault), GEMMD_ERR_USAGE);
+    ck_assert_int_eq(reload(tls, &fault), GEMMD_ERR_USAGE);
     ck_assert_ptr_nonnull(strstr(fault.detail, certificate_path));
     unlink(key_path);
-    ck_assert_int_eq(tls_reload(tls, &fault), GEMMD_ERR_IO);
+    ck_assert_int_eq(reload(tls, &fault), GEMMD_ERR_IO);
     ck_assert_ptr_nonnull(strstr(fault.detail, key_path));
     write_text(key_path, &(gnutls_datum_t){(unsigned char *)"no key", 6});
-    ck_assert_int_eq(tls_reload(tls, &fault), GEMMD_ERR_USAGE);
+    ck_assert_int_eq(reload(tls, &fault), GEMMD_ERR_USAGE);
 
+    stage_open(&stage, tls, false);
+    ck_assert(shake_hands(&stage));
+    ck_assert_int_eq(shown_serial(&stage), 3);
+    stage_close(&stage);
+    tls_destroy(tls);
+    remove_files();
+}
+END_TEST
+
+/* Certificates that are read and then released are as if they had never been read. */
+START_TEST(certificates_that_are_not_adopted_change_nothing)
+{
+    const struct config config = config_of_pair();
+    struct tls *tls = NULL;
+    struct tls_credentials *fresh = NULL;
+    struct stage stage;
+    write_pair(certificate_path, key_path, 3);
+    ck_assert_int_eq(tls_create(&config, &tls, NULL), GEMMD_OK);
+    const uint64_t expiry_seconds = tls_expiry_seconds(tls);
+    write_pair(certificate_path, key_path, 4);
+    ck_assert_int_eq(tls_read(tls, &fresh, NULL), GEMMD_OK);
+    tls_credentials_release(fresh);
+    ck_assert_uint_eq(tls_expiry_seconds(tls), expiry_seconds);
     stage_open(&stage, tls, false);
     ck_assert(shake_hands(&stage));
     ck_assert_int_eq(shown_serial(&stage), 3);
@@ -277,7 +309,7 @@ START_TEST(a_key_that_every_user_can_read_is_refused)
     write_pair(certificate_path, key_path, 1);
     ck_assert_int_eq(chmod(key_path, 0644), 0);
     ck_assert_int_eq(tls_create(&config, &tls, &fault), GEMMD_ERR_USAGE);
-    ck_assert_ptr_nonnull(strstr(fault.detail, "can be read or written by every user"));
+    ck_assert_ptr_nonnull(strstr(fault.detail, "can be read by every user"));
     ck_assert_int_eq(chmod(key_path, 0640), 0);
     ck_assert_int_eq(tls_create(&config, &tls, &fault), GEMMD_OK);
     tls_destroy(tls);
@@ -293,6 +325,7 @@ int main(void)
     tcase_add_test(tests, new_handshakes_get_the_new_certificate);
     tcase_add_test(tests, a_connection_ends_behind_its_last_record);
     tcase_add_test(tests, wrong_files_change_nothing);
+    tcase_add_test(tests, certificates_that_are_not_adopted_change_nothing);
     tcase_add_test(tests, clients_have_names);
     tcase_add_test(tests, priorities_are_checked);
     suite_add_tcase(suite, tests);

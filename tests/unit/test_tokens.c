@@ -282,6 +282,15 @@ END_TEST
 
 /* ---- reloading ---- */
 
+static enum gemmd_error reload_from(struct tokens *tokens, const char *path, struct fault *fault)
+{
+    struct token_list *list;
+    const enum gemmd_error error = tokens_read(tokens, path, &list, fault);
+    if (error == GEMMD_OK)
+        tokens_adopt(tokens, list);
+    return error;
+}
+
 static enum gemmd_error reload(struct tokens *tokens, const char *text, struct fault *fault)
 {
     char path[] = "test_tokens.XXXXXX";
@@ -289,7 +298,7 @@ static enum gemmd_error reload(struct tokens *tokens, const char *text, struct f
     ck_assert_int_ge(fd, 0);
     ck_assert_int_eq(write(fd, text, strlen(text)), (ssize_t)strlen(text));
     close(fd);
-    enum gemmd_error error = tokens_reload(tokens, path, fault);
+    enum gemmd_error error = reload_from(tokens, path, fault);
     unlink(path);
     return error;
 }
@@ -314,6 +323,47 @@ START_TEST(a_tenant_keeps_its_number)
 }
 END_TEST
 
+START_TEST(tenants_that_are_named)
+{
+    struct tokens *tokens =
+        loaded("alice:alice-token-1\nalice:alice-token-2\nbob:bob-token-1 expires=2020-01-01\n");
+    ck_assert_uint_eq(tokens_tenants_named(tokens), 2);
+    ck_assert_int_eq(reload(tokens, "bob:bob-token-2\n", NULL), GEMMD_OK);
+    ck_assert_uint_eq(tokens_tenants_named(tokens), 1);
+    ck_assert_int_eq(reload(tokens, "bob:short\ncarl:carl-token-1\n", NULL), GEMMD_ERR_USAGE);
+    ck_assert_uint_eq(tokens_tenants_named(tokens), 1);
+    ck_assert_int_eq(
+        reload(tokens, "bob:bob-token-2\ncarl:carl-token-1\nalice:alice-token-3\n", NULL),
+        GEMMD_OK);
+    ck_assert_uint_eq(tokens_tenants_named(tokens), 3);
+    tokens_free(tokens);
+}
+END_TEST
+
+/* A list that is read and then freed is as if it had never been read. */
+START_TEST(a_list_that_is_not_adopted_changes_nothing)
+{
+    struct tokens *tokens = loaded("alice:alice-token-1\n");
+    struct token_list *list = NULL;
+    struct token_grant grant;
+    char path[] = "test_tokens.XXXXXX";
+    static const char text[] = "bob:bob-token-1\ncarl:carl-token-1\n";
+    const int fd = mkstemp(path);
+    ck_assert_int_eq(write(fd, text, sizeof text - 1), (ssize_t)sizeof text - 1);
+    close(fd);
+    ck_assert_int_eq(tokens_read(tokens, path, &list, NULL), GEMMD_OK);
+    unlink(path);
+    ck_assert_int_eq(tokens_check(tokens, "Bearer bob-token-1", &grant), TOKEN_INVALID);
+    ck_assert_int_eq(tokens_check(tokens, "Bearer alice-token-1", &grant), TOKEN_GRANTED);
+    token_list_free(list);
+    ck_assert_uint_eq(tokens_tenants(tokens), 1);
+    ck_assert_uint_eq(tokens_tenants_named(tokens), 1);
+    ck_assert_int_eq(reload(tokens, "dora:dora-token-1\n", NULL), GEMMD_OK);
+    ck_assert_str_eq(tokens_tenant_name(tokens, 1), "dora");
+    tokens_free(tokens);
+}
+END_TEST
+
 START_TEST(a_wrong_file_changes_nothing)
 {
     struct tokens *tokens = loaded("alice:alice-token-1\n");
@@ -321,7 +371,7 @@ START_TEST(a_wrong_file_changes_nothing)
     struct fault fault = {0};
     ck_assert_int_eq(reload(tokens, "dora:dora-token-1\nalice:short\n", &fault), GEMMD_ERR_USAGE);
     ck_assert_ptr_nonnull(strstr(fault.detail, "line 2"));
-    ck_assert_int_eq(tokens_reload(tokens, "no-such-file", &fault), GEMMD_ERR_IO);
+    ck_assert_int_eq(reload_from(tokens, "no-such-file", &fault), GEMMD_ERR_IO);
     ck_assert_int_eq(tokens_check(tokens, "Bearer alice-token-1", &grant), TOKEN_GRANTED);
     ck_assert_int_eq(tokens_check(tokens, "Bearer dora-token-1", &grant), TOKEN_INVALID);
     ck_assert_uint_eq(tokens_tenants(tokens), 1);
@@ -401,6 +451,8 @@ int main(void)
     tcase_add_loop_test(tests, grants_what_the_line_says, 0, COUNT(grants));
     tcase_add_test(tests, names_in_certificates);
     tcase_add_test(tests, a_tenant_keeps_its_number);
+    tcase_add_test(tests, tenants_that_are_named);
+    tcase_add_test(tests, a_list_that_is_not_adopted_changes_nothing);
     tcase_add_test(tests, a_wrong_file_changes_nothing);
     tcase_add_test(tests, more_tenants_than_numbers);
     tcase_add_test(tests, reloads_while_threads_read);

@@ -3,13 +3,6 @@
 #include "server/api/compute/call_state.h"
 #include "server/api/services.h"
 
-const struct config *call_config(struct compute_call *call, const struct services *services)
-{
-    if (call->config == NULL)
-        call->config = services->config;
-    return call->config;
-}
-
 bool call_is_stored(const struct compute_call *call)
 {
     return compute_call_store(call)[0] != '\0';

@@ -1,6 +1,6 @@
 /*
- * call_limits.h - what a call's limits apply to: the options in force for the call, the size of its
- * results, and its reservation of the admission limits (admission.h).
+ * call_limits.h - what a call's limits apply to: the size of its results, and its reservation of
+ * the admission limits (admission.h).
  *
  * The functions are called by the thread that uses the call (compute_call.h).
  */
@@ -12,12 +12,9 @@
 #include <stdint.h>
 
 struct compute_call;
-struct config;
 struct fault;
 struct services;
 
-/* The options that were in force when this function was first called for the call. */
-const struct config *call_config(struct compute_call *call, const struct services *services);
 /* Whether the result is stored as a resident tensor. */
 bool call_is_stored(const struct compute_call *call);
 /* Computes the size of the results from the shapes, unless it is known. Returns false if the size

@@ -20,10 +20,9 @@ static enum gemmd_error refuse_result(const struct compute_call *call, uint64_t 
 }
 
 /* Computes the size of the results, and refuses results that are too large. */
-static enum gemmd_error check_result(struct compute_call *call, const struct services *services,
-                                     struct fault *fault)
+static enum gemmd_error check_result(struct compute_call *call, struct fault *fault)
 {
-    const uint64_t limit = call_config(call, services)->max_result_bytes;
+    const uint64_t limit = call->config->max_result_bytes;
     if (!call_result_size(call))
         return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
                          "the result's size does not fit in 64 bits");
@@ -63,10 +62,9 @@ static enum gemmd_error reserve_stored(struct compute_call *call, struct service
 }
 
 /* Counts the operations of the work, and refuses a work that has too many. */
-static enum gemmd_error count_work(struct compute_call *call, const struct services *services,
-                                   struct fault *fault)
+static enum gemmd_error count_work(struct compute_call *call, struct fault *fault)
 {
-    const uint64_t limit = call_config(call, services)->max_work;
+    const uint64_t limit = call->config->max_work;
     call->work.flops = work_flops(&call->work);
     call->work.share_flops = work_share_flops(&call->work);
     if (limit == 0 || call->work.flops <= (double)limit)
@@ -78,15 +76,14 @@ static enum gemmd_error count_work(struct compute_call *call, const struct servi
 
 /* Takes pinned memory for the header of the answer's format and the results, and writes the header.
  */
-static enum gemmd_error take_result(struct compute_call *call, struct services *services,
-                                    struct fault *fault)
+static enum gemmd_error take_result(struct compute_call *call, struct fault *fault)
 {
     char header[SAFETENSORS_HEADER_MAX];
     uint64_t block_bytes;
     const uint32_t format_bytes = call->operation->header(call, header);
     call->header_bytes = call->front_bytes + format_bytes;
     if (!size_add(call->header_bytes, call->result_bytes, &block_bytes))
-        return refuse_result(call, call_config(call, services)->max_result_bytes, fault);
+        return refuse_result(call, call->config->max_result_bytes, fault);
     call->result = pool_alloc(call->memory, block_bytes, fault);
     if (call->result == NULL)
         return GEMMD_ERR_OUT_OF_MEMORY;
@@ -120,7 +117,7 @@ static enum gemmd_error prepare_call(struct compute_call *call, struct services 
                                      struct fault *fault)
 {
     struct work *work = &call->work;
-    enum gemmd_error code = check_result(call, services, fault);
+    enum gemmd_error code = check_result(call, fault);
     if (code == GEMMD_OK && call->shapes_inside)
         code = complete_reservation(call, services, fault);
     work->own_launch = shares_elsewhere(call);
@@ -133,9 +130,9 @@ static enum gemmd_error prepare_call(struct compute_call *call, struct services 
     if (code == GEMMD_OK)
         code = call->operation->choose(call, services, fault);
     if (code == GEMMD_OK)
-        code = count_work(call, services, fault);
+        code = count_work(call, fault);
     if (code == GEMMD_OK && call->sends_result)
-        code = take_result(call, services, fault);
+        code = take_result(call, fault);
     if (code != GEMMD_OK)
         return code;
     if (!call->sends_result && !call_is_stored(call))

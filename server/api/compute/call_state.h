@@ -32,7 +32,8 @@ struct compute_call {
     bool shapes_inside;   /* only the body says what shapes the operands have */
     uint64_t deadline_ns; /* monotonic clock; 0: none */
 
-    /* In force when the call began; a reload does not change it. NULL: the call has not asked. */
+    /* The options in force when the request began. Borrowed from the request; NULL in the call of a
+     * job, which outlives its request. */
     const struct config *config;
     struct pool_cache *memory; /* of the thread that uses the call; borrowed */
     unsigned char *body;       /* pinned; owned */

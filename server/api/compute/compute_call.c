@@ -33,14 +33,13 @@ static enum gemmd_error refuse_body(const struct compute_call *call, uint64_t by
                      size_text(bytes).text, most.text);
 }
 
-enum gemmd_error compute_call_layout(struct compute_call *call, const struct services *services,
-                                     struct fault *fault)
+enum gemmd_error compute_call_layout(struct compute_call *call, struct fault *fault)
 {
     if (operand_layout_compute(&call->layout, call->operation->operands, &call->request, 0))
         return GEMMD_OK;
     return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
                      "the size of the operands does not fit in 64 bits; --max-body is %s",
-                     size_text(call_config(call, services)->max_body_bytes).text);
+                     size_text(call->config->max_body_bytes).text);
 }
 
 /* Checks whether an empty body is valid, as it is if all operands are resident. */
@@ -95,10 +94,9 @@ static enum gemmd_error reserve_call(struct compute_call *call, uint64_t body_by
 enum gemmd_error compute_call_open(struct compute_call *call, struct services *services,
                                    struct body_length length, struct fault *fault)
 {
-    const uint64_t limit = call_config(call, services)->max_body_bytes;
+    const uint64_t limit = call->config->max_body_bytes;
     uint64_t expected;
-    enum gemmd_error code =
-        check_length(call, call_config(call, services), length, &expected, fault);
+    enum gemmd_error code = check_length(call, call->config, length, &expected, fault);
     if (code != GEMMD_OK)
         return code;
     if (call->shapes_inside && !length.known)
@@ -128,7 +126,7 @@ enum gemmd_error compute_call_open(struct compute_call *call, struct services *s
 static enum gemmd_error grow_body(struct compute_call *call, struct services *services,
                                   uint64_t needed, struct fault *fault)
 {
-    uint64_t limit = call_config(call, services)->max_body_bytes, capacity = call->body_capacity;
+    uint64_t limit = call->config->max_body_bytes, capacity = call->body_capacity;
     if (needed > limit)
         return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
                          "the body is longer than --max-body, which is %s", size_text(limit).text);
@@ -254,6 +252,7 @@ bool compute_call_cancel(struct compute_call *call)
 void compute_call_move(struct compute_call *to, struct compute_call *from)
 {
     *to = *from;
+    to->config = NULL;
     *from = (struct compute_call){.operation = to->operation,
                                   .request = to->request,
                                   .body_format = to->body_format,

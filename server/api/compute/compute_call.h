@@ -31,13 +31,12 @@ struct body_length {
 /* Computes the layout of a raw body from the request's parameters. Operands that lie in the
  * client's memory are left out of the layout afterwards (operand_layout_leave_out).
  * GEMMD_ERR_TOO_LARGE. */
-enum gemmd_error compute_call_layout(struct compute_call *call, const struct services *services,
-                                     struct fault *fault);
+enum gemmd_error compute_call_layout(struct compute_call *call, struct fault *fault);
 /* Admits the call at the request's headers: chooses the device that computes (executor.h), makes
  * the reservation, and takes the memory of the body. The caller has zeroed `call`, and has set
  * `operation`, its request with all parameters settled, the formats, `shapes_inside`, `sends_lse`,
- * `front_bytes`, the deadline, `residents`, `client_memory`, `memory` and work.tenant. After a
- * failure compute_call_close must be called. */
+ * `front_bytes`, the deadline, `residents`, `client_memory`, `config`, `memory` and work.tenant.
+ * After a failure compute_call_close must be called. */
 enum gemmd_error compute_call_open(struct compute_call *call, struct services *services,
                                    struct body_length length, struct fault *fault);
 /* Appends bytes to the body. */

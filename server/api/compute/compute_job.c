@@ -39,10 +39,9 @@ bool compute_job_wanted(const struct request *request)
 {
     if (request_header(request, "Prefer") == NULL)
         return false;
-    const struct services *services = services_of(request);
-    return services->config->max_jobs > 0 &&
+    return request->config->max_jobs > 0 &&
            state_of(request)->call.client_memory.mapping_count == 0 &&
-           atomic_load(&services->http->stage) == HTTP_SERVING &&
+           atomic_load(&request->server->stage) == HTTP_SERVING &&
            request_preferences(request).respond_async;
 }
 

@@ -12,6 +12,7 @@ void compute_job_note_origin(struct compute_job_origin *origin, const struct req
     memcpy(origin->request_id, request->id, sizeof origin->request_id);
     origin->tenant = request->tenant;
     origin->trace = request->trace;
+    origin->is_logged = request->config->access_log;
 }
 
 void compute_job_record(const struct compute_job_origin *origin, const struct compute_call *call,
@@ -36,7 +37,7 @@ void compute_job_record(const struct compute_job_origin *origin, const struct co
         .total_ns = clock_now_ns() - times->started_ns,
     };
     (void)call_log_describe(call, call->operation, true, &entry);
-    if (services->config->access_log)
+    if (origin->is_logged)
         log_entry(services->log, &entry);
     if (services->http->otlp != NULL && origin->trace.sampled)
         otlp_job(services->http->otlp, &origin->trace, &entry);

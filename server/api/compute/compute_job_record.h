@@ -18,6 +18,7 @@ struct compute_job_origin {
     char job_id[JOB_ID_TEXT + 1], request_id[REQUEST_ID_MAX + 1];
     const char *tenant; /* "" without tokens. Borrowed from the tokens */
     struct trace_context trace;
+    bool is_logged; /* by the options that were in force when the request began */
 };
 
 /* Notes the origin of a job that is being accepted. */

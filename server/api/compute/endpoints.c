@@ -167,7 +167,7 @@ static enum gemmd_error compute_admit(struct request *request, struct compute_ca
     if (code == GEMMD_OK)
         code = services_check(request);
     if (code == GEMMD_OK && !call->shapes_inside)
-        code = compute_call_layout(call, services, &request->fault);
+        code = compute_call_layout(call, &request->fault);
     if (code == GEMMD_OK)
         code = compute_memory_open(request);
     if (code == GEMMD_OK)
@@ -185,6 +185,7 @@ static void compute_begin(struct request *request)
     state->request = request;
     call->operation = request->endpoint->context;
     call->request_id = request->id;
+    call->config = request->config;
     call->memory = services_memory(request);
     call->work.tenant = request->tenant_number;
     if (compute_admit(request, call, services) != GEMMD_OK) {

@@ -128,7 +128,7 @@ static void choose_verification(struct compute_call *call, struct services *serv
         work->verify = WORK_VERIFY_ASKED;
     else if (call->request.gemm.act == GEMM_ACT_NONE &&
              call->request.gemm.scales == GEMM_SCALES_NONE &&
-             verify_draw_sample(&services->verify_draw, call_config(call, services)->verify_share))
+             verify_draw_sample(&services->verify_draw, call->config->verify_share))
         work->verify = WORK_VERIFY_SAMPLED;
     else
         work->verify = WORK_UNVERIFIED;

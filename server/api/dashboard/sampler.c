@@ -35,10 +35,11 @@ struct sampler {
 static void look(struct sampler *sampler)
 {
     const struct services *services = sampler->services;
-    const struct config *config = services->config;
+    struct config config;
     const struct admission_held held = admission_held(services->admission);
-    const float requests = (float)held.requests / (float)config->queue_requests;
-    const float bytes = (float)held.bytes / (float)config->queue_bytes;
+    (void)config_in_force_copy(services->http->options, &config);
+    const float requests = (float)held.requests / (float)config.queue_requests;
+    const float bytes = (float)held.bytes / (float)config.queue_bytes;
     const float share = requests > bytes ? requests : bytes;
     uint32_t works = 0;
     for (uint32_t i = 0; i < services->executors.count; i++)

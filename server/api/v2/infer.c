@@ -118,6 +118,7 @@ void infer_begin(struct request *request)
     call->request = request;
     compute->operation = &gemm_operation; /* for the log, if there is no such model */
     compute->operation->init(compute);
+    compute->config = request->config;
     compute->memory = services_memory(request);
     compute->work.tenant = request->tenant_number;
     compute->request_id = request->id;

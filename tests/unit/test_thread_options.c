@@ -1,0 +1,70 @@
+/* server/http/thread_options.c: a request keeps the options that it began with. */
+#include <check.h>
+#include <stdlib.h>
+
+#include "server/http/thread_options.h"
+
+static struct config_in_force in_force;
+static struct thread_options options;
+
+static void set_up(void)
+{
+    const struct config config = {.queue_requests = 1};
+    config_in_force_init(&in_force, &config);
+    ck_assert(thread_options_open(&options, &in_force));
+}
+
+static void replace(uint32_t queue_requests)
+{
+    const struct config next = {.queue_requests = queue_requests};
+    config_in_force_replace(&in_force, &next);
+    thread_options_refresh(&options);
+}
+
+START_TEST(a_held_copy_stays_as_it_is)
+{
+    struct options_copy *first = thread_options_hold(&options);
+    replace(2);
+    struct options_copy *second = thread_options_hold(&options);
+    replace(3);
+    ck_assert_uint_eq(first->config.queue_requests, 1);
+    ck_assert_uint_eq(second->config.queue_requests, 2);
+    ck_assert_uint_eq(options.newest->config.queue_requests, 3);
+    ck_assert_uint_eq(first->users, 1);
+    ck_assert_uint_eq(second->users, 1);
+    options_copy_release(first);
+    options_copy_release(second);
+    thread_options_close(&options);
+}
+END_TEST
+
+START_TEST(a_copy_is_shared_until_the_options_change)
+{
+    struct options_copy *copies[3];
+    for (int i = 0; i < 3; i++) {
+        thread_options_refresh(&options);
+        copies[i] = thread_options_hold(&options);
+        ck_assert_ptr_eq(copies[i], options.newest);
+    }
+    ck_assert_uint_eq(options.newest->users, 4);
+    for (int i = 0; i < 3; i++)
+        options_copy_release(copies[i]);
+    ck_assert_uint_eq(options.newest->users, 1);
+    thread_options_close(&options);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("thread_options");
+    TCase *tests = tcase_create("thread_options");
+    tcase_add_checked_fixture(tests, set_up, NULL);
+    tcase_add_test(tests, a_held_copy_stays_as_it_is);
+    tcase_add_test(tests, a_copy_is_shared_until_the_options_change);
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
