@@ -214,8 +214,8 @@ def backlog(start, tmp_path, *arguments):
     tokens = tmp_path / "tokens"
     tokens.write_text("alice:the-token-of-alice\nbob:the-token-of-bob\n")
     tokens.chmod(0o600)
-    daemon = start("--backend", "cpu", "--tensor-bytes", "256M", "--queue-bytes", "8G", "--token-file", tokens, *arguments,
-                   ready=False)
+    daemon = start("--backend", "cpu", "--tensor-bytes", "256M", "--queue-bytes", "8G", "--token-file", tokens,
+                   *arguments, ready=False)
     daemon.wait_until_listening().wait_until_ready()
 
     def signed(tenant, method, path, headers=(), body=b""):
@@ -271,8 +271,9 @@ def test_an_answer_at_the_headers_is_not_hashed_for_long(start):
     """A request for a result that has a body itself is answered at its headers, on the thread that serves others."""
     daemon = start("--backend", "cpu")
     for shape, has_digest in ((SMALL, True), (LARGE, False)):
-        job = daemon.session.post(f"{daemon.url}/gemm", params=shape, data=body_of(shape), timeout=PATIENCE_S, headers={
-            "Content-Type": "application/octet-stream", "Prefer": "respond-async"}).headers["Location"]
+        job = daemon.session.post(
+            f"{daemon.url}/gemm", params=shape, data=body_of(shape), timeout=PATIENCE_S,
+            headers={"Content-Type": "application/octet-stream", "Prefer": "respond-async"}).headers["Location"]
         result = daemon.session.get(f"{daemon.url}{job}/result?wait_ms=60000", timeout=PATIENCE_S)
         with Wire(daemon.address) as wire:
             wire.send(request("GET", f"{job}/result", [("Content-Length", 1), ("Want-Content-Digest", "sha-256=1")],
