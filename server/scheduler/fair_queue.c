@@ -63,11 +63,10 @@ static struct flow *flow_of(const struct fair_queue *queue, const struct work *w
     return &queue->flows[work->tenant * LANES + lane_of(work)];
 }
 
-/* The work of a flow that runs first; NULL: the flow has no works. */
+/* The work that runs first of a flow that has works. */
 static struct work *flow_first(const struct flow *flow)
 {
-    return flow->occupied == 0 ? NULL
-                               : edf_queue_first(&flow->edf[31 - __builtin_clz(flow->occupied)]);
+    return edf_queue_first(&flow->edf[31 - __builtin_clz(flow->occupied)]);
 }
 
 /* The counter is written under the owner's lock only, so that no read-modify-write is needed. */
@@ -174,9 +173,9 @@ uint64_t fair_queue_drop_expired(struct fair_queue *queue, uint64_t now_ns,
 
 void fair_queue_drop_all(struct fair_queue *queue, struct work_list *dropped)
 {
-    struct work *work;
     for (uint32_t i = 0; i < queue->flow_count; i++)
-        while ((work = flow_first(&queue->flows[i])) != NULL) {
+        while (queue->flows[i].occupied != 0) {
+            struct work *work = flow_first(&queue->flows[i]);
             fair_queue_drop(queue, work);
             work_list_append(dropped, work);
         }
