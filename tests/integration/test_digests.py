@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from daemon import PATIENCE_S, Daemon
+from patience import wait_until
 from problem import assert_problem
 from wire import Wire, exchange, request
 
@@ -253,6 +254,24 @@ def test_long_digests_of_one_tenant_delay_no_other_tenant(start, tmp_path):
         assert wire.receive(head=True).headers["repr-digest"] == expected
         wire.socket.close()
     assert answered <= 12, "the other tenant waited for them"
+
+
+def test_an_answer_is_not_hashed_for_a_client_that_has_left(start, tmp_path):
+    """Its place is free before the digests of those who stay are ready. (These keep their places, as long as nobody
+    reads their answers.)"""
+    daemon, wires, signed = backlog(start, tmp_path)
+    for wire in wires[12:]:
+        wire.socket.close()
+
+    def places():
+        text = exchange(daemon.address, signed("alice", "GET", "/metrics")).body.decode()
+        return int(re.search(r'^gemmd_tenant_requests\{tenant="alice"\} (\d+)$', text, re.MULTILINE)[1])
+
+    wait_until(lambda: places() <= 12, "the places of those who have left")
+    answered = sum(is_answered(wire) for wire in wires[:12])
+    for wire in wires[:12]:
+        wire.socket.close()
+    assert answered <= 6, "the digests were computed for those who have left, too"
 
 
 def test_the_end_waits_for_no_backlog_of_digests(start, tmp_path):
