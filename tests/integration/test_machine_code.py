@@ -20,7 +20,7 @@ def cuobjdump(gemmd):
     packaged = Path(sys.prefix).glob("lib/python3*/site-packages/nvidia/*/bin/cuobjdump")
     program = (shutil.which("cuobjdump") or shutil.which("/usr/local/cuda/bin/cuobjdump")
                or next(map(str, packaged), None))
-    assert program is not None, "there is no cuobjdump; it is in tests/requirements.txt"
+    assert program is not None, "there is no cuobjdump; it is in tests/requirements-all.txt"
 
     def run(*arguments, check=True):
         return subprocess.run([program, *arguments, str(gemmd)], check=check, text=True,
