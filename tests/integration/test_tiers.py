@@ -1,5 +1,7 @@
 """tiers.txt, and what conftest.py makes of it: which tests a tier runs."""
 
+import json
+import re
 import subprocess
 import sys
 
@@ -28,6 +30,16 @@ def test_a_sanitizer_runs_more_by_night():
     formats = FOLDER / "test_formats.py"
     assert [tier for tier in tiers.TIERS if tiers.runs(formats, tier, "tsan")] == ["nightly"]
     assert not any(tiers.runs(FOLDER / "test_arrows.py", tier, "asan") for tier in tiers.TIERS)
+
+
+def test_all_runs_what_promises_lean_on():
+    """The files that server/THREATS.md and the rows of tests/RELIABILITY.md name."""
+    rows = json.loads((ROOT / "tests/reliability/figures.json").read_text())
+    text = (ROOT / "server/THREATS.md").read_text() + (ROOT / "tests/reliability/by_tests.py").read_text() \
+        + " ".join(row["by"] for row in rows.values())
+    named = set(re.findall(r"\btest_\w+\.py\b", text))
+    assert len(named) > 30
+    assert [name for name in sorted(named) if not tiers.runs(FOLDER / name, "all")] == []
 
 
 def collected(*arguments):
