@@ -34,18 +34,29 @@ configure() {
         { cat "$out/configure.log" && return 1; }
 }
 
-# cuda_options: sets `options` to what a build with CUDA is configured with. A host without a GPU runs no
-# kernel: there --all compiles for Hopper alone, which has most of the kernels, and --nightly for all.
-cuda_options() {
-    options=(-UCMAKE_CUDA_ARCHITECTURES)
-    if [[ $tier != nightly ]] && ! has_gpu; then options=(-DCMAKE_CUDA_ARCHITECTURES=90a-real); fi
+# options_of PRESET: sets `options` to what the tier configures the preset with. A host without a GPU runs no
+# kernel of CUDA: there --all compiles for Hopper alone, which has most of the kernels, and --nightly for all.
+options_of() {
+    options=(-DGEMMD_TESTS=ON)
+    case $1 in
+    cuda)
+        if [[ $tier == nightly ]] || has_gpu; then
+            options+=(-UCMAKE_CUDA_ARCHITECTURES)
+        else
+            options+=(-DCMAKE_CUDA_ARCHITECTURES=90a-real)
+        fi
+        ;;
+    asan)
+        if [[ $tier == nightly ]]; then options+=(-DCMAKE_C_FLAGS=-DCASES_WHOLE); else options+=(-DCMAKE_C_FLAGS=); fi
+        ;;
+    esac
 }
 
 # build PRESET: configures and builds all of it, tests included.
 build() {
-    local options=()
-    [[ $1 != cuda ]] || cuda_options
-    configure "$1" -DGEMMD_TESTS=ON "${options[@]}" && compile "$1"
+    local options
+    options_of "$1"
+    configure "$1" "${options[@]}" && compile "$1"
 }
 
 # need_build PRESET: builds it, unless that was done before.

@@ -14,7 +14,7 @@ run_unit() { # PRESET CTEST_OPTIONS...
     shift
     rm -f "$report"
     "${run_under[@]}" "${limit[@]}" ctest --test-dir "$out/$preset" --output-on-failure -j "$jobs" \
-        --output-junit "$report" --timeout 300 --no-tests=error "$@"
+        --output-junit "$report" --timeout 1200 --no-tests=error "$@"
     status=$?
     tally "unit ($preset)" "$report" "$status" "ctest --test-dir $out/$preset --output-on-failure -R"
 }
