@@ -21,10 +21,10 @@ extern const uint64_t case_sizes[];
 uint32_t case_sizes_count(void);
 
 /* A sanitizer makes each access a lot slower, and what it looks for is the same for a tenth of the
- * numbers: under it, tests take every so-manieth case, and sums that much shorter. CASES_WHOLE has
- * AddressSanitizer see all cases, which takes minutes. The factor has none in common with
- * case_options_count, so every option still has each of its values. */
-#if defined __SANITIZE_THREAD__ || (defined __SANITIZE_ADDRESS__ && !defined CASES_WHOLE)
+ * numbers: under it, tests take every so-manieth case, and sums that much shorter, unless the build
+ * has GEMMD_WHOLE_CASES. The factor has none in common with case_options_count, so every option
+ * still has each of its values. */
+#ifdef CASES_THINNED
 enum { CASE_THINNING = 11 };
 #else
 enum { CASE_THINNING = 1 };

@@ -47,7 +47,7 @@ options_of() {
         fi
         ;;
     asan)
-        if [[ $tier == nightly ]]; then options+=(-DCMAKE_C_FLAGS=-DCASES_WHOLE); else options+=(-DCMAKE_C_FLAGS=); fi
+        if [[ $tier == nightly ]]; then options+=(-DGEMMD_WHOLE_CASES=ON); else options+=(-DGEMMD_WHOLE_CASES=OFF); fi
         ;;
     esac
 }
