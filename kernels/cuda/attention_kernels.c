@@ -66,6 +66,8 @@ enum gemmd_error attention_cuda_prepare(struct cuda_context *context)
     if (code == GEMMD_OK)
         code = attention_tiled_prepare_bf16(context->shared_bytes);
     if (code == GEMMD_OK)
+        code = attention_tiled_prepare_group_f32(context->shared_bytes);
+    if (code == GEMMD_OK)
         code = attention_decode_prepare();
     if (code == GEMMD_OK)
         code = attention_flash_mma_prepare();

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import requests
 
+import tiers
 from daemon import PATIENCE_S, PATIENT, Daemon
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -21,10 +22,12 @@ def pytest_addoption(parser):
                     help="the daemon under test (gemmctl is looked for beside it)")
     group.addoption("--url", help="test this running daemon; tests that start their own still do")
     group.addoption("--seed", type=int, default=None, help="for the random operands")
-    group.addoption("--every", type=int, default=1, metavar="N",
-                    help="of the correctness matrix, run each N-th case only")
-
-
+    group.addoption("--tier", choices=tiers.TIERS, default="nightly",
+                    help="run only the files that tiers.txt gives to this tier (default: nightly, which is all)")
+    group.addoption("--sanitizer", choices=tiers.SANITIZERS,
+                    help="run only the files that tiers.txt gives to this sanitizer")
+    group.addoption("--thin", action="store_true",
+                    help="of each matrix of cases, run one for each type of operands, kernel and format")
     group.addoption("--fuzz-seconds", type=int, default=None, metavar="S",
                     help="how long test_fuzzing.py sends random conversations (6; 20 with a sanitizer)")
     group.addoption("--fuzz-number", type=int, default=None, metavar="N",
@@ -40,24 +43,53 @@ def pytest_configure(config):
         config.option.seed = random.SystemRandom().randrange(1 << 32)
 
 
-def pytest_report_header(config):
-    return f"operands: --seed {config.option.seed}; daemon: {config.option.url or config.option.gemmd}"
+def pytest_terminal_summary(terminalreporter, config):
+    """The header would say it too, but pytest.ini has -q, which hides the header."""
+    terminalreporter.write_line(f"operands: --seed {config.option.seed}; "
+                                f"daemon: {config.option.url or config.option.gemmd}")
+
+
+def pytest_ignore_collect(collection_path, config):
+    """Files outside --tier and --sanitizer are not imported."""
+    if tiers.is_test(collection_path) and not tiers.runs(
+            collection_path, config.option.tier, config.option.sanitizer):
+        return True
+    return None
 
 
 def pytest_collection_modifyitems(config, items):
-    """--every thins out the tests marked `matrix`; which ones stay does not depend on the seed."""
-    every = config.option.every
-    kept, left_out, seen = [], [], 0
+    """Leaves out what is marked `nightly`, outside that tier, and with --thin most of what is marked `matrix`."""
+    kept = items
+    if config.option.tier != "nightly":
+        kept = [item for item in kept if not item.get_closest_marker("nightly")]
+    if config.option.thin:
+        kept = thinned(kept, random.Random(config.option.seed))
+    if len(kept) < len(items):
+        chosen = set(kept)
+        config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
+        items[:] = kept
+
+
+# Parameters that say which code reads and computes: the format of a body, the types, the kernel.
+KIND = ("sent", "dtype", "kernel", "kind", "op", "out", "precision", "scales")
+
+
+def kind_of(item):
+    """What a case of a matrix has in common with the cases that run the same code."""
+    kind = {name: str(value) for name, value in item.callspec.params.items() if name in KIND}
+    for value in item.callspec.params.values():
+        kind |= {name: str(getattr(value, name)) for name in KIND if hasattr(value, name)}
+    return item.function, tuple(sorted(kind.items()))
+
+
+def thinned(items, chooser):
+    """Of the cases marked `matrix`, one of each kind; which one follows from the seed."""
+    cases = {}
     for item in items:
         if item.get_closest_marker("matrix"):
-            seen += 1
-            if (seen - 1) % every:
-                left_out.append(item)
-                continue
-        kept.append(item)
-    if left_out:
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = kept
+            cases.setdefault(kind_of(item), []).append(item)
+    chosen = {chooser.choice(alike) for alike in cases.values()}
+    return [item for item in items if item in chosen or not item.get_closest_marker("matrix")]
 
 
 @pytest.fixture(scope="session")

@@ -91,14 +91,15 @@ def object_files(build):
 def uses(build):
     """Which source file calls functions of which other one, or reads its variables."""
     defined, undefined = {}, {}
-    for source, path in object_files(build):
-        for line in subprocess.run(["nm", path], check=True, capture_output=True,
-                                   text=True).stdout.splitlines():
-            *_, kind, symbol = line.split()
-            if kind == "U":
-                undefined.setdefault(source, set()).add(symbol)
-            elif kind.isupper():
-                defined[symbol] = source
+    sources_of = {str(path): source for source, path in object_files(build)}
+    for line in subprocess.run(["nm", "--print-file-name", *sources_of], check=True, capture_output=True,
+                               text=True).stdout.splitlines():
+        path, _, rest = line.partition(":")
+        *_, kind, symbol = rest.split()
+        if kind == "U":
+            undefined.setdefault(sources_of[path], set()).add(symbol)
+        elif kind.isupper():
+            defined[symbol] = sources_of[path]
     return {source: {defined[symbol] for symbol in symbols if symbol in defined} - {source}
             for source, symbols in undefined.items()}
 

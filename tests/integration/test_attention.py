@@ -66,6 +66,7 @@ def test_masks_lengths_and_shared_heads(dtype, lengths, mask, attend, rng):
     check(attend, problem, random_operands(problem, rng))
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("widths", [(1, 1), (1, 256), (256, 1), (64, 64), (96, 128), (129, 257 - 2),
@@ -123,6 +124,7 @@ def test_rows_that_see_no_key(kernel, attend, rng):
     assert np.isfinite(got["lse"][:, :, 5:]).all()
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf], ids=str)
 @pytest.mark.parametrize("operand", range(3), ids="qkv".__getitem__)
@@ -148,9 +150,15 @@ def test_scores_of_minus_infinity_only(kernel, attend):
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_very_large_scores(kernel, dtype, attend, rng):
-    """exp of them would overflow; the largest wins."""
+    """exp of them would overflow; the largest wins. No row has two that are nearly the largest, because rounding
+    decides how much each of these weighs."""
     problem = Attention(2, 40, 64, skv=200, dtype=dtype, scale=1000, kernel=kernel)
-    operands = random_operands(problem, rng, spread=8)
+    distance = 0
+    while distance < 100:
+        operands = random_operands(problem, rng, spread=8)
+        q, k = (array.astype(np.float64) for array in operands[:2])
+        largest = np.sort(1000 * q @ k.swapaxes(2, 3))[..., -2:]
+        distance = np.diff(largest).min()
     answer = check(attend, problem, operands)
     assert np.isfinite(np.frombuffer(answer.content, NUMPY[dtype]).astype(np.float32)).all()
 

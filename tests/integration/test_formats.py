@@ -84,6 +84,7 @@ def parameters_for(media_type, problem):
     return parameters
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("dtype, out", [(d, o) for d, outs in OUTS.items() for o in outs])
 @pytest.mark.parametrize("sent", [RAW, NPY, SAFETENSORS])
 @pytest.mark.parametrize("wanted", [RAW, NPY, SAFETENSORS])

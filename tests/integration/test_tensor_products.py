@@ -80,6 +80,7 @@ def test_bytes_are_those_of_the_body(m, n, k, dtype, out, tensors, rng):
     assert answer.headers["ETag"] == etag(np.frombuffer(expected, NUMPY[out]).reshape(m, n))
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("sent", [RAW, NPY, SAFETENSORS])
 @pytest.mark.parametrize("resident", ["a", "b", "ab"])
 @pytest.mark.parametrize("problem", [

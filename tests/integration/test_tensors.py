@@ -114,6 +114,7 @@ def read(answer, dtype, shape):
 
 # --- what goes in comes out ---
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("dtype", sorted(NUMPY))
 @pytest.mark.parametrize("sent", [RAW, NPY, SAFETENSORS])
 @pytest.mark.parametrize("wanted", [None, RAW, NPY, SAFETENSORS])

@@ -18,7 +18,7 @@ from test_v2_attention import attention, lse_of
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(importlib.util.find_spec("kserve") is None,
-                       reason="tests/kserve.txt is not installed"),
+                       reason="tests/requirements-all.txt is not installed"),
 ]
 BINARY = {"binary_data_output": True}
 

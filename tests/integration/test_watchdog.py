@@ -174,7 +174,7 @@ def test_a_stopped_thread_stops_the_feeding(name, part, start, manager):
 def test_a_device_that_stalls_stops_the_feeding(start, manager):
     daemon = watched(start, manager, "--stall-time", "50ms", "--cpu-threads", "1")
     wait_for_food(manager)
-    size = 3200
+    size = 2000
     body = np.ones(2 * size * size, np.float64).tobytes()
     data = request("POST", f"/gemm?m={size}&n={size}&k={size}&dtype=f64&kernel=openblas",
                    [("Content-Type", "application/octet-stream"), ("Content-Length", len(body))],

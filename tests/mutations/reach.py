@@ -28,7 +28,7 @@ def count(test, options):
     with (options.folder / f"{test.stem}.log").open("w") as log:
         status = subprocess.run(
             [sys.executable, "-m", "pytest", "-c", "tests/pytest.ini", "--rootdir", "tests", "-m", "not slow",
-             "--every", "8", "--gemmd", str(options.gemmd), str(test)], cwd=ROOT, check=False, stdout=log,
+             "--thin", "--gemmd", str(options.gemmd), str(test)], cwd=ROOT, check=False, stdout=log,
             stderr=subprocess.STDOUT, timeout=FILE_S,
             env={**os.environ, "GCOV_PREFIX": str(folder.resolve())}).returncode
     return test.name, status

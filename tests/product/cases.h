@@ -20,10 +20,11 @@ uint32_t case_types_count(void);
 extern const uint64_t case_sizes[];
 uint32_t case_sizes_count(void);
 
-/* ThreadSanitizer looks for races, which are the same for a tenth of the numbers, and makes each
- * access a lot slower: under it, tests take every so-manieth case, and sums that much shorter. It
- * has no factor in common with case_options_count, so every option still has each of its values. */
-#ifdef __SANITIZE_THREAD__
+/* A sanitizer makes each access a lot slower, and what it looks for is the same for a tenth of the
+ * numbers: under it, tests take every so-manieth case, and sums that much shorter, unless the build
+ * has GEMMD_WHOLE_CASES. The factor has none in common with case_options_count, so every option
+ * still has each of its values. */
+#ifdef CASES_THINNED
 enum { CASE_THINNING = 11 };
 #else
 enum { CASE_THINNING = 1 };

@@ -113,7 +113,7 @@ def measure(options):
         failed.append("unit tests")
     if not options.quick and run(
             sys.executable, "-m", "pytest", "-c", "tests/pytest.ini", "--rootdir", "tests", "tests/integration",
-            "--gemmd", options.gemmd, "--every", 8, "-m", "not slow", "-n", parallel, "--dist", "worksteal") != 0:
+            "--gemmd", options.gemmd, "--thin", "-m", "not slow", "-n", parallel, "--dist", "worksteal") != 0:
         failed.append("integration tests")
     path = BUILD / "coverage.json"
     if run(sys.executable, "-m", "gcovr", "--root", figure.ROOT, "-j", parallel,

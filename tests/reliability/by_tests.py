@@ -24,7 +24,7 @@ class Tests:
 
     integration: tuple = ()  # files of tests/integration
     unit: str = ""  # a pattern of ctest
-    parts: tuple = ()  # of tests/run.sh, which takes long; only with --only
+    parts: tuple = ()  # of tests/run.sh --nightly, which takes long; only with --only
     rows: tuple = ()  # of the report, which are parts of this one: all have to be met too
     without_gpu: str = ""  # what the bar asks beyond these tests where there is no GPU
     note: str = ""  # what a reader of the figure should know besides
@@ -34,7 +34,7 @@ class Tests:
         """What the note of the row names."""
         return ", ".join([*(f"tests/integration/{file}" for file in self.integration),
                           *([f"ctest -R '{self.unit}'"] if self.unit else []),
-                          *([f"tests/run.sh {' '.join(self.parts)}"] if self.parts else []),
+                          *([f"tests/run.sh --nightly {' '.join(self.parts)}"] if self.parts else []),
                           *(f"the row {row}" for row in self.rows)])
 
     def beyond(self):
@@ -135,7 +135,7 @@ def seen_in(title, parts):
 def run_parts(options, parts):
     if options.log:
         return read_parts(options.log.read_text(errors="replace"), parts)
-    found = re.findall(r"^(\d+) passed, (\d+) failed", command(["tests/run.sh", *parts]), re.MULTILINE)
+    found = re.findall(r"^(\d+) passed, (\d+) failed", command(["tests/run.sh", "--nightly", *parts]), re.MULTILINE)
     return (int(found[-1][0]), int(found[-1][1]), 0) if found else (0, 1, 0)
 
 

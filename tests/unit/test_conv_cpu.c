@@ -6,6 +6,7 @@
 
 #include "kernels/operations.h"
 #include "proto/dtype.h"
+#include "tests/product/cases.h"
 #include "tests/product/conv_sample.h"
 
 enum { GUARD = 64, POISON = 0xff };
@@ -61,8 +62,10 @@ static void check_kernels(const struct conv_problem *like, enum product_fill fil
 
 START_TEST(every_shape_and_type)
 {
-    /* Each type has every shape, and the types share the variants of a shape. */
-    for (unsigned i = (unsigned)_i % CASE_STEP; i < conv_case_count(); i += CASE_STEP) {
+    /* Each type has every shape, and the types share the variants of a shape. Thinned, the types
+     * share the shapes, too. */
+    for (unsigned i = (unsigned)_i % CASE_STEP; i < conv_case_count();
+         i += CASE_STEP * CASE_THINNING) {
         const unsigned type = (unsigned)_i;
         const struct conv_problem problem =
             conv_case(i, types[type].dtype, types[type].out, types[type].precision);
@@ -85,7 +88,7 @@ END_TEST
 /* Each image alone, and the parts of a batch, have the bytes that they have in the batch. */
 START_TEST(images_have_bits_of_their_own)
 {
-    for (unsigned i = 0; i < conv_case_count(); i += 7) {
+    for (unsigned i = 0; i < conv_case_count(); i += 7 * CASE_THINNING) {
         struct conv_problem like =
             conv_case(i, types[_i].dtype, types[_i].out, types[_i].precision);
         like.shape.batch = 3;

@@ -31,6 +31,7 @@ uint64_t attention_tiled_bytes(enum attention_tiled_rows rows, uint64_t d, uint6
 enum gemmd_error attention_tiled_prepare_f32(uint64_t shared_bytes);
 enum gemmd_error attention_tiled_prepare_f16(uint64_t shared_bytes);
 enum gemmd_error attention_tiled_prepare_bf16(uint64_t shared_bytes);
+enum gemmd_error attention_tiled_prepare_group_f32(uint64_t shared_bytes);
 
 /* The number of tiles of `rows` rows that a problem has. Each tile is a part. */
 uint64_t attention_tiled_parts(enum attention_tiled_rows rows,

@@ -11,11 +11,3 @@ enum gemmd_error attention_tiled_launch_f32(cudaStream_t stream, enum attention_
 {
     return attention_tiled::run_any<float>(stream, rows, *problem, parts);
 }
-
-enum gemmd_error attention_tiled_launch_group_f32(cudaStream_t stream,
-                                                  enum attention_tiled_rows rows,
-                                                  const struct attention_member members[],
-                                                  uint32_t count)
-{
-    return attention_tiled::run_any_group<float>(stream, rows, members, count);
-}

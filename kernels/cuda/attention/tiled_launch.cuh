@@ -1,6 +1,6 @@
 /*
  * tiled_launch.cuh - the host code of tiled.cuh: the shape for a number of rows and a width, and
- * the launches. Included by tiled_*.cu, one file for each type.
+ * the launches. Included by tiled_*.cu, one file for each type, and one for the groups of f32.
  */
 #ifndef KERNELS_CUDA_ATTENTION_TILED_LAUNCH_CUH
 #define KERNELS_CUDA_ATTENTION_TILED_LAUNCH_CUH
@@ -99,26 +99,39 @@ static enum gemmd_error run_any_group(cudaStream_t stream, enum attention_tiled_
     });
 }
 
-template <class S, typename T> static cudaError_t allow(uint64_t shared_bytes)
+static inline enum gemmd_error allow(const void *const (&kernels)[8], uint64_t shared_bytes)
 {
-    const void *const kernels[] = {(const void *)attention_tiled_kernel<S, T>,
-                                   (const void *)attention_tiled_group_kernel<S, T>};
     cudaError_t error = cudaSuccess;
-    for (unsigned i = 0; i < 2 && error == cudaSuccess; i++)
+    for (unsigned i = 0; i < 8 && error == cudaSuccess; i++)
         error = cudaFuncSetAttribute(kernels[i], cudaFuncAttributeMaxDynamicSharedMemorySize,
                                      (int)shared_bytes);
-    return error;
+    return cuda_error_code((int)error);
 }
 
 template <typename T> static enum gemmd_error prepare(uint64_t shared_bytes)
 {
-    cudaError_t (*const shapes[])(uint64_t) = {
-        allow<few_64, T>,  allow<few_128, T>,  allow<few_256, T>,  allow<many_64, T>,
-        allow<many_96, T>, allow<many_128, T>, allow<many_192, T>, allow<many_256, T>};
-    cudaError_t error = cudaSuccess;
-    for (unsigned i = 0; i < sizeof shapes / sizeof *shapes && error == cudaSuccess; i++)
-        error = shapes[i](shared_bytes);
-    return cuda_error_code((int)error);
+    return allow({(const void *)attention_tiled_kernel<few_64, T>,
+                  (const void *)attention_tiled_kernel<few_128, T>,
+                  (const void *)attention_tiled_kernel<few_256, T>,
+                  (const void *)attention_tiled_kernel<many_64, T>,
+                  (const void *)attention_tiled_kernel<many_96, T>,
+                  (const void *)attention_tiled_kernel<many_128, T>,
+                  (const void *)attention_tiled_kernel<many_192, T>,
+                  (const void *)attention_tiled_kernel<many_256, T>},
+                 shared_bytes);
+}
+
+template <typename T> static enum gemmd_error prepare_group(uint64_t shared_bytes)
+{
+    return allow({(const void *)attention_tiled_group_kernel<few_64, T>,
+                  (const void *)attention_tiled_group_kernel<few_128, T>,
+                  (const void *)attention_tiled_group_kernel<few_256, T>,
+                  (const void *)attention_tiled_group_kernel<many_64, T>,
+                  (const void *)attention_tiled_group_kernel<many_96, T>,
+                  (const void *)attention_tiled_group_kernel<many_128, T>,
+                  (const void *)attention_tiled_group_kernel<many_192, T>,
+                  (const void *)attention_tiled_group_kernel<many_256, T>},
+                 shared_bytes);
 }
 
 } // namespace attention_tiled

@@ -1,0 +1,4 @@
+/* The kernels of bf16 with the largest tiles. */
+#include "kernels/cuda/sm90/gemm/table_16bit.cuh"
+
+SM90_16BIT_WIDE(SM90_ROW_HERE, BF16, "bf16")
