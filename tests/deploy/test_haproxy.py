@@ -11,7 +11,7 @@ import threading
 import pytest
 import requests
 
-from conftest import need, run
+from conftest import ROOT, need, run
 from fleet import CONFIGURATION, HAProxy, Member
 
 from certificates import Authority
@@ -23,7 +23,7 @@ from wire import Wire, request
 ARGUMENTS = ("--pinned-bytes", "256M", "--device-bytes", "256M", "--tensor-bytes", "64M",
              "--max-jobs", "4")
 OCTETS = ("Content-Type", "application/octet-stream")
-THREE, NINE = b"\0\0\x40\x40", b"\0\0\x10\x41"  # 3 and 9 in f32
+ONE, THREE, NINE = b"\0\0\x80\x3f", b"\0\0\x40\x40", b"\0\0\x10\x41"  # 1, 3 and 9 in f32
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +51,23 @@ def test_the_file_is_valid_as_it_is():
     run("haproxy", "-c", "-dW", "-f", CONFIGURATION)  # -dW: a warning is an error
 
 
+def test_each_parameter_that_names_a_tensor_chooses_the_daemon():
+    """Whoever adds an operation, or a parameter for a resident tensor, adds it to haproxy.cfg."""
+    document = json.loads((ROOT / "proto/openapi.json").read_text(encoding="utf-8"))
+    described = set()
+    for path, methods in document["paths"].items():
+        for parameter in methods.get("post", {}).get("parameters", []):
+            if "$ref" in parameter:
+                parameter = document["components"]["parameters"][parameter["$ref"].rpartition("/")[2]]
+            if parameter.get("schema", {}).get("$ref", "").endswith("/TensorName") and parameter["in"] == "query":
+                described.add((path, parameter["name"]))
+    assert ("/gemm", "b") in described
+    chosen = {(path, name) for name, paths in re.findall(
+        r"set-var\(txn\.tensor\) url_param\((\w+)\) if \{ path ([^}]*)\}", CONFIGURATION.read_text(encoding="utf-8"))
+        for path in paths.split()}
+    assert chosen == described
+
+
 def counts(proxy, backend):
     return {number: int(proxy.show()[backend, f"gemmd{number}"]["stot"])
             for number in proxy.servers}
@@ -64,7 +81,7 @@ def ask(proxy, method, target, data=None, **headers):
 
 
 def names_with_operand(name):
-    """Requests that use the resident tensor `name` of one element, and give `name` times 3."""
+    """Requests that use the resident tensor `name` of one element, which is 3, and give 9."""
     return [
         ("POST", f"/gemm?m=1&n=1&k=1&b={name}", THREE),
         ("POST", f"/gemm?m=1&n=1&k=1&a={name}", THREE),
@@ -93,8 +110,28 @@ def test_requests_go_where_their_tensor_is(proxy):
     assert all(count > 0 for count in counts(proxy, "gemmd_tensors").values())
 
 
+def test_operations_go_where_their_tensor_is(proxy):
+    for i in range(12):
+        for name in (f"image.{i}--x", f"image.{i}--w"):
+            put = ask(proxy, "PUT", f"/tensors/{name}?shape=1,1,1,1&contiguous=1", THREE)
+            assert put.status_code == 201, put.text
+        sizes = "channels=1&height=1&width=1&filters=1&filter_h=1&filter_w=1"
+        for query, body, expected in ((f"/conv2d?{sizes}&w=image.{i}--w", THREE, NINE),
+                                      (f"/conv2d?{sizes}&x=image.{i}--x", THREE, NINE),
+                                      (f"/conv2d?w=image.{i}--w&x=image.{i}--x", b"", NINE),
+                                      (f"/reduce?x=image.{i}--x", b"", THREE),
+                                      (f"/softmax?x=image.{i}--x", b"", ONE)):
+            answer = ask(proxy, "POST", query, body)
+            assert (answer.status_code, answer.content) == (200, expected), (query, answer.text)
+
+
 def test_a_result_that_is_kept_is_found(proxy):
     for i in range(12):
+        for query, body, expected in (("/softmax?shape=1", THREE, ONE), ("/reduce?shape=1", THREE, THREE)):
+            kept = ask(proxy, "POST", f"{query}&store=kept.of.{i}", body)
+            assert kept.status_code == 201, kept.text
+            assert ask(proxy, "GET", f"/tensors/kept.of.{i}").content == expected
+            ask(proxy, "DELETE", f"/tensors/kept.of.{i}")
         kept = ask(proxy, "POST", f"/gemm?m=1&n=1&k=1&store=kept.{i}", THREE + THREE)
         assert kept.status_code == 201, kept.text
         assert ask(proxy, "GET", f"/tensors/kept.{i}").content == NINE
