@@ -5,9 +5,50 @@
 #include <string.h>
 #include <time.h>
 
-const char *const top_ops[TOP_OPS] = {"gemm", "attention", "infer", "tensor", "other"};
+/* The kinds of requests besides operations. The last two compute nothing. */
+static const char *const other_kinds[] = {"infer", "tensor", "other"};
 
-enum { COMPUTING_OPS = 3 }; /* the first of top_ops */
+static bool computes(const struct top_op *op)
+{
+    return strcmp(op->name, "tensor") != 0 && strcmp(op->name, "other") != 0;
+}
+
+/* The kind of requests with a name; NULL: the look has none. */
+static const struct top_op *find_op(const struct top_look *look, const char *name)
+{
+    for (uint32_t i = 0; i < look->op_count; i++)
+        if (strcmp(look->ops[i].name, name) == 0)
+            return &look->ops[i];
+    return NULL;
+}
+
+/* Adds a kind of requests, unless the look has the kind already. */
+static void add_op(struct top_look *look, const char *name)
+{
+    char label[48];
+    if (look->op_count == TOP_OPS_MAX || find_op(look, name) != NULL)
+        return;
+    struct top_op *op = &look->ops[look->op_count++];
+    *op = (struct top_op){.name = ""};
+    snprintf(op->name, sizeof op->name, "%s", name);
+    snprintf(label, sizeof label, "op=\"%s\"", op->name);
+    metrics_add_buckets(look->metrics, "gemmd_request_duration_seconds", label, &op->buckets);
+}
+
+/* Adds the operations that the daemon has kernels for, and the other kinds of requests. */
+static void add_ops(struct top_look *look)
+{
+    const json_t *kernel;
+    size_t i;
+    json_array_foreach(json_object_get(look->info, "kernels"), i, kernel)
+    {
+        const char *op = json_string_value(json_object_get(kernel, "op"));
+        if (op != NULL)
+            add_op(look, op);
+    }
+    for (i = 0; i < sizeof other_kinds / sizeof *other_kinds; i++)
+        add_op(look, other_kinds[i]);
+}
 
 /* Keeps the largest tensors, the largest first. */
 static void keep_tensor(const struct gemmd_tensor *tensor, void *user)
@@ -29,9 +70,10 @@ enum gemmd_error top_look(struct gemmd_client *client, struct top_look *look,
                           struct gemmd_error_info *error)
 {
     struct timespec now;
-    char *info = NULL, label[32];
-    *look = (struct top_look){.tensors = malloc(TOP_TENSORS_MAX * sizeof *look->tensors)};
-    if (look->tensors == NULL) {
+    char *info = NULL;
+    *look = (struct top_look){.tensors = malloc(TOP_TENSORS_MAX * sizeof *look->tensors),
+                              .ops = malloc(TOP_OPS_MAX * sizeof *look->ops)};
+    if (look->tensors == NULL || look->ops == NULL) {
         *error = (struct gemmd_error_info){.code = GEMMD_ERR_OUT_OF_MEMORY,
                                            .message = "there is no memory for the view"};
         return error->code;
@@ -45,11 +87,7 @@ enum gemmd_error top_look(struct gemmd_client *client, struct top_look *look,
         return code;
     look->info = json_loads(info, 0, NULL);
     gemmd_free(info);
-    for (int op = 0; op < TOP_OPS; op++) {
-        snprintf(label, sizeof label, "op=\"%s\"", top_ops[op]);
-        metrics_add_buckets(look->metrics, "gemmd_request_duration_seconds", label,
-                            &look->buckets[op]);
-    }
+    add_ops(look);
     code = gemmd_tensor_list(client, keep_tensor, look, error);
     return code == GEMMD_ERR_FORBIDDEN ? GEMMD_OK : code;
 }
@@ -59,6 +97,7 @@ void top_look_free(struct top_look *look)
     gemmd_free(look->metrics);
     json_decref(look->info);
     free(look->tensors);
+    free(look->ops);
     *look = (struct top_look){0};
 }
 
@@ -84,15 +123,17 @@ static void add_buckets(struct metrics_buckets *sum, const struct metrics_bucket
         sum->length = other->length;
 }
 
-double top_quantile(const struct top_look *before, const struct top_look *after, int op,
+double top_quantile(const struct top_look *before, const struct top_look *after, const char *op,
                     double share)
 {
     struct metrics_buckets then = {0}, now = {0};
-    for (int i = 0; i < TOP_OPS; i++) {
-        if (op != i && (op != TOP_OPS || i >= COMPUTING_OPS))
+    for (uint32_t i = 0; i < after->op_count; i++) {
+        const struct top_op *late = &after->ops[i], *early = find_op(before, late->name);
+        if (op != NULL ? strcmp(op, late->name) != 0 : !computes(late))
             continue;
-        add_buckets(&then, &before->buckets[i]);
-        add_buckets(&now, &after->buckets[i]);
+        add_buckets(&now, &late->buckets);
+        if (early != NULL)
+            add_buckets(&then, &early->buckets);
     }
     if (then.length > 0 && now.length > 0 &&
         now.count[now.length - 1] < then.count[then.length - 1])

@@ -9,8 +9,14 @@
 
 #include "client/gemmctl/metrics_text.h"
 
-enum { TOP_OPS = 5, TOP_TENSORS_MAX = 256 };
-extern const char *const top_ops[TOP_OPS]; /* "gemm", ... */
+enum { TOP_OPS_MAX = 32, TOP_TENSORS_MAX = 256 };
+
+/* The requests that the daemon counts together: those of an operation, such as "gemm", those of the
+ * inference protocol ("infer"), those for tensors ("tensor"), or all others ("other"). */
+struct top_op {
+    char name[32];
+    struct metrics_buckets buckets; /* of the durations of requests, in seconds */
+};
 
 /* One look. */
 struct top_look {
@@ -19,7 +25,8 @@ struct top_look {
     json_t *info;                 /* the daemon's description of itself */
     struct gemmd_tensor *tensors; /* the largest ones, in the order of their size */
     uint32_t tensor_count;
-    struct metrics_buckets buckets[TOP_OPS]; /* of the durations of requests, in seconds */
+    struct top_op *ops; /* first the operations that the daemon has kernels for */
+    uint32_t op_count;
 };
 
 /* Asks the daemon for metrics, description and tensors. A token without the scope for the list of
@@ -32,10 +39,10 @@ void top_look_free(struct top_look *look);
  * counts from 0. */
 double top_rate(const struct top_look *before, const struct top_look *after, const char *name,
                 const char *label);
-/* The duration in seconds that `share` of the operation's requests between the looks did not
- * exceed; negative: there were none. `op` is an index of top_ops; TOP_OPS: all operations that
+/* The duration in seconds that `share` of the requests of kind `op` between the looks did not
+ * exceed; negative: there were none. `op` is the name of a struct top_op; NULL: all requests that
  * compute. */
-double top_quantile(const struct top_look *before, const struct top_look *after, int op,
+double top_quantile(const struct top_look *before, const struct top_look *after, const char *op,
                     double share);
 
 #endif

@@ -59,9 +59,9 @@ static void print_requests(const struct top_view *view, FILE *to)
             rate_of(view, requests, NULL), rate_of(view, requests, "code=\"429\""),
             rate_of(view, requests, "code=\"5"));
     fprintf(to, "latency    p50 %s, p90 %s, p99 %s\n",
-            duration(top_quantile(view->before, view->after, TOP_OPS, 0.5), one),
-            duration(top_quantile(view->before, view->after, TOP_OPS, 0.9), two),
-            duration(top_quantile(view->before, view->after, TOP_OPS, 0.99), three));
+            duration(top_quantile(view->before, view->after, NULL, 0.5), one),
+            duration(top_quantile(view->before, view->after, NULL, 0.9), two),
+            duration(top_quantile(view->before, view->after, NULL, 0.99), three));
     fprintf(to, "work       %s, %s/s in, %s/s out\n",
             units_flops(rate_of(view, "gemmd_flops_total", NULL), one),
             units_bytes(rate_of(view, "gemmd_request_bytes_total", NULL), two),
@@ -84,15 +84,16 @@ static bool print_ops(const struct top_view *view, FILE *to)
     static const struct table_column columns[] = {
         {"OPERATION", false}, {"REQUESTS/s", true}, {"P50", true}, {"P90", true}, {"P99", true}};
     struct table table;
-    char label[32], rate[32], p50[UNITS_ROOM], p90[UNITS_ROOM], p99[UNITS_ROOM];
+    char label[48], rate[32], p50[UNITS_ROOM], p90[UNITS_ROOM], p99[UNITS_ROOM];
     table_start(&table, columns, sizeof columns / sizeof columns[0]);
-    for (int op = 0; op < TOP_OPS; op++) {
-        snprintf(label, sizeof label, "op=\"%s\"", top_ops[op]);
+    for (uint32_t i = 0; i < view->after->op_count; i++) {
+        const char *op = view->after->ops[i].name;
+        snprintf(label, sizeof label, "op=\"%s\"", op);
         if (now_of(view, "gemmd_requests_total", label) == 0)
             continue; /* the daemon has had no such request since its start */
         snprintf(rate, sizeof rate, "%.1f", rate_of(view, "gemmd_requests_total", label));
         const char *const cells[] = {
-            top_ops[op], rate, duration(top_quantile(view->before, view->after, op, 0.5), p50),
+            op, rate, duration(top_quantile(view->before, view->after, op, 0.5), p50),
             duration(top_quantile(view->before, view->after, op, 0.9), p90),
             duration(top_quantile(view->before, view->after, op, 0.99), p99)};
         table_add(&table, cells);
@@ -181,7 +182,7 @@ static json_t *milliseconds(double seconds)
     return seconds >= 0 ? json_real(seconds * 1000) : json_null();
 }
 
-static json_t *describe_latency(const struct top_view *view, int op)
+static json_t *describe_latency(const struct top_view *view, const char *op)
 {
     return json_pack("{s:o, s:o, s:o}", "p50",
                      milliseconds(top_quantile(view->before, view->after, op, 0.5)), "p90",
@@ -192,10 +193,11 @@ static json_t *describe_latency(const struct top_view *view, int op)
 static json_t *describe_ops(const struct top_view *view)
 {
     json_t *ops = json_object();
-    char label[32];
-    for (int op = 0; op < TOP_OPS; op++) {
-        snprintf(label, sizeof label, "op=\"%s\"", top_ops[op]);
-        json_object_set_new(ops, top_ops[op],
+    char label[48];
+    for (uint32_t i = 0; i < view->after->op_count; i++) {
+        const char *op = view->after->ops[i].name;
+        snprintf(label, sizeof label, "op=\"%s\"", op);
+        json_object_set_new(ops, op,
                             json_pack("{s:f, s:o}", "requests_per_second",
                                       rate_of(view, "gemmd_requests_total", label), "latency_ms",
                                       describe_latency(view, op)));
@@ -230,7 +232,7 @@ json_t *top_view_describe(const struct top_view *view)
         view->after->time_s - view->before->time_s, "requests_per_second",
         rate_of(view, requests, NULL), "refused_per_second",
         rate_of(view, requests, "code=\"429\""), "failed_per_second",
-        rate_of(view, requests, "code=\"5"), "latency_ms", describe_latency(view, TOP_OPS),
+        rate_of(view, requests, "code=\"5"), "latency_ms", describe_latency(view, NULL),
         "gigaflops_per_second", rate_of(view, "gemmd_flops_total", NULL) / 1e9,
         "received_bytes_per_second", rate_of(view, "gemmd_request_bytes_total", NULL),
         "sent_bytes_per_second", rate_of(view, "gemmd_response_bytes_total", NULL),

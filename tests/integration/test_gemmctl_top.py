@@ -119,7 +119,12 @@ def test_json_counts_what_happened_between_the_looks(start, gemmctl, tmp_path):
     assert 0 < gemm["requests_per_second"] <= found["requests_per_second"]
     assert 0 < gemm["latency_ms"]["p50"] <= gemm["latency_ms"]["p90"] <= gemm["latency_ms"]["p99"]
     assert found["gigaflops_per_second"] > 0 and found["interval_s"] >= 0.3
-    assert found["operations"]["attention"]["latency_ms"]["p50"] is None
+    kernels = daemon.session.get(f"{daemon.url}/info", timeout=PATIENCE_S).json()["kernels"]
+    operations = {kernel["op"] for kernel in kernels}
+    assert {"gemm", "softmax"} < operations
+    assert set(found["operations"]) == operations | {"infer", "tensor", "other"}
+    for name in operations - {"gemm"}:
+        assert found["operations"][name]["latency_ms"]["p50"] is None
     assert [device["index"] for device in found["devices"]] == [0]
     assert 0 < found["devices"][0]["busy"] <= 1
 

@@ -38,21 +38,25 @@ END_TEST
 
 START_TEST(a_quantile_is_of_the_requests_between_the_looks)
 {
+    struct top_op early[] = {{.name = "gemm"}, {.name = "tensor"}};
+    struct top_op late[] = {{.name = "softmax"}, {.name = "gemm"}, {.name = "tensor"}};
     struct top_look before = look_of(10, earlier), after = look_of(12, later);
-    ck_assert_double_lt(top_quantile(&before, &after, 0, 0.5), 0);
-    after.buckets[0] = hundred;
-    ck_assert_double_eq_tol(top_quantile(&before, &after, 0, 0.5), 1, 1e-12);
-    before.buckets[0] = hundred;
-    after.buckets[0] = twice;
-    ck_assert_double_eq_tol(top_quantile(&before, &after, 0, 0.5), 1.5, 1e-12);
+    before.ops = early, before.op_count = 2;
+    after.ops = late, after.op_count = 3;
+    ck_assert_double_lt(top_quantile(&before, &after, "gemm", 0.5), 0);
+    late[1].buckets = hundred;
+    ck_assert_double_eq_tol(top_quantile(&before, &after, "gemm", 0.5), 1, 1e-12);
+    early[0].buckets = hundred;
+    late[1].buckets = twice;
+    ck_assert_double_eq_tol(top_quantile(&before, &after, "gemm", 0.5), 1.5, 1e-12);
     /* The daemon has started anew: all of its requests count. */
-    ck_assert_double_eq_tol(top_quantile(&after, &before, 0, 0.5), 1, 1e-12);
-    /* Operations that compute are the first three. */
-    before.buckets[0] = after.buckets[0] = (struct metrics_buckets){0};
-    after.buckets[3] = hundred;
-    ck_assert_double_lt(top_quantile(&before, &after, TOP_OPS, 0.5), 0);
-    after.buckets[2] = hundred;
-    ck_assert_double_eq_tol(top_quantile(&before, &after, TOP_OPS, 0.5), 1, 1e-12);
+    ck_assert_double_eq_tol(top_quantile(&after, &before, "gemm", 0.5), 1, 1e-12);
+    /* Requests for tensors compute nothing. */
+    early[0].buckets = late[1].buckets = (struct metrics_buckets){0};
+    late[2].buckets = hundred;
+    ck_assert_double_lt(top_quantile(&before, &after, NULL, 0.5), 0);
+    late[0].buckets = hundred;
+    ck_assert_double_eq_tol(top_quantile(&before, &after, NULL, 0.5), 1, 1e-12);
 }
 END_TEST
 
@@ -77,8 +81,10 @@ static void assert_says(const struct top_view *view, const char *says)
 
 START_TEST(devices_have_a_line_each)
 {
+    struct top_op gemm = {.name = "gemm"};
     struct top_look before = look_of(10, earlier), after = look_of(14, later);
     const struct top_view view = {.before = &before, .after = &after, .url = "http://h:1"};
+    after.ops = &gemm, after.op_count = 1;
     after.info = json_pack("{s:s, s:[{s:i, s:s, s:i, s:i}, {s:i, s:b}]}", "version", "1.2",
                            "devices", "index", 0, "name", "card", "memory_used_bytes", 1024,
                            "memory_capacity_bytes", 4096, "index", 1, "lost", 1);
