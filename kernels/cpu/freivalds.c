@@ -498,7 +498,7 @@ static enum gemmd_error check_real(struct team *team, const struct gemm_problem 
                       .of_k = divide(p->k, &b),
                       .of_m = divide(p->m, &a)};
     const uint64_t rows = p->m * p->batch, ks = p->k * freivalds_b_count(p);
-    c.residuals = (double *)((char *)workspace + FREIVALDS_ROWS_OFFSET);
+    c.residuals = (double *)(void *)((char *)workspace + FREIVALDS_ROWS_OFFSET);
     c.r = c.residuals + rows;
     c.value = c.r + p->n, c.square = c.value + ks, c.absolute = c.square + ks;
     c.expected = c.absolute + ks, c.bound = c.expected + rows;
@@ -596,8 +596,8 @@ static enum gemmd_error check_integers(struct team *team, const struct gemm_prob
                           .team = team,
                           .of_k = divide(p->k, &b),
                           .of_m = divide(p->m, &a)};
-    c.residuals = (double *)((char *)workspace + FREIVALDS_ROWS_OFFSET);
-    c.r = (uint32_t *)(c.residuals + rows);
+    c.residuals = (double *)(void *)((char *)workspace + FREIVALDS_ROWS_OFFSET);
+    c.r = (uint32_t *)(void *)(c.residuals + rows);
     c.br = c.r + p->n;
     c.expected = c.br + p->k * freivalds_b_count(p);
     for (uint64_t j = 0; j < p->n; j++)

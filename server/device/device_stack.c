@@ -43,20 +43,11 @@ uint32_t device_stack_rows(const struct gemm_problem *problem, const struct gemm
     return problem->m <= rows ? rows : 0;
 }
 
-/* The work whose check decides the random vector of the launch; NULL: no work is to be verified. */
-static const struct work *first_verified(const struct work *works)
-{
-    while (works != NULL && works->verify == WORK_UNVERIFIED)
-        works = works->next;
-    return works;
-}
-
 enum gemmd_error device_stack_run(struct gemm_context *context, const struct work *works,
                                   double *residuals, void *workspace)
 {
-    const struct work *verified = first_verified(works);
-    const struct gemm_stack_check check = {.seed = verified != NULL ? verified->verify_seed : 0,
-                                           .residuals = residuals};
+    struct gemm_stack_check check = {.residuals = residuals};
+    bool is_verified = false;
     struct gemm_stack_rows rows[DEVICE_STACK_ROWS];
     struct gemm_problem stack = works->problem;
     uint32_t count = 0;
@@ -68,18 +59,21 @@ enum gemmd_error device_stack_run(struct gemm_context *context, const struct wor
         rows[count++] = (struct gemm_stack_rows){
             .a = p->a, .c0 = p->c0, .c = p->c, .rows = p->m, .a_scale = p->a_scale.data};
         stack.m += p->m;
+        if (work->verify != WORK_UNVERIFIED)
+            check.seed = work->verify_seed;
+        is_verified = is_verified || work->verify != WORK_UNVERIFIED;
     }
     if (stack.m > works->stack_rows)
         return GEMMD_ERR_INTERNAL;
-    return gemm_stacked(context, works->kernel, &stack, rows, count,
-                        verified != NULL ? &check : NULL, workspace);
+    return gemm_stacked(context, works->kernel, &stack, rows, count, is_verified ? &check : NULL,
+                        workspace);
 }
 
 void device_stack_judge(struct work *works, const double *residuals)
 {
-    if (first_verified(works) == NULL)
-        return;
     for (struct work *work = works; work != NULL; residuals += work->problem.m, work = work->next) {
+        if (work->verify == WORK_UNVERIFIED)
+            continue;
         work->residual = 0;
         for (uint64_t row = 0; row < work->problem.m; row++)
             work->residual = fmax(work->residual, residuals[row]);

@@ -40,8 +40,8 @@ uint32_t device_stack_rows(const struct gemm_problem *problem, const struct gemm
 enum gemmd_error device_stack_run(struct gemm_context *context, const struct work *works,
                                   double *residuals, void *workspace);
 
-/* Sets the residual of each work of a stack that has ended to the largest of the work's rows. Does
- * nothing if no work is to be verified. */
+/* Sets the residual of each work that is to be verified, of a stack that has ended, to the largest
+ * residual of the work's rows. */
 void device_stack_judge(struct work *works, const double *residuals);
 
 #endif
