@@ -35,7 +35,7 @@ struct gemm_backend_entry {
     enum gemmd_error (*move_rows)(struct gemm_context *context, const struct gemm_moves *moves);
     /* freivalds_check of the backend (kernels/freivalds.h). */
     enum gemmd_error (*check)(struct gemm_context *context, const struct gemm_problem *problem,
-                              uint64_t seed, void *workspace);
+                              uint64_t seed, double *residuals, void *workspace);
     const char *(*library)(void);
     /* gemm_leading of the backend. The result is at least `width`. NULL: always `width`. */
     uint64_t (*leading)(const struct gemm_device *device, enum gemmd_dtype dtype, uint64_t width,

@@ -23,9 +23,9 @@ bool freivalds_bytes(const struct gemm_problem *p, uint64_t *out)
 }
 
 enum gemmd_error freivalds_check(struct gemm_context *context, const struct gemm_problem *problem,
-                                 uint64_t seed, void *workspace)
+                                 uint64_t seed, double *residuals, void *workspace)
 {
-    return context->backend->check(context, problem, seed, workspace);
+    return context->backend->check(context, problem, seed, residuals, workspace);
 }
 
 struct freivalds_rounding freivalds_rounding_of(const struct gemm_problem *p)

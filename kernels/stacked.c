@@ -171,20 +171,6 @@ static enum gemmd_error stack_move(struct gemm_context *context, const struct ge
     return code;
 }
 
-/* Checks the product of a stack, and has the residuals of its rows copied. */
-static enum gemmd_error stack_check(struct gemm_context *context, const struct gemm_problem *p,
-                                    const struct gemm_stack_check *check, void *workspace)
-{
-    const struct gemm_moves residuals = {
-        .row_bytes = p->m * sizeof *check->residuals,
-        .count = 1,
-        .list = {{.from = (char *)workspace + FREIVALDS_ROWS_OFFSET,
-                  .to = check->residuals,
-                  .rows = 1}}};
-    const enum gemmd_error code = freivalds_check(context, p, check->seed, workspace);
-    return code == GEMMD_OK ? context->backend->move_rows(context, &residuals) : code;
-}
-
 enum gemmd_error gemm_stacked(struct gemm_context *context, const struct gemm_kernel *kernel,
                               const struct gemm_problem *problem,
                               const struct gemm_stack_rows *rows, uint32_t count,
@@ -209,7 +195,8 @@ enum gemmd_error gemm_stacked(struct gemm_context *context, const struct gemm_ke
     if (code == GEMMD_OK)
         code = kernel->run(context, p, c + plan.c_bytes);
     if (code == GEMMD_OK && check != NULL)
-        code = stack_check(context, p, check, c + plan.c_bytes + plan.kernel_bytes);
+        code = freivalds_check(context, p, check->seed, check->residuals,
+                               c + plan.c_bytes + plan.kernel_bytes);
     if (code == GEMMD_OK)
         code = stack_move(context, problem, p, C_OUT, c, rows, count);
     return code;

@@ -32,7 +32,7 @@ uint64_t attention_tiled_scratch_bytes(void);
 
 /* freivalds_check on the CPU (kernels/freivalds.h). */
 enum gemmd_error cpu_check(struct gemm_context *context, const struct gemm_problem *problem,
-                           uint64_t seed, void *workspace);
+                           uint64_t seed, double *residuals, void *workspace);
 
 extern const struct operation_kernel attention_cpu_naive, attention_cpu_tiled;
 extern const struct operation_kernel conv_cpu_naive, conv_cpu_product;

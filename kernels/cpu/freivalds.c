@@ -486,8 +486,8 @@ static void check_a_part(void *argument, uint64_t number, uint32_t member)
         c->residuals[at + row] = judge_row(c, part.index, row);
 }
 
-static enum gemmd_error check_real(struct team *team, const struct gemm_problem *p, uint64_t seed,
-                                   void *workspace)
+static void check_real(struct team *team, const struct gemm_problem *p, uint64_t seed,
+                       double *residuals, void *workspace)
 {
     const struct matrix a = a_of(p, 0), b = b_of(p, 0);
     struct check c = {.p = p,
@@ -498,8 +498,8 @@ static enum gemmd_error check_real(struct team *team, const struct gemm_problem 
                       .of_k = divide(p->k, &b),
                       .of_m = divide(p->m, &a)};
     const uint64_t rows = p->m * p->batch, ks = p->k * freivalds_b_count(p);
-    c.residuals = (double *)(void *)((char *)workspace + FREIVALDS_ROWS_OFFSET);
-    c.r = c.residuals + rows;
+    c.residuals = residuals;
+    c.r = (double *)(void *)((char *)workspace + FREIVALDS_ROWS_OFFSET) + rows;
     c.value = c.r + p->n, c.square = c.value + ks, c.absolute = c.square + ks;
     c.expected = c.absolute + ks, c.bound = c.expected + rows;
 
@@ -512,7 +512,6 @@ static enum gemmd_error check_real(struct team *team, const struct gemm_problem 
     team_run(team, check_b_part, &c, c.of_k.parts * freivalds_b_count(p));
     if (!team_has_stopped(team))
         team_run(team, check_a_part, &c, c.of_m.parts * p->batch);
-    return GEMMD_OK;
 }
 
 /* ---- i8 to i32: unsigned arithmetic, modulo 2^32 ---- */
@@ -586,8 +585,8 @@ static void check_a_part_i32(void *argument, uint64_t number, uint32_t member)
     }
 }
 
-static enum gemmd_error check_integers(struct team *team, const struct gemm_problem *p,
-                                       uint64_t seed, void *workspace)
+static void check_integers(struct team *team, const struct gemm_problem *p, uint64_t seed,
+                           double *residuals, void *workspace)
 {
     const struct matrix a = a_of(p, 0), b = b_of(p, 0);
     const uint64_t rows = p->m * p->batch;
@@ -596,8 +595,8 @@ static enum gemmd_error check_integers(struct team *team, const struct gemm_prob
                           .team = team,
                           .of_k = divide(p->k, &b),
                           .of_m = divide(p->m, &a)};
-    c.residuals = (double *)(void *)((char *)workspace + FREIVALDS_ROWS_OFFSET);
-    c.r = (uint32_t *)(void *)(c.residuals + rows);
+    c.residuals = residuals;
+    c.r = (uint32_t *)(void *)((char *)workspace + FREIVALDS_ROWS_OFFSET + rows * sizeof(double));
     c.br = c.r + p->n;
     c.expected = c.br + p->k * freivalds_b_count(p);
     for (uint64_t j = 0; j < p->n; j++)
@@ -605,20 +604,18 @@ static enum gemmd_error check_integers(struct team *team, const struct gemm_prob
     team_run(team, check_b_part_i32, &c, c.of_k.parts * freivalds_b_count(p));
     if (!team_has_stopped(team))
         team_run(team, check_a_part_i32, &c, c.of_m.parts * p->batch);
-    return GEMMD_OK;
 }
 
 enum gemmd_error cpu_check(struct gemm_context *context, const struct gemm_problem *p,
-                           uint64_t seed, void *workspace)
+                           uint64_t seed, double *residuals, void *workspace)
 {
     struct team *team = cpu_context_of(context)->team;
-    const double *residuals =
-        (const double *)(const void *)((const char *)workspace + FREIVALDS_ROWS_OFFSET);
-    const enum gemmd_error code = p->out == GEMMD_I32 ? check_integers(team, p, seed, workspace)
-                                                      : check_real(team, p, seed, workspace);
     double worst = 0;
+    if (residuals == NULL)
+        residuals = (double *)(void *)((char *)workspace + FREIVALDS_ROWS_OFFSET);
+    (p->out == GEMMD_I32 ? check_integers : check_real)(team, p, seed, residuals, workspace);
     for (uint64_t i = 0; i < p->m * p->batch && !team_has_stopped(team); i++)
         worst = fmax(worst, residuals[i]);
     *(double *)workspace = worst;
-    return code;
+    return GEMMD_OK;
 }

@@ -166,9 +166,9 @@ static enum gemmd_error cuda_move_rows(struct gemm_context *context, const struc
 }
 
 static enum gemmd_error cuda_check(struct gemm_context *context, const struct gemm_problem *problem,
-                                   uint64_t seed, void *workspace)
+                                   uint64_t seed, double *residuals, void *workspace)
 {
-    return freivalds_launch(cuda_context_of(context)->stream, problem, seed, workspace);
+    return freivalds_launch(cuda_context_of(context)->stream, problem, seed, residuals, workspace);
 }
 
 /* The version of the library that was loaded, which need not be the one compiled against. Written

@@ -26,9 +26,9 @@ static enum gemmd_error no_cuda_move_rows(struct gemm_context *context,
 
 static enum gemmd_error no_cuda_check(struct gemm_context *context,
                                       const struct gemm_problem *problem, uint64_t seed,
-                                      void *workspace)
+                                      double *residuals, void *workspace)
 {
-    (void)context, (void)problem, (void)seed, (void)workspace;
+    (void)context, (void)problem, (void)seed, (void)residuals, (void)workspace;
     return GEMMD_ERR_UNSUPPORTED;
 }
 

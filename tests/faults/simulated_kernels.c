@@ -157,11 +157,12 @@ static enum gemmd_error simulated_move_rows(struct gemm_context *context,
 
 static enum gemmd_error simulated_check(struct gemm_context *context,
                                         const struct gemm_problem *problem, uint64_t seed,
-                                        void *workspace)
+                                        double *residuals, void *workspace)
 {
     const enum gemmd_error code = launch_in(context);
-    return code != GEMMD_OK ? code
-                            : gemm_backend_cpu.check(cpu_of(context), problem, seed, workspace);
+    return code != GEMMD_OK
+               ? code
+               : gemm_backend_cpu.check(cpu_of(context), problem, seed, residuals, workspace);
 }
 
 static const char *simulated_library(void)

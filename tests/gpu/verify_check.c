@@ -53,7 +53,7 @@ static double device_residual(const struct gemm_problem *problem, uint64_t seed,
         return -1;
     /* The workspace need not be zeros. */
     if (!succeeded(cudaMemsetAsync(workspace, 0xff, bytes, stream), "cudaMemset") ||
-        freivalds_launch(stream, problem, seed, workspace) != GEMMD_OK ||
+        freivalds_launch(stream, problem, seed, NULL, workspace) != GEMMD_OK ||
         !succeeded(
             cudaMemcpyAsync(&residual, workspace, sizeof residual, cudaMemcpyDeviceToHost, stream),
             "the copy of the residual") ||
@@ -210,7 +210,7 @@ static float time_of(const struct gemm_problem *p, const struct gemm_kernel *ker
         if (kernel != NULL)
             (void)kernel->run(stream->context, p, workspace);
         else
-            (void)freivalds_launch(stream->stream, p, (uint64_t)i, check);
+            (void)freivalds_launch(stream->stream, p, (uint64_t)i, NULL, check);
     }
     (void)cudaEventRecord(end, stream->stream);
     if (succeeded(cudaStreamSynchronize(stream->stream), "a timed run"))

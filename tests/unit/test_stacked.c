@@ -154,10 +154,10 @@ enum { WRONG_ROW = 123 };
 static unsigned checks;
 
 static enum gemmd_error counting_check(struct gemm_context *on, const struct gemm_problem *problem,
-                                       uint64_t seed, void *workspace)
+                                       uint64_t seed, double *of_rows, void *workspace)
 {
     checks++;
-    return gemm_backend_cpu.check(on, problem, seed, workspace);
+    return gemm_backend_cpu.check(on, problem, seed, of_rows, workspace);
 }
 
 static enum gemmd_error wrong_run(struct gemm_context *on, const struct gemm_problem *problem,

@@ -9,8 +9,6 @@
 namespace freivalds
 {
 
-#define LEAST 4.9406564584124654e-324 /* DBL_TRUE_MIN, which C++ has not */
-
 struct vectors {
     struct freivalds_header *header;
     double *residuals;              /* [batch][m] */
@@ -19,13 +17,13 @@ struct vectors {
     double *expected, *bound;       /* [batch][m], without alpha */
 };
 
-static vectors place(const struct gemm_problem &p, void *workspace)
+static vectors place(const struct gemm_problem &p, double *residuals, void *workspace)
 {
     const uint64_t k = freivalds_b_count(&p) * p.k, m = p.batch * p.m;
-    double *residuals = (double *)((char *)workspace + sizeof(struct freivalds_header));
-    double *r = residuals + m, *br = r + p.n, *expected = br + 3 * k;
+    double *own = (double *)((char *)workspace + sizeof(struct freivalds_header));
+    double *r = own + m, *br = r + p.n, *expected = br + 3 * k;
     return {(struct freivalds_header *)workspace,
-            residuals,
+            residuals != NULL ? residuals : own,
             r,
             br,
             br + k,
@@ -40,11 +38,6 @@ struct check {
     struct freivalds_rounding rounding;
     vectors v;
 };
-
-static __device__ double root_of(double square, double absolute)
-{
-    return isfinite(square) ? sqrt(square) : absolute;
-}
 
 /* Adds a scaled element times r. `counts`: an element that is not finite is counted, as it must be
  * if a product of finite numbers can overflow. */
@@ -66,7 +59,10 @@ static __device__ struct freivalds_dot block_dot(const struct freivalds_dot &of,
             block_sum(of.strange, counts)};
 }
 
-/* Draws r, and sums what is the same for every row. */
+/* Most elements of r that one block draws. */
+enum { FILL_ALONE = 8192 };
+
+/* Draws r, and sums what is the same for every row. Several blocks add to a header of zeros. */
 template <typename Out>
 __global__ void __launch_bounds__(THREADS)
     fill_kernel(const __grid_constant__ check c, uint64_t seed)
@@ -90,6 +86,10 @@ __global__ void __launch_bounds__(THREADS)
     dot = block_dot(dot, room, counts);
     if (threadIdx.x != 0)
         return;
+    if (gridDim.x == 1) {
+        *c.v.header = {0, norm, dot, {}};
+        return;
+    }
     atomicAdd(&c.v.header->norm_square, norm);
     atomicAdd(&c.v.header->bias.value, dot.value);
     atomicAdd(&c.v.header->bias.square, dot.square);
@@ -97,21 +97,18 @@ __global__ void __launch_bounds__(THREADS)
     atomicAdd(&c.v.header->bias.strange, dot.strange);
 }
 
-/* Replaces the sums of squares by the weights of step_a. A row of op(B) with an element that is not
- * finite has the sum and the weight NaN. */
-__global__ void __launch_bounds__(THREADS) weigh_kernel(const __grid_constant__ check c)
+/* Finishes the sums of op(B) * r that across_kernel has left. */
+__global__ void __launch_bounds__(THREADS)
+    weigh_kernel(const __grid_constant__ check c, weighing finish)
 {
     later_kernels_allow();
     earlier_kernels_wait();
     for (uint64_t i = (uint64_t)blockIdx.x * THREADS + threadIdx.x;
          i < freivalds_b_count(&c.p) * c.p.k; i += (uint64_t)gridDim.x * THREADS) {
-        const double absolute = c.v.absolute[i];
-        if (!isfinite(absolute) && c.p.dtype != GEMMD_F64)
-            c.v.br[i] = c.v.square[i] = NAN;
-        else
-            c.v.square[i] =
-                FREIVALDS_CONFIDENCE * c.rounding.relative * root_of(c.v.square[i], absolute) +
-                (double)(c.p.n + c.p.k + 4) * (FREIVALDS_OWN_ROUNDING * absolute + LEAST);
+        double sums[3] = {c.v.br[i], c.v.square[i], c.v.absolute[i]};
+        finish(sums);
+        c.v.br[i] = sums[0];
+        c.v.square[i] = sums[1];
     }
 }
 
@@ -290,24 +287,31 @@ __global__ void __launch_bounds__(LINE_THREADS, LINE_BLOCKS)
 
 template <typename In, typename Out>
 static enum gemmd_error run(cudaStream_t stream, const struct gemm_problem &p, uint64_t seed,
-                            void *workspace)
+                            double *residuals, void *workspace)
 {
-    const check c = {p, freivalds_rounding_of(&p), place(p, workspace)};
+    const check c = {p, freivalds_rounding_of(&p), place(p, residuals, workspace)};
     const uint64_t bs = freivalds_b_count(&p);
     const matrix<In> b =
         matrix_of<In>(p.b, p.ldb, p.stride_b, p.transb ? p.n : p.k, p.transb ? p.k : p.n, bs);
     const matrix<In> a =
         matrix_of<In>(p.a, p.lda, p.stride_a, p.transa ? p.k : p.m, p.transa ? p.m : p.k, p.batch);
-    const operands<step_b> of_b = {{c.v.r}, {c.v.br, c.v.square, c.v.absolute}, 0, p.k};
+    const weighing finish = {FREIVALDS_CONFIDENCE * c.rounding.relative, (double)(p.n + p.k + 4),
+                             p.dtype == GEMMD_F64};
+    const operands<step_b> of_b = {{c.v.r}, {c.v.br, c.v.square, c.v.absolute}, 0, p.k, finish};
     const operands<step_a> of_a = {
-        {c.v.br, c.v.square}, {c.v.expected, c.v.bound}, bs > 1 ? p.k : 0, p.m};
-    enum gemmd_error code =
-        launch(fill_kernel<Out>, dim3(grid_blocks(p.n, THREADS)), dim3(THREADS), stream, c, seed);
+        {c.v.br, c.v.square}, {c.v.expected, c.v.bound}, bs > 1 ? p.k : 0, p.m, {}};
+    const bool alone = p.n <= FILL_ALONE;
+    enum gemmd_error code = GEMMD_OK;
+    if (!alone || p.transa || p.transb) /* what blocks add to must be zero */
+        code = clear(stream, p, workspace);
+    if (code == GEMMD_OK)
+        code = launch(fill_kernel<Out>, dim3(alone ? 1 : grid_blocks(p.n, THREADS)), dim3(THREADS),
+                      stream, c, seed);
     if (code == GEMMD_OK)
         code = sums_launch(stream, b, of_b, !p.transb);
-    if (code == GEMMD_OK)
+    if (code == GEMMD_OK && p.transb)
         code = launch_overlapped(weigh_kernel, dim3(grid_blocks(bs * p.k, THREADS)), dim3(THREADS),
-                                 0, stream, c);
+                                 0, stream, c, finish);
     if (code == GEMMD_OK)
         code = sums_launch(stream, a, of_a, !p.transa);
     if (code == GEMMD_OK)
@@ -321,37 +325,37 @@ static enum gemmd_error run(cudaStream_t stream, const struct gemm_problem &p, u
 
 template <typename In>
 static enum gemmd_error run_to_out(cudaStream_t stream, const struct gemm_problem &p, uint64_t seed,
-                                   void *workspace)
+                                   double *residuals, void *workspace)
 {
     switch (p.out) {
     case GEMMD_F32:
-        return run<In, float>(stream, p, seed, workspace);
+        return run<In, float>(stream, p, seed, residuals, workspace);
     case GEMMD_F16:
-        return run<In, __half>(stream, p, seed, workspace);
+        return run<In, __half>(stream, p, seed, residuals, workspace);
     case GEMMD_BF16:
-        return run<In, __nv_bfloat16>(stream, p, seed, workspace);
+        return run<In, __nv_bfloat16>(stream, p, seed, residuals, workspace);
     default:
         return GEMMD_ERR_UNSUPPORTED;
     }
 }
 
 static enum gemmd_error run_any(cudaStream_t stream, const struct gemm_problem &p, uint64_t seed,
-                                void *workspace)
+                                double *residuals, void *workspace)
 {
     switch (p.dtype) {
     case GEMMD_F64:
-        return run<double, double>(stream, p, seed, workspace);
+        return run<double, double>(stream, p, seed, residuals, workspace);
     case GEMMD_F32:
-        return run_to_out<float>(stream, p, seed, workspace);
+        return run_to_out<float>(stream, p, seed, residuals, workspace);
     case GEMMD_F16:
-        return run_to_out<__half>(stream, p, seed, workspace);
+        return run_to_out<__half>(stream, p, seed, residuals, workspace);
     case GEMMD_BF16:
-        return run_to_out<__nv_bfloat16>(stream, p, seed, workspace);
+        return run_to_out<__nv_bfloat16>(stream, p, seed, residuals, workspace);
     case GEMMD_F8_E4M3:
-        return run_to_out<__nv_fp8_e4m3>(stream, p, seed, workspace);
+        return run_to_out<__nv_fp8_e4m3>(stream, p, seed, residuals, workspace);
     case GEMMD_I8:
-        return p.out == GEMMD_I32 ? i32_launch(stream, p, seed, workspace)
-                                  : run<int8_t, float>(stream, p, seed, workspace);
+        return p.out == GEMMD_I32 ? i32_launch(stream, p, seed, residuals, workspace)
+                                  : run<int8_t, float>(stream, p, seed, residuals, workspace);
     default:
         return GEMMD_ERR_UNSUPPORTED;
     }
@@ -360,12 +364,7 @@ static enum gemmd_error run_any(cudaStream_t stream, const struct gemm_problem &
 } // namespace freivalds
 
 enum gemmd_error freivalds_launch(cudaStream_t stream, const struct gemm_problem *problem,
-                                  uint64_t seed, void *workspace)
+                                  uint64_t seed, double *residuals, void *workspace)
 {
-    uint64_t bytes;
-    if (!freivalds_bytes(problem, &bytes))
-        return GEMMD_ERR_TOO_LARGE;
-    const enum gemmd_error code =
-        cuda_error_code((int)cudaMemsetAsync(workspace, 0, bytes, stream));
-    return code != GEMMD_OK ? code : freivalds::run_any(stream, *problem, seed, workspace);
+    return freivalds::run_any(stream, *problem, seed, residuals, workspace);
 }

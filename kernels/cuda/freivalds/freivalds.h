@@ -18,7 +18,7 @@ extern "C" {
 /* freivalds_check on a stream. The problem's pointers are those of memory that the device can read,
  * aligned to the elements. */
 enum gemmd_error freivalds_launch(cudaStream_t stream, const struct gemm_problem *problem,
-                                  uint64_t seed, void *workspace);
+                                  uint64_t seed, double *residuals, void *workspace);
 
 #ifdef __cplusplus
 }

@@ -12,17 +12,21 @@ struct i32_vectors {
     uint32_t *r, *br, *expected; /* [n], [number of Bs][k] of op(B) * r, and [batch][m] */
 };
 
-static i32_vectors i32_place(const struct gemm_problem &p, void *workspace)
+static i32_vectors i32_place(const struct gemm_problem &p, double *residuals, void *workspace)
 {
-    double *residuals = (double *)((char *)workspace + FREIVALDS_ROWS_OFFSET);
-    uint32_t *r = (uint32_t *)(residuals + p.batch * p.m), *br = r + p.n;
-    return {(uint64_t *)workspace, residuals, r, br, br + freivalds_b_count(&p) * p.k};
+    double *own = (double *)((char *)workspace + FREIVALDS_ROWS_OFFSET);
+    uint32_t *r = (uint32_t *)(own + p.batch * p.m), *br = r + p.n;
+    return {(uint64_t *)workspace, residuals != NULL ? residuals : own, r, br,
+            br + freivalds_b_count(&p) * p.k};
 }
 
-__global__ void __launch_bounds__(THREADS) i32_fill_kernel(uint32_t *r, uint64_t n, uint64_t seed)
+__global__ void __launch_bounds__(THREADS)
+    i32_fill_kernel(uint64_t *residual, uint32_t *r, uint64_t n, uint64_t seed)
 {
     later_kernels_allow();
     earlier_kernels_wait();
+    if (blockIdx.x == 0 && threadIdx.x == 0)
+        *residual = 0;
     for (uint64_t j = (uint64_t)blockIdx.x * THREADS + threadIdx.x; j < n;
          j += (uint64_t)gridDim.x * THREADS)
         r[j] = freivalds_r_i32(seed, j);
@@ -78,21 +82,24 @@ __global__ void __launch_bounds__(LINE_THREADS, LINE_BLOCKS)
 }
 
 enum gemmd_error i32_launch(cudaStream_t stream, const struct gemm_problem &p, uint64_t seed,
-                            void *workspace)
+                            double *residuals, void *workspace)
 {
-    const i32_vectors v = i32_place(p, workspace);
+    const i32_vectors v = i32_place(p, residuals, workspace);
     const uint64_t bs = freivalds_b_count(&p);
     const matrix<int8_t> b =
         matrix_of<int8_t>(p.b, p.ldb, p.stride_b, p.transb ? p.n : p.k, p.transb ? p.k : p.n, bs);
     const matrix<int8_t> a = matrix_of<int8_t>(p.a, p.lda, p.stride_a, p.transa ? p.k : p.m,
                                                p.transa ? p.m : p.k, p.batch);
-    enum gemmd_error code = launch(i32_fill_kernel, dim3(grid_blocks(p.n, THREADS)), dim3(THREADS),
-                                   stream, v.r, p.n, seed);
+    enum gemmd_error code = p.transa || p.transb ? clear(stream, p, workspace) : GEMMD_OK;
     if (code == GEMMD_OK)
-        code = sums_launch(stream, b, operands<step_i32>{{v.r}, {v.br}, 0, p.k}, !p.transb);
+        code = launch(i32_fill_kernel, dim3(grid_blocks(p.n, THREADS)), dim3(THREADS), stream,
+                      v.residual, v.r, p.n, seed);
     if (code == GEMMD_OK)
-        code = sums_launch(
-            stream, a, operands<step_i32>{{v.br}, {v.expected}, bs > 1 ? p.k : 0, p.m}, !p.transa);
+        code = sums_launch(stream, b, operands<step_i32>{{v.r}, {v.br}, 0, p.k, {}}, !p.transb);
+    if (code == GEMMD_OK)
+        code = sums_launch(stream, a,
+                           operands<step_i32>{{v.br}, {v.expected}, bs > 1 ? p.k : 0, p.m, {}},
+                           !p.transa);
     if (code != GEMMD_OK)
         return code;
     return launch_overlapped(

@@ -1,5 +1,5 @@
 /*
- * freivalds_i32.cuh - the check of i8 products to i32, exact modulo 2^32 (kernels/freivalds_i32.c).
+ * freivalds_i32.cuh - the check of i8 products to i32, exact modulo 2^32 (kernels/cpu/freivalds.c).
  */
 #ifndef KERNELS_CUDA_FREIVALDS_FREIVALDS_I32_CUH
 #define KERNELS_CUDA_FREIVALDS_FREIVALDS_I32_CUH
@@ -9,9 +9,9 @@
 namespace freivalds
 {
 
-/* As freivalds_launch; the workspace is zeros. */
+/* As freivalds_launch. */
 enum gemmd_error i32_launch(cudaStream_t stream, const struct gemm_problem &problem, uint64_t seed,
-                            void *workspace);
+                            double *residuals, void *workspace);
 
 } // namespace freivalds
 

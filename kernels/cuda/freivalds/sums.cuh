@@ -19,6 +19,8 @@
 
 #include "kernels/cuda/epilogue.cuh"
 #include "kernels/cuda/launch.cuh"
+#include "kernels/cuda_error.h"
+#include "kernels/freivalds.h"
 #include "kernels/freivalds_parts.h"
 
 namespace freivalds
@@ -117,17 +119,48 @@ static matrix<T> matrix_of(const void *start, uint64_t ld, uint64_t stride, uint
     return {(const T *)start, ld, stride, lines, length, batch, aligned};
 }
 
-/* The vectors and sums of a step, `strides` elements from problem to problem. */
+/* The vectors and sums of a step, `strides` elements from problem to problem, and what becomes of
+ * the sums of a line before they are stored. */
 template <typename Step> struct operands {
     const typename Step::sum *vectors[Step::VECTORS];
     typename Step::sum *sums[Step::SUMS];
     uint64_t vector_stride, sum_stride;
+    typename Step::finish finish;
+};
+
+#define LEAST 4.9406564584124654e-324 /* DBL_TRUE_MIN, which C++ has not */
+
+static __device__ double root_of(double square, double absolute)
+{
+    return isfinite(square) ? sqrt(square) : absolute;
+}
+
+/* Replaces the sum of squares of a row of op(B) by its weight in the bound. A row with an element
+ * that is not finite has the sum and the weight NaN. */
+struct weighing {
+    double relative, own; /* of the bound: of the root, and of the sum of magnitudes */
+    bool is_f64;
+    __device__ void operator()(double sums[3]) const
+    {
+        if (!isfinite(sums[2]) && !is_f64)
+            sums[0] = sums[1] = NAN;
+        else
+            sums[1] = relative * root_of(sums[1], sums[2]) +
+                      own * (FREIVALDS_OWN_ROUNDING * sums[2] + LEAST);
+    }
+};
+
+struct nothing {
+    template <typename Sum> __device__ void operator()(Sum *) const
+    {
+    }
 };
 
 /* op(B) * r: the sum, the sum of squares and the sum of magnitudes. LINES: the lines that use the
  * same loaded elements of the vectors. */
 struct step_b {
     using sum = double;
+    using finish = weighing;
     enum { VECTORS = 1, SUMS = 3 };
     template <typename T> static constexpr int LINES = sizeof(T) == 1 ? 4 : 8;
     template <typename T>
@@ -143,6 +176,7 @@ struct step_b {
 /* op(A) * (op(B) * r), and its bound: magnitudes times weights. */
 struct step_a {
     using sum = double;
+    using finish = nothing;
     enum { VECTORS = 2, SUMS = 2 };
     template <typename T> static constexpr int LINES = sizeof(T) == 1 ? 4 : 8;
     template <typename T>
@@ -157,6 +191,7 @@ struct step_a {
 /* op(B) * r and op(A) * (op(B) * r) for i8, modulo 2^32. */
 struct step_i32 {
     using sum = uint32_t;
+    using finish = nothing;
     enum { VECTORS = 1, SUMS = 1 };
     template <typename T> static constexpr int LINES = 8;
     template <typename T>
@@ -283,14 +318,16 @@ __global__ void __launch_bounds__(LINE_THREADS, LINE_BLOCKS)
             vectors[k] = o.vectors[k] + index * o.vector_stride;
         line_sums<T, Step>(x.start + index * x.stride + first * x.ld, x.ld, x.lines - first,
                            x.length, x.aligned, vectors, room, sums);
-        if (threadIdx.x < LINES && first + threadIdx.x < x.lines)
+        if (threadIdx.x >= LINES || first + threadIdx.x >= x.lines)
+            continue;
+        o.finish(sums);
 #pragma unroll
-            for (int s = 0; s < Step::SUMS; s++)
-                o.sums[s][index * o.sum_stride + first + threadIdx.x] = sums[s];
+        for (int s = 0; s < Step::SUMS; s++)
+            o.sums[s][index * o.sum_stride + first + threadIdx.x] = sums[s];
     }
 }
 
-/* Adds to sums that were zero. */
+/* Adds to sums that were zero, and leaves them unfinished. */
 template <typename T, typename Step>
 __global__ void __launch_bounds__(THREADS)
     across_kernel(const __grid_constant__ matrix<T> x, const __grid_constant__ operands<Step> o)
@@ -341,6 +378,15 @@ __global__ void __launch_bounds__(THREADS)
                     if (column + e < x.length)
                         atomicAdd(&o.sums[s][index * o.sum_stride + column + e], sums[e][s]);
         }
+}
+
+/* Fills the workspace of a check with zeros, to which the blocks of across_kernel add. */
+static enum gemmd_error clear(cudaStream_t stream, const struct gemm_problem &p, void *workspace)
+{
+    uint64_t bytes;
+    if (!freivalds_bytes(&p, &bytes))
+        return GEMMD_ERR_TOO_LARGE;
+    return cuda_error_code((int)cudaMemsetAsync(workspace, 0, bytes, stream));
 }
 
 /* The sums of a matrix: along its lines if they lie in the direction of the sums, else across. */

@@ -81,7 +81,7 @@ static enum gemmd_error run_product(const struct cpu_device *cpu, struct work *w
     if (code != GEMMD_OK || work->verify == WORK_UNVERIFIED)
         return code;
     unsigned char *check = cpu->memory + work->device_offset + work->check_offset;
-    code = freivalds_check(cpu->context, &work->problem, work->verify_seed, check);
+    code = freivalds_check(cpu->context, &work->problem, work->verify_seed, NULL, check);
     memcpy(&work->residual, check, sizeof work->residual);
     return code;
 }

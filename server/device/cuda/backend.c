@@ -112,7 +112,7 @@ static enum gemmd_error warm_check(struct cuda_device *cuda, const struct gemm_p
         work.device_bytes > arena_capacity_bytes(cuda->base.arena))
         return GEMMD_OK;
     const enum gemmd_error code =
-        freivalds_check(cuda->slots[0].context, there, 0, cuda->memory + work.check_offset);
+        freivalds_check(cuda->slots[0].context, there, 0, NULL, cuda->memory + work.check_offset);
     if (code != GEMMD_OK)
         return fault_set(fault, code, NULL, "the check of products (%s to %s) does not start: %s",
                          dtype_name(problem->dtype), dtype_name(problem->out),

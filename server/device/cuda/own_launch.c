@@ -128,7 +128,7 @@ static struct cuda_failure own_check(const struct cuda_slot *slot, const struct 
 {
     void *workspace = slot->own.range + work->check_offset;
     const enum gemmd_error code =
-        freivalds_check(slot->context, &slot->own.product, work->verify_seed, workspace);
+        freivalds_check(slot->context, &slot->own.product, work->verify_seed, NULL, workspace);
     if (code != GEMMD_OK)
         return failed("the check of the result", code, cudaSuccess);
     const cudaError_t error = cudaMemcpyAsync(slot->residuals, workspace, sizeof *slot->residuals,
