@@ -32,12 +32,16 @@ def config_file(tmp_path):
 
 
 def reload(daemon, says="reloaded"):
-    """Sends SIGHUP, and returns the lines that the daemon has logged for it."""
+    """Sends SIGHUP, and returns the lines that the daemon has logged since then, up to the line that `says` so.
+
+    Lines of the access log may stand between them, and after them."""
+    def last(lines):
+        return next((i for i in range(before, len(lines)) if says in str(lines[i].get("message"))), None)
+
     before = len(daemon.lines)
     daemon.process.send_signal(signal.SIGHUP)
-    daemon.wait_for(lambda lines: any(says in str(line.get("message")) for line in lines[before:]),
-                    f"the line '{says}'")
-    return [line for line in daemon.lines[before:]]
+    daemon.wait_for(lambda lines: last(lines) is not None, f"the line '{says}'")
+    return daemon.lines[before:last(daemon.lines) + 1]
 
 
 def metric(daemon, name):
