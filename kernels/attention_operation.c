@@ -109,9 +109,10 @@ static bool heads_are_whole(const struct attention_problem *q)
 }
 
 /* The entries of the batch, or the heads of K and V of a single entry. */
-static uint64_t attention_units(const void *problem)
+static uint64_t attention_units(const struct operation_kernel *kernel, const void *problem)
 {
     const struct attention_problem *p = problem;
+    (void)kernel;
     if (p->batch > 1)
         return p->batch;
     return heads_are_whole(p) ? p->kv_heads : 0;

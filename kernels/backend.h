@@ -23,11 +23,10 @@ struct gemm_moves {
 };
 
 struct gemm_backend_entry {
-    const char *name;                         /* "cpu" */
-    const struct gemm_kernel *const *kernels; /* best first, ended by NULL */
+    const char *name; /* "cpu" */
     /* The kernels of each operation, best first, ended by NULL. NULL: the backend has no kernels
      * for the operation. */
-    const struct operation_kernel *const *tasks[OPERATION_COUNT];
+    const struct operation_kernel *const *kernels[OPERATION_COUNT];
     enum gemmd_error (*context_create)(void *stream, uint32_t threads,
                                        struct gemm_context **context, struct fault *fault);
     void (*context_destroy)(struct gemm_context *context);
@@ -53,16 +52,13 @@ extern const struct gemm_backend_entry gemm_backend_cuda;
 /* Whether the protocol allows the problem's types, dimensions, scales and, for integer results,
  * scalars and activation. Every kernel's `takes` calls this function or gemm_problem_unscaled
  * first. */
-bool gemm_problem_offered(const struct gemm_problem *problem);
+bool gemm_problem_offered(const void *problem);
 /* As gemm_problem_offered, for kernels that take no scales. */
-bool gemm_problem_unscaled(const struct gemm_problem *problem);
+bool gemm_problem_unscaled(const void *problem);
 /* As gemm_problem_offered, for attentions. f8_e4m3 is false: a kernel for f8_e4m3 checks the
  * problem itself. */
 bool attention_problem_offered(const void *problem);
 /* As gemm_problem_offered, for convolutions. */
 bool conv_problem_offered(const void *problem);
-
-/* `workspace_bytes` of kernels that need no workspace: sets *out to 0 and returns true. */
-bool gemm_no_workspace(const struct gemm_problem *problem, uint64_t *out);
 
 #endif

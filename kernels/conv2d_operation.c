@@ -82,8 +82,9 @@ static uint32_t conv2d_group_units(const void *problem)
     return units < UINT32_MAX ? (uint32_t)units : UINT32_MAX;
 }
 
-static uint64_t conv2d_units(const void *problem)
+static uint64_t conv2d_units(const struct operation_kernel *kernel, const void *problem)
 {
+    (void)kernel;
     return ((const struct conv_problem *)problem)->shape.batch;
 }
 

@@ -8,8 +8,9 @@
 _Static_assert((int)FREIVALDS_ROWS_OFFSET == sizeof(struct freivalds_header),
                "the residuals of the rows follow the header");
 
-bool freivalds_bytes(const struct gemm_problem *p, uint64_t *out)
+bool freivalds_bytes(const void *of, uint64_t *out)
 {
+    const struct gemm_problem *p = of;
     const bool integers = p->out == GEMMD_I32;
     const uint64_t of_row = integers ? sizeof(uint32_t) : 2 * sizeof(double);
     const uint64_t of_k = integers ? sizeof(uint32_t) : 3 * sizeof(double);
@@ -22,9 +23,10 @@ bool freivalds_bytes(const struct gemm_problem *p, uint64_t *out)
            size_add(*out, FREIVALDS_ROWS_OFFSET, out);
 }
 
-enum gemmd_error freivalds_check(struct gemm_context *context, const struct gemm_problem *problem,
-                                 uint64_t seed, double *residuals, void *workspace)
+enum gemmd_error freivalds_check(struct gemm_context *context, const void *of, uint64_t seed,
+                                 double *residuals, void *workspace)
 {
+    const struct gemm_problem *problem = of;
     return context->backend->check(context, problem, seed, residuals, workspace);
 }
 

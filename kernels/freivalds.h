@@ -42,18 +42,18 @@ extern "C" {
  * none, or lacks one where it must have one. */
 enum { FREIVALDS_ROWS_OFFSET = 64 };
 
-/* The size of the workspace, which starts at a multiple of 8 bytes. False: the size overflows.
- * Pure. */
-bool freivalds_bytes(const struct gemm_problem *problem, uint64_t *out);
+/* The size of the workspace for the check of a struct gemm_problem. The workspace starts at a
+ * multiple of 8 bytes. False: the size overflows. Pure. */
+bool freivalds_bytes(const void *problem, uint64_t *out);
 
 /* Enqueues the check on the context's stream, after the product (CUDA), or makes the check (CPU).
  * The problem's pointers and the workspace are in the memory of the context's backend. `seed`
  * chooses r. `residuals`, if not NULL, gets the residuals of the rows [batch][m]; on CUDA this is
  * device memory or mapped host memory. A check on the CPU stops early like a kernel
- * (kernels/cpu/watch.h), and its residuals are then undefined. Errors are those of gemm_kernel.run.
+ * (kernels/cpu/watch.h), and its residuals are then undefined. Errors are those of a kernel.
  */
-enum gemmd_error freivalds_check(struct gemm_context *context, const struct gemm_problem *problem,
-                                 uint64_t seed, double *residuals, void *workspace);
+enum gemmd_error freivalds_check(struct gemm_context *context, const void *problem, uint64_t seed,
+                                 double *residuals, void *workspace);
 
 #ifdef __cplusplus
 }

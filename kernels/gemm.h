@@ -1,5 +1,5 @@
 /*
- * gemm.h - the interface of the GEMM kernels, and the choice of a kernel for a problem.
+ * gemm.h - products: the problem, and the devices and contexts that all kernels run on.
  *
  *   C[i] = act(alpha * op(A[i]) * op(B[i]) + beta * C0[i] + bias),  i = 0 ... batch-1
  *
@@ -39,9 +39,9 @@ enum gemm_backend { GEMM_BACKEND_CPU, GEMM_BACKEND_CUDA };
 struct gemm_device {
     enum gemm_backend backend;
     uint32_t compute_capability; /* CUDA: 90 for 9.0; CPU: 0 */
-    /* Kernels that are disabled on the device, as bit masks: bit i is entry i of gemm_kernels and
-     * of operation_kernels. */
-    uint32_t without_gemm, without[OPERATION_COUNT];
+    /* Kernels of each operation that are disabled on the device, as bit masks: bit i is entry i of
+     * operation_kernels. */
+    uint32_t without[OPERATION_COUNT];
 };
 
 /* The scales of an operand: positive and finite f32. The factor of line i (a row of op(A) or a
@@ -86,73 +86,18 @@ void gemm_problem_scales_contiguous(struct gemm_problem *problem, bool transa, b
  * number overflows. */
 bool gemm_scale_span(const struct gemm_problem *problem, bool of_b, uint64_t *out);
 
-/* The share_factor of the kernels called `naive`. On two cores of an AMD EPYC these kernels took 22
- * to 122 times as long as the kernel that is chosen by default (products of 384^3 in five types,
- * and one f32 problem of each other operation). */
-enum { NAIVE_SHARE_FACTOR = 64 };
-
 struct gemm_context;
-struct gemm_kernel {
-    const char *name;
-    const char *description;     /* one line, for /info */
-    uint32_t compute_capability; /* the only one the kernel runs on, 90 for 9.0; 0: any device */
-    /* The bits of a row of C depend on the same row of A and C0 only, not on m or other rows. Rows
-     * of several requests may be stacked (kernels/stacked.h). */
-    bool rows_independent;
-    /* The bits of a result do not depend on leading dimensions and strides. A library may choose
-     * other code for other leading dimensions. */
-    bool any_leading;
-    /* The operations (2 * m * n * k * batch) that one launch of a product should have. A product
-     * with more may be cut into several calls of `run`, by rows or by problems of the batch
-     * (launch_cut.h), and every element has the same bits as in one call. 0: a product is computed
-     * in one call. */
-    double launch_flops;
-    /* The same for products of f32 with precision full, if it is another number. */
-    double launch_flops_f32;
-    /* For a kernel that is far slower than others: how many times an operation counts for the
-     * tenant's fair share. 0: once. */
-    uint32_t share_factor;
-    /* Whether the kernel can compute the problem. Ignores the problem's pointers. */
-    bool (*takes)(const struct gemm_problem *problem);
-    /* Whether automatic selection may choose the kernel for a problem that it takes; false where
-     * another kernel is faster. Must not depend on m or the batch where the bits of a row must not
-     * depend on other rows. NULL: always. */
-    bool (*preferred)(const struct gemm_problem *problem);
-    /* The size of the workspace that `run` needs for the problem. A pure function of the problem.
-     * False: the size overflows. */
-    bool (*workspace_bytes)(const struct gemm_problem *problem, uint64_t *out);
-    /* Enqueues the problem on the context's stream (CUDA) or computes it (CPU). Returns
-     * GEMMD_ERR_INTERNAL if a launch failed, GEMMD_ERR_UNSUPPORTED if a library has no algorithm
-     * for the problem on this device, and GEMMD_ERR_DEVICE_LOST if the CUDA context is lost. */
-    enum gemmd_error (*run)(struct gemm_context *context, const struct gemm_problem *problem,
-                            void *workspace);
-    /* Enqueues (CUDA) or computes (CPU) many problems at once. The kernel must take each of them,
-     * and none may need a workspace. On CUDA operands and results may lie in mapped host memory,
-     * aligned to their elements. Results have the same bytes as those of `run`. NULL: the kernel
-     * computes one problem at a time. */
-    enum gemmd_error (*run_group)(struct gemm_context *context,
-                                  const struct gemm_problem *const problems[], uint32_t count);
+
+/* The numbers of a product's parts (operation.parts). */
+enum {
+    GEMM_PART_A,
+    GEMM_PART_B,
+    GEMM_PART_BIAS,
+    GEMM_PART_C0,
+    GEMM_PART_A_SCALE,
+    GEMM_PART_B_SCALE,
+    GEMM_PART_C
 };
-
-/* Whether a problem is so small that copies and the launch would take longer than its computation.
- * A small problem is computed from mapped host memory, in one launch with others that wait. A pure
- * function of shape and types. */
-bool gemm_is_small(const struct gemm_problem *problem);
-
-/* The kernels of a backend, NULL-terminated; empty for a backend that is not built in. */
-const struct gemm_kernel *const *gemm_kernels(enum gemm_backend backend);
-
-/* Whether the kernel runs on the device's architecture and is not disabled there. */
-bool gemm_kernel_runs_on(const struct gemm_kernel *kernel, const struct gemm_device *device);
-
-/* Selects the kernel for a problem. `name` is a kernel's name or "auto". "auto" selects the first
- * kernel of the backend's list that takes the problem and is preferred for it; for a small problem,
- * the first of these kernels that has run_group. Returns GEMMD_ERR_UNSUPPORTED if no kernel has the
- * name or the named kernel does not take the problem; `fault` lists the kernels that do. Pure: the
- * choice depends only on the device and on the problem's shape and types. */
-enum gemmd_error gemm_select(const struct gemm_device *device, const char *name,
-                             const struct gemm_problem *problem, const struct gemm_kernel **kernel,
-                             struct fault *fault);
 
 /* The leading dimension at which the device's kernels can use a matrix, whose rows have `width`
  * elements, without a copy. Kernels compute with any other leading dimension too. `stays` is true
@@ -161,7 +106,7 @@ enum gemmd_error gemm_select(const struct gemm_device *device, const char *name,
 uint64_t gemm_leading(const struct gemm_device *device, enum gemmd_dtype dtype, uint64_t width,
                       bool stays);
 
-/* The version of the rules by which gemm_select chooses for "auto"; part of /info. */
+/* The version of the rules by which operation_select chooses for "auto"; part of /info. */
 const char *gemm_select_version(void);
 
 /* Creates the context that kernels run in. A context is used by one thread at a time. On CUDA
@@ -172,6 +117,8 @@ enum gemmd_error gemm_context_create(enum gemm_backend backend, void *stream, ui
                                      struct gemm_context **context, struct fault *fault);
 void gemm_context_destroy(struct gemm_context *context);
 
+/* "cpu" or "cuda"; static storage. */
+const char *gemm_backend_name(enum gemm_backend backend);
 /* "OpenBLAS 0.3.21 ..." or "cuBLAS 13.1"; static storage. For /info and the build_info metric. */
 const char *gemm_backend_library(enum gemm_backend backend);
 

@@ -62,8 +62,9 @@ static bool is_i32(double value)
     return value >= INT32_MIN && value <= INT32_MAX && value == (int32_t)value;
 }
 
-bool gemm_problem_offered(const struct gemm_problem *problem)
+bool gemm_problem_offered(const void *of)
 {
+    const struct gemm_problem *problem = of;
     if (!are_dims(problem) || !gemm_scales_offer(problem->scales, problem->dtype, problem->out))
         return false;
     if (problem->out != GEMMD_I32)
@@ -72,29 +73,8 @@ bool gemm_problem_offered(const struct gemm_problem *problem)
            (problem->act == GEMM_ACT_NONE || problem->act == GEMM_ACT_RELU);
 }
 
-bool gemm_problem_unscaled(const struct gemm_problem *problem)
+bool gemm_problem_unscaled(const void *of)
 {
+    const struct gemm_problem *problem = of;
     return problem->scales == GEMM_SCALES_NONE && gemm_problem_offered(problem);
-}
-
-bool gemm_no_workspace(const struct gemm_problem *problem, uint64_t *out)
-{
-    (void)problem;
-    *out = 0;
-    return true;
-}
-
-/* SMALL_SIDE bounds how long a product delays the others of its launch. SMALL_BYTES bounds the time
- * of reading host memory from the device, compared with copies. SMALL_BATCH bounds the number of
- * products of one request. */
-enum { SMALL_SIDE = 256, SMALL_BYTES = 256 << 10, SMALL_BATCH = 64 };
-
-bool gemm_is_small(const struct gemm_problem *p)
-{
-    if (p->m > SMALL_SIDE || p->n > SMALL_SIDE || p->k > SMALL_SIDE || p->batch > SMALL_BATCH)
-        return false;
-    const uint64_t results = p->m * p->n * (p->beta != 0 ? 2 : 1);
-    return p->batch *
-               ((p->m + p->n) * p->k * dtype_size(p->dtype) + results * dtype_size(p->out)) <=
-           SMALL_BYTES;
 }

@@ -4,11 +4,7 @@
 
 #include "kernels/problem_part.h"
 #include "proto/dtype.h"
-
-static uint64_t ceil_div(uint64_t value, uint64_t by)
-{
-    return value / by + (value % by != 0);
-}
+#include "proto/size.h"
 
 static uint64_t at_most(uint64_t value, uint64_t limit)
 {
@@ -47,14 +43,14 @@ static uint64_t each_of(uint64_t all, double most, uint64_t step)
     const uint64_t longest = steps < 1                             ? step
                              : steps * (double)step >= (double)all ? all
                                                                    : (uint64_t)steps * step;
-    const uint64_t launches = ceil_div(all, longest);
+    const uint64_t launches = size_blocks(all, longest);
     if (launches <= 1)
         return all;
-    const uint64_t each = ceil_div(ceil_div(all, launches), step) * step;
+    const uint64_t each = size_blocks(size_blocks(all, launches), step) * step;
     return each > 0 && each < all ? each : all;
 }
 
-static bool launch_fits(const struct gemm_kernel *kernel, const struct gemm_problem *whole,
+static bool launch_fits(const struct operation_kernel *kernel, const struct gemm_problem *whole,
                         const struct gemm_problem *part)
 {
     uint64_t room, needed;
@@ -63,17 +59,32 @@ static bool launch_fits(const struct gemm_kernel *kernel, const struct gemm_prob
 }
 
 /* The operations that one launch of a product should have. */
-static double most_flops(const struct gemm_kernel *kernel, const struct gemm_problem *p)
+static double most_flops(const struct operation_kernel *kernel, const struct gemm_problem *p)
 {
     const bool is_full = p->dtype == GEMMD_F32 && p->precision == GEMM_PRECISION_FULL;
     return is_full && kernel->launch_flops_f32 > 0 ? kernel->launch_flops_f32
                                                    : kernel->launch_flops;
 }
 
-void launch_cut_gemm(const struct gemm_kernel *kernel, const struct gemm_problem *problem,
+void launch_cut_gemm_piece(const struct launch_cut *cut, const void *problem, uint64_t index,
+                           void *piece)
+{
+    const struct gemm_problem *p = problem;
+    const uint64_t row_launches = size_blocks(p->m, cut->rows);
+    const uint64_t first = index / row_launches * cut->problems;
+    const uint64_t row = index % row_launches * cut->rows;
+    const struct gemm_part part = {.first_problem = first,
+                                   .problems = at_most(cut->problems, p->batch - first),
+                                   .first_row = row,
+                                   .rows = at_most(cut->rows, p->m - row)};
+    *(struct gemm_problem *)piece = gemm_problem_part(p, &part);
+}
+
+void launch_cut_gemm(const struct operation_kernel *kernel, const void *problem,
                      struct launch_cut *cut)
 {
     const struct gemm_problem *p = problem;
+    struct gemm_problem first, last;
     const struct launch_cut whole = {.launches = 1, .rows = p->m, .problems = p->batch};
     const double row = 2.0 * (double)p->n * (double)p->k, one = row * (double)p->m;
     const double most = most_flops(kernel, p);
@@ -84,31 +95,22 @@ void launch_cut_gemm(const struct gemm_kernel *kernel, const struct gemm_problem
     cut->problems = each_of(p->batch, most / one, fewest);
     if (one * (double)cut->problems > most)
         cut->rows = each_of(p->m, most / (row * (double)cut->problems), PROBLEM_PART_ROWS);
-    cut->launches = ceil_div(p->batch, cut->problems) * ceil_div(p->m, cut->rows);
-    const struct gemm_problem first = launch_cut_gemm_part(cut, p, 0);
-    const struct gemm_problem last = launch_cut_gemm_part(cut, p, cut->launches - 1);
+    cut->launches = size_blocks(p->batch, cut->problems) * size_blocks(p->m, cut->rows);
+    launch_cut_gemm_piece(cut, p, 0, &first);
+    launch_cut_gemm_piece(cut, p, cut->launches - 1, &last);
     if (!launch_fits(kernel, p, &first) || !launch_fits(kernel, p, &last))
         *cut = whole;
 }
 
-struct gemm_problem launch_cut_gemm_part(const struct launch_cut *cut,
-                                         const struct gemm_problem *problem, uint64_t index)
-{
-    const uint64_t row_launches = ceil_div(problem->m, cut->rows);
-    const uint64_t first = index / row_launches * cut->problems;
-    const uint64_t row = index % row_launches * cut->rows;
-    const struct gemm_part part = {.first_problem = first,
-                                   .problems = at_most(cut->problems, problem->batch - first),
-                                   .first_row = row,
-                                   .rows = at_most(cut->rows, problem->m - row)};
-    return gemm_problem_part(problem, &part);
-}
-
-void launch_cut_task(const struct task *task, struct gemm_context *context, struct launch_cut *cut)
+void launch_cut_make(const struct task *task, struct gemm_context *context, struct launch_cut *cut)
 {
     const struct operation *operation = task->operation;
     const struct operation_kernel *kernel = task->kernel;
     const void *problem = &task->problem;
+    if (operation->cut != NULL) {
+        operation->cut(kernel, problem, cut);
+        return;
+    }
     *cut = (struct launch_cut){.launches = 1};
     if (kernel->parts == NULL)
         return;
@@ -117,12 +119,22 @@ void launch_cut_task(const struct task *task, struct gemm_context *context, stru
                                                        : operation->flops(problem);
     const double launches = fmin(ceil(cost / kernel->launch_flops), (double)parts);
     cut->parts_all = parts;
-    cut->parts = launches > 1 ? ceil_div(parts, (uint64_t)launches) : parts;
-    cut->launches = parts > 0 ? ceil_div(parts, cut->parts) : 1;
+    cut->parts = launches > 1 ? size_blocks(parts, (uint64_t)launches) : parts;
+    cut->launches = parts > 0 ? size_blocks(parts, cut->parts) : 1;
 }
 
-struct operation_range launch_cut_task_parts(const struct launch_cut *cut, uint64_t index)
+enum gemmd_error launch_cut_run(const struct launch_cut *cut, const struct task *task,
+                                struct gemm_context *context, uint64_t index, void *workspace)
 {
+    const struct operation_kernel *kernel = task->kernel;
+    union operation_problem piece;
+    if (cut->launches <= 1)
+        return kernel->run(context, &task->problem, workspace);
+    if (task->operation->cut_piece != NULL) {
+        task->operation->cut_piece(cut, &task->problem, index, &piece);
+        return kernel->run(context, &piece, workspace);
+    }
     const uint64_t first = index * cut->parts;
-    return (struct operation_range){first, at_most(cut->parts, cut->parts_all - first)};
+    const struct operation_range parts = {first, at_most(cut->parts, cut->parts_all - first)};
+    return kernel->run_parts(context, &task->problem, parts);
 }

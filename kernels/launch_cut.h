@@ -27,17 +27,17 @@ struct launch_cut {
     uint64_t parts_all, parts;
 };
 
-/* Cuts a product that the kernel takes. The product stays in one launch if a part of the product
- * would need more workspace than the whole. */
-void launch_cut_gemm(const struct gemm_kernel *kernel, const struct gemm_problem *problem,
-                     struct launch_cut *cut);
-/* The product that launch number `index` computes. */
-struct gemm_problem launch_cut_gemm_part(const struct launch_cut *cut,
-                                         const struct gemm_problem *problem, uint64_t index);
+/* Cuts a problem, which the task's kernel takes. */
+void launch_cut_make(const struct task *task, struct gemm_context *context, struct launch_cut *cut);
+/* Enqueues launch number `index`. Errors are those of operation_kernel.run. */
+enum gemmd_error launch_cut_run(const struct launch_cut *cut, const struct task *task,
+                                struct gemm_context *context, uint64_t index, void *workspace);
 
-/* Cuts a problem of another operation, which the task's kernel takes. */
-void launch_cut_task(const struct task *task, struct gemm_context *context, struct launch_cut *cut);
-/* The parts that launch number `index` computes. */
-struct operation_range launch_cut_task_parts(const struct launch_cut *cut, uint64_t index);
+/* The members `cut` and `cut_piece` of operation_gemm. A product stays in one launch if a part of
+ * the product would need more workspace than the whole. */
+void launch_cut_gemm(const struct operation_kernel *kernel, const void *problem,
+                     struct launch_cut *cut);
+void launch_cut_gemm_piece(const struct launch_cut *cut, const void *problem, uint64_t index,
+                           void *piece);
 
 #endif

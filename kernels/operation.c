@@ -13,7 +13,7 @@ const struct operation_kernel *const *operation_kernels(const struct operation *
     static const struct operation_kernel *const none[] = {NULL};
     const struct gemm_backend_entry *entry =
         backend == GEMM_BACKEND_CUDA ? &gemm_backend_cuda : &gemm_backend_cpu;
-    const struct operation_kernel *const *kernels = entry->tasks[operation->number];
+    const struct operation_kernel *const *kernels = entry->kernels[operation->number];
     return kernels != NULL ? kernels : none;
 }
 
@@ -45,14 +45,34 @@ static void operation_append(char *text, size_t size, const char *word)
     snprintf(text + length, size - length, "%s%s", length > 0 ? ", " : "", word);
 }
 
-static bool operation_any_takes(const struct operation *operation, const struct gemm_device *device,
-                                const void *problem)
+/* Lists the names of the device's kernels that take `problem`, or of all kernels if `problem` is
+ * NULL. */
+static void operation_list_kernels(const struct operation *operation,
+                                   const struct gemm_device *device, const void *problem,
+                                   char *text, size_t size)
+{
+    const struct operation_kernel *const *k = operation_kernels(operation, device->backend);
+    text[0] = '\0';
+    for (; *k != NULL; k++)
+        if (operation_kernel_runs_on(operation, *k, device) &&
+            (problem == NULL || (*k)->takes(problem)))
+            operation_append(text, size, (*k)->name);
+    if (text[0] == '\0')
+        snprintf(text, size, "none");
+}
+
+/* The first kernel of the device that takes the problem; NULL: there is none. `in_group`: only
+ * kernels that have run_group. */
+static const struct operation_kernel *operation_first(const struct operation *operation,
+                                                      const struct gemm_device *device,
+                                                      const void *problem, bool in_group)
 {
     const struct operation_kernel *const *k = operation_kernels(operation, device->backend);
     for (; *k != NULL; k++)
-        if (operation_kernel_runs_on(operation, *k, device) && (*k)->takes(problem))
-            return true;
-    return false;
+        if ((!in_group || (*k)->run_group != NULL) &&
+            operation_kernel_runs_on(operation, *k, device) && (*k)->takes(problem))
+            return *k;
+    return NULL;
 }
 
 /* The operand types for which some kernel of the device takes a problem. */
@@ -63,7 +83,7 @@ static void operation_list_dtypes(const struct operation *operation,
     for (int i = 0; i < GEMMD_DTYPE_COUNT * GEMMD_DTYPE_COUNT; i++) {
         const enum gemmd_dtype dtype = (enum gemmd_dtype)(i / GEMMD_DTYPE_COUNT);
         if (!operation->example(dtype, (enum gemmd_dtype)(i % GEMMD_DTYPE_COUNT), &problem) ||
-            !operation_any_takes(operation, device, &problem))
+            operation_first(operation, device, &problem, false) == NULL)
             continue;
         operation_append(text, size, dtype_name(dtype));
         i = ((int)dtype + 1) * GEMMD_DTYPE_COUNT - 1; /* the next operand type */
@@ -83,39 +103,83 @@ const struct operation_kernel *operation_preferred(const struct operation *opera
                : kernel;
 }
 
+/* The kernel that "auto" selects; NULL: no kernel takes the problem. */
+static const struct operation_kernel *operation_choose(const struct operation *operation,
+                                                       const struct gemm_device *device,
+                                                       const void *problem)
+{
+    const struct operation_kernel *kernel =
+        operation->small_in_group && operation->is_small(problem)
+            ? operation_first(operation, device, problem, true)
+            : NULL;
+    if (kernel == NULL)
+        kernel = operation_first(operation, device, problem, false);
+    return kernel != NULL ? operation_preferred(operation, device, kernel, problem) : NULL;
+}
+
+/* The kernel of the device with a name; NULL: there is none. */
+static const struct operation_kernel *operation_named(const struct operation *operation,
+                                                      const struct gemm_device *device,
+                                                      const char *name)
+{
+    const struct operation_kernel *const *k = operation_kernels(operation, device->backend);
+    while (*k != NULL &&
+           (strcmp((*k)->name, name) != 0 || !operation_kernel_runs_on(operation, *k, device)))
+        k++;
+    return *k;
+}
+
+static enum gemmd_error fault_of_name(const struct operation *operation,
+                                      const struct gemm_device *device, const char *name,
+                                      struct fault *fault)
+{
+    const bool is_gemm = operation->number == OPERATION_GEMM;
+    char names[256];
+    operation_list_kernels(operation, device, NULL, names, sizeof names);
+    return fault_set(fault, GEMMD_ERR_UNSUPPORTED, "kernel",
+                     "the %s backend has no %s%skernel '%.32s'; it has: %s%s",
+                     gemm_backend_name(device->backend), is_gemm ? "" : operation->name,
+                     is_gemm ? "" : " ", name, is_gemm ? "auto, " : "", names);
+}
+
+/* Says which kernels take the problem, or, where the operation does not describe problems, which
+ * types some kernel takes. */
+static enum gemmd_error fault_of_problem(const struct operation *operation,
+                                         const struct gemm_device *device, const char *name,
+                                         const void *problem, struct fault *fault)
+{
+    const char *backend = gemm_backend_name(device->backend);
+    char list[256] = "", text[128];
+    if (operation->describe != NULL) {
+        operation->describe(problem, text, sizeof text);
+        operation_list_kernels(operation, device, problem, list, sizeof list);
+        return fault_set(fault, GEMMD_ERR_UNSUPPORTED, "kernel",
+                         "kernel '%.32s' cannot compute %s on the %s backend; these can: %s", name,
+                         text, backend, list);
+    }
+    if (operation_first(operation, device, problem, false) != NULL)
+        return fault_set(fault, GEMMD_ERR_UNSUPPORTED, "kernel",
+                         "kernel '%.32s' cannot compute this %s; kernel=auto can", name,
+                         operation->name);
+    operation_list_dtypes(operation, device, list, sizeof list);
+    return fault_set(fault, GEMMD_ERR_UNSUPPORTED, "dtype",
+                     "%s in %s is not offered on the %s backend; these types are: %s",
+                     operation->name, dtype_name(operation->dtype(problem)), backend,
+                     list[0] != '\0' ? list : "none");
+}
+
 enum gemmd_error operation_select(const struct operation *operation,
                                   const struct gemm_device *device, const char *name,
                                   const void *problem, const struct operation_kernel **kernel,
                                   struct fault *fault)
 {
     const bool any = strcmp(name, "auto") == 0;
-    const char *backend = device->backend == GEMM_BACKEND_CUDA ? "cuda" : "cpu";
-    char names[160] = "", dtypes[64] = "";
-    bool known = any, taken = false;
-    const struct operation_kernel *const *k = operation_kernels(operation, device->backend);
-    for (; *k != NULL; k++) {
-        if (!operation_kernel_runs_on(operation, *k, device))
-            continue;
-        const bool takes = (*k)->takes(problem), named = strcmp((*k)->name, name) == 0;
-        operation_append(names, sizeof names, (*k)->name);
-        taken |= takes;
-        known |= named;
-        if (takes && (any || named)) {
-            *kernel = any ? operation_preferred(operation, device, *k, problem) : *k;
-            return GEMMD_OK;
-        }
-    }
-    if (!known)
-        return fault_set(fault, GEMMD_ERR_UNSUPPORTED, "kernel",
-                         "the %s backend has no %s kernel '%.32s'; it has: %s", backend,
-                         operation->name, name, names[0] != '\0' ? names : "none");
-    if (taken)
-        return fault_set(fault, GEMMD_ERR_UNSUPPORTED, "kernel",
-                         "kernel '%.32s' cannot compute this %s; kernel=auto can", name,
-                         operation->name);
-    operation_list_dtypes(operation, device, dtypes, sizeof dtypes);
-    return fault_set(fault, GEMMD_ERR_UNSUPPORTED, "dtype",
-                     "%s in %s is not offered on the %s backend; these types are: %s",
-                     operation->name, dtype_name(operation->dtype(problem)), backend,
-                     dtypes[0] != '\0' ? dtypes : "none");
+    const struct operation_kernel *chosen = any ? operation_choose(operation, device, problem)
+                                                : operation_named(operation, device, name);
+    if (chosen == NULL && !any)
+        return fault_of_name(operation, device, name, fault);
+    if (chosen == NULL || (!any && !chosen->takes(problem)))
+        return fault_of_problem(operation, device, name, problem, fault);
+    *kernel = chosen;
+    return GEMMD_OK;
 }

@@ -1,13 +1,11 @@
 /*
  * operation.h - the interface of an operation and of its kernels, and the choice of a kernel.
  *
- * An operation is what a request asks a device to compute: an attention, for example. Each
- * operation has a struct of its own for its problems (struct attention_problem), a list of kernels
+ * An operation is what a request asks a device to compute: a product, or an attention, for example.
+ * Each operation has a struct of its own for its problems (struct gemm_problem), a list of kernels
  * for each backend, and one struct operation, which tells the rest of the daemon everything that it
  * needs to know to run the problems: where the operands and results are, how large the computation
- * is, and which problems can share a launch. operations.h lists the operations. Products are not
- * among them. They have an interface of their own (gemm.h), because they are stacked, padded and
- * verified.
+ * is, and which problems can share a launch. operations.h lists the operations.
  *
  * The word part stands for three things, and each declaration says for which: the operands and
  * results of a problem are its parts (struct operation_part); a kernel's computation consists of
@@ -45,19 +43,37 @@ struct operation_member {
 };
 enum { OPERATION_GROUP_MAX = 1024 };
 
-/* A kernel. The members have the meaning that they have in struct gemm_kernel. */
+/* The share_factor of the kernels called `naive`. On two cores of an AMD EPYC these kernels took 22
+ * to 122 times as long as the kernel that is chosen by default (products of 384^3 in five types,
+ * and one f32 problem of each other operation). */
+enum { NAIVE_SHARE_FACTOR = 64 };
+
 struct operation_kernel {
     const char *name;
     const char *description;     /* one line, for /info */
     uint32_t compute_capability; /* the only one the kernel runs on, 90 for 9.0; 0: any device */
+    /* For a kernel that is far slower than others: how many times an operation counts for the
+     * tenant's fair share. 0: once. */
     uint32_t share_factor;
+    /* Of a product: the bits of a row of C depend on the same row of A and C0 only, not on m or
+     * other rows. Rows of several requests may be stacked (stacked.h). */
+    bool rows_independent;
+    /* Of a product: the bits of a result do not depend on leading dimensions and strides. A library
+     * may choose other code for other leading dimensions. */
+    bool any_leading;
+    /* Whether the kernel can compute the problem. Ignores the problem's pointers. */
     bool (*takes)(const void *problem);
     /* A faster kernel for a problem that this kernel takes, or NULL. Automatic selection chooses
      * the faster kernel if it runs on the device and takes the problem. The bits of the two kernels
      * may differ, so the result must not depend on the number of rows or of entries of a batch.
      * NULL: there is no faster kernel. */
     const struct operation_kernel *(*preferred_kernel)(const void *problem);
+    /* The size of the workspace that `run` needs for the problem. A pure function of the problem.
+     * False: the size overflows. */
     bool (*workspace_bytes)(const void *problem, uint64_t *out);
+    /* Enqueues the problem on the context's stream (CUDA) or computes it (CPU). Returns
+     * GEMMD_ERR_INTERNAL if a launch failed, GEMMD_ERR_UNSUPPORTED if a library has no algorithm
+     * for the problem on this device, and GEMMD_ERR_DEVICE_LOST if the CUDA context is lost. */
     enum gemmd_error (*run)(struct gemm_context *context, const void *problem, void *workspace);
     /* The number of parts that a problem has, and `run` for some of its parts only. A part is what
      * one thread block computes, with the same bits in whatever launch, so a long computation may
@@ -67,13 +83,17 @@ struct operation_kernel {
     enum gemmd_error (*run_parts)(struct gemm_context *context, const void *problem,
                                   struct operation_range parts);
     /* The most operations that one launch should have, as operation->launch_cost counts them, if
-     * the kernel has parts. */
+     * the kernel has parts, or the operation cuts problems itself (operation->cut). A product with
+     * more operations is cut by rows or by problems of the batch, and every element has the same
+     * bits as in one launch. 0: a problem is computed in one launch. */
     double launch_flops;
+    /* The same for products of f32 with precision full, if it is another number. */
+    double launch_flops_f32;
     /* Computes 1 to OPERATION_GROUP_MAX problems together, each with the same bits as `run`. The
      * problems are of one group (operation->group_traits), or all are small
      * (operation->is_small) and of any kind that the kernel takes. The list of members is not read
      * after the function returns. On CUDA, operands and results of small problems may be in mapped
-     * host memory. NULL: the kernel computes one problem at a time. */
+     * host memory, aligned to their elements. NULL: the kernel computes one problem at a time. */
     enum gemmd_error (*run_group)(struct gemm_context *context,
                                   const struct operation_member members[], uint32_t count);
     /* The most work that a group may have, as operation->group_units counts. The limit bounds how
@@ -88,6 +108,16 @@ struct operation_part {
     uint64_t bytes; /* from the pointer on; 0: the problem has no such part */
     bool is_result;
     bool is_whole; /* every part of a divided problem needs all of it (operation->divide) */
+    /* Of a matrix, and of the matrices of a batch, which may be arranged (operation->arrange): the
+     * rows of all of them, and the distance from one row to the next in bytes. */
+    uint64_t rows, row_bytes, pitch;
+    uint32_t element_bytes;
+};
+
+/* How the parts of a problem are arranged in device memory. Bit i is part i. */
+struct operation_arrangement {
+    uint32_t packed; /* copied from or to tensor memory, without the gaps between its rows */
+    uint32_t apart;  /* rows that have no gaps on the host are moved apart */
 };
 
 /* The properties that the problems of one group share, for comparing and hashing. */
@@ -116,6 +146,42 @@ static inline double operation_length(uint64_t length)
     return length < 16 ? 16 : (double)length;
 }
 
+/* Most rows of a stack. On an H100, 256 rows of bf16 with a B of 4096 x 4096 take 116 us, so that
+ * no request waits long for the others of its stack. */
+enum { OPERATION_STACK_ROWS = 512 };
+
+/* The check of all rows of a stack, as one product (freivalds.h). */
+struct operation_check {
+    uint64_t seed;
+    double *residuals; /* receives the residual of each row; in host memory, pinned on CUDA */
+};
+
+/* How problems that share a resident operand are computed as one problem, which has the rows of all
+ * of them. kernels/stacked.h says which products can be stacked. */
+struct operation_stack {
+    /* Most rows of a stack of such problems in a workspace of `workspace_bytes`; 0: the problem
+     * cannot be stacked. The result is the same for all problems that can share a stack. The
+     * problem's shared operands are tested for being in the span of `resident_bytes` bytes that
+     * begins at `resident`. Pure. */
+    uint32_t (*rows_max)(const struct operation_kernel *kernel, const void *problem,
+                         const void *resident, uint64_t resident_bytes, uint64_t workspace_bytes);
+    /* The rows that a problem adds to a stack. */
+    uint32_t (*rows)(const void *problem);
+    /* Whether two problems that can be stacked can share a stack; and a hash that is equal for
+     * problems that can, never 0. Pure. */
+    bool (*same)(const struct operation_kernel *kernel, const void *problem,
+                 const struct operation_kernel *other_kernel, const void *other);
+    uint64_t (*key)(const struct operation_kernel *kernel, const void *problem);
+    /* Computes the stack of `count` problems. `check`: NULL if no row is checked; the residuals are
+     * in the order of the problems' rows. The list and `check` are not read after the function
+     * returns. After an error all results are undefined. */
+    enum gemmd_error (*run)(struct gemm_context *context, const struct operation_kernel *kernel,
+                            const struct operation_member members[], uint32_t count,
+                            const struct operation_check *check, void *workspace);
+};
+
+struct launch_cut;
+
 struct operation {
     const char *name; /* "attention": in /info, in metrics and in messages */
     enum operation_number number;
@@ -123,6 +189,12 @@ struct operation {
     /* Fills in the parts of a problem. A pointer of the problem is only tested for NULL. Returns
      * the number of parts; 0: a size overflows. */
     uint32_t (*parts)(const void *problem, struct operation_part parts[OPERATION_PARTS_MAX]);
+    /* Changes the leading dimensions and strides of a problem to those that the kernel is to
+     * compute with. `resident`: bit i is set for a part that is in the device's tensor memory.
+     * `device`: the device, for which rows from the host may be moved apart; NULL: they are not.
+     * False: a size overflows. NULL: the parts of a problem keep their layout. */
+    bool (*arrange)(const struct operation_kernel *kernel, const struct gemm_device *device,
+                    uint32_t resident, void *problem, struct operation_arrangement *arrangement);
     /* The type of the operands, and the type of the result. */
     enum gemmd_dtype (*dtype)(const void *problem);
     /* The lengths by which metrics tell shapes apart, and their names. */
@@ -138,23 +210,45 @@ struct operation {
     double (*moved_bytes)(const void *problem);
     /* The cost by which a problem is cut into launches, in operations. NULL: `flops`. */
     double (*launch_cost)(const void *problem);
+    /* Cuts a problem into launches, each of which computes a problem of its own, and sets `piece`
+     * to the problem of launch number `index`. NULL: problems are cut by the parts that their
+     * kernel has (operation_kernel.parts). */
+    void (*cut)(const struct operation_kernel *kernel, const void *problem, struct launch_cut *cut);
+    void (*cut_piece)(const struct launch_cut *cut, const void *problem, uint64_t index,
+                      void *piece);
 
-    /* Small problems are computed from mapped host memory, in one launch with the small products
-     * and problems of any operation that wait. NULL: no problem is small. */
+    /* Small problems are computed from mapped host memory, in one launch with the small problems of
+     * any operation that wait. NULL: no problem is small. */
     bool (*is_small)(const void *problem);
+    /* Automatic selection chooses for a small problem the first kernel that has run_group. */
+    bool small_in_group;
     /* Problems with equal traits, computed by the same kernel, can share a launch with copies
      * (operation_kernel.run_group). NULL: none can. */
     struct operation_traits (*group_traits)(const void *problem);
     /* The work of a problem of a group, at least 1. NULL: 1. */
     uint32_t (*group_units)(const void *problem);
+    /* Problems that share a resident operand. NULL: none are stacked. */
+    const struct operation_stack *stack;
 
     /* How a problem can be divided over several devices. `units`: the most units that the problem
      * can be divided into; 0 or 1: it cannot be divided. `divide`: sets `part` to the problem that
      * computes some of the units. The results of the parts have the same bits as in the whole.
      * NULL: no problem can be divided. */
-    uint64_t (*units)(const void *problem);
+    uint64_t (*units)(const struct operation_kernel *kernel, const void *problem);
     void (*divide)(const void *problem, struct operation_range units, void *part);
 
+    /* The check of a result after its computation (freivalds.h): the size of the check's workspace,
+     * and the check, which writes the largest residual to the start of the workspace and those of
+     * the rows to `residuals`, if that is not NULL. NULL: results
+     * cannot be checked. `can_check`: whether the result of this problem can. */
+    bool (*can_check)(const void *problem);
+    bool (*check_bytes)(const void *problem, uint64_t *out);
+    enum gemmd_error (*check)(struct gemm_context *context, const void *problem, uint64_t seed,
+                              double *residuals, void *workspace);
+
+    /* Writes the types and the shape of a problem for the message that a kernel does not take the
+     * problem. NULL: the message lists the types that some kernel takes. */
+    void (*describe)(const void *problem, char *text, size_t size);
     /* A small problem with operands and a result of these types, for /info; false: the operation
      * offers no such types. */
     bool (*example)(enum gemmd_dtype dtype, enum gemmd_dtype out, void *problem);
@@ -182,8 +276,11 @@ const struct operation_kernel *operation_preferred(const struct operation *opera
                                                    const struct operation_kernel *kernel,
                                                    const void *problem);
 
-/* As gemm_select. If no kernel of the device takes the problem, the fault is at the dtype and lists
- * the dtypes that some kernel takes. */
+/* Selects the kernel for a problem. `name` is a kernel's name or "auto". "auto" selects the first
+ * kernel of the backend's list that takes the problem, or the faster kernel that this kernel names
+ * (operation_preferred). Returns GEMMD_ERR_UNSUPPORTED if no kernel has the name or the named
+ * kernel does not take the problem; `fault` lists what would be taken. Pure: the choice depends
+ * only on the device and on the problem's shape and types. */
 enum gemmd_error operation_select(const struct operation *operation,
                                   const struct gemm_device *device, const char *name,
                                   const void *problem, const struct operation_kernel **kernel,

@@ -1,8 +1,7 @@
 #include "kernels/operations.h"
 
 const struct operation *const operation_table[OPERATION_COUNT] = {
-    [OPERATION_ATTENTION] = &operation_attention,
-    [OPERATION_CONV2D] = &operation_conv2d,
-    [OPERATION_REDUCE] = &operation_reduce,
+    [OPERATION_GEMM] = &operation_gemm,       [OPERATION_ATTENTION] = &operation_attention,
+    [OPERATION_CONV2D] = &operation_conv2d,   [OPERATION_REDUCE] = &operation_reduce,
     [OPERATION_SOFTMAX] = &operation_softmax,
 };

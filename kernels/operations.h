@@ -6,10 +6,12 @@
 
 #include "kernels/attention.h"
 #include "kernels/conv.h"
+#include "kernels/gemm.h"
 #include "kernels/operation.h"
 #include "kernels/reduce.h"
 #include "kernels/softmax.h"
 
+extern const struct operation operation_gemm;      /* gemm_operation.c */
 extern const struct operation operation_attention; /* attention_operation.c */
 extern const struct operation operation_conv2d;    /* conv2d_operation.c */
 extern const struct operation operation_reduce;    /* reduce_operation.c */
@@ -19,13 +21,14 @@ extern const struct operation operation_softmax;   /* softmax_operation.c */
 extern const struct operation *const operation_table[OPERATION_COUNT];
 
 union operation_problem {
+    struct gemm_problem gemm;
     struct attention_problem attention;
     struct conv_problem conv2d;
     struct reduce_problem reduce;
     struct softmax_problem softmax;
 };
 
-/* A problem with the kernel that computes it. */
+/* A problem of an operation, with the kernel that computes it. */
 struct task {
     const struct operation *operation; /* NULL: there is nothing to compute */
     const struct operation_kernel *kernel;

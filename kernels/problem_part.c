@@ -27,7 +27,7 @@ struct gemm_problem gemm_problem_part(const struct gemm_problem *problem,
     return q;
 }
 
-bool gemm_parts_are_exact(const struct gemm_kernel *kernel)
+bool gemm_parts_are_exact(const struct operation_kernel *kernel)
 {
     return kernel->rows_independent || kernel->launch_flops > 0;
 }

@@ -29,7 +29,7 @@ struct gemm_part {
 struct gemm_problem gemm_problem_part(const struct gemm_problem *problem,
                                       const struct gemm_part *part);
 /* Whether parts of a product that a kernel computes have the bits of the whole. */
-bool gemm_parts_are_exact(const struct gemm_kernel *kernel);
+bool gemm_parts_are_exact(const struct operation_kernel *kernel);
 
 /* Some entries of a batch, and some heads of each of them. `kv_heads` heads of K and V, and all the
  * heads of Q that use these. */

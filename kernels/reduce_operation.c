@@ -67,8 +67,9 @@ static bool reduce_is_small(const void *problem)
     return reduce_moved_bytes(problem) <= 128 * 1024 && (reduce_is_of_rows(p) || p->length <= 512);
 }
 
-static uint64_t reduce_units(const void *problem)
+static uint64_t reduce_units(const struct operation_kernel *kernel, const void *problem)
 {
+    (void)kernel;
     return ((const struct reduce_problem *)problem)->outer;
 }
 

@@ -66,9 +66,10 @@ static bool softmax_is_small(const void *problem)
 }
 
 /* Rows that share a length stay together. */
-static uint64_t softmax_units(const void *problem)
+static uint64_t softmax_units(const struct operation_kernel *kernel, const void *problem)
 {
     const struct softmax_problem *p = problem;
+    (void)kernel;
     return p->lens != NULL ? size_blocks(p->rows, p->rows_per_len) : p->rows;
 }
 

@@ -38,8 +38,8 @@ static uint64_t scales_of_row(const struct gemm_problem *p)
                                             : 1;
 }
 
-static bool stack_plan_make(const struct gemm_kernel *kernel, const struct gemm_problem *problem,
-                            struct plan *plan)
+static bool stack_plan_make(const struct operation_kernel *kernel,
+                            const struct gemm_problem *problem, struct plan *plan)
 {
     struct gemm_problem *p = &plan->problem;
     *plan = (struct plan){.problem = *problem};
@@ -70,7 +70,8 @@ static uint64_t bits_of(double value)
     return bits;
 }
 
-static struct traits stack_traits_of(const struct gemm_kernel *kernel, const struct gemm_problem *p)
+static struct traits stack_traits_of(const struct operation_kernel *kernel,
+                                     const struct gemm_problem *p)
 {
     const bool scaled = p->scales != GEMM_SCALES_NONE;
     const uint64_t choices = (uint64_t)p->scales << 48 | (uint64_t)p->dtype << 40 |
@@ -83,21 +84,21 @@ static struct traits stack_traits_of(const struct gemm_kernel *kernel, const str
                             scaled ? p->b_scale.k_step : 0, scaled ? p->a_scale.step : 0}};
 }
 
-bool gemm_same_stack(const struct gemm_kernel *kernel, const struct gemm_problem *problem,
-                     const struct gemm_kernel *other_kernel, const struct gemm_problem *other)
+static bool gemm_same_stack(const struct operation_kernel *kernel, const void *problem,
+                            const struct operation_kernel *other_kernel, const void *other)
 {
     const struct traits one = stack_traits_of(kernel, problem),
                         two = stack_traits_of(other_kernel, other);
     return memcmp(&one, &two, sizeof one) == 0;
 }
 
-uint64_t gemm_stack_key(const struct gemm_kernel *kernel, const struct gemm_problem *problem)
+static uint64_t gemm_stack_key(const struct operation_kernel *kernel, const void *problem)
 {
     const struct traits traits = stack_traits_of(kernel, problem);
     return key_of_words(traits.words, sizeof traits.words / sizeof traits.words[0]);
 }
 
-bool gemm_can_stack(const struct gemm_kernel *kernel, const struct gemm_problem *problem)
+bool gemm_can_stack(const struct operation_kernel *kernel, const struct gemm_problem *problem)
 {
     struct plan plan;
     return kernel->rows_independent && kernel->any_leading && problem->batch == 1 &&
@@ -106,7 +107,7 @@ bool gemm_can_stack(const struct gemm_kernel *kernel, const struct gemm_problem 
            stack_plan_make(kernel, problem, &plan) && kernel->takes(&plan.problem);
 }
 
-bool gemm_stacked_bytes(const struct gemm_kernel *kernel, const struct gemm_problem *problem,
+bool gemm_stacked_bytes(const struct operation_kernel *kernel, const struct gemm_problem *problem,
                         uint64_t *out)
 {
     struct plan plan;
@@ -144,25 +145,28 @@ static struct gemm_moves moves_of(const struct gemm_problem *problem,
                                .to_pitch = problem->ldc * out};
 }
 
-static const void *stack_rows_in(const struct gemm_stack_rows *rows, enum direction direction)
+static const void *stack_rows_in(const struct gemm_problem *problem, enum direction direction)
 {
-    return direction == A_IN ? rows->a : direction == C0_IN ? rows->c0 : rows->a_scale;
+    return direction == A_IN    ? problem->a
+           : direction == C0_IN ? problem->c0
+                                : (const void *)problem->a_scale.data;
 }
 
-static enum gemmd_error stack_move(struct gemm_context *context, const struct gemm_problem *problem,
-                                   const struct gemm_problem *stacked, enum direction direction,
-                                   char *place, const struct gemm_stack_rows *rows, uint32_t count)
+static enum gemmd_error stack_move(struct gemm_context *context, const struct gemm_problem *stacked,
+                                   enum direction direction, char *place,
+                                   const struct operation_member members[], uint32_t count)
 {
-    struct gemm_moves moves = moves_of(problem, stacked, direction);
+    struct gemm_moves moves = moves_of(members[0].problem, stacked, direction);
     const uint64_t pitch = direction == C_OUT ? moves.from_pitch : moves.to_pitch;
     enum gemmd_error code = GEMMD_OK;
     for (uint32_t i = 0; i < count && code == GEMMD_OK; i++) {
+        const struct gemm_problem *of = members[i].problem;
         moves.list[moves.count++] = (struct gemm_move){
-            .from = direction == C_OUT ? place : stack_rows_in(&rows[i], direction),
-            .to = direction == C_OUT ? rows[i].c : place,
-            .rows = rows[i].rows,
+            .from = direction == C_OUT ? place : stack_rows_in(of, direction),
+            .to = direction == C_OUT ? of->c : place,
+            .rows = of->m,
         };
-        place += rows[i].rows * pitch;
+        place += of->m * pitch;
         if (moves.count < GEMM_MOVES && i + 1 < count)
             continue;
         code = context->backend->move_rows(context, &moves);
@@ -171,13 +175,15 @@ static enum gemmd_error stack_move(struct gemm_context *context, const struct ge
     return code;
 }
 
-enum gemmd_error gemm_stacked(struct gemm_context *context, const struct gemm_kernel *kernel,
-                              const struct gemm_problem *problem,
-                              const struct gemm_stack_rows *rows, uint32_t count,
-                              const struct gemm_stack_check *check, void *workspace)
+enum gemmd_error gemm_stacked(struct gemm_context *context, const struct operation_kernel *kernel,
+                              const struct operation_member members[], uint32_t count,
+                              const struct operation_check *check, void *workspace)
 {
+    struct gemm_problem all = *(const struct gemm_problem *)members[0].problem;
     struct plan plan;
-    if (!stack_plan_make(kernel, problem, &plan))
+    for (uint32_t i = 1; i < count; i++)
+        all.m += ((const struct gemm_problem *)members[i].problem)->m;
+    if (!stack_plan_make(kernel, &all, &plan))
         return GEMMD_ERR_INTERNAL;
     char *a = workspace, *c0 = a + plan.a_bytes, *scales = c0 + plan.c0_bytes;
     char *c = scales + plan.scale_bytes;
@@ -187,17 +193,66 @@ enum gemmd_error gemm_stacked(struct gemm_context *context, const struct gemm_ke
     p->c = c;
     if (p->scales != GEMM_SCALES_NONE)
         p->a_scale.data = (const float *)(const void *)scales;
-    enum gemmd_error code = stack_move(context, problem, p, A_IN, a, rows, count);
+    enum gemmd_error code = stack_move(context, p, A_IN, a, members, count);
     if (code == GEMMD_OK && p->beta != 0)
-        code = stack_move(context, problem, p, C0_IN, c0, rows, count);
+        code = stack_move(context, p, C0_IN, c0, members, count);
     if (code == GEMMD_OK && p->scales != GEMM_SCALES_NONE)
-        code = stack_move(context, problem, p, SCALES_IN, scales, rows, count);
+        code = stack_move(context, p, SCALES_IN, scales, members, count);
     if (code == GEMMD_OK)
         code = kernel->run(context, p, c + plan.c_bytes);
     if (code == GEMMD_OK && check != NULL)
         code = freivalds_check(context, p, check->seed, check->residuals,
                                c + plan.c_bytes + plan.kernel_bytes);
     if (code == GEMMD_OK)
-        code = stack_move(context, problem, p, C_OUT, c, rows, count);
+        code = stack_move(context, p, C_OUT, c, members, count);
     return code;
 }
+
+static bool stack_has(const void *resident, uint64_t resident_bytes, const void *address)
+{
+    return resident != NULL && (uintptr_t)address >= (uintptr_t)resident &&
+           (uintptr_t)address - (uintptr_t)resident < resident_bytes;
+}
+
+static bool stack_fits(const struct operation_kernel *kernel, const struct gemm_problem *problem,
+                       uint32_t rows, uint64_t workspace_bytes)
+{
+    struct gemm_problem stack = *problem;
+    uint64_t bytes;
+    stack.m = rows;
+    return gemm_can_stack(kernel, &stack) && gemm_stacked_bytes(kernel, &stack, &bytes) &&
+           bytes <= workspace_bytes;
+}
+
+/* The bias of a request belongs to that request alone, so that products with a bias are not
+ * stacked.
+ */
+static uint32_t gemm_stack_rows_max(const struct operation_kernel *kernel, const void *of,
+                                    const void *resident, uint64_t resident_bytes,
+                                    uint64_t workspace_bytes)
+{
+    /* A product with more rows than a tile of the fast kernels gains nothing in a stack. */
+    enum { ROWS_OF_ONE = 128 };
+    const struct gemm_problem *p = of;
+    uint32_t rows = OPERATION_STACK_ROWS;
+    if (workspace_bytes == 0 || !stack_has(resident, resident_bytes, p->b) || p->m > ROWS_OF_ONE ||
+        (p->scales != GEMM_SCALES_NONE && !stack_has(resident, resident_bytes, p->b_scale.data)) ||
+        p->bias != NULL || p->batch != 1 || p->transa)
+        return 0;
+    while (rows > 0 && !stack_fits(kernel, p, rows, workspace_bytes))
+        rows /= 2;
+    return p->m <= rows ? rows : 0;
+}
+
+static uint32_t gemm_stack_rows(const void *problem)
+{
+    return (uint32_t)((const struct gemm_problem *)problem)->m;
+}
+
+const struct operation_stack gemm_stack = {
+    .rows_max = gemm_stack_rows_max,
+    .rows = gemm_stack_rows,
+    .same = gemm_same_stack,
+    .key = gemm_stack_key,
+    .run = gemm_stacked,
+};

@@ -211,7 +211,7 @@ static enum gemmd_error open_metrics(struct daemon *daemon, enum gemm_backend ba
     const struct metrics_identity identity = {
         .version = GEMMD_VERSION,
         .revision = services->revision,
-        .backend = backend == GEMM_BACKEND_CUDA ? "cuda" : "cpu",
+        .backend = gemm_backend_name(backend),
         .library = gemm_backend_library(backend),
         .mhd = MHD_get_version(),
         .arch = device_info(services->executors.list[0].device)->arch,
@@ -232,9 +232,9 @@ static void log_device(const struct daemon *daemon, const struct device_info *in
     log_event(daemon->log, CONFIG_LOG_INFO,
               "computing on %s (%s, %s), device %d: opened in %.2f s, tested in %.2f s, warmed in "
               "%.2f s",
-              info->name, info->backend == GEMM_BACKEND_CUDA ? "cuda" : "cpu",
-              gemm_backend_library(info->backend), (int)info->index, (double)info->open_ns * 1e-9,
-              (double)info->test_ns * 1e-9, (double)info->warm_ns * 1e-9);
+              info->name, gemm_backend_name(info->backend), gemm_backend_library(info->backend),
+              (int)info->index, (double)info->open_ns * 1e-9, (double)info->test_ns * 1e-9,
+              (double)info->warm_ns * 1e-9);
 }
 
 /* Creates the queue of a device, starts its dispatch thread, and runs each kind of launch once on

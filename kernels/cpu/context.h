@@ -36,6 +36,6 @@ enum gemmd_error cpu_check(struct gemm_context *context, const struct gemm_probl
 
 extern const struct operation_kernel attention_cpu_naive, attention_cpu_tiled;
 extern const struct operation_kernel conv_cpu_naive, conv_cpu_product;
-extern const struct gemm_kernel gemm_cpu_naive, gemm_cpu_tiled, gemm_cpu_openblas;
+extern const struct operation_kernel gemm_cpu_naive, gemm_cpu_tiled, gemm_cpu_openblas;
 
 #endif

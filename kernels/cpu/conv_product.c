@@ -42,7 +42,7 @@ struct conv_product_plan {
 };
 
 /* The kernel for a product, as kernel=auto of products chooses on the CPU. */
-static const struct gemm_kernel *choose_product(const struct gemm_problem *product)
+static const struct operation_kernel *choose_product(const struct gemm_problem *product)
 {
     if (gemm_cpu_openblas.takes(product))
         return &gemm_cpu_openblas;
@@ -75,7 +75,7 @@ static bool call_bytes(const struct conv_problem *p, const struct conv_product_p
                        uint64_t rows, uint64_t columns, uint64_t *bytes)
 {
     const struct gemm_problem product = call_problem(p, plan, rows, columns);
-    const struct gemm_kernel *kernel = choose_product(&product);
+    const struct operation_kernel *kernel = choose_product(&product);
     uint64_t needed;
     if (kernel == NULL || !kernel->workspace_bytes(&product, &needed))
         return false;
@@ -251,7 +251,7 @@ static enum gemmd_error multiply_filters(struct gemm_context *base, const struct
     const uint64_t left = plan->filters - first;
     struct gemm_problem product =
         call_problem(p, plan, b->rows, left < plan->columns ? left : plan->columns);
-    const struct gemm_kernel *kernel = choose_product(&product);
+    const struct operation_kernel *kernel = choose_product(&product);
     if (kernel == NULL)
         return GEMMD_ERR_INTERNAL;
     const uint64_t filter = b->group * plan->filters + first;

@@ -108,8 +108,8 @@ static const char *cpu_library(void)
     return openblas_get_config();
 }
 
-static const struct gemm_kernel *const kernels[] = {&gemm_cpu_openblas, &gemm_cpu_tiled,
-                                                    &gemm_cpu_naive, NULL};
+static const struct operation_kernel *const kernels[] = {&gemm_cpu_openblas, &gemm_cpu_tiled,
+                                                         &gemm_cpu_naive, NULL};
 static const struct operation_kernel *const attention[] = {&attention_cpu_tiled,
                                                            &attention_cpu_naive, NULL};
 static const struct operation_kernel *const conv[] = {&conv_cpu_product, &conv_cpu_naive, NULL};
@@ -121,11 +121,11 @@ static const struct operation_kernel *const softmax[] = {&softmax_cpu_vector, &s
 
 const struct gemm_backend_entry gemm_backend_cpu = {
     .name = "cpu",
-    .kernels = kernels,
-    .tasks = {[OPERATION_ATTENTION] = attention,
-              [OPERATION_CONV2D] = conv,
-              [OPERATION_REDUCE] = reduce,
-              [OPERATION_SOFTMAX] = softmax},
+    .kernels = {[OPERATION_GEMM] = kernels,
+                [OPERATION_ATTENTION] = attention,
+                [OPERATION_CONV2D] = conv,
+                [OPERATION_REDUCE] = reduce,
+                [OPERATION_SOFTMAX] = softmax},
     .context_create = cpu_create,
     .context_destroy = cpu_destroy,
     .move_rows = cpu_move_rows,

@@ -174,9 +174,9 @@ static void cpu_naive_compute_row(void *argument, uint64_t row, uint32_t member)
     }
 }
 
-static enum gemmd_error cpu_naive_run(struct gemm_context *base, const struct gemm_problem *problem,
-                                      void *workspace)
+static enum gemmd_error cpu_naive_run(struct gemm_context *base, const void *of, void *workspace)
 {
+    const struct gemm_problem *problem = of;
     (void)workspace;
     struct team *team = cpu_context_of(base)->team;
     struct naive_job job = {.team = team, .problem = problem};
@@ -192,13 +192,13 @@ static enum gemmd_error cpu_naive_run(struct gemm_context *base, const struct ge
     return GEMMD_OK;
 }
 
-const struct gemm_kernel gemm_cpu_naive = {
+const struct operation_kernel gemm_cpu_naive = {
     .name = "naive",
     .description = "one chain of fused multiply-adds an element; the reference",
     .rows_independent = true,
     .any_leading = true,
     .share_factor = NAIVE_SHARE_FACTOR,
     .takes = gemm_problem_offered,
-    .workspace_bytes = gemm_no_workspace,
+    .workspace_bytes = operation_no_workspace,
     .run = cpu_naive_run,
 };

@@ -52,14 +52,16 @@ static bool openblas_plan_make(const struct gemm_problem *p, struct plan *plan)
     return true;
 }
 
-static bool openblas_takes(const struct gemm_problem *p)
+static bool openblas_takes(const void *of)
 {
+    const struct gemm_problem *p = of;
     return gemm_problem_offered(p) && p->dtype != GEMMD_I8 && p->scales != GEMM_SCALES_BLOCK &&
            p->lda <= INT32_MAX && p->ldb <= INT32_MAX && p->ldc <= INT32_MAX;
 }
 
-static bool openblas_workspace_bytes(const struct gemm_problem *problem, uint64_t *out)
+static bool openblas_workspace_bytes(const void *of, uint64_t *out)
 {
+    const struct gemm_problem *problem = of;
     struct plan plan;
     uint64_t bytes;
     if (!openblas_plan_make(problem, &plan) || !size_add(plan.a_bytes, plan.b_bytes, &bytes))
@@ -185,9 +187,9 @@ static struct blas_operand whole_b(struct team *team, const struct gemm_problem 
     return b;
 }
 
-static enum gemmd_error openblas_run(struct gemm_context *base, const struct gemm_problem *p,
-                                     void *workspace)
+static enum gemmd_error openblas_run(struct gemm_context *base, const void *of, void *workspace)
 {
+    const struct gemm_problem *p = of;
     struct team *team = cpu_context_of(base)->team;
     const enum gemmd_dtype accumulator = dtype_accumulator(p->dtype);
     const uint64_t size = dtype_size(accumulator);
@@ -229,7 +231,7 @@ static enum gemmd_error openblas_run(struct gemm_context *base, const struct gem
     return GEMMD_OK;
 }
 
-const struct gemm_kernel gemm_cpu_openblas = {
+const struct operation_kernel gemm_cpu_openblas = {
     .name = "openblas",
     .description = "OpenBLAS sgemm and dgemm; narrower types are widened to f32",
     .takes = openblas_takes,

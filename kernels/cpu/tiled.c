@@ -188,17 +188,18 @@ static void compute_block(void *argument, uint64_t part, uint32_t member)
         epilogue_row(p, index, row + i, column, columns, scratch.sums + i * BLOCK_N * size);
 }
 
-static bool cpu_tiled_takes(const struct gemm_problem *problem)
+static bool cpu_tiled_takes(const void *of)
 {
+    const struct gemm_problem *problem = of;
     uint64_t parts;
     return gemm_problem_offered(problem) &&
            size_mul(size_blocks(problem->m, BLOCK_M) * size_blocks(problem->n, BLOCK_N),
                     problem->batch, &parts);
 }
 
-static enum gemmd_error cpu_tiled_run(struct gemm_context *base, const struct gemm_problem *problem,
-                                      void *workspace)
+static enum gemmd_error cpu_tiled_run(struct gemm_context *base, const void *of, void *workspace)
 {
+    const struct gemm_problem *problem = of;
     (void)workspace;
     struct cpu_context *context = cpu_context_of(base);
     struct tiled_job job = {
@@ -211,12 +212,12 @@ static enum gemmd_error cpu_tiled_run(struct gemm_context *base, const struct ge
     return GEMMD_OK;
 }
 
-const struct gemm_kernel gemm_cpu_tiled = {
+const struct operation_kernel gemm_cpu_tiled = {
     .name = "tiled",
     .description = "cache-blocked, packed panels, vector registers",
     .rows_independent = true,
     .any_leading = true,
     .takes = cpu_tiled_takes,
-    .workspace_bytes = gemm_no_workspace, /* the context has the scratch */
+    .workspace_bytes = operation_no_workspace, /* the context has the scratch */
     .run = cpu_tiled_run,
 };

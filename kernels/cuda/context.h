@@ -37,7 +37,7 @@ struct cuda_context {
 };
 
 /* The kernels that gemm_kernels.c lists. */
-extern const struct gemm_kernel gemm_cuda_wgmma, gemm_cuda_cublas, gemm_cuda_grouped,
+extern const struct operation_kernel gemm_cuda_wgmma, gemm_cuda_cublas, gemm_cuda_grouped,
     gemm_cuda_register_tiled, gemm_cuda_tensor_core, gemm_cuda_double_buffered,
     gemm_cuda_tiled_padded, gemm_cuda_tiled, gemm_cuda_naive, gemm_cuda_scaled;
 

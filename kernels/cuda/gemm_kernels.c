@@ -26,17 +26,17 @@
  *
  * On other GPUs cuBLAS computes all but small problems. The speed of tensor_core on sm_80 has not
  * been measured. */
-static const struct gemm_kernel *const kernels[] = {&gemm_cuda_wgmma,
-                                                    &gemm_cuda_cublas,
-                                                    &gemm_cuda_grouped,
-                                                    &gemm_cuda_register_tiled,
-                                                    &gemm_cuda_tensor_core,
-                                                    &gemm_cuda_double_buffered,
-                                                    &gemm_cuda_tiled_padded,
-                                                    &gemm_cuda_tiled,
-                                                    &gemm_cuda_naive,
-                                                    &gemm_cuda_scaled,
-                                                    NULL};
+static const struct operation_kernel *const kernels[] = {&gemm_cuda_wgmma,
+                                                         &gemm_cuda_cublas,
+                                                         &gemm_cuda_grouped,
+                                                         &gemm_cuda_register_tiled,
+                                                         &gemm_cuda_tensor_core,
+                                                         &gemm_cuda_double_buffered,
+                                                         &gemm_cuda_tiled_padded,
+                                                         &gemm_cuda_tiled,
+                                                         &gemm_cuda_naive,
+                                                         &gemm_cuda_scaled,
+                                                         NULL};
 
 static void cuda_destroy(struct gemm_context *base)
 {
@@ -191,14 +191,14 @@ static const char *cuda_library(void)
     return library_name;
 }
 
-/* Whether wgmma runs on the device: bit i of `without_gemm` is entry i of `kernels`. */
+/* Whether wgmma runs on the device: bit i of `without[OPERATION_GEMM]` is entry i of `kernels`. */
 static bool has_wgmma(const struct gemm_device *device)
 {
     uint32_t entry = 0;
     while (kernels[entry] != &gemm_cuda_wgmma)
         entry++;
     return device->compute_capability == gemm_cuda_wgmma.compute_capability &&
-           (device->without_gemm & 1u << entry) == 0;
+           (device->without[OPERATION_GEMM] & 1u << entry) == 0;
 }
 
 /* Whether rows are padded for a type. f8 is not, because wgmma converts it in any case. A resident
@@ -230,11 +230,11 @@ static uint64_t cuda_leading(const struct gemm_device *device, enum gemmd_dtype 
 
 const struct gemm_backend_entry gemm_backend_cuda = {
     .name = "cuda",
-    .kernels = kernels,
-    .tasks = {[OPERATION_ATTENTION] = attention_cuda_kernels,
-              [OPERATION_CONV2D] = conv_cuda_kernels,
-              [OPERATION_REDUCE] = reduce_cuda_kernels,
-              [OPERATION_SOFTMAX] = softmax_cuda_kernels},
+    .kernels = {[OPERATION_GEMM] = kernels,
+                [OPERATION_ATTENTION] = attention_cuda_kernels,
+                [OPERATION_CONV2D] = conv_cuda_kernels,
+                [OPERATION_REDUCE] = reduce_cuda_kernels,
+                [OPERATION_SOFTMAX] = softmax_cuda_kernels},
     .context_create = cuda_create,
     .context_destroy = cuda_destroy,
     .move_rows = cuda_move_rows,

@@ -37,11 +37,8 @@ static const char *no_cuda_library(void)
     return "none";
 }
 
-static const struct gemm_kernel *const kernels[] = {NULL};
-
 const struct gemm_backend_entry gemm_backend_cuda = {
     .name = "cuda",
-    .kernels = kernels,
     .context_create = no_cuda_create,
     .context_destroy = no_cuda_destroy,
     .move_rows = no_cuda_move_rows,

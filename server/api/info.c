@@ -33,12 +33,6 @@ static void metrics_begin(struct request *request)
     respond_text(request, 200, metrics_content_type(format), text);
 }
 
-static bool offers_out(enum gemmd_dtype dtype, enum gemmd_dtype out, enum gemm_scales scales)
-{
-    return scales == GEMM_SCALES_NONE ? dtype_offers_out(dtype, out)
-                                      : gemm_scales_offer(scales, dtype, out);
-}
-
 /* Adds the result types `outs` of operands of a type, unless there are none. Takes over `outs`,
  * which may be NULL. False: there is no memory. */
 static bool add_outs(json_t *types, enum gemmd_dtype dtype, json_t *outs)
@@ -50,67 +44,35 @@ static bool add_outs(json_t *types, enum gemmd_dtype dtype, json_t *outs)
     return json_object_set_new(types, dtype_name(dtype), outs) == 0;
 }
 
-/* The operand types that a kernel computes with scales of a kind, each with the list of its result
- * types. */
-static json_t *scaled_types(const struct gemm_kernel *kernel, enum gemm_scales scales)
-{
-    json_t *types = json_object();
-    bool whole = types != NULL;
-    for (int d = 0; d < GEMMD_DTYPE_COUNT; d++) {
-        json_t *outs = json_array();
-        for (int o = 0; o < GEMMD_DTYPE_COUNT; o++) {
-            struct gemm_problem problem = {.dtype = (enum gemmd_dtype)d,
-                                           .out = (enum gemmd_dtype)o,
-                                           .scales = scales,
-                                           .m = 64,
-                                           .n = 64,
-                                           .k = 64,
-                                           .batch = 1,
-                                           .alpha = 1};
-            gemm_problem_contiguous(&problem);
-            if (offers_out(problem.dtype, problem.out, scales) && kernel->takes(&problem))
-                whole &= json_array_append_new(outs, json_string(dtype_name(problem.out))) == 0;
-        }
-        whole &= add_outs(types, (enum gemmd_dtype)d, outs);
-    }
-    return json_whole(types, whole);
-}
-
-/* The types of operands without scales, or with a scale for each row and column if the kernel
- * computes no others. */
-static json_t *kernel_types(const struct gemm_kernel *kernel)
-{
-    json_t *types = scaled_types(kernel, GEMM_SCALES_NONE);
-    if (types == NULL || json_object_size(types) > 0)
-        return types;
-    json_decref(types);
-    return scaled_types(kernel, GEMM_SCALES_ROWCOL);
-}
-
-/* Whether a kernel takes an example of a problem with these types. */
-static bool takes_example(const struct operation *operation, const struct operation_kernel *kernel,
-                          enum gemmd_dtype dtype, enum gemmd_dtype out)
+/* The operand types of the problems made by `example` that a kernel takes, each with the list of
+ * its result types. */
+static json_t *example_types(const struct operation_kernel *kernel,
+                             bool (*example)(enum gemmd_dtype, enum gemmd_dtype, void *))
 {
     union operation_problem problem;
-    return (operation->example(dtype, out, &problem) && kernel->takes(&problem)) ||
-           (operation->special_example != NULL &&
-            operation->special_example(dtype, out, &problem) && kernel->takes(&problem));
-}
-
-/* As kernel_types, for a kernel of another operation. */
-static json_t *task_types(const struct operation *operation, const struct operation_kernel *kernel)
-{
     json_t *types = json_object();
     bool whole = types != NULL;
     for (int d = 0; d < GEMMD_DTYPE_COUNT; d++) {
         json_t *outs = json_array();
         for (int o = 0; o < GEMMD_DTYPE_COUNT; o++)
-            if (takes_example(operation, kernel, (enum gemmd_dtype)d, (enum gemmd_dtype)o))
+            if (example((enum gemmd_dtype)d, (enum gemmd_dtype)o, &problem) &&
+                kernel->takes(&problem))
                 whole &=
                     json_array_append_new(outs, json_string(dtype_name((enum gemmd_dtype)o))) == 0;
         whole &= add_outs(types, (enum gemmd_dtype)d, outs);
     }
     return json_whole(types, whole);
+}
+
+/* The types of ordinary problems, or of special problems if the kernel takes no others. */
+static json_t *kernel_types(const struct operation *operation,
+                            const struct operation_kernel *kernel)
+{
+    json_t *types = example_types(kernel, operation->example);
+    if (types == NULL || json_object_size(types) > 0 || operation->special_example == NULL)
+        return types;
+    json_decref(types);
+    return example_types(kernel, operation->special_example);
 }
 
 /* False: there is no memory. */
@@ -126,16 +88,13 @@ static json_t *kernels_json(struct gemm_device device)
 {
     json_t *kernels = json_array();
     bool whole = kernels != NULL;
-    for (const struct gemm_kernel *const *k = gemm_kernels(device.backend); *k != NULL; k++)
-        if (gemm_kernel_runs_on(*k, &device))
-            whole &= add_kernel(kernels, "gemm", (*k)->name, (*k)->description, kernel_types(*k));
     for (uint32_t i = 0; i < OPERATION_COUNT; i++) {
         const struct operation *operation = operation_table[i];
         const struct operation_kernel *const *k = operation_kernels(operation, device.backend);
         for (; *k != NULL; k++)
             if (operation_kernel_runs_on(operation, *k, &device))
                 whole &= add_kernel(kernels, operation->name, (*k)->name, (*k)->description,
-                                    task_types(operation, *k));
+                                    kernel_types(operation, *k));
     }
     return json_whole(kernels, whole);
 }
@@ -164,9 +123,9 @@ static json_t *device_json(const struct device_info *info, struct device *device
     struct arena *arena = device_arena(device);
     return json_pack(
         "{s:s, s:i, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:b}", "backend",
-        info->backend == GEMM_BACKEND_CUDA ? "cuda" : "cpu", "index", (int)info->index, "name",
-        info->name, "uuid", info->uuid, "arch", info->arch, "driver", info->driver,
-        "memory_total_bytes", (json_int_t)info->memory_total_bytes, "memory_capacity_bytes",
+        gemm_backend_name(info->backend), "index", (int)info->index, "name", info->name, "uuid",
+        info->uuid, "arch", info->arch, "driver", info->driver, "memory_total_bytes",
+        (json_int_t)info->memory_total_bytes, "memory_capacity_bytes",
         (json_int_t)(arena == NULL ? 0 : arena_capacity_bytes(arena)), "memory_used_bytes",
         (json_int_t)(arena == NULL ? 0 : arena_used_bytes(arena)), "stack_memory_bytes",
         (json_int_t)device_stack_memory(device), "lost", (int)device_lost(device));

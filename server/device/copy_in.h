@@ -8,7 +8,7 @@
  * out before. When the whole body has been received, copy_in_settle adds the operands whose
  * location was not known.
  *
- * If the kernel wants gaps between the rows of an operand (device_layout_padded), the rows are
+ * If the kernel wants gaps between the rows of an operand (operation->arrange), the rows are
  * first copied to a staging area without gaps, and are then moved apart on the device, whole rows
  * at a time.
  *
@@ -21,7 +21,6 @@
 #include <stdint.h>
 
 #include "server/device/device_layout.h"
-#include "server/device/task_parts.h"
 
 enum { COPY_IN_OPERANDS = OPERATION_OPERANDS_MAX, COPY_IN_NO_STREAM = -1 };
 /* `begin` of an operand that is not in the body. */
@@ -59,17 +58,12 @@ struct copy_in_piece {
                               is not 0 */
 };
 
-/* Plans the copies of all operands of a product that are not in the span `there`, to a range of
- * device memory that begins at `range` and has the given layout. Operands that the problem points
- * to in `body` are copied early; the others are not. If body.start is NULL, all operands are
- * received already. */
-void copy_in_plan(struct copy_in *plan, const struct gemm_problem *problem,
-                  const struct device_layout *layout, struct device_span there,
+/* Plans the copies of all operands of a task that are not in tensor memory, to a range of device
+ * memory that begins at `range` and has the given layout. Operands that the problem points to in
+ * `body` are copied early; the others are not. If body.start is NULL, all operands are received
+ * already. */
+void copy_in_plan(struct copy_in *plan, const struct task *task, const struct device_layout *layout,
                   unsigned char *range, struct device_span body);
-/* As copy_in_plan, for a task. */
-void copy_in_plan_task(struct copy_in *plan, const struct task *task,
-                       const struct task_parts *parts, unsigned char *range,
-                       struct device_span body);
 /* Whether any operand can be copied before the whole body has been received. */
 bool copy_in_has_early(const struct copy_in *plan);
 

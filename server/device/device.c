@@ -2,91 +2,68 @@
 
 #include <assert.h>
 
-#include "kernels/freivalds.h"
 #include "proto/size.h"
 #include "server/base/clock.h"
 #include "server/device/device_copy.h"
 #include "server/device/device_ops.h"
-#include "server/device/device_stack.h"
 
-bool device_work_bytes(const struct device *device, const struct gemm_problem *problem,
-                       const struct gemm_kernel *kernel, uint64_t *out)
-{
-    *out = 0;
-    return device_can_share_launch(device, problem, kernel) ||
-           device->ops->work_bytes(device, problem, kernel, out);
-}
-
-bool device_task_bytes(const struct device *device, const struct task *task, uint64_t *out)
-{
-    return device->ops->task_bytes != NULL && device->ops->task_bytes(device, task, out);
-}
-
-/* The memory of a work that has a launch of its own: the launch's, then the check's. */
+/* The memory of a work that has a launch of its own: the task's, then the check's. */
 static bool plan_own_launch(const struct device *device, struct work *work)
 {
+    const struct task *task = &work->task;
     uint64_t check_bytes;
-    if (!device->ops->work_bytes(device, &work->problem, work->kernel, &work->device_bytes))
+    if (!device->ops->task_bytes(device, task, &work->device_bytes))
         return false;
     return work->verify == WORK_UNVERIFIED ||
            (size_align(work->device_bytes, DEVICE_LAYOUT_ALIGNMENT, &work->check_offset) &&
-            freivalds_bytes(&work->problem, &check_bytes) &&
+            task->operation->check_bytes(&task->problem, &check_bytes) &&
             size_add(work->check_offset, check_bytes, &work->device_bytes));
 }
 
-/* A small product is not stacked, since it already shares launches with products of any shape. If
- * it is to be verified, it is stacked with others of the same resident B or has a launch of its
- * own, because only these are checked. A work with copies is not stacked, since a copy of a whole
- * operand would hold up the other works of the stack. */
+/* Sets the stack or the group that the work may join. A work with copies is not stacked, since a
+ * copy of a whole operand would hold up the other works of the stack. */
+static void plan_together(const struct device *device, struct work *work)
+{
+    const struct task *task = &work->task;
+    const struct operation *operation = task->operation;
+    if (operation->stack != NULL && work->copy_count == 0) {
+        work->stack_rows =
+            operation->stack->rows_max(task->kernel, &task->problem, device->tensors.start,
+                                       device->tensors.bytes, device->stack_bytes);
+        if (work->stack_rows > 0)
+            work->stack_key = operation->stack->key(task->kernel, &task->problem);
+    } else if (device->ops->groups &&
+               operation_can_group(operation, task->kernel, &task->problem)) {
+        work->stack_key = operation_group_key(operation, task->kernel, &task->problem);
+        work->stack_rows = task->kernel->group_units;
+    }
+}
+
+/* A small work is not stacked, since it already shares launches with works of any shape. If it is
+ * to be verified, it is stacked with others of the same resident operand or has a launch of its
+ * own, because only these are checked. The works of a group need copies in and out, which only the
+ * streams for exclusive launches make. */
 bool device_plan(const struct device *device, struct work *work)
 {
-    const struct gemm_problem *problem = &work->problem;
     work->shared_launch = !work->own_launch && work->verify == WORK_UNVERIFIED &&
-                          device_can_share_launch(device, problem, work->kernel);
+                          device_shares_launch(device, &work->task);
     work->stack_key = 0;
     work->stack_rows = 0;
     work->device_bytes = 0;
     if (work->shared_launch)
         return true;
-    if (work->copy_count == 0 && !work->own_launch)
-        work->stack_rows =
-            device_stack_rows(problem, work->kernel, device->tensors, device->stack_bytes);
-    if (work->stack_rows == 0)
+    if (!work->own_launch)
+        plan_together(device, work);
+    if (!work_is_stacked(work))
         return plan_own_launch(device, work);
-    work->stack_key = gemm_stack_key(work->kernel, problem);
     work->shared_launch = device->shared_slots > 0;
     return true;
 }
 
-bool device_task_is_small(const struct device *device, const struct task *task)
+bool device_shares_launch(const struct device *device, const struct task *task)
 {
-    return device->ops->can_share_launch != NULL &&
+    return device->ops->shares_launches &&
            operation_is_small(task->operation, task->kernel, &task->problem);
-}
-
-bool device_plan_task(const struct device *device, struct work *work)
-{
-    const struct task *task = &work->task;
-    work->shared_launch = !work->own_launch && device_task_is_small(device, task);
-    work->stack_key = 0;
-    work->stack_rows = 0;
-    work->device_bytes = 0;
-    if (work->shared_launch)
-        return true;
-    /* The tasks of a group need copies in and out, which only the streams for exclusive launches
-     * make. */
-    if (device->ops->groups_tasks && !work->own_launch &&
-        operation_can_group(task->operation, task->kernel, &task->problem)) {
-        work->stack_key = operation_group_key(task->operation, task->kernel, &task->problem);
-        work->stack_rows = task->kernel->group_units;
-    }
-    return device_task_bytes(device, task, &work->device_bytes);
-}
-
-bool device_can_share_launch(const struct device *device, const struct gemm_problem *problem,
-                             const struct gemm_kernel *kernel)
-{
-    return device->ops->can_share_launch != NULL && device->ops->can_share_launch(problem, kernel);
 }
 
 void device_enter(struct device *device)

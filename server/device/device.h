@@ -113,39 +113,26 @@ const struct device_info *device_info(const struct device *device);
 /* The kernels that are left out, and why. The list belongs to the device and never changes after
  * device_open. Returns its length. */
 uint32_t device_left_out(const struct device *device, const struct device_left_out **list);
-/* The properties of the device that gemm_select needs. */
+/* The properties of the device that operation_select needs. */
 struct gemm_device device_gemm(const struct device *device);
-/* The device's memory, in which each work has a range of device_work_bytes. */
+/* The device's memory, in which each work has a range (work->device_bytes). */
 struct arena *device_arena(struct device *device);
 /* The device's tensor memory, which tensor_store.h divides up. On CUDA these are device addresses:
  * only works read and write them (struct work_copy). */
 struct device_span device_tensor_memory(const struct device *device);
-/* Device memory that a problem needs with a kernel. CUDA: operands and results that are not in
- * tensor memory, and workspace. CPU: workspace. The problem's pointers are only tested for NULL and
- * for being in tensor memory. 0 bytes: no memory has to be reserved. False: the size overflows. */
-bool device_work_bytes(const struct device *device, const struct gemm_problem *problem,
-                       const struct gemm_kernel *kernel, uint64_t *out);
-
-/* As device_work_bytes, for a task that does not share a launch of small works. */
-bool device_task_bytes(const struct device *device, const struct task *task, uint64_t *out);
-
-/* Plans how a work is launched. The work has its problem, kernel and copies. Sets `shared_launch`,
- * `stack_key`, `stack_rows`, `check_offset` and `device_bytes` (device_work_bytes, and the memory
- * of the check if the work is to be verified; 0 for a product that is stacked). A B in tensor
- * memory must be at its final address; the problem's other pointers are only tested as by
- * device_work_bytes. False: the size overflows. */
+/* Plans how a work is launched. The work has its task and copies. Sets `shared_launch`,
+ * `stack_key`, `stack_rows`, `check_offset` and `device_bytes`: the device memory that has to be
+ * reserved for the work. On CUDA these are operands and results that are not in tensor memory, the
+ * workspace, and the memory of the check if the work is to be verified; on the CPU the workspaces
+ * alone. No memory is reserved for works that are stacked or that share a launch of small works,
+ * whose operands must be aligned to their elements. A resident operand that stacks share must be at
+ * its final address; the problem's other pointers are only tested for NULL and for being in tensor
+ * memory. False: the size overflows. */
 bool device_plan(const struct device *device, struct work *work);
-/* As device_plan, for a work that is a task. */
-bool device_plan_task(const struct device *device, struct work *work);
-/* Whether a task is so small that it shares launches, as device_can_share_launch says. Pure. */
-bool device_task_is_small(const struct device *device, const struct task *task);
+/* Whether a task is so small that it shares launches with other small tasks. Pure. */
+bool device_shares_launch(const struct device *device, const struct task *task);
 /* Device memory for each stack in flight, outside the arena. */
 uint64_t device_stack_memory(const struct device *device);
-
-/* Whether works with such a problem and kernel can share a launch. Works of a shared launch need no
- * device memory, and their operands must be aligned to the elements. Pure. */
-bool device_can_share_launch(const struct device *device, const struct gemm_problem *problem,
-                             const struct gemm_kernel *kernel);
 
 /* Allocates host memory that this device copies from and to at full speed: pinned memory on CUDA,
  * page-aligned anonymous memory on the CPU. Slow; for start-up only. */

@@ -1,9 +1,11 @@
 /*
- * device_layout.h - the locations of a product's parts in its range of device memory.
+ * device_layout.h - the locations of a task's operands and results in its range of device memory.
  *
- * Every part starts at a multiple of DEVICE_LAYOUT_ALIGNMENT, whatever its alignment was on the
- * host. A library that chooses its kernel by alignment then makes the same choice every time, and
- * results do not depend on the layout of a request's body. Pure functions, any thread.
+ * Every part of the range starts at a multiple of DEVICE_LAYOUT_ALIGNMENT, whatever its alignment
+ * was on the host. A library that chooses its kernel by alignment then makes the same choice every
+ * time, and results do not depend on the layout of a request's body. Operands and results in the
+ * device's tensor memory are used where they are, unless the operation wants them elsewhere
+ * (operation->arrange). Pure functions, any thread.
  */
 #ifndef SERVER_DEVICE_DEVICE_LAYOUT_H
 #define SERVER_DEVICE_DEVICE_LAYOUT_H
@@ -11,24 +13,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "kernels/gemm.h"
+#include "kernels/operations.h"
 
 enum { DEVICE_LAYOUT_ALIGNMENT = 256 };
 
-/* A part of the range; 0 bytes: the problem has no such part. */
+/* A part of the range; 0 bytes: there is no such part. */
 struct device_part {
     uint64_t offset, bytes; /* the offset is from the start of the range */
-};
-
-struct device_layout {
-    struct device_part a, b, bias, c0, a_scale, b_scale, c, workspace;
-    /* The rows of A and B are copied to these parts, without gaps, before they are moved apart to
-     * `a` and `b` (device_layout_padded). */
-    struct device_part a_staging, b_staging;
-    uint64_t total_bytes;
-    /* The problem as it runs, with the leading dimensions and strides that its parts have in the
-     * range. Its pointers are those of the problem that was given. */
-    struct gemm_problem problem;
 };
 
 /* A span of the device's memory that may already hold operands and results. */
@@ -38,26 +29,36 @@ struct device_span {
 };
 bool device_span_has(struct device_span span, const void *address);
 
-/* Computes the layout of a problem with a kernel. A matrix in the span `there` is used where it is
- * and has no part, unless the gaps between its rows would change what the kernel computes: the
- * matrix then has a part without gaps. The problem's other pointers are only tested for NULL.
- * False: the size overflows. */
-bool device_layout(const struct gemm_problem *problem, const struct gemm_kernel *kernel,
-                   struct device_span there, struct device_layout *layout);
-
-/* As device_layout, but the rows of A and B that come from the host have the leading dimensions
- * `wanted`, if the kernel would otherwise move the rows apart in its workspace. The copies to the
- * device then move the rows apart while the body is still being received (copy_in.h), for which
- * they need a staging part. Kernels without any_leading get the rows as device_layout places them,
- * so that their results do not change. */
-struct device_leading {
-    uint64_t a, b; /* elements. A matrix with as many columns or more stays without gaps */
+struct device_layout {
+    /* The operands and results, as operation->parts lists them for `problem`. */
+    struct operation_part list[OPERATION_PARTS_MAX];
+    struct device_part places[OPERATION_PARTS_MAX]; /* 0 bytes: not in the range */
+    /* The rows of these operands are copied here, without gaps, before they are moved apart to
+     * their places. 0 bytes: the operand is copied to its place. */
+    struct device_part staging[OPERATION_PARTS_MAX];
+    /* Distances of rows where the operands and results are now, in bytes. */
+    uint64_t pitches[OPERATION_PARTS_MAX];
+    uint32_t resident; /* bit i: part i is in the span of tensor memory */
+    uint32_t count;
+    struct device_part workspace;
+    uint64_t total_bytes;
+    /* The problem as it runs, with the leading dimensions and strides that its parts have in the
+     * range. Its pointers are those of the problem that was given. */
+    union operation_problem problem;
 };
-bool device_layout_padded(const struct gemm_problem *problem, const struct gemm_kernel *kernel,
-                          struct device_leading wanted, struct device_span there,
-                          struct device_layout *layout);
 
-/* The problem as it runs, with pointers to its parts in the range that begins at `range`. */
-struct gemm_problem device_layout_problem(const struct device_layout *layout, unsigned char *range);
+/* Computes the layout of a task. The problem's pointers are only tested for NULL and for being in
+ * the span `tensors`. `device`: the device, for whose kernels the rows of operands from the host
+ * may be moved apart; NULL: all rows keep their distances. False: the size overflows. */
+bool device_layout_make(const struct task *task, const struct gemm_device *device,
+                        struct device_span tensors, struct device_layout *layout);
+
+/* Sets `there` to the problem as it runs, with pointers to its parts in the range of device memory
+ * that begins at `range`. */
+void device_layout_problem(const struct device_layout *layout, unsigned char *range,
+                           union operation_problem *there);
+
+/* The workspace in the range that begins at `range`; NULL: the kernel needs none. */
+void *device_layout_workspace(const struct device_layout *layout, unsigned char *range);
 
 #endif

@@ -28,17 +28,13 @@ struct device_ops {
     void (*close)(struct device *device);
     /* `submit` computes, and `poll` has nothing to wait for. */
     bool computes_in_submit;
-    /* device_work_bytes, for a launch of its own. */
-    bool (*work_bytes)(const struct device *device, const struct gemm_problem *problem,
-                       const struct gemm_kernel *kernel, uint64_t *out);
-    /* device_task_bytes. NULL: the backend computes products only. */
+    /* The device memory that a task needs in a launch of its own. False: the size overflows. */
     bool (*task_bytes)(const struct device *device, const struct task *task, uint64_t *out);
-    /* `submit` takes launch lists of tasks with a stack_key, and runs each list as one group
-     * (operation_kernel.run_group). */
-    bool groups_tasks;
-    /* device_can_share_launch. NULL: the backend has no shared launches, of products or of tasks.
-     */
-    bool (*can_share_launch)(const struct gemm_problem *problem, const struct gemm_kernel *kernel);
+    /* `submit` takes launch lists of works with a stack_key that are not stacked, and runs each
+     * list as one group (operation_kernel.run_group). */
+    bool groups;
+    /* The backend has slots for shared launches. */
+    bool shares_launches;
 
     /* Early copies (device_copy.h). A backend has all three functions, or none, if it uses operands
      * where they are. */
@@ -82,7 +78,7 @@ struct device {
     atomic_uint in_flight;                  /* works, without the probe's */
     bool copy_streams[DEVICE_COPY_STREAMS]; /* in use (device_copy.h) */
 
-    uint32_t without_gemm, without[OPERATION_COUNT]; /* as in struct gemm_device */
+    uint32_t without[OPERATION_COUNT]; /* as in struct gemm_device */
     struct device_left_out left_out[DEVICE_KERNELS_MAX];
     uint32_t left_out_count;
 

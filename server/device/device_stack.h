@@ -1,6 +1,6 @@
 /*
- * device_stack.h - stacks: the rows of several works that multiply with one resident B, run as one
- * product (kernels/stacked.h).
+ * device_stack.h - stacks: the rows of several works that share a resident operand, run as one
+ * problem (operation->stack; kernels/stacked.h).
  *
  * A stack needs a workspace on the device that grows with its rows. Every stream that runs stacks
  * has a workspace of fixed size, allocated when the device is opened. A work that can be stacked
@@ -17,26 +17,15 @@
 #include "server/device/device_layout.h"
 #include "server/device/work.h"
 
-/* Most rows of a stack. On an H100, 256 rows of bf16 with a B of 4096 x 4096 take 116 us, so that
- * no work waits long for the others of its stack. */
-enum { DEVICE_STACK_ROWS = 512 };
-
 /* Bytes of the workspace of each stream that runs stacks. 0 without tensor memory: no B is resident
  * then. */
 uint64_t device_stack_bytes(uint64_t memory_bytes, uint64_t tensor_bytes);
 
-/* Most rows of a stack of such problems in a workspace of `stack_bytes`; 0: the problem cannot be
- * stacked. The result is the same for all works that can share a stack. The problem's B and its
- * scales are tested for being in `tensors`, and its bias for being NULL, since the bias of a
- * request belongs to that request alone. */
-uint32_t device_stack_rows(const struct gemm_problem *problem, const struct gemm_kernel *kernel,
-                           struct device_span tensors, uint64_t stack_bytes);
-
-/* Computes a launch list of works of one stack, of DEVICE_STACK_ROWS rows at most, in `workspace`.
- * If one of the works is to be verified, all rows are checked together, with one random vector, and
- * `residuals` gets the residual of each row [DEVICE_STACK_ROWS]; on CUDA `residuals` is pinned.
- * CUDA: enqueues the computation. Called by the thread that uses the context. Errors are those of
- * gemm_stacked. */
+/* Computes a launch list of works of one stack, of OPERATION_STACK_ROWS rows at most, in
+ * `workspace`. If one of the works is to be verified, all rows are checked together, with one
+ * random vector, and `residuals` gets the residual of each row [OPERATION_STACK_ROWS]; on CUDA
+ * `residuals` is pinned. CUDA: enqueues the computation. Called by the thread that uses the
+ * context. Errors are those of operation->stack->run. */
 enum gemmd_error device_stack_run(struct gemm_context *context, const struct work *works,
                                   double *residuals, void *workspace);
 

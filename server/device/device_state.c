@@ -11,8 +11,8 @@ void device_init(struct device *device, const struct device_ops *ops, uint32_t s
         streams = 1;
     if (streams > DEVICE_STREAMS_MAX)
         streams = DEVICE_STREAMS_MAX;
-    *device = (struct device){
-        .ops = ops, .shared_slots = ops->can_share_launch != NULL ? DEVICE_SHARED_SLOTS : 0};
+    *device =
+        (struct device){.ops = ops, .shared_slots = ops->shares_launches ? DEVICE_SHARED_SLOTS : 0};
     device->slots = streams + device->shared_slots;
 }
 
@@ -32,7 +32,6 @@ struct gemm_device device_gemm(const struct device *device)
     struct gemm_device of = {
         .backend = device->info.backend,
         .compute_capability = device->info.compute_capability,
-        .without_gemm = device->without_gemm,
     };
     memcpy(of.without, device->without, sizeof of.without);
     return of;

@@ -7,7 +7,6 @@
 #include <string.h>
 #include <time.h>
 
-#include "kernels/known_answer.h"
 #include "kernels/operations.h"
 #include "proto/dtype.h"
 #include "server/base/clock.h"
@@ -51,72 +50,25 @@ static enum gemmd_error fail_of_size(struct fault *fault, const char *kernel)
                      "the kernel %s does not know how much memory it needs", kernel);
 }
 
-static enum gemmd_error run_one(struct device *device, const struct gemm_kernel *kernel,
-                                const struct gemm_problem *problem, struct fault *fault)
-{
-    struct work work = {.problem = *problem,
-                        .kernel = kernel,
-                        .shared_launch = device_can_share_launch(device, problem, kernel)};
-    uint64_t row, column;
-    if (!device_work_bytes(device, problem, kernel, &work.device_bytes))
-        return fail_of_size(fault, kernel->name);
-    enum gemmd_error code = run_work(device, &work, fault);
-    if (work.status != GEMMD_OK)
-        return fault_set(fault, work.status, NULL, "the kernel %s (%s to %s) failed: %s",
-                         kernel->name, dtype_name(problem->dtype), dtype_name(problem->out),
-                         work.fault.detail);
-    if (code == GEMMD_OK && !known_answer_check(problem, &row, &column))
-        return fault_set(
-            fault, GEMMD_ERR_DEVICE_LOST, NULL,
-            "the kernel %s (%s to %s) computed a wrong element at row %" PRIu64 ", column %" PRIu64,
-            kernel->name, dtype_name(problem->dtype), dtype_name(problem->out), row, column);
-    return code;
-}
-
+/* `shared`: in a shared launch of small problems, in place of a launch of its own. */
 static enum gemmd_error run_task(struct device *device, const struct task *task, bool shared,
                                  struct fault *fault)
 {
     const struct operation *operation = task->operation;
-    struct work work = {.task = *task, .shared_launch = shared};
+    const char *dtype = dtype_name(operation->dtype(&task->problem));
+    struct work work = {.task = *task, .own_launch = !shared};
     uint64_t row, column;
-    if (!shared && !device_task_bytes(device, task, &work.device_bytes))
+    if (!device_plan(device, &work))
         return fail_of_size(fault, task->kernel->name);
     enum gemmd_error code = run_work(device, &work, fault);
-    const char *dtype = dtype_name(work_dtype(&work));
     if (work.status != GEMMD_OK)
         return fault_set(fault, work.status, NULL, "the %s kernel %s (%s) failed: %s",
                          operation->name, task->kernel->name, dtype, work.fault.detail);
-    if (code == GEMMD_OK && !operation->known.check(&work.task.problem, &row, &column))
+    if (code == GEMMD_OK && !operation->known.check(&task->problem, &row, &column))
         return fault_set(fault, GEMMD_ERR_DEVICE_LOST, NULL,
                          "the %s kernel %s (%s) computed a wrong element at row %" PRIu64
                          ", column %" PRIu64,
                          operation->name, task->kernel->name, dtype, row, column);
-    return code;
-}
-
-static enum gemmd_error run_types(struct device *device, const struct gemm_kernel *kernel,
-                                  enum gemmd_dtype dtype, enum gemmd_dtype out, void *memory,
-                                  struct fault *fault)
-{
-    enum gemmd_error code = GEMMD_OK;
-    for (int transposed = 0; code == GEMMD_OK && transposed < 4; transposed++) {
-        struct gemm_problem problem;
-        known_answer_init(&problem, dtype, out, transposed & 1, transposed & 2, memory);
-        if (kernel->takes(&problem))
-            code = run_one(device, kernel, &problem, fault);
-    }
-    return code;
-}
-
-static enum gemmd_error run_kernel(struct device *device, const struct gemm_kernel *kernel,
-                                   void *memory, struct fault *fault)
-{
-    enum gemmd_error code = GEMMD_OK;
-    for (int dtype = 0; code == GEMMD_OK && dtype < GEMMD_DTYPE_COUNT; dtype++)
-        for (int out = 0; code == GEMMD_OK && out < GEMMD_DTYPE_COUNT; out++)
-            if (dtype_offers_out((enum gemmd_dtype)dtype, (enum gemmd_dtype)out))
-                code = run_types(device, kernel, (enum gemmd_dtype)dtype, (enum gemmd_dtype)out,
-                                 memory, fault);
     return code;
 }
 
@@ -132,7 +84,7 @@ static enum gemmd_error run_tasks(struct device *device, struct task *task, void
         if (!task->kernel->takes(&task->problem))
             continue;
         code = run_task(device, task, false, fault);
-        if (code != GEMMD_OK || !device_task_is_small(device, task))
+        if (code != GEMMD_OK || !device_shares_launch(device, task))
             continue;
         known->init(i, memory, &task->problem);
         code = run_task(device, task, true, fault);
@@ -142,7 +94,7 @@ static enum gemmd_error run_tasks(struct device *device, struct task *task, void
 
 /* --- the kernels that are left out, and whether enough kernels remain --- */
 
-/* Leaves out kernel number `number` of an operation; NULL: of products. */
+/* Leaves out kernel number `number` of an operation. */
 __attribute__((format(printf, 4, 5))) static void leave_out(struct device *device,
                                                             const struct operation *operation,
                                                             uint32_t number, const char *format,
@@ -150,13 +102,10 @@ __attribute__((format(printf, 4, 5))) static void leave_out(struct device *devic
 {
     const enum gemm_backend backend = device->info.backend;
     struct device_left_out *left = &device->left_out[device->left_out_count++];
-    uint32_t *without =
-        operation != NULL ? &device->without[operation->number] : &device->without_gemm;
     assert(number < 32 && device->left_out_count <= DEVICE_KERNELS_MAX);
-    left->kernel = operation != NULL ? operation_kernels(operation, backend)[number]->name
-                                     : gemm_kernels(backend)[number]->name;
-    left->operation = operation != NULL ? operation->name : "gemm";
-    *without |= UINT32_C(1) << number;
+    left->kernel = operation_kernels(operation, backend)[number]->name;
+    left->operation = operation->name;
+    device->without[operation->number] |= UINT32_C(1) << number;
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(left->reason, sizeof left->reason, format, arguments);
@@ -173,11 +122,7 @@ static uint32_t leave_out_one(struct device *device, const char *name, size_t le
 {
     static const char reason[] = "--without-kernels names it";
     const struct gemm_device target = device_gemm(device);
-    const struct gemm_kernel *const *kernels = gemm_kernels(target.backend);
     const uint32_t before = device->left_out_count;
-    for (uint32_t i = 0; kernels[i] != NULL; i++)
-        if (gemm_kernel_runs_on(kernels[i], &target) && is_named(kernels[i]->name, name, length))
-            leave_out(device, NULL, i, "%s", reason);
     for (uint32_t o = 0; o < OPERATION_COUNT; o++) {
         const struct operation_kernel *const *of =
             operation_kernels(operation_table[o], target.backend);
@@ -219,23 +164,6 @@ static bool is_of_kernel(const struct device *device, enum gemmd_error code, con
     return false;
 }
 
-static enum gemmd_error test_gemm(struct device *device, void *memory, struct fault *fault)
-{
-    const struct gemm_device target = device_gemm(device);
-    const struct gemm_kernel *const *kernels = gemm_kernels(target.backend);
-    for (uint32_t i = 0; kernels[i] != NULL; i++) {
-        if (!gemm_kernel_runs_on(kernels[i], &target))
-            continue;
-        const enum gemmd_error code = run_kernel(device, kernels[i], memory, fault);
-        if (code == GEMMD_OK)
-            continue;
-        if (!is_of_kernel(device, code, kernels[i]->name, fault))
-            return code;
-        leave_out(device, NULL, i, "%s", fault->detail);
-    }
-    return GEMMD_OK;
-}
-
 static enum gemmd_error test_operation(struct device *device, const struct operation *operation,
                                        void *memory, struct fault *fault)
 {
@@ -256,18 +184,8 @@ static enum gemmd_error test_operation(struct device *device, const struct opera
 }
 
 /* Whether a problem that a kernel of the backend takes has no kernel left. */
-static bool lacks_gemm(const struct device *device, const struct gemm_problem *problem)
-{
-    const struct gemm_device now = device_gemm(device);
-    struct gemm_device whole = now;
-    const struct gemm_kernel *kernel;
-    whole.without_gemm = 0;
-    return gemm_select(&whole, "auto", problem, &kernel, NULL) == GEMMD_OK &&
-           gemm_select(&now, "auto", problem, &kernel, NULL) != GEMMD_OK;
-}
-
-static bool lacks_task(const struct device *device, const struct operation *operation,
-                       const void *problem)
+static bool lacks_kernel(const struct device *device, const struct operation *operation,
+                         const void *problem)
 {
     const struct gemm_device now = device_gemm(device);
     struct gemm_device whole = now;
@@ -296,7 +214,7 @@ static enum gemmd_error check_operation(const struct device *device,
         return GEMMD_OK;
     for (uint32_t i = 0; i < operation->known.cases; i++) {
         operation->known.init(i, memory, &problem);
-        if (lacks_task(device, operation, &problem))
+        if (lacks_kernel(device, operation, &problem))
             return fault_set(fault, GEMMD_ERR_DEVICE_LOST, NULL,
                              "no kernel is left for %s in %s: %s", operation->name,
                              dtype_name(operation->dtype(&problem)),
@@ -308,19 +226,6 @@ static enum gemmd_error check_operation(const struct device *device,
 /* Checks that every problem the daemon offers still has a kernel. */
 static enum gemmd_error check_rest(const struct device *device, void *memory, struct fault *fault)
 {
-    for (int i = 0; device->without_gemm != 0 && i < 4 * GEMMD_DTYPE_COUNT * GEMMD_DTYPE_COUNT;
-         i++) {
-        const enum gemmd_dtype dtype = (enum gemmd_dtype)(i / 4 / GEMMD_DTYPE_COUNT);
-        const enum gemmd_dtype out = (enum gemmd_dtype)(i / 4 % GEMMD_DTYPE_COUNT);
-        struct gemm_problem problem;
-        if (!dtype_offers_out(dtype, out))
-            continue;
-        known_answer_init(&problem, dtype, out, i & 1, i & 2, memory);
-        if (lacks_gemm(device, &problem))
-            return fault_set(fault, GEMMD_ERR_DEVICE_LOST, NULL,
-                             "no kernel is left for products of %s to %s: %s", dtype_name(dtype),
-                             dtype_name(out), device->left_out[0].reason);
-    }
     enum gemmd_error code = GEMMD_OK;
     for (uint32_t i = 0; i < OPERATION_COUNT && code == GEMMD_OK; i++)
         code = check_operation(device, operation_table[i], memory, fault);
@@ -331,7 +236,7 @@ enum gemmd_error self_test(struct device *device, const char *without, struct fa
 {
     const enum gemm_backend backend = device->info.backend;
     struct fault ignored = {.detail = ""};
-    uint64_t bytes = KNOWN_ANSWER_BYTES;
+    uint64_t bytes = 0;
     for (uint32_t i = 0; i < OPERATION_COUNT; i++)
         if (operation_table[i]->known.bytes > bytes)
             bytes = operation_table[i]->known.bytes;
@@ -341,8 +246,6 @@ enum gemmd_error self_test(struct device *device, const char *without, struct fa
     if (memory == NULL)
         return GEMMD_ERR_OUT_OF_MEMORY;
     enum gemmd_error code = without != NULL ? leave_out_named(device, without, fault) : GEMMD_OK;
-    if (code == GEMMD_OK)
-        code = test_gemm(device, memory, fault);
     for (uint32_t i = 0; i < OPERATION_COUNT && code == GEMMD_OK; i++)
         code = test_operation(device, operation_table[i], memory, fault);
     if (code == GEMMD_OK)

@@ -1,6 +1,6 @@
 /*
- * work.h - a work: one product, one task or one copy of a tensor, which a device is given to do. A
- * task is a problem of an operation other than the product (kernels/operations.h).
+ * work.h - a work: one task or one copy of a tensor, which a device is given to do. A task is a
+ * problem of an operation, with the kernel that computes it (kernels/operations.h).
  *
  * A work is part of the request that made it, and belongs to that request. From queue_push until
  * `done` is called, the work belongs to the queue and the dispatch thread. No other thread touches
@@ -46,11 +46,8 @@ struct work {
     struct heap_node bucket_node;
     struct stack_bucket *bucket; /* where the works of the same stack wait; NULL: in no bucket */
 
-    /* What to compute: a product (`kernel` is not NULL), a task (task.kernel is not NULL), or
-     * nothing (both are NULL). The problems point into pinned host memory or into the device's
-     * tensor memory. */
-    struct gemm_problem problem;
-    const struct gemm_kernel *kernel;
+    /* What to compute; task.kernel is NULL for a copy. The problem points into pinned host memory
+     * or into the device's tensor memory. */
     struct task task;
 
     /* Copies that the device makes before it computes, of operands in the tensor memory of another
@@ -73,13 +70,13 @@ struct work {
     /* How the work is launched (device_plan). */
     bool shared_launch; /* on a stream for shared launches */
     /* 0: the work cannot be stacked. Otherwise only works with the same stack_key that
-     * work_same_stack accepts may go in its stack: products with one resident B
-     * (kernels/stacked.h), or tasks of one kind, which run as a group (operation->group_traits) and
-     * wait like a stack. */
+     * work_same_stack accepts may go in its stack: problems that share a resident operand
+     * (operation->stack), or problems of one kind, which run as a group (operation->group_traits)
+     * and wait like a stack. */
     uint64_t stack_key;
     uint32_t stack_rows; /* most rows in a stack of this work, as work_stack_rows counts rows */
 
-    /* Whether the device checks the result after it has computed (kernels/freivalds.h). A work that
+    /* Whether the device checks the result after it has computed (operation->check). A work that
      * is verified is stacked or has a launch of its own. */
     enum work_verify verify;
     uint64_t check_offset; /* of the check's workspace in the work's range (device_plan) */
@@ -120,33 +117,26 @@ struct work {
 
 /* Whether the work computes nothing and only copies a tensor. */
 bool work_is_copy(const struct work *work);
-/* Whether the work is a task. */
-static inline bool work_is_task(const struct work *work)
+/* Whether the work runs in a stack, with the rows of other works. A work with a stack_key that is
+ * not stacked runs in a group. */
+static inline bool work_is_stacked(const struct work *work)
 {
-    return work->task.kernel != NULL;
+    return work->stack_key != 0 && work->task.operation->stack != NULL;
 }
 
 /* Whether two works with the same stack_key, which is not 0, may be in one stack. */
 bool work_same_stack(const struct work *one, const struct work *other);
-/* How many of its stack's stack_rows a work takes: a product takes as many as it has rows, a task
- * as many as it has units (operation_group_units). */
+/* How many of its stack's stack_rows a work takes: its rows (operation->stack), or in a group its
+ * units (operation_group_units). */
 uint32_t work_stack_rows(const struct work *work);
 
 /* The name of the work's kernel; NULL: the work is a copy, or no kernel has been chosen yet. */
 const char *work_kernel_name(const struct work *work);
-/* The type of the operands. */
-enum gemmd_dtype work_dtype(const struct work *work);
-/* The lengths by which metrics tell shapes apart: m, n and k of a product, and operation->lengths
- * of a task. */
-void work_lengths(const struct work *work, uint64_t lengths[OPERATION_LENGTHS]);
 /* Number of floating-point operations that the result takes, for metrics. */
 double work_flops(const struct work *work);
 /* The operations that count for the fair share: more than work_flops if lengths are short
- * (operation_length) or the kernel is slow (gemm_kernel.share_factor). */
+ * (operation_length) or the kernel is slow (operation_kernel.share_factor). */
 double work_share_flops(const struct work *work);
-/* Bytes of the operands and results, each counted once: the least that a kernel has to read and
- * write. For metrics. */
-double work_moved_bytes(const struct work *work);
 
 /* Whether the result of a work that has begun is no longer wanted, because `stop` is set or the
  * deadline has passed. Any thread. */

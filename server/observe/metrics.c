@@ -99,10 +99,10 @@ static bool metrics_counts_operand(const struct operation *operation, enum gemmd
 
 bool metrics_counts_dtype(enum metrics_op op, enum gemmd_dtype dtype)
 {
-    if (dtype < GEMMD_DTYPE_COUNT && op >= METRICS_OP_TASKS && op < METRICS_OP_INFER)
-        return metrics_counts_operand(operation_table[op - METRICS_OP_TASKS], dtype);
-    return (op == METRICS_OP_GEMM || op == METRICS_OP_INFER) && dtype < GEMMD_DTYPE_COUNT &&
-           dtype_offers_out(dtype, dtype_default_out(dtype));
+    if (dtype >= GEMMD_DTYPE_COUNT || op > METRICS_OP_INFER)
+        return false;
+    return metrics_counts_operand(
+        op == METRICS_OP_INFER ? &operation_gemm : operation_table[(int)op], dtype);
 }
 
 bool metrics_counts_dtype_of_status(int status)

@@ -22,29 +22,20 @@ struct nvml_sample;
 struct trace_context;
 struct metrics_shard; /* the counters of one thread */
 
-/* Products, then the other operations (kernels/operations.h) by number. infer: POST
+/* The operations (kernels/operations.h) by number, then other requests. infer: POST
  * /v2/models/{model}/infer; tensor: /tensors and /tensors/NAME; other: health, info, metrics, and
  * requests for unknown paths. */
 enum metrics_op {
-    METRICS_OP_GEMM,
-    METRICS_OP_TASKS, /* operation number 0 */
-    METRICS_OP_INFER = METRICS_OP_TASKS + OPERATION_COUNT,
+    METRICS_OP_INFER = OPERATION_COUNT,
     METRICS_OP_TENSOR,
     METRICS_OP_OTHER,
     METRICS_OP_COUNT
 };
-#define METRICS_OP_OF(operation_number)                                                            \
-    (enum metrics_op)(METRICS_OP_TASKS + (int)(operation_number))
-/* The computation or copy that a device does for a request, in the same order. A request to infer
- * is a product or another operation on the device. */
-enum metrics_task {
-    METRICS_TASK_GEMM,
-    METRICS_TASK_TASKS, /* operation number 0 */
-    METRICS_TASK_COPY = METRICS_TASK_TASKS + OPERATION_COUNT,
-    METRICS_TASK_COUNT
-};
-#define METRICS_TASK_OF(operation_number)                                                          \
-    (enum metrics_task)(METRICS_TASK_TASKS + (int)(operation_number))
+#define METRICS_OP_OF(operation_number) ((enum metrics_op)(operation_number))
+/* What a device does for a request: an operation, by number, or a copy. A request to infer is an
+ * operation on the device. */
+enum metrics_task { METRICS_TASK_COPY = OPERATION_COUNT, METRICS_TASK_COUNT };
+#define METRICS_TASK_OF(operation_number) ((enum metrics_task)(operation_number))
 enum metrics_stage {
     METRICS_STAGE_RECEIVE,
     METRICS_STAGE_QUEUE,

@@ -18,9 +18,7 @@ struct kernel_total {
 
 const char *metrics_task_name(enum metrics_task task)
 {
-    if (task == METRICS_TASK_GEMM)
-        return "gemm";
-    return task == METRICS_TASK_COPY ? "copy" : operation_table[task - METRICS_TASK_TASKS]->name;
+    return task == METRICS_TASK_COPY ? "copy" : operation_table[(int)task]->name;
 }
 
 /* Adds the counts of one kernel to the totals. Kernels for which the table has no place are added

@@ -9,8 +9,6 @@ enum { LABELS_MAX = 160 };
 const char *metrics_op_name(enum metrics_op op)
 {
     switch (op) {
-    case METRICS_OP_GEMM:
-        return "gemm";
     case METRICS_OP_INFER:
         return "infer";
     case METRICS_OP_TENSOR:
@@ -18,7 +16,7 @@ const char *metrics_op_name(enum metrics_op op)
     case METRICS_OP_OTHER:
         return "other";
     default:
-        return operation_table[op - METRICS_OP_TASKS]->name;
+        return operation_table[(int)op]->name;
     }
 }
 

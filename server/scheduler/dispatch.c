@@ -76,9 +76,8 @@ static bool start_early_copies(struct dispatch *dispatch)
 
 static enum metrics_task task_of(const struct work *work)
 {
-    if (work_is_task(work))
-        return METRICS_TASK_OF(work->task.operation->number);
-    return work->kernel != NULL ? METRICS_TASK_GEMM : METRICS_TASK_COPY;
+    return work->task.kernel != NULL ? METRICS_TASK_OF(work->task.operation->number)
+                                     : METRICS_TASK_COPY;
 }
 
 static void count_wait(struct metrics_shard *shard, const struct work *work)
@@ -119,7 +118,7 @@ static void count_shape(struct metrics_shard *shard, const struct work *work,
 {
     uint64_t lengths[METRICS_SHAPE_LENGTHS];
     _Static_assert((int)METRICS_SHAPE_LENGTHS == (int)OPERATION_LENGTHS, "as many lengths");
-    work_lengths(work, lengths);
+    work->task.operation->lengths(&work->task.problem, lengths);
     metrics_cell(shard, done, lengths);
 }
 
@@ -140,23 +139,23 @@ static void count_launch(struct dispatch *dispatch, const struct work *works)
             metrics_device_error(shard);
         return;
     }
-    if (work_is_copy(works) || works->uncounted)
+    if (works->task.kernel == NULL || works->uncounted)
         return;
     for (const struct work *work = works; work != NULL; work = work->next) {
+        const struct operation *operation = work->task.operation;
+        const void *problem = &work->task.problem;
         const struct metrics_work done = {
             .task = task_of(work),
             .kernel = work_kernel_name(work),
-            .dtype = work_dtype(work),
-            .flops = work_flops(work),
-            .bytes = work_moved_bytes(work),
+            .dtype = operation->dtype(problem),
+            .flops = operation->flops(problem),
+            .bytes = operation->moved_bytes(problem),
             .busy_ns = work->kernel_ns / works->launch_works,
         };
         flops += done.flops;
         metrics_tenant_device(shard, work->tenant, done.busy_ns);
-        if (done.kernel != NULL) {
-            metrics_work(shard, &done);
-            count_shape(shard, work, &done);
-        }
+        metrics_work(shard, &done);
+        count_shape(shard, work, &done);
         for (uint32_t i = 0; i < work->first_copy_count; i++)
             metrics_link(shard, work->first_copies[i].rows * work->first_copies[i].row_bytes);
         if (work->h2d_ns > 0)
@@ -181,7 +180,7 @@ static void judge(struct verify_counts *verified, struct work *work)
         work->status = fault_set(&work->fault, GEMMD_ERR_VERIFICATION, "verify",
                                  "the result of the kernel %s failed verification: its error is "
                                  "%.3g times what rounding explains",
-                                 work->kernel->name, work->residual);
+                                 work_kernel_name(work), work->residual);
 }
 
 static void end_works(struct dispatch *dispatch, struct work *works)

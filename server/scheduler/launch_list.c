@@ -32,7 +32,7 @@ static bool launch_fits(const struct launch *launch, struct queue_room room,
  * the check to the first that is verified. */
 static uint64_t charged_bytes(struct launch *launch, const struct work *work)
 {
-    const bool shares_b = work->stack_key != 0 && !work_is_task(work);
+    const bool shares_b = work_is_stacked(work);
     uint64_t bytes = work->bytes;
     if (launch->count == 0 || !shares_b)
         bytes += work->outside_bytes;
@@ -50,7 +50,8 @@ static void launch_add(struct launch *launch, struct fair_queue *queue, struct w
     const uint64_t bytes = charged_bytes(launch, work);
     launch->count++;
     launch->bytes += work->bytes;
-    launch->rows += work_stack_rows(work);
+    if (work->stack_key != 0)
+        launch->rows += work_stack_rows(work);
     fair_queue_serve(queue, work, bytes);
     work_list_append(&launch->works, work);
 }

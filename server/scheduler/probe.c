@@ -35,10 +35,12 @@ static bool alloc_memory(struct probe *probe)
     probe->memory = device_host_alloc(backend, KNOWN_ANSWER_BYTES, &fault);
     if (probe->memory == NULL)
         return false;
-    known_answer_init(&work->problem, GEMMD_F32, GEMMD_F32, false, false, probe->memory);
+    work->task.operation = &operation_gemm;
+    known_answer_init(&work->task.problem.gemm, GEMMD_F32, GEMMD_F32, false, false, probe->memory);
     const struct gemm_device target = device_gemm(device);
-    if (gemm_select(&target, "auto", &work->problem, &work->kernel, &fault) != GEMMD_OK ||
-        !device_work_bytes(device, &work->problem, work->kernel, &work->device_bytes))
+    if (operation_select(&operation_gemm, &target, "auto", &work->task.problem.gemm,
+                         &work->task.kernel, &fault) != GEMMD_OK ||
+        !device_plan(device, work))
         return false;
     if (work->device_bytes > 0)
         probe->has_device_memory =
@@ -138,7 +140,7 @@ struct work *probe_begin(struct probe *probe)
     atomic_store(&probe->wanted, false);
     probe->running = true;
     /* Writes the operands and poisons the result, so that no answer is left over from last time. */
-    known_answer_init(&work->problem, GEMMD_F32, GEMMD_F32, false, false, probe->memory);
+    known_answer_init(&work->task.problem.gemm, GEMMD_F32, GEMMD_F32, false, false, probe->memory);
     work->queued_ns = clock_now_ns();
     return work;
 }
@@ -155,7 +157,7 @@ static void check_answer(const struct work *work, char reason[PROBE_REASON_MAX])
     reason[0] = '\0';
     if (work->status != GEMMD_OK)
         snprintf(reason, PROBE_REASON_MAX, "%.*s", PROBE_REASON_MAX - 1, work->fault.detail);
-    else if (!known_answer_check(&work->problem, &row, &column))
+    else if (!known_answer_check(&work->task.problem.gemm, &row, &column))
         snprintf(reason, PROBE_REASON_MAX,
                  "the device computed a wrong element at row %" PRIu64 ", column %" PRIu64, row,
                  column);

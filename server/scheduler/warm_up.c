@@ -61,7 +61,7 @@ static enum gemmd_error warm_up_run(struct device *device, struct queue *queue,
     if (work->status != GEMMD_OK)
         return fault_set(fault, work->status, NULL, "the first product failed: %.200s",
                          work->fault.detail);
-    if (!known_answer_check(&work->problem, &row, &column))
+    if (!known_answer_check(&work->task.problem.gemm, &row, &column))
         return fault_set(fault, GEMMD_ERR_DEVICE_LOST, NULL,
                          "the first product has a wrong element at row %" PRIu64
                          ", column %" PRIu64,
@@ -80,10 +80,11 @@ enum gemmd_error warm_up(struct device *device, struct queue *queue, struct pool
     struct pool_cache *memory = pool_cache_create(pool);
     void *block = memory == NULL ? NULL : pool_alloc(memory, KNOWN_ANSWER_BYTES, &ignored);
     for (int i = 0; i < 2 && first != NULL && block != NULL && code == GEMMD_OK; i++) {
-        *first = (struct first_product){.ended = false};
-        known_answer_init(&first->work.problem, GEMMD_F32, GEMMD_F32, false, false, block);
-        if (gemm_select(&target, kernels[i], &first->work.problem, &first->work.kernel, &ignored) ==
-            GEMMD_OK)
+        *first = (struct first_product){.work.task.operation = &operation_gemm};
+        known_answer_init(&first->work.task.problem.gemm, GEMMD_F32, GEMMD_F32, false, false,
+                          block);
+        if (operation_select(&operation_gemm, &target, kernels[i], &first->work.task.problem.gemm,
+                             &first->work.task.kernel, &ignored) == GEMMD_OK)
             code = warm_up_run(device, queue, first, fault);
     }
     if (first != NULL && first->work.done != NULL && !atomic_load(&first->ended))

@@ -196,10 +196,10 @@ static void part_of_product(struct devices *devices, int index, int count, const
                                    .b = one->b,
                                    .c = one->c};
     gemm_problem_contiguous(&problem);
-    const struct gemm_kernel *kernel;
+    const struct operation_kernel *kernel;
     struct fault fault;
     uint64_t bytes;
-    if (gemm_select(&one->device, "auto", &problem, &kernel, &fault) != GEMMD_OK ||
+    if (operation_select(&operation_gemm, &one->device, "auto", &problem, &kernel, &fault) != GEMMD_OK ||
         !kernel->workspace_bytes(&problem, &bytes)) {
         fprintf(stderr, "gemmd-bench: no kernel takes the product\n");
         exit(EXIT_FAILURE);

@@ -102,7 +102,7 @@ struct error_bench {
 static bool run(const struct error_bench *e, const char *name, uint64_t k, double *largest,
                 double *squares)
 {
-    const struct gemm_kernel *const *kernel = gemm_kernels(GEMM_BACKEND_CUDA);
+    const struct operation_kernel *const *kernel = operation_kernels(&operation_gemm, GEMM_BACKEND_CUDA);
     struct gemm_problem problem = {.dtype = GEMMD_F32,
                                    .out = GEMMD_F32,
                                    .transb = true,

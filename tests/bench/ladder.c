@@ -8,7 +8,7 @@
 
 #include "proto/dtype.h"
 
-static bool add_row(struct ladder_plan *plan, const char *name, const struct gemm_kernel *kernel)
+static bool add_row(struct ladder_plan *plan, const char *name, const struct operation_kernel *kernel)
 {
     if (plan->table.count == LADDER_ROWS)
         return false;
@@ -41,14 +41,14 @@ static void add_kernels(struct ladder_plan *plan, enum gemm_backend backend)
                                         "wgmma",           "openblas"};
     const struct gemm_problem shape = shape_of(plan, 64);
     for (unsigned i = 0; i < sizeof rungs / sizeof rungs[0]; i++)
-        for (const struct gemm_kernel *const *k = gemm_kernels(backend); *k != NULL; k++)
+        for (const struct operation_kernel *const *k = operation_kernels(&operation_gemm, backend); *k != NULL; k++)
             if (strcmp((*k)->name, rungs[i]) == 0 && (*k)->takes(&shape))
                 add_row(plan, rungs[i], *k);
 }
 
 static void add_tiles(struct ladder_plan *plan, const struct ladder_cuda *cuda)
 {
-    const struct gemm_kernel *tiles[LADDER_ROWS];
+    const struct operation_kernel *tiles[LADDER_ROWS];
     const struct gemm_problem shape = shape_of(plan, 64);
     const uint32_t count = ladder_cuda_tiles(cuda, &shape, tiles, LADDER_ROWS);
     for (uint32_t i = 0; i < count; i++)
@@ -140,7 +140,7 @@ static bool run_tables(const struct ladder_options *options, struct ladder_cuda 
 static bool run_shapes_of(const char *layout, bool transa, bool transb, const char *text,
                           struct ladder_cuda *cuda, FILE *to)
 {
-    const struct gemm_kernel *kernels[LADDER_ROWS] = {NULL};
+    const struct operation_kernel *kernels[LADDER_ROWS] = {NULL};
     const struct gemm_problem any = {.dtype = GEMMD_F32,
                                      .out = GEMMD_F32,
                                      .transa = transa,
@@ -151,7 +151,7 @@ static bool run_shapes_of(const char *layout, bool transa, bool transb, const ch
                                      .batch = 1,
                                      .alpha = 1};
     uint32_t count = 1;
-    for (const struct gemm_kernel *const *k = gemm_kernels(GEMM_BACKEND_CUDA); *k != NULL; k++)
+    for (const struct operation_kernel *const *k = operation_kernels(&operation_gemm, GEMM_BACKEND_CUDA); *k != NULL; k++)
         if (strcmp((*k)->name, "register_tiled") == 0)
             kernels[count++] = *k;
     count += ladder_cuda_tiles(cuda, &any, kernels + count, LADDER_ROWS - count);

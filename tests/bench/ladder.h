@@ -19,7 +19,7 @@ struct ladder_options {
 struct ladder_plan {
     struct ladder table;
     bool transa, transb;
-    const struct gemm_kernel *kernels[LADDER_ROWS]; /* NULL: the library */
+    const struct operation_kernel *kernels[LADDER_ROWS]; /* NULL: the library */
 };
 
 /* ladder_cuda.c (ladder_without_cuda.c): on the first GPU. */
@@ -35,17 +35,17 @@ void ladder_cuda_state(const struct ladder_cuda *cuda, FILE *to);
  * transposes; NULL is the best of cuBLASLt's candidates. False, after saying why on standard error,
  * if one is wrong or fails. */
 bool ladder_cuda_measure(struct ladder_cuda *cuda, const struct gemm_problem *shape,
-                         const struct gemm_kernel *const kernels[], uint32_t count,
+                         const struct operation_kernel *const kernels[], uint32_t count,
                          double milliseconds[]);
 
 /* The tiles of the kernels that have several, each as a kernel, up to `max` of those that run on
  * this device; their number. */
 uint32_t ladder_cuda_tiles(const struct ladder_cuda *cuda, const struct gemm_problem *shape,
-                           const struct gemm_kernel *kernels[], uint32_t max);
+                           const struct operation_kernel *kernels[], uint32_t max);
 
 /* ladder_cpu.c: the same on the CPU; no kernel is NULL. What would take longer than some seconds,
  * by `before`, the times at half the side (0: not known), is left out. */
-bool ladder_cpu_measure(const struct gemm_problem *shape, const struct gemm_kernel *const kernels[],
+bool ladder_cpu_measure(const struct gemm_problem *shape, const struct operation_kernel *const kernels[],
                         uint32_t count, const double before[], double milliseconds[],
                         bool too_slow[]);
 

@@ -33,7 +33,7 @@ static void fill(float *values, uint64_t count, uint64_t seed)
 }
 
 static bool set_up(struct operands *o, const struct gemm_problem *shape,
-                   const struct gemm_kernel *const kernels[], uint32_t count)
+                   const struct operation_kernel *const kernels[], uint32_t count)
 {
     struct gemm_problem *p = &o->problem;
     uint64_t workspace = 64;
@@ -95,7 +95,7 @@ static int compare_doubles(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-bool ladder_cpu_measure(const struct gemm_problem *shape, const struct gemm_kernel *const kernels[],
+bool ladder_cpu_measure(const struct gemm_problem *shape, const struct operation_kernel *const kernels[],
                         uint32_t count, const double before[], double milliseconds[],
                         bool too_slow[])
 {

@@ -107,21 +107,21 @@ void ladder_cuda_state(const struct ladder_cuda *cuda, FILE *to)
 }
 
 uint32_t ladder_cuda_tiles(const struct ladder_cuda *cuda, const struct gemm_problem *shape,
-                           const struct gemm_kernel *kernels[], uint32_t max)
+                           const struct operation_kernel *kernels[], uint32_t max)
 {
     const struct gemm_device device = {
         .backend = GEMM_BACKEND_CUDA,
         .compute_capability = (uint32_t)(10 * cuda->properties.major + cuda->properties.minor)};
     uint32_t count = 0;
-    for (const struct gemm_kernel *tile = tile_kernels; tile->name != NULL && count < max; tile++)
-        if (gemm_kernel_runs_on(tile, &device) && tile->takes(shape))
+    for (const struct operation_kernel *tile = tile_kernels; tile->name != NULL && count < max; tile++)
+        if (operation_kernel_runs_on(&operation_gemm, tile, &device) && tile->takes(shape))
             kernels[count++] = tile;
     return count;
 }
 
 /* One product, of set `set`. */
 static bool enqueue(struct ladder_cuda *cuda, const struct shape_bench *s,
-                    const struct gemm_kernel *kernel, uint32_t set)
+                    const struct operation_kernel *kernel, uint32_t set)
 {
     struct gemm_problem p = s->problem;
     p.a = (char *)s->a + s->a_bytes * set;
@@ -135,7 +135,7 @@ static bool enqueue(struct ladder_cuda *cuda, const struct shape_bench *s,
 
 /* Milliseconds of one of `count` products; negative if one failed. */
 static float time_block(struct ladder_cuda *cuda, const struct shape_bench *s,
-                        const struct gemm_kernel *kernel, int count)
+                        const struct operation_kernel *kernel, int count)
 {
     float ms = 0;
     bool done = cudaEventRecord(cuda->from, cuda->stream) == cudaSuccess;
@@ -160,7 +160,7 @@ static int compare_floats(const void *a, const void *b)
 }
 
 static bool set_up(struct ladder_cuda *cuda, const struct gemm_problem *shape,
-                   const struct gemm_kernel *const kernels[], uint32_t count, struct shape_bench *s)
+                   const struct operation_kernel *const kernels[], uint32_t count, struct shape_bench *s)
 {
     struct gemm_problem *p = &s->problem;
     *s = (struct shape_bench){.problem = *shape};
@@ -226,7 +226,7 @@ static void tear_down(struct shape_bench *s)
 /* Its result for set 0 against a sum in f64; what a chain of multiply-adds loses is far less than
  * this allows, and what a wrong element shows far more. */
 static bool check(struct ladder_cuda *cuda, const struct shape_bench *s,
-                  const struct gemm_kernel *kernel)
+                  const struct operation_kernel *kernel)
 {
     const struct gemm_problem *p = &s->problem;
     const char *name = kernel != NULL ? kernel->name : "cuBLASLt";
@@ -291,7 +291,7 @@ static void warm_up(struct ladder_cuda *cuda, const struct shape_bench *s)
 }
 
 bool ladder_cuda_measure(struct ladder_cuda *cuda, const struct gemm_problem *shape,
-                         const struct gemm_kernel *const kernels[], uint32_t count,
+                         const struct operation_kernel *const kernels[], uint32_t count,
                          double milliseconds[])
 {
     struct shape_bench s;

@@ -92,7 +92,7 @@ static const struct group GROUPS[] = {
 struct served {
     cudaStream_t stream;
     struct gemm_context *context;
-    const struct gemm_kernel *kernels[2]; /* own, cublas */
+    const struct operation_kernel *kernels[2]; /* own, cublas */
     struct gemm_device device;
     struct lt lt;
     double deadline;
@@ -108,9 +108,9 @@ struct row {
     bool takes_part[PARTICIPANTS];
 };
 
-static const struct gemm_kernel *kernel_named(const char *name)
+static const struct operation_kernel *kernel_named(const char *name)
 {
-    const struct gemm_kernel *const *k = gemm_kernels(GEMM_BACKEND_CUDA);
+    const struct operation_kernel *const *k = operation_kernels(&operation_gemm, GEMM_BACKEND_CUDA);
     while (*k != NULL && strcmp((*k)->name, name) != 0) {
         k++;
     }
@@ -297,7 +297,7 @@ static bool measure_shape(const struct served *s, const struct group *g, const s
 {
     struct row row;
     float ms[PARTICIPANTS];
-    const struct gemm_kernel *chosen = NULL;
+    const struct operation_kernel *chosen = NULL;
     if (!set_up(s, g, shape, &row)) {
         fprintf(stderr, "gemmd-bench: %s\n", cudaGetErrorString(cudaGetLastError()));
         tear_down(&row);
@@ -308,7 +308,7 @@ static bool measure_shape(const struct served *s, const struct group *g, const s
     }
     const double off = row.takes_part[OWN] ? difference(s, &row) : NAN;
     measure(s, &row, ms);
-    (void)gemm_select(&s->device, "auto", &row.problem, &chosen, NULL);
+    (void)operation_select(&operation_gemm, &s->device, "auto", &row.problem, &chosen, NULL);
     fprintf(to, "| %llu×%llu×%llu | %.1f | %.1f | %.1f | %.1f |", (unsigned long long)shape->m,
             (unsigned long long)shape->n, (unsigned long long)shape->k, tera(&row.problem, ms[OWN]),
             (double)ms[OWN] * 1e3, tera(&row.problem, ms[CUBLAS]), tera(&row.problem, ms[LT]));

@@ -41,9 +41,9 @@ struct caught {
 static bool run_product(const struct run *run, struct product *product)
 {
     const struct gemm_device cpu = {.backend = GEMM_BACKEND_CPU};
-    const struct gemm_kernel *kernel;
+    const struct operation_kernel *kernel;
     uint64_t bytes;
-    if (gemm_select(&cpu, "auto", &product->problem, &kernel, NULL) != GEMMD_OK ||
+    if (operation_select(&operation_gemm, &cpu, "auto", &product->problem, &kernel, NULL) != GEMMD_OK ||
         !kernel->workspace_bytes(&product->problem, &bytes))
         return false;
     void *workspace = aligned_alloc(256, bytes / 256 * 256 + 256);

@@ -107,7 +107,7 @@ void ladder_cuda_state(const struct ladder_cuda *cuda, FILE *to)
 }
 
 bool ladder_cuda_measure(struct ladder_cuda *cuda, const struct gemm_problem *shape,
-                         const struct gemm_kernel *const kernels[], uint32_t count,
+                         const struct operation_kernel *const kernels[], uint32_t count,
                          double milliseconds[])
 {
     (void)cuda, (void)shape, (void)kernels, (void)count, (void)milliseconds;
@@ -115,7 +115,7 @@ bool ladder_cuda_measure(struct ladder_cuda *cuda, const struct gemm_problem *sh
 }
 
 uint32_t ladder_cuda_tiles(const struct ladder_cuda *cuda, const struct gemm_problem *shape,
-                           const struct gemm_kernel *kernels[], uint32_t max)
+                           const struct operation_kernel *kernels[], uint32_t max)
 {
     (void)cuda, (void)shape, (void)kernels, (void)max;
     return 0;

@@ -20,9 +20,9 @@ void __wrap_device_submit(struct device *device, struct work *works);
 
 void __wrap_device_submit(struct device *device, struct work *works)
 {
-    const struct gemm_problem *problem = &works->problem;
+    const struct gemm_problem *problem = &works->task.problem.gemm;
     const char *path = getenv("LOSE_DEVICE");
-    if (works->kernel != NULL && problem->m == LOST_M && problem->n == LOST_N &&
+    if (works->task.kernel != NULL && problem->m == LOST_M && problem->n == LOST_N &&
         problem->k == LOST_K && path != NULL && unlink(path) == 0)
         device_set_lost(device, "a test has lost the device");
     __real_device_submit(device, works);

@@ -38,48 +38,50 @@ static enum gemmd_error launch_in(struct gemm_context *context)
 
 /* ---- products ---- */
 
-static bool takes(const struct gemm_problem *p)
+static bool takes(const void *of)
 {
+    const struct gemm_problem *p = of;
     return p->n <= B_MAX && p->k <= B_MAX / p->n && gemm_cpu_tiled.takes(p);
 }
 
-static enum gemmd_error run(struct gemm_context *context, const struct gemm_problem *problem,
+static enum gemmd_error run(struct gemm_context *context, const void *of,
                             void *workspace)
 {
+    const struct gemm_problem *problem = of;
     const enum gemmd_error code = launch_in(context);
     return code != GEMMD_OK ? code : gemm_cpu_tiled.run(cpu_of(context), problem, workspace);
 }
 
 static enum gemmd_error run_group(struct gemm_context *context,
-                                  const struct gemm_problem *const problems[], uint32_t count)
+                                  const struct operation_member members[], uint32_t count)
 {
     enum gemmd_error code = launch_in(context);
     for (uint32_t i = 0; i < count && code == GEMMD_OK; i++)
-        code = gemm_cpu_tiled.run(cpu_of(context), problems[i], NULL);
+        code = gemm_cpu_tiled.run(cpu_of(context), members[i].problem, NULL);
     return code;
 }
 
-static const struct gemm_kernel kernel_large = {
+static const struct operation_kernel kernel_large = {
     .name = "large",
     .description = "one product in several launches",
     .rows_independent = true,
     .any_leading = true,
     .launch_flops = 1e6,
     .takes = takes,
-    .workspace_bytes = gemm_no_workspace,
+    .workspace_bytes = operation_no_workspace,
     .run = run,
 };
-static const struct gemm_kernel kernel_small = {
+static const struct operation_kernel kernel_small = {
     .name = "small",
     .description = "many small products in one launch",
     .rows_independent = true,
     .any_leading = true,
     .takes = takes,
-    .workspace_bytes = gemm_no_workspace,
+    .workspace_bytes = operation_no_workspace,
     .run = run,
     .run_group = run_group,
 };
-static const struct gemm_kernel *const kernels[] = {&kernel_large, &kernel_small, NULL};
+static const struct operation_kernel *const kernels[] = {&kernel_large, &kernel_small, NULL};
 
 /* ---- attentions ---- */
 
@@ -172,8 +174,8 @@ static const char *simulated_library(void)
 
 const struct gemm_backend_entry gemm_backend_cuda = {
     .name = "cuda",
-    .kernels = kernels,
-    .tasks = {[OPERATION_ATTENTION] = attention},
+    .kernels = {[OPERATION_GEMM] = kernels,
+                [OPERATION_ATTENTION] = attention},
     .context_create = simulated_create,
     .context_destroy = simulated_destroy,
     .move_rows = simulated_move_rows,

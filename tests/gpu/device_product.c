@@ -67,11 +67,11 @@ static bool guard_intact(const void *guard, char *text, uint64_t size)
     return true;
 }
 
-static enum gemmd_error run_launches(const struct gemm_kernel *kernel, struct gemm_context *context,
+static enum gemmd_error run_launches(const struct operation_kernel *kernel, struct gemm_context *context,
                                      const struct gemm_problem *p, void *workspace,
                                      uint32_t launches)
 {
-    struct gemm_kernel shorter = *kernel;
+    struct operation_kernel shorter = *kernel;
     struct launch_cut cut;
     enum gemmd_error code = GEMMD_OK;
     if (launches > 1 && kernel->launch_flops > 0)
@@ -79,14 +79,14 @@ static enum gemmd_error run_launches(const struct gemm_kernel *kernel, struct ge
             2.0 * (double)p->m * (double)p->n * (double)p->k * (double)p->batch / launches;
     launch_cut_gemm(&shorter, p, &cut);
     for (uint64_t i = 0; i < cut.launches && code == GEMMD_OK; i++) {
-        const struct gemm_problem part = launch_cut_gemm_part(&cut, p, i);
+        const struct gemm_problem part = launch_cut_gemm_piece(&cut, p, i);
         code = kernel->run(context, &part, workspace);
     }
     return code;
 }
 
 static bool run_in(struct device_product *device, struct product *product,
-                   const struct gemm_kernel *kernel, struct gemm_context *context, char *workspace,
+                   const struct operation_kernel *kernel, struct gemm_context *context, char *workspace,
                    uint64_t bytes, uint32_t launches, char *text, uint64_t size)
 {
     const struct product_buffer *c = &product->buffers[PRODUCT_C];
@@ -112,7 +112,7 @@ static bool run_in(struct device_product *device, struct product *product,
 }
 
 bool device_product_run(struct device_product *device, struct product *product,
-                        const struct gemm_kernel *kernel, struct gemm_context *context,
+                        const struct operation_kernel *kernel, struct gemm_context *context,
                         uint32_t launches, char *text, uint64_t size)
 {
     void *workspace = NULL;

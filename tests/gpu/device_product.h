@@ -23,7 +23,7 @@ void device_product_destroy(struct device_product *device);
  * product can be cut into so many. False with the reason in `text` if something failed or the
  * kernel wrote beyond its workspace. */
 bool device_product_run(struct device_product *device, struct product *product,
-                        const struct gemm_kernel *kernel, struct gemm_context *context,
+                        const struct operation_kernel *kernel, struct gemm_context *context,
                         uint32_t launches, char *text, uint64_t size);
 
 #endif

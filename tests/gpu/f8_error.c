@@ -16,7 +16,7 @@ enum { SIDE = 128, K_MAX = 16384 };
 struct f8_case {
     struct gemm_context *context;
     cudaStream_t stream;
-    const struct gemm_kernel *kernel;
+    const struct operation_kernel *kernel;
     uint8_t *a, *b;     /* host, SIDE lines of k */
     float *c;           /* host */
     double *line_a;     /* a line of A as numbers */
@@ -120,7 +120,7 @@ void gemm_check_f8_error(const struct gemm_device *device, struct gemm_context *
 {
     static const uint64_t depths[] = {257, 384, 1000, 4096, K_MAX};
     struct f8_case f = {.context = context, .stream = stream, .kernel = &gemm_cuda_wgmma};
-    if (!gemm_kernel_runs_on(f.kernel, device))
+    if (!operation_kernel_runs_on(&operation_gemm, f.kernel, device))
         return;
     f.a = malloc(SIDE * K_MAX);
     f.b = malloc(SIDE * K_MAX);

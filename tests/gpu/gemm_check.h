@@ -9,7 +9,7 @@
 
 /* One kernel with one pair of types, and how it has done. */
 struct trial {
-    const struct gemm_kernel *kernel;
+    const struct operation_kernel *kernel;
     enum gemmd_dtype dtype, out;
     enum gemm_precision precision;
     const char *family; /* whose kernels give the same bits, or NULL */

@@ -92,7 +92,7 @@ static bool row_right(const struct large *large, uint64_t row, void *line, doubl
     return true;
 }
 
-static bool run_large(struct large *large, const struct gemm_kernel *kernel,
+static bool run_large(struct large *large, const struct operation_kernel *kernel,
                       struct gemm_context *context, void *stream)
 {
     struct gemm_problem *p = &large->problem;
@@ -120,7 +120,7 @@ void gemm_check_large(const struct gemm_device *device, struct gemm_context *con
     static const enum gemmd_dtype types[][2] = {
         {GEMMD_F16, GEMMD_F16}, {GEMMD_I8, GEMMD_I32}, {GEMMD_I8, GEMMD_F32}};
     for (unsigned i = 0; i < sizeof types / sizeof types[0]; i++)
-        for (const struct gemm_kernel *const *k = gemm_kernels(GEMM_BACKEND_CUDA); *k != NULL;
+        for (const struct operation_kernel *const *k = operation_kernels(&operation_gemm, GEMM_BACKEND_CUDA); *k != NULL;
              k++) {
             struct large large = {.workspace = NULL};
             const struct gemm_problem asked = {.dtype = types[i][0],
@@ -130,7 +130,7 @@ void gemm_check_large(const struct gemm_device *device, struct gemm_context *con
                                                .k = K,
                                                .batch = 1,
                                                .alpha = 1};
-            if (!gemm_kernel_runs_on(*k, device) || !(*k)->takes(&asked))
+            if (!operation_kernel_runs_on(&operation_gemm, *k, device) || !(*k)->takes(&asked))
                 continue;
             bool right =
                 prepare(&large, types[i][0], types[i][1]) && run_large(&large, *k, context, stream);

@@ -14,7 +14,7 @@
 struct group_bench {
     cudaStream_t stream;
     struct gemm_context *context;
-    const struct gemm_kernel *kernel; /* grouped */
+    const struct operation_kernel *kernel; /* grouped */
     bool quick;
     uint32_t share, shares; /* products whose number leaves `share` when divided */
 };

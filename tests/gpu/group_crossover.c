@@ -15,7 +15,7 @@ struct crossover {
     struct group_bench *bench;
     cudaStream_t streams[STREAMS];
     struct gemm_context *contexts[STREAMS];
-    const struct gemm_kernel *library;
+    const struct operation_kernel *library;
     unsigned char *host, *device; /* MOST works of `work_bytes` */
     uint64_t work_bytes;
     struct gemm_problem problem; /* pointers are offsets from the work's start */
@@ -98,7 +98,7 @@ static bool measure(struct crossover *x, enum gemmd_dtype dtype, uint64_t side)
                                        .batch = 1,
                                        .alpha = 1};
     gemm_problem_contiguous(&x->problem);
-    if (gemm_select(&(struct gemm_device){.backend = GEMM_BACKEND_CUDA}, "cublas", &x->problem,
+    if (operation_select(&operation_gemm, &(struct gemm_device){.backend = GEMM_BACKEND_CUDA}, "cublas", &x->problem,
                     &x->library, NULL) != GEMMD_OK ||
         !timed(x, run_in_place, 1, &alone) || !timed(x, run_copied, 1, &copied) ||
         !timed(x, run_in_place, MOST, &alone_16) || !timed(x, run_copied, MOST, &copied_16))

@@ -19,7 +19,7 @@ static const uint64_t WORKSPACE_BYTES = UINT64_C(256) << 20;
 
 struct stack {
     struct group_bench *bench;
-    const struct gemm_kernel *kernel;
+    const struct operation_kernel *kernel;
     struct product product;
     struct gemm_problem problem; /* B and bias in device memory, the rest mapped */
     struct gemm_stack_rows rows[REQUESTS_MAX];
@@ -137,7 +137,7 @@ static void poison(struct stack *s)
 /* Runs the stack with its check. Every row must pass. */
 static bool run_stacked(struct stack *s, uint64_t bytes)
 {
-    const struct gemm_stack_check all_rows = {.seed = random_next(&s->seed),
+    const struct operation_check all_rows = {.seed = random_next(&s->seed),
                                               .residuals = s->residuals};
     unsigned char guard[GUARD];
     for (uint64_t i = 0; i < s->problem.m; i++)
@@ -175,7 +175,7 @@ static bool check(struct stack *s, const struct gemm_problem *like, uint64_t gap
     bool right = false;
     uint64_t bytes;
     product_describe(&s->product.problem, what, sizeof what);
-    if (!place(s) || gemm_select(&device, "auto", &s->problem, &s->kernel, &fault) != GEMMD_OK ||
+    if (!place(s) || operation_select(&operation_gemm, &device, "auto", &s->problem, &s->kernel, &fault) != GEMMD_OK ||
         !gemm_can_stack(s->kernel, &s->problem) ||
         !gemm_stacked_bytes(s->kernel, &s->problem, &bytes) || bytes + GUARD > WORKSPACE_BYTES) {
         printf("FAILED: %s: no stack by %s\n", what,
@@ -271,7 +271,7 @@ void group_check_stacks(struct group_bench *bench, uint64_t *passed, uint64_t *f
 
 /* The time of a stack from the call to the end, in microseconds; negative if the stack fails. */
 static double time_stack(struct stack *s, const struct gemm_problem *p, uint32_t count,
-                         const struct gemm_stack_check *check)
+                         const struct operation_check *check)
 {
     enum { RUNS = 301 };
     double times[RUNS];
@@ -315,13 +315,13 @@ bool group_time_stacks(struct group_bench *bench)
                                  .b = b};
         const struct gemm_device device = {.backend = GEMM_BACKEND_CUDA, .compute_capability = 90};
         gemm_problem_contiguous(&p);
-        done = gemm_select(&device, "auto", &p, &s->kernel, NULL) == GEMMD_OK;
+        done = operation_select(&operation_gemm, &device, "auto", &p, &s->kernel, NULL) == GEMMD_OK;
         for (uint32_t i = 0; i < counts[c]; i++)
             s->rows[i] = (struct gemm_stack_rows){
                 .a = rows + i * SIDE, .c = rows + (MOST + i) * SIDE, .rows = 1};
         if (!done)
             break;
-        const struct gemm_stack_check check = {.seed = 1, .residuals = s->residuals};
+        const struct operation_check check = {.seed = 1, .residuals = s->residuals};
         const double us = time_stack(s, &p, counts[c], NULL);
         const double checked_us = time_stack(s, &p, counts[c], &check);
         done = us > 0 && checked_us > 0;

@@ -31,7 +31,7 @@ static const enum gemmd_dtype outs[] = {GEMMD_F32, GEMMD_F16, GEMMD_BF16};
 
 /* One kernel with one kind of scales. */
 struct scaled_trial {
-    const struct gemm_kernel *kernel;
+    const struct operation_kernel *kernel;
     struct test_stream *streams;
     struct scaled_types kind;
     bool quick;
@@ -191,8 +191,8 @@ static void try_few_rows(struct scaled_trial *trial)
 void gemm_check_scales(const struct gemm_device *device, struct test_stream *streams, bool quick,
                        const char *kernels, uint64_t *passed, uint64_t *failed)
 {
-    for (const struct gemm_kernel *const *k = gemm_kernels(GEMM_BACKEND_CUDA); *k != NULL; k++) {
-        if (!gemm_kernel_runs_on(*k, device) || strstr((*k)->name, kernels) == NULL)
+    for (const struct operation_kernel *const *k = operation_kernels(&operation_gemm, GEMM_BACKEND_CUDA); *k != NULL; k++) {
+        if (!operation_kernel_runs_on(&operation_gemm, *k, device) || strstr((*k)->name, kernels) == NULL)
             continue;
         for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
             const struct gemm_problem small = {.dtype = kinds[i].dtype,

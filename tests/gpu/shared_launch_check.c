@@ -19,7 +19,7 @@ static const uint64_t SHAPES[][2] = {{1032, 1048}, {200, 16500}, {600, 6200}};
 
 struct shared_launch_check {
     struct gemm_problem problem; /* the product of all rows; device pointers */
-    const struct gemm_kernel *kernel;
+    const struct operation_kernel *kernel;
     cudaStream_t streams[STREAMS];
     struct gemm_context *contexts[STREAMS];
     void *a, *b, *bias; /* `b` holds the same matrix twice */
@@ -198,7 +198,7 @@ static bool check_types(const struct gemm_device *device, struct gemm_problem pr
     struct shared_launch_check check = {.problem = problem};
     bool right = true;
     gemm_problem_contiguous(&check.problem);
-    if (gemm_select(device, "auto", &check.problem, &check.kernel, NULL) != GEMMD_OK ||
+    if (operation_select(&operation_gemm, device, "auto", &check.problem, &check.kernel, NULL) != GEMMD_OK ||
         check.kernel->compute_capability == 0)
         return true;
     snprintf(check.why, sizeof check.why, "no memory");

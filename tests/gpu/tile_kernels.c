@@ -47,7 +47,7 @@ TENSOR_RUN(TENSOR_CORE_64X64, 64x64)
 #define REGISTER_TILE(lower, capability)                                                           \
     {                                                                                              \
         .name = "register_tiled_" #lower, .compute_capability = (capability),                      \
-        .takes = register_takes, .workspace_bytes = gemm_no_workspace, .run = register_run_##lower \
+        .takes = register_takes, .workspace_bytes = operation_no_workspace, .run = register_run_##lower \
     }
 #define TENSOR_TILE(lower)                                                                         \
     {                                                                                              \
@@ -56,7 +56,7 @@ TENSOR_RUN(TENSOR_CORE_64X64, 64x64)
     }
 
 /* clang-format off */
-const struct gemm_kernel tile_kernels[] = {
+const struct operation_kernel tile_kernels[] = {
     REGISTER_TILE(256x128, 0),
     REGISTER_TILE(128x128, 0),
     REGISTER_TILE(128x64, 0),
@@ -70,7 +70,7 @@ const struct gemm_kernel tile_kernels[] = {
 };
 /* clang-format on */
 
-const char *tile_kernel_family(const struct gemm_kernel *tile)
+const char *tile_kernel_family(const struct operation_kernel *tile)
 {
     return tile->takes == tensor_takes ? gemm_cuda_tensor_core.name : gemm_cuda_register_tiled.name;
 }

@@ -9,9 +9,9 @@
 
 /* Named after the kernel and the tile, such as "register_tiled_64x64". The tiles of one kernel
  * follow one another; an entry without a name ends the table. */
-extern const struct gemm_kernel tile_kernels[];
+extern const struct operation_kernel tile_kernels[];
 
 /* The kernel that a tile belongs to, "register_tiled" or "tensor_core". */
-const char *tile_kernel_family(const struct gemm_kernel *tile);
+const char *tile_kernel_family(const struct operation_kernel *tile);
 
 #endif

@@ -137,7 +137,7 @@ static void check_one(const struct gemm_problem *like, uint64_t gap, enum produc
                       uint64_t *seed, const struct test_stream *stream)
 {
     const struct gemm_device gpu = streams_device();
-    const struct gemm_kernel *kernel;
+    const struct operation_kernel *kernel;
     struct product product;
     struct device_product device;
     char why[512];
@@ -145,7 +145,7 @@ static void check_one(const struct gemm_problem *like, uint64_t gap, enum produc
         failed++;
         return;
     }
-    if (gemm_select(&gpu, "auto", &product.problem, &kernel, NULL) != GEMMD_OK) {
+    if (operation_select(&operation_gemm, &gpu, "auto", &product.problem, &kernel, NULL) != GEMMD_OK) {
         product_destroy(&product);
         return;
     }
@@ -197,7 +197,7 @@ static void check_types(struct case_types types, const struct test_stream *strea
 }
 
 /* Milliseconds of one run of the product, or of the check, in a row of `times`. */
-static float time_of(const struct gemm_problem *p, const struct gemm_kernel *kernel,
+static float time_of(const struct gemm_problem *p, const struct operation_kernel *kernel,
                      void *workspace, void *check, const struct test_stream *stream, int times)
 {
     cudaEvent_t begin, end;
@@ -223,7 +223,7 @@ static float time_of(const struct gemm_problem *p, const struct gemm_kernel *ker
 static void time_square(uint64_t side, struct case_types types, const struct test_stream *stream)
 {
     const struct gemm_device gpu = streams_device();
-    const struct gemm_kernel *kernel;
+    const struct operation_kernel *kernel;
     struct gemm_problem p = {.dtype = types.dtype,
                              .out = types.out,
                              .m = side,
@@ -237,7 +237,7 @@ static void time_square(uint64_t side, struct case_types types, const struct tes
     const int times = side >= 4096 ? 20 : 200;
     sizes[1] = sizes[0];
     gemm_problem_contiguous(&p);
-    if (gemm_select(&gpu, "auto", &p, &kernel, NULL) != GEMMD_OK ||
+    if (operation_select(&operation_gemm, &gpu, "auto", &p, &kernel, NULL) != GEMMD_OK ||
         !kernel->workspace_bytes(&p, &sizes[3]) || !freivalds_bytes(&p, &sizes[4]))
         return;
     for (int i = 0; i < 5; i++)

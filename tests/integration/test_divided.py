@@ -143,14 +143,15 @@ def test_an_axis_without_dimensions_before_it_stays_on_one_device(daemons):
 
 
 @pytest.mark.parametrize("more", [
-    {}, {"transb": 1}, {"act": "gelu", "alpha": 0.5}, {"verify": "freivalds"}, {"kernel": "naive"},
+    {}, {"transa": 1}, {"transb": 1}, {"act": "gelu", "alpha": 0.5}, {"verify": "freivalds"}, {"kernel": "naive"},
 ], ids=str)
 def test_rows_of_a_product(daemons, more):
-    a, b = random(1, M, K), random(2, *((N, K) if more.get("transb") else (K, N)))
+    a = random(1, *((K, M) if more.get("transa") else (M, K)))
+    b = random(2, *((N, K) if more.get("transb") else (K, N)))
     answer = same_bytes(daemons, "/gemm", {"m": M, "n": N, "k": K, "kernel": "tiled", **more},
                         a.tobytes() + b.tobytes())
     if "act" not in more:
-        wanted = a.astype(np.float64) @ (b.T if "transb" in more else b)
+        wanted = (a.T if "transa" in more else a).astype(np.float64) @ (b.T if "transb" in more else b)
         assert np.allclose(np.frombuffer(answer.content, np.float32).reshape(M, N), wanted, atol=1e-3)
 
 
@@ -230,7 +231,6 @@ def test_lengths_of_entries(daemons):
 @pytest.mark.parametrize("more", [
     {"m": 100, "n": N, "k": K},  # one step of rows
     {"m": M, "n": 8, "k": 8},  # too small to be worth it
-    {"m": M, "n": N, "k": K, "transa": 1},
     {"m": M, "n": N, "k": K, "kernel": "openblas"},  # its bits depend on the number of rows
 ], ids=str)
 def test_products_that_stay_on_one_device(daemons, more):
@@ -345,8 +345,8 @@ def test_a_product_is_not_divided_for_a_small_gain(start):
         return int(answer.headers.get("Gemmd-Devices", 1))
 
     assert devices(2560) == 2
-    with Wire(daemon.address) as busy:  # a product that is not divided, because its A is transposed
-        busy.send(request("POST", f"/gemm?m=2048&n={N}&k={K}&kernel=tiled&transa=1",
+    with Wire(daemon.address) as busy:  # a product whose kernel is not divided
+        busy.send(request("POST", f"/gemm?m=2048&n={N}&k={K}&kernel=openblas",
                           [OCTETS, ("Content-Length", 4 * (2048 * K + K * N))], b"\0"))
         wait_until(lambda: values(scrape(daemon))["gemmd_queue_requests"] == 1, "the request")
         assert devices(2560) == 1

@@ -27,7 +27,7 @@ enum simulated_event look(const struct work *work)
     return atomic_load(&((const struct item *)work)->event);
 }
 
-const struct gemm_kernel simulated_kernel = {.name = "simulated"};
+const struct operation_kernel simulated_kernel = {.name = "simulated"};
 
 struct item *add(enum simulated_event event)
 {
@@ -37,8 +37,8 @@ struct item *add(enum simulated_event event)
     item->number = stage.count++;
     item->ranks = &stage.ranks;
     atomic_store(&item->event, event);
-    item->work.kernel = &simulated_kernel;
-    item->work.problem.m = item->work.problem.n = item->work.problem.k = item->work.problem.batch =
+    item->work.task.kernel = &simulated_kernel;
+    item->work.task.problem.gemm.m = item->work.task.problem.gemm.n = item->work.task.problem.gemm.k = item->work.task.problem.gemm.batch =
         1;
     item->work.priority = 4;
     item->work.done = item_done;

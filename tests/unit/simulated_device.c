@@ -75,7 +75,7 @@ static void finish_copy_stream(struct simulated_device *device, uint32_t copy_st
     device->under_way_count = left;
 }
 
-static bool copy_layout(const struct gemm_problem *problem, const struct gemm_kernel *kernel,
+static bool copy_layout(const struct gemm_problem *problem, const struct operation_kernel *kernel,
                         struct device_layout *layout)
 {
     const struct device_leading wanted = {SIMULATED_LEADING(problem->k),
@@ -97,9 +97,9 @@ static bool simulated_plan_copies(const struct device *device, const struct work
         copy_in_plan_task(copies, &work->task, &parts, range, body);
         return copies->count > 0;
     }
-    if (!copy_layout(&work->problem, work->kernel, &layout))
+    if (!copy_layout(&work->task.problem.gemm, work->task.kernel, &layout))
         return false;
-    copy_in_plan(copies, &work->problem, &layout, nowhere, range, body);
+    copy_in_plan(copies, &work->task.problem.gemm, &layout, nowhere, range, body);
     return copies->count > 0;
 }
 
@@ -190,7 +190,7 @@ static bool poll_probe(struct device *device, const struct work *work)
 {
     enum simulated_probe probe = atomic_load(&simulated(device)->probe);
     if (probe == SIMULATED_PROBE_RIGHT)
-        compute(&work->problem);
+        compute(&work->task.problem.gemm);
     return probe != SIMULATED_PROBE_SILENT;
 }
 
@@ -237,7 +237,7 @@ static void simulated_close(struct device *device)
 }
 
 static bool simulated_work_bytes(const struct device *device, const struct gemm_problem *problem,
-                                 const struct gemm_kernel *kernel, uint64_t *out)
+                                 const struct operation_kernel *kernel, uint64_t *out)
 {
     (void)device;
     (void)problem;
@@ -247,7 +247,7 @@ static bool simulated_work_bytes(const struct device *device, const struct gemm_
 }
 
 static bool simulated_can_share_launch(const struct gemm_problem *problem,
-                                       const struct gemm_kernel *kernel)
+                                       const struct operation_kernel *kernel)
 {
     (void)kernel;
     return gemm_is_small(problem);
@@ -262,7 +262,7 @@ static const struct device_ops simulated_ops = {
 };
 
 static bool copying_work_bytes(const struct device *device, const struct gemm_problem *problem,
-                               const struct gemm_kernel *kernel, uint64_t *out)
+                               const struct operation_kernel *kernel, uint64_t *out)
 {
     struct device_layout layout;
     (void)device;

@@ -91,11 +91,11 @@ START_TEST(the_cpu_computes_one_at_a_time)
     struct work work = {.verify = WORK_UNVERIFIED};
     uint64_t row, column;
     ck_assert_ptr_nonnull(memory);
-    known_answer_init(&work.problem, GEMMD_BF16, GEMMD_F32, true, false, memory);
-    ck_assert_int_eq(gemm_select(&(struct gemm_device){.backend = GEMM_BACKEND_CPU}, "auto",
-                                 &work.problem, &work.kernel, &fault),
+    known_answer_init(&work.task.problem.gemm, GEMMD_BF16, GEMMD_F32, true, false, memory);
+    ck_assert_int_eq(operation_select(&operation_gemm, &(struct gemm_device){.backend = GEMM_BACKEND_CPU}, "auto",
+                                 &work.task.problem.gemm, &work.task.kernel, &fault),
                      GEMMD_OK);
-    ck_assert(device_work_bytes(device, &work.problem, work.kernel, &work.device_bytes));
+    ck_assert(device_work_bytes(device, &work.task.problem.gemm, work.task.kernel, &work.device_bytes));
     if (work.device_bytes > 0)
         ck_assert(arena_alloc(device_arena(device), work.device_bytes, &work.device_offset));
 
@@ -113,7 +113,7 @@ START_TEST(the_cpu_computes_one_at_a_time)
     ck_assert_uint_eq(work.launch_works, 1);
     ck_assert_uint_gt(work.kernel_ns, 0);
     ck_assert_uint_ge(work.done_ns, work.started_ns + work.kernel_ns);
-    ck_assert(known_answer_check(&work.problem, &row, &column));
+    ck_assert(known_answer_check(&work.task.problem.gemm, &row, &column));
     if (work.device_bytes > 0)
         arena_free(device_arena(device), work.device_offset);
     device_host_free(GEMM_BACKEND_CPU, memory, KNOWN_ANSWER_BYTES);
@@ -132,7 +132,7 @@ static enum gemmd_error failing_run(struct gemm_context *context,
 
 START_TEST(a_kernel_that_fails_fails_its_work)
 {
-    static const struct gemm_kernel failing = {.name = "failing", .run = failing_run};
+    static const struct operation_kernel failing = {.name = "failing", .run = failing_run};
     struct device *device = open_cpu(0);
     struct work work = {.kernel = &failing};
     device_submit(device, &work);

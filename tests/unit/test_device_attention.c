@@ -58,7 +58,7 @@ static void make(const char *kernel)
         ck_assert_int_eq(operation_select(&operation_attention, &about, kernel, p,
                                           &work->task.kernel, &work->fault),
                          GEMMD_OK);
-        ck_assert(device_plan_task(device, work));
+        ck_assert(device_plan(device, work));
     }
 }
 

@@ -57,8 +57,8 @@ static void make(struct product *product, struct device *device, const struct ge
 {
     const struct gemm_device kind = device_gemm(device);
     struct fault fault = {.detail = ""};
-    *product = (struct product){.work.problem = *like, .backend = kind.backend};
-    struct gemm_problem *p = &product->work.problem;
+    *product = (struct product){.work.task.problem.gemm = *like, .backend = kind.backend};
+    struct gemm_problem *p = &product->work.task.problem.gemm;
     p->alpha = 1;
     gemm_problem_contiguous(p);
     const uint64_t size = dtype_size(p->dtype), out_size = dtype_size(p->out);
@@ -79,7 +79,7 @@ static void make(struct product *product, struct device *device, const struct ge
         p->c0 = bias + p->n * out_size;
         p->beta = 1;
     }
-    ck_assert_msg(gemm_select(&kind, "auto", p, &product->work.kernel, &fault) == GEMMD_OK, "%s",
+    ck_assert_msg(operation_select(&operation_gemm, &kind, "auto", p, &product->work.task.kernel, &fault) == GEMMD_OK, "%s",
                   fault.detail);
     product->work.own_launch = true;
     product->work.verify = WORK_VERIFY_ASKED;
@@ -107,7 +107,7 @@ static void run(struct product *product, struct device *device, unsigned char *c
 {
     struct work *work = &product->work;
     memset(c, 0xee, product->c_bytes);
-    work->problem.c = c;
+    work->task.problem.gemm.c = c;
     work->copy_in = copies;
     device_submit(device, work);
     while (device_poll(device) == NULL)
@@ -172,7 +172,7 @@ static void compare_steps(struct device *device, const struct gemm_problem *prob
     make(&product, device, problem, more);
     run(&product, device, product.once, NULL);
     ck_assert_msg(product.work.residual <= 1, "%s by %s: the residual is %g",
-                  dtype_name(problem->dtype), product.work.kernel->name, product.work.residual);
+                  dtype_name(problem->dtype), product.work.task.kernel->name, product.work.residual);
     for (int i = 0; i < 2; i++) {
         uint64_t started = 0;
         ck_assert(device_plan_copies(device, &product.work, body_of(&product), &copies));
@@ -184,7 +184,7 @@ static void compare_steps(struct device *device, const struct gemm_problem *prob
         ck_assert_int_eq(copies.copy_stream, COPY_IN_NO_STREAM);
         ck_assert_msg(memcmp(product.in_steps, product.once, product.c_bytes) == 0,
                       "%s by %s: other bytes in steps of %lu", dtype_name(problem->dtype),
-                      product.work.kernel->name, (unsigned long)steps[i]);
+                      product.work.task.kernel->name, (unsigned long)steps[i]);
     }
     unmake(&product, device);
 }

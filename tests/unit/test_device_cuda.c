@@ -14,14 +14,14 @@ static const uint64_t SMALL_BYTES = KNOWN_ANSWER_BYTES;
 
 static void reserve(struct device *device, struct work *work)
 {
-    ck_assert(device_work_bytes(device, &work->problem, work->kernel, &work->device_bytes));
+    ck_assert(device_work_bytes(device, &work->task.problem.gemm, work->task.kernel, &work->device_bytes));
     ck_assert(arena_alloc(device_arena(device), work->device_bytes, &work->device_offset));
 }
 
 static void choose_for(struct gemm_device target, struct work *work, const char *name)
 {
     struct fault fault = {.detail = ""};
-    ck_assert_msg(gemm_select(&target, name, &work->problem, &work->kernel, &fault) == GEMMD_OK,
+    ck_assert_msg(operation_select(&operation_gemm, &target, name, &work->task.problem.gemm, &work->task.kernel, &fault) == GEMMD_OK,
                   "%s", fault.detail);
 }
 
@@ -56,8 +56,8 @@ static void check_at(struct device *device, enum gemmd_dtype dtype, enum gemmd_d
 {
     struct work work = {.verify = WORK_UNVERIFIED};
     uint64_t row, column;
-    known_answer_init(&work.problem, dtype, out, false, true, memory);
-    struct gemm_problem *problem = &work.problem;
+    known_answer_init(&work.task.problem.gemm, dtype, out, false, true, memory);
+    struct gemm_problem *problem = &work.task.problem.gemm;
     uint64_t a_bytes = problem->m * problem->k * dtype_size(dtype);
     uint64_t b_bytes = problem->k * problem->n * dtype_size(dtype);
     memcpy(odd, problem->a, a_bytes);
@@ -96,7 +96,7 @@ END_TEST
 static void describe_large(struct work *work, unsigned char *memory)
 {
     const uint64_t matrix_bytes = (uint64_t)LARGE * LARGE * 4;
-    work->problem = (struct gemm_problem){.dtype = GEMMD_F32,
+    work->task.problem.gemm = (struct gemm_problem){.dtype = GEMMD_F32,
                                           .out = GEMMD_F32,
                                           .m = LARGE,
                                           .n = LARGE,
@@ -106,7 +106,7 @@ static void describe_large(struct work *work, unsigned char *memory)
                                           .a = memory,
                                           .b = memory + matrix_bytes,
                                           .c = memory + 2 * matrix_bytes};
-    gemm_problem_contiguous(&work->problem);
+    gemm_problem_contiguous(&work->task.problem.gemm);
 }
 
 START_TEST(a_probe_is_answered_on_full_streams)
@@ -142,13 +142,13 @@ START_TEST(a_probe_is_answered_on_full_streams)
 }
 END_TEST
 
-static const struct gemm_kernel *naive(void)
+static const struct operation_kernel *naive(void)
 {
     struct gemm_problem problem;
-    const struct gemm_kernel *kernel;
+    const struct operation_kernel *kernel;
     static unsigned char memory[KNOWN_ANSWER_BYTES];
     known_answer_init(&problem, GEMMD_F32, GEMMD_F32, false, false, memory);
-    ck_assert_int_eq(gemm_select(&(struct gemm_device){.backend = GEMM_BACKEND_CUDA}, "naive",
+    ck_assert_int_eq(operation_select(&operation_gemm, &(struct gemm_device){.backend = GEMM_BACKEND_CUDA}, "naive",
                                  &problem, &kernel, NULL),
                      GEMMD_OK);
     return kernel;
@@ -174,7 +174,7 @@ static enum gemmd_error run_astray(struct gemm_context *context, const struct ge
 
 static void init_known(struct device *device, struct work *work, unsigned char *memory)
 {
-    known_answer_init(&work->problem, GEMMD_F32, GEMMD_F32, false, false, memory);
+    known_answer_init(&work->task.problem.gemm, GEMMD_F32, GEMMD_F32, false, false, memory);
     choose(work, "cublas");
     reserve(device, work);
 }
@@ -190,11 +190,11 @@ static uint32_t init_sharing(struct device *device, struct work *works, uint32_t
             if (!dtype_offers_out((enum gemmd_dtype)dtype, (enum gemmd_dtype)out))
                 continue;
             *work = (struct work){.shared_launch = true};
-            known_answer_init(&work->problem, (enum gemmd_dtype)dtype, (enum gemmd_dtype)out,
+            known_answer_init(&work->task.problem.gemm, (enum gemmd_dtype)dtype, (enum gemmd_dtype)out,
                               made & 1, made & 2, memory + made * SMALL_BYTES);
             choose(work, "auto");
-            ck_assert(device_can_share_launch(device, &work->problem, work->kernel));
-            ck_assert(device_work_bytes(device, &work->problem, work->kernel, &work->device_bytes));
+            ck_assert(device_can_share_launch(device, &work->task.problem.gemm, work->task.kernel));
+            ck_assert(device_work_bytes(device, &work->task.problem.gemm, work->task.kernel, &work->device_bytes));
             ck_assert_uint_eq(work->device_bytes, 0);
             if (made > 0)
                 works[made - 1].next = work;
@@ -236,7 +236,7 @@ static void check_resident(struct device *device, enum gemmd_dtype dtype, enum g
                            uint64_t gap, const char *kernel, bool shares, unsigned char *memory)
 {
     struct work work = {.shared_launch = shares};
-    struct gemm_problem *p = &work.problem, known;
+    struct gemm_problem *p = &work.task.problem.gemm, known;
     uint64_t row, column;
     unsigned char *there = device_tensor_memory(device).start;
     known_answer_init(p, dtype, out, false, true, memory);
@@ -259,11 +259,11 @@ static void check_resident(struct device *device, enum gemmd_dtype dtype, enum g
     reserve(device, &work);
     run(device, &work);
     arena_free(device_arena(device), work.device_offset);
-    ck_assert_msg(work.status == GEMMD_OK, "%s: %s", work.kernel->name, work.fault.detail);
+    ck_assert_msg(work.status == GEMMD_OK, "%s: %s", work.task.kernel->name, work.fault.detail);
     move(device, out, known.c, p->c, p->m, p->n, p->ldc, false);
     ck_assert_msg(known_answer_check(&known, &row, &column),
                   "%s to %s by %s with a gap of %lu: row %lu, column %lu is not right",
-                  dtype_name(dtype), dtype_name(out), work.kernel->name, (unsigned long)gap,
+                  dtype_name(dtype), dtype_name(out), work.task.kernel->name, (unsigned long)gap,
                   (unsigned long)row, (unsigned long)column);
 }
 
@@ -301,14 +301,14 @@ static void init_stacked(struct device *device, struct work *work, const struct 
                          const char *kernel, unsigned char *memory)
 {
     *work = (struct work){.problem = *like};
-    work->problem.a = memory;
-    work->problem.c = memory + SMALL_BYTES / 2;
+    work->task.problem.gemm.a = memory;
+    work->task.problem.gemm.c = memory + SMALL_BYTES / 2;
     choose_for(device_gemm(device), work, kernel);
     ck_assert(device_plan(device, work));
-    ck_assert_msg(work->stack_key != 0, "%s does not stack", work->kernel->name);
+    ck_assert_msg(work->stack_key != 0, "%s does not stack", work->task.kernel->name);
     ck_assert(work->shared_launch);
     ck_assert_uint_eq(work->device_bytes, 0);
-    memset(work->problem.c, 0xff, like->m * like->n * dtype_size(like->out));
+    memset(work->task.problem.gemm.c, 0xff, like->m * like->n * dtype_size(like->out));
 }
 
 /* STACKED requests on a B in tensor memory, in one launch, then each alone in its stack, then
@@ -350,19 +350,19 @@ static void check_stack(struct device *device, enum gemmd_dtype dtype, const cha
     for (uint32_t i = 0; i < STACKED; i++)
         for (int stacked = 0; stacked < 2; stacked++) {
             struct work *work = &works[i];
-            const uint64_t bytes = work->problem.m * n * size;
+            const uint64_t bytes = work->task.problem.gemm.m * n * size;
             work->next = NULL;
             work->shared_launch = stacked;
             work->stack_key = stacked ? key : 0;
-            memset(work->problem.c, 0xff, bytes);
+            memset(work->task.problem.gemm.c, 0xff, bytes);
             if (!stacked)
                 reserve(device, work);
             run(device, work);
             if (!stacked)
                 arena_free(device_arena(device), work->device_offset);
             ck_assert_msg(work->status == GEMMD_OK, "%s", work->fault.detail);
-            ck_assert_msg(memcmp(together[i], work->problem.c, bytes) == 0,
-                          "%s of %s: request %u has other bytes alone", work->kernel->name,
+            ck_assert_msg(memcmp(together[i], work->task.problem.gemm.c, bytes) == 0,
+                          "%s of %s: request %u has other bytes alone", work->task.kernel->name,
                           dtype_name(dtype), i);
         }
     device_host_free(GEMM_BACKEND_CUDA, memory, STACKED * SMALL_BYTES + b_bytes);
@@ -384,7 +384,7 @@ START_TEST(a_stack_that_loses_the_device_fails_all)
 {
     struct device *device = open_gpu();
     unsigned char *memory = take_host(3 * SMALL_BYTES);
-    struct gemm_kernel astray = *naive();
+    struct operation_kernel astray = *naive();
     struct work works[3];
     struct gemm_problem like = {
         .dtype = GEMMD_F32, .out = GEMMD_F32, .m = 1, .n = 300, .k = 40, .batch = 1, .alpha = 1};
@@ -413,14 +413,14 @@ START_TEST(copies_after_a_product_see_its_result)
     struct work work = {.shared_launch = true};
     struct gemm_problem known;
     uint64_t row, column;
-    known_answer_init(&work.problem, GEMMD_F32, GEMMD_F32, false, false, memory);
-    known = work.problem;
+    known_answer_init(&work.task.problem.gemm, GEMMD_F32, GEMMD_F32, false, false, memory);
+    known = work.task.problem.gemm;
     const uint64_t bytes = known.m * known.n * 4;
     memset(known.c, 0, bytes);
     for (int alone = 0; alone < 2; alone++) {
         work.shared_launch = !alone;
-        work.problem.c = device_tensor_memory(device).start;
-        work.copies[0] = (struct work_copy){.from = work.problem.c,
+        work.task.problem.gemm.c = device_tensor_memory(device).start;
+        work.copies[0] = (struct work_copy){.from = work.task.problem.gemm.c,
                                             .to = known.c,
                                             .rows = 1,
                                             .row_bytes = bytes,
@@ -470,7 +470,7 @@ START_TEST(a_shared_launch_that_loses_the_device_fails_all)
 {
     struct device *device = open_gpu();
     unsigned char *memory = take_host(3 * SMALL_BYTES);
-    struct gemm_kernel astray = {.name = "astray", .run_group = run_group_astray};
+    struct operation_kernel astray = {.name = "astray", .run_group = run_group_astray};
     struct work works[3];
     uint32_t count = init_sharing(device, works, 3, memory);
     for (uint32_t i = 0; i < count; i++)
@@ -490,16 +490,16 @@ START_TEST(a_failure_leaves_the_device_usable)
 {
     struct device *device = open_gpu();
     unsigned char *memory = take_host(KNOWN_ANSWER_BYTES);
-    struct gemm_kernel failing = *naive();
+    struct operation_kernel failing = *naive();
     struct work work = {.verify = WORK_UNVERIFIED};
     uint64_t row, column;
     init_known(device, &work, memory);
     failing.run = run_nothing;
 
-    work.kernel = &failing;
+    work.task.kernel = &failing;
     run(device, &work);
     ck_assert_int_eq(work.status, GEMMD_ERR_INTERNAL);
-    work.kernel = naive();
+    work.task.kernel = naive();
     uint64_t bytes = work.device_bytes;
     work.device_bytes = 1;
     run(device, &work);
@@ -509,7 +509,7 @@ START_TEST(a_failure_leaves_the_device_usable)
 
     run(device, &work);
     ck_assert_int_eq(work.status, GEMMD_OK);
-    ck_assert(known_answer_check(&work.problem, &row, &column));
+    ck_assert(known_answer_check(&work.task.problem.gemm, &row, &column));
     arena_free(device_arena(device), work.device_offset);
     device_host_free(GEMM_BACKEND_CUDA, memory, KNOWN_ANSWER_BYTES);
     device_close(device);
@@ -520,7 +520,7 @@ START_TEST(an_illegal_address_loses_the_device)
 {
     struct device *device = open_gpu();
     unsigned char *memory = take_host(3 * SMALL_BYTES);
-    struct gemm_kernel astray = *naive();
+    struct operation_kernel astray = *naive();
     struct work works[3];
     memset(works, 0, sizeof works);
     astray.run = run_astray;

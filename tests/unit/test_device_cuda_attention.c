@@ -174,7 +174,7 @@ static void make_launch_list(struct device *device, enum gemmd_dtype dtype, bool
         ck_assert_msg(operation_select(&operation_attention, &gpu, "auto", p, &works[i].task.kernel,
                                        &fault) == GEMMD_OK,
                       "%s", fault.detail);
-        ck_assert(device_plan_task(device, &works[i]));
+        ck_assert(device_plan(device, &works[i]));
         ck_assert_uint_ne(works[i].stack_key, 0);
         ck_assert(work_same_stack(&works[0], &works[i]));
         ck_assert(

@@ -27,7 +27,7 @@ static void fill(unsigned char *memory, uint64_t bytes)
 /* A work with copies of the kernels that have shorter launches. */
 struct long_work {
     struct work work;
-    struct gemm_kernel product;
+    struct operation_kernel product;
     struct operation_kernel attention;
 };
 
@@ -36,7 +36,7 @@ static void reserve_and_run(struct device *device, struct work *work, bool atten
     if (attention)
         ck_assert(device_task_bytes(device, &work->task, &work->device_bytes));
     else
-        ck_assert(device_work_bytes(device, &work->problem, work->kernel, &work->device_bytes));
+        ck_assert(device_work_bytes(device, &work->task.problem.gemm, work->task.kernel, &work->device_bytes));
     ck_assert(arena_alloc(device_arena(device), work->device_bytes, &work->device_offset));
     run(device, work);
     arena_free(device_arena(device), work->device_offset);
@@ -58,14 +58,14 @@ static void init_product(struct device *device, struct long_work *cut, unsigned 
                                                    .a = memory,
                                                    .b = memory + A_BYTES,
                                                    .c = memory + A_BYTES + B_BYTES}}};
-    gemm_problem_contiguous(&cut->work.problem);
-    ck_assert_msg(gemm_select(&gpu, name, &cut->work.problem, &cut->work.kernel, &fault) ==
+    gemm_problem_contiguous(&cut->work.task.problem.gemm);
+    ck_assert_msg(operation_select(&operation_gemm, &gpu, name, &cut->work.task.problem.gemm, &cut->work.task.kernel, &fault) ==
                       GEMMD_OK,
                   "%s", fault.detail);
-    cut->product = *cut->work.kernel;
+    cut->product = *cut->work.task.kernel;
     ck_assert(cut->product.launch_flops > 0);
     cut->product.launch_flops = 2.0 * ROWS * COLUMNS * DEPTH / launches;
-    cut->work.kernel = &cut->product;
+    cut->work.task.kernel = &cut->product;
 }
 
 /* An attention of one head with ROWS queries and DEPTH columns, whose result is behind its
@@ -205,7 +205,7 @@ START_TEST(others_run_beside_a_work_in_many_launches)
     }
     for (int i = 0; i < 2; i++)
         ck_assert_int_eq(wait_for_one(device)->status, GEMMD_OK);
-    ck_assert_mem_eq(cut.work.problem.c, alone.work.problem.c, C_BYTES);
+    ck_assert_mem_eq(cut.work.task.problem.gemm.c, alone.work.task.problem.gemm.c, C_BYTES);
     for (int i = 0; i < 2; i++)
         arena_free(device_arena(device), both[i]->device_offset);
     device_host_free(GEMM_BACKEND_CUDA, memory, bytes);

@@ -28,7 +28,7 @@ static bool overflowing_workspace(const struct gemm_problem *problem, uint64_t *
     return false;
 }
 
-static const struct gemm_kernel kernel = {.workspace_bytes = workspace_bytes};
+static const struct operation_kernel kernel = {.workspace_bytes = workspace_bytes};
 static const struct device_span nowhere = {.start = NULL};
 
 static struct gemm_problem problem_of(uint64_t m, uint64_t n, uint64_t k, uint64_t batch)
@@ -109,8 +109,8 @@ END_TEST
 
 START_TEST(sizes_beyond_64_bits_are_refused)
 {
-    struct gemm_kernel endless = {.workspace_bytes = endless_workspace};
-    struct gemm_kernel overflowing = {.workspace_bytes = overflowing_workspace};
+    struct operation_kernel endless = {.workspace_bytes = endless_workspace};
+    struct operation_kernel overflowing = {.workspace_bytes = overflowing_workspace};
     struct gemm_problem small = problem_of(1, 1, 1, 1);
     struct gemm_problem large = problem_of(2147483647, 2147483647, 2147483647, 2147483647);
     struct device_layout layout;
@@ -158,7 +158,7 @@ START_TEST(sizes_of_what_is_there_already_can_overflow_too)
 {
     static unsigned char memory[16];
     const struct device_span there = {memory, sizeof memory};
-    struct gemm_kernel any = {.workspace_bytes = workspace_bytes, .any_leading = true};
+    struct operation_kernel any = {.workspace_bytes = workspace_bytes, .any_leading = true};
     struct gemm_problem problem = problem_of(1, UINT64_C(1) << 33, UINT64_C(1) << 33, 1);
     struct device_layout layout;
     problem.a = problem.b = problem.c = memory;
@@ -239,7 +239,7 @@ START_TEST(a_problem_is_moved_to_its_parts)
     problem.a_scale.data = problem.b_scale.data = NULL;
     problem.a = problem.b = problem.c = scales;
     problem.bias = problem.c0 = NULL;
-    struct gemm_kernel any = {.workspace_bytes = workspace_bytes, .any_leading = true};
+    struct operation_kernel any = {.workspace_bytes = workspace_bytes, .any_leading = true};
     ck_assert(device_layout(&problem, &any, (struct device_span){scales, sizeof scales}, &layout));
     moved = device_layout_problem(&layout, range);
     ck_assert_ptr_eq(moved.a, scales);
@@ -269,7 +269,7 @@ static struct gemm_problem resident_problem(unsigned char *there)
 START_TEST(what_is_there_already_has_no_part)
 {
     static unsigned char memory[4096];
-    struct gemm_kernel any = {.workspace_bytes = workspace_bytes, .any_leading = true};
+    struct operation_kernel any = {.workspace_bytes = workspace_bytes, .any_leading = true};
     struct gemm_problem problem = resident_problem(memory);
     struct device_layout layout;
     ck_assert(device_layout(&problem, &any, (struct device_span){memory, sizeof memory}, &layout));
@@ -316,7 +316,7 @@ static bool workspace_of_unaligned(const struct gemm_problem *problem, uint64_t 
     *out = (problem->lda % 8 != 0 ? 1000u : 0) + (problem->ldb % 8 != 0 ? 100u : 0);
     return true;
 }
-static const struct gemm_kernel wants_aligned = {.any_leading = true,
+static const struct operation_kernel wants_aligned = {.any_leading = true,
                                                  .workspace_bytes = workspace_of_unaligned};
 
 START_TEST(rows_are_further_apart_where_that_spares_workspace)
@@ -350,8 +350,8 @@ static bool workspace_of_seven(const struct gemm_problem *problem, uint64_t *out
 
 START_TEST(rows_stay_together_where_the_kernel_takes_no_others)
 {
-    const struct gemm_kernel seven = {.any_leading = true, .workspace_bytes = workspace_of_seven};
-    const struct gemm_kernel overflowing = {.any_leading = true,
+    const struct operation_kernel seven = {.any_leading = true, .workspace_bytes = workspace_of_seven};
+    const struct operation_kernel overflowing = {.any_leading = true,
                                             .workspace_bytes = overflowing_workspace};
     const struct device_leading wanted = {8, 16};
     struct gemm_problem problem = problem_of(3, 16, 7, 2);
@@ -381,7 +381,7 @@ START_TEST(rows_of_b_are_further_apart_too)
 }
 END_TEST
 
-static void assert_not_padded(const struct gemm_problem *problem, const struct gemm_kernel *of,
+static void assert_not_padded(const struct gemm_problem *problem, const struct operation_kernel *of,
                               struct device_leading wanted, struct device_span there)
 {
     struct device_layout layout, plain;
@@ -397,7 +397,7 @@ START_TEST(rows_stay_as_they_came_where_that_is_as_well)
 {
     static unsigned char memory[4096];
     struct gemm_problem problem = problem_of(3, 16, 7, 2);
-    struct gemm_kernel particular = wants_aligned, indifferent = kernel;
+    struct operation_kernel particular = wants_aligned, indifferent = kernel;
     const struct device_leading wanted = {8, 16};
     particular.any_leading = false; /* its bits could change */
     indifferent.any_leading = true;

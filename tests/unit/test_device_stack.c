@@ -52,10 +52,10 @@ static float *random_floats(uint64_t count, uint64_t *seed)
     return floats;
 }
 
-static const struct gemm_kernel *kernel_of(const char *name, const struct gemm_problem *problem)
+static const struct operation_kernel *kernel_of(const char *name, const struct gemm_problem *problem)
 {
-    const struct gemm_kernel *kernel = NULL;
-    ck_assert_int_eq(gemm_select(&(struct gemm_device){.backend = GEMM_BACKEND_CPU}, name, problem,
+    const struct operation_kernel *kernel = NULL;
+    ck_assert_int_eq(operation_select(&operation_gemm, &(struct gemm_device){.backend = GEMM_BACKEND_CPU}, name, problem,
                                  &kernel, NULL),
                      GEMMD_OK);
     return kernel;
@@ -92,11 +92,11 @@ static void make_requests(const char *kernel)
                                     .c0 = random_floats(m * N, &seed),
                                     .c = random_floats(m * N, &seed)};
         struct work *work = &request->work;
-        work->problem = problem_of(m);
-        work->problem.a = request->a;
-        work->problem.c0 = request->c0;
-        work->problem.c = request->c;
-        work->kernel = kernel_of(kernel, &work->problem);
+        work->task.problem.gemm = problem_of(m);
+        work->task.problem.gemm.a = request->a;
+        work->task.problem.gemm.c0 = request->c0;
+        work->task.problem.gemm.c = request->c;
+        work->task.kernel = kernel_of(kernel, &work->task.problem.gemm);
         ck_assert(device_plan(device, work));
         work->next = i + 1 < WORKS ? &requests[i + 1].work : NULL;
     }
@@ -109,7 +109,7 @@ START_TEST(a_launch_list_is_one_stack)
     for (uint32_t i = 0; i < WORKS; i++) {
         ck_assert_uint_ne(requests[i].work.stack_key, 0);
         ck_assert_uint_eq(requests[i].work.stack_key, requests[0].work.stack_key);
-        ck_assert_uint_eq(requests[i].work.stack_rows, DEVICE_STACK_ROWS);
+        ck_assert_uint_eq(requests[i].work.stack_rows, OPERATION_STACK_ROWS);
         ck_assert_uint_eq(requests[i].work.device_bytes, 0);
     }
     ck_assert(device_has_room(device));
@@ -121,7 +121,7 @@ START_TEST(a_launch_list_is_one_stack)
     ck_assert_uint_gt(kernel_ns, 0);
     for (uint32_t i = 0; i < WORKS; i++) {
         struct work *work = &requests[i].work;
-        const uint64_t bytes = work->problem.m * N * sizeof(float);
+        const uint64_t bytes = work->task.problem.gemm.m * N * sizeof(float);
         ck_assert_int_eq(work->status, GEMMD_OK);
         ck_assert_uint_eq(work->launch_works, WORKS);
         ck_assert_uint_eq(work->kernel_ns, kernel_ns);
@@ -133,13 +133,13 @@ START_TEST(a_launch_list_is_one_stack)
         for (int stacked = 0; stacked < 2; stacked++) {
             memset(requests[i].c, 0xff, bytes);
             work->next = NULL;
-            work->stack_key = stacked ? gemm_stack_key(work->kernel, &work->problem) : 0;
+            work->stack_key = stacked ? gemm_stack_key(work->task.kernel, &work->task.problem.gemm) : 0;
             device_submit(device, work);
             ck_assert_ptr_eq(device_poll(device), work);
             ck_assert_int_eq(work->status, GEMMD_OK);
             ck_assert_msg(memcmp(together, requests[i].c, bytes) == 0,
-                          "%s: %lu rows have other bytes alone", work->kernel->name,
-                          (unsigned long)work->problem.m);
+                          "%s: %lu rows have other bytes alone", work->task.kernel->name,
+                          (unsigned long)work->task.problem.gemm.m);
         }
         free(together);
     }
@@ -158,11 +158,11 @@ static enum gemmd_error failing_run(struct gemm_context *context,
 START_TEST(a_stack_that_fails_fails_all_in_it)
 {
     make_requests("tiled");
-    struct gemm_kernel failing = *requests[0].work.kernel;
+    struct operation_kernel failing = *requests[0].work.task.kernel;
     failing.name = "failing";
     failing.run = failing_run;
     for (uint32_t i = 0; i < WORKS; i++)
-        requests[i].work.kernel = &failing;
+        requests[i].work.task.kernel = &failing;
     device_submit(device, &requests[0].work);
     ck_assert_ptr_eq(device_poll(device), &requests[0].work);
     for (uint32_t i = 0; i < WORKS; i++) {
@@ -192,7 +192,7 @@ START_TEST(what_is_not_stacked)
 {
     static const char elsewhere[1] = "";
     struct gemm_problem p = problem_of(1), changed;
-    ck_assert_uint_eq(rows_of(&p, "tiled"), DEVICE_STACK_ROWS);
+    ck_assert_uint_eq(rows_of(&p, "tiled"), OPERATION_STACK_ROWS);
     ck_assert_msg(rows_of(&p, "openblas") == 0, "the sums of OpenBLAS depend on m");
     changed = p;
     changed.b = elsewhere;
@@ -208,7 +208,7 @@ START_TEST(what_is_not_stacked)
     ck_assert_uint_eq(rows_of(&changed, "tiled"), 0);
     changed = p;
     changed.m = 128;
-    ck_assert_uint_eq(rows_of(&changed, "tiled"), DEVICE_STACK_ROWS);
+    ck_assert_uint_eq(rows_of(&changed, "tiled"), OPERATION_STACK_ROWS);
     changed.m = 129;
     ck_assert_msg(rows_of(&changed, "tiled") == 0, "a work of many rows is not stacked");
 }
@@ -218,7 +218,7 @@ END_TEST
 START_TEST(rows_are_bounded_by_the_workspace)
 {
     struct gemm_problem p = problem_of(1);
-    const struct gemm_kernel *tiled = kernel_of("tiled", &p);
+    const struct operation_kernel *tiled = kernel_of("tiled", &p);
     const struct device_span tensors = device_tensor_memory(device);
     uint64_t bytes;
     p.m = 64;
@@ -271,15 +271,15 @@ static enum gemmd_error wrong_run(struct gemm_context *context, const struct gem
 }
 
 /* As make_requests, without an activation, for a kernel that computes one row wrongly. */
-static void make_verified(struct gemm_kernel *kernel)
+static void make_verified(struct operation_kernel *kernel)
 {
     make_requests("tiled");
     *kernel = gemm_cpu_tiled;
     kernel->run = wrong_run;
     for (uint32_t i = 0; i < WORKS; i++) {
         struct work *work = &requests[i].work;
-        work->problem.act = GEMM_ACT_NONE;
-        work->kernel = kernel;
+        work->task.problem.gemm.act = GEMM_ACT_NONE;
+        work->task.kernel = kernel;
         work->verify = i % 2 == 1 ? WORK_VERIFY_ASKED : WORK_UNVERIFIED;
         work->verify_seed = i;
         work->residual = -1;
@@ -289,7 +289,7 @@ static void make_verified(struct gemm_kernel *kernel)
 
 START_TEST(a_stack_is_verified_row_by_row)
 {
-    struct gemm_kernel kernel;
+    struct operation_kernel kernel;
     make_verified(&kernel);
     device_submit(device, &requests[0].work);
     ck_assert_ptr_eq(device_poll(device), &requests[0].work);
@@ -307,17 +307,17 @@ END_TEST
 
 START_TEST(a_launch_of_its_own_is_verified)
 {
-    struct gemm_kernel kernel;
+    struct operation_kernel kernel;
     make_verified(&kernel);
     for (uint32_t i = 1; i < WORKS; i += 2) {
         struct work *work = &requests[i].work;
         uint64_t without;
         work->own_launch = true;
         work->next = NULL;
-        work->kernel = i == 5 ? &kernel : &gemm_cpu_tiled;
+        work->task.kernel = i == 5 ? &kernel : &gemm_cpu_tiled;
         ck_assert(device_plan(device, work));
         ck_assert_uint_eq(work->stack_key, 0);
-        ck_assert(device_work_bytes(device, &work->problem, work->kernel, &without));
+        ck_assert(device_work_bytes(device, &work->task.problem.gemm, work->task.kernel, &without));
         ck_assert_uint_ge(work->check_offset, without);
         ck_assert_uint_gt(work->device_bytes, work->check_offset);
         ck_assert(arena_alloc(device_arena(device), work->device_bytes, &work->device_offset));
@@ -336,7 +336,7 @@ START_TEST(a_small_product_that_is_verified_is_checked_by_its_launch)
     struct simulated_device *gpu = simulated_device_open_scripted(1);
     make_requests("tiled");
     struct work *work = &requests[0].work;
-    work->problem.act = GEMM_ACT_NONE;
+    work->task.problem.gemm.act = GEMM_ACT_NONE;
     ck_assert(device_plan(&gpu->base, work));
     ck_assert(work->shared_launch);
     ck_assert_uint_eq(work->device_bytes, 0);

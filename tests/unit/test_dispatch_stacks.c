@@ -10,7 +10,7 @@
 static struct item *add_stacking(enum simulated_event event, uint32_t stack, bool shares)
 {
     struct item *item = add(event);
-    item->work.problem.n = stack;
+    item->work.task.problem.gemm.n = stack;
     item->work.stack_key = stack;
     item->work.stack_rows = 8;
     item->work.shared_launch = shares;
@@ -74,7 +74,7 @@ START_TEST(max_batch_and_rows_bound_a_stack)
     for (uint32_t i = 0; i < 8; i++) {
         items[i] = add_stacking(SIMULATED_DONE, i < 5 ? 1 : 2, _i);
         if (i >= 5)
-            items[i]->work.problem.m = 4;
+            items[i]->work.task.problem.gemm.m = 4;
         push(items[i]);
     }
     end_all(first, busy);
@@ -95,7 +95,7 @@ START_TEST(attentions_of_one_kind_are_one_launch)
     for (uint32_t i = 0; i < 6; i++) {
         struct work *work = &(items[i] = add_stacking(SIMULATED_DONE, 1, _i))->work;
         if (i % 2 == 0) {
-            work->kernel = NULL;
+            work->task.kernel = NULL;
             work->task.operation = &operation_attention;
             work->task.kernel = &attends;
             work->task.problem.attention = (struct attention_problem){

@@ -34,7 +34,7 @@ static bool no_workspace(const struct gemm_problem *problem, uint64_t *out)
     *out = 0;
     return true;
 }
-static const struct gemm_kernel kernel = {.name = "simulated", .workspace_bytes = no_workspace};
+static const struct operation_kernel kernel = {.name = "simulated", .workspace_bytes = no_workspace};
 
 /* The kernel would otherwise move the rows of A apart itself. */
 static bool workspace_for_a(const struct gemm_problem *problem, uint64_t *out)
@@ -42,7 +42,7 @@ static bool workspace_for_a(const struct gemm_problem *problem, uint64_t *out)
     *out = problem->lda % 64 == 0 ? 0 : problem->m * problem->k * 4;
     return true;
 }
-static const struct gemm_kernel wants_a_apart = {
+static const struct operation_kernel wants_a_apart = {
     .name = "simulated", .any_leading = true, .workspace_bytes = workspace_for_a};
 
 static void start(void)
@@ -95,7 +95,7 @@ static const unsigned char *bytes_of(const struct sender *sender, uint64_t at)
     return pattern + sender->seed + at;
 }
 
-static void open_body_for(struct sender *sender, const struct gemm_kernel *runs, unsigned char seed)
+static void open_body_for(struct sender *sender, const struct operation_kernel *runs, unsigned char seed)
 {
     struct work *work = &sender->scripted.work;
     struct device *device = &stage.device->base;
@@ -103,13 +103,13 @@ static void open_body_for(struct sender *sender, const struct gemm_kernel *runs,
     atomic_store(&sender->scripted.at_end, SIMULATED_DONE);
     sender->body = pool_alloc(cache, BODY_BYTES, NULL);
     ck_assert_ptr_nonnull(sender->body);
-    work->kernel = runs;
-    work->problem = (struct gemm_problem){
+    work->task.kernel = runs;
+    work->task.problem.gemm = (struct gemm_problem){
         .dtype = GEMMD_F32, .out = GEMMD_F32, .m = SIDE, .n = 1, .k = SIDE, .batch = 1};
-    work->problem.a = sender->body;
-    work->problem.b = sender->body + SIDE * SIDE * 4;
-    gemm_problem_contiguous(&work->problem);
-    ck_assert(device_work_bytes(device, &work->problem, work->kernel, &work->device_bytes));
+    work->task.problem.gemm.a = sender->body;
+    work->task.problem.gemm.b = sender->body + SIDE * SIDE * 4;
+    gemm_problem_contiguous(&work->task.problem.gemm);
+    ck_assert(device_work_bytes(device, &work->task.problem.gemm, work->task.kernel, &work->device_bytes));
     ck_assert(arena_alloc(device_arena(device), work->device_bytes, &work->device_offset));
     sender->early_copy = early_copy_open(stage.early_copy, work, sender->body, BODY_BYTES);
     ck_assert_ptr_nonnull(sender->early_copy);

@@ -17,9 +17,9 @@ static struct gemm_problem problem_of(enum gemmd_dtype dtype, enum gemmd_dtype o
 
 static const char *selected(const char *name, const struct gemm_problem *problem)
 {
-    const struct gemm_kernel *kernel = NULL;
+    const struct operation_kernel *kernel = NULL;
     struct fault fault;
-    ck_assert_msg(gemm_select(&(struct gemm_device){.backend = GEMM_BACKEND_CPU}, name, problem,
+    ck_assert_msg(operation_select(&operation_gemm, &(struct gemm_device){.backend = GEMM_BACKEND_CPU}, name, problem,
                               &kernel, &fault) == GEMMD_OK,
                   "%s: %s", name, fault.detail);
     return kernel->name;
@@ -27,9 +27,9 @@ static const char *selected(const char *name, const struct gemm_problem *problem
 
 static void refused(const char *name, const struct gemm_problem *problem, const char *says)
 {
-    const struct gemm_kernel *kernel = NULL;
+    const struct operation_kernel *kernel = NULL;
     struct fault fault;
-    ck_assert_int_eq(gemm_select(&(struct gemm_device){.backend = GEMM_BACKEND_CPU}, name, problem,
+    ck_assert_int_eq(operation_select(&operation_gemm, &(struct gemm_device){.backend = GEMM_BACKEND_CPU}, name, problem,
                                  &kernel, &fault),
                      GEMMD_ERR_UNSUPPORTED);
     ck_assert_ptr_null(kernel);
@@ -51,7 +51,7 @@ START_TEST(each_name_is_its_kernel)
 {
     const struct gemm_problem problem = problem_of(GEMMD_F32, GEMMD_F32);
     unsigned count = 0;
-    for (const struct gemm_kernel *const *k = gemm_kernels(GEMM_BACKEND_CPU); *k != NULL; k++) {
+    for (const struct operation_kernel *const *k = operation_kernels(&operation_gemm, GEMM_BACKEND_CPU); *k != NULL; k++) {
         ck_assert_str_eq(selected((*k)->name, &problem), (*k)->name);
         ck_assert(strlen((*k)->description) > 0);
         count++;
@@ -117,7 +117,7 @@ START_TEST(workspaces_never_wrap)
         struct gemm_problem problem = problem_of(case_types[i].dtype, case_types[i].out);
         problem.m = problem.n = problem.k = problem.batch = GEMM_DIM_MAX;
         gemm_problem_contiguous(&problem);
-        for (const struct gemm_kernel *const *k = gemm_kernels(GEMM_BACKEND_CPU); *k != NULL; k++) {
+        for (const struct operation_kernel *const *k = operation_kernels(&operation_gemm, GEMM_BACKEND_CPU); *k != NULL; k++) {
             uint64_t bytes = 0;
             if (!(*k)->takes(&problem) || !(*k)->workspace_bytes(&problem, &bytes))
                 continue;
@@ -163,7 +163,7 @@ END_TEST
 /* A build without CUDA says so; one with it needs a device, which a test machine may lack. */
 START_TEST(cuda_without_a_device_is_an_error)
 {
-    if (gemm_kernels(GEMM_BACKEND_CUDA)[0] != NULL)
+    if (operation_kernels(&operation_gemm, GEMM_BACKEND_CUDA)[0] != NULL)
         return;
     struct gemm_context *context;
     struct fault fault;
@@ -171,9 +171,9 @@ START_TEST(cuda_without_a_device_is_an_error)
     ck_assert_ptr_null(context);
     ck_assert_ptr_nonnull(strstr(fault.detail, "without CUDA"));
     const struct gemm_problem problem = problem_of(GEMMD_F32, GEMMD_F32);
-    const struct gemm_kernel *kernel;
+    const struct operation_kernel *kernel;
     ck_assert(
-        gemm_select(&(struct gemm_device){.backend = GEMM_BACKEND_CUDA, .compute_capability = 90},
+        operation_select(&operation_gemm, &(struct gemm_device){.backend = GEMM_BACKEND_CUDA, .compute_capability = 90},
                     "auto", &problem, &kernel, &fault) != GEMMD_OK);
 }
 END_TEST
@@ -183,14 +183,14 @@ static const char *on_gpu(uint32_t compute_capability, const char *name,
 {
     const struct gemm_device device = {.backend = GEMM_BACKEND_CUDA,
                                        .compute_capability = compute_capability};
-    const struct gemm_kernel *kernel = NULL;
-    return gemm_select(&device, name, problem, &kernel, NULL) == GEMMD_OK ? kernel->name : "none";
+    const struct operation_kernel *kernel = NULL;
+    return operation_select(&operation_gemm, &device, name, problem, &kernel, NULL) == GEMMD_OK ? kernel->name : "none";
 }
 
 /* Needs no device: the choice is made before one is looked at. */
 START_TEST(kernels_stay_on_their_architecture)
 {
-    if (gemm_kernels(GEMM_BACKEND_CUDA)[0] == NULL)
+    if (operation_kernels(&operation_gemm, GEMM_BACKEND_CUDA)[0] == NULL)
         return;
     struct gemm_problem problem = problem_of(GEMMD_BF16, GEMMD_BF16);
     ck_assert_str_eq(on_gpu(90, "wgmma", &problem), "wgmma");
@@ -202,7 +202,7 @@ END_TEST
 /* As measured: see kernels/experiments/README.md. */
 START_TEST(auto_takes_what_is_fastest_on_hopper)
 {
-    if (gemm_kernels(GEMM_BACKEND_CUDA)[0] == NULL)
+    if (operation_kernels(&operation_gemm, GEMM_BACKEND_CUDA)[0] == NULL)
         return;
     struct gemm_problem problem = problem_of(GEMMD_I8, GEMMD_I32);
     problem.n = problem.k = 512;
@@ -224,7 +224,7 @@ END_TEST
 
 START_TEST(tensor_core_takes_what_it_can_multiply)
 {
-    if (gemm_kernels(GEMM_BACKEND_CUDA)[0] == NULL)
+    if (operation_kernels(&operation_gemm, GEMM_BACKEND_CUDA)[0] == NULL)
         return;
     for (uint32_t i = 0; i < case_types_count(); i++) {
         struct gemm_problem problem = problem_of(case_types[i].dtype, case_types[i].out);
@@ -247,13 +247,13 @@ START_TEST(tensor_core_turns_what_lies_across_k)
 {
     static const enum gemmd_dtype dtypes[] = {GEMMD_I8, GEMMD_F32, GEMMD_BF16};
     const struct gemm_device gpu = {.backend = GEMM_BACKEND_CUDA, .compute_capability = 80};
-    if (gemm_kernels(GEMM_BACKEND_CUDA)[0] == NULL)
+    if (operation_kernels(&operation_gemm, GEMM_BACKEND_CUDA)[0] == NULL)
         return;
     for (unsigned i = 0; i < 12; i++) {
         const enum gemmd_dtype dtype = dtypes[i / 4];
         const uint64_t size = dtype_size(dtype);
         struct gemm_problem problem = problem_of(dtype, dtype == GEMMD_I8 ? GEMMD_I32 : dtype);
-        const struct gemm_kernel *kernel = NULL;
+        const struct operation_kernel *kernel = NULL;
         uint64_t bytes;
         problem.m = 64;
         problem.n = 128;
@@ -262,7 +262,7 @@ START_TEST(tensor_core_turns_what_lies_across_k)
         problem.transa = i & 1;
         problem.transb = i & 2;
         gemm_problem_contiguous(&problem);
-        ck_assert_int_eq(gemm_select(&gpu, "tensor_core", &problem, &kernel, NULL), GEMMD_OK);
+        ck_assert_int_eq(operation_select(&operation_gemm, &gpu, "tensor_core", &problem, &kernel, NULL), GEMMD_OK);
         ck_assert(kernel->workspace_bytes(&problem, &bytes));
         const uint64_t turned = (problem.transa ? problem.m * problem.k : 0) +
                                 (problem.transb ? 0 : problem.n * problem.k);
@@ -275,14 +275,14 @@ static uint64_t f8_workspace(enum gemm_precision precision, uint64_t m, uint64_t
 {
     const struct gemm_device gpu = {.backend = GEMM_BACKEND_CUDA, .compute_capability = 90};
     struct gemm_problem problem = problem_of(GEMMD_F8_E4M3, GEMMD_F32);
-    const struct gemm_kernel *kernel = NULL;
+    const struct operation_kernel *kernel = NULL;
     uint64_t bytes;
     problem.precision = precision;
     problem.transb = transb;
     problem.m = m;
     problem.n = problem.k = side;
     gemm_problem_contiguous(&problem);
-    ck_assert_int_eq(gemm_select(&gpu, "wgmma", &problem, &kernel, NULL), GEMMD_OK);
+    ck_assert_int_eq(operation_select(&operation_gemm, &gpu, "wgmma", &problem, &kernel, NULL), GEMMD_OK);
     ck_assert(kernel->workspace_bytes(&problem, &bytes));
     return bytes;
 }
@@ -292,7 +292,7 @@ static uint64_t f8_workspace(enum gemm_precision precision, uint64_t m, uint64_t
  * the bits that they have together with others. */
 START_TEST(f8_is_widened_for_precision_full_and_for_small_products)
 {
-    if (gemm_kernels(GEMM_BACKEND_CUDA)[0] == NULL)
+    if (operation_kernels(&operation_gemm, GEMM_BACKEND_CUDA)[0] == NULL)
         return;
     ck_assert_uint_eq(f8_workspace(GEMM_PRECISION_FULL, 128, 512, true), 2 * (128 + 512) * 512);
     ck_assert_uint_eq(f8_workspace(GEMM_PRECISION_FULL, 64, 512, true), 0);
@@ -308,7 +308,7 @@ END_TEST
  * time. */
 START_TEST(auto_makes_no_parts_of_small_operands)
 {
-    if (gemm_kernels(GEMM_BACKEND_CUDA)[0] == NULL)
+    if (operation_kernels(&operation_gemm, GEMM_BACKEND_CUDA)[0] == NULL)
         return;
     struct gemm_problem problem = problem_of(GEMMD_F32, GEMMD_F32);
     problem.n = 4096;
@@ -325,7 +325,7 @@ END_TEST
 START_TEST(auto_does_not_depend_on_the_number_of_rows)
 {
     static const uint64_t rows[] = {1, 2, 64, 65, 1000, 70000};
-    if (gemm_kernels(GEMM_BACKEND_CUDA)[0] == NULL)
+    if (operation_kernels(&operation_gemm, GEMM_BACKEND_CUDA)[0] == NULL)
         return;
     for (uint32_t i = 0; i < case_types_count(); i++) {
         struct gemm_problem one = problem_of(case_types[i].dtype, case_types[i].out);
@@ -350,7 +350,7 @@ static uint64_t workspace_on_gpu(uint32_t compute_capability, const char *name,
 {
     const struct gemm_device gpu = {.backend = GEMM_BACKEND_CUDA,
                                     .compute_capability = compute_capability};
-    const struct gemm_kernel *kernel = NULL;
+    const struct operation_kernel *kernel = NULL;
     struct fault fault;
     uint64_t bytes = 0;
     gemm_problem_contiguous(&problem);
@@ -358,7 +358,7 @@ static uint64_t workspace_on_gpu(uint32_t compute_capability, const char *name,
         problem.lda = gemm_leading(&gpu, problem.dtype, problem.lda, false);
         problem.ldb = gemm_leading(&gpu, problem.dtype, problem.ldb, false);
     }
-    ck_assert_int_eq(gemm_select(&gpu, name, &problem, &kernel, &fault), GEMMD_OK);
+    ck_assert_int_eq(operation_select(&operation_gemm, &gpu, name, &problem, &kernel, &fault), GEMMD_OK);
     ck_assert(kernel->any_leading);
     ck_assert(kernel->workspace_bytes(&problem, &bytes));
     return bytes;
@@ -366,7 +366,7 @@ static uint64_t workspace_on_gpu(uint32_t compute_capability, const char *name,
 
 START_TEST(operands_of_odd_sizes_are_laid_out_for_tensor_cores)
 {
-    if (gemm_kernels(GEMM_BACKEND_CUDA)[0] == NULL)
+    if (operation_kernels(&operation_gemm, GEMM_BACKEND_CUDA)[0] == NULL)
         return;
     static const struct {
         enum gemmd_dtype dtype, out;
@@ -400,7 +400,7 @@ END_TEST
 /* One of f32 may be multiplied by cuBLAS, which takes only what is packed. */
 START_TEST(what_stays_is_laid_out_only_where_all_that_serve_it_gain)
 {
-    if (gemm_kernels(GEMM_BACKEND_CUDA)[0] == NULL)
+    if (operation_kernels(&operation_gemm, GEMM_BACKEND_CUDA)[0] == NULL)
         return;
     const struct gemm_device hopper = {.backend = GEMM_BACKEND_CUDA, .compute_capability = 90},
                              ampere = {.backend = GEMM_BACKEND_CUDA, .compute_capability = 80};

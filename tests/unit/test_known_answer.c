@@ -10,10 +10,10 @@ static _Alignas(256) unsigned char memory[KNOWN_ANSWER_BYTES];
 static void compute(const struct gemm_problem *problem)
 {
     struct gemm_context *context;
-    const struct gemm_kernel *kernel;
+    const struct operation_kernel *kernel;
     struct fault fault;
     uint64_t bytes;
-    ck_assert_int_eq(gemm_select(&(struct gemm_device){.backend = GEMM_BACKEND_CPU}, "naive",
+    ck_assert_int_eq(operation_select(&operation_gemm, &(struct gemm_device){.backend = GEMM_BACKEND_CPU}, "naive",
                                  problem, &kernel, &fault),
                      GEMMD_OK);
     ck_assert_int_eq(gemm_context_create(GEMM_BACKEND_CPU, NULL, 1, &context, &fault), GEMMD_OK);

@@ -103,7 +103,7 @@ START_TEST(launches_cover_the_result_once)
     unsigned char *rows = malloc(p.m * p.batch);
     ck_assert_ptr_nonnull(rows);
     for (unsigned launches = 1; launches < 40; launches += 3) {
-        const struct gemm_kernel kernel = {.takes = takes_all,
+        const struct operation_kernel kernel = {.takes = takes_all,
                                            .workspace_bytes = no_workspace,
                                            .launch_flops = flops(&p) / launches};
         struct launch_cut cut;
@@ -113,7 +113,7 @@ START_TEST(launches_cover_the_result_once)
             ck_assert_uint_eq(cut.launches, 1);
         memset(rows, 0, p.m * p.batch);
         for (uint64_t i = 0; i < cut.launches; i++) {
-            const struct gemm_problem part = launch_cut_gemm_part(&cut, &p, i);
+            const struct gemm_problem part = launch_cut_gemm_piece(&cut, &p, i);
             mark(rows, &p, &part);
             /* A launch has no fewer than 256 rows and problems. */
             if (part.m > PROBLEM_PART_ROWS && part.batch > 256)
@@ -130,7 +130,7 @@ END_TEST
 
 START_TEST(a_long_product_is_cut)
 {
-    const struct gemm_kernel kernel = {
+    const struct operation_kernel kernel = {
         .takes = takes_all, .workspace_bytes = no_workspace, .launch_flops = 1e9};
     struct launch_cut cut;
     const struct gemm_problem rows = product(8192, 512, 512, 1);
@@ -147,7 +147,7 @@ END_TEST
 
 START_TEST(f32_at_full_precision_can_have_shorter_launches)
 {
-    const struct gemm_kernel kernel = {.takes = takes_all,
+    const struct operation_kernel kernel = {.takes = takes_all,
                                        .workspace_bytes = no_workspace,
                                        .launch_flops = 1e10,
                                        .launch_flops_f32 = 1e9};
@@ -165,7 +165,7 @@ END_TEST
 START_TEST(a_kernel_that_cannot_be_cut_is_not)
 {
     const struct gemm_problem p = product(4096, 64, 64, 1);
-    const struct gemm_kernel kernels[] = {
+    const struct operation_kernel kernels[] = {
         {.takes = takes_all, .workspace_bytes = no_workspace},
         {.takes = takes_many_rows, .workspace_bytes = no_workspace, .launch_flops = 1e5},
         {.takes = takes_all, .workspace_bytes = odd_workspace, .launch_flops = 1e5},
@@ -173,7 +173,7 @@ START_TEST(a_kernel_that_cannot_be_cut_is_not)
     struct launch_cut cut;
     launch_cut_gemm(&kernels[_i], &p, &cut);
     ck_assert_uint_eq(cut.launches, 1);
-    const struct gemm_problem part = launch_cut_gemm_part(&cut, &p, 0);
+    const struct gemm_problem part = launch_cut_gemm_piece(&cut, &p, 0);
     ck_assert(part.m == p.m && part.n == p.n && part.k == p.k && part.batch == p.batch);
     ck_assert(part.a == p.a && part.b == p.b && part.c == p.c);
 }

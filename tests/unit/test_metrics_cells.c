@@ -23,7 +23,7 @@ static void teardown(void)
 static void count(uint32_t shard, const char *kernel, uint64_t m, uint64_t n, uint64_t k)
 {
     const uint64_t lengths[METRICS_SHAPE_LENGTHS] = {m, n, k};
-    const struct metrics_work work = {.task = METRICS_TASK_GEMM,
+    const struct metrics_work work = {.task = METRICS_TASK_OF(OPERATION_GEMM),
                                       .kernel = kernel,
                                       .dtype = GEMMD_F32,
                                       .flops = 10,

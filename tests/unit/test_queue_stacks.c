@@ -19,7 +19,7 @@ struct item {
 static struct queue *queue;
 static struct item items[ITEMS];
 static char text[512];
-static const struct gemm_kernel kernel = {.name = "stacking"};
+static const struct operation_kernel kernel = {.name = "stacking"};
 
 static const struct queue_room plenty = {.exclusive = 64, .shared = 64, .shared_bytes = 1 << 20};
 
@@ -385,7 +385,7 @@ static struct work *make_attention(uint32_t number, uint64_t d, uint64_t units)
 {
     static const struct operation_kernel attends = {.name = "grouping"};
     struct work *work = make(number, 1);
-    work->kernel = NULL;
+    work->task.kernel = NULL;
     work->task.operation = &operation_attention;
     work->task.kernel = &attends;
     work->task.problem.attention = (struct attention_problem){.batch = 1,

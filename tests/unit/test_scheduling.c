@@ -31,7 +31,7 @@ static struct {
     atomic_uint ended;
 } stage; /* each test runs in a process of its own */
 
-static const struct gemm_kernel simulated_kernel = {.name = "simulated"};
+static const struct operation_kernel simulated_kernel = {.name = "simulated"};
 
 static void wait_a_little(void)
 {
@@ -92,8 +92,8 @@ static struct sent_task *make(uint32_t tenant)
     memset(task, 0, sizeof *task);
     atomic_store(&task->scripted.looks, 1);
     atomic_store(&task->scripted.at_end, SIMULATED_DONE);
-    work->kernel = &simulated_kernel;
-    work->problem.m = work->problem.n = work->problem.k = work->problem.batch = 1;
+    work->task.kernel = &simulated_kernel;
+    work->task.problem.gemm.m = work->task.problem.gemm.n = work->task.problem.gemm.k = work->task.problem.gemm.batch = 1;
     work->tenant = tenant;
     work->priority = 4;
     work->bytes = BYTES;

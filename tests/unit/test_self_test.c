@@ -37,15 +37,15 @@ static void submit(struct device *device, uint32_t slot, struct work *work)
     if (is_task)
         ck_assert(work->task.kernel->workspace_bytes(&work->task.problem, &bytes));
     else
-        ck_assert(work->kernel->workspace_bytes(&work->problem, &bytes));
+        ck_assert(work->task.kernel->workspace_bytes(&work->task.problem.gemm, &bytes));
     void *workspace = bytes > 0 ? aligned_alloc(64, (bytes + 63) / 64 * 64) : NULL;
     work->status = is_task
                        ? work->task.kernel->run(failing->context, &work->task.problem, workspace)
-                       : work->kernel->run(failing->context, &work->problem, workspace);
+                       : work->task.kernel->run(failing->context, &work->task.problem.gemm, workspace);
     free(workspace);
     if (attends == failing->attends && is_task == attends &&
         (failing->kernel == NULL || strcmp(work_kernel_name(work), failing->kernel) == 0))
-        fail_work(failing, work, attends ? work->task.problem.attention.o : work->problem.c);
+        fail_work(failing, work, attends ? work->task.problem.attention.o : work->task.problem.gemm.c);
 }
 
 static bool poll_ended(struct device *device, uint32_t slot, struct work *work)
@@ -64,7 +64,7 @@ static void close_failing(struct device *device)
 }
 
 static bool no_bytes(const struct device *device, const struct gemm_problem *problem,
-                     const struct gemm_kernel *kernel, uint64_t *out)
+                     const struct operation_kernel *kernel, uint64_t *out)
 {
     (void)device;
     (void)problem;
@@ -103,7 +103,7 @@ static struct device *open_failing(enum failure failure, const char *kernel, boo
 static bool serves(const struct device *device, const char *kernel, bool attends)
 {
     const struct gemm_device about = device_gemm(device);
-    const struct gemm_kernel *const *k = gemm_kernels(GEMM_BACKEND_CPU);
+    const struct operation_kernel *const *k = operation_kernels(&operation_gemm, GEMM_BACKEND_CPU);
     const struct operation_kernel *const *a =
         operation_kernels(&operation_attention, GEMM_BACKEND_CPU);
     while (!attends && strcmp((*k)->name, kernel) != 0)
@@ -111,7 +111,7 @@ static bool serves(const struct device *device, const char *kernel, bool attends
     while (attends && strcmp((*a)->name, kernel) != 0)
         a++;
     return attends ? operation_kernel_runs_on(&operation_attention, *a, &about)
-                   : gemm_kernel_runs_on(*k, &about);
+                   : operation_kernel_runs_on(&operation_gemm, *k, &about);
 }
 
 START_TEST(right_kernels_are_all_served)
@@ -148,7 +148,7 @@ END_TEST
 
 START_TEST(what_is_left_out_is_not_chosen)
 {
-    const struct gemm_kernel *kernel;
+    const struct operation_kernel *kernel;
     const struct operation_kernel *attends;
     struct fault fault;
     const struct attention_strides rows = attention_strides(ATTENTION_BHSD, 1, 8, 8);
@@ -176,7 +176,7 @@ START_TEST(what_is_left_out_is_not_chosen)
     ck_assert_int_eq(
         operation_select(&operation_attention, &about, "tiled", &attention, &attends, &fault),
         GEMMD_ERR_UNSUPPORTED);
-    ck_assert_int_eq(gemm_select(&about, "tiled", &product, &kernel, &fault),
+    ck_assert_int_eq(operation_select(&operation_gemm, &about, "tiled", &product, &kernel, &fault),
                      GEMMD_ERR_UNSUPPORTED);
     ck_assert_ptr_null(strstr(strstr(fault.detail, "it has:"), "tiled"));
     device_close(device);

@@ -9,7 +9,7 @@ enum { FLOWS = 3 };
 
 static struct stack_index *stacks;
 static char flows[FLOWS]; /* only their addresses count */
-static const struct gemm_kernel kernel = {.name = "one"}, other_kernel = {.name = "other"};
+static const struct operation_kernel kernel = {.name = "one"}, other_kernel = {.name = "other"};
 static struct work works[STACK_BUCKETS + 1];
 
 static void setup(void)
@@ -33,7 +33,7 @@ static struct work *add(uint32_t number, uint64_t key, uint64_t n, uint32_t in_f
 {
     struct work *work = &works[number];
     *work = (struct work){.kernel = &kernel, .stack_key = key, .order = number};
-    work->problem.n = n;
+    work->task.problem.gemm.n = n;
     stack_index_add(stacks, work, flow(in_flow));
     return work;
 }

@@ -57,7 +57,7 @@ static void *workspace_of(uint64_t bytes)
     return workspace;
 }
 
-static void run_alone(const struct gemm_kernel *kernel, const struct gemm_problem *stack,
+static void run_alone(const struct operation_kernel *kernel, const struct gemm_problem *stack,
                       const struct gemm_stack_rows *rows)
 {
     struct gemm_problem p = *stack;
@@ -73,7 +73,7 @@ static void run_alone(const struct gemm_kernel *kernel, const struct gemm_proble
     free(workspace);
 }
 
-static void check_stack(const struct gemm_kernel *kernel, const struct gemm_problem *like,
+static void check_stack(const struct operation_kernel *kernel, const struct gemm_problem *like,
                         uint64_t gap, uint64_t most, uint64_t seed)
 {
     static struct gemm_stack_rows rows[REQUESTS_MAX];
@@ -122,7 +122,7 @@ START_TEST(rows_of_every_type)
         like.m = 1 + random_next(&seed) % 20;
         like.n = case_sizes[random_next(&seed) % 5];
         like.k = case_sizes[random_next(&seed) % 5];
-        for (const struct gemm_kernel *const *k = gemm_kernels(GEMM_BACKEND_CPU); *k != NULL; k++)
+        for (const struct operation_kernel *const *k = operation_kernels(&operation_gemm, GEMM_BACKEND_CPU); *k != NULL; k++)
             if ((*k)->rows_independent)
                 check_stack(*k, &like, number % 3, 1 + number % 4, seed);
     }
@@ -143,7 +143,7 @@ START_TEST(rows_with_scales)
     like.batch = 1;
     like.alpha = 0.5;
     like.beta = 2;
-    for (const struct gemm_kernel *const *k = gemm_kernels(GEMM_BACKEND_CPU); *k != NULL; k++)
+    for (const struct operation_kernel *const *k = operation_kernels(&operation_gemm, GEMM_BACKEND_CPU); *k != NULL; k++)
         if ((*k)->rows_independent)
             check_stack(*k, &like, (uint64_t)_i, 5, 11);
 }
@@ -175,9 +175,9 @@ START_TEST(a_stack_is_checked_as_one_product)
 {
     static struct gemm_stack_rows rows[REQUESTS_MAX];
     static double residuals[REQUESTS_MAX];
-    struct gemm_kernel wrong = gemm_cpu_tiled;
+    struct operation_kernel wrong = gemm_cpu_tiled;
     struct gemm_backend_entry counting = gemm_backend_cpu;
-    const struct gemm_stack_check check = {.seed = 9, .residuals = residuals};
+    const struct operation_check check = {.seed = 9, .residuals = residuals};
     const struct gemm_problem like = {.dtype = GEMMD_F32,
                                       .out = GEMMD_F32,
                                       .m = 200,
@@ -219,7 +219,7 @@ START_TEST(many_requests)
                                       .batch = 1,
                                       .alpha = 1,
                                       .beta = 2};
-    for (const struct gemm_kernel *const *k = gemm_kernels(GEMM_BACKEND_CPU); *k != NULL; k++)
+    for (const struct operation_kernel *const *k = operation_kernels(&operation_gemm, GEMM_BACKEND_CPU); *k != NULL; k++)
         if ((*k)->rows_independent)
             check_stack(*k, &like, 0, 1, 5);
 }
@@ -228,12 +228,12 @@ END_TEST
 START_TEST(what_cannot_stack)
 {
     const struct gemm_device device = {.backend = GEMM_BACKEND_CPU};
-    const struct gemm_kernel *openblas, *tiled;
+    const struct operation_kernel *openblas, *tiled;
     struct gemm_problem p = {
         .dtype = GEMMD_F32, .out = GEMMD_F32, .m = 3, .n = 5, .k = 7, .batch = 1, .alpha = 1};
     gemm_problem_contiguous(&p);
-    ck_assert_int_eq(gemm_select(&device, "openblas", &p, &openblas, NULL), GEMMD_OK);
-    ck_assert_int_eq(gemm_select(&device, "tiled", &p, &tiled, NULL), GEMMD_OK);
+    ck_assert_int_eq(operation_select(&operation_gemm, &device, "openblas", &p, &openblas, NULL), GEMMD_OK);
+    ck_assert_int_eq(operation_select(&operation_gemm, &device, "tiled", &p, &tiled, NULL), GEMMD_OK);
     ck_assert_msg(!gemm_can_stack(openblas, &p), "the sums of OpenBLAS depend on m");
     ck_assert(gemm_can_stack(tiled, &p));
     p.transa = true;
@@ -275,7 +275,7 @@ START_TEST(fewer_rows_fit_where_many_do)
                                  .batch = 1,
                                  .alpha = 1};
         gemm_problem_contiguous(&p);
-        const struct gemm_kernel *const *k = gemm_kernels(backends[_i]);
+        const struct operation_kernel *const *k = operation_kernels(&operation_gemm, backends[_i]);
         for (; *k != NULL; k++) {
             if (!gemm_can_stack(*k, &p))
                 continue;
@@ -298,7 +298,7 @@ END_TEST
 /* Each of what a stack has in common, changed: another stack, and another key. */
 START_TEST(what_makes_a_stack)
 {
-    static const struct gemm_kernel kernel = {.name = "one"}, other = {.name = "other"};
+    static const struct operation_kernel kernel = {.name = "one"}, other = {.name = "other"};
     static const char b[2] = "", bias[1] = "";
     const struct gemm_problem p = {.dtype = GEMMD_BF16,
                                    .out = GEMMD_BF16,

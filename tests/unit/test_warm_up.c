@@ -24,7 +24,7 @@ static struct {
 
 static enum simulated_event compute(const struct work *work)
 {
-    const struct gemm_problem *p = &work->problem;
+    const struct gemm_problem *p = &work->task.problem.gemm;
     const float *a = p->a, *b = p->b;
     float *c = p->c;
     for (uint64_t i = 0; i < p->m; i++)

@@ -9,7 +9,7 @@ static struct work product_of(uint64_t m, uint64_t n, uint64_t k)
     struct work work = {
         .problem = {
             .dtype = GEMMD_F16, .out = GEMMD_F32, .m = m, .n = n, .k = k, .batch = 1, .alpha = 1}};
-    gemm_problem_contiguous(&work.problem);
+    gemm_problem_contiguous(&work.task.problem.gemm);
     return work;
 }
 
@@ -20,9 +20,9 @@ START_TEST(a_product_moves_its_operands_and_its_result)
     const double operands = 2 * (3 * 7 + 7 * 5), result = 4 * 3 * 5;
     ck_assert_double_eq(work_flops(&work), 2 * 3 * 5 * 7);
     ck_assert_double_eq(work_moved_bytes(&work), operands + result);
-    work.problem.beta = 1;
+    work.task.problem.gemm.beta = 1;
     ck_assert_double_eq(work_moved_bytes(&work), operands + 2 * result);
-    work.problem.bias = bias;
+    work.task.problem.gemm.bias = bias;
     ck_assert_double_eq(work_moved_bytes(&work), operands + 2 * result + 4 * 5);
 }
 END_TEST
@@ -30,11 +30,11 @@ END_TEST
 START_TEST(a_batch_moves_a_matrix_that_all_share_once)
 {
     struct work work = product_of(3, 5, 7);
-    work.problem.batch = 10;
-    gemm_problem_contiguous(&work.problem);
+    work.task.problem.gemm.batch = 10;
+    gemm_problem_contiguous(&work.task.problem.gemm);
     ck_assert_double_eq(work_flops(&work), 10 * 2 * 3 * 5 * 7);
     ck_assert_double_eq(work_moved_bytes(&work), 10 * (2 * (3 * 7 + 7 * 5) + 4 * 3 * 5));
-    work.problem.stride_b = 0;
+    work.task.problem.gemm.stride_b = 0;
     ck_assert_double_eq(work_moved_bytes(&work), 10 * (2 * 3 * 7 + 4 * 3 * 5) + 2 * 7 * 5);
 }
 END_TEST
@@ -43,7 +43,7 @@ END_TEST
 START_TEST(short_lengths_count_as_sixteen_for_fair_shares)
 {
     struct work work = product_of(1, 100, 1);
-    work.problem.batch = 1000000;
+    work.task.problem.gemm.batch = 1000000;
     ck_assert_double_eq(work_share_flops(&work), 2.0 * 16 * 100 * 16 * 1e6);
 
     const struct attention_problem attention = {

@@ -56,14 +56,14 @@ static struct gemm_problem block_problem(const struct conv_problem *p,
 
 /* The kernel for all blocks of the problem. Each of the candidates gives a row the same bits in any
  * number of rows. */
-static const struct gemm_kernel *choose_product(const struct gemm_problem *product, bool sm90)
+static const struct operation_kernel *choose_product(const struct gemm_problem *product, bool sm90)
 {
-    static const struct gemm_kernel *const candidates[] = {&gemm_cuda_wgmma, &gemm_cuda_tensor_core,
-                                                           &gemm_cuda_register_tiled,
-                                                           &gemm_cuda_naive, NULL};
-    for (const struct gemm_kernel *const *k = candidates; *k != NULL; k++)
+    static const struct operation_kernel *const candidates[] = {
+        &gemm_cuda_wgmma, &gemm_cuda_tensor_core, &gemm_cuda_register_tiled, &gemm_cuda_naive,
+        NULL};
+    for (const struct operation_kernel *const *k = candidates; *k != NULL; k++)
         if (((*k)->compute_capability == 0 || sm90) && (*k)->takes(product) &&
-            ((*k)->preferred == NULL || (*k)->preferred(product)))
+            ((*k)->preferred_kernel == NULL || (*k)->preferred_kernel(product) == NULL))
             return *k;
     return NULL;
 }
@@ -76,7 +76,7 @@ static bool gemm_bytes(const struct conv_problem *p, struct product_plan *plan)
     for (unsigned i = 0; i < 4; i++) {
         const struct gemm_problem product =
             block_problem(p, plan, i / 2 == 0 || last == 0 ? plan->rows : last);
-        const struct gemm_kernel *kernel = choose_product(&product, i % 2 == 0);
+        const struct operation_kernel *kernel = choose_product(&product, i % 2 == 0);
         uint64_t bytes;
         if (kernel == NULL || !kernel->workspace_bytes(&product, &bytes))
             return false;
@@ -228,7 +228,8 @@ static enum gemmd_error run_group(struct gemm_context *base, const struct conv_p
     for (uint64_t first = 0; first < plan->pixels && code == GEMMD_OK; first += plan->rows) {
         const uint64_t left = plan->pixels - first, rows = left < plan->rows ? left : plan->rows;
         struct gemm_problem product = block_problem(p, plan, rows);
-        const struct gemm_kernel *kernel = choose_product(&product, context->sm90.encode != NULL);
+        const struct operation_kernel *kernel =
+            choose_product(&product, context->sm90.encode != NULL);
         if (kernel == NULL)
             return GEMMD_ERR_INTERNAL;
         product.a = p->x;

@@ -154,8 +154,9 @@ static enum gemmd_error widened_run(struct cuda_context *context, const struct g
     return gemm_ex_run(context, &w.problem, (char *)w.b.to + w.b_bytes);
 }
 
-static bool cublas_workspace_bytes(const struct gemm_problem *p, uint64_t *out)
+static bool cublas_workspace_bytes(const void *of, uint64_t *out)
 {
+    const struct gemm_problem *p = of;
     if (p->dtype == GEMMD_I8)
         return cublas_i8_workspace_bytes(p, out);
     if (p->dtype == GEMMD_F8_E4M3)
@@ -163,9 +164,9 @@ static bool cublas_workspace_bytes(const struct gemm_problem *p, uint64_t *out)
     return gemm_ex_workspace_bytes(p, out);
 }
 
-static enum gemmd_error cublas_run(struct gemm_context *base, const struct gemm_problem *p,
-                                   void *workspace)
+static enum gemmd_error cublas_run(struct gemm_context *base, const void *of, void *workspace)
 {
+    const struct gemm_problem *p = of;
     struct cuda_context *context = cuda_context_of(base);
     if (p->dtype == GEMMD_I8)
         return cublas_i8_run(context, p, workspace);
@@ -174,7 +175,7 @@ static enum gemmd_error cublas_run(struct gemm_context *base, const struct gemm_
     return gemm_ex_run(context, p, workspace);
 }
 
-const struct gemm_kernel gemm_cuda_cublas = {
+const struct operation_kernel gemm_cuda_cublas = {
     .name = "cublas",
     .description = "cuBLAS, with what it cannot do fused added after it",
     .takes = gemm_problem_unscaled,

@@ -20,8 +20,9 @@ static uint64_t grouped_tiles_of(uint64_t m, uint64_t n)
     return (m + GROUPED_TILE - 1) / GROUPED_TILE * ((n + GROUPED_TILE - 1) / GROUPED_TILE);
 }
 
-static bool grouped_takes(const struct gemm_problem *p)
+static bool grouped_takes(const void *of)
 {
+    const struct gemm_problem *p = of;
     return gemm_problem_unscaled(p) && p->lda <= UINT32_MAX && p->ldb <= UINT32_MAX &&
            p->ldc0 <= UINT32_MAX && p->ldc <= UINT32_MAX &&
            grouped_tiles_of(p->m, p->n) <= INT32_MAX;
@@ -63,7 +64,7 @@ struct cursor {
 /* The products of one launch. The list starts with the products whose tiles take longest, so that
  * no long tile runs alone at the end. */
 struct plan {
-    const struct gemm_problem *const *problems;
+    const struct operation_member *members;
     struct cursor begin, end;
     bool f32;                             /* all are f32, and the kernel for f32 computes them */
     uint32_t count;                       /* products */
@@ -111,26 +112,26 @@ static uint32_t bytes_of(enum gemmd_dtype dtype, uint64_t k_bytes)
 
 /* Problems lie anywhere in memory. A later problem is prefetched while earlier ones are processed.
  */
-static void expect_problem(const struct gemm_problem *const problems[], uint32_t count, uint32_t i)
+static void expect_problem(const struct operation_member members[], uint32_t count, uint32_t i)
 {
     enum { AHEAD = 8, LINE = 64 };
     if (i + AHEAD >= count)
         return;
-    const char *problem = (const char *)problems[i + AHEAD];
+    const char *problem = members[i + AHEAD].problem;
     for (uint32_t at = 0; at < sizeof(struct gemm_problem); at += LINE)
         __builtin_prefetch(problem + at);
 }
 
 /* Counts as many products from `begin` on as fit into one launch; at least one. Returns where it
  * stopped. */
-static struct cursor count_products(struct plan *plan, const struct gemm_problem *const problems[],
+static struct cursor count_products(struct plan *plan, const struct operation_member members[],
                                     uint32_t count, struct cursor begin)
 {
     struct element element = {GEMMD_F32, 0};
     struct cursor at = begin;
     for (; at.problem < count; at = (struct cursor){at.problem + 1, 0}) {
-        const struct gemm_problem *p = problems[at.problem];
-        expect_problem(problems, count, at.problem);
+        const struct gemm_problem *p = members[at.problem].problem;
+        expect_problem(members, count, at.problem);
         plan->f32 = plan->f32 && p->dtype == GEMMD_F32;
         const uint32_t most = plan->f32 ? GROUPED_F32_MAX : GROUPED_MAX;
         const uint64_t tiles = grouped_tiles_of(p->m, p->n);
@@ -158,17 +159,17 @@ static struct cursor count_products(struct plan *plan, const struct gemm_problem
  * launches the next part. */
 enum { LONG_LIST = 256, HEAD_PART = 4, HEAD_TILES = 512, PART_SLABS = 1024 };
 
-static struct plan grouped_make_plan(const struct gemm_problem *const problems[], uint32_t count,
+static struct plan grouped_make_plan(const struct operation_member members[], uint32_t count,
                                      struct cursor begin, bool f32)
 {
-    struct plan plan = {.problems = problems, .begin = begin, .end = begin, .f32 = f32};
+    struct plan plan = {.members = members, .begin = begin, .end = begin, .f32 = f32};
     if (begin.problem == 0 && count >= LONG_LIST)
-        plan.end = count_products(&plan, problems, count / HEAD_PART, begin);
+        plan.end = count_products(&plan, members, count / HEAD_PART, begin);
     if (plan.tiles < HEAD_TILES)
-        plan.end = count_products(&plan, problems, count, plan.end);
+        plan.end = count_products(&plan, members, count, plan.end);
     if (plan.f32 && plan.end.problem < count && plan.slabs < PART_SLABS) {
         plan.f32 = false;
-        plan.end = count_products(&plan, problems, count, plan.end);
+        plan.end = count_products(&plan, members, count, plan.end);
     }
     for (uint32_t i = 0; i < GROUPED_CLASSES; i++)
         plan.places[i + 1] += plan.places[i];
@@ -183,8 +184,8 @@ static void write_list(struct plan *plan, struct grouped_entry *entries, uint32_
     struct cursor at = plan->begin;
     uint32_t tiles = 0;
     for (uint32_t i = 0; i < plan->count; at = (struct cursor){at.problem + 1, 0}) {
-        const struct gemm_problem *p = plan->problems[at.problem];
-        expect_problem(plan->problems, plan->end.problem, at.problem);
+        const struct gemm_problem *p = plan->members[at.problem].problem;
+        expect_problem(plan->members, plan->end.problem, at.problem);
         const uint32_t own_tiles = (uint32_t)grouped_tiles_of(p->m, p->n);
         const uint32_t class = grouped_length_class(p->k * element_size(&element, p->dtype));
         for (; at.index < p->batch && i < plan->count; at.index++, i++) {
@@ -311,13 +312,12 @@ static enum gemmd_error launch_f32(cudaStream_t stream, struct plan *plan, bool 
 /* If one launch does not take all products, the second launch runs concurrently with the first: its
  * blocks start where the first leaves room. Launches of f32 overlap one after the other. */
 static enum gemmd_error grouped_run_group(struct gemm_context *base,
-                                          const struct gemm_problem *const problems[],
-                                          uint32_t count)
+                                          const struct operation_member members[], uint32_t count)
 {
     struct cuda_context *context = cuda_context_of(base);
     struct grouped_space *space = context->grouped;
     const bool f32 = count > GROUPED_INLINE && context->sm90.encode != NULL;
-    struct plan plan = grouped_make_plan(problems, count, (struct cursor){0, 0}, f32);
+    struct plan plan = grouped_make_plan(members, count, (struct cursor){0, 0}, f32);
     const bool beside = plan.end.problem < count && !plan.f32;
     if (beside) {
         const cudaError_t error = cudaEventRecord(space->begun, context->stream);
@@ -334,25 +334,25 @@ static enum gemmd_error grouped_run_group(struct gemm_context *base,
         else
             code = grouped_launch(space, context->stream, &plan);
         overlapped = plan.f32;
-        plan = grouped_make_plan(problems, count, plan.end, f32);
+        plan = grouped_make_plan(members, count, plan.end, f32);
     }
     return code;
 }
 
-static enum gemmd_error grouped_run(struct gemm_context *context,
-                                    const struct gemm_problem *problem, void *workspace)
+static enum gemmd_error grouped_run(struct gemm_context *context, const void *problem,
+                                    void *workspace)
 {
-    (void)workspace;
-    return grouped_run_group(context, &problem, 1);
+    const struct operation_member alone = {problem, workspace};
+    return grouped_run_group(context, &alone, 1);
 }
 
-const struct gemm_kernel gemm_cuda_grouped = {
+const struct operation_kernel gemm_cuda_grouped = {
     .name = "grouped",
     .description = "many products of any shapes and types in one launch, operands where they lie",
     .rows_independent = true,
     .any_leading = true,
     .takes = grouped_takes,
-    .workspace_bytes = gemm_no_workspace,
+    .workspace_bytes = operation_no_workspace,
     .launch_flops = 2e12,
     .run = grouped_run,
     .run_group = grouped_run_group,

@@ -1,8 +1,8 @@
 /*
- * The device kernels of tensor_core.cuh as one struct gemm_kernel, which takes any problem of f16,
- * bf16, tf32 and i8. Operands whose rows do not
- * start at multiples of 16 bytes are copied into the workspace first; operands of tf32 and i8 that
- * do not lie along k are transposed into the workspace.
+ * The device kernels of tensor_core.cuh as one struct operation_kernel, which takes any problem of
+ * f16, bf16, tf32 and i8. Operands whose rows do not start at multiples of 16 bytes are copied into
+ * the workspace first; operands of tf32 and i8 that do not lie along k are transposed into the
+ * workspace.
  */
 #include "kernels/cuda/mma/tensor_core.h"
 
@@ -67,13 +67,15 @@ static bool takes_types(const struct gemm_problem *p)
     }
 }
 
-static bool tensor_core_takes(const struct gemm_problem *p)
+static bool tensor_core_takes(const void *of)
 {
+    const struct gemm_problem *p = of;
     return gemm_problem_unscaled(p) && takes_types(p) && tensor_core_tiles_of(p, 64) <= INT32_MAX;
 }
 
-static bool tensor_core_workspace_bytes(const struct gemm_problem *p, uint64_t *out)
+static bool tensor_core_workspace_bytes(const void *of, uint64_t *out)
 {
+    const struct gemm_problem *p = of;
     struct plan plan;
     return tensor_core_plan_make(p, &plan) && size_add(plan.a.bytes, plan.b.bytes, out);
 }
@@ -120,15 +122,15 @@ enum gemmd_error tensor_core_run_tile(struct gemm_context *base, const struct ge
     return code == GEMMD_OK ? tensor_core_launch(stream, tile, &plan.problem) : code;
 }
 
-static enum gemmd_error tensor_core_run(struct gemm_context *base,
-                                        const struct gemm_problem *problem, void *workspace)
+static enum gemmd_error tensor_core_run(struct gemm_context *base, const void *of, void *workspace)
 {
+    const struct gemm_problem *problem = of;
     return tensor_core_run_tile(
         base, problem, workspace,
         tensor_core_choose(problem, cuda_context_of(base)->multiprocessors));
 }
 
-const struct gemm_kernel gemm_cuda_tensor_core = {
+const struct operation_kernel gemm_cuda_tensor_core = {
     .name = "tensor_core",
     .description = "tensor cores by mma.sync, operands by cp.async; sm_80 and newer",
     .any_leading = true, /* operands of other layouts are copied first */

@@ -76,15 +76,17 @@ enum register_tile register_tile_choose(const struct gemm_problem *problem,
     return best;
 }
 
-static bool register_tiled_takes(const struct gemm_problem *p)
+static bool register_tiled_takes(const void *of)
 {
+    const struct gemm_problem *p = of;
     return gemm_problem_unscaled(p) && p->dtype == GEMMD_F32 &&
            register_tiled_tiles_of(REGISTER_TILE_16X32, p) <= INT32_MAX;
 }
 
-static enum gemmd_error register_tiled_run(struct gemm_context *base,
-                                           const struct gemm_problem *problem, void *workspace)
+static enum gemmd_error register_tiled_run(struct gemm_context *base, const void *of,
+                                           void *workspace)
 {
+    const struct gemm_problem *problem = of;
     (void)workspace;
     const struct cuda_context *context = cuda_context_of(base);
     const bool sm90 = context->sm90.encode != NULL;
@@ -92,11 +94,11 @@ static enum gemmd_error register_tiled_run(struct gemm_context *base,
         context->stream, register_tile_choose(problem, context->multiprocessors, sm90), problem);
 }
 
-const struct gemm_kernel gemm_cuda_register_tiled = {
+const struct operation_kernel gemm_cuda_register_tiled = {
     .name = "register_tiled",
     .description = "CUDA cores, up to 16 x 8 sums a thread in registers, tiles chosen by shape",
     .takes = register_tiled_takes,
-    .workspace_bytes = gemm_no_workspace,
+    .workspace_bytes = operation_no_workspace,
     .launch_flops = 5e12,
     .run = register_tiled_run,
 };

@@ -39,7 +39,7 @@ enum gemmd_error array_call_plan(struct compute_call *call, const char *kernel, 
                                                    &work->task.problem, &work->task.kernel, fault);
     if (code != GEMMD_OK)
         return code;
-    if (!device_plan_task(call->executor->device, work))
+    if (!device_plan(call->executor->device, work))
         return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
                          "the device memory needed does not fit in 64 bits");
     return GEMMD_OK;

@@ -108,7 +108,7 @@ static enum gemmd_error attention_choose_kernel(struct compute_call *call,
                          &work->task.kernel, fault);
     if (code != GEMMD_OK)
         return code;
-    if (!device_plan_task(call->executor->device, work))
+    if (!device_plan(call->executor->device, work))
         return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
                          "the device memory needed does not fit in 64 bits");
     return GEMMD_OK;

@@ -30,8 +30,9 @@ void call_device_discharge(struct compute_call *call)
 void call_device_charge(struct compute_call *call, const struct services *services, double flops,
                         uint64_t bytes)
 {
+    const struct task *task = &call->work.task;
     const struct executor_load load = {
-        .dtype = work_dtype(&call->work),
+        .dtype = flops > 0 ? task->operation->dtype(&task->problem) : GEMMD_F32,
         .flops = flops,
         .host_bytes = bytes,
     };

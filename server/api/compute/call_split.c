@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/problem_part.h"
 #include "server/api/compute/call_host_bytes.h"
 #include "server/api/compute/compute_call.h"
 #include "server/api/services.h"
@@ -15,12 +14,7 @@
 static const double LEAST_GAIN = 0.2;
 static const uint64_t LEAST_GAIN_NS = 200000;
 
-/* What is divided: rows of a product, problems of its batch, or units of a task (operation->units).
- */
-enum split_by { BY_ROWS, BY_PROBLEMS, BY_UNITS };
-
-/* A part is units `first` ... first + count - 1: steps of PROBLEM_PART_ROWS rows, problems of the
- * batch, or units of a task. */
+/* A part is units `first` ... first + count - 1 of the call's problem (operation->units). */
 struct call_part {
     struct work work; /* first, so that a work leads to its part */
     struct call_split *split;
@@ -35,7 +29,6 @@ struct call_part {
 
 struct call_split {
     struct compute_call *call;
-    enum split_by by;
     uint32_t count;
     /* Parts that have not ended. call_split_push and call_split_cancel count as one more part while
      * they run, so that the call does not end while they use the parts. */
@@ -45,26 +38,16 @@ struct call_split {
     struct call_part parts[];
 };
 
-/* Whether a call can be divided: whether the results of the parts have the bits of the whole, and
- * every operand and result of a part lies in one piece on the host or in memory of the daemon's
- * devices. Sets how the call is divided, and into how many units at most. */
-static bool can_split(const struct compute_call *call, enum split_by *by, uint64_t *units)
+/* The most units into which a call can be divided; 0 or 1: the call stays whole, because the
+ * results of its parts would have other bits, or because a result is to lie in memory of one
+ * device. */
+static uint64_t units_of(const struct compute_call *call)
 {
-    const struct gemm_problem *p = &call->work.problem;
-    const struct operation *operation = call->work.task.operation;
-    if (call->residents.stored != NULL || call->client_memory.on_device || call->work.shared_launch)
-        return false;
-    if (work_is_task(&call->work)) {
-        *by = BY_UNITS;
-        *units = operation->units != NULL ? operation->units(&call->work.task.problem) : 0;
-        return *units > 0;
-    }
-    if (call->work.kernel == NULL || !gemm_parts_are_exact(call->work.kernel))
-        return false;
-    *by = p->batch > 1 ? BY_PROBLEMS : BY_ROWS;
-    *units = p->batch > 1 ? p->batch : (p->m + PROBLEM_PART_ROWS - 1) / PROBLEM_PART_ROWS;
-    /* Rows of a transposed A from the body are not in one piece. */
-    return *by == BY_PROBLEMS || !p->transa || call->residents.a != NULL;
+    const struct task *task = &call->work.task;
+    if (call->residents.stored != NULL || call->client_memory.on_device ||
+        call->work.shared_launch || task->operation->units == NULL)
+        return 0;
+    return task->operation->units(task->kernel, &task->problem);
 }
 
 static bool same_model(const struct device *one, const struct device *other)
@@ -78,7 +61,8 @@ static bool divide(const struct compute_call *call, const struct services *servi
 {
     const struct executors *executors = &services->executors;
     const struct executor *own = call->executor;
-    const enum gemmd_dtype dtype = work_dtype(&call->work);
+    const struct task *task = &call->work.task;
+    const enum gemmd_dtype dtype = task->operation->dtype(&task->problem);
     const bool is_too_large =
         call->work.device_bytes > arena_capacity_bytes(device_arena(own->device));
     const struct call_host_bytes bytes = call_host_bytes(call);
@@ -117,36 +101,11 @@ static bool divide(const struct compute_call *call, const struct services *servi
  * to the resident operands of the part's device. */
 static void point_part(const struct compute_call *call, struct call_part *part)
 {
-    const struct call_split *split = part->split;
-    struct work *work = &part->work;
-    struct work whole = {.problem = call->work.problem, .task = call->work.task};
+    const struct operation_range units = {part->first, part->count};
+    struct work whole = {.task = call->work.task};
     if (call->operation->point_residents != NULL)
         call->operation->point_residents(&part->copies, &whole);
-    if (split->by == BY_UNITS) {
-        const struct operation_range units = {part->first, part->count};
-        whole.task.operation->divide(&whole.task.problem, units, &work->task.problem);
-        return;
-    }
-    const uint64_t m = whole.problem.m, first_row = part->first * PROBLEM_PART_ROWS,
-                   end_row = (part->first + part->count) * PROBLEM_PART_ROWS;
-    const struct gemm_part range = {
-        .first_problem = split->by == BY_PROBLEMS ? part->first : 0,
-        .problems = split->by == BY_PROBLEMS ? part->count : whole.problem.batch,
-        .first_row = split->by == BY_ROWS ? first_row : 0,
-        .rows = split->by == BY_ROWS ? (end_row < m ? end_row : m) - first_row : m,
-    };
-    work->problem = gemm_problem_part(&whole.problem, &range);
-}
-
-/* Plans how the part's device computes the part. Returns false if the kernel cannot compute the
- * part, or if a size overflows. */
-static bool plan_part(struct call_part *part)
-{
-    struct work *work = &part->work;
-    const struct device *device = part->executor->device;
-    if (work_is_task(work))
-        return work->task.kernel->takes(&work->task.problem) && device_plan_task(device, work);
-    return work->kernel->takes(&work->problem) && device_plan(device, work);
+    whole.task.operation->divide(&whole.task.problem, units, &part->work.task.problem);
 }
 
 /* Takes what the part needs on its device: copies of resident operands, and memory. */
@@ -159,7 +118,6 @@ static bool open_part(struct compute_call *call, struct services *services, stru
     struct fault fault; /* ignored: the call stays whole */
 
     *work = (struct work){
-        .kernel = whole->kernel,
         .task.operation = whole->task.operation,
         .task.kernel = whole->task.kernel,
         .tenant = whole->tenant,
@@ -177,7 +135,8 @@ static bool open_part(struct compute_call *call, struct services *services, stru
             return false;
     }
     point_part(call, part);
-    if (!plan_part(part))
+    if (!work->task.kernel->takes(&work->task.problem) ||
+        !device_plan(part->executor->device, work))
         return false;
     work->flops = work_flops(work);
     work->share_flops = work_share_flops(work);
@@ -224,11 +183,12 @@ static bool open_parts(struct compute_call *call, struct services *services,
 
 static void charge_parts(const struct compute_call *call, struct call_split *split, uint64_t units)
 {
+    const struct task *task = &call->work.task;
     const struct call_host_bytes bytes = call_host_bytes(call);
     for (uint32_t i = 0; i < split->count; i++) {
         struct call_part *part = &split->parts[i];
         const double share = (double)part->count / (double)units;
-        const struct executor_load load = {.dtype = work_dtype(&call->work),
+        const struct executor_load load = {.dtype = task->operation->dtype(&task->problem),
                                            .flops = part->work.flops,
                                            .host_bytes =
                                                (uint64_t)(bytes.whole + share * bytes.divided)};
@@ -240,15 +200,15 @@ static void charge_parts(const struct compute_call *call, struct call_split *spl
 void call_split_open(struct compute_call *call, struct services *services)
 {
     const uint32_t devices = services->executors.count;
-    uint64_t shares[DEVICES_MAX], units;
-    enum split_by by;
-    if (devices == 1 || !can_split(call, &by, &units) || units < 2 ||
-        !divide(call, services, units, shares))
+    uint64_t shares[DEVICES_MAX];
+    if (devices == 1)
+        return;
+    const uint64_t units = units_of(call);
+    if (units < 2 || !divide(call, services, units, shares))
         return;
     struct call_split *split = malloc(sizeof *split + devices * sizeof split->parts[0]);
     if (split == NULL)
         return;
-    split->by = by;
     split->count = 0;
     call->split = split;
     if (!open_parts(call, services, split, shares)) {

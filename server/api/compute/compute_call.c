@@ -197,9 +197,9 @@ static void describe_work(struct compute_call *call, const union call_operands *
     struct work *work = &call->work;
     if (call->early_copy != NULL) {
         work->copy_in = early_copy_copies(call->early_copy);
-        /* The operands of a group's tasks are copied by the group's launch, so that a task whose
+        /* The operands of a group's works are copied by the group's launch, so that a work whose
          * operands are copied early must not be in a group. */
-        if (work_is_task(work))
+        if (!work_is_stacked(work))
             work->stack_key = 0;
     }
     work->priority = call->priority;
@@ -261,7 +261,6 @@ void compute_call_move(struct compute_call *to, struct compute_call *from)
                                   .deadline_ns = to->deadline_ns,
                                   .memory = to->memory,
                                   .executor = to->executor,
-                                  .work.kernel = to->work.kernel,
                                   .work.task.operation = to->work.task.operation,
                                   .work.task.kernel = to->work.task.kernel};
 }
@@ -290,7 +289,7 @@ struct admission_place compute_call_keep_place(struct compute_call *call, struct
 /* Logs a result that failed verification, once, even if the client has disconnected. */
 static void log_wrong_result(struct compute_call *call, const struct services *services)
 {
-    const struct gemm_problem *p = &call->work.problem;
+    const struct gemm_problem *p = &call->work.task.problem.gemm;
     if (call->work.status != GEMMD_ERR_VERIFICATION || call->failure_logged)
         return;
     call->failure_logged = true;
@@ -300,7 +299,7 @@ static void log_wrong_result(struct compute_call *call, const struct services *s
               ", kernel %s, device %s (%d): its error is %.3g times what rounding "
               "explains",
               call->request_id != NULL ? call->request_id : "", dtype_name(p->dtype),
-              dtype_name(p->out), p->m, p->n, p->k, p->batch, call->work.kernel->name,
+              dtype_name(p->out), p->m, p->n, p->k, p->batch, work_kernel_name(&call->work),
               device_info(call->executor->device)->name, device_info(call->executor->device)->index,
               call->work.residual);
 }

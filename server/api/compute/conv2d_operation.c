@@ -107,7 +107,7 @@ static enum gemmd_error conv2d_choose_kernel(struct compute_call *call, struct s
         call_residents_work_bytes(&call->residents, problem->shape.filters, pixels);
     code = operation_select(&operation_conv2d, &device, call->request.conv2d.kernel, problem,
                             &work->task.kernel, fault);
-    if (code == GEMMD_OK && !device_plan_task(call->executor->device, work))
+    if (code == GEMMD_OK && !device_plan(call->executor->device, work))
         return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
                          "the device memory needed does not fit in 64 bits");
     return code;

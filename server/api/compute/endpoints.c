@@ -355,7 +355,7 @@ static enum gemmd_dtype compute_describe(const struct request *request, bool wor
     }
 
 const struct endpoint compute_endpoints[] = {
-    COMPUTE("/gemm", METRICS_OP_GEMM, gemm_operation),
+    COMPUTE("/gemm", METRICS_OP_OF(OPERATION_GEMM), gemm_operation),
     COMPUTE("/attention", METRICS_OP_OF(OPERATION_ATTENTION), attention_operation),
     COMPUTE("/conv2d", METRICS_OP_OF(OPERATION_CONV2D), conv2d_operation),
     COMPUTE("/reduce", METRICS_OP_OF(OPERATION_REDUCE), reduce_operation),

@@ -60,7 +60,7 @@ static void gemm_point_result(struct compute_call *call, unsigned char *payload)
     if (call->client_memory.result.wanted)
         payload = call->client_memory.result.at;
     call->c.data = payload;
-    call->work.problem.c = payload;
+    call->work.task.problem.gemm.c = payload;
 }
 
 static bool gemm_result(struct compute_call *call)
@@ -148,7 +148,7 @@ static void point_scale(const struct resident *resident, enum gemm_scales scales
  * stored result. */
 static void gemm_point_residents(const struct call_residents *residents, struct work *work)
 {
-    struct gemm_problem *problem = &work->problem;
+    struct gemm_problem *problem = &work->task.problem.gemm;
     const struct resident *a = call_residents_a(residents), *b = call_residents_b(residents);
     if (a != NULL) {
         problem->a = resident_memory(a);
@@ -180,11 +180,13 @@ static enum gemmd_error gemm_choose_kernel(struct compute_call *call, struct ser
 
     if (code != GEMMD_OK)
         return code;
-    describe_gemm_problem(request, one_product ? request->batch : 1, &work->problem);
+    work->task.operation = &operation_gemm;
+    describe_gemm_problem(request, one_product ? request->batch : 1, &work->task.problem.gemm);
     gemm_point_residents(&call->residents, work);
-    work->outside_bytes =
-        call_residents_work_bytes(&call->residents, work->problem.n, work->problem.m);
-    code = gemm_select(&device, request->kernel, &work->problem, &work->kernel, fault);
+    work->outside_bytes = call_residents_work_bytes(&call->residents, work->task.problem.gemm.n,
+                                                    work->task.problem.gemm.m);
+    code = operation_select(&operation_gemm, &device, request->kernel, &work->task.problem.gemm,
+                            &work->task.kernel, fault);
     if (code != GEMMD_OK)
         return code;
     choose_verification(call, services);
@@ -199,7 +201,7 @@ static enum gemmd_error gemm_choose_kernel(struct compute_call *call, struct ser
 static void gemm_point(struct compute_call *call, const union call_operands *all_operands)
 {
     const struct gemm_operands *operands = &all_operands->gemm;
-    struct gemm_problem *problem = &call->work.problem;
+    struct gemm_problem *problem = &call->work.task.problem.gemm;
     if (operands->a.rank > 0 && operands->a.data != NULL)
         problem->a = operands->a.data;
     if (operands->b.rank > 0 && operands->b.data != NULL)

@@ -289,17 +289,14 @@ static json_t *bound_json(uint8_t class)
 
 static json_t *cell_json(const struct metrics_cell_total *cell)
 {
-    static const char *const product[] = {"m", "n", "k"};
-    const struct operation *operation =
-        cell->task == METRICS_TASK_GEMM ? NULL : operation_table[cell->task - METRICS_TASK_TASKS];
-    const char *const *names = operation != NULL ? operation->length_names : product;
+    const struct operation *operation = operation_table[(int)cell->task];
+    const char *const *names = operation->length_names;
     return json_pack("{s:s, s:s, s:s, s:[s,s,s], s:[o,o,o], s:I, s:f, s:f, s:f}", "op",
-                     operation != NULL ? operation->name : "gemm", "kernel", cell->kernel, "dtype",
-                     dtype_name(cell->dtype), "lengths", names[0], names[1], names[2], "up_to",
-                     bound_json(cell->classes[0]), bound_json(cell->classes[1]),
-                     bound_json(cell->classes[2]), "works", (json_int_t)cell->works, "flops",
-                     cell->flops, "bytes", cell->bytes, "busy_seconds",
-                     (double)cell->busy_ns * 1e-9);
+                     operation->name, "kernel", cell->kernel, "dtype", dtype_name(cell->dtype),
+                     "lengths", names[0], names[1], names[2], "up_to", bound_json(cell->classes[0]),
+                     bound_json(cell->classes[1]), bound_json(cell->classes[2]), "works",
+                     (json_int_t)cell->works, "flops", cell->flops, "bytes", cell->bytes,
+                     "busy_seconds", (double)cell->busy_ns * 1e-9);
 }
 
 static void kernels_begin(struct request *request)

@@ -7,7 +7,6 @@
 #include <sys/utsname.h>
 
 #include "kernels/cpu/watch.h"
-#include "kernels/freivalds.h"
 #include "server/base/clock.h"
 #include "server/device/device_ops.h"
 #include "server/device/device_stack.h"
@@ -18,8 +17,8 @@ struct cpu_device {
     struct gemm_context *context;
     unsigned char *memory; /* the arena's span, for workspaces; then the workspace of stacks */
     uint64_t memory_bytes, arena_bytes;
-    void *tensors;                       /* tensor memory */
-    double residuals[DEVICE_STACK_ROWS]; /* of the rows of a stack that was checked */
+    void *tensors;                          /* tensor memory */
+    double residuals[OPERATION_STACK_ROWS]; /* of the rows of a stack that was checked */
 };
 
 void *device_cpu_host_alloc(uint64_t bytes, struct fault *fault)
@@ -40,20 +39,13 @@ void device_cpu_host_free(void *memory, uint64_t bytes)
     munmap(memory, bytes);
 }
 
-static bool cpu_work_bytes(const struct device *device, const struct gemm_problem *problem,
-                           const struct gemm_kernel *kernel, uint64_t *out)
-{
-    (void)device;
-    return kernel->workspace_bytes(problem, out);
-}
-
 static bool cpu_task_bytes(const struct device *device, const struct task *task, uint64_t *out)
 {
     (void)device;
     return task->kernel->workspace_bytes(&task->problem, out);
 }
 
-static enum gemmd_error run_tasks(const struct cpu_device *cpu, const struct work *works)
+static enum gemmd_error run_group(const struct cpu_device *cpu, const struct work *works)
 {
     _Static_assert((int)DEVICE_LAUNCH_WORKS_MAX <= (int)OPERATION_GROUP_MAX,
                    "a launch list fits in a group");
@@ -74,26 +66,24 @@ static enum gemmd_error run_stack(struct cpu_device *cpu, struct work *works)
     return code;
 }
 
-static enum gemmd_error run_product(const struct cpu_device *cpu, struct work *work,
-                                    void *workspace)
+static enum gemmd_error run_alone(const struct cpu_device *cpu, struct work *work)
 {
-    enum gemmd_error code = work->kernel->run(cpu->context, &work->problem, workspace);
+    const struct task *task = &work->task;
+    unsigned char *memory = work->device_bytes > 0 ? cpu->memory + work->device_offset : NULL;
+    enum gemmd_error code = task->kernel->run(cpu->context, &task->problem, memory);
     if (code != GEMMD_OK || work->verify == WORK_UNVERIFIED)
         return code;
-    unsigned char *check = cpu->memory + work->device_offset + work->check_offset;
-    code = freivalds_check(cpu->context, &work->problem, work->verify_seed, NULL, check);
+    unsigned char *check = memory + work->check_offset;
+    code = task->operation->check(cpu->context, &task->problem, work->verify_seed, NULL, check);
     memcpy(&work->residual, check, sizeof work->residual);
     return code;
 }
 
 static enum gemmd_error cpu_run(struct cpu_device *cpu, struct work *works)
 {
-    void *workspace = works->device_bytes > 0 ? cpu->memory + works->device_offset : NULL;
-    if (work_is_task(works) && works->stack_key != 0)
-        return run_tasks(cpu, works);
-    if (work_is_task(works))
-        return works->task.kernel->run(cpu->context, &works->task.problem, workspace);
-    return works->stack_key != 0 ? run_stack(cpu, works) : run_product(cpu, works, workspace);
+    if (works->stack_key == 0)
+        return run_alone(cpu, works);
+    return work_is_stacked(works) ? run_stack(cpu, works) : run_group(cpu, works);
 }
 
 /* The argument of cpu_launch_stops. */
@@ -179,9 +169,8 @@ static const struct device_ops cpu_ops = {
     .poll = cpu_poll,
     .close = cpu_close,
     .computes_in_submit = true,
-    .work_bytes = cpu_work_bytes,
     .task_bytes = cpu_task_bytes,
-    .groups_tasks = true,
+    .groups = true,
 };
 
 /* "model name	: AMD EPYC ..." of /proc/cpuinfo, where the architecture has that line. */

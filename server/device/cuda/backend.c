@@ -7,9 +7,6 @@
 #include <stdlib.h>
 
 #include "kernels/cuda_error.h"
-#include "kernels/freivalds.h"
-#include "proto/dtype.h"
-#include "proto/size.h"
 #include "server/device/cuda/host.h"
 #include "server/device/cuda/link.h"
 #include "server/device/cuda/own_launch.h"
@@ -24,28 +21,19 @@ static void cuda_enter(struct device *device)
     (void)cudaSetDevice(device->info.index);
 }
 
-static bool cuda_can_share_launch(const struct gemm_problem *problem,
-                                  const struct gemm_kernel *kernel)
+static bool cuda_layout(const struct device *device, const struct task *task,
+                        struct device_layout *layout)
 {
-    return kernel->run_group != NULL && gemm_is_small(problem);
-}
-
-static bool cuda_work_bytes(const struct device *device, const struct gemm_problem *problem,
-                            const struct gemm_kernel *kernel, uint64_t *out)
-{
-    struct device_layout layout;
-    if (!cuda_layout_of(device, problem, kernel, &layout))
-        return false;
-    *out = layout.total_bytes;
-    return true;
+    const struct gemm_device gpu = device_gemm(device);
+    return device_layout_make(task, &gpu, device->tensors, layout);
 }
 
 static bool cuda_task_bytes(const struct device *device, const struct task *task, uint64_t *out)
 {
-    struct task_parts parts;
-    if (!task_parts_place(task, device->tensors, &parts))
+    struct device_layout layout;
+    if (!cuda_layout(device, task, &layout))
         return false;
-    *out = parts.total_bytes;
+    *out = layout.total_bytes;
     return true;
 }
 
@@ -57,18 +45,10 @@ static bool cuda_plan_copies(const struct device *device, const struct work *wor
     const struct cuda_device *cuda = (const struct cuda_device *)device;
     unsigned char *range = cuda->memory + work->device_offset;
     struct device_layout layout;
-    struct task_parts parts;
-    if (work_is_task(work)) {
-        if (!task_parts_place(&work->task, device->tensors, &parts) ||
-            parts.total_bytes > work->device_bytes)
-            return false;
-        copy_in_plan_task(copies, &work->task, &parts, range, body);
-        return copies->count > 0;
-    }
-    if (work->kernel == NULL || !cuda_layout_of(device, &work->problem, work->kernel, &layout) ||
+    if (work->task.kernel == NULL || !cuda_layout(device, &work->task, &layout) ||
         layout.total_bytes > work->device_bytes)
         return false;
-    copy_in_plan(copies, &work->problem, &layout, device->tensors, range, body);
+    copy_in_plan(copies, &work->task, &layout, range, body);
     return copies->count > 0;
 }
 
@@ -98,84 +78,6 @@ static bool cuda_copied_in(struct device *device, uint32_t copy_stream)
 
 /* --- warming up --- */
 
-/* Enqueues the check of a product that was warmed up, for one size of each type and transposition.
- */
-static enum gemmd_error warm_check(struct cuda_device *cuda, const struct gemm_problem *problem,
-                                   const struct gemm_problem *there,
-                                   const struct gemm_kernel *kernel, struct fault *fault)
-{
-    enum { SIDE = 64 };
-    struct work work = {
-        .problem = *problem, .kernel = kernel, .own_launch = true, .verify = WORK_VERIFY_ASKED};
-    if (problem->act != GEMM_ACT_NONE || problem->m != SIDE || problem->k != SIDE ||
-        !device_plan(&cuda->base, &work) ||
-        work.device_bytes > arena_capacity_bytes(cuda->base.arena))
-        return GEMMD_OK;
-    const enum gemmd_error code =
-        freivalds_check(cuda->slots[0].context, there, 0, NULL, cuda->memory + work.check_offset);
-    if (code != GEMMD_OK)
-        return fault_set(fault, code, NULL, "the check of products (%s to %s) does not start: %s",
-                         dtype_name(problem->dtype), dtype_name(problem->out),
-                         cudaGetErrorString(cudaGetLastError()));
-    return GEMMD_OK;
-}
-
-/* Enqueues the kernel that "auto" chooses for a shape, with zeros as operands. Memory that is not
- * cleared holds NaN and infinities, which products of f32 on tensor cores compute again element by
- * element: 2048x2048x2048 then takes 50 ms instead of 0.2. */
-static enum gemmd_error warm_one(struct cuda_device *cuda, struct gemm_problem problem,
-                                 struct fault *fault)
-{
-    struct cuda_slot *slot = &cuda->slots[0];
-    const struct gemm_kernel *kernel;
-    struct device_layout layout;
-    const struct gemm_device device = device_gemm(&cuda->base);
-    gemm_problem_contiguous(&problem);
-    if (gemm_select(&device, "auto", &problem, &kernel, NULL) != GEMMD_OK ||
-        !device_layout(&problem, kernel, cuda->base.tensors, &layout) ||
-        layout.total_bytes > arena_capacity_bytes(cuda->base.arena))
-        return GEMMD_OK;
-    const cudaError_t error = cudaMemsetAsync(cuda->memory, 0, layout.total_bytes, slot->stream);
-    if (error != cudaSuccess)
-        return cuda_open_failed(fault, "clearing device memory", error);
-    struct gemm_problem there = device_layout_problem(&layout, cuda->memory);
-    enum gemmd_error code =
-        kernel->run(slot->context, &there, cuda->memory + layout.workspace.offset);
-    if (code != GEMMD_OK)
-        return fault_set(fault, code, NULL, "the kernel %s (%s to %s) does not start: %s",
-                         kernel->name, dtype_name(problem.dtype), dtype_name(problem.out),
-                         cudaGetErrorString(cudaGetLastError()));
-    return warm_check(cuda, &problem, &there, kernel, fault);
-}
-
-static enum gemmd_error warm_types(struct cuda_device *cuda, enum gemmd_dtype dtype,
-                                   enum gemmd_dtype out, struct fault *fault)
-{
-    /* Small, medium and large sides, odd and even, for which libraries have different kernels. */
-    static const uint64_t sides[] = {31, 64, 255, 512, 1023, 2048};
-    static const char present;
-    enum gemmd_error code = GEMMD_OK;
-    for (uint32_t i = 0; i < sizeof sides / sizeof sides[0]; i++)
-        for (uint32_t variant = 0; variant < 16 && code == GEMMD_OK; variant++) {
-            struct gemm_problem problem = {.dtype = dtype,
-                                           .out = out,
-                                           .transa = variant & 1,
-                                           .transb = variant & 2,
-                                           .m = variant & 4 ? 1 : sides[i],
-                                           .n = sides[i],
-                                           .k = sides[i],
-                                           .batch = 1,
-                                           .alpha = 1};
-            if (variant & 8) {
-                problem.beta = 1;
-                problem.bias = problem.c0 = &present;
-                problem.act = GEMM_ACT_RELU;
-            }
-            code = warm_one(cuda, problem, fault);
-        }
-    return code;
-}
-
 /* Runs a stack of one row, to load the code that moves the rows of stacks. The kernels that compute
  * the product of a stack have been loaded by now. */
 static enum gemmd_error warm_stack(struct cuda_device *cuda, struct fault *fault)
@@ -183,23 +85,25 @@ static enum gemmd_error warm_stack(struct cuda_device *cuda, struct fault *fault
     enum { SIDE = 64, ROW_BYTES = SIDE * 4 };
     const struct gemm_device device = device_gemm(&cuda->base);
     const struct cuda_slot *slot = &cuda->slots[cuda->base.slots - 1];
-    struct work work = {.problem = {.dtype = GEMMD_F32,
-                                    .out = GEMMD_F32,
-                                    .m = 1,
-                                    .n = SIDE,
-                                    .k = SIDE,
-                                    .batch = 1,
-                                    .alpha = 1,
-                                    .a = cuda->memory,
-                                    .b = cuda->memory,
-                                    .c = cuda->memory + SIDE * ROW_BYTES}};
-    gemm_problem_contiguous(&work.problem);
-    if (gemm_select(&device, "naive", &work.problem, &work.kernel, NULL) != GEMMD_OK ||
+    struct work work = {.task = {.operation = &operation_gemm,
+                                 .problem.gemm = {.dtype = GEMMD_F32,
+                                                  .out = GEMMD_F32,
+                                                  .m = 1,
+                                                  .n = SIDE,
+                                                  .k = SIDE,
+                                                  .batch = 1,
+                                                  .alpha = 1,
+                                                  .a = cuda->memory,
+                                                  .b = cuda->memory,
+                                                  .c = cuda->memory + SIDE * ROW_BYTES}}};
+    struct task *task = &work.task;
+    gemm_problem_contiguous(&task->problem.gemm);
+    if (operation_select(task->operation, &device, "naive", &task->problem, &task->kernel, NULL) !=
+            GEMMD_OK ||
         arena_capacity_bytes(cuda->base.arena) < (SIDE + 1) * ROW_BYTES)
         return GEMMD_OK;
-    work.stack_rows = device_stack_rows(&work.problem, work.kernel,
-                                        (struct device_span){cuda->memory, SIDE * ROW_BYTES},
-                                        cuda->base.stack_bytes);
+    work.stack_rows = task->operation->stack->rows_max(task->kernel, &task->problem, cuda->memory,
+                                                       SIDE * ROW_BYTES, cuda->base.stack_bytes);
     if (work.stack_rows == 0)
         return GEMMD_OK;
     const enum gemmd_error code =
@@ -227,15 +131,9 @@ static enum gemmd_error warm_tasks(struct cuda_device *cuda, struct fault *fault
 static enum gemmd_error cuda_warm(struct device *device, struct fault *fault)
 {
     struct cuda_device *cuda = (struct cuda_device *)device;
-    enum gemmd_error code = GEMMD_OK;
-    for (int dtype = 0; dtype < GEMMD_DTYPE_COUNT; dtype++)
-        for (int out = 0; out < GEMMD_DTYPE_COUNT && code == GEMMD_OK; out++)
-            if (dtype_offers_out((enum gemmd_dtype)dtype, (enum gemmd_dtype)out))
-                code = warm_types(cuda, (enum gemmd_dtype)dtype, (enum gemmd_dtype)out, fault);
+    enum gemmd_error code = warm_tasks(cuda, fault);
     if (code == GEMMD_OK)
         code = warm_stack(cuda, fault);
-    if (code == GEMMD_OK)
-        code = warm_tasks(cuda, fault);
     cudaError_t error = cudaStreamSynchronize(cuda->slots[0].stream);
     if (code == GEMMD_OK && error != cudaSuccess)
         code = cuda_open_failed(fault, "running every kernel once", error);
@@ -278,10 +176,9 @@ static const struct device_ops cuda_ops = {
     .submit = cuda_submit,
     .poll = cuda_poll,
     .close = cuda_close,
-    .work_bytes = cuda_work_bytes,
     .task_bytes = cuda_task_bytes,
-    .groups_tasks = true,
-    .can_share_launch = cuda_can_share_launch,
+    .groups = true,
+    .shares_launches = true,
     .plan_copies = cuda_plan_copies,
     .copy_in = cuda_copy_in,
     .copied_in = cuda_copied_in,

@@ -2,7 +2,6 @@
 
 #include "kernels/cuda/move/move.h"
 #include "kernels/cuda_error.h"
-#include "proto/dtype.h"
 
 cudaError_t cuda_early_open(struct cuda_early *early, int priority)
 {
@@ -55,42 +54,36 @@ enum gemmd_error cuda_copy_piece(cudaStream_t stream, const struct copy_in_piece
     return realign_launch(stream, &job);
 }
 
-static struct work_copy packed_rows(enum gemmd_dtype dtype, uint64_t rows, uint64_t columns,
-                                    uint64_t batch)
+/* The copy of part number `i` between tensor memory, where its rows may have gaps, and the work's
+ * range, where they have none. */
+static struct work_copy packed_rows(const struct device_layout *layout, uint32_t i)
 {
-    const uint64_t bytes = columns * dtype_size(dtype);
-    return (struct work_copy){
-        .rows = rows * batch, .row_bytes = bytes, .from_pitch = bytes, .to_pitch = bytes};
+    const struct operation_part *part = &layout->list[i];
+    return (struct work_copy){.rows = part->rows,
+                              .row_bytes = part->row_bytes,
+                              .from_pitch = part->row_bytes,
+                              .to_pitch = part->row_bytes};
 }
 
-/* Copies a matrix in tensor memory, for all problems of a batch, without the gaps between its rows,
- * if the layout has a part for that. */
-static cudaError_t pack_matrix(cudaStream_t stream, struct device_part part,
-                               struct device_span tensors, const void *from, uint64_t leading_bytes,
-                               struct work_copy copy, unsigned char *range)
+/* Whether part number `i` is in tensor memory and is copied to or from the work's range. */
+static bool is_packed(const struct device_layout *layout, uint32_t i)
 {
-    if (part.bytes == 0 || !device_span_has(tensors, from))
-        return cudaSuccess;
-    copy.from = from;
-    copy.to = range + part.offset;
-    copy.from_pitch = leading_bytes;
-    return cuda_copy_rows(stream, &copy);
+    return layout->places[i].bytes > 0 && (layout->resident & 1u << i) != 0;
 }
 
-enum gemmd_error cuda_pack_matrices(cudaStream_t stream, const struct gemm_problem *problem,
-                                    const struct device_layout *layout, struct device_span tensors,
-                                    unsigned char *range)
+enum gemmd_error cuda_pack(cudaStream_t stream, const struct task *task,
+                           const struct device_layout *layout, unsigned char *range)
 {
-    const struct gemm_problem *p = problem;
-    const uint64_t size = dtype_size(p->dtype);
-    cudaError_t error = pack_matrix(
-        stream, layout->a, tensors, p->a, p->lda * size,
-        packed_rows(p->dtype, p->transa ? p->k : p->m, p->transa ? p->m : p->k, p->batch), range);
-    if (error == cudaSuccess)
-        error = pack_matrix(
-            stream, layout->b, tensors, p->b, p->ldb * size,
-            packed_rows(p->dtype, p->transb ? p->n : p->k, p->transb ? p->k : p->n, p->batch),
-            range);
+    cudaError_t error = cudaSuccess;
+    for (uint32_t i = 0; i < layout->count && error == cudaSuccess; i++) {
+        if (!is_packed(layout, i) || layout->list[i].is_result)
+            continue;
+        struct work_copy copy = packed_rows(layout, i);
+        copy.from = operation_part_pointer(&task->problem, &layout->list[i]);
+        copy.to = range + layout->places[i].offset;
+        copy.from_pitch = layout->pitches[i];
+        error = cuda_copy_rows(stream, &copy);
+    }
     return error == cudaSuccess ? GEMMD_OK : cuda_error_code((int)error);
 }
 
@@ -110,21 +103,28 @@ enum gemmd_error cuda_copy_in_rest(const struct cuda_early *early, cudaStream_t 
     return code;
 }
 
-cudaError_t cuda_copy_out(cudaStream_t stream, const struct work *work,
-                          const struct device_layout *layout, struct device_span tensors,
-                          const void *c)
+static cudaError_t copy_result_out(cudaStream_t stream, const struct task *task,
+                                   const struct device_layout *layout, uint32_t i,
+                                   unsigned char *range)
 {
-    const struct gemm_problem *p = &work->problem;
+    void *to = operation_part_pointer(&task->problem, &layout->list[i]);
+    const unsigned char *from = range + layout->places[i].offset;
+    if (!is_packed(layout, i))
+        return cudaMemcpyAsync(to, from, layout->places[i].bytes, cudaMemcpyDefault, stream);
+    struct work_copy copy = packed_rows(layout, i);
+    copy.from = from;
+    copy.to = to;
+    copy.to_pitch = layout->pitches[i];
+    return cuda_copy_rows(stream, &copy);
+}
+
+cudaError_t cuda_copy_out(cudaStream_t stream, const struct work *work,
+                          const struct device_layout *layout, unsigned char *range)
+{
     cudaError_t error = cudaSuccess;
-    if (layout->c.bytes > 0 && device_span_has(tensors, p->c)) {
-        struct work_copy copy = packed_rows(p->out, p->m, p->n, p->batch);
-        copy.from = c;
-        copy.to = p->c;
-        copy.to_pitch = p->ldc * dtype_size(p->out);
-        error = cuda_copy_rows(stream, &copy);
-    } else if (layout->c.bytes > 0) {
-        error = cudaMemcpyAsync(p->c, c, layout->c.bytes, cudaMemcpyDefault, stream);
-    }
+    for (uint32_t i = 0; i < layout->count && error == cudaSuccess; i++)
+        if (layout->list[i].is_result && layout->places[i].bytes > 0)
+            error = copy_result_out(stream, &work->task, layout, i, range);
     for (uint32_t i = 0; i < work->copy_count && error == cudaSuccess; i++)
         error = cuda_copy_rows(stream, &work->copies[i]);
     return error;

@@ -39,15 +39,13 @@ enum gemmd_error cuda_copy_piece(cudaStream_t stream, const struct copy_in_piece
  * `stream` wait for the early copies. `all` is the plan of the complete work (copy_in_plan). */
 enum gemmd_error cuda_copy_in_rest(const struct cuda_early *early, cudaStream_t stream,
                                    const struct work *work, struct copy_in *all);
-/* Copies matrices in tensor memory to the work's range without gaps between their rows, where the
- * kernel of the product wants none. `layout` and `range` are the work's. */
-enum gemmd_error cuda_pack_matrices(cudaStream_t stream, const struct gemm_problem *problem,
-                                    const struct device_layout *layout, struct device_span tensors,
-                                    unsigned char *range);
-/* Copies the result `c` to its final location, unless it was computed there, and then makes the
+/* Copies operands in tensor memory to the work's range without gaps between their rows, where the
+ * kernel wants none. `layout` and `range` are the work's. */
+enum gemmd_error cuda_pack(cudaStream_t stream, const struct task *task,
+                           const struct device_layout *layout, unsigned char *range);
+/* Copies the results to their final locations, unless they were computed there, and then makes the
  * copies that the work asks for. */
 cudaError_t cuda_copy_out(cudaStream_t stream, const struct work *work,
-                          const struct device_layout *layout, struct device_span tensors,
-                          const void *c);
+                          const struct device_layout *layout, unsigned char *range);
 
 #endif

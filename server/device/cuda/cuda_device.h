@@ -15,8 +15,7 @@ struct cuda_device {
     void *tensors;         /* tensor memory */
     struct cuda_slot slots[DEVICE_SLOTS_MAX];
     struct cuda_early early;
-    const struct gemm_problem *group[DEVICE_LAUNCH_WORKS_MAX]; /* used during a submit */
-    struct cuda_task_group tasks;                              /* used during a submit */
+    struct cuda_task_group group; /* used during a submit */
 };
 
 #endif

@@ -1,6 +1,5 @@
 /*
- * own_launch.h - a product or a task that has a slot to itself: copies in, its launches,
- * copies out.
+ * own_launch.h - a work that has a slot to itself: copies in, its launches, copies out.
  *
  * A long computation is cut into several launches (kernels/launch_cut.h). Two of them are in the
  * stream at a time, so that the device does not wait for the host between them. The others are
@@ -13,16 +12,11 @@
 
 #include "server/device/cuda/cuda_device.h"
 
-/* Computes the layout of a product that has a slot to itself. False: the size overflows. Any
- * thread. */
-bool cuda_layout_of(const struct device *device, const struct gemm_problem *problem,
-                    const struct gemm_kernel *kernel, struct device_layout *layout);
-
 /* Enqueues the copies in and the first launches of a work, and the copies out behind the last
- * launch. `is_probe`: the operands and the result are used in host memory, in one launch. If the
- * work's range of device memory is too small, sets the work's status, and nothing is enqueued. */
+ * launch. If the work's range of device memory is too small, sets the work's status, and nothing is
+ * enqueued. */
 struct cuda_failure cuda_own_begin(struct cuda_device *cuda, struct cuda_slot *slot,
-                                   struct work *work, bool is_probe);
+                                   struct work *work);
 
 enum cuda_own_state {
     CUDA_OWN_LAUNCHING, /* some launches have not been enqueued yet */

@@ -29,29 +29,28 @@ static void cuda_fail(struct cuda_device *cuda, struct work *works, const char *
         work->status = fault_set(&work->fault, code, NULL, "%s failed on the GPU: %s", call, text);
 }
 
-static void enqueue_own(struct cuda_device *cuda, struct cuda_slot *slot, struct work *work,
-                        bool is_probe)
+static void enqueue_own(struct cuda_device *cuda, struct cuda_slot *slot, struct work *work)
 {
-    const struct cuda_failure failure = cuda_own_begin(cuda, slot, work, is_probe);
+    const struct cuda_failure failure = cuda_own_begin(cuda, slot, work);
     if (failure.call != NULL)
         cuda_fail(cuda, work, failure.call, failure.code, failure.error);
 }
 
-/* Enqueues a launch list of several tasks of one kind. */
-static void enqueue_tasks(struct cuda_device *cuda, const struct cuda_slot *slot,
+/* Enqueues a launch list of several works of one group. */
+static void enqueue_group(struct cuda_device *cuda, const struct cuda_slot *slot,
                           struct work *works)
 {
-    struct task_parts *parts = cuda->tasks.parts;
-    for (struct work *work = works; work != NULL; work = work->next, parts++)
-        if (!task_parts_place(&work->task, cuda->base.tensors, parts) ||
-            parts->total_bytes > work->device_bytes) {
+    struct device_layout *layout = cuda->group.layouts;
+    for (struct work *work = works; work != NULL; work = work->next, layout++)
+        if (!device_layout_make(&work->task, NULL, cuda->base.tensors, layout) ||
+            layout->total_bytes > work->device_bytes) {
             for (struct work *each = works; each != NULL; each = each->next)
                 each->status = fault_set(&each->fault, GEMMD_ERR_INTERNAL, NULL,
                                          "a work's range of device memory is too small");
             return;
         }
     const struct cuda_failure failure =
-        cuda_task_group_enqueue(slot, &cuda->tasks, works, cuda->memory);
+        cuda_task_group_enqueue(slot, &cuda->group, works, cuda->memory);
     if (failure.call != NULL)
         cuda_fail(cuda, works, failure.call, failure.code, failure.error);
 }
@@ -70,52 +69,36 @@ static void enqueue_copies(struct cuda_device *cuda, struct cuda_slot *slot, str
         cuda_fail(cuda, work, "the copy of a tensor", GEMMD_OK, error);
 }
 
-/* Enqueues a launch for all small products of a launch list. Only one kernel of products has
- * run_group, so that all of them have the same kernel. */
-static enum gemmd_error run_small_products(struct cuda_device *cuda, struct cuda_slot *slot,
-                                           const struct work *works)
-{
-    const struct gemm_kernel *kernel = NULL;
-    uint32_t count = 0;
-    for (const struct work *work = works; work != NULL; work = work->next) {
-        if (work_is_task(work))
-            continue;
-        kernel = work->kernel;
-        cuda->group[count++] = &work->problem;
-    }
-    return count > 0 ? kernel->run_group(slot->context, cuda->group, count) : GEMMD_OK;
-}
-
-/* Enqueues a launch for all small tasks of a launch list that the kernel of `like` computes, unless
- * a work before `like` has had them enqueued. */
-static enum gemmd_error run_small_tasks(struct cuda_device *cuda, struct cuda_slot *slot,
-                                        const struct work *works, const struct work *like)
+/* Enqueues a launch for all works of a list that the kernel of `like` computes, unless a work
+ * before `like` has had them enqueued. */
+static enum gemmd_error run_small_like(struct cuda_device *cuda, const struct cuda_slot *slot,
+                                       const struct work *works, const struct work *like)
 {
     const struct operation_kernel *kernel = like->task.kernel;
+    struct operation_member *members = cuda->group.members;
     uint32_t count = 0;
     for (const struct work *work = works; work != like; work = work->next)
         if (work->task.kernel == kernel)
             return GEMMD_OK;
     for (const struct work *work = like; work != NULL; work = work->next)
         if (work->task.kernel == kernel)
-            cuda->tasks.members[count++] = (struct operation_member){&work->task.problem, NULL};
-    return kernel->run_group(slot->context, cuda->tasks.members, count);
+            members[count++] = (struct operation_member){&work->task.problem, NULL};
+    return kernel->run_group(slot->context, members, count);
 }
 
 /* Enqueues a launch list of small works, in one launch for each kernel. Sets `*kernel` to the name
  * of the kernel that was enqueued last, for the text of an error. */
-static enum gemmd_error run_small(struct cuda_device *cuda, struct cuda_slot *slot,
+static enum gemmd_error run_small(struct cuda_device *cuda, const struct cuda_slot *slot,
                                   const struct work *works, const char **kernel)
 {
-    enum gemmd_error code = run_small_products(cuda, slot, works);
-    *kernel = work_kernel_name(works);
+    enum gemmd_error code = GEMMD_OK;
     const struct operation_kernel *last = NULL;
     for (const struct work *work = works; work != NULL && code == GEMMD_OK; work = work->next) {
-        if (!work_is_task(work) || work->task.kernel == last)
+        if (work->task.kernel == last)
             continue;
         last = work->task.kernel;
         *kernel = last->name;
-        code = run_small_tasks(cuda, slot, works, work);
+        code = run_small_like(cuda, slot, works, work);
     }
     return code;
 }
@@ -169,12 +152,12 @@ void cuda_submit(struct device *device, uint32_t number, struct work *works)
     slot->own.enqueued = slot->own.cut.launches = 0;
     if (works->shared_launch)
         enqueue_shared(cuda, slot, works);
-    else if (work_is_task(works) && works->next != NULL)
-        enqueue_tasks(cuda, slot, works);
+    else if (works->next != NULL)
+        enqueue_group(cuda, slot, works);
     else if (work_is_copy(works))
         enqueue_copies(cuda, slot, works);
     else
-        enqueue_own(cuda, slot, works, number == device->slots);
+        enqueue_own(cuda, slot, works);
     if (works->status != GEMMD_OK)
         drain_slot(cuda, slot);
 }
@@ -252,7 +235,7 @@ bool cuda_poll(struct device *device, uint32_t number, struct work *works)
         return true;
     }
     set_times(slot, works);
-    if (works->stack_key != 0 && !work_is_task(works))
+    if (work_is_stacked(works))
         device_stack_judge(works, slot->residuals);
     else if (works->verify != WORK_UNVERIFIED)
         works->residual = slot->residuals[0];

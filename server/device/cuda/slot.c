@@ -16,7 +16,8 @@ enum gemmd_error cuda_slot_open(struct cuda_slot *slot, int priority, bool timed
         error = cudaEventCreateWithFlags(&slot->launch_ended[i], cudaEventDisableTiming);
     if (error != cudaSuccess)
         return cuda_open_failed(fault, "creating a stream", error);
-    error = cudaMallocHost((void **)&slot->residuals, DEVICE_STACK_ROWS * sizeof *slot->residuals);
+    error =
+        cudaMallocHost((void **)&slot->residuals, OPERATION_STACK_ROWS * sizeof *slot->residuals);
     if (error != cudaSuccess)
         return cuda_open_failed(fault, "allocating pinned memory", error);
     return gemm_context_create(GEMM_BACKEND_CUDA, slot->stream, 0, &slot->context, fault);

@@ -13,18 +13,14 @@
 
 #include "kernels/launch_cut.h"
 #include "server/device/device_layout.h"
-#include "server/device/task_parts.h"
 
 /* The work that has the slot to itself (own_launch.h): what it computes in device memory, and how
  * far it has got. */
 struct cuda_own {
-    unsigned char *range; /* the work's range of device memory */
-    bool is_probe;
-    struct device_layout layout; /* of a product; with `product` in device memory */
-    struct gemm_problem product;
-    struct task_parts parts; /* of a task; with `task` in device memory */
-    struct task task;
-    void *workspace; /* the kernel's; NULL: it needs none */
+    unsigned char *range;        /* the work's range of device memory */
+    struct device_layout layout; /* of the range */
+    struct task task;            /* with its problem in device memory */
+    void *workspace;             /* the kernel's; NULL: it needs none */
     struct launch_cut cut;
     uint64_t enqueued, ended; /* launches; `ended` is kept only while launches are to be enqueued */
     bool stops; /* no further launch is enqueued, because the result is no longer wanted */
@@ -37,7 +33,7 @@ struct cuda_slot {
     struct cuda_own own;
     uint64_t launched_ns; /* when a shared launch was started, by the monotonic clock */
     /* Of the check: of the work that has the slot to itself, or of the rows of a stack
-     * [DEVICE_STACK_ROWS]; pinned; owned. */
+     * [OPERATION_STACK_ROWS]; pinned; owned. */
     double *residuals;
     struct gemm_context *context;
     void *stack; /* the workspace of stacks, borrowed; NULL: the slot runs no stacks */

@@ -14,7 +14,7 @@
 #include "server/device/cuda/copy.h"
 #include "server/device/cuda/slot.h"
 #include "server/device/device.h"
-#include "server/device/task_parts.h"
+#include "server/device/device_layout.h"
 #include "server/device/work.h"
 
 /* A failure of a CUDA call or of a kernel: the kernel's code, or the error of the call. */
@@ -26,12 +26,12 @@ struct cuda_failure {
 
 /* Arrays in which a group is prepared, by one thread at a time. */
 struct cuda_task_group {
-    struct task_parts parts[DEVICE_LAUNCH_WORKS_MAX];
+    struct device_layout layouts[DEVICE_LAUNCH_WORKS_MAX];
     union operation_problem problems[DEVICE_LAUNCH_WORKS_MAX];
     struct operation_member members[DEVICE_LAUNCH_WORKS_MAX];
 };
 
-/* Enqueues a launch list of tasks that share a launch. `group->parts` are the parts of the works,
+/* Enqueues a launch list of tasks that share a launch. `group->layouts` are those of the works,
  * in the order of the list. The range of each work begins at its device_offset from `memory`. */
 struct cuda_failure cuda_task_group_enqueue(const struct cuda_slot *slot,
                                             struct cuda_task_group *group, const struct work *works,

@@ -21,7 +21,7 @@ struct counted {
     const struct pattern *pattern;
     const struct tile_side *side;
     const struct sm90_kernel *tile;
-    const struct gemm_kernel *kernel;
+    const struct operation_kernel *kernel;
     struct gemm_problem problem; /* without pointers; not for a pattern */
 };
 

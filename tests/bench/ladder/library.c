@@ -81,11 +81,11 @@ int gemmd_bench_ladder_product(void *handle, const char *name, int f16, int fuse
                              .b = b,
                              .bias = fused ? bias : NULL,
                              .c = c};
-    const struct gemm_kernel *kernel = NULL;
+    const struct operation_kernel *kernel = NULL;
     struct fault fault = {0};
     uint64_t bytes = 0;
     gemm_problem_contiguous(&p);
-    const enum gemmd_error code = gemm_select(&HOPPER, name, &p, &kernel, &fault);
+    const enum gemmd_error code = operation_select(&operation_gemm, &HOPPER, name, &p, &kernel, &fault);
     if (code != GEMMD_OK)
         return (int)code;
     if (!kernel->workspace_bytes(&p, &bytes) || bytes > WORKSPACE_BYTES)

@@ -1,6 +1,6 @@
 /*
- * wgmma - the device kernels of this folder (sm90.h) as one struct gemm_kernel, which takes any
- * problem of their types.
+ * wgmma - the device kernels of this folder (sm90.h) as one struct operation_kernel, which takes
+ * any problem of their types.
  *
  * A run has up to three steps, which wgmma_plan_make plans: operands are brought into the workspace
  * in the form that the device kernels require, the product is computed, and the result is brought
@@ -33,7 +33,7 @@
 /* The largest k for f32 in parts. The small products of parts are one chain of the tensor core,
  * which truncates; for a larger k the error would come near that of a chain of FMAs. */
 enum { PARTS_K_MAX = 1 << 20 };
-/* The least n and the least k for f32 in parts, see wgmma_preferred. */
+/* The least n and the least k for f32 in parts, see wgmma_is_faster. */
 enum { PARTS_MIN = 512 };
 
 struct plan {
@@ -219,8 +219,9 @@ static struct gemm_problem first_launch(const struct plan *plan)
                                   : plan->problem;
 }
 
-static bool wgmma_takes(const struct gemm_problem *p)
+static bool wgmma_takes(const void *of)
 {
+    const struct gemm_problem *p = of;
     struct plan plan;
     if (!gemm_problem_offered(p) || (is_in_parts(p) && p->k > PARTS_K_MAX) ||
         !wgmma_plan_make(p, &plan))
@@ -229,8 +230,9 @@ static bool wgmma_takes(const struct gemm_problem *p)
     return plan.few || sm90_choose(&first, &sm90_h100_sxm) != NULL;
 }
 
-/* Must not depend on m and the batch: the bits of a row do not depend on the other rows. */
-static bool wgmma_preferred(const struct gemm_problem *p)
+/* Whether wgmma is faster than cuBLAS. Must not depend on m and the batch: the bits of a row do not
+ * depend on the other rows. */
+static bool wgmma_is_faster(const struct gemm_problem *p)
 {
     /* Measured (kernels/experiments, tf32_i8.md and f32.md): for tf32, transposing A costs more
      * time than the kernel saves. For f32 in parts, PARTS_MIN columns and steps of k are needed for
@@ -241,8 +243,14 @@ static bool wgmma_preferred(const struct gemm_problem *p)
     return p->dtype != GEMMD_F32 || !p->transa;
 }
 
-static bool wgmma_workspace_bytes(const struct gemm_problem *p, uint64_t *out)
+static const struct operation_kernel *wgmma_preferred_kernel(const void *problem)
 {
+    return wgmma_is_faster(problem) ? NULL : &gemm_cuda_cublas;
+}
+
+static bool wgmma_workspace_bytes(const void *of, uint64_t *out)
+{
+    const struct gemm_problem *p = of;
     struct plan plan;
     uint64_t bytes;
     return wgmma_plan_make(p, &plan) && size_add(plan.a.bytes, plan.b.bytes, &bytes) &&
@@ -346,9 +354,9 @@ static enum gemmd_error launch_chunks(struct cuda_context *context, const struct
                             : code;
 }
 
-static enum gemmd_error wgmma_run(struct gemm_context *base, const struct gemm_problem *p,
-                                  void *workspace)
+static enum gemmd_error wgmma_run(struct gemm_context *base, const void *of, void *workspace)
 {
+    const struct gemm_problem *p = of;
     struct cuda_context *context = cuda_context_of(base);
     struct plan plan;
     if (context->sm90.encode == NULL || !wgmma_plan_make(p, &plan))
@@ -389,14 +397,14 @@ static enum gemmd_error wgmma_run(struct gemm_context *base, const struct gemm_p
     return code == GEMMD_OK ? operand_move(context->stream, &plan.c) : code;
 }
 
-const struct gemm_kernel gemm_cuda_wgmma = {
+const struct operation_kernel gemm_cuda_wgmma = {
     .name = "wgmma",
     .description = "tensor cores of sm_90a fed by the copy engine, tiles chosen by shape",
     .compute_capability = 90,
     .rows_independent = true,
     .any_leading = true, /* operands of other layouts are copied first */
     .takes = wgmma_takes,
-    .preferred = wgmma_preferred,
+    .preferred_kernel = wgmma_preferred_kernel,
     .workspace_bytes = wgmma_workspace_bytes,
     .launch_flops = 2e13,
     /* f32 takes six products of parts. Where operands are infinite or NaN, each element is computed
