@@ -84,8 +84,7 @@ enum attention_part_number {
     ATTENTION_PART_K,
     ATTENTION_PART_V,
     ATTENTION_PART_O,
-    ATTENTION_PART_LSE,
-    ATTENTION_PART_COUNT
+    ATTENTION_PART_LSE
 };
 
 #endif

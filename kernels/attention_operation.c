@@ -22,36 +22,24 @@ static bool tensor_bytes(const struct attention_problem *problem,
            size_mul(elements, dtype_size(problem->dtype), out);
 }
 
-static uint32_t attention_parts(const void *problem,
-                                struct operation_part parts[OPERATION_PARTS_MAX])
+static bool attention_parts(const void *problem, struct operation_part parts[OPERATION_PARTS_MAX])
 {
     const struct attention_problem *p = problem;
     const uint64_t lse_dims[] = {p->batch, p->heads, p->sq};
     uint64_t lens, lse;
-    _Static_assert((int)ATTENTION_PART_COUNT <= (int)OPERATION_PARTS_MAX, "the parts fit");
-#define FIELD(name) .field = offsetof(struct attention_problem, name)
-    parts[ATTENTION_PART_LENS_Q] = (struct operation_part){FIELD(lens_q)};
-    parts[ATTENTION_PART_LENS_KV] = (struct operation_part){FIELD(lens_kv)};
-    parts[ATTENTION_PART_Q] = (struct operation_part){FIELD(q)};
-    parts[ATTENTION_PART_K] = (struct operation_part){FIELD(k)};
-    parts[ATTENTION_PART_V] = (struct operation_part){FIELD(v)};
-    parts[ATTENTION_PART_O] = (struct operation_part){FIELD(o), .is_result = true};
-    parts[ATTENTION_PART_LSE] = (struct operation_part){FIELD(lse), .is_result = true};
-#undef FIELD
     if (!size_tensor_bytes(GEMMD_I32, &p->batch, 1, &lens) ||
-        !size_tensor_bytes(GEMMD_F32, lse_dims, 3, &lse) ||
-        !tensor_bytes(p, &p->q_strides, p->heads, p->sq, p->d, &parts[ATTENTION_PART_Q].bytes) ||
-        !tensor_bytes(p, &p->k_strides, p->kv_heads, p->skv, p->d,
-                      &parts[ATTENTION_PART_K].bytes) ||
-        !tensor_bytes(p, &p->v_strides, p->kv_heads, p->skv, p->dv,
-                      &parts[ATTENTION_PART_V].bytes) ||
-        !tensor_bytes(p, &p->o_strides, p->heads, p->sq, p->dv, &parts[ATTENTION_PART_O].bytes))
-        return 0;
+        !size_tensor_bytes(GEMMD_F32, lse_dims, 3, &lse))
+        return false;
     if (p->lens_q != NULL)
         parts[ATTENTION_PART_LENS_Q].bytes = parts[ATTENTION_PART_LENS_KV].bytes = lens;
     if (p->lse != NULL)
         parts[ATTENTION_PART_LSE].bytes = lse;
-    return ATTENTION_PART_COUNT;
+    return tensor_bytes(p, &p->q_strides, p->heads, p->sq, p->d, &parts[ATTENTION_PART_Q].bytes) &&
+           tensor_bytes(p, &p->k_strides, p->kv_heads, p->skv, p->d,
+                        &parts[ATTENTION_PART_K].bytes) &&
+           tensor_bytes(p, &p->v_strides, p->kv_heads, p->skv, p->dv,
+                        &parts[ATTENTION_PART_V].bytes) &&
+           tensor_bytes(p, &p->o_strides, p->heads, p->sq, p->dv, &parts[ATTENTION_PART_O].bytes);
 }
 
 static enum gemmd_dtype attention_dtype(const void *problem)
@@ -195,6 +183,15 @@ static bool attention_known_check(const void *problem, uint64_t *row, uint64_t *
 const struct operation operation_attention = {
     .name = "attention",
     .number = OPERATION_ATTENTION,
+    .operands = ATTENTION_PART_O,
+    .results = 2,
+    .fields = {[ATTENTION_PART_LENS_Q] = offsetof(struct attention_problem, lens_q),
+               [ATTENTION_PART_LENS_KV] = offsetof(struct attention_problem, lens_kv),
+               [ATTENTION_PART_Q] = offsetof(struct attention_problem, q),
+               [ATTENTION_PART_K] = offsetof(struct attention_problem, k),
+               [ATTENTION_PART_V] = offsetof(struct attention_problem, v),
+               [ATTENTION_PART_O] = offsetof(struct attention_problem, o),
+               [ATTENTION_PART_LSE] = offsetof(struct attention_problem, lse)},
     .parts = attention_parts,
     .dtype = attention_dtype,
     .length_names = {"sq", "skv", "d"},

@@ -5,29 +5,20 @@
 #include "proto/dtype.h"
 #include "proto/size.h"
 
-enum { PART_X, PART_W, PART_BIAS, PART_Y, PART_COUNT };
+enum { PART_X, PART_W, PART_BIAS, PART_Y };
 
-static uint32_t conv2d_parts(const void *problem, struct operation_part parts[OPERATION_PARTS_MAX])
+/* Every part of a divided problem needs W and the bias. */
+static bool conv2d_parts(const void *problem, struct operation_part parts[OPERATION_PARTS_MAX])
 {
     const struct conv_problem *p = problem;
-    const struct conv_strides w = conv_strides_w(p);
     const uint64_t size = dtype_size(p->dtype), out_size = dtype_size(p->out);
-    /* Every part of a divided problem needs W and the bias. */
-#define FIELD(name) .field = offsetof(struct conv_problem, name)
-    parts[PART_X] = (struct operation_part){FIELD(x)};
-    parts[PART_W] = (struct operation_part){FIELD(w), .is_whole = true};
-    parts[PART_BIAS] = (struct operation_part){FIELD(bias), .is_whole = true};
-    parts[PART_Y] = (struct operation_part){FIELD(y), .is_result = true};
-#undef FIELD
-    uint64_t x, y;
-    if (!conv_shape_x(&p->shape, &x) || !size_mul(x, size, &parts[PART_X].bytes) ||
-        !size_mul(p->shape.filters, w.image, &parts[PART_W].bytes) ||
-        !size_mul(parts[PART_W].bytes, size, &parts[PART_W].bytes) ||
-        !conv_shape_y(&p->shape, &y) || !size_mul(y, out_size, &parts[PART_Y].bytes))
-        return 0;
-    if (p->bias != NULL && !size_mul(p->shape.filters, out_size, &parts[PART_BIAS].bytes))
-        return 0;
-    return PART_COUNT;
+    uint64_t x, w, y;
+    parts[PART_W].is_whole = parts[PART_BIAS].is_whole = true;
+    return conv_shape_x(&p->shape, &x) && size_mul(x, size, &parts[PART_X].bytes) &&
+           size_mul(p->shape.filters, conv_strides_w(p).image, &w) &&
+           size_mul(w, size, &parts[PART_W].bytes) && conv_shape_y(&p->shape, &y) &&
+           size_mul(y, out_size, &parts[PART_Y].bytes) &&
+           (p->bias == NULL || size_mul(p->shape.filters, out_size, &parts[PART_BIAS].bytes));
 }
 
 static enum gemmd_dtype conv2d_dtype(const void *problem)
@@ -179,6 +170,12 @@ static bool conv2d_known_check(const void *problem, uint64_t *row, uint64_t *col
 const struct operation operation_conv2d = {
     .name = "conv2d",
     .number = OPERATION_CONV2D,
+    .operands = PART_Y,
+    .results = 1,
+    .fields = {[PART_X] = offsetof(struct conv_problem, x),
+               [PART_W] = offsetof(struct conv_problem, w),
+               [PART_BIAS] = offsetof(struct conv_problem, bias),
+               [PART_Y] = offsetof(struct conv_problem, y)},
     .parts = conv2d_parts,
     .dtype = conv2d_dtype,
     .length_names = {"pixels", "filters", "taps"},

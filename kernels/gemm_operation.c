@@ -64,32 +64,20 @@ static bool scale_bytes(const struct gemm_problem *p, bool of_b, uint64_t *out)
 }
 
 /* A product is divided by the problems of its batch, or else by the rows of C. */
-static uint32_t gemm_parts(const void *problem, struct operation_part parts[OPERATION_PARTS_MAX])
+static bool gemm_parts(const void *problem, struct operation_part parts[OPERATION_PARTS_MAX])
 {
     struct gemm_problem p = *(const struct gemm_problem *)problem;
-    const bool by_rows = p.batch == 1;
-    const struct operation_part list[] = {
-        [GEMM_PART_A] = {.field = offsetof(struct gemm_problem, a),
-                         .is_whole = by_rows && p.transa},
-        [GEMM_PART_B] = {.field = offsetof(struct gemm_problem, b), .is_whole = by_rows},
-        [GEMM_PART_BIAS] = {.field = offsetof(struct gemm_problem, bias), .is_whole = true},
-        [GEMM_PART_C0] = {.field = offsetof(struct gemm_problem, c0)},
-        [GEMM_PART_A_SCALE] = {.field = offsetof(struct gemm_problem, a_scale.data)},
-        [GEMM_PART_B_SCALE] = {.field = offsetof(struct gemm_problem, b_scale.data),
-                               .is_whole = by_rows},
-        [GEMM_PART_C] = {.field = offsetof(struct gemm_problem, c), .is_result = true},
-    };
     const struct matrix a = gemm_matrix_a(&p), b = gemm_matrix_b(&p), c = gemm_matrix_c(&p),
                         c0 = {p.m, p.n, &p.ldc0, &p.stride_c0, p.out};
-    memcpy(parts, list, sizeof list);
-    if (!part_of(&a, p.batch, &parts[GEMM_PART_A]) || !part_of(&b, p.batch, &parts[GEMM_PART_B]) ||
-        (p.bias != NULL && !size_mul(p.n, dtype_size(p.out), &parts[GEMM_PART_BIAS].bytes)) ||
-        (p.c0 != NULL && !part_of(&c0, p.batch, &parts[GEMM_PART_C0])) ||
-        !scale_bytes(&p, false, &parts[GEMM_PART_A_SCALE].bytes) ||
-        !scale_bytes(&p, true, &parts[GEMM_PART_B_SCALE].bytes) ||
-        !part_of(&c, p.batch, &parts[GEMM_PART_C]))
-        return 0;
-    return sizeof list / sizeof list[0];
+    parts[GEMM_PART_A].is_whole = p.batch == 1 && p.transa;
+    parts[GEMM_PART_B].is_whole = parts[GEMM_PART_B_SCALE].is_whole = p.batch == 1;
+    parts[GEMM_PART_BIAS].is_whole = true;
+    return part_of(&a, p.batch, &parts[GEMM_PART_A]) && part_of(&b, p.batch, &parts[GEMM_PART_B]) &&
+           (p.bias == NULL || size_mul(p.n, dtype_size(p.out), &parts[GEMM_PART_BIAS].bytes)) &&
+           (p.c0 == NULL || part_of(&c0, p.batch, &parts[GEMM_PART_C0])) &&
+           scale_bytes(&p, false, &parts[GEMM_PART_A_SCALE].bytes) &&
+           scale_bytes(&p, true, &parts[GEMM_PART_B_SCALE].bytes) &&
+           part_of(&c, p.batch, &parts[GEMM_PART_C]);
 }
 
 /* A matrix in tensor memory whose rows have gaps: a kernel that could compute other bits with gaps
@@ -336,6 +324,15 @@ static bool gemm_known_check(const void *problem, uint64_t *row, uint64_t *colum
 const struct operation operation_gemm = {
     .name = "gemm",
     .number = OPERATION_GEMM,
+    .operands = 6,
+    .results = 1,
+    .fields = {[GEMM_PART_A] = offsetof(struct gemm_problem, a),
+               [GEMM_PART_B] = offsetof(struct gemm_problem, b),
+               [GEMM_PART_BIAS] = offsetof(struct gemm_problem, bias),
+               [GEMM_PART_C0] = offsetof(struct gemm_problem, c0),
+               [GEMM_PART_A_SCALE] = offsetof(struct gemm_problem, a_scale.data),
+               [GEMM_PART_B_SCALE] = offsetof(struct gemm_problem, b_scale.data),
+               [GEMM_PART_C] = offsetof(struct gemm_problem, c)},
     .parts = gemm_parts,
     .arrange = gemm_arrange,
     .dtype = gemm_dtype,

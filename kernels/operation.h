@@ -8,7 +8,7 @@
  * is, and which problems can share a launch. operations.h lists the operations.
  *
  * The word part stands for three things, and each declaration says for which: the operands and
- * results of a problem are its parts (struct operation_part); a kernel's computation consists of
+ * results of a problem are its parts (operation.parts); a kernel's computation consists of
  * parts, each of which one thread block computes (operation_kernel.parts); and a problem that
  * several devices share is divided into parts (operation.divide).
  *
@@ -101,13 +101,11 @@ struct operation_kernel {
     uint32_t group_units;
 };
 
-/* The operands and results that a problem points to, in the order in which they are copied. */
+/* The operands and results that a problem points to. */
 enum { OPERATION_PARTS_MAX = 8, OPERATION_OPERANDS_MAX = 6 };
 struct operation_part {
-    size_t field;   /* offset, in the problem's struct, of the pointer to the part */
-    uint64_t bytes; /* from the pointer on; 0: the problem has no such part */
-    bool is_result;
-    bool is_whole; /* every part of a divided problem needs all of it (operation->divide) */
+    uint64_t bytes; /* from the problem's pointer on; 0: the problem has no such part */
+    bool is_whole;  /* every part of a divided problem needs all of it (operation->divide) */
     /* Of a matrix, and of the matrices of a batch, which may be arranged (operation->arrange): the
      * rows of all of them, and the distance from one row to the next in bytes. */
     uint64_t rows, row_bytes, pitch;
@@ -186,9 +184,14 @@ struct operation {
     const char *name; /* "attention": in /info, in metrics and in messages */
     enum operation_number number;
 
-    /* Fills in the parts of a problem. A pointer of the problem is only tested for NULL. Returns
-     * the number of parts; 0: a size overflows. */
-    uint32_t (*parts)(const void *problem, struct operation_part parts[OPERATION_PARTS_MAX]);
+    /* The parts of a problem: `operands` operands, in the order in which a raw body holds them and
+     * in which they are copied, then `results` results. fields[i] is the offset, in the problem's
+     * struct, of the pointer to part i. */
+    uint32_t operands, results;
+    size_t fields[OPERATION_PARTS_MAX];
+    /* Describes the parts of a problem; `parts` is zeroed. A pointer of the problem is only tested
+     * for NULL. False: a size overflows. */
+    bool (*parts)(const void *problem, struct operation_part parts[OPERATION_PARTS_MAX]);
     /* Changes the leading dimensions and strides of a problem to those that the kernel is to
      * compute with. `resident`: bit i is set for a part that is in the device's tensor memory.
      * `device`: the device, for which rows from the host may be moved apart; NULL: they are not.
@@ -303,9 +306,12 @@ uint64_t operation_group_key(const struct operation *operation,
                              const struct operation_kernel *kernel, const void *problem);
 uint32_t operation_group_units(const struct operation *operation, const void *problem);
 
-/* Reads the problem's pointer to a part, and sets it. */
-void *operation_part_pointer(const void *problem, const struct operation_part *part);
-void operation_part_point(void *problem, const struct operation_part *part, void *to);
+/* Describes the parts of a problem (operation->parts). */
+bool operation_parts(const struct operation *operation, const void *problem,
+                     struct operation_part parts[OPERATION_PARTS_MAX]);
+/* Reads the problem's pointer to part number `part`, and sets it. */
+void *operation_pointer(const struct operation *operation, const void *problem, uint32_t part);
+void operation_point(const struct operation *operation, void *problem, uint32_t part, void *to);
 
 /* A `workspace_bytes` for kernels that need no workspace. */
 bool operation_no_workspace(const void *problem, uint64_t *out);

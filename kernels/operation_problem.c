@@ -41,16 +41,23 @@ uint64_t operation_group_key(const struct operation *operation,
     return key_of_words(words, sizeof words / sizeof words[0]);
 }
 
-void *operation_part_pointer(const void *problem, const struct operation_part *part)
+bool operation_parts(const struct operation *operation, const void *problem,
+                     struct operation_part parts[OPERATION_PARTS_MAX])
+{
+    memset(parts, 0, OPERATION_PARTS_MAX * sizeof parts[0]);
+    return operation->parts(problem, parts);
+}
+
+void *operation_pointer(const struct operation *operation, const void *problem, uint32_t part)
 {
     void *pointer;
-    memcpy(&pointer, (const char *)problem + part->field, sizeof pointer);
+    memcpy(&pointer, (const char *)problem + operation->fields[part], sizeof pointer);
     return pointer;
 }
 
-void operation_part_point(void *problem, const struct operation_part *part, void *to)
+void operation_point(const struct operation *operation, void *problem, uint32_t part, void *to)
 {
-    memcpy((char *)problem + part->field, &to, sizeof to);
+    memcpy((char *)problem + operation->fields[part], &to, sizeof to);
 }
 
 bool operation_no_workspace(const void *problem, uint64_t *out)

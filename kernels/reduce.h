@@ -39,7 +39,7 @@ struct reduce_problem {
     void *y;
     uint64_t y_width, y_leading; /* elements */
 };
-enum reduce_part_number { REDUCE_PART_X, REDUCE_PART_Y, REDUCE_PART_COUNT };
+enum reduce_part_number { REDUCE_PART_X, REDUCE_PART_Y };
 
 /* Describes the reduction of an array over `axis`. The rows of its last dimension are `leading`
  * elements apart; `y_width` and `y_leading` are those of the result. The pointers are NULL. */

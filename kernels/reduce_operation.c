@@ -20,17 +20,11 @@ static bool x_bytes(const struct reduce_problem *p, uint64_t *out)
            size_mul(elements, dtype_size(p->dtype), out);
 }
 
-static uint32_t reduce_parts(const void *problem, struct operation_part parts[OPERATION_PARTS_MAX])
+static bool reduce_parts(const void *problem, struct operation_part parts[OPERATION_PARTS_MAX])
 {
     const struct reduce_problem *p = problem;
-    uint64_t x, y;
-    if (!x_bytes(p, &x) || !size_mul(reduce_results(p), dtype_size(p->out), &y))
-        return 0;
-    parts[REDUCE_PART_X] =
-        (struct operation_part){.field = offsetof(struct reduce_problem, x), .bytes = x};
-    parts[REDUCE_PART_Y] = (struct operation_part){
-        .field = offsetof(struct reduce_problem, y), .bytes = y, .is_result = true};
-    return REDUCE_PART_COUNT;
+    return x_bytes(p, &parts[REDUCE_PART_X].bytes) &&
+           size_mul(reduce_results(p), dtype_size(p->out), &parts[REDUCE_PART_Y].bytes);
 }
 
 static enum gemmd_dtype reduce_dtype(const void *problem)
@@ -206,6 +200,10 @@ static bool known_check(const void *problem, uint64_t *row, uint64_t *column)
 const struct operation operation_reduce = {
     .name = "reduce",
     .number = OPERATION_REDUCE,
+    .operands = REDUCE_PART_Y,
+    .results = 1,
+    .fields = {[REDUCE_PART_X] = offsetof(struct reduce_problem, x),
+               [REDUCE_PART_Y] = offsetof(struct reduce_problem, y)},
     .parts = reduce_parts,
     .dtype = reduce_dtype,
     .length_names = {"rows", "length", "width"},

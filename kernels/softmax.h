@@ -34,7 +34,7 @@ struct softmax_problem {
     const void *x;
     void *y;
 };
-enum softmax_part_number { SOFTMAX_PART_LENS, SOFTMAX_PART_X, SOFTMAX_PART_Y, SOFTMAX_PART_COUNT };
+enum softmax_part_number { SOFTMAX_PART_LENS, SOFTMAX_PART_X, SOFTMAX_PART_Y };
 
 /* Describes the softmax of contiguous rows. The pointers are NULL. `lens`: the number of leading
  * dimensions that have lengths. */

@@ -16,21 +16,13 @@ static bool rows_bytes(const struct softmax_problem *p, uint64_t leading, enum g
            size_add(elements, p->length, &elements) && size_mul(elements, dtype_size(dtype), out);
 }
 
-static uint32_t softmax_parts(const void *problem, struct operation_part parts[OPERATION_PARTS_MAX])
+static bool softmax_parts(const void *problem, struct operation_part parts[OPERATION_PARTS_MAX])
 {
     const struct softmax_problem *p = problem;
-    const uint64_t lens =
-        p->lens != NULL ? size_blocks(p->rows, p->rows_per_len) * sizeof *p->lens : 0;
-    uint64_t x, y;
-    if (!rows_bytes(p, p->x_leading, p->dtype, &x) || !rows_bytes(p, p->y_leading, p->out, &y))
-        return 0;
-    parts[SOFTMAX_PART_LENS] =
-        (struct operation_part){.field = offsetof(struct softmax_problem, lens), .bytes = lens};
-    parts[SOFTMAX_PART_X] =
-        (struct operation_part){.field = offsetof(struct softmax_problem, x), .bytes = x};
-    parts[SOFTMAX_PART_Y] = (struct operation_part){
-        .field = offsetof(struct softmax_problem, y), .bytes = y, .is_result = true};
-    return SOFTMAX_PART_COUNT;
+    if (p->lens != NULL)
+        parts[SOFTMAX_PART_LENS].bytes = size_blocks(p->rows, p->rows_per_len) * sizeof *p->lens;
+    return rows_bytes(p, p->x_leading, p->dtype, &parts[SOFTMAX_PART_X].bytes) &&
+           rows_bytes(p, p->y_leading, p->out, &parts[SOFTMAX_PART_Y].bytes);
 }
 
 static enum gemmd_dtype softmax_dtype(const void *problem)
@@ -190,6 +182,11 @@ static bool known_check(const void *problem, uint64_t *row, uint64_t *column)
 const struct operation operation_softmax = {
     .name = "softmax",
     .number = OPERATION_SOFTMAX,
+    .operands = SOFTMAX_PART_Y,
+    .results = 1,
+    .fields = {[SOFTMAX_PART_LENS] = offsetof(struct softmax_problem, lens),
+               [SOFTMAX_PART_X] = offsetof(struct softmax_problem, x),
+               [SOFTMAX_PART_Y] = offsetof(struct softmax_problem, y)},
     .parts = softmax_parts,
     .dtype = softmax_dtype,
     .length_names = {"rows", "length", "width"},

@@ -15,7 +15,7 @@ struct counted_text {
 static void counted_text_end(void *context)
 {
     struct counted_text *counted = context;
-    admission_place_end(&counted->place);
+    admission_give(&counted->place);
     free(counted->text);
     free(counted);
 }
@@ -32,14 +32,12 @@ void respond_counted_text(struct request *request, const struct headers *headers
         return;
     }
     *counted = (struct counted_text){.text = text};
-    if (bytes >= ADMISSION_SENT_AT_ONCE_BYTES) {
-        if (admission_reserve(admission, tenant, bytes, &request->fault) != GEMMD_OK) {
-            request->retry_after_s = services_retry_after_s(request, request->fault.code, bytes);
-            counted_text_end(counted);
-            respond_fault(request, &request->fault);
-            return;
-        }
-        counted->place = (struct admission_place){admission, tenant, bytes};
+    if (bytes >= ADMISSION_SENT_AT_ONCE_BYTES &&
+        admission_take(admission, tenant, bytes, &counted->place, &request->fault) != GEMMD_OK) {
+        request->retry_after_s = services_retry_after_s(request, request->fault.code, bytes);
+        counted_text_end(counted);
+        respond_fault(request, &request->fault);
+        return;
     }
     struct headers json;
     headers_clear(&json);

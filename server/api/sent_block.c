@@ -10,11 +10,11 @@ struct sent_block {
 };
 
 struct sent_block *sent_block_create(struct pool_cache *memory, void *block, uint64_t bytes,
-                                     const struct admission_place *place)
+                                     struct admission_place *place)
 {
     struct sent_block *sent = malloc(sizeof *sent);
     if (sent != NULL)
-        *sent = (struct sent_block){memory, block, bytes, *place};
+        *sent = (struct sent_block){memory, block, bytes, admission_move(place)};
     return sent;
 }
 
@@ -22,6 +22,6 @@ void sent_block_end(void *sent_block)
 {
     struct sent_block *sent = sent_block;
     pool_free(sent->memory, sent->block, sent->bytes);
-    admission_place_end(&sent->place);
+    admission_give(&sent->place);
     free(sent);
 }

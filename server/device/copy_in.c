@@ -16,12 +16,12 @@ void copy_in_plan(struct copy_in *plan, const struct task *task, const struct de
                   unsigned char *range, struct device_span body)
 {
     *plan = (struct copy_in){.copy_stream = COPY_IN_NO_STREAM};
-    for (uint32_t i = 0; i < layout->count; i++) {
+    for (uint32_t i = 0; i < task->operation->operands; i++) {
         const struct operation_part *part = &layout->list[i];
         const struct device_part place = layout->places[i], staging = layout->staging[i];
-        if (part->is_result || place.bytes == 0 || (layout->resident & 1u << i) != 0)
+        if (place.bytes == 0 || (layout->resident & 1u << i) != 0)
             continue;
-        const void *from = operation_part_pointer(&task->problem, part);
+        const void *from = operation_pointer(task->operation, &task->problem, i);
         const uint64_t bytes = staging.bytes > 0 ? staging.bytes : place.bytes;
         struct copy_in_operand *operand = &plan->operands[plan->count++];
         *operand = (struct copy_in_operand){.from = from,

@@ -20,14 +20,18 @@ static bool layout_add(struct device_layout *layout, uint64_t bytes, struct devi
 static bool layout_begin(const struct task *task, struct device_span tensors,
                          struct device_layout *layout)
 {
-    *layout = (struct device_layout){.problem = task->problem};
-    layout->count = task->operation->parts(&task->problem, layout->list);
+    const struct operation *operation = task->operation;
+    *layout = (struct device_layout){.operation = operation,
+                                     .count = operation->operands + operation->results,
+                                     .problem = task->problem};
+    if (!operation_parts(operation, &task->problem, layout->list))
+        return false;
     for (uint32_t i = 0; i < layout->count; i++) {
         layout->pitches[i] = layout->list[i].pitch;
-        if (device_span_has(tensors, operation_part_pointer(&task->problem, &layout->list[i])))
+        if (device_span_has(tensors, operation_pointer(operation, &task->problem, i)))
             layout->resident |= 1u << i;
     }
-    return layout->count > 0;
+    return true;
 }
 
 bool device_layout_make(const struct task *task, const struct gemm_device *device,
@@ -38,17 +42,15 @@ bool device_layout_make(const struct task *task, const struct gemm_device *devic
     uint64_t workspace_bytes;
     if (!layout_begin(task, tensors, layout))
         return false;
-    if (operation->arrange != NULL) {
-        if (!operation->arrange(task->kernel, device, layout->resident, &layout->problem,
-                                &arranged))
-            return false;
-        layout->count = operation->parts(&layout->problem, layout->list);
-    }
+    if (operation->arrange != NULL &&
+        (!operation->arrange(task->kernel, device, layout->resident, &layout->problem, &arranged) ||
+         !operation_parts(operation, &layout->problem, layout->list)))
+        return false;
     for (uint32_t i = 0; i < layout->count; i++)
         if ((layout->resident & ~arranged.packed & 1u << i) == 0 &&
             !layout_add(layout, layout->list[i].bytes, &layout->places[i]))
             return false;
-    if (layout->count == 0 || !task->kernel->workspace_bytes(&layout->problem, &workspace_bytes) ||
+    if (!task->kernel->workspace_bytes(&layout->problem, &workspace_bytes) ||
         !layout_add(layout, workspace_bytes, &layout->workspace))
         return false;
     for (uint32_t i = 0; i < layout->count; i++)
@@ -65,7 +67,7 @@ void device_layout_problem(const struct device_layout *layout, unsigned char *ra
     *there = layout->problem;
     for (uint32_t i = 0; i < layout->count; i++)
         if (layout->places[i].bytes > 0)
-            operation_part_point(there, &layout->list[i], range + layout->places[i].offset);
+            operation_point(layout->operation, there, i, range + layout->places[i].offset);
 }
 
 void *device_layout_workspace(const struct device_layout *layout, unsigned char *range)

@@ -30,7 +30,8 @@ struct device_span {
 bool device_span_has(struct device_span span, const void *address);
 
 struct device_layout {
-    /* The operands and results, as operation->parts lists them for `problem`. */
+    const struct operation *operation; /* of the task */
+    /* The operands and results of `problem` (operation->parts). */
     struct operation_part list[OPERATION_PARTS_MAX];
     struct device_part places[OPERATION_PARTS_MAX]; /* 0 bytes: not in the range */
     /* The rows of these operands are copied here, without gaps, before they are moved apart to
@@ -39,7 +40,7 @@ struct device_layout {
     /* Distances of rows where the operands and results are now, in bytes. */
     uint64_t pitches[OPERATION_PARTS_MAX];
     uint32_t resident; /* bit i: part i is in the span of tensor memory */
-    uint32_t count;
+    uint32_t count;    /* of the operation's operands and results */
     struct device_part workspace;
     uint64_t total_bytes;
     /* The problem as it runs, with the leading dimensions and strides that its parts have in the

@@ -220,8 +220,8 @@ static enum gemmd_error check_fits(const struct admission *admission, uint64_t b
     return GEMMD_OK;
 }
 
-enum gemmd_error admission_reserve(struct admission *admission, uint32_t tenant, uint64_t bytes,
-                                   struct fault *fault)
+enum gemmd_error admission_take(struct admission *admission, uint32_t tenant, uint64_t bytes,
+                                struct admission_place *place, struct fault *fault)
 {
     struct account *own = account_of(admission, tenant);
     enum gemmd_error code = check_fits(admission, bytes, fault);
@@ -232,71 +232,73 @@ enum gemmd_error admission_reserve(struct admission *admission, uint32_t tenant,
     if (code != GEMMD_OK)
         return code;
     code = account_take(admission, &admission->whole, false, bytes, fault);
-    if (code != GEMMD_OK && own != NULL) {
+    if (code == GEMMD_OK) {
+        *place = (struct admission_place){admission, tenant, bytes};
+    } else if (own != NULL) {
         tally_undo(&own->bytes, bytes);
         tally_undo(&own->requests, 1);
     }
     return code;
 }
 
-enum gemmd_error admission_grow(struct admission *admission, uint32_t tenant, uint64_t bytes,
-                                uint64_t more, struct fault *fault)
+enum gemmd_error admission_grow(struct admission_place *place, uint64_t bytes, struct fault *fault)
 {
-    struct account *own = account_of(admission, tenant);
-    uint64_t total;
-    if (!size_add(bytes, more, &total))
-        total = UINT64_MAX;
-    enum gemmd_error code = check_fits(admission, total, fault);
+    if (bytes <= place->bytes)
+        return GEMMD_OK;
+    struct admission *admission = place->admission;
+    struct account *own = account_of(admission, place->tenant);
+    const uint64_t more = bytes - place->bytes;
+    enum gemmd_error code = check_fits(admission, bytes, fault);
     if (code == GEMMD_OK && own != NULL)
-        code = account_take_bytes(admission, own, true, total, more, fault);
+        code = account_take_bytes(admission, own, true, bytes, more, fault);
     if (code != GEMMD_OK)
         return code;
-    code = account_take_bytes(admission, &admission->whole, false, total, more, fault);
-    if (code != GEMMD_OK && own != NULL)
+    code = account_take_bytes(admission, &admission->whole, false, bytes, more, fault);
+    if (code == GEMMD_OK)
+        place->bytes = bytes;
+    else if (own != NULL)
         tally_undo(&own->bytes, more);
     return code;
 }
 
-static void admission_shrink(struct admission *admission, uint32_t tenant, uint64_t less)
-{
-    struct account *own = account_of(admission, tenant);
-    atomic_fetch_add(&admission->whole.bytes.given, less);
-    if (own != NULL)
-        atomic_fetch_add(&own->bytes.given, less);
-}
-
-static void account_give_back(struct account *account, uint64_t bytes)
+static void account_give(struct account *account, uint64_t bytes, bool whole)
 {
     assert(tally_held(&account->requests) > 0 && tally_held(&account->bytes) >= bytes);
     atomic_fetch_add(&account->bytes.given, bytes);
-    atomic_fetch_add(&account->requests.given, 1);
+    if (whole)
+        atomic_fetch_add(&account->requests.given, 1);
 }
 
-void admission_release(struct admission *admission, uint32_t tenant, uint64_t bytes)
+/* Gives back some bytes of a reservation, or (`whole`) the reservation. */
+static void place_give(struct admission_place *place, uint64_t bytes, bool whole)
 {
-    struct account *own = account_of(admission, tenant);
-    account_give_back(&admission->whole, bytes);
+    struct account *own = account_of(place->admission, place->tenant);
+    account_give(&place->admission->whole, bytes, whole);
     if (own != NULL)
-        account_give_back(own, bytes);
+        account_give(own, bytes, whole);
+    place->bytes -= bytes;
 }
 
-struct admission_place admission_keep(struct admission *admission, uint32_t tenant, uint64_t bytes,
-                                      uint64_t sent)
-{
-    if (sent <= ADMISSION_SENT_AT_ONCE_BYTES) {
-        admission_release(admission, tenant, bytes);
-        return (struct admission_place){0};
-    }
-    if (sent < bytes)
-        admission_shrink(admission, tenant, bytes - sent);
-    return (struct admission_place){admission, tenant, sent < bytes ? sent : bytes};
-}
-
-void admission_place_end(struct admission_place *place)
+void admission_give(struct admission_place *place)
 {
     if (place->admission != NULL)
-        admission_release(place->admission, place->tenant, place->bytes);
+        place_give(place, place->bytes, true);
     place->admission = NULL;
+}
+
+struct admission_place admission_move(struct admission_place *place)
+{
+    const struct admission_place moved = *place;
+    *place = (struct admission_place){.admission = NULL};
+    return moved;
+}
+
+void admission_keep(struct admission_place *place, uint64_t sent)
+{
+    if (sent <= ADMISSION_SENT_AT_ONCE_BYTES)
+        admission_give(place);
+    else if (place->admission != NULL && sent < place->bytes)
+        place_give(place, place->bytes - sent, false);
 }
 
 static void account_sample(struct account *account, uint64_t now_ns)

@@ -47,37 +47,37 @@ void admission_set_limits(struct admission *admission, const struct admission_li
 /* NULL is allowed. */
 void admission_destroy(struct admission *admission);
 
-/* Makes a reservation for one request of `bytes`. GEMMD_ERR_QUEUE_FULL: the reservation would
- * exceed a limit, which the fault names. GEMMD_ERR_TOO_LARGE: it would exceed a limit even if there
- * were no other reservation. */
-enum gemmd_error admission_reserve(struct admission *admission, uint32_t tenant, uint64_t bytes,
-                                   struct fault *fault);
-/* Adds `more` bytes to a reservation of `bytes`. Errors are those of admission_reserve; the
- * reservation then stays as it was. */
-enum gemmd_error admission_grow(struct admission *admission, uint32_t tenant, uint64_t bytes,
-                                uint64_t more, struct fault *fault);
-/* Gives back a reservation that was made with the same tenant and bytes. */
-void admission_release(struct admission *admission, uint32_t tenant, uint64_t bytes);
-
-/* A reservation that is held while an answer is sent from the request's memory. */
+/* The reservation of one request. Zeroed: no reservation. Its owner is the one that gives it back.
+ */
 struct admission_place {
     struct admission *admission; /* NULL: no reservation is held */
     uint32_t tenant;
     uint64_t bytes;
 };
+
+/* Makes a reservation for one request of `bytes`, and sets `place`, which holds none.
+ * GEMMD_ERR_QUEUE_FULL: the reservation would exceed a limit, which the fault names.
+ * GEMMD_ERR_TOO_LARGE: it would exceed a limit even if there were no other reservation. */
+enum gemmd_error admission_take(struct admission *admission, uint32_t tenant, uint64_t bytes,
+                                struct admission_place *place, struct fault *fault);
+/* Enlarges a reservation to `bytes` bytes, unless it has as many already. Errors are those of
+ * admission_take; the reservation then stays as it was. */
+enum gemmd_error admission_grow(struct admission_place *place, uint64_t bytes, struct fault *fault);
+/* Gives the reservation back, if one is held. May be called again. */
+void admission_give(struct admission_place *place);
+/* Hands the reservation over to another owner. `place` then holds none. */
+struct admission_place admission_move(struct admission_place *place);
+
 /* An answer of fewer bytes is taken by the socket's buffer at once, so that it holds no place. */
 enum { ADMISSION_SENT_AT_ONCE_BYTES = 64 * 1024 };
-/* Takes over a reservation of `bytes` bytes and keeps `sent` of them for the answer, or gives the
+/* Keeps `sent` bytes of a reservation for the time that an answer takes to be sent, or gives the
  * reservation back if the answer is sent at once. */
-struct admission_place admission_keep(struct admission *admission, uint32_t tenant, uint64_t bytes,
-                                      uint64_t sent);
-/* Gives the reservation back, if one is held. May be called again. */
-void admission_place_end(struct admission_place *place);
+void admission_keep(struct admission_place *place, uint64_t sent);
 
 /* Records how many requests and bytes have ended, for Retry-After. Called by a timer several times
  * a second, always from the same thread. */
 void admission_sample(struct admission *admission, uint64_t now_ns);
-/* Seconds until admission_reserve may succeed with the same arguments, at the rate at which
+/* Seconds until admission_take may succeed with the same arguments, at the rate at which
  * reservations were given back lately: 1 ... DRAIN_SECONDS_MAX, for Retry-After. */
 uint32_t admission_wait_s(struct admission *admission, uint32_t tenant, uint64_t bytes);
 /* Seconds until `bytes` of any requests have ended, at the same rate and in the same range. */

@@ -118,10 +118,10 @@ uint32_t executors_usable(const struct executors *executors)
     return usable;
 }
 
-enum gemmd_error executors_reserve(struct executors *executors, uint32_t tenant, uint64_t bytes,
-                                   struct fault *fault)
+enum gemmd_error executors_admit(struct executors *executors, uint32_t tenant, uint64_t bytes,
+                                 struct admission_place *place, struct fault *fault)
 {
-    return queue_reserve(executor_place(executors, NULL)->queue, tenant, bytes, fault);
+    return queue_admit(executor_place(executors, NULL)->queue, tenant, bytes, place, fault);
 }
 
 uint64_t executor_estimate_ns(const struct executor *executor, const struct executor_load *load)

@@ -162,12 +162,12 @@ static enum gemmd_error queue_refuse(struct queue *queue, struct fault *fault)
     return code;
 }
 
-enum gemmd_error queue_reserve(struct queue *queue, uint32_t tenant, uint64_t bytes,
-                               struct fault *fault)
+enum gemmd_error queue_admit(struct queue *queue, uint32_t tenant, uint64_t bytes,
+                             struct admission_place *place, struct fault *fault)
 {
     if (atomic_load(&queue->refusing))
         return queue_refuse(queue, fault);
-    return admission_reserve(queue->admission, tenant, bytes, fault);
+    return admission_take(queue->admission, tenant, bytes, place, fault);
 }
 
 struct admission *queue_admission(struct queue *queue)

@@ -15,8 +15,8 @@
  * along the other works that may go in the same launch (launch_list.h).
  *
  * The queues of all devices together are bounded by requests and by bytes, in total and for each
- * tenant (admission.h). A request makes a reservation at its headers (queue_reserve), has its work
- * pushed (queue_push), and gives the reservation back when the request is over (admission_release).
+ * tenant (admission.h). A request makes a reservation at its headers (queue_admit), has its work
+ * pushed (queue_push), and gives the reservation back when the request is over (admission_give).
  * Reservations therefore count requests that are being received, that wait, that run and that are
  * being answered alike.
  *
@@ -42,14 +42,12 @@ struct queue *queue_create(struct admission *admission, uint32_t tenants);
 /* No work may wait in the queue. NULL is allowed. */
 void queue_destroy(struct queue *queue);
 
-/* Makes a reservation for one request of `bytes`. GEMMD_ERR_QUEUE_FULL: the reservation would
- * exceed a limit. GEMMD_ERR_TOO_LARGE: it would exceed a limit even if the queue were empty.
- * GEMMD_ERR_DRAINING: queue_close was called. After queue_fail_all the error is the code that
- * queue_fail_all was given. */
-enum gemmd_error queue_reserve(struct queue *queue, uint32_t tenant, uint64_t bytes,
-                               struct fault *fault);
-/* The admission that the queue's reservations are made with. Reservations grow by admission_grow
- * and are given back by admission_release. */
+/* Makes a reservation for one request of `bytes`, as admission_take does. Other errors are
+ * GEMMD_ERR_DRAINING after queue_close, and after queue_fail_all the code that queue_fail_all was
+ * given. */
+enum gemmd_error queue_admit(struct queue *queue, uint32_t tenant, uint64_t bytes,
+                             struct admission_place *place, struct fault *fault);
+/* The admission that the queue's reservations are made with. */
 struct admission *queue_admission(struct queue *queue);
 
 /* Hands a work over to the queue. The work's request must have a reservation. A push never fails;

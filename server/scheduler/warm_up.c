@@ -40,11 +40,12 @@ static enum gemmd_error warm_up_run(struct device *device, struct queue *queue,
     struct work *work = &first->work;
     struct arena *arena = device_arena(device);
     uint64_t row, column;
-    if (!device_plan(device, work) || queue_reserve(queue, 0, 0, fault) != GEMMD_OK)
+    struct admission_place place = {.admission = NULL};
+    if (!device_plan(device, work) || queue_admit(queue, 0, 0, &place, fault) != GEMMD_OK)
         return GEMMD_OK; /* the limits are so tight that no request will run either */
     const bool takes_memory = work->device_bytes > 0;
     if (takes_memory && !arena_alloc(arena, work->device_bytes, &work->device_offset)) {
-        admission_release(queue_admission(queue), 0, 0);
+        admission_give(&place);
         return GEMMD_OK;
     }
     work->done = first_product_done;
@@ -57,7 +58,7 @@ static enum gemmd_error warm_up_run(struct device *device, struct queue *queue,
                          PATIENCE_NS / 1000000000u);
     if (takes_memory)
         arena_free(arena, work->device_offset);
-    admission_release(queue_admission(queue), 0, 0);
+    admission_give(&place);
     if (work->status != GEMMD_OK)
         return fault_set(fault, work->status, NULL, "the first product failed: %.200s",
                          work->fault.detail);

@@ -6,24 +6,21 @@
 #define SERVER_API_COMPUTE_CALL_OPERATION_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
+#include "kernels/operations.h"
 #include "proto/attention_request.h"
 #include "proto/conv2d_request.h"
-#include "proto/dtype.h"
 #include "proto/gemm_request.h"
 #include "proto/operands.h"
 #include "proto/parameter.h"
 #include "proto/reduce_request.h"
-#include "proto/safetensors.h"
 #include "proto/softmax_request.h"
 
 struct body_front;
 struct call_residents;
-struct compute_call;
 struct log_access;
-struct services;
-struct work;
 
 /* The operands of a call: by name, or (`all`) in the order of a raw body. An operand that the
  * request does not have, or that is resident, has rank 0. */
@@ -48,60 +45,71 @@ union call_request {
 /* The functions and tables that differ between operations. Each function that returns an error
  * describes the error in `fault`. */
 struct call_operation {
-    const char *name;                         /* "gemm": in the log and in jobs */
-    const char *result_name;                  /* the result's name in the header Gemmd-Memory */
-    const char *json_model;                   /* "gemm_fp32": the model that takes JSON */
+    const char *result_name; /* the result's name in safetensors and in the header Gemmd-Memory */
+    const char *json_model;  /* "gemm_fp32": the model that takes JSON */
+    /* What the device computes. Operand i of `operands` is part i of a problem. */
+    const struct operation *operation;
     const struct operand_table *operands;     /* the operands and their shapes */
     const struct parameter_table *parameters; /* the request's parameters */
-    /* The parameter `store` of a request, or "". NULL: results of the operation cannot be stored.
-     */
-    const char *(*store)(const union call_request *request);
+    /* Offsets, in the request's struct, of the fields that the requests of all operations have. */
+    size_t kernel_at, timeout_at, priority_at;
+    size_t store_at;        /* of the name of a stored result; 0: results cannot be stored */
     bool stores_contiguous; /* the kernels leave no room between the rows of a stored result */
-    /* Sets the request's parameters to their defaults. */
-    void (*init)(struct compute_call *call);
-    /* Acquires the resident operands, checks the request, and sets timeout_ms and priority. Called
-     * when all parameters are set. */
-    enum gemmd_error (*settle)(struct compute_call *call, struct services *services,
-                               const char *tenant, struct fault *fault);
+    /* The parameters that name resident operands, which become `a` and `b` of the call's residents.
+     * NULL: there is no such parameter. */
+    struct {
+        const char *name;
+        size_t at; /* offset of the name that is given, in the request's struct */
+    } residents[2];
+
+    /* Sets the parameters to their defaults. */
+    void (*init)(union call_request *request);
+    /* Checks a request whose parameters are all set, with its resident operands and a body of the
+     * given format, and completes it with the sizes of these operands. */
+    enum gemmd_error (*settle)(union call_request *request, const struct call_residents *residents,
+                               enum format format, struct fault *fault);
     /* Finds the operands in the front of a self-describing body, and completes the request with
      * their shapes. GEMMD_ERR_CONFLICT: the front is too short. An operand whose bytes have no
-     * known location yet has no data. After an error the request may be changed. */
-    enum gemmd_error (*read)(struct compute_call *call, struct body_front *front,
-                             union call_operands *operands, struct fault *fault);
-    /* Sets `c`, `lse` and result_bytes from the shapes. Returns false on overflow. */
-    bool (*result)(struct compute_call *call);
-    /* Describes the problem in `work`, and chooses its kernel and the layout of its device memory.
-     * residents.stored is the memory for a result that is to be stored. */
-    enum gemmd_error (*choose)(struct compute_call *call, struct services *services,
-                               struct fault *fault);
-    /* Writes the header that the answer's format has before the result. Returns its length in
-     * bytes. */
-    uint32_t (*header)(const struct compute_call *call, char out[SAFETENSORS_HEADER_MAX]);
-    /* Points `c`, `lse` and the problem at the memory of the results: at `payload`, or at the
-     * client's memory for results that are wanted there. `payload` is NULL if all results are. */
-    void (*point_result)(struct compute_call *call, unsigned char *payload);
-    /* Points the problem at the operands that have data. */
-    void (*point)(struct compute_call *call, const union call_operands *operands);
-    /* Points the problem of a work at the resident operands where `residents` has them, and at the
-     * memory for a stored result. NULL: no operand can be resident. */
-    void (*point_residents)(const struct call_residents *residents, struct work *work);
+     * known location yet has no data. After an error the request is undefined. */
+    enum gemmd_error (*read)(union call_request *request, enum format format,
+                             struct body_front *front, union call_operands *operands,
+                             struct fault *fault);
+    /* Checks the values of the operands, when all bytes of the operands have arrived. NULL: there
+     * is nothing to check. */
+    enum gemmd_error (*check)(const union call_request *request,
+                              const union call_operands *operands, struct fault *fault);
+    /* The types and shapes of the results from those of the operands: `c`, and for an attention
+     * that is asked for it `lse`, which otherwise gets rank 0. False: a size overflows. */
+    bool (*results)(const union call_request *request, struct tensor *c, struct tensor *lse);
+    /* Describes the problem of a request whose shapes are known. The pointers to operands and
+     * results only say which of them will be present; point_residents is called next. `has_lse`: a
+     * second result is computed. */
+    enum gemmd_error (*problem)(const union call_request *request,
+                                const struct call_residents *residents, bool has_lse,
+                                union operation_problem *problem, struct fault *fault);
+    /* Points a problem at the resident operands, where `residents` has them, and at the memory for
+     * a stored result, and sets their leading dimensions and strides. */
+    void (*point_residents)(const struct call_residents *residents,
+                            union operation_problem *problem);
+    /* How many rows each resident operand is multiplied with, for the tenant's fair share. NULL: so
+     * many that all bytes of the operands count. */
+    void (*resident_rows)(const union operation_problem *problem, uint64_t rows[2]);
+    /* Whether the request asks for the check of its result. NULL: results are not checked. */
+    bool (*asks_check)(const union call_request *request);
     /* Adds the request's types and shape to an entry of the log. Returns the type of the operands,
      * or GEMMD_DTYPE_COUNT if the shape is not known. */
     enum gemmd_dtype (*describe)(const union call_request *request, struct log_access *entry);
-    /* Checks the values of the operands, when all bytes of the operands have arrived. NULL: there
-     * is nothing to check. */
-    enum gemmd_error (*check)(struct compute_call *call, const union call_operands *operands,
-                              struct fault *fault);
 };
 extern const struct call_operation gemm_operation;      /* gemm_operation.c */
 extern const struct call_operation attention_operation; /* attention_operation.c */
 extern const struct call_operation conv2d_operation;    /* conv2d_operation.c */
-extern const struct call_operation reduce_operation;    /* reduce_operation.c */
-extern const struct call_operation softmax_operation;   /* softmax_operation.c */
+extern const struct call_operation reduce_operation;    /* array_operations.c */
+extern const struct call_operation softmax_operation;   /* array_operations.c */
 
-/* Checks a product's request with its resident operands and their scales, after these have been
- * acquired: gemm_request_settle_residents and gemm_request_settle_resident_scales. */
-enum gemmd_error gemm_settle_residents(const struct call_residents *residents,
-                                       struct gemm_request *request, struct fault *fault);
+/* The fields that the requests of all operations have. */
+static inline const void *call_request_field(const union call_request *request, size_t at)
+{
+    return (const char *)request + at;
+}
 
 #endif

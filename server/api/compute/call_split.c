@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/api/compute/call_host_bytes.h"
+#include "server/api/compute/call_placement.h"
 #include "server/api/compute/compute_call.h"
 #include "server/api/services.h"
 #include "server/scheduler/device_shares.h"
@@ -102,10 +102,9 @@ static bool divide(const struct compute_call *call, const struct services *servi
 static void point_part(const struct compute_call *call, struct call_part *part)
 {
     const struct operation_range units = {part->first, part->count};
-    struct work whole = {.task = call->work.task};
-    if (call->operation->point_residents != NULL)
-        call->operation->point_residents(&part->copies, &whole);
-    whole.task.operation->divide(&whole.task.problem, units, &part->work.task.problem);
+    struct task whole = call->work.task;
+    call->operation->point_residents(&part->copies, &whole.problem);
+    whole.operation->divide(&whole.problem, units, &part->work.task.problem);
 }
 
 /* Takes what the part needs on its device: copies of resident operands, and memory. */

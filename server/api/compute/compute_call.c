@@ -7,15 +7,44 @@
 #include "proto/dtype.h"
 #include "proto/size.h"
 #include "proto/size_text.h"
-#include "server/api/compute/call_device.h"
-#include "server/api/compute/call_limits.h"
-#include "server/api/compute/call_prepare.h"
+#include "server/api/compute/call_operands.h"
+#include "server/api/compute/call_placement.h"
 #include "server/api/compute/call_split.h"
-#include "server/api/compute/operand_copies.h"
 #include "server/api/services.h"
 
 /* The first memory of a self-describing body of unknown length, which doubles when it is full. */
 static const uint64_t FIRST_BYTES = 64 * 1024;
+
+void compute_call_begin(struct compute_call *call, const struct call_operation *operation)
+{
+    call->operation = operation;
+    call->work.task.operation = operation->operation;
+    operation->init(&call->request);
+}
+
+/* The resident operand that a parameter names. */
+static struct resident_name name_of(const struct compute_call *call, uint32_t i)
+{
+    const struct call_operation *operation = call->operation;
+    const bool is_there = (i == 0 ? call->residents.a : call->residents.b) != NULL;
+    if (operation->residents[i].name == NULL || is_there)
+        return (struct resident_name){"", ""};
+    return (struct resident_name){operation->residents[i].name,
+                                  call_request_field(&call->request, operation->residents[i].at)};
+}
+
+enum gemmd_error compute_call_settle(struct compute_call *call, struct services *services,
+                                     const char *tenant, struct fault *fault)
+{
+    const struct call_operation *operation = call->operation;
+    enum gemmd_error code = call_residents_acquire(
+        &call->residents, name_of(call, 0), name_of(call, 1), services->tensors, tenant, fault);
+    if (code == GEMMD_OK)
+        code = operation->settle(&call->request, &call->residents, call->body_format, fault);
+    call->timeout_ms = *(const uint64_t *)call_request_field(&call->request, operation->timeout_at);
+    call->priority = *(const uint32_t *)call_request_field(&call->request, operation->priority_at);
+    return code;
+}
 
 /* Refuses a body that is larger than --max-body. If a single operand of a raw body is too large,
  * the message names the operand. */
@@ -43,15 +72,12 @@ enum gemmd_error compute_call_layout(struct compute_call *call, struct fault *fa
 }
 
 /* Checks whether an empty body is valid, as it is if all operands are resident. */
-static enum gemmd_error check_no_bytes(struct compute_call *call, struct fault *fault)
+static enum gemmd_error check_no_bytes(const struct compute_call *call, struct fault *fault)
 {
     static const unsigned char nothing;
     struct body_front front = {.bytes = &nothing};
-    union call_operands none;
-    const union call_request request = call->request;
-    const enum gemmd_error code = call->operation->read(call, &front, &none, fault);
-    call->request = request;
-    return code;
+    struct call_shapes shapes;
+    return call_read_front(call, &front, &shapes, fault);
 }
 
 /* Checks the length of the body as far as the headers give it. Sets `expected` to the length that
@@ -80,15 +106,12 @@ static enum gemmd_error reserve_call(struct compute_call *call, uint64_t body_by
                                      struct fault *fault)
 {
     call->queue_bytes = body_bytes;
-    /* A result whose size overflows is left out here; call_prepare refuses such a result.
-     */
-    if (!call->shapes_inside && call_result_size(call) && call->sends_result &&
+    /* A result whose size overflows is left out here; call_prepare refuses such a result. */
+    if (!call->shapes_inside && call_measure_results(call, &call->request) && call->sends_result &&
         !size_add(body_bytes, call->result_bytes, &call->queue_bytes))
         call->queue_bytes = body_bytes;
-    const enum gemmd_error code =
-        queue_reserve(call->executor->queue, call->work.tenant, call->queue_bytes, fault);
-    call->has_reservation = code == GEMMD_OK;
-    return code;
+    return queue_admit(call->executor->queue, call->work.tenant, call->queue_bytes, &call->place,
+                       fault);
 }
 
 enum gemmd_error compute_call_open(struct compute_call *call, struct services *services,
@@ -107,7 +130,7 @@ enum gemmd_error compute_call_open(struct compute_call *call, struct services *s
         call_device_charge(call, services, 0,
                            call->queue_bytes); /* until the work's size is known */
     if (code == GEMMD_OK && !call->shapes_inside)
-        code = call_prepare(call, services, fault);
+        code = call_prepare(call, services, &call->request, fault);
     if (code != GEMMD_OK)
         return code;
 
@@ -119,12 +142,11 @@ enum gemmd_error compute_call_open(struct compute_call *call, struct services *s
     call->body = pool_alloc(call->memory, call->body_capacity, fault);
     if (call->body == NULL)
         return GEMMD_ERR_OUT_OF_MEMORY;
-    return call->shapes_inside ? GEMMD_OK : operand_copies_open(call, fault);
+    return call->shapes_inside ? GEMMD_OK : call_copies_open(call, fault);
 }
 
 /* Enlarges the memory of a body of unknown length, at least to `needed` bytes. */
-static enum gemmd_error grow_body(struct compute_call *call, struct services *services,
-                                  uint64_t needed, struct fault *fault)
+static enum gemmd_error grow_body(struct compute_call *call, uint64_t needed, struct fault *fault)
 {
     uint64_t limit = call->config->max_body_bytes, capacity = call->body_capacity;
     if (needed > limit)
@@ -132,7 +154,7 @@ static enum gemmd_error grow_body(struct compute_call *call, struct services *se
                          "the body is longer than --max-body, which is %s", size_text(limit).text);
     while (capacity < needed)
         capacity = capacity > limit / 2 ? limit : capacity * 2;
-    enum gemmd_error code = call_grow_reservation(call, services, capacity, fault);
+    enum gemmd_error code = call_reserve_more(call, capacity, fault);
     if (code != GEMMD_OK)
         return code;
     unsigned char *body = pool_alloc(call->memory, capacity, fault);
@@ -145,8 +167,8 @@ static enum gemmd_error grow_body(struct compute_call *call, struct services *se
     return GEMMD_OK;
 }
 
-enum gemmd_error compute_call_append(struct compute_call *call, struct services *services,
-                                     const void *bytes, uint64_t length, struct fault *fault)
+enum gemmd_error compute_call_append(struct compute_call *call, const void *bytes, uint64_t length,
+                                     struct fault *fault)
 {
     uint64_t needed;
     if (!size_add(call->body_bytes, length, &needed))
@@ -156,7 +178,7 @@ enum gemmd_error compute_call_append(struct compute_call *call, struct services 
             return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
                              "the body has more than the %" PRIu64 " bytes that the operands take",
                              call->body_capacity);
-        enum gemmd_error code = grow_body(call, services, needed, fault);
+        enum gemmd_error code = grow_body(call, needed, fault);
         if (code != GEMMD_OK)
             return code;
     }
@@ -166,29 +188,21 @@ enum gemmd_error compute_call_append(struct compute_call *call, struct services 
     return GEMMD_OK;
 }
 
-/* Finds the operands in the complete body. */
-static enum gemmd_error find_operands(struct compute_call *call, union call_operands *operands,
-                                      struct fault *fault)
-{
-    if (!call->shapes_inside) {
-        const enum gemmd_error code =
-            operand_layout_bind(&call->layout, call->operation->operands, &call->request,
-                                call->body, call->body_bytes, operands->all, fault);
-        if (call->client_memory.mapping_count > 0)
-            client_memory_point(&call->client_memory, operands->all, call->layout.count);
-        return code;
-    }
-    struct body_front body = {
-        .bytes = call->body, .length = call->body_bytes, .received = call->body_bytes};
-    return call->operation->read(call, &body, operands, fault);
-}
-
 enum gemmd_error compute_call_bind(struct compute_call *call, struct services *services,
                                    struct fault *fault)
 {
-    union call_operands operands;
-    enum gemmd_error code = find_operands(call, &operands, fault);
-    return code == GEMMD_OK ? compute_call_bind_operands(call, services, &operands, fault) : code;
+    struct body_front body = {
+        .bytes = call->body, .length = call->body_bytes, .received = call->body_bytes};
+    struct call_shapes shapes;
+    const enum gemmd_error code = call_read_front(call, &body, &shapes, fault);
+    if (code != GEMMD_OK)
+        return code;
+    if (call->client_memory.mapping_count > 0)
+        client_memory_point(&call->client_memory, shapes.operands.all,
+                            call->operation->operands->count);
+    if (call->shapes_inside)
+        call->request = shapes.request;
+    return compute_call_bind_operands(call, services, &shapes.operands, fault);
 }
 
 /* Sets the fields of the work that the queue reads. */
@@ -217,18 +231,18 @@ enum gemmd_error compute_call_bind_operands(struct compute_call *call, struct se
 {
     const struct call_operation *operation = call->operation;
     enum gemmd_error code =
-        operation->check != NULL ? operation->check(call, operands, fault) : GEMMD_OK;
+        operation->check != NULL ? operation->check(&call->request, operands, fault) : GEMMD_OK;
     if (code == GEMMD_OK && !call->prepared)
-        code = call_prepare(call, services, fault);
+        code = call_prepare(call, services, &call->request, fault);
     if (code == GEMMD_OK && call->client_memory.mapping_count > 0)
         code = client_memory_check_results(&call->client_memory, operands->all,
                                            operation->operands->count, call->c.bytes,
                                            call->lse.bytes, fault);
     if (code == GEMMD_OK)
-        code = operand_copies_make(call, operands, fault);
+        code = call_copies_make(call, operands, fault);
     if (code != GEMMD_OK)
         return code;
-    operation->point(call, operands);
+    call_point(call, operands);
     describe_work(call, operands);
     if (call->split != NULL)
         call_split_point(call);
@@ -277,15 +291,6 @@ static void close_early_copy(struct compute_call *call)
     call->work.copy_in = NULL;
 }
 
-struct admission_place compute_call_keep_place(struct compute_call *call, struct services *services)
-{
-    if (!call->has_reservation || call->result == NULL || call->work.status != GEMMD_OK)
-        return (struct admission_place){0};
-    call->has_reservation = false;
-    return admission_keep(services->admission, call->work.tenant, call->queue_bytes,
-                          call->result_bytes);
-}
-
 /* Logs a result that failed verification, once, even if the client has disconnected. */
 static void log_wrong_result(struct compute_call *call, const struct services *services)
 {
@@ -306,6 +311,8 @@ static void log_wrong_result(struct compute_call *call, const struct services *s
 
 void compute_call_finish(struct compute_call *call, struct services *services)
 {
+    /* A work that was withdrawn has not been launched. */
+    const bool is_done = call->work.status == GEMMD_OK && call->work.launch_works > 0;
     log_wrong_result(call, services);
     close_early_copy(call);
     call_split_finish(call, services);
@@ -318,12 +325,8 @@ void compute_call_finish(struct compute_call *call, struct services *services)
     pool_free(call->memory, call->scratch, call->scratch_bytes);
     call->scratch = NULL;
     client_memory_end(&call->client_memory, &call->work);
-    /* A work that was withdrawn has not been launched. */
-    call_residents_finish(&call->residents, services->tensors,
-                          call->work.status == GEMMD_OK && call->work.launch_works > 0);
-    if (call->has_reservation)
-        admission_release(services->admission, call->work.tenant, call->queue_bytes);
-    call->has_reservation = false;
+    call_residents_finish(&call->residents, services->tensors, is_done);
+    admission_keep(&call->place, is_done && call->result != NULL ? call->result_bytes : 0);
 }
 
 void compute_call_close(struct compute_call *call, struct services *services)
@@ -332,4 +335,5 @@ void compute_call_close(struct compute_call *call, struct services *services)
     call_residents_close(&call->residents, services->tensors);
     pool_free(call->memory, call->result, call->header_bytes + call->result_bytes);
     call->result = NULL;
+    admission_give(&call->place);
 }

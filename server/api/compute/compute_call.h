@@ -6,7 +6,7 @@
  * makes the call's reservation of the admission limits. The shapes of a raw body are in the query,
  * so compute_call_open also takes all memory of a request with a raw body. Bodies of other formats
  * have the shapes inside. Their results are added to the reservation, and memory for the results is
- * taken, in compute_call_bind, or as soon as the format's header has arrived (call_lookahead.h). A
+ * taken, in compute_call_bind, or as soon as the format's header has arrived (call_operands.h). A
  * body that is chunked or compressed and has its shapes inside has no known length. Its reservation
  * grows with its memory, so that the daemon never holds a byte of a body without a reservation.
  *
@@ -20,7 +20,93 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "server/api/compute/call_state.h"
+#include "proto/operands.h"
+#include "proto/tensor.h"
+#include "server/api/compute/call_operation.h"
+#include "server/api/compute/call_residents.h"
+#include "server/api/compute/client_memory.h"
+#include "server/device/work.h"
+#include "server/scheduler/admission.h"
+
+struct call_split;
+struct config;
+struct early_copy_body;
+struct executor;
+struct job;
+struct pool_cache;
+struct request;
+struct services;
+
+/* The state of a call from the request's headers to the last byte of the answer. */
+struct compute_call {
+    const struct call_operation *operation; /* borrowed */
+    union call_request request;
+    uint64_t timeout_ms; /* of the request; 0: the daemon's default */
+    uint32_t priority;
+    enum format body_format, answer_format;
+    bool shapes_inside;   /* only the body says what shapes the operands have */
+    uint64_t deadline_ns; /* monotonic clock; 0: none */
+
+    /* The options in force when the request began. Borrowed from the request; NULL in the call of a
+     * job, which outlives its request. */
+    const struct config *config;
+    struct pool_cache *memory; /* of the thread that uses the call; borrowed */
+    unsigned char *body;       /* pinned; owned */
+    uint64_t body_capacity, body_bytes;
+    bool body_sized;                    /* body_capacity is the length of the complete body */
+    bool prepared;                      /* call_prepare has succeeded */
+    bool sends_result;                  /* c is known, and the answer has results in its body */
+    uint64_t look_at_bytes;             /* call_look looks when so many bytes have arrived */
+    struct early_copy_body *early_copy; /* of the body's operands; NULL: there is no early copy */
+    /* Pinned; owned. The block begins with `front_bytes` bytes for an endpoint's own text and with
+     * the header of the answer's format, which are `header_bytes` bytes together. The results
+     * follow. */
+    unsigned char *result;
+    uint32_t front_bytes;
+    uint64_t header_bytes;
+    uint64_t result_bytes;  /* of results that are stored or sent, not of those in client_memory */
+    unsigned char *scratch; /* pinned; owned: copies of operands that cannot be used in place */
+    uint64_t scratch_bytes;
+    struct tensor c; /* the result, such as C. If sent, it lies in `result` */
+    /* Whether the answer's format has room for `lse`, the second result of an attention (the
+     * logarithms of the sums of exponentials). */
+    bool sends_lse;
+    struct tensor lse;                  /* rank 0 unless lse is sent or shared */
+    struct call_residents residents;    /* acquired before compute_call_open */
+    struct client_memory client_memory; /* operands and results that the client shares */
+
+    struct executor *executor; /* that computes the call; set by compute_call_open; borrowed */
+    uint64_t charged_ns;       /* the time that the executor is charged for the call (executor.h) */
+    struct call_split *split;  /* several devices compute the call; owned; NULL: one does */
+    uint32_t devices;          /* how many devices compute a call that is divided; else 0 */
+
+    const char *request_id; /* for the log; borrowed; NULL: none */
+    bool failure_logged;
+
+    uint64_t queue_bytes; /* that the call asks to reserve */
+    /* The reservation. compute_call_finish shrinks it to the results that are to be sent. */
+    struct admission_place place;
+    bool has_device_memory; /* compute_call_finish frees the work's device memory */
+    struct work work;
+
+    struct operand_layout layout; /* of a raw body; the only field that is not zeroed at first */
+};
+
+/* The state of a request to compute (POST /gemm and the others), which request->call points to.
+ * Only the request's I/O thread uses it. */
+struct compute_request {
+    struct request *request; /* borrowed; owns this state */
+    struct job *job;         /* of a request with a job, until its work is queued; else NULL */
+    struct compute_call call;
+};
+
+/* The name under which the result is to be stored, or "". */
+static inline const char *compute_call_store(const struct compute_call *call)
+{
+    return call->operation->store_at == 0
+               ? ""
+               : call_request_field(&call->request, call->operation->store_at);
+}
 
 /* The length of the decompressed body, as the request's headers say. */
 struct body_length {
@@ -28,20 +114,28 @@ struct body_length {
     uint64_t bytes;
 };
 
+/* Begins a call of an operation, with the parameters at their defaults. The caller has zeroed
+ * `call`.
+ */
+void compute_call_begin(struct compute_call *call, const struct call_operation *operation);
+/* Acquires the resident operands that the parameters name, unless the call has them already, checks
+ * the request, and sets timeout_ms and priority. Called when all parameters are set. */
+enum gemmd_error compute_call_settle(struct compute_call *call, struct services *services,
+                                     const char *tenant, struct fault *fault);
 /* Computes the layout of a raw body from the request's parameters. Operands that lie in the
  * client's memory are left out of the layout afterwards (operand_layout_leave_out).
  * GEMMD_ERR_TOO_LARGE. */
 enum gemmd_error compute_call_layout(struct compute_call *call, struct fault *fault);
 /* Admits the call at the request's headers: chooses the device that computes (executor.h), makes
- * the reservation, and takes the memory of the body. The caller has zeroed `call`, and has set
- * `operation`, its request with all parameters settled, the formats, `shapes_inside`, `sends_lse`,
+ * the reservation, and takes the memory of the body. The caller has begun and
+ * settled the call, and has set the formats, `shapes_inside`, `sends_lse`,
  * `front_bytes`, the deadline, `residents`, `client_memory`, `config`, `memory` and work.tenant.
  * After a failure compute_call_close must be called. */
 enum gemmd_error compute_call_open(struct compute_call *call, struct services *services,
                                    struct body_length length, struct fault *fault);
 /* Appends bytes to the body. */
-enum gemmd_error compute_call_append(struct compute_call *call, struct services *services,
-                                     const void *bytes, uint64_t length, struct fault *fault);
+enum gemmd_error compute_call_append(struct compute_call *call, const void *bytes, uint64_t length,
+                                     struct fault *fault);
 /* Finds the operands in the complete body, and prepares call->work for the queue. Only work.done,
  * work.started and work.queued_ns are left to the caller, who then calls compute_call_push. */
 enum gemmd_error compute_call_bind(struct compute_call *call, struct services *services,
@@ -62,12 +156,8 @@ bool compute_call_cancel(struct compute_call *call);
 /* Moves a call whose work is not in the queue yet. `to` takes over everything that `from` owns.
  * `from` keeps a description of the product for the log. */
 void compute_call_move(struct compute_call *to, struct compute_call *from);
-/* Prepares to send the results: the reservation shrinks to the results' bytes, and is returned for
- * the time that the answer takes to be sent. No reservation is returned if there is no result to
- * send, or only a short one. To be called after the work is done and before compute_call_finish. */
-struct admission_place compute_call_keep_place(struct compute_call *call,
-                                               struct services *services);
-/* Frees everything except the results, after the work is done. May be called again. */
+/* Frees everything except the results and, for the time that they take to be sent, their part of
+ * the reservation (admission_keep), after the work is done. May be called again. */
 void compute_call_finish(struct compute_call *call, struct services *services);
 /* Frees everything that the call still owns, and releases its references. May be called again. */
 void compute_call_close(struct compute_call *call, struct services *services);

@@ -5,15 +5,26 @@
 #include <string.h>
 
 #include "server/api/compute/compute_answer.h"
-#include "server/api/compute/compute_job_record.h"
-#include "server/api/compute/compute_request.h"
+#include "server/api/compute/compute_call.h"
 #include "server/api/services.h"
 #include "server/base/clock.h"
+#include "server/base/trace_context.h"
 #include "server/http/request.h"
+#include "server/http/request_id.h"
 #include "server/http/respond.h"
+#include "server/jobs/job_id.h"
 #include "server/jobs/job_thread.h"
 #include "server/jobs/job_view.h"
+#include "server/observe/otlp.h"
 #include "server/tensors/tensor_describe.h"
+
+/* The request that a job came from. */
+struct compute_job_origin {
+    char job_id[JOB_ID_TEXT + 1], request_id[REQUEST_ID_MAX + 1];
+    const char *tenant; /* "" without tokens. Borrowed from the tokens */
+    struct trace_context trace;
+    bool is_logged; /* by the options that were in force when the request began */
+};
 
 /* The call of a job. While the work is queued or running, the queue and the dispatch thread own the
  * struct; then the job thread owns the struct, and frees it. */
@@ -29,6 +40,46 @@ struct compute_job {
 
 #define JOB_OF(pointer, member)                                                                    \
     ((struct compute_job *)(void *)((char *)(pointer)-offsetof(struct compute_job, member)))
+
+/* Notes the origin of a job that is being accepted. */
+static void note_origin(struct compute_job_origin *origin, const struct request *request)
+{
+    memcpy(origin->request_id, request->id, sizeof origin->request_id);
+    origin->tenant = request->tenant;
+    origin->trace = request->trace;
+    origin->is_logged = request->config->access_log;
+}
+
+/* Records a job whose work has ended and whose call still has its memory, in the log and as a span.
+ * `fault` is the reason why the job has no result; its code is GEMMD_OK if there is a result, of
+ * `bytes` bytes. */
+static void record_job(const struct compute_job_origin *origin, const struct compute_call *call,
+                       const struct compute_times *times, const struct services *services,
+                       const struct fault *fault, uint64_t bytes)
+{
+    struct log_access entry = {
+        .message = "job",
+        .request_id = origin->request_id,
+        .job = origin->job_id,
+        .tenant = origin->tenant[0] == '\0' ? NULL : origin->tenant,
+        .trace_id = origin->trace.trace_id,
+        .span_id = origin->trace.span_id,
+        .op = call->operation->operation->name,
+        .error = fault->code == GEMMD_OK ? NULL : error_slug(fault->code),
+        .reason = fault->code == GEMMD_OK ? NULL : fault->detail,
+        .status = error_status(fault->code),
+        .request_bytes = call->body_bytes,
+        .response_bytes = bytes,
+        .started_ns = times->started_ns,
+        .receive_ns = times->received_ns - times->started_ns,
+        .total_ns = clock_now_ns() - times->started_ns,
+    };
+    (void)compute_call_describe(call, call->operation, true, &entry);
+    if (origin->is_logged)
+        log_entry(services->log, &entry);
+    if (services->http->otlp != NULL && origin->trace.sampled)
+        otlp_job(services->http->otlp, &origin->trace, &entry);
+}
 
 static struct compute_request *state_of(const struct request *request)
 {
@@ -84,8 +135,8 @@ enum gemmd_error compute_job_open(struct request *request)
 {
     enum gemmd_error code =
         job_open(services_of(request)->jobs, request->tenant, request->tenant_number,
-                 state_of(request)->call.operation->name, request->id, &state_of(request)->job,
-                 &request->fault);
+                 state_of(request)->call.operation->operation->name, request->id,
+                 &state_of(request)->job, &request->fault);
     if (code == GEMMD_OK && has_shapes(&state_of(request)->call))
         return compute_job_reserve(request);
     note_full(request, code);
@@ -136,8 +187,8 @@ static void compute_job_finish(struct compute_job *job)
         job->times.answered_ns = clock_now_ns();
         compute_answer_headers(call, &job->times, &answer->headers);
     }
-    compute_job_record(&job->origin, call, &job->times, job->services,
-                       job_end_fault(job, &cancelled), answer->bytes);
+    record_job(&job->origin, call, &job->times, job->services, job_end_fault(job, &cancelled),
+               answer->bytes);
     /* The call is closed first, so that its memory is free when a client sees the job as done. */
     compute_call_close(call, job->services);
     job_finish(job->job, clock_now_ns());
@@ -236,7 +287,7 @@ void compute_job_submit(struct request *request)
         .times = {.started_ns = request->started_ns, .received_ns = request->received_ns},
         .errand = {.tenant = request->tenant_number, .advance = compute_job_advance},
     };
-    compute_job_note_origin(&job->origin, request);
+    note_origin(&job->origin, request);
     compute_call_move(&job->call, &state_of(request)->call);
     job->call.request_id = job->origin.request_id;
     state_of(request)->job = NULL;

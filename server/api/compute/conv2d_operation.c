@@ -1,16 +1,15 @@
-/* conv2d_operation: the functions and tables of compute_call.h for convolutions. */
+/* conv2d_operation: what convolutions supply to a compute call (call_operation.h). */
 #include <inttypes.h>
 #include <string.h>
 
-#include "kernels/operations.h"
-#include "proto/body_front.h"
 #include "proto/dtype.h"
-#include "server/api/compute/array_call.h"
-#include "server/api/services.h"
+#include "server/api/compute/call_operation.h"
+#include "server/api/compute/call_residents.h"
+#include "server/observe/log.h"
 
-static void conv2d_init(struct compute_call *call)
+static void conv2d_init(union call_request *request)
 {
-    conv2d_request_init(&call->request.conv2d);
+    conv2d_request_init(&request->conv2d);
 }
 
 /* Refuses a resident X with gaps between its rows, which the kernels cannot read. A Y that was
@@ -27,56 +26,40 @@ static enum gemmd_error check_resident_x(const struct resident *x, struct fault 
                      resident_name(x), resident_leading(x), tensor->dims[tensor->rank - 1]);
 }
 
-static enum gemmd_error conv2d_settle(struct compute_call *call, struct services *services,
-                                      const char *tenant, struct fault *fault)
+static enum gemmd_error conv2d_settle(union call_request *of,
+                                      const struct call_residents *residents, enum format format,
+                                      struct fault *fault)
 {
-    struct conv2d_request *request = &call->request.conv2d;
-    struct call_residents *residents = &call->residents;
-    /* A layer of the inference protocol has its W already. */
-    const struct resident_name w = {"w", residents->b == NULL ? request->w : ""};
-    enum gemmd_error code = call_residents_acquire(
-        residents, (struct resident_name){"x", request->x}, w, services->tensors, tenant, fault);
-    if (code == GEMMD_OK)
-        code = conv2d_request_settle_residents(request, call_residents_tensor(residents->a),
-                                               call_residents_tensor(residents->b), fault);
+    struct conv2d_request *request = &of->conv2d;
+    enum gemmd_error code = conv2d_request_settle_residents(
+        request, call_residents_tensor(residents->a), call_residents_tensor(residents->b), fault);
     if (code == GEMMD_OK)
         code = check_resident_x(residents->a, fault);
-    if (code == GEMMD_OK)
-        code = conv2d_request_check(request, call->body_format, fault);
-    call->timeout_ms = request->timeout_ms;
-    call->priority = request->priority;
-    return code;
+    return code == GEMMD_OK ? conv2d_request_check(request, format, fault) : code;
 }
 
-static bool conv2d_result(struct compute_call *call)
+static enum gemmd_error conv2d_read(union call_request *request, enum format format,
+                                    struct body_front *front, union call_operands *operands,
+                                    struct fault *fault)
 {
-    if (!conv2d_request_result(&call->request.conv2d, &call->c))
-        return false;
-    call->result_bytes = call->client_memory.result.wanted ? 0 : call->c.bytes;
-    return true;
+    return conv2d_request_bind_front(&request->conv2d, format, front, &operands->conv2d, fault);
 }
 
-static void conv2d_point_residents(const struct call_residents *residents, struct work *work)
+static bool conv2d_results(const union call_request *request, struct tensor *y, struct tensor *lse)
 {
-    const struct resident *x = call_residents_a(residents), *w = call_residents_b(residents);
-    struct conv_problem *problem = &work->task.problem.conv2d;
-    if (x != NULL)
-        problem->x = resident_memory(x);
-    if (w != NULL) {
-        problem->w = resident_memory(w);
-        problem->w_leading = resident_leading(w);
-    }
-    if (residents->stored != NULL)
-        problem->y = resident_memory(residents->stored);
+    lse->rank = 0;
+    return conv2d_request_result(&request->conv2d, y);
 }
 
-/* Describes the problem before the body has arrived. Operands in the body and the result are not
- * located yet; the pointers only say which of the optional ones will be present. */
-static enum gemmd_error describe_conv2d_problem(const struct conv2d_request *request,
-                                                struct conv_problem *problem, struct fault *fault)
+static enum gemmd_error conv2d_problem_of(const union call_request *of,
+                                          const struct call_residents *residents, bool has_lse,
+                                          union operation_problem *problem, struct fault *fault)
 {
     static const char present;
-    *problem = (struct conv_problem){
+    const struct conv2d_request *request = &of->conv2d;
+    (void)residents;
+    (void)has_lse;
+    problem->conv2d = (struct conv_problem){
         .dtype = request->dtype,
         .out = request->out,
         .precision = request->precision,
@@ -84,67 +67,30 @@ static enum gemmd_error describe_conv2d_problem(const struct conv2d_request *req
         .alpha = request->alpha,
         .bias = request->bias ? &present : NULL,
     };
-    return conv2d_request_shape(request, &problem->shape, fault);
+    return conv2d_request_shape(request, &problem->conv2d.shape, fault);
 }
 
-static enum gemmd_error conv2d_choose_kernel(struct compute_call *call, struct services *services,
-                                             struct fault *fault)
+static void conv2d_point_residents(const struct call_residents *residents,
+                                   union operation_problem *problem)
 {
-    struct work *work = &call->work;
-    const struct gemm_device device = device_gemm(call->executor->device);
-    struct conv_problem *problem = &work->task.problem.conv2d;
-    (void)services;
-    work->task.operation = &operation_conv2d;
-    enum gemmd_error code = describe_conv2d_problem(&call->request.conv2d, problem, fault);
-    if (code != GEMMD_OK)
-        return code;
-    conv2d_point_residents(&call->residents, work);
-    /* A filter counts as multiplied with as many rows as Y has pixels, and X with as many as there
-     * are filters. */
-    const uint64_t pixels =
-        problem->shape.batch * problem->shape.out_height * problem->shape.out_width;
-    work->outside_bytes =
-        call_residents_work_bytes(&call->residents, problem->shape.filters, pixels);
-    code = operation_select(&operation_conv2d, &device, call->request.conv2d.kernel, problem,
-                            &work->task.kernel, fault);
-    if (code == GEMMD_OK && !device_plan(call->executor->device, work))
-        return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
-                         "the device memory needed does not fit in 64 bits");
-    return code;
+    const struct resident *x = call_residents_a(residents), *w = call_residents_b(residents);
+    if (x != NULL)
+        problem->conv2d.x = resident_memory(x);
+    if (w != NULL) {
+        problem->conv2d.w = resident_memory(w);
+        problem->conv2d.w_leading = resident_leading(w);
+    }
+    if (residents->stored != NULL)
+        problem->conv2d.y = resident_memory(residents->stored);
 }
 
-static void conv2d_point_result(struct compute_call *call, unsigned char *payload)
+/* A filter counts as multiplied with as many rows as Y has pixels, and X with as many as there are
+ * filters. */
+static void conv2d_resident_rows(const union operation_problem *problem, uint64_t rows[2])
 {
-    if (call->client_memory.result.wanted)
-        payload = call->client_memory.result.at;
-    call->c.data = payload;
-    call->work.task.problem.conv2d.y = payload;
-}
-
-/* Points the problem at the operands that have data. Whether there is a bias was set by
- * describe_conv2d_problem. */
-static void conv2d_point(struct compute_call *call, const union call_operands *all_operands)
-{
-    const struct conv2d_operands *operands = &all_operands->conv2d;
-    struct conv_problem *problem = &call->work.task.problem.conv2d;
-    if (operands->x.rank > 0 && operands->x.data != NULL)
-        problem->x = operands->x.data;
-    if (operands->w.rank > 0 && operands->w.data != NULL)
-        problem->w = operands->w.data;
-    if (operands->bias.rank > 0 && operands->bias.data != NULL)
-        problem->bias = operands->bias.data;
-}
-
-static enum gemmd_error conv2d_read(struct compute_call *call, struct body_front *front,
-                                    union call_operands *operands, struct fault *fault)
-{
-    return conv2d_request_bind_front(&call->request.conv2d, call->body_format, front,
-                                     &operands->conv2d, fault);
-}
-
-static const char *conv2d_store_name(const union call_request *request)
-{
-    return request->conv2d.store;
+    const struct conv_shape *shape = &problem->conv2d.shape;
+    rows[0] = shape->filters;
+    rows[1] = shape->batch * shape->out_height * shape->out_width;
 }
 
 /* m, n and k are those of the product that the convolution is, for one image. */
@@ -170,21 +116,24 @@ static enum gemmd_dtype conv2d_describe(const union call_request *request, struc
 }
 
 const struct call_operation conv2d_operation = {
-    .name = "conv2d",
     .result_name = "y",
     .json_model = "conv2d_fp32",
+    .operation = &operation_conv2d,
     .operands = &conv2d_operand_table,
     .parameters = &conv2d_parameter_table,
-    .store = conv2d_store_name,
+    .kernel_at = offsetof(struct conv2d_request, kernel),
+    .timeout_at = offsetof(struct conv2d_request, timeout_ms),
+    .priority_at = offsetof(struct conv2d_request, priority),
+    .store_at = offsetof(struct conv2d_request, store),
     .stores_contiguous = true,
+    .residents = {{"x", offsetof(struct conv2d_request, x)},
+                  {"w", offsetof(struct conv2d_request, w)}},
     .init = conv2d_init,
     .settle = conv2d_settle,
     .read = conv2d_read,
-    .result = conv2d_result,
-    .choose = conv2d_choose_kernel,
-    .header = array_call_header,
-    .point_result = conv2d_point_result,
-    .point = conv2d_point,
+    .results = conv2d_results,
+    .problem = conv2d_problem_of,
     .point_residents = conv2d_point_residents,
+    .resident_rows = conv2d_resident_rows,
     .describe = conv2d_describe,
 };

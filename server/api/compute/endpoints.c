@@ -9,12 +9,10 @@
 #include <string.h>
 #include <strings.h>
 
-#include "server/api/compute/call_log.h"
-#include "server/api/compute/call_lookahead.h"
+#include "server/api/compute/call_operands.h"
 #include "server/api/compute/compute_answer.h"
+#include "server/api/compute/compute_call.h"
 #include "server/api/compute/compute_job.h"
-#include "server/api/compute/compute_memory.h"
-#include "server/api/compute/compute_request.h"
 #include "server/api/endpoints.h"
 #include "server/api/sent_block.h"
 #include "server/api/services.h"
@@ -135,10 +133,9 @@ static enum gemmd_error read_parameters(struct request *request, struct compute_
     const struct config *config = request->config;
 
     struct parameter_target target = {call->operation->parameters, &call->request, fault};
-    call->operation->init(call);
     if (request_parameters(request, compute_take_parameter, &target) != GEMMD_OK)
         return fault->code;
-    enum gemmd_error code = call->operation->settle(call, services, request->tenant, fault);
+    enum gemmd_error code = compute_call_settle(call, services, request->tenant, fault);
     if (code == GEMMD_OK)
         code = settle_priority(request, call);
     if (code != GEMMD_OK)
@@ -169,7 +166,7 @@ static enum gemmd_error compute_admit(struct request *request, struct compute_ca
     if (code == GEMMD_OK && !call->shapes_inside)
         code = compute_call_layout(call, &request->fault);
     if (code == GEMMD_OK)
-        code = compute_memory_open(request);
+        code = client_memory_open(request);
     if (code == GEMMD_OK)
         code = compute_call_open(call, services, length, &request->fault);
     if (code == GEMMD_OK && compute_job_wanted(request))
@@ -183,7 +180,7 @@ static void compute_begin(struct request *request)
     struct compute_call *call = &state->call;
     struct services *services = services_of(request);
     state->request = request;
-    call->operation = request->endpoint->context;
+    compute_call_begin(call, request->endpoint->context);
     call->request_id = request->id;
     call->config = request->config;
     call->memory = services_memory(request);
@@ -193,7 +190,7 @@ static void compute_begin(struct request *request)
         request_refuse(request);
         return;
     }
-    call_lookahead_open(call, services);
+    call_look_begin(call, services);
     request_receive(request, call->deadline_ns);
 }
 
@@ -201,9 +198,9 @@ static bool compute_chunk(struct request *request, const void *bytes, uint64_t l
 {
     struct compute_call *call = call_of(request);
     struct services *services = services_of(request);
-    if (compute_call_append(call, services, bytes, length, &request->fault) != GEMMD_OK)
+    if (compute_call_append(call, bytes, length, &request->fault) != GEMMD_OK)
         return false;
-    call_lookahead_arrived(call, services);
+    call_look_further(call, services);
     return true;
 }
 
@@ -281,15 +278,14 @@ static void compute_answer_shared(struct request *request)
 }
 
 /* Sends the result from pinned memory, without a copy. */
-static void compute_answer_result(struct request *request, struct admission_place *place)
+static void compute_answer_result(struct request *request)
 {
     struct compute_call *call = call_of(request);
     const struct compute_times times = times_of(request);
     const uint64_t length = call->header_bytes + call->result_bytes;
     struct headers headers;
-    struct sent_block *sent = sent_block_create(call->memory, call->result, length, place);
+    struct sent_block *sent = sent_block_create(call->memory, call->result, length, &call->place);
     if (sent == NULL) {
-        admission_place_end(place);
         respond_out_of_memory(request);
         return;
     }
@@ -306,7 +302,6 @@ static void compute_answer_result(struct request *request, struct admission_plac
 static void compute_answer(struct request *request)
 {
     struct compute_call *call = call_of(request);
-    struct admission_place place = compute_call_keep_place(call, services_of(request));
     compute_call_finish(call, services_of(request));
     if (call->work.status != GEMMD_OK)
         respond_fault(request, &call->work.fault);
@@ -315,7 +310,7 @@ static void compute_answer(struct request *request)
     else if (call->client_memory.result.wanted)
         compute_answer_shared(request);
     else
-        compute_answer_result(request, &place);
+        compute_answer_result(request);
 }
 
 static void compute_release(struct request *request)
@@ -338,8 +333,8 @@ static enum gemmd_dtype compute_describe(const struct request *request, bool wor
     static const struct compute_call none;
     const struct call_operation *operation = request->endpoint->context;
     const struct compute_call *call = request->call == NULL ? &none : call_of(request);
-    entry->op = operation->name;
-    return call_log_describe(call, operation, work_ended, entry);
+    entry->op = operation->operation->name;
+    return compute_call_describe(call, operation, work_ended, entry);
 }
 
 /* The endpoint at the path `at`, whose requests metrics count under `metrics`. */

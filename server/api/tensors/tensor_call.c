@@ -24,14 +24,6 @@ struct tensor_call *tensor_call_open(struct request *request)
     return tensor_condition_check(&call->condition, &request->fault) == GEMMD_OK ? call : NULL;
 }
 
-static void give_back_reservation(struct tensor_call *call)
-{
-    if (call->has_reservation)
-        admission_release(services_of(call->request)->admission, call->request->tenant_number,
-                          call->queue_bytes);
-    call->has_reservation = false;
-}
-
 void tensor_call_end_copy(struct tensor_call *call)
 {
     /* A work that was withdrawn has not been launched. */
@@ -50,25 +42,19 @@ void tensor_call_close(struct tensor_call *call)
     pool_free(memory, call->scratch, call->scratch_bytes);
     tensor_call_end_copy(call);
     tensor_store_release(services_of(call->request)->tensors, call->resident);
-    give_back_reservation(call);
-    admission_place_end(&call->place);
+    admission_give(&call->place);
 }
 
 enum gemmd_error tensor_call_admit(struct tensor_call *call, uint64_t bytes)
 {
-    enum gemmd_error code =
-        executors_reserve(&services_of(call->request)->executors, call->request->tenant_number,
-                          bytes, &call->request->fault);
     call->queue_bytes = bytes;
-    call->has_reservation = code == GEMMD_OK;
-    return code;
+    return executors_admit(&services_of(call->request)->executors, call->request->tenant_number,
+                           bytes, &call->place, &call->request->fault);
 }
 
 enum gemmd_error tensor_call_admit_more(struct tensor_call *call, uint64_t bytes)
 {
-    enum gemmd_error code =
-        admission_grow(services_of(call->request)->admission, call->request->tenant_number,
-                       call->queue_bytes, bytes - call->queue_bytes, &call->request->fault);
+    const enum gemmd_error code = admission_grow(&call->place, bytes, &call->request->fault);
     if (code == GEMMD_OK)
         call->queue_bytes = bytes;
     return code;
@@ -141,22 +127,14 @@ bool tensor_call_withdraw(struct tensor_call *call)
 {
     if (!queue_cancel(call->queue, &call->work))
         return false;
-    give_back_reservation(call);
+    if (!call->sends_meanwhile) /* else the answer is still being sent */
+        admission_give(&call->place);
     return true;
-}
-
-struct admission_place tensor_call_keep_place(struct tensor_call *call)
-{
-    if (!call->has_reservation)
-        return (struct admission_place){0};
-    call->has_reservation = false;
-    return admission_keep(services_of(call->request)->admission, call->request->tenant_number,
-                          call->queue_bytes, call->block_bytes);
 }
 
 enum gemmd_error tensor_call_copied(struct tensor_call *call)
 {
-    give_back_reservation(call);
+    admission_give(&call->place);
     if (call->work.status != GEMMD_OK)
         call->request->fault = call->work.fault;
     return call->work.status;

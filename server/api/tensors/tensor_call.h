@@ -30,8 +30,8 @@ struct tensor_call {
 
     unsigned char *block; /* pinned; owned: the body, or the answer with its format's header */
     uint64_t block_bytes;
-    uint64_t queue_bytes; /* the bytes of the reservation */
-    bool has_reservation;
+    uint64_t queue_bytes; /* that the request reserves */
+    struct admission_place place;
     uint64_t deadline_ns; /* monotonic clock; 0: none */
     struct work work;     /* the copy to the device or from the device */
     struct queue *queue;  /* the queue that has the work; borrowed */
@@ -57,13 +57,11 @@ struct tensor_call {
 
     /* Only for GET. */
     uint64_t header_bytes; /* of the answer's format */
-    /* The answer is sent while the rest of it is copied. From then on `place` is the reservation.
-     */
+    /* The answer is sent while the rest of it is copied. */
     bool sends_meanwhile;
     uint64_t copied_bytes; /* of the block: the header, and what has been copied */
     struct work_copy rest[RESIDENT_COPIES];
     uint32_t rest_count;
-    struct admission_place place;
 };
 
 /* Opens the state of a request whose headers have arrived, and checks the tensor's name and the
@@ -90,8 +88,6 @@ void tensor_call_copy_rest(struct tensor_call *call, const struct work_copy *cop
 void tensor_call_end_copy(struct tensor_call *call);
 /* Takes the copy back. Returns false if the copy has begun. */
 bool tensor_call_withdraw(struct tensor_call *call);
-/* Takes the call's reservation for the time that the answer takes to be sent. */
-struct admission_place tensor_call_keep_place(struct tensor_call *call);
 /* Gives the reservation back after the copy is done, and returns the copy's error. */
 enum gemmd_error tensor_call_copied(struct tensor_call *call);
 

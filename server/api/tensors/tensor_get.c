@@ -72,11 +72,10 @@ static void add_tensor_headers(const struct tensor_call *call, struct headers *h
 static void send_block(struct tensor_call *call, const struct headers *headers)
 {
     void *block = call->block;
-    struct admission_place place = tensor_call_keep_place(call);
+    admission_keep(&call->place, call->block_bytes);
     struct sent_block *sent =
-        sent_block_create(services_memory(call->request), block, call->block_bytes, &place);
+        sent_block_create(services_memory(call->request), block, call->block_bytes, &call->place);
     if (sent == NULL) {
-        admission_place_end(&place);
         respond_out_of_memory(call->request);
         return;
     }
@@ -100,7 +99,7 @@ static void sent_tensor_end(void *context)
 {
     struct sent_tensor *sent = context;
     tensor_store_release(sent->tensors, sent->resident);
-    admission_place_end(&sent->place);
+    admission_give(&sent->place);
     free(sent);
 }
 
@@ -112,10 +111,11 @@ static void send_in_place(struct tensor_call *call, const struct headers *header
         respond_out_of_memory(call->request);
         return;
     }
+    admission_keep(&call->place, call->block_bytes);
     *sent = (struct sent_tensor){
         .tensors = services_of(call->request)->tensors,
         .resident = call->resident,
-        .place = tensor_call_keep_place(call),
+        .place = admission_move(&call->place),
     };
     const struct payload payload = {
         .parts = {{resident_memory(call->resident), (size_t)call->block_bytes}},
@@ -193,7 +193,7 @@ static void send_meanwhile(struct tensor_call *call)
     headers_clear(&headers);
     add_tensor_headers(call, &headers);
     headers_add(&headers, "Content-Type", format_media_type(call->format));
-    call->place = tensor_call_keep_place(call);
+    admission_keep(&call->place, call->block_bytes);
     if (respond_pieces(call->request, &headers, call->block_bytes, tensor_get_read))
         tensor_call_copy_rest(call, call->rest, call->rest_count, resident_device(call->resident));
 }

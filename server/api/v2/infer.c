@@ -6,8 +6,8 @@
 #include <stddef.h>
 
 #include "proto/number.h"
-#include "server/api/compute/call_log.h"
-#include "server/api/compute/call_lookahead.h"
+#include "server/api/compute/call_operands.h"
+#include "server/api/compute/compute_answer.h"
 #include "server/api/services.h"
 #include "server/base/clock.h"
 #include "server/http/respond.h"
@@ -92,8 +92,7 @@ static enum gemmd_error find_model(struct request *request)
         model_find(services_of(request), request->name, request->tenant, model, &request->fault);
     if (code != GEMMD_OK)
         return code;
-    compute->operation = model->operation->operation;
-    compute->operation->init(compute);
+    compute_call_begin(compute, model->operation->operation);
     model->operation->set_dtype(&compute->request, model->dtype);
     return GEMMD_OK;
 }
@@ -116,8 +115,7 @@ void infer_begin(struct request *request)
     struct infer_call *call = infer_of(request);
     struct compute_call *compute = &call->compute;
     call->request = request;
-    compute->operation = &gemm_operation; /* for the log, if there is no such model */
-    compute->operation->init(compute);
+    compute_call_begin(compute, &gemm_operation); /* for the log, if there is no such model */
     compute->config = request->config;
     compute->memory = services_memory(request);
     compute->work.tenant = request->tenant_number;
@@ -143,13 +141,13 @@ bool infer_chunk(struct request *request, const void *bytes, uint64_t length)
                   size_text(limit).text);
         return false;
     }
-    if (compute_call_append(&infer_of(request)->compute, services_of(request), bytes, length,
-                            &request->fault) != GEMMD_OK)
+    if (compute_call_append(&infer_of(request)->compute, bytes, length, &request->fault) !=
+        GEMMD_OK)
         return false;
     const struct infer_call *call = infer_of(request);
     if (call->has_header && !call->is_read &&
         call->compute.body_bytes - call->lead_bytes >= call->json_bytes &&
-        call_lookahead_pays(&call->compute))
+        call_copies_early(&call->compute))
         infer_look(request);
     return true;
 }
@@ -213,6 +211,6 @@ enum gemmd_dtype infer_describe(const struct request *request, bool work_ended,
 {
     static const struct compute_call none;
     entry->op = "infer";
-    return call_log_describe(request->call == NULL ? &none : &infer_of(request)->compute,
-                             &gemm_operation, work_ended, entry);
+    return compute_call_describe(request->call == NULL ? &none : &infer_of(request)->compute,
+                                 &gemm_operation, work_ended, entry);
 }

@@ -25,7 +25,7 @@ static void answer_sent(void *cls)
     struct sent_answer *sent = cls;
     pool_free(sent->memory, sent->result, sent->result_bytes);
     pool_free(sent->memory, sent->text, sent->text_bytes);
-    admission_place_end(&sent->place);
+    admission_give(&sent->place);
     free(sent);
 }
 
@@ -117,7 +117,7 @@ static void add_part(struct payload *payload, const struct tensor *output)
         payload->parts[payload->count++] = (struct MHD_IoVec){output->data, (size_t)output->bytes};
 }
 
-static void infer_respond(struct request *request, struct admission_place *place)
+static void infer_respond(struct request *request)
 {
     struct infer_call *call = infer_of(request);
     struct compute_call *compute = &call->compute;
@@ -129,12 +129,10 @@ static void infer_respond(struct request *request, struct admission_place *place
     struct headers headers;
     struct sent_answer *sent = malloc(sizeof *sent);
     if (sent == NULL) {
-        admission_place_end(place);
         infer_fail_out_of_memory(request);
         return;
     }
     if (!infer_write_json(request, json, room, &json_length)) {
-        admission_place_end(place);
         free(sent);
         return;
     }
@@ -147,7 +145,7 @@ static void infer_respond(struct request *request, struct admission_place *place
     for (uint32_t i = 0; i < call->output_count; i++)
         if (call->outputs[i].binary)
             add_part(&payload, infer_result(request, &call->outputs[i]));
-    sent->place = *place;
+    sent->place = admission_move(&compute->place);
     sent->memory = compute->memory;
     sent->result = compute->result;
     sent->result_bytes = compute->header_bytes + compute->result_bytes;
@@ -164,12 +162,11 @@ static void infer_respond(struct request *request, struct admission_place *place
 void infer_answer(struct request *request)
 {
     struct compute_call *compute = &infer_of(request)->compute;
-    struct admission_place place = compute_call_keep_place(compute, services_of(request));
     infer_end(request);
     if (compute->work.status != GEMMD_OK) {
         request->fault = compute->work.fault;
         infer_fail(request);
     } else {
-        infer_respond(request, &place);
+        infer_respond(request);
     }
 }

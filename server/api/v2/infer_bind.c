@@ -10,7 +10,7 @@
 #include "proto/parameter.h"
 #include "proto/size.h"
 #include "proto/size_text.h"
-#include "server/api/compute/call_lookahead.h"
+#include "server/api/compute/call_operands.h"
 #include "server/api/services.h"
 #include "server/api/v2/infer_call.h"
 
@@ -215,8 +215,15 @@ static enum gemmd_error read_numbers(struct request *request,
 /* Whether the operand of an input is a resident tensor, so that the input may be missing. */
 static bool is_resident(const struct infer_call *call, uint32_t operand)
 {
-    const struct infer_operation *operation = call->model.operation;
-    return operation->is_resident != NULL && operation->is_resident(&call->compute, operand);
+    const struct call_operation *operation = call->compute.operation;
+    const struct call_residents *residents = &call->compute.residents;
+    const char *name = operation->operands->operands[operand].name;
+    for (uint32_t i = 0; i < 2; i++)
+        if (operation->residents[i].name != NULL &&
+            strcmp(operation->residents[i].name, name) == 0 &&
+            (i == 0 ? residents->a : residents->b) != NULL)
+            return true;
+    return false;
 }
 
 /* Checks that the request has every input that is not optional, or a resident tensor in its place.
@@ -313,6 +320,44 @@ static enum gemmd_error infer_read_body(struct request *request)
                               call->json_bytes, &call->asked, &request->fault);
 }
 
+/* Takes the weight of a model of a layer as the operation's second resident operand. */
+static enum gemmd_error take_weight(struct request *request)
+{
+    struct infer_call *call = infer_of(request);
+    struct compute_call *compute = &call->compute;
+    const struct infer_operation *operation = call->model.operation;
+    char *field = (char *)&compute->request + compute->operation->residents[1].at;
+    if (field[0] != '\0')
+        return fault_set(&request->fault, GEMMD_ERR_MALFORMED,
+                         compute->operation->residents[1].name, "the model '%.140s' has its own W",
+                         call->model.name);
+    stpcpy(field, resident_name(call->model.weight));
+    if (operation->begin_layer != NULL)
+        operation->begin_layer(&compute->request);
+    compute->residents.b = call->model.weight;
+    compute->residents.b_is_borrowed = true;
+    tensor_store_count_use(services_of(request)->tensors, true);
+    return GEMMD_OK;
+}
+
+/* Checks the parameters when all are set, and acquires the resident operands. */
+static enum gemmd_error settle(struct request *request)
+{
+    struct infer_call *call = infer_of(request);
+    struct compute_call *compute = &call->compute;
+    enum gemmd_error code = GEMMD_OK;
+    if (call->model.weight != NULL)
+        code = take_weight(request);
+    else
+        parameter_mark_given(compute->operation->parameters, &compute->request, "dtype");
+    if (code != GEMMD_OK)
+        return code;
+    compute->body_format = FORMAT_SAFETENSORS; /* the arrays give the sizes */
+    code = compute_call_settle(compute, services_of(request), request->tenant, &request->fault);
+    compute->body_format = FORMAT_RAW;
+    return code;
+}
+
 /* Reads the request's JSON and finds the operands. Does not read the inputs' bytes after the JSON,
  * which may not have arrived yet. */
 static enum gemmd_error read_request(struct request *request)
@@ -323,7 +368,7 @@ static enum gemmd_error read_request(struct request *request)
     if (code == GEMMD_OK)
         code = take_options(request);
     if (code == GEMMD_OK)
-        code = operation->settle(request);
+        code = settle(request);
     if (code == GEMMD_OK)
         code = take_schedule(request);
     if (code == GEMMD_OK)
@@ -332,7 +377,7 @@ static enum gemmd_error read_request(struct request *request)
     if (code == GEMMD_OK)
         code = take_inputs(request, &call->operands);
     if (code == GEMMD_OK)
-        code = operation->complete(request, &call->operands);
+        code = operation->complete(&call->compute.request, &call->operands, &request->fault);
     return code;
 }
 
@@ -342,7 +387,8 @@ void infer_look(struct request *request)
     call->is_read = true;
     call->read_code = read_request(request);
     if (call->read_code == GEMMD_OK) {
-        call_lookahead_start(&infer_of(request)->compute, services_of(request), &call->operands);
+        call_copy_early(&call->compute, services_of(request), &call->compute.request,
+                        &call->operands);
         return;
     }
     /* infer_bind refuses the request when its body is complete. */

@@ -27,24 +27,22 @@ struct infer_operation {
     const char *options_text; /* the same list for error texts */
     /* Sets the type of the operands, before the parameters are set. */
     void (*set_dtype)(union call_request *request, enum gemmd_dtype dtype);
-    /* Checks the parameters when all are set, and acquires the resident operands. */
-    enum gemmd_error (*settle)(struct request *request);
+    /* Prepares the request for a model of a layer, which has the second operand as its weight.
+     * NULL: there is nothing to prepare. */
+    void (*begin_layer)(union call_request *request);
     /* The type of inputs and outputs with has_result_type, when all parameters are set. NULL: the
      * models have none. */
     enum gemmd_dtype (*result_dtype)(const union call_request *request);
-    /* Whether an operand is a resident tensor, so that its input may be missing. NULL: none is. */
-    bool (*is_resident)(const struct compute_call *call, uint32_t operand);
     /* The parameter that says whether the second result is wanted. NULL: there is no second result.
      */
     bool *(*second_result)(union call_request *request);
     /* Completes the request with the shapes of its operands, when all operands are set. */
-    enum gemmd_error (*complete)(struct request *request, union call_operands *operands);
+    enum gemmd_error (*complete)(union call_request *request, union call_operands *operands,
+                                 struct fault *fault);
 };
-extern const struct infer_operation infer_gemm;      /* infer_gemm.c */
-extern const struct infer_operation infer_attention; /* infer_attention.c */
-extern const struct infer_operation infer_conv2d;    /* infer_conv2d.c */
-extern const struct infer_operation infer_reduce;    /* infer_array.c */
-extern const struct infer_operation infer_softmax;   /* infer_array.c */
+/* infer_operations.c */
+extern const struct infer_operation infer_gemm, infer_attention, infer_conv2d, infer_reduce,
+    infer_softmax;
 
 /* A requested output. */
 struct infer_output {

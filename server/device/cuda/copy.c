@@ -75,11 +75,11 @@ enum gemmd_error cuda_pack(cudaStream_t stream, const struct task *task,
                            const struct device_layout *layout, unsigned char *range)
 {
     cudaError_t error = cudaSuccess;
-    for (uint32_t i = 0; i < layout->count && error == cudaSuccess; i++) {
-        if (!is_packed(layout, i) || layout->list[i].is_result)
+    for (uint32_t i = 0; i < task->operation->operands && error == cudaSuccess; i++) {
+        if (!is_packed(layout, i))
             continue;
         struct work_copy copy = packed_rows(layout, i);
-        copy.from = operation_part_pointer(&task->problem, &layout->list[i]);
+        copy.from = operation_pointer(task->operation, &task->problem, i);
         copy.to = range + layout->places[i].offset;
         copy.from_pitch = layout->pitches[i];
         error = cuda_copy_rows(stream, &copy);
@@ -107,7 +107,7 @@ static cudaError_t copy_result_out(cudaStream_t stream, const struct task *task,
                                    const struct device_layout *layout, uint32_t i,
                                    unsigned char *range)
 {
-    void *to = operation_part_pointer(&task->problem, &layout->list[i]);
+    void *to = operation_pointer(task->operation, &task->problem, i);
     const unsigned char *from = range + layout->places[i].offset;
     if (!is_packed(layout, i))
         return cudaMemcpyAsync(to, from, layout->places[i].bytes, cudaMemcpyDefault, stream);
@@ -122,8 +122,8 @@ cudaError_t cuda_copy_out(cudaStream_t stream, const struct work *work,
                           const struct device_layout *layout, unsigned char *range)
 {
     cudaError_t error = cudaSuccess;
-    for (uint32_t i = 0; i < layout->count && error == cudaSuccess; i++)
-        if (layout->list[i].is_result && layout->places[i].bytes > 0)
+    for (uint32_t i = layout->operation->operands; i < layout->count && error == cudaSuccess; i++)
+        if (layout->places[i].bytes > 0)
             error = copy_result_out(stream, &work->task, layout, i, range);
     for (uint32_t i = 0; i < work->copy_count && error == cudaSuccess; i++)
         error = cuda_copy_rows(stream, &work->copies[i]);

@@ -46,12 +46,13 @@ static void gathering_move(struct gathering *gathering, void *to, const void *fr
 static void move_parts(struct gathering *gathering, const struct device_layout *layout,
                        const struct task *task, unsigned char *range, bool results)
 {
-    for (uint32_t i = 0; i < layout->count; i++) {
+    const uint32_t operands = task->operation->operands;
+    const uint32_t begin = results ? operands : 0, end = results ? layout->count : operands;
+    for (uint32_t i = begin; i < end; i++) {
         unsigned char *there = range + layout->places[i].offset;
-        void *host = operation_part_pointer(&task->problem, &layout->list[i]);
-        if (layout->list[i].is_result == results)
-            gathering_move(gathering, results ? host : there, results ? there : host,
-                           layout->places[i].bytes);
+        void *host = operation_pointer(task->operation, &task->problem, i);
+        gathering_move(gathering, results ? host : there, results ? there : host,
+                       layout->places[i].bytes);
     }
 }
 

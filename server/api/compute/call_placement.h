@@ -1,0 +1,55 @@
+/*
+ * call_placement.h - where and how a call is computed: the device, the kernel, and the memory of
+ * the results and of the device.
+ *
+ * A device is charged with the estimated time of its calls until they are done (executor.h), so
+ * that the next call goes to the device that will be done first. The functions are called by the
+ * thread that uses the call (compute_call.h).
+ */
+#ifndef SERVER_API_COMPUTE_CALL_PLACEMENT_H
+#define SERVER_API_COMPUTE_CALL_PLACEMENT_H
+
+#include "server/api/compute/compute_call.h"
+
+/* Chooses the device that computes the call. If the client shares memory of a device, that device
+ * is chosen. Otherwise the device is chosen that will be done first with its work and with copying
+ * the resident operands that it lacks. Bit i of `full`: device i had no memory for the call, and
+ * must not be chosen. */
+struct executor *call_device_choose(const struct compute_call *call, struct services *services,
+                                    uint32_t full);
+/* Charges the call's executor with the estimated time of `flops` operations and `bytes` copied
+ * bytes, in place of an earlier estimate. With a single device there is nothing to choose, and
+ * nothing is charged. */
+void call_device_charge(struct compute_call *call, const struct services *services, double flops,
+                        uint64_t bytes);
+/* Takes the call's time off its executor's charge. */
+void call_device_discharge(struct compute_call *call);
+
+/* The bytes of a call's operands and results that lie on the host, which are copied to and from the
+ * device that computes. Operands in the body and in shared memory count the same. Resident
+ * operands, stored results and memory of a GPU that the client shares do not count. */
+struct call_host_bytes {
+    /* Of operands that every part of a divided call needs whole (call_split.h), such as the B of a
+     * single product. */
+    double whole;
+    double divided; /* of operands and results that are divided over the parts */
+};
+/* The bytes of a call whose shapes are known and whose kernel is chosen. */
+struct call_host_bytes call_host_bytes(const struct compute_call *call);
+
+/* Sets c, lse, result_bytes and sends_result from the shapes in `request`. False: a size overflows.
+ */
+bool call_measure_results(struct compute_call *call, const union call_request *request);
+/* Enlarges the reservation to `bytes` bytes, unless it has as many already. Errors are those of
+ * admission_grow. */
+enum gemmd_error call_reserve_more(struct compute_call *call, uint64_t bytes, struct fault *fault);
+
+/* Makes a call whose shapes are known ready to run: chooses the kernel, takes the memory of the
+ * result and the device memory, and decides whether several devices compute the call
+ * (call_split.h). `request` is the call's request, completed with the shapes. If the device lacks
+ * memory, another device is chosen. After a failure the call is unchanged, except that its
+ * reservation may have grown. */
+enum gemmd_error call_prepare(struct compute_call *call, struct services *services,
+                              const union call_request *request, struct fault *fault);
+
+#endif

@@ -1,0 +1,169 @@
+/* The models of operations: what POST /v2/models/{model}/infer needs of each operation besides its
+ * struct call_operation. The options and operands of a model are those of the operation's endpoint;
+ * the parameters that are missing in `options` follow from the model and the shapes. */
+#include "server/api/v2/infer_call.h"
+
+/* ---- products, and linear layers ---- */
+
+static void infer_gemm_set_dtype(union call_request *request, enum gemmd_dtype dtype)
+{
+    request->gemm.dtype = dtype;
+}
+
+static void infer_gemm_begin_layer(union call_request *request)
+{
+    request->gemm.a_title = "X";
+}
+
+static enum gemmd_dtype infer_gemm_result_dtype(const union call_request *request)
+{
+    return request->gemm.out;
+}
+
+static enum gemmd_error infer_gemm_complete(union call_request *request,
+                                            union call_operands *operands, struct fault *fault)
+{
+    const enum gemmd_error code = gemm_request_bind_tensors(&request->gemm, &operands->gemm, fault);
+    request->gemm.transa = operands->gemm.transa;
+    request->gemm.transb = operands->gemm.transb;
+    return code;
+}
+
+static const char *const gemm_options[] = {"transa", "transb", "alpha",     "beta",   "act", "out",
+                                           "kernel", "verify", "precision", "scales", NULL};
+
+const struct infer_operation infer_gemm = {
+    .operation = &gemm_operation,
+    .options = gemm_options,
+    .options_text = "transa, transb, alpha, beta, act, out, kernel, verify, precision, scales",
+    .set_dtype = infer_gemm_set_dtype,
+    .begin_layer = infer_gemm_begin_layer,
+    .result_dtype = infer_gemm_result_dtype,
+    .complete = infer_gemm_complete,
+};
+
+/* ---- attentions ---- */
+
+static void infer_attention_set_dtype(union call_request *request, enum gemmd_dtype dtype)
+{
+    request->attention.dtype = dtype;
+}
+
+static bool *infer_attention_second_result(union call_request *request)
+{
+    return &request->attention.lse;
+}
+
+static enum gemmd_error infer_attention_complete(union call_request *request,
+                                                 union call_operands *operands, struct fault *fault)
+{
+    return attention_request_bind_tensors(&request->attention, &operands->attention, fault);
+}
+
+static const char *const attention_options[] = {"layout", "causal", "window", "scale",  "softcap",
+                                                "k",      "v",      "lse",    "kernel", NULL};
+
+const struct infer_operation infer_attention = {
+    .operation = &attention_operation,
+    .options = attention_options,
+    .options_text = "layout, causal, window, scale, softcap, k, v, lse, kernel",
+    .set_dtype = infer_attention_set_dtype,
+    .second_result = infer_attention_second_result,
+    .complete = infer_attention_complete,
+};
+
+/* ---- convolutions, and convolutional layers ---- */
+
+static void infer_conv2d_set_dtype(union call_request *request, enum gemmd_dtype dtype)
+{
+    request->conv2d.dtype = dtype;
+    request->conv2d.out = dtype == GEMMD_I8 ? GEMMD_I32 : dtype;
+}
+
+static enum gemmd_dtype infer_conv2d_result_dtype(const union call_request *request)
+{
+    return request->conv2d.out;
+}
+
+static enum gemmd_error infer_conv2d_complete(union call_request *request,
+                                              union call_operands *operands, struct fault *fault)
+{
+    return conv2d_request_bind_tensors(&request->conv2d, &operands->conv2d, fault);
+}
+
+static const char *const conv2d_options[] = {"groups",   "stride", "dilation",  "padding", "layout",
+                                             "w_layout", "alpha",  "act",       "x",       "w",
+                                             "out",      "kernel", "precision", NULL};
+
+const struct infer_operation infer_conv2d = {
+    .operation = &conv2d_operation,
+    .options = conv2d_options,
+    .options_text = "groups, stride, dilation, padding, layout, w_layout, alpha, act, x, w, out, "
+                    "kernel, precision",
+    .set_dtype = infer_conv2d_set_dtype,
+    .result_dtype = infer_conv2d_result_dtype,
+    .complete = infer_conv2d_complete,
+};
+
+/* ---- reductions ---- */
+
+static void infer_reduce_set_dtype(union call_request *request, enum gemmd_dtype dtype)
+{
+    request->reduce.dtype = dtype;
+}
+
+static enum gemmd_dtype infer_reduce_result_dtype(const union call_request *request)
+{
+    const struct reduce_request *reduce = &request->reduce;
+    return parameter_given(&reduce_parameter_table, reduce, "out")
+               ? reduce->out
+               : reduce_default_out(reduce->op, reduce->dtype);
+}
+
+static enum gemmd_error infer_reduce_complete(union call_request *request,
+                                              union call_operands *operands, struct fault *fault)
+{
+    return reduce_request_bind_tensors(&request->reduce, &operands->reduce, fault);
+}
+
+static const char *const reduce_options[] = {"op", "axis", "keepdims", "out", "x", "kernel", NULL};
+
+const struct infer_operation infer_reduce = {
+    .operation = &reduce_operation,
+    .options = reduce_options,
+    .options_text = "op, axis, keepdims, out, x, kernel",
+    .set_dtype = infer_reduce_set_dtype,
+    .result_dtype = infer_reduce_result_dtype,
+    .complete = infer_reduce_complete,
+};
+
+/* ---- softmax ---- */
+
+static void infer_softmax_set_dtype(union call_request *request, enum gemmd_dtype dtype)
+{
+    request->softmax.dtype = dtype;
+}
+
+static enum gemmd_dtype infer_softmax_result_dtype(const union call_request *request)
+{
+    const struct softmax_request *softmax = &request->softmax;
+    return parameter_given(&softmax_parameter_table, softmax, "out") ? softmax->out
+                                                                     : softmax->dtype;
+}
+
+static enum gemmd_error infer_softmax_complete(union call_request *request,
+                                               union call_operands *operands, struct fault *fault)
+{
+    return softmax_request_bind_tensors(&request->softmax, &operands->softmax, fault);
+}
+
+static const char *const softmax_options[] = {"scale", "log", "out", "x", "kernel", NULL};
+
+const struct infer_operation infer_softmax = {
+    .operation = &softmax_operation,
+    .options = softmax_options,
+    .options_text = "scale, log, out, x, kernel",
+    .set_dtype = infer_softmax_set_dtype,
+    .result_dtype = infer_softmax_result_dtype,
+    .complete = infer_softmax_complete,
+};
