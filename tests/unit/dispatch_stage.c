@@ -7,6 +7,7 @@
 
 #include "server/base/clock.h"
 #include "tests/unit/admitted_queue.h"
+#include "tests/unit/places.h"
 
 struct stage stage;
 
@@ -38,8 +39,8 @@ struct item *add(enum simulated_event event)
     item->ranks = &stage.ranks;
     atomic_store(&item->event, event);
     item->work.task.kernel = &simulated_kernel;
-    item->work.task.problem.gemm.m = item->work.task.problem.gemm.n = item->work.task.problem.gemm.k = item->work.task.problem.gemm.batch =
-        1;
+    item->work.task.problem.gemm.m = item->work.task.problem.gemm.n =
+        item->work.task.problem.gemm.k = item->work.task.problem.gemm.batch = 1;
     item->work.priority = 4;
     item->work.done = item_done;
     return item;
@@ -47,7 +48,7 @@ struct item *add(enum simulated_event event)
 
 void push(struct item *item)
 {
-    ck_assert_int_eq(queue_reserve(stage.queue, 0, 0, NULL), GEMMD_OK);
+    ck_assert_int_eq(take_place_in_queue(stage.queue, 0, 0, NULL), GEMMD_OK);
     item->work.queued_ns = clock_now_ns();
     queue_push(stage.queue, &item->work);
 }

@@ -1,4 +1,5 @@
 #include "tests/unit/queue_stage.h"
+#include "tests/unit/places.h"
 
 #include <check.h>
 #include <string.h>
@@ -35,6 +36,6 @@ struct work *pop_any(struct queue *queue, uint64_t wait_ns)
 
 void push_item(struct queue *queue, struct item *item)
 {
-    ck_assert_int_eq(queue_reserve(queue, 0, item->work.bytes, NULL), GEMMD_OK);
+    ck_assert_int_eq(take_place_in_queue(queue, 0, item->work.bytes, NULL), GEMMD_OK);
     queue_push(queue, &item->work);
 }

@@ -183,12 +183,12 @@ START_TEST(the_problem_points_at_what_is_there)
 {
     struct gemm_request request;
     struct call_residents residents;
-    struct work work = {.problem = {.lda = 99, .ldb = 99, .ldc = 99}};
-    const struct gemm_problem *problem = &work.task.problem.gemm;
+    union operation_problem of = {.gemm = {.lda = 99, .ldb = 99, .ldc = 99}};
+    const struct gemm_problem *problem = &of.gemm;
     ck_assert_int_eq(open_request("b=batch5&m=7&store=c", FORMAT_RAW, &request, &residents),
                      GEMMD_OK);
     ck_assert_int_eq(reserve_result(&residents, &request), GEMMD_OK);
-    gemm_operation.point_residents(&residents, &work);
+    gemm_operation.point_residents(&residents, &of);
     ck_assert_ptr_null(problem->a);
     ck_assert_uint_eq(problem->lda, 99);
     ck_assert_ptr_eq(problem->b, resident_memory(residents.b));
@@ -219,16 +219,14 @@ END_TEST
 /* Each head of K and V is met by the queries of four heads. */
 START_TEST(queries_of_all_heads_that_share_a_head_of_k_count)
 {
-    const struct device_options options = {
-        .backend = GEMM_BACKEND_CPU, .streams = 1, .cpu_threads = 1, .memory_bytes = 1 << 20};
-    struct executor executor = {.device = NULL};
-    struct services services = {.tensors = store};
-    struct compute_call call = {.operation = &attention_operation, .executor = &executor};
-    struct attention_request *request = &call.request.attention;
+    union call_request of;
+    struct call_residents residents = {.tenant = NULL};
+    struct attention_request *request = &of.attention;
+    union operation_problem problem;
+    uint64_t rows[2];
     put("k", "t", GEMMD_F32, 3, 2, 4, 64); /* 2048 bytes */
-    ck_assert_int_eq(device_open(&options, &executor.device, &fault), GEMMD_OK);
-    call.operation->init(&call);
-    ck_assert_int_eq(call_residents_acquire(&call.residents, (struct resident_name){"k", "k"},
+    attention_operation.init(&of);
+    ck_assert_int_eq(call_residents_acquire(&residents, (struct resident_name){"k", "k"},
                                             (struct resident_name){"v", "k"}, store, "t", &fault),
                      GEMMD_OK);
     request->dtype = GEMMD_F32;
@@ -238,10 +236,11 @@ START_TEST(queries_of_all_heads_that_share_a_head_of_k_count)
     request->sq = 3;
     request->skv = 4;
     request->d = request->dv = 64;
-    ck_assert_msg(call.operation->choose(&call, &services, &fault) == GEMMD_OK, "%s", fault.detail);
-    ck_assert_uint_eq(call.work.outside_bytes, 2 * 12 * 2048 / 128);
-    close_request(&call.residents);
-    device_close(executor.device);
+    ck_assert_int_eq(attention_operation.problem(&of, &residents, false, &problem, &fault),
+                     GEMMD_OK);
+    attention_operation.resident_rows(&problem, rows);
+    ck_assert_uint_eq(call_residents_work_bytes(&residents, rows[0], rows[1]), 2 * 12 * 2048 / 128);
+    close_request(&residents);
 }
 END_TEST
 

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "call_stage.h"
-#include "server/api/compute/call_lookahead.h"
+#include "server/api/compute/call_operands.h"
 #include "server/api/compute/compute_call.h"
 
 /* m and k; n is 4. A, B and C0 in f32, so that the body is more than two steps. */
@@ -39,28 +39,27 @@ static void open_call(struct compute_call *call, const char *m, const char *beta
     const char *const parameters[][2] = {
         {"m", m}, {"n", "4"}, {"k", "1000"}, {"beta", beta}, {"dtype", "f32"}};
     struct fault fault = {.detail = ""};
-    *call = (struct compute_call){
-        .operation = &gemm_operation, .config = &stage.config, .memory = stage.memory};
-    call->operation->init(call);
+    *call = (struct compute_call){.config = &stage.config, .memory = stage.memory};
+    compute_call_begin(call, &gemm_operation);
     for (uint32_t i = 0; i < sizeof parameters / sizeof *parameters; i++)
         ck_assert_int_eq(parameter_set(call->operation->parameters, &call->request,
                                        parameters[i][0], parameters[i][1], &fault),
                          GEMMD_OK);
-    ck_assert_int_eq(call->operation->settle(call, &stage.services, "", &fault), GEMMD_OK);
+    ck_assert_int_eq(compute_call_settle(call, &stage.services, "", &fault), GEMMD_OK);
     ck_assert_int_eq(compute_call_layout(call, &fault), GEMMD_OK);
     const struct body_length length = {.known = true, .bytes = call->layout.bytes};
     ck_assert_msg(compute_call_open(call, &stage.services, length, &fault) == GEMMD_OK, "%s",
                   fault.detail);
-    call_lookahead_open(call, &stage.services);
+    call_look_begin(call, &stage.services);
 }
 
 static void append(struct compute_call *call, uint64_t from, uint64_t to)
 {
     for (uint64_t at = from; at < to; at += PART) {
-        ck_assert_int_eq(compute_call_append(call, &stage.services, body + at,
+        ck_assert_int_eq(compute_call_append(call, body + at,
                                              at + PART < to ? PART : to - at, NULL),
                          GEMMD_OK);
-        call_lookahead_arrived(call, &stage.services);
+        call_look_further(call, &stage.services);
     }
 }
 

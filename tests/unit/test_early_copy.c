@@ -13,6 +13,7 @@
 #include "server/scheduler/dispatch.h"
 #include "simulated_device.h"
 #include "tests/unit/admitted_queue.h"
+#include "tests/unit/places.h"
 
 /* A is SIDE x SIDE of f32, and B is one column. Two steps of the body can be copied early. */
 enum { SIDE = 1200, BODY_BYTES = SIDE * SIDE * 4 + SIDE * 4, STEP = EARLY_COPY_STEP_BYTES };
@@ -34,7 +35,8 @@ static bool no_workspace(const struct gemm_problem *problem, uint64_t *out)
     *out = 0;
     return true;
 }
-static const struct operation_kernel kernel = {.name = "simulated", .workspace_bytes = no_workspace};
+static const struct operation_kernel kernel = {.name = "simulated",
+                                               .workspace_bytes = no_workspace};
 
 /* The kernel would otherwise move the rows of A apart itself. */
 static bool workspace_for_a(const struct gemm_problem *problem, uint64_t *out)
@@ -95,7 +97,8 @@ static const unsigned char *bytes_of(const struct sender *sender, uint64_t at)
     return pattern + sender->seed + at;
 }
 
-static void open_body_for(struct sender *sender, const struct operation_kernel *runs, unsigned char seed)
+static void open_body_for(struct sender *sender, const struct operation_kernel *runs,
+                          unsigned char seed)
 {
     struct work *work = &sender->scripted.work;
     struct device *device = &stage.device->base;
@@ -109,7 +112,8 @@ static void open_body_for(struct sender *sender, const struct operation_kernel *
     work->task.problem.gemm.a = sender->body;
     work->task.problem.gemm.b = sender->body + SIDE * SIDE * 4;
     gemm_problem_contiguous(&work->task.problem.gemm);
-    ck_assert(device_work_bytes(device, &work->task.problem.gemm, work->task.kernel, &work->device_bytes));
+    ck_assert(device_work_bytes(device, &work->task.problem.gemm, work->task.kernel,
+                                &work->device_bytes));
     ck_assert(arena_alloc(device_arena(device), work->device_bytes, &work->device_offset));
     sender->early_copy = early_copy_open(stage.early_copy, work, sender->body, BODY_BYTES);
     ck_assert_ptr_nonnull(sender->early_copy);
@@ -406,7 +410,7 @@ static void send_one(uint32_t number)
         land(&sender, at, at + 100000 < end ? at + 100000 : end);
     if (!leaves) {
         struct work *work = &sender.scripted.work;
-        ck_assert_int_eq(queue_reserve(stage.queue, 0, 0, NULL), GEMMD_OK);
+        ck_assert_int_eq(take_place_in_queue(stage.queue, 0, 0, NULL), GEMMD_OK);
         work->done = work_done;
         work->queued_ns = clock_now_ns();
         queue_push(stage.queue, work);
@@ -416,7 +420,7 @@ static void send_one(uint32_t number)
             ck_assert_int_eq(work->status, GEMMD_OK);
             assert_there(&sender);
         }
-        admission_release(queue_admission(stage.queue), 0, 0);
+        give_place(queue_admission(stage.queue), 0, 0);
     }
     (void)close_body(&sender);
 }

@@ -11,6 +11,7 @@
 #include "server/scheduler/dispatch.h"
 #include "simulated_device.h"
 #include "tests/unit/admitted_queue.h"
+#include "tests/unit/places.h"
 
 enum { WORKS_MAX = 512, TENANTS = 3, MAX_LAUNCH_WORKS = 4, BYTES = 100 };
 
@@ -42,7 +43,7 @@ static void task_done(struct work *work)
 {
     struct sent_task *task = (struct sent_task *)work;
     task->rank = atomic_fetch_add(&stage.ended, 1) + 1;
-    admission_release(queue_admission(stage.queue), work->tenant, work->bytes);
+    give_place(queue_admission(stage.queue), work->tenant, work->bytes);
     atomic_fetch_add(&task->ended, 1);
 }
 
@@ -93,7 +94,8 @@ static struct sent_task *make(uint32_t tenant)
     atomic_store(&task->scripted.looks, 1);
     atomic_store(&task->scripted.at_end, SIMULATED_DONE);
     work->task.kernel = &simulated_kernel;
-    work->task.problem.gemm.m = work->task.problem.gemm.n = work->task.problem.gemm.k = work->task.problem.gemm.batch = 1;
+    work->task.problem.gemm.m = work->task.problem.gemm.n = work->task.problem.gemm.k =
+        work->task.problem.gemm.batch = 1;
     work->tenant = tenant;
     work->priority = 4;
     work->bytes = BYTES;
@@ -104,7 +106,7 @@ static struct sent_task *make(uint32_t tenant)
 static void reserve(struct sent_task *task)
 {
     struct work *work = &task->scripted.work;
-    ck_assert_int_eq(queue_reserve(stage.queue, work->tenant, work->bytes, NULL), GEMMD_OK);
+    ck_assert_int_eq(take_place_in_queue(stage.queue, work->tenant, work->bytes, NULL), GEMMD_OK);
 }
 
 static void hand_over(struct sent_task *task)

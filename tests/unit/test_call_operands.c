@@ -1,5 +1,5 @@
 /*
- * server/api/compute/call_lookahead.c: large bodies of every format, right and wrong ones, whose
+ * server/api/compute/call_operands.c: large bodies of every format, right and wrong ones, whose
  * operands go to the device while they arrive, on a simulated one. Each is received twice, once
  * where nothing goes early and once where it does, and has to come to the same: the same error with
  * the same sentence, or the same operands on the device.
@@ -12,7 +12,7 @@
 
 #include "call_stage.h"
 #include "proto/npy.h"
-#include "server/api/compute/call_lookahead.h"
+#include "server/api/compute/call_operands.h"
 #include "server/api/compute/compute_call.h"
 #include "server/api/v2/infer_call.h"
 #include "server/device/device_copy.h"
@@ -321,9 +321,9 @@ static bool take(void *context, const void *bytes, uint64_t count)
     struct receiver *receiver = context;
     struct outcome *outcome = receiver->outcome;
     outcome->code =
-        compute_call_append(&receiver->call, &stage.services, bytes, count, &outcome->fault);
+        compute_call_append(&receiver->call, bytes, count, &outcome->fault);
     if (outcome->code == GEMMD_OK)
-        call_lookahead_arrived(&receiver->call, &stage.services);
+        call_look_further(&receiver->call, &stage.services);
     return outcome->code == GEMMD_OK;
 }
 
@@ -331,13 +331,12 @@ static enum gemmd_error open_call(struct compute_call *call, const struct spelle
                                   enum travel travel, uint64_t length, struct fault *fault)
 {
     char text[256], *rest = text;
-    *call = (struct compute_call){
-        .operation = spelling->operation, .config = &stage.config, .memory = stage.memory};
+    *call = (struct compute_call){.config = &stage.config, .memory = stage.memory};
+    compute_call_begin(call, spelling->operation);
     call->body_format = travel == RAW   ? FORMAT_RAW
                         : travel == NPY ? FORMAT_NPY
                                         : FORMAT_SAFETENSORS;
     call->shapes_inside = travel != RAW;
-    call->operation->init(call);
     snprintf(text, sizeof text, "%s", spelling->query);
     for (char *pair = strsep(&rest, "&"); pair != NULL; pair = strsep(&rest, "&")) {
         const char *name = strsep(&pair, "=");
@@ -345,13 +344,13 @@ static enum gemmd_error open_call(struct compute_call *call, const struct spelle
             parameter_set(call->operation->parameters, &call->request, name, pair, fault),
             GEMMD_OK);
     }
-    ck_assert_int_eq(call->operation->settle(call, &stage.services, "", fault), GEMMD_OK);
+    ck_assert_int_eq(compute_call_settle(call, &stage.services, "", fault), GEMMD_OK);
     if (!call->shapes_inside)
         ck_assert_int_eq(compute_call_layout(call, fault), GEMMD_OK);
     const enum gemmd_error code = compute_call_open(
         call, &stage.services, (struct body_length){.known = true, .bytes = length}, fault);
     if (code == GEMMD_OK)
-        call_lookahead_open(call, &stage.services);
+        call_look_begin(call, &stage.services);
     return code;
 }
 
@@ -400,8 +399,7 @@ static struct outcome send_infer(const struct spelled *spelling, const struct bo
     call->shapes_inside = call->sends_lse = true;
     ck_assert_int_eq(
         model_find(&stage.services, spelling->model, "", &infer->model, &outcome.fault), GEMMD_OK);
-    call->operation = infer->model.operation->operation;
-    call->operation->init(call);
+    compute_call_begin(call, infer->model.operation->operation);
     infer->model.operation->set_dtype(&call->request, infer->model.dtype);
     outcome.code = compute_call_open(call, &stage.services,
                                      (struct body_length){.known = true, .bytes = body->length},
@@ -586,7 +584,7 @@ START_TEST(a_body_of_unknown_length_goes_late)
     ck_assert_int_eq(compute_call_open(&receiver.call, &stage.services,
                                        (struct body_length){.known = false}, &outcome.fault),
                      GEMMD_OK);
-    call_lookahead_open(&receiver.call, &stage.services);
+    call_look_begin(&receiver.call, &stage.services);
     receive(&body, 7, take, &receiver);
     ck_assert_ptr_null(receiver.call.early_copy);
     ck_assert_int_eq(compute_call_bind(&receiver.call, &stage.services, &outcome.fault), GEMMD_OK);
@@ -597,8 +595,8 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("call_lookahead");
-    TCase *tcase = tcase_create("call_lookahead");
+    Suite *suite = suite_create("call_operands");
+    TCase *tcase = tcase_create("call_operands");
     tcase_add_loop_test(tcase, operands_go_as_they_land, 0, SPELLED * TRAVELS);
     tcase_add_loop_test(tcase, looking_ahead_changes_no_outcome, 0, SPELLED * TRAVELS);
     tcase_add_loop_test(tcase, the_memory_of_a_bad_body_waits_for_its_copies, 0, 3);
