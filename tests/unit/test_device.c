@@ -92,12 +92,10 @@ START_TEST(the_cpu_computes_one_at_a_time)
     uint64_t row, column;
     ck_assert_ptr_nonnull(memory);
     known_answer_init(&work.task.problem.gemm, GEMMD_BF16, GEMMD_F32, true, false, memory);
-    ck_assert_int_eq(operation_select(&operation_gemm,
-                                      &(struct gemm_device){.backend = GEMM_BACKEND_CPU}, "auto",
-                                      &work.task.problem.gemm, &work.task.kernel, &fault),
+    ck_assert_int_eq(operation_select(&operation_gemm, &(struct gemm_device){.backend = GEMM_BACKEND_CPU}, "auto",
+                                 &work.task.problem.gemm, &work.task.kernel, &fault),
                      GEMMD_OK);
-    ck_assert(
-        device_work_bytes(device, &work.task.problem.gemm, work.task.kernel, &work.device_bytes));
+    ck_assert(device_work_bytes(device, &work.task.problem.gemm, work.task.kernel, &work.device_bytes));
     if (work.device_bytes > 0)
         ck_assert(arena_alloc(device_arena(device), work.device_bytes, &work.device_offset));
 

@@ -14,16 +14,14 @@ static const uint64_t SMALL_BYTES = KNOWN_ANSWER_BYTES;
 
 static void reserve(struct device *device, struct work *work)
 {
-    ck_assert(device_work_bytes(device, &work->task.problem.gemm, work->task.kernel,
-                                &work->device_bytes));
+    ck_assert(device_work_bytes(device, &work->task.problem.gemm, work->task.kernel, &work->device_bytes));
     ck_assert(arena_alloc(device_arena(device), work->device_bytes, &work->device_offset));
 }
 
 static void choose_for(struct gemm_device target, struct work *work, const char *name)
 {
     struct fault fault = {.detail = ""};
-    ck_assert_msg(operation_select(&operation_gemm, &target, name, &work->task.problem.gemm,
-                                   &work->task.kernel, &fault) == GEMMD_OK,
+    ck_assert_msg(operation_select(&operation_gemm, &target, name, &work->task.problem.gemm, &work->task.kernel, &fault) == GEMMD_OK,
                   "%s", fault.detail);
 }
 
@@ -99,15 +97,15 @@ static void describe_large(struct work *work, unsigned char *memory)
 {
     const uint64_t matrix_bytes = (uint64_t)LARGE * LARGE * 4;
     work->task.problem.gemm = (struct gemm_problem){.dtype = GEMMD_F32,
-                                                    .out = GEMMD_F32,
-                                                    .m = LARGE,
-                                                    .n = LARGE,
-                                                    .k = LARGE,
-                                                    .batch = 1,
-                                                    .alpha = 1,
-                                                    .a = memory,
-                                                    .b = memory + matrix_bytes,
-                                                    .c = memory + 2 * matrix_bytes};
+                                          .out = GEMMD_F32,
+                                          .m = LARGE,
+                                          .n = LARGE,
+                                          .k = LARGE,
+                                          .batch = 1,
+                                          .alpha = 1,
+                                          .a = memory,
+                                          .b = memory + matrix_bytes,
+                                          .c = memory + 2 * matrix_bytes};
     gemm_problem_contiguous(&work->task.problem.gemm);
 }
 
@@ -150,9 +148,8 @@ static const struct operation_kernel *naive(void)
     const struct operation_kernel *kernel;
     static unsigned char memory[KNOWN_ANSWER_BYTES];
     known_answer_init(&problem, GEMMD_F32, GEMMD_F32, false, false, memory);
-    ck_assert_int_eq(operation_select(&operation_gemm,
-                                      &(struct gemm_device){.backend = GEMM_BACKEND_CUDA}, "naive",
-                                      &problem, &kernel, NULL),
+    ck_assert_int_eq(operation_select(&operation_gemm, &(struct gemm_device){.backend = GEMM_BACKEND_CUDA}, "naive",
+                                 &problem, &kernel, NULL),
                      GEMMD_OK);
     return kernel;
 }
@@ -193,13 +190,11 @@ static uint32_t init_sharing(struct device *device, struct work *works, uint32_t
             if (!dtype_offers_out((enum gemmd_dtype)dtype, (enum gemmd_dtype)out))
                 continue;
             *work = (struct work){.shared_launch = true};
-            known_answer_init(&work->task.problem.gemm, (enum gemmd_dtype)dtype,
-                              (enum gemmd_dtype)out, made & 1, made & 2,
-                              memory + made * SMALL_BYTES);
+            known_answer_init(&work->task.problem.gemm, (enum gemmd_dtype)dtype, (enum gemmd_dtype)out,
+                              made & 1, made & 2, memory + made * SMALL_BYTES);
             choose(work, "auto");
             ck_assert(device_can_share_launch(device, &work->task.problem.gemm, work->task.kernel));
-            ck_assert(device_work_bytes(device, &work->task.problem.gemm, work->task.kernel,
-                                        &work->device_bytes));
+            ck_assert(device_work_bytes(device, &work->task.problem.gemm, work->task.kernel, &work->device_bytes));
             ck_assert_uint_eq(work->device_bytes, 0);
             if (made > 0)
                 works[made - 1].next = work;

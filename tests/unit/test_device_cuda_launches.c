@@ -36,8 +36,7 @@ static void reserve_and_run(struct device *device, struct work *work, bool atten
     if (attention)
         ck_assert(device_task_bytes(device, &work->task, &work->device_bytes));
     else
-        ck_assert(device_work_bytes(device, &work->task.problem.gemm, work->task.kernel,
-                                    &work->device_bytes));
+        ck_assert(device_work_bytes(device, &work->task.problem.gemm, work->task.kernel, &work->device_bytes));
     ck_assert(arena_alloc(device_arena(device), work->device_bytes, &work->device_offset));
     run(device, work);
     arena_free(device_arena(device), work->device_offset);
@@ -60,8 +59,8 @@ static void init_product(struct device *device, struct long_work *cut, unsigned 
                                                    .b = memory + A_BYTES,
                                                    .c = memory + A_BYTES + B_BYTES}}};
     gemm_problem_contiguous(&cut->work.task.problem.gemm);
-    ck_assert_msg(operation_select(&operation_gemm, &gpu, name, &cut->work.task.problem.gemm,
-                                   &cut->work.task.kernel, &fault) == GEMMD_OK,
+    ck_assert_msg(operation_select(&operation_gemm, &gpu, name, &cut->work.task.problem.gemm, &cut->work.task.kernel, &fault) ==
+                      GEMMD_OK,
                   "%s", fault.detail);
     cut->product = *cut->work.task.kernel;
     ck_assert(cut->product.launch_flops > 0);

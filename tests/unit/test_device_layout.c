@@ -317,7 +317,7 @@ static bool workspace_of_unaligned(const struct gemm_problem *problem, uint64_t 
     return true;
 }
 static const struct operation_kernel wants_aligned = {.any_leading = true,
-                                                      .workspace_bytes = workspace_of_unaligned};
+                                                 .workspace_bytes = workspace_of_unaligned};
 
 START_TEST(rows_are_further_apart_where_that_spares_workspace)
 {
@@ -350,10 +350,9 @@ static bool workspace_of_seven(const struct gemm_problem *problem, uint64_t *out
 
 START_TEST(rows_stay_together_where_the_kernel_takes_no_others)
 {
-    const struct operation_kernel seven = {.any_leading = true,
-                                           .workspace_bytes = workspace_of_seven};
+    const struct operation_kernel seven = {.any_leading = true, .workspace_bytes = workspace_of_seven};
     const struct operation_kernel overflowing = {.any_leading = true,
-                                                 .workspace_bytes = overflowing_workspace};
+                                            .workspace_bytes = overflowing_workspace};
     const struct device_leading wanted = {8, 16};
     struct gemm_problem problem = problem_of(3, 16, 7, 2);
     struct device_layout layout;

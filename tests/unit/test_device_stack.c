@@ -52,13 +52,11 @@ static float *random_floats(uint64_t count, uint64_t *seed)
     return floats;
 }
 
-static const struct operation_kernel *kernel_of(const char *name,
-                                                const struct gemm_problem *problem)
+static const struct operation_kernel *kernel_of(const char *name, const struct gemm_problem *problem)
 {
     const struct operation_kernel *kernel = NULL;
-    ck_assert_int_eq(operation_select(&operation_gemm,
-                                      &(struct gemm_device){.backend = GEMM_BACKEND_CPU}, name,
-                                      problem, &kernel, NULL),
+    ck_assert_int_eq(operation_select(&operation_gemm, &(struct gemm_device){.backend = GEMM_BACKEND_CPU}, name, problem,
+                                 &kernel, NULL),
                      GEMMD_OK);
     return kernel;
 }
@@ -135,8 +133,7 @@ START_TEST(a_launch_list_is_one_stack)
         for (int stacked = 0; stacked < 2; stacked++) {
             memset(requests[i].c, 0xff, bytes);
             work->next = NULL;
-            work->stack_key =
-                stacked ? gemm_stack_key(work->task.kernel, &work->task.problem.gemm) : 0;
+            work->stack_key = stacked ? gemm_stack_key(work->task.kernel, &work->task.problem.gemm) : 0;
             device_submit(device, work);
             ck_assert_ptr_eq(device_poll(device), work);
             ck_assert_int_eq(work->status, GEMMD_OK);

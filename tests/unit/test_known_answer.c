@@ -13,9 +13,8 @@ static void compute(const struct gemm_problem *problem)
     const struct operation_kernel *kernel;
     struct fault fault;
     uint64_t bytes;
-    ck_assert_int_eq(operation_select(&operation_gemm,
-                                      &(struct gemm_device){.backend = GEMM_BACKEND_CPU}, "naive",
-                                      problem, &kernel, &fault),
+    ck_assert_int_eq(operation_select(&operation_gemm, &(struct gemm_device){.backend = GEMM_BACKEND_CPU}, "naive",
+                                 problem, &kernel, &fault),
                      GEMMD_OK);
     ck_assert_int_eq(gemm_context_create(GEMM_BACKEND_CPU, NULL, 1, &context, &fault), GEMMD_OK);
     ck_assert(kernel->workspace_bytes(problem, &bytes));

@@ -104,8 +104,8 @@ START_TEST(launches_cover_the_result_once)
     ck_assert_ptr_nonnull(rows);
     for (unsigned launches = 1; launches < 40; launches += 3) {
         const struct operation_kernel kernel = {.takes = takes_all,
-                                                .workspace_bytes = no_workspace,
-                                                .launch_flops = flops(&p) / launches};
+                                           .workspace_bytes = no_workspace,
+                                           .launch_flops = flops(&p) / launches};
         struct launch_cut cut;
         launch_cut_gemm(&kernel, &p, &cut);
         ck_assert_uint_ge(cut.launches, 1);
@@ -148,9 +148,9 @@ END_TEST
 START_TEST(f32_at_full_precision_can_have_shorter_launches)
 {
     const struct operation_kernel kernel = {.takes = takes_all,
-                                            .workspace_bytes = no_workspace,
-                                            .launch_flops = 1e10,
-                                            .launch_flops_f32 = 1e9};
+                                       .workspace_bytes = no_workspace,
+                                       .launch_flops = 1e10,
+                                       .launch_flops_f32 = 1e9};
     struct launch_cut cut;
     struct gemm_problem rows = product(8192, 512, 512, 1);
     rows.dtype = GEMMD_F32;

@@ -39,14 +39,13 @@ static void submit(struct device *device, uint32_t slot, struct work *work)
     else
         ck_assert(work->task.kernel->workspace_bytes(&work->task.problem.gemm, &bytes));
     void *workspace = bytes > 0 ? aligned_alloc(64, (bytes + 63) / 64 * 64) : NULL;
-    work->status =
-        is_task ? work->task.kernel->run(failing->context, &work->task.problem, workspace)
-                : work->task.kernel->run(failing->context, &work->task.problem.gemm, workspace);
+    work->status = is_task
+                       ? work->task.kernel->run(failing->context, &work->task.problem, workspace)
+                       : work->task.kernel->run(failing->context, &work->task.problem.gemm, workspace);
     free(workspace);
     if (attends == failing->attends && is_task == attends &&
         (failing->kernel == NULL || strcmp(work_kernel_name(work), failing->kernel) == 0))
-        fail_work(failing, work,
-                  attends ? work->task.problem.attention.o : work->task.problem.gemm.c);
+        fail_work(failing, work, attends ? work->task.problem.attention.o : work->task.problem.gemm.c);
 }
 
 static bool poll_ended(struct device *device, uint32_t slot, struct work *work)

@@ -122,9 +122,7 @@ START_TEST(rows_of_every_type)
         like.m = 1 + random_next(&seed) % 20;
         like.n = case_sizes[random_next(&seed) % 5];
         like.k = case_sizes[random_next(&seed) % 5];
-        for (const struct operation_kernel *const *k =
-                 operation_kernels(&operation_gemm, GEMM_BACKEND_CPU);
-             *k != NULL; k++)
+        for (const struct operation_kernel *const *k = operation_kernels(&operation_gemm, GEMM_BACKEND_CPU); *k != NULL; k++)
             if ((*k)->rows_independent)
                 check_stack(*k, &like, number % 3, 1 + number % 4, seed);
     }
@@ -145,9 +143,7 @@ START_TEST(rows_with_scales)
     like.batch = 1;
     like.alpha = 0.5;
     like.beta = 2;
-    for (const struct operation_kernel *const *k =
-             operation_kernels(&operation_gemm, GEMM_BACKEND_CPU);
-         *k != NULL; k++)
+    for (const struct operation_kernel *const *k = operation_kernels(&operation_gemm, GEMM_BACKEND_CPU); *k != NULL; k++)
         if ((*k)->rows_independent)
             check_stack(*k, &like, (uint64_t)_i, 5, 11);
 }
@@ -223,9 +219,7 @@ START_TEST(many_requests)
                                       .batch = 1,
                                       .alpha = 1,
                                       .beta = 2};
-    for (const struct operation_kernel *const *k =
-             operation_kernels(&operation_gemm, GEMM_BACKEND_CPU);
-         *k != NULL; k++)
+    for (const struct operation_kernel *const *k = operation_kernels(&operation_gemm, GEMM_BACKEND_CPU); *k != NULL; k++)
         if ((*k)->rows_independent)
             check_stack(*k, &like, 0, 1, 5);
 }
@@ -238,10 +232,8 @@ START_TEST(what_cannot_stack)
     struct gemm_problem p = {
         .dtype = GEMMD_F32, .out = GEMMD_F32, .m = 3, .n = 5, .k = 7, .batch = 1, .alpha = 1};
     gemm_problem_contiguous(&p);
-    ck_assert_int_eq(operation_select(&operation_gemm, &device, "openblas", &p, &openblas, NULL),
-                     GEMMD_OK);
-    ck_assert_int_eq(operation_select(&operation_gemm, &device, "tiled", &p, &tiled, NULL),
-                     GEMMD_OK);
+    ck_assert_int_eq(operation_select(&operation_gemm, &device, "openblas", &p, &openblas, NULL), GEMMD_OK);
+    ck_assert_int_eq(operation_select(&operation_gemm, &device, "tiled", &p, &tiled, NULL), GEMMD_OK);
     ck_assert_msg(!gemm_can_stack(openblas, &p), "the sums of OpenBLAS depend on m");
     ck_assert(gemm_can_stack(tiled, &p));
     p.transa = true;
