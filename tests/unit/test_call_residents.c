@@ -183,7 +183,7 @@ START_TEST(the_problem_points_at_what_is_there)
 {
     struct gemm_request request;
     struct call_residents residents;
-    struct work work = {.problem = {.lda = 99, .ldb = 99, .ldc = 99}};
+    struct work work = {.task.problem.gemm = {.lda = 99, .ldb = 99, .ldc = 99}};
     const struct gemm_problem *problem = &work.task.problem.gemm;
     ck_assert_int_eq(open_request("b=batch5&m=7&store=c", FORMAT_RAW, &request, &residents),
                      GEMMD_OK);
