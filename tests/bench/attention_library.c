@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/gemm.h"
 #include "kernels/operations.h"
 #include "proto/revision.h"
 #include "tests/bench/attention.h"

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "kernels/gemm.h"
+#include "kernels/operations.h"
 #include "proto/dtype.h"
 #include "proto/revision.h"
 #include "tests/bench/device.h"
@@ -199,7 +199,8 @@ static void part_of_product(struct devices *devices, int index, int count, const
     const struct operation_kernel *kernel;
     struct fault fault;
     uint64_t bytes;
-    if (operation_select(&operation_gemm, &one->device, "auto", &problem, &kernel, &fault) != GEMMD_OK ||
+    if (operation_select(&operation_gemm, &one->device, "auto", &problem, &kernel, &fault) !=
+            GEMMD_OK ||
         !kernel->workspace_bytes(&problem, &bytes)) {
         fprintf(stderr, "gemmd-bench: no kernel takes the product\n");
         exit(EXIT_FAILURE);

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/gemm.h"
+#include "kernels/operations.h"
 #include "tests/bench/device.h"
 #include "tests/bench/served.h"
 #include "tests/product/random.h"
@@ -102,7 +102,8 @@ struct error_bench {
 static bool run(const struct error_bench *e, const char *name, uint64_t k, double *largest,
                 double *squares)
 {
-    const struct operation_kernel *const *kernel = operation_kernels(&operation_gemm, GEMM_BACKEND_CUDA);
+    const struct operation_kernel *const *kernel =
+        operation_kernels(&operation_gemm, GEMM_BACKEND_CUDA);
     struct gemm_problem problem = {.dtype = GEMMD_F32,
                                    .out = GEMMD_F32,
                                    .transb = true,

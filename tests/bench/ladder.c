@@ -8,7 +8,8 @@
 
 #include "proto/dtype.h"
 
-static bool add_row(struct ladder_plan *plan, const char *name, const struct operation_kernel *kernel)
+static bool add_row(struct ladder_plan *plan, const char *name,
+                    const struct operation_kernel *kernel)
 {
     if (plan->table.count == LADDER_ROWS)
         return false;
@@ -41,7 +42,8 @@ static void add_kernels(struct ladder_plan *plan, enum gemm_backend backend)
                                         "wgmma",           "openblas"};
     const struct gemm_problem shape = shape_of(plan, 64);
     for (unsigned i = 0; i < sizeof rungs / sizeof rungs[0]; i++)
-        for (const struct operation_kernel *const *k = operation_kernels(&operation_gemm, backend); *k != NULL; k++)
+        for (const struct operation_kernel *const *k = operation_kernels(&operation_gemm, backend);
+             *k != NULL; k++)
             if (strcmp((*k)->name, rungs[i]) == 0 && (*k)->takes(&shape))
                 add_row(plan, rungs[i], *k);
 }
@@ -151,7 +153,9 @@ static bool run_shapes_of(const char *layout, bool transa, bool transb, const ch
                                      .batch = 1,
                                      .alpha = 1};
     uint32_t count = 1;
-    for (const struct operation_kernel *const *k = operation_kernels(&operation_gemm, GEMM_BACKEND_CUDA); *k != NULL; k++)
+    for (const struct operation_kernel *const *k =
+             operation_kernels(&operation_gemm, GEMM_BACKEND_CUDA);
+         *k != NULL; k++)
         if (strcmp((*k)->name, "register_tiled") == 0)
             kernels[count++] = *k;
     count += ladder_cuda_tiles(cuda, &any, kernels + count, LADDER_ROWS - count);

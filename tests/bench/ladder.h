@@ -6,7 +6,7 @@
 #define TESTS_BENCH_LADDER_H
 
 #include "client/gemmctl/ladder_table.h"
-#include "kernels/gemm.h"
+#include "kernels/operations.h"
 
 struct ladder_options {
     bool cpu;           /* else CUDA */
@@ -45,9 +45,9 @@ uint32_t ladder_cuda_tiles(const struct ladder_cuda *cuda, const struct gemm_pro
 
 /* ladder_cpu.c: the same on the CPU; no kernel is NULL. What would take longer than some seconds,
  * by `before`, the times at half the side (0: not known), is left out. */
-bool ladder_cpu_measure(const struct gemm_problem *shape, const struct operation_kernel *const kernels[],
-                        uint32_t count, const double before[], double milliseconds[],
-                        bool too_slow[]);
+bool ladder_cpu_measure(const struct gemm_problem *shape,
+                        const struct operation_kernel *const kernels[], uint32_t count,
+                        const double before[], double milliseconds[], bool too_slow[]);
 
 /* Returns an exit status. */
 int bench_ladder(const struct ladder_options *options);

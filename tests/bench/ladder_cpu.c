@@ -95,9 +95,9 @@ static int compare_doubles(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-bool ladder_cpu_measure(const struct gemm_problem *shape, const struct operation_kernel *const kernels[],
-                        uint32_t count, const double before[], double milliseconds[],
-                        bool too_slow[])
+bool ladder_cpu_measure(const struct gemm_problem *shape,
+                        const struct operation_kernel *const kernels[], uint32_t count,
+                        const double before[], double milliseconds[], bool too_slow[])
 {
     struct operands o;
     struct gemm_context *context = NULL;

@@ -113,7 +113,8 @@ uint32_t ladder_cuda_tiles(const struct ladder_cuda *cuda, const struct gemm_pro
         .backend = GEMM_BACKEND_CUDA,
         .compute_capability = (uint32_t)(10 * cuda->properties.major + cuda->properties.minor)};
     uint32_t count = 0;
-    for (const struct operation_kernel *tile = tile_kernels; tile->name != NULL && count < max; tile++)
+    for (const struct operation_kernel *tile = tile_kernels; tile->name != NULL && count < max;
+         tile++)
         if (operation_kernel_runs_on(&operation_gemm, tile, &device) && tile->takes(shape))
             kernels[count++] = tile;
     return count;
@@ -160,7 +161,8 @@ static int compare_floats(const void *a, const void *b)
 }
 
 static bool set_up(struct ladder_cuda *cuda, const struct gemm_problem *shape,
-                   const struct operation_kernel *const kernels[], uint32_t count, struct shape_bench *s)
+                   const struct operation_kernel *const kernels[], uint32_t count,
+                   struct shape_bench *s)
 {
     struct gemm_problem *p = &s->problem;
     *s = (struct shape_bench){.problem = *shape};

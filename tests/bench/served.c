@@ -10,7 +10,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "kernels/gemm.h"
+#include "kernels/operations.h"
 #include "proto/dtype.h"
 #include "tests/bench/cublaslt.h"
 #include "tests/bench/device.h"

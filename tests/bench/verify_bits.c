@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/operations.h"
 #include "proto/dtype.h"
 #include "proto/number.h"
 #include "tests/product/cases.h"
@@ -43,7 +44,8 @@ static bool run_product(const struct run *run, struct product *product)
     const struct gemm_device cpu = {.backend = GEMM_BACKEND_CPU};
     const struct operation_kernel *kernel;
     uint64_t bytes;
-    if (operation_select(&operation_gemm, &cpu, "auto", &product->problem, &kernel, NULL) != GEMMD_OK ||
+    if (operation_select(&operation_gemm, &cpu, "auto", &product->problem, &kernel, NULL) !=
+            GEMMD_OK ||
         !kernel->workspace_bytes(&product->problem, &bytes))
         return false;
     void *workspace = aligned_alloc(256, bytes / 256 * 256 + 256);

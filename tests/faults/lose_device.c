@@ -20,9 +20,10 @@ void __wrap_device_submit(struct device *device, struct work *works);
 
 void __wrap_device_submit(struct device *device, struct work *works)
 {
-    const struct gemm_problem *problem = &works->task.problem.gemm;
+    const struct task *task = &works->task;
+    const struct gemm_problem *problem = &task->problem.gemm;
     const char *path = getenv("LOSE_DEVICE");
-    if (works->task.kernel != NULL && problem->m == LOST_M && problem->n == LOST_N &&
+    if (task->operation == &operation_gemm && problem->m == LOST_M && problem->n == LOST_N &&
         problem->k == LOST_K && path != NULL && unlink(path) == 0)
         device_set_lost(device, "a test has lost the device");
     __real_device_submit(device, works);

@@ -44,8 +44,7 @@ static bool takes(const void *of)
     return p->n <= B_MAX && p->k <= B_MAX / p->n && gemm_cpu_tiled.takes(p);
 }
 
-static enum gemmd_error run(struct gemm_context *context, const void *of,
-                            void *workspace)
+static enum gemmd_error run(struct gemm_context *context, const void *of, void *workspace)
 {
     const struct gemm_problem *problem = of;
     const enum gemmd_error code = launch_in(context);
@@ -174,8 +173,7 @@ static const char *simulated_library(void)
 
 const struct gemm_backend_entry gemm_backend_cuda = {
     .name = "cuda",
-    .kernels = {[OPERATION_GEMM] = kernels,
-                [OPERATION_ATTENTION] = attention},
+    .kernels = {[OPERATION_GEMM] = kernels, [OPERATION_ATTENTION] = attention},
     .context_create = simulated_create,
     .context_destroy = simulated_destroy,
     .move_rows = simulated_move_rows,

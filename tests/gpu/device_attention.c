@@ -5,9 +5,9 @@
 #include <string.h>
 
 #include "kernels/attention_grouped.h"
-#include "kernels/launch_cut.h"
 #include "kernels/operations.h"
 #include "proto/dtype.h"
+#include "tests/gpu/launches.h"
 
 enum { GUARD = 256, POISON = 0xff };
 enum { DIVIDED = 0 }; /* instead of a number of launches */
@@ -157,7 +157,7 @@ static enum gemmd_error run_divided(const struct operation_kernel *kernel,
                                     struct gemm_context *context, const struct attention_problem *p,
                                     void *workspace)
 {
-    const uint64_t units = operation_attention.units(p), at_once = (units + 2) / 3;
+    const uint64_t units = operation_attention.units(kernel, p), at_once = (units + 2) / 3;
     enum gemmd_error code = GEMMD_OK;
     if (units < 2)
         return kernel->run(context, p, workspace);
@@ -171,29 +171,6 @@ static enum gemmd_error run_divided(const struct operation_kernel *kernel,
     return code;
 }
 
-static enum gemmd_error run_launches(const struct operation_kernel *kernel,
-                                     struct gemm_context *context,
-                                     const struct attention_problem *p, void *workspace,
-                                     uint32_t launches)
-{
-    struct operation_kernel shorter = *kernel;
-    struct launch_cut cut;
-    enum gemmd_error code = GEMMD_OK;
-    if (launches == DIVIDED)
-        return run_divided(kernel, context, p, workspace);
-    if (launches == 1)
-        return kernel->run(context, p, workspace);
-    shorter.launch_flops = attention_flops(p) / launches;
-    const struct task task = {
-        .operation = &operation_attention, .kernel = &shorter, .problem.attention = *p};
-    launch_cut_task(&task, context, &cut);
-    if (cut.launches == 1)
-        return kernel->run(context, p, workspace);
-    for (uint64_t i = 0; i < cut.launches && code == GEMMD_OK; i++)
-        code = kernel->run_parts(context, p, launch_cut_task_parts(&cut, i));
-    return code;
-}
-
 static bool run_in(struct device_attention *device, struct attention_sample *sample,
                    const struct operation_kernel *kernel, struct gemm_context *context,
                    char *workspace, uint64_t bytes, uint32_t launches, char *text, uint64_t size)
@@ -203,7 +180,11 @@ static bool run_in(struct device_attention *device, struct attention_sample *sam
                    text, size) ||
         !copy_results(device, sample, true, text, size))
         return false;
-    enum gemmd_error code = run_launches(kernel, context, &device->problem, workspace, launches);
+    const struct task task = {
+        .operation = &operation_attention, .kernel = kernel, .problem.attention = device->problem};
+    enum gemmd_error code = launches == DIVIDED
+                                ? run_divided(kernel, context, &device->problem, workspace)
+                                : launches_run(&task, context, launches, workspace);
     if (code != GEMMD_OK) {
         snprintf(text, size, "run returned %s (%s)", error_name(code),
                  cudaGetErrorName(cudaGetLastError()));

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "kernels/launch_cut.h"
+#include "tests/gpu/launches.h"
 
 enum { GUARD = 256, POISON = 0xff };
 
@@ -67,27 +67,9 @@ static bool guard_intact(const void *guard, char *text, uint64_t size)
     return true;
 }
 
-static enum gemmd_error run_launches(const struct operation_kernel *kernel, struct gemm_context *context,
-                                     const struct gemm_problem *p, void *workspace,
-                                     uint32_t launches)
-{
-    struct operation_kernel shorter = *kernel;
-    struct launch_cut cut;
-    enum gemmd_error code = GEMMD_OK;
-    if (launches > 1 && kernel->launch_flops > 0)
-        shorter.launch_flops =
-            2.0 * (double)p->m * (double)p->n * (double)p->k * (double)p->batch / launches;
-    launch_cut_gemm(&shorter, p, &cut);
-    for (uint64_t i = 0; i < cut.launches && code == GEMMD_OK; i++) {
-        const struct gemm_problem part = launch_cut_gemm_piece(&cut, p, i);
-        code = kernel->run(context, &part, workspace);
-    }
-    return code;
-}
-
 static bool run_in(struct device_product *device, struct product *product,
-                   const struct operation_kernel *kernel, struct gemm_context *context, char *workspace,
-                   uint64_t bytes, uint32_t launches, char *text, uint64_t size)
+                   const struct operation_kernel *kernel, struct gemm_context *context,
+                   char *workspace, uint64_t bytes, uint32_t launches, char *text, uint64_t size)
 {
     const struct product_buffer *c = &product->buffers[PRODUCT_C];
     cudaStream_t stream = device->stream;
@@ -98,7 +80,9 @@ static bool run_in(struct device_product *device, struct product *product,
                                    cudaMemcpyHostToDevice, stream),
                    "the poisoning of C", text, size))
         return false;
-    enum gemmd_error code = run_launches(kernel, context, &device->problem, workspace, launches);
+    const struct task task = {
+        .operation = &operation_gemm, .kernel = kernel, .problem.gemm = device->problem};
+    enum gemmd_error code = launches_run(&task, context, launches, workspace);
     if (code != GEMMD_OK) {
         snprintf(text, size, "run returned %s (%s)", error_name(code),
                  cudaGetErrorName(cudaGetLastError()));

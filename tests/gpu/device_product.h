@@ -4,6 +4,7 @@
 #ifndef TESTS_GPU_DEVICE_PRODUCT_H
 #define TESTS_GPU_DEVICE_PRODUCT_H
 
+#include "kernels/operations.h"
 #include "tests/product/product.h"
 
 struct device_product {

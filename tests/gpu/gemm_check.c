@@ -68,7 +68,8 @@ static double sum_error(const struct trial *trial, uint64_t k)
     return 2 * chain;
 }
 
-static void add_trials(struct check *check, const struct operation_kernel *kernel, const char *family)
+static void add_trials(struct check *check, const struct operation_kernel *kernel,
+                       const char *family)
 {
     for (uint32_t i = 0; i < case_types_count(); i++) {
         const struct case_types types = case_types[i];
@@ -90,11 +91,15 @@ static void add_trials(struct check *check, const struct operation_kernel *kerne
 /* Those with `text` in their name. A kernel that comes in several tiles also tile by tile. */
 static void add_all(struct check *check, const struct gemm_device *device, const char *text)
 {
-    for (const struct operation_kernel *const *k = operation_kernels(&operation_gemm, GEMM_BACKEND_CUDA); *k != NULL; k++)
-        if (operation_kernel_runs_on(&operation_gemm, *k, device) && strstr((*k)->name, text) != NULL)
+    for (const struct operation_kernel *const *k =
+             operation_kernels(&operation_gemm, GEMM_BACKEND_CUDA);
+         *k != NULL; k++)
+        if (operation_kernel_runs_on(&operation_gemm, *k, device) &&
+            strstr((*k)->name, text) != NULL)
             add_trials(check, *k, NULL);
     for (const struct operation_kernel *tile = tile_kernels; tile->name != NULL; tile++)
-        if (operation_kernel_runs_on(&operation_gemm, tile, device) && strstr(tile->name, text) != NULL)
+        if (operation_kernel_runs_on(&operation_gemm, tile, device) &&
+            strstr(tile->name, text) != NULL)
             add_trials(check, tile, tile_kernel_family(tile));
 }
 

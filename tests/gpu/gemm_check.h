@@ -4,7 +4,7 @@
 #ifndef TESTS_GPU_GEMM_CHECK_H
 #define TESTS_GPU_GEMM_CHECK_H
 
-#include "kernels/gemm.h"
+#include "kernels/operations.h"
 #include "tests/gpu/streams.h"
 
 /* One kernel with one pair of types, and how it has done. */

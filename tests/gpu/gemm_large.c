@@ -120,8 +120,9 @@ void gemm_check_large(const struct gemm_device *device, struct gemm_context *con
     static const enum gemmd_dtype types[][2] = {
         {GEMMD_F16, GEMMD_F16}, {GEMMD_I8, GEMMD_I32}, {GEMMD_I8, GEMMD_F32}};
     for (unsigned i = 0; i < sizeof types / sizeof types[0]; i++)
-        for (const struct operation_kernel *const *k = operation_kernels(&operation_gemm, GEMM_BACKEND_CUDA); *k != NULL;
-             k++) {
+        for (const struct operation_kernel *const *k =
+                 operation_kernels(&operation_gemm, GEMM_BACKEND_CUDA);
+             *k != NULL; k++) {
             struct large large = {.workspace = NULL};
             const struct gemm_problem asked = {.dtype = types[i][0],
                                                .out = types[i][1],

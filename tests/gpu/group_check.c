@@ -50,8 +50,8 @@ static bool open_bench(struct group_bench *bench)
         return false;
     if (gemm_context_create(GEMM_BACKEND_CUDA, bench->stream, 0, &bench->context, &fault) !=
             GEMMD_OK ||
-        operation_select(&operation_gemm, &(struct gemm_device){.backend = GEMM_BACKEND_CUDA}, "grouped", &any,
-                    &bench->kernel, &fault) != GEMMD_OK) {
+        operation_select(&operation_gemm, &(struct gemm_device){.backend = GEMM_BACKEND_CUDA},
+                         "grouped", &any, &bench->kernel, &fault) != GEMMD_OK) {
         printf("%s\n", fault.detail);
         return false;
     }

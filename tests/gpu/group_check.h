@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <time.h>
 
-#include "kernels/gemm.h"
+#include "kernels/operations.h"
 
 struct group_bench {
     cudaStream_t stream;

@@ -40,10 +40,10 @@ static struct gemm_problem at(const struct crossover *x, unsigned char *start)
 static bool run_in_place(struct crossover *x, uint32_t count)
 {
     struct gemm_problem problems[MOST];
-    const struct gemm_problem *list[MOST];
+    struct operation_member list[MOST];
     for (uint32_t i = 0; i < count; i++) {
         problems[i] = at(x, x->host + i * x->work_bytes);
-        list[i] = &problems[i];
+        list[i] = (struct operation_member){&problems[i], NULL};
     }
     return x->bench->kernel->run_group(x->bench->context, list, count) == GEMMD_OK &&
            group_succeeded(cudaStreamSynchronize(x->bench->stream), "products in place");
@@ -98,8 +98,8 @@ static bool measure(struct crossover *x, enum gemmd_dtype dtype, uint64_t side)
                                        .batch = 1,
                                        .alpha = 1};
     gemm_problem_contiguous(&x->problem);
-    if (operation_select(&operation_gemm, &(struct gemm_device){.backend = GEMM_BACKEND_CUDA}, "cublas", &x->problem,
-                    &x->library, NULL) != GEMMD_OK ||
+    if (operation_select(&operation_gemm, &(struct gemm_device){.backend = GEMM_BACKEND_CUDA},
+                         "cublas", &x->problem, &x->library, NULL) != GEMMD_OK ||
         !timed(x, run_in_place, 1, &alone) || !timed(x, run_copied, 1, &copied) ||
         !timed(x, run_in_place, MOST, &alone_16) || !timed(x, run_copied, MOST, &copied_16))
         return false;

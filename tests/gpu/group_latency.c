@@ -21,7 +21,7 @@ typedef CUresult write_value(CUstream stream, CUdeviceptr to, cuuint32_t value, 
 struct latency {
     struct group_bench *bench;
     struct gemm_problem problems[MOST];
-    const struct gemm_problem *list[MOST];
+    struct operation_member list[MOST];
     cudaEvent_t begun, ended, plain;
     _Atomic uint32_t *flag;
     uint32_t value;
@@ -128,7 +128,7 @@ bool group_time_latency(struct group_bench *bench)
                                                .b = a + matrix,
                                                .c = a + 2 * matrix};
         gemm_problem_contiguous(&l->problems[i]);
-        l->list[i] = &l->problems[i];
+        l->list[i] = (struct operation_member){&l->problems[i], NULL};
     }
     printf("latency of one launch, medians of %d:\n", RUNS);
     static const uint32_t counts[] = {1, 4, 16, 40, 64};

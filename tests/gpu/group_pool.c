@@ -117,11 +117,11 @@ static bool place(struct pool *pool, struct placed *placed)
 /* Poisons C, runs, and leaves C and what surrounds it in the products' own buffers. */
 static bool run(struct pool *pool, struct placed *const members[], uint32_t count, enum where where)
 {
-    const struct gemm_problem *problems[POOL];
+    struct operation_member list[POOL];
     struct group_bench *bench = pool->bench;
     for (uint32_t i = 0; i < count; i++) {
         struct product_buffer *c = &members[i]->product.buffers[PRODUCT_C];
-        problems[i] = &members[i]->problems[where];
+        list[i] = (struct operation_member){&members[i]->problems[where], NULL};
         product_poison(&members[i]->product);
         if (where == HOST)
             memcpy(members[i]->c[where], c->data, c->bytes);
@@ -131,8 +131,8 @@ static bool run(struct pool *pool, struct placed *const members[], uint32_t coun
             return false;
     }
     const enum gemmd_error code = count == 1
-                                      ? bench->kernel->run(bench->context, problems[0], NULL)
-                                      : bench->kernel->run_group(bench->context, problems, count);
+                                      ? bench->kernel->run(bench->context, list[0].problem, NULL)
+                                      : bench->kernel->run_group(bench->context, list, count);
     if (code != GEMMD_OK) {
         printf("the launch of %" PRIu32 " products failed: %s (%s)\n", count, error_name(code),
                cudaGetErrorName(cudaGetLastError()));

@@ -21,8 +21,9 @@ struct stack {
     struct group_bench *bench;
     const struct operation_kernel *kernel;
     struct product product;
-    struct gemm_problem problem; /* B and bias in device memory, the rest mapped */
-    struct gemm_stack_rows rows[REQUESTS_MAX];
+    struct gemm_problem problem;                /* B and bias in device memory, the rest mapped */
+    struct gemm_problem requests[REQUESTS_MAX]; /* some rows each */
+    struct operation_member members[REQUESTS_MAX];
     uint32_t count;
     unsigned char *mapped[PRODUCT_PARTS], *device[PRODUCT_PARTS];
     unsigned char *alone, *workspace;
@@ -84,24 +85,24 @@ static void cut(struct stack *s, uint64_t most)
     for (uint64_t first = 0; first < p->m && s->count < REQUESTS_MAX;) {
         const uint64_t drawn = 1 + random_next(&s->seed) % most;
         const uint64_t some = drawn < p->m - first ? drawn : p->m - first;
-        s->rows[s->count++] = (struct gemm_stack_rows){
-            .a = (const char *)p->a + first * p->lda * in,
-            .c0 = p->c0 != NULL ? (const char *)p->c0 + first * p->ldc0 * out : NULL,
-            .c = (char *)p->c + first * p->ldc * out,
-            .rows = some,
-        };
+        struct gemm_problem *request = &s->requests[s->count];
+        *request = *p;
+        request->m = some;
+        request->a = (const char *)p->a + first * p->lda * in;
+        request->c0 = p->c0 != NULL ? (const char *)p->c0 + first * p->ldc0 * out : NULL;
+        request->c = (char *)p->c + first * p->ldc * out;
+        s->members[s->count++] = (struct operation_member){request, NULL};
         first += some;
     }
 }
 
 /* As the daemon computes a request that is alone: operands contiguous at multiples of 256 bytes in
  * device memory, and copies each way. */
-static bool run_alone(struct stack *s, const struct gemm_stack_rows *rows)
+static bool run_alone(struct stack *s, const struct gemm_problem *rows)
 {
-    struct gemm_problem p = s->problem;
+    struct gemm_problem p = *rows;
     const uint64_t in = dtype_size(p.dtype), out = dtype_size(p.out);
     unsigned char *at = s->workspace;
-    p.m = rows->rows;
     p.lda = p.k;
     p.ldc0 = p.ldc = p.n;
     p.a = at;
@@ -111,16 +112,15 @@ static bool run_alone(struct stack *s, const struct gemm_stack_rows *rows)
     p.c = at;
     at += (p.m * p.n * out + 255) / 256 * 256;
     cudaStream_t stream = s->bench->stream;
-    cudaError_t error =
-        cudaMemcpy2DAsync((void *)(uintptr_t)p.a, p.k * in, rows->a, s->problem.lda * in, p.k * in,
-                          p.m, cudaMemcpyDefault, stream);
+    cudaError_t error = cudaMemcpy2DAsync((void *)(uintptr_t)p.a, p.k * in, rows->a, rows->lda * in,
+                                          p.k * in, p.m, cudaMemcpyDefault, stream);
     if (error == cudaSuccess && p.c0 != NULL)
-        error = cudaMemcpy2DAsync((void *)(uintptr_t)p.c0, p.n * out, rows->c0,
-                                  s->problem.ldc0 * out, p.n * out, p.m, cudaMemcpyDefault, stream);
+        error = cudaMemcpy2DAsync((void *)(uintptr_t)p.c0, p.n * out, rows->c0, rows->ldc0 * out,
+                                  p.n * out, p.m, cudaMemcpyDefault, stream);
     if (error == cudaSuccess && s->kernel->run(s->bench->context, &p, at) != GEMMD_OK)
         error = cudaErrorLaunchFailure;
     if (error == cudaSuccess)
-        error = cudaMemcpy2DAsync(rows->c, s->problem.ldc * out, p.c, p.n * out, p.n * out, p.m,
+        error = cudaMemcpy2DAsync(rows->c, rows->ldc * out, p.c, p.n * out, p.n * out, p.m,
                                   cudaMemcpyDefault, stream);
     if (error == cudaSuccess)
         error = cudaStreamSynchronize(stream);
@@ -138,13 +138,13 @@ static void poison(struct stack *s)
 static bool run_stacked(struct stack *s, uint64_t bytes)
 {
     const struct operation_check all_rows = {.seed = random_next(&s->seed),
-                                              .residuals = s->residuals};
+                                             .residuals = s->residuals};
     unsigned char guard[GUARD];
     for (uint64_t i = 0; i < s->problem.m; i++)
         s->residuals[i] = (double)NAN;
     if (!group_succeeded(cudaMemset(s->workspace, 0xff, bytes + GUARD), "cudaMemset") ||
-        gemm_stacked(s->bench->context, s->kernel, &s->problem, s->rows, s->count, &all_rows,
-                     s->workspace) != GEMMD_OK ||
+        gemm_stacked(s->bench->context, s->kernel, s->members, s->count, &all_rows, s->workspace) !=
+            GEMMD_OK ||
         !group_succeeded(cudaStreamSynchronize(s->bench->stream), "a stack") ||
         !copy(guard, s->workspace + bytes, GUARD))
         return false;
@@ -175,7 +175,9 @@ static bool check(struct stack *s, const struct gemm_problem *like, uint64_t gap
     bool right = false;
     uint64_t bytes;
     product_describe(&s->product.problem, what, sizeof what);
-    if (!place(s) || operation_select(&operation_gemm, &device, "auto", &s->problem, &s->kernel, &fault) != GEMMD_OK ||
+    if (!place(s) ||
+        operation_select(&operation_gemm, &device, "auto", &s->problem, &s->kernel, &fault) !=
+            GEMMD_OK ||
         !gemm_can_stack(s->kernel, &s->problem) ||
         !gemm_stacked_bytes(s->kernel, &s->problem, &bytes) || bytes + GUARD > WORKSPACE_BYTES) {
         printf("FAILED: %s: no stack by %s\n", what,
@@ -186,7 +188,7 @@ static bool check(struct stack *s, const struct gemm_problem *like, uint64_t gap
     struct product_buffer *c = &s->product.buffers[PRODUCT_C];
     poison(s);
     for (uint32_t i = 0; i < s->count; i++)
-        if (!run_alone(s, &s->rows[i]))
+        if (!run_alone(s, &s->requests[i]))
             goto out;
     memcpy(s->alone, s->mapped[PRODUCT_C], c->bytes);
     poison(s);
@@ -270,14 +272,13 @@ void group_check_stacks(struct group_bench *bench, uint64_t *passed, uint64_t *f
 }
 
 /* The time of a stack from the call to the end, in microseconds; negative if the stack fails. */
-static double time_stack(struct stack *s, const struct gemm_problem *p, uint32_t count,
-                         const struct operation_check *check)
+static double time_stack(struct stack *s, uint32_t count, const struct operation_check *check)
 {
     enum { RUNS = 301 };
     double times[RUNS];
     for (unsigned run = 0; run < RUNS; run++) {
         const double begun_us = group_now_us();
-        if (gemm_stacked(s->bench->context, s->kernel, p, s->rows, count, check, s->workspace) !=
+        if (gemm_stacked(s->bench->context, s->kernel, s->members, count, check, s->workspace) !=
                 GEMMD_OK ||
             !group_succeeded(cudaStreamSynchronize(s->bench->stream), "a stack"))
             return -1;
@@ -316,14 +317,19 @@ bool group_time_stacks(struct group_bench *bench)
         const struct gemm_device device = {.backend = GEMM_BACKEND_CUDA, .compute_capability = 90};
         gemm_problem_contiguous(&p);
         done = operation_select(&operation_gemm, &device, "auto", &p, &s->kernel, NULL) == GEMMD_OK;
-        for (uint32_t i = 0; i < counts[c]; i++)
-            s->rows[i] = (struct gemm_stack_rows){
-                .a = rows + i * SIDE, .c = rows + (MOST + i) * SIDE, .rows = 1};
+        for (uint32_t i = 0; i < counts[c]; i++) {
+            struct gemm_problem *request = &s->requests[i];
+            *request = p;
+            request->m = 1;
+            request->a = rows + i * SIDE;
+            request->c = rows + (MOST + i) * SIDE;
+            s->members[i] = (struct operation_member){request, NULL};
+        }
         if (!done)
             break;
         const struct operation_check check = {.seed = 1, .residuals = s->residuals};
-        const double us = time_stack(s, &p, counts[c], NULL);
-        const double checked_us = time_stack(s, &p, counts[c], &check);
+        const double us = time_stack(s, counts[c], NULL);
+        const double checked_us = time_stack(s, counts[c], &check);
         done = us > 0 && checked_us > 0;
         printf("  %3u requests %7.1f us, %9.0f rows/s by %s; verified %7.1f us, %.2f times\n",
                counts[c], us, counts[c] / us * 1e6, s->kernel->name, checked_us, checked_us / us);

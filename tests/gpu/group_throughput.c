@@ -23,7 +23,7 @@ struct throughput {
     cudaEvent_t begun, ended;
     struct sides sides[PRODUCTS];
     struct gemm_problem problems[PRODUCTS];
-    const struct gemm_problem *list[PRODUCTS];
+    struct operation_member list[PRODUCTS];
     float *memory, *theirs, *host; /* operands and C; C by cuBLAS; on the host */
     uint64_t elements, results;
     double flops;
@@ -127,7 +127,7 @@ static bool make(struct throughput *t)
                                                .b = b,
                                                .c = t->memory + t->elements + result};
         gemm_problem_contiguous(&t->problems[i]);
-        t->list[i] = &t->problems[i];
+        t->list[i] = (struct operation_member){&t->problems[i], NULL};
         pointers[i] = a;
         pointers[PRODUCTS + i] = b;
         pointers[2 * PRODUCTS + i] = t->theirs + result;
@@ -145,7 +145,7 @@ static bool make(struct throughput *t)
     }
     for (uint32_t i = PRODUCTS - 1; i > 0; i--) {
         const uint32_t j = (uint32_t)(random_next(&seed) % (i + 1));
-        const struct gemm_problem *other = t->list[i];
+        const struct operation_member other = t->list[i];
         t->list[i] = t->list[j];
         t->list[j] = other;
     }

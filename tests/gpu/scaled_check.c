@@ -191,8 +191,11 @@ static void try_few_rows(struct scaled_trial *trial)
 void gemm_check_scales(const struct gemm_device *device, struct test_stream *streams, bool quick,
                        const char *kernels, uint64_t *passed, uint64_t *failed)
 {
-    for (const struct operation_kernel *const *k = operation_kernels(&operation_gemm, GEMM_BACKEND_CUDA); *k != NULL; k++) {
-        if (!operation_kernel_runs_on(&operation_gemm, *k, device) || strstr((*k)->name, kernels) == NULL)
+    for (const struct operation_kernel *const *k =
+             operation_kernels(&operation_gemm, GEMM_BACKEND_CUDA);
+         *k != NULL; k++) {
+        if (!operation_kernel_runs_on(&operation_gemm, *k, device) ||
+            strstr((*k)->name, kernels) == NULL)
             continue;
         for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
             const struct gemm_problem small = {.dtype = kinds[i].dtype,

@@ -198,7 +198,8 @@ static bool check_types(const struct gemm_device *device, struct gemm_problem pr
     struct shared_launch_check check = {.problem = problem};
     bool right = true;
     gemm_problem_contiguous(&check.problem);
-    if (operation_select(&operation_gemm, device, "auto", &check.problem, &check.kernel, NULL) != GEMMD_OK ||
+    if (operation_select(&operation_gemm, device, "auto", &check.problem, &check.kernel, NULL) !=
+            GEMMD_OK ||
         check.kernel->compute_capability == 0)
         return true;
     snprintf(check.why, sizeof check.why, "no memory");

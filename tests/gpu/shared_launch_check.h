@@ -11,7 +11,7 @@
 #ifndef TESTS_GPU_SHARED_LAUNCH_CHECK_H
 #define TESTS_GPU_SHARED_LAUNCH_CHECK_H
 
-#include "kernels/gemm.h"
+#include "kernels/operations.h"
 
 /* Checks all types, and prints a line for each. Adds the number of checks that passed and failed to
  * `*passed` and `*failed`. */

@@ -22,7 +22,7 @@ struct test_stream {
 bool streams_open(struct test_stream streams[TEST_STREAMS]);
 void streams_close(struct test_stream streams[TEST_STREAMS]);
 
-/* Returns device 0 as gemm_select takes it: the backend and the compute capability. */
+/* Returns device 0 as operation_select takes it: the backend and the compute capability. */
 struct gemm_device streams_device(void);
 
 #endif

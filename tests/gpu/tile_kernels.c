@@ -4,25 +4,25 @@
 #include "kernels/cuda/mma/tensor_core.h"
 #include "kernels/cuda/simt/register_tiled.h"
 
-static bool register_takes(const struct gemm_problem *problem)
+static bool register_takes(const void *problem)
 {
     return gemm_cuda_register_tiled.takes(problem);
 }
 
-static bool tensor_takes(const struct gemm_problem *problem)
+static bool tensor_takes(const void *problem)
 {
     return gemm_cuda_tensor_core.takes(problem);
 }
 
-static bool tensor_workspace_bytes(const struct gemm_problem *problem, uint64_t *out)
+static bool tensor_workspace_bytes(const void *problem, uint64_t *out)
 {
     return gemm_cuda_tensor_core.workspace_bytes(problem, out);
 }
 
 /* A kernel runs without being told which one it is: each tile has a function of its own. */
 #define REGISTER_RUN(tile, lower)                                                                  \
-    static enum gemmd_error register_run_##lower(                                                  \
-        struct gemm_context *context, const struct gemm_problem *problem, void *workspace)         \
+    static enum gemmd_error register_run_##lower(struct gemm_context *context,                     \
+                                                 const void *problem, void *workspace)             \
     {                                                                                              \
         (void)workspace;                                                                           \
         return register_tiled_launch(cuda_context_of(context)->stream, tile, problem);             \
@@ -36,8 +36,8 @@ REGISTER_RUN(REGISTER_TILE_16X32, 16x32)
 REGISTER_RUN(REGISTER_TILE_128X256, 128x256)
 
 #define TENSOR_RUN(tile, lower)                                                                    \
-    static enum gemmd_error tensor_run_##lower(struct gemm_context *context,                       \
-                                               const struct gemm_problem *problem, void *space)    \
+    static enum gemmd_error tensor_run_##lower(struct gemm_context *context, const void *problem,  \
+                                               void *space)                                        \
     {                                                                                              \
         return tensor_core_run_tile(context, problem, space, tile);                                \
     }
@@ -47,7 +47,8 @@ TENSOR_RUN(TENSOR_CORE_64X64, 64x64)
 #define REGISTER_TILE(lower, capability)                                                           \
     {                                                                                              \
         .name = "register_tiled_" #lower, .compute_capability = (capability),                      \
-        .takes = register_takes, .workspace_bytes = operation_no_workspace, .run = register_run_##lower \
+        .takes = register_takes, .workspace_bytes = operation_no_workspace,                        \
+        .run = register_run_##lower                                                                \
     }
 #define TENSOR_TILE(lower)                                                                         \
     {                                                                                              \

@@ -5,7 +5,7 @@
 #ifndef TESTS_GPU_TILE_KERNELS_H
 #define TESTS_GPU_TILE_KERNELS_H
 
-#include "kernels/gemm.h"
+#include "kernels/operations.h"
 
 /* Named after the kernel and the tile, such as "register_tiled_64x64". The tiles of one kernel
  * follow one another; an entry without a name ends the table. */

@@ -18,6 +18,7 @@
 
 #include "kernels/cuda/freivalds/freivalds.h"
 #include "kernels/freivalds.h"
+#include "kernels/operations.h"
 #include "proto/dtype.h"
 #include "tests/gpu/device_product.h"
 #include "tests/gpu/streams.h"
@@ -145,7 +146,8 @@ static void check_one(const struct gemm_problem *like, uint64_t gap, enum produc
         failed++;
         return;
     }
-    if (operation_select(&operation_gemm, &gpu, "auto", &product.problem, &kernel, NULL) != GEMMD_OK) {
+    if (operation_select(&operation_gemm, &gpu, "auto", &product.problem, &kernel, NULL) !=
+        GEMMD_OK) {
         product_destroy(&product);
         return;
     }

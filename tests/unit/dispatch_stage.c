@@ -29,6 +29,9 @@ enum simulated_event look(const struct work *work)
 }
 
 const struct operation_kernel simulated_kernel = {.name = "simulated"};
+const struct task simulated_task = {.operation = &operation_gemm,
+                                    .kernel = &simulated_kernel,
+                                    .problem.gemm = {.m = 1, .n = 1, .k = 1, .batch = 1}};
 
 struct item *add(enum simulated_event event)
 {
@@ -38,9 +41,7 @@ struct item *add(enum simulated_event event)
     item->number = stage.count++;
     item->ranks = &stage.ranks;
     atomic_store(&item->event, event);
-    item->work.task.kernel = &simulated_kernel;
-    item->work.task.problem.gemm.m = item->work.task.problem.gemm.n =
-        item->work.task.problem.gemm.k = item->work.task.problem.gemm.batch = 1;
+    item->work.task = simulated_task;
     item->work.priority = 4;
     item->work.done = item_done;
     return item;

@@ -39,7 +39,8 @@ struct stage {
     atomic_uint ranks;
 };
 extern struct stage stage;
-extern const struct operation_kernel simulated_kernel; /* of every item */
+extern const struct operation_kernel simulated_kernel;
+extern const struct task simulated_task; /* of every item */
 
 /* Someone who waits for the answer of a probe. */
 struct asker {

@@ -75,31 +75,34 @@ static void finish_copy_stream(struct simulated_device *device, uint32_t copy_st
     device->under_way_count = left;
 }
 
-static bool copy_layout(const struct gemm_problem *problem, const struct operation_kernel *kernel,
+/* The linker sends the calls of gemm_leading here (-Wl,--wrap). */
+uint64_t __real_gemm_leading(const struct gemm_device *device, enum gemmd_dtype dtype,
+                             uint64_t width, bool stays);
+uint64_t __wrap_gemm_leading(const struct gemm_device *device, enum gemmd_dtype dtype,
+                             uint64_t width, bool stays);
+
+uint64_t __wrap_gemm_leading(const struct gemm_device *device, enum gemmd_dtype dtype,
+                             uint64_t width, bool stays)
+{
+    return stays ? __real_gemm_leading(device, dtype, width, stays) : SIMULATED_LEADING(width);
+}
+
+static bool copy_layout(const struct device *device, const struct task *task,
                         struct device_layout *layout)
 {
-    const struct device_leading wanted = {SIMULATED_LEADING(problem->k),
-                                          SIMULATED_LEADING(problem->n)};
-    return device_layout_padded(problem, kernel, wanted, (struct device_span){NULL, 0}, layout);
+    const struct gemm_device about = device_gemm(device);
+    return device_layout_make(task, &about, (struct device_span){NULL, 0}, layout);
 }
 
 static bool simulated_plan_copies(const struct device *device, const struct work *work,
                                   struct device_span body, struct copy_in *copies)
 {
-    static const struct device_span nowhere = {.start = NULL};
     const struct simulated_device *simulated_device = (const struct simulated_device *)device;
-    unsigned char *range = simulated_device->memory + work->device_offset;
     struct device_layout layout;
-    struct task_parts parts;
-    if (work_is_task(work)) {
-        if (!task_parts_place(&work->task, nowhere, &parts))
-            return false;
-        copy_in_plan_task(copies, &work->task, &parts, range, body);
-        return copies->count > 0;
-    }
-    if (!copy_layout(&work->task.problem.gemm, work->task.kernel, &layout))
+    if (!copy_layout(device, &work->task, &layout))
         return false;
-    copy_in_plan(copies, &work->task.problem.gemm, &layout, nowhere, range, body);
+    copy_in_plan(copies, &work->task, &layout, simulated_device->memory + work->device_offset,
+                 body);
     return copies->count > 0;
 }
 
@@ -236,47 +239,28 @@ static void simulated_close(struct device *device)
     free(device);
 }
 
-static bool simulated_work_bytes(const struct device *device, const struct gemm_problem *problem,
-                                 const struct operation_kernel *kernel, uint64_t *out)
+static bool simulated_task_bytes(const struct device *device, const struct task *task,
+                                 uint64_t *out)
 {
     (void)device;
-    (void)problem;
-    (void)kernel;
+    (void)task;
     *out = 4096;
     return true;
-}
-
-static bool simulated_can_share_launch(const struct gemm_problem *problem,
-                                       const struct operation_kernel *kernel)
-{
-    (void)kernel;
-    return gemm_is_small(problem);
 }
 
 static const struct device_ops simulated_ops = {
     .submit = simulated_submit,
     .poll = simulated_poll,
     .close = simulated_close,
-    .work_bytes = simulated_work_bytes,
-    .can_share_launch = simulated_can_share_launch,
+    .task_bytes = simulated_task_bytes,
+    .shares_launches = true,
 };
-
-static bool copying_work_bytes(const struct device *device, const struct gemm_problem *problem,
-                               const struct operation_kernel *kernel, uint64_t *out)
-{
-    struct device_layout layout;
-    (void)device;
-    const bool known = copy_layout(problem, kernel, &layout);
-    *out = known ? layout.total_bytes : 0;
-    return known;
-}
 
 static bool copying_task_bytes(const struct device *device, const struct task *task, uint64_t *out)
 {
-    struct task_parts parts;
-    (void)device;
-    const bool known = task_parts_place(task, (struct device_span){NULL, 0}, &parts);
-    *out = known ? parts.total_bytes : 0;
+    struct device_layout layout;
+    const bool known = copy_layout(device, task, &layout);
+    *out = known ? layout.total_bytes : 0;
     return known;
 }
 
@@ -284,7 +268,6 @@ static const struct device_ops copying_ops = {
     .submit = simulated_submit,
     .poll = simulated_poll,
     .close = simulated_close,
-    .work_bytes = copying_work_bytes,
     .task_bytes = copying_task_bytes,
     .plan_copies = simulated_plan_copies,
     .copy_in = simulated_copy_in,
@@ -296,7 +279,7 @@ static const struct device_ops computing_ops = {
     .poll = simulated_poll,
     .close = simulated_close,
     .computes_in_submit = true,
-    .work_bytes = simulated_work_bytes,
+    .task_bytes = simulated_task_bytes,
 };
 
 static struct simulated_device *make(const struct device_ops *ops, uint32_t slots,

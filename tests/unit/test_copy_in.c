@@ -14,31 +14,36 @@ static const uint64_t ALL = UINT64_MAX;
 static unsigned char body[RANGE_BYTES], range[RANGE_BYTES];
 
 /* A body with A, B, bias and C0 in f16, one after another. */
-static struct gemm_problem problem_in(unsigned char *at)
+static struct task task_in(unsigned char *at)
 {
-    struct gemm_problem problem = {
+    struct task task = {.operation = &operation_gemm};
+    struct gemm_problem *problem = &task.problem.gemm;
+    *problem = (struct gemm_problem){
         .dtype = GEMMD_F16, .out = GEMMD_F16, .m = M, .n = N, .k = K, .batch = 1};
-    gemm_problem_contiguous(&problem);
-    problem.a = at;
-    problem.b = at + 2 * M * K;
-    problem.bias = at + 2 * (M * K + K * N);
-    problem.c0 = at + 2 * (M * K + K * N + N);
-    return problem;
+    gemm_problem_contiguous(problem);
+    problem->a = at;
+    problem->b = at + 2 * M * K;
+    problem->bias = at + 2 * (M * K + K * N);
+    problem->c0 = at + 2 * (M * K + K * N + N);
+    return task;
 }
 enum { BODY_BYTES = 2 * (M * K + K * N + N + M * N) };
 
-/* A layout as of device_layout_padded. The leading dimension of A is `leading`, unless that is 0.
- */
-static struct device_layout layout_of(const struct gemm_problem *problem, uint64_t leading)
+/* The layout of a product whose operands are all from the host. The leading dimension of A is
+ * `leading`, unless that is 0. */
+static struct device_layout layout_of(const struct task *task, uint64_t leading)
 {
-    static const struct device_part none;
-    struct device_layout layout = {.problem = *problem};
-    layout.a = (struct device_part){0, 2 * M * (leading != 0 ? leading : K)};
-    layout.b = (struct device_part){32768, 2 * K * N};
-    layout.bias = (struct device_part){65536, 2 * N};
-    layout.c0 = (struct device_part){66048, 2 * M * N};
-    layout.a_staging = leading != 0 ? (struct device_part){98304, 2 * M * K} : none;
-    layout.problem.lda = leading != 0 ? leading : K;
+    struct device_layout layout = {.problem = task->problem};
+    layout.problem.gemm.lda = leading != 0 ? leading : K;
+    layout.count = task->operation->parts(&layout.problem, layout.list);
+    ck_assert_uint_gt(layout.count, 0);
+    layout.places[GEMM_PART_A] = (struct device_part){0, 2 * M * layout.problem.gemm.lda};
+    layout.places[GEMM_PART_B] = (struct device_part){32768, 2 * K * N};
+    layout.places[GEMM_PART_BIAS] = (struct device_part){65536, 2 * N};
+    layout.places[GEMM_PART_C0] = (struct device_part){66048, 2 * M * N};
+    layout.places[GEMM_PART_C] = (struct device_part){114688, 2 * M * N};
+    if (leading != 0)
+        layout.staging[GEMM_PART_A] = (struct device_part){98304, 2 * M * K};
     return layout;
 }
 
@@ -72,16 +77,22 @@ static uint64_t run(struct copy_in *plan, uint64_t received)
     return bytes;
 }
 
-static void assert_all_there(const struct gemm_problem *problem, const struct device_layout *layout)
+static const unsigned char *in_range(const struct device_layout *layout, uint32_t part)
 {
-    const uint64_t leading = layout->problem.lda;
+    return range + layout->places[part].offset;
+}
+
+static void assert_all_there(const struct task *task, const struct device_layout *layout)
+{
+    const struct gemm_problem *problem = &task->problem.gemm;
+    const uint64_t leading = layout->problem.gemm.lda;
     for (uint64_t row = 0; row < M; row++)
-        ck_assert_msg(memcmp(range + layout->a.offset + 2 * row * leading,
+        ck_assert_msg(memcmp(in_range(layout, GEMM_PART_A) + 2 * row * leading,
                              (const unsigned char *)problem->a + 2 * row * K, 2 * K) == 0,
                       "row %u of A is not what was sent", (unsigned)row);
-    ck_assert_mem_eq(range + layout->b.offset, problem->b, 2 * K * N);
-    ck_assert_mem_eq(range + layout->bias.offset, problem->bias, 2 * N);
-    ck_assert_mem_eq(range + layout->c0.offset, problem->c0, 2 * M * N);
+    ck_assert_mem_eq(in_range(layout, GEMM_PART_B), problem->b, 2 * K * N);
+    ck_assert_mem_eq(in_range(layout, GEMM_PART_BIAS), problem->bias, 2 * N);
+    ck_assert_mem_eq(in_range(layout, GEMM_PART_C0), problem->c0, 2 * M * N);
 }
 
 /* 0: rows as they came; 1032: further apart. */
@@ -93,10 +104,10 @@ START_TEST(all_goes_once_however_it_lands)
 {
     const uint64_t leading = leadings[_i % 3], step = steps[_i / 3];
     fill();
-    const struct gemm_problem problem = problem_in(body + BODY_OFFSET);
-    const struct device_layout layout = layout_of(&problem, leading);
+    const struct task task = task_in(body + BODY_OFFSET);
+    const struct device_layout layout = layout_of(&task, leading);
     struct copy_in plan;
-    copy_in_plan(&plan, &problem, &layout, nowhere, range, SPAN(body + BODY_OFFSET));
+    copy_in_plan(&plan, &task, &layout, range, SPAN(body + BODY_OFFSET));
     ck_assert_uint_eq(plan.count, 4);
     ck_assert_int_eq(plan.copy_stream, COPY_IN_NO_STREAM);
     uint64_t bytes = 0;
@@ -104,7 +115,7 @@ START_TEST(all_goes_once_however_it_lands)
         bytes += run(&plan, received);
     bytes += run(&plan, BODY_BYTES);
     ck_assert_uint_eq(bytes, BODY_BYTES);
-    assert_all_there(&problem, &layout);
+    assert_all_there(&task, &layout);
     ck_assert_uint_eq(run(&plan, ALL), 0);
 }
 END_TEST
@@ -113,14 +124,14 @@ START_TEST(only_whole_rows_and_pages_go_early)
 {
     struct copy_in plan;
     fill();
-    const struct gemm_problem problem = problem_in(body);
-    const struct device_layout padded = layout_of(&problem, 1032), plain = layout_of(&problem, 0);
-    copy_in_plan(&plan, &problem, &padded, nowhere, range, SPAN(body));
+    const struct task task = task_in(body);
+    const struct device_layout padded = layout_of(&task, 1032), plain = layout_of(&task, 0);
+    copy_in_plan(&plan, &task, &padded, range, SPAN(body));
     ck_assert_uint_eq(run(&plan, 2 * K - 1), 0);
     ck_assert_uint_eq(run(&plan, 2 * K), 2 * K);
     ck_assert_uint_eq(run(&plan, 2 * M * K + 4095), 2 * (M - 1) * K); /* and nothing of B */
     ck_assert_uint_eq(run(&plan, 2 * M * K + 4096), 4096);
-    copy_in_plan(&plan, &problem, &plain, nowhere, range, SPAN(body));
+    copy_in_plan(&plan, &task, &plain, range, SPAN(body));
     ck_assert_uint_eq(run(&plan, 4095), 0);
     ck_assert_uint_eq(run(&plan, 5000), 4096);
 }
@@ -130,14 +141,14 @@ START_TEST(a_restart_takes_all_once_more)
 {
     struct copy_in plan;
     fill();
-    const struct gemm_problem problem = problem_in(body);
-    const struct device_layout layout = layout_of(&problem, 1032);
-    copy_in_plan(&plan, &problem, &layout, nowhere, range, SPAN(body));
+    const struct task task = task_in(body);
+    const struct device_layout layout = layout_of(&task, 1032);
+    copy_in_plan(&plan, &task, &layout, range, SPAN(body));
     ck_assert_uint_gt(run(&plan, BODY_BYTES / 2), 0);
     copy_in_restart(&plan);
     memset(range, 0xee, sizeof range);
     ck_assert_uint_eq(run(&plan, ALL), BODY_BYTES);
-    assert_all_there(&problem, &layout);
+    assert_all_there(&task, &layout);
 }
 END_TEST
 
@@ -149,21 +160,22 @@ START_TEST(what_is_elsewhere_goes_when_the_work_is_complete)
     fill();
     for (uint32_t i = 0; i < sizeof elsewhere; i++)
         elsewhere[i] = (unsigned char)(i * 3);
-    struct gemm_problem problem = problem_in(body);
-    const void *bias = problem.bias;
-    const struct device_layout layout = layout_of(&problem, 0);
-    problem.b = elsewhere;
-    problem.bias = &layout; /* anything but where it will be */
-    copy_in_plan(&plan, &problem, &layout, nowhere, range, SPAN(body));
+    struct task task = task_in(body);
+    const void *bias = task.problem.gemm.bias;
+    const struct device_layout layout = layout_of(&task, 0);
+    task.problem.gemm.b = elsewhere;
+    task.problem.gemm.bias = &layout; /* anything but where it will be */
+    copy_in_plan(&plan, &task, &layout, range, SPAN(body));
     ck_assert(copy_in_has_early(&plan));
     ck_assert_uint_eq(run(&plan, BODY_BYTES), 2 * (M * K + M * N));
-    problem.bias = bias;
-    copy_in_plan(&all, &problem, &layout, nowhere, range, nowhere);
+    task.problem.gemm.bias = bias;
+    copy_in_plan(&all, &task, &layout, range, nowhere);
     copy_in_settle(&plan, &all);
     ck_assert_uint_eq(run(&plan, ALL), 2 * (K * N + N));
-    assert_all_there(&problem, &layout);
-    problem.a = problem.b = problem.bias = problem.c0 = elsewhere;
-    copy_in_plan(&plan, &problem, &layout, nowhere, range, SPAN(body));
+    assert_all_there(&task, &layout);
+    task.problem.gemm.a = task.problem.gemm.b = task.problem.gemm.bias = task.problem.gemm.c0 =
+        elsewhere;
+    copy_in_plan(&plan, &task, &layout, range, SPAN(body));
     ck_assert(!copy_in_has_early(&plan));
 }
 END_TEST
@@ -173,17 +185,17 @@ START_TEST(what_was_wrong_goes_again)
 {
     struct copy_in plan, all;
     fill();
-    struct gemm_problem problem = problem_in(body);
-    struct device_layout layout = layout_of(&problem, 0);
-    problem.a = body + 512;
-    copy_in_plan(&plan, &problem, &layout, nowhere, range, SPAN(body));
+    struct task task = task_in(body);
+    struct device_layout layout = layout_of(&task, 0);
+    task.problem.gemm.a = body + 512;
+    copy_in_plan(&plan, &task, &layout, range, SPAN(body));
     ck_assert_uint_eq(run(&plan, BODY_BYTES), BODY_BYTES);
-    problem.a = body;
-    layout.c0.offset += 2048;
-    copy_in_plan(&all, &problem, &layout, nowhere, range, nowhere);
+    task.problem.gemm.a = body;
+    layout.places[GEMM_PART_C0].offset += 2048;
+    copy_in_plan(&all, &task, &layout, range, nowhere);
     copy_in_settle(&plan, &all);
     ck_assert_uint_eq(run(&plan, ALL), 2 * (M * K + M * N));
-    assert_all_there(&problem, &layout);
+    assert_all_there(&task, &layout);
 }
 END_TEST
 
@@ -191,7 +203,7 @@ START_TEST(an_attention_goes_as_it_lands)
 {
     enum { ROWS = 3000, D = 4, LENS = 8, BYTES = 2 * ROWS * D };
     struct task task = {.operation = &operation_attention};
-    struct task_parts parts = {.total_bytes = 0};
+    struct device_layout layout = {.problem = {{.dtype = GEMMD_F16}}};
     struct attention_problem *problem = &task.problem.attention;
     *problem = (struct attention_problem){.batch = LENS / 4,
                                           .heads = 1,
@@ -204,16 +216,17 @@ START_TEST(an_attention_goes_as_it_lands)
                                           .lens_kv = (const int32_t *)(void *)(body + LENS),
                                           .q = body + 2 * LENS,
                                           .k = body + 2 * LENS + BYTES};
-    parts.count = task.operation->parts(problem, parts.list);
-    parts.places[ATTENTION_PART_LENS_Q] = (struct device_part){0, LENS};
-    parts.places[ATTENTION_PART_LENS_KV] = (struct device_part){256, LENS};
-    parts.places[ATTENTION_PART_Q] = (struct device_part){512, BYTES};
-    parts.places[ATTENTION_PART_K] = (struct device_part){32768, BYTES};
+    layout.problem = task.problem;
+    layout.count = task.operation->parts(problem, layout.list);
+    layout.places[ATTENTION_PART_LENS_Q] = (struct device_part){0, LENS};
+    layout.places[ATTENTION_PART_LENS_KV] = (struct device_part){256, LENS};
+    layout.places[ATTENTION_PART_Q] = (struct device_part){512, BYTES};
+    layout.places[ATTENTION_PART_K] = (struct device_part){32768, BYTES};
     static unsigned char v[BYTES];
     struct copy_in plan;
     fill();
     problem->v = v; /* in tensor memory, and so without a place */
-    copy_in_plan_task(&plan, &task, &parts, range, (struct device_span){body, sizeof body});
+    copy_in_plan(&plan, &task, &layout, range, (struct device_span){body, sizeof body});
     ck_assert_uint_eq(plan.count, 4);
     ck_assert_uint_eq(run(&plan, 2 * LENS + 5000), 2 * LENS + 4096);
     ck_assert_uint_eq(run(&plan, 2 * LENS + 2 * BYTES), 2 * BYTES - 4096);
@@ -229,16 +242,16 @@ START_TEST(what_is_on_the_device_is_not_copied)
     static unsigned char resident[2 * K * N];
     struct copy_in plan;
     fill();
-    struct gemm_problem problem = problem_in(body);
-    struct device_layout layout = layout_of(&problem, 0);
-    problem.b = resident;
-    problem.bias = problem.c0 = NULL;
-    layout.bias.bytes = layout.c0.bytes = 0;
-    const struct device_span there = {resident, sizeof resident};
-    copy_in_plan(&plan, &problem, &layout, there, range, nowhere);
+    struct task task = task_in(body);
+    struct device_layout layout = layout_of(&task, 0);
+    task.problem.gemm.b = resident;
+    task.problem.gemm.bias = task.problem.gemm.c0 = NULL;
+    layout.places[GEMM_PART_BIAS].bytes = layout.places[GEMM_PART_C0].bytes = 0;
+    layout.resident = 1u << GEMM_PART_B; /* and has a place, because its rows are packed */
+    copy_in_plan(&plan, &task, &layout, range, nowhere);
     ck_assert_uint_eq(plan.count, 1);
     ck_assert_uint_eq(run(&plan, ALL), 2 * M * K);
-    ck_assert_mem_eq(range + layout.a.offset, body, 2 * M * K);
+    ck_assert_mem_eq(in_range(&layout, GEMM_PART_A), body, 2 * M * K);
 }
 END_TEST
 

@@ -88,14 +88,15 @@ START_TEST(the_cpu_computes_one_at_a_time)
     struct device *device = open_cpu(0);
     struct fault fault;
     void *memory = device_host_alloc(GEMM_BACKEND_CPU, KNOWN_ANSWER_BYTES, &fault);
-    struct work work = {.verify = WORK_UNVERIFIED};
+    struct work work = {.task.operation = &operation_gemm};
     uint64_t row, column;
     ck_assert_ptr_nonnull(memory);
     known_answer_init(&work.task.problem.gemm, GEMMD_BF16, GEMMD_F32, true, false, memory);
-    ck_assert_int_eq(operation_select(&operation_gemm, &(struct gemm_device){.backend = GEMM_BACKEND_CPU}, "auto",
-                                 &work.task.problem.gemm, &work.task.kernel, &fault),
+    ck_assert_int_eq(operation_select(&operation_gemm,
+                                      &(struct gemm_device){.backend = GEMM_BACKEND_CPU}, "auto",
+                                      &work.task.problem.gemm, &work.task.kernel, &fault),
                      GEMMD_OK);
-    ck_assert(device_work_bytes(device, &work.task.problem.gemm, work.task.kernel, &work.device_bytes));
+    ck_assert(device_plan(device, &work));
     if (work.device_bytes > 0)
         ck_assert(arena_alloc(device_arena(device), work.device_bytes, &work.device_offset));
 
@@ -121,8 +122,8 @@ START_TEST(the_cpu_computes_one_at_a_time)
 }
 END_TEST
 
-static enum gemmd_error failing_run(struct gemm_context *context,
-                                    const struct gemm_problem *problem, void *workspace)
+static enum gemmd_error failing_run(struct gemm_context *context, const void *problem,
+                                    void *workspace)
 {
     (void)context;
     (void)problem;
@@ -134,7 +135,7 @@ START_TEST(a_kernel_that_fails_fails_its_work)
 {
     static const struct operation_kernel failing = {.name = "failing", .run = failing_run};
     struct device *device = open_cpu(0);
-    struct work work = {.kernel = &failing};
+    struct work work = {.task = {.operation = &operation_gemm, .kernel = &failing}};
     device_submit(device, &work);
     ck_assert_ptr_eq(device_poll(device), &work);
     ck_assert_int_eq(work.status, GEMMD_ERR_INTERNAL);

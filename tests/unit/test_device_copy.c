@@ -57,7 +57,8 @@ static void make(struct product *product, struct device *device, const struct ge
 {
     const struct gemm_device kind = device_gemm(device);
     struct fault fault = {.detail = ""};
-    *product = (struct product){.work.task.problem.gemm = *like, .backend = kind.backend};
+    *product = (struct product){.work.task = {.operation = &operation_gemm, .problem.gemm = *like},
+                                .backend = kind.backend};
     struct gemm_problem *p = &product->work.task.problem.gemm;
     p->alpha = 1;
     gemm_problem_contiguous(p);
@@ -79,8 +80,9 @@ static void make(struct product *product, struct device *device, const struct ge
         p->c0 = bias + p->n * out_size;
         p->beta = 1;
     }
-    ck_assert_msg(operation_select(&operation_gemm, &kind, "auto", p, &product->work.task.kernel, &fault) == GEMMD_OK, "%s",
-                  fault.detail);
+    ck_assert_msg(operation_select(&operation_gemm, &kind, "auto", p, &product->work.task.kernel,
+                                   &fault) == GEMMD_OK,
+                  "%s", fault.detail);
     product->work.own_launch = true;
     product->work.verify = WORK_VERIFY_ASKED;
     product->work.residual = 2;
@@ -172,7 +174,8 @@ static void compare_steps(struct device *device, const struct gemm_problem *prob
     make(&product, device, problem, more);
     run(&product, device, product.once, NULL);
     ck_assert_msg(product.work.residual <= 1, "%s by %s: the residual is %g",
-                  dtype_name(problem->dtype), product.work.task.kernel->name, product.work.residual);
+                  dtype_name(problem->dtype), product.work.task.kernel->name,
+                  product.work.residual);
     for (int i = 0; i < 2; i++) {
         uint64_t started = 0;
         ck_assert(device_plan_copies(device, &product.work, body_of(&product), &copies));

@@ -14,14 +14,17 @@ static const uint64_t SMALL_BYTES = KNOWN_ANSWER_BYTES;
 
 static void reserve(struct device *device, struct work *work)
 {
-    ck_assert(device_work_bytes(device, &work->task.problem.gemm, work->task.kernel, &work->device_bytes));
+    work->own_launch = !work->shared_launch;
+    ck_assert(device_plan(device, work));
     ck_assert(arena_alloc(device_arena(device), work->device_bytes, &work->device_offset));
 }
 
 static void choose_for(struct gemm_device target, struct work *work, const char *name)
 {
     struct fault fault = {.detail = ""};
-    ck_assert_msg(operation_select(&operation_gemm, &target, name, &work->task.problem.gemm, &work->task.kernel, &fault) == GEMMD_OK,
+    work->task.operation = &operation_gemm;
+    ck_assert_msg(operation_select(&operation_gemm, &target, name, &work->task.problem.gemm,
+                                   &work->task.kernel, &fault) == GEMMD_OK,
                   "%s", fault.detail);
 }
 
@@ -97,15 +100,15 @@ static void describe_large(struct work *work, unsigned char *memory)
 {
     const uint64_t matrix_bytes = (uint64_t)LARGE * LARGE * 4;
     work->task.problem.gemm = (struct gemm_problem){.dtype = GEMMD_F32,
-                                          .out = GEMMD_F32,
-                                          .m = LARGE,
-                                          .n = LARGE,
-                                          .k = LARGE,
-                                          .batch = 1,
-                                          .alpha = 1,
-                                          .a = memory,
-                                          .b = memory + matrix_bytes,
-                                          .c = memory + 2 * matrix_bytes};
+                                                    .out = GEMMD_F32,
+                                                    .m = LARGE,
+                                                    .n = LARGE,
+                                                    .k = LARGE,
+                                                    .batch = 1,
+                                                    .alpha = 1,
+                                                    .a = memory,
+                                                    .b = memory + matrix_bytes,
+                                                    .c = memory + 2 * matrix_bytes};
     gemm_problem_contiguous(&work->task.problem.gemm);
 }
 
@@ -114,11 +117,11 @@ START_TEST(a_probe_is_answered_on_full_streams)
     const uint64_t bytes = UINT64_C(3) * LARGE * LARGE * 4;
     struct device *device = open_gpu();
     unsigned char *memory = take_host(bytes), *small = take_host(KNOWN_ANSWER_BYTES);
-    struct work works[STREAMS], probe = {.verify = WORK_UNVERIFIED};
+    struct work works[STREAMS], probe = {.shared_launch = true};
     uint64_t row, column;
     memset(works, 0, sizeof works);
     memset(memory, 0, bytes);
-    known_answer_init(&probe.problem, GEMMD_F32, GEMMD_F32, false, false, small);
+    known_answer_init(&probe.task.problem.gemm, GEMMD_F32, GEMMD_F32, false, false, small);
     choose(&probe, "auto");
     reserve(device, &probe);
     for (int i = 0; i < STREAMS; i++) { /* all read the same and write the same zeros */
@@ -132,7 +135,7 @@ START_TEST(a_probe_is_answered_on_full_streams)
     for (int i = 0; i < STREAMS + 1; i++)
         ck_assert_int_eq(wait_for_one(device)->status, GEMMD_OK);
     ck_assert_ptr_null(device_poll(device));
-    ck_assert(known_answer_check(&probe.problem, &row, &column));
+    ck_assert(known_answer_check(&probe.task.problem.gemm, &row, &column));
     for (int i = 0; i < STREAMS; i++)
         arena_free(device_arena(device), works[i].device_offset);
     arena_free(device_arena(device), probe.device_offset);
@@ -148,14 +151,15 @@ static const struct operation_kernel *naive(void)
     const struct operation_kernel *kernel;
     static unsigned char memory[KNOWN_ANSWER_BYTES];
     known_answer_init(&problem, GEMMD_F32, GEMMD_F32, false, false, memory);
-    ck_assert_int_eq(operation_select(&operation_gemm, &(struct gemm_device){.backend = GEMM_BACKEND_CUDA}, "naive",
-                                 &problem, &kernel, NULL),
+    ck_assert_int_eq(operation_select(&operation_gemm,
+                                      &(struct gemm_device){.backend = GEMM_BACKEND_CUDA}, "naive",
+                                      &problem, &kernel, NULL),
                      GEMMD_OK);
     return kernel;
 }
 
-static enum gemmd_error run_nothing(struct gemm_context *context,
-                                    const struct gemm_problem *problem, void *workspace)
+static enum gemmd_error run_nothing(struct gemm_context *context, const void *problem,
+                                    void *workspace)
 {
     (void)context;
     (void)problem;
@@ -164,11 +168,11 @@ static enum gemmd_error run_nothing(struct gemm_context *context,
 }
 
 /* Reads where nothing is: the error that the context does not survive. */
-static enum gemmd_error run_astray(struct gemm_context *context, const struct gemm_problem *problem,
+static enum gemmd_error run_astray(struct gemm_context *context, const void *problem,
                                    void *workspace)
 {
-    struct gemm_problem astray = *problem;
-    astray.a = (const unsigned char *)problem->a + (UINT64_C(1) << 46);
+    struct gemm_problem astray = *(const struct gemm_problem *)problem;
+    astray.a = (const unsigned char *)astray.a + (UINT64_C(1) << 46);
     return naive()->run(context, &astray, workspace);
 }
 
@@ -190,11 +194,12 @@ static uint32_t init_sharing(struct device *device, struct work *works, uint32_t
             if (!dtype_offers_out((enum gemmd_dtype)dtype, (enum gemmd_dtype)out))
                 continue;
             *work = (struct work){.shared_launch = true};
-            known_answer_init(&work->task.problem.gemm, (enum gemmd_dtype)dtype, (enum gemmd_dtype)out,
-                              made & 1, made & 2, memory + made * SMALL_BYTES);
+            known_answer_init(&work->task.problem.gemm, (enum gemmd_dtype)dtype,
+                              (enum gemmd_dtype)out, made & 1, made & 2,
+                              memory + made * SMALL_BYTES);
             choose(work, "auto");
-            ck_assert(device_can_share_launch(device, &work->task.problem.gemm, work->task.kernel));
-            ck_assert(device_work_bytes(device, &work->task.problem.gemm, work->task.kernel, &work->device_bytes));
+            ck_assert(device_shares_launch(device, &work->task));
+            ck_assert(device_plan(device, work));
             ck_assert_uint_eq(work->device_bytes, 0);
             if (made > 0)
                 works[made - 1].next = work;
@@ -221,7 +226,7 @@ START_TEST(small_works_share_a_launch)
         ck_assert_msg(works[i].status == GEMMD_OK, "%s", works[i].fault.detail);
         ck_assert_uint_eq(works[i].launch_works, count);
         ck_assert_uint_gt(works[i].kernel_ns, 0);
-        ck_assert(known_answer_check(&works[i].problem, &row, &column));
+        ck_assert(known_answer_check(&works[i].task.problem.gemm, &row, &column));
     }
     device_host_free(GEMM_BACKEND_CUDA, memory, COUNT * SMALL_BYTES);
     device_close(device);
@@ -300,7 +305,7 @@ enum { STACKED = 40, STACK_ROWS_MAX = 3 };
 static void init_stacked(struct device *device, struct work *work, const struct gemm_problem *like,
                          const char *kernel, unsigned char *memory)
 {
-    *work = (struct work){.problem = *like};
+    *work = (struct work){.task.problem.gemm = *like};
     work->task.problem.gemm.a = memory;
     work->task.problem.gemm.c = memory + SMALL_BYTES / 2;
     choose_for(device_gemm(device), work, kernel);
@@ -345,7 +350,7 @@ static void check_stack(struct device *device, enum gemmd_dtype dtype, const cha
         ck_assert_msg(works[i].status == GEMMD_OK, "%s", works[i].fault.detail);
         ck_assert_uint_eq(works[i].launch_works, STACKED);
         ck_assert_uint_gt(works[i].kernel_ns, 0);
-        memcpy(together[i], works[i].problem.c, works[i].problem.m * n * size);
+        memcpy(together[i], works[i].task.problem.gemm.c, works[i].task.problem.gemm.m * n * size);
     }
     for (uint32_t i = 0; i < STACKED; i++)
         for (int stacked = 0; stacked < 2; stacked++) {
@@ -393,7 +398,7 @@ START_TEST(a_stack_that_loses_the_device_fails_all)
     astray.run = run_astray;
     for (uint32_t i = 0; i < 3; i++) {
         init_stacked(device, &works[i], &like, "naive", memory + i * SMALL_BYTES);
-        works[i].kernel = &astray;
+        works[i].task.kernel = &astray;
         works[i].next = i < 2 ? &works[i + 1] : NULL;
     }
     device_submit(device, &works[0]);
@@ -457,12 +462,11 @@ START_TEST(rows_are_as_far_apart_as_the_fast_kernel_wants)
 END_TEST
 
 static enum gemmd_error run_group_astray(struct gemm_context *context,
-                                         const struct gemm_problem *const problems[],
-                                         uint32_t count)
+                                         const struct operation_member members[], uint32_t count)
 {
-    struct gemm_problem astray = *problems[0];
+    struct gemm_problem astray = *(const struct gemm_problem *)members[0].problem;
     (void)count;
-    astray.a = (const unsigned char *)problems[0]->a + (UINT64_C(1) << 46);
+    astray.a = (const unsigned char *)astray.a + (UINT64_C(1) << 46);
     return naive()->run(context, &astray, NULL);
 }
 
@@ -474,8 +478,8 @@ START_TEST(a_shared_launch_that_loses_the_device_fails_all)
     struct work works[3];
     uint32_t count = init_sharing(device, works, 3, memory);
     for (uint32_t i = 0; i < count; i++)
-        works[i].kernel = &astray;
-    known_answer_init(&works[0].problem, GEMMD_F32, GEMMD_F32, false, false, memory);
+        works[i].task.kernel = &astray;
+    known_answer_init(&works[0].task.problem.gemm, GEMMD_F32, GEMMD_F32, false, false, memory);
     device_submit(device, works);
     ck_assert_ptr_eq(wait_for_one(device), works);
     ck_assert(device_lost(device));
@@ -526,7 +530,7 @@ START_TEST(an_illegal_address_loses_the_device)
     astray.run = run_astray;
     for (int i = 0; i < 3; i++)
         init_known(device, &works[i], memory + (uint64_t)i * SMALL_BYTES);
-    works[0].kernel = &astray;
+    works[0].task.kernel = &astray;
     run(device, &works[0]);
     ck_assert(device_lost(device));
     ck_assert_str_ne(device_lost_reason(device), "");

@@ -30,7 +30,8 @@ static void attend(struct device *device, struct work *work)
                                        &work->task.problem.attention, &work->task.kernel,
                                        &fault) == GEMMD_OK,
                       "%s", fault.detail);
-    ck_assert(device_task_bytes(device, &work->task, &work->device_bytes));
+    work->own_launch = true;
+    ck_assert(device_plan(device, work));
     ck_assert(arena_alloc(device_arena(device), work->device_bytes, &work->device_offset));
     run(device, work);
     arena_free(device_arena(device), work->device_offset);

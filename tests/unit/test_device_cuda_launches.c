@@ -24,48 +24,60 @@ static void fill(unsigned char *memory, uint64_t bytes)
     }
 }
 
-/* A work with copies of the kernels that have shorter launches. */
+/* A work with a copy of a kernel that has shorter launches. */
 struct long_work {
     struct work work;
-    struct operation_kernel product;
-    struct operation_kernel attention;
+    struct operation_kernel kernel;
 };
 
-static void reserve_and_run(struct device *device, struct work *work, bool attention)
+static void reserve(struct device *device, struct work *work)
 {
-    if (attention)
-        ck_assert(device_task_bytes(device, &work->task, &work->device_bytes));
-    else
-        ck_assert(device_work_bytes(device, &work->task.problem.gemm, work->task.kernel, &work->device_bytes));
+    work->own_launch = true;
+    ck_assert(device_plan(device, work));
     ck_assert(arena_alloc(device_arena(device), work->device_bytes, &work->device_offset));
+}
+
+static void reserve_and_run(struct device *device, struct work *work)
+{
+    reserve(device, work);
     run(device, work);
     arena_free(device_arena(device), work->device_offset);
+}
+
+/* Selects the kernel, and gives the work a copy of it that cuts the problem into so many launches.
+ */
+static void shorten(struct device *device, struct long_work *cut, const char *name, double launches)
+{
+    const struct gemm_device gpu = device_gemm(device);
+    struct fault fault = {.detail = ""};
+    struct task *task = &cut->work.task;
+    ck_assert_msg(operation_select(task->operation, &gpu, name, &task->problem, &task->kernel,
+                                   &fault) == GEMMD_OK,
+                  "%s", fault.detail);
+    cut->kernel = *task->kernel;
+    ck_assert(cut->kernel.launch_flops > 0);
+    ck_assert(task->operation->cut != NULL || cut->kernel.parts != NULL);
+    cut->kernel.launch_flops = task->operation->flops(&task->problem) / launches;
+    task->kernel = &cut->kernel;
 }
 
 /* A product, whose result is behind its operands. */
 static void init_product(struct device *device, struct long_work *cut, unsigned char *memory,
                          const char *name, double launches)
 {
-    const struct gemm_device gpu = device_gemm(device);
-    struct fault fault = {.detail = ""};
-    *cut = (struct long_work){.work = {.problem = {.dtype = GEMMD_F32,
-                                                   .out = GEMMD_F32,
-                                                   .m = ROWS,
-                                                   .n = COLUMNS,
-                                                   .k = DEPTH,
-                                                   .batch = 1,
-                                                   .alpha = 1,
-                                                   .a = memory,
-                                                   .b = memory + A_BYTES,
-                                                   .c = memory + A_BYTES + B_BYTES}}};
+    *cut = (struct long_work){.work = {.task.operation = &operation_gemm,
+                                       .task.problem.gemm = {.dtype = GEMMD_F32,
+                                                             .out = GEMMD_F32,
+                                                             .m = ROWS,
+                                                             .n = COLUMNS,
+                                                             .k = DEPTH,
+                                                             .batch = 1,
+                                                             .alpha = 1,
+                                                             .a = memory,
+                                                             .b = memory + A_BYTES,
+                                                             .c = memory + A_BYTES + B_BYTES}}};
     gemm_problem_contiguous(&cut->work.task.problem.gemm);
-    ck_assert_msg(operation_select(&operation_gemm, &gpu, name, &cut->work.task.problem.gemm, &cut->work.task.kernel, &fault) ==
-                      GEMMD_OK,
-                  "%s", fault.detail);
-    cut->product = *cut->work.task.kernel;
-    ck_assert(cut->product.launch_flops > 0);
-    cut->product.launch_flops = 2.0 * ROWS * COLUMNS * DEPTH / launches;
-    cut->work.task.kernel = &cut->product;
+    shorten(device, cut, name, launches);
 }
 
 /* An attention of one head with ROWS queries and DEPTH columns, whose result is behind its
@@ -74,8 +86,6 @@ static void init_product(struct device *device, struct long_work *cut, unsigned 
 static void init_attention(struct device *device, struct long_work *cut, unsigned char *memory,
                            const char *name, double launches)
 {
-    const struct gemm_device gpu = device_gemm(device);
-    struct fault fault = {.detail = ""};
     const struct attention_strides strides = attention_strides(ATTENTION_BHSD, 1, ROWS, DEPTH);
     *cut = (struct long_work){.work = {.task.operation = &operation_attention,
                                        .task.problem.attention = {.dtype = GEMMD_F32,
@@ -96,14 +106,7 @@ static void init_attention(struct device *device, struct long_work *cut, unsigne
                                                                   .k_strides = strides,
                                                                   .v_strides = strides,
                                                                   .o_strides = strides}}};
-    ck_assert_msg(operation_select(&operation_attention, &gpu, name,
-                                   &cut->work.task.problem.attention, &cut->work.task.kernel,
-                                   &fault) == GEMMD_OK,
-                  "%s", fault.detail);
-    cut->attention = *cut->work.task.kernel;
-    ck_assert_ptr_nonnull(cut->attention.parts);
-    cut->attention.launch_flops = attention_flops(&cut->work.task.problem.attention) / launches;
-    cut->work.task.kernel = &cut->attention;
+    shorten(device, cut, name, launches);
 }
 
 static const struct {
@@ -143,7 +146,7 @@ START_TEST(a_work_in_several_launches_has_the_same_bytes)
         const uint64_t bytes = result_bytes_of(_i), before = device_progress(device);
         memset(result, POISON, bytes);
         init(device, &cut, memory, _i, launches);
-        reserve_and_run(device, &cut.work, kinds[_i].attention);
+        reserve_and_run(device, &cut.work);
         ck_assert_msg(cut.work.status == GEMMD_OK, "%s", cut.work.fault.detail);
         if (launches == 1)
             memcpy(whole, result, bytes);
@@ -174,7 +177,7 @@ START_TEST(a_work_of_no_use_ends_between_its_launches)
         init(device, &cut, memory, _i, LAUNCHES);
         atomic_store(&cut.work.stop, !late);
         cut.work.deadline_ns = late ? 1 : 0;
-        reserve_and_run(device, &cut.work, kinds[_i].attention);
+        reserve_and_run(device, &cut.work);
         ck_assert_int_eq(cut.work.status, late ? GEMMD_ERR_DEADLINE : GEMMD_ERR_CANCELLED);
         for (uint64_t i = 0; i < result_bytes_of(_i); i++)
             ck_assert_int_eq(result[i], POISON);
@@ -197,10 +200,7 @@ START_TEST(others_run_beside_a_work_in_many_launches)
     init_product(device, &alone, other, "naive", 1);
     struct work *both[] = {&cut.work, &alone.work};
     for (int i = 0; i < 2; i++) {
-        ck_assert(
-            device_work_bytes(device, &both[i]->problem, both[i]->kernel, &both[i]->device_bytes));
-        ck_assert(
-            arena_alloc(device_arena(device), both[i]->device_bytes, &both[i]->device_offset));
+        reserve(device, both[i]);
         device_submit(device, both[i]);
     }
     for (int i = 0; i < 2; i++)

@@ -1,4 +1,4 @@
-/* server/device/device_layout.c: the locations of the parts of a product in device memory. */
+/* server/device/device_layout.c: the locations of the parts of a problem in device memory. */
 #include <check.h>
 #include <stdlib.h>
 
@@ -7,21 +7,21 @@
 static const uint64_t WORKSPACE = 1000;
 static const uint64_t F16 = 2, F32 = 4; /* bytes an element */
 
-static bool workspace_bytes(const struct gemm_problem *problem, uint64_t *out)
+static bool workspace_bytes(const void *problem, uint64_t *out)
 {
     (void)problem;
     *out = WORKSPACE;
     return true;
 }
 
-static bool endless_workspace(const struct gemm_problem *problem, uint64_t *out)
+static bool endless_workspace(const void *problem, uint64_t *out)
 {
     (void)problem;
     *out = UINT64_MAX;
     return true;
 }
 
-static bool overflowing_workspace(const struct gemm_problem *problem, uint64_t *out)
+static bool overflowing_workspace(const void *problem, uint64_t *out)
 {
     (void)problem;
     (void)out;
@@ -30,6 +30,61 @@ static bool overflowing_workspace(const struct gemm_problem *problem, uint64_t *
 
 static const struct operation_kernel kernel = {.workspace_bytes = workspace_bytes};
 static const struct device_span nowhere = {.start = NULL};
+static unsigned char tensors[4096], range[1 << 16];
+static const struct device_span tensor_memory = {tensors, sizeof tensors};
+
+/* The leading dimensions of rows of two widths at which a device's kernels use them without a copy.
+ * The linker sends the calls of gemm_leading to the function below (-Wl,--wrap). */
+static struct {
+    uint64_t width, leading;
+} wanted[2];
+uint64_t __wrap_gemm_leading(const struct gemm_device *device, enum gemmd_dtype dtype,
+                             uint64_t width, bool stays);
+
+uint64_t __wrap_gemm_leading(const struct gemm_device *device, enum gemmd_dtype dtype,
+                             uint64_t width, bool stays)
+{
+    (void)device;
+    ck_assert_int_eq(dtype, GEMMD_F16);
+    ck_assert(!stays);
+    for (int i = 0; i < 2; i++)
+        if (wanted[i].width == width)
+            return wanted[i].leading;
+    return width;
+}
+
+/* Rows of A and B of these widths are wanted that far apart. */
+static void want(uint64_t a_width, uint64_t a_leading, uint64_t b_width, uint64_t b_leading)
+{
+    wanted[0].width = a_width;
+    wanted[0].leading = a_leading;
+    wanted[1].width = b_width;
+    wanted[1].leading = b_leading;
+}
+
+static struct task product_task(const struct gemm_problem *problem,
+                                const struct operation_kernel *by)
+{
+    return (struct task){.operation = &operation_gemm, .kernel = by, .problem.gemm = *problem};
+}
+
+/* No row is moved apart. */
+static bool product_layout(const struct gemm_problem *problem, const struct operation_kernel *by,
+                           struct device_span there, struct device_layout *layout)
+{
+    const struct task task = product_task(problem, by);
+    return device_layout_make(&task, NULL, there, layout);
+}
+
+/* Rows from the host are moved apart for the kernels of a device. */
+static bool product_layout_apart(const struct gemm_problem *problem,
+                                 const struct operation_kernel *by, struct device_span there,
+                                 struct device_layout *layout)
+{
+    static const struct gemm_device device;
+    const struct task task = product_task(problem, by);
+    return device_layout_make(&task, &device, there, layout);
+}
 
 static struct gemm_problem problem_of(uint64_t m, uint64_t n, uint64_t k, uint64_t batch)
 {
@@ -53,16 +108,17 @@ START_TEST(parts_are_whole_aligned_and_apart)
     problem.transa = _i & 1;
     problem.transb = _i & 2;
     gemm_problem_contiguous(&problem);
-    ck_assert(device_layout(&problem, &kernel, nowhere, &layout));
-    ck_assert_uint_eq(layout.a.bytes, F16 * 2 * 3 * 7);
-    ck_assert_uint_eq(layout.b.bytes, F16 * 2 * 7 * 5);
-    ck_assert_uint_eq(layout.bias.bytes, F32 * 5);
-    ck_assert_uint_eq(layout.c0.bytes, F32 * 2 * 3 * 5);
-    ck_assert_uint_eq(layout.c.bytes, F32 * 2 * 3 * 5);
+    ck_assert(product_layout(&problem, &kernel, nowhere, &layout));
+    ck_assert_uint_eq(layout.places[GEMM_PART_A].bytes, F16 * 2 * 3 * 7);
+    ck_assert_uint_eq(layout.places[GEMM_PART_B].bytes, F16 * 2 * 7 * 5);
+    ck_assert_uint_eq(layout.places[GEMM_PART_BIAS].bytes, F32 * 5);
+    ck_assert_uint_eq(layout.places[GEMM_PART_C0].bytes, F32 * 2 * 3 * 5);
+    ck_assert_uint_eq(layout.places[GEMM_PART_C].bytes, F32 * 2 * 3 * 5);
     ck_assert_uint_eq(layout.workspace.bytes, WORKSPACE);
 
-    const struct device_part *parts[] = {&layout.a,  &layout.b, &layout.bias,
-                                         &layout.c0, &layout.c, &layout.workspace};
+    const struct device_part *parts[] = {
+        &layout.places[GEMM_PART_A],  &layout.places[GEMM_PART_B], &layout.places[GEMM_PART_BIAS],
+        &layout.places[GEMM_PART_C0], &layout.places[GEMM_PART_C], &layout.workspace};
     uint64_t end = 0;
     for (int i = 0; i < 6; i++) {
         ck_assert_uint_eq(parts[i]->offset % DEVICE_LAYOUT_ALIGNMENT, 0);
@@ -77,11 +133,11 @@ START_TEST(what_is_not_there_takes_nothing)
 {
     struct gemm_problem problem = problem_of(3, 5, 7, 1);
     struct device_layout with, without;
-    ck_assert(device_layout(&problem, &kernel, nowhere, &with));
+    ck_assert(product_layout(&problem, &kernel, nowhere, &with));
     problem.bias = problem.c0 = NULL;
-    ck_assert(device_layout(&problem, &kernel, nowhere, &without));
-    ck_assert_uint_eq(without.bias.bytes, 0);
-    ck_assert_uint_eq(without.c0.bytes, 0);
+    ck_assert(product_layout(&problem, &kernel, nowhere, &without));
+    ck_assert_uint_eq(without.places[GEMM_PART_BIAS].bytes, 0);
+    ck_assert_uint_eq(without.places[GEMM_PART_C0].bytes, 0);
     ck_assert_uint_lt(without.total_bytes, with.total_bytes);
 }
 END_TEST
@@ -92,8 +148,8 @@ START_TEST(strided_operands_span_their_gaps)
     struct device_layout layout;
     problem.lda = 10;
     problem.stride_a = 100;
-    ck_assert(device_layout(&problem, &kernel, nowhere, &layout));
-    ck_assert_uint_eq(layout.a.bytes, F16 * (100 + 2 * 10 + 7));
+    ck_assert(product_layout(&problem, &kernel, nowhere, &layout));
+    ck_assert_uint_eq(layout.places[GEMM_PART_A].bytes, F16 * (100 + 2 * 10 + 7));
 }
 END_TEST
 
@@ -102,8 +158,8 @@ START_TEST(one_operand_for_all_is_there_once)
     struct gemm_problem problem = problem_of(3, 5, 7, 4);
     struct device_layout layout;
     problem.stride_b = 0;
-    ck_assert(device_layout(&problem, &kernel, nowhere, &layout));
-    ck_assert_uint_eq(layout.b.bytes, F16 * 7 * 5);
+    ck_assert(product_layout(&problem, &kernel, nowhere, &layout));
+    ck_assert_uint_eq(layout.places[GEMM_PART_B].bytes, F16 * 7 * 5);
 }
 END_TEST
 
@@ -114,10 +170,10 @@ START_TEST(sizes_beyond_64_bits_are_refused)
     struct gemm_problem small = problem_of(1, 1, 1, 1);
     struct gemm_problem large = problem_of(2147483647, 2147483647, 2147483647, 2147483647);
     struct device_layout layout;
-    ck_assert(device_layout(&small, &kernel, nowhere, &layout));
-    ck_assert(!device_layout(&small, &endless, nowhere, &layout));
-    ck_assert(!device_layout(&small, &overflowing, nowhere, &layout));
-    ck_assert(!device_layout(&large, &kernel, nowhere, &layout));
+    ck_assert(product_layout(&small, &kernel, nowhere, &layout));
+    ck_assert(!product_layout(&small, &endless, nowhere, &layout));
+    ck_assert(!product_layout(&small, &overflowing, nowhere, &layout));
+    ck_assert(!product_layout(&large, &kernel, nowhere, &layout));
 }
 END_TEST
 
@@ -126,31 +182,31 @@ START_TEST(each_size_alone_can_be_beyond_64_bits)
     const uint64_t huge = UINT64_C(1) << 63;
     struct device_layout layout;
     struct gemm_problem problem = problem_of(3, 5, 7, 2);
-    ck_assert(device_layout(&problem, &kernel, nowhere, &layout));
+    ck_assert(product_layout(&problem, &kernel, nowhere, &layout));
     problem.lda = huge; /* (3 - 1) * 2^63 */
-    ck_assert(!device_layout(&problem, &kernel, nowhere, &layout));
+    ck_assert(!product_layout(&problem, &kernel, nowhere, &layout));
     problem.lda = 7;
     problem.stride_b = UINT64_MAX; /* added to the rows of one problem */
-    ck_assert(!device_layout(&problem, &kernel, nowhere, &layout));
+    ck_assert(!product_layout(&problem, &kernel, nowhere, &layout));
     problem.stride_b = huge + 1; /* times the bytes of an element */
-    ck_assert(!device_layout(&problem, &kernel, nowhere, &layout));
+    ck_assert(!product_layout(&problem, &kernel, nowhere, &layout));
     problem.stride_b = 35;
     problem.stride_c0 = huge;
-    ck_assert(!device_layout(&problem, &kernel, nowhere, &layout));
+    ck_assert(!product_layout(&problem, &kernel, nowhere, &layout));
     problem.stride_c0 = 15;
     problem.stride_c = huge;
-    ck_assert(!device_layout(&problem, &kernel, nowhere, &layout));
+    ck_assert(!product_layout(&problem, &kernel, nowhere, &layout));
     problem.stride_c = 15;
     problem.stride_a = UINT64_MAX - 14; /* rows and problems fit, their sum with the columns not */
-    ck_assert(!device_layout(&problem, &kernel, nowhere, &layout));
+    ck_assert(!product_layout(&problem, &kernel, nowhere, &layout));
     problem = problem_of(3, 5, 7, 2);
     problem.stride_b = UINT64_MAX / 2 - 35; /* 2^64 - 2 bytes, which cannot be aligned */
-    ck_assert(!device_layout(&problem, &kernel, nowhere, &layout));
+    ck_assert(!product_layout(&problem, &kernel, nowhere, &layout));
     problem = problem_of(3, 5, 7, 2);
     problem.batch = 0;
-    ck_assert(!device_layout(&problem, &kernel, nowhere, &layout));
+    ck_assert(!product_layout(&problem, &kernel, nowhere, &layout));
     problem = problem_of(0, 5, 7, 1);
-    ck_assert(!device_layout(&problem, &kernel, nowhere, &layout));
+    ck_assert(!product_layout(&problem, &kernel, nowhere, &layout));
 }
 END_TEST
 
@@ -163,13 +219,17 @@ START_TEST(sizes_of_what_is_there_already_can_overflow_too)
     struct device_layout layout;
     problem.a = problem.b = problem.c = memory;
     problem.c0 = NULL;
-    ck_assert(!device_layout(&problem, &any, there, &layout)); /* B has 2^66 elements */
+    ck_assert(!product_layout(&problem, &any, there, &layout)); /* B has 2^66 elements */
     problem = problem_of(1, UINT64_C(1) << 63, 1, 1);
     problem.a = problem.b = problem.c = memory;
     problem.c0 = NULL;
-    ck_assert(!device_layout(&problem, &any, there, &layout)); /* the bias has 2^65 bytes */
+    ck_assert(!product_layout(&problem, &any, there, &layout)); /* the bias has 2^65 bytes */
     problem.bias = NULL;
-    ck_assert(device_layout(&problem, &any, there, &layout));
+    ck_assert(!product_layout(&problem, &any, there, &layout)); /* so has C */
+    problem = problem_of(1, UINT64_C(1) << 61, 1, 1);
+    problem.a = problem.b = problem.c = memory;
+    problem.bias = problem.c0 = NULL;
+    ck_assert(product_layout(&problem, &any, there, &layout));
 }
 END_TEST
 
@@ -181,9 +241,9 @@ START_TEST(problems_that_are_apart_are_packed)
     problem.b = memory;
     problem.stride_b = 40; /* rows without gaps, problems with */
     ck_assert(
-        device_layout(&problem, &kernel, (struct device_span){memory, sizeof memory}, &layout));
-    ck_assert_uint_eq(layout.b.bytes, F16 * 2 * 7 * 5);
-    ck_assert_uint_eq(layout.problem.stride_b, 35);
+        product_layout(&problem, &kernel, (struct device_span){memory, sizeof memory}, &layout));
+    ck_assert_uint_eq(layout.places[GEMM_PART_B].bytes, F16 * 2 * 7 * 5);
+    ck_assert_uint_eq(layout.problem.gemm.stride_b, 35);
 }
 END_TEST
 
@@ -196,28 +256,29 @@ START_TEST(scales_have_parts_of_their_own)
     problem.a_scale.data = scales;
     problem.b_scale.data = scales + 8;
     gemm_problem_scales_contiguous(&problem, false, false);
-    ck_assert(device_layout(&problem, &kernel, nowhere, &layout));
-    ck_assert_uint_eq(layout.a_scale.bytes, 2 * 3 * sizeof *scales);
-    ck_assert_uint_eq(layout.b_scale.bytes, 2 * 5 * sizeof *scales);
-    ck_assert_uint_ge(layout.b_scale.offset, layout.a_scale.offset + layout.a_scale.bytes);
+    ck_assert(product_layout(&problem, &kernel, nowhere, &layout));
+    ck_assert_uint_eq(layout.places[GEMM_PART_A_SCALE].bytes, 2 * 3 * sizeof *scales);
+    ck_assert_uint_eq(layout.places[GEMM_PART_B_SCALE].bytes, 2 * 5 * sizeof *scales);
+    ck_assert_uint_ge(layout.places[GEMM_PART_B_SCALE].offset,
+                      layout.places[GEMM_PART_A_SCALE].offset +
+                          layout.places[GEMM_PART_A_SCALE].bytes);
     /* Scales that are on the device already have no part. */
-    ck_assert(device_layout(&problem, &kernel, (struct device_span){scales + 8, 8 * sizeof *scales},
-                            &layout));
-    ck_assert_uint_eq(layout.a_scale.bytes, 2 * 3 * sizeof *scales);
-    ck_assert_uint_eq(layout.b_scale.bytes, 0);
+    ck_assert(product_layout(&problem, &kernel,
+                             (struct device_span){scales + 8, 8 * sizeof *scales}, &layout));
+    ck_assert_uint_eq(layout.places[GEMM_PART_A_SCALE].bytes, 2 * 3 * sizeof *scales);
+    ck_assert_uint_eq(layout.places[GEMM_PART_B_SCALE].bytes, 0);
     problem.b_scale.step = UINT64_MAX / 2;
-    ck_assert(!device_layout(&problem, &kernel, nowhere, &layout));
+    ck_assert(!product_layout(&problem, &kernel, nowhere, &layout));
     problem.b_scale.step = UINT64_MAX / 8; /* too many bytes for as many elements */
-    ck_assert(!device_layout(&problem, &kernel, nowhere, &layout));
+    ck_assert(!product_layout(&problem, &kernel, nowhere, &layout));
     problem.b_scale.step = 1;
     problem.a_scale.stride = UINT64_MAX;
-    ck_assert(!device_layout(&problem, &kernel, nowhere, &layout));
+    ck_assert(!product_layout(&problem, &kernel, nowhere, &layout));
 }
 END_TEST
 
 START_TEST(a_problem_is_moved_to_its_parts)
 {
-    static unsigned char range[1 << 16];
     static float scales[16];
     struct gemm_problem problem = problem_of(3, 5, 7, 2);
     struct device_layout layout;
@@ -225,23 +286,28 @@ START_TEST(a_problem_is_moved_to_its_parts)
     problem.a_scale.data = scales;
     problem.b_scale.data = scales;
     gemm_problem_scales_contiguous(&problem, false, false);
-    ck_assert(device_layout(&problem, &kernel, nowhere, &layout));
-    struct gemm_problem moved = device_layout_problem(&layout, range);
-    ck_assert_ptr_eq(moved.a, range + layout.a.offset);
-    ck_assert_ptr_eq(moved.b, range + layout.b.offset);
-    ck_assert_ptr_eq(moved.bias, range + layout.bias.offset);
-    ck_assert_ptr_eq(moved.c0, range + layout.c0.offset);
-    ck_assert_ptr_eq((const unsigned char *)moved.a_scale.data, range + layout.a_scale.offset);
-    ck_assert_ptr_eq((const unsigned char *)moved.b_scale.data, range + layout.b_scale.offset);
-    ck_assert_ptr_eq(moved.c, range + layout.c.offset);
+    ck_assert(product_layout(&problem, &kernel, nowhere, &layout));
+    union operation_problem there;
+    device_layout_problem(&layout, range, &there);
+    struct gemm_problem moved = there.gemm;
+    ck_assert_ptr_eq(moved.a, range + layout.places[GEMM_PART_A].offset);
+    ck_assert_ptr_eq(moved.b, range + layout.places[GEMM_PART_B].offset);
+    ck_assert_ptr_eq(moved.bias, range + layout.places[GEMM_PART_BIAS].offset);
+    ck_assert_ptr_eq(moved.c0, range + layout.places[GEMM_PART_C0].offset);
+    ck_assert_ptr_eq((const unsigned char *)moved.a_scale.data,
+                     range + layout.places[GEMM_PART_A_SCALE].offset);
+    ck_assert_ptr_eq((const unsigned char *)moved.b_scale.data,
+                     range + layout.places[GEMM_PART_B_SCALE].offset);
+    ck_assert_ptr_eq(moved.c, range + layout.places[GEMM_PART_C].offset);
     /* Operands without a part stay where they are. */
     problem.scales = GEMM_SCALES_NONE;
     problem.a_scale.data = problem.b_scale.data = NULL;
     problem.a = problem.b = problem.c = scales;
     problem.bias = problem.c0 = NULL;
     struct operation_kernel any = {.workspace_bytes = workspace_bytes, .any_leading = true};
-    ck_assert(device_layout(&problem, &any, (struct device_span){scales, sizeof scales}, &layout));
-    moved = device_layout_problem(&layout, range);
+    ck_assert(product_layout(&problem, &any, (struct device_span){scales, sizeof scales}, &layout));
+    device_layout_problem(&layout, range, &there);
+    moved = there.gemm;
     ck_assert_ptr_eq(moved.a, scales);
     ck_assert_ptr_eq(moved.b, scales);
     ck_assert_ptr_eq(moved.c, scales);
@@ -272,12 +338,14 @@ START_TEST(what_is_there_already_has_no_part)
     struct operation_kernel any = {.workspace_bytes = workspace_bytes, .any_leading = true};
     struct gemm_problem problem = resident_problem(memory);
     struct device_layout layout;
-    ck_assert(device_layout(&problem, &any, (struct device_span){memory, sizeof memory}, &layout));
-    ck_assert_uint_eq(layout.a.bytes + layout.b.bytes + layout.c.bytes, 0);
-    ck_assert_uint_gt(layout.bias.bytes, 0);
-    ck_assert_uint_eq(layout.problem.lda, 8);
-    ck_assert_uint_eq(layout.problem.ldc, 6);
-    ck_assert_uint_eq(layout.problem.stride_c, 3 * 6);
+    ck_assert(product_layout(&problem, &any, (struct device_span){memory, sizeof memory}, &layout));
+    ck_assert_uint_eq(layout.places[GEMM_PART_A].bytes + layout.places[GEMM_PART_B].bytes +
+                          layout.places[GEMM_PART_C].bytes,
+                      0);
+    ck_assert_uint_gt(layout.places[GEMM_PART_BIAS].bytes, 0);
+    ck_assert_uint_eq(layout.problem.gemm.lda, 8);
+    ck_assert_uint_eq(layout.problem.gemm.ldc, 6);
+    ck_assert_uint_eq(layout.problem.gemm.stride_c, 3 * 6);
 }
 END_TEST
 
@@ -287,13 +355,13 @@ START_TEST(gaps_are_taken_out_for_kernels_that_they_matter_to)
     struct gemm_problem problem = resident_problem(memory);
     struct device_layout layout;
     ck_assert(
-        device_layout(&problem, &kernel, (struct device_span){memory, sizeof memory}, &layout));
-    ck_assert_uint_eq(layout.a.bytes, F16 * 2 * 3 * 7);
-    ck_assert_uint_eq(layout.problem.lda, 7);
-    ck_assert_uint_eq(layout.problem.stride_a, 3 * 7);
-    ck_assert_uint_eq(layout.b.bytes, 0); /* has none */
-    ck_assert_uint_eq(layout.c.bytes, F32 * 2 * 3 * 5);
-    ck_assert_uint_eq(layout.problem.ldc, 5);
+        product_layout(&problem, &kernel, (struct device_span){memory, sizeof memory}, &layout));
+    ck_assert_uint_eq(layout.places[GEMM_PART_A].bytes, F16 * 2 * 3 * 7);
+    ck_assert_uint_eq(layout.problem.gemm.lda, 7);
+    ck_assert_uint_eq(layout.problem.gemm.stride_a, 3 * 7);
+    ck_assert_uint_eq(layout.places[GEMM_PART_B].bytes, 0); /* has none */
+    ck_assert_uint_eq(layout.places[GEMM_PART_C].bytes, F32 * 2 * 3 * 5);
+    ck_assert_uint_eq(layout.problem.gemm.ldc, 5);
 }
 END_TEST
 
@@ -311,54 +379,58 @@ START_TEST(a_span_ends_where_it_ends)
 END_TEST
 
 /* A kernel that moves rows apart itself unless their leading dimension is 8 elements. */
-static bool workspace_of_unaligned(const struct gemm_problem *problem, uint64_t *out)
+static bool workspace_of_unaligned(const void *of, uint64_t *out)
 {
+    const struct gemm_problem *problem = of;
     *out = (problem->lda % 8 != 0 ? 1000u : 0) + (problem->ldb % 8 != 0 ? 100u : 0);
     return true;
 }
 static const struct operation_kernel wants_aligned = {.any_leading = true,
-                                                 .workspace_bytes = workspace_of_unaligned};
+                                                      .workspace_bytes = workspace_of_unaligned};
 
 START_TEST(rows_are_further_apart_where_that_spares_workspace)
 {
     struct gemm_problem problem = problem_of(3, 16, 7, 2);
     struct device_layout layout;
-    const struct device_leading wanted = {8, 64};
     problem.transa = _i & 1;
+    want(problem.transa ? 3 : 7, 8, 16, 64);
     gemm_problem_contiguous(&problem);
-    ck_assert(device_layout_padded(&problem, &wants_aligned, wanted, nowhere, &layout));
+    ck_assert(product_layout_apart(&problem, &wants_aligned, nowhere, &layout));
     const uint64_t rows = problem.transa ? 7 : 3, columns = problem.transa ? 3 : 7;
-    ck_assert_uint_eq(layout.problem.lda, 8);
-    ck_assert_uint_eq(layout.problem.stride_a, 8 * rows);
-    ck_assert_uint_eq(layout.a.bytes, F16 * (8 * (2 * rows - 1) + columns));
-    ck_assert_uint_eq(layout.a_staging.bytes, F16 * 2 * 3 * 7);
-    ck_assert_uint_ge(layout.a_staging.offset, layout.workspace.offset + layout.workspace.bytes);
-    ck_assert_uint_le(layout.a_staging.offset + layout.a_staging.bytes, layout.total_bytes);
+    ck_assert_uint_eq(layout.problem.gemm.lda, 8);
+    ck_assert_uint_eq(layout.problem.gemm.stride_a, 8 * rows);
+    ck_assert_uint_eq(layout.places[GEMM_PART_A].bytes, F16 * (8 * (2 * rows - 1) + columns));
+    ck_assert_uint_eq(layout.staging[GEMM_PART_A].bytes, F16 * 2 * 3 * 7);
+    ck_assert_uint_ge(layout.staging[GEMM_PART_A].offset,
+                      layout.workspace.offset + layout.workspace.bytes);
+    ck_assert_uint_le(layout.staging[GEMM_PART_A].offset + layout.staging[GEMM_PART_A].bytes,
+                      layout.total_bytes);
     /* B is well as it is. */
-    ck_assert_uint_eq(layout.problem.ldb, 16);
-    ck_assert_uint_eq(layout.b_staging.bytes, 0);
+    ck_assert_uint_eq(layout.problem.gemm.ldb, 16);
+    ck_assert_uint_eq(layout.staging[GEMM_PART_B].bytes, 0);
     ck_assert_uint_eq(layout.workspace.bytes, 0);
 }
 END_TEST
 
 /* A kernel that takes rows of 7 elements and no others. */
-static bool workspace_of_seven(const struct gemm_problem *problem, uint64_t *out)
+static bool workspace_of_seven(const void *problem, uint64_t *out)
 {
     *out = WORKSPACE;
-    return problem->lda == 7;
+    return ((const struct gemm_problem *)problem)->lda == 7;
 }
 
 START_TEST(rows_stay_together_where_the_kernel_takes_no_others)
 {
-    const struct operation_kernel seven = {.any_leading = true, .workspace_bytes = workspace_of_seven};
+    const struct operation_kernel seven = {.any_leading = true,
+                                           .workspace_bytes = workspace_of_seven};
     const struct operation_kernel overflowing = {.any_leading = true,
-                                            .workspace_bytes = overflowing_workspace};
-    const struct device_leading wanted = {8, 16};
+                                                 .workspace_bytes = overflowing_workspace};
     struct gemm_problem problem = problem_of(3, 16, 7, 2);
     struct device_layout layout;
-    ck_assert(device_layout_padded(&problem, &seven, wanted, nowhere, &layout));
-    ck_assert_uint_eq(layout.problem.lda, 7);
-    ck_assert(!device_layout_padded(&problem, &overflowing, wanted, nowhere, &layout));
+    want(7, 8, 16, 16);
+    ck_assert(product_layout_apart(&problem, &seven, nowhere, &layout));
+    ck_assert_uint_eq(layout.problem.gemm.lda, 7);
+    ck_assert(!product_layout_apart(&problem, &overflowing, nowhere, &layout));
 }
 END_TEST
 
@@ -370,54 +442,261 @@ START_TEST(rows_of_b_are_further_apart_too)
     gemm_problem_contiguous(&problem);
     problem.transb = _i & 1;
     const uint64_t rows = problem.transb ? 15 : 8;
-    const struct device_leading wanted = {8, 16};
+    want(8, problem.transb ? 16 : 8, 15, 16);
     if (problem.transb) /* rows of 8 elements are well as they are */
         problem.ldb = 8;
-    ck_assert(device_layout_padded(&problem, &wants_aligned, wanted, nowhere, &layout));
-    ck_assert_uint_eq(layout.problem.ldb, problem.transb ? 8 : 16);
-    ck_assert_uint_eq(layout.problem.stride_b, (problem.transb ? 8 : 16) * rows);
-    ck_assert_uint_eq(layout.b_staging.bytes, problem.transb ? 0 : F16 * 2 * 8 * 15);
-    ck_assert_uint_eq(layout.a_staging.bytes, 0);
+    ck_assert(product_layout_apart(&problem, &wants_aligned, nowhere, &layout));
+    ck_assert_uint_eq(layout.problem.gemm.ldb, problem.transb ? 8 : 16);
+    ck_assert_uint_eq(layout.problem.gemm.stride_b, (problem.transb ? 8 : 16) * rows);
+    ck_assert_uint_eq(layout.staging[GEMM_PART_B].bytes, problem.transb ? 0 : F16 * 2 * 8 * 15);
+    ck_assert_uint_eq(layout.staging[GEMM_PART_A].bytes, 0);
 }
 END_TEST
 
-static void assert_not_padded(const struct gemm_problem *problem, const struct operation_kernel *of,
-                              struct device_leading wanted, struct device_span there)
+static void assert_not_apart(const struct gemm_problem *problem, const struct operation_kernel *of,
+                             struct device_span there)
 {
     struct device_layout layout, plain;
-    ck_assert(device_layout_padded(problem, of, wanted, there, &layout));
-    ck_assert(device_layout(problem, of, there, &plain));
-    ck_assert_uint_eq(layout.problem.lda, problem->lda);
-    ck_assert_uint_eq(layout.problem.stride_a, problem->stride_a);
-    ck_assert_uint_eq(layout.a_staging.bytes + layout.b_staging.bytes, 0);
+    ck_assert(product_layout_apart(problem, of, there, &layout));
+    ck_assert(product_layout(problem, of, there, &plain));
+    ck_assert_uint_eq(layout.problem.gemm.lda, problem->lda);
+    ck_assert_uint_eq(layout.problem.gemm.stride_a, problem->stride_a);
+    ck_assert_uint_eq(layout.staging[GEMM_PART_A].bytes + layout.staging[GEMM_PART_B].bytes, 0);
     ck_assert_uint_eq(layout.total_bytes, plain.total_bytes);
 }
 
 START_TEST(rows_stay_as_they_came_where_that_is_as_well)
 {
-    static unsigned char memory[4096];
     struct gemm_problem problem = problem_of(3, 16, 7, 2);
     struct operation_kernel particular = wants_aligned, indifferent = kernel;
-    const struct device_leading wanted = {8, 16};
+    want(7, 8, 16, 16);
     particular.any_leading = false; /* its bits could change */
     indifferent.any_leading = true;
-    assert_not_padded(&problem, &particular, wanted, nowhere);
-    assert_not_padded(&problem, &indifferent, wanted, nowhere);
-    assert_not_padded(&problem, &wants_aligned, (struct device_leading){7, 16}, nowhere);
-    problem.a = memory; /* there already */
-    assert_not_padded(&problem, &wants_aligned, wanted,
-                      (struct device_span){memory, sizeof memory});
+    assert_not_apart(&problem, &particular, nowhere);
+    assert_not_apart(&problem, &indifferent, nowhere);
+    want(7, 7, 16, 16);
+    assert_not_apart(&problem, &wants_aligned, nowhere);
+    want(7, 8, 16, 16);
+    problem.a = tensors; /* there already */
+    assert_not_apart(&problem, &wants_aligned, tensor_memory);
     problem.a = NULL;
     problem.stride_a = 0; /* one for all */
-    assert_not_padded(&problem, &wants_aligned, wanted, nowhere);
+    assert_not_apart(&problem, &wants_aligned, nowhere);
     problem = problem_of(3, 16, 7, 2);
-    assert_not_padded(&problem, &wants_aligned, (struct device_leading){UINT64_MAX, 16}, nowhere);
+    want(7, UINT64_MAX, 16, 16);
+    assert_not_apart(&problem, &wants_aligned, nowhere);
     problem.lda = 9; /* rows are apart already */
-    assert_not_padded(&problem, &wants_aligned, (struct device_leading){16, 16}, nowhere);
+    want(7, 16, 16, 16);
+    assert_not_apart(&problem, &wants_aligned, nowhere);
     problem = problem_of(3, 15, 8, 2);
-    problem.b = memory;
-    assert_not_padded(&problem, &wants_aligned, (struct device_leading){8, 16},
-                      (struct device_span){memory, sizeof memory});
+    problem.b = tensors;
+    want(8, 8, 15, 16);
+    assert_not_apart(&problem, &wants_aligned, tensor_memory);
+}
+END_TEST
+
+/* A kernel with the bits of one leading dimension only: B in tensor memory is packed, and A from
+ * the host stays, because moving its rows apart could change bits too. */
+START_TEST(packed_and_apart_are_of_different_kernels)
+{
+    struct gemm_problem problem = problem_of(3, 15, 7, 2);
+    struct operation_kernel particular = wants_aligned;
+    struct device_layout layout;
+    particular.any_leading = false;
+    problem.b = tensors;
+    problem.ldb = 16;
+    problem.stride_b = 7 * 16;
+    want(7, 8, 15, 16);
+    ck_assert(product_layout_apart(&problem, &particular, tensor_memory, &layout));
+    ck_assert_uint_eq(layout.resident, 1u << GEMM_PART_B);
+    ck_assert_uint_eq(layout.places[GEMM_PART_B].bytes, F16 * 2 * 7 * 15);
+    ck_assert_uint_eq(layout.pitches[GEMM_PART_B], F16 * 16); /* where B is now */
+    ck_assert_uint_eq(layout.list[GEMM_PART_B].pitch, F16 * 15);
+    ck_assert_uint_eq(layout.problem.gemm.ldb, 15);
+    ck_assert_uint_eq(layout.problem.gemm.lda, 7);
+    ck_assert_uint_eq(layout.staging[GEMM_PART_A].bytes, 0);
+    /* With a kernel that takes any leading dimension, A is moved apart and B is used where it is.
+     */
+    ck_assert(product_layout_apart(&problem, &wants_aligned, tensor_memory, &layout));
+    ck_assert_uint_eq(layout.places[GEMM_PART_B].bytes, 0);
+    ck_assert_uint_eq(layout.problem.gemm.ldb, 16);
+    ck_assert_uint_eq(layout.problem.gemm.lda, 8);
+    ck_assert_uint_eq(layout.pitches[GEMM_PART_A], F16 * 7);
+    ck_assert_uint_eq(layout.list[GEMM_PART_A].pitch, F16 * 8);
+    ck_assert_uint_eq(layout.staging[GEMM_PART_A].bytes, F16 * 2 * 3 * 7);
+}
+END_TEST
+
+START_TEST(both_operands_are_moved_apart)
+{
+    struct gemm_problem problem = problem_of(3, 15, 7, 2);
+    struct device_layout layout;
+    want(7, 8, 15, 16);
+    ck_assert(product_layout_apart(&problem, &wants_aligned, nowhere, &layout));
+    ck_assert_uint_eq(layout.problem.gemm.lda, 8);
+    ck_assert_uint_eq(layout.problem.gemm.ldb, 16);
+    ck_assert_uint_eq(layout.workspace.bytes, 0);
+    const struct device_part a = layout.staging[GEMM_PART_A], b = layout.staging[GEMM_PART_B];
+    ck_assert_uint_eq(a.bytes, F16 * 2 * 3 * 7);
+    ck_assert_uint_eq(b.bytes, F16 * 2 * 7 * 15);
+    ck_assert_uint_ge(a.offset, layout.places[GEMM_PART_C].offset + F32 * 2 * 3 * 15);
+    ck_assert_uint_ge(b.offset, a.offset + a.bytes);
+    ck_assert_uint_le(b.offset + b.bytes, layout.total_bytes);
+}
+END_TEST
+
+START_TEST(a_workspace_is_in_the_range_if_there_is_one)
+{
+    const struct gemm_problem problem = problem_of(3, 16, 8, 2);
+    struct device_layout layout;
+    ck_assert(product_layout(&problem, &kernel, nowhere, &layout));
+    ck_assert_ptr_eq(device_layout_workspace(&layout, range), range + layout.workspace.offset);
+    ck_assert(product_layout(&problem, &wants_aligned, nowhere, &layout));
+    ck_assert_ptr_null(device_layout_workspace(&layout, range));
+}
+END_TEST
+
+/* --- problems of an operation that arranges nothing --- */
+
+static struct attention_problem attention_of(enum attention_layout layout)
+{
+    struct attention_problem p = {.dtype = GEMMD_F16,
+                                  .batch = 3,
+                                  .heads = 4,
+                                  .kv_heads = 2,
+                                  .sq = 5,
+                                  .skv = 7,
+                                  .d = 11,
+                                  .dv = 13};
+    p.q_strides = attention_strides(layout, p.heads, p.sq, p.d);
+    p.k_strides = attention_strides(layout, p.kv_heads, p.skv, p.d);
+    p.v_strides = attention_strides(layout, p.kv_heads, p.skv, p.dv);
+    p.o_strides = attention_strides(layout, p.heads, p.sq, p.dv);
+    return p;
+}
+
+static bool place(const struct attention_problem *problem, const struct operation_kernel *by,
+                  struct device_span there, struct device_layout *layout)
+{
+    const struct task task = {
+        .operation = &operation_attention, .kernel = by, .problem.attention = *problem};
+    return device_layout_make(&task, NULL, there, layout);
+}
+
+static struct attention_problem moved_problem(const struct device_layout *layout)
+{
+    union operation_problem moved;
+    device_layout_problem(layout, range, &moved);
+    return moved.attention;
+}
+
+START_TEST(parts_of_an_attention_are_whole_aligned_and_apart)
+{
+    static const int32_t lens[3];
+    static float lse;
+    struct attention_problem p = attention_of(_i % 2 ? ATTENTION_BSHD : ATTENTION_BHSD);
+    struct device_layout layout;
+    p.lens_q = p.lens_kv = lens;
+    p.lse = &lse;
+    ck_assert(place(&p, &kernel, nowhere, &layout));
+    const struct device_part all[] = {
+        layout.places[ATTENTION_PART_LENS_Q], layout.places[ATTENTION_PART_LENS_KV],
+        layout.places[ATTENTION_PART_Q],      layout.places[ATTENTION_PART_K],
+        layout.places[ATTENTION_PART_V],      layout.places[ATTENTION_PART_O],
+        layout.places[ATTENTION_PART_LSE],    layout.workspace};
+    const uint64_t bytes[] = {3 * 4,
+                              3 * 4,
+                              3 * 4 * 5 * 11 * 2,
+                              3 * 2 * 7 * 11 * 2,
+                              3 * 2 * 7 * 13 * 2,
+                              3 * 4 * 5 * 13 * 2,
+                              3 * 4 * 5 * 4,
+                              WORKSPACE};
+    uint64_t end = 0;
+    for (int i = 0; i < 8; i++) {
+        ck_assert_uint_eq(all[i].bytes, bytes[i]);
+        ck_assert_uint_eq(all[i].offset % DEVICE_LAYOUT_ALIGNMENT, 0);
+        ck_assert_uint_eq(all[i].offset, end);
+        end = all[i].offset + (all[i].bytes + DEVICE_LAYOUT_ALIGNMENT - 1) /
+                                  DEVICE_LAYOUT_ALIGNMENT * DEVICE_LAYOUT_ALIGNMENT;
+    }
+    ck_assert_uint_eq(layout.total_bytes, end);
+
+    const struct attention_problem moved = moved_problem(&layout);
+    ck_assert_ptr_eq(moved.lens_q, range + layout.places[ATTENTION_PART_LENS_Q].offset);
+    ck_assert_ptr_eq(moved.lens_kv, range + layout.places[ATTENTION_PART_LENS_KV].offset);
+    ck_assert_ptr_eq(moved.q, range + layout.places[ATTENTION_PART_Q].offset);
+    ck_assert_ptr_eq(moved.k, range + layout.places[ATTENTION_PART_K].offset);
+    ck_assert_ptr_eq(moved.v, range + layout.places[ATTENTION_PART_V].offset);
+    ck_assert_ptr_eq(moved.o, range + layout.places[ATTENTION_PART_O].offset);
+    ck_assert_ptr_eq(moved.lse, range + layout.places[ATTENTION_PART_LSE].offset);
+}
+END_TEST
+
+START_TEST(what_an_attention_lacks_takes_no_memory)
+{
+    const struct attention_problem p = attention_of(ATTENTION_BHSD);
+    struct device_layout layout;
+    ck_assert(place(&p, &kernel, nowhere, &layout));
+    ck_assert_uint_eq(layout.places[ATTENTION_PART_LENS_Q].bytes +
+                          layout.places[ATTENTION_PART_LENS_KV].bytes +
+                          layout.places[ATTENTION_PART_LSE].bytes,
+                      0);
+    ck_assert_uint_eq(layout.places[ATTENTION_PART_Q].offset, 0);
+    const struct attention_problem moved = moved_problem(&layout);
+    ck_assert_ptr_null(moved.lens_q);
+    ck_assert_ptr_null(moved.lens_kv);
+    ck_assert_ptr_null(moved.lse);
+}
+END_TEST
+
+START_TEST(k_and_v_in_tensor_memory_stay_there)
+{
+    struct attention_problem p = attention_of(ATTENTION_BHSD);
+    struct device_layout layout, with_both;
+    p.k = _i & 1 ? tensors : NULL;
+    p.v = _i & 2 ? tensors + 256 : NULL;
+    ck_assert(place(&p, &kernel, nowhere, &with_both));
+    ck_assert(place(&p, &kernel, tensor_memory, &layout));
+    const struct attention_problem moved = moved_problem(&layout);
+    ck_assert_uint_eq(layout.places[ATTENTION_PART_K].bytes,
+                      _i & 1 ? 0 : with_both.places[ATTENTION_PART_K].bytes);
+    ck_assert_uint_eq(layout.places[ATTENTION_PART_V].bytes,
+                      _i & 2 ? 0 : with_both.places[ATTENTION_PART_V].bytes);
+    ck_assert_ptr_eq(moved.k, _i & 1 ? tensors : range + layout.places[ATTENTION_PART_K].offset);
+    ck_assert_ptr_eq(moved.v,
+                     _i & 2 ? tensors + 256 : range + layout.places[ATTENTION_PART_V].offset);
+    ck_assert_uint_eq(layout.total_bytes,
+                      with_both.total_bytes - (_i & 1 ? 1024 : 0) - (_i & 2 ? 1280 : 0));
+}
+END_TEST
+
+/* Up to the last element, gaps between rows included. */
+START_TEST(gaps_are_part_of_a_tensor_of_an_attention)
+{
+    struct attention_problem p = attention_of(ATTENTION_BHSD);
+    struct device_layout layout;
+    p.k_strides = attention_strides(ATTENTION_BHSD, p.kv_heads, p.skv, p.d + 5);
+    ck_assert(place(&p, &kernel, nowhere, &layout));
+    ck_assert_uint_eq(layout.places[ATTENTION_PART_K].bytes, (3 * 2 * 7 * 16 - 5) * 2);
+}
+END_TEST
+
+START_TEST(sizes_of_an_attention_that_overflow_are_refused)
+{
+    struct attention_problem p = attention_of(ATTENTION_BHSD);
+    struct device_layout layout;
+    p.batch = UINT64_MAX / 2;
+    ck_assert(!place(&p, &kernel, nowhere, &layout));
+    p = attention_of(ATTENTION_BHSD);
+    p.q_strides.batch = UINT64_MAX / 4;
+    ck_assert(!place(&p, &kernel, nowhere, &layout));
+    p = attention_of(ATTENTION_BHSD);
+    p.v_strides.head = UINT64_MAX - 3;
+    ck_assert(!place(&p, &kernel, nowhere, &layout));
+    p = attention_of(ATTENTION_BHSD);
+    const struct operation_kernel overflowing = {.workspace_bytes = overflowing_workspace};
+    ck_assert(!place(&p, &overflowing, nowhere, &layout));
 }
 END_TEST
 
@@ -442,6 +721,14 @@ int main(void)
     tcase_add_test(tests, a_span_ends_where_it_ends);
     tcase_add_loop_test(tests, rows_are_further_apart_where_that_spares_workspace, 0, 2);
     tcase_add_test(tests, rows_stay_as_they_came_where_that_is_as_well);
+    tcase_add_test(tests, packed_and_apart_are_of_different_kernels);
+    tcase_add_test(tests, both_operands_are_moved_apart);
+    tcase_add_test(tests, a_workspace_is_in_the_range_if_there_is_one);
+    tcase_add_loop_test(tests, parts_of_an_attention_are_whole_aligned_and_apart, 0, 2);
+    tcase_add_test(tests, what_an_attention_lacks_takes_no_memory);
+    tcase_add_loop_test(tests, k_and_v_in_tensor_memory_stay_there, 0, 4);
+    tcase_add_test(tests, gaps_are_part_of_a_tensor_of_an_attention);
+    tcase_add_test(tests, sizes_of_an_attention_that_overflow_are_refused);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "kernels/cpu/context.h"
+#include "kernels/stacked.h"
 #include "proto/dtype.h"
 #include "server/device/device.h"
 #include "simulated_device.h"
@@ -52,11 +53,13 @@ static float *random_floats(uint64_t count, uint64_t *seed)
     return floats;
 }
 
-static const struct operation_kernel *kernel_of(const char *name, const struct gemm_problem *problem)
+static const struct operation_kernel *kernel_of(const char *name,
+                                                const struct gemm_problem *problem)
 {
     const struct operation_kernel *kernel = NULL;
-    ck_assert_int_eq(operation_select(&operation_gemm, &(struct gemm_device){.backend = GEMM_BACKEND_CPU}, name, problem,
-                                 &kernel, NULL),
+    ck_assert_int_eq(operation_select(&operation_gemm,
+                                      &(struct gemm_device){.backend = GEMM_BACKEND_CPU}, name,
+                                      problem, &kernel, NULL),
                      GEMMD_OK);
     return kernel;
 }
@@ -92,6 +95,7 @@ static void make_requests(const char *kernel)
                                     .c0 = random_floats(m * N, &seed),
                                     .c = random_floats(m * N, &seed)};
         struct work *work = &request->work;
+        work->task.operation = &operation_gemm;
         work->task.problem.gemm = problem_of(m);
         work->task.problem.gemm.a = request->a;
         work->task.problem.gemm.c0 = request->c0;
@@ -133,7 +137,8 @@ START_TEST(a_launch_list_is_one_stack)
         for (int stacked = 0; stacked < 2; stacked++) {
             memset(requests[i].c, 0xff, bytes);
             work->next = NULL;
-            work->stack_key = stacked ? gemm_stack_key(work->task.kernel, &work->task.problem.gemm) : 0;
+            work->stack_key =
+                stacked ? gemm_stack.key(work->task.kernel, &work->task.problem.gemm) : 0;
             device_submit(device, work);
             ck_assert_ptr_eq(device_poll(device), work);
             ck_assert_int_eq(work->status, GEMMD_OK);
@@ -146,8 +151,8 @@ START_TEST(a_launch_list_is_one_stack)
 }
 END_TEST
 
-static enum gemmd_error failing_run(struct gemm_context *context,
-                                    const struct gemm_problem *problem, void *workspace)
+static enum gemmd_error failing_run(struct gemm_context *context, const void *problem,
+                                    void *workspace)
 {
     (void)context;
     (void)problem;
@@ -182,10 +187,16 @@ START_TEST(too_many_rows_are_refused)
 }
 END_TEST
 
+static uint32_t rows_in(const struct gemm_problem *problem, const struct operation_kernel *kernel,
+                        uint64_t stack_bytes)
+{
+    const struct device_span tensors = device_tensor_memory(device);
+    return gemm_stack.rows_max(kernel, problem, tensors.start, tensors.bytes, stack_bytes);
+}
+
 static uint32_t rows_of(const struct gemm_problem *problem, const char *kernel)
 {
-    return device_stack_rows(problem, kernel_of(kernel, problem), device_tensor_memory(device),
-                             device_stack_memory(device));
+    return rows_in(problem, kernel_of(kernel, problem), device_stack_memory(device));
 }
 
 START_TEST(what_is_not_stacked)
@@ -219,17 +230,16 @@ START_TEST(rows_are_bounded_by_the_workspace)
 {
     struct gemm_problem p = problem_of(1);
     const struct operation_kernel *tiled = kernel_of("tiled", &p);
-    const struct device_span tensors = device_tensor_memory(device);
     uint64_t bytes;
     p.m = 64;
     ck_assert(gemm_stacked_bytes(tiled, &p, &bytes));
     for (p.m = 1; p.m <= 128; p.m++) {
-        ck_assert_uint_eq(device_stack_rows(&p, tiled, tensors, bytes), p.m <= 64 ? 64 : 0);
-        ck_assert_uint_eq(device_stack_rows(&p, tiled, tensors, bytes - 1), p.m <= 32 ? 32 : 0);
+        ck_assert_uint_eq(rows_in(&p, tiled, bytes), p.m <= 64 ? 64 : 0);
+        ck_assert_uint_eq(rows_in(&p, tiled, bytes - 1), p.m <= 32 ? 32 : 0);
     }
     p.m = 1;
-    ck_assert_uint_eq(device_stack_rows(&p, tiled, tensors, 256), 0);
-    ck_assert_uint_eq(device_stack_rows(&p, tiled, tensors, 0), 0);
+    ck_assert_uint_eq(rows_in(&p, tiled, 256), 0);
+    ck_assert_uint_eq(rows_in(&p, tiled, 0), 0);
 }
 END_TEST
 
@@ -261,9 +271,9 @@ END_TEST
 /* The first row of work number 3. */
 enum { WRONG_ROW = 6 };
 
-static enum gemmd_error wrong_run(struct gemm_context *context, const struct gemm_problem *problem,
-                                  void *workspace)
+static enum gemmd_error wrong_run(struct gemm_context *context, const void *of, void *workspace)
 {
+    const struct gemm_problem *problem = of;
     const enum gemmd_error code = gemm_cpu_tiled.run(context, problem, workspace);
     float *row = (float *)problem->c + (problem->m > WRONG_ROW ? WRONG_ROW : 0) * problem->ldc;
     row[N - 1] += 1;
@@ -317,7 +327,7 @@ START_TEST(a_launch_of_its_own_is_verified)
         work->task.kernel = i == 5 ? &kernel : &gemm_cpu_tiled;
         ck_assert(device_plan(device, work));
         ck_assert_uint_eq(work->stack_key, 0);
-        ck_assert(device_work_bytes(device, &work->task.problem.gemm, work->task.kernel, &without));
+        ck_assert(work->task.kernel->workspace_bytes(&work->task.problem, &without));
         ck_assert_uint_ge(work->check_offset, without);
         ck_assert_uint_gt(work->device_bytes, work->check_offset);
         ck_assert(arena_alloc(device_arena(device), work->device_bytes, &work->device_offset));
@@ -330,21 +340,53 @@ START_TEST(a_launch_of_its_own_is_verified)
 }
 END_TEST
 
-/* A small product shares launches with others, but not if it is to be verified. */
+static enum gemmd_error group_nothing(struct gemm_context *context,
+                                      const struct operation_member members[], uint32_t count)
+{
+    (void)context;
+    (void)members;
+    (void)count;
+    return GEMMD_OK;
+}
+
+/* A small product shares launches with others, but not if it is to be verified: only stacks and
+ * works with a launch of their own are checked. */
 START_TEST(a_small_product_that_is_verified_is_checked_by_its_launch)
 {
     struct simulated_device *gpu = simulated_device_open_scripted(1);
+    struct operation_kernel grouping = gemm_cpu_tiled;
+    grouping.run_group = group_nothing;
     make_requests("tiled");
     struct work *work = &requests[0].work;
     work->task.problem.gemm.act = GEMM_ACT_NONE;
+    ck_assert_msg(!device_shares_launch(&gpu->base, &work->task), "the kernel has no run_group");
+    work->task.kernel = &grouping;
+    ck_assert(!device_shares_launch(device, &work->task)); /* the CPU */
+    ck_assert(device_shares_launch(&gpu->base, &work->task));
     ck_assert(device_plan(&gpu->base, work));
     ck_assert(work->shared_launch);
+    ck_assert_uint_eq(work->stack_key, 0);
     ck_assert_uint_eq(work->device_bytes, 0);
     work->verify = WORK_VERIFY_SAMPLED;
     ck_assert(device_plan(&gpu->base, work));
     ck_assert(!work->shared_launch);
     ck_assert_uint_eq(work->stack_key, 0);
     ck_assert_uint_gt(work->device_bytes, work->check_offset);
+    gpu->base.tensors = device_tensor_memory(device); /* where B is */
+    gpu->base.stack_bytes = device_stack_memory(device);
+    ck_assert(device_plan(&gpu->base, work));
+    ck_assert(work->shared_launch);
+    ck_assert_uint_ne(work->stack_key, 0);
+    ck_assert_uint_eq(work->device_bytes, 0);
+    work->own_launch = true;
+    ck_assert(device_plan(&gpu->base, work));
+    ck_assert(!work->shared_launch);
+    ck_assert_uint_eq(work->stack_key, 0);
+    ck_assert_uint_gt(work->device_bytes, work->check_offset);
+    work->verify = WORK_UNVERIFIED;
+    ck_assert(device_plan(&gpu->base, work));
+    ck_assert_msg(!work->shared_launch, "a launch of its own was asked for");
+    ck_assert_uint_gt(work->device_bytes, 0);
     device_close(&gpu->base);
 }
 END_TEST

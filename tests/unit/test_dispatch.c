@@ -242,7 +242,7 @@ static void *produce(void *argument)
         struct item *item = &load->items[i];
         item->ranks = &stage.ranks;
         atomic_store(&item->event, (i + load->seed) % 11 == 0 ? SIMULATED_FAILED : SIMULATED_DONE);
-        item->work.task.kernel = &simulated_kernel;
+        item->work.task = simulated_task;
         item->work.priority = i % 10;
         item->work.shared_launch = i % 3 != 0;
         item->work.verify = i % 5 == 0;

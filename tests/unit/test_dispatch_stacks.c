@@ -95,7 +95,6 @@ START_TEST(attentions_of_one_kind_are_one_launch)
     for (uint32_t i = 0; i < 6; i++) {
         struct work *work = &(items[i] = add_stacking(SIMULATED_DONE, 1, _i))->work;
         if (i % 2 == 0) {
-            work->task.kernel = NULL;
             work->task.operation = &operation_attention;
             work->task.kernel = &attends;
             work->task.problem.attention = (struct attention_problem){

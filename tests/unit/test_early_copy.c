@@ -29,7 +29,7 @@ static struct {
 } stage; /* each test runs in a process of its own */
 static _Thread_local struct pool_cache *cache;
 
-static bool no_workspace(const struct gemm_problem *problem, uint64_t *out)
+static bool no_workspace(const void *problem, uint64_t *out)
 {
     (void)problem;
     *out = 0;
@@ -39,8 +39,9 @@ static const struct operation_kernel kernel = {.name = "simulated",
                                                .workspace_bytes = no_workspace};
 
 /* The kernel would otherwise move the rows of A apart itself. */
-static bool workspace_for_a(const struct gemm_problem *problem, uint64_t *out)
+static bool workspace_for_a(const void *of, uint64_t *out)
 {
+    const struct gemm_problem *problem = of;
     *out = problem->lda % 64 == 0 ? 0 : problem->m * problem->k * 4;
     return true;
 }
@@ -106,14 +107,14 @@ static void open_body_for(struct sender *sender, const struct operation_kernel *
     atomic_store(&sender->scripted.at_end, SIMULATED_DONE);
     sender->body = pool_alloc(cache, BODY_BYTES, NULL);
     ck_assert_ptr_nonnull(sender->body);
+    work->task.operation = &operation_gemm;
     work->task.kernel = runs;
     work->task.problem.gemm = (struct gemm_problem){
         .dtype = GEMMD_F32, .out = GEMMD_F32, .m = SIDE, .n = 1, .k = SIDE, .batch = 1};
     work->task.problem.gemm.a = sender->body;
     work->task.problem.gemm.b = sender->body + SIDE * SIDE * 4;
     gemm_problem_contiguous(&work->task.problem.gemm);
-    ck_assert(device_work_bytes(device, &work->task.problem.gemm, work->task.kernel,
-                                &work->device_bytes));
+    ck_assert(device_plan(device, work));
     ck_assert(arena_alloc(device_arena(device), work->device_bytes, &work->device_offset));
     sender->early_copy = early_copy_open(stage.early_copy, work, sender->body, BODY_BYTES);
     ck_assert_ptr_nonnull(sender->early_copy);

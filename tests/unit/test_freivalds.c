@@ -9,6 +9,7 @@
 #include "kernels/cpu/convert.h"
 #include "kernels/freivalds.h"
 #include "kernels/freivalds_parts.h"
+#include "kernels/operations.h"
 #include "proto/dtype.h"
 #include "tests/product/cases.h"
 #include "tests/product/product.h"
@@ -30,8 +31,8 @@ static void compute(const char *name, struct product *product)
 {
     const struct operation_kernel *kernel;
     uint64_t bytes;
-    ck_assert(operation_select(&operation_gemm, &(struct gemm_device){.backend = GEMM_BACKEND_CPU}, name,
-                          &product->problem, &kernel, NULL) == GEMMD_OK);
+    ck_assert(operation_select(&operation_gemm, &(struct gemm_device){.backend = GEMM_BACKEND_CPU},
+                               name, &product->problem, &kernel, NULL) == GEMMD_OK);
     ck_assert(kernel->workspace_bytes(&product->problem, &bytes));
     void *workspace = aligned_alloc(256, bytes / 256 * 256 + 256);
     ck_assert_ptr_nonnull(workspace);
@@ -127,7 +128,9 @@ START_TEST(right_results_pass)
         if (!case_set_options(&like, number) || like.act != GEMM_ACT_NONE)
             continue;
         ck_assert(product_create(&product, &like, number % 2, PRODUCT_UNIFORM, seed));
-        for (const struct operation_kernel *const *k = operation_kernels(&operation_gemm, GEMM_BACKEND_CPU); *k != NULL; k++) {
+        for (const struct operation_kernel *const *k =
+                 operation_kernels(&operation_gemm, GEMM_BACKEND_CPU);
+             *k != NULL; k++) {
             if (!(*k)->takes(&product.problem))
                 continue;
             compute((*k)->name, &product);
@@ -158,7 +161,9 @@ START_TEST(errors_of_one_direction_pass)
         for (uint64_t i = size; i < buffer->bytes - 2 * buffer->offset; i += size)
             memcpy(buffer->data + buffer->offset + i, buffer->data + buffer->offset, size);
     }
-    for (const struct operation_kernel *const *k = operation_kernels(&operation_gemm, GEMM_BACKEND_CPU); *k != NULL; k++) {
+    for (const struct operation_kernel *const *k =
+             operation_kernels(&operation_gemm, GEMM_BACKEND_CPU);
+         *k != NULL; k++) {
         if (!(*k)->takes(&product.problem))
             continue;
         compute((*k)->name, &product);

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/gemm.h"
+#include "kernels/operations.h"
 #include "proto/dtype.h"
 #include "tests/product/cases.h"
 #include "tests/product/product.h"
@@ -51,7 +51,9 @@ static void check_product(const struct gemm_problem *like, uint64_t gap, enum pr
     char text[512], what[256];
     ck_assert(product_create(&product, like, gap, fill, seed));
     product_describe(&product.problem, what, sizeof what);
-    for (const struct operation_kernel *const *k = operation_kernels(&operation_gemm, GEMM_BACKEND_CPU); *k != NULL; k++) {
+    for (const struct operation_kernel *const *k =
+             operation_kernels(&operation_gemm, GEMM_BACKEND_CPU);
+         *k != NULL; k++) {
         if (!(*k)->takes(&product.problem))
             continue;
         product_poison(&product);
@@ -201,7 +203,9 @@ START_TEST(no_scales)
                                              .k = 3,
                                              .alpha = 1,
                                              .batch = 1};
-        for (const struct operation_kernel *const *k = operation_kernels(&operation_gemm, GEMM_BACKEND_CPU); *k != NULL; k++)
+        for (const struct operation_kernel *const *k =
+                 operation_kernels(&operation_gemm, GEMM_BACKEND_CPU);
+             *k != NULL; k++)
             ck_assert_msg(!(*k)->takes(&problem), "%s takes case %zu", (*k)->name, i);
     }
 }
@@ -265,7 +269,9 @@ START_TEST(bytes_depend_on_the_request_alone)
     ck_assert_ptr_nonnull(first);
     struct gemm_context *alone;
     ck_assert(gemm_context_create(GEMM_BACKEND_CPU, NULL, 1, &alone, NULL) == GEMMD_OK);
-    for (const struct operation_kernel *const *k = operation_kernels(&operation_gemm, GEMM_BACKEND_CPU); *k != NULL; k++) {
+    for (const struct operation_kernel *const *k =
+             operation_kernels(&operation_gemm, GEMM_BACKEND_CPU);
+         *k != NULL; k++) {
         if (!(*k)->takes(&product.problem))
             continue;
         product_poison(&product);

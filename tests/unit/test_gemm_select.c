@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/gemm.h"
+#include "kernels/operations.h"
 #include "proto/dtype.h"
 #include "tests/product/cases.h"
 
@@ -19,8 +19,9 @@ static const char *selected(const char *name, const struct gemm_problem *problem
 {
     const struct operation_kernel *kernel = NULL;
     struct fault fault;
-    ck_assert_msg(operation_select(&operation_gemm, &(struct gemm_device){.backend = GEMM_BACKEND_CPU}, name, problem,
-                              &kernel, &fault) == GEMMD_OK,
+    ck_assert_msg(operation_select(&operation_gemm,
+                                   &(struct gemm_device){.backend = GEMM_BACKEND_CPU}, name,
+                                   problem, &kernel, &fault) == GEMMD_OK,
                   "%s: %s", name, fault.detail);
     return kernel->name;
 }
@@ -29,8 +30,9 @@ static void refused(const char *name, const struct gemm_problem *problem, const 
 {
     const struct operation_kernel *kernel = NULL;
     struct fault fault;
-    ck_assert_int_eq(operation_select(&operation_gemm, &(struct gemm_device){.backend = GEMM_BACKEND_CPU}, name, problem,
-                                 &kernel, &fault),
+    ck_assert_int_eq(operation_select(&operation_gemm,
+                                      &(struct gemm_device){.backend = GEMM_BACKEND_CPU}, name,
+                                      problem, &kernel, &fault),
                      GEMMD_ERR_UNSUPPORTED);
     ck_assert_ptr_null(kernel);
     ck_assert_str_eq(fault.field, "kernel");
@@ -51,7 +53,9 @@ START_TEST(each_name_is_its_kernel)
 {
     const struct gemm_problem problem = problem_of(GEMMD_F32, GEMMD_F32);
     unsigned count = 0;
-    for (const struct operation_kernel *const *k = operation_kernels(&operation_gemm, GEMM_BACKEND_CPU); *k != NULL; k++) {
+    for (const struct operation_kernel *const *k =
+             operation_kernels(&operation_gemm, GEMM_BACKEND_CPU);
+         *k != NULL; k++) {
         ck_assert_str_eq(selected((*k)->name, &problem), (*k)->name);
         ck_assert(strlen((*k)->description) > 0);
         count++;
@@ -117,7 +121,9 @@ START_TEST(workspaces_never_wrap)
         struct gemm_problem problem = problem_of(case_types[i].dtype, case_types[i].out);
         problem.m = problem.n = problem.k = problem.batch = GEMM_DIM_MAX;
         gemm_problem_contiguous(&problem);
-        for (const struct operation_kernel *const *k = operation_kernels(&operation_gemm, GEMM_BACKEND_CPU); *k != NULL; k++) {
+        for (const struct operation_kernel *const *k =
+                 operation_kernels(&operation_gemm, GEMM_BACKEND_CPU);
+             *k != NULL; k++) {
             uint64_t bytes = 0;
             if (!(*k)->takes(&problem) || !(*k)->workspace_bytes(&problem, &bytes))
                 continue;
@@ -172,9 +178,10 @@ START_TEST(cuda_without_a_device_is_an_error)
     ck_assert_ptr_nonnull(strstr(fault.detail, "without CUDA"));
     const struct gemm_problem problem = problem_of(GEMMD_F32, GEMMD_F32);
     const struct operation_kernel *kernel;
-    ck_assert(
-        operation_select(&operation_gemm, &(struct gemm_device){.backend = GEMM_BACKEND_CUDA, .compute_capability = 90},
-                    "auto", &problem, &kernel, &fault) != GEMMD_OK);
+    ck_assert(operation_select(
+                  &operation_gemm,
+                  &(struct gemm_device){.backend = GEMM_BACKEND_CUDA, .compute_capability = 90},
+                  "auto", &problem, &kernel, &fault) != GEMMD_OK);
 }
 END_TEST
 
@@ -184,7 +191,9 @@ static const char *on_gpu(uint32_t compute_capability, const char *name,
     const struct gemm_device device = {.backend = GEMM_BACKEND_CUDA,
                                        .compute_capability = compute_capability};
     const struct operation_kernel *kernel = NULL;
-    return operation_select(&operation_gemm, &device, name, problem, &kernel, NULL) == GEMMD_OK ? kernel->name : "none";
+    return operation_select(&operation_gemm, &device, name, problem, &kernel, NULL) == GEMMD_OK
+               ? kernel->name
+               : "none";
 }
 
 /* Needs no device: the choice is made before one is looked at. */
@@ -262,7 +271,9 @@ START_TEST(tensor_core_turns_what_lies_across_k)
         problem.transa = i & 1;
         problem.transb = i & 2;
         gemm_problem_contiguous(&problem);
-        ck_assert_int_eq(operation_select(&operation_gemm, &gpu, "tensor_core", &problem, &kernel, NULL), GEMMD_OK);
+        ck_assert_int_eq(
+            operation_select(&operation_gemm, &gpu, "tensor_core", &problem, &kernel, NULL),
+            GEMMD_OK);
         ck_assert(kernel->workspace_bytes(&problem, &bytes));
         const uint64_t turned = (problem.transa ? problem.m * problem.k : 0) +
                                 (problem.transb ? 0 : problem.n * problem.k);
@@ -282,7 +293,8 @@ static uint64_t f8_workspace(enum gemm_precision precision, uint64_t m, uint64_t
     problem.m = m;
     problem.n = problem.k = side;
     gemm_problem_contiguous(&problem);
-    ck_assert_int_eq(operation_select(&operation_gemm, &gpu, "wgmma", &problem, &kernel, NULL), GEMMD_OK);
+    ck_assert_int_eq(operation_select(&operation_gemm, &gpu, "wgmma", &problem, &kernel, NULL),
+                     GEMMD_OK);
     ck_assert(kernel->workspace_bytes(&problem, &bytes));
     return bytes;
 }
@@ -358,7 +370,8 @@ static uint64_t workspace_on_gpu(uint32_t compute_capability, const char *name,
         problem.lda = gemm_leading(&gpu, problem.dtype, problem.lda, false);
         problem.ldb = gemm_leading(&gpu, problem.dtype, problem.ldb, false);
     }
-    ck_assert_int_eq(operation_select(&operation_gemm, &gpu, name, &problem, &kernel, &fault), GEMMD_OK);
+    ck_assert_int_eq(operation_select(&operation_gemm, &gpu, name, &problem, &kernel, &fault),
+                     GEMMD_OK);
     ck_assert(kernel->any_leading);
     ck_assert(kernel->workspace_bytes(&problem, &bytes));
     return bytes;

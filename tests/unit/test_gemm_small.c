@@ -2,7 +2,7 @@
 #include <check.h>
 #include <stdlib.h>
 
-#include "kernels/gemm.h"
+#include "kernels/operations.h"
 #include "proto/dtype.h"
 #include "tests/product/cases.h"
 
@@ -24,7 +24,7 @@ START_TEST(tiny_ones_of_every_type_are)
     for (uint32_t i = 0; i < case_types_count(); i++) {
         struct gemm_problem problem = cube(case_types[i].dtype, 64);
         problem.out = case_types[i].out;
-        ck_assert(gemm_is_small(&problem));
+        ck_assert(operation_gemm.is_small(&problem));
     }
 }
 END_TEST
@@ -35,11 +35,11 @@ START_TEST(no_side_may_be_long)
     uint64_t *const sides[] = {&problem.m, &problem.n, &problem.k};
     for (int i = 0; i < 3; i++) {
         *sides[i] = 256;
-        ck_assert(gemm_is_small(&problem));
+        ck_assert(operation_gemm.is_small(&problem));
         *sides[i] = 257;
-        ck_assert(!gemm_is_small(&problem));
+        ck_assert(!operation_gemm.is_small(&problem));
         *sides[i] = GEMM_DIM_MAX;
-        ck_assert(!gemm_is_small(&problem));
+        ck_assert(!operation_gemm.is_small(&problem));
         *sides[i] = 1;
     }
 }
@@ -48,13 +48,13 @@ END_TEST
 START_TEST(bytes_of_operands_and_results_count)
 {
     struct gemm_problem problem = cube(GEMMD_F32, 128); /* 192 KiB */
-    ck_assert(gemm_is_small(&problem));
+    ck_assert(operation_gemm.is_small(&problem));
     problem.beta = 1; /* 64 KiB more: the limit */
-    ck_assert(gemm_is_small(&problem));
+    ck_assert(operation_gemm.is_small(&problem));
     problem.k++;
-    ck_assert(!gemm_is_small(&problem));
+    ck_assert(!operation_gemm.is_small(&problem));
     problem = cube(GEMMD_F32, 256);
-    ck_assert(!gemm_is_small(&problem));
+    ck_assert(!operation_gemm.is_small(&problem));
 }
 END_TEST
 
@@ -62,16 +62,16 @@ START_TEST(so_does_the_batch)
 {
     struct gemm_problem problem = cube(GEMMD_F32, 64); /* 48 KiB */
     problem.batch = 5;
-    ck_assert(gemm_is_small(&problem));
+    ck_assert(operation_gemm.is_small(&problem));
     problem.batch = 6;
-    ck_assert(!gemm_is_small(&problem));
+    ck_assert(!operation_gemm.is_small(&problem));
     problem = cube(GEMMD_I8, 1);
     problem.batch = 64;
-    ck_assert(gemm_is_small(&problem));
+    ck_assert(operation_gemm.is_small(&problem));
     problem.batch = 65;
-    ck_assert(!gemm_is_small(&problem));
+    ck_assert(!operation_gemm.is_small(&problem));
     problem.batch = GEMM_DIM_MAX;
-    ck_assert(!gemm_is_small(&problem));
+    ck_assert(!operation_gemm.is_small(&problem));
 }
 END_TEST
 
@@ -84,7 +84,7 @@ START_TEST(nothing_else_does)
     other.transa = other.transb = true;
     other.act = GEMM_ACT_GELU;
     other.alpha = 7;
-    ck_assert_int_eq(gemm_is_small(&problem), gemm_is_small(&other));
+    ck_assert_int_eq(operation_gemm.is_small(&problem), operation_gemm.is_small(&other));
 }
 END_TEST
 

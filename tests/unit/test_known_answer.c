@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "kernels/known_answer.h"
+#include "kernels/operations.h"
 #include "proto/dtype.h"
 
 static _Alignas(256) unsigned char memory[KNOWN_ANSWER_BYTES];
@@ -13,8 +14,9 @@ static void compute(const struct gemm_problem *problem)
     const struct operation_kernel *kernel;
     struct fault fault;
     uint64_t bytes;
-    ck_assert_int_eq(operation_select(&operation_gemm, &(struct gemm_device){.backend = GEMM_BACKEND_CPU}, "naive",
-                                 problem, &kernel, &fault),
+    ck_assert_int_eq(operation_select(&operation_gemm,
+                                      &(struct gemm_device){.backend = GEMM_BACKEND_CPU}, "naive",
+                                      problem, &kernel, &fault),
                      GEMMD_OK);
     ck_assert_int_eq(gemm_context_create(GEMM_BACKEND_CPU, NULL, 1, &context, &fault), GEMMD_OK);
     ck_assert(kernel->workspace_bytes(problem, &bytes));

@@ -9,18 +9,18 @@
 #include "kernels/problem_part.h"
 #include "proto/dtype.h"
 
-static bool takes_all(const struct gemm_problem *problem)
+static bool takes_all(const void *problem)
 {
     (void)problem;
     return true;
 }
 
-static bool takes_many_rows(const struct gemm_problem *problem)
+static bool takes_many_rows(const void *problem)
 {
-    return problem->m >= 1000;
+    return ((const struct gemm_problem *)problem)->m >= 1000;
 }
 
-static bool no_workspace(const struct gemm_problem *problem, uint64_t *out)
+static bool no_workspace(const void *problem, uint64_t *out)
 {
     (void)problem;
     *out = 0;
@@ -28,9 +28,9 @@ static bool no_workspace(const struct gemm_problem *problem, uint64_t *out)
 }
 
 /* As a kernel that needs more workspace for fewer rows. */
-static bool odd_workspace(const struct gemm_problem *problem, uint64_t *out)
+static bool odd_workspace(const void *problem, uint64_t *out)
 {
-    *out = 1u << 20 >> (problem->m > 1000);
+    *out = 1u << 20 >> (((const struct gemm_problem *)problem)->m > 1000);
     return true;
 }
 
@@ -104,8 +104,8 @@ START_TEST(launches_cover_the_result_once)
     ck_assert_ptr_nonnull(rows);
     for (unsigned launches = 1; launches < 40; launches += 3) {
         const struct operation_kernel kernel = {.takes = takes_all,
-                                           .workspace_bytes = no_workspace,
-                                           .launch_flops = flops(&p) / launches};
+                                                .workspace_bytes = no_workspace,
+                                                .launch_flops = flops(&p) / launches};
         struct launch_cut cut;
         launch_cut_gemm(&kernel, &p, &cut);
         ck_assert_uint_ge(cut.launches, 1);
@@ -113,7 +113,8 @@ START_TEST(launches_cover_the_result_once)
             ck_assert_uint_eq(cut.launches, 1);
         memset(rows, 0, p.m * p.batch);
         for (uint64_t i = 0; i < cut.launches; i++) {
-            const struct gemm_problem part = launch_cut_gemm_piece(&cut, &p, i);
+            struct gemm_problem part;
+            launch_cut_gemm_piece(&cut, &p, i, &part);
             mark(rows, &p, &part);
             /* A launch has no fewer than 256 rows and problems. */
             if (part.m > PROBLEM_PART_ROWS && part.batch > 256)
@@ -148,9 +149,9 @@ END_TEST
 START_TEST(f32_at_full_precision_can_have_shorter_launches)
 {
     const struct operation_kernel kernel = {.takes = takes_all,
-                                       .workspace_bytes = no_workspace,
-                                       .launch_flops = 1e10,
-                                       .launch_flops_f32 = 1e9};
+                                            .workspace_bytes = no_workspace,
+                                            .launch_flops = 1e10,
+                                            .launch_flops_f32 = 1e9};
     struct launch_cut cut;
     struct gemm_problem rows = product(8192, 512, 512, 1);
     rows.dtype = GEMMD_F32;
@@ -173,17 +174,65 @@ START_TEST(a_kernel_that_cannot_be_cut_is_not)
     struct launch_cut cut;
     launch_cut_gemm(&kernels[_i], &p, &cut);
     ck_assert_uint_eq(cut.launches, 1);
-    const struct gemm_problem part = launch_cut_gemm_piece(&cut, &p, 0);
+    struct gemm_problem part;
+    launch_cut_gemm_piece(&cut, &p, 0, &part);
     ck_assert(part.m == p.m && part.n == p.n && part.k == p.k && part.batch == p.batch);
     ck_assert(part.a == p.a && part.b == p.b && part.c == p.c);
 }
 END_TEST
+
+/* The product whose pieces run_marked computes, and the rows that it has computed. */
+enum { MARKED_ROWS = 5 * PROBLEM_PART_ROWS };
+static struct {
+    struct gemm_problem whole;
+    unsigned char rows[MARKED_ROWS];
+} marked;
 
 static uint64_t hundred_parts(struct gemm_context *context, const void *problem)
 {
     (void)context;
     (void)problem;
     return 100;
+}
+
+/* The launches that were run: their number, and the parts that they computed, in order. */
+static unsigned runs;
+static uint64_t parts_run;
+
+static enum gemmd_error run_all_parts(struct gemm_context *context, const void *problem,
+                                      void *workspace)
+{
+    (void)context;
+    (void)problem;
+    (void)workspace;
+    runs++;
+    parts_run += 100;
+    return GEMMD_OK;
+}
+
+static enum gemmd_error run_some_parts(struct gemm_context *context, const void *problem,
+                                       struct operation_range parts)
+{
+    (void)context;
+    (void)problem;
+    ck_assert_uint_eq(parts.first, parts_run);
+    ck_assert_uint_ge(parts.count, 1);
+    runs++;
+    parts_run += parts.count;
+    return GEMMD_OK;
+}
+
+/* Runs the launches of a task, and returns their number. */
+static uint64_t run_launches(const struct task *task)
+{
+    struct launch_cut cut;
+    runs = 0;
+    parts_run = 0;
+    launch_cut_make(task, NULL, &cut);
+    for (uint64_t i = 0; i < cut.launches; i++)
+        ck_assert_int_eq(launch_cut_run(&cut, task, NULL, i, NULL), GEMMD_OK);
+    ck_assert_uint_eq(runs, cut.launches);
+    return cut.launches;
 }
 
 START_TEST(the_parts_of_an_attention_are_in_one_launch_each)
@@ -200,25 +249,54 @@ START_TEST(the_parts_of_an_attention_are_in_one_launch_each)
     for (unsigned launches = 1; launches < 300; launches++) {
         const struct operation_kernel kernel = {
             .parts = hundred_parts,
+            .run = run_all_parts,
+            .run_parts = run_some_parts,
             .launch_flops = attention_flops(&task.problem.attention) / launches};
-        struct launch_cut cut;
-        uint64_t next = 0;
         task.kernel = &kernel;
-        launch_cut_task(&task, NULL, &cut);
-        ck_assert_uint_le(cut.launches, launches);
-        for (uint64_t i = 0; i < cut.launches; i++) {
-            const struct operation_range parts = launch_cut_task_parts(&cut, i);
-            ck_assert_uint_eq(parts.first, next);
-            ck_assert_uint_ge(parts.count, 1);
-            next += parts.count;
-        }
-        ck_assert_uint_eq(next, 100);
+        ck_assert_uint_le(run_launches(&task), launches);
+        ck_assert_uint_eq(parts_run, 100);
     }
-    const struct operation_kernel whole = {.parts = NULL};
-    struct launch_cut cut;
+    const struct operation_kernel whole = {.run = run_all_parts};
     task.kernel = &whole;
-    launch_cut_task(&task, NULL, &cut);
-    ck_assert_uint_eq(cut.launches, 1);
+    ck_assert_uint_eq(run_launches(&task), 1);
+}
+END_TEST
+
+static enum gemmd_error run_marked(struct gemm_context *context, const void *problem,
+                                   void *workspace)
+{
+    const struct gemm_problem *p = problem;
+    (void)context;
+    ck_assert_ptr_eq(workspace, &marked);
+    mark(marked.rows, &marked.whole, p);
+    runs++;
+    return GEMMD_OK;
+}
+
+/* A product is cut by its operation, also if its kernel has parts. */
+START_TEST(a_product_is_run_piece_by_piece)
+{
+    struct task task = {.operation = &operation_gemm};
+    task.problem.gemm = marked.whole = product(MARKED_ROWS, 64, 64, 1);
+    for (unsigned launches = 1; launches <= 5; launches++) {
+        const struct operation_kernel kernel = {.takes = takes_all,
+                                                .workspace_bytes = no_workspace,
+                                                .run = run_marked,
+                                                .parts = hundred_parts,
+                                                .run_parts = run_some_parts,
+                                                .launch_flops = flops(&marked.whole) / launches};
+        struct launch_cut cut;
+        task.kernel = &kernel;
+        runs = 0;
+        memset(marked.rows, 0, sizeof marked.rows);
+        launch_cut_make(&task, NULL, &cut);
+        ck_assert_uint_ge(cut.launches, launches);
+        for (uint64_t i = 0; i < cut.launches; i++)
+            ck_assert_int_eq(launch_cut_run(&cut, &task, NULL, i, &marked), GEMMD_OK);
+        ck_assert_uint_eq(runs, cut.launches);
+        for (unsigned row = 0; row < MARKED_ROWS; row++)
+            ck_assert_uint_eq(marked.rows[row], 1);
+    }
 }
 END_TEST
 
@@ -232,6 +310,7 @@ int main(void)
     tcase_add_test(tests, f32_at_full_precision_can_have_shorter_launches);
     tcase_add_loop_test(tests, a_kernel_that_cannot_be_cut_is_not, 0, 3);
     tcase_add_test(tests, the_parts_of_an_attention_are_in_one_launch_each);
+    tcase_add_test(tests, a_product_is_run_piece_by_piece);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

@@ -238,7 +238,8 @@ END_TEST
 START_TEST(works_are_counted_by_kernel_and_type)
 {
     struct metrics *metrics = metrics_create(2, &identity);
-    const struct metrics_work product = {METRICS_TASK_OF(OPERATION_GEMM), "tiled", GEMMD_F16, 8, 24, 1500000000};
+    const struct metrics_work product = {
+        METRICS_TASK_OF(OPERATION_GEMM), "tiled", GEMMD_F16, 8, 24, 1500000000};
     const struct metrics_work attention = {
         METRICS_TASK_OF(OPERATION_ATTENTION), "tiled", GEMMD_F16, 5, 6, 7};
     metrics_work(metrics_shard(metrics, 0), &product);
@@ -275,8 +276,10 @@ START_TEST(shards_are_added_up)
     struct metrics *metrics = metrics_create(3, &identity);
     for (uint32_t i = 0; i < 3; i++) {
         struct metrics_shard *shard = metrics_shard(metrics, i);
-        metrics_request(shard, METRICS_OP_OF(OPERATION_GEMM), GEMMD_BF16, GEMMD_OK, 20000000, 100 + i, 10);
-        metrics_request(shard, METRICS_OP_OF(OPERATION_GEMM), GEMMD_DTYPE_COUNT, GEMMD_ERR_QUEUE_FULL, 1, 0, 0);
+        metrics_request(shard, METRICS_OP_OF(OPERATION_GEMM), GEMMD_BF16, GEMMD_OK, 20000000,
+                        100 + i, 10);
+        metrics_request(shard, METRICS_OP_OF(OPERATION_GEMM), GEMMD_DTYPE_COUNT,
+                        GEMMD_ERR_QUEUE_FULL, 1, 0, 0);
         metrics_request(shard, METRICS_OP_OTHER, GEMMD_DTYPE_COUNT, GEMMD_OK, 1, 0, 0);
         metrics_launch(shard, 4, 0.5, 1500000000);
     }
@@ -312,7 +315,8 @@ START_TEST(errors_of_one_status_are_one_series)
     struct metrics *metrics = metrics_create(1, &identity);
     struct metrics_shard *shard = metrics_shard(metrics, 0);
     metrics_request(shard, METRICS_OP_OF(OPERATION_GEMM), GEMMD_F32, GEMMD_ERR_DRAINING, 1, 0, 0);
-    metrics_request(shard, METRICS_OP_OF(OPERATION_GEMM), GEMMD_F32, GEMMD_ERR_DEVICE_LOST, 1, 0, 0);
+    metrics_request(shard, METRICS_OP_OF(OPERATION_GEMM), GEMMD_F32, GEMMD_ERR_DEVICE_LOST, 1, 0,
+                    0);
     metrics_request(shard, METRICS_OP_OF(OPERATION_GEMM), GEMMD_F32, GEMMD_ERR_CANCELLED, 1, 0, 0);
     char *text = expose_text(metrics);
     assert_sample(text, "gemmd_requests_total{op=\"gemm\",dtype=\"f32\",code=\"503\"}", "2");
@@ -327,8 +331,8 @@ END_TEST
 START_TEST(types_that_no_product_takes_have_no_series)
 {
     struct metrics *metrics = metrics_create(1, &identity);
-    metrics_request(metrics_shard(metrics, 0), METRICS_OP_OF(OPERATION_GEMM), GEMMD_I32, GEMMD_ERR_UNSUPPORTED, 1,
-                    0, 0);
+    metrics_request(metrics_shard(metrics, 0), METRICS_OP_OF(OPERATION_GEMM), GEMMD_I32,
+                    GEMMD_ERR_UNSUPPORTED, 1, 0, 0);
     char *text = expose_text(metrics);
     assert_sample(text, "gemmd_requests_total{op=\"gemm\",dtype=\"\",code=\"422\"}", "1");
     ck_assert_ptr_null(strstr(text, "dtype=\"i32\""));
@@ -633,7 +637,8 @@ START_TEST(an_exemplar_has_its_trace_value_and_time)
     const uint64_t stages[METRICS_STAGE_COUNT] = {0};
     const struct metrics_gauges gauges = {.shows_exemplars = true};
     struct metrics *metrics = metrics_create(1, &identity);
-    metrics_request(metrics_shard(metrics, 0), METRICS_OP_OF(OPERATION_GEMM), GEMMD_F32, GEMMD_OK, 2000000, 1, 1);
+    metrics_request(metrics_shard(metrics, 0), METRICS_OP_OF(OPERATION_GEMM), GEMMD_F32, GEMMD_OK,
+                    2000000, 1, 1);
     const double before = wall_clock();
     metrics_exemplar(metrics, METRICS_OP_OF(OPERATION_GEMM), 2000000, stages, &trace);
     const double after = wall_clock();

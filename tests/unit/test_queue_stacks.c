@@ -46,8 +46,9 @@ static struct work *make(uint32_t number, uint32_t stack)
 {
     struct item *item = &items[number];
     *item = (struct item){.number = number};
-    item->work = (struct work){.kernel = &kernel,
-                               .problem = {.m = 1, .n = stack},
+    item->work = (struct work){.task = {.operation = &operation_gemm,
+                                        .kernel = &kernel,
+                                        .problem.gemm = {.m = 1, .n = stack}},
                                .priority = 4,
                                .bytes = 10,
                                .stack_key = stack * UINT64_C(0x9e3779b97f4a7c15),
@@ -134,7 +135,7 @@ START_TEST(a_stack_is_bounded_by_rows)
 {
     static const uint64_t rows[] = {30, 30, 5, 4, 64, 1};
     for (uint32_t i = 0; i < 6; i++) {
-        make(i, 1)->problem.m = rows[i];
+        make(i, 1)->task.problem.gemm.m = rows[i];
         push(&items[i].work);
     }
     ck_assert_str_eq(pop(plenty), "0 1"); /* 3 would fit, but 2 is before it */
@@ -385,7 +386,6 @@ static struct work *make_attention(uint32_t number, uint64_t d, uint64_t units)
 {
     static const struct operation_kernel attends = {.name = "grouping"};
     struct work *work = make(number, 1);
-    work->task.kernel = NULL;
     work->task.operation = &operation_attention;
     work->task.kernel = &attends;
     work->task.problem.attention = (struct attention_problem){.batch = 1,

@@ -97,7 +97,9 @@ START_TEST(parts_have_the_bits_of_the_whole)
     whole.reduce.x = x;
     whole.reduce.y = y;
     run(&operation_reduce, &whole);
-    ck_assert_uint_eq(operation_reduce.units(&whole), ROWS);
+    ck_assert_uint_eq(
+        operation_reduce.units(operation_kernels(&operation_reduce, GEMM_BACKEND_CPU)[0], &whole),
+        ROWS);
     whole.reduce.y = other;
     for (uint64_t first = 0; first < ROWS; first += 2) {
         operation_reduce.divide(&whole, (struct operation_range){first, 2}, &part);

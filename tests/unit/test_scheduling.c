@@ -93,9 +93,9 @@ static struct sent_task *make(uint32_t tenant)
     memset(task, 0, sizeof *task);
     atomic_store(&task->scripted.looks, 1);
     atomic_store(&task->scripted.at_end, SIMULATED_DONE);
-    work->task.kernel = &simulated_kernel;
-    work->task.problem.gemm.m = work->task.problem.gemm.n = work->task.problem.gemm.k =
-        work->task.problem.gemm.batch = 1;
+    work->task = (struct task){.operation = &operation_gemm,
+                               .kernel = &simulated_kernel,
+                               .problem.gemm = {.m = 1, .n = 1, .k = 1, .batch = 1}};
     work->tenant = tenant;
     work->priority = 4;
     work->bytes = BYTES;

@@ -12,8 +12,8 @@ enum failure { RIGHT, WRONG, REFUSED, LOST };
 struct failing_device {
     struct device base;
     struct gemm_context *context;
-    const char *kernel; /* whose turn it is to fail; NULL: each */
-    bool attends;       /* of attentions */
+    const char *kernel;                /* whose turn it is to fail; NULL: each */
+    const struct operation *operation; /* of which operation */
     enum failure failure;
 };
 
@@ -27,25 +27,29 @@ static void fail_work(struct failing_device *failing, struct work *work, unsigne
         device_set_lost(&failing->base, "an illegal address");
 }
 
+static unsigned char *result_of(const struct task *task)
+{
+    struct operation_part parts[OPERATION_PARTS_MAX];
+    uint32_t i = 0;
+    ck_assert_uint_gt(task->operation->parts(&task->problem, parts), 0);
+    while (!parts[i].is_result || parts[i].bytes == 0)
+        i++;
+    return operation_part_pointer(&task->problem, &parts[i]);
+}
+
 static void submit(struct device *device, uint32_t slot, struct work *work)
 {
     struct failing_device *failing = (struct failing_device *)device;
     (void)slot;
-    const bool is_task = work_is_task(work);
-    const bool attends = is_task && work->task.operation == &operation_attention;
+    const struct task *task = &work->task;
     uint64_t bytes = 0;
-    if (is_task)
-        ck_assert(work->task.kernel->workspace_bytes(&work->task.problem, &bytes));
-    else
-        ck_assert(work->task.kernel->workspace_bytes(&work->task.problem.gemm, &bytes));
+    ck_assert(task->kernel->workspace_bytes(&task->problem, &bytes));
     void *workspace = bytes > 0 ? aligned_alloc(64, (bytes + 63) / 64 * 64) : NULL;
-    work->status = is_task
-                       ? work->task.kernel->run(failing->context, &work->task.problem, workspace)
-                       : work->task.kernel->run(failing->context, &work->task.problem.gemm, workspace);
+    work->status = task->kernel->run(failing->context, &task->problem, workspace);
     free(workspace);
-    if (attends == failing->attends && is_task == attends &&
-        (failing->kernel == NULL || strcmp(work_kernel_name(work), failing->kernel) == 0))
-        fail_work(failing, work, attends ? work->task.problem.attention.o : work->task.problem.gemm.c);
+    if (task->operation == failing->operation &&
+        (failing->kernel == NULL || strcmp(task->kernel->name, failing->kernel) == 0))
+        fail_work(failing, work, result_of(task));
 }
 
 static bool poll_ended(struct device *device, uint32_t slot, struct work *work)
@@ -63,16 +67,6 @@ static void close_failing(struct device *device)
     free(failing);
 }
 
-static bool no_bytes(const struct device *device, const struct gemm_problem *problem,
-                     const struct operation_kernel *kernel, uint64_t *out)
-{
-    (void)device;
-    (void)problem;
-    (void)kernel;
-    *out = 0;
-    return true;
-}
-
 static bool no_task_bytes(const struct device *device, const struct task *task, uint64_t *out)
 {
     (void)device;
@@ -81,67 +75,66 @@ static bool no_task_bytes(const struct device *device, const struct task *task, 
     return true;
 }
 
-static struct device *open_failing(enum failure failure, const char *kernel, bool attends)
+static struct device *open_failing(enum failure failure, const char *kernel,
+                                   const struct operation *operation)
 {
-    static const struct device_ops ops = {.submit = submit,
-                                          .poll = poll_ended,
-                                          .close = close_failing,
-                                          .work_bytes = no_bytes,
-                                          .task_bytes = no_task_bytes};
+    static const struct device_ops ops = {
+        .submit = submit, .poll = poll_ended, .close = close_failing, .task_bytes = no_task_bytes};
     struct failing_device *failing = calloc(1, sizeof *failing);
     ck_assert_ptr_nonnull(failing);
     device_init(&failing->base, &ops, 1);
     failing->base.info.backend = GEMM_BACKEND_CPU;
     failing->kernel = kernel;
-    failing->attends = attends;
+    failing->operation = operation;
     failing->failure = failure;
     ck_assert_int_eq(gemm_context_create(GEMM_BACKEND_CPU, NULL, 1, &failing->context, NULL),
                      GEMMD_OK);
     return &failing->base;
 }
 
-static bool serves(const struct device *device, const char *kernel, bool attends)
+static bool serves(const struct device *device, const char *kernel,
+                   const struct operation *operation)
 {
     const struct gemm_device about = device_gemm(device);
-    const struct operation_kernel *const *k = operation_kernels(&operation_gemm, GEMM_BACKEND_CPU);
-    const struct operation_kernel *const *a =
-        operation_kernels(&operation_attention, GEMM_BACKEND_CPU);
-    while (!attends && strcmp((*k)->name, kernel) != 0)
+    const struct operation_kernel *const *k = operation_kernels(operation, GEMM_BACKEND_CPU);
+    while (strcmp((*k)->name, kernel) != 0)
         k++;
-    while (attends && strcmp((*a)->name, kernel) != 0)
-        a++;
-    return attends ? operation_kernel_runs_on(&operation_attention, *a, &about)
-                   : operation_kernel_runs_on(&operation_gemm, *k, &about);
+    return operation_kernel_runs_on(operation, *k, &about);
 }
 
 START_TEST(right_kernels_are_all_served)
 {
     const struct device_left_out *list;
     struct fault fault;
-    struct device *device = open_failing(RIGHT, NULL, false);
+    struct device *device = open_failing(RIGHT, NULL, NULL);
     ck_assert_int_eq(self_test(device, NULL, &fault), GEMMD_OK);
     ck_assert_uint_eq(device_left_out(device, &list), 0);
     device_close(device);
 }
 END_TEST
 
-/* For _i: a product's or an attention's kernel, that is wrong or refuses. */
+/* For _i: the first kernel of an operation, that is wrong or refuses. */
 START_TEST(a_kernel_that_fails_is_left_out)
 {
-    const bool attends = _i & 1;
-    const enum failure failure = _i & 2 ? REFUSED : WRONG;
+    const struct operation *operation = operation_table[_i / 2];
+    const char *kernel = operation_kernels(operation, GEMM_BACKEND_CPU)[0]->name;
+    const enum failure failure = _i % 2 ? REFUSED : WRONG;
     const struct device_left_out *list;
     struct fault fault;
-    struct device *device = open_failing(failure, "tiled", attends);
-    ck_assert_int_eq(self_test(device, NULL, &fault), GEMMD_OK);
+    struct device *device = open_failing(failure, kernel, operation);
+    ck_assert_msg(self_test(device, NULL, &fault) == GEMMD_OK, "%s", fault.detail);
     ck_assert_uint_eq(device_left_out(device, &list), 1);
-    ck_assert_str_eq(list[0].kernel, "tiled");
-    ck_assert_str_eq(list[0].operation, attends ? "attention" : "gemm");
+    ck_assert_str_eq(list[0].kernel, kernel);
+    ck_assert_str_eq(list[0].operation, operation->name);
     ck_assert_msg(strstr(list[0].reason, failure == WRONG ? "wrong element" : "a refusal") != NULL,
                   "%s", list[0].reason);
-    ck_assert(!serves(device, "tiled", attends));
-    ck_assert(serves(device, "tiled", !attends));
-    ck_assert(serves(device, "naive", attends));
+    for (uint32_t i = 0; i < OPERATION_COUNT; i++) {
+        const struct operation_kernel *const *k =
+            operation_kernels(operation_table[i], GEMM_BACKEND_CPU);
+        for (; *k != NULL; k++)
+            ck_assert(serves(device, (*k)->name, operation_table[i]) ==
+                      (operation_table[i] != operation || strcmp((*k)->name, kernel) != 0));
+    }
     device_close(device);
 }
 END_TEST
@@ -166,7 +159,7 @@ START_TEST(what_is_left_out_is_not_chosen)
                                                 .k_strides = rows,
                                                 .v_strides = rows,
                                                 .o_strides = rows};
-    struct device *device = open_failing(RIGHT, NULL, false);
+    struct device *device = open_failing(RIGHT, NULL, NULL);
     ck_assert_int_eq(self_test(device, "tiled", &fault), GEMMD_OK);
     const struct gemm_device about = device_gemm(device);
     ck_assert_int_eq(
@@ -183,11 +176,11 @@ START_TEST(what_is_left_out_is_not_chosen)
 }
 END_TEST
 
-/* For _i: of products, of attentions. */
+/* For _i: of an operation. */
 START_TEST(without_any_kernel_nothing_starts)
 {
     struct fault fault;
-    struct device *device = open_failing(WRONG, NULL, _i == 1);
+    struct device *device = open_failing(WRONG, NULL, operation_table[_i]);
     ck_assert_int_eq(self_test(device, NULL, &fault), GEMMD_ERR_DEVICE_LOST);
     ck_assert_msg(strstr(fault.detail, "no kernel is left for") != NULL, "%s", fault.detail);
     ck_assert_msg(strstr(fault.detail, "wrong element") != NULL, "%s", fault.detail);
@@ -198,12 +191,12 @@ END_TEST
 START_TEST(a_lost_device_says_what_would_do_without)
 {
     struct fault fault;
-    struct device *device = open_failing(LOST, "tiled", true);
+    struct device *device = open_failing(LOST, "tiled", &operation_attention);
     ck_assert_int_eq(self_test(device, NULL, &fault), GEMMD_ERR_DEVICE_LOST);
     ck_assert_msg(strstr(fault.detail, "an illegal address") != NULL, "%s", fault.detail);
     ck_assert_msg(strstr(fault.detail, "--without-kernels tiled") != NULL, "%s", fault.detail);
     device_close(device);
-    device = open_failing(LOST, "tiled", true);
+    device = open_failing(LOST, "tiled", &operation_attention);
     ck_assert_int_eq(self_test(device, "tiled", &fault), GEMMD_OK);
     ck_assert(!device_lost(device));
     device_close(device);
@@ -215,7 +208,7 @@ START_TEST(names_that_are_none_are_refused)
     static const char *const wrong[] = {"tile", "tiled2", "tiled,none", "", "tiled,"};
     struct fault fault;
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        struct device *device = open_failing(RIGHT, NULL, false);
+        struct device *device = open_failing(RIGHT, NULL, NULL);
         const enum gemmd_error code = self_test(device, wrong[i], &fault);
         ck_assert_msg(code == (wrong[i][0] == '\0' ? GEMMD_OK : GEMMD_ERR_UNSUPPORTED), "'%s'",
                       wrong[i]);
@@ -227,12 +220,12 @@ END_TEST
 START_TEST(several_kernels_are_left_out)
 {
     struct fault fault;
-    struct device *device = open_failing(RIGHT, NULL, false);
+    struct device *device = open_failing(RIGHT, NULL, NULL);
     ck_assert_msg(self_test(device, "openblas,tiled", &fault) == GEMMD_OK, "%s", fault.detail);
-    ck_assert(!serves(device, "openblas", false));
-    ck_assert(!serves(device, "tiled", false));
-    ck_assert(!serves(device, "tiled", true));
-    ck_assert(serves(device, "naive", false));
+    ck_assert(!serves(device, "openblas", &operation_gemm));
+    ck_assert(!serves(device, "tiled", &operation_gemm));
+    ck_assert(!serves(device, "tiled", &operation_attention));
+    ck_assert(serves(device, "naive", &operation_gemm));
     device_close(device);
 }
 END_TEST
@@ -243,9 +236,9 @@ int main(void)
     TCase *tests = tcase_create("self_test");
     tcase_set_timeout(tests, 60);
     tcase_add_test(tests, right_kernels_are_all_served);
-    tcase_add_loop_test(tests, a_kernel_that_fails_is_left_out, 0, 4);
+    tcase_add_loop_test(tests, a_kernel_that_fails_is_left_out, 0, 2 * OPERATION_COUNT);
     tcase_add_test(tests, what_is_left_out_is_not_chosen);
-    tcase_add_loop_test(tests, without_any_kernel_nothing_starts, 0, 2);
+    tcase_add_loop_test(tests, without_any_kernel_nothing_starts, 0, OPERATION_COUNT);
     tcase_add_test(tests, a_lost_device_says_what_would_do_without);
     tcase_add_test(tests, names_that_are_none_are_refused);
     tcase_add_test(tests, several_kernels_are_left_out);

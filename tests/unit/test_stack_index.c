@@ -28,12 +28,16 @@ static struct flow *flow(uint32_t number)
     return (struct flow *)(void *)&flows[number];
 }
 
+static struct task task_of(const struct operation_kernel *by, uint64_t n)
+{
+    return (struct task){.operation = &operation_gemm, .kernel = by, .problem.gemm.n = n};
+}
+
 /* `key` is the stack_key. Works with different `n` are of different stacks. */
 static struct work *add(uint32_t number, uint64_t key, uint64_t n, uint32_t in_flow)
 {
     struct work *work = &works[number];
-    *work = (struct work){.kernel = &kernel, .stack_key = key, .order = number};
-    work->task.problem.gemm.n = n;
+    *work = (struct work){.task = task_of(&kernel, n), .stack_key = key, .order = number};
     stack_index_add(stacks, work, flow(in_flow));
     return work;
 }
@@ -58,9 +62,9 @@ START_TEST(one_bucket_for_each_stack_and_flow)
     ck_assert_msg(first->bucket != other->bucket, "a key that is the same by chance was trusted");
     ck_assert_uint_eq(count(first), 2);
     ck_assert_uint_eq(count(other), 1);
-    other->kernel = &other_kernel;
+    other->task.kernel = &other_kernel;
     ck_assert_uint_eq(count(other), 1);
-    struct work none = {.kernel = &kernel, .stack_key = key + 1};
+    struct work none = {.task = task_of(&kernel, 5), .stack_key = key + 1};
     ck_assert_uint_eq(count(&none), 0);
     ck_assert(!stack_bucket_has_one(first->bucket));
     ck_assert(stack_bucket_has_one(elsewhere->bucket));
@@ -79,8 +83,10 @@ START_TEST(a_bucket_is_in_edf_order)
     static const uint64_t deadlines[] = {0, 9, 3, 0, 3};
     static const uint32_t expected[] = {2, 4, 1, 0, 3};
     for (uint32_t i = 0; i < 5; i++) {
-        works[i] = (struct work){
-            .kernel = &kernel, .stack_key = 1, .order = i, .deadline_ns = deadlines[i] << 20};
+        works[i] = (struct work){.task = task_of(&kernel, 0),
+                                 .stack_key = 1,
+                                 .order = i,
+                                 .deadline_ns = deadlines[i] << 20};
         stack_index_add(stacks, &works[i], flow(0));
     }
     for (uint32_t i = 0; i < 5; i++) {

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "kernels/cpu/context.h"
+#include "kernels/operations.h"
 #include "kernels/stacked.h"
 #include "proto/dtype.h"
 #include "tests/product/cases.h"
@@ -26,9 +27,12 @@ static void destroy_context(void)
     gemm_context_destroy(context);
 }
 
+/* The requests of a stack, and the list of them. */
+static struct gemm_problem requests[REQUESTS_MAX];
+static struct operation_member members[REQUESTS_MAX];
+
 /* Cuts the product's rows into requests of 1 ... most rows. */
-static uint32_t cut(const struct gemm_problem *p, uint64_t most, uint64_t *seed,
-                    struct gemm_stack_rows *rows)
+static uint32_t cut(const struct gemm_problem *p, uint64_t most, uint64_t *seed)
 {
     const uint64_t in = dtype_size(p->dtype), out = dtype_size(p->out);
     uint32_t count = 0;
@@ -37,13 +41,15 @@ static uint32_t cut(const struct gemm_problem *p, uint64_t most, uint64_t *seed,
         if (some > p->m - first)
             some = p->m - first;
         ck_assert_uint_lt(count, REQUESTS_MAX);
-        rows[count++] = (struct gemm_stack_rows){
-            .a = (const char *)p->a + first * p->lda * in,
-            .c0 = p->c0 != NULL ? (const char *)p->c0 + first * p->ldc0 * out : NULL,
-            .c = (char *)p->c + first * p->ldc * out,
-            .rows = some,
-            .a_scale = p->a_scale.data != NULL ? p->a_scale.data + first * p->a_scale.step : NULL,
-        };
+        struct gemm_problem *request = &requests[count];
+        *request = *p;
+        request->m = some;
+        request->a = (const char *)p->a + first * p->lda * in;
+        request->c0 = p->c0 != NULL ? (const char *)p->c0 + first * p->ldc0 * out : NULL;
+        request->c = (char *)p->c + first * p->ldc * out;
+        if (p->a_scale.data != NULL)
+            request->a_scale.data = p->a_scale.data + first * p->a_scale.step;
+        members[count++] = (struct operation_member){request, NULL};
         first += some;
     }
     return count;
@@ -57,26 +63,18 @@ static void *workspace_of(uint64_t bytes)
     return workspace;
 }
 
-static void run_alone(const struct operation_kernel *kernel, const struct gemm_problem *stack,
-                      const struct gemm_stack_rows *rows)
+static void run_alone(const struct operation_kernel *kernel, const struct gemm_problem *request)
 {
-    struct gemm_problem p = *stack;
     uint64_t bytes;
-    p.m = rows->rows;
-    p.a = rows->a;
-    p.c0 = rows->c0;
-    p.c = rows->c;
-    p.a_scale.data = rows->a_scale;
-    ck_assert(kernel->workspace_bytes(&p, &bytes));
+    ck_assert(kernel->workspace_bytes(request, &bytes));
     void *workspace = workspace_of(bytes);
-    ck_assert_int_eq(kernel->run(context, &p, workspace), GEMMD_OK);
+    ck_assert_int_eq(kernel->run(context, request, workspace), GEMMD_OK);
     free(workspace);
 }
 
 static void check_stack(const struct operation_kernel *kernel, const struct gemm_problem *like,
                         uint64_t gap, uint64_t most, uint64_t seed)
 {
-    static struct gemm_stack_rows rows[REQUESTS_MAX];
     struct product product;
     char what[256], text[512];
     ck_assert(product_create(&product, like, gap, PRODUCT_UNIFORM, seed));
@@ -84,16 +82,13 @@ static void check_stack(const struct operation_kernel *kernel, const struct gemm
     const struct product_buffer *c = &product.buffers[PRODUCT_C];
     product_describe(p, what, sizeof what);
     ck_assert_msg(gemm_can_stack(kernel, p), "%s cannot stack %s", kernel->name, what);
-    const uint32_t count = cut(p, most, &seed, rows);
+    const uint32_t count = cut(p, most, &seed);
 
     uint64_t bytes;
     ck_assert(gemm_stacked_bytes(kernel, p, &bytes));
     void *workspace = workspace_of(bytes);
-    struct gemm_problem stack = *p; /* what must not be looked at */
-    stack.a = stack.c0 = stack.c = NULL;
-    stack.a_scale.data = NULL;
     product_poison(&product);
-    ck_assert_int_eq(gemm_stacked(context, kernel, &stack, rows, count, NULL, workspace), GEMMD_OK);
+    ck_assert_int_eq(gemm_stacked(context, kernel, members, count, NULL, workspace), GEMMD_OK);
     free(workspace);
     ck_assert_msg(
         product_check(&product, product_sum_error(p->dtype, p->k), NULL, text, sizeof text),
@@ -104,7 +99,7 @@ static void check_stack(const struct operation_kernel *kernel, const struct gemm
     memcpy(stacked, c->data, c->bytes);
     product_poison(&product);
     for (uint32_t i = 0; i < count; i++)
-        run_alone(kernel, p, &rows[i]);
+        run_alone(kernel, &requests[i]);
     ck_assert_msg(memcmp(stacked, c->data, c->bytes) == 0, "%s, %s: other bytes in a stack of %u",
                   kernel->name, what, count);
     free(stacked);
@@ -122,7 +117,9 @@ START_TEST(rows_of_every_type)
         like.m = 1 + random_next(&seed) % 20;
         like.n = case_sizes[random_next(&seed) % 5];
         like.k = case_sizes[random_next(&seed) % 5];
-        for (const struct operation_kernel *const *k = operation_kernels(&operation_gemm, GEMM_BACKEND_CPU); *k != NULL; k++)
+        for (const struct operation_kernel *const *k =
+                 operation_kernels(&operation_gemm, GEMM_BACKEND_CPU);
+             *k != NULL; k++)
             if ((*k)->rows_independent)
                 check_stack(*k, &like, number % 3, 1 + number % 4, seed);
     }
@@ -143,7 +140,9 @@ START_TEST(rows_with_scales)
     like.batch = 1;
     like.alpha = 0.5;
     like.beta = 2;
-    for (const struct operation_kernel *const *k = operation_kernels(&operation_gemm, GEMM_BACKEND_CPU); *k != NULL; k++)
+    for (const struct operation_kernel *const *k =
+             operation_kernels(&operation_gemm, GEMM_BACKEND_CPU);
+         *k != NULL; k++)
         if ((*k)->rows_independent)
             check_stack(*k, &like, (uint64_t)_i, 5, 11);
 }
@@ -160,9 +159,9 @@ static enum gemmd_error counting_check(struct gemm_context *on, const struct gem
     return gemm_backend_cpu.check(on, problem, seed, of_rows, workspace);
 }
 
-static enum gemmd_error wrong_run(struct gemm_context *on, const struct gemm_problem *problem,
-                                  void *workspace)
+static enum gemmd_error wrong_run(struct gemm_context *on, const void *of, void *workspace)
 {
+    const struct gemm_problem *problem = of;
     const enum gemmd_error code = gemm_cpu_tiled.run(on, problem, workspace);
     float *row = (float *)problem->c + WRONG_ROW * problem->ldc;
     row[3] += 1;
@@ -173,7 +172,6 @@ static enum gemmd_error wrong_run(struct gemm_context *on, const struct gemm_pro
  * has its own residual. */
 START_TEST(a_stack_is_checked_as_one_product)
 {
-    static struct gemm_stack_rows rows[REQUESTS_MAX];
     static double residuals[REQUESTS_MAX];
     struct operation_kernel wrong = gemm_cpu_tiled;
     struct gemm_backend_entry counting = gemm_backend_cpu;
@@ -191,12 +189,11 @@ START_TEST(a_stack_is_checked_as_one_product)
     wrong.run = wrong_run;
     counting.check = counting_check;
     ck_assert(product_create(&product, &like, 2, PRODUCT_UNIFORM, 3));
-    const uint32_t count = cut(&product.problem, 1, &seed, rows);
+    const uint32_t count = cut(&product.problem, 1, &seed);
     ck_assert(gemm_stacked_bytes(&wrong, &product.problem, &bytes));
     unsigned char *workspace = workspace_of(bytes);
     context->backend = &counting;
-    ck_assert_int_eq(
-        gemm_stacked(context, &wrong, &product.problem, rows, count, &check, workspace), GEMMD_OK);
+    ck_assert_int_eq(gemm_stacked(context, &wrong, members, count, &check, workspace), GEMMD_OK);
     context->backend = &gemm_backend_cpu;
     ck_assert_uint_eq(checks, 1);
     ck_assert_uint_eq(workspace[bytes], 0xff);
@@ -219,7 +216,9 @@ START_TEST(many_requests)
                                       .batch = 1,
                                       .alpha = 1,
                                       .beta = 2};
-    for (const struct operation_kernel *const *k = operation_kernels(&operation_gemm, GEMM_BACKEND_CPU); *k != NULL; k++)
+    for (const struct operation_kernel *const *k =
+             operation_kernels(&operation_gemm, GEMM_BACKEND_CPU);
+         *k != NULL; k++)
         if ((*k)->rows_independent)
             check_stack(*k, &like, 0, 1, 5);
 }
@@ -232,8 +231,10 @@ START_TEST(what_cannot_stack)
     struct gemm_problem p = {
         .dtype = GEMMD_F32, .out = GEMMD_F32, .m = 3, .n = 5, .k = 7, .batch = 1, .alpha = 1};
     gemm_problem_contiguous(&p);
-    ck_assert_int_eq(operation_select(&operation_gemm, &device, "openblas", &p, &openblas, NULL), GEMMD_OK);
-    ck_assert_int_eq(operation_select(&operation_gemm, &device, "tiled", &p, &tiled, NULL), GEMMD_OK);
+    ck_assert_int_eq(operation_select(&operation_gemm, &device, "openblas", &p, &openblas, NULL),
+                     GEMMD_OK);
+    ck_assert_int_eq(operation_select(&operation_gemm, &device, "tiled", &p, &tiled, NULL),
+                     GEMMD_OK);
     ck_assert_msg(!gemm_can_stack(openblas, &p), "the sums of OpenBLAS depend on m");
     ck_assert(gemm_can_stack(tiled, &p));
     p.transa = true;
@@ -330,12 +331,12 @@ START_TEST(what_makes_a_stack)
     changed[12].ldb = 8;
     changed[13].ldc = 8;
     for (int i = 0; i < 14; i++) {
-        ck_assert_msg(!gemm_same_stack(&kernel, &p, &kernel, &changed[i]), "change %d", i);
-        ck_assert_msg(gemm_stack_key(&kernel, &p) != gemm_stack_key(&kernel, &changed[i]),
+        ck_assert_msg(!gemm_stack.same(&kernel, &p, &kernel, &changed[i]), "change %d", i);
+        ck_assert_msg(gemm_stack.key(&kernel, &p) != gemm_stack.key(&kernel, &changed[i]),
                       "change %d", i);
     }
-    ck_assert(!gemm_same_stack(&kernel, &p, &other, &p));
-    ck_assert_uint_ne(gemm_stack_key(&kernel, &p), gemm_stack_key(&other, &p));
+    ck_assert(!gemm_stack.same(&kernel, &p, &other, &p));
+    ck_assert_uint_ne(gemm_stack.key(&kernel, &p), gemm_stack.key(&other, &p));
 
     static char elsewhere[1];
     struct gemm_problem same = p; /* where each has its own */
@@ -343,10 +344,10 @@ START_TEST(what_makes_a_stack)
     same.m = 9;
     same.ldc0 = 11; /* beta is 0 */
     same.stride_a = 3;
-    ck_assert(gemm_same_stack(&kernel, &p, &kernel, &same));
-    ck_assert_uint_eq(gemm_stack_key(&kernel, &p), gemm_stack_key(&kernel, &same));
+    ck_assert(gemm_stack.same(&kernel, &p, &kernel, &same));
+    ck_assert_uint_eq(gemm_stack.key(&kernel, &p), gemm_stack.key(&kernel, &same));
     same.beta = changed[7].beta;
-    ck_assert_msg(!gemm_same_stack(&kernel, &same, &kernel, &changed[7]), "C0 is further apart");
+    ck_assert_msg(!gemm_stack.same(&kernel, &same, &kernel, &changed[7]), "C0 is further apart");
 }
 END_TEST
 

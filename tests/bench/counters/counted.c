@@ -44,8 +44,9 @@ static uint32_t list_rungs(uint32_t n, struct counted counted[COUNTED_MAX])
     for (size_t o = 0; o < sizeof operands / sizeof *operands; o++) {
         const struct gemm_problem p = counted_problem(operands[o].dtype, operands[o].transb, n);
         for (size_t r = 0; r < sizeof rungs / sizeof *rungs; r++) {
-            for (const struct operation_kernel *const *k = operation_kernels(&operation_gemm, GEMM_BACKEND_CUDA); *k != NULL;
-                 k++) {
+            for (const struct operation_kernel *const *k =
+                     operation_kernels(&operation_gemm, GEMM_BACKEND_CUDA);
+                 *k != NULL; k++) {
                 if (strcmp((*k)->name, rungs[r]) != 0 || !(*k)->takes(&p) || count == COUNTED_MAX)
                     continue;
                 struct counted *c = &counted[count++];
@@ -69,8 +70,8 @@ static uint32_t list_tiles(uint32_t n, struct counted counted[COUNTED_MAX])
         *c = (struct counted){.side = side, .problem = f32};
         snprintf(c->name, sizeof c->name, "%s, f32", side->name);
     }
-    for (const struct operation_kernel *tile = tile_kernels; tile->name != NULL && count < COUNTED_MAX;
-         tile++) {
+    for (const struct operation_kernel *tile = tile_kernels;
+         tile->name != NULL && count < COUNTED_MAX; tile++) {
         const bool takes_f32 = strcmp(tile_kernel_family(tile), "register_tiled") == 0;
         struct counted *c = &counted[count++];
         *c = (struct counted){.kernel = tile, .problem = takes_f32 ? f32 : f16};

@@ -9,7 +9,7 @@
 #define TESTS_BENCH_COUNTERS_COUNTED_H
 
 #include "kernels/cuda/context.h"
-#include "kernels/gemm.h"
+#include "kernels/operations.h"
 #include "tests/bench/counters/patterns.h"
 #include "tests/bench/counters/tile_sides.h"
 

@@ -11,7 +11,6 @@
 #include <stdlib.h>
 
 #include "kernels/attention.h"
-#include "kernels/gemm.h"
 #include "kernels/operations.h"
 #include "proto/revision.h"
 
@@ -85,7 +84,8 @@ int gemmd_bench_ladder_product(void *handle, const char *name, int f16, int fuse
     struct fault fault = {0};
     uint64_t bytes = 0;
     gemm_problem_contiguous(&p);
-    const enum gemmd_error code = operation_select(&operation_gemm, &HOPPER, name, &p, &kernel, &fault);
+    const enum gemmd_error code =
+        operation_select(&operation_gemm, &HOPPER, name, &p, &kernel, &fault);
     if (code != GEMMD_OK)
         return (int)code;
     if (!kernel->workspace_bytes(&p, &bytes) || bytes > WORKSPACE_BYTES)
