@@ -29,12 +29,7 @@ static void fail_work(struct failing_device *failing, struct work *work, unsigne
 
 static unsigned char *result_of(const struct task *task)
 {
-    struct operation_part parts[OPERATION_PARTS_MAX];
-    uint32_t i = 0;
-    ck_assert_uint_gt(task->operation->parts(&task->problem, parts), 0);
-    while (!parts[i].is_result || parts[i].bytes == 0)
-        i++;
-    return operation_part_pointer(&task->problem, &parts[i]);
+    return operation_pointer(task->operation, &task->problem, task->operation->operands);
 }
 
 static void submit(struct device *device, uint32_t slot, struct work *work)
