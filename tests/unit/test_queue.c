@@ -93,7 +93,7 @@ START_TEST(a_reservation_can_grow)
     ck_assert_ptr_nonnull(strstr(fault.detail, "300 bytes of 1000 bytes"));
     ck_assert_ptr_nonnull(strstr(fault.detail, "needs 701 bytes"));
     ck_assert_int_eq(grow_place(queue_admission(queue), 0, 100, 901, &fault), GEMMD_ERR_TOO_LARGE);
-    ck_assert_int_eq(grow_place(queue_admission(queue), 0, 100, UINT64_MAX, &fault),
+    ck_assert_int_eq(grow_place(queue_admission(queue), 0, 100, UINT64_MAX - 100, &fault),
                      GEMMD_ERR_TOO_LARGE);
     ck_assert_uint_eq(queue_state(queue).reserved_bytes, 400); /* as it was */
     queue_close(queue);                                        /* earlier reservations stay */
