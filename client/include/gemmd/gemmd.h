@@ -200,7 +200,7 @@ GEMMD_API void gemmd_memory_free(struct gemmd_client *client, void *memory);
 /* ---- Products -------------------------------------------------------------------------------- */
 
 enum gemmd_precision {
-    GEMMD_PRECISION_FULL, /* errs no more than a chain of FMAs in the accumulator's type */
+    GEMMD_PRECISION_FULL, /* at most the error of sums in the accumulator's type (PROTOCOL.md) */
     GEMMD_PRECISION_TF32, /* f32 operands may be rounded to TF32 */
     GEMMD_PRECISION_F8    /* f8_e4m3 operands: sums of 128 products may keep 13 bits only */
 };
