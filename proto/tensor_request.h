@@ -47,11 +47,11 @@ bool tensor_request_raw_bytes(const struct tensor_request *request, uint64_t *ou
  * location of the tensor's data, which may not have been received yet. A safetensors body may hold
  * two tensors, `tensor` and the scales that belong to it, `scale` (gemm_scales.h); `scale` has rank
  * 0 if there are none, and its values have not been checked. GEMMD_ERR_MALFORMED if the body holds
- * anything besides, or the tensor's type or shape contradicts the parameters, or the scales do not
+ * anything else, or the tensor's type or shape contradicts the parameters, or the scales do not
  * fit the tensor. GEMMD_ERR_UNSUPPORTED if gemmd does not offer the type of the body's array, or
- * scales for it. GEMMD_ERR_TOO_LARGE
- * if the size of a raw tensor overflows. GEMMD_ERR_CONFLICT if the tensor's header has not been
- * received completely, which cannot happen if `length` is `total`. */
+ * scales for it. GEMMD_ERR_TOO_LARGE if the size of a raw tensor overflows. GEMMD_ERR_CONFLICT if
+ * the tensor's header has not been received completely, which cannot happen if `length` is `total`.
+ */
 enum gemmd_error tensor_request_find(const struct tensor_request *request, enum format format,
                                      const void *body, uint64_t length, uint64_t total,
                                      struct tensor *tensor, struct tensor *scale,

@@ -7,10 +7,10 @@
  *     e = (k + 8) u S,   S = |alpha| sum |a b| + |beta c0| + |bias|,
  *
  * where k is the number of terms of the sum, and u is 2^-53 for an accumulator of f64 and 2^-24 for
- * one of f32: PROTOCOL.md promises it. For f64 the reference may be wrong by as much, so that e is
- * twice as large. For precision=tf32, 2.1 * 2^-10 S is added to e, since both operands are cut to
- * 11 bits; for precision=f8, 2^-6 S. For i8 the sum is exact: e is 4 u S for results of f32, 8 u S
- * for sums that are multiplied by scales, and 0 for results of i32. The activation, whose
+ * one of f32, as proto/PROTOCOL.md promises. For f64 the reference may be wrong by as much, so that
+ * e is twice as large. For precision=tf32, 2.1 * 2^-10 S is added to e, since both operands are cut
+ * to 11 bits; for precision=f8, 2^-6 S. For i8 the sum is exact: e is 4 u S for results of f32, 8 u
+ * S for sums that are multiplied by scales, and 0 for results of i32. The activation, whose
  * derivative is at most 1.13, makes that 1.13 e + 16 u (|x| + e). Rounding y to the result's type
  * adds half a unit in the last place of y, and half the smallest subnormal number.
  */

@@ -9,7 +9,7 @@
 #include "client/gemmctl/check.h"
 #include "client/gemmctl/command.h"
 
-/* What gemmctl knows of a result besides the daemon's answer. */
+/* What gemmctl knows of a result and the daemon's answer does not have. */
 struct report_work {
     const char *name;          /* of the result: "C" */
     double flops;              /* floating-point operations of the request; 0: see `bytes` */

@@ -28,10 +28,11 @@ struct cuda_context {
     uint32_t shared_bytes; /* the most shared memory that a block can have */
     cublasHandle_t blas;
     cublasLtHandle_t blas_lt;
-    void *blas_workspace;              /* CUBLAS_WORKSPACE_BYTES, shared by both handles */
-    struct grouped_space *grouped;     /* the lists of the grouped kernels */
-    struct sm90_device sm90;           /* open on devices of compute capability 9.0 only */
-    struct sm90_conv_device sm90_conv; /* likewise */
+    void *blas_workspace;          /* CUBLAS_WORKSPACE_BYTES, shared by both handles */
+    struct grouped_space *grouped; /* the lists of the grouped kernels */
+    /* Open on devices of compute capability 9.0 only. */
+    struct sm90_device sm90;
+    struct sm90_conv_device sm90_conv;
     uint32_t *attention_next; /* flash_wgmma's counter of tiles, in device memory; zero between
                                  launches */
 };

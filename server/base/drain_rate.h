@@ -2,8 +2,8 @@
  * drain_rate.h - how fast requests and bytes end, from which Retry-After is computed.
  *
  * The numbers of requests and bytes that end per second are smoothed over some seconds by a
- * first-order low-pass filter. Only time in which something is held counts: an idle daemon says
- * nothing about how fast requests would end. Pure functions; the caller provides the time. Not
+ * first-order low-pass filter. Only time in which requests are held counts, because an idle daemon
+ * does not show how fast requests would end. Pure functions; the caller provides the time. Not
  * thread-safe.
  */
 #ifndef SERVER_BASE_DRAIN_RATE_H

@@ -1,6 +1,7 @@
 /*
- * fair_list.h - what waits for one thread, fairly between tenants: whose turn it is, start-time
- * fair queueing decides (sfq.h); a tenant's items take turns in the order in which they were added.
+ * fair_list.h - the items that wait for one thread. Start-time fair queueing (sfq.h) decides which
+ * tenant's turn it is, so that tenants share the thread fairly. A tenant's items take turns in the
+ * order in which they were added.
  *
  * A thread that works piece by piece charges the first item for a piece (fair_list_charge), which
  * moves the item behind the other items of its tenant. A large item therefore holds up neither

@@ -1,6 +1,6 @@
 /*
- * json_whole.h - JSON documents that are whole or not at all: documents that are built in several
- * steps, of which any may fail for lack of memory, and their texts. Any thread.
+ * json_whole.h - builds JSON documents, and their texts, completely or not at all. A document is
+ * built in several steps, and any of the steps may fail for lack of memory. Any thread.
  */
 #ifndef SERVER_BASE_JSON_WHOLE_H
 #define SERVER_BASE_JSON_WHOLE_H

@@ -2,8 +2,8 @@
  * option_file.h - reads the files that options name: options, tokens, certificates, keys, headers.
  *
  * A file is opened without waiting, must be a regular file, and has OPTION_FILE_BYTES_MAX bytes at
- * most, so that no file holds up the calling thread or takes much memory: not a FIFO, a device, a
- * file with a lease of another process, nor a file that grows while it is read. Symbolic links are
+ * most. A FIFO, a device, a file with a lease of another process, or a file that grows while it is
+ * read can therefore neither hold up the calling thread nor take much memory. Symbolic links are
  * followed, since Kubernetes mounts secrets through them. The bytes are overwritten with zeros
  * before they are freed. Any thread.
  */

@@ -9,7 +9,7 @@
  * before a large one's turn came. A flow that was empty for a while starts at the tag of the flow
  * that was served last, so that a flow saves nothing up by waiting.
  *
- * The flows are borrowed; what waits in them is their owner's affair. Each function takes O(1)
+ * The flows are borrowed, and their owner keeps what waits in them. Each function takes O(1)
  * steps for one flow and O(log n) steps for n flows. Not thread-safe: the owner locks.
  */
 #ifndef SERVER_BASE_SFQ_H
@@ -33,12 +33,13 @@ struct sfq {
     uint64_t last_start;     /* the highest tag so far */
 };
 
-/* Enters a flow that gets the first that waits in it. */
+/* Enters a flow in which something has begun to wait. */
 void sfq_enter(struct sfq *sfq, struct sfq_flow *flow);
 /* Removes a flow in which nothing waits any more. Leaving costs nothing. */
 void sfq_leave(struct sfq *sfq, struct sfq_flow *flow);
-/* Charges a flow, which has entered, the cost of what is served for it: in its turn, or out of
- * turn, because what another flow is served takes it along. The flow leaves unless it `stays`. */
+/* Charges a flow that has entered the cost of what is served for the flow. A flow is served in its
+ * turn, or out of turn together with another flow, for example in a launch that both share. The
+ * flow leaves unless it `stays`. */
 void sfq_serve(struct sfq *sfq, struct sfq_flow *flow, uint64_t cost, bool stays);
 /* The flow whose turn it is; NULL: no flow has entered. */
 struct sfq_flow *sfq_first(const struct sfq *sfq);

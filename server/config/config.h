@@ -82,7 +82,7 @@ struct config {
     bool shm_system;              /* clients may register POSIX shared memory */
     bool shm_cuda;                /* clients may register GPU memory */
     uint64_t shm_bytes;           /* shared memory that may be mapped, of all clients and kinds */
-    uint32_t shm_regions;         /* mappings of shared memory, and likewise registered names */
+    uint32_t shm_regions;         /* limit of mappings of shared memory, and of registered names */
     uint64_t default_timeout_ms;  /* deadline of a request that names none; 0: none */
     uint64_t max_timeout_ms;      /* 0: any; see config_longest_timeout_ms */
     uint32_t header_timeout_ms;   /* from accept, or from a request's first byte, to the last of its

@@ -71,9 +71,13 @@ const struct config_option config_options[] = {
              "--connection-buffer. 0: no connection has the larger buffer."},
     {SETTING("bulk-buffer", CONFIG_KIND_BYTES, CONFIG_GROUP_LISTENING), FIELD(bulk_buffer_bytes),
      .min = 8 * KIB, .max = 64 * MIB, .standard = "1M", .placeholder = "SIZE",
-     .help = "Size of the buffer of a connection whose first request has a body of 4 MiB or more. "
-             "With a larger buffer, a large body is read in fewer steps. --bulk-connections limits "
-             "how many connections have this buffer."},
+     .help =
+         "Size of the buffer of a connection whose first request has a body of 4 MiB or more. "
+         "Raise the size, to 16M for example, if clients send large bodies over TCP and reading "
+         "them keeps the I/O threads busy: it takes up to a tenth less processor time than with "
+         "1M. Over Unix sockets it takes as long. The whole buffer is cleared after each "
+         "request, so a large one slows small requests on the same connection. "
+         "--bulk-connections limits how many connections have this buffer."},
     {RELOADABLE("compress-answers", CONFIG_KIND_SWITCH, CONFIG_GROUP_LISTENING),
      FIELD(compress_answers), .standard = "false",
      .help = "Compress answers of 1 KiB and more for clients whose Accept-Encoding allows gzip or "

@@ -50,8 +50,8 @@ struct job_view {
 /* The computation of a job; part of its owner's own struct. */
 struct job_task {
     /* Called when the job is cancelled, at most once, with the store locked. The owner may drop the
-     * work if the work has not begun, and still has to call job_finish. The function must not
-     * block, nor call functions of the store. */
+     * work if the work has not begun, and still has to call job_finish. The function must
+     * neither block nor call functions of the store. */
     void (*cancel)(struct job_task *task);
 };
 

@@ -7,7 +7,8 @@
 #include "server/base/clock.h"
 #include "server/base/heartbeat.h"
 
-/* An errand costs this many bytes besides those that it copies, so that small ones are not free. */
+/* An errand costs this many bytes in addition to those that it copies, so that small ones are not
+ * free. */
 enum { ERRAND_BYTES = 4096 };
 
 struct job_thread {

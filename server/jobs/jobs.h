@@ -68,8 +68,8 @@ enum gemmd_error jobs_delete(struct jobs *jobs, const char *id, const char *tena
 struct job_waiter {
     struct job_waiter *next, **link; /* used by the store; link is NULL: the waiter does not wait */
     uint64_t until_ns;               /* when the waiter stops waiting */
-    /* Called once, with the store locked. The function must not block, nor call functions of the
-     * store. The store does not use the waiter afterwards. */
+    /* Called once, with the store locked. The function must neither block nor call functions of
+     * the store. The store does not use the waiter afterwards. */
     void (*wake)(struct job_waiter *waiter);
 };
 /* Starts to wait. False: there is nothing to wait for, since the tenant has no such job or the job

@@ -2,7 +2,7 @@
 
 #include <sys/resource.h>
 
-/* The files that the daemon opens besides connections: those of the device, of listening and
+/* The files that the daemon opens in addition to connections: those of the device, of listening and
  * lingering sockets and of clients' shared memory together, and those of each I/O thread. */
 enum { OWN_FILES = 256, FILES_PER_THREAD = 8 };
 

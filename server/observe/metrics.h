@@ -159,7 +159,7 @@ void metrics_stage(struct metrics_shard *shard, enum metrics_stage stage, uint64
 /* Adds the stages of a request that computed to the sums of its operation. */
 void metrics_op_stages(struct metrics_shard *shard, enum metrics_op op,
                        const uint64_t stages_ns[METRICS_STAGE_COUNT]);
-/* Counts the time that a work waited in the queue, besides METRICS_STAGE_QUEUE. */
+/* Counts the time that a work waited in the queue, in addition to METRICS_STAGE_QUEUE. */
 void metrics_queue_wait(struct metrics_shard *shard, enum metrics_task task, uint64_t duration_ns);
 /* A work that a kernel has computed. `kernel` is a static string. `bytes` are the bytes that the
  * kernel read and wrote, and `busy_ns` is the work's part of the time of its launch. */

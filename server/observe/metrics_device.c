@@ -9,7 +9,7 @@
 enum { LABELS_MAX = 400, LABEL_MAX = 160 };
 
 struct gpu_family {
-    const char *name, *help, *label; /* label: besides the uuid, or "" */
+    const char *name, *help, *label; /* label: a second one after uuid, or "" */
     enum metrics_type type;
     enum nvml_figure figure;
 };

@@ -12,7 +12,7 @@ static const double UNKNOWN_FLOPS = 1e11, BUS_BYTES = 5e10;
  * rate is that of a device that does not report its own, in bytes a second. */
 static const uint64_t LINK_NS = 20000;
 static const double UNKNOWN_LINK_BYTES = 1e11;
-/* The time that a request takes besides its computation and its copies. */
+/* The time that a request takes in addition to its computation and its copies. */
 static const uint64_t REQUEST_NS = 2000;
 static const double ESTIMATE_MAX_NS = 1e15;
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Every work costs this many bytes besides its own, so that small works are not free. */
+/* Every work costs this many bytes in addition to its own, so that small works are not free. */
 static const uint64_t WORK_BYTES = 4096;
 static const double FLOPS_PER_BYTE = 64;
 /* No work costs more: tags, which are sums of costs, then do not overflow in the life of a daemon.

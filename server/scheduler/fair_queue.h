@@ -10,8 +10,9 @@
  *
  * Each lane has tags of its own, because each lane has streams of its own: a lane whose streams are
  * busy does not move while the other does. One tag for both lanes would drift apart between tenants
- * that use different lanes, and a tenant that began to use the other lane would wait, or make the
- * others wait, until that was made up. A tenant with works in both lanes gets its share of each.
+ * that use different lanes. A tenant that began to use the other lane would then wait, or make the
+ * others wait, until the tags were equal again. A tenant with works in both lanes gets its share of
+ * each.
  *
  * Adding, dropping and serving take O(1) steps for one tenant whose deadlines come in order, and
  * O(log n) steps otherwise. Works are borrowed. Not thread-safe, except for `waiting`.

@@ -197,11 +197,9 @@ static double conv_sum_error(const struct trial *trial, const struct conv_proble
     const double chain = product_sum_error(p->dtype, k);
     const bool tensor_cores = trial->tile != NULL || strcmp(trial->name, "implicit") == 0 ||
                               strcmp(trial->name, "product") == 0;
-    if (!tensor_cores)
-        return chain;
-    if (p->precision == GEMM_PRECISION_TF32)
+    if (tensor_cores && p->precision == GEMM_PRECISION_TF32)
         return 2 * chain + 0x1.1p-9;
-    return p->dtype == GEMMD_F32 ? chain : 2 * chain;
+    return chain;
 }
 
 static void record(const struct check *check, struct trial *trial, bool right,

@@ -51,9 +51,9 @@ static bool has_tensor_cores(const struct operation_kernel *kernel)
            strncmp(kernel->name, "tensor_core", strlen("tensor_core")) == 0;
 }
 
-/* The error that a sum may have relative to the sum of the magnitudes. Our kernels keep the bound
- * of chains of multiply-adds. Tensor cores cut off instead of rounding, which doubles it; TF32 cuts
- * both operands to 11 bits. Tensor cores keep about 13 bits of a sum of f8. */
+/* The error that a sum may have relative to the sum of the magnitudes: with precision full that of
+ * chains of multiply-adds (proto/PROTOCOL.md, "Errors"). TF32 cuts both operands to 11 bits. Tensor
+ * cores keep about 13 bits of a sum of f8 with precision f8. */
 static double sum_error(const struct trial *trial, uint64_t k)
 {
     const double chain = product_sum_error(trial->dtype, k);
@@ -63,9 +63,7 @@ static double sum_error(const struct trial *trial, uint64_t k)
         return 2 * chain + 0x1.1p-9;
     if (trial->precision == GEMM_PRECISION_F8) /* of random operands */
         return 2 * chain + 0x1p-10;
-    if (trial->dtype == GEMMD_F32)
-        return chain;
-    return 2 * chain;
+    return chain;
 }
 
 static void add_trials(struct check *check, const struct operation_kernel *kernel,

@@ -1,6 +1,7 @@
 /*
- * How far f32 sums are from the exact ones, next to those of a chain of multiply-adds in the order
- * of k: what promises "no worse than a chain" has no larger error, by root mean square.
+ * How far f32 sums of `grouped` are from the exact ones, next to those of a chain of multiply-adds
+ * in the order of k, which must have no smaller error by root mean square. proto/PROTOCOL.md
+ * ("Errors") promises less.
  */
 #include <inttypes.h>
 #include <math.h>

@@ -384,9 +384,9 @@ fi
 
 # --- The daemon's device, and memory that is shared with it ----------------------------------------
 if wanted devices; then
-    check_unit test_device_cuda
-    check_unit test_device_cuda_attention
-    check_unit test_device_cuda_launches
+    check_unit test_cuda_backend
+    check_unit test_cuda_task_group
+    check_unit test_cuda_own_launch
     check_unit test_device_copy
     if [[ -x $build/bin/gemmd-gpu-shared-check ]]; then
         check 120 shared tests/gpu/shared.sh "$build"

@@ -1,8 +1,9 @@
 """Problems, their operands, and what a right answer is.
 
-The rule for floating point: the error against a computation in twice the accumulator's precision is
-at most twice the error that a chain of FMAs in the accumulator's type makes on operands of the same
-kind, plus one rounding to the result's type. Integers are exact, modulo 2^32.
+The rule for floating point is the second bound of proto/PROTOCOL.md ("Errors"): the error against a
+computation in twice the accumulator's precision is at most twice the largest error that a chain of FMAs in the
+accumulator's type makes on operands of the same kind, plus one rounding to the result's type. Integers are
+exact, modulo 2^32.
 """
 
 from dataclasses import dataclass, replace

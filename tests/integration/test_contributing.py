@@ -1,5 +1,5 @@
 """CONTRIBUTING.md names files, and functions in them, that are there; server/THREATS.md tests;
-kernels/LADDER.md files. Tables of measurements are there if a file names them, and only then."""
+kernels/LADDER.md files; sources files. Tables of measurements are there if a file names them, and only then."""
 
 import re
 import subprocess
@@ -16,6 +16,17 @@ def test_named_paths_are_there():
     assert len(paths) > 50
     # NAME stands for any name.
     assert [path for path in paths if not any(ROOT.glob(path.replace("NAME", "*")))] == []
+
+
+def test_paths_in_sources_are_there():
+    sources = [ROOT / name for name in subprocess.run(
+        ["git", "ls-files", "*.c", "*.h", "*.cu", "*.cuh"], cwd=ROOT, capture_output=True, text=True,
+        check=True).stdout.split()]
+    path = re.compile(r"(?<![\w./-])((?:client|deploy|kernels|proto|server|tests)/[\w./-]*\.(?:c|h|cu|cuh|py|md|sh))\b")
+    named = [(str(source.relative_to(ROOT)), name) for source in sources if source.exists()
+             for name in path.findall(source.read_text())]
+    assert len(named) > 3000
+    assert [pair for pair in named if not (ROOT / pair[1]).exists()] == []
 
 
 def test_links_of_the_ladder_lead_to_files():

@@ -23,7 +23,8 @@ MISMATCH = 5
     ["--dtype", "i8"], ["--dtype", "i8", "--alpha", "-123456", "--act", "relu"],
     ["--dtype", "i8", "--out", "f32", "--act", "silu"], ["--transa", "--batch", "3", "--alpha", "0.3"],
     ["--transb", "--act", "gelu"], ["--dtype", "f16", "--act", "gelu_tanh", "--transa", "--transb"],
-    ["--precision", "tf32"], ["--dtype", "f8_e4m3", "--precision", "f8"]], ids=" ".join)
+    ["--precision", "tf32"], ["--dtype", "bf16"], ["--dtype", "f8_e4m3", "--out", "f32"],
+    ["--dtype", "f8_e4m3", "--precision", "f8"]], ids=" ".join)
 def test_right(options, run):
     result = run("gemm", "--random", "37x29x300", *options, "--check", "--json")
     if b"f8_e4m3" in result.stderr and result.returncode != DONE:

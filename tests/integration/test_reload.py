@@ -224,6 +224,10 @@ def test_tokens_are_read_again(start, tmp_path):
             "GET", "/info", [("Authorization", f"Bearer {token}")])).status
 
     assert (status("the-first-token-of-alice"), status("the-next-token-of-alice")) == (200, 401)
+    # Both are valid while clients change from one to the other.
+    file.write_text("alice:the-first-token-of-alice\nalice:the-next-token-of-alice\n")
+    reload(daemon)
+    assert (status("the-first-token-of-alice"), status("the-next-token-of-alice")) == (200, 200)
     file.write_text("alice:the-next-token-of-alice\n")
     reload(daemon)
     assert (status("the-first-token-of-alice"), status("the-next-token-of-alice")) == (401, 200)

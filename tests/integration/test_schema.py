@@ -41,3 +41,22 @@ def test_answers_are_as_described(start, tmp_path):
     assert run.returncode == 0, run.stdout[-8000:] + run.stderr[-2000:]
     # All but the document's own, and the answer without an end.
     assert f"Tested: {operations - 2}\n" in run.stdout, run.stdout[-8000:]
+
+
+@pytest.mark.parametrize("operation", ["gemm", "attention", "conv2d", "reduce", "softmax"])
+def test_described_types_are_those_that_kernels_take(operation, session, url):
+    """The types of operands in the description are those of some kernel, no more and no fewer."""
+    document = session.get(f"{url}/openapi.json", timeout=PATIENCE_S).json()
+
+    def resolved(part):
+        while "$ref" in part:
+            names, part = part["$ref"].removeprefix("#/").split("/"), document
+            for name in names:
+                part = part[name]
+        return part
+
+    parameters = map(resolved, document["paths"][f"/{operation}"]["post"]["parameters"])
+    schema, = (resolved(parameter["schema"]) for parameter in parameters if parameter["name"] == "dtype")
+    kernels = session.get(f"{url}/info", timeout=PATIENCE_S).json()["kernels"]
+    taken = {dtype for kernel in kernels if kernel["op"] == operation for dtype in kernel["dtypes"]}
+    assert set(schema["enum"]) == taken

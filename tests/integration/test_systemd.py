@@ -113,6 +113,12 @@ def peak_bytes(daemon):
     return int(re.search(r"VmHWM:\s+(\d+) kB", status)[1]) * 1024
 
 
+def test_the_cpu_backend_takes_no_memory_before_it_is_written(start):
+    """The memory of these options is 4 GiB, of which a daemon that has served nothing has used little."""
+    daemon = start("--backend", "cpu", "--pinned-bytes", "2G", "--device-bytes", "1G", "--tensor-bytes", "1G")
+    assert peak_bytes(daemon) < 512 << 20
+
+
 def test_the_memory_suffices_for_full_limits(start, gemmd, instrumented):
     """The peak of a daemon whose limits are all used is below the sum, and not far below."""
     if instrumented:

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # layout.sh CC LIST SONAME INCLUDE... - the public structs must have the sizes and the offsets of
-# members, and the enumerators the values, that the list says. A program that was compiled before such a
-# change reads the wrong bytes, so the change needs a new SONAME. A new enumerator needs a new list only.
+# members, and the enumerators the values, that the list says. A program that was compiled before a member
+# moved or a value changed reads the wrong bytes, so such a change needs a new SONAME. A member at the end of
+# a struct that begins with `size`, a new struct and a new enumerator need a new list only.
 set -euo pipefail
 compiler=$1 list=$2 soname=$3
 shift 3

@@ -9,7 +9,7 @@
 
 #include "kernels/gemm.h"
 
-/* The pairs of types that API.md offers. */
+/* The pairs of types that proto/PROTOCOL.md offers. */
 struct case_types {
     enum gemmd_dtype dtype, out;
 };

@@ -8,7 +8,8 @@
  * Right is: within what rounding explains of the product computed in long double. For the sum
  * that is (k + 4) units of the accumulator's last place on the sum of the magnitudes, a bound that
  * any order of additions keeps (N. Higham, "Accuracy and Stability of Numerical Algorithms", 2002,
- * section 3.1). Integers are exact modulo 2^32.
+ * section 3.1), and that proto/PROTOCOL.md promises with what follows the sum. Integers are exact
+ * modulo 2^32.
  */
 #ifndef TESTS_PRODUCT_H
 #define TESTS_PRODUCT_H

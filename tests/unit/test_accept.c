@@ -1,4 +1,4 @@
-/* server/api/accept.c: which format an Accept header asks for. */
+/* server/http/accept.c: which format an Accept header asks for. */
 #include <check.h>
 #include <stdlib.h>
 

@@ -1,4 +1,4 @@
-/* server/http/call_residents.c and gemm_request_settle_residents: what a product's resident
+/* server/api/compute/call_residents.c and gemm_request_settle_residents: what a product's resident
  * operands say of it, and where they are. */
 #include <check.h>
 #include <inttypes.h>

@@ -1,6 +1,6 @@
-/* server/http/compute_call.c: a product whose body goes to the device as it lands, on a simulated
- * one; what it holds is given back whatever becomes of it. The rest of a call is the integration
- * tests'.
+/* server/api/compute/compute_call.c: a product whose body goes to the device as it lands, on a
+ * simulated one; what it holds is given back whatever becomes of it. The rest of a call is the
+ * integration tests'.
  */
 #include <check.h>
 #include <stdlib.h>

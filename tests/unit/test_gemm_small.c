@@ -1,4 +1,4 @@
-/* kernels/gemm.c: which problems are small. */
+/* kernels/gemm_problem.c: which problems are small. */
 #include <check.h>
 #include <stdlib.h>
 

@@ -1,4 +1,4 @@
-/* server/device/known_answer.c: the answers agree with a kernel's, and no wrong element passes. */
+/* kernels/known_answer.c: the answers agree with a kernel's, and no wrong element passes. */
 #include <check.h>
 #include <stdlib.h>
 

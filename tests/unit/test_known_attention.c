@@ -1,4 +1,4 @@
-/* server/device/known_attention.c: the answers agree with the kernels', and no wrong one passes. */
+/* kernels/known_attention.c: the answers agree with the kernels', and no wrong one passes. */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>

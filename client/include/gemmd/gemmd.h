@@ -200,7 +200,7 @@ GEMMD_API void gemmd_memory_free(struct gemmd_client *client, void *memory);
 /* ---- Products -------------------------------------------------------------------------------- */
 
 enum gemmd_precision {
-    GEMMD_PRECISION_FULL, /* errs no more than a chain of FMAs in the accumulator's type */
+    GEMMD_PRECISION_FULL, /* at most the error of sums in the accumulator's type (PROTOCOL.md) */
     GEMMD_PRECISION_TF32, /* f32 operands may be rounded to TF32 */
     GEMMD_PRECISION_F8    /* f8_e4m3 operands: sums of 128 products may keep 13 bits only */
 };
@@ -247,9 +247,9 @@ struct gemmd_gemm {
     const char *request_id;  /* X-Request-Id to send, at most 63 visible ASCII characters; NULL: the
                                 daemon makes one */
     const void *a, *b;       /* the operands, borrowed until the request is done */
-    const void *bias;        /* n elements, borrowed likewise; NULL: no bias */
-    const void *c0;          /* borrowed likewise; needed if beta is not 0, else not sent */
-    void *c;                 /* where C goes, borrowed likewise; NULL: the library allocates it */
+    const void *bias;        /* n elements, borrowed like `a`; NULL: no bias */
+    const void *c0;          /* borrowed like `a`; needed if beta is not 0, else not sent */
+    void *c;                 /* where C goes, borrowed like `a`; NULL: the library allocates it */
     uint64_t c_bytes;        /* size of `c` */
     void *user;              /* the caller's own pointer, see gemmd_request_user() */
     const char *a_tensor;    /* name of the resident tensor that is A; `a` is then NULL */

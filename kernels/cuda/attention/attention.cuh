@@ -1,6 +1,6 @@
 /*
  * attention.cuh - functions that the attention kernels share: the address of a row, the keys that a
- * query sees, and its score. The formulas are the same as in kernels/attention.c and kernels/cpu.
+ * query sees, and its score. The formulas are the same as in kernels/cpu/attention_naive.c.
  */
 #ifndef KERNELS_CUDA_ATTENTION_ATTENTION_CUH
 #define KERNELS_CUDA_ATTENTION_ATTENTION_CUH

@@ -1,7 +1,7 @@
 /*
  * sums.c - where cuBLAS writes its sums, and in how many steps of k.
  *
- * The error of f32 results must not be larger than that of a chain of FMAs. Tensor cores truncate
+ * The largest error of f32 results may be twice that of a chain of FMAs. Tensor cores truncate
  * when they add, and their error grows with the length of a sum. On an H100, for operands in [-1,
  * 1], the largest error of bf16 sums is 1.3 times that of a chain at k = 256, 1.8 times at 512, 2.4
  * at 1000 and 2.8 at 2048 (for f16, half of that). Sums that stay in f32 are therefore computed in

@@ -32,7 +32,7 @@ static vectors place(const struct gemm_problem &p, double *residuals, void *work
             expected + m};
 }
 
-/* What the kernels need to know besides the vectors. */
+/* The arguments of the kernels, except for the vectors. */
 struct check {
     struct gemm_problem p;
     struct freivalds_rounding rounding;

@@ -15,10 +15,10 @@
  * the only branch is for a partial last slab, so that the compiler can schedule copies, reads of
  * the next step's operands and their rounding among the products.
  *
- * Tensor cores truncate sums instead of rounding them. Results of f32 must be as exact as a chain
- * of multiply-adds: for them, 256 steps of k at a time are summed, and these sums are added in f32.
- * Operands of f32 are rounded to tf32, ties away from zero, in registers. Sums of i8 are exact,
- * modulo 2^32.
+ * Tensor cores truncate sums instead of rounding them. The largest error of f32 results may be
+ * twice that of a chain of multiply-adds: for them, 256 steps of k at a time are summed, and these
+ * sums are added in f32. Operands of f32 are rounded to tf32, ties away from zero, in registers.
+ * Sums of i8 are exact, modulo 2^32.
  *
  * On an H100, for m = n = k = 4096, in TFLOP/s: bf16 401 (with results of f32 352), tf32 180 (159),
  * i8 794. That is about half of what cuBLAS reaches with wgmma: on Hopper mma.sync can use only

@@ -31,8 +31,9 @@ __device__ __forceinline__ void wait_for_blocks()
     asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
 }
 
-/* Waits for a barrier of this block whose phase others complete: what they stored before is seen
- * (ptx::cluster_store). ptx::mbarrier_wait sees what this block stored. */
+/* Waits until other blocks of the cluster have completed a phase of a barrier of this block. The
+ * calling thread then sees what those blocks stored before (ptx::cluster_store). For a phase that
+ * this block completes itself, ptx::mbarrier_wait is enough. */
 __device__ __forceinline__ void mbarrier_wait(uint32_t barrier, uint32_t parity)
 {
     uint32_t done = 0;

@@ -63,9 +63,10 @@ struct sm90_kernel {
      * into several chunks of k, and the other kernels compute the other problems. */
     bool chunks;
     bool split; /* the blocks of a cluster share a tile, each has a chunk of k */
-    /* Whether the kernel computes sums of 32 bits with the bits of separate chunks of k whose sums
-     * are added in order, if the launch's chunk_tiles gives the length of a chunk. True for exact
-     * sums and for kernels that add chunks themselves. */
+    /* Whether the kernel gives results of 32 bits the bits that separate launches would give, one
+     * for each chunk of k, whose results are added in the order of k. The launch's chunk_tiles is
+     * the length of a chunk. True if sums are exact, and if the kernel adds the sums of chunks
+     * itself. */
     bool adds_chunks;
     /* The device functions. The three indices are 1 or 0: whether sums are promoted (gemm.cuh),
      * whether X lies along k, and whether Y lies along k. NULL: there is no such function. */

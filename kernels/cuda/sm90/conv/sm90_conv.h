@@ -27,7 +27,7 @@ extern "C" {
 extern const struct sm90_kernel sm90_conv_kernels_bf16[], sm90_conv_kernels_f16[],
     sm90_conv_kernels_i8[], sm90_conv_kernels_tf32[];
 
-/* What launches need of a device besides struct sm90_device. */
+/* Properties of a device that launches of convolutions need in addition to struct sm90_device. */
 struct sm90_conv_device {
     void *encode; /* cuTensorMapEncodeIm2col; NULL: not opened */
 };

@@ -60,29 +60,30 @@ struct sm90_rates {
     /* The part by which copies from the L2 take longer after many waves than in the first one, in
      * which blocks that share lines of operands copy them at the same time. */
     double l2_drift;
-    /* Of device memory; dram_once if B is read once and evicted from the L2 first. */
+    /* The rate of device memory; dram_once if B is read once and evicted from the L2 first. */
     double dram_bytes_per_us, dram_once_bytes_per_us;
-    /* The part of that rate which would be missing if the waves of tiles were empty. A wave in
-     * which some multiprocessors are idle misses some of that part. Nothing is missing if two
-     * threads of each block issue copies (TWO_PRODUCERS of gemm.cuh). */
+    /* How much of the rate of device memory a launch loses to idle multiprocessors: the product of
+     * idle_reads and the share of places in the waves of tiles that have no tile. A launch loses
+     * nothing if two threads of each block issue copies (TWO_PRODUCERS of gemm.cuh). */
     double idle_reads;
-    /* The part of that rate which is missing if one thread issues the copies of a block of one
-     * consumer. */
+    /* The part of the rate of device memory that a launch loses if its blocks have one consumer and
+     * one thread that issues copies. */
     double one_producer;
-    /* Of device memory, within a step of k, so that a last wave of few blocks, which compute longer
-     * than they read, makes a launch longer that device memory bounds otherwise. 0: steps do not
-     * wait for device memory. */
+    /* The rate of device memory within a step of k. With this rate, the last wave of a launch that
+     * device memory bounds takes longer if it has few blocks, which compute longer than they read.
+     * 0: steps do not wait for device memory. */
     double dram_step_bytes_per_us;
-    /* Of device memory into one of two neighbouring multiprocessors, if the other has no block, and
-     * into both together. A wave ends with its slowest block, so two blocks on one pair count even
-     * if other pairs have one. 0: no limit. */
+    /* The rate of device memory into one of two neighbouring multiprocessors if the other has no
+     * block, and into both together. A wave ends with its slowest block, so the rate into both
+     * counts even if only one pair has two blocks. 0: no limit. */
     double dram_alone_bytes_per_us, dram_pair_bytes_per_us;
     /* Blocks that share lines of operands do not keep in step. If both operands are much larger
      * than the L2, some of what a tile reads has therefore left the L2 before the tile reads it.
      * That share is 0 as long as the smaller operand has far_from_bytes at most, and far_share from
      * far_to_bytes on. */
     double far_from_bytes, far_to_bytes, far_share;
-    double shorter_shows; /* of the shorter of computing and passing device memory */
+    /* The part of the shorter of two times, computing and passing device memory, that shows. */
+    double shorter_shows;
     /* The share of the results that is not written to device memory within the launch if B is
      * evicted from the L2 first. */
     double results_stay;

@@ -115,7 +115,7 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("attention_arguments");
+    Suite *suite = suite_create("cuda_attention_arguments");
     TCase *tests = tcase_create("fill");
     suite_add_tcase(suite, tests);
     tcase_add_test(tests, test_usual_scale_goes_into_the_exponent);

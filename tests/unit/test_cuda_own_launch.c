@@ -1,5 +1,5 @@
-/* Products and attentions on a GPU that are cut into several launches (own_launch.c): their bits,
- * and their end when nobody waits for them any more. */
+/* server/device/cuda/own_launch.c: products and attentions on a GPU that are cut into several
+ * launches, their bits, and their end when nobody waits for them any more. */
 #include <check.h>
 #include <math.h>
 #include <stdlib.h>
@@ -216,8 +216,8 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("device_cuda_launches");
-    TCase *tests = tcase_create("device_cuda_launches");
+    Suite *suite = suite_create("cuda_own_launch");
+    TCase *tests = tcase_create("cuda_own_launch");
     tcase_set_timeout(tests, 240);
     if (has_gpu()) {
         tcase_add_loop_test(tests, a_work_in_several_launches_has_the_same_bytes, 0, KINDS);

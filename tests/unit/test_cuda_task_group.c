@@ -1,4 +1,4 @@
-/* Attentions on a GPU, alone and in one launch (server/device/cuda/task_group.c). */
+/* server/device/cuda/task_group.c: attentions on a GPU, alone and in one launch. */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
@@ -267,8 +267,8 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("device_cuda_attention");
-    TCase *tests = tcase_create("device_cuda_attention");
+    Suite *suite = suite_create("cuda_task_group");
+    TCase *tests = tcase_create("cuda_task_group");
     tcase_set_timeout(tests, 240);
     if (has_gpu()) {
         tcase_add_test(tests, attention_takes_operands_from_anywhere_in_the_body);

@@ -562,8 +562,8 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("device_cuda");
-    TCase *tests = tcase_create("device_cuda");
+    Suite *suite = suite_create("cuda_backend");
+    TCase *tests = tcase_create("cuda_backend");
     tcase_set_timeout(tests, 60);
     tcase_add_test(tests, a_device_that_is_not_there_is_refused);
     if (has_gpu()) {

@@ -1,5 +1,5 @@
-/* Attentions on the CPU's device: those of a launch list are one launch, with the bytes of each
- * alone. */
+/* server/device/cpu/backend.c: attentions of a launch list are computed by one launch, with the
+ * bytes that each has alone. */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
@@ -134,8 +134,8 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("device_attention");
-    TCase *tests = tcase_create("device_attention");
+    Suite *suite = suite_create("cpu_backend");
+    TCase *tests = tcase_create("cpu_backend");
     tcase_set_timeout(tests, 240);
     tcase_add_checked_fixture(tests, setup, teardown);
     tcase_add_test(tests, a_launch_list_is_one_group);
