@@ -36,14 +36,17 @@
 enum gemm_precision { GEMM_PRECISION_FULL, GEMM_PRECISION_TF32, GEMM_PRECISION_F8 };
 enum gemm_verify { GEMM_VERIFY_NONE, GEMM_VERIFY_FREIVALDS };
 
-/* The activations: X(NAME, name) for the constant GEMM_ACT_NAME, whose name in the parameter `act`
- * is `name`. CONTRIBUTING.md lists what else an activation needs. */
-#define GEMM_ACT_MAP(X)                                                                            \
-    X(NONE, "none")                                                                                \
+/* GEMM_ACT_MAP(X) expands to X(NAME, name) for each activation, GEMM_ACT_FUNCTION_MAP(X) for each
+ * but the first, which changes nothing. The activation's constant is GEMM_ACT_NAME, and its name in
+ * the parameter `act` is `name`. CONTRIBUTING.md lists what else an activation needs. */
+#define GEMM_ACT_FUNCTION_MAP(X)                                                                   \
     X(RELU, "relu")                                                                                \
     X(GELU, "gelu")                                                                                \
     X(GELU_TANH, "gelu_tanh")                                                                      \
     X(SILU, "silu")
+#define GEMM_ACT_MAP(X)                                                                            \
+    X(NONE, "none")                                                                                \
+    GEMM_ACT_FUNCTION_MAP(X)
 
 enum gemm_act {
 #define X(NAME, name) GEMM_ACT_##NAME,
