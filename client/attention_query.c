@@ -10,7 +10,6 @@ _Static_assert((int)GEMMD_LAYOUT_BHSD == (int)ATTENTION_BHSD &&
 
 static void attention_write_parameters(struct query *query, const struct gemmd_attention *attention)
 {
-    static const char *const layouts[] = {"bhsd", "bshd"};
     query_add_u64_unless(query, "batch", attention->batch, 1);
     query_add_u64(query, "heads", attention->heads);
     query_add_u64_unless(query, "kv_heads", attention->kv_heads, 0);
@@ -18,8 +17,7 @@ static void attention_write_parameters(struct query *query, const struct gemmd_a
     query_add_u64_unless(query, "skv", attention->skv, 0);
     query_add_u64(query, "d", attention->d);
     query_add_u64_unless(query, "dv", attention->dv, 0);
-    if (attention->layout != GEMMD_LAYOUT_BHSD)
-        query_add_choice(query, "layout", layouts, 2, (uint32_t)attention->layout);
+    query_add_choice_unless(query, "layout", (uint32_t)attention->layout, GEMMD_LAYOUT_BHSD);
     query_add_dtype(query, "dtype", (int32_t)attention->dtype);
     query_add_u64_unless(query, "causal", (uint64_t)attention->causal, 0);
     if (attention->window != GEMMD_WINDOW_NONE)

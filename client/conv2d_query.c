@@ -30,9 +30,6 @@ static void add_padding(struct query *query, const struct gemmd_conv2d *c)
 
 static void conv2d_write_parameters(struct query *query, const struct gemmd_conv2d *c)
 {
-    static const char *const layouts[] = {"nchw", "nhwc"}, *const w_layouts[] = {"kcrs", "krsc"};
-    static const char *const precisions[] = {"full", "tf32"};
-    static const char *const acts[] = {"none", "relu", "gelu", "gelu_tanh", "silu"};
     query_add_u64_unless(query, "batch", c->batch, 1);
     query_add_u64(query, "channels", c->channels);
     query_add_u64(query, "height", c->height);
@@ -44,20 +41,16 @@ static void conv2d_write_parameters(struct query *query, const struct gemmd_conv
     add_pair(query, "stride", c->stride_h, c->stride_w);
     add_pair(query, "dilation", c->dilation_h, c->dilation_w);
     add_padding(query, c);
-    if (c->layout != GEMMD_CONV_NCHW)
-        query_add_choice(query, "layout", layouts, 2, (uint32_t)c->layout);
-    if (c->w_layout != GEMMD_CONV_KCRS)
-        query_add_choice(query, "w_layout", w_layouts, 2, (uint32_t)c->w_layout);
+    query_add_choice_unless(query, "layout", (uint32_t)c->layout, GEMMD_CONV_NCHW);
+    query_add_choice_unless(query, "w_layout", (uint32_t)c->w_layout, GEMMD_CONV_KCRS);
     query_add_dtype(query, "dtype", (int32_t)c->dtype);
     if (c->out != GEMMD_OUT_DEFAULT)
         query_add_dtype(query, "out", c->out);
-    if (c->precision != GEMMD_PRECISION_FULL)
-        query_add_choice(query, "precision", precisions, 2, (uint32_t)c->precision);
+    query_add_choice_unless(query, "precision", (uint32_t)c->precision, GEMMD_PRECISION_FULL);
     query_add_f64_unless(query, "alpha", c->alpha, 1);
     if (c->bias != NULL)
         query_add_u64(query, "bias", 1);
-    if (c->act != GEMMD_ACT_NONE)
-        query_add_choice(query, "act", acts, 5, (uint32_t)c->act);
+    query_add_choice_unless(query, "act", (uint32_t)c->act, GEMMD_ACT_NONE);
     query_add_if_named(query, "x", c->x_tensor);
     query_add_if_named(query, "w", c->w_tensor);
     query_add_if_named(query, "store", c->store);

@@ -72,8 +72,14 @@ void query_add_dtype(struct query *query, const char *name, int32_t dtype)
     query_add(query, name, gemmd_dtype_name((enum gemmd_dtype)dtype));
 }
 
-void query_add_choice(struct query *query, const char *name, const char *const *names,
-                      uint32_t count, uint32_t value)
+void query_add_choice(struct query *query, const char *name, uint32_t value)
 {
-    query_add(query, name, value < count ? names[value] : "?");
+    const char *choice = parameter_choice(query->table, name, value);
+    query_add(query, name, choice != NULL ? choice : "?");
+}
+
+void query_add_choice_unless(struct query *query, const char *name, uint32_t value, uint32_t usual)
+{
+    if (value != usual)
+        query_add_choice(query, name, value);
 }

@@ -36,9 +36,10 @@ void query_add_f64_unless(struct query *query, const char *name, double value, d
 void query_add_if_named(struct query *query, const char *name, const char *value);
 /* An invalid dtype is written as an invalid name, which proto/ refuses. */
 void query_add_dtype(struct query *query, const char *name, int32_t dtype);
-/* Writes names[value]. A value of `count` or more is written as an invalid name, which proto/
- * refuses. */
-void query_add_choice(struct query *query, const char *name, const char *const *names,
-                      uint32_t count, uint32_t value);
+/* Write the name that the parameter's table gives to the value, query_add_choice_unless only if the
+ * value is not `usual`. A value without a name is written as an invalid name, which proto/ refuses.
+ */
+void query_add_choice(struct query *query, const char *name, uint32_t value);
+void query_add_choice_unless(struct query *query, const char *name, uint32_t value, uint32_t usual);
 
 #endif

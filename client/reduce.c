@@ -26,10 +26,9 @@ void gemmd_reduce_init(struct gemmd_reduce *reduce, size_t size)
 
 static void reduce_write_parameters(struct query *query, const struct gemmd_reduce *reduce)
 {
-    static const char *const ops[] = {"sum", "mean", "max", "min", "norm2", "logsumexp", "argmax"};
     char text[SHAPE_TEXT_BYTES];
     query_add(query, "shape", shape_text(reduce->rank, reduce->dims, text));
-    query_add_choice(query, "op", ops, REDUCE_OP_COUNT, (uint32_t)reduce->op);
+    query_add_choice(query, "op", (uint32_t)reduce->op);
     snprintf(text, sizeof text, "%d", (int)reduce->axis);
     query_add(query, "axis", text);
     query_add_u64_unless(query, "keepdims", (uint64_t)reduce->keepdims, 0);

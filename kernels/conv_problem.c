@@ -91,7 +91,7 @@ bool conv_problem_offered(const void *problem)
     if (p->precision == GEMM_PRECISION_F8 ||
         (p->precision == GEMM_PRECISION_TF32 && p->dtype != GEMMD_F32))
         return false;
-    return p->out != GEMMD_I32 || (p->alpha >= INT32_MIN && p->alpha <= INT32_MAX &&
-                                   p->alpha == (double)(int32_t)p->alpha &&
-                                   (p->act == GEMM_ACT_NONE || p->act == GEMM_ACT_RELU));
+    return p->out != GEMMD_I32 ||
+           (p->alpha >= INT32_MIN && p->alpha <= INT32_MAX &&
+            p->alpha == (double)(int32_t)p->alpha && gemm_act_is_exact(p->act));
 }

@@ -69,8 +69,7 @@ bool gemm_problem_offered(const void *of)
         return false;
     if (problem->out != GEMMD_I32)
         return true;
-    return is_i32(problem->alpha) && is_i32(problem->beta) &&
-           (problem->act == GEMM_ACT_NONE || problem->act == GEMM_ACT_RELU);
+    return is_i32(problem->alpha) && is_i32(problem->beta) && gemm_act_is_exact(problem->act);
 }
 
 bool gemm_problem_unscaled(const void *of)

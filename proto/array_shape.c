@@ -31,6 +31,9 @@ bool array_shape_read(const char *value, void *out)
     return false;
 }
 
+const struct parameter_values array_shape_values = {.read = array_shape_read,
+                                                    .allowed = ARRAY_SHAPE_ALLOWED};
+
 void array_shape_text(const struct array_shape *shape, char *out, uint32_t room)
 {
     struct tensor tensor = {.rank = shape->rank};

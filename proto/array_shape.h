@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "proto/error.h"
+#include "proto/parameter.h"
 #include "proto/tensor.h"
 
 #define ARRAY_SHAPE_ALLOWED "1 to 8 whole numbers from 1 to 2147483647, such as 64,128"
@@ -20,8 +21,9 @@ struct array_shape {
     uint64_t dims[TENSOR_MAX_RANK];
 };
 
-/* A `read` of struct parameter for a field of type struct array_shape: "64,128". */
+/* Parses "64,128" to a struct array_shape; the values of a parameter with such a field. */
 bool array_shape_read(const char *value, void *out);
+extern const struct parameter_values array_shape_values;
 
 /* Compares a shape with that of a tensor. If the shape is not known, it becomes the tensor's.
  * GEMMD_ERR_MALFORMED, with the parameter `shape` as the field, if the two differ or a dimension of

@@ -2,7 +2,6 @@
 
 #include <float.h>
 #include <inttypes.h>
-#include <math.h>
 #include <stddef.h>
 
 #include "proto/dtype.h"
@@ -10,24 +9,7 @@
 #include "proto/parameter.h"
 #include "proto/size.h"
 
-static const char *const layout_names[] = {"bhsd", "bshd", NULL};
-
 /* The parsers of parameters that only an attention has. */
-
-static bool is_offered(enum gemmd_dtype dtype)
-{
-    return dtype == GEMMD_F32 || dtype == GEMMD_F16 || dtype == GEMMD_BF16 ||
-           dtype == GEMMD_F8_E4M3;
-}
-
-static bool read_dtype(const char *value, void *out)
-{
-    enum gemmd_dtype dtype;
-    if (!dtype_from_name(value, &dtype) || !is_offered(dtype))
-        return false;
-    *(enum gemmd_dtype *)out = dtype;
-    return true;
-}
 
 static bool read_window(const char *value, void *out)
 {
@@ -38,58 +20,36 @@ static bool read_window(const char *value, void *out)
     return true;
 }
 
-/* The scale has to be finite as an f32, the type of the scores. */
-static bool read_scale(const char *value, void *out)
-{
-    double number;
-    if (!number_f64(value, &number) || fabs(number) > FLT_MAX)
-        return false;
-    *(double *)out = number;
-    return true;
-}
-
 /* Scores are divided by the softcap in f32, in which the softcap has to be a normal number or 0. */
 static bool read_softcap(const char *value, void *out)
 {
     double number;
-    if (!read_scale(value, &number) || number < 0 || (number > 0 && number < FLT_MIN))
+    if (!parameter_f32.read(value, &number) || number < 0 || (number > 0 && number < FLT_MIN))
         return false;
     *(double *)out = number;
     return true;
 }
 
+static const struct parameter_values layout_values = {
+    .choices = (const char *const[]){"bhsd", "bshd", NULL}};
+static const struct parameter_values dtype_values = {
+    .dtypes = DTYPE_BIT(F32) | DTYPE_BIT(F16) | DTYPE_BIT(BF16) | DTYPE_BIT(F8_E4M3)};
+static const struct parameter_values window_values = {
+    .read = read_window, .allowed = "a whole number from 0 to 2147483647"};
+static const struct parameter_values softcap_values = {
+    .read = read_softcap,
+    .allowed = "0 for none or a positive decimal that f32 can hold, such as 30"};
+
 static const struct parameter parameters[] = {
-#define P(name, read, allowed, suggest)                                                            \
-    {                                                                                              \
-#name, read, offsetof(struct attention_request, name), allowed, NULL, suggest              \
-    }
-#define C(name, choices, allowed)                                                                  \
-    {                                                                                              \
-#name, NULL, offsetof(struct attention_request, name), allowed, choices, NULL              \
-    }
-    P(batch, parameter_read_dim, PARAMETER_DIM, NULL),
-    P(heads, parameter_read_dim, PARAMETER_DIM, NULL),
-    P(kv_heads, parameter_read_dim, PARAMETER_DIM, NULL),
-    P(sq, parameter_read_dim, PARAMETER_DIM, NULL),
-    P(skv, parameter_read_dim, PARAMETER_DIM, NULL),
-    P(d, parameter_read_dim, PARAMETER_DIM, NULL),
-    P(dv, parameter_read_dim, PARAMETER_DIM, NULL),
-    C(layout, layout_names, "one of bhsd, bshd"),
-    P(dtype, read_dtype, "one of f32, f16, bf16, f8_e4m3", dtype_suggest),
-    P(causal, parameter_read_flag, PARAMETER_FLAG, parameter_suggest_flag),
-    P(window, read_window, "a whole number from 0 to 2147483647", NULL),
-    P(scale, read_scale, "a decimal that f32 can hold, such as 0.125", NULL),
-    P(softcap, read_softcap, "0 for none or a positive decimal that f32 can hold, such as 30",
-      NULL),
-    P(lens, parameter_read_flag, PARAMETER_FLAG, parameter_suggest_flag),
-    P(k, parameter_read_tensor, PARAMETER_TENSOR, NULL),
-    P(v, parameter_read_tensor, PARAMETER_TENSOR, NULL),
-    P(lse, parameter_read_flag, PARAMETER_FLAG, parameter_suggest_flag),
-    P(kernel, parameter_read_kernel, PARAMETER_KERNEL, NULL),
-    P(timeout_ms, parameter_read_dim, PARAMETER_DIM, NULL),
-    P(priority, parameter_read_priority, PARAMETER_PRIORITY, NULL),
+#define P(name, values) PARAMETER(attention_request, name, values)
+    P(batch, parameter_dim),      P(heads, parameter_dim),         P(kv_heads, parameter_dim),
+    P(sq, parameter_dim),         P(skv, parameter_dim),           P(d, parameter_dim),
+    P(dv, parameter_dim),         P(layout, layout_values),        P(dtype, dtype_values),
+    P(causal, parameter_flag),    P(window, window_values),        P(scale, parameter_f32),
+    P(softcap, softcap_values),   P(lens, parameter_flag),         P(k, parameter_tensor),
+    P(v, parameter_tensor),       P(lse, parameter_flag),          P(kernel, parameter_kernel),
+    P(timeout_ms, parameter_dim), P(priority, parameter_priority),
 #undef P
-#undef C
 };
 
 enum { PARAMETER_COUNT = sizeof parameters / sizeof parameters[0] };

@@ -9,32 +9,7 @@
 #include "proto/number.h"
 #include "proto/parameter.h"
 
-static const char *const layout_names[] = {"nchw", "nhwc", NULL};
-static const char *const w_layout_names[] = {"kcrs", "krsc", NULL};
-static const char *const act_names[] = {"none", "relu", "gelu", "gelu_tanh", "silu", NULL};
-static const char *const precision_names[] = {"full", "tf32", NULL};
-
 /* The parsers of parameters that only a convolution has. */
-
-static bool read_dtype(const char *value, void *out)
-{
-    enum gemmd_dtype dtype;
-    if (!dtype_from_name(value, &dtype) ||
-        (dtype != GEMMD_F32 && dtype != GEMMD_F16 && dtype != GEMMD_BF16 && dtype != GEMMD_I8))
-        return false;
-    *(enum gemmd_dtype *)out = dtype;
-    return true;
-}
-
-static bool read_out(const char *value, void *out)
-{
-    enum gemmd_dtype dtype;
-    if (!dtype_from_name(value, &dtype) ||
-        (dtype != GEMMD_F32 && dtype != GEMMD_F16 && dtype != GEMMD_BF16 && dtype != GEMMD_I32))
-        return false;
-    *(enum gemmd_dtype *)out = dtype;
-    return true;
-}
 
 enum { SIDES = 4, NUMBER_BYTES = 24 };
 
@@ -91,45 +66,34 @@ static bool read_padding(const char *value, void *out)
 
 #define PAIR "a whole number from 1 to 2147483647, or one for height and one for width, such as 2,1"
 
+static const struct parameter_values pair_values = {.read = read_pair, .allowed = PAIR};
+static const struct parameter_values padding_values = {
+    .read = read_padding,
+    .allowed = "same, or 1, 2 or 4 whole numbers from 0 to 2147483647 with commas: all sides; top "
+               "and bottom, left and right; or top, bottom, left, right"};
+static const struct parameter_values layout_values = {
+    .choices = (const char *const[]){"nchw", "nhwc", NULL}};
+static const struct parameter_values w_layout_values = {
+    .choices = (const char *const[]){"kcrs", "krsc", NULL}};
+static const struct parameter_values dtype_values = {.dtypes = DTYPE_BIT(F32) | DTYPE_BIT(F16) |
+                                                               DTYPE_BIT(BF16) | DTYPE_BIT(I8)};
+static const struct parameter_values out_values = {.dtypes = DTYPE_BIT(F32) | DTYPE_BIT(F16) |
+                                                             DTYPE_BIT(BF16) | DTYPE_BIT(I32)};
+static const struct parameter_values precision_values = {
+    .choices = (const char *const[]){"full", "tf32", NULL}};
+
 static const struct parameter parameters[] = {
-#define P(name, read, allowed, suggest)                                                            \
-    {                                                                                              \
-#name, read, offsetof(struct conv2d_request, name), allowed, NULL, suggest                 \
-    }
-#define C(name, choices, allowed)                                                                  \
-    {                                                                                              \
-#name, NULL, offsetof(struct conv2d_request, name), allowed, choices, NULL                 \
-    }
-    P(batch, parameter_read_dim, PARAMETER_DIM, NULL),
-    P(channels, parameter_read_dim, PARAMETER_DIM, NULL),
-    P(height, parameter_read_dim, PARAMETER_DIM, NULL),
-    P(width, parameter_read_dim, PARAMETER_DIM, NULL),
-    P(filters, parameter_read_dim, PARAMETER_DIM, NULL),
-    P(filter_h, parameter_read_dim, PARAMETER_DIM, NULL),
-    P(filter_w, parameter_read_dim, PARAMETER_DIM, NULL),
-    P(groups, parameter_read_dim, PARAMETER_DIM, NULL),
-    P(stride, read_pair, PAIR, NULL),
-    P(dilation, read_pair, PAIR, NULL),
-    P(padding, read_padding,
-      "same, or 1, 2 or 4 whole numbers from 0 to 2147483647 with commas: all sides; top and "
-      "bottom, left and right; or top, bottom, left, right",
-      NULL),
-    C(layout, layout_names, "one of nchw, nhwc"),
-    C(w_layout, w_layout_names, "one of kcrs, krsc"),
-    P(dtype, read_dtype, "one of f32, f16, bf16, i8", dtype_suggest),
-    P(out, read_out, "one of f32, f16, bf16, i32", dtype_suggest),
-    C(precision, precision_names, "one of full, tf32"),
-    P(alpha, parameter_read_number, PARAMETER_NUMBER, NULL),
-    P(bias, parameter_read_flag, PARAMETER_FLAG, parameter_suggest_flag),
-    C(act, act_names, "one of none, relu, gelu, gelu_tanh, silu"),
-    P(x, parameter_read_tensor, PARAMETER_TENSOR, NULL),
-    P(w, parameter_read_tensor, PARAMETER_TENSOR, NULL),
-    P(store, parameter_read_tensor, PARAMETER_TENSOR, NULL),
-    P(kernel, parameter_read_kernel, PARAMETER_KERNEL, NULL),
-    P(timeout_ms, parameter_read_dim, PARAMETER_DIM, NULL),
-    P(priority, parameter_read_priority, PARAMETER_PRIORITY, NULL),
+#define P(name, values) PARAMETER(conv2d_request, name, values)
+    P(batch, parameter_dim),         P(channels, parameter_dim),  P(height, parameter_dim),
+    P(width, parameter_dim),         P(filters, parameter_dim),   P(filter_h, parameter_dim),
+    P(filter_w, parameter_dim),      P(groups, parameter_dim),    P(stride, pair_values),
+    P(dilation, pair_values),        P(padding, padding_values),  P(layout, layout_values),
+    P(w_layout, w_layout_values),    P(dtype, dtype_values),      P(out, out_values),
+    P(precision, precision_values),  P(alpha, parameter_number),  P(bias, parameter_flag),
+    P(act, gemm_act_values),         P(x, parameter_tensor),      P(w, parameter_tensor),
+    P(store, parameter_tensor),      P(kernel, parameter_kernel), P(timeout_ms, parameter_dim),
+    P(priority, parameter_priority),
 #undef P
-#undef C
 };
 
 enum { PARAMETER_COUNT = sizeof parameters / sizeof parameters[0] };
@@ -223,7 +187,7 @@ static enum gemmd_error settle_types(struct conv2d_request *request, struct faul
         return fault_set(fault, GEMMD_ERR_UNSUPPORTED, "alpha",
                          "alpha must be a whole number that fits in 32 bits where the result is "
                          "i32; out=f32 takes any");
-    if (request->act != GEMM_ACT_NONE && request->act != GEMM_ACT_RELU)
+    if (!gemm_act_is_exact(request->act))
         return fault_set(fault, GEMMD_ERR_UNSUPPORTED, "act",
                          "act=%s is not offered where the result is i32; none and relu are",
                          gemm_act_name(request->act));

@@ -15,19 +15,17 @@ static const struct {
 #undef X
 };
 
-#define BIT(NAME) (1u << GEMMD_##NAME)
-
 /* The types of a product's sum and result, for each type of operands. */
 static const struct {
     enum gemmd_dtype accumulator, default_out;
     uint32_t outs;
 } products[GEMMD_DTYPE_COUNT] = {
-    [GEMMD_F64] = {GEMMD_F64, GEMMD_F64, BIT(F64)},
-    [GEMMD_F32] = {GEMMD_F32, GEMMD_F32, BIT(F32) | BIT(F16) | BIT(BF16)},
-    [GEMMD_F16] = {GEMMD_F32, GEMMD_F16, BIT(F16) | BIT(F32)},
-    [GEMMD_BF16] = {GEMMD_F32, GEMMD_BF16, BIT(BF16) | BIT(F32)},
-    [GEMMD_F8_E4M3] = {GEMMD_F32, GEMMD_BF16, BIT(BF16) | BIT(F16) | BIT(F32)},
-    [GEMMD_I8] = {GEMMD_I32, GEMMD_I32, BIT(I32) | BIT(F32)},
+    [GEMMD_F64] = {GEMMD_F64, GEMMD_F64, DTYPE_BIT(F64)},
+    [GEMMD_F32] = {GEMMD_F32, GEMMD_F32, DTYPE_BIT(F32) | DTYPE_BIT(F16) | DTYPE_BIT(BF16)},
+    [GEMMD_F16] = {GEMMD_F32, GEMMD_F16, DTYPE_BIT(F16) | DTYPE_BIT(F32)},
+    [GEMMD_BF16] = {GEMMD_F32, GEMMD_BF16, DTYPE_BIT(BF16) | DTYPE_BIT(F32)},
+    [GEMMD_F8_E4M3] = {GEMMD_F32, GEMMD_BF16, DTYPE_BIT(BF16) | DTYPE_BIT(F16) | DTYPE_BIT(F32)},
+    [GEMMD_I8] = {GEMMD_I32, GEMMD_I32, DTYPE_BIT(I32) | DTYPE_BIT(F32)},
     [GEMMD_I32] = {GEMMD_I32, GEMMD_I32, 0}, /* i32 is a type of results only */
 };
 

@@ -10,6 +10,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* A type in a bit set of types: DTYPE_BIT(F32). */
+#define DTYPE_BIT(NAME) (1u << GEMMD_##NAME)
+
 uint32_t dtype_size(enum gemmd_dtype dtype);    /* bytes of one element */
 const char *dtype_name(enum gemmd_dtype dtype); /* "bf16" */
 /* Returns the type's name in a safetensors header ("BF16"). */

@@ -3,68 +3,37 @@
 #include <math.h>
 #include <stddef.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "proto/dtype.h"
 #include "proto/parameter.h"
 #include "proto/size.h"
 
-static const char *const act_names[] = {"none", "relu", "gelu", "gelu_tanh", "silu", NULL};
-static const char *const precision_names[] = {"full", "tf32", "f8", NULL};
-static const char *const verify_names[] = {"none", "freivalds", NULL};
+#define X(NAME, name) name,
+static const char *const act_names[] = {GEMM_ACT_MAP(X) NULL};
+#undef X
 
-/* The parsers of parameters that only a product has. */
-
-static bool read_dtype(const char *value, void *out)
-{
-    enum gemmd_dtype dtype;
-    if (!dtype_from_name(value, &dtype) || dtype == GEMMD_I32)
-        return false;
-    *(enum gemmd_dtype *)out = dtype;
-    return true;
-}
-
-static bool read_out(const char *value, void *out)
-{
-    enum gemmd_dtype dtype;
-    if (!dtype_from_name(value, &dtype) || dtype == GEMMD_F8_E4M3 || dtype == GEMMD_I8)
-        return false;
-    *(enum gemmd_dtype *)out = dtype;
-    return true;
-}
+const struct parameter_values gemm_act_values = {.choices = act_names};
+static const struct parameter_values dtype_values = {.dtypes = DTYPE_BIT(F64) | DTYPE_BIT(F32) |
+                                                               DTYPE_BIT(F16) | DTYPE_BIT(BF16) |
+                                                               DTYPE_BIT(F8_E4M3) | DTYPE_BIT(I8)};
+static const struct parameter_values out_values = {
+    .dtypes = DTYPE_BIT(F64) | DTYPE_BIT(F32) | DTYPE_BIT(F16) | DTYPE_BIT(BF16) | DTYPE_BIT(I32)};
+static const struct parameter_values precision_values = {
+    .choices = (const char *const[]){"full", "tf32", "f8", NULL}};
+static const struct parameter_values scales_values = {.choices = gemm_scales_names};
+static const struct parameter_values verify_values = {
+    .choices = (const char *const[]){"none", "freivalds", NULL}};
 
 static const struct parameter parameters[] = {
-#define P(name, read, allowed, suggest)                                                            \
-    {                                                                                              \
-#name, read, offsetof(struct gemm_request, name), allowed, NULL, suggest                   \
-    }
-#define C(name, choices, allowed)                                                                  \
-    {                                                                                              \
-#name, NULL, offsetof(struct gemm_request, name), allowed, choices, NULL                   \
-    }
-    P(m, parameter_read_dim, PARAMETER_DIM, NULL),
-    P(n, parameter_read_dim, PARAMETER_DIM, NULL),
-    P(k, parameter_read_dim, PARAMETER_DIM, NULL),
-    P(dtype, read_dtype, "one of f64, f32, f16, bf16, f8_e4m3, i8", dtype_suggest),
-    P(out, read_out, "one of f64, f32, f16, bf16, i32", dtype_suggest),
-    C(precision, precision_names, "one of full, tf32, f8"),
-    C(scales, gemm_scales_names, "one of none, rowcol, block"),
-    P(transa, parameter_read_flag, PARAMETER_FLAG, parameter_suggest_flag),
-    P(transb, parameter_read_flag, PARAMETER_FLAG, parameter_suggest_flag),
-    P(alpha, parameter_read_number, PARAMETER_NUMBER, NULL),
-    P(beta, parameter_read_number, PARAMETER_NUMBER, NULL),
-    P(batch, parameter_read_dim, PARAMETER_DIM, NULL),
-    P(bias, parameter_read_flag, PARAMETER_FLAG, parameter_suggest_flag),
-    C(act, act_names, "one of none, relu, gelu, gelu_tanh, silu"),
-    P(a, parameter_read_tensor, PARAMETER_TENSOR, NULL),
-    P(b, parameter_read_tensor, PARAMETER_TENSOR, NULL),
-    P(store, parameter_read_tensor, PARAMETER_TENSOR, NULL),
-    P(kernel, parameter_read_kernel, PARAMETER_KERNEL, NULL),
-    C(verify, verify_names, "one of none, freivalds"),
-    P(timeout_ms, parameter_read_dim, PARAMETER_DIM, NULL),
-    P(priority, parameter_read_priority, PARAMETER_PRIORITY, NULL),
+#define P(name, values) PARAMETER(gemm_request, name, values)
+    P(m, parameter_dim),        P(n, parameter_dim),          P(k, parameter_dim),
+    P(dtype, dtype_values),     P(out, out_values),           P(precision, precision_values),
+    P(scales, scales_values),   P(transa, parameter_flag),    P(transb, parameter_flag),
+    P(alpha, parameter_number), P(beta, parameter_number),    P(batch, parameter_dim),
+    P(bias, parameter_flag),    P(act, gemm_act_values),      P(a, parameter_tensor),
+    P(b, parameter_tensor),     P(store, parameter_tensor),   P(kernel, parameter_kernel),
+    P(verify, verify_values),   P(timeout_ms, parameter_dim), P(priority, parameter_priority),
 #undef P
-#undef C
 };
 
 enum { PARAMETER_COUNT = sizeof parameters / sizeof parameters[0] };
@@ -156,7 +125,7 @@ enum gemmd_error gemm_request_settle_types(struct gemm_request *request, struct 
                              is_i32(request->alpha) ? "beta" : "alpha",
                              "results of i32 take whole numbers of 32 bits as alpha and beta; "
                              "out=f32 takes any");
-        if (request->act != GEMM_ACT_NONE && request->act != GEMM_ACT_RELU)
+        if (!gemm_act_is_exact(request->act))
             return fault_set(fault, GEMMD_ERR_UNSUPPORTED, "act",
                              "act=%s is not offered for results of i32; none and relu are, and "
                              "out=f32 takes all",

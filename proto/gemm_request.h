@@ -34,8 +34,35 @@
 #include "proto/tensor.h"
 
 enum gemm_precision { GEMM_PRECISION_FULL, GEMM_PRECISION_TF32, GEMM_PRECISION_F8 };
-enum gemm_act { GEMM_ACT_NONE, GEMM_ACT_RELU, GEMM_ACT_GELU, GEMM_ACT_GELU_TANH, GEMM_ACT_SILU };
 enum gemm_verify { GEMM_VERIFY_NONE, GEMM_VERIFY_FREIVALDS };
+
+/* GEMM_ACT_MAP(X) expands to X(NAME, name) for each activation, GEMM_ACT_FUNCTION_MAP(X) for each
+ * but the first, which changes nothing. The activation's constant is GEMM_ACT_NAME, and its name in
+ * the parameter `act` is `name`. CONTRIBUTING.md lists what else an activation needs. */
+#define GEMM_ACT_FUNCTION_MAP(X)                                                                   \
+    X(RELU, "relu")                                                                                \
+    X(GELU, "gelu")                                                                                \
+    X(GELU_TANH, "gelu_tanh")                                                                      \
+    X(SILU, "silu")
+#define GEMM_ACT_MAP(X)                                                                            \
+    X(NONE, "none")                                                                                \
+    GEMM_ACT_FUNCTION_MAP(X)
+
+enum gemm_act {
+#define X(NAME, name) GEMM_ACT_##NAME,
+    GEMM_ACT_MAP(X)
+#undef X
+};
+#define X(NAME, name) +1
+enum { GEMM_ACT_COUNT = GEMM_ACT_MAP(X) };
+#undef X
+
+/* Whether an activation is computed without a rounding error. Results of i32 are offered with these
+ * activations only. */
+static inline bool gemm_act_is_exact(enum gemm_act act)
+{
+    return act == GEMM_ACT_NONE || act == GEMM_ACT_RELU;
+}
 
 enum {
     GEMM_DIM_MAX = 2147483647,  /* m, n, k and batch: 1 ... 2^31-1 */
@@ -104,6 +131,9 @@ struct gemm_operands {
 
 /* The table of the operands (operands.h). The table's request is a struct gemm_request. */
 extern const struct operand_table gemm_operand_table;
+
+/* The values of the parameter `act`. */
+extern const struct parameter_values gemm_act_values;
 
 /* The table of the parameters (parameter.h). */
 extern const struct parameter_table gemm_parameter_table;

@@ -1,9 +1,12 @@
 #include "proto/parameter.h"
 
+#include <float.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
+#include "proto/dtype.h"
 #include "proto/gemm_request.h"
 #include "proto/nearest.h"
 #include "proto/number.h"
@@ -12,7 +15,7 @@
 #define UPPER "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 #define DIGITS "0123456789"
 
-bool parameter_read_dim(const char *value, void *out)
+static bool read_dim(const char *value, void *out)
 {
     uint64_t number;
     if (!number_u64(value, &number) || number < 1 || number > GEMM_DIM_MAX)
@@ -21,7 +24,7 @@ bool parameter_read_dim(const char *value, void *out)
     return true;
 }
 
-bool parameter_read_priority(const char *value, void *out)
+static bool read_priority(const char *value, void *out)
 {
     uint64_t number;
     if (!number_u64(value, &number) || number > GEMM_PRIORITY_MAX)
@@ -30,15 +33,74 @@ bool parameter_read_priority(const char *value, void *out)
     return true;
 }
 
-bool parameter_read_number(const char *value, void *out)
+static bool read_number(const char *value, void *out)
 {
     return number_f64(value, out);
 }
 
-bool parameter_read_flag(const char *value, void *out)
+static bool read_f32(const char *value, void *out)
+{
+    double number;
+    if (!number_f64(value, &number) || fabs(number) > (double)FLT_MAX)
+        return false;
+    *(double *)out = number;
+    return true;
+}
+
+static bool read_flag(const char *value, void *out)
 {
     return number_flag(value, out);
 }
+
+/* Suggests 1 for yes, true and the like, and 0 for no and false. */
+static const char *suggest_flag(const char *value)
+{
+    static const char *const yes[] = {"true", "yes", "on", "t", "y"}, *const no[] = {"false", "no",
+                                                                                     "off", "f",
+                                                                                     "n"};
+    for (size_t i = 0; i < sizeof yes / sizeof yes[0]; i++) {
+        if (strcasecmp(value, yes[i]) == 0)
+            return "1";
+        if (strcasecmp(value, no[i]) == 0)
+            return "0";
+    }
+    return NULL;
+}
+
+/* Copies a name of 1 to `max` characters to `out`. False if the name has a character that is not in
+ * `set`. */
+static bool read_name(const char *value, const char *set, size_t max, char *out)
+{
+    size_t length = strlen(value);
+    if (length < 1 || length > max || strspn(value, set) != length)
+        return false;
+    memcpy(out, value, length + 1);
+    return true;
+}
+
+static bool read_tensor(const char *value, void *out)
+{
+    return read_name(value, LOWER UPPER DIGITS "._-", GEMM_TENSOR_NAME_MAX, out);
+}
+
+static bool read_kernel(const char *value, void *out)
+{
+    return read_name(value, LOWER DIGITS "_", GEMM_KERNEL_NAME_MAX, out);
+}
+
+const struct parameter_values parameter_dim = {.read = read_dim, .allowed = PARAMETER_DIM};
+const struct parameter_values parameter_number = {.read = read_number,
+                                                  .allowed = "a finite decimal such as -1.5e-3"};
+const struct parameter_values parameter_f32 = {
+    .read = read_f32, .allowed = "a decimal that f32 can hold, such as 0.125"};
+const struct parameter_values parameter_flag = {
+    .read = read_flag, .allowed = "0 or 1", .suggest = suggest_flag};
+const struct parameter_values parameter_tensor = {
+    .read = read_tensor, .allowed = "1 to 128 of the characters A-Z a-z 0-9 . _ -"};
+const struct parameter_values parameter_kernel = {.read = read_kernel,
+                                                  .allowed = "auto or a kernel's name from /info"};
+const struct parameter_values parameter_priority = {.read = read_priority,
+                                                    .allowed = PARAMETER_PRIORITY};
 
 /* read_choice stores the index of a choice in a field of any enum type, which has to be as large as
  * a uint32_t. */
@@ -56,25 +118,45 @@ static bool read_choice(const char *value, const char *const *choices, void *out
     return false;
 }
 
-/* Copies a name of 1 to `max` characters to `out`. False if the name has a character that is not in
- * `set`. */
-static bool read_name(const char *value, const char *set, size_t max, char *out)
+bool parameter_takes_dtype(const struct parameter_values *values, enum gemmd_dtype dtype)
 {
-    size_t length = strlen(value);
-    if (length < 1 || length > max || strspn(value, set) != length)
+    return (values->dtypes & 1u << dtype) != 0;
+}
+
+static bool read_value(const struct parameter_values *values, const char *value, void *out)
+{
+    enum gemmd_dtype dtype;
+    if (values->read != NULL)
+        return values->read(value, out);
+    if (values->choices != NULL)
+        return read_choice(value, values->choices, out);
+    if (!dtype_from_name(value, &dtype) || !parameter_takes_dtype(values, dtype))
         return false;
-    memcpy(out, value, length + 1);
+    *(enum gemmd_dtype *)out = dtype;
     return true;
 }
 
-bool parameter_read_tensor(const char *value, void *out)
+/* Writes the allowed values for a message, "one of f32, f16". Returns the text, which may be
+ * `out`. */
+enum { ALLOWED_BYTES = 128 };
+static const char *allowed_text(const struct parameter_values *values, char out[ALLOWED_BYTES])
 {
-    return read_name(value, LOWER UPPER DIGITS "._-", GEMM_TENSOR_NAME_MAX, out);
-}
-
-bool parameter_read_kernel(const char *value, void *out)
-{
-    return read_name(value, LOWER DIGITS "_", GEMM_KERNEL_NAME_MAX, out);
+    const char *separator = "one of ";
+    int length = 0;
+    if (values->read != NULL)
+        return values->allowed;
+    for (uint32_t i = 0; length < ALLOWED_BYTES; i++) {
+        const char *name = values->choices != NULL ? values->choices[i] : NULL;
+        if (values->choices == NULL && i < GEMMD_DTYPE_COUNT)
+            name = dtype_name((enum gemmd_dtype)i);
+        if (name == NULL)
+            break;
+        if (values->choices == NULL && !parameter_takes_dtype(values, (enum gemmd_dtype)i))
+            continue;
+        length += snprintf(out + length, (size_t)(ALLOWED_BYTES - length), "%s%s", separator, name);
+        separator = ", ";
+    }
+    return out;
 }
 
 /* Returns the index of the parameter of that name, or table->count if the table has no parameter of
@@ -122,27 +204,6 @@ static void list_names(const struct parameter_table *table, char *text, size_t c
     }
 }
 
-static bool read_value(const struct parameter *parameter, const char *value, void *out)
-{
-    return parameter->read != NULL ? parameter->read(value, out)
-                                   : read_choice(value, parameter->choices, out);
-}
-
-const char *parameter_suggest_flag(const char *value)
-{
-    static const char *const yes[] = {"true", "yes", "on", "t", "y", NULL}, *const no[] = {
-                                                                                "false", "no",
-                                                                                "off",   "f",
-                                                                                "n",     NULL};
-    for (uint32_t i = 0; yes[i] != NULL; i++) {
-        if (strcasecmp(value, yes[i]) == 0)
-            return "1";
-        if (strcasecmp(value, no[i]) == 0)
-            return "0";
-    }
-    return NULL;
-}
-
 const char *parameter_hint(const char *suggestion, char out[PARAMETER_HINT_BYTES])
 {
     out[0] = '\0';
@@ -161,13 +222,15 @@ static const char *nearest_choice(const char *const *choices, const char *value)
 }
 
 /* Returns the allowed value that a client may have meant, or NULL. */
-static const char *suggest_value(const struct parameter *parameter, const char *value)
+static const char *suggest_value(const struct parameter_values *values, const char *value)
 {
-    uint64_t scratch; /* parameters with suggestions are numbers, flags and enums */
-    if (parameter->choices != NULL)
-        return nearest_choice(parameter->choices, value);
-    const char *suggestion = parameter->suggest != NULL ? parameter->suggest(value) : NULL;
-    return suggestion != NULL && parameter->read(suggestion, &scratch) ? suggestion : NULL;
+    uint64_t scratch; /* values with suggestions are numbers, flags and enums */
+    if (values->choices != NULL)
+        return nearest_choice(values->choices, value);
+    const char *suggestion = values->dtypes != 0       ? dtype_suggest(value)
+                             : values->suggest != NULL ? values->suggest(value)
+                                                       : NULL;
+    return suggestion != NULL && read_value(values, suggestion, &scratch) ? suggestion : NULL;
 }
 
 static const char *nearest_name(const struct parameter_table *table, const char *name)
@@ -194,15 +257,25 @@ enum gemmd_error parameter_set(const struct parameter_table *table, void *reques
                          hint);
     }
     const struct parameter *parameter = &table->entries[index];
+    const struct parameter_values *values = parameter->values;
     if ((*given & 1u << index) != 0)
         return fault_set(fault, GEMMD_ERR_MALFORMED, name, "%s is given twice", name);
-    if (value == NULL || !read_value(parameter, value, (char *)request + parameter->offset)) {
-        char hint[PARAMETER_HINT_BYTES];
-        const char *suggestion = value != NULL ? suggest_value(parameter, value) : NULL;
+    if (value == NULL || !read_value(values, value, (char *)request + parameter->offset)) {
+        char hint[PARAMETER_HINT_BYTES], allowed[ALLOWED_BYTES];
+        const char *suggestion = value != NULL ? suggest_value(values, value) : NULL;
         return fault_set(fault, GEMMD_ERR_MALFORMED, name, "%s is '%.64s'; it must be %s%s", name,
-                         value != NULL ? value : "", parameter->allowed,
+                         value != NULL ? value : "", allowed_text(values, allowed),
                          parameter_hint(suggestion, hint));
     }
     *given |= 1u << index;
     return GEMMD_OK;
+}
+
+const char *parameter_choice(const struct parameter_table *table, const char *name, uint32_t index)
+{
+    const uint32_t at = find_parameter(table, name);
+    const char *const *choices = at < table->count ? table->entries[at].values->choices : NULL;
+    while (choices != NULL && *choices != NULL && index-- > 0)
+        choices++;
+    return choices != NULL ? *choices : NULL;
 }

@@ -3,24 +3,11 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "proto/array_operand.h"
 #include "proto/dtype.h"
 #include "proto/parameter.h"
 #include "proto/size.h"
-
-static const char *const op_names[] = {"sum",   "mean",      "max",    "min",
-                                       "norm2", "logsumexp", "argmax", NULL};
-
-static bool read_dtype(const char *value, void *out)
-{
-    enum gemmd_dtype dtype;
-    if (!dtype_from_name(value, &dtype) || dtype == GEMMD_F8_E4M3)
-        return false;
-    *(enum gemmd_dtype *)out = dtype;
-    return true;
-}
 
 static bool read_axis(const char *value, void *out)
 {
@@ -33,23 +20,28 @@ static bool read_axis(const char *value, void *out)
     return !negative || axis > 0;
 }
 
+static const struct parameter_values op_values = {
+    .choices =
+        (const char *const[]){"sum", "mean", "max", "min", "norm2", "logsumexp", "argmax", NULL}};
+static const struct parameter_values axis_values = {.read = read_axis,
+                                                    .allowed = "a whole number from -8 to 7"};
+static const struct parameter_values dtype_values = {.dtypes = DTYPE_BIT(F64) | DTYPE_BIT(F32) |
+                                                               DTYPE_BIT(F16) | DTYPE_BIT(BF16) |
+                                                               DTYPE_BIT(I8) | DTYPE_BIT(I32)};
+
 static const struct parameter parameters[] = {
-#define P(name, read, allowed, suggest)                                                            \
-    {                                                                                              \
-#name, read, offsetof(struct reduce_request, name), allowed, NULL, suggest                 \
-    }
-    P(shape, array_shape_read, ARRAY_SHAPE_ALLOWED, NULL),
-    {"op", NULL, offsetof(struct reduce_request, op),
-     "one of sum, mean, max, min, norm2, logsumexp, argmax", op_names, NULL},
-    P(axis, read_axis, "a whole number from -8 to 7", NULL),
-    P(keepdims, parameter_read_flag, PARAMETER_FLAG, parameter_suggest_flag),
-    P(dtype, read_dtype, "one of f64, f32, f16, bf16, i8, i32", dtype_suggest),
-    P(out, read_dtype, "one of f64, f32, f16, bf16, i8, i32", dtype_suggest),
-    P(x, parameter_read_tensor, PARAMETER_TENSOR, NULL),
-    P(store, parameter_read_tensor, PARAMETER_TENSOR, NULL),
-    P(kernel, parameter_read_kernel, PARAMETER_KERNEL, NULL),
-    P(timeout_ms, parameter_read_dim, PARAMETER_DIM, NULL),
-    P(priority, parameter_read_priority, PARAMETER_PRIORITY, NULL),
+#define P(name, values) PARAMETER(reduce_request, name, values)
+    P(shape, array_shape_values),
+    P(op, op_values),
+    P(axis, axis_values),
+    P(keepdims, parameter_flag),
+    P(dtype, dtype_values),
+    P(out, dtype_values),
+    P(x, parameter_tensor),
+    P(store, parameter_tensor),
+    P(kernel, parameter_kernel),
+    P(timeout_ms, parameter_dim),
+    P(priority, parameter_priority),
 #undef P
 };
 enum { PARAMETER_COUNT = sizeof parameters / sizeof parameters[0] };
@@ -70,7 +62,7 @@ void reduce_request_init(struct reduce_request *request)
 
 const char *reduce_op_name(enum reduce_op op)
 {
-    return op_names[op];
+    return op_values.choices[op];
 }
 
 /* ---- types ---- */
@@ -116,7 +108,8 @@ static enum gemmd_error settle_types(struct reduce_request *request, struct faul
                                         reduce_default_out(request->op, request->dtype));
     return fault_set(fault, GEMMD_ERR_UNSUPPORTED, no_type ? "dtype" : "out",
                      "%s of %s to %s is not offered; PROTOCOL.md lists the types of /reduce",
-                     op_names[request->op], dtype_name(request->dtype), dtype_name(request->out));
+                     reduce_op_name(request->op), dtype_name(request->dtype),
+                     dtype_name(request->out));
 }
 
 /* ---- shapes ---- */

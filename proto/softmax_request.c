@@ -1,42 +1,15 @@
 #include "proto/softmax_request.h"
 
-#include <float.h>
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "proto/array_operand.h"
 #include "proto/dtype.h"
-#include "proto/number.h"
 #include "proto/parameter.h"
 #include "proto/size.h"
 
 enum { LENS, X };
-
-static bool softmax_is_offered(enum gemmd_dtype dtype)
-{
-    return dtype == GEMMD_F64 || dtype == GEMMD_F32 || dtype == GEMMD_F16 || dtype == GEMMD_BF16;
-}
-
-static bool read_dtype(const char *value, void *out)
-{
-    enum gemmd_dtype dtype;
-    if (!dtype_from_name(value, &dtype) || !softmax_is_offered(dtype))
-        return false;
-    *(enum gemmd_dtype *)out = dtype;
-    return true;
-}
-
-/* The scale has to be finite as an f32, the type of the scores. */
-static bool read_scale(const char *value, void *out)
-{
-    double number;
-    if (!number_f64(value, &number) || fabs(number) > FLT_MAX)
-        return false;
-    *(double *)out = number;
-    return true;
-}
 
 static bool read_lens(const char *value, void *out)
 {
@@ -46,23 +19,18 @@ static bool read_lens(const char *value, void *out)
     return true;
 }
 
+static const struct parameter_values dtype_values = {.dtypes = DTYPE_BIT(F64) | DTYPE_BIT(F32) |
+                                                               DTYPE_BIT(F16) | DTYPE_BIT(BF16)};
+static const struct parameter_values lens_values = {
+    .read = read_lens,
+    .allowed = "a whole number from 0 to 7: how many leading dimensions have lengths"};
+
 static const struct parameter parameters[] = {
-#define P(name, read, allowed, suggest)                                                            \
-    {                                                                                              \
-#name, read, offsetof(struct softmax_request, name), allowed, NULL, suggest                \
-    }
-    P(shape, array_shape_read, ARRAY_SHAPE_ALLOWED, NULL),
-    P(dtype, read_dtype, "one of f64, f32, f16, bf16", dtype_suggest),
-    P(out, read_dtype, "one of f64, f32, f16, bf16", dtype_suggest),
-    P(scale, read_scale, "a decimal that f32 can hold, such as 0.125", NULL),
-    P(log, parameter_read_flag, PARAMETER_FLAG, parameter_suggest_flag),
-    P(lens, read_lens, "a whole number from 0 to 7: how many leading dimensions have lengths",
-      NULL),
-    P(x, parameter_read_tensor, PARAMETER_TENSOR, NULL),
-    P(store, parameter_read_tensor, PARAMETER_TENSOR, NULL),
-    P(kernel, parameter_read_kernel, PARAMETER_KERNEL, NULL),
-    P(timeout_ms, parameter_read_dim, PARAMETER_DIM, NULL),
-    P(priority, parameter_read_priority, PARAMETER_PRIORITY, NULL),
+#define P(name, values) PARAMETER(softmax_request, name, values)
+    P(shape, array_shape_values), P(dtype, dtype_values),          P(out, dtype_values),
+    P(scale, parameter_f32),      P(log, parameter_flag),          P(lens, lens_values),
+    P(x, parameter_tensor),       P(store, parameter_tensor),      P(kernel, parameter_kernel),
+    P(timeout_ms, parameter_dim), P(priority, parameter_priority),
 #undef P
 };
 enum { PARAMETER_COUNT = sizeof parameters / sizeof parameters[0] };
@@ -83,7 +51,8 @@ void softmax_request_init(struct softmax_request *request)
 
 bool softmax_offers(enum gemmd_dtype dtype, enum gemmd_dtype out)
 {
-    return softmax_is_offered(dtype) && (out == dtype || (out == GEMMD_F32 && dtype != GEMMD_F64));
+    return parameter_takes_dtype(&dtype_values, dtype) &&
+           (out == dtype || (out == GEMMD_F32 && dtype != GEMMD_F64));
 }
 
 static bool softmax_given(const struct softmax_request *request, const char *name)
@@ -107,7 +76,7 @@ static enum gemmd_error settle_types(struct softmax_request *request, struct fau
 static enum gemmd_error settle_x(struct softmax_request *request, const struct tensor *x,
                                  const char *title, struct fault *fault)
 {
-    if (!softmax_is_offered(x->dtype))
+    if (!parameter_takes_dtype(&dtype_values, x->dtype))
         return fault_set(fault, GEMMD_ERR_UNSUPPORTED, "dtype",
                          "%s is of type %s; /softmax is offered in f64, f32, f16 and bf16", title,
                          dtype_name(x->dtype));
@@ -178,7 +147,7 @@ static bool fits_with_dtype(void *context, enum gemmd_dtype dtype)
     struct softmax_variant variant = *(const struct softmax_variant *)context;
     struct operand_layout layout;
     variant.request.dtype = dtype;
-    return softmax_is_offered(dtype) &&
+    return parameter_takes_dtype(&dtype_values, dtype) &&
            operand_layout_compute(&layout, &softmax_operand_table, &variant.request,
                                   variant.elsewhere) &&
            layout.bytes == variant.bytes;

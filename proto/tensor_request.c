@@ -1,14 +1,13 @@
 #include "proto/tensor_request.h"
 
 #include <inttypes.h>
+#include <stddef.h>
 #include <string.h>
 
 #include "proto/dtype.h"
 #include "proto/gemm_request.h"
 #include "proto/gemm_scales.h"
-#include "proto/nearest.h"
 #include "proto/npy.h"
-#include "proto/number.h"
 #include "proto/operands.h"
 #include "proto/parameter.h"
 #include "proto/safetensors.h"
@@ -26,88 +25,39 @@ void tensor_request_init(struct tensor_request *request)
     *request = (struct tensor_request){.dtype = GEMMD_F32};
 }
 
-/* Parses a shape such as "512,512". */
-static bool read_shape(const char *value, struct tensor_request *request)
+static bool read_replicate(const char *value, void *out)
 {
-    char dim[24];
-    uint32_t rank = 0;
-    for (;;) {
-        const size_t length = strcspn(value, ",");
-        uint64_t number;
-        if (rank == TENSOR_MAX_RANK || length >= sizeof dim)
-            return false;
-        memcpy(dim, value, length);
-        dim[length] = '\0';
-        if (!number_u64(dim, &number) || number < 1 || number > GEMM_DIM_MAX)
-            return false;
-        request->dims[rank++] = number;
-        if (value[length] == '\0')
-            break;
-        value += length + 1;
-    }
-    request->rank = rank;
-    return true;
+    *(bool *)out = strcmp(value, "all") == 0;
+    return *(bool *)out || strcmp(value, "one") == 0;
 }
 
-static enum gemmd_error bad_value(const char *name, const char *value, const char *allowed,
-                                  const char *suggestion, struct fault *fault)
-{
-    char hint[PARAMETER_HINT_BYTES];
-    return fault_set(fault, GEMMD_ERR_MALFORMED, name, "%s is '%.64s'; it must be %s%s", name,
-                     value, allowed, parameter_hint(suggestion, hint));
-}
+static const struct parameter_values dtype_values = {.dtypes = (1u << GEMMD_DTYPE_COUNT) - 1};
+static const struct parameter_values shape_values = {
+    .read = array_shape_read,
+    .allowed = "1 to 8 whole numbers from 1 to 2147483647 with commas between them"};
+static const struct parameter_values replicate_values = {.read = read_replicate,
+                                                         .allowed = "one or all"};
 
-static enum gemmd_error no_such_parameter(const char *name, struct fault *fault)
-{
-    static const char *const names[] = {"dtype", "shape", "evictable", "replicate", "contiguous"};
-    char hint[PARAMETER_HINT_BYTES];
-    struct nearest search;
-    nearest_start(&search, name, strlen(name));
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        nearest_offer(&search, names[i]);
-    return fault_set(fault, GEMMD_ERR_MALFORMED, name,
-                     "there is no parameter '%.32s'; those of a tensor are dtype, shape, "
-                     "evictable, replicate, contiguous%s",
-                     name, parameter_hint(search.best, hint));
-}
+static const struct parameter parameters[] = {
+#define P(name, values) PARAMETER(tensor_request, name, values)
+    P(dtype, dtype_values),         P(shape, shape_values),        P(evictable, parameter_flag),
+    P(replicate, replicate_values), P(contiguous, parameter_flag),
+#undef P
+};
 
-enum gemmd_error tensor_request_set(struct tensor_request *request, const char *name,
-                                    const char *value, struct fault *fault)
+const struct parameter_table tensor_parameter_table = {"a tensor", parameters,
+                                                       sizeof parameters / sizeof parameters[0],
+                                                       offsetof(struct tensor_request, given)};
+
+static bool has_dtype(const struct tensor_request *request)
 {
-    const bool dtype = strcmp(name, "dtype") == 0, shape = strcmp(name, "shape") == 0,
-               evictable = strcmp(name, "evictable") == 0,
-               replicate = strcmp(name, "replicate") == 0,
-               contiguous = strcmp(name, "contiguous") == 0;
-    if (!dtype && !shape && !evictable && !replicate && !contiguous)
-        return no_such_parameter(name, fault);
-    if ((dtype && request->has_dtype) || (shape && request->rank > 0) ||
-        (evictable && request->has_evictable) || (replicate && request->has_replicate) ||
-        (contiguous && request->has_contiguous))
-        return fault_set(fault, GEMMD_ERR_MALFORMED, name, "%s is given twice", name);
-    request->has_dtype |= dtype;
-    request->has_evictable |= evictable;
-    request->has_replicate |= replicate;
-    request->has_contiguous |= contiguous;
-    if (dtype && !dtype_from_name(value, &request->dtype))
-        return bad_value(name, value, "one of f64, f32, f16, bf16, f8_e4m3, i8, i32",
-                         dtype_suggest(value), fault);
-    if (shape && !read_shape(value, request))
-        return bad_value(name, value,
-                         "1 to 8 whole numbers from 1 to 2147483647 with commas between them", NULL,
-                         fault);
-    if ((evictable && !number_flag(value, &request->evictable)) ||
-        (contiguous && !number_flag(value, &request->contiguous)))
-        return bad_value(name, value, "0 or 1", parameter_suggest_flag(value), fault);
-    if (replicate && strcmp(value, "one") != 0 && strcmp(value, "all") != 0)
-        return bad_value(name, value, "one or all", NULL, fault);
-    request->replicate |= replicate && strcmp(value, "all") == 0;
-    return GEMMD_OK;
+    return parameter_given(&tensor_parameter_table, request, "dtype");
 }
 
 enum gemmd_error tensor_request_check(const struct tensor_request *request, enum format format,
                                       struct fault *fault)
 {
-    if (format == FORMAT_RAW && request->rank == 0)
+    if (format == FORMAT_RAW && request->shape.rank == 0)
         return fault_set(
             fault, GEMMD_ERR_MALFORMED, "shape",
             "shape is missing; raw bodies need it, such as shape=512,512" PARAMETER_OR_FORMAT);
@@ -117,7 +67,7 @@ enum gemmd_error tensor_request_check(const struct tensor_request *request, enum
 bool tensor_request_raw_bytes(const struct tensor_request *request, uint64_t *out)
 {
     struct tensor tensor;
-    if (!tensor_init(&tensor, request->dtype, request->dims, request->rank, NULL))
+    if (!tensor_init(&tensor, request->dtype, request->shape.dims, request->shape.rank, NULL))
         return false;
     *out = tensor.bytes;
     return true;
@@ -132,7 +82,8 @@ static bool fits_with_dtype(void *context, enum gemmd_dtype dtype)
 {
     const struct raw_length *length = context;
     struct tensor tensor;
-    return tensor_init(&tensor, dtype, length->request->dims, length->request->rank, NULL) &&
+    return tensor_init(&tensor, dtype, length->request->shape.dims, length->request->shape.rank,
+                       NULL) &&
            tensor.bytes == length->bytes;
 }
 
@@ -140,7 +91,7 @@ static enum gemmd_error find_raw(const struct tensor_request *request, const voi
                                  uint64_t total, struct tensor *tensor, struct fault *fault)
 {
     char shape[TENSOR_MAX_RANK * 21];
-    if (!tensor_init(tensor, request->dtype, request->dims, request->rank, body))
+    if (!tensor_init(tensor, request->dtype, request->shape.dims, request->shape.rank, body))
         return fault_set(fault, GEMMD_ERR_TOO_LARGE, "shape",
                          "the tensor's size does not fit in 64 bits");
     if (tensor->bytes == total)
@@ -160,7 +111,7 @@ static enum gemmd_error find_npy(const struct tensor_request *request, const voi
                                  uint64_t length, uint64_t total, struct tensor *tensor,
                                  struct fault *fault)
 {
-    const enum gemmd_dtype carrier = request->has_dtype ? request->dtype : GEMMD_DTYPE_COUNT;
+    const enum gemmd_dtype carrier = has_dtype(request) ? request->dtype : GEMMD_DTYPE_COUNT;
     uint64_t header_bytes = 0;
     if (length == total) {
         enum gemmd_error code = npy_decode(body, length, carrier, tensor, &header_bytes, fault);
@@ -231,7 +182,8 @@ static enum gemmd_error check_array(const struct tensor_request *request,
                                     const struct tensor *tensor, struct fault *fault)
 {
     char shape[TENSOR_MAX_RANK * 21];
-    bool same = request->rank == 0 || request->rank == tensor->rank;
+    const struct array_shape *asked = &request->shape;
+    bool same = asked->rank == 0 || asked->rank == tensor->rank;
     if (tensor->rank == 0)
         return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
                          "the array is a scalar; a tensor has 1 to 8 dimensions");
@@ -242,14 +194,14 @@ static enum gemmd_error check_array(const struct tensor_request *request,
                              "the array has the shape %s; each of its dimensions must be from 1 to "
                              "%d",
                              shape, GEMM_DIM_MAX);
-        same = same && (request->rank == 0 || request->dims[i] == tensor->dims[i]);
+        same = same && (asked->rank == 0 || asked->dims[i] == tensor->dims[i]);
     }
     if (!same)
         return fault_set(fault, GEMMD_ERR_MALFORMED, "shape",
                          "the array has the shape %s, which is not what shape says; leave it out "
                          "or make them agree",
                          shape);
-    if (request->has_dtype && tensor->dtype != request->dtype)
+    if (has_dtype(request) && tensor->dtype != request->dtype)
         return fault_set(fault, GEMMD_ERR_MALFORMED, "dtype",
                          "dtype is %s and the array is of type %s; leave it out or make them agree",
                          dtype_name(request->dtype), dtype_name(tensor->dtype));

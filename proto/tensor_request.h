@@ -1,7 +1,7 @@
 /*
  * tensor_request.h - the parameters of PUT /tensors/{name}, and the tensor in the request's body.
  *
- * A caller calls tensor_request_init, then tensor_request_set for each parameter, then
+ * A caller calls tensor_request_init, then parameter_set for each parameter, then
  * tensor_request_check when all parameters are set, then tensor_request_find, which may be called
  * repeatedly while the body is being received. No function does I/O. Only the reader of a
  * safetensors header allocates memory, which the reader frees before returning. Different requests
@@ -14,26 +14,24 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "proto/array_shape.h"
 #include "proto/error.h"
 #include "proto/tensor.h"
 
 struct tensor_request {
-    enum gemmd_dtype dtype; /* parameter `dtype`; f32 by default; a raw body's type */
-    uint32_t rank;          /* of the parameter `shape`; 0: not given */
-    uint64_t dims[TENSOR_MAX_RANK];
-    bool evictable;  /* the tensor may be evicted for other tensors */
-    bool replicate;  /* every device of the daemon gets a copy, if it has room */
-    bool contiguous; /* the device keeps the rows one after another */
-    /* The parameter of that name was given. */
-    bool has_dtype, has_evictable, has_replicate, has_contiguous;
+    enum gemmd_dtype dtype;   /* parameter `dtype`; f32 by default; a raw body's type */
+    struct array_shape shape; /* rank 0: not given */
+    bool evictable;           /* the tensor may be evicted for other tensors */
+    bool replicate;           /* every device of the daemon gets a copy, if it has room */
+    bool contiguous;          /* the device keeps the rows one after another */
+    uint32_t given;           /* bit set of the parameters that were given */
 };
+
+/* The table of the parameters (parameter.h). */
+extern const struct parameter_table tensor_parameter_table;
 
 /* Sets every parameter to the default. */
 void tensor_request_init(struct tensor_request *request);
-/* Parses and stores one name=value pair, already percent-decoded. GEMMD_ERR_MALFORMED, with the
- * name in fault->field, if the name is unknown or repeated, or the value is invalid. */
-enum gemmd_error tensor_request_set(struct tensor_request *request, const char *name,
-                                    const char *value, struct fault *fault);
 /* Checks the parameters, when all are set. GEMMD_ERR_MALFORMED if the body is raw and the parameter
  * `shape` is missing. */
 enum gemmd_error tensor_request_check(const struct tensor_request *request, enum format format,

@@ -76,7 +76,7 @@ _gemmctl() {
         esac
         ;;
     --dtype) words="f64 f32 f16 bf16 f8_e4m3 i8 i32" ;;
-    --out) words="f64 f32 f16 bf16 i32" ;;
+    --out) words="f64 f32 f16 bf16 i8 i32" ;;
     --layout)
         words="bhsd bshd"
         [[ $command == *conv ]] && words="nchw nhwc"

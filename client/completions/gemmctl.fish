@@ -101,7 +101,7 @@ complete -c gemmctl -n '__gemmctl_is gemm attention conv reduce softmax "tensor 
 complete -c gemmctl -n '__gemmctl_is reduce softmax "tensor put" "bench reduce" "bench softmax"' -l shape -x -d 'dimensions of an array'
 complete -c gemmctl -n '__gemmctl_is "tensor put"' -l evictable -d 'let the daemon drop the tensor'
 complete -c gemmctl -n '__gemmctl_is "tensor put"' -l contiguous -d 'keep the rows one after another on the device'
-complete -c gemmctl -n '__gemmctl_is gemm bench conv reduce softmax "bench conv" "bench reduce" "bench softmax"' -l out -x -a 'f64 f32 f16 bf16 i32' -d 'type of the result'
+complete -c gemmctl -n '__gemmctl_is gemm bench conv reduce softmax "bench conv" "bench reduce" "bench softmax"' -l out -x -a 'f64 f32 f16 bf16 i8 i32' -d 'type of the result'
 complete -c gemmctl -n '__gemmctl_is gemm bench' -l precision -x -a 'full tf32 f8' -d 'precision of f32 and f8_e4m3'
 complete -c gemmctl -n '__gemmctl_is conv "bench conv"' -l precision -x -a 'full tf32' -d 'precision of f32'
 complete -c gemmctl -n '__gemmctl_is gemm bench' -l transa -d 'A is stored transposed'

@@ -66,7 +66,7 @@ void check_epilogue_compare(const struct check_epilogue *epilogue, struct check 
         return;
     }
     double error = e->relative * scale;
-    if (e->act != GEMM_ACT_NONE && e->act != GEMM_ACT_RELU)
+    if (!gemm_act_is_exact(e->act))
         error = 1.13 * error + 16 * e->unit * (fabs(x) + error);
     const double expected = activate(e->act, x);
     const double allowed = error + e->rounding.last * (fabs(expected) + error) + e->rounding.least;

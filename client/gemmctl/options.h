@@ -150,7 +150,7 @@ enum {
       "let the daemon drop the tensor when another tensor needs the memory")                       \
     X(CONTIGUOUS, "contiguous", 0, NULL, FOR_TENSOR_PUT, 0,                                        \
       "keep the rows one after another on the device, as conv wants X")                            \
-    X(OUT, "out", 0, "f64|f32|f16|bf16|i32",                                                       \
+    X(OUT, "out", 0, "f64|f32|f16|bf16|i8|i32",                                                    \
       FOR_PRODUCTS | FOR_REDUCES | FOR_SOFTMAXES | FOR_CONVS, 1,                                   \
       "gemm: element type of C, C0 and bias, by default the type of A and B, but bf16 for "        \
       "f8_e4m3 and with --scales, and i32 for i8; bench: element type of C, by default the "       \

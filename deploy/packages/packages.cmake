@@ -55,11 +55,11 @@ set(CPACK_COMPONENT_DEVELOPMENT_DEPENDS library)
 set(CPACK_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE
     GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
 
-set(summary_daemon "matrix products and attention over HTTP, on a GPU or CPU")
+set(summary_daemon "matrix products and other tensor operations over HTTP, on a GPU or CPU")
 set(summary_gemmctl "command line for a gemmd daemon")
 set(summary_library "client library for a gemmd daemon")
 set(summary_development "headers and build files of libgemmd")
-set(text_daemon "The daemon owns the GPU of a host, or computes on its CPU, and answers matrix\nproducts and attentions that programs send with HTTP requests.")
+set(text_daemon "The daemon owns the GPU of a host, or computes on its CPU, and answers matrix\nproducts and other tensor operations that programs send with HTTP requests.")
 set(text_gemmctl "gemmctl sends matrices to a gemmd daemon, keeps tensors on the daemon, makes\njobs, and measures how fast the daemon answers.")
 set(text_library "libgemmd sends operands to a gemmd daemon without copying them, and repeats\nrequests that the daemon refused for a while.")
 set(text_development "This package holds what is needed to build a program that uses libgemmd.")

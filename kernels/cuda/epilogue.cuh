@@ -109,6 +109,7 @@ static __device__ __forceinline__ double half_erfc(double x)
     return 0.5 * erfc(x);
 }
 
+static_assert(GEMM_ACT_COUNT == 5, "activate() has a case for each activation");
 template <typename Real> static __device__ __forceinline__ Real activate(enum gemm_act act, Real x)
 {
     const Real sqrt_half = (Real)0.70710678118654752440;

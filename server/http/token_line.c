@@ -190,7 +190,7 @@ static const char *read_attribute(const char *text, struct token_line *out)
                    ? NULL
                    : "expires= is a date such as 2027-01-31 or 2027-01-31T12:00:00Z";
     if (starts_with(text, highest))
-        return parameter_read_priority(text + strlen(highest), &out->max_priority)
+        return parameter_priority.read(text + strlen(highest), &out->max_priority)
                    ? NULL
                    : "max-priority= is " PARAMETER_PRIORITY;
     return "only scopes=..., expires=... and max-priority=... may follow a token";

@@ -11,7 +11,7 @@ import threading
 import pytest
 import requests
 
-from conftest import ROOT, need, run
+from conftest import need, run
 from fleet import CONFIGURATION, HAProxy, Member
 
 from certificates import Authority
@@ -49,23 +49,6 @@ def proxy(members, tmp_path_factory):
 def test_the_file_is_valid_as_it_is():
     need("haproxy")
     run("haproxy", "-c", "-dW", "-f", CONFIGURATION)  # -dW: a warning is an error
-
-
-def test_each_parameter_that_names_a_tensor_chooses_the_daemon():
-    """Whoever adds an operation, or a parameter for a resident tensor, adds it to haproxy.cfg."""
-    document = json.loads((ROOT / "proto/openapi.json").read_text(encoding="utf-8"))
-    described = set()
-    for path, methods in document["paths"].items():
-        for parameter in methods.get("post", {}).get("parameters", []):
-            if "$ref" in parameter:
-                parameter = document["components"]["parameters"][parameter["$ref"].rpartition("/")[2]]
-            if parameter.get("schema", {}).get("$ref", "").endswith("/TensorName") and parameter["in"] == "query":
-                described.add((path, parameter["name"]))
-    assert ("/gemm", "b") in described
-    chosen = {(path, name) for name, paths in re.findall(
-        r"set-var\(txn\.tensor\) url_param\((\w+)\) if \{ path ([^}]*)\}", CONFIGURATION.read_text(encoding="utf-8"))
-        for path in paths.split()}
-    assert chosen == described
 
 
 def counts(proxy, backend):
@@ -115,6 +98,11 @@ def test_operations_go_where_their_tensor_is(proxy):
         for name in (f"image.{i}--x", f"image.{i}--w"):
             put = ask(proxy, "PUT", f"/tensors/{name}?shape=1,1,1,1&contiguous=1", THREE)
             assert put.status_code == 201, put.text
+        for model in (f"conv.image.{i}--w", f"conv.image.{i}--w/versions/1"):
+            answer = ask(proxy, "POST", f"/v2/models/{model}/infer", json.dumps({"inputs": [
+                {"name": "X", "shape": [1, 1, 1, 1], "datatype": "FP32", "data": [3]}]}).encode())
+            assert answer.status_code == 200, (model, answer.text)
+            assert answer.json()["outputs"][0]["data"] == [9]
         sizes = "channels=1&height=1&width=1&filters=1&filter_h=1&filter_w=1"
         for query, body, expected in ((f"/conv2d?{sizes}&w=image.{i}--w", THREE, NINE),
                                       (f"/conv2d?{sizes}&x=image.{i}--x", THREE, NINE),

@@ -14,10 +14,10 @@ static void read_query(struct tensor_request *request, char *query)
     for (char *pair = strsep(&query, "&"); pair != NULL; pair = strsep(&query, "&")) {
         char *name = strsep(&pair, "=");
         const enum gemmd_error code =
-            tensor_request_set(request, name, pair == NULL ? "" : pair, &fault);
+            parameter_set(&tensor_parameter_table, request, name, pair == NULL ? "" : pair, &fault);
         MUST(code == GEMMD_OK || (fault.code == code && fault.detail[0] != '\0'));
     }
-    MUST(request->rank <= TENSOR_MAX_RANK);
+    MUST(request->shape.rank <= TENSOR_MAX_RANK);
 }
 
 static void check_body(const struct tensor_request *request, enum format format,

@@ -28,13 +28,12 @@ enum {
     TRANSPOSES = 4,
     SCALARS = sizeof scalars / sizeof scalars[0],
     BIASES = 2,
-    ACTS = GEMM_ACT_SILU + 1,
     BATCHES = 2,
 };
 
 uint32_t case_options_count(void)
 {
-    return TRANSPOSES * SCALARS * BIASES * ACTS * BATCHES;
+    return TRANSPOSES * SCALARS * BIASES * GEMM_ACT_COUNT * BATCHES;
 }
 
 bool case_set_options(struct gemm_problem *problem, uint32_t number)
@@ -48,11 +47,11 @@ bool case_set_options(struct gemm_problem *problem, uint32_t number)
     number /= SCALARS;
     problem->bias = number % BIASES ? &bias : NULL;
     number /= BIASES;
-    problem->act = (enum gemm_act)(number % ACTS);
-    number /= ACTS;
+    problem->act = (enum gemm_act)(number % GEMM_ACT_COUNT);
+    number /= GEMM_ACT_COUNT;
     problem->batch = number % BATCHES ? 3 : 1;
     if (problem->out != GEMMD_I32)
         return true;
     const bool whole = problem->alpha == (int)problem->alpha && problem->beta == (int)problem->beta;
-    return whole && (problem->act == GEMM_ACT_NONE || problem->act == GEMM_ACT_RELU);
+    return whole && gemm_act_is_exact(problem->act);
 }

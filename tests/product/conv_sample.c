@@ -328,13 +328,12 @@ struct conv_problem conv_case(unsigned number, enum gemmd_dtype dtype, enum gemm
     static const char present;
     const uint16_t *c = cases[number / VARIANTS];
     const unsigned variant = number % VARIANTS, turn = number / VARIANTS + variant;
-    static const enum gemm_act acts[] = {GEMM_ACT_NONE, GEMM_ACT_RELU,      GEMM_ACT_NONE,
-                                         GEMM_ACT_GELU, GEMM_ACT_GELU_TANH, GEMM_ACT_SILU};
     struct conv_problem problem = {
         .dtype = dtype,
         .out = out,
         .precision = precision,
-        .act = out == GEMMD_I32 ? turn % 2 ? GEMM_ACT_RELU : GEMM_ACT_NONE : acts[turn % 6],
+        .act = out == GEMMD_I32 ? turn % 2 ? GEMM_ACT_RELU : GEMM_ACT_NONE
+                                : (enum gemm_act)(turn % (GEMM_ACT_COUNT + 1) % GEMM_ACT_COUNT),
         .alpha = turn % 5 == 3 ? out == GEMMD_I32 ? -3 : 0.5 : 1,
         .bias = turn % 3 != 0 ? &present : NULL,
         .shape = {.layout = variant % 2 ? CONV_NCHW : CONV_NHWC,

@@ -197,9 +197,10 @@ static long double activate(enum gemm_act act, long double x)
         return x * sigmoid(2 * sqrtl(2 / acosl(-1)) * (x + 0.044715L * x * x * x));
     case GEMM_ACT_SILU:
         return x * sigmoid(x);
-    default:
-        return x;
+    case GEMM_ACT_NONE:
+        break;
     }
+    return x;
 }
 
 static double at(const struct gemm_problem *p, enum product_part part, const void *data,
@@ -395,7 +396,7 @@ static long double allowed(const struct product *product, double sum_error, uint
         (long double)(fabs(p->alpha) * sum_error) * product->magnitude[i] +
         8 * computed.unit * product->summands[i] +
         (long double)(p->k + 8) * (1 + fabsl((long double)p->alpha)) * computed.least;
-    if (p->act != GEMM_ACT_NONE && p->act != GEMM_ACT_RELU)
+    if (!gemm_act_is_exact(p->act))
         error =
             1.2L * error + 32 * (computed.unit * fabsl(product->before_act[i]) + computed.least);
     return error;

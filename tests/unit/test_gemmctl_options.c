@@ -9,6 +9,12 @@
 #include "client/gemmctl/command.h"
 #include "client/gemmctl/options.h"
 #include "client/gemmctl/suggest.h"
+#include "proto/attention_request.h"
+#include "proto/conv2d_request.h"
+#include "proto/dtype.h"
+#include "proto/reduce_request.h"
+#include "proto/softmax_request.h"
+#include "proto/tensor_request.h"
 
 enum { WORDS_MAX = 20 };
 
@@ -287,6 +293,67 @@ START_TEST(documents_have_no_option_more)
 }
 END_TEST
 
+static const struct {
+    unsigned takers;
+    const struct parameter_table *table;
+} tables[] = {
+    {FOR_PRODUCTS, &gemm_parameter_table},     {FOR_ATTENDING, &attention_parameter_table},
+    {FOR_CONVS, &conv2d_parameter_table},      {FOR_REDUCES, &reduce_parameter_table},
+    {FOR_SOFTMAXES, &softmax_parameter_table}, {FOR_TENSOR_PUT, &tensor_parameter_table},
+};
+enum { TABLES = sizeof tables / sizeof tables[0] };
+
+/* Compares the values that a command's option lists with those of the parameter. The option lists
+ * the types of all operations. */
+static void compare_values(const struct command *command, const struct option *option,
+                           const struct parameter *parameter)
+{
+    const struct parameter_values *values = parameter->values;
+    char listed[256], taken[256] = "";
+    option_text(commands, command, option->argument, listed, sizeof listed);
+    for (uint32_t i = 0; values->choices != NULL && values->choices[i] != NULL; i++) {
+        strcat(taken, i > 0 ? "|" : "");
+        strcat(taken, values->choices[i]);
+    }
+    if (values->choices != NULL)
+        ck_assert_msg(strcmp(listed, taken) == 0, "--%s of %s lists %s; the daemon takes %s",
+                      option->name, command->name, listed, taken);
+    for (uint32_t i = 0; i < GEMMD_DTYPE_COUNT; i++)
+        if (parameter_takes_dtype(values, (enum gemmd_dtype)i))
+            ck_assert_msg(has_option(listed, "", dtype_name((enum gemmd_dtype)i)),
+                          "--%s of %s lacks %s, which the daemon takes", option->name,
+                          command->name, dtype_name((enum gemmd_dtype)i));
+}
+
+static void compare_with_table(const struct command *command, const struct parameter_table *table)
+{
+    for (uint32_t entry = 0; entry < table->count; entry++) {
+        for (int id = 0; id < OPTION_COUNT; id++) {
+            char name[64];
+            snprintf(name, sizeof name, "%s", options[id].name);
+            for (char *dash = strchr(name, '-'); dash != NULL; dash = strchr(dash, '-'))
+                *dash = '_';
+            if (options[id].parameter && (options[id].takers & command->taker) != 0 &&
+                strcmp(name, table->entries[entry].name) == 0)
+                compare_values(command, &options[id], &table->entries[entry]);
+        }
+    }
+}
+
+/* What an option can be follows from proto/ for the parser, and is listed here for the help. */
+START_TEST(options_list_the_values_of_their_parameters)
+{
+    unsigned seen = 0;
+    for (const struct command *command = commands; command->name != NULL; command++)
+        for (int i = 0; i < TABLES; i++)
+            if ((tables[i].takers & command->taker) != 0) {
+                compare_with_table(command, tables[i].table);
+                seen |= command->taker;
+            }
+    ck_assert_uint_eq(seen, FOR_COMPUTED | FOR_TENSOR_PUT);
+}
+END_TEST
+
 START_TEST(has_no_letter_twice)
 {
     for (int i = 0; i < OPTION_COUNT; i++)
@@ -312,6 +379,7 @@ int main(void)
     tcase_add_test(tcase, suggests_what_is_near);
     tcase_add_loop_test(tcase, documents_have_every_option_and_command, 0, DOCUMENTS);
     tcase_add_loop_test(tcase, documents_have_no_option_more, 0, DOCUMENTS);
+    tcase_add_test(tcase, options_list_the_values_of_their_parameters);
     tcase_add_test(tcase, has_no_letter_twice);
     suite_add_tcase(suite, tcase);
     SRunner *runner = srunner_create(suite);

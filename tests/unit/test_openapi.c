@@ -10,6 +10,9 @@
 #include "proto/dtype.h"
 #include "proto/gemm_request.h"
 #include "proto/openapi.h"
+#include "proto/reduce_request.h"
+#include "proto/softmax_request.h"
+#include "proto/tensor_request.h"
 
 static json_t *document; /* of the test that runs */
 
@@ -51,38 +54,88 @@ static json_t *resolve(json_t *value)
     return at(path);
 }
 
-/* Calls `check` with each of /gemm's query parameters; returns how many there are. */
-static size_t each_parameter(void (*check)(const char *name, json_t *schema))
+/* An endpoint with a table of parameters. */
+union any_request {
+    struct gemm_request gemm;
+    struct attention_request attention;
+    struct conv2d_request conv2d;
+    struct reduce_request reduce;
+    struct softmax_request softmax;
+    struct tensor_request tensor;
+};
+struct endpoint {
+    const char *parameters; /* where the document has them */
+    const struct parameter_table *table;
+    void (*init)(union any_request *request);
+};
+#define X(name)                                                                                    \
+    static void init_##name(union any_request *request)                                            \
+    {                                                                                              \
+        name##_request_init(&request->name);                                                       \
+    }
+X(gemm)
+X(attention)
+X(conv2d)
+X(reduce)
+X(softmax)
+X(tensor)
+#undef X
+
+static const struct endpoint endpoints[] = {
+    {"|paths|/gemm|post|parameters", &gemm_parameter_table, init_gemm},
+    {"|paths|/attention|post|parameters", &attention_parameter_table, init_attention},
+    {"|paths|/conv2d|post|parameters", &conv2d_parameter_table, init_conv2d},
+    {"|paths|/reduce|post|parameters", &reduce_parameter_table, init_reduce},
+    {"|paths|/softmax|post|parameters", &softmax_parameter_table, init_softmax},
+    {"|paths|/tensors/{name}|put|parameters", &tensor_parameter_table, init_tensor},
+};
+enum { ENDPOINTS = sizeof endpoints / sizeof endpoints[0] };
+
+/* Calls `check` with each query parameter of an endpoint and its schema. Returns how many there
+ * are. */
+static uint32_t each_parameter(const struct endpoint *endpoint,
+                               void (*check)(const struct endpoint *endpoint,
+                                             const struct parameter *parameter, json_t *schema))
 {
-    json_t *parameters = at("|paths|/gemm|post|parameters"), *parameter;
-    size_t index, count = 0;
-    json_array_foreach(parameters, index, parameter)
+    json_t *described;
+    size_t index;
+    uint32_t count = 0;
+    json_array_foreach(at(endpoint->parameters), index, described)
     {
-        parameter = resolve(parameter);
-        if (strcmp(json_string_value(json_object_get(parameter, "in")), "query") != 0)
+        const struct parameter_table *table = endpoint->table;
+        uint32_t entry = 0;
+        described = resolve(described);
+        const char *name = json_string_value(json_object_get(described, "name"));
+        if (strcmp(json_string_value(json_object_get(described, "in")), "query") != 0)
             continue;
-        check(json_string_value(json_object_get(parameter, "name")),
-              resolve(json_object_get(parameter, "schema")));
+        while (entry < table->count && strcmp(table->entries[entry].name, name) != 0)
+            entry++;
+        ck_assert_msg(entry < table->count, "%s of openapi.json is no parameter of %s", name,
+                      table->path);
+        check(endpoint, &table->entries[entry], resolve(json_object_get(described, "schema")));
         count++;
     }
     return count;
 }
 
-static enum gemmd_error set_one(struct gemm_request *request, const char *name, json_t *value)
+static enum gemmd_error set_one(const struct endpoint *endpoint, union any_request *request,
+                                const char *name, json_t *value)
 {
+    struct fault fault;
     char *text = json_is_string(value) ? strdup(json_string_value(value))
                                        : json_dumps(value, JSON_ENCODE_ANY);
-    gemm_request_init(request);
-    enum gemmd_error code = gemm_request_set(request, name, text, NULL);
+    endpoint->init(request);
+    enum gemmd_error code = parameter_set(endpoint->table, request, name, text, &fault);
     free(text);
     return code;
 }
 
-static enum gemmd_error set_integer(const char *name, json_int_t value)
+static enum gemmd_error set_integer(const struct endpoint *endpoint, const char *name,
+                                    json_int_t value)
 {
-    struct gemm_request request;
+    union any_request request;
     json_t *json = json_integer(value);
-    enum gemmd_error code = set_one(&request, name, json);
+    enum gemmd_error code = set_one(endpoint, &request, name, json);
     json_decref(json);
     return code;
 }
@@ -117,200 +170,106 @@ START_TEST(references_lead_somewhere)
 }
 END_TEST
 
-static void check_values(const char *name, json_t *schema)
+/* Appends "NAME " to a list. */
+static void append(char list[256], const char *name)
 {
-    struct gemm_request request;
-    json_t *values = json_object_get(schema, "enum"), *value;
-    size_t index;
-    json_array_foreach(values, index, value)
-    {
-        ck_assert_msg(set_one(&request, name, value) == GEMMD_OK, "%s does not take value %zu",
-                      name, index);
-    }
-    /* No dtype that the code knows is left out. */
-    for (unsigned i = 0; i < GEMMD_DTYPE_COUNT; i++) {
-        json_t *dtype = json_string(dtype_name((enum gemmd_dtype)i));
-        bool listed = false;
-        json_array_foreach(values, index, value)
-        {
-            listed = listed || json_equal(value, dtype);
-        }
-        if ((strcmp(name, "dtype") == 0 || strcmp(name, "out") == 0) && !listed)
-            ck_assert_msg(set_one(&request, name, dtype) != GEMMD_OK, "%s takes %s, unlisted", name,
-                          dtype_name((enum gemmd_dtype)i));
-        json_decref(dtype);
-    }
+    const size_t length = strlen(list);
+    snprintf(list + length, 256 - length, "%s ", name);
 }
 
-START_TEST(listed_values_are_taken)
+/* The values that the document lists are those of the code, in the same order. */
+static void check_values(const struct endpoint *endpoint, const struct parameter *parameter,
+                         json_t *schema)
 {
-    each_parameter(check_values);
+    const struct parameter_values *values = parameter->values;
+    union any_request request;
+    char listed[256] = "", taken[256] = "";
+    json_t *list = json_object_get(schema, "enum"), *value;
+    size_t index;
+    json_array_foreach(list, index, value)
+    {
+        ck_assert_msg(set_one(endpoint, &request, parameter->name, value) == GEMMD_OK,
+                      "%s of %s does not take value %zu of its enum in openapi.json",
+                      parameter->name, endpoint->table->path, index);
+        if (json_is_string(value))
+            append(listed, json_string_value(value));
+    }
+    for (uint32_t i = 0; values->choices != NULL && values->choices[i] != NULL; i++)
+        append(taken, values->choices[i]);
+    for (uint32_t i = 0; i < GEMMD_DTYPE_COUNT; i++)
+        if (parameter_takes_dtype(values, (enum gemmd_dtype)i))
+            append(taken, dtype_name((enum gemmd_dtype)i));
+    if (taken[0] != '\0')
+        ck_assert_msg(strcmp(listed, taken) == 0,
+                      "%s of %s takes %s; the enum in openapi.json has %s", parameter->name,
+                      endpoint->table->path, taken, listed);
+}
+
+START_TEST(listed_values_are_those_that_are_taken)
+{
+    each_parameter(&endpoints[_i], check_values);
 }
 END_TEST
 
-static void check_bounds(const char *name, json_t *schema)
+static void check_bounds(const struct endpoint *endpoint, const struct parameter *parameter,
+                         json_t *schema)
 {
+    const char *name = parameter->name;
     json_t *minimum = json_object_get(schema, "minimum"),
            *maximum = json_object_get(schema, "maximum");
-    if (minimum == NULL)
+    if (!json_is_integer(minimum) || !json_is_integer(maximum))
         return;
-    ck_assert_uint_eq(set_integer(name, json_integer_value(minimum)), GEMMD_OK);
-    ck_assert_uint_ne(set_integer(name, json_integer_value(minimum) - 1), GEMMD_OK);
-    ck_assert_uint_eq(set_integer(name, json_integer_value(maximum)), GEMMD_OK);
-    ck_assert_uint_ne(set_integer(name, json_integer_value(maximum) + 1), GEMMD_OK);
+    ck_assert_uint_eq(set_integer(endpoint, name, json_integer_value(minimum)), GEMMD_OK);
+    ck_assert_uint_ne(set_integer(endpoint, name, json_integer_value(minimum) - 1), GEMMD_OK);
+    ck_assert_uint_eq(set_integer(endpoint, name, json_integer_value(maximum)), GEMMD_OK);
+    /* The width of a head is bounded when all parameters are known. */
+    if (json_integer_value(maximum) != ATTENTION_WIDTH_MAX)
+        ck_assert_uint_ne(set_integer(endpoint, name, json_integer_value(maximum) + 1), GEMMD_OK);
 }
 
 START_TEST(bounds_are_the_last_values_taken)
 {
-    each_parameter(check_bounds);
+    each_parameter(&endpoints[_i], check_bounds);
 }
 END_TEST
 
 /* Giving the default makes the request that giving nothing makes. */
-static void check_default(const char *name, json_t *schema)
+static void check_default(const struct endpoint *endpoint, const struct parameter *parameter,
+                          json_t *schema)
 {
-    struct gemm_request silent, spoken;
+    union any_request silent, spoken;
     json_t *value = json_object_get(schema, "default");
     if (value == NULL)
         return;
-    gemm_request_init(&silent);
-    ck_assert_uint_eq(set_one(&spoken, name, value), GEMMD_OK);
-    ck_assert_uint_eq(spoken.dtype, silent.dtype);
-    ck_assert_uint_eq(spoken.precision, silent.precision);
-    ck_assert_uint_eq(spoken.transa, silent.transa);
-    ck_assert_uint_eq(spoken.transb, silent.transb);
-    ck_assert(spoken.alpha == silent.alpha && spoken.beta == silent.beta);
-    ck_assert_uint_eq(spoken.batch, silent.batch);
-    ck_assert_uint_eq(spoken.bias, silent.bias);
-    ck_assert_uint_eq(spoken.act, silent.act);
-    ck_assert_str_eq(spoken.kernel, silent.kernel);
-    ck_assert_uint_eq(spoken.verify, silent.verify);
-    ck_assert_uint_eq(spoken.priority, silent.priority);
+    memset(&silent, 0, sizeof silent);
+    memset(&spoken, 0, sizeof spoken);
+    endpoint->init(&silent);
+    ck_assert_uint_eq(set_one(endpoint, &spoken, parameter->name, value), GEMMD_OK);
+    memset((char *)&spoken + endpoint->table->given_offset, 0, sizeof(uint32_t));
+    ck_assert_msg(memcmp(&spoken, &silent, sizeof silent) == 0,
+                  "the default of %s in openapi.json is not what %s does without %s",
+                  parameter->name, endpoint->table->path, parameter->name);
 }
 
 START_TEST(defaults_are_the_defaults)
 {
-    each_parameter(check_default);
+    each_parameter(&endpoints[_i], check_default);
 }
 END_TEST
 
-static char named[320]; /* " m, n, ..., priority,": the code's own list */
-
-static void check_named(const char *name, json_t *schema)
+static void check_nothing(const struct endpoint *endpoint, const struct parameter *parameter,
+                          json_t *schema)
 {
-    char item[64];
+    (void)endpoint;
+    (void)parameter;
     (void)schema;
-    snprintf(item, sizeof item, " %s,", name);
-    ck_assert_msg(strstr(named, item) != NULL, "the code has no parameter %s", name);
 }
 
-/* The code's own list, as its sentence about unknown names has it. */
 START_TEST(all_parameters_are_described)
 {
-    struct gemm_request request;
-    struct fault fault;
-    size_t count = 1;
-    gemm_request_init(&request);
-    gemm_request_set(&request, "?", "", &fault);
-    const char *list = strstr(fault.detail, "are ");
-    ck_assert_ptr_nonnull(list);
-    snprintf(named, sizeof named, "%s,", list + strlen("are"));
-    for (const char *c = list; *c != '\0'; c++)
-        count += *c == ',';
-    ck_assert_uint_eq(each_parameter(check_named), count);
-}
-END_TEST
-
-/* The same of /attention, and that it takes the values and defaults that are listed. */
-START_TEST(attention_is_described)
-{
-    struct attention_request silent, spoken;
-    struct fault fault;
-    size_t count = 1, index, described = 0;
-    json_t *parameters = at("|paths|/attention|post|parameters"), *parameter;
-    attention_request_init(&silent);
-    spoken = silent;
-    attention_request_set(&spoken, "?", "", &fault);
-    const char *list = strstr(fault.detail, "are ");
-    ck_assert_ptr_nonnull(list);
-    snprintf(named, sizeof named, "%s,", list + strlen("are"));
-    for (const char *c = list; *c != '\0'; c++)
-        count += *c == ',';
-    json_array_foreach(parameters, index, parameter)
-    {
-        parameter = resolve(parameter);
-        if (strcmp(json_string_value(json_object_get(parameter, "in")), "query") != 0)
-            continue;
-        const char *name = json_string_value(json_object_get(parameter, "name"));
-        json_t *schema = resolve(json_object_get(parameter, "schema")), *value;
-        size_t number;
-        check_named(name, schema);
-        described++;
-        json_array_foreach(json_object_get(schema, "enum"), number, value)
-        {
-            spoken = silent;
-            if (json_is_string(value))
-                ck_assert_uint_eq(
-                    attention_request_set(&spoken, name, json_string_value(value), &fault),
-                    GEMMD_OK);
-        }
-        value = json_object_get(schema, "default");
-        if (!json_is_string(value))
-            continue;
-        spoken = silent;
-        ck_assert_uint_eq(attention_request_set(&spoken, name, json_string_value(value), &fault),
-                          GEMMD_OK);
-        spoken.given = silent.given;
-        ck_assert_msg(memcmp(&spoken, &silent, sizeof silent) == 0,
-                      "%s=%s is not what giving nothing means", name, json_string_value(value));
-    }
-    ck_assert_uint_eq(described, count);
-}
-END_TEST
-
-/* The same of /conv2d. */
-START_TEST(conv2d_is_described)
-{
-    struct conv2d_request silent, spoken;
-    struct fault fault;
-    size_t count = 1, index, described = 0;
-    json_t *parameters = at("|paths|/conv2d|post|parameters"), *parameter;
-    conv2d_request_init(&silent);
-    spoken = silent;
-    conv2d_request_set(&spoken, "?", "", &fault);
-    const char *list = strstr(fault.detail, "are ");
-    ck_assert_ptr_nonnull(list);
-    snprintf(named, sizeof named, "%s,", list + strlen("are"));
-    for (const char *c = list; *c != '\0'; c++)
-        count += *c == ',';
-    json_array_foreach(parameters, index, parameter)
-    {
-        parameter = resolve(parameter);
-        if (strcmp(json_string_value(json_object_get(parameter, "in")), "query") != 0)
-            continue;
-        const char *name = json_string_value(json_object_get(parameter, "name"));
-        json_t *schema = resolve(json_object_get(parameter, "schema")), *value;
-        size_t number;
-        check_named(name, schema);
-        described++;
-        json_array_foreach(json_object_get(schema, "enum"), number, value)
-        {
-            spoken = silent;
-            if (json_is_string(value))
-                ck_assert_uint_eq(
-                    conv2d_request_set(&spoken, name, json_string_value(value), &fault), GEMMD_OK);
-        }
-        value = json_object_get(schema, "default");
-        if (!json_is_string(value))
-            continue;
-        spoken = silent;
-        ck_assert_uint_eq(conv2d_request_set(&spoken, name, json_string_value(value), &fault),
-                          GEMMD_OK);
-        spoken.given = silent.given;
-        ck_assert_msg(memcmp(&spoken, &silent, sizeof silent) == 0,
-                      "%s=%s is not what giving nothing means", name, json_string_value(value));
-    }
-    ck_assert_uint_eq(described, count);
+    const struct endpoint *endpoint = &endpoints[_i];
+    ck_assert_msg(each_parameter(endpoint, check_nothing) == endpoint->table->count,
+                  "openapi.json lacks a parameter of %s", endpoint->table->path);
 }
 END_TEST
 
@@ -371,12 +330,10 @@ int main(void)
     tcase_add_checked_fixture(tests, parse, release);
     tcase_add_test(tests, it_is_openapi_of_this_version);
     tcase_add_test(tests, references_lead_somewhere);
-    tcase_add_test(tests, listed_values_are_taken);
-    tcase_add_test(tests, bounds_are_the_last_values_taken);
-    tcase_add_test(tests, defaults_are_the_defaults);
-    tcase_add_test(tests, all_parameters_are_described);
-    tcase_add_test(tests, attention_is_described);
-    tcase_add_test(tests, conv2d_is_described);
+    tcase_add_loop_test(tests, listed_values_are_those_that_are_taken, 0, ENDPOINTS);
+    tcase_add_loop_test(tests, bounds_are_the_last_values_taken, 0, ENDPOINTS);
+    tcase_add_loop_test(tests, defaults_are_the_defaults, 0, ENDPOINTS);
+    tcase_add_loop_test(tests, all_parameters_are_described, 0, ENDPOINTS);
     tcase_add_test(tests, statuses_are_those_of_the_list);
     tcase_add_test(tests, problem_documents_fit_their_schema);
     Suite *suite = suite_create("openapi");

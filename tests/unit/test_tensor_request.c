@@ -23,7 +23,8 @@ static enum gemmd_error set_all(struct tensor_request *request, const char *quer
          pair = strsep(&rest, "&")) {
         char *name = strsep(&pair, "=");
         if (name[0] != '\0')
-            code = tensor_request_set(request, name, pair == NULL ? "" : pair, &fault);
+            code = parameter_set(&tensor_parameter_table, request, name, pair == NULL ? "" : pair,
+                                 &fault);
     }
     return code;
 }
@@ -33,14 +34,14 @@ START_TEST(parameters_are_read)
     struct tensor_request request;
     ck_assert_int_eq(set_all(&request, ""), GEMMD_OK);
     ck_assert_uint_eq(request.dtype, GEMMD_F32);
-    ck_assert_uint_eq(request.rank, 0);
+    ck_assert_uint_eq(request.shape.rank, 0);
     ck_assert(!request.evictable);
     ck_assert_int_eq(set_all(&request, "dtype=i32&shape=2147483647,1,2,3,4,5,6,7&evictable=1"),
                      GEMMD_OK);
     ck_assert_uint_eq(request.dtype, GEMMD_I32);
-    ck_assert_uint_eq(request.rank, 8);
-    ck_assert_uint_eq(request.dims[0], 2147483647);
-    ck_assert_uint_eq(request.dims[7], 7);
+    ck_assert_uint_eq(request.shape.rank, 8);
+    ck_assert_uint_eq(request.shape.dims[0], 2147483647);
+    ck_assert_uint_eq(request.shape.dims[7], 7);
     ck_assert(request.evictable);
     ck_assert(!request.replicate);
     ck_assert_int_eq(set_all(&request, "replicate=one"), GEMMD_OK);

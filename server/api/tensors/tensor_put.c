@@ -26,7 +26,8 @@ static bool tensor_put_take_parameter(void *context, const char *name, const cha
 {
     struct request *request = context;
     struct tensor_call *call = request->call;
-    return tensor_request_set(&call->offer, name, value, &request->fault) == GEMMD_OK;
+    return parameter_set(&tensor_parameter_table, &call->offer, name, value, &request->fault) ==
+           GEMMD_OK;
 }
 
 static enum gemmd_error tensor_put_read_parameters(struct tensor_call *call)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -23,7 +23,7 @@ class Attention:
     resident tensors."""
 
     def __init__(self, q: Any, k: Any, v: Any, lens_q: Any, lens_kv: Any, layout: Layout) -> None:
-        if layout not in ("bhsd", "bshd"):
+        if layout not in get_args(Layout):
             raise ValueError(f"layout is '{layout}'; it must be bhsd or bshd")
         self.layout = layout
         self.q = self._operand("q", q)

@@ -18,11 +18,11 @@ from .attention import Attention, Layout
 from .convolution import ConvLayout, ConvWLayout, Padding, conv2d_request
 from .errors import Conflict, ProtocolError
 from .http import Answer, Transport, description
+from .library import Act
 from .reductions import ReduceOp, reduce_request, softmax_request
 from .seconds import LONGEST, milliseconds
 from .tensors import Tensor, from_safetensors, safetensors_header
 
-Act = Literal["none", "relu", "gelu", "gelu_tanh", "silu"]
 _ASK_AGAIN_SECONDS = 0.1  # between two questions for the result of a job
 _DEFAULT_OUT = {"f8_e4m3": "bf16", "i8": "i32"}
 
@@ -30,8 +30,7 @@ _DEFAULT_OUT = {"f8_e4m3": "bf16", "i8": "i32"}
 @dataclass(frozen=True)
 class JobStatus:
     """The state of a job: "queued", "running", "done", "failed" or "cancelled"; and its operation,
-    "gemm", "attention", "conv2d", "reduce" or "softmax". The id is None in the list of a daemon that
-    requires no tokens."""
+    such as "gemm". The id is None in the list of a daemon that requires no tokens."""
 
     id: str | None
     state: str

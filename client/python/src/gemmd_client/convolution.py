@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -25,9 +25,9 @@ class Convolution:
 
     def __init__(self, x: Any, w: Any, bias: Any, out: Any, layout: ConvLayout,
                  w_layout: ConvWLayout, groups: int) -> None:
-        if layout not in ("nchw", "nhwc"):
+        if layout not in get_args(ConvLayout):
             raise ValueError(f"layout is '{layout}'; it must be nchw or nhwc")
-        if w_layout not in ("kcrs", "krsc"):
+        if w_layout not in get_args(ConvWLayout):
             raise ValueError(f"w_layout is '{w_layout}'; it must be kcrs or krsc")
         self.layout, self.w_layout, self.groups = layout, w_layout, groups
         self.x = x if isinstance(x, Tensor) else np.ascontiguousarray(to_numpy("x", x))

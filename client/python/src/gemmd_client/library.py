@@ -8,16 +8,18 @@ import os
 import weakref
 from collections.abc import Hashable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 
 from .arrays import NAMES, Array
-from .attention import Attention
+from .attention import Attention, Layout
 from .errors import GemmdError, from_code
 from .seconds import milliseconds
 
-ACTS = ("none", "relu", "gelu", "gelu_tanh", "silu")
+# The constants of libgemmd's enumerations are the indices of their names.
+Act = Literal["none", "relu", "gelu", "gelu_tanh", "silu"]
+ACTS: tuple[str, ...] = get_args(Act)
 PRECISIONS = ("full", "tf32", "f8")
 SCALES = ("none", "rowcol", "block")
 PRIORITIES = range(10)
@@ -28,8 +30,7 @@ _CODES = (
     "device-lost", "out-of-memory", "deadline", "no-room", "malformed", "connection", "timeout",
     "protocol", "io", "cancelled", "uri-too-long", "headers-too-large", "http-version",
     "verification-failed")
-_DTYPES = {name: number for number, name in
-           enumerate(("f64", "f32", "f16", "bf16", "f8_e4m3", "i8", "i32"))}
+_DTYPES = {name: number for number, name in enumerate(NAMES.values())}
 _u32, _u64, _i32, _text = ctypes.c_uint32, ctypes.c_uint64, ctypes.c_int32, ctypes.c_char_p
 _pointer, _double = ctypes.c_void_p, ctypes.c_double
 
@@ -243,7 +244,7 @@ class LibraryTransport:
                                            ctypes.c_size_t(ctypes.sizeof(_Attention)))
         for name in ("batch", "heads", "kv_heads", "sq", "skv", "d", "dv"):
             setattr(call, name, getattr(operands, name))
-        call.layout = ("bhsd", "bshd").index(operands.layout)
+        call.layout = get_args(Layout).index(operands.layout)
         call.dtype, call.causal = _DTYPES[operands.dtype], causal
         if window is not None:
             call.window = window

@@ -182,6 +182,8 @@ __device__ __forceinline__ void activate_all(float (&v)[COUNT])
             v[i] = gelu_tanh_short(v[i]);
         } else if constexpr (ACT == GEMM_ACT_SILU) {
             v[i] = silu_short(v[i]);
+        } else {
+            static_assert(ACT == GEMM_ACT_NONE, "each activation has a function here");
         }
     }
 }
@@ -191,18 +193,12 @@ template <int COUNT>
 __device__ __forceinline__ void activate_short(enum gemm_act act, float (&v)[COUNT])
 {
     switch (act) {
-    case GEMM_ACT_RELU:
-        activate_all<GEMM_ACT_RELU>(v);
+#define X(NAME, name)                                                                              \
+    case GEMM_ACT_##NAME:                                                                          \
+        activate_all<GEMM_ACT_##NAME>(v);                                                          \
         break;
-    case GEMM_ACT_GELU:
-        activate_all<GEMM_ACT_GELU>(v);
-        break;
-    case GEMM_ACT_GELU_TANH:
-        activate_all<GEMM_ACT_GELU_TANH>(v);
-        break;
-    case GEMM_ACT_SILU:
-        activate_all<GEMM_ACT_SILU>(v);
-        break;
+        GEMM_ACT_FUNCTION_MAP(X)
+#undef X
     default:
         break;
     }
@@ -602,22 +598,13 @@ __device__ __forceinline__ void store_finished(const sm90_arguments &p, const fl
                                                uint32_t column0, uint32_t shift)
 {
     switch ((enum gemm_act)p.act) {
-    case GEMM_ACT_RELU:
-        store_activated<E, N, GEMM_ACT_RELU>(p, d, bias, staging, lane, batch, row0, column0,
-                                             shift);
+#define X(NAME, name)                                                                              \
+    case GEMM_ACT_##NAME:                                                                          \
+        store_activated<E, N, GEMM_ACT_##NAME>(p, d, bias, staging, lane, batch, row0, column0,    \
+                                               shift);                                             \
         break;
-    case GEMM_ACT_GELU:
-        store_activated<E, N, GEMM_ACT_GELU>(p, d, bias, staging, lane, batch, row0, column0,
-                                             shift);
-        break;
-    case GEMM_ACT_GELU_TANH:
-        store_activated<E, N, GEMM_ACT_GELU_TANH>(p, d, bias, staging, lane, batch, row0, column0,
-                                                  shift);
-        break;
-    case GEMM_ACT_SILU:
-        store_activated<E, N, GEMM_ACT_SILU>(p, d, bias, staging, lane, batch, row0, column0,
-                                             shift);
-        break;
+        GEMM_ACT_FUNCTION_MAP(X)
+#undef X
     default:
         store_activated<E, N, GEMM_ACT_NONE>(p, d, bias, staging, lane, batch, row0, column0,
                                              shift);

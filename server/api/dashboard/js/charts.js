@@ -7,7 +7,7 @@ let peakFlops = 0; /* the greatest peak of all devices together; 0: not known */
 
 const CHARTS = [
   { title: "Requests by operation", unit: perSecond,
-    series: COMPUTING.map((op) => [op, (sample) => sample.requests[op] / sample.seconds]) },
+    get series() { return computing.map((op) => [op, (sample) => sample.requests[op] / sample.seconds]); } },
   { title: "Latency", unit: time, series: [
     ["p50", (sample) => quantile([sample], 0.5)],
     ["p99", (sample) => quantile([sample], 0.99)]] },

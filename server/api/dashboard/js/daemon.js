@@ -1,9 +1,9 @@
 /* What the daemon says: its samples, live and of the last 15 minutes, and its other documents. */
 
 const KEPT_S = 900;
-const COMPUTING = ["gemm", "attention", "conv2d", "reduce", "softmax", "infer"];
 let token = ""; /* here and nowhere else */
 let samples = []; /* oldest first; all of KEPT_S seconds */
+let computing = []; /* the kinds of requests that compute: the operations, and infer */
 let restarts = []; /* times at which the page noticed a new daemon */
 let bounds = []; /* of the buckets of sample.latency, in seconds */
 let stageNames = [];
@@ -50,6 +50,8 @@ function addSamples(added) {
     samples.push(sample);
   }
   if (samples.length === 0) return;
+  if (computing.length === 0)
+    computing = Object.keys(samples[0].requests).filter((op) => op !== "tensor" && op !== "other");
   const end = samples[samples.length - 1].time;
   samples = samples.filter((sample) => end - sample.time <= KEPT_S);
   restarts = restarts.filter((at) => end - at <= KEPT_S);

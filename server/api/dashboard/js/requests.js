@@ -6,7 +6,7 @@ let pastRequests = { failed: [], slow: [], slow_ms: 0 };
 function showStages() {
   const counted = (of) => of.some((sample) => sample.stages_ms !== undefined);
   const of = counted(recent(60)) ? recent(60) : samples;
-  const means = COMPUTING.map((op) => {
+  const means = computing.map((op) => {
     const requests = of.reduce((sum, sample) => sum + sample.requests[op], 0);
     return [op, requests, stageNames.map((name, i) =>
       [name, of.reduce((sum, sample) => sum + (sample.stages_ms?.[op]?.[i] ?? 0), 0) / 1000 / Math.max(1, requests)])];
