@@ -54,23 +54,6 @@ void call_device_charge(struct compute_call *call, const struct services *servic
     call->charged_ns = ns;
 }
 
-struct call_host_bytes call_host_bytes(const struct compute_call *call)
-{
-    const struct task *task = &call->work.task;
-    const struct device_span tensors = device_tensor_memory(call->executor->device);
-    struct operation_part parts[OPERATION_PARTS_MAX];
-    struct call_host_bytes bytes = {0, 0};
-    if (call->client_memory.on_device)
-        return bytes;
-    const struct operation *operation = task->operation;
-    if (!operation_parts(operation, &task->problem, parts))
-        return bytes;
-    for (uint32_t i = 0; i < operation->operands + operation->results; i++)
-        if (!device_span_has(tensors, operation_pointer(operation, &task->problem, i)))
-            *(parts[i].is_whole ? &bytes.whole : &bytes.divided) += (double)parts[i].bytes;
-    return bytes;
-}
-
 /* ---- the kernel and the memory ---- */
 
 /* Refuses a result that is larger than --max-result. */

@@ -25,18 +25,6 @@ void call_device_charge(struct compute_call *call, const struct services *servic
 /* Takes the call's time off its executor's charge. */
 void call_device_discharge(struct compute_call *call);
 
-/* The bytes of a call's operands and results that lie on the host, which are copied to and from the
- * device that computes. Operands in the body and in shared memory count the same. Resident
- * operands, stored results and memory of a GPU that the client shares do not count. */
-struct call_host_bytes {
-    /* Of operands that every part of a divided call needs whole (call_split.h), such as the B of a
-     * single product. */
-    double whole;
-    double divided; /* of operands and results that are divided over the parts */
-};
-/* The bytes of a call whose shapes are known and whose kernel is chosen. */
-struct call_host_bytes call_host_bytes(const struct compute_call *call);
-
 /* Sets c, lse, result_bytes and sends_result from the shapes in `request`. False: a size overflows.
  */
 bool call_measure_results(struct compute_call *call, const union call_request *request);

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/api/compute/call_placement.h"
 #include "server/api/compute/compute_call.h"
 #include "server/api/services.h"
 #include "server/scheduler/device_shares.h"
@@ -37,6 +36,23 @@ struct call_split {
     _Atomic(struct call_part *) failed; /* the first part that failed; NULL: none has */
     struct call_part parts[];
 };
+
+struct call_host_bytes call_host_bytes(const struct compute_call *call)
+{
+    const struct task *task = &call->work.task;
+    const struct device_span tensors = device_tensor_memory(call->executor->device);
+    struct operation_part parts[OPERATION_PARTS_MAX];
+    struct call_host_bytes bytes = {0, 0};
+    if (call->client_memory.on_device)
+        return bytes;
+    const struct operation *operation = task->operation;
+    if (!operation_parts(operation, &task->problem, parts))
+        return bytes;
+    for (uint32_t i = 0; i < operation->operands + operation->results; i++)
+        if (!device_span_has(tensors, operation_pointer(operation, &task->problem, i)))
+            *(parts[i].is_whole ? &bytes.whole : &bytes.divided) += (double)parts[i].bytes;
+    return bytes;
+}
 
 /* The most units into which a call can be divided; 0 or 1: the call stays whole, because the
  * results of its parts would have other bits, or because a result is to lie in memory of one

@@ -24,6 +24,18 @@ struct call_split;
 struct compute_call;
 struct services;
 
+/* The bytes of a call's operands and results that lie on the host, which are copied to and from the
+ * device that computes. Operands in the body and in shared memory count the same. Resident
+ * operands, stored results and memory of a GPU that the client shares do not count. */
+struct call_host_bytes {
+    /* Of operands that every part of a divided call needs whole (call_split.h), such as the B of a
+     * single product. */
+    double whole;
+    double divided; /* of operands and results that are divided over the parts */
+};
+/* The bytes of a call whose shapes are known and whose kernel is chosen. */
+struct call_host_bytes call_host_bytes(const struct compute_call *call);
+
 /* Divides a call whose kernel is chosen, and takes the device memory of its parts. Sets call->split
  * and call->devices if the call is divided; else the call is unchanged. */
 void call_split_open(struct compute_call *call, struct services *services);

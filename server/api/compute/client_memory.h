@@ -17,8 +17,6 @@
 #include "server/device/work.h"
 #include "server/shm/shm_store.h"
 
-struct request;
-
 /* Every operand and two results may have a mapping each. */
 enum { CLIENT_MEMORY_OPERANDS = OPERAND_TABLE_MAX, CLIENT_MEMORY_MAX = CLIENT_MEMORY_OPERANDS + 2 };
 
@@ -70,13 +68,5 @@ uint64_t client_memory_bytes(const struct client_memory *client_memory,
 /* Releases the mappings, when the work is done or was never queued. Fails the work if the client
  * has made a mapping shorter. */
 void client_memory_end(struct client_memory *client_memory, struct work *work);
-
-/* Finds the operands and the result of a request to compute that the header Gemmd-Memory names in
- * the shared memory of the request's connection. Does nothing without that header. To be called on
- * the request's I/O thread when all parameters are settled, before compute_call_open. Errors are in
- * request->fault: GEMMD_ERR_MALFORMED if an operand or the result is not in the memory or the
- * connection has no memory, GEMMD_ERR_NOT_IMPLEMENTED if --shm-memfd is off, GEMMD_ERR_MEDIA_TYPE
- * if the body is not raw, or the error with which mapping the memory failed. */
-enum gemmd_error client_memory_open(struct request *request);
 
 #endif
