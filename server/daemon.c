@@ -9,7 +9,7 @@
 #include "server/api/routes.h"
 #include "server/base/clock.h"
 #include "server/daemon_devices.h"
-#include "server/device/memory/host_memory.h"
+#include "server/device/host_memory.h"
 #include "server/http/tls.h"
 #include "server/http/tokens.h"
 #include "server/jobs/job_thread.h"

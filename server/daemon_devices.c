@@ -3,8 +3,7 @@
 #include <inttypes.h>
 
 #include "server/base/cores.h"
-#include "server/device/device_choice.h"
-#include "server/device/devices_open.h"
+#include "server/device/device_open.h"
 #include "server/device/memory/memory_limit.h"
 #include "server/observe/log.h"
 

@@ -9,7 +9,7 @@
 #include "kernels/gemm.h"
 #include "proto/error.h"
 #include "server/config/config.h"
-#include "server/device/device_choice.h"
+#include "server/device/device_open.h"
 #include "server/scheduler/executor.h"
 
 struct log;

@@ -4,7 +4,7 @@
 
 #include "server/api/tensors/tensor_call.h"
 #include "server/base/cores.h"
-#include "server/device/device_choice.h"
+#include "server/device/device_open.h"
 #include "server/device/memory/memory_limit.h"
 #include "server/http/read_ahead.h"
 #include "server/http/respond.h"

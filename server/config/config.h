@@ -36,7 +36,7 @@ struct config {
     char *listen[CONFIG_LISTEN_MAX]; /* 127.0.0.1:8080 if not set and LISTEN_FDS has no sockets */
     uint32_t listen_count;
     enum config_backend backend;
-    char *devices;                        /* the GPUs to compute on (device_choice.h) */
+    char *devices;                        /* the GPUs to compute on (device_open.h) */
     uint32_t streams;                     /* works that a GPU runs at a time */
     uint32_t max_batch;                   /* works that may share a launch */
     uint32_t busy_poll_us;                /* polling for work before a thread sleeps; 0: none */

@@ -19,7 +19,7 @@
 #include <stdint.h>
 
 #include "server/device/device.h"
-#include "server/device/device_choice.h"
+#include "server/device/device_open.h"
 #include "server/scheduler/dispatch.h"
 #include "server/scheduler/early_copy.h"
 #include "server/scheduler/queue.h"

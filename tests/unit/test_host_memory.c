@@ -1,5 +1,5 @@
-/* server/device/memory/host_memory.c: host memory that is allocated while a device is opened. */
-#include "server/device/memory/host_memory.h"
+/* server/device/host_memory.c: host memory that is allocated while a device is opened. */
+#include "server/device/host_memory.h"
 
 #include <check.h>
 #include <linux/mempolicy.h>

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "server/device/device.h"
-#include "server/device/device_choice.h"
+#include "server/device/device_open.h"
 
 static struct device_choice choice;
 static struct fault fault;
@@ -76,8 +76,8 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("device_choice");
-    TCase *tests = tcase_create("device_choice");
+    Suite *suite = suite_create("device_open");
+    TCase *tests = tcase_create("device_open");
     tcase_add_test(tests, cpu_makes_as_many_devices_as_asked_for);
     tcase_add_test(tests, other_texts_are_refused);
     tcase_add_test(tests, lists_of_gpus_that_no_host_has);

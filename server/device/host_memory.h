@@ -6,8 +6,8 @@
  * 2 GiB on an H100's host. Separate threads have the pages allocated from host_memory_begin on,
  * while the device is being opened. All functions are called from one thread.
  */
-#ifndef SERVER_DEVICE_MEMORY_HOST_MEMORY_H
-#define SERVER_DEVICE_MEMORY_HOST_MEMORY_H
+#ifndef SERVER_DEVICE_HOST_MEMORY_H
+#define SERVER_DEVICE_HOST_MEMORY_H
 
 #include <stdint.h>
 

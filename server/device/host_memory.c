@@ -1,4 +1,4 @@
-#include "server/device/memory/host_memory.h"
+#include "server/device/host_memory.h"
 
 #include <inttypes.h>
 #include <linux/mempolicy.h>
