@@ -89,10 +89,10 @@ static int64_t epoch_ms(void)
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / NS_PER_MS;
 }
 
-void job_accept(struct job *job, struct job_task *task, uint64_t now_ns, struct job_view *view)
+void job_accept(struct job *job, struct job_owner *owner, uint64_t now_ns, struct job_view *view)
 {
     struct jobs *jobs = job->jobs;
-    job->task = task;
+    job->owner = owner;
     job->accepted_ns = now_ns;
     job->created_ms = epoch_ms();
     pthread_mutex_lock(&jobs->lock);
@@ -121,7 +121,7 @@ void job_finish(struct job *job, uint64_t now_ns)
     struct jobs *jobs = job->jobs;
     struct job_answer *unwanted = NULL;
     pthread_mutex_lock(&jobs->lock);
-    job->task = NULL;
+    job->owner = NULL;
     job->finished_ns = now_ns;
     job_list_remove(&jobs->table, JOB_LIST_UNFINISHED, job);
     jobs->unfinished--;

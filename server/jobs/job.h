@@ -1,5 +1,5 @@
 /*
- * job.h - one job, for the request that makes it: its states, its task, and its answer.
+ * job.h - one job, for the request that makes it: its states, its owner, and its answer.
  *
  * The request opens a job at the headers, and accepts the job when its work is queued. The job
  * belongs to the request until job_accept, and to the store (jobs.h) afterwards. The job exists at
@@ -47,12 +47,12 @@ struct job_view {
     uint64_t bytes; /* of the answer */
 };
 
-/* The computation of a job; part of its owner's own struct. */
-struct job_task {
+/* The owner of a job, which computes the answer; part of the owner's own struct. */
+struct job_owner {
     /* Called when the job is cancelled, at most once, with the store locked. The owner may drop the
      * work if the work has not begun, and still has to call job_finish. The function must
      * neither block nor call functions of the store. */
-    void (*cancel)(struct job_task *task);
+    void (*cancel)(struct job_owner *owner);
 };
 
 /* Opens a job of the tenant with a name and a number. `op` is a static string.
@@ -68,11 +68,11 @@ void job_discard(struct job *job);
 
 /* Accepts a job, which can be found by its id from now on and must be finished. Sets `view`, which
  * may be NULL. */
-void job_accept(struct job *job, struct job_task *task, uint64_t now_ns, struct job_view *view);
+void job_accept(struct job *job, struct job_owner *owner, uint64_t now_ns, struct job_view *view);
 /* Records that the job's work has begun. */
 void job_start(struct job *job, uint64_t now_ns);
 /* Finishes a job, whose work has ended and whose answer is written. Afterwards the caller does not
- * use the job, and the store does not use the task. The answer of a cancelled job is dropped. */
+ * use the job, and the store does not use the owner. The answer of a cancelled job is dropped. */
 void job_finish(struct job *job, uint64_t now_ns);
 /* Whether the job has been cancelled, so that its answer will be dropped. */
 bool job_is_cancelled(struct job *job);

@@ -138,7 +138,7 @@ enum gemmd_error jobs_delete(struct jobs *jobs, const char *id, const char *tena
             job_set_state(job, JOB_CANCELLED);
             jobs->counts.cancelled++;
             job_waiters_wake_all(job);
-            job->task->cancel(job->task);
+            job->owner->cancel(job->owner);
         }
         job_describe(job, now_ns, view);
         if (job_is_kept(job)) {

@@ -10,7 +10,7 @@
  *                  `---------`--> cancelled --------------------> forgotten
  *
  * Open and kept jobs count against the limit of jobs, exactly. Remembered ids do not count; the
- * store remembers at most as many ids as the limit allows jobs. Only the owner of a job's task
+ * store remembers at most as many ids as the limit allows jobs. Only the owner of a job
  * knows what the job computes.
  *
  * Any thread. One mutex, never held for long. The caller provides the time (clock_now_ns).

@@ -15,13 +15,13 @@ static const struct jobs_limits limits = {
 
 static int cancels;
 
-static void count_cancel(struct job_task *task)
+static void count_cancel(struct job_owner *owner)
 {
-    (void)task;
+    (void)owner;
     cancels++;
 }
 
-static struct job_task task = {.cancel = count_cancel};
+static struct job_owner owner = {.cancel = count_cancel};
 
 /* A job of tenant "t" with `bytes` reserved, not accepted yet. */
 static struct job *open_job(struct jobs *jobs, uint64_t bytes)
@@ -36,7 +36,7 @@ static struct job *accept_job(struct jobs *jobs, uint64_t bytes, char id[JOB_ID_
 {
     struct job_view view;
     struct job *job = open_job(jobs, bytes);
-    job_accept(job, &task, START, &view);
+    job_accept(job, &owner, START, &view);
     memcpy(id, view.id, JOB_ID_TEXT + 1);
     return job;
 }
@@ -287,7 +287,7 @@ START_TEST(what_is_no_id_is_not_found)
 }
 END_TEST
 
-START_TEST(cancelling_tells_the_task_once)
+START_TEST(cancelling_tells_the_owner_once)
 {
     struct jobs *jobs = jobs_create(&limits);
     struct job_view view;
@@ -501,7 +501,7 @@ END_TEST
 enum { CLIENTS = 4, EACH = 500, BUSY_BYTES = 64 };
 
 struct busy_job {
-    struct job_task task; /* first */
+    struct job_owner owner; /* first */
     struct busy_job *next;
     struct job *job;
 };
@@ -513,7 +513,7 @@ static struct busy_queue {
     atomic_uint cancelled;
 } busy = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-static void busy_cancel(struct job_task *cancelled)
+static void busy_cancel(struct job_owner *cancelled)
 {
     (void)cancelled;
     atomic_fetch_add(&busy.cancelled, 1);
@@ -549,7 +549,7 @@ static void use_one(struct client *client)
     struct job_view view;
     struct job_answer *answer = NULL;
     struct busy_job *work = malloc(sizeof *work);
-    work->task.cancel = busy_cancel;
+    work->owner.cancel = busy_cancel;
     if (job_open(client->jobs, "t", 0, "gemm", "", &work->job, NULL) != GEMMD_OK) {
         free(work);
         return;
@@ -560,7 +560,7 @@ static void use_one(struct client *client)
         return;
     }
     client->made++;
-    job_accept(work->job, &work->task, 1, &view);
+    job_accept(work->job, &work->owner, 1, &view);
     pthread_mutex_lock(&busy.lock);
     work->next = busy.first;
     busy.first = work;
@@ -673,7 +673,7 @@ START_TEST(a_tenant_lists_its_own_jobs)
     char ids[4][JOB_ID_TEXT + 1], id[JOB_ID_TEXT + 1];
     uint64_t next;
     ck_assert_int_eq(job_open(jobs, "u", 1, "gemm", "", &other, NULL), GEMMD_OK);
-    job_accept(other, &task, START, &views[0]);
+    job_accept(other, &owner, START, &views[0]);
     memcpy(id, views[0].id, sizeof id);
     for (int i = 0; i < 4; i++)
         own[i] = accept_job(jobs, 1, ids[i]);
@@ -725,7 +725,7 @@ int main(void)
     tcase_add_test(tcase, an_answer_that_is_being_sent_outlives_its_job);
     tcase_add_test(tcase, another_tenants_job_is_forbidden);
     tcase_add_test(tcase, what_is_no_id_is_not_found);
-    tcase_add_loop_test(tcase, cancelling_tells_the_task_once, 0, 2);
+    tcase_add_loop_test(tcase, cancelling_tells_the_owner_once, 0, 2);
     tcase_add_test(tcase, deleting_what_is_done_removes_it);
     tcase_add_test(tcase, waiters_are_woken_by_what_comes_first);
     tcase_add_test(tcase, nobody_waits_for_what_has_ended);

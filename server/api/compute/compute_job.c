@@ -31,7 +31,7 @@ struct compute_job_origin {
 struct compute_job {
     struct services *services; /* borrowed */
     struct job *job;
-    struct job_task task;
+    struct job_owner owner;
     struct compute_call call;
     struct compute_times times;
     struct compute_job_origin origin;
@@ -239,9 +239,9 @@ static void compute_job_work_done(struct work *work)
     job_thread_post(job->services->job_thread, &job->errand);
 }
 
-static void compute_job_cancel(struct job_task *task)
+static void compute_job_cancel(struct job_owner *owner)
 {
-    struct compute_job *job = JOB_OF(task, task);
+    struct compute_job *job = JOB_OF(owner, owner);
     struct work *work = &job->call.work;
     if (!compute_call_cancel(&job->call))
         return; /* the work runs already; compute_job_finish is called when it ends */
@@ -283,7 +283,7 @@ void compute_job_submit(struct request *request)
     *job = (struct compute_job){
         .services = services_of(request),
         .job = state_of(request)->job,
-        .task.cancel = compute_job_cancel,
+        .owner.cancel = compute_job_cancel,
         .times = {.started_ns = request->started_ns, .received_ns = request->received_ns},
         .errand = {.tenant = request->tenant_number, .advance = compute_job_advance},
     };
@@ -296,7 +296,7 @@ void compute_job_submit(struct request *request)
     work->started = compute_job_work_started;
     work->done = compute_job_work_done;
     work->queued_ns = clock_now_ns();
-    job_accept(job->job, &job->task, work->queued_ns, &view);
+    job_accept(job->job, &job->owner, work->queued_ns, &view);
     memcpy(job->origin.job_id, view.id, sizeof job->origin.job_id);
     compute_call_push(&job->call); /* the job may be done, and gone, at once */
     answer_accepted(request, &view);
