@@ -37,16 +37,18 @@ def first_difference(old, new):
     """What differs between two comparable answers, as a sentence."""
     if old[0] != new[0]:
         return f"status {old[0]} became {new[0]}: {excerpt(old[2])} became {excerpt(new[2])}"
+    said = [f"status {old[0]}"]
     if old[1] != new[1]:
         changed = [pair for pair in old[1] if pair not in new[1]], [pair for pair in new[1] if pair not in old[1]]
-        if any(changed):
-            return f"status {old[0]}, headers {changed[0]} became {changed[1]}"
-        return f"status {old[0]}, the order of headers {old[1]} became {new[1]}"
-    old, new = (body if isinstance(body, bytes) else json.dumps(body, ensure_ascii=False).encode()
-                for body in (old[2], new[2]))
-    at = next((i for i, pair in enumerate(zip(old, new)) if pair[0] != pair[1]), min(len(old), len(new)))
-    count = sum(a != b for a, b in zip(old, new)) + abs(len(old) - len(new))
-    return f"body from byte {at}, {count} of {len(old)} bytes: {excerpt(old, at)} became {excerpt(new, at)}"
+        said.append(f"headers {changed[0]} became {changed[1]}" if any(changed)
+                    else f"the order of headers {old[1]} became {new[1]}")
+    if old[2] != new[2]:
+        old, new = (body if isinstance(body, bytes) else json.dumps(body, ensure_ascii=False).encode()
+                    for body in (old[2], new[2]))
+        at = next((i for i, pair in enumerate(zip(old, new)) if pair[0] != pair[1]), min(len(old), len(new)))
+        count = sum(a != b for a, b in zip(old, new)) + abs(len(old) - len(new))
+        said.append(f"body from byte {at}, {count} of {len(old)} bytes: {excerpt(old, at)} became {excerpt(new, at)}")
+    return "; ".join(said)
 
 
 class Comparison:

@@ -2,12 +2,14 @@
 
 import random
 
-from . import products
+from . import crowds, mistakes, operations, products, services
 
 
 def units(kernels, backend):
     """All units, for the kernels {operation: names} of a daemon."""
-    yield from products.units(kernels, backend)
+    for part in (services, products, operations, crowds, mistakes):
+        yield from part.units(kernels, backend)
+    yield from services.last_units()
 
 
 def chosen(kernels, backend, seed, share, only):

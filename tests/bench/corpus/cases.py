@@ -141,5 +141,6 @@ def ways(draw, case):
         if draw.likely(0.05):
             request.headers["Want-Repr-Digest"] = "sha-256=1"
         if draw.likely(0.1) and request.path.startswith(case.path):
-            request.path += draw.choice(["&priority=0", "&priority=9", "&timeout_ms=600000"])
+            more = draw.choice(["priority=0", "priority=9", "timeout_ms=600000"])
+            request.path += ("&" if "?" in request.path else "?") + more
         yield coded(draw, request)

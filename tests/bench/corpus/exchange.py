@@ -1,8 +1,10 @@
 """One of the two daemons that are compared: its process, connections to it, requests and answers."""
 
 import http.client
+import json
 import os
 import socket
+import time
 from dataclasses import dataclass
 
 from serving import servers
@@ -55,9 +57,21 @@ class Connection:
             answer = Answer(response.status, response.getheaders(), response.read())
         except (OSError, http.client.HTTPException) as error:
             answer = Answer(0, [], type(error).__name__.encode())
-        if answer.status == 0 or response.will_close:
+        if answer.status == 0:
             self.close()
+        elif response.will_close:
+            self.await_end()
         return answer
+
+    def await_end(self):
+        """Waits until the daemon has closed the connection: one that the client closes first may be counted as one
+        whose client disconnected before the answer."""
+        try:
+            while self.socket.recv(1 << 16):
+                pass
+        except OSError:
+            pass
+        self.close()
 
     def close(self):
         if self.socket is not None:
@@ -104,6 +118,9 @@ class Side:
         self.connections = {}
         self.location = ""
         self.waiting = []
+        # Once a second has passed, the dashboard's documents have all their members.
+        while not json.loads(self.get("/dashboard/history"))["samples"] or self.get("/readyz") is None:
+            time.sleep(0.05)
 
     def send(self, request, way, number=0):
         """Sends a request: way 0 is TCP, way 1 the Unix socket."""
@@ -122,7 +139,7 @@ class Side:
         return answer
 
     def get(self, path):
-        """The body of an answer of 200, or None."""
+        """The body, if the status is 200."""
         self.send(Request("GET", path), 0)
         answer = self.receive()
         return answer.body if answer.status == 200 else None

@@ -7,16 +7,15 @@ ANY = "…"
 # Members of JSON documents that are masked, by the path of the request.
 MEMBERS = [
     # The clock, memory that the process happens to use, and the name of the build.
-    (r"/(info|version)$", {"uptime_seconds", "memory_used_bytes", "revision"}),
+    (r"/(info|version)(\?|$)", {"uptime_seconds", "memory_used_bytes", "revision"}),
     # Random identifiers, the clock, and measured times.
-    (r"/(jobs|gemm|attention|conv2d|reduce|softmax)\b", {"id", "created", "expires", "queued_ms", "running_ms"}),
+    (r"/(jobs|gemm|attention|conv2d|reduce|softmax)\b|{location}",
+     {"id", "created", "expires", "queued_ms", "running_ms"}),
     # Measured times, the clock, and which requests met in one launch.
-    (r"/v2/models/.*stats$", {"ns", "last_inference", "execution_count"}),
+    (r"/v2/models/.*stats(\?|$)", {"ns", "last_inference", "execution_count"}),
 ]
-# Documents of measured times: of these, only the members and the types of their values are compared.
-MEASURED = re.compile(r"/dashboard/(history|requests|kernels)")
-
-
+# Parts of a problem's sentence that say how far the device had come, by the status of the answer.
+PROGRESS = {504: rb"the deadline passed while [^\"]*", 409: rb"the job is (queued|running)"}
 def header(name, value, request, crowded):
     low = name.lower()
     if low in ("date", "retry-after"):  # the clock; an estimate to which the daemon adds a random part
@@ -43,49 +42,83 @@ def without(document, names):
     return document
 
 
-def shape(document):
-    """What a JSON document has, without its values."""
-    if isinstance(document, dict):
-        return {name: shape(value) for name, value in document.items()}
-    if isinstance(document, list):
-        return sorted({json.dumps(shape(value)) for value in document})
-    return "number" if isinstance(document, (int, float)) else type(document).__name__
+def names_of(entries):
+    """The names of all members of a list of objects, without those that only some samples of the history have."""
+    return sorted({name for entry in entries for name in entry} - {"latency", "stages_ms"})
+
+
+def history(document):
+    """The samples are of measured times, and a second has what happened to end in it."""
+    samples = document["samples"]
+    return document | {"samples": [names_of(samples), names_of(each["requests"] for each in samples),
+                                   names_of(each["queue"] for each in samples)]}
+
+
+def failures(document):
+    """Of one second the daemon keeps 16 requests, and the slow ones depend on measured times."""
+    return {name: names_of(value) if name == "failed" else ANY for name, value in document.items()}
+
+
+def kernels(document):
+    """The order is that of the measured times; a resident B counts once for the rows that meet in a launch."""
+    seen = without(document, {"busy_seconds", "bytes"})
+    return seen | {"kernels": sorted(seen["kernels"], key=json.dumps)}
+
+
+DASHBOARD = {"/dashboard/history": history, "/dashboard/requests": failures, "/dashboard/kernels": kernels}
 
 
 def metrics(text):
     """The comments of a page of metrics, and the names and labels of its series."""
-    series = [line if line.startswith("#") else line.rsplit(" ", 1)[0] for line in text.decode().splitlines()]
+    series = [line if line.startswith("#") else line.split(" # ")[0].rsplit(" ", 1)[0]
+              for line in text.decode().splitlines()]
     return [re.sub(r'revision="[^"]*"', f'revision="{ANY}"', line) for line in series]
+
+
+def job(document):
+    """The description of a job without the time that it ran, which is there once the device has begun: a deadline
+    or a deletion meets the job before or after that."""
+    if isinstance(document, dict) and (document.get("status") == 504 or document.get("state") == "cancelled"):
+        return {name: value for name, value in document.items() if name != "running_ms"}
+    return document
+
+
+def members(path):
+    """The names of the members that are masked in a JSON document at the path."""
+    return next((names for pattern, names in MEMBERS if re.match(pattern, path)), set())
 
 
 def body(request, answer, kind):
     """The body as it is compared; as it is, if nothing of it is masked."""
-    if request.path.startswith("/metrics") and answer.status == 200:
+    path = request.path.partition("?")[0]
+    if path == "/metrics" and answer.status == 200:
         return metrics(answer.body)
     if "json" not in kind:
         return answer.body
-    names = {"request_id"} if request.id is None and "problem" in kind else set()
-    if "problem" not in kind:
-        for pattern, members in MEMBERS:
-            if re.match(pattern, request.path):
-                names |= members
-    measured = MEASURED.match(request.path)
-    if not names and not measured:
-        return answer.body
+    names, text = members(request.path), answer.body
+    if "problem" in kind:
+        names = {"request_id"} if request.id is None else set()
+        if answer.status in PROGRESS:
+            text = re.sub(PROGRESS[answer.status], ANY.encode(), text)
+    if not names and path not in DASHBOARD and text == answer.body:
+        return text
     try:
-        document = json.loads(answer.body)
+        document = json.loads(text)
     except ValueError:
-        return answer.body
-    return shape(document) if measured else without(document, names)
+        return text
+    if path in DASHBOARD and "problem" not in kind:
+        return DASHBOARD[path](document)
+    return without(job(document), names)
 
 
 def comparable(request, answer, crowded=False):
     """An answer as (status, headers, body), equal for two answers exactly if they count as the same."""
     kind = next((value for name, value in answer.headers if name.lower() == "content-type"), "")
     seen = body(request, answer, kind)
-    whole = isinstance(seen, bytes)
     headers = [(name, header(name, value, request, crowded)) for name, value in answer.headers]
-    if not whole:  # digits of what is masked
+    path = request.path.partition("?")[0]
+    masked_at_all = path == "/metrics" or path in DASHBOARD or members(request.path)
+    if not isinstance(seen, bytes) or (request.method == "HEAD" and masked_at_all):  # digits of what is masked
         headers = [(name, ANY if name.lower() in ("content-length", "content-digest", "repr-digest") else value)
                    for name, value in headers]
     return answer.status, headers, seen

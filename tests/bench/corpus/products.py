@@ -23,6 +23,10 @@ HUGE_SHAPES = {"huge": ([1536, 2048, 2500], [1536, 2048, 2500], [1024, 2048, 300
                "split": ([64, 100], [64, 128], [32768, 65536])}
 
 
+def kernel_option(kernel):
+    return {} if kernel == "auto" else {"kernel": kernel}
+
+
 def epilogue(draw, case_out, options):
     """alpha, beta, bias and act, drawn: those that the type of the result allows."""
     whole = case_out == "i32"
@@ -78,7 +82,7 @@ def dims(draw, shape):
 
 def by_type(dtype, out, kernel, shape):
     def make(draw):
-        options = {} if kernel == "auto" else {"kernel": kernel}
+        options = kernel_option(kernel)
         layout(draw, options)
         epilogue(draw, out, options)
         if draw.likely(0.15):
@@ -96,7 +100,7 @@ def by_type(dtype, out, kernel, shape):
 
 def scaled(dtype, kind, out, kernel, shape):
     def make(draw):
-        options = {"scales": kind} | ({} if kernel == "auto" else {"kernel": kernel})
+        options = {"scales": kind} | kernel_option(kernel)
         layout(draw, options)
         epilogue(draw, out, options)
         if dtype == "f8_e4m3" and draw.likely(0.3):
@@ -113,7 +117,7 @@ def put(name, operand, **parameters):
                    operand.data, {"Content-Type": OCTETS})
 
 
-def without(case, name, tensor):
+def resident_case(case, name, tensor):
     """The case with an operand that is a resident tensor: the body has the others."""
     left = [operand for operand in case.operands if operand.name != name]
     return Case(case.path, case.sizes, case.options | {name: tensor}, left)
@@ -122,7 +126,7 @@ def without(case, name, tensor):
 def resident(dtype, out, kernel):
     """Rows on a resident B, a resident A, both, batches of one B, and results that are stored."""
     def make(draw):
-        options = {} if kernel == "auto" else {"kernel": kernel}
+        options = kernel_option(kernel)
         if draw.likely(0.4):
             options["transb"] = 1
         n, k = draw.choice(MEDIUM + ODD), draw.choice(MEDIUM + ODD)
@@ -134,7 +138,7 @@ def resident(dtype, out, kernel):
         for m in draw.sample([1, 2, 3, 8, 16, 33, 64, 100, 128, 129, 200], 4):
             more = dict(options)
             epilogue(draw, out, more)
-            rows = without(product(draw, dtype, m, n, k, out, **more), "b", "w")
+            rows = resident_case(product(draw, dtype, m, n, k, out, **more), "b", "w")
             yield rows.raw()
             yield draw.choice([rows.npy(), rows.safetensors()])
             rows.sizes = {"m": m}
@@ -145,14 +149,12 @@ def resident(dtype, out, kernel):
             yield Request("POST", query("/gemm", parameters | stored.options))
         yield Request("GET", "/tensors/y")
         yield Request("GET", "/tensors")
-        yield without(product(draw, dtype, 33, n, k, out, **options), "a", "x").raw()
+        yield resident_case(product(draw, dtype, 33, n, k, out, **options), "a", "x").raw()
         if not options.get("transa"):
             several = product(draw, dtype, 9, n, k, out, 3, **options)
             several.operands[1] = b
-            yield without(several, "b", "w").raw()
-        inference = Case("/gemm", {}, {name: value for name, value in stored.options.items() if name != "transb"}
-                         | ({"transb": 1} if options.get("transb") else {}), stored.operands[:1], "linear.w")
-        inference.operands = [inference.operands[0]._replace(name="x")]
+            yield resident_case(several, "b", "w").raw()
+        inference = Case("/gemm", {}, stored.options, [stored.operands[0]._replace(name="x")], "linear.w")
         yield inference.infer()
         yield inference.infer(False, dtype not in ("f32", "f64"))
         for name in ("w", "x", "y"):
