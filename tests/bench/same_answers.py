@@ -5,9 +5,11 @@
 
 Both daemons run at the same time with the same options, and get the same requests, of which
 tests/bench/corpus draws thousands from tables of types, shapes, kernels, formats and mistakes. The requests
-are sent one at a time, but for those that are meant to meet in the queue. What may differ between two answers
-of one build is masked (tests/bench/corpus/masks.py), which the script shows for itself: it finds no difference
-if both builds are the same program. The exit status is 1 if an answer differs. Needs NumPy.
+are sent one at a time, but for those that are meant to meet in the queue. After most of them, further daemons
+with low limits, with tokens and with several devices get requests of their own (tests/bench/corpus/settings.py).
+What may differ between two answers of one build is masked (tests/bench/corpus/masks.py): the script finds no
+difference if both builds are the same program. The exit status is 1 if an answer differs or a daemon fails.
+Needs NumPy.
 """
 
 import argparse
@@ -18,19 +20,15 @@ import tempfile
 import time
 
 import corpus
-from corpus import exchange, masks
+from corpus import exchange, masks, settings
 
-# Enough for the corpus, and for two daemons on one host or one GPU.
-OPTIONS = ["--no-access-log", "--pinned-bytes", "1GiB", "--device-bytes", "2GiB", "--tensor-bytes", "512M",
-           "--shm-system"]
 SHOWN = 20
 
 
-def excerpt(value, around=None):
-    """Some of a body, from where it begins to differ."""
-    text = value if isinstance(value, bytes) else json.dumps(value, ensure_ascii=False).encode()
-    at = 0 if around is None else max(0, around - 60)
-    return f"{'…' if at else ''}{text[at:at + 160]!r}"
+def excerpt(body, at=0):
+    """Some of a body, around a byte."""
+    begin = max(0, at - 60)
+    return f"{'…' if begin else ''}{body[begin:begin + 160]!r}"
 
 
 def first_difference(old, new):
@@ -42,9 +40,8 @@ def first_difference(old, new):
         changed = [pair for pair in old[1] if pair not in new[1]], [pair for pair in new[1] if pair not in old[1]]
         said.append(f"headers {changed[0]} became {changed[1]}" if any(changed)
                     else f"the order of headers {old[1]} became {new[1]}")
-    if old[2] != new[2]:
-        old, new = (body if isinstance(body, bytes) else json.dumps(body, ensure_ascii=False).encode()
-                    for body in (old[2], new[2]))
+    old, new = old[2], new[2]
+    if old != new:
         at = next((i for i, pair in enumerate(zip(old, new)) if pair[0] != pair[1]), min(len(old), len(new)))
         count = sum(a != b for a, b in zip(old, new)) + abs(len(old) - len(new))
         said.append(f"body from byte {at}, {count} of {len(old)} bytes: {excerpt(old, at)} became {excerpt(new, at)}")
@@ -54,8 +51,8 @@ def first_difference(old, new):
 class Comparison:
     """Sends units to both daemons, and counts the answers that differ."""
 
-    def __init__(self, sides, show):
-        self.sides, self.show = sides, show
+    def __init__(self, show):
+        self.sides, self.show = [], show
         self.requests = self.same = self.crowds = 0
         self.different = []
         self.statuses = collections.Counter()
@@ -100,12 +97,22 @@ def kernels_of(side):
     return found
 
 
-def compare(sides, options):
-    comparison = Comparison(sides, options.show)
-    chosen = corpus.chosen(kernels_of(sides[0]), options.backend, options.seed, options.share, options.only)
-    for number, unit in enumerate(chosen):
-        comparison.unit(unit, options.seed, number % 2)
-    return comparison
+def compare(comparison, options, name, setting, folder):
+    """Starts both daemons with the options of a setting, and sends the units of the setting. Returns the daemons'
+    statuses, and how many units each setting has."""
+    try:
+        for program, letter in ((options.old, "a"), (options.new, "b")):
+            comparison.sides.append(exchange.Side(program, ["--backend", options.backend, *setting.options], folder,
+                                                  letter, setting.headers))
+        for side in comparison.sides:
+            side.await_ready()
+        chosen = corpus.chosen(kernels_of(comparison.sides[0]), options)
+        for number, unit in enumerate(unit for unit in chosen if unit.setting == name):
+            comparison.unit(unit, options.seed, number % 2)
+    finally:
+        ends = [side.stop() for side in comparison.sides]
+        comparison.sides.clear()
+    return ends, collections.Counter(unit.setting for unit in chosen)
 
 
 def main():
@@ -119,20 +126,19 @@ def main():
     parser.add_argument("--show", action="store_true", help="print every request, and every difference")
     options = parser.parse_args()
     began = time.monotonic()
+    comparison, ends = Comparison(options.show), []
     with tempfile.TemporaryDirectory() as folder:
-        sides = []
-        try:
-            for program, name in ((options.old, "old"), (options.new, "new")):
-                sides.append(exchange.Side(program, ["--backend", options.backend, *OPTIONS], folder, name))
-            comparison = compare(sides, options)
-        finally:
-            ends = [side.stop() for side in sides]
+        units = {"plain": 1}
+        for name, setting in settings.settings(options.backend, folder).items():
+            if units.get(name):
+                ended, units = compare(comparison, options, name, setting, folder)
+                ends += ended
     counts = ", ".join(f"{count} of {status}" for status, count in sorted(comparison.statuses.items()))
     print(f"statuses: {counts}; answers of shared launches: {comparison.shared[0]} old, {comparison.shared[1]} new; "
           f"{time.monotonic() - began:.0f} s")
     print(f"{comparison.requests} requests, {comparison.same} answers equal, {len(comparison.different)} differ")
     if any(ends):
-        print(f"the daemons ended with the statuses {ends[0]} and {ends[1]}")
+        print(f"the daemons ended with the statuses {ends}")
     sys.exit(1 if comparison.different or any(ends) or not comparison.requests else 0)
 
 

@@ -2,17 +2,18 @@
 
 import random
 
-from . import crowds, mistakes, operations, products, services
+from . import crowds, mistakes, operations, products, services, settings, shared_memory
 
 
-def units(kernels, backend):
+def all_units(kernels, backend):
     """All units, for the kernels {operation: names} of a daemon."""
-    for part in (services, products, operations, crowds, mistakes):
+    for part in (services, products, operations, crowds, mistakes, shared_memory, settings):
         yield from part.units(kernels, backend)
     yield from services.last_units()
 
 
-def chosen(kernels, backend, seed, share, only):
-    """A share of the units of the groups that have the text `only` in their name."""
-    draw = random.Random(seed)
-    return [unit for unit in units(kernels, backend) if draw.random() < share and only in unit.group]
+def chosen(kernels, options):
+    """A share of the units of the groups that have the text of the option --only in their name."""
+    draw = random.Random(options.seed)
+    return [unit for unit in all_units(kernels, options.backend)
+            if draw.random() < options.share and options.only in unit.group]

@@ -5,9 +5,9 @@ from .cases import Case, Operand, query
 from .products import MEDIUM, SMALL, TINY, epilogue, product, put, resident_case
 from .units import Request, Unit
 
-# Rows of a square matrix whose product with itself by the kernel `naive` keeps the device busy for some tens
-# of milliseconds, and how many such products keep all its streams busy.
-BUSY = {"cpu": (200, 1), "cuda": (2048, 8)}
+# Rows of a square matrix whose product with itself by the kernel `naive` keeps the device busy for some
+# milliseconds, and how many such products keep all its streams busy.
+BUSY = {"cpu": (200, 1), "cuda": (1280, 8)}
 CROWD = 48
 
 

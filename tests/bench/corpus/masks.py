@@ -2,6 +2,7 @@
 
 import json
 import re
+import zlib
 
 ANY = "…"
 # Members of JSON documents that are masked, by the path of the request.
@@ -11,6 +12,8 @@ MEMBERS = [
     # Random identifiers, the clock, and measured times.
     (r"/(jobs|gemm|attention|conv2d|reduce|softmax)\b|{location}",
      {"id", "created", "expires", "queued_ms", "running_ms"}),
+    # The name of the shared memory object, of which each daemon has its own.
+    (r"/v2/systemsharedmemory/", {"key"}),
     # Measured times, the clock, and which requests met in one launch.
     (r"/v2/models/.*stats(\?|$)", {"ns", "last_inference", "execution_count"}),
 ]
@@ -33,13 +36,10 @@ def header(name, value, request, crowded):
     return value
 
 
-def without(document, names):
-    """A JSON document with the values of some members masked."""
-    if isinstance(document, dict):
-        return {name: ANY if name in names else without(value, names) for name, value in document.items()}
-    if isinstance(document, list):
-        return [without(value, names) for value in document]
-    return document
+def without(text, names):
+    """JSON with the values of some members masked, where they are numbers or strings. All else is as it was."""
+    choice = "|".join(sorted(names))
+    return re.sub(rf'"({choice})"(:\s*)("[^"]*"|[-+.0-9e]+)'.encode(), rb'"\1"\2' + ANY.encode(), text)
 
 
 def names_of(entries):
@@ -61,8 +61,9 @@ def failures(document):
 
 def kernels(document):
     """The order is that of the measured times; a resident B counts once for the rows that meet in a launch."""
-    seen = without(document, {"busy_seconds", "bytes"})
-    return seen | {"kernels": sorted(seen["kernels"], key=json.dumps)}
+    measured = ("busy_seconds", "bytes")
+    return document | {"kernels": sorted(([(name, ANY if name in measured else value) for name, value in kernel.items()]
+                                          for kernel in document["kernels"]), key=str)}
 
 
 DASHBOARD = {"/dashboard/history": history, "/dashboard/requests": failures, "/dashboard/kernels": kernels}
@@ -72,15 +73,15 @@ def metrics(text):
     """The comments of a page of metrics, and the names and labels of its series."""
     series = [line if line.startswith("#") else line.split(" # ")[0].rsplit(" ", 1)[0]
               for line in text.decode().splitlines()]
-    return [re.sub(r'revision="[^"]*"', f'revision="{ANY}"', line) for line in series]
+    return re.sub(r'revision="[^"]*"', f'revision="{ANY}"', "\n".join(series)).encode()
 
 
-def job(document):
+def job(text):
     """The description of a job without the time that it ran, which is there once the device has begun: a deadline
     or a deletion meets the job before or after that."""
-    if isinstance(document, dict) and (document.get("status") == 504 or document.get("state") == "cancelled"):
-        return {name: value for name, value in document.items() if name != "running_ms"}
-    return document
+    if re.search(rb'"state":"cancelled"|"status":504', text):
+        return re.sub(rb',"running_ms":[.0-9]+', b"", text)
+    return text
 
 
 def members(path):
@@ -91,24 +92,19 @@ def members(path):
 def body(request, answer, kind):
     """The body as it is compared; as it is, if nothing of it is masked."""
     path = request.path.partition("?")[0]
-    if path == "/metrics" and answer.status == 200:
-        return metrics(answer.body)
+    coding = next((value for name, value in answer.headers if name == "Content-Encoding"), None)
+    text = zlib.decompress(answer.body, 47) if coding and answer.body else answer.body  # 47: gzip or zlib
+    if path == "/metrics" and answer.status == 200 and request.method != "HEAD":
+        return metrics(text)
     if "json" not in kind:
         return answer.body
-    names, text = members(request.path), answer.body
     if "problem" in kind:
-        names = {"request_id"} if request.id is None else set()
-        if answer.status in PROGRESS:
-            text = re.sub(PROGRESS[answer.status], ANY.encode(), text)
-    if not names and path not in DASHBOARD and text == answer.body:
-        return text
-    try:
-        document = json.loads(text)
-    except ValueError:
-        return text
-    if path in DASHBOARD and "problem" not in kind:
-        return DASHBOARD[path](document)
-    return without(job(document), names)
+        text = re.sub(PROGRESS.get(answer.status, rb"(?!)"), ANY.encode(), text)
+        return text if request.id is not None else without(text, {"request_id"})
+    if path in DASHBOARD:
+        return json.dumps(DASHBOARD[path](json.loads(text))).encode() if text else text
+    names = members(request.path)
+    return without(job(text), names) if names else answer.body
 
 
 def comparable(request, answer, crowded=False):
@@ -118,7 +114,7 @@ def comparable(request, answer, crowded=False):
     headers = [(name, header(name, value, request, crowded)) for name, value in answer.headers]
     path = request.path.partition("?")[0]
     masked_at_all = path == "/metrics" or path in DASHBOARD or members(request.path)
-    if not isinstance(seen, bytes) or (request.method == "HEAD" and masked_at_all):  # digits of what is masked
+    if seen != answer.body or (request.method == "HEAD" and masked_at_all):  # digits of what is masked
         headers = [(name, ANY if name.lower() in ("content-length", "content-digest", "repr-digest") else value)
                    for name, value in headers]
     return answer.status, headers, seen

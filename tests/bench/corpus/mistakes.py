@@ -12,8 +12,8 @@ from .units import OCTETS, Request, Unit
 SHORT = ["1", "2", "9", "10", "00012"]
 COMMON = ["kernel", "timeout_ms", "priority"]
 PARAMETERS = {
-    "/gemm": ["m", "n", "k", "dtype", "out", "precision", "scales", "transa", "transb", "alpha", "beta", "batch", "bias",
-              "act", "a", "b", "store", "verify", *COMMON],
+    "/gemm": ["m", "n", "k", "dtype", "out", "precision", "scales", "transa", "transb", "alpha", "beta", "batch",
+              "bias", "act", "a", "b", "store", "verify", *COMMON],
     "/attention": ["batch", "heads", "kv_heads", "sq", "skv", "d", "dv", "layout", "dtype", "causal", "window", "scale",
                    "softcap", "lens", "k", "v", "lse", *COMMON],
     "/conv2d": ["batch", "channels", "height", "width", "filters", "filter_h", "filter_w", "groups", "stride",
@@ -22,8 +22,9 @@ PARAMETERS = {
     "/reduce": ["shape", "op", "axis", "keepdims", "dtype", "out", "x", "store", *COMMON],
     "/softmax": ["shape", "dtype", "out", "scale", "log", "lens", "x", "store", *COMMON],
 }
-VALUES = ["", "0", "1", "2", "-1", "1.5", "x", "none", "auto", "f32", "float32", "F32", "i8", "f8_e4m3", "bf16", "block",
-          "freivalds", "1e3", "1e999", "nan", "inf", "+1", "1e%2B1", "0x10", "%201", "1%20", "2147483647", "2147483648",
+VALUES = ["", "0", "1", "2", "-1", "1.5", "x", "none", "auto", "f32", "float32", "F32", "i8", "f8_e4m3", "bf16",
+          "block", "freivalds", "1e3", "1e999", "nan", "inf", "+1", "1e%2B1", "0x10", "%201", "1%20", "2147483647",
+          "2147483648",
           "18446744073709551616", "999999", "9", "10", "true", "%00", "%zz", "%", "1,2", "1,2,3,4,5", "a" * 129,
           "..", "same", "naive", "nhwc", "-0", "00012"]
 HEADERS = [("Content-Type", "application/json"), ("Content-Type", "text/plain"), ("Content-Type", ""),
@@ -35,8 +36,9 @@ HEADERS = [("Content-Type", "application/json"), ("Content-Type", "text/plain"),
            ("Content-Digest", "md5=:AAAA:"), ("Repr-Digest", "sha-512=:!:"), ("Want-Content-Digest", "x="),
            ("Prefer", "wait=x"), ("Prefer", "handling=lenient"), ("Expect", "100-continue"), ("Expect", "x"),
            ("Gemmd-Memory", "a=0"), ("Gemmd-Memory", ""), ("Authorization", "Bearer x"), ("Authorization", "x"),
-           (HEADER, "2"), (HEADER, "x"), (HEADER, "99999999"), ("traceparent", "00-" + "a" * 32 + "-" + "b" * 16 + "-01"),
-           ("traceparent", "x"), ("If-Match", "*"), ("If-None-Match", "*"), ("Range", "bytes=0-1"), ("Cookie", "a=b"),
+           (HEADER, "2"), (HEADER, "x"), (HEADER, "99999999"),
+           ("traceparent", "00-" + "a" * 32 + "-" + "b" * 16 + "-01"), ("traceparent", "x"), ("If-Match", "*"),
+           ("If-None-Match", "*"), ("Range", "bytes=0-1"), ("Cookie", "a=b"),
            ("X-Request-Id", "another"), ("Upgrade", "h2c"), ("Connection", "close"), ("Accept-Encoding", "gzip")]
 LEFT_OUT = object()
 METHODS = ["GET", "HEAD", "PUT", "DELETE", "PATCH", "OPTIONS", "POST", "TRACE", "gemm", "CONNECT"]
@@ -59,8 +61,8 @@ def wrong_parameters(path):
                 pairs = [pair for pair in text.split("&") if pair and not pair.startswith(name + "=")]
                 request.path = f"{target}?{'&'.join([*pairs, f'{name}={value}'])}"
                 yield request
-            for text in ("", name, f"{name}=1&{name}=1", f"{name.upper()}=1", f"{name}x=1", f"{name[:-1]}=1", f"{name}==1",
-                         f"&{name}=1&", f"{name};=1"):
+            for text in ("", name, f"{name}=1&{name}=1", f"{name.upper()}=1", f"{name}x=1", f"{name[:-1]}=1",
+                         f"{name}==1", f"&{name}=1&", f"{name};=1"):
                 yield Request("POST", f"{path}?{text}", bytes(8), {"Content-Type": OCTETS})
     return make
 
@@ -95,7 +97,8 @@ def cut(draw, data):
 
 def wrong_bodies(draw):
     for case in cases_of(draw):
-        for request in (case.raw(), case.npy(), case.npy(2), case.safetensors(), case.infer(), case.infer(False, False)):
+        for request in (case.raw(), case.npy(), case.npy(2), case.safetensors(), case.infer(),
+                        case.infer(False, False)):
             for body in cut(draw, request.body):
                 yield Request("POST", request.path, body, dict(request.headers))
             packed = gzip.compress(request.body, 1, mtime=0)
@@ -115,7 +118,8 @@ def wrong_arrays(draw):
                 both = Case(case.path, case.sizes, case.options, operands, case.model)
                 for request in (both.npy(), both.safetensors(), both.infer()):
                     yield request
-        for operands in (case.operands[:-1], case.operands[1:], case.operands[::-1], case.operands + case.operands[-1:]):
+        given = case.operands
+        for operands in (given[:-1], given[1:], given[::-1], given + given[-1:]):
             both = Case(case.path, case.sizes, case.options, operands, case.model)
             yield both.npy()
             yield both.safetensors()
@@ -162,8 +166,9 @@ def wrong_inferences(number):
                         continue
                     text = json.dumps(changed(whole, path, value)).encode()
                     yield Request("POST", request.path, text + data, {HEADER: str(len(text))} if data else {})
-            for more in ({"id": "x"}, {"id": 1}, {"outputs": []}, {"outputs": [{"name": "Z"}]}, {"parameters": {"x": 1}},
-                         {"parameters": {"priority": 3, "timeout": 1000000000}}, {"parameters": {"sequence_id": 3}},
+            for more in ({"id": "x"}, {"id": 1}, {"outputs": []}, {"outputs": [{"name": "Z"}]},
+                         {"parameters": {"x": 1}}, {"parameters": {"priority": 3, "timeout": 1000000000}},
+                         {"parameters": {"sequence_id": 3}},
                          {"parameters": {"kernel": "none"}}, {"parameters": {"kernel": 3}}, {"unknown": {}},
                          {"parameters": {"priority": -1}}, {"parameters": {"timeout": "x"}}):
                 text = json.dumps(whole | more).encode()
@@ -191,15 +196,17 @@ def wrong_headers(draw):
 
 def wrong_methods(draw):
     del draw
-    for path in ("/", "/gemm", "/attention", "/conv2d", "/reduce", "/softmax", "/tensors", "/tensors/x", "/jobs", "/jobs/x",
-                 "/jobs/x/result", "/info", "/metrics", "/livez", "/readyz", "/version", "/openapi.json", "/docs", "/v2",
-                 "/v2/models/gemm_fp32", "/v2/models/gemm_fp32/infer", "/v2/repository/index", "/v2/logging",
+    for path in ("/", "/gemm", "/attention", "/conv2d", "/reduce", "/softmax", "/tensors", "/tensors/x", "/jobs",
+                 "/jobs/x", "/jobs/x/result", "/info", "/metrics", "/livez", "/readyz", "/version", "/openapi.json",
+                 "/docs",
+                 "/v2", "/v2/models/gemm_fp32", "/v2/models/gemm_fp32/infer", "/v2/repository/index", "/v2/logging",
                  "/v2/systemsharedmemory/status", "/dashboard/history", "/nothing"):
         for method in METHODS:
             if method != "CONNECT":
                 yield Request(method, path)
-    for path in ("/gem", "/gemm/", "//gemm", "/Gemm", "/tensor/x", "/tensors/", "/tensors/a/b", "/tensors/a%2Fb", "/tensors/%00",
-                 "/tensors/" + "a" * 129, "/tensors/a b", "/jobs/", "/v1", "/v2/models/gemm_fp31", "/v2/models/gemm",
+    for path in ("/gem", "/gemm/", "//gemm", "/Gemm", "/tensor/x", "/tensors/", "/tensors/a/b",
+                 "/tensors/a%2Fb", "/tensors/%00", "/tensors/" + "a" * 129, "/tensors/a b", "/jobs/", "/v1",
+                 "/v2/models/gemm_fp31", "/v2/models/gemm",
                  "/v2/models//infer", "/v2/models/linear./infer", "/v3", "/.", "/../etc", "/gemm%3Fm=1", "*",
                  "/health/", "/metric", "/openapi", "/a" * 200, "/?x=1", "/info?x=1", "/livez?x=1", "/metrics?x=1",
                  "/version?", "/v2?x=1", "/v2/models/gemm_fp32?x=1", "/v2/models/stats?x=1"):
@@ -209,24 +216,28 @@ def wrong_methods(draw):
             yield Request("PUT", path, b"x")
 
 
+EXPECTING = {"Content-Type": OCTETS, "Expect": "100-continue"}
+
+
 def too_large(draw):
     """Refused by the headers, before a body is read."""
     del draw
     most = 2147483647
-    for parameters in ({"m": most, "n": most, "k": most}, {"m": 100000, "n": 100000, "k": 1}, {"m": 1, "n": 1, "k": most},
-                       {"m": 20000, "n": 20000, "k": 20000}, {"m": 1, "n": 1, "k": 1, "batch": most},
+    for parameters in ({"m": most, "n": most, "k": most}, {"m": 100000, "n": 100000, "k": 1},
+                       {"m": 1, "n": 1, "k": most}, {"m": 20000, "n": 20000, "k": 20000},
+                       {"m": 1, "n": 1, "k": 1, "batch": most},
                        {"m": 50000, "n": 50000, "k": 100, "dtype": "f16"}, {"m": 1 << 16, "n": 1 << 16, "k": 1 << 16}):
         path = query("/gemm", parameters)
         for length in ("8", "2000000000", "99999999999999999999", "18446744073709551615"):
-            yield Request("POST", path, b"", {"Content-Type": OCTETS, "Content-Length": length, "Expect": "100-continue"})
+            yield Request("POST", path, b"", EXPECTING | {"Content-Length": length})
     for path in ("/attention?heads=60000&sq=60000&d=256", "/reduce?shape=2147483647,2147483647",
                  "/softmax?shape=60000,60000", "/reduce?shape=1,1,1,1,1,1,1,1,1",
                  "/conv2d?channels=60000&height=60000&width=60&filters=60000&filter_h=3&filter_w=3",
                  "/conv2d?channels=1&height=3&width=3&filters=1&filter_h=4&filter_w=4"):
-        yield Request("POST", path, b"", {"Content-Type": OCTETS, "Content-Length": "8", "Expect": "100-continue"})
+        yield Request("POST", path, b"", EXPECTING | {"Content-Length": "8"})
     for path in ("/tensors/x?shape=2147483647,2147483647&dtype=f64", "/tensors/x?shape=20000,20000&dtype=f32",
                  "/tensors/x?shape=1,1,1,1,1,1,1,1,1&dtype=f32"):
-        yield Request("PUT", path, b"", {"Content-Type": OCTETS, "Content-Length": "8", "Expect": "100-continue"})
+        yield Request("PUT", path, b"", EXPECTING | {"Content-Length": "8"})
 
 
 GET = b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -246,7 +257,8 @@ def not_http(draw):
                  HEAD_OF_POST + b"Content-Length: 8\r\nContent-Length: 8\r\n\r\n" + bytes(8),
                  HEAD_OF_POST + b"Content-Length: 8\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
                  HEAD_OF_POST + b"Content-Length: -1\r\n\r\n", HEAD_OF_POST + b"Content-Length: x\r\n\r\n",
-                 HEAD_OF_POST + b"Transfer-Encoding: gzip\r\n\r\n", HEAD_OF_POST + b"Transfer-Encoding: chunked\r\n\r\nz\r\n",
+                 HEAD_OF_POST + b"Transfer-Encoding: gzip\r\n\r\n",
+                 HEAD_OF_POST + b"Transfer-Encoding: chunked\r\n\r\nz\r\n",
                  HEAD_OF_POST + b"Transfer-Encoding: chunked\r\n\r\n8\r\n" + bytes(8) + b"\r\n0\r\n\r\n",
                  HEAD_OF_POST + b"Transfer-Encoding: chunked\r\n\r\n8;x=y\r\n" + bytes(8) + b"\r\n0\r\nX: y\r\n\r\n",
                  HEAD_OF_POST + b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",

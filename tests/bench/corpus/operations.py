@@ -66,6 +66,19 @@ def attentions(dtype, kernel, shape):
     return make
 
 
+def any_bits(draw):
+    """Operands of random bits, NaNs and infinities among them. The bits of a NaN may depend on the compiler."""
+    for dtype in ("f32", "f16", "bf16"):
+        x = Operand("x", dtype, (9, 300), draw.randbytes(9 * 300 * (4 if dtype == "f32" else 2)))
+        cases = [Case("/reduce", sizes_of(x), {"op": op}, [x]) for op in REDUCE_OPS]
+        cases += [Case("/softmax", sizes_of(x), {"log": log}, [x]) for log in (0, 1)]
+        cases += [attention(draw, dtype, ATTENTIONS["short"]), convolution(draw, dtype, dtype, CONVOLUTIONS["three"])]
+        for case in cases:
+            case.operands = [operand if operand.name.startswith("lens") else
+                             operand._replace(data=draw.randbytes(len(operand.data))) for operand in case.operands]
+            yield case.raw()
+
+
 def resident_attentions(dtype, kernel):
     def make(draw):
         case = attention(draw, dtype, ATTENTIONS[draw.choice(["decode", "odd"])], **kernel_option(kernel))
@@ -221,6 +234,8 @@ def kept(case):
 
 def units(kernels, backend):
     del backend
+    for turn in range(4):
+        yield Unit("nan", f"operations {turn}", any_bits)
     for dtype in ("f32", "f16", "bf16", "f8_e4m3"):
         for kernel in ("auto", *kernels["attention"]):
             for name, shape in ATTENTIONS.items():

@@ -18,9 +18,11 @@ SHAPES = {"one": ([1], [1], [1]), "row": ([1], MEDIUM, MEDIUM), "column": (MEDIU
           "tall": ([1000, 1537], SMALL, SMALL), "wide": (SMALL, [1000, 1537], SMALL),
           "deep": (SMALL, SMALL, [2048, 4099]), "medium": (MEDIUM, MEDIUM, MEDIUM)}
 LARGE_SHAPES = {"large": (LARGE, LARGE, LARGE)}
-# On a GPU: large enough for several launches, and for sums that are split over k.
-HUGE_SHAPES = {"huge": ([1536, 2048, 2500], [1536, 2048, 2500], [1024, 2048, 3000]),
-               "split": ([64, 100], [64, 128], [32768, 65536])}
+# On a GPU: large enough for the kernels of large products, and for sums that are split over k.
+HUGE_SHAPES = {"huge": ([1100, 1536, 2048], [1100, 1536, 2048], [1024, 1536]),
+               "split": ([64, 100], [64, 128], [8192, 16384])}
+# A product that the kernel `naive` computes in two launches on a GPU.
+CUT = (3712, 4096, 4096)
 
 
 def kernel_option(kernel):
@@ -98,6 +100,17 @@ def by_type(dtype, out, kernel, shape):
     return make
 
 
+def any_bits(dtype, out, kernel):
+    """Operands of random bits, NaNs and infinities among them. The bits of a NaN may depend on the compiler."""
+    def make(draw):
+        for shape in ("tiny", "row", "small", "odd"):
+            case = product(draw, dtype, *dims(draw, SHAPES[shape]), out, **kernel_option(kernel))
+            case.operands = [operand._replace(data=draw.randbytes(len(operand.data))) for operand in case.operands]
+            yield case.raw()
+            yield case.raw(act="gelu" if out != "i32" else "relu")
+    return make
+
+
 def scaled(dtype, kind, out, kernel, shape):
     def make(draw):
         options = {"scales": kind} | kernel_option(kernel)
@@ -109,6 +122,18 @@ def scaled(dtype, kind, out, kernel, shape):
         batch = draw.choice([1, 1, 3]) if m * n * k < 300000 else 1
         yield from ways(draw, product(draw, dtype, m, n, k, out, batch, **options))
     return make
+
+
+def cut(draw):
+    """A product of two launches, whose result is read by rows and by its sum."""
+    case = product(draw, "i8", *CUT)
+    yield put("a", case.operands[0])
+    yield put("b", case.operands[1])
+    yield Request("POST", "/gemm?a=a&b=b&kernel=naive&store=c")
+    yield Request("POST", "/reduce?x=c&op=sum&axis=0")
+    yield Request("POST", "/reduce?x=c&op=sum&axis=1")
+    for name in "abc":
+        yield Request("DELETE", f"/tensors/{name}")
 
 
 def put(name, operand, **parameters):
@@ -171,7 +196,10 @@ def units(kernels, backend):
                 for name, shape in shapes.items():
                     if kernel in ("auto", names[1], "wgmma", "cublas") or name in SHAPES:
                         yield Unit("gemm", f"{dtype} {out} {kernel} {name}", by_type(dtype, out, kernel, shape))
+                yield Unit("nan", f"{dtype} {out} {kernel}", any_bits(dtype, out, kernel))
                 yield Unit("resident", f"{dtype} {out} {kernel}", resident(dtype, out, kernel))
+    if backend == "cuda":
+        yield Unit("gemm", "cut", cut)
     for dtype, kind in (("f8_e4m3", "rowcol"), ("f8_e4m3", "block"), ("i8", "rowcol")):
         for out in ("bf16", "f16", "f32"):
             for kernel in names:

@@ -86,7 +86,8 @@ def tensors(dtype, shape):
                      "/v2/models/linear.t/config", "/v2/models/conv.t/config", "/v2/models/linear.t/stats"):
             yield Request("GET", path)
         yield Request("POST", "/v2/repository/index", b"{}")
-        for parameters in ({"shape": "3"}, {"shape": "3,x", "dtype": dtype}, {"dtype": dtype}, {"shape": "1", "what": 1}):
+        for parameters in ({"shape": "3"}, {"shape": "3,x", "dtype": dtype}, {"dtype": dtype},
+                           {"shape": "1", "what": 1}):
             yield Request("PUT", query("/tensors/t", parameters), operand.data, {"Content-Type": OCTETS})
         yield Request("DELETE", "/tensors/t", headers={"If-Match": another})
         for name in ("t", "t", "u", "none"):

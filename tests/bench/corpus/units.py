@@ -16,10 +16,21 @@ OCTETS = "application/octet-stream"
 
 
 @dataclass
+class Shared:
+    """Shared memory that a request uses, of one of the kinds in exchange.MEMORY: what the client writes to it before,
+    as (offset, bytes), and the offset and the length of what it reads from it after the answer."""
+
+    kind: str
+    written: list
+    read: tuple
+
+
+@dataclass
 class Request:
-    """One request. In `path`, {location} stands for the header Location of the last answer that had one.
-    `parts` are the sizes of the chunks of a body that is sent chunked; `raw` is sent in place of everything
-    else. `id`: the X-Request-Id that the request has; None: the client sends none."""
+    """One request. In `path`, {location} stands for the header Location of the last answer that had one, and in
+    `body` {key} for the name of the daemon's own shared memory object. `parts` are the sizes of the chunks of a
+    body that is sent chunked; `raw` is sent in place of everything else. `id`: the X-Request-Id that the request
+    has; None: the client sends none."""
 
     method: str
     path: str
@@ -28,6 +39,7 @@ class Request:
     parts: tuple = ()
     raw: bytes = None
     id: str = ""
+    shared: Shared = None
 
     def __str__(self):
         named = " ".join(f"{name}: {value}" for name, value in self.headers.items())
@@ -53,11 +65,13 @@ class Draw(random.Random):
 
 @dataclass
 class Unit:
-    """`make` takes a Draw and yields requests, or lists of requests that are sent at the same time."""
+    """`make` takes a Draw and yields requests, or lists of requests that are sent at the same time. `setting`: the
+    name of the options in corpus/settings.py that the daemons run with."""
 
     group: str
     name: str
     make: Callable
+    setting: str = "plain"
 
     def requests(self, seed):
         return self.make(Draw(f"{seed} {self.group} {self.name}"))
