@@ -128,11 +128,16 @@ def main():
     began = time.monotonic()
     comparison, ends = Comparison(options.show), []
     with tempfile.TemporaryDirectory() as folder:
-        units = {"plain": 1}
+        units = {"plain": 1}  # how many units each setting has
         for name, setting in settings.settings(options.backend, folder).items():
-            if units.get(name):
+            if not units.get(name):
+                continue
+            try:
                 ended, units = compare(comparison, options, name, setting, folder)
                 ends += ended
+            except RuntimeError as error:  # a daemon does not start; the other settings are compared all the same
+                print(f"setting {name}: {error}", flush=True)
+                ends.append("not started")
     counts = ", ".join(f"{count} of {status}" for status, count in sorted(comparison.statuses.items()))
     print(f"statuses: {counts}; answers of shared launches: {comparison.shared[0]} old, {comparison.shared[1]} new; "
           f"{time.monotonic() - began:.0f} s")
