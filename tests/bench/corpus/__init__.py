@@ -2,12 +2,12 @@
 
 import random
 
-from . import crowds, mistakes, operations, products, services, settings, shared_memory
+from . import crowds, forms, mistakes, operations, products, services, settings, shared_memory
 
 
 def all_units(kernels, backend):
     """All units, for the kernels {operation: names} of a daemon."""
-    for part in (services, products, operations, crowds, mistakes, shared_memory, settings):
+    for part in (services, products, operations, crowds, forms, mistakes, shared_memory, settings):
         yield from part.units(kernels, backend)
     yield from services.last_units()
 
