@@ -36,12 +36,12 @@ def settings(backend, folder):
     path = os.path.join(folder, "tokens")
     with open(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), "w", encoding="ascii") as file:
         file.write("".join(TOKENS.values()))
+    # One device, which on a GPU is the first one, so that no answer depends on where requests are computed.
+    one = [*MEMORY, "--devices", "0"]
     limits = [word for name, value in LIMITS.items() for word in (f"--{name}", value)]
-    found = {"plain": Setting([*MEMORY, "--shm-system"]), "limits": Setting([*MEMORY, "--compress-answers", *limits]),
-             "tokens": Setting([*MEMORY, "--token-file", path, "--metrics-tenant", "watch"], bearer("all"))}
-    if backend == "cpu":  # of a GPU all devices are computed on, however many there are
-        found["devices"] = Setting([*MEMORY, "--devices", "2", "--cpu-threads", "2"])
-    return found
+    return {"plain": Setting([*one, "--shm-system"]), "limits": Setting([*one, "--compress-answers", *limits]),
+            "tokens": Setting([*one, "--token-file", path, "--metrics-tenant", "watch"], bearer("all")),
+            "devices": Setting([*MEMORY, "--devices", "2" if backend == "cpu" else "all"])}
 
 
 def at_the_limits(draw):
@@ -113,9 +113,9 @@ def with_token(name):
 def divided(draw):
     """Computations that are large enough for two devices."""
     for dtype in ("f32", "bf16", "i8"):
-        yield product(draw, dtype, 1500, 300, 300).raw()
-        yield product(draw, dtype, 100, 90, 80, batch=20, kernel="tiled").raw()
-    case = product(draw, "f32", 2000, 256, 256)
+        yield product(draw, dtype, 2560, 400, 400, kernel="tiled").raw()
+        yield product(draw, dtype, 200, 180, 160, batch=64, kernel="tiled").raw()
+    case = product(draw, "f32", 2560, 400, 400, kernel="tiled")
     yield put("w", case.operands[1])
     for _ in range(4):
         yield products.resident_case(case, "b", "w").raw()
@@ -145,7 +145,7 @@ def small(dtype):
 
 
 def units(kernels, backend):
-    del kernels
+    del kernels, backend
     yield Unit("limits", "sizes", at_the_limits, "limits")
     yield Unit("limits", "pages", services.pages, "limits")
     yield Unit("limits", "jobs", services.jobs, "limits")
@@ -153,6 +153,5 @@ def units(kernels, backend):
         yield Unit("limits", dtype, small(dtype), "limits")
     for name in ("all", *(token for token in TOKENS if token != "all"), "nobody", ""):
         yield Unit("tokens", name or "none", with_token(name), "tokens")
-    if backend == "cpu":
-        for turn in range(3):
-            yield Unit("devices", f"{turn}", divided, "devices")
+    for turn in range(3):
+        yield Unit("devices", f"{turn}", divided, "devices")
