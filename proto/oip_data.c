@@ -271,24 +271,46 @@ uint32_t oip_data_text_max(enum gemmd_dtype dtype)
     return dtype == GEMMD_F64 ? sizeof "-1.7976931348623157e+308" : sizeof "-1.23456789e-38";
 }
 
+/* Writes a float with the digits that tell the value from its neighbours. Returns the number of
+ * characters, or -1 if the value is NaN or infinite. */
+static int write_float(double value, int digits, char text[static NUMBER_MAX])
+{
+    return isfinite(value) ? snprintf(text, NUMBER_MAX, "%.*g", digits, value) : -1;
+}
+
+static int write_whole(int32_t value, char text[static NUMBER_MAX])
+{
+    return snprintf(text, NUMBER_MAX, "%" PRId32, value);
+}
+
+/* Writes element `index` of the tensor; the result is that of write_float. */
+static int write_element(const struct tensor *tensor, uint64_t index, char text[static NUMBER_MAX])
+{
+    switch (tensor->dtype) {
+    case GEMMD_F64:
+        return write_float(((const double *)tensor->data)[index], DBL_DECIMAL_DIG, text);
+    case GEMMD_F32:
+        return write_float((double)((const float *)tensor->data)[index], FLT_DECIMAL_DIG, text);
+    case GEMMD_I32:
+        return write_whole(((const int32_t *)tensor->data)[index], text);
+    case GEMMD_I8:
+        return write_whole(((const int8_t *)tensor->data)[index], text);
+    case GEMMD_F8_E4M3:
+        return write_whole(((const uint8_t *)tensor->data)[index], text);
+    default:
+        return -1;
+    }
+}
+
 char *oip_data_write(const struct tensor *tensor, uint64_t from, uint64_t to, char *out)
 {
     for (uint64_t i = from; i < to; i++) {
+        char text[NUMBER_MAX];
+        const int length = write_element(tensor, i, text);
+        if (length < 0)
+            return NULL;
         if (i > 0)
             *out++ = ',';
-        char text[32];
-        int length;
-        if (tensor->dtype == GEMMD_I32) {
-            length = snprintf(text, sizeof text, "%" PRId32, ((const int32_t *)tensor->data)[i]);
-        } else {
-            const bool wide = tensor->dtype == GEMMD_F64;
-            const double value =
-                wide ? ((const double *)tensor->data)[i] : (double)((const float *)tensor->data)[i];
-            if (!isfinite(value))
-                return NULL;
-            length = snprintf(text, sizeof text, "%.*g", wide ? DBL_DECIMAL_DIG : FLT_DECIMAL_DIG,
-                              value);
-        }
         memcpy(out, text, (size_t)length);
         out += length;
     }

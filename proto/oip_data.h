@@ -34,10 +34,11 @@ enum gemmd_error oip_data_read(const struct oip_array *array, const char *name,
 
 /* Returns the most bytes of JSON that oip_data_write writes for one element and its comma. */
 uint32_t oip_data_text_max(enum gemmd_dtype dtype);
-/* Writes the elements `from` to `to` - 1 of a row-major tensor of type f64, f32 or i32 to `out`,
- * with a comma before each element except element 0 and without a terminator. A float is written
- * with as many digits as are needed to read the same value again. Returns the end of the text, or
- * NULL if an element is NaN or infinite, which JSON cannot represent. */
+/* Writes the elements `from` to `to` - 1 of a row-major tensor to `out`, with a comma before each
+ * element except element 0 and without a terminator. oip_datatype_has_json is true for the
+ * tensor's type. A float is written with as many digits as are needed to read the same value again.
+ * Returns the end of the text, or NULL if an element is NaN or infinite, which JSON cannot
+ * represent. */
 char *oip_data_write(const struct tensor *tensor, uint64_t from, uint64_t to, char *out);
 
 #endif

@@ -8,6 +8,7 @@
 #include "proto/oip.h"
 #include "proto/oip_answer.h"
 #include "proto/oip_data.h"
+#include "proto/oip_datatype.h"
 
 enum { LENGTH_BYTES = 4, ROOM = 4096 };
 
@@ -20,7 +21,7 @@ static void check_data(const struct oip_input *input, enum gemmd_dtype dtype)
     unsigned char *out = malloc(tensor.bytes > 0 ? tensor.bytes : 1);
     enum gemmd_error code = oip_data_read(&input->array, input->name, &tensor, out, &fault);
     MUST(fault.code == code);
-    if (code == GEMMD_OK && (dtype == GEMMD_F32 || dtype == GEMMD_F64 || dtype == GEMMD_I32)) {
+    if (code == GEMMD_OK && oip_datatype_has_json(dtype)) {
         const uint64_t count = tensor.bytes / dtype_size(dtype);
         char *text = malloc(count * oip_data_text_max(dtype) + 1);
         tensor.data = out;

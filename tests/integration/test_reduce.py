@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from daemon import PATIENCE_S
-from matrices import NUMPY, ROUNDING
+from matrices import NUMPY, ROUNDING, random_array
 
 OPS = ("sum", "mean", "max", "min", "norm2", "logsumexp", "argmax")
 FLOATS = ("f64", "f32", "f16", "bf16")
@@ -193,6 +193,19 @@ def test_a_job_and_a_model_give_the_same_bytes(daemon, rng):
     assert model.status_code == 200, model.text
     data = np.array(model.json()["outputs"][0]["data"], np.float32)
     assert data.tobytes() == whole
+
+
+@pytest.mark.parametrize("dtype, model, datatype", [("f64", "fp64", "FP64"), ("f32", "fp32", "FP32"),
+                                                    ("i8", "int8", "INT8"), ("i32", "int32", "INT32")])
+def test_a_model_answers_in_json(dtype, model, datatype, daemon, rng):
+    x = random_array(rng, dtype, (7, 11))
+    answer = daemon.session.post(f"{daemon.url}/v2/models/reduce_{model}/infer", json={
+        "inputs": [{"name": "X", "datatype": datatype, "shape": [7, 11], "data": x.ravel().tolist()}],
+        "parameters": {"op": "max"}}, timeout=PATIENCE_S)
+    assert answer.status_code == 200, answer.text
+    output = answer.json()["outputs"][0]
+    assert output["datatype"] == datatype
+    assert np.array(output["data"], NUMPY[dtype]).tolist() == x.max(axis=1).tolist()
 
 
 @pytest.mark.parametrize("query, body, status, field, text", [

@@ -135,6 +135,7 @@ START_TEST(numbers_come_back)
     static const double doubles[] = {0,        -0.0,    1.0 / 3, DBL_MAX,    -DBL_MIN, DBL_TRUE_MIN,
                                      1e15 + 1, -123456, 0.1,     DBL_EPSILON};
     static const int32_t integers[] = {0, -1, INT32_MAX, INT32_MIN, 42, 7, 8, 9, 10, 11};
+    static const int8_t bytes[] = {0, -1, INT8_MAX, INT8_MIN, 42, 7, 8, 9, 10, 11};
     float floats[10];
     const uint64_t ten = 10;
     for (int i = 0; i < 10; i++)
@@ -142,7 +143,11 @@ START_TEST(numbers_come_back)
     const struct {
         enum gemmd_dtype dtype;
         const void *data;
-    } cases[] = {{GEMMD_F64, doubles}, {GEMMD_F32, floats}, {GEMMD_I32, integers}};
+    } cases[] = {{GEMMD_F64, doubles},
+                 {GEMMD_F32, floats},
+                 {GEMMD_I32, integers},
+                 {GEMMD_I8, bytes},
+                 {GEMMD_F8_E4M3, bytes}};
     char text[512] = "[";
     double out[10];
     struct tensor tensor;
@@ -163,11 +168,17 @@ START_TEST(text_max_is_enough)
     const double wide = -DBL_MAX;
     const float narrow = -1.17549435e-38f;
     const int32_t whole = INT32_MIN;
+    const int8_t byte = INT8_MIN;
+    const uint8_t unsigned_byte = UINT8_MAX;
     const uint64_t one = 1;
     const struct {
         enum gemmd_dtype dtype;
         const void *data;
-    } cases[] = {{GEMMD_F64, &wide}, {GEMMD_F32, &narrow}, {GEMMD_I32, &whole}};
+    } cases[] = {{GEMMD_F64, &wide},
+                 {GEMMD_F32, &narrow},
+                 {GEMMD_I32, &whole},
+                 {GEMMD_I8, &byte},
+                 {GEMMD_F8_E4M3, &unsigned_byte}};
     char text[64];
     struct tensor tensor;
     ck_assert(tensor_init(&tensor, cases[_i].dtype, &one, 1, cases[_i].data));
@@ -196,8 +207,8 @@ int main(void)
     tcase_add_test(tests, data_is_nested_as_deep_as_its_shape);
     tcase_add_test(tests, shapes_are_arrays_of_whole_numbers);
     tcase_add_test(tests, long_numbers_are_refused);
-    tcase_add_loop_test(tests, numbers_come_back, 0, 3);
-    tcase_add_loop_test(tests, text_max_is_enough, 0, 3);
+    tcase_add_loop_test(tests, numbers_come_back, 0, 5);
+    tcase_add_loop_test(tests, text_max_is_enough, 0, 5);
     tcase_add_loop_test(tests, what_json_cannot_say_is_not_written, 0, 3);
     Suite *suite = suite_create("oip_data");
     suite_add_tcase(suite, tests);

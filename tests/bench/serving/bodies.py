@@ -9,18 +9,20 @@ ELEMENT_BYTES = {"f64": 8, "f32": 4, "f16": 2, "bf16": 2, "f8_e4m3": 1, "i8": 1}
 RESULT_BYTES = {"f64": 8, "f32": 4, "f16": 2, "bf16": 2, "f8_e4m3": 2, "i8": 4}
 
 
-def operands(dtype, count):
+def operands(dtype, count, random=RANDOM):
     """`count` elements of a dtype, as bytes."""
-    values = RANDOM.uniform(-1, 1, count)
+    if dtype in ("i8", "i32"):
+        limits = np.iinfo({"i8": np.int8, "i32": np.int32}[dtype])
+        return random.integers(limits.min, limits.max, count, limits.dtype, endpoint=True).tobytes()
+    if dtype == "f8_e4m3":
+        # Codes 0 ... 0x38 are 0 ... 1 in e4m3; the upper bit is the sign.
+        codes = random.integers(0, 0x39, count, np.uint8) | random.integers(0, 2, count, np.uint8) << 7
+        return codes.tobytes()
+    values = random.uniform(-1, 1, count)
     if dtype in ("f64", "f32", "f16"):
         return values.astype({"f64": "<f8", "f32": "<f4", "f16": "<f2"}[dtype]).tobytes()
-    if dtype == "bf16":  # the upper half of an f32: rounded towards zero
-        return (values.astype("<f4").view("<u4") >> 16).astype("<u2").tobytes()
-    if dtype == "i8":
-        return RANDOM.integers(-128, 128, count, np.int8).tobytes()
-    # Codes 0 ... 0x38 are 0 ... 1 in e4m3; the upper bit is the sign.
-    codes = RANDOM.integers(0, 0x39, count, np.uint8) | (RANDOM.integers(0, 2, count) << 7)
-    return codes.astype(np.uint8).tobytes()
+    # The upper half of an f32: rounded towards zero.
+    return (values.astype("<f4").view("<u4") >> 16).astype("<u2").tobytes()
 
 
 def write(folder, name, data):
