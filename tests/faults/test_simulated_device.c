@@ -142,12 +142,14 @@ static struct work *make_list(uint64_t *seed)
 {
     unsigned order[WORKS];
     for (unsigned i = 0; i < WORKS; i++) {
-        const unsigned j = (unsigned)(random_next(seed) % (i + 1));
-        order[i] = order[j];
-        order[j] = i;
-    }
-    for (unsigned i = 0; i < WORKS; i++)
         make_small(&works[i], i % KERNELS);
+        order[i] = i;
+    }
+    for (unsigned i = WORKS - 1; i > 0; i--) {
+        const unsigned j = (unsigned)(random_next(seed) % (i + 1)), other = order[j];
+        order[j] = order[i];
+        order[i] = other;
+    }
     for (unsigned i = 0; i + 1 < WORKS; i++)
         works[order[i]].next = &works[order[i + 1]];
     memset(launches, 0, sizeof launches);
