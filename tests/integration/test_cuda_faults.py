@@ -319,8 +319,8 @@ def test_a_probe_without_the_kernel_of_small_products(begin, program):
     """The probe's product then has a launch of its own, with copies, on the stream of probes."""
     small = "small" if program.name == "gemmd-simulated-cuda" else "grouped"
     daemon, _ = begin("--without-kernels", small)
-    names = {kernel["name"] for kernel in daemon.session.get(f"{daemon.url}/info", timeout=PATIENCE_S).json()["kernels"]
-             if kernel["op"] == "gemm"}
+    info = daemon.session.get(f"{daemon.url}/info", timeout=PATIENCE_S).json()
+    names = {kernel["name"] for kernel in info["kernels"] if kernel["op"] == "gemm"}
     daemon.session.close()
     assert names and small not in names
     assert exchange(daemon.address, READYZ).status == 200
