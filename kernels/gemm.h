@@ -102,7 +102,7 @@ enum {
 /* The leading dimension at which the device's kernels can use a matrix, whose rows have `width`
  * elements, without a copy. Kernels compute with any other leading dimension too. `stays` is true
  * for a matrix that stays on the device, which any request and so any kernel may use, and false for
- * an operand of one request (device_layout_padded). Pure. */
+ * an operand of one request (operation_gemm.arrange). Pure. */
 uint64_t gemm_leading(const struct gemm_device *device, enum gemmd_dtype dtype, uint64_t width,
                       bool stays);
 

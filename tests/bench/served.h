@@ -2,7 +2,7 @@
  * served.h - `gemmd-bench served`: what a product costs on the device as the daemon computes it.
  *
  * Where `gemmd-bench kernels` times kernels on operands as they like them, this times the whole of
- * a gemm_kernel: operands as a request brings them, with all that has to be copied, turned, widened
+ * a kernel: operands as a request brings them, with all that has to be copied, turned, widened
  * or decomposed into parts first. Against the kernel `cublas` and, where it takes the operands as
  * they are, the best of cuBLASLt's candidates. And for f32 with precision full: the error of each
  * against f64.

@@ -41,7 +41,7 @@ static enum gemmd_error launch_in(struct gemm_context *context)
 static bool takes(const void *of)
 {
     const struct gemm_problem *p = of;
-    return p->n <= B_MAX && p->k <= B_MAX / p->n && gemm_cpu_tiled.takes(p);
+    return gemm_cpu_tiled.takes(p) && p->n <= B_MAX && p->k <= B_MAX / p->n;
 }
 
 static enum gemmd_error run(struct gemm_context *context, const void *of, void *workspace)

@@ -313,3 +313,16 @@ def test_a_device_that_hangs(fault, begin):
     answer = exchange(daemon.address, SMALL)
     assert answer.status == 200 and (np.frombuffer(answer.body, np.float32) == 2).all()
     assert restarts(daemon) == 0
+
+
+def test_a_probe_without_the_kernel_of_small_products(begin, program):
+    """The probe's product then has a launch of its own, with copies, on the stream of probes."""
+    small = "small" if program.name == "gemmd-simulated-cuda" else "grouped"
+    daemon, _ = begin("--without-kernels", small)
+    info = daemon.session.get(f"{daemon.url}/info", timeout=PATIENCE_S).json()
+    names = {kernel["name"] for kernel in info["kernels"] if kernel["op"] == "gemm"}
+    daemon.session.close()
+    assert names and small not in names
+    assert exchange(daemon.address, READYZ).status == 200
+    answer = exchange(daemon.address, SMALL)
+    assert answer.status == 200 and (np.frombuffer(answer.body, np.float32) == 2).all()

@@ -36,6 +36,19 @@ def test_all_names_are_known(kernels):
     assert len(kernels) >= 3
 
 
+# The types of operands with scales, which only a kernel that takes no others lists.
+SCALED = {"f8_e4m3": {"bf16", "f16", "f32"}, "i8": {"bf16", "f16", "f32"}}
+LISTED = {"naive": OUTS, "openblas": {dtype: outs for dtype, outs in OUTS.items() if dtype != "i8"},
+          "cublas": OUTS, "grouped": OUTS, "scaled": SCALED}
+
+
+def test_kernels_list_the_types_that_they_compute(kernels):
+    for name, types in LISTED.items():
+        if name in kernels:
+            listed = {dtype: set(outs) for dtype, outs in kernels[name]["dtypes"].items()}
+            assert listed == {dtype: set(outs) for dtype, outs in types.items()}, name
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_kernel_by_name(name, kernels, post, rng):
     if name == "scaled":

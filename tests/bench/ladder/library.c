@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "kernels/attention.h"
 #include "kernels/operations.h"
 #include "proto/revision.h"
 
@@ -61,36 +60,41 @@ const char *gemmd_bench_ladder_revision(void)
     return text;
 }
 
+/* Enqueues the task by the kernel with the name. Returns enum gemmd_error. */
+static int ladder_run(const struct library *library, const char *name, struct task *task)
+{
+    struct fault fault = {0};
+    uint64_t bytes = 0;
+    const enum gemmd_error code =
+        operation_select(task->operation, &HOPPER, name, &task->problem, &task->kernel, &fault);
+    if (code != GEMMD_OK)
+        return (int)code;
+    if (!task->kernel->workspace_bytes(&task->problem, &bytes) || bytes > WORKSPACE_BYTES)
+        return GEMMD_ERR_UNSUPPORTED;
+    return (int)task->kernel->run(library->context, &task->problem, library->workspace);
+}
+
 /* Enqueues a product of n x n x n; with `fused` a bias and gelu_tanh are added. Returns enum
  * gemmd_error. */
 int gemmd_bench_ladder_product(void *handle, const char *name, int f16, int fused, uint64_t n,
                                const void *a, const void *b, const void *bias, void *c)
 {
-    const struct library *library = handle;
     const enum gemmd_dtype dtype = f16 ? GEMMD_F16 : GEMMD_F32;
-    struct gemm_problem p = {.dtype = dtype,
-                             .out = dtype,
-                             .act = fused ? GEMM_ACT_GELU_TANH : GEMM_ACT_NONE,
-                             .m = n,
-                             .n = n,
-                             .k = n,
-                             .batch = 1,
-                             .alpha = 1,
-                             .a = a,
-                             .b = b,
-                             .bias = fused ? bias : NULL,
-                             .c = c};
-    const struct operation_kernel *kernel = NULL;
-    struct fault fault = {0};
-    uint64_t bytes = 0;
-    gemm_problem_contiguous(&p);
-    const enum gemmd_error code =
-        operation_select(&operation_gemm, &HOPPER, name, &p, &kernel, &fault);
-    if (code != GEMMD_OK)
-        return (int)code;
-    if (!kernel->workspace_bytes(&p, &bytes) || bytes > WORKSPACE_BYTES)
-        return GEMMD_ERR_UNSUPPORTED;
-    return (int)kernel->run(library->context, &p, library->workspace);
+    struct task task = {.operation = &operation_gemm};
+    task.problem.gemm = (struct gemm_problem){.dtype = dtype,
+                                              .out = dtype,
+                                              .act = fused ? GEMM_ACT_GELU_TANH : GEMM_ACT_NONE,
+                                              .m = n,
+                                              .n = n,
+                                              .k = n,
+                                              .batch = 1,
+                                              .alpha = 1,
+                                              .a = a,
+                                              .b = b,
+                                              .bias = fused ? bias : NULL,
+                                              .c = c};
+    gemm_problem_contiguous(&task.problem.gemm);
+    return ladder_run(handle, name, &task);
 }
 
 /* Enqueues an attention with scale 1 / sqrt(d); shape: batch, heads, s, d. Returns enum
@@ -98,31 +102,23 @@ int gemmd_bench_ladder_product(void *handle, const char *name, int f16, int fuse
 int gemmd_bench_ladder_attention(void *handle, const char *name, const uint64_t shape[4],
                                  int causal, const void *q, const void *k, const void *v, void *o)
 {
-    const struct library *library = handle;
-    struct attention_problem p = {.dtype = GEMMD_F16,
-                                  .batch = shape[0],
-                                  .heads = shape[1],
-                                  .kv_heads = shape[1],
-                                  .sq = shape[2],
-                                  .skv = shape[2],
-                                  .d = shape[3],
-                                  .dv = shape[3],
-                                  .causal = causal != 0,
-                                  .scale = 1 / sqrtf((float)shape[3]),
-                                  .q = q,
-                                  .k = k,
-                                  .v = v,
-                                  .o = o};
-    const struct attention_strides strides = attention_strides(ATTENTION_BHSD, p.heads, p.sq, p.d);
-    const struct operation_kernel *kernel = NULL;
-    struct fault fault = {0};
-    uint64_t bytes = 0;
-    p.q_strides = p.k_strides = p.v_strides = p.o_strides = strides;
-    const enum gemmd_error code =
-        operation_select(&operation_attention, &HOPPER, name, &p, &kernel, &fault);
-    if (code != GEMMD_OK)
-        return (int)code;
-    if (!kernel->workspace_bytes(&p, &bytes) || bytes > WORKSPACE_BYTES)
-        return GEMMD_ERR_UNSUPPORTED;
-    return (int)kernel->run(library->context, &p, library->workspace);
+    struct task task = {.operation = &operation_attention};
+    struct attention_problem *p = &task.problem.attention;
+    *p = (struct attention_problem){.dtype = GEMMD_F16,
+                                    .batch = shape[0],
+                                    .heads = shape[1],
+                                    .kv_heads = shape[1],
+                                    .sq = shape[2],
+                                    .skv = shape[2],
+                                    .d = shape[3],
+                                    .dv = shape[3],
+                                    .causal = causal != 0,
+                                    .scale = 1 / sqrtf((float)shape[3]),
+                                    .q = q,
+                                    .k = k,
+                                    .v = v,
+                                    .o = o};
+    p->q_strides = p->k_strides = p->v_strides = p->o_strides =
+        attention_strides(ATTENTION_BHSD, p->heads, p->sq, p->d);
+    return ladder_run(handle, name, &task);
 }
