@@ -28,6 +28,7 @@ enum exit_code {
 struct context {
     const struct command *commands; /* all there are */
     const struct arguments *arguments;
+    const struct completion_script *scripts; /* what "gemmctl completion" prints */
     struct terminal terminal;
 };
 

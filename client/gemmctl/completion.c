@@ -93,7 +93,7 @@ int command_completion(const struct context *context)
     struct gemmd_error_info error;
     char problem[PROBLEM_MAX];
     int code;
-    for (const struct completion_script *script = completion_scripts; script->shell != NULL;
+    for (const struct completion_script *script = context->scripts; script->shell != NULL;
          script++) {
         if (strcmp(what, script->shell) == 0) {
             fputs(script->text, stdout);

@@ -1,5 +1,5 @@
 /*
- * completion_scripts.h - the files of client/completions, which the build embeds.
+ * completion_scripts.h - the completion scripts of gemmctl, which the build writes and embeds.
  */
 #ifndef GEMMCTL_COMPLETION_SCRIPTS_H
 #define GEMMCTL_COMPLETION_SCRIPTS_H

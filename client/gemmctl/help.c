@@ -23,12 +23,12 @@ static void print_wrapped(const char *text, int column)
 static void print_option(const struct context *context, const struct command *command,
                          const struct option *option)
 {
-    char text[512];
-    char left[96];
-    const char *argument =
-        option->argument != NULL
-            ? option_text(context->commands, command, option->argument, text, sizeof text)
-            : "";
+    char argument[96], help[OPTION_TEXT_MAX], standard[OPTION_TEXT_MAX],
+        text[2 * OPTION_TEXT_MAX + 16], left[128];
+    option_text(context->commands, command, option->argument, argument, sizeof argument);
+    option_text(context->commands, command, option->help, help, sizeof help);
+    option_text(context->commands, command, option->standard, standard, sizeof standard);
+    snprintf(text, sizeof text, "%s%s%s", help, *standard != '\0' ? "; default: " : "", standard);
     int length = option->letter != 0 ? snprintf(left, sizeof left, "  -%c, ", option->letter)
                                      : snprintf(left, sizeof left, "      ");
     length += snprintf(left + length, sizeof left - (size_t)length, "--%s%s%s", option->name,
@@ -37,19 +37,13 @@ static void print_option(const struct context *context, const struct command *co
         printf("%s\n%*s", left, HELP_COLUMN, "");
     else
         printf("%-*s", HELP_COLUMN, left);
-    print_wrapped(option_text(context->commands, command, option->help, text, sizeof text),
-                  HELP_COLUMN);
+    print_wrapped(text, HELP_COLUMN);
 }
 
 static void print_heading(const struct context *context, const char *heading)
 {
     bool color = context->terminal.out_color;
     printf("\n%s%s%s\n", terminal_bold(color), heading, terminal_plain(color));
-}
-
-static bool option_is_common(const struct option *option)
-{
-    return option->takers == FOR_ALL || option->takers == FOR_ASKING;
 }
 
 /* Prints the options of a command, either the common ones or the others. NULL: of any command. */

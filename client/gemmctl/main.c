@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "client/gemmctl/command.h"
+#include "client/gemmctl/completion_scripts.h"
 
 /* Returns `code` if all output was written, else a failure: stdout remembers an error of an earlier
  * write. */
@@ -23,7 +24,8 @@ static int finish_output(int code)
 int main(int argc, char *argv[])
 {
     struct arguments arguments;
-    struct context context = {.commands = commands, .arguments = &arguments};
+    struct context context = {
+        .commands = commands, .arguments = &arguments, .scripts = completion_scripts};
     char problem[PROBLEM_MAX];
     /* SIGPIPE is ignored while gemmctl works, so that connections that end and pipes whose readers
      * leave are errors of write(), and temporary files are removed. */

@@ -8,8 +8,8 @@
 enum { WORDS_MAX = 16, WORD_ROOM = 16 };
 
 const struct option options[OPTION_COUNT] = {
-#define X(id, name, letter, argument, takers, parameter, help)                                     \
-    {name, argument, help, takers, letter, parameter},
+#define X(id, name, letter, argument, standard, takers, parameter, help)                           \
+    {name, argument, standard, help, takers, letter, parameter},
     OPTION_MAP(X)
 #undef X
 };
@@ -140,6 +140,31 @@ static bool set_value(struct arguments *arguments, enum option_id id, const char
     return true;
 }
 
+/* Whether a part of a text of the table is about the command. Moves `*part` past the commands that
+ * the part begins with. */
+static bool take_commands(const struct command *commands, const struct command *command,
+                          const char **part)
+{
+    bool about = false;
+    for (const char *at = *part;; at += 2) {
+        size_t length = 0;
+        const struct command *named = commands;
+        for (; named->name != NULL; named++) {
+            length = strlen(named->name);
+            if (strncmp(at, named->name, length) == 0 && strchr(":,", at[length]) != NULL)
+                break;
+        }
+        if (named->name == NULL || at[length] == '\0')
+            return true; /* the part begins with no commands */
+        about = about || named == command;
+        at += length;
+        if (*at == ':') {
+            *part = at + 2;
+            return about;
+        }
+    }
+}
+
 const char *option_text(const struct command *commands, const struct command *command,
                         const char *text, char *out, size_t room)
 {
@@ -147,22 +172,18 @@ const char *option_text(const struct command *commands, const struct command *co
     out[0] = '\0';
     for (const char *part = text; part != NULL;) {
         const char *end = strstr(part, "; "), *next = end != NULL ? end + 2 : NULL;
-        const struct command *about = commands;
-        size_t name = 0;
-        for (; about->name != NULL; about++) {
-            name = strlen(about->name);
-            if (strncmp(part, about->name, name) == 0 && part[name] == ':')
-                break;
-        }
-        if (about->name == NULL || about == command) {
-            const char *from = about->name != NULL ? part + name + 2 : part;
+        if (take_commands(commands, command, &part))
             length +=
                 (size_t)snprintf(out + length, room - length, "%s%.*s", length > 0 ? "; " : "",
-                                 (int)(end != NULL ? (size_t)(end - from) : strlen(from)), from);
-        }
+                                 (int)(end != NULL ? (size_t)(end - part) : strlen(part)), part);
         part = next;
     }
     return out;
+}
+
+bool option_is_common(const struct option *option)
+{
+    return option->takers == FOR_ALL || option->takers == FOR_ASKING;
 }
 
 static void missing_value(const struct command *commands, const struct command *command,

@@ -13,9 +13,6 @@ from patience import wait_until
 from test_formats import npy
 from test_gemmctl import NETWORK, USAGE, succeed
 
-ROOT = Path(__file__).resolve().parents[2]
-SOURCES = {"bash": "gemmctl.bash", "zsh": "_gemmctl", "fish": "gemmctl.fish"}
-
 BASH = r"""
 source <("$1" completion bash)
 shift
@@ -32,10 +29,10 @@ complete -C $argv[2] | string replace -r '\\t.*' ''
 """
 
 
-@pytest.mark.parametrize("shell", SOURCES)
-def test_script_is_the_file(shell, run):
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_script(shell, run):
     script = succeed(run("completion", shell)).stdout
-    assert script == (ROOT / "client" / "completions" / SOURCES[shell]).read_bytes()
+    assert b"--check-digest" in script or b"-l check-digest" in script
     if shutil.which(shell) is not None:
         checked = subprocess.run([shell, "-n"], input=script, capture_output=True, timeout=PATIENCE_S,
                                  check=False)

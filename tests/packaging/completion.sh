@@ -1,15 +1,17 @@
 #!/usr/bin/env bash
-# completion.sh FILE - what bash completes on gemmctl's command line.
+# completion.sh GEMMCTL GEMMD - what bash completes on the command lines of gemmctl and gemmd, with the scripts of both.
 set -euo pipefail
 
 # shellcheck source=/dev/null
 source "$1"
+# shellcheck source=/dev/null
+source "$2"
 
 complete_line() { # the words of a line, the last of which is being typed
     COMP_WORDS=("$@")
     COMP_CWORD=$(($# - 1))
     COMPREPLY=()
-    _gemmctl
+    "_$1"
     printf '%s ' "${COMPREPLY[@]}"
 }
 
@@ -66,6 +68,14 @@ expect "$1" gemmctl gemm --bias "${1%ash}"
 expect "$1" gemmctl gemm "${1%ash}"
 expect "" gemmctl gemm --alpha ""
 expect "bash zsh fish" gemmctl completion ""
+
+expect "--backend" gemmd --back
+expect "cuda cpu" gemmd --backend c
+expect "cuda cpu" gemmd --backend = c
+expect "json text auto" gemmd --log-format =
+expect "--no-access-log" gemmd --no-ac
+expect "$2" gemmd --config "${2%ash}"
+expect "" gemmd --streams 1
 
 # Names come from the daemon that the options on the line name.
 gemmctl() {

@@ -19,8 +19,15 @@ for file in bin/gemmctl "$libdir/libgemmd.so.0" include/gemmd/gemmd.h include/ge
 done
 
 for page in "$here"/../../client/man/gemmctl*.1; do
-    cmp "$page" "$prefix/share/man/man1/$(basename "$page")"
+    name=$(basename "$page")
+    cmp "$build/documents/$name" "$prefix/share/man/man1/$name"
 done
+# What gemmctl prints is what is installed.
+while read -r shell script; do
+    "$prefix/bin/gemmctl" completion "$shell" | cmp - "$prefix/share/$script"
+done <<<"bash bash-completion/completions/gemmctl
+zsh zsh/site-functions/_gemmctl
+fish fish/vendor_completions.d/gemmctl.fish"
 
 same_version() { # what was run, what it said
     [[ $2 == *"$version"* ]] || { echo "$1 says '$2', not $version" >&2; exit 1; }
