@@ -41,12 +41,9 @@ static enum gemmd_error infer_reduce_complete(struct request *request,
                                        &operands->reduce, &request->fault);
 }
 
-static const char *const reduce_options[] = {"op", "axis", "keepdims", "out", "x", "kernel", NULL};
-
 const struct infer_operation infer_reduce = {
     .operation = &reduce_operation,
-    .options = reduce_options,
-    .options_text = "op, axis, keepdims, out, x, kernel",
+    .options = (const char *const[]){"op", "axis", "keepdims", "out", "x", "kernel", NULL},
     .set_dtype = infer_reduce_set_dtype,
     .settle = infer_array_settle,
     .result_dtype = infer_reduce_result_dtype,
@@ -78,12 +75,9 @@ static enum gemmd_error infer_softmax_complete(struct request *request,
                                         &operands->softmax, &request->fault);
 }
 
-static const char *const softmax_options[] = {"scale", "log", "out", "x", "kernel", NULL};
-
 const struct infer_operation infer_softmax = {
     .operation = &softmax_operation,
-    .options = softmax_options,
-    .options_text = "scale, log, out, x, kernel",
+    .options = (const char *const[]){"scale", "log", "out", "x", "kernel", NULL},
     .set_dtype = infer_softmax_set_dtype,
     .settle = infer_array_settle,
     .result_dtype = infer_softmax_result_dtype,

@@ -37,13 +37,10 @@ static enum gemmd_error infer_attention_complete(struct request *request,
 }
 
 /* The other parameters of POST /attention follow from the model and the shapes. */
-static const char *const options[] = {"layout", "causal", "window", "scale",  "softcap",
-                                      "k",      "v",      "lse",    "kernel", NULL};
-
 const struct infer_operation infer_attention = {
     .operation = &attention_operation,
-    .options = options,
-    .options_text = "layout, causal, window, scale, softcap, k, v, lse, kernel",
+    .options = (const char *const[]){"layout", "causal", "window", "scale", "softcap", "k", "v",
+                                     "lse", "kernel", NULL},
     .settle = infer_attention_settle,
     .set_dtype = infer_attention_set_dtype,
     .is_resident = infer_attention_is_resident,

@@ -64,15 +64,11 @@ static enum gemmd_error infer_conv2d_complete(struct request *request,
 }
 
 /* The other parameters of POST /conv2d follow from the model and the shapes. */
-static const char *const options[] = {"groups",   "stride", "dilation",  "padding", "layout",
-                                      "w_layout", "alpha",  "act",       "x",       "w",
-                                      "out",      "kernel", "precision", NULL};
-
 const struct infer_operation infer_conv2d = {
     .operation = &conv2d_operation,
-    .options = options,
-    .options_text = "groups, stride, dilation, padding, layout, w_layout, alpha, act, x, w, out, "
-                    "kernel, precision",
+    .options =
+        (const char *const[]){"groups", "stride", "dilation", "padding", "layout", "w_layout",
+                              "alpha", "act", "x", "w", "out", "kernel", "precision", NULL},
     .settle = infer_conv2d_settle,
     .set_dtype = infer_conv2d_set_dtype,
     .result_dtype = infer_conv2d_result_dtype,

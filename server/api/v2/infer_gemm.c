@@ -47,13 +47,10 @@ static enum gemmd_error infer_gemm_complete(struct request *request, union call_
 }
 
 /* The other parameters of POST /gemm follow from the model and the shapes. */
-static const char *const options[] = {"transa", "transb", "alpha",     "beta",   "act", "out",
-                                      "kernel", "verify", "precision", "scales", NULL};
-
 const struct infer_operation infer_gemm = {
     .operation = &gemm_operation,
-    .options = options,
-    .options_text = "transa, transb, alpha, beta, act, out, kernel, verify, precision, scales",
+    .options = (const char *const[]){"transa", "transb", "alpha", "beta", "act", "out", "kernel",
+                                     "verify", "precision", "scales", NULL},
     .settle = infer_gemm_settle,
     .set_dtype = infer_gemm_set_dtype,
     .result_dtype = infer_gemm_result_dtype,
