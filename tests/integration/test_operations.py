@@ -265,5 +265,10 @@ def test_haproxy_finds_the_daemon_of_each_model_of_a_tensor(models):
 
 
 def test_the_tests_send_random_requests_to_each_operation(operations):
+    """With each parameter."""
+    named = {name for operation in operations for name in query_parameters(f"/{operation}")}
+    named |= set(query_parameters("/tensors/{name}", "put"))
+    missing = sorted(named - set(http_grammar.PARAMETERS))
+    assert missing == [], f"PARAMETERS in tests/integration/http_grammar.py lacks {missing}"
     for operation in operations:
         assert f"/{operation}" in http_grammar.PATHS, f"PATHS in tests/integration/http_grammar.py lacks /{operation}"
