@@ -128,17 +128,17 @@ static json_t *conv_describe(const struct bench_subject *subject)
     struct conv_shape s;
     struct fault fault;
     (void)conv2d_request_shape(r, &s, &fault); /* the request has been checked */
-    return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:[I, I], s:[I, I], "
-                     "s:[I, I, I, I], s:s, s:s, s:s}",
-                     "op", "conv2d", "batch", (json_int_t)s.batch, "channels",
-                     (json_int_t)s.channels, "height", (json_int_t)s.height, "width",
-                     (json_int_t)s.width, "filters", (json_int_t)s.filters, "filter_h",
-                     (json_int_t)s.r, "filter_w", (json_int_t)s.s, "groups", (json_int_t)s.groups,
-                     "stride", (json_int_t)s.stride_h, (json_int_t)s.stride_w, "dilation",
-                     (json_int_t)s.dilation_h, (json_int_t)s.dilation_w, "padding",
-                     (json_int_t)s.pad_top, (json_int_t)s.pad_bottom, (json_int_t)s.pad_left,
-                     (json_int_t)s.pad_right, "layout", s.layout == CONV_NCHW ? "nchw" : "nhwc",
-                     "dtype", gemmd_dtype_name(r->dtype), "out", gemmd_dtype_name(r->out));
+    return json_pack(
+        "{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:[I, I], s:[I, I], "
+        "s:[I, I, I, I], s:s, s:s, s:s}",
+        "op", "conv2d", "batch", (json_int_t)s.batch, "channels", (json_int_t)s.channels, "height",
+        (json_int_t)s.height, "width", (json_int_t)s.width, "filters", (json_int_t)s.filters,
+        "filter_h", (json_int_t)s.r, "filter_w", (json_int_t)s.s, "groups", (json_int_t)s.groups,
+        "stride", (json_int_t)s.stride_h, (json_int_t)s.stride_w, "dilation",
+        (json_int_t)s.dilation_h, (json_int_t)s.dilation_w, "padding", (json_int_t)s.pad_top,
+        (json_int_t)s.pad_bottom, (json_int_t)s.pad_left, (json_int_t)s.pad_right, "layout",
+        parameter_choice(&conv2d_parameter_table, "layout", (uint32_t)s.layout), "dtype",
+        gemmd_dtype_name(r->dtype), "out", gemmd_dtype_name(r->out));
 }
 
 const struct bench_operation bench_conv = {

@@ -8,8 +8,8 @@
 #include "client/gemmctl/report.h"
 #include "proto/gemm_scales.h"
 #include "proto/npy.h"
-#include "proto/number.h"
 #include "proto/safetensors.h"
+#include "proto/tensor_request.h"
 
 enum { ENTRIES_MAX = 64 };
 
@@ -20,40 +20,27 @@ struct source {
     void *copy, *scale_copy; /* row-major copies of column-major tensors; or NULL */
 };
 
-/* Reads a shape such as "512,512". */
-static bool read_shape(const char *text, uint64_t dims[TENSOR_MAX_RANK], uint32_t *rank)
+/* Takes an option that is a parameter of the same name. */
+static enum gemmd_error read_parameter(struct tensor_request *asked,
+                                       const struct arguments *arguments, int option,
+                                       struct fault *fault)
 {
-    char dim[24];
-    for (*rank = 0; *rank < TENSOR_MAX_RANK;) {
-        size_t length = strcspn(text, ",");
-        if (length >= sizeof dim)
-            return false;
-        memcpy(dim, text, length);
-        dim[length] = '\0';
-        if (!number_u64(dim, &dims[*rank]) || dims[*rank] == 0)
-            return false;
-        (*rank)++;
-        if (text[length] == '\0')
-            return true;
-        text += length + 1;
-    }
-    return false;
+    const char *value = arguments->values[option];
+    return value == NULL
+               ? GEMMD_OK
+               : parameter_set(&tensor_parameter_table, asked, options[option].name, value, fault);
 }
 
-static enum gemmd_error take_raw(const struct arguments *arguments, enum gemmd_dtype dtype,
-                                 struct source *source, struct fault *fault)
+static enum gemmd_error take_raw(const struct tensor_request *asked, struct source *source,
+                                 struct fault *fault)
 {
-    const char *shape = arguments->values[OPTION_SHAPE];
-    uint64_t dims[TENSOR_MAX_RANK];
-    uint32_t rank;
-    if (shape == NULL)
+    if (asked->shape.rank == 0)
         return fault_set(fault, GEMMD_ERR_MALFORMED, "shape",
                          "files of raw bytes do not tell their shape; give --shape");
-    if (!read_shape(shape, dims, &rank) ||
-        !tensor_init(&source->tensor, dtype, dims, rank, source->input.data))
+    if (!tensor_init(&source->tensor, asked->dtype, asked->shape.dims, asked->shape.rank,
+                     source->input.data))
         return fault_set(fault, GEMMD_ERR_MALFORMED, "shape",
-                         "--shape is '%.64s'; it must be 1 to %d whole numbers such as 512,512",
-                         shape, TENSOR_MAX_RANK);
+                         "a tensor of --shape and --dtype has more than 2^64 bytes");
     if (source->tensor.bytes != source->input.bytes)
         return fault_set(fault, GEMMD_ERR_MALFORMED, "shape",
                          "%.96s has %llu bytes; a tensor of --shape and --dtype has %llu",
@@ -165,31 +152,33 @@ static enum gemmd_error check_scale(const struct source *source, struct fault *f
 static enum gemmd_error source_open(const struct arguments *arguments, struct source *source,
                                     enum format format, struct fault *fault)
 {
-    const char *name = arguments->operands[0], *type = arguments->values[OPTION_DTYPE];
-    enum gemmd_dtype dtype = GEMMD_F32;
-    if (type != NULL && !gemmd_dtype_from_name(type, &dtype))
-        return fault_set(fault, GEMMD_ERR_MALFORMED, "dtype",
-                         "--dtype is '%.64s'; it must be one of f64, f32, f16, bf16, f8_e4m3, i8, "
-                         "i32",
-                         type);
-    enum gemmd_error code = input_open(&source->input, arguments->operands[1], fault);
+    const char *name = arguments->operands[0];
+    const bool typed = arguments->values[OPTION_DTYPE] != NULL;
+    struct tensor_request asked;
+    tensor_request_init(&asked);
+    enum gemmd_error code = read_parameter(&asked, arguments, OPTION_DTYPE, fault);
+    if (code == GEMMD_OK)
+        code = read_parameter(&asked, arguments, OPTION_SHAPE, fault);
+    if (code == GEMMD_OK)
+        code = input_open(&source->input, arguments->operands[1], fault);
     if (code != GEMMD_OK)
         return code;
     if (format == FORMAT_RAW)
-        return take_raw(arguments, dtype, source, fault);
-    if (arguments->values[OPTION_SHAPE] != NULL)
+        return take_raw(&asked, source, fault);
+    if (asked.shape.rank > 0)
         return fault_set(fault, GEMMD_ERR_MALFORMED, "shape",
                          "%.96s tells its own shape; --shape is for files of raw bytes",
                          source->input.name);
     code = format == FORMAT_NPY
-               ? take_npy(&source->input, type != NULL ? dtype : GEMMD_DTYPE_COUNT, &source->tensor,
+               ? take_npy(&source->input, typed ? asked.dtype : GEMMD_DTYPE_COUNT, &source->tensor,
                           fault)
                : take_safetensors(&source->input, name, &source->tensor, &source->scale, fault);
-    if (code == GEMMD_OK && type != NULL && source->tensor.dtype != dtype)
+    if (code == GEMMD_OK && typed && source->tensor.dtype != asked.dtype)
         code = fault_set(
             fault, GEMMD_ERR_MALFORMED, "dtype",
-            "--dtype is %s and %.96s holds %s; the types must agree, or --dtype be left out", type,
-            source->input.name, gemmd_dtype_name(source->tensor.dtype));
+            "--dtype is %s and %.96s holds %s; the types must agree, or --dtype be left out",
+            gemmd_dtype_name(asked.dtype), source->input.name,
+            gemmd_dtype_name(source->tensor.dtype));
     if (code == GEMMD_OK && source->tensor.rank == 0)
         code = fault_set(fault, GEMMD_ERR_MALFORMED, NULL, "%.96s is a scalar, not a tensor",
                          source->input.name);

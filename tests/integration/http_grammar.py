@@ -84,7 +84,8 @@ PARAMETERS = {
     "log": ["0", "1"], "x": ["t0"], "w": ["t0"], "padding": ["0", "same", "1,2", "1,2,3", "1,0,1,0"],
     "stride": ["1", "2,1", "0"], "dilation": ["1", "2147483647"], "groups": NUMBERS, "channels": NUMBERS,
     "height": NUMBERS, "width": NUMBERS, "filters": NUMBERS, "filter_h": NUMBERS, "filter_w": NUMBERS,
-    "w_layout": ["kcrs", "krsc"], "unknown": ["1"],
+    "w_layout": ["kcrs", "krsc"], "scales": ["none", "rowcol", "block"], "contiguous": ["0", "1"],
+    "replicate": ["one", "all"], "unknown": ["1"],
 }
 HEADERS = {
     "Expect": ["100-continue", "100-Continue", "more"], "Connection": ["close", "keep-alive", "upgrade"],

@@ -122,6 +122,8 @@ def test_list_and_remove(run, name, weights, tmp_path):
     (["put", "w", "W.bin", "--shape", "5,x"], "5,x"),
     (["put", "w", "W.bin", "--shape", "5,0"], "5,0"),
     (["put", "w", "W.bin", "--shape", "1,1,1,1,1,1,1,1,35"], "1 to 8"),
+    (["put", "w", "W.bin", "--shape", "2147483647,2147483647,2147483647"], "more than 2^64 bytes"),
+    (["put", "w", "W.bin", "--shape", "5,7", "--dtype", "float32"], "did you mean f32?"),
     (["put", "w", "W.bin", "--shape", "5,8"], "140 bytes"),
     (["put", "w", "W.npy", "--shape", "5,7"], "files of raw bytes"),
     (["put", "w", "W.npy", "--dtype", "f99"], "f99"),

@@ -239,6 +239,21 @@ def test_each_operation_has_models_of_the_inference_protocol(models, operations)
     assert [name for name in fixed if f"`{name}`" not in protocol] == [], "proto/PROTOCOL.md lists the models"
 
 
+def test_the_options_of_models_are_parameters_and_described(daemon, models, operations):
+    """server/api/v2/infer_*.c"""
+    listed = [set(re.findall(r"`(\w+)`", line)) for line in re.findall(r"^- for \w+: (.*)", re.search(
+        r"^### Parameters of an inference\n(.*?)^##", read("proto/PROTOCOL.md"), re.M | re.S)[1], re.M)]
+    description = OPENAPI["components"]["schemas"]["V2Request"]["properties"]["parameters"]["description"]
+    for operation in operations:
+        model = next(name for name in models if name.startswith(f"{operation}_"))
+        answer = daemon.session.post(f"{daemon.url}/v2/models/{model}/infer", json={
+            "parameters": {"there_is_none": 1}, "inputs": []})
+        options = set(re.search(r"those of this model are ([\w, ]+)", answer.json()["detail"])[1].split(", "))
+        assert options - set(query_parameters(f"/{operation}")) == set(), f"options of {model}"
+        assert options in listed, f"proto/PROTOCOL.md lists other options for {model} than {sorted(options)}"
+        assert options - set(re.findall(r"\w+", description)) == set(), "V2Request in proto/openapi.json"
+
+
 def test_haproxy_finds_the_daemon_of_each_model_of_a_tensor(models):
     layers = {name.partition(".")[0] + "." for name in models if "." in name}
     assert len(layers) > 1
@@ -250,5 +265,10 @@ def test_haproxy_finds_the_daemon_of_each_model_of_a_tensor(models):
 
 
 def test_the_tests_send_random_requests_to_each_operation(operations):
+    """With each parameter."""
+    named = {name for operation in operations for name in query_parameters(f"/{operation}")}
+    named |= set(query_parameters("/tensors/{name}", "put"))
+    missing = sorted(named - set(http_grammar.PARAMETERS))
+    assert missing == [], f"PARAMETERS in tests/integration/http_grammar.py lacks {missing}"
     for operation in operations:
         assert f"/{operation}" in http_grammar.PATHS, f"PATHS in tests/integration/http_grammar.py lacks /{operation}"

@@ -45,7 +45,7 @@ START_TEST(parts_have_the_sizes_and_the_rows_of_the_operands)
     p.lda += 4;
     p.stride_a = 200;
     p.bias = p.c0 = there;
-    ck_assert_uint_eq(operation_gemm.parts(&p, parts), GEMM_PART_C + 1);
+    ck_assert(operation_parts(&operation_gemm, &p, parts));
     const uint64_t a_rows = p.transa ? 7 : 3, b_rows = p.transb ? 5 : 7;
     const struct operation_part *a = &parts[GEMM_PART_A], *b = &parts[GEMM_PART_B],
                                 *c = &parts[GEMM_PART_C];
@@ -62,8 +62,8 @@ START_TEST(parts_have_the_sizes_and_the_rows_of_the_operands)
     ck_assert_uint_eq(c->bytes, F32 * 2 * 15);
     ck_assert_uint_eq(parts[GEMM_PART_BIAS].bytes, F32 * 5);
     ck_assert_uint_eq(parts[GEMM_PART_C0].bytes, F32 * 2 * 15);
-    for (uint32_t i = 0; i <= GEMM_PART_C; i++)
-        ck_assert(parts[i].is_result == (i == GEMM_PART_C));
+    ck_assert_uint_eq(operation_gemm.operands, GEMM_PART_C);
+    ck_assert_uint_eq(operation_gemm.results, 1);
 }
 END_TEST
 
@@ -74,7 +74,7 @@ START_TEST(parts_are_where_the_problem_says)
     static const float scales[8];
     struct gemm_problem p = product(3, 5, 7, 1);
     struct operation_part parts[OPERATION_PARTS_MAX];
-    ck_assert_uint_gt(operation_gemm.parts(&p, parts), 0);
+    ck_assert(operation_parts(&operation_gemm, &p, parts));
     ck_assert_uint_eq(parts[GEMM_PART_BIAS].bytes + parts[GEMM_PART_C0].bytes +
                           parts[GEMM_PART_A_SCALE].bytes + parts[GEMM_PART_B_SCALE].bytes,
                       0);
@@ -87,10 +87,10 @@ START_TEST(parts_are_where_the_problem_says)
     p.a_scale.data = scales;
     p.b_scale.data = scales + 3;
     gemm_problem_scales_contiguous(&p, false, false);
-    ck_assert_uint_gt(operation_gemm.parts(&p, parts), 0);
+    ck_assert(operation_parts(&operation_gemm, &p, parts));
     const void *const expected[] = {p.a, p.b, p.bias, p.c0, p.a_scale.data, p.b_scale.data, p.c};
     for (uint32_t i = 0; i <= GEMM_PART_C; i++) {
-        ck_assert_ptr_eq(operation_part_pointer(&p, &parts[i]), expected[i]);
+        ck_assert_ptr_eq(operation_pointer(&operation_gemm, &p, i), expected[i]);
         ck_assert_uint_gt(parts[i].bytes, 0);
     }
     ck_assert_uint_eq(parts[GEMM_PART_A_SCALE].bytes, 3 * sizeof *scales);
@@ -103,19 +103,19 @@ START_TEST(whole_parts_are_those_that_every_division_needs)
 {
     struct gemm_problem p = product(3, 5, 7, 1);
     struct operation_part parts[OPERATION_PARTS_MAX];
-    ck_assert_uint_gt(operation_gemm.parts(&p, parts), 0);
+    ck_assert(operation_parts(&operation_gemm, &p, parts));
     ck_assert(!parts[GEMM_PART_A].is_whole && parts[GEMM_PART_B].is_whole);
     ck_assert(parts[GEMM_PART_BIAS].is_whole && parts[GEMM_PART_B_SCALE].is_whole);
     ck_assert(!parts[GEMM_PART_C0].is_whole && !parts[GEMM_PART_A_SCALE].is_whole);
     ck_assert(!parts[GEMM_PART_C].is_whole);
     p.transa = true; /* the rows of C are columns of A */
     gemm_problem_contiguous(&p);
-    ck_assert_uint_gt(operation_gemm.parts(&p, parts), 0);
+    ck_assert(operation_parts(&operation_gemm, &p, parts));
     ck_assert(parts[GEMM_PART_A].is_whole);
     p = product(3, 5, 7, 2);
     p.transa = true;
     gemm_problem_contiguous(&p);
-    ck_assert_uint_gt(operation_gemm.parts(&p, parts), 0);
+    ck_assert(operation_parts(&operation_gemm, &p, parts));
     for (uint32_t i = 0; i <= GEMM_PART_C; i++)
         ck_assert(parts[i].is_whole == (i == GEMM_PART_BIAS));
 }

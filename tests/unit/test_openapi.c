@@ -273,6 +273,24 @@ START_TEST(all_parameters_are_described)
 }
 END_TEST
 
+/* This file compares the parameters of every operation. */
+START_TEST(all_operations_are_compared)
+{
+    const char *path;
+    json_t *methods;
+    json_object_foreach(at("|paths"), path, methods)
+    {
+        json_t *tags = json_object_get(json_object_get(methods, "post"), "tags");
+        const char *tag = json_string_value(json_array_get(tags, 0));
+        int of = 0;
+        while (of < ENDPOINTS && strcmp(endpoints[of].table->path, path) != 0)
+            of++;
+        if (tag != NULL && strcmp(tag, "products") == 0)
+            ck_assert_msg(of < ENDPOINTS, "endpoints[] of this file lacks %s", path);
+    }
+}
+END_TEST
+
 /* Failures that are listed exist, and every one that a product can end with is listed. */
 START_TEST(statuses_are_those_of_the_list)
 {
@@ -334,6 +352,7 @@ int main(void)
     tcase_add_loop_test(tests, bounds_are_the_last_values_taken, 0, ENDPOINTS);
     tcase_add_loop_test(tests, defaults_are_the_defaults, 0, ENDPOINTS);
     tcase_add_loop_test(tests, all_parameters_are_described, 0, ENDPOINTS);
+    tcase_add_test(tests, all_operations_are_compared);
     tcase_add_test(tests, statuses_are_those_of_the_list);
     tcase_add_test(tests, problem_documents_fit_their_schema);
     Suite *suite = suite_create("openapi");

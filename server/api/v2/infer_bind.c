@@ -29,14 +29,19 @@ static bool is_option(const struct infer_operation *operation, const char *name)
 static enum gemmd_error no_such_option(const struct infer_operation *operation, const char *name,
                                        struct fault *fault)
 {
-    char hint[PARAMETER_HINT_BYTES];
+    char hint[PARAMETER_HINT_BYTES], options[sizeof fault->detail];
+    size_t length = 0;
     struct nearest search;
     nearest_start(&search, name, strlen(name));
-    for (const char *const *option = operation->options; *option != NULL; option++)
+    for (const char *const *option = operation->options; *option != NULL; option++) {
         nearest_offer(&search, *option);
+        if (length < sizeof options)
+            length += (size_t)snprintf(options + length, sizeof options - length, "%s%s",
+                                       length > 0 ? ", " : "", *option);
+    }
     return fault_set(fault, GEMMD_ERR_MALFORMED, name,
-                     "there is no parameter '%s'; those of this model are %s%s", name,
-                     operation->options_text, parameter_hint(search.best, hint));
+                     "there is no parameter '%s'; those of this model are %s%s", name, options,
+                     parameter_hint(search.best, hint));
 }
 
 static enum gemmd_error take_options(struct request *request)

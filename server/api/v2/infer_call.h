@@ -24,7 +24,6 @@ struct infer_operation {
     const struct call_operation *operation;
     /* The operation's parameters that are allowed. NULL ends the list. */
     const char *const *options;
-    const char *options_text; /* the same list for error texts */
     /* Sets the type of the operands, before the parameters are set. */
     void (*set_dtype)(union call_request *request, enum gemmd_dtype dtype);
     /* Prepares the request for a model of a layer, which has the second operand as its weight.

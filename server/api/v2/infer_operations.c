@@ -29,13 +29,10 @@ static enum gemmd_error infer_gemm_complete(union call_request *request,
     return code;
 }
 
-static const char *const gemm_options[] = {"transa", "transb", "alpha",     "beta",   "act", "out",
-                                           "kernel", "verify", "precision", "scales", NULL};
-
 const struct infer_operation infer_gemm = {
     .operation = &gemm_operation,
-    .options = gemm_options,
-    .options_text = "transa, transb, alpha, beta, act, out, kernel, verify, precision, scales",
+    .options = (const char *const[]){"transa", "transb", "alpha", "beta", "act", "out", "kernel",
+                                     "verify", "precision", "scales", NULL},
     .set_dtype = infer_gemm_set_dtype,
     .begin_layer = infer_gemm_begin_layer,
     .result_dtype = infer_gemm_result_dtype,
@@ -60,13 +57,10 @@ static enum gemmd_error infer_attention_complete(union call_request *request,
     return attention_request_bind_tensors(&request->attention, &operands->attention, fault);
 }
 
-static const char *const attention_options[] = {"layout", "causal", "window", "scale",  "softcap",
-                                                "k",      "v",      "lse",    "kernel", NULL};
-
 const struct infer_operation infer_attention = {
     .operation = &attention_operation,
-    .options = attention_options,
-    .options_text = "layout, causal, window, scale, softcap, k, v, lse, kernel",
+    .options = (const char *const[]){"layout", "causal", "window", "scale", "softcap", "k", "v",
+                                     "lse", "kernel", NULL},
     .set_dtype = infer_attention_set_dtype,
     .second_result = infer_attention_second_result,
     .complete = infer_attention_complete,
@@ -91,15 +85,11 @@ static enum gemmd_error infer_conv2d_complete(union call_request *request,
     return conv2d_request_bind_tensors(&request->conv2d, &operands->conv2d, fault);
 }
 
-static const char *const conv2d_options[] = {"groups",   "stride", "dilation",  "padding", "layout",
-                                             "w_layout", "alpha",  "act",       "x",       "w",
-                                             "out",      "kernel", "precision", NULL};
-
 const struct infer_operation infer_conv2d = {
     .operation = &conv2d_operation,
-    .options = conv2d_options,
-    .options_text = "groups, stride, dilation, padding, layout, w_layout, alpha, act, x, w, out, "
-                    "kernel, precision",
+    .options =
+        (const char *const[]){"groups", "stride", "dilation", "padding", "layout", "w_layout",
+                              "alpha", "act", "x", "w", "out", "kernel", "precision", NULL},
     .set_dtype = infer_conv2d_set_dtype,
     .result_dtype = infer_conv2d_result_dtype,
     .complete = infer_conv2d_complete,
@@ -126,12 +116,9 @@ static enum gemmd_error infer_reduce_complete(union call_request *request,
     return reduce_request_bind_tensors(&request->reduce, &operands->reduce, fault);
 }
 
-static const char *const reduce_options[] = {"op", "axis", "keepdims", "out", "x", "kernel", NULL};
-
 const struct infer_operation infer_reduce = {
     .operation = &reduce_operation,
-    .options = reduce_options,
-    .options_text = "op, axis, keepdims, out, x, kernel",
+    .options = (const char *const[]){"op", "axis", "keepdims", "out", "x", "kernel", NULL},
     .set_dtype = infer_reduce_set_dtype,
     .result_dtype = infer_reduce_result_dtype,
     .complete = infer_reduce_complete,
@@ -157,12 +144,9 @@ static enum gemmd_error infer_softmax_complete(union call_request *request,
     return softmax_request_bind_tensors(&request->softmax, &operands->softmax, fault);
 }
 
-static const char *const softmax_options[] = {"scale", "log", "out", "x", "kernel", NULL};
-
 const struct infer_operation infer_softmax = {
     .operation = &softmax_operation,
-    .options = softmax_options,
-    .options_text = "scale, log, out, x, kernel",
+    .options = (const char *const[]){"scale", "log", "out", "x", "kernel", NULL},
     .set_dtype = infer_softmax_set_dtype,
     .result_dtype = infer_softmax_result_dtype,
     .complete = infer_softmax_complete,
