@@ -156,13 +156,13 @@ def test_gemmctl_has_a_command_and_a_benchmark_for_each_operation(run, operation
         assert run("help", name).returncode == 0, f"gemmctl has no command {name}"
         benchmark = ["bench"] if name == "gemm" else ["bench", name]
         assert run("help", *benchmark).returncode == 0, f"gemmctl has no command {' '.join(benchmark)}"
-    for file in ("gemmctl.bash", "_gemmctl", "gemmctl.fish"):
-        code = re.sub(r"^#.*", "", read(f"client/completions/{file}"), flags=re.M)
+    for shell in ("bash", "zsh", "fish"):
+        code = re.sub(r"^#.*", "", run("completion", shell).stdout, flags=re.M)
         completed = re.findall(r"kernels\\?:(\w+)", code)
         # The bash script completes the names of commands that are those of operations.
         missing = [name for name in operations if name not in completed
-                   and not (file == "gemmctl.bash" and name == command(name))]
-        assert missing == [], f"client/completions/{file} completes no kernels:{missing}"
+                   and not (shell == "bash" and name == command(name))]
+        assert missing == [], f"gemmctl completes no kernels:{missing} in {shell}"
 
 
 def test_the_python_client_has_methods_for_each_operation(operations):
