@@ -18,7 +18,27 @@ static const uint64_t PARKED_MAX_NS = 8000000000u, NS_PER_MS = 1000000u;
 /* Parts of --idle-timeout: a connection is ended at most one part late. */
 enum { PARTS_OF_TIMEOUT = 8 };
 
+static struct connection *connection_of(struct list_item *item)
+{
+    return OWNER_OF(item, struct connection, in_checks);
+}
+
+void checks_remove(struct checks *checks, struct connection *connection)
+{
+    if (checks->next == &connection->in_checks)
+        checks->next = connection->in_checks.next;
+    list_remove(&connection->in_checks);
+}
+
 /* ---- parking ---- */
+
+/* Parks a connection that is between two requests. */
+static void park(struct checks *checks, struct connection *connection, uint64_t now_ns)
+{
+    checks_remove(checks, connection);
+    connection->next_look_ns = now_ns + checks->parking_ns;
+    list_append(&checks->parked, &connection->in_checks);
+}
 
 /* How long connections are parked: all for the same time, so that the list is ordered. */
 static uint64_t parking_ns(const struct config *config)
@@ -33,13 +53,13 @@ static void unpark_due(struct checks *checks, const struct http_server *server,
                        const struct config *config, uint64_t now_ns)
 {
     const uint64_t before_ns = checks->parking_ns;
-    struct connection *connection;
+    struct list_item *item;
     checks->parking_ns = parking_ns(config);
     const bool all = atomic_load(&server->stage) == HTTP_CLOSING || checks->parking_ns < before_ns;
-    for (int i = 0; (connection = checks->parked.first) != NULL; i++) {
-        if (!all && (i == UNPARKED_AT_A_TIME || now_ns < connection->next_look_ns))
+    for (int i = 0; (item = checks->parked.first) != NULL; i++) {
+        if (!all && (i == UNPARKED_AT_A_TIME || now_ns < connection_of(item)->next_look_ns))
             return;
-        checks_unpark(checks, connection);
+        connection_watch(connection_of(item));
     }
 }
 
@@ -61,9 +81,9 @@ static int take_some(struct checks *checks, struct connection *taken[AT_A_TIME],
 {
     int count = 0, looks = 0;
     for (; count < AT_A_TIME && checks->next != NULL; count++) {
-        struct connection *connection = checks->next;
+        struct connection *connection = connection_of(checks->next);
         const bool look = connection_look_is_due(connection, now_ns);
-        checks->next = connection->next;
+        checks->next = checks->next->next;
         taken[count] = connection;
         ends[count] = (struct pollfd){.fd = look ? connection->fd : -1, .events = POLLRDHUP};
         looks += look;
@@ -76,7 +96,7 @@ static int take_some(struct checks *checks, struct connection *taken[AT_A_TIME],
 /* Lets the check continue with connections that were taken. */
 static void put_back(struct checks *checks, struct connection *const *taken, int count)
 {
-    checks->next = taken[0];
+    checks->next = &taken[0]->in_checks;
     for (int i = 0; i < count; i++)
         taken[i]->next_look_ns = 0;
 }
@@ -98,6 +118,6 @@ void checks_go_on(struct checks *checks, const struct http_server *server, uint6
         connection_check(taken[i], server, now_ns);
         ended += !was_ended && connection_is_ended(taken[i]);
         if (taken[i]->phase == CONNECTION_IDLE)
-            checks_park(checks, taken[i], now_ns + checks->parking_ns);
+            park(checks, taken[i], now_ns);
     }
 }

@@ -14,14 +14,24 @@
 #define SERVER_HTTP_CHECKS_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
-#include "server/http/connection_lists.h"
+#include "server/base/list.h"
 
 struct config;
+struct connection;
 struct http_server;
 
+/* Zeroed: no connections. A connection is in one of the lists. */
+struct checks {
+    struct list watched;    /* every check looks at these */
+    struct list parked;     /* between requests; ordered by next_look_ns */
+    struct list_item *next; /* in `watched`, of the check in progress; NULL: no check */
+    uint64_t parking_ns;    /* how long connections are parked; changes with the configuration */
+};
+
+/* Takes a connection, which connection_watch has added, out of the lists. */
+void checks_remove(struct checks *checks, struct connection *connection);
 /* Begins a check, unless the one before is still in progress. */
 void checks_begin(struct checks *checks, const struct http_server *server,
                   const struct config *config, uint64_t now_ns);

@@ -8,7 +8,6 @@
 
 #include "proto/error.h"
 #include "server/base/pace.h"
-#include "server/http/connection_lists.h"
 #include "server/http/io_thread.h"
 #include "server/http/request.h"
 #include "server/http/server_state.h"
@@ -24,12 +23,19 @@ static const uint64_t STUCK_MS = 100;
 /* How soon a check looks again whether a client has disconnected. */
 static const uint64_t LOOK_INTERVAL_NS = 1000000000u;
 
+void connection_watch(struct connection *connection)
+{
+    list_remove(&connection->in_checks);
+    connection->next_look_ns = 0;
+    list_append(&connection->thread->checks.watched, &connection->in_checks);
+}
+
 bool connection_enter(struct connection *connection, enum connection_phase phase, uint64_t now_ns)
 {
     if (connection_is_ended(connection))
         return false;
-    if (connection->parked)
-        checks_unpark(&connection->thread->checks, connection);
+    if (connection->in_checks.list == &connection->thread->checks.parked)
+        connection_watch(connection);
     connection->phase = phase;
     connection->since_ns = now_ns;
     connection->moved_bytes = 0;

@@ -18,6 +18,7 @@
 
 #include "proto/error.h"
 #include "server/base/inbox.h"
+#include "server/base/list.h"
 #include "server/http/read_ahead.h"
 #include "server/http/request_id.h"
 #include "server/http/sending.h"
@@ -41,9 +42,8 @@ enum connection_phase {
 };
 
 struct connection {
-    struct connection *next, *previous; /* in a list of the I/O thread's checks */
-    bool parked;                        /* checks.h */
-    struct connection *next_arriving;   /* in io_thread's list `arriving` */
+    struct list_item in_checks; /* in a list of the I/O thread's checks */
+    struct list_item arriving;  /* in the list of the I/O thread */
     struct io_thread *thread;
     struct inbox_message arrival; /* hands the connection to its I/O thread */
     int fd;
@@ -88,7 +88,12 @@ static inline bool connection_is_ended(const struct connection *connection)
     return connection->phase == CONNECTION_EXPIRED || connection->phase == CONNECTION_GONE;
 }
 
-/* Enters a phase. Returns false, and changes nothing, if the daemon has ended the connection. */
+/* Has every check of the connection's I/O thread look at the connection, which is new or parked
+ * (checks.h). */
+void connection_watch(struct connection *connection);
+
+/* Enters a phase, which ends the parking of the connection. Returns false, and changes nothing, if
+ * the daemon has ended the connection. */
 bool connection_enter(struct connection *connection, enum connection_phase phase, uint64_t now_ns);
 
 /* Says that an answer that is being sent waits for the device. The time until

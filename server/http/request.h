@@ -21,6 +21,7 @@
 #include "proto/error.h"
 #include "proto/gemm_request.h"
 #include "server/base/inbox.h"
+#include "server/base/list.h"
 #include "server/base/trace_context.h"
 #include "server/http/coding.h"
 #include "server/http/endpoint.h"
@@ -93,17 +94,16 @@ struct request {
 
     enum request_state state;
     _Atomic enum request_progress progress;
-    struct inbox_message done;    /* posted to the I/O thread if progress was PROGRESS_AWAITED */
-    struct waiter among_waiters;  /* in the thread's waiters, while REQUEST_WORKING */
-    bool handed_over;             /* other threads have the work, as far as the I/O thread knows */
-    bool awaited;                 /* `done` was or will be posted */
-    bool suspended;               /* libmicrohttpd has suspended the connection */
-    bool drops_body;              /* one of the bodies that the thread reads and drops now */
-    struct request *next_dropped; /* in the thread's list of dropped bodies */
-    bool reads_head;              /* in the thread's list of heads that are being read */
-    struct request *newer_head, *older_head;
-    bool given_up;  /* to be answered with `fault` before the work is done */
-    bool abandoned; /* the connection ended before the work: only `release` is left */
+    struct inbox_message done;   /* posted to the I/O thread if progress was PROGRESS_AWAITED */
+    struct waiter among_waiters; /* in the thread's waiters, while REQUEST_WORKING */
+    bool handed_over;            /* other threads have the work, as far as the I/O thread knows */
+    bool awaited;                /* `done` was or will be posted */
+    bool suspended;              /* libmicrohttpd has suspended the connection */
+    bool drops_body;             /* one of the bodies that the thread reads and drops now */
+    struct list_item in_dropped; /* while the dropped body is not being read yet */
+    struct list_item in_heads;   /* while a lenient parser reads the headers */
+    bool given_up;               /* to be answered with `fault` before the work is done */
+    bool abandoned;              /* the connection ended before the work: only `release` is left */
 
     /* The target of the request line as it was received, up to a zero byte. Valid until the
      * headers have been checked. Borrowed. */

@@ -14,6 +14,79 @@
  * one (tests/bench/refusals.py). */
 static const uint64_t DISCARD_MAX_BYTES = 1024 * 1024;
 
+/* ---- dropped bodies ---- */
+
+/* AT_A_TIME bodies are read at a time. If none of them ends within INTERVAL_NS, one more body
+ * begins to be read. With 223 x 223 x 223 products in 400 kB at three times the capacity, reading
+ * two bodies at a time gave three times the goodput of reading all at once; an interval of 10 ms
+ * gave the same as 2 ms. */
+enum { AT_A_TIME = 2 };
+static const uint64_t INTERVAL_NS = 2000000, NS_PER_MS = 1000000;
+
+static void begin_reading(struct request *request, uint64_t now_ns)
+{
+    struct dropped_bodies *bodies = &request->thread->dropped_bodies;
+    request->drops_body = true;
+    bodies->began_ns = now_ns;
+    bodies->reading++;
+}
+
+/* Adds the body of a request in the state REQUEST_DISCARDING, in libmicrohttpd's callback for the
+ * first bytes. */
+static void dropped_bodies_add(struct request *request, uint64_t now_ns)
+{
+    struct dropped_bodies *bodies = &request->thread->dropped_bodies;
+    if (bodies->suspended.first == NULL && bodies->reading < AT_A_TIME) {
+        begin_reading(request, now_ns);
+        return;
+    }
+    list_append(&bodies->suspended, &request->in_dropped);
+    MHD_suspend_connection(request->mhd);
+}
+
+void dropped_bodies_remove(struct request *request)
+{
+    request->thread->dropped_bodies.reading -= request->drops_body;
+    request->drops_body = false;
+}
+
+static void resume_first(struct dropped_bodies *bodies, uint64_t now_ns)
+{
+    struct list_item *first = list_take_first(&bodies->suspended);
+    struct request *request = OWNER_OF(first, struct request, in_dropped);
+    begin_reading(request, now_ns);
+    /* The client's rate is measured from now on. */
+    (void)connection_enter(request->connection, CONNECTION_BODY, now_ns);
+    MHD_resume_connection(request->mhd);
+}
+
+void dropped_bodies_advance(struct io_thread *thread, uint64_t now_ns)
+{
+    struct dropped_bodies *bodies = &thread->dropped_bodies;
+    while (bodies->suspended.first != NULL &&
+           (bodies->reading < AT_A_TIME || now_ns >= bodies->began_ns + INTERVAL_NS))
+        resume_first(bodies, now_ns);
+}
+
+int dropped_bodies_due_ms(const struct io_thread *thread, uint64_t now_ns)
+{
+    const struct dropped_bodies *bodies = &thread->dropped_bodies;
+    if (bodies->suspended.first == NULL)
+        return -1;
+    const uint64_t due_ns = bodies->began_ns + INTERVAL_NS;
+    if (bodies->reading < AT_A_TIME || due_ns <= now_ns)
+        return 0;
+    return (int)((due_ns - now_ns + NS_PER_MS - 1) / NS_PER_MS);
+}
+
+void dropped_bodies_stop(struct io_thread *thread)
+{
+    while (thread->dropped_bodies.suspended.first != NULL)
+        resume_first(&thread->dropped_bodies, 0);
+}
+
+/* ---- receiving ---- */
+
 void request_refuse(struct request *request)
 {
     bool small_body = !request->chunked && request->content_length > 0 &&
@@ -64,12 +137,11 @@ static bool body_take_chunk(struct request *request, const void *bytes, uint64_t
  * it is stopped. */
 static void body_begin_drop(struct request *request, const char *bytes, size_t length)
 {
-    struct io_thread *thread = request->thread;
     if (request->endpoint != NULL && request->endpoint->refused != NULL && request->call != NULL &&
         request->coding == CODING_IDENTITY)
         request->endpoint->refused(request, bytes, length);
-    if (length < request->content_length && !thread->stopping)
-        dropped_bodies_add(&thread->dropped_bodies, request, clock_now_ns());
+    if (length < request->content_length && !request->thread->stopping)
+        dropped_bodies_add(request, clock_now_ns());
 }
 
 bool request_body_take(struct request *request, const char *bytes, size_t length)
@@ -113,7 +185,7 @@ bool request_body_end(struct request *request)
         digests_check(request->digests, &request->fault) != GEMMD_OK)
         request->state = REQUEST_DISCARDING;
     if (request->state == REQUEST_DISCARDING) {
-        dropped_bodies_remove(&request->thread->dropped_bodies, request);
+        dropped_bodies_remove(request);
         respond_fault(request, &request->fault);
         return true;
     }

@@ -9,7 +9,7 @@
 #include "server/http/connection.h"
 #include "server/http/digester.h"
 #include "server/http/endpoint.h"
-#include "server/http/guard_parser.h"
+#include "server/http/guard.h"
 #include "server/http/io_thread.h"
 #include "server/http/request.h"
 #include "server/http/request_id.h"

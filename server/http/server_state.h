@@ -58,7 +58,7 @@ struct http_server {
     void (*thread_services_destroy)(void *thread_services);
 
     /* Only the server changes these fields, except `stage`, which the main loop sets. */
-    bool lenient_parser; /* the guard checks the lines of each head (guard_parser.h) */
+    bool lenient_parser; /* the guard checks the lines of each head (guard.h) */
     uint32_t thread_count;
     uint32_t bulk_thread_first; /* threads from here on serve connections with large bodies */
     struct io_thread **threads;

@@ -22,7 +22,7 @@ static struct waiters waiters;
 
 static void note(struct waiter *waiter, enum waiter_end how)
 {
-    struct client *client = WAITER_OWNER(waiter, struct client, waiter);
+    struct client *client = OWNER_OF(waiter, struct client, waiter);
     client->ended++;
     client->how = how;
 }
@@ -45,8 +45,8 @@ static void stop(uint32_t count)
         if (clients[i].other >= 0)
             close(clients[i].other);
     }
-    ck_assert_ptr_null(waiters.first);
-    ck_assert_ptr_null(waiters.last);
+    ck_assert_ptr_null(waiters.waiting.first);
+    ck_assert_ptr_null(waiters.waiting.last);
     ck_assert_ptr_null(waiters.unwatched);
     ck_assert_uint_eq(waiters.watched, 0);
     waiters_close(&waiters);

@@ -1,6 +1,6 @@
 /*
  * compute_memory.h - operands and results of requests to compute in the shared memory of the
- * request's connection (connection_memory.h), which the header Gemmd-Memory names. On the request's
+ * request's connection (arrival.h), which the header Gemmd-Memory names. On the request's
  * I/O thread.
  */
 #ifndef SERVER_API_COMPUTE_COMPUTE_MEMORY_H
