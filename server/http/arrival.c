@@ -11,9 +11,8 @@
 
 #include "server/base/clock.h"
 #include "server/http/io_thread.h"
-#include "server/http/request.h"
-#include "server/http/request_record.h"
-#include "server/http/server_state.h"
+#include "server/http/request_parts.h"
+#include "server/http/server.h"
 #include "server/http/tls.h"
 #include "server/net/lingering.h"
 #include "server/net/listen.h"

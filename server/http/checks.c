@@ -5,7 +5,7 @@
 
 #include "server/config/config.h"
 #include "server/http/connection.h"
-#include "server/http/server_state.h"
+#include "server/http/server.h"
 
 /* The most connections that are checked, and the most that are ended, in one iteration of the loop.
  */

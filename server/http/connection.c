@@ -9,8 +9,8 @@
 #include "proto/error.h"
 #include "server/base/pace.h"
 #include "server/http/io_thread.h"
-#include "server/http/request.h"
-#include "server/http/server_state.h"
+#include "server/http/request_parts.h"
+#include "server/http/server.h"
 #include "server/http/tls.h"
 #include "server/net/peer_user.h"
 

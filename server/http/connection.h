@@ -20,7 +20,7 @@
 #include "server/base/inbox.h"
 #include "server/base/list.h"
 #include "server/http/read_ahead.h"
-#include "server/http/request_id.h"
+#include "server/http/request.h"
 #include "server/http/sending.h"
 
 struct http_server;

@@ -12,8 +12,8 @@
 #include "server/http/digests.h"
 #include "server/http/inflater.h"
 #include "server/http/io_thread.h"
-#include "server/http/request.h"
-#include "server/http/server_state.h"
+#include "server/http/request_parts.h"
+#include "server/http/server.h"
 
 struct framing {
     uint32_t hosts, lengths, encodings, bad_names, bad_lines;

@@ -10,9 +10,8 @@
 
 #include "server/base/clock.h"
 #include "server/http/guard.h"
-#include "server/http/request.h"
-#include "server/http/request_body.h"
-#include "server/http/server_state.h"
+#include "server/http/request_parts.h"
+#include "server/http/server.h"
 #include "server/http/stream.h"
 #include "server/http/tls.h"
 

@@ -10,12 +10,10 @@
 #include "server/http/guard.h"
 #include "server/http/inflater.h"
 #include "server/http/io_thread.h"
-#include "server/http/request_body.h"
-#include "server/http/request_record.h"
-#include "server/http/request_trace.h"
+#include "server/http/request_parts.h"
 #include "server/http/respond.h"
 #include "server/http/route.h"
-#include "server/http/server_state.h"
+#include "server/http/server.h"
 #include "server/net/delivery.h"
 
 /* Changes the number of active requests. Only this thread writes the counter, so no atomic

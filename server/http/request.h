@@ -25,8 +25,6 @@
 #include "server/base/trace_context.h"
 #include "server/http/coding.h"
 #include "server/http/endpoint.h"
-#include "server/http/prefer.h"
-#include "server/http/request_id.h"
 #include "server/http/waiters.h"
 
 struct connection;
@@ -74,6 +72,8 @@ enum { SMALL_ANSWER_BYTES = 64 * 1024 };
 /* Bytes of a path that the log keeps; and the longest text in the place of a path's {...}, which is
  * the name of a model: "linear." and the name of a tensor (MODEL_NAME_MAX in api/v2/model.h). */
 enum { REQUEST_PATH_MAX = 256, REQUEST_NAME_MAX = 135 };
+/* Characters of an X-Request-Id. */
+enum { REQUEST_ID_MAX = 128 };
 
 struct request {
     /* --- Cleared for each request. --- */
@@ -134,7 +134,7 @@ struct request {
     /* --- Not cleared. Only the first element of each is set, so that it is empty. --- */
     struct fault fault;              /* why the request was refused or failed; GEMMD_OK: neither */
     char id[REQUEST_ID_MAX + 1];     /* X-Request-Id */
-    struct trace_context trace;      /* request_trace.h */
+    struct trace_context trace;      /* request_parts.h */
     char method[16];                 /* cut to fit */
     char name[REQUEST_NAME_MAX + 1]; /* what stands for the {...} of the endpoint's path */
     char path[REQUEST_PATH_MAX];     /* as sent, cut to fit; for the log */
@@ -203,7 +203,12 @@ bool request_has_body(const struct request *request);
 bool request_is_connected(const struct request *request);
 /* The value of a header field, or NULL. Borrowed. */
 const char *request_header(const struct request *request, const char *name);
-/* The preferences in the Prefer fields of the request. */
+/* The preferences in the Prefer headers of a request (RFC 7240). */
+struct preferences {
+    bool respond_async;
+    bool has_wait;
+    uint64_t wait_s; /* the N of wait=N, if has_wait */
+};
 struct preferences request_preferences(const struct request *request);
 /* Takes one parameter of the query. Returns false to refuse the parameter: request->fault then says
  * why, and request_parameters stops. */
@@ -213,8 +218,5 @@ typedef bool request_parameter(void *context, const char *name, const char *valu
  * zero byte, or the code that `take` has set. */
 enum gemmd_error request_parameters(struct request *request, request_parameter *take,
                                     void *context);
-/* Sets request->id: the client's X-Request-Id if it is usable, else a new id. To be called when all
- * headers have arrived, or when no more headers will arrive. */
-void request_choose_id(struct request *request);
 
 #endif

@@ -1,13 +1,12 @@
-#include "server/http/request_body.h"
+#include "server/http/request_parts.h"
 
 #include "server/base/clock.h"
 #include "server/http/connection.h"
 #include "server/http/digests.h"
 #include "server/http/inflater.h"
 #include "server/http/io_thread.h"
-#include "server/http/request.h"
 #include "server/http/respond.h"
-#include "server/http/server_state.h"
+#include "server/http/server.h"
 
 /* The body of a refused request is read and dropped up to this length, so that the client keeps its
  * connection. Reading a longer body costs more than closing the connection and accepting another

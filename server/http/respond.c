@@ -12,7 +12,7 @@
 #include "server/http/digests.h"
 #include "server/http/io_thread.h"
 #include "server/http/request.h"
-#include "server/http/server_state.h"
+#include "server/http/server.h"
 #include "server/http/stream.h"
 
 /* Returns false if memory ran out. */

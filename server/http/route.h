@@ -11,8 +11,10 @@ struct request;
  * or to a static "/". Pure. */
 const char *route_path(const char *target);
 
-/* Sets request->endpoint, request->name, request->rest and the request's tenant. On the request's
- * I/O thread. Errors are set in request->fault: GEMMD_ERR_UNAUTHORIZED without a valid token,
+/* Sets request->endpoint, request->name, request->rest, and what the request's credential gives:
+ * tenant, tenant_number, scopes, max_priority, and `challenge` if the credential does not suffice.
+ * On the request's I/O thread. Errors are set in request->fault: GEMMD_ERR_UNAUTHORIZED without a
+ * valid credential, GEMMD_ERR_FORBIDDEN for a credential that lacks the endpoint's scope,
  * GEMMD_ERR_NOT_FOUND for an unknown path, GEMMD_ERR_METHOD_NOT_ALLOWED for a method that the path
  * does not allow. The token is checked first, so that a client without a token does not learn which
  * paths exist. */

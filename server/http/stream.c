@@ -7,7 +7,7 @@
 #include "server/http/connection.h"
 #include "server/http/io_thread.h"
 #include "server/http/request.h"
-#include "server/http/server_state.h"
+#include "server/http/server.h"
 #include "server/http/tokens.h"
 #include "server/net/delivery.h"
 

@@ -7,7 +7,7 @@
 #include "server/api/compute/compute_answer.h"
 #include "server/api/compute/compute_call.h"
 #include "server/base/trace_context.h"
-#include "server/http/request_id.h"
+#include "server/http/request.h"
 #include "server/jobs/job_id.h"
 
 struct request;
