@@ -7,7 +7,6 @@
 #include <sys/socket.h>
 
 #include "proto/error.h"
-#include "server/base/pace.h"
 #include "server/http/io_thread.h"
 #include "server/http/request_parts.h"
 #include "server/http/server.h"
@@ -175,7 +174,7 @@ static bool is_slow_body(const struct connection *connection, const struct confi
     const uint64_t since_ns = connection->since_ns, moved = connection->moved_bytes;
     const struct request *request = connection->request;
     uint64_t until_ns = timeout_ns(connection, config);
-    if (pace_is_below(moved, since_ns, now_ns, config->min_body_rate)) {
+    if (delivery_is_below(moved, since_ns, now_ns, config->min_body_rate)) {
         fault_set(fault, GEMMD_ERR_SLOW_CLIENT, NULL,
                   "the body arrived at less than %" PRIu64 " bytes a second",
                   config->min_body_rate);
@@ -184,7 +183,7 @@ static bool is_slow_body(const struct connection *connection, const struct confi
     if (connection->deadline_ns != 0 && connection->deadline_ns < until_ns)
         until_ns = connection->deadline_ns;
     if (config->min_body_rate == 0 || request == NULL || request->chunked ||
-        !pace_misses(request->content_length, moved, since_ns, now_ns, until_ns))
+        !delivery_misses(request->content_length, moved, since_ns, now_ns, until_ns))
         return false;
     fault_set(fault, GEMMD_ERR_SLOW_CLIENT, NULL,
               "the body arrived so slowly that it would miss its deadline: %" PRIu64 " of %" PRIu64
@@ -200,12 +199,12 @@ static bool is_slow_answer(struct connection *connection, const struct config *c
     if (config->min_answer_rate == 0)
         return false;
     if (!connection->sending.begun)
-        sending_begin(&connection->sending, connection->fd, now_ns);
+        delivery_begin(&connection->sending, connection->fd, now_ns);
     return now_ns > connection->since_ns + RATE_GRACE_NS &&
-           sending_is_slow(&connection->sending, connection->fd, connection->since_ns, now_ns,
-                           config->min_answer_rate,
-                           connection->request == NULL ? 0 : connection->request->response_bytes,
-                           timeout_ns(connection, config));
+           delivery_is_slow(&connection->sending, connection->fd, connection->since_ns, now_ns,
+                            config->min_answer_rate,
+                            connection->request == NULL ? 0 : connection->request->response_bytes,
+                            timeout_ns(connection, config));
 }
 
 /* Whether libmicrohttpd has answered the request before its headers were complete, because the

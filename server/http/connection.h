@@ -21,7 +21,7 @@
 #include "server/base/list.h"
 #include "server/http/read_ahead.h"
 #include "server/http/request.h"
-#include "server/http/sending.h"
+#include "server/net/delivery.h"
 
 struct http_server;
 struct io_thread;
@@ -54,10 +54,10 @@ struct connection {
     socklen_t peer_length;
 
     enum connection_phase phase;
-    uint64_t since_ns;      /* when the phase began; monotonic clock */
-    uint64_t moved_bytes;   /* received in this phase */
-    uint64_t deadline_ns;   /* of the request; monotonic clock; 0: none */
-    struct sending sending; /* of the answer, in CONNECTION_SENDING */
+    uint64_t since_ns;       /* when the phase began; monotonic clock */
+    uint64_t moved_bytes;    /* received in this phase */
+    uint64_t deadline_ns;    /* of the request; monotonic clock; 0: none */
+    struct delivery sending; /* of the answer, in CONNECTION_SENDING */
     uint64_t paused_ns; /* since when the answer waits (connection_pause_sending); 0: it does not */
     uint64_t next_look_ns; /* when to look whether the client has disconnected */
 

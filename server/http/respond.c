@@ -57,7 +57,7 @@ static void queue_response(struct request *request, int status, struct MHD_Respo
     /* The bytes of a large answer are counted from the first byte on. For a small answer
      * connection_check begins to count, if it finds the answer still being sent. */
     if (length > SMALL_ANSWER_BYTES)
-        sending_begin(&request->connection->sending, request->connection->fd, request->sending_ns);
+        delivery_begin(&request->connection->sending, request->connection->fd, request->sending_ns);
     if (response == NULL || !add_common_headers(request, response) ||
         MHD_queue_response(request->mhd, (unsigned)status, response) != MHD_YES) {
         request->state = REQUEST_FAILED;

@@ -44,7 +44,7 @@ enum http_stage {
 
 struct http_server {
     /* The creator of the server sets these fields before http_server_start; all are borrowed. */
-    struct config_in_force *options; /* an I/O thread reads copies (thread_options.h) */
+    struct config_in_force *options; /* an I/O thread reads copies (struct thread_options) */
     struct log *log;
     struct otlp *otlp;                /* NULL: spans are not exported */
     struct notable *notable;          /* keeps failed and slow requests */
