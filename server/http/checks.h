@@ -1,14 +1,18 @@
 /*
  * checks.h - the checks of the time limits of an I/O thread's open connections.
  *
- * A check goes through the connections a few times a second, some in each iteration of the thread's
- * loop: a connection whose phase has lasted too long is ended, and so is one whose client has
- * disconnected unnoticed (connection.h). A connection that a check finds between two requests is
- * parked: the checks skip it until it has been parked for some seconds or a request arrives.
- * Without parking, each check would read the memory of every idle connection, and 10,000 idle
- * connections would delay the requests of other connections.
+ * libmicrohttpd times out only connections that are silent. A client that sends one byte a second
+ * would keep its connection forever. So a check goes through the connections a few times a second,
+ * some in each iteration of the thread's loop, and ends connections whose phase (connection.h) has
+ * lasted too long. A check also ends connections whose client has disconnected: libmicrohttpd's
+ * epoll is edge-triggered, and does not report a disconnection that arrived together with the last
+ * bytes. A connection that a check finds between two requests is parked: the checks skip it until
+ * it has been parked for some seconds or a request arrives. Without parking, each check would read
+ * the memory of every idle connection, and 10,000 idle connections would delay the requests of
+ * other connections.
  *
- * Only the I/O thread uses its checks.
+ * A request that is late gets 408 or 504 before its connection is ended. Only the I/O thread uses
+ * its checks.
  */
 #ifndef SERVER_HTTP_CHECKS_H
 #define SERVER_HTTP_CHECKS_H

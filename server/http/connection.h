@@ -1,13 +1,9 @@
 /*
- * connection.h - one client connection: its phase, its time limits, and its client's identity.
+ * connection.h - one client connection: its phase, and its client's identity.
  *
- * The main thread creates a connection; from then on only the connection's I/O thread uses it.
- *
- * libmicrohttpd times out only connections that are silent. A client that sends one byte a second
- * would keep its connection forever. So each connection records its phase and when the phase began,
- * and connection_check ends connections whose phase has lasted too long. Checks (checks.h) also end
- * connections whose client has disconnected: libmicrohttpd's epoll is edge-triggered, and does not
- * report a disconnection that arrived together with the last bytes.
+ * The main thread creates a connection; from then on only the connection's I/O thread uses it. A
+ * connection records its phase and when the phase began, so that checks (checks.h) can end the
+ * connection when the phase has lasted too long.
  */
 #ifndef SERVER_HTTP_CONNECTION_H
 #define SERVER_HTTP_CONNECTION_H
@@ -37,7 +33,7 @@ enum connection_phase {
     CONNECTION_WORKING,   /* the request is queued or computed; only its own deadline limits it */
     CONNECTION_SENDING,   /* the answer is being sent */
     CONNECTION_STREAMING, /* an answer without an end is being sent (stream.h) */
-    CONNECTION_EXPIRED,   /* connection_check has ended the connection: the client was too slow */
+    CONNECTION_EXPIRED,   /* a check has ended the connection: the client was too slow */
     CONNECTION_GONE       /* connection_abandon has ended the connection: the client disconnected */
 };
 
@@ -129,14 +125,5 @@ void connection_abandon(struct connection *connection);
 /* Answers with 431 because the parameters of the query do not fit in libmicrohttpd's buffer. The
  * caller must end the connection afterwards. */
 void connection_refuse_parameters(struct connection *connection);
-
-/* Whether it is time to look whether the client has disconnected in the middle of a request or
- * between requests. If the function returns true, the next look is due a second later, or in the
- * next phase. */
-bool connection_look_is_due(struct connection *connection, uint64_t now_ns);
-/* Ends a connection whose phase has lasted too long. A request that is late gets 408 or 504 first.
- * The socket is shut down; libmicrohttpd then closes the connection. */
-void connection_check(struct connection *connection, const struct http_server *server,
-                      uint64_t now_ns);
 
 #endif

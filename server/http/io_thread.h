@@ -102,7 +102,7 @@ void io_thread_stop(struct io_thread *thread);
  * allowed. */
 void io_thread_destroy(struct io_thread *thread);
 
-/* Makes the thread check the time limits of its connections (connection_check). The main thread
+/* Makes the thread check the time limits of its connections (checks.h). The main thread
  * calls this a few times a second. */
 void io_thread_check(struct io_thread *thread);
 

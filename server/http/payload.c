@@ -4,7 +4,7 @@
 #define ZLIB_CONST
 #include <zlib.h>
 
-#include "server/http/coding.h"
+#include "server/http/negotiation.h"
 #include "server/http/request.h"
 #include "server/http/server.h"
 

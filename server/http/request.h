@@ -23,8 +23,8 @@
 #include "server/base/inbox.h"
 #include "server/base/list.h"
 #include "server/base/trace_context.h"
-#include "server/http/coding.h"
 #include "server/http/endpoint.h"
+#include "server/http/negotiation.h"
 #include "server/http/waiters.h"
 
 struct connection;

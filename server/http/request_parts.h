@@ -53,7 +53,7 @@ void request_trace_state(const struct request *request, char *out, size_t capaci
 /* Takes more bytes of the body. Returns false if the connection must be closed. */
 bool request_body_take(struct request *request, const char *bytes, size_t length);
 /* Ends the body: submits the request, or answers it if it is refused. Returns false if
- * connection_check has already ended the connection. */
+ * a check (checks.h) has already ended the connection. */
 bool request_body_end(struct request *request);
 
 /* Records that no more of the request's dropped body will be read. Does nothing for a request whose

@@ -55,7 +55,7 @@ static void queue_response(struct request *request, int status, struct MHD_Respo
     request->state = REQUEST_ANSWERED;
     connection_enter(request->connection, CONNECTION_SENDING, request->sending_ns);
     /* The bytes of a large answer are counted from the first byte on. For a small answer
-     * connection_check begins to count, if it finds the answer still being sent. */
+     * a check (checks.h) begins to count, if it finds the answer still being sent. */
     if (length > SMALL_ANSWER_BYTES)
         delivery_begin(&request->connection->sending, request->connection->fd, request->sending_ns);
     if (response == NULL || !add_common_headers(request, response) ||
