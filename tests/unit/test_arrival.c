@@ -1,5 +1,5 @@
-/* server/http/arrival.c: what a request's first bytes say about its length, and that a
- * connection is taken out once it has sent something. */
+/* server/http/arrival.c: what a request's first bytes say about its length, and that a connection
+ * is taken out once it has sent something. */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
