@@ -12,7 +12,6 @@
 #include "server/http/io_thread.h"
 #include "server/http/request_parts.h"
 #include "server/http/respond.h"
-#include "server/http/route.h"
 #include "server/http/server.h"
 #include "server/net/delivery.h"
 

@@ -3,6 +3,7 @@
  *
  *   request.c         the way of a request, and libmicrohttpd's callbacks
  *   request_fields.c  the headers and the query
+ *   route.c           the endpoint of the path, and the credential
  *   request_body.c    the body: decompressed, handed to the endpoint, or dropped
  *   request_record.c  the access log, the metrics and the spans
  *
@@ -47,6 +48,21 @@ void request_trace_begin(struct request *request);
 /* Writes the request's tracestate; "" if the request has none, or if the tracestate is invalid or
  * longer than `capacity` allows. To be called before libmicrohttpd frees the headers. */
 void request_trace_state(const struct request *request, char *out, size_t capacity);
+
+/* --- route.c --- */
+
+/* The path and query of a request's target. Clients of a proxy send the absolute form (RFC 9112,
+ * 3.2.2), which has a scheme and an authority before the path. The result points into `target`,
+ * or to a static "/". Pure. */
+const char *route_path(const char *target);
+
+/* Sets request->endpoint, request->name, request->rest, and what the request's credential gives:
+ * tenant, tenant_number, scopes, max_priority, and `challenge` if the credential does not suffice.
+ * Errors are set in request->fault: GEMMD_ERR_UNAUTHORIZED without a valid credential,
+ * GEMMD_ERR_FORBIDDEN for a credential that lacks the endpoint's scope, GEMMD_ERR_NOT_FOUND for an
+ * unknown path, GEMMD_ERR_METHOD_NOT_ALLOWED for a method that the path does not allow. The token
+ * is checked first, so that a client without a token does not learn which paths exist. */
+enum gemmd_error route_find(struct request *request, const char *url, const char *method);
 
 /* --- request_body.c --- */
 

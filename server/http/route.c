@@ -1,4 +1,4 @@
-#include "server/http/route.h"
+#include "server/http/request_parts.h"
 
 #include <string.h>
 #include <strings.h>
@@ -7,7 +7,6 @@
 #include "proto/parameter.h"
 #include "server/http/connection.h"
 #include "server/http/endpoint.h"
-#include "server/http/request.h"
 #include "server/http/server.h"
 #include "server/http/tls.h"
 #include "server/http/tokens.h"

@@ -12,7 +12,6 @@
 #include "server/http/guard.h"
 #include "server/http/negotiation.h"
 #include "server/http/request_parts.h"
-#include "server/http/route.h"
 #include "server/jobs/job_id.h"
 #include "server/observe/metrics.h"
 #include "server/shm/regions.h"

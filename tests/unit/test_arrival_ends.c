@@ -1,4 +1,5 @@
-/* server/http/arrival.c with libmicrohttpd: the end of connections that the system does not watch. */
+/* server/http/arrival.c with libmicrohttpd: the end of connections that the system does not watch.
+ */
 #include <check.h>
 #include <errno.h>
 #include <microhttpd.h>
