@@ -19,7 +19,8 @@
 enum { LAST_ITERATIONS = 4 };
 /* Iterations in which no request advances before the thread pauses although libmicrohttpd wants to
  * run again, and the length of a pause. */
-enum { STILL_ITERATIONS = 64, STILL_PAUSE_MS = 10 };
+enum { STILL_ITERATIONS = 64 };
+static const uint64_t STILL_PAUSE_NS = 10000000;
 
 static void io_thread_on_check(struct inbox_message *message)
 {
@@ -49,30 +50,24 @@ static bool polls_on(const struct io_thread *thread, uint64_t now_ns)
     return now_ns - thread->moved_ns < config->busy_poll_us * UINT64_C(1000);
 }
 
-/* The shorter of two waiting times; -1 stands for a wait without an end. */
-static int shorter_wait(int a_ms, int b_ms)
+static uint64_t earlier(uint64_t a_ns, uint64_t b_ns)
 {
-    if (a_ms < 0)
-        return b_ms;
-    if (b_ms < 0)
-        return a_ms;
-    return a_ms < b_ms ? a_ms : b_ms;
+    return a_ns < b_ns ? a_ns : b_ns;
 }
 
-/* Waits until there is something to do, but not longer than `limit_ms` (-1: no limit). */
-static void wait_for_work(struct io_thread *thread, const int fds[INBOX_FDS_MAX], int limit_ms)
+/* Waits until there is something to do, but not longer than `limit_ns` (UINT64_MAX: no limit). */
+static void wait_for_work(struct io_thread *thread, const int fds[INBOX_FDS_MAX], uint64_t limit_ns)
 {
-    uint64_t now_ns = clock_now_ns();
-    int due_ms = log_buffer_due_ms(&thread->log_buffer, now_ns);
-    if (due_ms == 0) {
+    const uint64_t now_ns = clock_now_ns();
+    if (log_buffer_due_ns(&thread->log_buffer) <= now_ns)
         log_flush(thread->server->log, &thread->log_buffer);
-        due_ms = -1;
-    }
-    due_ms = shorter_wait(due_ms, waiters_due_ms(&thread->waiters, now_ns));
-    due_ms = shorter_wait(due_ms, dropped_bodies_due_ms(thread, now_ns));
-    due_ms = shorter_wait(due_ms, limit_ms);
-    if (!polls_on(thread, now_ns))
-        inbox_wait(&thread->inbox, fds, INBOX_FDS_MAX, due_ms);
+    if (polls_on(thread, now_ns))
+        return;
+    uint64_t due_ns = limit_ns == UINT64_MAX ? UINT64_MAX : now_ns + limit_ns;
+    due_ns = earlier(due_ns, log_buffer_due_ns(&thread->log_buffer));
+    due_ns = earlier(due_ns, waiters_due_ns(&thread->waiters));
+    due_ns = earlier(due_ns, dropped_bodies_due_ns(thread));
+    inbox_wait(&thread->inbox, fds, INBOX_FDS_MAX, clock_ms_until(due_ns, now_ns));
 }
 
 /* Lets libmicrohttpd read, write and call back, without waiting. */
@@ -115,9 +110,9 @@ static void *io_thread_run(void *argument)
         if (checks_in_progress(&thread->checks))
             checks_go_on(&thread->checks, thread->server, clock_now_ns());
         else if (!has_more_to_do(thread->mhd) && !has_more_to_do(thread->tls_mhd))
-            wait_for_work(thread, fds, -1);
+            wait_for_work(thread, fds, UINT64_MAX);
         else if (thread->still_iterations >= STILL_ITERATIONS)
-            wait_for_work(thread, fds, STILL_PAUSE_MS);
+            wait_for_work(thread, fds, STILL_PAUSE_NS);
         inbox_act(&thread->inbox);
         arrival_take_ready(thread);
         if (thread->dropped_bodies.suspended.first != NULL)

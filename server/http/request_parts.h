@@ -78,8 +78,8 @@ void dropped_bodies_remove(struct request *request);
 /* Resumes the connections whose dropped bodies are the next to be read. To be called in each
  * iteration of the loop. */
 void dropped_bodies_advance(struct io_thread *thread, uint64_t now_ns);
-/* Milliseconds until dropped_bodies_advance has something to do; -1: nothing is suspended. */
-int dropped_bodies_due_ms(const struct io_thread *thread, uint64_t now_ns);
+/* When dropped_bodies_advance has something to do; UINT64_MAX: nothing is suspended. */
+uint64_t dropped_bodies_due_ns(const struct io_thread *thread);
 /* Resumes all connections, before the thread ends. */
 void dropped_bodies_stop(struct io_thread *thread);
 

@@ -1,6 +1,5 @@
 #include "server/http/waiters.h"
 
-#include <limits.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 
@@ -8,7 +7,6 @@
 enum { COLLECT_MAX = 64 };
 /* How long a waiter waits before its socket is watched. */
 static const uint64_t WATCH_AFTER_NS = 10000000;
-static const uint64_t NS_PER_MS = 1000000;
 
 bool waiters_open(struct waiters *waiters, waiter_ended *ended)
 {
@@ -112,17 +110,11 @@ void waiters_check(struct waiters *waiters, uint64_t now_ns)
     waiters_end_disconnected(waiters);
 }
 
-int waiters_due_ms(const struct waiters *waiters, uint64_t now_ns)
+uint64_t waiters_due_ns(const struct waiters *waiters)
 {
-    uint64_t due_ns = waiters->waiting.first == NULL ? UINT64_MAX : waiters->earliest_ns;
-    if (watch_due_ns(waiters) < due_ns)
-        due_ns = watch_due_ns(waiters);
-    if (due_ns == UINT64_MAX)
-        return -1;
-    if (due_ns <= now_ns)
-        return 0;
-    uint64_t due_ms = (due_ns - now_ns + NS_PER_MS - 1) / NS_PER_MS;
-    return due_ms > INT_MAX ? INT_MAX : (int)due_ms;
+    const uint64_t watch_ns = watch_due_ns(waiters);
+    const uint64_t late_ns = waiters->waiting.first == NULL ? UINT64_MAX : waiters->earliest_ns;
+    return watch_ns < late_ns ? watch_ns : late_ns;
 }
 
 void waiters_stop(struct waiters *waiters)

@@ -60,9 +60,9 @@ void waiters_remove(struct waiters *waiters, struct waiter *waiter);
 
 /* Ends the waits whose deadline has passed or whose client has disconnected. */
 void waiters_check(struct waiters *waiters, uint64_t now_ns);
-/* The milliseconds until waiters_check has to be called, if epoll_fd does not become readable
- * before. -1: only when epoll_fd becomes readable. */
-int waiters_due_ms(const struct waiters *waiters, uint64_t now_ns);
+/* When waiters_check has to be called, if epoll_fd does not become readable before. UINT64_MAX:
+ * only when epoll_fd becomes readable. */
+uint64_t waiters_due_ns(const struct waiters *waiters);
 /* Ends all waits, as WAITER_STOPPED. */
 void waiters_stop(struct waiters *waiters);
 
