@@ -26,8 +26,13 @@ struct list {
 /* Adds an item that is in no list behind the last item. */
 static inline void list_append(struct list *list, struct list_item *item)
 {
-    *item = (struct list_item){.previous = list->last, .list = list};
-    *(list->last != NULL ? &list->last->next : &list->first) = item;
+    item->next = NULL;
+    item->previous = list->last;
+    item->list = list;
+    if (list->last != NULL)
+        list->last->next = item;
+    else
+        list->first = item;
     list->last = item;
 }
 
@@ -37,9 +42,16 @@ static inline void list_remove(struct list_item *item)
     struct list *list = item->list;
     if (list == NULL)
         return;
-    *(item->previous != NULL ? &item->previous->next : &list->first) = item->next;
-    *(item->next != NULL ? &item->next->previous : &list->last) = item->previous;
-    *item = (struct list_item){.list = NULL};
+    if (item->previous != NULL)
+        item->previous->next = item->next;
+    else
+        list->first = item->next;
+    if (item->next != NULL)
+        item->next->previous = item->previous;
+    else
+        list->last = item->previous;
+    item->next = item->previous = NULL;
+    item->list = NULL;
 }
 
 /* Removes and returns the first item; NULL: the list is empty. */
@@ -49,8 +61,12 @@ static inline struct list_item *list_take_first(struct list *list)
     if (item == NULL)
         return NULL;
     list->first = item->next;
-    *(list->first != NULL ? &list->first->previous : &list->last) = NULL;
-    *item = (struct list_item){.list = NULL};
+    if (list->first != NULL)
+        list->first->previous = NULL;
+    else
+        list->last = NULL;
+    item->next = item->previous = NULL;
+    item->list = NULL;
     return item;
 }
 

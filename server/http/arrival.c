@@ -226,14 +226,16 @@ int arrivals_collect(struct arrivals *arrivals, struct connection *ready[], int 
     struct epoll_event events[COLLECT_MAX];
     if (arrivals->count == 0)
         return 0;
-    int count =
+    const int count =
         epoll_wait(arrivals->epoll_fd, events, capacity < COLLECT_MAX ? capacity : COLLECT_MAX, 0);
+    if (count < 0)
+        return 0;
     for (int i = 0; i < count; i++) {
         ready[i] = events[i].data.ptr;
         (void)epoll_ctl(arrivals->epoll_fd, EPOLL_CTL_DEL, ready[i]->fd, NULL);
         arrivals->count--;
     }
-    return count < 0 ? 0 : count;
+    return count;
 }
 
 /* ---- decisions by the first bytes ---- */

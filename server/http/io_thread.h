@@ -39,7 +39,7 @@ struct MHD_Daemon;
 struct http_server;
 struct request;
 
-/* The bodies of refused requests, which the thread reads and drops (request_body.h). */
+/* The bodies of refused requests, which the thread reads and drops (request_parts.h). */
 struct dropped_bodies {
     struct list suspended; /* not being read yet; in the order of arrival */
     uint64_t began_ns;     /* when the last of `suspended` began to be read */

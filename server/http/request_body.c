@@ -49,14 +49,18 @@ void dropped_bodies_remove(struct request *request)
     request->drops_body = false;
 }
 
-static void resume_first(struct dropped_bodies *bodies, uint64_t now_ns)
+/* Begins to read the first suspended body. Returns false if there is none. */
+static bool resume_first(struct dropped_bodies *bodies, uint64_t now_ns)
 {
     struct list_item *first = list_take_first(&bodies->suspended);
+    if (first == NULL)
+        return false;
     struct request *request = OWNER_OF(first, struct request, in_dropped);
     begin_reading(request, now_ns);
     /* The client's rate is measured from now on. */
     (void)connection_enter(request->connection, CONNECTION_BODY, now_ns);
     MHD_resume_connection(request->mhd);
+    return true;
 }
 
 uint64_t dropped_bodies_due_ns(const struct io_thread *thread)
@@ -69,14 +73,14 @@ uint64_t dropped_bodies_due_ns(const struct io_thread *thread)
 
 void dropped_bodies_advance(struct io_thread *thread, uint64_t now_ns)
 {
-    while (dropped_bodies_due_ns(thread) <= now_ns)
-        resume_first(&thread->dropped_bodies, now_ns);
+    while (dropped_bodies_due_ns(thread) <= now_ns && resume_first(&thread->dropped_bodies, now_ns))
+        continue;
 }
 
 void dropped_bodies_stop(struct io_thread *thread)
 {
-    while (thread->dropped_bodies.suspended.first != NULL)
-        resume_first(&thread->dropped_bodies, 0);
+    while (resume_first(&thread->dropped_bodies, 0))
+        continue;
 }
 
 /* ---- receiving ---- */
