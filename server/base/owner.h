@@ -1,5 +1,5 @@
-/* owner.h - from a part of a struct to the struct, for lists, heaps and inboxes, whose items are
- * parts of the structs that they are about. */
+/* owner.h - from a part of a struct to the struct, for lists, heaps, inboxes and callbacks, which
+ * know the part only. */
 #ifndef SERVER_BASE_OWNER_H
 #define SERVER_BASE_OWNER_H
 
