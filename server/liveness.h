@@ -8,7 +8,9 @@
  * have run an iteration of their loops since the last look, and whether the device computes: a
  * device with work must not have stalled (--stall-time), and a device without work must have
  * computed a product with a known answer. If so, the main loop sends WATCHDOG=1. If the main loop
- * itself hangs, it sends nothing, and the service manager notices that too.
+ * itself hangs, it sends nothing, and the service manager notices that too. When a part is stuck,
+ * the log gets what each thread is doing. The lines have no call stacks; a core dump has them
+ * (WatchdogSignal= of systemd.service(5)).
  *
  * All functions run on the main thread.
  */

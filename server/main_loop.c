@@ -67,13 +67,6 @@ static enum http_stage stage_of(const struct main_loop *loop)
     return atomic_load(&loop->services->http->stage);
 }
 
-static void take_connection(void *context, int fd, const struct sockaddr *peer,
-                            socklen_t peer_length)
-{
-    struct main_loop *loop = context;
-    http_server_take(loop->services->http, fd, peer, peer_length);
-}
-
 /* ---- the drain ---- */
 
 static void begin_drain(struct main_loop *loop, uint64_t delay_ms, const char *why)
@@ -341,8 +334,8 @@ static enum gemmd_error open_parts(struct main_loop *loop, struct fault *fault)
 {
     struct services *services = loop->services;
     const struct config *config = &services->http->options->config;
-    enum gemmd_error code = acceptor_create(&loop->uv, config, services->log, take_connection, loop,
-                                            &loop->acceptor, fault);
+    enum gemmd_error code = acceptor_create(&loop->uv, config, services->log, http_server_take,
+                                            services->http, &loop->acceptor, fault);
     if (code != GEMMD_OK)
         return code;
     services->http->lingering = lingering_create(&loop->uv, config->max_body_bytes);

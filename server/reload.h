@@ -3,8 +3,8 @@
  *
  * A reload first reads and checks everything: the options, the token file, the certificates and
  * their key. Then it puts everything in force, in steps that cannot fail. If anything is wrong,
- * nothing has changed. A request keeps the options that it began with (thread_options.h), and a
- * session of TLS its certificates.
+ * nothing has changed. A request keeps the options that it began with (struct thread_options), and
+ * a session of TLS its certificates.
  *
  * All functions run on the main thread.
  */

@@ -15,7 +15,7 @@
 #include "server/config/config.h"
 #include "server/device/memory/pool.h"
 #include "server/http/request.h"
-#include "server/http/server_state.h"
+#include "server/http/server.h"
 #include "server/observe/log.h"
 #include "server/observe/metrics.h"
 #include "server/observe/model_stats.h"

@@ -18,18 +18,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "server/base/list.h"
 #include "server/base/sfq.h"
 
 /* Zeroed: in no list. */
 struct fair_item {
-    struct fair_item *next, *previous; /* used by the list, while the item is in it */
+    struct list_item in_line; /* its tenant's other items */
     uint32_t tenant;
-    bool listed;
 };
-
-/* The struct of `type` whose `member` is an item. */
-#define FAIR_ITEM_OWNER(item, type, member)                                                        \
-    ((type *)(void *)((char *)(item)-offsetof(type, member)))
 
 struct fair_line;
 struct fair_list {
@@ -42,6 +38,11 @@ bool fair_list_open(struct fair_list *list, uint32_t tenants);
 /* Frees what fair_list_open allocated. */
 void fair_list_close(struct fair_list *list);
 
+/* Whether an item is in a list. */
+static inline bool fair_item_is_listed(const struct fair_item *item)
+{
+    return item->in_line.list != NULL;
+}
 /* Adds an item of a tenant, behind the tenant's other items. */
 void fair_list_add(struct fair_list *list, struct fair_item *item, uint32_t tenant);
 /* The item whose turn it is, which stays in the list; NULL: the list is empty. */

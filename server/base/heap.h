@@ -1,6 +1,6 @@
 /*
- * heap.h - a heap whose nodes are parts of the elements. The heap allocates nothing, and any
- * element can be removed, not only the first.
+ * heap.h - a heap whose nodes are parts of the elements (owner.h). The heap allocates nothing, and
+ * any element can be removed, not only the first.
  *
  * A leftist tree (C. A. Crane, 1972; D. E. Knuth, The Art of Computer Programming, volume
  * 3, 5.2.3): the right spine of n nodes has at most log2(n + 1) nodes, and adding and removing
@@ -13,13 +13,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "server/base/owner.h"
+
 struct heap_node {
     struct heap_node *parent, *left, *right;
     uint32_t rank; /* number of nodes on the right spine from this node down */
 };
-
-/* The element of `type` whose `member` is a node. */
-#define HEAP_OWNER(node, type, member) ((type *)(void *)((char *)(node)-offsetof(type, member)))
 
 /* A strict order of nodes. The order of two nodes must not change while both are in a heap. */
 typedef bool heap_before(const struct heap_node *one, const struct heap_node *other);

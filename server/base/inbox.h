@@ -2,7 +2,7 @@
  * inbox.h - messages from other threads to one thread, which handles them in the order in which
  * they were posted.
  *
- * A message is part of the struct that it is about (a request whose work has ended, a new
+ * A message is part of the struct that it is about (owner.h; a request whose work has ended, a new
  * connection), so that posting allocates nothing and takes no lock. A thread that is awake is not
  * woken, so that under load a message costs no system call.
  */
@@ -13,14 +13,12 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "server/base/owner.h"
+
 struct inbox_message {
     struct inbox_message *next;                 /* used by the inbox */
     void (*act)(struct inbox_message *message); /* called on the inbox's thread */
 };
-
-/* The struct of `type` whose `member` is a message. */
-#define INBOX_OWNER(message, type, member)                                                         \
-    ((type *)(void *)((char *)(message)-offsetof(type, member)))
 
 struct inbox {
     _Atomic(struct inbox_message *) newest; /* linked by `next` to the message posted before it */

@@ -7,8 +7,8 @@ bool sfq_before(const struct sfq_flow *a, const struct sfq_flow *b)
 
 static bool sfq_node_before(const struct heap_node *one, const struct heap_node *other)
 {
-    return sfq_before(HEAP_OWNER(one, const struct sfq_flow, node),
-                      HEAP_OWNER(other, const struct sfq_flow, node));
+    return sfq_before(OWNER_OF(one, const struct sfq_flow, node),
+                      OWNER_OF(other, const struct sfq_flow, node));
 }
 
 void sfq_enter(struct sfq *sfq, struct sfq_flow *flow)
@@ -39,5 +39,5 @@ void sfq_serve(struct sfq *sfq, struct sfq_flow *flow, uint64_t cost, bool stays
 
 struct sfq_flow *sfq_first(const struct sfq *sfq)
 {
-    return sfq->flows == NULL ? NULL : HEAP_OWNER(sfq->flows, struct sfq_flow, node);
+    return sfq->flows == NULL ? NULL : OWNER_OF(sfq->flows, struct sfq_flow, node);
 }

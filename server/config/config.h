@@ -172,6 +172,34 @@ void config_in_force_replace(struct config_in_force *in_force, const struct conf
 /* Writes the options to `copy`, and returns their version. Any thread. */
 unsigned config_in_force_copy(struct config_in_force *in_force, struct config *copy);
 
+/* A thread's own copies of the options in force, which the thread reads without a lock. A request
+ * keeps the copy that it began with, so that a reload does not change the limits of a request that
+ * has begun. A copy is freed after its last use. Only the thread itself calls the functions, apart
+ * from its start and its end. */
+struct options_copy {
+    struct config config;
+    unsigned version; /* of the options in force that were copied */
+    uint32_t users;   /* requests, and the thread while the copy is its newest */
+};
+
+struct thread_options {
+    struct config_in_force *in_force; /* borrowed */
+    struct options_copy *newest;
+};
+
+/* Makes the first copy. False: out of memory. */
+bool thread_options_open(struct thread_options *options, struct config_in_force *in_force);
+void thread_options_close(struct thread_options *options);
+
+/* Makes a new copy if the options in force were replaced. If memory runs out, the old copy stays
+ * the newest until a later call. */
+void thread_options_refresh(struct thread_options *options);
+
+/* Begins a use of the newest copy. */
+struct options_copy *thread_options_hold(struct thread_options *options);
+/* Ends a use of a copy. */
+void options_copy_release(struct options_copy *copy);
+
 /* Returns the longest deadline that a request may name: max_timeout_ms, or INT32_MAX if that is 0.
  */
 uint64_t config_longest_timeout_ms(const struct config *config);

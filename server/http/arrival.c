@@ -4,18 +4,20 @@
 #include <microhttpd.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "server/base/clock.h"
-#include "server/http/connection_memory.h"
 #include "server/http/io_thread.h"
-#include "server/http/refusal.h"
-#include "server/http/request.h"
-#include "server/http/server_state.h"
+#include "server/http/request_parts.h"
+#include "server/http/server.h"
 #include "server/http/tls.h"
 #include "server/net/lingering.h"
 #include "server/net/listen.h"
 #include "server/net/peer_counts.h"
+#include "server/shm/shm_store.h"
 
 /* The most new connections whose first bytes are looked at in one iteration of the loop. */
 enum { NEW_CONNECTIONS_PER_ITERATION = 32 };
@@ -23,35 +25,46 @@ enum { NEW_CONNECTIONS_PER_ITERATION = 32 };
  * as large. Smaller bodies gained nothing from the larger buffer. */
 enum { HEAD_BYTES = 2048, BULK_BYTES = 4 << 20 };
 
-static void arrival_uncount(struct io_thread *thread, const struct connection *connection)
-{
-    atomic_fetch_sub(&thread->load, 1);
-    atomic_fetch_sub(&thread->server->connections, 1);
-    peer_counts_remove(thread->server->peers, (const struct sockaddr *)&connection->peer_address);
-}
+/* ---- the end of a connection ---- */
 
 void arrival_end_connection(struct connection *connection)
 {
-    struct http_server *server = connection->thread->server;
-    checks_remove(&connection->thread->checks, connection);
+    struct io_thread *thread = connection->thread;
+    struct http_server *server = thread->server;
+    checks_remove(&thread->checks, connection);
     if (connection->bulk)
         atomic_fetch_sub(&server->bulk_connections, 1);
-    arrival_uncount(connection->thread, connection);
-    connection_memory_close(connection);
+    atomic_fetch_sub(&thread->load, 1);
+    atomic_fetch_sub(&server->connections, 1);
+    peer_counts_remove(server->peers, (const struct sockaddr *)&connection->peer_address);
+    if (connection->memory != NULL)
+        shm_mapping_release(connection->memory->mapping);
+    free(connection->memory);
     free(connection);
 }
+
+/* Closes a connection that libmicrohttpd has not been given. */
+static void arrival_close(struct connection *connection)
+{
+    const int fd = connection->fd;
+    arrival_end_connection(connection);
+    close(fd);
+}
+
+/* ---- libmicrohttpd's callbacks ---- */
 
 /* Removes the connection with descriptor `fd` from the list of connections that libmicrohttpd was
  * given and has not announced yet. Returns NULL if the list has no such connection. */
 static struct connection *take_arriving(struct io_thread *thread, int fd)
 {
-    struct connection **link = &thread->arriving;
-    while (*link != NULL && (*link)->fd != fd)
-        link = &(*link)->next_arriving;
-    struct connection *connection = *link;
-    if (connection != NULL)
-        *link = connection->next_arriving;
-    return connection;
+    for (struct list_item *item = thread->arriving.first; item != NULL; item = item->next) {
+        struct connection *connection = OWNER_OF(item, struct connection, arriving);
+        if (connection->fd == fd) {
+            list_remove(item);
+            return connection;
+        }
+    }
+    return NULL;
 }
 
 /* Whether a request was still being read. libmicrohttpd itself answers a request that it cannot
@@ -113,6 +126,8 @@ void arrival_on_connection(void *cls, struct MHD_Connection *mhd, void **context
         arrival_closed(*context, mhd);
 }
 
+/* ---- to libmicrohttpd, or to a bulk thread ---- */
+
 static bool speaks_tls(const struct connection *connection)
 {
     return tls_serves_peer(connection->thread->server->tls,
@@ -121,31 +136,33 @@ static bool speaks_tls(const struct connection *connection)
 
 /* Gives a connection to libmicrohttpd. libmicrohttpd calls arrival_on_connection before
  * MHD_add_connection returns (0.9) or in its next run (1.0). If libmicrohttpd cannot take the
- * socket, it closes the socket and does not call arrival_on_connection. */
+ * socket, it closes the socket; it then has called arrival_on_connection for the start and the end
+ * of the connection, or not at all. */
 static void arrival_admit(struct connection *connection)
 {
     struct io_thread *thread = connection->thread;
-    connection->next_arriving = thread->arriving;
-    thread->arriving = connection;
-    if (MHD_add_connection(speaks_tls(connection) ? thread->tls_mhd : thread->mhd, connection->fd,
+    const int fd = connection->fd; /* a call that fails may have freed the connection */
+    list_append(&thread->arriving, &connection->arriving);
+    if (MHD_add_connection(speaks_tls(connection) ? thread->tls_mhd : thread->mhd, fd,
                            (struct sockaddr *)&connection->peer_address,
                            connection->peer_length) == MHD_YES)
         return;
-    if (take_arriving(thread, connection->fd) == connection)
+    if (take_arriving(thread, fd) == connection)
         arrival_end_connection(connection);
 }
 
 void arrival_end_untaken(struct io_thread *thread)
 {
-    while (thread->arriving != NULL)
-        arrival_end_connection(take_arriving(thread, thread->arriving->fd));
+    struct list_item *item;
+    while ((item = list_take_first(&thread->arriving)) != NULL)
+        arrival_end_connection(OWNER_OF(item, struct connection, arriving));
 }
 
 /* Runs on the bulk thread that a connection has been moved to. */
 static void arrival_begin_in_bulk(struct inbox_message *message)
 {
-    struct connection *connection = INBOX_OWNER(message, struct connection, arrival);
-    checks_add(&connection->thread->checks, connection);
+    struct connection *connection = OWNER_OF(message, struct connection, arrival);
+    connection_watch(connection);
     arrival_admit(connection);
 }
 
@@ -178,6 +195,230 @@ static void arrival_move_to_bulk(struct connection *connection)
     inbox_post(&to->inbox, &connection->arrival);
 }
 
+/* ---- waiting for the first bytes ---- */
+
+/* Events that one call of epoll_wait returns at most. */
+enum { COLLECT_MAX = 64 };
+
+bool arrivals_open(struct arrivals *arrivals)
+{
+    arrivals->count = 0;
+    arrivals->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    return arrivals->epoll_fd >= 0;
+}
+
+void arrivals_close(struct arrivals *arrivals)
+{
+    close(arrivals->epoll_fd);
+}
+
+bool arrivals_watch(struct arrivals *arrivals, struct connection *connection)
+{
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = connection};
+    if (epoll_ctl(arrivals->epoll_fd, EPOLL_CTL_ADD, connection->fd, &event) != 0)
+        return false;
+    arrivals->count++;
+    return true;
+}
+
+int arrivals_collect(struct arrivals *arrivals, struct connection *ready[], int capacity)
+{
+    struct epoll_event events[COLLECT_MAX];
+    if (arrivals->count == 0)
+        return 0;
+    const int count =
+        epoll_wait(arrivals->epoll_fd, events, capacity < COLLECT_MAX ? capacity : COLLECT_MAX, 0);
+    if (count < 0)
+        return 0;
+    for (int i = 0; i < count; i++) {
+        ready[i] = events[i].data.ptr;
+        (void)epoll_ctl(arrivals->epoll_fd, EPOLL_CTL_DEL, ready[i]->fd, NULL);
+        arrivals->count--;
+    }
+    return count;
+}
+
+/* ---- decisions by the first bytes ---- */
+
+/* Refuses a connection that does not begin with an HTTP request, or with a TLS handshake where the
+ * daemon speaks TLS: libmicrohttpd would close such a connection without an answer, or wait. The
+ * answer is 400, and the refusal is in the access log and the metrics. The bytes that the client
+ * has sent stay unread, and the connection lingers, so that a client that is still sending does not
+ * lose the answer to a TCP reset. */
+static void arrival_refuse(struct connection *connection, char first)
+{
+    struct io_thread *thread = connection->thread;
+    struct request request = {
+        .server = thread->server,
+        .config = &thread->options.newest->config,
+        .thread = thread,
+        .connection = connection,
+        .tenant = "", /* no token has been read */
+        .started_ns = clock_now_ns(),
+    };
+    if (speaks_tls(connection))
+        fault_set(&request.fault, GEMMD_ERR_MALFORMED, NULL,
+                  "this address speaks TLS; use a URL that begins with https://");
+    else if (first == TLS_HANDSHAKE_RECORD)
+        fault_set(&request.fault, GEMMD_ERR_MALFORMED, NULL,
+                  "this is TLS, and this address speaks HTTP in the clear; use a URL that begins "
+                  "with http://");
+    else
+        fault_set(&request.fault, GEMMD_ERR_MALFORMED, NULL,
+                  "the request line is malformed; it is a method, a path and HTTP/1.1, with one "
+                  "space between each");
+    connection_request_id(connection, request.id);
+    request.status = error_status(request.fault.code);
+    request.response_bytes = connection_send_fault(connection->fd, &request.fault, request.id);
+    request_record(&request, true, clock_now_ns());
+    shutdown(connection->fd, SHUT_WR);
+    lingering_add(thread->server->lingering, connection->fd);
+    arrival_close(connection);
+}
+
+bool arrival_can_be_request(const char *head, uint64_t length)
+{
+    const char *p = head, *end = head + length;
+    while (p < end && (*p == '\r' || *p == '\n'))
+        p++;
+    const char *method = p;
+    while (p<end && * p> ' ' && *p <= '~')
+        p++;
+    return p == end || (p > method && *p == ' ');
+}
+
+uint64_t arrival_announced_bytes(const char *head, uint64_t length)
+{
+    static const char name[] = "\nContent-Length:";
+    const char *end = head + length;
+    for (const char *line = head; (line = memchr(line, '\n', (size_t)(end - line))) != NULL;
+         line++) {
+        if ((size_t)(end - line) < sizeof name || line[1] == '\r' || line[1] == '\n')
+            return 0; /* the head is incomplete, or ends here */
+        if (strncasecmp(line, name, sizeof name - 1) != 0)
+            continue;
+        uint64_t bytes = 0;
+        const char *digit = line + sizeof name - 1;
+        while (digit < end && *digit == ' ')
+            digit++;
+        for (; digit < end && *digit >= '0' && *digit <= '9' && bytes < UINT64_MAX / 100; digit++)
+            bytes = bytes * 10 + (uint64_t)(*digit - '0');
+        return bytes;
+    }
+    return 0;
+}
+
+/* Whether the first bytes can be those of a TLS handshake, if the connection must begin with one,
+ * or of an HTTP request. */
+static bool can_begin_so(const struct connection *connection, const char *head, uint64_t bytes)
+{
+    if (speaks_tls(connection))
+        return head[0] == TLS_HANDSHAKE_RECORD;
+    return arrival_can_be_request(head, bytes);
+}
+
+/* Decides about a connection by its first bytes. With TLS the head cannot be read yet. */
+static void arrival_route(struct connection *connection, const char *head, uint64_t bytes)
+{
+    if (!can_begin_so(connection, head, bytes))
+        arrival_refuse(connection, head[0]);
+    else if (!speaks_tls(connection) && arrival_announced_bytes(head, bytes) >= BULK_BYTES &&
+             take_bulk_place(connection->thread))
+        arrival_move_to_bulk(connection);
+    else
+        arrival_admit(connection);
+}
+
+/* ---- memory that a client shares ---- */
+
+/* The control buffer's alignment gives it room for two descriptors, even if only one is expected.
+ * The kernel closes all further descriptors. */
+enum { DESCRIPTORS_MAX = 2 };
+
+struct received {
+    int fds[DESCRIPTORS_MAX];
+    uint32_t count;
+    bool more; /* the message had more descriptors than there was room for */
+};
+
+static void read_descriptors(struct msghdr *message, struct received *received)
+{
+    received->more = (message->msg_flags & MSG_CTRUNC) != 0;
+    for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c != NULL; c = CMSG_NXTHDR(message, c)) {
+        if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+            continue;
+        const size_t count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+        for (size_t i = 0; i < count && received->count < DESCRIPTORS_MAX; i++)
+            memcpy(&received->fds[received->count++], CMSG_DATA(c) + i * sizeof(int), sizeof(int));
+    }
+}
+
+/* Reads an empty line and the descriptors that it carries. Returns false if the received bytes are
+ * not an empty line. */
+static bool receive_descriptors(int socket, struct received *received)
+{
+    char line[2];
+    union {
+        char bytes[CMSG_SPACE(DESCRIPTORS_MAX * sizeof(int))];
+        struct cmsghdr aligned;
+    } control;
+    struct iovec part = {line, sizeof line};
+    struct msghdr message = {.msg_iov = &part,
+                             .msg_iovlen = 1,
+                             .msg_control = control.bytes,
+                             .msg_controllen = sizeof control.bytes};
+    if (recv(socket, line, sizeof line, MSG_PEEK | MSG_DONTWAIT) != sizeof line ||
+        memcmp(line, "\r\n", sizeof line) != 0 ||
+        recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC) < 0)
+        return false;
+    read_descriptors(&message, received);
+    return true;
+}
+
+static void memory_mapped(struct shm_offer *offer)
+{
+    struct connection *connection = offer->user_data;
+    inbox_post(&connection->thread->inbox, &connection->arrival);
+}
+
+enum memory_taken {
+    MEMORY_NONE, /* there is nothing to wait for */
+    /* The memfd is being mapped. connection->arrival, whose `act` the caller has set, is posted to
+     * the I/O thread when connection->memory holds the mapping or the reason why there is none. */
+    MEMORY_AWAITED,
+    MEMORY_FAILED /* memory ran out; the caller has to close the connection */
+};
+
+/* Reads an empty line at the start of a new connection, if one has arrived, and takes the memfd
+ * that the line carries. */
+static enum memory_taken take_memory(struct connection *connection)
+{
+    struct http_server *server = connection->thread->server;
+    const bool takes_memory = connection->thread->options.newest->config.shm_memfd;
+    struct received received = {.count = 0};
+    if (connection->memory != NULL || !receive_descriptors(connection->fd, &received) ||
+        received.count == 0)
+        return MEMORY_NONE;
+    struct shm_offer *offer = takes_memory ? calloc(1, sizeof *offer) : NULL;
+    connection->memory = offer;
+    if (offer != NULL && received.count == 1 && !received.more) {
+        offer->kind = SHM_MEMFD;
+        offer->fd = received.fds[0];
+        offer->done = memory_mapped;
+        offer->user_data = connection;
+        shm_store_map(server->shm_store, offer);
+        return MEMORY_AWAITED;
+    }
+    for (uint32_t i = 0; i < received.count; i++)
+        close(received.fds[i]);
+    if (offer != NULL)
+        fault_set(&offer->fault, GEMMD_ERR_MALFORMED, NULL,
+                  "more than one descriptor came with the connection's first line");
+    return offer == NULL && takes_memory ? MEMORY_FAILED : MEMORY_NONE;
+}
+
+/* ---- arrival ---- */
+
 static ssize_t peek_head(const struct connection *connection, char head[HEAD_BYTES])
 {
     return recv(connection->fd, head, HEAD_BYTES, MSG_PEEK | MSG_DONTWAIT);
@@ -191,52 +432,6 @@ static bool starts_with_empty_line(const char *head, ssize_t length)
     return length >= 2 && head[0] == '\r' && head[1] == '\n';
 }
 
-/* Closes a connection that libmicrohttpd has not been given. */
-static void arrival_close(struct connection *connection)
-{
-    const int fd = connection->fd;
-    arrival_end_connection(connection);
-    close(fd);
-}
-
-/* Refuses a connection that does not begin with an HTTP request. The connection lingers, so that a
- * client that is still sending does not lose the answer to a TCP reset. */
-static void arrival_refuse(struct connection *connection, char first)
-{
-    refusal_not_http(connection, first);
-    shutdown(connection->fd, SHUT_WR);
-    lingering_add(connection->thread->server->lingering, connection->fd);
-    arrival_close(connection);
-}
-
-/* Whether the first bytes can be those of a TLS handshake, if the connection must begin with one,
- * or of an HTTP request. */
-static bool can_begin_so(const struct connection *connection, const char *head, uint64_t bytes)
-{
-    if (speaks_tls(connection))
-        return head[0] == TLS_HANDSHAKE_RECORD;
-    return new_connections_can_be_request(head, bytes);
-}
-
-/* Whether the first bytes are the head of a request with a large body. With TLS the head cannot be
- * read yet. */
-static bool announces_large_body(const struct connection *connection, const char *head,
-                                 uint64_t bytes)
-{
-    return !speaks_tls(connection) && new_connections_announced_bytes(head, bytes) >= BULK_BYTES;
-}
-
-/* Decides about a connection by its first bytes. */
-static void arrival_route(struct connection *connection, const char *head, uint64_t bytes)
-{
-    if (!can_begin_so(connection, head, bytes))
-        arrival_refuse(connection, head[0]);
-    else if (announces_large_body(connection, head, bytes) && take_bulk_place(connection->thread))
-        arrival_move_to_bulk(connection);
-    else
-        arrival_admit(connection);
-}
-
 static void arrival_continue_mapped(struct inbox_message *message);
 
 /* Goes on with a connection that libmicrohttpd has not been given, as far as its first bytes have
@@ -247,17 +442,16 @@ static void arrival_decide(struct connection *connection)
     ssize_t got = peek_head(connection, head);
     if (connection->peer_address.ss_family == AF_UNIX && starts_with_empty_line(head, got)) {
         connection->arrival.act = arrival_continue_mapped;
-        const enum connection_memory_taken taken = connection_memory_take(connection);
-        if (taken == CONNECTION_MEMORY_AWAITED)
+        const enum memory_taken taken = take_memory(connection);
+        if (taken == MEMORY_AWAITED)
             return; /* arrival_continue_mapped continues when the memory is mapped */
-        if (taken == CONNECTION_MEMORY_FAILED) {
+        if (taken == MEMORY_FAILED) {
             arrival_close(connection);
             return;
         }
         got = peek_head(connection, head);
     }
-    if (got < 0 && errno == EAGAIN &&
-        new_connections_add(&connection->thread->new_connections, connection))
+    if (got < 0 && errno == EAGAIN && arrivals_watch(&connection->thread->arrivals, connection))
         return; /* arrival_take_ready continues when bytes have arrived */
     if (got > 0)
         arrival_route(connection, head, (uint64_t)got);
@@ -267,21 +461,20 @@ static void arrival_decide(struct connection *connection)
 
 static void arrival_continue_mapped(struct inbox_message *message)
 {
-    arrival_decide(INBOX_OWNER(message, struct connection, arrival));
+    arrival_decide(OWNER_OF(message, struct connection, arrival));
 }
 
 static void arrival_begin(struct inbox_message *message)
 {
-    struct connection *connection = INBOX_OWNER(message, struct connection, arrival);
-    checks_add(&connection->thread->checks, connection);
+    struct connection *connection = OWNER_OF(message, struct connection, arrival);
+    connection_watch(connection);
     arrival_decide(connection);
 }
 
 void arrival_take_ready(struct io_thread *thread)
 {
     struct connection *ready[NEW_CONNECTIONS_PER_ITERATION];
-    int count =
-        new_connections_collect(&thread->new_connections, ready, NEW_CONNECTIONS_PER_ITERATION);
+    const int count = arrivals_collect(&thread->arrivals, ready, NEW_CONNECTIONS_PER_ITERATION);
     for (int i = 0; i < count; i++)
         arrival_decide(ready[i]);
 }

@@ -1,13 +1,9 @@
 /*
- * connection.h - one client connection: its phase, its time limits, and its client's identity.
+ * connection.h - one client connection: its phase, and its client's identity.
  *
- * The main thread creates a connection; from then on only the connection's I/O thread uses it.
- *
- * libmicrohttpd times out only connections that are silent. A client that sends one byte a second
- * would keep its connection forever. So each connection records its phase and when the phase began,
- * and connection_check ends connections whose phase has lasted too long. Checks (checks.h) also end
- * connections whose client has disconnected: libmicrohttpd's epoll is edge-triggered, and does not
- * report a disconnection that arrived together with the last bytes.
+ * The main thread creates a connection; from then on only the connection's I/O thread uses it. A
+ * connection records its phase and when the phase began, so that checks (checks.h) can end the
+ * connection when the phase has lasted too long.
  */
 #ifndef SERVER_HTTP_CONNECTION_H
 #define SERVER_HTTP_CONNECTION_H
@@ -18,9 +14,10 @@
 
 #include "proto/error.h"
 #include "server/base/inbox.h"
+#include "server/base/list.h"
 #include "server/http/read_ahead.h"
-#include "server/http/request_id.h"
-#include "server/http/sending.h"
+#include "server/http/request.h"
+#include "server/net/delivery.h"
 
 struct http_server;
 struct io_thread;
@@ -36,14 +33,13 @@ enum connection_phase {
     CONNECTION_WORKING,   /* the request is queued or computed; only its own deadline limits it */
     CONNECTION_SENDING,   /* the answer is being sent */
     CONNECTION_STREAMING, /* an answer without an end is being sent (stream.h) */
-    CONNECTION_EXPIRED,   /* connection_check has ended the connection: the client was too slow */
+    CONNECTION_EXPIRED,   /* a check has ended the connection: the client was too slow */
     CONNECTION_GONE       /* connection_abandon has ended the connection: the client disconnected */
 };
 
 struct connection {
-    struct connection *next, *previous; /* in a list of the I/O thread's checks */
-    bool parked;                        /* checks.h */
-    struct connection *next_arriving;   /* in io_thread's list `arriving` */
+    struct list_item in_checks; /* in a list of the I/O thread's checks */
+    struct list_item arriving;  /* in the list of the I/O thread */
     struct io_thread *thread;
     struct inbox_message arrival; /* hands the connection to its I/O thread */
     int fd;
@@ -54,10 +50,10 @@ struct connection {
     socklen_t peer_length;
 
     enum connection_phase phase;
-    uint64_t since_ns;      /* when the phase began; monotonic clock */
-    uint64_t moved_bytes;   /* received in this phase */
-    uint64_t deadline_ns;   /* of the request; monotonic clock; 0: none */
-    struct sending sending; /* of the answer, in CONNECTION_SENDING */
+    uint64_t since_ns;       /* when the phase began; monotonic clock */
+    uint64_t moved_bytes;    /* received in this phase */
+    uint64_t deadline_ns;    /* of the request; monotonic clock; 0: none */
+    struct delivery sending; /* of the answer, in CONNECTION_SENDING */
     uint64_t paused_ns; /* since when the answer waits (connection_pause_sending); 0: it does not */
     uint64_t next_look_ns; /* when to look whether the client has disconnected */
 
@@ -88,7 +84,12 @@ static inline bool connection_is_ended(const struct connection *connection)
     return connection->phase == CONNECTION_EXPIRED || connection->phase == CONNECTION_GONE;
 }
 
-/* Enters a phase. Returns false, and changes nothing, if the daemon has ended the connection. */
+/* Has every check of the connection's I/O thread look at the connection, which is new or parked
+ * (checks.h). */
+void connection_watch(struct connection *connection);
+
+/* Enters a phase, which ends the parking of the connection. Returns false, and changes nothing, if
+ * the daemon has ended the connection. */
 bool connection_enter(struct connection *connection, enum connection_phase phase, uint64_t now_ns);
 
 /* Says that an answer that is being sent waits for the device. The time until
@@ -124,14 +125,5 @@ void connection_abandon(struct connection *connection);
 /* Answers with 431 because the parameters of the query do not fit in libmicrohttpd's buffer. The
  * caller must end the connection afterwards. */
 void connection_refuse_parameters(struct connection *connection);
-
-/* Whether it is time to look whether the client has disconnected in the middle of a request or
- * between requests. If the function returns true, the next look is due a second later, or in the
- * next phase. */
-bool connection_look_is_due(struct connection *connection, uint64_t now_ns);
-/* Ends a connection whose phase has lasted too long. A request that is late gets 408 or 504 first.
- * The socket is shut down; libmicrohttpd then closes the connection. */
-void connection_check(struct connection *connection, const struct http_server *server,
-                      uint64_t now_ns);
 
 #endif

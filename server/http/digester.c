@@ -98,7 +98,7 @@ static void advance(struct digester *digester, struct digest_task *task)
 static struct digest_task *next_task(const struct digester *digester)
 {
     struct fair_item *item = fair_list_first(&digester->tasks);
-    return item == NULL ? NULL : FAIR_ITEM_OWNER(item, struct digest_task, item);
+    return item == NULL ? NULL : OWNER_OF(item, struct digest_task, item);
 }
 
 static void *digester_run(void *argument)
@@ -195,7 +195,7 @@ void digester_push(struct digester *digester, struct digest_task *task, uint32_t
 bool digester_withdraw(struct digester *digester, struct digest_task *task)
 {
     pthread_mutex_lock(&digester->lock);
-    const bool waits = task->item.listed && digester->hashing != task;
+    const bool waits = fair_item_is_listed(&task->item) && digester->hashing != task;
     if (waits)
         fair_list_remove(&digester->tasks, &task->item);
     else

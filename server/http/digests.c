@@ -7,7 +7,7 @@
 #include "server/http/digest_fields.h"
 #include "server/http/digester.h"
 #include "server/http/request.h"
-#include "server/http/server_state.h"
+#include "server/http/server.h"
 
 enum digest_field { DIGEST_CONTENT, DIGEST_REPR, DIGEST_FIELDS };
 

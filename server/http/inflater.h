@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 #include "proto/error.h"
-#include "server/http/coding.h"
+#include "server/http/negotiation.h"
 
 /* The limit on the ratio does not apply to the first bytes of a decompressed body.
  *

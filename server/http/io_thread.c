@@ -9,9 +9,9 @@
 #include <unistd.h>
 
 #include "server/base/clock.h"
-#include "server/http/arrival.h"
-#include "server/http/request.h"
-#include "server/http/server_state.h"
+#include "server/http/guard.h"
+#include "server/http/request_parts.h"
+#include "server/http/server.h"
 #include "server/http/stream.h"
 #include "server/http/tls.h"
 
@@ -19,11 +19,12 @@
 enum { LAST_ITERATIONS = 4 };
 /* Iterations in which no request advances before the thread pauses although libmicrohttpd wants to
  * run again, and the length of a pause. */
-enum { STILL_ITERATIONS = 64, STILL_PAUSE_MS = 10 };
+enum { STILL_ITERATIONS = 64 };
+static const uint64_t STILL_PAUSE_NS = 10000000;
 
 static void io_thread_on_check(struct inbox_message *message)
 {
-    struct io_thread *thread = INBOX_OWNER(message, struct io_thread, check);
+    struct io_thread *thread = OWNER_OF(message, struct io_thread, check);
     atomic_store(&thread->checking, false);
     heartbeat_beat(&thread->heartbeat);
     streams_check(thread);
@@ -33,7 +34,7 @@ static void io_thread_on_check(struct inbox_message *message)
 
 static void io_thread_on_stop(struct inbox_message *message)
 {
-    INBOX_OWNER(message, struct io_thread, stop)->stopping = true;
+    OWNER_OF(message, struct io_thread, stop)->stopping = true;
 }
 
 static bool has_more_to_do(struct MHD_Daemon *mhd)
@@ -49,30 +50,24 @@ static bool polls_on(const struct io_thread *thread, uint64_t now_ns)
     return now_ns - thread->moved_ns < config->busy_poll_us * UINT64_C(1000);
 }
 
-/* The shorter of two waiting times; -1 stands for a wait without an end. */
-static int shorter_wait(int a_ms, int b_ms)
+static uint64_t earlier(uint64_t a_ns, uint64_t b_ns)
 {
-    if (a_ms < 0)
-        return b_ms;
-    if (b_ms < 0)
-        return a_ms;
-    return a_ms < b_ms ? a_ms : b_ms;
+    return a_ns < b_ns ? a_ns : b_ns;
 }
 
-/* Waits until there is something to do, but not longer than `limit_ms` (-1: no limit). */
-static void wait_for_work(struct io_thread *thread, const int fds[INBOX_FDS_MAX], int limit_ms)
+/* Waits until there is something to do, but not longer than `limit_ns` (UINT64_MAX: no limit). */
+static void wait_for_work(struct io_thread *thread, const int fds[INBOX_FDS_MAX], uint64_t limit_ns)
 {
-    uint64_t now_ns = clock_now_ns();
-    int due_ms = log_buffer_due_ms(&thread->log_buffer, now_ns);
-    if (due_ms == 0) {
+    const uint64_t now_ns = clock_now_ns();
+    if (log_buffer_due_ns(&thread->log_buffer) <= now_ns)
         log_flush(thread->server->log, &thread->log_buffer);
-        due_ms = -1;
-    }
-    due_ms = shorter_wait(due_ms, waiters_due_ms(&thread->waiters, now_ns));
-    due_ms = shorter_wait(due_ms, dropped_bodies_due_ms(&thread->dropped_bodies, now_ns));
-    due_ms = shorter_wait(due_ms, limit_ms);
-    if (!polls_on(thread, now_ns))
-        inbox_wait(&thread->inbox, fds, INBOX_FDS_MAX, due_ms);
+    if (polls_on(thread, now_ns))
+        return;
+    uint64_t due_ns = limit_ns == UINT64_MAX ? UINT64_MAX : now_ns + limit_ns;
+    due_ns = earlier(due_ns, log_buffer_due_ns(&thread->log_buffer));
+    due_ns = earlier(due_ns, waiters_due_ns(&thread->waiters));
+    due_ns = earlier(due_ns, dropped_bodies_due_ns(thread));
+    inbox_wait(&thread->inbox, fds, INBOX_FDS_MAX, clock_ms_until(due_ns, now_ns));
 }
 
 /* Lets libmicrohttpd read, write and call back, without waiting. */
@@ -104,7 +99,7 @@ static void *io_thread_run(void *argument)
     const int fds[INBOX_FDS_MAX] = {
         epoll_of(thread->mhd),
         epoll_of(thread->tls_mhd),
-        thread->new_connections.epoll_fd,
+        thread->arrivals.epoll_fd,
         thread->waiters.epoll_fd,
     };
     char name[16];
@@ -115,19 +110,19 @@ static void *io_thread_run(void *argument)
         if (checks_in_progress(&thread->checks))
             checks_go_on(&thread->checks, thread->server, clock_now_ns());
         else if (!has_more_to_do(thread->mhd) && !has_more_to_do(thread->tls_mhd))
-            wait_for_work(thread, fds, -1);
+            wait_for_work(thread, fds, UINT64_MAX);
         else if (thread->still_iterations >= STILL_ITERATIONS)
-            wait_for_work(thread, fds, STILL_PAUSE_MS);
+            wait_for_work(thread, fds, STILL_PAUSE_NS);
         inbox_act(&thread->inbox);
         arrival_take_ready(thread);
-        if (thread->dropped_bodies.first != NULL)
-            dropped_bodies_advance(&thread->dropped_bodies, clock_now_ns());
-        if (thread->waiters.first != NULL)
+        if (thread->dropped_bodies.suspended.first != NULL)
+            dropped_bodies_advance(thread, clock_now_ns());
+        if (thread->waiters.waiting.first != NULL)
             waiters_check(&thread->waiters, clock_now_ns());
         io_thread_iterate(thread);
     }
     waiters_stop(&thread->waiters);
-    dropped_bodies_stop(&thread->dropped_bodies);
+    dropped_bodies_stop(thread);
     streams_stop(thread);
     for (int i = 0; i < LAST_ITERATIONS; i++)
         io_thread_iterate(thread);
@@ -142,12 +137,12 @@ static struct MHD_Daemon *start_mhd(struct io_thread *thread, bool with_tls)
     unsigned flags = MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET | MHD_ALLOW_SUSPEND_RESUME;
     struct MHD_OptionItem tls_options[TLS_DAEMON_OPTIONS + 1] = {{MHD_OPTION_END, 0, NULL}};
     bool bulk = thread->index >= server->bulk_thread_first;
-    /* In its strict mode, a lenient parser (guard_parser.h) closes the connection of a malformed
+    /* In its strict mode, a lenient parser (guard.h) closes the connection of a malformed
      * request line without an answer. The mode is off, because the guard checks the same rules and
      * answers. */
     const int strict = server->lenient_parser ? 0 : 1;
     if (server->lenient_parser)
-        flags |= MHD_USE_ERROR_LOG; /* for reading_heads_on_message */
+        flags |= MHD_USE_ERROR_LOG; /* for guard_on_message */
     size_t buffer_bytes = bulk ? config->bulk_buffer_bytes : config->connection_buffer_bytes;
     if (with_tls) {
         flags |= MHD_USE_TLS;
@@ -155,8 +150,8 @@ static struct MHD_Daemon *start_mhd(struct io_thread *thread, bool with_tls)
         tls_options[TLS_DAEMON_OPTIONS] = (struct MHD_OptionItem){MHD_OPTION_END, 0, NULL};
     }
     return MHD_start_daemon(
-        flags, 0, NULL, NULL, request_handle, thread, MHD_OPTION_EXTERNAL_LOGGER,
-        reading_heads_on_message, thread, MHD_OPTION_URI_LOG_CALLBACK, request_first_line, thread,
+        flags, 0, NULL, NULL, request_handle, thread, MHD_OPTION_EXTERNAL_LOGGER, guard_on_message,
+        thread, MHD_OPTION_URI_LOG_CALLBACK, request_first_line, thread,
         MHD_OPTION_NOTIFY_COMPLETED, request_completed, thread, MHD_OPTION_NOTIFY_CONNECTION,
         arrival_on_connection, thread, MHD_OPTION_CONNECTION_MEMORY_LIMIT, buffer_bytes,
         MHD_OPTION_CONNECTION_LIMIT, (unsigned)config->max_connections,
@@ -183,8 +178,8 @@ enum gemmd_error io_thread_start(struct http_server *server, uint32_t index, str
         goto no_options;
     if (!inbox_open(&thread->inbox))
         goto no_inbox;
-    if (!new_connections_open(&thread->new_connections))
-        goto no_new_connections;
+    if (!arrivals_open(&thread->arrivals))
+        goto no_arrivals;
     if (!waiters_open(&thread->waiters, request_give_up))
         goto no_waiters;
     thread->services = server->thread_services_create(server->services);
@@ -213,8 +208,8 @@ no_mhd:
 no_services:
     waiters_close(&thread->waiters);
 no_waiters:
-    new_connections_close(&thread->new_connections);
-no_new_connections:
+    arrivals_close(&thread->arrivals);
+no_arrivals:
     inbox_close(&thread->inbox);
 no_inbox:
     thread_options_close(&thread->options);
@@ -231,10 +226,11 @@ void io_thread_stop(struct io_thread *thread)
     if (thread->tls_mhd != NULL)
         MHD_stop_daemon(thread->tls_mhd);
     arrival_end_untaken(thread);
-    struct connection *left; /* was never given to libmicrohttpd */
-    while ((left = checks_any(&thread->checks)) != NULL) {
-        close(left->fd);
-        arrival_end_connection(left);
+    struct list_item *left; /* connections that were never given to libmicrohttpd are not parked */
+    while ((left = thread->checks.watched.first) != NULL) {
+        struct connection *connection = OWNER_OF(left, struct connection, in_checks);
+        close(connection->fd);
+        arrival_end_connection(connection);
     }
     log_flush(thread->server->log, &thread->log_buffer);
 }
@@ -247,7 +243,7 @@ void io_thread_destroy(struct io_thread *thread)
     spares_free(&thread->calls);
     read_ahead_free(&thread->ahead_buffers);
     waiters_close(&thread->waiters);
-    new_connections_close(&thread->new_connections);
+    arrivals_close(&thread->arrivals);
     thread->server->thread_services_destroy(thread->services);
     inbox_close(&thread->inbox);
     thread_options_close(&thread->options);

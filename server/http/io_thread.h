@@ -25,14 +25,12 @@
 #include "proto/error.h"
 #include "server/base/heartbeat.h"
 #include "server/base/inbox.h"
+#include "server/config/config.h"
+#include "server/http/arrival.h"
 #include "server/http/checks.h"
 #include "server/http/connection.h"
-#include "server/http/dropped_bodies.h"
-#include "server/http/new_connections.h"
 #include "server/http/read_ahead.h"
-#include "server/http/reading_heads.h"
 #include "server/http/spares.h"
-#include "server/http/thread_options.h"
 #include "server/http/waiters.h"
 #include "server/observe/log.h"
 #include "server/observe/metrics.h"
@@ -40,7 +38,13 @@
 struct MHD_Daemon;
 struct http_server;
 struct request;
-struct stream;
+
+/* The bodies of refused requests, which the thread reads and drops (request_parts.h). */
+struct dropped_bodies {
+    struct list suspended; /* not being read yet; in the order of arrival */
+    uint64_t began_ns;     /* when the last of `suspended` began to be read */
+    uint32_t reading;      /* bodies that are being read */
+};
 
 struct io_thread {
     struct http_server *server; /* borrowed */
@@ -52,27 +56,26 @@ struct io_thread {
 
     /* Only the thread itself uses the fields from here to `services`. */
     struct thread_options options;
-    uint64_t id_state;    /* of the generator of request ids */
-    struct checks checks; /* has the open connections */
-    struct new_connections
-        new_connections;           /* connections that libmicrohttpd has not been given yet */
+    uint64_t id_state;             /* of the generator of request ids */
+    struct checks checks;          /* has the open connections */
+    struct arrivals arrivals;      /* connections whose first bytes have not arrived yet */
     struct waiters waiters;        /* requests whose work other threads have */
     struct spares requests, calls; /* memory for requests and for their endpoints' state */
     struct read_ahead_buffers ahead_buffers; /* for connections with TLS */
     uint64_t moved_ns;                       /* when `moved` was last true; monotonic clock */
-    struct connection *arriving;             /* given to libmicrohttpd, not yet announced by it */
-    bool moved;                              /* a request advanced in this iteration of the loop */
+    struct list arriving; /* connections that libmicrohttpd was given and has not announced yet */
+    bool moved;           /* a request advanced in this iteration of the loop */
     /* Iterations in which no request has advanced. libmicrohttpd 0.9 wants to run again at once as
      * long as a connection can neither be read nor written, for example because the size line of a
      * chunk does not fit in the buffer. The thread pauses then, until the connection's time limit
      * ends it. */
     uint32_t still_iterations;
     struct dropped_bodies dropped_bodies;
-    struct reading_heads reading_heads; /* of a lenient parser (server_state.h) */
+    struct list reading_heads; /* requests whose headers a lenient parser reads (guard.h) */
     bool busy; /* a request advanced in the last iteration: the thread is not about to sleep */
     bool stopping;
     struct log_buffer log_buffer; /* lines of the access log */
-    struct stream *streams;       /* list of the answers without an end (stream.h) */
+    struct list streams;          /* answers without an end (stream.h) */
     void *services;               /* the thread's own part of the endpoints' services */
 
     /* Any thread uses the fields from here on. They have cache lines of their own, because other
@@ -99,7 +102,7 @@ void io_thread_stop(struct io_thread *thread);
  * allowed. */
 void io_thread_destroy(struct io_thread *thread);
 
-/* Makes the thread check the time limits of its connections (connection_check). The main thread
+/* Makes the thread check the time limits of its connections (checks.h). The main thread
  * calls this a few times a second. */
 void io_thread_check(struct io_thread *thread);
 

@@ -4,9 +4,9 @@
 #define ZLIB_CONST
 #include <zlib.h>
 
-#include "server/http/coding.h"
+#include "server/http/negotiation.h"
 #include "server/http/request.h"
-#include "server/http/server_state.h"
+#include "server/http/server.h"
 
 enum {
     LEAST_BYTES = 1024, /* shorter answers are not compressed */

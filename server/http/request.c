@@ -10,12 +10,9 @@
 #include "server/http/guard.h"
 #include "server/http/inflater.h"
 #include "server/http/io_thread.h"
-#include "server/http/request_body.h"
-#include "server/http/request_record.h"
-#include "server/http/request_trace.h"
+#include "server/http/request_parts.h"
 #include "server/http/respond.h"
-#include "server/http/route.h"
-#include "server/http/server_state.h"
+#include "server/http/server.h"
 #include "server/net/delivery.h"
 
 /* Changes the number of active requests. Only this thread writes the counter, so no atomic
@@ -102,7 +99,7 @@ void *request_first_line(void *cls, const char *uri, struct MHD_Connection *mhd)
     connection->request = request;
     connection->encrypted = connection->session != NULL;
     if (thread->server->lenient_parser)
-        reading_heads_add(&thread->reading_heads, request);
+        list_append(&thread->reading_heads, &request->in_heads);
     count_active(thread, 1);
     thread->moved = true;
     connection_enter(connection, CONNECTION_HEADERS, request->started_ns);
@@ -146,7 +143,7 @@ static void request_resume(struct request *request)
 
 static void request_work_done(struct inbox_message *message)
 {
-    struct request *request = INBOX_OWNER(message, struct request, done);
+    struct request *request = OWNER_OF(message, struct request, done);
     request->handed_over = false;
     if (request->abandoned)
         request_end(request);
@@ -245,7 +242,7 @@ static bool request_withdraw(struct request *request)
 
 void request_give_up(struct waiter *waiter, enum waiter_end why)
 {
-    struct request *request = WAITER_OWNER(waiter, struct request, among_waiters);
+    struct request *request = OWNER_OF(waiter, struct request, among_waiters);
     if (!request_is_handed_over(request) && why != WAITER_LEFT)
         return; /* the work is done and the answer is about to be sent */
     const bool hashes = digests_has_answer(request->digests);
@@ -302,7 +299,7 @@ static void request_begin(struct request *request, const struct request_line *li
 
 static void request_take_headers(struct request *request, const struct request_line *line)
 {
-    reading_heads_remove(&request->thread->reading_heads, request);
+    list_remove(&request->in_heads);
     copy_cut(request->method, sizeof request->method, line->method);
     request_choose_id(request);
     request_trace_begin(request);
@@ -407,8 +404,8 @@ void request_completed(void *cls, struct MHD_Connection *mhd, void **context,
         return;
     *context = NULL;
     waiters_remove(&request->thread->waiters, &request->among_waiters);
-    dropped_bodies_remove(&request->thread->dropped_bodies, request);
-    reading_heads_remove(&request->thread->reading_heads, request);
+    dropped_bodies_remove(request);
+    list_remove(&request->in_heads);
     struct connection *connection = request->connection;
     if (code != MHD_REQUEST_TERMINATED_COMPLETED_OK && !was_served(request))
         request_note_end(request);

@@ -21,11 +21,10 @@
 #include "proto/error.h"
 #include "proto/gemm_request.h"
 #include "server/base/inbox.h"
+#include "server/base/list.h"
 #include "server/base/trace_context.h"
-#include "server/http/coding.h"
 #include "server/http/endpoint.h"
-#include "server/http/prefer.h"
-#include "server/http/request_id.h"
+#include "server/http/negotiation.h"
 #include "server/http/waiters.h"
 
 struct connection;
@@ -73,6 +72,8 @@ enum { SMALL_ANSWER_BYTES = 64 * 1024 };
 /* Bytes of a path that the log keeps; and the longest text in the place of a path's {...}, which is
  * the name of a model: "linear." and the name of a tensor (MODEL_NAME_MAX in api/v2/model.h). */
 enum { REQUEST_PATH_MAX = 256, REQUEST_NAME_MAX = 135 };
+/* Characters of an X-Request-Id. */
+enum { REQUEST_ID_MAX = 128 };
 
 struct request {
     /* --- Cleared for each request. --- */
@@ -93,17 +94,16 @@ struct request {
 
     enum request_state state;
     _Atomic enum request_progress progress;
-    struct inbox_message done;    /* posted to the I/O thread if progress was PROGRESS_AWAITED */
-    struct waiter among_waiters;  /* in the thread's waiters, while REQUEST_WORKING */
-    bool handed_over;             /* other threads have the work, as far as the I/O thread knows */
-    bool awaited;                 /* `done` was or will be posted */
-    bool suspended;               /* libmicrohttpd has suspended the connection */
-    bool drops_body;              /* one of the bodies that the thread reads and drops now */
-    struct request *next_dropped; /* in the thread's list of dropped bodies */
-    bool reads_head;              /* in the thread's list of heads that are being read */
-    struct request *newer_head, *older_head;
-    bool given_up;  /* to be answered with `fault` before the work is done */
-    bool abandoned; /* the connection ended before the work: only `release` is left */
+    struct inbox_message done;   /* posted to the I/O thread if progress was PROGRESS_AWAITED */
+    struct waiter among_waiters; /* in the thread's waiters, while REQUEST_WORKING */
+    bool handed_over;            /* other threads have the work, as far as the I/O thread knows */
+    bool awaited;                /* `done` was or will be posted */
+    bool suspended;              /* libmicrohttpd has suspended the connection */
+    bool drops_body;             /* one of the bodies that the thread reads and drops now */
+    struct list_item in_dropped; /* while the dropped body is not being read yet */
+    struct list_item in_heads;   /* while a lenient parser reads the headers */
+    bool given_up;               /* to be answered with `fault` before the work is done */
+    bool abandoned;              /* the connection ended before the work: only `release` is left */
 
     /* The target of the request line as it was received, up to a zero byte. Valid until the
      * headers have been checked. Borrowed. */
@@ -134,7 +134,7 @@ struct request {
     /* --- Not cleared. Only the first element of each is set, so that it is empty. --- */
     struct fault fault;              /* why the request was refused or failed; GEMMD_OK: neither */
     char id[REQUEST_ID_MAX + 1];     /* X-Request-Id */
-    struct trace_context trace;      /* request_trace.h */
+    struct trace_context trace;      /* request_parts.h */
     char method[16];                 /* cut to fit */
     char name[REQUEST_NAME_MAX + 1]; /* what stands for the {...} of the endpoint's path */
     char path[REQUEST_PATH_MAX];     /* as sent, cut to fit; for the log */
@@ -203,7 +203,12 @@ bool request_has_body(const struct request *request);
 bool request_is_connected(const struct request *request);
 /* The value of a header field, or NULL. Borrowed. */
 const char *request_header(const struct request *request, const char *name);
-/* The preferences in the Prefer fields of the request. */
+/* The preferences in the Prefer headers of a request (RFC 7240). */
+struct preferences {
+    bool respond_async;
+    bool has_wait;
+    uint64_t wait_s; /* the N of wait=N, if has_wait */
+};
 struct preferences request_preferences(const struct request *request);
 /* Takes one parameter of the query. Returns false to refuse the parameter: request->fault then says
  * why, and request_parameters stops. */
@@ -213,8 +218,5 @@ typedef bool request_parameter(void *context, const char *name, const char *valu
  * zero byte, or the code that `take` has set. */
 enum gemmd_error request_parameters(struct request *request, request_parameter *take,
                                     void *context);
-/* Sets request->id: the client's X-Request-Id if it is usable, else a new id. To be called when all
- * headers have arrived, or when no more headers will arrive. */
-void request_choose_id(struct request *request);
 
 #endif

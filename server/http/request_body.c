@@ -1,18 +1,89 @@
-#include "server/http/request_body.h"
+#include "server/http/request_parts.h"
 
 #include "server/base/clock.h"
 #include "server/http/connection.h"
 #include "server/http/digests.h"
 #include "server/http/inflater.h"
 #include "server/http/io_thread.h"
-#include "server/http/request.h"
 #include "server/http/respond.h"
-#include "server/http/server_state.h"
+#include "server/http/server.h"
 
 /* The body of a refused request is read and dropped up to this length, so that the client keeps its
  * connection. Reading a longer body costs more than closing the connection and accepting another
  * one (tests/bench/refusals.py). */
 static const uint64_t DISCARD_MAX_BYTES = 1024 * 1024;
+
+/* ---- dropped bodies ---- */
+
+/* AT_A_TIME bodies are read at a time. If none of them ends within INTERVAL_NS, one more body
+ * begins to be read. With 223 x 223 x 223 products in 400 kB at three times the capacity, reading
+ * two bodies at a time gave three times the goodput of reading all at once; an interval of 10 ms
+ * gave the same as 2 ms. */
+enum { AT_A_TIME = 2 };
+static const uint64_t INTERVAL_NS = 2000000;
+
+static void begin_reading(struct request *request, uint64_t now_ns)
+{
+    struct dropped_bodies *bodies = &request->thread->dropped_bodies;
+    request->drops_body = true;
+    bodies->began_ns = now_ns;
+    bodies->reading++;
+}
+
+/* Adds the body of a request in the state REQUEST_DISCARDING, in libmicrohttpd's callback for the
+ * first bytes. */
+static void dropped_bodies_add(struct request *request, uint64_t now_ns)
+{
+    struct dropped_bodies *bodies = &request->thread->dropped_bodies;
+    if (bodies->suspended.first == NULL && bodies->reading < AT_A_TIME) {
+        begin_reading(request, now_ns);
+        return;
+    }
+    list_append(&bodies->suspended, &request->in_dropped);
+    MHD_suspend_connection(request->mhd);
+}
+
+void dropped_bodies_remove(struct request *request)
+{
+    request->thread->dropped_bodies.reading -= request->drops_body;
+    request->drops_body = false;
+}
+
+/* Begins to read the first suspended body. Returns false if there is none. */
+static bool resume_first(struct dropped_bodies *bodies, uint64_t now_ns)
+{
+    struct list_item *first = list_take_first(&bodies->suspended);
+    if (first == NULL)
+        return false;
+    struct request *request = OWNER_OF(first, struct request, in_dropped);
+    begin_reading(request, now_ns);
+    /* The client's rate is measured from now on. */
+    (void)connection_enter(request->connection, CONNECTION_BODY, now_ns);
+    MHD_resume_connection(request->mhd);
+    return true;
+}
+
+uint64_t dropped_bodies_due_ns(const struct io_thread *thread)
+{
+    const struct dropped_bodies *bodies = &thread->dropped_bodies;
+    if (bodies->suspended.first == NULL)
+        return UINT64_MAX;
+    return bodies->reading < AT_A_TIME ? 0 : bodies->began_ns + INTERVAL_NS;
+}
+
+void dropped_bodies_advance(struct io_thread *thread, uint64_t now_ns)
+{
+    while (dropped_bodies_due_ns(thread) <= now_ns && resume_first(&thread->dropped_bodies, now_ns))
+        continue;
+}
+
+void dropped_bodies_stop(struct io_thread *thread)
+{
+    while (resume_first(&thread->dropped_bodies, 0))
+        continue;
+}
+
+/* ---- receiving ---- */
 
 void request_refuse(struct request *request)
 {
@@ -64,12 +135,11 @@ static bool body_take_chunk(struct request *request, const void *bytes, uint64_t
  * it is stopped. */
 static void body_begin_drop(struct request *request, const char *bytes, size_t length)
 {
-    struct io_thread *thread = request->thread;
     if (request->endpoint != NULL && request->endpoint->refused != NULL && request->call != NULL &&
         request->coding == CODING_IDENTITY)
         request->endpoint->refused(request, bytes, length);
-    if (length < request->content_length && !thread->stopping)
-        dropped_bodies_add(&thread->dropped_bodies, request, clock_now_ns());
+    if (length < request->content_length && !request->thread->stopping)
+        dropped_bodies_add(request, clock_now_ns());
 }
 
 bool request_body_take(struct request *request, const char *bytes, size_t length)
@@ -113,7 +183,7 @@ bool request_body_end(struct request *request)
         digests_check(request->digests, &request->fault) != GEMMD_OK)
         request->state = REQUEST_DISCARDING;
     if (request->state == REQUEST_DISCARDING) {
-        dropped_bodies_remove(&request->thread->dropped_bodies, request);
+        dropped_bodies_remove(request);
         respond_fault(request, &request->fault);
         return true;
     }

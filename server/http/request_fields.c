@@ -1,37 +1,17 @@
-/* The functions of request.h that read a request's headers and its query. */
+/* The functions of request.h and request_parts.h that read a request's headers and its query. */
 #include <string.h>
 #include <strings.h>
 
+#include "proto/number.h"
+#include "server/base/random_id.h"
+#include "server/base/trace_context.h"
 #include "server/http/io_thread.h"
-#include "server/http/request.h"
+#include "server/http/request_parts.h"
+#include "server/http/server.h"
 
 const char *request_header(const struct request *request, const char *name)
 {
     return MHD_lookup_connection_value(request->mhd, MHD_HEADER_KIND, name);
-}
-
-static enum MHD_Result read_preference(void *cls, enum MHD_ValueKind kind, const char *name,
-                                       const char *value)
-{
-    (void)kind;
-    if (strcasecmp(name, "Prefer") == 0 && value != NULL)
-        prefer_read(cls, value);
-    return MHD_YES;
-}
-
-struct preferences request_preferences(const struct request *request)
-{
-    struct preferences preferences = {.respond_async = false};
-    if (request_header(request, "Prefer") == NULL)
-        return preferences;
-    MHD_get_connection_values(request->mhd, MHD_HEADER_KIND, read_preference, &preferences);
-    return preferences;
-}
-
-void request_choose_id(struct request *request)
-{
-    request_id_choose(request->id, request_header(request, "X-Request-Id"),
-                      &request->thread->id_state);
 }
 
 /* The arguments of request_parameters, for the callback of libmicrohttpd. */
@@ -59,4 +39,184 @@ enum gemmd_error request_parameters(struct request *request, request_parameter *
     struct parameter_visit visit = {request, take, context};
     MHD_get_connection_values_n(request->mhd, MHD_GET_ARGUMENT_KIND, show_parameter, &visit);
     return request->fault.code;
+}
+
+/* ---- X-Request-Id ---- */
+
+void request_id_choose(char id[REQUEST_ID_MAX + 1], const char *given, uint64_t *state)
+{
+    size_t length = given == NULL ? 0 : strlen(given);
+    bool usable = length > 0 && length <= REQUEST_ID_MAX;
+    for (size_t i = 0; usable && i < length; i++)
+        usable = given[i] > ' ' && given[i] < 0x7f;
+    if (usable) {
+        memcpy(id, given, length + 1);
+        return;
+    }
+    random_id(id, state);
+}
+
+void request_choose_id(struct request *request)
+{
+    request_id_choose(request->id, request_header(request, "X-Request-Id"),
+                      &request->thread->id_state);
+}
+
+/* ---- Prefer ---- */
+
+/* Longer than every word that the daemon knows. */
+enum { WORD_MAX = 32 };
+
+/* The end of an element: the next comma outside of quotes, or the end of the text. */
+static const char *element_end(const char *text)
+{
+    bool quoted = false;
+    for (; *text != '\0' && (quoted || *text != ','); text++) {
+        if (*text == '"')
+            quoted = !quoted;
+        else if (quoted && *text == '\\' && text[1] != '\0')
+            text++;
+    }
+    return text;
+}
+
+/* Reads the word at `text`, which ends before `end` or one of the characters `stops`, without the
+ * quotes around it. Returns false if the word is longer than every word that the daemon knows. */
+static bool read_word(const char *text, const char *end, const char *stops, char word[WORD_MAX])
+{
+    size_t length = strcspn(text, stops);
+    if (length > (size_t)(end - text))
+        length = (size_t)(end - text);
+    if (length >= 2 && text[0] == '"' && text[length - 1] == '"') {
+        text++;
+        length -= 2;
+    }
+    if (length >= WORD_MAX)
+        return false;
+    memcpy(word, text, length);
+    word[length] = '\0';
+    return true;
+}
+
+static const char *skip_space(const char *text)
+{
+    return text + strspn(text, " \t");
+}
+
+static void read_element(struct preferences *preferences, const char *text, const char *end)
+{
+    char name[WORD_MAX], value[WORD_MAX] = "";
+    text = skip_space(text);
+    if (!read_word(text, end, " \t=;,", name))
+        return;
+    const char *next = skip_space(text + strlen(name));
+    if (next < end && *next == '=' && !read_word(skip_space(next + 1), end, " \t;,", value))
+        return;
+    if (strcasecmp(name, "respond-async") == 0)
+        preferences->respond_async = true;
+    else if (strcasecmp(name, "wait") == 0 && !preferences->has_wait)
+        preferences->has_wait = number_u64(value, &preferences->wait_s);
+}
+
+void prefer_read(struct preferences *preferences, const char *value)
+{
+    while (*value != '\0') {
+        const char *end = element_end(value);
+        read_element(preferences, value, end);
+        value = end + (*end == ',');
+    }
+}
+
+static enum MHD_Result read_preference(void *cls, enum MHD_ValueKind kind, const char *name,
+                                       const char *value)
+{
+    (void)kind;
+    if (strcasecmp(name, "Prefer") == 0 && value != NULL)
+        prefer_read(cls, value);
+    return MHD_YES;
+}
+
+struct preferences request_preferences(const struct request *request)
+{
+    struct preferences preferences = {.respond_async = false};
+    if (request_header(request, "Prefer") == NULL)
+        return preferences;
+    MHD_get_connection_values(request->mhd, MHD_HEADER_KIND, read_preference, &preferences);
+    return preferences;
+}
+
+/* ---- traceparent and tracestate ---- */
+
+static enum MHD_Result count_field(void *cls, enum MHD_ValueKind kind, const char *name,
+                                   const char *value)
+{
+    (void)kind;
+    (void)value;
+    *(uint32_t *)cls += strcasecmp(name, "traceparent") == 0;
+    return MHD_YES;
+}
+
+/* Whether the client's traceparent is valid, and then read. */
+static bool read_traceparent(struct request *request)
+{
+    const char *value = request_header(request, "traceparent");
+    uint32_t fields = 0;
+    if (value == NULL)
+        return false;
+    MHD_get_connection_values(request->mhd, MHD_HEADER_KIND, count_field, &fields);
+    return fields == 1 && trace_context_read(&request->trace, value);
+}
+
+void request_trace_begin(struct request *request)
+{
+    struct trace_context *trace = &request->trace;
+    uint64_t *state = &request->thread->id_state;
+    const bool exports = request->server->otlp != NULL;
+    const bool given = read_traceparent(request);
+    if (!given && !exports)
+        return;
+    if (!given) {
+        trace->sampled = random_number(state) % 100 < request->config->otlp_sample;
+        if (trace->sampled)
+            trace_context_begin(trace, state);
+    }
+    if (exports && trace->sampled)
+        trace_context_span_id(trace->span_id, state);
+    else if (given)
+        memcpy(trace->span_id, trace->parent_id, sizeof trace->span_id);
+}
+
+/* The fields of tracestate, combined into one list as the specification says. */
+struct state_list {
+    char *out;
+    size_t capacity, length;
+    bool invalid;
+};
+
+static enum MHD_Result add_state(void *cls, enum MHD_ValueKind kind, const char *name,
+                                 const char *value)
+{
+    struct state_list *list = cls;
+    (void)kind;
+    if (strcasecmp(name, "tracestate") != 0 || value == NULL || value[0] == '\0')
+        return MHD_YES;
+    const size_t length = strlen(value), comma = list->length > 0;
+    for (size_t i = 0; i < length; i++)
+        list->invalid |= value[i] < ' ' || value[i] > '~';
+    list->invalid |= list->length + comma + length >= list->capacity;
+    if (list->invalid)
+        return MHD_NO;
+    if (comma)
+        list->out[list->length++] = ',';
+    memcpy(list->out + list->length, value, length);
+    list->length += length;
+    return MHD_YES;
+}
+
+void request_trace_state(const struct request *request, char *out, size_t capacity)
+{
+    struct state_list list = {.out = out, .capacity = capacity};
+    if (request->trace.parent_id[0] != '\0')
+        MHD_get_connection_values(request->mhd, MHD_HEADER_KIND, add_state, &list);
+    out[list.invalid ? 0 : list.length] = '\0';
 }

@@ -1,4 +1,4 @@
-#include "server/http/request_record.h"
+#include "server/http/request_parts.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -6,9 +6,7 @@
 #include "server/http/connection.h"
 #include "server/http/inflater.h"
 #include "server/http/io_thread.h"
-#include "server/http/request.h"
-#include "server/http/request_trace.h"
-#include "server/http/server_state.h"
+#include "server/http/server.h"
 #include "server/observe/notable.h"
 #include "server/observe/otlp.h"
 

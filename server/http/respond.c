@@ -12,7 +12,7 @@
 #include "server/http/digests.h"
 #include "server/http/io_thread.h"
 #include "server/http/request.h"
-#include "server/http/server_state.h"
+#include "server/http/server.h"
 #include "server/http/stream.h"
 
 /* Returns false if memory ran out. */
@@ -55,9 +55,9 @@ static void queue_response(struct request *request, int status, struct MHD_Respo
     request->state = REQUEST_ANSWERED;
     connection_enter(request->connection, CONNECTION_SENDING, request->sending_ns);
     /* The bytes of a large answer are counted from the first byte on. For a small answer
-     * connection_check begins to count, if it finds the answer still being sent. */
+     * a check (checks.h) begins to count, if it finds the answer still being sent. */
     if (length > SMALL_ANSWER_BYTES)
-        sending_begin(&request->connection->sending, request->connection->fd, request->sending_ns);
+        delivery_begin(&request->connection->sending, request->connection->fd, request->sending_ns);
     if (response == NULL || !add_common_headers(request, response) ||
         MHD_queue_response(request->mhd, (unsigned)status, response) != MHD_YES) {
         request->state = REQUEST_FAILED;

@@ -7,12 +7,12 @@
 #include "server/http/connection.h"
 #include "server/http/io_thread.h"
 #include "server/http/request.h"
-#include "server/http/server_state.h"
+#include "server/http/server.h"
 #include "server/http/tokens.h"
 #include "server/net/delivery.h"
 
 struct stream {
-    struct stream *next, *previous; /* in the thread's list */
+    struct list_item in_thread;
     struct io_thread *thread;
     struct request *request; /* borrowed: a request lives until its answer has ended */
     uint32_t tenant;         /* who holds the reservation */
@@ -90,12 +90,7 @@ static ssize_t stream_read(void *cls, uint64_t position, char *out, size_t room)
 static void stream_free(void *cls)
 {
     struct stream *stream = cls;
-    if (stream->previous != NULL)
-        stream->previous->next = stream->next;
-    else
-        stream->thread->streams = stream->next;
-    if (stream->next != NULL)
-        stream->next->previous = stream->previous;
+    list_remove(&stream->in_thread);
     stream_release(stream->thread->server, stream->tenant);
     stream->source.freed(stream->source.context);
     free(stream);
@@ -114,8 +109,6 @@ struct MHD_Response *stream_response(struct request *request, const struct strea
     stream->source = *source;
     stream->length = stream->taken = 0;
     stream->ended = stream->suspended = false;
-    stream->previous = NULL;
-    stream->next = NULL;
     struct MHD_Response *response = MHD_create_response_from_callback(
         MHD_SIZE_UNKNOWN, STREAM_PIECE_BYTES, stream_read, stream, stream_free);
     if (response == NULL) {
@@ -123,10 +116,7 @@ struct MHD_Response *stream_response(struct request *request, const struct strea
         give_back(request, source);
         return NULL;
     }
-    stream->next = stream->thread->streams;
-    if (stream->next != NULL)
-        stream->next->previous = stream;
-    stream->thread->streams = stream;
+    list_append(&stream->thread->streams, &stream->in_thread);
     return response;
 }
 
@@ -153,16 +143,15 @@ static void stream_check(struct stream *stream, bool closing)
 
 void streams_check(struct io_thread *thread)
 {
-    if (thread->streams == NULL)
-        return;
     const bool closing = atomic_load(&thread->server->stage) >= HTTP_HANDED_OVER;
-    for (struct stream *stream = thread->streams; stream != NULL; stream = stream->next)
-        stream_check(stream, closing);
+    for (struct list_item *item = thread->streams.first; item != NULL; item = item->next)
+        stream_check(OWNER_OF(item, struct stream, in_thread), closing);
 }
 
 void streams_stop(struct io_thread *thread)
 {
-    for (struct stream *stream = thread->streams; stream != NULL; stream = stream->next) {
+    for (struct list_item *item = thread->streams.first; item != NULL; item = item->next) {
+        struct stream *stream = OWNER_OF(item, struct stream, in_thread);
         stream->ended = true;
         stream_resume(stream);
     }

@@ -1,6 +1,5 @@
 #include "server/http/waiters.h"
 
-#include <limits.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 
@@ -8,7 +7,6 @@
 enum { COLLECT_MAX = 64 };
 /* How long a waiter waits before its socket is watched. */
 static const uint64_t WATCH_AFTER_NS = 10000000;
-static const uint64_t NS_PER_MS = 1000000;
 
 bool waiters_open(struct waiters *waiters, waiter_ended *ended)
 {
@@ -22,38 +20,28 @@ void waiters_close(struct waiters *waiters)
     close(waiters->epoll_fd);
 }
 
+static struct waiter *waiter_of(struct list_item *item)
+{
+    return OWNER_OF(item, struct waiter, in_waiters);
+}
+
 void waiters_add(struct waiters *waiters, struct waiter *waiter)
 {
-    waiter->listed = true;
     waiter->watched = false;
-    waiter->next = NULL;
-    waiter->previous = waiters->last;
-    if (waiters->last != NULL)
-        waiters->last->next = waiter;
-    else
-        waiters->first = waiter;
-    waiters->last = waiter;
+    list_append(&waiters->waiting, &waiter->in_waiters);
     if (waiters->unwatched == NULL)
-        waiters->unwatched = waiter;
+        waiters->unwatched = &waiter->in_waiters;
     if (waiter->deadline_ns != 0 && waiter->deadline_ns < waiters->earliest_ns)
         waiters->earliest_ns = waiter->deadline_ns;
 }
 
 void waiters_remove(struct waiters *waiters, struct waiter *waiter)
 {
-    if (!waiter->listed)
+    if (waiter->in_waiters.list == NULL)
         return;
-    waiter->listed = false;
-    if (waiters->unwatched == waiter)
-        waiters->unwatched = waiter->next;
-    if (waiter->previous != NULL)
-        waiter->previous->next = waiter->next;
-    else
-        waiters->first = waiter->next;
-    if (waiter->next != NULL)
-        waiter->next->previous = waiter->previous;
-    else
-        waiters->last = waiter->previous;
+    if (waiters->unwatched == &waiter->in_waiters)
+        waiters->unwatched = waiter->in_waiters.next;
+    list_remove(&waiter->in_waiters);
     if (!waiter->watched)
         return;
     (void)epoll_ctl(waiters->epoll_fd, EPOLL_CTL_DEL, waiter->fd, NULL);
@@ -66,26 +54,34 @@ static void waiters_end_one(struct waiters *waiters, struct waiter *waiter, enum
     waiters->ended(waiter, how);
 }
 
+/* When the next socket has to be watched; UINT64_MAX: all are watched. */
+static uint64_t watch_due_ns(const struct waiters *waiters)
+{
+    return waiters->unwatched == NULL ? UINT64_MAX
+                                      : waiter_of(waiters->unwatched)->since_ns + WATCH_AFTER_NS;
+}
+
 /* Watches the sockets of waiters that have waited for WATCH_AFTER_NS. */
 static void waiters_watch(struct waiters *waiters, uint64_t now_ns)
 {
-    for (struct waiter *waiter = waiters->unwatched;
-         waiter != NULL && waiter->since_ns + WATCH_AFTER_NS <= now_ns; waiter = waiter->next) {
+    while (watch_due_ns(waiters) <= now_ns) {
+        struct waiter *waiter = waiter_of(waiters->unwatched);
         struct epoll_event event = {.events = EPOLLRDHUP, .data.ptr = waiter};
         waiter->watched = epoll_ctl(waiters->epoll_fd, EPOLL_CTL_ADD, waiter->fd, &event) == 0;
         waiters->watched += waiter->watched;
-        waiters->unwatched = waiter->next;
+        waiters->unwatched = waiters->unwatched->next;
     }
 }
 
 static void waiters_end_late(struct waiters *waiters, uint64_t now_ns)
 {
-    struct waiter *next;
+    struct list_item *next;
     uint64_t earliest_ns = UINT64_MAX;
     if (waiters->earliest_ns > now_ns)
         return;
-    for (struct waiter *waiter = waiters->first; waiter != NULL; waiter = next) {
-        next = waiter->next;
+    for (struct list_item *item = waiters->waiting.first; item != NULL; item = next) {
+        struct waiter *waiter = waiter_of(item);
+        next = item->next;
         if (waiter->deadline_ns == 0)
             continue;
         if (waiter->deadline_ns <= now_ns)
@@ -114,21 +110,15 @@ void waiters_check(struct waiters *waiters, uint64_t now_ns)
     waiters_end_disconnected(waiters);
 }
 
-int waiters_due_ms(const struct waiters *waiters, uint64_t now_ns)
+uint64_t waiters_due_ns(const struct waiters *waiters)
 {
-    uint64_t due_ns = waiters->first == NULL ? UINT64_MAX : waiters->earliest_ns;
-    if (waiters->unwatched != NULL && waiters->unwatched->since_ns + WATCH_AFTER_NS < due_ns)
-        due_ns = waiters->unwatched->since_ns + WATCH_AFTER_NS;
-    if (due_ns == UINT64_MAX)
-        return -1;
-    if (due_ns <= now_ns)
-        return 0;
-    uint64_t due_ms = (due_ns - now_ns + NS_PER_MS - 1) / NS_PER_MS;
-    return due_ms > INT_MAX ? INT_MAX : (int)due_ms;
+    const uint64_t watch_ns = watch_due_ns(waiters);
+    const uint64_t late_ns = waiters->waiting.first == NULL ? UINT64_MAX : waiters->earliest_ns;
+    return watch_ns < late_ns ? watch_ns : late_ns;
 }
 
 void waiters_stop(struct waiters *waiters)
 {
-    while (waiters->first != NULL)
-        waiters_end_one(waiters, waiters->first, WAITER_STOPPED);
+    while (waiters->waiting.first != NULL)
+        waiters_end_one(waiters, waiter_of(waiters->waiting.first), WAITER_STOPPED);
 }

@@ -17,8 +17,9 @@
 #define SERVER_HTTP_WAITERS_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
+
+#include "server/base/list.h"
 
 /* A waiter, which is a member of the struct of a request. */
 struct waiter {
@@ -27,13 +28,9 @@ struct waiter {
     uint64_t deadline_ns; /* monotonic clock; 0: none */
 
     /* Only waiters.c uses the fields from here on. */
-    struct waiter *next, *previous;
-    bool listed, watched;
+    struct list_item in_waiters;
+    bool watched;
 };
-
-/* The struct of `type` whose `member` is the waiter. */
-#define WAITER_OWNER(waiter, type, member)                                                         \
-    ((type *)(void *)((char *)(waiter)-offsetof(type, member)))
 
 /* Why a wait has ended: the deadline has passed, the client has disconnected, or the thread stops.
  */
@@ -45,10 +42,10 @@ typedef void waiter_ended(struct waiter *waiter, enum waiter_end end);
 struct waiters {
     int epoll_fd; /* readable when a watched client has disconnected */
     waiter_ended *ended;
-    struct waiter *first, *last; /* ordered by since_ns */
-    struct waiter *unwatched; /* the first waiter whose socket is not watched; nor are later ones */
-    uint32_t watched;         /* number of watched sockets */
-    uint64_t earliest_ns;     /* no deadline is earlier; UINT64_MAX: there is no deadline */
+    struct list waiting;         /* ordered by since_ns */
+    struct list_item *unwatched; /* the first waiter whose socket is not watched yet; NULL: none */
+    uint32_t watched;            /* number of watched sockets */
+    uint64_t earliest_ns;        /* no deadline is earlier; UINT64_MAX: there is no deadline */
 };
 
 /* Returns false if the system gives no descriptor for the epoll instance. */
@@ -63,9 +60,9 @@ void waiters_remove(struct waiters *waiters, struct waiter *waiter);
 
 /* Ends the waits whose deadline has passed or whose client has disconnected. */
 void waiters_check(struct waiters *waiters, uint64_t now_ns);
-/* The milliseconds until waiters_check has to be called, if epoll_fd does not become readable
- * before. -1: only when epoll_fd becomes readable. */
-int waiters_due_ms(const struct waiters *waiters, uint64_t now_ns);
+/* When waiters_check has to be called, if epoll_fd does not become readable before. UINT64_MAX:
+ * only when epoll_fd becomes readable. */
+uint64_t waiters_due_ns(const struct waiters *waiters);
 /* Ends all waits, as WAITER_STOPPED. */
 void waiters_stop(struct waiters *waiters);
 

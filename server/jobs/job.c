@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "server/jobs/job_waiters.h"
 #include "server/jobs/jobs_parts.h"
 
 enum { NS_PER_MS = 1000000 };
@@ -97,7 +96,7 @@ void job_accept(struct job *job, struct job_owner *owner, uint64_t now_ns, struc
     job->created_ms = epoch_ms();
     pthread_mutex_lock(&jobs->lock);
     job_table_add(&jobs->table, job);
-    job_list_append(&jobs->table, JOB_LIST_UNFINISHED, job);
+    list_append(&jobs->table.lists[JOB_LIST_UNFINISHED], &job->in_list);
     job_set_state(job, JOB_QUEUED);
     job_enlist(job);
     jobs->unfinished++;
@@ -123,7 +122,7 @@ void job_finish(struct job *job, uint64_t now_ns)
     pthread_mutex_lock(&jobs->lock);
     job->owner = NULL;
     job->finished_ns = now_ns;
-    job_list_remove(&jobs->table, JOB_LIST_UNFINISHED, job);
+    list_remove(&job->in_list);
     jobs->unfinished--;
     jobs->finished++;
     if (job->state == JOB_CANCELLED) {
@@ -134,8 +133,8 @@ void job_finish(struct job *job, uint64_t now_ns)
     } else {
         job_set_state(job, job->answer->fault.code == GEMMD_OK ? JOB_DONE : JOB_FAILED);
         job->due_ns = now_ns + jobs->limits.ttl_ns;
-        job_list_append(&jobs->table, JOB_LIST_KEPT, job);
-        job_waiters_wake_all(job);
+        list_append(&jobs->table.lists[JOB_LIST_KEPT], &job->in_list);
+        job_wake_all(job);
     }
     jobs_set_due(jobs);
     pthread_mutex_unlock(&jobs->lock);

@@ -1,4 +1,4 @@
-/* The states of a job, and what changes with them: counts, lists, and what is due next. */
+/* The states of a job, and what changes with them: counts, lists, waiters, and what is due next. */
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,6 +6,91 @@
 #include "server/jobs/jobs_parts.h"
 
 enum { NS_PER_MS = 1000000 };
+
+/* ---- the table of the jobs that have an id ---- */
+
+static struct job **bucket_of(const struct job_table *table, const struct job_id *id)
+{
+    return &table->buckets[job_id_hash(id) & table->bucket_mask];
+}
+
+bool job_table_open(struct job_table *table, uint32_t max_jobs)
+{
+    uint64_t buckets = 16;
+    while (buckets < 2 * (uint64_t)max_jobs)
+        buckets *= 2;
+    *table = (struct job_table){.buckets = calloc(buckets, sizeof(struct job *)),
+                                .bucket_mask = buckets - 1};
+    return table->buckets != NULL;
+}
+
+void job_table_close(struct job_table *table)
+{
+    free(table->buckets);
+}
+
+struct job *job_table_find(const struct job_table *table, const char *text)
+{
+    struct job_id id;
+    if (!job_id_read(text, &id))
+        return NULL;
+    struct job *job = *bucket_of(table, &id);
+    while (job != NULL && !job_id_equal(&job->id, &id))
+        job = job->next_in_bucket;
+    return job;
+}
+
+void job_table_add(struct job_table *table, struct job *job)
+{
+    struct job **bucket = bucket_of(table, &job->id);
+    job->next_in_bucket = *bucket;
+    *bucket = job;
+}
+
+void job_table_remove(struct job_table *table, struct job *job)
+{
+    struct job **link = bucket_of(table, &job->id);
+    while (*link != job)
+        link = &(*link)->next_in_bucket;
+    *link = job->next_in_bucket;
+}
+
+struct job *job_list_pop(struct job_table *table, enum job_list list, uint64_t now_ns)
+{
+    struct list_item *first = table->lists[list].first;
+    if (first == NULL || job_in_list(first)->due_ns > now_ns)
+        return NULL;
+    list_remove(first);
+    return job_in_list(first);
+}
+
+/* ---- the requests that wait for a job's end ---- */
+
+void job_wake_all(struct job *job)
+{
+    struct list_item *item;
+    while ((item = list_take_first(&job->waiters)) != NULL) {
+        struct job_waiter *waiter = OWNER_OF(item, struct job_waiter, of_job);
+        waiter->wake(waiter);
+    }
+}
+
+void job_wake_due(struct job *job, uint64_t now_ns)
+{
+    struct list_item *next;
+    for (struct list_item *item = job->waiters.first; item != NULL; item = next) {
+        struct job_waiter *waiter = OWNER_OF(item, struct job_waiter, of_job);
+        next = item->next;
+        if (waiter->until_ns <= now_ns) {
+            list_remove(item);
+            waiter->wake(waiter);
+        } else if (waiter->until_ns < job->jobs->earliest_wait_ns) {
+            job->jobs->earliest_wait_ns = waiter->until_ns;
+        }
+    }
+}
+
+/* ---- states ---- */
 
 const char *job_state_name(enum job_state state)
 {
@@ -52,9 +137,9 @@ void jobs_set_due(struct jobs *jobs)
 {
     uint64_t due_ns = jobs->earliest_wait_ns;
     for (int i = JOB_LIST_KEPT; i < JOB_LISTS; i++) {
-        const struct job *first = jobs->table.lists[i].first;
-        if (first != NULL && first->due_ns < due_ns)
-            due_ns = first->due_ns;
+        struct list_item *first = jobs->table.lists[i].first;
+        if (first != NULL && job_in_list(first)->due_ns < due_ns)
+            due_ns = job_in_list(first)->due_ns;
     }
     atomic_store(&jobs->due_ns, due_ns);
 }
@@ -70,28 +155,12 @@ void job_enlist(struct job *job)
 {
     struct job_tenant *own = &job->jobs->tenants[job->tenant_number];
     job->number = ++own->accepted;
-    job->older = own->newest;
-    if (job->older != NULL)
-        job->older->newer = job;
-    own->newest = job;
-}
-
-/* Does nothing to a job that is not listed. */
-static void unlist(struct job *job)
-{
-    struct job_tenant *own = &job->jobs->tenants[job->tenant_number];
-    if (job->newer != NULL)
-        job->newer->older = job->older;
-    else if (own->newest == job)
-        own->newest = job->older;
-    if (job->older != NULL)
-        job->older->newer = job->newer;
-    job->newer = job->older = NULL;
+    list_append(&own->jobs, &job->of_tenant);
 }
 
 void job_uncount(struct job *job)
 {
-    unlist(job);
+    list_remove(&job->of_tenant);
     job->jobs->counts.states[job->state]--;
     job->jobs->open--;
     job->jobs->tenants[job->tenant_number].open--;
@@ -120,6 +189,6 @@ void jobs_remember_id(struct jobs *jobs, struct job *job, uint64_t now_ns)
     if (jobs->remembered == jobs->limits.max_jobs)
         jobs_forget_oldest(jobs, UINT64_MAX);
     job->due_ns = now_ns + jobs->limits.ttl_ns;
-    job_list_append(&jobs->table, JOB_LIST_REMEMBERED, job);
+    list_append(&jobs->table.lists[JOB_LIST_REMEMBERED], &job->in_list);
     jobs->remembered++;
 }

@@ -25,19 +25,19 @@ struct job_thread {
 
 static void job_thread_expire(struct inbox_message *message)
 {
-    struct job_thread *job_thread = INBOX_OWNER(message, struct job_thread, check);
+    struct job_thread *job_thread = OWNER_OF(message, struct job_thread, check);
     atomic_store(&job_thread->checking, false);
     jobs_expire(job_thread->jobs, clock_now_ns());
 }
 
 static void job_thread_end(struct inbox_message *message)
 {
-    INBOX_OWNER(message, struct job_thread, stop)->stopping = true;
+    OWNER_OF(message, struct job_thread, stop)->stopping = true;
 }
 
 static void job_thread_take(struct inbox_message *message)
 {
-    struct job_errand *errand = INBOX_OWNER(message, struct job_errand, message);
+    struct job_errand *errand = OWNER_OF(message, struct job_errand, message);
     fair_list_add(&errand->job_thread->errands, &errand->item, errand->tenant);
 }
 
@@ -48,7 +48,7 @@ static bool job_thread_advance(struct job_thread *job_thread)
     struct fair_item *item = fair_list_first(&job_thread->errands);
     if (item == NULL)
         return false;
-    struct job_errand *errand = FAIR_ITEM_OWNER(item, struct job_errand, item);
+    struct job_errand *errand = OWNER_OF(item, struct job_errand, item);
     const uint64_t bytes = errand->bytes < JOB_PIECE_BYTES ? errand->bytes : JOB_PIECE_BYTES;
     fair_list_charge(&job_thread->errands, item, bytes + ERRAND_BYTES);
     fair_list_remove(&job_thread->errands, item);

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/jobs/job_waiters.h"
 #include "server/jobs/jobs_parts.h"
 
 enum { NS_PER_MS = 1000000, NS_PER_S = 1000000000 };
@@ -57,11 +56,9 @@ void jobs_destroy(struct jobs *jobs)
     if (jobs == NULL)
         return;
     for (int i = 0; i < JOB_LISTS; i++) {
-        struct job *next;
-        for (struct job *job = jobs->table.lists[i].first; job != NULL; job = next) {
-            next = job->next;
-            job_free(job);
-        }
+        struct list_item *item;
+        while ((item = list_take_first(&jobs->table.lists[i])) != NULL)
+            job_free(job_in_list(item));
     }
     pthread_mutex_destroy(&jobs->lock);
     job_table_close(&jobs->table);
@@ -111,8 +108,9 @@ uint32_t jobs_list(struct jobs *jobs, const char *tenant, uint32_t number, uint6
     uint32_t count = 0;
     *next = 0;
     pthread_mutex_lock(&jobs->lock);
-    const struct job *job = jobs->tenants[number].newest;
-    for (; job != NULL; job = job->older) {
+    struct list_item *item = jobs->tenants[number].jobs.last;
+    for (; item != NULL; item = item->previous) {
+        const struct job *job = OWNER_OF(item, struct job, of_tenant);
         if (job->number >= before || strcmp(job->tenant, tenant) != 0)
             continue;
         if (count == limit) {
@@ -137,14 +135,14 @@ enum gemmd_error jobs_delete(struct jobs *jobs, const char *id, const char *tena
         if (job_is_unfinished(job)) {
             job_set_state(job, JOB_CANCELLED);
             jobs->counts.cancelled++;
-            job_waiters_wake_all(job);
+            job_wake_all(job);
             job->owner->cancel(job->owner);
         }
         job_describe(job, now_ns, view);
         if (job_is_kept(job)) {
             job_uncount(job);
             job_table_remove(&jobs->table, job);
-            job_list_remove(&jobs->table, JOB_LIST_KEPT, job);
+            list_remove(&job->in_list);
             jobs_set_due(jobs);
             removed = job;
         }
@@ -161,9 +159,9 @@ bool jobs_wait(struct jobs *jobs, const char *id, const char *tenant, struct job
     pthread_mutex_lock(&jobs->lock);
     struct job *job = jobs->closed ? NULL : find_job(jobs, id, tenant, &code, NULL);
     bool waits = job != NULL && job_is_unfinished(job);
-    waiter->link = NULL;
+    waiter->of_job = (struct list_item){.list = NULL};
     if (waits) {
-        job_waiters_add(job, waiter);
+        list_append(&job->waiters, &waiter->of_job);
         if (waiter->until_ns < jobs->earliest_wait_ns) {
             jobs->earliest_wait_ns = waiter->until_ns;
             jobs_set_due(jobs);
@@ -176,9 +174,8 @@ bool jobs_wait(struct jobs *jobs, const char *id, const char *tenant, struct job
 bool jobs_unwait(struct jobs *jobs, struct job_waiter *waiter)
 {
     pthread_mutex_lock(&jobs->lock);
-    bool waits = waiter->link != NULL;
-    if (waits)
-        job_waiters_remove(waiter);
+    const bool waits = waiter->of_job.list != NULL;
+    list_remove(&waiter->of_job);
     pthread_mutex_unlock(&jobs->lock);
     return waits;
 }
@@ -198,8 +195,8 @@ uint32_t jobs_result_wait_s(struct jobs *jobs, const char *id)
     /* Jobs are assumed to finish in the order in which they were accepted. */
     struct job *job = job_table_find(&jobs->table, id);
     if (job != NULL && job_is_unfinished(job))
-        for (before = 1; job->previous != NULL && before < RANK_MAX; before++)
-            job = job->previous;
+        for (struct list_item *item = &job->in_list; item != NULL && before < RANK_MAX; before++)
+            item = item->previous;
     uint32_t seconds = drain_rate_seconds(&jobs->finishing, before);
     pthread_mutex_unlock(&jobs->lock);
     return seconds;
@@ -209,9 +206,10 @@ uint32_t jobs_open_wait_s(struct jobs *jobs, uint64_t now_ns)
 {
     pthread_mutex_lock(&jobs->lock);
     uint32_t seconds = drain_rate_seconds(&jobs->freeing, 1);
-    const struct job *oldest = jobs->table.lists[JOB_LIST_KEPT].first;
+    struct list_item *oldest = jobs->table.lists[JOB_LIST_KEPT].first;
     if (oldest != NULL) { /* a job may be opened when this one expires, at the latest */
-        uint64_t left_ns = oldest->due_ns > now_ns ? oldest->due_ns - now_ns : 0;
+        const uint64_t due_ns = job_in_list(oldest)->due_ns;
+        uint64_t left_ns = due_ns > now_ns ? due_ns - now_ns : 0;
         uint64_t left_s = (left_ns + NS_PER_S - 1) / NS_PER_S;
         if (left_s < seconds)
             seconds = left_s > DRAIN_SECONDS_MIN ? (uint32_t)left_s : DRAIN_SECONDS_MIN;
@@ -246,4 +244,58 @@ uint32_t jobs_unfinished(struct jobs *jobs)
     uint32_t unfinished = jobs->unfinished;
     pthread_mutex_unlock(&jobs->lock);
     return unfinished;
+}
+
+/* ---- for the job thread: expiring answers, forgetting ids and waking waiters ---- */
+
+/* Expires the next job whose time has come, and returns its answer; NULL: there is none. Under the
+ * lock. */
+static struct job_answer *expire_next(struct jobs *jobs, uint64_t now_ns)
+{
+    struct job *job = job_list_pop(&jobs->table, JOB_LIST_KEPT, now_ns);
+    if (job == NULL)
+        return NULL;
+    struct job_answer *answer = job->answer;
+    job->answer = NULL;
+    job_uncount(job);
+    job->state = JOB_EXPIRED;
+    jobs->counts.expired++;
+    jobs_remember_id(jobs, job, now_ns);
+    return answer;
+}
+
+void jobs_expire(struct jobs *jobs, uint64_t now_ns)
+{
+    struct job_answer *answer;
+    pthread_mutex_lock(&jobs->lock);
+    while ((answer = expire_next(jobs, now_ns)) != NULL) {
+        pthread_mutex_unlock(&jobs->lock); /* freeing much memory takes long */
+        job_answer_release(answer);
+        pthread_mutex_lock(&jobs->lock);
+    }
+    while (jobs_forget_oldest(jobs, now_ns))
+        ;
+    if (jobs->earliest_wait_ns <= now_ns) {
+        jobs->earliest_wait_ns = UINT64_MAX;
+        for (struct list_item *item = jobs->table.lists[JOB_LIST_UNFINISHED].first; item != NULL;
+             item = item->next)
+            job_wake_due(job_in_list(item), now_ns);
+    }
+    jobs_set_due(jobs);
+    pthread_mutex_unlock(&jobs->lock);
+}
+
+uint64_t jobs_due_ns(const struct jobs *jobs)
+{
+    return atomic_load(&jobs->due_ns);
+}
+
+void jobs_close(struct jobs *jobs)
+{
+    pthread_mutex_lock(&jobs->lock);
+    jobs->closed = true;
+    for (struct list_item *item = jobs->table.lists[JOB_LIST_UNFINISHED].first; item != NULL;
+         item = item->next)
+        job_wake_all(job_in_list(item));
+    pthread_mutex_unlock(&jobs->lock);
 }

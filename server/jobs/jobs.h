@@ -22,6 +22,7 @@
 #include <stdint.h>
 
 #include "proto/error.h"
+#include "server/base/list.h"
 #include "server/jobs/job.h"
 
 struct jobs;
@@ -66,10 +67,10 @@ enum gemmd_error jobs_delete(struct jobs *jobs, const char *id, const char *tena
 
 /* A request that waits for the end of a job; part of the request's own struct. */
 struct job_waiter {
-    struct job_waiter *next, **link; /* used by the store; link is NULL: the waiter does not wait */
-    uint64_t until_ns;               /* when the waiter stops waiting */
-    /* Called once, with the store locked. The function must neither block nor call functions of
-     * the store. The store does not use the waiter afterwards. */
+    struct list_item of_job; /* used by the store */
+    uint64_t until_ns;       /* when the waiter stops waiting */
+    /* Called once, with the store locked. The function must not block, nor call functions of the
+     * store. The store does not use the waiter afterwards. */
     void (*wake)(struct job_waiter *waiter);
 };
 /* Starts to wait. False: there is nothing to wait for, since the tenant has no such job or the job

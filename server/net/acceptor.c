@@ -15,7 +15,7 @@ struct acceptor {
     const struct config *config;
     struct log *log;
     acceptor_take *take;
-    void *context;
+    struct http_server *server; /* borrowed */
     struct listener listeners[CONFIG_LISTEN_MAX];
     uv_poll_t polls[CONFIG_LISTEN_MAX];
     uint32_t listener_count;
@@ -24,7 +24,7 @@ struct acceptor {
     bool out_of_files; /* accept ran out of descriptors; logged once */
 };
 
-static void stop_polling(struct acceptor *acceptor)
+void acceptor_pause(struct acceptor *acceptor)
 {
     for (uint32_t i = 0; acceptor->polling && i < acceptor->listener_count; i++)
         uv_poll_stop(&acceptor->polls[i]);
@@ -45,7 +45,7 @@ static void on_listener(uv_poll_t *poll, int status, int events)
                          SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd >= 0) {
             acceptor->out_of_files = false;
-            acceptor->take(acceptor->context, fd, (struct sockaddr *)&peer, peer_length);
+            acceptor->take(acceptor->server, fd, (struct sockaddr *)&peer, peer_length);
             continue;
         }
         if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
@@ -53,7 +53,7 @@ static void on_listener(uv_poll_t *poll, int status, int events)
             if (!acceptor->out_of_files)
                 log_event(acceptor->log, CONFIG_LOG_ERROR, "cannot accept: %s", strerror(errno));
             acceptor->out_of_files = true;
-            stop_polling(acceptor);
+            acceptor_pause(acceptor);
             return;
         }
         if (errno != EINTR && errno != ECONNABORTED)
@@ -74,11 +74,6 @@ void acceptor_start(struct acceptor *acceptor)
     acceptor->polling = true;
 }
 
-void acceptor_pause(struct acceptor *acceptor)
-{
-    stop_polling(acceptor);
-}
-
 static void close_listeners(struct acceptor *acceptor)
 {
     for (uint32_t i = 0; i < acceptor->listener_count; i++)
@@ -89,7 +84,7 @@ static void close_listeners(struct acceptor *acceptor)
 void acceptor_close(struct acceptor *acceptor)
 {
     acceptor->closed = true;
-    stop_polling(acceptor);
+    acceptor_pause(acceptor);
     for (uint32_t i = 0; i < acceptor->listener_count; i++)
         uv_close((uv_handle_t *)&acceptor->polls[i], NULL);
     /* The handles have to be closed before their descriptors are. The loop may run its timers
@@ -207,8 +202,8 @@ static enum gemmd_error open_polls(struct acceptor *acceptor, struct fault *faul
 }
 
 enum gemmd_error acceptor_create(uv_loop_t *loop, const struct config *config, struct log *log,
-                                 acceptor_take *take, void *context, struct acceptor **out,
-                                 struct fault *fault)
+                                 acceptor_take *take, struct http_server *server,
+                                 struct acceptor **out, struct fault *fault)
 {
     struct acceptor *acceptor = calloc(1, sizeof *acceptor);
     if (acceptor == NULL)
@@ -217,7 +212,7 @@ enum gemmd_error acceptor_create(uv_loop_t *loop, const struct config *config, s
     acceptor->config = config;
     acceptor->log = log;
     acceptor->take = take;
-    acceptor->context = context;
+    acceptor->server = server;
     *out = acceptor; /* also after a failure: the loop may have handles of it */
     enum gemmd_error code = open_listeners(acceptor, fault);
     if (code == GEMMD_OK)

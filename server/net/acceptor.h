@@ -2,7 +2,7 @@
  * acceptor.h - the listening sockets, and the connections that come in through them.
  *
  * An acceptor watches its sockets on the main thread's libuv loop and hands every accepted
- * connection to a function of its creator (acceptor_take). Main thread only.
+ * connection to the HTTP server. Main thread only.
  */
 #ifndef SERVER_NET_ACCEPTOR_H
 #define SERVER_NET_ACCEPTOR_H
@@ -17,17 +17,18 @@
 #include "server/observe/log.h"
 
 struct acceptor;
+struct http_server;
 
-/* Takes over an accepted, non-blocking socket. */
-typedef void acceptor_take(void *context, int fd, const struct sockaddr *peer,
+/* Takes over an accepted, non-blocking socket: http_server_take, which this room does not know. */
+typedef void acceptor_take(struct http_server *server, int fd, const struct sockaddr *peer,
                            socklen_t peer_length);
 
 /* Opens the listening sockets: inherited sockets and the configured addresses. Nothing is accepted
- * before acceptor_start. `loop`, `config` and `log` are borrowed. After a failure *acceptor, if it
- * is not NULL, has to be destroyed too, once the loop has closed all handles. */
+ * before acceptor_start. `loop`, `config`, `log` and `server` are borrowed. After a failure
+ * *acceptor, if it is not NULL, has to be destroyed too, once the loop has closed all handles. */
 enum gemmd_error acceptor_create(uv_loop_t *loop, const struct config *config, struct log *log,
-                                 acceptor_take *take, void *context, struct acceptor **acceptor,
-                                 struct fault *fault);
+                                 acceptor_take *take, struct http_server *server,
+                                 struct acceptor **acceptor, struct fault *fault);
 /* Finds out, without opening a socket, whether acceptor_create would refuse an address of --listen
  * because other hosts may reach the address and every request would be accepted. GEMMD_ERR_USAGE,
  * or GEMMD_ERR_IO if a host name cannot be resolved. Any thread. */

@@ -8,7 +8,26 @@
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
-bool delivery_acknowledged(int fd, uint64_t *bytes)
+bool delivery_is_below(uint64_t moved, uint64_t since_ns, uint64_t now_ns, uint64_t least_rate)
+{
+    return now_ns > since_ns &&
+           (double)moved * 1e9 < (double)least_rate * (double)(now_ns - since_ns);
+}
+
+bool delivery_misses(uint64_t bytes, uint64_t moved, uint64_t since_ns, uint64_t now_ns,
+                     uint64_t until_ns)
+{
+    if (moved >= bytes || now_ns <= since_ns)
+        return false;
+    if (now_ns >= until_ns)
+        return true;
+    const double rate = (double)moved / (double)(now_ns - since_ns); /* bytes a nanosecond */
+    return (double)(bytes - moved) > 2 * rate * (double)(until_ns - now_ns);
+}
+
+/* The bytes that the peer of a TCP socket has acknowledged since the connection was opened. Returns
+ * false if the socket is not of TCP. */
+static bool acknowledged_by_peer(int fd, uint64_t *bytes)
 {
     struct tcp_info info;
     socklen_t length = sizeof info;
@@ -33,4 +52,38 @@ bool delivery_was_read(int fd)
     return getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &domain_length) == 0 &&
            domain == AF_UNIX && poll(&state, 1, 0) == 1 && (state.revents & POLLHUP) != 0 &&
            getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &error_length) == 0 && error == 0;
+}
+
+/* ---- answers ---- */
+
+/* A Unix socket's outstanding bytes change only when the client has received one whole piece, which
+ * is at most this long, with the system's overhead. */
+static const uint64_t UNIX_PIECE_BYTES = 64 * 1024;
+
+void delivery_begin(struct delivery *delivery, int fd, uint64_t now_ns)
+{
+    *delivery = (struct delivery){.begun = true, .changed_ns = now_ns};
+    delivery->counts = acknowledged_by_peer(fd, &delivery->acknowledged_bytes);
+}
+
+static bool is_stalled(struct delivery *delivery, int fd, uint64_t now_ns, uint64_t least_rate)
+{
+    const uint64_t outstanding = delivery_outstanding(fd);
+    if (outstanding != delivery->outstanding_bytes)
+        delivery->changed_ns = now_ns;
+    delivery->outstanding_bytes = outstanding;
+    return delivery_is_below(UNIX_PIECE_BYTES, delivery->changed_ns, now_ns, least_rate);
+}
+
+bool delivery_is_slow(struct delivery *delivery, int fd, uint64_t since_ns, uint64_t now_ns,
+                      uint64_t least_rate, uint64_t bytes, uint64_t until_ns)
+{
+    uint64_t acknowledged;
+    if (!delivery->counts)
+        return is_stalled(delivery, fd, now_ns, least_rate);
+    if (!acknowledged_by_peer(fd, &acknowledged))
+        return false;
+    const uint64_t moved = acknowledged - delivery->acknowledged_bytes;
+    return delivery_is_below(moved, since_ns, now_ns, least_rate) ||
+           (until_ns != 0 && delivery_misses(bytes, moved, since_ns, now_ns, until_ns));
 }

@@ -8,6 +8,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "server/base/list.h"
+
 /* At most LINGER_MAX connections linger at a time. A timer checks them every LINGER_CHECK_MS, and a
  * connection is closed after LINGER_MAX_CHECKS checks. READ_BYTES are read at once at most.
  *
@@ -27,7 +29,7 @@ enum {
 struct entry {
     uv_poll_t poll; /* the first member: callbacks cast the handle to its entry */
     struct lingering *lingering;
-    struct entry *next;
+    struct list_item in_entries;
     int fd;
     uint64_t bytes;
     uint32_t checks;
@@ -45,7 +47,7 @@ struct lingering {
     uv_timer_t timer, pause;
     uv_loop_t *loop;
     uint64_t max_bytes;
-    struct entry *entries; /* used by the main thread */
+    struct list entries; /* used by the main thread */
     uint32_t open_handles;
     bool closing;
     pthread_mutex_t lock;
@@ -74,10 +76,7 @@ static void entry_closed(uv_handle_t *handle)
     struct entry *entry = (struct entry *)handle;
     struct lingering *lingering = entry->lingering;
     close(entry->fd);
-    struct entry **link = &lingering->entries;
-    while (*link != entry)
-        link = &(*link)->next;
-    *link = entry->next;
+    list_remove(&entry->in_entries);
     pthread_mutex_lock(&lingering->lock);
     lingering->count--;
     pthread_mutex_unlock(&lingering->lock);
@@ -116,9 +115,11 @@ static void on_readable(uv_poll_t *poll, int status, int events)
 static void on_timer(uv_timer_t *timer)
 {
     struct lingering *lingering = timer->data;
-    for (struct entry *entry = lingering->entries; entry != NULL; entry = entry->next)
+    for (struct list_item *item = lingering->entries.first; item != NULL; item = item->next) {
+        struct entry *entry = OWNER_OF(item, struct entry, in_entries);
         if (++entry->checks > LINGER_MAX_CHECKS)
             entry_end(entry);
+    }
 }
 
 /* Watches a socket from which `bytes` were discarded. Returns false, and leaves the socket to the
@@ -133,8 +134,7 @@ static bool lingering_watch(struct lingering *lingering, int fd, uint64_t bytes)
     entry->lingering = lingering;
     entry->fd = fd;
     entry->bytes = bytes;
-    entry->next = lingering->entries;
-    lingering->entries = entry;
+    list_append(&lingering->entries, &entry->in_entries);
     lingering->open_handles++;
     if (uv_poll_start(&entry->poll, UV_READABLE, on_readable) != 0)
         entry_end(entry);
@@ -219,8 +219,8 @@ void lingering_destroy(struct lingering *lingering)
         return;
     lingering->closing = true;
     lingering_take(lingering); /* closes the descriptors in `waiting` */
-    for (struct entry *entry = lingering->entries; entry != NULL; entry = entry->next)
-        entry_end(entry);
+    for (struct list_item *item = lingering->entries.first; item != NULL; item = item->next)
+        entry_end(OWNER_OF(item, struct entry, in_entries));
     uv_close((uv_handle_t *)&lingering->timer, handle_closed);
     uv_close((uv_handle_t *)&lingering->pause, handle_closed);
     uv_close((uv_handle_t *)&lingering->wake, handle_closed);

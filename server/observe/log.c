@@ -81,12 +81,9 @@ void log_flush(struct log *log, struct log_buffer *buffer)
     buffer->length = buffer->lines = 0;
 }
 
-int log_buffer_due_ms(const struct log_buffer *buffer, uint64_t now_ns)
+uint64_t log_buffer_due_ns(const struct log_buffer *buffer)
 {
-    if (buffer->length == 0)
-        return -1;
-    uint64_t waited_ms = (now_ns - buffer->since_ns) / 1000000;
-    return waited_ms >= LOG_DELAY_MS ? 0 : (int)(LOG_DELAY_MS - waited_ms);
+    return buffer->length == 0 ? UINT64_MAX : buffer->since_ns + LOG_DELAY_MS * UINT64_C(1000000);
 }
 
 static enum config_log_level level_of(const struct log_access *entry)

@@ -81,8 +81,8 @@ void log_access(struct log *log, struct log_buffer *buffer, const struct log_acc
                 uint64_t now_ns);
 /* Writes a line as log_access does, without a buffer. Any thread. */
 void log_entry(struct log *log, const struct log_access *entry);
-/* Milliseconds until the buffer is due; -1: the buffer is empty. */
-int log_buffer_due_ms(const struct log_buffer *buffer, uint64_t now_ns);
+/* When the buffer is due; UINT64_MAX: the buffer is empty. */
+uint64_t log_buffer_due_ns(const struct log_buffer *buffer);
 void log_flush(struct log *log, struct log_buffer *buffer);
 
 /* Whether the log's thread has made progress since the last call (log_writer.h). */

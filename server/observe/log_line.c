@@ -1,4 +1,4 @@
-/* Escaping, times and numbers of a log line. */
+/* Escaping, times and numbers of a log line, and its content in both formats. */
 #include "server/observe/log_line.h"
 
 #include <stdio.h>
@@ -19,19 +19,21 @@ static void add_bytes(struct log_line *line, const char *bytes, size_t length)
     line->length += length;
 }
 
-void log_line_add(struct log_line *line, const char *text)
+/* Adds text of the daemon's own, which is not escaped. */
+static void add_text(struct log_line *line, const char *text)
 {
     add_bytes(line, text, strlen(text));
 }
 
-void log_line_number(struct log_line *line, uint64_t value)
+static void add_number(struct log_line *line, uint64_t value)
 {
     char text[DECIMAL_MAX];
     const char *end = decimal_u64(text, value);
     add_bytes(line, text, (size_t)(end - text));
 }
 
-void log_line_milliseconds(struct log_line *line, uint64_t ns)
+/* Adds a duration in milliseconds with three decimals. */
+static void add_milliseconds(struct log_line *line, uint64_t ns)
 {
     char text[DECIMAL_MAX];
     const char *end = decimal_milliseconds(text, ns);
@@ -81,7 +83,10 @@ static size_t escape_one(const unsigned char *text, char out[8], size_t *out_len
     return length;
 }
 
-void log_line_escape(struct log_line *line, const char *text, size_t budget)
+/* Adds escaped text without quotes, of `budget` bytes at most. Longer text is cut and ends in
+ * "...".
+ */
+static void add_escaped(struct log_line *line, const char *text, size_t budget)
 {
     static const char cut[] = "...";
     const unsigned char *next = (const unsigned char *)text;
@@ -110,28 +115,32 @@ static void add_time(struct log_line *line)
     gmtime_r(&now.tv_sec, &utc);
     snprintf(text, sizeof(text), "%04d-%02d-%02dT%02d:%02d:%02d.%06ldZ", utc.tm_year + 1900,
              utc.tm_mon + 1, utc.tm_mday, utc.tm_hour, utc.tm_min, utc.tm_sec, now.tv_nsec / 1000);
-    log_line_add(line, text);
+    add_text(line, text);
 }
 
-void log_line_begin(struct log_line *line, enum config_log_format format,
-                    enum config_log_level level)
+/* Starts a line with the time and the level:
+ * `{"time":"2026-11-21T10:00:00.123456Z","level":"info",` or `2026-11-21T10:00:00.123456Z info `.
+ */
+static void begin_line(struct log_line *line, enum config_log_format format,
+                       enum config_log_level level)
 {
     static const char *const names[] = {"debug", "info", "warning", "error"};
     static const char *const columns[] = {" debug   ", " info    ", " warning ", " error   "};
     line->length = 0;
     if (format == CONFIG_LOG_TEXT) {
         add_time(line);
-        log_line_add(line, columns[level]);
+        add_text(line, columns[level]);
         return;
     }
-    log_line_add(line, "{\"time\":\"");
+    add_text(line, "{\"time\":\"");
     add_time(line);
-    log_line_add(line, "\",\"level\":\"");
-    log_line_add(line, names[level]);
-    log_line_add(line, "\",");
+    add_text(line, "\",\"level\":\"");
+    add_text(line, names[level]);
+    add_text(line, "\",");
 }
 
-void log_line_end(struct log_line *line)
+/* Ends the line with a newline. */
+static void end_line(struct log_line *line)
 {
     if (line->length == LOG_LINE_MAX)
         line->length--;
@@ -141,11 +150,120 @@ void log_line_end(struct log_line *line)
 void log_line_event(struct log_line *line, enum config_log_format format,
                     enum config_log_level level, const char *message)
 {
-    log_line_begin(line, format, level);
+    begin_line(line, format, level);
     if (format == CONFIG_LOG_JSON)
-        log_line_add(line, "\"message\":\"");
-    log_line_escape(line, message, MESSAGE_BUDGET);
+        add_text(line, "\"message\":\"");
+    add_escaped(line, message, MESSAGE_BUDGET);
     if (format == CONFIG_LOG_JSON)
-        log_line_add(line, "\"}");
-    log_line_end(line);
+        add_text(line, "\"}");
+    end_line(line);
+}
+
+/* ---- a line about one request ---- */
+
+/* Most bytes of each string that are logged. Path, id, method and kernel come from clients, and a
+ * reason may quote them.
+ * Together the strings fit in LOG_LINE_MAX besides about 1,000 bytes of names and numbers. */
+enum { PATH_BUDGET = 1400, ID_BUDGET = 400, REASON_BUDGET = 256, WORD_BUDGET = 96 };
+
+/* How a member is written: the text before its name and after it. */
+struct style {
+    const char *before, *after;
+    bool quotes; /* around every string; false: around strings that would not read as one word */
+};
+static const struct style json = {",\"", "\":", true};
+static const struct style text = {" ", "=", false};
+
+static void name_member(struct log_line *line, const struct style *style, const char *name)
+{
+    add_text(line, style->before);
+    add_text(line, name);
+    add_text(line, style->after);
+}
+
+static void string_member(struct log_line *line, const struct style *style, const char *name,
+                          const char *value, size_t budget)
+{
+    if (!value)
+        return;
+    const bool quoted = style->quotes || value[0] == '\0' || strpbrk(value, " =\"") != NULL;
+    name_member(line, style, name);
+    add_text(line, quoted ? "\"" : "");
+    add_escaped(line, value, budget);
+    add_text(line, quoted ? "\"" : "");
+}
+
+static void number_member(struct log_line *line, const struct style *style, const char *name,
+                          uint64_t value)
+{
+    name_member(line, style, name);
+    add_number(line, value);
+}
+
+static void time_member(struct log_line *line, const struct style *style, const char *name,
+                        uint64_t ns)
+{
+    name_member(line, style, name);
+    add_milliseconds(line, ns);
+}
+
+static void add_computation(struct log_line *line, const struct style *style,
+                            const struct log_access *entry)
+{
+    string_member(line, style, "op", entry->op, WORD_BUDGET);
+    string_member(line, style, "dtype", entry->dtype, WORD_BUDGET);
+    string_member(line, style, "kernel", entry->kernel, WORD_BUDGET);
+    number_member(line, style, "m", entry->m);
+    number_member(line, style, "n", entry->n);
+    number_member(line, style, "k", entry->k);
+    number_member(line, style, "batch", entry->batch);
+    for (uint32_t i = 0; i < LOG_SIZES_MAX && entry->sizes[i].name != NULL; i++)
+        number_member(line, style, entry->sizes[i].name, entry->sizes[i].value);
+    number_member(line, style, "shared", entry->shared);
+    time_member(line, style, "receive_ms", entry->receive_ns);
+    time_member(line, style, "queue_ms", entry->queue_ns);
+    time_member(line, style, "h2d_ms", entry->h2d_ns);
+    time_member(line, style, "kernel_ms", entry->kernel_ns);
+    time_member(line, style, "d2h_ms", entry->d2h_ns);
+    time_member(line, style, "send_ms", entry->send_ns);
+}
+
+static void add_members(struct log_line *line, const struct style *style,
+                        const struct log_access *entry)
+{
+    string_member(line, style, "method", entry->method, WORD_BUDGET);
+    string_member(line, style, "path", entry->path, PATH_BUDGET);
+    if (entry->status != 0)
+        number_member(line, style, "status", (uint64_t)entry->status);
+    string_member(line, style, "error", entry->error, WORD_BUDGET);
+    string_member(line, style, "reason", entry->reason, REASON_BUDGET);
+    string_member(line, style, "job", entry->job, WORD_BUDGET);
+    if (entry->op)
+        add_computation(line, style, entry);
+    time_member(line, style, "total_ms", entry->total_ns);
+    number_member(line, style, "request_bytes", entry->request_bytes);
+    number_member(line, style, "response_bytes", entry->response_bytes);
+    string_member(line, style, "tenant", entry->tenant, WORD_BUDGET);
+    string_member(line, style, "peer", entry->peer, WORD_BUDGET);
+    string_member(line, style, "request_id", entry->request_id, ID_BUDGET);
+    if (entry->trace_id && entry->trace_id[0]) {
+        string_member(line, style, "trace_id", entry->trace_id, WORD_BUDGET);
+        string_member(line, style, "span_id", entry->span_id, WORD_BUDGET);
+    }
+}
+
+void log_line_access(struct log_line *line, enum config_log_format format,
+                     enum config_log_level level, const struct log_access *entry)
+{
+    const char *message = entry->message ? entry->message : "request";
+    begin_line(line, format, level);
+    if (format == CONFIG_LOG_JSON)
+        add_text(line, "\"message\":\"");
+    add_text(line, message);
+    if (format == CONFIG_LOG_JSON)
+        add_text(line, "\"");
+    add_members(line, format == CONFIG_LOG_JSON ? &json : &text, entry);
+    if (format == CONFIG_LOG_JSON)
+        add_text(line, "}");
+    end_line(line);
 }

@@ -22,24 +22,6 @@ struct log_line {
     char text[LOG_LINE_MAX];
 };
 
-/* Adds text of the daemon's own, which is not escaped. */
-void log_line_add(struct log_line *line, const char *text);
-void log_line_number(struct log_line *line, uint64_t value);
-/* Adds escaped text without quotes, of `budget` bytes at most. Longer text is cut and ends in
- * "...".
- */
-void log_line_escape(struct log_line *line, const char *text, size_t budget);
-/* Starts a line with the time and the level:
- * `{"time":"2026-11-21T10:00:00.123456Z","level":"info",` or `2026-11-21T10:00:00.123456Z info `.
- */
-void log_line_begin(struct log_line *line, enum config_log_format format,
-                    enum config_log_level level);
-/* Adds a duration in milliseconds with three decimals. */
-void log_line_milliseconds(struct log_line *line, uint64_t ns);
-
-/* Ends the line with a newline. */
-void log_line_end(struct log_line *line);
-
 /* Writes a whole line about an event. */
 void log_line_event(struct log_line *line, enum config_log_format format,
                     enum config_log_level level, const char *message);

@@ -8,7 +8,6 @@
 #include "proto/dtype.h"
 #include "proto/error.h"
 #include "server/base/trace_context.h"
-#include "server/observe/metrics_process.h"
 #include "server/observe/metrics_shard.h"
 
 /* From the time of a small product on an idle device (tens of microseconds) to the default
@@ -25,12 +24,6 @@ const uint64_t metrics_stage_bounds_ns[METRICS_STAGE_BUCKETS] = {
 };
 const uint64_t metrics_launch_bounds[METRICS_LAUNCH_BUCKETS] = {1,  2,   4,   8,   16,  32,
                                                                 64, 128, 256, 512, 1024};
-
-static void counter_add(_Atomic uint64_t *counter, uint64_t value)
-{
-    uint64_t now = atomic_load_explicit(counter, memory_order_relaxed);
-    atomic_store_explicit(counter, now + value, memory_order_relaxed);
-}
 
 static void histogram_observe(struct metrics_histogram *histogram, const uint64_t *bounds,
                               uint32_t count, uint64_t value)
@@ -147,12 +140,6 @@ void metrics_queue_wait(struct metrics_shard *shard, enum metrics_task task, uin
                       duration_ns);
 }
 
-static void add_real(_Atomic double *counter, double value)
-{
-    const double now = atomic_load_explicit(counter, memory_order_relaxed);
-    atomic_store_explicit(counter, now + value, memory_order_relaxed);
-}
-
 void metrics_work(struct metrics_shard *shard, const struct metrics_work *work)
 {
     const uint32_t count = atomic_load_explicit(&shard->kernel_count, memory_order_relaxed);
@@ -171,8 +158,8 @@ void metrics_work(struct metrics_shard *shard, const struct metrics_work *work)
     }
     counter_add(&kernel->works, 1);
     counter_add(&kernel->busy_ns, work->busy_ns);
-    add_real(&kernel->flops, work->flops);
-    add_real(&kernel->bytes, work->bytes);
+    counter_add_real(&kernel->flops, work->flops);
+    counter_add_real(&kernel->bytes, work->bytes);
     if (i == count)
         atomic_store_explicit(&shard->kernel_count, count + 1, memory_order_release);
 }
@@ -248,7 +235,7 @@ void metrics_launch(struct metrics_shard *shard, uint32_t requests, double flops
     histogram_observe(&shard->launch_requests, metrics_launch_bounds, METRICS_LAUNCH_BUCKETS,
                       requests);
     counter_add(&shard->busy_ns, busy_ns);
-    add_real(&shard->flops, flops);
+    counter_add_real(&shard->flops, flops);
 }
 
 void metrics_inflated(struct metrics_shard *shard, uint64_t bytes)

@@ -33,18 +33,6 @@ static bool is_of(const struct metrics_cell *cell, const struct metrics_work *wo
            memcmp(cell->classes, classes, METRICS_SHAPE_LENGTHS) == 0;
 }
 
-static void add_count(_Atomic uint64_t *counter, uint64_t value)
-{
-    const uint64_t now = atomic_load_explicit(counter, memory_order_relaxed);
-    atomic_store_explicit(counter, now + value, memory_order_relaxed);
-}
-
-static void add_real(_Atomic double *counter, double value)
-{
-    const double now = atomic_load_explicit(counter, memory_order_relaxed);
-    atomic_store_explicit(counter, now + value, memory_order_relaxed);
-}
-
 void metrics_cell(struct metrics_shard *shard, const struct metrics_work *work,
                   const uint64_t lengths[METRICS_SHAPE_LENGTHS])
 {
@@ -66,10 +54,10 @@ void metrics_cell(struct metrics_shard *shard, const struct metrics_work *work,
         cell->dtype = work->dtype;
         memcpy(cell->classes, classes, sizeof cell->classes);
     }
-    add_count(&cell->works, 1);
-    add_count(&cell->busy_ns, work->busy_ns);
-    add_real(&cell->flops, work->flops);
-    add_real(&cell->bytes, work->bytes);
+    counter_add(&cell->works, 1);
+    counter_add(&cell->busy_ns, work->busy_ns);
+    counter_add_real(&cell->flops, work->flops);
+    counter_add_real(&cell->bytes, work->bytes);
     if (is_new)
         atomic_store_explicit(&cell->used, true, memory_order_release);
 }

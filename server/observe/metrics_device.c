@@ -1,12 +1,182 @@
-/* The families about the device's hardware: its peaks, and the figures that NVML reports. */
+/* The families about devices: what each kernel has computed, the figures of each of several
+ * devices, and the hardware, with its peaks and the figures that NVML reports. */
 #include <inttypes.h>
+#include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
+#include "kernels/operations.h"
 #include "proto/dtype.h"
 #include "server/observe/metrics_families.h"
 #include "server/observe/nvml.h"
 
 enum { LABELS_MAX = 400, LABEL_MAX = 160 };
+
+/* ---- kernels ---- */
+
+/* The sums over all shards for one kernel, task and type. */
+struct kernel_total {
+    const char *name;
+    enum metrics_task task;
+    enum gemmd_dtype dtype;
+    uint64_t works, busy_ns;
+    double flops, bytes;
+};
+
+const char *metrics_task_name(enum metrics_task task)
+{
+    return task == METRICS_TASK_COPY ? "copy" : operation_table[(int)task]->name;
+}
+
+/* Adds the counts of one kernel to the totals. Kernels for which the table has no place are added
+ * up in its last entry. */
+static void add_kernel(struct kernel_total *totals, uint32_t *count,
+                       const struct metrics_kernel *kernel, bool is_rest)
+{
+    uint32_t i = is_rest ? METRICS_KERNELS_MAX : 0;
+    while (i < *count && i < METRICS_KERNELS_MAX &&
+           (strcmp(totals[i].name, kernel->name) != 0 || totals[i].task != kernel->task ||
+            totals[i].dtype != kernel->dtype))
+        i++;
+    if (i < METRICS_KERNELS_MAX && i == *count)
+        totals[(*count)++] = (struct kernel_total){
+            .name = kernel->name, .task = kernel->task, .dtype = kernel->dtype};
+    totals[i].works += atomic_load_explicit(&kernel->works, memory_order_relaxed);
+    totals[i].busy_ns += atomic_load_explicit(&kernel->busy_ns, memory_order_relaxed);
+    totals[i].flops += atomic_load_explicit(&kernel->flops, memory_order_relaxed);
+    totals[i].bytes += atomic_load_explicit(&kernel->bytes, memory_order_relaxed);
+}
+
+static void kernel_labels(const struct kernel_total *kernel, char out[LABELS_MAX])
+{
+    if (kernel->name == NULL)
+        snprintf(out, LABELS_MAX, "op=\"\",kernel=\"other\",dtype=\"\"");
+    else
+        snprintf(out, LABELS_MAX, "op=\"%s\",kernel=\"%s\",dtype=\"%s\"",
+                 metrics_task_name(kernel->task), kernel->name, dtype_name(kernel->dtype));
+}
+
+void metrics_write_kernels(struct metrics_writer *writer, const struct metrics *metrics)
+{
+    struct kernel_total totals[METRICS_KERNELS_MAX + 1] = {{.works = 0}};
+    char labels[LABELS_MAX];
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < metrics->count; i++) {
+        const struct metrics_shard *shard = &metrics->shards[i];
+        const uint32_t kernels = atomic_load_explicit(&shard->kernel_count, memory_order_acquire);
+        for (uint32_t k = 0; k < kernels; k++)
+            add_kernel(totals, &count, &shard->kernels[k], k == METRICS_KERNELS_MAX);
+    }
+    if (totals[METRICS_KERNELS_MAX].works > 0)
+        totals[count++] = totals[METRICS_KERNELS_MAX];
+    metrics_family(writer, "gemmd_kernel_works", METRICS_COUNTER,
+                   "Problems computed, by operation, kernel and operand type. Combinations of the "
+                   "three after the first 10 are counted together, as kernel other.");
+    for (uint32_t i = 0; i < count; i++) {
+        kernel_labels(&totals[i], labels);
+        metrics_sample(writer, labels, totals[i].works);
+    }
+    metrics_family(writer, "gemmd_kernel_flops", METRICS_COUNTER,
+                   "Floating-point operations of computed results, by kernel and operand type.");
+    for (uint32_t i = 0; i < count; i++) {
+        kernel_labels(&totals[i], labels);
+        metrics_sample_real(writer, labels, totals[i].flops);
+    }
+    metrics_family(writer, "gemmd_kernel_moved_bytes", METRICS_COUNTER,
+                   "Bytes of operands and results, each counted once, by kernel and operand type.");
+    for (uint32_t i = 0; i < count; i++) {
+        kernel_labels(&totals[i], labels);
+        metrics_sample_real(writer, labels, totals[i].bytes);
+    }
+    metrics_family(writer, "gemmd_kernel_busy_seconds", METRICS_COUNTER,
+                   "Time of launches, by kernel and operand type. The time of a shared launch is "
+                   "divided evenly among its works.");
+    for (uint32_t i = 0; i < count; i++) {
+        kernel_labels(&totals[i], labels);
+        metrics_sample_seconds(writer, labels, totals[i].busy_ns);
+    }
+}
+
+/* ---- several devices ---- */
+
+/* How a value is kept in struct metrics_device. */
+enum value_kind { VALUE_LOST, VALUE_U32, VALUE_U64, VALUE_NS, VALUE_REAL };
+
+static const struct {
+    const char *name, *help;
+    enum metrics_type type;
+    enum value_kind kind;
+    size_t offset;
+} device_families[] = {
+#define VALUE(name, type, kind, field, help)                                                       \
+    {                                                                                              \
+        name, help, type, kind, offsetof(struct metrics_device, field)                             \
+    }
+    VALUE("gemmd_per_device_lost", METRICS_GAUGE, VALUE_LOST, lost,
+          "1 if the device is lost, so that the daemon computes on the others, else 0."),
+    VALUE("gemmd_per_device_requests_waiting", METRICS_GAUGE, VALUE_U32, waiting,
+          "Requests that wait for the device."),
+    VALUE("gemmd_per_device_requests_running", METRICS_GAUGE, VALUE_U32, running,
+          "Requests that the device computes."),
+    VALUE("gemmd_per_device_memory_used_bytes", METRICS_GAUGE, VALUE_U64, used_bytes,
+          "Bytes of the device's memory that accepted requests use."),
+    VALUE("gemmd_per_device_memory_capacity_bytes", METRICS_GAUGE, VALUE_U64, capacity_bytes,
+          "Bytes of the device's memory that accepted requests can use."),
+    VALUE("gemmd_per_device_tensor_used_bytes", METRICS_GAUGE, VALUE_U64, tensor_used_bytes,
+          "Bytes of the device's memory that resident tensors use."),
+    VALUE("gemmd_per_device_tensor_capacity_bytes", METRICS_GAUGE, VALUE_U64, tensor_capacity_bytes,
+          "Bytes of the device's memory for resident tensors."),
+    VALUE("gemmd_per_device_launches", METRICS_COUNTER, VALUE_U64, launches,
+          "Launches of computations on the device."),
+    VALUE("gemmd_per_device_busy_seconds", METRICS_COUNTER, VALUE_NS, busy_ns,
+          "Time that the device has spent on launches."),
+    VALUE("gemmd_per_device_flops", METRICS_COUNTER, VALUE_REAL, flops,
+          "Floating-point operations of results that the device has computed."),
+    VALUE("gemmd_per_device_link_bytes", METRICS_COUNTER, VALUE_U64, link_bytes,
+          "Bytes of tensors that were copied to the device from another."),
+#undef VALUE
+};
+
+static void write_value(struct metrics_writer *writer, const char *labels, enum value_kind kind,
+                        const void *value)
+{
+    switch (kind) {
+    case VALUE_LOST:
+        metrics_sample(writer, labels, *(const bool *)value);
+        break;
+    case VALUE_U32:
+        metrics_sample(writer, labels, *(const uint32_t *)value);
+        break;
+    case VALUE_U64:
+        metrics_sample(writer, labels, *(const uint64_t *)value);
+        break;
+    case VALUE_NS:
+        metrics_sample_seconds(writer, labels, *(const uint64_t *)value);
+        break;
+    case VALUE_REAL:
+        metrics_sample_real(writer, labels, *(const double *)value);
+        break;
+    }
+}
+
+void metrics_write_devices(struct metrics_writer *writer, const struct metrics_gauges *gauges)
+{
+    for (size_t i = 0;
+         i < sizeof device_families / sizeof *device_families && gauges->device_count > 0; i++) {
+        metrics_family(writer, device_families[i].name, device_families[i].type,
+                       device_families[i].help);
+        for (uint32_t j = 0; j < gauges->device_count; j++) {
+            const struct metrics_device *device = &gauges->devices[j];
+            char labels[LABELS_MAX];
+            snprintf(labels, sizeof labels, "device=\"%" PRId32 "\",uuid=\"%.64s\"", device->number,
+                     device->uuid);
+            write_value(writer, labels, device_families[i].kind,
+                        (const char *)device + device_families[i].offset);
+        }
+    }
+}
+
+/* ---- the hardware ---- */
 
 struct gpu_family {
     const char *name, *help, *label; /* label: a second one after uuid, or "" */

@@ -1,5 +1,5 @@
 /* Reads /proc/self (proc_pid_stat(5)). */
-#include "server/observe/metrics_process.h"
+#include "server/observe/metrics_shard.h"
 
 #include <dirent.h>
 #include <stdio.h>

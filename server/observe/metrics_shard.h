@@ -29,6 +29,18 @@ enum {
     METRICS_KERNELS_MAX = 10   /* kernels, by task and dtype, with series of their own */
 };
 
+/* Add to a counter; for its one writer. */
+static inline void counter_add(_Atomic uint64_t *counter, uint64_t value)
+{
+    const uint64_t now = atomic_load_explicit(counter, memory_order_relaxed);
+    atomic_store_explicit(counter, now + value, memory_order_relaxed);
+}
+static inline void counter_add_real(_Atomic double *counter, double value)
+{
+    const double now = atomic_load_explicit(counter, memory_order_relaxed);
+    atomic_store_explicit(counter, now + value, memory_order_relaxed);
+}
+
 struct metrics_histogram {
     _Atomic uint64_t buckets[METRICS_BUCKETS_MAX + 1]; /* not cumulative; the last is +Inf */
     _Atomic uint64_t sum;                              /* nanoseconds, or requests */
@@ -122,5 +134,17 @@ bool metrics_counts_dtype_of_status(int status);
 extern const uint64_t metrics_time_bounds_ns[METRICS_TIME_BUCKETS];
 extern const uint64_t metrics_stage_bounds_ns[METRICS_STAGE_BUCKETS];
 extern const uint64_t metrics_launch_bounds[METRICS_LAUNCH_BUCKETS];
+
+/* The figures that Linux reports about this process (metrics_process.c). Any thread. */
+struct metrics_process {
+    uint64_t cpu_ns;
+    uint64_t virtual_bytes, resident_bytes;
+    uint64_t threads, open_fds, max_fds;
+};
+
+/* Reads the values. A value that cannot be read is 0. */
+void metrics_process_read(struct metrics_process *process);
+/* The time at which the process started, in seconds since the epoch. */
+double metrics_process_start_seconds(void);
 
 #endif

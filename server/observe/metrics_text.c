@@ -4,9 +4,7 @@
 #include <string.h>
 
 #include "server/observe/metrics_families.h"
-#include "server/observe/metrics_process.h"
 #include "server/observe/metrics_shard.h"
-#include "server/observe/metrics_writer.h"
 
 enum { LABELS_MAX = 160, LABEL_MAX = 80 };
 

@@ -1,7 +1,7 @@
 #include "server/observe/metrics_totals.h"
 
 #include "proto/error.h"
-#include "server/observe/metrics_shard.h"
+#include "server/observe/metrics_families.h"
 
 _Static_assert((int)METRICS_LATENCY_BUCKETS == (int)METRICS_TIME_BUCKETS + 1, "the same buckets");
 
@@ -45,4 +45,15 @@ void metrics_totals_read(const struct metrics *metrics, struct metrics_totals *t
 double metrics_latency_bound_s(uint32_t bucket)
 {
     return bucket < METRICS_TIME_BUCKETS ? (double)metrics_time_bounds_ns[bucket] * 1e-9 : 0;
+}
+
+uint64_t metrics_shards_sum(const struct metrics *metrics, size_t offset)
+{
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < metrics->count; i++) {
+        const char *shard = (const char *)&metrics->shards[i];
+        sum += atomic_load_explicit((const _Atomic uint64_t *)(const void *)(shard + offset),
+                                    memory_order_relaxed);
+    }
+    return sum;
 }

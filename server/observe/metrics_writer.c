@@ -1,5 +1,5 @@
 /* Families and samples as text. Numbers do not depend on the locale. */
-#include "server/observe/metrics_writer.h"
+#include "server/observe/metrics_families.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -16,8 +16,8 @@ bool edf_queue_before(const struct work *one, const struct work *other)
 
 static bool node_before(const struct heap_node *one, const struct heap_node *other)
 {
-    return edf_queue_before(HEAP_OWNER(one, const struct work, node),
-                            HEAP_OWNER(other, const struct work, node));
+    return edf_queue_before(OWNER_OF(one, const struct work, node),
+                            OWNER_OF(other, const struct work, node));
 }
 
 void edf_queue_add(struct edf_queue *edf, struct work *work)
@@ -56,7 +56,7 @@ struct work *edf_queue_first(const struct edf_queue *edf)
 {
     if (edf->others == NULL)
         return edf->first;
-    struct work *other = HEAP_OWNER(edf->others, struct work, node);
+    struct work *other = OWNER_OF(edf->others, struct work, node);
     return edf->first == NULL || edf_queue_before(other, edf->first) ? other : edf->first;
 }
 

@@ -134,7 +134,7 @@ struct work *fair_queue_front(struct fair_queue *queue, enum lane lane, uint64_t
 {
     struct sfq_flow *turn;
     while ((turn = sfq_first(&queue->lanes[lane])) != NULL) {
-        struct work *work = flow_first(HEAP_OWNER(turn, struct flow, turn));
+        struct work *work = flow_first(OWNER_OF(turn, struct flow, turn));
         if (!work_has_expired(work, now_ns))
             return work;
         fair_queue_drop(queue, work);

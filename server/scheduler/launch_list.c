@@ -73,8 +73,8 @@ static struct work *take_shared(struct fair_queue *queue, struct queue_room room
 /* The order of the queue: by the tags of the flows. */
 static bool bucket_before(const struct heap_node *one, const struct heap_node *other)
 {
-    return sfq_before(&HEAP_OWNER(one, const struct stack_bucket, node)->flow->turn,
-                      &HEAP_OWNER(other, const struct stack_bucket, node)->flow->turn);
+    return sfq_before(&OWNER_OF(one, const struct stack_bucket, node)->flow->turn,
+                      &OWNER_OF(other, const struct stack_bucket, node)->flow->turn);
 }
 
 /* Takes `first` and the waiting works of the same stack, in the queue's order. */
@@ -89,7 +89,7 @@ static struct work *take_stack(struct fair_queue *queue, struct queue_room room,
     for (; bucket != NULL; bucket = stack_index_find_next(bucket, first))
         heap_add(&buckets, &bucket->node, bucket_before);
     while (buckets != NULL) {
-        bucket = HEAP_OWNER(buckets, struct stack_bucket, node);
+        bucket = OWNER_OF(buckets, struct stack_bucket, node);
         struct work *work = stack_bucket_first(bucket);
         const bool last = stack_bucket_has_one(bucket), is_late = work_has_expired(work, now_ns);
         if (!is_late &&

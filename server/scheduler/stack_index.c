@@ -12,8 +12,8 @@ struct stack_index {
 
 static bool node_before(const struct heap_node *one, const struct heap_node *other)
 {
-    const struct work *a = HEAP_OWNER(one, const struct work, bucket_node);
-    const struct work *b = HEAP_OWNER(other, const struct work, bucket_node);
+    const struct work *a = OWNER_OF(one, const struct work, bucket_node);
+    const struct work *b = OWNER_OF(other, const struct work, bucket_node);
     return a->priority != b->priority ? a->priority > b->priority : edf_queue_before(a, b);
 }
 
@@ -94,7 +94,7 @@ void stack_index_remove(struct stack_index *index, struct work *work)
 
 struct work *stack_bucket_first(const struct stack_bucket *bucket)
 {
-    return HEAP_OWNER(bucket->works, struct work, bucket_node);
+    return OWNER_OF(bucket->works, struct work, bucket_node);
 }
 
 bool stack_bucket_has_one(const struct stack_bucket *bucket)

@@ -7,13 +7,14 @@
 #include <unistd.h>
 
 #include "proto/size_text.h"
+#include "server/base/list.h"
 #include "server/device/device.h"
 #include "server/shm/mapped_file.h"
 #include "server/shm/system_object.h"
 
 struct shm_mapping {
     struct shm_store *store;
-    struct shm_mapping *next, *previous; /* in the store's list */
+    struct list_item in_store;
     struct inbox_message unused; /* posted to the thread when the last reference is released */
     uint32_t references;         /* 0: about to be unmapped */
     enum shm_kind kind;
@@ -36,31 +37,12 @@ struct shm_store {
     pthread_t thread;
 
     pthread_mutex_t lock; /* of the fields below, and of the mappings' references */
-    struct shm_mapping *mappings;
+    struct list mappings;
     uint64_t count, bytes;
     bool stopped;
 };
 
 /* --- counting; any thread --- */
-
-static void link_mapping(struct shm_mapping *mapping)
-{
-    struct shm_store *store = mapping->store;
-    mapping->next = store->mappings;
-    if (mapping->next != NULL)
-        mapping->next->previous = mapping;
-    store->mappings = mapping;
-}
-
-static void unlink_mapping(struct shm_mapping *mapping)
-{
-    if (mapping->previous != NULL)
-        mapping->previous->next = mapping->next;
-    else
-        mapping->store->mappings = mapping->next;
-    if (mapping->next != NULL)
-        mapping->next->previous = mapping->previous;
-}
 
 /* Counts a mapping of `bytes`, unless a limit would be exceeded. */
 static enum gemmd_error store_reserve(struct shm_store *store, uint64_t bytes, struct fault *fault)
@@ -98,23 +80,26 @@ static void store_release(struct shm_store *store, uint64_t bytes)
  * descriptor of the memfd may use it. */
 static struct shm_mapping *find_memfd(struct shm_store *store, const struct stat *file)
 {
-    struct shm_mapping *mapping;
+    struct shm_mapping *found = NULL;
     pthread_mutex_lock(&store->lock);
-    for (mapping = store->mappings; mapping != NULL; mapping = mapping->next)
+    for (struct list_item *item = store->mappings.first; item != NULL && found == NULL;
+         item = item->next) {
+        struct shm_mapping *mapping = OWNER_OF(item, struct shm_mapping, in_store);
         if (mapping->kind == SHM_MEMFD && mapping->references > 0 &&
             mapping->volume == file->st_dev && mapping->number == file->st_ino)
-            break;
-    if (mapping != NULL)
-        mapping->references++;
+            found = mapping;
+    }
+    if (found != NULL)
+        found->references++;
     pthread_mutex_unlock(&store->lock);
-    return mapping;
+    return found;
 }
 
 /* --- mapping and unmapping; on the store's thread --- */
 
 static void shm_unmap(struct inbox_message *message)
 {
-    struct shm_mapping *mapping = INBOX_OWNER(message, struct shm_mapping, unused);
+    struct shm_mapping *mapping = OWNER_OF(message, struct shm_mapping, unused);
     struct shm_store *store = mapping->store;
     if (mapping->kind == SHM_CUDA) {
         device_shm_enter(mapping->device);
@@ -203,7 +188,7 @@ static struct shm_mapping *list_mapping(struct shm_mapping *mapping)
     if (mapping == NULL)
         return NULL;
     pthread_mutex_lock(&mapping->store->lock);
-    link_mapping(mapping);
+    list_append(&mapping->store->mappings, &mapping->in_store);
     pthread_mutex_unlock(&mapping->store->lock);
     return mapping;
 }
@@ -247,7 +232,7 @@ static struct shm_mapping *map_object(struct shm_offer *offer)
 
 static void shm_map(struct inbox_message *message)
 {
-    struct shm_offer *offer = INBOX_OWNER(message, struct shm_offer, message);
+    struct shm_offer *offer = OWNER_OF(message, struct shm_offer, message);
     switch (offer->kind) {
     case SHM_MEMFD:
         offer->mapping = map_memfd(offer);
@@ -265,7 +250,7 @@ static void shm_map(struct inbox_message *message)
 
 static void shm_stop(struct inbox_message *message)
 {
-    INBOX_OWNER(message, struct shm_store, stop)->stopping = true;
+    OWNER_OF(message, struct shm_store, stop)->stopping = true;
 }
 
 static void *shm_run(void *argument)
@@ -365,7 +350,7 @@ void shm_mapping_release(struct shm_mapping *mapping)
     pthread_mutex_lock(&store->lock);
     const bool last = --mapping->references == 0;
     if (last)
-        unlink_mapping(mapping);
+        list_remove(&mapping->in_store);
     pthread_mutex_unlock(&store->lock);
     if (last)
         inbox_post(&store->inbox, &mapping->unused);

@@ -17,6 +17,7 @@
 #include <stdatomic.h>
 #include <stddef.h>
 
+#include "server/base/owner.h"
 #include "server/device/memory/arena.h"
 #include "server/observe/model_stats.h"
 #include "server/tensors/name_tree.h"
@@ -55,9 +56,8 @@ struct resident {
     atomic_bool has_etag;
 };
 
-#define NAMED(node) ((struct resident *)(void *)((char *)(node)-offsetof(struct resident, by_name)))
-#define OWNED(node)                                                                                \
-    ((struct resident *)(void *)((char *)(node)-offsetof(struct resident, of_owner)))
+#define NAMED(node) OWNER_OF(node, struct resident, by_name)
+#define OWNED(node) OWNER_OF(node, struct resident, of_owner)
 
 /* A tenant that has or had tensors. Owners are kept until the store is destroyed, since there are
  * only as many as tenants. */

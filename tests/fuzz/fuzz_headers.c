@@ -8,13 +8,10 @@
 #include "input.h"
 #include "server/base/address.h"
 #include "server/base/trace_context.h"
-#include "server/http/accept.h"
-#include "server/http/coding.h"
+#include "server/http/arrival.h"
 #include "server/http/guard.h"
-#include "server/http/new_connections.h"
-#include "server/http/prefer.h"
-#include "server/http/request_id.h"
-#include "server/http/route.h"
+#include "server/http/negotiation.h"
+#include "server/http/request_parts.h"
 #include "server/jobs/job_id.h"
 #include "server/observe/metrics.h"
 #include "server/shm/regions.h"
@@ -148,10 +145,10 @@ static void check_first_bytes(const uint8_t *bytes, size_t length)
         MUST(head != NULL);
         if (received > 0)
             memcpy(head, bytes, received);
-        const bool still = new_connections_can_be_request(head, received);
+        const bool still = arrival_can_be_request(head, received);
         MUST(can || !still);
         can = still;
-        (void)new_connections_announced_bytes(head, received);
+        (void)arrival_announced_bytes(head, received);
         free(head);
     }
 }

@@ -5,9 +5,10 @@
 
 #include "server/net/acceptor.h"
 
-static void take(void *context, int fd, const struct sockaddr *peer, socklen_t peer_length)
+static void take(struct http_server *server, int fd, const struct sockaddr *peer,
+                 socklen_t peer_length)
 {
-    (void)context, (void)fd, (void)peer, (void)peer_length;
+    (void)server, (void)fd, (void)peer, (void)peer_length;
     ck_abort_msg("nobody connects");
 }
 

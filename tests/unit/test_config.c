@@ -1,7 +1,6 @@
 /* server/config*.c: which source wins, what is refused, and that the options in force can be read
  * back. Most tests walk the table, so that a new option is tested by being there. */
 #include <check.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -681,40 +680,6 @@ START_TEST(limits_are_divided_among_tenants)
 }
 END_TEST
 
-static struct config_in_force in_force;
-
-/* Replaces the options by options whose two fields are equal, and ends with 0 in both. */
-static void *replace_all_the_time(void *argument)
-{
-    enum { REPLACEMENTS = 20000 };
-    struct config next = {.queue_requests = 0};
-    (void)argument;
-    for (uint32_t i = REPLACEMENTS; i-- > 0;) {
-        next.queue_requests = i;
-        next.queue_bytes = i;
-        config_in_force_replace(&in_force, &next);
-    }
-    return NULL;
-}
-
-START_TEST(copies_of_the_options_in_force_are_whole)
-{
-    const struct config first = {.queue_requests = 1, .queue_bytes = 1};
-    struct config copy;
-    pthread_t writer;
-    config_in_force_init(&in_force, &first);
-    const unsigned version = config_in_force_copy(&in_force, &copy);
-    ck_assert_uint_eq(version, atomic_load(&in_force.version));
-    ck_assert_int_eq(pthread_create(&writer, NULL, replace_all_the_time, NULL), 0);
-    do {
-        (void)config_in_force_copy(&in_force, &copy);
-        ck_assert_uint_eq(copy.queue_requests, copy.queue_bytes);
-    } while (copy.queue_requests != 0);
-    pthread_join(writer, NULL);
-    ck_assert_uint_ne(config_in_force_copy(&in_force, &copy), version);
-}
-END_TEST
-
 START_TEST(limits_say_nothing_private)
 {
     const char *flags[] = {"--listen=unix:secret-place", "--token-file=secret-tokens", NULL};
@@ -775,7 +740,6 @@ int main(void)
     tcase_add_test(tests, config_file_by_flag_and_environment);
     tcase_add_test(tests, options_in_force_can_be_read_back);
     tcase_add_test(tests, limits_are_divided_among_tenants);
-    tcase_add_test(tests, copies_of_the_options_in_force_are_whole);
     tcase_add_test(tests, limits_say_nothing_private);
     tcase_add_test(tests, help_names_every_option_and_default);
     suite_add_tcase(suite, tests);

@@ -51,7 +51,7 @@ START_TEST(one_tenant_is_served_in_turns)
         fair_list_add(&list, &items[i], 0);
     ck_assert_str_eq(serve(6, 100, pieces), "0 1 2 0 2 0");
     ck_assert_ptr_null(fair_list_first(&list));
-    ck_assert(!items[0].listed);
+    ck_assert(!fair_item_is_listed(&items[0]));
 }
 END_TEST
 
@@ -74,7 +74,7 @@ START_TEST(what_is_removed_is_not_served)
     for (uint32_t i = 0; i < 4; i++)
         fair_list_add(&list, &items[i], i / 3);
     fair_list_remove(&list, &items[1]);
-    ck_assert(!items[1].listed && items[2].listed);
+    ck_assert(!fair_item_is_listed(&items[1]) && fair_item_is_listed(&items[2]));
     ck_assert_str_eq(serve(4, 100, pieces), "0 3 2 3");
     fair_list_remove(&list, &items[3]);
     ck_assert_str_eq(serve(2, 100, pieces), "0 2");

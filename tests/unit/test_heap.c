@@ -15,8 +15,8 @@ struct number {
 
 static bool number_before(const struct heap_node *one, const struct heap_node *other)
 {
-    const struct number *a = HEAP_OWNER(one, const struct number, node);
-    const struct number *b = HEAP_OWNER(other, const struct number, node);
+    const struct number *a = OWNER_OF(one, const struct number, node);
+    const struct number *b = OWNER_OF(other, const struct number, node);
     return a->value != b->value ? a->value < b->value : a->order < b->order;
 }
 

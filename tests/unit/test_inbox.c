@@ -24,7 +24,7 @@ struct sender {
 
 static void act(struct inbox_message *message)
 {
-    struct numbered *numbered = INBOX_OWNER(message, struct numbered, message);
+    struct numbered *numbered = OWNER_OF(message, struct numbered, message);
     struct sender *sender = numbered->sender;
     sender->in_order &= numbered->number == sender->acted;
     sender->acted++;
@@ -96,7 +96,7 @@ struct chain {
 
 static void post_again(struct inbox_message *message)
 {
-    struct chain *chain = INBOX_OWNER(message, struct chain, message);
+    struct chain *chain = OWNER_OF(message, struct chain, message);
     if (--chain->left > 0)
         inbox_post(chain->inbox, message);
 }

@@ -15,6 +15,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "server/base/clock.h"
 #include "server/observe/log.h"
 #include "server/observe/log_line.h"
 #include "tests/unit/failing_calls.h"
@@ -638,13 +639,13 @@ START_TEST(a_buffer_is_due_some_time_after_its_first_line)
     struct log_buffer buffer = {0};
     struct log_access fine = {.status = 200};
     const uint64_t ms = 1000000, first = 7 * ms;
-    ck_assert_int_eq(log_buffer_due_ms(&buffer, first), -1);
+    ck_assert_int_eq(clock_ms_until(log_buffer_due_ns(&buffer), first), -1);
     log_access(c.log, &buffer, &fine, first);
     log_access(c.log, &buffer, &fine, first + 5 * ms);
-    ck_assert_int_eq(log_buffer_due_ms(&buffer, first + 5 * ms), LOG_DELAY_MS - 5);
-    ck_assert_int_eq(log_buffer_due_ms(&buffer, first + LOG_DELAY_MS * ms), 0);
+    ck_assert_int_eq(clock_ms_until(log_buffer_due_ns(&buffer), first + 5 * ms), LOG_DELAY_MS - 5);
+    ck_assert_int_eq(clock_ms_until(log_buffer_due_ns(&buffer), first + LOG_DELAY_MS * ms), 0);
     log_flush(c.log, &buffer);
-    ck_assert_int_eq(log_buffer_due_ms(&buffer, first + LOG_DELAY_MS * ms), -1);
+    ck_assert_int_eq(clock_ms_until(log_buffer_due_ns(&buffer), first + LOG_DELAY_MS * ms), -1);
     free(written(&c));
 }
 END_TEST

@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "server/base/clock.h"
 #include "server/http/waiters.h"
 
 enum { COUNT = 5, CROWD = 200 };
@@ -22,7 +23,7 @@ static struct waiters waiters;
 
 static void note(struct waiter *waiter, enum waiter_end how)
 {
-    struct client *client = WAITER_OWNER(waiter, struct client, waiter);
+    struct client *client = OWNER_OF(waiter, struct client, waiter);
     client->ended++;
     client->how = how;
 }
@@ -45,8 +46,8 @@ static void stop(uint32_t count)
         if (clients[i].other >= 0)
             close(clients[i].other);
     }
-    ck_assert_ptr_null(waiters.first);
-    ck_assert_ptr_null(waiters.last);
+    ck_assert_ptr_null(waiters.waiting.first);
+    ck_assert_ptr_null(waiters.waiting.last);
     ck_assert_ptr_null(waiters.unwatched);
     ck_assert_uint_eq(waiters.watched, 0);
     waiters_close(&waiters);
@@ -64,26 +65,31 @@ static bool is_readable(void)
     return poll(&polled, 1, 0) == 1;
 }
 
+static int due_ms_at(uint64_t now_ns)
+{
+    return clock_ms_until(waiters_due_ns(&waiters), now_ns);
+}
+
 START_TEST(the_late_end_at_their_deadline)
 {
     static const uint64_t deadlines[COUNT] = {50, 0, 20, 90, 20};
     start(COUNT);
-    ck_assert_int_eq(waiters_due_ms(&waiters, 0), -1);
+    ck_assert_int_eq(due_ms_at(0), -1);
     for (uint32_t i = 0; i < COUNT; i++) {
         clients[i].waiter.deadline_ns = deadlines[i] * MS;
         waiters_add(&waiters, &clients[i].waiter);
     }
     waiters_check(&waiters, 15 * MS);
-    ck_assert_int_eq(waiters_due_ms(&waiters, 15 * MS), 5);
-    ck_assert_int_eq(waiters_due_ms(&waiters, 15 * MS + 1), 5);
-    ck_assert_int_eq(waiters_due_ms(&waiters, 21 * MS), 0);
+    ck_assert_int_eq(due_ms_at(15 * MS), 5);
+    ck_assert_int_eq(due_ms_at(15 * MS + 1), 5);
+    ck_assert_int_eq(due_ms_at(21 * MS), 0);
     for (uint64_t now = 16; now <= 100; now++) {
         waiters_check(&waiters, now * MS);
         for (uint32_t i = 0; i < COUNT; i++)
             ck_assert_uint_eq(clients[i].ended, deadlines[i] != 0 && deadlines[i] <= now);
     }
     ck_assert_int_eq(clients[3].how, WAITER_LATE);
-    ck_assert_int_eq(waiters_due_ms(&waiters, 100 * MS), -1);
+    ck_assert_int_eq(due_ms_at(100 * MS), -1);
     stop(COUNT);
 }
 END_TEST
@@ -96,7 +102,7 @@ START_TEST(those_who_leave_are_noticed)
         waiters_add(&waiters, &clients[i].waiter);
     waiters_check(&waiters, LONG);
     ck_assert(!is_readable());
-    ck_assert_int_eq(waiters_due_ms(&waiters, LONG), -1);
+    ck_assert_int_eq(due_ms_at(LONG), -1);
     leave(&clients[0]);
     ck_assert_int_eq(shutdown(clients[2].other, SHUT_WR), 0);
     ck_assert_int_eq(write(clients[4].other, "the next request", 16), 16);
@@ -122,7 +128,7 @@ START_TEST(who_is_answered_soon_is_not_watched)
     waiters_check(&waiters, 1 * MS);
     ck_assert_uint_eq(waiters.watched, 0);
     ck_assert(!is_readable());
-    int due_ms = waiters_due_ms(&waiters, 1 * MS);
+    int due_ms = due_ms_at(1 * MS);
     ck_assert_int_gt(due_ms, 0); /* it has to be asked again, then to be watched */
     waiters_remove(&waiters, &clients[0].waiter);
     waiters_check(&waiters, (uint64_t)due_ms * MS + 1 * MS + COUNT);

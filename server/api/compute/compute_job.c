@@ -10,7 +10,6 @@
 #include "server/base/clock.h"
 #include "server/base/trace_context.h"
 #include "server/http/request.h"
-#include "server/http/request_id.h"
 #include "server/http/respond.h"
 #include "server/jobs/job_id.h"
 #include "server/jobs/job_thread.h"

@@ -20,8 +20,8 @@
 #include "server/api/sent_block.h"
 #include "server/api/services.h"
 #include "server/base/clock.h"
-#include "server/http/accept.h"
 #include "server/http/connection.h"
+#include "server/http/negotiation.h"
 #include "server/http/respond.h"
 #include "server/jobs/jobs.h"
 

@@ -7,6 +7,7 @@
 #include "server/api/endpoints.h"
 #include "server/api/services.h"
 #include "server/base/clock.h"
+#include "server/base/owner.h"
 #include "server/http/respond.h"
 #include "server/jobs/job_view.h"
 #include "server/jobs/jobs.h"
@@ -205,8 +206,7 @@ static void result_answer(struct request *request)
 
 static void wait_over(struct job_waiter *waiter)
 {
-    const struct result_call *call =
-        (struct result_call *)((char *)waiter - offsetof(struct result_call, waiter));
+    const struct result_call *call = OWNER_OF(waiter, struct result_call, waiter);
     request_wake(call->request);
 }
 

@@ -5,6 +5,7 @@
 
 #include "server/api/services.h"
 #include "server/base/clock.h"
+#include "server/base/owner.h"
 
 /* The bytes that are hashed in one iteration of the I/O thread's loop. They take less than a
  * millisecond, even on a CPU without instructions for SHA. */
@@ -71,8 +72,7 @@ static void set_deadline(struct tensor_call *call)
 
 static void tensor_copy_done(struct work *work)
 {
-    struct tensor_call *call =
-        (struct tensor_call *)((char *)work - offsetof(struct tensor_call, work));
+    struct tensor_call *call = OWNER_OF(work, struct tensor_call, work);
     request_wake(call->request);
 }
 

@@ -21,8 +21,8 @@
 #include "server/api/sent_block.h"
 #include "server/api/services.h"
 #include "server/api/tensors/tensor_call.h"
-#include "server/http/accept.h"
 #include "server/http/digests.h"
+#include "server/http/negotiation.h"
 #include "server/http/respond.h"
 #include "server/tensors/resident_copy.h"
 

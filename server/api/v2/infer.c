@@ -10,6 +10,7 @@
 #include "server/api/compute/compute_answer.h"
 #include "server/api/services.h"
 #include "server/base/clock.h"
+#include "server/base/owner.h"
 #include "server/http/respond.h"
 
 static void count_failure(struct request *request)
@@ -155,8 +156,7 @@ bool infer_chunk(struct request *request, const void *bytes, uint64_t length)
 /* Runs on the thread that ends the work: the dispatch thread or the main thread. */
 static void infer_work_done(struct work *work)
 {
-    const struct infer_call *call =
-        (struct infer_call *)((char *)work - offsetof(struct infer_call, compute.work));
+    const struct infer_call *call = OWNER_OF(work, struct infer_call, compute.work);
     request_wake(call->request);
 }
 

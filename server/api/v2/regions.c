@@ -10,6 +10,7 @@
 #include "server/api/counted_text.h"
 #include "server/api/services.h"
 #include "server/base/json_whole.h"
+#include "server/base/owner.h"
 #include "server/http/connection.h"
 #include "server/http/request.h"
 #include "server/http/respond.h"
@@ -188,8 +189,7 @@ static enum gemmd_error read_cuda(struct region_call *call, const json_t *root)
 
 static void region_mapped(struct shm_offer *offer)
 {
-    struct region_call *call =
-        (struct region_call *)((char *)offer - offsetof(struct region_call, offer));
+    struct region_call *call = OWNER_OF(offer, struct region_call, offer);
     request_wake(call->request);
 }
 

@@ -1,13 +1,13 @@
-/* server/http/new_connections.c: what a request's first bytes say about its length, and that a
- * connection is taken out once it has sent something. */
+/* server/http/arrival.c: what a request's first bytes say about its length, and that a connection
+ * is taken out once it has sent something. */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "server/http/arrival.h"
 #include "server/http/connection.h"
-#include "server/http/new_connections.h"
 
 static const struct {
     const char *head;
@@ -30,7 +30,7 @@ static const struct {
 
 START_TEST(announced_bytes)
 {
-    ck_assert_uint_eq(new_connections_announced_bytes(heads[_i].head, strlen(heads[_i].head)),
+    ck_assert_uint_eq(arrival_announced_bytes(heads[_i].head, strlen(heads[_i].head)),
                       heads[_i].bytes);
 }
 END_TEST
@@ -42,7 +42,7 @@ START_TEST(a_cut_head_announces_no_more_than_the_whole)
     for (size_t cut = 0; cut <= length; cut++) {
         char *copy = malloc(cut + (cut == 0));
         memcpy(copy, heads[_i].head, cut);
-        ck_assert_uint_le(new_connections_announced_bytes(copy, cut), heads[_i].bytes);
+        ck_assert_uint_le(arrival_announced_bytes(copy, cut), heads[_i].bytes);
         free(copy);
     }
 }
@@ -74,15 +74,15 @@ static const struct {
 
 START_TEST(beginnings_of_requests)
 {
-    ck_assert(new_connections_can_be_request(beginnings[_i].head, strlen(beginnings[_i].head)) ==
+    ck_assert(arrival_can_be_request(beginnings[_i].head, strlen(beginnings[_i].head)) ==
               beginnings[_i].can);
 }
 END_TEST
 
 START_TEST(zeros_begin_no_request)
 {
-    ck_assert(!new_connections_can_be_request("\0\0", 2));
-    ck_assert(!new_connections_can_be_request("GET\0 /", 6));
+    ck_assert(!arrival_can_be_request("\0\0", 2));
+    ck_assert(!arrival_can_be_request("GET\0 /", 6));
 }
 END_TEST
 
@@ -90,35 +90,35 @@ START_TEST(numbers_beyond_all_bounds_do_not_wrap)
 {
     char head[200] = "POST /gemm HTTP/1.1\r\nContent-Length: ";
     memset(head + strlen(head), '9', 60);
-    ck_assert_uint_gt(new_connections_announced_bytes(head, strlen(head)), UINT64_MAX / 1000);
+    ck_assert_uint_gt(arrival_announced_bytes(head, strlen(head)), UINT64_MAX / 1000);
 }
 END_TEST
 
 START_TEST(who_has_sent_something_is_taken_out)
 {
-    struct new_connections connections;
+    struct arrivals arrivals;
     struct connection quiet = {0}, talking = {0}, gone = {0}, *ready[8];
     int fds[3][2];
-    ck_assert(new_connections_open(&connections));
+    ck_assert(arrivals_open(&arrivals));
     for (int i = 0; i < 3; i++)
         ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, fds[i]), 0);
     quiet.fd = fds[0][0];
     talking.fd = fds[1][0];
     gone.fd = fds[2][0];
-    ck_assert(new_connections_add(&connections, &quiet));
-    ck_assert(new_connections_add(&connections, &talking));
-    ck_assert(new_connections_add(&connections, &gone));
-    ck_assert_int_eq(new_connections_collect(&connections, ready, 8), 0);
+    ck_assert(arrivals_watch(&arrivals, &quiet));
+    ck_assert(arrivals_watch(&arrivals, &talking));
+    ck_assert(arrivals_watch(&arrivals, &gone));
+    ck_assert_int_eq(arrivals_collect(&arrivals, ready, 8), 0);
 
     ck_assert_int_eq(write(fds[1][1], "P", 1), 1);
-    ck_assert_int_eq(new_connections_collect(&connections, ready, 8), 1);
+    ck_assert_int_eq(arrivals_collect(&arrivals, ready, 8), 1);
     ck_assert_ptr_eq(ready[0], &talking);
     close(fds[2][1]);
-    ck_assert_int_eq(new_connections_collect(&connections, ready, 8), 1);
+    ck_assert_int_eq(arrivals_collect(&arrivals, ready, 8), 1);
     ck_assert_ptr_eq(ready[0], &gone);
-    ck_assert_uint_eq(connections.count, 1);
+    ck_assert_uint_eq(arrivals.count, 1);
 
-    new_connections_close(&connections);
+    arrivals_close(&arrivals);
     for (int i = 0; i < 3; i++)
         close(fds[i][0]);
     close(fds[0][1]);
@@ -128,8 +128,8 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("new_connections");
-    TCase *tests = tcase_create("new_connections");
+    Suite *suite = suite_create("arrival");
+    TCase *tests = tcase_create("arrival");
     int count = (int)(sizeof heads / sizeof *heads);
     tcase_add_loop_test(tests, announced_bytes, 0, count);
     tcase_add_loop_test(tests, a_cut_head_announces_no_more_than_the_whole, 0, count);
