@@ -1,4 +1,4 @@
-/* The properties of a device, whether the device is lost, and host memory for the device. */
+/* The properties of a device, and whether the device is lost. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -71,27 +71,4 @@ bool device_lost(const struct device *device)
 const char *device_lost_reason(const struct device *device)
 {
     return device_lost(device) ? device->reason : "";
-}
-
-/* ---- host memory that a device can copy from and to at full speed ---- */
-
-int32_t device_host_node(enum gemm_backend backend, int32_t index)
-{
-    return backend == GEMM_BACKEND_CUDA ? device_cuda_host_node(index) : -1;
-}
-
-void *device_host_alloc(enum gemm_backend backend, uint64_t bytes, struct fault *fault)
-{
-    return backend == GEMM_BACKEND_CUDA ? device_cuda_host_alloc(bytes, fault)
-                                        : device_cpu_host_alloc(bytes, fault);
-}
-
-void device_host_free(enum gemm_backend backend, void *memory, uint64_t bytes)
-{
-    if (memory == NULL)
-        return;
-    if (backend == GEMM_BACKEND_CUDA)
-        device_cuda_host_free(memory);
-    else
-        device_cpu_host_free(memory, bytes);
 }

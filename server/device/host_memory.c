@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "server/base/cores.h"
+#include "server/device/device_ops.h"
 #include "server/device/device_shm.h"
 
 enum {
@@ -131,4 +132,25 @@ void host_memory_free(struct host_memory *host)
         device_cuda_unpin(host->memory);
     munmap(host->mapping, host->mapping_bytes);
     free(host);
+}
+
+int32_t device_host_node(enum gemm_backend backend, int32_t index)
+{
+    return backend == GEMM_BACKEND_CUDA ? device_cuda_host_node(index) : -1;
+}
+
+void *device_host_alloc(enum gemm_backend backend, uint64_t bytes, struct fault *fault)
+{
+    return backend == GEMM_BACKEND_CUDA ? device_cuda_host_alloc(bytes, fault)
+                                        : device_cpu_host_alloc(bytes, fault);
+}
+
+void device_host_free(enum gemm_backend backend, void *memory, uint64_t bytes)
+{
+    if (memory == NULL)
+        return;
+    if (backend == GEMM_BACKEND_CUDA)
+        device_cuda_host_free(memory);
+    else
+        device_cpu_host_free(memory, bytes);
 }

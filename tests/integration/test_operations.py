@@ -157,7 +157,7 @@ def test_gemmctl_has_a_command_and_a_benchmark_for_each_operation(run, operation
         benchmark = ["bench"] if name == "gemm" else ["bench", name]
         assert run("help", *benchmark).returncode == 0, f"gemmctl has no command {' '.join(benchmark)}"
     for shell in ("bash", "zsh", "fish"):
-        code = re.sub(r"^#.*", "", run("completion", shell).stdout, flags=re.M)
+        code = re.sub(r"^#.*", "", run("completion", shell).stdout.decode(), flags=re.M)
         completed = re.findall(r"kernels\\?:(\w+)", code)
         # The bash script completes the names of commands that are those of operations.
         missing = [name for name in operations if name not in completed
