@@ -226,7 +226,7 @@ static bool wgmma_takes(const struct gemm_problem *p)
         !wgmma_plan_make(p, &plan))
         return false;
     const struct gemm_problem first = first_launch(&plan);
-    return plan.few || sm90_choose(&first, &sm90_h100_sxm) != NULL;
+    return plan.few || sm90_any_takes(&first);
 }
 
 /* Must not depend on m and the batch: the bits of a row do not depend on the other rows. */
