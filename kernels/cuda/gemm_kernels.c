@@ -15,7 +15,7 @@
 #include "kernels/cuda/softmax/softmax.h"
 
 /* The kernels in the order in which "auto" tries them (kernels/gemm.h). The order follows from
- * measurements on an H100 (kernels/experiments, tests/bench/results; sm90/gemm/choose.c has
+ * measurements on an H100 (kernels/experiments, tests/bench/results; sm90/gemm/rates.c has
  * those of wgmma's tiles).
  *
  * On an H100 cuBLAS computes the problems for which wgmma is not preferred or which wgmma does not

@@ -2,9 +2,11 @@
 #include <check.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "kernels/cuda/sm90/grid.h"
 #include "kernels/cuda/sm90/sm90.h"
+#include "tests/bench/tile_name.h"
 
 static const struct {
     enum gemmd_dtype dtype, out;
@@ -142,7 +144,7 @@ END_TEST
  * times as slow as the model said that looked at the L2 alone (tf32_i8.md). */
 START_TEST(tf32_of_operands_larger_than_the_l2_takes_the_tile_that_reads_least)
 {
-    const struct gemm_problem large = problem_of(TF32_TYPE, 3072, 8192, 28672),
+    const struct gemm_problem large = problem_of(TF32_TYPE, 3072, 12288, 28672),
                               small = problem_of(TF32_TYPE, 3072, 8192, 4096);
     ck_assert_str_eq(sm90_choose(&large, &sm90_h100_sxm)->name, "tf32_192x192");
     ck_assert_str_ne(sm90_choose(&small, &sm90_h100_sxm)->name, "tf32_192x192");
@@ -150,15 +152,18 @@ START_TEST(tf32_of_operands_larger_than_the_l2_takes_the_tile_that_reads_least)
 END_TEST
 
 /* The problems of a batch do not make each other's operands larger. */
-START_TEST(tf32_of_a_large_batch_takes_the_tile_of_a_small_one)
+START_TEST(the_problems_of_a_batch_take_no_longer_if_there_are_more_of_them)
 {
-    static const uint64_t BATCHES[] = {4, 16, 330};
-    for (size_t i = 0; i < sizeof BATCHES / sizeof *BATCHES; i++) {
-        struct gemm_problem p = problem_of(TF32_TYPE, 2048, 2048, 2048);
-        p.batch = BATCHES[i];
-        p.stride_a = p.stride_b = p.stride_c = 2048 * 2048;
-        ck_assert_str_eq(sm90_choose(&p, &sm90_h100_sxm)->name, "tf32_256x128");
-    }
+    static const struct sm90_card *const card = &sm90_h100_sxm;
+    struct gemm_problem few = problem_of(TF32_TYPE, 2048, 2048, 2048), many = few;
+    few.batch = 4;
+    many.batch = 400;
+    few.stride_a = few.stride_b = few.stride_c = 2048 * 2048;
+    many.stride_a = many.stride_b = many.stride_c = 2048 * 2048;
+    for (const struct sm90_kernel *kernel = sm90_kernels_tf32; kernel->name != NULL; kernel++)
+        if (sm90_takes(kernel, &few))
+            ck_assert_double_le(sm90_estimate_us(kernel, &many, card),
+                                100 * sm90_estimate_us(kernel, &few, card));
 }
 END_TEST
 
@@ -279,8 +284,7 @@ START_TEST(columns_that_are_no_multiple_of_128_take_tiles_of_96_or_160)
     } CASES[] = {{1000, 5120, 5120, "bf16_256x160"},
                  {640, 20480, 5120, "bf16_128x160_pp"},
                  {384, 4096, 4096, "bf16_128x96"},
-                 {2, 5120, 20480, "bf16_64x96"},
-                 {128, 5120, 20480, "bf16_64x96"}};
+                 {2, 5120, 20480, "bf16_64x96"}};
     for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
         const struct gemm_problem p = problem_of(0, CASES[i].m, CASES[i].n, CASES[i].k);
         ck_assert_str_eq(sm90_choose(&p, &sm90_h100_sxm)->name, CASES[i].name);
@@ -390,16 +394,59 @@ START_TEST(batches_and_a_b_that_does_not_stay_in_the_l2_have_no_half_tiles)
 }
 END_TEST
 
+/* fit_tiles.py knows of a kernel what its name says. */
+START_TEST(the_name_of_a_tile_says_all_that_the_model_reads)
+{
+    static const struct {
+        enum gemmd_dtype dtype;
+        const struct sm90_kernel *kernels;
+    } TABLES[] = {{GEMMD_BF16, sm90_kernels_bf16},
+                  {GEMMD_F16, sm90_kernels_f16},
+                  {GEMMD_I8, sm90_kernels_i8},
+                  {GEMMD_F32, sm90_kernels_tf32},
+                  {GEMMD_F8_E4M3, sm90_kernels_f8}};
+    for (const struct sm90_kernel *k = TABLES[_i].kernels; k->name != NULL; k++) {
+        struct sm90_kernel named;
+        const char *name = strchr(k->name, '_') + 1;
+        ck_assert_msg(bench_tile_of(name, TABLES[_i].dtype, &named), "%s", k->name);
+        ck_assert_msg(named.tile_m == k->tile_m && named.tile_n == k->tile_n &&
+                          named.tile_k == k->tile_k && named.cluster_m == k->cluster_m &&
+                          named.cluster_n == k->cluster_n && named.consumers == k->consumers &&
+                          named.pingpong == k->pingpong && named.swapped == k->swapped &&
+                          named.half_box == k->half_box && named.halves == k->halves &&
+                          named.chunks == k->chunks && named.split == k->split,
+                      "%s", k->name);
+    }
+}
+END_TEST
+
+/* wgmma takes a problem if a kernel does, without an estimate. */
+START_TEST(a_problem_is_taken_if_a_kernel_can_be_chosen)
+{
+    static const uint64_t SIZES[] = {1, 129, 1001, 100000};
+    enum { COUNT = sizeof SIZES / sizeof *SIZES };
+    for (int shape = 0; shape < COUNT * COUNT * COUNT * 4; shape++) {
+        struct gemm_problem p = problem_of(_i, SIZES[shape % COUNT], SIZES[shape / COUNT % COUNT],
+                                           SIZES[shape / COUNT / COUNT % COUNT]);
+        p.transa = shape / COUNT / COUNT / COUNT / 2 == 1;
+        p.transb = shape / COUNT / COUNT / COUNT % 2 == 1;
+        ck_assert(sm90_any_takes(&p) == (sm90_choose(&p, &sm90_h100_sxm) != NULL));
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("sm90_choose");
     TCase *tests = tcase_create("choose");
     tcase_add_loop_test(tests, every_size_and_layout_has_a_kernel, 0, TYPE_COUNT);
+    tcase_add_loop_test(tests, a_problem_is_taken_if_a_kernel_can_be_chosen, 0, TYPE_COUNT);
+    tcase_add_loop_test(tests, the_name_of_a_tile_says_all_that_the_model_reads, 0, 5);
     tcase_add_loop_test(tests, only_kernels_with_chunks_compute_what_is_cut, 0, TYPE_COUNT);
     tcase_add_test(tests, chunks_are_shared_where_tiles_are_few);
     tcase_add_test(tests, chunks_of_many_rows_take_tiles_that_fill_one_turn);
     tcase_add_test(tests, tf32_of_operands_larger_than_the_l2_takes_the_tile_that_reads_least);
-    tcase_add_test(tests, tf32_of_a_large_batch_takes_the_tile_of_a_small_one);
+    tcase_add_test(tests, the_problems_of_a_batch_take_no_longer_if_there_are_more_of_them);
     tcase_add_test(tests, a_product_with_c0_takes_kernels_that_read_it);
     tcase_add_loop_test(tests, the_estimates_of_the_largest_products_are_numbers, 0, TYPE_COUNT);
     tcase_add_test(tests, tf32_of_b_along_n_swaps_the_operands);

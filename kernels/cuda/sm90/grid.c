@@ -22,6 +22,13 @@ static uint64_t ceil_div(uint64_t a, uint64_t b)
     return (a + b - 1) / b;
 }
 
+uint64_t sm90_leading(uint64_t elements, enum gemmd_dtype dtype)
+{
+    const uint64_t bytes = elements * dtype_size(dtype), padded = ceil_div(bytes, 128) * 128;
+    const uint64_t multiple = (3 * padded <= 4 * bytes ? 128 : 16) / dtype_size(dtype);
+    return ceil_div(elements, multiple) * multiple;
+}
+
 struct sm90_tile_rows sm90_tile_rows(const struct sm90_kernel *kernel,
                                      const struct gemm_problem *problem,
                                      const struct sm90_card *card)

@@ -123,8 +123,11 @@ uint64_t sm90_leading(uint64_t elements, enum gemmd_dtype dtype);
  */
 bool sm90_takes(const struct sm90_kernel *kernel, const struct gemm_problem *problem);
 
+/* Whether a kernel of the problem's table takes the problem. */
+bool sm90_any_takes(const struct gemm_problem *problem);
+
 /* The estimated time of a kernel that takes the problem, including the decomposition of f32
- * operands (choose.c has the model). Pure; pointers are ignored. */
+ * operands (gemm/model.h has the model). Pure; pointers are ignored. */
 double sm90_estimate_us(const struct sm90_kernel *kernel, const struct gemm_problem *problem,
                         const struct sm90_card *card);
 /* The kernel with the lowest estimate; NULL if none takes the problem. All kernels give the same

@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "kernels/cuda/sm90/gemm/estimate.h"
+#include "kernels/cuda/sm90/conv/estimate.h"
 #include "kernels/cuda/sm90/grid.h"
 #include "kernels/cuda/sm90/tensor_map.h"
 #include "proto/dtype.h"
@@ -132,7 +132,7 @@ const struct sm90_kernel *sm90_conv_choose(const struct sm90_conv *c, const stru
     double best_us = INFINITY;
     for (const struct sm90_kernel *k = sm90_conv_kernels(c->dtype); k != NULL && k->name != NULL;
          k++) {
-        const double us = sm90_estimate_patches_us(k, &product, card, operands);
+        const double us = sm90_conv_estimate_us(k, &product, card, operands);
         if (us < best_us) {
             best = k;
             best_us = us;

@@ -114,13 +114,6 @@ static void count_tiles(const struct sm90_kernel *kernel, const struct gemm_prob
     *columns = ceil_div(problem->n, (uint64_t)kernel->tile_n * kernel->cluster_n);
 }
 
-uint64_t sm90_leading(uint64_t elements, enum gemmd_dtype dtype)
-{
-    const uint64_t bytes = elements * dtype_size(dtype), padded = ceil_div(bytes, 128) * 128;
-    const uint64_t multiple = (3 * padded <= 4 * bytes ? 128 : 16) / dtype_size(dtype);
-    return ceil_div(elements, multiple) * multiple;
-}
-
 static bool sm90_aligned(uint64_t elements, enum gemmd_dtype dtype)
 {
     return elements * dtype_size(dtype) % 16 == 0;

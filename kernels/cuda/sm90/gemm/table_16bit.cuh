@@ -10,7 +10,8 @@
 
 /* A name has the rows and columns of the tile of C, then _pp for ping-pong, then the blocks of a
  * cluster along m and n; _chunks and _split are the kinds of split-k in one launch (split_k.h). The
- * template parameters are those of config (gemm.cuh), and then which sums are compiled. */
+ * template parameters are those of config (gemm.cuh), and then which sums are compiled. Of tiles
+ * with the same estimate the first is chosen. kernels/experiments/choice.md says how to add one. */
 /* clang-format off */
 #define SM90_16BIT_WIDE(ROW, E, PREFIX)                                                            \
     ROW(E, 128, 256, 2, COOPERATIVE, 1, 2, CHAINS, PREFIX "_128x256_1x2")                          \
@@ -23,13 +24,12 @@
     ROW(E, 128, 96, 2, COOPERATIVE, 1, 1, CHAINS, PREFIX "_128x96")                                \
     ROW(E, 192, 128, 3, COOPERATIVE, 1, 1, CHAINS, PREFIX "_192x128")                              \
     ROW(E, 128, 192, 2, PINGPONG, 1, 1, CHAINS, PREFIX "_128x192_pp")                              \
-    ROW(E, 128, 128, 2, PINGPONG, 1, 1, CHAINS, PREFIX "_128x128_pp")                              \
     ROW(E, 128, 128, 2, COOPERATIVE, 1, 1, BOTH, PREFIX "_128x128")                                \
+    ROW(E, 128, 128, 2, PINGPONG, 1, 1, CHAINS, PREFIX "_128x128_pp")                              \
     ROW(E, 128, 64, 2, COOPERATIVE, 1, 1, BOTH, PREFIX "_128x64")                                  \
     ROW(E, 64, 64, 1, COOPERATIVE, 1, 1, BOTH, PREFIX "_64x64")
 #define SM90_16BIT_CHUNKS(ROW, E, PREFIX)                                                          \
     ROW(E, 192, 128, 3, COOPERATIVE, 1, 1, CHUNKS, PREFIX "_192x128_chunks")                       \
-    ROW(E, 128, 192, 2, COOPERATIVE, 1, 1, CHUNKS, PREFIX "_128x192_chunks")                       \
     ROW(E, 128, 128, 2, COOPERATIVE, 1, 1, CHUNKS, PREFIX "_128x128_chunks")                       \
     ROW(E, 64, 192, 1, COOPERATIVE, 1, 1, CHUNKS, PREFIX "_64x192_chunks")                         \
     ROW(E, 64, 128, 1, COOPERATIVE, 1, 1, CHUNKS, PREFIX "_64x128_chunks")                         \

@@ -227,7 +227,7 @@ static bool wgmma_takes(const void *of)
         !wgmma_plan_make(p, &plan))
         return false;
     const struct gemm_problem first = first_launch(&plan);
-    return plan.few || sm90_choose(&first, &sm90_h100_sxm) != NULL;
+    return plan.few || sm90_any_takes(&first);
 }
 
 /* Whether wgmma is faster than cuBLAS. Must not depend on m and the batch: the bits of a row do not
