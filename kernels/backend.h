@@ -1,5 +1,5 @@
 /*
- * backend.h - the interface between kernels/gemm.c and a backend: its kernels and its context.
+ * backend.h - the interface between kernels/backend.c and a backend: its kernels and its context.
  *
  * There are two backends, CPU and CUDA. In a build without CUDA the CUDA backend has no kernels.
  */

@@ -29,11 +29,6 @@ bool size_align(uint64_t value, uint64_t alignment, uint64_t *out)
     return true;
 }
 
-uint64_t size_blocks(uint64_t value, uint64_t block)
-{
-    return value / block + (value % block != 0);
-}
-
 bool size_product(const uint64_t *dims, uint32_t count, uint64_t *out)
 {
     uint64_t product = 1;

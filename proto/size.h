@@ -20,7 +20,10 @@ bool size_add(uint64_t a, uint64_t b, uint64_t *out);
 /* Rounds `value` up to a multiple of `alignment`, which is a power of two. */
 bool size_align(uint64_t value, uint64_t alignment, uint64_t *out);
 /* Returns the number of blocks of size `block` that cover `value`; `block` is not 0. */
-uint64_t size_blocks(uint64_t value, uint64_t block);
+static inline uint64_t size_blocks(uint64_t value, uint64_t block)
+{
+    return value / block + (value % block != 0);
+}
 /* Computes the product of the `count` dimensions in `dims`. The product is 1 if `count` is 0. */
 bool size_product(const uint64_t *dims, uint32_t count, uint64_t *out);
 /* Computes the size, in bytes, of a contiguous tensor with the shape `dims`, `rank` dimensions. The

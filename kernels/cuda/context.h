@@ -14,6 +14,7 @@
 #include "kernels/cuda/sm90/conv/sm90_conv.h"
 #include "kernels/cuda/sm90/sm90.h"
 #include "kernels/cuda_error.h"
+#include "proto/size.h"
 
 struct grouped_space;
 
@@ -37,7 +38,14 @@ struct cuda_context {
                                  launches */
 };
 
-/* The kernels that gemm_kernels.c lists. */
+/* Whether one * other blocks fit in a grid, which has at most 2^31 - 1 blocks in x. */
+static inline bool cuda_grid_fits(uint64_t one, uint64_t other)
+{
+    uint64_t blocks;
+    return size_mul(one, other, &blocks) && blocks <= INT32_MAX;
+}
+
+/* The kernels that backend.c lists. */
 extern const struct operation_kernel gemm_cuda_wgmma, gemm_cuda_cublas, gemm_cuda_grouped,
     gemm_cuda_register_tiled, gemm_cuda_tensor_core, gemm_cuda_double_buffered,
     gemm_cuda_tiled_padded, gemm_cuda_tiled, gemm_cuda_naive, gemm_cuda_scaled;

@@ -14,7 +14,7 @@ trap 'rm -rf "$scratch"' EXIT
 mkdir -p "$scratch/bin" "$scratch/tests" "$scratch/lib/brought"
 
 for program in "$build"/bin/*; do strip -o "$scratch/bin/${program##*/}" "$program"; done
-for test in test_cuda_backend test_cuda_task_group test_cuda_own_launch test_device_copy gemmd-failing-cuda; do
+for test in test_cuda_device test_cuda_task_group test_cuda_own_launch test_device_copy gemmd-failing-cuda; do
     strip -o "$scratch/tests/$test" "$build/tests/$test"
 done
 cp -P "$build"/lib/libgemmd.so* "$scratch/lib/"

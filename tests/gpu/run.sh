@@ -384,7 +384,7 @@ fi
 
 # --- The daemon's device, and memory that is shared with it ----------------------------------------
 if wanted devices; then
-    check_unit test_cuda_backend
+    check_unit test_cuda_device
     check_unit test_cuda_task_group
     check_unit test_cuda_own_launch
     check_unit test_device_copy

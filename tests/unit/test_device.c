@@ -1,4 +1,4 @@
-/* server/device/device.c, cpu/backend.c and self_test.c: slots and their order, and the CPU as a
+/* server/device/device.c, cpu/cpu_device.c and self_test.c: slots and their order, and the CPU as a
  * device. */
 #include <check.h>
 #include <stdlib.h>

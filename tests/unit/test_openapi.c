@@ -177,6 +177,13 @@ static void append(char list[256], const char *name)
     snprintf(list + length, 256 - length, "%s ", name);
 }
 
+/* Whether the document leaves out a type that the parameter takes, because no kernel does: the
+ * answer is 422. */
+static bool is_left_out(const struct endpoint *endpoint, enum gemmd_dtype dtype)
+{
+    return dtype == GEMMD_F8_E4M3 && strcmp(endpoint->table->path, "/attention") == 0;
+}
+
 /* The values that the document lists are those of the code, in the same order. */
 static void check_values(const struct endpoint *endpoint, const struct parameter *parameter,
                          json_t *schema)
@@ -197,7 +204,8 @@ static void check_values(const struct endpoint *endpoint, const struct parameter
     for (uint32_t i = 0; values->choices != NULL && values->choices[i] != NULL; i++)
         append(taken, values->choices[i]);
     for (uint32_t i = 0; i < GEMMD_DTYPE_COUNT; i++)
-        if (parameter_takes_dtype(values, (enum gemmd_dtype)i))
+        if (parameter_takes_dtype(values, (enum gemmd_dtype)i) &&
+            !is_left_out(endpoint, (enum gemmd_dtype)i))
             append(taken, dtype_name((enum gemmd_dtype)i));
     if (taken[0] != '\0')
         ck_assert_msg(strcmp(listed, taken) == 0,

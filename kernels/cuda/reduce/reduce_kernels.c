@@ -3,17 +3,10 @@
 #include "kernels/cuda/reduce/reduce.h"
 #include "proto/size.h"
 
-/* Grids have at most 2^31 - 1 blocks in x. */
-static bool fits_grid(uint64_t one, uint64_t other)
-{
-    uint64_t blocks;
-    return size_mul(one, other, &blocks) && blocks <= INT32_MAX;
-}
-
 static bool reduce_naive_takes(const void *problem)
 {
     return reduce_problem_offered(problem) &&
-           fits_grid(size_blocks(reduce_results(problem), 128), 1);
+           cuda_grid_fits(size_blocks(reduce_results(problem), 128), 1);
 }
 
 static enum gemmd_error reduce_naive_run(struct gemm_context *context, const void *problem,
@@ -37,7 +30,7 @@ static bool reduce_tree_takes(const void *problem)
 {
     const struct reduce_problem *p = problem;
     return reduce_problem_offered(problem) && reduce_is_of_rows(p) &&
-           fits_grid(p->outer * p->mid, reduce_tree_blocks(p->length));
+           cuda_grid_fits(p->outer * p->mid, reduce_tree_blocks(p->length));
 }
 
 static bool reduce_tree_workspace_bytes(const void *problem, uint64_t *out)
@@ -62,7 +55,7 @@ static const struct operation_kernel tree = {
 
 static bool reduce_shuffle_takes(const void *problem)
 {
-    return reduce_problem_offered(problem) && fits_grid(reduce_shuffle_blocks(problem), 1);
+    return reduce_problem_offered(problem) && cuda_grid_fits(reduce_shuffle_blocks(problem), 1);
 }
 
 /* `tree` is faster for the logsumexp of long rows of f64, for which `shuffle` needs so many

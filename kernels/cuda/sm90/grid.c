@@ -1,6 +1,7 @@
 #include "kernels/cuda/sm90/grid.h"
 
 #include "proto/dtype.h"
+#include "proto/size.h"
 
 /* The largest B, in bytes, that stays in the L2 of an H100 between rows of tiles. With a larger
  * one, launches with half tiles were up to 9 % slower (kernels/experiments/wgmma.md). */
@@ -17,24 +18,19 @@ uint32_t sm90_band_rows(const struct sm90_kernel *kernel, uint32_t clusters, uin
     return band;
 }
 
-static uint64_t ceil_div(uint64_t a, uint64_t b)
-{
-    return (a + b - 1) / b;
-}
-
 uint64_t sm90_leading(uint64_t elements, enum gemmd_dtype dtype)
 {
-    const uint64_t bytes = elements * dtype_size(dtype), padded = ceil_div(bytes, 128) * 128;
+    const uint64_t bytes = elements * dtype_size(dtype), padded = size_blocks(bytes, 128) * 128;
     const uint64_t multiple = (3 * padded <= 4 * bytes ? 128 : 16) / dtype_size(dtype);
-    return ceil_div(elements, multiple) * multiple;
+    return size_blocks(elements, multiple) * multiple;
 }
 
 struct sm90_tile_rows sm90_tile_rows(const struct sm90_kernel *kernel,
                                      const struct gemm_problem *problem,
                                      const struct sm90_card *card)
 {
-    const uint64_t rows = ceil_div(problem->m, (uint64_t)kernel->tile_m * kernel->cluster_m);
-    const uint64_t columns = ceil_div(problem->n, (uint64_t)kernel->tile_n * kernel->cluster_n);
+    const uint64_t rows = size_blocks(problem->m, (uint64_t)kernel->tile_m * kernel->cluster_m);
+    const uint64_t columns = size_blocks(problem->n, (uint64_t)kernel->tile_n * kernel->cluster_n);
     const struct sm90_tile_rows all_whole = {.whole = rows};
     const double b_bytes = (double)problem->n * (double)problem->k * dtype_size(problem->dtype);
     if (!kernel->halves || problem->batch != 1 || b_bytes > B_STAYS * card->l2_size)
@@ -43,8 +39,8 @@ struct sm90_tile_rows sm90_tile_rows(const struct sm90_kernel *kernel,
     const uint64_t whole = rows * columns / blocks * blocks / columns;
     if (whole == 0 || whole == rows)
         return all_whole;
-    const uint64_t half = ceil_div(problem->m - whole * kernel->tile_m, kernel->tile_m / 2);
-    const uint64_t fewer = ceil_div(whole * columns, blocks) * blocks - whole * columns;
+    const uint64_t half = size_blocks(problem->m - whole * kernel->tile_m, kernel->tile_m / 2);
+    const uint64_t fewer = size_blocks(whole * columns, blocks) * blocks - whole * columns;
     if (half * columns > blocks + fewer)
         return all_whole;
     return (struct sm90_tile_rows){.whole = whole, .half = half};

@@ -4,13 +4,6 @@
 #include "proto/dtype.h"
 #include "proto/size.h"
 
-/* Grids have at most 2^31 - 1 blocks in x. */
-static bool fits_grid(uint64_t one, uint64_t other)
-{
-    uint64_t blocks;
-    return size_mul(one, other, &blocks) && blocks <= INT32_MAX;
-}
-
 static bool is_narrow(const struct softmax_problem *p)
 {
     return p->dtype == GEMMD_F32 || p->dtype == GEMMD_F16 || p->dtype == GEMMD_BF16;
@@ -19,7 +12,7 @@ static bool is_narrow(const struct softmax_problem *p)
 static bool softmax_naive_takes(const void *problem)
 {
     const struct softmax_problem *p = problem;
-    return softmax_problem_offered(problem) && fits_grid(size_blocks(p->rows, 64), 1);
+    return softmax_problem_offered(problem) && cuda_grid_fits(size_blocks(p->rows, 64), 1);
 }
 
 static enum gemmd_error softmax_naive_run(struct gemm_context *context, const void *problem,
@@ -42,7 +35,7 @@ static bool softmax_tree_takes(const void *problem)
 {
     const struct softmax_problem *p = problem;
     return softmax_problem_offered(problem) && is_narrow(p) &&
-           fits_grid(p->rows, size_blocks(p->length, 256));
+           cuda_grid_fits(p->rows, size_blocks(p->length, 256));
 }
 
 static bool softmax_tree_workspace_bytes(const void *problem, uint64_t *out)
@@ -68,7 +61,7 @@ static const struct operation_kernel tree = {
 static bool softmax_online_takes(const void *problem)
 {
     const struct softmax_problem *p = problem;
-    return softmax_problem_offered(problem) && fits_grid(p->rows, 1);
+    return softmax_problem_offered(problem) && cuda_grid_fits(p->rows, 1);
 }
 
 static enum gemmd_error softmax_online_run_group(struct gemm_context *context,
@@ -101,7 +94,7 @@ static bool softmax_clustered_takes(const void *problem)
         size_blocks(p->length * dtype_size(p->dtype), SOFTMAX_CLUSTERED_PART_BYTES);
     const uint64_t each = dtype_size(p->out) > dtype_size(p->dtype) ? 1 : 2; /* of a block */
     return softmax_problem_offered(problem) && is_narrow(p) && parts > 1 &&
-           parts <= each * SOFTMAX_CLUSTERED_BLOCKS && fits_grid(p->rows, SOFTMAX_CLUSTERED_BLOCKS);
+           parts <= each * SOFTMAX_CLUSTERED_BLOCKS && cuda_grid_fits(p->rows, SOFTMAX_CLUSTERED_BLOCKS);
 }
 
 static enum gemmd_error softmax_clustered_run(struct gemm_context *context, const void *problem,

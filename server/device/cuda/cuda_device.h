@@ -1,5 +1,5 @@
 /*
- * cuda_device.h - an NVIDIA GPU as a struct device, for run.c, own_launch.c and backend.c.
+ * cuda_device.h - an NVIDIA GPU as a struct device, for run.c, own_launch.c and cuda_device.c.
  */
 #ifndef SERVER_DEVICE_CUDA_CUDA_DEVICE_H
 #define SERVER_DEVICE_CUDA_CUDA_DEVICE_H

@@ -5,7 +5,7 @@
  * stream at a time, so that the device does not wait for the host between them. The others are
  * enqueued as launches end, and only while the result is still wanted.
  *
- * Used by run.c and backend.c, on the thread that called device_enter.
+ * Used by run.c and cuda_device.c, on the thread that called device_enter.
  */
 #ifndef SERVER_DEVICE_CUDA_OWN_LAUNCH_H
 #define SERVER_DEVICE_CUDA_OWN_LAUNCH_H

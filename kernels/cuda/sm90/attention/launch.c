@@ -6,6 +6,7 @@
 #include "kernels/backend.h"
 #include "kernels/cuda/sm90/grid.h"
 #include "kernels/cuda/sm90/tensor_map.h"
+#include "proto/size.h"
 
 enum {
     /* Keys and values in use at once, of heads of many keys and of few keys, and the bytes for each
@@ -43,11 +44,6 @@ const struct attention_wgmma_kernel *attention_one_step_kernels(enum gemmd_dtype
     }
 }
 
-static uint64_t ceil_div(uint64_t a, uint64_t b)
-{
-    return (a + b - 1) / b;
-}
-
 /* Whether rows start at multiples of 16 bytes. Strides of dimensions of length 1 are ignored. */
 static bool attention_wgmma_aligned(const struct attention_strides *strides, uint64_t batch,
                                     uint64_t heads, uint64_t length)
@@ -68,7 +64,7 @@ bool attention_wgmma_takes(const struct attention_problem *p)
            attention_wgmma_aligned(&p->q_strides, p->batch, p->heads, p->sq) &&
            attention_wgmma_aligned(&p->k_strides, p->batch, p->kv_heads, p->skv) &&
            attention_wgmma_aligned(&p->v_strides, p->batch, p->kv_heads, p->skv) && p->sq > 0 &&
-           p->batch * p->heads <= INT32_MAX / ceil_div(p->sq, CONSUMER_ROWS);
+           p->batch * p->heads <= INT32_MAX / size_blocks(p->sq, CONSUMER_ROWS);
 }
 
 static bool is_one_step(const struct attention_wgmma_kernel *kernel)
@@ -82,7 +78,7 @@ static bool is_one_step(const struct attention_wgmma_kernel *kernel)
 static uint64_t queries_cost(const struct attention_wgmma_kernel *kernel,
                              const struct attention_problem *p)
 {
-    const uint64_t rows = ceil_div(p->sq, kernel->tile_m) * kernel->tile_m, short_keys = 1024;
+    const uint64_t rows = size_blocks(p->sq, kernel->tile_m) * kernel->tile_m, short_keys = 1024;
     const bool slower = kernel->tile_m == 128 && !(p->causal && p->skv <= short_keys);
     return rows * (slower ? 5 : 4);
 }
@@ -126,12 +122,12 @@ static uint32_t one_step_item_blocks(const struct attention_wgmma_kernel *kernel
                                      const struct attention_problem *p)
 {
     const uint64_t consumers = kernel->tile_m / CONSUMER_ROWS, copy_blocks = 2;
-    const uint64_t blocks = ceil_div(p->sq, CONSUMER_ROWS);
+    const uint64_t blocks = size_blocks(p->sq, CONSUMER_ROWS);
     uint64_t best = blocks, least = UINT64_MAX;
     for (uint64_t each = consumers; each < 2 * blocks; each += (each + 15) / 16 * 4) {
         const uint64_t taken = each < blocks ? each : blocks;
-        const uint64_t items = p->batch * p->heads * ceil_div(blocks, taken);
-        const uint64_t cost = ceil_div(items, MULTIPROCESSORS) * (taken + copy_blocks);
+        const uint64_t items = p->batch * p->heads * size_blocks(blocks, taken);
+        const uint64_t cost = size_blocks(items, MULTIPROCESSORS) * (taken + copy_blocks);
         if (cost <= least) {
             least = cost;
             best = taken;
@@ -241,7 +237,7 @@ static cudaError_t attention_wgmma_fill(const struct sm90_device *device,
     memset(arguments, 0, sizeof *arguments);
     attention_arguments_fill(p, &arguments->a);
     arguments->item_blocks = (uint32_t)(queries / CONSUMER_ROWS);
-    arguments->tile_rows = (uint32_t)ceil_div(p->sq, queries);
+    arguments->tile_rows = (uint32_t)size_blocks(p->sq, queries);
     arguments->tiles = arguments->tile_rows * arguments->a.batch * arguments->a.heads;
     arguments->heads_at_once = heads_at_once(p);
     arguments->sections = arguments->a.batch * arguments->a.heads / arguments->heads_at_once;
@@ -282,7 +278,7 @@ static cudaError_t attention_wgmma_launch(const struct attention_wgmma_kernel *k
 uint64_t attention_wgmma_parts(const struct attention_wgmma_kernel *kernel,
                                const struct attention_problem *p)
 {
-    return ceil_div(p->sq, tile_queries(kernel, p)) * p->batch * p->heads;
+    return size_blocks(p->sq, tile_queries(kernel, p)) * p->batch * p->heads;
 }
 
 cudaError_t attention_wgmma_enqueue(const struct sm90_device *device,

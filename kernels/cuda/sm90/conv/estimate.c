@@ -1,4 +1,5 @@
 #include "kernels/cuda/sm90/conv/estimate.h"
+#include "proto/size.h"
 
 #include <math.h>
 
@@ -76,15 +77,10 @@ static const struct rates RATES_OTHERS = {
     .patches = 1,
 };
 
-static uint64_t ceil_div(uint64_t a, uint64_t b)
-{
-    return (a + b - 1) / b;
-}
-
 /* The lines that a tile of `tile` lines copies: those that exist, in multiples of eight. */
 static double lines(uint32_t tile, uint64_t extent)
 {
-    const uint64_t there = ceil_div(extent, 8) * 8;
+    const uint64_t there = size_blocks(extent, 8) * 8;
     return there < tile ? (double)there : tile;
 }
 
@@ -123,13 +119,13 @@ double sm90_conv_estimate_us(const struct sm90_kernel *kernel, const struct gemm
     const uint64_t size = dtype_size(p->dtype), out_size = dtype_size(p->out);
     const struct rates *r = size == 2 ? &RATES_16_BIT : &RATES_OTHERS;
     const uint64_t cluster = kernel->cluster_m * kernel->cluster_n;
-    const uint64_t rows = ceil_div(p->m, (uint64_t)kernel->tile_m * kernel->cluster_m);
-    const uint64_t columns = ceil_div(p->n, (uint64_t)kernel->tile_n * kernel->cluster_n);
+    const uint64_t rows = size_blocks(p->m, (uint64_t)kernel->tile_m * kernel->cluster_m);
+    const uint64_t columns = size_blocks(p->n, (uint64_t)kernel->tile_n * kernel->cluster_n);
     const uint64_t tiles = rows * columns * cluster;
     const uint64_t blocks = card->multiprocessors / cluster * cluster; /* that run at once */
     const uint64_t waves = tiles / blocks, rest = tiles % blocks;
     const double all_waves = (double)tiles / (double)blocks;
-    const double steps = (double)ceil_div(p->k, kernel->tile_k);
+    const double steps = (double)size_blocks(p->k, kernel->tile_k);
     const double area = kernel->tile_m * kernel->tile_n / (128.0 * 256);
     const bool plain = p->bias == NULL && p->act == GEMM_ACT_NONE;
     const double finish_us =

@@ -11,15 +11,11 @@
 #include "kernels/cuda/sm90/grid.h"
 #include "kernels/cuda/sm90/tensor_map.h"
 #include "proto/dtype.h"
+#include "proto/size.h"
 
 /* TMA's limits on the box of im2col copies, on the offsets in it, and on strides. */
 enum { CORNER_MIN = -128, CORNER_MAX = 127, OFFSET_MAX = 255, STRIDE_MAX = 8 };
 enum { LINE_BYTES = 128 }; /* of one row of a stage */
-
-static uint64_t ceil_div(uint64_t a, uint64_t b)
-{
-    return (a + b - 1) / b;
-}
 
 cudaError_t sm90_conv_device_open(struct sm90_conv_device *device)
 {
@@ -80,9 +76,9 @@ bool sm90_conv_takes(const struct sm90_conv *c)
         c->height > limit || c->width > limit)
         return false;
     const uint64_t steps =
-        ceil_div(c->channels * dtype_size(c->dtype), LINE_BYTES) * c->taps_h * c->taps_w;
+        size_blocks(c->channels * dtype_size(c->dtype), LINE_BYTES) * c->taps_h * c->taps_w;
     return steps <= limit && c->images * pixels <= limit - 512 &&
-           ceil_div(c->images * pixels, 64) * ceil_div(c->filters, 64) <= limit &&
+           size_blocks(c->images * pixels, 64) * size_blocks(c->filters, 64) <= limit &&
            is_aligned(c->x_pixel, c->dtype) && is_aligned(c->x_row, c->dtype) &&
            is_aligned(c->x_image, c->dtype) && is_aligned(c->w_tap, c->dtype) &&
            is_aligned(c->w_filter, c->dtype) && is_aligned(c->ldy, c->out) &&
@@ -95,7 +91,7 @@ bool sm90_conv_takes(const struct sm90_conv *c)
 static struct gemm_problem as_product(const struct sm90_conv *c)
 {
     const uint64_t line = LINE_BYTES / dtype_size(c->dtype);
-    const uint64_t k = ceil_div(c->channels, line) * line * c->taps_h * c->taps_w;
+    const uint64_t k = size_blocks(c->channels, line) * line * c->taps_h * c->taps_w;
     return (struct gemm_problem){
         .dtype = c->dtype,
         .out = c->out,
@@ -205,7 +201,7 @@ static cudaError_t encode_y(const struct sm90_device *device, const struct sm90_
  * eight. If the blocks of a cluster share tiles, a block copies its whole share. */
 static uint32_t lines_of_last(uint64_t extent, uint32_t tile, uint32_t shares)
 {
-    return shares > 1 ? tile / shares : (uint32_t)ceil_div((extent - 1) % tile + 1, 8) * 8;
+    return shares > 1 ? tile / shares : (uint32_t)size_blocks((extent - 1) % tile + 1, 8) * 8;
 }
 
 static cudaError_t encode_maps(const struct sm90_device *device,
@@ -248,8 +244,8 @@ cudaError_t sm90_conv_prepare(const struct sm90_device *device,
     a->n = (uint32_t)product.n;
     a->k = (uint32_t)product.k;
     a->k_tiles = a->chunk_tiles = (uint32_t)(product.k / kernel->tile_k);
-    a->tile_rows = (uint32_t)ceil_div(product.m, (uint64_t)kernel->tile_m * kernel->cluster_m);
-    a->tile_columns = (uint32_t)ceil_div(product.n, (uint64_t)kernel->tile_n * kernel->cluster_n);
+    a->tile_rows = (uint32_t)size_blocks(product.m, (uint64_t)kernel->tile_m * kernel->cluster_m);
+    a->tile_columns = (uint32_t)size_blocks(product.n, (uint64_t)kernel->tile_n * kernel->cluster_n);
     a->tiles = a->tile_rows * a->tile_columns;
     a->band = sm90_band_rows(kernel, clusters, a->tile_rows);
     a->bias = c->bias;
@@ -273,7 +269,7 @@ cudaError_t sm90_conv_prepare(const struct sm90_device *device,
     arguments->dilation_h = (uint32_t)c->dilation_h;
     arguments->dilation_w = (uint32_t)c->dilation_w;
     arguments->last_further = (uint32_t)c->last_further;
-    arguments->tap_tiles = (uint32_t)ceil_div(c->channels, kernel->tile_k);
+    arguments->tap_tiles = (uint32_t)size_blocks(c->channels, kernel->tile_k);
     const cudaError_t error = encode_maps(device, conv_device, kernel, c, a);
     launch->function = kernel->functions[0][1][1];
     launch->blocks = cluster * (a->tiles < clusters ? a->tiles : clusters);

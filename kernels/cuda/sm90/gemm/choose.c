@@ -5,6 +5,7 @@
  * times of a step of k instead.
  */
 #include "kernels/cuda/sm90/gemm/model.h"
+#include "proto/size.h"
 
 #include <math.h>
 
@@ -42,11 +43,6 @@ static const double ONE_ROW_READS = 1.06;
 /* The time until a block that follows another one multiplies. */
 static const double ONE_ROW_NEXT_US = 2;
 
-static uint64_t ceil_div(uint64_t a, uint64_t b)
-{
-    return (a + b - 1) / b;
-}
-
 /* The rate at which kernels for few rows read the device memory of a card. */
 static double few_rows_rate(const struct sm90_card *card)
 {
@@ -77,7 +73,7 @@ static double one_row_us(const struct sm90_kernel *kernel, const struct gemm_pro
     size_t i = 0;
     while (ONE_ROW_STEPS[i].tile_n != kernel->tile_n)
         i++;
-    const uint64_t tiles = ceil_div(p->n, kernel->tile_n) * p->batch;
+    const uint64_t tiles = size_blocks(p->n, kernel->tile_n) * p->batch;
     const uint64_t rounds = tiles / card->multiprocessors, rest = tiles % card->multiprocessors;
     const uint64_t later_rounds = (tiles - 1) / card->multiprocessors;
     const double bytes = (double)kernel->tile_n * kernel->tile_k * sizeof(float);
@@ -85,7 +81,7 @@ static double one_row_us(const struct sm90_kernel *kernel, const struct gemm_pro
     const double round_us = fmax(ONE_ROW_STEPS[i].us, each_us * card->multiprocessors);
     const double rest_us = rest > 0 ? fmax(ONE_ROW_STEPS[i].us, each_us * (double)rest) : 0;
     return FEW_ROWS_LAUNCH_US + ONE_ROW_NEXT_US * (double)later_rounds +
-           (double)ceil_div(p->k, kernel->tile_k) * ((double)rounds * round_us + rest_us);
+           (double)size_blocks(p->k, kernel->tile_k) * ((double)rounds * round_us + rest_us);
 }
 
 /* The time of a streamed kernel, which computes one tile in each block. */
@@ -96,13 +92,13 @@ static double streamed_us(const struct sm90_kernel *kernel, const struct gemm_pr
     while (STREAMED_STEPS[i].tile_m != kernel->tile_m)
         i++;
     const uint64_t at_once = (uint64_t)card->multiprocessors * STREAMED_STEPS[i].blocks;
-    const double steps = (double)ceil_div(p->k, kernel->tile_k);
+    const double steps = (double)size_blocks(p->k, kernel->tile_k);
     double us = FEW_ROWS_LAUNCH_US;
-    for (uint64_t tiles = ceil_div(p->n, kernel->tile_n) * p->batch; tiles > 0;) {
+    for (uint64_t tiles = size_blocks(p->n, kernel->tile_n) * p->batch; tiles > 0;) {
         /* All whole rounds of blocks take the same time. */
         const uint64_t rounds = tiles < at_once ? 1 : tiles / at_once;
         const uint64_t blocks = tiles < at_once ? tiles : at_once;
-        const double each = (double)ceil_div(blocks, card->multiprocessors);
+        const double each = (double)size_blocks(blocks, card->multiprocessors);
         const double bytes = (double)kernel->tile_n * kernel->tile_k * sizeof(float);
         const double reading = bytes * (double)blocks / few_rows_rate(card);
         us += (double)rounds * steps *
@@ -118,10 +114,10 @@ static double fused_us(const struct sm90_kernel *kernel, const struct gemm_probl
 {
     const uint32_t multiprocessors = card->multiprocessors;
     const uint64_t tiles =
-        ceil_div(p->m, kernel->tile_m) * ceil_div(p->n, kernel->tile_n) * p->batch;
+        size_blocks(p->m, kernel->tile_m) * size_blocks(p->n, kernel->tile_n) * p->batch;
     const uint64_t waves = tiles / multiprocessors, rest = tiles % multiprocessors;
     const double rows = (double)(p->m < kernel->tile_m ? p->m : kernel->tile_m);
-    const double steps = (double)ceil_div(p->k, kernel->tile_k);
+    const double steps = (double)size_blocks(p->k, kernel->tile_k);
     double us = FEW_ROWS_LAUNCH_US +
                 (double)waves * steps * fused_step_us(kernel, card, rows, multiprocessors);
     if (rest > 0) {

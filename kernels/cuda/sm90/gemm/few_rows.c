@@ -5,14 +5,10 @@
 #include <string.h>
 
 #include "kernels/cuda/sm90/tensor_map.h"
+#include "proto/size.h"
 
 /* AHEAD_BYTES of B are prefetched for each 32 or 64 columns while earlier kernels run. */
 enum { ROWS_MAX = 64, COLUMNS_MIN = 32, BOX_K = 128, AHEAD_BYTES = 32768 };
-
-static uint64_t ceil_div(uint64_t a, uint64_t b)
-{
-    return (a + b - 1) / b;
-}
 
 static bool is_aligned(uint64_t elements, enum gemmd_dtype dtype)
 {
@@ -25,7 +21,7 @@ bool few_rows_takes(const struct gemm_problem *problem)
     const uint64_t max = INT32_MAX;
     return p->dtype == GEMMD_F8_E4M3 && p->scales == GEMM_SCALES_NONE && !p->transa &&
            p->m <= ROWS_MAX && p->n <= max && p->k <= max &&
-           p->batch <= max / 2 / ceil_div(p->n, COLUMNS_MIN) && is_aligned(p->lda, p->dtype) &&
+           p->batch <= max / 2 / size_blocks(p->n, COLUMNS_MIN) && is_aligned(p->lda, p->dtype) &&
            is_aligned(p->ldb, p->dtype) && is_aligned(p->ldc, p->out) &&
            (p->batch == 1 ||
             (is_aligned(p->stride_a, p->dtype) && is_aligned(p->stride_b, p->dtype) &&
@@ -46,7 +42,7 @@ cudaError_t few_rows_open(void)
 static bool is_too_narrow(const struct few_rows_kernel *kernel, const struct gemm_problem *p,
                           uint32_t multiprocessors)
 {
-    const uint64_t tiles = ceil_div(p->n, kernel->columns) * p->batch;
+    const uint64_t tiles = size_blocks(p->n, kernel->columns) * p->batch;
     return kernel->narrow && (tiles * kernel->row_blocks > multiprocessors || p->k < kernel->k_min);
 }
 
@@ -120,10 +116,10 @@ cudaError_t few_rows_prepare(const struct sm90_device *device, const struct gemm
     }
     sm90_set_epilogue(p, arguments);
     arguments->k = (uint32_t)p->k;
-    arguments->k_tiles = (uint32_t)ceil_div(p->k, kernel->stage_k);
+    arguments->k_tiles = (uint32_t)size_blocks(p->k, kernel->stage_k);
     arguments->tile_rows =
-        kernel->pair ? kernel->row_blocks : (uint32_t)ceil_div(p->m, kernel->rows);
-    arguments->tile_columns = (uint32_t)ceil_div(p->n, columns);
+        kernel->pair ? kernel->row_blocks : (uint32_t)size_blocks(p->m, kernel->rows);
+    arguments->tile_columns = (uint32_t)size_blocks(p->n, columns);
     arguments->tiles = arguments->tile_columns * (uint32_t)p->batch;
     launch->blocks = arguments->tiles * arguments->tile_rows;
     if (launch->blocks <= 2 * device->card.multiprocessors) { /* all blocks run at the same time */

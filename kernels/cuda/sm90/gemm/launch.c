@@ -8,6 +8,7 @@
 #include "kernels/cuda/sm90/gemm/split_k.h"
 #include "kernels/cuda/sm90/grid.h"
 #include "kernels/cuda/sm90/tensor_map.h"
+#include "proto/size.h"
 
 /* The values of enum sm90::element in wgmma.cuh. */
 enum { BF16, F16, I8, TF32, F32, F8 };
@@ -101,17 +102,12 @@ static const void *function_for(const struct sm90_kernel *kernel,
     return kernel->functions[promoted][a_along_k][b_along_k];
 }
 
-static uint64_t ceil_div(uint64_t a, uint64_t b)
-{
-    return (a + b - 1) / b;
-}
-
 /* The rows and columns of tiles of a problem, counted in tiles of a complete cluster. */
 static void count_tiles(const struct sm90_kernel *kernel, const struct gemm_problem *problem,
                         uint64_t *rows, uint64_t *columns)
 {
-    *rows = ceil_div(problem->m, (uint64_t)kernel->tile_m * kernel->cluster_m);
-    *columns = ceil_div(problem->n, (uint64_t)kernel->tile_n * kernel->cluster_n);
+    *rows = size_blocks(problem->m, (uint64_t)kernel->tile_m * kernel->cluster_m);
+    *columns = size_blocks(problem->n, (uint64_t)kernel->tile_n * kernel->cluster_n);
 }
 
 static bool sm90_aligned(uint64_t elements, enum gemmd_dtype dtype)
@@ -196,7 +192,7 @@ static uint64_t across_width(const struct tiled_operand *o)
     const uint64_t line = 128, bytes = o->element_bytes;
     const uint64_t starts = (uintptr_t)o->stored.data | o->stored.leading * bytes |
                             (o->batch > 1 ? o->stored.stride * bytes : 0);
-    return starts % line == 0 && o->parts == 1 ? ceil_div(o->extent * bytes, line) * line / bytes
+    return starts % line == 0 && o->parts == 1 ? size_blocks(o->extent * bytes, line) * line / bytes
                                                : o->extent;
 }
 
@@ -209,7 +205,7 @@ static struct view operand_view(const struct tiled_operand *o, uint64_t there)
     const uint32_t line_bytes = o->tile_k * o->element_bytes;
     uint32_t lines = o->tile / o->shares;
     if (o->shares == 1 && there < lines) {
-        lines = (uint32_t)ceil_div(there, 8) * 8;
+        lines = (uint32_t)size_blocks(there, 8) * 8;
     }
     return (struct view){
         .data = o->stored.data,
@@ -233,7 +229,7 @@ static struct view operand_view(const struct tiled_operand *o, uint64_t there)
 static uint32_t lines_across(const struct tiled_operand *o, uint64_t there)
 {
     const uint32_t box = 128 / o->element_bytes;
-    return !o->in_cluster && o->parts == 1 && there < o->tile ? (uint32_t)ceil_div(there, box) * box
+    return !o->in_cluster && o->parts == 1 && there < o->tile ? (uint32_t)size_blocks(there, box) * box
                                                               : o->tile;
 }
 
@@ -298,7 +294,7 @@ static cudaError_t encode_left_over(const struct sm90_device *device, const stru
     const uint32_t box = 128 / y->element_bytes, full_boxes = y->tile / box;
     const uint64_t there = lines_left(y), shift = (y->extent - there) % box;
     const uint64_t in_full = there > shift ? there - shift : 0;
-    const uint64_t full = ceil_div(in_full, box);
+    const uint64_t full = size_blocks(in_full, box);
     const bool left_over = shift > 0 || full > full_boxes;
     const uint32_t left_columns = half_box ? box / 2 : box;
     arguments->y_bytes = (full_boxes * box + left_columns) * line;
@@ -544,19 +540,19 @@ cudaError_t sm90_prepare(const struct sm90_device *device, const struct sm90_ker
     }
 
     arguments->k = (uint32_t)p->k;
-    arguments->k_tiles = (uint32_t)ceil_div(p->k, kernel->tile_k);
+    arguments->k_tiles = (uint32_t)size_blocks(p->k, kernel->tile_k);
     if (p->scales == GEMM_SCALES_BLOCK) { /* k is rounded up to whole blocks of scales */
         const uint32_t stages = GEMM_SCALE_BLOCK / kernel->tile_k;
-        arguments->k_tiles = (uint32_t)ceil_div(arguments->k_tiles, stages) * stages;
+        arguments->k_tiles = (uint32_t)size_blocks(arguments->k_tiles, stages) * stages;
     }
     const uint32_t chunks = kernel->chunks ? split_k_chunks(p) : 1;
-    arguments->chunk_tiles = (uint32_t)ceil_div(arguments->k_tiles, chunks);
+    arguments->chunk_tiles = (uint32_t)size_blocks(arguments->k_tiles, chunks);
     launch->function = function_for(kernel, p);
     launch->blocks =
         cluster * (arguments->tiles < clusters || kernel->fused ? arguments->tiles : clusters);
     launch->cluster = cluster;
     if (kernel->split) {
-        launch->cluster = (uint32_t)ceil_div(arguments->k_tiles, arguments->chunk_tiles);
+        launch->cluster = (uint32_t)size_blocks(arguments->k_tiles, arguments->chunk_tiles);
         launch->blocks = arguments->tiles * launch->cluster;
     } else if (in_pairs(kernel, arguments, device->card.multiprocessors)) {
         launch->blocks += launch->blocks % 2; /* an additional block finds no tile */

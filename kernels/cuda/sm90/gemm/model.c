@@ -3,6 +3,7 @@
 #include "kernels/cuda/sm90/gemm/split_k.h"
 #include "kernels/cuda/sm90/grid.h"
 #include "proto/dtype.h"
+#include "proto/size.h"
 
 #include <math.h>
 
@@ -24,11 +25,6 @@ static const double MULTIPLY_SHOWS = 0.5;
 /* The bytes of the smaller operand from which on far_share is as large as it gets. */
 static const double FAR_BYTES = 350e6;
 
-static uint64_t ceil_div(uint64_t a, uint64_t b)
-{
-    return (a + b - 1) / b;
-}
-
 /* `factor` if rows do not start at multiples of 128 bytes, else 1. */
 static double if_unaligned(uint64_t ld, enum gemmd_dtype dtype, double factor)
 {
@@ -39,7 +35,7 @@ static double if_unaligned(uint64_t ld, enum gemmd_dtype dtype, double factor)
  * those that exist, rounded up to a multiple of eight. */
 static double lines(uint32_t tile, uint64_t extent)
 {
-    const uint64_t there = ceil_div(extent, 8) * 8;
+    const uint64_t there = size_blocks(extent, 8) * 8;
     return there < tile ? (double)there : tile;
 }
 
@@ -136,16 +132,16 @@ double sm90_model_us(const struct sm90_kernel *kernel, const struct gemm_problem
     const uint64_t sharing = kernel->split ? split_k_chunks(p) : 1; /* blocks that share a tile */
     const uint64_t cluster = kernel->cluster_m * kernel->cluster_n * sharing;
     const struct sm90_tile_rows rows = sm90_tile_rows(kernel, p, card);
-    const uint64_t columns = ceil_div(p->n, (uint64_t)kernel->tile_n * kernel->cluster_n);
+    const uint64_t columns = size_blocks(p->n, (uint64_t)kernel->tile_n * kernel->cluster_n);
     const uint64_t tiles = rows.whole * columns * p->batch * cluster;
     const uint64_t halves = rows.half * columns;
     const double work = (double)tiles + (double)halves / 2; /* in whole tiles */
     const uint64_t usable = cluster > 2 ? card->multiprocessors - card->multiprocessors / IDLE_OF
                                         : card->multiprocessors;
     const uint64_t blocks = usable / cluster * cluster; /* that run at once */
-    const uint64_t waves = halves > 0 ? ceil_div(tiles, blocks) : tiles / blocks;
+    const uint64_t waves = halves > 0 ? size_blocks(tiles, blocks) : tiles / blocks;
     const uint64_t rest = halves > 0 ? 0 : tiles % blocks;
-    const double steps = (double)ceil_div(ceil_div(p->k, kernel->tile_k), sharing);
+    const double steps = (double)size_blocks(size_blocks(p->k, kernel->tile_k), sharing);
     const double element_bytes = in_parts(p) ? 3 * 2 : dtype_size(p->dtype);
     const double new_bytes = operands * element_bytes / (work * steps);
     const double tile_us = steps * step_us(kernel, p, r, card, (double)blocks, new_bytes);

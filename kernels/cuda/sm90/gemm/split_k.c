@@ -17,17 +17,12 @@ enum {
     ALIGNMENT = 256 /* bytes, of the sums in the workspace */
 };
 
-static uint64_t ceil_div(uint64_t a, uint64_t b)
-{
-    return (a + b - 1) / b;
-}
-
 /* The factor by which the shortest chunk is longer for more columns: the number of tiles of
  * columns, so that the sums are small compared with the operands. The factor is 1 for i8, whose
  * sums are exact, because a product of i8 with many rows need not be split at all. */
 static uint64_t tiles_that_count(enum gemmd_dtype dtype, uint64_t n)
 {
-    return dtype == GEMMD_I8 ? 1 : ceil_div(n, COLUMNS_TILE);
+    return dtype == GEMMD_I8 ? 1 : size_blocks(n, COLUMNS_TILE);
 }
 
 /* The length of a chunk, from n, k and the type. 0: k is not split. */
@@ -37,7 +32,7 @@ static uint64_t chunk_of(enum gemmd_dtype dtype, uint64_t n, uint64_t k)
     const uint64_t least = tiles_that_count(dtype, n) * unit;
     if (n > COLUMNS_MAX || k * element < K_BYTES_MIN || k < CHUNKS_MIN * least)
         return 0;
-    const uint64_t chunk = ceil_div(ceil_div(k, CHUNKS_MAX), unit) * unit;
+    const uint64_t chunk = size_blocks(size_blocks(k, CHUNKS_MAX), unit) * unit;
     return chunk > least ? chunk : least;
 }
 
@@ -88,8 +83,8 @@ bool split_k_plan(const struct gemm_problem *p, struct split_k *split)
     *split = (struct split_k){.chunk = split_k_chunks(p) > 1 ? 0 : chunk_of(p->dtype, p->n, p->k)};
     if (split->chunk == 0)
         return true;
-    split->count = ceil_div(p->k, split->chunk);
-    split->ld = ceil_div(p->n, line) * line;
+    split->count = size_blocks(p->k, split->chunk);
+    split->ld = size_blocks(p->n, line) * line;
     return size_mul(p->m, split->ld, &split->stride) &&
            size_mul(split->stride, split->count, &split->bytes) &&
            size_mul(split->bytes, p->batch, &split->bytes) &&

@@ -1,4 +1,4 @@
-/* server/device/cuda/backend.c where there is a GPU, and what is said where there is none. */
+/* server/device/cuda/cuda_device.c where there is a GPU, and what is said where there is none. */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
@@ -562,8 +562,8 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("cuda_backend");
-    TCase *tests = tcase_create("cuda_backend");
+    Suite *suite = suite_create("cuda_device");
+    TCase *tests = tcase_create("cuda_device");
     tcase_set_timeout(tests, 60);
     tcase_add_test(tests, a_device_that_is_not_there_is_refused);
     if (has_gpu()) {

@@ -1,4 +1,4 @@
-/* server/device/cpu/backend.c: attentions of a launch list are computed by one launch, with the
+/* server/device/cpu/cpu_device.c: attentions of a launch list are computed by one launch, with the
  * bytes that each has alone. */
 #include <check.h>
 #include <stdlib.h>
@@ -134,8 +134,8 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("cpu_backend");
-    TCase *tests = tcase_create("cpu_backend");
+    Suite *suite = suite_create("cpu_device");
+    TCase *tests = tcase_create("cpu_device");
     tcase_set_timeout(tests, 240);
     tcase_add_checked_fixture(tests, setup, teardown);
     tcase_add_test(tests, a_launch_list_is_one_group);
