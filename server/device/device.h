@@ -7,16 +7,16 @@
  * thread, then by the main thread again. The other functions may be called from any thread.
  *
  * CUDA: operands are copied from host memory to the work's range of device memory, and the result
- * is copied back. Operands and results in tensor memory are used where they are. Small products
- * share launches on streams of their own, whose kernels read and write pinned host memory directly.
- * So do products of few rows with one resident B, which are stacked (device_stack.h).
+ * is copied back. Operands and results in tensor memory are used where they are. Small problems of
+ * all operations share launches on streams of their own, whose kernels read and write pinned host
+ * memory directly (operation->is_small). So do problems that share a resident operand, such as
+ * products of few rows with one resident B, which are stacked (device_stack.h).
  *
  * CPU: operands are used where they are. The device's memory holds only the workspaces of kernels
  * and of stacks.
  *
- * Small problems of other operations share the launches of small products on CUDA. Larger ones of
- * one kind share launches on both backends if a kernel computes groups (operation->group_traits),
- * each problem in its own range of device memory.
+ * Larger problems of one kind share launches on both backends if a kernel computes groups
+ * (operation->group_traits), each problem in its own range of device memory.
  */
 #ifndef SERVER_DEVICE_DEVICE_H
 #define SERVER_DEVICE_DEVICE_H
@@ -91,8 +91,8 @@ bool device_uuid(enum gemm_backend backend, int32_t index, char uuid[DEVICE_UUID
 /* The NUMA node of the host that is nearest to a device; -1: not known. */
 int32_t device_host_node(enum gemm_backend backend, int32_t index);
 
-/* Opens a device: allocates its memory, creates streams and library handles, and runs products and
- * attentions with known answers through every kernel, type and transposition (self_test.h), so that
+/* Opens a device: allocates its memory, creates streams and library handles, and runs problems of
+ * all operations with known answers through every kernel and type (self_test.h), so that
  * all code is loaded and the first request is as fast as any later one. A kernel that fails or
  * gives a wrong answer is left out (device_left_out). GEMMD_ERR_DEVICE_LOST: no other kernel takes
  * the place of a kernel that was left out, or the device was lost. `*device` is unchanged on
