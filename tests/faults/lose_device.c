@@ -1,6 +1,6 @@
 /*
  * lose_device - makes the daemon's device lost, as after a sticky error of a GPU. To be linked into
- * the program gemmd-losing, with the linker's options --wrap=device_submit and --wrap=device_open.
+ * the program gemmd-losing, with the linker's options --wrap=device_submit and --wrap=self_test.
  *
  * The device is lost when a product of LOST_M x LOST_N with LOST_K is launched while the file that
  * the variable LOSE_DEVICE names exists. The file is removed, so one file loses the device once.
@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "server/device/device_ops.h"
+#include "server/device/self_test.h"
 
 enum { LOST_M = 13, LOST_N = 17, LOST_K = 19 };
 
@@ -29,16 +30,13 @@ void __wrap_device_submit(struct device *device, struct work *works)
     __real_device_submit(device, works);
 }
 
-enum gemmd_error __real_device_open(const struct device_options *options, struct device **device,
-                                    struct fault *fault);
-enum gemmd_error __wrap_device_open(const struct device_options *options, struct device **device,
-                                    struct fault *fault);
+enum gemmd_error __real_self_test(struct device *device, const char *without, struct fault *fault);
+enum gemmd_error __wrap_self_test(struct device *device, const char *without, struct fault *fault);
 
-enum gemmd_error __wrap_device_open(const struct device_options *options, struct device **device,
-                                    struct fault *fault)
+enum gemmd_error __wrap_self_test(struct device *device, const char *without, struct fault *fault)
 {
     const char *broken = getenv("BROKEN_DEVICES");
-    if (broken != NULL && strchr(broken, '0' + options->index) != NULL)
+    if (broken != NULL && strchr(broken, '0' + device_info(device)->index) != NULL)
         return fault_set(fault, GEMMD_ERR_DEVICE_LOST, NULL, "a test has broken the device");
-    return __real_device_open(options, device, fault);
+    return __real_self_test(device, without, fault);
 }

@@ -218,16 +218,16 @@ def test_the_bytes_are_those_of_one_device(start, devices):
 
 
 def endless(b=None):
-    """A product that takes minutes and is not divided among devices; `b` names a resident B."""
+    """A product that takes minutes and is not divided among devices, because its result is to be stored; `b`
+    names a resident B."""
     m, n, k = 8192, 4096, 2048
     length = 2 * (m * k + (k * n if b is None else 0))
-    return request("POST", f"/gemm?m={m}&n={n}&k={k}&dtype=bf16&transa=1&kernel=naive" + (f"&b={b}" if b else ""),
+    return request("POST", f"/gemm?m={m}&n={n}&k={k}&dtype=bf16&store=C&kernel=naive" + (f"&b={b}" if b else ""),
                    [OCTETS, ("Content-Length", length)], bytes(length))
 
 
 def test_long_products_run_on_both_devices_at_the_same_time(two):
-    """The second one goes to the device that has nothing to do. Both end when their clients leave.
-    A product with a transposed A in its body is not divided among devices."""
+    """The second one goes to the device that has nothing to do. Both end when their clients leave."""
     data = endless()
     with Wire(two.address) as first, Wire(two.address) as second:
         first.send(data)
@@ -239,9 +239,10 @@ def test_long_products_run_on_both_devices_at_the_same_time(two):
 
 
 def product_on(name, size, *headers):
-    """A product that is not divided among devices, and its body."""
-    length = 4 * size * size
-    return request("POST", f"/gemm?m={size}&n={size}&k={size}&transa=1&kernel=naive&b={name}",
+    """A product that is not divided among devices, because it has one step of rows, and its body."""
+    m = min(size, 256)
+    length = 4 * m * size
+    return request("POST", f"/gemm?m={m}&n={size}&k={size}&kernel=naive&b={name}",
                    [OCTETS, ("Content-Length", length), *headers]), bytes(length)
 
 

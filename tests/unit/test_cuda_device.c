@@ -343,7 +343,6 @@ static void check_stack(struct device *device, enum gemmd_dtype dtype, const cha
         if (i > 0)
             works[i - 1].next = &works[i];
     }
-    const uint64_t key = works[0].stack_key;
     device_submit(device, &works[0]);
     ck_assert_ptr_eq(wait_for_one(device), &works[0]);
     for (uint32_t i = 0; i < STACKED; i++) {
@@ -357,11 +356,12 @@ static void check_stack(struct device *device, enum gemmd_dtype dtype, const cha
             struct work *work = &works[i];
             const uint64_t bytes = work->task.problem.gemm.m * n * size;
             work->next = NULL;
-            work->shared_launch = stacked;
-            work->stack_key = stacked ? key : 0;
+            work->own_launch = !stacked;
             memset(work->task.problem.gemm.c, 0xff, bytes);
             if (!stacked)
                 reserve(device, work);
+            else
+                ck_assert(device_plan(device, work));
             run(device, work);
             if (!stacked)
                 arena_free(device_arena(device), work->device_offset);
