@@ -37,7 +37,7 @@ struct job {
     char tenant[JOB_TENANT_MAX + 1], request_id[JOB_REQUEST_ID_MAX + 1];
     const char *op;
     enum job_state state;
-    struct job_owner *owner;    /* from job_accept to job_finish */
+    struct job_owner *owner;   /* from job_accept to job_finish */
     struct job_answer *answer; /* NULL once nothing needs the answer and nothing writes it */
     struct list waiters;
     int64_t created_ms; /* since the epoch */

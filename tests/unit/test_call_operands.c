@@ -320,8 +320,7 @@ static bool take(void *context, const void *bytes, uint64_t count)
 {
     struct receiver *receiver = context;
     struct outcome *outcome = receiver->outcome;
-    outcome->code =
-        compute_call_append(&receiver->call, bytes, count, &outcome->fault);
+    outcome->code = compute_call_append(&receiver->call, bytes, count, &outcome->fault);
     if (outcome->code == GEMMD_OK)
         call_look_further(&receiver->call, &stage.services);
     return outcome->code == GEMMD_OK;

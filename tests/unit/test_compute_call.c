@@ -56,9 +56,8 @@ static void open_call(struct compute_call *call, const char *m, const char *beta
 static void append(struct compute_call *call, uint64_t from, uint64_t to)
 {
     for (uint64_t at = from; at < to; at += PART) {
-        ck_assert_int_eq(compute_call_append(call, body + at,
-                                             at + PART < to ? PART : to - at, NULL),
-                         GEMMD_OK);
+        ck_assert_int_eq(
+            compute_call_append(call, body + at, at + PART < to ? PART : to - at, NULL), GEMMD_OK);
         call_look_further(call, &stage.services);
     }
 }

@@ -94,7 +94,8 @@ static bool softmax_clustered_takes(const void *problem)
         size_blocks(p->length * dtype_size(p->dtype), SOFTMAX_CLUSTERED_PART_BYTES);
     const uint64_t each = dtype_size(p->out) > dtype_size(p->dtype) ? 1 : 2; /* of a block */
     return softmax_problem_offered(problem) && is_narrow(p) && parts > 1 &&
-           parts <= each * SOFTMAX_CLUSTERED_BLOCKS && cuda_grid_fits(p->rows, SOFTMAX_CLUSTERED_BLOCKS);
+           parts <= each * SOFTMAX_CLUSTERED_BLOCKS &&
+           cuda_grid_fits(p->rows, SOFTMAX_CLUSTERED_BLOCKS);
 }
 
 static enum gemmd_error softmax_clustered_run(struct gemm_context *context, const void *problem,

@@ -19,8 +19,8 @@
  * fails. After a sticky error (an illegal address, an uncorrectable memory error) every call fails
  * for the rest of the process: the device is lost.
  *
- * Used by cuda_device.c, which opens, warms and closes the device. Functions are called from the thread
- * that called device_enter, with the device set, unless their comment says otherwise.
+ * Used by cuda_device.c, which opens, warms and closes the device. Functions are called from the
+ * thread that called device_enter, with the device set, unless their comment says otherwise.
  */
 #ifndef SERVER_DEVICE_CUDA_RUN_H
 #define SERVER_DEVICE_CUDA_RUN_H

@@ -3,8 +3,8 @@
  *
  * Each task has its own range of device memory. The small parts of tasks that share a launch are
  * moved by one kernel launch for all of them, which reads and writes pinned host memory directly,
- * so that the host issues no copy for each task. Used by run.c and cuda_device.c only, on the thread
- * that called device_enter.
+ * so that the host issues no copy for each task. Used by run.c and cuda_device.c only, on the
+ * thread that called device_enter.
  */
 #ifndef SERVER_DEVICE_CUDA_TASK_GROUP_H
 #define SERVER_DEVICE_CUDA_TASK_GROUP_H

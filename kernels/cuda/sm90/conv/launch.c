@@ -245,7 +245,8 @@ cudaError_t sm90_conv_prepare(const struct sm90_device *device,
     a->k = (uint32_t)product.k;
     a->k_tiles = a->chunk_tiles = (uint32_t)(product.k / kernel->tile_k);
     a->tile_rows = (uint32_t)size_blocks(product.m, (uint64_t)kernel->tile_m * kernel->cluster_m);
-    a->tile_columns = (uint32_t)size_blocks(product.n, (uint64_t)kernel->tile_n * kernel->cluster_n);
+    a->tile_columns =
+        (uint32_t)size_blocks(product.n, (uint64_t)kernel->tile_n * kernel->cluster_n);
     a->tiles = a->tile_rows * a->tile_columns;
     a->band = sm90_band_rows(kernel, clusters, a->tile_rows);
     a->bias = c->bias;

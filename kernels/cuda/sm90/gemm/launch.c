@@ -229,8 +229,9 @@ static struct view operand_view(const struct tiled_operand *o, uint64_t there)
 static uint32_t lines_across(const struct tiled_operand *o, uint64_t there)
 {
     const uint32_t box = 128 / o->element_bytes;
-    return !o->in_cluster && o->parts == 1 && there < o->tile ? (uint32_t)size_blocks(there, box) * box
-                                                              : o->tile;
+    return !o->in_cluster && o->parts == 1 && there < o->tile
+               ? (uint32_t)size_blocks(there, box) * box
+               : o->tile;
 }
 
 /* Encodes the boxes of tiles of which `there` rows or columns exist. *bytes is the number of bytes
