@@ -2,9 +2,7 @@
 #include <inttypes.h>
 #include <stddef.h>
 #include <stdio.h>
-#include <string.h>
 
-#include "kernels/backend.h"
 #include "kernels/freivalds.h"
 #include "kernels/known_answer.h"
 #include "kernels/launch_cut.h"

@@ -36,7 +36,8 @@ struct operation_range {
     uint64_t first, count;
 };
 
-/* One problem of a group, with a workspace of its own (NULL if it needs none). */
+/* One problem of a group, with a workspace of its own (NULL if it needs none); or one problem of a
+ * stack, which has no workspace. */
 struct operation_member {
     const void *problem;
     void *workspace;
@@ -85,7 +86,8 @@ struct operation_kernel {
     /* The most operations that one launch should have, as operation->launch_cost counts them, if
      * the kernel has parts, or the operation cuts problems itself (operation->cut). A product with
      * more operations is cut by rows or by problems of the batch, and every element has the same
-     * bits as in one launch. 0: a problem is computed in one launch. */
+     * bits as in one launch; so the product can also be divided over devices. 0: the products of
+     * the kernel are computed in one launch. A kernel with parts has another number than 0. */
     double launch_flops;
     /* The same for products of f32 with precision full, if it is another number. */
     double launch_flops_f32;
@@ -230,7 +232,8 @@ struct operation {
     struct operation_traits (*group_traits)(const void *problem);
     /* The work of a problem of a group, at least 1. NULL: 1. */
     uint32_t (*group_units)(const void *problem);
-    /* Problems that share a resident operand. NULL: none are stacked. */
+    /* Problems that share a resident operand. NULL: none are stacked. An operation has stacks or
+     * groups, not both. */
     const struct operation_stack *stack;
 
     /* How a problem can be divided over several devices. `units`: the most units that the problem
@@ -242,8 +245,8 @@ struct operation {
 
     /* The check of a result after its computation (freivalds.h): the size of the check's workspace,
      * and the check, which writes the largest residual to the start of the workspace and those of
-     * the rows to `residuals`, if that is not NULL. NULL: results
-     * cannot be checked. `can_check`: whether the result of this problem can. */
+     * the rows to `residuals`, if that is not NULL. NULL: results cannot be checked. `can_check`:
+     * whether the result of this problem can. */
     bool (*can_check)(const void *problem);
     bool (*check_bytes)(const void *problem, uint64_t *out);
     enum gemmd_error (*check)(struct gemm_context *context, const void *problem, uint64_t seed,
@@ -281,9 +284,10 @@ const struct operation_kernel *operation_preferred(const struct operation *opera
 
 /* Selects the kernel for a problem. `name` is a kernel's name or "auto". "auto" selects the first
  * kernel of the backend's list that takes the problem, or the faster kernel that this kernel names
- * (operation_preferred). Returns GEMMD_ERR_UNSUPPORTED if no kernel has the name or the named
- * kernel does not take the problem; `fault` lists what would be taken. Pure: the choice depends
- * only on the device and on the problem's shape and types. */
+ * (operation_preferred). For a small problem of an operation with small_in_group, it selects the
+ * first that takes the problem and has run_group, if there is one. Returns GEMMD_ERR_UNSUPPORTED if
+ * no kernel has the name or the named kernel does not take the problem; `fault` lists what would be
+ * taken. Pure: the choice depends only on the device and on the problem's shape and types. */
 enum gemmd_error operation_select(const struct operation *operation,
                                   const struct gemm_device *device, const char *name,
                                   const void *problem, const struct operation_kernel **kernel,

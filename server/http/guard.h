@@ -46,7 +46,8 @@ bool guard_target(const char *target, size_t bytes);
  * allows at most one Content-Length, which must be digits; allows Transfer-Encoding only in
  * HTTP/1.1, as a single "chunked" and without Content-Length; allows at most one Content-Encoding,
  * of a supported coding. A violation sets request->fault and returns its code: GEMMD_ERR_MALFORMED,
- * GEMMD_ERR_TOO_LARGE for a Content-Length over 64 bits, or GEMMD_ERR_MEDIA_TYPE for the coding. */
+ * GEMMD_ERR_TOO_LARGE for a Content-Length over 64 bits or a compressed body that is longer than
+ * --max-body, or GEMMD_ERR_MEDIA_TYPE for the coding. */
 enum gemmd_error guard_headers(struct request *request, const struct request_line *line);
 
 /* The callback for libmicrohttpd's messages (MHD_LogCallback). `thread` is the I/O thread. Refuses

@@ -19,7 +19,7 @@ enum admission_limit {
     ADMISSION_LIMIT_REQUESTS,
     ADMISSION_LIMIT_BYTES,
     ADMISSION_LIMIT_TENANT_REQUESTS,
-    ADMISSION_LIMIT_TENANT_BYTES,
+    ADMISSION_LIMIT_TENANT_BYTES, /* tenant_bytes, and tenant_share_bytes */
     ADMISSION_LIMIT_COUNT
 };
 
@@ -70,8 +70,8 @@ struct admission_place admission_move(struct admission_place *place);
 
 /* An answer of fewer bytes is taken by the socket's buffer at once, so that it holds no place. */
 enum { ADMISSION_SENT_AT_ONCE_BYTES = 64 * 1024 };
-/* Keeps `sent` bytes of a reservation for the time that an answer takes to be sent, or gives the
- * reservation back if the answer is sent at once. */
+/* Keeps `sent` bytes of a reservation for the time that an answer takes to be sent, during which
+ * the request still counts, or gives the reservation back if the answer is sent at once. */
 void admission_keep(struct admission_place *place, uint64_t sent);
 
 /* Records how many requests and bytes have ended, for Retry-After. Called by a timer several times

@@ -42,17 +42,17 @@ struct verify_counts {
 struct dispatch *dispatch_start(struct device *device, struct queue *queue,
                                 struct early_copy *early_copy, struct metrics_shard *shard,
                                 uint32_t max_launch_works, uint32_t busy_poll_us);
-/* Waits until all works that were pushed have ended, and ends both threads. Works that are pushed
+/* Waits until all works that were pushed have ended, and ends the thread. Works that are pushed
  * later end with GEMMD_ERR_DRAINING. False: the device did not finish within `patience_ns`
- * (UINT64_MAX: any time). The threads then still run and still use their memory, and the process
- * can only end. NULL is allowed. */
+ * (UINT64_MAX: any time). The thread then still runs and still uses its memory, and the process can
+ * only end. NULL is allowed. */
 bool dispatch_stop(struct dispatch *dispatch, uint64_t patience_ns);
 /* dispatch_stop in two steps, for a dispatch whose state other threads still read. dispatch_end
- * ends the threads. dispatch_free frees the dispatch, and may be called only after dispatch_end has
+ * ends the thread. dispatch_free frees the dispatch, and may be called only after dispatch_end has
  * returned true. NULL is allowed. */
 bool dispatch_end(struct dispatch *dispatch, uint64_t patience_ns);
 void dispatch_free(struct dispatch *dispatch);
-/* Abandons the threads after a dispatch_stop or dispatch_end that returned false, since the process
+/* Abandons the thread after a dispatch_stop or dispatch_end that returned false, since the process
  * ends. */
 void dispatch_leave(struct dispatch *dispatch);
 

@@ -8,7 +8,8 @@
  * one lane pass those of the other at most as often as the lane has streams. Which works join the
  * first work in a launch list depends on the first work:
  *
- * - If the first work can be stacked (work.h: stack_key), all waiting works of the same stack join,
+ * - If the first work can be stacked (work.h: stack_key), the waiting works of the same stack join,
+ *   up to the limits of a launch and of a stack,
  *   whatever waits between them, because they add almost nothing to the launch's time. They join in
  *   the queue's order, so that tenants share a stack fairly. Each of these works is charged to its
  *   tenant as if its turn had come, so that a tenant that fills a stack waits longer for its next

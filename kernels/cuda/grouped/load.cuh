@@ -77,7 +77,7 @@ struct source {
     bool along_k;
 };
 
-/* `lines` lines of `line_bytes`, filled up with zeros to `lines_filled` of `bytes_filled`. */
+/* `count` lines of `bytes`, filled up with zeros to `count_filled` lines of `bytes_filled`. */
 struct lines {
     const char *from;
     uint64_t ld;

@@ -88,7 +88,8 @@ struct call_operation {
                                 const struct call_residents *residents, bool has_lse,
                                 union operation_problem *problem, struct fault *fault);
     /* Points a problem at the resident operands, where `residents` has them, and at the memory for
-     * a stored result, and sets their leading dimensions and strides. */
+     * a stored result, and sets their leading dimensions and strides. Called once more for each
+     * device of a call that is divided, with the copies of the operands on that device. */
     void (*point_residents)(const struct call_residents *residents,
                             union operation_problem *problem);
     /* How many rows each resident operand is multiplied with, for the tenant's fair share. NULL: so
@@ -106,7 +107,7 @@ extern const struct call_operation conv2d_operation;    /* conv2d_operation.c */
 extern const struct call_operation reduce_operation;    /* array_operations.c */
 extern const struct call_operation softmax_operation;   /* array_operations.c */
 
-/* The fields that the requests of all operations have. */
+/* A field of the request at one of the offsets of struct call_operation. */
 static inline const void *call_request_field(const union call_request *request, size_t at)
 {
     return (const char *)request + at;

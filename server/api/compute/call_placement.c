@@ -347,7 +347,7 @@ enum gemmd_error call_prepare(struct compute_call *call, struct services *servic
     call->prepared = code == GEMMD_OK;
     if (call->split != NULL) {
         call_device_discharge(call); /* the executors of the parts are charged instead */
-    } else if (call->prepared) {
+    } else if (call->prepared && services->executors.count > 1) {
         const struct call_host_bytes bytes = call_host_bytes(call);
         call_device_charge(call, services, call->work.flops,
                            (uint64_t)(bytes.whole + bytes.divided));

@@ -56,7 +56,7 @@ struct compute_call {
     bool body_sized;                    /* body_capacity is the length of the complete body */
     bool prepared;                      /* call_prepare has succeeded */
     bool sends_result;                  /* c is known, and the answer has results in its body */
-    uint64_t look_at_bytes;             /* call_look looks when so many bytes have arrived */
+    uint64_t look_at_bytes;             /* call_look_further looks at so many bytes */
     struct early_copy_body *early_copy; /* of the body's operands; NULL: there is no early copy */
     /* Pinned; owned. The block begins with `front_bytes` bytes for an endpoint's own text and with
      * the header of the answer's format, which are `header_bytes` bytes together. The results
