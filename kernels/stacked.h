@@ -13,8 +13,8 @@
  * How the queue of the daemon uses this module:
  *   - rows_max of gemm_stack says how many rows the kernel that was chosen for a request can stack.
  *   - Requests can share a stack if kernel, types, precision, scales, activation, n, k, transb,
- *     alpha, beta, B, its scales and the leading dimensions are the same. Their numbers of rows may
- *     differ. Requests with a bias or with more than 128 rows are not stacked.
+ *     alpha, beta, B, its scales and the leading dimensions are the same. The requests may have
+ *     different numbers of rows. Requests with a bias or with more than 128 rows are not stacked.
  *   - gemm_stacked_bytes gives the device memory that a stack of `problem->m` rows needs. The size
  *     grows with m, so a workspace for the largest stack serves all stacks.
  *   - gemm_stacked enqueues the whole computation on the context's stream. Rows are read from and
