@@ -1,8 +1,8 @@
 /*
  * log.h - the log: one line for each event on standard output, as JSON or text.
  *
- * Lines are written whole. The format is set once, before threads start. A separate thread writes
- * the lines (log_writer.h). Standard output that is full, closed or not read therefore never blocks
+ * Lines are written whole. The format is set once, before threads start. A thread of the
+ * log writes the lines. Standard output that is full, closed or not read therefore never blocks
  * another thread and never stops the daemon: lines are lost and counted, and a later line of the
  * log says how many. SIGPIPE must be ignored. Any thread.
  *
@@ -28,7 +28,8 @@ struct log *log_create(enum config_log_level level, enum config_log_format forma
 void log_set_level(struct log *log, enum config_log_level level);
 /* Waits until the lines so far are written, but LOG_FLUSH_MS at most. */
 void log_sync(struct log *log);
-/* Writes the lines so far as log_sync does, and frees the log. NULL is allowed. */
+/* Writes the lines so far as log_sync does, and frees the log. The log's thread is left behind if a
+ * write still blocks it, and frees the log if the write ever ends. NULL is allowed. */
 void log_destroy(struct log *log);
 
 /* Writes a line: {"time":"...Z","level":"info","message":"..."}. Quotes, control characters and
@@ -76,16 +77,20 @@ struct log_buffer {
     uint64_t since_ns; /* when the first line was added */
     char text[LOG_BUFFER_BYTES];
 };
-/* Adds a line to a buffer. `now_ns` is the time on the monotonic clock. */
+/* Adds a line to a buffer. `now_ns` is the time on the monotonic clock. Without a buffer (NULL) the
+ * line is handed over at once. */
 void log_access(struct log *log, struct log_buffer *buffer, const struct log_access *entry,
                 uint64_t now_ns);
-/* Writes a line as log_access does, without a buffer. Any thread. */
-void log_entry(struct log *log, const struct log_access *entry);
 /* When the buffer is due; UINT64_MAX: the buffer is empty. */
-uint64_t log_buffer_due_ns(const struct log_buffer *buffer);
+static inline uint64_t log_buffer_due_ns(const struct log_buffer *buffer)
+{
+    return buffer->length == 0 ? UINT64_MAX : buffer->since_ns + LOG_DELAY_MS * UINT64_C(1000000);
+}
 void log_flush(struct log *log, struct log_buffer *buffer);
 
-/* Whether the log's thread has made progress since the last call (log_writer.h). */
+/* Whether the log's thread has looked for lines since the last call, or is writing. A write that
+ * blocks, because nobody reads the output, must not end the daemon. Wakes the thread for the next
+ * call. */
 bool log_alive(struct log *log);
 /* Number of lines that were lost. */
 uint64_t log_dropped(const struct log *log);

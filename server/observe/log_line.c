@@ -14,30 +14,8 @@ static void add_bytes(struct log_line *line, const char *bytes, size_t length)
 {
     if (length > LOG_LINE_MAX - line->length)
         return;
-    /* cppcheck-suppress uninitvar ; callers pass only bytes that they have written */
     memcpy(line->text + line->length, bytes, length);
     line->length += length;
-}
-
-/* Adds text of the daemon's own, which is not escaped. */
-static void add_text(struct log_line *line, const char *text)
-{
-    add_bytes(line, text, strlen(text));
-}
-
-static void add_number(struct log_line *line, uint64_t value)
-{
-    char text[DECIMAL_MAX];
-    const char *end = decimal_u64(text, value);
-    add_bytes(line, text, (size_t)(end - text));
-}
-
-/* Adds a duration in milliseconds with three decimals. */
-static void add_milliseconds(struct log_line *line, uint64_t ns)
-{
-    char text[DECIMAL_MAX];
-    const char *end = decimal_milliseconds(text, ns);
-    add_bytes(line, text, (size_t)(end - text));
 }
 
 /* The length of the UTF-8 sequence at `text`, or 0 if there is none (RFC 3629: no surrogates, no
@@ -83,60 +61,68 @@ static size_t escape_one(const unsigned char *text, char out[8], size_t *out_len
     return length;
 }
 
+/* The number of characters at the start of `text` that are logged as they are: ASCII, but for
+ * quotes, backslashes and control characters. */
+static size_t plain_length(const unsigned char *text)
+{
+    size_t length = 0;
+    while (text[length] >= ' ' && text[length] < 0x7f && text[length] != '"' &&
+           text[length] != '\\')
+        length++;
+    return length;
+}
+
 /* Adds escaped text without quotes, of `budget` bytes at most. Longer text is cut and ends in
  * "...".
  */
 static void add_escaped(struct log_line *line, const char *text, size_t budget)
 {
     static const char cut[] = "...";
+    const size_t start = line->length, last_cut = budget - (sizeof(cut) - 1);
     const unsigned char *next = (const unsigned char *)text;
-    size_t start = line->length, fallback = start; /* where "..." still fits in the budget */
+    size_t fallback = start; /* where "..." still fits in the budget */
     while (*next) {
         char escaped[8];
-        size_t length;
-        next += escape_one(next, escaped, &length);
-        if (line->length - start + length > budget) {
+        const size_t used = line->length - start, left = budget - used;
+        size_t taken = plain_length(next), length = taken < left ? taken : left;
+        const bool plain = taken > 0;
+        if (plain)
+            taken = length;
+        else
+            taken = escape_one(next, escaped, &length);
+        if (length == 0 || length > left) {
             line->length = fallback;
             add_bytes(line, cut, sizeof(cut) - 1);
             return;
         }
-        add_bytes(line, escaped, length);
-        if (line->length - start + sizeof(cut) - 1 <= budget)
+        add_bytes(line, plain ? (const char *)next : escaped, length);
+        next += taken;
+        if (used + length <= last_cut)
             fallback = line->length;
+        else if (plain && used < last_cut) /* plain text can be cut between any two characters */
+            fallback = start + last_cut;
     }
 }
 
-static void add_time(struct log_line *line)
-{
-    struct timespec now;
-    struct tm utc;
-    char text[64];
-    clock_gettime(CLOCK_REALTIME, &now);
-    gmtime_r(&now.tv_sec, &utc);
-    snprintf(text, sizeof(text), "%04d-%02d-%02dT%02d:%02d:%02d.%06ldZ", utc.tm_year + 1900,
-             utc.tm_mon + 1, utc.tm_mday, utc.tm_hour, utc.tm_min, utc.tm_sec, now.tv_nsec / 1000);
-    add_text(line, text);
-}
-
-/* Starts a line with the time and the level:
- * `{"time":"2026-11-21T10:00:00.123456Z","level":"info",` or `2026-11-21T10:00:00.123456Z info `.
- */
+/* Starts a line with the time, the level and the start of the message:
+ * `{"time":"2026-11-21T10:00:00.123456Z","level":"info","message":"` or
+ * `2026-11-21T10:00:00.123456Z info    `. */
 static void begin_line(struct log_line *line, enum config_log_format format,
                        enum config_log_level level)
 {
-    static const char *const names[] = {"debug", "info", "warning", "error"};
+    static const char *const levels[] = {
+        "\",\"level\":\"debug\",\"message\":\"", "\",\"level\":\"info\",\"message\":\"",
+        "\",\"level\":\"warning\",\"message\":\"", "\",\"level\":\"error\",\"message\":\""};
     static const char *const columns[] = {" debug   ", " info    ", " warning ", " error   "};
-    line->length = 0;
-    if (format == CONFIG_LOG_TEXT) {
-        add_time(line);
-        add_text(line, columns[level]);
-        return;
-    }
-    add_text(line, "{\"time\":\"");
-    add_time(line);
-    add_text(line, "\",\"level\":\"");
-    add_text(line, names[level]);
-    add_text(line, "\",");
+    const bool is_json = format == CONFIG_LOG_JSON;
+    struct timespec now;
+    struct tm utc;
+    clock_gettime(CLOCK_REALTIME, &now);
+    gmtime_r(&now.tv_sec, &utc);
+    line->length = (size_t)snprintf(
+        line->text, LOG_LINE_MAX, "%s%04d-%02d-%02dT%02d:%02d:%02d.%06ldZ%s",
+        is_json ? "{\"time\":\"" : "", utc.tm_year + 1900, utc.tm_mon + 1, utc.tm_mday, utc.tm_hour,
+        utc.tm_min, utc.tm_sec, now.tv_nsec / 1000, is_json ? levels[level] : columns[level]);
 }
 
 /* Ends the line with a newline. */
@@ -151,11 +137,9 @@ void log_line_event(struct log_line *line, enum config_log_format format,
                     enum config_log_level level, const char *message)
 {
     begin_line(line, format, level);
-    if (format == CONFIG_LOG_JSON)
-        add_text(line, "\"message\":\"");
     add_escaped(line, message, MESSAGE_BUDGET);
     if (format == CONFIG_LOG_JSON)
-        add_text(line, "\"}");
+        add_bytes(line, "\"}", 2);
     end_line(line);
 }
 
@@ -166,6 +150,9 @@ void log_line_event(struct log_line *line, enum config_log_format format,
  * Together the strings fit in LOG_LINE_MAX besides about 1,000 bytes of names and numbers. */
 enum { PATH_BUDGET = 1400, ID_BUDGET = 400, REASON_BUDGET = 256, WORD_BUDGET = 96 };
 
+/* The most bytes of a member besides its string: the name, what stands around it, and a number. */
+enum { MEMBER_MAX = 64 };
+
 /* How a member is written: the text before its name and after it. */
 struct style {
     const char *before, *after;
@@ -174,37 +161,37 @@ struct style {
 static const struct style json = {",\"", "\":", true};
 static const struct style text = {" ", "=", false};
 
-static void name_member(struct log_line *line, const struct style *style, const char *name)
+/* Writes the name of a member, behind which there is room for a number or a quote. Returns false if
+ * the line is full. */
+static bool name_member(struct log_line *line, const struct style *style, const char *name)
 {
-    add_text(line, style->before);
-    add_text(line, name);
-    add_text(line, style->after);
+    char *const begin = line->text + line->length;
+    if (line->length > LOG_LINE_MAX - MEMBER_MAX)
+        return false;
+    line->length +=
+        (size_t)(stpcpy(stpcpy(stpcpy(begin, style->before), name), style->after) - begin);
+    return true;
 }
 
 static void string_member(struct log_line *line, const struct style *style, const char *name,
                           const char *value, size_t budget)
 {
-    if (!value)
+    if (!value || !name_member(line, style, name))
         return;
     const bool quoted = style->quotes || value[0] == '\0' || strpbrk(value, " =\"") != NULL;
-    name_member(line, style, name);
-    add_text(line, quoted ? "\"" : "");
+    if (quoted)
+        line->text[line->length++] = '"';
     add_escaped(line, value, budget);
-    add_text(line, quoted ? "\"" : "");
+    if (quoted)
+        add_bytes(line, "\"", 1);
 }
 
+/* Adds a number that `write` writes: decimal_u64, or decimal_milliseconds for nanoseconds. */
 static void number_member(struct log_line *line, const struct style *style, const char *name,
-                          uint64_t value)
+                          char *(*write)(char *out, uint64_t value), uint64_t value)
 {
-    name_member(line, style, name);
-    add_number(line, value);
-}
-
-static void time_member(struct log_line *line, const struct style *style, const char *name,
-                        uint64_t ns)
-{
-    name_member(line, style, name);
-    add_milliseconds(line, ns);
+    if (name_member(line, style, name))
+        line->length = (size_t)(write(line->text + line->length, value) - line->text);
 }
 
 static void add_computation(struct log_line *line, const struct style *style,
@@ -213,36 +200,42 @@ static void add_computation(struct log_line *line, const struct style *style,
     string_member(line, style, "op", entry->op, WORD_BUDGET);
     string_member(line, style, "dtype", entry->dtype, WORD_BUDGET);
     string_member(line, style, "kernel", entry->kernel, WORD_BUDGET);
-    number_member(line, style, "m", entry->m);
-    number_member(line, style, "n", entry->n);
-    number_member(line, style, "k", entry->k);
-    number_member(line, style, "batch", entry->batch);
+    number_member(line, style, "m", decimal_u64, entry->m);
+    number_member(line, style, "n", decimal_u64, entry->n);
+    number_member(line, style, "k", decimal_u64, entry->k);
+    number_member(line, style, "batch", decimal_u64, entry->batch);
     for (uint32_t i = 0; i < LOG_SIZES_MAX && entry->sizes[i].name != NULL; i++)
-        number_member(line, style, entry->sizes[i].name, entry->sizes[i].value);
-    number_member(line, style, "shared", entry->shared);
-    time_member(line, style, "receive_ms", entry->receive_ns);
-    time_member(line, style, "queue_ms", entry->queue_ns);
-    time_member(line, style, "h2d_ms", entry->h2d_ns);
-    time_member(line, style, "kernel_ms", entry->kernel_ns);
-    time_member(line, style, "d2h_ms", entry->d2h_ns);
-    time_member(line, style, "send_ms", entry->send_ns);
+        number_member(line, style, entry->sizes[i].name, decimal_u64, entry->sizes[i].value);
+    number_member(line, style, "shared", decimal_u64, entry->shared);
+    number_member(line, style, "receive_ms", decimal_milliseconds, entry->receive_ns);
+    number_member(line, style, "queue_ms", decimal_milliseconds, entry->queue_ns);
+    number_member(line, style, "h2d_ms", decimal_milliseconds, entry->h2d_ns);
+    number_member(line, style, "kernel_ms", decimal_milliseconds, entry->kernel_ns);
+    number_member(line, style, "d2h_ms", decimal_milliseconds, entry->d2h_ns);
+    number_member(line, style, "send_ms", decimal_milliseconds, entry->send_ns);
 }
 
-static void add_members(struct log_line *line, const struct style *style,
-                        const struct log_access *entry)
+void log_line_access(struct log_line *line, enum config_log_format format,
+                     enum config_log_level level, const struct log_access *entry)
 {
+    const struct style *style = format == CONFIG_LOG_JSON ? &json : &text;
+    const char *message = entry->message ? entry->message : "request";
+    begin_line(line, format, level);
+    add_bytes(line, message, strlen(message));
+    if (format == CONFIG_LOG_JSON)
+        add_bytes(line, "\"", 1);
     string_member(line, style, "method", entry->method, WORD_BUDGET);
     string_member(line, style, "path", entry->path, PATH_BUDGET);
     if (entry->status != 0)
-        number_member(line, style, "status", (uint64_t)entry->status);
+        number_member(line, style, "status", decimal_u64, (uint64_t)entry->status);
     string_member(line, style, "error", entry->error, WORD_BUDGET);
     string_member(line, style, "reason", entry->reason, REASON_BUDGET);
     string_member(line, style, "job", entry->job, WORD_BUDGET);
     if (entry->op)
         add_computation(line, style, entry);
-    time_member(line, style, "total_ms", entry->total_ns);
-    number_member(line, style, "request_bytes", entry->request_bytes);
-    number_member(line, style, "response_bytes", entry->response_bytes);
+    number_member(line, style, "total_ms", decimal_milliseconds, entry->total_ns);
+    number_member(line, style, "request_bytes", decimal_u64, entry->request_bytes);
+    number_member(line, style, "response_bytes", decimal_u64, entry->response_bytes);
     string_member(line, style, "tenant", entry->tenant, WORD_BUDGET);
     string_member(line, style, "peer", entry->peer, WORD_BUDGET);
     string_member(line, style, "request_id", entry->request_id, ID_BUDGET);
@@ -250,20 +243,7 @@ static void add_members(struct log_line *line, const struct style *style,
         string_member(line, style, "trace_id", entry->trace_id, WORD_BUDGET);
         string_member(line, style, "span_id", entry->span_id, WORD_BUDGET);
     }
-}
-
-void log_line_access(struct log_line *line, enum config_log_format format,
-                     enum config_log_level level, const struct log_access *entry)
-{
-    const char *message = entry->message ? entry->message : "request";
-    begin_line(line, format, level);
     if (format == CONFIG_LOG_JSON)
-        add_text(line, "\"message\":\"");
-    add_text(line, message);
-    if (format == CONFIG_LOG_JSON)
-        add_text(line, "\"");
-    add_members(line, format == CONFIG_LOG_JSON ? &json : &text, entry);
-    if (format == CONFIG_LOG_JSON)
-        add_text(line, "}");
+        add_bytes(line, "}", 1);
     end_line(line);
 }

@@ -1,5 +1,5 @@
 /*
- * log_line.h - builds one line of the log. Used by log*.c only.
+ * log_line.h - builds one line of the log. Used by log.c only.
  *
  * Text from clients is escaped in the same way in both formats. Quotes, backslashes, control
  * characters (the C1 characters too, which terminals obey) and bytes that are not UTF-8 cannot

@@ -75,7 +75,7 @@ static void record_job(const struct compute_job_origin *origin, const struct com
     };
     (void)compute_call_describe(call, call->operation, true, &entry);
     if (origin->is_logged)
-        log_entry(services->log, &entry);
+        log_access(services->log, NULL, &entry, 0);
     if (services->http->otlp != NULL && origin->trace.sampled)
         otlp_job(services->http->otlp, &origin->trace, &entry);
 }
