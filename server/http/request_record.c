@@ -10,28 +10,6 @@
 #include "server/observe/notable.h"
 #include "server/observe/otlp.h"
 
-static void count_request(const struct request *request, enum gemmd_dtype dtype, bool computes,
-                          uint64_t now_ns)
-{
-    struct metrics_shard *shard = request->thread->shard;
-    enum metrics_op op = request->endpoint == NULL ? METRICS_OP_OTHER : request->endpoint->op;
-    metrics_request(shard, op, dtype, request->fault.code, now_ns - request->started_ns,
-                    request->received_bytes, request->response_bytes);
-    /* A request that was refused before its token was read belongs to no tenant. */
-    if (request->tenant[0] != '\0')
-        metrics_tenant_request(shard, request->tenant_number);
-    if (request->fault.code != GEMMD_OK && request->tenant[0] != '\0')
-        metrics_tenant_error(request->server->metrics, request->tenant_number, request->fault.code);
-    if (request->inflater != NULL)
-        metrics_inflated(shard, inflater_total_bytes(request->inflater));
-    if (!computes)
-        return;
-    if (request->received_ns != 0)
-        metrics_stage(shard, METRICS_STAGE_RECEIVE, request->received_ns - request->started_ns);
-    if (request->sending_ns != 0)
-        metrics_stage(shard, METRICS_STAGE_SEND, now_ns - request->sending_ns);
-}
-
 /* Notes in which state the request was when its client left, if the client did. */
 static void note_left(const struct request *request, struct log_access *entry)
 {
@@ -63,7 +41,7 @@ static void copy_text(char *out, size_t size, const char *text)
  * slow, because a request such as one for the result of a job may wait for as long as its client
  * asks. */
 static void keep_notable(const struct request *request, const struct log_access *entry,
-                         const uint64_t stages_ns[METRICS_STAGE_COUNT], bool computes)
+                         const struct metrics_request *counted, bool computes)
 {
     struct notable *notable = request->server->notable;
     const bool failed = request->fault.code != GEMMD_OK;
@@ -83,7 +61,7 @@ static void keep_notable(const struct request *request, const struct log_access 
         .batch = entry->batch,
         .total_ns = entry->total_ns,
     };
-    memcpy(kept.stages_ns, stages_ns, sizeof kept.stages_ns);
+    memcpy(kept.stages_ns, counted->stages_ns, sizeof kept.stages_ns);
     copy_text(kept.id, sizeof kept.id, entry->request_id);
     copy_text(kept.method, sizeof kept.method, entry->method);
     copy_text(kept.path, sizeof kept.path, entry->path);
@@ -96,19 +74,6 @@ static void keep_notable(const struct request *request, const struct log_access 
     else
         copy_text(kept.detail, sizeof kept.detail, failed ? request->fault.detail : NULL);
     notable_add(notable, failed ? NOTABLE_FAILED : NOTABLE_SLOW, &kept);
-}
-
-/* Gives the request's trace to the exemplars of the metrics and, as a span, to the exporter. */
-static void record_trace(const struct request *request, const struct log_access *entry,
-                         const uint64_t stages_ns[METRICS_STAGE_COUNT])
-{
-    const enum metrics_op op = request->endpoint == NULL ? METRICS_OP_OTHER : request->endpoint->op;
-    metrics_exemplar(request->server->metrics, op, entry->total_ns, stages_ns, &request->trace);
-    if (request->server->otlp == NULL)
-        return;
-    char state[OTLP_STATE_MAX + 1];
-    request_trace_state(request, state, sizeof state);
-    otlp_request(request->server->otlp, &request->trace, state, entry);
 }
 
 void request_record(const struct request *request, bool work_ended, uint64_t now_ns)
@@ -132,26 +97,41 @@ void request_record(const struct request *request, bool work_ended, uint64_t now
         .send_ns = request->sending_ns == 0 ? 0 : now_ns - request->sending_ns,
         .total_ns = now_ns - request->started_ns,
     };
-    note_left(request, &entry);
+    if (request->fault.code != GEMMD_OK || request->status == 0)
+        note_left(request, &entry);
     if (request->received_ns != 0)
         entry.receive_ns = request->received_ns - request->started_ns;
     if (computes)
         dtype = request->endpoint->describe(request, work_ended, &entry);
-    count_request(request, dtype, computes, now_ns);
-    /* Only the stages of requests that compute are counted. */
-    const uint64_t stages_ns[METRICS_STAGE_COUNT] = {
-        [METRICS_STAGE_RECEIVE] = computes ? entry.receive_ns : 0,
-        [METRICS_STAGE_QUEUE] = computes ? entry.queue_ns : 0,
-        [METRICS_STAGE_H2D] = computes ? entry.h2d_ns : 0,
-        [METRICS_STAGE_KERNEL] = computes ? entry.kernel_ns : 0,
-        [METRICS_STAGE_D2H] = computes ? entry.d2h_ns : 0,
-        [METRICS_STAGE_SEND] = computes ? entry.send_ns : 0,
+
+    /* A request that was refused before its token was read belongs to no tenant. */
+    struct metrics_request counted = {
+        .op = request->endpoint == NULL ? METRICS_OP_OTHER : request->endpoint->op,
+        .dtype = dtype,
+        .code = request->fault.code,
+        .tenant = request->tenant[0] == '\0' ? METRICS_NO_TENANT : request->tenant_number,
+        .duration_ns = entry.total_ns,
+        .request_bytes = request->received_bytes,
+        .response_bytes = request->response_bytes,
+        .was_compressed = request->inflater != NULL,
+        .inflated_bytes = request->inflater == NULL ? 0 : inflater_total_bytes(request->inflater),
+        .trace = request->trace.sampled ? &request->trace : NULL,
     };
-    if (computes)
-        metrics_op_stages(request->thread->shard, request->endpoint->op, stages_ns);
-    keep_notable(request, &entry, stages_ns, computes);
-    if (request->trace.sampled)
-        record_trace(request, &entry, stages_ns);
+    if (computes) { /* only the stages of requests that compute are counted */
+        counted.stages_ns[METRICS_STAGE_RECEIVE] = entry.receive_ns;
+        counted.stages_ns[METRICS_STAGE_QUEUE] = entry.queue_ns;
+        counted.stages_ns[METRICS_STAGE_H2D] = entry.h2d_ns;
+        counted.stages_ns[METRICS_STAGE_KERNEL] = entry.kernel_ns;
+        counted.stages_ns[METRICS_STAGE_D2H] = entry.d2h_ns;
+        counted.stages_ns[METRICS_STAGE_SEND] = entry.send_ns;
+    }
+    metrics_request(request->thread->shard, &counted);
+    keep_notable(request, &entry, &counted, computes);
+    if (request->trace.sampled && request->server->otlp != NULL) {
+        char state[OTLP_STATE_MAX + 1];
+        request_trace_state(request, state, sizeof state);
+        otlp_request(request->server->otlp, &request->trace, state, &entry);
+    }
     if (!request->config->access_log)
         return;
     /* The reason of an error that the client was told. A span does not have this reason, because

@@ -47,6 +47,8 @@ struct metrics *metrics_create(uint32_t shards, const struct metrics_identity *i
         return NULL;
     }
     memset(metrics->shards, 0, shards * sizeof(struct metrics_shard));
+    for (uint32_t i = 0; i < shards; i++)
+        metrics->shards[i].metrics = metrics;
     if (pthread_mutex_init(&metrics->exemplars_lock, NULL) != 0)
         goto no_exemplars_lock;
     if (pthread_mutex_init(&metrics->shown_lock, NULL) != 0)
@@ -76,10 +78,27 @@ void metrics_destroy(struct metrics *metrics)
     free(metrics);
 }
 
+bool metrics_count_tenants(struct metrics *metrics, uint32_t tenants)
+{
+    metrics->tenant_errors =
+        calloc((size_t)tenants * GEMMD_ERR_COUNT, sizeof *metrics->tenant_errors);
+    metrics->tenant_work = calloc((size_t)tenants * metrics->count, sizeof *metrics->tenant_work);
+    if (metrics->tenant_errors == NULL || metrics->tenant_work == NULL)
+        return false; /* metrics_destroy frees the other */
+    metrics->tenant_count = tenants;
+    for (uint32_t i = 0; i < metrics->count; i++) {
+        metrics->shards[i].tenant_work = metrics->tenant_work + (size_t)i * tenants;
+        metrics->shards[i].tenant_count = tenants;
+    }
+    return true;
+}
+
 struct metrics_shard *metrics_shard(struct metrics *metrics, uint32_t index)
 {
     return &metrics->shards[index];
 }
+
+/* ---- requests ---- */
 
 static bool metrics_counts_operand(const struct operation *operation, enum gemmd_dtype dtype)
 {
@@ -107,96 +126,10 @@ bool metrics_counts_dtype_of_status(int status)
     return false;
 }
 
-void metrics_request(struct metrics_shard *shard, enum metrics_op op, enum gemmd_dtype dtype,
-                     enum gemmd_error code, uint64_t duration_ns, uint64_t request_bytes,
-                     uint64_t response_bytes)
-{
-    bool known =
-        metrics_counts_dtype(op, dtype) && metrics_counts_dtype_of_status(error_status(code));
-    counter_add(&shard->requests[op][known ? dtype : GEMMD_DTYPE_COUNT][code], 1);
-    histogram_observe(&shard->duration[op], metrics_time_bounds_ns, METRICS_TIME_BUCKETS,
-                      duration_ns);
-    counter_add(&shard->request_bytes, request_bytes);
-    counter_add(&shard->response_bytes, response_bytes);
-}
-
 void metrics_stage(struct metrics_shard *shard, enum metrics_stage stage, uint64_t duration_ns)
 {
     histogram_observe(&shard->stages[stage], metrics_stage_bounds_ns, METRICS_STAGE_BUCKETS,
                       duration_ns);
-}
-
-void metrics_op_stages(struct metrics_shard *shard, enum metrics_op op,
-                       const uint64_t stages_ns[METRICS_STAGE_COUNT])
-{
-    for (int stage = 0; op < (enum metrics_op)METRICS_COMPUTING_OPS && stage < METRICS_STAGE_COUNT;
-         stage++)
-        counter_add(&shard->op_stage_ns[op][stage], stages_ns[stage]);
-}
-
-void metrics_queue_wait(struct metrics_shard *shard, enum metrics_task task, uint64_t duration_ns)
-{
-    histogram_observe(&shard->queue_wait[task], metrics_stage_bounds_ns, METRICS_STAGE_BUCKETS,
-                      duration_ns);
-}
-
-void metrics_work(struct metrics_shard *shard, const struct metrics_work *work)
-{
-    const uint32_t count = atomic_load_explicit(&shard->kernel_count, memory_order_relaxed);
-    uint32_t i = 0;
-    while (i < count &&
-           (shard->kernels[i].name != work->kernel || shard->kernels[i].dtype != work->dtype ||
-            shard->kernels[i].task != work->task))
-        i++;
-    if (i > METRICS_KERNELS_MAX)
-        i = METRICS_KERNELS_MAX;
-    struct metrics_kernel *kernel = &shard->kernels[i];
-    if (i == count) {
-        kernel->name = work->kernel;
-        kernel->dtype = work->dtype;
-        kernel->task = work->task;
-    }
-    counter_add(&kernel->works, 1);
-    counter_add(&kernel->busy_ns, work->busy_ns);
-    counter_add_real(&kernel->flops, work->flops);
-    counter_add_real(&kernel->bytes, work->bytes);
-    if (i == count)
-        atomic_store_explicit(&shard->kernel_count, count + 1, memory_order_release);
-}
-
-bool metrics_count_tenants(struct metrics *metrics, uint32_t tenants)
-{
-    metrics->tenant_errors =
-        calloc((size_t)tenants * GEMMD_ERR_COUNT, sizeof *metrics->tenant_errors);
-    metrics->tenant_work = calloc((size_t)tenants * metrics->count, sizeof *metrics->tenant_work);
-    if (metrics->tenant_errors == NULL || metrics->tenant_work == NULL)
-        return false; /* metrics_destroy frees the other */
-    metrics->tenant_count = tenants;
-    for (uint32_t i = 0; i < metrics->count; i++) {
-        metrics->shards[i].tenant_work = metrics->tenant_work + (size_t)i * tenants;
-        metrics->shards[i].tenant_count = tenants;
-    }
-    return true;
-}
-
-void metrics_tenant_request(struct metrics_shard *shard, uint32_t tenant)
-{
-    if (tenant < shard->tenant_count)
-        counter_add(&shard->tenant_work[tenant].requests, 1);
-}
-
-void metrics_tenant_device(struct metrics_shard *shard, uint32_t tenant, uint64_t busy_ns)
-{
-    if (tenant < shard->tenant_count)
-        counter_add(&shard->tenant_work[tenant].device_ns, busy_ns);
-}
-
-void metrics_tenant_error(struct metrics *metrics, uint32_t tenant, enum gemmd_error code)
-{
-    if (tenant < metrics->tenant_count)
-        atomic_fetch_add_explicit(
-            &metrics->tenant_errors[(size_t)tenant * GEMMD_ERR_COUNT + (size_t)code], 1,
-            memory_order_relaxed);
 }
 
 static void set_exemplar(struct metrics_exemplar *buckets, const uint64_t *bounds, uint32_t count,
@@ -212,22 +145,141 @@ static void set_exemplar(struct metrics_exemplar *buckets, const uint64_t *bound
     exemplar->time_seconds = seconds;
 }
 
-void metrics_exemplar(struct metrics *metrics, enum metrics_op op, uint64_t duration_ns,
-                      const uint64_t stages_ns[METRICS_STAGE_COUNT],
-                      const struct trace_context *trace)
+/* Makes the request an exemplar of its duration and of its stages. Does not wait for a scrape. */
+static void set_exemplars(struct metrics *metrics, const struct metrics_request *request)
 {
     struct timespec now;
     if (pthread_mutex_trylock(&metrics->exemplars_lock) != 0)
         return;
     clock_gettime(CLOCK_REALTIME, &now);
     const double seconds = (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-    set_exemplar(metrics->exemplars[op], metrics_time_bounds_ns, METRICS_TIME_BUCKETS, duration_ns,
-                 trace, seconds);
+    set_exemplar(metrics->exemplars[request->op], metrics_time_bounds_ns, METRICS_TIME_BUCKETS,
+                 request->duration_ns, request->trace, seconds);
     for (size_t stage = 0; stage < METRICS_STAGE_COUNT; stage++)
-        if (stages_ns[stage] > 0)
+        if (request->stages_ns[stage] > 0)
             set_exemplar(metrics->stage_exemplars[stage], metrics_stage_bounds_ns,
-                         METRICS_STAGE_BUCKETS, stages_ns[stage], trace, seconds);
+                         METRICS_STAGE_BUCKETS, request->stages_ns[stage], request->trace, seconds);
     pthread_mutex_unlock(&metrics->exemplars_lock);
+}
+
+void metrics_request(struct metrics_shard *shard, const struct metrics_request *request)
+{
+    const bool has_dtype = metrics_counts_dtype(request->op, request->dtype) &&
+                           metrics_counts_dtype_of_status(error_status(request->code));
+    const enum gemmd_dtype dtype = has_dtype ? request->dtype : GEMMD_DTYPE_COUNT;
+    counter_add(&shard->requests[request->op][dtype][request->code], 1);
+    histogram_observe(&shard->duration[request->op], metrics_time_bounds_ns, METRICS_TIME_BUCKETS,
+                      request->duration_ns);
+    counter_add(&shard->request_bytes, request->request_bytes);
+    counter_add(&shard->response_bytes, request->response_bytes);
+    counter_add(&shard->inflated_bodies, request->was_compressed);
+    counter_add(&shard->inflated_bytes, request->inflated_bytes);
+    if (request->tenant < shard->tenant_count) {
+        counter_add(&shard->tenant_work[request->tenant].requests, 1);
+        if (request->code != GEMMD_OK)
+            atomic_fetch_add_explicit(
+                &shard->metrics->tenant_errors[(size_t)request->tenant * GEMMD_ERR_COUNT +
+                                               (size_t)request->code],
+                1, memory_order_relaxed);
+    }
+    /* The device's thread has observed the other stages. */
+    if (request->stages_ns[METRICS_STAGE_RECEIVE] > 0)
+        metrics_stage(shard, METRICS_STAGE_RECEIVE, request->stages_ns[METRICS_STAGE_RECEIVE]);
+    if (request->stages_ns[METRICS_STAGE_SEND] > 0)
+        metrics_stage(shard, METRICS_STAGE_SEND, request->stages_ns[METRICS_STAGE_SEND]);
+    if (request->op < (enum metrics_op)METRICS_COMPUTING_OPS)
+        for (int stage = 0; stage < METRICS_STAGE_COUNT; stage++)
+            counter_add(&shard->op_stage_ns[request->op][stage], request->stages_ns[stage]);
+    if (request->trace != NULL)
+        set_exemplars(shard->metrics, request);
+}
+
+/* ---- works ---- */
+
+const uint64_t metrics_shape_bounds[METRICS_SHAPE_BOUNDS] = {16, 128, 1024, 8192};
+
+_Static_assert((METRICS_CELL_PLACES & (METRICS_CELL_PLACES - 1)) == 0, "places are masked");
+_Static_assert((int)METRICS_CELL_PLACES > (int)METRICS_CELLS_MAX, "a search finds an empty place");
+
+static void add_to_tally(struct metrics_tally *tally, const struct metrics_work *work)
+{
+    counter_add(&tally->works, 1);
+    counter_add(&tally->busy_ns, work->busy_ns);
+    counter_add_real(&tally->flops, work->flops);
+    counter_add_real(&tally->bytes, work->bytes);
+}
+
+static void count_kernel(struct metrics_shard *shard, const struct metrics_work *work)
+{
+    const uint32_t count = atomic_load_explicit(&shard->kernel_count, memory_order_relaxed);
+    uint32_t i = 0;
+    while (i < count &&
+           (shard->kernels[i].name != work->kernel || shard->kernels[i].dtype != work->dtype ||
+            shard->kernels[i].task != work->task))
+        i++;
+    if (i > METRICS_KERNELS_MAX)
+        i = METRICS_KERNELS_MAX;
+    struct metrics_kernel *kernel = &shard->kernels[i];
+    if (i == count) {
+        kernel->name = work->kernel;
+        kernel->dtype = work->dtype;
+        kernel->task = work->task;
+    }
+    add_to_tally(&kernel->tally, work);
+    if (i == count)
+        atomic_store_explicit(&shard->kernel_count, count + 1, memory_order_release);
+}
+
+static uint32_t place_of(const struct metrics_work *work, const uint8_t *classes)
+{
+    uint64_t key = (uint64_t)(uintptr_t)work->kernel;
+    key = key * 31 + (uint64_t)work->task * 64 + (uint64_t)work->dtype;
+    for (int i = 0; i < METRICS_SHAPE_LENGTHS; i++)
+        key = key * 8 + classes[i];
+    return (uint32_t)((key * UINT64_C(0x9E3779B97F4A7C15)) >> 32) & (METRICS_CELL_PLACES - 1);
+}
+
+static bool is_of(const struct metrics_cell *cell, const struct metrics_work *work,
+                  const uint8_t *classes)
+{
+    return cell->kernel == work->kernel && cell->task == work->task && cell->dtype == work->dtype &&
+           memcmp(cell->classes, classes, METRICS_SHAPE_LENGTHS) == 0;
+}
+
+/* Counts a work in the cell of its kernel and shape. */
+static void count_cell(struct metrics_shard *shard, const struct metrics_work *work)
+{
+    uint8_t classes[METRICS_SHAPE_LENGTHS] = {0};
+    for (int i = 0; i < METRICS_SHAPE_LENGTHS; i++)
+        while (classes[i] < METRICS_SHAPE_BOUNDS &&
+               work->lengths[i] > metrics_shape_bounds[classes[i]])
+            classes[i]++;
+    uint32_t place = place_of(work, classes);
+    while (atomic_load_explicit(&shard->cells[place].used, memory_order_relaxed) &&
+           !is_of(&shard->cells[place], work, classes))
+        place = (place + 1) & (METRICS_CELL_PLACES - 1);
+    struct metrics_cell *cell = &shard->cells[place];
+    const bool is_new = !atomic_load_explicit(&cell->used, memory_order_relaxed);
+    if (is_new) {
+        if (shard->cell_count == METRICS_CELLS_MAX)
+            return;
+        shard->cell_count++;
+        cell->kernel = work->kernel;
+        cell->task = work->task;
+        cell->dtype = work->dtype;
+        memcpy(cell->classes, classes, sizeof cell->classes);
+    }
+    add_to_tally(&cell->tally, work);
+    if (is_new)
+        atomic_store_explicit(&cell->used, true, memory_order_release);
+}
+
+void metrics_work(struct metrics_shard *shard, const struct metrics_work *work)
+{
+    if (work->tenant < shard->tenant_count)
+        counter_add(&shard->tenant_work[work->tenant].device_ns, work->busy_ns);
+    count_kernel(shard, work);
+    count_cell(shard, work);
 }
 
 void metrics_launch(struct metrics_shard *shard, uint32_t requests, double flops, uint64_t busy_ns)
@@ -238,11 +290,14 @@ void metrics_launch(struct metrics_shard *shard, uint32_t requests, double flops
     counter_add_real(&shard->flops, flops);
 }
 
-void metrics_inflated(struct metrics_shard *shard, uint64_t bytes)
+void metrics_queue_wait(struct metrics_shard *shard, enum metrics_task task, uint64_t duration_ns)
 {
-    counter_add(&shard->inflated_bodies, 1);
-    counter_add(&shard->inflated_bytes, bytes);
+    metrics_stage(shard, METRICS_STAGE_QUEUE, duration_ns);
+    histogram_observe(&shard->queue_wait[task], metrics_stage_bounds_ns, METRICS_STAGE_BUCKETS,
+                      duration_ns);
 }
+
+/* ---- other counts ---- */
 
 void metrics_connection_refused(struct metrics_shard *shard)
 {

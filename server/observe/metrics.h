@@ -135,46 +135,49 @@ void metrics_destroy(struct metrics *metrics);
 struct metrics_shard *metrics_shard(struct metrics *metrics,
                                     uint32_t index); /* borrowed; one writer thread each */
 
-/* Counts a request that has ended. `dtype` is GEMMD_DTYPE_COUNT, which has the label "", if the
- * type is not known. A code without an HTTP status (the client has disconnected before the answer)
- * counts as code="none". */
-void metrics_request(struct metrics_shard *shard, enum metrics_op op, enum gemmd_dtype dtype,
-                     enum gemmd_error code, uint64_t duration_ns, uint64_t request_bytes,
-                     uint64_t response_bytes);
-/* Makes a request that has been counted an exemplar of its duration and of its stages; a stage of 0
- * ns gets no exemplar. Any thread; never waits. */
-void metrics_exemplar(struct metrics *metrics, enum metrics_op op, uint64_t duration_ns,
-                      const uint64_t stages_ns[METRICS_STAGE_COUNT],
-                      const struct trace_context *trace);
+/* A request that has ended. */
+struct metrics_request {
+    enum metrics_op op;
+    enum gemmd_dtype dtype; /* GEMMD_DTYPE_COUNT: not known; counts with the label "" */
+    /* A code without an HTTP status (the client has disconnected before the answer) counts as
+     * code="none". */
+    enum gemmd_error code;
+    uint32_t tenant; /* METRICS_NO_TENANT: the request belongs to no tenant */
+    uint64_t duration_ns, request_bytes, response_bytes;
+    bool was_compressed;     /* the body was, and has `inflated_bytes` after decompression */
+    uint64_t inflated_bytes; /* 0 for a body that was not compressed */
+    /* The stages of a request that computes. 0: the request did not reach the stage. */
+    uint64_t stages_ns[METRICS_STAGE_COUNT];
+    const struct trace_context *trace; /* makes the request an exemplar; NULL: it is none */
+};
+/* The number of no tenant. */
+#define METRICS_NO_TENANT UINT32_MAX
+/* Counts a request. Only the shard's thread; never waits. */
+void metrics_request(struct metrics_shard *shard, const struct metrics_request *request);
 /* Makes room for what is counted of `tenants` tenants. False: out of memory. Before threads start.
  */
 bool metrics_count_tenants(struct metrics *metrics, uint32_t tenants);
-/* Counts a request of a tenant, 0 ... tenants - 1, that ended with an error. Any thread. */
-void metrics_tenant_error(struct metrics *metrics, uint32_t tenant, enum gemmd_error code);
-/* Counts a request of a tenant that has ended. Only the shard's thread. */
-void metrics_tenant_request(struct metrics_shard *shard, uint32_t tenant);
-/* Counts time that the device computed for a tenant. Only the shard's thread. */
-void metrics_tenant_device(struct metrics_shard *shard, uint32_t tenant, uint64_t busy_ns);
+/* Observes the duration of one stage. */
 void metrics_stage(struct metrics_shard *shard, enum metrics_stage stage, uint64_t duration_ns);
-/* Adds the stages of a request that computed to the sums of its operation. */
-void metrics_op_stages(struct metrics_shard *shard, enum metrics_op op,
-                       const uint64_t stages_ns[METRICS_STAGE_COUNT]);
-/* Counts the time that a work waited in the queue, in addition to METRICS_STAGE_QUEUE. */
+/* Observes the time that a work waited in the queue, as METRICS_STAGE_QUEUE and by task. */
 void metrics_queue_wait(struct metrics_shard *shard, enum metrics_task task, uint64_t duration_ns);
 /* A work that a kernel has computed. `kernel` is a static string. `bytes` are the bytes that the
- * kernel read and wrote, and `busy_ns` is the work's part of the time of its launch. */
+ * kernel read and wrote, and `busy_ns` is the work's part of the time of its launch. `lengths` are
+ * m, n and k of a product, and operation->lengths of another operation. */
+enum { METRICS_SHAPE_LENGTHS = 3 };
 struct metrics_work {
     enum metrics_task task;
     const char *kernel;
     enum gemmd_dtype dtype;
     double flops, bytes;
     uint64_t busy_ns;
+    uint32_t tenant;
+    uint64_t lengths[METRICS_SHAPE_LENGTHS];
 };
+/* Counts a work for its kernel, its shape (metrics_totals.h) and its tenant. */
 void metrics_work(struct metrics_shard *shard, const struct metrics_work *work);
 /* Counts a launch for `requests` requests, which computed `flops` operations in `busy_ns`. */
 void metrics_launch(struct metrics_shard *shard, uint32_t requests, double flops, uint64_t busy_ns);
-/* Counts a compressed body, whose length after decompression is `bytes`. */
-void metrics_inflated(struct metrics_shard *shard, uint64_t bytes);
 /* Counts a TLS handshake that ended. */
 void metrics_handshake(struct metrics_shard *shard, bool succeeded);
 /* Counts a connection that was refused because of a limit of connections. */

@@ -41,10 +41,10 @@ static void add_kernel(struct kernel_total *totals, uint32_t *count,
     if (i < METRICS_KERNELS_MAX && i == *count)
         totals[(*count)++] = (struct kernel_total){
             .name = kernel->name, .task = kernel->task, .dtype = kernel->dtype};
-    totals[i].works += atomic_load_explicit(&kernel->works, memory_order_relaxed);
-    totals[i].busy_ns += atomic_load_explicit(&kernel->busy_ns, memory_order_relaxed);
-    totals[i].flops += atomic_load_explicit(&kernel->flops, memory_order_relaxed);
-    totals[i].bytes += atomic_load_explicit(&kernel->bytes, memory_order_relaxed);
+    totals[i].works += atomic_load_explicit(&kernel->tally.works, memory_order_relaxed);
+    totals[i].busy_ns += atomic_load_explicit(&kernel->tally.busy_ns, memory_order_relaxed);
+    totals[i].flops += atomic_load_explicit(&kernel->tally.flops, memory_order_relaxed);
+    totals[i].bytes += atomic_load_explicit(&kernel->tally.bytes, memory_order_relaxed);
 }
 
 static void kernel_labels(const struct kernel_total *kernel, char out[LABELS_MAX])

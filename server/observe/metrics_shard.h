@@ -12,7 +12,6 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#include "server/observe/metrics_cells.h"
 #include "server/observe/metrics_totals.h"
 
 enum {
@@ -46,13 +45,18 @@ struct metrics_histogram {
     _Atomic uint64_t sum;                              /* nanoseconds, or requests */
 };
 
+/* Works, and what was done for them. */
+struct metrics_tally {
+    _Atomic uint64_t works, busy_ns;
+    _Atomic double flops, bytes;
+};
+
 /* The works that one kernel has computed for one task and type. */
 struct metrics_kernel {
     const char *name; /* the first three are written before the kernel is counted in kernel_count */
     enum metrics_task task;
     enum gemmd_dtype dtype;
-    _Atomic uint64_t works, busy_ns;
-    _Atomic double flops, bytes;
+    struct metrics_tally tally;
 };
 
 /* Places of a table of cells, of which METRICS_CELLS_MAX are used at most. */
@@ -65,8 +69,7 @@ struct metrics_cell {
     enum metrics_task task;
     enum gemmd_dtype dtype;
     uint8_t classes[METRICS_SHAPE_LENGTHS];
-    _Atomic uint64_t works, busy_ns;
-    _Atomic double flops, bytes;
+    struct metrics_tally tally;
 };
 
 /* An exemplar: a traced request that serves as the example of a bucket, of the durations of its
@@ -101,6 +104,7 @@ struct metrics_shard {
     uint32_t tenant_count;
     struct metrics_cell cells[METRICS_CELL_PLACES]; /* open addressing */
     uint32_t cell_count;                            /* only the writer uses it */
+    struct metrics *metrics;                        /* that has the shard */
 };
 
 struct metrics {

@@ -1,5 +1,7 @@
 #include "server/observe/metrics_totals.h"
 
+#include <string.h>
+
 #include "proto/error.h"
 #include "server/observe/metrics_families.h"
 
@@ -45,6 +47,38 @@ void metrics_totals_read(const struct metrics *metrics, struct metrics_totals *t
 double metrics_latency_bound_s(uint32_t bucket)
 {
     return bucket < METRICS_TIME_BUCKETS ? (double)metrics_time_bounds_ns[bucket] * 1e-9 : 0;
+}
+
+static void add_cell(struct metrics_cell_total *totals, uint32_t *count,
+                     const struct metrics_cell *cell)
+{
+    uint32_t i = 0;
+    while (i < *count && (totals[i].kernel != cell->kernel || totals[i].task != cell->task ||
+                          totals[i].dtype != cell->dtype ||
+                          memcmp(totals[i].classes, cell->classes, sizeof cell->classes) != 0))
+        i++;
+    if (i == METRICS_CELLS_MAX)
+        return;
+    if (i == *count) {
+        totals[(*count)++] = (struct metrics_cell_total){
+            .kernel = cell->kernel, .task = cell->task, .dtype = cell->dtype};
+        memcpy(totals[i].classes, cell->classes, sizeof cell->classes);
+    }
+    totals[i].works += atomic_load_explicit(&cell->tally.works, memory_order_relaxed);
+    totals[i].busy_ns += atomic_load_explicit(&cell->tally.busy_ns, memory_order_relaxed);
+    totals[i].flops += atomic_load_explicit(&cell->tally.flops, memory_order_relaxed);
+    totals[i].bytes += atomic_load_explicit(&cell->tally.bytes, memory_order_relaxed);
+}
+
+uint32_t metrics_cells(const struct metrics *metrics,
+                       struct metrics_cell_total totals[METRICS_CELLS_MAX])
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < metrics->count; i++)
+        for (uint32_t place = 0; place < METRICS_CELL_PLACES; place++)
+            if (atomic_load_explicit(&metrics->shards[i].cells[place].used, memory_order_acquire))
+                add_cell(totals, &count, &metrics->shards[i].cells[place]);
+    return count;
 }
 
 uint64_t metrics_shards_sum(const struct metrics *metrics, size_t offset)

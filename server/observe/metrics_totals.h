@@ -1,5 +1,11 @@
 /*
- * metrics_totals.h - sums over all shards of the counters that the history keeps (history.h).
+ * metrics_totals.h - sums over all shards: of the counters that the history keeps (history.h), and
+ * the points of the roofline, which are the operations, bytes and time of each kernel, by operand
+ * type and class of shape.
+ *
+ * Each length of a shape belongs to the first class whose bound is not less than the length. A
+ * thread's table has METRICS_CELLS_MAX cells at most; works that find no cell are not counted in
+ * one.
  */
 #ifndef SERVER_OBSERVE_METRICS_TOTALS_H
 #define SERVER_OBSERVE_METRICS_TOTALS_H
@@ -23,6 +29,25 @@ struct metrics_totals {
 
 /* Sets `totals` to the sums over all shards. Any thread; takes no lock. */
 void metrics_totals_read(const struct metrics *metrics, struct metrics_totals *totals);
+
+enum { METRICS_CELLS_MAX = 96 };
+/* Lengths above the last bound are of one more class. */
+enum { METRICS_SHAPE_BOUNDS = 4 };
+extern const uint64_t metrics_shape_bounds[METRICS_SHAPE_BOUNDS];
+
+struct metrics_cell_total {
+    const char *kernel; /* static */
+    enum metrics_task task;
+    enum gemmd_dtype dtype;
+    uint8_t classes[METRICS_SHAPE_LENGTHS]; /* 0 ... METRICS_SHAPE_BOUNDS */
+    uint64_t works, busy_ns;
+    double flops, bytes;
+};
+
+/* Sums the cells of all shards into `totals`. Returns their number. Any thread. */
+uint32_t metrics_cells(const struct metrics *metrics,
+                       struct metrics_cell_total totals[METRICS_CELLS_MAX]);
+
 /* Upper bound of a bucket of `latency`, in seconds; 0: it has none. */
 double metrics_latency_bound_s(uint32_t bucket);
 /* "gemm", the name of another operation, "infer", "tensor" or "other"; "receive" ... "send". */

@@ -10,7 +10,6 @@
 
 #include "server/base/clock.h"
 #include "server/base/heartbeat.h"
-#include "server/observe/metrics_cells.h"
 #include "server/scheduler/stall_watch.h"
 
 /* How the thread notices that a work has ended. For as long as a small product takes, the thread
@@ -80,13 +79,6 @@ static enum metrics_task task_of(const struct work *work)
                                      : METRICS_TASK_COPY;
 }
 
-static void count_wait(struct metrics_shard *shard, const struct work *work)
-{
-    const uint64_t waited_ns = work->started_ns - work->queued_ns;
-    metrics_stage(shard, METRICS_STAGE_QUEUE, waited_ns);
-    metrics_queue_wait(shard, task_of(work), waited_ns);
-}
-
 /* Submits works for as long as the device has room and works wait. `works` (may be NULL) were
  * popped before. Returns whether anything was started. */
 static bool feed(struct dispatch *dispatch, struct work *works)
@@ -106,20 +98,11 @@ static bool feed(struct dispatch *dispatch, struct work *works)
         device_submit(dispatch->device, works);
         for (struct work *work = works; work != NULL; work = work->next)
             if (!work->uncounted)
-                count_wait(dispatch->shard, work);
+                metrics_queue_wait(dispatch->shard, task_of(work),
+                                   work->started_ns - work->queued_ns);
         moved = true;
     }
     return moved;
-}
-
-/* Counts a work that has been computed in the cell of its shape. */
-static void count_shape(struct metrics_shard *shard, const struct work *work,
-                        const struct metrics_work *done)
-{
-    uint64_t lengths[METRICS_SHAPE_LENGTHS];
-    _Static_assert((int)METRICS_SHAPE_LENGTHS == (int)OPERATION_LENGTHS, "as many lengths");
-    work->task.operation->lengths(&work->task.problem, lengths);
-    metrics_cell(shard, done, lengths);
 }
 
 /* Whether the computation was ended early because nobody wanted its result, which is no error. */
@@ -144,18 +127,19 @@ static void count_launch(struct dispatch *dispatch, const struct work *works)
     for (const struct work *work = works; work != NULL; work = work->next) {
         const struct operation *operation = work->task.operation;
         const void *problem = &work->task.problem;
-        const struct metrics_work done = {
+        struct metrics_work done = {
             .task = task_of(work),
             .kernel = work_kernel_name(work),
             .dtype = operation->dtype(problem),
             .flops = operation->flops(problem),
             .bytes = operation->moved_bytes(problem),
             .busy_ns = work->kernel_ns / works->launch_works,
+            .tenant = work->tenant,
         };
+        _Static_assert((int)METRICS_SHAPE_LENGTHS == (int)OPERATION_LENGTHS, "as many lengths");
+        operation->lengths(problem, done.lengths);
         flops += done.flops;
-        metrics_tenant_device(shard, work->tenant, done.busy_ns);
         metrics_work(shard, &done);
-        count_shape(shard, work, &done);
         for (uint32_t i = 0; i < work->first_copy_count; i++)
             metrics_link(shard, work->first_copies[i].rows * work->first_copies[i].row_bytes);
         if (work->h2d_ns > 0)

@@ -26,6 +26,27 @@ static const struct metrics_identity identity = {.version = "1.2.3",
                                                  .mhd = "0.9",
                                                  .arch = "sm_90"};
 
+static void count_request(struct metrics_shard *shard, enum metrics_op op, enum gemmd_dtype dtype,
+                          enum gemmd_error code, uint64_t duration_ns, uint64_t request_bytes,
+                          uint64_t response_bytes)
+{
+    metrics_request(shard, &(struct metrics_request){.op = op,
+                                                     .dtype = dtype,
+                                                     .code = code,
+                                                     .tenant = METRICS_NO_TENANT,
+                                                     .duration_ns = duration_ns,
+                                                     .request_bytes = request_bytes,
+                                                     .response_bytes = response_bytes});
+}
+
+static void count_tenant(struct metrics_shard *shard, uint32_t tenant, enum gemmd_error code)
+{
+    metrics_request(shard, &(struct metrics_request){.op = METRICS_OP_TENSOR,
+                                                     .dtype = GEMMD_DTYPE_COUNT,
+                                                     .code = code,
+                                                     .tenant = tenant});
+}
+
 static char *expose(struct metrics *metrics, const struct metrics_gauges *gauges,
                     enum metrics_format format)
 {
@@ -79,7 +100,7 @@ START_TEST(series_that_were_never_used_are_not_made)
     ck_assert_msg(count_series(text) <= 300, "%" PRIu32 " series are more than 300",
                   count_series(text));
     free(text);
-    metrics_request(metrics_shard(metrics, 1), METRICS_OP_INFER, GEMMD_F16, GEMMD_OK, 1000, 1, 1);
+    count_request(metrics_shard(metrics, 1), METRICS_OP_INFER, GEMMD_F16, GEMMD_OK, 1000, 1, 1);
     text = expose_text(metrics);
     assert_sample(text, "gemmd_requests_total{op=\"infer\",dtype=\"f16\",code=\"200\"}", "1");
     assert_sample(text, "gemmd_request_duration_seconds_count{op=\"infer\"}", "1");
@@ -160,8 +181,8 @@ static void use_everything(struct metrics_shard *shard, const char *const *kerne
     for (int op = 0; op < METRICS_OP_COUNT; op++)
         for (int dtype = 0; dtype <= GEMMD_DTYPE_COUNT; dtype++)
             for (int code = 0; code < GEMMD_ERR_COUNT; code++)
-                metrics_request(shard, (enum metrics_op)op, (enum gemmd_dtype)dtype,
-                                (enum gemmd_error)code, 1, 1, 1);
+                count_request(shard, (enum metrics_op)op, (enum gemmd_dtype)dtype,
+                              (enum gemmd_error)code, 1, 1, 1);
     for (int stage = 0; stage < METRICS_STAGE_COUNT; stage++)
         metrics_stage(shard, (enum metrics_stage)stage, 1);
     for (int task = 0; task < METRICS_TASK_COUNT; task++)
@@ -169,8 +190,14 @@ static void use_everything(struct metrics_shard *shard, const char *const *kerne
     for (uint32_t i = 0; i < count; i++)
         for (int dtype = 0; dtype < GEMMD_DTYPE_COUNT; dtype++)
             for (int task = 0; task < METRICS_TASK_COUNT; task++)
-                metrics_work(shard, &(struct metrics_work){(enum metrics_task)task, kernels[i],
-                                                           (enum gemmd_dtype)dtype, 1, 1, 1});
+                metrics_work(shard, &(struct metrics_work){(enum metrics_task)task,
+                                                           kernels[i],
+                                                           (enum gemmd_dtype)dtype,
+                                                           1,
+                                                           1,
+                                                           1,
+                                                           METRICS_NO_TENANT,
+                                                           {1, 1, 1}});
     metrics_launch(shard, 1, 1, 1);
     metrics_handshake(shard, true);
 }
@@ -217,8 +244,8 @@ START_TEST(the_first_series_of_a_family_stay)
     struct metrics *metrics = metrics_create(1, &identity);
     struct metrics_shard *shard = metrics_shard(metrics, 0);
     static const char *const kernels[] = {"a", "b", "c", "d", "e", "f", "g", "h"};
-    const struct metrics_work last = {METRICS_TASK_COPY, "last", GEMMD_I32, 1, 1, 1};
-    metrics_request(shard, METRICS_OP_OTHER, GEMMD_DTYPE_COUNT, GEMMD_OK, 1, 1, 1);
+    const struct metrics_work last = {METRICS_TASK_COPY, "last", GEMMD_I32, 1, 1, 1, 0, {1, 1, 1}};
+    count_request(shard, METRICS_OP_OTHER, GEMMD_DTYPE_COUNT, GEMMD_OK, 1, 1, 1);
     metrics_work(shard, &last);
     free(expose_text(metrics));
     use_everything(shard, kernels, 8);
@@ -238,10 +265,22 @@ END_TEST
 START_TEST(works_are_counted_by_kernel_and_type)
 {
     struct metrics *metrics = metrics_create(2, &identity);
-    const struct metrics_work product = {
-        METRICS_TASK_OF(OPERATION_GEMM), "tiled", GEMMD_F16, 8, 24, 1500000000};
-    const struct metrics_work attention = {
-        METRICS_TASK_OF(OPERATION_ATTENTION), "tiled", GEMMD_F16, 5, 6, 7};
+    const struct metrics_work product = {METRICS_TASK_OF(OPERATION_GEMM),
+                                         "tiled",
+                                         GEMMD_F16,
+                                         8,
+                                         24,
+                                         1500000000,
+                                         METRICS_NO_TENANT,
+                                         {1, 1, 1}};
+    const struct metrics_work attention = {METRICS_TASK_OF(OPERATION_ATTENTION),
+                                           "tiled",
+                                           GEMMD_F16,
+                                           5,
+                                           6,
+                                           7,
+                                           METRICS_NO_TENANT,
+                                           {1, 1, 1}};
     metrics_work(metrics_shard(metrics, 0), &product);
     metrics_work(metrics_shard(metrics, 1), &product);
     metrics_work(metrics_shard(metrics, 1), &attention);
@@ -276,11 +315,11 @@ START_TEST(shards_are_added_up)
     struct metrics *metrics = metrics_create(3, &identity);
     for (uint32_t i = 0; i < 3; i++) {
         struct metrics_shard *shard = metrics_shard(metrics, i);
-        metrics_request(shard, METRICS_OP_OF(OPERATION_GEMM), GEMMD_BF16, GEMMD_OK, 20000000,
-                        100 + i, 10);
-        metrics_request(shard, METRICS_OP_OF(OPERATION_GEMM), GEMMD_DTYPE_COUNT,
-                        GEMMD_ERR_QUEUE_FULL, 1, 0, 0);
-        metrics_request(shard, METRICS_OP_OTHER, GEMMD_DTYPE_COUNT, GEMMD_OK, 1, 0, 0);
+        count_request(shard, METRICS_OP_OF(OPERATION_GEMM), GEMMD_BF16, GEMMD_OK, 20000000, 100 + i,
+                      10);
+        count_request(shard, METRICS_OP_OF(OPERATION_GEMM), GEMMD_DTYPE_COUNT, GEMMD_ERR_QUEUE_FULL,
+                      1, 0, 0);
+        count_request(shard, METRICS_OP_OTHER, GEMMD_DTYPE_COUNT, GEMMD_OK, 1, 0, 0);
         metrics_launch(shard, 4, 0.5, 1500000000);
     }
     metrics_device_error(metrics_shard(metrics, 2));
@@ -314,10 +353,9 @@ START_TEST(errors_of_one_status_are_one_series)
 {
     struct metrics *metrics = metrics_create(1, &identity);
     struct metrics_shard *shard = metrics_shard(metrics, 0);
-    metrics_request(shard, METRICS_OP_OF(OPERATION_GEMM), GEMMD_F32, GEMMD_ERR_DRAINING, 1, 0, 0);
-    metrics_request(shard, METRICS_OP_OF(OPERATION_GEMM), GEMMD_F32, GEMMD_ERR_DEVICE_LOST, 1, 0,
-                    0);
-    metrics_request(shard, METRICS_OP_OF(OPERATION_GEMM), GEMMD_F32, GEMMD_ERR_CANCELLED, 1, 0, 0);
+    count_request(shard, METRICS_OP_OF(OPERATION_GEMM), GEMMD_F32, GEMMD_ERR_DRAINING, 1, 0, 0);
+    count_request(shard, METRICS_OP_OF(OPERATION_GEMM), GEMMD_F32, GEMMD_ERR_DEVICE_LOST, 1, 0, 0);
+    count_request(shard, METRICS_OP_OF(OPERATION_GEMM), GEMMD_F32, GEMMD_ERR_CANCELLED, 1, 0, 0);
     char *text = expose_text(metrics);
     assert_sample(text, "gemmd_requests_total{op=\"gemm\",dtype=\"f32\",code=\"503\"}", "2");
     assert_sample(text, "gemmd_requests_total{op=\"gemm\",dtype=\"f32\",code=\"none\"}", "1");
@@ -331,8 +369,8 @@ END_TEST
 START_TEST(types_that_no_product_takes_have_no_series)
 {
     struct metrics *metrics = metrics_create(1, &identity);
-    metrics_request(metrics_shard(metrics, 0), METRICS_OP_OF(OPERATION_GEMM), GEMMD_I32,
-                    GEMMD_ERR_UNSUPPORTED, 1, 0, 0);
+    count_request(metrics_shard(metrics, 0), METRICS_OP_OF(OPERATION_GEMM), GEMMD_I32,
+                  GEMMD_ERR_UNSUPPORTED, 1, 0, 0);
     char *text = expose_text(metrics);
     assert_sample(text, "gemmd_requests_total{op=\"gemm\",dtype=\"\",code=\"422\"}", "1");
     ck_assert_ptr_null(strstr(text, "dtype=\"i32\""));
@@ -425,15 +463,19 @@ START_TEST(work_is_counted_by_tenant)
     char *text = expose(metrics, &gauges, METRICS_TEXT);
     ck_assert_ptr_null(strstr(text, "gemmd_tenant_device_seconds")); /* nothing is counted */
     free(text);
-    metrics_tenant_request(metrics_shard(metrics, 0), 0);
+    count_tenant(metrics_shard(metrics, 0), 0, GEMMD_OK);
     ck_assert(metrics_count_tenants(metrics, 3));
     for (uint32_t tenant = 0; tenant < 4; tenant++) {
-        metrics_tenant_request(metrics_shard(metrics, 0), tenant);
-        metrics_tenant_request(metrics_shard(metrics, 1), tenant);
-        metrics_tenant_device(metrics_shard(metrics, 1), tenant, UINT64_C(1000000000) << tenant);
+        count_tenant(metrics_shard(metrics, 0), tenant, GEMMD_OK);
+        count_tenant(metrics_shard(metrics, 1), tenant, GEMMD_ERR_DRAINING);
+        metrics_work(metrics_shard(metrics, 1),
+                     &(struct metrics_work){.kernel = "a",
+                                            .busy_ns = UINT64_C(1000000000) << tenant,
+                                            .tenant = tenant});
     }
     text = expose(metrics, &gauges, METRICS_TEXT);
     assert_sample(text, "gemmd_tenant_ended_requests_total{tenant=\"alice\"}", "2");
+    assert_sample(text, "gemmd_tenant_errors_total{tenant=\"(others)\",reason=\"draining\"}", "2");
     assert_sample(text, "gemmd_tenant_ended_requests_total{tenant=\"(others)\"}", "4");
     assert_sample(text, "gemmd_tenant_device_seconds_total{tenant=\"alice\"}", "1.000000000");
     assert_sample(text, "gemmd_tenant_device_seconds_total{tenant=\"(others)\"}", "6.000000000");
@@ -526,8 +568,8 @@ START_TEST(open_metrics_differs_where_it_must)
 {
     const struct metrics_gauges gauges = {0};
     struct metrics *metrics = metrics_create(1, &identity);
-    metrics_request(metrics_shard(metrics, 0), METRICS_OP_OTHER, GEMMD_DTYPE_COUNT, GEMMD_OK, 1, 0,
-                    0);
+    count_request(metrics_shard(metrics, 0), METRICS_OP_OTHER, GEMMD_DTYPE_COUNT, GEMMD_OK, 1, 0,
+                  0);
     char *text = expose(metrics, &gauges, METRICS_OPENMETRICS);
     const char *end = "\n# EOF\n";
     ck_assert_str_eq(text + strlen(text) - strlen(end), end);
@@ -577,7 +619,7 @@ static void *count(void *argument)
 {
     struct writer *writer = argument;
     for (uint64_t i = 0; i < ROUNDS; i++) {
-        metrics_request(writer->shard, METRICS_OP_OF(OPERATION_GEMM), GEMMD_F32, GEMMD_OK, i, 1, 1);
+        count_request(writer->shard, METRICS_OP_OF(OPERATION_GEMM), GEMMD_F32, GEMMD_OK, i, 1, 1);
         metrics_launch(writer->shard, 1, 1, 1);
         const struct metrics_work work = {.kernel = "tiled", .dtype = GEMMD_F32, .flops = 1};
         metrics_work(writer->shard, &work);
@@ -634,13 +676,15 @@ START_TEST(an_exemplar_has_its_trace_value_and_time)
     const struct trace_context trace = {.sampled = true,
                                         .trace_id = "0af7651916cd43dd8448eb211c80319c",
                                         .span_id = "00f067aa0ba902b7"};
-    const uint64_t stages[METRICS_STAGE_COUNT] = {0};
+    const struct metrics_request request = {.op = METRICS_OP_OF(OPERATION_GEMM),
+                                            .dtype = GEMMD_F32,
+                                            .tenant = METRICS_NO_TENANT,
+                                            .duration_ns = 2000000,
+                                            .trace = &trace};
     const struct metrics_gauges gauges = {.shows_exemplars = true};
     struct metrics *metrics = metrics_create(1, &identity);
-    metrics_request(metrics_shard(metrics, 0), METRICS_OP_OF(OPERATION_GEMM), GEMMD_F32, GEMMD_OK,
-                    2000000, 1, 1);
     const double before = wall_clock();
-    metrics_exemplar(metrics, METRICS_OP_OF(OPERATION_GEMM), 2000000, stages, &trace);
+    metrics_request(metrics_shard(metrics, 0), &request);
     const double after = wall_clock();
     char *text = expose(metrics, &gauges, METRICS_OPENMETRICS);
     const char *found = strstr(text, id);

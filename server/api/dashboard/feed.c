@@ -16,7 +16,7 @@
 #include "server/http/stream.h"
 #include "server/http/tokens.h"
 #include "server/observe/history.h"
-#include "server/observe/metrics_cells.h"
+#include "server/observe/metrics_totals.h"
 #include "server/observe/notable.h"
 
 struct feed_call {

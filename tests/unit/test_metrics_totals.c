@@ -1,7 +1,7 @@
 /* The cells of the roofline: classes of shape, sums over threads, and a full table. */
 #include <check.h>
 
-#include "server/observe/metrics_cells.h"
+#include "server/observe/metrics_totals.h"
 
 static struct metrics *metrics;
 static struct metrics_cell_total totals[METRICS_CELLS_MAX];
@@ -22,14 +22,14 @@ static void teardown(void)
 
 static void count(uint32_t shard, const char *kernel, uint64_t m, uint64_t n, uint64_t k)
 {
-    const uint64_t lengths[METRICS_SHAPE_LENGTHS] = {m, n, k};
     const struct metrics_work work = {.task = METRICS_TASK_OF(OPERATION_GEMM),
                                       .kernel = kernel,
                                       .dtype = GEMMD_F32,
                                       .flops = 10,
                                       .bytes = 20,
-                                      .busy_ns = 30};
-    metrics_cell(metrics_shard(metrics, shard), &work, lengths);
+                                      .busy_ns = 30,
+                                      .lengths = {m, n, k}};
+    metrics_work(metrics_shard(metrics, shard), &work);
 }
 
 START_TEST(a_length_belongs_to_the_first_class_that_reaches_it)
@@ -70,8 +70,8 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("metrics_cells");
-    TCase *tests = tcase_create("metrics_cells");
+    Suite *suite = suite_create("metrics_totals");
+    TCase *tests = tcase_create("metrics_totals");
     tcase_add_checked_fixture(tests, setup, teardown);
     tcase_add_test(tests, a_length_belongs_to_the_first_class_that_reaches_it);
     tcase_add_test(tests, the_same_cell_of_two_threads_is_one);
