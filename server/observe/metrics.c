@@ -35,6 +35,25 @@ static void histogram_observe(struct metrics_histogram *histogram, const uint64_
     counter_add(&histogram->sum, value);
 }
 
+/* Finds out which requests are counted by dtype. */
+static void set_counted(struct metrics *metrics)
+{
+    static const int statuses[] = {0, 200, 400, 413, 422, 429, 500, 503, 504, 507};
+    for (int op = 0; op < METRICS_COMPUTING_OPS; op++) {
+        const struct operation *operation =
+            op == METRICS_OP_INFER ? &operation_gemm : operation_table[op];
+        union operation_problem problem;
+        for (int in = 0; in < GEMMD_DTYPE_COUNT; in++)
+            for (int out = 0; out < GEMMD_DTYPE_COUNT; out++)
+                metrics->counts_dtype[op][in] |=
+                    operation->example((enum gemmd_dtype)in, (enum gemmd_dtype)out, &problem);
+    }
+    for (int code = 0; code < GEMMD_ERR_COUNT; code++)
+        for (size_t i = 0; i < sizeof statuses / sizeof *statuses; i++)
+            metrics->counts_dtype_of_code[code] |=
+                statuses[i] == error_status((enum gemmd_error)code);
+}
+
 struct metrics *metrics_create(uint32_t shards, const struct metrics_identity *identity)
 {
     struct metrics *metrics = calloc(1, sizeof(*metrics));
@@ -56,6 +75,7 @@ struct metrics *metrics_create(uint32_t shards, const struct metrics_identity *i
     metrics->count = shards;
     metrics->identity = *identity;
     metrics->start_seconds = metrics_process_start_seconds();
+    set_counted(metrics);
     return metrics;
 
 no_shown_lock:
@@ -100,32 +120,6 @@ struct metrics_shard *metrics_shard(struct metrics *metrics, uint32_t index)
 
 /* ---- requests ---- */
 
-static bool metrics_counts_operand(const struct operation *operation, enum gemmd_dtype dtype)
-{
-    union operation_problem problem;
-    for (int out = 0; out < GEMMD_DTYPE_COUNT; out++)
-        if (operation->example(dtype, (enum gemmd_dtype)out, &problem))
-            return true;
-    return false;
-}
-
-bool metrics_counts_dtype(enum metrics_op op, enum gemmd_dtype dtype)
-{
-    if (dtype >= GEMMD_DTYPE_COUNT || op > METRICS_OP_INFER)
-        return false;
-    return metrics_counts_operand(
-        op == METRICS_OP_INFER ? &operation_gemm : operation_table[(int)op], dtype);
-}
-
-bool metrics_counts_dtype_of_status(int status)
-{
-    static const int statuses[] = {0, 200, 400, 413, 422, 429, 500, 503, 504, 507};
-    for (size_t i = 0; i < sizeof statuses / sizeof *statuses; i++)
-        if (statuses[i] == status)
-            return true;
-    return false;
-}
-
 void metrics_stage(struct metrics_shard *shard, enum metrics_stage stage, uint64_t duration_ns)
 {
     histogram_observe(&shard->stages[stage], metrics_stage_bounds_ns, METRICS_STAGE_BUCKETS,
@@ -164,8 +158,8 @@ static void set_exemplars(struct metrics *metrics, const struct metrics_request 
 
 void metrics_request(struct metrics_shard *shard, const struct metrics_request *request)
 {
-    const bool has_dtype = metrics_counts_dtype(request->op, request->dtype) &&
-                           metrics_counts_dtype_of_status(error_status(request->code));
+    const bool has_dtype = shard->metrics->counts_dtype[request->op][request->dtype] &&
+                           shard->metrics->counts_dtype_of_code[request->code];
     const enum gemmd_dtype dtype = has_dtype ? request->dtype : GEMMD_DTYPE_COUNT;
     counter_add(&shard->requests[request->op][dtype][request->code], 1);
     histogram_observe(&shard->duration[request->op], metrics_time_bounds_ns, METRICS_TIME_BUCKETS,

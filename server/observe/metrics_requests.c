@@ -103,14 +103,14 @@ void metrics_write_requests(struct metrics_writer *writer, struct metrics *metri
     for (int op = 0; op < METRICS_OP_COUNT; op++) {
         for (int dtype = 0; dtype < METRICS_DTYPES; dtype++) {
             bool known = dtype < GEMMD_DTYPE_COUNT;
-            if (known && !metrics_counts_dtype((enum metrics_op)op, (enum gemmd_dtype)dtype))
+            if (known && !metrics->counts_dtype[op][dtype])
                 continue;
             for (int code = 0; code < GEMMD_ERR_COUNT; code++) {
                 if (!stands_for_status(code))
                     continue;
                 int status = error_status((enum gemmd_error)code);
                 uint64_t sum = 0;
-                if (known && !metrics_counts_dtype_of_status(status))
+                if (known && !metrics->counts_dtype_of_code[code])
                     continue;
                 for (int other = code; other < GEMMD_ERR_COUNT; other++) {
                     if (error_status((enum gemmd_error)other) == status)

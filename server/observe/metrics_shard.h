@@ -112,6 +112,12 @@ struct metrics {
     double start_seconds; /* of the process, since the epoch */
     uint32_t count;
     struct metrics_shard *shards;
+    /* Whether a dtype of an operation has series of its own, since a kernel takes such operands;
+     * never the last dtype, which is not known. */
+    bool counts_dtype[METRICS_OP_COUNT][METRICS_DTYPES];
+    /* Whether requests that end with a code are counted by dtype. Answers that concern HTTP and not
+     * the computation count under dtype "", so that there are not too many series. */
+    bool counts_dtype_of_code[GEMMD_ERR_COUNT];
     uint32_t tenant_count;
     _Atomic uint64_t *tenant_errors; /* [tenant_count][GEMMD_ERR_COUNT]; NULL: none are counted */
     struct metrics_tenant_work *tenant_work; /* of all shards */
@@ -127,12 +133,6 @@ struct metrics {
     struct metrics_exemplar exemplars[METRICS_OP_COUNT][METRICS_TIME_BUCKETS + 1];
     struct metrics_exemplar stage_exemplars[METRICS_STAGE_COUNT][METRICS_STAGE_BUCKETS + 1];
 };
-
-/* Whether a dtype of an operation has series of its own, since a kernel takes such operands. */
-bool metrics_counts_dtype(enum metrics_op op, enum gemmd_dtype dtype);
-/* Whether answers with a status are counted by dtype. Answers that concern HTTP and not the
- * computation count under dtype "", so that there are not too many series. */
-bool metrics_counts_dtype_of_status(int status);
 
 /* Upper bounds of buckets, in nanoseconds and in requests. */
 extern const uint64_t metrics_time_bounds_ns[METRICS_TIME_BUCKETS];
