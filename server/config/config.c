@@ -88,6 +88,7 @@ void thread_options_refresh(struct thread_options *options)
 
 struct options_copy *thread_options_hold(struct thread_options *options)
 {
+    thread_options_refresh(options);
     options->newest->users++;
     return options->newest;
 }

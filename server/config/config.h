@@ -195,7 +195,7 @@ void thread_options_close(struct thread_options *options);
  * the newest until a later call. */
 void thread_options_refresh(struct thread_options *options);
 
-/* Begins a use of the newest copy. */
+/* Refreshes, and begins a use of the newest copy. */
 struct options_copy *thread_options_hold(struct thread_options *options);
 /* Ends a use of a copy. */
 void options_copy_release(struct options_copy *copy);

@@ -224,8 +224,6 @@ bool arrivals_watch(struct arrivals *arrivals, struct connection *connection)
 int arrivals_collect(struct arrivals *arrivals, struct connection *ready[], int capacity)
 {
     struct epoll_event events[COLLECT_MAX];
-    if (arrivals->count == 0)
-        return 0;
     const int count =
         epoll_wait(arrivals->epoll_fd, events, capacity < COLLECT_MAX ? capacity : COLLECT_MAX, 0);
     if (count < 0)

@@ -67,7 +67,7 @@ void arrival_hand_over(struct io_thread *thread, int fd, const struct sockaddr *
                        socklen_t peer_length);
 
 /* Goes on with the connections whose first bytes have arrived. To be called in each iteration of
- * the thread's loop. */
+ * the thread's loop, while such connections are waited for. */
 void arrival_take_ready(struct io_thread *thread);
 
 /* Callback of libmicrohttpd for the start and the end of a connection; `cls` is the io_thread. */

@@ -74,8 +74,6 @@ enum gemmd_error digests_open(struct request *request)
 
 void digests_close(struct digests *digests)
 {
-    if (digests == NULL)
-        return;
     digest_hashes_end(&digests->body, NULL);
     MHD_destroy_response(digests->response); /* NULL is allowed */
     free(digests);
@@ -114,8 +112,8 @@ enum gemmd_error digests_check(struct digests *digests, struct fault *fault)
 
 bool digests_are_wanted(const struct digests *digests)
 {
-    return digests != NULL && (digest_wanted(&digests->wishes[DIGEST_CONTENT]) != DIGEST_NONE ||
-                               digest_wanted(&digests->wishes[DIGEST_REPR]) != DIGEST_NONE);
+    return digest_wanted(&digests->wishes[DIGEST_CONTENT]) != DIGEST_NONE ||
+           digest_wanted(&digests->wishes[DIGEST_REPR]) != DIGEST_NONE;
 }
 
 static bool is_wanted(const struct digests *digests, enum digest_algorithm algorithm)
@@ -193,7 +191,7 @@ bool digests_hand_over(struct request *request, struct MHD_Response *response, i
 
 bool digests_has_answer(const struct digests *digests)
 {
-    return digests != NULL && digests->response != NULL;
+    return digests->response != NULL;
 }
 
 bool digests_withdraw(struct request *request)

@@ -27,7 +27,7 @@ struct request;
 /* Reads the digest fields of a request that has any. GEMMD_ERR_MALFORMED: a digest of the body is
  * malformed. GEMMD_ERR_OUT_OF_MEMORY. */
 enum gemmd_error digests_open(struct request *request);
-/* Frees the digests, and the answer that was not sent. NULL is allowed. */
+/* Frees the digests, and the answer that was not sent. */
 void digests_close(struct digests *digests);
 
 /* Adds received bytes of the body. */
@@ -36,7 +36,7 @@ void digests_add(struct digests *digests, const void *bytes, uint64_t length);
  * GEMMD_ERR_MALFORMED: they differ. */
 enum gemmd_error digests_check(struct digests *digests, struct fault *fault);
 
-/* Whether the client wants a digest of the answer. NULL is allowed. */
+/* Whether the client wants a digest of the answer. */
 bool digests_are_wanted(const struct digests *digests);
 /* Adds the digests of the payload to the response, and takes over the caller's reference to the
  * response. Returns the response; NULL: memory ran out. */
@@ -49,7 +49,7 @@ struct MHD_Response *digests_add_headers(const struct request *request,
 bool digests_hand_over(struct request *request, struct MHD_Response *response, int status,
                        const struct payload *payload);
 /* Whether the digester hashes or has hashed the request's answer, and libmicrohttpd was not given
- * the answer yet. NULL is allowed. */
+ * the answer yet. */
 bool digests_has_answer(const struct digests *digests);
 /* Takes an answer that digests_has_answer back from the digester, and destroys the answer. False:
  * the digester has hashed the payload, or is about to wake the request. */

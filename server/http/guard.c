@@ -15,9 +15,11 @@
 #include "server/http/request_parts.h"
 #include "server/http/server.h"
 
+/* What the headers of a request say that every request is asked for. They are read once. */
 struct framing {
-    uint32_t hosts, lengths, encodings, bad_names, bad_lines;
+    uint32_t hosts, lengths, encodings, traceparents, bad_names, bad_lines;
     const char *length, *encoding;
+    const char *request_id, *traceparent, *expect; /* the first of each; NULL: none */
     const char *next; /* where the next header line has to begin in libmicrohttpd's buffer */
     struct coding_list codings;
     bool has_digests; /* one of the fields of digests.h is there */
@@ -77,6 +79,12 @@ static enum MHD_Result read_framing_header(void *cls, enum MHD_ValueKind kind, c
         framing->encodings++;
         framing->encoding = value == NULL ? "" : value;
     }
+    if (strcasecmp(name, "X-Request-Id") == 0 && framing->request_id == NULL)
+        framing->request_id = value;
+    if (strcasecmp(name, "traceparent") == 0 && framing->traceparents++ == 0)
+        framing->traceparent = value;
+    if (strcasecmp(name, "Expect") == 0 && framing->expect == NULL)
+        framing->expect = value;
     if (is_digest_field(name, name_bytes))
         framing->has_digests = true;
     if (strcasecmp(name, "Content-Encoding") == 0)
@@ -105,20 +113,23 @@ static bool is_sound_request_line(const struct request *request, const struct re
            line->version == request->target + request->target_bytes + 1;
 }
 
-/* Reads all headers, and checks where the lines begin and end if the parser is lenient. */
+/* Reads all headers, and checks the request line, the names of the headers, and where the lines
+ * begin and end if the parser is lenient. */
 static enum gemmd_error read_head(struct request *request, const struct request_line *line,
                                   struct framing *framing)
 {
     const bool lenient = request->server->lenient_parser;
     struct fault *fault = &request->fault;
+    if (lenient)
+        framing->next = line->version + strlen(line->version) + 2;
+    (void)MHD_get_connection_values_n(request->mhd, MHD_HEADER_KIND, read_framing_header, framing);
+    request_id_choose(request->id, framing->request_id, &request->thread->id_state);
+    request_trace_begin(request, framing->traceparents == 1 ? framing->traceparent : NULL);
     if (!request->target_is_sound || !is_token(line->method) ||
         (lenient && !is_sound_request_line(request, line)))
         return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
                          "the request line is malformed; it is a method, a path and HTTP/1.1, with "
                          "one space between each");
-    if (lenient)
-        framing->next = line->version + strlen(line->version) + 2;
-    (void)MHD_get_connection_values_n(request->mhd, MHD_HEADER_KIND, read_framing_header, framing);
     if (lenient) {
         const union MHD_ConnectionInfo *info =
             MHD_get_connection_info(request->mhd, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
@@ -150,8 +161,10 @@ static enum gemmd_error set_coding(struct request *request, const struct coding_
     if (codings->count > 1)
         return fault_set(&request->fault, GEMMD_ERR_MEDIA_TYPE, NULL,
                          "the body is compressed more than once; only one coding is allowed");
+    if (request->coding == CODING_IDENTITY)
+        return GEMMD_OK;
     const uint64_t limit = request->config->max_body_bytes, longest = inflater_longest_bytes(limit);
-    if (request->coding != CODING_IDENTITY && request->content_length > longest)
+    if (request->content_length > longest)
         return fault_set(&request->fault, GEMMD_ERR_TOO_LARGE, NULL,
                          "the compressed body is %s; a compressed body may be up to %s long, since "
                          "--max-body is %s",
@@ -205,8 +218,8 @@ enum gemmd_error guard_headers(struct request *request, const struct request_lin
     if (framing.lengths == 1 && !number_u64(framing.length, &request->content_length))
         return set_bad_length(request, is_digits(framing.length));
 
-    const char *expect = request_header(request, "Expect");
-    request->expects_continue = expect != NULL && strcasecmp(expect, "100-continue") == 0;
+    request->expects_continue =
+        framing.expect != NULL && strcasecmp(framing.expect, "100-continue") == 0;
     if (framing.has_digests && digests_open(request) != GEMMD_OK)
         return fault->code;
     return set_coding(request, &framing.codings);

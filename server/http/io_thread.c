@@ -50,11 +50,6 @@ static bool polls_on(const struct io_thread *thread, uint64_t now_ns)
     return now_ns - thread->moved_ns < config->busy_poll_us * UINT64_C(1000);
 }
 
-static uint64_t earlier(uint64_t a_ns, uint64_t b_ns)
-{
-    return a_ns < b_ns ? a_ns : b_ns;
-}
-
 /* Waits until there is something to do, but not longer than `limit_ns` (UINT64_MAX: no limit). */
 static void wait_for_work(struct io_thread *thread, const int fds[INBOX_FDS_MAX], uint64_t limit_ns)
 {
@@ -63,17 +58,23 @@ static void wait_for_work(struct io_thread *thread, const int fds[INBOX_FDS_MAX]
         log_flush(thread->server->log, &thread->log_buffer);
     if (polls_on(thread, now_ns))
         return;
+    const uint64_t dues_ns[] = {log_buffer_due_ns(&thread->log_buffer),
+                                waiters_due_ns(&thread->waiters), dropped_bodies_due_ns(thread)};
     uint64_t due_ns = limit_ns == UINT64_MAX ? UINT64_MAX : now_ns + limit_ns;
-    due_ns = earlier(due_ns, log_buffer_due_ns(&thread->log_buffer));
-    due_ns = earlier(due_ns, waiters_due_ns(&thread->waiters));
-    due_ns = earlier(due_ns, dropped_bodies_due_ns(thread));
+    for (size_t i = 0; i < sizeof dues_ns / sizeof *dues_ns; i++)
+        due_ns = dues_ns[i] < due_ns ? dues_ns[i] : due_ns;
     inbox_wait(&thread->inbox, fds, INBOX_FDS_MAX, clock_ms_until(due_ns, now_ns));
 }
 
-/* Lets libmicrohttpd read, write and call back, without waiting. */
+/* Ends the waits that are over, and lets libmicrohttpd read, write and call back, without waiting.
+ */
 static void io_thread_iterate(struct io_thread *thread)
 {
-    uint64_t now_ns = clock_now_ns();
+    const uint64_t now_ns = clock_now_ns();
+    if (thread->dropped_bodies.suspended.first != NULL)
+        dropped_bodies_advance(thread, now_ns);
+    if (thread->waiters.waiting.first != NULL)
+        waiters_check(&thread->waiters, now_ns);
     if (thread->moved)
         thread->moved_ns = now_ns;
     thread->busy = thread->moved || polls_on(thread, now_ns);
@@ -82,7 +83,8 @@ static void io_thread_iterate(struct io_thread *thread)
     (void)MHD_run(thread->mhd);
     if (thread->tls_mhd != NULL)
         (void)MHD_run(thread->tls_mhd);
-    arrival_end_untaken(thread);
+    if (thread->arriving.first != NULL)
+        arrival_end_untaken(thread);
     /* A thread that polls must not pause: its requests are not suspended (request_ask_for_answer),
      * so nothing would wake it when their work is done. */
     thread->still_iterations = thread->moved || thread->busy ? 0 : thread->still_iterations + 1;
@@ -114,11 +116,8 @@ static void *io_thread_run(void *argument)
         else if (thread->still_iterations >= STILL_ITERATIONS)
             wait_for_work(thread, fds, STILL_PAUSE_NS);
         inbox_act(&thread->inbox);
-        arrival_take_ready(thread);
-        if (thread->dropped_bodies.suspended.first != NULL)
-            dropped_bodies_advance(thread, clock_now_ns());
-        if (thread->waiters.waiting.first != NULL)
-            waiters_check(&thread->waiters, clock_now_ns());
+        if (thread->arrivals.count > 0)
+            arrival_take_ready(thread);
         io_thread_iterate(thread);
     }
     waiters_stop(&thread->waiters);

@@ -55,28 +55,12 @@ static struct request *create_request(struct io_thread *thread)
     request->trace.sampled = false;
     request->trace.trace_id[0] = request->trace.parent_id[0] = request->trace.span_id[0] = '\0';
     request->server = thread->server;
-    thread_options_refresh(&thread->options);
     request->options = thread_options_hold(&thread->options);
     request->config = &request->options->config;
     request->thread = thread;
     request->tenant = "";
     request->max_priority = GEMM_PRIORITY_MAX;
     return request;
-}
-
-/* Allocates the state of the request's endpoint. */
-static enum gemmd_error create_call(struct request *request)
-{
-    if (request->endpoint->call_bytes == 0)
-        return GEMMD_OK;
-    request->call = spares_take(&request->thread->calls, request->server->call_bytes_max);
-    if (request->call == NULL) {
-        request->endpoint = NULL;
-        return fault_set(&request->fault, GEMMD_ERR_OUT_OF_MEMORY, NULL,
-                         "no memory for the request");
-    }
-    memset(request->call, 0, request->endpoint->call_zeroed_bytes);
-    return GEMMD_OK;
 }
 
 void *request_first_line(void *cls, const char *uri, struct MHD_Connection *mhd)
@@ -91,11 +75,12 @@ void *request_first_line(void *cls, const char *uri, struct MHD_Connection *mhd)
     request->connection = connection;
     request->mhd = mhd;
     request->started_ns = clock_now_ns();
-    copy_cut(request->path, sizeof request->path, route_path(uri));
+    const char *path = route_path(uri);
+    copy_cut(request->path, sizeof request->path, path);
     request->target = uri;
     request->target_bytes = strlen(uri);
     request->target_is_sound = guard_target(uri, request->target_bytes);
-    find_escapes(request, route_path(uri));
+    find_escapes(request, path);
     connection->request = request;
     connection->encrypted = connection->session != NULL;
     if (thread->server->lenient_parser)
@@ -126,8 +111,10 @@ static void request_end(struct request *request)
 {
     if (request->call != NULL && request->endpoint->release != NULL)
         request->endpoint->release(request);
-    inflater_destroy(request->inflater);
-    digests_close(request->digests);
+    if (request->inflater != NULL)
+        inflater_destroy(request->inflater);
+    if (request->digests != NULL)
+        digests_close(request->digests);
     count_active(request->thread, -1);
     options_copy_release(request->options);
     spares_give(&request->thread->calls, request->call);
@@ -153,13 +140,16 @@ static void request_work_done(struct inbox_message *message)
 
 void request_hand_over(struct request *request)
 {
-    connection_enter(request->connection, CONNECTION_WORKING, clock_now_ns());
+    struct connection *connection = request->connection;
+    /* At the end of a body, request_body_end has entered this phase just before. */
+    if (connection->phase != CONNECTION_WORKING)
+        connection_enter(connection, CONNECTION_WORKING, clock_now_ns());
     request->state = REQUEST_WORKING;
     request->handed_over = true;
     request->done.act = request_work_done;
-    request->among_waiters = (struct waiter){.fd = request->connection->fd,
-                                             .since_ns = request->connection->since_ns,
-                                             .deadline_ns = request->connection->deadline_ns};
+    request->among_waiters = (struct waiter){.fd = connection->fd,
+                                             .since_ns = connection->since_ns,
+                                             .deadline_ns = connection->deadline_ns};
     waiters_add(&request->thread->waiters, &request->among_waiters);
 }
 
@@ -167,6 +157,7 @@ void request_hand_over_again(struct request *request)
 {
     atomic_store(&request->progress, PROGRESS_RUNNING);
     request->awaited = false;
+    connection_enter(request->connection, CONNECTION_WORKING, clock_now_ns());
     request_hand_over(request);
 }
 
@@ -233,7 +224,7 @@ static bool request_withdraw(struct request *request)
 {
     if (!request_is_handed_over(request))
         return true;
-    if (digests_has_answer(request->digests)) /* the work of the endpoint is done */
+    if (request->digests != NULL && digests_has_answer(request->digests)) /* its work is done */
         request->handed_over = !digests_withdraw(request);
     else if (request->endpoint->withdraw != NULL && request->endpoint->withdraw(request))
         request->handed_over = false;
@@ -245,7 +236,7 @@ void request_give_up(struct waiter *waiter, enum waiter_end why)
     struct request *request = OWNER_OF(waiter, struct request, among_waiters);
     if (!request_is_handed_over(request) && why != WAITER_LEFT)
         return; /* the work is done and the answer is about to be sent */
-    const bool hashes = digests_has_answer(request->digests);
+    const bool hashes = request->digests != NULL && digests_has_answer(request->digests);
     const bool begun = !request_withdraw(request);
     request->given_up = true;
     if (why == WAITER_LEFT)
@@ -281,28 +272,38 @@ static bool request_ask_for_answer(struct request *request)
     }
     waiters_remove(&thread->waiters, &request->among_waiters);
     thread->moved = true;
-    if (digests_has_answer(request->digests))
+    if (request->digests != NULL && digests_has_answer(request->digests))
         respond_digested(request);
     else
         request->endpoint->answer(request);
     return true;
 }
 
+/* Finds the endpoint, allocates its state, and lets it begin. */
 static void request_begin(struct request *request, const struct request_line *line)
 {
-    if (route_find(request, line->url, line->method) != GEMMD_OK ||
-        create_call(request) != GEMMD_OK)
+    if (route_find(request, line->url, line->method) != GEMMD_OK) {
         request_refuse(request);
-    else
-        request->endpoint->begin(request);
+        return;
+    }
+    const struct endpoint *endpoint = request->endpoint;
+    if (endpoint->call_bytes > 0) {
+        request->call = spares_take(&request->thread->calls, request->server->call_bytes_max);
+        if (request->call == NULL) {
+            request->endpoint = NULL;
+            fault_set(&request->fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for the request");
+            request_refuse(request);
+            return;
+        }
+        memset(request->call, 0, endpoint->call_zeroed_bytes);
+    }
+    endpoint->begin(request);
 }
 
 static void request_take_headers(struct request *request, const struct request_line *line)
 {
     list_remove(&request->in_heads);
     copy_cut(request->method, sizeof request->method, line->method);
-    request_choose_id(request);
-    request_trace_begin(request);
     if (guard_headers(request, line) != GEMMD_OK)
         request_refuse(request);
     else if (request_has_body(request))
@@ -311,50 +312,45 @@ static void request_take_headers(struct request *request, const struct request_l
         request->state = REQUEST_BODILESS;
 }
 
-/* Returns false if the connection must be closed. `body` holds the next bytes of the body; an empty
- * `body` means that the request is complete, or that its answer is asked for. */
-static bool request_advance(struct request *request, const struct request_line *line,
-                            struct MHD_IoVec body)
-{
-    switch (request->state) {
-    case REQUEST_HEADERS:
-        request_take_headers(request, line);
-        return true;
-    case REQUEST_BODILESS:
-        request_begin(request, line);
-        return request->state != REQUEST_RECEIVING || request_body_end(request);
-    case REQUEST_RECEIVING:
-    case REQUEST_DISCARDING:
-        return body.iov_len > 0 ? request_body_take(request, body.iov_base, body.iov_len)
-                                : request_body_end(request);
-    case REQUEST_WORKING:
-        return request_ask_for_answer(request);
-    case REQUEST_ANSWERED: /* libmicrohttpd does not ask again once it has the answer */
-    case REQUEST_FAILED:
-        return false;
-    }
-    return false;
-}
-
 enum MHD_Result request_handle(void *cls, struct MHD_Connection *mhd, const char *url,
                                const char *method, const char *version, const char *upload_data,
                                size_t *upload_data_size, void **context)
 {
     struct request *request = *context;
     const struct request_line line = {.url = url, .method = method, .version = version};
-    const struct MHD_IoVec body = {upload_data, *upload_data_size};
+    const size_t length = *upload_data_size; /* 0: the request is complete, or is to be answered */
     (void)cls;
     (void)mhd;
     if (request == NULL)
         return MHD_NO;
     /* After 100 Continue to a request without a body, libmicrohttpd announces a piece of no bytes
      * if it has read bytes of the next request. Such a call is not the end of the request. */
-    if (upload_data != NULL && *upload_data_size == 0)
+    if (upload_data != NULL && length == 0)
         return MHD_YES;
     *upload_data_size = 0;
-    if (!request_advance(request, &line, body))
-        return MHD_NO;
-    return request->state == REQUEST_FAILED ? MHD_NO : MHD_YES;
+    bool stays_open = false;
+    switch (request->state) {
+    case REQUEST_HEADERS:
+        request_take_headers(request, &line);
+        stays_open = true;
+        break;
+    case REQUEST_BODILESS:
+        request_begin(request, &line);
+        stays_open = request->state != REQUEST_RECEIVING || request_body_end(request);
+        break;
+    case REQUEST_RECEIVING:
+    case REQUEST_DISCARDING:
+        stays_open = length > 0 ? request_body_take(request, upload_data, length)
+                                : request_body_end(request);
+        break;
+    case REQUEST_WORKING:
+        stays_open = request_ask_for_answer(request);
+        break;
+    case REQUEST_ANSWERED: /* libmicrohttpd does not ask again once it has the answer */
+    case REQUEST_FAILED:
+        break;
+    }
+    return stays_open && request->state != REQUEST_FAILED ? MHD_YES : MHD_NO;
 }
 
 /* Whether libmicrohttpd itself has answered the request, because it could not parse the request. A
@@ -404,20 +400,21 @@ void request_completed(void *cls, struct MHD_Connection *mhd, void **context,
         return;
     *context = NULL;
     waiters_remove(&request->thread->waiters, &request->among_waiters);
-    dropped_bodies_remove(request);
+    if (request->drops_body)
+        dropped_bodies_remove(request);
     list_remove(&request->in_heads);
     struct connection *connection = request->connection;
     if (code != MHD_REQUEST_TERMINATED_COMPLETED_OK && !was_served(request))
         request_note_end(request);
     /* While the thread is busy, libmicrohttpd may notice before `waiters` that the client has
      * disconnected, so the work may still be queued. */
-    (void)request_withdraw(request);
-    request_record(request, !request_is_handed_over(request), now_ns);
+    const bool works = request->handed_over && !request_withdraw(request);
+    request_record(request, !works, now_ns);
     connection->deadline_ns = 0;
     connection->request = NULL;
     connection_enter(connection, CONNECTION_IDLE, now_ns);
     /* If other threads still have the work, request_work_done frees the request later. */
-    request->abandoned = request_await_end(request);
+    request->abandoned = works && request_await_end(request);
     if (!request->abandoned)
         request_end(request);
 }

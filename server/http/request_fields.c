@@ -147,32 +147,12 @@ struct preferences request_preferences(const struct request *request)
 
 /* ---- traceparent and tracestate ---- */
 
-static enum MHD_Result count_field(void *cls, enum MHD_ValueKind kind, const char *name,
-                                   const char *value)
-{
-    (void)kind;
-    (void)value;
-    *(uint32_t *)cls += strcasecmp(name, "traceparent") == 0;
-    return MHD_YES;
-}
-
-/* Whether the client's traceparent is valid, and then read. */
-static bool read_traceparent(struct request *request)
-{
-    const char *value = request_header(request, "traceparent");
-    uint32_t fields = 0;
-    if (value == NULL)
-        return false;
-    MHD_get_connection_values(request->mhd, MHD_HEADER_KIND, count_field, &fields);
-    return fields == 1 && trace_context_read(&request->trace, value);
-}
-
-void request_trace_begin(struct request *request)
+void request_trace_begin(struct request *request, const char *traceparent)
 {
     struct trace_context *trace = &request->trace;
     uint64_t *state = &request->thread->id_state;
     const bool exports = request->server->otlp != NULL;
-    const bool given = read_traceparent(request);
+    const bool given = traceparent != NULL && trace_context_read(trace, traceparent);
     if (!given && !exports)
         return;
     if (!given) {

@@ -31,8 +31,8 @@
  * REQUEST_ID_MAX characters long, else a new id. `given` may be NULL. `*state` is the state of the
  * generator of new ids, which may start with any value. Pure. */
 void request_id_choose(char id[REQUEST_ID_MAX + 1], const char *given, uint64_t *state);
-/* Sets request->id: the client's X-Request-Id if it is usable, else a new id. To be called when all
- * headers have arrived, or when no more headers will arrive. */
+/* Sets request->id: the client's X-Request-Id if it is usable, else a new id. For requests that are
+ * refused before the guard (guard.h) has read their headers. */
 void request_choose_id(struct request *request);
 
 /* Adds the preferences of one Prefer header. A request may have several Prefer headers; of two
@@ -40,11 +40,12 @@ void request_choose_id(struct request *request);
  * skipped. `preferences` must be zeroed before the first header. Pure. */
 void prefer_read(struct preferences *preferences, const char *value);
 
-/* Sets request->trace when the headers have arrived: from the header traceparent if the request has
- * exactly one and its value is valid, else to a new trace for --otlp-sample of the requests if
- * spans are exported. If the request's span will be exported, span_id is new. Otherwise span_id is
- * the span of the client, which the log and the exemplars then name. */
-void request_trace_begin(struct request *request);
+/* Sets request->trace when the headers have arrived: from the value `traceparent` of the request's
+ * only header of that name (NULL: there is none) if the value is valid, else to a new trace for
+ * --otlp-sample of the requests if spans are exported. If the request's span will be exported,
+ * span_id is new. Otherwise span_id is the span of the client, which the log and the exemplars then
+ * name. */
+void request_trace_begin(struct request *request, const char *traceparent);
 /* Writes the request's tracestate; "" if the request has none, or if the tracestate is invalid or
  * longer than `capacity` allows. To be called before libmicrohttpd frees the headers. */
 void request_trace_state(const struct request *request, char *out, size_t capacity);

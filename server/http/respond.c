@@ -96,7 +96,8 @@ void respond_digested(struct request *request)
 bool respond(struct request *request, int status, const struct headers *headers,
              const struct payload *whole)
 {
-    const bool digested = digests_are_wanted(request->digests) && status < 300;
+    const bool digested =
+        request->digests != NULL && status < 300 && digests_are_wanted(request->digests);
     struct payload copy = *whole;
     const struct payload *payload = &copy;
     /* The digest of a compressed answer would be known only when the answer has been sent. */

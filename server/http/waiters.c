@@ -61,24 +61,11 @@ static uint64_t watch_due_ns(const struct waiters *waiters)
                                       : waiter_of(waiters->unwatched)->since_ns + WATCH_AFTER_NS;
 }
 
-/* Watches the sockets of waiters that have waited for WATCH_AFTER_NS. */
-static void waiters_watch(struct waiters *waiters, uint64_t now_ns)
-{
-    while (watch_due_ns(waiters) <= now_ns) {
-        struct waiter *waiter = waiter_of(waiters->unwatched);
-        struct epoll_event event = {.events = EPOLLRDHUP, .data.ptr = waiter};
-        waiter->watched = epoll_ctl(waiters->epoll_fd, EPOLL_CTL_ADD, waiter->fd, &event) == 0;
-        waiters->watched += waiter->watched;
-        waiters->unwatched = waiters->unwatched->next;
-    }
-}
-
+/* Ends the waits whose deadline has passed, and finds the next deadline. */
 static void waiters_end_late(struct waiters *waiters, uint64_t now_ns)
 {
     struct list_item *next;
     uint64_t earliest_ns = UINT64_MAX;
-    if (waiters->earliest_ns > now_ns)
-        return;
     for (struct list_item *item = waiters->waiting.first; item != NULL; item = next) {
         struct waiter *waiter = waiter_of(item);
         next = item->next;
@@ -92,22 +79,24 @@ static void waiters_end_late(struct waiters *waiters, uint64_t now_ns)
     waiters->earliest_ns = earliest_ns;
 }
 
-static void waiters_end_disconnected(struct waiters *waiters)
+void waiters_check(struct waiters *waiters, uint64_t now_ns)
 {
     struct epoll_event events[COLLECT_MAX];
     int count = COLLECT_MAX;
+    while (watch_due_ns(waiters) <= now_ns) {
+        struct waiter *waiter = waiter_of(waiters->unwatched);
+        struct epoll_event event = {.events = EPOLLRDHUP, .data.ptr = waiter};
+        waiter->watched = epoll_ctl(waiters->epoll_fd, EPOLL_CTL_ADD, waiter->fd, &event) == 0;
+        waiters->watched += waiter->watched;
+        waiters->unwatched = waiters->unwatched->next;
+    }
+    if (waiters->earliest_ns <= now_ns)
+        waiters_end_late(waiters, now_ns);
     while (waiters->watched > 0 && count == COLLECT_MAX) {
         count = epoll_wait(waiters->epoll_fd, events, COLLECT_MAX, 0);
         for (int i = 0; i < count; i++)
             waiters_end_one(waiters, events[i].data.ptr, WAITER_LEFT);
     }
-}
-
-void waiters_check(struct waiters *waiters, uint64_t now_ns)
-{
-    waiters_watch(waiters, now_ns);
-    waiters_end_late(waiters, now_ns);
-    waiters_end_disconnected(waiters);
 }
 
 uint64_t waiters_due_ns(const struct waiters *waiters)

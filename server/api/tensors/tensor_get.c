@@ -230,7 +230,7 @@ static uint32_t cut_copies(struct tensor_call *call, struct work_copy copies[RES
                            uint32_t count)
 {
     if (call->block_bytes < TENSOR_MEANWHILE_BYTES || resident_etag(call->resident) == NULL ||
-        digests_are_wanted(call->request->digests))
+        (call->request->digests != NULL && digests_are_wanted(call->request->digests)))
         return count;
     cut_copy(&copies[0], &call->rest[0]);
     for (uint32_t i = 1; i < count; i++)
