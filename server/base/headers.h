@@ -8,7 +8,9 @@
 #ifndef SERVER_BASE_HEADERS_H
 #define SERVER_BASE_HEADERS_H
 
+#include <assert.h>
 #include <stdint.h>
+#include <string.h>
 
 enum { HEADERS_MAX = 12, HEADERS_TEXT_MAX = 768 };
 
@@ -22,11 +24,22 @@ struct headers {
 };
 
 /* Empties the list. A zeroed list is empty too. */
-void headers_clear(struct headers *headers);
+static inline void headers_clear(struct headers *headers)
+{
+    headers->count = headers->length = 0; /* nothing else of an empty list is read */
+}
+
 /* Appends a field. The caller knows that the fields of its answer fit; a field that does not fit is
  * a mistake in this program, which an assertion catches. */
-void headers_add(struct headers *headers, const char *name, const char *value);
-/* The value of entry `index`, which is below `count`. Borrowed from the list. */
-const char *headers_value(const struct headers *headers, uint32_t index);
+static inline void headers_add(struct headers *headers, const char *name, const char *value)
+{
+    const size_t bytes = strlen(value) + 1;
+    assert(headers->count < HEADERS_MAX && bytes <= HEADERS_TEXT_MAX - headers->length);
+    memcpy(headers->text + headers->length, value, bytes);
+    headers->entries[headers->count].name = name;
+    headers->entries[headers->count].value = headers->length;
+    headers->count++;
+    headers->length += (uint32_t)bytes;
+}
 
 #endif

@@ -16,7 +16,7 @@
 #include "proto/error.h"
 #include "server/base/fair_list.h"
 #include "server/http/digest_fields.h"
-#include "server/http/payload.h"
+#include "server/http/respond.h"
 
 enum { DIGESTER_PIECE_BYTES = 1 << 20 };
 

@@ -17,7 +17,7 @@
 #include <stdint.h>
 
 #include "proto/error.h"
-#include "server/http/payload.h"
+#include "server/http/respond.h"
 
 enum { DIGESTS_HERE_BYTES = 256 * 1024 };
 

@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#define ZLIB_CONST
+#include <zlib.h>
 
 #include "server/base/clock.h"
 #include "server/base/drain_rate.h"
@@ -11,6 +13,7 @@
 #include "server/http/connection.h"
 #include "server/http/digests.h"
 #include "server/http/io_thread.h"
+#include "server/http/negotiation.h"
 #include "server/http/request.h"
 #include "server/http/server.h"
 #include "server/http/stream.h"
@@ -24,20 +27,158 @@ static bool add_header(struct MHD_Response *response, const char *name, const ch
 static bool add_headers(struct MHD_Response *response, const struct headers *headers)
 {
     for (uint32_t i = 0; headers != NULL && i < headers->count; i++)
-        if (!add_header(response, headers->entries[i].name, headers_value(headers, i)))
+        if (MHD_add_response_header(response, headers->entries[i].name,
+                                    headers->text + headers->entries[i].value) != MHD_YES)
             return false;
     return true;
 }
 
-/* Adds the headers that every answer has. */
-static bool add_common_headers(const struct request *request, struct MHD_Response *response)
+/* ---- payloads ---- */
+
+enum {
+    LEAST_BYTES = 1024, /* shorter answers are not compressed */
+    BLOCK_BYTES = 32 * 1024,
+    /* The most bytes that are compressed before the thread serves other connections. */
+    PIECE_BYTES = 256 * 1024,
+    MEMORY_LEVEL = 8,
+    GZIP_FORMAT = 16
+};
+
+/* A payload that is compressed while it is sent. The response owns the struct. */
+struct deflation {
+    struct request *request; /* borrowed: a request lives until its answer was sent */
+    struct payload payload;
+    uint32_t part;  /* the part that is being compressed */
+    uint64_t taken; /* bytes of that part that zlib was given */
+    uint64_t sent_bytes;
+    bool ended;
+    z_stream stream;
+};
+
+/* Gives zlib the next bytes to compress. */
+static void deflation_feed(struct deflation *deflation)
 {
-    if (!add_header(response, "X-Request-Id", request->id))
-        return false;
-    if (!request->unverified_framing && atomic_load(&request->server->stage) < HTTP_HANDED_OVER)
-        return true;
-    return add_header(response, "Connection", "close");
+    const struct payload *payload = &deflation->payload;
+    while (deflation->part < payload->count) {
+        const struct MHD_IoVec *part = &payload->parts[deflation->part];
+        const uint64_t left = part->iov_len - deflation->taken;
+        if (left > 0) {
+            deflation->stream.next_in = (const unsigned char *)part->iov_base + deflation->taken;
+            deflation->stream.avail_in = left < PIECE_BYTES ? (uInt)left : PIECE_BYTES;
+            deflation->taken += deflation->stream.avail_in;
+            return;
+        }
+        deflation->part++;
+        deflation->taken = 0;
+    }
 }
+
+static ssize_t deflation_read(void *cls, uint64_t position, char *out, size_t room)
+{
+    struct deflation *deflation = cls;
+    z_stream *stream = &deflation->stream;
+    (void)position;
+    if (deflation->ended)
+        return MHD_CONTENT_READER_END_OF_STREAM;
+    stream->next_out = (unsigned char *)out;
+    stream->avail_out = room < UINT32_MAX ? (uInt)room : UINT32_MAX;
+    const uInt given = stream->avail_out;
+    while (stream->avail_out == given && !deflation->ended) {
+        if (stream->avail_in == 0)
+            deflation_feed(deflation);
+        const int result = deflate(stream, stream->avail_in == 0 ? Z_FINISH : Z_NO_FLUSH);
+        if (result == Z_STREAM_ERROR)
+            return MHD_CONTENT_READER_END_WITH_ERROR;
+        deflation->ended = result == Z_STREAM_END;
+    }
+    deflation->sent_bytes += given - stream->avail_out;
+    deflation->request->response_bytes = deflation->sent_bytes;
+    return (ssize_t)(given - stream->avail_out);
+}
+
+static void payload_sent(const struct payload *payload)
+{
+    if (payload->sent != NULL)
+        payload->sent(payload->context);
+}
+
+static void deflation_end(void *cls)
+{
+    struct deflation *deflation = cls;
+    deflateEnd(&deflation->stream);
+    payload_sent(&deflation->payload);
+    free(deflation);
+}
+
+static struct MHD_Response *deflation_response(struct request *request,
+                                               const struct payload *payload, enum coding coding)
+{
+    const int format = MAX_WBITS + (coding == CODING_GZIP ? GZIP_FORMAT : 0);
+    struct deflation *deflation = calloc(1, sizeof *deflation);
+    if (deflation == NULL)
+        return NULL;
+    deflation->request = request;
+    deflation->payload = *payload;
+    if (deflateInit2(&deflation->stream, Z_BEST_SPEED, Z_DEFLATED, format, MEMORY_LEVEL,
+                     Z_DEFAULT_STRATEGY) != Z_OK) {
+        free(deflation);
+        return NULL;
+    }
+    struct MHD_Response *response = MHD_create_response_from_callback(
+        MHD_SIZE_UNKNOWN, BLOCK_BYTES, deflation_read, deflation, deflation_end);
+    if (response == NULL) {
+        deflateEnd(&deflation->stream);
+        free(deflation);
+        return NULL;
+    }
+    return response;
+}
+
+static struct MHD_Response *plain_response(const struct payload *payload)
+{
+    /* libmicrohttpd only reads the buffer, but its parameter is not const. */
+    union {
+        const void *in;
+        void *out;
+    } memory = {.in = payload->parts[0].iov_base};
+    if (payload->count > 1)
+        return MHD_create_response_from_iovec(payload->parts, payload->count, payload->sent,
+                                              payload->context);
+    if (payload->sent == NULL)
+        return MHD_create_response_from_buffer(payload->parts[0].iov_len, memory.out,
+                                               MHD_RESPMEM_PERSISTENT);
+    return MHD_create_response_from_buffer_with_free_callback_cls(
+        payload->parts[0].iov_len, memory.out, payload->sent, payload->context);
+}
+
+/* Creates a response that sends the payload, of `bytes` bytes, with the headers that describe its
+ * coding. The caller owns the response. Returns NULL if memory ran out; payload->sent has been
+ * called then. */
+static struct MHD_Response *payload_response(struct request *request, const struct payload *payload,
+                                             uint64_t bytes)
+{
+    const bool eligible =
+        request->config->compress_answers && !payload->as_it_is && bytes >= LEAST_BYTES;
+    const enum coding coding =
+        eligible ? coding_accepted(request_header(request, "Accept-Encoding")) : CODING_IDENTITY;
+    struct MHD_Response *response = coding == CODING_IDENTITY
+                                        ? plain_response(payload)
+                                        : deflation_response(request, payload, coding);
+    request->written_in_pieces = coding != CODING_IDENTITY || payload->count > 1;
+    if (response == NULL) {
+        payload_sent(payload);
+        return NULL;
+    }
+    if ((coding != CODING_IDENTITY &&
+         !add_header(response, "Content-Encoding", coding_name(coding))) ||
+        (eligible && !add_header(response, "Vary", "Accept-Encoding"))) {
+        MHD_destroy_response(response); /* calls payload->sent */
+        return NULL;
+    }
+    return response;
+}
+
+/* ---- answers ---- */
 
 /* Gives the response to libmicrohttpd, and takes over the caller's reference to the response. NULL:
  * memory has run out even for an error. A request whose answer cannot be queued fails, and
@@ -58,7 +199,10 @@ static void queue_response(struct request *request, int status, struct MHD_Respo
      * a check (checks.h) begins to count, if it finds the answer still being sent. */
     if (length > SMALL_ANSWER_BYTES)
         delivery_begin(&request->connection->sending, request->connection->fd, request->sending_ns);
-    if (response == NULL || !add_common_headers(request, response) ||
+    const bool closes =
+        request->unverified_framing || atomic_load(&request->server->stage) >= HTTP_HANDED_OVER;
+    if (response == NULL || !add_header(response, "X-Request-Id", request->id) ||
+        (closes && !add_header(response, "Connection", "close")) ||
         MHD_queue_response(request->mhd, (unsigned)status, response) != MHD_YES) {
         request->state = REQUEST_FAILED;
         request->response_bytes = 0;
@@ -71,9 +215,8 @@ static void queue_response(struct request *request, int status, struct MHD_Respo
  * by the digester's thread first. A request that is answered at its headers, although it has a
  * body, cannot wait, and this thread must not hash for long: a long answer to it has no digest. */
 static void queue_digested(struct request *request, int status, struct MHD_Response *response,
-                           const struct payload *payload)
+                           const struct payload *payload, uint64_t length)
 {
-    const uint64_t length = payload_bytes(payload);
     if (length <= DIGESTS_HERE_BYTES)
         queue_response(request, status, digests_add_headers(request, response, payload), length);
     else if (request->state == REQUEST_HEADERS)
@@ -98,20 +241,20 @@ bool respond(struct request *request, int status, const struct headers *headers,
 {
     const bool digested =
         request->digests != NULL && status < 300 && digests_are_wanted(request->digests);
-    struct payload copy = *whole;
-    const struct payload *payload = &copy;
+    struct payload payload = *whole;
     /* The digest of a compressed answer would be known only when the answer has been sent. */
-    copy.as_it_is = copy.as_it_is || digested;
-    struct MHD_Response *response = payload_response(request, payload);
+    payload.as_it_is = payload.as_it_is || digested;
+    const uint64_t bytes = payload_bytes(&payload);
+    struct MHD_Response *response = payload_response(request, &payload, bytes);
     if (response == NULL || !add_headers(response, headers)) {
         MHD_destroy_response(response); /* calls payload->sent */
         respond_out_of_memory(request);
         return false;
     }
     if (digested)
-        queue_digested(request, status, response, payload);
+        queue_digested(request, status, response, &payload, bytes);
     else
-        queue_response(request, status, response, status == 304 ? 0 : payload_bytes(payload));
+        queue_response(request, status, response, status == 304 ? 0 : bytes);
     return request->state != REQUEST_FAILED;
 }
 

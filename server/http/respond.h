@@ -8,6 +8,7 @@
 #ifndef SERVER_HTTP_RESPOND_H
 #define SERVER_HTTP_RESPOND_H
 
+#include <microhttpd.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -15,10 +16,35 @@
 
 #include "proto/error.h"
 #include "server/base/headers.h"
-#include "server/http/payload.h"
 
 struct request;
 struct stream_source;
+
+enum { PAYLOAD_PARTS_MAX = 3 };
+
+/* The body of an answer, which is sent from the memory that it lies in, without a copy.
+ *
+ * A payload is sent as it is, or compressed if --compress-answers is on and the client accepts a
+ * coding. A payload is compressed piece by piece while it is sent, so that no compressed copy is
+ * held; the answer's length is not known then, and the answer is sent chunked. */
+struct payload {
+    struct MHD_IoVec parts[PAYLOAD_PARTS_MAX]; /* borrowed until `sent` is called */
+    uint32_t count;
+    /* Called once when the payload's memory is not used any more: the last byte was sent, or none
+     * will be. NULL: nothing to do. */
+    void (*sent)(void *context);
+    void *context;
+    bool as_it_is; /* the payload is never compressed, because the answer's ETag names its bytes */
+};
+
+/* The length of all parts together. */
+static inline uint64_t payload_bytes(const struct payload *payload)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < payload->count; i++)
+        bytes += payload->parts[i].iov_len;
+    return bytes;
+}
 
 /* Sends a payload. payload->sent is called after the last byte was sent, or when none will be sent.
  * `headers` may be NULL. Returns false if memory ran out; the request has then been answered with
