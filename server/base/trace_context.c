@@ -2,8 +2,6 @@
 
 #include <string.h>
 
-#include "server/base/random_id.h"
-
 /* "00-" trace-id "-" parent-id "-" flags */
 enum { TRACE_AT = 3, PARENT_AT = 36, FLAGS_AT = 53, LENGTH = 55 };
 
@@ -48,9 +46,4 @@ void trace_context_begin(struct trace_context *trace, uint64_t *state)
     random_id(trace->trace_id, state);
     random_id(trace->trace_id + SPAN_ID_TEXT, state);
     trace->parent_id[0] = '\0';
-}
-
-void trace_context_span_id(char span_id[SPAN_ID_TEXT + 1], uint64_t *state)
-{
-    random_id(span_id, state);
 }

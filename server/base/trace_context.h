@@ -11,7 +11,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { TRACE_ID_TEXT = 32, SPAN_ID_TEXT = 16 };
+#include "server/base/random_id.h"
+
+enum { TRACE_ID_TEXT = 32, SPAN_ID_TEXT = RANDOM_ID_TEXT };
 
 struct trace_context {
     bool sampled;                     /* the span is to be exported */
@@ -26,7 +28,5 @@ struct trace_context {
 bool trace_context_read(struct trace_context *trace, const char *traceparent);
 /* Sets trace_id to a new id, with no parent. `state` is that of the generator of ids. */
 void trace_context_begin(struct trace_context *trace, uint64_t *state);
-/* Writes a new id of a span. */
-void trace_context_span_id(char span_id[SPAN_ID_TEXT + 1], uint64_t *state);
 
 #endif

@@ -49,17 +49,11 @@ static bool is_sound_line(const struct framing *framing, const char *name, const
            memchr(value, '\r', value_bytes) == NULL;
 }
 
-/* Whether a header is Content-Digest, Repr-Digest or another whose name ends like theirs. */
-static bool is_digest_field(const char *name, size_t bytes)
-{
-    static const char digest[] = "-Digest";
-    const size_t end = sizeof digest - 1;
-    return bytes > end && strcasecmp(name + bytes - end, digest) == 0;
-}
-
 static enum MHD_Result read_framing_header(void *cls, enum MHD_ValueKind kind, const char *name,
                                            size_t name_bytes, const char *value, size_t value_bytes)
 {
+    static const char digest[] = "-Digest"; /* Content-Digest, Repr-Digest and their Want- fields */
+    const size_t digest_bytes = sizeof digest - 1;
     struct framing *framing = cls;
     (void)kind;
     if (!is_token(name))
@@ -85,7 +79,7 @@ static enum MHD_Result read_framing_header(void *cls, enum MHD_ValueKind kind, c
         framing->traceparent = value;
     if (strcasecmp(name, "Expect") == 0 && framing->expect == NULL)
         framing->expect = value;
-    if (is_digest_field(name, name_bytes))
+    if (name_bytes > digest_bytes && strcasecmp(name + name_bytes - digest_bytes, digest) == 0)
         framing->has_digests = true;
     if (strcasecmp(name, "Content-Encoding") == 0)
         coding_read(&framing->codings, value == NULL ? "" : value);
@@ -105,14 +99,6 @@ bool guard_target(const char *target, size_t bytes)
     return bytes > 0;
 }
 
-/* Whether one byte lies between the method and the target, and one between the target and the
- * version. libmicrohttpd 0.9 accepts several spaces there, and cuts the target at a zero byte. */
-static bool is_sound_request_line(const struct request *request, const struct request_line *line)
-{
-    return request->target == line->method + strlen(line->method) + 1 &&
-           line->version == request->target + request->target_bytes + 1;
-}
-
 /* Reads all headers, and checks the request line, the names of the headers, and where the lines
  * begin and end if the parser is lenient. */
 static enum gemmd_error read_head(struct request *request, const struct request_line *line,
@@ -125,8 +111,11 @@ static enum gemmd_error read_head(struct request *request, const struct request_
     (void)MHD_get_connection_values_n(request->mhd, MHD_HEADER_KIND, read_framing_header, framing);
     request_id_choose(request->id, framing->request_id, &request->thread->id_state);
     request_trace_begin(request, framing->traceparents == 1 ? framing->traceparent : NULL);
-    if (!request->target_is_sound || !is_token(line->method) ||
-        (lenient && !is_sound_request_line(request, line)))
+    /* libmicrohttpd 0.9 accepts several spaces between the method, the target and the version, and
+     * cuts the target at a zero byte. */
+    const bool has_gaps = lenient && (request->target != line->method + strlen(line->method) + 1 ||
+                                      line->version != request->target + request->target_bytes + 1);
+    if (!request->target_is_sound || !is_token(line->method) || has_gaps)
         return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
                          "the request line is malformed; it is a method, a path and HTTP/1.1, with "
                          "one space between each");

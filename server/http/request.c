@@ -42,44 +42,35 @@ static void find_escapes(struct request *request, const char *uri)
     }
 }
 
-/* Creates a request without its endpoint's state. */
-static struct request *create_request(struct io_thread *thread)
-{
-    struct request *request = spares_take(&thread->requests, sizeof *request);
-    if (request == NULL)
-        return NULL;
-    memset(request, 0, offsetof(struct request, fault));
-    request->fault.code = GEMMD_OK;
-    request->fault.field[0] = request->fault.detail[0] = '\0';
-    request->id[0] = request->method[0] = request->name[0] = request->path[0] = '\0';
-    request->trace.sampled = false;
-    request->trace.trace_id[0] = request->trace.parent_id[0] = request->trace.span_id[0] = '\0';
-    request->server = thread->server;
-    request->options = thread_options_hold(&thread->options);
-    request->config = &request->options->config;
-    request->thread = thread;
-    request->tenant = "";
-    request->max_priority = GEMM_PRIORITY_MAX;
-    return request;
-}
-
 void *request_first_line(void *cls, const char *uri, struct MHD_Connection *mhd)
 {
     struct io_thread *thread = cls;
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
     struct connection *connection = info->socket_context;
-    struct request *request = create_request(thread);
+    struct request *request = spares_take(&thread->requests, sizeof *request);
     if (request == NULL)
         return NULL; /* request_handle closes the connection */
+    memset(request, 0, offsetof(struct request, fault));
+    request->fault.code = GEMMD_OK;
+    request->fault.field[0] = request->fault.detail[0] = '\0';
+    request->id[0] = request->method[0] = request->name[0] = '\0';
+    request->trace.sampled = false;
+    request->trace.trace_id[0] = request->trace.parent_id[0] = request->trace.span_id[0] = '\0';
+    request->server = thread->server;
+    request->options = thread_options_hold(&thread->options);
+    request->config = &request->options->config;
+    request->thread = thread;
     request->connection = connection;
     request->mhd = mhd;
+    request->tenant = "";
+    request->max_priority = GEMM_PRIORITY_MAX;
     request->started_ns = clock_now_ns();
-    const char *path = route_path(uri);
-    copy_cut(request->path, sizeof request->path, path);
     request->target = uri;
     request->target_bytes = strlen(uri);
     request->target_is_sound = guard_target(uri, request->target_bytes);
+    const char *path = route_path(uri);
+    copy_cut(request->path, sizeof request->path, path);
     find_escapes(request, path);
     connection->request = request;
     connection->encrypted = connection->session != NULL;

@@ -123,12 +123,6 @@ static bool body_inflate(struct request *request, const void *bytes, uint64_t le
                         &request->fault) == GEMMD_OK;
 }
 
-static bool body_take_chunk(struct request *request, const void *bytes, uint64_t length)
-{
-    return request->coding == CODING_IDENTITY ? request->endpoint->chunk(request, bytes, length)
-                                              : body_inflate(request, bytes, length);
-}
-
 /* Takes the first bytes of the body of a request that was refused at its headers. From now on
  * dropped_bodies may suspend the connection, which libmicrohttpd forbids before the first bytes. A
  * thread that stops suspends no more, because libmicrohttpd must have no suspended connection when
@@ -153,7 +147,8 @@ bool request_body_take(struct request *request, const char *bytes, size_t length
     if (request->state == REQUEST_RECEIVING) {
         if (request->digests != NULL)
             digests_add(request->digests, bytes, length);
-        if (body_take_chunk(request, bytes, length))
+        if (request->coding == CODING_IDENTITY ? request->endpoint->chunk(request, bytes, length)
+                                               : body_inflate(request, bytes, length))
             return true;
         request->state = REQUEST_DISCARDING;
         /* DISCARD_MAX_BYTES are counted from here. */

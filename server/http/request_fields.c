@@ -161,7 +161,7 @@ void request_trace_begin(struct request *request, const char *traceparent)
             trace_context_begin(trace, state);
     }
     if (exports && trace->sampled)
-        trace_context_span_id(trace->span_id, state);
+        random_id(trace->span_id, state);
     else if (given)
         memcpy(trace->span_id, trace->parent_id, sizeof trace->span_id);
 }

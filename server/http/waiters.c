@@ -20,11 +20,6 @@ void waiters_close(struct waiters *waiters)
     close(waiters->epoll_fd);
 }
 
-static struct waiter *waiter_of(struct list_item *item)
-{
-    return OWNER_OF(item, struct waiter, in_waiters);
-}
-
 void waiters_add(struct waiters *waiters, struct waiter *waiter)
 {
     waiter->watched = false;
@@ -57,8 +52,9 @@ static void waiters_end_one(struct waiters *waiters, struct waiter *waiter, enum
 /* When the next socket has to be watched; UINT64_MAX: all are watched. */
 static uint64_t watch_due_ns(const struct waiters *waiters)
 {
-    return waiters->unwatched == NULL ? UINT64_MAX
-                                      : waiter_of(waiters->unwatched)->since_ns + WATCH_AFTER_NS;
+    return waiters->unwatched == NULL
+               ? UINT64_MAX
+               : OWNER_OF(waiters->unwatched, struct waiter, in_waiters)->since_ns + WATCH_AFTER_NS;
 }
 
 /* Ends the waits whose deadline has passed, and finds the next deadline. */
@@ -67,7 +63,7 @@ static void waiters_end_late(struct waiters *waiters, uint64_t now_ns)
     struct list_item *next;
     uint64_t earliest_ns = UINT64_MAX;
     for (struct list_item *item = waiters->waiting.first; item != NULL; item = next) {
-        struct waiter *waiter = waiter_of(item);
+        struct waiter *waiter = OWNER_OF(item, struct waiter, in_waiters);
         next = item->next;
         if (waiter->deadline_ns == 0)
             continue;
@@ -84,7 +80,7 @@ void waiters_check(struct waiters *waiters, uint64_t now_ns)
     struct epoll_event events[COLLECT_MAX];
     int count = COLLECT_MAX;
     while (watch_due_ns(waiters) <= now_ns) {
-        struct waiter *waiter = waiter_of(waiters->unwatched);
+        struct waiter *waiter = OWNER_OF(waiters->unwatched, struct waiter, in_waiters);
         struct epoll_event event = {.events = EPOLLRDHUP, .data.ptr = waiter};
         waiter->watched = epoll_ctl(waiters->epoll_fd, EPOLL_CTL_ADD, waiter->fd, &event) == 0;
         waiters->watched += waiter->watched;
@@ -109,5 +105,6 @@ uint64_t waiters_due_ns(const struct waiters *waiters)
 void waiters_stop(struct waiters *waiters)
 {
     while (waiters->waiting.first != NULL)
-        waiters_end_one(waiters, waiter_of(waiters->waiting.first), WAITER_STOPPED);
+        waiters_end_one(waiters, OWNER_OF(waiters->waiting.first, struct waiter, in_waiters),
+                        WAITER_STOPPED);
 }

@@ -61,17 +61,6 @@ static size_t escape_one(const unsigned char *text, char out[8], size_t *out_len
     return length;
 }
 
-/* The number of characters at the start of `text` that are logged as they are: ASCII, but for
- * quotes, backslashes and control characters. */
-static size_t plain_length(const unsigned char *text)
-{
-    size_t length = 0;
-    while (text[length] >= ' ' && text[length] < 0x7f && text[length] != '"' &&
-           text[length] != '\\')
-        length++;
-    return length;
-}
-
 /* Adds escaped text without quotes, of `budget` bytes at most. Longer text is cut and ends in
  * "...".
  */
@@ -84,12 +73,14 @@ static void add_escaped(struct log_line *line, const char *text, size_t budget)
     while (*next) {
         char escaped[8];
         const size_t used = line->length - start, left = budget - used;
-        size_t taken = plain_length(next), length = taken < left ? taken : left;
-        const bool plain = taken > 0;
-        if (plain)
-            taken = length;
-        else
-            taken = escape_one(next, escaped, &length);
+        size_t length = 0; /* of the text that is logged as it is */
+        while (next[length] >= ' ' && next[length] < 0x7f && next[length] != '"' &&
+               next[length] != '\\')
+            length++;
+        const bool plain = length > 0;
+        if (plain && length > left)
+            length = left;
+        const size_t taken = plain ? length : escape_one(next, escaped, &length);
         if (length == 0 || length > left) {
             line->length = fallback;
             add_bytes(line, cut, sizeof(cut) - 1);
@@ -194,27 +185,6 @@ static void number_member(struct log_line *line, const struct style *style, cons
         line->length = (size_t)(write(line->text + line->length, value) - line->text);
 }
 
-static void add_computation(struct log_line *line, const struct style *style,
-                            const struct log_access *entry)
-{
-    string_member(line, style, "op", entry->op, WORD_BUDGET);
-    string_member(line, style, "dtype", entry->dtype, WORD_BUDGET);
-    string_member(line, style, "kernel", entry->kernel, WORD_BUDGET);
-    number_member(line, style, "m", decimal_u64, entry->m);
-    number_member(line, style, "n", decimal_u64, entry->n);
-    number_member(line, style, "k", decimal_u64, entry->k);
-    number_member(line, style, "batch", decimal_u64, entry->batch);
-    for (uint32_t i = 0; i < LOG_SIZES_MAX && entry->sizes[i].name != NULL; i++)
-        number_member(line, style, entry->sizes[i].name, decimal_u64, entry->sizes[i].value);
-    number_member(line, style, "shared", decimal_u64, entry->shared);
-    number_member(line, style, "receive_ms", decimal_milliseconds, entry->receive_ns);
-    number_member(line, style, "queue_ms", decimal_milliseconds, entry->queue_ns);
-    number_member(line, style, "h2d_ms", decimal_milliseconds, entry->h2d_ns);
-    number_member(line, style, "kernel_ms", decimal_milliseconds, entry->kernel_ns);
-    number_member(line, style, "d2h_ms", decimal_milliseconds, entry->d2h_ns);
-    number_member(line, style, "send_ms", decimal_milliseconds, entry->send_ns);
-}
-
 void log_line_access(struct log_line *line, enum config_log_format format,
                      enum config_log_level level, const struct log_access *entry)
 {
@@ -231,8 +201,24 @@ void log_line_access(struct log_line *line, enum config_log_format format,
     string_member(line, style, "error", entry->error, WORD_BUDGET);
     string_member(line, style, "reason", entry->reason, REASON_BUDGET);
     string_member(line, style, "job", entry->job, WORD_BUDGET);
-    if (entry->op)
-        add_computation(line, style, entry);
+    if (entry->op) {
+        string_member(line, style, "op", entry->op, WORD_BUDGET);
+        string_member(line, style, "dtype", entry->dtype, WORD_BUDGET);
+        string_member(line, style, "kernel", entry->kernel, WORD_BUDGET);
+        number_member(line, style, "m", decimal_u64, entry->m);
+        number_member(line, style, "n", decimal_u64, entry->n);
+        number_member(line, style, "k", decimal_u64, entry->k);
+        number_member(line, style, "batch", decimal_u64, entry->batch);
+        for (uint32_t i = 0; i < LOG_SIZES_MAX && entry->sizes[i].name != NULL; i++)
+            number_member(line, style, entry->sizes[i].name, decimal_u64, entry->sizes[i].value);
+        number_member(line, style, "shared", decimal_u64, entry->shared);
+        number_member(line, style, "receive_ms", decimal_milliseconds, entry->receive_ns);
+        number_member(line, style, "queue_ms", decimal_milliseconds, entry->queue_ns);
+        number_member(line, style, "h2d_ms", decimal_milliseconds, entry->h2d_ns);
+        number_member(line, style, "kernel_ms", decimal_milliseconds, entry->kernel_ns);
+        number_member(line, style, "d2h_ms", decimal_milliseconds, entry->d2h_ns);
+        number_member(line, style, "send_ms", decimal_milliseconds, entry->send_ns);
+    }
     number_member(line, style, "total_ms", decimal_milliseconds, entry->total_ns);
     number_member(line, style, "request_bytes", decimal_u64, entry->request_bytes);
     number_member(line, style, "response_bytes", decimal_u64, entry->response_bytes);

@@ -183,7 +183,7 @@ static void add_spans(json_t *spans, const struct otlp_record *record, uint64_t 
              entry->op != NULL ? " " : "", entry->op != NULL ? entry->op : "");
     memcpy(own_id, record->trace.span_id, sizeof own_id);
     if (record->is_job)
-        trace_context_span_id(own_id, state);
+        random_id(own_id, state);
     const struct stage whole = {name, entry->started_ns, entry->started_ns + entry->total_ns};
     json_t *span = span_json(record, &whole, record->is_job ? KIND_INTERNAL : KIND_SERVER, own_id,
                              record->is_job ? record->trace.span_id : record->trace.parent_id);
@@ -196,7 +196,7 @@ static void add_spans(json_t *spans, const struct otlp_record *record, uint64_t 
     json_array_append_new(spans, span);
     const uint32_t count = stages_of(record, stages);
     for (uint32_t i = 0; i < count; i++) {
-        trace_context_span_id(child_id, state);
+        random_id(child_id, state);
         json_array_append_new(spans,
                               span_json(record, &stages[i], KIND_INTERNAL, child_id, own_id));
     }

@@ -65,7 +65,7 @@ START_TEST(new_traces_have_valid_ids_of_their_own)
     trace_context_begin(&other, &state);
     ck_assert_str_ne(one.trace_id, other.trace_id);
     ck_assert_str_eq(one.parent_id, "");
-    trace_context_span_id(one.span_id, &state);
+    random_id(one.span_id, &state);
     snprintf(text, sizeof text, "00-%s-%s-01", one.trace_id, one.span_id);
     ck_assert(trace_context_read(&read, text));
 }
