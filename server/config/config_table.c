@@ -1,6 +1,7 @@
 /* config_table.c - the table of all options of the daemon, in the order of --help and man page. */
 #include <string.h>
 
+#include "proto/nearest.h"
 #include "server/config/config_option.h"
 
 #define FIELD(name)                                                                                \
@@ -449,6 +450,15 @@ const struct config_option *config_option_find(const char *name, size_t length)
             return &config_options[i];
     }
     return NULL;
+}
+
+const char *config_option_nearest(const char *name, size_t length)
+{
+    struct nearest search;
+    nearest_start(&search, name, length);
+    for (uint32_t i = 0; i < config_option_count; i++)
+        nearest_offer(&search, config_options[i].name);
+    return search.best;
 }
 
 void config_option_variable(const struct config_option *option, char out[CONFIG_TEXT_MAX])

@@ -1,4 +1,4 @@
-/* server/config/config_value.c, config_nearest.c: values as text, names that are nearly right. */
+/* server/config/config_value.c, config_table.c: values as text, names that are nearly right. */
 #include <check.h>
 #include <inttypes.h>
 #include <stdlib.h>
