@@ -3,7 +3,7 @@
  * themselves.
  *
  * The digester hashes in pieces of DIGESTER_PIECE_BYTES, fairly between tenants by the bytes that
- * were hashed for each, and in turns within a tenant (fair_list.h). A long payload therefore holds
+ * were hashed for each, and in turns within a tenant (sfq.h). A long payload therefore holds
  * up neither another tenant nor a short payload of its own tenant for longer than a piece takes.
  */
 #ifndef SERVER_HTTP_DIGESTER_H
@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 #include "proto/error.h"
-#include "server/base/fair_list.h"
+#include "server/base/sfq.h"
 #include "server/http/digest_fields.h"
 #include "server/http/respond.h"
 

@@ -5,7 +5,7 @@
  * for the dispatch thread (3 to 6 s for a GiB on a virtual machine with two cores, most of it for
  * pages that the system has to allocate first), and for an I/O thread, which serves other requests.
  * The job thread copies in pieces, fairly between tenants and in turns within a tenant
- * (fair_list.h), so that large results delay no small one for long.
+ * (sfq.h), so that large results delay no small one for long.
  */
 #ifndef SERVER_JOBS_JOB_THREAD_H
 #define SERVER_JOBS_JOB_THREAD_H
@@ -13,8 +13,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "server/base/fair_list.h"
 #include "server/base/inbox.h"
+#include "server/base/sfq.h"
 #include "server/device/memory/pool.h"
 #include "server/jobs/jobs.h"
 
