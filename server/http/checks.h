@@ -17,7 +17,6 @@
 #ifndef SERVER_HTTP_CHECKS_H
 #define SERVER_HTTP_CHECKS_H
 
-#include <stdbool.h>
 #include <stdint.h>
 
 #include "server/base/list.h"
@@ -39,12 +38,8 @@ void checks_remove(struct checks *checks, struct connection *connection);
 /* Begins a check, unless the one before is still in progress. */
 void checks_begin(struct checks *checks, const struct http_server *server,
                   const struct config *config, uint64_t now_ns);
-/* Checks the next connections. To be called in each iteration of the loop until checks_in_progress
- * returns false. */
+/* Checks the next connections. To be called in each iteration of the loop while `next` is not NULL.
+ */
 void checks_go_on(struct checks *checks, const struct http_server *server, uint64_t now_ns);
-static inline bool checks_in_progress(const struct checks *checks)
-{
-    return checks->next != NULL;
-}
 
 #endif

@@ -109,7 +109,7 @@ static void *io_thread_run(void *argument)
     pthread_setname_np(pthread_self(), name);
 
     while (!thread->stopping) {
-        if (checks_in_progress(&thread->checks))
+        if (thread->checks.next != NULL)
             checks_go_on(&thread->checks, thread->server, clock_now_ns());
         else if (!has_more_to_do(thread->mhd) && !has_more_to_do(thread->tls_mhd))
             wait_for_work(thread, fds, UINT64_MAX);
