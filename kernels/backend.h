@@ -32,7 +32,9 @@ struct gemm_backend_entry {
     void (*context_destroy)(struct gemm_context *context);
     /* Enqueues (CUDA) or performs (CPU) the copies. */
     enum gemmd_error (*move_rows)(struct gemm_context *context, const struct gemm_moves *moves);
-    /* freivalds_check of the backend (kernels/freivalds.h). */
+    /* freivalds_check of the backend (kernels/freivalds.h). `residuals`, if not NULL, gets the
+     * residuals of the rows [batch][m] in the workspace's stead; on CUDA this is device memory or
+     * mapped host memory. */
     enum gemmd_error (*check)(struct gemm_context *context, const struct gemm_problem *problem,
                               uint64_t seed, double *residuals, void *workspace);
     const char *(*library)(void);

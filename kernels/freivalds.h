@@ -36,8 +36,7 @@ extern "C" {
 #endif
 
 /* The workspace of a check starts with the largest residual of all rows, a double. The residuals of
- * the rows, double [batch][m], begin at FREIVALDS_ROWS_OFFSET bytes unless the caller names another
- * place. A residual is |difference| /
+ * the rows, double [batch][m], begin at FREIVALDS_ROWS_OFFSET bytes. A residual is |difference| /
  * bound, and passes up to 1. It is infinite if the result has a NaN or infinity where it must have
  * none, or lacks one where it must have one. */
 enum { FREIVALDS_ROWS_OFFSET = 64 };
@@ -48,12 +47,10 @@ bool freivalds_bytes(const void *problem, uint64_t *out);
 
 /* Enqueues the check on the context's stream, after the product (CUDA), or makes the check (CPU).
  * The problem's pointers and the workspace are in the memory of the context's backend. `seed`
- * chooses r. `residuals`, if not NULL, gets the residuals of the rows [batch][m]; on CUDA this is
- * device memory or mapped host memory. A check on the CPU stops early like a kernel
- * (kernels/cpu/watch.h), and its residuals are then undefined. Errors are those of a kernel.
- */
+ * chooses r. A check on the CPU stops early like a kernel (kernels/cpu/watch.h), and its residuals
+ * are then undefined. Errors are those of a kernel. */
 enum gemmd_error freivalds_check(struct gemm_context *context, const void *problem, uint64_t seed,
-                                 double *residuals, void *workspace);
+                                 void *workspace);
 
 #ifdef __cplusplus
 }

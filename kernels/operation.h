@@ -244,13 +244,12 @@ struct operation {
     void (*divide)(const void *problem, struct operation_range units, void *part);
 
     /* The check of a result after its computation (freivalds.h): the size of the check's workspace,
-     * and the check, which writes the largest residual to the start of the workspace and those of
-     * the rows to `residuals`, if that is not NULL. NULL: results cannot be checked. `can_check`:
-     * whether the result of this problem can. */
+     * and the check, which writes the largest residual to the start of the workspace. NULL: results
+     * cannot be checked. `can_check`: whether the result of this problem can. */
     bool (*can_check)(const void *problem);
     bool (*check_bytes)(const void *problem, uint64_t *out);
     enum gemmd_error (*check)(struct gemm_context *context, const void *problem, uint64_t seed,
-                              double *residuals, void *workspace);
+                              void *workspace);
 
     /* Writes the types and the shape of a problem for the message that a kernel does not take the
      * problem. NULL: the message lists the types that some kernel takes. */

@@ -201,8 +201,8 @@ enum gemmd_error gemm_stacked(struct gemm_context *context, const struct operati
     if (code == GEMMD_OK)
         code = kernel->run(context, p, c + plan.c_bytes);
     if (code == GEMMD_OK && check != NULL)
-        code = freivalds_check(context, p, check->seed, check->residuals,
-                               c + plan.c_bytes + plan.kernel_bytes);
+        code = context->backend->check(context, p, check->seed, check->residuals,
+                                       c + plan.c_bytes + plan.kernel_bytes);
     if (code == GEMMD_OK)
         code = stack_move(context, p, C_OUT, c, members, count);
     return code;

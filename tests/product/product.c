@@ -479,8 +479,12 @@ double product_residual(struct gemm_context *context, const struct gemm_problem 
     if (workspace == NULL)
         return -1;
     memset(workspace, 0xff, bytes); /* the workspace need not be zeros */
-    if (freivalds_check(context, problem, seed, rows, workspace) == GEMMD_OK)
+    if (freivalds_check(context, problem, seed, workspace) == GEMMD_OK) {
         memcpy(&residual, workspace, sizeof residual);
+        if (rows != NULL)
+            memcpy(rows, workspace + FREIVALDS_ROWS_OFFSET,
+                   problem->batch * problem->m * sizeof *rows);
+    }
     free(workspace);
     return residual;
 }

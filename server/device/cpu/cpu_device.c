@@ -74,7 +74,7 @@ static enum gemmd_error run_alone(const struct cpu_device *cpu, struct work *wor
     if (code != GEMMD_OK || work->verify == WORK_UNVERIFIED)
         return code;
     unsigned char *check = memory + work->check_offset;
-    code = task->operation->check(cpu->context, &task->problem, work->verify_seed, NULL, check);
+    code = task->operation->check(cpu->context, &task->problem, work->verify_seed, check);
     memcpy(&work->residual, check, sizeof work->residual);
     return code;
 }

@@ -52,7 +52,7 @@ static struct cuda_failure own_check(const struct cuda_slot *slot, const struct 
     void *workspace = slot->own.range + work->check_offset;
     const struct task *task = &slot->own.task;
     const enum gemmd_error code =
-        task->operation->check(slot->context, &task->problem, work->verify_seed, NULL, workspace);
+        task->operation->check(slot->context, &task->problem, work->verify_seed, workspace);
     if (code != GEMMD_OK)
         return failed("the check of the result", code, cudaSuccess);
     const cudaError_t error = cudaMemcpyAsync(slot->residuals, workspace, sizeof *slot->residuals,

@@ -131,7 +131,7 @@ static enum gemmd_error warm_check(const struct cuda_slot *slot, const struct ta
         !size_align(offset, DEVICE_LAYOUT_ALIGNMENT, &offset) ||
         !size_add(check_bytes, offset, &check_bytes) || check_bytes > bytes)
         return GEMMD_OK;
-    return operation->check(slot->context, there, 0, NULL, range + offset);
+    return operation->check(slot->context, there, 0, range + offset);
 }
 
 static struct cuda_failure warm_one(const struct cuda_slot *slot, const struct gemm_device *device,
