@@ -16,7 +16,7 @@ bool freivalds_bytes(const void *of, uint64_t *out)
     const uint64_t of_k = integers ? sizeof(uint32_t) : 3 * sizeof(double);
     uint64_t rows, sums, r, expected;
     return size_mul(p->m, p->batch, &rows) && size_mul(rows, of_row, &expected) &&
-           size_mul(rows, sizeof(double), &rows) && size_mul(p->k, freivalds_b_count(p), &sums) &&
+           size_mul(rows, sizeof(double), &rows) && size_mul(p->k, p->batch, &sums) &&
            size_mul(sums, of_k, &sums) &&
            size_mul(p->n, integers ? sizeof(uint32_t) : sizeof(double), &r) &&
            size_add(rows, expected, out) && size_add(*out, sums, out) && size_add(*out, r, out) &&

@@ -3,8 +3,8 @@
  *
  * R. Freivalds, "Probabilistic machines can use less running time" (1977): for a random vector r,
  * C*r must equal alpha*op(A)*(op(B)*r) + beta*C0*r + bias*r. The check takes O(m*n + n*k + m*k)
- * steps for each problem of a batch, and O(n*k) of them only once if all problems have the same B.
- * The caller ensures that `act` is none and that the problem has no scales.
+ * steps for each problem of a batch. The caller ensures that `act` is none and that the problem has
+ * no scales.
  *
  * The check computes in f64 and compares the difference with a bound on the rounding errors. Each
  * element of a row may have an error of e[j] <= k*u*(|A||B|)[j], plus the rounding to `out`. The

@@ -31,7 +31,7 @@ struct freivalds_dot {
 };
 
 /* The start of the workspace (freivalds_bytes). The residuals of the rows follow the header. Then
- * come r [n]; value, square and absolute [number of Bs][k], the sums of op(B)*r, of which the
+ * come r [n]; value, square and absolute [batch][k], the sums of op(B)*r, of which the
  * second become the weights of the bound; and expected and bound [batch][m]. For i8 to i32 these
  * are r, value and expected, of 32 bits. */
 struct freivalds_header {
@@ -40,12 +40,6 @@ struct freivalds_header {
     struct freivalds_dot bias;
     double reserved[2];
 };
-
-/* Number of different Bs of the batch: a stride of 0 says that all problems have the same B. */
-static inline FREIVALDS_DEVICE uint64_t freivalds_b_count(const struct gemm_problem *problem)
-{
-    return problem->stride_b == 0 ? 1 : problem->batch;
-}
 
 /* The rounding error of one element: at most relative * (|A||B|), plus after * the terms of the
  * epilogue, plus last * |result|, plus `least` near zero. */

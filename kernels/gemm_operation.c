@@ -171,24 +171,14 @@ static double gemm_share_flops(const void *problem)
            (double)p->batch;
 }
 
-/* Bytes of a matrix of each problem of a batch. A stride of 0: all problems have the same matrix.
- */
-static double batch_bytes(uint64_t rows, uint64_t columns, enum gemmd_dtype dtype, uint64_t batch,
-                          uint64_t stride)
-{
-    return (double)rows * (double)columns * dtype_size(dtype) *
-           (batch > 1 && stride == 0 ? 1 : (double)batch);
-}
-
 static double gemm_moved_bytes(const void *problem)
 {
     const struct gemm_problem *p = problem;
-    double bytes = batch_bytes(p->m, p->k, p->dtype, p->batch, p->stride_a) +
-                   batch_bytes(p->k, p->n, p->dtype, p->batch, p->stride_b) +
-                   batch_bytes(p->m, p->n, p->out, p->batch, p->stride_c);
-    if (p->beta != 0)
-        bytes += batch_bytes(p->m, p->n, p->out, p->batch, p->stride_c0);
-    return p->bias != NULL ? bytes + (double)p->n * dtype_size(p->out) : bytes;
+    const double m = (double)p->m, n = (double)p->n, k = (double)p->k;
+    const double results = m * n * (p->beta != 0 ? 2 : 1);
+    const double of_bias = p->bias != NULL ? n : 0;
+    return (double)p->batch * (m * k + k * n) * dtype_size(p->dtype) +
+           ((double)p->batch * results + of_bias) * dtype_size(p->out);
 }
 
 /* SMALL_SIDE bounds how long a product delays the others of its launch. SMALL_BYTES bounds the time

@@ -477,7 +477,7 @@ static void check_a_part(void *argument, uint64_t number, uint32_t member)
     const struct gemm_problem *p = c->p;
     const struct part part = part_of(&c->of_m, number);
     const struct matrix a = a_of(p, part.index);
-    const uint64_t of_b = part.index % freivalds_b_count(p) * p->k, at = part.index * p->m;
+    const uint64_t of_b = part.index * p->k, at = part.index * p->m;
     struct team_pace pace = {.team = c->team};
     (void)member;
     if (!multiply_a(c, &a, part, &pace, of_b, c->expected + at, c->bound + at))
@@ -497,7 +497,7 @@ static void check_real(struct team *team, const struct gemm_problem *p, uint64_t
                       .header = workspace,
                       .of_k = divide(p->k, &b),
                       .of_m = divide(p->m, &a)};
-    const uint64_t rows = p->m * p->batch, ks = p->k * freivalds_b_count(p);
+    const uint64_t rows = p->m * p->batch, ks = p->k * p->batch;
     c.residuals = residuals;
     c.r = (double *)(void *)((char *)workspace + FREIVALDS_ROWS_OFFSET) + rows;
     c.value = c.r + p->n, c.square = c.value + ks, c.absolute = c.square + ks;
@@ -509,7 +509,7 @@ static void check_real(struct team *team, const struct gemm_problem *p, uint64_t
         c.header->norm_square += c.r[j] * c.r[j];
     }
     c.header->bias = dot_with_r(&c, p->bias, 1);
-    team_run(team, check_b_part, &c, c.of_k.parts * freivalds_b_count(p));
+    team_run(team, check_b_part, &c, c.of_k.parts * p->batch);
     if (!team_has_stopped(team))
         team_run(team, check_a_part, &c, c.of_m.parts * p->batch);
 }
@@ -563,7 +563,7 @@ static void check_a_part_i32(void *argument, uint64_t number, uint32_t member)
     const struct gemm_problem *p = c->p;
     const struct part part = part_of(&c->of_m, number);
     const struct matrix a = a_of(p, part.index);
-    const uint64_t of_b = part.index % freivalds_b_count(p) * p->k, at = part.index * p->m;
+    const uint64_t of_b = part.index * p->k, at = part.index * p->m;
     const uint32_t alpha = (uint32_t)(int64_t)p->alpha, beta = (uint32_t)(int64_t)p->beta;
     const uint32_t *bias = p->bias;
     struct team_pace pace = {.team = c->team};
@@ -598,10 +598,10 @@ static void check_integers(struct team *team, const struct gemm_problem *p, uint
     c.residuals = residuals;
     c.r = (uint32_t *)(void *)((char *)workspace + FREIVALDS_ROWS_OFFSET + rows * sizeof(double));
     c.br = c.r + p->n;
-    c.expected = c.br + p->k * freivalds_b_count(p);
+    c.expected = c.br + p->k * p->batch;
     for (uint64_t j = 0; j < p->n; j++)
         c.r[j] = freivalds_r_i32(seed, j);
-    team_run(team, check_b_part_i32, &c, c.of_k.parts * freivalds_b_count(p));
+    team_run(team, check_b_part_i32, &c, c.of_k.parts * p->batch);
     if (!team_has_stopped(team))
         team_run(team, check_a_part_i32, &c, c.of_m.parts * p->batch);
 }

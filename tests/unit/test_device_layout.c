@@ -153,16 +153,6 @@ START_TEST(strided_operands_span_their_gaps)
 }
 END_TEST
 
-START_TEST(one_operand_for_all_is_there_once)
-{
-    struct gemm_problem problem = problem_of(3, 5, 7, 4);
-    struct device_layout layout;
-    problem.stride_b = 0;
-    ck_assert(product_layout(&problem, &kernel, nowhere, &layout));
-    ck_assert_uint_eq(layout.places[GEMM_PART_B].bytes, F16 * 7 * 5);
-}
-END_TEST
-
 START_TEST(sizes_beyond_64_bits_are_refused)
 {
     struct operation_kernel endless = {.workspace_bytes = endless_workspace};
@@ -480,8 +470,6 @@ START_TEST(rows_stay_as_they_came_where_that_is_as_well)
     problem.a = tensors; /* there already */
     assert_not_apart(&problem, &wants_aligned, tensor_memory);
     problem.a = NULL;
-    problem.stride_a = 0; /* one for all */
-    assert_not_apart(&problem, &wants_aligned, nowhere);
     problem = problem_of(3, 16, 7, 2);
     want(7, UINT64_MAX, 16, 16);
     assert_not_apart(&problem, &wants_aligned, nowhere);
@@ -707,7 +695,6 @@ int main(void)
     tcase_add_loop_test(tests, parts_are_whole_aligned_and_apart, 0, 4);
     tcase_add_test(tests, what_is_not_there_takes_nothing);
     tcase_add_test(tests, strided_operands_span_their_gaps);
-    tcase_add_test(tests, one_operand_for_all_is_there_once);
     tcase_add_test(tests, sizes_beyond_64_bits_are_refused);
     tcase_add_test(tests, each_size_alone_can_be_beyond_64_bits);
     tcase_add_test(tests, sizes_of_what_is_there_already_can_overflow_too);

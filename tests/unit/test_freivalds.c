@@ -292,42 +292,6 @@ START_TEST(a_wrong_row_is_told_from_the_others)
 }
 END_TEST
 
-/* A batch with one B (a stride of 0) has the residuals of a batch with copies of the B, and needs
- * the sums of one. */
-START_TEST(one_b_of_a_batch_is_multiplied_once)
-{
-    enum { M = 5, BATCH = 50 };
-    const struct case_types types = case_types[_i];
-    double one[BATCH * M], many[BATCH * M];
-    uint64_t bytes_of_one, bytes_of_many;
-    struct product product;
-    const struct gemm_problem like = {.dtype = types.dtype,
-                                      .out = types.out,
-                                      .m = M,
-                                      .n = 20,
-                                      .k = 30,
-                                      .alpha = 1,
-                                      .batch = BATCH};
-    create_computed(&product, &like, 0, PRODUCT_UNIFORM, 6);
-    struct gemm_problem *p = &product.problem;
-    const uint64_t b_bytes = p->stride_b * dtype_size(p->dtype);
-    unsigned char *b = product.buffers[PRODUCT_B].data + product.buffers[PRODUCT_B].offset;
-    for (uint64_t i = 1; i < BATCH; i++)
-        memcpy(b + i * b_bytes, b, b_bytes);
-    compute("tiled", &product);
-    ck_assert(freivalds_bytes(p, &bytes_of_many));
-    ck_assert_double_le(product_residual(context, p, 8, many), 1);
-    p->stride_b = 0;
-    memset(b + b_bytes, 0x55, (BATCH - 1) * b_bytes); /* the other Bs must not be read */
-    ck_assert(freivalds_bytes(p, &bytes_of_one));
-    ck_assert_double_le(product_residual(context, p, 8, one), 1);
-    ck_assert_mem_eq(one, many, sizeof one);
-    const uint64_t of_k = types.out == GEMMD_I32 ? 4 : 24;
-    ck_assert_uint_eq(bytes_of_many - bytes_of_one, (BATCH - 1) * p->k * of_k);
-    product_destroy(&product);
-}
-END_TEST
-
 START_TEST(integers_are_exact)
 {
     struct product product;
@@ -489,7 +453,6 @@ int main(void)
     tcase_set_timeout(tests, 120);
     tcase_add_loop_test(tests, right_results_pass, 0, types);
     tcase_add_loop_test(tests, a_wrong_row_is_told_from_the_others, 0, types);
-    tcase_add_loop_test(tests, one_b_of_a_batch_is_multiplied_once, 0, types);
     tcase_add_loop_test(tests, errors_of_one_direction_pass, 0, types);
     tcase_add_loop_test(tests, one_wrong_element_fails, 0, types);
     tcase_add_loop_test(tests, an_error_beyond_the_threshold_fails, 0, types);

@@ -13,13 +13,13 @@ struct vectors {
     struct freivalds_header *header;
     double *residuals;              /* [batch][m] */
     double *r;                      /* [n] */
-    double *br, *square, *absolute; /* [number of Bs][k] of op(B) * r */
+    double *br, *square, *absolute; /* [batch][k] of op(B) * r */
     double *expected, *bound;       /* [batch][m], without alpha */
 };
 
 static vectors place(const struct gemm_problem &p, double *residuals, void *workspace)
 {
-    const uint64_t k = freivalds_b_count(&p) * p.k, m = p.batch * p.m;
+    const uint64_t k = p.batch * p.k, m = p.batch * p.m;
     double *own = (double *)((char *)workspace + sizeof(struct freivalds_header));
     double *r = own + m, *br = r + p.n, *expected = br + 3 * k;
     return {(struct freivalds_header *)workspace,
@@ -103,8 +103,8 @@ __global__ void __launch_bounds__(THREADS)
 {
     later_kernels_allow();
     earlier_kernels_wait();
-    for (uint64_t i = (uint64_t)blockIdx.x * THREADS + threadIdx.x;
-         i < freivalds_b_count(&c.p) * c.p.k; i += (uint64_t)gridDim.x * THREADS) {
+    for (uint64_t i = (uint64_t)blockIdx.x * THREADS + threadIdx.x; i < c.p.batch * c.p.k;
+         i += (uint64_t)gridDim.x * THREADS) {
         double sums[3] = {c.v.br[i], c.v.square[i], c.v.absolute[i]};
         finish(sums);
         c.v.br[i] = sums[0];
@@ -290,16 +290,14 @@ static enum gemmd_error run(cudaStream_t stream, const struct gemm_problem &p, u
                             double *residuals, void *workspace)
 {
     const check c = {p, freivalds_rounding_of(&p), place(p, residuals, workspace)};
-    const uint64_t bs = freivalds_b_count(&p);
     const matrix<In> b =
-        matrix_of<In>(p.b, p.ldb, p.stride_b, p.transb ? p.n : p.k, p.transb ? p.k : p.n, bs);
+        matrix_of<In>(p.b, p.ldb, p.stride_b, p.transb ? p.n : p.k, p.transb ? p.k : p.n, p.batch);
     const matrix<In> a =
         matrix_of<In>(p.a, p.lda, p.stride_a, p.transa ? p.k : p.m, p.transa ? p.m : p.k, p.batch);
     const weighing finish = {FREIVALDS_CONFIDENCE * c.rounding.relative, (double)(p.n + p.k + 4),
                              p.dtype == GEMMD_F64};
     const operands<step_b> of_b = {{c.v.r}, {c.v.br, c.v.square, c.v.absolute}, 0, p.k, finish};
-    const operands<step_a> of_a = {
-        {c.v.br, c.v.square}, {c.v.expected, c.v.bound}, bs > 1 ? p.k : 0, p.m, {}};
+    const operands<step_a> of_a = {{c.v.br, c.v.square}, {c.v.expected, c.v.bound}, p.k, p.m, {}};
     const bool alone = p.n <= FILL_ALONE;
     enum gemmd_error code = GEMMD_OK;
     if (!alone || p.transa || p.transb) /* what blocks add to must be zero */
@@ -310,8 +308,8 @@ static enum gemmd_error run(cudaStream_t stream, const struct gemm_problem &p, u
     if (code == GEMMD_OK)
         code = sums_launch(stream, b, of_b, !p.transb);
     if (code == GEMMD_OK && p.transb)
-        code = launch_overlapped(weigh_kernel, dim3(grid_blocks(bs * p.k, THREADS)), dim3(THREADS),
-                                 0, stream, c, finish);
+        code = launch_overlapped(weigh_kernel, dim3(grid_blocks(p.batch * p.k, THREADS)),
+                                 dim3(THREADS), 0, stream, c, finish);
     if (code == GEMMD_OK)
         code = sums_launch(stream, a, of_a, !p.transa);
     if (code == GEMMD_OK)

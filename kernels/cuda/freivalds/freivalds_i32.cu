@@ -9,15 +9,14 @@ namespace freivalds
 struct i32_vectors {
     uint64_t *residual;          /* the largest, as the bits of a double */
     double *residuals;           /* [batch][m] */
-    uint32_t *r, *br, *expected; /* [n], [number of Bs][k] of op(B) * r, and [batch][m] */
+    uint32_t *r, *br, *expected; /* [n], [batch][k] of op(B) * r, and [batch][m] */
 };
 
 static i32_vectors i32_place(const struct gemm_problem &p, double *residuals, void *workspace)
 {
     double *own = (double *)((char *)workspace + FREIVALDS_ROWS_OFFSET);
     uint32_t *r = (uint32_t *)(own + p.batch * p.m), *br = r + p.n;
-    return {(uint64_t *)workspace, residuals != NULL ? residuals : own, r, br,
-            br + freivalds_b_count(&p) * p.k};
+    return {(uint64_t *)workspace, residuals != NULL ? residuals : own, r, br, br + p.batch * p.k};
 }
 
 __global__ void __launch_bounds__(THREADS)
@@ -85,9 +84,8 @@ enum gemmd_error i32_launch(cudaStream_t stream, const struct gemm_problem &p, u
                             double *residuals, void *workspace)
 {
     const i32_vectors v = i32_place(p, residuals, workspace);
-    const uint64_t bs = freivalds_b_count(&p);
-    const matrix<int8_t> b =
-        matrix_of<int8_t>(p.b, p.ldb, p.stride_b, p.transb ? p.n : p.k, p.transb ? p.k : p.n, bs);
+    const matrix<int8_t> b = matrix_of<int8_t>(p.b, p.ldb, p.stride_b, p.transb ? p.n : p.k,
+                                               p.transb ? p.k : p.n, p.batch);
     const matrix<int8_t> a = matrix_of<int8_t>(p.a, p.lda, p.stride_a, p.transa ? p.k : p.m,
                                                p.transa ? p.m : p.k, p.batch);
     enum gemmd_error code = p.transa || p.transb ? clear(stream, p, workspace) : GEMMD_OK;
@@ -97,8 +95,7 @@ enum gemmd_error i32_launch(cudaStream_t stream, const struct gemm_problem &p, u
     if (code == GEMMD_OK)
         code = sums_launch(stream, b, operands<step_i32>{{v.r}, {v.br}, 0, p.k, {}}, !p.transb);
     if (code == GEMMD_OK)
-        code = sums_launch(stream, a,
-                           operands<step_i32>{{v.br}, {v.expected}, bs > 1 ? p.k : 0, p.m, {}},
+        code = sums_launch(stream, a, operands<step_i32>{{v.br}, {v.expected}, p.k, p.m, {}},
                            !p.transa);
     if (code != GEMMD_OK)
         return code;

@@ -155,8 +155,7 @@ bool sm90_takes(const struct sm90_kernel *kernel, const struct gemm_problem *pro
         return false;
     }
     if (!in_parts && p->batch > 1 &&
-        (!sm90_aligned(p->stride_a, p->dtype) || !sm90_aligned(p->stride_b, p->dtype) ||
-         p->stride_a == 0 || p->stride_b == 0)) {
+        (!sm90_aligned(p->stride_a, p->dtype) || !sm90_aligned(p->stride_b, p->dtype))) {
         return false;
     }
     if (kernel->fused && kernel->consumers == 0 && !sm90_streams(kernel, p)) {
