@@ -194,6 +194,14 @@ def test_shapes_in_the_body_are_limited_too(limited):
     wait_until_idle(limited)
 
 
+def test_operations_are_counted_before_memory_of_tensors_is_taken(start):
+    """A result that the memory of tensors has no room for is refused for its operations."""
+    daemon = start("--max-work", "1000000", "--tensor-bytes", "1M")
+    answer = exchange(daemon.address, gemm(1000, 1000, 1, "&store=c"))
+    assert answer.status == 413
+    assert b"would take 2 MFLOP; --max-work is 1 MFLOP" in answer.body
+
+
 @pytest.mark.parametrize("k, status", [(50, 200), (51, 413)])
 def test_inferences_are_limited_too(limited, k, status):
     inputs = [Input("A", np.zeros((100, k), np.float32)), Input("B", np.zeros((k, 100), np.float32))]

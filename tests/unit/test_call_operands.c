@@ -538,7 +538,23 @@ START_TEST(the_memory_of_a_bad_body_waits_for_its_copies)
 }
 END_TEST
 
-/* Memory that is short while the body arrives, and there when it is complete. */
+/* Adds an executor whose device is lost, so that executors are charged, and the first one computes
+ * every call. */
+static void add_lost_executor(void)
+{
+    struct executors *executors = &stage.services.executors;
+    struct simulated_device *lost = simulated_device_open_copying(1, MEMORY_BYTES, NULL);
+    device_set_lost(&lost->base, "for a test");
+    executors->list[executors->count++].device = &lost->base;
+}
+
+static uint64_t charged_ns(void)
+{
+    return atomic_load(&stage.services.executors.list[0].charged_ns);
+}
+
+/* Memory that is short while the body arrives, and there when it is complete. The device is charged
+ * with the call all the time. */
 START_TEST(memory_that_is_short_early_is_asked_for_again)
 {
     static struct receiver receiver;
@@ -548,20 +564,26 @@ START_TEST(memory_that_is_short_early_is_asked_for_again)
     struct body body;
     uint64_t held;
     start(&body);
+    add_lost_executor();
     arena = device_arena(stage.services.executors.list[0].device);
     make(&body, spelling, SAFETENSORS, 0);
     ck_assert(arena_alloc(arena, MEMORY_BYTES - 4096, &held));
     receiver.outcome = &outcome;
     ck_assert_int_eq(open_call(&receiver.call, spelling, SAFETENSORS, body.length, &outcome.fault),
                      GEMMD_OK);
+    ck_assert_uint_gt(charged_ns(), 0);
     receive(&body, 5, take, &receiver);
     ck_assert_ptr_null(receiver.call.early_copy);
     ck_assert_ptr_null(receiver.call.result);
+    ck_assert_uint_gt(charged_ns(), 0);
     arena_free(arena, held);
     outcome.code = compute_call_bind(&receiver.call, &stage.services, &outcome.fault);
     ck_assert_msg(outcome.code == GEMMD_OK, "%s", outcome.fault.detail);
     ck_assert_ptr_null(receiver.call.work.copy_in);
+    ck_assert_uint_gt(charged_ns(), 0);
     compute_call_close(&receiver.call, &stage.services);
+    ck_assert_uint_eq(charged_ns(), 0);
+    device_close(stage.services.executors.list[1].device);
     stop(&body);
 }
 END_TEST

@@ -68,6 +68,7 @@ bool call_measure_results(struct compute_call *call, const union call_request *r
 {
     const struct client_memory *shared = &call->client_memory;
     call->sends_result = false;
+    call->result_bytes = UINT64_MAX;
     if (!call->operation->results(request, &call->c, &call->lse))
         return false;
     if (!call->sends_lse)
@@ -81,12 +82,11 @@ bool call_measure_results(struct compute_call *call, const union call_request *r
     return true;
 }
 
-/* Computes the size of the results, and refuses results that are too large. */
-static enum gemmd_error check_result(struct compute_call *call, const union call_request *request,
-                                     struct fault *fault)
+/* Refuses results that are too large. */
+static enum gemmd_error check_result(const struct compute_call *call, struct fault *fault)
 {
     const uint64_t limit = call->config->max_result_bytes;
-    if (!call_measure_results(call, request))
+    if (call->result_bytes == UINT64_MAX)
         return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
                          "the result's size does not fit in 64 bits");
     if (call->sends_result && call->result_bytes > limit)
@@ -136,7 +136,6 @@ static enum gemmd_error count_work(struct compute_call *call, struct fault *faul
 {
     const uint64_t limit = call->config->max_work;
     call->work.flops = work_flops(&call->work);
-    call->work.share_flops = work_share_flops(&call->work);
     if (limit == 0 || call->work.flops <= (double)limit)
         return GEMMD_OK;
     return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
@@ -162,29 +161,45 @@ static void choose_check(struct compute_call *call, struct services *services,
         work->verify_seed = verify_draw_seed(&services->verify_draw);
 }
 
-/* Describes the problem, chooses its kernel, and plans how the device launches it. */
-static enum gemmd_error choose_kernel(struct compute_call *call, struct services *services,
+/* Does the steps that are the same for every device: measures the results and the work, refuses
+ * what is too large, completes the reservation, and describes the problem. */
+static enum gemmd_error describe_call(struct compute_call *call, struct services *services,
                                       const union call_request *request, struct fault *fault)
+{
+    if (call->shapes_inside) /* else reserve_call has measured the results */
+        (void)call_measure_results(call, request);
+    enum gemmd_error code = check_result(call, fault);
+    if (code == GEMMD_OK && call->shapes_inside)
+        code = complete_reservation(call, fault);
+    if (code == GEMMD_OK)
+        code = call->operation->problem(request, &call->residents, call->lse.rank > 0,
+                                        &call->work.task.problem, fault);
+    if (code == GEMMD_OK)
+        code = count_work(call, fault);
+    if (code == GEMMD_OK)
+        choose_check(call, services, request);
+    return code;
+}
+
+/* Chooses the kernel of a problem that has been described, and plans how the device launches it. */
+static enum gemmd_error choose_kernel(struct compute_call *call, const union call_request *request,
+                                      struct fault *fault)
 {
     enum { MANY_ROWS = 128 }; /* so many that all bytes of a resident operand count */
     const struct call_operation *operation = call->operation;
     struct task *task = &call->work.task;
     const struct gemm_device device = device_gemm(call->executor->device);
     uint64_t rows[2] = {MANY_ROWS, MANY_ROWS};
-    enum gemmd_error code =
-        operation->problem(request, &call->residents, call->lse.rank > 0, &task->problem, fault);
-    if (code != GEMMD_OK)
-        return code;
     operation->point_residents(&call->residents, &task->problem);
     if (operation->resident_rows != NULL)
         operation->resident_rows(&task->problem, rows);
     call->work.outside_bytes = call_residents_work_bytes(&call->residents, rows[0], rows[1]);
-    code = operation_select(task->operation, &device,
-                            call_request_field(request, operation->kernel_at), &task->problem,
-                            &task->kernel, fault);
+    const enum gemmd_error code = operation_select(
+        task->operation, &device, call_request_field(request, operation->kernel_at), &task->problem,
+        &task->kernel, fault);
     if (code != GEMMD_OK)
         return code;
-    choose_check(call, services, request);
+    call->work.share_flops = work_share_flops(&call->work);
     if (!device_plan(call->executor->device, &call->work))
         return fault_set(fault, GEMMD_ERR_TOO_LARGE, NULL,
                          "the device memory needed does not fit in 64 bits");
@@ -270,33 +285,29 @@ static enum gemmd_error take_device_memory(struct compute_call *call, struct fau
     return GEMMD_OK;
 }
 
-/* Chooses the kernel, and takes memory, on the device that call_device_choose has chosen. */
+/* Chooses the kernel of a call that has been described, and takes memory, on the device that
+ * call_device_choose has chosen. */
 static enum gemmd_error prepare_call(struct compute_call *call, struct services *services,
                                      const union call_request *request, struct fault *fault)
 {
     struct work *work = &call->work;
     const bool is_stored = compute_call_store(call)[0] != '\0';
-    enum gemmd_error code = check_result(call, request, fault);
-    if (code == GEMMD_OK && call->shapes_inside)
-        code = complete_reservation(call, fault);
     work->own_launch = shares_elsewhere(call);
-    if (code == GEMMD_OK)
-        code = call_residents_bring(&call->residents, services->tensors,
-                                    executors_number(&services->executors, call->executor), work,
-                                    fault);
+    enum gemmd_error code =
+        call_residents_bring(&call->residents, services->tensors,
+                             executors_number(&services->executors, call->executor), work, fault);
     if (code == GEMMD_OK && is_stored)
         code = reserve_stored(call, services, fault);
     if (code == GEMMD_OK)
-        code = choose_kernel(call, services, request, fault);
-    if (code == GEMMD_OK)
-        code = count_work(call, fault);
+        code = choose_kernel(call, request, fault);
     if (code == GEMMD_OK && call->sends_result)
         code = take_result(call, fault);
     if (code != GEMMD_OK)
         return code;
     if (!call->sends_result && !is_stored)
         point_results(call, NULL);
-    call_split_open(call, services);
+    if (services->executors.count > 1)
+        call_split_open(call, services);
     if (call->split == NULL && work->device_bytes > 0)
         return take_device_memory(call, fault);
     return GEMMD_OK;
@@ -324,8 +335,11 @@ static enum gemmd_error prepare_somewhere(struct compute_call *call, struct serv
         call_device_discharge(call);
         call->executor = call_device_choose(call, services, full);
     }
+    enum gemmd_error code = describe_call(call, services, request, fault);
+    if (code != GEMMD_OK)
+        return code;
     for (;;) {
-        const enum gemmd_error code = prepare_call(call, services, request, fault);
+        code = prepare_call(call, services, request, fault);
         if (code == GEMMD_OK)
             return GEMMD_OK;
         undo_prepare(call, services);
@@ -345,9 +359,14 @@ enum gemmd_error call_prepare(struct compute_call *call, struct services *servic
 {
     const enum gemmd_error code = prepare_somewhere(call, services, request, fault);
     call->prepared = code == GEMMD_OK;
-    if (call->split != NULL) {
+    if (services->executors.count == 1)
+        return code;
+    if (!call->prepared) {
+        /* The call may be prepared again. Until then it counts as it did when it was opened. */
+        call_device_charge(call, services, 0, call->queue_bytes);
+    } else if (call->split != NULL) {
         call_device_discharge(call); /* the executors of the parts are charged instead */
-    } else if (call->prepared && services->executors.count > 1) {
+    } else {
         const struct call_host_bytes bytes = call_host_bytes(call);
         call_device_charge(call, services, call->work.flops,
                            (uint64_t)(bytes.whole + bytes.divided));

@@ -25,8 +25,8 @@ void call_device_charge(struct compute_call *call, const struct services *servic
 /* Takes the call's time off its executor's charge. */
 void call_device_discharge(struct compute_call *call);
 
-/* Sets c, lse, result_bytes and sends_result from the shapes in `request`. False: a size overflows.
- */
+/* Sets c, lse, result_bytes and sends_result from the shapes in `request`. False: a size overflows,
+ * and result_bytes is UINT64_MAX. */
 bool call_measure_results(struct compute_call *call, const union call_request *request);
 /* Enlarges the reservation to `bytes` bytes, unless it has as many already. Errors are those of
  * admission_grow. */

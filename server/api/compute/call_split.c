@@ -216,8 +216,6 @@ void call_split_open(struct compute_call *call, struct services *services)
 {
     const uint32_t devices = services->executors.count;
     uint64_t shares[DEVICES_MAX];
-    if (devices == 1)
-        return;
     const uint64_t units = units_of(call);
     if (units < 2 || !divide(call, services, units, shares))
         return;
@@ -345,8 +343,6 @@ bool call_split_cancel(struct compute_call *call)
 
 void call_split_finish(struct compute_call *call, struct services *services)
 {
-    if (call->split == NULL)
-        return;
     free_parts(call->split, services);
     call->split = NULL;
 }

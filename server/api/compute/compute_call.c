@@ -106,7 +106,7 @@ static enum gemmd_error reserve_call(struct compute_call *call, uint64_t body_by
                                      struct fault *fault)
 {
     call->queue_bytes = body_bytes;
-    /* A result whose size overflows is left out here; call_prepare refuses such a result. */
+    /* A result whose size overflows is left out here; call_prepare refuses the result. */
     if (!call->shapes_inside && call_measure_results(call, &call->request) && call->sends_result &&
         !size_add(body_bytes, call->result_bytes, &call->queue_bytes))
         call->queue_bytes = body_bytes;
@@ -315,7 +315,8 @@ void compute_call_finish(struct compute_call *call, struct services *services)
     const bool is_done = call->work.status == GEMMD_OK && call->work.launch_works > 0;
     log_wrong_result(call, services);
     close_early_copy(call);
-    call_split_finish(call, services);
+    if (call->split != NULL)
+        call_split_finish(call, services);
     if (call->has_device_memory)
         arena_free(device_arena(call->executor->device), call->work.device_offset);
     call->has_device_memory = false;
