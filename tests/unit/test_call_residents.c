@@ -14,6 +14,7 @@
 #include "server/device/device.h"
 #include "server/device/memory/arena.h"
 #include "server/device/memory/pool.h"
+#include "server/tensors/tensor_store_parts.h"
 
 enum { UNIT = ARENA_ALIGNMENT, UNITS = 32 };
 
@@ -201,6 +202,27 @@ START_TEST(the_problem_points_at_what_is_there)
 }
 END_TEST
 
+/* The problem of a call that several devices compute is pointed again for each of them. */
+START_TEST(rows_of_k_and_v_are_apart_however_often_they_are_pointed)
+{
+    enum { HEADS = 3, LENGTH = 5, D = 72, LEADING = 80 };
+    const enum attention_layout layout = _i == 0 ? ATTENTION_BHSD : ATTENTION_BSHD;
+    const struct attention_strides apart = attention_strides(layout, HEADS, LENGTH, LEADING);
+    struct resident k = {.leading = LEADING};
+    const struct call_residents residents = {.a = &k, .b = &k};
+    union operation_problem of = {
+        .attention = {.d = D,
+                      .dv = D,
+                      .k_strides = attention_strides(layout, HEADS, LENGTH, D),
+                      .v_strides = attention_strides(layout, HEADS, LENGTH, D)}};
+    for (int i = 0; i < 2; i++) {
+        attention_operation.point_residents(&residents, &of);
+        ck_assert_mem_eq(&of.attention.k_strides, &apart, sizeof apart);
+        ck_assert_mem_eq(&of.attention.v_strides, &apart, sizeof apart);
+    }
+}
+END_TEST
+
 START_TEST(few_rows_count_a_part_of_what_they_meet)
 {
     struct gemm_request request;
@@ -292,6 +314,7 @@ int main(void)
     tcase_add_loop_test(tests, shapes_settle_the_request, 0, sizeof cases / sizeof cases[0]);
     tcase_add_loop_test(tests, arrays_must_agree_with_what_is_resident, 0, 3);
     tcase_add_test(tests, the_problem_points_at_what_is_there);
+    tcase_add_loop_test(tests, rows_of_k_and_v_are_apart_however_often_they_are_pointed, 0, 2);
     tcase_add_test(tests, few_rows_count_a_part_of_what_they_meet);
     tcase_add_test(tests, queries_of_all_heads_that_share_a_head_of_k_count);
     tcase_add_test(tests, a_result_has_its_name_once_it_is_published);

@@ -80,9 +80,11 @@ static enum gemmd_error attention_problem_of(const union call_request *request,
     return GEMMD_OK;
 }
 
-/* Moves the rows of a tensor apart: from `width` elements to `leading`. */
-static void move_apart(struct attention_strides *strides, uint64_t width, uint64_t leading)
+/* Sets the distance of two rows that follow each other in memory: rows of one head, or of all heads
+ * if the layout interleaves them. */
+static void move_apart(struct attention_strides *strides, uint64_t leading)
 {
+    const uint64_t width = strides->head < strides->row ? strides->head : strides->row;
     strides->batch = strides->batch / width * leading;
     strides->head = strides->head / width * leading;
     strides->row = strides->row / width * leading;
@@ -95,11 +97,11 @@ static void attention_point_residents(const struct call_residents *residents,
     const struct resident *k = call_residents_a(residents), *v = call_residents_b(residents);
     if (k != NULL) {
         problem->k = resident_memory(k);
-        move_apart(&problem->k_strides, problem->d, resident_leading(k));
+        move_apart(&problem->k_strides, resident_leading(k));
     }
     if (v != NULL) {
         problem->v = resident_memory(v);
-        move_apart(&problem->v_strides, problem->dv, resident_leading(v));
+        move_apart(&problem->v_strides, resident_leading(v));
     }
 }
 
