@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "call_stage.h"
-#include "server/api/compute/call_operands.h"
 #include "server/api/compute/compute_call.h"
 
 /* m and k; n is 4. A, B and C0 in f32, so that the body is more than two steps. */
@@ -50,16 +49,15 @@ static void open_call(struct compute_call *call, const char *m, const char *beta
     const struct body_length length = {.known = true, .bytes = call->layout.bytes};
     ck_assert_msg(compute_call_open(call, &stage.services, length, &fault) == GEMMD_OK, "%s",
                   fault.detail);
-    call_look_begin(call, &stage.services);
+    compute_call_look_ahead(call, &stage.services);
 }
 
 static void append(struct compute_call *call, uint64_t from, uint64_t to)
 {
-    for (uint64_t at = from; at < to; at += PART) {
-        ck_assert_int_eq(
-            compute_call_append(call, body + at, at + PART < to ? PART : to - at, NULL), GEMMD_OK);
-        call_look_further(call, &stage.services);
-    }
+    for (uint64_t at = from; at < to; at += PART)
+        ck_assert_int_eq(compute_call_append(call, &stage.services, body + at,
+                                             at + PART < to ? PART : to - at, NULL),
+                         GEMMD_OK);
 }
 
 static void assert_part_is(const struct compute_call *call, uint64_t offset, const void *bytes,

@@ -15,10 +15,10 @@ struct executor *call_device_choose(const struct compute_call *call, struct serv
                                     uint32_t full)
 {
     struct executors *executors = &services->executors;
-    const struct device *shared = client_memory_device(&call->client_memory);
     uint64_t missing[DEVICES_MAX];
     if (executors->count == 1)
         return &executors->list[0];
+    const struct device *shared = client_memory_device(&call->client_memory);
     for (uint32_t i = 0; i < executors->count; i++) {
         if (executors->list[i].device == shared && full == 0)
             return &executors->list[i];
@@ -116,8 +116,8 @@ static enum gemmd_error complete_reservation(struct compute_call *call, struct f
 /* Whether memory that the client shares lies on another device than the one that computes. */
 static bool shares_elsewhere(const struct compute_call *call)
 {
-    const struct device *shared = client_memory_device(&call->client_memory);
-    return shared != NULL && shared != call->executor->device;
+    return call->client_memory.on_device &&
+           client_memory_device(&call->client_memory) != call->executor->device;
 }
 
 /* Takes memory for a result that is to be stored, on the device that computes. */

@@ -63,7 +63,7 @@ static enum gemmd_error bring(struct resident *resident, struct resident_copy *h
                               struct tensor_store *store, uint32_t device, struct work *work,
                               struct fault *fault)
 {
-    if (resident == NULL || resident_device(resident) == device)
+    if (resident_device(resident) == device)
         return GEMMD_OK;
     here->copy = tensor_store_acquire_copy(store, resident, device);
     if (here->copy != NULL)
@@ -83,8 +83,10 @@ enum gemmd_error call_residents_bring(struct call_residents *residents, struct t
                                       uint32_t device, struct work *work, struct fault *fault)
 {
     work->first_copy_count = 0;
-    enum gemmd_error code = bring(residents->a, &residents->a_copy, store, device, work, fault);
-    if (code == GEMMD_OK)
+    enum gemmd_error code = GEMMD_OK;
+    if (residents->a != NULL)
+        code = bring(residents->a, &residents->a_copy, store, device, work, fault);
+    if (code == GEMMD_OK && residents->b != NULL)
         code = bring(residents->b, &residents->b_copy, store, device, work, fault);
     return code;
 }
@@ -174,16 +176,19 @@ static void end_copy(struct resident_copy *here, struct resident *resident,
 void call_residents_end_copies(struct call_residents *residents, struct tensor_store *store,
                                bool copied)
 {
-    end_copy(&residents->a_copy, residents->a, store, copied);
-    end_copy(&residents->b_copy, residents->b, store, copied);
+    if (residents->a_copy.copy != NULL)
+        end_copy(&residents->a_copy, residents->a, store, copied);
+    if (residents->b_copy.copy != NULL)
+        end_copy(&residents->b_copy, residents->b, store, copied);
 }
 
 void call_residents_finish(struct call_residents *residents, struct tensor_store *store,
                            bool copied)
 {
     call_residents_end_copies(residents, store, copied);
-    tensor_store_release(store, residents->a);
-    if (!residents->b_is_borrowed)
+    if (residents->a != NULL)
+        tensor_store_release(store, residents->a);
+    if (residents->b != NULL && !residents->b_is_borrowed)
         tensor_store_release(store, residents->b);
     residents->a = residents->b = NULL;
 }
@@ -191,6 +196,7 @@ void call_residents_finish(struct call_residents *residents, struct tensor_store
 void call_residents_close(struct call_residents *residents, struct tensor_store *store)
 {
     call_residents_end_copies(residents, store, false);
-    tensor_store_release(store, residents->stored);
+    if (residents->stored != NULL)
+        tensor_store_release(store, residents->stored);
     residents->stored = NULL;
 }

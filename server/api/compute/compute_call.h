@@ -6,9 +6,16 @@
  * makes the call's reservation of the admission limits. The shapes of a raw body are in the query,
  * so compute_call_open also takes all memory of a request with a raw body. Bodies of other formats
  * have the shapes inside. Their results are added to the reservation, and memory for the results is
- * taken, in compute_call_bind, or as soon as the format's header has arrived (call_operands.h). A
- * body that is chunked or compressed and has its shapes inside has no known length. Its reservation
- * grows with its memory, so that the daemon never holds a byte of a body without a reservation.
+ * taken, in compute_call_bind, or as soon as the format's header has arrived. A body that is
+ * chunked or compressed and has its shapes inside has no known length. Its reservation grows with
+ * its memory, so that the daemon never holds a byte of a body without a reservation.
+ *
+ * Operands are copied to the device while the rest of the body still arrives (early_copy.h), if the
+ * location of each operand is known by then. The locations in a raw body follow from the request's
+ * headers. The other formats have a header of their own, which is read as soon as it has arrived. A
+ * format's header gives its own length, which is limited, so that the header is read only a few
+ * times. Looking ahead refuses no request: if an early copy is not possible, or if the header is
+ * malformed, compute_call_bind reads the complete body as if nobody had looked ahead.
  *
  * A struct compute_call owns its memory. One thread at a time may use it: the request's I/O thread
  * or, for a job, the job thread. While the work is queued or running, only the queue and the
@@ -56,7 +63,7 @@ struct compute_call {
     bool body_sized;                    /* body_capacity is the length of the complete body */
     bool prepared;                      /* call_prepare has succeeded */
     bool sends_result;                  /* c is known, and the answer has results in its body */
-    uint64_t look_at_bytes;             /* call_look_further looks at so many bytes */
+    uint64_t look_at_bytes;             /* the body is looked at when it has so many bytes */
     struct early_copy_body *early_copy; /* of the body's operands; NULL: there is no early copy */
     /* Pinned; owned. The block begins with `front_bytes` bytes for an endpoint's own text and with
      * the header of the answer's format, which are `header_bytes` bytes together. The results
@@ -81,7 +88,7 @@ struct compute_call {
     uint32_t devices;          /* how many devices compute a call that is divided; else 0 */
 
     const char *request_id; /* for the log; borrowed; NULL: none */
-    bool failure_logged;
+    bool is_finished;       /* compute_call_finish has been called */
 
     uint64_t queue_bytes; /* that the call asks to reserve */
     /* The reservation. compute_call_finish shrinks it to the results that are to be sent. */
@@ -133,9 +140,23 @@ enum gemmd_error compute_call_layout(struct compute_call *call, struct fault *fa
  * After a failure compute_call_close must be called. */
 enum gemmd_error compute_call_open(struct compute_call *call, struct services *services,
                                    struct body_length length, struct fault *fault);
-/* Appends bytes to the body. */
-enum gemmd_error compute_call_append(struct compute_call *call, const void *bytes, uint64_t length,
-                                     struct fault *fault);
+/* Starts to look for the operands in the body while it arrives: finds them if that needs no byte of
+ * the body, and sets call->look_at_bytes. Called after compute_call_open. */
+void compute_call_look_ahead(struct compute_call *call, struct services *services);
+/* Appends bytes to the body. If the call looks ahead and at least call->look_at_bytes of the body
+ * have arrived, looks for the operands, and starts the early copy if they were found. */
+enum gemmd_error compute_call_append(struct compute_call *call, struct services *services,
+                                     const void *bytes, uint64_t length, struct fault *fault);
+/* Whether the device copies early and the body is large enough for an early copy. For callers that
+ * find the operands themselves. */
+bool compute_call_copies_early(const struct compute_call *call);
+/* Starts the early copy of operands that the caller has found, with whose shapes `request` is
+ * completed. Takes the device memory of the work; if the memory is not available, no early copy is
+ * started. Operands without data, and operands that do not lie in the body, are copied when the
+ * work runs. */
+void compute_call_copy_early(struct compute_call *call, struct services *services,
+                             const union call_request *request,
+                             const union call_operands *operands);
 /* Finds the operands in the complete body, and prepares call->work for the queue. Only work.done,
  * work.started and work.queued_ns are left to the caller, who then calls compute_call_push. */
 enum gemmd_error compute_call_bind(struct compute_call *call, struct services *services,
@@ -157,7 +178,7 @@ bool compute_call_cancel(struct compute_call *call);
  * `from` keeps a description of the product for the log. */
 void compute_call_move(struct compute_call *to, struct compute_call *from);
 /* Frees everything except the results and, for the time that they take to be sent, their part of
- * the reservation (admission_keep), after the work is done. May be called again. */
+ * the reservation (admission_keep), after the work is done. Further calls do nothing. */
 void compute_call_finish(struct compute_call *call, struct services *services);
 /* Frees everything that the call still owns, and releases its references. May be called again. */
 void compute_call_close(struct compute_call *call, struct services *services);

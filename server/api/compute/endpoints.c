@@ -11,7 +11,6 @@
 
 #include "proto/dtype.h"
 #include "proto/memory_header.h"
-#include "server/api/compute/call_operands.h"
 #include "server/api/compute/call_placement.h"
 #include "server/api/compute/compute_answer.h"
 #include "server/api/compute/compute_call.h"
@@ -299,7 +298,7 @@ static void compute_begin(struct request *request)
         request_refuse(request);
         return;
     }
-    call_look_begin(call, services);
+    compute_call_look_ahead(call, services);
     request_receive(request, call->deadline_ns);
 }
 
@@ -307,10 +306,7 @@ static bool compute_chunk(struct request *request, const void *bytes, uint64_t l
 {
     struct compute_call *call = call_of(request);
     struct services *services = services_of(request);
-    if (compute_call_append(call, bytes, length, &request->fault) != GEMMD_OK)
-        return false;
-    call_look_further(call, services);
-    return true;
+    return compute_call_append(call, services, bytes, length, &request->fault) == GEMMD_OK;
 }
 
 /* Runs on the thread that ends the work: the dispatch thread or the main thread. */

@@ -6,7 +6,6 @@
 #include <stddef.h>
 
 #include "proto/number.h"
-#include "server/api/compute/call_operands.h"
 #include "server/api/compute/compute_answer.h"
 #include "server/api/services.h"
 #include "server/base/clock.h"
@@ -142,13 +141,13 @@ bool infer_chunk(struct request *request, const void *bytes, uint64_t length)
                   size_text(limit).text);
         return false;
     }
-    if (compute_call_append(&infer_of(request)->compute, bytes, length, &request->fault) !=
-        GEMMD_OK)
+    if (compute_call_append(&infer_of(request)->compute, services_of(request), bytes, length,
+                            &request->fault) != GEMMD_OK)
         return false;
     const struct infer_call *call = infer_of(request);
     if (call->has_header && !call->is_read &&
         call->compute.body_bytes - call->lead_bytes >= call->json_bytes &&
-        call_copies_early(&call->compute))
+        compute_call_copies_early(&call->compute))
         infer_look(request);
     return true;
 }

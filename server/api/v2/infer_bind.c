@@ -10,7 +10,6 @@
 #include "proto/parameter.h"
 #include "proto/size.h"
 #include "proto/size_text.h"
-#include "server/api/compute/call_operands.h"
 #include "server/api/services.h"
 #include "server/api/v2/infer_call.h"
 
@@ -392,8 +391,8 @@ void infer_look(struct request *request)
     call->is_read = true;
     call->read_code = read_request(request);
     if (call->read_code == GEMMD_OK) {
-        call_copy_early(&call->compute, services_of(request), &call->compute.request,
-                        &call->operands);
+        compute_call_copy_early(&call->compute, services_of(request), &call->compute.request,
+                                &call->operands);
         return;
     }
     /* infer_bind refuses the request when its body is complete. */

@@ -98,7 +98,7 @@ enum gemmd_dtype infer_describe(const struct request *request, bool work_ended,
                                 struct log_access *entry);
 
 /* Reads the request's JSON before the rest of the body has arrived, and starts an early copy of the
- * operands (call_operands.h). To be called once. */
+ * operands (compute_call.h). To be called once. */
 void infer_look(struct request *request);
 /* Reads the complete body, unless infer_look has read the JSON, and prepares call->compute for the
  * queue. */

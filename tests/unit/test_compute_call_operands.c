@@ -1,5 +1,5 @@
 /*
- * server/api/compute/call_operands.c: large bodies of every format, right and wrong ones, whose
+ * server/api/compute/compute_call.c: large bodies of every format, right and wrong ones, whose
  * operands go to the device while they arrive, on a simulated one. Each is received twice, once
  * where nothing goes early and once where it does, and has to come to the same: the same error with
  * the same sentence, or the same operands on the device.
@@ -12,7 +12,6 @@
 
 #include "call_stage.h"
 #include "proto/npy.h"
-#include "server/api/compute/call_operands.h"
 #include "server/api/compute/compute_call.h"
 #include "server/api/v2/infer_call.h"
 #include "server/device/device_copy.h"
@@ -320,9 +319,8 @@ static bool take(void *context, const void *bytes, uint64_t count)
 {
     struct receiver *receiver = context;
     struct outcome *outcome = receiver->outcome;
-    outcome->code = compute_call_append(&receiver->call, bytes, count, &outcome->fault);
-    if (outcome->code == GEMMD_OK)
-        call_look_further(&receiver->call, &stage.services);
+    outcome->code =
+        compute_call_append(&receiver->call, &stage.services, bytes, count, &outcome->fault);
     return outcome->code == GEMMD_OK;
 }
 
@@ -349,7 +347,7 @@ static enum gemmd_error open_call(struct compute_call *call, const struct spelle
     const enum gemmd_error code = compute_call_open(
         call, &stage.services, (struct body_length){.known = true, .bytes = length}, fault);
     if (code == GEMMD_OK)
-        call_look_begin(call, &stage.services);
+        compute_call_look_ahead(call, &stage.services);
     return code;
 }
 
@@ -602,10 +600,11 @@ START_TEST(a_body_of_unknown_length_goes_late)
     ck_assert_uint_lt(receiver.call.look_at_bytes, UINT64_MAX);
     compute_call_close(&receiver.call, &stage.services);
     receiver.call.shapes_inside = true;
+    receiver.call.is_finished = false;
     ck_assert_int_eq(compute_call_open(&receiver.call, &stage.services,
                                        (struct body_length){.known = false}, &outcome.fault),
                      GEMMD_OK);
-    call_look_begin(&receiver.call, &stage.services);
+    compute_call_look_ahead(&receiver.call, &stage.services);
     receive(&body, 7, take, &receiver);
     ck_assert_ptr_null(receiver.call.early_copy);
     ck_assert_int_eq(compute_call_bind(&receiver.call, &stage.services, &outcome.fault), GEMMD_OK);
@@ -616,8 +615,8 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("call_operands");
-    TCase *tcase = tcase_create("call_operands");
+    Suite *suite = suite_create("compute_call_operands");
+    TCase *tcase = tcase_create("operands");
     tcase_add_loop_test(tcase, operands_go_as_they_land, 0, SPELLED * TRAVELS);
     tcase_add_loop_test(tcase, looking_ahead_changes_no_outcome, 0, SPELLED * TRAVELS);
     tcase_add_loop_test(tcase, the_memory_of_a_bad_body_waits_for_its_copies, 0, 3);
