@@ -307,6 +307,9 @@ bool operation_same_group(const struct operation *operation, const struct operat
                           const void *other);
 uint64_t operation_group_key(const struct operation *operation,
                              const struct operation_kernel *kernel, const void *problem);
+/* A hash of `count` words, for finding problems that can share a launch. Never 0. The high bits are
+ * mixed better than the low ones. */
+uint64_t operation_hash(const uint64_t *words, uint32_t count);
 uint32_t operation_group_units(const struct operation *operation, const void *problem);
 
 /* Describes the parts of a problem (operation->parts). */

@@ -1,8 +1,18 @@
 /* The properties of an operation's problem, which do not depend on the kernel. */
 #include <string.h>
 
-#include "kernels/key.h"
 #include "kernels/operation.h"
+
+/* Multiplicative hashing: each word is mixed in, multiplied and folded. */
+uint64_t operation_hash(const uint64_t *words, uint32_t count)
+{
+    uint64_t key = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        key = (key ^ words[i]) * UINT64_C(0x9e3779b97f4a7c15); /* 2^64 / golden ratio */
+        key ^= key >> 32;
+    }
+    return key != 0 ? key : 1;
+}
 
 bool operation_is_small(const struct operation *operation, const struct operation_kernel *kernel,
                         const void *problem)
@@ -38,7 +48,7 @@ uint64_t operation_group_key(const struct operation *operation,
 {
     const struct operation_traits traits = operation->group_traits(problem);
     const uint64_t words[] = {(uintptr_t)kernel, traits.words[0], traits.words[1]};
-    return key_of_words(words, sizeof words / sizeof words[0]);
+    return operation_hash(words, sizeof words / sizeof words[0]);
 }
 
 bool operation_parts(const struct operation *operation, const void *problem,

@@ -4,7 +4,6 @@
 
 #include "kernels/backend.h"
 #include "kernels/freivalds.h"
-#include "kernels/key.h"
 #include "proto/dtype.h"
 #include "proto/size.h"
 
@@ -95,7 +94,7 @@ static bool gemm_same_stack(const struct operation_kernel *kernel, const void *p
 static uint64_t gemm_stack_key(const struct operation_kernel *kernel, const void *problem)
 {
     const struct traits traits = stack_traits_of(kernel, problem);
-    return key_of_words(traits.words, sizeof traits.words / sizeof traits.words[0]);
+    return operation_hash(traits.words, sizeof traits.words / sizeof traits.words[0]);
 }
 
 bool gemm_can_stack(const struct operation_kernel *kernel, const struct gemm_problem *problem)

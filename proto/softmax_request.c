@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "proto/array_operand.h"
+#include "proto/array_shape.h"
 #include "proto/dtype.h"
 #include "proto/parameter.h"
 #include "proto/size.h"

@@ -91,6 +91,19 @@ static enum gemmd_error cpu_create(void *stream, uint32_t threads, struct gemm_c
     return GEMMD_OK;
 }
 
+void cpu_watch_begin(struct gemm_context *context, bool (*stops)(void *argument), void *argument)
+{
+    team_watch(cpu_context_of(context)->team, stops, argument);
+}
+
+bool cpu_watch_end(struct gemm_context *context)
+{
+    struct team *team = cpu_context_of(context)->team;
+    const bool stopped = team_has_stopped(team);
+    team_watch(team, NULL, NULL);
+    return stopped;
+}
+
 static enum gemmd_error cpu_move_rows(struct gemm_context *context, const struct gemm_moves *moves)
 {
     (void)context;

@@ -30,6 +30,13 @@ static inline bool cpu_is_small(uint64_t m, uint64_t n, uint64_t k)
 uint64_t tiled_scratch_bytes(void);
 uint64_t attention_tiled_scratch_bytes(void);
 
+/* Has the kernels that run in the context ask `stops` every few milliseconds whether they have to
+ * stop, until cpu_watch_end. The context's threads call `stops` at the same time. A kernel that
+ * stops returns GEMMD_OK with an incomplete result. Small problems are computed without asking. */
+void cpu_watch_begin(struct gemm_context *context, bool (*stops)(void *argument), void *argument);
+/* Ends the watch. Returns whether a kernel has stopped early. */
+bool cpu_watch_end(struct gemm_context *context);
+
 /* freivalds_check on the CPU (kernels/freivalds.h). */
 enum gemmd_error cpu_check(struct gemm_context *context, const struct gemm_problem *problem,
                            uint64_t seed, double *residuals, void *workspace);

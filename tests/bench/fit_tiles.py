@@ -33,8 +33,7 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[2]
 LISTS = ("check", "cut", "fit", "more", "odd", "odd40")
 SOURCES = ("tests/bench/fit_tiles.c", "tests/bench/tile_name.c", "kernels/cuda/sm90/gemm/model.c",
-           "kernels/cuda/sm90/gemm/split_k.c", "kernels/cuda/sm90/grid.c", "proto/dtype.c", "proto/nearest.c",
-           "proto/size.c")
+           "kernels/cuda/sm90/gemm/split_k.c", "kernels/cuda/sm90/grid.c", "proto/dtype.c", "proto/nearest.c")
 
 # The files with the names of the tiles of a type. Tables may have older tiles too.
 KERNELS = ROOT / "kernels/cuda/sm90/gemm"

@@ -93,7 +93,7 @@ static void check_attention(struct attention_request request, enum format format
 }
 
 /* A request of one of the other operations, with its operands in the order of their table. */
-union array_request {
+union any_array_request {
     struct reduce_request reduce;
     struct softmax_request softmax;
     struct conv2d_request conv2d;
@@ -101,23 +101,23 @@ union array_request {
 struct array_operation {
     const struct parameter_table *parameters;
     uint32_t operands;
-    void (*init)(union array_request *request);
-    enum gemmd_error (*check)(union array_request *request, enum format format);
-    enum gemmd_error (*bind)(union array_request *request, enum format format,
+    void (*init)(union any_array_request *request);
+    enum gemmd_error (*check)(union any_array_request *request, enum format format);
+    enum gemmd_error (*bind)(union any_array_request *request, enum format format,
                              struct body_front *front, struct tensor *operands);
 };
 
-static void init_reduce(union array_request *request)
+static void init_reduce(union any_array_request *request)
 {
     reduce_request_init(&request->reduce);
 }
 
-static enum gemmd_error check_reduce(union array_request *request, enum format format)
+static enum gemmd_error check_reduce(union any_array_request *request, enum format format)
 {
     return reduce_request_check(&request->reduce, format, NULL);
 }
 
-static enum gemmd_error bind_reduce(union array_request *request, enum format format,
+static enum gemmd_error bind_reduce(union any_array_request *request, enum format format,
                                     struct body_front *front, struct tensor *operands)
 {
     struct reduce_operands bound = {.x = {.rank = 0}};
@@ -127,17 +127,17 @@ static enum gemmd_error bind_reduce(union array_request *request, enum format fo
     return code;
 }
 
-static void init_softmax(union array_request *request)
+static void init_softmax(union any_array_request *request)
 {
     softmax_request_init(&request->softmax);
 }
 
-static enum gemmd_error check_softmax(union array_request *request, enum format format)
+static enum gemmd_error check_softmax(union any_array_request *request, enum format format)
 {
     return softmax_request_check(&request->softmax, format, NULL);
 }
 
-static enum gemmd_error bind_softmax(union array_request *request, enum format format,
+static enum gemmd_error bind_softmax(union any_array_request *request, enum format format,
                                      struct body_front *front, struct tensor *operands)
 {
     struct softmax_operands bound = {.x = {.rank = 0}};
@@ -147,17 +147,17 @@ static enum gemmd_error bind_softmax(union array_request *request, enum format f
     return code;
 }
 
-static void init_conv2d(union array_request *request)
+static void init_conv2d(union any_array_request *request)
 {
     conv2d_request_init(&request->conv2d);
 }
 
-static enum gemmd_error check_conv2d(union array_request *request, enum format format)
+static enum gemmd_error check_conv2d(union any_array_request *request, enum format format)
 {
     return conv2d_request_check(&request->conv2d, format, NULL);
 }
 
-static enum gemmd_error bind_conv2d(union array_request *request, enum format format,
+static enum gemmd_error bind_conv2d(union any_array_request *request, enum format format,
                                     struct body_front *front, struct tensor *operands)
 {
     struct conv2d_operands bound;
@@ -177,7 +177,7 @@ static void check_array(const struct array_operation *operation, char *query, en
                         struct arrival *arrival)
 {
     struct tensor early[OPERAND_TABLE_MAX], late[OPERAND_TABLE_MAX];
-    union array_request request;
+    union any_array_request request;
     struct body_front whole = {
         .bytes = arrival->body, .length = arrival->front.length, .received = arrival->front.length};
     enum gemmd_error code;
@@ -189,7 +189,7 @@ static void check_array(const struct array_operation *operation, char *query, en
     if (operation->check(&request, format) != GEMMD_OK)
         return;
     for (;;) {
-        union array_request attempt = request;
+        union any_array_request attempt = request;
         code = operation->bind(&attempt, format, &arrival->front, early);
         if (code != GEMMD_ERR_CONFLICT)
             break;

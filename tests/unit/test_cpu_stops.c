@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/cpu/context.h"
 #include "kernels/cpu/team.h"
-#include "kernels/cpu/watch.h"
 #include "kernels/operations.h"
 #include "proto/dtype.h"
 

@@ -6,7 +6,7 @@
 #include <sys/mman.h>
 #include <sys/utsname.h>
 
-#include "kernels/cpu/watch.h"
+#include "kernels/cpu/context.h"
 #include "server/base/clock.h"
 #include "server/device/device_ops.h"
 #include "server/device/device_stack.h"
