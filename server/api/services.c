@@ -1,5 +1,7 @@
 #include "server/api/services.h"
 
+#include <stdlib.h>
+
 #include "server/http/io_thread.h"
 
 struct pool_cache *services_memory(const struct request *request)
@@ -35,4 +37,28 @@ uint32_t services_retry_after_s(const struct request *request, enum gemmd_error 
     if (code == GEMMD_ERR_OUT_OF_MEMORY)
         return admission_drain_s(admission, bytes);
     return 1;
+}
+
+struct sent_block {
+    struct pool_cache *memory;
+    void *block;
+    uint64_t bytes;
+    struct admission_place place;
+};
+
+struct sent_block *sent_block_create(struct pool_cache *memory, void *block, uint64_t bytes,
+                                     struct admission_place *place)
+{
+    struct sent_block *sent = malloc(sizeof *sent);
+    if (sent != NULL)
+        *sent = (struct sent_block){memory, block, bytes, admission_move(place)};
+    return sent;
+}
+
+void sent_block_end(void *sent_block)
+{
+    struct sent_block *sent = sent_block;
+    pool_free(sent->memory, sent->block, sent->bytes);
+    admission_give(&sent->place);
+    free(sent);
 }

@@ -19,6 +19,7 @@
 #include "server/observe/log.h"
 #include "server/observe/metrics.h"
 #include "server/observe/model_stats.h"
+#include "server/scheduler/admission.h"
 #include "server/scheduler/executor.h"
 #include "server/scheduler/verify_draw.h"
 #include "server/shm/regions.h"
@@ -89,5 +90,18 @@ enum gemmd_error services_check(struct request *request);
  * `code` can be admitted. */
 uint32_t services_retry_after_s(const struct request *request, enum gemmd_error code,
                                 uint64_t bytes);
+
+/* A block of the pool of pinned memory that an answer is sent from. The block goes back to the pool
+ * when the answer was sent, and the request's reservation goes with it. Used on the request's I/O
+ * thread, from whose cache of the pool the block must come. */
+struct sent_block;
+/* Takes over a block of `bytes` bytes, and the reservation for the answer. Returns NULL if memory
+ * ran out; the caller then still owns both. */
+struct sent_block *sent_block_create(struct pool_cache *memory, void *block, uint64_t bytes,
+                                     struct admission_place *place);
+/* Gives the block and the reservation back, and frees the struct sent_block that `sent_block`
+ * points to. The parameter is a void pointer, so that the function can be the `sent` of a struct
+ * payload. */
+void sent_block_end(void *sent_block);
 
 #endif

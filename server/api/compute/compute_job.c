@@ -85,16 +85,6 @@ static struct compute_request *state_of(const struct request *request)
     return request->call;
 }
 
-bool compute_job_wanted(const struct request *request)
-{
-    if (request_header(request, "Prefer") == NULL)
-        return false;
-    return request->config->max_jobs > 0 &&
-           state_of(request)->call.client_memory.mapping_count == 0 &&
-           atomic_load(&request->server->stage) == HTTP_SERVING &&
-           request_preferences(request).respond_async;
-}
-
 static bool has_shapes(const struct compute_call *call)
 {
     return call->result != NULL || call->residents.stored != NULL;

@@ -7,17 +7,10 @@
 #ifndef SERVER_API_COMPUTE_COMPUTE_JOB_H
 #define SERVER_API_COMPUTE_COMPUTE_JOB_H
 
-#include <stdbool.h>
-
 #include "proto/error.h"
 
 struct request;
 
-/* Whether the request becomes a job: the client asks for a job and --max-jobs is not 0. While the
- * daemon drains there are no new jobs, because the client could not fetch the result; such a
- * request is answered with its result. A request that uses the memory of its connection does not
- * become a job either, because that memory ends with the connection. */
-bool compute_job_wanted(const struct request *request);
 /* Opens a job at the request's headers, after compute_call_open, and reserves the bytes of the
  * result if the shapes are known. Sets the field `job` of struct compute_request. Errors are in
  * request->fault. */

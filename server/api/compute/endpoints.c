@@ -16,7 +16,6 @@
 #include "server/api/compute/compute_call.h"
 #include "server/api/compute/compute_job.h"
 #include "server/api/endpoints.h"
-#include "server/api/sent_block.h"
 #include "server/api/services.h"
 #include "server/base/clock.h"
 #include "server/http/connection.h"
@@ -258,6 +257,18 @@ static enum gemmd_error take_shared_memory(struct request *request)
     return code;
 }
 
+/* Whether the request becomes a job: the client asks for a job and --max-jobs is not 0. While the
+ * daemon drains there are no new jobs, because the client could not fetch the result; such a
+ * request is answered with its result. A request that uses the memory of its connection does not
+ * become a job either, because that memory ends with the connection. */
+static bool becomes_job(const struct request *request)
+{
+    return request_header(request, "Prefer") != NULL && request->config->max_jobs > 0 &&
+           call_of(request)->client_memory.mapping_count == 0 &&
+           atomic_load(&request->server->stage) == HTTP_SERVING &&
+           request_preferences(request).respond_async;
+}
+
 /* Checks the request at its headers, and takes what the call needs: its reservation, its memory
  * and, if the client wants one, a job. */
 static enum gemmd_error compute_admit(struct request *request, struct compute_call *call,
@@ -277,7 +288,7 @@ static enum gemmd_error compute_admit(struct request *request, struct compute_ca
         code = take_shared_memory(request);
     if (code == GEMMD_OK)
         code = compute_call_open(call, services, length, &request->fault);
-    if (code == GEMMD_OK && compute_job_wanted(request))
+    if (code == GEMMD_OK && becomes_job(request))
         code = compute_job_open(request);
     return code;
 }

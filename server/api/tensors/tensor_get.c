@@ -18,7 +18,6 @@
 #include "proto/safetensors.h"
 #include "proto/size.h"
 #include "proto/size_text.h"
-#include "server/api/sent_block.h"
 #include "server/api/services.h"
 #include "server/api/tensors/tensor_call.h"
 #include "server/http/digests.h"
