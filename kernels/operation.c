@@ -35,7 +35,8 @@ bool operation_kernel_runs_on(const struct operation *operation,
 {
     return (kernel->compute_capability == 0 ||
             kernel->compute_capability == device->compute_capability) &&
-           !operation_is_left_out(operation, kernel, device);
+           (device->without[operation->number] == 0 ||
+            !operation_is_left_out(operation, kernel, device));
 }
 
 /* Appends a word to a list: "a, b". */

@@ -179,7 +179,7 @@ static struct work *device_free_slot(struct device *device, uint32_t i)
         device->order[j] = device->order[j + 1];
     if (slot != device->slots) { /* not the probe's slot */
         device_note_progress(device);
-        atomic_fetch_sub_explicit(&device->in_flight, count_works(works), memory_order_relaxed);
+        atomic_fetch_sub_explicit(&device->in_flight, works->launch_works, memory_order_relaxed);
     }
     return works;
 }

@@ -67,16 +67,18 @@ static enum gemmd_error open_request(const char *query, enum format format,
 {
     char text[256], *rest = text;
     gemm_request_init(request);
-    *residents = (struct call_residents){.tenant = NULL};
+    *residents = (struct call_residents){.tenant = "t"};
     snprintf(text, sizeof text, "%s", query);
     for (char *pair = strsep(&rest, "&"); pair != NULL; pair = strsep(&rest, "&")) {
         char *name = strsep(&pair, "=");
         ck_assert_msg(gemm_request_set(request, name, pair, &fault) == GEMMD_OK, "%s",
                       fault.detail);
     }
-    enum gemmd_error code =
-        call_residents_acquire(residents, (struct resident_name){"a", request->a},
-                               (struct resident_name){"b", request->b}, store, "t", &fault);
+    enum gemmd_error code = GEMMD_OK;
+    if (request->a[0] != '\0')
+        code = call_residents_acquire(store, "a", request->a, "t", &residents->a, &fault);
+    if (code == GEMMD_OK && request->b[0] != '\0')
+        code = call_residents_acquire(store, "b", request->b, "t", &residents->b, &fault);
     if (code == GEMMD_OK)
         code = gemm_request_settle_residents(request, call_residents_tensor(residents->a),
                                              call_residents_tensor(residents->b), &fault);
@@ -248,9 +250,8 @@ START_TEST(queries_of_all_heads_that_share_a_head_of_k_count)
     uint64_t rows[2];
     put("k", "t", GEMMD_F32, 3, 2, 4, 64); /* 2048 bytes */
     attention_operation.init(&of);
-    ck_assert_int_eq(call_residents_acquire(&residents, (struct resident_name){"k", "k"},
-                                            (struct resident_name){"v", "k"}, store, "t", &fault),
-                     GEMMD_OK);
+    ck_assert_int_eq(call_residents_acquire(store, "k", "k", "t", &residents.a, &fault), GEMMD_OK);
+    ck_assert_int_eq(call_residents_acquire(store, "v", "k", "t", &residents.b, &fault), GEMMD_OK);
     request->dtype = GEMMD_F32;
     request->batch = 1;
     request->heads = 8;

@@ -181,19 +181,29 @@ static enum gemmd_error describe_call(struct compute_call *call, struct services
     return code;
 }
 
+/* Points the problem at the resident tensors, and counts them for the tenant's fair share. */
+static void use_residents(struct compute_call *call)
+{
+    enum { MANY_ROWS = 128 }; /* so many that all bytes of a resident operand count */
+    const struct call_operation *operation = call->operation;
+    union operation_problem *problem = &call->work.task.problem;
+    uint64_t rows[2] = {MANY_ROWS, MANY_ROWS};
+    operation->point_residents(&call->residents, problem);
+    if (operation->resident_rows != NULL)
+        operation->resident_rows(problem, rows);
+    call->work.outside_bytes = call_residents_work_bytes(&call->residents, rows[0], rows[1]);
+}
+
 /* Chooses the kernel of a problem that has been described, and plans how the device launches it. */
 static enum gemmd_error choose_kernel(struct compute_call *call, const union call_request *request,
                                       struct fault *fault)
 {
-    enum { MANY_ROWS = 128 }; /* so many that all bytes of a resident operand count */
     const struct call_operation *operation = call->operation;
     struct task *task = &call->work.task;
     const struct gemm_device device = device_gemm(call->executor->device);
-    uint64_t rows[2] = {MANY_ROWS, MANY_ROWS};
-    operation->point_residents(&call->residents, &task->problem);
-    if (operation->resident_rows != NULL)
-        operation->resident_rows(&task->problem, rows);
-    call->work.outside_bytes = call_residents_work_bytes(&call->residents, rows[0], rows[1]);
+    call->work.outside_bytes = 0;
+    if (call_residents_any(&call->residents))
+        use_residents(call);
     const enum gemmd_error code = operation_select(
         task->operation, &device, call_request_field(request, operation->kernel_at), &task->problem,
         &task->kernel, fault);
@@ -293,9 +303,11 @@ static enum gemmd_error prepare_call(struct compute_call *call, struct services 
     struct work *work = &call->work;
     const bool is_stored = compute_call_store(call)[0] != '\0';
     work->own_launch = shares_elsewhere(call);
-    enum gemmd_error code =
-        call_residents_bring(&call->residents, services->tensors,
-                             executors_number(&services->executors, call->executor), work, fault);
+    enum gemmd_error code = GEMMD_OK;
+    if (call_residents_any(&call->residents))
+        code = call_residents_bring(&call->residents, services->tensors,
+                                    executors_number(&services->executors, call->executor), work,
+                                    fault);
     if (code == GEMMD_OK && is_stored)
         code = reserve_stored(call, services, fault);
     if (code == GEMMD_OK)

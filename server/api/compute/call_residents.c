@@ -8,27 +8,14 @@
 #include "server/tensors/resident_copy.h"
 #include "server/tensors/tensor_describe.h"
 
-static enum gemmd_error acquire_resident(struct tensor_store *store, const char *field,
-                                         const char *name, const char *tenant,
-                                         struct resident **resident, struct fault *fault)
+enum gemmd_error call_residents_acquire(struct tensor_store *store, const char *field,
+                                        const char *name, const char *tenant,
+                                        struct resident **resident, struct fault *fault)
 {
     enum gemmd_error code = tensor_store_acquire(store, name, tenant, resident, fault);
     tensor_store_count_use(store, code == GEMMD_OK);
     if (code != GEMMD_OK)
         snprintf(fault->field, sizeof fault->field, "%s", field);
-    return code;
-}
-
-enum gemmd_error call_residents_acquire(struct call_residents *residents, struct resident_name a,
-                                        struct resident_name b, struct tensor_store *store,
-                                        const char *tenant, struct fault *fault)
-{
-    residents->tenant = tenant;
-    enum gemmd_error code = GEMMD_OK;
-    if (a.name[0] != '\0')
-        code = acquire_resident(store, a.field, a.name, tenant, &residents->a, fault);
-    if (code == GEMMD_OK && b.name[0] != '\0')
-        code = acquire_resident(store, b.field, b.name, tenant, &residents->b, fault);
     return code;
 }
 

@@ -11,6 +11,7 @@
 #ifndef SERVER_API_COMPUTE_CALL_RESIDENTS_H
 #define SERVER_API_COMPUTE_CALL_RESIDENTS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "server/device/work.h"
@@ -29,12 +30,6 @@ struct call_residents {
     } a_copy, b_copy;
 };
 
-/* A parameter that names a resident operand. */
-struct resident_name {
-    const char *field; /* of the parameter: "a"; static */
-    const char *name;  /* "": the operand is not resident */
-};
-
 /* A result that is to be stored; borrowed for the call. */
 struct stored_result {
     const char *name;
@@ -42,11 +37,17 @@ struct stored_result {
     bool contiguous;             /* as in struct tensor_offer */
 };
 
-/* Acquires the resident operands that two parameters name, as `a` and `b`. Errors:
- * GEMMD_ERR_NOT_FOUND and GEMMD_ERR_FORBIDDEN, with the parameter in fault->field. */
-enum gemmd_error call_residents_acquire(struct call_residents *residents, struct resident_name a,
-                                        struct resident_name b, struct tensor_store *store,
-                                        const char *tenant, struct fault *fault);
+/* Whether the request has a resident tensor. */
+static inline bool call_residents_any(const struct call_residents *residents)
+{
+    return residents->a != NULL || residents->b != NULL || residents->stored != NULL;
+}
+
+/* Acquires the resident operand that the parameter `field` names, for call_residents.a or b.
+ * Errors: GEMMD_ERR_NOT_FOUND and GEMMD_ERR_FORBIDDEN, with the parameter in fault->field. */
+enum gemmd_error call_residents_acquire(struct tensor_store *store, const char *field,
+                                        const char *name, const char *tenant,
+                                        struct resident **resident, struct fault *fault);
 /* The type and shape of an operand that was acquired, and of its scales (resident_scale); NULL:
  * `resident` is NULL. */
 const struct tensor *call_residents_tensor(const struct resident *resident);

@@ -21,23 +21,20 @@ void compute_call_begin(struct compute_call *call, const struct call_operation *
     operation->init(&call->request);
 }
 
-/* The resident operand that a parameter names. */
-static struct resident_name name_of(const struct compute_call *call, uint32_t i)
-{
-    const struct call_operation *operation = call->operation;
-    const bool is_there = (i == 0 ? call->residents.a : call->residents.b) != NULL;
-    if (operation->residents[i].name == NULL || is_there)
-        return (struct resident_name){"", ""};
-    return (struct resident_name){operation->residents[i].name,
-                                  call_request_field(&call->request, operation->residents[i].at)};
-}
-
 enum gemmd_error compute_call_settle(struct compute_call *call, struct services *services,
                                      const char *tenant, struct fault *fault)
 {
     const struct call_operation *operation = call->operation;
-    enum gemmd_error code = call_residents_acquire(
-        &call->residents, name_of(call, 0), name_of(call, 1), services->tensors, tenant, fault);
+    struct resident **const residents[] = {&call->residents.a, &call->residents.b};
+    enum gemmd_error code = GEMMD_OK;
+    call->residents.tenant = tenant;
+    for (uint32_t i = 0; i < 2 && code == GEMMD_OK; i++) {
+        const char *field = operation->residents[i].name;
+        const char *name = call_request_field(&call->request, operation->residents[i].at);
+        if (field != NULL && name[0] != '\0' && *residents[i] == NULL)
+            code =
+                call_residents_acquire(services->tensors, field, name, tenant, residents[i], fault);
+    }
     if (code == GEMMD_OK)
         code = operation->settle(&call->request, &call->residents, call->body_format, fault);
     call->timeout_ms = *(const uint64_t *)call_request_field(&call->request, operation->timeout_at);
@@ -523,14 +520,16 @@ void compute_call_finish(struct compute_call *call, struct services *services)
     call->scratch = NULL;
     if (call->client_memory.mapping_count > 0)
         client_memory_end(&call->client_memory, &call->work);
-    call_residents_finish(&call->residents, services->tensors, is_done);
+    if (call_residents_any(&call->residents))
+        call_residents_finish(&call->residents, services->tensors, is_done);
     admission_keep(&call->place, is_done && call->result != NULL ? call->result_bytes : 0);
 }
 
 void compute_call_close(struct compute_call *call, struct services *services)
 {
     compute_call_finish(call, services);
-    call_residents_close(&call->residents, services->tensors);
+    if (call_residents_any(&call->residents))
+        call_residents_close(&call->residents, services->tensors);
     pool_free(call->memory, call->result, call->header_bytes + call->result_bytes);
     call->result = NULL;
     admission_give(&call->place);

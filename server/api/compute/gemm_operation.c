@@ -15,6 +15,8 @@ static enum gemmd_error gemm_settle(union call_request *of, const struct call_re
                                     enum format format, struct fault *fault)
 {
     struct gemm_request *request = &of->gemm;
+    if (!call_residents_any(residents))
+        return gemm_request_check(request, format, fault);
     enum gemmd_error code = gemm_request_settle_residents(
         request, call_residents_tensor(residents->a), call_residents_tensor(residents->b), fault);
     if (code == GEMMD_OK)
@@ -103,10 +105,12 @@ static enum gemmd_error gemm_problem_of(const union call_request *of,
         .bias = request->bias ? &present : NULL,
         .c0 = request->beta != 0 ? &present : NULL,
     };
-    if (request->scales != GEMM_SCALES_NONE)
-        problem->gemm.a_scale.data = problem->gemm.b_scale.data = &scale;
     gemm_problem_contiguous(&problem->gemm);
-    gemm_problem_scales_contiguous(&problem->gemm, request->scale_transa, request->scale_transb);
+    if (request->scales != GEMM_SCALES_NONE) {
+        problem->gemm.a_scale.data = problem->gemm.b_scale.data = &scale;
+        gemm_problem_scales_contiguous(&problem->gemm, request->scale_transa,
+                                       request->scale_transb);
+    }
     return GEMMD_OK;
 }
 
