@@ -47,7 +47,7 @@ bool freivalds_bytes(const void *problem, uint64_t *out);
 
 /* Enqueues the check on the context's stream, after the product (CUDA), or makes the check (CPU).
  * The problem's pointers and the workspace are in the memory of the context's backend. `seed`
- * chooses r. A check on the CPU stops early like a kernel (kernels/cpu/context.h), and its
+ * chooses r. A check on the CPU stops early like a kernel (kernels/cpu/cpu_context.h), and its
  * residuals are then undefined. Errors are those of a kernel. */
 enum gemmd_error freivalds_check(struct gemm_context *context, const void *problem, uint64_t seed,
                                  void *workspace);

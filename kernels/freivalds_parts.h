@@ -1,6 +1,6 @@
 /*
- * freivalds_parts.h - the definitions that the checks of both backends use (kernels/cpu/freivalds.c
- * and kernels/cuda/freivalds).
+ * freivalds_parts.h - the definitions that the checks of both backends use
+ * (kernels/cpu/cpu_freivalds.c and kernels/cuda/freivalds).
  */
 #ifndef KERNELS_FREIVALDS_PARTS_H
 #define KERNELS_FREIVALDS_PARTS_H

@@ -7,8 +7,8 @@
  * the result are those of one launch, because neither the batch nor the rows of a product, nor the
  * number of parts, decide the order of a sum.
  *
- * Pure functions, any thread. The kernels of the CPU are not cut: they ask kernels/cpu/context.h
- * whether to stop.
+ * Pure functions, any thread. The kernels of the CPU are not cut: they ask
+ * kernels/cpu/cpu_context.h whether to stop.
  */
 #ifndef KERNELS_LAUNCH_CUT_H
 #define KERNELS_LAUNCH_CUT_H

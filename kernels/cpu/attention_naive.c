@@ -9,8 +9,8 @@
 #include <math.h>
 
 #include "kernels/attention.h"
-#include "kernels/cpu/context.h"
 #include "kernels/cpu/convert.h"
+#include "kernels/cpu/cpu_context.h"
 #include "proto/dtype.h"
 #include "proto/size.h"
 

@@ -15,10 +15,10 @@
 
 #include "kernels/attention.h"
 #include "kernels/attention_grouped.h"
-#include "kernels/cpu/context.h"
 #include "kernels/cpu/convert.h"
+#include "kernels/cpu/cpu_context.h"
+#include "kernels/cpu/cpu_softmax.h"
 #include "kernels/cpu/microkernel.h"
-#include "kernels/cpu/softmax.h"
 #include "proto/dtype.h"
 #include "proto/size.h"
 

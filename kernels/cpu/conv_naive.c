@@ -5,9 +5,9 @@
 #include <math.h>
 
 #include "kernels/conv.h"
-#include "kernels/cpu/context.h"
 #include "kernels/cpu/convert.h"
-#include "kernels/cpu/epilogue.h"
+#include "kernels/cpu/cpu_context.h"
+#include "kernels/cpu/cpu_epilogue.h"
 #include "proto/dtype.h"
 
 #define INLINE static inline __attribute__((always_inline))

@@ -18,7 +18,7 @@
 #include <string.h>
 
 #include "kernels/conv.h"
-#include "kernels/cpu/context.h"
+#include "kernels/cpu/cpu_context.h"
 #include "proto/dtype.h"
 #include "proto/size.h"
 

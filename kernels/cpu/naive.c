@@ -5,9 +5,9 @@
  */
 #include <math.h>
 
-#include "kernels/cpu/context.h"
 #include "kernels/cpu/convert.h"
-#include "kernels/cpu/epilogue.h"
+#include "kernels/cpu/cpu_context.h"
+#include "kernels/cpu/cpu_epilogue.h"
 #include "proto/dtype.h"
 
 /* One row of op(A) and one column of op(B): element p is at p times the step, in elements. */

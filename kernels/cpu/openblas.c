@@ -11,9 +11,9 @@
 #include <cblas.h>
 #include <string.h>
 
-#include "kernels/cpu/context.h"
 #include "kernels/cpu/convert.h"
-#include "kernels/cpu/epilogue.h"
+#include "kernels/cpu/cpu_context.h"
+#include "kernels/cpu/cpu_epilogue.h"
 #include "proto/dtype.h"
 #include "proto/size.h"
 

@@ -7,9 +7,9 @@
 #include <math.h>
 
 #include "kernels/cpu/compensated_sum.h"
-#include "kernels/cpu/context.h"
 #include "kernels/cpu/convert.h"
-#include "kernels/cpu/reduce.h"
+#include "kernels/cpu/cpu_context.h"
+#include "kernels/cpu/cpu_reduce.h"
 #include "kernels/reduce.h"
 #include "proto/dtype.h"
 

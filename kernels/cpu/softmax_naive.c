@@ -2,8 +2,8 @@
 #include <math.h>
 
 #include "kernels/cpu/compensated_sum.h"
-#include "kernels/cpu/context.h"
 #include "kernels/cpu/convert.h"
+#include "kernels/cpu/cpu_context.h"
 #include "kernels/cpu/softmax_rows.h"
 #include "proto/dtype.h"
 

@@ -5,9 +5,9 @@
  */
 #include <math.h>
 
-#include "kernels/cpu/context.h"
 #include "kernels/cpu/convert.h"
-#include "kernels/cpu/softmax.h"
+#include "kernels/cpu/cpu_context.h"
+#include "kernels/cpu/cpu_softmax.h"
 #include "kernels/cpu/softmax_rows.h"
 #include "proto/dtype.h"
 

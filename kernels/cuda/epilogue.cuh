@@ -1,7 +1,7 @@
 /*
  * epilogue.cuh - the epilogue of every CUDA kernel: c = act(alpha*sum + beta*c0 + bias), computed
  * in the type of the sum (in f32 where sums of i32 become f32) and rounded once. The formulas are
- * the same as in kernels/cpu/epilogue.c.
+ * the same as in kernels/cpu/cpu_epilogue.c.
  */
 #ifndef KERNELS_CUDA_EPILOGUE_CUH
 #define KERNELS_CUDA_EPILOGUE_CUH

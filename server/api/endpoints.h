@@ -7,8 +7,8 @@
 
 #include "server/http/endpoint.h"
 
-extern const struct endpoint dashboard_endpoints[]; /* / (dashboard/endpoint.c) */
-extern const struct endpoint docs_endpoints[];      /* /docs (docs/endpoint.c) */
+extern const struct endpoint dashboard_endpoints[]; /* / (dashboard/endpoints.c) */
+extern const struct endpoint docs_endpoints[];      /* /docs (docs/endpoints.c) */
 extern const struct endpoint feed_endpoints[];      /* /dashboard/... (dashboard/feed.c) */
 extern const struct endpoint compute_endpoints[];   /* /gemm, ... (compute/endpoints.c) */
 extern const struct endpoint job_endpoints[];       /* /jobs/... (jobs/endpoints.c) */

@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 #include "server/config/config.h"
-#include "server/device/memory/pool.h"
+#include "server/device/memory/pinned_pool.h"
 #include "server/http/request.h"
 #include "server/http/server.h"
 #include "server/observe/log.h"

@@ -15,7 +15,7 @@
 
 #include "server/base/inbox.h"
 #include "server/base/sfq.h"
-#include "server/device/memory/pool.h"
+#include "server/device/memory/pinned_pool.h"
 #include "server/jobs/jobs.h"
 
 struct job_thread;

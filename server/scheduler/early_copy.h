@@ -21,7 +21,7 @@
 #include <stdint.h>
 
 #include "server/device/device.h"
-#include "server/device/memory/pool.h"
+#include "server/device/memory/pinned_pool.h"
 #include "server/scheduler/queue.h"
 
 struct early_copy;

@@ -7,7 +7,7 @@
 #ifndef SERVER_SCHEDULER_WARM_UP_H
 #define SERVER_SCHEDULER_WARM_UP_H
 
-#include "server/device/memory/pool.h"
+#include "server/device/memory/pinned_pool.h"
 #include "server/scheduler/queue.h"
 
 struct device;

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "kernels/attention.h"
-#include "kernels/cpu/context.h"
+#include "kernels/cpu/cpu_context.h"
 #include "kernels/cuda/move/move.h"
 #include "kernels/cuda_error.h"
 

@@ -228,7 +228,7 @@ def models(daemon):
 
 
 def test_each_operation_has_models_of_the_inference_protocol(models, operations):
-    """server/api/v2/model.c"""
+    """server/api/v2/infer_model.c"""
     fixed = [name for name in models if "." not in name]
     assert {name.rpartition("_")[0] for name in fixed} == set(operations)
     pattern = re.compile(OPENAPI["components"]["schemas"]["V2ModelName"]["pattern"])

@@ -13,7 +13,7 @@
 #include "server/api/services.h"
 #include "server/device/device.h"
 #include "server/device/memory/arena.h"
-#include "server/device/memory/pool.h"
+#include "server/device/memory/pinned_pool.h"
 #include "server/tensors/tensor_store_parts.h"
 
 enum { UNIT = ARENA_ALIGNMENT, UNITS = 32 };
@@ -191,7 +191,7 @@ START_TEST(the_problem_points_at_what_is_there)
     ck_assert_int_eq(open_request("b=batch5&m=7&store=c", FORMAT_RAW, &request, &residents),
                      GEMMD_OK);
     ck_assert_int_eq(reserve_result(&residents, &request), GEMMD_OK);
-    gemm_operation.point_residents(&residents, &of);
+    call_gemm.point_residents(&residents, &of);
     ck_assert_ptr_null(problem->a);
     ck_assert_uint_eq(problem->lda, 99);
     ck_assert_ptr_eq(problem->b, resident_memory(residents.b));
@@ -218,7 +218,7 @@ START_TEST(rows_of_k_and_v_are_apart_however_often_they_are_pointed)
                       .k_strides = attention_strides(layout, HEADS, LENGTH, D),
                       .v_strides = attention_strides(layout, HEADS, LENGTH, D)}};
     for (int i = 0; i < 2; i++) {
-        attention_operation.point_residents(&residents, &of);
+        call_attention.point_residents(&residents, &of);
         ck_assert_mem_eq(&of.attention.k_strides, &apart, sizeof apart);
         ck_assert_mem_eq(&of.attention.v_strides, &apart, sizeof apart);
     }
@@ -249,7 +249,7 @@ START_TEST(queries_of_all_heads_that_share_a_head_of_k_count)
     union operation_problem problem;
     uint64_t rows[2];
     put("k", "t", GEMMD_F32, 3, 2, 4, 64); /* 2048 bytes */
-    attention_operation.init(&of);
+    call_attention.init(&of);
     ck_assert_int_eq(call_residents_acquire(store, "k", "k", "t", &residents.a, &fault), GEMMD_OK);
     ck_assert_int_eq(call_residents_acquire(store, "v", "k", "t", &residents.b, &fault), GEMMD_OK);
     request->dtype = GEMMD_F32;
@@ -259,9 +259,8 @@ START_TEST(queries_of_all_heads_that_share_a_head_of_k_count)
     request->sq = 3;
     request->skv = 4;
     request->d = request->dv = 64;
-    ck_assert_int_eq(attention_operation.problem(&of, &residents, false, &problem, &fault),
-                     GEMMD_OK);
-    attention_operation.resident_rows(&problem, rows);
+    ck_assert_int_eq(call_attention.problem(&of, &residents, false, &problem, &fault), GEMMD_OK);
+    call_attention.resident_rows(&problem, rows);
     ck_assert_uint_eq(call_residents_work_bytes(&residents, rows[0], rows[1]), 2 * 12 * 2048 / 128);
     close_request(&residents);
 }

@@ -39,7 +39,7 @@ static void open_call(struct compute_call *call, const char *m, const char *beta
         {"m", m}, {"n", "4"}, {"k", "1000"}, {"beta", beta}, {"dtype", "f32"}};
     struct fault fault = {.detail = ""};
     *call = (struct compute_call){.config = &stage.config, .memory = stage.memory};
-    compute_call_begin(call, &gemm_operation);
+    compute_call_begin(call, &call_gemm);
     for (uint32_t i = 0; i < sizeof parameters / sizeof *parameters; i++)
         ck_assert_int_eq(parameter_set(call->operation->parameters, &call->request,
                                        parameters[i][0], parameters[i][1], &fault),

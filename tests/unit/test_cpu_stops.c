@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/cpu/context.h"
+#include "kernels/cpu/cpu_context.h"
 #include "kernels/cpu/team.h"
 #include "kernels/operations.h"
 #include "proto/dtype.h"

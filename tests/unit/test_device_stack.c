@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/cpu/context.h"
+#include "kernels/cpu/cpu_context.h"
 #include "kernels/stacked.h"
 #include "proto/dtype.h"
 #include "server/device/device.h"

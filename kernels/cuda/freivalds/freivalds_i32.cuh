@@ -1,5 +1,5 @@
 /*
- * freivalds_i32.cuh - the check of i8 products to i32, exact modulo 2^32 (kernels/cpu/freivalds.c).
+ * freivalds_i32.cuh - the check of i8 products to i32, exact modulo 2^32 (kernels/cpu/cpu_freivalds.c).
  */
 #ifndef KERNELS_CUDA_FREIVALDS_FREIVALDS_I32_CUH
 #define KERNELS_CUDA_FREIVALDS_FREIVALDS_I32_CUH

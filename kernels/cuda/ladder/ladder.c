@@ -1,6 +1,6 @@
 /*
  * The kernels of the ladder (kernels/LADDER.md) as struct operation_kernel, for the list of the
- * CUDA backend (kernels/cuda/backend.c). Their launch_flops keep a launch to about a tenth of
+ * CUDA backend (kernels/cuda/cuda_backend.c). Their launch_flops keep a launch to about a tenth of
  * a second at most on an H100.
  */
 #include "kernels/cuda/ladder/ladder.h"

@@ -5,7 +5,7 @@
  * k pass through shared memory in the type of the sums. Each sum is one chain of fused
  * multiply-adds in the order of k, or with scales of blocks a chain for each 128 steps, which is
  * multiplied by the product of the factors and added in f32. The formulas are those of
- * kernels/cpu/naive.c and kernels/cpu/epilogue.c.
+ * kernels/cpu/naive.c and kernels/cpu/cpu_epilogue.c.
  */
 #include "kernels/cuda/simt/scaled.h"
 

@@ -101,11 +101,11 @@ struct call_operation {
      * or GEMMD_DTYPE_COUNT if the shape is not known. */
     enum gemmd_dtype (*describe)(const union call_request *request, struct log_access *entry);
 };
-extern const struct call_operation gemm_operation;      /* gemm_operation.c */
-extern const struct call_operation attention_operation; /* attention_operation.c */
-extern const struct call_operation conv2d_operation;    /* conv2d_operation.c */
-extern const struct call_operation reduce_operation;    /* array_operations.c */
-extern const struct call_operation softmax_operation;   /* array_operations.c */
+extern const struct call_operation call_gemm;      /* gemm_call.c */
+extern const struct call_operation call_attention; /* attention_call.c */
+extern const struct call_operation call_conv2d;    /* conv2d_call.c */
+extern const struct call_operation call_reduce;    /* array_calls.c */
+extern const struct call_operation call_softmax;   /* array_calls.c */
 
 /* A field of the request at one of the offsets of struct call_operation. */
 static inline const void *call_request_field(const union call_request *request, size_t at)

@@ -466,10 +466,10 @@ static enum gemmd_dtype compute_describe(const struct request *request, bool wor
     }
 
 const struct endpoint compute_endpoints[] = {
-    COMPUTE("/gemm", METRICS_OP_OF(OPERATION_GEMM), gemm_operation),
-    COMPUTE("/attention", METRICS_OP_OF(OPERATION_ATTENTION), attention_operation),
-    COMPUTE("/conv2d", METRICS_OP_OF(OPERATION_CONV2D), conv2d_operation),
-    COMPUTE("/reduce", METRICS_OP_OF(OPERATION_REDUCE), reduce_operation),
-    COMPUTE("/softmax", METRICS_OP_OF(OPERATION_SOFTMAX), softmax_operation),
+    COMPUTE("/gemm", METRICS_OP_OF(OPERATION_GEMM), call_gemm),
+    COMPUTE("/attention", METRICS_OP_OF(OPERATION_ATTENTION), call_attention),
+    COMPUTE("/conv2d", METRICS_OP_OF(OPERATION_CONV2D), call_conv2d),
+    COMPUTE("/reduce", METRICS_OP_OF(OPERATION_REDUCE), call_reduce),
+    COMPUTE("/softmax", METRICS_OP_OF(OPERATION_SOFTMAX), call_softmax),
     {0},
 };

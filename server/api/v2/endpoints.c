@@ -1,7 +1,7 @@
 /*
  * The endpoints of the Open Inference Protocol: the daemon, its models, and the protocol's
- * extensions. Inference is in infer.c, shared memory in regions.c. Extensions that the daemon does
- * not support answer 501.
+ * extensions. Inference is in infer.c, shared memory in region_endpoints.c. Extensions that the
+ * daemon does not support answer 501.
  */
 #include <jansson.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 #include "server/api/v2/infer_call.h"
 #include "server/api/v2/model_json.h"
 #include "server/api/v2/model_list.h"
-#include "server/api/v2/regions.h"
+#include "server/api/v2/region_endpoints.h"
 #include "server/api/v2/repository.h"
 #include "server/base/json_whole.h"
 #include "server/http/respond.h"

@@ -115,7 +115,7 @@ void infer_begin(struct request *request)
     struct infer_call *call = infer_of(request);
     struct compute_call *compute = &call->compute;
     call->request = request;
-    compute_call_begin(compute, &gemm_operation); /* for the log, if there is no such model */
+    compute_call_begin(compute, &call_gemm); /* for the log, if there is no such model */
     compute->config = request->config;
     compute->memory = services_memory(request);
     compute->work.tenant = request->tenant_number;
@@ -211,5 +211,5 @@ enum gemmd_dtype infer_describe(const struct request *request, bool work_ended,
     static const struct compute_call none;
     entry->op = "infer";
     return compute_call_describe(request->call == NULL ? &none : &infer_of(request)->compute,
-                                 &gemm_operation, work_ended, entry);
+                                 &call_gemm, work_ended, entry);
 }

@@ -16,7 +16,7 @@
 
 #include "proto/oip.h"
 #include "server/api/compute/compute_call.h"
-#include "server/api/v2/model.h"
+#include "server/api/v2/infer_model.h"
 #include "server/http/request.h"
 
 /* The functions and tables that differ between models of operations. */

@@ -30,7 +30,7 @@ static enum gemmd_error infer_gemm_complete(union call_request *request,
 }
 
 const struct infer_operation infer_gemm = {
-    .operation = &gemm_operation,
+    .operation = &call_gemm,
     .options = (const char *const[]){"transa", "transb", "alpha", "beta", "act", "out", "kernel",
                                      "verify", "precision", "scales", NULL},
     .set_dtype = infer_gemm_set_dtype,
@@ -58,7 +58,7 @@ static enum gemmd_error infer_attention_complete(union call_request *request,
 }
 
 const struct infer_operation infer_attention = {
-    .operation = &attention_operation,
+    .operation = &call_attention,
     .options = (const char *const[]){"layout", "causal", "window", "scale", "softcap", "k", "v",
                                      "lse", "kernel", NULL},
     .set_dtype = infer_attention_set_dtype,
@@ -86,7 +86,7 @@ static enum gemmd_error infer_conv2d_complete(union call_request *request,
 }
 
 const struct infer_operation infer_conv2d = {
-    .operation = &conv2d_operation,
+    .operation = &call_conv2d,
     .options =
         (const char *const[]){"groups", "stride", "dilation", "padding", "layout", "w_layout",
                               "alpha", "act", "x", "w", "out", "kernel", "precision", NULL},
@@ -117,7 +117,7 @@ static enum gemmd_error infer_reduce_complete(union call_request *request,
 }
 
 const struct infer_operation infer_reduce = {
-    .operation = &reduce_operation,
+    .operation = &call_reduce,
     .options = (const char *const[]){"op", "axis", "keepdims", "out", "x", "kernel", NULL},
     .set_dtype = infer_reduce_set_dtype,
     .result_dtype = infer_reduce_result_dtype,
@@ -145,7 +145,7 @@ static enum gemmd_error infer_softmax_complete(union call_request *request,
 }
 
 const struct infer_operation infer_softmax = {
-    .operation = &softmax_operation,
+    .operation = &call_softmax,
     .options = (const char *const[]){"scale", "log", "out", "x", "kernel", NULL},
     .set_dtype = infer_softmax_set_dtype,
     .result_dtype = infer_softmax_result_dtype,

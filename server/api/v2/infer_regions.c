@@ -2,7 +2,7 @@
 #include "proto/dtype.h"
 #include "server/api/services.h"
 #include "server/api/v2/infer_call.h"
-#include "server/api/v2/regions.h"
+#include "server/api/v2/region_endpoints.h"
 
 /* Sets `*at` to the location of a part of a region, and makes the call hold the region's mapping.
  * `as_it_is`: the elements are not copied first, so they must be aligned. `on_device`: the region

@@ -9,7 +9,7 @@
 #include <jansson.h>
 
 #include "proto/json_text.h"
-#include "server/api/v2/model.h"
+#include "server/api/v2/infer_model.h"
 
 json_t *model_metadata_json(const struct model *model);
 json_t *model_config_json(const struct model *model);

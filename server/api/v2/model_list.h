@@ -8,7 +8,7 @@
 #define SERVER_API_V2_MODEL_LIST_H
 
 #include "proto/json_text.h"
-#include "server/api/v2/model.h"
+#include "server/api/v2/infer_model.h"
 
 struct request;
 

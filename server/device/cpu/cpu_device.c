@@ -6,7 +6,7 @@
 #include <sys/mman.h>
 #include <sys/utsname.h>
 
-#include "kernels/cpu/context.h"
+#include "kernels/cpu/cpu_context.h"
 #include "server/base/clock.h"
 #include "server/device/device_ops.h"
 #include "server/device/device_stack.h"

@@ -1,4 +1,4 @@
-/* conv2d_operation: what convolutions supply to a compute call (call_operation.h). */
+/* call_conv2d: what convolutions supply to a compute call (call_operation.h). */
 #include <inttypes.h>
 #include <string.h>
 
@@ -115,7 +115,7 @@ static enum gemmd_dtype conv2d_describe(const union call_request *request, struc
     return conv->dtype;
 }
 
-const struct call_operation conv2d_operation = {
+const struct call_operation call_conv2d = {
     .result_name = "y",
     .json_model = "conv2d_fp32",
     .operation = &operation_conv2d,

@@ -1,4 +1,4 @@
-/* reduce_operation and softmax_operation: what the operations on one array X supply to a compute
+/* call_reduce and call_softmax: what the operations on one array X supply to a compute
  * call (call_operation.h). */
 #include "proto/dtype.h"
 #include "server/api/compute/call_operation.h"
@@ -85,7 +85,7 @@ static enum gemmd_dtype reduce_describe(const union call_request *request, struc
     return array_describe(&request->reduce.shape, request->reduce.dtype, entry);
 }
 
-const struct call_operation reduce_operation = {
+const struct call_operation call_reduce = {
     .result_name = "y",
     .json_model = "reduce_fp32",
     .operation = &operation_reduce,
@@ -177,7 +177,7 @@ static enum gemmd_dtype softmax_describe(const union call_request *request,
     return array_describe(&request->softmax.shape, request->softmax.dtype, entry);
 }
 
-const struct call_operation softmax_operation = {
+const struct call_operation call_softmax = {
     .result_name = "y",
     .json_model = "softmax_fp32",
     .operation = &operation_softmax,

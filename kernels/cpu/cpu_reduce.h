@@ -1,10 +1,10 @@
 /*
- * reduce.h - the kernels of reductions on the CPU, and the locations of operands and results.
+ * cpu_reduce.h - the kernels of reductions on the CPU, and the locations of operands and results.
  *
  * Pure functions, any thread.
  */
-#ifndef KERNELS_CPU_REDUCE_H
-#define KERNELS_CPU_REDUCE_H
+#ifndef KERNELS_CPU_CPU_REDUCE_H
+#define KERNELS_CPU_CPU_REDUCE_H
 
 #include <stdint.h>
 

@@ -1,4 +1,4 @@
-#include "kernels/cpu/softmax.h"
+#include "kernels/cpu/cpu_softmax.h"
 
 #include <math.h>
 #include <string.h>

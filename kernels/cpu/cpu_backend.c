@@ -5,8 +5,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "kernels/cpu/context.h"
-#include "kernels/cpu/reduce.h"
+#include "kernels/cpu/cpu_context.h"
+#include "kernels/cpu/cpu_reduce.h"
 #include "kernels/cpu/softmax_rows.h"
 
 /* The addresses that a thread of OpenBLAS may take: a buffer of 128 MiB, and as many again for an

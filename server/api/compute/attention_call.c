@@ -1,4 +1,4 @@
-/* attention_operation: what attentions supply to a compute call (call_operation.h). */
+/* call_attention: what attentions supply to a compute call (call_operation.h). */
 #include <math.h>
 #include <string.h>
 
@@ -131,7 +131,7 @@ static enum gemmd_dtype attention_describe(const union call_request *request,
     return attention->heads != 0 ? attention->dtype : GEMMD_DTYPE_COUNT;
 }
 
-const struct call_operation attention_operation = {
+const struct call_operation call_attention = {
     .result_name = "o",
     .json_model = "attention_fp32",
     .operation = &operation_attention,

@@ -1,9 +1,10 @@
 /*
- * regions.h - the endpoints of the Open Inference Protocol's shared-memory extensions, below
- * /v2/systemsharedmemory and /v2/cudasharedmemory. All functions run on the request's I/O thread.
+ * region_endpoints.h - the endpoints of the Open Inference Protocol's shared-memory extensions,
+ * below /v2/systemsharedmemory and /v2/cudasharedmemory. All functions run on the request's I/O
+ * thread.
  */
-#ifndef SERVER_API_V2_REGIONS_H
-#define SERVER_API_V2_REGIONS_H
+#ifndef SERVER_API_V2_REGION_ENDPOINTS_H
+#define SERVER_API_V2_REGION_ENDPOINTS_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 /* GET /: the dashboard (dashboard.h). */
-#include "server/api/dashboard/dashboard.h"
 #include "server/api/endpoints.h"
+#include "server/api/dashboard/dashboard.h"
 
 static void dashboard_begin(struct request *request)
 {

@@ -1,4 +1,4 @@
-/* gemm_operation: what products supply to a compute call (call_operation.h). */
+/* call_gemm: what products supply to a compute call (call_operation.h). */
 #include <inttypes.h>
 
 #include "proto/dtype.h"
@@ -168,7 +168,7 @@ static enum gemmd_dtype gemm_describe(const union call_request *request, struct 
     return gemm->m != 0 ? gemm->dtype : GEMMD_DTYPE_COUNT;
 }
 
-const struct call_operation gemm_operation = {
+const struct call_operation call_gemm = {
     .result_name = "c",
     .json_model = "gemm_fp32",
     .operation = &operation_gemm,

@@ -1,5 +1,5 @@
 /*
- * freivalds.c - the check of a product on the CPU (kernels/freivalds.h), by the context's team.
+ * cpu_freivalds.c - the check of a product on the CPU (kernels/freivalds.h), by the context's team.
  *
  * The outputs of op(B)*r and of op(A)*(op(B)*r) are divided into parts whose sizes depend on the
  * problem alone, so that the residual does not depend on the number of threads.
@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/cpu/context.h"
 #include "kernels/cpu/convert.h"
+#include "kernels/cpu/cpu_context.h"
 #include "kernels/freivalds_parts.h"
 #include "proto/dtype.h"
 

@@ -1,8 +1,8 @@
 /*
- * context.h - the context that CPU kernels run in, and the kernels of the CPU backend.
+ * cpu_context.h - the context that CPU kernels run in, and the kernels of the CPU backend.
  */
-#ifndef KERNELS_CPU_CONTEXT_H
-#define KERNELS_CPU_CONTEXT_H
+#ifndef KERNELS_CPU_CPU_CONTEXT_H
+#define KERNELS_CPU_CPU_CONTEXT_H
 
 #include "kernels/backend.h"
 #include "kernels/cpu/team.h"

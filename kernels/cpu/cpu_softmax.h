@@ -1,12 +1,12 @@
 /*
- * softmax.h - one step of the online softmax: the scores of one row in one tile become weights,
+ * cpu_softmax.h - one step of the online softmax: the scores of one row in one tile become weights,
  * relative to the largest score so far. After M. Milakov and N. Gimelshein, "Online normalizer
  * calculation for softmax" (2018).
  *
  * Pure, any thread. The result depends on the scores and the processor's instruction set only.
  */
-#ifndef KERNELS_CPU_SOFTMAX_H
-#define KERNELS_CPU_SOFTMAX_H
+#ifndef KERNELS_CPU_CPU_SOFTMAX_H
+#define KERNELS_CPU_CPU_SOFTMAX_H
 
 #include <stdint.h>
 

@@ -1,6 +1,6 @@
 /* GET /docs: the documentation of the API (docs.h). */
-#include "server/api/docs/docs.h"
 #include "server/api/endpoints.h"
+#include "server/api/docs/docs.h"
 
 static void docs_begin(struct request *request)
 {

@@ -1,5 +1,6 @@
 /*
- * pool.h - the pinned host memory into which bodies are received and from which results are sent.
+ * pinned_pool.h - the pinned host memory into which bodies are received and from which results are
+ * sent.
  *
  * The pool is one span of memory, pinned once at start and divided up by an arena. Nothing is
  * pinned or returned to the system while the daemon serves. Each thread allocates blocks through a
@@ -7,8 +8,8 @@
  * arena has no room, the blocks that all caches keep are returned to the arena first, so that no
  * request is refused for lack of memory that nothing uses.
  */
-#ifndef SERVER_DEVICE_MEMORY_POOL_H
-#define SERVER_DEVICE_MEMORY_POOL_H
+#ifndef SERVER_DEVICE_MEMORY_PINNED_POOL_H
+#define SERVER_DEVICE_MEMORY_PINNED_POOL_H
 
 #include <stdint.h>
 

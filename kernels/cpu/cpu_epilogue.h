@@ -1,10 +1,10 @@
 /*
- * epilogue.h - the epilogue of every CPU kernel: c = act(alpha*sum + beta*c0 + bias), computed in
- * the type of the sum (in f32 where sums of i32 become f32) and rounded once to `out`. With scales
- * of rows and columns, sums are multiplied by them first.
+ * cpu_epilogue.h - the epilogue of every CPU kernel: c = act(alpha*sum + beta*c0 + bias), computed
+ * in the type of the sum (in f32 where sums of i32 become f32) and rounded once to `out`. With
+ * scales of rows and columns, sums are multiplied by them first.
  */
-#ifndef KERNELS_CPU_EPILOGUE_H
-#define KERNELS_CPU_EPILOGUE_H
+#ifndef KERNELS_CPU_CPU_EPILOGUE_H
+#define KERNELS_CPU_CPU_EPILOGUE_H
 
 #include "kernels/gemm.h"
 

@@ -1,11 +1,11 @@
-/* server/device/memory/pool.c: blocks that caches keep are available to other threads, and count as
- * free. */
+/* server/device/memory/pinned_pool.c: blocks that caches keep are available to other threads, and
+ * count as free. */
 #include <check.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/device/memory/pool.h"
+#include "server/device/memory/pinned_pool.h"
 
 enum { UNIT = ARENA_ALIGNMENT, UNITS = 64 };
 
@@ -115,8 +115,8 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("pool");
-    TCase *tests = tcase_create("pool");
+    Suite *suite = suite_create("pinned_pool");
+    TCase *tests = tcase_create("pinned_pool");
     tcase_add_checked_fixture(tests, set_up, tear_down);
     tcase_add_test(tests, a_block_that_was_given_back_is_handed_out_again);
     tcase_add_test(tests, what_is_kept_is_not_in_use);

@@ -1,4 +1,4 @@
-#include "server/api/v2/model.h"
+#include "server/api/v2/infer_model.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,14 +1,14 @@
 /*
- * model.h - the models of the Open Inference Protocol. There is a model of each operation for each
- * type of operands, such as gemm_fp32 (C = A·B) and attention_fp16 (O from Q, K, V). There is also
- * a model, called a layer, for each resident tensor W of a fitting shape: linear.W (Y = X·W) for a
- * matrix or a batch of matrices, conv.W (Y = conv(X, W)) for a tensor of four dimensions.
+ * infer_model.h - the models of the Open Inference Protocol. There is a model of each operation for
+ * each type of operands, such as gemm_fp32 (C = A·B) and attention_fp16 (O from Q, K, V). There is
+ * also a model, called a layer, for each resident tensor W of a fitting shape: linear.W (Y = X·W)
+ * for a matrix or a batch of matrices, conv.W (Y = conv(X, W)) for a tensor of four dimensions.
  *
  * Models have one version, "1". A layer belongs to the tenant of its tensor. Any thread may call
  * these functions; one thread at a time may use a struct model.
  */
-#ifndef SERVER_API_V2_MODEL_H
-#define SERVER_API_V2_MODEL_H
+#ifndef SERVER_API_V2_INFER_MODEL_H
+#define SERVER_API_V2_INFER_MODEL_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,4 +1,4 @@
-#include "kernels/cpu/reduce.h"
+#include "kernels/cpu/cpu_reduce.h"
 
 #include <string.h>
 

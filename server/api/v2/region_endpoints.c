@@ -1,4 +1,4 @@
-#include "server/api/v2/regions.h"
+#include "server/api/v2/region_endpoints.h"
 
 #include <inttypes.h>
 #include <jansson.h>

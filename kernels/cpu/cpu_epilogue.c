@@ -1,4 +1,4 @@
-#include "kernels/cpu/epilogue.h"
+#include "kernels/cpu/cpu_epilogue.h"
 
 #include <math.h>
 #include <string.h>

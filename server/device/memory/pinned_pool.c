@@ -1,4 +1,4 @@
-#include "server/device/memory/pool.h"
+#include "server/device/memory/pinned_pool.h"
 
 #include <pthread.h>
 #include <stdbool.h>
