@@ -18,14 +18,14 @@ void copy_in_plan(struct copy_in *plan, const struct task *task, const struct de
     *plan = (struct copy_in){.copy_stream = COPY_IN_NO_STREAM};
     for (uint32_t i = 0; i < task->operation->operands; i++) {
         const struct operation_part *part = &layout->list[i];
-        const struct device_part place = layout->places[i], staging = layout->staging[i];
-        if (place.bytes == 0 || (layout->resident & 1u << i) != 0)
+        const struct device_location location = layout->locations[i], staging = layout->staging[i];
+        if (location.bytes == 0 || (layout->resident & 1u << i) != 0)
             continue;
         const void *from = operation_pointer(task->operation, &task->problem, i);
-        const uint64_t bytes = staging.bytes > 0 ? staging.bytes : place.bytes;
+        const uint64_t bytes = staging.bytes > 0 ? staging.bytes : location.bytes;
         struct copy_in_operand *operand = &plan->operands[plan->count++];
         *operand = (struct copy_in_operand){.from = from,
-                                            .to = range + place.offset,
+                                            .to = range + location.offset,
                                             .bytes = bytes,
                                             .begin = begin_of(body, from, bytes)};
         if (staging.bytes == 0)

@@ -8,10 +8,10 @@ bool device_span_has(struct device_span span, const void *address)
            (uintptr_t)address - (uintptr_t)span.start < span.bytes;
 }
 
-static bool layout_add(struct device_layout *layout, uint64_t bytes, struct device_part *part)
+static bool layout_add(struct device_layout *layout, uint64_t bytes, struct device_location *part)
 {
     uint64_t aligned;
-    *part = (struct device_part){layout->total_bytes, bytes};
+    *part = (struct device_location){layout->total_bytes, bytes};
     return size_align(bytes, DEVICE_LAYOUT_ALIGNMENT, &aligned) &&
            size_add(layout->total_bytes, aligned, &layout->total_bytes);
 }
@@ -48,7 +48,7 @@ bool device_layout_make(const struct task *task, const struct gemm_device *devic
         return false;
     for (uint32_t i = 0; i < layout->count; i++)
         if ((layout->resident & ~arranged.packed & 1u << i) == 0 &&
-            !layout_add(layout, layout->list[i].bytes, &layout->places[i]))
+            !layout_add(layout, layout->list[i].bytes, &layout->locations[i]))
             return false;
     if (!task->kernel->workspace_bytes(&layout->problem, &workspace_bytes) ||
         !layout_add(layout, workspace_bytes, &layout->workspace))
@@ -66,8 +66,8 @@ void device_layout_problem(const struct device_layout *layout, unsigned char *ra
 {
     *there = layout->problem;
     for (uint32_t i = 0; i < layout->count; i++)
-        if (layout->places[i].bytes > 0)
-            operation_point(layout->operation, there, i, range + layout->places[i].offset);
+        if (layout->locations[i].bytes > 0)
+            operation_point(layout->operation, there, i, range + layout->locations[i].offset);
 }
 
 void *device_layout_workspace(const struct device_layout *layout, unsigned char *range)

@@ -17,8 +17,8 @@
 
 enum { DEVICE_LAYOUT_ALIGNMENT = 256 };
 
-/* A part of the range; 0 bytes: there is no such part. */
-struct device_part {
+/* Where something lies in the range; 0 bytes: it is not in the range. */
+struct device_location {
     uint64_t offset, bytes; /* the offset is from the start of the range */
 };
 
@@ -33,15 +33,15 @@ struct device_layout {
     const struct operation *operation; /* of the task */
     /* The operands and results of `problem` (operation->parts). */
     struct operation_part list[OPERATION_PARTS_MAX];
-    struct device_part places[OPERATION_PARTS_MAX]; /* 0 bytes: not in the range */
+    struct device_location locations[OPERATION_PARTS_MAX]; /* 0 bytes: not in the range */
     /* The rows of these operands are copied here, without gaps, before they are moved apart to
-     * their places. 0 bytes: the operand is copied to its place. */
-    struct device_part staging[OPERATION_PARTS_MAX];
+     * their locations. 0 bytes: the operand is copied to its location. */
+    struct device_location staging[OPERATION_PARTS_MAX];
     /* Distances of rows where the operands and results are now, in bytes. */
     uint64_t pitches[OPERATION_PARTS_MAX];
     uint32_t resident; /* bit i: part i is in the span of tensor memory */
     uint32_t count;    /* of the operation's operands and results */
-    struct device_part workspace;
+    struct device_location workspace;
     uint64_t total_bytes;
     /* The problem as it runs, with the leading dimensions and strides that its parts have in the
      * range. Its pointers are those of the problem that was given. */

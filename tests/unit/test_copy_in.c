@@ -37,13 +37,13 @@ static struct device_layout layout_of(const struct task *task, uint64_t leading)
     layout.problem.gemm.lda = leading != 0 ? leading : K;
     layout.count = task->operation->parts(&layout.problem, layout.list);
     ck_assert_uint_gt(layout.count, 0);
-    layout.places[GEMM_PART_A] = (struct device_part){0, 2 * M * layout.problem.gemm.lda};
-    layout.places[GEMM_PART_B] = (struct device_part){32768, 2 * K * N};
-    layout.places[GEMM_PART_BIAS] = (struct device_part){65536, 2 * N};
-    layout.places[GEMM_PART_C0] = (struct device_part){66048, 2 * M * N};
-    layout.places[GEMM_PART_C] = (struct device_part){114688, 2 * M * N};
+    layout.locations[GEMM_PART_A] = (struct device_location){0, 2 * M * layout.problem.gemm.lda};
+    layout.locations[GEMM_PART_B] = (struct device_location){32768, 2 * K * N};
+    layout.locations[GEMM_PART_BIAS] = (struct device_location){65536, 2 * N};
+    layout.locations[GEMM_PART_C0] = (struct device_location){66048, 2 * M * N};
+    layout.locations[GEMM_PART_C] = (struct device_location){114688, 2 * M * N};
     if (leading != 0)
-        layout.staging[GEMM_PART_A] = (struct device_part){98304, 2 * M * K};
+        layout.staging[GEMM_PART_A] = (struct device_location){98304, 2 * M * K};
     return layout;
 }
 
@@ -79,7 +79,7 @@ static uint64_t run(struct copy_in *plan, uint64_t received)
 
 static const unsigned char *in_range(const struct device_layout *layout, uint32_t part)
 {
-    return range + layout->places[part].offset;
+    return range + layout->locations[part].offset;
 }
 
 static void assert_all_there(const struct task *task, const struct device_layout *layout)
@@ -191,7 +191,7 @@ START_TEST(what_was_wrong_goes_again)
     copy_in_plan(&plan, &task, &layout, range, SPAN(body));
     ck_assert_uint_eq(run(&plan, BODY_BYTES), BODY_BYTES);
     task.problem.gemm.a = body;
-    layout.places[GEMM_PART_C0].offset += 2048;
+    layout.locations[GEMM_PART_C0].offset += 2048;
     copy_in_plan(&all, &task, &layout, range, nowhere);
     copy_in_settle(&plan, &all);
     ck_assert_uint_eq(run(&plan, ALL), 2 * (M * K + M * N));
@@ -218,10 +218,10 @@ START_TEST(an_attention_goes_as_it_lands)
                                           .k = body + 2 * LENS + BYTES};
     layout.problem = task.problem;
     layout.count = task.operation->parts(problem, layout.list);
-    layout.places[ATTENTION_PART_LENS_Q] = (struct device_part){0, LENS};
-    layout.places[ATTENTION_PART_LENS_KV] = (struct device_part){256, LENS};
-    layout.places[ATTENTION_PART_Q] = (struct device_part){512, BYTES};
-    layout.places[ATTENTION_PART_K] = (struct device_part){32768, BYTES};
+    layout.locations[ATTENTION_PART_LENS_Q] = (struct device_location){0, LENS};
+    layout.locations[ATTENTION_PART_LENS_KV] = (struct device_location){256, LENS};
+    layout.locations[ATTENTION_PART_Q] = (struct device_location){512, BYTES};
+    layout.locations[ATTENTION_PART_K] = (struct device_location){32768, BYTES};
     static unsigned char v[BYTES];
     struct copy_in plan;
     fill();
@@ -246,7 +246,7 @@ START_TEST(what_is_on_the_device_is_not_copied)
     struct device_layout layout = layout_of(&task, 0);
     task.problem.gemm.b = resident;
     task.problem.gemm.bias = task.problem.gemm.c0 = NULL;
-    layout.places[GEMM_PART_BIAS].bytes = layout.places[GEMM_PART_C0].bytes = 0;
+    layout.locations[GEMM_PART_BIAS].bytes = layout.locations[GEMM_PART_C0].bytes = 0;
     layout.resident = 1u << GEMM_PART_B; /* and has a place, because its rows are packed */
     copy_in_plan(&plan, &task, &layout, range, nowhere);
     ck_assert_uint_eq(plan.count, 1);

@@ -109,16 +109,17 @@ START_TEST(parts_are_whole_aligned_and_apart)
     problem.transb = _i & 2;
     gemm_problem_contiguous(&problem);
     ck_assert(product_layout(&problem, &kernel, nowhere, &layout));
-    ck_assert_uint_eq(layout.places[GEMM_PART_A].bytes, F16 * 2 * 3 * 7);
-    ck_assert_uint_eq(layout.places[GEMM_PART_B].bytes, F16 * 2 * 7 * 5);
-    ck_assert_uint_eq(layout.places[GEMM_PART_BIAS].bytes, F32 * 5);
-    ck_assert_uint_eq(layout.places[GEMM_PART_C0].bytes, F32 * 2 * 3 * 5);
-    ck_assert_uint_eq(layout.places[GEMM_PART_C].bytes, F32 * 2 * 3 * 5);
+    ck_assert_uint_eq(layout.locations[GEMM_PART_A].bytes, F16 * 2 * 3 * 7);
+    ck_assert_uint_eq(layout.locations[GEMM_PART_B].bytes, F16 * 2 * 7 * 5);
+    ck_assert_uint_eq(layout.locations[GEMM_PART_BIAS].bytes, F32 * 5);
+    ck_assert_uint_eq(layout.locations[GEMM_PART_C0].bytes, F32 * 2 * 3 * 5);
+    ck_assert_uint_eq(layout.locations[GEMM_PART_C].bytes, F32 * 2 * 3 * 5);
     ck_assert_uint_eq(layout.workspace.bytes, WORKSPACE);
 
-    const struct device_part *parts[] = {
-        &layout.places[GEMM_PART_A],  &layout.places[GEMM_PART_B], &layout.places[GEMM_PART_BIAS],
-        &layout.places[GEMM_PART_C0], &layout.places[GEMM_PART_C], &layout.workspace};
+    const struct device_location *parts[] = {
+        &layout.locations[GEMM_PART_A],    &layout.locations[GEMM_PART_B],
+        &layout.locations[GEMM_PART_BIAS], &layout.locations[GEMM_PART_C0],
+        &layout.locations[GEMM_PART_C],    &layout.workspace};
     uint64_t end = 0;
     for (int i = 0; i < 6; i++) {
         ck_assert_uint_eq(parts[i]->offset % DEVICE_LAYOUT_ALIGNMENT, 0);
@@ -136,8 +137,8 @@ START_TEST(what_is_not_there_takes_nothing)
     ck_assert(product_layout(&problem, &kernel, nowhere, &with));
     problem.bias = problem.c0 = NULL;
     ck_assert(product_layout(&problem, &kernel, nowhere, &without));
-    ck_assert_uint_eq(without.places[GEMM_PART_BIAS].bytes, 0);
-    ck_assert_uint_eq(without.places[GEMM_PART_C0].bytes, 0);
+    ck_assert_uint_eq(without.locations[GEMM_PART_BIAS].bytes, 0);
+    ck_assert_uint_eq(without.locations[GEMM_PART_C0].bytes, 0);
     ck_assert_uint_lt(without.total_bytes, with.total_bytes);
 }
 END_TEST
@@ -149,7 +150,7 @@ START_TEST(strided_operands_span_their_gaps)
     problem.lda = 10;
     problem.stride_a = 100;
     ck_assert(product_layout(&problem, &kernel, nowhere, &layout));
-    ck_assert_uint_eq(layout.places[GEMM_PART_A].bytes, F16 * (100 + 2 * 10 + 7));
+    ck_assert_uint_eq(layout.locations[GEMM_PART_A].bytes, F16 * (100 + 2 * 10 + 7));
 }
 END_TEST
 
@@ -232,7 +233,7 @@ START_TEST(problems_that_are_apart_are_packed)
     problem.stride_b = 40; /* rows without gaps, problems with */
     ck_assert(
         product_layout(&problem, &kernel, (struct device_span){memory, sizeof memory}, &layout));
-    ck_assert_uint_eq(layout.places[GEMM_PART_B].bytes, F16 * 2 * 7 * 5);
+    ck_assert_uint_eq(layout.locations[GEMM_PART_B].bytes, F16 * 2 * 7 * 5);
     ck_assert_uint_eq(layout.problem.gemm.stride_b, 35);
 }
 END_TEST
@@ -247,16 +248,16 @@ START_TEST(scales_have_parts_of_their_own)
     problem.b_scale.data = scales + 8;
     gemm_problem_scales_contiguous(&problem, false, false);
     ck_assert(product_layout(&problem, &kernel, nowhere, &layout));
-    ck_assert_uint_eq(layout.places[GEMM_PART_A_SCALE].bytes, 2 * 3 * sizeof *scales);
-    ck_assert_uint_eq(layout.places[GEMM_PART_B_SCALE].bytes, 2 * 5 * sizeof *scales);
-    ck_assert_uint_ge(layout.places[GEMM_PART_B_SCALE].offset,
-                      layout.places[GEMM_PART_A_SCALE].offset +
-                          layout.places[GEMM_PART_A_SCALE].bytes);
+    ck_assert_uint_eq(layout.locations[GEMM_PART_A_SCALE].bytes, 2 * 3 * sizeof *scales);
+    ck_assert_uint_eq(layout.locations[GEMM_PART_B_SCALE].bytes, 2 * 5 * sizeof *scales);
+    ck_assert_uint_ge(layout.locations[GEMM_PART_B_SCALE].offset,
+                      layout.locations[GEMM_PART_A_SCALE].offset +
+                          layout.locations[GEMM_PART_A_SCALE].bytes);
     /* Scales that are on the device already have no part. */
     ck_assert(product_layout(&problem, &kernel,
                              (struct device_span){scales + 8, 8 * sizeof *scales}, &layout));
-    ck_assert_uint_eq(layout.places[GEMM_PART_A_SCALE].bytes, 2 * 3 * sizeof *scales);
-    ck_assert_uint_eq(layout.places[GEMM_PART_B_SCALE].bytes, 0);
+    ck_assert_uint_eq(layout.locations[GEMM_PART_A_SCALE].bytes, 2 * 3 * sizeof *scales);
+    ck_assert_uint_eq(layout.locations[GEMM_PART_B_SCALE].bytes, 0);
     problem.b_scale.step = UINT64_MAX / 2;
     ck_assert(!product_layout(&problem, &kernel, nowhere, &layout));
     problem.b_scale.step = UINT64_MAX / 8; /* too many bytes for as many elements */
@@ -280,15 +281,15 @@ START_TEST(a_problem_is_moved_to_its_parts)
     union operation_problem there;
     device_layout_problem(&layout, range, &there);
     struct gemm_problem moved = there.gemm;
-    ck_assert_ptr_eq(moved.a, range + layout.places[GEMM_PART_A].offset);
-    ck_assert_ptr_eq(moved.b, range + layout.places[GEMM_PART_B].offset);
-    ck_assert_ptr_eq(moved.bias, range + layout.places[GEMM_PART_BIAS].offset);
-    ck_assert_ptr_eq(moved.c0, range + layout.places[GEMM_PART_C0].offset);
+    ck_assert_ptr_eq(moved.a, range + layout.locations[GEMM_PART_A].offset);
+    ck_assert_ptr_eq(moved.b, range + layout.locations[GEMM_PART_B].offset);
+    ck_assert_ptr_eq(moved.bias, range + layout.locations[GEMM_PART_BIAS].offset);
+    ck_assert_ptr_eq(moved.c0, range + layout.locations[GEMM_PART_C0].offset);
     ck_assert_ptr_eq((const unsigned char *)moved.a_scale.data,
-                     range + layout.places[GEMM_PART_A_SCALE].offset);
+                     range + layout.locations[GEMM_PART_A_SCALE].offset);
     ck_assert_ptr_eq((const unsigned char *)moved.b_scale.data,
-                     range + layout.places[GEMM_PART_B_SCALE].offset);
-    ck_assert_ptr_eq(moved.c, range + layout.places[GEMM_PART_C].offset);
+                     range + layout.locations[GEMM_PART_B_SCALE].offset);
+    ck_assert_ptr_eq(moved.c, range + layout.locations[GEMM_PART_C].offset);
     /* Operands without a part stay where they are. */
     problem.scales = GEMM_SCALES_NONE;
     problem.a_scale.data = problem.b_scale.data = NULL;
@@ -329,10 +330,10 @@ START_TEST(what_is_there_already_has_no_part)
     struct gemm_problem problem = resident_problem(memory);
     struct device_layout layout;
     ck_assert(product_layout(&problem, &any, (struct device_span){memory, sizeof memory}, &layout));
-    ck_assert_uint_eq(layout.places[GEMM_PART_A].bytes + layout.places[GEMM_PART_B].bytes +
-                          layout.places[GEMM_PART_C].bytes,
+    ck_assert_uint_eq(layout.locations[GEMM_PART_A].bytes + layout.locations[GEMM_PART_B].bytes +
+                          layout.locations[GEMM_PART_C].bytes,
                       0);
-    ck_assert_uint_gt(layout.places[GEMM_PART_BIAS].bytes, 0);
+    ck_assert_uint_gt(layout.locations[GEMM_PART_BIAS].bytes, 0);
     ck_assert_uint_eq(layout.problem.gemm.lda, 8);
     ck_assert_uint_eq(layout.problem.gemm.ldc, 6);
     ck_assert_uint_eq(layout.problem.gemm.stride_c, 3 * 6);
@@ -346,11 +347,11 @@ START_TEST(gaps_are_taken_out_for_kernels_that_they_matter_to)
     struct device_layout layout;
     ck_assert(
         product_layout(&problem, &kernel, (struct device_span){memory, sizeof memory}, &layout));
-    ck_assert_uint_eq(layout.places[GEMM_PART_A].bytes, F16 * 2 * 3 * 7);
+    ck_assert_uint_eq(layout.locations[GEMM_PART_A].bytes, F16 * 2 * 3 * 7);
     ck_assert_uint_eq(layout.problem.gemm.lda, 7);
     ck_assert_uint_eq(layout.problem.gemm.stride_a, 3 * 7);
-    ck_assert_uint_eq(layout.places[GEMM_PART_B].bytes, 0); /* has none */
-    ck_assert_uint_eq(layout.places[GEMM_PART_C].bytes, F32 * 2 * 3 * 5);
+    ck_assert_uint_eq(layout.locations[GEMM_PART_B].bytes, 0); /* has none */
+    ck_assert_uint_eq(layout.locations[GEMM_PART_C].bytes, F32 * 2 * 3 * 5);
     ck_assert_uint_eq(layout.problem.gemm.ldc, 5);
 }
 END_TEST
@@ -389,7 +390,7 @@ START_TEST(rows_are_further_apart_where_that_spares_workspace)
     const uint64_t rows = problem.transa ? 7 : 3, columns = problem.transa ? 3 : 7;
     ck_assert_uint_eq(layout.problem.gemm.lda, 8);
     ck_assert_uint_eq(layout.problem.gemm.stride_a, 8 * rows);
-    ck_assert_uint_eq(layout.places[GEMM_PART_A].bytes, F16 * (8 * (2 * rows - 1) + columns));
+    ck_assert_uint_eq(layout.locations[GEMM_PART_A].bytes, F16 * (8 * (2 * rows - 1) + columns));
     ck_assert_uint_eq(layout.staging[GEMM_PART_A].bytes, F16 * 2 * 3 * 7);
     ck_assert_uint_ge(layout.staging[GEMM_PART_A].offset,
                       layout.workspace.offset + layout.workspace.bytes);
@@ -497,7 +498,7 @@ START_TEST(packed_and_apart_are_of_different_kernels)
     want(7, 8, 15, 16);
     ck_assert(product_layout_apart(&problem, &particular, tensor_memory, &layout));
     ck_assert_uint_eq(layout.resident, 1u << GEMM_PART_B);
-    ck_assert_uint_eq(layout.places[GEMM_PART_B].bytes, F16 * 2 * 7 * 15);
+    ck_assert_uint_eq(layout.locations[GEMM_PART_B].bytes, F16 * 2 * 7 * 15);
     ck_assert_uint_eq(layout.pitches[GEMM_PART_B], F16 * 16); /* where B is now */
     ck_assert_uint_eq(layout.list[GEMM_PART_B].pitch, F16 * 15);
     ck_assert_uint_eq(layout.problem.gemm.ldb, 15);
@@ -506,7 +507,7 @@ START_TEST(packed_and_apart_are_of_different_kernels)
     /* With a kernel that takes any leading dimension, A is moved apart and B is used where it is.
      */
     ck_assert(product_layout_apart(&problem, &wants_aligned, tensor_memory, &layout));
-    ck_assert_uint_eq(layout.places[GEMM_PART_B].bytes, 0);
+    ck_assert_uint_eq(layout.locations[GEMM_PART_B].bytes, 0);
     ck_assert_uint_eq(layout.problem.gemm.ldb, 16);
     ck_assert_uint_eq(layout.problem.gemm.lda, 8);
     ck_assert_uint_eq(layout.pitches[GEMM_PART_A], F16 * 7);
@@ -524,10 +525,10 @@ START_TEST(both_operands_are_moved_apart)
     ck_assert_uint_eq(layout.problem.gemm.lda, 8);
     ck_assert_uint_eq(layout.problem.gemm.ldb, 16);
     ck_assert_uint_eq(layout.workspace.bytes, 0);
-    const struct device_part a = layout.staging[GEMM_PART_A], b = layout.staging[GEMM_PART_B];
+    const struct device_location a = layout.staging[GEMM_PART_A], b = layout.staging[GEMM_PART_B];
     ck_assert_uint_eq(a.bytes, F16 * 2 * 3 * 7);
     ck_assert_uint_eq(b.bytes, F16 * 2 * 7 * 15);
-    ck_assert_uint_ge(a.offset, layout.places[GEMM_PART_C].offset + F32 * 2 * 3 * 15);
+    ck_assert_uint_ge(a.offset, layout.locations[GEMM_PART_C].offset + F32 * 2 * 3 * 15);
     ck_assert_uint_ge(b.offset, a.offset + a.bytes);
     ck_assert_uint_le(b.offset + b.bytes, layout.total_bytes);
 }
@@ -587,11 +588,11 @@ START_TEST(parts_of_an_attention_are_whole_aligned_and_apart)
     p.lens_q = p.lens_kv = lens;
     p.lse = &lse;
     ck_assert(place(&p, &kernel, nowhere, &layout));
-    const struct device_part all[] = {
-        layout.places[ATTENTION_PART_LENS_Q], layout.places[ATTENTION_PART_LENS_KV],
-        layout.places[ATTENTION_PART_Q],      layout.places[ATTENTION_PART_K],
-        layout.places[ATTENTION_PART_V],      layout.places[ATTENTION_PART_O],
-        layout.places[ATTENTION_PART_LSE],    layout.workspace};
+    const struct device_location all[] = {
+        layout.locations[ATTENTION_PART_LENS_Q], layout.locations[ATTENTION_PART_LENS_KV],
+        layout.locations[ATTENTION_PART_Q],      layout.locations[ATTENTION_PART_K],
+        layout.locations[ATTENTION_PART_V],      layout.locations[ATTENTION_PART_O],
+        layout.locations[ATTENTION_PART_LSE],    layout.workspace};
     const uint64_t bytes[] = {3 * 4,
                               3 * 4,
                               3 * 4 * 5 * 11 * 2,
@@ -611,13 +612,13 @@ START_TEST(parts_of_an_attention_are_whole_aligned_and_apart)
     ck_assert_uint_eq(layout.total_bytes, end);
 
     const struct attention_problem moved = moved_problem(&layout);
-    ck_assert_ptr_eq(moved.lens_q, range + layout.places[ATTENTION_PART_LENS_Q].offset);
-    ck_assert_ptr_eq(moved.lens_kv, range + layout.places[ATTENTION_PART_LENS_KV].offset);
-    ck_assert_ptr_eq(moved.q, range + layout.places[ATTENTION_PART_Q].offset);
-    ck_assert_ptr_eq(moved.k, range + layout.places[ATTENTION_PART_K].offset);
-    ck_assert_ptr_eq(moved.v, range + layout.places[ATTENTION_PART_V].offset);
-    ck_assert_ptr_eq(moved.o, range + layout.places[ATTENTION_PART_O].offset);
-    ck_assert_ptr_eq(moved.lse, range + layout.places[ATTENTION_PART_LSE].offset);
+    ck_assert_ptr_eq(moved.lens_q, range + layout.locations[ATTENTION_PART_LENS_Q].offset);
+    ck_assert_ptr_eq(moved.lens_kv, range + layout.locations[ATTENTION_PART_LENS_KV].offset);
+    ck_assert_ptr_eq(moved.q, range + layout.locations[ATTENTION_PART_Q].offset);
+    ck_assert_ptr_eq(moved.k, range + layout.locations[ATTENTION_PART_K].offset);
+    ck_assert_ptr_eq(moved.v, range + layout.locations[ATTENTION_PART_V].offset);
+    ck_assert_ptr_eq(moved.o, range + layout.locations[ATTENTION_PART_O].offset);
+    ck_assert_ptr_eq(moved.lse, range + layout.locations[ATTENTION_PART_LSE].offset);
 }
 END_TEST
 
@@ -626,11 +627,11 @@ START_TEST(what_an_attention_lacks_takes_no_memory)
     const struct attention_problem p = attention_of(ATTENTION_BHSD);
     struct device_layout layout;
     ck_assert(place(&p, &kernel, nowhere, &layout));
-    ck_assert_uint_eq(layout.places[ATTENTION_PART_LENS_Q].bytes +
-                          layout.places[ATTENTION_PART_LENS_KV].bytes +
-                          layout.places[ATTENTION_PART_LSE].bytes,
+    ck_assert_uint_eq(layout.locations[ATTENTION_PART_LENS_Q].bytes +
+                          layout.locations[ATTENTION_PART_LENS_KV].bytes +
+                          layout.locations[ATTENTION_PART_LSE].bytes,
                       0);
-    ck_assert_uint_eq(layout.places[ATTENTION_PART_Q].offset, 0);
+    ck_assert_uint_eq(layout.locations[ATTENTION_PART_Q].offset, 0);
     const struct attention_problem moved = moved_problem(&layout);
     ck_assert_ptr_null(moved.lens_q);
     ck_assert_ptr_null(moved.lens_kv);
@@ -647,13 +648,13 @@ START_TEST(k_and_v_in_tensor_memory_stay_there)
     ck_assert(place(&p, &kernel, nowhere, &with_both));
     ck_assert(place(&p, &kernel, tensor_memory, &layout));
     const struct attention_problem moved = moved_problem(&layout);
-    ck_assert_uint_eq(layout.places[ATTENTION_PART_K].bytes,
-                      _i & 1 ? 0 : with_both.places[ATTENTION_PART_K].bytes);
-    ck_assert_uint_eq(layout.places[ATTENTION_PART_V].bytes,
-                      _i & 2 ? 0 : with_both.places[ATTENTION_PART_V].bytes);
-    ck_assert_ptr_eq(moved.k, _i & 1 ? tensors : range + layout.places[ATTENTION_PART_K].offset);
+    ck_assert_uint_eq(layout.locations[ATTENTION_PART_K].bytes,
+                      _i & 1 ? 0 : with_both.locations[ATTENTION_PART_K].bytes);
+    ck_assert_uint_eq(layout.locations[ATTENTION_PART_V].bytes,
+                      _i & 2 ? 0 : with_both.locations[ATTENTION_PART_V].bytes);
+    ck_assert_ptr_eq(moved.k, _i & 1 ? tensors : range + layout.locations[ATTENTION_PART_K].offset);
     ck_assert_ptr_eq(moved.v,
-                     _i & 2 ? tensors + 256 : range + layout.places[ATTENTION_PART_V].offset);
+                     _i & 2 ? tensors + 256 : range + layout.locations[ATTENTION_PART_V].offset);
     ck_assert_uint_eq(layout.total_bytes,
                       with_both.total_bytes - (_i & 1 ? 1024 : 0) - (_i & 2 ? 1280 : 0));
 }
@@ -666,7 +667,7 @@ START_TEST(gaps_are_part_of_a_tensor_of_an_attention)
     struct device_layout layout;
     p.k_strides = attention_strides(ATTENTION_BHSD, p.kv_heads, p.skv, p.d + 5);
     ck_assert(place(&p, &kernel, nowhere, &layout));
-    ck_assert_uint_eq(layout.places[ATTENTION_PART_K].bytes, (3 * 2 * 7 * 16 - 5) * 2);
+    ck_assert_uint_eq(layout.locations[ATTENTION_PART_K].bytes, (3 * 2 * 7 * 16 - 5) * 2);
 }
 END_TEST
 

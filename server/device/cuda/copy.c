@@ -68,7 +68,7 @@ static struct work_copy packed_rows(const struct device_layout *layout, uint32_t
 /* Whether part number `i` is in tensor memory and is copied to or from the work's range. */
 static bool is_packed(const struct device_layout *layout, uint32_t i)
 {
-    return layout->places[i].bytes > 0 && (layout->resident & 1u << i) != 0;
+    return layout->locations[i].bytes > 0 && (layout->resident & 1u << i) != 0;
 }
 
 enum gemmd_error cuda_pack(cudaStream_t stream, const struct task *task,
@@ -80,7 +80,7 @@ enum gemmd_error cuda_pack(cudaStream_t stream, const struct task *task,
             continue;
         struct work_copy copy = packed_rows(layout, i);
         copy.from = operation_pointer(task->operation, &task->problem, i);
-        copy.to = range + layout->places[i].offset;
+        copy.to = range + layout->locations[i].offset;
         copy.from_pitch = layout->pitches[i];
         error = cuda_copy_rows(stream, &copy);
     }
@@ -108,9 +108,9 @@ static cudaError_t copy_result_out(cudaStream_t stream, const struct task *task,
                                    unsigned char *range)
 {
     void *to = operation_pointer(task->operation, &task->problem, i);
-    const unsigned char *from = range + layout->places[i].offset;
+    const unsigned char *from = range + layout->locations[i].offset;
     if (!is_packed(layout, i))
-        return cudaMemcpyAsync(to, from, layout->places[i].bytes, cudaMemcpyDefault, stream);
+        return cudaMemcpyAsync(to, from, layout->locations[i].bytes, cudaMemcpyDefault, stream);
     struct work_copy copy = packed_rows(layout, i);
     copy.from = from;
     copy.to = to;
@@ -123,7 +123,7 @@ cudaError_t cuda_copy_out(cudaStream_t stream, const struct work *work,
 {
     cudaError_t error = cudaSuccess;
     for (uint32_t i = layout->operation->operands; i < layout->count && error == cudaSuccess; i++)
-        if (layout->places[i].bytes > 0)
+        if (layout->locations[i].bytes > 0)
             error = copy_result_out(stream, &work->task, layout, i, range);
     for (uint32_t i = 0; i < work->copy_count && error == cudaSuccess; i++)
         error = cuda_copy_rows(stream, &work->copies[i]);

@@ -49,10 +49,10 @@ static void move_parts(struct gathering *gathering, const struct device_layout *
     const uint32_t operands = task->operation->operands;
     const uint32_t begin = results ? operands : 0, end = results ? layout->count : operands;
     for (uint32_t i = begin; i < end; i++) {
-        unsigned char *there = range + layout->places[i].offset;
+        unsigned char *there = range + layout->locations[i].offset;
         void *host = operation_pointer(task->operation, &task->problem, i);
         gathering_move(gathering, results ? host : there, results ? there : host,
-                       layout->places[i].bytes);
+                       layout->locations[i].bytes);
     }
 }
 
