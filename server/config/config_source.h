@@ -41,9 +41,6 @@ enum gemmd_error config_read_file(struct config_reader *reader, const char *path
 enum gemmd_error config_read_defaults(struct config_reader *reader);
 /* Sets the defaults that depend on other options. */
 void config_derive(struct config_reader *reader);
-/* Reads all sources from the strongest to the weakest, with the defaults. */
-enum gemmd_error config_read_sources(struct config_reader *reader, int argc, char *const argv[],
-                                     char *const environment[]);
 /* Finds options that contradict each other. */
 enum gemmd_error config_check(struct config_reader *reader);
 
