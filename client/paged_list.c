@@ -7,6 +7,7 @@
 #include "client/client.h"
 #include "client/daemon.h"
 #include "client/failure.h"
+#include "client/query.h"
 
 static enum gemmd_error not_a_list(const struct paged_list *list, struct gemmd_error_info *error)
 {
@@ -65,9 +66,10 @@ enum gemmd_error paged_list_fetch(struct gemmd_client *client, struct paged_list
 {
     enum gemmd_error code;
     do {
-        char path[sizeof list->after + 32], *text = NULL;
-        snprintf(path, sizeof path, "%s%s%s", list->path, list->after[0] != '\0' ? "?after=" : "",
-                 list->after);
+        char path[3 * sizeof list->after + 32], *text = NULL;
+        snprintf(path, sizeof path, "%s", list->path);
+        if (list->after[0] != '\0')
+            (void)query_append(path, sizeof path, "after", list->after);
         code = daemon_text(client, path, client->options.retries, &text, error);
         if (code == GEMMD_OK)
             code = read_page(list, text, error);

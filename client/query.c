@@ -1,7 +1,6 @@
 #include "client/query.h"
 
 #include <gemmd/gemmd.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -11,7 +10,44 @@ void query_begin(struct query *query, const struct parameter_table *table, char 
     *query = (struct query){
         .text = out, .room = room, .table = table, .request = request, .fault = fault};
     *fault = (struct fault){.code = GEMMD_OK};
-    query->length = (size_t)snprintf(out, room, "%s", table->path);
+    snprintf(out, room, "%s", table->path);
+}
+
+/* Writes a value, percent-encoded, and returns the length of the whole value, as snprintf does. */
+static size_t query_encode(char *out, size_t room, const char *value)
+{
+    static const char plain[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~,";
+    size_t length = 0;
+    for (; *value != '\0'; value++) {
+        char text[4];
+        const size_t part =
+            (size_t)snprintf(text, sizeof text, strchr(plain, *value) != NULL ? "%c" : "%%%02X",
+                             (unsigned char)*value);
+        if (length + part < room)
+            memcpy(out + length, text, part + 1);
+        length += part;
+    }
+    return length;
+}
+
+bool query_append(char *target, size_t room, const char *name, const char *value)
+{
+    const size_t before = strlen(target);
+    const int front = snprintf(target + before, room - before,
+                               "%c%s=", strchr(target, '?') == NULL ? '?' : '&', name);
+    const size_t begin = before + (size_t)front;
+    if (begin < room && query_encode(target + begin, room - begin, value) < room - begin)
+        return true;
+    target[before] = '\0';
+    return false;
+}
+
+bool query_append_u64(char *target, size_t room, const char *name, uint64_t value)
+{
+    char text[24];
+    snprintf(text, sizeof text, "%llu", (unsigned long long)value);
+    return query_append(target, room, name, text);
 }
 
 void query_add(struct query *query, const char *name, const char *value)
@@ -19,12 +55,8 @@ void query_add(struct query *query, const char *name, const char *value)
     if (query->fault->code != GEMMD_OK ||
         parameter_set(query->table, query->request, name, value, query->fault) != GEMMD_OK)
         return;
-    int written = snprintf(query->text + query->length, query->room - query->length, "%c%s=%s",
-                           strchr(query->text, '?') == NULL ? '?' : '&', name, value);
-    if (written < 0 || (size_t)written >= query->room - query->length)
+    if (!query_append(query->text, query->room, name, value))
         fault_set(query->fault, GEMMD_ERR_MALFORMED, name, "the parameters are too long");
-    else
-        query->length += (size_t)written;
 }
 
 void query_add_u64(struct query *query, const char *name, uint64_t value)

@@ -8,6 +8,7 @@
 #define CLIENT_QUERY_H
 
 #include <gemmd/dtypes.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -16,11 +17,18 @@
 
 struct query {
     char *text;
-    size_t length, room;
+    size_t room;
     const struct parameter_table *table;
     void *request;       /* the request that the table describes */
     struct fault *fault; /* the first fault */
 };
+
+/* Appends a parameter to a target, which is a path with or without a query. Every parameter that
+ * libgemmd sends is written here. The value is percent-encoded, since a "+" in a query is a space;
+ * commas stay, for the lists of numbers. False if the parameter does not fit in the `room` bytes of
+ * `target`, which then is as it was. */
+bool query_append(char *target, size_t room, const char *name, const char *value);
+bool query_append_u64(char *target, size_t room, const char *name, uint64_t value);
 
 /* Begins a query with the table's path, which has to fit in the `room` bytes of `out`. All pointers
  * are borrowed; `fault` is cleared. */

@@ -7,9 +7,11 @@
 #include "client/etag.h"
 #include "client/failure.h"
 #include "client/payload.h"
+#include "client/query.h"
 #include "client/record.h"
 #include "client/resource.h"
 #include "client/schedule.h"
+#include "client/shape_text.h"
 #include "client/stored.h"
 #include "proto/safetensors.h"
 
@@ -113,17 +115,16 @@ static enum gemmd_error check_put(const struct gemmd_tensor_put *put, struct ten
 static void write_put(struct gemmd_request *request, const struct gemmd_tensor_put *put,
                       const struct tensor *tensor, const struct tensor *scale)
 {
-    size_t room = sizeof request->target;
-    size_t at =
-        (size_t)snprintf(request->target, room, "/tensors/%s?dtype=%s&shape=%llu", put->name,
-                         gemmd_dtype_name(put->dtype), (unsigned long long)put->dims[0]);
-    for (uint32_t i = 1; i < put->rank; i++)
-        at += (size_t)snprintf(request->target + at, room - at, ",%llu",
-                               (unsigned long long)put->dims[i]);
+    /* The target has room for the longest name and shape. */
+    char *target = request->target, shape[SHAPE_TEXT_BYTES];
+    const size_t room = sizeof request->target;
+    snprintf(target, room, "/tensors/%s", put->name);
+    (void)query_append(target, room, "dtype", gemmd_dtype_name(put->dtype));
+    (void)query_append(target, room, "shape", shape_text(put->rank, put->dims, shape));
     if (put->evictable != 0)
-        at += (size_t)snprintf(request->target + at, room - at, "&evictable=1");
+        (void)query_append_u64(target, room, "evictable", 1);
     if (put->contiguous != 0)
-        snprintf(request->target + at, room - at, "&contiguous=1");
+        (void)query_append_u64(target, room, "contiguous", 1);
     if (put->etag != NULL)
         memcpy(request->etag, put->etag, strlen(put->etag) + 1);
     else

@@ -6,6 +6,7 @@
 
 #include "client/outcome.h"
 #include "client/pool.h"
+#include "client/query.h"
 
 /* From this length of body or result on, a transfer has large buffers. */
 #define BULK_BYTES (UINT64_C(256) * 1024)
@@ -45,15 +46,13 @@ static void write_url(struct transfer *transfer, struct gemmd_request *request, 
     if (left_ms > operation->time_max_ms)
         left_ms = operation->time_max_ms;
     request->told_ms = 0;
+    snprintf(transfer->url, sizeof transfer->url, "%s%s", base, request->target);
     if (operation->time_parameter == NULL || request->untimed ||
-        (refused_ms > 0 && left_ms >= refused_ms)) {
-        snprintf(transfer->url, sizeof transfer->url, "%s%s", base, request->target);
+        (refused_ms > 0 && left_ms >= refused_ms))
         return;
-    }
     request->told_ms = left_ms > 0 ? (uint32_t)left_ms : 1;
-    snprintf(transfer->url, sizeof transfer->url, "%s%s%c%s=%u", base, request->target,
-             strchr(request->target, '?') != NULL ? '&' : '?', operation->time_parameter,
-             request->told_ms);
+    (void)query_append_u64(transfer->url, sizeof transfer->url, operation->time_parameter,
+                           request->told_ms);
 }
 
 static struct curl_slist *put_before(struct transfer *transfer, struct curl_slist *list,

@@ -52,6 +52,16 @@ def test_npy_files(layout, dtype, run, tmp_path, rng):
     assert_right(problem, operands, got.tobytes(), lse=lse)
 
 
+@pytest.mark.parametrize("options", [["--scale", "1e17"], ["--softcap", "1e17"]], ids=" ".join)
+def test_numbers_whose_exponent_has_a_sign(options, run, tmp_path, rng):
+    """Without scores, a row is the mean of V. In a query a "+" that is not percent-encoded is a space."""
+    v = rng.uniform(-1, 1, (1, 2, 8, 4)).astype(np.float32)
+    files = write(tmp_path, [np.zeros_like(v), np.ones_like(v), v])
+    succeed(run("attention", *files, "-o", "O.npy", *options))
+    mean = np.broadcast_to(v.mean(2, keepdims=True), v.shape)
+    np.testing.assert_allclose(np.load(tmp_path / "O.npy"), mean, atol=1e-6)
+
+
 @pytest.mark.parametrize("layout", ["bhsd", "bshd"])
 @pytest.mark.parametrize("rank", [2, 3])
 def test_leading_dimensions_may_be_left_out(layout, rank, run, tmp_path, rng):

@@ -37,6 +37,23 @@ def test_right(options, run):
     assert 0 <= check["largest_error"] <= 1
 
 
+@pytest.mark.parametrize("command", [
+    "gemm --random 5x6x7 --alpha 1e17", "gemm --random 5x6x7 --dtype f64 --alpha 2.5e+30",
+    "conv --random 1x2x5x5 --filters 3 --filter-h 3 --filter-w 3 --alpha 1e17",
+    "softmax --random 3x40 --scale 1e17"])
+def test_numbers_whose_exponent_has_a_sign(command, run):
+    """In a query a "+" that is not percent-encoded is a space."""
+    result = run(*command.split(), "--check")
+    assert result.returncode == DONE and b"checked" in result.stderr, result.stderr
+
+
+def test_beta_with_an_exponent(run, tmp_path):
+    for name in ("A", "B", "c0"):
+        (tmp_path / f"{name}.npy").write_bytes(npy(np.ones((2, 2))))
+    succeed(run("gemm", "A.npy", "B.npy", "-o", "C.npy", "--c0", "c0.npy", "--beta", "1e17"))
+    np.testing.assert_array_equal(np.load(tmp_path / "C.npy"), np.full((2, 2), 1e17 + 2))
+
+
 def test_bias_c0_and_files(run, tmp_path, rng):
     for name, shape in (("A", (2, 6, 40)), ("B", (2, 40, 9)), ("c0", (2, 6, 9)), ("bias", (9,))):
         (tmp_path / f"{name}.npy").write_bytes(npy(rng.uniform(-1, 1, shape).astype(np.float32)))

@@ -1,5 +1,6 @@
 /* client/query.c: the parameters of a request, as they are written in its path. */
 #include <check.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,9 +23,43 @@ START_TEST(parameters_follow_the_path)
     query_add_if_named(&query, "b", "weights");
     ck_assert_int_eq(fault.code, GEMMD_OK);
     ck_assert_str_eq(text, "/gemm?m=10&alpha=0.5&beta=-2&b=weights");
-    ck_assert_uint_eq(query.length, strlen(text));
     ck_assert_uint_eq(request.m, 10);
     ck_assert_str_eq(request.b, "weights");
+}
+END_TEST
+
+/* A "+" in a query is a space, and "&" and "#" would end the value. */
+START_TEST(values_are_percent_encoded)
+{
+    char text[128];
+    struct gemm_request request;
+    struct fault fault;
+    struct query query;
+    gemm_request_init(&request);
+    query_begin(&query, &gemm_parameter_table, text, sizeof text, &request, &fault);
+    query_add_f64(&query, "alpha", 1e17);
+    query_add_f64(&query, "beta", -1e-17);
+    ck_assert_int_eq(fault.code, GEMMD_OK);
+    ck_assert_str_eq(text, "/gemm?alpha=1e%2B17&beta=-1.0000000000000001e-17");
+    snprintf(text, sizeof text, "/jobs");
+    ck_assert(query_append(text, sizeof text, "after", "a,b &#%\xc3\xbf~.-_"));
+    ck_assert_str_eq(text, "/jobs?after=a,b%20%26%23%25%C3%BF~.-_");
+    ck_assert(query_append_u64(text, sizeof text, "wait_ms", 7));
+    ck_assert_str_eq(text, "/jobs?after=a,b%20%26%23%25%C3%BF~.-_&wait_ms=7");
+}
+END_TEST
+
+/* "/t?v=%2B" has eight characters. */
+START_TEST(encoded_values_that_do_not_fit_leave_the_target)
+{
+    for (size_t room = 3; room <= 9; room++) {
+        char *text = malloc(room);
+        ck_assert_ptr_nonnull(text);
+        memcpy(text, "/t", 3);
+        ck_assert_int_eq(query_append(text, room, "v", "+"), room == 9);
+        ck_assert_str_eq(text, room == 9 ? "/t?v=%2B" : "/t");
+        free(text);
+    }
 }
 END_TEST
 
@@ -47,7 +82,7 @@ START_TEST(parameters_that_do_not_fit_are_refused)
             ck_assert_int_eq(fault.code, GEMMD_ERR_MALFORMED);
             ck_assert_str_eq(fault.field, "m");
             query_add_u64(&query, "n", 1);
-            ck_assert_uint_eq(query.length, strlen("/gemm"));
+            ck_assert_str_eq(text, "/gemm");
             ck_assert_uint_eq(request.n, 0);
         }
         free(text);
@@ -60,6 +95,8 @@ int main(void)
     Suite *suite = suite_create("client_query");
     TCase *tests = tcase_create("client_query");
     tcase_add_test(tests, parameters_follow_the_path);
+    tcase_add_test(tests, values_are_percent_encoded);
+    tcase_add_test(tests, encoded_values_that_do_not_fit_leave_the_target);
     tcase_add_test(tests, parameters_that_do_not_fit_are_refused);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
