@@ -11,6 +11,7 @@
 #include "client/failure.h"
 #include "client/pool.h"
 #include "client/record.h"
+#include "client/schedule.h"
 
 #define DEFAULT_URL "http://127.0.0.1:8080"
 
@@ -145,13 +146,49 @@ static enum gemmd_error client_write_headers(struct gemmd_client *client, const 
     return GEMMD_OK;
 }
 
-/* curl_global_init has to be called once in a process. `curl_once` is the only state of the library
- * that does not belong to a client. */
-static pthread_once_t curl_once = PTHREAD_ONCE_INIT;
+/* curl_global_init has to be called once in a process, and forks have to be noticed. `process_once`
+ * and `fork_count` are the only state of the library that does not belong to a client. Process ids
+ * would not tell a fork from a process whose id is used again. */
+static pthread_once_t process_once = PTHREAD_ONCE_INIT;
+static uint32_t fork_count; /* of the calling process and its ancestors; written while the process
+                               has one thread */
 
-static void start_curl(void)
+static void count_fork(void)
+{
+    fork_count++;
+}
+
+static void start_process(void)
 {
     curl_global_init(CURL_GLOBAL_DEFAULT);
+    pthread_atfork(NULL, NULL, count_fork);
+}
+
+/* Leaves everything that is in use to the parent process. */
+static void client_disown(struct gemmd_client *client)
+{
+    loop_disown(&client->loop);
+    schedule_end_all(client, GEMMD_ERR_CANCELLED,
+                     "the request belongs to the process that this process was forked from");
+    pool_free(client);
+    shared_memory_disown(client);
+}
+
+bool client_enter(struct gemmd_client *client)
+{
+    if (client->forks == fork_count)
+        return true;
+    client_disown(client);
+    if (!loop_reopen(&client->loop, client->options.max_in_flight))
+        return false;
+    client->random = backoff_seed(); /* else parent and child would repeat at the same times */
+    client->forks = fork_count;
+    return true;
+}
+
+uint32_t gemmd_in_flight(const struct gemmd_client *client)
+{
+    return client->forks == fork_count ? client->queued_count + client->running_count : 0;
 }
 
 struct gemmd_client *gemmd_client_new(const struct gemmd_options *given,
@@ -159,12 +196,13 @@ struct gemmd_client *gemmd_client_new(const struct gemmd_options *given,
 {
     struct gemmd_options options;
     failure_clear(error);
-    pthread_once(&curl_once, start_curl);
+    pthread_once(&process_once, start_process);
     if (read_options(&options, given, error) != GEMMD_OK)
         return NULL;
     struct gemmd_client *client = calloc(1, sizeof *client);
     if (client == NULL)
         goto no_memory;
+    client->forks = fork_count;
     client->loop.epoll = client->loop.timer = -1;
     client->check_us = LOOP_NEVER;
     client->random = backoff_seed();
@@ -210,6 +248,10 @@ void gemmd_client_free(struct gemmd_client *client)
 {
     if (client == NULL)
         return;
+    if (client->forks != fork_count) {
+        client_disown(client);
+        client->forks = fork_count;
+    }
     while (!TAILQ_EMPTY(&client->requests))
         gemmd_request_free(TAILQ_FIRST(&client->requests));
     pool_free(client);

@@ -122,6 +122,7 @@ struct gemmd_request {
 TAILQ_HEAD(request_list, gemmd_request);
 
 struct gemmd_client {
+    uint32_t forks; /* client_enter's count of forks when the client was last made anew */
     struct address address;
     struct gemmd_options options; /* without the strings, which are NULL */
     char *ca_file, *cert_file, *key_file;
@@ -141,6 +142,12 @@ struct gemmd_client {
     struct transfer *idle, *idle_bulk; /* unused transfers for small and for large bodies */
     uint32_t idle_bulk_count;
 };
+
+/* Every function of the library that uses a client calls client_enter first. In the child of a fork
+ * the first call makes the client anew: the parent's requests end, and connections, epoll set and
+ * shared memory become the child's own. False if there is no memory or no descriptor for them; no
+ * request is then in flight, and none can be sent before a later call has succeeded. */
+bool client_enter(struct gemmd_client *client);
 
 /* Returns a new request, not yet submitted, which the caller releases with gemmd_request_free. The
  * request's deadline is the client's, or that of `call` if that is earlier. Returns NULL with

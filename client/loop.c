@@ -1,5 +1,6 @@
 #include "client/loop.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -134,6 +135,38 @@ void loop_close(struct loop *loop)
     if (loop->epoll >= 0)
         close(loop->epoll);
     free(loop->watches);
+    *loop = (struct loop){.epoll = -1, .timer = -1, .armed_us = LOOP_NEVER, .timer_us = LOOP_NEVER};
+}
+
+void loop_disown(struct loop *loop)
+{
+    for (uint32_t number = 0; number < loop->watch_room; number++) {
+        struct loop_watch *watch = &loop->watches[number];
+        /* Neither TLS nor libcurl can send on an epoll descriptor. */
+        if (watch->ours)
+            (void)dup3(loop->epoll, (int)number, O_CLOEXEC);
+        watch->events = 0;
+    }
+}
+
+bool loop_reopen(struct loop *loop, uint32_t connections)
+{
+    const int number = loop->epoll;
+    const bool watched = loop->timer >= 0;
+    loop->epoll = -1;
+    loop_close(loop);
+    bool opened = loop_open(loop, connections);
+    if (opened && number >= 0) {
+        opened = dup3(loop->epoll, number, O_CLOEXEC) == number;
+        close(loop->epoll);
+        loop->epoll = number;
+    } else if (number >= 0) {
+        close(number);
+    }
+    if (opened && (!watched || loop_watch(loop) >= 0))
+        return true;
+    loop_close(loop);
+    return false;
 }
 
 /* The longest wait of one turn, which epoll_wait takes as an int. A longer wait is several turns.

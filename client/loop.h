@@ -41,6 +41,13 @@ uint64_t loop_now_us(void);
  * memory or no file descriptor. The caller calls loop_close in any case. */
 bool loop_open(struct loop *loop, uint32_t connections);
 void loop_close(struct loop *loop);
+/* In the child of a fork: puts an unconnected descriptor in the place of every connection, so that
+ * ending the transfers of the parent process sends nothing on the parent's connections and changes
+ * nothing that the parent watches. */
+void loop_disown(struct loop *loop);
+/* Opens a loop that was disowned again, without connections. The descriptor of loop_watch keeps its
+ * number. False if there is no memory or no file descriptor: the loop is closed. */
+bool loop_reopen(struct loop *loop, uint32_t connections);
 /* Waits until a socket is ready, libcurl's timer is due or the time is `until_us`, whichever is
  * first, and lets libcurl handle the events. Does not wait if `until_us` is past. False if there
  * was no memory to watch a socket; some transfer may then never report an event again. */

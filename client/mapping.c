@@ -21,6 +21,7 @@ struct mapping {
     unsigned char *start;
     uint64_t bytes;
     int fd;
+    bool is_private;
     uint32_t number;
     struct block *first;
     uint64_t lost_bytes;
@@ -151,6 +152,14 @@ bool mapping_has(const struct mapping *mapping, const void *at, uint64_t bytes, 
         return false;
     *offset = from - start;
     return true;
+}
+
+void mapping_make_private(struct mapping *mapping)
+{
+    /* Mapping the file again would lose what the process has written to a private mapping. */
+    if (!mapping->is_private)
+        mapping->is_private = mmap(mapping->start, mapping->bytes, PROT_READ | PROT_WRITE,
+                                   MAP_PRIVATE | MAP_FIXED, mapping->fd, 0) != MAP_FAILED;
 }
 
 bool mapping_is_worn(const struct mapping *mapping)

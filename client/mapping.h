@@ -33,6 +33,9 @@ void mapping_lose(struct mapping *mapping, void *block);
 /* Returns whether the `bytes` bytes at `at` lie in the mapping. If so, sets `*offset` to their
  * offset from the mapping's start. */
 bool mapping_has(const struct mapping *mapping, const void *at, uint64_t bytes, uint64_t *offset);
+/* In the child of a fork: makes the memory private to the calling process, so that the process
+ * writes nothing to the memory of the parent and of the daemon. */
+void mapping_make_private(struct mapping *mapping);
 /* Returns whether more than half of the mapping is lost. */
 bool mapping_is_worn(const struct mapping *mapping);
 /* Returns whether a block is in use: handed out, and neither given back nor lost. */

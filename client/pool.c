@@ -109,4 +109,5 @@ void pool_free(struct gemmd_client *client)
     free_transfers(client->idle);
     free_transfers(client->idle_bulk);
     client->idle = client->idle_bulk = NULL;
+    client->idle_bulk_count = 0;
 }

@@ -42,7 +42,7 @@ struct gemmd_request *request_new(struct gemmd_client *client, const struct oper
         failure_set(error, GEMMD_ERR_USAGE, "traceparent", TRACEPARENT_FORM);
         return NULL;
     }
-    struct gemmd_request *request = calloc(1, sizeof *request);
+    struct gemmd_request *request = client_enter(client) ? calloc(1, sizeof *request) : NULL;
     if (request == NULL) {
         failure_set(error, GEMMD_ERR_OUT_OF_MEMORY, NULL, "there is no memory for a request");
         return NULL;
@@ -99,6 +99,7 @@ int gemmd_wait(struct gemmd_request *request, int64_t timeout_ms)
 {
     uint64_t until = wait_until(timeout_ms);
     bool over = false;
+    (void)client_enter(request->client);
     while (request->state != REQUEST_DONE && !over) {
         over = until <= loop_now_us();
         schedule_turn(request->client, until);
@@ -113,6 +114,7 @@ struct gemmd_request *gemmd_wait_any(struct gemmd_client *client, int64_t timeou
 {
     uint64_t until = wait_until(timeout_ms);
     bool over = false;
+    (void)client_enter(client);
     while (TAILQ_EMPTY(&client->done) && gemmd_in_flight(client) > 0 && !over) {
         over = until <= loop_now_us();
         schedule_turn(client, until);
@@ -125,6 +127,7 @@ struct gemmd_request *gemmd_wait_any(struct gemmd_client *client, int64_t timeou
 
 uint32_t gemmd_advance(struct gemmd_client *client, int64_t timeout_ms)
 {
+    (void)client_enter(client);
     uint64_t until = wait_until(timeout_ms), done_before = client->done_count;
     bool over = gemmd_in_flight(client) == 0;
     if (over) /* call the callbacks that are due, and do not wait */
@@ -138,21 +141,18 @@ uint32_t gemmd_advance(struct gemmd_client *client, int64_t timeout_ms)
 
 void gemmd_on_done(struct gemmd_request *request, gemmd_done_function call)
 {
+    (void)client_enter(request->client);
     schedule_call(request, call);
 }
 
 int gemmd_fd(struct gemmd_client *client)
 {
-    return schedule_watch(client);
-}
-
-uint32_t gemmd_in_flight(const struct gemmd_client *client)
-{
-    return client->queued_count + client->running_count;
+    return client_enter(client) ? schedule_watch(client) : -1;
 }
 
 void gemmd_cancel(struct gemmd_request *request)
 {
+    (void)client_enter(request->client);
     if (request->state == REQUEST_DONE)
         return;
     failure_set(&request->error, GEMMD_ERR_CANCELLED, NULL, "the caller cancelled the request");
@@ -243,6 +243,7 @@ static void fill_result(struct gemmd_request *request, struct gemmd_result *out)
 enum gemmd_error gemmd_request_result(struct gemmd_request *request, struct gemmd_result *result,
                                       struct gemmd_error_info *error)
 {
+    (void)client_enter(request->client);
     if (request->state != REQUEST_DONE)
         return failure_set(error, GEMMD_ERR_CONFLICT, NULL, "the request is not done yet");
     if (error != NULL)

@@ -304,6 +304,17 @@ static void give_up_running(struct gemmd_client *client)
     }
 }
 
+void schedule_end_all(struct gemmd_client *client, enum gemmd_error code, const char *message)
+{
+    struct request_list *const lists[] = {&client->running, &client->queued};
+    struct gemmd_request *request;
+    for (int i = 0; i < 2; i++)
+        while ((request = TAILQ_FIRST(lists[i])) != NULL) {
+            failure_set(&request->error, code, NULL, "%s", message);
+            abort_request(request);
+        }
+}
+
 void schedule_submit(struct gemmd_request *request)
 {
     struct gemmd_client *client = request->client;

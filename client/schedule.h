@@ -12,6 +12,8 @@ void schedule_submit(struct gemmd_request *request);
 /* Waits for a socket or a timer, until `until_us` at most, handles the events, and calls the
  * callbacks of requests that are done. */
 void schedule_turn(struct gemmd_client *client, uint64_t until_us);
+/* Ends all requests that are not done with the error `code` and `message`. */
+void schedule_end_all(struct gemmd_client *client, enum gemmd_error code, const char *message);
 /* Ends a request at once and makes it DONE. The caller has set request->error. */
 void schedule_cancel(struct gemmd_request *request);
 /* Notes that the caller knows that the request is done. */

@@ -101,6 +101,25 @@ void shared_memory_close(struct gemmd_client *client)
     mapping_free(shared->mapping);
 }
 
+void shared_memory_disown(struct gemmd_client *client)
+{
+    struct shared_memory_client *shared = &client->shared_memory;
+    const uint32_t room = sizeof shared->replaced / sizeof shared->replaced[0];
+    for (uint32_t i = 0; i < shared->replaced_count; i++)
+        mapping_make_private(shared->replaced[i]);
+    free_replaced(shared);
+    if (shared->mapping == NULL)
+        return;
+    mapping_make_private(shared->mapping);
+    if (shared->replaced_count == room) { /* the mapping holds memory of the caller */
+        shared->refused = true;
+        return;
+    }
+    shared->replaced[shared->replaced_count++] = shared->mapping;
+    shared->mapping = NULL;
+    free_replaced(shared);
+}
+
 static bool shared_memory_is_possible(const struct gemmd_client *client)
 {
     return client->address.unix_path != NULL && client->options.shared != GEMMD_SHARED_NEVER &&
@@ -111,6 +130,7 @@ void *gemmd_memory_alloc(struct gemmd_client *client, uint64_t bytes,
                          struct gemmd_error_info *error)
 {
     void *block = NULL;
+    (void)client_enter(client);
     struct mapping *mapping =
         shared_memory_is_possible(client) ? current_mapping(client, bytes) : NULL;
     failure_clear(error);
@@ -129,6 +149,7 @@ void *gemmd_memory_alloc(struct gemmd_client *client, uint64_t bytes,
 void gemmd_memory_free(struct gemmd_client *client, void *block)
 {
     struct shared_memory_client *shared = &client->shared_memory;
+    (void)client_enter(client);
     if (block == NULL || (shared->mapping != NULL && mapping_give(shared->mapping, block)))
         return;
     for (uint32_t i = 0; i < shared->replaced_count; i++)

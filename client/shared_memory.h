@@ -73,6 +73,9 @@ int shared_memory_before_request(void *user, char *peer, char *own, int peer_por
 enum { SHARED_MEMORY_BASE_MAX = 48 };
 void shared_memory_base(const struct gemmd_request *request, char out[SHARED_MEMORY_BASE_MAX]);
 
+/* In the child of a fork, in which no request is in flight: keeps the memory that the caller has
+ * from gemmd_memory_alloc() as private memory. Later requests use a mapping of the child's own. */
+void shared_memory_disown(struct gemmd_client *client);
 /* Releases all mappings of a client that is released. */
 void shared_memory_close(struct gemmd_client *client);
 

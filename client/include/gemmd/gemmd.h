@@ -43,6 +43,15 @@
  * that use this library. A program that also uses libcurl directly from several threads calls
  * curl_global_init() before it uses either library.
  *
+ * Forks. Parent and child of a fork() may both go on using a client. The first function that the
+ * child calls with the client, or with a request of the client, gives the child connections and
+ * shared memory of its own. The requests that were in flight go on in the parent. In the child they
+ * are done with GEMMD_ERR_CANCELLED, and their callbacks are called. Memory from
+ * gemmd_memory_alloc() is private to the child after that first call, and must not be written by
+ * the child before the call. A child whose event loop watches gemmd_fd() calls gemmd_fd() before
+ * the loop runs and watches the descriptor anew; the descriptor's number is the same. A client that
+ * another thread was using during the fork must not be used in the child. Since version 0.2.
+ *
  * Time. Every duration is in milliseconds, measured with a monotonic clock. Every wait ends: what
  * is left of a request's total time is sent to the daemon as the request's deadline, and the daemon
  * drops work whose deadline has passed. If the total time is longer than the daemon's

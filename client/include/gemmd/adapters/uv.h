@@ -11,6 +11,9 @@
  * move forward in the loop without any function that waits. The adapter keeps the loop running
  * until the adapter is detached, or unreferenced with uv_unref((uv_handle_t *)&adapter.poll).
  *
+ * In the child of a fork an attached adapter goes on with the child's own connections, if the child
+ * calls gemmd_fd() with the client and uv_loop_fork() with the loop before the loop runs.
+ *
  * The adapter consists of this header alone. A program that includes the header links libuv;
  * libgemmd itself does not need libuv.
  */
