@@ -81,8 +81,9 @@ static void print_lines(const struct bench_run *run, const struct figures *f)
 {
     char text[UNITS_ROOM];
     bench_subject_print(&run->subject);
-    printf(" by %s, %u connections", run->kernel[0] != '\0' ? run->kernel : "none",
-           run->connections);
+    printf(" by ");
+    (void)terminal_put(run->kernel[0] != '\0' ? run->kernel : "none", stdout);
+    printf(", %u connections", run->connections);
     if (run->in_flight > run->connections)
         printf(", %u in flight", run->in_flight);
     putchar('\n');

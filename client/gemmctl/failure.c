@@ -8,7 +8,9 @@
 static void print_sentence(const struct context *context, const char *sentence)
 {
     bool color = context->terminal.err_color;
-    fprintf(stderr, "%sgemmctl:%s %s\n", terminal_red(color), terminal_plain(color), sentence);
+    fprintf(stderr, "%sgemmctl:%s ", terminal_red(color), terminal_plain(color));
+    (void)terminal_put(sentence, stderr);
+    fputc('\n', stderr);
 }
 
 enum exit_code exit_code_of(const struct gemmd_error_info *error)

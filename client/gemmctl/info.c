@@ -21,7 +21,7 @@ static void print_scalar(const char *name, const json_t *value)
 {
     static const char *const units[] = {"KiB", "MiB", "GiB", "TiB"};
     if (json_is_string(value)) {
-        printf("%s", json_string_value(value));
+        (void)terminal_put(json_string_value(value), stdout);
     } else if (json_is_integer(value)) {
         json_int_t number = json_integer_value(value);
         double scaled = (double)number;
@@ -72,7 +72,9 @@ static void print_entry(const char *name, json_t *value, int depth, bool color)
 {
     int indent = depth * 2;
     if (is_scalar(value) || is_list_of_scalars(value)) {
-        printf("%*s%-*s ", indent, "", 28 - indent, name);
+        printf("%*s", indent, "");
+        const int free_columns = 28 - indent - (int)terminal_put(name, stdout);
+        printf("%*s ", free_columns > 0 ? free_columns : 0, "");
         if (is_scalar(value))
             print_scalar(name, value);
         else
@@ -82,8 +84,9 @@ static void print_entry(const char *name, json_t *value, int depth, bool color)
     }
     if (depth == 0)
         putchar('\n');
-    printf("%*s%s%s%s\n", indent, "", terminal_bold(color && depth == 0), name,
-           terminal_plain(color && depth == 0));
+    printf("%*s%s", indent, "", terminal_bold(color && depth == 0));
+    (void)terminal_put(name, stdout);
+    printf("%s\n", terminal_plain(color && depth == 0));
     if (json_is_object(value)) {
         print_object(value, depth + 1, color);
         return;

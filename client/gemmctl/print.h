@@ -12,7 +12,8 @@
 
 enum { PRINT_JSON_VERSION = 2 };
 
-/* Prints a document with indentation and a newline, and releases it. Nothing is printed for NULL,
+/* Prints a document with indentation and a newline, and releases it. A control character in a
+ * string is escaped: jansson escapes C0, and print_json DEL and C1. Nothing is printed for NULL,
  * which json_pack returns when memory has run out. */
 void print_json(json_t *root);
 

@@ -37,7 +37,7 @@ int command_metrics(const struct context *context)
         if (option_flag(context->arguments, OPTION_JSON))
             print_series(text);
         else
-            fputs(text, stdout);
+            terminal_put_lines(text, stdout);
         gemmd_free(text);
         code = EXIT_OK;
     }

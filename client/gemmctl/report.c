@@ -122,8 +122,10 @@ static void print_line(const struct gemmd_result *result, const char *path,
     if (work->scale_path != NULL)
         fprintf(stderr, " with scales %s",
                 report_shape(result->scale_rank, result->scale_dims, shape));
-    if (result->kernel[0] != '\0')
-        fprintf(stderr, " by %s", result->kernel);
+    if (result->kernel[0] != '\0') {
+        fputs(" by ", stderr);
+        (void)terminal_put(result->kernel, stderr);
+    }
     fprintf(stderr, " in %.3f ms", result->elapsed_ms);
     if (rate > 0)
         fprintf(stderr, ", %s", rate_text(work, rate, text));

@@ -33,7 +33,7 @@ void table_add(struct table *table, const char *const cells[])
     }
     char **row = &table->cells[table->rows++ * table->column_count];
     for (uint32_t i = 0; i < table->column_count; i++) {
-        row[i] = strdup(cells[i]);
+        row[i] = terminal_visible(cells[i]);
         table->failed = table->failed || row[i] == NULL;
     }
 }

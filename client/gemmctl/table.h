@@ -25,7 +25,8 @@ struct table {
 
 /* Starts a table without rows. */
 void table_start(struct table *table, const struct table_column *columns, uint32_t column_count);
-/* Adds a row with copies of `cells`, [column_count]. A row for which there is no memory makes
+/* Adds a row with copies of `cells`, [column_count], in which control characters are visible
+ * (terminal.h). A row for which there is no memory makes
  * table_print fail. */
 void table_add(struct table *table, const char *const cells[]);
 /* Prints the titles, in bold if `bold` is true, and the rows; nothing if the table has no rows.

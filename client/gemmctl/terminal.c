@@ -5,6 +5,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "proto/utf8.h"
+
 struct terminal terminal_look(bool no_color)
 {
     const char *term = getenv("TERM"), *wish = getenv("NO_COLOR");
@@ -39,4 +41,67 @@ const char *terminal_red(bool color)
 const char *terminal_plain(bool color)
 {
     return color ? "\033[0m" : "";
+}
+
+int terminal_control(const char *text, uint32_t *length)
+{
+    const unsigned char *bytes = (const unsigned char *)text;
+    const bool is_c1 = bytes[0] == 0xc2 && bytes[1] >= 0x80 && bytes[1] < 0xa0;
+    *length = utf8_length(text, strnlen(text, 4));
+    if (is_c1)
+        return bytes[1];
+    if (*length > 0 && bytes[0] >= ' ' && bytes[0] != 0x7f)
+        return -1;
+    *length = 1;
+    return bytes[0];
+}
+
+enum { VISIBLE_MAX = 8 };
+
+/* Writes the character at `*text`, or the character's code, to `out`, and moves `*text` behind the
+ * character. Returns the number of bytes written. */
+static size_t next_visible(const char **text, char out[VISIBLE_MAX])
+{
+    uint32_t length;
+    const int code = terminal_control(*text, &length);
+    const char *from = *text;
+    *text += length;
+    if (code >= 0)
+        return (size_t)snprintf(out, VISIBLE_MAX, "\\x%02x", (unsigned)code);
+    memcpy(out, from, length);
+    return length;
+}
+
+size_t terminal_put(const char *text, FILE *to)
+{
+    char visible[VISIBLE_MAX];
+    size_t bytes = 0;
+    while (*text != '\0') {
+        const size_t part = next_visible(&text, visible);
+        bytes += fwrite(visible, 1, part, to);
+    }
+    return bytes;
+}
+
+void terminal_put_lines(const char *text, FILE *to)
+{
+    char visible[VISIBLE_MAX];
+    while (*text != '\0')
+        if (*text == '\n')
+            fputc(*text++, to);
+        else
+            (void)fwrite(visible, 1, next_visible(&text, visible), to);
+}
+
+char *terminal_visible(const char *text)
+{
+    enum { LONGEST = 4 }; /* a byte becomes "\xNN" at most */
+    char *out = malloc(strlen(text) * LONGEST + VISIBLE_MAX);
+    size_t bytes = 0;
+    if (out == NULL)
+        return NULL;
+    while (*text != '\0')
+        bytes += next_visible(&text, out + bytes);
+    out[bytes] = '\0';
+    return out;
 }

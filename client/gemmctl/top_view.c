@@ -41,13 +41,16 @@ static void print_head(const struct top_view *view, FILE *to)
     const char *version = json_string_value(json_object_get(info, "version"));
     char uptime[UNITS_ROOM];
     /* The address, which may be long, is what a narrow terminal cuts off. */
-    fprintf(to, "%sgemmd %s%s, %s, up %s, at %s\n", terminal_bold(view->color),
-            version != NULL ? version : "?", terminal_plain(view->color), state_of(view),
+    fprintf(to, "%sgemmd ", terminal_bold(view->color));
+    (void)terminal_put(version != NULL ? version : "?", to);
+    fprintf(to, "%s, %s, up %s, at %s\n", terminal_plain(view->color), state_of(view),
             duration(json_number_value(json_object_get(info, "uptime_seconds")), uptime),
             view->url);
-    if (view->problem != NULL)
-        fprintf(to, "%s%s%s\n", terminal_red(view->color), view->problem,
-                terminal_plain(view->color));
+    if (view->problem != NULL) {
+        fputs(terminal_red(view->color), to);
+        (void)terminal_put(view->problem, to);
+        fprintf(to, "%s\n", terminal_plain(view->color));
+    }
     fputc('\n', to);
 }
 
