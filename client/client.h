@@ -139,8 +139,10 @@ struct gemmd_client {
     uint32_t refused_ms; /* a deadline this long or longer is not sent to the daemon, which has
                             refused one as too long; 0: every deadline is sent */
     uint64_t check_us;   /* earliest time at which a deadline, a rest or a stall is due */
-    struct transfer *idle, *idle_bulk; /* unused transfers for small and for large bodies */
-    uint32_t idle_bulk_count;
+    struct idle_transfers {
+        struct transfer *first;
+        uint32_t count;
+    } idle[2]; /* unused transfers, for small bodies and for large ones */
 };
 
 /* Every function of the library that uses a client calls client_enter first. In the child of a fork

@@ -13,8 +13,6 @@
 /* The receive buffer of a transfer for small bodies, large enough for a whole small answer. */
 #define SMALL_DOWNLOAD_BUFFER (64L * 1024)
 
-enum { IDLE_BULK_MAX = 8 };
-
 static void transfer_free(struct transfer *transfer)
 {
     curl_easy_cleanup(transfer->easy);
@@ -73,41 +71,31 @@ static struct transfer *transfer_new(struct gemmd_client *client, bool bulk)
 
 struct transfer *pool_take(struct gemmd_client *client, bool bulk)
 {
-    struct transfer **list = bulk ? &client->idle_bulk : &client->idle;
-    struct transfer *transfer = *list;
+    struct idle_transfers *idle = &client->idle[bulk];
+    struct transfer *transfer = idle->first;
     if (transfer == NULL)
         return transfer_new(client, bulk);
-    *list = transfer->next;
-    client->idle_bulk_count -= bulk;
+    idle->first = transfer->next;
+    idle->count--;
     return transfer;
 }
 
 void pool_give(struct gemmd_client *client, struct transfer *transfer)
 {
-    struct transfer **list = transfer->bulk ? &client->idle_bulk : &client->idle;
+    struct idle_transfers *idle = &client->idle[transfer->bulk];
     transfer->request = NULL;
-    if (transfer->bulk && client->idle_bulk_count == IDLE_BULK_MAX) {
+    if (idle->count == (transfer->bulk ? POOL_BULK_MAX : POOL_SMALL_MAX)) {
         transfer_free(transfer);
         return;
     }
-    client->idle_bulk_count += transfer->bulk;
-    transfer->next = *list;
-    *list = transfer;
-}
-
-static void free_transfers(struct transfer *transfer)
-{
-    while (transfer != NULL) {
-        struct transfer *next = transfer->next;
-        transfer_free(transfer);
-        transfer = next;
-    }
+    transfer->next = idle->first;
+    idle->first = transfer;
+    idle->count++;
 }
 
 void pool_free(struct gemmd_client *client)
 {
-    free_transfers(client->idle);
-    free_transfers(client->idle_bulk);
-    client->idle = client->idle_bulk = NULL;
-    client->idle_bulk_count = 0;
+    for (int bulk = 0; bulk < 2; bulk++)
+        while (client->idle[bulk].count > 0)
+            transfer_free(pool_take(client, bulk));
 }

@@ -1,11 +1,15 @@
 /* Many requests in flight from one thread, waits, cancelling, and times that run out. */
 #include <check.h>
 #include <gemmd/gemmd.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 
+#include "client/pool.h"
 #include "fake_http.h"
 #include "product_case.h"
 
@@ -132,6 +136,76 @@ START_TEST(has_a_client_in_every_thread)
         pthread_join(threads[i], NULL);
     fake_stop(server);
     ck_assert_uint_eq(fake_request_count(server), (size_t)4 * MANY);
+    fake_free(server);
+}
+END_TEST
+
+enum { BURST = 100, BULK_BURST = 12, BULK_SIDE = 256 };
+
+/* Has a burst of requests in flight, all of which are answered. */
+static void burst(struct gemmd_client *client, int count, uint64_t side)
+{
+    float *operand = calloc(side * side, sizeof *operand);
+    struct gemmd_gemm gemm = case_gemm();
+    struct gemmd_request *request;
+    ck_assert_ptr_nonnull(operand);
+    gemm.m = gemm.n = gemm.k = side;
+    gemm.a = gemm.b = operand;
+    for (int i = 0; i < count; i++)
+        ck_assert_ptr_nonnull(gemmd_gemm_submit(client, &gemm, NULL));
+    while ((request = gemmd_wait_any(client, -1)) != NULL) {
+        ck_assert_int_eq(gemmd_request_result(request, NULL, NULL), GEMMD_OK);
+        gemmd_request_free(request);
+    }
+    free(operand);
+}
+
+START_TEST(keeps_few_idle_transfers)
+{
+    char small[FAKE_HEAD_MAX], bulk[FAKE_HEAD_MAX];
+    enum { BULK_BYTES = BULK_SIDE * BULK_SIDE * 4 };
+    struct fake_act acts[BURST + 1];
+    for (int i = 0; i < BURST; i++)
+        acts[i] = echo_act(small);
+    acts[BURST] =
+        (struct fake_act){.head = fake_gemm_head(bulk, BULK_SIDE, BULK_SIDE, "f32", BULK_BYTES),
+                          .echo = true,
+                          .payload_bytes = BULK_BYTES,
+                          .take_bytes = FAKE_ALL};
+    struct fake_server *server = fake_start(acts, BURST + 1);
+    struct gemmd_client *client = client_with(fake_url(server), 0, 0, BURST);
+    burst(client, BURST, SIDE);
+    ck_assert_uint_eq(client->idle[false].count, POOL_SMALL_MAX);
+    burst(client, BULK_BURST, BULK_SIDE);
+    ck_assert_uint_eq(client->idle[true].count, POOL_BULK_MAX);
+    gemmd_client_free(client);
+    fake_stop(server);
+    fake_free(server);
+}
+END_TEST
+
+/* With Nagle's algorithm the end of a body that follows its header would wait for the daemon's
+ * acknowledgement. */
+START_TEST(sends_at_once)
+{
+    char head[FAKE_HEAD_MAX];
+    const struct fake_act act = echo_act(head);
+    struct fake_server *server = fake_start(&act, 1);
+    struct gemmd_client *client = client_with(fake_url(server), 0, 0, PLACES);
+    int connections = 0;
+    burst(client, PLACES, SIDE);
+    for (uint32_t fd = 0; fd < client->loop.watch_room; fd++) {
+        int no_delay = 0;
+        socklen_t bytes = sizeof no_delay;
+        if (!client->loop.watches[fd].ours)
+            continue;
+        ck_assert_int_eq(getsockopt((int)fd, IPPROTO_TCP, TCP_NODELAY, &no_delay, &bytes), 0);
+        ck_assert_int_ne(no_delay, 0);
+        connections++;
+    }
+    ck_assert_int_eq(connections, PLACES);
+    gemmd_client_free(client);
+    fake_stop(server);
     fake_free(server);
 }
 END_TEST
@@ -317,6 +391,8 @@ int main(void)
     tcase_set_timeout(tcase, 60);
     tcase_add_test(tcase, keeps_many_in_flight_apart);
     tcase_add_test(tcase, has_a_client_in_every_thread);
+    tcase_add_test(tcase, keeps_few_idle_transfers);
+    tcase_add_test(tcase, sends_at_once);
     tcase_add_test(tcase, waits_for_one_and_does_not_return_it_again);
     tcase_add_test(tcase, hands_over_a_result_it_allocated);
     tcase_add_test(tcase, cancels_what_runs_and_what_waits);
