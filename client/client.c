@@ -7,11 +7,90 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "client/backoff.h"
 #include "client/failure.h"
-#include "client/pool.h"
-#include "client/record.h"
 #include "client/schedule.h"
+#include "client/transfer.h"
+#include "proto/dtype.h"
+#include "proto/error.h"
+
+/* ---- names and structures ---- */
+
+static int is_dtype(enum gemmd_dtype dtype)
+{
+    return (unsigned)dtype < GEMMD_DTYPE_COUNT;
+}
+
+static int is_error(enum gemmd_error code)
+{
+    return (unsigned)code < GEMMD_ERR_COUNT;
+}
+
+const char *gemmd_error_name(enum gemmd_error code)
+{
+    return is_error(code) ? error_name(code) : "?";
+}
+
+const char *gemmd_error_title(enum gemmd_error code)
+{
+    return is_error(code) ? error_title(code) : "?";
+}
+
+size_t gemmd_dtype_size(enum gemmd_dtype dtype)
+{
+    return is_dtype(dtype) ? dtype_size(dtype) : 0;
+}
+
+const char *gemmd_dtype_name(enum gemmd_dtype dtype)
+{
+    return is_dtype(dtype) ? dtype_name(dtype) : "?";
+}
+
+int gemmd_dtype_from_name(const char *name, enum gemmd_dtype *dtype)
+{
+    return name != NULL && dtype_from_name(name, dtype);
+}
+
+static const char *const state_names[] = {"unknown", "queued", "running",
+                                          "done",    "failed", "cancelled"};
+
+const char *gemmd_job_state_name(enum gemmd_job_state state)
+{
+    const int known = (unsigned)state < sizeof state_names / sizeof state_names[0];
+    return state_names[known ? state : GEMMD_JOB_UNKNOWN];
+}
+
+const char *gemmd_version(void)
+{
+    return GEMMD_VERSION;
+}
+
+void gemmd_free(void *memory)
+{
+    free(memory);
+}
+
+bool record_read(void *known, size_t known_bytes, const void *given, size_t given_bytes,
+                 size_t least)
+{
+    if (given_bytes < least)
+        return false;
+    for (size_t i = known_bytes; i < given_bytes; i++)
+        if (((const char *)given)[i] != 0)
+            return false;
+    memcpy(known, given, given_bytes < known_bytes ? given_bytes : known_bytes);
+    memcpy(known, &known_bytes, sizeof known_bytes);
+    return true;
+}
+
+void record_write(void *given, size_t given_bytes, const void *known, size_t known_bytes)
+{
+    memset(given, 0, given_bytes);
+    memcpy(given, known, given_bytes < known_bytes ? given_bytes : known_bytes);
+    if (given_bytes >= sizeof given_bytes)
+        memcpy(given, &given_bytes, sizeof given_bytes);
+}
+
+/* ---- clients ---- */
 
 #define DEFAULT_URL "http://127.0.0.1:8080"
 
@@ -170,7 +249,7 @@ static void client_disown(struct gemmd_client *client)
     loop_disown(&client->loop);
     schedule_end_all(client, GEMMD_ERR_CANCELLED,
                      "the request belongs to the process that this process was forked from");
-    pool_free(client);
+    transfer_free_idle(client);
     shared_memory_disown(client);
 }
 
@@ -254,7 +333,7 @@ void gemmd_client_free(struct gemmd_client *client)
     }
     while (!TAILQ_EMPTY(&client->requests))
         gemmd_request_free(TAILQ_FIRST(&client->requests));
-    pool_free(client);
+    transfer_free_idle(client);
     shared_memory_close(client);
     loop_close(&client->loop);
     for (int kind = 0; kind < HEADERS_COUNT; kind++)

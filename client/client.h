@@ -1,5 +1,6 @@
 /*
- * client.h - the structures of a client and of a request.
+ * client.h - the structures of a client, of a request, and of an operation, which is one kind of
+ * request.
  *
  * A request is QUEUED while max_in_flight other requests of the client are in flight. A request in
  * flight is RUNNING while an attempt to send the request is under way, and RESTING while the
@@ -15,19 +16,75 @@
 
 #include <gemmd/gemmd.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <sys/queue.h>
 
 #include "client/address.h"
 #include "client/answer.h"
 #include "client/body.h"
 #include "client/loop.h"
-#include "client/operation.h"
 #include "client/shared_memory.h"
-#include "client/traceparent.h"
 
+struct gemmd_request;
 struct transfer;
 
 enum { REQUEST_TARGET_MAX = 1024 };
+
+/* The header that makes a request part of its caller's trace (W3C Trace Context,
+ * https://www.w3.org/TR/trace-context/, version 00). */
+enum { TRACEPARENT_LENGTH = 55, TRACEPARENT_ROOM = TRACEPARENT_LENGTH + 1 };
+
+#define TRACEPARENT_FORM                                                                           \
+    "a traceparent is 00-TRACE-SPAN-FLAGS, with 32, 16 and 2 hexadecimal digits in lower case; "   \
+    "neither TRACE nor SPAN is all zeros"
+
+/* Whether a text has the form above. */
+bool traceparent_is_valid(const char *text);
+
+/* ---- operations ---- */
+
+/* The sets of request headers. A set of ..._ASK... directly follows the same set of ..._SEND...,
+ * from which it differs by "Expect: 100-continue". */
+enum headers {
+    HEADERS_PLAIN,          /* the authorization token, which every set has, and no other header */
+    HEADERS_ACCEPT,         /* no body; Accept asks for an answer of raw bytes */
+    HEADERS_ACCEPT_TENSORS, /* no body; Accept asks for a safetensors file */
+    HEADERS_SEND,           /* a body of raw bytes; Accept asks for an answer of raw bytes */
+    HEADERS_ASK,            /* as HEADERS_SEND; the body is sent after 100 Continue */
+    HEADERS_SEND_FOR_TENSORS, /* a body of raw bytes; Accept asks for a safetensors file */
+    HEADERS_ASK_FOR_TENSORS,  /* as HEADERS_SEND_FOR_TENSORS; the body is sent after 100 Continue */
+    HEADERS_PUT,              /* a body of raw bytes, sent after 100 Continue; no Accept */
+    HEADERS_PUT_SAFETENSORS,  /* as HEADERS_PUT, with a safetensors body */
+    HEADERS_COUNT
+};
+
+enum { OPERATION_STATUSES = 4 };
+
+struct operation {
+    const char *method;
+    enum headers headers;
+    bool sends;                       /* the request has a body, which may be empty */
+    bool prefers_async;               /* send "Prefer: respond-async", to hand in a job */
+    int statuses[OPERATION_STATUSES]; /* statuses of answers that are not failures; 0 ends the list
+                                       */
+    /* The query parameter that gives the daemon the remaining time, and the largest value that the
+     * client sends. NULL: the operation has no query parameter for the remaining time. */
+    const char *time_parameter;
+    uint32_t time_max_ms;
+    const char *missing; /* message for a 404 to a HEAD request, which has no body; NULL: none */
+    bool waits; /* 409 means that the job is not done: repeat the request until the deadline */
+    /* Checks the header of an answer that is not a failure, before the payload arrives, and
+     * prepares request->sink. Returns an error code and fills in request->error if the answer does
+     * not match the request. NULL: every answer matches. */
+    enum gemmd_error (*accept)(struct gemmd_request *request, const struct answer *answer);
+    /* Reads the document of a complete answer without a payload, and fills in `answer` from it.
+     * Returns an error code and fills in request->error if the document is malformed. NULL: the
+     * document is not read. */
+    enum gemmd_error (*conclude)(struct gemmd_request *request, struct answer *answer,
+                                 const char *document, size_t bytes);
+};
+
+/* ---- requests ---- */
 
 enum request_state { REQUEST_QUEUED, REQUEST_RUNNING, REQUEST_RESTING, REQUEST_DONE };
 
@@ -121,6 +178,8 @@ struct gemmd_request {
 
 TAILQ_HEAD(request_list, gemmd_request);
 
+/* ---- clients ---- */
+
 struct gemmd_client {
     uint32_t forks; /* client_enter's count of forks when the client was last made anew */
     struct address address;
@@ -165,5 +224,33 @@ bool request_call(struct gemmd_call *call, const struct gemmd_call *given,
  * the code of `error`, which the function that failed to make the request has filled in. */
 enum gemmd_error request_finish(struct gemmd_request *request, struct gemmd_result *result,
                                 struct gemmd_error_info *error);
+
+/* ---- structures of the public header ---- */
+
+/* A structure begins with its size, as the caller's compiler knew the structure. Fields that the
+ * caller does not know keep their defaults. Fields that the library does not know must be zero,
+ * which is the default of every field that is added later. */
+
+/* The sizes of the structures in the version that first had them. A smaller structure is invalid.
+ */
+enum {
+    GEMMD_OPTIONS_SIZE_0_1 = offsetof(struct gemmd_options, shared_bytes),
+    GEMMD_GEMM_SIZE_0_1 = offsetof(struct gemmd_gemm, a_tensor),
+    GEMMD_ATTENTION_SIZE_0_1 = offsetof(struct gemmd_attention, traceparent),
+    GEMMD_CONV2D_SIZE_0_2 = sizeof(struct gemmd_conv2d),
+    GEMMD_CALL_SIZE_0_1 = offsetof(struct gemmd_call, traceparent),
+    GEMMD_TENSOR_PUT_SIZE_0_1 = offsetof(struct gemmd_tensor_put, traceparent),
+    GEMMD_REDUCE_SIZE_0_2 = sizeof(struct gemmd_reduce),
+    GEMMD_SOFTMAX_SIZE_0_2 = sizeof(struct gemmd_softmax)
+};
+
+/* Copies the caller's structure `given` over the defaults in `known`, whose size becomes
+ * known_bytes. False if `given` is smaller than `least`, or if a byte beyond known_bytes is not
+ * zero. */
+bool record_read(void *known, size_t known_bytes, const void *given, size_t given_bytes,
+                 size_t least);
+/* Copies `known` to the caller's structure, as many bytes as fit, zeroes the rest of the structure,
+ * and sets the structure's size to given_bytes. */
+void record_write(void *given, size_t given_bytes, const void *known, size_t known_bytes);
 
 #endif

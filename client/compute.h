@@ -10,12 +10,9 @@
 #include "proto/tensor.h"
 
 /* Returns the operation of a request whose answer is the result that request->expected describes,
- * or, with `job`, the id of a job. With `tensors` the answer is a safetensors file (unpack.h). */
-const struct operation *compute_operation(bool job, bool tensors);
-
-/* The `accept` of an operation that hands in a job. A daemon that accepts no jobs answers with the
- * result instead (RFC 7240). */
-enum gemmd_error compute_accept_taken(struct gemmd_request *request, const struct answer *answer);
+ * or, with `job`, the id of a job. The answer is a safetensors file (payload.h) with `tensors`, and
+ * the description of a tensor if the result is stored (`store` is not NULL). */
+const struct operation *compute_operation(bool job, bool tensors, const char *store);
 
 /* Checks that an operand is either in memory (`data`) or a resident tensor (`tensor`, its name).
  * GEMMD_ERR_USAGE, with the operand's name as the field, if neither or both are set. */
@@ -32,5 +29,11 @@ enum gemmd_error compute_write_body(struct gemmd_request *request,
 enum gemmd_error compute_expect(struct gemmd_request *request, const struct tensor *result,
                                 const void *buffer, uint64_t room, const char *name,
                                 struct gemmd_error_info *error);
+
+/* A `conclude` of struct operation: fills in type, shape and entity tag of the tensor, and the
+ * effect of the request (enum gemmd_put), in `answer`. GEMMD_ERR_PROTOCOL if neither the request
+ * nor the document has the shape. */
+enum gemmd_error compute_conclude_stored(struct gemmd_request *request, struct answer *answer,
+                                         const char *document, size_t bytes);
 
 #endif

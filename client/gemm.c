@@ -1,9 +1,11 @@
+#include <stdbool.h>
+
+#include "client/client.h"
 #include "client/compute.h"
 #include "client/failure.h"
-#include "client/gemm_query.h"
-#include "client/record.h"
+#include "client/query.h"
 #include "client/schedule.h"
-#include "client/stored.h"
+#include "proto/gemm_request.h"
 
 void gemmd_gemm_init(struct gemmd_gemm *gemm, size_t size)
 {
@@ -21,6 +23,54 @@ void gemmd_result_init(struct gemmd_result *result, size_t size)
 {
     const struct gemmd_result zero = {0};
     record_write(result, size, &zero, sizeof zero);
+}
+
+#define X(NAME, name)                                                                              \
+    _Static_assert((int)GEMMD_ACT_##NAME == (int)GEMM_ACT_##NAME, "activations are proto's");
+GEMM_ACT_MAP(X)
+#undef X
+
+static void gemm_write_parameters(struct query *query, const struct gemmd_gemm *gemm)
+{
+    query_add_u64(query, "m", gemm->m);
+    query_add_u64(query, "n", gemm->n);
+    query_add_u64(query, "k", gemm->k);
+    query_add_dtype(query, "dtype", (int32_t)gemm->dtype);
+    if (gemm->out != GEMMD_OUT_DEFAULT)
+        query_add_dtype(query, "out", gemm->out);
+    query_add_choice_unless(query, "precision", (uint32_t)gemm->precision, GEMMD_PRECISION_FULL);
+    query_add_choice_unless(query, "scales", (uint32_t)gemm->scales, GEMMD_SCALES_NONE);
+    query_add_u64_unless(query, "transa", (uint64_t)gemm->transa, 0);
+    query_add_u64_unless(query, "transb", (uint64_t)gemm->transb, 0);
+    query_add_f64_unless(query, "alpha", gemm->alpha, 1);
+    query_add_f64_unless(query, "beta", gemm->beta, 0);
+    query_add_u64_unless(query, "batch", gemm->batch, 1);
+    if (gemm->bias != NULL)
+        query_add_u64(query, "bias", 1);
+    query_add_choice_unless(query, "act", (uint32_t)gemm->act, GEMMD_ACT_NONE);
+    query_add_if_named(query, "kernel", gemm->kernel);
+    query_add_choice_unless(query, "verify", (uint32_t)gemm->verify, GEMMD_VERIFY_NONE);
+    query_add_u64_unless(query, "priority", gemm->priority, 4);
+    query_add_if_named(query, "a", gemm->a_tensor);
+    query_add_if_named(query, "b", gemm->b_tensor);
+    query_add_if_named(query, "store", gemm->store);
+    /* A job's deadline is part of the query. For every other request each attempt sends the time
+     * that is left (transfer.c). */
+    if (gemm->job != 0 && gemm->timeout_ms != 0)
+        query_add_u64(query, "timeout_ms", gemm->timeout_ms);
+}
+
+/* Writes "/gemm?m=..." without the parameters that have their default. Every parameter is also
+ * parsed by proto/ into `asked`, so that a parameter that the daemon would refuse is refused here
+ * with the same sentence. */
+static enum gemmd_error gemm_query_write(const struct gemmd_gemm *gemm, char *out, size_t room,
+                                         struct gemm_request *asked, struct fault *fault)
+{
+    struct query query;
+    gemm_request_init(asked);
+    query_begin(&query, &gemm_parameter_table, out, room, asked, fault);
+    gemm_write_parameters(&query, gemm);
+    return fault->code == GEMMD_OK ? gemm_request_check(asked, FORMAT_RAW, fault) : fault->code;
 }
 
 /* Checks that scales are there if they are needed. A resident tensor may bring its own. */
@@ -75,13 +125,6 @@ static enum gemmd_error gemm_expect_result(struct gemmd_request *request,
                           "c_bytes", error);
 }
 
-static const struct operation *operation_for(const struct gemmd_gemm *gemm)
-{
-    if (gemm->store == NULL)
-        return compute_operation(gemm->job != 0, false);
-    return stored_operation(gemm->job != 0);
-}
-
 struct gemmd_request *gemmd_gemm_submit(struct gemmd_client *client, const struct gemmd_gemm *given,
                                         struct gemmd_error_info *error)
 {
@@ -105,7 +148,8 @@ struct gemmd_request *gemmd_gemm_submit(struct gemmd_client *client, const struc
         .bytes = gemm.c_bytes,
         .user = gemm.user,
     };
-    struct gemmd_request *request = request_new(client, operation_for(&gemm), &call, error);
+    struct gemmd_request *request =
+        request_new(client, compute_operation(gemm.job != 0, false, gemm.store), &call, error);
     if (request == NULL)
         return NULL;
     struct gemm_request asked;

@@ -1,15 +1,16 @@
-/* Jobs: status, wait, result, cancel. gemm.c and attention.c hand jobs in. */
+/* Jobs: status, wait, result, cancel, list. gemm.c and attention.c hand jobs in. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "client/client.h"
-#include "client/description.h"
+#include "client/compute.h"
+#include "client/daemon.h"
 #include "client/failure.h"
 #include "client/payload.h"
-#include "client/record.h"
-#include "client/resource.h"
+#include "client/query.h"
 #include "client/schedule.h"
-#include "client/stored.h"
+#include "proto/number.h"
 
 /* The longest wait of one request. A proxy may end a request that is silent for a minute. */
 enum { WAIT_MS_MAX = 30000 };
@@ -18,7 +19,7 @@ static enum gemmd_error conclude_status(struct gemmd_request *request, struct an
                                         const char *document, size_t bytes)
 {
     json_t *object = json_loadb(document, bytes, JSON_REJECT_DUPLICATES, NULL);
-    bool right = description_job(object, &request->job);
+    bool right = daemon_read_job(object, &request->job);
     (void)answer;
     json_decref(object);
     return right ? GEMMD_OK
@@ -55,13 +56,13 @@ static const struct operation result_operation = {.method = "GET",
                                                   .time_max_ms = WAIT_MS_MAX,
                                                   .waits = true,
                                                   .accept = accept_result,
-                                                  .conclude = stored_conclude};
+                                                  .conclude = compute_conclude_stored};
 /* Asks for a job's result without waiting for the job. */
 static const struct operation look_operation = {.method = "GET",
                                                 .headers = HEADERS_ACCEPT,
                                                 .statuses = {200, 201},
                                                 .accept = accept_result,
-                                                .conclude = stored_conclude};
+                                                .conclude = compute_conclude_stored};
 static const struct operation cancel_operation = {
     .method = "DELETE", .headers = HEADERS_PLAIN, .statuses = {200, 202, 204}};
 
@@ -72,7 +73,7 @@ static struct gemmd_request *job_submit(struct gemmd_client *client,
 {
     struct gemmd_call call;
     failure_clear(error);
-    if (!request_call(&call, given, error) || resource_check_job(id, error) != GEMMD_OK)
+    if (!request_call(&call, given, error) || query_check_job(id, error) != GEMMD_OK)
         return NULL;
     if (operation == &result_operation && call.no_wait != 0)
         operation = &look_operation;
@@ -170,4 +171,35 @@ enum gemmd_error gemmd_job_cancel(struct gemmd_client *client, const char *id,
         error = &local;
     struct gemmd_request *request = gemmd_job_cancel_submit(client, id, call, error);
     return request_finish(request, NULL, error);
+}
+
+static bool read_job(json_t *description, void *item)
+{
+    return daemon_read_listed_job(description, item);
+}
+
+/* Pages are told apart by numbers, which become smaller. */
+static bool is_older(const char *next, const char *after)
+{
+    uint64_t number, last = UINT64_MAX;
+    if (after[0] != '\0' && !number_u64(after, &last))
+        return false;
+    return number_u64(next, &number) && number > 0 && number < last;
+}
+
+enum gemmd_error gemmd_job_list(struct gemmd_client *client,
+                                void (*each)(const struct gemmd_job *job, void *user), void *user,
+                                struct gemmd_error_info *error)
+{
+    struct paged_list list = {.path = "/jobs",
+                              .member = "jobs",
+                              .item_bytes = sizeof(struct gemmd_job),
+                              .read = read_job,
+                              .goes_on = is_older};
+    const enum gemmd_error code = paged_list_fetch(client, &list, error);
+    const struct gemmd_job *jobs = (const struct gemmd_job *)(void *)list.items;
+    for (size_t i = 0; i < list.count && code == GEMMD_OK; i++)
+        each(&jobs[i], user);
+    free(list.items);
+    return code;
 }

@@ -1,8 +1,62 @@
 #include "client/query.h"
 
-#include <gemmd/gemmd.h>
+#include <inttypes.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "client/failure.h"
+
+/* ---- names and shapes ---- */
+
+#define LETTERS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+#define DIGITS "0123456789"
+
+enum { TENSOR_LENGTH_MAX = 128, JOB_LENGTH_MAX = 63 };
+
+static bool consists_of(const char *text, const char *allowed, size_t length_max)
+{
+    size_t length = text != NULL ? strlen(text) : 0;
+    return length >= 1 && length <= length_max && strspn(text, allowed) == length;
+}
+
+enum gemmd_error query_check_tensor(const char *name, const char *field,
+                                    struct gemmd_error_info *error)
+{
+    if (consists_of(name, LETTERS DIGITS "._-", TENSOR_LENGTH_MAX))
+        return GEMMD_OK;
+    return failure_set(error, GEMMD_ERR_USAGE, field,
+                       "'%.128s' is not the name of a tensor; a name has 1 to %d of the characters "
+                       "A-Z a-z 0-9 . _ -",
+                       name != NULL ? name : "", TENSOR_LENGTH_MAX);
+}
+
+enum gemmd_error query_check_job(const char *id, struct gemmd_error_info *error)
+{
+    if (consists_of(id, LETTERS DIGITS "_-", JOB_LENGTH_MAX))
+        return GEMMD_OK;
+    return failure_set(error, GEMMD_ERR_USAGE, "id", "'%.64s' is not the id of a job",
+                       id != NULL ? id : "");
+}
+
+enum gemmd_error shape_check_rank(uint32_t rank, struct fault *fault)
+{
+    if (rank >= 1 && rank <= 8)
+        return GEMMD_OK;
+    return fault_set(fault, GEMMD_ERR_MALFORMED, "rank",
+                     "rank is %" PRIu32 "; it must be from 1 to 8", rank);
+}
+
+const char *shape_text(uint32_t rank, const uint64_t dims[8], char out[SHAPE_TEXT_BYTES])
+{
+    int length = snprintf(out, SHAPE_TEXT_BYTES, "%s", rank == 0 || rank > 8 ? "none" : "");
+    for (uint32_t i = 0; rank <= 8 && i < rank; i++)
+        length += snprintf(out + length, (size_t)(SHAPE_TEXT_BYTES - length), "%s%" PRIu64,
+                           i > 0 ? "," : "", dims[i]);
+    return out;
+}
+
+/* ---- the query ---- */
 
 void query_begin(struct query *query, const struct parameter_table *table, char *out, size_t room,
                  void *request, struct fault *fault)

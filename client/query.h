@@ -1,13 +1,15 @@
 /*
- * query.h - the path and query of a request, written one parameter after another.
+ * query.h - the path and query of a request: names and shapes in them, and parameters, which are
+ * written one after another.
  *
- * Each parameter is also parsed by proto/, so that a parameter that the daemon would refuse is
- * refused here with the same sentence. After the first fault nothing more is written.
+ * Each parameter of a struct query is also parsed by proto/, so that a parameter that the daemon
+ * would refuse is refused here with the same sentence. After the first fault nothing more is
+ * written.
  */
 #ifndef CLIENT_QUERY_H
 #define CLIENT_QUERY_H
 
-#include <gemmd/dtypes.h>
+#include <gemmd/gemmd.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -22,6 +24,27 @@ struct query {
     void *request;       /* the request that the table describes */
     struct fault *fault; /* the first fault */
 };
+
+/* ---- names and shapes ---- */
+
+/* The functions check names and ids that become part of a path. GEMMD_ERR_USAGE with `error` filled
+ * in if the text is not one. A tensor's name has 1 to 128 of the characters A-Z a-z 0-9 . _ - ;
+ * NULL is not a name. `field` is the parameter that an error names. */
+enum gemmd_error query_check_tensor(const char *name, const char *field,
+                                    struct gemmd_error_info *error);
+/* A job's id has 1 to 63 of the characters A-Z a-z 0-9 _ - ; NULL is not an id. */
+enum gemmd_error query_check_job(const char *id, struct gemmd_error_info *error);
+
+enum { SHAPE_TEXT_BYTES = 192 };
+
+/* GEMMD_ERR_MALFORMED, with the field "rank", if a rank is not from 1 to 8. */
+enum gemmd_error shape_check_rank(uint32_t rank, struct fault *fault);
+
+/* Writes the first `rank` of `dims`, and returns `out`. A rank of 0 or more than 8 is written as
+ * "none", which is not a shape. */
+const char *shape_text(uint32_t rank, const uint64_t dims[8], char out[SHAPE_TEXT_BYTES]);
+
+/* ---- the query ---- */
 
 /* Appends a parameter to a target, which is a path with or without a query. Every parameter that
  * libgemmd sends is written here. The value is percent-encoded, since a "+" in a query is a space;

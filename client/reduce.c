@@ -1,12 +1,10 @@
 #include <stdio.h>
 
+#include "client/client.h"
 #include "client/compute.h"
 #include "client/failure.h"
 #include "client/query.h"
-#include "client/record.h"
 #include "client/schedule.h"
-#include "client/shape_text.h"
-#include "client/stored.h"
 #include "proto/reduce_request.h"
 
 _Static_assert((int)GEMMD_REDUCE_SUM == (int)REDUCE_SUM &&
@@ -100,10 +98,7 @@ struct gemmd_request *gemmd_reduce_submit(struct gemmd_client *client,
         .user = reduce.user,
     };
     struct gemmd_request *request =
-        request_new(client,
-                    reduce.store == NULL ? compute_operation(reduce.job != 0, false)
-                                         : stored_operation(reduce.job != 0),
-                    &call, error);
+        request_new(client, compute_operation(reduce.job != 0, false, reduce.store), &call, error);
     if (request == NULL)
         return NULL;
     struct reduce_request asked;

@@ -1,5 +1,9 @@
 /*
  * schedule.h - decides which request runs when: requests in flight, repeats, deadlines, stalls.
+ *
+ * Before a repeat a request waits with full jitter: a uniform random time up to an exponentially
+ * growing bound, which spreads clients that were refused together. Marc Brooker, "Exponential
+ * Backoff And Jitter", AWS Architecture Blog, 2015.
  */
 #ifndef CLIENT_SCHEDULE_H
 #define CLIENT_SCHEDULE_H
@@ -23,5 +27,15 @@ void schedule_call(struct gemmd_request *request, gemmd_done_function call);
 /* Returns a descriptor that is readable when a turn is due, from this call on. -1: the system has
  * no free descriptor. */
 int schedule_watch(struct gemmd_client *client);
+
+enum { BACKOFF_BASE_MS = 50, BACKOFF_CAP_MS = 5000 };
+
+/* Returns a seed from the system for the `random` of backoff_us. Never 0. */
+uint64_t backoff_seed(void);
+/* Returns the time to wait, in microseconds, after `attempts` (at least 1) unsuccessful attempts:
+ * retry_after_ms, which the daemon asked for, plus a random time up to
+ * min(BACKOFF_CAP_MS, BACKOFF_BASE_MS * 2^(attempts - 1)). `*random` is the state of the random
+ * number generator. */
+uint64_t backoff_us(uint32_t attempts, uint32_t retry_after_ms, uint64_t *random);
 
 #endif

@@ -1,10 +1,8 @@
+#include "client/client.h"
 #include "client/compute.h"
 #include "client/failure.h"
 #include "client/query.h"
-#include "client/record.h"
 #include "client/schedule.h"
-#include "client/shape_text.h"
-#include "client/stored.h"
 #include "proto/softmax_request.h"
 
 void gemmd_softmax_init(struct gemmd_softmax *softmax, size_t size)
@@ -95,11 +93,8 @@ struct gemmd_request *gemmd_softmax_submit(struct gemmd_client *client,
         .bytes = softmax.y_bytes,
         .user = softmax.user,
     };
-    struct gemmd_request *request =
-        request_new(client,
-                    softmax.store == NULL ? compute_operation(softmax.job != 0, false)
-                                          : stored_operation(softmax.job != 0),
-                    &call, error);
+    struct gemmd_request *request = request_new(
+        client, compute_operation(softmax.job != 0, false, softmax.store), &call, error);
     if (request == NULL)
         return NULL;
     struct softmax_request asked;

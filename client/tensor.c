@@ -1,26 +1,68 @@
-/* Resident tensors: put, get, stat, delete. */
+/* Resident tensors: entity tag, put, get, stat, delete, list. */
+#include <nettle/sha2.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "client/client.h"
-#include "client/etag.h"
+#include "client/compute.h"
+#include "client/daemon.h"
 #include "client/failure.h"
 #include "client/payload.h"
 #include "client/query.h"
-#include "client/record.h"
-#include "client/resource.h"
 #include "client/schedule.h"
-#include "client/shape_text.h"
-#include "client/stored.h"
 #include "proto/safetensors.h"
+
+/* Hashes a name, the shape and the bytes of a tensor. */
+static void etag_add(struct sha256_ctx *hash, const char *name, const struct tensor *tensor)
+{
+    char text[8 + 8 * 21];
+    for (uint32_t i = 0; i < tensor->rank; i++) {
+        const unsigned long long dim = tensor->dims[i];
+        const int length = i == 0 ? snprintf(text, sizeof text, "%s:%llu", name, dim)
+                                  : snprintf(text, sizeof text, ",%llu", dim);
+        sha256_update(hash, (size_t)length, (const uint8_t *)text);
+    }
+    sha256_update(hash, 1, (const uint8_t *)"\n");
+    sha256_update(hash, tensor->bytes, tensor->data);
+}
+
+/* Computes the tag of a tensor and its scales (NULL: no scales) as PROTOCOL.md says. */
+static void etag_compute(const struct tensor *tensor, const struct tensor *scale, char out[72])
+{
+    static const char digits[] = "0123456789abcdef";
+    unsigned char digest[SHA256_DIGEST_SIZE];
+    struct sha256_ctx hash;
+    sha256_init(&hash);
+    etag_add(&hash, gemmd_dtype_name(tensor->dtype), tensor);
+    if (scale != NULL)
+        etag_add(&hash, "scale", scale);
+    sha256_digest(&hash, sizeof digest, digest);
+    *out++ = '"';
+    for (size_t i = 0; i < sizeof digest; i++) {
+        *out++ = digits[digest[i] >> 4];
+        *out++ = digits[digest[i] & 15];
+    }
+    *out++ = '"';
+    *out = '\0';
+}
+
+void gemmd_tensor_etag(enum gemmd_dtype dtype, uint32_t rank, const uint64_t *dims,
+                       const void *data, char out[72])
+{
+    struct tensor tensor;
+    out[0] = '\0';
+    if (gemmd_dtype_size(dtype) != 0 && rank >= 1 && rank <= TENSOR_MAX_RANK &&
+        tensor_init(&tensor, dtype, dims, rank, data))
+        etag_compute(&tensor, NULL, out);
+}
 
 /* Compares the answer's entity tag with the tensor's. The tag is a hash, so a tensor that was
  * damaged on the way would have another tag. */
 static enum gemmd_error conclude_put(struct gemmd_request *request, struct answer *answer,
                                      const char *document, size_t bytes)
 {
-    enum gemmd_error code = stored_conclude(request, answer, document, bytes);
+    enum gemmd_error code = compute_conclude_stored(request, answer, document, bytes);
     if (code == GEMMD_OK && answer->etag[0] == '\0')
         memcpy(answer->etag, request->etag, sizeof answer->etag);
     if (code == GEMMD_OK && strcmp(answer->etag, request->etag) != 0)
@@ -90,7 +132,7 @@ static enum gemmd_error take_tensor(struct tensor *tensor, enum gemmd_dtype dtyp
 static enum gemmd_error check_put(const struct gemmd_tensor_put *put, struct tensor *tensor,
                                   struct tensor *scale, struct gemmd_error_info *error)
 {
-    if (resource_check_tensor(put->name, "name", error) != GEMMD_OK)
+    if (query_check_tensor(put->name, "name", error) != GEMMD_OK)
         return GEMMD_ERR_USAGE;
     if (gemmd_dtype_size(put->dtype) == 0)
         return failure_set(error, GEMMD_ERR_USAGE, "dtype", "there is no element type %d",
@@ -201,8 +243,7 @@ static struct gemmd_request *tensor_submit(struct gemmd_client *client,
 {
     struct gemmd_call call;
     failure_clear(error);
-    if (!request_call(&call, given, error) ||
-        resource_check_tensor(name, "name", error) != GEMMD_OK)
+    if (!request_call(&call, given, error) || query_check_tensor(name, "name", error) != GEMMD_OK)
         return NULL;
     struct gemmd_request *request = request_new(client, operation, &call, error);
     if (request == NULL)
@@ -279,4 +320,32 @@ enum gemmd_error gemmd_tensor_delete(struct gemmd_client *client, const char *na
         error = &local;
     struct gemmd_request *request = gemmd_tensor_delete_submit(client, name, call, error);
     return request_finish(request, NULL, error);
+}
+
+static bool read_tensor(json_t *description, void *item)
+{
+    return daemon_read_tensor(description, item);
+}
+
+/* Pages are told apart by names, which are sorted. */
+static bool is_later(const char *next, const char *after)
+{
+    return query_check_tensor(next, NULL, NULL) == GEMMD_OK && strcmp(next, after) > 0;
+}
+
+enum gemmd_error gemmd_tensor_list(struct gemmd_client *client,
+                                   void (*each)(const struct gemmd_tensor *tensor, void *user),
+                                   void *user, struct gemmd_error_info *error)
+{
+    struct paged_list list = {.path = "/tensors",
+                              .member = "tensors",
+                              .item_bytes = sizeof(struct gemmd_tensor),
+                              .read = read_tensor,
+                              .goes_on = is_later};
+    const enum gemmd_error code = paged_list_fetch(client, &list, error);
+    const struct gemmd_tensor *tensors = (const struct gemmd_tensor *)(void *)list.items;
+    for (size_t i = 0; i < list.count && code == GEMMD_OK; i++)
+        each(&tensors[i], user);
+    free(list.items);
+    return code;
 }

@@ -2,16 +2,32 @@
  * transfer.h - one attempt at a request: a libcurl easy handle and the handle's buffers.
  *
  * A transfer belongs to one client, and is used by the thread that uses the client. A transfer that
- * is not in use waits in the client's list of idle transfers (pool.h). Every function but
- * transfer_start needs a request that has a transfer.
+ * is not in use waits in one of the client's lists of idle transfers. Every function but
+ * transfer_start and transfer_free_idle needs a request that has a transfer.
+ *
+ * There are two sizes of transfers. libcurl's large buffers make large bodies up to twice as fast,
+ * and cost time and memory with small bodies. A client keeps up to TRANSFER_SMALL_MAX idle
+ * transfers of about 140 KiB and TRANSFER_BULK_MAX of 2.5 MiB, 29 MiB in all. A burst of more
+ * requests makes transfers that are released when their requests end; their connections stay.
  */
 #ifndef CLIENT_TRANSFER_H
 #define CLIENT_TRANSFER_H
 
-#include "client/answer_digest.h"
+#include <nettle/sha2.h>
+
 #include "client/client.h"
 
 enum { HEADER_LINES_MAX = 5 };
+
+/* The digest of the content of an answer (RFC 9530, sha-256), which is computed as the content
+ * arrives if gemmd_options.check_digests is set. ANSWER_DIGEST_WISH is the header line that asks
+ * for the digest. */
+#define ANSWER_DIGEST_WISH "Want-Content-Digest: sha-256=1"
+
+struct answer_digest {
+    struct sha256_ctx hash;
+    uint64_t bytes; /* hashed so far */
+};
 
 /* A header line of one attempt, in a list in front of the client's own header lines. */
 struct header_line {
@@ -41,6 +57,8 @@ struct transfer {
     size_t document_bytes;
 };
 
+enum { TRANSFER_SMALL_MAX = 64, TRANSFER_BULK_MAX = 8 };
+
 /* Starts an attempt in the client's loop and sets request->transfer. `now_us` is the current time
  * of loop_now_us. If the function fails, request->error is filled in. */
 enum gemmd_error transfer_start(struct gemmd_request *request, uint64_t now_us);
@@ -56,5 +74,7 @@ void transfer_abort(struct gemmd_request *request);
 uint64_t transfer_moved(const struct gemmd_request *request);
 /* Returns whether bytes are expected to move, that is, whether the daemon is not computing. */
 bool transfer_should_move(const struct gemmd_request *request);
+/* Releases all idle transfers of a client. */
+void transfer_free_idle(struct gemmd_client *client);
 
 #endif

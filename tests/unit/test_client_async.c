@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "client/pool.h"
+#include "client/transfer.h"
 #include "fake_http.h"
 #include "product_case.h"
 
@@ -175,9 +175,9 @@ START_TEST(keeps_few_idle_transfers)
     struct fake_server *server = fake_start(acts, BURST + 1);
     struct gemmd_client *client = client_with(fake_url(server), 0, 0, BURST);
     burst(client, BURST, SIDE);
-    ck_assert_uint_eq(client->idle[false].count, POOL_SMALL_MAX);
+    ck_assert_uint_eq(client->idle[false].count, TRANSFER_SMALL_MAX);
     burst(client, BULK_BURST, BULK_SIDE);
-    ck_assert_uint_eq(client->idle[true].count, POOL_BULK_MAX);
+    ck_assert_uint_eq(client->idle[true].count, TRANSFER_BULK_MAX);
     gemmd_client_free(client);
     fake_stop(server);
     fake_free(server);

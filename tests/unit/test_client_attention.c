@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/unpack.h"
+#include "client/payload.h"
 #include "fake_http.h"
 #include "product_case.h"
 

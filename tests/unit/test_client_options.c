@@ -7,10 +7,9 @@
 #include <string.h>
 
 #include "client/address.h"
-#include "client/backoff.h"
-#include "client/record.h"
-#include "client/shape_text.h"
-#include "client/traceparent.h"
+#include "client/client.h"
+#include "client/query.h"
+#include "client/schedule.h"
 
 static const struct {
     const char *url, *base, *unix_path;
