@@ -4,7 +4,6 @@
 #include "client/compute.h"
 #include "client/failure.h"
 #include "client/query.h"
-#include "client/schedule.h"
 #include "proto/attention_request.h"
 
 void gemmd_attention_init(struct gemmd_attention *attention, size_t size)
@@ -114,6 +113,21 @@ static enum gemmd_error attention_expect_result(struct gemmd_request *request,
     return compute_expect(request, &o, attention->o, attention->o_bytes, "o_bytes", error);
 }
 
+static enum gemmd_error attention_write(struct gemmd_request *request, const void *argument,
+                                        struct gemmd_error_info *error)
+{
+    const struct gemmd_attention *attention = argument;
+    struct attention_request asked;
+    struct fault fault;
+    if (attention_query_write(attention, request->target, sizeof request->target, &asked, &fault) !=
+        GEMMD_OK)
+        return failure_from_fault(error, &fault);
+    enum gemmd_error code = attention_check_operands(attention, error);
+    if (code == GEMMD_OK)
+        code = attention_write_body(request, attention, &asked, error);
+    return code == GEMMD_OK ? attention_expect_result(request, attention, &asked, error) : code;
+}
+
 struct gemmd_request *gemmd_attention_submit(struct gemmd_client *client,
                                              const struct gemmd_attention *given,
                                              struct gemmd_error_info *error)
@@ -121,46 +135,22 @@ struct gemmd_request *gemmd_attention_submit(struct gemmd_client *client,
     struct gemmd_attention attention;
     failure_clear(error);
     gemmd_attention_init(&attention, sizeof attention);
-    if (!record_read(&attention, sizeof attention, given, given->size, GEMMD_ATTENTION_SIZE_0_1)) {
-        failure_set(error, GEMMD_ERR_USAGE, "size",
-                    "the size of struct gemmd_attention is not one that libgemmd %s knows; use "
-                    "gemmd_attention_init(&attention, sizeof attention)",
-                    gemmd_version());
+    if (record_read(&attention, sizeof attention, given, GEMMD_ATTENTION_SIZE_0_1, "attention",
+                    "attention", error) != GEMMD_OK)
         return NULL;
-    }
-    const struct gemmd_call call = {
-        /* `timeout_ms` is the job's deadline, not the deadline of the request that hands the job
-           in. */
-        .timeout_ms = attention.job != 0 ? 0 : attention.timeout_ms,
-        .request_id = attention.request_id,
-        .traceparent = attention.traceparent,
-        .data = attention.o,
-        .bytes = attention.o_bytes,
-        .user = attention.user,
+    const struct compute compute = {
+        .call = {.timeout_ms = attention.timeout_ms,
+                 .request_id = attention.request_id,
+                 .traceparent = attention.traceparent,
+                 .data = attention.o,
+                 .bytes = attention.o_bytes,
+                 .user = attention.user},
+        .job = attention.job != 0,
+        .tensors = attention.with_lse != 0,
+        .result = attention.with_lse == 0 ? "o" : NULL,
+        .write = attention_write,
     };
-    struct gemmd_request *request = request_new(
-        client, compute_operation(attention.job != 0, attention.with_lse != 0, NULL), &call, error);
-    if (request == NULL)
-        return NULL;
-    struct attention_request asked;
-    struct fault fault;
-    if (attention_query_write(&attention, request->target, sizeof request->target, &asked,
-                              &fault) != GEMMD_OK) {
-        failure_from_fault(error, &fault);
-        goto refused;
-    }
-    if (attention_check_operands(&attention, error) != GEMMD_OK ||
-        attention_write_body(request, &attention, &asked, error) != GEMMD_OK ||
-        attention_expect_result(request, &attention, &asked, error) != GEMMD_OK)
-        goto refused;
-    request->shared_memory.possible = attention.job == 0;
-    request->shared_memory.result = attention.with_lse == 0 ? "o" : NULL;
-    schedule_submit(request);
-    return request;
-
-refused:
-    gemmd_request_free(request);
-    return NULL;
+    return compute_submit(client, &compute, &attention, error);
 }
 
 enum gemmd_error gemmd_attention(struct gemmd_client *client,

@@ -69,17 +69,22 @@ void gemmd_free(void *memory)
     free(memory);
 }
 
-bool record_read(void *known, size_t known_bytes, const void *given, size_t given_bytes,
-                 size_t least)
+enum gemmd_error record_read(void *known, size_t known_bytes, const void *given, size_t least,
+                             const char *name, const char *variable, struct gemmd_error_info *error)
 {
-    if (given_bytes < least)
-        return false;
-    for (size_t i = known_bytes; i < given_bytes; i++)
-        if (((const char *)given)[i] != 0)
-            return false;
+    size_t given_bytes;
+    memcpy(&given_bytes, given, sizeof given_bytes);
+    bool right = given_bytes >= least;
+    for (size_t i = known_bytes; right && i < given_bytes; i++)
+        right = ((const char *)given)[i] == 0;
+    if (!right)
+        return failure_set(error, GEMMD_ERR_USAGE, "size",
+                           "the size of struct gemmd_%s is not one that libgemmd %s knows; use "
+                           "gemmd_%s_init(&%s, sizeof %s)",
+                           name, gemmd_version(), name, variable, variable);
     memcpy(known, given, given_bytes < known_bytes ? given_bytes : known_bytes);
     memcpy(known, &known_bytes, sizeof known_bytes);
-    return true;
+    return GEMMD_OK;
 }
 
 void record_write(void *given, size_t given_bytes, const void *known, size_t known_bytes)
@@ -142,12 +147,9 @@ static enum gemmd_error read_options(struct gemmd_options *out, const struct gem
                                      struct gemmd_error_info *error)
 {
     *out = defaults;
-    if (in != NULL && !record_read(out, sizeof *out, in, in->size, GEMMD_OPTIONS_SIZE_0_1))
-        return failure_set(
-            error, GEMMD_ERR_USAGE, "size",
-            "the size of struct gemmd_options is not one that libgemmd %s knows; use "
-            "gemmd_options_init(&options, sizeof options)",
-            gemmd_version());
+    if (in != NULL && record_read(out, sizeof *out, in, GEMMD_OPTIONS_SIZE_0_1, "options",
+                                  "options", error) != GEMMD_OK)
+        return GEMMD_ERR_USAGE;
     use_default(&out->connect_timeout_ms, defaults.connect_timeout_ms);
     use_default(&out->total_timeout_ms, defaults.total_timeout_ms);
     use_default(&out->stall_timeout_ms, defaults.stall_timeout_ms);

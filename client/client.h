@@ -244,11 +244,13 @@ enum {
     GEMMD_SOFTMAX_SIZE_0_2 = sizeof(struct gemmd_softmax)
 };
 
-/* Copies the caller's structure `given` over the defaults in `known`, whose size becomes
- * known_bytes. False if `given` is smaller than `least`, or if a byte beyond known_bytes is not
- * zero. */
-bool record_read(void *known, size_t known_bytes, const void *given, size_t given_bytes,
-                 size_t least);
+/* Copies the caller's structure `given`, a struct gemmd_NAME, over the defaults in `known`, whose
+ * size becomes known_bytes. GEMMD_ERR_USAGE, with `error` filled in, if `given` is smaller than
+ * `least`, or if a byte beyond known_bytes is not zero; the sentence shows how a caller sets the
+ * size of a structure called `variable`. */
+enum gemmd_error record_read(void *known, size_t known_bytes, const void *given, size_t least,
+                             const char *name, const char *variable,
+                             struct gemmd_error_info *error);
 /* Copies `known` to the caller's structure, as many bytes as fit, zeroes the rest of the structure,
  * and sets the structure's size to given_bytes. */
 void record_write(void *given, size_t given_bytes, const void *known, size_t known_bytes);

@@ -6,6 +6,7 @@
 #include "client/failure.h"
 #include "client/payload.h"
 #include "client/query.h"
+#include "client/schedule.h"
 
 /* An `accept` for the answer that a job was handed in. A daemon that accepts no jobs answers with
  * the result instead (RFC 7240). */
@@ -88,7 +89,7 @@ static const struct operation store_job_operation = {.method = "POST",
                                                      .accept = accept_stored,
                                                      .conclude = conclude_stored};
 
-const struct operation *compute_operation(bool job, bool tensors, const char *store)
+static const struct operation *operation_for(const struct compute *compute)
 {
 #define WAITED(kind)                                                                               \
     {                                                                                              \
@@ -106,9 +107,28 @@ const struct operation *compute_operation(bool job, bool tensors, const char *st
     };
 #undef WAITED
 #undef HANDED_IN
-    if (store != NULL)
-        return job ? &store_job_operation : &store_operation;
-    return &operations[job][tensors];
+    if (compute->store != NULL)
+        return compute->job ? &store_job_operation : &store_operation;
+    return &operations[compute->job][compute->tensors];
+}
+
+struct gemmd_request *compute_submit(struct gemmd_client *client, const struct compute *compute,
+                                     const void *asked, struct gemmd_error_info *error)
+{
+    struct gemmd_call call = compute->call;
+    if (compute->job) /* the time to hand the job in is the client's */
+        call.timeout_ms = 0;
+    struct gemmd_request *request = request_new(client, operation_for(compute), &call, error);
+    if (request == NULL)
+        return NULL;
+    if (compute->write(request, asked, error) != GEMMD_OK) {
+        gemmd_request_free(request);
+        return NULL;
+    }
+    request->shared_memory.possible = !compute->job;
+    request->shared_memory.result = compute->store == NULL ? compute->result : NULL;
+    schedule_submit(request);
+    return request;
 }
 
 enum gemmd_error compute_check_operand(const char *name, const void *data, const char *tensor,

@@ -9,10 +9,22 @@
 #include "proto/operands.h"
 #include "proto/tensor.h"
 
-/* Returns the operation of a request whose answer is the result that request->expected describes,
- * or, with `job`, the id of a job. The answer is a safetensors file (payload.h) with `tensors`, and
- * the description of a tensor if the result is stored (`store` is not NULL). */
-const struct operation *compute_operation(bool job, bool tensors, const char *store);
+/* A request for an operation. The strings are borrowed. */
+struct compute {
+    struct gemmd_call call; /* for a job, timeout_ms is the job's deadline */
+    bool job;               /* hand the request in as a job */
+    bool tensors;           /* the answer is a safetensors file (payload.h) */
+    const char *store;      /* name under which the result is stored; NULL: the answer has it */
+    const char *result; /* name of the result if it lies in shared memory; NULL: it never does */
+    /* Writes the target, the body and the expected result of the public structure `asked`. Returns
+     * GEMMD_OK, or an error code with `error` filled in. */
+    enum gemmd_error (*write)(struct gemmd_request *request, const void *asked,
+                              struct gemmd_error_info *error);
+};
+
+/* Makes and submits a request. Returns NULL with `error` filled in on failure. */
+struct gemmd_request *compute_submit(struct gemmd_client *client, const struct compute *compute,
+                                     const void *asked, struct gemmd_error_info *error);
 
 /* Checks that an operand is either in memory (`data`) or a resident tensor (`tensor`, its name).
  * GEMMD_ERR_USAGE, with the operand's name as the field, if neither or both are set. */

@@ -5,7 +5,6 @@
 #include "client/compute.h"
 #include "client/failure.h"
 #include "client/query.h"
-#include "client/schedule.h"
 #include "proto/conv2d_request.h"
 
 void gemmd_conv2d_init(struct gemmd_conv2d *conv2d, size_t size)
@@ -93,20 +92,17 @@ static enum gemmd_error conv2d_query_write(const struct gemmd_conv2d *conv2d, ch
     return fault->code == GEMMD_OK ? conv2d_request_check(asked, FORMAT_RAW, fault) : fault->code;
 }
 
-/* Writes the request's target, body and expected result. */
-static enum gemmd_error conv2d_write_request(struct gemmd_request *request,
-                                             const struct gemmd_conv2d *conv2d,
-                                             struct gemmd_error_info *error)
+static enum gemmd_error conv2d_write(struct gemmd_request *request, const void *argument,
+                                     struct gemmd_error_info *error)
 {
+    const struct gemmd_conv2d *conv2d = argument;
     const void *const operands[OPERAND_TABLE_MAX] = {conv2d->x, conv2d->w, conv2d->bias};
     struct conv2d_request asked;
     struct fault fault;
     struct tensor y;
     if (conv2d_query_write(conv2d, request->target, sizeof request->target, &asked, &fault) !=
-        GEMMD_OK) {
-        failure_from_fault(error, &fault);
-        return fault.code;
-    }
+        GEMMD_OK)
+        return failure_from_fault(error, &fault);
     enum gemmd_error code = compute_check_operand("x", conv2d->x, conv2d->x_tensor, error);
     if (code == GEMMD_OK)
         code = compute_check_operand("w", conv2d->w, conv2d->w_tensor, error);
@@ -127,35 +123,22 @@ struct gemmd_request *gemmd_conv2d_submit(struct gemmd_client *client,
     struct gemmd_conv2d conv2d;
     failure_clear(error);
     gemmd_conv2d_init(&conv2d, sizeof conv2d);
-    if (!record_read(&conv2d, sizeof conv2d, given, given->size, GEMMD_CONV2D_SIZE_0_2)) {
-        failure_set(error, GEMMD_ERR_USAGE, "size",
-                    "the size of struct gemmd_conv2d is not one that libgemmd %s knows; use "
-                    "gemmd_conv2d_init(&conv2d, sizeof conv2d)",
-                    gemmd_version());
+    if (record_read(&conv2d, sizeof conv2d, given, GEMMD_CONV2D_SIZE_0_2, "conv2d", "conv2d",
+                    error) != GEMMD_OK)
         return NULL;
-    }
-    const struct gemmd_call call = {
-        /* `timeout_ms` is the job's deadline, not the deadline of the request that hands the job
-           in. */
-        .timeout_ms = conv2d.job != 0 ? 0 : conv2d.timeout_ms,
-        .request_id = conv2d.request_id,
-        .traceparent = conv2d.traceparent,
-        .data = conv2d.y,
-        .bytes = conv2d.y_bytes,
-        .user = conv2d.user,
+    const struct compute compute = {
+        .call = {.timeout_ms = conv2d.timeout_ms,
+                 .request_id = conv2d.request_id,
+                 .traceparent = conv2d.traceparent,
+                 .data = conv2d.y,
+                 .bytes = conv2d.y_bytes,
+                 .user = conv2d.user},
+        .job = conv2d.job != 0,
+        .store = conv2d.store,
+        .result = "y",
+        .write = conv2d_write,
     };
-    struct gemmd_request *request =
-        request_new(client, compute_operation(conv2d.job != 0, false, conv2d.store), &call, error);
-    if (request == NULL)
-        return NULL;
-    if (conv2d_write_request(request, &conv2d, error) != GEMMD_OK) {
-        gemmd_request_free(request);
-        return NULL;
-    }
-    request->shared_memory.possible = conv2d.job == 0;
-    request->shared_memory.result = conv2d.store == NULL ? "y" : NULL;
-    schedule_submit(request);
-    return request;
+    return compute_submit(client, &compute, &conv2d, error);
 }
 
 enum gemmd_error gemmd_conv2d(struct gemmd_client *client, const struct gemmd_conv2d *conv2d,

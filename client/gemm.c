@@ -4,7 +4,6 @@
 #include "client/compute.h"
 #include "client/failure.h"
 #include "client/query.h"
-#include "client/schedule.h"
 #include "proto/gemm_request.h"
 
 void gemmd_gemm_init(struct gemmd_gemm *gemm, size_t size)
@@ -125,51 +124,40 @@ static enum gemmd_error gemm_expect_result(struct gemmd_request *request,
                           "c_bytes", error);
 }
 
+static enum gemmd_error gemm_write(struct gemmd_request *request, const void *argument,
+                                   struct gemmd_error_info *error)
+{
+    const struct gemmd_gemm *gemm = argument;
+    struct gemm_request asked;
+    struct fault fault;
+    if (gemm_query_write(gemm, request->target, sizeof request->target, &asked, &fault) != GEMMD_OK)
+        return failure_from_fault(error, &fault);
+    const enum gemmd_error code = gemm_write_body(request, gemm, &asked, error);
+    return code == GEMMD_OK ? gemm_expect_result(request, gemm, &asked, error) : code;
+}
+
 struct gemmd_request *gemmd_gemm_submit(struct gemmd_client *client, const struct gemmd_gemm *given,
                                         struct gemmd_error_info *error)
 {
     struct gemmd_gemm gemm;
     failure_clear(error);
     gemmd_gemm_init(&gemm, sizeof gemm);
-    if (!record_read(&gemm, sizeof gemm, given, given->size, GEMMD_GEMM_SIZE_0_1)) {
-        failure_set(error, GEMMD_ERR_USAGE, "size",
-                    "the size of struct gemmd_gemm is not one that libgemmd %s knows; use "
-                    "gemmd_gemm_init(&gemm, sizeof gemm)",
-                    gemmd_version());
+    if (record_read(&gemm, sizeof gemm, given, GEMMD_GEMM_SIZE_0_1, "gemm", "gemm", error) !=
+        GEMMD_OK)
         return NULL;
-    }
-    const struct gemmd_call call = {
-        /* `timeout_ms` is the job's deadline, not the deadline of the request that hands the job
-           in. */
-        .timeout_ms = gemm.job != 0 ? 0 : gemm.timeout_ms,
-        .request_id = gemm.request_id,
-        .traceparent = gemm.traceparent,
-        .data = gemm.c,
-        .bytes = gemm.c_bytes,
-        .user = gemm.user,
+    const struct compute compute = {
+        .call = {.timeout_ms = gemm.timeout_ms,
+                 .request_id = gemm.request_id,
+                 .traceparent = gemm.traceparent,
+                 .data = gemm.c,
+                 .bytes = gemm.c_bytes,
+                 .user = gemm.user},
+        .job = gemm.job != 0,
+        .store = gemm.store,
+        .result = "c",
+        .write = gemm_write,
     };
-    struct gemmd_request *request =
-        request_new(client, compute_operation(gemm.job != 0, false, gemm.store), &call, error);
-    if (request == NULL)
-        return NULL;
-    struct gemm_request asked;
-    struct fault fault;
-    if (gemm_query_write(&gemm, request->target, sizeof request->target, &asked, &fault) !=
-        GEMMD_OK) {
-        failure_from_fault(error, &fault);
-        goto refused;
-    }
-    if (gemm_write_body(request, &gemm, &asked, error) != GEMMD_OK ||
-        gemm_expect_result(request, &gemm, &asked, error) != GEMMD_OK)
-        goto refused;
-    request->shared_memory.possible = gemm.job == 0;
-    request->shared_memory.result = gemm.store == NULL ? "c" : NULL;
-    schedule_submit(request);
-    return request;
-
-refused:
-    gemmd_request_free(request);
-    return NULL;
+    return compute_submit(client, &compute, &gemm, error);
 }
 
 enum gemmd_error gemmd_gemm(struct gemmd_client *client, const struct gemmd_gemm *gemm,

@@ -4,7 +4,6 @@
 #include "client/compute.h"
 #include "client/failure.h"
 #include "client/query.h"
-#include "client/schedule.h"
 #include "proto/reduce_request.h"
 
 _Static_assert((int)GEMMD_REDUCE_SUM == (int)REDUCE_SUM &&
@@ -75,6 +74,17 @@ static enum gemmd_error reduce_describe(const struct gemmd_reduce *reduce,
                           "y_bytes", error);
 }
 
+static enum gemmd_error reduce_write(struct gemmd_request *request, const void *argument,
+                                     struct gemmd_error_info *error)
+{
+    const struct gemmd_reduce *reduce = argument;
+    struct reduce_request asked;
+    struct fault fault;
+    if (reduce_write_query(reduce, request, &asked, &fault) != GEMMD_OK)
+        return failure_from_fault(error, &fault);
+    return reduce_describe(reduce, request, &asked, error);
+}
+
 struct gemmd_request *gemmd_reduce_submit(struct gemmd_client *client,
                                           const struct gemmd_reduce *given,
                                           struct gemmd_error_info *error)
@@ -82,41 +92,22 @@ struct gemmd_request *gemmd_reduce_submit(struct gemmd_client *client,
     struct gemmd_reduce reduce;
     failure_clear(error);
     gemmd_reduce_init(&reduce, sizeof reduce);
-    if (!record_read(&reduce, sizeof reduce, given, given->size, GEMMD_REDUCE_SIZE_0_2)) {
-        failure_set(error, GEMMD_ERR_USAGE, "size",
-                    "the size of struct gemmd_reduce is not one that libgemmd %s knows; use "
-                    "gemmd_reduce_init(&reduce, sizeof reduce)",
-                    gemmd_version());
+    if (record_read(&reduce, sizeof reduce, given, GEMMD_REDUCE_SIZE_0_2, "reduce", "reduce",
+                    error) != GEMMD_OK)
         return NULL;
-    }
-    const struct gemmd_call call = {
-        .timeout_ms = reduce.job != 0 ? 0 : reduce.timeout_ms,
-        .request_id = reduce.request_id,
-        .traceparent = reduce.traceparent,
-        .data = reduce.y,
-        .bytes = reduce.y_bytes,
-        .user = reduce.user,
+    const struct compute compute = {
+        .call = {.timeout_ms = reduce.timeout_ms,
+                 .request_id = reduce.request_id,
+                 .traceparent = reduce.traceparent,
+                 .data = reduce.y,
+                 .bytes = reduce.y_bytes,
+                 .user = reduce.user},
+        .job = reduce.job != 0,
+        .store = reduce.store,
+        .result = "y",
+        .write = reduce_write,
     };
-    struct gemmd_request *request =
-        request_new(client, compute_operation(reduce.job != 0, false, reduce.store), &call, error);
-    if (request == NULL)
-        return NULL;
-    struct reduce_request asked;
-    struct fault fault;
-    if (reduce_write_query(&reduce, request, &asked, &fault) != GEMMD_OK) {
-        failure_from_fault(error, &fault);
-        goto refused;
-    }
-    if (reduce_describe(&reduce, request, &asked, error) != GEMMD_OK)
-        goto refused;
-    request->shared_memory.possible = reduce.job == 0;
-    request->shared_memory.result = reduce.store == NULL ? "y" : NULL;
-    schedule_submit(request);
-    return request;
-
-refused:
-    gemmd_request_free(request);
-    return NULL;
+    return compute_submit(client, &compute, &reduce, error);
 }
 
 enum gemmd_error gemmd_reduce(struct gemmd_client *client, const struct gemmd_reduce *reduce,

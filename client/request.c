@@ -33,13 +33,8 @@ bool request_call(struct gemmd_call *call, const struct gemmd_call *given,
                   struct gemmd_error_info *error)
 {
     *call = (struct gemmd_call){0};
-    if (given == NULL || record_read(call, sizeof *call, given, given->size, GEMMD_CALL_SIZE_0_1))
-        return true;
-    failure_set(error, GEMMD_ERR_USAGE, "size",
-                "the size of struct gemmd_call is not one that libgemmd %s knows; use "
-                "gemmd_call_init(&call, sizeof call)",
-                gemmd_version());
-    return false;
+    return given == NULL || record_read(call, sizeof *call, given, GEMMD_CALL_SIZE_0_1, "call",
+                                        "call", error) == GEMMD_OK;
 }
 
 struct gemmd_request *request_new(struct gemmd_client *client, const struct operation *operation,

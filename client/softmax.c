@@ -2,7 +2,6 @@
 #include "client/compute.h"
 #include "client/failure.h"
 #include "client/query.h"
-#include "client/schedule.h"
 #include "proto/softmax_request.h"
 
 void gemmd_softmax_init(struct gemmd_softmax *softmax, size_t size)
@@ -71,6 +70,17 @@ static enum gemmd_error softmax_describe(const struct gemmd_softmax *softmax,
                           "y_bytes", error);
 }
 
+static enum gemmd_error softmax_write(struct gemmd_request *request, const void *argument,
+                                      struct gemmd_error_info *error)
+{
+    const struct gemmd_softmax *softmax = argument;
+    struct softmax_request asked;
+    struct fault fault;
+    if (softmax_write_query(softmax, request, &asked, &fault) != GEMMD_OK)
+        return failure_from_fault(error, &fault);
+    return softmax_describe(softmax, request, &asked, error);
+}
+
 struct gemmd_request *gemmd_softmax_submit(struct gemmd_client *client,
                                            const struct gemmd_softmax *given,
                                            struct gemmd_error_info *error)
@@ -78,41 +88,22 @@ struct gemmd_request *gemmd_softmax_submit(struct gemmd_client *client,
     struct gemmd_softmax softmax;
     failure_clear(error);
     gemmd_softmax_init(&softmax, sizeof softmax);
-    if (!record_read(&softmax, sizeof softmax, given, given->size, GEMMD_SOFTMAX_SIZE_0_2)) {
-        failure_set(error, GEMMD_ERR_USAGE, "size",
-                    "the size of struct gemmd_softmax is not one that libgemmd %s knows; use "
-                    "gemmd_softmax_init(&softmax, sizeof softmax)",
-                    gemmd_version());
+    if (record_read(&softmax, sizeof softmax, given, GEMMD_SOFTMAX_SIZE_0_2, "softmax", "softmax",
+                    error) != GEMMD_OK)
         return NULL;
-    }
-    const struct gemmd_call call = {
-        .timeout_ms = softmax.job != 0 ? 0 : softmax.timeout_ms,
-        .request_id = softmax.request_id,
-        .traceparent = softmax.traceparent,
-        .data = softmax.y,
-        .bytes = softmax.y_bytes,
-        .user = softmax.user,
+    const struct compute compute = {
+        .call = {.timeout_ms = softmax.timeout_ms,
+                 .request_id = softmax.request_id,
+                 .traceparent = softmax.traceparent,
+                 .data = softmax.y,
+                 .bytes = softmax.y_bytes,
+                 .user = softmax.user},
+        .job = softmax.job != 0,
+        .store = softmax.store,
+        .result = "y",
+        .write = softmax_write,
     };
-    struct gemmd_request *request = request_new(
-        client, compute_operation(softmax.job != 0, false, softmax.store), &call, error);
-    if (request == NULL)
-        return NULL;
-    struct softmax_request asked;
-    struct fault fault;
-    if (softmax_write_query(&softmax, request, &asked, &fault) != GEMMD_OK) {
-        failure_from_fault(error, &fault);
-        goto refused;
-    }
-    if (softmax_describe(&softmax, request, &asked, error) != GEMMD_OK)
-        goto refused;
-    request->shared_memory.possible = softmax.job == 0;
-    request->shared_memory.result = softmax.store == NULL ? "y" : NULL;
-    schedule_submit(request);
-    return request;
-
-refused:
-    gemmd_request_free(request);
-    return NULL;
+    return compute_submit(client, &compute, &softmax, error);
 }
 
 enum gemmd_error gemmd_softmax(struct gemmd_client *client, const struct gemmd_softmax *softmax,

@@ -209,13 +209,9 @@ struct gemmd_request *gemmd_tensor_put_submit(struct gemmd_client *client,
     struct tensor tensor = {.rank = 0}, scale = {.rank = 0};
     failure_clear(error);
     gemmd_tensor_put_init(&put, sizeof put);
-    if (!record_read(&put, sizeof put, given, given->size, GEMMD_TENSOR_PUT_SIZE_0_1)) {
-        failure_set(error, GEMMD_ERR_USAGE, "size",
-                    "the size of struct gemmd_tensor_put is not one that libgemmd %s knows; use "
-                    "gemmd_tensor_put_init(&put, sizeof put)",
-                    gemmd_version());
+    if (record_read(&put, sizeof put, given, GEMMD_TENSOR_PUT_SIZE_0_1, "tensor_put", "put",
+                    error) != GEMMD_OK)
         return NULL;
-    }
     if (check_put(&put, &tensor, &scale, error) != GEMMD_OK)
         return NULL;
     const struct gemmd_call call = {.timeout_ms = put.timeout_ms,
