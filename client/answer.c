@@ -136,7 +136,6 @@ static void take_timing(struct answer *answer, const char *value)
     }
 }
 
-/* `value` is, for example, "pass; residual=0.12". */
 /* The daemon sends one algorithm, the one that was asked for. */
 static void take_digest(struct answer *answer, const char *value)
 {
@@ -148,6 +147,7 @@ static void take_digest(struct answer *answer, const char *value)
                                      sizeof answer->digest);
 }
 
+/* `value` is, for example, "pass; residual=0.12". */
 static void take_verify(struct answer *answer, const char *value)
 {
     size_t word = strcspn(value, "; \t");

@@ -4,6 +4,7 @@
 #include "client/compute.h"
 #include "client/failure.h"
 #include "client/query.h"
+#include "client/record.h"
 #include "proto/attention_request.h"
 
 void gemmd_attention_init(struct gemmd_attention *attention, size_t size)

@@ -1,101 +1,16 @@
 #include "client/client.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "client/failure.h"
+#include "client/process.h"
+#include "client/record.h"
 #include "client/schedule.h"
 #include "client/transfer.h"
-#include "proto/dtype.h"
-#include "proto/error.h"
-
-/* ---- names and structures ---- */
-
-static int is_dtype(enum gemmd_dtype dtype)
-{
-    return (unsigned)dtype < GEMMD_DTYPE_COUNT;
-}
-
-static int is_error(enum gemmd_error code)
-{
-    return (unsigned)code < GEMMD_ERR_COUNT;
-}
-
-const char *gemmd_error_name(enum gemmd_error code)
-{
-    return is_error(code) ? error_name(code) : "?";
-}
-
-const char *gemmd_error_title(enum gemmd_error code)
-{
-    return is_error(code) ? error_title(code) : "?";
-}
-
-size_t gemmd_dtype_size(enum gemmd_dtype dtype)
-{
-    return is_dtype(dtype) ? dtype_size(dtype) : 0;
-}
-
-const char *gemmd_dtype_name(enum gemmd_dtype dtype)
-{
-    return is_dtype(dtype) ? dtype_name(dtype) : "?";
-}
-
-int gemmd_dtype_from_name(const char *name, enum gemmd_dtype *dtype)
-{
-    return name != NULL && dtype_from_name(name, dtype);
-}
-
-static const char *const state_names[] = {"unknown", "queued", "running",
-                                          "done",    "failed", "cancelled"};
-
-const char *gemmd_job_state_name(enum gemmd_job_state state)
-{
-    const int known = (unsigned)state < sizeof state_names / sizeof state_names[0];
-    return state_names[known ? state : GEMMD_JOB_UNKNOWN];
-}
-
-const char *gemmd_version(void)
-{
-    return GEMMD_VERSION;
-}
-
-void gemmd_free(void *memory)
-{
-    free(memory);
-}
-
-enum gemmd_error record_read(void *known, size_t known_bytes, const void *given, size_t least,
-                             const char *name, const char *variable, struct gemmd_error_info *error)
-{
-    size_t given_bytes;
-    memcpy(&given_bytes, given, sizeof given_bytes);
-    bool right = given_bytes >= least;
-    for (size_t i = known_bytes; right && i < given_bytes; i++)
-        right = ((const char *)given)[i] == 0;
-    if (!right)
-        return failure_set(error, GEMMD_ERR_USAGE, "size",
-                           "the size of struct gemmd_%s is not one that libgemmd %s knows; use "
-                           "gemmd_%s_init(&%s, sizeof %s)",
-                           name, gemmd_version(), name, variable, variable);
-    memcpy(known, given, given_bytes < known_bytes ? given_bytes : known_bytes);
-    memcpy(known, &known_bytes, sizeof known_bytes);
-    return GEMMD_OK;
-}
-
-void record_write(void *given, size_t given_bytes, const void *known, size_t known_bytes)
-{
-    memset(given, 0, given_bytes);
-    memcpy(given, known, given_bytes < known_bytes ? given_bytes : known_bytes);
-    if (given_bytes >= sizeof given_bytes)
-        memcpy(given, &given_bytes, sizeof given_bytes);
-}
-
-/* ---- clients ---- */
 
 #define DEFAULT_URL "http://127.0.0.1:8080"
 
@@ -227,63 +142,18 @@ static enum gemmd_error client_write_headers(struct gemmd_client *client, const 
     return GEMMD_OK;
 }
 
-/* curl_global_init has to be called once in a process, and forks have to be noticed. `process_once`
- * and `fork_count` are the only state of the library that does not belong to a client. Process ids
- * would not tell a fork from a process whose id is used again. */
-static pthread_once_t process_once = PTHREAD_ONCE_INIT;
-static uint32_t fork_count; /* of the calling process and its ancestors; written while the process
-                               has one thread */
-
-static void count_fork(void)
-{
-    fork_count++;
-}
-
-static void start_process(void)
-{
-    curl_global_init(CURL_GLOBAL_DEFAULT);
-    pthread_atfork(NULL, NULL, count_fork);
-}
-
-/* Leaves everything that is in use to the parent process. */
-static void client_disown(struct gemmd_client *client)
-{
-    loop_disown(&client->loop);
-    schedule_end_all(client, GEMMD_ERR_CANCELLED,
-                     "the request belongs to the process that this process was forked from");
-    transfer_free_idle(client);
-    shared_memory_disown(client);
-}
-
-bool client_enter(struct gemmd_client *client)
-{
-    if (client->forks == fork_count)
-        return true;
-    client_disown(client);
-    if (!loop_reopen(&client->loop, client->options.max_in_flight))
-        return false;
-    client->random = backoff_seed(); /* else parent and child would repeat at the same times */
-    client->forks = fork_count;
-    return true;
-}
-
-uint32_t gemmd_in_flight(const struct gemmd_client *client)
-{
-    return client->forks == fork_count ? client->queued_count + client->running_count : 0;
-}
-
 struct gemmd_client *gemmd_client_new(const struct gemmd_options *given,
                                       struct gemmd_error_info *error)
 {
     struct gemmd_options options;
     failure_clear(error);
-    pthread_once(&process_once, start_process);
+    process_start();
     if (read_options(&options, given, error) != GEMMD_OK)
         return NULL;
     struct gemmd_client *client = calloc(1, sizeof *client);
     if (client == NULL)
         goto no_memory;
-    client->forks = fork_count;
+    client->forks = process_forks();
     client->loop.epoll = client->loop.timer = -1;
     client->check_us = LOOP_NEVER;
     client->random = backoff_seed();
@@ -329,10 +199,7 @@ void gemmd_client_free(struct gemmd_client *client)
 {
     if (client == NULL)
         return;
-    if (client->forks != fork_count) {
-        client_disown(client);
-        client->forks = fork_count;
-    }
+    process_disown(client);
     while (!TAILQ_EMPTY(&client->requests))
         gemmd_request_free(TAILQ_FIRST(&client->requests));
     transfer_free_idle(client);
@@ -345,4 +212,19 @@ void gemmd_client_free(struct gemmd_client *client)
     free(client->cert_file);
     free(client->key_file);
     free(client);
+}
+
+void *gemmd_memory_alloc(struct gemmd_client *client, uint64_t bytes,
+                         struct gemmd_error_info *error)
+{
+    failure_clear(error);
+    (void)process_enter(client);
+    return shared_memory_alloc(client, bytes, error);
+}
+
+void gemmd_memory_free(struct gemmd_client *client, void *block)
+{
+    (void)process_enter(client);
+    if (block != NULL)
+        shared_memory_free(client, block);
 }

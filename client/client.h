@@ -181,7 +181,7 @@ TAILQ_HEAD(request_list, gemmd_request);
 /* ---- clients ---- */
 
 struct gemmd_client {
-    uint32_t forks; /* client_enter's count of forks when the client was last made anew */
+    uint32_t forks; /* process_forks() of the process whose connections the client has */
     struct address address;
     struct gemmd_options options; /* without the strings, which are NULL */
     char *ca_file, *cert_file, *key_file;
@@ -204,12 +204,6 @@ struct gemmd_client {
     } idle[2]; /* unused transfers, for small bodies and for large ones */
 };
 
-/* Every function of the library that uses a client calls client_enter first. In the child of a fork
- * the first call makes the client anew: the parent's requests end, and connections, epoll set and
- * shared memory become the child's own. False if there is no memory or no descriptor for them; no
- * request is then in flight, and none can be sent before a later call has succeeded. */
-bool client_enter(struct gemmd_client *client);
-
 /* Returns a new request, not yet submitted, which the caller releases with gemmd_request_free. The
  * request's deadline is the client's, or that of `call` if that is earlier. Returns NULL with
  * `error` filled in if `call` is invalid or there is no memory. `call` has the library's own size.
@@ -224,35 +218,5 @@ bool request_call(struct gemmd_call *call, const struct gemmd_call *given,
  * the code of `error`, which the function that failed to make the request has filled in. */
 enum gemmd_error request_finish(struct gemmd_request *request, struct gemmd_result *result,
                                 struct gemmd_error_info *error);
-
-/* ---- structures of the public header ---- */
-
-/* A structure begins with its size, as the caller's compiler knew the structure. Fields that the
- * caller does not know keep their defaults. Fields that the library does not know must be zero,
- * which is the default of every field that is added later. */
-
-/* The sizes of the structures in the version that first had them. A smaller structure is invalid.
- */
-enum {
-    GEMMD_OPTIONS_SIZE_0_1 = offsetof(struct gemmd_options, shared_bytes),
-    GEMMD_GEMM_SIZE_0_1 = offsetof(struct gemmd_gemm, a_tensor),
-    GEMMD_ATTENTION_SIZE_0_1 = offsetof(struct gemmd_attention, traceparent),
-    GEMMD_CONV2D_SIZE_0_2 = sizeof(struct gemmd_conv2d),
-    GEMMD_CALL_SIZE_0_1 = offsetof(struct gemmd_call, traceparent),
-    GEMMD_TENSOR_PUT_SIZE_0_1 = offsetof(struct gemmd_tensor_put, traceparent),
-    GEMMD_REDUCE_SIZE_0_2 = sizeof(struct gemmd_reduce),
-    GEMMD_SOFTMAX_SIZE_0_2 = sizeof(struct gemmd_softmax)
-};
-
-/* Copies the caller's structure `given`, a struct gemmd_NAME, over the defaults in `known`, whose
- * size becomes known_bytes. GEMMD_ERR_USAGE, with `error` filled in, if `given` is smaller than
- * `least`, or if a byte beyond known_bytes is not zero; the sentence shows how a caller sets the
- * size of a structure called `variable`. */
-enum gemmd_error record_read(void *known, size_t known_bytes, const void *given, size_t least,
-                             const char *name, const char *variable,
-                             struct gemmd_error_info *error);
-/* Copies `known` to the caller's structure, as many bytes as fit, zeroes the rest of the structure,
- * and sets the structure's size to given_bytes. */
-void record_write(void *given, size_t given_bytes, const void *known, size_t known_bytes);
 
 #endif

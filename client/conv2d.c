@@ -5,6 +5,7 @@
 #include "client/compute.h"
 #include "client/failure.h"
 #include "client/query.h"
+#include "client/record.h"
 #include "proto/conv2d_request.h"
 
 void gemmd_conv2d_init(struct gemmd_conv2d *conv2d, size_t size)

@@ -4,6 +4,7 @@
 #include "client/compute.h"
 #include "client/failure.h"
 #include "client/query.h"
+#include "client/record.h"
 #include "proto/gemm_request.h"
 
 void gemmd_gemm_init(struct gemmd_gemm *gemm, size_t size)

@@ -4,6 +4,7 @@
 #include "client/compute.h"
 #include "client/failure.h"
 #include "client/query.h"
+#include "client/record.h"
 #include "proto/reduce_request.h"
 
 _Static_assert((int)GEMMD_REDUCE_SUM == (int)REDUCE_SUM &&

@@ -4,6 +4,8 @@
 
 #include "client/client.h"
 #include "client/failure.h"
+#include "client/process.h"
+#include "client/record.h"
 #include "client/schedule.h"
 #include "proto/size.h"
 
@@ -49,7 +51,7 @@ struct gemmd_request *request_new(struct gemmd_client *client, const struct oper
         failure_set(error, GEMMD_ERR_USAGE, "traceparent", TRACEPARENT_FORM);
         return NULL;
     }
-    struct gemmd_request *request = client_enter(client) ? calloc(1, sizeof *request) : NULL;
+    struct gemmd_request *request = process_enter(client) ? calloc(1, sizeof *request) : NULL;
     if (request == NULL) {
         failure_set(error, GEMMD_ERR_OUT_OF_MEMORY, NULL, "there is no memory for a request");
         return NULL;
@@ -106,7 +108,7 @@ int gemmd_wait(struct gemmd_request *request, int64_t timeout_ms)
 {
     uint64_t until = wait_until(timeout_ms);
     bool over = false;
-    (void)client_enter(request->client);
+    (void)process_enter(request->client);
     while (request->state != REQUEST_DONE && !over) {
         over = until <= loop_now_us();
         schedule_turn(request->client, until);
@@ -121,7 +123,7 @@ struct gemmd_request *gemmd_wait_any(struct gemmd_client *client, int64_t timeou
 {
     uint64_t until = wait_until(timeout_ms);
     bool over = false;
-    (void)client_enter(client);
+    (void)process_enter(client);
     while (TAILQ_EMPTY(&client->done) && gemmd_in_flight(client) > 0 && !over) {
         over = until <= loop_now_us();
         schedule_turn(client, until);
@@ -134,7 +136,7 @@ struct gemmd_request *gemmd_wait_any(struct gemmd_client *client, int64_t timeou
 
 uint32_t gemmd_advance(struct gemmd_client *client, int64_t timeout_ms)
 {
-    (void)client_enter(client);
+    (void)process_enter(client);
     uint64_t until = wait_until(timeout_ms), done_before = client->done_count;
     bool over = gemmd_in_flight(client) == 0;
     if (over) /* call the callbacks that are due, and do not wait */
@@ -148,18 +150,23 @@ uint32_t gemmd_advance(struct gemmd_client *client, int64_t timeout_ms)
 
 void gemmd_on_done(struct gemmd_request *request, gemmd_done_function call)
 {
-    (void)client_enter(request->client);
+    (void)process_enter(request->client);
     schedule_call(request, call);
 }
 
 int gemmd_fd(struct gemmd_client *client)
 {
-    return client_enter(client) ? schedule_watch(client) : -1;
+    return process_enter(client) ? schedule_watch(client) : -1;
+}
+
+uint32_t gemmd_in_flight(const struct gemmd_client *client)
+{
+    return client->forks == process_forks() ? client->queued_count + client->running_count : 0;
 }
 
 void gemmd_cancel(struct gemmd_request *request)
 {
-    (void)client_enter(request->client);
+    (void)process_enter(request->client);
     if (request->state == REQUEST_DONE)
         return;
     failure_set(&request->error, GEMMD_ERR_CANCELLED, NULL, "the caller cancelled the request");
@@ -250,7 +257,7 @@ static void fill_result(struct gemmd_request *request, struct gemmd_result *out)
 enum gemmd_error gemmd_request_result(struct gemmd_request *request, struct gemmd_result *result,
                                       struct gemmd_error_info *error)
 {
-    (void)client_enter(request->client);
+    (void)process_enter(request->client);
     if (request->state != REQUEST_DONE)
         return failure_set(error, GEMMD_ERR_CONFLICT, NULL, "the request is not done yet");
     if (error != NULL)

@@ -126,14 +126,12 @@ static bool shared_memory_is_possible(const struct gemmd_client *client)
            !client->shared_memory.refused;
 }
 
-void *gemmd_memory_alloc(struct gemmd_client *client, uint64_t bytes,
-                         struct gemmd_error_info *error)
+void *shared_memory_alloc(struct gemmd_client *client, uint64_t bytes,
+                          struct gemmd_error_info *error)
 {
     void *block = NULL;
-    (void)client_enter(client);
     struct mapping *mapping =
         shared_memory_is_possible(client) ? current_mapping(client, bytes) : NULL;
-    failure_clear(error);
     if (mapping != NULL)
         block = mapping_take(mapping, bytes);
     if (mapping != NULL && block == NULL && (mapping = grow_mapping(client, bytes)) != NULL)
@@ -146,11 +144,10 @@ void *gemmd_memory_alloc(struct gemmd_client *client, uint64_t bytes,
     return block;
 }
 
-void gemmd_memory_free(struct gemmd_client *client, void *block)
+void shared_memory_free(struct gemmd_client *client, void *block)
 {
     struct shared_memory_client *shared = &client->shared_memory;
-    (void)client_enter(client);
-    if (block == NULL || (shared->mapping != NULL && mapping_give(shared->mapping, block)))
+    if (shared->mapping != NULL && mapping_give(shared->mapping, block))
         return;
     for (uint32_t i = 0; i < shared->replaced_count; i++)
         if (mapping_give(shared->replaced[i], block))

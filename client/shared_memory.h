@@ -73,6 +73,11 @@ int shared_memory_before_request(void *user, char *peer, char *own, int peer_por
 enum { SHARED_MEMORY_BASE_MAX = 48 };
 void shared_memory_base(const struct gemmd_request *request, char out[SHARED_MEMORY_BASE_MAX]);
 
+/* gemmd_memory_alloc and gemmd_memory_free; `block` is not NULL. */
+void *shared_memory_alloc(struct gemmd_client *client, uint64_t bytes,
+                          struct gemmd_error_info *error);
+void shared_memory_free(struct gemmd_client *client, void *block);
+
 /* In the child of a fork, in which no request is in flight: keeps the memory that the caller has
  * from gemmd_memory_alloc() as private memory. Later requests use a mapping of the child's own. */
 void shared_memory_disown(struct gemmd_client *client);

@@ -2,6 +2,7 @@
 #include "client/compute.h"
 #include "client/failure.h"
 #include "client/query.h"
+#include "client/record.h"
 #include "proto/softmax_request.h"
 
 void gemmd_softmax_init(struct gemmd_softmax *softmax, size_t size)

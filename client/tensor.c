@@ -10,6 +10,7 @@
 #include "client/failure.h"
 #include "client/payload.h"
 #include "client/query.h"
+#include "client/record.h"
 #include "client/schedule.h"
 #include "proto/safetensors.h"
 

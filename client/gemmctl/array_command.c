@@ -4,13 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/gemmctl/await.h"
-#include "client/gemmctl/check_run.h"
+#include "client/gemmctl/check.h"
 #include "client/gemmctl/destination.h"
-#include "client/gemmctl/interrupt.h"
 #include "client/gemmctl/parameters.h"
+#include "client/gemmctl/progress.h"
 #include "client/gemmctl/random_operands.h"
-#include "client/gemmctl/resident.h"
 
 /* The operands of a run. */
 struct array_operands {

@@ -8,8 +8,223 @@
 #include <string.h>
 #include <time.h>
 
-#include "client/gemmctl/interrupt.h"
+#include "client/gemmctl/command.h"
+#include "client/gemmctl/print.h"
 #include "client/gemmctl/progress.h"
+#include "client/gemmctl/random_operands.h"
+#include "client/gemmctl/table.h"
+#include "client/gemmctl/units.h"
+#include "proto/size.h"
+
+/* ---- the request ---- */
+
+static const struct bench_operation *const operations[] = {
+    &bench_product, &bench_attention, &bench_conv, &bench_reduce, &bench_softmax};
+
+enum gemmd_error bench_subject_read(struct bench_subject *subject,
+                                    const struct arguments *arguments, struct fault *fault)
+{
+    size_t which = 0; /* every command of bench.c is an entry of the list */
+    while (operations[which]->taker != arguments->command->taker)
+        which++;
+    *subject = (struct bench_subject){.operation = operations[which]};
+    enum gemmd_error code = subject->operation->read(subject, arguments, fault);
+    bool fits = true;
+    for (int i = 0; i < TENSOR_FILES_MAX; i++)
+        fits =
+            fits && size_add(subject->body_bytes, subject->operands[i].bytes, &subject->body_bytes);
+    return code != GEMMD_OK || fits ? code
+                                    : fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
+                                                "the operands have more than 2^63 bytes");
+}
+
+enum gemmd_error bench_subject_fill(struct bench_subject *subject, struct fault *fault)
+{
+    enum gemmd_error code = GEMMD_OK;
+    for (uint64_t i = 0; i < TENSOR_FILES_MAX && code == GEMMD_OK; i++)
+        if (subject->operands[i].rank > 0)
+            code = random_fill(&subject->operands[i], i, fault);
+    if (code == GEMMD_OK)
+        subject->operation->prepare(subject);
+    return code;
+}
+
+void bench_subject_free(struct bench_subject *subject)
+{
+    for (int i = 0; i < TENSOR_FILES_MAX; i++)
+        free((void *)subject->operands[i].data);
+}
+
+struct gemmd_request *bench_subject_submit(struct bench_subject *subject,
+                                           struct gemmd_client *client, void *out, void *user,
+                                           struct gemmd_error_info *error)
+{
+    return subject->operation->submit(subject, client, out, user, error);
+}
+
+void bench_subject_print(const struct bench_subject *subject)
+{
+    subject->operation->print(subject);
+}
+
+void bench_subject_describe(const struct bench_subject *subject, json_t *object)
+{
+    json_t *members = subject->operation->describe(subject);
+    json_object_update(object, members);
+    json_decref(members);
+}
+
+/* ---- the histogram ---- */
+
+/* Returns the bucket of a duration. Below LATENCY_STEPS every value has a bucket of its own. Above,
+ * the leading bits of the value choose the bucket. */
+static uint32_t bucket_of(uint64_t us)
+{
+    if (us < LATENCY_STEPS)
+        return (uint32_t)us;
+    uint32_t power = 63 - (uint32_t)__builtin_clzll(us);
+    uint32_t shift = power - 6;
+    return (shift + 1) * LATENCY_STEPS + (uint32_t)((us >> shift) - LATENCY_STEPS);
+}
+
+/* Returns the largest value of a bucket. */
+static uint64_t bucket_end(uint32_t bucket)
+{
+    if (bucket < LATENCY_STEPS)
+        return bucket;
+    uint32_t shift = bucket / LATENCY_STEPS - 1;
+    uint64_t front = bucket % LATENCY_STEPS + LATENCY_STEPS;
+    return ((front + 1) << shift) - 1;
+}
+
+void latency_add(struct latency *latency, uint64_t us)
+{
+    latency->counts[bucket_of(us)]++;
+    latency->count++;
+    if (us > latency->max_us)
+        latency->max_us = us;
+}
+
+uint64_t latency_percentile(const struct latency *latency, double percent)
+{
+    double rank = (double)latency->count * percent / 100;
+    uint64_t seen = 0;
+    for (uint32_t i = 0; i < LATENCY_BUCKETS; i++) {
+        seen += latency->counts[i];
+        if (seen > 0 && (double)seen >= rank)
+            return bucket_end(i) < latency->max_us ? bucket_end(i) : latency->max_us;
+    }
+    return latency->max_us;
+}
+
+/* ---- the report ---- */
+
+struct figures {
+    double rate, gigabytes, gigaflops, launch;
+    double p50_ms, p90_ms, p99_ms, p999_ms, max_ms;
+};
+
+static double percentile_ms(const struct bench_run *run, double percent)
+{
+    return (double)latency_percentile(&run->latency, percent) / 1000;
+}
+
+static struct figures figures_of(const struct bench_run *run)
+{
+    const struct bench_subject *subject = &run->subject;
+    double answered = (double)run->latency.count;
+    double rate = run->elapsed_s > 0 ? answered / run->elapsed_s : 0;
+    return (struct figures){
+        .rate = rate,
+        .gigabytes = rate * (double)(subject->body_bytes + subject->result_bytes) / 1e9,
+        .gigaflops = rate * subject->flops / 1e9,
+        .launch = answered > 0 ? (double)run->launches_sum / answered : 0,
+        .p50_ms = percentile_ms(run, 50),
+        .p90_ms = percentile_ms(run, 90),
+        .p99_ms = percentile_ms(run, 99),
+        .p999_ms = percentile_ms(run, 99.9),
+        .max_ms = (double)run->latency.max_us / 1000,
+    };
+}
+
+static void print_object(const struct bench_run *run, const struct figures *f)
+{
+    json_t *errors = json_object();
+    for (int code = 0; code < GEMMD_ERR_COUNT; code++)
+        if (run->errors[code] > 0)
+            json_object_set_new(errors, gemmd_error_name((enum gemmd_error)code),
+                                json_integer((json_int_t)run->errors[code]));
+    json_t *root =
+        json_pack("{s:i, s:i, s:i, s:I, s:f, s:o, s:f, s:{s:f, s:f, s:f, s:f, s:f}, s:f, s:f, s:s}",
+                  "version", PRINT_JSON_VERSION, "connections", (int)run->connections, "in_flight",
+                  (int)run->in_flight, "requests", (json_int_t)run->latency.count, "elapsed_s",
+                  run->elapsed_s, "errors", errors, "requests_per_second", f->rate, "latency_ms",
+                  "p50", f->p50_ms, "p90", f->p90_ms, "p99", f->p99_ms, "p99.9", f->p999_ms, "max",
+                  f->max_ms, "gigabytes_per_second", f->gigabytes, "requests_per_launch", f->launch,
+                  "kernel", run->kernel);
+    if (root != NULL && run->subject.flops > 0)
+        json_object_set_new(root, "gigaflops_per_second", json_real(f->gigaflops));
+    if (root != NULL)
+        bench_subject_describe(&run->subject, root);
+    print_json(root);
+}
+
+static void print_latencies(const struct figures *f)
+{
+    static const struct table_column columns[] = {{"LATENCY", false}, {"P50", true},
+                                                  {"P90", true},      {"P99", true},
+                                                  {"P99.9", true},    {"MAX", true}};
+    const double values[] = {f->p50_ms, f->p90_ms, f->p99_ms, f->p999_ms, f->max_ms};
+    enum { VALUES = sizeof values / sizeof values[0] };
+    char texts[VALUES][24];
+    const char *cells[VALUES + 1] = {"ms"};
+    struct table table;
+    for (int i = 0; i < VALUES; i++) {
+        snprintf(texts[i], sizeof texts[i], "%.3f", values[i]);
+        cells[i + 1] = texts[i];
+    }
+    table_start(&table, columns, VALUES + 1);
+    table_add(&table, cells);
+    if (!table_print(&table, false, stdout))
+        printf("latency    p50 %s ms, p99 %s ms\n", texts[0], texts[2]);
+    table_free(&table);
+}
+
+static void print_lines(const struct bench_run *run, const struct figures *f)
+{
+    char text[UNITS_ROOM];
+    bench_subject_print(&run->subject);
+    printf(" by ");
+    (void)terminal_put(run->kernel[0] != '\0' ? run->kernel : "none", stdout);
+    printf(", %u connections", run->connections);
+    if (run->in_flight > run->connections)
+        printf(", %u in flight", run->in_flight);
+    putchar('\n');
+    printf("answered   %llu in %.2f s, %.2f to a launch\n", (unsigned long long)run->latency.count,
+           run->elapsed_s, f->launch);
+    printf("errors     %llu", (unsigned long long)run->error_count);
+    for (int code = 0; code < GEMMD_ERR_COUNT; code++)
+        if (run->errors[code] > 0)
+            printf(", %s %llu", gemmd_error_name((enum gemmd_error)code),
+                   (unsigned long long)run->errors[code]);
+    printf("\nrate       %.1f requests/s, %s", f->rate, units_bytes_rate(f->gigabytes * 1e9, text));
+    if (run->subject.flops > 0)
+        printf(", %s", units_flops(f->gigaflops * 1e9, text));
+    printf("\n\n");
+    print_latencies(f);
+}
+
+/* Prints the measurements on standard output: lines, or with --json a JSON object. */
+static void bench_report(const struct context *context, const struct bench_run *run)
+{
+    struct figures figures = figures_of(run);
+    if (option_flag(context->arguments, OPTION_JSON))
+        print_object(run, &figures);
+    else
+        print_lines(run, &figures);
+}
+
+/* ---- the loop ---- */
 
 enum { DEFAULT_CONNECTIONS = 8, DEFAULT_DURATION_MS = 5000 };
 

@@ -1,12 +1,100 @@
 /*
- * bench.h - the measurements of a run of gemmctl bench.
+ * bench.h - gemmctl bench: the request that is repeated, which is one problem of one operation with
+ * random operands, and the measurements of a run.
  */
 #ifndef GEMMCTL_BENCH_H
 #define GEMMCTL_BENCH_H
 
-#include "client/gemmctl/bench_subject.h"
+#include <gemmd/gemmd.h>
+#include <jansson.h>
+#include <stdint.h>
+
+#include "client/gemmctl/array_command.h"
 #include "client/gemmctl/command.h"
-#include "client/gemmctl/latency.h"
+#include "client/gemmctl/options.h"
+#include "proto/attention_request.h"
+#include "proto/conv2d_request.h"
+#include "proto/gemm_request.h"
+#include "proto/reduce_request.h"
+#include "proto/softmax_request.h"
+
+/* ---- the request ---- */
+
+struct bench_subject {
+    const struct bench_operation *operation;
+    union { /* the parameters, as the command line gives them, with defaults for the rest */
+        struct gemm_request product;
+        struct attention_request attention;
+        struct conv2d_request conv;
+        struct reduce_request reduce;
+        struct softmax_request softmax;
+    };
+    struct tensor operands[TENSOR_FILES_MAX]; /* in the order of the request; rank 0: there is no
+                                                 such operand */
+    uint64_t body_bytes, result_bytes;        /* of one request */
+    double flops; /* multiplications and additions of one request; 0 if the operation is measured in
+                     bytes only */
+    union {       /* what the library is given */
+        struct gemmd_gemm gemm;
+        struct gemmd_attention attend;
+        struct array_call call;
+    };
+};
+
+/* What differs between the operations. */
+struct bench_operation {
+    unsigned taker; /* the command's bit, FOR_... */
+    /* Reads the parameters from the command line, sets defaults, and sets types and shapes of the
+     * operands, result_bytes and flops. On failure `fault` has a sentence. */
+    enum gemmd_error (*read)(struct bench_subject *subject, const struct arguments *arguments,
+                             struct fault *fault);
+    /* Makes what the library is given, when the operands have data. */
+    void (*prepare)(struct bench_subject *subject);
+    /* As bench_subject_submit, _print and _describe. */
+    struct gemmd_request *(*submit)(struct bench_subject *subject, struct gemmd_client *client,
+                                    void *out, void *user, struct gemmd_error_info *error);
+    void (*print)(const struct bench_subject *subject);
+    json_t *(*describe)(const struct bench_subject *subject); /* a new object; NULL: no memory */
+};
+extern const struct bench_operation bench_product, bench_attention, bench_conv, bench_reduce,
+    bench_softmax;
+
+/* Reads the parameters of the operation that the command names; sizes that are missing get
+ * defaults. On failure `fault` has a sentence. */
+enum gemmd_error bench_subject_read(struct bench_subject *subject,
+                                    const struct arguments *arguments, struct fault *fault);
+/* Allocates the operands and fills them with random values. On failure `fault` has a sentence. The
+ * caller calls bench_subject_free in any case. */
+enum gemmd_error bench_subject_fill(struct bench_subject *subject, struct fault *fault);
+void bench_subject_free(struct bench_subject *subject);
+
+/* Starts one request, whose result goes to `out`, which has result_bytes. Returns a new request, or
+ * NULL with `error` filled in. */
+struct gemmd_request *bench_subject_submit(struct bench_subject *subject,
+                                           struct gemmd_client *client, void *out, void *user,
+                                           struct gemmd_error_info *error);
+
+/* Prints the request on standard output, for example "product    64x64x64 f32 to f32". */
+void bench_subject_print(const struct bench_subject *subject);
+/* Adds the sizes of the request to a JSON object. */
+void bench_subject_describe(const struct bench_subject *subject, json_t *object);
+
+/* ---- the measurements ---- */
+
+/* A histogram of durations whose percentiles are within 1.6 % at any size. Buckets grow with the
+ * values: 64 to each power of two. After HdrHistogram (Gil Tene). */
+enum { LATENCY_STEPS = 64, LATENCY_BUCKETS = 64 * LATENCY_STEPS };
+
+struct latency {
+    uint64_t counts[LATENCY_BUCKETS];
+    uint64_t count, max_us;
+};
+
+/* Adds a duration in microseconds. */
+void latency_add(struct latency *latency, uint64_t us);
+/* The duration, in microseconds, that `percent` of all durations did not exceed; 0 if there are no
+ * durations. */
+uint64_t latency_percentile(const struct latency *latency, double percent);
 
 struct bench_run {
     struct bench_subject subject; /* the request that was repeated */
@@ -20,8 +108,5 @@ struct bench_run {
     char kernel[32];
     struct latency latency; /* latencies of the requests that were answered */
 };
-
-/* Prints the measurements on standard output: lines, or with --json a JSON object. */
-void bench_report(const struct context *context, const struct bench_run *run);
 
 #endif

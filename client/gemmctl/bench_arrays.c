@@ -2,8 +2,7 @@
  * conv, reduce and softmax bring the parameters and the way to send a request. */
 #include <stdio.h>
 
-#include "client/gemmctl/bench_subject.h"
-#include "client/gemmctl/flops.h"
+#include "client/gemmctl/bench.h"
 #include "client/gemmctl/parameters.h"
 #include "client/gemmctl/report.h"
 

@@ -1,8 +1,7 @@
 /* gemmctl bench and bench attention: the requests that are repeated. */
 #include <stdio.h>
 
-#include "client/gemmctl/bench_subject.h"
-#include "client/gemmctl/flops.h"
+#include "client/gemmctl/bench.h"
 #include "client/gemmctl/parameters.h"
 
 enum { DEFAULT_SIDE = 64, DEFAULT_HEADS = 8, DEFAULT_LENGTH = 512 };

@@ -1,11 +1,8 @@
-#include "client/gemmctl/check_conv.h"
-
 #include <math.h>
 #include <stdlib.h>
 
-#include "client/gemmctl/check_epilogue.h"
-#include "client/gemmctl/interrupt.h"
-#include "client/gemmctl/widen.h"
+#include "client/gemmctl/check_parts.h"
+#include "client/gemmctl/progress.h"
 #include "proto/dtype.h"
 
 /* Elements from one to the next in each dimension of an image, or of a filter. */

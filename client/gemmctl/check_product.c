@@ -1,12 +1,9 @@
-#include "client/gemmctl/check_product.h"
-
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/gemmctl/check_epilogue.h"
-#include "client/gemmctl/interrupt.h"
-#include "client/gemmctl/widen.h"
+#include "client/gemmctl/check_parts.h"
+#include "client/gemmctl/progress.h"
 #include "proto/dtype.h"
 
 /* One row of the reference, and the memory that computing the row needs. */

@@ -2,8 +2,8 @@
 #include <string.h>
 
 #include "client/gemmctl/array_command.h"
-#include "client/gemmctl/check_conv.h"
-#include "client/gemmctl/flops.h"
+#include "client/gemmctl/check.h"
+#include "client/gemmctl/parameters.h"
 
 enum { X, W, BIAS };
 

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/gemmctl/resident.h"
+#include "client/gemmctl/parameters.h"
 
 static int choose_lse(const struct context *context, struct destination *destination)
 {

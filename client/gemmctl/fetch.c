@@ -3,10 +3,59 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "client/gemmctl/await.h"
 #include "client/gemmctl/formats.h"
+#include "client/gemmctl/output.h"
+#include "client/gemmctl/progress.h"
 #include "client/gemmctl/report.h"
-#include "client/gemmctl/save.h"
+
+/* ---- files ---- */
+
+/* A tensor and its file; the members are arguments of output_open (output.h), and are borrowed. */
+struct save_file {
+    const char *path, *name;
+    enum format format;
+    const struct tensor *tensor;
+    const struct tensor *scale; /* NULL: the file holds the tensor alone; else `format` is
+                                   FORMAT_SAFETENSORS, and `name` is not used */
+};
+enum { SAVE_FILES_MAX = 2 };
+
+/* Opens the file and copies the tensors into the file. */
+static enum gemmd_error save_fill(const struct save_file *file, struct output *output,
+                                  struct fault *fault)
+{
+    const struct tensor *tensor = file->tensor, *scale = file->scale;
+    const enum gemmd_error code =
+        scale != NULL ? output_open_scaled(output, file->path, scale, tensor, fault)
+                      : output_open(output, file->path, file->format, file->name, tensor, fault);
+    if (code != GEMMD_OK)
+        return code;
+    char *data = output_data(output);
+    if (scale != NULL) {
+        memcpy(data, scale->data, scale->bytes);
+        data += scale->bytes;
+    }
+    memcpy(data, tensor->data, tensor->bytes);
+    return GEMMD_OK;
+}
+
+/* Writes up to SAVE_FILES_MAX files. No file appears before all of them are written. On failure
+ * `fault` has a sentence. */
+static enum gemmd_error save(const struct save_file files[], uint32_t count, struct fault *fault)
+{
+    struct output outputs[SAVE_FILES_MAX];
+    enum gemmd_error code = GEMMD_OK;
+    uint32_t opened = 0;
+    for (; opened < count && code == GEMMD_OK; opened++)
+        code = save_fill(&files[opened], &outputs[opened], fault);
+    for (uint32_t i = 0; i < count && code == GEMMD_OK; i++)
+        code = output_commit(&outputs[i], fault);
+    while (opened > 0)
+        output_close(&outputs[--opened]);
+    return code;
+}
+
+/* ---- the command ---- */
 
 /* The array that an answer may have beside the result: the scales of a tensor, or lse. */
 struct beside {

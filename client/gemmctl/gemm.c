@@ -1,15 +1,11 @@
 #include <stdio.h>
 
-#include "client/gemmctl/await.h"
-#include "client/gemmctl/check_product.h"
-#include "client/gemmctl/check_run.h"
+#include "client/gemmctl/check.h"
 #include "client/gemmctl/destination.h"
-#include "client/gemmctl/flops.h"
-#include "client/gemmctl/interrupt.h"
 #include "client/gemmctl/operands.h"
 #include "client/gemmctl/parameters.h"
+#include "client/gemmctl/progress.h"
 #include "client/gemmctl/random_operands.h"
-#include "client/gemmctl/resident.h"
 
 /* Asks the daemon for the types and shapes of a resident A and B, on which the shapes of the other
  * operands depend. */

@@ -5,11 +5,10 @@
 #include <string.h>
 
 #include "client/gemmctl/command.h"
-#include "client/gemmctl/fill.h"
-#include "client/gemmctl/interrupt.h"
 #include "client/gemmctl/ladder_table.h"
 #include "client/gemmctl/print.h"
 #include "client/gemmctl/progress.h"
+#include "client/gemmctl/random_operands.h"
 #include "client/gemmctl/table.h"
 #include "proto/dtype.h"
 

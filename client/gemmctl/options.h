@@ -404,4 +404,8 @@ bool option_time_ms(const struct arguments *arguments, enum option_id id, uint32
 /* Whether a flag is given. */
 bool option_flag(const struct arguments *arguments, enum option_id id);
 
+/* The name nearest to `word` by insertions, deletions, replacements and swaps of neighbours
+ * (optimal string alignment), or NULL if none is near. Borrowed from `names`. */
+const char *suggest(const char *word, const char *const *names, uint32_t count);
+
 #endif

@@ -108,3 +108,85 @@ void parameters_to_attention(const struct attention_request *request,
     attention->priority = r->priority;
     attention->kernel = attention_request_given(r, "kernel") ? r->kernel : NULL;
 }
+
+/* ---- resident operands ---- */
+
+const char *resident_name(const char *operand)
+{
+    static const char prefix[] = "tensor:";
+    bool is_resident = operand != NULL && strncmp(operand, prefix, sizeof prefix - 1) == 0;
+    return is_resident ? operand + sizeof prefix - 1 : NULL;
+}
+
+enum gemmd_error resident_look(struct gemmd_client *client, const char *name, struct tensor *tensor,
+                               struct gemmd_error_info *error)
+{
+    struct gemmd_result result;
+    gemmd_result_init(&result, sizeof result);
+    enum gemmd_error code = gemmd_tensor_stat(client, name, NULL, &result, error);
+    if (code == GEMMD_OK) /* libgemmd has checked the shape */
+        (void)tensor_init(tensor, result.dtype, result.dims, result.rank, NULL);
+    else if (code == GEMMD_ERR_NOT_FOUND)
+        snprintf(error->message, sizeof error->message, "there is no tensor '%s'", name);
+    return code;
+}
+
+enum gemmd_error resident_take(struct gemmd_client *client, const struct parameter_table *table,
+                               void *request, const char *parameter, const char **path,
+                               struct tensor *tensor, const struct tensor **resident,
+                               struct gemmd_error_info *error)
+{
+    const char *name = resident_name(*path);
+    if (name == NULL)
+        return GEMMD_OK;
+    enum gemmd_error code = resident_look(client, name, tensor, error);
+    if (code != GEMMD_OK)
+        return code;
+    /* Setting the parameter cannot fail: the daemon knows the name, and the parameter is not set
+     * yet. */
+    (void)parameter_set(table, request, parameter, name, &(struct fault){0});
+    *resident = tensor;
+    *path = NULL;
+    return GEMMD_OK;
+}
+
+/* ---- floating-point operations ---- */
+
+double flops_of_gemm(const struct gemm_request *request)
+{
+    return 2 * (double)request->m * (double)request->n * (double)request->k *
+           (double)request->batch;
+}
+
+/* Returns the number of pairs of a query and a key that the masks do not exclude. */
+static double count_pairs(const struct attention_request *r)
+{
+    double pairs = 0;
+    for (uint64_t i = 0; i < r->sq; i++) {
+        const int64_t position = (int64_t)i + (int64_t)r->skv - (int64_t)r->sq;
+        int64_t first = 0, end = (int64_t)r->skv;
+        if (r->causal && position + 1 < end)
+            end = position + 1;
+        if (attention_request_given(r, "window") && position - (int64_t)r->window > 0)
+            first = position - (int64_t)r->window;
+        pairs += end > first ? (double)(end - first) : 0;
+    }
+    return pairs;
+}
+
+double flops_of_attention(const struct attention_request *request)
+{
+    return 2 * count_pairs(request) * (double)(request->d + request->dv) * (double)request->batch *
+           (double)request->heads;
+}
+
+double flops_of_conv(const struct conv2d_request *request)
+{
+    struct conv_shape s;
+    struct fault fault;
+    if (conv2d_request_shape(request, &s, &fault) != GEMMD_OK)
+        return 0;
+    const uint64_t channels = s.channels / s.groups;
+    return 2 * (double)channels * (double)s.r * (double)s.s * (double)s.batch * (double)s.filters *
+           (double)s.out_height * (double)s.out_width;
+}

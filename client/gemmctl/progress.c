@@ -1,10 +1,38 @@
 #include "client/gemmctl/progress.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 
+#include "client/gemmctl/command.h"
 #include "client/gemmctl/units.h"
+
+/* ---- Ctrl-C ---- */
+
+/* A signal handler has no argument, so this flag has to be a static variable. */
+static volatile sig_atomic_t asked;
+
+static void on_signal(int number)
+{
+    (void)number;
+    asked = 1;
+}
+
+void interrupt_watch(void)
+{
+    /* SA_RESETHAND: the second signal ends the program. */
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND};
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+}
+
+bool interrupt_asked(void)
+{
+    return asked != 0;
+}
+
+/* ---- the line ---- */
 
 #define NOTICED_S 0.5
 #define REDRAW_S 0.1
@@ -99,4 +127,25 @@ void progress_end(struct progress_line *line)
     if (line->shown)
         fputs("\r\033[K", stderr);
     line->shown = false;
+}
+
+/* ---- requests ---- */
+
+enum gemmd_error await(const struct context *context, struct gemmd_request *request,
+                       struct gemmd_result *result, struct gemmd_error_info *error)
+{
+    struct progress_line line;
+    if (request == NULL)
+        return error->code;
+    interrupt_watch();
+    progress_start(&line, &context->terminal, option_flag(context->arguments, OPTION_QUIET));
+    while (!gemmd_wait(request, INTERRUPT_CHECK_MS)) {
+        progress_draw(&line, request);
+        if (interrupt_asked())
+            gemmd_cancel(request);
+    }
+    progress_end(&line);
+    enum gemmd_error code = gemmd_request_result(request, result, error);
+    gemmd_request_free(request);
+    return code;
 }

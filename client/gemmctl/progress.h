@@ -1,5 +1,8 @@
 /*
- * progress.h - a line on a terminal that shows the progress of a request, or of a command.
+ * progress.h - while gemmctl waits: a line on a terminal that shows the progress of a request or of
+ * a command, and Ctrl-C.
+ *
+ * The first Ctrl-C or SIGTERM asks gemmctl to stop, the second one ends gemmctl at once.
  */
 #ifndef GEMMCTL_PROGRESS_H
 #define GEMMCTL_PROGRESS_H
@@ -9,6 +12,16 @@
 #include <stdint.h>
 
 #include "client/gemmctl/terminal.h"
+
+struct context;
+
+/* The longest time for which a function waits before it calls interrupt_asked. */
+enum { INTERRUPT_CHECK_MS = 100 };
+
+/* Installs the signal handlers. */
+void interrupt_watch(void);
+/* Whether a signal has arrived since interrupt_watch. */
+bool interrupt_asked(void);
 
 struct progress_line {
     bool shown;  /* the line has text */
@@ -34,5 +47,11 @@ void progress_part(struct progress_line *line, const char *part, uint64_t done, 
 void progress_say(struct progress_line *line, const char *part);
 /* Clears the line. */
 void progress_end(struct progress_line *line);
+
+/* Waits for a request with a progress line, takes its result, and releases the request. If
+ * `request` is NULL, returns the code of `error`, which the function that failed to make the
+ * request has filled in. `result` may be NULL. Ctrl-C cancels the request. */
+enum gemmd_error await(const struct context *context, struct gemmd_request *request,
+                       struct gemmd_result *result, struct gemmd_error_info *error);
 
 #endif

@@ -1,13 +1,17 @@
 /*
- * random_operands.h - the random operands of the option --random.
+ * random_operands.h - random operands of the option --random and of measurements. Products of zeros
+ * would run faster, and hide errors.
  *
- * Values depend on --seed, on the types and on the sizes alone.
+ * Values of --random depend on --seed, on the types and on the sizes alone.
  */
 #ifndef GEMMCTL_RANDOM_OPERANDS_H
 #define GEMMCTL_RANDOM_OPERANDS_H
 
 #include "client/gemmctl/command.h"
 #include "proto/gemm_request.h"
+
+/* Fills `count` elements with values from [-1, 1), or with any values of i8. `seed` is not 0. */
+void fill_random(void *out, enum gemmd_dtype dtype, uint64_t count, uint64_t seed);
 
 /* Reads the sizes "MxNxK", 1 to TENSOR_MAX_RANK whole numbers from 1 to 2^31 - 1. Returns their
  * number; 0: the text is something else. */

@@ -1,5 +1,5 @@
 /*
- * report.h - prints the descriptions of results.
+ * report.h - prints the descriptions of results, and tables.
  *
  * With --json a description is a JSON object on standard output (print.h).
  */
@@ -8,6 +8,7 @@
 
 #include "client/gemmctl/check.h"
 #include "client/gemmctl/command.h"
+#include "client/gemmctl/table.h"
 
 /* What gemmctl knows of a result and the daemon's answer does not have. */
 struct report_work {
@@ -30,6 +31,11 @@ int report_stored(const struct context *context, const struct gemmd_result *resu
 /* Prints the id of a job that was handed in, alone on a line of standard output. Returns the exit
  * code. */
 int report_job_taken(const struct context *context, const struct gemmd_result *result);
+
+/* Prints a table on standard output. If the table has no rows, prints the sentence `empty` on
+ * standard error, unless
+ * --quiet is given. Returns the exit code. */
+int report_table(const struct context *context, const struct table *table, const char *empty);
 
 /* Writes a shape to `out`, for example "2x3", and returns `out`. */
 enum { REPORT_SHAPE_ROOM = 8 * 21 };

@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "client/gemmctl/array_command.h"
-#include "client/gemmctl/check_rows.h"
+#include "client/gemmctl/check.h"
 
 enum { LENS, X };
 

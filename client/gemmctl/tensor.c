@@ -2,13 +2,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "client/gemmctl/await.h"
 #include "client/gemmctl/fetch.h"
-#include "client/gemmctl/interrupt.h"
+#include "client/gemmctl/parameters.h"
 #include "client/gemmctl/print.h"
-#include "client/gemmctl/print_table.h"
+#include "client/gemmctl/progress.h"
 #include "client/gemmctl/report.h"
-#include "client/gemmctl/resident.h"
 
 static struct gemmd_request *submit_get(struct gemmd_client *client, const char *name,
                                         struct gemmd_error_info *error)
@@ -81,7 +79,7 @@ int command_tensor_ls(const struct context *context)
         print_json(
             json_pack("{s:i, s:O}", "version", PRINT_JSON_VERSION, "tensors", listing.array));
     else
-        code = print_table(context, &listing.table, "there are no tensors");
+        code = report_table(context, &listing.table, "there are no tensors");
 
 done:
     json_decref(listing.array);

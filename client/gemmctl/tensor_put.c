@@ -2,9 +2,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/gemmctl/await.h"
 #include "client/gemmctl/formats.h"
 #include "client/gemmctl/input.h"
+#include "client/gemmctl/progress.h"
 #include "client/gemmctl/report.h"
 #include "proto/gemm_scales.h"
 #include "proto/npy.h"

@@ -9,6 +9,7 @@
 #include "client/address.h"
 #include "client/client.h"
 #include "client/query.h"
+#include "client/record.h"
 #include "client/schedule.h"
 
 static const struct {

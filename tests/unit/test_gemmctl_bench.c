@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/gemmctl/fill.h"
-#include "client/gemmctl/latency.h"
+#include "client/gemmctl/bench.h"
+#include "client/gemmctl/random_operands.h"
 
 enum { COUNT = 20000 };
 

@@ -5,8 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/gemmctl/check_rows.h"
-#include "client/gemmctl/widen.h"
+#include "client/gemmctl/check.h"
+#include "client/gemmctl/check_parts.h"
+#include "client/gemmctl/progress.h"
 
 /* Checks a reduction of one row of `n` elements at `x` to one element at `y`. */
 static struct check reduced(enum reduce_op op, enum gemmd_dtype dtype, enum gemmd_dtype out,

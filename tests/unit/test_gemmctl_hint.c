@@ -1,10 +1,10 @@
-/* client/gemmctl/hint.c: what a user can do about an error. */
+/* client/gemmctl/failure.c: what a user can do about an error. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/gemmctl/hint.h"
+#include "client/gemmctl/command.h"
 
 static const struct {
     const char *line; /* of words that spaces separate */

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/gemmctl/metrics_text.h"
 #include "client/gemmctl/table.h"
+#include "client/gemmctl/top_sample.h"
 #include "client/gemmctl/units.h"
 
 static const char text[] = "# HELP requests Requests.\n"

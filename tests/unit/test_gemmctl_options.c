@@ -6,7 +6,6 @@
 
 #include "client/gemmctl/command.h"
 #include "client/gemmctl/options.h"
-#include "client/gemmctl/suggest.h"
 #include "proto/attention_request.h"
 #include "proto/conv2d_request.h"
 #include "proto/dtype.h"
