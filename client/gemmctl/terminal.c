@@ -85,12 +85,15 @@ size_t terminal_put(const char *text, FILE *to)
 
 void terminal_put_lines(const char *text, FILE *to)
 {
-    char visible[VISIBLE_MAX];
-    while (*text != '\0')
+    while (*text != '\0') {
+        char visible[VISIBLE_MAX] = "\n";
+        size_t part = 1;
         if (*text == '\n')
-            fputc(*text++, to);
+            text++;
         else
-            (void)fwrite(visible, 1, next_visible(&text, visible), to);
+            part = next_visible(&text, visible);
+        (void)fwrite(visible, 1, part, to);
+    }
 }
 
 char *terminal_visible(const char *text)
