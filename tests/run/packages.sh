@@ -52,6 +52,7 @@ find_missing() {
             want_command chromedriver chromium-driver
         fi
         want_command fish fish # for the completion of gemmctl
+        want_command valgrind valgrind # for test_instructions.py
     fi
     if wanted integration && [[ $tier == nightly ]]; then
         # For the clients that openapi-generator writes.
