@@ -1,10 +1,12 @@
 """The machine code of the kernels that serve, as the compiler left it: nothing in local memory, and
 Hopper's own matrix instructions where they are meant. Needs no GPU."""
 
+import os
 import re
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -16,14 +18,14 @@ SERVING = re.compile(r"register_tiled_kernel|grouped_(f32_)?kernel|tensor_core_k
 
 @pytest.fixture(scope="module")
 def cuobjdump(gemmd):
-    """Runs the disassembler on the daemon, from the toolkit or from its PyPI package."""
+    """Runs the disassembler on the daemon or on an object file, from the toolkit or from its PyPI package."""
     packaged = Path(sys.prefix).glob("lib/python3*/site-packages/nvidia/*/bin/cuobjdump")
     program = (shutil.which("cuobjdump") or shutil.which("/usr/local/cuda/bin/cuobjdump")
                or next(map(str, packaged), None))
     assert program is not None, "there is no cuobjdump; it is in tests/requirements-all.txt"
 
-    def run(*arguments, check=True):
-        return subprocess.run([program, *arguments, str(gemmd)], check=check, text=True,
+    def run(*arguments, file=gemmd, check=True):
+        return subprocess.run([program, *arguments, str(file)], check=check, text=True,
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
     listing = run("--list-elf", check=False)
@@ -33,9 +35,13 @@ def cuobjdump(gemmd):
     return run
 
 
+def resource_usage(cuobjdump, **more):
+    """What each kernel uses, by its name."""
+    return dict(re.findall(r"Function (\S+):\s+(REG:.*)", cuobjdump("--dump-resource-usage", **more).stdout))
+
+
 def test_serving_kernels_stay_in_registers(cuobjdump):
-    usage = cuobjdump("--dump-resource-usage").stdout
-    kernels = dict(re.findall(r"Function (\S+):\s+(REG:.*)", usage))
+    kernels = resource_usage(cuobjdump)
     serving = {name: used for name, used in kernels.items() if SERVING.search(name)}
     assert len(serving) > 20
     for attention in ("tiled", "wgmma", "flash_mma", "decode"):
@@ -46,47 +52,54 @@ def test_serving_kernels_stay_in_registers(cuobjdump):
     assert not spilled, "\n".join(spilled)
 
 
-@pytest.fixture(scope="module")
-def hopper(cuobjdump):
-    """The code of each kernel with instructions of Hopper's own, by its name."""
-    listing = cuobjdump("--dump-sass", "--gpu-architecture", "sm_90a").stdout
-    functions = {function.split(None, 1)[0]: function
-                 for function in listing.split("Function : ")[1:]}
-    return {name: code for name, code in functions.items()
-            if re.search("sm90_gemm|sm90_conv|attention_wgmma|grouped_(f32_)?kernel", name)}
+@pytest.fixture(scope="module", name="disassemble")
+def code_of_kernels(cuobjdump, gemmd):
+    """A function that returns the code of the daemon's kernels whose names have a pattern. It reads the object files
+    that the daemon is linked from, where the build has them, since to disassemble the daemon takes as long as all of
+    its kernels."""
+    objects = sorted((gemmd.parents[1] / "kernels").rglob("*.cu.o")) or [gemmd]
+    pool = ThreadPoolExecutor(len(os.sched_getaffinity(0)))
+    names = dict(zip(objects, pool.map(lambda file: set(resource_usage(cuobjdump, file=file)), objects)))
+
+    def code(pattern, architecture):
+        kernels = {name for name in resource_usage(cuobjdump) if re.search(pattern, name)}
+        files = [file for file in objects if names[file] & kernels]
+        listings = pool.map(lambda file: cuobjdump("--dump-sass", "--gpu-architecture", architecture,
+                                                   file=file).stdout, files)
+        functions = [function for listing in listings for function in listing.split("Function : ")[1:]]
+        found = {function.split(None, 1)[0]: function for function in functions}
+        assert kernels, f"the daemon has no kernel called {pattern}"
+        return {name: found[name] for name in kernels}
+
+    return code
 
 
-def test_hopper_kernels_use_hopper_instructions(hopper):
+def test_hopper_kernels_use_hopper_instructions(disassemble):
     """HGMMA for f16, bf16 and tf32, IGMMA for i8, QGMMA for f8; HMMA where each warp multiplies by itself."""
-    assert hopper
+    hopper = disassemble("sm90_gemm|sm90_conv|attention_wgmma|grouped_(f32_)?kernel", "sm_90a")
     without = [name for name, code in hopper.items()
                if not re.search(r"\bHMMA\b" if re.search("gemm_(streamed|one_row)", name) else r"\b[HIQ]GMMA\b", code)]
     assert not without, "\n".join(without)
 
 
-def test_grouped_products_are_not_waited_for_one_by_one(hopper):
+def test_grouped_products_are_not_waited_for_one_by_one(disassemble):
     """What the compiler does where it finds no registers: a wait after each of six."""
-    kernels = [code for name, code in hopper.items()
-               if re.search(r"7grouped\d+grouped_(f32_)?kernel", name)]
+    kernels = disassemble(r"7grouped\d+grouped_(f32_)?kernel", "sm_90a")
     assert len(kernels) == 2
-    for code in kernels:
+    for code in kernels.values():
         assert code.count("WARPGROUP.DEPBAR") * 6 <= len(re.findall(r"\bHGMMA\b", code))
 
 
 def test_grouped_f32_leaves_room_for_five_blocks(cuobjdump):
     """65,536 registers, of which a warp gets multiples of 256."""
-    usage = cuobjdump("--dump-resource-usage").stdout
-    registers, = re.findall(r"Function \S+18grouped_f32_kernel\S+:\s+REG:(\d+)", usage)
-    assert int(registers) <= 96
+    used, = [used for name, used in resource_usage(cuobjdump).items() if "18grouped_f32_kernel" in name]
+    assert int(re.match(r"REG:(\d+)", used)[1]) <= 96
 
 
-def test_kernels_for_every_gpu_use_tensor_cores(cuobjdump):
+def test_kernels_for_every_gpu_use_tensor_cores(cuobjdump, disassemble):
     """For sm_80, or for Hopper where the build has no other architecture."""
     architecture = "sm_80" if ".sm_80." in cuobjdump("--list-elf").stdout else "sm_90a"
-    listing = cuobjdump("--dump-sass", "--gpu-architecture", architecture).stdout
-    kernels = [function for function in listing.split("Function : ")[1:]
-               if re.search("tensor_core_kernel|flash_mma_kernel|attention_decode.*split",
-                            function.split(None, 1)[0])]
+    kernels = disassemble("tensor_core_kernel|flash_mma_kernel|attention_decode.*split", architecture).values()
     assert len(kernels) > 5
     for product in ("HMMA.16816", "HMMA.1688.F32.TF32", "IMMA.16832.S8.S8"):
         assert any(product in code for code in kernels), product
