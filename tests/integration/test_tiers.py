@@ -42,6 +42,16 @@ def test_all_runs_what_promises_lean_on():
     assert [name for name in sorted(named) if not tiers.runs(FOLDER / name, "all")] == []
 
 
+def test_a_promise_is_guarded_in_the_tier_that_the_table_says():
+    """The table of promises in CONTRIBUTING.md: a file stands in the column of the first tier that runs it."""
+    table = (ROOT / "CONTRIBUTING.md").read_text().split("| promise | first tier |")[1].split("\n\n")[0]
+    columns = [line.strip("|").split("|")[1:] for line in table.splitlines()[2:]]
+    named = [(name, tier) for texts in columns for tier, text in zip(tiers.TIERS, texts, strict=True)
+             for name in re.findall(r"\btest_\w+\.py\b", text)]
+    assert len(named) > 30
+    assert [(name, tier) for name, tier in named if tiers.TABLE.get(name, tiers.DEFAULT)[0] != tier] == []
+
+
 def collected(*arguments):
     ran = subprocess.run([sys.executable, "-m", "pytest", "-c", ROOT / "tests/pytest.ini", "--rootdir", ROOT / "tests",
                           "--collect-only", *map(str, arguments)], capture_output=True, text=True, check=False)

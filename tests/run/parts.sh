@@ -36,12 +36,12 @@ run_integration() { # PRESET PYTEST_OPTIONS...
     run_pytest integration "$1" --seed "$seed" -n $(((3 * jobs + 1) / 2)) --dist worksteal "${@:2}"
 }
 
-# today FILES...: sets `drawn` to a fifth of the files, another fifth each day.
+# today FILES...: sets `drawn` to a tenth of the files, another tenth each day.
 today() {
     local number=$(($(date +%s) / 86400)) file
     drawn=()
     for file in "$@"; do
-        if ((number++ % 5 == 0)); then drawn+=("$file"); fi
+        if ((number++ % 10 == 0)); then drawn+=("$file"); fi
     done
 }
 

@@ -10,7 +10,7 @@
 #include "proto/dtype.h"
 
 enum {
-    SLICES = 16,
+    SLICES = 10,
     ELEMENTS = SLICES * TEAM_PACE_STEPS,
     STOPS_AT = 4,
     FILL = 0x3c /* the byte of positive numbers in every type */
