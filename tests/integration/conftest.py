@@ -70,8 +70,8 @@ def pytest_collection_modifyitems(config, items):
         items[:] = kept
 
 
-# Parameters that say which code reads and computes: the format of a body, the types, the kernel.
-KIND = ("sent", "dtype", "kernel", "kind", "op", "out", "precision", "scales")
+# Parameters that say which code reads and computes: the path, the format of a body, the types, the kernel.
+KIND = ("path", "sent", "dtype", "kernel", "kind", "op", "out", "precision", "scales")
 
 
 def kind_of(item):

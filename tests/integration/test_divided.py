@@ -71,6 +71,7 @@ def test_images_of_a_convolution(daemons):
 NPY = {"Content-Type": "application/x-npy"}
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("more, shapes", [
     ({"layout": "nhwc", "w_layout": "krsc"}, ((7, 40, 40, 32), (64, 3, 3, 32))),
     ({"groups": 64, "kernel": "naive"}, ((6, 64, 64, 64), (64, 1, 5, 5))),
@@ -118,6 +119,7 @@ def test_resident_images(daemons):
             assert answer.content == plain.content
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("path, parameters", [
     ("/reduce", {"op": "logsumexp"}), ("/reduce", {"axis": 1, "op": "sum"}),
     ("/reduce", {"op": "argmax", "kernel": "naive"}), ("/softmax", {}), ("/softmax", {"log": 1, "scale": 3}),
@@ -142,6 +144,7 @@ def test_an_axis_without_dimensions_before_it_stays_on_one_device(daemons):
     same_bytes(daemons, "/reduce", {"axis": 0}, npy(random(42, 2000, 2500)), NPY, divided=False)
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("more", [
     {}, {"transa": 1}, {"transb": 1}, {"act": "gelu", "alpha": 0.5}, {"verify": "freivalds"}, {"kernel": "naive"},
 ], ids=str)
@@ -171,6 +174,7 @@ def test_problems_of_a_batch(daemons):
     assert np.allclose(np.load(io.BytesIO(answer.content)), a.astype(np.float64) @ b, atol=1e-3)
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("case", [
     ScaledProblem(M, N, K, dtype="f8_e4m3", scales="rowcol", kernel="tiled"),
     ScaledProblem(M, N, K, dtype="f8_e4m3", scales="block", kernel="tiled"),
@@ -197,6 +201,7 @@ def test_scales_of_a_weight_on_one_device(daemons):
     assert_scaled(case, scaled, answer.content)
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("parameters, shape", [
     ({"causal": 1}, (3, 4, 400, 64)),
     ({"softcap": 5, "window": 100, "causal": 1}, (3, 4, 400, 64)),
