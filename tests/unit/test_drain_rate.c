@@ -56,11 +56,14 @@ END_TEST
 START_TEST(idle_time_does_not_slow_it_down)
 {
     struct course course = {0};
-    pass(&course, 50, 2, 2000, true);
-    pass(&course, 1, 0, 0, false); /* the busy time before it counts still */
-    uint32_t before = drain_rate_seconds(&course.rate, 101);
+    pass(&course, 50, 2, 2000, true); /* 10 requests a second */
+    ck_assert_uint_eq(drain_rate_seconds(&course.rate, 108), 11);
+    /* Requests were held when this fifth of a second began, and none has ended in it: it counts,
+     * and the mean is 9.5 requests a second. */
+    pass(&course, 1, 0, 0, false);
+    ck_assert_uint_eq(drain_rate_seconds(&course.rate, 108), 12);
     pass(&course, 5000, 0, 0, false);
-    ck_assert_uint_eq(drain_rate_seconds(&course.rate, 101), before);
+    ck_assert_uint_eq(drain_rate_seconds(&course.rate, 108), 12);
 }
 END_TEST
 

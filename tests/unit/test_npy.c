@@ -7,6 +7,8 @@
 #include "proto/dtype.h"
 #include "proto/npy.h"
 
+enum { UNTOUCHED = 0x5A }; /* a byte behind what is written */
+
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
 /* Decodes a copy of exactly `length` bytes, so that a sanitizer sees any read past the end.
@@ -54,9 +56,12 @@ START_TEST(what_is_written_is_read)
         uint64_t consumed;
         ck_assert(tensor_init(&written, (enum gemmd_dtype)(i / 2), dims, rank, NULL));
         written.fortran = i % 2 == 1;
+        memset(bytes, UNTOUCHED, sizeof bytes);
         uint32_t header = npy_header(&written, (char *)bytes);
         ck_assert_uint_le(header, NPY_HEADER_MAX);
         ck_assert_uint_eq(header % 64, 0);
+        ck_assert_uint_eq(bytes[header - 1], '\n');
+        ck_assert_uint_eq(bytes[header], UNTOUCHED);
         ck_assert_uint_eq(
             decode(bytes, header + written.bytes, GEMMD_DTYPE_COUNT, &read, &consumed, &fault),
             GEMMD_OK);
@@ -74,10 +79,13 @@ END_TEST
 START_TEST(the_longest_header_fits)
 {
     struct tensor tensor = {.dtype = GEMMD_F8_E4M3, .rank = TENSOR_MAX_RANK};
-    char header[NPY_HEADER_MAX];
+    char header[NPY_HEADER_MAX + 1];
     for (uint32_t i = 0; i < TENSOR_MAX_RANK; i++)
         tensor.dims[i] = UINT64_MAX;
-    ck_assert_uint_le(npy_header(&tensor, header), NPY_HEADER_MAX);
+    header[NPY_HEADER_MAX] = UNTOUCHED;
+    ck_assert_uint_eq(npy_header(&tensor, header), NPY_HEADER_MAX);
+    ck_assert_int_eq(header[NPY_HEADER_MAX - 1], '\n');
+    ck_assert_int_eq(header[NPY_HEADER_MAX], UNTOUCHED);
 }
 END_TEST
 

@@ -80,6 +80,24 @@ START_TEST(agrees_with_a_model)
 }
 END_TEST
 
+/* An I/O thread counts a connection as ended before it removes the address, so that one address
+ * more than the capacity can be looked up. */
+START_TEST(a_look_up_ends_with_as_many_addresses_as_it_has_room_for)
+{
+    enum { CAPACITY = 16 };
+    struct peer_counts *counts = peer_counts_create(1, CAPACITY);
+    for (uint32_t i = 0; i <= CAPACITY; i++) {
+        struct sockaddr_in address = address_of(i);
+        ck_assert(peer_counts_add(counts, (struct sockaddr *)&address));
+    }
+    for (uint32_t i = 0; i <= CAPACITY; i++) {
+        struct sockaddr_in address = address_of(i);
+        ck_assert(!peer_counts_add(counts, (struct sockaddr *)&address));
+    }
+    peer_counts_destroy(counts);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("peer_counts");
@@ -88,6 +106,7 @@ int main(void)
     tcase_add_test(tcase, a_mapped_address_is_the_same_one);
     tcase_add_test(tcase, unix_sockets_and_no_limit_are_free);
     tcase_add_test(tcase, agrees_with_a_model);
+    tcase_add_test(tcase, a_look_up_ends_with_as_many_addresses_as_it_has_room_for);
     suite_add_tcase(suite, tcase);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

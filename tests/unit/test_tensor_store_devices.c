@@ -266,14 +266,18 @@ END_TEST
 
 START_TEST(a_copy_takes_the_place_of_a_tensor_that_is_lost)
 {
+    static const char etag[TENSOR_ETAG_SIZE] = "\"tag\"";
     keep("a", 2, true, 0);
     keep("b", 1, false, 1);
     copy_to("a", 1);
     struct resident *used = acquire("a"), *found;
+    ck_assert_ptr_null(resident_etag(used));
+    tensor_store_set_etag(store, used, etag);
     tensor_store_lose_device(store, 0);
     ck_assert(has("b"));
     found = acquire("a");
     ck_assert_uint_eq(resident_device(found), 1);
+    ck_assert_pstr_eq(resident_etag(found), etag);
     ck_assert(found != used && resident_evictable(found) && !resident_is_on(found, 0));
     ck_assert_uint_eq(tensor_store_used_by(store, "t"), 5 * UNIT);
     tensor_store_release(store, found);
