@@ -2,6 +2,7 @@
 
 import json
 import re
+import select
 import threading
 import time
 from multiprocessing import shared_memory
@@ -174,15 +175,13 @@ def test_announced_bodies_that_hardly_arrive(shared, tmp_path):
             due = int(len(honest_body) * (time.monotonic() - begun) / (GRACE_S + 1.5))
             honest.send(honest_body[sent:due])
             sent = max(sent, min(due, len(honest_body)))
-            wire.try_to_send(b"\0" * 550)
+            if not select.select([wire.socket], [], [], 0)[0]:  # what is sent behind an answer could reset it
+                wire.send(b"\0" * 550)
             time.sleep(0.25)
         answer = honest.receive()
         assert answer.status == 200
         assert np.all(np.frombuffer(answer.body, np.float32) == honest_side)
-        try:
-            assert_problem(wire.receive(), 408, "would miss its deadline")
-        except ConnectionResetError:
-            pass  # the answer to a client that still sends may be lost
+        assert_problem(wire.receive(), 408, "would miss its deadline")
         eventually(lambda: value(scrape(daemon), "gemmd_queue_requests") <= 1,
                    "a body that cannot be complete in time keeps its place")
         assert value(scrape(daemon), 'gemmd_queue_refused_total{limit="tenant-bytes"}') >= 1

@@ -1,5 +1,6 @@
 """HTTP/1.1 by hand, for what no well-behaved client would send."""
 
+import select
 import socket
 import time
 from dataclasses import dataclass, field
@@ -42,6 +43,14 @@ class Wire:
             self.socket.sendall(data)
         except (BrokenPipeError, ConnectionResetError):
             pass
+
+    def drip(self, data, pause_s):
+        """Sends a byte at a time until an answer arrives. Nothing is sent behind an answer, on which the daemon's
+        end of the connection could be a reset that overtakes the answer."""
+        for byte in data:
+            self.socket.sendall(bytes([byte]))
+            if select.select([self.socket], [], [], pause_s)[0]:
+                return
 
     def wait_until_read(self):
         """Waits until the daemon has read all that was sent, over IPv4. A client that leaves before that may leave
