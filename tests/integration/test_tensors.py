@@ -291,10 +291,10 @@ def test_arrays_cut_short_or_grown(cut, sent, shared, name, rng):
 
 def test_an_upload_takes_its_time(start):
     """The daemon's deadline does not count while it arrives."""
-    daemon = start("--timeout", "2s")
+    daemon = start("--timeout", "3s")
     with Wire(daemon.address) as wire:
         wire.send(request("PUT", "/tensors/w?dtype=i8&shape=4", [("Content-Length", 4)], b"ab"))
-        time.sleep(2.5)
+        time.sleep(3.5)
         wire.send(b"cd")
         assert wire.receive().status == 201
     assert Tensors(daemon.url).get("w").content == b"abcd"

@@ -5,7 +5,7 @@
                               [--tests hinted|unit|likely|all] [--hints FILE] [--again]
                               [--equivalent PLACE REASON] [--table]
 
-The sample is drawn from the C files of proto/, server/ and client/ with a seed. Each fault is planted
+The sample is drawn from the C files of proto/, server/, client/ and kernels/cpu/ with a seed. Each fault is planted
 in a copy of the committed tree, and the copy is built and tested in stages: the unit tests whose program
 contains the object of the file; then the integration tests that are likely to notice a fault in the
 file's folder; then all other integration tests. With --reach, a folder that reach.py has written, the
@@ -42,11 +42,13 @@ import time
 from faults import faults_of
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-ROOMS = ("proto", "server", "client")
+ROOMS = ("proto", "server", "client", "kernels/cpu")
 # The integration tests that are most likely to notice a fault in a folder, the longest name first.
 LIKELY = {
     "client/gemmctl": ["test_gemmctl*.py"],
     "client": ["test_client*.py", "test_gemmctl_[jst]*.py", "test_python_client*.py"],
+    "kernels/cpu": ["test_gemm_numpy.py", "test_attention.py", "test_conv2d.py", "test_reduce.py", "test_softmax.py",
+                    "test_scales.py", "test_long_computations.py"],
     "proto": ["test_http.py", "test_bad_*.py", "test_formats.py", "test_v2*.py"],
     "server/api/v2": ["test_v2*.py", "test_regions.py"],
     "server/api/jobs": ["test_jobs*.py"], "server/api/tensors": ["test_tensor*.py"],
