@@ -212,8 +212,8 @@ START_TEST(a_probe_is_launched_as_its_kernel_asks)
         GEMMD_OK);
     ck_assert_str_eq(task->kernel->name, _i == 1 ? "large" : "small");
     ck_assert(device_plan(device, &probe));
-    ck_assert(probe.shared_launch == (_i == 0));
-    ck_assert((probe.device_bytes > 0) == (_i == 1));
+    ck_assert_uint_eq(probe.shared_launch, (_i == 0));
+    ck_assert_uint_eq((probe.device_bytes > 0), (_i == 1));
     if (probe.device_bytes > 0)
         ck_assert(arena_alloc(device_arena(device), probe.device_bytes, &probe.device_offset));
     for (int again = 0; again < 2; again++) {

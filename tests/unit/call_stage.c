@@ -26,7 +26,8 @@ void call_stage_start(struct call_stage *stage, uint64_t memory_bytes)
     services->executors.list[0].early_copy = early_copy_create(
         services->executors.list[0].device, services->executors.list[0].queue, services->pool);
     stage->memory = pool_cache_create(services->pool);
-    ck_assert(services->executors.list[0].early_copy != NULL && stage->memory != NULL);
+    ck_assert_ptr_nonnull(services->executors.list[0].early_copy);
+    ck_assert_ptr_nonnull(stage->memory);
 }
 
 void call_stage_assert_all_given_back(struct call_stage *stage)

@@ -74,8 +74,8 @@ static const struct {
 
 START_TEST(beginnings_of_requests)
 {
-    ck_assert(arrival_can_be_request(beginnings[_i].head, strlen(beginnings[_i].head)) ==
-              beginnings[_i].can);
+    ck_assert_uint_eq(arrival_can_be_request(beginnings[_i].head, strlen(beginnings[_i].head)),
+                      beginnings[_i].can);
 }
 END_TEST
 

@@ -50,7 +50,9 @@ START_TEST(a_connection_that_is_not_watched_is_ended_once)
     struct http_server server = {.peers = peer_counts_create(0, 1),
                                  .lingering = lingering_create(&loop, 1000)};
     struct io_thread thread = {.server = &server};
-    ck_assert(server.peers != NULL && server.lingering != NULL && inbox_open(&thread.inbox));
+    ck_assert_ptr_nonnull(server.peers);
+    ck_assert_ptr_nonnull(server.lingering);
+    ck_assert(inbox_open(&thread.inbox));
     thread.mhd =
         MHD_start_daemon(MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET | MHD_ALLOW_SUSPEND_RESUME, 0,
                          NULL, NULL, answer_nothing, NULL, MHD_OPTION_NOTIFY_CONNECTION,

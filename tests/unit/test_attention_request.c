@@ -33,11 +33,21 @@ START_TEST(defaults)
     struct attention_request r;
     struct fault fault;
     ck_assert_uint_eq(take(&r, "heads=6&sq=5&d=3", FORMAT_RAW, &fault), GEMMD_OK);
-    ck_assert(r.batch == 1 && r.kv_heads == 6 && r.skv == 5 && r.dv == 3);
-    ck_assert(r.dtype == GEMMD_F16 && r.layout == ATTENTION_BHSD && r.softcap == 0);
-    ck_assert(!r.causal && !r.lens && !r.lse && r.k[0] == '\0' && r.v[0] == '\0');
+    ck_assert_uint_eq(r.batch, 1);
+    ck_assert_uint_eq(r.kv_heads, 6);
+    ck_assert_uint_eq(r.skv, 5);
+    ck_assert_uint_eq(r.dv, 3);
+    ck_assert_uint_eq(r.dtype, GEMMD_F16);
+    ck_assert_uint_eq(r.layout, ATTENTION_BHSD);
+    ck_assert_double_eq(r.softcap, 0);
+    ck_assert(!r.causal);
+    ck_assert(!r.lens);
+    ck_assert(!r.lse);
+    ck_assert_int_eq(r.k[0], '\0');
+    ck_assert_int_eq(r.v[0], '\0');
     ck_assert(!attention_request_given(&r, "window") && !attention_request_given(&r, "scale"));
-    ck_assert(r.priority == GEMM_PRIORITY_DEFAULT && r.timeout_ms == 0);
+    ck_assert_uint_eq(r.priority, GEMM_PRIORITY_DEFAULT);
+    ck_assert_uint_eq(r.timeout_ms, 0);
     ck_assert_str_eq(r.kernel, "auto");
 }
 END_TEST
@@ -53,14 +63,27 @@ START_TEST(every_parameter_lands_in_its_place)
              "priority=0",
              FORMAT_RAW, &fault),
         GEMMD_OK);
-    ck_assert(r.batch == 2 && r.heads == 8 && r.kv_heads == 4 && r.sq == 3 && r.skv == 5);
-    ck_assert(r.d == 7 && r.dv == 9 && r.layout == ATTENTION_BSHD && r.dtype == GEMMD_BF16);
-    ck_assert(r.causal && attention_request_given(&r, "window") && r.window == 0);
-    ck_assert(r.scale == -0.5 && r.softcap == 30 && r.lens && r.lse);
+    ck_assert_uint_eq(r.batch, 2);
+    ck_assert_uint_eq(r.heads, 8);
+    ck_assert_uint_eq(r.kv_heads, 4);
+    ck_assert_uint_eq(r.sq, 3);
+    ck_assert_uint_eq(r.skv, 5);
+    ck_assert_uint_eq(r.d, 7);
+    ck_assert_uint_eq(r.dv, 9);
+    ck_assert_uint_eq(r.layout, ATTENTION_BSHD);
+    ck_assert_uint_eq(r.dtype, GEMMD_BF16);
+    ck_assert(r.causal);
+    ck_assert(attention_request_given(&r, "window"));
+    ck_assert_uint_eq(r.window, 0);
+    ck_assert_double_eq(r.scale, -0.5);
+    ck_assert_double_eq(r.softcap, 30);
+    ck_assert(r.lens);
+    ck_assert(r.lse);
     ck_assert_str_eq(r.k, "K");
     ck_assert_str_eq(r.v, "V");
     ck_assert_str_eq(r.kernel, "naive");
-    ck_assert(r.timeout_ms == 10 && r.priority == 0);
+    ck_assert_uint_eq(r.timeout_ms, 10);
+    ck_assert_uint_eq(r.priority, 0);
 }
 END_TEST
 
@@ -158,7 +181,7 @@ START_TEST(a_softcap_of_zero_is_none)
     struct fault fault;
     ck_assert_uint_eq(take(&r, "heads=1&sq=1&d=1&softcap=0", FORMAT_RAW, &fault), GEMMD_OK);
     ck_assert_uint_eq(take(&r, "heads=1&sq=1&d=1&softcap=30", FORMAT_RAW, &fault), GEMMD_OK);
-    ck_assert(r.softcap == 30);
+    ck_assert_double_eq(r.softcap, 30);
 }
 END_TEST
 
@@ -179,8 +202,13 @@ START_TEST(residents_say_sizes_and_type)
     attention_request_init(&r);
     r.layout = ATTENTION_BSHD;
     ck_assert_uint_eq(attention_request_settle_residents(&r, &k, &v, &fault), GEMMD_OK);
-    ck_assert(r.batch == 2 && r.skv == 7 && r.kv_heads == 3 && r.d == 5 && r.dv == 4);
-    ck_assert(r.dtype == GEMMD_BF16 && attention_request_given(&r, "dtype"));
+    ck_assert_uint_eq(r.batch, 2);
+    ck_assert_uint_eq(r.skv, 7);
+    ck_assert_uint_eq(r.kv_heads, 3);
+    ck_assert_uint_eq(r.d, 5);
+    ck_assert_uint_eq(r.dv, 4);
+    ck_assert_uint_eq(r.dtype, GEMMD_BF16);
+    ck_assert(attention_request_given(&r, "dtype"));
     ck_assert_uint_eq(attention_request_settle_residents(&r, NULL, &other, &fault),
                       GEMMD_ERR_MALFORMED);
     ck_assert_str_eq(fault.field, "dtype");
@@ -202,8 +230,15 @@ START_TEST(tensors_from_anywhere)
     struct attention_operands operands = all;
     ck_assert_uint_eq(take(&r, "dtype=f32", FORMAT_SAFETENSORS, &fault), GEMMD_OK);
     ck_assert_uint_eq(attention_request_bind_tensors(&r, &operands, &fault), GEMMD_OK);
-    ck_assert(r.batch == 2 && r.heads == 6 && r.kv_heads == 3 && r.sq == 4 && r.skv == 5);
-    ck_assert(r.d == 8 && r.dv == 7 && !r.lens && r.rank == 4);
+    ck_assert_uint_eq(r.batch, 2);
+    ck_assert_uint_eq(r.heads, 6);
+    ck_assert_uint_eq(r.kv_heads, 3);
+    ck_assert_uint_eq(r.sq, 4);
+    ck_assert_uint_eq(r.skv, 5);
+    ck_assert_uint_eq(r.d, 8);
+    ck_assert_uint_eq(r.dv, 7);
+    ck_assert(!r.lens);
+    ck_assert_uint_eq(r.rank, 4);
 
     ck_assert(tensor_init(&all.lens_q, GEMMD_I32, lens, 1, right));
     operands = all;
@@ -313,7 +348,8 @@ START_TEST(resident_operands_do_not_arrive)
     ck_assert_uint_eq(attention_request_settle_residents(&r, &kv, &kv, &fault), GEMMD_OK);
     ck_assert_msg(attention_request_bind_tensors(&r, &operands, &fault) == GEMMD_OK, "%s",
                   fault.detail);
-    ck_assert(r.sq == 3 && r.skv == 5);
+    ck_assert_uint_eq(r.sq, 3);
+    ck_assert_uint_eq(r.skv, 5);
 }
 END_TEST
 
@@ -422,7 +458,8 @@ START_TEST(the_shape_of_the_result)
         ck_assert(attention_request_result(&r, &o, &lse));
         tensor_shape_text(&o, text, sizeof text);
         ck_assert_str_eq(text, shapes[r.rank - 2]);
-        ck_assert(lse.rank == r.rank - 1 && lse.dims[lse.rank - 1] == 5);
+        ck_assert_uint_eq(lse.rank, r.rank - 1);
+        ck_assert_uint_eq(lse.dims[lse.rank - 1], 5);
     }
 }
 END_TEST

@@ -165,7 +165,9 @@ START_TEST(arrays_must_agree_with_what_is_resident)
         gemm_request_bind(&request, FORMAT_SAFETENSORS, body, length, &operands, &fault),
         bodies[_i].code);
     if (bodies[_i].code == GEMMD_OK) {
-        ck_assert(request.m == 7 && request.n == 4 && request.k == 3);
+        ck_assert_uint_eq(request.m, 7);
+        ck_assert_uint_eq(request.n, 4);
+        ck_assert_uint_eq(request.k, 3);
         ck_assert_uint_eq(operands.b.rank, 0);
     }
     close_request(&residents);

@@ -142,7 +142,8 @@ START_TEST(members_of_a_group_have_bits_of_their_own)
             ck_assert((*k)->workspace_bytes(&problems[i], &bytes));
             members[i] =
                 (struct operation_member){&problems[i], aligned_alloc(64, (bytes + 64) / 64 * 64)};
-            ck_assert(problems[i].y != NULL && members[i].workspace != NULL);
+            ck_assert_ptr_nonnull(problems[i].y);
+            ck_assert_ptr_nonnull(members[i].workspace);
         }
         ck_assert_uint_eq((*k)->run_group(context, members, MEMBERS), GEMMD_OK);
         for (unsigned i = 0; i < MEMBERS; i++) {

@@ -28,7 +28,10 @@ static void setup(void)
     w = malloc(bytes);
     y = malloc(bytes);
     whole = malloc(bytes);
-    ck_assert(x != NULL && w != NULL && y != NULL && whole != NULL);
+    ck_assert_ptr_nonnull(x);
+    ck_assert_ptr_nonnull(w);
+    ck_assert_ptr_nonnull(y);
+    ck_assert_ptr_nonnull(whole);
     memset(x, FILL, bytes);
     memset(w, FILL, bytes);
 }
@@ -62,7 +65,7 @@ static uint32_t run(const struct operation_kernel *kernel, const void *problem, 
     ck_assert_ptr_nonnull(workspace);
     cpu_watch_begin(context, stopper_stops, &stopper);
     ck_assert_int_eq(kernel->run(context, problem, workspace), GEMMD_OK);
-    ck_assert(cpu_watch_end(context) == (stops_at != 0));
+    ck_assert_uint_eq(cpu_watch_end(context), (stops_at != 0));
     free(workspace);
     return stopper.asked;
 }

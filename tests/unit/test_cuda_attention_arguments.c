@@ -36,7 +36,7 @@ START_TEST(test_usual_scale_goes_into_the_exponent)
     const struct attention_problem p = problem_of(0.125f, 0);
     const struct attention_arguments a = arguments_of(&p);
     ck_assert(!a.general);
-    ck_assert(fabsf(a.exponent_of_score - 0.125f * 1.44269504f) < 1e-7f);
+    ck_assert_float_lt(fabsf(a.exponent_of_score - 0.125f * 1.44269504f), 1e-7f);
 }
 END_TEST
 
@@ -48,7 +48,7 @@ START_TEST(test_unusual_scale_goes_into_the_scores)
     const struct attention_problem p = problem_of(scales[_i], 0);
     const struct attention_arguments a = arguments_of(&p);
     ck_assert(a.general);
-    ck_assert(fabsf(a.exponent_of_score - 1.44269504f) < 1e-6f);
+    ck_assert_float_lt(fabsf(a.exponent_of_score - 1.44269504f), 1e-6f);
 }
 END_TEST
 
@@ -57,7 +57,7 @@ START_TEST(test_cap_goes_into_the_scores)
     const struct attention_problem p = problem_of(0.5f, 20);
     const struct attention_arguments a = arguments_of(&p);
     ck_assert(a.general);
-    ck_assert(fabsf(a.scale_of_cap - 0.025f) < 1e-7f);
+    ck_assert_float_lt(fabsf(a.scale_of_cap - 0.025f), 1e-7f);
 }
 END_TEST
 

@@ -55,7 +55,7 @@ static void shorten(struct device *device, struct long_work *cut, const char *na
                                    &fault) == GEMMD_OK,
                   "%s", fault.detail);
     cut->kernel = *task->kernel;
-    ck_assert(cut->kernel.launch_flops > 0);
+    ck_assert_double_gt(cut->kernel.launch_flops, 0);
     ck_assert(task->operation->cut != NULL || cut->kernel.parts != NULL);
     cut->kernel.launch_flops = task->operation->flops(&task->problem) / launches;
     task->kernel = &cut->kernel;

@@ -33,7 +33,8 @@ START_TEST(copies_take_what_the_link_takes)
     const uint64_t unknown = ready_ns(0);
     const double more_ns = 1e9 * MISSING_BYTES * (1 / HOST_BYTES - 1 / NVLINK_BYTES);
     ck_assert_double_eq_tol((double)(slow - fast), more_ns, 2);
-    ck_assert(fast < unknown && unknown < slow);
+    ck_assert_uint_lt(fast, unknown);
+    ck_assert_uint_lt(unknown, slow);
     ck_assert_uint_eq(executor_ready_ns(&executors.list[1], 0), 0);
     ck_assert_uint_eq(executor_ready_ns(&executors.list[1], UINT64_MAX), UINT64_MAX);
     ck_assert_uint_lt(ready_ns(1e-300), UINT64_MAX / 2); /* no sum of estimates overflows */

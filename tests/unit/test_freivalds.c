@@ -19,7 +19,7 @@ static struct gemm_context *context;
 
 static void create_context(void)
 {
-    ck_assert(gemm_context_create(GEMM_BACKEND_CPU, NULL, 2, &context, NULL) == GEMMD_OK);
+    ck_assert_uint_eq(gemm_context_create(GEMM_BACKEND_CPU, NULL, 2, &context, NULL), GEMMD_OK);
 }
 
 static void destroy_context(void)
@@ -31,13 +31,15 @@ static void compute(const char *name, struct product *product)
 {
     const struct operation_kernel *kernel;
     uint64_t bytes;
-    ck_assert(operation_select(&operation_gemm, &(struct gemm_device){.backend = GEMM_BACKEND_CPU},
-                               name, &product->problem, &kernel, NULL) == GEMMD_OK);
+    ck_assert_uint_eq(operation_select(&operation_gemm,
+                                       &(struct gemm_device){.backend = GEMM_BACKEND_CPU}, name,
+                                       &product->problem, &kernel, NULL),
+                      GEMMD_OK);
     ck_assert(kernel->workspace_bytes(&product->problem, &bytes));
     void *workspace = aligned_alloc(256, bytes / 256 * 256 + 256);
     ck_assert_ptr_nonnull(workspace);
     product_poison(product);
-    ck_assert(kernel->run(context, &product->problem, workspace) == GEMMD_OK);
+    ck_assert_uint_eq(kernel->run(context, &product->problem, workspace), GEMMD_OK);
     free(workspace);
 }
 

@@ -175,12 +175,14 @@ static void assert_front_says_the_same(const struct gemm_request *asked, enum fo
         ck_assert_uint_gt(front.wanted, received);
     else if (early != GEMMD_OK || code == GEMMD_OK)
         ck_assert_uint_eq(early, code);
-    if (early == GEMMD_OK && code == GEMMD_OK)
-        ck_assert(same_place(&operands.a, bytes, &bound->a, exact) &&
-                  same_place(&operands.b, bytes, &bound->b, exact) &&
-                  same_place(&operands.bias, bytes, &bound->bias, exact) &&
-                  same_place(&operands.c0, bytes, &bound->c0, exact) &&
-                  operands.transa == bound->transa && operands.transb == bound->transb);
+    if (early == GEMMD_OK && code == GEMMD_OK) {
+        ck_assert(same_place(&operands.a, bytes, &bound->a, exact));
+        ck_assert(same_place(&operands.b, bytes, &bound->b, exact));
+        ck_assert(same_place(&operands.bias, bytes, &bound->bias, exact));
+        ck_assert(same_place(&operands.c0, bytes, &bound->c0, exact));
+        ck_assert_uint_eq(operands.transa, bound->transa);
+        ck_assert_uint_eq(operands.transb, bound->transb);
+    }
     free(bytes);
 }
 
@@ -215,7 +217,8 @@ static void describe_view(char *text, size_t capacity, const char *name,
     const unsigned char *data = tensor->data;
     if (tensor->rank == 0)
         return;
-    ck_assert(data >= exact && tensor->bytes <= length - (uint64_t)(data - exact));
+    ck_assert(data >= exact);
+    ck_assert_uint_le(tensor->bytes, length - (uint64_t)(data - exact));
     for (uint64_t i = 1; i < tensor->bytes; i++)
         ck_assert_int_eq(data[i], data[0]);
     tensor_shape_text(tensor, shape, sizeof shape);
@@ -549,7 +552,10 @@ START_TEST(tensors_are_bound_by_the_same_rules)
     ck_assert_uint_eq(gemm_request_bind_tensors(&request, &operands, &fault), tensors[_i].code);
     ck_assert_str_eq(fault.field, tensors[_i].field);
     if (tensors[_i].code == GEMMD_OK) {
-        ck_assert(request.m == 2 && request.n == 4 && request.k == 3 && request.batch == 1);
+        ck_assert_uint_eq(request.m, 2);
+        ck_assert_uint_eq(request.n, 4);
+        ck_assert_uint_eq(request.k, 3);
+        ck_assert_uint_eq(request.batch, 1);
         ck_assert_int_eq(request.bias, tensors[_i].bias);
         ck_assert(!tensors[_i].b || operands.b.data == b);
     }
@@ -568,7 +574,10 @@ START_TEST(one_b_serves_a_batch_of_a)
     ck_assert(tensor_init(&operands.b, GEMMD_F32, dims + 2, 2, b));
     ck_assert_uint_eq(set(&request, "b=v", FORMAT_NPY, &fault), GEMMD_OK);
     ck_assert_uint_eq(gemm_request_bind_tensors(&request, &operands, &fault), GEMMD_OK);
-    ck_assert(request.one_b && request.batch == 5 && request.m == 2 && request.n == 4);
+    ck_assert(request.one_b);
+    ck_assert_uint_eq(request.batch, 5);
+    ck_assert_uint_eq(request.m, 2);
+    ck_assert_uint_eq(request.n, 4);
     ck_assert_uint_eq(set(&request, "", FORMAT_NPY, &fault), GEMMD_OK);
     ck_assert_uint_eq(gemm_request_bind_tensors(&request, &operands, &fault), GEMMD_ERR_MALFORMED);
 }

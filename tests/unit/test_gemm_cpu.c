@@ -268,7 +268,7 @@ START_TEST(bytes_depend_on_the_request_alone)
     unsigned char *first = malloc(bytes);
     ck_assert_ptr_nonnull(first);
     struct gemm_context *alone;
-    ck_assert(gemm_context_create(GEMM_BACKEND_CPU, NULL, 1, &alone, NULL) == GEMMD_OK);
+    ck_assert_uint_eq(gemm_context_create(GEMM_BACKEND_CPU, NULL, 1, &alone, NULL), GEMMD_OK);
     for (const struct operation_kernel *const *k =
              operation_kernels(&operation_gemm, GEMM_BACKEND_CPU);
          *k != NULL; k++) {
@@ -286,7 +286,7 @@ START_TEST(bytes_depend_on_the_request_alone)
         if (strcmp((*k)->name, "openblas") == 0)
             continue; /* a library whose blocks may depend on its threads */
         product_poison(&product);
-        ck_assert((*k)->run(alone, &product.problem, NULL) == GEMMD_OK);
+        ck_assert_uint_eq((*k)->run(alone, &product.problem, NULL), GEMMD_OK);
         ck_assert_msg(memcmp(first, product.buffers[PRODUCT_C].data, bytes) == 0,
                       "%s gives other bytes with one thread", (*k)->name);
     }

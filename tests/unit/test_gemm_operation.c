@@ -22,8 +22,12 @@ static struct gemm_problem product(uint64_t m, uint64_t n, uint64_t k, uint64_t 
 
 static void assert_same_layout(const struct gemm_problem *one, const struct gemm_problem *other)
 {
-    ck_assert(one->m == other->m && one->n == other->n && one->k == other->k);
-    ck_assert(one->batch == other->batch && one->a == other->a && one->c == other->c);
+    ck_assert_uint_eq(one->m, other->m);
+    ck_assert_uint_eq(one->n, other->n);
+    ck_assert_uint_eq(one->k, other->k);
+    ck_assert_uint_eq(one->batch, other->batch);
+    ck_assert_ptr_eq(one->a, other->a);
+    ck_assert_ptr_eq(one->c, other->c);
     ck_assert_uint_eq(one->lda, other->lda);
     ck_assert_uint_eq(one->ldb, other->ldb);
     ck_assert_uint_eq(one->ldc, other->ldc);
@@ -117,7 +121,7 @@ START_TEST(whole_parts_are_those_that_every_division_needs)
     gemm_problem_contiguous(&p);
     ck_assert(operation_parts(&operation_gemm, &p, parts));
     for (uint32_t i = 0; i <= GEMM_PART_C; i++)
-        ck_assert(parts[i].is_whole == (i == GEMM_PART_BIAS));
+        ck_assert_uint_eq(parts[i].is_whole, (i == GEMM_PART_BIAS));
 }
 END_TEST
 
@@ -228,7 +232,9 @@ START_TEST(lengths_and_types_are_those_of_the_product)
     uint64_t lengths[OPERATION_LENGTHS];
     char text[128];
     operation_gemm.lengths(&p, lengths);
-    ck_assert(lengths[0] == 3 && lengths[1] == 5 && lengths[2] == 7);
+    ck_assert_uint_eq(lengths[0], 3);
+    ck_assert_uint_eq(lengths[1], 5);
+    ck_assert_uint_eq(lengths[2], 7);
     ck_assert_int_eq(operation_gemm.dtype(&p), GEMMD_F16);
     ck_assert_double_eq(operation_gemm.flops(&p), 2 * 3 * 5 * 7 * 2);
     operation_gemm.describe(&p, text, sizeof text);
@@ -261,11 +267,13 @@ START_TEST(examples_are_of_the_types_that_products_offer)
                                out = (enum gemmd_dtype)(i % GEMMD_DTYPE_COUNT);
         struct gemm_problem p;
         const bool offers = operation_gemm.example(dtype, out, &p);
-        ck_assert(offers == dtype_offers_out(dtype, out));
-        ck_assert(p.dtype == dtype && p.out == out && p.scales == GEMM_SCALES_NONE);
+        ck_assert_uint_eq(offers, dtype_offers_out(dtype, out));
+        ck_assert_uint_eq(p.dtype, dtype);
+        ck_assert_uint_eq(p.out, out);
+        ck_assert_uint_eq(p.scales, GEMM_SCALES_NONE);
         ordinary += offers;
         const bool offers_scaled = operation_gemm.special_example(dtype, out, &p);
-        ck_assert(offers_scaled == gemm_scales_offer(GEMM_SCALES_ROWCOL, dtype, out));
+        ck_assert_uint_eq(offers_scaled, gemm_scales_offer(GEMM_SCALES_ROWCOL, dtype, out));
         ck_assert_int_eq(p.scales, GEMM_SCALES_ROWCOL);
         special += offers_scaled;
     }
@@ -283,8 +291,9 @@ START_TEST(warming_up_covers_every_pair_of_types)
     for (; operation_gemm.warm(count, &p); count++) {
         ck_assert_uint_lt(count, 1000000);
         ck_assert(dtype_offers_out(p.dtype, p.out));
-        ck_assert(p.lda >= (p.transa ? p.m : p.k) && p.ldb >= (p.transb ? p.k : p.n));
-        ck_assert((p.beta != 0) == (p.c0 != NULL));
+        ck_assert_uint_ge(p.lda, (p.transa ? p.m : p.k));
+        ck_assert_uint_ge(p.ldb, (p.transb ? p.k : p.n));
+        ck_assert_uint_eq((p.beta != 0), (p.c0 != NULL));
         of_pair[p.dtype][p.out]++;
     }
     for (int i = 0; i < GEMMD_DTYPE_COUNT * GEMMD_DTYPE_COUNT; i++) {
@@ -315,7 +324,7 @@ START_TEST(known_answers_cover_every_pair_of_types)
         operation_gemm.known.init(i, memory, &p);
         for (const struct operation_kernel *const *k = kernels; *k != NULL; k++)
             taken = taken || (*k)->takes(&p);
-        ck_assert(taken == dtype_offers_out(p.dtype, p.out));
+        ck_assert_uint_eq(taken, dtype_offers_out(p.dtype, p.out));
         if (!taken)
             continue;
         seen[p.dtype][p.out] |= 1u << (p.transa + 2 * p.transb);

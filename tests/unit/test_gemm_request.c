@@ -40,15 +40,24 @@ START_TEST(defaults)
     struct gemm_request request;
     struct fault fault;
     ck_assert_uint_eq(take(&request, "m=2&n=3&k=4", FORMAT_RAW, &fault), GEMMD_OK);
-    ck_assert(request.m == 2 && request.n == 3 && request.k == 4 && request.batch == 1);
-    ck_assert(request.dtype == GEMMD_F32 && request.out == GEMMD_F32);
-    ck_assert(request.precision == GEMM_PRECISION_FULL && request.act == GEMM_ACT_NONE);
-    ck_assert(request.verify == GEMM_VERIFY_NONE);
+    ck_assert_uint_eq(request.m, 2);
+    ck_assert_uint_eq(request.n, 3);
+    ck_assert_uint_eq(request.k, 4);
+    ck_assert_uint_eq(request.batch, 1);
+    ck_assert_uint_eq(request.dtype, GEMMD_F32);
+    ck_assert_uint_eq(request.out, GEMMD_F32);
+    ck_assert_uint_eq(request.precision, GEMM_PRECISION_FULL);
+    ck_assert_uint_eq(request.act, GEMM_ACT_NONE);
+    ck_assert_uint_eq(request.verify, GEMM_VERIFY_NONE);
     ck_assert(!request.transa && !request.transb && !request.bias);
-    ck_assert(request.alpha == 1 && request.beta == 0);
-    ck_assert(request.priority == 4 && request.timeout_ms == 0);
+    ck_assert_double_eq(request.alpha, 1);
+    ck_assert_double_eq(request.beta, 0);
+    ck_assert_uint_eq(request.priority, 4);
+    ck_assert_uint_eq(request.timeout_ms, 0);
     ck_assert_str_eq(request.kernel, "auto");
-    ck_assert(request.a[0] == '\0' && request.b[0] == '\0' && request.store[0] == '\0');
+    ck_assert_int_eq(request.a[0], '\0');
+    ck_assert_int_eq(request.b[0], '\0');
+    ck_assert_int_eq(request.store[0], '\0');
 }
 END_TEST
 
@@ -63,25 +72,31 @@ START_TEST(every_parameter_lands_in_its_place)
              "&verify=none&timeout_ms=250&priority=9",
              FORMAT_RAW, &fault),
         GEMMD_OK);
-    ck_assert(request.m == 1 && request.n == 2147483647 && request.k == 3 && request.batch == 7);
-    ck_assert(request.dtype == GEMMD_BF16 && request.out == GEMMD_F32);
+    ck_assert_uint_eq(request.m, 1);
+    ck_assert_uint_eq(request.n, 2147483647);
+    ck_assert_uint_eq(request.k, 3);
+    ck_assert_uint_eq(request.batch, 7);
+    ck_assert_uint_eq(request.dtype, GEMMD_BF16);
+    ck_assert_uint_eq(request.out, GEMMD_F32);
     ck_assert(request.transa && request.transb && request.bias);
-    ck_assert(request.alpha == -0.5 && request.beta == 20);
-    ck_assert(request.act == GEMM_ACT_GELU_TANH);
+    ck_assert_double_eq(request.alpha, -0.5);
+    ck_assert_double_eq(request.beta, 20);
+    ck_assert_uint_eq(request.act, GEMM_ACT_GELU_TANH);
     ck_assert_str_eq(gemm_act_name(request.act), "gelu_tanh");
     ck_assert_str_eq(request.a, "W.1");
     ck_assert_str_eq(request.b, "w_-2");
     ck_assert_str_eq(request.store, "C");
     ck_assert_str_eq(request.kernel, "cublas_x9");
-    ck_assert(request.timeout_ms == 250 && request.priority == 9);
+    ck_assert_uint_eq(request.timeout_ms, 250);
+    ck_assert_uint_eq(request.priority, 9);
     ck_assert(gemm_request_given(&request, "priority"));
     ck_assert(!gemm_request_given(&request, "nonsense"));
 
     ck_assert_uint_eq(
         take(&request, "m=1&n=1&k=1&precision=tf32&verify=freivalds", FORMAT_RAW, &fault),
         GEMMD_OK);
-    ck_assert(request.precision == GEMM_PRECISION_TF32);
-    ck_assert(request.verify == GEMM_VERIFY_FREIVALDS);
+    ck_assert_uint_eq(request.precision, GEMM_PRECISION_TF32);
+    ck_assert_uint_eq(request.verify, GEMM_VERIFY_FREIVALDS);
     ck_assert(gemm_request_given(&request, "verify") && !gemm_request_given(&request, "beta"));
 }
 END_TEST
@@ -380,9 +395,9 @@ START_TEST(sizes_past_63_bits_are_noticed)
     struct tensor tensor;
     uint64_t bytes;
     ck_assert_uint_eq(take(&request, huge[_i].query, FORMAT_RAW, &fault), GEMMD_OK);
-    ck_assert(gemm_request_raw_bytes(&request, &bytes) == huge[_i].body);
-    ck_assert(gemm_request_result_bytes(&request, &bytes) == huge[_i].result);
-    ck_assert(gemm_request_result(&request, NULL, &tensor) == huge[_i].result);
+    ck_assert_uint_eq(gemm_request_raw_bytes(&request, &bytes), huge[_i].body);
+    ck_assert_uint_eq(gemm_request_result_bytes(&request, &bytes), huge[_i].result);
+    ck_assert_uint_eq(gemm_request_result(&request, NULL, &tensor), huge[_i].result);
 }
 END_TEST
 

@@ -57,7 +57,7 @@ START_TEST(each_name_is_its_kernel)
              operation_kernels(&operation_gemm, GEMM_BACKEND_CPU);
          *k != NULL; k++) {
         ck_assert_str_eq(selected((*k)->name, &problem), (*k)->name);
-        ck_assert(strlen((*k)->description) > 0);
+        ck_assert_uint_gt(strlen((*k)->description), 0);
         count++;
     }
     ck_assert_uint_eq(count, 3);
@@ -173,15 +173,16 @@ START_TEST(cuda_without_a_device_is_an_error)
         return;
     struct gemm_context *context;
     struct fault fault;
-    ck_assert(gemm_context_create(GEMM_BACKEND_CUDA, NULL, 0, &context, &fault) != GEMMD_OK);
+    ck_assert_uint_ne(gemm_context_create(GEMM_BACKEND_CUDA, NULL, 0, &context, &fault), GEMMD_OK);
     ck_assert_ptr_null(context);
     ck_assert_ptr_nonnull(strstr(fault.detail, "without CUDA"));
     const struct gemm_problem problem = problem_of(GEMMD_F32, GEMMD_F32);
     const struct operation_kernel *kernel;
-    ck_assert(operation_select(
-                  &operation_gemm,
-                  &(struct gemm_device){.backend = GEMM_BACKEND_CUDA, .compute_capability = 90},
-                  "auto", &problem, &kernel, &fault) != GEMMD_OK);
+    ck_assert_uint_ne(operation_select(&operation_gemm,
+                                       &(struct gemm_device){.backend = GEMM_BACKEND_CUDA,
+                                                             .compute_capability = 90},
+                                       "auto", &problem, &kernel, &fault),
+                      GEMMD_OK);
 }
 END_TEST
 

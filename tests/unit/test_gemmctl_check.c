@@ -163,7 +163,7 @@ START_TEST(small_types_are_widened_exactly)
     if (isnan(numbers[_i].value))
         ck_assert(isnan(value));
     else
-        ck_assert(value == numbers[_i].value);
+        ck_assert_double_eq(value, numbers[_i].value);
 }
 END_TEST
 
@@ -172,7 +172,8 @@ START_TEST(every_other_element_is_widened)
     static const int32_t words[] = {1, 2, -3, 4};
     double values[2];
     widen(GEMMD_I32, words, 2, 2, values);
-    ck_assert(values[0] == 1 && values[1] == -3);
+    ck_assert_double_eq(values[0], 1);
+    ck_assert_double_eq(values[1], -3);
 }
 END_TEST
 

@@ -62,8 +62,8 @@ START_TEST(a_page_has_its_jobs_and_the_next_page)
         ck_assert_ptr_nonnull(json);
         json_t *jobs = json_object_get(json, "jobs"), *first = json_array_get(jobs, 0);
         ck_assert_uint_eq(json_array_size(jobs), count);
-        ck_assert((json_object_get(first, "id") != NULL) == (count == 2));
-        ck_assert((json_object_get(first, "state") != NULL) == (count > 0));
+        ck_assert_uint_eq((json_object_get(first, "id") != NULL), (count == 2));
+        ck_assert_uint_eq((json_object_get(first, "state") != NULL), (count > 0));
         const char *next = json_string_value(json_object_get(json, "next"));
         if (count == 2)
             ck_assert_str_eq(next, "18446744073709551615");

@@ -176,8 +176,13 @@ START_TEST(a_kernel_that_cannot_be_cut_is_not)
     ck_assert_uint_eq(cut.launches, 1);
     struct gemm_problem part;
     launch_cut_gemm_piece(&cut, &p, 0, &part);
-    ck_assert(part.m == p.m && part.n == p.n && part.k == p.k && part.batch == p.batch);
-    ck_assert(part.a == p.a && part.b == p.b && part.c == p.c);
+    ck_assert_uint_eq(part.m, p.m);
+    ck_assert_uint_eq(part.n, p.n);
+    ck_assert_uint_eq(part.k, p.k);
+    ck_assert_uint_eq(part.batch, p.batch);
+    ck_assert_ptr_eq(part.a, p.a);
+    ck_assert_ptr_eq(part.b, p.b);
+    ck_assert_ptr_eq(part.c, p.c);
 }
 END_TEST
 

@@ -502,7 +502,9 @@ START_TEST(the_end_does_not_wait_for_a_thread_that_is_held_up)
 {
     int fds[2];
     char byte;
-    ck_assert(pipe(fds) == 0 && pipe(held) == 0 && pipe(releases) == 0);
+    ck_assert_int_eq(pipe(fds), 0);
+    ck_assert_int_eq(pipe(held), 0);
+    ck_assert_int_eq(pipe(releases), 0);
     int saved = redirect(fds[1]);
     struct log *log = log_create(CONFIG_LOG_INFO, CONFIG_LOG_JSON);
     log_event(log, CONFIG_LOG_INFO, "first"); /* afterwards the thread waits for lines */

@@ -536,9 +536,9 @@ START_TEST(the_process_is_this_one)
     ck_assert_uint_eq(strtoull(sample(after, "process_open_fds"), NULL, 10), open_before + 2);
     ck_assert_uint_ge(strtoull(sample(after, "process_threads"), NULL, 10), 1);
     ck_assert_uint_ge(strtoull(sample(after, "process_max_fds"), NULL, 10), open_before + 2);
-    ck_assert(strtod(sample(after, "process_resident_memory_bytes"), NULL) > 0);
-    ck_assert(strtod(sample(after, "process_virtual_memory_bytes"), NULL) >
-              strtod(sample(after, "process_resident_memory_bytes"), NULL));
+    ck_assert_double_gt(strtod(sample(after, "process_resident_memory_bytes"), NULL), 0);
+    ck_assert_double_gt(strtod(sample(after, "process_virtual_memory_bytes"), NULL),
+                        strtod(sample(after, "process_resident_memory_bytes"), NULL));
     double start = strtod(sample(after, "process_start_time_seconds"), NULL);
     double now = (double)time(NULL);
     ck_assert_msg(start <= now + 1 && start > now - 3600, "started at %f, now is %f", start, now);

@@ -58,7 +58,7 @@ START_TEST(the_newest_come_first_and_replace_the_oldest)
     ck_assert_uint_eq(notable_read(notable, NOTABLE_FAILED, true, 0, requests), NOTABLE_EACH);
     ck_assert_str_eq(requests[0].id, "102");
     ck_assert_str_eq(requests[NOTABLE_EACH - 1].id, "3");
-    ck_assert(requests[0].time_s > 0);
+    ck_assert_double_gt(requests[0].time_s, 0);
     ck_assert_uint_eq(notable_read(notable, NOTABLE_SLOW, true, 0, requests), 0);
 }
 END_TEST
@@ -110,7 +110,7 @@ START_TEST(the_longest_lists_make_room)
     ck_assert_uint_eq(sum, NOTABLE_PLACES);
     ck_assert_uint_eq(notable_read(notable, NOTABLE_FAILED, true, 0, requests), NOTABLE_EACH);
     for (uint32_t i = 1; i < NOTABLE_EACH; i++)
-        ck_assert(requests[i - 1].time_s >= requests[i].time_s);
+        ck_assert_double_ge(requests[i - 1].time_s, requests[i].time_s);
     for (uint32_t tenant = 0; tenant < TENANTS; tenant++) {
         uint32_t shown = 0;
         for (uint32_t i = 0; i < NOTABLE_EACH; i++)

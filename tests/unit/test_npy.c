@@ -137,8 +137,11 @@ START_TEST(spellings_and_versions)
         ck_assert_msg(decode(bytes, length, GEMMD_DTYPE_COUNT, &tensor, &consumed, &fault) ==
                           GEMMD_OK,
                       "version %d, %s: %s", version, spellings[_i], fault.detail);
-        ck_assert(tensor.rank == 2 && tensor.dims[0] == 2 && tensor.dims[1] == 3);
-        ck_assert(tensor.dtype == GEMMD_F32 && !tensor.fortran);
+        ck_assert_uint_eq(tensor.rank, 2);
+        ck_assert_uint_eq(tensor.dims[0], 2);
+        ck_assert_uint_eq(tensor.dims[1], 3);
+        ck_assert_uint_eq(tensor.dtype, GEMMD_F32);
+        ck_assert(!tensor.fortran);
     }
 }
 END_TEST

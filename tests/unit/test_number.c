@@ -23,16 +23,21 @@ START_TEST(nonsense_is_no_number)
     ck_assert_msg(!number_f64(nonsense[_i], &f64), "f64 took '%s'", nonsense[_i]);
     ck_assert_msg(!number_flag(nonsense[_i], &flag), "flag took '%s'", nonsense[_i]);
     ck_assert_msg(!number_bytes(nonsense[_i], &u64), "bytes took '%s'", nonsense[_i]);
-    ck_assert(u64 == 7 && f64 == 7 && flag); /* left alone */
+    ck_assert_uint_eq(u64, 7);
+    ck_assert_double_eq(f64, 7);
+    ck_assert(flag); /* left alone */
 }
 END_TEST
 
 START_TEST(whole_numbers)
 {
     uint64_t out;
-    ck_assert(number_u64("0", &out) && out == 0);
-    ck_assert(number_u64("007", &out) && out == 7);
-    ck_assert(number_u64("18446744073709551615", &out) && out == UINT64_MAX);
+    ck_assert(number_u64("0", &out));
+    ck_assert_uint_eq(out, 0);
+    ck_assert(number_u64("007", &out));
+    ck_assert_uint_eq(out, 7);
+    ck_assert(number_u64("18446744073709551615", &out));
+    ck_assert_uint_eq(out, UINT64_MAX);
     static const char *const refused[] = {
         "18446744073709551616", "1000000000000000000000000000000", "-1", "+1", "1.0", "1e3", "-0"};
     for (size_t i = 0; i < COUNT(refused); i++)

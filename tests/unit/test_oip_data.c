@@ -113,7 +113,9 @@ START_TEST(shapes_are_arrays_of_whole_numbers)
     }
     const struct oip_array right = {"[0, 123456789012345678 ]", 24};
     ck_assert_uint_eq(oip_data_shape(&right, "A", dims, &rank, &fault), GEMMD_OK);
-    ck_assert(rank == 2 && dims[0] == 0 && dims[1] == 123456789012345678);
+    ck_assert_uint_eq(rank, 2);
+    ck_assert_uint_eq(dims[0], 0);
+    ck_assert_uint_eq(dims[1], 123456789012345678);
 }
 END_TEST
 

@@ -21,7 +21,8 @@ static void set_up(void)
     ck_assert_ptr_nonnull(pool);
     mine = pool_cache_create(pool);
     theirs = pool_cache_create(pool);
-    ck_assert(mine != NULL && theirs != NULL);
+    ck_assert_ptr_nonnull(mine);
+    ck_assert_ptr_nonnull(theirs);
 }
 
 static void tear_down(void)

@@ -127,8 +127,8 @@ START_TEST(a_kernel_that_fails_is_left_out)
         const struct operation_kernel *const *k =
             operation_kernels(operation_table[i], GEMM_BACKEND_CPU);
         for (; *k != NULL; k++)
-            ck_assert(serves(device, (*k)->name, operation_table[i]) ==
-                      (operation_table[i] != operation || strcmp((*k)->name, kernel) != 0));
+            ck_assert_uint_eq(serves(device, (*k)->name, operation_table[i]),
+                              (operation_table[i] != operation || strcmp((*k)->name, kernel) != 0));
     }
     device_close(device);
 }

@@ -184,7 +184,9 @@ START_TEST(every_width_has_a_tile)
             p.causal = causal;
             p.dv = ATTENTION_WIDTH_MAX + 1 - d;
             const struct attention_wgmma_kernel *kernel = attention_wgmma_choose(&p);
-            ck_assert(kernel != NULL && kernel->width >= p.d && kernel->width >= p.dv);
+            ck_assert_ptr_nonnull(kernel);
+            ck_assert_uint_ge(kernel->width, p.d);
+            ck_assert_uint_ge(kernel->width, p.dv);
         }
     }
 }

@@ -107,7 +107,7 @@ START_TEST(only_kernels_with_chunks_compute_what_is_cut)
         const bool is_cut =
             _i == TF32_TYPE ||
             ((cut.dtype == GEMMD_BF16 || cut.dtype == GEMMD_F16) && cut.out != GEMMD_F32);
-        ck_assert(sm90_choose(&cut, &sm90_h100_sxm)->chunks == is_cut);
+        ck_assert_uint_eq(sm90_choose(&cut, &sm90_h100_sxm)->chunks, is_cut);
         ck_assert(!sm90_choose(&whole, &sm90_h100_sxm)->chunks);
     }
 }
@@ -363,7 +363,8 @@ START_TEST(half_tiles_take_the_place_of_the_last_wave)
             const uint64_t columns = (p.n + width - 1) / width, tiles = rows.whole * columns;
             const uint64_t last = rows.half > 0 ? height / 2 : height; /* the last row of tiles */
             const uint64_t end = rows.whole * height + rows.half * height / 2;
-            ck_assert(end >= p.m && end - p.m < last);
+            ck_assert_uint_ge(end, p.m);
+            ck_assert_uint_lt(end - p.m, last);
             if (rows.half == 0)
                 continue;
             with_halves++;
@@ -430,7 +431,7 @@ START_TEST(a_problem_is_taken_if_a_kernel_can_be_chosen)
                                            SIZES[shape / COUNT / COUNT % COUNT]);
         p.transa = shape / COUNT / COUNT / COUNT / 2 == 1;
         p.transb = shape / COUNT / COUNT / COUNT % 2 == 1;
-        ck_assert(sm90_any_takes(&p) == (sm90_choose(&p, &sm90_h100_sxm) != NULL));
+        ck_assert_uint_eq(sm90_any_takes(&p), (sm90_choose(&p, &sm90_h100_sxm) != NULL));
     }
 }
 END_TEST

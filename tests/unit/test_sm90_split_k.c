@@ -138,8 +138,12 @@ END_TEST
 /* What a kernel would do. */
 static void multiply(const struct gemm_problem *p)
 {
-    ck_assert(p->alpha == 1 && p->beta == 0 && p->act == GEMM_ACT_NONE);
-    ck_assert(p->bias == NULL && p->c0 == NULL && p->ldc % 4 == 0);
+    ck_assert_double_eq(p->alpha, 1);
+    ck_assert_double_eq(p->beta, 0);
+    ck_assert_uint_eq(p->act, GEMM_ACT_NONE);
+    ck_assert_ptr_null(p->bias);
+    ck_assert_ptr_null(p->c0);
+    ck_assert_uint_eq(p->ldc % 4, 0);
     for (uint64_t b = 0; b < p->batch; b++) {
         const float *x = (const float *)p->a + b * p->stride_a;
         const float *y = (const float *)p->b + b * p->stride_b;
@@ -183,7 +187,8 @@ START_TEST(chunks_add_up_to_the_product)
     p.b = b;
     p.bias = p.c0 = c;
     struct split_k split;
-    ck_assert(split_k_plan(&p, &split) && split.chunk == 512);
+    ck_assert(split_k_plan(&p, &split));
+    ck_assert_uint_eq(split.chunk, 512);
     ck_assert_uint_ge(split.bytes, split.count * batch * split.stride * sizeof(float));
     float *sums = calloc(split.bytes, 1);
     ck_assert_ptr_nonnull(sums);
@@ -199,7 +204,7 @@ START_TEST(chunks_add_up_to_the_product)
         float sum = 0;
         for (uint64_t chunk = 0; chunk < split.count; chunk++)
             sum += sums[chunk * batch * split.stride + i];
-        ck_assert(sum == all[i]);
+        ck_assert_float_eq(sum, all[i]);
     }
     free(all);
     free(sums);

@@ -43,7 +43,7 @@ START_TEST(every_part_once)
     const uint64_t parts[] = {0, 1, 2, 3, MEMBERS, MEMBERS + 1, 100, PARTS_MAX};
     for (uint32_t size = 1; size <= MEMBERS; size++) {
         struct team *team;
-        ck_assert(team_create(size, &team, NULL) == GEMMD_OK);
+        ck_assert_uint_eq(team_create(size, &team, NULL), GEMMD_OK);
         for (unsigned again = 0; again < 50; again++)
             for (unsigned i = 0; i < sizeof parts / sizeof parts[0]; i++)
                 check_counts(team, size, parts[i]);

@@ -33,9 +33,10 @@ START_TEST(media_types)
                                           "*/*"};
     for (size_t i = 0; i < COUNT(refused); i++)
         ck_assert_msg(!format_from_media_type(refused[i], &format), "took '%s'", refused[i]);
-    for (int i = FORMAT_RAW; i <= FORMAT_SAFETENSORS; i++)
-        ck_assert(format_from_media_type(format_media_type((enum format)i), &format) &&
-                  (int)format == i);
+    for (int i = FORMAT_RAW; i <= FORMAT_SAFETENSORS; i++) {
+        ck_assert(format_from_media_type(format_media_type((enum format)i), &format));
+        ck_assert_int_eq((int)format, i);
+    }
 }
 END_TEST
 

@@ -278,7 +278,9 @@ START_TEST(a_copy_takes_the_place_of_a_tensor_that_is_lost)
     found = acquire("a");
     ck_assert_uint_eq(resident_device(found), 1);
     ck_assert_pstr_eq(resident_etag(found), etag);
-    ck_assert(found != used && resident_evictable(found) && !resident_is_on(found, 0));
+    ck_assert_ptr_ne(found, used);
+    ck_assert(resident_evictable(found));
+    ck_assert(!resident_is_on(found, 0));
     ck_assert_uint_eq(tensor_store_used_by(store, "t"), 5 * UNIT);
     tensor_store_release(store, found);
     tensor_store_release(store, used);
