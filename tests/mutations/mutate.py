@@ -165,7 +165,7 @@ class Copy:
 
     def units_of(self, path):
         """The unit tests whose program contains the object of a file, the smallest programs first."""
-        mine = symbols_of(self.object_path(path), "TDBR")
+        mine = symbols_of(self.object_path(path), "TDBR") - {"main"}  # which every program has
         return sorted((name for name in self.units if self.symbols[name] & mine),
                       key=lambda name: (len(self.symbols[name]), name))
 
