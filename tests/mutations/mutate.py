@@ -14,7 +14,7 @@ test ends the fault. A test counts as failing if it fails twice with the fault a
 fault. A fault that does not compile, or compiles to the same object code, is drawn again.
 
 Results are written after each fault, a JSON object a line, and a second run goes on behind the last
-one. --again runs the faults that survived once more, with the tests that there are now, and goes on with
+one of its seed. --again runs the faults that survived once more, with the tests that there are now, and goes on with
 faults that a run with --tests unit or --tests likely has left. It finds a fault by its line, which may
 have moved since. Each line of the file --hints names a place of the results, such as
 client/outcome.c:50, and the tests that probably notice a fault there: names of unit tests, or files of
@@ -399,7 +399,7 @@ def plant_again(copy, result, options, hinted):
                             hinted)
             if new and not new["stage"] and options.extent == "hinted":
                 return result
-            kept = {name: result[name] for name in ("remark", "survived_at") if name in result}
+            kept = {name: result[name] for name in ("seed", "remark", "survived_at") if name in result}
             if not begun:
                 kept.setdefault("survived_at", result["revision"])
             return {**new, **kept} if new else result
@@ -430,21 +430,23 @@ def row(result, last):
     return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
 
 
-def write_table(results, options, file):
+def write_table(results, file):
     revisions = ", ".join(dict.fromkeys(result.get("survived_at", result["revision"]) for result in results))
     finished = [result for result in results if "only" not in result]
     text = f"""
-`tests/mutations/mutate.py --table` writes this file from `tests/mutations/results.jsonl`; edit neither. The
-sample has {options.count} faults of seed {options.seed}, of which the first {len(results)} were run, in the code of
-{"revisions" if "," in revisions else "revision"} {revisions}. A fault counts as noticed if a test fails twice with
+`tests/mutations/mutate.py --table` writes this file from `tests/mutations/results.jsonl`; edit neither. Each seed
+gives a sample of its own. The faults were run in the code of {"revisions" if "," in revisions else "revision"}
+{revisions}. A fault counts as noticed if a test fails twice with
 the fault and passes without the fault. A fault that survives was run with all unit tests whose program contains
 the file and all integration tests that execute the line, except those that are marked `slow`. A fault that is left
 ({len(results) - len(finished)} of the faults) was noticed by no unit test and has not been run with all integration
-tests that execute the line. Faults that are left count as not noticed. Tests were added for faults of this sample
+tests that execute the line. Faults that are left count as not noticed. Tests were added for faults of these samples
 that no test noticed, so the tests notice fewer faults of another sample."""
-    print("# Faults that the tests notice\n", textwrap.fill(" ".join(text.split()), 115, break_on_hyphens=False), "",
+    print("# Faults that the tests notice\n", textwrap.fill(" ".join(text.split()), 115, break_on_hyphens=False),
           sep="\n", file=file)
-    print("\n".join(table(results)), file=file)
+    for seed in sorted({one["seed"] for one in results}):
+        print(f"\nThe sample of seed {seed}:\n", *table([one for one in results if one["seed"] == seed]), sep="\n",
+              file=file)
     later = [result for result in results if result["stage"] and "survived_at" in result]
     for title, chosen, last, what in (
             ("Faults that no test notices", [one for one in finished if not one["stage"] and not one.get("equivalent")],
@@ -486,7 +488,7 @@ def write_results(results, path):
 def main():
     here = pathlib.Path(__file__).parent
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
-    parser.add_argument("--count", type=int, default=200, help="faults in all (default 200)")
+    parser.add_argument("--count", type=int, default=200, help="faults of the seed (default 200)")
     parser.add_argument("--seed", type=int, default=1, help="of the sample (default 1)")
     parser.add_argument("--results", type=pathlib.Path, default=here / "results.jsonl")
     parser.add_argument("--copy", type=pathlib.Path, default=ROOT / "build" / "mutations",
@@ -519,7 +521,7 @@ def main():
         return
     if options.table:
         with (here / "RESULTS.md").open("w") as file:
-            write_table(results, options, file)
+            write_table(results, file)
         return
     copy = Copy(options.copy.resolve(), Reach(options.reach) if options.reach else None)
     until = time.monotonic() + options.minutes * 60
@@ -532,10 +534,13 @@ def main():
                 results[number] = plant_again(copy, result, options, hinted)
                 write_results(results, options.results)
                 print(json.dumps(results[number]), file=sys.stderr)
-    while not options.again and len(results) < options.count and time.monotonic() < until:
+    drawn = sum(one["seed"] == options.seed for one in results)
+    for number in range(drawn, 0 if options.again else options.count):
+        if time.monotonic() >= until:
+            break
         # A seed for each fault, so that a run that goes on draws what one run would have drawn.
-        draw = random.Random(f"{options.seed}/{len(results)}")
-        results.append(plant_one(copy, draw, options))
+        draw = random.Random(f"{options.seed}/{number}")
+        results.append({"seed": options.seed, **plant_one(copy, draw, options)})
         write_results(results, options.results)
         print(json.dumps(results[-1]), file=sys.stderr)
     print("\n".join(table(results)))
