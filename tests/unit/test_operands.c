@@ -92,6 +92,25 @@ START_TEST(lengths_are_told_apart)
 }
 END_TEST
 
+START_TEST(only_operands_of_the_body_are_missing)
+{
+    enum { WITHOUT_B = 72, BIAS = 20, B = 30 };
+    const struct gemm_request request = product();
+    struct operand_layout layout;
+    struct fault fault;
+    ck_assert(gemm_request_layout(&request, &layout));
+    operand_layout_leave_out(&layout, 1);
+    ck_assert_uint_eq(
+        operand_layout_check(&layout, &gemm_operand_table, &request, WITHOUT_B - BIAS, &fault),
+        GEMMD_ERR_MALFORMED);
+    ck_assert_ptr_nonnull(strstr(fault.detail, "; is bias missing?"));
+    ck_assert_uint_eq(
+        operand_layout_check(&layout, &gemm_operand_table, &request, WITHOUT_B - B, &fault),
+        GEMMD_ERR_MALFORMED);
+    ck_assert_ptr_null(strstr(fault.detail, "missing"));
+}
+END_TEST
+
 /* A guess that does not fit in the text any more is left out, and not cut. */
 START_TEST(guesses_that_do_not_fit_are_left_out)
 {
@@ -242,6 +261,7 @@ int main(void)
     tcase_add_test(tests, what_is_elsewhere_takes_no_room);
     tcase_add_test(tests, resident_operands_are_not_there);
     tcase_add_test(tests, lengths_are_told_apart);
+    tcase_add_test(tests, only_operands_of_the_body_are_missing);
     tcase_add_test(tests, guesses_that_do_not_fit_are_left_out);
     tcase_add_test(tests, attention_begins_with_the_lengths);
     tcase_add_test(tests, attention_guesses_what_was_meant);
