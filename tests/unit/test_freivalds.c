@@ -412,6 +412,23 @@ START_TEST(overflow_passes_and_hides_nothing)
 }
 END_TEST
 
+/* The sums are small, and overflow when they are multiplied by alpha. */
+START_TEST(overflow_by_alpha_passes)
+{
+    const struct gemm_problem like = {
+        .dtype = GEMMD_F16, .out = GEMMD_F16, .m = 9, .n = 5, .k = 7, .alpha = 1e6, .batch = 1};
+    struct product product;
+    unsigned infinite = 0;
+    create_computed(&product, &like, 0, PRODUCT_UNIFORM, 1);
+    for (uint64_t i = 0; i < 9; i++)
+        for (uint64_t j = 0; j < 5; j++)
+            infinite += isinf(get(&product, i, j)) != 0;
+    ck_assert_uint_gt(infinite, 0);
+    must_pass(&product, 1, "overflow by alpha");
+    product_destroy(&product);
+}
+END_TEST
+
 /* f64 near its limits: the check's own sums must not overflow into a wrong verdict. */
 START_TEST(the_largest_and_smallest_of_f64_pass)
 {
@@ -464,6 +481,7 @@ int main(void)
     tcase_add_loop_test(tests, nan_without_a_cause_fails, 0, types);
     tcase_add_test(tests, nan_that_got_lost_fails);
     tcase_add_loop_test(tests, overflow_passes_and_hides_nothing, 0, 2);
+    tcase_add_test(tests, overflow_by_alpha_passes);
     tcase_add_test(tests, the_largest_and_smallest_of_f64_pass);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);

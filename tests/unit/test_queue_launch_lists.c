@@ -97,6 +97,23 @@ START_TEST(a_lane_without_room_holds_up_only_itself)
 }
 END_TEST
 
+/* Works that have been looked at and left waiting are found as well. */
+START_TEST(room_for_one_work_is_room)
+{
+    struct item items[4];
+    char text[64];
+    struct queue_room one_shared = {.shared = 1, .shared_bytes = 1000};
+    struct queue_room one_exclusive = {.exclusive = 1};
+    struct queue *queue = queue_of_one(8, 80);
+    push_mixed(queue, items, 4, 0xc);
+    ck_assert_str_eq(numbers_of(queue_pop(queue, one_shared, 0), text), "2");
+    ck_assert_str_eq(numbers_of(queue_pop(queue, one_shared, 0), text), "3");
+    ck_assert_str_eq(numbers_of(queue_pop(queue, one_exclusive, 0), text), "0");
+    ck_assert_str_eq(numbers_of(queue_pop(queue, one_exclusive, 0), text), "1");
+    queue_free(queue);
+}
+END_TEST
+
 START_TEST(what_expired_is_in_no_launch_list)
 {
     struct item items[5];
@@ -151,6 +168,7 @@ int main(void)
     tcase_add_test(tests, a_launch_list_is_bounded_by_count_and_by_bytes);
     tcase_add_test(tests, the_more_urgent_come_first_in_a_launch_list);
     tcase_add_test(tests, a_lane_without_room_holds_up_only_itself);
+    tcase_add_test(tests, room_for_one_work_is_room);
     tcase_add_test(tests, what_expired_is_in_no_launch_list);
     tcase_add_loop_test(tests, only_what_waits_can_be_taken_back, 0, 2); /* alone, sharing */
     suite_add_tcase(suite, tests);
