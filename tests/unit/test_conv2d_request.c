@@ -281,6 +281,8 @@ static const struct {
     {"1,2,4,5", "2,2,3,3", "3,", "bias=1", "one vector of filters=2", GEMMD_ERR_MALFORMED},
     {"1,2,4,5", "2,2,3,3", "1,2", "bias=1", "one vector of filters=2", GEMMD_ERR_MALFORMED},
     {"1,5,4,2", "2,3,3,2", "2,", "bias=1&layout=nhwc&w_layout=krsc", "", GEMMD_OK},
+    {"1,2,4,5", "2,1,3,3", NULL, "groups=2", "", GEMMD_OK},
+    {"1,2,4,5", "2,2,3,3", NULL, "groups=2", "is something else", GEMMD_ERR_MALFORMED},
 };
 
 static size_t bytes_of(const char *shape)
