@@ -36,7 +36,7 @@ struct copy_in;
 enum work_verify { WORK_UNVERIFIED, WORK_VERIFY_ASKED, WORK_VERIFY_SAMPLED, WORK_VERIFY_COUNT };
 
 struct work {
-    /* Used by the queue (edf_queue.h, stack_index.h). Afterwards `next` links the works of a launch
+    /* Used by the queue (fair_queue.h). Afterwards `next` links the works of a launch
      * list. */
     struct work *next, *previous;
     struct heap_node node;

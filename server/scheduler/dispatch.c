@@ -10,7 +10,6 @@
 
 #include "server/base/clock.h"
 #include "server/base/heartbeat.h"
-#include "server/scheduler/stall_watch.h"
 
 /* How the thread notices that a work has ended. For as long as a small product takes, the thread
  * polls without a pause. Then it polls at intervals that grow with the time it has waited: a large
@@ -33,6 +32,15 @@ static const uint64_t SHARED_LAUNCH_BYTES = 4 << 20;
 /* Time between two looks whether the dispatch thread has stopped. */
 enum { STOP_STEP_NS = 1000000 };
 enum { NS_PER_S = 1000000000 };
+
+/* Notices a device that has stalled: a device that has works to compute, running or waiting, and
+ * for a given time finishes no work and no part of a work. Zeroed: nothing was seen yet. */
+struct stall_watch {
+    uint64_t limit_ns; /* how long a device may take for a part of its work; 0: for ever */
+    uint64_t progress; /* device_progress when the watch looked last */
+    uint64_t since_ns; /* when the watch last saw progress or no work; 0: not yet */
+    atomic_uint_fast64_t stalled_ns;
+};
 
 struct dispatch {
     struct device *device;         /* borrowed */
@@ -346,6 +354,18 @@ void dispatch_set_stall_limit(struct dispatch *dispatch, uint64_t limit_ns)
     dispatch->stall_watch.limit_ns = limit_ns;
 }
 
+/* `busy` says whether works run or wait, and `progress` is device_progress. */
+static void stall_watch_look(struct stall_watch *watch, bool busy, uint64_t progress,
+                             uint64_t now_ns)
+{
+    if (!busy || progress != watch->progress || watch->since_ns == 0)
+        watch->since_ns = now_ns;
+    watch->progress = progress;
+    const uint64_t still_ns = now_ns - watch->since_ns;
+    const bool stalled = watch->limit_ns != 0 && still_ns > watch->limit_ns;
+    atomic_store_explicit(&watch->stalled_ns, stalled ? still_ns : 0, memory_order_relaxed);
+}
+
 void dispatch_look(struct dispatch *dispatch, uint64_t now_ns)
 {
     const bool busy =
@@ -355,7 +375,7 @@ void dispatch_look(struct dispatch *dispatch, uint64_t now_ns)
 
 uint64_t dispatch_stalled_ns(const struct dispatch *dispatch)
 {
-    return stall_watch_ns(&dispatch->stall_watch);
+    return atomic_load_explicit(&dispatch->stall_watch.stalled_ns, memory_order_relaxed);
 }
 
 /* The CPU computes in the dispatch thread, where a probe cannot overtake a long product. The CPU is
@@ -401,10 +421,10 @@ const char *dispatch_stuck(struct dispatch *dispatch)
 {
     const bool computes = device_in_flight(dispatch->device) > 0 &&
                           device_computes_in_submit(dispatch->device) &&
-                          stall_watch_ns(&dispatch->stall_watch) == 0;
+                          dispatch_stalled_ns(dispatch) == 0;
     const bool alive = heartbeat_look(&dispatch->heartbeat) || computes;
     queue_wake(dispatch->queue);
-    if (stall_watch_ns(&dispatch->stall_watch) > 0)
+    if (dispatch_stalled_ns(dispatch) > 0)
         return "the device";
     return alive ? NULL : "the dispatch thread";
 }

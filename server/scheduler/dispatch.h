@@ -66,10 +66,10 @@ bool dispatch_probe(struct dispatch *dispatch, struct probe_wait *wait, uint32_t
  * answers that the device is not ready. 0, as at the start: for ever. To be called before
  * dispatch_look. */
 void dispatch_set_stall_limit(struct dispatch *dispatch, uint64_t limit_ns);
-/* Looks whether the device has stalled (stall_watch.h). Called by a timer, several times a second.
- */
+/* Looks whether the device has stalled. Called by a timer, several times a second. */
 void dispatch_look(struct dispatch *dispatch, uint64_t now_ns);
-/* For how long the device has been stalled; 0: the device is not stalled. Any thread. */
+/* For how long the device has been stalled, counted from the last progress; 0: the device is not
+ * stalled. Any thread. */
 uint64_t dispatch_stalled_ns(const struct dispatch *dispatch);
 /* The results of checks so far. Any thread. */
 const struct verify_counts *dispatch_verify_counts(const struct dispatch *dispatch);

@@ -52,10 +52,18 @@ struct executor_settings {
 /* Creates the queue and the early copies of an executor whose device is open. */
 enum gemmd_error executor_open(struct executor *executor, const struct executor_settings *settings,
                                struct fault *fault);
-/* Starts the dispatch thread, which alone writes to `shard`, and runs each kind of launch once on
- * the device (warm_up.h). */
+/* Starts the dispatch thread, which alone writes to `shard`, and warms the executor up. */
 enum gemmd_error executor_start(struct executor *executor, const struct executor_settings *settings,
                                 struct metrics_shard *shard, struct fault *fault);
+/* Runs one product in a shared launch and one in a launch of its own, as far as the device has such
+ * launches, from the queue through the dispatch thread to the device and back. The self-test has
+ * run every kernel before. The warm-up makes the dispatch thread launch for the first time, and the
+ * device use the pool's memory for the first time. Metrics do not count the products. Called once,
+ * by the thread that starts the daemon, while the queue's dispatch thread runs.
+ * GEMMD_ERR_DEVICE_LOST: a product did not end within 20 seconds, or its result is wrong. The
+ * memory of a product that did not end may still be in use, and is never freed. */
+enum gemmd_error executor_warm_up(struct device *device, struct queue *queue, struct pool *pool,
+                                  struct fault *fault);
 /* Refuses new reservations from now on (queue_close). */
 void executors_refuse(struct executors *executors);
 /* Ends works whose deadline has passed (queue_expire), and answers the callers of probes whose time
@@ -107,5 +115,24 @@ struct executor *executor_place(struct executors *executors, const uint64_t miss
 /* Adds `ns` to the time that an executor was charged, or subtracts `ns` from it. */
 void executor_charge(struct executor *executor, uint64_t ns);
 void executor_discharge(struct executor *executor, uint64_t ns);
+
+/* --- One computation that is divided over several devices, so that all devices are done at the
+ * same time. Pure functions, any thread. */
+
+/* A computation of equal units. A device computes one unit after another. */
+struct device_shares {
+    uint32_t count;           /* of devices */
+    const uint64_t *ready_ns; /* when each can begin; UINT64_MAX: the device takes no part */
+    uint64_t units;
+    double unit_ns; /* how long a device takes for a unit; more than 0 */
+};
+
+/* Divides the units: shares[i] is the number of units of device i; 0 if the other devices are done
+ * before device i can begin. The shares add up to all units. Returns the time at which the last
+ * device is done; UINT64_MAX: no device takes part, and every share is 0. */
+uint64_t device_shares_divide(const struct device_shares *all, uint64_t shares[]);
+/* The time at which the computation is done if the device that is ready first takes all of it;
+ * UINT64_MAX: no device takes part. */
+uint64_t device_shares_alone(const struct device_shares *all);
 
 #endif

@@ -16,6 +16,178 @@ _Static_assert(sizeof(struct flow) == 5 * CACHE_LINE_BYTES, "a flow is five cach
 _Static_assert(offsetof(struct fair_queue, waiting) == CACHE_LINE_BYTES,
                "what every work changes is one cache line");
 
+/* ---- the EDF queue ---- */
+
+/* Deadlines count in steps of 2^STEP_BITS nanoseconds. */
+enum { STEP_BITS = 20 };
+
+static uint64_t deadline_step(const struct work *work)
+{
+    return work->deadline_ns == 0 ? UINT64_MAX : work->deadline_ns >> STEP_BITS;
+}
+
+bool edf_queue_before(const struct work *one, const struct work *other)
+{
+    uint64_t step_of_one = deadline_step(one), step_of_other = deadline_step(other);
+    return step_of_one != step_of_other ? step_of_one < step_of_other : one->order < other->order;
+}
+
+static bool edf_node_before(const struct heap_node *one, const struct heap_node *other)
+{
+    return edf_queue_before(OWNER_OF(one, const struct work, node),
+                            OWNER_OF(other, const struct work, node));
+}
+
+void edf_queue_add(struct edf_queue *edf, struct work *work)
+{
+    work->in_order = edf->last == NULL || !edf_queue_before(work, edf->last);
+    if (!work->in_order) {
+        heap_add(&edf->others, &work->node, edf_node_before);
+        return;
+    }
+    work->next = NULL;
+    work->previous = edf->last;
+    if (edf->last != NULL)
+        edf->last->next = work;
+    else
+        edf->first = work;
+    edf->last = work;
+}
+
+void edf_queue_remove(struct edf_queue *edf, struct work *work)
+{
+    if (!work->in_order) {
+        heap_remove(&edf->others, &work->node, edf_node_before);
+        return;
+    }
+    if (work->previous != NULL)
+        work->previous->next = work->next;
+    else
+        edf->first = work->next;
+    if (work->next != NULL)
+        work->next->previous = work->previous;
+    else
+        edf->last = work->previous;
+}
+
+struct work *edf_queue_first(const struct edf_queue *edf)
+{
+    if (edf->others == NULL)
+        return edf->first;
+    struct work *other = OWNER_OF(edf->others, struct work, node);
+    return edf->first == NULL || edf_queue_before(other, edf->first) ? other : edf->first;
+}
+
+uint64_t edf_queue_earliest_ns(const struct edf_queue *edf)
+{
+    const struct work *first = edf_queue_first(edf);
+    return first == NULL || first->deadline_ns == 0 ? UINT64_MAX
+                                                    : deadline_step(first) << STEP_BITS;
+}
+
+/* ---- the stack index ---- */
+
+struct stack_index {
+    struct stack_bucket
+        *chains[STACK_BUCKETS]; /* lists of the buckets in use, by stack_index_hash */
+    struct stack_bucket *free;
+    struct stack_bucket all[STACK_BUCKETS];
+};
+
+static bool bucket_node_before(const struct heap_node *one, const struct heap_node *other)
+{
+    const struct work *a = OWNER_OF(one, const struct work, bucket_node);
+    const struct work *b = OWNER_OF(other, const struct work, bucket_node);
+    return a->priority != b->priority ? a->priority > b->priority : edf_queue_before(a, b);
+}
+
+struct stack_index *stack_index_create(void)
+{
+    struct stack_index *index = calloc(1, sizeof *index);
+    for (uint32_t i = 0; index != NULL && i < STACK_BUCKETS; i++) {
+        index->all[i].next = index->free;
+        index->free = &index->all[i];
+    }
+    return index;
+}
+
+void stack_index_destroy(struct stack_index *index)
+{
+    free(index);
+}
+
+/* The high bits of a stack_key are spread more evenly than the low bits. */
+static uint32_t stack_index_hash(const struct work *work)
+{
+    return (uint32_t)(work->stack_key >> 32) % STACK_BUCKETS;
+}
+
+/* The first bucket from `bucket` on in a hash chain that holds works of the same stack as `work`.
+ */
+static struct stack_bucket *stack_index_match(struct stack_bucket *bucket, const struct work *work)
+{
+    for (; bucket != NULL; bucket = bucket->next) {
+        const struct work *other = stack_bucket_first(bucket);
+        if (other->stack_key == work->stack_key && work_same_stack(other, work))
+            return bucket;
+    }
+    return NULL;
+}
+
+struct stack_bucket *stack_index_find(const struct stack_index *index, const struct work *work)
+{
+    return stack_index_match(index->chains[stack_index_hash(work)], work);
+}
+
+struct stack_bucket *stack_index_find_next(const struct stack_bucket *bucket,
+                                           const struct work *work)
+{
+    return stack_index_match(bucket->next, work);
+}
+
+void stack_index_add(struct stack_index *index, struct work *work, struct flow *flow)
+{
+    struct stack_bucket *bucket = stack_index_find(index, work);
+    while (bucket != NULL && bucket->flow != flow)
+        bucket = stack_index_find_next(bucket, work);
+    if (bucket == NULL && index->free != NULL) {
+        struct stack_bucket **chain = &index->chains[stack_index_hash(work)];
+        bucket = index->free;
+        index->free = bucket->next;
+        *bucket = (struct stack_bucket){.next = *chain, .flow = flow};
+        *chain = bucket;
+    }
+    work->bucket = bucket;
+    if (bucket != NULL)
+        heap_add(&bucket->works, &work->bucket_node, bucket_node_before);
+}
+
+void stack_index_remove(struct stack_index *index, struct work *work)
+{
+    struct stack_bucket *bucket = work->bucket, **link = &index->chains[stack_index_hash(work)];
+    heap_remove(&bucket->works, &work->bucket_node, bucket_node_before);
+    work->bucket = NULL;
+    if (bucket->works != NULL)
+        return;
+    while (*link != bucket)
+        link = &(*link)->next;
+    *link = bucket->next;
+    bucket->next = index->free;
+    index->free = bucket;
+}
+
+struct work *stack_bucket_first(const struct stack_bucket *bucket)
+{
+    return OWNER_OF(bucket->works, struct work, bucket_node);
+}
+
+bool stack_bucket_has_one(const struct stack_bucket *bucket)
+{
+    return bucket->works->left == NULL && bucket->works->right == NULL;
+}
+
+/* ---- the fair queue ---- */
+
 void work_list_append(struct work_list *list, struct work *work)
 {
     work->next = NULL;

@@ -5,7 +5,7 @@
  * A fair queue has two lanes: one for works that have a launch of their own, and one for works that
  * may go in a shared launch. A flow is the waiting works of one tenant and lane. The flows of a
  * lane share fairly by start-time fair queueing (sfq.h). Within a flow the highest priority comes
- * first, and within a priority the earliest deadline (edf_queue.h). A client chooses its own
+ * first, and within a priority the earliest deadline (struct edf_queue). A client chooses its own
  * priorities and deadlines, so that neither passes the works of another tenant.
  *
  * Each lane has tags of its own, because each lane has streams of its own: a lane whose streams are
@@ -26,8 +26,81 @@
 
 #include "server/base/sfq.h"
 #include "server/device/work.h"
-#include "server/scheduler/edf_queue.h"
-#include "server/scheduler/stack_index.h"
+
+/* --- the EDF queue: the waiting works of one tenant, lane and priority, earliest deadline first.
+ * Works without a deadline come last. Works with equal deadlines run in the order of their arrival.
+ *
+ * Deadlines count in steps of 2^20 ns, about a millisecond. Requests with the same timeout arrive
+ * nearly in the order of their deadlines, so that most works are added at the end of a list and
+ * removed at its front. Only works that arrive out of order go through a heap. Adding and removing
+ * therefore take O(1) steps for the usual load and O(log n) steps for any load. */
+
+/* Zeroed: empty. */
+struct edf_queue {
+    struct work *first, *last; /* works that arrived in the order of their deadlines */
+    struct heap_node *others;  /* works that arrived after one with a later deadline */
+};
+
+/* Whether work `one` runs before work `other` of the same tenant, lane and priority. `order` of
+ * both is set. */
+bool edf_queue_before(const struct work *one, const struct work *other);
+
+/* Adds a work. `work->order`, the work's number in the order of arrival, is set. */
+void edf_queue_add(struct edf_queue *edf, struct work *work);
+/* Removes a work that is in the queue. */
+void edf_queue_remove(struct edf_queue *edf, struct work *work);
+/* The work to run next, which stays in the queue; NULL: the queue is empty. */
+struct work *edf_queue_first(const struct edf_queue *edf);
+/* A time before which no work in the queue has a deadline; UINT64_MAX: no work has one. */
+uint64_t edf_queue_earliest_ns(const struct edf_queue *edf);
+
+/* --- the stack index: an index of the waiting works that can be stacked (work.h: stack_key), in
+ * which the works of one stack are found together.
+ *
+ * A bucket holds works of one stack and one flow (one tenant and lane of the queue), so that a
+ * stack has as many buckets as there are flows with works for it. The number of buckets is fixed,
+ * and nothing is allocated while the daemon serves. A work that finds no free bucket waits without
+ * one and is launched without others of its stack.
+ *
+ * Finding a bucket takes O(1) steps; adding and removing take O(log n) steps for n works in the
+ * bucket. */
+
+enum { STACK_BUCKETS = 1024 };
+
+struct flow;
+struct stack_index;
+
+struct stack_bucket {
+    struct stack_bucket *next; /* in the index's hash chain, or in its list of free buckets */
+    struct heap_node *works;   /* by priority, then edf_queue_before; not empty while in use */
+    struct flow *flow;
+    struct heap_node node; /* for the caller of stack_index_find, while it takes works */
+};
+
+/* NULL: out of memory. */
+struct stack_index *stack_index_create(void);
+/* NULL is allowed. */
+void stack_index_destroy(struct stack_index *index);
+
+/* Adds a work of `flow`, whose `order` is set, and sets work->bucket to the bucket of the work's
+ * stack and flow, or to NULL if all buckets are in use. */
+void stack_index_add(struct stack_index *index, struct work *work, struct flow *flow);
+/* Removes a work whose bucket is not NULL, and sets work->bucket to NULL. A bucket that becomes
+ * empty becomes free. */
+void stack_index_remove(struct stack_index *index, struct work *work);
+
+/* The first bucket with works of the same stack as `work`, and the next one after `bucket`, in no
+ * particular order. NULL: there are no more such buckets. */
+struct stack_bucket *stack_index_find(const struct stack_index *index, const struct work *work);
+struct stack_bucket *stack_index_find_next(const struct stack_bucket *bucket,
+                                           const struct work *work);
+
+/* The work of a bucket that runs first. */
+struct work *stack_bucket_first(const struct stack_bucket *bucket);
+/* Whether a bucket holds exactly one work. */
+bool stack_bucket_has_one(const struct stack_bucket *bucket);
+
+/* --- the fair queue */
 
 enum lane { LANE_EXCLUSIVE, LANE_SHARED, LANES };
 enum { PRIORITIES = GEMM_PRIORITY_MAX + 1 };

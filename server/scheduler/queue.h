@@ -4,7 +4,7 @@
  *
  * Tenants get equal shares of the device, counted in the cost of work (work_cost). Within a
  * tenant, works run by priority; within a priority, the earliest deadline comes first, and works
- * without a deadline come last, by arrival (fair_queue.h, edf_queue.h). Fairness stands before
+ * without a deadline come last, by arrival (fair_queue.h). Fairness stands before
  * priorities and deadlines, because a client chooses its own: if they counted across tenants, a
  * client that always sends `priority=9` or `timeout_ms=1` would pass all others for ever. The cost
  * of a work counts the bytes of all its operands and results, also of resident operands and of
@@ -12,7 +12,23 @@
  *
  * The queue has two lanes: works that run on a stream of their own, and works that run on a stream
  * for shared launches. The caller of queue_pop says which kind of stream is free. queue_pop takes
- * along the other works that may go in the same launch (launch_list.h).
+ * along the other works that may go in the same launch.
+ *
+ * The next work is the first of one of the two lanes. If the first works of both lanes belong to
+ * one tenant, the one with the higher priority is next, and with equal priorities the one that
+ * arrived first. If they belong to two tenants, the one that arrived first is next. A lane that the
+ * device has no room for is left out, so that such a lane does not hold up the other: the works of
+ * one lane pass those of the other at most as often as the lane has streams. Which works join the
+ * first work in a launch list depends on the first work:
+ *
+ * - If the first work can be stacked (work.h: stack_key), the waiting works of the same stack join,
+ *   up to the limits of a launch and of a stack, whatever waits between them, because they add
+ *   almost nothing to the launch's time. They join in the queue's order, so that tenants share a
+ *   stack fairly. Each of these works is charged to its tenant as if its turn had come, so that a
+ *   tenant that fills a stack waits longer for its next launch.
+ * - Otherwise, if the first work shares its launch, the works after it in its lane join, up to the
+ *   next work that can be stacked.
+ * - Otherwise the work has a launch of its own.
  *
  * The queues of all devices together are bounded by requests and by bytes, in total and for each
  * tenant (admission.h). A request makes a reservation at its headers (queue_admit), has its work
@@ -32,7 +48,6 @@
 
 #include "server/device/work.h"
 #include "server/scheduler/admission.h"
-#include "server/scheduler/launch_list.h"
 
 struct queue;
 
@@ -60,8 +75,15 @@ void queue_push(struct queue *queue, struct work *work);
  * end a computation early ends the computation of the work. The work must still exist. */
 bool queue_cancel(struct queue *queue, struct work *work);
 
+/* What the device has room for. */
+struct queue_room {
+    uint32_t exclusive;    /* most works of one stack on a stream of its own; 0: no such stream */
+    uint32_t shared;       /* most works of a shared launch; 0: no room for a shared launch */
+    uint64_t shared_bytes; /* most bytes of a launch of several works */
+};
+
 /* Pops the works of the next launch, linked by `next`, the more urgent first; NULL: the device has
- * room for no work that waits (launch_list.h). If `wait_ns` is not 0, a pop waits up to `wait_ns`
+ * room for no work that waits. If `wait_ns` is not 0, a pop waits up to `wait_ns`
  * nanoseconds (UINT64_MAX: for any time) for a work or for queue_wake. An expired work is never
  * returned: its `done` is called with GEMMD_ERR_DEADLINE instead. */
 struct work *queue_pop(struct queue *queue, struct queue_room room, uint64_t wait_ns);

@@ -1,4 +1,4 @@
-/* server/scheduler/launch_list.c: works that share a launch are popped as one launch list. */
+/* server/scheduler/queue.c: works that share a launch are popped as one launch list. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,12 +1,12 @@
-/* server/scheduler/launch_list.c: works of one stack are popped together, in the queue's order. */
+/* server/scheduler/queue.c: works of one stack are popped together, in the queue's order. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "server/base/clock.h"
+#include "server/scheduler/fair_queue.h"
 #include "server/scheduler/queue.h"
-#include "server/scheduler/stack_index.h"
 #include "tests/unit/admitted_queue.h"
 
 enum { TENANTS = 3, ITEMS = 64 };

@@ -6,7 +6,6 @@
 
 #include "server/api/compute/compute_call.h"
 #include "server/api/services.h"
-#include "server/scheduler/device_shares.h"
 
 /* A call is divided if the division is expected to save at least LEAST_GAIN of the time until the
  * call is done, and at least LEAST_GAIN_NS. */

@@ -1,9 +1,9 @@
-/* server/scheduler/stack_index.c: works of one stack are found together, and no others. */
+/* server/scheduler/fair_queue.c: works of one stack are found together, and no others. */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/scheduler/stack_index.h"
+#include "server/scheduler/fair_queue.h"
 
 enum { FLOWS = 3 };
 

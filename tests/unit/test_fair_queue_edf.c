@@ -1,10 +1,10 @@
-/* server/scheduler/edf_queue.c: the order by deadline and by arrival, also against a sorted array
+/* server/scheduler/fair_queue.c: the order by deadline and by arrival, also against a sorted array
  * of random works. */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/scheduler/edf_queue.h"
+#include "server/scheduler/fair_queue.h"
 
 enum { WORKS = 600, STEP_NS = 1 << 20 };
 

@@ -1,8 +1,8 @@
-/* server/scheduler/device_shares.c */
+/* server/scheduler/executor.c */
 #include <check.h>
 #include <stdlib.h>
 
-#include "server/scheduler/device_shares.h"
+#include "server/scheduler/executor.h"
 
 #define NEVER UINT64_MAX
 

@@ -1,11 +1,10 @@
-/* server/scheduler/warm_up.c: the first products, over a simulated device with right and with wrong
- * results. */
+/* server/scheduler/executor.c: the first products, over a simulated device with right and with
+ * wrong results. */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/scheduler/dispatch.h"
-#include "server/scheduler/warm_up.h"
+#include "server/scheduler/executor.h"
 #include "simulated_device.h"
 #include "tests/unit/admitted_queue.h"
 
@@ -61,7 +60,7 @@ static void warm_up_on(enum simulated_event (*look)(const struct work *), uint32
     stage.dispatch = dispatch_start(&stage.device->base, stage.queue, NULL,
                                     metrics_shard(stage.metrics, 0), 4, 0);
     ck_assert_ptr_nonnull(stage.dispatch);
-    stage.code = warm_up(&stage.device->base, stage.queue, stage.pool, &stage.fault);
+    stage.code = executor_warm_up(&stage.device->base, stage.queue, stage.pool, &stage.fault);
 }
 
 /* Checks that no memory and no reservation is held, whatever the result was. */
