@@ -1,0 +1,43 @@
+/*
+ * requests.h - the requests of simulated clients, and what the daemon's I/O threads do for them.
+ *
+ * A request goes the way that server/api/compute/endpoints.c and server/api/tensors/tensor_put.c
+ * go, from its headers to the last byte of the answer. Each answer is compared with a product that
+ * is computed from the operands.
+ */
+#ifndef TESTS_SIMULATE_REQUESTS_H
+#define TESTS_SIMULATE_REQUESTS_H
+
+#include "server/api/compute/compute_call.h"
+#include "tests/simulate/daemon.h"
+
+enum request_kind { REQUEST_PRODUCT, REQUEST_JOB, REQUEST_PUT, REQUEST_DELETE };
+
+/* What a client asks for. */
+struct request_traits {
+    enum request_kind kind;
+    uint32_t tenant, priority;
+    uint64_t m, n, k;
+    int32_t b; /* number of the resident B; -1: B is in the body */
+    bool tiled, replicates;
+    uint64_t timeout_ms;            /* 0: none */
+    bool is_watched;                /* the I/O thread gives the request up at its deadline */
+    uint64_t chunk_bytes, pause_ns; /* of the body */
+    uint64_t leaves_ns;             /* when the client disconnects; 0: it does not */
+    uint64_t send_ns;               /* how long the answer takes to be sent */
+};
+
+/* The shape of a tenant's resident tensors. */
+enum { RESIDENT_K = 24, RESIDENT_N = 16 };
+
+struct totals {
+    uint64_t sent, answered, refused, failed, expired, left, jobs, tensors;
+};
+
+/* Sends a request to one of the daemon's I/O threads. */
+void request_send(struct daemon *daemon, const struct request_traits *traits,
+                  struct totals *totals);
+/* Does what is due for the requests of an I/O thread. Returns the time of the next call. */
+uint64_t requests_advance(struct io_thread *io);
+
+#endif

@@ -1,0 +1,292 @@
+/*
+ * gemmd-simulate - runs a daemon with clients, devices and accidents in virtual time, on one
+ * thread, and checks what the daemon promises. The seed and the revision of the sources decide all
+ * that happens, so that a seed that fails can be replayed.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/personality.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "tests/simulate/daemon.h"
+#include "tests/simulate/requests.h"
+#include "tests/simulate/threads.h"
+
+enum { REQUESTS = 400, DAEMONS_MAX = 3 };
+static const uint64_t MS = 1000000;
+
+/* What the clients of a run do. */
+struct load {
+    uint64_t requests; /* that are left to send */
+    uint32_t burst, tensors, jobs, leave, timeouts, tiled, large;
+    uint64_t pause_ns;
+};
+
+struct world {
+    struct daemon daemons[DAEMONS_MAX];
+    uint32_t started;
+    struct daemon_traits traits;
+    struct load load;
+    uint32_t clients;
+    struct totals totals;
+};
+
+struct client {
+    struct world *world;
+    uint32_t tenant;
+};
+
+static struct daemon *serving(struct world *world)
+{
+    return &world->daemons[world->started - 1];
+}
+
+/* ---- what the seed decides ---- */
+
+static uint32_t one_of(uint32_t a, uint32_t b, uint32_t c)
+{
+    const uint32_t all[] = {a, b, c};
+    return all[draw(3)];
+}
+
+static struct device_traits draw_device(bool computes, bool copies, bool accidents)
+{
+    return (struct device_traits){.streams = 1 + (uint32_t)draw(4),
+                                  .computes_in_submit = computes,
+                                  .copies_early = copies,
+                                  .launch_ns = one_of(5000, 20000, 400000),
+                                  .flop_ns = draw(2) == 0 ? 0.01 : 1,
+                                  .fails = accidents ? one_of(0, 0, 20000) : 0,
+                                  .stalls = accidents ? one_of(0, 0, 4000) : 0,
+                                  .is_lost = accidents ? one_of(0, 0, 3000) : 0,
+                                  .stall_ns = one_of(50, 700, 3000) * MS};
+}
+
+static void draw_daemon(struct daemon_traits *traits)
+{
+    const bool computes = draw(4) == 0, copies = !computes && draw(4) == 0;
+    const bool accidents = draw(2) == 0;
+    *traits = (struct daemon_traits){
+        .tenants = 1 + (uint32_t)draw(TENANTS_SIMULATED),
+        .devices = computes ? 1 : 1 + (uint32_t)draw(DEVICES_SIMULATED),
+        .io_threads = 1 + (uint32_t)draw(IO_THREADS_MAX),
+        .max_launch_works = one_of(1, 8, 64),
+        .busy_poll_us = one_of(0, 0, 200),
+        .limits = {.requests = one_of(6, 40, 200), .bytes = 40 << 20},
+        .jobs = {.max_jobs = one_of(2, 10, 40),
+                 .max_bytes = 8 << 20,
+                 .ttl_ns = one_of(200, 2000, 60000) * MS},
+        .stall_limit_ns = one_of(600, 1000, 2000) * MS,
+        .tenant_tensor_bytes = one_of(0, 0, 16 << 10),
+        .reloads = one_of(0, 0, 20000),
+        .interference = {.preempted = one_of(0, 2000, 60000),
+                         .failed_allocations = accidents ? one_of(0, 0, 10000) : 0},
+    };
+    traits->limits.tenants = traits->jobs.tenants = traits->tenants;
+    traits->limits.tenant_requests = draw(3) == 0 ? traits->limits.requests / 2 : 0;
+    for (uint32_t i = 0; i < traits->devices; i++)
+        traits->device[i] = draw_device(computes, copies, accidents);
+}
+
+static struct load draw_load(uint64_t requests)
+{
+    return (struct load){.requests = requests,
+                         .burst = one_of(1, 6, 40),
+                         .tensors = one_of(0, 60000, 300000),
+                         .jobs = one_of(0, 0, 300000),
+                         .leave = one_of(0, 0, 200000),
+                         .timeouts = one_of(0, 200000, 900000),
+                         .tiled = one_of(0, 500000, 1000000),
+                         .large = one_of(0, 0, 4000),
+                         .pause_ns = one_of(1, 50, 900) * MS};
+}
+
+static struct request_traits draw_request(const struct world *world, uint32_t tenant)
+{
+    const struct load *load = &world->load;
+    struct request_traits t = {
+        .kind = REQUEST_PRODUCT,
+        .tenant = tenant,
+        .priority = draw(3) == 0 ? (uint32_t)draw(PRIORITIES) : 4,
+        .m = 1 + draw(draw(4) == 0 ? 60 : 8),
+        .n = 1 + draw(20),
+        .k = 1 + draw(30),
+        .b = -1,
+        .tiled = draw_one_in(load->tiled),
+        .timeout_ms = draw_one_in(load->timeouts) ? 1 + draw(one_of(5, 60, 2000)) : 0,
+        .is_watched = draw(2) == 0,
+        .chunk_bytes = 1 + draw(4096),
+        .pause_ns = draw(3) == 0 ? draw(3 * MS) : 0,
+        .leaves_ns = draw_one_in(load->leave) ? now_ns() + draw(30 * MS) : 0,
+        .send_ns = draw(4) == 0 ? draw(20 * MS) : 0,
+    };
+    t.chunk_bytes += t.m * t.k; /* a few pieces at most */
+    if (draw_one_in(load->tensors)) {
+        t.kind = draw(8) == 0 ? REQUEST_DELETE : REQUEST_PUT;
+        t.b = (int32_t)draw(NAMES);
+        t.m = 1;
+        t.replicates = draw(2) == 0;
+    } else if (load->tensors > 0 && draw(2) == 0) {
+        t.b = (int32_t)draw(NAMES);
+    } else if (world->traits.device[0].copies_early && draw_one_in(load->large)) {
+        t.m = 1050; /* more than EARLY_COPY_BODY_BYTES */
+        t.k = 1000;
+        t.n = 2;
+        t.chunk_bytes = 300000 + draw(2000000);
+    }
+    if (t.kind == REQUEST_PUT || t.b >= 0) {
+        t.k = RESIDENT_K;
+        t.n = RESIDENT_N;
+    }
+    if (t.kind == REQUEST_PRODUCT && draw_one_in(load->jobs))
+        t.kind = REQUEST_JOB;
+    return t;
+}
+
+/* ---- the run ---- */
+
+static void client_run(void *argument)
+{
+    const struct client *client = argument;
+    struct world *world = client->world;
+    struct load *load = &world->load;
+    while (load->requests > 0) {
+        uint64_t burst = 1 + draw(load->burst);
+        for (; burst > 0 && load->requests > 0; burst--) {
+            load->requests--; /* at once: other clients send while this one sleeps */
+            const struct request_traits traits = draw_request(world, client->tenant);
+            request_send(serving(world), &traits, &world->totals);
+            if (draw(4) == 0)
+                sleep_ns(draw(200000));
+        }
+        sleep_ns(draw(load->pause_ns) + (draw(12) == 0 ? draw(3000 * MS) : 0));
+    }
+    world->clients--;
+}
+
+static void start_daemon(struct world *world)
+{
+    daemon_start(&world->daemons[world->started], &world->traits, world->started);
+    world->started++;
+}
+
+/* Lets a new daemon take over, as after SIGUSR2 and after the loss of all devices. */
+static void hand_over(struct world *world)
+{
+    struct daemon *old = serving(world);
+    trace("a new daemon takes over");
+    for (uint32_t i = 0; world->started + 1 == DAEMONS_MAX && i < world->traits.devices; i++)
+        world->traits.device[i].is_lost = 0; /* the last one */
+    start_daemon(world);
+    daemon_drain(old);
+}
+
+static void world_run(void *argument)
+{
+    struct world *world = argument;
+    struct client clients[TENANTS_SIMULATED];
+    draw_daemon(&world->traits);
+    world->load = draw_load(world->load.requests);
+    start_daemon(world);
+    world->clients = world->traits.tenants;
+    for (uint32_t i = 0; i < world->traits.tenants; i++) {
+        clients[i] = (struct client){world, i};
+        threads_start("client", client_run, &clients[i]);
+    }
+    while (world->clients > 0) {
+        sleep_ns(100 * MS);
+        const bool wanted = serving(world)->closing || draw(200) == 0;
+        if (wanted && world->started < DAEMONS_MAX)
+            hand_over(world);
+    }
+    daemon_drain(serving(world));
+    for (uint32_t i = 0; i < world->started; i++)
+        while (!world->daemons[i].ended || threads_alive() > 1)
+            sleep_ns(100 * MS);
+}
+
+/* ---- the program ---- */
+
+static void print_help(void)
+{
+    puts("Usage: gemmd-simulate [--seed N] [--seeds COUNT] [--requests N] [--trace]\n\n"
+         "Runs the scheduler, the stores of jobs and tensors and the calls of the API of gemmd "
+         "with\n"
+         "simulated clients and devices in virtual time, and checks what they promise. Exits with\n"
+         "status 1 and a line that names the seed, the virtual time and the broken promise.\n\n"
+         "  --seed N      the first seed (default: 1)\n"
+         "  --seeds N     how many seeds, one after another (default: 1)\n"
+         "  --requests N  requests of all clients together (default: 400)\n"
+         "  --trace       print every event, with its virtual time");
+}
+
+static uint64_t number_of(const char *text)
+{
+    char *end;
+    errno = 0;
+    const uint64_t number = text != NULL ? strtoull(text, &end, 10) : 0;
+    if (text == NULL || *text == '\0' || *end != '\0' || errno != 0) {
+        fprintf(stderr, "gemmd-simulate: '%s' is not a number\n", text != NULL ? text : "");
+        exit(2);
+    }
+    return number;
+}
+
+static void add(struct totals *all, const struct totals *one)
+{
+    all->sent += one->sent;
+    all->answered += one->answered;
+    all->refused += one->refused;
+    all->failed += one->failed;
+    all->expired += one->expired;
+    all->left += one->left;
+    all->jobs += one->jobs;
+    all->tensors += one->tensors;
+}
+
+/* Addresses decide nothing that a user sees, but may decide what runs first. */
+static void fix_addresses(char *argv[])
+{
+    const int persona = personality(0xffffffff);
+    if (persona < 0 || (persona & ADDR_NO_RANDOMIZE) != 0 ||
+        personality((unsigned long)persona | ADDR_NO_RANDOMIZE) < 0)
+        return;
+    execv("/proc/self/exe", argv);
+}
+
+int main(int argc, char *argv[])
+{
+    uint64_t seed = 1, seeds = 1, requests = REQUESTS;
+    struct totals totals = {0};
+    fix_addresses(argv);
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--seed") == 0) {
+            seed = number_of(argv[++i]);
+        } else if (strcmp(argv[i], "--seeds") == 0) {
+            seeds = number_of(argv[++i]);
+        } else if (strcmp(argv[i], "--requests") == 0) {
+            requests = number_of(argv[++i]);
+        } else if (strcmp(argv[i], "--trace") == 0) {
+            threads_trace(true);
+        } else {
+            print_help();
+            return strcmp(argv[i], "--help") == 0 ? 0 : 2;
+        }
+    }
+    static struct world world;
+    for (uint64_t i = 0; i < seeds; i++) {
+        world = (struct world){.load.requests = requests};
+        threads_run(seed + i, world_run, &world);
+        add(&totals, &world.totals);
+    }
+    printf("gemmd-simulate: %" PRIu64 " seeds from %" PRIu64 ": %" PRIu64 " requests, %" PRIu64
+           " answered, %" PRIu64 " jobs, %" PRIu64 " tensors, %" PRIu64 " refused, %" PRIu64
+           " expired, %" PRIu64 " left, %" PRIu64 " failed; digest %016" PRIx64 "\n",
+           seeds, seed, totals.sent, totals.answered, totals.jobs, totals.tensors, totals.refused,
+           totals.expired, totals.left, totals.failed, threads_digest());
+    return 0;
+}
