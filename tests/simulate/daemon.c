@@ -61,12 +61,21 @@ static void io_run(void *argument)
 
 static void audit_admission(const struct daemon *daemon)
 {
+    const struct admission_limits *limits = &daemon->traits.limits;
     /* A job that was cancelled counts too. Its count is taken first, because that may take time. */
     const uint32_t jobs = jobs_unfinished(daemon->services.jobs);
     const struct admission_held held = admission_held(daemon->services.admission);
     if (held.requests > daemon->active + jobs)
         fail("%llu requests hold reservations; %u requests and %u jobs are not over",
              (unsigned long long)held.requests, daemon->active, jobs);
+    if (daemon->traits.reloads > 0) /* which leave reservations beyond lowered limits */
+        return;
+    if (held.requests > limits->requests || held.bytes > limits->bytes)
+        fail("%llu requests and %llu bytes are reserved, which is more than the limits allow",
+             (unsigned long long)held.requests, (unsigned long long)held.bytes);
+    for (uint32_t i = 0; limits->tenant_requests > 0 && i < limits->tenants; i++)
+        if (admission_held_by(daemon->services.admission, i).requests > limits->tenant_requests)
+            fail("tenant %u has more reservations than its limit allows", i);
 }
 
 /* Notes since when a device has had works all the time and has finished none. */
@@ -265,6 +274,8 @@ static void stop(struct daemon *daemon)
     job_thread_destroy(services->job_thread);
     jobs_destroy(services->jobs);
     metrics_destroy(daemon->metrics);
+    for (uint32_t i = 0; i < daemon->traits.devices; i++)
+        order_close(&daemon->orders[i]);
     executors_destroy(&services->executors);
     admission_destroy(services->admission);
     tensor_store_destroy(services->tensors);
@@ -323,6 +334,7 @@ static void start_device(struct daemon *daemon, uint32_t i,
     executor->device = &daemon->devices[i]->base;
     daemon->services.executors.count = i + 1;
     need(executor_open(executor, settings, &fault) == GEMMD_OK, fault.detail);
+    order_open(&daemon->orders[i], executor->queue);
     need(executor_start(executor, settings, metrics_shard(daemon->metrics, i), &fault) == GEMMD_OK,
          fault.detail);
 }

@@ -45,8 +45,8 @@ FAULTS = [
      "body->announced_bytes == 0 || body->copies.over", "true"),
     ("a call that has ended stays charged to its device", "server/api/compute/compute_call.c",
      "    call_device_discharge(call);\n", ""),
-    ("works wait for a device that is lost", "server/scheduler/dispatch.c",
-     "    queue_fail_all(dispatch->queue, GEMMD_ERR_DEVICE_LOST, detail);\n", ""),
+    ("one request more than its limit is admitted of a tenant", "server/scheduler/admission.c",
+     "or_none(limits.tenant_requests)", "or_none(limits.tenant_requests) + 1"),
     ("a job that has ended counts as unfinished", "server/jobs/job.c", "    jobs->unfinished--;\n", ""),
 ]
 

@@ -1,61 +1,119 @@
 #include "tests/simulate/order.h"
 
+#include <stddef.h>
+
 #include "tests/simulate/threads.h"
 
-/* A work that was pushed less than SETTLED_NS ago may not be known to the dispatch thread yet. */
-static const uint64_t SETTLED_NS = 1000000;
 /* The longest time that a work may wait for a device with room, or after its deadline. The timer of
  * the main loop ends works every 20 ms. */
 static const uint64_t IDLE_MAX_NS = 25000000, LATE_MAX_NS = 45000000;
-/* How far the first work's tenant may be ahead of another, in works of the largest cost so far. */
-enum { WORKS_AHEAD = 4 };
-enum { STEP_BITS = 20 }; /* deadlines count in steps of 2^20 ns (edf_queue_before) */
+enum { STEP_BITS = 20 }; /* deadlines count in steps of 2^20 ns (fair_queue.h) */
+
+static struct order *orders; /* of all queues */
+
+void __real_fair_queue_add(struct fair_queue *queue, struct work *work);
+void __real_fair_queue_serve(struct fair_queue *queue, struct work *work, uint64_t bytes);
+struct work *__real_queue_pop(struct queue *queue, struct queue_room room, uint64_t wait_ns);
+
+void order_open(struct order *order, const struct queue *queue)
+{
+    *order = (struct order){.next = orders, .queue = queue};
+    orders = order;
+}
+
+void order_close(struct order *order)
+{
+    struct order **link = &orders;
+    while (*link != order)
+        link = &(*link)->next;
+    *link = order->next;
+}
 
 static enum lane lane_of(const struct work *work)
 {
     return work->shared_launch ? LANE_SHARED : LANE_EXCLUSIVE;
 }
 
-static struct order_flow *flow_of(struct order *order, const struct work *work)
+/* The order that a queue, or the fair queue inside of it, is checked against: of the queues that
+ * begin before it, the last. */
+static struct order *order_of(const void *queue)
 {
-    return &order->flows[lane_of(work)][work->tenant];
+    struct order *found = NULL;
+    for (struct order *order = orders; order != NULL; order = order->next)
+        if ((const char *)order->queue <= (const char *)queue &&
+            (found == NULL || (const char *)order->queue > (const char *)found->queue))
+            found = order;
+    if (found == NULL)
+        fail("a queue is used that is not checked");
+    return found;
+}
+
+static struct order_item *find_item(struct order *order, const struct work *work)
+{
+    for (uint32_t i = 0; i < order->count; i++)
+        if (order->items[i].work == work)
+            return &order->items[i];
+    return NULL;
+}
+
+static struct order_item *add_item(struct order *order, const struct work *work)
+{
+    if (order->count == ORDER_WORKS_MAX)
+        fail("more works wait than the simulation expects");
+    order->items[order->count] = (struct order_item){.work = work, .pushed_ns = now_ns()};
+    return &order->items[order->count++];
+}
+
+/* Whether a work is in the queue's lane: the queue may have dropped it and not ended it yet. */
+static bool is_in(const struct order_item *item, enum lane lane)
+{
+    return item->added && item->work->waiting && lane_of(item->work) == lane;
+}
+
+/* The works of each tenant in a lane. */
+static void count_waiting(const struct order *order, enum lane lane,
+                          uint32_t waiting[ORDER_TENANTS_MAX])
+{
+    for (uint32_t i = 0; i < ORDER_TENANTS_MAX; i++)
+        waiting[i] = 0;
+    for (uint32_t i = 0; i < order->count; i++)
+        if (is_in(&order->items[i], lane))
+            waiting[order->items[i].work->tenant]++;
 }
 
 void order_pushed(struct order *order, const struct work *work)
 {
-    const enum lane lane = lane_of(work);
-    bool idle = true;
-    if (order->count == ORDER_WORKS_MAX)
-        fail("more works wait than the simulation expects");
-    order->items[order->count++] = (struct order_item){work, now_ns()};
-    for (uint32_t i = 0; i < ORDER_TENANTS_MAX; i++)
-        idle &= order->flows[lane][i].waiting == 0;
-    if (idle)
-        order->level[lane] = order->highest[lane];
-    struct order_flow *flow = flow_of(order, work);
-    if (flow->waiting++ == 0 && flow->had < order->level[lane])
-        flow->had = order->level[lane];
-}
-
-static bool take_item(struct order *order, const struct work *work, struct order_item *taken)
-{
-    for (uint32_t i = 0; i < order->count; i++) {
-        if (order->items[i].work != work)
-            continue;
-        *taken = order->items[i];
-        order->count--;
-        for (uint32_t j = i; j < order->count; j++)
-            order->items[j] = order->items[j + 1];
-        flow_of(order, work)->waiting--;
-        return true;
-    }
-    return false;
+    (void)add_item(order, work);
 }
 
 void order_ended(struct order *order, const struct work *work)
 {
-    struct order_item item;
-    (void)take_item(order, work, &item);
+    struct order_item *item = find_item(order, work);
+    if (item == NULL)
+        return;
+    order->count--;
+    for (; item < order->items + order->count; item++)
+        item[0] = item[1];
+}
+
+void __wrap_fair_queue_add(struct fair_queue *queue, struct work *work);
+void __wrap_fair_queue_add(struct fair_queue *queue, struct work *work)
+{
+    struct order *order = order_of(queue);
+    const enum lane lane = lane_of(work);
+    uint32_t waiting[ORDER_TENANTS_MAX], all = 0;
+    struct order_item *item = find_item(order, work);
+    if (item == NULL)
+        item = add_item(order, work); /* of the daemon's own, which nobody has announced */
+    count_waiting(order, lane, waiting);
+    for (uint32_t i = 0; i < ORDER_TENANTS_MAX; i++)
+        all += waiting[i];
+    if (all == 0)
+        order->level[lane] = order->highest[lane];
+    if (waiting[work->tenant] == 0 && order->had[lane][work->tenant] < order->level[lane])
+        order->had[lane][work->tenant] = order->level[lane];
+    item->added = true;
+    __real_fair_queue_add(queue, work);
 }
 
 static uint64_t deadline_step(const struct work *work)
@@ -63,94 +121,98 @@ static uint64_t deadline_step(const struct work *work)
     return work->deadline_ns == 0 ? UINT64_MAX : work->deadline_ns >> STEP_BITS;
 }
 
-static bool is_settled(const struct order_item *item)
+/* Why a work should run before another one of the same tenant and lane; NULL: it should not. */
+static const char *why_before(const struct work *work, const struct work *other)
 {
-    return now_ns() - item->pushed_ns > SETTLED_NS &&
-           (item->work->deadline_ns == 0 || item->work->deadline_ns > now_ns());
-}
-
-/* Whether a work that waits should have run before the first work of a launch, of the same tenant
- * and lane. */
-static const char *why_before(const struct order_item *item, const struct order_item *first)
-{
-    const struct work *work = item->work, *other = first->work;
     if (work->priority != other->priority)
         return work->priority > other->priority ? "of a higher priority" : NULL;
     if (deadline_step(work) != deadline_step(other))
         return deadline_step(work) < deadline_step(other) ? "with an earlier deadline" : NULL;
-    return item->pushed_ns + SETTLED_NS < first->pushed_ns ? "that was pushed before" : NULL;
+    return work->order < other->order ? "that arrived before" : NULL;
 }
 
-static void check_first(const struct order *order, const struct order_item *first)
+static void check_first(const struct order *order, const struct work *first)
 {
-    const enum lane lane = lane_of(first->work);
-    const struct order_flow *flows = order->flows[lane];
-    const uint64_t slack = WORKS_AHEAD * order->costliest;
-    uint32_t settled[ORDER_TENANTS_MAX] = {0};
-    for (uint32_t i = 0; i < order->count; i++) {
-        const struct order_item *item = &order->items[i];
-        if (lane_of(item->work) != lane || !is_settled(item))
-            continue;
-        settled[item->work->tenant]++;
-        const char *why =
-            item->work->tenant == first->work->tenant ? why_before(item, first) : NULL;
-        if (why != NULL)
-            fail("a work is launched before one %s of its tenant %u", why, item->work->tenant);
-    }
+    const enum lane lane = lane_of(first);
+    const uint64_t *had = order->had[lane];
+    uint32_t waiting[ORDER_TENANTS_MAX];
+    count_waiting(order, lane, waiting);
     for (uint32_t i = 0; i < ORDER_TENANTS_MAX; i++)
-        if (settled[i] > 1 && flows[first->work->tenant].had > flows[i].had + slack)
+        if (waiting[i] > 0 && had[first->tenant] > had[i] + order->costliest)
             fail("tenant %u is served, which has had %llu of lane %d, while tenant %u waits, which "
                  "has had %llu; the costliest work is %llu",
-                 first->work->tenant, (unsigned long long)flows[first->work->tenant].had, (int)lane,
-                 i, (unsigned long long)flows[i].had, (unsigned long long)order->costliest);
+                 first->tenant, (unsigned long long)had[first->tenant], (int)lane, i,
+                 (unsigned long long)had[i], (unsigned long long)order->costliest);
+    for (uint32_t i = 0; i < order->count; i++) {
+        const struct work *work = order->items[i].work;
+        if (work == first || !is_in(&order->items[i], lane) || work->tenant != first->tenant)
+            continue;
+        const char *why = why_before(work, first);
+        if (why != NULL)
+            fail("a work is launched before one %s of its tenant %u", why, work->tenant);
+    }
 }
 
-/* Charges a tenant for a work of a launch: what works of a stack share is charged to the first. */
-static void charge(struct order *order, const struct work *work, bool is_first)
+static void charge(struct order *order, const struct work *work, uint64_t cost)
 {
     const enum lane lane = lane_of(work);
-    struct order_flow *flow = flow_of(order, work);
-    const uint64_t bytes =
-        work->bytes + (is_first || !work_is_stacked(work) ? work->outside_bytes : 0);
-    const uint64_t cost = work_cost(work, bytes);
+    uint64_t *had = order->had[lane];
+    uint32_t waiting[ORDER_TENANTS_MAX];
     bool in_turn = true;
+    count_waiting(order, lane, waiting);
     for (uint32_t i = 0; i < ORDER_TENANTS_MAX; i++)
-        in_turn &= order->flows[lane][i].waiting == 0 || order->flows[lane][i].had >= flow->had;
+        in_turn &= waiting[i] == 0 || had[i] >= had[work->tenant];
     if (in_turn)
-        order->level[lane] = flow->had;
-    flow->had += cost;
-    if (flow->had > order->highest[lane])
-        order->highest[lane] = flow->had;
+        order->level[lane] = had[work->tenant];
+    had[work->tenant] += cost;
+    if (had[work->tenant] > order->highest[lane])
+        order->highest[lane] = had[work->tenant];
     if (cost > order->costliest)
         order->costliest = cost;
 }
 
+void __wrap_fair_queue_serve(struct fair_queue *queue, struct work *work, uint64_t bytes);
+void __wrap_fair_queue_serve(struct fair_queue *queue, struct work *work, uint64_t bytes)
+{
+    struct order *order = order_of(queue);
+    if (order->is_next_first)
+        check_first(order, work);
+    order->is_next_first = false;
+    charge(order, work, work_cost(work, bytes));
+    order_ended(order, work);
+    __real_fair_queue_serve(queue, work, bytes);
+}
+
+struct work *__wrap_queue_pop(struct queue *queue, struct queue_room room, uint64_t wait_ns);
+struct work *__wrap_queue_pop(struct queue *queue, struct queue_room room, uint64_t wait_ns)
+{
+    order_of(queue)->is_next_first = true;
+    return __real_queue_pop(queue, room, wait_ns);
+}
+
 void order_launched(struct order *order, const struct work *works)
 {
-    struct order_item item;
+    uint32_t count = 0;
+    for (const struct work *work = works; work != NULL; work = work->next)
+        count++;
+    trace("launch of %u works, first of tenant %u, lane %d", count, works->tenant,
+          (int)lane_of(works));
     order->launched_ns = now_ns();
-    for (const struct work *work = works; work != NULL; work = work->next) {
-        if (!take_item(order, work, &item))
-            continue; /* the daemon's own */
-        if (work == works)
-            check_first(order, &item);
-        charge(order, work, work == works);
-    }
 }
 
 void order_audit(const struct order *order, const bool room[LANES])
 {
     for (uint32_t i = 0; i < order->count; i++) {
-        const struct order_item *item = &order->items[i];
-        const uint64_t waited_ns = now_ns() - item->pushed_ns;
-        if (item->work->deadline_ns != 0 && now_ns() > item->work->deadline_ns + LATE_MAX_NS &&
+        const struct work *work = order->items[i].work;
+        const uint64_t waited_ns = now_ns() - order->items[i].pushed_ns;
+        if (work->deadline_ns != 0 && now_ns() > work->deadline_ns + LATE_MAX_NS &&
             waited_ns > LATE_MAX_NS)
-            fail("a work of tenant %u still waits %llu ms after its deadline", item->work->tenant,
-                 (unsigned long long)(now_ns() - item->work->deadline_ns) / 1000000);
-        if (room[lane_of(item->work)] && waited_ns > IDLE_MAX_NS &&
+            fail("a work of tenant %u still waits %llu ms after its deadline", work->tenant,
+                 (unsigned long long)(now_ns() - work->deadline_ns) / 1000000);
+        if (room[lane_of(work)] && waited_ns > IDLE_MAX_NS &&
             now_ns() - order->launched_ns > IDLE_MAX_NS)
             fail("a work of tenant %u has waited %llu ms, and the device has room and starts "
                  "nothing",
-                 item->work->tenant, (unsigned long long)waited_ns / 1000000);
+                 work->tenant, (unsigned long long)waited_ns / 1000000);
     }
 }

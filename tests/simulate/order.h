@@ -1,9 +1,12 @@
 /*
- * order.h - checks the order in which one device is given works: the promises of server/scheduler/
- * queue.h, computed a second time in the plainest way from what was pushed and what was launched.
+ * order.h - checks the order in which the queue of one device gives works to the device: the
+ * promises of server/scheduler/queue.h, computed a second time in the plainest way. The linker
+ * sends the queue's calls of fair_queue_add and fair_queue_serve, and the dispatch thread's calls
+ * of queue_pop, to order.c first (-Wl,--wrap).
  *
  * - Tenants share fairly: the first work of a launch is of the tenant that has had least of the
- *   lane, within what a few works cost. A tenant that comes back starts where the others are.
+ *   lane. A tenant that comes back starts where the tenant stands whose turn was last, or, if
+ *   nobody else waits, where the one stands that has had most.
  * - Within a tenant and a lane a higher priority, then an earlier deadline, then an earlier arrival
  *   comes first.
  * - No work waits while the device has room for the work and starts nothing.
@@ -17,32 +20,36 @@
 
 #include "server/device/work.h"
 #include "server/scheduler/fair_queue.h"
+#include "server/scheduler/queue.h"
 
-enum { ORDER_WORKS_MAX = 512, ORDER_TENANTS_MAX = 8 };
-
-struct order_flow {
-    uint64_t had; /* the cost of what was launched, raised to that of the others on coming back */
-    uint32_t waiting;
-};
+enum { ORDER_WORKS_MAX = 1024, ORDER_TENANTS_MAX = 8 };
 
 struct order {
+    struct order *next;        /* of another queue */
+    const struct queue *queue; /* that is checked */
     struct order_item {
         const struct work *work;
         uint64_t pushed_ns;
-    } items[ORDER_WORKS_MAX]; /* that wait, in the order in which they were pushed */
+        bool added;           /* the queue has sorted the work in */
+    } items[ORDER_WORKS_MAX]; /* that were pushed and neither launched nor ended */
     uint32_t count;
-    struct order_flow flows[LANES][ORDER_TENANTS_MAX];
-    uint64_t level[LANES];   /* what the tenant had whose turn was last */
+    /* The cost of what a tenant was served, raised to that of the others on coming back. */
+    uint64_t had[LANES][ORDER_TENANTS_MAX];
+    uint64_t level[LANES];   /* what the tenant had had whose turn was last */
     uint64_t highest[LANES]; /* what any tenant has had */
     uint64_t costliest;      /* work so far */
     uint64_t launched_ns;    /* when the last launch began */
+    bool is_next_first;      /* the next work that is served is the first of a launch */
 };
 
+/* Begins and ends to check a queue. */
+void order_open(struct order *order, const struct queue *queue);
+void order_close(struct order *order);
 /* A work is about to be pushed. */
 void order_pushed(struct order *order, const struct work *work);
-/* The works of a launch list, linked by `next`. */
+/* The device begins a launch of works that are linked by `next`. */
 void order_launched(struct order *order, const struct work *works);
-/* A work that was pushed has ended, whether it was launched or not. */
+/* A work that was pushed has ended, or was taken back. */
 void order_ended(struct order *order, const struct work *work);
 /* Looks at the works that wait. `room` says for which lanes the device has room. */
 void order_audit(const struct order *order, const bool room[LANES]);

@@ -679,8 +679,8 @@ void request_send(struct daemon *daemon, const struct request_traits *traits, st
     request->sent_ns = now_ns();
     request->arrival.act = on_arrival;
     request->wake.act = on_wake;
-    snprintf(request->tenant, sizeof request->tenant, "t%u", traits->tenant);
-    snprintf(request->name, sizeof request->name, "t%u-b%d", traits->tenant,
+    snprintf(request->tenant, sizeof request->tenant, "t%u", traits->owner);
+    snprintf(request->name, sizeof request->name, "t%u-b%d", traits->owner,
              traits->b >= 0 ? (int)traits->b : 0);
     if (traits->kind != REQUEST_DELETE)
         write_body(request);

@@ -17,6 +17,7 @@ enum request_kind { REQUEST_PRODUCT, REQUEST_JOB, REQUEST_PUT, REQUEST_DELETE };
 struct request_traits {
     enum request_kind kind;
     uint32_t tenant, priority;
+    uint32_t owner; /* number in the name of the owner of tensors and jobs */
     uint64_t m, n, k;
     int32_t b; /* number of the resident B; -1: B is in the body */
     bool tiled, replicates;

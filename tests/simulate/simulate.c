@@ -22,8 +22,8 @@ static const uint64_t MS = 1000000;
 /* What the clients of a run do. */
 struct load {
     uint64_t requests; /* that are left to send */
-    uint32_t burst, tensors, jobs, leave, timeouts, tiled, large;
-    uint64_t pause_ns;
+    uint32_t tensors, jobs, leave, timeouts, large, tiled, other_name;
+    bool one_name; /* tenants use the same tensors, so that their works share stacks */
 };
 
 struct world {
@@ -35,9 +35,11 @@ struct world {
     struct totals totals;
 };
 
+/* What one client is like. */
 struct client {
     struct world *world;
-    uint32_t tenant;
+    uint32_t tenant, burst, rows, resident, name;
+    uint64_t pause_ns;
 };
 
 static struct daemon *serving(struct world *world)
@@ -58,7 +60,7 @@ static struct device_traits draw_device(bool computes, bool copies, bool acciden
     return (struct device_traits){.streams = 1 + (uint32_t)draw(4),
                                   .computes_in_submit = computes,
                                   .copies_early = copies,
-                                  .launch_ns = one_of(5000, 20000, 400000),
+                                  .launch_ns = one_of(10000, 400000, 4000000),
                                   .flop_ns = draw(2) == 0 ? 0.01 : 1,
                                   .fails = accidents ? one_of(0, 0, 20000) : 0,
                                   .stalls = accidents ? one_of(0, 0, 4000) : 0,
@@ -76,7 +78,7 @@ static void draw_daemon(struct daemon_traits *traits)
         .io_threads = 1 + (uint32_t)draw(IO_THREADS_MAX),
         .max_launch_works = one_of(1, 8, 64),
         .busy_poll_us = one_of(0, 0, 200),
-        .limits = {.requests = one_of(6, 40, 200), .bytes = 40 << 20},
+        .limits = {.requests = one_of(6, 60, 400), .bytes = 40 << 20},
         .jobs = {.max_jobs = one_of(2, 10, 40),
                  .max_bytes = 8 << 20,
                  .ttl_ns = one_of(200, 2000, 60000) * MS},
@@ -95,24 +97,59 @@ static void draw_daemon(struct daemon_traits *traits)
 static struct load draw_load(uint64_t requests)
 {
     return (struct load){.requests = requests,
-                         .burst = one_of(1, 6, 40),
                          .tensors = one_of(0, 60000, 300000),
                          .jobs = one_of(0, 0, 300000),
                          .leave = one_of(0, 0, 200000),
                          .timeouts = one_of(0, 200000, 900000),
+                         .large = one_of(0, 0, 20000),
                          .tiled = one_of(0, 500000, 1000000),
-                         .large = one_of(0, 0, 4000),
-                         .pause_ns = one_of(1, 50, 900) * MS};
+                         .other_name = one_of(20000, 200000, 800000),
+                         .one_name = draw(2) == 0};
 }
 
-static struct request_traits draw_request(const struct world *world, uint32_t tenant)
+/* Some runs are made so that all tenants have many works waiting that share stacks: the order of
+ * such works is hardest to get right. */
+static void draw_crowd(struct world *world)
 {
+    struct daemon_traits *traits = &world->traits;
+    traits->tenants = traits->limits.tenants = traits->jobs.tenants = TENANTS_SIMULATED;
+    traits->devices = 1;
+    traits->device[0] = draw_device(false, false, false);
+    traits->device[0].launch_ns = one_of(1, 4, 10) * MS;
+    traits->max_launch_works = one_of(8, 64, 64);
+    traits->limits.requests = 400;
+    traits->limits.tenant_requests = 0;
+    traits->reloads = 0;
+    traits->tenant_tensor_bytes = 0;
+    world->load.requests *= 2;
+    world->load.one_name = true;
+    world->load.tiled = 1000000;
+    world->load.tensors = 5000;
+    world->load.other_name = 20000;
+    world->load.jobs = world->load.timeouts = world->load.large = 0;
+}
+
+static struct client draw_client(struct world *world, uint32_t tenant)
+{
+    return (struct client){.world = world,
+                           .tenant = tenant,
+                           .burst = one_of(1, 10, 100),
+                           .rows = one_of(1, 8, 60),
+                           .name = tenant % NAMES,
+                           .resident = one_of(200000, 900000, 1000000),
+                           .pause_ns = one_of(1, 50, 900) * MS};
+}
+
+static struct request_traits draw_request(const struct client *client)
+{
+    const struct world *world = client->world;
     const struct load *load = &world->load;
     struct request_traits t = {
         .kind = REQUEST_PRODUCT,
-        .tenant = tenant,
+        .tenant = client->tenant,
+        .owner = load->one_name ? 0 : client->tenant,
         .priority = draw(3) == 0 ? (uint32_t)draw(PRIORITIES) : 4,
-        .m = 1 + draw(draw(4) == 0 ? 60 : 8),
+        .m = 1 + draw(client->rows),
         .n = 1 + draw(20),
         .k = 1 + draw(30),
         .b = -1,
@@ -126,17 +163,18 @@ static struct request_traits draw_request(const struct world *world, uint32_t te
     };
     t.chunk_bytes += t.m * t.k; /* a few pieces at most */
     if (draw_one_in(load->tensors)) {
-        t.kind = draw(8) == 0 ? REQUEST_DELETE : REQUEST_PUT;
+        t.kind = draw(20) == 0 ? REQUEST_DELETE : REQUEST_PUT;
         t.b = (int32_t)draw(NAMES);
         t.m = 1;
         t.replicates = draw(2) == 0;
-    } else if (load->tensors > 0 && draw(2) == 0) {
-        t.b = (int32_t)draw(NAMES);
+    } else if (load->tensors > 0 && draw_one_in(client->resident)) {
+        t.b = (int32_t)(draw_one_in(load->other_name) ? draw(NAMES) : client->name);
     } else if (world->traits.device[0].copies_early && draw_one_in(load->large)) {
         t.m = 1050; /* more than EARLY_COPY_BODY_BYTES */
         t.k = 1000;
         t.n = 2;
         t.chunk_bytes = 300000 + draw(2000000);
+        t.leaves_ns = draw(3) == 0 ? now_ns() + draw(10 * MS) : 0;
     }
     if (t.kind == REQUEST_PUT || t.b >= 0) {
         t.k = RESIDENT_K;
@@ -149,21 +187,42 @@ static struct request_traits draw_request(const struct world *world, uint32_t te
 
 /* ---- the run ---- */
 
+/* Stores all tensors of a client, on a daemon that has none yet. */
+static void store_tensors(const struct client *client)
+{
+    struct world *world = client->world;
+    for (uint32_t i = 0; i < NAMES; i++) {
+        struct request_traits traits = draw_request(client);
+        traits.kind = REQUEST_PUT;
+        traits.b = (int32_t)i;
+        traits.m = 1;
+        traits.k = RESIDENT_K;
+        traits.n = RESIDENT_N;
+        request_send(serving(world), &traits, &world->totals);
+    }
+    sleep_ns(50 * MS);
+}
+
 static void client_run(void *argument)
 {
     const struct client *client = argument;
     struct world *world = client->world;
     struct load *load = &world->load;
+    uint32_t known = 0; /* daemons that have the client's tensors */
     while (load->requests > 0) {
-        uint64_t burst = 1 + draw(load->burst);
+        if (load->tensors > 0 && known < world->started) {
+            known = world->started;
+            store_tensors(client);
+        }
+        uint64_t burst = 1 + draw(client->burst);
         for (; burst > 0 && load->requests > 0; burst--) {
             load->requests--; /* at once: other clients send while this one sleeps */
-            const struct request_traits traits = draw_request(world, client->tenant);
+            const struct request_traits traits = draw_request(client);
             request_send(serving(world), &traits, &world->totals);
             if (draw(4) == 0)
                 sleep_ns(draw(200000));
         }
-        sleep_ns(draw(load->pause_ns) + (draw(12) == 0 ? draw(3000 * MS) : 0));
+        sleep_ns(draw(client->pause_ns) + (draw(12) == 0 ? draw(3000 * MS) : 0));
     }
     world->clients--;
 }
@@ -191,10 +250,12 @@ static void world_run(void *argument)
     struct client clients[TENANTS_SIMULATED];
     draw_daemon(&world->traits);
     world->load = draw_load(world->load.requests);
+    if (draw(4) == 0)
+        draw_crowd(world);
     start_daemon(world);
     world->clients = world->traits.tenants;
     for (uint32_t i = 0; i < world->traits.tenants; i++) {
-        clients[i] = (struct client){world, i};
+        clients[i] = draw_client(world, i);
         threads_start("client", client_run, &clients[i]);
     }
     while (world->clients > 0) {
