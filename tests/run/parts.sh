@@ -98,6 +98,15 @@ part_unit() {
     need_build "$backend" || return
     section "unit ($backend)"
     run_unit "$backend"
+    # The first tier simulates the first 1,000 seeds, as a unit test.
+    [[ $tier != first ]] || return
+    step "planted faults" python3 tests/simulate/faults.py "$out/$backend"
+    [[ $tier == nightly ]] || return
+    step "100,000 seeds from $seed" simulate_seeds
+}
+simulate_seeds() {
+    seq "$seed" 1000 $((seed + 99000)) |
+        xargs -P "$jobs" -I '{}' "$out/$backend/tests/gemmd-simulate" --seed '{}' --seeds 1000
 }
 
 part_integration() {

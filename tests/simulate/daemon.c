@@ -196,8 +196,8 @@ static void notice_losses(struct daemon *daemon)
 {
     for (uint32_t i = 0; i < daemon->traits.devices; i++)
         if (!daemon->knows_lost[i] && device_lost(&daemon->devices[i]->base)) {
-            daemon->knows_lost[i] = true;
             tensor_store_lose_device(daemon->services.tensors, i);
+            daemon->knows_lost[i] = true;
         }
 }
 

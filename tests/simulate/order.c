@@ -200,8 +200,11 @@ void order_launched(struct order *order, const struct work *works)
     order->launched_ns = now_ns();
 }
 
-void order_audit(const struct order *order, const bool room[LANES])
+void order_audit(struct order *order, const bool room[LANES])
 {
+    for (int lane = 0; lane < LANES; lane++)
+        if (!room[lane])
+            order->full_ns[lane] = now_ns();
     for (uint32_t i = 0; i < order->count; i++) {
         const struct work *work = order->items[i].work;
         const uint64_t waited_ns = now_ns() - order->items[i].pushed_ns;
@@ -209,8 +212,8 @@ void order_audit(const struct order *order, const bool room[LANES])
             waited_ns > LATE_MAX_NS)
             fail("a work of tenant %u still waits %llu ms after its deadline", work->tenant,
                  (unsigned long long)(now_ns() - work->deadline_ns) / 1000000);
-        if (room[lane_of(work)] && waited_ns > IDLE_MAX_NS &&
-            now_ns() - order->launched_ns > IDLE_MAX_NS)
+        if (waited_ns > IDLE_MAX_NS && now_ns() - order->launched_ns > IDLE_MAX_NS &&
+            now_ns() - order->full_ns[lane_of(work)] > IDLE_MAX_NS)
             fail("a work of tenant %u has waited %llu ms, and the device has room and starts "
                  "nothing",
                  work->tenant, (unsigned long long)waited_ns / 1000000);

@@ -39,6 +39,7 @@ struct order {
     uint64_t highest[LANES]; /* what any tenant has had */
     uint64_t costliest;      /* work so far */
     uint64_t launched_ns;    /* when the last launch began */
+    uint64_t full_ns[LANES]; /* when the device last had no room, as far as was looked */
     bool is_next_first;      /* the next work that is served is the first of a launch */
 };
 
@@ -52,6 +53,6 @@ void order_launched(struct order *order, const struct work *works);
 /* A work that was pushed has ended, or was taken back. */
 void order_ended(struct order *order, const struct work *work);
 /* Looks at the works that wait. `room` says for which lanes the device has room. */
-void order_audit(const struct order *order, const bool room[LANES]);
+void order_audit(struct order *order, const bool room[LANES]);
 
 #endif

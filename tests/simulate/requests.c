@@ -146,8 +146,8 @@ static void end_failed(struct client_request *request, const struct fault *fault
     end(request, fault->detail);
 }
 
-/* A refusal because of the limits has to have a reason now. */
-static void check_refusal(const struct client_request *request, const struct fault *fault)
+/* No request is refused with an error that says nothing. */
+static void check_is_explained(const struct client_request *request, const struct fault *fault)
 {
     if (fault->code == GEMMD_ERR_INTERNAL)
         fail("request %" PRIu64 " is refused with an internal error: %s", request->number,
@@ -210,6 +210,9 @@ static void note_b(struct client_request *request)
         const char *etag = resident_etag(b);
         if (etag == NULL || sscanf(etag, "\"%" SCNx64 "\"", &contents) != 1)
             fail("the tensor %s has no entity tag any more", request->name);
+        if (request->io->daemon->knows_lost[resident_device(b)])
+            fail("the tensor %s is on device %u, which the store knows to be lost", request->name,
+                 resident_device(b));
     }
     compute_expected(request, contents);
 }
@@ -254,7 +257,7 @@ static void begin_product(struct client_request *request)
 {
     struct fault fault = {.detail = ""};
     if (open_product(request, &fault) != GEMMD_OK) {
-        check_refusal(request, &fault);
+        check_is_explained(request, &fault);
         close_call(request);
         end_failed(request, &fault);
         return;
@@ -380,7 +383,7 @@ static void submit_product(struct client_request *request)
     struct compute_call *call = &request->call;
     struct fault fault = {.detail = ""};
     if (compute_call_bind(call, services_of_io(request), &fault) != GEMMD_OK) {
-        check_refusal(request, &fault);
+        check_is_explained(request, &fault);
         close_call(request);
         end_failed(request, &fault);
         return;
@@ -522,8 +525,8 @@ static bool replicate(struct client_request *request)
                                       &no_room) != GEMMD_OK)
             continue;
         struct work_copy copies[RESIDENT_COPIES];
-        push_copy(request, copies,
-                  resident_copies_between(request->resident, request->copy, copies), device);
+        const uint32_t count = resident_copies_between(request->resident, request->copy, copies);
+        push_copy(request, copies, count, device);
         return true;
     }
     return false;

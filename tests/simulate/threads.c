@@ -347,7 +347,7 @@ int __wrap_pthread_mutex_init(pthread_mutex_t *mutex, const pthread_mutexattr_t 
 int __wrap_pthread_mutex_init(pthread_mutex_t *mutex, const pthread_mutexattr_t *attributes)
 {
     (void)attributes;
-    memset(mutex, 0, sizeof *mutex);
+    memset(mutex, 0, sizeof(pthread_mutex_t));
     return 0;
 }
 
