@@ -136,6 +136,8 @@ enum gemmd_error tensor_store_publish(struct tensor_store *store, struct residen
     pthread_mutex_lock(&store->lock);
     enum gemmd_error code =
         require_locked(store, resident->name, resident->owner->name, condition, &holder, fault);
+    if (code == GEMMD_OK && store->memories[resident->device].lost)
+        code = fault_set(fault, GEMMD_ERR_DEVICE_LOST, NULL, "the tensor's device is lost");
     *replaced = holder != NULL;
     if (code == GEMMD_OK) {
         if (holder != NULL)

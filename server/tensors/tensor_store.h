@@ -67,7 +67,8 @@ enum gemmd_error tensor_store_reserve(struct tensor_store *store, const struct t
 /* Publishes a tensor, whose bytes are in its memory, under its name, if the condition holds. A
  * tensor that had the name loses it; `*replaced` says whether there was one. The tensor stays in
  * use by the caller. GEMMD_ERR_PRECONDITION: the condition is false. GEMMD_ERR_FORBIDDEN: the name
- * belongs to another tenant by now. */
+ * belongs to another tenant by now. GEMMD_ERR_DEVICE_LOST: tensor_store_lose_device has given up
+ * the tensor's device. */
 enum gemmd_error tensor_store_publish(struct tensor_store *store, struct resident *resident,
                                       const struct tensor_condition *condition, bool *replaced,
                                       struct fault *fault);

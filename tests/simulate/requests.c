@@ -15,6 +15,7 @@ enum stage {
     STAGE_RECEIVING,
     STAGE_WORKING,  /* the work belongs to the queue and the dispatch thread */
     STAGE_GIVEN_UP, /* so it does, and nobody waits for the result */
+    STAGE_HASHING,  /* the copy of an upload has ended, and its hash has not */
     STAGE_SENDING,
     STAGE_JOB, /* the client asks for the result of its job now and then */
     STAGE_OVER
@@ -604,6 +605,9 @@ static void advance(struct client_request *request)
     case STAGE_WORKING:
         give_up(request);
         return;
+    case STAGE_HASHING:
+        answer_put(request);
+        return;
     case STAGE_SENDING:
         close_call(request);
         request->totals->answered++;
@@ -645,10 +649,14 @@ static void on_wake(struct inbox_message *message)
     if (request->stage != STAGE_WORKING && request->stage != STAGE_GIVEN_UP)
         fail("request %" PRIu64 " is woken in stage %d", request->number, (int)request->stage);
     request->ends = 0;
-    if (request->traits.kind == REQUEST_PUT)
-        answer_put(request);
-    else
+    if (request->traits.kind != REQUEST_PUT) {
         answer_product(request);
+    } else if (request->copy == NULL && request->traits.hash_ns > 0) {
+        request->stage = STAGE_HASHING;
+        request->due_ns = now_ns() + request->traits.hash_ns;
+    } else {
+        answer_put(request);
+    }
 }
 
 static void on_arrival(struct inbox_message *message)

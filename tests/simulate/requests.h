@@ -26,6 +26,7 @@ struct request_traits {
     uint64_t chunk_bytes, pause_ns; /* of the body */
     uint64_t leaves_ns;             /* when the client disconnects; 0: it does not */
     uint64_t send_ns;               /* how long the answer takes to be sent */
+    uint64_t hash_ns;               /* how long the hash of an upload takes after its copy */
 };
 
 /* The shape of a tenant's resident tensors. */

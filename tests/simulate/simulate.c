@@ -159,6 +159,7 @@ static struct request_traits draw_request(const struct client *client)
         .chunk_bytes = 1 + draw(4096),
         .pause_ns = draw(3) == 0 ? draw(3 * MS) : 0,
         .leaves_ns = draw_one_in(load->leave) ? now_ns() + draw(30 * MS) : 0,
+        .hash_ns = draw(4) == 0 ? draw(60 * MS) : 0,
         .send_ns = draw(4) == 0 ? draw(20 * MS) : 0,
     };
     t.chunk_bytes += t.m * t.k; /* a few pieces at most */

@@ -322,6 +322,24 @@ START_TEST(the_tensors_of_a_lost_device_are_gone)
 }
 END_TEST
 
+/* The hash of an upload may end long after the copy to the device. */
+START_TEST(a_tensor_whose_device_was_lost_meanwhile_gets_no_name)
+{
+    struct resident *resident;
+    bool replaced;
+    keep("a", 1, false, 0);
+    ck_assert_int_eq(reserve("a", 1, false, 1, &resident), GEMMD_OK);
+    tensor_store_lose_device(store, 1);
+    ck_assert_int_eq(tensor_store_publish(store, resident, &always, &replaced, &fault),
+                     GEMMD_ERR_DEVICE_LOST);
+    tensor_store_release(store, resident);
+    struct resident *before = acquire("a");
+    ck_assert_uint_eq(resident_device(before), 0);
+    tensor_store_release(store, before);
+    ck_assert_uint_eq(tensor_store_state_on(store, 1).used_bytes, 0);
+}
+END_TEST
+
 START_TEST(a_device_without_tensor_memory_gets_none)
 {
     tear_down();
@@ -354,6 +372,7 @@ int main(void)
     tcase_add_test(tests, a_copy_takes_the_place_of_a_tensor_that_is_lost);
     tcase_add_test(tests, copies_on_a_lost_device_are_gone);
     tcase_add_test(tests, the_tensors_of_a_lost_device_are_gone);
+    tcase_add_test(tests, a_tensor_whose_device_was_lost_meanwhile_gets_no_name);
     tcase_add_test(tests, a_device_without_tensor_memory_gets_none);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
