@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -254,9 +255,18 @@ static void begin(uint64_t seed)
     all.interference = (struct interference){0, 0};
 }
 
+/* A run that breaks down names its seed, too. */
+static void report_signal(int number)
+{
+    fail("the program breaks down with signal %d", number);
+}
+
 void threads_run(uint64_t seed, void (*run)(void *), void *argument)
 {
     begin(seed);
+    signal(SIGSEGV, report_signal);
+    signal(SIGBUS, report_signal);
+    signal(SIGABRT, report_signal);
     threads_start("main", run, argument);
     all.current = &all.threads[0];
     swapcontext(&all.outside, &all.threads[0].context);
