@@ -26,9 +26,11 @@ EXPORTED void *gemmd_bench_attention_open(void *stream);
 EXPORTED const char *gemmd_bench_attention_revision(void);
 EXPORTED int gemmd_bench_attention_cells(void);
 EXPORTED int gemmd_bench_attention_cell(int index, char name[48], uint64_t shape[7]);
-EXPORTED int gemmd_bench_attention(void *handle, const char *kernel, int bf16, int index,
-                                   const void *q, const void *k, const void *v, void *o);
-EXPORTED int gemmd_bench_attention_kernel(int bf16, int index, int number, char *name);
+EXPORTED int gemmd_bench_attention(void *handle, const char *kernel, int bf16,
+                                   const uint64_t shape[7], const void *q, const void *k,
+                                   const void *v, void *o);
+EXPORTED int gemmd_bench_attention_kernel(int bf16, const uint64_t shape[7], int number,
+                                          char *name);
 
 /* NULL if there is no memory or no GPU. */
 void *gemmd_bench_attention_open(void *stream)
@@ -73,17 +75,25 @@ int gemmd_bench_attention_cell(int index, char name[48], uint64_t shape[7])
     return 0;
 }
 
-/* The name of the `number`th kernel worth measuring on a cell, the one that would be chosen first;
- * -1 if there are no more. */
-int gemmd_bench_attention_kernel(int bf16, int index, int number, char *name)
+static struct attention_problem problem_of_shape(const uint64_t shape[7], int bf16)
 {
-    struct attention_cell cells[ATTENTION_CELLS_MAX];
+    const struct attention_cell cell = {.batch = shape[0],
+                                        .heads = shape[1],
+                                        .kv_heads = shape[2],
+                                        .sq = shape[3],
+                                        .skv = shape[4],
+                                        .d = shape[5],
+                                        .causal = shape[6] != 0};
+    return attention_cell_problem(&cell, bf16 ? GEMMD_BF16 : GEMMD_F16);
+}
+
+/* The name of the `number`th kernel worth measuring on a shape, the one that would be chosen first;
+ * -1 if there are no more. */
+int gemmd_bench_attention_kernel(int bf16, const uint64_t shape[7], int number, char *name)
+{
     struct attention_own own[ATTENTION_OWN_MAX];
-    const enum gemmd_dtype dtype = bf16 ? GEMMD_BF16 : GEMMD_F16;
-    if (index < 0 || index >= attention_cells(NULL, cells))
-        return -1;
-    const struct attention_problem p = attention_cell_problem(&cells[index], dtype);
-    const int count = attention_own_list(dtype, own);
+    const struct attention_problem p = problem_of_shape(shape, bf16);
+    const int count = attention_own_list(p.dtype, own);
     const struct operation_kernel *chosen = NULL;
     for (int k = 0; k < count; k++) {
         if (!attention_own_takes(&own[k], &p))
@@ -104,22 +114,18 @@ int gemmd_bench_attention_kernel(int bf16, int index, int number, char *name)
     return -1;
 }
 
-/* Enqueues one cell, scale 1 / sqrt(d); enum gemmd_error. */
-int gemmd_bench_attention(void *handle, const char *kernel, int bf16, int index, const void *q,
-                          const void *k, const void *v, void *o)
+/* Enqueues an attention of a shape, scale 1 / sqrt(d); enum gemmd_error. */
+int gemmd_bench_attention(void *handle, const char *kernel, int bf16, const uint64_t shape[7],
+                          const void *q, const void *k, const void *v, void *o)
 {
     struct library *library = handle;
-    struct attention_cell cells[ATTENTION_CELLS_MAX];
     struct attention_own own[ATTENTION_OWN_MAX];
-    const enum gemmd_dtype dtype = bf16 ? GEMMD_BF16 : GEMMD_F16;
-    if (index < 0 || index >= attention_cells(NULL, cells))
-        return GEMMD_ERR_INTERNAL;
-    struct attention_problem p = attention_cell_problem(&cells[index], dtype);
+    struct attention_problem p = problem_of_shape(shape, bf16);
     p.q = q;
     p.k = k;
     p.v = v;
     p.o = o;
-    const int count = attention_own_list(dtype, own);
+    const int count = attention_own_list(p.dtype, own);
     for (int i = 0; i < count; i++) {
         uint64_t bytes = 0;
         if (strcmp(own[i].name, kernel) == 0 && own[i].kernel->takes(&p) &&

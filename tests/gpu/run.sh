@@ -33,7 +33,8 @@ fails or hangs in one stops no other:
   attention attention kernels and their tiles timed (gemmd-bench attention); writes a table
   conv      convolution kernels and their tiles timed (gemmd-bench conv); writes a table
   rows      kernels of reductions and softmaxes timed (gemmd-bench reduce, softmax); writes tables
-  cudnn     attention next to cuDNN and FlashAttention-2, and convolutions next to cuDNN; writes two
+  cudnn     attention next to cuDNN and FlashAttention (version 3 where Python finds its wheel, fa3-fwd), and
+            convolutions next to cuDNN; writes two
             tables. Needs PyTorch
   ladder    the rungs in CuPy and Triton beside ours, cuBLAS and cuDNN (tests/bench/ladder); writes a
             table and its curves. Needs PyTorch
