@@ -38,6 +38,16 @@ static const struct operation_kernel *const kernels[] = {&gemm_cuda_wgmma,
                                                          &gemm_cuda_scaled,
                                                          NULL};
 
+const struct operation_kernel *const conv_cuda_kernels[] = {
+    &conv_cuda_depthwise_strip,
+    &conv_cuda_depthwise,
+    &conv_cuda_implicit,
+    &conv_cuda_product,
+    &conv_cuda_tiled,
+    &conv_cuda_naive,
+    NULL,
+};
+
 static void cuda_destroy(struct gemm_context *base)
 {
     struct cuda_context *context = cuda_context_of(base);

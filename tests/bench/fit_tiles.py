@@ -98,7 +98,7 @@ def compiled(folder, rates):
 
 def constants():
     """The names of the members of struct sm90_rates, in their order."""
-    text = re.sub(r"/\*.*?\*/", "", (ROOT / "kernels/cuda/sm90/gemm/rates.h").read_text(), flags=re.DOTALL)
+    text = re.sub(r"/\*.*?\*/", "", (ROOT / "kernels/cuda/sm90/gemm/model.h").read_text(), flags=re.DOTALL)
     members = re.search(r"struct sm90_rates \{(.*?)\};", text, re.DOTALL)[1]
     return re.findall(r"\w+", members.replace("double", ""))
 

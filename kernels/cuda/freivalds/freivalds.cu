@@ -2,7 +2,6 @@
  */
 #include "kernels/cuda/freivalds/freivalds.h"
 
-#include "kernels/cuda/freivalds/freivalds_i32.cuh"
 #include "kernels/cuda/freivalds/sums.cuh"
 #include "kernels/freivalds.h"
 
@@ -352,7 +351,7 @@ static enum gemmd_error run_any(cudaStream_t stream, const struct gemm_problem &
     case GEMMD_F8_E4M3:
         return run_to_out<__nv_fp8_e4m3>(stream, p, seed, residuals, workspace);
     case GEMMD_I8:
-        return p.out == GEMMD_I32 ? i32_launch(stream, p, seed, residuals, workspace)
+        return p.out == GEMMD_I32 ? freivalds_i32_launch(stream, &p, seed, residuals, workspace)
                                   : run<int8_t, float>(stream, p, seed, residuals, workspace);
     default:
         return GEMMD_ERR_UNSUPPORTED;

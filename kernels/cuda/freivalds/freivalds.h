@@ -20,6 +20,10 @@ extern "C" {
 enum gemmd_error freivalds_launch(cudaStream_t stream, const struct gemm_problem *problem,
                                   uint64_t seed, double *residuals, void *workspace);
 
+/* The same for a product of i8 with results of i32 only, exact modulo 2^32. */
+enum gemmd_error freivalds_i32_launch(cudaStream_t stream, const struct gemm_problem *problem,
+                                      uint64_t seed, double *residuals, void *workspace);
+
 #ifdef __cplusplus
 }
 #endif

@@ -1,5 +1,5 @@
 /* The check of i8 products to i32 on the GPU. Everything is arithmetic modulo 2^32. */
-#include "kernels/cuda/freivalds/freivalds_i32.cuh"
+#include "kernels/cuda/freivalds/freivalds.h"
 #include "kernels/cuda/freivalds/sums.cuh"
 #include "kernels/freivalds.h"
 
@@ -80,9 +80,13 @@ __global__ void __launch_bounds__(LINE_THREADS, LINE_BLOCKS)
     }
 }
 
-enum gemmd_error i32_launch(cudaStream_t stream, const struct gemm_problem &p, uint64_t seed,
-                            double *residuals, void *workspace)
+} // namespace freivalds
+
+enum gemmd_error freivalds_i32_launch(cudaStream_t stream, const struct gemm_problem *problem,
+                                      uint64_t seed, double *residuals, void *workspace)
 {
+    using namespace freivalds;
+    const struct gemm_problem &p = *problem;
     const i32_vectors v = i32_place(p, residuals, workspace);
     const matrix<int8_t> b = matrix_of<int8_t>(p.b, p.ldb, p.stride_b, p.transb ? p.n : p.k,
                                                p.transb ? p.k : p.n, p.batch);
@@ -105,5 +109,3 @@ enum gemmd_error i32_launch(cudaStream_t stream, const struct gemm_problem &p, u
         dim3(LINE_THREADS), 0, stream, p, v,
         matrix_of<uint32_t>(p.c, p.ldc, p.stride_c, p.m, p.n, p.batch).aligned);
 }
-
-} // namespace freivalds

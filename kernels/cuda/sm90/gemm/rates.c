@@ -1,6 +1,6 @@
-/* The constants of each kind of products (rates.h). tests/bench/fit_tiles.py replaces those that
+/* The constants of each kind of products (model.h). tests/bench/fit_tiles.py replaces those that
  * it fits. kernels/experiments/choice.md says where the other constants are from. */
-#include "kernels/cuda/sm90/gemm/rates.h"
+#include "kernels/cuda/sm90/gemm/model.h"
 
 #include "kernels/cuda/sm90/gemm/split_k.h"
 #include "proto/dtype.h"

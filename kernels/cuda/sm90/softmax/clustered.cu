@@ -33,7 +33,7 @@
  *   everything that other blocks send to it has come.
  */
 #include "kernels/cuda/launch.cuh"
-#include "kernels/cuda/sm90/cluster.cuh"
+#include "kernels/cuda/ptx.cuh"
 #include "kernels/cuda/sm90/grid.h"
 #include "kernels/cuda/softmax/rows.cuh"
 #include "kernels/cuda/softmax/softmax.h"
@@ -56,6 +56,50 @@ template <typename T, typename Out> constexpr bool WIDENS = sizeof(Out) > sizeof
 template <typename T, typename Out, unsigned THREADS> /* blocks on a multiprocessor */
 constexpr unsigned RESIDENT = (WIDENS<T, Out> ? 768 : 1024) / THREADS;
 
+/* How the blocks of a cluster wait for one another (PTX ISA: barrier.cluster 9.7.13.4, mbarrier
+ * 9.7.13.15). */
+
+/* Initialises a barrier for `arrivals` arrivals a phase, by one thread of each block. Other blocks
+ * may use the barrier once they have called wait_for_blocks after arrive. */
+static __device__ __forceinline__ void barrier_init(uint32_t barrier, uint32_t arrivals)
+{
+    ptx::mbarrier_init(barrier, arrivals);
+    ptx::mbarrier_init_fence();
+}
+
+/* Tells the other blocks that this thread has come here. Orders nothing but the initialisation of
+ * barriers. Every thread of the cluster calls arrive and then wait_for_blocks, once each. */
+static __device__ __forceinline__ void arrive()
+{
+    asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory");
+}
+
+/* Waits until every thread of the cluster has arrived. */
+static __device__ __forceinline__ void wait_for_blocks()
+{
+    asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
+}
+
+/* Waits until other blocks of the cluster have completed a phase of a barrier of this block. The
+ * calling thread then sees what those blocks stored before (ptx::cluster_store). For a phase that
+ * this block completes itself, ptx::mbarrier_wait is enough. */
+static __device__ __forceinline__ void barrier_wait(uint32_t barrier, uint32_t parity)
+{
+    uint32_t done = 0;
+    for (uint32_t tries = 1; !done; tries++) {
+        asm volatile("{\n"
+                     ".reg .pred p;\n"
+                     "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], %2;\n"
+                     "selp.u32 %0, 1, 0, p;\n"
+                     "}"
+                     : "=r"(done)
+                     : "r"(barrier), "r"(parity)
+                     : "memory");
+        if (tries == ptx::WAIT_TRIES_MAX) /* a fault of the kernel, as in ptx::mbarrier_wait */
+            asm volatile("st.global.u32 [%0], %1;" ::"l"(0ull), "r"(tries) : "memory");
+    }
+}
+
 struct arguments {
     struct softmax_problem problem;
     bool aligned_x, aligned_y; /* every row begins at a multiple of a vector */
@@ -75,7 +119,7 @@ static __device__ __forceinline__ void join_cluster(float &top, float &sum,
 {
     const uint32_t blocks = ptx::cluster_blocks(), rank = ptx::cluster_block_rank();
     const uint32_t barrier = ptx::shared_address(&exchange.barrier);
-    cluster::wait_for_blocks();
+    wait_for_blocks();
     if (threadIdx.x == 0)
         ptx::mbarrier_arrive_expect(barrier, (blocks - 1) * (sizeof top + sizeof sum));
     if (threadIdx.x < blocks && threadIdx.x != rank) {
@@ -83,7 +127,7 @@ static __device__ __forceinline__ void join_cluster(float &top, float &sum,
         ptx::cluster_store(ptx::shared_address(&exchange.sum[rank]), sum, barrier, threadIdx.x);
     }
     __syncwarp();
-    cluster::mbarrier_wait(barrier, 0);
+    barrier_wait(barrier, 0);
     const unsigned lane = threadIdx.x % BLOCKS_MAX;
     const bool there = lane < blocks, other = there && lane != rank;
     const float part_top = other ? exchange.top[lane] : there ? top : -CUDART_INF_F;
@@ -109,8 +153,8 @@ __global__ void __launch_bounds__(THREADS, (RESIDENT<T, Out, THREADS>))
     const uint64_t r = blockIdx.x / blocks;
     const float scale = (float)p.scale;
     if (threadIdx.x == 0)
-        cluster::barrier_init(ptx::shared_address(&exchange.barrier), 1);
-    cluster::arrive();
+        barrier_init(ptx::shared_address(&exchange.barrier), 1);
+    arrive();
     ptx::earlier_kernels_wait();
     /* The part of a block: a multiple of 64 elements, and so of vectors. */
     const uint32_t part = ((uint32_t)p.length + blocks * 64 - 1) / (blocks * 64) * 64;
