@@ -44,7 +44,7 @@ TILES = {"bf16": "table_16bit.cuh", "f16": "table_16bit.cuh", "i8": "i8.cu", "f8
 # Where the search for a constant begins.
 START = {"launch_us": 1.5, "cluster_us": 1.5, "split_us": 4, "store_us": 3.5, "epilogue_us": 1.5, "tile_us": 0.5,
          "multiply_us": 0.6, "gaps": 0.4, "half_box": 1.1, "shared_bytes_per_us": 270e3, "l2_bytes_per_us": 15e6,
-         "dram_bytes_per_us": 3.3e6, "one_producer": 0.1, "far_share": 0.4}
+         "dram_bytes_per_us": 3.3e6, "one_producer": 0.1, "far_share": 0.4, "empty_half": 0.5}
 BASIC = ("store_us", "multiply_us", "shared_bytes_per_us", "l2_bytes_per_us", "dram_bytes_per_us")
 # The constants that are fitted for each kind of products: those that its tables tell apart.
 FITTED = {
@@ -53,7 +53,7 @@ FITTED = {
     "f8": ("launch_us", "cluster_us", *BASIC, "tile_us", "gaps"),
     "i8": ("launch_us", "cluster_us", *BASIC),
     "tf32": ("launch_us", "cluster_us", "split_us", *BASIC, "tile_us", "gaps", "far_share"),
-    "tf32_swapped": ("launch_us", "cluster_us", "split_us", *BASIC, "far_share"),
+    "tf32_swapped": ("launch_us", "cluster_us", "split_us", *BASIC, "empty_half"),
 }
 
 # The fit takes constants with DIGITS digits. A search starts anew from KICKS places around the best constants.

@@ -22,6 +22,8 @@ static const double STORE_32_US = 1.43;
 /* The part of multiplying that adds to the time of a step although something else takes longer. The
  * tables of all types are met best by 0.3 to 0.7. */
 static const double MULTIPLY_SHOWS = 0.5;
+/* The part of the time to store a tile that adds to the time of a ping-pong block at least. */
+static const double PINGPONG_SHOWS = 0.3;
 /* The bytes of the smaller operand from which on far_share is as large as it gets. */
 static const double FAR_BYTES = 350e6;
 
@@ -70,6 +72,15 @@ static double far_share(const struct gemm_problem *p, const struct sm90_rates *r
     return r->far_share * fmin(1, bytes / (FAR_BYTES * card->l2_size));
 }
 
+/* The share of the rows of tiles in which one of two blocks that share A has a half that lies
+ * outside of A. */
+static double empty_halves(const struct sm90_kernel *kernel, const struct gemm_problem *p)
+{
+    const uint64_t rows = size_blocks(p->m, kernel->tile_m);
+    const uint64_t last = p->m - (rows - 1) * kernel->tile_m; /* rows of C in the last tile */
+    return kernel->cluster_n == 2 && 2 * last <= kernel->tile_m ? 1 / (double)rows : 0;
+}
+
 /* The time of one step of k in `blocks` blocks at once. `new_bytes`: what a block reads from device
  * memory in a step if each element is read once. */
 static double step_us(const struct sm90_kernel *kernel, const struct gemm_problem *p,
@@ -102,7 +113,8 @@ static double step_us(const struct sm90_kernel *kernel, const struct gemm_proble
     const double slower = one_producer ? 1 + r->one_producer : 1;
     const double from_dram = slower * blocks * fmax(new_bytes, (x + y) * far_share(p, r, card)) /
                              (r->dram_bytes_per_us * card->memory_rate);
-    return fmax(fmax(multiply, shared), fmax(from_l2, from_dram)) + MULTIPLY_SHOWS * multiply;
+    const double longest = fmax(fmax(multiply, shared), fmax(from_l2, from_dram));
+    return (longest + MULTIPLY_SHOWS * multiply) * (1 + r->empty_half * empty_halves(kernel, p));
 }
 
 /* The time to finish and store a tile. */
@@ -148,7 +160,8 @@ double sm90_model_us(const struct sm90_kernel *kernel, const struct gemm_problem
     const double stored_us = finish_us(kernel, p, r);
     /* If finishing takes longer than multiplying, two tiles of a ping-pong block take the time to
      * multiply one and to finish it. */
-    const double waits_us = kernel->pingpong ? fmax(0, stored_us - tile_us) / 2 : stored_us;
+    const double waits_us =
+        kernel->pingpong ? fmax(PINGPONG_SHOWS * stored_us, (stored_us - tile_us) / 2) : stored_us;
     const uint64_t changes = waves - (rest == 0 && halves == 0); /* of tiles, in a block */
     double us = r->launch_us + (double)waves * tile_us + (double)changes * (waits_us + r->tile_us) +
                 (halves > 0 ? stored_us / 2 : stored_us);

@@ -4,11 +4,11 @@
  * A launch takes a constant time (launch_us), the time in which its blocks compute, and the time to
  * store the last tile. The tiles are computed in waves, a wave being one tile in each block that
  * runs at once. A tile takes its steps of k, and the time to store it until the next tile begins.
- * In a ping-pong block the other consumer multiplies meanwhile, so a tile is waited for only if
- * storing it takes longer than multiplying the next one. A step of k takes the longest of four
- * times: multiplying, shared memory, copies from the L2 into all multiprocessors, and reading
- * device memory. Of multiplying a part shows even if another is the longest. If the last rows of C
- * are computed in half tiles (sm90_tile_rows), the last wave is one of half tiles.
+ * In a ping-pong block the other consumer multiplies meanwhile, so only a part of that time shows,
+ * unless storing a tile takes longer than multiplying the next one. A step of k takes the longest
+ * of four times: multiplying, shared memory, copies from the L2 into all multiprocessors, and
+ * reading device memory. Of multiplying a part shows even if another is the longest. If the last
+ * rows of C are computed in half tiles (sm90_tile_rows), the last wave is one of half tiles.
  *
  * tests/bench/fit_tiles.py fits the constants (rates.c) to the times of all tiles on lists of
  * shapes.
@@ -45,6 +45,9 @@ struct sm90_rates {
     /* Blocks that share lines of operands do not keep in step, so some of what a tile reads has
      * left the L2 if both operands are much larger than the L2. The share of such reads. */
     double far_share;
+    /* The part by which a step takes longer if two blocks share A, and the half of one of them lies
+     * outside of A in all rows of tiles. */
+    double empty_half;
     /* The factors by which reading A and B takes longer if rows do not start at multiples of 128
      * bytes. */
     double unaligned_a, unaligned_b;
