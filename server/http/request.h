@@ -70,7 +70,8 @@ enum request_progress {
 enum { SMALL_ANSWER_BYTES = 64 * 1024 };
 
 /* Bytes of a path that the log keeps; and the longest text in the place of a path's {...}, which is
- * the name of a model: "linear." and the name of a tensor (MODEL_NAME_MAX in api/v2/infer_model.h). */
+ * the name of a model: "linear." and the name of a tensor (MODEL_NAME_MAX in api/v2/infer_model.h).
+ */
 enum { REQUEST_PATH_MAX = 256, REQUEST_NAME_MAX = 135 };
 /* Characters of an X-Request-Id. */
 enum { REQUEST_ID_MAX = 128 };

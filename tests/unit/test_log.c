@@ -1,5 +1,5 @@
-/* server/observe/log.c, log_line.c: every line is one whole JSON object, or one line of text, whatever it
- * holds, and a reader that does not read the log cannot stop the daemon. */
+/* server/observe/log.c, log_line.c: every line is one whole JSON object, or one line of text,
+ * whatever it holds, and a reader that does not read the log cannot stop the daemon. */
 #include <check.h>
 #include <ctype.h>
 #include <dirent.h>
