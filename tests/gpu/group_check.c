@@ -28,6 +28,12 @@ bool group_succeeded(cudaError_t error, const char *what)
     return false;
 }
 
+bool group_copy(void *to, const void *from, uint64_t bytes)
+{
+    return group_succeeded(cudaMemcpy(to, from, bytes, cudaMemcpyDefault), "cudaMemcpy") &&
+           group_succeeded(cudaDeviceSynchronize(), "cudaMemcpy");
+}
+
 static int compare(const void *left, const void *right)
 {
     const double a = *(const double *)left, b = *(const double *)right;

@@ -21,6 +21,10 @@ struct group_bench {
 
 /* Prints what failed, if it did. */
 bool group_succeeded(cudaError_t error, const char *what);
+/* Copies between any two memories, and has copied when it returns. cudaMemcpy alone may return
+ * while up to 64 KiB are still on their way to the device, and the bench's stream waits for no
+ * other. */
+bool group_copy(void *to, const void *from, uint64_t bytes);
 
 static inline double group_now_us(void)
 {

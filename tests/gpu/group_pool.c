@@ -99,8 +99,7 @@ static bool place(struct pool *pool, struct placed *placed)
             struct gemm_problem *q = &placed->problems[where];
             unsigned char *to = pool->spans[where] + at;
             const void **operands[] = {&q->a, &q->b, &q->bias, &q->c0};
-            if (!group_succeeded(cudaMemcpy(to, buffer->data, buffer->bytes, cudaMemcpyDefault),
-                                 "cudaMemcpy"))
+            if (!group_copy(to, buffer->data, buffer->bytes))
                 return false;
             if (part == PRODUCT_C) {
                 q->c = to + buffer->offset;
@@ -142,8 +141,7 @@ static bool run(struct pool *pool, struct placed *const members[], uint32_t coun
         return false;
     for (uint32_t i = 0; i < count; i++) {
         struct product_buffer *c = &members[i]->product.buffers[PRODUCT_C];
-        if (!group_succeeded(cudaMemcpy(c->data, members[i]->c[where], c->bytes, cudaMemcpyDefault),
-                             "cudaMemcpy"))
+        if (!group_copy(c->data, members[i]->c[where], c->bytes))
             return false;
     }
     return true;

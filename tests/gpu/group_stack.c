@@ -31,11 +31,6 @@ struct stack {
     uint64_t seed;
 };
 
-static bool copy(void *to, const void *from, uint64_t bytes)
-{
-    return group_succeeded(cudaMemcpy(to, from, bytes, cudaMemcpyDefault), "cudaMemcpy");
-}
-
 /* All parts in both memories. */
 static bool place(struct stack *s)
 {
@@ -49,8 +44,8 @@ static bool place(struct stack *s)
                 cudaHostAlloc((void **)&s->mapped[part], buffer->bytes, cudaHostAllocMapped),
                 "cudaHostAlloc") ||
             !group_succeeded(cudaMalloc((void **)&s->device[part], buffer->bytes), "cudaMalloc") ||
-            !copy(s->mapped[part], buffer->data, buffer->bytes) ||
-            !copy(s->device[part], buffer->data, buffer->bytes))
+            !group_copy(s->mapped[part], buffer->data, buffer->bytes) ||
+            !group_copy(s->device[part], buffer->data, buffer->bytes))
             return false;
         unsigned char *from =
             (part == PRODUCT_B || part == PRODUCT_BIAS ? s->device : s->mapped)[part] +
@@ -142,11 +137,12 @@ static bool run_stacked(struct stack *s, uint64_t bytes)
     unsigned char guard[GUARD];
     for (uint64_t i = 0; i < s->problem.m; i++)
         s->residuals[i] = (double)NAN;
-    if (!group_succeeded(cudaMemset(s->workspace, 0xff, bytes + GUARD), "cudaMemset") ||
+    if (!group_succeeded(cudaMemsetAsync(s->workspace, 0xff, bytes + GUARD, s->bench->stream),
+                         "cudaMemset") ||
         gemm_stacked(s->bench->context, s->kernel, s->members, s->count, &all_rows, s->workspace) !=
             GEMMD_OK ||
         !group_succeeded(cudaStreamSynchronize(s->bench->stream), "a stack") ||
-        !copy(guard, s->workspace + bytes, GUARD))
+        !group_copy(guard, s->workspace + bytes, GUARD))
         return false;
     for (unsigned i = 0; i < GUARD; i++)
         if (guard[i] != 0xff) {
@@ -302,7 +298,7 @@ bool group_time_stacks(struct group_bench *bench)
     for (uint64_t i = 0; done && i < 2 * MOST * SIDE; i++)
         rows[i] = (uint16_t)(0x3c00 + random_next(&s->seed) % 0x400);
     for (uint64_t i = 0; done && i < SIDE; i++)
-        done = copy(b + i * SIDE, rows + i % MOST * SIDE, SIDE * sizeof *b);
+        done = group_copy(b + i * SIDE, rows + i % MOST * SIDE, SIDE * sizeof *b);
     if (done)
         printf("rows of bf16 stacked on a B of 4096 x 4096, from and to host memory, medians:\n");
     for (unsigned c = 0; c < sizeof counts / sizeof counts[0] && done; c++) {

@@ -101,10 +101,7 @@ static bool make(struct throughput *t)
     for (uint64_t i = 0; i < t->elements; i++)
         t->host[i] = (float)random_unit(&seed);
     memset(t->host + t->elements, 0xff, 2 * t->results * sizeof *t->host);
-    if (!group_succeeded(cudaMemcpy(t->memory, t->host,
-                                    (t->elements + 2 * t->results) * sizeof *t->host,
-                                    cudaMemcpyHostToDevice),
-                         "cudaMemcpy"))
+    if (!group_copy(t->memory, t->host, (t->elements + 2 * t->results) * sizeof *t->host))
         return false;
 
     static const float *pointers[3 * PRODUCTS];
@@ -149,8 +146,7 @@ static bool make(struct throughput *t)
         t->list[i] = t->list[j];
         t->list[j] = other;
     }
-    return group_succeeded(
-        cudaMemcpy(t->pointers, pointers, sizeof pointers, cudaMemcpyHostToDevice), "cudaMemcpy");
+    return group_copy(t->pointers, pointers, sizeof pointers);
 }
 
 static bool run_ours(struct throughput *t)
@@ -194,9 +190,7 @@ static bool timed(struct throughput *t, bool (*run)(struct throughput *t), doubl
 static bool agree(struct throughput *t)
 {
     float *ours = t->host + t->elements, *theirs = ours + t->results;
-    if (!group_succeeded(cudaMemcpy(ours, t->memory + t->elements, 2 * t->results * sizeof *ours,
-                                    cudaMemcpyDeviceToHost),
-                         "cudaMemcpy"))
+    if (!group_copy(ours, t->memory + t->elements, 2 * t->results * sizeof *ours))
         return false;
     for (uint64_t i = 0; i < t->results; i++)
         if (!(fabsf(ours[i] - theirs[i]) < 1e-3f)) {
