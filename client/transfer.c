@@ -347,9 +347,14 @@ static void idle_give(struct gemmd_client *client, struct transfer *transfer)
 
 void transfer_free_idle(struct gemmd_client *client)
 {
-    for (int bulk = 0; bulk < 2; bulk++)
-        while (client->idle[bulk].count > 0)
-            transfer_free(idle_take(client, bulk));
+    for (int bulk = 0; bulk < 2; bulk++) {
+        struct transfer *next;
+        for (struct transfer *idle = client->idle[bulk].first; idle != NULL; idle = next) {
+            next = idle->next;
+            transfer_free(idle);
+        }
+        client->idle[bulk] = (struct idle_transfers){0};
+    }
 }
 
 /* ---- attempts ---- */
