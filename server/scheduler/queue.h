@@ -23,9 +23,9 @@
  *
  * - If the first work can be stacked (work.h: stack_key), the waiting works of the same stack join,
  *   up to the limits of a launch and of a stack, whatever waits between them, because they add
- *   almost nothing to the launch's time. They join in the queue's order, so that tenants share a
- *   stack fairly. Each of these works is charged to its tenant as if its turn had come, so that a
- *   tenant that fills a stack waits longer for its next launch.
+ *   almost nothing to the launch's time. Works join a stack in the queue's order, so that tenants
+ *   share it fairly. Each of these works is charged to its tenant as if its turn had come, so that
+ *   a tenant that fills a stack waits longer for its next launch.
  * - Otherwise, if the first work shares its launch, the works after it in its lane join, up to the
  *   next work that can be stacked.
  * - Otherwise the work has a launch of its own.
