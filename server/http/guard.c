@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "proto/memory_header.h"
 #include "proto/number.h"
 #include "proto/size_text.h"
 #include "server/http/connection.h"
@@ -15,11 +16,50 @@
 #include "server/http/request_parts.h"
 #include "server/http/server.h"
 
+/* The fields of the head that are read for every request. A request may have each of them once: of
+ * two, a proxy could take another one than the daemon. Two of FIELD_TRACEPARENT are ignored. */
+enum field {
+    FIELD_HOST,
+    FIELD_CONTENT_LENGTH,
+    FIELD_TRANSFER_ENCODING,
+    FIELD_X_REQUEST_ID,
+    FIELD_TRACEPARENT,
+    FIELD_EXPECT,
+    FIELD_AUTHORIZATION,
+    FIELD_CONTENT_TYPE,
+    FIELD_IF_MATCH,
+    FIELD_IF_NONE_MATCH,
+    FIELD_MEMORY,
+    FIELD_INFERENCE_LENGTH,
+    FIELD_COUNT
+};
+static const struct field_name {
+    const char *text;
+    size_t bytes;
+} field_names[FIELD_COUNT] = {
+#define NAME(text)                                                                                 \
+    {                                                                                              \
+        text, sizeof text - 1                                                                      \
+    }
+    [FIELD_HOST] = NAME("Host"),
+    [FIELD_CONTENT_LENGTH] = NAME("Content-Length"),
+    [FIELD_TRANSFER_ENCODING] = NAME("Transfer-Encoding"),
+    [FIELD_X_REQUEST_ID] = NAME("X-Request-Id"),
+    [FIELD_TRACEPARENT] = NAME("traceparent"),
+    [FIELD_EXPECT] = NAME("Expect"),
+    [FIELD_AUTHORIZATION] = NAME("Authorization"),
+    [FIELD_CONTENT_TYPE] = NAME("Content-Type"),
+    [FIELD_IF_MATCH] = NAME("If-Match"),
+    [FIELD_IF_NONE_MATCH] = NAME("If-None-Match"),
+    [FIELD_MEMORY] = NAME(MEMORY_HEADER),
+    [FIELD_INFERENCE_LENGTH] = NAME("Inference-Header-Content-Length"),
+#undef NAME
+};
+
 /* What the headers of a request say that every request is asked for. They are read once. */
 struct framing {
-    uint32_t hosts, lengths, encodings, traceparents, bad_names, bad_lines;
-    const char *length, *encoding;
-    const char *request_id, *traceparent, *expect; /* the first of each; NULL: none */
+    uint32_t counts[FIELD_COUNT], bad_names, bad_lines;
+    const char *values[FIELD_COUNT]; /* the first of each; NULL: none */
     const char *next; /* where the next header line has to begin in libmicrohttpd's buffer */
     struct coding_list codings;
     bool has_digests; /* one of the fields of digests.h is there */
@@ -63,22 +103,10 @@ static enum MHD_Result read_framing_header(void *cls, enum MHD_ValueKind kind, c
             framing->bad_lines++;
         framing->next = value == NULL ? name : value + value_bytes + 2;
     }
-    if (strcasecmp(name, "Host") == 0)
-        framing->hosts++;
-    if (strcasecmp(name, "Content-Length") == 0) {
-        framing->lengths++;
-        framing->length = value == NULL ? "" : value;
-    }
-    if (strcasecmp(name, "Transfer-Encoding") == 0) {
-        framing->encodings++;
-        framing->encoding = value == NULL ? "" : value;
-    }
-    if (strcasecmp(name, "X-Request-Id") == 0 && framing->request_id == NULL)
-        framing->request_id = value;
-    if (strcasecmp(name, "traceparent") == 0 && framing->traceparents++ == 0)
-        framing->traceparent = value;
-    if (strcasecmp(name, "Expect") == 0 && framing->expect == NULL)
-        framing->expect = value;
+    for (int field = 0; field < FIELD_COUNT; field++)
+        if (name_bytes == field_names[field].bytes &&
+            strcasecmp(name, field_names[field].text) == 0 && framing->counts[field]++ == 0)
+            framing->values[field] = value == NULL ? "" : value;
     if (name_bytes > digest_bytes && strcasecmp(name + name_bytes - digest_bytes, digest) == 0)
         framing->has_digests = true;
     if (strcasecmp(name, "Content-Encoding") == 0)
@@ -99,6 +127,12 @@ bool guard_target(const char *target, size_t bytes)
     return bytes > 0;
 }
 
+/* The value of a field that the request has exactly once, else NULL. */
+static const char *only_value(const struct framing *framing, enum field field)
+{
+    return framing->counts[field] == 1 ? framing->values[field] : NULL;
+}
+
 /* Reads all headers, and checks the request line, the names of the headers, and where the lines
  * begin and end if the parser is lenient. */
 static enum gemmd_error read_head(struct request *request, const struct request_line *line,
@@ -109,8 +143,9 @@ static enum gemmd_error read_head(struct request *request, const struct request_
     if (lenient)
         framing->next = line->version + strlen(line->version) + 2;
     (void)MHD_get_connection_values_n(request->mhd, MHD_HEADER_KIND, read_framing_header, framing);
-    request_id_choose(request->id, framing->request_id, &request->thread->id_state);
-    request_trace_begin(request, framing->traceparents == 1 ? framing->traceparent : NULL);
+    request_id_choose(request->id, only_value(framing, FIELD_X_REQUEST_ID),
+                      &request->thread->id_state);
+    request_trace_begin(request, only_value(framing, FIELD_TRACEPARENT));
     /* libmicrohttpd 0.9 accepts several spaces between the method, the target and the version, and
      * cuts the target at a zero byte. */
     const bool has_gaps = lenient && (request->target != line->method + strlen(line->method) + 1 ||
@@ -174,6 +209,15 @@ static enum gemmd_error set_bad_length(struct request *request, bool is_too_larg
                      "Content-Length is not a number of bytes");
 }
 
+static enum gemmd_error refuse_repeated(struct request *request, const struct framing *framing)
+{
+    for (int field = 0; field < FIELD_COUNT; field++)
+        if (framing->counts[field] > 1 && field != FIELD_TRACEPARENT)
+            return fault_set(&request->fault, GEMMD_ERR_MALFORMED, NULL,
+                             "there is more than one %s header", field_names[field].text);
+    return GEMMD_OK;
+}
+
 enum gemmd_error guard_headers(struct request *request, const struct request_line *line)
 {
     struct framing framing = {0};
@@ -185,30 +229,28 @@ enum gemmd_error guard_headers(struct request *request, const struct request_lin
     request->chunked = true;
     if (read_head(request, line, &framing) != GEMMD_OK)
         return fault->code;
-    request->chunked = framing.encodings > 0 || framing.lengths > 1;
+    const bool has_encoding = framing.counts[FIELD_TRANSFER_ENCODING] > 0;
+    request->chunked = has_encoding || framing.counts[FIELD_CONTENT_LENGTH] > 1;
     request->unverified_framing = request->chunked && request->server->lenient_parser;
-    if (framing.hosts == 0 && !version_1_0)
+    if (framing.counts[FIELD_HOST] == 0 && !version_1_0)
         return fault_set(fault, GEMMD_ERR_MALFORMED, NULL, "there is no Host header");
-    if (framing.hosts > 1)
-        return fault_set(fault, GEMMD_ERR_MALFORMED, NULL, "there is more than one Host header");
-    if (framing.encodings > 0 && version_1_0)
+    if (has_encoding && version_1_0)
         return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
                          "HTTP/1.0 has no Transfer-Encoding; chunks need HTTP/1.1");
-    if (framing.lengths > 1)
-        return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
-                         "there is more than one Content-Length header");
-    if (framing.encodings > 0 && framing.lengths > 0)
+    if (refuse_repeated(request, &framing) != GEMMD_OK)
+        return fault->code;
+    if (has_encoding && framing.counts[FIELD_CONTENT_LENGTH] > 0)
         return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
                          "Content-Length and Transfer-Encoding exclude each other");
-    if (framing.encodings > 1 ||
-        (framing.encodings == 1 && strcasecmp(framing.encoding, "chunked") != 0))
+    if (has_encoding && strcasecmp(framing.values[FIELD_TRANSFER_ENCODING], "chunked") != 0)
         return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
                          "the only Transfer-Encoding that is supported is chunked");
-    if (framing.lengths == 1 && !number_u64(framing.length, &request->content_length))
-        return set_bad_length(request, is_digits(framing.length));
+    const char *length = framing.values[FIELD_CONTENT_LENGTH];
+    if (length != NULL && !number_u64(length, &request->content_length))
+        return set_bad_length(request, is_digits(length));
 
-    request->expects_continue =
-        framing.expect != NULL && strcasecmp(framing.expect, "100-continue") == 0;
+    const char *expect = framing.values[FIELD_EXPECT];
+    request->expects_continue = expect != NULL && strcasecmp(expect, "100-continue") == 0;
     if (framing.has_digests && digests_open(request) != GEMMD_OK)
         return fault->code;
     return set_coding(request, &framing.codings);

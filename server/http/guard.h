@@ -43,9 +43,10 @@ bool guard_target(const char *target, size_t bytes);
  * fills in the fields of `request` that describe its body. Requires that the request line is a
  * method, a target and a version with one space between each, that each line ends with CR LF, holds
  * no other CR and no zero byte and does not continue on the next line, and that header names are
- * tokens. Requires exactly one Host (HTTP/1.0: at most one); allows at most one Content-Length,
- * which must be digits; allows Transfer-Encoding only in HTTP/1.1, as a single "chunked" and
- * without Content-Length; allows at most one Content-Encoding, of a supported coding. A violation
+ * tokens. Requires exactly one Host (HTTP/1.0: at most one); allows a Content-Length of digits;
+ * allows Transfer-Encoding from HTTP/1.1 on, as a single "chunked" and without Content-Length;
+ * allows at most one Content-Encoding, of a supported coding. Allows one header each of the fields
+ * that the daemon reads as a single value, such as Authorization. A violation
  * sets request->fault and returns its code: GEMMD_ERR_MALFORMED, GEMMD_ERR_TOO_LARGE for a
  * Content-Length over 64 bits or a compressed body that is longer than
  * --max-body, or GEMMD_ERR_MEDIA_TYPE for the coding. */

@@ -324,6 +324,10 @@ void tls_end(struct connection *connection)
 
 void tls_send(struct connection *connection, const char *bytes, size_t length)
 {
+    /* If the socket has not taken a record completely, such as that of libmicrohttpd's 100
+     * Continue, GnuTLS takes the next bytes for those of the same record, and drops them. So that
+     * record is completed first; without such a record, the call does nothing. */
+    (void)gnutls_record_send(connection->session, NULL, 0);
     (void)gnutls_record_send(connection->session, bytes, length);
 }
 

@@ -5,12 +5,14 @@ import errno
 import mmap
 import re
 import socket
+import ssl
 import struct
 import uuid
 
 import numpy as np
 import pytest
 
+from certificates import Authority
 from daemon import PATIENCE_S, PATIENT
 from oracle import LONG_DRAIN, Oracle, answers
 from patience import wait_until
@@ -164,4 +166,37 @@ def test_short_writes_of_the_log_lose_nothing(daemon, plan):
     assert plan.disarm() == 100
     assert dropped_lines(daemon) == 0
     assert not any(line.get("text") for line in daemon.lines), "each line is whole"
+    daemon.stop()
+
+
+def test_a_408_follows_a_record_that_the_socket_did_not_take(start, gemmd, plan, tmp_path, sanitized):
+    """The socket does not take the record of 100 Continue. Since nothing tells the daemon that the socket has room
+    again, that record waits in GnuTLS until the body is late. The client receives it, and then the answer."""
+    if sanitized:
+        pytest.skip("a sanitizer replaces the same calls")
+    authority = Authority(tmp_path)
+    certificate, key = authority.server()
+    daemon = start("--io-threads", "1", "--body-timeout", "2s", "--min-body-rate", "0", *LONG_DRAIN,
+                   "--tls-cert", certificate, "--tls-key", key, ready=False,
+                   environment={"LD_PRELOAD": str(gemmd.parent.parent / "tests/fail_io.so"),
+                                "FAIL_IO": str(tmp_path / "plan")}).wait_until_listening()
+    context = ssl.create_default_context(cafile=authority.certificate)
+    with socket.create_connection(daemon.address, timeout=PATIENCE_S) as plain, \
+            context.wrap_socket(plain, server_hostname="localhost") as client:
+        client.sendall(request("GET", "/livez"))
+        received = b""
+        while not received.endswith(b"}\n"):
+            received += client.recv(1 << 16)
+        plan.arm(SEND, errno.EAGAIN, 0, 1)
+        client.sendall(request("POST", f"/gemm?m={SIDE}&n={SIDE}&k={SIDE}", [
+            OCTETS, ("Expect", "100-continue"), ("Content-Length", len(BODY))]))
+        received = b""
+        try:
+            while piece := client.recv(1 << 16):
+                received += piece
+        except ssl.SSLEOFError:
+            pass  # the daemon closes the connection without another record
+        assert plan.disarm() == 1, "the call was not reached"
+    assert received.startswith(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 408 "), received
+    assert b"the body did not arrive" in received
     daemon.stop()

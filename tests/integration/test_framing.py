@@ -186,6 +186,60 @@ def test_two_hosts(refused):
             "more than one Host")
 
 
+@pytest.mark.parametrize("name, values", [
+    ("Authorization", ("Bearer one-token", "Bearer another-token")), ("X-Request-Id", ("one", "another")),
+    ("Inference-Header-Content-Length", ("1", "2")), ("Content-Type", ("application/x-npy", OCTETS[1])),
+    ("If-Match", ('"one"', '"another"')), ("If-None-Match", ("*", '"another"')), ("Gemmd-Memory", ("a", "b")),
+    ("Expect", ("100-continue", "other")), ("X-REQUEST-ID", ("the-same", "the-same")),
+], ids=lambda value: value if isinstance(value, str) else "")
+def test_a_field_twice(name, values, refused):
+    """The first of two headers is not more the client's than the second one, so neither of them counts."""
+    headers = [*([] if name == "Content-Type" else [OCTETS]), *((name, value) for value in values),
+               ("Content-Length", len(BODY))]
+    answer = refused(request("POST", TARGET, headers, BODY), 400, f"(?i)more than one {name} header")
+    assert answer.headers["x-request-id"] not in values
+
+
+def test_credentials_twice(start, tmp_path):
+    """Two Authorization headers are refused, whichever of them has a valid token."""
+    tokens = tmp_path / "tokens"
+    tokens.write_text("tenant:the-valid-token\n")
+    tokens.chmod(0o600)
+    daemon = start("--token-file", str(tokens), ready=False).wait_until_listening()
+    for pair in (("the-valid-token", "guessed-token"), ("guessed-token", "the-valid-token"), ("the-valid-token",) * 2):
+        headers = [("Authorization", f"Bearer {token}") for token in pair]
+        assert_problem(exchange(daemon.address, request("GET", "/info", headers)), 400,
+                       "more than one Authorization header")
+
+
+@pytest.mark.parametrize("version", ["HTTP/1.2", "HTTP/1.9"])
+def test_later_minor_versions_are_served_as_1_1(version, address):
+    """RFC 9110, 2.5: a request of a higher minor version is processed as one of HTTP/1.1, with all rules of
+    HTTP/1.1: connections stay open, chunks are taken, and a Host is needed."""
+    def of(data):
+        return data.replace(b"HTTP/1.1", version.encode(), 1)
+
+    with Wire(address) as wire:
+        for _ in range(2):
+            wire.send(of(good()))
+            answer = wire.receive()
+            assert (answer.status, answer.body) == (200, RIGHT)
+            assert "close" not in answer.headers.get("connection", "")
+        wire.send(of(request("POST", TARGET, [OCTETS, ("Transfer-Encoding", "chunked")], chunked(BODY))))
+        assert wire.receive().body == RIGHT
+    with Wire(address) as wire:
+        wire.send(f"GET /livez {version}\r\n\r\n".encode())
+        assert wire.receive().status == 400
+
+
+@pytest.mark.parametrize("version", ["HTTP/2.0", "HTTP/0.9", "HTTP/3.0"])
+def test_other_major_versions_are_refused(version, address):
+    with Wire(address) as wire:
+        wire.send(f"GET /livez {version}\r\nHost: x\r\n\r\n".encode())
+        assert wire.receive().status == 505
+        assert wire.closed()
+
+
 def test_nothing_is_smuggled(address):
     """What follows a refused request on its connection is never taken for another one."""
     with Wire(address) as wire:
