@@ -19,6 +19,13 @@ static double rate_of(const struct top_view *view, const char *name, const char 
     return top_rate(view->before, view->after, name, label);
 }
 
+/* Requests a second that were answered with a 4xx other than 429. */
+static double wrong_rate(const struct top_view *view)
+{
+    return rate_of(view, "gemmd_requests_total", "code=\"4") -
+           rate_of(view, "gemmd_requests_total", "code=\"429\"");
+}
+
 /* A duration, or a dash for a negative one. */
 static const char *duration(double seconds, char out[UNITS_ROOM])
 {
@@ -58,9 +65,10 @@ static void print_requests(const struct top_view *view, FILE *to)
 {
     char one[UNITS_ROOM], two[UNITS_ROOM], three[UNITS_ROOM];
     const char *requests = "gemmd_requests_total";
-    fprintf(to, "requests   %.1f/s, %.1f/s refused (429), %.1f/s failed (5xx)\n",
-            rate_of(view, requests, NULL), rate_of(view, requests, "code=\"429\""),
-            rate_of(view, requests, "code=\"5"));
+    fprintf(to,
+            "requests   %.1f/s, %.1f/s wrong (4xx), %.1f/s refused (429), %.1f/s failed (5xx)\n",
+            rate_of(view, requests, NULL), wrong_rate(view),
+            rate_of(view, requests, "code=\"429\""), rate_of(view, requests, "code=\"5"));
     fprintf(to, "latency    p50 %s, p90 %s, p99 %s\n",
             duration(top_quantile(view->before, view->after, NULL, 0.5), one),
             duration(top_quantile(view->before, view->after, NULL, 0.9), two),
@@ -229,20 +237,21 @@ static json_t *describe_devices(const struct top_view *view)
 json_t *top_view_describe(const struct top_view *view)
 {
     const char *requests = "gemmd_requests_total";
-    return json_pack(
-        "{s:i, s:s, s:f, s:f, s:f, s:f, s:o, s:f, s:f, s:f, s:I, s:I, s:I, s:I, s:I, s:o, s:o}",
-        "version", PRINT_JSON_VERSION, "state", state_of(view), "interval_s",
-        view->after->time_s - view->before->time_s, "requests_per_second",
-        rate_of(view, requests, NULL), "refused_per_second",
-        rate_of(view, requests, "code=\"429\""), "failed_per_second",
-        rate_of(view, requests, "code=\"5"), "latency_ms", describe_latency(view, NULL),
-        "gigaflops_per_second", rate_of(view, "gemmd_flops_total", NULL) / 1e9,
-        "received_bytes_per_second", rate_of(view, "gemmd_request_bytes_total", NULL),
-        "sent_bytes_per_second", rate_of(view, "gemmd_response_bytes_total", NULL),
-        "requests_waiting", (json_int_t)now_of(view, "gemmd_requests_waiting", NULL),
-        "requests_running", (json_int_t)now_of(view, "gemmd_requests_running", NULL), "connections",
-        (json_int_t)now_of(view, "gemmd_connections", NULL), "tensors",
-        (json_int_t)now_of(view, "gemmd_tensor_names", NULL), "tensor_bytes",
-        (json_int_t)now_of(view, "gemmd_tensor_memory_used_bytes", NULL), "operations",
-        describe_ops(view), "devices", describe_devices(view));
+    return json_pack("{s:i, s:s, s:f, s:f, s:f, s:f, s:f, s:o, s:f, s:f, s:f, s:I, s:I, s:I, s:I, "
+                     "s:I, s:o, s:o}",
+                     "version", PRINT_JSON_VERSION, "state", state_of(view), "interval_s",
+                     view->after->time_s - view->before->time_s, "requests_per_second",
+                     rate_of(view, requests, NULL), "wrong_per_second", wrong_rate(view),
+                     "refused_per_second", rate_of(view, requests, "code=\"429\""),
+                     "failed_per_second", rate_of(view, requests, "code=\"5"), "latency_ms",
+                     describe_latency(view, NULL), "gigaflops_per_second",
+                     rate_of(view, "gemmd_flops_total", NULL) / 1e9, "received_bytes_per_second",
+                     rate_of(view, "gemmd_request_bytes_total", NULL), "sent_bytes_per_second",
+                     rate_of(view, "gemmd_response_bytes_total", NULL), "requests_waiting",
+                     (json_int_t)now_of(view, "gemmd_requests_waiting", NULL), "requests_running",
+                     (json_int_t)now_of(view, "gemmd_requests_running", NULL), "connections",
+                     (json_int_t)now_of(view, "gemmd_connections", NULL), "tensors",
+                     (json_int_t)now_of(view, "gemmd_tensor_names", NULL), "tensor_bytes",
+                     (json_int_t)now_of(view, "gemmd_tensor_memory_used_bytes", NULL), "operations",
+                     describe_ops(view), "devices", describe_devices(view));
 }

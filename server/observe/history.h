@@ -17,7 +17,7 @@ struct history_sample {
     double time_s;   /* at the end of the second, since the epoch */
     double seconds;  /* how long the second was */
     uint32_t requests[METRICS_OP_COUNT];
-    uint32_t refused, failed;
+    uint32_t refused, failed, client_errors;
     uint32_t latency[METRICS_LATENCY_BUCKETS];
     float stage_ms[METRICS_COMPUTING_OPS][METRICS_STAGE_COUNT]; /* sums over the requests */
     float queue_mean, queue_max; /* requests that waited for the device */

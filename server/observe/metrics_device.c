@@ -71,7 +71,7 @@ void metrics_write_kernels(struct metrics_writer *writer, const struct metrics *
         totals[count++] = totals[METRICS_KERNELS_MAX];
     metrics_family(writer, "gemmd_kernel_works", METRICS_COUNTER,
                    "Problems computed, by operation, kernel and operand type. Combinations of the "
-                   "three after the first 10 are counted together, as kernel other.");
+                   "three after the first 8 are counted together, as kernel other.");
     for (uint32_t i = 0; i < count; i++) {
         kernel_labels(&totals[i], labels);
         metrics_sample(writer, labels, totals[i].works);

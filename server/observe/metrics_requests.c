@@ -46,45 +46,55 @@ static void status_label(int status, char out[16])
         snprintf(out, 16, "%d", status);
 }
 
-/* Whether a kind of requests has a series of its own. The first METRICS_REQUESTS_MAX kinds that a
+/* Whether a kind of requests has a series of its own. Every kind of good requests has one, however
+ * many kinds of wrong ones came before. Of the others, the first METRICS_WRONG_MAX kinds that a
  * scrape finds get a series, and keep it. The lock is held. */
 static bool is_shown(struct metrics *metrics, int op, int dtype, int code)
 {
+    const bool is_good = error_status((enum gemmd_error)code) == 200 &&
+                         (metrics->counts_dtype[op][dtype] || op >= METRICS_COMPUTING_OPS);
+    if (is_good)
+        return true;
     const uint32_t kind =
         ((uint32_t)op * METRICS_DTYPES + (uint32_t)dtype) * GEMMD_ERR_COUNT + (uint32_t)code;
     for (uint32_t i = 0; i < metrics->shown_count; i++)
         if (metrics->shown[i] == kind)
             return true;
-    if (metrics->shown_count == METRICS_REQUESTS_MAX)
+    if (metrics->shown_count == METRICS_WRONG_MAX)
         return false;
     metrics->shown[metrics->shown_count++] = kind;
     return true;
 }
 
 /* The statuses that alert rules ask for. Requests without a series of their own are still counted
- * by these statuses. */
+ * by these statuses, and by whether the fault is the client's. */
 static const int alert_statuses[] = {429, 500, 503, 504, 507};
-enum { OTHERS_COUNT = sizeof alert_statuses / sizeof *alert_statuses };
+enum {
+    ALERTS_COUNT = sizeof alert_statuses / sizeof *alert_statuses,
+    PLACE_CLIENT_ERRORS = ALERTS_COUNT,
+    PLACE_REST,
+    OTHERS_COUNT
+};
 
 static uint32_t place_among_others(int status)
 {
-    uint32_t i = 0;
-    while (i < OTHERS_COUNT && alert_statuses[i] != status)
-        i++;
-    return i;
+    for (uint32_t i = 0; i < ALERTS_COUNT; i++)
+        if (alert_statuses[i] == status)
+            return i;
+    return status >= 400 && status < 500 ? PLACE_CLIENT_ERRORS : PLACE_REST;
 }
 
 /* Writes the requests that have no series of their own. */
-static void write_others(struct metrics_writer *writer, const uint64_t counts[OTHERS_COUNT + 1])
+static void write_others(struct metrics_writer *writer, const uint64_t counts[OTHERS_COUNT])
 {
     char labels[LABELS_MAX], text[16];
-    for (uint32_t i = 0; i <= OTHERS_COUNT; i++) {
+    for (uint32_t i = 0; i < OTHERS_COUNT; i++) {
         if (counts[i] == 0)
             continue;
-        if (i < OTHERS_COUNT)
+        if (i < ALERTS_COUNT)
             status_label(alert_statuses[i], text);
         else
-            snprintf(text, sizeof text, "other");
+            snprintf(text, sizeof text, "%s", i == PLACE_CLIENT_ERRORS ? "4xx" : "other");
         snprintf(labels, sizeof labels, "op=\"\",dtype=\"\",code=\"%s\"", text);
         metrics_sample(writer, labels, counts[i]);
     }
@@ -95,10 +105,11 @@ void metrics_write_requests(struct metrics_writer *writer, struct metrics *metri
     metrics_family(
         writer, "gemmd_requests", METRICS_COUNTER,
         "Requests that have ended, by operation, operand type and HTTP status; 200 stands "
-        "for every success, none for a client that disconnected before the answer. Of requests of "
-        "further kinds than the first 21, only the statuses 429, 500, 503, 504 and 507 are told "
-        "apart.");
-    uint64_t others[OTHERS_COUNT + 1] = {0};
+        "for every success, none for a client that disconnected before the answer. Every success "
+        "is "
+        "told apart. Of requests that failed, of further kinds than the first 11, only the "
+        "statuses 429, 500, 503, 504, 507 and 4xx are told apart.");
+    uint64_t others[OTHERS_COUNT] = {0};
     pthread_mutex_lock(&metrics->shown_lock);
     for (int op = 0; op < METRICS_OP_COUNT; op++) {
         for (int dtype = 0; dtype < METRICS_DTYPES; dtype++) {

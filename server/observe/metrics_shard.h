@@ -22,10 +22,10 @@ enum {
     METRICS_DTYPES = GEMMD_DTYPE_COUNT + 1, /* the last: the dtype is not known */
     /* Together with all other families, these bounds keep a daemon without tenants and with one GPU
      * at 500 series, with TLS and after failed handovers too. */
-    METRICS_REQUESTS_MAX = 21, /* kinds of requests with a series of gemmd_requests of their own */
+    METRICS_WRONG_MAX = 11,    /* kinds of requests that failed with series of their own */
     METRICS_DURATIONS_MAX = 4, /* operations with buckets of durations of their own */
-    METRICS_WAITS_MAX = 3,     /* tasks with buckets of waits in the queue of their own */
-    METRICS_KERNELS_MAX = 10   /* kernels, by task and dtype, with series of their own */
+    METRICS_WAITS_MAX = 2,     /* tasks with buckets of waits in the queue of their own */
+    METRICS_KERNELS_MAX = 8    /* kernels, by task and dtype, with series of their own */
 };
 
 /* Add to a counter; for its one writer. */
@@ -122,9 +122,9 @@ struct metrics {
     _Atomic uint64_t *tenant_errors; /* [tenant_count][GEMMD_ERR_COUNT]; NULL: none are counted */
     struct metrics_tenant_work *tenant_work; /* of all shards */
     pthread_mutex_t shown_lock;
-    /* The series of gemmd_requests that scrapes have shown, which are their places in
-     * metrics_shard.requests. */
-    uint32_t shown_count, shown[METRICS_REQUESTS_MAX];
+    /* The series of gemmd_requests that scrapes have shown for requests that failed, which are
+     * their places in metrics_shard.requests. */
+    uint32_t shown_count, shown[METRICS_WRONG_MAX];
     /* The operations, and the tasks, whose histograms scrapes have shown. */
     struct metrics_shown {
         uint32_t count, list[METRICS_DURATIONS_MAX];

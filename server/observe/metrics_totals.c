@@ -22,6 +22,7 @@ static void add_requests(const struct metrics_shard *shard, struct metrics_total
                 totals->requests[op] += count;
                 totals->refused += status == 429 ? count : 0;
                 totals->failed += status >= 500 ? count : 0;
+                totals->client_errors += status >= 400 && status < 500 && status != 429 ? count : 0;
             }
 }
 

@@ -21,6 +21,7 @@ enum {
 struct metrics_totals {
     uint64_t requests[METRICS_OP_COUNT];
     uint64_t refused, failed;                  /* answered with 429, and with 5xx */
+    uint64_t client_errors;                    /* answered with another 4xx */
     uint64_t latency[METRICS_LATENCY_BUCKETS]; /* requests that compute, by duration */
     uint64_t stage_ns[METRICS_COMPUTING_OPS][METRICS_STAGE_COUNT];
     uint64_t busy_ns, request_bytes, response_bytes;

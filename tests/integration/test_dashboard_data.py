@@ -108,6 +108,21 @@ def test_failures_and_refusals_are_counted(start):
         assert held.receive().status == 200
 
 
+def test_wrong_requests_are_counted(start):
+    """With a 4xx that is not 429, whatever it is; such a request has neither failed nor been refused."""
+    daemon = start()
+    assert multiply(daemon, m=0).status_code == 400
+    assert requests.get(f"{daemon.url}/nosuch", timeout=PATIENCE_S).status_code == 404
+    assert requests.get(f"{daemon.url}/gemm", timeout=PATIENCE_S).status_code == 405
+
+    def sums():
+        samples = get(daemon, "history").json()["samples"]
+        return {name: sum(sample[name] for sample in samples) for name in ("client_errors", "refused", "failed")}
+
+    wait_until(lambda: sums()["client_errors"] == 3, "three wrong requests")
+    assert sums() == {"client_errors": 3, "refused": 0, "failed": 0}
+
+
 def test_events_are_samples(daemon):
     with get(daemon, "events", stream=True) as answer:
         assert answer.status_code == 200

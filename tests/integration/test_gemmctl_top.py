@@ -129,6 +129,34 @@ def test_json_counts_what_happened_between_the_looks(start, gemmctl, tmp_path):
     assert 0 < found["devices"][0]["busy"] <= 1
 
 
+def test_wrong_requests_are_told_apart(start, gemmctl):
+    """A request with a 4xx other than 429 has neither been refused nor has it failed."""
+    daemon = start()
+    stop = threading.Event()
+
+    def be_wrong():
+        while not stop.is_set():
+            daemon.session.post(f"{daemon.url}/gemm?m=0", data=b"", timeout=PATIENCE_S)
+
+    sender = threading.Thread(target=be_wrong)
+    sender.start()
+    try:
+        arguments = [gemmctl, "top", "--interval", "300ms", "--url", daemon.url]
+        for shown in ("--json", "--once"):
+            output = succeed(subprocess.run([*arguments, shown], capture_output=True, timeout=PATIENCE_S,
+                                            check=False)).stdout
+            if shown == "--json":
+                found = json.loads(output)
+                rates = [found[f"{name}_per_second"] for name in ("wrong", "refused", "failed")]
+            else:
+                rates = [float(rate) for rate in re.search(
+                    rb"([0-9.]+)/s wrong \(4xx\), ([0-9.]+)/s refused \(429\), ([0-9.]+)/s failed", output).groups()]
+            assert rates[0] > 0 and rates[1:] == [0, 0], (shown, rates)
+    finally:
+        stop.set()
+        sender.join()
+
+
 def test_several_devices(start, gemmctl):
     daemon = start("--devices", "2")
     result = succeed(subprocess.run([gemmctl, "top", "--json", "--interval", "1ms", "--url", daemon.url],

@@ -143,6 +143,41 @@ def test_mixed_use_makes_at_most_500_series(start):
     assert promtool(scrape(daemon)).stdout == ""
 
 
+def test_wrong_requests_take_no_series_of_good_ones(start):
+    """Wrong requests of many kinds come first. Then every operation and type that succeeds has its series."""
+    daemon = start()
+    wrong = [(path, headers, body) for path in ("gemm?m=0&dtype=", "attention?heads=0&dtype=", "reduce?op=no&dtype=",
+                                                "softmax?shape=0&dtype=", "conv2d?batch=0&dtype=")
+             for headers, body in (({}, b""), ({"Content-Type": "text/plain"}, b"x"), ({"Accept": "text/plain"}, b"x"))]
+    sent = 0
+    for path, headers, body in wrong:
+        for dtype in ("f32", "f16", "bf16"):
+            assert daemon.session.post(f"{daemon.url}/{path}{dtype}", headers=headers, data=body).status_code >= 400
+            sent += 1
+        assert daemon.session.get(f"{daemon.url}/{path}").status_code == 405
+        sent += 1
+        scrape(daemon)  # which gives the kinds so far their series
+    for target in ("tensors/none", "jobs/none", "nosuch", "v2/models/none"):
+        assert daemon.session.get(f"{daemon.url}/{target}").status_code >= 400
+        sent += 1
+    scrape(daemon)
+    assert served(daemon, GOOD).status == 200
+    body = bytes(3 * 4 * 16 * 4)
+    target = "/attention?heads=1&sq=4&skv=4&d=16&dtype=f32"
+    assert served(daemon, request("POST", target, [("Content-Length", len(body))], body)).status == 200
+    assert served(daemon, request("POST", "/softmax?shape=2,2", [("Content-Length", 16)], bytes(16))).status == 200
+    target = "/reduce?op=sum&shape=2,2"
+    assert served(daemon, request("POST", target, [("Content-Length", 16)], bytes(16))).status == 200
+    for op in ("gemm", "attention", "softmax", "reduce"):
+        counted(daemon, f'gemmd_requests_total{{op="{op}",dtype="f32",code="200"}}')
+    text = scrape(daemon)
+    assert 0 < total(text, "gemmd_requests_total", op="", code="4xx") < sent, "no kind was folded"
+    wrongs = sum(value for name, value in values(text).items()
+                 if name.startswith("gemmd_requests_total{") and 'code="4' in name)
+    assert wrongs == sent
+    assert promtool(text).stdout == ""
+
+
 def test_work_is_counted_by_kernel_and_type(start):
     daemon = start()
     answer = exchange(daemon.address, GOOD)

@@ -59,7 +59,8 @@ size_t sample_text(const struct history_sample *sample, char out[SAMPLE_TEXT_MAX
     for (int op = 0; op < METRICS_OP_COUNT; op++)
         add(&text, "%s\"%s\":%" PRIu32, op == 0 ? "" : ",", metrics_op_name((enum metrics_op)op),
             sample->requests[op]);
-    add(&text, "},\"refused\":%" PRIu32 ",\"failed\":%" PRIu32, sample->refused, sample->failed);
+    add(&text, "},\"client_errors\":%" PRIu32 ",\"refused\":%" PRIu32 ",\"failed\":%" PRIu32,
+        sample->client_errors, sample->refused, sample->failed);
     add_latency(&text, sample);
     add_stages(&text, sample);
     add(&text, ",\"queue\":{\"mean\":%.4g,\"max\":%.9g,\"share\":%.4g}", (double)sample->queue_mean,

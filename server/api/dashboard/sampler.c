@@ -72,6 +72,7 @@ static void set_counts(struct history_sample *sample, const struct metrics_total
                 (float)((double)(now->stage_ns[op][stage] - before->stage_ns[op][stage]) * 1e-6);
     sample->refused = grown(now->refused, before->refused);
     sample->failed = grown(now->failed, before->failed);
+    sample->client_errors = grown(now->client_errors, before->client_errors);
     sample->flops = now->flops - before->flops;
     sample->received_bytes = (double)(now->request_bytes - before->request_bytes);
     sample->sent_bytes = (double)(now->response_bytes - before->response_bytes);

@@ -17,7 +17,8 @@ const CHARTS = [
   { title: "Device busy", unit: percent, most: 1, series: [["busy", (sample) => sample.busy]] },
   { title: "Arithmetic", unit: flops, series: [["computed", (sample) => sample.flops / sample.seconds]],
     peak: () => peakFlops },
-  { title: "Refused and failed", unit: perSecond, series: [
+  { title: "Wrong, refused and failed", unit: perSecond, series: [
+    ["4xx", (sample) => sample.client_errors / sample.seconds],
     ["429", (sample) => sample.refused / sample.seconds],
     ["5xx", (sample) => sample.failed / sample.seconds]] },
 ];
@@ -151,6 +152,7 @@ function showHealth() {
   tiles("health", [
     ["state", stale ? "unknown" : last.draining ? "draining" : last.ready ? "ready" : "not ready",
       stale ? "" : last.draining ? "warn" : last.ready ? "good" : "bad"],
+    ["wrong requests (other 4xx)", perSecond(rate("client_errors")), rate("client_errors") > 0 ? "warn" : ""],
     ["requests refused (429)", perSecond(rate("refused")), rate("refused") > 0 ? "warn" : ""],
     ["requests failed (5xx)", perSecond(rate("failed")), rate("failed") > 0 ? "bad" : ""],
     ["of the queue's limit used", percent(share), share > 0.9 ? "bad" : share > 0.5 ? "warn" : ""],
