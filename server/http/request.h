@@ -138,7 +138,7 @@ struct request {
     struct trace_context trace;      /* request_parts.h */
     char method[16];                 /* cut to fit */
     char name[REQUEST_NAME_MAX + 1]; /* what stands for the {...} of the endpoint's path */
-    char path[REQUEST_PATH_MAX];     /* as sent, cut to fit; for the log */
+    char path[REQUEST_PATH_MAX];     /* as sent, cut to fit, without secrets; for the log */
 };
 
 /* Callbacks of libmicrohttpd; `cls` is the io_thread. request_first_line: the first line of a

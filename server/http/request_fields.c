@@ -8,11 +8,112 @@
 #include "server/http/io_thread.h"
 #include "server/http/request_parts.h"
 #include "server/http/server.h"
+#include "server/http/tokens.h"
 
 const char *request_header(const struct request *request, const char *name)
 {
     return MHD_lookup_connection_value(request->mhd, MHD_HEADER_KIND, name);
 }
+
+/* ---- secrets in the query ---- */
+
+/* Whether a parameter of that name has a value that nobody else may read, as the names of other
+ * programs' parameters say. No parameter of the daemon has such a name. */
+static bool is_secret_name(const char *name)
+{
+    static const char *const words[] = {"token",      "secret",  "passw",  "pwd",
+                                        "passphrase", "auth",    "bearer", "credential",
+                                        "signature",  "session", "cookie", "jwt"};
+    static const char *const ends[] = {"key", "sig"};
+    const size_t length = strlen(name);
+    if (length < strlen(ends[0]))
+        return false;
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        for (const char *p = name; *p != '\0'; p++)
+            if (strncasecmp(p, words[i], strlen(words[i])) == 0)
+                return true;
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        if (length >= strlen(ends[i]) && strcasecmp(name + length - strlen(ends[i]), ends[i]) == 0)
+            return true;
+    return false;
+}
+
+/* Whether a value is a token of the daemon, the value of a header Authorization, or a JSON Web
+ * Token. */
+static bool is_secret_value(struct tokens *tokens, const char *value)
+{
+    static const char bearer[] = "Bearer ", basic[] = "Basic ", web_token[] = "eyJ";
+    struct token_grant grant;
+    char header[sizeof bearer + TOKEN_LENGTH_MAX];
+    const size_t length = strlen(value);
+    if (length < TOKEN_LENGTH_MIN)
+        return false;
+    if (strncasecmp(value, bearer, sizeof bearer - 1) == 0 ||
+        strncasecmp(value, basic, sizeof basic - 1) == 0)
+        return true;
+    const char *dot = strchr(value, '.');
+    if (strncmp(value, web_token, sizeof web_token - 1) == 0 && dot != NULL &&
+        strchr(dot + 1, '.') != NULL)
+        return true;
+    if (tokens == NULL || length > TOKEN_LENGTH_MAX)
+        return false;
+    memcpy(stpcpy(header, bearer), value, length + 1);
+    const enum token_verdict verdict = tokens_check(tokens, header, &grant);
+    return verdict == TOKEN_GRANTED || verdict == TOKEN_EXPIRED;
+}
+
+bool query_is_secret(struct tokens *tokens, const char *name, const char *value)
+{
+    return (name != NULL && is_secret_name(name)) || is_secret_value(tokens, value);
+}
+
+/* Copies a part of a query to `out`, decoded, as far as there is room. */
+static void decode_part(char *out, size_t room, const char *text, size_t length)
+{
+    if (length >= room)
+        length = room - 1;
+    memcpy(out, text, length);
+    out[length] = '\0';
+    for (char *p = out; (p = strchr(p, '+')) != NULL; p++)
+        *p = ' ';
+    MHD_http_unescape(out);
+}
+
+void request_path_copy(struct tokens *tokens, const char *path, char out[REQUEST_PATH_MAX])
+{
+    static const char hidden[] = "***";
+    char name[REQUEST_PATH_MAX], value[3 * TOKEN_LENGTH_MAX + 1]; /* of %xx each */
+    const size_t room = REQUEST_PATH_MAX - sizeof hidden;
+    const char *next = path + strcspn(path, "?");
+    size_t length = (size_t)(next - path);
+    if (*next == '\0' || length >= room) {
+        length = length < REQUEST_PATH_MAX ? length : REQUEST_PATH_MAX - 1;
+        memcpy(out, path, length);
+        out[length] = '\0';
+        return;
+    }
+    memcpy(out, path, length);
+    while (*next != '\0' && length < room) {
+        out[length++] = *next++; /* the ? or & */
+        const size_t bytes = strcspn(next, "&"), before = strcspn(next, "=&");
+        const size_t name_bytes = before < bytes ? before : 0;
+        const size_t start = before < bytes ? before + 1 : 0;
+        decode_part(name, sizeof name, next, name_bytes);
+        decode_part(value, sizeof value, next + start, bytes - start);
+        const bool hides = bytes > start && query_is_secret(tokens, name, value);
+        size_t kept = hides ? start : bytes;
+        if (kept > room - length)
+            kept = room - length;
+        memcpy(out + length, next, kept);
+        length += kept;
+        if (hides)
+            length = (size_t)(stpcpy(out + length, hidden) - out);
+        next += bytes;
+    }
+    out[length] = '\0';
+}
+
+/* ---- parameters ---- */
 
 /* The arguments of request_parameters, for the callback of libmicrohttpd. */
 struct parameter_visit {
@@ -29,6 +130,11 @@ static enum MHD_Result show_parameter(void *cls, enum MHD_ValueKind kind, const 
     if (strlen(name) != name_size || (value != NULL && strlen(value) != value_size)) {
         fault_set(&visit->request->fault, GEMMD_ERR_MALFORMED, NULL,
                   "a parameter contains a zero byte");
+        return MHD_NO;
+    }
+    if (query_is_secret(visit->request->server->tokens, NULL, value == NULL ? name : value)) {
+        fault_set(&visit->request->fault, GEMMD_ERR_MALFORMED, NULL,
+                  "a parameter looks like a token; a token belongs in the header Authorization");
         return MHD_NO;
     }
     return visit->take(visit->context, name, value == NULL ? "" : value) ? MHD_YES : MHD_NO;

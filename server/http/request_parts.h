@@ -25,6 +25,8 @@
 
 #include "server/http/request.h"
 
+struct tokens;
+
 /* --- request_fields.c --- */
 
 /* Writes the id of a request to `id`: the client's own id `given` if it is printable and at most
@@ -34,6 +36,14 @@ void request_id_choose(char id[REQUEST_ID_MAX + 1], const char *given, uint64_t 
 /* Sets request->id: the client's X-Request-Id if it is usable, else a new id. For requests that are
  * refused before the guard (guard.h) has read their headers. */
 void request_choose_id(struct request *request);
+
+/* Whether a parameter of a query has a secret as its value: a token of the daemon (`tokens` may be
+ * NULL) or another credential, or a value of any kind if the name says that it is one, such as
+ * access_token. `name` may be NULL. Both are decoded. */
+bool query_is_secret(struct tokens *tokens, const char *name, const char *value);
+/* Copies a path and its query to `out`, as the client sent them, cut to fit, and with *** in place
+ * of the secrets in the query. `tokens` may be NULL. */
+void request_path_copy(struct tokens *tokens, const char *path, char out[REQUEST_PATH_MAX]);
 
 /* Adds the preferences of one Prefer header. A request may have several Prefer headers; of two
  * preferences with one name the first counts. Preferences that are unknown or malformed are

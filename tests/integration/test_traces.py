@@ -205,6 +205,43 @@ def test_an_invalid_traceparent_is_ignored(headers, start):
     assert "trace_id" not in scrape(daemon, OPENMETRICS)
 
 
+SECRET_QUERIES = [
+    "?access_token={}", "?x=1&access_token={}&m=2", "?access%5Ftoken={}", "?ACCESS_TOKEN={}", "?m=2&api_key={}",
+    "?api-key={}", "?key={}", "?sig={}", "?X-Amz-Signature={}", "?password={}", "?auth={}", "?x={}", "?kernel={}",
+    "?m={}", "?{}", "?x=Bearer%20{}", "?x=Bearer+{}", "?client_secret={}&a=%", "?kernel=eyJ.{}.x", "?m=2&m=3&{}"]
+
+
+@pytest.mark.parametrize("path", ["/gemm", "/livez", "/nosuch", "/tensors/t", "/jobs", "/v2/models/gemm_fp32/infer"])
+def test_no_secret_of_a_query_is_kept(path, start, collector, tmp_path):
+    """Neither tokens nor values of parameters with the names of secrets are in the log, in spans, in the lists of
+    requests or in answers, wherever in the query they are and however they are spelled."""
+    secret, escaped = "the-token-of.alice", "the-token%2Dof.%61lice"
+    (tmp_path / "tokens").write_text(f"alice:{secret}\n")
+    (tmp_path / "tokens").chmod(0o600)
+    daemon = start("--otlp-endpoint", collector.url, "--token-file", str(tmp_path / "tokens"),
+                   ready=False).wait_until_listening()
+    token = ("Authorization", f"Bearer {secret}")
+    answers = []
+    for query in SECRET_QUERIES:
+        for spelling in (secret, escaped):
+            method = "POST" if path in ("/gemm", "/v2/models/gemm_fp32/infer") else "GET"
+            data = request(method, path + query.format(spelling), [token, ("Content-Length", 0)])
+            answers.append(exchange(daemon.address, data))
+    long_one = "/gemm?" + "m=1&" * 55 + "token=" + secret  # which is cut in the log
+    answers.append(exchange(daemon.address, request("POST", long_one, [token, ("Content-Length", 0)])))
+    shown = exchange(daemon.address, request("GET", "/dashboard/requests", [token])).body.decode()
+    last = exchange(daemon.address, request("GET", "/info?x=1", [token]))
+    line_of(daemon, last.headers["x-request-id"])
+    wait_for_spans(collector, lambda spans: len(spans) >= len(answers))
+    daemon.stop()
+    with collector.lock:
+        exported = b"".join(body for _, body in collector.bodies)
+    said = f"{daemon.lines}{daemon.stderr()}".replace(str(tmp_path), "")
+    for kept in (said, shown, exported.decode("latin-1"), "".join(str(answer) for answer in answers)):
+        assert "token-of" not in kept and "token%2Dof" not in kept
+    assert f"{path}?access_token=***" in said and "?x=1" in said
+
+
 def test_only_sampled_requests_are_exported(start, collector):
     daemon = start("--otlp-endpoint", collector.url, "--otlp-sample", "0")
     assert exchange(daemon.address, traced("00", ("X-Request-Id", "unsampled"))).status == 200
