@@ -134,13 +134,12 @@ static enum gemmd_error fault_of_name(const struct operation *operation,
                                       const struct gemm_device *device, const char *name,
                                       struct fault *fault)
 {
-    const bool is_gemm = operation->number == OPERATION_GEMM;
     char names[256];
     operation_list_kernels(operation, device, NULL, names, sizeof names);
     return fault_set(fault, GEMMD_ERR_UNSUPPORTED, "kernel",
-                     "the %s backend has no %s%skernel '%.32s'; it has: %s%s",
-                     gemm_backend_name(device->backend), is_gemm ? "" : operation->name,
-                     is_gemm ? "" : " ", name, is_gemm ? "auto, " : "", names);
+                     "the %s backend has no kernel '%.32s' for %s; it has: %s%s",
+                     gemm_backend_name(device->backend), name, operation->name,
+                     strcmp(names, "none") == 0 ? "" : "auto, ", names);
 }
 
 /* Says which kernels take the problem, or, where the operation does not describe problems, which

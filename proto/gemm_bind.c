@@ -522,7 +522,8 @@ enum gemmd_error gemm_request_settle_residents(struct gemm_request *request, con
 
 struct npy_body {
     struct body_front *front;
-    uint64_t at;              /* offset of the next array in the body */
+    uint64_t at; /* offset of the next array in the body */
+    struct npy_before before;
     uint32_t taken, expected; /* number of arrays read so far, and in the whole body */
 };
 
@@ -535,8 +536,9 @@ static enum gemmd_error next_array(struct npy_body *body, uint32_t operand,
                          "the body holds %" PRIu32 " .npy arrays, %" PRIu32
                          " are needed: %s is missing",
                          body->taken, body->expected, gemm_operand_table.operands[operand].title);
-    enum gemmd_error code = operand_read_npy(&gemm_operand_table, operand, body->front, &body->at,
-                                             carrier, &operands->all[operand], fault);
+    enum gemmd_error code =
+        operand_read_npy(&gemm_operand_table, operand, &body->before, body->front, &body->at,
+                         carrier, &operands->all[operand], fault);
     body->taken += code == GEMMD_OK;
     return code;
 }

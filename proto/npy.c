@@ -234,6 +234,16 @@ enum gemmd_error npy_decode_header(const void *bytes, uint64_t length, enum gemm
     return GEMMD_OK;
 }
 
+uint64_t npy_overlap(const struct body_front *front, uint64_t data_at, uint64_t at)
+{
+    enum { LOOK_BACK_BYTES = 4096 };
+    for (uint64_t bytes = 1; bytes <= at - data_at && bytes <= LOOK_BACK_BYTES; bytes++)
+        if (front->received >= at - bytes + sizeof magic &&
+            memcmp(front->bytes + at - bytes, magic, sizeof magic) == 0)
+            return bytes;
+    return 0;
+}
+
 enum gemmd_error npy_decode_front(struct body_front *front, uint64_t *at, enum gemmd_dtype carrier,
                                   struct tensor *tensor, struct fault *fault)
 {

@@ -22,6 +22,16 @@ enum {
     NPY_HEADER_MAX = 256          /* size in bytes of npy_header's buffer; a multiple of 64 */
 };
 
+/* The array before the next one of a body: its name in messages (NULL: there is none), and the
+ * offset of its data. */
+struct npy_before {
+    const char *title;
+    uint64_t data_at;
+};
+/* How many bytes before `at` an .npy array begins within the data from `data_at` to `at`, which
+ * then are too short; at most 4096. 0: none begins there. */
+uint64_t npy_overlap(const struct body_front *front, uint64_t data_at, uint64_t at);
+
 /* Reads the array at the start of `bytes`, of which `length` bytes are given. `*consumed` becomes
  * the number of bytes that the array takes, header included; the rest of `bytes` is not read.
  * NumPy has no name for bf16 and f8_e4m3. An array of "V2" is always read as bf16, and an array of

@@ -140,18 +140,28 @@ enum gemmd_error operand_layout_bind(const struct operand_layout *layout,
 }
 
 enum gemmd_error operand_read_npy(const struct operand_table *table, uint32_t operand,
-                                  struct body_front *front, uint64_t *at, enum gemmd_dtype carrier,
-                                  struct tensor *tensor, struct fault *fault)
+                                  struct npy_before *before, struct body_front *front, uint64_t *at,
+                                  enum gemmd_dtype carrier, struct tensor *tensor,
+                                  struct fault *fault)
 {
     const char *title = table->operands[operand].title;
     struct fault reason = {0};
     enum gemmd_error code = npy_decode_front(front, at, carrier, tensor, &reason);
     if (code == GEMMD_ERR_CONFLICT)
         return code;
+    const uint64_t missing =
+        code == GEMMD_OK || before->title == NULL ? 0 : npy_overlap(front, before->data_at, *at);
+    if (missing > 0)
+        return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
+                         "%s: the .npy array lacks %" PRIu64
+                         " bytes of its shape: that of %s starts "
+                         "too early",
+                         before->title, missing, title);
     if (code != GEMMD_OK)
         return fault_set(fault, code, reason.field, "%s: %s", title, reason.detail);
     if (!operand_is_there(tensor))
         return fault_set(fault, GEMMD_ERR_MALFORMED, NULL, "%s%s", title, table->npy_scalar);
+    *before = (struct npy_before){.title = title, .data_at = *at - tensor->bytes};
     return GEMMD_OK;
 }
 
@@ -189,6 +199,7 @@ static enum gemmd_error bind_npy_front(const struct operand_table *table, const 
                                        struct body_front *front, enum gemmd_dtype carrier,
                                        struct tensor *tensors, struct fault *fault)
 {
+    struct npy_before before = {.title = NULL};
     uint64_t at = 0;
     for (uint32_t i = 0; i < table->count; i++) {
         if (!table->is_wanted(request, i))
@@ -197,7 +208,7 @@ static enum gemmd_error bind_npy_front(const struct operand_table *table, const 
             return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
                              "the body ends before the .npy array of %s", table->operands[i].title);
         const enum gemmd_error code =
-            operand_read_npy(table, i, front, &at, carrier, &tensors[i], fault);
+            operand_read_npy(table, i, &before, front, &at, carrier, &tensors[i], fault);
         if (code != GEMMD_OK)
             return code;
     }

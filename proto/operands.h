@@ -20,6 +20,7 @@
 
 #include "proto/body_front.h"
 #include "proto/error.h"
+#include "proto/npy.h"
 #include "proto/tensor.h"
 
 enum { OPERAND_TABLE_MAX = 6 };
@@ -113,11 +114,13 @@ enum gemmd_error operand_layout_bind(const struct operand_layout *layout,
                                      struct fault *fault);
 
 /* Reads the .npy array at offset `*at` of the body as the given operand, and sets `*at` to the end
- * of the array. npy.h describes `carrier`. An error's message names the operand.
+ * of the array, and `*before` to the array. npy.h describes `carrier`. An error's message names the
+ * operand, or the one before it if that one is short of bytes. Zeroed, `*before` is no array.
  * GEMMD_ERR_CONFLICT if the array's header has not been received completely. */
 enum gemmd_error operand_read_npy(const struct operand_table *table, uint32_t operand,
-                                  struct body_front *front, uint64_t *at, enum gemmd_dtype carrier,
-                                  struct tensor *tensor, struct fault *fault);
+                                  struct npy_before *before, struct body_front *front, uint64_t *at,
+                                  enum gemmd_dtype carrier, struct tensor *tensor,
+                                  struct fault *fault);
 /* Reads a safetensors body. Each tensor of the body is stored in `tensors` at the index of the
  * operand with the tensor's name; the other elements of `tensors` are not changed.
  * GEMMD_ERR_MALFORMED if no operand has the name of a tensor. GEMMD_ERR_CONFLICT if the body's

@@ -21,8 +21,7 @@ enum gemmd_error daemon_devices_choose_backend(const struct config *config,
     if (count > 0)
         *backend = GEMM_BACKEND_CUDA;
     else if (config->backend == CONFIG_BACKEND_CUDA)
-        return fault_set(fault, GEMMD_ERR_DEVICE_LOST, "backend",
-                         "there is no CUDA device (or this build has no CUDA)");
+        return fault_set(fault, GEMMD_ERR_DEVICE_LOST, "backend", "%s", device_cuda_absence());
     return GEMMD_OK;
 }
 

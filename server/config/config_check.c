@@ -89,8 +89,9 @@ static enum gemmd_error check_room(struct config_reader *reader, const char *nam
     config_source_text(reader, option_named("max-result"), source_of(reader, "max-result"), result);
     return config_fault(reader, option, source_of(reader, name),
                         "of %" PRIu64 " is too small for one request at both limits, %s of %" PRIu64
-                        " and %s of %" PRIu64,
-                        room, body, config->max_body_bytes, result, config->max_result_bytes);
+                        " and %s of %" PRIu64 "; --%s of %" PRIu64 " is enough",
+                        room, body, config->max_body_bytes, result, config->max_result_bytes, name,
+                        needed);
 }
 
 /* Checks that the options of TLS are given together. */

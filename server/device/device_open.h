@@ -24,6 +24,9 @@ struct device_choice {
  * process such an instance only if the environment names it. To be called before any other function
  * that uses CUDA, while the process has one thread. */
 void device_choice_show(const char *text);
+/* Why there is no CUDA device where none is found: that the build has no CUDA, or the host no
+ * device. Static. */
+const char *device_cuda_absence(void);
 /* Finds the devices of a backend that the text names. GEMMD_ERR_DEVICE_LOST: the host has no such
  * device, or its driver does not answer. GEMMD_ERR_USAGE: the text is malformed, names a device
  * twice, or names more than DEVICES_MAX devices. */

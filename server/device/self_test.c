@@ -117,6 +117,19 @@ static bool is_named(const char *kernel, const char *name, size_t length)
     return strlen(kernel) == length && memcmp(kernel, name, length) == 0;
 }
 
+/* Whether a name is in a list of names with ", " between them. */
+static bool is_listed(const char *names, const char *name)
+{
+    const size_t length = strlen(name);
+    for (const char *p = names; *p != '\0'; p += strspn(p, ", ")) {
+        const size_t one = strcspn(p, ",");
+        if (one == length && memcmp(p, name, length) == 0)
+            return true;
+        p += one;
+    }
+    return false;
+}
+
 /* Leaves out the kernels of that name, of all operations. Returns how many. */
 static uint32_t leave_out_one(struct device *device, const char *name, size_t length)
 {
@@ -134,6 +147,28 @@ static uint32_t leave_out_one(struct device *device, const char *name, size_t le
     return device->left_out_count - before;
 }
 
+static enum gemmd_error refuse_name(const struct device *device, const char *name, size_t length,
+                                    struct fault *fault)
+{
+    const struct gemm_device target = device_gemm(device);
+    char names[160] = "";
+    for (uint32_t o = 0; o < OPERATION_COUNT; o++) {
+        const struct operation_kernel *const *k =
+            operation_kernels(operation_table[o], target.backend);
+        for (; *k != NULL; k++) {
+            const size_t used = strlen(names);
+            if (operation_kernel_runs_on(operation_table[o], *k, &target) &&
+                !is_listed(names, (*k)->name))
+                snprintf(names + used, sizeof names - used, "%s%s", used > 0 ? ", " : "",
+                         (*k)->name);
+        }
+    }
+    return fault_set(fault, GEMMD_ERR_UNSUPPORTED, "without-kernels",
+                     "the %s backend has no kernel '%.*s' for --without-kernels; it has: %s",
+                     gemm_backend_name(target.backend), (int)(length < 32 ? length : 32), name,
+                     names);
+}
+
 /* Leaves out the kernels that the configuration names. */
 static enum gemmd_error leave_out_named(struct device *device, const char *names,
                                         struct fault *fault)
@@ -142,9 +177,7 @@ static enum gemmd_error leave_out_named(struct device *device, const char *names
     for (; name != NULL; name = *end == ',' ? end + 1 : NULL) {
         end = name + strcspn(name, ",");
         if (leave_out_one(device, name, (size_t)(end - name)) == 0)
-            return fault_set(fault, GEMMD_ERR_UNSUPPORTED, "without-kernels",
-                             "--without-kernels: this device has no kernel '%.*s'",
-                             (int)(end - name < 64 ? end - name : 64), name);
+            return refuse_name(device, name, (size_t)(end - name), fault);
     }
     return GEMMD_OK;
 }

@@ -1,6 +1,7 @@
 /* The functions of the CUDA backend in a build without CUDA. */
 #include <stddef.h>
 
+#include "server/device/device_open.h"
 #include "server/device/device_ops.h"
 #include "server/device/device_shm.h"
 
@@ -8,6 +9,11 @@ static enum gemmd_error without_cuda(struct fault *fault)
 {
     return fault_set(fault, GEMMD_ERR_UNSUPPORTED, "backend",
                      "this build of gemmd has no CUDA; it computes on the CPU");
+}
+
+const char *device_cuda_absence(void)
+{
+    return "this build of gemmd has no CUDA; --backend cpu is what it has";
 }
 
 enum gemmd_error device_cuda_count(uint32_t *count, struct fault *fault)

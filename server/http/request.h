@@ -20,6 +20,7 @@
 
 #include "proto/error.h"
 #include "proto/gemm_request.h"
+#include "proto/parameter.h"
 #include "server/base/inbox.h"
 #include "server/base/list.h"
 #include "server/base/trace_context.h"
@@ -197,6 +198,10 @@ static inline uint32_t request_default_priority(const struct request *request)
     return request->max_priority < GEMM_PRIORITY_DEFAULT ? request->max_priority
                                                          : GEMM_PRIORITY_DEFAULT;
 }
+/* Suggests a path for a decoded path that no endpoint serves: the same without slashes at its end,
+ * or the nearest one. Writes "; did you mean PATH?", or nothing, to `hint`, and returns `hint`.
+ * Clears request->name. */
+const char *route_hint(struct request *request, const char *path, char hint[PARAMETER_HINT_BYTES]);
 /* Whether the client announced a body that the endpoint has not accepted. */
 bool request_has_body(const struct request *request);
 /* Whether the connection is open. False after the daemon has ended the connection because its

@@ -66,20 +66,49 @@ static bool pattern_fits(const char *pattern, const char *path, struct request *
     return true;
 }
 
-/* Refuses a path that no endpoint serves, and suggests the nearest path that one does serve. */
-static enum gemmd_error refuse_path(struct request *request, const char *path)
+/* Whether an endpoint serves exactly this path, and not all paths below its own. */
+static bool is_served(struct request *request, const char *path)
 {
-    char hint[PARAMETER_HINT_BYTES];
+    for (const struct endpoint *const *list = request->server->routes; *list != NULL; list++)
+        for (const struct endpoint *e = *list; e->path != NULL; e++)
+            if (!e->unlisted && !has_below(e->path) && pattern_fits(e->path, path, request))
+                return true;
+    return false;
+}
+
+const char *route_hint(struct request *request, const char *path, char hint[PARAMETER_HINT_BYTES])
+{
+    char without[PARAMETER_HINT_BYTES];
     struct nearest search;
+    size_t length = strlen(path);
+    while (length > 1 && path[length - 1] == '/')
+        length--;
+    if (path[length] == '/' && length + sizeof "; did you mean ?" <= sizeof without) {
+        const char *rest = request->rest;
+        memcpy(without, path, length);
+        without[length] = '\0';
+        const bool served = is_served(request, without);
+        request->rest = rest;
+        request->name[0] = '\0';
+        if (served)
+            return parameter_hint(without, hint);
+    }
     nearest_start(&search, path, strlen(path));
     for (const struct endpoint *const *list = request->server->routes; *list != NULL; list++)
         for (const struct endpoint *e = *list; e->path != NULL; e++)
             if (!e->unlisted && strchr(e->path, '{') == NULL && !has_below(e->path) &&
                 e->path[1] != '\0')
                 nearest_offer(&search, e->path);
+    return parameter_hint(search.best, hint);
+}
+
+/* Refuses a path that no endpoint serves, and suggests one that an endpoint does serve. */
+static enum gemmd_error refuse_path(struct request *request, const char *path)
+{
+    char hint[PARAMETER_HINT_BYTES];
     return fault_set(&request->fault, GEMMD_ERR_NOT_FOUND, NULL,
                      "there is nothing at this path; /openapi.json lists all paths%s",
-                     parameter_hint(search.best, hint));
+                     route_hint(request, path, hint));
 }
 
 /* Looks up the names of the client's certificate, for a request without an Authorization header. */

@@ -72,7 +72,7 @@ static struct job *find_job(struct jobs *jobs, const char *id, const char *tenan
 {
     struct job *job = job_table_find(&jobs->table, id);
     if (job == NULL)
-        *code = fault_set(fault, GEMMD_ERR_NOT_FOUND, NULL, "there is no job with that id");
+        *code = fault_set(fault, GEMMD_ERR_NOT_FOUND, NULL, "there is no job '%.64s'", id);
     else if (strcmp(job->tenant, tenant) != 0)
         *code = fault_set(fault, GEMMD_ERR_FORBIDDEN, NULL, "the job belongs to another tenant");
     else if (job->state == JOB_EXPIRED)

@@ -2,12 +2,15 @@
 
 import io
 import json
+import re
 import struct
+import subprocess
 
 import ml_dtypes
 import numpy as np
 import pytest
 
+from daemon import PATIENCE_S
 from problem import assert_problem
 
 A = np.array([[0, 1], [2, 3]], np.float32)
@@ -275,3 +278,39 @@ def test_lying_headers_with_ml_dtypes(post):
     assert good.status_code == 200, good.text
     fine["b"]["dtype"] = "F8_E4M3"
     assert_problem(post({}, safetensors(fine, data), SAFETENSORS), 400, "shape takes")
+
+
+# ---- what explains a wrong body -------------------------------------------------------------------
+
+@pytest.mark.parametrize("path, query", [
+    ("gemm", "m=2&n=2&k=2"), ("attention", "heads=1&sq=1&skv=1&d=16"), ("reduce", "op=sum&shape=8"),
+    ("softmax", "shape=8"),
+    ("conv2d", "channels=1&height=2&width=2&filters=1&filter_h=2&filter_w=2")])
+def test_curl_is_told_how_to_send_bytes(path, query, url, tmp_path):
+    """`curl -d @FILE` ends at the first zero byte, and sends the same Content-Type as --data-binary."""
+    file = tmp_path / "operands.bin"
+    file.write_bytes(bytes(32))
+    told = subprocess.run(["curl", "-sS", "-d", f"@{file}", f"{url}/{path}?{query}"], capture_output=True, text=True,
+                          timeout=PATIENCE_S, check=True).stdout
+    assert re.search("body is 0 bytes.*--data-binary", json.loads(told)["detail"])
+    file.write_bytes(bytes(4))
+    told = subprocess.run(["curl", "-sS", "--data-binary", f"@{file}", "-H", "Content-Type: application/octet-stream",
+                           f"{url}/{path}?{query}"], capture_output=True, text=True, timeout=PATIENCE_S,
+                          check=True).stdout
+    assert "--data-binary" not in told
+
+
+@pytest.mark.parametrize("path, arrays, short, name, following", [
+    ("gemm", [A, B], 0, "A", "B"), ("gemm?bias=1", [A, B, A[0]], 1, "B", "bias"),
+    ("gemm?bias=1", [A, B, A[0]], 0, "A", "B"),
+    ("attention", [np.ones((1, 1, 1, 16), np.float16)] * 3, 0, "Q", "K"),
+    ("attention", [np.ones((1, 1, 1, 16), np.float16)] * 3, 1, "K", "V"),
+    ("softmax?lens=1", [np.ones(2, np.int32), A], 0, "the lengths", "X"),
+    ("conv2d", [A.reshape(1, 1, 2, 2), B.reshape(1, 1, 2, 2)], 0, "X", "W")])
+@pytest.mark.parametrize("missing", [1, 4, 8])
+def test_the_array_that_is_short_is_blamed(path, arrays, short, name, following, missing, url, session):
+    """An .npy array that lacks bytes of its shape moves the start of the array behind it."""
+    parts = [npy(array) for array in arrays]
+    parts[short] = parts[short][:-missing]
+    answer = session.post(f"{url}/{path}", data=b"".join(parts), headers={"Content-Type": NPY})
+    assert_problem(answer, 400, f"^{name}: the .npy array lacks {missing} bytes .*that of {following} starts too early")

@@ -1,8 +1,13 @@
 """Every kernel that /info names, asked for by its name."""
 
+import re
+import subprocess
+
 import pytest
 
+from daemon import PATIENCE_S
 from matrices import ACTS, OUTS, Problem, assert_right, random_operands
+from problem import assert_problem
 
 SHAPES = [(1, 1, 1), (1, 65, 33), (65, 1, 33), (65, 33, 1), (31, 33, 63), (127, 65, 129)]
 
@@ -88,3 +93,24 @@ def test_kernels_are_left_out_by_name(start):
     answer = daemon.session.post(f"{daemon.url}/gemm?m=1&n=1&k=1&kernel=tiled", data=bytes(8))
     assert answer.status_code == 422, answer.text
     assert daemon.session.post(f"{daemon.url}/gemm?m=1&n=1&k=1", data=bytes(8)).content == bytes(4)
+
+
+@pytest.mark.parametrize("op, query, size", [
+    ("gemm", "m=1&n=1&k=1", 8), ("attention", "heads=1&sq=1&skv=1&d=16&dtype=f32", 192),
+    ("reduce", "op=sum&shape=2", 8),
+    ("softmax", "shape=2", 8), ("conv2d", "channels=1&height=1&width=1&filters=1&filter_h=1&filter_w=1", 8)])
+def test_an_unknown_kernel_is_answered_with_those_of_the_operation(op, query, size, url, session):
+    info = session.get(f"{url}/info").json()
+    names = [kernel["name"] for kernel in info["kernels"] if kernel["op"] == op]
+    answer = session.post(f"{url}/{op}?{query}&kernel=nosuch", data=bytes(size))
+    assert_problem(answer, 422, field="kernel")
+    assert answer.json()["detail"] == (f"the {info['devices'][0]['backend']} backend has no kernel 'nosuch' for {op}; "
+                                       f"it has: {', '.join(['auto', *names])}")
+
+
+def test_a_kernel_that_cannot_be_left_out(gemmd):
+    """The start ends with the names that --without-kernels may have."""
+    result = subprocess.run([gemmd, "--listen", "127.0.0.1:0", "--backend", "cpu", "--without-kernels", "naive,nosuch"],
+                            capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    assert result.returncode == 1
+    assert re.search("the cpu backend has no kernel 'nosuch' for --without-kernels; it has: .*tiled", result.stderr)

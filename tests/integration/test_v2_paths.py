@@ -7,6 +7,7 @@ import pytest
 
 from daemon import PATIENCE_S
 from oip import HEADER, Input, body, infer
+from problem import assert_problem
 from test_jobs import eventually
 from wire import Wire, exchange, request
 
@@ -149,3 +150,18 @@ def test_a_daemon_that_leaves(start):
                                   timeout=PATIENCE_S).status_code == 200
         assert infer(daemon.url, "gemm_fp32", GOOD).status_code == 200
     daemon.process.terminate()
+
+
+@pytest.mark.parametrize("path", [
+    "/v2/health/live", "/v2/models/gemm_fp32", "/v2/models/gemm_fp32/infer", "/v2/models/gemm_fp32/versions/1/ready",
+    "/v2/models/stats", "/v2/repository/index", "/gemm", "/jobs", "/jobs/1/result", "/info"])
+@pytest.mark.parametrize("slashes", ["/", "//"])
+def test_a_slash_too_many_is_suggested_away(path, slashes, url, session):
+    for method in ("GET", "POST"):
+        answer = session.request(method, url + path + slashes)
+        assert_problem(answer, 404, f"did you mean {path}[?]$")
+
+
+def test_a_job_that_is_not_there_is_named(url, session):
+    for method, path in (("GET", ""), ("GET", "/result"), ("DELETE", "")):
+        assert_problem(session.request(method, f"{url}/jobs/no-such-one{path}"), 404, "there is no job 'no-such-one'")

@@ -189,11 +189,13 @@ START_TEST(what_is_said_of_products)
     const struct gemm_problem f32 = product(GEMMD_F32, SMALL), i8 = product(GEMMD_I8, SMALL),
                               f16 = product(GEMMD_F16, 13);
     refused(&operation_gemm, gpu(90, 0), "best", &f32, "kernel",
-            "the cuda backend has no kernel 'best'; it has: auto, fast, library, together, last");
+            "the cuda backend has no kernel 'best' for gemm; it has: auto, fast, library, "
+            "together, last");
     refused(&operation_gemm, gpu(80, 1u << LAST), "last", &f32, "kernel",
-            "the cuda backend has no kernel 'last'; it has: auto, library, together");
-    refused(&operation_gemm, gpu(80, 0), "fast", &f32, "kernel",
-            "the cuda backend has no kernel 'fast'; it has: auto, library, together, last");
+            "the cuda backend has no kernel 'last' for gemm; it has: auto, library, together");
+    refused(
+        &operation_gemm, gpu(80, 0), "fast", &f32, "kernel",
+        "the cuda backend has no kernel 'fast' for gemm; it has: auto, library, together, last");
     refused(&operation_gemm, gpu(90, 0), "library", &f16, "kernel",
             "kernel 'library' cannot compute f16 to f16 of 13 x 6 x 7 on the cuda backend; these "
             "can: fast, last");
@@ -208,7 +210,7 @@ START_TEST(what_is_said_of_other_operations)
     const struct softmax_problem f32 = softmax(GEMMD_F32, 100), f64 = softmax(GEMMD_F64, 4);
     const struct attention_problem attention = {.dtype = GEMMD_F32};
     refused(&operation_softmax, gpu(90, 0), "best", &f32, "kernel",
-            "the cuda backend has no softmax kernel 'best'; it has: plain, grouping");
+            "the cuda backend has no kernel 'best' for softmax; it has: auto, plain, grouping");
     refused(&operation_softmax, gpu(90, 0), "grouping", &f32, "kernel",
             "kernel 'grouping' cannot compute this softmax; kernel=auto can");
     refused(&operation_softmax, gpu(90, 0), "auto", &f64, "dtype",
@@ -217,7 +219,7 @@ START_TEST(what_is_said_of_other_operations)
             "softmax in f64 is not offered on the cuda backend; these types are: f32");
     /* The backend has no kernels for the operation. */
     refused(&operation_attention, gpu(90, 0), "plain", &attention, "kernel",
-            "the cuda backend has no attention kernel 'plain'; it has: none");
+            "the cuda backend has no kernel 'plain' for attention; it has: none");
     refused(&operation_attention, gpu(90, 0), "auto", &attention, "dtype",
             "attention in f32 is not offered on the cuda backend; these types are: none");
 }

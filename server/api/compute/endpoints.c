@@ -41,11 +41,24 @@ static bool compute_take_parameter(void *context, const char *name, const char *
     return parameter_set(target->table, target->request, name, value, target->fault) == GEMMD_OK;
 }
 
-static bool is_json_type(const char *type)
+static bool is_type(const char *type, const char *name)
 {
-    static const char json[] = "application/json";
-    return strncasecmp(type, json, sizeof json - 1) == 0 &&
-           (type[sizeof json - 1] == '\0' || strchr("; \t", type[sizeof json - 1]) != NULL);
+    const size_t length = strlen(name);
+    return strncasecmp(type, name, length) == 0 &&
+           (type[length] == '\0' || strchr("; \t", type[length]) != NULL);
+}
+
+/* Explains why the body is too short, if curl sent it: the option -d leaves line ends out and ends
+ * at a zero byte, and has the same Content-Type as --data-binary. */
+static void explain_short_form(struct request *request, const struct compute_call *call)
+{
+    const char *type = request_header(request, "Content-Type");
+    const struct fault fault = request->fault;
+    if (request->sized && request->body_bytes < call->layout.bytes && type != NULL &&
+        is_type(type, "application/x-www-form-urlencoded"))
+        fault_set(&request->fault, GEMMD_ERR_MALFORMED, fault.field,
+                  "%.180s; with curl, send the bytes by --data-binary: -d leaves bytes out",
+                  fault.detail);
 }
 
 /* Whether a body begins as a JSON object does. */
@@ -85,7 +98,7 @@ static enum gemmd_error read_body_format(struct request *request, struct compute
 {
     const char *type = request_header(request, "Content-Type");
     call->body_format = FORMAT_RAW;
-    if (type != NULL && is_json_type(type))
+    if (type != NULL && is_type(type, "application/json"))
         return fault_set(&request->fault, GEMMD_ERR_MEDIA_TYPE, NULL,
                          "Content-Type can be application/octet-stream, "
                          "application/vnd.safetensors or application/x-npy; POST "
@@ -286,8 +299,11 @@ static enum gemmd_error compute_admit(struct request *request, struct compute_ca
         code = compute_call_layout(call, &request->fault);
     if (code == GEMMD_OK)
         code = take_shared_memory(request);
-    if (code == GEMMD_OK)
+    if (code == GEMMD_OK) {
         code = compute_call_open(call, services, length, &request->fault);
+        if (code == GEMMD_ERR_MALFORMED && !call->shapes_inside)
+            explain_short_form(request, call);
+    }
     if (code == GEMMD_OK && becomes_job(request))
         code = compute_job_open(request);
     return code;

@@ -4,6 +4,7 @@
  * daemon does not support answer 501.
  */
 #include <jansson.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -184,9 +185,12 @@ static void v2_other_begin(struct request *request)
         v2_server_begin(request);
         return;
     }
+    char path[REQUEST_PATH_MAX], hint[PARAMETER_HINT_BYTES];
+    snprintf(path, sizeof path, "/v2/%s", request->rest);
     fault_set(&request->fault, GEMMD_ERR_NOT_FOUND, NULL,
               "there is nothing at this path; models have the version " MODEL_VERSION
-              ", and /openapi.json says what else there is");
+              ", and /openapi.json says what else there is%s",
+              route_hint(request, path, hint));
     request_refuse(request);
 }
 

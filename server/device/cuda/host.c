@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "server/device/device_open.h"
 #include "server/device/device_ops.h"
 
 enum gemmd_error cuda_open_failed(struct fault *fault, const char *call, cudaError_t error)
@@ -131,6 +132,11 @@ static bool is_meant_to_have_none(cudaError_t error)
         return false;
     return access("/proc/driver/nvidia", F_OK) != 0 ||
            (visible != NULL && (visible[0] == '\0' || strcmp(visible, "-1") == 0));
+}
+
+const char *device_cuda_absence(void)
+{
+    return "there is no CUDA device; --backend cpu computes without one";
 }
 
 enum gemmd_error device_cuda_count(uint32_t *count, struct fault *fault)
