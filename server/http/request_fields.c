@@ -30,7 +30,7 @@ static bool is_secret_name(const char *name)
         return false;
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         for (const char *p = name; *p != '\0'; p++)
-            if (strncasecmp(p, words[i], strlen(words[i])) == 0)
+            if ((*p | 0x20) == words[i][0] && strncasecmp(p, words[i], strlen(words[i])) == 0)
                 return true;
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
         if (length >= strlen(ends[i]) && strcasecmp(name + length - strlen(ends[i]), ends[i]) == 0)
