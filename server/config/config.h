@@ -35,6 +35,8 @@ struct config {
     enum config_action action;
     char *listen[CONFIG_LISTEN_MAX]; /* 127.0.0.1:8080 if not set and LISTEN_FDS has no sockets */
     uint32_t listen_count;
+    uint32_t socket_mode; /* of the files of Unix sockets; 0: as the umask leaves it */
+    char *socket_group;   /* of these files, by name or number; NULL: as the system chooses */
     enum config_backend backend;
     char *devices;                        /* the GPUs to compute on (device_open.h) */
     uint32_t streams;                     /* works that a GPU runs at a time */

@@ -11,6 +11,11 @@ static json_t *value_to_json(const struct config *config, const struct config_op
         return json_boolean(config_value_load(config, option));
     case CONFIG_KIND_SHARE:
         return json_real((double)config_value_load(config, option) / CONFIG_SHARE_ONE);
+    case CONFIG_KIND_MODE: {
+        char octal[32];
+        config_value_write(option, config_value_load(config, option), octal);
+        return json_string(octal);
+    }
     case CONFIG_KIND_CHOICE:
         return json_string(option->choices[config_value_load(config, option)]);
     case CONFIG_KIND_TEXT: {

@@ -25,6 +25,7 @@ enum config_kind {
     CONFIG_KIND_BYTES,
     CONFIG_KIND_TIME,  /* milliseconds */
     CONFIG_KIND_SHARE, /* a decimal from 0 to 1; stored in millionths */
+    CONFIG_KIND_MODE,  /* permissions of a file, written in octal */
     CONFIG_KIND_SWITCH,
     CONFIG_KIND_CHOICE,    /* an enum; its value is the index in `choices` */
     CONFIG_KIND_TEXT,      /* a char * */
@@ -59,8 +60,8 @@ struct config_option {
                                    set, or config_check.c computes the default, and `help` tells
                                    it */
     const char *const *choices; /* the words of a CHOICE, NULL-terminated */
-    uint64_t min, max;          /* least and largest value of a NUMBER, BYTES, TIME or SHARE */
-    size_t offset, size;        /* of the field in struct config; a number has 4 or 8 bytes */
+    uint64_t min, max;   /* least and largest value of a NUMBER, BYTES, TIME, SHARE or MODE */
+    size_t offset, size; /* of the field in struct config; a number has 4 or 8 bytes */
     enum config_kind kind;
     enum config_group group;
     uint32_t sources; /* where the option may be given: bits of enum config_source */
@@ -84,10 +85,11 @@ void config_option_variable(const struct config_option *option, char out[CONFIG_
 const char *config_group_title(enum config_group group);
 
 /* Reads the value of an option that is stored as a number: of kind NUMBER, BYTES, TIME, SHARE,
- * SWITCH or CHOICE. Returns false if the text is no such value or the value is out of range. */
+ * MODE, SWITCH or CHOICE. Returns false if the text is no such value or the value is out of range.
+ */
 bool config_value_read(const struct config_option *option, const char *text, uint64_t *out);
-/* Writes the value of an option of one of these kinds as text: a SHARE as a decimal, any other as a
- * whole number. */
+/* Writes the value of an option of one of these kinds as text: a SHARE as a decimal, a MODE in
+ * octal, any other as a whole number. */
 void config_value_write(const struct config_option *option, uint64_t value, char out[32]);
 /* Writes which values config_value_read takes for an option: "a whole number from 1 to 64". */
 void config_value_expected(const struct config_option *option, char out[CONFIG_TEXT_MAX]);

@@ -39,6 +39,16 @@ const struct config_option config_options[] = {
              "socket, or unix:@NAME for an abstract one. May be repeated; the daemon listens on at "
              "most 16 sockets. Port 0 takes a free port, which the log names. Sockets passed in "
              "LISTEN_FDS are served in addition, and in place of the default address."},
+    {SETTING("socket-mode", CONFIG_KIND_MODE, CONFIG_GROUP_LISTENING), FIELD(socket_mode),
+     .max = 0777, .standard = "0", .placeholder = "MODE", .private = true,
+     .help = "Permissions of the files of the Unix sockets in --listen, in octal: 0660 lets the "
+             "owner and the group connect. Sockets passed in LISTEN_FDS and abstract sockets keep "
+             "what they have. 0: the umask of the daemon decides."},
+    {SETTING("socket-group", CONFIG_KIND_TEXT, CONFIG_GROUP_LISTENING), FIELD(socket_group),
+     .placeholder = "GROUP", .private = true,
+     .help = "Group of the files of the Unix sockets in --listen, as a name or a number. The "
+             "daemon's user must be root or a member of the group. Without this option the "
+             "group is the one that the system gives to a new file."},
     {SETTING("io-threads", CONFIG_KIND_NUMBER, CONFIG_GROUP_LISTENING), FIELD(io_threads),
      .max = 256, .standard = "0", .placeholder = "N",
      .help =

@@ -1,5 +1,6 @@
 /* config_value.c - reads option values from text, and says which values an option takes. */
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "proto/number.h"
@@ -36,6 +37,16 @@ static bool read_share(const char *text, uint64_t *out)
     *out = (uint64_t)(share * CONFIG_SHARE_ONE + 0.5);
     if (share > 0 && *out == 0)
         *out = 1;
+    return true;
+}
+
+/* Reads up to four octal digits, as chmod(1) takes them. */
+static bool read_mode(const char *text, uint64_t *out)
+{
+    const size_t digits = strspn(text, "01234567");
+    if (digits == 0 || digits > 4 || text[digits] != '\0')
+        return false;
+    *out = strtoul(text, NULL, 8);
     return true;
 }
 
@@ -76,6 +87,9 @@ bool config_value_read(const struct config_option *option, const char *text, uin
     case CONFIG_KIND_SHARE:
         read = read_share(text, &value);
         break;
+    case CONFIG_KIND_MODE:
+        read = read_mode(text, &value);
+        break;
     case CONFIG_KIND_SWITCH:
         read = read_switch(text, out);
         return read;
@@ -97,6 +111,8 @@ void config_value_write(const struct config_option *option, uint64_t value, char
 {
     if (option->kind == CONFIG_KIND_SHARE)
         snprintf(out, 32, "%.6g", (double)value / CONFIG_SHARE_ONE);
+    else if (option->kind == CONFIG_KIND_MODE)
+        snprintf(out, 32, "%04" PRIo64, value);
     else
         snprintf(out, 32, "%" PRIu64, value);
 }
@@ -150,6 +166,10 @@ void config_value_expected(const struct config_option *option, char out[CONFIG_T
         break;
     case CONFIG_KIND_SHARE:
         snprintf(out, CONFIG_TEXT_MAX, "a number from 0 to 1, such as 0.01");
+        return;
+    case CONFIG_KIND_MODE:
+        snprintf(out, CONFIG_TEXT_MAX, "an octal number from 0 to 0%" PRIo64 ", such as 0660",
+                 option->max);
         return;
     case CONFIG_KIND_TIME:
         what = "a time";

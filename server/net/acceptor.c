@@ -15,7 +15,8 @@ struct acceptor {
     const struct config *config;
     struct log *log;
     acceptor_take *take;
-    struct http_server *server; /* borrowed */
+    struct http_server *server;  /* borrowed */
+    struct listen_access access; /* of the files of Unix sockets */
     struct listener listeners[CONFIG_LISTEN_MAX];
     uv_poll_t polls[CONFIG_LISTEN_MAX];
     uint32_t listener_count;
@@ -127,14 +128,17 @@ static enum gemmd_error open_listeners(struct acceptor *acceptor, struct fault *
         listen_inherit(acceptor->listeners, CONFIG_LISTEN_MAX, &acceptor->listener_count, fault);
     if (code == GEMMD_OK)
         match_inherited(acceptor);
+    if (code == GEMMD_OK)
+        code =
+            listen_access_find(config->socket_mode, config->socket_group, &acceptor->access, fault);
     for (uint32_t i = 0; code == GEMMD_OK && i < config->listen_count; i++) {
         if (has_listener(acceptor, config->listen[i]))
             continue;
         if (acceptor->listener_count == CONFIG_LISTEN_MAX)
             return fault_set(fault, GEMMD_ERR_USAGE, "listen",
                              "at most %d sockets can be listened on", (int)CONFIG_LISTEN_MAX);
-        code =
-            listen_open(config->listen[i], &acceptor->listeners[acceptor->listener_count], fault);
+        code = listen_open(config->listen[i], &acceptor->access,
+                           &acceptor->listeners[acceptor->listener_count], fault);
         if (code == GEMMD_OK)
             acceptor->listener_count++;
     }
@@ -170,8 +174,11 @@ static enum gemmd_error check_exposure(const struct acceptor *acceptor, struct f
 
 enum gemmd_error acceptor_check(const struct config *config, struct fault *fault)
 {
-    if (!lets_strangers_in(config) || config->allow_insecure_network)
-        return GEMMD_OK;
+    struct listen_access access;
+    enum gemmd_error found =
+        listen_access_find(config->socket_mode, config->socket_group, &access, fault);
+    if (found != GEMMD_OK || !lets_strangers_in(config) || config->allow_insecure_network)
+        return found;
     for (uint32_t i = 0; i < config->listen_count; i++) {
         struct address address;
         struct sockaddr_storage name = {0};
@@ -233,9 +240,16 @@ uint32_t acceptor_sockets(const struct acceptor *acceptor,
 
 void acceptor_own(struct acceptor *acceptor)
 {
-    for (uint32_t i = 0; i < acceptor->listener_count; i++)
-        if (acceptor->listeners[i].configured != NULL && acceptor->listeners[i].inherited)
-            listen_own(&acceptor->listeners[i]);
+    for (uint32_t i = 0; i < acceptor->listener_count; i++) {
+        struct listener *listener = &acceptor->listeners[i];
+        struct fault fault = {.code = GEMMD_OK};
+        if (listener->configured == NULL || !listener->inherited)
+            continue;
+        listen_own(listener);
+        /* The old process may have had other options. */
+        if (listen_permit(listener, &acceptor->access, &fault) != GEMMD_OK)
+            log_event(acceptor->log, CONFIG_LOG_WARNING, "%s", fault.detail);
+    }
 }
 
 void acceptor_disown(struct acceptor *acceptor)

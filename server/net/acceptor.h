@@ -30,8 +30,9 @@ enum gemmd_error acceptor_create(uv_loop_t *loop, const struct config *config, s
                                  acceptor_take *take, struct http_server *server,
                                  struct acceptor **acceptor, struct fault *fault);
 /* Finds out, without opening a socket, whether acceptor_create would refuse an address of --listen
- * because other hosts may reach the address and every request would be accepted. GEMMD_ERR_USAGE,
- * or GEMMD_ERR_IO if a host name cannot be resolved. Any thread. */
+ * because other hosts may reach the address and every request would be accepted, or --socket-group
+ * because there is no such group. GEMMD_ERR_USAGE, or GEMMD_ERR_IO if a host name cannot be
+ * resolved. */
 enum gemmd_error acceptor_check(const struct config *config, struct fault *fault);
 /* Logs the addresses that are listened on. With `open_to_all` (requests need no token), each
  * address that other hosts may reach gets a warning. */
@@ -45,7 +46,8 @@ void acceptor_start(struct acceptor *acceptor);
 uint32_t acceptor_sockets(const struct acceptor *acceptor,
                           struct handover_socket sockets[CONFIG_LISTEN_MAX]);
 /* acceptor_own makes this process the owner of the files of the Unix sockets in --listen, which it
- * removes when it closes the sockets. acceptor_disown leaves the files to another process. */
+ * removes when it closes the sockets, and gives them --socket-mode and --socket-group.
+ * acceptor_disown leaves the files to another process. */
 void acceptor_own(struct acceptor *acceptor);
 void acceptor_disown(struct acceptor *acceptor);
 /* Stops accepting without closing the listening sockets: new connections wait in the backlog. */

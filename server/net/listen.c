@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "proto/number.h"
 #include "server/base/address.h"
 #include "server/base/inherited_sockets.h"
 
@@ -67,7 +69,53 @@ static enum gemmd_error open_socket(const char *text, sa_family_t family, int *o
     return error;
 }
 
-enum gemmd_error listen_open(const char *text, struct listener *listener, struct fault *fault)
+enum gemmd_error listen_access_find(uint32_t mode, const char *group, struct listen_access *access,
+                                    struct fault *fault)
+{
+    *access = (struct listen_access){.mode = (mode_t)mode};
+    if (group == NULL)
+        return GEMMD_OK;
+    const struct group *entry = getgrnam(group);
+    uint64_t number;
+    if (entry != NULL)
+        access->group = entry->gr_gid;
+    else if (number_u64(group, &number) && number < UINT32_MAX)
+        access->group = (gid_t)number;
+    else
+        return fault_set(fault, GEMMD_ERR_USAGE, "socket-group", "there is no group %.80s", group);
+    access->has_group = true;
+    return GEMMD_OK;
+}
+
+/* The file is changed through a descriptor, so that nobody can put a link to another file in its
+ * place: chmod follows links. */
+enum gemmd_error listen_permit(const struct listener *listener, const struct listen_access *access,
+                               struct fault *fault)
+{
+    const char *path = listener->address + strlen("unix:");
+    char file[32];
+    struct stat status;
+    enum gemmd_error error = GEMMD_OK;
+    if (!listener->is_unix || path[0] == '@' || (access->mode == 0 && !access->has_group))
+        return GEMMD_OK;
+    const int fd = open(path, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return io_fault(fault, "set the permissions of", path);
+    snprintf(file, sizeof file, "/proc/self/fd/%d", fd);
+    if (fstat(fd, &status) != 0 || !S_ISSOCK(status.st_mode))
+        error = fault_set(fault, GEMMD_ERR_IO, "listen", "%.120s is not a socket any more", path);
+    else if (access->has_group && fchownat(fd, "", (uid_t)-1, access->group, AT_EMPTY_PATH) != 0)
+        error = fault_set(fault, GEMMD_ERR_IO, "socket-group", "cannot set the group of %.120s: %s",
+                          path, strerror(errno));
+    else if (access->mode != 0 && chmod(file, access->mode) != 0)
+        error = fault_set(fault, GEMMD_ERR_IO, "socket-mode",
+                          "cannot set the permissions of %.120s: %s", path, strerror(errno));
+    close(fd);
+    return error;
+}
+
+enum gemmd_error listen_open(const char *text, const struct listen_access *access,
+                             struct listener *listener, struct fault *fault)
 {
     int fd = -1;
     struct address address;
@@ -96,6 +144,12 @@ enum gemmd_error listen_open(const char *text, struct listener *listener, struct
         listener->device = status.st_dev;
         listener->inode = status.st_ino;
     }
+    listener->is_unix = address.is_unix;
+    if (address.is_unix)
+        address_text(&name, length, listener->address, sizeof(listener->address));
+    error = listen_permit(listener, access, fault);
+    if (error != GEMMD_OK)
+        goto remove_file;
     length = sizeof(name);
     if (listen(fd, BACKLOG) != 0 || getsockname(fd, (struct sockaddr *)&name, &length) != 0) {
         error = io_fault(fault, "listen on", text);
@@ -103,7 +157,6 @@ enum gemmd_error listen_open(const char *text, struct listener *listener, struct
     }
     listener->fd = fd;
     listener->configured = text;
-    listener->is_unix = address.is_unix;
     address_text(&name, length, listener->address, sizeof(listener->address));
     return GEMMD_OK;
 

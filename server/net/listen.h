@@ -28,9 +28,27 @@ struct listener {
     ino_t inode;
 };
 
+/* Who may connect to a Unix socket: the permissions and the group of its file. */
+struct listen_access {
+    mode_t mode; /* 0: as the umask leaves it */
+    gid_t group;
+    bool has_group; /* false: the system chooses the group */
+};
+
+/* Reads the options --socket-mode and --socket-group. `group` is a name or a number; NULL: the
+ * system chooses. GEMMD_ERR_USAGE: there is no such group. */
+enum gemmd_error listen_access_find(uint32_t mode, const char *group, struct listen_access *access,
+                                    struct fault *fault);
+/* Gives the file of a Unix socket its permissions and its group. Does nothing for another socket,
+ * or if `access` leaves both to the system. */
+enum gemmd_error listen_permit(const struct listener *listener, const struct listen_access *access,
+                               struct fault *fault);
+
 /* Binds a socket to an address, which is borrowed, and listens. The file of a Unix socket on which
- * no process listens is replaced. Any other file of that name is an error. */
-enum gemmd_error listen_open(const char *address, struct listener *listener, struct fault *fault);
+ * no process listens is replaced. Any other file of that name is an error. Nobody can connect
+ * before the file has the permissions of `access`. */
+enum gemmd_error listen_open(const char *address, const struct listen_access *access,
+                             struct listener *listener, struct fault *fault);
 /* Closes a socket, and removes the file of a Unix socket if the file is still this socket's. */
 void listen_close(struct listener *listener);
 

@@ -194,6 +194,20 @@ def test_the_new_process_reads_its_options_again(start, tmp_path):
             exchange(str(first), GOOD)
 
 
+def test_the_new_process_sets_the_permissions_of_its_socket(start, tmp_path):
+    file, path = tmp_path / "gemmd.json", tmp_path / "gemmd.sock"
+    file.write_text(f'{{"listen": ["unix:{path}"], "socket-mode": "0600"}}')
+    daemon = start("--config", file, listen=(), ready=False)
+    daemon.wait_until_listening()
+    assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
+    file.write_text(f'{{"listen": ["unix:{path}"], "socket-mode": "0660"}}')
+    with ending(daemon):
+        replace(daemon, daemon.pid)
+        assert stat.S_IMODE(os.stat(path).st_mode) == 0o660
+        assert daemon.process.wait(PATIENCE_S) == 0
+        assert exchange(str(path), GOOD).status == 200
+
+
 def test_the_program_that_runs_is_the_file_of_now(start, gemmd, tmp_path):
     program = tmp_path / "gemmd"
     shutil.copy(gemmd, program)

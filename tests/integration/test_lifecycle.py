@@ -1,5 +1,6 @@
 """Starting, options and their sources, sockets from elsewhere, draining, ending."""
 
+import grp
 import json
 import os
 import pathlib
@@ -236,6 +237,42 @@ def test_unix_socket(start, tmp_path, gemmd):
     assert exchange(path, GOOD).body == RIGHT
     daemon.stop()
     assert not os.path.exists(path), "its file stays behind"
+
+
+def test_mode_and_group_of_a_unix_socket(start, tmp_path):
+    """The daemon's own group by its number, which needs no root. The umask of the daemon does not count."""
+    path = tmp_path / "gemmd.sock"
+    daemon = start("--socket-mode", "0626", "--socket-group", os.getgid(), listen=(f"unix:{path}", "127.0.0.1:0"))
+    file = os.stat(path)
+    assert (stat.S_IMODE(file.st_mode), file.st_gid) == (0o626, os.getgid())
+    assert exchange(str(path), GOOD).body == RIGHT
+    daemon.stop()
+    assert not path.exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can choose a group that it is not in")
+@pytest.mark.parametrize("group", ["12345", grp.getgrgid(1).gr_name])
+def test_group_of_a_unix_socket(group, start, tmp_path):
+    path = tmp_path / "gemmd.sock"
+    start("--socket-group", group, listen=(f"unix:{path}",))
+    file = os.stat(path)
+    assert file.st_gid == (12345 if group == "12345" else 1)
+    umask = os.umask(0)
+    os.umask(umask)
+    assert stat.S_IMODE(file.st_mode) == 0o777 & ~umask, "the umask decides"
+
+
+@pytest.mark.parametrize("arguments, status, says", [
+    (("--socket-mode", "0680"), 2, '--socket-mode is "0680"; it must be an octal number from 0 to 0777, such as 0660'),
+    (("--socket-group", "no-such-group"), 1, "there is no group no-such-group (--socket-group)"),
+])
+@pytest.mark.parametrize("check", [["--check-config"], []], ids=["check-config", "start"])
+def test_mode_and_group_that_cannot_be(arguments, status, says, check, gemmd, tmp_path):
+    path = tmp_path / "gemmd.sock"
+    result = run(gemmd, "--listen", f"unix:{path}", *arguments, *check)
+    assert result.returncode == status
+    assert says in result.stderr
+    assert not path.exists()
 
 
 def test_stale_unix_socket_is_replaced(start, tmp_path):

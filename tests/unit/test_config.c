@@ -209,6 +209,7 @@ static const char *const bad_values[][8] = {
     [CONFIG_KIND_TIME] = {"x", "-1s", "1.5s", "10d", "99999999999999999999", "9999999h", "1 s",
                           "s"},
     [CONFIG_KIND_SHARE] = {"x", "-1", "1.01", "2", "50%", "nan", " 1", "0x1"},
+    [CONFIG_KIND_MODE] = {"x", "-1", "0680", "1777", "00660", "0x1b0", " 1", "u=rw"},
     [CONFIG_KIND_SWITCH] = {"maybe", "2", "TRUE", "-", "y", "nope", "onn", "truefalse"},
     [CONFIG_KIND_CHOICE] = {"maybe", "0", "AUTO", "-", "json,text", "infos", "cpu ", "warn"},
     [CONFIG_KIND_ADDRESSES] = {"8080", ":8080", "127.0.0.1", "127.0.0.1:65536", "::1:80", "[::1]",

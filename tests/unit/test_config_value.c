@@ -14,6 +14,7 @@ static const struct config_option kinds[] = {
     [CONFIG_KIND_BYTES] = {.kind = CONFIG_KIND_BYTES, .min = 0, .max = UINT64_C(1) << 40},
     [CONFIG_KIND_TIME] = {.kind = CONFIG_KIND_TIME, .min = 1, .max = 7200000},
     [CONFIG_KIND_SHARE] = {.kind = CONFIG_KIND_SHARE, .max = CONFIG_SHARE_ONE},
+    [CONFIG_KIND_MODE] = {.kind = CONFIG_KIND_MODE, .max = 0777},
     [CONFIG_KIND_SWITCH] = {.kind = CONFIG_KIND_SWITCH},
     [CONFIG_KIND_CHOICE] = {.kind = CONFIG_KIND_CHOICE, .choices = choices},
 };
@@ -40,6 +41,9 @@ static const struct {
     {CONFIG_KIND_SHARE, "0.25", 250000},
     {CONFIG_KIND_SHARE, "1e-3", 1000},
     {CONFIG_KIND_SHARE, "1e-300", 1},
+    {CONFIG_KIND_MODE, "0660", 0660},
+    {CONFIG_KIND_MODE, "777", 0777},
+    {CONFIG_KIND_MODE, "0", 0},
     {CONFIG_KIND_SWITCH, "true", 1},
     {CONFIG_KIND_SWITCH, "false", 0},
     {CONFIG_KIND_SWITCH, "1", 1},
@@ -73,6 +77,9 @@ static const struct {
     {CONFIG_KIND_CHOICE, ""},        {CONFIG_KIND_SHARE, "1.01"},
     {CONFIG_KIND_SHARE, "-0.1"},     {CONFIG_KIND_SHARE, "50%"},
     {CONFIG_KIND_SHARE, "nan"},      {CONFIG_KIND_SHARE, ""},
+    {CONFIG_KIND_MODE, ""},          {CONFIG_KIND_MODE, "0680"},
+    {CONFIG_KIND_MODE, "1777"},      {CONFIG_KIND_MODE, "00660"},
+    {CONFIG_KIND_MODE, "u=rw"},
 };
 
 START_TEST(refuses_bad_values)
@@ -95,6 +102,8 @@ START_TEST(says_what_it_expects)
     ck_assert_str_eq(text, "a time from 1ms to 2h, such as 500ms, 10s or 2m");
     config_value_expected(&kinds[CONFIG_KIND_SHARE], text);
     ck_assert_str_eq(text, "a number from 0 to 1, such as 0.01");
+    config_value_expected(&kinds[CONFIG_KIND_MODE], text);
+    ck_assert_str_eq(text, "an octal number from 0 to 0777, such as 0660");
     config_value_expected(&kinds[CONFIG_KIND_CHOICE], text);
     ck_assert_str_eq(text, "one of first, second");
 }

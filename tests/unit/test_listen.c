@@ -17,6 +17,9 @@
 #include "server/base/inherited_sockets.h"
 #include "server/net/listen.h"
 
+/* The umask decides who may connect. */
+static const struct listen_access as_it_is = {0};
+
 #define COUNT(array) (int)(sizeof(array) / sizeof((array)[0]))
 
 static const struct {
@@ -117,7 +120,8 @@ static struct listener open_listener(const char *address)
 {
     struct listener listener;
     struct fault fault = {0};
-    ck_assert_msg(listen_open(address, &listener, &fault) == GEMMD_OK, "%s", fault.detail);
+    ck_assert_msg(listen_open(address, &as_it_is, &listener, &fault) == GEMMD_OK, "%s",
+                  fault.detail);
     return listener;
 }
 
@@ -128,7 +132,7 @@ START_TEST(serves_what_it_reports)
 {
     struct listener listener;
     struct fault fault = {0};
-    enum gemmd_error error = listen_open(served[_i], &listener, &fault);
+    enum gemmd_error error = listen_open(served[_i], &as_it_is, &listener, &fault);
     if (error == GEMMD_ERR_IO && strstr(served[_i], "::1") && access("/proc/net/if_inet6", F_OK))
         return; /* a machine without IPv6 */
     ck_assert_msg(error == GEMMD_OK, "%s", fault.detail);
@@ -171,7 +175,7 @@ START_TEST(tells_who_may_reach_it)
 {
     struct listener listener;
     struct fault fault = {0};
-    enum gemmd_error error = listen_open(reach[_i].address, &listener, &fault);
+    enum gemmd_error error = listen_open(reach[_i].address, &as_it_is, &listener, &fault);
     if (error == GEMMD_ERR_IO && strstr(reach[_i].address, "::") &&
         access("/proc/net/if_inet6", F_OK))
         return; /* a machine without IPv6 */
@@ -230,8 +234,8 @@ START_TEST(without_descriptors_there_is_no_socket)
     ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &before), 0);
     const struct rlimit none = {0, before.rlim_max};
     ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &none), 0);
-    const enum gemmd_error tcp = listen_open("127.0.0.1:0", &listener, &fault);
-    const enum gemmd_error probe = listen_open("unix:socket", &listener, &fault);
+    const enum gemmd_error tcp = listen_open("127.0.0.1:0", &as_it_is, &listener, &fault);
+    const enum gemmd_error probe = listen_open("unix:socket", &as_it_is, &listener, &fault);
     ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &before), 0);
     ck_assert_int_eq(tcp, GEMMD_ERR_IO);
     ck_assert_int_eq(probe, GEMMD_ERR_IO);
@@ -247,7 +251,7 @@ START_TEST(port_zero_becomes_the_real_port)
     ck_assert_uint_gt(port_of(listener.address), 0);
     struct listener second;
     struct fault fault = {0};
-    ck_assert_int_eq(listen_open(listener.address, &second, &fault), GEMMD_ERR_IO);
+    ck_assert_int_eq(listen_open(listener.address, &as_it_is, &second, &fault), GEMMD_ERR_IO);
     ck_assert_ptr_nonnull(strstr(fault.detail, strerror(EADDRINUSE)));
     ck_assert_int_eq(second.fd, -1);
     listen_close(&second); /* harmless after a failure */
@@ -260,7 +264,8 @@ START_TEST(unresolvable_host)
     struct listener listener;
     struct fault fault = {0};
     /* An interface that isn't there: fails without asking a name server. */
-    ck_assert_int_eq(listen_open("[fe80::1%no-such-if]:80", &listener, &fault), GEMMD_ERR_IO);
+    ck_assert_int_eq(listen_open("[fe80::1%no-such-if]:80", &as_it_is, &listener, &fault),
+                     GEMMD_ERR_IO);
     ck_assert_ptr_nonnull(strstr(fault.detail, "fe80::1%no-such-if cannot be resolved"));
 }
 END_TEST
@@ -312,7 +317,7 @@ START_TEST(live_socket_file_is_left_alone)
     in_new_directory(path);
     struct listener alive = open_listener("unix:socket"), second;
     struct fault fault = {0};
-    ck_assert_int_eq(listen_open("unix:socket", &second, &fault), GEMMD_ERR_IO);
+    ck_assert_int_eq(listen_open("unix:socket", &as_it_is, &second, &fault), GEMMD_ERR_IO);
     ck_assert_ptr_nonnull(strstr(fault.detail, "in use"));
     int client = connect_to("unix:socket");
     ck_assert_int_ge(client, 0);
@@ -330,11 +335,12 @@ START_TEST(other_files_are_left_alone)
     ck_assert_int_eq(symlink("nowhere", "link"), 0);
     struct listener listener;
     struct fault fault = {0};
-    ck_assert_int_eq(listen_open("unix:file", &listener, &fault), GEMMD_ERR_IO);
+    ck_assert_int_eq(listen_open("unix:file", &as_it_is, &listener, &fault), GEMMD_ERR_IO);
     ck_assert_ptr_nonnull(strstr(fault.detail, "not a socket"));
-    ck_assert_int_eq(listen_open("unix:link", &listener, &fault), GEMMD_ERR_IO);
-    ck_assert_int_eq(listen_open("unix:missing/socket", &listener, &fault), GEMMD_ERR_IO);
-    ck_assert_int_eq(listen_open("unix:file/socket", &listener, &fault), GEMMD_ERR_IO);
+    ck_assert_int_eq(listen_open("unix:link", &as_it_is, &listener, &fault), GEMMD_ERR_IO);
+    ck_assert_int_eq(listen_open("unix:missing/socket", &as_it_is, &listener, &fault),
+                     GEMMD_ERR_IO);
+    ck_assert_int_eq(listen_open("unix:file/socket", &as_it_is, &listener, &fault), GEMMD_ERR_IO);
     ck_assert_ptr_nonnull(strstr(fault.detail, "examine"));
     ck_assert_int_eq(unlink("file"), 0);
     ck_assert_int_eq(unlink("link"), 0);
@@ -429,7 +435,7 @@ static void place(int fd, int index)
 static struct listener opened_high(const char *address)
 {
     struct listener listener;
-    EXPECT(listen_open(address, &listener, NULL) == GEMMD_OK);
+    EXPECT(listen_open(address, &as_it_is, &listener, NULL) == GEMMD_OK);
     int high = fcntl(listener.fd, F_DUPFD, 20);
     EXPECT(high >= 20);
     close(listener.fd);
