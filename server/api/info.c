@@ -178,7 +178,23 @@ static void version_begin(struct request *request)
 
 static void openapi_begin(struct request *request)
 {
-    respond_static(request, 200, "application/json", openapi_json, openapi_json_length);
+    static const char server[] = "\"url\": \"/\"";
+    const char *base = request->config->base_path;
+    if (base == NULL) {
+        respond_static(request, 200, "application/json", openapi_json, openapi_json_length);
+        return;
+    }
+    /* The base path replaces the slash. */
+    const char *slash = strstr(openapi_json, server) + sizeof server - 3;
+    const struct payload payload = {
+        .parts = {{openapi_json, (size_t)(slash - openapi_json)},
+                  {base, strlen(base)},
+                  {slash + 1, (size_t)(openapi_json + openapi_json_length - slash - 1)}},
+        .count = 3};
+    struct headers headers;
+    headers_clear(&headers);
+    headers_add(&headers, "Content-Type", "application/json");
+    respond(request, 200, &headers, &payload);
 }
 
 #define GET(at, needed, function)                                                                  \

@@ -179,6 +179,40 @@ static enum gemmd_error check_connections(struct config_reader *reader)
                         config->max_connections_per_address, total, config->max_connections);
 }
 
+/* Whether a text is one or more segments of a path, each with a slash before it. Segments of dots
+ * would be removed when a client resolves a reference. */
+static bool is_base_path(const char *text)
+{
+    static const char marks[] = "-._~";
+    enum { BASE_PATH_MAX = 128 };
+    if (strlen(text) > BASE_PATH_MAX)
+        return false;
+    do {
+        const char *segment = text + 1;
+        if (*text != '/')
+            return false;
+        for (text = segment; *text != '\0' && *text != '/'; text++)
+            if (!(*text >= '0' && *text <= '9') && !(*text >= 'a' && *text <= 'z') &&
+                !(*text >= 'A' && *text <= 'Z') && strchr(marks, *text) == NULL)
+                return false;
+        if (strspn(segment, ".") == (size_t)(text - segment))
+            return false;
+    } while (*text != '\0');
+    return true;
+}
+
+/* Checks the options for a daemon behind a proxy. */
+static enum gemmd_error check_proxy(struct config_reader *reader)
+{
+    const struct config *config = reader->config;
+    if (config->base_path != NULL && !is_base_path(config->base_path))
+        return config_fault(reader, option_named("base-path"), source_of(reader, "base-path"),
+                            "of '%.60s' is not a path such as /gemmd: it begins with a slash, does "
+                            "not end with one, and has letters, digits and -._~, 128 at most",
+                            config->base_path);
+    return GEMMD_OK;
+}
+
 enum gemmd_error config_check(struct config_reader *reader)
 {
     enum gemmd_error error = check_tls(reader);
@@ -194,5 +228,7 @@ enum gemmd_error config_check(struct config_reader *reader)
         error = check_otlp(reader);
     if (error == GEMMD_OK)
         error = check_connections(reader);
+    if (error == GEMMD_OK)
+        error = check_proxy(reader);
     return error;
 }

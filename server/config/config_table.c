@@ -129,6 +129,12 @@ const struct config_option config_options[] = {
     {SETTING("tls-priorities", CONFIG_KIND_TEXT, CONFIG_GROUP_LISTENING), FIELD(tls_priorities),
      .standard = "NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2", .placeholder = "STRING",
      .private = true, .help = "Versions and ciphers of TLS, as a priority string of GnuTLS."},
+    {SETTING("base-path", CONFIG_KIND_TEXT, CONFIG_GROUP_LISTENING), FIELD(base_path),
+     .placeholder = "PATH", .private = true,
+     .help = "Path under which a reverse proxy serves the daemon, such as /gemmd, if the proxy "
+             "removes the path from the requests that it forwards. The daemon puts the path in "
+             "front of each Location, and into the servers of /openapi.json. The links of the "
+             "pages are relative and need no option."},
     {SETTING("allow-insecure-network", CONFIG_KIND_SWITCH, CONFIG_GROUP_LISTENING),
      FIELD(allow_insecure_network), .standard = "false", .private = true,
      .help = "Listen on addresses that other hosts may reach although every request from there is "

@@ -24,12 +24,26 @@ static bool add_header(struct MHD_Response *response, const char *name, const ch
     return MHD_add_response_header(response, name, value) == MHD_YES;
 }
 
-static bool add_headers(struct MHD_Response *response, const struct headers *headers)
+/* Adds the Location of an answer, which a client finds below --base-path. */
+static bool add_location(const struct request *request, struct MHD_Response *response,
+                         const char *path)
 {
-    for (uint32_t i = 0; headers != NULL && i < headers->count; i++)
-        if (MHD_add_response_header(response, headers->entries[i].name,
-                                    headers->text + headers->entries[i].value) != MHD_YES)
+    const char *base = request->config->base_path;
+    char location[HEADERS_TEXT_MAX];
+    snprintf(location, sizeof location, "%s%s", base == NULL ? "" : base, path);
+    return add_header(response, "Location", location);
+}
+
+static bool add_headers(const struct request *request, struct MHD_Response *response,
+                        const struct headers *headers)
+{
+    for (uint32_t i = 0; headers != NULL && i < headers->count; i++) {
+        const char *name = headers->entries[i].name;
+        const char *value = headers->text + headers->entries[i].value;
+        if (strcmp(name, "Location") == 0 ? !add_location(request, response, value)
+                                          : !add_header(response, name, value))
             return false;
+    }
     return true;
 }
 
@@ -246,7 +260,7 @@ bool respond(struct request *request, int status, const struct headers *headers,
     payload.as_it_is = payload.as_it_is || digested;
     const uint64_t bytes = payload_bytes(&payload);
     struct MHD_Response *response = payload_response(request, &payload, bytes);
-    if (response == NULL || !add_headers(response, headers)) {
+    if (response == NULL || !add_headers(request, response, headers)) {
         MHD_destroy_response(response); /* calls payload->sent */
         respond_out_of_memory(request);
         return false;
@@ -289,7 +303,7 @@ bool respond_pieces(struct request *request, const struct headers *headers, uint
         if (response == NULL)
             free(pieces);
     }
-    if (response == NULL || !add_headers(response, headers)) {
+    if (response == NULL || !add_headers(request, response, headers)) {
         MHD_destroy_response(response); /* frees `pieces` */
         respond_out_of_memory(request);
         return false;
@@ -303,7 +317,7 @@ bool respond_stream(struct request *request, const struct headers *headers,
                     const struct stream_source *source)
 {
     struct MHD_Response *response = stream_response(request, source);
-    if (response == NULL || !add_headers(response, headers)) {
+    if (response == NULL || !add_headers(request, response, headers)) {
         MHD_destroy_response(response); /* calls source->freed */
         respond_out_of_memory(request);
         return false;
@@ -332,7 +346,7 @@ void respond_empty(struct request *request, int status, const struct headers *he
     struct MHD_Response *response =
         length == 0 ? MHD_create_response_from_buffer(0, NULL, MHD_RESPMEM_PERSISTENT)
                     : MHD_create_response_from_callback(length, 1, no_body, NULL, NULL);
-    if (response == NULL || !add_headers(response, headers)) {
+    if (response == NULL || !add_headers(request, response, headers)) {
         MHD_destroy_response(response);
         respond_out_of_memory(request);
         return;

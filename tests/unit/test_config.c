@@ -126,10 +126,13 @@ static void two_values(const struct config_option *option, char a[64], char b[64
         snprintf(a, 64, "true");
         snprintf(b, 64, "false");
         break;
-    case CONFIG_KIND_TEXT:
-        snprintf(a, 64, "http://one"); /* a good value of every text, URLs included */
-        snprintf(b, 64, "http://two");
+    case CONFIG_KIND_TEXT: {
+        /* A good value of every other text, URLs included, is a URL. */
+        const char *prefix = strcmp(option->name, "base-path") == 0 ? "/" : "http://";
+        snprintf(a, 64, "%sone", prefix);
+        snprintf(b, 64, "%stwo", prefix);
         break;
+    }
     case CONFIG_KIND_ADDRESSES:
         snprintf(a, 64, "127.0.0.1:1001");
         snprintf(b, 64, "unix:two");
