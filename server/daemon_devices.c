@@ -56,10 +56,10 @@ void daemon_devices_warn_of_memory(const struct config *config, struct log *log,
                   option_bytes, limit_bytes);
 }
 
-/* The cores or threads of one of `count` devices of the CPU backend; 0: all cores. */
+/* The threads of one of `count` devices of the CPU backend. */
 static uint32_t threads_of_each(const struct config *config, uint32_t count)
 {
-    if (config->cpu_threads != 0 || count == 1)
+    if (config->cpu_threads != 0)
         return config->cpu_threads;
     const uint32_t each = cores_usable() / count;
     return each > 1 ? each : 1;

@@ -54,8 +54,9 @@ const struct config_option config_options[] = {
      .help =
          "Threads that read requests and write answers. Unless --bulk-connections is 0, as "
          "many threads again serve the connections with large bodies. More threads serve more "
-         "small requests a second as long as cores are idle. 0: half of the cores of the daemon's "
-         "CPU affinity, at least 1 and at most 16; a container's quota is not looked at."},
+         "small requests a second as long as cores are idle. 0: half of the cores that the "
+         "daemon's CPU affinity and the CPU quota of its control groups, such as a container's, "
+         "allow; at least 1 and at most 16."},
     {SETTING("max-connections", CONFIG_KIND_NUMBER, CONFIG_GROUP_LISTENING), FIELD(max_connections),
      .min = 1, .max = 1000000, .standard = "8192", .placeholder = "N",
      .help = "Connections that may be open at a time, on all addresses together. A further "
@@ -169,14 +170,14 @@ const struct config_option config_options[] = {
      .max = 1000000, .placeholder = "N",
      .help = "Microseconds for which an I/O thread or the dispatch thread keeps polling for work "
              "before it sleeps. Polling takes processor time and saves the next request the time "
-             "of a wake-up. 0: threads sleep at once. Default: 50 with 8 cores or more in the "
-             "daemon's CPU affinity, else 0."},
+             "of a wake-up. 0: threads sleep at once. Default: 50 if the daemon's CPU affinity and "
+             "the CPU quota of its control groups allow 8 cores or more, else 0."},
     {SETTING("cpu-threads", CONFIG_KIND_NUMBER, CONFIG_GROUP_COMPUTING), FIELD(cpu_threads),
      .max = 1024, .standard = "0", .placeholder = "N",
-     .help = "Threads that each device of the CPU backend computes with. Set this option "
-             "where a quota, such as a container's, allows less than the cores of the host: more "
-             "threads than the quota wait for each other. 0: one for each core of the daemon's "
-             "CPU affinity, divided among the devices."},
+     .help = "Threads that each device of the CPU backend computes with. 0: one for each core that "
+             "the daemon's CPU affinity and the CPU quota of its control groups, such as a "
+             "container's, allow, divided among the devices. A quota is rounded up to whole "
+             "cores. The bits of products in f32 and f64 may depend on this number."},
     {SETTING("pinned-bytes", CONFIG_KIND_BYTES, CONFIG_GROUP_COMPUTING), FIELD(pinned_bytes),
      .min = MIB, .max = BYTES_MAX, .standard = "2G", .placeholder = "SIZE",
      .help =

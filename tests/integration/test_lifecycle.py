@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from daemon import PATIENCE_S
+from oracle import wait_until
 from problem import assert_problem
 from wire import Wire, exchange, request
 
@@ -296,6 +297,29 @@ def test_abstract_unix_socket(start):
     name = f"gemmd-test-{os.getpid()}"
     start(listen=(f"unix:@{name}",))
     assert exchange(f"\0{name}", GOOD).body == RIGHT
+
+
+# Runs a program where the control groups' file system shows a CPU quota of $0 microseconds in each 100 ms.
+WITH_QUOTA = ("unshare", "-rm", "bash", "-c", """
+    mount -t tmpfs none /sys/fs/cgroup && mkdir /sys/fs/cgroup/cpu && echo "$0 100000" > /sys/fs/cgroup/cpu.max &&
+    echo "$0" > /sys/fs/cgroup/cpu/cpu.cfs_quota_us && echo 100000 > /sys/fs/cgroup/cpu/cpu.cfs_period_us &&
+    exec "$@" """)
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="a quota cannot be less than one core")
+@pytest.mark.skipif(subprocess.run([*WITH_QUOTA, "1", "true"], capture_output=True, check=False).returncode != 0,
+                    reason="the system does not let this user mount a file system")
+def test_a_cpu_quota_decides_the_numbers_of_threads(start):
+    def threads(daemon):
+        return sorted((task / "comm").read_text() for task in pathlib.Path(f"/proc/{daemon.pid}/task").iterdir())
+
+    one, each = start("--backend", "cpu", "--cpu-threads", 1, "--io-threads", 1), start("--backend", "cpu")
+    part = start("--backend", "cpu", wrapper=(*WITH_QUOTA, "60000"))
+    more = start("--backend", "cpu", wrapper=(*WITH_QUOTA, "102400000"))
+    # A thread that has just begun has no name yet.
+    wait_until(lambda: threads(part) == threads(one), "0.6 cores to have the threads of one")
+    wait_until(lambda: threads(more) == threads(each), "1024 cores to be more than there are")
+    assert len(threads(each)) > len(threads(one))
 
 
 def test_several_addresses(start, tmp_path):

@@ -1,10 +1,9 @@
 /*
  * memory_limit.h - how much memory of the host this process may use: all of it, or as much as the
- * process's control groups allow (the limit of a container, MemoryMax= of a systemd unit).
+ * process's control groups allow (cgroup.h).
  *
  * Allocating more memory than the limit succeeds, but the system kills the process when it writes
- * to that memory. Versions 1 and 2 of the control groups' file systems are read (cgroups(7)), for
- * the process's own group and every group above it that is visible to the process.
+ * to that memory.
  */
 #ifndef SERVER_DEVICE_MEMORY_MEMORY_LIMIT_H
 #define SERVER_DEVICE_MEMORY_MEMORY_LIMIT_H

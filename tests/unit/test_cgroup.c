@@ -1,5 +1,5 @@
-/* server/device/memory/memory_limit.c: limits of control groups, read from file trees like those of
- * the system. */
+/* server/base/cgroup.c with server/device/memory/memory_limit.c and server/base/cores.c: limits of
+ * control groups, read from file trees like those of the system. */
 #include <check.h>
 #include <ftw.h>
 #include <limits.h>
@@ -9,9 +9,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "server/base/cores.h"
 #include "server/device/memory/memory_limit.h"
 
-static char root[] = "/tmp/gemmd-memory-limit-XXXXXX";
+static char root[] = "/tmp/gemmd-cgroup-XXXXXX";
 
 /* Writes `text` to root/`path`, with the folders that lead there. */
 static void put(const char *path, const char *text)
@@ -109,6 +110,46 @@ START_TEST(other_lines_and_controllers_set_no_limit)
 }
 END_TEST
 
+START_TEST(a_quota_of_version_2)
+{
+    put("proc/self/cgroup", "0::/pods/box\n");
+    put("sys/fs/cgroup/pods/box/cpu.max", "max 100000\n");
+    ck_assert_uint_eq(cores_of_cgroups(root), UINT64_MAX);
+    put("sys/fs/cgroup/pods/box/cpu.max", "250000 100000\n");
+    ck_assert_uint_eq(cores_of_cgroups(root), 3);
+    put("sys/fs/cgroup/pods/cpu.max", "100000 50000\n");
+    ck_assert_uint_eq(cores_of_cgroups(root), 2);
+    put("sys/fs/cgroup/cpu.max", "1000 100000\n");
+    ck_assert_uint_eq(cores_of_cgroups(root), 1);
+}
+END_TEST
+
+START_TEST(a_quota_of_version_1)
+{
+    put("proc/self/cgroup", "3:cpuset:/a\n12:cpu,cpuacct:/docker/1f\n0::/x\n");
+    put("sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1\n");
+    put("sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n");
+    ck_assert_uint_eq(cores_of_cgroups(root), UINT64_MAX);
+    put("sys/fs/cgroup/cpu/cpu.cfs_quota_us", "400000\n");
+    ck_assert_uint_eq(cores_of_cgroups(root), 4);
+    put("sys/fs/cgroup/cpu/docker/1f/cpu.cfs_quota_us", "150000\n");
+    put("sys/fs/cgroup/cpu/docker/1f/cpu.cfs_period_us", "100000\n");
+    ck_assert_uint_eq(cores_of_cgroups(root), 2);
+}
+END_TEST
+
+START_TEST(files_that_are_no_quota)
+{
+    static const char *const texts[] = {"",          "max",    "0 100000", "100000 0",
+                                        "-5 100000", "100000", "x y"};
+    put("proc/self/cgroup", "0::/\n");
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        put("sys/fs/cgroup/cpu.max", texts[i]);
+        ck_assert_msg(cores_of_cgroups(root) == UINT64_MAX, "'%s' is a quota", texts[i]);
+    }
+}
+END_TEST
+
 START_TEST(this_machine_has_memory)
 {
     const uint64_t bytes = memory_limit_bytes();
@@ -119,7 +160,7 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("memory_limit");
+    Suite *suite = suite_create("cgroup");
     TCase *tcase = tcase_create("groups");
     tcase_add_checked_fixture(tcase, make_root, remove_root);
     tcase_add_test(tcase, no_groups_allow_all);
@@ -129,6 +170,9 @@ int main(void)
     tcase_add_test(tcase, a_container_that_sees_itself_as_the_root);
     tcase_add_test(tcase, a_container_of_version_1_named_by_the_host);
     tcase_add_test(tcase, other_lines_and_controllers_set_no_limit);
+    tcase_add_test(tcase, a_quota_of_version_2);
+    tcase_add_test(tcase, a_quota_of_version_1);
+    tcase_add_test(tcase, files_that_are_no_quota);
     tcase_add_test(tcase, this_machine_has_memory);
     suite_add_tcase(suite, tcase);
     SRunner *runner = srunner_create(suite);
