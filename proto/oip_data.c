@@ -84,17 +84,41 @@ static bool is_number(const char *text, bool *whole)
     return *end == '\0';
 }
 
+static bool is_letter(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
+
+/* Returns whether `text` is a word for a NaN or an infinity, as RapidJSON reads them
+ * (kParseNanAndInfFlag). */
+static bool is_not_finite(const char *text)
+{
+    text += *text == '-';
+    return strcmp(text, "NaN") == 0 || strcmp(text, "Inf") == 0 || strcmp(text, "Infinity") == 0;
+}
+
+/* Returns whether the text goes on with what may be such a word. */
+static bool begins_word(const struct reader *reader)
+{
+    const char *at = reader->at + (reader->at < reader->end && *reader->at == '-');
+    return at < reader->end && (*at == 'N' || *at == 'I');
+}
+
 static enum gemmd_error take_number(struct reader *reader, char text[NUMBER_MAX], bool *whole)
 {
+    const bool is_word = begins_word(reader);
     uint32_t length = 0;
-    while (reader->at < reader->end && is_of_number(*reader->at)) {
+    while (reader->at < reader->end &&
+           (is_of_number(*reader->at) || (is_word && is_letter(*reader->at)))) {
         if (length == NUMBER_MAX - 1)
             return wrong_data(reader, "a number is too long");
         text[length++] = *reader->at++;
     }
     text[length] = '\0';
-    return is_number(text, whole) ? GEMMD_OK
-                                  : wrong_data(reader, "what is not a number is in an array");
+    *whole = false;
+    return is_number(text, whole) || is_not_finite(text)
+               ? GEMMD_OK
+               : wrong_data(reader, "what is not a number is in an array");
 }
 
 /* Reads a dimension, a whole number of at most 18 digits, which always fits in `*dim`. */
@@ -150,10 +174,10 @@ static bool store_number(const char *text, bool whole, enum gemmd_dtype dtype, v
     switch (dtype) {
     case GEMMD_F64:
         ((double *)out)[index] = strtod(text, NULL);
-        return isfinite(((double *)out)[index]);
+        return isfinite(((double *)out)[index]) || is_not_finite(text);
     case GEMMD_F32:
         ((float *)out)[index] = strtof(text, NULL);
-        return isfinite(((float *)out)[index]);
+        return isfinite(((float *)out)[index]) || is_not_finite(text);
     case GEMMD_I32:
         if (!read_whole(text, whole, INT32_MIN, INT32_MAX, &number))
             return false;
@@ -271,11 +295,16 @@ uint32_t oip_data_text_max(enum gemmd_dtype dtype)
     return dtype == GEMMD_F64 ? sizeof "-1.7976931348623157e+308" : sizeof "-1.23456789e-38";
 }
 
-/* Writes a float with the digits that tell the value from its neighbours. Returns the number of
- * characters, or -1 if the value is NaN or infinite. */
+/* Writes a float with the digits that tell the value from its neighbours, or as the word that
+ * RapidJSON writes (kWriteNanAndInfFlag). Returns the number of characters. */
 static int write_float(double value, int digits, char text[static NUMBER_MAX])
 {
-    return isfinite(value) ? snprintf(text, NUMBER_MAX, "%.*g", digits, value) : -1;
+    if (isfinite(value))
+        return snprintf(text, NUMBER_MAX, "%.*g", digits, value);
+    return snprintf(text, NUMBER_MAX, "%s",
+                    isnan(value) ? "NaN"
+                    : value < 0  ? "-Infinity"
+                                 : "Infinity");
 }
 
 static int write_whole(int32_t value, char text[static NUMBER_MAX])
@@ -283,7 +312,7 @@ static int write_whole(int32_t value, char text[static NUMBER_MAX])
     return snprintf(text, NUMBER_MAX, "%" PRId32, value);
 }
 
-/* Writes element `index` of the tensor; the result is that of write_float. */
+/* Writes element `index` of the tensor. Returns the number of characters. */
 static int write_element(const struct tensor *tensor, uint64_t index, char text[static NUMBER_MAX])
 {
     switch (tensor->dtype) {
@@ -298,7 +327,7 @@ static int write_element(const struct tensor *tensor, uint64_t index, char text[
     case GEMMD_F8_E4M3:
         return write_whole(((const uint8_t *)tensor->data)[index], text);
     default:
-        return -1;
+        return 0;
     }
 }
 
@@ -307,8 +336,6 @@ char *oip_data_write(const struct tensor *tensor, uint64_t from, uint64_t to, ch
     for (uint64_t i = from; i < to; i++) {
         char text[NUMBER_MAX];
         const int length = write_element(tensor, i, text);
-        if (length < 0)
-            return NULL;
         if (i > 0)
             *out++ = ',';
         memcpy(out, text, (size_t)length);

@@ -2,11 +2,12 @@
  * oip_data.h - reads and writes tensors as JSON arrays of numbers, the `data` of an inference
  * request or response.
  *
- * Each number has to follow JSON's grammar and to lie in the range of the tensor's type. A number
- * for a tensor of floats is rounded once, to the nearest value of the type. A number with a
- * fraction or an exponent is refused for a tensor of integers, and for a tensor of type f8_e4m3,
- * which JSON represents by its bytes. No function allocates memory. Any thread; the program's
- * locale has to be the C locale.
+ * Each number has to follow JSON's grammar and to lie in the range of the tensor's type. NaN,
+ * Infinity and Inf, with an optional minus, are numbers for a tensor of floats, as in Triton's
+ * JSON; NaN, Infinity and -Infinity are written. A number for a tensor of floats is rounded once,
+ * to the nearest value of the type. A number with a fraction or an exponent is refused for a tensor
+ * of integers, and for a tensor of type f8_e4m3, which JSON represents by its bytes. No function
+ * allocates memory. Any thread; the program's locale has to be the C locale.
  */
 #ifndef PROTO_OIP_DATA_H
 #define PROTO_OIP_DATA_H
@@ -37,8 +38,7 @@ uint32_t oip_data_text_max(enum gemmd_dtype dtype);
 /* Writes the elements `from` to `to` - 1 of a row-major tensor to `out`, with a comma before each
  * element except element 0 and without a terminator. oip_datatype_has_json is true for the
  * tensor's type. A float is written with as many digits as are needed to read the same value again.
- * Returns the end of the text, or NULL if an element is NaN or infinite, which JSON cannot
- * represent. */
+ * Returns the end of the text. */
 char *oip_data_write(const struct tensor *tensor, uint64_t from, uint64_t to, char *out);
 
 #endif

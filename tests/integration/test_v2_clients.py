@@ -68,6 +68,17 @@ def test_bf16_as_integers(client, url, session, rng):
     assert got.astype(expected.dtype).tobytes() == expected.tobytes()
 
 
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+@pytest.mark.parametrize("binary_in", [True, False])
+def test_nan_and_infinity_in_json(binary_in, dtype, client):
+    """The client reads and writes the words of Triton's JSON."""
+    a = np.array([[np.nan], [np.inf], [-np.inf], [1]], NUMPY[dtype])
+    b = np.array([[2, -3]], NUMPY[dtype])
+    result = client.infer(MODEL[dtype], [given(http, "A", a, dtype, binary_in), given(http, "B", b, dtype, binary_in)],
+                          outputs=[http.InferRequestedOutput("C", binary_data=False)])
+    assert np.array_equal(result.as_numpy("C"), a @ b, equal_nan=True)
+
+
 @pytest.mark.parametrize("binary_in", [True, False])
 @pytest.mark.parametrize("binary_out", [True, False, None])
 def test_json_and_binary(binary_in, binary_out, client):

@@ -148,10 +148,11 @@ def test_text(text, send):
     refused(send(text), 400)
 
 
-def test_nan_is_not_json(url, session):
-    a = np.full((1, 1), np.inf, np.float32)
-    b = np.zeros((1, 1), np.float32)
-    refused(infer(url, "gemm_fp32", [Input("A", a), Input("B", b)], session), 422, "NaN", "binary")
+def test_nan_is_json_in_arrays_alone(send):
+    """Triton reads NaN and infinity in `data`. Parameters are numbers of JSON's grammar."""
+    refused(send(b'{"inputs":[],"parameters":{"alpha":NaN}}'), 400, "not JSON")
+    inputs = [described("A", datatype="INT8", data=[float("nan")] * 6), described("B", (3, 2), "INT8", data=[1] * 6)]
+    refused(send({"inputs": inputs}, model="gemm_int8"), 400, "NaN, which is not a number of type INT8")
 
 
 @pytest.mark.parametrize("value, words", [

@@ -70,13 +70,42 @@ START_TEST(each_type_has_its_range)
 END_TEST
 
 static const char *const wrong[] = {
-    "[]",           "[1,2,3]",         "[1,2,3,4,5]", "[[1,2],[3]]",
-    "[[1,2,3,4]]",  "[[[1,2],[3,4]]]", "[1,[2],3,4]", "[[1,2],3,4]",
-    "[1,2,3,4,]",   "[,1,2,3,4]",      "[1 2,3,4]",   "[1,2,3,4",
-    "[1,2,3,4}",    "[01,2,3,4]",      "[1.,2,3,4]",  "[.5,2,3,4]",
-    "[+1,2,3,4]",   "[1e,2,3,4]",      "[NaN,2,3,4]", "[null,2,3,4]",
-    "[true,2,3,4]", "[\"1\",2,3,4]",   "[0x1,2,3,4]", "[1,2,3,4,[]]",
-    "[[],[]]",      "[--1,2,3,4]",     "[1-2,3,4,5]", "[{},2,3,4]",
+    "[]",
+    "[1,2,3]",
+    "[1,2,3,4,5]",
+    "[[1,2],[3]]",
+    "[[1,2,3,4]]",
+    "[[[1,2],[3,4]]]",
+    "[1,[2],3,4]",
+    "[[1,2],3,4]",
+    "[1,2,3,4,]",
+    "[,1,2,3,4]",
+    "[1 2,3,4]",
+    "[1,2,3,4",
+    "[1,2,3,4}",
+    "[01,2,3,4]",
+    "[1.,2,3,4]",
+    "[.5,2,3,4]",
+    "[+1,2,3,4]",
+    "[1e,2,3,4]",
+    "[nan,2,3,4]",
+    "[null,2,3,4]",
+    "[+NaN,2,3,4]",
+    "[INF,2,3,4]",
+    "[infinity,2,3,4]",
+    "[Infinit,2,3,4]",
+    "[--Inf,2,3,4]",
+    "[NaN(1),2,3,4]",
+    "[1NaN,2,3,4]",
+    "[Nan,2,3,4]",
+    "[true,2,3,4]",
+    "[\"1\",2,3,4]",
+    "[0x1,2,3,4]",
+    "[1,2,3,4,[]]",
+    "[[],[]]",
+    "[--1,2,3,4]",
+    "[1-2,3,4,5]",
+    "[{},2,3,4]",
 };
 
 START_TEST(what_is_not_the_tensor_is_refused)
@@ -189,14 +218,27 @@ START_TEST(text_max_is_enough)
 }
 END_TEST
 
-START_TEST(what_json_cannot_say_is_not_written)
+START_TEST(what_is_not_finite_is_a_word)
 {
-    const float values[] = {1, _i == 0 ? NAN : _i == 1 ? INFINITY : -INFINITY};
-    const uint64_t two = 2;
-    char text[64];
+    static const char input[] = "[NaN, -NaN, Infinity, -Infinity, Inf, -Inf, 1]";
+    const uint64_t seven = 7;
+    float floats[7];
+    double doubles[7];
+    int32_t integers[7];
+    char text[128];
+    struct fault fault;
     struct tensor tensor;
-    ck_assert(tensor_init(&tensor, GEMMD_F32, &two, 1, values));
-    ck_assert_ptr_null(oip_data_write(&tensor, 0, 2, text));
+    ck_assert_uint_eq(read_text(input, GEMMD_F32, &seven, 1, floats, &fault), GEMMD_OK);
+    ck_assert_uint_eq(read_text(input, GEMMD_F64, &seven, 1, doubles, &fault), GEMMD_OK);
+    for (int i = 0; i < 7; i++)
+        ck_assert(i < 2 ? isnan(doubles[i]) && isnan(floats[i]) : (double)floats[i] == doubles[i]);
+    ck_assert(tensor_init(&tensor, _i == 0 ? GEMMD_F32 : GEMMD_F64, &seven, 1,
+                          _i == 0 ? (const void *)floats : doubles));
+    *oip_data_write(&tensor, 0, 7, text) = '\0';
+    ck_assert_str_eq(text, "NaN,NaN,Infinity,-Infinity,Infinity,-Infinity,1");
+    ck_assert_uint_eq(read_text(input, GEMMD_I32, &seven, 1, integers, &fault),
+                      GEMMD_ERR_MALFORMED);
+    ck_assert_ptr_nonnull(strstr(fault.detail, "NaN, which is not a number of type INT32"));
 }
 END_TEST
 
@@ -211,7 +253,7 @@ int main(void)
     tcase_add_test(tests, long_numbers_are_refused);
     tcase_add_loop_test(tests, numbers_come_back, 0, 5);
     tcase_add_loop_test(tests, text_max_is_enough, 0, 5);
-    tcase_add_loop_test(tests, what_json_cannot_say_is_not_written, 0, 3);
+    tcase_add_loop_test(tests, what_is_not_finite_is_a_word, 0, 2);
     Suite *suite = suite_create("oip_data");
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);

@@ -37,11 +37,10 @@ static bool is_binary(const struct infer_call *call)
     return false;
 }
 
-/* Writes the answer's JSON, whose length --max-json limits. Returns false if the request was
- * answered with an error. */
-static bool infer_write_json(struct request *request, char *out, uint64_t room, uint64_t *length)
+/* Writes the answer's JSON, whose length --max-json limits, and returns its length. */
+static uint64_t infer_write_json(struct request *request, char *out, uint64_t room)
 {
-    struct infer_call *call = infer_of(request);
+    const struct infer_call *call = infer_of(request);
     struct json_text json;
     json_text_start(&json, out, room);
     oip_answer_begin(&json, call->model.name, call->asked.id);
@@ -54,20 +53,10 @@ static bool infer_write_json(struct request *request, char *out, uint64_t room, 
             continue;
         const char *end = oip_data_write(result, 0, result->bytes / dtype_size(result->dtype),
                                          json.out + json.length);
-        if (end == NULL) {
-            fault_set(
-                &request->fault, GEMMD_ERR_UNSUPPORTED, NULL,
-                "output '%s' has a NaN or an infinity, which JSON cannot represent; ask for binary "
-                "data",
-                output->tensor->name);
-            infer_fail(request);
-            return false;
-        }
         json.length = (uint64_t)(end - json.out);
         oip_answer_numbers_end(&json);
     }
-    *length = oip_answer_end(&json);
-    return true;
+    return oip_answer_end(&json);
 }
 
 static void infer_fail_out_of_memory(struct request *request)
@@ -125,17 +114,13 @@ static void infer_respond(struct request *request)
     const bool in_front = call->text == NULL;
     char *json = in_front ? (char *)compute->result : call->text;
     const uint64_t room = in_front ? compute->header_bytes : call->text_bytes;
-    uint64_t json_length;
     struct headers headers;
     struct sent_answer *sent = malloc(sizeof *sent);
     if (sent == NULL) {
         infer_fail_out_of_memory(request);
         return;
     }
-    if (!infer_write_json(request, json, room, &json_length)) {
-        free(sent);
-        return;
-    }
+    const uint64_t json_length = infer_write_json(request, json, room);
     /* The JSON is moved directly before the result, so that both are one part of the payload, which
      * takes one system call and in most cases one TCP segment. */
     if (in_front)
