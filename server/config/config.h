@@ -108,8 +108,9 @@ struct config {
     char *tls_client_ca; /* PEM file of the authorities of client certificates; NULL: none asked */
     enum config_client_auth tls_client_auth; /* whether a client may come without a certificate */
     char *tls_priorities;                    /* in the syntax of GnuTLS */
-    char *base_path;                         /* in front of the paths in answers; NULL: nothing */
-    bool allow_insecure_network;             /* strangers may be let in from other hosts */
+    char *allow_origin;          /* origins of web pages that may read answers, "a,b"; NULL: none */
+    char *base_path;             /* in front of the paths in answers; NULL: nothing */
+    bool allow_insecure_network; /* strangers may be let in from other hosts */
     enum config_log_level log_level;
     enum config_log_format log_format;
     bool access_log;                     /* log a line for each request */

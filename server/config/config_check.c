@@ -201,6 +201,34 @@ static bool is_base_path(const char *text)
     return true;
 }
 
+/* Whether `length` characters are an origin as browsers send it: scheme://host or
+ * scheme://host:port, in lower case and without a path. */
+static bool is_origin(const char *text, size_t length)
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789";
+    size_t at = strspn(text, letters);
+    at += strspn(text + at, "+-.abcdefghijklmnopqrstuvwxyz0123456789");
+    if (at == 0 || at + 3 >= length || strncmp(text + at, "://", 3) != 0)
+        return false;
+    for (at += 3; at < length; at++)
+        if (text[at] == '\0' ||
+            (strchr(letters, text[at]) == NULL && strchr("-._:[]", text[at]) == NULL))
+            return false;
+    return true;
+}
+
+/* Returns the first of comma-separated origins that is none, and its length; NULL: all are. */
+static const char *wrong_origin(const char *origins, size_t *length)
+{
+    for (;; origins += *length + 1) {
+        *length = strcspn(origins, ",");
+        if (!is_origin(origins, *length))
+            return origins;
+        if (origins[*length] == '\0')
+            return NULL;
+    }
+}
+
 /* Checks the options for a daemon behind a proxy. */
 static enum gemmd_error check_proxy(struct config_reader *reader)
 {
@@ -210,6 +238,14 @@ static enum gemmd_error check_proxy(struct config_reader *reader)
                             "of '%.60s' is not a path such as /gemmd: it begins with a slash, does "
                             "not end with one, and has letters, digits and -._~, 128 at most",
                             config->base_path);
+    size_t length = 0;
+    const char *wrong =
+        config->allow_origin == NULL ? NULL : wrong_origin(config->allow_origin, &length);
+    if (wrong != NULL)
+        return config_fault(reader, option_named("allow-origin"), source_of(reader, "allow-origin"),
+                            "has '%.*s', which is not an origin as browsers send it: "
+                            "scheme://host or scheme://host:port, in lower case, without a path",
+                            (int)(length < 60 ? length : 60), wrong);
     return GEMMD_OK;
 }
 

@@ -130,6 +130,12 @@ const struct config_option config_options[] = {
     {SETTING("tls-priorities", CONFIG_KIND_TEXT, CONFIG_GROUP_LISTENING), FIELD(tls_priorities),
      .standard = "NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2", .placeholder = "STRING",
      .private = true, .help = "Versions and ciphers of TLS, as a priority string of GnuTLS."},
+    {SETTING("allow-origin", CONFIG_KIND_TEXT, CONFIG_GROUP_LISTENING), FIELD(allow_origin),
+     .placeholder = "ORIGIN,...", .private = true,
+     .help = "Origins of web pages that may call the daemon from a browser and read the answers, "
+             "such as https://app.example.com or http://localhost:3000, as browsers send them in "
+             "Origin. Pages of other origins cannot read answers. A page needs a token like any "
+             "other client. Without this option only the daemon's own pages can read answers."},
     {SETTING("base-path", CONFIG_KIND_TEXT, CONFIG_GROUP_LISTENING), FIELD(base_path),
      .placeholder = "PATH", .private = true,
      .help = "Path under which a reverse proxy serves the daemon, such as /gemmd, if the proxy "

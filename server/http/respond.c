@@ -11,6 +11,7 @@
 #include "server/base/drain_rate.h"
 #include "server/base/random_id.h"
 #include "server/http/connection.h"
+#include "server/http/cors.h"
 #include "server/http/digests.h"
 #include "server/http/io_thread.h"
 #include "server/http/negotiation.h"
@@ -216,6 +217,7 @@ static void queue_response(struct request *request, int status, struct MHD_Respo
     const bool closes =
         request->unverified_framing || atomic_load(&request->server->stage) >= HTTP_HANDED_OVER;
     if (response == NULL || !add_header(response, "X-Request-Id", request->id) ||
+        !cors_add_headers(request, response) ||
         (closes && !add_header(response, "Connection", "close")) ||
         MHD_queue_response(request->mhd, (unsigned)status, response) != MHD_YES) {
         request->state = REQUEST_FAILED;

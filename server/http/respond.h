@@ -1,10 +1,10 @@
 /*
  * respond.h - the answer to a request, given once, on the request's I/O thread.
  *
- * Each function adds the fields that every answer has: X-Request-Id, and Connection: close while
- * the daemon is closing. A Location in `headers` is a path of the daemon; --base-path is put before
- * it. If memory runs out, the client gets 503. If there is not even memory for
- * the 503, the connection is closed.
+ * Each function adds the fields that every answer has: X-Request-Id, Connection: close while the
+ * daemon is closing, and with --allow-origin those of cors.h. A Location in `headers` is a path of
+ * the daemon; --base-path is put before it. If memory runs out, the client gets 503. If there is
+ * not even memory for the 503, the connection is closed.
  */
 #ifndef SERVER_HTTP_RESPOND_H
 #define SERVER_HTTP_RESPOND_H

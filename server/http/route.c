@@ -6,7 +6,9 @@
 #include "proto/nearest.h"
 #include "proto/parameter.h"
 #include "server/http/connection.h"
+#include "server/http/cors.h"
 #include "server/http/endpoint.h"
+#include "server/http/respond.h"
 #include "server/http/server.h"
 #include "server/http/tls.h"
 #include "server/http/tokens.h"
@@ -194,6 +196,26 @@ static enum gemmd_error authorize(struct request *request, const struct endpoint
     return GEMMD_OK;
 }
 
+/* Answers a preflight (cors.h). The answer is the same for every path, so that a page without a
+ * token does not learn which paths exist. The star does not cover Authorization. */
+static void preflight_begin(struct request *request)
+{
+    struct headers headers;
+    headers_clear(&headers);
+    headers_add(&headers, "Access-Control-Allow-Methods", "GET, HEAD, POST, PUT, DELETE");
+    headers_add(&headers, "Access-Control-Allow-Headers", "Authorization, *");
+    headers_add(&headers, "Access-Control-Max-Age", "600");
+    respond_empty(request, 204, &headers, 0);
+}
+
+static const struct endpoint preflight = {
+    .path = "*",
+    .allow = "OPTIONS",
+    .op = METRICS_OP_OTHER,
+    .open = true,
+    .begin = preflight_begin,
+};
+
 enum gemmd_error route_find(struct request *request, const char *url, const char *method)
 {
     const struct endpoint *found = NULL;
@@ -205,6 +227,8 @@ enum gemmd_error route_find(struct request *request, const char *url, const char
             if (pattern_fits(e->path, url, request))
                 found = e;
 
+    if (cors_is_preflight(request, method))
+        found = &preflight;
     if (authorize(request, found) != GEMMD_OK)
         return request->fault.code;
     if (found == NULL)

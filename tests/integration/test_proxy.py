@@ -132,3 +132,82 @@ def test_a_location_without_a_base_path(start):
     answer = exchange(start().address, request("PUT", "/tensors/one?dtype=f32&shape=2,2", [("Content-Length", 16)],
                                                BODY[:16]))
     assert answer.headers["location"] == "/tensors/one"
+
+
+# ---- --allow-origin ----
+
+PAGE = "https://app.example.com"
+ORIGINS = f"http://localhost:3000,{PAGE},http://[::1]:8080"
+
+
+def ask(address, method, target, *headers, body=b""):
+    return exchange(address, request(method, target, [*headers, ("Content-Length", len(body))], body))
+
+
+def cors(answer):
+    return {name: value for name, value in answer.headers.items() if name.startswith("access-control-")}
+
+
+READABLE = {"access-control-allow-origin": PAGE, "access-control-expose-headers": "*"}
+
+
+@pytest.fixture
+def shared(start, tmp_path):
+    """A daemon with tokens and --allow-origin."""
+    file = tmp_path / "tokens"
+    file.write_text("alice:alice-token-1\n")
+    file.chmod(0o600)
+    return start("--token-file", file, "--allow-origin", ORIGINS)
+
+
+TOKEN = ("Authorization", "Bearer alice-token-1")
+
+
+@pytest.mark.parametrize("method, target, body, token, status", [
+    ("POST", "/gemm?m=2&n=2&k=2", BODY, True, 200), ("GET", "/info", b"", True, 200),
+    ("POST", "/gemm?m=2&n=2&k=3", BODY, True, 400), ("GET", "/nothing", b"", True, 404),
+    ("GET", "/info", b"", False, 401), ("GET", "/livez", b"", False, 200), ("PATCH", "/gemm", b"", True, 405)])
+def test_answers_to_pages(method, target, body, token, status, shared):
+    """A page of an allowed origin reads answers and errors. To other pages and other clients the answer is the
+    same without the fields of CORS; caches are told that it depends on Origin."""
+    headers = [TOKEN] if token else []
+    allowed = ask(shared.address, method, target, ("Origin", PAGE), *headers, body=body)
+    assert (allowed.status, cors(allowed), allowed.headers["vary"]) == (status, READABLE, "Origin")
+    for origin in ("https://app.example.co", "https://app.example.com:443", "http://app.example.com", "null", "",
+                   f"{PAGE},http://localhost:3000", "https://app.example.com/", "*"):
+        other = ask(shared.address, method, target, ("Origin", origin), *headers, body=body)
+        assert (other.status, cors(other), other.headers["vary"]) == (status, {}, "Origin"), origin
+
+
+@pytest.mark.parametrize("target", ["/gemm?m=2", "/tensors/one", "/nothing", "/", "/v2/models/gemm_fp32/infer"])
+def test_preflights(target, shared):
+    """They have no token, and their answer does not tell which paths there are."""
+    wish = ("Access-Control-Request-Method", "PUT")
+    answer = ask(shared.address, "OPTIONS", target, ("Origin", PAGE), wish,
+                 ("Access-Control-Request-Headers", "authorization,content-type"))
+    assert (answer.status, answer.body) == (204, b"")
+    assert cors(answer) == READABLE | {"access-control-allow-methods": "GET, HEAD, POST, PUT, DELETE",
+                                       "access-control-allow-headers": "Authorization, *",
+                                       "access-control-max-age": "600"}
+    for headers in ([("Origin", "https://evil.example.com"), wish], [wish], [("Origin", PAGE)]):
+        refusal = ask(shared.address, "OPTIONS", target, *headers)
+        assert refusal.status in (401, 405)
+        assert not any(name.startswith("access-control-allow-m") for name in refusal.headers)
+
+
+@pytest.mark.parametrize("method", ["GET", "OPTIONS"])
+def test_no_page_reads_answers_by_default(method, start):
+    answer = ask(start().address, method, "/info", ("Origin", "http://localhost:3000"),
+                 ("Access-Control-Request-Method", "GET"))
+    assert answer.status == (200 if method == "GET" else 405)
+    assert cors(answer) == {} and "vary" not in answer.headers
+
+
+@pytest.mark.parametrize("origins, wrong", [
+    ("*", "*"), ("null", "null"), ("https://", "https://"), ("https://a.example/", "https://a.example/"),
+    ("https://a.example,", ""), ("https://a.example, https://b.example", " https://b.example"),
+    ("https://A.example", "https://A.example"), ("a.example", "a.example"), ("https://u@a.example", "https://u@a.example"),
+    ("https://a.example,http://b.example/x", "http://b.example/x")])
+def test_origins_that_cannot_be(origins, wrong, gemmd):
+    assert refused(gemmd, "--allow-origin", origins).startswith(
+        f"gemmd: --allow-origin has '{wrong}', which is not an origin")
