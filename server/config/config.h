@@ -26,6 +26,7 @@ enum config_client_auth { CONFIG_CLIENT_AUTH_REQUIRE, CONFIG_CLIENT_AUTH_OPTIONA
 /* CONFIG_LOG_AUTO: text if standard output is a terminal, JSON otherwise. */
 enum config_log_format { CONFIG_LOG_JSON, CONFIG_LOG_TEXT, CONFIG_LOG_AUTO };
 enum config_gpu_metrics { CONFIG_GPU_METRICS_AUTO, CONFIG_GPU_METRICS_ALL, CONFIG_GPU_METRICS_OFF };
+enum config_forwarded { CONFIG_FORWARDED_X, CONFIG_FORWARDED_RFC7239 };
 enum config_action { CONFIG_RUN, CONFIG_HELP, CONFIG_VERSION, CONFIG_CHECK };
 
 enum { CONFIG_SHARE_ONE = 1000000 }; /* a share of 1, as options of kind SHARE are stored */
@@ -108,9 +109,11 @@ struct config {
     char *tls_client_ca; /* PEM file of the authorities of client certificates; NULL: none asked */
     enum config_client_auth tls_client_auth; /* whether a client may come without a certificate */
     char *tls_priorities;                    /* in the syntax of GnuTLS */
-    char *allow_origin;          /* origins of web pages that may read answers, "a,b"; NULL: none */
-    char *base_path;             /* in front of the paths in answers; NULL: nothing */
-    bool allow_insecure_network; /* strangers may be let in from other hosts */
+    char *allow_origin;    /* origins of web pages that may read answers, "a,b"; NULL: none */
+    char *trusted_proxies; /* addresses and networks of proxies, "a,b"; NULL: none */
+    enum config_forwarded forwarded_header; /* that they write the client's address to */
+    char *base_path;                        /* in front of the paths in answers; NULL: nothing */
+    bool allow_insecure_network;            /* strangers may be let in from other hosts */
     enum config_log_level log_level;
     enum config_log_format log_format;
     bool access_log;                     /* log a line for each request */

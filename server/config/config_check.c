@@ -4,6 +4,7 @@
 
 #include "server/base/cores.h"
 #include "server/base/inherited_sockets.h"
+#include "server/base/network.h"
 #include "server/config/config_source.h"
 
 static const struct config_option *option_named(const char *name)
@@ -238,9 +239,21 @@ static enum gemmd_error check_proxy(struct config_reader *reader)
                             "of '%.60s' is not a path such as /gemmd: it begins with a slash, does "
                             "not end with one, and has letters, digits and -._~, 128 at most",
                             config->base_path);
+    struct networks trusted;
+    const char *wrong = NULL;
     size_t length = 0;
-    const char *wrong =
-        config->allow_origin == NULL ? NULL : wrong_origin(config->allow_origin, &length);
+    if (config->trusted_proxies != NULL &&
+        !networks_read(&trusted, config->trusted_proxies, &wrong, &length))
+        return config_fault(
+            reader, option_named("trusted-proxy"), source_of(reader, "trusted-proxy"),
+            trusted.count == NETWORKS_MAX
+                ? "has more than 64 networks; the first one too many is '%.*s'"
+                : "has '%.*s', which is not an address, a network such as 10.0.0.0/8, or unix",
+            (int)(length < 60 ? length : 60), wrong);
+    if (config->trusted_proxies == NULL && is_set(reader, "forwarded-header"))
+        return config_fault(reader, option_named("forwarded-header"),
+                            source_of(reader, "forwarded-header"), "needs --trusted-proxy too");
+    wrong = config->allow_origin == NULL ? NULL : wrong_origin(config->allow_origin, &length);
     if (wrong != NULL)
         return config_fault(reader, option_named("allow-origin"), source_of(reader, "allow-origin"),
                             "has '%.*s', which is not an origin as browsers send it: "

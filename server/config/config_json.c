@@ -38,14 +38,15 @@ static json_t *value_to_json(const struct config *config, const struct config_op
 }
 
 /* Whether an option has no value of its own: a limit of a tenant that --tenant-share decides, or
- * --tls-client-auth without --tls-client-ca. The option is then null, which a --config file may
- * have for an option that is not given. */
+ * --tls-client-auth without --tls-client-ca, or --forwarded-header without --trusted-proxy. The
+ * option is then null, which a --config file may have for an option that is not given. */
 static bool is_absent(const struct config *config, const struct config_option *option)
 {
     return (config->shares_requests && strcmp(option->name, "tenant-requests") == 0) ||
            (config->shares_bytes && strcmp(option->name, "tenant-bytes") == 0) ||
            (config->shares_tensors && strcmp(option->name, "tenant-tensor-bytes") == 0) ||
-           (config->tls_client_ca == NULL && strcmp(option->name, "tls-client-auth") == 0);
+           (config->tls_client_ca == NULL && strcmp(option->name, "tls-client-auth") == 0) ||
+           (config->trusted_proxies == NULL && strcmp(option->name, "forwarded-header") == 0);
 }
 
 static json_t *to_json(const struct config *config, bool with_private)

@@ -22,6 +22,7 @@ enum {
 
 static const char *const backend_names[] = {"auto", "cuda", "cpu", NULL};
 static const char *const client_auth_names[] = {"require", "optional", NULL};
+static const char *const forwarded_names[] = {"x-forwarded-for", "forwarded", NULL};
 static const char *const level_names[] = {"debug", "info", "warning", "error", NULL};
 static const char *const format_names[] = {"json", "text", "auto", NULL};
 static const char *const gpu_metrics_names[] = {"auto", "all", "off", NULL};
@@ -130,6 +131,21 @@ const struct config_option config_options[] = {
     {SETTING("tls-priorities", CONFIG_KIND_TEXT, CONFIG_GROUP_LISTENING), FIELD(tls_priorities),
      .standard = "NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2", .placeholder = "STRING",
      .private = true, .help = "Versions and ciphers of TLS, as a priority string of GnuTLS."},
+    {SETTING("trusted-proxy", CONFIG_KIND_TEXT, CONFIG_GROUP_LISTENING), FIELD(trusted_proxies),
+     .placeholder = "ADDRESS,...", .private = true,
+     .help =
+         "Proxies that are believed when they name the client of a request: addresses, networks "
+         "such as 10.0.0.0/8, and unix for all Unix sockets; at most 64. The log then has the "
+         "client, and --max-connections-per-address counts the requests in progress of each "
+         "client instead of the connections of the proxy. Whoever else sends the header is not "
+         "believed."},
+    {SETTING("forwarded-header", CONFIG_KIND_CHOICE, CONFIG_GROUP_LISTENING),
+     FIELD(forwarded_header), .choices = forwarded_names, .standard = "x-forwarded-for",
+     .placeholder = "NAME", .private = true,
+     .help =
+         "Header that --trusted-proxy appends the address of its client to: x-forwarded-for, or "
+         "forwarded (RFC 7239). The other header is ignored, since a proxy that does not know "
+         "it passes on what the client has sent. Needs --trusted-proxy."},
     {SETTING("allow-origin", CONFIG_KIND_TEXT, CONFIG_GROUP_LISTENING), FIELD(allow_origin),
      .placeholder = "ORIGIN,...", .private = true,
      .help = "Origins of web pages that may call the daemon from a browser and read the answers, "

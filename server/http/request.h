@@ -14,6 +14,7 @@
 #define SERVER_HTTP_REQUEST_H
 
 #include <microhttpd.h>
+#include <netinet/in.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -126,6 +127,10 @@ struct request {
     uint64_t body_bytes;       /* of the decompressed body, if `sized`; else 0 */
     struct digests *digests;   /* NULL: the request has no digest fields; owned */
     struct inflater *inflater; /* from the first byte of a compressed body on */
+
+    /* The client behind trusted proxies (forwarded.h). No family: the peer is the client. */
+    struct sockaddr_in6 client;
+    bool client_counted; /* as one of the client's connections */
 
     uint32_t retry_after_s; /* for Retry-After, set with `fault`; 0: the endpoint decides */
     int status;             /* of the answer */

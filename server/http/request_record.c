@@ -80,9 +80,14 @@ void request_record(const struct request *request, bool work_ended, uint64_t now
 {
     const bool computes = request->endpoint != NULL && request->endpoint->describe != NULL;
     enum gemmd_dtype dtype = GEMMD_DTYPE_COUNT;
+    char client[INET6_ADDRSTRLEN];
+    const bool has_client = request->client.sin6_family != 0;
+    if (has_client)
+        network_address_text(&request->client.sin6_addr, client);
     struct log_access entry = {
         .request_id = request->id,
         .peer = request->connection->peer,
+        .client = has_client ? client : NULL,
         .method = request->method[0] == '\0' ? NULL : request->method,
         .path = request->path[0] == '\0' ? NULL : request->path,
         .error = request->fault.code == GEMMD_OK ? NULL : error_slug(request->fault.code),

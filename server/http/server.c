@@ -41,8 +41,12 @@ enum gemmd_error http_server_open(struct http_server *server, struct fault *faul
         for (const struct endpoint *endpoint = *list; endpoint->path != NULL; endpoint++)
             if (endpoint->call_bytes > server->call_bytes_max)
                 server->call_bytes_max = endpoint->call_bytes;
-    server->peers =
-        peer_counts_create(config->max_connections_per_address, config->max_connections);
+    const char *wrong;
+    size_t length;
+    if (config->trusted_proxies != NULL) /* config_check has read the list already */
+        (void)networks_read(&server->trusted, config->trusted_proxies, &wrong, &length);
+    server->peers = peer_counts_create(config->max_connections_per_address, config->max_connections,
+                                       &server->trusted);
     if (server->peers == NULL)
         return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL, "no memory for the acceptor");
     return GEMMD_OK;

@@ -16,6 +16,7 @@
 #include <sys/socket.h>
 
 #include "proto/error.h"
+#include "server/base/network.h"
 #include "server/config/config.h"
 #include "server/http/tokens.h"
 
@@ -64,7 +65,8 @@ struct http_server {
     void (*thread_services_destroy)(void *thread_services);
 
     /* Only the server changes these fields, except `stage`, which the main loop sets. */
-    bool lenient_parser; /* the guard checks the lines of each head (guard.h) */
+    struct networks trusted; /* of --trusted-proxy */
+    bool lenient_parser;     /* the guard checks the lines of each head (guard.h) */
     uint32_t thread_count;
     uint32_t bulk_thread_first; /* threads from here on serve connections with large bodies */
     struct io_thread **threads;

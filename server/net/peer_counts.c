@@ -1,9 +1,10 @@
 #include "server/net/peer_counts.h"
 
-#include <netinet/in.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "server/base/network.h"
 
 struct slot {
     uint8_t address[16];
@@ -14,10 +15,12 @@ struct slot {
 struct peer_counts {
     pthread_mutex_t lock;
     uint32_t limit, mask;
+    const struct networks *exempt; /* borrowed */
     struct slot *slots;
 };
 
-struct peer_counts *peer_counts_create(uint32_t limit, uint32_t capacity)
+struct peer_counts *peer_counts_create(uint32_t limit, uint32_t capacity,
+                                       const struct networks *exempt)
 {
     uint32_t size = 16;
     while (size / 2 < capacity && size < (1u << 30))
@@ -32,6 +35,7 @@ struct peer_counts *peer_counts_create(uint32_t limit, uint32_t capacity)
         return NULL;
     }
     counts->limit = limit;
+    counts->exempt = exempt;
     counts->mask = size - 1;
     return counts;
 }
@@ -48,19 +52,12 @@ void peer_counts_destroy(struct peer_counts *counts)
 static bool key_of(const struct peer_counts *counts, const struct sockaddr *address,
                    uint8_t key[16])
 {
-    if (counts->limit == 0)
+    struct in6_addr v6;
+    if (counts->limit == 0 || !network_address_of(address, &v6) ||
+        networks_have_address(counts->exempt, &v6))
         return false;
-    static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
-    if (address->sa_family == AF_INET) {
-        memcpy(key, mapped, sizeof mapped);
-        memcpy(key + 12, &((const struct sockaddr_in *)address)->sin_addr, 4);
-        return true;
-    }
-    if (address->sa_family == AF_INET6) {
-        memcpy(key, &((const struct sockaddr_in6 *)address)->sin6_addr, 16);
-        return true;
-    }
-    return false;
+    memcpy(key, v6.s6_addr, sizeof v6.s6_addr);
+    return true;
 }
 
 static uint32_t address_hash(const uint8_t address[16])

@@ -49,7 +49,7 @@ enum { LOG_SIZES_MAX = 8 };
  * has level warning, any other line level info. Times are logged in milliseconds. */
 struct log_access {
     const char *message; /* NULL: "request" */
-    const char *request_id, *peer, *method, *path, *op, *dtype, *kernel, *error;
+    const char *request_id, *peer, *client, *method, *path, *op, *dtype, *kernel, *error;
     const char *tenant;             /* the owner of the request or job */
     const char *reason;             /* why there is no result */
     const char *job;                /* the id of the job */

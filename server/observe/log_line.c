@@ -224,6 +224,7 @@ void log_line_access(struct log_line *line, enum config_log_format format,
     number_member(line, style, "response_bytes", decimal_u64, entry->response_bytes);
     string_member(line, style, "tenant", entry->tenant, WORD_BUDGET);
     string_member(line, style, "peer", entry->peer, WORD_BUDGET);
+    string_member(line, style, "client", entry->client, WORD_BUDGET);
     string_member(line, style, "request_id", entry->request_id, ID_BUDGET);
     if (entry->trace_id && entry->trace_id[0]) {
         string_member(line, style, "trace_id", entry->trace_id, WORD_BUDGET);

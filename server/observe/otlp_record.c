@@ -57,6 +57,7 @@ void otlp_record_fill(struct otlp_record *record, const struct trace_context *tr
     record->path[strcspn(record->path, "?")] = '\0';
     copy_text(record->request_id, sizeof record->request_id, entry->request_id);
     copy_text(record->peer, sizeof record->peer, entry->peer);
+    copy_text(record->client, sizeof record->client, entry->client);
     copy_text(record->job, sizeof record->job, entry->job);
     copy_text(record->reason, sizeof record->reason, entry->reason);
 }
@@ -147,6 +148,7 @@ static json_t *attributes_of(const struct otlp_record *record)
         add_number(attributes, "http.request.body.size", entry->request_bytes);
         add_number(attributes, "http.response.body.size", entry->response_bytes);
         add_string(attributes, "network.peer.address", record->peer);
+        add_string(attributes, "client.address", record->client);
     }
     add_string(attributes, "error.type", entry->error);
     add_string(attributes, "gemmd.job", record->job);

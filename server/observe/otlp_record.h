@@ -15,7 +15,7 @@ struct otlp_record {
     char state[OTLP_STATE_MAX + 1];
     bool is_job;
     int64_t epoch_ns; /* of the wall clock minus the monotonic clock */
-    char method[16], path[256], request_id[129], peer[64], job[40], reason[96];
+    char method[16], path[256], request_id[129], peer[64], client[46], job[40], reason[96];
     /* The strings of the entry other than op, dtype, kernel and error are not valid. */
     struct log_access entry;
 };

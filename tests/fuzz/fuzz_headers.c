@@ -9,6 +9,7 @@
 #include "server/base/address.h"
 #include "server/base/trace_context.h"
 #include "server/http/arrival.h"
+#include "server/http/forwarded.h"
 #include "server/http/guard.h"
 #include "server/http/negotiation.h"
 #include "server/http/request_parts.h"
@@ -48,6 +49,24 @@ static void check_lists(const char *text)
     prefer_read(&twice, text); /* the first preference of a name counts */
     MUST(twice.respond_async == preferences.respond_async);
     MUST(!preferences.has_wait || (twice.has_wait && twice.wait_s == preferences.wait_s));
+}
+
+/* The client is an address of the list, and nobody's proxy unless the client is the first one. */
+static void check_forwarded(const char *text)
+{
+    struct networks trusted;
+    const char *wrong;
+    size_t length;
+    MUST(networks_read(&trusted, "10.0.0.0/8,::1", &wrong, &length));
+    for (int rfc7239 = 0; rfc7239 < 2; rfc7239++) {
+        struct forwarded once = {.trusted = &trusted, .is_rfc7239 = rfc7239 == 1}, twice;
+        forwarded_read(&once, text);
+        twice = once;
+        forwarded_read(&twice, text); /* as two lines */
+        MUST(!once.found || (twice.found && memcmp(&once.client, &twice.client, 16) == 0));
+    }
+    (void)networks_read(&trusted, text, &wrong, &length);
+    MUST(trusted.count <= NETWORKS_MAX && wrong >= text && wrong + length <= text + strlen(text));
 }
 
 static bool is_lower_hex(const char *text, size_t length)
@@ -161,6 +180,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
         char *text = input_text(&input, '\n');
         check_accept(text);
         check_lists(text);
+        check_forwarded(text);
         check_trace(text);
         check_conditions(text);
         check_names(text);

@@ -1,5 +1,6 @@
 """A daemon behind a reverse proxy."""
 
+import contextlib
 import http.client
 import http.server
 import subprocess
@@ -10,8 +11,9 @@ import numpy as np
 import pytest
 import requests
 
-from daemon import PATIENCE_S
-from wire import exchange, request
+from daemon import PATIENCE_S, PATIENT
+from oracle import wait_until
+from wire import Wire, exchange, request
 
 BODY = np.arange(8, dtype=np.float32).tobytes()
 RIGHT = np.array([6, 7, 26, 31], np.float32).tobytes()
@@ -211,3 +213,107 @@ def test_no_page_reads_answers_by_default(method, start):
 def test_origins_that_cannot_be(origins, wrong, gemmd):
     assert refused(gemmd, "--allow-origin", origins).startswith(
         f"gemmd: --allow-origin has '{wrong}', which is not an origin")
+
+
+# ---- --trusted-proxy ----
+
+XFF = "X-Forwarded-For"
+
+
+def clients(daemon, requests_to_log):
+    """The client of each logged request, by its id."""
+    found = daemon.wait_for(lambda lines: (logged := {line["request_id"]: line for line in lines if "request_id" in line})
+                            .keys() >= set(requests_to_log) and logged, "the lines of the requests")
+    for name in requests_to_log:
+        assert found[name]["peer"].startswith(("127.0.0.1:", "unix:")), "the peer is still there"
+    return {name: found[name].get("client") for name in requests_to_log}
+
+
+@pytest.mark.parametrize("arguments, header, other", [
+    ((), XFF, "Forwarded"), (("--forwarded-header", "x-forwarded-for"), XFF, "Forwarded"),
+    (("--forwarded-header", "forwarded"), "Forwarded", XFF)])
+def test_the_client_is_in_the_log(arguments, header, other, start):
+    """The last address that no trusted proxy has; what the client itself has sent before it does not count, nor does
+    the header that the proxies do not know."""
+    daemon = start("--trusted-proxy", "127.0.0.0/8,10.0.0.0/8", *arguments)
+    pairs = "for={}".format if header == "Forwarded" else "{}".format
+    chains = {
+        "direct": ([], None), "one": (["192.0.2.7"], "192.0.2.7"),
+        "two": (["203.0.113.9", "192.0.2.7", "10.0.0.1"], "192.0.2.7"), "proxies": (["10.0.0.2", "10.0.0.1"], "10.0.0.2"),
+        "hidden": (["192.0.2.7", "unknown"], None)}
+    for name, (chain, _) in chains.items():
+        lines = [(header, ", ".join(map(pairs, chain)))] if chain else []
+        answer = ask(daemon.address, "GET", "/livez", ("X-Request-Id", name), (other, "for=198.51.100.1"), *lines)
+        assert answer.status == 200
+    lines = [(header, pairs(address)) for address in ("203.0.113.9", "192.0.2.8", "10.0.0.1")]
+    assert ask(daemon.address, "GET", "/livez", ("X-Request-Id", "lines"), *lines).status == 200
+    expected = {name: client for name, (_, client) in chains.items()} | {"lines": "192.0.2.8"}
+    assert clients(daemon, expected) == expected
+
+
+@pytest.mark.parametrize("trusted", [(), ("--trusted-proxy", "10.0.0.0/8,unix")])
+def test_strangers_do_not_name_a_client(trusted, start):
+    daemon = start(*trusted)
+    ask(daemon.address, "GET", "/livez", ("X-Request-Id", "stranger"), (XFF, "192.0.2.7"))
+    assert clients(daemon, ["stranger"]) == {"stranger": None}
+
+
+def test_a_proxy_on_a_unix_socket(start, tmp_path):
+    path = str(tmp_path / "socket")
+    daemon = start("--trusted-proxy", "unix", listen=(f"unix:{path}",), ready=False)
+    daemon.wait_until_listening()
+    ask(path, "GET", "/livez", ("X-Request-Id", "local"), (XFF, "2001:db8::7"))
+    assert clients(daemon, ["local"]) == {"local": "2001:db8::7"}
+
+
+def upload(daemon, client):
+    """A request in progress: its body does not come."""
+    wire = Wire(daemon.address)
+    wire.send(request("POST", "/gemm?m=2&n=2&k=2", [(XFF, client), ("Content-Length", 32), ("Expect", "100-continue")]))
+    return wire
+
+
+def test_each_client_has_its_limit(start):
+    """Requests in progress of one client, over any number of the proxy's connections, which are not limited."""
+    daemon = start("--trusted-proxy", "127.0.0.1", "--max-connections-per-address", 2, *PATIENT)
+    with contextlib.ExitStack() as open_wires:
+        first, second = (open_wires.enter_context(upload(daemon, "192.0.2.7")) for _ in range(2))
+        assert first.receive().status == second.receive().status == 100
+        with upload(daemon, "192.0.2.7") as third:
+            refusal = third.receive()
+        assert refusal.status == 429 and b"--max-connections-per-address" in refusal.body
+        assert int(refusal.headers["retry-after"]) >= 1
+        for client in ("192.0.2.8", "192.0.2.9", "10.0.0.1", "192.0.2.7:1, unknown"):
+            assert open_wires.enter_context(upload(daemon, client)).receive().status == 100, client
+        # A request that ends makes room, whether it is answered or its client leaves.
+        first.send(BODY)
+        assert first.receive().body == RIGHT
+        fourth = open_wires.enter_context(upload(daemon, "::ffff:192.0.2.7"))
+        assert fourth.receive().status == 100
+        fourth.socket.close()
+        wait_until(lambda: open_wires.enter_context(upload(daemon, "192.0.2.7")).receive().status == 100,
+                   "the request of a client that has left to end")
+        second.send(BODY)
+        assert second.receive().body == RIGHT
+
+
+def test_the_limit_of_peers_that_are_no_proxies(start):
+    daemon = start("--trusted-proxy", "192.0.2.1", "--max-connections-per-address", 2, ready=False)
+    daemon.wait_until_listening()
+    with Wire(daemon.address) as one, Wire(daemon.address) as two:
+        for wire in (one, two):
+            wire.send(request("GET", "/livez", [(XFF, "192.0.2.7")]))
+            assert wire.receive().status == 200
+        with Wire(daemon.address) as three:
+            assert three.receive().status == 429
+
+
+@pytest.mark.parametrize("arguments, says", [
+    (("--trusted-proxy", "localhost"), "--trusted-proxy has 'localhost', which is not an address, a network such as "
+                                       "10.0.0.0/8, or unix\n"),
+    (("--trusted-proxy", "10.0.0.0/33,::1"), "--trusted-proxy has '10.0.0.0/33', which is not an address"),
+    (("--trusted-proxy", ",".join(["::1"] * 65)), "--trusted-proxy has more than 64 networks"),
+    (("--forwarded-header", "forwarded"), "--forwarded-header needs --trusted-proxy too\n"),
+    (("--trusted-proxy", "::1", "--forwarded-header", "x-real-ip"), "one of x-forwarded-for, forwarded\n")])
+def test_proxies_that_cannot_be(arguments, says, gemmd):
+    assert says in refused(gemmd, *arguments)

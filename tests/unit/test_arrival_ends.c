@@ -9,12 +9,15 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "server/base/network.h"
 #include "server/http/arrival.h"
 #include "server/http/connection.h"
 #include "server/http/io_thread.h"
 #include "server/http/server.h"
 #include "server/net/lingering.h"
 #include "server/net/peer_counts.h"
+
+static const struct networks nobody = {0};
 
 static bool watches_no_more; /* the system has no memory to watch another descriptor */
 
@@ -47,7 +50,7 @@ START_TEST(a_connection_that_is_not_watched_is_ended_once)
     uv_loop_t loop;
     int ends[2];
     ck_assert_int_eq(uv_loop_init(&loop), 0);
-    struct http_server server = {.peers = peer_counts_create(0, 1),
+    struct http_server server = {.peers = peer_counts_create(0, 1, &nobody),
                                  .lingering = lingering_create(&loop, 1000)};
     struct io_thread thread = {.server = &server};
     ck_assert_ptr_nonnull(server.peers);

@@ -67,11 +67,11 @@ static enum gemmd_error load(struct config *config, const struct config_option *
         snprintf(variable, sizeof(variable), "%s=%s", name, given.environment);
         environment[variables++] = variable;
     }
-    /* These two options are given together, --tls-client-ca needs both, and --tls-client-auth needs
-     * --tls-client-ca. */
+    /* These two options are given together, --tls-client-ca needs both, --tls-client-auth needs
+     * --tls-client-ca, and --forwarded-header needs --trusted-proxy. */
     static char cert[] = "GEMMD_TLS_CERT=cert", key[] = "GEMMD_TLS_KEY=key",
                 authorities[] = "GEMMD_TLS_CLIENT_CA=ca",
-                endpoint[] = "GEMMD_OTLP_ENDPOINT=https://c";
+                endpoint[] = "GEMMD_OTLP_ENDPOINT=https://c", proxy[] = "GEMMD_TRUSTED_PROXY=::1";
     if (strncmp(option->name, "tls-", 4) == 0 && strcmp(option->name, "tls-cert") != 0)
         environment[variables++] = cert;
     if (strncmp(option->name, "tls-", 4) == 0 && strcmp(option->name, "tls-key") != 0)
@@ -80,6 +80,8 @@ static enum gemmd_error load(struct config *config, const struct config_option *
         environment[variables++] = endpoint;
     if (strcmp(option->name, "tls-client-auth") == 0)
         environment[variables++] = authorities;
+    if (strcmp(option->name, "forwarded-header") == 0)
+        environment[variables++] = proxy;
     if (given.file) {
         snprintf(file, sizeof(file), "{\"%s\": \"%s\"}", option->name, given.file);
         temporary(path, file);
@@ -128,9 +130,11 @@ static void two_values(const struct config_option *option, char a[64], char b[64
         break;
     case CONFIG_KIND_TEXT: {
         /* A good value of every other text, URLs included, is a URL. */
-        const char *prefix = strcmp(option->name, "base-path") == 0 ? "/" : "http://";
-        snprintf(a, 64, "%sone", prefix);
-        snprintf(b, 64, "%stwo", prefix);
+        const bool is_path = strcmp(option->name, "base-path") == 0;
+        const bool is_address = strcmp(option->name, "trusted-proxy") == 0;
+        const char *prefix = is_path ? "/" : is_address ? "192.0.2.0/" : "http://";
+        snprintf(a, 64, "%s%s", prefix, is_address ? "24" : "one");
+        snprintf(b, 64, "%s%s", prefix, is_address ? "25" : "two");
         break;
     }
     case CONFIG_KIND_ADDRESSES:

@@ -5,7 +5,10 @@
 #include <stdlib.h>
 #include <sys/un.h>
 
+#include "server/base/network.h"
 #include "server/net/peer_counts.h"
+
+static const struct networks nobody = {0};
 
 enum { LIMIT = 3, ADDRESSES = 64 };
 
@@ -18,7 +21,7 @@ static struct sockaddr_in address_of(uint32_t number)
 
 START_TEST(limits_each_address)
 {
-    struct peer_counts *counts = peer_counts_create(LIMIT, 16);
+    struct peer_counts *counts = peer_counts_create(LIMIT, 16, &nobody);
     struct sockaddr_in one = address_of(1), two = address_of(2);
     for (int i = 0; i < LIMIT; i++)
         ck_assert(peer_counts_add(counts, (struct sockaddr *)&one));
@@ -32,7 +35,7 @@ END_TEST
 
 START_TEST(a_mapped_address_is_the_same_one)
 {
-    struct peer_counts *counts = peer_counts_create(1, 16);
+    struct peer_counts *counts = peer_counts_create(1, 16, &nobody);
     struct sockaddr_in v4 = address_of(7);
     struct sockaddr_in6 v6 = {.sin6_family = AF_INET6};
     ck_assert_int_eq(inet_pton(AF_INET6, "::ffff:10.0.0.7", &v6.sin6_addr), 1);
@@ -46,8 +49,8 @@ START_TEST(unix_sockets_and_no_limit_are_free)
 {
     struct sockaddr_un local = {.sun_family = AF_UNIX};
     struct sockaddr_in one = address_of(1);
-    struct peer_counts *limited = peer_counts_create(1, 16);
-    struct peer_counts *unlimited = peer_counts_create(0, 16);
+    struct peer_counts *limited = peer_counts_create(1, 16, &nobody);
+    struct peer_counts *unlimited = peer_counts_create(0, 16, &nobody);
     for (int i = 0; i < 10; i++) {
         ck_assert(peer_counts_add(limited, (struct sockaddr *)&local));
         ck_assert(peer_counts_add(unlimited, (struct sockaddr *)&one));
@@ -60,7 +63,7 @@ END_TEST
 /* Chains of the hash table must survive removals in any order. */
 START_TEST(agrees_with_a_model)
 {
-    struct peer_counts *counts = peer_counts_create(LIMIT, ADDRESSES);
+    struct peer_counts *counts = peer_counts_create(LIMIT, ADDRESSES, &nobody);
     int model[ADDRESSES] = {0};
     uint32_t state = 12345;
     for (int step = 0; step < 100000; step++) {
@@ -85,7 +88,7 @@ END_TEST
 START_TEST(a_look_up_ends_with_as_many_addresses_as_it_has_room_for)
 {
     enum { CAPACITY = 16 };
-    struct peer_counts *counts = peer_counts_create(1, CAPACITY);
+    struct peer_counts *counts = peer_counts_create(1, CAPACITY, &nobody);
     for (uint32_t i = 0; i <= CAPACITY; i++) {
         struct sockaddr_in address = address_of(i);
         ck_assert(peer_counts_add(counts, (struct sockaddr *)&address));
