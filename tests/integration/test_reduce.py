@@ -227,7 +227,7 @@ def test_a_model_answers_in_json(dtype, model, datatype, daemon, rng):
     ({"shape": "2,3"}, 12, 400, "", "are the operands f16 or bf16"),
     ({"shape": "2147483647,2147483647,2147483647"}, 4, 413, "", "does not fit in 64 bits"),
     ({"shape": "2,3", "x": "nobody"}, 0, 404, "x", "nobody"),
-    ({"shape": "2,3", "kernel": "fast"}, 24, 422, "kernel", "reduce kernel 'fast'; it has: "),
+    ({"shape": "2,3", "kernel": "fast"}, 24, 422, "kernel", "kernel 'fast' for reduce; it has: "),
 ])
 def test_refusals(daemon, query, body, status, field, text):
     answer = post(daemon, "/reduce", bytes(body), query)
