@@ -45,7 +45,7 @@ endforeach()
 # Debian wants a licence and a changelog from every package.
 set(changelog ${package_made}/changelog.Debian)
 file(WRITE ${changelog}
-"gemmd (${PROJECT_VERSION}-${CPACK_DEBIAN_PACKAGE_RELEASE}) stable; urgency=medium
+"gemmd (${package_version}-${CPACK_DEBIAN_PACKAGE_RELEASE}) stable; urgency=medium
 
   * CHANGELOG.md in /usr/share/doc/gemmd lists the changes.
 

@@ -15,6 +15,19 @@ set(package_source ${PROJECT_SOURCE_DIR}/deploy/packages)
 set(units_source ${PROJECT_SOURCE_DIR}/deploy/systemd)
 set(package_made ${PROJECT_BINARY_DIR}/package)
 
+# A commit changes the version, so a build after the commit configures again.
+set(version_script ${PROJECT_SOURCE_DIR}/deploy/release/version.sh)
+execute_process(COMMAND ${version_script} package OUTPUT_VARIABLE package_version
+                OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${version_script})
+if(EXISTS ${PROJECT_SOURCE_DIR}/.git)
+  execute_process(COMMAND git rev-parse --path-format=absolute --git-path logs/HEAD OUTPUT_VARIABLE heads
+                  WORKING_DIRECTORY ${PROJECT_SOURCE_DIR} OUTPUT_STRIP_TRAILING_WHITESPACE)
+  if(EXISTS "${heads}")
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${heads})
+  endif()
+endif()
+
 foreach(unit gemmd.service gemmd.socket)
   if(EXISTS ${units_source}/${unit})
     install(FILES ${units_source}/${unit} DESTINATION lib/systemd/system COMPONENT daemon)
@@ -42,7 +55,7 @@ set(GEMMD_PACKAGE_CONTACT "gemmd maintainers <gemmd@example.org>" CACHE STRING
 set(CPACK_PACKAGE_CONTACT ${GEMMD_PACKAGE_CONTACT})
 # Every package has a summary of its own.
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "")
-set(CPACK_PACKAGE_VERSION ${PROJECT_VERSION})
+set(CPACK_PACKAGE_VERSION ${package_version})
 set(CPACK_PACKAGING_INSTALL_PREFIX ${CMAKE_INSTALL_PREFIX})
 set(CPACK_PACKAGE_DIRECTORY ${PROJECT_BINARY_DIR}/packages)
 set(CPACK_RESOURCE_FILE_LICENSE ${PROJECT_SOURCE_DIR}/LICENSE)

@@ -305,7 +305,7 @@ def test_maintainer_scripts_tell_systemd(tmp_path):
 def rpms():
     need("rpmbuild", "rpm")
     packages = make_packages("rpm")
-    return {re.sub(r"-[\d.]+-\d+\..*", "", file.name): file for file in packages.glob("*.rpm")}
+    return {re.sub(r"-\d[^-]*-\d+\..*", "", file.name): file for file in packages.glob("*.rpm")}
 
 
 def test_rpm_packages_hold_the_same_lists(debs, rpms):
