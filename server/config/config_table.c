@@ -362,8 +362,9 @@ const struct config_option config_options[] = {
      .help = "Bytes a second at which a client must receive an answer on average, checked from 5 "
              "seconds after its start. The connection of a slower client is closed, and so is the "
              "connection of a client whose answer would miss --body-timeout even at twice its "
-             "average rate. Over a Unix socket, a client is too slow if it receives nothing in the "
-             "time that 64 KiB may take. 0: neither is checked."},
+             "average rate. Over a Unix socket, whose rate can only be estimated, a client has to "
+             "receive 16K a second at most, and --body-timeout alone limits a long answer. 0: "
+             "neither is checked."},
     {SETTING("job-ttl", CONFIG_KIND_TIME, CONFIG_GROUP_TIMES), FIELD(job_ttl_ms), .min = 1,
      .max = TIME_MAX, .standard = "10m", .placeholder = "TIME",
      .help = "How long the result of a finished job is kept, unless the client deletes it before. "

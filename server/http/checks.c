@@ -87,7 +87,8 @@ static bool is_slow_answer(struct connection *connection, const struct config *c
     if (config->min_answer_rate == 0)
         return false;
     if (!connection->sending.begun)
-        delivery_begin(&connection->sending, connection->fd, now_ns);
+        delivery_begin(&connection->sending, connection->fd);
+    delivery_look(&connection->sending, connection->fd);
     return now_ns > connection->since_ns + RATE_GRACE_NS &&
            delivery_is_slow(&connection->sending, connection->fd, connection->since_ns, now_ns,
                             config->min_answer_rate,

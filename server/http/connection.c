@@ -48,7 +48,6 @@ void connection_go_on_sending(struct connection *connection, uint64_t now_ns)
         return;
     connection->phase = CONNECTION_SENDING;
     connection->since_ns += now_ns - connection->paused_ns;
-    connection->sending.changed_ns += now_ns - connection->paused_ns;
     connection->paused_ns = 0;
 }
 

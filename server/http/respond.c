@@ -213,7 +213,7 @@ static void queue_response(struct request *request, int status, struct MHD_Respo
     /* The bytes of a large answer are counted from the first byte on. For a small answer
      * a check (checks.h) begins to count, if it finds the answer still being sent. */
     if (length > SMALL_ANSWER_BYTES)
-        delivery_begin(&request->connection->sending, request->connection->fd, request->sending_ns);
+        delivery_begin(&request->connection->sending, request->connection->fd);
     const bool closes =
         request->unverified_framing || atomic_load(&request->server->stage) >= HTTP_HANDED_OVER;
     if (response == NULL || !add_header(response, "X-Request-Id", request->id) ||

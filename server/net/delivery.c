@@ -60,27 +60,32 @@ bool delivery_was_read(int fd)
  * is at most this long, with the system's overhead. */
 static const uint64_t UNIX_PIECE_BYTES = 64 * 1024;
 
-void delivery_begin(struct delivery *delivery, int fd, uint64_t now_ns)
+void delivery_begin(struct delivery *delivery, int fd)
 {
-    *delivery = (struct delivery){.begun = true, .changed_ns = now_ns};
+    *delivery = (struct delivery){.begun = true};
     delivery->counts = acknowledged_by_peer(fd, &delivery->acknowledged_bytes);
 }
 
-static bool is_stalled(struct delivery *delivery, int fd, uint64_t now_ns, uint64_t least_rate)
+void delivery_look(struct delivery *delivery, int fd)
 {
-    const uint64_t outstanding = delivery_outstanding(fd);
-    if (outstanding != delivery->outstanding_bytes)
-        delivery->changed_ns = now_ns;
-    delivery->outstanding_bytes = outstanding;
-    return delivery_is_below(UNIX_PIECE_BYTES, delivery->changed_ns, now_ns, least_rate);
+    if (delivery->counts)
+        return;
+    const uint64_t before = delivery->outstanding_bytes, now = delivery_outstanding(fd);
+    /* More bytes are written only after the client has received some. */
+    if (now > before || now == 0)
+        delivery->received_bytes += UNIX_PIECE_BYTES;
+    else
+        delivery->received_bytes += before - now;
+    delivery->outstanding_bytes = now;
 }
 
-bool delivery_is_slow(struct delivery *delivery, int fd, uint64_t since_ns, uint64_t now_ns,
+bool delivery_is_slow(const struct delivery *delivery, int fd, uint64_t since_ns, uint64_t now_ns,
                       uint64_t least_rate, uint64_t bytes, uint64_t until_ns)
 {
     uint64_t acknowledged;
     if (!delivery->counts)
-        return is_stalled(delivery, fd, now_ns, least_rate);
+        return delivery_is_below(delivery->received_bytes, since_ns, now_ns,
+                                 least_rate < DELIVERY_UNIX_RATE ? least_rate : DELIVERY_UNIX_RATE);
     if (!acknowledged_by_peer(fd, &acknowledged))
         return false;
     const uint64_t moved = acknowledged - delivery->acknowledged_bytes;
