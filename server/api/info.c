@@ -19,7 +19,8 @@ static void metrics_begin(struct request *request)
 {
     struct metrics_gauges gauges =
         gauges_read(services_of(request), request->config, request->tenant_number);
-    enum metrics_format format = metrics_negotiate(request_header(request, "Accept"));
+    char accept[REQUEST_LIST_MAX];
+    enum metrics_format format = metrics_negotiate(request_header_list(request, "Accept", accept));
     struct nvml_sample sample;
     struct nvml *nvml = services_of(request)->nvml;
     char *text;

@@ -74,7 +74,7 @@ enum { SMALL_ANSWER_BYTES = 64 * 1024 };
 /* Bytes of a path that the log keeps; and the longest text in the place of a path's {...}, which is
  * the name of a model: "linear." and the name of a tensor (MODEL_NAME_MAX in api/v2/infer_model.h).
  */
-enum { REQUEST_PATH_MAX = 256, REQUEST_NAME_MAX = 135 };
+enum { REQUEST_PATH_MAX = 256, REQUEST_NAME_MAX = 135, REQUEST_LIST_MAX = 4096 };
 /* Characters of an X-Request-Id. */
 enum { REQUEST_ID_MAX = 128 };
 
@@ -214,6 +214,10 @@ bool request_has_body(const struct request *request);
 bool request_is_connected(const struct request *request);
 /* The value of a header field, or NULL. Borrowed. */
 const char *request_header(const struct request *request, const char *name);
+/* The value of a header field that is a list, or NULL. Several fields of that name are combined in
+ * `list`, if it has room for all of them; else the first counts. Borrowed. */
+const char *request_header_list(const struct request *request, const char *name,
+                                char list[REQUEST_LIST_MAX]);
 /* The preferences in the Prefer headers of a request (RFC 7240). */
 struct preferences {
     bool respond_async;

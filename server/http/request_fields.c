@@ -15,6 +15,49 @@ const char *request_header(const struct request *request, const char *name)
     return MHD_lookup_connection_value(request->mhd, MHD_HEADER_KIND, name);
 }
 
+/* The fields of one name, combined into one list. */
+struct header_list {
+    const char *name;
+    char *out;
+    size_t capacity, length;
+    bool was_cut;
+};
+
+static enum MHD_Result add_to_list(void *cls, enum MHD_ValueKind kind, const char *name,
+                                   const char *value)
+{
+    struct header_list *list = cls;
+    (void)kind;
+    if (strcasecmp(name, list->name) != 0 || value == NULL || value[0] == '\0')
+        return MHD_YES;
+    const size_t length = strlen(value), comma = list->length > 0;
+    list->was_cut = list->length + comma + length >= list->capacity;
+    if (list->was_cut)
+        return MHD_NO;
+    if (comma)
+        list->out[list->length++] = ',';
+    memcpy(list->out + list->length, value, length);
+    list->length += length;
+    return MHD_YES;
+}
+
+/* Combines the fields of one name. Returns false if the list does not fit; `out` is empty then. */
+static bool combine_fields(const struct request *request, const char *name, char *out,
+                           size_t capacity)
+{
+    struct header_list list = {.name = name, .out = out, .capacity = capacity};
+    MHD_get_connection_values(request->mhd, MHD_HEADER_KIND, add_to_list, &list);
+    out[list.was_cut ? 0 : list.length] = '\0';
+    return !list.was_cut;
+}
+
+const char *request_header_list(const struct request *request, const char *name,
+                                char list[REQUEST_LIST_MAX])
+{
+    const char *first = request_header(request, name);
+    return first != NULL && combine_fields(request, name, list, REQUEST_LIST_MAX) ? list : first;
+}
+
 /* ---- secrets in the query ---- */
 
 /* Whether a parameter of that name has a value that nobody else may read, as the names of other
@@ -272,37 +315,15 @@ void request_trace_begin(struct request *request, const char *traceparent)
         memcpy(trace->span_id, trace->parent_id, sizeof trace->span_id);
 }
 
-/* The fields of tracestate, combined into one list as the specification says. */
-struct state_list {
-    char *out;
-    size_t capacity, length;
-    bool invalid;
-};
-
-static enum MHD_Result add_state(void *cls, enum MHD_ValueKind kind, const char *name,
-                                 const char *value)
-{
-    struct state_list *list = cls;
-    (void)kind;
-    if (strcasecmp(name, "tracestate") != 0 || value == NULL || value[0] == '\0')
-        return MHD_YES;
-    const size_t length = strlen(value), comma = list->length > 0;
-    for (size_t i = 0; i < length; i++)
-        list->invalid |= value[i] < ' ' || value[i] > '~';
-    list->invalid |= list->length + comma + length >= list->capacity;
-    if (list->invalid)
-        return MHD_NO;
-    if (comma)
-        list->out[list->length++] = ',';
-    memcpy(list->out + list->length, value, length);
-    list->length += length;
-    return MHD_YES;
-}
-
 void request_trace_state(const struct request *request, char *out, size_t capacity)
 {
-    struct state_list list = {.out = out, .capacity = capacity};
-    if (request->trace.parent_id[0] != '\0')
-        MHD_get_connection_values(request->mhd, MHD_HEADER_KIND, add_state, &list);
-    out[list.invalid ? 0 : list.length] = '\0';
+    out[0] = '\0';
+    if (request->trace.parent_id[0] == '\0' ||
+        !combine_fields(request, "tracestate", out, capacity))
+        return;
+    for (const char *p = out; *p != '\0'; p++)
+        if (*p < ' ' || *p > '~') {
+            out[0] = '\0';
+            return;
+        }
 }

@@ -174,8 +174,10 @@ static struct MHD_Response *payload_response(struct request *request, const stru
 {
     const bool eligible =
         request->config->compress_answers && !payload->as_it_is && bytes >= LEAST_BYTES;
+    char accept[REQUEST_LIST_MAX];
     const enum coding coding =
-        eligible ? coding_accepted(request_header(request, "Accept-Encoding")) : CODING_IDENTITY;
+        eligible ? coding_accepted(request_header_list(request, "Accept-Encoding", accept))
+                 : CODING_IDENTITY;
     struct MHD_Response *response = coding == CODING_IDENTITY
                                         ? plain_response(payload)
                                         : deflation_response(request, payload, coding);

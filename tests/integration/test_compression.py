@@ -19,7 +19,7 @@ from problem import assert_problem
 from test_formats import NPY, RAW, npy_body
 from test_metrics import scrape, total, values
 from test_tensors import Tensors
-from wire import Wire, request
+from wire import Wire, exchange, request
 
 PACK = {"gzip": lambda data: gzip.compress(data, 1), "deflate": lambda data: zlib.compress(data, 1)}
 CODINGS = tuple(PACK)
@@ -420,6 +420,12 @@ def test_every_kind_of_answer(compressing, rng):
     assert unpack(answer, data) == product
     answer, data = get(compressing, "/gemm?m=x", "gzip", method="POST", data=b"x")
     assert answer.status_code == 400 and b"error" in data
+
+
+def test_codings_in_two_fields_count_together(compressing):
+    accept = [("Accept-Encoding", "gzip;q=0.1"), ("Accept-Encoding", "deflate")]
+    answer = exchange(compressing.address, request("GET", "/openapi.json", accept))
+    assert answer.headers["content-encoding"] == "deflate"
 
 
 def test_a_client_that_leaves_in_the_middle_of_one(start, rng):

@@ -212,6 +212,27 @@ def test_credentials_twice(start, tmp_path):
                        "more than one Authorization header")
 
 
+NPY, SAFETENSORS = "application/x-npy", "application/vnd.safetensors"
+
+
+@pytest.mark.parametrize("values, expected", [
+    ([f"{NPY};q=0.1", SAFETENSORS], SAFETENSORS), ([SAFETENSORS, f"{NPY};q=0.1"], SAFETENSORS),
+    (["text/html", NPY], NPY), (["", NPY], NPY), ([f"{NPY};q=0", "*/*", ""], "application/octet-stream"),
+    # 4 KiB is the longest list of several fields.
+    ([f"{NPY};q=0.1", "text/html," * 400, SAFETENSORS], SAFETENSORS), ([f"{NPY};q=0.1"] + [SAFETENSORS] * 151, NPY)],
+    ids=["worse first", "better first", "unknown first", "empty first", "none of one", "long", "too long"])
+def test_fields_with_lists_count_together(values, expected, address):
+    headers = [OCTETS, *(("Accept", value) for value in values), ("Content-Length", len(BODY))]
+    answer = exchange(address, request("POST", TARGET, headers, BODY))
+    assert (answer.status, answer.headers["content-type"]) == (200, expected)
+
+
+def test_accept_of_a_scraper_in_two_fields(address):
+    accept = [("Accept", "text/plain;q=0.5"), ("Accept", "application/openmetrics-text; version=1.0.0")]
+    answer = exchange(address, request("GET", "/metrics", accept))
+    assert answer.headers["content-type"].startswith("application/openmetrics-text")
+
+
 @pytest.mark.parametrize("version", ["HTTP/1.2", "HTTP/1.9"])
 def test_later_minor_versions_are_served_as_1_1(version, address):
     """RFC 9110, 2.5: a request of a higher minor version is processed as one of HTTP/1.1, with all rules of

@@ -116,9 +116,11 @@ static enum gemmd_error read_body_format(struct request *request, struct compute
  * answer is a JSON document about the result. */
 static enum gemmd_error choose_answer_format(struct request *request, struct compute_call *call)
 {
+    char accept[REQUEST_LIST_MAX];
     if (compute_call_store(call)[0] != '\0')
         return GEMMD_OK;
-    if (!accept_format(request_header(request, "Accept"), call->body_format, &call->answer_format))
+    if (!accept_format(request_header_list(request, "Accept", accept), call->body_format,
+                       &call->answer_format))
         return fault_set(&request->fault, GEMMD_ERR_NOT_ACCEPTABLE, NULL,
                          "Accept can name application/octet-stream, "
                          "application/vnd.safetensors or application/x-npy");

@@ -280,11 +280,12 @@ static enum gemmd_error tensor_get_take_block(struct tensor_call *call)
 static bool open_get(struct request *request)
 {
     struct tensor_call *call = tensor_call_open(request);
+    char accept[REQUEST_LIST_MAX];
     if (call == NULL ||
         tensor_store_acquire(services_of(request)->tensors, request->rest, request->tenant,
                              &call->resident, &request->fault) != GEMMD_OK)
         return false;
-    if (!accept_format(request_header(request, "Accept"), FORMAT_RAW, &call->format)) {
+    if (!accept_format(request_header_list(request, "Accept", accept), FORMAT_RAW, &call->format)) {
         fault_set(&request->fault, GEMMD_ERR_NOT_ACCEPTABLE, NULL,
                   "Accept can name application/octet-stream, application/vnd.safetensors or "
                   "application/x-npy");
