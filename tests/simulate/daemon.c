@@ -1,8 +1,10 @@
 #include "tests/simulate/daemon.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <sys/mman.h>
 
+#include "server/observe/log.h"
 #include "tests/simulate/requests.h"
 #include "tests/simulate/threads.h"
 
@@ -28,9 +30,18 @@ static struct daemon_memory *memory_of(const struct daemon *daemon)
     return &memories[daemon->number % SLOTS];
 }
 
-struct order *daemon_order(struct daemon *daemon, const struct executor *executor)
+/* Lines of the log become lines of the trace: the linker sends the calls here (-Wl,--wrap). */
+void __wrap_log_event(struct log *log, enum config_log_level level, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+void __wrap_log_event(struct log *log, enum config_log_level level, const char *format, ...)
 {
-    return &daemon->orders[executors_number(&daemon->services.executors, executor)];
+    char text[512];
+    va_list arguments;
+    (void)log, (void)level;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    trace("log: %s", text);
 }
 
 /* ---- I/O threads ---- */
@@ -150,6 +161,21 @@ static void check_all_given_back(struct daemon *daemon)
         fail("after the drain jobs are unfinished");
 }
 
+/* Every wrong result was noticed, and no other. */
+static void check_verified(const struct daemon *daemon)
+{
+    for (uint32_t i = 0; i < daemon->traits.devices; i++) {
+        const struct verify_counts *counts =
+            dispatch_verify_counts(daemon->services.executors.list[i].dispatch);
+        const uint64_t noticed = counts->count[WORK_VERIFY_ASKED][VERIFY_FAIL] +
+                                 counts->count[WORK_VERIFY_SAMPLED][VERIFY_FAIL];
+        if (noticed != daemon->devices[i]->wrong_results)
+            fail("device %u has computed %llu wrong results, of which %llu count as noticed", i,
+                 (unsigned long long)daemon->devices[i]->wrong_results,
+                 (unsigned long long)noticed);
+    }
+}
+
 /* Once the dispatch threads have ended, which may still have had early copies to end. */
 static void check_device_memory(const struct daemon *daemon)
 {
@@ -259,6 +285,7 @@ static void stop(struct daemon *daemon)
     if (!executors_stop(&services->executors, 30000000000u))
         fail("a dispatch thread has not ended within 30 s");
     check_device_memory(daemon);
+    check_verified(daemon);
     job_thread_stop(services->job_thread);
     jobs_close(services->jobs);
     for (uint32_t i = 0; i < daemon->traits.io_threads; i++)
@@ -325,7 +352,7 @@ static void start_device(struct daemon *daemon, uint32_t i,
     struct executor *executor = &daemon->services.executors.list[i];
     struct device_traits traits = daemon->traits.device[i];
     struct fault fault = {.detail = ""};
-    traits.fails = traits.stalls = traits.is_lost = 0; /* until the daemon serves */
+    traits.fails = traits.stalls = traits.is_lost = traits.wrong = 0; /* until the daemon serves */
     traits.memory_bytes = MEMORY_BYTES;
     traits.tensor_bytes = TENSOR_BYTES;
     daemon->devices[i] = simulated_device_open(&traits, (int32_t)i, memory->device[i],
@@ -371,12 +398,14 @@ void daemon_start(struct daemon *daemon, const struct daemon_traits *traits, uin
     struct services *services = &daemon->services;
     daemon->config.max_body_bytes = daemon->config.max_result_bytes = 16 << 20;
     daemon->config.max_jobs = traits->jobs.max_jobs;
+    daemon->config.verify_share = traits->verify_share;
     threads_interfere((struct interference){0, 0});
     services->admission = admission_create(&traits->limits);
     services->pool = pool_create(memory_of(daemon)->pool, POOL_BYTES);
     daemon->metrics = metrics_create(traits->devices, &identity);
     need(services->admission != NULL && services->pool != NULL && daemon->metrics != NULL,
          "memory");
+    need(verify_draw_init(&services->verify_draw), "random numbers");
     const struct executor_settings settings = {.admission = services->admission,
                                                .tenants = traits->tenants,
                                                .pool = services->pool,
@@ -395,6 +424,7 @@ void daemon_start(struct daemon *daemon, const struct daemon_traits *traits, uin
         device->fails = traits->device[i].fails;
         device->stalls = traits->device[i].stalls;
         device->is_lost = traits->device[i].is_lost;
+        device->wrong = traits->device[i].wrong;
     }
     threads_interfere(traits->interference);
     threads_start("timer", main_run, daemon);

@@ -25,6 +25,7 @@ struct daemon_traits {
     struct jobs_limits jobs;
     uint64_t stall_limit_ns, tenant_tensor_bytes;
     uint32_t reloads; /* for each tick */
+    uint32_t verify_share;
     struct device_traits device[DEVICES_SIMULATED];
     struct interference interference;
 };
@@ -66,7 +67,5 @@ struct daemon {
 void daemon_start(struct daemon *daemon, const struct daemon_traits *traits, uint32_t number);
 /* Begins to drain; `ended` is set once the daemon has stopped and has been checked. */
 void daemon_drain(struct daemon *daemon);
-/* The order that a queue's works are checked against. */
-struct order *daemon_order(struct daemon *daemon, const struct executor *executor);
 
 #endif

@@ -5,26 +5,12 @@
 #include <string.h>
 
 #include "tests/simulate/order.h"
+#include "tests/simulate/reference.h"
 #include "tests/simulate/threads.h"
 
 static struct simulated_device *simulated(struct device *device)
 {
     return (struct simulated_device *)device;
-}
-
-void simulated_product(const struct gemm_problem *p)
-{
-    const float *a = p->a, *b = p->b, *c0 = p->c0;
-    float *c = p->c;
-    for (uint64_t i = 0; i < p->m; i++)
-        for (uint64_t j = 0; j < p->n; j++) {
-            float sum = 0;
-            for (uint64_t l = 0; l < p->k; l++)
-                sum += a[i * p->lda + l] * b[l * p->ldb + j];
-            c[i * p->ldc + j] = (float)p->alpha * sum;
-            if (p->beta != 0)
-                c[i * p->ldc + j] += (float)p->beta * c0[i * p->ldc0 + j];
-        }
 }
 
 /* ---- early copies ---- */
@@ -134,6 +120,20 @@ static void copy_rows(const struct work_copy *copy)
                (const char *)copy->from + row * copy->from_pitch, copy->row_bytes);
 }
 
+/* Makes a result wrong now and then. The check, if the work is verified, notices that. */
+static void draw_wrong(struct simulated_device *device, struct work *work)
+{
+    const struct task *task = &work->task;
+    work->residual = 0.5;
+    if (task->kernel == NULL || task->operation->number != OPERATION_GEMM ||
+        !draw_one_in(device->traits.wrong))
+        return;
+    trace("device %d computes a wrong product", (int)device->base.info.index);
+    *(float *)task->problem.gemm.c += 1;
+    work->residual = 1.5;
+    device->wrong_results++;
+}
+
 static void compute(struct simulated_device *device, struct work *work, bool fails)
 {
     end_copies(device, work, fails);
@@ -145,7 +145,7 @@ static void compute(struct simulated_device *device, struct work *work, bool fai
     for (uint32_t i = 0; i < work->first_copy_count; i++)
         copy_rows(&work->first_copies[i]);
     if (work->task.kernel != NULL)
-        simulated_product(&work->task.problem.gemm);
+        reference_compute(&work->task);
     for (uint32_t i = 0; i < work->copy_count; i++)
         copy_rows(&work->copies[i]);
 }
@@ -203,8 +203,11 @@ static bool simulated_poll(struct device *base, uint32_t slot, struct work *work
         work_set_stopped(works);
         return true;
     }
-    for (struct work *work = works; work != NULL; work = work->next)
+    for (struct work *work = works; work != NULL; work = work->next) {
         compute(device, work, device->fails[slot]);
+        if (!device->fails[slot] && slot != base->slots) /* which is the probe's */
+            draw_wrong(device, work);
+    }
     return true;
 }
 
@@ -229,6 +232,7 @@ static const struct device_ops ops = {
     .close = simulated_close,
     .task_bytes = simulated_task_bytes,
     .shares_launches = true,
+    .groups = true,
 };
 static const struct device_ops copying_ops = {
     .submit = simulated_submit,
@@ -239,6 +243,7 @@ static const struct device_ops copying_ops = {
     .copy_in = simulated_copy_in,
     .copied_in = simulated_copied_in,
     .shares_launches = true,
+    .groups = true,
 };
 static const struct device_ops computing_ops = {
     .submit = simulated_submit,
@@ -261,8 +266,10 @@ struct simulated_device *simulated_device_open(const struct device_traits *trait
                 traits->computes_in_submit ? 1 : traits->streams);
     device->base.info.backend = GEMM_BACKEND_CPU;
     device->base.info.index = index;
-    /* Devices of different models do not share one product. */
-    snprintf(device->base.info.name, sizeof device->base.info.name, "simulated %d", (int)index);
+    /* Devices of different models do not compute one call together. */
+    snprintf(device->base.info.name, sizeof device->base.info.name, "simulated %d",
+             traits->one_model ? 0 : (int)index);
+    device->base.info.peak_flops[GEMMD_F32] = 1e9 / traits->flop_ns;
     device->base.arena = arena_create(traits->memory_bytes);
     device->base.tensors = (struct device_span){tensors, traits->tensor_bytes};
     device->base.stack_bytes = traits->computes_in_submit ? 0 : 1 << 20;

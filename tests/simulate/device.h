@@ -20,6 +20,8 @@ struct device_traits {
     uint64_t launch_ns;      /* of each launch */
     double flop_ns;          /* of each operation */
     uint32_t fails, stalls, is_lost;
+    uint32_t wrong;    /* of the results of products */
+    bool one_model;    /* with the other devices of the daemon */
     uint64_t stall_ns; /* how long a stall lasts */
     uint64_t memory_bytes, tensor_bytes;
 };
@@ -38,14 +40,11 @@ struct simulated_device {
         uint64_t end_ns;
     } copies[SIMULATED_COPIES_MAX];
     uint32_t copy_count;
-    uint64_t launches, early_bytes; /* so far */
+    uint64_t launches, early_bytes, wrong_results; /* so far */
 };
 
 /* `memory` and `tensors` are borrowed. NULL: out of memory. */
 struct simulated_device *simulated_device_open(const struct device_traits *traits, int32_t index,
                                                void *memory, void *tensors, struct order *order);
-
-/* C = alpha * A * B + beta * C0 of contiguous or spaced rows in f32. */
-void simulated_product(const struct gemm_problem *problem);
 
 #endif

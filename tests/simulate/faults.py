@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Plants faults in the scheduler, and shows that gemmd-simulate finds each of them.
+"""Plants faults in the scheduler and in the calls that it gets, and shows that gemmd-simulate finds each of them.
 
     python tests/simulate/faults.py BUILD [--seeds 1000] [--only WORD]
 
@@ -47,6 +47,21 @@ FAULTS = [
      "    call_device_discharge(call);\n", ""),
     ("one request more than its limit is admitted of a tenant", "server/scheduler/admission.c",
      "or_none(limits.tenant_requests)", "or_none(limits.tenant_requests) + 1"),
+    ("a result that fails its check is answered", "server/scheduler/dispatch.c",
+     "work->residual <= 1 ? VERIFY_PASS : VERIFY_FAIL", "VERIFY_PASS"),
+    ("the parts of a divided call are not verified", "server/api/compute/call_split.c",
+     "        .verify = whole->verify,\n", ""),
+    ("a divided call ends before its last part", "server/api/compute/call_split.c",
+     "atomic_init(&split->left, count + 1);", "atomic_init(&split->left, count);"),
+    ("all parts of a divided call compute its first units", "server/api/compute/call_split.c",
+     "        first += shares[i];\n", ""),
+    ("a part that was taken back is counted as left", "server/api/compute/call_split.c", "        ended++;\n", ""),
+    ("the devices of parts stay charged", "server/api/compute/call_split.c",
+     "        executor_discharge(part->executor, part->charged_ns);\n", ""),
+    ("a part of an attention reads the keys of another entry", "kernels/problem_part.c",
+     "moved(p->k, entry * p->k_strides.batch + kv_head", "moved(p->k, kv_head"),
+    ("the result of every operation is looked for where that of a product is", "server/api/compute/call_placement.c",
+     "first = task->operation->operands;", "first = OPERATION_OPERANDS_MAX;"),
     ("a job that has ended counts as unfinished", "server/jobs/job.c", "    jobs->unfinished--;\n", ""),
 ]
 

@@ -14,6 +14,8 @@ static struct order *orders; /* of all queues */
 void __real_fair_queue_add(struct fair_queue *queue, struct work *work);
 void __real_fair_queue_serve(struct fair_queue *queue, struct work *work, uint64_t bytes);
 struct work *__real_queue_pop(struct queue *queue, struct queue_room room, uint64_t wait_ns);
+void __real_queue_push(struct queue *queue, struct work *work);
+bool __real_queue_cancel(struct queue *queue, struct work *work);
 
 void order_open(struct order *order, const struct queue *queue)
 {
@@ -56,18 +58,18 @@ static struct order_item *find_item(struct order *order, const struct work *work
     return NULL;
 }
 
-static struct order_item *add_item(struct order *order, const struct work *work)
+static struct order_item *item_of(struct order *order, const struct work *work)
 {
-    if (order->count == ORDER_WORKS_MAX)
-        fail("more works wait than the simulation expects");
-    order->items[order->count] = (struct order_item){.work = work, .pushed_ns = now_ns()};
-    return &order->items[order->count++];
+    struct order_item *item = find_item(order, work);
+    if (item == NULL)
+        fail("the queue has a work of tenant %u that was not pushed, or has ended", work->tenant);
+    return item;
 }
 
 /* Whether a work is in the queue's lane: the queue may have dropped it and not ended it yet. */
 static bool is_in(const struct order_item *item, enum lane lane)
 {
-    return item->added && item->work->waiting && lane_of(item->work) == lane;
+    return item->added && !item->served && item->work->waiting && lane_of(item->work) == lane;
 }
 
 /* The works of each tenant in a lane. */
@@ -81,19 +83,48 @@ static void count_waiting(const struct order *order, enum lane lane,
             waiting[order->items[i].work->tenant]++;
 }
 
-void order_pushed(struct order *order, const struct work *work)
+/* Forgets a work, and gives the work its own `done` back. */
+static void remove_item(struct order *order, struct order_item *item, struct work *work)
 {
-    (void)add_item(order, work);
-}
-
-void order_ended(struct order *order, const struct work *work)
-{
-    struct order_item *item = find_item(order, work);
-    if (item == NULL)
-        return;
+    work->done = item->done;
     order->count--;
     for (; item < order->items + order->count; item++)
         item[0] = item[1];
+}
+
+static void done(struct work *work)
+{
+    for (struct order *order = orders; order != NULL; order = order->next) {
+        struct order_item *item = find_item(order, work);
+        if (item == NULL)
+            continue;
+        remove_item(order, item, work);
+        work->done(work);
+        return;
+    }
+    fail("a work of tenant %u ends twice", work->tenant);
+}
+
+void __wrap_queue_push(struct queue *queue, struct work *work);
+void __wrap_queue_push(struct queue *queue, struct work *work)
+{
+    struct order *order = order_of(queue);
+    if (order->count == ORDER_WORKS_MAX)
+        fail("more works wait than the simulation expects");
+    order->items[order->count++] =
+        (struct order_item){.work = work, .pushed_ns = now_ns(), .done = work->done};
+    work->done = done;
+    __real_queue_push(queue, work);
+}
+
+bool __wrap_queue_cancel(struct queue *queue, struct work *work);
+bool __wrap_queue_cancel(struct queue *queue, struct work *work)
+{
+    struct order *order = order_of(queue);
+    const bool taken = __real_queue_cancel(queue, work);
+    if (taken)
+        remove_item(order, item_of(order, work), work);
+    return taken;
 }
 
 void __wrap_fair_queue_add(struct fair_queue *queue, struct work *work);
@@ -102,9 +133,6 @@ void __wrap_fair_queue_add(struct fair_queue *queue, struct work *work)
     struct order *order = order_of(queue);
     const enum lane lane = lane_of(work);
     uint32_t waiting[ORDER_TENANTS_MAX], all = 0;
-    struct order_item *item = find_item(order, work);
-    if (item == NULL)
-        item = add_item(order, work); /* of the daemon's own, which nobody has announced */
     count_waiting(order, lane, waiting);
     for (uint32_t i = 0; i < ORDER_TENANTS_MAX; i++)
         all += waiting[i];
@@ -112,7 +140,7 @@ void __wrap_fair_queue_add(struct fair_queue *queue, struct work *work)
         order->level[lane] = order->highest[lane];
     if (waiting[work->tenant] == 0 && order->had[lane][work->tenant] < order->level[lane])
         order->had[lane][work->tenant] = order->level[lane];
-    item->added = true;
+    item_of(order, work)->added = true;
     __real_fair_queue_add(queue, work);
 }
 
@@ -179,7 +207,7 @@ void __wrap_fair_queue_serve(struct fair_queue *queue, struct work *work, uint64
         check_first(order, work);
     order->is_next_first = false;
     charge(order, work, work_cost(work, bytes));
-    order_ended(order, work);
+    item_of(order, work)->served = true;
     __real_fair_queue_serve(queue, work, bytes);
 }
 
@@ -207,6 +235,8 @@ void order_audit(struct order *order, const bool room[LANES])
             order->full_ns[lane] = now_ns();
     for (uint32_t i = 0; i < order->count; i++) {
         const struct work *work = order->items[i].work;
+        if (order->items[i].served)
+            continue;
         const uint64_t waited_ns = now_ns() - order->items[i].pushed_ns;
         if (work->deadline_ns != 0 && now_ns() > work->deadline_ns + LATE_MAX_NS &&
             waited_ns > LATE_MAX_NS)

@@ -1,9 +1,11 @@
 /*
  * order.h - checks the order in which the queue of one device gives works to the device: the
  * promises of server/scheduler/queue.h, computed a second time in the plainest way. The linker
- * sends the queue's calls of fair_queue_add and fair_queue_serve, and the dispatch thread's calls
- * of queue_pop, to order.c first (-Wl,--wrap).
+ * sends all calls of queue_push, queue_cancel, queue_pop, fair_queue_add and fair_queue_serve to
+ * order.c first (-Wl,--wrap), and order.c puts a function of its own in the place of each work's
+ * `done`.
  *
+ * - A work that was pushed ends once, or is taken back.
  * - Tenants share fairly: the first work of a launch is of the tenant that has had least of the
  *   lane. A tenant that comes back starts where the tenant stands whose turn was last, or, if
  *   nobody else waits, where the one stands that has had most.
@@ -30,8 +32,9 @@ struct order {
     struct order_item {
         const struct work *work;
         uint64_t pushed_ns;
-        bool added;           /* the queue has sorted the work in */
-    } items[ORDER_WORKS_MAX]; /* that were pushed and neither launched nor ended */
+        bool added, served; /* the queue has sorted the work in, and has given it to the device */
+        void (*done)(struct work *work); /* of the work's owner */
+    } items[ORDER_WORKS_MAX];            /* that were pushed and have not ended */
     uint32_t count;
     /* The cost of what a tenant was served, raised to that of the others on coming back. */
     uint64_t had[LANES][ORDER_TENANTS_MAX];
@@ -46,12 +49,8 @@ struct order {
 /* Begins and ends to check a queue. */
 void order_open(struct order *order, const struct queue *queue);
 void order_close(struct order *order);
-/* A work is about to be pushed. */
-void order_pushed(struct order *order, const struct work *work);
 /* The device begins a launch of works that are linked by `next`. */
 void order_launched(struct order *order, const struct work *works);
-/* A work that was pushed has ended, or was taken back. */
-void order_ended(struct order *order, const struct work *work);
 /* Looks at the works that wait. `room` says for which lanes the device has room. */
 void order_audit(struct order *order, const bool room[LANES]);
 

@@ -7,8 +7,10 @@
 
 #include "server/base/random_id.h"
 #include "server/tensors/resident_copy.h"
+#include "tests/simulate/reference.h"
 #include "tests/simulate/threads.h"
 
+static const float ATTENTION_SCALE = 0.25F;
 static const uint64_t JOB_LOOK_NS = 5000000, JOB_MAX_NS = 120000000000u;
 
 enum stage {
@@ -42,7 +44,6 @@ struct client_request {
     struct resident *resident, *copy;
     unsigned char *block;
     struct work work;
-    struct queue *queue;
     uint32_t next_device;
     /* Of a job: */
     struct job *job;
@@ -74,49 +75,123 @@ static void etag_of(uint64_t contents, char etag[TENSOR_ETAG_SIZE])
     snprintf(etag, TENSOR_ETAG_SIZE, "\"%016" PRIx64 "\"", contents);
 }
 
-/* Writes the body of a product or of a tensor. */
+/* The elements of A, Q or the array, and of B, or K and V, in the body. */
+static uint64_t first_elements(const struct request_traits *t)
+{
+    if (t->kind == REQUEST_PUT)
+        return 0;
+    if (t->operation == OPERATION_ATTENTION)
+        return t->batch * t->n * t->m * t->k;
+    return t->operation == OPERATION_GEMM ? t->batch * t->m * t->k : t->m * t->n;
+}
+
+static uint64_t second_elements(const struct request_traits *t)
+{
+    if (t->operation == OPERATION_ATTENTION)
+        return 2 * first_elements(t);
+    return t->operation == OPERATION_GEMM && (t->kind == REQUEST_PUT || t->b < 0)
+               ? t->batch * t->k * t->n
+               : 0;
+}
+
+static uint64_t result_elements(const struct request_traits *t)
+{
+    if (t->operation == OPERATION_ATTENTION)
+        return first_elements(t);
+    return t->operation == OPERATION_REDUCE ? t->m : t->batch * t->m * t->n;
+}
+
+/* Writes the body of a request to compute, or of a tensor. */
 static void write_body(struct client_request *request)
 {
-    const struct request_traits *t = &request->traits;
-    const uint64_t a = t->kind == REQUEST_PUT ? 0 : t->m * t->k;
-    const uint64_t b = t->kind == REQUEST_PUT || t->b < 0 ? t->k * t->n : 0;
-    request->body_bytes = (a + b) * sizeof(float);
+    const uint64_t count = first_elements(&request->traits) + second_elements(&request->traits);
+    request->body_bytes = count * sizeof(float);
     request->body = own_memory(request->body_bytes);
-    for (uint64_t i = 0; i < a + b; i++)
+    for (uint64_t i = 0; i < count; i++)
         request->body[i] = element(request->contents, i);
+}
+
+static union operation_problem product_of(const struct request_traits *t, const float *a,
+                                          const float *b, float *c)
+{
+    union operation_problem problem = {.gemm = {.m = t->m,
+                                                .n = t->n,
+                                                .k = t->k,
+                                                .batch = t->batch,
+                                                .alpha = 1,
+                                                .a = a,
+                                                .b = b,
+                                                .c = c}};
+    gemm_problem_contiguous(&problem.gemm);
+    return problem;
+}
+
+static union operation_problem attention_of(const struct request_traits *t, const float *q,
+                                            float *o)
+{
+    const struct attention_strides strides = attention_strides(ATTENTION_BHSD, t->n, t->m, t->k);
+    const uint64_t count = first_elements(t);
+    return (union operation_problem){.attention = {.batch = t->batch,
+                                                   .heads = t->n,
+                                                   .kv_heads = t->n,
+                                                   .sq = t->m,
+                                                   .skv = t->m,
+                                                   .d = t->k,
+                                                   .dv = t->k,
+                                                   .scale = ATTENTION_SCALE,
+                                                   .q = q,
+                                                   .k = q + count,
+                                                   .v = q + 2 * count,
+                                                   .o = o,
+                                                   .q_strides = strides,
+                                                   .k_strides = strides,
+                                                   .v_strides = strides,
+                                                   .o_strides = strides}};
+}
+
+static union operation_problem array_of(const struct request_traits *t, const float *x, float *y)
+{
+    const struct array_shape shape = {.rank = 2, .dims = {t->m, t->n}};
+    union operation_problem problem = {0};
+    if (t->operation == OPERATION_REDUCE) {
+        reduce_problem_of(&problem.reduce, &shape, 1, t->n);
+        problem.reduce.x = x;
+        problem.reduce.y = y;
+    } else {
+        softmax_problem_of(&problem.softmax, &shape, 0);
+        problem.softmax.x = x;
+        problem.softmax.y = y;
+    }
+    return problem;
 }
 
 /* Computes what the answer has to be. `b_contents` are those of the resident B. */
 static void compute_expected(struct client_request *request, uint64_t b_contents)
 {
     const struct request_traits *t = &request->traits;
-    float *b = request->body + t->m * t->k;
+    float *b = request->body + first_elements(t);
     if (t->b >= 0) {
         b = own_memory(t->k * t->n * sizeof(float));
         for (uint64_t i = 0; i < t->k * t->n; i++)
             b[i] = element(b_contents, i);
     }
-    request->expected = own_memory(t->m * t->n * sizeof(float));
-    const struct gemm_problem problem = {.m = t->m,
-                                         .n = t->n,
-                                         .k = t->k,
-                                         .alpha = 1,
-                                         .lda = t->k,
-                                         .ldb = t->n,
-                                         .ldc = t->n,
-                                         .a = request->body,
-                                         .b = b,
-                                         .c = request->expected};
-    simulated_product(&problem);
+    request->expected = own_memory(result_elements(t) * sizeof(float));
+    float *expected = request->expected;
+    const struct task task = {
+        .operation = operation_table[t->operation],
+        .problem = t->operation == OPERATION_GEMM        ? product_of(t, request->body, b, expected)
+                   : t->operation == OPERATION_ATTENTION ? attention_of(t, request->body, expected)
+                                                         : array_of(t, request->body, expected)};
+    reference_compute(&task);
     if (t->b >= 0)
         free(b);
 }
 
 static void check_answer(const struct client_request *request, const void *bytes, uint64_t count)
 {
-    const uint64_t wanted = request->traits.m * request->traits.n * sizeof(float);
+    const uint64_t wanted = result_elements(&request->traits) * sizeof(float);
     if (count != wanted || memcmp(bytes, request->expected, wanted) != 0)
-        fail("request %" PRIu64 " of tenant %u: the answer has other bytes than the product",
+        fail("request %" PRIu64 " of tenant %u: the answer has other bytes than the result",
              request->number, request->traits.tenant);
 }
 
@@ -167,7 +242,6 @@ static void compute_done(struct work *work)
     struct client_request *request = OWNER_OF(work, struct client_request, call.work);
     if (++request->ends != 1)
         fail("request %" PRIu64 " ends twice", request->number);
-    order_ended(daemon_order(request->io->daemon, request->call.executor), work);
     inbox_post(&request->io->inbox, &request->wake);
 }
 
@@ -189,13 +263,30 @@ static void set_number(struct client_request *request, const char *name, uint64_
 static void set_parameters(struct client_request *request)
 {
     const struct request_traits *t = &request->traits;
-    set_number(request, "m", t->m);
-    set_number(request, "n", t->n);
-    set_number(request, "k", t->k);
     set_number(request, "priority", t->priority);
     set_parameter(request, "dtype", "f32");
-    if (t->tiled)
-        set_parameter(request, "kernel", "tiled");
+    if (t->operation == OPERATION_GEMM) {
+        set_number(request, "m", t->m);
+        set_number(request, "n", t->n);
+        set_number(request, "k", t->k);
+        set_number(request, "batch", t->batch);
+        if (t->tiled)
+            set_parameter(request, "kernel", "tiled");
+        if (t->verified)
+            set_parameter(request, "verify", "freivalds");
+    } else if (t->operation == OPERATION_ATTENTION) {
+        set_number(request, "batch", t->batch);
+        set_number(request, "heads", t->n);
+        set_number(request, "sq", t->m);
+        set_number(request, "d", t->k);
+        set_parameter(request, "scale", "0.25");
+    } else {
+        char shape[48];
+        snprintf(shape, sizeof shape, "%" PRIu64 ",%" PRIu64, t->m, t->n);
+        set_parameter(request, "shape", shape);
+        if (t->operation == OPERATION_REDUCE)
+            set_parameter(request, "op", "sum");
+    }
     if (t->timeout_ms > 0)
         set_number(request, "timeout_ms", t->timeout_ms);
     if (t->b >= 0)
@@ -225,6 +316,13 @@ static void close_call(struct client_request *request)
     request->job = NULL;
 }
 
+static const struct call_operation *const operations[OPERATION_COUNT] = {
+    [OPERATION_GEMM] = &call_gemm,
+    [OPERATION_ATTENTION] = &call_attention,
+    [OPERATION_REDUCE] = &call_reduce,
+    [OPERATION_SOFTMAX] = &call_softmax,
+};
+
 static enum gemmd_error open_product(struct client_request *request, struct fault *fault)
 {
     struct compute_call *call = &request->call;
@@ -233,7 +331,7 @@ static enum gemmd_error open_product(struct client_request *request, struct faul
     *call = (struct compute_call){.config = &request->io->daemon->config,
                                   .memory = request->io->memory,
                                   .work.tenant = t->tenant};
-    compute_call_begin(call, &call_gemm);
+    compute_call_begin(call, operations[t->operation]);
     set_parameters(request);
     enum gemmd_error code = compute_call_settle(call, services, request->tenant, fault);
     if (code == GEMMD_OK)
@@ -299,7 +397,6 @@ static void job_done(struct work *work)
     struct job_call *job = JOB_OF(work, call.work);
     if (++job->ends != 1)
         fail("a job's work ends twice");
-    order_ended(daemon_order(job->daemon, job->call.executor), work);
     if (work->status == GEMMD_OK)
         job->errand.bytes = job_answer(job->job)->bytes;
     job_thread_post(job->daemon->services.job_thread, &job->errand);
@@ -341,7 +438,6 @@ static void submit_job(struct client_request *request)
     memcpy(request->job_id, view.id, sizeof request->job_id);
     request->stage = STAGE_JOB;
     request->due_ns = now_ns() + JOB_LOOK_NS;
-    order_pushed(daemon_order(daemon, job->call.executor), work);
     compute_call_push(&job->call);
 }
 
@@ -400,7 +496,6 @@ static void submit_product(struct client_request *request)
         request->traits.is_watched && call->deadline_ns != 0 ? call->deadline_ns : UINT64_MAX;
     if (request->traits.leaves_ns != 0 && request->traits.leaves_ns < request->due_ns)
         request->due_ns = request->traits.leaves_ns;
-    order_pushed(daemon_order(request->io->daemon, call->executor), &call->work);
     compute_call_push(call);
 }
 
@@ -412,7 +507,6 @@ static void give_up(struct client_request *request)
     request->stage = STAGE_GIVEN_UP;
     if (!compute_call_cancel(call))
         return; /* the end of the work will wake the thread */
-    order_ended(daemon_order(request->io->daemon, call->executor), &call->work);
     close_call(request);
     request->totals->left++;
     end(request, "given up in the queue");
@@ -439,6 +533,7 @@ static void answer_product(struct client_request *request)
         return;
     }
     check_answer(request, call->result + call->header_bytes, call->result_bytes);
+    request->totals->divided += call->devices > 0;
     request->stage = STAGE_SENDING;
     request->due_ns = now_ns() + request->traits.send_ns;
 }
@@ -450,10 +545,6 @@ static void put_done(struct work *work)
     struct client_request *request = OWNER_OF(work, struct client_request, work);
     if (++request->ends != 1)
         fail("upload %" PRIu64 " ends twice", request->number);
-    struct executors *executors = &request->io->daemon->services.executors;
-    for (uint32_t i = 0; i < executors->count; i++)
-        if (executors->list[i].queue == request->queue)
-            order_ended(daemon_order(request->io->daemon, &executors->list[i]), work);
     inbox_post(&request->io->inbox, &request->wake);
 }
 
@@ -467,8 +558,6 @@ static void close_put(struct client_request *request)
 static void push_copy(struct client_request *request, const struct work_copy *copies,
                       uint32_t count, uint32_t device)
 {
-    struct executor *executor = &request->io->daemon->services.executors.list[device];
-    request->queue = executor->queue;
     request->ends = 0;
     request->work = (struct work){.copy_count = count,
                                   .tenant = request->traits.tenant,
@@ -479,8 +568,7 @@ static void push_copy(struct client_request *request, const struct work_copy *co
     memcpy(request->work.copies, copies, count * sizeof *copies);
     request->stage = STAGE_WORKING;
     request->due_ns = UINT64_MAX;
-    order_pushed(daemon_order(request->io->daemon, executor), &request->work);
-    queue_push(request->queue, &request->work);
+    queue_push(services_of_io(request)->executors.list[device].queue, &request->work);
 }
 
 static void begin_put(struct client_request *request)

@@ -2,8 +2,8 @@
  * requests.h - the requests of simulated clients, and what the daemon's I/O threads do for them.
  *
  * A request goes the way that server/api/compute/endpoints.c and server/api/tensors/tensor_put.c
- * go, from its headers to the last byte of the answer. Each answer is compared with a product that
- * is computed from the operands.
+ * go, from its headers to the last byte of the answer. Each answer is compared with a result that
+ * reference.h computes from the operands.
  */
 #ifndef TESTS_SIMULATE_REQUESTS_H
 #define TESTS_SIMULATE_REQUESTS_H
@@ -16,11 +16,14 @@ enum request_kind { REQUEST_PRODUCT, REQUEST_JOB, REQUEST_PUT, REQUEST_DELETE };
 /* What a client asks for. */
 struct request_traits {
     enum request_kind kind;
+    enum operation_number operation; /* OPERATION_GEMM for kinds that compute nothing */
     uint32_t tenant, priority;
     uint32_t owner; /* number in the name of the owner of tensors and jobs */
-    uint64_t m, n, k;
-    int32_t b; /* number of the resident B; -1: B is in the body */
-    bool tiled, replicates;
+    /* Of a product. A sum of rows and a softmax have m rows of length n, and an attention n heads
+     * with m queries and keys of length k. */
+    uint64_t m, n, k, batch;
+    int32_t b; /* number of the resident B; -1: B is in the body, or there is none */
+    bool tiled, verified, replicates;
     uint64_t timeout_ms;            /* 0: none */
     bool is_watched;                /* the I/O thread gives the request up at its deadline */
     uint64_t chunk_bytes, pause_ns; /* of the body */
@@ -33,7 +36,7 @@ struct request_traits {
 enum { RESIDENT_K = 24, RESIDENT_N = 16 };
 
 struct totals {
-    uint64_t sent, answered, refused, failed, expired, left, jobs, tensors;
+    uint64_t sent, answered, refused, failed, expired, left, jobs, tensors, divided;
 };
 
 /* Sends a request to one of the daemon's I/O threads. */

@@ -22,7 +22,7 @@ static const uint64_t MS = 1000000;
 /* What the clients of a run do. */
 struct load {
     uint64_t requests; /* that are left to send */
-    uint32_t tensors, jobs, leave, timeouts, large, tiled, other_name;
+    uint32_t tensors, jobs, leave, timeouts, large, tiled, other_name, verified, batched, others;
     bool one_name; /* tenants use the same tensors, so that their works share stacks */
 };
 
@@ -55,13 +55,15 @@ static uint32_t one_of(uint32_t a, uint32_t b, uint32_t c)
     return all[draw(3)];
 }
 
-static struct device_traits draw_device(bool computes, bool copies, bool accidents)
+static struct device_traits draw_device(bool computes, bool copies, bool accidents, bool one_model,
+                                        double flop_ns)
 {
     return (struct device_traits){.streams = 1 + (uint32_t)draw(4),
                                   .computes_in_submit = computes,
                                   .copies_early = copies,
                                   .launch_ns = one_of(10000, 400000, 4000000),
-                                  .flop_ns = draw(2) == 0 ? 0.01 : 1,
+                                  .one_model = one_model,
+                                  .flop_ns = flop_ns,
                                   .fails = accidents ? one_of(0, 0, 20000) : 0,
                                   .stalls = accidents ? one_of(0, 0, 4000) : 0,
                                   .is_lost = accidents ? one_of(0, 0, 3000) : 0,
@@ -71,7 +73,8 @@ static struct device_traits draw_device(bool computes, bool copies, bool acciden
 static void draw_daemon(struct daemon_traits *traits)
 {
     const bool computes = draw(4) == 0, copies = !computes && draw(4) == 0;
-    const bool accidents = draw(2) == 0;
+    const bool accidents = draw(2) == 0, one_model = draw(2) == 0;
+    const double flop_ns = draw(2) == 0 ? 0.01 : 1;
     *traits = (struct daemon_traits){
         .tenants = 1 + (uint32_t)draw(TENANTS_SIMULATED),
         .devices = computes ? 1 : 1 + (uint32_t)draw(DEVICES_SIMULATED),
@@ -85,13 +88,14 @@ static void draw_daemon(struct daemon_traits *traits)
         .stall_limit_ns = one_of(600, 1000, 2000) * MS,
         .tenant_tensor_bytes = one_of(0, 0, 16 << 10),
         .reloads = one_of(0, 0, 20000),
+        .verify_share = one_of(0, 0, 300000),
         .interference = {.preempted = one_of(0, 2000, 60000),
                          .failed_allocations = accidents ? one_of(0, 0, 10000) : 0},
     };
     traits->limits.tenants = traits->jobs.tenants = traits->tenants;
     traits->limits.tenant_requests = draw(3) == 0 ? traits->limits.requests / 2 : 0;
     for (uint32_t i = 0; i < traits->devices; i++)
-        traits->device[i] = draw_device(computes, copies, accidents);
+        traits->device[i] = draw_device(computes, copies, accidents, one_model, flop_ns);
 }
 
 static struct load draw_load(uint64_t requests)
@@ -104,6 +108,9 @@ static struct load draw_load(uint64_t requests)
                          .large = one_of(0, 0, 20000),
                          .tiled = one_of(0, 500000, 1000000),
                          .other_name = one_of(20000, 200000, 800000),
+                         .verified = one_of(0, 300000, 1000000),
+                         .batched = one_of(0, 20000, 200000),
+                         .others = one_of(0, 0, 400000),
                          .one_name = draw(2) == 0};
 }
 
@@ -114,19 +121,33 @@ static void draw_crowd(struct world *world)
     struct daemon_traits *traits = &world->traits;
     traits->tenants = traits->limits.tenants = traits->jobs.tenants = TENANTS_SIMULATED;
     traits->devices = 1;
-    traits->device[0] = draw_device(false, false, false);
+    traits->device[0] = draw_device(false, false, false, false, 0.01);
     traits->device[0].launch_ns = one_of(1, 4, 10) * MS;
     traits->max_launch_works = one_of(8, 64, 64);
     traits->limits.requests = 400;
     traits->limits.tenant_requests = 0;
     traits->reloads = 0;
-    traits->tenant_tensor_bytes = 0;
+    traits->tenant_tensor_bytes = traits->verify_share = 0;
     world->load.requests *= 2;
     world->load.one_name = true;
     world->load.tiled = 1000000;
     world->load.tensors = 5000;
     world->load.other_name = 20000;
     world->load.jobs = world->load.timeouts = world->load.large = 0;
+    world->load.verified = world->load.batched = world->load.others = 0;
+}
+
+/* Some runs are made so that several devices compute many calls together, some of them wrong. */
+static void draw_division(struct world *world)
+{
+    struct daemon_traits *traits = &world->traits;
+    traits->devices = 2 + (uint32_t)draw(DEVICES_SIMULATED - 1);
+    for (uint32_t i = 0; i < traits->devices; i++)
+        traits->device[i] = draw_device(false, false, draw(2) == 0, true, 10);
+    traits->limits.requests = 60;
+    world->load.batched = 700000;
+    world->load.others = one_of(0, 300000, 300000);
+    world->load.verified = one_of(0, 300000, 1000000);
 }
 
 static struct client draw_client(struct world *world, uint32_t tenant)
@@ -138,6 +159,15 @@ static struct client draw_client(struct world *world, uint32_t tenant)
                            .name = tenant % NAMES,
                            .resident = one_of(200000, 900000, 1000000),
                            .pause_ns = one_of(1, 50, 900) * MS};
+}
+
+static void draw_other(struct request_traits *t)
+{
+    t->operation = one_of(OPERATION_REDUCE, OPERATION_SOFTMAX, OPERATION_ATTENTION);
+    if (t->operation != OPERATION_ATTENTION)
+        return;
+    t->batch = 1 + draw(4);
+    t->n = 1 + draw(4);
 }
 
 static struct request_traits draw_request(const struct client *client)
@@ -152,7 +182,9 @@ static struct request_traits draw_request(const struct client *client)
         .m = 1 + draw(client->rows),
         .n = 1 + draw(20),
         .k = 1 + draw(30),
+        .batch = 1,
         .b = -1,
+        .verified = draw_one_in(load->verified),
         .tiled = draw_one_in(load->tiled),
         .timeout_ms = draw_one_in(load->timeouts) ? 1 + draw(one_of(5, 60, 2000)) : 0,
         .is_watched = draw(2) == 0,
@@ -162,7 +194,6 @@ static struct request_traits draw_request(const struct client *client)
         .hash_ns = draw(4) == 0 ? draw(60 * MS) : 0,
         .send_ns = draw(4) == 0 ? draw(20 * MS) : 0,
     };
-    t.chunk_bytes += t.m * t.k; /* a few pieces at most */
     if (draw_one_in(load->tensors)) {
         t.kind = draw(20) == 0 ? REQUEST_DELETE : REQUEST_PUT;
         t.b = (int32_t)draw(NAMES);
@@ -176,7 +207,14 @@ static struct request_traits draw_request(const struct client *client)
         t.n = 2;
         t.chunk_bytes = 300000 + draw(2000000);
         t.leaves_ns = draw(3) == 0 ? now_ns() + draw(10 * MS) : 0;
+    } else if (draw_one_in(load->others)) {
+        draw_other(&t);
+    } else if (draw_one_in(load->batched)) {
+        t.batch = 2 + draw(14);
+        t.m = t.n = t.k = 16 + draw(16);
+        t.tiled = true; /* so that several devices may compute the product */
     }
+    t.chunk_bytes += t.batch * t.m * t.k; /* a few pieces at most */
     if (t.kind == REQUEST_PUT || t.b >= 0) {
         t.k = RESIDENT_K;
         t.n = RESIDENT_N;
@@ -195,6 +233,8 @@ static void store_tensors(const struct client *client)
     for (uint32_t i = 0; i < NAMES; i++) {
         struct request_traits traits = draw_request(client);
         traits.kind = REQUEST_PUT;
+        traits.operation = OPERATION_GEMM;
+        traits.batch = 1;
         traits.b = (int32_t)i;
         traits.m = 1;
         traits.k = RESIDENT_K;
@@ -251,8 +291,13 @@ static void world_run(void *argument)
     struct client clients[TENANTS_SIMULATED];
     draw_daemon(&world->traits);
     world->load = draw_load(world->load.requests);
-    if (draw(4) == 0)
+    const uint64_t kind = draw(8);
+    if (kind < 2)
         draw_crowd(world);
+    else if (kind == 2)
+        draw_division(world);
+    for (uint32_t i = 0; i < world->traits.devices && world->load.verified == 1000000; i++)
+        world->traits.device[i].wrong = one_of(0, 10000, 100000);
     start_daemon(world);
     world->clients = world->traits.tenants;
     for (uint32_t i = 0; i < world->traits.tenants; i++) {
@@ -308,6 +353,7 @@ static void add(struct totals *all, const struct totals *one)
     all->left += one->left;
     all->jobs += one->jobs;
     all->tensors += one->tensors;
+    all->divided += one->divided;
 }
 
 /* Addresses decide nothing that a user sees, but may decide what runs first. */
@@ -346,9 +392,10 @@ int main(int argc, char *argv[])
         add(&totals, &world.totals);
     }
     printf("gemmd-simulate: %" PRIu64 " seeds from %" PRIu64 ": %" PRIu64 " requests, %" PRIu64
-           " answered, %" PRIu64 " jobs, %" PRIu64 " tensors, %" PRIu64 " refused, %" PRIu64
-           " expired, %" PRIu64 " left, %" PRIu64 " failed; digest %016" PRIx64 "\n",
-           seeds, seed, totals.sent, totals.answered, totals.jobs, totals.tensors, totals.refused,
-           totals.expired, totals.left, totals.failed, threads_digest());
+           " answered, %" PRIu64 " of them by several devices, %" PRIu64 " jobs, %" PRIu64
+           " tensors, %" PRIu64 " refused, %" PRIu64 " expired, %" PRIu64 " left, %" PRIu64
+           " failed; digest %016" PRIx64 "\n",
+           seeds, seed, totals.sent, totals.answered, totals.divided, totals.jobs, totals.tensors,
+           totals.refused, totals.expired, totals.left, totals.failed, threads_digest());
     return 0;
 }
