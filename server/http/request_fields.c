@@ -64,9 +64,9 @@ const char *request_header_list(const struct request *request, const char *name,
  * programs' parameters say. No parameter of the daemon has such a name. */
 static bool is_secret_name(const char *name)
 {
-    static const char *const words[] = {"token",      "secret",  "passw",  "pwd",
-                                        "passphrase", "auth",    "bearer", "credential",
-                                        "signature",  "session", "cookie", "jwt"};
+    static const char *const words[] = {"token",   "secret", "pass",       "pwd",
+                                        "auth",    "bearer", "credential", "signature",
+                                        "session", "cookie", "jwt"};
     static const char *const ends[] = {"key", "sig"};
     const size_t length = strlen(name);
     if (length < strlen(ends[0]))
@@ -81,51 +81,117 @@ static bool is_secret_name(const char *name)
     return false;
 }
 
-/* Whether a value is a token of the daemon, the value of a header Authorization, or a JSON Web
- * Token. */
-static bool is_secret_value(struct tokens *tokens, const char *value)
+/* The characters of a token (RFC 6750, b64token), but for the equals signs at its end. */
+static const char token_characters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                       "0123456789-._~/+";
+/* How often the daemon's tokens are searched for one query, so that nobody keeps an I/O thread busy
+ * by a long query. What is left of a longer one counts as secret. */
+enum { SEARCHES_MAX = 32 };
+struct secret_search {
+    struct tokens *tokens; /* NULL: the daemon has none */
+    uint32_t searches;
+};
+
+static bool is_token(struct secret_search *search, const char *text, size_t length)
 {
-    static const char bearer[] = "Bearer ", basic[] = "Basic ", web_token[] = "eyJ";
-    struct token_grant grant;
+    static const char bearer[] = "Bearer ";
     char header[sizeof bearer + TOKEN_LENGTH_MAX];
-    const size_t length = strlen(value);
-    if (length < TOKEN_LENGTH_MIN)
+    struct token_grant grant;
+    if (search->tokens == NULL || length < TOKEN_LENGTH_MIN || length > TOKEN_LENGTH_MAX)
         return false;
-    if (strncasecmp(value, bearer, sizeof bearer - 1) == 0 ||
-        strncasecmp(value, basic, sizeof basic - 1) == 0)
+    if (search->searches == SEARCHES_MAX)
         return true;
-    const char *dot = strchr(value, '.');
-    if (strncmp(value, web_token, sizeof web_token - 1) == 0 && dot != NULL &&
-        strchr(dot + 1, '.') != NULL)
-        return true;
-    if (tokens == NULL || length > TOKEN_LENGTH_MAX)
-        return false;
-    memcpy(stpcpy(header, bearer), value, length + 1);
-    const enum token_verdict verdict = tokens_check(tokens, header, &grant);
+    search->searches++;
+    memcpy(stpcpy(header, bearer), text, length);
+    header[sizeof bearer - 1 + length] = '\0';
+    const enum token_verdict verdict = tokens_check(search->tokens, header, &grant);
     return verdict == TOKEN_GRANTED || verdict == TOKEN_EXPIRED;
 }
 
-bool query_is_secret(struct tokens *tokens, const char *name, const char *value)
+/* Whether a word, which equals signs may follow, is a token of the daemon or a JSON Web Token. */
+static bool is_secret_word(struct secret_search *search, const char *word, size_t length)
 {
-    return (name != NULL && is_secret_name(name)) || is_secret_value(tokens, value);
+    static const char web_token[] = "eyJ";
+    const size_t marks = strspn(word + length, "=");
+    const char *dot = memchr(word, '.', length);
+    if (dot != NULL && strncmp(word, web_token, sizeof web_token - 1) == 0 &&
+        memchr(dot + 1, '.', (size_t)(word + length - dot) - 1) != NULL)
+        return true;
+    /* The last of the equals signs may be the one behind a name. */
+    for (size_t taken = 0; taken <= marks; taken++)
+        if (is_token(search, word, length + taken))
+            return true;
+    return false;
 }
 
-/* Copies a part of a query to `out`, decoded, as far as there is room. */
-static void decode_part(char *out, size_t room, const char *text, size_t length)
+static bool is_scheme(const char *word, size_t length, const char *scheme)
+{
+    return length == strlen(scheme) && word[length] == '+' &&
+           strncasecmp(word, scheme, length) == 0;
+}
+
+/* Whether a text has a secret in it: a token of the daemon, the value of a header Authorization, or
+ * a JSON Web Token. The text has a plus sign for each space, since the plus sign of a token may
+ * have been sent as it is. */
+static bool has_secret(struct secret_search *search, const char *text, size_t length)
+{
+    const char *end = text + length;
+    if (length < TOKEN_LENGTH_MIN)
+        return false;
+    while (text < end) {
+        const size_t run = strspn(text, token_characters);
+        const char *plus = memchr(text, '+', run);
+        const size_t word = plus == NULL ? run : (size_t)(plus - text);
+        if (is_scheme(text, word, "Bearer") || is_scheme(text, word, "Basic") ||
+            is_secret_word(search, text, word) || (word < run && is_secret_word(search, text, run)))
+            return true;
+        text += word + 1;
+    }
+    return false;
+}
+
+/* Copies a part of a query to `out`, decoded, as far as there is room, with a plus sign for each
+ * space. Returns the length. */
+static size_t decode_part(char *out, size_t room, const char *text, size_t length)
 {
     if (length >= room)
         length = room - 1;
     memcpy(out, text, length);
     out[length] = '\0';
-    for (char *p = out; (p = strchr(p, '+')) != NULL; p++)
-        *p = ' ';
-    MHD_http_unescape(out);
+    if (memchr(out, '%', length) != NULL)
+        length = MHD_http_unescape(out);
+    for (char *p = out; (p = memchr(p, ' ', (size_t)(out + length - p))) != NULL; p++)
+        *p = '+';
+    return length;
+}
+
+/* Returns how many bytes of a parameter of a query are no secret. `value_at` is the offset of the
+ * value; 0: the parameter has none. */
+static size_t public_bytes(struct secret_search *search, const char *parameter, size_t bytes,
+                           size_t value_at)
+{
+    char text[REQUEST_PATH_MAX + 3 * TOKEN_LENGTH_MAX + 1]; /* a name, and a token of %xx each */
+    const size_t name =
+        decode_part(text, REQUEST_PATH_MAX, parameter, value_at == 0 ? 0 : value_at - 1);
+    const bool hides_value = value_at > 0 && is_secret_name(text);
+    size_t length = name;
+    if (value_at > 0)
+        text[length++] = '=';
+    length +=
+        decode_part(text + length, sizeof text - length, parameter + value_at, bytes - value_at);
+    if (!has_secret(search, text, length))
+        return hides_value ? value_at : bytes;
+    if (value_at == 0 || !has_secret(search, text + name + 1, length - name - 1))
+        return 0;
+    const size_t name_end = name + strspn(text + name, "=");
+    text[name_end] = '\0';
+    return has_secret(search, text, name_end) ? 0 : value_at;
 }
 
 void request_path_copy(struct tokens *tokens, const char *path, char out[REQUEST_PATH_MAX])
 {
     static const char hidden[] = "***";
-    char name[REQUEST_PATH_MAX], value[3 * TOKEN_LENGTH_MAX + 1]; /* of %xx each */
+    struct secret_search search = {.tokens = tokens};
     const size_t room = REQUEST_PATH_MAX - sizeof hidden;
     const char *next = path + strcspn(path, "?");
     size_t length = (size_t)(next - path);
@@ -139,21 +205,30 @@ void request_path_copy(struct tokens *tokens, const char *path, char out[REQUEST
     while (*next != '\0' && length < room) {
         out[length++] = *next++; /* the ? or & */
         const size_t bytes = strcspn(next, "&"), before = strcspn(next, "=&");
-        const size_t name_bytes = before < bytes ? before : 0;
-        const size_t start = before < bytes ? before + 1 : 0;
-        decode_part(name, sizeof name, next, name_bytes);
-        decode_part(value, sizeof value, next + start, bytes - start);
-        const bool hides = bytes > start && query_is_secret(tokens, name, value);
-        size_t kept = hides ? start : bytes;
-        if (kept > room - length)
-            kept = room - length;
+        const size_t shown = public_bytes(&search, next, bytes, before < bytes ? before + 1 : 0);
+        const size_t kept = shown < room - length ? shown : room - length;
         memcpy(out + length, next, kept);
         length += kept;
-        if (hides)
+        if (shown < bytes)
             length = (size_t)(stpcpy(out + length, hidden) - out);
         next += bytes;
     }
     out[length] = '\0';
+}
+
+bool query_has_secret(struct tokens *tokens, const char *name, const char *value)
+{
+    struct secret_search search = {.tokens = tokens};
+    char text[REQUEST_PATH_MAX + TOKEN_LENGTH_MAX + 1];
+    if (strlen(name) + (value == NULL ? 0 : strlen(value)) < TOKEN_LENGTH_MIN - 1)
+        return false;
+    int length = snprintf(text, sizeof text, "%s%s%s", name, value == NULL ? "" : "=",
+                          value == NULL ? "" : value);
+    if (length >= (int)sizeof text)
+        length = sizeof text - 1;
+    for (char *p = text; (p = strchr(p, ' ')) != NULL; p++)
+        *p = '+';
+    return has_secret(&search, text, (size_t)length);
 }
 
 /* ---- parameters ---- */
@@ -175,7 +250,7 @@ static enum MHD_Result show_parameter(void *cls, enum MHD_ValueKind kind, const 
                   "a parameter contains a zero byte");
         return MHD_NO;
     }
-    if (query_is_secret(visit->request->server->tokens, NULL, value == NULL ? name : value)) {
+    if (query_has_secret(visit->request->server->tokens, name, value)) {
         fault_set(&visit->request->fault, GEMMD_ERR_MALFORMED, NULL,
                   "a parameter looks like a token; a token belongs in the header Authorization");
         return MHD_NO;

@@ -37,12 +37,12 @@ void request_id_choose(char id[REQUEST_ID_MAX + 1], const char *given, uint64_t 
  * refused before the guard (guard.h) has read their headers. */
 void request_choose_id(struct request *request);
 
-/* Whether a parameter of a query has a secret as its value: a token of the daemon (`tokens` may be
- * NULL) or another credential, or a value of any kind if the name says that it is one, such as
- * access_token. `name` may be NULL. Both are decoded. */
-bool query_is_secret(struct tokens *tokens, const char *name, const char *value);
+/* Whether the name or the value of a parameter of a query, both decoded, has a token of the daemon
+ * (`tokens` may be NULL) or another credential in it. `value` may be NULL. */
+bool query_has_secret(struct tokens *tokens, const char *name, const char *value);
 /* Copies a path and its query to `out`, as the client sent them, cut to fit, and with *** in place
- * of the secrets in the query. `tokens` may be NULL. */
+ * of the secrets in the query: credentials in any parameter, and the value of a parameter whose
+ * name says that it is secret, such as access_token. `tokens` may be NULL. */
 void request_path_copy(struct tokens *tokens, const char *path, char out[REQUEST_PATH_MAX]);
 
 /* Adds the preferences of one Prefer header. A request may have several Prefer headers; of two

@@ -135,6 +135,19 @@ static void check_names(const char *text)
             MUST((unsigned char)*p > ' ' && *p != 0x7f);
 }
 
+/* What is kept of a path fits, and is the same as far as the path has no query. */
+static void check_kept_path(const char *text)
+{
+    char kept[REQUEST_PATH_MAX];
+    const size_t before = strcspn(text, "?");
+    memset(kept, 'x', sizeof kept);
+    request_path_copy(NULL, text, kept);
+    MUST(memchr(kept, '\0', sizeof kept) != NULL);
+    MUST(strncmp(kept, text, before < strlen(kept) ? before : strlen(kept)) == 0);
+    (void)query_has_secret(NULL, text, NULL);
+    (void)query_has_secret(NULL, "name", text);
+}
+
 static void check_address(const char *text)
 {
     struct address address;
@@ -184,6 +197,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
         check_trace(text);
         check_conditions(text);
         check_names(text);
+        check_kept_path(text);
         check_address(text);
         free(text);
     }
