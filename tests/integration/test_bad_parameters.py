@@ -123,7 +123,8 @@ def test_sizes_that_overflow(parameters, post):
     ("dtype", "BF16", "bf16"), ("dtype", "bfloat16", "bf16"), ("dtype", "fp8", "f8_e4m3"),
     ("dtype", "<f8", "f64"), ("dtype", "int8", "i8"), ("out", "int32", "i32"), ("out", "F32", "f32"),
     ("transa", "True", "1"), ("bias", "no", "0"), ("act", "ReLU", "relu"), ("act", "gelu_tan", "gelu_tanh"),
-    ("precision", "TF32", "tf32"), ("verify", "freivald", "freivalds")])
+    ("precision", "TF32", "tf32"), ("verify", "freivald", "freivalds"),
+    ("verify", "None", "none")])
 def test_a_value_that_is_nearly_right(name, value, meant, post):
     """A form and the value it stands for in other programs."""
     assert_problem(post({**GOOD, name: value}, BODY), 400,

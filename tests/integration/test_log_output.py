@@ -171,7 +171,7 @@ def test_the_line_of_a_job_has_its_real_stages(start):
 
 def test_lines_say_whose_request_it_was_and_why_it_failed(start, tmp_path):
     tokens = tmp_path / "tokens"
-    tokens.write_text("alice:alice-token-1\nprom:prom-token-12 scopes=metrics\nprom:an-old-token expires=2020-01-01\n")
+    tokens.write_text("alice:alice-token-1\np:prom-token-12 scopes=metrics\np:an-old-token expires=2020-01-01\n")
     tokens.chmod(0o600)
     daemon = start("--token-file", str(tokens))
 
@@ -188,8 +188,8 @@ def test_lines_say_whose_request_it_was_and_why_it_failed(start, tmp_path):
 
     assert ask("served", "alice-token-1") == (200, "alice")
     assert ask("wrong", "alice-token-1", m=0) == (400, "alice")
-    assert ask("no-scope", "prom-token-12") == (403, "prom")
-    assert ask("expired", "an-old-token") == (401, "prom")
+    assert ask("no-scope", "prom-token-12") == (403, "p")
+    assert ask("expired", "an-old-token") == (401, "p")
     assert ask("unknown", "none-of-them") == (401, None)
     assert ask("job", "alice-token-1", ("Prefer", "respond-async")) == (202, "alice")
     assert line_of(daemon, "job", "job")["tenant"] == "alice"

@@ -68,6 +68,7 @@ START_TEST(leaves_the_deadline_to_the_daemon)
     gemm.store = "c";
     ck_assert_int_eq(hand_in(&act, &gemm, &result, NULL, asked), GEMMD_OK);
     ck_assert_str_eq(result.job, ID);
+    ck_assert_int_eq(result.put, GEMMD_PUT_NONE); /* not yet */
     ck_assert_ptr_null(strstr(asked, "timeout_ms"));
     ck_assert_ptr_nonnull(strstr(asked, "&store=c "));
 }
