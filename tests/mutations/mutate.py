@@ -27,6 +27,7 @@ it has to be looked at; if no behaviour can differ, --equivalent records the rea
 import argparse
 import collections
 import difflib
+import itertools
 import json
 import os
 import pathlib
@@ -70,8 +71,11 @@ LIKELY = {
 }
 # Files of tests that take less than this are likely ones too, if they execute the line.
 QUICK_S = 3
-# Most faults are noticed by one of the smallest unit tests, before the others are linked.
-FIRST_UNITS = 4
+# Most faults are noticed by one of the first unit tests. So many are linked before they run, and then three times as
+# many each time.
+FIRST_UNITS = 2
+# The simulation has a share of its seeds for each fault.
+SEEDS = "100"
 # A unit test takes a few seconds, and one that runs for this long hangs.
 UNIT_S, PYTEST_S, BUILD_S = 120, 1500, 900
 LINK_FAILS = "the unit tests do not link"
@@ -136,7 +140,7 @@ class Copy:
             self.objects[command["file"]].append(re.search(r" -o (\S+)", command["command"]).group(1))
         listed = json.loads(output_of("ctest", "--test-dir", self.build, "--show-only=json-v1"))["tests"]
         # The tests that are programs of this build; the others are scripts.
-        self.units = {test["name"]: test["command"] for test in listed
+        self.units = {test["name"]: [SEEDS if word == "1000" else word for word in test["command"]] for test in listed
                       if pathlib.Path(test["command"][0]).is_relative_to(self.build)}
         self.symbols = {name: symbols_of(command[0], "TDBRtdbr")  # hidden symbols become local
                         for name, command in self.units.items()}
@@ -149,6 +153,14 @@ class Copy:
 
     def make(self, *targets):
         return run(["ninja", "-C", self.build, *targets], self.folder, BUILD_S) == 0
+
+    def make_programs(self, files):
+        """Builds what is installed, and the other programs that files of integration tests or what they import name."""
+        texts = "".join((self.folder / str(file).partition("::")[0]).read_text() for file in files)
+        texts += "".join(module.read_text() for module in (self.folder / "tests" / "integration").glob("*.py")
+                         if re.search(rf"^(from|import) {module.stem}\b", texts, re.M))
+        return self.make(*[name for name in self.programs if pathlib.Path(name).name in texts
+                           or name.startswith("lib/") or name in ("bin/gemmd", "bin/gemmctl")])
 
     def object_path(self, path):
         """The object that a file is compiled to; None: this build leaves the file out."""
@@ -163,11 +175,15 @@ class Copy:
             return None
         return found.read_bytes()
 
-    def units_of(self, path):
-        """The unit tests whose program contains the object of a file, the smallest programs first."""
+    def units_of(self, path, line):
+        """The unit tests whose program contains the object of a file and executes the line: first the tests that are
+        named after the file, then those that take least."""
         mine = symbols_of(self.object_path(path), "TDBR") - {"main"}  # which every program has
-        return sorted((name for name in self.units if self.symbols[name] & mine),
-                      key=lambda name: (len(self.symbols[name]), name))
+        names = [name for name in self.units if self.symbols[name] & mine]
+        seconds = self.reach.seconds if self.reach else {}
+        names.sort(key=lambda name: (path.stem not in name, seconds.get(name, UNIT_S), len(self.symbols[name])))
+        compiled = self.object_path(path).relative_to(self.build)
+        return (name for name in names if not self.reach or self.reach.executes(name, path, line, compiled))
 
     def make_units(self, names):
         return self.make(*[pathlib.Path(self.units[name][0]).relative_to(self.build) for name in names])
@@ -192,7 +208,7 @@ class Reach:
 
     def __init__(self, folder):
         self.folder, self.seconds = folder, {}
-        for log in folder.glob("test_*.log"):
+        for log in folder.glob("*.log"):
             took = re.findall(r" in ([\d.]+)s", log.read_text())
             self.seconds[log.stem] = float(took[-1]) if took else 0.0
 
@@ -247,10 +263,10 @@ def integration_notice(copy, python, files, planted):
         alone = f"tests/{test}" if not test.startswith("tests/") else test
         if pytest_failures(copy, python, [alone], ()) != []:
             with planted.removed():
-                if copy.make(*copy.programs) and pytest_failures(copy, python, [alone], ()) == []:
+                if copy.make_programs([alone]) and pytest_failures(copy, python, [alone], ()) == []:
                     return test
                 copy.failing.add(test)
-            copy.make(*copy.programs)
+            copy.make_programs(files)
         without.add(test)
     return None
 
@@ -287,7 +303,9 @@ class Removed:
 
 def unit_notice(copy, units, planted):
     """The unit test that notices the fault that is in the copy; None: there is none."""
-    for group in filter(None, (units[:FIRST_UNITS], units[FIRST_UNITS:])):
+    units, size = iter(units), FIRST_UNITS
+    while group := list(itertools.islice(units, size)):
+        size *= 3
         if not copy.make_units(group):
             return LINK_FAILS
         for name in group:
@@ -305,7 +323,7 @@ def hinted_notice(copy, planted, options, hinted):
     """The hinted test that notices the fault that is in the copy; None: there is none."""
     test = unit_notice(copy, [name for name in hinted if name in copy.units], planted)
     files = [f"tests/integration/{name}" for name in hinted if name not in copy.units]
-    if test or not files or not copy.make(*copy.programs):
+    if test or not files or not copy.make_programs(files):
         return test
     return integration_notice(copy, options.python, files, planted)
 
@@ -317,15 +335,15 @@ def notice(copy, path, line, planted, options, units_passed, hinted):
         return "build" if test == LINK_FAILS else "unit" if test in copy.units else "hinted", test
     if options.extent == "hinted":
         return None, None
-    test = None if units_passed else unit_notice(copy, copy.units_of(path), planted)
+    test = None if units_passed else unit_notice(copy, copy.units_of(path, line), planted)
     if test:
         return ("build" if test == LINK_FAILS else "unit"), test
     if options.extent == "unit":
         return None, None
-    if not copy.make(*copy.programs):
-        return "build", "the programs do not link"
     folder = copy.folder / "tests" / "integration"
     first, files = likely_files(path, folder), sorted(folder.glob("test_*.py"))
+    if not copy.make_programs(files):
+        return "build", "the programs do not link"
     if copy.reach:
         compiled = copy.object_path(path).relative_to(copy.build)
         files = [file for file in files if copy.reach.executes(file.stem, path, line, compiled)]
@@ -426,7 +444,7 @@ def table(results):
 
 
 def row(result, last):
-    cells = (f"{result['file']}:{result['line']}", result["kind"], f"`{result['was']}`", f"`{result['is']}`", last)
+    cells = (place_of(result), result["revision"], result["kind"], f"`{result['was']}`", f"`{result['is']}`", last)
     return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
 
 
@@ -441,7 +459,8 @@ the fault and passes without the fault. A fault that survives was run with all u
 the file and all integration tests that execute the line, except those that are marked `slow`. A fault that is left
 ({len(results) - len(finished)} of the faults) was noticed by no unit test and has not been run with all integration
 tests that execute the line. Faults that are left count as not noticed. Tests were added for faults of these samples
-that no test noticed, so the tests notice fewer faults of another sample."""
+that no test noticed, so the tests notice fewer faults of another sample. A place below is the line of a file as it
+was in the revision beside it; some of the files have been made one with others since."""
     print("# Faults that the tests notice\n", textwrap.fill(" ".join(text.split()), 115, break_on_hyphens=False),
           sep="\n", file=file)
     for seed in sorted({one["seed"] for one in results}):
@@ -456,7 +475,7 @@ that no test noticed, so the tests notice fewer faults of another sample."""
             ("Equivalent faults", [one for one in results if one.get("equivalent")], "why no behaviour differs",
              lambda one: one["equivalent"])):
         if chosen:
-            print(f"\n## {title}\n\n| place | kind | code | fault | {last} |\n|---|---|---|---|---|", file=file)
+            print(f"\n## {title}\n\n| place | revision | kind | code | fault | {last} |\n|---|---|---|---|---|---|", file=file)
             for result in chosen:
                 print(row(result, what(result)), file=file)
 
