@@ -18,8 +18,8 @@ from wire import Wire, exchange, request
 
 assert losing  # a fixture
 
-# About 16 MiB of f32 each: rows without gaps between them on the device, one row, and rows with gaps.
-SHAPES = [(2048, 2048), (1 << 22,), (4, 1021, 1027), (4099, 1023)]
+# About 16 MiB of f32 each: rows without gaps between them on the device, one row, and rows with gaps, many and few.
+SHAPES = [(2048, 2048), (1 << 22,), (4, 1021, 1027), (4099, 1023), (5, 839999)]
 LARGE = np.random.default_rng(20).standard_normal((2048, 2048)).astype(np.float32)
 ASK = request("GET", "/tensors/x", [("Accept", NPY)])  # the CPU backend sends a raw answer without a copy
 

@@ -111,11 +111,11 @@ END_TEST
 
 START_TEST(an_array_gives_type_and_shape)
 {
-    const uint64_t dims[] = {2, 3}, empty[] = {2, 0};
+    const uint64_t dims[] = {2, 1, 3}, empty[] = {2, 0};
     struct reduce_request request;
     struct reduce_operands operands;
     reduce_request_init(&request);
-    ck_assert(tensor_init(&operands.x, GEMMD_I8, dims, 2, "abcdef"));
+    ck_assert(tensor_init(&operands.x, GEMMD_I8, dims, 3, "abcdef"));
     ck_assert_int_eq(reduce_request_bind_tensors(&request, &operands, &fault), GEMMD_OK);
     ck_assert_int_eq(request.dtype, GEMMD_I8);
     ck_assert_int_eq(request.out, GEMMD_I32);
