@@ -46,6 +46,7 @@ START_TEST(all_that_wait_share_a_launch)
     ck_assert(counts("gemmd_batch_size_count 3\n"));
     ck_assert(counts("gemmd_batch_size_sum 6.0\n"));
     ck_assert(counts("gemmd_flops_total 12\n"));
+    ck_assert(counts("gemmd_stage_duration_seconds_count{stage=\"kernel\"} 6\n"));
     ck_assert(
         counts("gemmd_kernel_busy_seconds_total{op=\"gemm\",kernel=\"simulated\",dtype=\"f64\"} "
                "0.000006000\n"));
