@@ -1,6 +1,5 @@
 #include "server/http/request_parts.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "server/http/connection.h"
@@ -32,11 +31,6 @@ static void note_left(const struct request *request, struct log_access *entry)
         entry->status = LOG_STATUS_LEFT;
 }
 
-static void copy_text(char *out, size_t size, const char *text)
-{
-    snprintf(out, size, "%s", text == NULL ? "" : text);
-}
-
 /* Keeps a request that failed or was slow, for the dashboard. Only requests that compute count as
  * slow, because a request such as one for the result of a job may wait for as long as its client
  * asks. */
@@ -52,28 +46,11 @@ static void keep_notable(const struct request *request, const struct log_access 
     const uint32_t tenant = is_known ? request->tenant_number : NOTABLE_NO_TENANT;
     if (!notable_wants(notable, tenant, failed, entry->total_ns))
         return;
-    struct notable_request kept = {
-        .status = entry->status,
-        .tenant = tenant,
-        .m = entry->m,
-        .n = entry->n,
-        .k = entry->k,
-        .batch = entry->batch,
-        .total_ns = entry->total_ns,
-    };
-    memcpy(kept.stages_ns, counted->stages_ns, sizeof kept.stages_ns);
-    copy_text(kept.id, sizeof kept.id, entry->request_id);
-    copy_text(kept.method, sizeof kept.method, entry->method);
-    copy_text(kept.path, sizeof kept.path, entry->path);
-    copy_text(kept.op, sizeof kept.op, entry->op);
-    copy_text(kept.dtype, sizeof kept.dtype, entry->dtype);
-    copy_text(kept.kernel, sizeof kept.kernel, entry->kernel);
-    copy_text(kept.error, sizeof kept.error, entry->error);
-    if (entry->reason != NULL)
-        copy_text(kept.detail, sizeof kept.detail, entry->reason);
-    else
-        copy_text(kept.detail, sizeof kept.detail, failed ? request->fault.detail : NULL);
-    notable_add(notable, failed ? NOTABLE_FAILED : NOTABLE_SLOW, &kept);
+    const char *detail = entry->reason != NULL ? entry->reason
+                         : failed              ? request->fault.detail
+                                               : NULL;
+    notable_add(notable, failed ? NOTABLE_FAILED : NOTABLE_SLOW, tenant, entry, counted->stages_ns,
+                detail);
 }
 
 void request_record(const struct request *request, bool work_ended, uint64_t now_ns)

@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 /* Until the first second has ended. */
@@ -130,17 +131,43 @@ static struct kept *take_place(const struct notable *notable, struct shelf *shel
     return take_oldest(from);
 }
 
-void notable_add(struct notable *notable, enum notable_kind kind,
-                 const struct notable_request *request)
+static void copy_text(char *out, size_t size, const char *text)
+{
+    const size_t length = text == NULL ? 0 : strnlen(text, size - 1);
+    if (length > 0)
+        memcpy(out, text, length);
+    out[length] = '\0';
+}
+
+void notable_add(struct notable *notable, enum notable_kind kind, uint32_t tenant,
+                 const struct log_access *entry, const uint64_t stages_ns[METRICS_STAGE_COUNT],
+                 const char *detail)
 {
     struct timespec now;
     struct shelf *shelf = &notable->shelves[kind];
-    struct owner *owner = owner_of(notable, kind, request->tenant);
+    struct owner *owner = owner_of(notable, kind, tenant);
     clock_gettime(CLOCK_REALTIME, &now);
     pthread_mutex_lock(&notable->lock);
     struct kept *place = take_place(notable, shelf, owner);
-    *place = (struct kept){.request = *request, .number = shelf->count++};
-    place->request.time_s = (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+    struct notable_request *request = &place->request;
+    *place = (struct kept){.number = shelf->count++};
+    request->time_s = (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+    request->status = entry->status;
+    request->tenant = tenant;
+    request->m = entry->m;
+    request->n = entry->n;
+    request->k = entry->k;
+    request->batch = entry->batch;
+    request->total_ns = entry->total_ns;
+    memcpy(request->stages_ns, stages_ns, sizeof request->stages_ns);
+    copy_text(request->id, sizeof request->id, entry->request_id);
+    copy_text(request->method, sizeof request->method, entry->method);
+    copy_text(request->path, sizeof request->path, entry->path);
+    copy_text(request->op, sizeof request->op, entry->op);
+    copy_text(request->dtype, sizeof request->dtype, entry->dtype);
+    copy_text(request->kernel, sizeof request->kernel, entry->kernel);
+    copy_text(request->error, sizeof request->error, entry->error);
+    copy_text(request->detail, sizeof request->detail, detail);
     if (owner->newest != NULL)
         owner->newest->newer = place;
     else

@@ -16,6 +16,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "server/observe/log.h"
 #include "server/observe/metrics.h"
 
 enum { NOTABLE_EACH = 100, NOTABLE_PER_SECOND = 16, NOTABLE_PLACES = 2048 };
@@ -26,7 +27,7 @@ enum notable_kind { NOTABLE_FAILED, NOTABLE_SLOW, NOTABLE_KINDS };
 
 /* A text that is longer than its array is cut. "": not known. */
 struct notable_request {
-    double time_s; /* when the request ended, since the epoch; notable_add sets it */
+    double time_s; /* when the request ended, since the epoch */
     char id[65], method[16], path[160], op[12], dtype[16], kernel[32], error[40], detail[256];
     int status;
     uint32_t tenant;
@@ -42,9 +43,10 @@ struct notable *notable_create(uint32_t tenants);
 void notable_destroy(struct notable *notable);
 /* Whether to add a request of a tenant that ended. Any thread; takes no lock. */
 bool notable_wants(struct notable *notable, uint32_t tenant, bool failed, uint64_t total_ns);
-/* Adds a request for which notable_wants was true. Any thread. */
-void notable_add(struct notable *notable, enum notable_kind kind,
-                 const struct notable_request *request);
+/* Adds a request of a tenant for which notable_wants was true. `detail` may be NULL. Any thread. */
+void notable_add(struct notable *notable, enum notable_kind kind, uint32_t tenant,
+                 const struct log_access *entry, const uint64_t stages_ns[METRICS_STAGE_COUNT],
+                 const char *detail);
 /* Begins the next second: requests that take longer than `slow_ns` are slow. */
 void notable_tick(struct notable *notable, uint64_t slow_ns);
 /* How long a request may take before it is slow. */

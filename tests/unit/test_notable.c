@@ -23,9 +23,11 @@ static void teardown(void)
 
 static void add(enum notable_kind kind, uint32_t tenant, uint32_t number)
 {
-    struct notable_request request = {.tenant = tenant, .total_ns = number};
-    snprintf(request.id, sizeof request.id, "%u", number);
-    notable_add(notable, kind, &request);
+    static const uint64_t stages_ns[METRICS_STAGE_COUNT];
+    char id[16];
+    const struct log_access entry = {.request_id = id, .total_ns = number};
+    snprintf(id, sizeof id, "%u", number);
+    notable_add(notable, kind, tenant, &entry, stages_ns, NULL);
 }
 
 START_TEST(a_fast_request_that_succeeded_is_not_kept)
