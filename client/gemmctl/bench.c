@@ -155,13 +155,13 @@ static void print_object(const struct bench_run *run, const struct figures *f)
             json_object_set_new(errors, gemmd_error_name((enum gemmd_error)code),
                                 json_integer((json_int_t)run->errors[code]));
     json_t *root =
-        json_pack("{s:i, s:i, s:i, s:I, s:f, s:o, s:f, s:{s:f, s:f, s:f, s:f, s:f}, s:f, s:f, s:s}",
+        json_pack("{s:i, s:i, s:i, s:I, s:f, s:o, s:f, s:{s:f, s:f, s:f, s:f, s:f}, s:f, s:f, s:o}",
                   "version", PRINT_JSON_VERSION, "connections", (int)run->connections, "in_flight",
                   (int)run->in_flight, "requests", (json_int_t)run->latency.count, "elapsed_s",
                   run->elapsed_s, "errors", errors, "requests_per_second", f->rate, "latency_ms",
                   "p50", f->p50_ms, "p90", f->p90_ms, "p99", f->p99_ms, "p99.9", f->p999_ms, "max",
                   f->max_ms, "gigabytes_per_second", f->gigabytes, "requests_per_launch", f->launch,
-                  "kernel", run->kernel);
+                  "kernel", print_text(run->kernel));
     if (root != NULL && run->subject.flops > 0)
         json_object_set_new(root, "gigaflops_per_second", json_real(f->gigaflops));
     if (root != NULL)

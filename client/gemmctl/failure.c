@@ -138,12 +138,12 @@ enum exit_code exit_code_of(const struct gemmd_error_info *error)
 
 json_t *fail_describe(const struct gemmd_error_info *error)
 {
-    return json_pack("{s:s, s:i, s:b, s:i, s:i, s:s, s:s, s:s}", "code",
+    return json_pack("{s:s, s:i, s:b, s:i, s:i, s:o, s:o, s:o}", "code",
                      gemmd_error_name(error->code), "http_status", (int)error->http_status,
                      "retriable", (int)error->retriable, "retry_after_ms",
                      (int)(error->retry_after_ms & INT32_MAX), "attempts", (int)error->attempts,
-                     "field", error->field, "request_id", error->request_id, "message",
-                     error->message);
+                     "field", print_text(error->field), "request_id", print_text(error->request_id),
+                     "message", print_text(error->message));
 }
 
 static void print_error(const struct gemmd_error_info *error)

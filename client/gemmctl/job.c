@@ -16,16 +16,17 @@
  * daemon reports them, running_ms, http_status, bytes and expires. NULL: out of memory. */
 static json_t *job_describe(const struct gemmd_job *job)
 {
-    json_t *object = json_pack("{s:s, s:s, s:s}", "id", job->id, "state",
-                               gemmd_job_state_name(job->state), "request_id", job->request_id);
+    json_t *object =
+        json_pack("{s:o, s:s, s:o}", "id", print_text(job->id), "state",
+                  gemmd_job_state_name(job->state), "request_id", print_text(job->request_id));
     if (object == NULL)
         return NULL;
     if (job->op[0] != '\0')
-        json_object_set_new(object, "op", json_string(job->op));
+        json_object_set_new(object, "op", print_text(job->op));
     if (job->created[0] != '\0')
-        json_object_set_new(object, "created", json_string(job->created));
+        json_object_set_new(object, "created", print_text(job->created));
     if (job->expires[0] != '\0')
-        json_object_set_new(object, "expires", json_string(job->expires));
+        json_object_set_new(object, "expires", print_text(job->expires));
     if (job->queued_ms >= 0)
         json_object_set_new(object, "queued_ms", json_real(job->queued_ms));
     if (job->running_ms >= 0)
@@ -129,8 +130,8 @@ int command_job_cancel(const struct context *context)
     if (gemmd_job_cancel(client, id, NULL, &error) != GEMMD_OK)
         code = fail_request(context, &error);
     else if (option_flag(context->arguments, OPTION_JSON))
-        print_json(
-            json_pack("{s:i, s:s, s:b}", "version", PRINT_JSON_VERSION, "id", id, "cancelled", 1));
+        print_json(json_pack("{s:i, s:o, s:b}", "version", PRINT_JSON_VERSION, "id", print_text(id),
+                             "cancelled", 1));
     gemmd_client_free(client);
     return code;
 }

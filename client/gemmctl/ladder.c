@@ -159,11 +159,12 @@ static json_t *table_json(const struct ladder *table)
             if (table->rows[i].milliseconds[size] > 0)
                 json_object_set_new(milliseconds, n, json_real(table->rows[i].milliseconds[size]));
         }
-        json_array_append_new(rows, json_pack("{s:s, s:o}", "kernel", table->rows[i].name,
-                                              "kernel_ms", milliseconds));
+        json_array_append_new(rows,
+                              json_pack("{s:o, s:o}", "kernel", print_text(table->rows[i].name),
+                                        "kernel_ms", milliseconds));
     }
-    return json_pack("{s:s, s:s, s:s, s:o}", "title", table->title, "dtype",
-                     dtype_name(table->dtype), "device", table->device, "rows", rows);
+    return json_pack("{s:s, s:s, s:o, s:o}", "title", table->title, "dtype",
+                     dtype_name(table->dtype), "device", print_text(table->device), "rows", rows);
 }
 
 static bool ladder_allocate(struct run *run)

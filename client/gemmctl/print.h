@@ -16,5 +16,9 @@ enum { PRINT_JSON_VERSION = 2 };
  * string is escaped: jansson escapes C0, and print_json DEL and C1. Nothing is printed for NULL,
  * which json_pack returns when memory has run out. */
 void print_json(json_t *root);
+/* Returns a string for a document: a text from elsewhere, which may be NULL, with U+FFFD in place
+ * of each byte that is not UTF-8. A header of an answer or the name of a file may have such bytes,
+ * and json_pack fails for them. NULL: out of memory. */
+json_t *print_text(const char *text);
 
 #endif

@@ -58,12 +58,12 @@ static void print_result(const struct gemmd_result *result, const char *path, co
     for (int i = 0; i < STAGES; i++)
         if (stages[i].ms >= 0)
             json_object_set_new(timing, stages[i].name, json_real(stages[i].ms));
-    json_t *root = json_pack("{s:i, s:s?, s:o, s:s, s:I, s:s, s:i, s:i, s:s, s:f, s:o}", "version",
-                             PRINT_JSON_VERSION, "output", path, "shape", shape, "dtype",
-                             gemmd_dtype_name(result->dtype), "bytes", (json_int_t)result->bytes,
-                             "kernel", result->kernel, "batch", (int)result->batch, "attempts",
-                             (int)result->attempts, "request_id", result->request_id, "elapsed_ms",
-                             result->elapsed_ms, "timing_ms", timing);
+    json_t *root = json_pack(
+        "{s:i, s:o, s:o, s:s, s:I, s:o, s:i, s:i, s:o, s:f, s:o}", "version", PRINT_JSON_VERSION,
+        "output", print_text(path), "shape", shape, "dtype", gemmd_dtype_name(result->dtype),
+        "bytes", (json_int_t)result->bytes, "kernel", print_text(result->kernel), "batch",
+        (int)result->batch, "attempts", (int)result->attempts, "request_id",
+        print_text(result->request_id), "elapsed_ms", result->elapsed_ms, "timing_ms", timing);
     const double rate = work_per_second(work, result->elapsed_ms);
     if (root != NULL && rate > 0)
         json_object_set_new(root, work->flops > 0 ? "gigaflops_per_second" : "gigabytes_per_second",
@@ -79,11 +79,10 @@ static void print_result(const struct gemmd_result *result, const char *path, co
     if (root != NULL && result->scale != NULL) {
         json_object_set_new(root, "scale_shape",
                             shape_json(result->scale_rank, result->scale_dims));
-        json_object_set_new(root, "scale",
-                            work->scale_path != NULL ? json_string(work->scale_path) : json_null());
+        json_object_set_new(root, "scale", print_text(work->scale_path));
     }
     if (root != NULL && lse_path != NULL)
-        json_object_set_new(root, "lse", json_string(lse_path));
+        json_object_set_new(root, "lse", print_text(lse_path));
     print_json(root);
 }
 
@@ -177,12 +176,13 @@ int report_stored(const struct context *context, const struct gemmd_result *resu
     bool computed = arguments->values[OPTION_STORE] != NULL;
     char shape[REPORT_SHAPE_ROOM];
     if (option_flag(arguments, OPTION_JSON))
-        print_json(json_pack("{s:i, s:s, s:s, s:o, s:s, s:I, s:s, s:i, s:s, s:f}", "version",
-                             PRINT_JSON_VERSION, "name", name, "put", words[result->put], "shape",
-                             shape_json(result->rank, result->dims), "dtype",
-                             gemmd_dtype_name(result->dtype), "bytes", (json_int_t)result->bytes,
-                             "etag", result->etag, "attempts", (int)result->attempts, "request_id",
-                             result->request_id, "elapsed_ms", result->elapsed_ms));
+        print_json(json_pack("{s:i, s:o, s:s, s:o, s:s, s:I, s:o, s:i, s:o, s:f}", "version",
+                             PRINT_JSON_VERSION, "name", print_text(name), "put",
+                             words[result->put], "shape", shape_json(result->rank, result->dims),
+                             "dtype", gemmd_dtype_name(result->dtype), "bytes",
+                             (json_int_t)result->bytes, "etag", print_text(result->etag),
+                             "attempts", (int)result->attempts, "request_id",
+                             print_text(result->request_id), "elapsed_ms", result->elapsed_ms));
     else if (!option_flag(arguments, OPTION_QUIET))
         printf("%s: %s, %s %s, %llu bytes\n", name, computed ? "stored" : sentences[result->put],
                report_shape(result->rank, result->dims, shape), gemmd_dtype_name(result->dtype),
@@ -199,8 +199,9 @@ int report_job_taken(const struct context *context, const struct gemmd_result *r
         return fail_request(context, &error);
     }
     if (option_flag(context->arguments, OPTION_JSON))
-        print_json(json_pack("{s:i, s:s, s:s}", "version", PRINT_JSON_VERSION, "job", result->job,
-                             "request_id", result->request_id));
+        print_json(json_pack("{s:i, s:o, s:o}", "version", PRINT_JSON_VERSION, "job",
+                             print_text(result->job), "request_id",
+                             print_text(result->request_id)));
     else
         puts(result->job);
     return EXIT_OK;

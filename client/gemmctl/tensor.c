@@ -52,10 +52,11 @@ static void list_tensor(const struct gemmd_tensor *tensor, void *user)
     for (uint32_t i = 0; i < tensor->rank; i++)
         json_array_append_new(dims, json_integer((json_int_t)tensor->dims[i]));
     json_array_append_new(listing->array,
-                          json_pack("{s:s, s:s, s:o, s:I, s:s, s:b}", "name", tensor->name, "dtype",
+                          json_pack("{s:o, s:s, s:o, s:I, s:o, s:b}", "name",
+                                    print_text(tensor->name), "dtype",
                                     gemmd_dtype_name(tensor->dtype), "shape", dims, "bytes",
-                                    (json_int_t)tensor->bytes, "etag", tensor->etag, "evictable",
-                                    tensor->evictable));
+                                    (json_int_t)tensor->bytes, "etag", print_text(tensor->etag),
+                                    "evictable", tensor->evictable));
 }
 
 int command_tensor_ls(const struct context *context)
@@ -95,11 +96,11 @@ static int remove_tensor(const struct context *context, struct gemmd_client *cli
 {
     struct gemmd_error_info error;
     if (gemmd_tensor_delete(client, name, NULL, &error) == GEMMD_OK) {
-        json_array_append_new(removed, json_string(name));
+        json_array_append_new(removed, print_text(name));
         return EXIT_OK;
     }
-    json_array_append_new(failed,
-                          json_pack("{s:s, s:o}", "name", name, "error", fail_describe(&error)));
+    json_array_append_new(
+        failed, json_pack("{s:o, s:o}", "name", print_text(name), "error", fail_describe(&error)));
     return fail_named(context, name, &error);
 }
 

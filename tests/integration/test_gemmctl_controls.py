@@ -160,6 +160,8 @@ def test_names_and_headers(command, form, gemmctl, files):
         result = subprocess.run([gemmctl, *command.split(), *form.split(), "--url", url], cwd=files,
                                 capture_output=True, timeout=PATIENCE_S, check=False)
     assert result.returncode == 0 or command.startswith("job wait"), result.stderr
+    if form:
+        assert json.loads(result.stdout)["version"] >= 2, "the document is there although a header is not UTF-8"
     assert_visible(result.stdout)
     assert_visible(result.stderr)
 
