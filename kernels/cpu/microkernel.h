@@ -1,10 +1,10 @@
 /*
- * microkernel.h - the innermost product: a tile of sums in registers.
+ * microkernel.h - the innermost sums of products, in registers.
  *
- * tile[i][j] += sum over p of a[p][i] * b[p][j], p in ascending order, one chain of fused
- * multiply-adds for each element if the processor has FMA. The shape of the tile depends on the
- * processor; nothing else does. After G. Van Zee and R. van de Geijn, "BLIS: A framework for
- * rapidly instantiating BLAS functionality" (2015).
+ * Each sum is one chain of multiply-adds in ascending order, fused if the processor has FMA. The
+ * number of sums that are computed together depends on the processor; nothing else does. After G.
+ * Van Zee and R. van de Geijn, "BLIS: A framework for rapidly instantiating BLAS functionality"
+ * (2015).
  */
 #ifndef KERNELS_CPU_MICROKERNEL_H
 #define KERNELS_CPU_MICROKERNEL_H
@@ -14,9 +14,16 @@
 
 struct microkernel {
     uint32_t rows, columns; /* of the tile; divisors of MICROKERNEL_ROWS and MICROKERNEL_COLUMNS */
-    /* Adds the product to the tile. a: [depth][rows], b: [depth][columns], tile: [rows][ld], all of
-     * the accumulator's type. a and b are contiguous. */
+    /* Adds a product to the tile: tile[i][j] += sum over p of a[p][i] * b[p][j]. a: [depth][rows],
+     * b: [depth][columns], tile: [rows][ld], all of the accumulator's type. a and b are contiguous.
+     */
     void (*run)(uint64_t depth, const void *a, const void *b, void *tile, uint64_t ld);
+    /* Computes `count` vectors of sums, of columns / 2 elements each: vector number i, at
+     * to + i * to_step, is the sum over t of weights[t] and the vector at
+     * from + i * from_step + offsets[t]. weights: [taps][columns / 2]. Offsets and steps are in
+     * bytes. */
+    void (*sum_taps)(uint64_t taps, const uint32_t offsets[], const void *weights, const char *from,
+                     uint64_t from_step, char *to, uint64_t to_step, uint64_t count);
 };
 
 enum { MICROKERNEL_ROWS = 12, MICROKERNEL_COLUMNS = 32 }; /* multiples of the sizes of every tile */

@@ -1,12 +1,15 @@
 /*
- * microkernel_body.h - one microkernel. microkernel.c includes this file once for each type and
- * instruction set, because a function is compiled for one instruction set only.
+ * microkernel_body.h - the functions of one microkernel. microkernel.c includes this file once for
+ * each type and instruction set, because a function is compiled for one instruction set only.
  *
  * The including file defines NAME, TARGET (an attribute), ELEMENT (a type), ROWS and VECTOR_BYTES.
- * The tile is two vectors wide.
+ * The functions are called NAME_run and NAME_sum_taps. The tile of the first is two vectors wide.
  */
-TARGET static void NAME(uint64_t depth, const void *a_panel, const void *b_panel, void *tile,
-                        uint64_t ld)
+#define JOIN_EXPANDED(name, suffix) name##suffix
+#define JOIN(name, suffix) JOIN_EXPANDED(name, suffix)
+
+TARGET static void JOIN(NAME, _run)(uint64_t depth, const void *a_panel, const void *b_panel,
+                                    void *tile, uint64_t ld)
 {
     typedef ELEMENT vector
         __attribute__((vector_size(VECTOR_BYTES), aligned(sizeof(ELEMENT)), may_alias));
@@ -31,6 +34,47 @@ TARGET static void NAME(uint64_t depth, const void *a_panel, const void *b_panel
         *(vector *)(c + (uint64_t)i * ld + LANES) = right[i];
     }
 }
+
+/* `count`, at most 8, is a constant in each call, so that the sums are registers. */
+TARGET static inline __attribute__((always_inline)) void
+JOIN(NAME, _sum_group)(uint64_t taps, const uint32_t offsets[], const ELEMENT *weights,
+                       const char *from, uint64_t from_step, char *to, uint64_t to_step, int count)
+{
+    typedef ELEMENT vector
+        __attribute__((vector_size(VECTOR_BYTES), aligned(sizeof(ELEMENT)), may_alias));
+    enum { LANES = VECTOR_BYTES / sizeof(ELEMENT) };
+    const uint64_t steps[4] = {0, from_step, 2 * from_step, 3 * from_step};
+    vector sums[8];
+    for (int i = 0; i < count; i++)
+        sums[i] = (vector){0};
+    for (uint64_t t = 0; t < taps; t++, weights += LANES) {
+        const vector weight = *(const vector *)weights;
+        const char *x = from + offsets[t];
+        for (int i = 0; i < count; i++) { /* few additions for addresses */
+            if (i == 4)
+                x += 4 * from_step;
+            sums[i] += *(const vector *)(const void *)(x + steps[i % 4]) * weight;
+        }
+    }
+    for (int i = 0; i < count; i++)
+        *(vector *)(void *)(to + (uint64_t)i * to_step) = sums[i];
+}
+
+TARGET static void JOIN(NAME, _sum_taps)(uint64_t taps, const uint32_t offsets[],
+                                         const void *weights, const char *from, uint64_t from_step,
+                                         char *to, uint64_t to_step, uint64_t count)
+{
+    for (; count >= 8; count -= 8, from += 8 * from_step, to += 8 * to_step)
+        JOIN(NAME, _sum_group)(taps, offsets, weights, from, from_step, to, to_step, 8);
+    if (count >= 4) {
+        JOIN(NAME, _sum_group)(taps, offsets, weights, from, from_step, to, to_step, 4);
+        count -= 4, from += 4 * from_step, to += 4 * to_step;
+    }
+    for (; count > 0; count--, from += from_step, to += to_step)
+        JOIN(NAME, _sum_group)(taps, offsets, weights, from, from_step, to, to_step, 1);
+}
+#undef JOIN
+#undef JOIN_EXPANDED
 #undef NAME
 #undef TARGET
 #undef ELEMENT

@@ -40,6 +40,18 @@ static void run_conv(const struct operation_kernel *kernel, const struct conv_pr
     gemm_context_destroy(context);
 }
 
+/* Whether a kernel takes the problem. All but `depthwise` take all. */
+static bool takes_case(const struct operation_kernel *kernel, const struct conv_problem *problem)
+{
+    const struct conv_shape *s = &problem->shape;
+    const bool is_special = strcmp(kernel->name, "depthwise") == 0;
+    const bool takes = kernel->takes(problem);
+    ck_assert_msg(takes == (!is_special || (s->groups > 1 && s->groups == s->channels &&
+                                            s->filters == s->channels)),
+                  "what %s takes", kernel->name);
+    return takes;
+}
+
 static void check_kernels(const struct conv_problem *like, enum product_fill fill, uint64_t seed)
 {
     char what[384], why[512];
@@ -51,7 +63,8 @@ static void check_kernels(const struct conv_problem *like, enum product_fill fil
     for (const struct operation_kernel *const *k =
              operation_kernels(&operation_conv2d, GEMM_BACKEND_CPU);
          *k != NULL; k++) {
-        ck_assert_msg((*k)->takes(p), "%s does not take %s", (*k)->name, what);
+        if (!takes_case(*k, p))
+            continue;
         conv_sample_poison(&sample);
         run_conv(*k, p, 2);
         ck_assert_msg(conv_sample_check(&sample, error, NULL, why, sizeof why), "%s, %s: %s",
@@ -100,6 +113,8 @@ START_TEST(images_have_bits_of_their_own)
         for (const struct operation_kernel *const *k =
                  operation_kernels(&operation_conv2d, GEMM_BACKEND_CPU);
              *k != NULL; k++) {
+            if (!takes_case(*k, &sample.problem))
+                continue;
             run_conv(*k, &sample.problem, 2);
             memcpy(whole, y->data, y->bytes);
             conv_sample_poison(&sample);
@@ -120,7 +135,7 @@ END_TEST
 /* Convolutions of any shapes have the bytes in a group that they have alone. */
 START_TEST(members_of_a_group_have_bits_of_their_own)
 {
-    enum { CASES = 11, MEMBERS = 66 };
+    enum { CASES = 11, DEPTHWISE = 52, MEMBERS = 66 };
     static struct conv_sample samples[CASES];
     static struct conv_problem problems[MEMBERS];
     static struct operation_member members[MEMBERS];
@@ -128,17 +143,23 @@ START_TEST(members_of_a_group_have_bits_of_their_own)
     struct fault fault;
     ck_assert_uint_eq(gemm_context_create(GEMM_BACKEND_CPU, NULL, 2, &context, &fault), GEMMD_OK);
     for (unsigned i = 0; i < CASES; i++) {
-        const struct conv_problem like =
-            conv_case(4 * i, types[_i].dtype, types[_i].out, types[_i].precision);
+        const struct conv_problem like = conv_case(
+            i % 2 ? 4 * i : DEPTHWISE + i / 2, types[_i].dtype, types[_i].out, types[_i].precision);
         ck_assert(conv_sample_create(&samples[i], &like, PRODUCT_UNIFORM, i + 1));
     }
     for (const struct operation_kernel *const *k =
              operation_kernels(&operation_conv2d, GEMM_BACKEND_CPU);
          *k != NULL; k++) {
+        const struct conv_sample *taken[CASES];
+        unsigned count = 0;
+        for (unsigned i = 0; i < CASES; i++)
+            if (takes_case(*k, &samples[i].problem))
+                taken[count++] = &samples[i];
+        ck_assert_uint_gt(count, 1);
         for (unsigned i = 0; i < MEMBERS; i++) {
             uint64_t bytes;
-            problems[i] = samples[i % CASES].problem;
-            problems[i].y = calloc(1, samples[i % CASES].buffers[CONV_Y].bytes);
+            problems[i] = taken[i % count]->problem;
+            problems[i].y = calloc(1, taken[i % count]->buffers[CONV_Y].bytes);
             ck_assert((*k)->workspace_bytes(&problems[i], &bytes));
             members[i] =
                 (struct operation_member){&problems[i], aligned_alloc(64, (bytes + 64) / 64 * 64)};
@@ -147,9 +168,9 @@ START_TEST(members_of_a_group_have_bits_of_their_own)
         }
         ck_assert_uint_eq((*k)->run_group(context, members, MEMBERS), GEMMD_OK);
         for (unsigned i = 0; i < MEMBERS; i++) {
-            const struct conv_sample *sample = &samples[i % CASES];
+            const struct conv_sample *sample = taken[i % count];
             uint64_t elements;
-            if (i < CASES)
+            if (i < count)
                 run_conv(*k, &sample->problem, 2);
             ck_assert(conv_shape_y(&problems[i].shape, &elements));
             ck_assert_msg(
@@ -165,12 +186,51 @@ START_TEST(members_of_a_group_have_bits_of_their_own)
 }
 END_TEST
 
+/* The kernel `depthwise` adds in the order of `naive`, with fused multiply-adds if the processor
+ * has them, in vectors or not. */
+START_TEST(depthwise_has_the_bits_of_naive)
+{
+    unsigned count = 0;
+#ifdef __x86_64__
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma"))
+        return;
+#endif
+    for (unsigned i = 0; i < conv_case_count(); i++) {
+        const struct conv_problem like =
+            conv_case(i, types[_i].dtype, types[_i].out, types[_i].precision);
+        struct conv_sample sample;
+        const struct operation_kernel *const *kernels =
+            operation_kernels(&operation_conv2d, GEMM_BACKEND_CPU);
+        const struct operation_kernel *naive = kernels[0];
+        for (const struct operation_kernel *const *k = kernels; *k != NULL; k++)
+            naive = *k; /* the last one */
+        if (!kernels[0]->takes(&like) || count++ % (5 * CASE_THINNING) != 0)
+            continue;
+        ck_assert(conv_sample_create(&sample, &like, PRODUCT_UNIFORM, i + 1));
+        const struct product_buffer *y = &sample.buffers[CONV_Y];
+        unsigned char *expected = malloc(y->bytes);
+        ck_assert_ptr_nonnull(expected);
+        run_conv(naive, &sample.problem, 2);
+        memcpy(expected, y->data, y->bytes);
+        conv_sample_poison(&sample);
+        run_conv(kernels[0], &sample.problem, 1);
+        ck_assert_msg(memcmp(expected + y->offset, y->data + y->offset, y->bytes - 2 * y->offset) ==
+                          0,
+                      "case %u: other bits than %s", i, naive->name);
+        free(expected);
+        conv_sample_destroy(&sample);
+    }
+}
+END_TEST
+
 /* Small ones of one type and kernel share launches. */
 START_TEST(groups_are_of_small_ones)
 {
     const struct operation_kernel *const *kernels =
         operation_kernels(&operation_conv2d, GEMM_BACKEND_CPU);
     struct conv_problem one, other;
+    while (strcmp((*kernels)->name, "product") != 0)
+        kernels++;
     ck_assert(operation_conv2d.example(GEMMD_F32, GEMMD_F32, &one));
     ck_assert(operation_conv2d.example(GEMMD_F16, GEMMD_F16, &other));
     ck_assert(operation_can_group(&operation_conv2d, kernels[0], &one));
@@ -200,6 +260,7 @@ int main(void)
     tcase_add_loop_test(test, special_numbers, 0, 4);
     tcase_add_loop_test(test, images_have_bits_of_their_own, 0, TYPES);
     tcase_add_loop_test(test, members_of_a_group_have_bits_of_their_own, 0, TYPES);
+    tcase_add_loop_test(test, depthwise_has_the_bits_of_naive, 0, TYPES);
     tcase_add_test(test, groups_are_of_small_ones);
     suite_add_tcase(suite, test);
     SRunner *runner = srunner_create(suite);
