@@ -28,6 +28,10 @@ if(EXISTS ${PROJECT_SOURCE_DIR}/.git)
   endif()
 endif()
 
+# Symbols for debuggers name the sources as if they lay in /usr/src/gemmd, so that no byte depends on the build's folder.
+target_compile_options(gemmd_flags INTERFACE $<$<COMPILE_LANGUAGE:C>:-g
+  -ffile-prefix-map=${PROJECT_SOURCE_DIR}=/usr/src/gemmd -ffile-prefix-map=${PROJECT_BINARY_DIR}=/usr/src/gemmd/build>)
+
 foreach(unit gemmd.service gemmd.socket)
   if(EXISTS ${units_source}/${unit})
     install(FILES ${units_source}/${unit} DESTINATION lib/systemd/system COMPONENT daemon)

@@ -21,12 +21,15 @@ set(CPACK_RPM_daemon_POST_UNINSTALL_SCRIPT_FILE ${package_source}/rpm/postun)
 foreach(component daemon gemmctl library development)
   set(CPACK_RPM_${component}_PACKAGE_SUMMARY "${summary_${component}}")
   set(CPACK_RPM_${component}_PACKAGE_DESCRIPTION "${text_${component}}")
+  set(folder share/licenses/${CPACK_RPM_${component}_PACKAGE_NAME})
+  install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${folder} COMPONENT ${component})
+  list(APPEND CPACK_RPM_${component}_USER_FILELIST "%license ${CMAKE_INSTALL_PREFIX}/${folder}/LICENSE")
 endforeach()
 # Directories that the distribution's own packages hold.
 set(CPACK_RPM_EXCLUDE_FROM_AUTO_FILELIST_ADDITION /usr/lib/systemd /usr/lib/systemd/system
     /usr/lib/sysusers.d /usr/lib/tmpfiles.d /usr/share/man /usr/share/man/man1 /usr/share/man/man3
     /usr/share/man/man8 /usr/share/bash-completion /usr/share/bash-completion/completions
-    /usr/share/zsh /usr/share/zsh/site-functions /usr/share/fish
+    /usr/share/licenses /usr/share/zsh /usr/share/zsh/site-functions /usr/share/fish
     /usr/share/fish/vendor_completions.d /usr/lib64/cmake /usr/lib64/pkgconfig /etc)
 # The same bytes from every build: no name of the build host, no time but SOURCE_DATE_EPOCH.
 set(CPACK_RPM_SPEC_MORE_DEFINE "%define _buildhost localhost

@@ -210,7 +210,8 @@ enum gemmd_error otlp_http_open(const struct otlp_collector *collector,
     enum gemmd_error code = GEMMD_OK;
     if (!load_curl(&http->curl)) {
         code = fault_set(fault, GEMMD_ERR_INTERNAL, "otlp-endpoint",
-                         "--otlp-endpoint needs libcurl (libcurl.so.4), which cannot be loaded");
+                         "--otlp-endpoint needs libcurl, which cannot be loaded; install libcurl, "
+                         "libcurl4 or libcurl3-gnutls");
         goto failed;
     }
     http->headers = http->curl.slist_append(NULL, "Content-Type: application/json");

@@ -55,13 +55,24 @@ def make_packages(kind, *definitions, revision=""):
 
 
 @pytest.fixture(scope="session")
-def debs(tmp_path_factory):
-    """The Debian packages by name."""
+def deb_folder(tmp_path_factory):
     need("dpkg-deb", "dpkg-shlibdeps")
     kept = tmp_path_factory.mktemp("debs")
-    for file in make_packages("deb").glob("*.deb"):
+    for file in make_packages("deb").glob("*.*deb"):
         shutil.copy(file, kept)
-    return {file.name.partition("_")[0]: file for file in kept.glob("*.deb")}
+    return kept
+
+
+@pytest.fixture(scope="session")
+def debs(deb_folder):
+    """The Debian packages by name."""
+    return {file.name.partition("_")[0]: file for file in deb_folder.glob("*.deb")}
+
+
+@pytest.fixture(scope="session")
+def dbgsyms(deb_folder):
+    """The packages of symbols for debuggers by name."""
+    return {file.name.partition("_")[0]: file for file in deb_folder.glob("*.ddeb")}
 
 
 @pytest.fixture(scope="session")

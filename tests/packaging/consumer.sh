@@ -43,6 +43,8 @@ mv "$work/moved" "$prefix"
 "$cmake" --build "$work/cmake" >>"$work/cmake.log"
 same_version "the program built with CMake" "$("$work/cmake/consumer")"
 
+# A host with gemmd's packages alone has no other .pc file.
+PKG_CONFIG_LIBDIR=$prefix/$libdir/pkgconfig pkg-config --cflags gemmd >"$work/flags"
 export PKG_CONFIG_PATH=$prefix/$libdir/pkgconfig
 same_version pkg-config "$(pkg-config --modversion gemmd)"
 read -ra flags <<<"$(pkg-config --cflags --libs gemmd)"

@@ -70,6 +70,7 @@ find_missing() {
         want_command rpmbuild rpm
         want_command buildah buildah
         want_command haproxy haproxy
+        [[ $tier != nightly ]] || want_command lintian lintian
     fi
     if wanted msan || wanted fuzz; then
         want_command clang clang
