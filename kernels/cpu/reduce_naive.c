@@ -4,6 +4,7 @@
  * Sums are computed in f64 with compensation, those of integers in 64-bit integers, in the order of
  * the elements.
  */
+#include <float.h>
 #include <math.h>
 
 #include "kernels/cpu/compensated_sum.h"
@@ -19,6 +20,7 @@ enum {
 };
 
 struct naive_reduction {
+    double scale; /* of the elements in `sum` and `squares`, a power of two */
     double most;
     struct compensated_sum sum, squares, exponentials;
     int64_t integer;
@@ -45,8 +47,9 @@ static void add_elements(const struct reduce_problem *p, const char *x, uint64_t
             r->most = sign * value;
             r->place = l;
         }
-        compensated_sum_add(&r->sum, value);
-        compensated_sum_add(&r->squares, value * value);
+        const double scaled = r->scale * value;
+        compensated_sum_add(&r->sum, scaled);
+        compensated_sum_add(&r->squares, scaled * scaled);
         if (p->dtype == GEMMD_I8 || p->dtype == GEMMD_I32)
             r->integer += (int64_t)value;
     }
@@ -54,9 +57,9 @@ static void add_elements(const struct reduce_problem *p, const char *x, uint64_t
 
 /* A reduction that is ended early is incomplete. */
 static struct naive_reduction reduce_naive_elements(const struct reduce_problem *p, const char *x,
-                                                    struct team_pace *pace)
+                                                    double scale, struct team_pace *pace)
 {
-    struct naive_reduction r = {.most = -INFINITY};
+    struct naive_reduction r = {.scale = scale, .most = -INFINITY};
     for (uint64_t first = 0, end; first < p->length; first = end) {
         end = p->length - first < SLICE ? p->length : first + SLICE;
         if (team_pace_stops(pace, end - first))
@@ -67,6 +70,17 @@ static struct naive_reduction reduce_naive_elements(const struct reduce_problem 
          p->op == REDUCE_LOGSUMEXP && l < p->length && !team_pace_stops(pace, EXP_STEPS); l++)
         compensated_sum_add(&r.exponentials, exp(element(p, x, l) - r.most));
     return r;
+}
+
+/* The scale with which the sum of a reduction that was computed with a scale of 1 is in the range
+ * of f64. At most 2^31 elements are summed. */
+static double scale_for(enum reduce_op op, const struct naive_reduction *r)
+{
+    const double squares = compensated_sum_value(&r->squares);
+    if (op == REDUCE_NORM2) /* where subnormal squares could be missed, all elements are small */
+        return squares > DBL_MAX ? 0x1p-600 : squares < 0x1p-900 ? 0x1p600 : 1;
+    const bool sums = op == REDUCE_SUM || op == REDUCE_MEAN;
+    return sums && !isfinite(compensated_sum_value(&r->sum)) ? 0x1p-32 : 1;
 }
 
 struct reduce_naive_job {
@@ -80,19 +94,22 @@ static void reduce_naive_result(void *argument, uint64_t part, uint32_t member)
     const struct reduce_problem *p = job->p;
     const struct reduce_place place = reduce_place_of(p, part);
     struct team_pace pace = {.team = job->team};
-    const struct naive_reduction r = reduce_naive_elements(p, place.x, &pace);
-    const double n = (double)p->length;
+    struct naive_reduction r = reduce_naive_elements(p, place.x, 1, &pace);
+    const double n = (double)p->length, scale = scale_for(p->op, &r);
     const bool is_integer = p->dtype == GEMMD_I8 || p->dtype == GEMMD_I32;
     (void)member;
+    if (scale != 1)
+        r = reduce_naive_elements(p, place.x, scale, &pace);
     switch (p->op) {
     case REDUCE_SUM:
         if (is_integer)
             reduce_store_integer(p->out, r.integer, place.y);
         else
-            reduce_store(p->out, compensated_sum_value(&r.sum), place.y);
+            reduce_store(p->out, compensated_sum_value(&r.sum) / scale, place.y);
         break;
     case REDUCE_MEAN:
-        reduce_store(p->out, (is_integer ? (double)r.integer : compensated_sum_value(&r.sum)) / n,
+        reduce_store(p->out,
+                     (is_integer ? (double)r.integer : compensated_sum_value(&r.sum)) / n / scale,
                      place.y);
         break;
     case REDUCE_MAX:
@@ -104,7 +121,7 @@ static void reduce_naive_result(void *argument, uint64_t part, uint32_t member)
             reduce_store(p->out, p->op == REDUCE_MIN ? -r.most : r.most, place.y);
         break;
     case REDUCE_NORM2:
-        reduce_store(p->out, sqrt(compensated_sum_value(&r.squares)), place.y);
+        reduce_store(p->out, sqrt(compensated_sum_value(&r.squares)) / scale, place.y);
         break;
     case REDUCE_LOGSUMEXP:
         reduce_store(p->out,

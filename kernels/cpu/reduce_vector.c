@@ -8,6 +8,7 @@
  * sum has at most BLOCK / LANES + log2(LANES) + log2(blocks) roundings (N. J. Higham, "The accuracy
  * of floating point summation", 1993).
  */
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -50,12 +51,23 @@ static void counter_total(const struct counter *counter, float *total, uint64_t 
             total[c] += counter->sums[level][c];
 }
 
-/* What an element adds to a sum. */
-static float term(enum reduce_op op, float value, float most)
+/* What an element adds to a sum. `scale` is 1 for a logsumexp. */
+static float term(enum reduce_op op, float value, float most, float scale)
 {
-    if (op == REDUCE_NORM2)
-        return value * value;
-    return op == REDUCE_LOGSUMEXP ? expf(value - most) : value;
+    if (op == REDUCE_LOGSUMEXP)
+        return expf(value - most);
+    value *= scale;
+    return op == REDUCE_NORM2 ? value * value : value;
+}
+
+/* The factor with which elements have to be multiplied so that their sum, or that of their squares,
+ * is in the range of f32, from the sum without a factor. It is a power of two and makes no rounding
+ * error. At most 2^31 elements are summed. */
+static float scale_for(enum reduce_op op, float total)
+{
+    if (op == REDUCE_NORM2) /* where subnormal squares could be missed, all elements are small */
+        return total > FLT_MAX ? 0x1p-88f : total < 0x1p-90f ? 0x1p88f : 1;
+    return op != REDUCE_LOGSUMEXP && !isfinite(total) ? 0x1p-32f : 1;
 }
 
 /* ---- neighbouring results: `width` columns, `length` rows ---- */
@@ -68,6 +80,7 @@ struct columns {
     /* The greatest element of each column, and its row. */
     float most[TILE];
     int32_t place[TILE];
+    float scale[TILE]; /* of the elements that a sum adds */
 };
 
 /* The functions below that return a bool return false if the computation has to stop. */
@@ -112,7 +125,7 @@ static bool columns_sum(const struct columns *columns, float *total)
             if (!read_row(columns, l, row))
                 return false;
             for (uint64_t c = 0; c < columns->width; c++)
-                block[c] += term(p->op, row[c], columns->most[c]);
+                block[c] += term(p->op, row[c], columns->most[c], columns->scale[c]);
         }
         counter_add(&counter, block, columns->width);
     }
@@ -160,6 +173,7 @@ static bool row_sum(const struct columns *columns, float *total)
 {
     const struct reduce_problem *p = columns->p;
     struct counter counter;
+    const float scale = columns->scale[0];
     float block[BLOCK], lanes[LANES];
     counter.blocks = 0;
     for (uint64_t first = 0; first < p->length; first += BLOCK) {
@@ -168,7 +182,7 @@ static bool row_sum(const struct columns *columns, float *total)
             return false;
         memset(lanes, 0, sizeof lanes);
         for (uint64_t i = 0; i < count; i++)
-            block[i] = term(p->op, block[i], columns->most[0]);
+            block[i] = term(p->op, block[i], columns->most[0], scale);
         for (uint64_t i = count; i < BLOCK; i++)
             block[i] = 0;
         for (uint64_t i = 0; i < BLOCK; i += LANES)
@@ -192,19 +206,37 @@ struct reduce_job {
     uint64_t rows;  /* results of contiguous elements in each part */
 };
 
+/* Sums the elements of each column. The sums that leave the range of f32 are computed anew from
+ * scaled elements. */
+static bool sum_in_range(struct columns *columns, float *total)
+{
+    const struct reduce_problem *p = columns->p;
+    bool (*const sum)(const struct columns *, float *) =
+        reduce_is_of_rows(p) ? row_sum : columns_sum;
+    bool is_scaled = false;
+    for (uint64_t c = 0; c < columns->width; c++)
+        columns->scale[c] = 1;
+    if (!sum(columns, total))
+        return false;
+    for (uint64_t c = 0; c < columns->width; c++) {
+        columns->scale[c] = scale_for(p->op, total[c]);
+        is_scaled |= columns->scale[c] != 1;
+    }
+    return !is_scaled || sum(columns, total);
+}
+
 /* Reduces the columns from result number `first` on. */
 static bool reduce_columns(const struct reduce_problem *p, struct team_pace *pace, uint64_t first,
                            uint64_t width)
 {
-    const bool is_row = reduce_is_of_rows(p);
     struct columns columns = {
         .p = p, .pace = pace, .x = reduce_place_of(p, first).x, .width = width};
     float total[TILE];
     if (p->op >= REDUCE_MAX && p->op != REDUCE_NORM2 &&
-        !(is_row ? row_find_most : columns_find_most)(&columns))
+        !(reduce_is_of_rows(p) ? row_find_most : columns_find_most)(&columns))
         return false;
     if (p->op != REDUCE_MAX && p->op != REDUCE_MIN && p->op != REDUCE_ARGMAX &&
-        !(is_row ? row_sum : columns_sum)(&columns, total))
+        !sum_in_range(&columns, total))
         return false;
     for (uint64_t c = 0; c < width; c++) {
         char *y = reduce_place_of(p, first + c).y;
@@ -216,9 +248,12 @@ static bool reduce_columns(const struct reduce_problem *p, struct team_pace *pac
         else if (p->op == REDUCE_LOGSUMEXP)
             reduce_store(p->out, isinf(most) ? most : most + logf(total[c]), y);
         else if (p->op == REDUCE_NORM2)
-            reduce_store(p->out, sqrtf(total[c]), y);
+            reduce_store(p->out, sqrtf(total[c]) / columns.scale[c], y);
         else
-            reduce_store(p->out, p->op == REDUCE_MEAN ? total[c] / (float)p->length : total[c], y);
+            reduce_store(p->out,
+                         (p->op == REDUCE_MEAN ? total[c] / (float)p->length : total[c]) /
+                             columns.scale[c],
+                         y);
     }
     return true;
 }

@@ -15,6 +15,7 @@ from matrices import NUMPY, ROUNDING, random_array
 
 OPS = ("sum", "mean", "max", "min", "norm2", "logsumexp", "argmax")
 FLOATS = ("f64", "f32", "f16", "bf16")
+LEAST_HALF = np.longdouble(2)**-1075  # of the least number of f64 that is not 0
 SHAPES = [((1,), 0), ((7,), -1), ((64, 64), 1), ((64, 64), 0), ((3, 5, 1001), -1), ((3, 129, 5), 1),
           ((2, 3, 4, 5, 2, 2, 3, 2), 2), ((1, 4099), 1), ((4099, 3), 0), ((5, 1), 0), ((2, 70, 1), 1)]
 
@@ -77,7 +78,7 @@ def assert_reduced(answer, x, op, axis, dtype):
     got = read(answer)
     assert got.shape == (expected.shape or (1,))
     allowed = error * (2.0**-29 if dtype == "f64" else 1) + (
-        0 if op in ("max", "min", "argmax") else ROUNDING[out][0] * np.abs(expected) + ROUNDING[out][1])
+        0 if op in ("max", "min", "argmax") else ROUNDING[out][0] * np.abs(expected) + max(ROUNDING[out][1], LEAST_HALF))
     assert np.all(np.abs(got.reshape(expected.shape) - expected) <= allowed), (op, axis, dtype)
 
 
@@ -105,6 +106,31 @@ def test_many_small_terms_of_f64_count(daemon, kernel, op, great, small):
         answer = post(daemon, "/reduce", x.tobytes(), {
             "shape": ",".join(map(str, shape)), "axis": axis, "op": op, "dtype": "f64", "kernel": kernel})
         assert_reduced(answer, x, op, axis, "f64")
+
+
+@pytest.mark.parametrize("kernel", ("auto", "naive"))
+@pytest.mark.parametrize("dtype, great, small", [("f32", 3e38, 1e-30), ("f32", 3e38, 1e-40), ("bf16", 3e38, 1e-30),
+                                                 ("f64", 1.5e308, 1e-200), ("f64", 1.5e308, 1e-310)])
+@pytest.mark.parametrize("length", (2, 3, 1000, 70001))
+def test_sums_that_leave_the_range_in_between(daemon, length, dtype, great, small, kernel):
+    """The result is in range, but a sum of the elements, or of their squares, is not."""
+    alternating = np.where(np.arange(length) % 3 == 1, -1.0, 1.0)
+    single = np.where(np.arange(length) == length // 2, 1.0, 0.0)
+    cases = [("mean", great * np.ones(length)), ("mean", great * alternating), ("mean", small * alternating),
+             ("norm2", small * np.ones(length)), ("norm2", great / np.sqrt(length) * alternating),
+             ("norm2", small * (1 + 1e9 * single)), ("norm2", great * single + small), ("norm2", np.zeros(length))]
+    if length > 2:
+        cases += [("sum", great * (single - np.roll(single, 1)) + great * np.roll(single, 2))]
+    for op, values in cases:
+        body, x = stored(values, dtype)
+        for shape, axis in (((length,), 0), ((length, 3), 0)):
+            columns = np.repeat(x, 3).reshape(shape) if len(shape) > 1 else x
+            if len(shape) > 1:
+                columns[:, 1] = 1
+                body = stored(columns, dtype)[0]
+            answer = post(daemon, "/reduce", body, {"shape": ",".join(map(str, shape)), "axis": axis, "op": op,
+                                                    "dtype": dtype, "kernel": kernel})
+            assert_reduced(answer, columns, op, axis, dtype)
 
 
 def test_sums_of_integers_are_exact(daemon, rng):

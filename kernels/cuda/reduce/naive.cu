@@ -21,6 +21,10 @@ template <typename O> struct wider {
 template <template <typename> class Op> struct wider<Op<float>> {
     using type = Op<double>;
 };
+/* f64 can hold sums of f32 and of their squares. */
+template <bool SQUARED> struct wider<ranged<float, SQUARED>> {
+    using type = std::conditional_t<SQUARED, squares<double>, sum<double>>;
+};
 
 template <typename T, typename O>
 __global__ void reduce_naive_kernel(const __grid_constant__ struct reduce_problem p)

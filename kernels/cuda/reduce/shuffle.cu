@@ -397,6 +397,9 @@ static __device__ __forceinline__ void load_columns(const T *x, uint64_t stride,
     }
 }
 
+template <typename O> constexpr bool is_ranged = false;
+template <typename W, bool SQUARED> constexpr bool is_ranged<ranged<W, SQUARED>> = true;
+
 /* The state of the elements of ROWS rows, WARPS rows apart, in each of COUNT columns. Rows from
  * `left` on do not count. */
 template <typename O, typename T, unsigned COUNT, unsigned ROWS>
@@ -413,6 +416,18 @@ state_of_rows(const group<T, COUNT> rows[ROWS], uint32_t left, uint32_t place, e
 #pragma unroll
             for (unsigned r = 0; r < ROWS; r++)
                 wide[r] = r * WARPS < left ? widen(rows[r].elements[c]) : O::neutral(op);
+            s.of[c] = O::several(wide, place, WARPS, op);
+        }
+        return s;
+    } else if constexpr (is_ranged<O>) { /* one level for all rows; the order of sums is the same */
+        typename Together::state s;
+#pragma unroll
+        for (unsigned c = 0; c < COUNT; c++) {
+            typename wide_of<T>::type wide[ROWS];
+#pragma unroll
+            for (unsigned r = 0; r < ROWS; r++)
+                wide[r % 2 * 2 + r / 2] =
+                    r * WARPS < left ? widen(rows[r].elements[c]) : O::neutral(op);
             s.of[c] = O::several(wide, place, WARPS, op);
         }
         return s;
