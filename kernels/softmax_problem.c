@@ -23,7 +23,15 @@ bool softmax_problem_offered(const void *problem)
     return softmax_offers(p->dtype, p->out) && p->length > 0 && p->length <= GEMM_DIM_MAX;
 }
 
-double softmax_error(uint64_t length, double largest)
+struct softmax_scale softmax_scale(double scale)
 {
-    return (ceil(log2((double)length)) + 24 + 4 * largest) * 0x1p-24;
+    const double half = fabs(scale) < 1 ? 0.5 : 1;
+    return scale == 0 ? (struct softmax_scale){0, 1}
+                      : (struct softmax_scale){copysign(half, scale), fabs(scale) / half};
+}
+
+double softmax_error(uint64_t length, double largest, double log_y)
+{
+    const double levels = ceil(log2((double)length)), far = fabs(log_y);
+    return (24 + fmin(levels + 4 * largest, 4 * levels + 4 * far)) * 0x1p-24;
 }

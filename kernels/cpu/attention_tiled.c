@@ -125,7 +125,7 @@ static struct attention_span load_queries(const struct tile *tile)
     for (uint64_t i = 0; i < rows_of(tile); i++) {
         const uint64_t query = query_of(tile, i);
         s->spans[i] = (struct attention_span){0, 0};
-        s->softmax[i] = (struct softmax_row){.most = -INFINITY};
+        s->softmax[i] = (struct softmax_row){.scale = 1, .most = -INFINITY};
         if (i < tile->rows && query < tile->sq)
             s->spans[i] = attention_span(p, tile->sq, tile->skv, query);
         if (s->spans[i].first == s->spans[i].end) {

@@ -1,13 +1,15 @@
 #include "kernels/cpu/cpu_softmax.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <string.h>
 
 #define INLINE static inline __attribute__((always_inline))
 
-/* exp(x) for x <= 0 or NaN, to less than 2 units in the last place; below the smallest normal
- * number it is 0. x = n ln 2 + r with |r| <= ln 2 / 2, exp(r) by its series. Nothing but
- * arithmetic, so that the compiler makes vectors of it. */
+/* exp(x) for x <= 0 or NaN, to less than 2 units in the last place, or for subnormal results less
+ * than 1. x = n ln 2 + r with |r| <= ln 2 / 2, exp(r) by its series. 2^n is the product of two
+ * factors, of which the second is 1 where 2^n is normal. Nothing but arithmetic, so that the
+ * compiler makes vectors of it. */
 INLINE float exp_f32(float x)
 {
     const float log2_e = 1.44269504f, round = 12582912.0f; /* 1.5 * 2^23: integers from here on */
@@ -21,17 +23,19 @@ INLINE float exp_f32(float x)
     y = y * r + 1.0f / 6;
     y = y * r + 0.5f;
     y = y * r * r + r + 1;
+    const bool is_small = x < -64.0f;
     uint32_t bits;
     float power;
     memcpy(&bits, &shifted, sizeof bits);
-    bits = (bits + 127u) << 23; /* the low bits of `shifted` are n */
+    bits = (bits + (is_small ? 127u + 64 : 127u)) << 23; /* the low bits of `shifted` are n */
     memcpy(&power, &bits, sizeof power);
-    return x < -87.0f ? 0 : y * power;
+    return x < -104.0f ? 0 : y * power * (is_small ? 0x1p-64f : 1);
 }
 
 INLINE float step(float *scores, uint64_t count, struct softmax_row *row)
 {
     enum { L = SOFTMAX_LANES };
+    const float scale = row->scale; /* the compiler does not know that no score is the scale */
     float most[L], total[L];
     for (int l = 0; l < L; l++) {
         most[l] = -INFINITY;
@@ -48,14 +52,14 @@ INLINE float step(float *scores, uint64_t count, struct softmax_row *row)
     const float base = top == -INFINITY ? 0 : top;
     for (uint64_t j = 0; j < count; j += L)
         for (int l = 0; l < L; l++) {
-            const float weight = exp_f32(scores[j + (uint64_t)l] - base);
+            const float weight = exp_f32((scores[j + (uint64_t)l] - base) * scale);
             scores[j + (uint64_t)l] = weight;
             total[l] += weight;
         }
     for (int half = L / 2; half > 0; half /= 2)
         for (int l = 0; l < half; l++)
             total[l] += total[l + half];
-    const float factor = exp_f32(row->most - base);
+    const float factor = exp_f32((row->most - base) * scale);
     row->most = top;
     row->total = row->total * factor + total[0];
     return factor;

@@ -14,11 +14,13 @@ enum { SOFTMAX_LANES = 16 };
 
 /* The state of a row after the tiles that were processed so far. */
 struct softmax_row {
+    float scale; /* of all scores, greater than 0 */
     float most;  /* largest score; initially minus infinity */
-    float total; /* sum of exp(score - most) */
+    float total; /* sum of exp((score - most) * scale) */
 };
 
-/* Replaces scores[0] to scores[count - 1] by the weights exp(score - most) and updates the row.
+/* Replaces scores[0] to scores[count - 1] by the weights exp((score - most) * scale) and updates
+ * the row.
  * Masked scores are minus infinity; `count` is a multiple of SOFTMAX_LANES. Returns the factor by
  * which sums over earlier tiles have to be multiplied. */
 float softmax_step(float *scores, uint64_t count, struct softmax_row *row);

@@ -16,11 +16,12 @@ static void softmax_store(enum gemmd_dtype out, double value, char *y)
         convert_narrow(out, &narrow, y, 1);
 }
 
-static double score(const struct softmax_problem *p, const char *x, uint64_t i)
+/* An element in units of the scale (struct softmax_scale). */
+static double score(const struct softmax_problem *p, double unit, const char *x, uint64_t i)
 {
     double value;
     convert_to_f64(p->dtype, x + i * dtype_size(p->dtype), &value, 1);
-    return p->scale * value;
+    return unit * value;
 }
 
 enum { EXP_STEPS = 8 }; /* steps of struct team_pace that an exponential takes */
@@ -38,24 +39,25 @@ static void softmax_naive_row(void *argument, uint64_t row, uint32_t member)
     const uint64_t length = softmax_length(p, row), size = dtype_size(p->out);
     const char *x = (const char *)p->x + row * p->x_leading * dtype_size(p->dtype);
     char *y = (char *)p->y + row * p->y_leading * size;
+    const struct softmax_scale scale = softmax_scale(p->scale);
     double most = -INFINITY;
     struct compensated_sum sum = {0};
     (void)member;
     for (uint64_t i = 0; i < length; i++) {
         if (team_pace_stops(&pace, 1))
             return;
-        most = score(p, x, i) > most ? score(p, x, i) : most;
+        most = fmax(most, score(p, scale.unit, x, i)); /* not a NaN */
     }
     for (uint64_t i = 0; i < length; i++) {
         if (team_pace_stops(&pace, EXP_STEPS))
             return;
-        compensated_sum_add(&sum, exp(score(p, x, i) - most));
+        compensated_sum_add(&sum, exp((score(p, scale.unit, x, i) - most) * scale.factor));
     }
     const double total = compensated_sum_value(&sum);
     for (uint64_t i = 0; i < length; i++) {
         if (team_pace_stops(&pace, EXP_STEPS))
             return;
-        const double difference = score(p, x, i) - most;
+        const double difference = (score(p, scale.unit, x, i) - most) * scale.factor;
         softmax_store(p->out, p->log ? difference - log(total) : exp(difference) / total,
                       y + i * size);
     }

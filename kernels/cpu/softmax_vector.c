@@ -1,7 +1,9 @@
 /*
  * softmax_vector.c - the serving kernel of the softmax on the CPU: two passes over a row in blocks,
- * of which the first finds the greatest score and the sum together (softmax.h). A row of one block
- * still has its exponentials from the first pass, so the second pass only divides them.
+ * of which the first finds the greatest score and the sum together (softmax.h). The sums of blocks
+ * are added in f64, and so are the factors from one greatest score to the next computed: the error
+ * does not grow with the number of blocks. A row of one block still has its exponentials from the
+ * first pass, so the second pass only divides them.
  */
 #include <math.h>
 
@@ -25,16 +27,15 @@ static uint64_t whole_vectors(uint64_t count)
     return (count + SOFTMAX_LANES - 1) / SOFTMAX_LANES * SOFTMAX_LANES;
 }
 
-/* The scores of a block; beyond the length of the row, up to the end of a vector, minus infinity.
- * Returns the number of scores within the row. */
-static uint64_t read_scores(const struct softmax_problem *p, const char *x, uint64_t first,
-                            uint64_t length, float scores[BLOCK])
+/* The scores of a block in units of the scale (struct softmax_scale); beyond the length of the row,
+ * up to the end of a vector, minus infinity. Returns the number of scores within the row. */
+static uint64_t read_scores(const struct softmax_problem *p, float unit, const char *x,
+                            uint64_t first, uint64_t length, float scores[BLOCK])
 {
     const uint64_t count = length - first < BLOCK ? length - first : BLOCK;
-    const float scale = (float)p->scale;
     convert_widen(p->dtype, x + first * dtype_size(p->dtype), scores, count);
     for (uint64_t i = 0; i < count; i++)
-        scores[i] *= scale;
+        scores[i] *= unit;
     for (uint64_t i = count; i < whole_vectors(count); i++)
         scores[i] = -INFINITY;
     return count;
@@ -63,31 +64,38 @@ static bool softmax_vector_row(const struct softmax_problem *p, struct team_pace
     const uint64_t length = softmax_length(p, row);
     const char *x = (const char *)p->x + row * p->x_leading * dtype_size(p->dtype);
     char *y = (char *)p->y + row * p->y_leading * dtype_size(p->out);
-    struct softmax_row state = {.most = -INFINITY};
+    const struct softmax_scale scale = softmax_scale((double)(float)p->scale);
+    const float unit = (float)scale.unit, factor = (float)scale.factor;
+    struct softmax_row state = {.scale = factor, .most = -INFINITY};
+    double total = 0;
     float scores[BLOCK];
     for (uint64_t first = 0; first < length; first += BLOCK) {
         if (team_pace_stops(pace, BLOCK))
             return false;
-        const uint64_t count = read_scores(p, x, first, length, scores);
+        const uint64_t count = read_scores(p, unit, x, first, length, scores);
+        const double most = (double)state.most;
+        state.total = 0;
         (void)softmax_step(scores, whole_vectors(count), &state);
+        if (most < (double)state.most)
+            total *= exp((most - (double)state.most) * scale.factor);
+        total += (double)state.total;
     }
     if (!softmax_fill(p, pace, y, length, p->length, p->log ? -INFINITY : 0))
         return false;
-    if (length > 0 && (isinf(state.most) || isnan(state.total)))
+    if (length > 0 && (isinf(state.most) || isnan(total)))
         return softmax_fill(p, pace, y, 0, length, NAN);
-    const float logarithm = state.most + logf(state.total);
+    const float sum = (float)total, logarithm = logf(sum);
     for (uint64_t first = 0; first < length; first += BLOCK) {
         if (team_pace_stops(pace, BLOCK))
             return false;
         uint64_t count = length;
         if (p->log || length > BLOCK) { /* else `scores` still has the exponentials */
-            struct softmax_row here = {.most = state.most};
-            count = read_scores(p, x, first, length, scores);
+            count = read_scores(p, unit, x, first, length, scores);
             if (!p->log)
-                (void)softmax_step(scores, whole_vectors(count), &here);
+                (void)softmax_step(scores, whole_vectors(count), &state);
         }
         for (uint64_t i = 0; i < count; i++)
-            scores[i] = p->log ? scores[i] - logarithm : scores[i] / state.total;
+            scores[i] = p->log ? (scores[i] - state.most) * factor - logarithm : scores[i] / sum;
         convert_narrow(p->out, scores, y + first * dtype_size(p->out), count);
     }
     return true;

@@ -37,6 +37,15 @@ static struct {
     uint32_t problems, wrong, right;
 } check;
 
+/* Elements of f32, bf16 and f64 at the edge of the range. */
+enum edge {
+    EDGE_NONE,
+    EDGE_GREAT, /* their sum, or that of their squares, is out of range; the result is not */
+    EDGE_SMALL, /* their squares are 0 or subnormal */
+    EDGE_MIXED, /* of any magnitude */
+    EDGE_OFFSET /* of a softmax: a great number, and small multiples of its unit of rounding */
+};
+
 struct sample {
     struct task task;
     unsigned char *x, *y; /* on the host: operand; result and the guards around it */
@@ -45,7 +54,9 @@ struct sample {
     uint64_t x_bytes, y_bytes, lens_bytes;
     uint64_t shift; /* elements from an aligned place to X */
     bool special;   /* some elements are NaN or infinite, or the least and greatest integer */
-    double *wanted; /* [results] */
+    enum edge edge;
+    double magnitude; /* no element of a reduction of floats is greater */
+    double *wanted;   /* [results] */
     uint64_t results;
     double largest; /* magnitude of a scaled element */
 };
@@ -113,6 +124,22 @@ static double special_element(enum gemmd_dtype dtype, uint64_t kind)
                                 : floats[kind % 4];
 }
 
+/* An element at the edge of the range, from a random number in [-1, 1) and random bits. */
+static double edge_element(const struct sample *s, enum gemmd_dtype dtype, double uniform,
+                           uint64_t bits)
+{
+    const bool is_f64 = dtype == GEMMD_F64;
+    const double unit = is_f64 ? 0x1p-52 : dtype == GEMMD_F32 ? 0x1p-23 : 0x1p-7;
+    switch (s->edge) {
+    case EDGE_MIXED:
+        return ldexp(uniform, is_f64 ? (int)(bits % 2000) - 1060 : (int)(bits % 250) - 140);
+    case EDGE_OFFSET:
+        return (is_f64 ? 0x1p1000 : 0x1p100) * (1 + unit * (double)(bits % 4));
+    default:
+        return s->magnitude * uniform;
+    }
+}
+
 /* Fills X, and computes what is wanted with the naive kernel of the CPU. */
 static void sample_prepare(struct sample *s, enum gemmd_dtype dtype, uint64_t seed)
 {
@@ -130,7 +157,8 @@ static void sample_prepare(struct sample *s, enum gemmd_dtype dtype, uint64_t se
         const double uniform = random_unit(&state);
         const uint64_t drawn = s->special ? random_next(&state) % 1200 : 4;
         narrow_into(dtype,
-                    drawn < 4            ? special_element(dtype, drawn)
+                    s->edge != EDGE_NONE ? edge_element(s, dtype, uniform, random_next(&state))
+                    : drawn < 4          ? special_element(dtype, drawn)
                     : dtype == GEMMD_I8  ? floor(127 * uniform)
                     : dtype == GEMMD_I32 ? floor(2e9 * uniform)
                                          : uniform,
@@ -214,15 +242,14 @@ static void sample_download(struct sample *s)
          "the result");
 }
 
-/* How far element `i` may be from what is wanted. The magnitudes of a sum are at most its length.
- */
+/* How far element `i` may be from what is wanted. */
 static double tolerance(const struct sample *s, uint64_t i)
 {
     const double wanted = fabs(s->wanted[i]);
     if (s->task.operation == &operation_softmax) {
         const struct softmax_problem *p = &s->task.problem.softmax;
-        const double unit =
-            softmax_error(p->length, s->largest) * (p->dtype == GEMMD_F64 ? 0x1p-29 : 1);
+        const double unit = softmax_error(p->length, s->largest, p->log ? wanted : log(wanted)) *
+                            (p->dtype == GEMMD_F64 ? 0x1p-29 : 1);
         return unit * (p->log ? 1 + wanted : wanted + 0x1p-126);
     }
     const struct reduce_problem *p = &s->task.problem.reduce;
@@ -232,9 +259,9 @@ static double tolerance(const struct sample *s, uint64_t i)
     const double few = p->dtype == GEMMD_F64 ? 0x1p-50 : 0x1p-21;
     switch (p->op) {
     case REDUCE_SUM:
-        return p->dtype == GEMMD_I8 || p->dtype == GEMMD_I32 ? 0 : unit * n;
+        return p->dtype == GEMMD_I8 || p->dtype == GEMMD_I32 ? 0 : unit * n * s->magnitude;
     case REDUCE_MEAN:
-        return p->dtype == GEMMD_I8 || p->dtype == GEMMD_I32 ? 0 : unit + few;
+        return p->dtype == GEMMD_I8 || p->dtype == GEMMD_I32 ? 0 : (unit + few) * s->magnitude;
     case REDUCE_NORM2:
         return (unit + few) * wanted;
     case REDUCE_LOGSUMEXP:
@@ -278,7 +305,8 @@ static bool is_right(const struct sample *s, char *why, size_t room)
         if (out == GEMMD_I32 || out == GEMMD_I8)
             wanted = (double)(int32_t)(uint32_t)(int64_t)wanted;
         const double allowed = tolerance(s, i) + rounding(out, fabs(wanted));
-        if (got == wanted || fabs(got - wanted) <= allowed || (isnan(got) && isnan(wanted)))
+        if (got == wanted || (isnan(got) && isnan(wanted)) ||
+            (isfinite(wanted) && fabs(got - wanted) <= allowed))
             continue;
         snprintf(why, room, "element %llu is %.9g, not %.9g (%.3g allowed)", (unsigned long long)i,
                  got, wanted, allowed);
@@ -402,10 +430,14 @@ static void check_sample(struct sample *s, enum gemmd_dtype dtype, uint64_t seed
 
 static void check_reduce(enum reduce_op op, enum gemmd_dtype dtype, enum gemmd_dtype out,
                          const struct array_shape *shape, uint32_t axis, uint64_t shift,
-                         uint64_t seed)
+                         enum edge edge, uint64_t seed)
 {
-    struct sample s = {
-        .task = {.operation = &operation_reduce}, .shift = shift, .special = shift > 0};
+    const bool is_f64 = dtype == GEMMD_F64;
+    struct sample s = {.task = {.operation = &operation_reduce},
+                       .shift = shift,
+                       .special = shift > 0 && edge == EDGE_NONE,
+                       .edge = edge,
+                       .magnitude = 1};
     struct reduce_problem *p = &s.task.problem.reduce;
     if (!reduce_offers(op, dtype, out))
         return;
@@ -413,6 +445,13 @@ static void check_reduce(enum reduce_op op, enum gemmd_dtype dtype, enum gemmd_d
     p->op = op;
     p->dtype = dtype;
     p->out = out;
+    if (edge == EDGE_GREAT)
+        s.magnitude =
+            (is_f64 ? 1.7e308 : 3.3e38) / (op == REDUCE_NORM2 ? sqrt((double)p->length) : 1);
+    else if (edge == EDGE_SMALL)
+        s.magnitude = is_f64 ? 1e-200 : 1e-30;
+    else if (edge == EDGE_MIXED)
+        s.magnitude = is_f64 ? 0x1p940 : 0x1p110;
     s.results = reduce_results(p);
     s.x_bytes = s.results * p->length * dtype_size(dtype);
     s.y_bytes = s.results * dtype_size(out);
@@ -421,10 +460,10 @@ static void check_reduce(enum reduce_op op, enum gemmd_dtype dtype, enum gemmd_d
 }
 
 static void check_softmax(enum gemmd_dtype dtype, enum gemmd_dtype out, uint64_t rows,
-                          uint64_t length, int variant, uint64_t seed)
+                          uint64_t length, int variant, double scale, enum edge edge, uint64_t seed)
 {
     const struct array_shape shape = {2, {rows, length}};
-    struct sample s = {.task = {.operation = &operation_softmax}, .largest = 8};
+    struct sample s = {.task = {.operation = &operation_softmax}, .edge = edge, .largest = scale};
     struct softmax_problem *p = &s.task.problem.softmax;
     static const int32_t some;
     if (!softmax_offers(dtype, out))
@@ -432,7 +471,9 @@ static void check_softmax(enum gemmd_dtype dtype, enum gemmd_dtype out, uint64_t
     softmax_problem_of(p, &shape, variant & 2 ? 1 : 0);
     p->dtype = dtype;
     p->out = out;
-    p->scale = 8;
+    p->scale = scale;
+    if (edge == EDGE_OFFSET)
+        s.largest = INFINITY; /* the bound must hold that does not grow with the offset */
     p->log = variant & 1;
     s.results = rows * length;
     s.x_bytes = s.results * dtype_size(dtype);
@@ -467,13 +508,14 @@ static void check_all(void)
                 for (int op = 0; op < REDUCE_OP_COUNT; op++) {
                     const struct array_shape last = {2, {rows, n}}, first = {2, {n, rows}},
                                              middle = {3, {3, n, 37}};
-                    check_reduce((enum reduce_op)op, dtype, out, &last, 1, 0, seed);
-                    check_reduce((enum reduce_op)op, dtype, out, &first, 0, 0, seed + 1);
+                    check_reduce((enum reduce_op)op, dtype, out, &last, 1, 0, EDGE_NONE, seed);
+                    check_reduce((enum reduce_op)op, dtype, out, &first, 0, 0, EDGE_NONE, seed + 1);
                     if (n <= 8192)
-                        check_reduce((enum reduce_op)op, dtype, out, &middle, 1, 0, seed + 2);
+                        check_reduce((enum reduce_op)op, dtype, out, &middle, 1, 0, EDGE_NONE,
+                                     seed + 2);
                 }
                 for (int variant = 0; variant < 4; variant++)
-                    check_softmax(dtype, out, rows, n, variant, seed);
+                    check_softmax(dtype, out, rows, n, variant, 8, EDGE_NONE, seed);
             }
         printf("length %llu: %u right, %u wrong so far\n", (unsigned long long)n, check.right,
                check.wrong);
@@ -499,9 +541,9 @@ static void check_widths(void)
                     const struct array_shape first = {2, {n, widths[i]}},
                                              middle = {3, {3, n, widths[i]}},
                                              last = {2, {widths[i], n}};
-                    check_reduce(op, dtype, out, &first, 0, shift, i + n);
-                    check_reduce(op, dtype, out, &middle, 1, shift, i + n + 1);
-                    check_reduce(op, dtype, out, &last, 1, shift, i + n + 2);
+                    check_reduce(op, dtype, out, &first, 0, shift, EDGE_NONE, i + n);
+                    check_reduce(op, dtype, out, &middle, 1, shift, EDGE_NONE, i + n + 1);
+                    check_reduce(op, dtype, out, &last, 1, shift, EDGE_NONE, i + n + 2);
                 }
     printf("widths: %u right, %u wrong so far\n", check.right, check.wrong);
     fflush(stdout);
@@ -516,15 +558,44 @@ static void check_many_long_rows(void)
     for (uint32_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         for (uint32_t d = 0; d < sizeof dtypes / sizeof *dtypes; d++)
             for (int variant = check.quick ? 3 : 0; variant < 4; variant++)
-                check_softmax(dtypes[d], dtypes[d], sizes[i][0], sizes[i][1], variant, i + d);
+                check_softmax(dtypes[d], dtypes[d], sizes[i][0], sizes[i][1], variant, 8, EDGE_NONE,
+                              i + d);
     for (int d = 0; d < GEMMD_DTYPE_COUNT; d++)
         for (int o = 0; o < REDUCE_OP_COUNT; o++) {
             const enum gemmd_dtype dtype = (enum gemmd_dtype)d;
             const enum reduce_op op = (enum reduce_op)o;
             const struct array_shape rows = {2, {600, 70000 / dtype_size(dtype)}};
-            check_reduce(op, dtype, reduce_default_out(op, dtype), &rows, 1, o % 2 == 1, 7);
+            check_reduce(op, dtype, reduce_default_out(op, dtype), &rows, 1, o % 2 == 1, EDGE_NONE,
+                         7);
         }
     printf("many long rows: %u right, %u wrong so far\n", check.right, check.wrong);
+}
+
+/* Sums and squares that leave the range of f32 or f64 where the results do not, in rows and columns
+ * of each shape of threads. */
+static void check_edges(void)
+{
+    static const uint64_t lengths[] = {2, 7, 64, 250, 1000, 4100, 16390, 40000, 140000};
+    static const enum gemmd_dtype dtypes[] = {GEMMD_F32, GEMMD_BF16, GEMMD_F64};
+    static const enum reduce_op ops[] = {REDUCE_SUM, REDUCE_MEAN, REDUCE_NORM2};
+    for (uint32_t i = 0; i < sizeof lengths / sizeof *lengths; i++)
+        for (uint32_t d = 0; d < sizeof dtypes / sizeof *dtypes; d++) {
+            const uint64_t n = lengths[i], seed = 100 * i + d;
+            const enum gemmd_dtype dtype = dtypes[d];
+            const struct array_shape last = {2, {9, n}}, first = {2, {n, 70}};
+            if (check.quick && i % 3 != 0)
+                continue;
+            for (uint32_t o = 0; o < sizeof ops / sizeof *ops; o++)
+                for (int e = EDGE_GREAT; e <= EDGE_MIXED; e++) {
+                    const enum edge edge = (enum edge)e;
+                    if (ops[o] == REDUCE_SUM && edge == EDGE_GREAT)
+                        continue; /* the sum of such elements is out of range */
+                    check_reduce(ops[o], dtype, dtype, &last, 1, (uint64_t)(e % 2), edge, seed);
+                    check_reduce(ops[o], dtype, dtype, &first, 0, (uint64_t)(e % 2), edge, seed);
+                }
+        }
+    printf("edges of the range: %u right, %u wrong so far\n", check.right, check.wrong);
+    fflush(stdout);
 }
 
 int main(int argc, char **argv)
@@ -550,6 +621,7 @@ int main(int argc, char **argv)
     check_all();
     check_widths();
     check_many_long_rows();
+    check_edges();
     gemm_context_destroy(check.gpu);
     gemm_context_destroy(check.cpu);
     printf("%u passed, %u failed\n", check.right, check.wrong);

@@ -1,7 +1,8 @@
 """POST /softmax against f64: types, lengths, logarithms, formats, and refusals.
 
-An element y may have an error of (ceil(log2(length)) + 24 + 4 * largest) * 2^-24 of itself, where
-`largest` bounds the magnitude of the scaled scores, and one rounding to the type of the result.
+An element y may have an error of the less of (ceil(log2(length)) + 24 + 4 * largest) * 2^-24, where
+`largest` bounds the magnitude of the scaled scores, and (4 * ceil(log2(length)) + 24 + 4 * |log y|) * 2^-24
+of itself, as PROTOCOL.md says, and one rounding to the type of the result.
 """
 
 import io
@@ -18,35 +19,38 @@ SMALLEST = 2.0**-126
 
 
 def reference(x, scale, lens):
-    """log(softmax) in f64; minus infinity beyond the lengths."""
-    scores = x * scale
+    """log(softmax) in a type longer than f64; minus infinity beyond the lengths. Only differences of elements
+    are scaled, so that no rounding error is that of a large score."""
+    there = np.ones(x.shape, bool)
     if lens is not None:
-        whole = np.broadcast_to(lens.reshape(lens.shape + (1,) * (x.ndim - lens.ndim)), x.shape)
-        scores = np.where(np.arange(x.shape[-1]) < whole, scores, -np.inf)
-    with np.errstate(invalid="ignore"):
-        most = scores.max(-1, keepdims=True)
-        most = np.where(np.isfinite(most), most, 0)
-        total = np.exp(scores - most).sum(-1, keepdims=True)
-        return scores - most - np.log(np.where(total > 0, total, 1))
+        there = np.arange(x.shape[-1]) < lens.reshape(lens.shape + (1,) * (x.ndim - lens.ndim))
+        there = np.broadcast_to(there, x.shape)
+    signed = np.where(there, x.astype(np.longdouble) * np.sign(scale), -np.inf)
+    most = signed.max(-1, keepdims=True)
+    scores = (np.where(there, signed, most) - np.where(np.isfinite(most), most, 0)) * abs(np.longdouble(scale))
+    scores = np.where(there, scores, -np.inf)
+    total = np.exp(scores).sum(-1, keepdims=True)
+    return scores - np.log(np.where(total > 0, total, 1))
 
 
 def assert_softmax(answer, x, dtype, scale=1.0, lens=None, log=False):
     assert answer.status_code == 200, answer.text
     expected = reference(x, scale, lens)
-    largest = np.abs(x * scale).max()
-    unit = (np.ceil(np.log2(x.shape[-1])) + 24 + 4 * largest) * (2.0**-53 if dtype == "f64"
-                                                                  else 2.0**-24)
+    largest = np.abs(x.astype(np.longdouble) * scale).max()
+    levels = np.ceil(np.log2(x.shape[-1]))
+    unit = np.minimum(levels + 24 + 4 * largest, 4 * levels + 24 + 4 * np.abs(expected)) * (
+        2.0**-53 if dtype == "f64" else 2.0**-24)
     out = answer.headers["Gemmd-Dtype"]
     got = read(answer)
     assert got.shape == x.shape
     masked = np.isneginf(expected)
     if log:
         assert np.isneginf(got[masked]).all()
-        wanted, got = expected[~masked], got[~masked]
+        wanted, got, unit = expected[~masked], got[~masked], unit[~masked]
         allowed = unit * (1 + np.abs(wanted)) + ROUNDING[out][0] * np.abs(wanted)
     else:
         assert (got[masked] == 0).all()
-        wanted, got = np.exp(expected[~masked]), got[~masked]
+        wanted, got, unit = np.exp(expected[~masked]), got[~masked], unit[~masked]
         allowed = unit * (wanted + SMALLEST) + ROUNDING[out][0] * wanted + ROUNDING[out][1]
     assert np.all(np.abs(got - wanted) <= allowed)
 
@@ -72,6 +76,56 @@ def test_many_small_terms_count(daemon, kernel):
         answer = post(daemon, "/softmax", x.tobytes(), {"shape": "2,49173", "dtype": "f64", "log": log,
                                                         "kernel": kernel})
         assert_softmax(answer, x, "f64", log=bool(log))
+
+
+@pytest.mark.parametrize("kernel", ("auto", "naive"))
+@pytest.mark.parametrize("log", (0, 1))
+@pytest.mark.parametrize("scale", (1, -1, 0.3, 1e-30))
+@pytest.mark.parametrize("length", (2, 700, 20011))
+def test_the_error_does_not_grow_with_the_scores(daemon, rng, length, scale, log, kernel):
+    """Nor does a row become NaN where the rounding error of a score is large itself."""
+    for dtype, offsets in (("f32", (1e8, -1e8, 1e30)), ("f64", (1e16, 1e300)), ("bf16", (1e8, 1e30))):
+        for offset in offsets:
+            step = {"f32": 2.0**-24, "f64": 2.0**-53, "bf16": 2.0**-8}[dtype] * abs(offset)
+            body, x = stored(offset + 2 * step * rng.integers(-3, 4, length), dtype)
+            assert_softmax(post(daemon, "/softmax", body, {
+                "shape": length, "dtype": dtype, "log": log, "scale": scale, "kernel": kernel}), x, dtype,
+                scale, log=bool(log))
+
+
+@pytest.mark.parametrize("kernel", ("auto", "naive"))
+@pytest.mark.parametrize("length", (2, 700, 20011))
+def test_results_below_the_least_normal_number_are_kept(daemon, length, kernel):
+    for dtype, least in (("f32", -103.0), ("bf16", -92.0)):
+        body, x = stored(np.linspace(least, 0, length), dtype)
+        answer = post(daemon, "/softmax", body, {"shape": length, "dtype": dtype, "out": "f32", "kernel": kernel})
+        assert_softmax(answer, x, dtype)
+        assert read(answer)[0] > 0 or length > 2
+
+
+@pytest.mark.parametrize("kernel", ("auto", "naive"))
+@pytest.mark.parametrize("scale", (1, 1e-38, 3e38, 0, -1e-38))
+def test_differences_out_of_range(daemon, scale, kernel):
+    """The difference of two elements is not in the range of f32, but its product with the scale may be."""
+    for dtype, most in (("f32", 3e38), ("f64", 1.5e308)):
+        body, x = stored(np.array([-most, 0, most / 2, most]), dtype)
+        scale_here = scale if dtype == "f32" or abs(scale) != 1e-38 else np.sign(scale) * 1e-308
+        if scale_here > 1:
+            continue  # the scores themselves are infinite
+        for log in (0, 1):
+            answer = post(daemon, "/softmax", body, {"shape": 4, "dtype": dtype, "log": log, "kernel": kernel,
+                                                     "scale": scale_here})
+            if log and scale == 1:  # the logarithm is out of range too
+                assert read(answer).tolist()[::3] == [-np.inf, 0]
+            else:
+                assert_softmax(answer, x, dtype, scale_here, log=bool(log))
+
+
+def test_the_sum_of_a_long_row_of_equal_elements(daemon):
+    """Adding one number many times to a large sum rounds in one direction."""
+    x = np.full(1 << 22, -0.357, np.float32)
+    x[0] = 0
+    assert_softmax(post(daemon, "/softmax", x.tobytes(), {"shape": x.size}), x.astype(np.float64), "f32")
 
 
 @pytest.mark.parametrize("kernel", ("auto", "naive"))
