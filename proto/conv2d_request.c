@@ -89,7 +89,7 @@ static const struct parameter parameters[] = {
     P(filter_w, parameter_dim),      P(groups, parameter_dim),    P(stride, pair_values),
     P(dilation, pair_values),        P(padding, padding_values),  P(layout, layout_values),
     P(w_layout, w_layout_values),    P(dtype, dtype_values),      P(out, out_values),
-    P(precision, precision_values),  P(alpha, parameter_number),  P(bias, parameter_flag),
+    P(precision, precision_values),  P(alpha, parameter_f32),     P(bias, parameter_flag),
     P(act, gemm_act_values),         P(x, parameter_tensor),      P(w, parameter_tensor),
     P(store, parameter_tensor),      P(kernel, parameter_kernel), P(timeout_ms, parameter_dim),
     P(priority, parameter_priority),

@@ -130,6 +130,13 @@ enum gemmd_error gemm_request_settle_types(struct gemm_request *request, struct 
                              "act=%s is not offered for results of i32; none and relu are, and "
                              "out=f32 takes all",
                              gemm_act_name(request->act));
+    } else if (request->out != GEMMD_F64) {
+        const bool is_alpha = !parameter_fits_f32(request->alpha);
+        if (is_alpha || !parameter_fits_f32(request->beta))
+            return fault_set(fault, GEMMD_ERR_MALFORMED, is_alpha ? "alpha" : "beta",
+                             "%s is %.17g; for results of %s it must be " PARAMETER_F32,
+                             is_alpha ? "alpha" : "beta", is_alpha ? request->alpha : request->beta,
+                             dtype_name(request->out));
     }
     return GEMMD_OK;
 }

@@ -1,6 +1,5 @@
 #include "proto/parameter.h"
 
-#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -38,10 +37,15 @@ static bool read_number(const char *value, void *out)
     return number_f64(value, out);
 }
 
+bool parameter_fits_f32(double number)
+{
+    return fabs(number) < 0x1.ffffffp127; /* from here on numbers are rounded to infinity */
+}
+
 static bool read_f32(const char *value, void *out)
 {
     double number;
-    if (!number_f64(value, &number) || fabs(number) > (double)FLT_MAX)
+    if (!number_f64(value, &number) || !parameter_fits_f32(number))
         return false;
     *(double *)out = number;
     return true;
@@ -91,8 +95,7 @@ static bool read_kernel(const char *value, void *out)
 const struct parameter_values parameter_dim = {.read = read_dim, .allowed = PARAMETER_DIM};
 const struct parameter_values parameter_number = {.read = read_number,
                                                   .allowed = "a finite decimal such as -1.5e-3"};
-const struct parameter_values parameter_f32 = {
-    .read = read_f32, .allowed = "a decimal that f32 can hold, such as 0.125"};
+const struct parameter_values parameter_f32 = {.read = read_f32, .allowed = PARAMETER_F32};
 const struct parameter_values parameter_flag = {
     .read = read_flag, .allowed = "0 or 1", .suggest = suggest_flag};
 const struct parameter_values parameter_tensor = {

@@ -22,6 +22,7 @@
 /* The end of a message about a size that a raw body needs and that is missing: the client may have
  * sent another format, whose arrays have sizes, without saying so. */
 #define PARAMETER_OR_FORMAT "; .npy and safetensors need their Content-Type"
+#define PARAMETER_F32 "a decimal that f32 can hold, such as 0.125"
 #define PARAMETER_PRIORITY "a whole number from 0 to 9"
 
 /* The values that a parameter may have. One of `read`, `choices` and `dtypes` is set. */
@@ -85,6 +86,9 @@ void parameter_mark_given(const struct parameter_table *table, void *request, co
 /* Returns the value of number `index` of a parameter with `choices`; NULL if the table has no such
  * parameter or the parameter has no such value. The string is static. */
 const char *parameter_choice(const struct parameter_table *table, const char *name, uint32_t index);
+
+/* Returns whether f32 can hold a number, rounded. A number that f32 rounds to 0 counts as 0. */
+bool parameter_fits_f32(double number);
 
 /* Returns whether a parameter with these values, which have `dtypes`, takes the type. */
 bool parameter_takes_dtype(const struct parameter_values *values, enum gemmd_dtype dtype);

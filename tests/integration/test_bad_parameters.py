@@ -50,6 +50,8 @@ def test_bad_dimension(name, value, post):
     ("alpha", "1,5", "decimal"),
     ("alpha", "", "decimal"),
     ("beta", "-inf", "finite"),
+    ("alpha", "1e39", "decimal that f32 can hold"),
+    ("beta", "-3.4028236e38", "for results of f32"),
     ("beta", "1 ", "decimal"),
     ("act", "tanh", "none, relu, gelu, gelu_tanh, silu"),
     ("verify", "yes", "none, freivalds"),

@@ -68,6 +68,8 @@ static const struct {
     {SIZES "&dtype=i8&out=f16", "out", GEMMD_ERR_UNSUPPORTED, 0},
     {SIZES "&dtype=f16&precision=tf32", "precision", GEMMD_ERR_UNSUPPORTED, 0},
     {SIZES "&dtype=i8&alpha=0.5", "alpha", GEMMD_ERR_UNSUPPORTED, 0},
+    {SIZES "&alpha=1e39", "alpha", GEMMD_ERR_MALFORMED, 0},
+    {SIZES "&dtype=i8&out=f32&alpha=-3.4028236e38", "alpha", GEMMD_ERR_MALFORMED, 0},
     {SIZES "&dtype=i8&alpha=2147483648", "alpha", GEMMD_ERR_UNSUPPORTED, 0},
     {SIZES "&dtype=i8&alpha=-2147483649", "alpha", GEMMD_ERR_UNSUPPORTED, 0},
     {SIZES "&dtype=i8&act=silu", "act", GEMMD_ERR_UNSUPPORTED, 0},

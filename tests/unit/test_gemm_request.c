@@ -278,6 +278,15 @@ static const struct {
     {"m=1&n=1&k=1&dtype=i8&alpha=2147483648", GEMMD_ERR_UNSUPPORTED, "alpha", "32 bits"},
     {"m=1&n=1&k=1&dtype=i8&alpha=-2147483648&beta=2147483647", GEMMD_OK, "", ""},
     {"m=1&n=1&k=1&dtype=i8&alpha=2e3&beta=-1.0", GEMMD_OK, "", ""},
+    /* The largest number of f32, in the digits that print it, and the least that is rounded to
+     * infinity. */
+    {"m=1&n=1&k=1&alpha=3.4028235e38&beta=-3.4028235e38", GEMMD_OK, "", ""},
+    {"m=1&n=1&k=1&alpha=3.4028236e38", GEMMD_ERR_MALFORMED, "alpha", "f32 can hold"},
+    {"m=1&n=1&k=1&dtype=bf16&beta=-1e39", GEMMD_ERR_MALFORMED, "beta", "f32 can hold"},
+    {"m=1&n=1&k=1&dtype=f8_e4m3&alpha=-1e39&beta=1e39", GEMMD_ERR_MALFORMED, "alpha", "bf16"},
+    {"m=1&n=1&k=1&dtype=i8&out=f32&beta=1e300", GEMMD_ERR_MALFORMED, "beta", "1e+300"},
+    {"m=1&n=1&k=1&dtype=f64&alpha=1e300&beta=-1e308", GEMMD_OK, "", ""},
+    {"m=1&n=1&k=1&alpha=1e-300&beta=-1e-300", GEMMD_OK, "", ""},
     {"m=1&n=1&k=1&dtype=i8&beta=1e-3", GEMMD_ERR_UNSUPPORTED, "beta", "whole"},
     {"m=1&n=1&k=1&dtype=i8&beta=-2147483649", GEMMD_ERR_UNSUPPORTED, "beta", "32 bits"},
     {"m=1&n=1&k=1&dtype=i8&act=relu", GEMMD_OK, "", ""},
