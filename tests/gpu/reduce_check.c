@@ -571,8 +571,8 @@ static void check_many_long_rows(void)
     printf("many long rows: %u right, %u wrong so far\n", check.right, check.wrong);
 }
 
-/* Sums and squares that leave the range of f32 or f64 where the results do not, in rows and columns
- * of each shape of threads. */
+/* Sums, squares and scores that leave the range of f32 or f64 where the results do not, in rows and
+ * columns of each shape of threads; results below the least normal number. */
 static void check_edges(void)
 {
     static const uint64_t lengths[] = {2, 7, 64, 250, 1000, 4100, 16390, 40000, 140000};
@@ -593,6 +593,11 @@ static void check_edges(void)
                     check_reduce(ops[o], dtype, dtype, &last, 1, (uint64_t)(e % 2), edge, seed);
                     check_reduce(ops[o], dtype, dtype, &first, 0, (uint64_t)(e % 2), edge, seed);
                 }
+            for (int variant = 0; variant < 4; variant++) {
+                check_softmax(dtype, dtype, 9, n, variant, 0.3, EDGE_OFFSET, seed);
+                check_softmax(dtype, dtype, 9, n, variant, 1e-29, EDGE_OFFSET, seed);
+                check_softmax(dtype, dtype, 9, n, variant, 50, EDGE_NONE, seed);
+            }
         }
     printf("edges of the range: %u right, %u wrong so far\n", check.right, check.wrong);
     fflush(stdout);

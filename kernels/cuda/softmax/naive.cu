@@ -11,10 +11,6 @@ namespace softmax_naive
 
 using namespace softmax;
 
-template <typename T> static __device__ __forceinline__ double score(T x, double scale)
-{
-    return (double)widen(x) * scale;
-}
 static __device__ __forceinline__ void put(double value, double *y)
 {
     *y = value;
@@ -33,18 +29,19 @@ __global__ void softmax_naive_kernel(const __grid_constant__ struct softmax_prob
     const T *x = (const T *)p.x + r * p.x_leading;
     Out *y = (Out *)p.y + r * p.y_leading;
     const uint32_t length = length_of(p, r);
+    const scaling<double> scale(p.scale);
     double top = -CUDART_INF, sum = 0, lost = 0;
     for (uint32_t i = 0; i < length; i++)
-        top = fmax(top, score(x[i], p.scale));
+        top = fmax(top, widen(x[i]) * scale.unit);
     for (uint32_t i = 0; i < length; i++) {
         /* W. Kahan, "Further remarks on reducing truncation errors" (1965): the error of the sum
          * does not grow with the length of the row. */
-        const double term = exp(score(x[i], p.scale) - top) - lost, next = sum + term;
+        const double term = exp(scale.relative(widen(x[i]), top)) - lost, next = sum + term;
         lost = (next - sum) - term;
         sum = next;
     }
     for (uint32_t i = 0; i < length; i++) {
-        const double difference = score(x[i], p.scale) - top;
+        const double difference = scale.relative(widen(x[i]), top);
         put(p.log ? difference - log(sum) : exp(difference) / sum, y + i);
     }
     for (uint64_t i = length; i < p.length; i++)

@@ -4,7 +4,7 @@
  * Rows of up to 16,384 elements (8192 of f64) are kept in registers (rows.cuh), 32 elements (16 of
  * f64) in a thread at most: each element is read and written once. The loads of 1024 threads are
  * 128 KiB (16 bits: 64 KiB) in flight on a multiprocessor. Longer rows are read twice: the first
- * pass keeps a maximum and a sum for each thread, and multiplies the sum whenever the maximum grows
+ * pass keeps a base and a sum for each thread, and multiplies the sum whenever the base grows
  * (M. Milakov and N. Gimelshein, "Online normalizer calculation for softmax", 2018). The sum is
  * compensated, so that its error does not grow with the length of the row (W. Kahan, "Further
  * remarks on reducing truncation errors", 1965).
@@ -35,7 +35,19 @@ struct problems {
     uint32_t first_block[PROBLEMS];
     bool aligned_x[PROBLEMS], aligned_y[PROBLEMS]; /* every row begins at a multiple of a vector */
     struct softmax_problem list[PROBLEMS];
+    /* Of all problems, in the type of their scores. */
+    scaling<float> narrow;
+    scaling<double> wide;
 };
+
+template <typename W>
+static __device__ __forceinline__ const scaling<W> &scaling_of(const struct problems &all)
+{
+    if constexpr (sizeof(W) == sizeof(double))
+        return all.wide;
+    else
+        return all.narrow;
+}
 
 static __device__ __forceinline__ uint32_t problem_of_block(const struct problems &all,
                                                             uint32_t *block)
@@ -60,13 +72,13 @@ __global__ void __launch_bounds__(EACH < 128 ? 128 : EACH, RESIDENT<T> / (EACH <
     const struct softmax_problem &p = all.list[number];
     const uint64_t r = (uint64_t)block * ROWS + threadIdx.x / EACH;
     const bool there = r < p.rows;
-    const W scale = (W)p.scale;
+    const scaling<W> &scale = scaling_of<W>(all);
     struct row<T, EACH, VECTORS> row;
     row.first = 0;
     row.length = there ? length_of(p, r) : 0;
     row.end = there ? (uint32_t)p.length : 0;
     row.load((const T *)p.x + r * p.x_leading, all.aligned_x[number]);
-    const W top = join_threads<larger, EACH>(row.most(scale), shared);
+    const W top = join_threads<larger, EACH>(row.most(scale.unit), shared);
     Out *y = (Out *)p.y + r * p.y_leading;
     /* The branches share nothing, so that registers hold either X or its exponentials. */
     if (p.log) {
@@ -91,7 +103,7 @@ __global__ void __launch_bounds__(LONG)
     const uint32_t number = problem_of_block(all, &block);
     const struct softmax_problem &p = all.list[number];
     const T *x = (const T *)p.x + (uint64_t)block * p.x_leading;
-    const W scale = (W)p.scale;
+    const scaling<W> &scale = scaling_of<W>(all);
     const uint32_t length = length_of(p, block);
     struct row<T, LONG, VECTORS> row;
     row.length = length;
@@ -100,11 +112,13 @@ __global__ void __launch_bounds__(LONG)
     for (uint64_t first = 0; first < length; first += STEP) {
         row.first = (uint32_t)first;
         row.load(x, all.aligned_x[number]);
-        const W higher = fmax(top, row.most(scale));
-        if (higher == W(-CUDART_INF))
-            continue; /* only minus infinity so far */
-        row.exponentials(scale, higher, e);
-        const W factor = top == higher ? 1 : exp(top - higher);
+        /* A base that is a little less than the greatest score stays as it is. Each new base then
+         * divides the sum so far by e or more, so that the errors of many factors do not add up. */
+        const W most = row.most(scale.unit);
+        const W higher = (most - top) * scale.factor <= 1 ? top : fmax(top, most);
+        /* While there is only minus infinity any base is right; a NaN makes the sum NaN. */
+        row.exponentials(scale, higher == W(-CUDART_INF) ? 0 : higher, e);
+        const W factor = top == higher ? 1 : exp((top - higher) * scale.factor);
         const W before = sum * factor, term = row.total(e) - lost * factor;
         sum = before + term;
         lost = (sum - before) - term;
@@ -112,8 +126,7 @@ __global__ void __launch_bounds__(LONG)
     }
     const W all_top = join_threads<larger, LONG>(top, shared);
     /* A thread that has seen only minus infinity adds nothing. If all have, the row is NaN. */
-    const W part =
-        top == W(-CUDART_INF) && all_top > W(-CUDART_INF) ? sum : sum * exp(top - all_top);
+    const W part = sum * exp((top - all_top) * scale.factor);
     const W total = join_threads<added, LONG>(part, shared);
     Out *y = (Out *)p.y + (uint64_t)block * p.y_leading;
     for (uint64_t first = 0; first < p.length; first += STEP) {
@@ -134,10 +147,11 @@ static uint64_t bytes_of(enum gemmd_dtype dtype)
     return dtype == GEMMD_F64 ? 8 : dtype == GEMMD_F32 ? 4 : 2;
 }
 
-/* What the problems of a launch have in common: the types, and the first shape of threads and
- * elements in each that holds a row. */
+/* What the problems of a launch have in common: the types, the scale, and the first shape of
+ * threads and elements in each that holds a row. */
 struct kind {
     enum gemmd_dtype dtype, out;
+    double scale;
     int shape;
 };
 static const struct {
@@ -152,7 +166,7 @@ static struct kind kind_of(const struct softmax_problem &p)
     int shape = 0;
     while (shape < SHAPES && shapes[shape].each * shapes[shape].elements < p.length * share)
         shape++;
-    return {p.dtype, p.out, shape};
+    return {p.dtype, p.out, p.scale, shape};
 }
 
 static uint64_t blocks_of(const struct softmax_problem &p, int shape)
@@ -224,11 +238,13 @@ enum gemmd_error softmax_online_launch(cudaStream_t stream, const struct operati
         const struct kind kind = kind_of(*(const struct softmax_problem *)members[i].problem);
         struct problems all = {};
         uint64_t blocks = 0;
+        all.narrow = scaling<float>(kind.scale);
+        all.wide = scaling<double>(kind.scale);
         for (uint32_t j = i; j < count && all.count < PROBLEMS; j++) {
             const struct softmax_problem &p = *(const struct softmax_problem *)members[j].problem;
             const struct kind other = kind_of(p);
             if (done[j] || kind.dtype != other.dtype || kind.out != other.out ||
-                kind.shape != other.shape)
+                kind.scale != other.scale || kind.shape != other.shape)
                 continue;
             const uint64_t in = bytes_of(p.dtype), out = bytes_of(p.out);
             const uint64_t group = 16 / in * out; /* bytes of Y for a vector of X */

@@ -67,6 +67,30 @@ static __device__ __forceinline__ uint32_t length_of(const struct softmax_proble
     return p.lens != nullptr ? (uint32_t)p.lens[row / p.rows_per_len] : (uint32_t)p.length;
 }
 
+/* Scores relative to the greatest of the row, (x - greatest x) * scale, with the rounding errors of
+ * a difference and a product: they do not grow with the scores themselves, and the greatest is
+ * exactly 0. `unit` is 1 or -1, so that the greatest x * unit has the greatest score. It is 0.5 or
+ * -0.5 if |scale| is less than 1, because a difference of two elements may then be out of range
+ * where its product with the scale is not. For a scale of 0 the unit is 0 and the factor 1.
+ *
+ * Kernels with little room take it from their parameters, which instructions read where they are:
+ * in registers it would cost more than a score does. */
+template <typename W> struct scaling {
+    W unit, factor; /* unit * factor is the scale, and factor is greater than 0 */
+    scaling() = default;
+    explicit __host__ __device__ scaling(double scale)
+    {
+        const W magnitude = (W)fabs(scale), half = magnitude < 1 ? W(0.5) : W(1);
+        unit = magnitude == 0 ? 0 : scale < 0 ? -half : half;
+        factor = magnitude == 0 ? 1 : magnitude / half;
+    }
+    /* The score of x relative to that of an element whose product with `unit` is `top`. */
+    __device__ __forceinline__ W relative(W x, W top) const
+    {
+        return fma(x, unit, -top) * factor;
+    }
+};
+
 struct larger {
     template <typename W> static __device__ __forceinline__ W join(W a, W b)
     {
@@ -130,14 +154,9 @@ template <typename T, unsigned EACH, unsigned VECTORS> struct row {
                     x[v].elements[i] = at(v) + i < length ? from[at(v) + i] : T(0.0f);
     }
 
-    /* The score (scale * x) of an element; minus infinity for masked elements. */
-    __device__ __forceinline__ W score(unsigned v, unsigned i, W scale) const
-    {
-        return at(v) + i < length ? x[v][i] * scale : W(-CUDART_INF);
-    }
-
-    /* The greatest score of this thread's elements. */
-    __device__ __forceinline__ W most(W scale) const
+    /* The greatest product of this thread's elements with scaling::unit; minus infinity if there
+     * are none. */
+    __device__ __forceinline__ W most(W unit) const
     {
         W top = W(-CUDART_INF);
 #pragma unroll
@@ -145,17 +164,18 @@ template <typename T, unsigned EACH, unsigned VECTORS> struct row {
             if (at(v) + COUNT <= length) {
 #pragma unroll
                 for (unsigned i = 0; i < COUNT; i++)
-                    top = fmax(top, x[v][i] * scale);
+                    top = fmax(top, x[v][i] * unit);
             } else if (at(v) < length) {
 #pragma unroll
                 for (unsigned i = 0; i < COUNT; i++)
-                    top = fmax(top, score(v, i, scale));
+                    top = fmax(top, at(v) + i < length ? x[v][i] * unit : W(-CUDART_INF));
             }
         return top;
     }
 
-    /* exp(score - top) of a vector; 0 for masked elements. */
-    __device__ __forceinline__ void exponentials_of(unsigned v, W scale, W top, W e[COUNT]) const
+    /* exp of the scores of a vector relative to that of `top`; 0 for masked elements. */
+    __device__ __forceinline__ void exponentials_of(unsigned v, const scaling<W> &scale, W top,
+                                                    W e[COUNT]) const
     {
 #pragma unroll
         for (unsigned i = 0; i < COUNT; i++)
@@ -164,7 +184,7 @@ template <typename T, unsigned EACH, unsigned VECTORS> struct row {
             return;
 #pragma unroll
         for (unsigned i = 0; i < COUNT; i++)
-            e[i] = exp(fma(x[v][i], scale, -top));
+            e[i] = exp(scale.relative(x[v][i], top));
         if (at(v) + COUNT > length) {
 #pragma unroll
             for (unsigned i = 0; i < COUNT; i++)
@@ -172,7 +192,8 @@ template <typename T, unsigned EACH, unsigned VECTORS> struct row {
         }
     }
 
-    __device__ __forceinline__ void exponentials(W scale, W top, W e[VECTORS][COUNT]) const
+    __device__ __forceinline__ void exponentials(const scaling<W> &scale, W top,
+                                                 W e[VECTORS][COUNT]) const
     {
 #pragma unroll
         for (unsigned v = 0; v < VECTORS; v++)
@@ -195,7 +216,7 @@ template <typename T, unsigned EACH, unsigned VECTORS> struct row {
     }
 
     /* The same sum, where X is needed later and the exponentials are not. */
-    __device__ __forceinline__ W total_of_exponentials(W scale, W top) const
+    __device__ __forceinline__ W total_of_exponentials(const scaling<W> &scale, W top) const
     {
         W sums[VECTORS];
 #pragma unroll
@@ -249,10 +270,10 @@ template <typename T, unsigned EACH, unsigned VECTORS> struct row {
         }
     }
 
-    /* The softmax of a row whose elements are still there: exp(score - top) * factor. */
+    /* The softmax of a row whose elements are still there: their exponentials * factor. */
     template <typename Out>
-    __device__ __forceinline__ void store_softmax(Out *to, bool aligned, W scale, W top,
-                                                  W factor) const
+    __device__ __forceinline__ void store_softmax(Out *to, bool aligned, const scaling<W> &scale,
+                                                  W top, W factor) const
     {
 #pragma unroll
         for (unsigned v = 0; v < VECTORS; v++) {
@@ -266,8 +287,8 @@ template <typename T, unsigned EACH, unsigned VECTORS> struct row {
     }
 
     template <typename Out>
-    __device__ __forceinline__ void store_log_softmax(Out *to, bool aligned, W scale, W top,
-                                                      W sum) const
+    __device__ __forceinline__ void store_log_softmax(Out *to, bool aligned,
+                                                      const scaling<W> &scale, W top, W sum) const
     {
         const W logarithm = log(sum);
 #pragma unroll
@@ -275,7 +296,7 @@ template <typename T, unsigned EACH, unsigned VECTORS> struct row {
             W y[COUNT];
 #pragma unroll
             for (unsigned i = 0; i < COUNT; i++)
-                y[i] = fma(x[v][i], scale, -top) - logarithm;
+                y[i] = scale.relative(x[v][i], top) - logarithm;
             store_vector(to, aligned, v, y, W(-CUDART_INF));
         }
     }

@@ -35,13 +35,16 @@ __global__ void __launch_bounds__(THREADS)
     const uint64_t r = blockIdx.x;
     const T *x = (const T *)p.x + r * p.x_leading;
     const uint32_t length = length_of(p, r);
-    const float scale = (float)p.scale;
-    float top = -CUDART_INF_F, sum = 0;
+    const scaling<float> scale(p.scale);
+    float top = -CUDART_INF_F, sum = 0, lost = 0;
     for (uint32_t i = threadIdx.x; i < length; i += THREADS)
-        top = fmaxf(top, widen(x[i]) * scale);
+        top = fmaxf(top, widen(x[i]) * scale.unit);
     top = join<larger>(top, shared);
-    for (uint32_t i = threadIdx.x; i < length; i += THREADS)
-        sum += expf(widen(x[i]) * scale - top);
+    for (uint32_t i = threadIdx.x; i < length; i += THREADS) { /* compensated, as in `naive` */
+        const float term = expf(scale.relative(widen(x[i]), top)) - lost, next = sum + term;
+        lost = (next - sum) - term;
+        sum = next;
+    }
     sum = join<added>(sum, shared);
     if (threadIdx.x == 0) {
         sums[2 * r] = top;
@@ -63,7 +66,7 @@ __global__ void __launch_bounds__(THREADS)
         return;
     }
     const float difference =
-        widen(((const T *)p.x)[r * p.x_leading + i]) * (float)p.scale - sums[2 * r];
+        scaling<float>(p.scale).relative(widen(((const T *)p.x)[r * p.x_leading + i]), sums[2 * r]);
     narrow(p.log ? difference - logf(sums[2 * r + 1]) : expf(difference) / sums[2 * r + 1], y);
 }
 

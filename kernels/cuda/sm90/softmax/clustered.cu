@@ -103,6 +103,7 @@ static __device__ __forceinline__ void barrier_wait(uint32_t barrier, uint32_t p
 struct arguments {
     struct softmax_problem problem;
     bool aligned_x, aligned_y; /* every row begins at a multiple of a vector */
+    scaling<float> scale;
 };
 
 /* The numbers of the blocks of a cluster, by rank. */
@@ -112,9 +113,10 @@ struct exchange {
     float sum[BLOCKS_MAX]; /* of the exponentials, relative to that score */
 };
 
-/* Computes the greatest score `top` and the sum of the row from those of the parts. `top` and `sum`
- * are those of this block's part, and become those of the row, in all threads. */
-static __device__ __forceinline__ void join_cluster(float &top, float &sum,
+/* Computes the greatest score `top`, in units of `factor`, and the sum of the row from those of the
+ * parts. `top` and `sum` are those of this block's part, and become those of the row, in all
+ * threads. */
+static __device__ __forceinline__ void join_cluster(float factor, float &top, float &sum,
                                                     struct exchange &exchange)
 {
     const uint32_t blocks = ptx::cluster_blocks(), rank = ptx::cluster_block_rank();
@@ -136,7 +138,7 @@ static __device__ __forceinline__ void join_cluster(float &top, float &sum,
 #pragma unroll
     for (unsigned half = BLOCKS_MAX / 2; half > 0; half /= 2)
         top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, half));
-    sum = there ? part_sum * expf(part_top - top) : 0;
+    sum = there ? part_sum * expf((part_top - top) * factor) : 0;
 #pragma unroll
     for (unsigned half = BLOCKS_MAX / 2; half > 0; half /= 2)
         sum += __shfl_xor_sync(0xffffffffu, sum, half);
@@ -151,7 +153,7 @@ __global__ void __launch_bounds__(THREADS, (RESIDENT<T, Out, THREADS>))
     const struct softmax_problem &p = all.problem;
     const uint32_t blocks = ptx::cluster_blocks();
     const uint64_t r = blockIdx.x / blocks;
-    const float scale = (float)p.scale;
+    const scaling<float> &scale = all.scale;
     if (threadIdx.x == 0)
         barrier_init(ptx::shared_address(&exchange.barrier), 1);
     arrive();
@@ -163,13 +165,13 @@ __global__ void __launch_bounds__(THREADS, (RESIDENT<T, Out, THREADS>))
     row.end = min(row.first + part, (uint32_t)p.length);
     row.length = min(length_of(p, r), row.end);
     row.load((const T *)p.x + r * p.x_leading, all.aligned_x);
-    const float own = join_threads<larger, THREADS>(row.most(scale), shared);
+    const float own = join_threads<larger, THREADS>(row.most(scale.unit), shared);
     /* A part of minus infinity only, or of no elements, adds nothing. If all parts are such, `own -
      * top` is NaN, and so is the row. */
     const float base = own == -CUDART_INF_F ? 0 : own;
     float top = own;
     float sum = join_threads<added, THREADS>(row.total_of_exponentials(scale, base), shared);
-    join_cluster(top, sum, exchange);
+    join_cluster(scale.factor, top, sum, exchange);
     Out *y = (Out *)p.y + r * p.y_leading;
     if (p.log)
         row.store_log_softmax(y, all.aligned_y, scale, top, sum);
@@ -211,6 +213,7 @@ enum gemmd_error softmax_clustered_launch(cudaStream_t stream,
     const uint64_t group = 16 / in * out; /* bytes of Y for a vector of X */
     struct arguments all = {};
     all.problem = p;
+    all.scale = scaling<float>(p.scale);
     all.aligned_x = (uintptr_t)p.x % 16 == 0 && p.x_leading * in % 16 == 0;
     all.aligned_y = (uintptr_t)p.y % group == 0 && p.y_leading * out % group == 0;
     switch (p.dtype) {
