@@ -31,14 +31,16 @@ enum gemmd_error freivalds_check(struct gemm_context *context, const void *probl
 
 struct freivalds_rounding freivalds_rounding_of(const struct gemm_problem *p)
 {
-    const double k = (double)p->k;
+    const double n = (double)p->n, k = (double)p->k;
     struct freivalds_rounding r = {
         .after = 4 * 0x1p-24, .least = (k + 4) * 0x1p-126, .largest = FLT_MAX};
     switch (p->dtype) {
     case GEMMD_F64:
         r.relative = (k + 8) * 0x1p-53;
         r.after = 4 * 0x1p-53;
-        r.least = (k + 4) * DBL_MIN;
+        /* Times r, whose elements are about 2^-64, this is what the check's own sums round where
+         * they are subnormal. */
+        r.least = (n + k + 4) * DBL_TRUE_MIN * 0x1p64;
         r.largest = DBL_MAX;
         break;
     case GEMMD_I8:

@@ -81,7 +81,8 @@ def test_head_sizes(kernel, dtype, widths, attend, rng):
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("options", [dict(scale=0.5), dict(scale=-2), dict(scale=0),
                                      dict(softcap=2), dict(softcap=0),
-                                     dict(scale=3, softcap=5, causal=True, window=9)], ids=str)
+                                     dict(scale=3, softcap=5, causal=True, window=9),
+                                     dict(scale=100, softcap=1e-37), dict(scale=1e-30, softcap=1e30)], ids=str)
 def test_scale_and_softcap(kernel, options, attend, rng):
     problem = Attention(3, 70, 32, skv=90, dtype="f32", kernel=kernel, **options)
     check(attend, problem, random_operands(problem, rng))
@@ -161,6 +162,19 @@ def test_very_large_scores(kernel, dtype, attend, rng):
         distance = np.diff(largest).min()
     answer = check(attend, problem, operands)
     assert np.isfinite(np.frombuffer(answer.content, NUMPY[dtype]).astype(np.float32)).all()
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("score", [3e8, -3e8, 1e10, 1e30, -3e38, 3e38])
+def test_equal_scores_far_from_zero(kernel, score, attend, rng):
+    """The rounding error of such a score is a large number itself, or its product with log2 e is out of range."""
+    for dtype in DTYPES:
+        problem = Attention(2, 70, 64, skv=201, dtype=dtype, causal=True, scale=score, kernel=kernel)
+        operands = random_operands(problem, rng)
+        operands[0][:], operands[1][:] = 0, 0
+        operands[0][..., 0], operands[1][..., 0] = 1, 1
+        answer = check(attend, problem, operands)
+        assert np.isfinite(np.frombuffer(answer.content, NUMPY[dtype]).astype(np.float32)).all()
 
 
 @pytest.mark.parametrize("kernel", KERNELS)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from daemon import PATIENCE_S
+from matrices import NUMPY
 from problem import assert_problem
 from test_tensors import Tensors
 from wire import Wire
@@ -104,6 +105,22 @@ def test_the_sample_finds_wrong_results_of_jobs_and_inferences(wrong):
     assert counted(daemon, "sample", "fail") == 2
     daemon.wait_for(lambda _: len([m for m in daemon.messages() if m.startswith("wrong result: request ")]) == 2,
                     "a line about each")
+
+
+@pytest.mark.parametrize("great, small", [(-300, 0), (-150, -155), (0, -300), (-307, 0), (150, -310), (-290, -16),
+                                          (300, 0), (-36, 0), (-20, -20), (0, -38), (37, 0)])
+def test_correct_products_at_the_edge_of_the_range_pass(url, session, rng, great, small):
+    """Sums with r, or the squares that bound their errors, are subnormal or out of range in f64."""
+    for dtype, at_most in (("f64", 300), ("f32", 38), ("bf16", 38)):
+        if max(abs(great), abs(small)) > at_most:
+            continue
+        for k, n in ((1, 1), (40, 30), (700, 3)):
+            a, b, c0 = (rng.uniform(-1, 1, size) * 10.0**e for size, e in (
+                ((12, k), great), ((k, n), small), ((12, n), great + small)))
+            body = b"".join(x.astype(NUMPY[dtype]).tobytes() for x in (a, b, c0))
+            answer = session.post(f"{url}/gemm", data=body, timeout=PATIENCE_S, params={
+                "m": 12, "n": n, "k": k, "dtype": dtype, "beta": 0.75, "alpha": -1.25, "verify": "freivalds"})
+            assert answer.status_code == 200, (dtype, k, n, answer.text)
 
 
 def test_a_computed_product_is_already_verified(start):

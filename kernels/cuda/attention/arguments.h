@@ -11,6 +11,8 @@
 #ifndef KERNELS_CUDA_ATTENTION_ARGUMENTS_H
 #define KERNELS_CUDA_ATTENTION_ARGUMENTS_H
 
+#include <float.h>
+#include <math.h>
 #include <stdint.h>
 
 #include "kernels/attention.h"
@@ -41,11 +43,14 @@ struct attention_arguments {
     float exponent_of_score; /* log2 e; log2 e * scale if not general */
 };
 
-/* Whether the sizes of the problem fit in 32 bits. */
+/* Whether the sizes of the problem fit in 32 bits, and the quotient of scale and soft cap in f32
+ * with all its digits. */
 static inline bool attention_arguments_fit(const struct attention_problem *p)
 {
     const uint64_t rows_max = INT32_MAX;
-    return p->sq <= ATTENTION_LENGTH_MAX && p->skv <= ATTENTION_LENGTH_MAX && p->heads > 0 &&
+    const float of_cap = p->softcap > 0 ? fabsf(p->scale / p->softcap) : 1;
+    return (p->scale == 0 || (of_cap >= FLT_MIN && of_cap <= FLT_MAX)) &&
+           p->sq <= ATTENTION_LENGTH_MAX && p->skv <= ATTENTION_LENGTH_MAX && p->heads > 0 &&
            p->batch <= rows_max / p->heads;
 }
 

@@ -121,8 +121,9 @@ static __device__ __forceinline__ void join(const arguments &p, uint32_t number)
     }
     if (p.a.lse != nullptr && threadIdx.x == 0)
         p.a.lse[((uint64_t)entry * p.a.heads + at.head) * p.a.sq + at.i] = lse;
-    const bool again =
-        __syncthreads_or(!all_finite) && sees && state.total > 0 && is_finite(state.total);
+    const bool finite = !__syncthreads_or(!all_finite);
+    const bool again = sees && (is_far(state, state.total) ||
+                                (!finite && state.total > 0 && is_finite(state.total)));
     if (again && threadIdx.x < 32)
         exact_row<Element>(p.a, entry, at.head, at.i, keys);
 }

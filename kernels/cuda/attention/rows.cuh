@@ -9,8 +9,9 @@
  * Tensor cores multiply a complete tile of V, and 0 times a NaN or an infinity is NaN. Where V is
  * not finite, masked keys would change a row. A row whose sums are not finite although the total of
  * its weights is a number is therefore computed again, by one warp, with plain multiply-adds over
- * the keys that the row sees (exact_row). This is as slow as the naive kernel and happens in no
- * other case.
+ * the keys that the row sees (exact_row). This is as slow as the naive kernel. It also happens to
+ * rows whose largest score is so large that the rounding error of an exponent matters (is_far), and
+ * in no other case.
  *
  * The online softmax is from M. Milakov and N. Gimelshein, "Online normalizer calculation for
  * softmax" (2018), in the form of T. Dao, "FlashAttention-2" (2023): sums are divided by the total
@@ -31,6 +32,9 @@ namespace flash
 
 constexpr float INFINITE = __builtin_huge_valf();
 constexpr uint32_t WHOLE_WARP = 0xffffffff;
+
+/* From this score on, in powers of 2, neighbouring numbers of f32 differ by 8 or more. */
+constexpr float FAR = 0x1p26f;
 
 /* ---- lengths and masks ---- */
 
@@ -210,6 +214,15 @@ __device__ __forceinline__ void mask(float (&scores)[COUNT], int32_t first, int3
     }
 }
 
+/* Whether the largest score of a row, in powers of 2, is so large that its rounding error, of which
+ * all weights have a power as a factor, could take the weights out of the range of their type, or
+ * is out of range itself although no score is. `total` is the sum over all lanes of the row. A
+ * score of infinity has made it NaN. */
+__device__ __forceinline__ bool is_far(const softmax_row &row, float total)
+{
+    return fabsf(row.most) >= FAR && (is_finite(row.most) || total == 0);
+}
+
 /* The lse of a row. `total` is the sum over all lanes of the row. If a row sees keys and the total
  * is 0, all its scores are minus infinity. */
 __device__ __forceinline__ float lse_of(const softmax_row &row, float total, bool sees)
@@ -322,7 +335,7 @@ __device__ __forceinline__ void store_zeros(const attention_arguments &a, Elemen
         store_piece(a, row, column, zeros);
 }
 
-/* ---- rows whose sums on tensor cores are not finite ---- */
+/* ---- rows whose sums on tensor cores are not finite, or whose scores are far from 0 ---- */
 
 template <typename Element>
 __device__ __forceinline__ float exact_score(const attention_arguments &a, const Element *q,
@@ -336,8 +349,8 @@ __device__ __forceinline__ float exact_score(const attention_arguments &a, const
 }
 
 /* Computes and stores row i of O from the keys that the row sees, of which there is at least one,
- * with plain multiply-adds. Called by a whole warp, after a __syncwarp that follows the stores of
- * the row that exact_row overwrites. */
+ * with plain multiply-adds. Where the scores are far from 0, lse is stored too. Called by a whole
+ * warp, after a __syncwarp that follows the stores of the row that exact_row overwrites. */
 template <typename Element>
 __device__ __forceinline__ void exact_row(const attention_arguments &a, uint32_t entry,
                                           uint32_t head, uint32_t i, const span &keys)
@@ -357,17 +370,20 @@ __device__ __forceinline__ void exact_row(const attention_arguments &a, uint32_t
     for (uint32_t step = LANES / 2; step > 0; step /= 2)
         most = fmaxf(most, __shfl_xor_sync(WHOLE_WARP, most, step));
 
+    float total = 0;
 #pragma unroll 1
     for (uint32_t c = 0; c < a.dv; c += LANES) {
         const bool exists = c + lane < a.dv;
-        float sum = 0, total = 0;
+        float sum = 0;
+        total = 0;
 #pragma unroll 1
         for (int32_t from = keys.first; from < keys.end; from += LANES) {
             const int32_t count = min(keys.end - from, (int32_t)LANES);
             float weight = 0;
             if ((int32_t)lane < count)
+                /* The difference of two rounded scores: the multiplication is not fused with it. */
                 weight = exp2_fast(
-                    (exact_score(a, q, k + (from + (int32_t)lane) * a.k_steps.row) - most) *
+                    __fsub_rn(exact_score(a, q, k + (from + (int32_t)lane) * a.k_steps.row), most) *
                     log2_e);
 #pragma unroll 1
             for (int32_t t = 0; t < count; t++) {
@@ -380,6 +396,8 @@ __device__ __forceinline__ void exact_row(const attention_arguments &a, uint32_t
         if (exists)
             narrow(sum / total, o + c + lane);
     }
+    if (a.lse != nullptr && lane == 0 && fabsf(most) * log2_e >= FAR)
+        a.lse[((uint64_t)entry * a.heads + head) * a.sq + i] = most + logf(total);
 }
 
 /* ---- the end of a tile ---- */
@@ -414,8 +432,10 @@ __device__ __forceinline__ void finish(const attention_arguments &a, const lengt
         if (a.lse != nullptr && exists[h] && lane % 4 == 0)
             a.lse[((uint64_t)entry * a.heads + head) * a.sq + row + 8 * h] =
                 lse_of(state[h], total[h], sees[h]);
-        uint32_t again = __ballot_sync(WHOLE_WARP, exists[h] && sees[h] && !finite[h] &&
-                                                       total[h] > 0 && is_finite(total[h]));
+        uint32_t again =
+            __ballot_sync(WHOLE_WARP, exists[h] && sees[h] &&
+                                          (is_far(state[h], total[h]) ||
+                                           (!finite[h] && total[h] > 0 && is_finite(total[h]))));
         while (again != 0) {
             const uint32_t quad = (uint32_t)(__ffs((int)again) - 1) / 4;
             const uint32_t i = row + 8 * h - lane / 4 + quad;
