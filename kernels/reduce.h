@@ -13,9 +13,10 @@
  * a sum depends on the length, the type and the kernel only. Sums of f64 are computed in f64, with
  * the same number of roundings of 2^-53. Sums of integers are computed in 64-bit integers and are
  * exact; as i32 they wrap modulo 2^32. mean is the sum divided by the length, and norm2 the square
- * root of the sum of squares. Where a sum, or a square, is out of range or subnormal, the elements
- * are scaled by a power of two: a result is infinite only if it is out of range itself. logsumexp
- * is max + log(sum exp(x - max)), and is minus infinity if all elements are minus infinity.
+ * root of the sum of squares. Where a square or a sum of squares, and on the CPU any sum, is out of
+ * range or subnormal, the elements are scaled by a power of two: a result is infinite only if it is
+ * out of range itself. logsumexp is max + log(sum exp(x - max)), and is minus infinity if all
+ * elements are minus infinity.
  *
  * NaN: every result over elements of which one is NaN is NaN. argmax is the index of the first
  * greatest element, and of the first NaN if there is one. -0 and +0 are equal; max and min give

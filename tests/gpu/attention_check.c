@@ -453,6 +453,30 @@ static bool check_scales(struct check *check, enum gemmd_dtype dtype)
     return true;
 }
 
+/* Scores whose rounding errors are larger than what exp takes, or whose products with log2 e are
+ * out of range, for each width that has kernels of its own. */
+static bool check_far_scores(struct check *check, enum gemmd_dtype dtype)
+{
+    static const float far_scales[] = {3e7f, 1e10f, -1e20f, 1e36f};
+    static const uint64_t own_widths[] = {1, 64, 96, 128, 192, 256};
+    uint64_t seed = 11 + dtype;
+    for (unsigned number = 0; number < 4 * MASKS * 6; number++) {
+        struct wanted wanted;
+        const uint64_t width = own_widths[number % 6];
+        set_shape(&wanted, dtype, 8, number / 6 % MASKS, width, width);
+        wanted.problem.skv = number % 4 == 0 ? 70 : 601;
+        draw_rest(&wanted, &seed);
+        wanted.problem.scale = far_scales[number / 6 / MASKS] * (width == 1 ? 300 : 1);
+        wanted.problem.softcap = 0;
+        wanted.fill = PRODUCT_EXTREME;
+        if (check->quick && number % 7 > 1)
+            continue;
+        if (!check_one(check, &wanted, random_next(&seed)))
+            return false;
+    }
+    return true;
+}
+
 /* Cases that a grid or a tile is too small for. */
 static bool check_extremes(struct check *check, enum gemmd_dtype dtype, bool large)
 {
@@ -572,7 +596,7 @@ static bool check_dtype(struct check *check, enum gemmd_dtype dtype, bool large)
            check_lengths(check, dtype, PRODUCT_SPECIAL) && check_widths(check, dtype) &&
            check_few_keys(check, dtype, PRODUCT_UNIFORM) &&
            check_few_keys(check, dtype, PRODUCT_SPECIAL) && check_scales(check, dtype) &&
-           check_extremes(check, dtype, large);
+           check_far_scores(check, dtype) && check_extremes(check, dtype, large);
 }
 
 /* Prints the lines of one type. */

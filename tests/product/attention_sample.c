@@ -157,6 +157,7 @@ struct filling {
     float *wide;
     uint64_t *seed;
     bool queries; /* or keys: whose lengths count */
+    bool coarse;  /* elements with few digits */
 };
 
 static void fill_row(const struct shape *shape, uint64_t entry, uint64_t row, uint64_t at,
@@ -167,9 +168,10 @@ static void fill_row(const struct shape *shape, uint64_t entry, uint64_t row, ui
     float *wide = filling->wide + at;
     const struct attention_problem *p = filling->problem;
     if (row >= (filling->queries ? length_q(p, entry) : length_kv(p, entry)))
-        return; /* NaN it stays */
+        return;                                         /* NaN it stays */
+    const uint64_t steps = filling->coarse ? 4 : 32768; /* from 0 to 1 */
     for (uint64_t c = 0; c < shape->width; c++)
-        wide[c] = (float)(random_next(filling->seed) % 65536) / 32768 - 1;
+        wide[c] = (float)(random_next(filling->seed) % (2 * steps)) / (float)steps - 1;
     convert_narrow(shape->dtype, wide, narrow, shape->width);
     convert_widen(shape->dtype, narrow, wide, shape->width);
 }
@@ -205,7 +207,8 @@ static float *fill(struct attention_sample *sample, enum attention_part part,
                               .data = sample->buffers[part].data + GUARD,
                               .wide = wide,
                               .seed = seed,
-                              .queries = part == ATTENTION_Q};
+                              .queries = part == ATTENTION_Q,
+                              .coarse = fill == PRODUCT_EXTREME && part != ATTENTION_V};
     for_each_row(sample, part, fill_row, &filling);
     if (fill == PRODUCT_SPECIAL)
         strew(sample, part, wide, seed);

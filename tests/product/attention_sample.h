@@ -39,8 +39,9 @@ struct attention_sample {
 
 /* What is wanted of an attention: types, sizes, masks, scale and lengths are taken from `like`, the
  * strides from the layout, with `gap` elements between rows. PRODUCT_SPECIAL has some NaN and
- * infinities in each operand; PRODUCT_EXTREME is as PRODUCT_UNIFORM. What lies beyond the lengths
- * is NaN. False if memory is lacking. */
+ * infinities in each operand. PRODUCT_EXTREME is for large scales: elements of Q and K have so few
+ * digits that products are exact, and scores are equal or differ by a sixteenth of the scale. What
+ * lies beyond the lengths is NaN. False if memory is lacking. */
 bool attention_sample_create(struct attention_sample *sample, const struct attention_problem *like,
                              enum attention_layout layout, uint64_t gap, enum product_fill fill,
                              uint64_t seed);

@@ -115,6 +115,27 @@ START_TEST(head_sizes)
 }
 END_TEST
 
+/* Rounding errors of these scores are larger than what exp takes. */
+START_TEST(scores_far_from_zero)
+{
+    static const float scales[] = {1e10f, -1e20f, 1e36f};
+    struct attention_problem problem = {.dtype = dtypes[_i % 3],
+                                        .batch = 1,
+                                        .heads = 2,
+                                        .kv_heads = 1,
+                                        .sq = 70,
+                                        .skv = 203,
+                                        .d = 40,
+                                        .dv = 8,
+                                        .causal = true,
+                                        .scale = scales[_i / 3]};
+    check_all(&problem, ATTENTION_BHSD, 0, PRODUCT_EXTREME, (uint64_t)_i + 1);
+    problem.d = 1;
+    problem.scale *= 300;
+    check_all(&problem, ATTENTION_BHSD, 0, PRODUCT_EXTREME, (uint64_t)_i + 1);
+}
+END_TEST
+
 /* Entries of several lengths; what lies beyond them is NaN. */
 START_TEST(lengths_of_each_entry)
 {
@@ -309,6 +330,7 @@ int main(void)
     tcase_add_loop_test(tests, masks_lengths_and_shared_heads, 0,
                         (LENGTHS * MASKS * 3 + CASE_THINNING - 1) / CASE_THINNING);
     tcase_add_loop_test(tests, head_sizes, 0, 9);
+    tcase_add_loop_test(tests, scores_far_from_zero, 0, 9);
     tcase_add_loop_test(tests, lengths_of_each_entry, 0, 4);
     tcase_add_loop_test(tests, what_is_not_finite, 0, 12);
     tcase_add_loop_test(tests, threads_change_no_bit, 0, 18);

@@ -216,11 +216,11 @@ __device__ __forceinline__ void mask(float (&scores)[COUNT], int32_t first, int3
 
 /* Whether the largest score of a row, in powers of 2, is so large that its rounding error, of which
  * all weights have a power as a factor, could take the weights out of the range of their type, or
- * is out of range itself although no score is. `total` is the sum over all lanes of the row. A
- * score of infinity has made it NaN. */
+ * is out of range itself although no score is. Rows of NaN only are not far: their largest score is
+ * minus infinity, and `total`, the sum over all lanes of the row, is NaN. */
 __device__ __forceinline__ bool is_far(const softmax_row &row, float total)
 {
-    return fabsf(row.most) >= FAR && (is_finite(row.most) || total == 0);
+    return row.most >= FAR || (row.most <= -FAR && (is_finite(row.most) || total == 0));
 }
 
 /* The lse of a row. `total` is the sum over all lanes of the row. If a row sees keys and the total

@@ -21,9 +21,9 @@ template <typename O> struct wider {
 template <template <typename> class Op> struct wider<Op<float>> {
     using type = Op<double>;
 };
-/* f64 can hold sums of f32 and of their squares. */
-template <bool SQUARED> struct wider<ranged<float, SQUARED>> {
-    using type = std::conditional_t<SQUARED, squares<double>, sum<double>>;
+/* f64 can hold sums of squares of f32. */
+template <> struct wider<scaled_squares<float>> {
+    using type = squares<double>;
 };
 
 template <typename T, typename O>

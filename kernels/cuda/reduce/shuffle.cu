@@ -397,8 +397,8 @@ static __device__ __forceinline__ void load_columns(const T *x, uint64_t stride,
     }
 }
 
-template <typename O> constexpr bool is_ranged = false;
-template <typename W, bool SQUARED> constexpr bool is_ranged<ranged<W, SQUARED>> = true;
+template <typename O> constexpr bool is_scaled = false;
+template <typename W> constexpr bool is_scaled<scaled_squares<W>> = true;
 
 /* The state of the elements of ROWS rows, WARPS rows apart, in each of COUNT columns. Rows from
  * `left` on do not count. */
@@ -419,7 +419,7 @@ state_of_rows(const group<T, COUNT> rows[ROWS], uint32_t left, uint32_t place, e
             s.of[c] = O::several(wide, place, WARPS, op);
         }
         return s;
-    } else if constexpr (is_ranged<O>) { /* one level for all rows; the order of sums is the same */
+    } else if constexpr (is_scaled<O>) { /* one level for all rows; the order of sums is the same */
         typename Together::state s;
 #pragma unroll
         for (unsigned c = 0; c < COUNT; c++) {

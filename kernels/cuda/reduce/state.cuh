@@ -83,7 +83,7 @@ static __device__ __forceinline__ void store(enum gemmd_dtype out, W x, void *y,
     }
 }
 
-/* sum and mean of integers, which are exact, and of f16, whose sums f32 can hold. */
+/* sum and mean. Sums of integers are exact. */
 template <typename W> struct sum {
     static constexpr bool exact = std::is_integral<W>::value;
     struct state {
@@ -167,20 +167,19 @@ template <typename W> struct squares {
     }
 };
 
-/* sum and mean (SQUARED: norm2) of elements whose sum, or whose squares, may leave the range of W.
- * Elements that are large are multiplied by 1 / STEP before they are added, and elements whose
- * squares would be subnormal by STEP; the level of a state says which. All factors are powers of
- * two, and make no rounding error: a result that plain sums would hold has the same bits. At most
- * 2^31 elements are added, so sums of a level stay in range. When states of two levels are added,
- * what is lost of the lower one is negligible beside the least sum of magnitudes of the higher one.
+/* norm2 of elements whose squares may leave the range of W. Elements that are large are multiplied
+ * by 1 / STEP before they are squared, and elements whose squares would be subnormal by STEP; the
+ * level of a state says which. All factors are powers of two, and make no rounding error: a result
+ * that plain sums would hold has the same bits. At most 2^31 elements are added, so sums of a level
+ * stay in range. When states of two levels are added, what is lost of the lower one is negligible
+ * beside the least sum of the higher one.
  * After E. Anderson, "Algorithm 978: Safe Scaling in the Level 1 BLAS" (2017). */
-template <typename W, bool SQUARED> struct ranged {
+template <typename W> struct scaled_squares {
     static constexpr bool exact = false;
     static constexpr bool is_f64 = sizeof(W) == 8;
     static constexpr W STEP = is_f64 ? W(0x1p600) : W(0x1p88f), INVERSE = 1 / STEP;
     /* The greatest element of level 0, and the least. */
-    static constexpr W GREAT =
-        SQUARED ? (is_f64 ? W(0x1p480) : W(0x1p48f)) : (is_f64 ? W(0x1p960) : W(0x1p90f));
+    static constexpr W GREAT = is_f64 ? W(0x1p480) : W(0x1p48f);
     static constexpr W LEAST = is_f64 ? W(0x1p-400) : W(0x1p-40f);
     struct state {
         W value;
@@ -188,17 +187,17 @@ template <typename W, bool SQUARED> struct ranged {
     };
     static __device__ __forceinline__ state none()
     {
-        return {0, SQUARED ? -1 : 0};
+        return {0, -1};
     }
     static __device__ __forceinline__ int32_t level_of(W magnitude)
     {
-        return magnitude > GREAT ? 1 : SQUARED && magnitude < LEAST ? -1 : 0;
+        return magnitude > GREAT ? 1 : magnitude < LEAST ? -1 : 0;
     }
     static __device__ __forceinline__ state one(W x, uint32_t, enum reduce_op)
     {
         const int32_t level = level_of(fabs(x));
         x = level == 0 ? x : x * (level > 0 ? INVERSE : STEP);
-        return {SQUARED ? x * x : x, level};
+        return {x * x, level};
     }
     static __device__ __forceinline__ W neutral(enum reduce_op)
     {
@@ -219,19 +218,16 @@ template <typename W, bool SQUARED> struct ranged {
             for (unsigned i = 0; i < COUNT; i++)
                 x[i] *= factor;
         }
-        if (SQUARED) {
 #pragma unroll
-            for (unsigned i = 0; i < COUNT; i++)
-                x[i] *= x[i];
-        }
+        for (unsigned i = 0; i < COUNT; i++)
+            x[i] *= x[i];
         return {sum_pairwise(x), level};
     }
     /* The value of a state at a level that is not below its own. Infinity has the highest level. */
     static __device__ __forceinline__ W value_at(int32_t level, state s)
     {
         const W factor = level - s.level == 1 ? INVERSE : 0;
-        const W lower = SQUARED ? s.value * factor * factor : s.value * factor;
-        return level == s.level ? s.value : lower;
+        return level == s.level ? s.value : s.value * factor * factor;
     }
     static __device__ __forceinline__ state both(state a, state b)
     {
@@ -241,9 +237,7 @@ template <typename W, bool SQUARED> struct ranged {
     static __device__ __forceinline__ void finish(const struct reduce_problem &p, state s,
                                                   uint64_t i)
     {
-        const W value = SQUARED               ? sqrt(s.value)
-                        : p.op == REDUCE_MEAN ? s.value / (W)p.length
-                                              : s.value;
+        const W value = sqrt(s.value);
         store(p.out, s.level == 0 ? value : value * (s.level > 0 ? STEP : INVERSE), p.y, i);
     }
 };
@@ -415,11 +409,10 @@ static __device__ __forceinline__ uint64_t place_of(const struct reduce_problem 
 template <typename T, typename F> static enum gemmd_error with_operation(enum reduce_op op, F f)
 {
     using W = typename wide_of<T>::type;
-    constexpr bool in_range = std::is_integral<T>::value || std::is_same<T, __half>::value;
     switch (op) {
     case REDUCE_SUM:
     case REDUCE_MEAN:
-        return f(T(), std::conditional_t<in_range, sum<W>, ranged<W, false>>());
+        return f(T(), sum<W>());
     case REDUCE_MAX:
     case REDUCE_MIN:
     case REDUCE_ARGMAX:
@@ -428,7 +421,8 @@ template <typename T, typename F> static enum gemmd_error with_operation(enum re
         if constexpr (std::is_integral<T>::value)
             return GEMMD_ERR_UNSUPPORTED;
         else if (op == REDUCE_NORM2)
-            return f(T(), std::conditional_t<in_range, squares<W>, ranged<W, true>>());
+            return f(T(), std::conditional_t<std::is_same<T, __half>::value, squares<W>,
+                                             scaled_squares<W>>());
         else
             return f(T(), logsumexp<W>());
     }

@@ -24,9 +24,10 @@ constexpr unsigned PROBLEMS = 32, LONG = 512;
 
 /* A thread has 1 / SHARE as many elements of f64 as of f32, so that both take as many registers. */
 template <typename T> constexpr unsigned SHARE = sizeof(T) == 8 ? 2 : 1;
-/* The threads that fit on a multiprocessor: more would leave too few registers for each. */
-template <typename T>
-constexpr unsigned RESIDENT = sizeof(T) == 2   ? 768
+/* The threads that fit on a multiprocessor: more would leave too few registers for each. With 768
+ * threads, a multiprocessor would have one block of 512. */
+template <typename T, unsigned EACH>
+constexpr unsigned RESIDENT = sizeof(T) == 2   ? (EACH < 256 ? 768 : 1024)
                               : sizeof(T) == 4 ? 640
                                                : 512;
 
@@ -60,7 +61,8 @@ static __device__ __forceinline__ uint32_t problem_of_block(const struct problem
 }
 
 template <typename T, typename Out, unsigned EACH, unsigned ELEMENTS>
-__global__ void __launch_bounds__(EACH < 128 ? 128 : EACH, RESIDENT<T> / (EACH < 128 ? 128 : EACH))
+__global__ void __launch_bounds__(EACH < 128 ? 128 : EACH,
+                                  (RESIDENT<T, EACH>) / (EACH < 128 ? 128 : EACH))
     softmax_online_rows(const __grid_constant__ struct problems all)
 {
     constexpr unsigned ROWS = EACH < 128 ? 128 / EACH : 1;
