@@ -27,13 +27,14 @@ enum {
  * only, so that the entry has the same bits in any batch. Short entries have short KV splits,
  * because otherwise there would be too few blocks. Long entries have long KV splits, because every
  * KV split writes and reads intermediate sums of all rows. With 8 rows or more, the length is
- * doubled while the entry keeps at least 256 blocks, which an H100 computes at once. Heads of up to
- * 64 columns and more than 8192 keys are an exception: 512 blocks would be slower than more, and
- * each of them would take long. */
+ * doubled while the entry keeps at least 256 blocks, which an H100 computes at once, or 128 from 16
+ * rows on, whose sums take longer to write than more blocks save. Heads of up to 64 columns and
+ * more than 8192 keys are an exception: 512 blocks would be slower than more, and each of them
+ * would take long. */
 ATTENTION_DECODE_ANYWHERE static inline uint32_t
 attention_decode_kv_split_keys(uint32_t keys, uint32_t kv_heads, uint32_t rows, uint32_t width)
 {
-    const uint32_t rows_min = 8, blocks_min = 256;
+    const uint32_t rows_min = 8, blocks_min = rows < 16 ? 256 : 128;
     const uint32_t log_max = width > 64 ? 13 : keys <= 8192 ? 10 : 9;
     uint32_t log = keys <= 2048 ? 7 : keys <= 8192 ? 8 : 9;
     while (rows >= rows_min && log < log_max &&

@@ -110,29 +110,55 @@ template <class C> struct partial {
     float o[C::QUERIES / 8][C::WIDTH / 4]; /* O transposed, by fragments of 16 columns of O */
 };
 
-/* The step of the online softmax for 16 keys and 8 rows: turns the scores `s` into weights, and
- * multiplies the sums `o` by the factor from the old maximum of their row to the new one. */
+/* How far a score may exceed the base of its row, in powers of 2, before the base is raised. */
+constexpr float EXCESS_MAX = 12;
+
+/* Raises the base of a row to its largest score if `raises` is true for a lane of the row. `top` is
+ * the lane's largest product of the row. Returns the factor for the sums of earlier keys. Called by
+ * all lanes of the warp. */
+static __device__ __forceinline__ float raise_base(const arguments &p, float top, bool raises,
+                                                   softmax_row &row)
+{
+    const uint32_t column = 0x11111111u << threadIdx.x % 4; /* the lanes of the row */
+    const bool any = (__ballot_sync(WHOLE_WARP, raises) & column) != 0;
+    const float most = fmaxf(row.most, columns_max(top) * p.a.exponent_of_score);
+    if (!any)
+        return 1;
+    const float factor = exp2_fast(row.most - base_of(most));
+    row.most = most;
+    row.total *= factor;
+    return factor;
+}
+
+/* The step of the softmax for 16 keys and 8 rows: turns the scores `s` into weights, and multiplies
+ * the sums `o` by the factor from the old base of their row to the new one. The base of a row stays
+ * as it is until a score of this row exceeds it by EXCESS_MAX (sm90/attention/scores.cuh says why a
+ * base can be kept). Other rows of the tile do not change the bits of a row. */
 template <class C>
 static __device__ __forceinline__ void weigh(const arguments &p, float (&s)[4],
                                              softmax_row (&row)[2], float (&o)[C::WIDTH / 4])
 {
-    float factor[2];
+    bool raises[2];
 #pragma unroll
     for (int e = 0; e < 2; e++) {
-        /* fmaxf ignores a NaN, which therefore never becomes the maximum. */
-        const float top = columns_max(fmaxf(s[e], s[2 + e]));
-        const float most = fmaxf(row[e].most, top * p.a.exponent_of_score);
-        const float base = base_of(most);
-        factor[e] = exp2_fast(row[e].most - base);
-        s[e] = exp2_fast(__fmaf_rn(s[e], p.a.exponent_of_score, -base));
-        s[2 + e] = exp2_fast(__fmaf_rn(s[2 + e], p.a.exponent_of_score, -base));
-        row[e].most = most;
-        row[e].total = row[e].total * factor[e] + (s[e] + s[2 + e]);
+        const float top = fmaxf(s[e], s[2 + e]) * p.a.exponent_of_score;
+        raises[e] = top > row[e].most + EXCESS_MAX;
     }
-    if (__any_sync(WHOLE_WARP, factor[0] != 1 || factor[1] != 1)) {
+    if (__any_sync(WHOLE_WARP, raises[0] || raises[1])) {
+        float factor[2];
+#pragma unroll
+        for (int e = 0; e < 2; e++)
+            factor[e] = raise_base(p, fmaxf(s[e], s[2 + e]), raises[e], row[e]);
 #pragma unroll
         for (int j = 0; j < C::WIDTH / 4; j++)
             o[j] *= factor[j % 2];
+    }
+#pragma unroll
+    for (int e = 0; e < 2; e++) {
+        const float base = base_of(row[e].most);
+        s[e] = exp2_fast(__fmaf_rn(s[e], p.a.exponent_of_score, -base));
+        s[2 + e] = exp2_fast(__fmaf_rn(s[2 + e], p.a.exponent_of_score, -base));
+        row[e].total += s[e] + s[2 + e];
     }
 }
 
