@@ -431,7 +431,7 @@ static bool check_widths(struct check *check, enum gemmd_dtype dtype)
 }
 
 /* Scores that differ by some powers of 2 from step to step over keys, by many, and by more than exp
- * takes, for each width that has kernels of its own. */
+ * takes: each needs another way of flash_wgmma to the weights (sm90/attention/scores.cuh). */
 static bool check_scales(struct check *check, enum gemmd_dtype dtype)
 {
     static const float large_scales[] = {3, 20, 1000};

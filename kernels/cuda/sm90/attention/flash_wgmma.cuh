@@ -13,14 +13,17 @@
  * not loaded, and only tiles at the edges are masked.
  *
  * A consumer holds the scores S (64 x TILE_N) and the sums O (64 x WIDTH) in registers. S = Q K^T
- * is computed from shared memory. The online softmax (attention/rows.cuh) turns S into the weights
- * P. P is the register operand of O += P V, because registers of sums have the layout of registers
- * of operands. Two things keep the tensor core busy:
+ * is computed from shared memory. The softmax turns S into the weights P. P is the register operand
+ * of O += P V, because registers of sums have the layout of registers of operands. Three things
+ * keep the tensor core busy and the other units idle:
  *   - The consumers take turns in issuing products (named barriers), so that the softmax of one
  *     overlaps with the products of the other.
  *   - In its turn a consumer issues two products without a gap: K of the next step and V of this
- *     step. (The softmax could begin after the first product. ptxas makes it wait for both, and
- *     code that prevents this is slower: kernels/experiments/attention.md.)
+ *     step. The softmax begins after the first product. (The branch on the sums of weights keeps
+ *     ptxas from waiting for both.)
+ *   - In heads of more than 64 columns, a step whose keys all rows see keeps the base of the
+ *     softmax (scores.cuh): it neither looks for the largest score nor scales O. Only the first
+ *     step of a tile and steps with masks compute the online softmax (attention/rows.cuh).
  *
  * There is one block for each multiprocessor. With masks, the tiles that see the most keys come
  * first, and a block takes its next tile from a counter in memory; without masks the tiles are
@@ -29,8 +32,8 @@
  * through shared memory.
  *
  * The bits of a row depend only on Q, K and V of its head, the lengths, and the kernel: the steps
- * over keys start at multiples of TILE_N, whatever else the launch computes. Kernels with the same
- * width and TILE_N give the same bits.
+ * over keys start at multiples of TILE_N, whatever else the launch computes, and a base depends on
+ * the 16 rows of a warp at most. Kernels with the same width and TILE_N give the same bits.
  *
  * After J. Shah, G. Bikshandi, Y. Zhang, V. Thakkar, P. Ramani, T. Dao, "FlashAttention-3" (2024):
  * warp specialisation, ping-pong, products overlapped with softmax.
@@ -42,15 +45,12 @@
 #include "kernels/cuda/ptx.cuh"
 #include "kernels/cuda/ptx_sm80.cuh"
 #include "kernels/cuda/sm90/attention/flash_wgmma.h"
+#include "kernels/cuda/sm90/attention/scores.cuh"
 #include "kernels/cuda/sm90/ring.cuh"
 #include "kernels/cuda/sm90/wgmma.cuh"
 
 namespace sm90
 {
-
-using flash::lengths;
-using flash::softmax_row;
-using flash::span;
 
 template <element E> struct storage {
     using type = __nv_bfloat16;
@@ -71,6 +71,9 @@ template <element E_, int WIDTH_, int TILE_N_, int CONSUMERS_> struct attention_
      * other half out, where enough registers are left. Under a causal mask that is every second
      * consumer. */
     static constexpr bool HALVES = QUERIES_IN_REGISTERS;
+    /* Whether steps without masks keep the base of the softmax. At a width of 64 a kept base is 4
+     * to 7 percent faster with 4096 keys and 3 to 5 percent slower with 512. */
+    static constexpr bool KEEPS_BASE = WIDTH > 64;
     using Element = typename storage<E>::type;
 
     static constexpr int TILE_M = 64 * CONSUMERS, THREADS = 128 * (1 + CONSUMERS);
@@ -94,7 +97,7 @@ template <element E_, int WIDTH_, int TILE_N_, int CONSUMERS_> struct attention_
     static constexpr uint32_t Q_BOX_BYTES = 64 * 128,
                               Q_BYTES = BOXES * Q_BOX_BYTES; /* consumer's */
     static constexpr uint32_t BOX_BYTES = TILE_N * 128, SLOT_BYTES = BOXES * BOX_BYTES;
-    static constexpr uint32_t SCHEDULED = 2; /* tiles that the producer announces ahead */
+    static constexpr uint32_t SCHEDULED = 4; /* tiles that are announced or computed at once */
     static constexpr uint32_t BARRIER_BYTES = 16 * (CONSUMERS + SCHEDULED) + 32 * SCHEDULED;
     /* Shared memory starts at a multiple of 1024 bytes, for which up to 1024 bytes are skipped. */
     static constexpr uint32_t OTHER_BYTES = 1024 + CONSUMERS * Q_BYTES + BARRIER_BYTES;
@@ -320,8 +323,14 @@ __device__ __forceinline__ void attention_produce(const Work &work, const attent
         go_to(work, ticket,
               work.next != nullptr ? gridDim.x + atomicInc(work.next, work.tiles - 1)
                                    : ticket.index + gridDim.x);
-        if (t.first == t.end)
+        if (t.first == t.end) {
+            for (uint32_t c = 0; c < C::CONSUMERS; c++) {
+                wait(s.q_empty(c), q_parity ^ 1);
+                ptx::mbarrier_arrive(s.q_full(c));
+            }
+            q_parity ^= 1;
             continue;
+        }
 
         const uint32_t kv_head = t.head / p.a.group;
         const auto load = [&](const CUtensorMap *map, int32_t tile) {
@@ -394,6 +403,15 @@ __device__ __forceinline__ void multiply_keys(const attention_queries<C> &q, uin
     wgmma_commit();
 }
 
+/* Tells the compiler that the weights are not needed any more, so that their registers are free in
+ * the code before. */
+template <int COUNT> __device__ __forceinline__ void clear(uint32_t (&weights)[COUNT][4])
+{
+#pragma unroll
+    for (int i = 0; i < 4 * COUNT; i++)
+        weights[i / 4][i % 4] = 0;
+}
+
 /* Issues O += P V of the slot's first KEYS keys. */
 template <class C, int KEYS = C::TILE_N>
 __device__ __forceinline__ void multiply_values(const uint32_t (&p)[C::TILE_N / 16][4],
@@ -434,66 +452,6 @@ __device__ __forceinline__ void clear_values(uint32_t slot, uint32_t first, uint
     ptx::barrier_sync(1 + C::CONSUMERS + consumer, 128);
 }
 
-/* The number of values of one row that a lane has in a fragment (rows.cuh) in the columns before
- * `end`, counted from the lane's first column. */
-__device__ __forceinline__ uint32_t values_before(int32_t end)
-{
-    const uint32_t columns = (uint32_t)max(end, 0);
-    return columns / 8 * 2 + min(columns % 8, 2u);
-}
-
-/* The numbers 0 ... count - 1 as bits. */
-__device__ __forceinline__ uint32_t bits_before(uint32_t count)
-{
-    return count < 32 ? (1u << count) - 1 : UINT32_MAX;
-}
-
-/* As flash::mask, with a bit for each value: bits become predicates by several at once, where
- * comparisons of columns give one predicate each. The first BEGIN values of the row are seen. */
-template <int H, int BEGIN = 0, int COUNT>
-__device__ __forceinline__ void mask_row(float (&scores)[COUNT], int32_t first, int32_t end)
-{
-    static_assert(COUNT <= 64, "a bit for each value of a row");
-    const uint32_t seen = bits_before(values_before(end)) & ~bits_before(values_before(first));
-#pragma unroll
-    for (int i = BEGIN; i < COUNT / 2; i++) {
-        float &score = scores[i / 2 * 4 + 2 * H + i % 2];
-        score = seen & 1u << i ? score : -flash::INFINITE;
-    }
-}
-
-/* Turns the products of a consumer with tile `tile` of keys into scores where that is not left to
- * the softmax (arguments.h, `general`), and then masks the keys that rows `row` and `row` + 8 do
- * not see. `all` are the keys that all rows of the consumer see; tiles within them are not masked.
- */
-template <class C, int COUNT>
-__device__ __forceinline__ void adjust_scores(const attention_arguments &a, float (&s)[COUNT],
-                                              int32_t tile, const lengths &n, uint32_t row,
-                                              const span &all)
-{
-    const int32_t from = tile * C::TILE_N;
-    if (a.general)
-        flash::score_all(a, s);
-    if (from < all.first || from + 2 * COUNT > all.end) {
-        const int32_t origin = from + 2 * (int32_t)(threadIdx.x % 4);
-        const span keys[2] = {flash::span_of(a, n, row), flash::span_of(a, n, row + 8)};
-        /* In the kernels of three consumers, bits cost the loop 2 %
-         * (kernels/experiments/attention.md). */
-        if constexpr (C::CONSUMERS == 3) {
-            flash::mask<0>(s, keys[0].first - origin, keys[0].end - origin);
-            flash::mask<1>(s, keys[1].first - origin, keys[1].end - origin);
-        } else if (C::HALVES && COUNT == C::TILE_N / 2 && from >= all.first &&
-                   from + COUNT <= all.end) {
-            /* All rows see the first half of the keys. */
-            mask_row<0, COUNT / 4>(s, keys[0].first - origin, keys[0].end - origin);
-            mask_row<1, COUNT / 4>(s, keys[1].first - origin, keys[1].end - origin);
-        } else {
-            mask_row<0>(s, keys[0].first - origin, keys[0].end - origin);
-            mask_row<1>(s, keys[1].first - origin, keys[1].end - origin);
-        }
-    }
-}
-
 /* A consumer's copy of the parameters of its tile's problem, for a group of problems; in shared
  * memory, so that the parameters take no registers. Initially of no problem. */
 struct attention_copy {
@@ -507,13 +465,12 @@ template <class C> struct attention_consumer {
     const attention_shared<C> &shared;
     const uint32_t consumer, lane, warp;
     ring<C::SLOTS> at;
-    ring<C::SCHEDULED> scheduled;
-    uint32_t q_parity;
+    uint32_t tiles; /* that this consumer has finished */
 
     __device__ __forceinline__ attention_consumer(const attention_shared<C> &memory,
                                                   uint32_t number)
         : shared(memory), consumer(number), lane(threadIdx.x % 32), warp(threadIdx.x / 32 % 4),
-          at(0), scheduled(0), q_parity(0)
+          at(0), tiles(0)
     {
     }
 
@@ -530,16 +487,6 @@ template <class C> struct attention_consumer {
         arrive(shared.q_empty(consumer));
     }
 
-    /* Called before the first product of V in a tile, whose keys are the last of the tile: clears
-     * the values beyond the entry's length. */
-    __device__ __forceinline__ void clear_beyond(const attention_arguments &a,
-                                                 const attention_tile &t) const
-    {
-        const uint32_t length = t.n.skv - (uint32_t)(t.end - 1) * C::TILE_N;
-        if (a.lens_q != nullptr && length < C::TILE_N)
-            clear_values<C>(shared.slot(at.stage), length, consumer);
-    }
-
     /* Consumers take turns in issuing products: named barrier 1 + i is the turn of consumer i. */
     __device__ __forceinline__ void take_turn() const
     {
@@ -550,35 +497,55 @@ template <class C> struct attention_consumer {
         ptx::barrier_arrive(consumer + 1 < C::CONSUMERS ? 2 + consumer : 1, 256);
     }
 
-    /* Waits for the next tile that the producer announces. */
-    __device__ __forceinline__ attention_tile next_tile()
+    /* The tile that this consumer computes, loaded from shared memory, so that it takes no
+     * registers between two uses. */
+    __device__ __forceinline__ attention_tile current() const
     {
-        wait(shared.tile_full(scheduled.stage), scheduled.parity);
-        attention_tile t = load_tile_of_queries(shared.tile(scheduled.stage));
-        __syncwarp();
-        arrive(shared.tile_empty(scheduled.stage));
-        scheduled.advance();
-        t.entry = uniform(t.entry);
-        t.problem = uniform(t.problem);
-        t.first = uniform(t.first);
-        t.end = uniform(t.end);
-        return t;
+        return load_tile_of_queries(shared.tile(tiles % C::SCHEDULED));
+    }
+    __device__ __forceinline__ uint32_t row_of(const attention_tile &t) const
+    {
+        return t.row + 64 * consumer + 16 * warp + lane / 4;
     }
 
-    __device__ __forceinline__ void store(const attention_arguments &a, const attention_tile &t,
-                                          uint32_t row, const softmax_row (&state)[2],
+    /* Called before a product of V, `left` steps before the last product of V in the tile: clears
+     * the values beyond the entry's length, which the first product of the tile may read. */
+    __device__ __forceinline__ void clear_beyond(const attention_arguments &a, int32_t left) const
+    {
+        if (a.lens_q == nullptr)
+            return;
+        const attention_tile t = current();
+        const uint32_t length = t.n.skv - (uint32_t)(t.end - 1) * C::TILE_N;
+        if (left == t.end - t.first - 1 && length < C::TILE_N)
+            clear_values<C>(shared.slot(at.stage), length, consumer);
+    }
+
+    __device__ __forceinline__ void store(const attention_arguments &a,
+                                          const softmax_row (&state)[2],
                                           const float (&o)[C::WIDTH / 2]) const
     {
-        flash::finish<typename C::Element>(a, t.n, t.entry, t.head, row, state, o);
+        const attention_tile t = current();
+        flash::finish<typename C::Element>(a, t.n, t.entry, t.head, row_of(t), state, o);
+    }
+
+    /* Whether a lane of the warp has a sum that exceeds the limit. A NaN exceeds none. */
+    static __device__ __forceinline__ bool any_exceeds(const float (&sums)[2], float limit)
+    {
+        return __any_sync(flash::WHOLE_WARP, sums[0] > limit || sums[1] > limit);
+    }
+
+    /* Whether all rows of the warp have a base that can be kept. */
+    __device__ __forceinline__ bool have_base(const softmax_row (&state)[2]) const
+    {
+        return __all_sync(flash::WHOLE_WARP, has_base(state[0]) && has_base(state[1]));
     }
 
     /* The first step over keys: scores and weights of the first KEYS of the tile's last TILE_N
      * keys. No row of this consumer sees the keys after them. */
     template <int KEYS>
-    __device__ __forceinline__ void weigh(const attention_arguments &a, const attention_tile &t,
-                                          const attention_queries<C> &q, uint32_t row,
-                                          const span &all, softmax_row (&state)[2],
-                                          uint32_t (&weights)[C::TILE_N / 16][4])
+    __device__ __forceinline__ void
+    weigh(const attention_arguments &a, const attention_queries<C> &q, const span &all,
+          softmax_row (&state)[2], uint32_t (&weights)[C::TILE_N / 16][4])
     {
         float s[KEYS / 2];
         wgmma_fence();
@@ -587,45 +554,60 @@ template <class C> struct attention_consumer {
         pin(s);
         arrive(shared.empty(at.stage));
         at.advance();
-        adjust_scores<C>(a, s, t.end - 1, t.n, row, all);
+        const attention_tile t = current();
+        adjust_scores<C>(a, s, (t.end - 1) * C::TILE_N, t.n, row_of(t), all);
         flash::softmax_step<0>(s, state[0], a.exponent_of_score);
         flash::softmax_step<1>(s, state[1], a.exponent_of_score);
         narrow_weights<C>(s, weights);
     }
 
-    /* Computes and stores this consumer's 64 rows of a tile. */
+    /* Computes and stores this consumer's 64 rows of tile `t`, which is current(). */
     __device__ __forceinline__ void compute(const attention_arguments &a, const attention_tile &t)
     {
-        const uint32_t first_row = t.row + 64 * consumer, row = first_row + 16 * warp + lane / 4;
         softmax_row state[2] = {{-flash::INFINITE, 0}, {-flash::INFINITE, 0}};
         float o[C::WIDTH / 2];
 #pragma unroll
         for (int j = 0; j < C::WIDTH / 2; j++)
             o[j] = 0;
+        wait(shared.q_full(consumer), tiles & 1);
         if (t.first == t.end) {
-            store(a, t, row, state, o);
+            release_queries();
+            store(a, state, o);
             return;
         }
 
         /* The keys that all rows of this consumer see that exist. */
+        const uint32_t first_row = uniform(t.row + 64 * consumer), row = row_of(t);
         const span low = flash::span_of(a, t.n, min(first_row, t.n.sq - 1));
         const span high = flash::span_of(a, t.n, min(first_row + 63, t.n.sq - 1));
         const span all = {high.first, low.end};
+        /* The tiles of these keys, counted from the first that this tile of queries sees. Fewer
+         * where a base cannot be kept. */
+        const int32_t plain_first = (all.first + C::TILE_N - 1) / C::TILE_N - t.first;
+        int32_t plain_end = all.end / C::TILE_N - t.first, left = uniform(t.end - t.first - 1);
         attention_queries<C> q;
         uint32_t weights[C::TILE_N / 16][4];
 
-        wait(shared.q_full(consumer), q_parity);
-        q.load(shared.q(consumer));
+        q.load(uniform(shared.q(consumer)));
+        at.stage = uniform(at.stage);
         if constexpr (C::QUERIES_IN_REGISTERS)
             release_queries();
         wait(shared.full(at.stage), at.parity);
         if (C::HALVES && uniform((int32_t)(high.end <= t.end * C::TILE_N - C::TILE_N / 2)))
-            weigh<C::HALVES ? C::TILE_N / 2 : C::TILE_N>(a, t, q, row, all, state, weights);
+            weigh<C::HALVES ? C::TILE_N / 2 : C::TILE_N>(a, q, all, state, weights);
         else
-            weigh<C::TILE_N>(a, t, q, row, all, state, weights);
+            weigh<C::TILE_N>(a, q, all, state, weights);
+
+        /* Rows that do not exist get weights of 0, and their base is kept. */
+        if (C::KEEPS_BASE && row >= t.n.sq)
+            state[0].most = flash::INFINITE;
+        if (C::KEEPS_BASE && row + 8 >= t.n.sq)
+            state[1].most = flash::INFINITE;
+        if (C::KEEPS_BASE && !have_base(state))
+            plain_end = min(plain_end, left - 1);
 
 #pragma unroll 1
-        for (int32_t tile = t.end - 2; tile >= t.first; tile--) {
+        for (left = uniform(left); left > 0; left--) { /* uniform, as ring positions in it are */
             float s[C::TILE_N / 2];
             wait(shared.full(at.stage), at.parity);
             const uint32_t keys = at.stage;
@@ -634,41 +616,78 @@ template <class C> struct attention_consumer {
             wgmma_fence();
             multiply_keys<C>(q, shared.slot(keys), s);
             wait(shared.full(at.stage), at.parity);
-            if (tile == t.end - 2)
-                clear_beyond(a, t);
+            clear_beyond(a, left);
             wgmma_fence();
             multiply_values<C>(weights, shared.slot(at.stage), o);
             give_turn();
             wgmma_wait<1>();
             pin(s);
             arrive(shared.empty(keys));
-            adjust_scores<C>(a, s, tile, t.n, row, all);
-            const float factor[2] = {flash::softmax_step<0>(s, state[0], a.exponent_of_score),
-                                     flash::softmax_step<1>(s, state[1], a.exponent_of_score)};
+            float factor[2] = {1, 1};
+            bool scales = true, online = true;
+            const bool plain = left > plain_first && left <= plain_end;
+            if (C::KEEPS_BASE && plain && !a.general) {
+                const float sums[2] = {weigh_kept<0>(s, state[0].most, a.exponent_of_score),
+                                       weigh_kept<1>(s, state[1].most, a.exponent_of_score)};
+                scales = any_exceeds(sums, KEPT_SUM_MAX);
+                online = scales && any_exceeds(sums, SHIFTED_SUM_MAX);
+                if (online) {
+                    /* Frees the registers of the weights. */
+                    wgmma_wait<0>();
+                    pin(o);
+                    pin(weights);
+                    const attention_tile again = current();
+                    multiply_again<C>(a, again.entry, again.head, row_of(again),
+                                      again.first + left - 1, s);
+                    clear(weights);
+                    plain_end = 0; /* no base is kept in this tile again */
+                } else {
+                    state[0].total += sums[0];
+                    state[1].total += sums[1];
+                    if (scales) {
+                        factor[0] = shift_base<0>(s, state[0]);
+                        factor[1] = shift_base<1>(s, state[1]);
+                    }
+                }
+            } else {
+                if (a.general)
+                    flash::score_all(a, s);
+                if (!plain) {
+                    const attention_tile masked = current();
+                    mask_scores<C>(a, s, (masked.first + left - 1) * C::TILE_N, masked.n,
+                                   row_of(masked), {0, 0});
+                }
+            }
+            if (online) {
+                factor[0] = flash::softmax_step<0>(s, state[0], a.exponent_of_score);
+                factor[1] = flash::softmax_step<1>(s, state[1], a.exponent_of_score);
+                if (C::KEEPS_BASE && !have_base(state))
+                    plain_end = min(plain_end, left - 2);
+            }
             wgmma_wait<0>();
             pin(o);
             pin(weights);
             arrive(shared.empty(at.stage));
             at.advance();
+            if (scales) {
 #pragma unroll
-            for (int j = 0; j < C::WIDTH / 2; j++)
-                o[j] *= factor[j / 2 % 2];
+                for (int j = 0; j < C::WIDTH / 2; j++)
+                    o[j] *= factor[j / 2 % 2];
+            }
             narrow_weights<C>(s, weights);
         }
         if constexpr (!C::QUERIES_IN_REGISTERS)
             release_queries();
-        q_parity ^= 1;
 
         wait(shared.full(at.stage), at.parity);
-        if (t.first == t.end - 1)
-            clear_beyond(a, t);
+        clear_beyond(a, 0);
         wgmma_fence();
         multiply_values<C>(weights, shared.slot(at.stage), o);
         wgmma_wait<0>();
         pin(o);
         arrive(shared.empty(at.stage));
         at.advance();
-        store(a, t, row, state, o);
+        store(a, state, o);
     }
 
     __device__ __forceinline__ const attention_arguments &
@@ -706,8 +725,20 @@ template <class C> struct attention_consumer {
     {
         if (consumer + 1 == C::CONSUMERS)
             give_turn(); /* the first turn, to consumer 0 */
-        for (attention_tile t; (t = next_tile()).entry != NO_ENTRY;)
+        for (;; tiles++) {
+            const ring<C::SCHEDULED> scheduled(tiles);
+            wait(shared.tile_full(scheduled.stage), scheduled.parity);
+            attention_tile t = current();
+            t.entry = uniform(t.entry);
+            t.problem = uniform(t.problem);
+            t.first = uniform(t.first);
+            t.end = uniform(t.end);
+            if (t.entry == NO_ENTRY)
+                break;
             compute(arguments_of(work, t.problem, copies), t);
+            __syncwarp();
+            arrive(shared.tile_empty(scheduled.stage));
+        }
         if (consumer == 0)
             take_turn(); /* the last turn, so that no arrival at a barrier is left */
     }

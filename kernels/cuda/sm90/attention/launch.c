@@ -14,6 +14,7 @@ enum {
     SECTION_BYTES_MAX = 24 << 20,
     SECTION_BYTES_MIN = 8 << 20,
     SECTION_KEY_BYTES = 16 << 10,
+    SECTION_HEADS_MIN = 4, /* of K and V: their tiles occupy the device more than once */
     CONSUMER_ROWS = 64,
     MULTIPROCESSORS = 132,  /* of the cards that items are made for */
     ALIGNMENT_ELEMENTS = 8, /* 16 bytes, as TMA requires */
@@ -213,8 +214,10 @@ static cudaError_t attention_wgmma_encode(const struct sm90_device *device, enum
 /* The number of heads whose tiles are processed together. Without a causal mask each head is
  * processed by itself, because its tiles all take the same time. With a causal mask as many heads
  * as fit in the L2 (50 MiB, but each half of the device may keep a copy) are processed together, so
- * that the longest tiles come first. Only the longest tiles of a section read device memory. With
- * few keys, sections are so short that some blocks read device memory while others compute. */
+ * that the longest tiles come first, but at least those of a few heads of K and V, since a section
+ * with fewer tiles than multiprocessors would end with a long tile. Only the longest tiles of a
+ * section read device memory. With few keys, sections are so short that some blocks read device
+ * memory while others compute. */
 static uint32_t heads_at_once(const struct attention_problem *p)
 {
     const uint64_t heads = p->batch * p->heads, group = p->heads / p->kv_heads;
@@ -222,8 +225,8 @@ static uint32_t heads_at_once(const struct attention_problem *p)
     uint64_t section_bytes = p->skv * SECTION_KEY_BYTES;
     section_bytes = section_bytes < SECTION_BYTES_MIN ? SECTION_BYTES_MIN : section_bytes;
     section_bytes = section_bytes > SECTION_BYTES_MAX ? SECTION_BYTES_MAX : section_bytes;
-    uint64_t count = p->causal ? section_bytes / head_bytes * group : group;
-    count = count < group ? group : count;
+    uint64_t count = section_bytes / head_bytes;
+    count = p->causal ? (count < SECTION_HEADS_MIN ? SECTION_HEADS_MIN : count) * group : group;
     return (uint32_t)(count < heads ? count : heads);
 }
 
