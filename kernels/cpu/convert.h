@@ -63,6 +63,17 @@ uint16_t convert_f32_to_f16(float value);
  * both are aligned for their types. */
 void convert_widen(enum gemmd_dtype dtype, const void *from, void *to, uint64_t count);
 
+/* The same, but returns where the widened elements are: `from`, if that is their type already, or
+ * `to`. */
+static inline const void *convert_widened(enum gemmd_dtype dtype, const void *from, void *to,
+                                          uint64_t count)
+{
+    if (dtype == GEMMD_F32 || dtype == GEMMD_F64 || dtype == GEMMD_I32)
+        return from;
+    convert_widen(dtype, from, to, count);
+    return to;
+}
+
 /* Narrows `count` elements of dtype_accumulator(out) to `out`, for every type that a result can
  * have. */
 void convert_narrow(enum gemmd_dtype out, const void *from, void *to, uint64_t count);

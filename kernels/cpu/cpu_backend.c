@@ -28,7 +28,7 @@ static uint32_t usable_cores(void)
 static uint64_t most_scratch_bytes(void)
 {
     const uint64_t of_kernels[] = {tiled_scratch_bytes(), attention_tiled_scratch_bytes(),
-                                   conv_depthwise_scratch_bytes()};
+                                   conv_depthwise_scratch_bytes(), conv_implicit_scratch_bytes()};
     uint64_t most = 0;
     for (uint32_t i = 0; i < sizeof of_kernels / sizeof *of_kernels; i++)
         most = of_kernels[i] > most ? of_kernels[i] : most;
@@ -129,8 +129,8 @@ static const struct operation_kernel *const kernels[] = {&gemm_cpu_openblas, &ge
                                                          &gemm_cpu_naive, NULL};
 static const struct operation_kernel *const attention[] = {&attention_cpu_tiled,
                                                            &attention_cpu_naive, NULL};
-static const struct operation_kernel *const conv[] = {&conv_cpu_depthwise, &conv_cpu_product,
-                                                      &conv_cpu_naive, NULL};
+static const struct operation_kernel *const conv[] = {&conv_cpu_depthwise, &conv_cpu_implicit,
+                                                      &conv_cpu_product, &conv_cpu_naive, NULL};
 
 static const struct operation_kernel *const reduce[] = {&reduce_cpu_vector, &reduce_cpu_naive,
                                                         NULL};

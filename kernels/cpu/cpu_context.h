@@ -25,11 +25,13 @@ static inline bool cpu_is_small(uint64_t m, uint64_t n, uint64_t k)
     return (double)m * (double)n * (double)k < 1e6;
 }
 
-/* The scratch memory in bytes that the kernels `tiled` of products and of attention and `depthwise`
- * of convolutions need for each thread, for any problem. Multiples of 64. */
+/* The scratch memory in bytes that the kernels `tiled` of products and of attention, and
+ * `depthwise` and `implicit` of convolutions, need for each thread, for any problem. Multiples
+ * of 64. */
 uint64_t tiled_scratch_bytes(void);
 uint64_t attention_tiled_scratch_bytes(void);
 uint64_t conv_depthwise_scratch_bytes(void);
+uint64_t conv_implicit_scratch_bytes(void);
 
 /* Has the kernels that run in the context ask `stops` every few milliseconds whether they have to
  * stop, until cpu_watch_end. The context's threads call `stops` at the same time. A kernel that
@@ -43,7 +45,8 @@ enum gemmd_error cpu_check(struct gemm_context *context, const struct gemm_probl
                            uint64_t seed, double *residuals, void *workspace);
 
 extern const struct operation_kernel attention_cpu_naive, attention_cpu_tiled;
-extern const struct operation_kernel conv_cpu_naive, conv_cpu_product, conv_cpu_depthwise;
+extern const struct operation_kernel conv_cpu_naive, conv_cpu_product, conv_cpu_implicit;
+extern const struct operation_kernel conv_cpu_depthwise;
 extern const struct operation_kernel gemm_cpu_naive, gemm_cpu_tiled, gemm_cpu_openblas;
 
 #endif

@@ -13,13 +13,14 @@
 #include "kernels/cpu/cpu_context.h"
 #include "kernels/cpu/cpu_epilogue.h"
 #include "kernels/cpu/microkernel.h"
+#include "kernels/cpu/panels.h"
 #include "proto/dtype.h"
 #include "proto/size.h"
 
 enum {
     BLOCK_M = 192, /* multiples of MICROKERNEL_ROWS and _COLUMNS */
-    BLOCK_N = 256,
-    BLOCK_K = 256,
+    BLOCK_N = PANELS_EXTENT_MAX,
+    BLOCK_K = PANELS_DEPTH_MAX,
     ELEMENT_MAX = 8, /* bytes */
 };
 
@@ -52,51 +53,14 @@ struct operand {
     const char *data;
     uint64_t ld;
     enum gemmd_dtype dtype;
-    bool along_k; /* a line of memory runs along k, else across it */
 };
 
-/* Packs elements first_k ... + depth of lines first ... + extent: panel q holds lines q * width ...
- * as [depth][width], filled up with zeros. `size` is a constant to the compiler, so that the copies
- * are single moves. */
-static inline __attribute__((always_inline)) void
-pack_sized(const struct operand *x, uint64_t first, uint64_t extent, uint64_t first_k,
-           uint64_t depth, uint64_t width, char *panels, const uint64_t size)
+static const void *read_operand(const void *argument, uint64_t line, uint64_t first, uint64_t count,
+                                void *to)
 {
-    const uint64_t element = dtype_size(x->dtype), panel = depth * width * size;
-    const uint64_t whole = size_blocks(extent, width) * width;
-    char line[ELEMENT_MAX * BLOCK_N];
-
-    _Static_assert(BLOCK_N >= BLOCK_K && BLOCK_N >= BLOCK_M, "a line is as long as the longest");
-    if (x->along_k) {
-        for (uint64_t i = 0; i < whole; i++) {
-            char *to = panels + i / width * panel + i % width * size;
-            if (i < extent)
-                convert_widen(x->dtype, x->data + ((first + i) * x->ld + first_k) * element, line,
-                              depth);
-            else
-                memset(line, 0, depth * size);
-            for (uint64_t p = 0; p < depth; p++)
-                memcpy(to + p * width * size, line + p * size, size);
-        }
-    } else {
-        memset(line + extent * size, 0, (whole - extent) * size);
-        for (uint64_t p = 0; p < depth; p++) {
-            convert_widen(x->dtype, x->data + ((first_k + p) * x->ld + first) * element, line,
-                          extent);
-            for (uint64_t i = 0; i < whole; i += width)
-                memcpy(panels + i / width * panel + p * width * size, line + i * size,
-                       width * size);
-        }
-    }
-}
-
-static void pack(const struct operand *x, uint64_t first, uint64_t extent, uint64_t first_k,
-                 uint64_t depth, uint64_t width, char *panels)
-{
-    if (dtype_size(dtype_accumulator(x->dtype)) == 8)
-        pack_sized(x, first, extent, first_k, depth, width, panels, 8);
-    else
-        pack_sized(x, first, extent, first_k, depth, width, panels, 4);
+    const struct operand *x = argument;
+    return convert_widened(x->dtype, x->data + (line * x->ld + first) * dtype_size(x->dtype), to,
+                           count);
 }
 
 static uint64_t at_most(uint64_t value, uint64_t limit)
@@ -156,12 +120,12 @@ static void compute_block(void *argument, uint64_t part, uint32_t member)
     const uint64_t columns = at_most(p->n - column, BLOCK_N);
     const struct operand a = {.data = (const char *)p->a + index * p->stride_a * element,
                               .ld = p->lda,
-                              .dtype = p->dtype,
-                              .along_k = !p->transa};
+                              .dtype = p->dtype};
     const struct operand b = {.data = (const char *)p->b + index * p->stride_b * element,
                               .ld = p->ldb,
-                              .dtype = p->dtype,
-                              .along_k = p->transb};
+                              .dtype = p->dtype};
+    const struct panels_operand a_panels = {read_operand, &a, !p->transa, (uint32_t)size};
+    const struct panels_operand b_panels = {read_operand, &b, p->transb, (uint32_t)size};
 
     const bool scaled = p->scales == GEMM_SCALES_BLOCK;
     const uint64_t step = scaled ? GEMM_SCALE_BLOCK : BLOCK_K;
@@ -174,8 +138,8 @@ static void compute_block(void *argument, uint64_t part, uint32_t member)
             return;
         if (scaled)
             clear_sums(sums, rows, columns, micro, size);
-        pack(&a, row, rows, first_k, depth, micro->rows, scratch.a);
-        pack(&b, column, columns, first_k, depth, micro->columns, scratch.b);
+        panels_pack(&a_panels, row, rows, first_k, depth, micro->rows, scratch.a);
+        panels_pack(&b_panels, column, columns, first_k, depth, micro->columns, scratch.b);
         for (uint64_t j = 0; j < columns; j += micro->columns)
             for (uint64_t i = 0; i < rows; i += micro->rows)
                 micro->run(depth, scratch.a + i * depth * size, scratch.b + j * depth * size,

@@ -83,8 +83,8 @@ def test_names_of_the_daemon(complete, offered, run, url, tmp_path):
         assert offered("gemmctl tensor rm completion.one completion.t") == names[1:]
         assert offered("gemmctl tensor get -q completion.o") == names[:1]
         assert {"naive", "openblas"} <= set(offered("gemmctl bench --kernel "))
-        assert {"depthwise", "naive", "product"} == set(offered("gemmctl conv W.npy --kernel "))
-        assert {"depthwise", "naive", "product"} == set(offered("gemmctl bench conv --kernel "))
+        assert {"depthwise", "implicit", "naive", "product"} == set(offered("gemmctl conv W.npy --kernel "))
+        assert {"depthwise", "implicit", "naive", "product"} == set(offered("gemmctl bench conv --kernel "))
         assert offered("gemmctl bench softmax --kernel ") == offered("gemmctl softmax W.npy --kernel ")
         assert [name.removeprefix("tensor:") for name in offered("gemmctl gemm W.npy tensor:completion.")] == names
         # Another daemon, which the line names, is asked in place of the environment's.

@@ -121,7 +121,7 @@ START_TEST(selection)
     struct fault fault = {.detail = ""};
     ck_assert_uint_eq(operation_select(&operation_conv2d, &cpu, "auto", &problem, &kernel, &fault),
                       GEMMD_OK);
-    ck_assert_str_eq(kernel->name, "product");
+    ck_assert_str_eq(kernel->name, "implicit");
     ck_assert_uint_eq(operation_select(&operation_conv2d, &cpu, "naive", &problem, &kernel, &fault),
                       GEMMD_OK);
     ck_assert_str_eq(kernel->name, "naive");
