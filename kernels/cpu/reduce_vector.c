@@ -18,6 +18,8 @@
 #include "kernels/reduce.h"
 #include "proto/dtype.h"
 
+#define INLINE static inline __attribute__((always_inline))
+
 enum {
     LANES = 16,
     BLOCK = 64,
@@ -70,6 +72,138 @@ static float scale_for(enum reduce_op op, float total)
     return op != REDUCE_LOGSUMEXP && !isfinite(total) ? 0x1p-32f : 1;
 }
 
+/* ---- the greatest element, for each set of instructions ---- */
+
+/* Keeps the greater of most[c] and sign * row[c] in each column, of which the first NaN is the
+ * greatest, with the number of the row. */
+INLINE void keep_most_body(const float *row, float sign, uint64_t width, int32_t number,
+                           float *most, int32_t *place)
+{
+    for (uint64_t c = 0; c < width; c++) {
+        const float value = sign * row[c], before = most[c];
+        const bool more = (before == before) & !(value <= before);
+        most[c] = more ? value : before;
+        place[c] = more ? number : place[c];
+    }
+}
+
+enum { SIDE_BY_SIDE = 4 * LANES };
+
+/* Halves the numbers side by side. `half` is a constant in each call. */
+INLINE void fold_most(float *most, uint32_t *strange, uint64_t half)
+{
+    for (uint64_t l = 0; l < half; l++) {
+        most[l] = most[l + half] > most[l] ? most[l + half] : most[l];
+        strange[l] |= strange[l + half];
+    }
+}
+
+/* Returns the greatest of sign * x[i], or NaN if one of them is NaN. */
+INLINE float find_most_body(const float *x, float sign, uint64_t count)
+{
+    float most[SIDE_BY_SIDE];
+    uint32_t strange[SIDE_BY_SIDE] = {0};
+    uint64_t i = 0;
+    for (uint64_t l = 0; l < SIDE_BY_SIDE; l++)
+        most[l] = -INFINITY;
+    for (; i + SIDE_BY_SIDE <= count; i += SIDE_BY_SIDE)
+        for (uint64_t l = 0; l < SIDE_BY_SIDE; l++) {
+            const float value = sign * x[i + l];
+            most[l] = value > most[l] ? value : most[l];
+            strange[l] |= value != value ? 1 : 0;
+        }
+    fold_most(most, strange, SIDE_BY_SIDE / 2);
+    fold_most(most, strange, SIDE_BY_SIDE / 4);
+    fold_most(most, strange, SIDE_BY_SIDE / 8);
+    for (uint64_t l = 1; l < SIDE_BY_SIDE / 8; l++) {
+        most[0] = most[l] > most[0] ? most[l] : most[0];
+        strange[0] |= strange[l];
+    }
+    for (; i < count; i++) {
+        const float value = sign * x[i];
+        most[0] = value > most[0] ? value : most[0];
+        strange[0] |= value != value ? 1 : 0;
+    }
+    return strange[0] != 0 ? NAN : most[0];
+}
+
+/* Returns the number of the first block of SIDE_BY_SIDE elements in which sign * x[i] is `most`, or
+ * NaN if `most` is; the number of whole blocks if there is none. */
+INLINE uint64_t find_block_body(const float *x, float sign, float most, uint64_t count)
+{
+    const uint64_t blocks = count / SIDE_BY_SIDE;
+    for (uint64_t b = 0; b < blocks; b++) {
+        uint32_t found = 0;
+        for (uint64_t l = 0; l < SIDE_BY_SIDE; l++) {
+            const float value = sign * x[b * SIDE_BY_SIDE + l];
+            found |= (uint32_t)((value == most) | ((value != value) & (most != most)));
+        }
+        if (found != 0)
+            return b;
+    }
+    return blocks;
+}
+
+/* The functions above for one set of instructions. */
+#define MOST_FUNCTIONS(NAME, TARGET)                                                               \
+    TARGET static void keep_most_##NAME(const float *row, float sign, uint64_t width,              \
+                                        int32_t number, float *most, int32_t *place)               \
+    {                                                                                              \
+        keep_most_body(row, sign, width, number, most, place);                                     \
+    }                                                                                              \
+    TARGET static float find_most_##NAME(const float *x, float sign, uint64_t count)               \
+    {                                                                                              \
+        return find_most_body(x, sign, count);                                                     \
+    }                                                                                              \
+    TARGET static uint64_t find_block_##NAME(const float *x, float sign, float most,               \
+                                             uint64_t count)                                       \
+    {                                                                                              \
+        return find_block_body(x, sign, most, count);                                              \
+    }
+MOST_FUNCTIONS(base, )
+#ifdef __x86_64__
+MOST_FUNCTIONS(avx2, __attribute__((target("avx2"))))
+MOST_FUNCTIONS(avx512, __attribute__((target("avx512f,prefer-vector-width=512"))))
+#endif
+
+static void keep_most(const float *row, float sign, uint64_t width, int32_t number, float *most,
+                      int32_t *place)
+{
+#ifdef __x86_64__
+    if (__builtin_cpu_supports("avx512f")) {
+        keep_most_avx512(row, sign, width, number, most, place);
+        return;
+    }
+    if (__builtin_cpu_supports("avx2")) {
+        keep_most_avx2(row, sign, width, number, most, place);
+        return;
+    }
+#endif
+    keep_most_base(row, sign, width, number, most, place);
+}
+
+static float find_most(const float *x, float sign, uint64_t count)
+{
+#ifdef __x86_64__
+    if (__builtin_cpu_supports("avx512f"))
+        return find_most_avx512(x, sign, count);
+    if (__builtin_cpu_supports("avx2"))
+        return find_most_avx2(x, sign, count);
+#endif
+    return find_most_base(x, sign, count);
+}
+
+static uint64_t find_block(const float *x, float sign, float most, uint64_t count)
+{
+#ifdef __x86_64__
+    if (__builtin_cpu_supports("avx512f"))
+        return find_block_avx512(x, sign, most, count);
+    if (__builtin_cpu_supports("avx2"))
+        return find_block_avx2(x, sign, most, count);
+#endif
+    return find_block_base(x, sign, most, count);
+}
+
 /* ---- neighbouring results: `width` columns, `length` rows ---- */
 
 struct columns {
@@ -99,15 +233,16 @@ static bool columns_find_most(struct columns *columns)
 {
     const float sign = columns->p->op == REDUCE_MIN ? -1 : 1;
     float row[TILE];
-    for (uint64_t l = 0; l < columns->p->length; l++) {
+    if (!read_row(columns, 0, row))
+        return false;
+    for (uint64_t c = 0; c < columns->width; c++) {
+        columns->most[c] = sign * row[c];
+        columns->place[c] = 0;
+    }
+    for (uint64_t l = 1; l < columns->p->length; l++) {
         if (!read_row(columns, l, row))
             return false;
-        for (uint64_t c = 0; c < columns->width; c++) {
-            const float value = sign * row[c], most = columns->most[c];
-            const bool more = l == 0 || (most == most && !(value <= most));
-            columns->most[c] = more ? value : most;
-            columns->place[c] = more ? (int32_t)l : columns->place[c];
-        }
+        keep_most(row, sign, columns->width, (int32_t)l, columns->most, columns->place);
     }
     return true;
 }
@@ -148,24 +283,43 @@ static uint64_t read_block(const struct columns *columns, uint64_t first, float 
     return count;
 }
 
+/* Whether two numbers are equal, or both are NaN. */
+static bool is_same(float a, float b)
+{
+    return a == b || (a != a && b != b);
+}
+
+/* The greatest element of a row is first sought among slices, without its place, and then in the
+ * slice that has it. */
 static bool row_find_most(struct columns *columns)
 {
+    enum { SLICE = 1024 };
     const struct reduce_problem *p = columns->p;
     const float sign = p->op == REDUCE_MIN ? -1 : 1;
-    float block[BLOCK], most = 0;
-    for (uint64_t first = 0; first < p->length; first += BLOCK) {
-        const uint64_t count = read_block(columns, first, block);
-        if (count == 0)
+    const uint64_t size = dtype_size(p->dtype);
+    float memory[SLICE], most = 0;
+    uint64_t best = 0;
+    for (uint64_t first = 0; first < p->length; first += SLICE) {
+        const uint64_t count = p->length - first < SLICE ? p->length - first : SLICE;
+        if (team_pace_stops(columns->pace, count))
             return false;
-        for (uint64_t i = 0; i < count; i++) {
-            const float value = sign * block[i];
-            if (first + i == 0 || (most == most && !(value <= most))) {
-                most = value;
-                columns->place[0] = (int32_t)(first + i);
-            }
-        }
+        const float *slice = convert_widened(p->dtype, columns->x + first * size, memory, count);
+        const float here = find_most(slice, sign, count);
+        if (first > 0 && here <= most)
+            continue;
+        best = first;
+        most = here;
+        if (most != most)
+            break;
     }
-    columns->most[0] = most;
+    const uint64_t left = p->length - best;
+    const float *slice =
+        convert_widened(p->dtype, columns->x + best * size, memory, left < SLICE ? left : SLICE);
+    uint64_t i = find_block(slice, sign, most, left < SLICE ? left : SLICE) * SIDE_BY_SIDE;
+    while (!is_same(sign * slice[i], most))
+        i++;
+    columns->most[0] = sign * slice[i];
+    columns->place[0] = (int32_t)(best + i);
     return true;
 }
 

@@ -1,5 +1,6 @@
 /* kernels/cpu: reductions and softmaxes of rows with gaps, and parts of divided problems. */
 #include <check.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -128,6 +129,47 @@ START_TEST(a_row_of_length_nothing_is_masked)
 }
 END_TEST
 
+/* argmax, max and min of long rows and columns: equal elements, zeros of both signs, NaN and
+ * infinity at any place. The kernel must find what `naive` finds. */
+START_TEST(the_first_of_the_greatest)
+{
+    enum { LONG = 2600, COLUMNS = 3 };
+    static const uint64_t places[] = {0, 1, 63, 64, 700, 1023, 1024, 1100, 2047, 2500, 2599};
+    static const enum reduce_op ops[] = {REDUCE_ARGMAX, REDUCE_MAX, REDUCE_MIN};
+    static float data[LONG * COLUMNS];
+    const struct operation_kernel *const *naive =
+        operation_kernels(&operation_reduce, GEMM_BACKEND_CPU);
+    while (strcmp((*naive)->name, "naive") != 0)
+        naive++;
+    const uint64_t place = places[_i];
+    for (uint32_t round = 0; round < 5 * 3 * 2; round++) {
+        const float extremes[] = {2, INFINITY, -INFINITY, NAN, -2};
+        const bool in_rows = round % 2 == 0;
+        const uint64_t columns = in_rows ? 1 : COLUMNS;
+        const struct array_shape shape = {2, {in_rows ? 1 : LONG, in_rows ? LONG : COLUMNS}};
+        struct reduce_problem p;
+        for (uint64_t i = 0; i < LONG * columns; i++)
+            data[i] = i % 2 == 0 ? 0.0f : -0.0f;
+        for (uint64_t l = place; l < LONG; l += 300) /* the first, and others after it */
+            data[l * columns + columns - 1] = extremes[round / 6];
+        reduce_problem_of(&p, &shape, in_rows ? 1 : 0, shape.dims[1]);
+        p.op = ops[round / 2 % 3];
+        p.dtype = GEMMD_F32;
+        p.out = reduce_default_out(p.op, p.dtype);
+        p.x = data;
+        p.y = y;
+        run(&operation_reduce, &p);
+        p.y = other;
+        ck_assert_int_eq((*naive)->run(context, &p, NULL), GEMMD_OK);
+        for (uint64_t c = 0; c < columns; c++)
+            ck_assert_msg(p.op == REDUCE_ARGMAX
+                              ? memcmp(&y[c], &other[c], sizeof *y) == 0
+                              : y[c] == other[c] || (isnan(y[c]) && isnan(other[c])),
+                          "place %u, round %u, column %u", (unsigned)place, round, (unsigned)c);
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("rows_cpu");
@@ -137,6 +179,7 @@ int main(void)
     tcase_add_test(tests, an_axis_before_the_last_may_have_gaps);
     tcase_add_test(tests, parts_have_the_bits_of_the_whole);
     tcase_add_test(tests, a_row_of_length_nothing_is_masked);
+    tcase_add_loop_test(tests, the_first_of_the_greatest, 0, 11);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);
