@@ -19,8 +19,12 @@
 #include "server/net/peer_counts.h"
 #include "server/shm/shm_store.h"
 
-/* The most new connections whose first bytes are looked at in one iteration of the loop. */
-enum { NEW_CONNECTIONS_PER_ITERATION = 32 };
+/* The most new connections whose first bytes are looked at in one iteration of the loop, without
+ * and with accepted bodies that are being received. libmicrohttpd reads one buffer of each body in
+ * an iteration. Under overload most new connections bring a request that is refused, and an
+ * iteration with many of them would hold up the accepted bodies: their requests would keep the
+ * places of the queue for long, and the device would have nothing to compute. */
+enum { NEW_CONNECTIONS_PER_ITERATION = 32, NEW_CONNECTIONS_BESIDE_BODIES = 4 };
 /* How much of a request's head is read to choose a thread, and the length from which a body counts
  * as large. Smaller bodies gained nothing from the larger buffer. */
 enum { HEAD_BYTES = 2048, BULK_BYTES = 4 << 20 };
@@ -462,17 +466,22 @@ static void arrival_continue_mapped(struct inbox_message *message)
     arrival_decide(OWNER_OF(message, struct connection, arrival));
 }
 
+/* The first bytes are waited for even if they have arrived already, so that arrival_take_ready
+ * bounds how many connections begin in an iteration. */
 static void arrival_begin(struct inbox_message *message)
 {
     struct connection *connection = OWNER_OF(message, struct connection, arrival);
     connection_watch(connection);
-    arrival_decide(connection);
+    if (!arrivals_watch(&connection->thread->arrivals, connection))
+        arrival_decide(connection);
 }
 
 void arrival_take_ready(struct io_thread *thread)
 {
     struct connection *ready[NEW_CONNECTIONS_PER_ITERATION];
-    const int count = arrivals_collect(&thread->arrivals, ready, NEW_CONNECTIONS_PER_ITERATION);
+    const int most =
+        thread->receiving > 0 ? NEW_CONNECTIONS_BESIDE_BODIES : NEW_CONNECTIONS_PER_ITERATION;
+    const int count = arrivals_collect(&thread->arrivals, ready, most);
     for (int i = 0; i < count; i++)
         arrival_decide(ready[i]);
 }

@@ -71,6 +71,7 @@ struct io_thread {
      * ends it. */
     uint32_t still_iterations;
     struct dropped_bodies dropped_bodies;
+    uint32_t receiving;        /* accepted bodies that are being received */
     struct list reading_heads; /* requests whose headers a lenient parser reads (guard.h) */
     bool busy; /* a request advanced in the last iteration: the thread is not about to sleep */
     bool stopping;

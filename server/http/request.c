@@ -392,8 +392,7 @@ void request_completed(void *cls, struct MHD_Connection *mhd, void **context,
         return;
     *context = NULL;
     waiters_remove(&request->thread->waiters, &request->among_waiters);
-    if (request->drops_body)
-        dropped_bodies_remove(request);
+    request_body_forget(request);
     list_remove(&request->in_heads);
     struct connection *connection = request->connection;
     if (code != MHD_REQUEST_TERMINATED_COMPLETED_OK && !was_served(request))

@@ -102,6 +102,7 @@ struct request {
     bool handed_over;            /* other threads have the work, as far as the I/O thread knows */
     bool awaited;                /* `done` was or will be posted */
     bool suspended;              /* libmicrohttpd has suspended the connection */
+    bool receives;               /* one of the accepted bodies that the thread receives */
     bool drops_body;             /* one of the bodies that the thread reads and drops now */
     struct list_item in_dropped; /* while the dropped body is not being read yet */
     struct list_item in_heads;   /* while a lenient parser reads the headers */

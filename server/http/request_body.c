@@ -43,10 +43,11 @@ static void dropped_bodies_add(struct request *request, uint64_t now_ns)
     MHD_suspend_connection(request->mhd);
 }
 
-void dropped_bodies_remove(struct request *request)
+void request_body_forget(struct request *request)
 {
     request->thread->dropped_bodies.reading -= request->drops_body;
-    request->drops_body = false;
+    request->thread->receiving -= request->receives;
+    request->drops_body = request->receives = false;
 }
 
 /* Begins to read the first suspended body. Returns false if there is none. */
@@ -100,6 +101,8 @@ void request_refuse(struct request *request)
 void request_receive(struct request *request, uint64_t deadline_ns)
 {
     request->state = REQUEST_RECEIVING;
+    request->receives = true;
+    request->thread->receiving++;
     request->connection->deadline_ns = deadline_ns;
     connection_enter(request->connection, CONNECTION_BODY, clock_now_ns());
 }
@@ -150,6 +153,7 @@ bool request_body_take(struct request *request, const char *bytes, size_t length
         if (request->coding == CODING_IDENTITY ? request->endpoint->chunk(request, bytes, length)
                                                : body_inflate(request, bytes, length))
             return true;
+        request_body_forget(request);
         request->state = REQUEST_DISCARDING;
         /* DISCARD_MAX_BYTES are counted from here. */
         request->content_length = request->received_bytes;
@@ -171,6 +175,7 @@ bool request_body_end(struct request *request)
     if (!connection_enter(request->connection, CONNECTION_WORKING, now_ns))
         return false;
     request->received_ns = now_ns;
+    request_body_forget(request);
     if (request->state == REQUEST_RECEIVING && request->inflater != NULL &&
         inflater_end(request->inflater, &request->fault) != GEMMD_OK)
         request->state = REQUEST_DISCARDING;
@@ -178,7 +183,6 @@ bool request_body_end(struct request *request)
         digests_check(request->digests, &request->fault) != GEMMD_OK)
         request->state = REQUEST_DISCARDING;
     if (request->state == REQUEST_DISCARDING) {
-        dropped_bodies_remove(request);
         respond_fault(request, &request->fault);
         return true;
     }

@@ -83,9 +83,9 @@ bool request_body_take(struct request *request, const char *bytes, size_t length
  * a check (checks.h) has already ended the connection. */
 bool request_body_end(struct request *request);
 
-/* Records that no more of the request's dropped body will be read. Does nothing for a request whose
- * body is not being dropped. */
-void dropped_bodies_remove(struct request *request);
+/* Records that no more of the request's body will be read, whether the body was accepted or is
+ * dropped. Does nothing for a request whose body is not being read. */
+void request_body_forget(struct request *request);
 /* Resumes the connections whose dropped bodies are the next to be read. To be called in each
  * iteration of the loop. */
 void dropped_bodies_advance(struct io_thread *thread, uint64_t now_ns);

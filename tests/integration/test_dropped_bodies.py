@@ -6,7 +6,8 @@ import threading
 
 from certificates import Authority
 from daemon import PATIENT
-from oracle import LONG_DRAIN, Oracle
+from oracle import LONG_DRAIN, Oracle, gauges
+from patience import wait_until
 from wire import Wire, request
 
 OCTETS = ("Content-Type", "application/octet-stream")
@@ -125,3 +126,60 @@ def test_the_daemon_ends_with_bodies_to_read(start):
             wire.send(HEAD + bytes(LENGTH))
             assert wire.receive().status == 429
         daemon.stop()
+
+
+def test_an_accepted_body_is_not_held_up_by_a_crowd(start):
+    """New connections begin a few at a time while an accepted body is received, so that its request ends before most
+    of the others are refused, and one of the others gets its place. The heads of all and the whole body are there
+    before the daemon looks at any."""
+    crowd = 240
+    daemon = start(*OPTIONS)
+    oracle = Oracle(daemon)
+    wrong = request("PUT", "/tensors/wrong?dtype=i8&shape=1,1048576",
+                    [OCTETS, ("Content-Length", 1 << 20), ("Expect", "100-continue"),
+                     ("Content-Digest", f"sha-256=:{'A' * 43}=:")])
+    with connect(daemon) as accepted, contextlib.ExitStack() as stack:
+        accepted.send(wrong)
+        assert accepted.receive().status == 100
+        wires = [stack.enter_context(connect(daemon)) for _ in range(crowd)]
+        wait_until(lambda: gauges(daemon)["gemmd_connections"] > crowd, "the daemon to have the connections")
+        with daemon.suspended():
+            for wire in wires:
+                wire.send(EXPECTING)
+            accepted.send(bytes(1 << 20))
+        assert accepted.receive().status == 400, "the digest is wrong"
+        statuses = [wire.receive().status for wire in wires]
+        assert sorted(statuses) == [100] + [429] * (crowd - 1), "the place was free after all were refused"
+        wires[statuses.index(100)].send(bytes(LENGTH))
+        assert wires[statuses.index(100)].receive().status == 200
+    oracle.check()
+    oracle.check_exit()
+
+
+def test_clients_that_send_a_large_body_before_they_read(start):
+    """The rate at which the bodies behind a refusal are dropped is bounded, and no client loses its answer."""
+    daemon = start(*OPTIONS)
+    oracle = Oracle(daemon)
+    side, failures = 700, []
+    length = 8 * side * side
+    head = request("POST", f"/gemm?m={side}&n={side}&k={side}", [OCTETS, ("Content-Length", length)])
+
+    def refuse():
+        try:
+            with connect(daemon) as wire:
+                wire.send(head + bytes(length))
+                answer = wire.receive()
+                assert answer.status == 429, answer
+                assert answer.headers["connection"].lower() == "close", answer.headers
+        except Exception as error:  # pylint: disable=broad-except
+            failures.append(error)
+
+    with only_place(daemon):
+        threads = [threading.Thread(target=refuse) for _ in range(MANY)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert failures == []
+    oracle.check()
+    oracle.check_exit()
