@@ -152,8 +152,8 @@ function showHealth() {
   tiles("health", [
     ["state", stale ? "unknown" : last.draining ? "draining" : last.ready ? "ready" : "not ready",
       stale ? "" : last.draining ? "warn" : last.ready ? "good" : "bad"],
-    ["wrong requests (other 4xx)", perSecond(rate("client_errors")), rate("client_errors") > 0 ? "warn" : ""],
     ["requests refused (429)", perSecond(rate("refused")), rate("refused") > 0 ? "warn" : ""],
+    ["wrong requests (other 4xx)", perSecond(rate("client_errors")), rate("client_errors") > 0 ? "warn" : ""],
     ["requests failed (5xx)", perSecond(rate("failed")), rate("failed") > 0 ? "bad" : ""],
     ["of the queue's limit used", percent(share), share > 0.9 ? "bad" : share > 0.5 ? "warn" : ""],
     ["p99 latency, last 10\u00a0s", p99 === null ? "–" : time(p99)],
