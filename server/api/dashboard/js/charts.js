@@ -17,7 +17,7 @@ const CHARTS = [
   { title: "Device busy", unit: percent, most: 1, series: [["busy", (sample) => sample.busy]] },
   { title: "Arithmetic", unit: flops, series: [["computed", (sample) => sample.flops / sample.seconds]],
     peak: () => peakFlops },
-  { title: "Wrong, refused and failed", unit: perSecond, series: [
+  { title: "Errors by status", unit: perSecond, series: [
     ["4xx", (sample) => sample.client_errors / sample.seconds],
     ["429", (sample) => sample.refused / sample.seconds],
     ["5xx", (sample) => sample.failed / sample.seconds]] },
