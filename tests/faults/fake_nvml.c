@@ -195,16 +195,18 @@ int nvmlDeviceRegisterEvents(nvml_device device, unsigned long long types, nvml_
     return types == NVML_EVENT_XID ? NVML_OK : NOT_SUPPORTED;
 }
 
-/* The second GPU has fallen off the bus (XID 79) twice, and nothing else happens. */
+/* The second GPU has had a page fault (XID 31), has fallen off the bus (XID 79) twice, and nothing
+ * else happens. */
 int nvmlEventSetWait_v2(nvml_event_set set, struct nvml_event *event, unsigned timeout_ms);
 int nvmlEventSetWait_v2(nvml_event_set set, struct nvml_event *event, unsigned timeout_ms)
 {
     (void)set;
     (void)timeout_ms;
-    if (gpus[1].xids == 2)
+    if (gpus[1].xids == 3)
         return TIMEOUT;
+    *event = (struct nvml_event){
+        .device = &gpus[1], .type = NVML_EVENT_XID, .data = gpus[1].xids == 0 ? 31 : 79};
     gpus[1].xids++;
-    *event = (struct nvml_event){.device = &gpus[1], .type = NVML_EVENT_XID, .data = 79};
     return NVML_OK;
 }
 #endif

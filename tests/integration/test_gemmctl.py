@@ -334,6 +334,7 @@ def test_timing_and_quiet(run, tmp_path, rng):
 def test_info(run):
     text = succeed(run("info")).stdout.decode()
     assert "naive" in text and "gemmd" in text
+    assert "\033" not in text  # which only terminals get
     assert json.loads(succeed(run("info", "--json")).stdout)["info"]["version"]
 
 

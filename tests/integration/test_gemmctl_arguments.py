@@ -63,6 +63,7 @@ def test_ready_in_three_lengths(ask):
     assert json.loads(ask("ready", "--json").stdout)["ready"] is True
     series = json.loads(ask("metrics", "--json").stdout)["metrics"]
     assert series["gemmd_ready"] == 1
+    assert not [name for name in series if name.startswith("#")]
 
 
 def test_without_a_home_there_are_no_contexts(ask):

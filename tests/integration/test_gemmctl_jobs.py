@@ -71,7 +71,7 @@ def test_json(run, tmp_path, rng):
     status = json.loads(succeed(run("job", "wait", job, "--json")).stdout)
     assert (status["id"], status["state"], status["http_status"]) == (job, "done", 200)
     assert status["request_id"] == taken["request_id"]
-    assert status["queued_ms"] >= 0 and status["created"].endswith("Z")
+    assert status["queued_ms"] >= 0 and status["created"].endswith("Z") and status["expires"].endswith("Z")
     report = json.loads(succeed(run("job", "result", job, "-o", "C.npy", "--json")).stdout)
     assert (report["shape"], report["dtype"]) == ([5, 7], "f32")
     assert json.loads(succeed(run("job", "cancel", job, "--json")).stdout)["cancelled"] is True

@@ -53,6 +53,7 @@ def test_all_figures_of_two_gpus(start_with):
         for name, value in expected.items():
             family, comma, label = name.partition(",")
             assert series[f"{family}{{{gpu}{comma}{label}}}"] == value, name
+    assert series[f'gemmd_gpu_xid_errors_total{{{SECOND},xid="31"}}'] == 1
     assert series[f'gemmd_gpu_xid_errors_total{{{SECOND},xid="79"}}'] == 2
     assert not any("xid_errors" in name and FIRST in name for name in series)
     assert not any("hw_slowdown" in name for name in series), "a reason that was never seen"

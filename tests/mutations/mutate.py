@@ -457,8 +457,8 @@ gives a sample of its own. The faults were run in the code of {"revisions" if ",
 {revisions}. A fault counts as noticed if a test fails twice with
 the fault and passes without the fault. A fault that survives was run with all unit tests whose program contains
 the file and all integration tests that execute the line, except those that are marked `slow`. A fault that is left
-({len(results) - len(finished)} of the faults) was noticed by no unit test and has not been run with all integration
-tests that execute the line. Faults that are left count as not noticed. Tests were added for faults of these samples
+({len(results) - len(finished)} of the faults) was noticed by none of the tests that it was run with, which are not yet
+all that execute the line. Faults that are left count as not noticed. Tests were added for faults of these samples
 that no test noticed, so the tests notice fewer faults of another sample. A place below is the line of a file as it
 was in the revision beside it; some of the files have been made one with others since."""
     print("# Faults that the tests notice\n", textwrap.fill(" ".join(text.split()), 115, break_on_hyphens=False),

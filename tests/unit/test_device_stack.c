@@ -309,7 +309,7 @@ START_TEST(a_stack_is_verified_row_by_row)
         if (i == 3)
             ck_assert_double_gt(work->residual, 1);
         else if (work->verify != WORK_UNVERIFIED)
-            ck_assert_msg(work->residual >= 0 && work->residual <= 1, "work %u: %g", i,
+            ck_assert_msg(work->residual >= 0 && work->residual < 1, "work %u: %g", i,
                           work->residual);
     }
 }
@@ -334,7 +334,7 @@ START_TEST(a_launch_of_its_own_is_verified)
         device_submit(device, work);
         ck_assert_ptr_eq(device_poll(device), work);
         arena_free(device_arena(device), work->device_offset);
-        ck_assert_msg(i == 5 ? work->residual > 1 : work->residual >= 0 && work->residual <= 1,
+        ck_assert_msg(i == 5 ? work->residual > 1 : work->residual >= 0 && work->residual < 1,
                       "work %u: %g", i, work->residual);
     }
 }
