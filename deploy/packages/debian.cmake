@@ -10,6 +10,7 @@ set(CPACK_DEBIAN_COMPRESSION_TYPE xz)
 # The symbols for debuggers are in packages *-dbgsym. CPack takes them from programs that are not stripped yet.
 set(CPACK_DEBIAN_DEBUGINFO_PACKAGE ON)
 set(CPACK_STRIP_FILES OFF)
+set(CPACK_POST_BUILD_SCRIPTS ${package_source}/debian/dbgsym.cmake)
 
 set(CPACK_DEBIAN_DAEMON_PACKAGE_NAME ${daemon_name})
 set(CPACK_DEBIAN_GEMMCTL_PACKAGE_NAME gemmctl)

@@ -100,6 +100,8 @@ def test_symbols_for_debuggers_are_in_packages_of_their_own(debs, dbgsyms, tmp_p
                           ("libgemmd0", "usr/lib/*/libgemmd.so.0.*")):
         run("dpkg-deb", "--extract", debs[name], tmp_path / name)
         run("dpkg-deb", "--extract", dbgsyms[f"{name}-dbgsym"], tmp_path / name)
+        sums = run("sh", "-c", 'dpkg-deb --ctrl-tarfile "$0" | tar -xO ./md5sums', dbgsyms[f"{name}-dbgsym"])
+        assert re.fullmatch(r"(\w{32}  usr/lib/debug/\S+\n)+", sums), sums
         installed, = (tmp_path / name).glob(program)
         build_id = re.search(r"Build ID: (\w+)", run("readelf", "-n", installed))[1]
         assert ".debug_info" not in run("readelf", "-SW", installed)
