@@ -201,8 +201,10 @@ fuzz_one() { # HARNESS
 
 part_deploy() {
     need_build "$backend" || return
+    local marks=()
+    [[ $tier == nightly ]] || marks=(-m 'not nightly')
     section "deploy"
-    run_pytest deploy "$backend" tests/deploy
+    run_pytest deploy "$backend" "${marks[@]}" tests/deploy
 }
 
 part_quickstart() {

