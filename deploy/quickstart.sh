@@ -1,18 +1,19 @@
 #!/usr/bin/env bash
-# Installs missing packages, builds gemmd, starts the daemon, computes a product with curl and checks
-# the product. For Debian 12 and Ubuntu 24.04, as root or with sudo. Can be run again at any time.
+# Installs missing packages, builds gemmd or takes the installed one, starts the daemon, computes a product with curl
+# and checks the product. For Debian 12 and Ubuntu 24.04, as root or with sudo. Can be run again at any time.
 set -euo pipefail
 
 usage() {
     cat <<'TEXT'
-Usage: deploy/quickstart.sh [--cuda | --cpu] [--port N] [--once]
+Usage: deploy/quickstart.sh [--cuda | --cpu | --installed] [--port N] [--once]
 
 Installs missing packages, builds gemmd, starts the daemon and checks a product.
 
-  --cuda    build and use the CUDA backend (the default if the host has a GPU and a CUDA toolkit)
-  --cpu     build and use only the CPU backend (the default otherwise)
-  --port N  listen on 127.0.0.1:N (default: 8080; 0: any free port)
-  --once    stop the daemon at the end (default: the daemon keeps running in the background)
+  --cuda       build and use the CUDA backend (the default if the host has a GPU and a CUDA toolkit)
+  --cpu        build and use only the CPU backend (the default otherwise)
+  --installed  build nothing, and use the gemmd on PATH, from a package or a wheel
+  --port N     listen on 127.0.0.1:N (default: 8080; 0: any free port)
+  --once       stop the daemon at the end (default: the daemon keeps running in the background)
 TEXT
 }
 
@@ -27,6 +28,7 @@ while (($#)); do
     case $1 in
     --cuda) backend=cuda ;;
     --cpu) backend=cpu ;;
+    --installed) backend=installed ;;
     --once) once=yes ;;
     --port)
         [[ ${2-} =~ ^[0-9]{1,5}$ ]] || die "--port must be a number from 0 to 65535"
@@ -46,7 +48,7 @@ while (($#)); do
     shift
 done
 
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
+cd -P "$(dirname "${BASH_SOURCE[0]}")/.."
 run=build/run
 scratch=
 started=
@@ -62,6 +64,38 @@ clean_up() {
 trap clean_up EXIT
 trap 'exit 130' INT TERM
 
+# Succeeds while the daemon whose pid is in the pid file runs. If another program has that pid now, the
+# daemon does not run.
+daemon_runs() {
+    local pid exe folder
+    pid=$(cat "$run/gemmd.pid" 2>/dev/null) || return 1
+    exe=$(readlink "/proc/$pid/exe" 2>/dev/null) || return 1
+    folder=$(readlink "/proc/$pid/cwd" 2>/dev/null) || return 1
+    exe=${exe% (deleted)}
+    [[ ${exe##*/} == gemmd && $folder == "$PWD" ]]
+}
+# The address on which the daemon whose log is in the folder of the run listens.
+address_in_log() { sed -n 's/.*"message":"listening on \(127\.0\.0\.1:[0-9]*\)".*/\1/p' "$run/gemmd.log" 2>/dev/null; }
+stop_daemon() {
+    local pid
+    if daemon_runs; then
+        pid=$(cat "$run/gemmd.pid")
+        kill -TERM "$pid"
+        for ((i = 0; i < 300; i++)); do
+            daemon_runs || break
+            sleep 0.1
+        done
+        if daemon_runs; then die "the daemon (pid $pid) did not stop within 30 seconds"; fi
+    fi
+    rm -f "$run/gemmd.pid"
+}
+
+# Another program's port is found before anything is installed, built or stopped.
+if ((port != 0)) && (: <>"/dev/tcp/127.0.0.1/$port") 2>/dev/null &&
+    ! { daemon_runs && [[ $(address_in_log) == "127.0.0.1:$port" ]]; }; then
+    die "another program listens on port $port; try --port N"
+fi
+
 gpu_answers() {
     nvidia-smi -L 2>/dev/null | grep -q '^GPU ' || compgen -G '/proc/driver/nvidia/gpus/*' >/dev/null
 }
@@ -73,7 +107,14 @@ toolkit_is_there() {
     return 1
 }
 
+# The program, and what the end of the script calls gemmctl.
+gemmd=build/bin/gemmd gemmctl=build/bin/gemmctl
 case $backend in
+installed)
+    gemmd=$(command -v gemmd) || die "--installed finds no gemmd on PATH"
+    gemmctl=gemmctl
+    say "using $gemmd: $("$gemmd" --version)"
+    ;;
 auto)
     if ! gpu_answers; then
         backend=cpu
@@ -94,21 +135,23 @@ esac
 missing=()
 want_command() { command -v "$1" >/dev/null || missing+=("$2"); }
 want_library() { pkg-config --exists "$1" 2>/dev/null || missing+=("$2"); }
-want_command cmake cmake
-want_command ninja ninja-build
-want_command gcc gcc
-want_command pkg-config pkg-config
 want_command curl curl
-[[ $backend == cpu ]] || want_command g++ g++
-[[ -e /usr/include/stdio.h ]] || missing+=(libc6-dev)
-want_library libmicrohttpd libmicrohttpd-dev
-want_library libuv libuv1-dev
-want_library jansson libjansson-dev
-want_library gnutls libgnutls28-dev
-want_library nettle nettle-dev
-want_library zlib zlib1g-dev
-want_library libcurl libcurl4-gnutls-dev
-want_library openblas libopenblas-dev
+if [[ $backend != installed ]]; then
+    want_command cmake cmake
+    want_command ninja ninja-build
+    want_command gcc gcc
+    want_command pkg-config pkg-config
+    [[ $backend == cpu ]] || want_command g++ g++
+    [[ -e /usr/include/stdio.h ]] || missing+=(libc6-dev)
+    want_library libmicrohttpd libmicrohttpd-dev
+    want_library libuv libuv1-dev
+    want_library jansson libjansson-dev
+    want_library gnutls libgnutls28-dev
+    want_library nettle nettle-dev
+    want_library zlib zlib1g-dev
+    want_library libcurl libcurl4-gnutls-dev
+    want_library openblas libopenblas-dev
+fi
 
 if ((${#missing[@]})); then
     command -v apt-get >/dev/null || die "install the equivalents of these Debian packages first: ${missing[*]}"
@@ -126,33 +169,27 @@ if ((${#missing[@]})); then
     apt install -y --no-install-recommends "${missing[@]}" || die "could not install ${missing[*]}"
 fi
 
-say "building gemmd ($backend backend)"
-cuda=OFF
-[[ $backend == cpu ]] || cuda=ON
-cmake --preset release -DGEMMD_TESTS=OFF -DGEMMD_CUDA=$cuda --log-level=WARNING >/dev/null
-cmake --build build --target gemmd gemmctl -- --quiet
-
-# Succeeds while the daemon whose pid is in the pid file runs. If another program has that pid now, the
-# daemon does not run.
-daemon_runs() {
-    local pid exe
-    pid=$(cat "$run/gemmd.pid" 2>/dev/null) || return 1
-    exe=$(readlink "/proc/$pid/exe" 2>/dev/null) || return 1
-    [[ ${exe% (deleted)} == "$PWD/build/bin/gemmd" ]]
-}
-stop_daemon() {
-    local pid
-    if daemon_runs; then
-        pid=$(cat "$run/gemmd.pid")
-        kill -TERM "$pid"
-        for ((i = 0; i < 300; i++)); do
-            daemon_runs || break
-            sleep 0.1
-        done
-        if daemon_runs; then die "the daemon (pid $pid) did not stop within 30 seconds"; fi
+build() {
+    local cuda=OFF
+    [[ $backend == cpu ]] || cuda=ON
+    cmake --preset release -DGEMMD_TESTS=OFF -DGEMMD_CUDA=$cuda --log-level=WARNING >/dev/null
+    # On a terminal, ninja shows its progress in one line. Elsewhere a line for each quarter is enough.
+    if [[ -t 1 ]]; then
+        cmake --build build --target gemmd gemmctl
+        return
     fi
-    rm -f "$run/gemmd.pid"
+    cmake --build build --target gemmd gemmctl | awk '/^\[[0-9]+\/[0-9]+\] / {
+             split(substr($1, 2), step, /[]\/]/)
+             quarter = int(4 * step[1] / step[2])
+             if (quarter != printed) { printf "%3d %%  %s\n", 25 * quarter, $1; fflush(); printed = quarter }
+             next
+         }
+         { print; fflush() }'
 }
+if [[ $backend != installed ]]; then
+    say "building gemmd ($backend backend)"
+    build
+fi
 
 mkdir -p "$run"
 if daemon_runs; then
@@ -161,21 +198,21 @@ if daemon_runs; then
 fi
 say "starting gemmd"
 : >"$run/gemmd.log"
-setsid build/bin/gemmd --listen "127.0.0.1:$port" --backend "$backend" \
-    </dev/null >"$run/gemmd.log" 2>&1 &
+options=(--listen "127.0.0.1:$port")
+[[ $backend == installed ]] || options+=(--backend "$backend")
+setsid "$gemmd" "${options[@]}" </dev/null >"$run/gemmd.log" 2>&1 &
 echo $! >"$run/gemmd.pid"
 started=yes
 
 address=
 ready=no
 for ((i = 0; i < 600; i++)); do
-    address=$(sed -n 's/.*"message":"listening on \(127\.0\.0\.1:[0-9]*\)".*/\1/p' "$run/gemmd.log")
+    address=$(address_in_log)
     if [[ -n $address ]] && curl -fsS -o /dev/null "http://$address/readyz" 2>/dev/null; then
         ready=yes
         break
     fi
-    # In the first moments the child may not have executed gemmd yet.
-    if ((i > 10)) && ! daemon_runs; then break; fi
+    kill -0 "$(cat "$run/gemmd.pid")" 2>/dev/null || break
     sleep 0.1
 done
 if [[ $ready == no ]]; then
@@ -208,7 +245,7 @@ next \
     "http://$address/" "dashboard, for a browser" \
     "curl http://$address/info" "devices, kernels and limits, as JSON" \
     "curl http://$address/metrics" "metrics for Prometheus" \
-    "build/bin/gemmctl --help" "multiply .npy and .safetensors files" \
+    "$gemmctl --help" "multiply .npy and .safetensors files" \
     "less README.md" "examples with curl, C and Python" \
     "tail -f $run/gemmd.log" "the log: one line for each request" \
     "kill \$(cat $run/gemmd.pid)" "stop the daemon; it answers accepted requests first"

@@ -30,7 +30,7 @@ Parts (all of the tier, in this order, if none is named; a part outside the firs
   msan         the Check programs that call no library under MemorySanitizer; needs clang
   fuzz         each harness of tests/fuzz with libFuzzer, for some seconds; needs clang
   deploy       packages, container image, Kubernetes manifests, alert rules, board and HAProxy of deploy/
-  quickstart   deploy/quickstart.sh in a fresh copy of the tree, twice
+  quickstart   deploy/quickstart.sh in a fresh copy of the tree, three times
 
 Everything that is built, installed from PyPI or written is in the folder build-tests.
 TEXT

@@ -1,13 +1,15 @@
 """Runs the documents for users: their shell, Python and C blocks, in their order, in one shell.
 
 The daemon is one of the test's own, so its address takes the place of 127.0.0.1:8080, and the folder
-that a document calls the source tree has a link `build` to the build under test.
+that a document calls the source tree has a link `build` to the build under test. Packages of Python come from the
+environment of the tests, and not from where `pip install` would fetch them.
 """
 
 import os
 import re
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
@@ -40,7 +42,7 @@ def script_of(found, attends):
         quoted = f"<<'END_OF_BLOCK'\n{text}END_OF_BLOCK"
         script.append(f"echo; echo '@ block {number}'")
         if language == "sh":
-            script.append(text)
+            script.append(re.sub(r"^pip install .*\n", "", text, flags=re.M))
         elif language == "python":
             script.append(f"python3 - {quoted}")
         elif language == "c":
@@ -59,8 +61,8 @@ def run_blocks(document, daemon, gemmd, folder):
                        any(kernel["op"] == "attention" for kernel in kernels))
     (folder / "build").symlink_to(gemmd.parent.parent)
     (folder / "scratch").mkdir()
-    environment = {**os.environ, "GEMMD_URL": f"http://{host}:{port}", "TMPDIR": str(folder / "scratch"),
-                   "PYTHONPATH": str(ROOT / "client/python/src"),
+    environment = {**os.environ, "TMPDIR": str(folder / "scratch"),
+                   "PYTHONPATH": f"{ROOT / 'client/python/src'}:{sysconfig.get_path('purelib')}",
                    "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     done = subprocess.run(["bash", "-c", script.replace("127.0.0.1:8080", f"{host}:{port}")], cwd=folder,
                           env=environment, capture_output=True, text=True, timeout=4 * PATIENCE_S,

@@ -215,9 +215,22 @@ part_quickstart() {
     git ls-files -z --cached --others --exclude-standard | tar -c --null -T - | tar -x -C "$tree"
     step "quickstart, first run" "$tree/deploy/quickstart.sh" --cpu --port 0
     step "quickstart leaves the daemon running" left_running
+    step "quickstart stops no daemon for a port that is taken" port_taken
     step "quickstart, second run, --once" "$tree/deploy/quickstart.sh" --cpu --port 0 --once
     step "quickstart --once leaves no daemon" nothing_left
+    step "quickstart --installed" env PATH="$tree/build/bin:$PATH" "$tree/deploy/quickstart.sh" --installed --port 0 --once
     rm -rf "$tree"
 }
 left_running() { kill -0 "$(cat "$tree/build/run/gemmd.pid")"; }
+# A daemon beside that of the first run has the port.
+port_taken() {
+    local log=$root/$out/port_taken.log taken status=1 other
+    "$tree/build/bin/gemmd" --backend cpu --listen 127.0.0.1:0 </dev/null >"$log" &
+    other=$!
+    while kill -0 "$other" && ! taken=$(grep -o 'listening on 127\.0\.0\.1:[0-9]*' "$log"); do sleep 0.1; done
+    "$tree/deploy/quickstart.sh" --cpu --port "${taken##*:}" 2>"$log" || status=0
+    grep "another program listens on port ${taken##*:}" "$log" && left_running || status=1
+    kill "$other" && wait "$other"
+    return "$status"
+}
 nothing_left() { [[ ! -e $tree/build/run/gemmd.pid ]]; }
