@@ -18,6 +18,7 @@
 #include "tests/bench/device.h"
 
 enum { SETS_MAX = 16, ROUNDS = 7, ALIGNMENT = 256, LAUNCHES_MAX = 200 };
+enum { LIST_MAX = 256, NAME_MAX_BYTES = 64 };
 static const double BLOCK_MS = 4;
 
 struct conv_bench {
@@ -233,38 +234,87 @@ static void warm_up(struct conv_bench *b)
     layer_close(&l);
 }
 
+/* Reads layers of one group, a line "images channels side filters taps stride padding" each, which
+ * becomes the layer's name. The number of layers; 0: the file cannot be read. */
+static unsigned read_list(const char *path, struct conv_layer layers[LIST_MAX],
+                          char names[LIST_MAX][NAME_MAX_BYTES])
+{
+    unsigned count = 0;
+    FILE *from = fopen(path, "r");
+    if (from == NULL) {
+        perror(path);
+        return 0;
+    }
+    while (count < LIST_MAX && fgets(names[count], NAME_MAX_BYTES, from) != NULL) {
+        unsigned long long v[7];
+        names[count][strcspn(names[count], "\n")] = '\0';
+        if (names[count][0] == '#')
+            continue;
+        if (sscanf(names[count], "%llu %llu %llu %llu %llu %llu %llu", &v[0], &v[1], &v[2], &v[3],
+                   &v[4], &v[5], &v[6]) != 7) {
+            fprintf(stderr, "%s: not a layer: %s\n", path, names[count]);
+            count = 0;
+            break;
+        }
+        layers[count] = (struct conv_layer){.name = names[count],
+                                            .batch = v[0],
+                                            .channels = v[1],
+                                            .side = v[2],
+                                            .filters = v[3],
+                                            .taps = v[4],
+                                            .groups = 1,
+                                            .stride = v[5],
+                                            .padding = v[6]};
+        count++;
+    }
+    fclose(from);
+    return count;
+}
+
+/* Times the layers with one type. False: a launch failed. */
+static bool measure_type(struct conv_bench *b, enum gemmd_dtype dtype,
+                         const struct conv_layer layers[], unsigned count)
+{
+    const struct conv_options *options = b->options;
+    char text[512];
+    snprintf(text, sizeof text,
+             "\n## Convolutions, %s, %s, gemmd " GEMMD_VERSION " (%s)\n\nTFLOP/s of every "
+             "kernel; `chosen` is what kernel=auto takes.\n\n| layer | chosen | ms | TFLOP/s | "
+             "best | all |\n|---|---|---|---|---|---|\n",
+             dtype_name(dtype), options->nchw ? "nchw" : "nhwc", gemmd_revision);
+    print_both(b, text);
+    bool done = true;
+    for (unsigned i = 0; i < count && done; i++) {
+        struct layer_bench l = {.layer = &layers[i],
+                                .problem = conv_layer_problem(&layers[i], dtype, options->nchw)};
+        if (seconds_now() > b->until ||
+            (options->layers != NULL && strstr(l.layer->name, options->layers) == NULL))
+            continue;
+        done = measure_layer(b, &l);
+    }
+    return done;
+}
+
 int bench_conv(const struct conv_options *options)
 {
-    static const enum gemmd_dtype dtypes[] = {GEMMD_BF16, GEMMD_F16};
+    static struct conv_layer listed[LIST_MAX];
+    static char names[LIST_MAX][NAME_MAX_BYTES];
     struct conv_bench b = {.options = options, .until = seconds_now() + options->seconds};
-    char text[512];
-    if (!conv_bench_open(&b))
+    const unsigned count =
+        options->list != NULL ? read_list(options->list, listed, names) : conv_layer_count;
+    char types[128];
+    if (count == 0 || !conv_bench_open(&b))
         return 1;
+    snprintf(types, sizeof types, "%s", options->dtypes);
     b.out = options->out != NULL ? fopen(options->out, "w") : NULL;
     warm_up(&b);
     bool done = true;
-    for (unsigned d = 0; d < sizeof dtypes / sizeof *dtypes; d++) {
-        if (strstr(options->dtypes, dtype_name(dtypes[d])) == NULL)
-            continue;
-        /* "f16" is in "bf16" too. */
-        if (dtypes[d] == GEMMD_F16 && strncmp(options->dtypes, "f16", 3) != 0 &&
-            strstr(options->dtypes, ",f16") == NULL)
-            continue;
-        snprintf(text, sizeof text,
-                 "\n## Convolutions, %s, %s, gemmd " GEMMD_VERSION " (%s)\n\nTFLOP/s of every "
-                 "kernel; `chosen` is what kernel=auto takes.\n\n| layer | chosen | ms | TFLOP/s | "
-                 "best | all |\n|---|---|---|---|---|---|\n",
-                 dtype_name(dtypes[d]), options->nchw ? "nchw" : "nhwc", gemmd_revision);
-        print_both(&b, text);
-        for (unsigned i = 0; i < conv_layer_count && done; i++) {
-            struct layer_bench l = {
-                .layer = &conv_layers[i],
-                .problem = conv_layer_problem(&conv_layers[i], dtypes[d], options->nchw)};
-            if (seconds_now() > b.until ||
-                (options->layers != NULL && strstr(l.layer->name, options->layers) == NULL))
-                continue;
-            done = measure_layer(&b, &l);
-        }
+    char *rest;
+    for (char *name = strtok_r(types, ",", &rest); name != NULL && done;
+         name = strtok_r(NULL, ",", &rest)) {
+        enum gemmd_dtype dtype;
+        done = dtype_from_name(name, &dtype) &&
+               measure_type(&b, dtype, options->list != NULL ? listed : conv_layers, count);
     }
     if (b.out != NULL)
         fclose(b.out);

@@ -1,5 +1,6 @@
 /* The layers: 24 convolutions of ResNet-50, ConvNeXt-T and a U-Net, then pointwise and depthwise
  * layers of the same networks and of MobileNet. */
+#include "proto/dtype.h"
 #include "tests/bench/conv.h"
 
 /* clang-format off */
@@ -47,7 +48,8 @@ struct conv_problem conv_layer_problem(const struct conv_layer *layer, enum gemm
 {
     struct conv_problem problem = {
         .dtype = dtype,
-        .out = dtype,
+        .out = dtype_default_out(dtype),
+        .precision = dtype == GEMMD_F32 ? GEMM_PRECISION_TF32 : GEMM_PRECISION_FULL,
         .alpha = 1,
         .shape = {.layout = nchw ? CONV_NCHW : CONV_NHWC,
                   .w_layout = nchw ? CONV_KCRS : CONV_KRSC,

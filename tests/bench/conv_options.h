@@ -8,7 +8,8 @@
 
 struct conv_options {
     double seconds;
-    const char *dtypes;  /* "bf16,f16" */
+    const char *dtypes;  /* of bf16, f16, i8, f32 (computed in tf32), with commas */
+    const char *list;    /* a file of layers, instead of those of networks; or NULL */
     const char *kernels; /* only those with this in their name, or NULL */
     const char *layers;  /* likewise */
     const char *out;

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Fits the constants of the model by which wgmma chooses its tiles to measured times.
+"""Fits the constants of the model by which wgmma and convolutions choose their tiles to measured times.
 
 Usage: tests/bench/fit_tiles.py [--held-out] [--rates FILE] [TABLE...]
 
-Each TABLE was written by `gemmd-bench kernels --list FILE`, which times every tile of a type on every shape of a
-list. Without a TABLE, the tables in tests/bench/results of the lists `check`, `cut`, `fit`, `more`, `odd` and `odd40`
-are taken. The script replaces the constants that it fits in FILE, which is kernels/cuda/sm90/gemm/rates.c without
+Each TABLE was written by `gemmd-bench kernels --list FILE` or `gemmd-bench conv --list FILE`, which time every tile of
+a type on every shape of a list. Without a TABLE, the tables in tests/bench/results of the lists `check`, `cut`, `fit`,
+`more`, `odd` and `odd40` are taken. The script replaces the constants that it fits in FILE, which is kernels/cuda/sm90/gemm/rates.c without
 --rates, and prints how far the choice is behind the best tile. A constant that the script does not fit stays as it is
 in FILE.
 
@@ -33,18 +33,25 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[2]
 LISTS = ("check", "cut", "fit", "more", "odd", "odd40")
 SOURCES = ("tests/bench/fit_tiles.c", "tests/bench/tile_name.c", "kernels/cuda/sm90/gemm/model.c",
-           "kernels/cuda/sm90/gemm/split_k.c", "kernels/cuda/sm90/grid.c", "proto/dtype.c", "proto/nearest.c")
+           "kernels/cuda/sm90/gemm/split_k.c", "kernels/cuda/sm90/grid.c",
+           "kernels/cuda/sm90/conv/estimate.c", "proto/dtype.c", "proto/nearest.c")
 
 # The files with the names of the tiles of a type. Tables may have older tiles too.
-KERNELS = ROOT / "kernels/cuda/sm90/gemm"
-RATES = KERNELS / "rates.c"
-TILES = {"bf16": "table_16bit.cuh", "f16": "table_16bit.cuh", "i8": "i8.cu", "f8_e4m3": "f8.cu", "tf32": "tf32.cu",
-         "tf32t": "tf32.cu"}
+KERNELS = ROOT / "kernels/cuda/sm90"
+RATES = KERNELS / "gemm/rates.c"
+TILES = {"bf16": "gemm/table_16bit.cuh", "f16": "gemm/table_16bit.cuh", "bf16_f32": "gemm/table_16bit.cuh",
+         "i8": "gemm/i8.cu", "f8_e4m3": "gemm/f8.cu", "tf32": "gemm/tf32.cu", "tf32t": "gemm/tf32.cu",
+         "f32": "gemm/f32.cu", "f32t": "gemm/f32.cu", "conv_bf16": "conv/conv.cuh", "conv_f16": "conv/conv.cuh",
+         "conv_i8": "conv/i8.cu", "conv_f32": "conv/tf32.cu"}
+# As conv.cuh has them: the bytes of k of a stage, and of an element.
+LINE_BYTES = 128
+TYPE_BYTES = {"bf16": 2, "f16": 2, "i8": 1, "f32": 4}
 
 # Where the search for a constant begins.
 START = {"launch_us": 1.5, "cluster_us": 1.5, "split_us": 4, "store_us": 3.5, "epilogue_us": 1.5, "tile_us": 0.5,
          "multiply_us": 0.6, "gaps": 0.4, "half_box": 1.1, "shared_bytes_per_us": 270e3, "l2_bytes_per_us": 15e6,
-         "dram_bytes_per_us": 3.3e6, "one_producer": 0.1, "far_share": 0.4, "empty_half": 0.5}
+         "dram_bytes_per_us": 3.3e6, "one_producer": 0.1, "far_share": 0.4, "empty_half": 0.5,
+         "patches": 1.5, "unaligned_a": 1.3}
 BASIC = ("store_us", "multiply_us", "shared_bytes_per_us", "l2_bytes_per_us", "dram_bytes_per_us")
 # The constants that are fitted for each kind of products: those that its tables tell apart.
 FITTED = {
@@ -53,6 +60,11 @@ FITTED = {
     "f8": ("launch_us", "cluster_us", *BASIC, "tile_us", "gaps"),
     "i8": ("launch_us", "cluster_us", *BASIC),
     "tf32": ("launch_us", "cluster_us", "split_us", *BASIC, "tile_us", "gaps", "far_share"),
+    "f32": ("launch_us", *BASIC, "gaps"),
+    "16_bit_to_32": ("launch_us", *BASIC, "tile_us", "gaps"),
+    "conv_16_bit": ("launch_us", "cluster_us", *BASIC, "tile_us", "unaligned_a", "patches"),
+    "conv_i8": ("launch_us", "cluster_us", *BASIC, "unaligned_a"),
+    "conv_tf32": ("launch_us", "cluster_us", *BASIC, "unaligned_a", "patches"),
     "tf32_swapped": ("launch_us", "cluster_us", "split_us", *BASIC, "empty_half"),
 }
 
@@ -90,6 +102,8 @@ def compiled(folder, rates):
     library.fit_cell_set.restype = ctypes.c_bool
     library.fit_cell_set.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_bool, *[ctypes.c_uint64] * 3,
                                      ctypes.c_char_p]
+    library.fit_cell_set_conv.restype = ctypes.c_bool
+    library.fit_cell_set_conv.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_uint64 * 7, ctypes.c_char_p]
     library.fit_rates_of.restype = ctypes.c_void_p
     library.fit_rates_of.argtypes = [ctypes.c_void_p]
     library.fit_estimate.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p, ctypes.c_void_p]
@@ -124,6 +138,33 @@ def read_table(path):
             ratios = {tile: float(cell) / 100 for tile, cell in zip(tiles, cells[1:]) if cell and float(cell) > 0}
             yield kind, epilogue, shape, {tile: library_us / (ratio if tile == fastest else of)
                                           for tile, of in ratios.items()}
+
+
+def may_merge_taps(kind, layer):
+    """Whether `implicit` may merge the taps of a filter (kernels/cuda/conv/implicit.c), which makes another product."""
+    _, channels, _, _, taps, _, padding = layer
+    line_bytes = channels * TYPE_BYTES[kind]
+    return line_bytes < LINE_BYTES or (taps > 1 and padding == 0 and line_bytes % LINE_BYTES != 0)
+
+
+def read_conv_table(path):
+    """For each layer of a table of convolutions: the type, the layer, and the time of each tile in microseconds.
+    Layers whose taps may be merged are left out."""
+    kind = None
+    for line in Path(path).read_text().splitlines():
+        if heading := re.match(r"## Convolutions, ([^,]+),", line):
+            kind = heading[1]
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if line.startswith("|") and re.match(r"(\d+ ){6}\d+$", cells[0]):
+            layer = tuple(int(size) for size in cells[0].split())
+            if may_merge_taps(kind, layer):
+                continue
+            words = cells[5].split()
+            images, channels, side, filters, taps, stride, padding = layer
+            out = (side + 2 * padding - taps) // stride + 1
+            flops = 2 * images * out * out * filters * channels * taps * taps
+            yield kind, layer, {name.partition("_")[2]: flops / (float(rate) * 1e6)
+                                for name, rate in zip(words[::2], words[1::2]) if re.search(r"_\d+x", name)}
 
 
 class Times:
@@ -167,19 +208,26 @@ def tiles_of(kind):
     return set(re.findall(r'_(\d+x\d+\w*)"', (KERNELS / TILES[kind]).read_text())) if kind in TILES else set()
 
 
+def cells_of(model, path):
+    """For each row of a table: the cells of the model with the time of each, in tiles that there are."""
+    cell = ctypes.create_string_buffer(model.fit_cell_bytes())
+    for kind, layer, times in read_conv_table(path):
+        sizes = (ctypes.c_uint64 * len(layer))(*layer)
+        yield [(cell.raw, us) for tile, us in times.items()
+               if tile in tiles_of(f"conv_{kind}") and model.fit_cell_set_conv(cell, kind.encode(), sizes, tile.encode())]
+    for kind, epilogue, shape, times in read_table(path):
+        yield [(cell.raw, us) for tile, us in times.items()
+               if tile in tiles_of(kind) and model.fit_cell_set(cell, kind.encode(), epilogue, *shape, tile.encode())]
+
+
 def measured(model, paths):
     """The times of all tables, for each kind of products that is fitted."""
     kinds = {ctypes.addressof(ctypes.c_double.in_dll(model, f"sm90_rates_{name}")): name for name in FITTED}
     rows = {name: [] for name in FITTED}
-    cell = ctypes.create_string_buffer(model.fit_cell_bytes())
     for path in paths:
-        for kind, epilogue, shape, times in read_table(path):
-            row, name, tiles = [], None, tiles_of(kind)
-            for tile in (tile for tile in times if tile in tiles):
-                if model.fit_cell_set(cell, kind.encode(), epilogue, *shape, tile.encode()):
-                    row.append((cell.raw, times[tile]))
-                    name = kinds.get(model.fit_rates_of(cell))
-            if len(row) > 1 and name is not None:
+        for row in cells_of(model, path):
+            name = kinds.get(model.fit_rates_of(row[0][0])) if len(row) > 1 else None
+            if name is not None:
                 rows[name].append(row)
     return {name: Times(model, some) for name, some in rows.items() if some}
 
@@ -262,7 +310,7 @@ def main():
     parser.add_argument("tables", nargs="*", type=Path)
     options = parser.parse_args()
     paths = options.tables or sorted(path for name in LISTS
-                                     for path in (ROOT / "tests/bench/results").glob(f"kernels-*-{name}-*.md"))
+                                     for path in (ROOT / "tests/bench/results").glob(f"*-{name}-h100-*.md"))
     text = options.rates.read_text()
     with tempfile.TemporaryDirectory() as folder:
         model = compiled(folder, options.rates)

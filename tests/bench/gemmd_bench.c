@@ -24,9 +24,12 @@ static void usage(FILE *to)
         "attention: checks and times every attention kernel (--dtype: bf16, f16; --shapes: cells\n"
         "with one of these parts in their name, such as S77,S512; --variants, --seconds,\n"
         "--check-only, --out).\n"
-        "conv: times every convolution kernel on layers of networks (--dtype: bf16, f16; "
-        "--shapes:\n"
-        "layers with that in their name; --nchw; --variants, --seconds, --out).\n"
+        "conv: times every convolution kernel on layers of networks (--dtype: bf16, f16, i8, "
+        "f32;\n"
+        "--shapes: layers with that in their name; --list: layers of a file, a line\n"
+        "\"images channels side filters taps stride padding\" each; --nchw; --variants, "
+        "--seconds,\n"
+        "--out).\n"
         "reduce, softmax: bytes a second of every kernel, for lengths of 128 to 131072 "
         "(--variants:\n"
         "the kernel of that name, --seconds, --out).\n"
@@ -46,7 +49,8 @@ static void usage(FILE *to)
         "devices: what all GPUs of the host, their buses and their links allow next to one GPU\n"
         "(--out).\n"
         "  --dtype LIST      of bf16, f16, i8, f8_e4m3, tf32, tf32t (B stored [n, k]), f32,\n"
-        "                    f32t (B stored [n, k]; default bf16)\n"
+        "                    f32t (B stored [n, k]), bf16_f32, f16_f32 (results of f32; default\n"
+        "                    bf16)\n"
         "  --shapes LIST     MxNxK,... instead of the built-in list\n"
         "  --list FILE       shapes, a line \"m n k\" each, instead of the built-in list\n"
         "  --variants TEXT   only kernels with TEXT in their name\n"
@@ -201,6 +205,7 @@ int main(int argc, char **argv)
             .dtypes = options.dtypes != NULL ? options.dtypes : "bf16,f16",
             .kernels = options.variants,
             .layers = options.shapes,
+            .list = options.list,
             .out = options.out,
             .nchw = nchw,
         };

@@ -119,19 +119,23 @@ static void run_type(const struct bench_run *run)
 bool bench_type(const char *name, struct bench_run *run)
 {
     const bool tf32t = strcmp(name, "tf32t") == 0, f32t = strcmp(name, "f32t") == 0;
+    const char *to_f32 = strstr(name, "_f32"); /* after a 16-bit type */
+    char type[8];
     run->name = name;
     if (tf32t || strcmp(name, "tf32") == 0) {
         run->dtype = GEMMD_F32;
         run->precision = GEMM_PRECISION_TF32;
     } else if (f32t) {
         run->dtype = GEMMD_F32;
-    } else if (!dtype_from_name(name, &run->dtype)) {
-        return false;
+    } else {
+        snprintf(type, sizeof type, "%.*s", (int)(to_f32 != NULL ? to_f32 - name : 8), name);
+        if (!dtype_from_name(type, &run->dtype))
+            return false;
     }
     if (run->dtype == GEMMD_F8_E4M3) {
         run->precision = GEMM_PRECISION_F8;
     }
-    run->out = dtype_default_out(run->dtype);
+    run->out = to_f32 != NULL ? GEMMD_F32 : dtype_default_out(run->dtype);
     run->transb = dtype_size(run->dtype) == 1 || tf32t || f32t;
     return true;
 }

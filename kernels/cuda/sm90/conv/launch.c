@@ -15,7 +15,6 @@
 
 /* TMA's limits on the box of im2col copies, on the offsets in it, and on strides. */
 enum { CORNER_MIN = -128, CORNER_MAX = 127, OFFSET_MAX = 255, STRIDE_MAX = 8 };
-enum { LINE_BYTES = 128 }; /* of one row of a stage */
 
 cudaError_t sm90_conv_device_open(struct sm90_conv_device *device)
 {
@@ -75,8 +74,8 @@ bool sm90_conv_takes(const struct sm90_conv *c)
         c->filters > limit - 512 || c->channels > limit || c->taps_h * c->taps_w > limit ||
         c->height > limit || c->width > limit)
         return false;
-    const uint64_t steps =
-        size_blocks(c->channels * dtype_size(c->dtype), LINE_BYTES) * c->taps_h * c->taps_w;
+    const uint64_t steps = size_blocks(c->channels * dtype_size(c->dtype), SM90_CONV_LINE_BYTES) *
+                           c->taps_h * c->taps_w;
     return steps <= limit && c->images * pixels <= limit - 512 &&
            size_blocks(c->images * pixels, 64) * size_blocks(c->filters, 64) <= limit &&
            is_aligned(c->x_pixel, c->dtype) && is_aligned(c->x_row, c->dtype) &&
@@ -87,48 +86,14 @@ bool sm90_conv_takes(const struct sm90_conv *c)
            fits_box(c->width, c->pad_left, c->out_width, c->stride_w, c->taps_w, c->dilation_w);
 }
 
-/* The convolution as the product that the kernels compute, without pointers. */
-static struct gemm_problem as_product(const struct sm90_conv *c)
-{
-    const uint64_t line = LINE_BYTES / dtype_size(c->dtype);
-    const uint64_t k = size_blocks(c->channels, line) * line * c->taps_h * c->taps_w;
-    return (struct gemm_problem){
-        .dtype = c->dtype,
-        .out = c->out,
-        .precision = c->dtype == GEMMD_F32 ? GEMM_PRECISION_TF32 : GEMM_PRECISION_FULL,
-        .act = c->act,
-        .transb = true,
-        .m = c->images * c->out_height * c->out_width,
-        .n = c->filters,
-        .k = k,
-        .batch = 1,
-        .alpha = c->alpha,
-        .bias = c->bias,
-        .lda = c->x_pixel,
-        .ldb = k,
-        .ldc = c->ldy,
-    };
-}
-
-/* The elements of X that the filters read: without the pixels that strides skip, and with each
- * pixel that several taps read counted once. */
-static double elements_of_x(const struct sm90_conv *c)
-{
-    const double rows = fmin((double)c->height, (double)(c->out_height * c->taps_h));
-    const double columns = fmin((double)c->width, (double)(c->out_width * c->taps_w));
-    const double channels = fmin((double)c->channels, (double)c->x_pixel);
-    return (double)c->images * rows * columns * channels;
-}
-
 const struct sm90_kernel *sm90_conv_choose(const struct sm90_conv *c, const struct sm90_card *card)
 {
-    const struct gemm_problem product = as_product(c);
-    const double operands = elements_of_x(c) + (double)product.n * (double)product.k;
+    const struct sm90_rates *rates = sm90_conv_rates(c->dtype);
     const struct sm90_kernel *best = NULL;
     double best_us = INFINITY;
     for (const struct sm90_kernel *k = sm90_conv_kernels(c->dtype); k != NULL && k->name != NULL;
          k++) {
-        const double us = sm90_conv_estimate_us(k, &product, card, operands);
+        const double us = sm90_conv_estimate_us(k, c, rates, card);
         if (us < best_us) {
             best = k;
             best_us = us;
@@ -191,7 +156,7 @@ static cudaError_t encode_y(const struct sm90_device *device, const struct sm90_
         .dims = {c->filters, m, 1},
         .stride_bytes = {c->ldy * size, c->ldy * size},
         /* The box that a warp stores at once. */
-        .box = {(uint32_t)(LINE_BYTES / size), 16, 1},
+        .box = {(uint32_t)(SM90_CONV_LINE_BYTES / size), 16, 1},
         .swizzle = CU_TENSOR_MAP_SWIZZLE_128B,
     };
     return tensor_map_encode(device, &view, map);
@@ -213,10 +178,10 @@ static cudaError_t encode_maps(const struct sm90_device *device,
     const uint32_t y_lines = kernel->tile_n / kernel->cluster_m;
     const uint32_t x_last = lines_of_last(a->m, kernel->tile_m, kernel->cluster_n);
     const uint32_t y_last = lines_of_last(a->n, kernel->tile_n, kernel->cluster_m);
-    a->x_bytes = kernel->tile_m * LINE_BYTES;
-    a->y_bytes = kernel->tile_n * LINE_BYTES;
-    a->x_end_bytes = x_last * kernel->cluster_n * LINE_BYTES;
-    a->y_end_bytes = y_last * kernel->cluster_m * LINE_BYTES;
+    a->x_bytes = kernel->tile_m * SM90_CONV_LINE_BYTES;
+    a->y_bytes = kernel->tile_n * SM90_CONV_LINE_BYTES;
+    a->x_end_bytes = x_last * kernel->cluster_n * SM90_CONV_LINE_BYTES;
+    a->y_end_bytes = y_last * kernel->cluster_m * SM90_CONV_LINE_BYTES;
     cudaError_t error = encode_x(conv_device, c, kernel->tile_k, x_lines, &a->x);
     if (error == cudaSuccess)
         error = encode_x(conv_device, c, kernel->tile_k, x_last, &a->x_end);
@@ -234,7 +199,7 @@ cudaError_t sm90_conv_prepare(const struct sm90_device *device,
                               const struct sm90_kernel *kernel, const struct sm90_conv *c,
                               struct sm90_conv_launch *launch)
 {
-    const struct gemm_problem product = as_product(c);
+    const struct gemm_problem product = sm90_conv_product(c);
     memset(launch, 0, sizeof *launch);
     struct sm90_conv_arguments *arguments = &launch->arguments;
     struct sm90_arguments *a = &arguments->product;

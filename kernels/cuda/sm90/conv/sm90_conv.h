@@ -36,6 +36,8 @@ struct sm90_conv_device {
 }
 #else
 
+enum { SM90_CONV_LINE_BYTES = 128 }; /* of k in a stage, for one pixel or one filter */
+
 /* A convolution as the kernels compute it. Distances are in elements, and their bytes are multiples
  * of 16. The tensors start at multiples of 16 bytes. */
 struct sm90_conv {

@@ -13,14 +13,15 @@
  * memory. */
 static const double FEW_ROWS_LAUNCH_US = 1.42, FEW_ROWS_BYTES_PER_US = 2.78e6;
 /* For each fused kernel (gemm_fused.cuh) the time of a step of k: us + row_us for each row of the
- * tile that exists, and min_us at least. */
-static const struct {
+ * tile that exists, and min_us at least; and the time to store the last tile, and for each block
+ * that another one follows (kernels/experiments/f32.md). */
+static const struct fused_times {
     uint32_t tile_m, tile_n;
-    double us, min_us, row_us;
-} FUSED_STEPS[] = {
-    {64, 32, 0.265, 0.282, 0.0025},
-    {16, 64, 0.327, 0.327, 0.0016},
-    {64, 64, 0.472, 0.472, 0.0017},
+    double us, min_us, row_us, store_us, next_us;
+} FUSED_TIMES[] = {
+    {64, 32, 0.265, 0.282, 0.0025, 1.75, 2.55},
+    {16, 64, 0.327, 0.327, 0.0016, 1.99, 1.75},
+    {64, 64, 0.472, 0.472, 0.0017, 2.57, 2.97},
 };
 /* For each streamed kernel (gemm_streamed.cuh) the blocks that share a multiprocessor, and the time
  * of a step of k for one block alone, at least, and for each of several. */
@@ -51,19 +52,12 @@ static double few_rows_rate(const struct sm90_card *card)
 
 /* The time of one step of k of a fused kernel in `blocks` blocks at once, for tiles of which `rows`
  * rows exist. */
-static double fused_step_us(const struct sm90_kernel *kernel, const struct sm90_card *card,
-                            double rows, double blocks)
+static double fused_step_us(const struct sm90_kernel *kernel, const struct fused_times *times,
+                            const struct sm90_card *card, double rows, double blocks)
 {
     const double bytes = (double)kernel->tile_n * kernel->tile_k * sizeof(float) * blocks;
-    double us = bytes / few_rows_rate(card);
-    for (size_t i = 0; i < sizeof FUSED_STEPS / sizeof *FUSED_STEPS; i++) {
-        if (FUSED_STEPS[i].tile_m == kernel->tile_m && FUSED_STEPS[i].tile_n == kernel->tile_n) {
-            const double row_us = FUSED_STEPS[i].row_us;
-            us = fmax(us + row_us * (rows - 1),
-                      fmax(FUSED_STEPS[i].min_us, FUSED_STEPS[i].us + row_us * rows));
-        }
-    }
-    return us;
+    return fmax(bytes / few_rows_rate(card) + times->row_us * (rows - 1),
+                fmax(times->min_us, times->us + times->row_us * rows));
 }
 
 /* The time of a kernel for one row, which computes one tile in each block. */
@@ -112,17 +106,20 @@ static double streamed_us(const struct sm90_kernel *kernel, const struct gemm_pr
 static double fused_us(const struct sm90_kernel *kernel, const struct gemm_problem *p,
                        const struct sm90_card *card)
 {
+    const struct fused_times *times = FUSED_TIMES;
+    while (times->tile_m != kernel->tile_m || times->tile_n != kernel->tile_n)
+        times++;
     const uint32_t multiprocessors = card->multiprocessors;
     const uint64_t tiles =
         size_blocks(p->m, kernel->tile_m) * size_blocks(p->n, kernel->tile_n) * p->batch;
     const uint64_t waves = tiles / multiprocessors, rest = tiles % multiprocessors;
     const double rows = (double)(p->m < kernel->tile_m ? p->m : kernel->tile_m);
     const double steps = (double)size_blocks(p->k, kernel->tile_k);
-    double us = FEW_ROWS_LAUNCH_US +
-                (double)waves * steps * fused_step_us(kernel, card, rows, multiprocessors);
-    if (rest > 0) {
-        us += steps * fused_step_us(kernel, card, rows, (double)rest);
-    }
+    double us = FEW_ROWS_LAUNCH_US + times->store_us +
+                (double)((tiles - 1) / multiprocessors) * times->next_us +
+                (double)waves * steps * fused_step_us(kernel, times, card, rows, multiprocessors);
+    if (rest > 0)
+        us += steps * fused_step_us(kernel, times, card, rows, (double)rest);
     return us;
 }
 

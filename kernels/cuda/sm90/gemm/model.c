@@ -16,7 +16,7 @@ enum { IDLE_OF = 11 };
 
 /* The rate at which f32 operands are decomposed into parts (move/parts.cu), in bytes read and
  * written. Measured at commit a813962. */
-static const double PARTS_BYTES_PER_US = 2.5e6;
+static const double PARTS_BYTES_PER_US = 2.5e6, PARTS_ELEMENT_BYTES = 3 * 2;
 /* Added to store_us for results of 32 bits, for a tile of 128 x 256. */
 static const double STORE_32_US = 1.43;
 /* The part of multiplying that adds to the time of a step although something else takes longer. The
@@ -88,8 +88,9 @@ static double step_us(const struct sm90_kernel *kernel, const struct gemm_proble
                       double new_bytes)
 {
     const double parts = in_parts(p) ? 1.5 : 1, products = in_parts(p) ? 3 : 1;
-    const double x =
-        parts * 128 * lines(kernel->tile_m, p->m) * if_unaligned(p->lda, p->dtype, r->unaligned_a);
+    const double x = parts * 128 * lines(kernel->tile_m, p->m) *
+                     if_unaligned(p->lda, p->dtype, r->unaligned_a) *
+                     (r->patches > 0 ? r->patches : 1);
     const double y = parts * 128 * lines(columns_copied(kernel, p), p->n) *
                      if_unaligned(p->ldb, p->dtype, r->unaligned_b);
     const double gaps = kernel->consumers == 1 ? 1 + r->gaps : 1;
@@ -138,6 +139,11 @@ static struct sm90_kernel for_halves(const struct sm90_kernel *kernel)
     return half;
 }
 
+double sm90_decompose_us(const struct gemm_problem *p, double operands)
+{
+    return in_parts(p) ? operands * (sizeof(float) + PARTS_ELEMENT_BYTES) / PARTS_BYTES_PER_US : 0;
+}
+
 double sm90_model_us(const struct sm90_kernel *kernel, const struct gemm_problem *p,
                      const struct sm90_rates *r, const struct sm90_card *card, double operands)
 {
@@ -154,7 +160,7 @@ double sm90_model_us(const struct sm90_kernel *kernel, const struct gemm_problem
     const uint64_t waves = halves > 0 ? size_blocks(tiles, blocks) : tiles / blocks;
     const uint64_t rest = halves > 0 ? 0 : tiles % blocks;
     const double steps = (double)size_blocks(size_blocks(p->k, kernel->tile_k), sharing);
-    const double element_bytes = in_parts(p) ? 3 * 2 : dtype_size(p->dtype);
+    const double element_bytes = in_parts(p) ? PARTS_ELEMENT_BYTES : dtype_size(p->dtype);
     const double new_bytes = operands * element_bytes / (work * steps);
     const double tile_us = steps * step_us(kernel, p, r, card, (double)blocks, new_bytes);
     const double stored_us = finish_us(kernel, p, r);
@@ -176,7 +182,5 @@ double sm90_model_us(const struct sm90_kernel *kernel, const struct gemm_problem
         us += r->cluster_us;
     if (kernel->split)
         us += (double)(waves + (rest > 0)) * r->split_us;
-    if (in_parts(p))
-        us += operands * (sizeof(float) + element_bytes) / PARTS_BYTES_PER_US;
-    return us;
+    return us + sm90_decompose_us(p, operands);
 }

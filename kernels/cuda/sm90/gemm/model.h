@@ -48,15 +48,17 @@ struct sm90_rates {
     /* The part by which a step takes longer if two blocks share A, and the half of one of them lies
      * outside of A in all rows of tiles. */
     double empty_half;
+    double patches; /* the factor by which copying A takes longer because A is patches of images */
     /* The factors by which reading A and B takes longer if rows do not start at multiples of 128
      * bytes. */
     double unaligned_a, unaligned_b;
 };
 
 extern const struct sm90_rates sm90_rates_16_bit, sm90_rates_16_bit_chunks, sm90_rates_f8,
-    sm90_rates_i8, sm90_rates_tf32, sm90_rates_tf32_swapped, sm90_rates_others;
+    sm90_rates_i8, sm90_rates_tf32, sm90_rates_tf32_swapped, sm90_rates_f32,
+    sm90_rates_16_bit_to_32, sm90_rates_conv_16_bit, sm90_rates_conv_i8, sm90_rates_conv_tf32;
 
-/* The constants for a product. Pure. */
+/* The constants for a product, not for a convolution. Pure. */
 const struct sm90_rates *sm90_rates_for(const struct gemm_problem *problem);
 
 /* The time in microseconds of a kernel that computes tiles with wgmma, thus not of the kernels of
@@ -64,5 +66,9 @@ const struct sm90_rates *sm90_rates_for(const struct gemm_problem *problem);
  * in parts the time includes the decomposition. Pure; pointers are ignored. */
 double sm90_model_us(const struct sm90_kernel *kernel, const struct gemm_problem *problem,
                      const struct sm90_rates *rates, const struct sm90_card *card, double operands);
+
+/* The time in microseconds to decompose the operands of f32 in parts; 0 for other products. Pure;
+ * pointers are ignored. */
+double sm90_decompose_us(const struct gemm_problem *problem, double operands);
 
 #endif

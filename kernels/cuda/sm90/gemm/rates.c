@@ -100,18 +100,75 @@ const struct sm90_rates sm90_rates_tf32_swapped = {
     .unaligned_b = 1.6,
 };
 
-/* For results of 32 bits of 16-bit types, and for f32 in parts. */
-const struct sm90_rates sm90_rates_others = {
-    .launch_us = 1.74,
-    .store_us = 2.58,
+/* For f32 in parts. */
+const struct sm90_rates sm90_rates_f32 = {
+    .launch_us = 2.5,
+    .store_us = 2.55,
     .epilogue_us = 1,
-    .tile_us = 0.249,
-    .multiply_us = 0.448,
-    .gaps = 0.456,
-    .shared_bytes_per_us = 352e3,
-    .l2_bytes_per_us = 14e6,
-    .dram_bytes_per_us = 3.77e6,
+    .multiply_us = 0.41,
+    .gaps = 0.0715,
+    .shared_bytes_per_us = 1.04e6,
+    .l2_bytes_per_us = 9.72e6,
+    .dram_bytes_per_us = 3.41e6,
     .unaligned_a = 1,
+    .unaligned_b = 1,
+};
+
+/* For results of 32 bits of 16-bit types, whose kernels promote their sums (gemm.cuh). */
+const struct sm90_rates sm90_rates_16_bit_to_32 = {
+    .launch_us = 2.33,
+    .store_us = 1.31,
+    .epilogue_us = 1,
+    .tile_us = 0.113,
+    .multiply_us = 0.458,
+    .gaps = 0.355,
+    .shared_bytes_per_us = 521e3,
+    .l2_bytes_per_us = 13.5e6,
+    .dram_bytes_per_us = 4.27e6,
+    .unaligned_a = 1,
+    .unaligned_b = 1,
+};
+
+/* For convolutions (kernels/cuda/sm90/conv). */
+const struct sm90_rates sm90_rates_conv_16_bit = {
+    .launch_us = 2.48,
+    .cluster_us = 1.64,
+    .store_us = 2.79,
+    .epilogue_us = 1,
+    .tile_us = 3.35e-05,
+    .multiply_us = 0.298,
+    .shared_bytes_per_us = 491e3,
+    .l2_bytes_per_us = 16e6,
+    .dram_bytes_per_us = 1.84e6,
+    .patches = 1.76,
+    .unaligned_a = 1.57,
+    .unaligned_b = 1,
+};
+
+const struct sm90_rates sm90_rates_conv_i8 = {
+    .launch_us = 2.81,
+    .cluster_us = 1.13,
+    .store_us = 1.67,
+    .epilogue_us = 1,
+    .multiply_us = 0.531,
+    .shared_bytes_per_us = 431e3,
+    .l2_bytes_per_us = 13.1e6,
+    .dram_bytes_per_us = 7.98e6,
+    .unaligned_a = 3.12,
+    .unaligned_b = 1,
+};
+
+const struct sm90_rates sm90_rates_conv_tf32 = {
+    .launch_us = 2.5,
+    .cluster_us = 3.05,
+    .store_us = 7.92e-05,
+    .epilogue_us = 1,
+    .multiply_us = 0.456,
+    .shared_bytes_per_us = 317e3,
+    .l2_bytes_per_us = 22e6,
+    .dram_bytes_per_us = 2.39e6,
+    .patches = 2.57,
+    .unaligned_a = 1.48,
     .unaligned_b = 1,
 };
 
@@ -123,9 +180,9 @@ const struct sm90_rates *sm90_rates_for(const struct gemm_problem *p)
         return &sm90_rates_i8;
     if (p->dtype == GEMMD_F8_E4M3 || (p->dtype == GEMMD_F16 && p->scales != GEMM_SCALES_NONE))
         return &sm90_rates_f8;
-    /* Kernels of 16-bit types with results of 32 bits promote their sums (gemm.cuh), which takes
-     * time that sm90_rates_16_bit does not contain. */
-    if (dtype_size(p->dtype) != 2 || dtype_size(p->out) != 2)
-        return &sm90_rates_others;
+    if (p->dtype == GEMMD_F32)
+        return &sm90_rates_f32;
+    if (dtype_size(p->out) != 2)
+        return &sm90_rates_16_bit_to_32;
     return split_k_chunks(p) > 1 ? &sm90_rates_16_bit_chunks : &sm90_rates_16_bit;
 }
