@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "proto/decimal.h"
+#include "proto/number.h"
 #include "proto/utf8.h"
 
 void json_text_start(struct json_text *json, char *out, uint64_t capacity)

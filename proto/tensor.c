@@ -3,8 +3,8 @@
 #include <string.h>
 #include <strings.h>
 
-#include "proto/decimal.h"
 #include "proto/dtype.h"
+#include "proto/number.h"
 #include "proto/size.h"
 
 static const struct {

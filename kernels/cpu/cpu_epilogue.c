@@ -182,10 +182,3 @@ void epilogue_row(const struct gemm_problem *problem, uint64_t index, uint64_t r
         convert_narrow(problem->out, &x, c + done * size, now);
     }
 }
-
-bool epilogue_is_identity(const struct gemm_problem *problem)
-{
-    return problem->out == dtype_accumulator(problem->dtype) && problem->alpha == 1 &&
-           problem->beta == 0 && problem->bias == NULL && problem->act == GEMM_ACT_NONE &&
-           problem->scales != GEMM_SCALES_ROWCOL;
-}

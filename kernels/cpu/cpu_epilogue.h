@@ -7,6 +7,7 @@
 #define KERNELS_CPU_CPU_EPILOGUE_H
 
 #include "kernels/gemm.h"
+#include "proto/dtype.h"
 
 /* Computes `count` elements of one row of C, from `column` on, of problem `index` of the batch.
  * `sums` has the type dtype_accumulator(problem->dtype). The sums may be at the place of the
@@ -15,6 +16,11 @@ void epilogue_row(const struct gemm_problem *problem, uint64_t index, uint64_t r
                   uint64_t count, const void *sums);
 
 /* Whether the epilogue changes nothing, so that sums that a kernel wrote to C are the result. */
-bool epilogue_is_identity(const struct gemm_problem *problem);
+static inline bool epilogue_is_identity(const struct gemm_problem *problem)
+{
+    return problem->out == dtype_accumulator(problem->dtype) && problem->alpha == 1 &&
+           problem->beta == 0 && problem->bias == NULL && problem->act == GEMM_ACT_NONE &&
+           problem->scales != GEMM_SCALES_ROWCOL;
+}
 
 #endif

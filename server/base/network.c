@@ -91,11 +91,6 @@ bool networks_read(struct networks *networks, const char *text, const char **wro
     }
 }
 
-bool networks_are_none(const struct networks *networks)
-{
-    return networks->count == 0 && !networks->has_unix;
-}
-
 bool networks_have_address(const struct networks *networks, const struct in6_addr *address)
 {
     for (uint32_t i = 0; i < networks->count; i++) {

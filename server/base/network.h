@@ -28,7 +28,10 @@ struct networks {
 bool networks_read(struct networks *networks, const char *text, const char **wrong, size_t *length);
 
 /* Whether the list is empty. */
-bool networks_are_none(const struct networks *networks);
+static inline bool networks_are_none(const struct networks *networks)
+{
+    return networks->count == 0 && !networks->has_unix;
+}
 /* Whether the list has the address of a peer. */
 bool networks_have(const struct networks *networks, const struct sockaddr *address);
 bool networks_have_address(const struct networks *networks, const struct in6_addr *address);

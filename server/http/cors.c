@@ -21,22 +21,19 @@ static bool is_listed(const char *origins, const char *origin)
 /* Returns the origin of the request if --allow-origin has it, else NULL. */
 static const char *allowed_origin(const struct request *request)
 {
-    const char *origins = request->config->allow_origin;
-    const char *origin = origins == NULL ? NULL : request_header(request, "Origin");
-    return origin != NULL && is_listed(origins, origin) ? origin : NULL;
+    const char *origin = request_header(request, "Origin");
+    return origin != NULL && is_listed(request->config->allow_origin, origin) ? origin : NULL;
 }
 
 bool cors_is_preflight(const struct request *request, const char *method)
 {
-    return request->config->allow_origin != NULL && strcmp(method, "OPTIONS") == 0 &&
+    return strcmp(method, "OPTIONS") == 0 &&
            request_header(request, "Access-Control-Request-Method") != NULL &&
            allowed_origin(request) != NULL;
 }
 
 bool cors_add_headers(const struct request *request, struct MHD_Response *response)
 {
-    if (request->config->allow_origin == NULL)
-        return true;
     const char *origin = allowed_origin(request);
     if (MHD_add_response_header(response, "Vary", "Origin") != MHD_YES)
         return false;

@@ -7,7 +7,7 @@
  * OPTIONS, and without a token, whether it may send the request (preflight). The daemon has no
  * cookies and never allows credentials that a browser adds by itself.
  *
- * All functions run on the request's I/O thread.
+ * All functions run on the request's I/O thread, and only with --allow-origin.
  */
 #ifndef SERVER_HTTP_CORS_H
 #define SERVER_HTTP_CORS_H
@@ -20,8 +20,8 @@ struct request;
 /* Whether the request is a preflight of an origin of --allow-origin. */
 bool cors_is_preflight(const struct request *request, const char *method);
 
-/* Adds the fields that let a page of an origin of --allow-origin read the answer. Does nothing
- * without --allow-origin. Returns false if memory ran out. */
+/* Adds the fields that let a page of an origin of --allow-origin read the answer. Returns false if
+ * memory ran out. */
 bool cors_add_headers(const struct request *request, struct MHD_Response *response);
 
 #endif

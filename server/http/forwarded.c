@@ -135,8 +135,7 @@ enum gemmd_error forwarded_enter(struct request *request)
     struct forwarded forwarded = {.trusted = trusted,
                                   .is_rfc7239 = request->config->forwarded_header ==
                                                 CONFIG_FORWARDED_RFC7239};
-    if (networks_are_none(trusted) ||
-        !networks_have(trusted, (const struct sockaddr *)&connection->peer_address))
+    if (!networks_have(trusted, (const struct sockaddr *)&connection->peer_address))
         return GEMMD_OK;
     MHD_get_connection_values(request->mhd, MHD_HEADER_KIND, read_line, &forwarded);
     if (!forwarded.found)
@@ -153,7 +152,6 @@ enum gemmd_error forwarded_enter(struct request *request)
 
 void forwarded_leave(struct request *request)
 {
-    if (request->client_counted)
-        peer_counts_remove(request->server->peers, (const struct sockaddr *)&request->client);
+    peer_counts_remove(request->server->peers, (const struct sockaddr *)&request->client);
     request->client_counted = false;
 }

@@ -36,10 +36,10 @@ void forwarded_read(struct forwarded *forwarded, const char *value);
 
 /* Finds the client of a request, and counts the request as one of the client's connections. If
  * --max-connections-per-address is reached, sets request->fault and returns GEMMD_ERR_QUEUE_FULL.
- * Does nothing for a request that did not come from a trusted proxy. On the request's I/O thread,
- * at its headers. */
+ * Does nothing for a request that did not come from a trusted proxy. Called only if proxies are
+ * trusted. On the request's I/O thread, at its headers. */
 enum gemmd_error forwarded_enter(struct request *request);
-/* Ends what forwarded_enter has counted. */
+/* Ends what forwarded_enter has counted; called only if request->client_counted is set. */
 void forwarded_leave(struct request *request);
 
 #endif

@@ -296,7 +296,8 @@ static void request_take_headers(struct request *request, const struct request_l
 {
     list_remove(&request->in_heads);
     copy_cut(request->method, sizeof request->method, line->method);
-    if (guard_headers(request, line) != GEMMD_OK || forwarded_enter(request) != GEMMD_OK)
+    if (guard_headers(request, line) != GEMMD_OK ||
+        (!networks_are_none(&request->server->trusted) && forwarded_enter(request) != GEMMD_OK))
         request_refuse(request);
     else if (request_has_body(request))
         request_begin(request, line);
@@ -401,7 +402,8 @@ void request_completed(void *cls, struct MHD_Connection *mhd, void **context,
      * disconnected, so the work may still be queued. */
     const bool works = request->handed_over && !request_withdraw(request);
     request_record(request, !works, now_ns);
-    forwarded_leave(request);
+    if (request->client_counted)
+        forwarded_leave(request);
     connection->deadline_ns = 0;
     connection->request = NULL;
     connection_enter(connection, CONNECTION_IDLE, now_ns);

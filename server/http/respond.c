@@ -219,7 +219,7 @@ static void queue_response(struct request *request, int status, struct MHD_Respo
     const bool closes =
         request->unverified_framing || atomic_load(&request->server->stage) >= HTTP_HANDED_OVER;
     if (response == NULL || !add_header(response, "X-Request-Id", request->id) ||
-        !cors_add_headers(request, response) ||
+        (request->config->allow_origin != NULL && !cors_add_headers(request, response)) ||
         (closes && !add_header(response, "Connection", "close")) ||
         MHD_queue_response(request->mhd, (unsigned)status, response) != MHD_YES) {
         request->state = REQUEST_FAILED;

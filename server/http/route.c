@@ -227,7 +227,7 @@ enum gemmd_error route_find(struct request *request, const char *url, const char
             if (pattern_fits(e->path, url, request))
                 found = e;
 
-    if (cors_is_preflight(request, method))
+    if (request->config->allow_origin != NULL && cors_is_preflight(request, method))
         found = &preflight;
     if (authorize(request, found) != GEMMD_OK)
         return request->fault.code;

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "proto/decimal.h"
 #include "proto/json_text.h"
+#include "proto/number.h"
 
 /* "2026-11-21T10:00:00.123Z" */
 static void add_time(struct json_text *json, const char *name, int64_t epoch_ms)

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "proto/decimal.h"
+#include "proto/number.h"
 
 /* Most bytes of an event's message that are logged. */
 enum { MESSAGE_BUDGET = 3500 };

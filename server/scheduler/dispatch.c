@@ -75,7 +75,7 @@ static struct work *next_work(struct dispatch *dispatch, uint64_t wait_ns)
 
 static bool start_early_copies(struct dispatch *dispatch)
 {
-    const uint64_t bytes = early_copy_feed(dispatch->early_copy);
+    const uint64_t bytes = dispatch->early_copy != NULL ? early_copy_feed(dispatch->early_copy) : 0;
     if (bytes > 0)
         metrics_early_copy(dispatch->shard, bytes);
     return bytes > 0;
@@ -261,7 +261,7 @@ static void *dispatch_run(void *argument)
             if (is_crowded(dispatch))
                 sleep_for(CROWD_NS);
         } else if (device_in_flight(dispatch->device) > 0 || probe_running(dispatch->probe) ||
-                   early_copy_is_closing(dispatch->early_copy)) {
+                   (dispatch->early_copy != NULL && early_copy_is_closing(dispatch->early_copy))) {
             works = wait_for_change(dispatch, clock_now_ns() - moved_ns);
         } else {
             bool stopping = atomic_load(&dispatch->stopping);

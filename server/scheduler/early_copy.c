@@ -189,8 +189,6 @@ uint64_t early_copy_feed(struct early_copy *early_copy)
     struct early_copy_body *body;
     uint64_t received_bytes, bytes = 0;
     bool closed;
-    if (early_copy == NULL)
-        return 0;
     while ((body = take_changed(early_copy, &received_bytes, &closed)) != NULL) {
         if (!closed) {
             bytes += device_copy_in(early_copy->device, &body->copies, received_bytes);
@@ -205,7 +203,7 @@ uint64_t early_copy_feed(struct early_copy *early_copy)
 
 bool early_copy_is_closing(struct early_copy *early_copy)
 {
-    return early_copy != NULL && early_copy->closing != NULL;
+    return early_copy->closing != NULL;
 }
 
 /* Stops unless bodies are being closed or copies are in flight. Open bodies may have copies in

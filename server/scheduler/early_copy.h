@@ -39,7 +39,8 @@ enum {
  * is woken. NULL: out of memory. */
 struct early_copy *early_copy_create(struct device *device, struct queue *queue, struct pool *pool);
 /* Called after early_copy_stop, when no body is open. Every function below that takes a `struct
- * early_copy` or a `struct early_copy_body` allows NULL, except early_copy_copies. */
+ * early_copy` or a `struct early_copy_body` allows NULL, except early_copy_copies,
+ * early_copy_feed and early_copy_is_closing. */
 void early_copy_destroy(struct early_copy *early_copy);
 
 /* --- For the thread that receives a body. */

@@ -8,7 +8,6 @@
 #include "fuzz.h"
 #include "input.h"
 #include "proto/base64.h"
-#include "proto/decimal.h"
 #include "proto/dtype.h"
 #include "proto/memory_header.h"
 #include "proto/number.h"

@@ -3,8 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "proto/decimal.h"
 #include "proto/dtype.h"
+#include "proto/number.h"
 
 /* Writes a Server-Timing header (W3C): "recv;dur=0.041, queue;dur=...", in milliseconds. */
 static void write_timing(const struct work *work, const struct compute_times *times, char *out)

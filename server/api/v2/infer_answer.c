@@ -2,8 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "proto/decimal.h"
 #include "proto/dtype.h"
+#include "proto/number.h"
 #include "proto/oip_answer.h"
 #include "proto/oip_data.h"
 #include "server/api/compute/compute_answer.h"

@@ -79,13 +79,6 @@ static enum gemmd_error run_alone(const struct cpu_device *cpu, struct work *wor
     return code;
 }
 
-static enum gemmd_error cpu_run(struct cpu_device *cpu, struct work *works)
-{
-    if (works->stack_key == 0)
-        return run_alone(cpu, works);
-    return work_is_stacked(works) ? run_stack(cpu, works) : run_group(cpu, works);
-}
-
 /* The argument of cpu_launch_stops. */
 struct cpu_launch {
     struct device *device;
@@ -109,7 +102,9 @@ static void cpu_compute(struct cpu_device *cpu, struct work *works)
 {
     struct cpu_launch launch = {&cpu->base, works};
     cpu_watch_begin(cpu->context, cpu_launch_stops, &launch);
-    const enum gemmd_error code = cpu_run(cpu, works);
+    const enum gemmd_error code = works->stack_key == 0    ? run_alone(cpu, works)
+                                  : work_is_stacked(works) ? run_stack(cpu, works)
+                                                           : run_group(cpu, works);
     const bool stopped = cpu_watch_end(cpu->context);
     const uint64_t kernel_ns = clock_now_ns() - works->started_ns;
     for (struct work *work = works; work != NULL; work = work->next) {
