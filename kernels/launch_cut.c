@@ -112,15 +112,15 @@ void launch_cut_make(const struct task *task, struct gemm_context *context, stru
         return;
     }
     *cut = (struct launch_cut){.launches = 1};
-    if (kernel->parts == NULL)
+    if (kernel->tiles == NULL)
         return;
-    const uint64_t parts = kernel->parts(context, problem);
+    const uint64_t tiles = kernel->tiles(context, problem);
     const double cost = operation->launch_cost != NULL ? operation->launch_cost(problem)
                                                        : operation->flops(problem);
-    const double launches = fmin(ceil(cost / kernel->launch_flops), (double)parts);
-    cut->parts_all = parts;
-    cut->parts = launches > 1 ? size_blocks(parts, (uint64_t)launches) : parts;
-    cut->launches = parts > 0 ? size_blocks(parts, cut->parts) : 1;
+    const double launches = fmin(ceil(cost / kernel->launch_flops), (double)tiles);
+    cut->tiles_all = tiles;
+    cut->tiles = launches > 1 ? size_blocks(tiles, (uint64_t)launches) : tiles;
+    cut->launches = tiles > 0 ? size_blocks(tiles, cut->tiles) : 1;
 }
 
 enum gemmd_error launch_cut_run(const struct launch_cut *cut, const struct task *task,
@@ -134,7 +134,7 @@ enum gemmd_error launch_cut_run(const struct launch_cut *cut, const struct task 
         task->operation->cut_piece(cut, &task->problem, index, &piece);
         return kernel->run(context, &piece, workspace);
     }
-    const uint64_t first = index * cut->parts;
-    const struct operation_range parts = {first, at_most(cut->parts, cut->parts_all - first)};
-    return kernel->run_parts(context, &task->problem, parts);
+    const uint64_t first = index * cut->tiles;
+    const struct operation_range tiles = {first, at_most(cut->tiles, cut->tiles_all - first)};
+    return kernel->run_tiles(context, &task->problem, tiles);
 }

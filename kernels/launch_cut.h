@@ -3,9 +3,9 @@
  *
  * A device looks between launches whether the result is still wanted. A long product is therefore
  * cut into launches of about launch_flops operations: by problems of the batch, or by rows of C in
- * all problems of a batch. A problem of another operation is cut by the kernel's parts. The bits of
+ * all problems of a batch. A problem of another operation is cut by the kernel's tiles. The bits of
  * the result are those of one launch, because neither the batch nor the rows of a product, nor the
- * number of parts, decide the order of a sum.
+ * number of tiles, decide the order of a sum.
  *
  * Pure functions, any thread. The kernels of the CPU are not cut: they ask
  * kernels/cpu/cpu_context.h whether to stop.
@@ -23,8 +23,8 @@ struct launch_cut {
     /* Of a product: rows of C and problems of the batch in each launch but the last ones. The rows
      * are a multiple of PROBLEM_PART_ROWS (problem_part.h), or all. */
     uint64_t rows, problems;
-    /* Of another operation: parts in all, and in each launch but the last. */
-    uint64_t parts_all, parts;
+    /* Of another operation: tiles in all, and in each launch but the last. */
+    uint64_t tiles_all, tiles;
 };
 
 /* Cuts a problem, which the task's kernel takes. */

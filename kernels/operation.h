@@ -7,10 +7,9 @@
  * needs to know to run the problems: where the operands and results are, how large the computation
  * is, and which problems can share a launch. operations.h lists the operations.
  *
- * The word part stands for three things, and each declaration says for which: the operands and
- * results of a problem are its parts (operation.parts); a kernel's computation consists of
- * parts, each of which one thread block computes (operation_kernel.parts); and a problem that
- * several devices share is divided into parts (operation.divide).
+ * The operands and results of a problem are its parts (operation.parts). A problem that several
+ * devices share is divided into problems of units (operation.divide), and a long one is cut into
+ * launches of tiles (operation_kernel.tiles).
  *
  * `problem` is always a pointer to the operation's own struct. Its pointers are in the memory of
  * the context's backend (host memory for the CPU), and each is aligned to its elements. A result
@@ -30,7 +29,7 @@
 #include "kernels/operation_number.h"
 #include "proto/error.h"
 
-/* Some of the units or parts of a problem: number `first` to first + count - 1. A unit is the least
+/* Some of the units or tiles of a problem: number `first` to first + count - 1. A unit is the least
  * that a problem can be divided by (operation.units): an entry of a batch, for example. */
 struct operation_range {
     uint64_t first, count;
@@ -76,18 +75,18 @@ struct operation_kernel {
      * GEMMD_ERR_INTERNAL if a launch failed, GEMMD_ERR_UNSUPPORTED if a library has no algorithm
      * for the problem on this device, and GEMMD_ERR_DEVICE_LOST if the CUDA context is lost. */
     enum gemmd_error (*run)(struct gemm_context *context, const void *problem, void *workspace);
-    /* The number of parts that a problem has, and `run` for some of its parts only. A part is what
+    /* The number of tiles that a problem has, and `run` for some of its tiles only. A tile is what
      * one thread block computes, with the same bits in whatever launch, so a long computation may
-     * be cut into several launches (launch_cut.h). Problems with parts need no workspace. NULL: the
+     * be cut into several launches (launch_cut.h). Problems with tiles need no workspace. NULL: the
      * kernel computes a problem in one launch. */
-    uint64_t (*parts)(struct gemm_context *context, const void *problem);
-    enum gemmd_error (*run_parts)(struct gemm_context *context, const void *problem,
-                                  struct operation_range parts);
+    uint64_t (*tiles)(struct gemm_context *context, const void *problem);
+    enum gemmd_error (*run_tiles)(struct gemm_context *context, const void *problem,
+                                  struct operation_range tiles);
     /* The most operations that one launch should have, as operation->launch_cost counts them, if
-     * the kernel has parts, or the operation cuts problems itself (operation->cut). A product with
+     * the kernel has tiles, or the operation cuts problems itself (operation->cut). A product with
      * more operations is cut by rows or by problems of the batch, and every element has the same
      * bits as in one launch; so the product can also be divided over devices. 0: the products of
-     * the kernel are computed in one launch. A kernel with parts has another number than 0. */
+     * the kernel are computed in one launch. A kernel with tiles has another number than 0. */
     double launch_flops;
     /* The same for products of f32 with precision full, if it is another number. */
     double launch_flops_f32;
@@ -107,7 +106,7 @@ struct operation_kernel {
 enum { OPERATION_PARTS_MAX = 8, OPERATION_OPERANDS_MAX = 6 };
 struct operation_part {
     uint64_t bytes; /* from the problem's pointer on; 0: the problem has no such part */
-    bool is_whole;  /* every part of a divided problem needs all of it (operation->divide) */
+    bool is_whole;  /* each of the problems of a divided problem needs all of it */
     /* Of a matrix, and of the matrices of a batch, which may be arranged (operation->arrange): the
      * rows of all of them, and the distance from one row to the next in bytes. */
     uint64_t rows, row_bytes, pitch;
@@ -216,8 +215,8 @@ struct operation {
     /* The cost by which a problem is cut into launches, in operations. NULL: `flops`. */
     double (*launch_cost)(const void *problem);
     /* Cuts a problem into launches, each of which computes a problem of its own, and sets `piece`
-     * to the problem of launch number `index`. NULL: problems are cut by the parts that their
-     * kernel has (operation_kernel.parts). */
+     * to the problem of launch number `index`. NULL: problems are cut by the tiles that their
+     * kernel has (operation_kernel.tiles). */
     void (*cut)(const struct operation_kernel *kernel, const void *problem, struct launch_cut *cut);
     void (*cut_piece)(const struct launch_cut *cut, const void *problem, uint64_t index,
                       void *piece);
@@ -237,11 +236,11 @@ struct operation {
     const struct operation_stack *stack;
 
     /* How a problem can be divided over several devices. `units`: the most units that the problem
-     * can be divided into; 0 or 1: it cannot be divided. `divide`: sets `part` to the problem that
-     * computes some of the units. The results of the parts have the same bits as in the whole.
+     * can be divided into; 0 or 1: it cannot be divided. `divide`: sets `some` to the problem that
+     * computes some of the units. Its results have the same bits as in the whole.
      * NULL: no problem can be divided. */
     uint64_t (*units)(const struct operation_kernel *kernel, const void *problem);
-    void (*divide)(const void *problem, struct operation_range units, void *part);
+    void (*divide)(const void *problem, struct operation_range units, void *some);
 
     /* The check of a result after its computation (freivalds.h): the size of the check's workspace,
      * and the check, which writes the largest residual to the start of the workspace. NULL: results

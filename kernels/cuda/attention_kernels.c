@@ -5,25 +5,25 @@
 #include "kernels/cuda/attention/tiled.h"
 #include "kernels/cuda/sm90/attention/flash_wgmma.h"
 
-static uint64_t attention_naive_parts(struct gemm_context *context, const void *of)
+static uint64_t attention_naive_tiles(struct gemm_context *context, const void *of)
 {
     const struct attention_problem *problem = of;
     (void)context;
     return problem->batch * problem->heads * problem->sq;
 }
 
-static enum gemmd_error attention_run_naive_parts(struct gemm_context *context, const void *problem,
-                                                  struct operation_range parts)
+static enum gemmd_error attention_run_naive_tiles(struct gemm_context *context, const void *problem,
+                                                  struct operation_range tiles)
 {
-    return attention_naive_launch(cuda_context_of(context)->stream, problem, parts);
+    return attention_naive_launch(cuda_context_of(context)->stream, problem, tiles);
 }
 
 static enum gemmd_error attention_run_naive(struct gemm_context *context, const void *problem,
                                             void *workspace)
 {
     (void)workspace;
-    const struct operation_range all = {0, attention_naive_parts(context, problem)};
-    return attention_run_naive_parts(context, problem, all);
+    const struct operation_range all = {0, attention_naive_tiles(context, problem)};
+    return attention_run_naive_tiles(context, problem, all);
 }
 
 static const struct operation_kernel naive = {
@@ -33,8 +33,8 @@ static const struct operation_kernel naive = {
     .takes = attention_problem_offered,
     .workspace_bytes = operation_no_workspace,
     .run = attention_run_naive,
-    .parts = attention_naive_parts,
-    .run_parts = attention_run_naive_parts,
+    .tiles = attention_naive_tiles,
+    .run_tiles = attention_run_naive_tiles,
     .launch_flops = 1e11,
 };
 

@@ -65,7 +65,7 @@ struct wanted {
 static enum gemmd_error run_tiled(struct gemm_context *context, enum attention_tiled_rows rows,
                                   const struct attention_problem *problem)
 {
-    const struct operation_range all = {0, attention_tiled_parts(rows, problem)};
+    const struct operation_range all = {0, attention_tiled_tiles(rows, problem)};
     return attention_tiled_launch(cuda_context_of(context)->stream, rows, problem, all);
 }
 
@@ -149,16 +149,16 @@ static bool is_kept(const struct result *result, const struct attention_sample *
                   result->lse_bytes) == 0;
 }
 
-/* Runs one of the tiles of flash_wgmma, all parts or some of them. */
-static enum gemmd_error run_tile_parts(struct gemm_context *context,
+/* Runs one of the tiles of flash_wgmma, all of its tiles or some of them. */
+static enum gemmd_error run_some_tiles(struct gemm_context *context,
                                        const struct attention_wgmma_kernel *tile,
                                        const struct attention_problem *problem,
-                                       const struct operation_range *parts)
+                                       const struct operation_range *tiles)
 {
     struct cuda_context *cuda = cuda_context_of(context);
-    const struct operation_range all = {0, attention_wgmma_parts(tile, problem)};
+    const struct operation_range all = {0, attention_wgmma_tiles(tile, problem)};
     return cuda_error_code((int)attention_wgmma_enqueue(&cuda->sm90, tile, problem,
-                                                        parts != NULL ? *parts : all,
+                                                        tiles != NULL ? *tiles : all,
                                                         cuda->attention_next, cuda->stream));
 }
 
@@ -168,19 +168,19 @@ static const struct attention_wgmma_kernel *tile_in_turn;
 static enum gemmd_error run_tile(struct gemm_context *context, const void *problem, void *workspace)
 {
     (void)workspace;
-    return run_tile_parts(context, tile_in_turn, problem, NULL);
+    return run_some_tiles(context, tile_in_turn, problem, NULL);
 }
 
-static uint64_t parts_of_tile(struct gemm_context *context, const void *problem)
+static uint64_t tiles_of_kernel(struct gemm_context *context, const void *problem)
 {
     (void)context;
-    return attention_wgmma_parts(tile_in_turn, problem);
+    return attention_wgmma_tiles(tile_in_turn, problem);
 }
 
-static enum gemmd_error run_parts_of_tile(struct gemm_context *context, const void *problem,
-                                          struct operation_range parts)
+static enum gemmd_error run_tiles_of_kernel(struct gemm_context *context, const void *problem,
+                                            struct operation_range tiles)
 {
-    return run_tile_parts(context, tile_in_turn, problem, &parts);
+    return run_some_tiles(context, tile_in_turn, problem, &tiles);
 }
 
 static bool takes_for_tile(const void *problem)
@@ -193,8 +193,8 @@ static const struct operation_kernel tile_kernel = {
     .takes = takes_for_tile,
     .workspace_bytes = operation_no_workspace,
     .run = run_tile,
-    .parts = parts_of_tile,
-    .run_parts = run_parts_of_tile,
+    .tiles = tiles_of_kernel,
+    .run_tiles = run_tiles_of_kernel,
     .launch_flops = 5e13,
 };
 

@@ -56,7 +56,7 @@ static void shorten(struct device *device, struct long_work *cut, const char *na
                   "%s", fault.detail);
     cut->kernel = *task->kernel;
     ck_assert_double_gt(cut->kernel.launch_flops, 0);
-    ck_assert(task->operation->cut != NULL || cut->kernel.parts != NULL);
+    ck_assert(task->operation->cut != NULL || cut->kernel.tiles != NULL);
     cut->kernel.launch_flops = task->operation->flops(&task->problem) / launches;
     task->kernel = &cut->kernel;
 }

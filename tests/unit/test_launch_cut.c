@@ -193,37 +193,37 @@ static struct {
     unsigned char rows[MARKED_ROWS];
 } marked;
 
-static uint64_t hundred_parts(struct gemm_context *context, const void *problem)
+static uint64_t hundred_tiles(struct gemm_context *context, const void *problem)
 {
     (void)context;
     (void)problem;
     return 100;
 }
 
-/* The launches that were run: their number, and the parts that they computed, in order. */
+/* The launches that were run: their number, and the tiles that they computed, in order. */
 static unsigned runs;
-static uint64_t parts_run;
+static uint64_t tiles_run;
 
-static enum gemmd_error run_all_parts(struct gemm_context *context, const void *problem,
+static enum gemmd_error run_all_tiles(struct gemm_context *context, const void *problem,
                                       void *workspace)
 {
     (void)context;
     (void)problem;
     (void)workspace;
     runs++;
-    parts_run += 100;
+    tiles_run += 100;
     return GEMMD_OK;
 }
 
-static enum gemmd_error run_some_parts(struct gemm_context *context, const void *problem,
-                                       struct operation_range parts)
+static enum gemmd_error run_some_tiles(struct gemm_context *context, const void *problem,
+                                       struct operation_range tiles)
 {
     (void)context;
     (void)problem;
-    ck_assert_uint_eq(parts.first, parts_run);
-    ck_assert_uint_ge(parts.count, 1);
+    ck_assert_uint_eq(tiles.first, tiles_run);
+    ck_assert_uint_ge(tiles.count, 1);
     runs++;
-    parts_run += parts.count;
+    tiles_run += tiles.count;
     return GEMMD_OK;
 }
 
@@ -232,7 +232,7 @@ static uint64_t run_launches(const struct task *task)
 {
     struct launch_cut cut;
     runs = 0;
-    parts_run = 0;
+    tiles_run = 0;
     launch_cut_make(task, NULL, &cut);
     for (uint64_t i = 0; i < cut.launches; i++)
         ck_assert_int_eq(launch_cut_run(&cut, task, NULL, i, NULL), GEMMD_OK);
@@ -253,15 +253,15 @@ START_TEST(the_parts_of_an_attention_are_in_one_launch_each)
                                                         .dv = 64};
     for (unsigned launches = 1; launches < 300; launches++) {
         const struct operation_kernel kernel = {
-            .parts = hundred_parts,
-            .run = run_all_parts,
-            .run_parts = run_some_parts,
+            .tiles = hundred_tiles,
+            .run = run_all_tiles,
+            .run_tiles = run_some_tiles,
             .launch_flops = attention_flops(&task.problem.attention) / launches};
         task.kernel = &kernel;
         ck_assert_uint_le(run_launches(&task), launches);
-        ck_assert_uint_eq(parts_run, 100);
+        ck_assert_uint_eq(tiles_run, 100);
     }
-    const struct operation_kernel whole = {.run = run_all_parts};
+    const struct operation_kernel whole = {.run = run_all_tiles};
     task.kernel = &whole;
     ck_assert_uint_eq(run_launches(&task), 1);
 }
@@ -278,7 +278,7 @@ static enum gemmd_error run_marked(struct gemm_context *context, const void *pro
     return GEMMD_OK;
 }
 
-/* A product is cut by its operation, also if its kernel has parts. */
+/* A product is cut by its operation, also if its kernel has tiles. */
 START_TEST(a_product_is_run_piece_by_piece)
 {
     struct task task = {.operation = &operation_gemm};
@@ -287,8 +287,8 @@ START_TEST(a_product_is_run_piece_by_piece)
         const struct operation_kernel kernel = {.takes = takes_all,
                                                 .workspace_bytes = no_workspace,
                                                 .run = run_marked,
-                                                .parts = hundred_parts,
-                                                .run_parts = run_some_parts,
+                                                .tiles = hundred_tiles,
+                                                .run_tiles = run_some_tiles,
                                                 .launch_flops = flops(&marked.whole) / launches};
         struct launch_cut cut;
         task.kernel = &kernel;

@@ -108,10 +108,10 @@ static uint64_t parts_of(const struct attention_problem &p)
 template <class Count>
 static void number_parts(attention_group::list<arguments> &group, const Count &count)
 {
-    group.parts = 0;
+    group.blocks = 0;
     for (uint32_t i = 0; i < group.count; i++) {
-        group.first[i] = group.parts;
-        group.parts += count(group.problems[i]);
+        group.first[i] = group.blocks;
+        group.blocks += count(group.problems[i]);
     }
 }
 
@@ -120,12 +120,12 @@ static enum gemmd_error run_list(cudaStream_t stream, attention_group::list<argu
 {
     number_parts(group,
                  [](const arguments &p) { return units_of(p) * p.kv_splits * tiles_of<C>(p); });
-    enum gemmd_error code = launch_overlapped(kv_split_group_kernel<C>, dim3(group.parts),
+    enum gemmd_error code = launch_overlapped(kv_split_group_kernel<C>, dim3(group.blocks),
                                               dim3(C::THREADS), C::SHARED_BYTES, stream, group);
     if (code != GEMMD_OK)
         return code;
     number_parts(group, [](const arguments &p) { return units_of(p) * p.rows; });
-    return launch_overlapped(join_group_kernel<typename C::Element, C::WIDTH>, dim3(group.parts),
+    return launch_overlapped(join_group_kernel<typename C::Element, C::WIDTH>, dim3(group.blocks),
                              dim3(JOIN_THREADS), 0, stream, group);
 }
 

@@ -13,24 +13,24 @@ static bool flash_mma_takes(const void *of)
            p->batch * p->heads <= INT32_MAX / ((p->sq + rows_min - 1) / rows_min);
 }
 
-static uint64_t flash_mma_parts(struct gemm_context *context, const void *problem)
+static uint64_t flash_mma_tiles(struct gemm_context *context, const void *problem)
 {
     (void)context;
-    return attention_flash_mma_parts(problem);
+    return attention_flash_mma_tiles(problem);
 }
 
-static enum gemmd_error flash_mma_run_parts(struct gemm_context *context, const void *problem,
-                                            struct operation_range parts)
+static enum gemmd_error flash_mma_run_tiles(struct gemm_context *context, const void *problem,
+                                            struct operation_range tiles)
 {
-    return attention_flash_mma_launch(cuda_context_of(context)->stream, problem, parts);
+    return attention_flash_mma_launch(cuda_context_of(context)->stream, problem, tiles);
 }
 
 static enum gemmd_error flash_mma_run(struct gemm_context *context, const void *problem,
                                       void *workspace)
 {
     (void)workspace;
-    const struct operation_range all = {0, attention_flash_mma_parts(problem)};
-    return flash_mma_run_parts(context, problem, all);
+    const struct operation_range all = {0, attention_flash_mma_tiles(problem)};
+    return flash_mma_run_tiles(context, problem, all);
 }
 
 static enum gemmd_error flash_mma_run_group(struct gemm_context *context,
@@ -47,8 +47,8 @@ const struct operation_kernel attention_cuda_flash_mma = {
     .takes = flash_mma_takes,
     .workspace_bytes = operation_no_workspace,
     .run = flash_mma_run,
-    .parts = flash_mma_parts,
-    .run_parts = flash_mma_run_parts,
+    .tiles = flash_mma_tiles,
+    .run_tiles = flash_mma_run_tiles,
     .launch_flops = 2e13,
     .run_group = flash_mma_run_group,
     .group_units = ATTENTION_GROUP_UNITS_TENSOR,

@@ -254,11 +254,11 @@ template <class C> static uint64_t parts_of(const struct attention_problem &p)
 
 template <class C>
 static enum gemmd_error run(cudaStream_t stream, const struct attention_problem &problem,
-                            struct operation_range parts)
+                            struct operation_range tiles)
 {
-    return launch_with_memory(flash_mma_kernel<C>, dim3((unsigned)parts.count), dim3(C::THREADS),
+    return launch_with_memory(flash_mma_kernel<C>, dim3((unsigned)tiles.count), dim3(C::THREADS),
                               C::SHARED_BYTES, stream, arguments_of<C>(problem),
-                              (uint32_t)parts.first);
+                              (uint32_t)tiles.first);
 }
 
 template <class C>
@@ -276,7 +276,7 @@ static enum gemmd_error run_group(cudaStream_t stream, const struct attention_me
             [](const struct attention_member &m) { return parts_of<C>(*m.problem); },
             [](const struct attention_member &m) { return arguments_of<C>(*m.problem); },
             [=](const attention_group::list<arguments> &group) {
-                return launch_with_memory(flash_mma_group_kernel<C>, dim3(group.parts),
+                return launch_with_memory(flash_mma_group_kernel<C>, dim3(group.blocks),
                                           dim3(C::THREADS), C::SHARED_BYTES, stream, group);
             });
     }
@@ -305,10 +305,10 @@ template <typename Element, class Act> static auto with_config(uint64_t width, c
 
 template <typename Element>
 static enum gemmd_error launch_alone(cudaStream_t stream, const struct attention_problem &problem,
-                                     struct operation_range parts)
+                                     struct operation_range tiles)
 {
     return with_config<Element>(max(problem.d, problem.dv), [&](auto config) {
-        return run<decltype(config)>(stream, problem, parts);
+        return run<decltype(config)>(stream, problem, tiles);
     });
 }
 
@@ -344,14 +344,14 @@ enum gemmd_error attention_flash_mma_prepare(void)
 
 enum gemmd_error attention_flash_mma_launch(cudaStream_t stream,
                                             const struct attention_problem *problem,
-                                            struct operation_range parts)
+                                            struct operation_range tiles)
 {
     using namespace attention_flash_mma;
-    return problem->dtype == GEMMD_F16 ? launch_alone<__half>(stream, *problem, parts)
-                                       : launch_alone<__nv_bfloat16>(stream, *problem, parts);
+    return problem->dtype == GEMMD_F16 ? launch_alone<__half>(stream, *problem, tiles)
+                                       : launch_alone<__nv_bfloat16>(stream, *problem, tiles);
 }
 
-uint64_t attention_flash_mma_parts(const struct attention_problem *problem)
+uint64_t attention_flash_mma_tiles(const struct attention_problem *problem)
 {
     using namespace attention_flash_mma;
     return with_config<__half>(max(problem->d, problem->dv),

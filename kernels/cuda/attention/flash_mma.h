@@ -15,13 +15,13 @@ extern "C" {
 /* Allows the kernels their shared memory on the current device. */
 enum gemmd_error attention_flash_mma_prepare(void);
 
-/* The number of tiles that a problem of f16 or bf16 has. Each tile is a part. */
-uint64_t attention_flash_mma_parts(const struct attention_problem *problem);
+/* The number of tiles that a problem of f16 or bf16 has. */
+uint64_t attention_flash_mma_tiles(const struct attention_problem *problem);
 
-/* Enqueues parts of a problem of f16 or bf16. */
+/* Enqueues tiles of a problem of f16 or bf16. */
 enum gemmd_error attention_flash_mma_launch(cudaStream_t stream,
                                             const struct attention_problem *problem,
-                                            struct operation_range parts);
+                                            struct operation_range tiles);
 
 /* Enqueues a group. The tiles of the members start in the order of the list. Attentions with heads
  * of 65 to 128 columns are enqueued one by one. */

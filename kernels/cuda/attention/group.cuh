@@ -23,34 +23,34 @@ template <class Problem_> struct list {
     static constexpr uint32_t MOST =
         (ATTENTION_GROUP_PARAMETER_BYTES - 16) / (sizeof(Problem) + sizeof(uint32_t));
 
-    uint32_t count, parts;
+    uint32_t count, blocks;
     uint32_t first[MOST];
     Problem problems[MOST];
 
-    /* Copies the problem that a part belongs to into shared memory, so that no register is needed
+    /* Copies the problem that a block belongs to into shared memory, so that no register is needed
      * for the address of the problem. Called by all THREADS threads of a block. Returns the number
-     * of the part within its problem. */
+     * of the block within its problem. */
     template <unsigned THREADS>
-    __device__ __forceinline__ uint32_t fetch(uint32_t part, Problem &problem) const
+    __device__ __forceinline__ uint32_t fetch(uint32_t block, Problem &problem) const
     {
         static_assert(sizeof(Problem) % sizeof(uint32_t) == 0, "whole words");
-        const uint32_t i = find(part);
+        const uint32_t i = find(block);
         const uint32_t *from = reinterpret_cast<const uint32_t *>(&problems[i]);
         uint32_t *to = reinterpret_cast<uint32_t *>(&problem);
         for (unsigned word = threadIdx.x; word < sizeof(Problem) / sizeof(uint32_t);
              word += THREADS)
             to[word] = from[word];
         __syncthreads();
-        return part - first[i];
+        return block - first[i];
     }
 
-    /* The number of the problem that a part belongs to. */
-    __device__ __forceinline__ uint32_t find(uint32_t part) const
+    /* The number of the problem that a block belongs to. */
+    __device__ __forceinline__ uint32_t find(uint32_t block) const
     {
         uint32_t low = 0, high = count;
         while (high - low > 1) {
             const uint32_t middle = (low + high) / 2;
-            if (first[middle] <= part)
+            if (first[middle] <= block)
                 low = middle;
             else
                 high = middle;
@@ -60,26 +60,26 @@ template <class Problem_> struct list {
 };
 
 /* Calls `launch` with one list of problems after another until all members have been in a list.
- * `parts` returns the number of parts of a member, and `fill` the member as a Problem. */
-template <class Problem, class Parts, class Fill, class Launch>
+ * `blocks` returns the number of blocks of a member, and `fill` the member as a Problem. */
+template <class Problem, class Blocks, class Fill, class Launch>
 static enum gemmd_error launch_all(const struct attention_member members[], uint32_t count,
-                                   const Parts &parts, const Fill &fill, const Launch &launch)
+                                   const Blocks &blocks, const Fill &fill, const Launch &launch)
 {
     static_assert(sizeof(list<Problem>) <= ATTENTION_GROUP_PARAMETER_BYTES,
                   "a launch's parameters");
     list<Problem> group;
-    group.count = group.parts = 0;
+    group.count = group.blocks = 0;
     enum gemmd_error code = GEMMD_OK;
     for (uint32_t i = 0; i < count && code == GEMMD_OK; i++) {
-        const uint64_t more = parts(members[i]);
+        const uint64_t more = blocks(members[i]);
         if (group.count == list<Problem>::MOST ||
-            (group.count > 0 && more > (uint64_t)INT32_MAX - group.parts)) {
+            (group.count > 0 && more > (uint64_t)INT32_MAX - group.blocks)) {
             code = launch(group);
-            group.count = group.parts = 0;
+            group.count = group.blocks = 0;
         }
-        group.first[group.count] = group.parts;
+        group.first[group.count] = group.blocks;
         group.problems[group.count++] = fill(members[i]);
-        group.parts += (uint32_t)more;
+        group.blocks += (uint32_t)more;
     }
     return code == GEMMD_OK ? launch(group) : code;
 }

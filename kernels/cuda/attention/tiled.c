@@ -29,7 +29,7 @@ uint64_t attention_tiled_bytes(enum attention_tiled_rows rows, uint64_t d, uint6
     return (q + keys_and_weights + v + spans) * 4;
 }
 
-uint64_t attention_tiled_parts(enum attention_tiled_rows rows, const struct attention_problem *p)
+uint64_t attention_tiled_tiles(enum attention_tiled_rows rows, const struct attention_problem *p)
 {
     const uint64_t tile = row_counts[rows], in_head = p->heads / p->kv_heads * p->sq;
     return (in_head + tile - 1) / tile * p->batch * p->kv_heads;
@@ -41,7 +41,7 @@ static enum attention_tiled_rows attention_tiled_choose(const struct attention_p
                                                         uint64_t shared_bytes)
 {
     const uint64_t rows = p->heads / p->kv_heads * p->sq;
-    const uint64_t blocks = attention_tiled_parts(ATTENTION_TILED_MANY, p);
+    const uint64_t blocks = attention_tiled_tiles(ATTENTION_TILED_MANY, p);
     return rows > row_counts[ATTENTION_TILED_FEW] && blocks >= multiprocessors &&
                    attention_tiled_bytes(ATTENTION_TILED_MANY, p->d, p->dv) <= shared_bytes
                ? ATTENTION_TILED_MANY
@@ -72,15 +72,15 @@ attention_tiled_choose_group(const struct attention_member members[], uint32_t c
 
 enum gemmd_error attention_tiled_launch(cudaStream_t stream, enum attention_tiled_rows rows,
                                         const struct attention_problem *problem,
-                                        struct operation_range parts)
+                                        struct operation_range tiles)
 {
     switch (problem->dtype) {
     case GEMMD_F32:
-        return attention_tiled_launch_f32(stream, rows, problem, parts);
+        return attention_tiled_launch_f32(stream, rows, problem, tiles);
     case GEMMD_F16:
-        return attention_tiled_launch_f16(stream, rows, problem, parts);
+        return attention_tiled_launch_f16(stream, rows, problem, tiles);
     case GEMMD_BF16:
-        return attention_tiled_launch_bf16(stream, rows, problem, parts);
+        return attention_tiled_launch_bf16(stream, rows, problem, tiles);
     default:
         return GEMMD_ERR_UNSUPPORTED;
     }
@@ -92,27 +92,27 @@ static enum attention_tiled_rows attention_tiled_rows_of(const struct cuda_conte
     return attention_tiled_choose(problem, context->multiprocessors, context->shared_bytes);
 }
 
-static uint64_t attention_tiled_count_parts(struct gemm_context *base, const void *of)
+static uint64_t attention_tiled_count_tiles(struct gemm_context *base, const void *of)
 {
     const struct attention_problem *problem = of;
-    return attention_tiled_parts(attention_tiled_rows_of(cuda_context_of(base), problem), problem);
+    return attention_tiled_tiles(attention_tiled_rows_of(cuda_context_of(base), problem), problem);
 }
 
-static enum gemmd_error attention_tiled_run_parts(struct gemm_context *base, const void *of,
-                                                  struct operation_range parts)
+static enum gemmd_error attention_tiled_run_tiles(struct gemm_context *base, const void *of,
+                                                  struct operation_range tiles)
 {
     const struct attention_problem *problem = of;
     const struct cuda_context *context = cuda_context_of(base);
     return attention_tiled_launch(context->stream, attention_tiled_rows_of(context, problem),
-                                  problem, parts);
+                                  problem, tiles);
 }
 
 static enum gemmd_error attention_tiled_run(struct gemm_context *base, const void *problem,
                                             void *workspace)
 {
     (void)workspace;
-    const struct operation_range all = {0, attention_tiled_count_parts(base, problem)};
-    return attention_tiled_run_parts(base, problem, all);
+    const struct operation_range all = {0, attention_tiled_count_tiles(base, problem)};
+    return attention_tiled_run_tiles(base, problem, all);
 }
 
 static enum gemmd_error attention_tiled_run_group(struct gemm_context *base,
@@ -140,8 +140,8 @@ const struct operation_kernel attention_cuda_tiled = {
     .takes = attention_problem_offered,
     .workspace_bytes = operation_no_workspace,
     .run = attention_tiled_run,
-    .parts = attention_tiled_count_parts,
-    .run_parts = attention_tiled_run_parts,
+    .tiles = attention_tiled_count_tiles,
+    .run_tiles = attention_tiled_run_tiles,
     .launch_flops = 2e12,
     .run_group = attention_tiled_run_group,
     .group_units = ATTENTION_GROUP_UNITS_PLAIN,

@@ -91,7 +91,7 @@ struct arguments {
 
 /* The rows that a block computes: a tile of the rows that share a head of K and V. Of these, row r
  * is query r / group of head r % group, where `group` heads of Q share the head of K and V.
- * `number` is the number of the part (operation_kernel.parts). */
+ * `number` is the number of the part (operation_kernel.tiles). */
 template <class S> struct part {
     uint64_t entry, kv_head;
     uint64_t query;       // of the tile's first row

@@ -33,25 +33,25 @@ enum gemmd_error attention_tiled_prepare_f16(uint64_t shared_bytes);
 enum gemmd_error attention_tiled_prepare_bf16(uint64_t shared_bytes);
 enum gemmd_error attention_tiled_prepare_group_f32(uint64_t shared_bytes);
 
-/* The number of tiles of `rows` rows that a problem has. Each tile is a part. */
-uint64_t attention_tiled_parts(enum attention_tiled_rows rows,
+/* The number of tiles of `rows` rows that a problem has. */
+uint64_t attention_tiled_tiles(enum attention_tiled_rows rows,
                                const struct attention_problem *problem);
 
-/* Enqueues parts of a problem, with tiles of `rows` rows. */
+/* Enqueues tiles of a problem, with tiles of `rows` rows. */
 enum gemmd_error attention_tiled_launch(cudaStream_t stream, enum attention_tiled_rows rows,
                                         const struct attention_problem *problem,
-                                        struct operation_range parts);
+                                        struct operation_range tiles);
 
 /* The same for operands of one type. */
 enum gemmd_error attention_tiled_launch_f32(cudaStream_t stream, enum attention_tiled_rows rows,
                                             const struct attention_problem *problem,
-                                            struct operation_range parts);
+                                            struct operation_range tiles);
 enum gemmd_error attention_tiled_launch_f16(cudaStream_t stream, enum attention_tiled_rows rows,
                                             const struct attention_problem *problem,
-                                            struct operation_range parts);
+                                            struct operation_range tiles);
 enum gemmd_error attention_tiled_launch_bf16(cudaStream_t stream, enum attention_tiled_rows rows,
                                              const struct attention_problem *problem,
-                                             struct operation_range parts);
+                                             struct operation_range tiles);
 
 /* Enqueues a group of f32. The tiles of the members start in the order of the list. For other types
  * flash_mma computes all groups. */

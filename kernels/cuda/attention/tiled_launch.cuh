@@ -37,12 +37,12 @@ static struct arguments arguments_of(const struct attention_problem &p)
 
 template <class S, typename T>
 static enum gemmd_error run(cudaStream_t stream, enum attention_tiled_rows rows,
-                            const struct attention_problem &p, struct operation_range parts)
+                            const struct attention_problem &p, struct operation_range tiles)
 {
     const struct arguments a = arguments_of<S, T>(p);
-    const dim3 grid((unsigned)(parts.count < INT32_MAX ? parts.count : INT32_MAX));
+    const dim3 grid((unsigned)(tiles.count < INT32_MAX ? tiles.count : INT32_MAX));
     return launch_with_memory(attention_tiled_kernel<S, T>, grid, dim3(S::THREADS),
-                              attention_tiled_bytes(rows, p.d, p.dv), stream, a, parts);
+                              attention_tiled_bytes(rows, p.d, p.dv), stream, a, tiles);
 }
 
 template <class S, typename T>
@@ -55,7 +55,7 @@ static enum gemmd_error run_group(cudaStream_t stream, enum attention_tiled_rows
         members, count, [](const struct attention_member &m) { return parts_of<S>(*m.problem); },
         [](const struct attention_member &m) { return arguments_of<S, T>(*m.problem); },
         [=](const attention_group::list<struct arguments> &group) {
-            return launch_with_memory(attention_tiled_group_kernel<S, T>, dim3(group.parts),
+            return launch_with_memory(attention_tiled_group_kernel<S, T>, dim3(group.blocks),
                                       dim3(S::THREADS), shared_bytes, stream, group);
         });
 }
@@ -84,10 +84,10 @@ static enum gemmd_error with_shape(enum attention_tiled_rows rows, uint64_t dv, 
 
 template <typename T>
 static enum gemmd_error run_any(cudaStream_t stream, enum attention_tiled_rows rows,
-                                const struct attention_problem &p, struct operation_range parts)
+                                const struct attention_problem &p, struct operation_range tiles)
 {
     return with_shape(rows, p.dv,
-                      [&](auto shape) { return run<decltype(shape), T>(stream, rows, p, parts); });
+                      [&](auto shape) { return run<decltype(shape), T>(stream, rows, p, tiles); });
 }
 
 template <typename T>

@@ -8,29 +8,29 @@ static bool flash_wgmma_takes(const void *problem)
     return attention_wgmma_takes(problem) && attention_wgmma_choose(problem) != NULL;
 }
 
-static uint64_t flash_wgmma_parts(struct gemm_context *base, const void *problem)
+static uint64_t flash_wgmma_tiles(struct gemm_context *base, const void *problem)
 {
     (void)base;
-    return attention_wgmma_parts(attention_wgmma_choose_alone(problem), problem);
+    return attention_wgmma_tiles(attention_wgmma_choose_alone(problem), problem);
 }
 
-static enum gemmd_error flash_wgmma_run_parts(struct gemm_context *base, const void *problem,
-                                              struct operation_range parts)
+static enum gemmd_error flash_wgmma_run_tiles(struct gemm_context *base, const void *problem,
+                                              struct operation_range tiles)
 {
     struct cuda_context *context = cuda_context_of(base);
     if (context->sm90.encode == NULL)
         return GEMMD_ERR_INTERNAL;
     return cuda_error_code(
         (int)attention_wgmma_enqueue(&context->sm90, attention_wgmma_choose_alone(problem), problem,
-                                     parts, context->attention_next, context->stream));
+                                     tiles, context->attention_next, context->stream));
 }
 
 static enum gemmd_error flash_wgmma_run(struct gemm_context *base, const void *problem,
                                         void *workspace)
 {
     (void)workspace;
-    const struct operation_range all = {0, flash_wgmma_parts(base, problem)};
-    return flash_wgmma_run_parts(base, problem, all);
+    const struct operation_range all = {0, flash_wgmma_tiles(base, problem)};
+    return flash_wgmma_run_tiles(base, problem, all);
 }
 
 /* One launch for all members that can have the kernel of the longest member, then the others. */
@@ -62,8 +62,8 @@ const struct operation_kernel attention_cuda_wgmma = {
     .takes = flash_wgmma_takes,
     .workspace_bytes = operation_no_workspace,
     .run = flash_wgmma_run,
-    .parts = flash_wgmma_parts,
-    .run_parts = flash_wgmma_run_parts,
+    .tiles = flash_wgmma_tiles,
+    .run_tiles = flash_wgmma_run_tiles,
     .launch_flops = 5e13,
     .run_group = flash_wgmma_run_group,
     .group_units = ATTENTION_GROUP_UNITS_TENSOR,

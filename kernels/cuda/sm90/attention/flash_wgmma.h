@@ -113,18 +113,18 @@ uint32_t attention_wgmma_alike(struct attention_member members[], uint32_t count
 /* Prepares the kernels for the current device. Called before the first launch. */
 cudaError_t attention_wgmma_prepare(void);
 
-/* The number of tiles that a problem has with a kernel. Each tile is a part. */
-uint64_t attention_wgmma_parts(const struct attention_wgmma_kernel *kernel,
+/* The number of tiles that a problem has with a kernel. */
+uint64_t attention_wgmma_tiles(const struct attention_wgmma_kernel *kernel,
                                const struct attention_problem *problem);
 
-/* Enqueues parts of the problem with a kernel that is wide enough. `next` is a counter in device
+/* Enqueues tiles of the problem with a kernel that is wide enough. `next` is a counter in device
  * memory, zero before and after every launch; each stream has its own. Fails if a pointer is not
  * aligned.
  */
 cudaError_t attention_wgmma_enqueue(const struct sm90_device *device,
                                     const struct attention_wgmma_kernel *kernel,
                                     const struct attention_problem *problem,
-                                    struct operation_range parts, uint32_t *next,
+                                    struct operation_range tiles, uint32_t *next,
                                     cudaStream_t stream);
 
 /* The same for a group of problems for which the kernel is wide enough. The tiles of the members

@@ -278,7 +278,7 @@ static cudaError_t attention_wgmma_launch(const struct attention_wgmma_kernel *k
     return sm90_grid_enqueue(&grid, arguments, stream);
 }
 
-uint64_t attention_wgmma_parts(const struct attention_wgmma_kernel *kernel,
+uint64_t attention_wgmma_tiles(const struct attention_wgmma_kernel *kernel,
                                const struct attention_problem *p)
 {
     return size_blocks(p->sq, tile_queries(kernel, p)) * p->batch * p->heads;
@@ -286,13 +286,13 @@ uint64_t attention_wgmma_parts(const struct attention_wgmma_kernel *kernel,
 
 cudaError_t attention_wgmma_enqueue(const struct sm90_device *device,
                                     const struct attention_wgmma_kernel *kernel,
-                                    const struct attention_problem *p, struct operation_range parts,
+                                    const struct attention_problem *p, struct operation_range tiles,
                                     uint32_t *next, cudaStream_t stream)
 {
     struct attention_wgmma_arguments arguments;
     cudaError_t error = attention_wgmma_fill(device, kernel, p, &arguments);
-    arguments.first_tile = (uint32_t)parts.first;
-    arguments.tiles = (uint32_t)parts.count;
+    arguments.first_tile = (uint32_t)tiles.first;
+    arguments.tiles = (uint32_t)tiles.count;
     const uint32_t blocks = blocks_for(device, arguments.tiles);
     if (!is_one_step(kernel) && is_uneven(p) && arguments.tiles > blocks)
         arguments.next = next;
