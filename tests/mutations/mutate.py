@@ -470,12 +470,15 @@ was in the revision beside it; some of the files have been made one with others 
     for title, chosen, last, what in (
             ("Faults that no test notices", [one for one in finished if not one["stage"] and not one.get("equivalent")],
              "remark", lambda one: one.get("remark", "")),
+            ("Faults that are left", [one for one in results if "only" in one], "remark",
+             lambda one: one.get("remark", "")),
             ("Faults that survived at first, and the tests that notice them now", later, "noticed by",
              lambda one: one["noticed"]),
             ("Equivalent faults", [one for one in results if one.get("equivalent")], "why no behaviour differs",
              lambda one: one["equivalent"])):
         if chosen:
-            print(f"\n## {title}\n\n| place | revision | kind | code | fault | {last} |\n|---|---|---|---|---|---|", file=file)
+            print(f"\n## {title}\n\n| place | revision | kind | code | fault | {last} |\n|---|---|---|---|---|---|",
+                  file=file)
             for result in chosen:
                 print(row(result, what(result)), file=file)
 
