@@ -459,8 +459,8 @@ the fault and passes without the fault. A fault that survives was run with all u
 the file and all integration tests that execute the line, except those that are marked `slow`. A fault that is left
 ({len(results) - len(finished)} of the faults) was noticed by none of the tests that it was run with, which are not yet
 all that execute the line. Faults that are left count as not noticed. Tests were added for faults of these samples
-that no test noticed, so the tests notice fewer faults of another sample. A place below is the line of a file as it
-was in the revision beside it; some of the files have been made one with others since."""
+that no test noticed, so the tests notice fewer faults of another sample. A place below is the line of a file in the
+revision that `results.jsonl` has for the fault; the file may have been renamed or folded into another since."""
     print("# Faults that the tests notice\n", textwrap.fill(" ".join(text.split()), 115, break_on_hyphens=False),
           sep="\n", file=file)
     for seed in sorted({one["seed"] for one in results}):
