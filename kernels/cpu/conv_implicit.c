@@ -426,10 +426,22 @@ static enum gemmd_error conv_implicit_run(struct gemm_context *base, const void 
     return GEMMD_OK;
 }
 
+/* The kernel `product` is faster where it has nothing to gather, and for few pixels, which are not
+ * worth packing the filters. Must not depend on the batch. */
+static const struct operation_kernel *conv_implicit_preferred(const void *problem)
+{
+    enum { FEW_PIXELS = 100 };
+    const struct conv_problem *p = problem;
+    const bool in_place = p->shape.layout == CONV_NHWC && conv_shape_is_pointwise(&p->shape);
+    const bool few = p->shape.out_height * p->shape.out_width < FEW_PIXELS;
+    return in_place || few ? &conv_cpu_product : NULL;
+}
+
 const struct operation_kernel conv_cpu_implicit = {
     .name = "implicit",
     .description = "patches packed to panels, multiplied in vector registers",
     .takes = conv_implicit_takes,
+    .preferred_kernel = conv_implicit_preferred,
     .workspace_bytes = conv_implicit_workspace_bytes,
     .run = conv_implicit_run,
     .run_group = conv_implicit_run_group,

@@ -121,6 +121,10 @@ START_TEST(selection)
     struct fault fault = {.detail = ""};
     ck_assert_uint_eq(operation_select(&operation_conv2d, &cpu, "auto", &problem, &kernel, &fault),
                       GEMMD_OK);
+    ck_assert_str_eq(kernel->name, "product"); /* 99 pixels */
+    const struct conv_problem larger = conv_case(12, GEMMD_F32, GEMMD_F32, GEMM_PRECISION_FULL);
+    ck_assert_uint_eq(operation_select(&operation_conv2d, &cpu, "auto", &larger, &kernel, &fault),
+                      GEMMD_OK);
     ck_assert_str_eq(kernel->name, "implicit");
     ck_assert_uint_eq(operation_select(&operation_conv2d, &cpu, "naive", &problem, &kernel, &fault),
                       GEMMD_OK);
