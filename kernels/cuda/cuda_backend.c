@@ -14,7 +14,7 @@
 #include "kernels/cuda/simt/register_tiled_sm90.h"
 #include "kernels/cuda/softmax/softmax.h"
 
-/* The kernels in the order in which "auto" tries them (kernels/gemm.h). The order follows from
+/* The kernels in the order in which "auto" tries them (kernels/operation.h). The order follows from
  * measurements on an H100 (kernels/experiments, tests/bench/results; sm90/gemm/rates.c has
  * those of wgmma's tiles).
  *

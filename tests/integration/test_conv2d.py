@@ -334,7 +334,7 @@ BAD = [
     (dict(out="f16"), 422, "out=f16", "out"),
     (dict(dtype="f16", precision="tf32"), 422, "tf32", "precision"),
     (dict(dtype="i8", alpha=0.5), 422, "alpha", "alpha"),
-    (dict(alpha=1e39), 400, "alpha", "f32 can hold"),
+    (dict(alpha=1e39), 400, "f32 can hold", "alpha"),
     (dict(dtype="i8", act="gelu"), 422, "act", "act"),
     (dict(kernel="fast"), 422, "kernel", "kernel"),
     (dict(stripe=2), 400, "did you mean stride", "stripe"),

@@ -40,8 +40,8 @@ static void compute_sums(const struct reduce_problem *p)
 /* Replaces scores by their softmax. */
 static void softmax_in_place(float *scores, uint64_t count)
 {
-    float most = scores[0], sum = 0;
-    for (uint64_t i = 1; i < count; i++)
+    float most = -INFINITY, sum = 0;
+    for (uint64_t i = 0; i < count; i++)
         most = fmaxf(most, scores[i]);
     for (uint64_t i = 0; i < count; i++)
         sum += scores[i] = expf(scores[i] - most);

@@ -43,7 +43,7 @@ extern "C" {
 
 /* One tile configuration of one type. */
 struct sm90_kernel {
-    const char *name; /* such as "bf16_128x256_2x1"; NULL ends a table */
+    const char *name; /* such as "bf16_128x256_1x2"; NULL ends a table */
     int element;      /* enum sm90::element (wgmma.cuh) */
     /* Rows and columns of C and steps of k in a tile, blocks of a cluster along m and n, warpgroups
      * that multiply (0: streamed, each warp for itself), and buffers of a ring (gemm.cuh). */
@@ -77,7 +77,6 @@ extern const struct sm90_kernel sm90_kernels_bf16[], sm90_kernels_f16[], sm90_ke
     sm90_kernels_tf32[], sm90_kernels_f32[], sm90_kernels_f8[], sm90_kernels_f8_rowcol[],
     sm90_kernels_f8_block[], sm90_kernels_f16_block[], sm90_kernels_i8_rowcol[];
 
-/* The properties of a device that a launch needs. */
 /* What the model behind sm90_choose knows of a GPU. */
 struct sm90_card {
     uint32_t multiprocessors;
@@ -88,6 +87,7 @@ struct sm90_card {
  * known. */
 extern const struct sm90_card sm90_h100_sxm;
 
+/* The properties of a device that a launch needs. */
 struct sm90_device {
     void *encode; /* cuTensorMapEncodeTiled; NULL: not opened */
     struct sm90_card card;

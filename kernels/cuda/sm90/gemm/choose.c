@@ -12,9 +12,11 @@
 /* Of the kernels for few rows: the time of a launch, and the rate at which they read device
  * memory. */
 static const double FEW_ROWS_LAUNCH_US = 1.42, FEW_ROWS_BYTES_PER_US = 2.78e6;
-/* For each fused kernel (gemm_fused.cuh) the time of a step of k: us + row_us for each row of the
- * tile that exists, and min_us at least; and the time to store the last tile, and for each block
- * that another one follows (kernels/experiments/f32.md). */
+/* A kernel for few rows whose tile is in none of the lines below counts as that of the last line;
+ * tests/bench/fit_tiles.py fits none of these times. For each fused kernel (gemm_fused.cuh) the
+ * time of a step of k: us + row_us for each row of the tile that exists, and min_us at least; and
+ * the time to store the last tile, and for each block that another one follows
+ * (kernels/experiments/f32.md). */
 static const struct fused_times {
     uint32_t tile_m, tile_n;
     double us, min_us, row_us, store_us, next_us;
@@ -65,7 +67,8 @@ static double one_row_us(const struct sm90_kernel *kernel, const struct gemm_pro
                          const struct sm90_card *card)
 {
     size_t i = 0;
-    while (ONE_ROW_STEPS[i].tile_n != kernel->tile_n)
+    while (i + 1 < sizeof ONE_ROW_STEPS / sizeof *ONE_ROW_STEPS &&
+           ONE_ROW_STEPS[i].tile_n != kernel->tile_n)
         i++;
     const uint64_t tiles = size_blocks(p->n, kernel->tile_n) * p->batch;
     const uint64_t rounds = tiles / card->multiprocessors, rest = tiles % card->multiprocessors;
@@ -83,7 +86,8 @@ static double streamed_us(const struct sm90_kernel *kernel, const struct gemm_pr
                           const struct sm90_card *card)
 {
     size_t i = 0;
-    while (STREAMED_STEPS[i].tile_m != kernel->tile_m)
+    while (i + 1 < sizeof STREAMED_STEPS / sizeof *STREAMED_STEPS &&
+           STREAMED_STEPS[i].tile_m != kernel->tile_m)
         i++;
     const uint64_t at_once = (uint64_t)card->multiprocessors * STREAMED_STEPS[i].blocks;
     const double steps = (double)size_blocks(p->k, kernel->tile_k);
@@ -107,16 +111,17 @@ static double fused_us(const struct sm90_kernel *kernel, const struct gemm_probl
                        const struct sm90_card *card)
 {
     const struct fused_times *times = FUSED_TIMES;
-    while (times->tile_m != kernel->tile_m || times->tile_n != kernel->tile_n)
+    while (times != &FUSED_TIMES[sizeof FUSED_TIMES / sizeof *FUSED_TIMES - 1] &&
+           (times->tile_m != kernel->tile_m || times->tile_n != kernel->tile_n))
         times++;
     const uint32_t multiprocessors = card->multiprocessors;
     const uint64_t tiles =
         size_blocks(p->m, kernel->tile_m) * size_blocks(p->n, kernel->tile_n) * p->batch;
     const uint64_t waves = tiles / multiprocessors, rest = tiles % multiprocessors;
+    const uint64_t later_waves = (tiles - 1) / multiprocessors;
     const double rows = (double)(p->m < kernel->tile_m ? p->m : kernel->tile_m);
     const double steps = (double)size_blocks(p->k, kernel->tile_k);
-    double us = FEW_ROWS_LAUNCH_US + times->store_us +
-                (double)((tiles - 1) / multiprocessors) * times->next_us +
+    double us = FEW_ROWS_LAUNCH_US + times->store_us + (double)later_waves * times->next_us +
                 (double)waves * steps * fused_step_us(kernel, times, card, rows, multiprocessors);
     if (rest > 0)
         us += steps * fused_step_us(kernel, times, card, rows, (double)rest);
