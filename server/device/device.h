@@ -151,9 +151,9 @@ uint64_t device_progress(const struct device *device);
  * thread. */
 uint32_t device_in_flight(const struct device *device);
 /* Starts a launch on a free stream: one work, or a launch list of at most DEVICE_LAUNCH_WORKS_MAX
- * works, which are all of one stack or all in a shared launch. Never waits for other works. An
- * error is recorded in every work of the list, which device_poll then returns like any other list.
- * The CPU computes inside this function. */
+ * works, which are all of one stack, all of one group, or all small. Never waits for other works.
+ * An error is recorded in every work of the list, which device_poll then returns like any other
+ * list. The CPU computes inside this function. */
 void device_submit(struct device *device, struct work *works);
 /* As device_submit, on a stream that only the probe uses and that runs ahead of all other work, so
  * that a readiness probe says whether the device answers and not how busy it is. One at a time. */

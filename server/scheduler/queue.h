@@ -77,7 +77,7 @@ bool queue_cancel(struct queue *queue, struct work *work);
 
 /* What the device has room for. */
 struct queue_room {
-    uint32_t exclusive;    /* most works of one stack on a stream of its own; 0: no such stream */
+    uint32_t exclusive;    /* most works of a group, or of a stack on the CPU; 0: no such stream */
     uint32_t shared;       /* most works of a shared launch; 0: no room for a shared launch */
     uint64_t shared_bytes; /* most bytes of a launch of several works */
 };
