@@ -143,14 +143,14 @@ START_TEST(items_of_one_step)
     const struct attention_wgmma_kernel *one_step = attention_one_step_kernels(GEMMD_BF16);
     struct attention_problem p = problem_of(16, 16, 77, 77, 64);
     p.batch = 64;
-    ck_assert_uint_eq(attention_wgmma_parts(one_step, &p), 64 * 16);
+    ck_assert_uint_eq(attention_wgmma_tiles(one_step, &p), 64 * 16);
     p = problem_of(16, 16, 4096, 77, 64);
     p.batch = 8;
-    ck_assert_uint_eq(attention_wgmma_parts(one_step, &p), 8 * 16);
+    ck_assert_uint_eq(attention_wgmma_tiles(one_step, &p), 8 * 16);
     p.batch = 1;
-    ck_assert_uint_gt(attention_wgmma_parts(one_step, &p), 100);
+    ck_assert_uint_gt(attention_wgmma_tiles(one_step, &p), 100);
     p.sq = ATTENTION_LENGTH_MAX;
-    ck_assert_uint_gt(attention_wgmma_parts(one_step, &p), 16);
+    ck_assert_uint_gt(attention_wgmma_tiles(one_step, &p), 16);
 }
 END_TEST
 
