@@ -25,7 +25,7 @@ def test_hadolint_finds_no_error():
 def test_the_stage_installs_every_library_of_the_build():
     """The image of this test is made from packages, so that it does not compile in the stage."""
     quickstart = (DEPLOY / "quickstart.sh").read_text()
-    needed = set(re.findall(r"^want_library \S+ (\S+)$", quickstart, re.M))
+    needed = set(re.findall(r"^\s*want_library \S+ (\S+)$", quickstart, re.M))
     assert len(needed) >= 8
     installed = set((CONTAINER / "make-packages.sh").read_text().split())
     assert needed <= installed, needed - installed

@@ -195,11 +195,11 @@ END_TEST
 static const struct {
     uint32_t keys, kv_heads, rows, width, split_keys;
 } KV_SPLITS[] = {
-    {512, 8, 1, 128, 128},     {2048, 8, 16, 128, 128},        {2048, 32, 12, 128, 256},
-    {2049, 8, 16, 128, 256},   {8192, 32, 7, 128, 256},        {8192, 32, 8, 128, 1024},
-    {8191, 32, 8, 128, 512},   {8192, 32, 32, 64, 1024},       {8192, 8, 32, 128, 256},
-    {8193, 8, 1, 128, 512},    {32768, 32, 16, 128, 4096},     {32768, 32, 16, 64, 512},
-    {32768, 32, 16, 65, 4096}, {1u << 30, 1000, 8, 128, 8192},
+    {512, 8, 1, 128, 128},     {2048, 8, 16, 128, 128},    {2048, 32, 12, 128, 256},
+    {2049, 8, 16, 128, 256},   {8192, 32, 7, 128, 256},    {8192, 32, 8, 128, 1024},
+    {8191, 32, 8, 128, 512},   {8192, 32, 32, 64, 1024},   {8192, 8, 32, 128, 512},
+    {8193, 8, 1, 128, 512},    {32768, 32, 16, 128, 8192}, {32768, 32, 16, 64, 512},
+    {32768, 32, 16, 65, 8192}, {8192, 8, 15, 128, 256},    {1u << 30, 1000, 8, 128, 8192},
 };
 
 START_TEST(kv_splits_are_longer_while_an_entry_has_enough_blocks)
@@ -232,10 +232,10 @@ START_TEST(parts_have_the_kv_splits_of_the_whole)
     const struct attention_part halves = {0, 1, 16, 16}, quarters = {0, 1, 0, 8};
     const struct attention_problem half = attention_problem_part(&whole, &halves);
     const struct attention_problem quarter = attention_problem_part(&half, &quarters);
-    ck_assert_uint_eq(attention_decode_kv_splits(&whole), 8);
-    ck_assert_uint_eq(attention_decode_kv_splits(&half), 8);
+    ck_assert_uint_eq(attention_decode_kv_splits(&whole), 4);
+    ck_assert_uint_eq(attention_decode_kv_splits(&half), 4);
     ck_assert_uint_eq(quarter.kv_heads, 8);
-    ck_assert_uint_eq(attention_decode_kv_splits(&quarter), 8);
+    ck_assert_uint_eq(attention_decode_kv_splits(&quarter), 4);
 }
 END_TEST
 
