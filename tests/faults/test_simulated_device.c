@@ -6,7 +6,10 @@
 
 #include "kernels/known_answer.h"
 #include "kernels/operations.h"
+#include "kernels/problem_part.h"
+#include "server/device/cuda/cuda_device.h"
 #include "server/device/device.h"
+#include "tests/faults/fault_kernels.h"
 #include "tests/product/random.h"
 
 static struct device *device;
@@ -276,6 +279,59 @@ START_TEST(a_small_product_is_verified_in_its_own_launch)
 }
 END_TEST
 
+/* ---- several launches ---- */
+
+enum { BUSY_MS = 100, CUT_LAUNCHES = 4, CUT_WIDTH = 4 };
+
+/* A launch after which all streams of the device are busy for a time. */
+static enum gemmd_error run_long(struct gemm_context *context, const void *problem, void *workspace)
+{
+    (void)context, (void)problem, (void)workspace;
+    const struct cuda_device *cuda = (const struct cuda_device *)device;
+    for (uint32_t i = 0; i < device->slots; i++)
+        fault_kernel_busy(cuda->slots[i].stream, BUSY_MS);
+    return GEMMD_OK;
+}
+
+/* A work that nobody wants any more leaves the device when the launches that were enqueued have
+ * ended, which use the work's memory. */
+START_TEST(a_work_that_is_stopped_ends_behind_its_launches)
+{
+    struct work work = {.task.operation = &operation_gemm, .own_launch = true};
+    struct gemm_problem *p = &work.task.problem.gemm;
+    struct work *ended;
+    open_device(NULL);
+    const struct cuda_device *cuda = (const struct cuda_device *)device;
+    struct operation_kernel kernel = *kernel_named("large");
+    kernel.run = run_long;
+    *p = (struct gemm_problem){.dtype = GEMMD_F32,
+                               .out = GEMMD_F32,
+                               .m = CUT_LAUNCHES * PROBLEM_PART_ROWS,
+                               .n = CUT_WIDTH,
+                               .k = CUT_WIDTH,
+                               .batch = 1,
+                               .alpha = 1,
+                               .a = memory,
+                               .b = memory,
+                               .c = memory};
+    gemm_problem_contiguous(p);
+    work.task.kernel = &kernel;
+    kernel.launch_flops = operation_gemm.flops(p) / CUT_LAUNCHES;
+    reserve(&work);
+    device_submit(device, &work);
+    atomic_store(&work.stop, true);
+    while ((ended = device_poll(device)) == NULL)
+        ck_assert_uint_eq(device_in_flight(device), 1);
+    for (uint32_t i = 0; i < device->slots; i++)
+        ck_assert_msg(cudaStreamQuery(cuda->slots[i].stream) == cudaSuccess,
+                      "the work ended before its launches");
+    ck_assert_ptr_eq(ended, &work);
+    ck_assert_int_ne(work.status, GEMMD_OK);
+    release(&work);
+    close_device();
+}
+END_TEST
+
 /* ---- tensor memory ---- */
 
 enum { GAP = 3, POISON = 0xa5 };
@@ -339,6 +395,7 @@ int main(void)
     tcase_add_loop_test(tests, a_kernel_that_fails_fails_its_launch_list, 0, KERNELS);
     tcase_add_loop_test(tests, a_probe_is_launched_as_its_kernel_asks, 0, 2);
     tcase_add_test(tests, a_small_product_is_verified_in_its_own_launch);
+    tcase_add_test(tests, a_work_that_is_stopped_ends_behind_its_launches);
     tcase_add_loop_test(tests, matrices_in_tensor_memory_keep_their_gaps, 0, 2);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);

@@ -80,6 +80,21 @@ def test_calls_of_a_start_fail(gemmd, sanitized, counted, request, tmp_path):
     assert number > 50, "too few calls were counted"
 
 
+def test_the_null_device_cannot_be_opened(gemmd, sanitized, tmp_path):
+    """The first file that main opens."""
+    if sanitized:
+        pytest.skip("a sanitizer replaces the same functions")
+    for number in range(1, 100):
+        report = tmp_path / str(number)
+        outcome = start_and_stop(gemmd, f"null-{number}", {
+            "LD_PRELOAD": str(gemmd.parents[1] / "tests" / "fail_calls.so"), "FAIL_CALL": str(number),
+            "FAIL_CALL_REPORT": str(report)})
+        if report.read_text().startswith("open\n"):
+            assert outcome == (1, False, "gemmd: /dev/null cannot be opened\n")
+            return
+    pytest.fail("no file was opened")
+
+
 @pytest.mark.parametrize("files", [*range(4, 24, 2), 32, 64])
 def test_few_descriptors(files, gemmd):
     def limit():

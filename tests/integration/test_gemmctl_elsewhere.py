@@ -37,18 +37,25 @@ def serving(handler):
             thread.join()
 
 
-def serve(status, body):
-    """A server that answers every POST with the same; gives its URL."""
+def serve(*answers):
+    """A server that gives the answers in turn, each a status, a body and headers, and then the last one again and
+    again; gives its URL."""
+    left = list(answers)
 
     class Handler(http.server.BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
-        def do_POST(self):
-            self.rfile.read(int(self.headers["Content-Length"]))
+        def do_GET(self):
+            self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            status, body, *headers = left.pop(0) if len(left) > 1 else left[0]
             self.send_response(status)
+            for header in headers:
+                self.send_header(*header)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
+
+        do_POST = do_GET
 
         def log_message(self, *_):
             pass
@@ -70,7 +77,7 @@ def serve(status, body):
 ])
 def test_exit_codes(status, problem, code, gemmctl, files, tmp_path):
     body = b"<html>" if problem is None else json.dumps(problem).encode()
-    with serve(status, body) as url:
+    with serve((status, body)) as url:
         result = subprocess.run([gemmctl, "gemm", *files, "-o", "C.npy", "--retries", "0", "--url",
                                  url], cwd=tmp_path, capture_output=True, timeout=PATIENCE_S,
                                 check=False)
@@ -190,3 +197,25 @@ def test_https(gemmctl, address, files, tmp_path):
         subprocess.run([*command, "--url", front, "--ca-file", "cert.pem"], cwd=tmp_path,
                        check=True, timeout=PATIENCE_S)
     assert np.array_equal(np.load(tmp_path / "C.npy"), np.full((4, 4), 4, np.float32))
+
+
+def test_bench_counts_errors_by_their_code(gemmctl):
+    """The first request warms up and counts nowhere."""
+    result = (200, bytes(4 * 4 * 4), ("Gemmd-Shape", "4,4"), ("Gemmd-Dtype", "f32"))
+    refusals = [json.dumps({"type": f"x/{code}", "detail": "no"}).encode() for code in ("too-large", "internal")]
+    with serve(result, (413, refusals[0]), result, (413, refusals[0]), (500, refusals[1])) as url:
+        ran = subprocess.run([gemmctl, "bench", "-m4", "-n4", "-k4", "--requests=4", "--connections=1", "--retries=0",
+                              "--json", "--url", url], capture_output=True, timeout=PATIENCE_S, check=False)
+    report = json.loads(ran.stdout)
+    assert (ran.returncode, report.get("requests")) == (1, 1), ran
+    assert report["errors"] == {"TOO_LARGE": 2, "INTERNAL": 1}
+
+
+def test_info_of_a_list_of_objects(gemmctl):
+    """Empty lines are between the objects, and the values that are neither lists nor objects come first."""
+    info = {"devices": [{"index": 0}, {"index": 1}, {"index": 2}], "version": "1"}
+    with serve((200, json.dumps(info).encode())) as url:
+        ran = subprocess.run([gemmctl, "info", "--url", url], capture_output=True, text=True, timeout=PATIENCE_S,
+                             check=True)
+    lines = [" ".join(line.split()) for line in ran.stdout.splitlines()]
+    assert lines[lines.index("devices") - 1:] == ["", "devices", "index 0", "", "index 1", "", "index 2"]

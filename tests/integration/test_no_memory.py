@@ -280,7 +280,7 @@ def test_no_memory_for_a_request_with_shared_memory(daemon, plan):
     oracle.check_exit()
 
 
-@pytest.mark.parametrize("command", ["gemm", "tensors", "jobs", "info", "random"])
+@pytest.mark.parametrize("command", ["gemm", "tensors", "jobs", "info", "random", "bench"])
 def test_no_memory_for_gemmctl(command, url, gemmd, gemmctl, plan, tmp_path, instrumented):
     """An allocation of the program, of libgemmd or of libcurl fails: it ends with a right result, or with a
     message and another status than 0."""
@@ -290,7 +290,8 @@ def test_no_memory_for_gemmctl(command, url, gemmd, gemmctl, plan, tmp_path, ins
     np.save(a, np.ones((13, 19), np.float32))
     np.save(b, np.ones((19, 17), np.float32))
     arguments = {"gemm": ["gemm", a, b, "-o", c], "tensors": ["tensor", "ls"], "jobs": ["job", "ls"],
-                 "info": ["info"], "random": ["gemm", "--random", "8x8x8", "--check"]}[command]
+                 "info": ["info"], "random": ["gemm", "--random", "8x8x8", "--check"],
+                 "bench": ["bench", "-m8", "-n8", "-k8", "--connections=1", "--in-flight=2", "--requests=2"]}[command]
 
     def run():
         return subprocess.run([gemmctl, "--url", url, *arguments], capture_output=True, text=True, timeout=60,

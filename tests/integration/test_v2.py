@@ -188,11 +188,12 @@ def test_byte_for_byte(address):
 @pytest.mark.parametrize("dtype", list(MODEL))
 @pytest.mark.parametrize("transb", [False, True])
 def test_a_resident_matrix_is_a_layer(dtype, transb, url, session, weights, rng):
-    problem = Problem(6, 10, 33, dtype=dtype, transb=transb, bias=True, act="relu")
+    problem = Problem(6, 10, 33, dtype=dtype, transb=transb, beta=2, bias=True, act="relu")
     operands = random_operands(problem, rng)
     name = f"v2.{dtype}.{int(transb)}"
     weights(name, squeeze(operands.b))
-    inputs = [Input("X", squeeze(operands.a), dtype), Input("BIAS", operands.bias, problem.result)]
+    inputs = [Input("X", squeeze(operands.a), dtype), Input("BIAS", operands.bias, problem.result),
+              Input("C0", squeeze(operands.c0), problem.result)]
     answer = infer(url, f"linear.{name}", inputs, session, parameters=BINARY | options_of(problem))
     assert answer.status_code == 200, answer.text
     said, data = split(answer)

@@ -33,10 +33,11 @@ static void stop(void)
 }
 
 /* A call of so many rows, and C0 if `beta` is not 0; all but the body has come. */
-static void open_call(struct compute_call *call, const char *m, const char *beta)
+static void open_call_of(struct compute_call *call, const char *m, const char *beta,
+                         const char *kernel)
 {
-    const char *const parameters[][2] = {
-        {"m", m}, {"n", "4"}, {"k", "1000"}, {"beta", beta}, {"dtype", "f32"}};
+    const char *const parameters[][2] = {{"m", m},       {"n", "4"},       {"k", "1000"},
+                                         {"beta", beta}, {"dtype", "f32"}, {"kernel", kernel}};
     struct fault fault = {.detail = ""};
     *call = (struct compute_call){.config = &stage.config, .memory = stage.memory};
     compute_call_begin(call, &call_gemm);
@@ -50,6 +51,11 @@ static void open_call(struct compute_call *call, const char *m, const char *beta
     ck_assert_msg(compute_call_open(call, &stage.services, length, &fault) == GEMMD_OK, "%s",
                   fault.detail);
     compute_call_look_ahead(call, &stage.services);
+}
+
+static void open_call(struct compute_call *call, const char *m, const char *beta)
+{
+    open_call_of(call, m, beta, "auto");
 }
 
 static void append(struct compute_call *call, uint64_t from, uint64_t to)
@@ -160,6 +166,66 @@ START_TEST(a_body_that_is_cut_short_gives_all_back)
 }
 END_TEST
 
+static struct work *ended; /* the work of a call that was pushed */
+
+static void note_end(struct work *work)
+{
+    ck_assert_ptr_null(ended);
+    ended = work;
+}
+
+/* Adds a device of the same model as the first, and makes both so slow that they compute together.
+ */
+static void add_device(void)
+{
+    struct executors *all = &stage.services.executors;
+    struct simulated_device *other =
+        simulated_device_open_copying(2, MEMORY_BYTES, stage.device->look);
+    ck_assert_ptr_nonnull(other);
+    all->list[1].device = &other->base;
+    all->list[1].queue = queue_create(stage.services.admission, 1);
+    ck_assert_ptr_nonnull(all->list[1].queue);
+    stage.device->base.info.peak_flops[GEMMD_F32] = other->base.info.peak_flops[GEMMD_F32] = 1e8;
+    all->count = 2;
+}
+
+/* For _i: the part that fails. */
+START_TEST(nobody_needs_the_other_parts_of_a_call_if_one_fails)
+{
+    const struct queue_room room = {.exclusive = 1};
+    struct compute_call call;
+    struct work *parts[2];
+    start();
+    add_device();
+    struct executors *all = &stage.services.executors;
+    open_call_of(&call, "1100", "0", "naive"); /* whose results may be divided */
+    ck_assert_uint_eq(call.devices, 2);
+    append(&call, 0, A_BYTES + B_BYTES);
+    ck_assert_int_eq(compute_call_bind(&call, &stage.services, NULL), GEMMD_OK);
+    call.work.done = note_end;
+    compute_call_push(&call);
+    for (int i = 0; i < 2; i++) {
+        parts[i] = queue_pop(all->list[i].queue, room, 0);
+        ck_assert_ptr_nonnull(parts[i]);
+        ck_assert(!atomic_load(&parts[i]->stop));
+    }
+    parts[_i]->status = fault_set(&parts[_i]->fault, GEMMD_ERR_INTERNAL, NULL, "a failure");
+    parts[_i]->done(parts[_i]);
+    ck_assert_ptr_null(ended);
+    ck_assert(atomic_load(&parts[1 - _i]->stop));
+    work_set_stopped(parts[1 - _i]);
+    parts[1 - _i]->done(parts[1 - _i]);
+    ck_assert_ptr_eq(ended, &call.work);
+    ck_assert_int_eq(call.work.status, GEMMD_ERR_INTERNAL);
+    ck_assert_str_eq(call.work.fault.detail, "a failure");
+    compute_call_close(&call, &stage.services);
+    ck_assert_uint_eq(arena_used_bytes(device_arena(all->list[1].device)), 0);
+    queue_destroy(all->list[1].queue);
+    device_close(all->list[1].device);
+    stop();
+}
+END_TEST
+
 START_TEST(small_bodies_do_not_go_early)
 {
     struct compute_call call;
@@ -182,6 +248,7 @@ int main(void)
     tcase_add_test(tcase, a_call_that_is_moved_takes_its_copies_along);
     tcase_add_loop_test(tcase, what_copies_use_outlives_the_call, 0, 2);
     tcase_add_test(tcase, a_body_that_is_cut_short_gives_all_back);
+    tcase_add_loop_test(tcase, nobody_needs_the_other_parts_of_a_call_if_one_fails, 0, 2);
     tcase_add_test(tcase, small_bodies_do_not_go_early);
     suite_add_tcase(suite, tcase);
     SRunner *runner = srunner_create(suite);

@@ -91,6 +91,16 @@ START_TEST(refuses_bad_values)
 }
 END_TEST
 
+/* Whatever the limits of an option are. */
+START_TEST(refuses_a_time_of_too_many_digits)
+{
+    const struct config_option any = {.kind = CONFIG_KIND_TIME, .max = UINT64_MAX};
+    uint64_t value = 12345;
+    ck_assert(!config_value_read(&any, "000000000000000000000005s", &value));
+    ck_assert_uint_eq(value, 12345);
+}
+END_TEST
+
 START_TEST(says_what_it_expects)
 {
     char text[CONFIG_TEXT_MAX];
@@ -190,6 +200,7 @@ int main(void)
     TCase *tests = tcase_create("config_value");
     tcase_add_loop_test(tests, reads_good_values, 0, COUNT(good));
     tcase_add_loop_test(tests, refuses_bad_values, 0, COUNT(bad));
+    tcase_add_test(tests, refuses_a_time_of_too_many_digits);
     tcase_add_test(tests, says_what_it_expects);
     tcase_add_test(tests, stores_what_it_loads);
     tcase_add_test(tests, the_table_is_consistent);

@@ -199,6 +199,21 @@ START_TEST(what_was_wrong_goes_again)
 }
 END_TEST
 
+/* Of a plan that is settled with fewer operands, the operands that it had before are not copied. */
+START_TEST(what_is_no_longer_in_the_plan_stays)
+{
+    struct copy_in plan, all;
+    fill();
+    struct task task = task_in(body);
+    struct device_layout layout = layout_of(&task, 0);
+    copy_in_plan(&plan, &task, &layout, range, SPAN(body));
+    layout.locations[GEMM_PART_C0].bytes = 0;
+    copy_in_plan(&all, &task, &layout, range, nowhere);
+    copy_in_settle(&plan, &all);
+    ck_assert_uint_eq(run(&plan, ALL), BODY_BYTES - 2 * M * N);
+}
+END_TEST
+
 START_TEST(an_attention_goes_as_it_lands)
 {
     enum { ROWS = 3000, D = 4, LENS = 8, BYTES = 2 * ROWS * D };
@@ -264,6 +279,7 @@ int main(void)
     tcase_add_test(tcase, a_restart_takes_all_once_more);
     tcase_add_test(tcase, what_is_elsewhere_goes_when_the_work_is_complete);
     tcase_add_test(tcase, what_was_wrong_goes_again);
+    tcase_add_test(tcase, what_is_no_longer_in_the_plan_stays);
     tcase_add_test(tcase, an_attention_goes_as_it_lands);
     tcase_add_test(tcase, what_is_on_the_device_is_not_copied);
     suite_add_tcase(suite, tcase);

@@ -6,6 +6,8 @@
 
 #include "dispatch_stage.h"
 #include "server/base/clock.h"
+#include "server/device/device_ops.h"
+#include "server/scheduler/probe.h"
 #include "tests/unit/places.h"
 
 START_TEST(a_probe_passes_a_full_queue_and_busy_streams)
@@ -179,6 +181,46 @@ START_TEST(no_limit_is_no_stall)
 }
 END_TEST
 
+/* The linker sends the calls of device_cpu_host_alloc and device_cpu_host_free here (-Wl,--wrap).
+ */
+void *__real_device_cpu_host_alloc(uint64_t bytes, struct fault *fault);
+void __real_device_cpu_host_free(void *memory, uint64_t bytes);
+void *__wrap_device_cpu_host_alloc(uint64_t bytes, struct fault *fault);
+void __wrap_device_cpu_host_free(void *memory, uint64_t bytes);
+static uint64_t host_bytes; /* that are allocated */
+
+void *__wrap_device_cpu_host_alloc(uint64_t bytes, struct fault *fault)
+{
+    void *memory = __real_device_cpu_host_alloc(bytes, fault);
+    host_bytes += memory != NULL ? bytes : 0;
+    return memory;
+}
+
+void __wrap_device_cpu_host_free(void *memory, uint64_t bytes)
+{
+    host_bytes -= bytes;
+    __real_device_cpu_host_free(memory, bytes);
+}
+
+START_TEST(a_probe_without_device_memory_gives_its_host_memory_back)
+{
+    struct simulated_device *device = simulated_device_open(1, look);
+    ck_assert_ptr_nonnull(device);
+    struct arena *arena = device_arena(&device->base);
+    uint64_t all;
+    struct probe *made = probe_create(&device->base);
+    ck_assert_ptr_nonnull(made);
+    ck_assert_uint_gt(host_bytes, 0);
+    probe_destroy(made);
+    ck_assert_uint_eq(host_bytes, 0);
+    ck_assert(arena_alloc(arena, arena_capacity_bytes(arena), &all));
+    ck_assert_ptr_null(probe_create(&device->base));
+    ck_assert_uint_eq(host_bytes, 0);
+    arena_free(arena, all);
+    device_close(&device->base);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("dispatch_probes");
@@ -193,6 +235,7 @@ int main(void)
     tcase_add_test(tests, many_may_ask_at_once);
     tcase_add_test(tests, a_device_that_finishes_nothing_is_not_ready_until_it_does);
     tcase_add_test(tests, no_limit_is_no_stall);
+    tcase_add_test(tests, a_probe_without_device_memory_gives_its_host_memory_back);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

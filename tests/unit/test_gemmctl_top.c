@@ -24,6 +24,28 @@ static struct top_look look_of(double time_s, char *metrics)
     return (struct top_look){.time_s = time_s, .metrics = metrics};
 }
 
+/* The linker sends the calls of gemmd_free here (-Wl,--wrap). */
+void __real_gemmd_free(void *memory);
+void __wrap_gemmd_free(void *memory);
+static const void *last_freed;
+
+void __wrap_gemmd_free(void *memory)
+{
+    last_freed = memory;
+    __real_gemmd_free(memory);
+}
+
+START_TEST(the_metrics_of_a_look_are_freed_with_it)
+{
+    char *metrics = strdup(earlier);
+    struct top_look look = look_of(10, metrics);
+    ck_assert_ptr_nonnull(metrics);
+    top_look_free(&look);
+    ck_assert_ptr_eq(last_freed, metrics);
+    ck_assert_ptr_null(look.metrics);
+}
+END_TEST
+
 START_TEST(a_rate_is_of_the_time_between_the_looks)
 {
     const struct top_look before = look_of(10, earlier), after = look_of(12, later);
@@ -137,6 +159,7 @@ int main(void)
 {
     Suite *suite = suite_create("gemmctl_top");
     TCase *tests = tcase_create("gemmctl_top");
+    tcase_add_test(tests, the_metrics_of_a_look_are_freed_with_it);
     tcase_add_test(tests, a_rate_is_of_the_time_between_the_looks);
     tcase_add_test(tests, a_quantile_is_of_the_requests_between_the_looks);
     tcase_add_test(tests, devices_have_a_line_each);

@@ -1,11 +1,13 @@
 /* server/net/handover.c: what the old process makes of the news of the new one. */
 #include <check.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "failing_calls.h"
 #include "server/net/handover.h"
 
 static struct fault fault;
@@ -111,6 +113,32 @@ START_TEST(a_new_process_without_news_has_a_deadline)
 }
 END_TEST
 
+/* The linker sends the calls of fclose here (-Wl,--wrap). */
+int __real_fclose(FILE *file);
+int __wrap_fclose(FILE *file);
+static bool closing_fails;
+
+int __wrap_fclose(FILE *file)
+{
+    const int result = __real_fclose(file);
+    return closing_fails ? EOF : result;
+}
+
+START_TEST(without_memory_for_its_environment_no_process_starts)
+{
+    struct handover handover = {.state = HANDOVER_NONE};
+    char name[] = "/bin/true";
+    char *const argv[] = {name, NULL};
+    const long live = calls_live_blocks();
+    closing_fails = true;
+    ck_assert_int_ne(handover_begin(&handover, argv, NULL, 0, 1000, &fault), GEMMD_OK);
+    closing_fails = false;
+    ck_assert_int_eq(handover.state, HANDOVER_NONE);
+    /* The C library allocates the text, where nothing is counted, and handover.c frees it. */
+    ck_assert_int_eq(calls_live_blocks(), live - 1);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("handover");
@@ -119,6 +147,7 @@ int main(void)
     tcase_add_test(tests, a_process_that_is_gone_has_ended);
     tcase_add_test(tests, a_newline_says_that_the_new_process_is_ready);
     tcase_add_test(tests, a_new_process_without_news_has_a_deadline);
+    tcase_add_test(tests, without_memory_for_its_environment_no_process_starts);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "failing_calls.h"
 #include "server/jobs/jobs.h"
 
 enum { MAX_JOBS = 4, MAX_BYTES = 100, TTL = 1000, START = 5000 };
@@ -712,6 +713,24 @@ START_TEST(a_tenant_lists_its_own_jobs)
 }
 END_TEST
 
+/* One allocation after the other fails. */
+START_TEST(without_memory_there_are_no_jobs)
+{
+    for (long number = 1;; number++) {
+        const long live = calls_live_blocks();
+        calls_fail(number);
+        struct jobs *jobs = jobs_create(&limits);
+        if (!calls_end()) {
+            ck_assert_int_gt(number, 1);
+            jobs_destroy(jobs);
+            break;
+        }
+        ck_assert_ptr_null(jobs);
+        ck_assert_int_eq(calls_live_blocks(), live);
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("jobs");
@@ -734,6 +753,7 @@ int main(void)
     tcase_add_test(tcase, another_job_can_be_opened_by_the_next_end_or_expiry);
     tcase_add_test(tcase, a_tenant_lists_its_own_jobs);
     tcase_add_test(tcase, threads_lose_nothing);
+    tcase_add_test(tcase, without_memory_there_are_no_jobs);
     suite_add_tcase(suite, tcase);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);
