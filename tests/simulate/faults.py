@@ -60,6 +60,8 @@ FAULTS = [
      "        executor_discharge(part->executor, part->charged_ns);\n", ""),
     ("a part of an attention reads the keys of another entry", "kernels/problem_part.c",
      "moved(p->k, entry * p->k_strides.batch + kv_head", "moved(p->k, kv_head"),
+    ("a part of a convolution reads the first images", "kernels/conv_problem.c",
+     "problem->x + first * x * dtype_size", "problem->x + 0 * first * x * dtype_size"),
     ("the result of every operation is looked for where that of a product is", "server/api/compute/call_placement.c",
      "first = task->operation->operands;", "first = OPERATION_OPERANDS_MAX;"),
     ("a job that has ended counts as unfinished", "server/jobs/job.c", "    jobs->unfinished--;\n", ""),

@@ -100,6 +100,45 @@ static void compute_attention(const struct attention_problem *p)
                 attend(p, entry, head, row);
 }
 
+/* One element of Y. Padding is zeros, which a sum can leave out. */
+static float convolve(const struct conv_problem *p, uint64_t image, uint64_t filter, uint64_t i,
+                      uint64_t j)
+{
+    const struct conv_shape *s = &p->shape;
+    const struct conv_strides x = conv_strides_x(p), w = conv_strides_w(p);
+    float sum = 0;
+    for (uint64_t c = 0; c < s->channels; c++)
+        for (uint64_t r = 0; r < s->r; r++)
+            for (uint64_t q = 0; q < s->s; q++) {
+                const uint64_t row = i + r, column = j + q; /* behind the padding */
+                if (row < s->pad_top || row - s->pad_top >= s->height || column < s->pad_left ||
+                    column - s->pad_left >= s->width)
+                    continue;
+                sum += ((const float *)
+                            p->x)[image * x.image + c * x.channel + (row - s->pad_top) * x.row +
+                                  (column - s->pad_left) * x.column] *
+                       ((const float *)
+                            p->w)[filter * w.image + c * w.channel + r * w.row + q * w.column];
+            }
+    return sum;
+}
+
+static void compute_convolution(const struct conv_problem *p)
+{
+    const struct conv_shape *s = &p->shape;
+    const struct conv_strides y = conv_strides_y(p);
+    if (s->groups != 1 || s->stride_h != 1 || s->stride_w != 1 || s->dilation_h != 1 ||
+        s->dilation_w != 1 || p->bias != NULL)
+        fail("the simulation has no convolution of this kind");
+    for (uint64_t image = 0; image < s->batch; image++)
+        for (uint64_t filter = 0; filter < s->filters; filter++)
+            for (uint64_t i = 0; i < s->out_height; i++)
+                for (uint64_t j = 0; j < s->out_width; j++)
+                    ((float *)
+                         p->y)[image * y.image + filter * y.channel + i * y.row + j * y.column] =
+                        convolve(p, image, filter, i, j);
+}
+
 void reference_compute(const struct task *task)
 {
     switch (task->operation->number) {
@@ -116,6 +155,8 @@ void reference_compute(const struct task *task)
         compute_attention(&task->problem.attention);
         return;
     case OPERATION_CONV2D:
+        compute_convolution(&task->problem.conv2d);
+        return;
     case OPERATION_COUNT:
         break;
     }

@@ -7,7 +7,8 @@
 
 #include "kernels/operations.h"
 
-/* Computes a product, a sum over the rows of an array, a softmax, or an attention without masks.
+/* Computes a product, a sum over the rows of an array, a softmax, an attention without masks, or
+ * a convolution with neither strides nor groups.
  * The kernel of the task is not used. Equal operands give equal bits, whatever strides they have
  * and whatever the task is a part of. */
 void reference_compute(const struct task *task);

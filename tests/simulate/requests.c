@@ -7,10 +7,10 @@
 
 #include "server/base/random_id.h"
 #include "server/tensors/resident_copy.h"
+#include "tests/simulate/operands.h"
 #include "tests/simulate/reference.h"
 #include "tests/simulate/threads.h"
 
-static const float ATTENTION_SCALE = 0.25F;
 static const uint64_t JOB_LOOK_NS = 5000000, JOB_MAX_NS = 120000000000u;
 
 enum stage {
@@ -63,133 +63,38 @@ struct job_call {
 
 /* ---- operands ---- */
 
-/* Element `i` of the contents number `contents`: a small whole number, so that sums are exact. */
-static float element(uint64_t contents, uint64_t i)
-{
-    uint64_t state = contents + i;
-    return (float)(int)(random_number(&state) % 7) - 3;
-}
-
 static void etag_of(uint64_t contents, char etag[TENSOR_ETAG_SIZE])
 {
     snprintf(etag, TENSOR_ETAG_SIZE, "\"%016" PRIx64 "\"", contents);
 }
 
-/* The elements of A, Q or the array, and of B, or K and V, in the body. */
-static uint64_t first_elements(const struct request_traits *t)
-{
-    if (t->kind == REQUEST_PUT)
-        return 0;
-    if (t->operation == OPERATION_ATTENTION)
-        return t->batch * t->n * t->m * t->k;
-    return t->operation == OPERATION_GEMM ? t->batch * t->m * t->k : t->m * t->n;
-}
-
-static uint64_t second_elements(const struct request_traits *t)
-{
-    if (t->operation == OPERATION_ATTENTION)
-        return 2 * first_elements(t);
-    return t->operation == OPERATION_GEMM && (t->kind == REQUEST_PUT || t->b < 0)
-               ? t->batch * t->k * t->n
-               : 0;
-}
-
-static uint64_t result_elements(const struct request_traits *t)
-{
-    if (t->operation == OPERATION_ATTENTION)
-        return first_elements(t);
-    return t->operation == OPERATION_REDUCE ? t->m : t->batch * t->m * t->n;
-}
-
 /* Writes the body of a request to compute, or of a tensor. */
 static void write_body(struct client_request *request)
 {
-    const uint64_t count = first_elements(&request->traits) + second_elements(&request->traits);
+    const uint64_t count = operands_in_body(&request->traits);
     request->body_bytes = count * sizeof(float);
     request->body = own_memory(request->body_bytes);
-    for (uint64_t i = 0; i < count; i++)
-        request->body[i] = element(request->contents, i);
-}
-
-static union operation_problem product_of(const struct request_traits *t, const float *a,
-                                          const float *b, float *c)
-{
-    union operation_problem problem = {.gemm = {.m = t->m,
-                                                .n = t->n,
-                                                .k = t->k,
-                                                .batch = t->batch,
-                                                .alpha = 1,
-                                                .a = a,
-                                                .b = b,
-                                                .c = c}};
-    gemm_problem_contiguous(&problem.gemm);
-    return problem;
-}
-
-static union operation_problem attention_of(const struct request_traits *t, const float *q,
-                                            float *o)
-{
-    const struct attention_strides strides = attention_strides(ATTENTION_BHSD, t->n, t->m, t->k);
-    const uint64_t count = first_elements(t);
-    return (union operation_problem){.attention = {.batch = t->batch,
-                                                   .heads = t->n,
-                                                   .kv_heads = t->n,
-                                                   .sq = t->m,
-                                                   .skv = t->m,
-                                                   .d = t->k,
-                                                   .dv = t->k,
-                                                   .scale = ATTENTION_SCALE,
-                                                   .q = q,
-                                                   .k = q + count,
-                                                   .v = q + 2 * count,
-                                                   .o = o,
-                                                   .q_strides = strides,
-                                                   .k_strides = strides,
-                                                   .v_strides = strides,
-                                                   .o_strides = strides}};
-}
-
-static union operation_problem array_of(const struct request_traits *t, const float *x, float *y)
-{
-    const struct array_shape shape = {.rank = 2, .dims = {t->m, t->n}};
-    union operation_problem problem = {0};
-    if (t->operation == OPERATION_REDUCE) {
-        reduce_problem_of(&problem.reduce, &shape, 1, t->n);
-        problem.reduce.x = x;
-        problem.reduce.y = y;
-    } else {
-        softmax_problem_of(&problem.softmax, &shape, 0);
-        problem.softmax.x = x;
-        problem.softmax.y = y;
-    }
-    return problem;
+    operands_fill(request->contents, request->body, count);
 }
 
 /* Computes what the answer has to be. `b_contents` are those of the resident B. */
 static void compute_expected(struct client_request *request, uint64_t b_contents)
 {
     const struct request_traits *t = &request->traits;
-    float *b = request->body + first_elements(t);
+    float *b = NULL;
     if (t->b >= 0) {
         b = own_memory(t->k * t->n * sizeof(float));
-        for (uint64_t i = 0; i < t->k * t->n; i++)
-            b[i] = element(b_contents, i);
+        operands_fill(b_contents, b, t->k * t->n);
     }
-    request->expected = own_memory(result_elements(t) * sizeof(float));
-    float *expected = request->expected;
-    const struct task task = {
-        .operation = operation_table[t->operation],
-        .problem = t->operation == OPERATION_GEMM        ? product_of(t, request->body, b, expected)
-                   : t->operation == OPERATION_ATTENTION ? attention_of(t, request->body, expected)
-                                                         : array_of(t, request->body, expected)};
+    request->expected = own_memory(operands_in_result(t) * sizeof(float));
+    const struct task task = operands_task(t, request->body, b, request->expected);
     reference_compute(&task);
-    if (t->b >= 0)
-        free(b);
+    free(b);
 }
 
 static void check_answer(const struct client_request *request, const void *bytes, uint64_t count)
 {
-    const uint64_t wanted = result_elements(&request->traits) * sizeof(float);
+    const uint64_t wanted = operands_in_result(&request->traits) * sizeof(float);
     if (count != wanted || memcmp(bytes, request->expected, wanted) != 0)
         fail("request %" PRIu64 " of tenant %u: the answer has other bytes than the result",
              request->number, request->traits.tenant);
@@ -280,6 +185,15 @@ static void set_parameters(struct client_request *request)
         set_number(request, "sq", t->m);
         set_number(request, "d", t->k);
         set_parameter(request, "scale", "0.25");
+    } else if (t->operation == OPERATION_CONV2D) {
+        set_number(request, "batch", t->batch);
+        set_number(request, "channels", CONV_CHANNELS);
+        set_number(request, "height", t->m);
+        set_number(request, "width", t->n);
+        set_number(request, "filters", t->k);
+        set_number(request, "filter_h", CONV_SIDE);
+        set_number(request, "filter_w", CONV_SIDE);
+        set_parameter(request, "padding", "same");
     } else {
         char shape[48];
         snprintf(shape, sizeof shape, "%" PRIu64 ",%" PRIu64, t->m, t->n);
@@ -317,9 +231,8 @@ static void close_call(struct client_request *request)
 }
 
 static const struct call_operation *const operations[OPERATION_COUNT] = {
-    [OPERATION_GEMM] = &call_gemm,
-    [OPERATION_ATTENTION] = &call_attention,
-    [OPERATION_REDUCE] = &call_reduce,
+    [OPERATION_GEMM] = &call_gemm,       [OPERATION_ATTENTION] = &call_attention,
+    [OPERATION_CONV2D] = &call_conv2d,   [OPERATION_REDUCE] = &call_reduce,
     [OPERATION_SOFTMAX] = &call_softmax,
 };
 

@@ -19,8 +19,10 @@ struct request_traits {
     enum operation_number operation; /* OPERATION_GEMM for kinds that compute nothing */
     uint32_t tenant, priority;
     uint32_t owner; /* number in the name of the owner of tensors and jobs */
-    /* Of a product. A sum of rows and a softmax have m rows of length n, and an attention n heads
-     * with m queries and keys of length k. */
+    /* Of a product. A sum of rows and a softmax have m rows of length n, an attention n heads with
+     * m queries and keys of length k, and a convolution k filters and images of height m and width
+     * n.
+     */
     uint64_t m, n, k, batch;
     int32_t b; /* number of the resident B; -1: B is in the body, or there is none */
     bool tiled, verified, replicates;
@@ -34,6 +36,9 @@ struct request_traits {
 
 /* The shape of a tenant's resident tensors. */
 enum { RESIDENT_K = 24, RESIDENT_N = 16 };
+
+/* Of a convolution: channels of an image, and height and width of a filter. */
+enum { CONV_CHANNELS = 2, CONV_SIDE = 3 };
 
 struct totals {
     uint64_t sent, answered, refused, failed, expired, left, jobs, tensors, divided;

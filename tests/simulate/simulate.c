@@ -163,11 +163,16 @@ static struct client draw_client(struct world *world, uint32_t tenant)
 
 static void draw_other(struct request_traits *t)
 {
-    t->operation = one_of(OPERATION_REDUCE, OPERATION_SOFTMAX, OPERATION_ATTENTION);
-    if (t->operation != OPERATION_ATTENTION)
+    static const enum operation_number all[] = {OPERATION_REDUCE, OPERATION_SOFTMAX,
+                                                OPERATION_ATTENTION, OPERATION_CONV2D};
+    t->operation = all[draw(4)];
+    if (t->operation != OPERATION_ATTENTION && t->operation != OPERATION_CONV2D)
         return;
     t->batch = 1 + draw(4);
-    t->n = 1 + draw(4);
+    if (t->operation == OPERATION_ATTENTION)
+        t->n = 1 + draw(4);
+    else
+        t->k = 1 + draw(6);
 }
 
 static struct request_traits draw_request(const struct client *client)
