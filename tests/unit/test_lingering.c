@@ -9,6 +9,7 @@
 #include <unistd.h>
 #include <uv.h>
 
+#include "failing_calls.h"
 #include "server/net/lingering.h"
 
 enum { MAX_BYTES = 1000, LINGER_MS = 10000 };
@@ -164,6 +165,18 @@ START_TEST(the_bytes_of_a_tick_are_bounded)
 }
 END_TEST
 
+/* For _i: without memory, and without a descriptor. */
+START_TEST(a_connection_that_cannot_linger_leaves_nothing)
+{
+    const long live = calls_live_blocks();
+    if (_i == 0)
+        calls_fail(1);
+    lingering_add(lingering, _i == 0 ? client : -1);
+    ck_assert_int_eq(calls_end(), _i == 0);
+    ck_assert_int_eq(calls_live_blocks(), live);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("lingering");
@@ -173,6 +186,7 @@ int main(void)
     tcase_add_test(tests, a_connection_lingers_for_a_number_of_bytes);
     tcase_add_test(tests, a_connection_whose_client_has_closed_is_closed);
     tcase_add_test(tests, the_bytes_of_a_tick_are_bounded);
+    tcase_add_loop_test(tests, a_connection_that_cannot_linger_leaves_nothing, 0, 2);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);
