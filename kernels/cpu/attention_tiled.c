@@ -189,7 +189,8 @@ static void multiply_keys(const struct tile *tile, uint64_t keys)
     memset(s->scores, 0, rows_of(tile) * KEYS * sizeof *s->scores);
     for (uint64_t j = 0; j < keys; j += micro->columns)
         for (uint64_t i = 0; i < tile->rows; i += micro->rows)
-            micro->run(d, s->q + i * d, s->k + j * d, s->scores + i * KEYS + j, KEYS);
+            micro->run(d, s->q + i * d, s->k + j * d, s->scores + i * KEYS + j, KEYS,
+                       tile->rows - i);
 }
 
 /* The part of a tile of keys that a row sees, counted from the tile's first. */
@@ -247,8 +248,8 @@ static void add_values(const struct tile *tile, uint64_t keys)
         pack_line(s->scores + i * KEYS, i, keys, micro->rows, s->weights);
     for (uint64_t c = 0; c < tile->problem->dv; c += micro->columns)
         for (uint64_t i = 0; i < tile->rows; i += micro->rows)
-            micro->run(keys, s->weights + i * keys, s->v + c * keys, s->sums + i * WIDTH + c,
-                       WIDTH);
+            micro->run(keys, s->weights + i * keys, s->v + c * keys, s->sums + i * WIDTH + c, WIDTH,
+                       tile->rows - i);
 }
 
 static void add_seen_values(const struct tile *tile, uint64_t first, uint64_t keys)

@@ -328,7 +328,7 @@ static bool sum_block(const struct implicit_block *b, struct team *team)
         for (uint64_t j = 0; j < columns; j += micro->columns)
             for (uint64_t i = 0; i < rows; i += micro->rows)
                 micro->run(depth, left + i * depth * ELEMENT, right + j * depth * ELEMENT,
-                           b->scratch->sums + (i * BLOCK_N + j) * ELEMENT, BLOCK_N);
+                           b->scratch->sums + (i * BLOCK_N + j) * ELEMENT, BLOCK_N, rows - i);
     }
     return true;
 }

@@ -143,7 +143,7 @@ static void compute_block(void *argument, uint64_t part, uint32_t member)
         for (uint64_t j = 0; j < columns; j += micro->columns)
             for (uint64_t i = 0; i < rows; i += micro->rows)
                 micro->run(depth, scratch.a + i * depth * size, scratch.b + j * depth * size,
-                           sums + (i * BLOCK_N + j) * size, BLOCK_N);
+                           sums + (i * BLOCK_N + j) * size, BLOCK_N, rows - i);
         if (scaled)
             add_scaled(p, index, row, rows, column, columns, first_k,
                        (const float *)(const void *)sums, (float *)(void *)scratch.sums);

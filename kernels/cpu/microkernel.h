@@ -16,8 +16,9 @@ struct microkernel {
     uint32_t rows, columns; /* of the tile; divisors of MICROKERNEL_ROWS and MICROKERNEL_COLUMNS */
     /* Adds a product to the tile: tile[i][j] += sum over p of a[p][i] * b[p][j]. a: [depth][rows],
      * b: [depth][columns], tile: [rows][ld], all of the accumulator's type. a and b are contiguous.
-     */
-    void (*run)(uint64_t depth, const void *a, const void *b, void *tile, uint64_t ld);
+     * Only the first `used` rows of the tile, 1 or more, are needed; the others may be skipped. */
+    void (*run)(uint64_t depth, const void *a, const void *b, void *tile, uint64_t ld,
+                uint64_t used);
     /* Computes `count` vectors of sums, of columns / 2 elements each: vector number i, at
      * to + i * to_step, is the sum over t of weights[t] and the vector at
      * from + i * from_step + offsets[t]. weights: [taps][columns / 2]. Offsets and steps are in

@@ -8,31 +8,48 @@
 #define JOIN_EXPANDED(name, suffix) name##suffix
 #define JOIN(name, suffix) JOIN_EXPANDED(name, suffix)
 
-TARGET static void JOIN(NAME, _run)(uint64_t depth, const void *a_panel, const void *b_panel,
-                                    void *tile, uint64_t ld)
+/* The first `rows` rows of a tile; a constant in each call, so that the sums are registers. */
+TARGET static inline __attribute__((always_inline)) void
+JOIN(NAME, _rows)(uint64_t depth, const ELEMENT *a, const ELEMENT *b, ELEMENT *c, uint64_t ld,
+                  const int rows)
 {
     typedef ELEMENT vector
         __attribute__((vector_size(VECTOR_BYTES), aligned(sizeof(ELEMENT)), may_alias));
     enum { LANES = VECTOR_BYTES / sizeof(ELEMENT) };
-    const ELEMENT *a = a_panel, *b = b_panel;
-    ELEMENT *c = tile;
     vector left[ROWS], right[ROWS];
 
-    for (int i = 0; i < ROWS; i++) {
+#pragma GCC unroll 12
+    for (int i = 0; i < rows; i++) {
         left[i] = *(const vector *)(c + (uint64_t)i * ld);
         right[i] = *(const vector *)(c + (uint64_t)i * ld + LANES);
     }
     for (uint64_t p = 0; p < depth; p++, a += ROWS, b += 2 * LANES) {
         const vector b_left = *(const vector *)b, b_right = *(const vector *)(b + LANES);
-        for (int i = 0; i < ROWS; i++) {
+#pragma GCC unroll 12
+        for (int i = 0; i < rows; i++) {
             left[i] += a[i] * b_left;
             right[i] += a[i] * b_right;
         }
     }
-    for (int i = 0; i < ROWS; i++) {
+#pragma GCC unroll 12
+    for (int i = 0; i < rows; i++) {
         *(vector *)(c + (uint64_t)i * ld) = left[i];
         *(vector *)(c + (uint64_t)i * ld + LANES) = right[i];
     }
+}
+
+TARGET static void JOIN(NAME, _run)(uint64_t depth, const void *a_panel, const void *b_panel,
+                                    void *tile, uint64_t ld, uint64_t rows)
+{
+    enum { PART = ROWS % 3 == 0 ? ROWS / 3 : ROWS / 4 };
+    if (rows > ROWS - PART)
+        JOIN(NAME, _rows)(depth, a_panel, b_panel, tile, ld, ROWS);
+    else if (rows > PART)
+        JOIN(NAME, _rows)(depth, a_panel, b_panel, tile, ld, ROWS - PART);
+    else if (rows > 1)
+        JOIN(NAME, _rows)(depth, a_panel, b_panel, tile, ld, PART);
+    else
+        JOIN(NAME, _rows)(depth, a_panel, b_panel, tile, ld, 1);
 }
 
 /* `count`, at most 8, is a constant in each call, so that the sums are registers. */

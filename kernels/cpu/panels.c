@@ -62,11 +62,37 @@ pack_along_k(const struct panels_operand *operand, uint64_t first, uint64_t exte
     }
 }
 
-/* Copies a multiple of 8 bytes, without a call. */
-static inline void copy_eights(char *to, const char *from, uint64_t bytes)
+enum {
+    STEPS = 8
+}; /* of k that are read before they are packed, so that stores follow each other */
+
+/* Copies the elements of a panel from each of `steps` lines. `bytes` is a constant in each call. */
+static inline __attribute__((always_inline)) void
+copy_lines(char *to, const char *const lines[STEPS], uint64_t at, uint64_t steps, uint64_t bytes)
 {
-    for (uint64_t i = 0; i < bytes; i += 8)
-        memcpy(to + i, from + i, 8);
+    for (uint64_t p = 0; p < steps; p++)
+        memcpy(to + p * bytes, lines[p] + at, bytes);
+}
+
+static void copy_panel(char *to, const char *const lines[STEPS], uint64_t at, uint64_t steps,
+                       uint64_t bytes)
+{
+    switch (bytes) { /* the widths of microkernel.c, in vectors of 16 bytes */
+    case 48:
+        copy_lines(to, lines, at, steps, 48);
+        break;
+    case 64:
+        copy_lines(to, lines, at, steps, 64);
+        break;
+    case 128:
+        copy_lines(to, lines, at, steps, 128);
+        break;
+    default:
+        for (uint64_t i = 0; i < bytes; i += 8)
+            for (uint64_t p = 0; p < steps; p++)
+                memcpy(to + p * bytes + i, lines[p] + at + i, 8);
+        break;
+    }
 }
 
 static void pack_across_k(const struct panels_operand *operand, uint64_t first, uint64_t extent,
@@ -74,15 +100,19 @@ static void pack_across_k(const struct panels_operand *operand, uint64_t first, 
 {
     const uint64_t size = operand->size, bytes = width * size, panel = depth * bytes;
     const uint64_t full = extent / width, rest = extent % width * size;
-    char memory[ELEMENT_MAX * PANELS_EXTENT_MAX];
-    for (uint64_t p = 0; p < depth; p++) {
-        const char *line = operand->read(operand->argument, first_k + p, first, extent, memory);
-        char *to = panels + p * bytes;
+    char memory[STEPS][ELEMENT_MAX * PANELS_EXTENT_MAX];
+    const char *lines[STEPS];
+    for (uint64_t k = 0, steps; k < depth; k += steps) {
+        char *to = panels + k * bytes;
+        steps = depth - k < STEPS ? depth - k : STEPS;
+        for (uint64_t p = 0; p < steps; p++)
+            lines[p] = operand->read(operand->argument, first_k + k + p, first, extent, memory[p]);
         for (uint64_t i = 0; i < full; i++)
-            copy_eights(to + i * panel, line + i * bytes, bytes);
-        if (rest > 0) {
-            memcpy(to + full * panel, line + full * bytes, rest);
-            memset(to + full * panel + rest, 0, bytes - rest);
+            copy_panel(to + i * panel, lines, i * bytes, steps, bytes);
+        for (uint64_t p = 0; p < steps && rest > 0; p++) {
+            char *last = to + full * panel + p * bytes;
+            memcpy(last, lines[p] + full * bytes, rest);
+            memset(last + rest, 0, bytes - rest);
         }
     }
 }

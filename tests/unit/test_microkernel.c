@@ -71,11 +71,26 @@ START_TEST(integers)
                     for (uint64_t p = 0; p < depth; p++)
                         expected.u32[i * LD + j] +=
                             a.u32[p * micro->rows + i] * b.u32[p * micro->columns + j];
-            micro->run(depth, &a, &b, &tile, LD);
+            micro->run(depth, &a, &b, &tile, LD, micro->rows);
             ck_assert_msg(memcmp(&tile, &expected, TILE * sizeof(uint32_t)) == 0,
                           "number %u, depth %lu", number, (unsigned long)depth);
         }
     ck_assert_uint_ne((uintptr_t)microkernel_for(GEMMD_I32, 0), 0);
+}
+END_TEST
+
+/* The rows that are needed have the bits that they have in a whole tile. */
+START_TEST(used_rows)
+{
+    const struct microkernel *micro;
+    for (uint32_t number = 0; (micro = microkernel_for(GEMMD_F32, number)) != NULL; number++)
+        for (uint64_t used = 1; used <= micro->rows; used++) {
+            fill_f32();
+            micro->run(DEPTH_MAX, &a, &b, &expected, LD, micro->rows);
+            micro->run(DEPTH_MAX, &a, &b, &tile, LD, used);
+            ck_assert_msg(memcmp(&tile, &expected, used * LD * sizeof(float)) == 0,
+                          "number %u, %lu rows", number, (unsigned long)used);
+        }
 }
 END_TEST
 
@@ -88,7 +103,7 @@ START_TEST(singles)
         for (uint64_t depth = 0; depth <= DEPTH_MAX; depth += 75) {
             shape_divides(micro);
             fill_f32();
-            micro->run(depth, &a, &b, &tile, LD);
+            micro->run(depth, &a, &b, &tile, LD, micro->rows);
             for (uint64_t i = 0; i < MICROKERNEL_ROWS; i++)
                 for (uint64_t j = 0; j < LD; j++) {
                     double sum = (double)expected.f32[i * LD + j], magnitude = fabs(sum);
@@ -115,7 +130,7 @@ START_TEST(doubles)
         for (uint64_t depth = 0; depth <= DEPTH_MAX; depth += 75) {
             shape_divides(micro);
             fill_f64();
-            micro->run(depth, &a, &b, &tile, LD);
+            micro->run(depth, &a, &b, &tile, LD, micro->rows);
             for (uint64_t i = 0; i < MICROKERNEL_ROWS; i++)
                 for (uint64_t j = 0; j < LD; j++) {
                     long double sum = expected.f64[i * LD + j], magnitude = fabsl(sum);
@@ -141,6 +156,7 @@ int main(void)
     Suite *suite = suite_create("microkernel");
     TCase *tests = tcase_create("microkernel");
     tcase_add_test(tests, integers);
+    tcase_add_test(tests, used_rows);
     tcase_add_test(tests, singles);
     tcase_add_test(tests, doubles);
     suite_add_tcase(suite, tests);
