@@ -290,7 +290,7 @@ static void pack_filters(void *argument, uint64_t part, uint32_t member)
     const uint64_t filters = job->filters - filter, depth = job->k - first_k;
     const uint64_t steps = depth < BLOCK_K ? depth : BLOCK_K;
     const struct filters_argument filters_of = {job, group};
-    const struct panels_operand operand = {read_filter, &filters_of, true, ELEMENT};
+    const struct panels_operand operand = {read_filter, &filters_of, true, ELEMENT, 1, 0};
     (void)member;
     panels_pack(&operand, filter, filters < job->block_filters ? filters : job->block_filters,
                 first_k, steps, job->width, weights_at(job, group, first_k, steps, filter));
@@ -311,8 +311,8 @@ static bool sum_block(const struct implicit_block *b, struct team *team)
     const uint64_t rows = job->channels_last ? b->pixels : b->filters;
     const uint64_t columns = job->channels_last ? b->filters : b->pixels;
     const struct patches_argument patches = {job, b->image, b->group, b->scratch->line};
-    const struct panels_operand operand = {job->channels_last ? read_patch : read_pixels, &patches,
-                                           job->channels_last, ELEMENT};
+    const struct panels_operand operand = {
+        job->channels_last ? read_patch : read_pixels, &patches, job->channels_last, ELEMENT, 1, 0};
     for (uint64_t i = 0; i < size_blocks(rows, micro->rows) * micro->rows; i++)
         memset(b->scratch->sums + i * BLOCK_N * ELEMENT, 0,
                size_blocks(columns, micro->columns) * micro->columns * ELEMENT);

@@ -44,7 +44,7 @@ struct conv_product_plan {
 /* The kernel for a product, as kernel=auto of products chooses on the CPU. */
 static const struct operation_kernel *choose_product(const struct gemm_problem *product)
 {
-    if (gemm_cpu_openblas.takes(product))
+    if (gemm_cpu_openblas.takes(product) && gemm_cpu_openblas.preferred_kernel(product) == NULL)
         return &gemm_cpu_openblas;
     return gemm_cpu_tiled.takes(product) ? &gemm_cpu_tiled : NULL;
 }

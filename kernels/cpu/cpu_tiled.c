@@ -1,14 +1,18 @@
 /*
  * tiled - cache blocking: a block of C stays in scratch memory while panels of A and B, packed and
  * widened to the accumulator's type, pass through the cache below it (K. Goto and R. van de Geijn,
- * "Anatomy of high-performance matrix multiplication", 2008).
+ * "Anatomy of high-performance matrix multiplication", 2008). Operands of i8 and bf16 stay narrow
+ * where the processor has instructions that multiply several steps of k at once (microkernel.h).
  *
  * The blocks of C are independent, and the sum of every element is one chain in the order of k
- * whatever the blocks are, so the number of threads changes the time but not the bits.
+ * whatever the blocks are, so the number of threads changes the time but not the bits. Instructions
+ * for bf16 take subnormal numbers for zero: a row of which they could change the sums is computed in
+ * f32, which depends on the row and on B alone.
  */
 #include <math.h>
 #include <string.h>
 
+#include "kernels/cpu/bf16_range.h"
 #include "kernels/cpu/convert.h"
 #include "kernels/cpu/cpu_context.h"
 #include "kernels/cpu/cpu_epilogue.h"
@@ -63,6 +67,44 @@ static const void *read_operand(const void *argument, uint64_t line, uint64_t fi
                            count);
 }
 
+/* The same, as narrow as the operand is. */
+static const void *read_narrow(const void *argument, uint64_t line, uint64_t first, uint64_t count,
+                               void *to)
+{
+    const struct operand *x = argument;
+    (void)count;
+    (void)to;
+    return x->data + (line * x->ld + first) * dtype_size(x->dtype);
+}
+
+/* Elements of i8, as i16. */
+static const void *read_i16(const void *argument, uint64_t line, uint64_t first, uint64_t count,
+                            void *to)
+{
+    const struct operand *x = argument;
+    const int8_t *from = (const int8_t *)x->data + line * x->ld + first;
+    int16_t *wide = to;
+    for (uint64_t i = 0; i < count; i++)
+        wide[i] = from[i];
+    return wide;
+}
+
+static struct panels_operand panels_of(const struct operand *x, bool along_k,
+                                       const struct microkernel *micro, uint32_t flip)
+{
+    const bool is_narrow = micro->steps * dtype_size(x->dtype) == sizeof(uint32_t);
+    return (struct panels_operand){
+        .read = micro->steps == 1 ? read_operand
+                : is_narrow       ? read_narrow
+                                  : read_i16,
+        .argument = x,
+        .along_k = along_k,
+        .size = dtype_size(dtype_accumulator(x->dtype)),
+        .steps = micro->steps,
+        .flip = flip,
+    };
+}
+
 static uint64_t at_most(uint64_t value, uint64_t limit)
 {
     return value < limit ? value : limit;
@@ -103,6 +145,64 @@ static void clear_sums(char *sums, uint64_t rows, uint64_t columns, const struct
         memset(sums + i * BLOCK_N * size, 0, whole_columns * size);
 }
 
+static const struct microkernel *microkernel_of(enum gemmd_dtype dtype)
+{
+    const struct microkernel *narrow = microkernel_narrow(dtype, 0);
+    return narrow != NULL ? narrow : microkernel_for(dtype_accumulator(dtype), 0);
+}
+
+/* The rows of a block whose products of bf16 may have subnormal numbers. A row stays one of them up
+ * to the last step of k, because its sums may be subnormal. */
+struct tiny_rows {
+    uint64_t count;
+    bool is_tiny[BLOCK_M];
+};
+
+static const uint16_t *operand_at(const struct operand *x, bool along_k, uint64_t line, uint64_t k)
+{
+    return (const uint16_t *)(const void *)x->data +
+           (along_k ? line * x->ld + k : k * x->ld + line);
+}
+
+static void tiny_rows_find(struct tiny_rows *tiny, const struct gemm_problem *p,
+                           const struct operand *a, uint64_t row, uint64_t rows,
+                           const struct operand *b, uint64_t column, uint64_t columns,
+                           uint64_t first_k, uint64_t depth)
+{
+    uint16_t of_rows[BLOCK_M], of_columns[BLOCK_N], least = UINT16_MAX;
+    if (first_k == 0)
+        memset(tiny->is_tiny, 0, sizeof tiny->is_tiny);
+    bf16_least(operand_at(a, !p->transa, row, first_k), a->ld, !p->transa, rows, depth, of_rows);
+    bf16_least(operand_at(b, p->transb, column, first_k), b->ld, p->transb, columns, depth,
+               of_columns);
+    for (uint64_t j = 0; j < columns; j++)
+        least = of_columns[j] < least ? of_columns[j] : least;
+    for (uint64_t i = 0; i < rows; i++)
+        if (!tiny->is_tiny[i] && !bf16_products_are_normal(of_rows[i], least)) {
+            tiny->is_tiny[i] = true;
+            tiny->count++;
+        }
+}
+
+/* Adds the products of a tile, of which `rows` rows are needed, and computes those rows one by one
+ * that may have subnormal numbers. */
+static void run_with_tiny(const struct microkernel *micro, uint64_t elements, const char *a,
+                          const char *b, char *sums, uint64_t rows, const bool *is_tiny)
+{
+    enum { ROW_BYTES = BLOCK_N * sizeof(float) };
+    float tiny[MICROKERNEL_ROWS][MICROKERNEL_COLUMNS];
+    const uint64_t needed = at_most(rows, micro->rows);
+    for (uint64_t i = 0; i < needed; i++) {
+        memcpy(tiny[i], sums + i * ROW_BYTES, sizeof tiny[i]);
+        if (is_tiny[i])
+            micro->run_tiny(elements, a + i * sizeof(float), b, tiny[i], MICROKERNEL_COLUMNS, 1);
+    }
+    micro->run(elements, a, b, sums, BLOCK_N, rows);
+    for (uint64_t i = 0; i < needed; i++)
+        if (is_tiny[i])
+            memcpy(sums + i * ROW_BYTES, tiny[i], micro->columns * sizeof(float));
+}
+
 /* Computes one block of C of one problem of the batch. */
 static void compute_block(void *argument, uint64_t part, uint32_t member)
 {
@@ -110,7 +210,7 @@ static void compute_block(void *argument, uint64_t part, uint32_t member)
     const struct gemm_problem *p = job->problem;
     const struct scratch scratch = scratch_of(job->context, member);
     const enum gemmd_dtype accumulator = dtype_accumulator(p->dtype);
-    const struct microkernel *micro = microkernel_for(accumulator, 0);
+    const struct microkernel *micro = microkernel_of(p->dtype);
     const uint64_t size = dtype_size(accumulator), element = dtype_size(p->dtype);
 
     const uint64_t index = part / (job->blocks_m * job->blocks_n);
@@ -124,11 +224,12 @@ static void compute_block(void *argument, uint64_t part, uint32_t member)
     const struct operand b = {.data = (const char *)p->b + index * p->stride_b * element,
                               .ld = p->ldb,
                               .dtype = p->dtype};
-    const struct panels_operand a_panels = {read_operand, &a, !p->transa, (uint32_t)size};
-    const struct panels_operand b_panels = {read_operand, &b, p->transb, (uint32_t)size};
+    const struct panels_operand a_panels = panels_of(&a, !p->transa, micro, 0);
+    const struct panels_operand b_panels = panels_of(&b, p->transb, micro, micro->flip);
 
     const bool scaled = p->scales == GEMM_SCALES_BLOCK;
-    const uint64_t step = scaled ? GEMM_SCALE_BLOCK : BLOCK_K;
+    const uint64_t step = scaled ? GEMM_SCALE_BLOCK : BLOCK_K * micro->steps;
+    struct tiny_rows tiny = {.count = 0};
     char *sums = scaled ? scratch.part : scratch.sums;
 
     clear_sums(scratch.sums, rows, columns, micro, size);
@@ -140,16 +241,32 @@ static void compute_block(void *argument, uint64_t part, uint32_t member)
             clear_sums(sums, rows, columns, micro, size);
         panels_pack(&a_panels, row, rows, first_k, depth, micro->rows, scratch.a);
         panels_pack(&b_panels, column, columns, first_k, depth, micro->columns, scratch.b);
+        const uint64_t elements = size_blocks(depth, micro->steps);
+        if (micro->run_tiny != NULL)
+            tiny_rows_find(&tiny, p, &a, row, rows, &b, column, columns, first_k, depth);
         for (uint64_t j = 0; j < columns; j += micro->columns)
-            for (uint64_t i = 0; i < rows; i += micro->rows)
-                micro->run(depth, scratch.a + i * depth * size, scratch.b + j * depth * size,
-                           sums + (i * BLOCK_N + j) * size, BLOCK_N, rows - i);
+            for (uint64_t i = 0; i < rows; i += micro->rows) {
+                const char *a_panel = scratch.a + i * elements * size;
+                const char *b_panel = scratch.b + j * elements * size;
+                char *tile = sums + (i * BLOCK_N + j) * size;
+                if (tiny.count == 0)
+                    micro->run(elements, a_panel, b_panel, tile, BLOCK_N, rows - i);
+                else
+                    run_with_tiny(micro, elements, a_panel, b_panel, tile, rows - i,
+                                  tiny.is_tiny + i);
+            }
         if (scaled)
             add_scaled(p, index, row, rows, column, columns, first_k,
                        (const float *)(const void *)sums, (float *)(void *)scratch.sums);
     }
-    for (uint64_t i = 0; i < rows; i++)
-        epilogue_row(p, index, row + i, column, columns, scratch.sums + i * BLOCK_N * size);
+    for (uint64_t i = 0; i < rows; i++) {
+        const char *from = scratch.sums + i * BLOCK_N * size;
+        const uint64_t at = index * p->stride_c + (row + i) * p->ldc + column;
+        if (epilogue_is_identity(p))
+            memcpy((char *)p->c + at * size, from, columns * size);
+        else
+            epilogue_row(p, index, row + i, column, columns, from);
+    }
 }
 
 static bool cpu_tiled_takes(const void *of)

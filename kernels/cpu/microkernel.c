@@ -29,9 +29,21 @@
 #include "kernels/cpu/microkernel_body.h"
 
 static const struct microkernel base[] = {
-    {BASE_ROWS, 2 * BASE_BYTES / 8, f64_base_run, f64_base_sum_taps},
-    {BASE_ROWS, 2 * BASE_BYTES / 4, f32_base_run, f32_base_sum_taps},
-    {BASE_ROWS, 2 * BASE_BYTES / 4, i32_base_run, i32_base_sum_taps},
+    {.rows = BASE_ROWS,
+     .columns = 2 * BASE_BYTES / 8,
+     .steps = 1,
+     .run = f64_base_run,
+     .sum_taps = f64_base_sum_taps},
+    {.rows = BASE_ROWS,
+     .columns = 2 * BASE_BYTES / 4,
+     .steps = 1,
+     .run = f32_base_run,
+     .sum_taps = f32_base_sum_taps},
+    {.rows = BASE_ROWS,
+     .columns = 2 * BASE_BYTES / 4,
+     .steps = 1,
+     .run = i32_base_run,
+     .sum_taps = i32_base_sum_taps},
 };
 
 #ifdef __x86_64__
@@ -61,9 +73,21 @@ static const struct microkernel base[] = {
 #include "kernels/cpu/microkernel_body.h"
 
 static const struct microkernel avx2[] = {
-    {AVX2_ROWS, 2 * AVX2_BYTES / 8, f64_avx2_run, f64_avx2_sum_taps},
-    {AVX2_ROWS, 2 * AVX2_BYTES / 4, f32_avx2_run, f32_avx2_sum_taps},
-    {AVX2_ROWS, 2 * AVX2_BYTES / 4, i32_avx2_run, i32_avx2_sum_taps},
+    {.rows = AVX2_ROWS,
+     .columns = 2 * AVX2_BYTES / 8,
+     .steps = 1,
+     .run = f64_avx2_run,
+     .sum_taps = f64_avx2_sum_taps},
+    {.rows = AVX2_ROWS,
+     .columns = 2 * AVX2_BYTES / 4,
+     .steps = 1,
+     .run = f32_avx2_run,
+     .sum_taps = f32_avx2_sum_taps},
+    {.rows = AVX2_ROWS,
+     .columns = 2 * AVX2_BYTES / 4,
+     .steps = 1,
+     .run = i32_avx2_run,
+     .sum_taps = i32_avx2_sum_taps},
 };
 
 /* 32 registers of 64 bytes: 12 x 2 sums; A is broadcast by the multiply-add itself. */
@@ -92,9 +116,21 @@ static const struct microkernel avx2[] = {
 #include "kernels/cpu/microkernel_body.h"
 
 static const struct microkernel avx512[] = {
-    {AVX512_ROWS, 2 * AVX512_BYTES / 8, f64_avx512_run, f64_avx512_sum_taps},
-    {AVX512_ROWS, 2 * AVX512_BYTES / 4, f32_avx512_run, f32_avx512_sum_taps},
-    {AVX512_ROWS, 2 * AVX512_BYTES / 4, i32_avx512_run, i32_avx512_sum_taps},
+    {.rows = AVX512_ROWS,
+     .columns = 2 * AVX512_BYTES / 8,
+     .steps = 1,
+     .run = f64_avx512_run,
+     .sum_taps = f64_avx512_sum_taps},
+    {.rows = AVX512_ROWS,
+     .columns = 2 * AVX512_BYTES / 4,
+     .steps = 1,
+     .run = f32_avx512_run,
+     .sum_taps = f32_avx512_sum_taps},
+    {.rows = AVX512_ROWS,
+     .columns = 2 * AVX512_BYTES / 4,
+     .steps = 1,
+     .run = i32_avx512_run,
+     .sum_taps = i32_avx512_sum_taps},
 };
 
 static bool has_avx2(void)

@@ -14,11 +14,19 @@
 
 struct microkernel {
     uint32_t rows, columns; /* of the tile; divisors of MICROKERNEL_ROWS and MICROKERNEL_COLUMNS */
+    /* The steps of k that an element of a panel holds: 1, or as many as fit in 32 bits: 4 of i8, or
+     * 2 of i16 (i8 that are widened) or bf16, the first one in the lowest bits. */
+    uint32_t steps;
+    uint32_t flip; /* bits of B that are inverted in panels */
     /* Adds a product to the tile: tile[i][j] += sum over p of a[p][i] * b[p][j]. a: [depth][rows],
      * b: [depth][columns], tile: [rows][ld], all of the accumulator's type. a and b are contiguous.
      * Only the first `used` rows of the tile, 1 or more, are needed; the others may be skipped. */
     void (*run)(uint64_t depth, const void *a, const void *b, void *tile, uint64_t ld,
                 uint64_t used);
+    /* The same where operands, products or sums may be subnormal, which `run` takes for zero. NULL:
+     * `run` computes with subnormal numbers. */
+    void (*run_tiny)(uint64_t depth, const void *a, const void *b, void *tile, uint64_t ld,
+                     uint64_t used);
     /* Computes `count` vectors of sums, of columns / 2 elements each: vector number i, at
      * to + i * to_step, is the sum over t of weights[t] and the vector at
      * from + i * from_step + offsets[t]. weights: [taps][columns / 2]. Offsets and steps are in
@@ -32,5 +40,10 @@ enum { MICROKERNEL_ROWS = 12, MICROKERNEL_COLUMNS = 32 }; /* multiples of the si
 /* Microkernel number `number` of those that this processor can run, for sums in f64, f32 or i32.
  * Number 0 is the fastest. NULL: there are not as many. Pure, any thread. */
 const struct microkernel *microkernel_for(enum gemmd_dtype accumulator, uint32_t number);
+
+/* The same for operands of i8 or bf16 in panels whose elements hold some steps of k. The sum of two
+ * steps of bf16 is a chain too, of the second step and then the first, in processors that compute
+ * one after the other. Such a microkernel has no sum_taps. */
+const struct microkernel *microkernel_narrow(enum gemmd_dtype dtype, uint32_t number);
 
 #endif

@@ -14,6 +14,7 @@
 #include "kernels/cpu/convert.h"
 #include "kernels/cpu/cpu_context.h"
 #include "kernels/cpu/cpu_epilogue.h"
+#include "kernels/cpu/microkernel.h"
 #include "proto/dtype.h"
 #include "proto/size.h"
 
@@ -231,10 +232,19 @@ static enum gemmd_error openblas_run(struct gemm_context *base, const void *of, 
     return GEMMD_OK;
 }
 
+/* With the processor's instructions for bf16, `tiled` takes half the time of products that are
+ * widened to f32. Does not depend on the number of rows. */
+static const struct operation_kernel *openblas_preferred(const void *of)
+{
+    const struct gemm_problem *p = of;
+    return microkernel_narrow(p->dtype, 0) != NULL ? &gemm_cpu_tiled : NULL;
+}
+
 const struct operation_kernel gemm_cpu_openblas = {
     .name = "openblas",
     .description = "OpenBLAS sgemm and dgemm; narrower types are widened to f32",
     .takes = openblas_takes,
+    .preferred_kernel = openblas_preferred,
     .workspace_bytes = openblas_workspace_bytes,
     .run = openblas_run,
 };

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/cpu/convert.h"
 #include "kernels/operations.h"
 #include "proto/dtype.h"
 #include "tests/product/cases.h"
@@ -126,15 +127,16 @@ START_TEST(beyond_one_block)
 {
     const struct case_types types = case_types[_i];
     static const char bias; /* its address says that there is one */
-    struct gemm_problem wide = {.dtype = types.dtype,
-                                .out = types.out,
-                                .m = 205,
-                                .n = 300,
-                                .k = 270,
-                                .transa = _i & 1,
-                                .transb = _i & 2,
-                                .alpha = 1,
-                                .batch = 1};
+    struct gemm_problem wide = {
+        .dtype = types.dtype,
+        .out = types.out,
+        .m = 205,
+        .n = 300,
+        .k = dtype_size(types.dtype) < 4 ? 1024 / dtype_size(types.dtype) + 6 : 270,
+        .transa = _i & 1,
+        .transb = _i & 2,
+        .alpha = 1,
+        .batch = 1};
     struct gemm_problem tall = wide;
     tall.m = 1037;
     tall.n = tall.k = 9;
@@ -235,6 +237,64 @@ START_TEST(overflow_of_f16)
 }
 END_TEST
 
+/* Rows of subnormal numbers, and rows of small numbers with subnormal products and sums, among
+ * others, in products of bf16 that are longer than a block of `tiled`. */
+START_TEST(subnormal_bf16)
+{
+    enum { M = 30, N = 40, K = 700 };
+    static uint16_t a[M * K], b[K * N];
+    static float all[M * N], alone[N];
+    uint64_t seed = 7;
+    for (uint64_t i = 0; i < M * K; i++) {
+        const uint64_t row = i / K, random = random_next(&seed);
+        a[i] = (uint16_t)((random & 0x807f) | (row % 3 == 0 ? 0 : row % 3 == 1 ? 0x0c00 : 0x3f00));
+    }
+    for (uint64_t i = 0; i < K * N; i++) /* from 2^-27 and from 2^62 on, by columns */
+        b[i] = (uint16_t)((random_next(&seed) & 0x807f) | (i % 2 == 0 ? 0x3200 : 0x5e80));
+    for (const struct operation_kernel *const *k =
+             operation_kernels(&operation_gemm, GEMM_BACKEND_CPU);
+         *k != NULL; k++) {
+        struct gemm_problem p = {.dtype = GEMMD_BF16,
+                                 .out = GEMMD_F32,
+                                 .m = M,
+                                 .n = N,
+                                 .k = K,
+                                 .batch = 1,
+                                 .alpha = 1,
+                                 .a = a,
+                                 .b = b,
+                                 .c = all};
+        gemm_problem_contiguous(&p);
+        run_kernel(*k, &p);
+        for (uint64_t i = 0; i < M; i++)
+            for (uint64_t j = 0; j < N; j++) {
+                double sum = 0, magnitude = 0;
+                for (uint64_t step = 0; step < K; step++) {
+                    const double term = (double)convert_bf16_to_f32(a[i * K + step]) *
+                                        (double)convert_bf16_to_f32(b[step * N + j]);
+                    sum += term;
+                    magnitude += fabs(term);
+                }
+                /* A rounding of a subnormal number has an error of 2^-150. */
+                ck_assert_msg(fabs((double)all[i * N + j] - sum) <=
+                                  K * (magnitude * 0x1p-24 + 0x1p-150),
+                              "%s, row %lu, column %lu: %g, not %g", (*k)->name, (unsigned long)i,
+                              (unsigned long)j, (double)all[i * N + j], sum);
+            }
+        for (uint64_t i = 0; i < M && (*k)->rows_independent; i++) {
+            p.m = 1;
+            p.a = a + i * K;
+            p.c = alone;
+            run_kernel(*k, &p);
+            ck_assert_msg(memcmp(alone, all + i * N, sizeof alone) == 0,
+                          "%s: row %lu has other "
+                          "bits alone",
+                          (*k)->name, (unsigned long)i);
+        }
+    }
+}
+END_TEST
+
 START_TEST(sums_of_i8_wrap)
 {
     struct gemm_problem problem = {.dtype = GEMMD_I8,
@@ -311,6 +371,7 @@ int main(void)
     tcase_add_loop_test(tests, nan_and_infinity, 0, types);
     tcase_add_loop_test(tests, bytes_depend_on_the_request_alone, 0, types);
     tcase_add_test(tests, overflow_of_f16);
+    tcase_add_test(tests, subnormal_bf16);
     tcase_add_test(tests, sums_of_i8_wrap);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);

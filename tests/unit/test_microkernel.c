@@ -151,12 +151,94 @@ START_TEST(doubles)
 }
 END_TEST
 
+/* Element `p` of a line holds steps p * steps to p * steps + steps - 1. */
+static int32_t narrow_step(const struct microkernel *micro, uint32_t element, uint32_t step)
+{
+    const uint32_t bits = 32 / micro->steps;
+    const uint32_t number = element >> (step * bits) & ((1u << (bits - 1) << 1) - 1);
+    return micro->steps == 4 ? (int8_t)number : (int16_t)number;
+}
+
+START_TEST(narrow_integers)
+{
+    const struct microkernel *micro;
+    for (uint32_t number = 0; (micro = microkernel_narrow(GEMMD_I8, number)) != NULL; number++)
+        for (uint64_t used = 1; used <= micro->rows; used++) {
+            const uint64_t depth = 75 * (used % 4);
+            shape_divides(micro);
+            fill();
+            if (micro->steps == 2) /* i16 that were i8; -128 everywhere in the first elements */
+                for (unsigned i = 0; i < sizeof a.u32 / sizeof a.u32[0]; i++) {
+                    a.u32[i] = i < 99 ? 0xff80ff80 : a.u32[i] & 0x007f007f;
+                    b.u32[i] = i < 99 ? 0xff80ff80 : b.u32[i] & 0x007f007f;
+                }
+            for (uint64_t i = 0; i < micro->rows; i++)
+                for (uint64_t j = 0; j < micro->columns; j++)
+                    for (uint64_t p = 0; p < depth; p++)
+                        for (uint32_t s = 0; s < micro->steps; s++)
+                            expected.u32[i * LD + j] +=
+                                (uint32_t)(narrow_step(micro, a.u32[p * micro->rows + i], s) *
+                                           narrow_step(micro,
+                                                       b.u32[p * micro->columns + j] ^ micro->flip,
+                                                       s));
+            micro->run(depth, &a, &b, &tile, LD, used);
+            ck_assert_msg(memcmp(&tile, &expected, used * LD * sizeof(uint32_t)) == 0,
+                          "number %u, %lu rows", number, (unsigned long)used);
+        }
+}
+END_TEST
+
+static float narrow_bf16(uint32_t element, uint32_t step)
+{
+    const uint32_t bits = step == 0 ? element << 16 : element & 0xffff0000;
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+/* Sums of normal numbers, with and without the instructions for bf16. */
+START_TEST(narrow_bf16_sums)
+{
+    const struct microkernel *micro;
+    for (uint32_t number = 0; (micro = microkernel_narrow(GEMMD_BF16, number)) != NULL; number++)
+        for (uint64_t used = 1; used <= 2 * (uint64_t)micro->rows; used++) {
+            const uint64_t rows = (used + 1) / 2;
+            shape_divides(micro);
+            fill();
+            for (unsigned i = 0; i < sizeof a.u32 / sizeof a.u32[0]; i++) {
+                a.u32[i] = (a.u32[i] & 0x81ff81ff) | 0x3c003c00;
+                b.u32[i] = (b.u32[i] & 0x81ff81ff) | 0x3c003c00;
+            }
+            memset(&tile, 0, sizeof tile);
+            (used % 2 == 0 ? micro->run : micro->run_tiny)(DEPTH_MAX, &a, &b, &tile, LD, rows);
+            for (uint64_t i = 0; i < rows; i++)
+                for (uint64_t j = 0; j < micro->columns; j++) {
+                    double sum = 0, magnitude = 0;
+                    for (uint64_t p = 0; p < 2 * DEPTH_MAX; p++) {
+                        const uint32_t of_a = a.u32[p / 2 * micro->rows + i];
+                        const uint32_t of_b = b.u32[p / 2 * micro->columns + j];
+                        const double term =
+                            (double)narrow_bf16(of_a, p % 2) * (double)narrow_bf16(of_b, p % 2);
+                        sum += term;
+                        magnitude += fabs(term);
+                    }
+                    ck_assert_msg(fabs((double)tile.f32[i * LD + j] - sum) <=
+                                      2 * DEPTH_MAX * 0x1p-24 * magnitude,
+                                  "number %u, row %lu of %lu, column %lu", number, (unsigned long)i,
+                                  (unsigned long)rows, (unsigned long)j);
+                }
+        }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("microkernel");
     TCase *tests = tcase_create("microkernel");
     tcase_add_test(tests, integers);
     tcase_add_test(tests, used_rows);
+    tcase_add_test(tests, narrow_integers);
+    tcase_add_test(tests, narrow_bf16_sums);
     tcase_add_test(tests, singles);
     tcase_add_test(tests, doubles);
     suite_add_tcase(suite, tests);
