@@ -129,10 +129,10 @@ enum gemmd_error launch_cut_run(const struct launch_cut *cut, const struct task 
     const struct operation_kernel *kernel = task->kernel;
     union operation_problem piece;
     if (cut->launches <= 1)
-        return kernel->run(context, &task->problem, workspace);
+        return operation_run(kernel, context, &task->problem, workspace);
     if (task->operation->cut_piece != NULL) {
         task->operation->cut_piece(cut, &task->problem, index, &piece);
-        return kernel->run(context, &piece, workspace);
+        return operation_run(kernel, context, &piece, workspace);
     }
     const uint64_t first = index * cut->tiles;
     const struct operation_range tiles = {first, at_most(cut->tiles, cut->tiles_all - first)};

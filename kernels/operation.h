@@ -73,7 +73,8 @@ struct operation_kernel {
     bool (*workspace_bytes)(const void *problem, uint64_t *out);
     /* Enqueues the problem on the context's stream (CUDA) or computes it (CPU). Returns
      * GEMMD_ERR_INTERNAL if a launch failed, GEMMD_ERR_UNSUPPORTED if a library has no algorithm
-     * for the problem on this device, and GEMMD_ERR_DEVICE_LOST if the CUDA context is lost. */
+     * for the problem on this device, and GEMMD_ERR_DEVICE_LOST if the CUDA context is lost. NULL:
+     * a problem is computed as a group of one (run_group). Called by operation_run. */
     enum gemmd_error (*run)(struct gemm_context *context, const void *problem, void *workspace);
     /* The number of tiles that a problem has, and `run` for some of its tiles only. A tile is what
      * one thread block computes, with the same bits in whatever launch, so a long computation may
@@ -317,6 +318,16 @@ bool operation_parts(const struct operation *operation, const void *problem,
 /* Reads the problem's pointer to part number `part`, and sets it. */
 void *operation_pointer(const struct operation *operation, const void *problem, uint32_t part);
 void operation_point(const struct operation *operation, void *problem, uint32_t part, void *to);
+
+/* Has the kernel compute one problem (operation_kernel.run). */
+static inline enum gemmd_error operation_run(const struct operation_kernel *kernel,
+                                             struct gemm_context *context, const void *problem,
+                                             void *workspace)
+{
+    const struct operation_member alone = {problem, workspace};
+    return kernel->run != NULL ? kernel->run(context, problem, workspace)
+                               : kernel->run_group(context, &alone, 1);
+}
 
 /* A `workspace_bytes` for kernels that need no workspace. */
 bool operation_no_workspace(const void *problem, uint64_t *out);

@@ -198,7 +198,7 @@ enum gemmd_error gemm_stacked(struct gemm_context *context, const struct operati
     if (code == GEMMD_OK && p->scales != GEMM_SCALES_NONE)
         code = stack_move(context, p, SCALES_IN, scales, members, count);
     if (code == GEMMD_OK)
-        code = kernel->run(context, p, c + plan.c_bytes);
+        code = operation_run(kernel, context, p, c + plan.c_bytes);
     if (code == GEMMD_OK && check != NULL)
         code = context->backend->check(context, p, check->seed, check->residuals,
                                        c + plan.c_bytes + plan.kernel_bytes);

@@ -366,19 +366,11 @@ static enum gemmd_error cpu_attention_tiled_run_group(struct gemm_context *base,
     return GEMMD_OK;
 }
 
-static enum gemmd_error cpu_attention_tiled_run(struct gemm_context *base, const void *problem,
-                                                void *workspace)
-{
-    const struct operation_member alone = {problem, workspace};
-    return cpu_attention_tiled_run_group(base, &alone, 1);
-}
-
 const struct operation_kernel attention_cpu_tiled = {
     .name = "tiled",
     .description = "tiles of keys stream past tiles of queries; online softmax in vectors",
     .takes = attention_problem_offered,
     .workspace_bytes = operation_no_workspace, /* the context has the scratch */
-    .run = cpu_attention_tiled_run,
     .run_group = cpu_attention_tiled_run_group,
     .group_units = 250, /* some 10 ms on two cores */
 };

@@ -477,12 +477,11 @@ static void compute_tile(const struct depthwise_job *job, struct depthwise_scrat
 }
 
 /* Problems of a group, and the first part of each. */
-enum { SET_PROBLEMS = 64 };
 struct depthwise_set {
     struct cpu_context *context;
     uint32_t count;
-    uint64_t starts[SET_PROBLEMS + 1];
-    struct depthwise_job jobs[SET_PROBLEMS];
+    uint64_t starts[CPU_SET_PROBLEMS + 1];
+    struct depthwise_job jobs[CPU_SET_PROBLEMS];
 };
 
 static void compute_tiles(void *argument, uint64_t part, uint32_t member)
@@ -555,18 +554,7 @@ static enum gemmd_error conv_depthwise_run_group(struct gemm_context *base,
                                                  const struct operation_member members[],
                                                  uint32_t count)
 {
-    enum gemmd_error code = GEMMD_OK;
-    for (uint32_t first = 0; first < count && code == GEMMD_OK; first += SET_PROBLEMS)
-        code = conv_depthwise_run_set(base, members + first,
-                                      count - first < SET_PROBLEMS ? count - first : SET_PROBLEMS);
-    return code;
-}
-
-static enum gemmd_error conv_depthwise_run(struct gemm_context *base, const void *problem,
-                                           void *workspace)
-{
-    const struct operation_member alone = {problem, workspace};
-    return conv_depthwise_run_set(base, &alone, 1);
+    return cpu_run_in_sets(base, members, count, conv_depthwise_run_set);
 }
 
 const struct operation_kernel conv_cpu_depthwise = {
@@ -574,7 +562,6 @@ const struct operation_kernel conv_cpu_depthwise = {
     .description = "a filter a channel, vectors along channels or rows",
     .takes = conv_depthwise_takes,
     .workspace_bytes = operation_no_workspace, /* the context has the scratch */
-    .run = conv_depthwise_run,
     .run_group = conv_depthwise_run_group,
     .group_units = 32, /* some milliseconds on two cores: larger problems gain nothing */
 };

@@ -260,12 +260,11 @@ static const void *read_pixels(const void *argument, uint64_t k, uint64_t first,
 /* ---- blocks ---- */
 
 /* Problems of a group, and the first part of each. */
-enum { SET_PROBLEMS = 64 };
 struct implicit_set {
     struct cpu_context *context;
     uint32_t count;
-    uint64_t starts[SET_PROBLEMS + 1];
-    struct implicit_job jobs[SET_PROBLEMS];
+    uint64_t starts[CPU_SET_PROBLEMS + 1];
+    struct implicit_job jobs[CPU_SET_PROBLEMS];
 };
 
 /* The packed filters of a group from `filter` on, which begins a panel, for steps of k from first_k
@@ -385,8 +384,9 @@ static void compute_block(void *argument, uint64_t part, uint32_t member)
         finish_block(&b);
 }
 
-static void conv_implicit_run_set(struct gemm_context *base,
-                                  const struct operation_member members[], uint32_t count)
+static enum gemmd_error conv_implicit_run_set(struct gemm_context *base,
+                                              const struct operation_member members[],
+                                              uint32_t count)
 {
     struct implicit_set set = {.context = cpu_context_of(base), .count = count};
     struct team *team = set.context->team;
@@ -398,7 +398,7 @@ static void conv_implicit_run_set(struct gemm_context *base,
     }
     team_run(team, pack_filters, &set, set.starts[count]);
     if (team_stops(team))
-        return;
+        return GEMMD_OK;
     for (uint32_t i = 0; i < count; i++) {
         const struct implicit_job *job = &set.jobs[i];
         const struct conv_shape *s = &job->problem->shape;
@@ -406,24 +406,14 @@ static void conv_implicit_run_set(struct gemm_context *base,
             set.starts[i] + s->batch * s->groups * job->pixel_blocks * job->filter_blocks;
     }
     team_run(team, compute_block, &set, set.starts[count]);
+    return GEMMD_OK;
 }
 
 static enum gemmd_error conv_implicit_run_group(struct gemm_context *base,
                                                 const struct operation_member members[],
                                                 uint32_t count)
 {
-    for (uint32_t first = 0; first < count; first += SET_PROBLEMS)
-        conv_implicit_run_set(base, members + first,
-                              count - first < SET_PROBLEMS ? count - first : SET_PROBLEMS);
-    return GEMMD_OK;
-}
-
-static enum gemmd_error conv_implicit_run(struct gemm_context *base, const void *problem,
-                                          void *workspace)
-{
-    const struct operation_member alone = {problem, workspace};
-    conv_implicit_run_set(base, &alone, 1);
-    return GEMMD_OK;
+    return cpu_run_in_sets(base, members, count, conv_implicit_run_set);
 }
 
 /* The kernel `product` is faster where it has nothing to gather, and for few pixels, which are not
@@ -443,7 +433,6 @@ const struct operation_kernel conv_cpu_implicit = {
     .takes = conv_implicit_takes,
     .preferred_kernel = conv_implicit_preferred,
     .workspace_bytes = conv_implicit_workspace_bytes,
-    .run = conv_implicit_run,
     .run_group = conv_implicit_run_group,
     .group_units = 32, /* some milliseconds on two cores: larger problems gain nothing */
 };

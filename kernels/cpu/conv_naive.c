@@ -163,12 +163,11 @@ static void compute_element(const struct conv_naive_job *job, const struct place
 }
 
 /* Problems of a group, and the first part of each. */
-enum { SET_PROBLEMS = 64 };
 struct conv_naive_set {
     struct team *team;
     uint32_t count;
-    uint64_t starts[SET_PROBLEMS + 1];
-    struct conv_naive_job jobs[SET_PROBLEMS];
+    uint64_t starts[CPU_SET_PROBLEMS + 1];
+    struct conv_naive_job jobs[CPU_SET_PROBLEMS];
 };
 
 /* One row of all filters of one image. */
@@ -190,8 +189,8 @@ static void compute_row(void *argument, uint64_t part, uint32_t member)
         }
 }
 
-static void conv_naive_run_set(struct gemm_context *base, const struct operation_member members[],
-                               uint32_t count)
+static enum gemmd_error conv_naive_run_set(struct gemm_context *base,
+                                           const struct operation_member members[], uint32_t count)
 {
     struct conv_naive_set set = {.team = cpu_context_of(base)->team, .count = count};
     for (uint32_t i = 0; i < count; i++) {
@@ -210,24 +209,14 @@ static void conv_naive_run_set(struct gemm_context *base, const struct operation
         set.starts[i + 1] = set.starts[i] + s->batch * s->out_height;
     }
     team_run(set.team, compute_row, &set, set.starts[count]);
+    return GEMMD_OK;
 }
 
 static enum gemmd_error conv_naive_run_group(struct gemm_context *base,
                                              const struct operation_member members[],
                                              uint32_t count)
 {
-    for (uint32_t first = 0; first < count; first += SET_PROBLEMS)
-        conv_naive_run_set(base, members + first,
-                           count - first < SET_PROBLEMS ? count - first : SET_PROBLEMS);
-    return GEMMD_OK;
-}
-
-static enum gemmd_error conv_naive_run(struct gemm_context *base, const void *problem,
-                                       void *workspace)
-{
-    const struct operation_member alone = {problem, workspace};
-    conv_naive_run_set(base, &alone, 1);
-    return GEMMD_OK;
+    return cpu_run_in_sets(base, members, count, conv_naive_run_set);
 }
 
 const struct operation_kernel conv_cpu_naive = {
@@ -236,7 +225,6 @@ const struct operation_kernel conv_cpu_naive = {
     .share_factor = NAIVE_SHARE_FACTOR,
     .takes = conv_problem_offered,
     .workspace_bytes = operation_no_workspace,
-    .run = conv_naive_run,
     .run_group = conv_naive_run_group,
     .group_units = 8, /* some milliseconds on two cores */
 };

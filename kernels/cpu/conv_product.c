@@ -146,15 +146,14 @@ struct conv_block {
 };
 
 /* Problems of a group, of each of which one block at a time is computed. */
-enum { SET_PROBLEMS = 64 };
 struct conv_set {
     struct team *team;
-    struct conv_block blocks[SET_PROBLEMS];
+    struct conv_block blocks[CPU_SET_PROBLEMS];
     /* The blocks that are being computed, and the first part of each in the task that the team
      * runs. */
     uint32_t count;
-    struct conv_block *active[SET_PROBLEMS];
-    uint64_t starts[SET_PROBLEMS + 1];
+    struct conv_block *active[CPU_SET_PROBLEMS];
+    uint64_t starts[CPU_SET_PROBLEMS + 1];
 };
 
 /* Copies the elements of X that row `u` of a filter is multiplied with for one pixel of Y: s pixels
@@ -261,7 +260,7 @@ static enum gemmd_error multiply_filters(struct gemm_context *base, const struct
     product.a = plan->in_place ? (const char *)p->x + pixel * s->channels * size : b->patches;
     product.c = s->layout == CONV_NHWC ? (char *)p->y + (pixel * s->filters + filter) * out_size
                                        : b->results + first * out_size;
-    return kernel->run(base, &product, b->workspace);
+    return operation_run(kernel, base, &product, b->workspace);
 }
 
 static enum gemmd_error multiply_block(struct gemm_context *base, struct team *team,
@@ -361,18 +360,7 @@ static enum gemmd_error conv_product_run_group(struct gemm_context *base,
                                                const struct operation_member members[],
                                                uint32_t count)
 {
-    enum gemmd_error code = GEMMD_OK;
-    for (uint32_t first = 0; first < count && code == GEMMD_OK; first += SET_PROBLEMS)
-        code = conv_product_run_set(base, members + first,
-                                    count - first < SET_PROBLEMS ? count - first : SET_PROBLEMS);
-    return code;
-}
-
-static enum gemmd_error conv_product_run(struct gemm_context *base, const void *problem,
-                                         void *workspace)
-{
-    const struct operation_member alone = {problem, workspace};
-    return conv_product_run_set(base, &alone, 1);
+    return cpu_run_in_sets(base, members, count, conv_product_run_set);
 }
 
 /* One filter a group is a product of one column, for which gathering is not worth its time. Must
@@ -389,7 +377,6 @@ const struct operation_kernel conv_cpu_product = {
     .takes = conv_product_takes,
     .preferred_kernel = conv_product_preferred,
     .workspace_bytes = conv_product_workspace_bytes,
-    .run = conv_product_run,
     .run_group = conv_product_run_group,
     .group_units = 32, /* some milliseconds on two cores: larger problems gain nothing */
 };

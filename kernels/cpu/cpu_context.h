@@ -25,6 +25,22 @@ static inline bool cpu_is_small(uint64_t m, uint64_t n, uint64_t k)
     return (double)m * (double)n * (double)k < 1e6;
 }
 
+/* Computes a group by `run_set`, a set of at most CPU_SET_PROBLEMS problems at a time: a kernel has
+ * what it knows of the problems of a set on its stack. Ends at the first error. */
+enum { CPU_SET_PROBLEMS = 64 };
+static inline enum gemmd_error cpu_run_in_sets(
+    struct gemm_context *context, const struct operation_member members[], uint32_t count,
+    enum gemmd_error (*run_set)(struct gemm_context *context,
+                                const struct operation_member members[], uint32_t count))
+{
+    enum gemmd_error code = GEMMD_OK;
+    for (uint32_t first = 0; first < count && code == GEMMD_OK; first += CPU_SET_PROBLEMS) {
+        const uint32_t left = count - first;
+        code = run_set(context, members + first, left < CPU_SET_PROBLEMS ? left : CPU_SET_PROBLEMS);
+    }
+    return code;
+}
+
 /* The scratch memory in bytes that the kernels `tiled` of products and of attention, and
  * `depthwise` and `implicit` of convolutions, need for each thread, for any problem. Multiples
  * of 64. */

@@ -98,7 +98,7 @@ enum gemmd_error attention_own_run(const struct attention_own *own, struct gemm_
                                    const struct attention_problem *problem, void *workspace)
 {
     if (own->tile == NULL)
-        return own->kernel->run(context, problem, workspace);
+        return operation_run(own->kernel, context, problem, workspace);
     struct cuda_context *cuda = cuda_context_of(context);
     const struct operation_range all = {0, attention_wgmma_tiles(own->tile, problem)};
     return cuda_error_code((int)attention_wgmma_enqueue(&cuda->sm90, own->tile, problem, all,

@@ -30,5 +30,5 @@ enum gemmd_error conv_own_run(const struct conv_own *own, struct gemm_context *c
                               const struct conv_problem *problem, void *workspace)
 {
     return own->tile != NULL ? conv_implicit_run_with(context, own->tile, problem, workspace)
-                             : own->kernel->run(context, problem, workspace);
+                             : operation_run(own->kernel, context, problem, workspace);
 }

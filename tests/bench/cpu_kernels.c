@@ -214,7 +214,7 @@ static double case_time(struct gemm_context *context, const struct bench_case *c
     const double start = now_ms();
     double elapsed;
     do {
-        if (c->task.kernel->run(context, &c->task.problem, c->workspace) != GEMMD_OK)
+        if (operation_run(c->task.kernel, context, &c->task.problem, c->workspace) != GEMMD_OK)
             return -1;
         count++;
         elapsed = now_ms() - start;

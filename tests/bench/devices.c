@@ -210,7 +210,7 @@ static void part_of_product(struct devices *devices, int index, int count, const
         check(cudaMalloc(&one->workspace, bytes), "device memory");
         one->workspace_bytes = bytes;
     }
-    if (kernel->run(one->context, &problem, one->workspace) != GEMMD_OK)
+    if (operation_run(kernel, one->context, &problem, one->workspace) != GEMMD_OK)
         check(cudaErrorUnknown, kernel->name);
 }
 

@@ -119,7 +119,7 @@ static bool run(const struct error_bench *e, const char *name, uint64_t k, doubl
     while (*kernel != NULL && strcmp((*kernel)->name, name) != 0) {
         kernel++;
     }
-    if (*kernel == NULL || (*kernel)->run(e->context, &problem, e->workspace) != GEMMD_OK ||
+    if (*kernel == NULL || operation_run(*kernel, e->context, &problem, e->workspace) != GEMMD_OK ||
         cudaStreamSynchronize(e->stream) != cudaSuccess ||
         cudaMemcpy(e->c, e->device_c, SIDE * SIDE * sizeof(float), cudaMemcpyDeviceToHost) !=
             cudaSuccess) {

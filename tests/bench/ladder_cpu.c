@@ -116,7 +116,7 @@ bool ladder_cpu_measure(const struct gemm_problem *shape,
                 continue;
             memset(o.c, 0xff, o.problem.m * o.problem.n * sizeof *o.c);
             const double begun = now_ms();
-            done = kernels[i]->run(context, &o.problem, o.workspace) == GEMMD_OK;
+            done = operation_run(kernels[i], context, &o.problem, o.workspace) == GEMMD_OK;
             times[i][r] = now_ms() - begun;
             done = done && (r > 0 || is_right(&o, kernels[i]->name));
         }

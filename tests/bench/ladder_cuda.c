@@ -131,7 +131,7 @@ static bool enqueue(struct ladder_cuda *cuda, const struct shape_bench *s,
     if (kernel == NULL)
         return lt_enqueue(&cuda->lt, &s->lt, s->lt.best, p.a, p.b, p.c, cuda->stream) ==
                CUBLAS_STATUS_SUCCESS;
-    return kernel->run(cuda->context, &p, s->workspace) == GEMMD_OK;
+    return operation_run(kernel, cuda->context, &p, s->workspace) == GEMMD_OK;
 }
 
 /* Milliseconds of one of `count` products; negative if one failed. */

@@ -48,7 +48,7 @@ static double time_kernel(struct rows_bench *bench, const struct operation_kerne
         float milliseconds = 0;
         (void)cudaEventRecord(bench->begun, bench->stream);
         for (uint32_t j = 0; j < launches; j++)
-            if (kernel->run(bench->context, problem, bench->workspace) != GEMMD_OK)
+            if (operation_run(kernel, bench->context, problem, bench->workspace) != GEMMD_OK)
                 return 0;
         (void)cudaEventRecord(bench->ended, bench->stream);
         if (cudaStreamSynchronize(bench->stream) != cudaSuccess)

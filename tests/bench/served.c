@@ -126,7 +126,7 @@ static void enqueue(const struct served *s, const struct row *row, int participa
     if (participant == LT) {
         lt_enqueue(&s->lt, &row->plan, row->plan.best, problem.a, problem.b, problem.c, s->stream);
     } else {
-        (void)s->kernels[participant]->run(s->context, &problem, row->workspace);
+        (void)operation_run(s->kernels[participant], s->context, &problem, row->workspace);
     }
 }
 

@@ -49,8 +49,8 @@ static bool run_product(const struct run *run, struct product *product)
         !kernel->workspace_bytes(&product->problem, &bytes))
         return false;
     void *workspace = aligned_alloc(256, bytes / 256 * 256 + 256);
-    const bool done =
-        workspace != NULL && kernel->run(run->context, &product->problem, workspace) == GEMMD_OK;
+    const bool done = workspace != NULL &&
+                      operation_run(kernel, run->context, &product->problem, workspace) == GEMMD_OK;
     free(workspace);
     return done;
 }

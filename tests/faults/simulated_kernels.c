@@ -48,7 +48,8 @@ static enum gemmd_error run(struct gemm_context *context, const void *of, void *
 {
     const struct gemm_problem *problem = of;
     const enum gemmd_error code = launch_in(context);
-    return code != GEMMD_OK ? code : gemm_cpu_tiled.run(cpu_of(context), problem, workspace);
+    return code != GEMMD_OK ? code
+                            : operation_run(&gemm_cpu_tiled, cpu_of(context), problem, workspace);
 }
 
 static enum gemmd_error run_group(struct gemm_context *context,
@@ -56,7 +57,7 @@ static enum gemmd_error run_group(struct gemm_context *context,
 {
     enum gemmd_error code = launch_in(context);
     for (uint32_t i = 0; i < count && code == GEMMD_OK; i++)
-        code = gemm_cpu_tiled.run(cpu_of(context), members[i].problem, NULL);
+        code = operation_run(&gemm_cpu_tiled, cpu_of(context), members[i].problem, NULL);
     return code;
 }
 
@@ -95,7 +96,9 @@ static enum gemmd_error run_attention(struct gemm_context *context, const void *
                                       void *workspace)
 {
     const enum gemmd_error code = launch_in(context);
-    return code != GEMMD_OK ? code : attention_cpu_tiled.run(cpu_of(context), problem, workspace);
+    return code != GEMMD_OK
+               ? code
+               : operation_run(&attention_cpu_tiled, cpu_of(context), problem, workspace);
 }
 
 static enum gemmd_error run_attentions(struct gemm_context *context,
@@ -103,7 +106,8 @@ static enum gemmd_error run_attentions(struct gemm_context *context,
 {
     enum gemmd_error code = launch_in(context);
     for (uint32_t i = 0; i < count && code == GEMMD_OK; i++)
-        code = attention_cpu_tiled.run(cpu_of(context), members[i].problem, members[i].workspace);
+        code = operation_run(&attention_cpu_tiled, cpu_of(context), members[i].problem,
+                             members[i].workspace);
     return code;
 }
 

@@ -108,7 +108,7 @@ static enum gemmd_error run_trial_kernel(const struct trial *trial, struct gemm_
                                          const struct conv_problem *problem, void *workspace)
 {
     return trial->tile != NULL ? conv_implicit_run_with(context, trial->tile, problem, workspace)
-                               : trial->kernel->run(context, problem, workspace);
+                               : operation_run(trial->kernel, context, problem, workspace);
 }
 
 static bool run_problem(const struct trial *trial, const struct test_stream *stream,

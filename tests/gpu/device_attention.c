@@ -160,13 +160,14 @@ static enum gemmd_error run_divided(const struct operation_kernel *kernel,
     const uint64_t units = operation_attention.units(kernel, p), at_once = (units + 2) / 3;
     enum gemmd_error code = GEMMD_OK;
     if (units < 2)
-        return kernel->run(context, p, workspace);
+        return operation_run(kernel, context, p, workspace);
     for (uint64_t first = 0; first < units && code == GEMMD_OK; first += at_once) {
         const uint64_t left = units - first;
         const struct operation_range range = {first, left < at_once ? left : at_once};
         struct attention_problem part;
         operation_attention.divide(p, range, &part);
-        code = kernel->takes(&part) ? kernel->run(context, &part, workspace) : GEMMD_ERR_INTERNAL;
+        code = kernel->takes(&part) ? operation_run(kernel, context, &part, workspace)
+                                    : GEMMD_ERR_INTERNAL;
     }
     return code;
 }

@@ -80,7 +80,7 @@ static double error_of(struct f8_case *f, bool positive, uint64_t k)
         cudaMemcpy(f->on_device[1], f->b, SIDE * k, cudaMemcpyHostToDevice) == cudaSuccess &&
         /* A copy of up to 64 KiB may still be on its way, and the stream waits for no other. */
         cudaDeviceSynchronize() == cudaSuccess &&
-        f->kernel->run(f->context, &p, workspace) == GEMMD_OK &&
+        operation_run(f->kernel, f->context, &p, workspace) == GEMMD_OK &&
         cudaStreamSynchronize(f->stream) == cudaSuccess &&
         cudaMemcpy(f->c, f->on_device[2], SIDE * SIDE * sizeof(float), cudaMemcpyDeviceToHost) ==
             cudaSuccess;

@@ -101,7 +101,7 @@ static bool run_large(struct large *large, const struct operation_kernel *kernel
         cudaMalloc(&large->workspace, bytes + 1) != cudaSuccess ||
         cudaMemset(p->c, 0xff, (uint64_t)M * N * dtype_size(p->out)) != cudaSuccess ||
         cudaDeviceSynchronize() != cudaSuccess ||
-        kernel->run(context, p, large->workspace) != GEMMD_OK ||
+        operation_run(kernel, context, p, large->workspace) != GEMMD_OK ||
         cudaStreamSynchronize(stream) != cudaSuccess)
         return false;
     void *line = malloc(N * sizeof(double));

@@ -61,7 +61,8 @@ static bool run_copied(struct crossover *x, uint32_t count)
         if (!group_succeeded(
                 cudaMemcpyAsync(device, host, in, cudaMemcpyHostToDevice, x->streams[s]),
                 "the copy in") ||
-            x->library->run(x->contexts[s], &there, x->device + MOST * x->work_bytes) != GEMMD_OK ||
+            operation_run(x->library, x->contexts[s], &there, x->device + MOST * x->work_bytes) !=
+                GEMMD_OK ||
             !group_succeeded(
                 cudaMemcpyAsync(host + in, device + in, out, cudaMemcpyDeviceToHost, x->streams[s]),
                 "the copy out"))

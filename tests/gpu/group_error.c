@@ -64,7 +64,7 @@ static bool measure(struct sums *s, enum gemmd_dtype dtype, uint64_t k, int spre
     gemm_problem_contiguous(&p);
     draw(s, dtype, SIDE * k, spread, top, s->a, s->wide_a);
     draw(s, dtype, SIDE * k, spread, top_b, s->b, s->wide_b);
-    if (s->bench->kernel->run(s->bench->context, &p, NULL) != GEMMD_OK ||
+    if (operation_run(s->bench->kernel, s->bench->context, &p, NULL) != GEMMD_OK ||
         !group_succeeded(cudaStreamSynchronize(s->bench->stream), "the kernel"))
         return false;
     double own = 0, chains = 0, own_worst = 0, chains_worst = 0;

@@ -129,9 +129,9 @@ static bool run(struct pool *pool, struct placed *const members[], uint32_t coun
                                   "cudaMemcpy"))
             return false;
     }
-    const enum gemmd_error code = count == 1
-                                      ? bench->kernel->run(bench->context, list[0].problem, NULL)
-                                      : bench->kernel->run_group(bench->context, list, count);
+    const enum gemmd_error code =
+        count == 1 ? operation_run(bench->kernel, bench->context, list[0].problem, NULL)
+                   : bench->kernel->run_group(bench->context, list, count);
     if (code != GEMMD_OK) {
         printf("the launch of %" PRIu32 " products failed: %s (%s)\n", count, error_name(code),
                cudaGetErrorName(cudaGetLastError()));

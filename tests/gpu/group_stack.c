@@ -112,7 +112,7 @@ static bool run_alone(struct stack *s, const struct gemm_problem *rows)
     if (error == cudaSuccess && p.c0 != NULL)
         error = cudaMemcpy2DAsync((void *)(uintptr_t)p.c0, p.n * out, rows->c0, rows->ldc0 * out,
                                   p.n * out, p.m, cudaMemcpyDefault, stream);
-    if (error == cudaSuccess && s->kernel->run(s->bench->context, &p, at) != GEMMD_OK)
+    if (error == cudaSuccess && operation_run(s->kernel, s->bench->context, &p, at) != GEMMD_OK)
         error = cudaErrorLaunchFailure;
     if (error == cudaSuccess)
         error = cudaMemcpy2DAsync(rows->c, rows->ldc * out, p.c, p.n * out, p.n * out, p.m,

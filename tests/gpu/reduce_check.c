@@ -175,7 +175,7 @@ static void sample_prepare(struct sample *s, enum gemmd_dtype dtype, uint64_t se
         host.problem.softmax.lens = s->lens;
         host.problem.softmax.out = GEMMD_F64;
     }
-    need((*cpu)->run(check.cpu, &host.problem, NULL) == GEMMD_OK, "the reference failed");
+    need(operation_run(*cpu, check.cpu, &host.problem, NULL) == GEMMD_OK, "the reference failed");
     if (s->task.operation == &operation_reduce && host.problem.reduce.dtype == GEMMD_F64 &&
         (host.problem.reduce.op == REDUCE_SUM || host.problem.reduce.op == REDUCE_MEAN ||
          host.problem.reduce.op == REDUCE_NORM2 || host.problem.reduce.op == REDUCE_LOGSUMEXP))
@@ -383,7 +383,7 @@ static void check_first_rows(const struct sample *s, const struct operation_kern
     else
         few.task.problem.softmax.rows = 2;
     void *workspace = sample_upload(&few, kernel, &problem);
-    need(kernel->run(check.gpu, &problem, workspace) == GEMMD_OK, "few rows");
+    need(operation_run(kernel, check.gpu, &problem, workspace) == GEMMD_OK, "few rows");
     sample_download(&few);
     record(s, kernel->name, memcmp(few.y + GUARD, s->y + GUARD, few.y_bytes) == 0,
            "the first rows have other bytes alone");
@@ -396,7 +396,7 @@ static void check_kernel(struct sample *s, const struct operation_kernel *kernel
     union operation_problem problem;
     char why[160] = "";
     void *workspace = sample_upload(s, kernel, &problem);
-    need(kernel->run(check.gpu, &problem, workspace) == GEMMD_OK, kernel->name);
+    need(operation_run(kernel, check.gpu, &problem, workspace) == GEMMD_OK, kernel->name);
     sample_download(s);
     record(s, kernel->name, is_right(s, why, sizeof why), why);
     check_first_rows(s, kernel);

@@ -115,7 +115,8 @@ static bool enqueue(struct shared_launch_check *c, unsigned stream, struct gemm_
 {
     problem.c = c->c[stream];
     return cudaMemsetAsync(c->c[stream], 0xff, c->c_bytes, c->streams[stream]) == cudaSuccess &&
-           c->kernel->run(c->contexts[stream], &problem, c->workspace[stream]) == GEMMD_OK;
+           operation_run(c->kernel, c->contexts[stream], &problem, c->workspace[stream]) ==
+               GEMMD_OK;
 }
 
 static bool fetch(struct shared_launch_check *c, unsigned stream, unsigned char *to, uint64_t bytes)

@@ -210,7 +210,7 @@ static float time_of(const struct gemm_problem *p, const struct operation_kernel
         if (i == 0)
             (void)cudaEventRecord(begin, stream->stream);
         if (kernel != NULL)
-            (void)kernel->run(stream->context, p, workspace);
+            (void)operation_run(kernel, stream->context, p, workspace);
         else
             (void)freivalds_launch(stream->stream, p, (uint64_t)i, NULL, check);
     }

@@ -33,7 +33,7 @@ static void run_kernel(const struct operation_kernel *kernel, struct attention_s
     ck_assert_ptr_nonnull(workspace);
     memset(workspace, POISON, bytes + GUARD);
     attention_sample_poison(sample);
-    ck_assert_uint_eq(kernel->run(context, &sample->problem, workspace), GEMMD_OK);
+    ck_assert_uint_eq(operation_run(kernel, context, &sample->problem, workspace), GEMMD_OK);
     for (uint64_t i = 0; i < GUARD; i++)
         ck_assert_msg(workspace[bytes + i] == POISON, "%s wrote beyond its workspace",
                       kernel->name);

@@ -32,7 +32,7 @@ static void run_conv(const struct operation_kernel *kernel, const struct conv_pr
     unsigned char *workspace = aligned_alloc(64, (bytes + GUARD + 63) / 64 * 64);
     ck_assert_ptr_nonnull(workspace);
     memset(workspace, POISON, bytes + GUARD);
-    ck_assert_uint_eq(kernel->run(context, problem, workspace), GEMMD_OK);
+    ck_assert_uint_eq(operation_run(kernel, context, problem, workspace), GEMMD_OK);
     for (uint64_t i = 0; i < GUARD; i++)
         ck_assert_msg(workspace[bytes + i] == POISON, "%s wrote beyond its workspace",
                       kernel->name);

@@ -64,7 +64,7 @@ static uint32_t run(const struct operation_kernel *kernel, const void *problem, 
     void *workspace = aligned_alloc(64, (bytes + 64) / 64 * 64);
     ck_assert_ptr_nonnull(workspace);
     cpu_watch_begin(context, stopper_stops, &stopper);
-    ck_assert_int_eq(kernel->run(context, problem, workspace), GEMMD_OK);
+    ck_assert_int_eq(operation_run(kernel, context, problem, workspace), GEMMD_OK);
     ck_assert_uint_eq(cpu_watch_end(context), (stops_at != 0));
     free(workspace);
     return stopper.asked;

@@ -173,7 +173,7 @@ static enum gemmd_error run_astray(struct gemm_context *context, const void *pro
 {
     struct gemm_problem astray = *(const struct gemm_problem *)problem;
     astray.a = (const unsigned char *)astray.a + (UINT64_C(1) << 46);
-    return naive()->run(context, &astray, workspace);
+    return operation_run(naive(), context, &astray, workspace);
 }
 
 static void init_known(struct device *device, struct work *work, unsigned char *memory)
@@ -467,7 +467,7 @@ static enum gemmd_error run_group_astray(struct gemm_context *context,
     struct gemm_problem astray = *(const struct gemm_problem *)members[0].problem;
     (void)count;
     astray.a = (const unsigned char *)astray.a + (UINT64_C(1) << 46);
-    return naive()->run(context, &astray, NULL);
+    return operation_run(naive(), context, &astray, NULL);
 }
 
 START_TEST(a_shared_launch_that_loses_the_device_fails_all)

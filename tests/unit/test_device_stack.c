@@ -274,7 +274,7 @@ enum { WRONG_ROW = 6 };
 static enum gemmd_error wrong_run(struct gemm_context *context, const void *of, void *workspace)
 {
     const struct gemm_problem *problem = of;
-    const enum gemmd_error code = gemm_cpu_tiled.run(context, problem, workspace);
+    const enum gemmd_error code = operation_run(&gemm_cpu_tiled, context, problem, workspace);
     float *row = (float *)problem->c + (problem->m > WRONG_ROW ? WRONG_ROW : 0) * problem->ldc;
     row[N - 1] += 1;
     return code;

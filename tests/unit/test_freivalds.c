@@ -39,7 +39,7 @@ static void compute(const char *name, struct product *product)
     void *workspace = aligned_alloc(256, bytes / 256 * 256 + 256);
     ck_assert_ptr_nonnull(workspace);
     product_poison(product);
-    ck_assert_uint_eq(kernel->run(context, &product->problem, workspace), GEMMD_OK);
+    ck_assert_uint_eq(operation_run(kernel, context, &product->problem, workspace), GEMMD_OK);
     free(workspace);
 }
 

@@ -21,7 +21,7 @@ static void compute(const struct gemm_problem *problem)
     ck_assert_int_eq(gemm_context_create(GEMM_BACKEND_CPU, NULL, 1, &context, &fault), GEMMD_OK);
     ck_assert(kernel->workspace_bytes(problem, &bytes));
     void *workspace = bytes > 0 ? aligned_alloc(4096, (bytes + 4095) / 4096 * 4096) : NULL;
-    ck_assert_int_eq(kernel->run(context, problem, workspace), GEMMD_OK);
+    ck_assert_int_eq(operation_run(kernel, context, problem, workspace), GEMMD_OK);
     free(workspace);
     gemm_context_destroy(context);
 }

@@ -40,7 +40,7 @@ static void submit(struct device *device, uint32_t slot, struct work *work)
     uint64_t bytes = 0;
     ck_assert(task->kernel->workspace_bytes(&task->problem, &bytes));
     void *workspace = bytes > 0 ? aligned_alloc(64, (bytes + 63) / 64 * 64) : NULL;
-    work->status = task->kernel->run(failing->context, &task->problem, workspace);
+    work->status = operation_run(task->kernel, failing->context, &task->problem, workspace);
     free(workspace);
     if (task->operation == failing->operation &&
         (failing->kernel == NULL || strcmp(task->kernel->name, failing->kernel) == 0))

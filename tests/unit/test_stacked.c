@@ -68,7 +68,7 @@ static void run_alone(const struct operation_kernel *kernel, const struct gemm_p
     uint64_t bytes;
     ck_assert(kernel->workspace_bytes(request, &bytes));
     void *workspace = workspace_of(bytes);
-    ck_assert_int_eq(kernel->run(context, request, workspace), GEMMD_OK);
+    ck_assert_int_eq(operation_run(kernel, context, request, workspace), GEMMD_OK);
     free(workspace);
 }
 
@@ -162,7 +162,7 @@ static enum gemmd_error counting_check(struct gemm_context *on, const struct gem
 static enum gemmd_error wrong_run(struct gemm_context *on, const void *of, void *workspace)
 {
     const struct gemm_problem *problem = of;
-    const enum gemmd_error code = gemm_cpu_tiled.run(on, problem, workspace);
+    const enum gemmd_error code = operation_run(&gemm_cpu_tiled, on, problem, workspace);
     float *row = (float *)problem->c + WRONG_ROW * problem->ldc;
     row[3] += 1;
     return code;

@@ -243,7 +243,7 @@ static enum gemmd_error run_group(struct gemm_context *base, const struct conv_p
         product.bias = bias;
         product.c = (plan->y_in_place ? (char *)p->y : space->y) + first * plan->ldc * out_size;
         if (code == GEMMD_OK)
-            code = kernel->run(base, &product, space->gemm);
+            code = operation_run(kernel, base, &product, space->gemm);
     }
     return code == GEMMD_OK && !plan->y_in_place ? move_results(stream, p, plan, group, space->y)
                                                  : code;

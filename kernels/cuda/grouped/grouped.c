@@ -339,13 +339,6 @@ static enum gemmd_error grouped_run_group(struct gemm_context *base,
     return code;
 }
 
-static enum gemmd_error grouped_run(struct gemm_context *context, const void *problem,
-                                    void *workspace)
-{
-    const struct operation_member alone = {problem, workspace};
-    return grouped_run_group(context, &alone, 1);
-}
-
 const struct operation_kernel gemm_cuda_grouped = {
     .name = "grouped",
     .description = "many products of any shapes and types in one launch, operands where they lie",
@@ -354,6 +347,5 @@ const struct operation_kernel gemm_cuda_grouped = {
     .takes = grouped_takes,
     .workspace_bytes = operation_no_workspace,
     .launch_flops = 2e12,
-    .run = grouped_run,
     .run_group = grouped_run_group,
 };

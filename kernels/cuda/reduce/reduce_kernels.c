@@ -82,20 +82,12 @@ static enum gemmd_error reduce_shuffle_run_group(struct gemm_context *context,
     return reduce_shuffle_launch(cuda_context_of(context)->stream, members, count);
 }
 
-static enum gemmd_error reduce_shuffle_run(struct gemm_context *context, const void *problem,
-                                           void *workspace)
-{
-    const struct operation_member alone = {problem, workspace};
-    return reduce_shuffle_run_group(context, &alone, 1);
-}
-
 static const struct operation_kernel shuffle = {
     .name = "shuffle",
     .description = "128-bit loads, a pairwise tree in registers, warp shuffles; one launch",
     .takes = reduce_shuffle_takes,
     .preferred_kernel = reduce_shuffle_preferred,
     .workspace_bytes = reduce_shuffle_workspace_bytes,
-    .run = reduce_shuffle_run,
     .run_group = reduce_shuffle_run_group,
 };
 

@@ -71,19 +71,11 @@ static enum gemmd_error softmax_online_run_group(struct gemm_context *context,
     return softmax_online_launch(cuda_context_of(context)->stream, members, count);
 }
 
-static enum gemmd_error softmax_online_run(struct gemm_context *context, const void *problem,
-                                           void *workspace)
-{
-    const struct operation_member alone = {problem, workspace};
-    return softmax_online_run_group(context, &alone, 1);
-}
-
 static const struct operation_kernel online = {
     .name = "online",
     .description = "rows in registers, read and written once; longer rows online, read twice",
     .takes = softmax_online_takes,
     .workspace_bytes = operation_no_workspace,
-    .run = softmax_online_run,
     .run_group = softmax_online_run_group,
 };
 

@@ -70,7 +70,7 @@ static enum gemmd_error run_alone(const struct cpu_device *cpu, struct work *wor
 {
     const struct task *task = &work->task;
     unsigned char *memory = work->device_bytes > 0 ? cpu->memory + work->device_offset : NULL;
-    enum gemmd_error code = task->kernel->run(cpu->context, &task->problem, memory);
+    enum gemmd_error code = operation_run(task->kernel, cpu->context, &task->problem, memory);
     if (code != GEMMD_OK || work->verify == WORK_UNVERIFIED)
         return code;
     unsigned char *check = memory + work->check_offset;

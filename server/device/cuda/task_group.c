@@ -152,7 +152,7 @@ static struct cuda_failure warm_one(const struct cuda_slot *slot, const struct g
     if (error != cudaSuccess)
         return (struct cuda_failure){"cudaMemsetAsync", cuda_error_code((int)error), error};
     const struct operation_member member = {&there, device_layout_workspace(&layout, range)};
-    enum gemmd_error code = task->kernel->run(slot->context, &there, member.workspace);
+    enum gemmd_error code = operation_run(task->kernel, slot->context, &there, member.workspace);
     if (code == GEMMD_OK && (operation_can_group(task->operation, task->kernel, &task->problem) ||
                              operation_is_small(task->operation, task->kernel, &task->problem)))
         code = task->kernel->run_group(slot->context, &member, 1);

@@ -115,7 +115,7 @@ bool counted_enqueue(const struct counted *counted, const struct counted_space *
     if (counted->tile != NULL)
         return sm90_prepare(&cuda->sm90, counted->tile, &p, NULL, &launch) == cudaSuccess &&
                sm90_enqueue(&launch, space->stream) == cudaSuccess;
-    return counted->kernel->run(space->context, &p, space->workspace) == GEMMD_OK;
+    return operation_run(counted->kernel, space->context, &p, space->workspace) == GEMMD_OK;
 }
 
 unsigned long long counted_instructions(const struct counted *counted,

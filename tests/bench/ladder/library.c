@@ -71,7 +71,7 @@ static int ladder_run(const struct library *library, const char *name, struct ta
         return (int)code;
     if (!task->kernel->workspace_bytes(&task->problem, &bytes) || bytes > WORKSPACE_BYTES)
         return GEMMD_ERR_UNSUPPORTED;
-    return (int)task->kernel->run(library->context, &task->problem, library->workspace);
+    return (int)operation_run(task->kernel, library->context, &task->problem, library->workspace);
 }
 
 /* Enqueues a product of n x n x n; with `fused` a bias and gelu_tanh are added. Returns enum
