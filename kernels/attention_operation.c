@@ -4,7 +4,7 @@
 #include "kernels/attention_grouped.h"
 #include "kernels/known_attention.h"
 #include "kernels/operations.h"
-#include "kernels/problem_part.h"
+#include "kernels/subproblem.h"
 #include "proto/dtype.h"
 #include "proto/size.h"
 
@@ -106,17 +106,17 @@ static uint64_t attention_units(const struct operation_kernel *kernel, const voi
     return heads_are_whole(p) ? p->kv_heads : 0;
 }
 
-static void attention_divide(const void *problem, struct operation_range units, void *part)
+static void attention_divide(const void *problem, struct operation_range units, void *some)
 {
     const struct attention_problem *p = problem;
     const bool by_entries = p->batch > 1;
-    const struct attention_part range = {
+    const struct attention_range range = {
         .first_entry = by_entries ? units.first : 0,
         .entries = by_entries ? units.count : p->batch,
         .first_kv_head = by_entries ? 0 : units.first,
         .kv_heads = by_entries ? p->kv_heads : units.count,
     };
-    *(struct attention_problem *)part = attention_problem_part(p, &range);
+    *(struct attention_problem *)some = attention_subproblem(p, &range);
 }
 
 static void attention_contiguous(struct attention_problem *p)

@@ -63,7 +63,7 @@ double conv_flops(const struct conv_problem *problem);
 
 /* The part of the problem that computes `images` images from `first` on. The results of the part
  * have the same bits as in the whole. */
-struct conv_problem conv_problem_part(const struct conv_problem *problem, uint64_t first,
-                                      uint64_t images);
+struct conv_problem conv_subproblem(const struct conv_problem *problem, uint64_t first,
+                                    uint64_t images);
 
 #endif

@@ -7,7 +7,7 @@
 
 enum { PART_X, PART_W, PART_BIAS, PART_Y };
 
-/* Every part of a divided problem needs W and the bias. */
+/* Every subproblem of a divided problem needs W and the bias. */
 static bool conv2d_parts(const void *problem, struct operation_part parts[OPERATION_PARTS_MAX])
 {
     const struct conv_problem *p = problem;
@@ -79,9 +79,9 @@ static uint64_t conv2d_units(const struct operation_kernel *kernel, const void *
     return ((const struct conv_problem *)problem)->shape.batch;
 }
 
-static void conv2d_divide(const void *problem, struct operation_range units, void *part)
+static void conv2d_divide(const void *problem, struct operation_range units, void *some)
 {
-    *(struct conv_problem *)part = conv_problem_part(problem, units.first, units.count);
+    *(struct conv_problem *)some = conv_subproblem(problem, units.first, units.count);
 }
 
 /* A filter of 3 x 3 on images of 8 x 8, with padding that keeps the size. */

@@ -50,8 +50,8 @@ double conv_flops(const struct conv_problem *problem)
            (double)s->out_width * (double)channels * (double)s->r * (double)s->s;
 }
 
-struct conv_problem conv_problem_part(const struct conv_problem *problem, uint64_t first,
-                                      uint64_t images)
+struct conv_problem conv_subproblem(const struct conv_problem *problem, uint64_t first,
+                                    uint64_t images)
 {
     struct conv_problem part = *problem;
     const struct conv_shape *s = &problem->shape;

@@ -7,8 +7,8 @@
 #include "kernels/known_answer.h"
 #include "kernels/launch_cut.h"
 #include "kernels/operations.h"
-#include "kernels/problem_part.h"
 #include "kernels/stacked.h"
+#include "kernels/subproblem.h"
 #include "proto/dtype.h"
 #include "proto/size.h"
 
@@ -200,20 +200,20 @@ static bool gemm_is_small(const void *problem)
 static uint64_t gemm_units(const struct operation_kernel *kernel, const void *problem)
 {
     const struct gemm_problem *p = problem;
-    if (!gemm_parts_are_exact(kernel))
+    if (!gemm_subproblems_are_exact(kernel))
         return 0;
-    return p->batch > 1 ? p->batch : size_blocks(p->m, PROBLEM_PART_ROWS);
+    return p->batch > 1 ? p->batch : size_blocks(p->m, SUBPROBLEM_ROWS);
 }
 
-static void gemm_divide(const void *problem, struct operation_range units, void *part)
+static void gemm_divide(const void *problem, struct operation_range units, void *some)
 {
     const struct gemm_problem *p = problem;
-    const uint64_t row = units.first * PROBLEM_PART_ROWS,
-                   end = (units.first + units.count) * PROBLEM_PART_ROWS;
-    const struct gemm_part range =
-        p->batch > 1 ? (struct gemm_part){units.first, units.count, 0, p->m}
-                     : (struct gemm_part){0, 1, row, (end < p->m ? end : p->m) - row};
-    *(struct gemm_problem *)part = gemm_problem_part(p, &range);
+    const uint64_t row = units.first * SUBPROBLEM_ROWS,
+                   end = (units.first + units.count) * SUBPROBLEM_ROWS;
+    const struct gemm_range range =
+        p->batch > 1 ? (struct gemm_range){units.first, units.count, 0, p->m}
+                     : (struct gemm_range){0, 1, row, (end < p->m ? end : p->m) - row};
+    *(struct gemm_problem *)some = gemm_subproblem(p, &range);
 }
 
 static bool gemm_can_check(const void *problem)

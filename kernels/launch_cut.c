@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-#include "kernels/problem_part.h"
+#include "kernels/subproblem.h"
 #include "proto/dtype.h"
 #include "proto/size.h"
 
@@ -73,11 +73,11 @@ void launch_cut_gemm_piece(const struct launch_cut *cut, const void *problem, ui
     const uint64_t row_launches = size_blocks(p->m, cut->rows);
     const uint64_t first = index / row_launches * cut->problems;
     const uint64_t row = index % row_launches * cut->rows;
-    const struct gemm_part part = {.first_problem = first,
-                                   .problems = at_most(cut->problems, p->batch - first),
-                                   .first_row = row,
-                                   .rows = at_most(cut->rows, p->m - row)};
-    *(struct gemm_problem *)piece = gemm_problem_part(p, &part);
+    const struct gemm_range range = {.first_problem = first,
+                                     .problems = at_most(cut->problems, p->batch - first),
+                                     .first_row = row,
+                                     .rows = at_most(cut->rows, p->m - row)};
+    *(struct gemm_problem *)piece = gemm_subproblem(p, &range);
 }
 
 void launch_cut_gemm(const struct operation_kernel *kernel, const void *problem,
@@ -94,7 +94,7 @@ void launch_cut_gemm(const struct operation_kernel *kernel, const void *problem,
     const uint64_t fewest = fewest_problems(p);
     cut->problems = each_of(p->batch, most / one, fewest);
     if (one * (double)cut->problems > most)
-        cut->rows = each_of(p->m, most / (row * (double)cut->problems), PROBLEM_PART_ROWS);
+        cut->rows = each_of(p->m, most / (row * (double)cut->problems), SUBPROBLEM_ROWS);
     cut->launches = size_blocks(p->batch, cut->problems) * size_blocks(p->m, cut->rows);
     launch_cut_gemm_piece(cut, p, 0, &first);
     launch_cut_gemm_piece(cut, p, cut->launches - 1, &last);

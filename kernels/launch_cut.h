@@ -21,7 +21,7 @@
 struct launch_cut {
     uint64_t launches; /* 1: the computation is not cut */
     /* Of a product: rows of C and problems of the batch in each launch but the last ones. The rows
-     * are a multiple of PROBLEM_PART_ROWS (problem_part.h), or all. */
+     * are a multiple of SUBPROBLEM_ROWS (subproblem.h), or all. */
     uint64_t rows, problems;
     /* Of another operation: tiles in all, and in each launch but the last. */
     uint64_t tiles_all, tiles;

@@ -67,7 +67,7 @@ static uint64_t reduce_units(const struct operation_kernel *kernel, const void *
     return ((const struct reduce_problem *)problem)->outer;
 }
 
-static void reduce_divide(const void *problem, struct operation_range units, void *part)
+static void reduce_divide(const void *problem, struct operation_range units, void *some)
 {
     const struct reduce_problem *p = problem;
     struct reduce_problem q = *p;
@@ -77,7 +77,7 @@ static void reduce_divide(const void *problem, struct operation_range units, voi
     if (p->y != NULL)
         q.y = (char *)p->y + units.first * p->mid * p->width * dtype_size(p->out);
     q.y_width = q.y_leading = reduce_results(&q);
-    *(struct reduce_problem *)part = q;
+    *(struct reduce_problem *)some = q;
 }
 
 static bool reduce_example(enum gemmd_dtype dtype, enum gemmd_dtype out, void *problem)

@@ -65,7 +65,7 @@ static uint64_t softmax_units(const struct operation_kernel *kernel, const void 
     return p->lens != NULL ? size_blocks(p->rows, p->rows_per_len) : p->rows;
 }
 
-static void softmax_divide(const void *problem, struct operation_range units, void *part)
+static void softmax_divide(const void *problem, struct operation_range units, void *some)
 {
     const struct softmax_problem *p = problem;
     const uint64_t each = p->lens != NULL ? p->rows_per_len : 1, first = units.first * each;
@@ -77,7 +77,7 @@ static void softmax_divide(const void *problem, struct operation_range units, vo
         q.x = (const char *)p->x + first * p->x_leading * dtype_size(p->dtype);
     if (p->y != NULL)
         q.y = (char *)p->y + first * p->y_leading * dtype_size(p->out);
-    *(struct softmax_problem *)part = q;
+    *(struct softmax_problem *)some = q;
 }
 
 static bool softmax_example_of(const struct array_shape *shape, enum gemmd_dtype dtype,

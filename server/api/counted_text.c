@@ -9,13 +9,13 @@
 /* A text that is being sent, and its reservation. */
 struct counted_text {
     char *text;
-    struct admission_place place;
+    struct reservation reservation;
 };
 
 static void counted_text_end(void *context)
 {
     struct counted_text *counted = context;
-    admission_give(&counted->place);
+    admission_give(&counted->reservation);
     free(counted->text);
     free(counted);
 }
@@ -33,7 +33,8 @@ void respond_counted_text(struct request *request, const struct headers *headers
     }
     *counted = (struct counted_text){.text = text};
     if (bytes >= ADMISSION_SENT_AT_ONCE_BYTES &&
-        admission_take(admission, tenant, bytes, &counted->place, &request->fault) != GEMMD_OK) {
+        admission_take(admission, tenant, bytes, &counted->reservation, &request->fault) !=
+            GEMMD_OK) {
         request->retry_after_s = services_retry_after_s(request, request->fault.code, bytes);
         counted_text_end(counted);
         respond_fault(request, &request->fault);

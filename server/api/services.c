@@ -43,15 +43,15 @@ struct sent_block {
     struct pool_cache *memory;
     void *block;
     uint64_t bytes;
-    struct admission_place place;
+    struct reservation reservation;
 };
 
 struct sent_block *sent_block_create(struct pool_cache *memory, void *block, uint64_t bytes,
-                                     struct admission_place *place)
+                                     struct reservation *reservation)
 {
     struct sent_block *sent = malloc(sizeof *sent);
     if (sent != NULL)
-        *sent = (struct sent_block){memory, block, bytes, admission_move(place)};
+        *sent = (struct sent_block){memory, block, bytes, admission_move(reservation)};
     return sent;
 }
 
@@ -59,6 +59,6 @@ void sent_block_end(void *sent_block)
 {
     struct sent_block *sent = sent_block;
     pool_free(sent->memory, sent->block, sent->bytes);
-    admission_give(&sent->place);
+    admission_give(&sent->reservation);
     free(sent);
 }

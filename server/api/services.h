@@ -98,7 +98,7 @@ struct sent_block;
 /* Takes over a block of `bytes` bytes, and the reservation for the answer. Returns NULL if memory
  * ran out; the caller then still owns both. */
 struct sent_block *sent_block_create(struct pool_cache *memory, void *block, uint64_t bytes,
-                                     struct admission_place *place);
+                                     struct reservation *reservation);
 /* Gives the block and the reservation back, and frees the struct sent_block that `sent_block`
  * points to. The parameter is a void pointer, so that the function can be the `sent` of a struct
  * payload. */

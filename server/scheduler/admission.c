@@ -221,7 +221,7 @@ static enum gemmd_error check_fits(const struct admission *admission, uint64_t b
 }
 
 enum gemmd_error admission_take(struct admission *admission, uint32_t tenant, uint64_t bytes,
-                                struct admission_place *place, struct fault *fault)
+                                struct reservation *reservation, struct fault *fault)
 {
     struct account *own = account_of(admission, tenant);
     enum gemmd_error code = check_fits(admission, bytes, fault);
@@ -233,7 +233,7 @@ enum gemmd_error admission_take(struct admission *admission, uint32_t tenant, ui
         return code;
     code = account_take(admission, &admission->whole, false, bytes, fault);
     if (code == GEMMD_OK) {
-        *place = (struct admission_place){admission, tenant, bytes};
+        *reservation = (struct reservation){admission, tenant, bytes};
     } else if (own != NULL) {
         tally_undo(&own->bytes, bytes);
         tally_undo(&own->requests, 1);
@@ -241,13 +241,14 @@ enum gemmd_error admission_take(struct admission *admission, uint32_t tenant, ui
     return code;
 }
 
-enum gemmd_error admission_grow(struct admission_place *place, uint64_t bytes, struct fault *fault)
+enum gemmd_error admission_grow(struct reservation *reservation, uint64_t bytes,
+                                struct fault *fault)
 {
-    if (bytes <= place->bytes)
+    if (bytes <= reservation->bytes)
         return GEMMD_OK;
-    struct admission *admission = place->admission;
-    struct account *own = account_of(admission, place->tenant);
-    const uint64_t more = bytes - place->bytes;
+    struct admission *admission = reservation->admission;
+    struct account *own = account_of(admission, reservation->tenant);
+    const uint64_t more = bytes - reservation->bytes;
     enum gemmd_error code = check_fits(admission, bytes, fault);
     if (code == GEMMD_OK && own != NULL)
         code = account_take_bytes(admission, own, true, bytes, more, fault);
@@ -255,7 +256,7 @@ enum gemmd_error admission_grow(struct admission_place *place, uint64_t bytes, s
         return code;
     code = account_take_bytes(admission, &admission->whole, false, bytes, more, fault);
     if (code == GEMMD_OK)
-        place->bytes = bytes;
+        reservation->bytes = bytes;
     else if (own != NULL)
         tally_undo(&own->bytes, more);
     return code;
@@ -270,35 +271,35 @@ static void account_give(struct account *account, uint64_t bytes, bool whole)
 }
 
 /* Gives back some bytes of a reservation, or (`whole`) the reservation. */
-static void place_give(struct admission_place *place, uint64_t bytes, bool whole)
+static void reservation_give(struct reservation *reservation, uint64_t bytes, bool whole)
 {
-    struct account *own = account_of(place->admission, place->tenant);
-    account_give(&place->admission->whole, bytes, whole);
+    struct account *own = account_of(reservation->admission, reservation->tenant);
+    account_give(&reservation->admission->whole, bytes, whole);
     if (own != NULL)
         account_give(own, bytes, whole);
-    place->bytes -= bytes;
+    reservation->bytes -= bytes;
 }
 
-void admission_give(struct admission_place *place)
+void admission_give(struct reservation *reservation)
 {
-    if (place->admission != NULL)
-        place_give(place, place->bytes, true);
-    place->admission = NULL;
+    if (reservation->admission != NULL)
+        reservation_give(reservation, reservation->bytes, true);
+    reservation->admission = NULL;
 }
 
-struct admission_place admission_move(struct admission_place *place)
+struct reservation admission_move(struct reservation *reservation)
 {
-    const struct admission_place moved = *place;
-    *place = (struct admission_place){.admission = NULL};
+    const struct reservation moved = *reservation;
+    *reservation = (struct reservation){.admission = NULL};
     return moved;
 }
 
-void admission_keep(struct admission_place *place, uint64_t sent)
+void admission_keep(struct reservation *reservation, uint64_t sent)
 {
     if (sent <= ADMISSION_SENT_AT_ONCE_BYTES)
-        admission_give(place);
-    else if (place->admission != NULL && sent < place->bytes)
-        place_give(place, place->bytes - sent, false);
+        admission_give(reservation);
+    else if (reservation->admission != NULL && sent < reservation->bytes)
+        reservation_give(reservation, reservation->bytes - sent, false);
 }
 
 static void account_sample(struct account *account, uint64_t now_ns)

@@ -49,30 +49,32 @@ void admission_destroy(struct admission *admission);
 
 /* The reservation of one request. Zeroed: no reservation. Its owner is the one that gives it back.
  */
-struct admission_place {
+struct reservation {
     struct admission *admission; /* NULL: no reservation is held */
     uint32_t tenant;
     uint64_t bytes;
 };
 
-/* Makes a reservation for one request of `bytes`, and sets `place`, which holds none.
+/* Makes a reservation for one request of `bytes`, and sets `reservation`, which holds none.
  * GEMMD_ERR_QUEUE_FULL: the reservation would exceed a limit, which the fault names.
  * GEMMD_ERR_TOO_LARGE: it would exceed a limit even if there were no other reservation. */
 enum gemmd_error admission_take(struct admission *admission, uint32_t tenant, uint64_t bytes,
-                                struct admission_place *place, struct fault *fault);
+                                struct reservation *reservation, struct fault *fault);
 /* Enlarges a reservation to `bytes` bytes, unless it has as many already. Errors are those of
  * admission_take; the reservation then stays as it was. */
-enum gemmd_error admission_grow(struct admission_place *place, uint64_t bytes, struct fault *fault);
+enum gemmd_error admission_grow(struct reservation *reservation, uint64_t bytes,
+                                struct fault *fault);
 /* Gives the reservation back, if one is held. May be called again. */
-void admission_give(struct admission_place *place);
-/* Hands the reservation over to another owner. `place` then holds none. */
-struct admission_place admission_move(struct admission_place *place);
+void admission_give(struct reservation *reservation);
+/* Hands the reservation over to another owner. `reservation` then holds none. */
+struct reservation admission_move(struct reservation *reservation);
 
-/* An answer of fewer bytes is taken by the socket's buffer at once, so that it holds no place. */
+/* An answer of fewer bytes is taken by the socket's buffer at once, so that it holds no
+ * reservation. */
 enum { ADMISSION_SENT_AT_ONCE_BYTES = 64 * 1024 };
 /* Keeps `sent` bytes of a reservation for the time that an answer takes to be sent, during which
  * the request still counts, or gives the reservation back if the answer is sent at once. */
-void admission_keep(struct admission_place *place, uint64_t sent);
+void admission_keep(struct reservation *reservation, uint64_t sent);
 
 /* Records how many requests and bytes have ended, for Retry-After. Called by a timer several times
  * a second, always from the same thread. */

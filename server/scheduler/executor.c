@@ -67,12 +67,12 @@ static enum gemmd_error warm_up_run(struct device *device, struct queue *queue,
     struct work *work = &first->work;
     struct arena *arena = device_arena(device);
     uint64_t row, column;
-    struct admission_place place = {.admission = NULL};
-    if (!device_plan(device, work) || queue_admit(queue, 0, 0, &place, fault) != GEMMD_OK)
+    struct reservation reservation = {.admission = NULL};
+    if (!device_plan(device, work) || queue_admit(queue, 0, 0, &reservation, fault) != GEMMD_OK)
         return GEMMD_OK; /* the limits are so tight that no request will run either */
     const bool takes_memory = work->device_bytes > 0;
     if (takes_memory && !arena_alloc(arena, work->device_bytes, &work->device_offset)) {
-        admission_give(&place);
+        admission_give(&reservation);
         return GEMMD_OK;
     }
     work->done = first_product_done;
@@ -85,7 +85,7 @@ static enum gemmd_error warm_up_run(struct device *device, struct queue *queue,
                          PATIENCE_NS / 1000000000u);
     if (takes_memory)
         arena_free(arena, work->device_offset);
-    admission_give(&place);
+    admission_give(&reservation);
     if (work->status != GEMMD_OK)
         return fault_set(fault, work->status, NULL, "the first product failed: %.200s",
                          work->fault.detail);
@@ -215,9 +215,9 @@ uint32_t executors_usable(const struct executors *executors)
 }
 
 enum gemmd_error executors_admit(struct executors *executors, uint32_t tenant, uint64_t bytes,
-                                 struct admission_place *place, struct fault *fault)
+                                 struct reservation *reservation, struct fault *fault)
 {
-    return queue_admit(executor_place(executors, NULL)->queue, tenant, bytes, place, fault);
+    return queue_admit(executor_place(executors, NULL)->queue, tenant, bytes, reservation, fault);
 }
 
 uint64_t executor_estimate_ns(const struct executor *executor, const struct executor_load *load)

@@ -86,7 +86,7 @@ bool executors_are_lost(const struct executors *executors);
 uint32_t executors_usable(const struct executors *executors);
 /* Makes a reservation as queue_admit does, for a request whose executor is not chosen yet. */
 enum gemmd_error executors_admit(struct executors *executors, uint32_t tenant, uint64_t bytes,
-                                 struct admission_place *place, struct fault *fault);
+                                 struct reservation *reservation, struct fault *fault);
 
 /* The place of an executor in the list. */
 static inline uint32_t executors_number(const struct executors *executors,

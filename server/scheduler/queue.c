@@ -290,11 +290,11 @@ static enum gemmd_error queue_refuse(struct queue *queue, struct fault *fault)
 }
 
 enum gemmd_error queue_admit(struct queue *queue, uint32_t tenant, uint64_t bytes,
-                             struct admission_place *place, struct fault *fault)
+                             struct reservation *reservation, struct fault *fault)
 {
     if (atomic_load(&queue->refusing))
         return queue_refuse(queue, fault);
-    return admission_take(queue->admission, tenant, bytes, place, fault);
+    return admission_take(queue->admission, tenant, bytes, reservation, fault);
 }
 
 struct admission *queue_admission(struct queue *queue)

@@ -61,7 +61,7 @@ void queue_destroy(struct queue *queue);
  * GEMMD_ERR_DRAINING after queue_close, and after queue_fail_all the code that queue_fail_all was
  * given. */
 enum gemmd_error queue_admit(struct queue *queue, uint32_t tenant, uint64_t bytes,
-                             struct admission_place *place, struct fault *fault);
+                             struct reservation *reservation, struct fault *fault);
 /* The admission that the queue's reservations are made with. */
 struct admission *queue_admission(struct queue *queue);
 

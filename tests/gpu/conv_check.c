@@ -129,7 +129,7 @@ static bool run_alone(const struct trial *trial, const struct test_stream *strea
 {
     const struct conv_problem *p = &device->problem;
     const uint64_t batch = p->shape.batch;
-    struct conv_problem alone = conv_problem_part(p, 0, 1);
+    struct conv_problem alone = conv_subproblem(p, 0, 1);
     uint64_t x, y;
     if (!conv_shape_x(&alone.shape, &x) || !conv_shape_y(&alone.shape, &y))
         return false;

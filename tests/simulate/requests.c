@@ -40,7 +40,7 @@ struct client_request {
     uint32_t ends; /* calls of `done` since the last push */
     struct compute_call call;
     /* Of a PUT: */
-    struct admission_place place;
+    struct reservation reservation;
     struct resident *resident, *copy;
     unsigned char *block;
     struct work work;
@@ -465,7 +465,7 @@ static void close_put(struct client_request *request)
 {
     tensor_store_release(services_of_io(request)->tensors, request->resident);
     pool_free(request->io->memory, request->block, request->body_bytes);
-    admission_give(&request->place);
+    admission_give(&request->reservation);
 }
 
 static void push_copy(struct client_request *request, const struct work_copy *copies,
@@ -497,7 +497,7 @@ static void begin_put(struct client_request *request)
                                        .tensor = &tensor,
                                        .device = TENSOR_ANY_DEVICE};
     enum gemmd_error code = executors_admit(&services->executors, request->traits.tenant,
-                                            request->body_bytes, &request->place, &fault);
+                                            request->body_bytes, &request->reservation, &fault);
     if (code == GEMMD_OK) {
         request->block = pool_alloc(request->io->memory, request->body_bytes, &fault);
         code = request->block != NULL ? GEMMD_OK : GEMMD_ERR_OUT_OF_MEMORY;

@@ -7,7 +7,7 @@
 
 #include "server/base/clock.h"
 #include "tests/unit/admitted_queue.h"
-#include "tests/unit/places.h"
+#include "tests/unit/reservations.h"
 
 struct stage stage;
 
@@ -49,7 +49,7 @@ struct item *add(enum simulated_event event)
 
 void push(struct item *item)
 {
-    ck_assert_int_eq(take_place_in_queue(stage.queue, 0, 0, NULL), GEMMD_OK);
+    ck_assert_int_eq(take_reservation_in_queue(stage.queue, 0, 0, NULL), GEMMD_OK);
     item->work.queued_ns = clock_now_ns();
     queue_push(stage.queue, &item->work);
 }

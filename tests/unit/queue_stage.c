@@ -1,5 +1,5 @@
 #include "tests/unit/queue_stage.h"
-#include "tests/unit/places.h"
+#include "tests/unit/reservations.h"
 
 #include <check.h>
 #include <string.h>
@@ -36,6 +36,6 @@ struct work *pop_any(struct queue *queue, uint64_t wait_ns)
 
 void push_item(struct queue *queue, struct item *item)
 {
-    ck_assert_int_eq(take_place_in_queue(queue, 0, item->work.bytes, NULL), GEMMD_OK);
+    ck_assert_int_eq(take_reservation_in_queue(queue, 0, item->work.bytes, NULL), GEMMD_OK);
     queue_push(queue, &item->work);
 }

@@ -116,7 +116,7 @@ START_TEST(images_have_bits_of_their_own)
             memcpy(whole, y->data, y->bytes);
             conv_sample_poison(&sample);
             for (uint64_t image = 0; image < 3; image++) {
-                const struct conv_problem part = conv_problem_part(&sample.problem, image, 1);
+                const struct conv_problem part = conv_subproblem(&sample.problem, image, 1);
                 run_conv(*k, &part, 2);
             }
             ck_assert_msg(

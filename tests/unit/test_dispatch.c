@@ -6,7 +6,7 @@
 
 #include "dispatch_stage.h"
 #include "server/base/clock.h"
-#include "tests/unit/places.h"
+#include "tests/unit/reservations.h"
 
 enum { PRODUCERS = 3, EACH = 500 };
 
@@ -141,7 +141,7 @@ START_TEST(a_lost_device_fails_everything_once)
     for (int i = 0; i < 5; i++) /* two on the device, three waiting */
         items[i] = add_and_push(SIMULATED_RUNNING);
     wait_until_submitted(2);
-    ck_assert_int_eq(take_place_in_queue(stage.queue, 0, 0, NULL), GEMMD_OK);
+    ck_assert_int_eq(take_reservation_in_queue(stage.queue, 0, 0, NULL), GEMMD_OK);
     end_with(items[1], SIMULATED_LOST);
     for (int i = 0; i < 5; i++)
         wait_until_ended(items[i]);
@@ -248,13 +248,13 @@ static void *produce(void *argument)
         item->work.verify = i % 5 == 0;
         item->work.deadline_ns = i % 13 == 0 ? clock_now_ns() + 20000 : 0;
         item->work.done = item_done;
-        while (take_place_in_queue(stage.queue, 0, 0, NULL) != GEMMD_OK)
+        while (take_reservation_in_queue(stage.queue, 0, 0, NULL) != GEMMD_OK)
             wait_a_little();
         item->work.queued_ns = clock_now_ns();
         queue_push(stage.queue, &item->work);
         if (i % 8 == 7)
             wait_until_ended(item);
-        give_place(queue_admission(stage.queue), 0, 0);
+        give_reservation(queue_admission(stage.queue), 0, 0);
     }
     return NULL;
 }

@@ -8,7 +8,7 @@
 #include "server/base/clock.h"
 #include "server/device/device_ops.h"
 #include "server/scheduler/probe.h"
-#include "tests/unit/places.h"
+#include "tests/unit/reservations.h"
 
 START_TEST(a_probe_passes_a_full_queue_and_busy_streams)
 {
@@ -17,7 +17,7 @@ START_TEST(a_probe_passes_a_full_queue_and_busy_streams)
     for (int i = 0; i < 3; i++)
         items[i] = add_and_push(SIMULATED_RUNNING);
     wait_until_submitted(1);
-    ck_assert_int_eq(take_place_in_queue(stage.queue, 0, 0, NULL), GEMMD_ERR_QUEUE_FULL);
+    ck_assert_int_eq(take_reservation_in_queue(stage.queue, 0, 0, NULL), GEMMD_ERR_QUEUE_FULL);
     ck_assert(probe(PROBE_MS, NULL));
     ck_assert_uint_eq(atomic_load(&stage.device->probes), 1);
     ck_assert_uint_eq(device_in_flight(&stage.device->base), 1);

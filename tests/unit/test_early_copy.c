@@ -13,7 +13,7 @@
 #include "server/scheduler/dispatch.h"
 #include "simulated_device.h"
 #include "tests/unit/admitted_queue.h"
-#include "tests/unit/places.h"
+#include "tests/unit/reservations.h"
 
 /* A is SIDE x SIDE of f32, and B is one column. Two steps of the body can be copied early. */
 enum { SIDE = 1200, BODY_BYTES = SIDE * SIDE * 4 + SIDE * 4, STEP = EARLY_COPY_STEP_BYTES };
@@ -411,7 +411,7 @@ static void send_one(uint32_t number)
         land(&sender, at, at + 100000 < end ? at + 100000 : end);
     if (!leaves) {
         struct work *work = &sender.scripted.work;
-        ck_assert_int_eq(take_place_in_queue(stage.queue, 0, 0, NULL), GEMMD_OK);
+        ck_assert_int_eq(take_reservation_in_queue(stage.queue, 0, 0, NULL), GEMMD_OK);
         work->done = work_done;
         work->queued_ns = clock_now_ns();
         queue_push(stage.queue, work);
@@ -421,7 +421,7 @@ static void send_one(uint32_t number)
             ck_assert_int_eq(work->status, GEMMD_OK);
             assert_there(&sender);
         }
-        give_place(queue_admission(stage.queue), 0, 0);
+        give_reservation(queue_admission(stage.queue), 0, 0);
     }
     (void)close_body(&sender);
 }

@@ -6,7 +6,7 @@
 #include "kernels/freivalds.h"
 #include "kernels/known_answer.h"
 #include "kernels/operations.h"
-#include "kernels/problem_part.h"
+#include "kernels/subproblem.h"
 #include "proto/dtype.h"
 #include "proto/size.h"
 
@@ -178,19 +178,19 @@ START_TEST(rows_are_divided_by_units)
 {
     static unsigned char a[1], c[1];
     const struct operation_kernel exact = {.rows_independent = true, .any_leading = true};
-    struct gemm_problem p = product(2 * PROBLEM_PART_ROWS + 1, 5, 7, 1), part;
+    struct gemm_problem p = product(2 * SUBPROBLEM_ROWS + 1, 5, 7, 1), part;
     p.a = a;
     p.c = c;
     ck_assert_uint_eq(operation_gemm.units(&exact, &p), 3);
     operation_gemm.divide(&p, (struct operation_range){1, 1}, &part);
-    ck_assert_uint_eq(part.m, PROBLEM_PART_ROWS);
-    ck_assert_uint_eq((uintptr_t)part.a - (uintptr_t)a, F16 * PROBLEM_PART_ROWS * 7);
-    ck_assert_uint_eq((uintptr_t)part.c - (uintptr_t)c, F32 * PROBLEM_PART_ROWS * 5);
+    ck_assert_uint_eq(part.m, SUBPROBLEM_ROWS);
+    ck_assert_uint_eq((uintptr_t)part.a - (uintptr_t)a, F16 * SUBPROBLEM_ROWS * 7);
+    ck_assert_uint_eq((uintptr_t)part.c - (uintptr_t)c, F32 * SUBPROBLEM_ROWS * 5);
     operation_gemm.divide(&p, (struct operation_range){1, 2}, &part);
-    ck_assert_uint_eq(part.m, PROBLEM_PART_ROWS + 1); /* the last unit is one row */
+    ck_assert_uint_eq(part.m, SUBPROBLEM_ROWS + 1); /* the last unit is one row */
     operation_gemm.divide(&p, (struct operation_range){0, 3}, &part);
     assert_same_layout(&part, &p);
-    p.m = PROBLEM_PART_ROWS;
+    p.m = SUBPROBLEM_ROWS;
     ck_assert_uint_eq(operation_gemm.units(&exact, &p), 1);
 }
 END_TEST
@@ -199,7 +199,7 @@ START_TEST(a_batch_is_divided_by_problems)
 {
     static unsigned char b[1], c[1];
     const struct operation_kernel exact = {.rows_independent = true, .any_leading = true};
-    struct gemm_problem p = product(2 * PROBLEM_PART_ROWS, 5, 7, 9), part;
+    struct gemm_problem p = product(2 * SUBPROBLEM_ROWS, 5, 7, 9), part;
     p.b = b;
     p.c = c;
     ck_assert_uint_eq(operation_gemm.units(&exact, &p), 9);
@@ -219,7 +219,7 @@ START_TEST(only_kernels_with_exact_parts_divide)
                                   cut = {.any_leading = true, .launch_flops = 1};
     ck_assert_uint_eq(operation_gemm.units(&dependent, &rows), 0);
     ck_assert_uint_eq(operation_gemm.units(&dependent, &batch), 0);
-    ck_assert_uint_eq(operation_gemm.units(&cut, &rows), size_blocks(1000, PROBLEM_PART_ROWS));
+    ck_assert_uint_eq(operation_gemm.units(&cut, &rows), size_blocks(1000, SUBPROBLEM_ROWS));
     ck_assert_uint_eq(operation_gemm.units(&cut, &batch), 9);
 }
 END_TEST

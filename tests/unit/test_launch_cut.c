@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "kernels/launch_cut.h"
-#include "kernels/problem_part.h"
+#include "kernels/subproblem.h"
 #include "proto/dtype.h"
 
 static bool takes_all(const void *problem)
@@ -117,7 +117,7 @@ START_TEST(launches_cover_the_result_once)
             launch_cut_gemm_piece(&cut, &p, i, &part);
             mark(rows, &p, &part);
             /* A launch has no fewer than 256 rows and problems. */
-            if (part.m > PROBLEM_PART_ROWS && part.batch > 256)
+            if (part.m > SUBPROBLEM_ROWS && part.batch > 256)
                 ck_assert_double_le(flops(&part), kernel.launch_flops * 1.0001);
         }
         uint64_t once = 0;
@@ -187,7 +187,7 @@ START_TEST(a_kernel_that_cannot_be_cut_is_not)
 END_TEST
 
 /* The product whose pieces run_marked computes, and the rows that it has computed. */
-enum { MARKED_ROWS = 5 * PROBLEM_PART_ROWS };
+enum { MARKED_ROWS = 5 * SUBPROBLEM_ROWS };
 static struct {
     struct gemm_problem whole;
     unsigned char rows[MARKED_ROWS];

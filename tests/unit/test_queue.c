@@ -5,8 +5,8 @@
 
 #include "server/base/clock.h"
 #include "tests/unit/failing_calls.h"
-#include "tests/unit/places.h"
 #include "tests/unit/queue_stage.h"
+#include "tests/unit/reservations.h"
 
 static uint32_t pop_number(struct queue *queue)
 {
@@ -55,13 +55,13 @@ START_TEST(the_count_is_exact)
     struct fault fault;
     struct queue *queue = queue_of_one(3, 1000);
     for (int i = 0; i < 3; i++)
-        ck_assert_int_eq(take_place_in_queue(queue, 0, 1, &fault), GEMMD_OK);
-    ck_assert_int_eq(take_place_in_queue(queue, 0, 1, &fault), GEMMD_ERR_QUEUE_FULL);
+        ck_assert_int_eq(take_reservation_in_queue(queue, 0, 1, &fault), GEMMD_OK);
+    ck_assert_int_eq(take_reservation_in_queue(queue, 0, 1, &fault), GEMMD_ERR_QUEUE_FULL);
     ck_assert_int_eq(fault.code, GEMMD_ERR_QUEUE_FULL);
     ck_assert_ptr_nonnull(strstr(fault.detail, "3 requests"));
-    give_place(queue_admission(queue), 0, 1);
-    ck_assert_int_eq(take_place_in_queue(queue, 0, 1, &fault), GEMMD_OK);
-    ck_assert_int_eq(take_place_in_queue(queue, 0, 1, &fault), GEMMD_ERR_QUEUE_FULL);
+    give_reservation(queue_admission(queue), 0, 1);
+    ck_assert_int_eq(take_reservation_in_queue(queue, 0, 1, &fault), GEMMD_OK);
+    ck_assert_int_eq(take_reservation_in_queue(queue, 0, 1, &fault), GEMMD_ERR_QUEUE_FULL);
     queue_free(queue);
 }
 END_TEST
@@ -70,15 +70,15 @@ START_TEST(the_bytes_are_exact)
 {
     struct fault fault;
     struct queue *queue = queue_of_one(100, 1000);
-    ck_assert_int_eq(take_place_in_queue(queue, 0, 999, &fault), GEMMD_OK);
-    ck_assert_int_eq(take_place_in_queue(queue, 0, 2, &fault), GEMMD_ERR_QUEUE_FULL);
+    ck_assert_int_eq(take_reservation_in_queue(queue, 0, 999, &fault), GEMMD_OK);
+    ck_assert_int_eq(take_reservation_in_queue(queue, 0, 2, &fault), GEMMD_ERR_QUEUE_FULL);
     ck_assert_ptr_nonnull(strstr(fault.detail, "999 bytes of 1000 bytes"));
-    ck_assert_int_eq(take_place_in_queue(queue, 0, 1, &fault), GEMMD_OK);
-    ck_assert_int_eq(take_place_in_queue(queue, 0, 0, &fault), GEMMD_OK);
-    ck_assert_int_eq(take_place_in_queue(queue, 0, 1, &fault), GEMMD_ERR_QUEUE_FULL);
+    ck_assert_int_eq(take_reservation_in_queue(queue, 0, 1, &fault), GEMMD_OK);
+    ck_assert_int_eq(take_reservation_in_queue(queue, 0, 0, &fault), GEMMD_OK);
+    ck_assert_int_eq(take_reservation_in_queue(queue, 0, 1, &fault), GEMMD_ERR_QUEUE_FULL);
     ck_assert_uint_eq(queue_state(queue).reserved_bytes, 1000);
-    give_place(queue_admission(queue), 0, 999);
-    ck_assert_int_eq(take_place_in_queue(queue, 0, 999, &fault), GEMMD_OK);
+    give_reservation(queue_admission(queue), 0, 999);
+    ck_assert_int_eq(take_reservation_in_queue(queue, 0, 999, &fault), GEMMD_OK);
     queue_free(queue);
 }
 END_TEST
@@ -87,21 +87,23 @@ START_TEST(a_reservation_can_grow)
 {
     struct fault fault;
     struct queue *queue = queue_of_one(2, 1000);
-    ck_assert_int_eq(take_place_in_queue(queue, 0, 100, &fault), GEMMD_OK);
-    ck_assert_int_eq(take_place_in_queue(queue, 0, 300, &fault), GEMMD_OK);
-    ck_assert_int_eq(grow_place(queue_admission(queue), 0, 100, 601, &fault), GEMMD_ERR_QUEUE_FULL);
+    ck_assert_int_eq(take_reservation_in_queue(queue, 0, 100, &fault), GEMMD_OK);
+    ck_assert_int_eq(take_reservation_in_queue(queue, 0, 300, &fault), GEMMD_OK);
+    ck_assert_int_eq(grow_reservation(queue_admission(queue), 0, 100, 601, &fault),
+                     GEMMD_ERR_QUEUE_FULL);
     ck_assert_ptr_nonnull(strstr(fault.detail, "300 bytes of 1000 bytes"));
     ck_assert_ptr_nonnull(strstr(fault.detail, "needs 701 bytes"));
-    ck_assert_int_eq(grow_place(queue_admission(queue), 0, 100, 901, &fault), GEMMD_ERR_TOO_LARGE);
-    ck_assert_int_eq(grow_place(queue_admission(queue), 0, 100, UINT64_MAX - 100, &fault),
+    ck_assert_int_eq(grow_reservation(queue_admission(queue), 0, 100, 901, &fault),
+                     GEMMD_ERR_TOO_LARGE);
+    ck_assert_int_eq(grow_reservation(queue_admission(queue), 0, 100, UINT64_MAX - 100, &fault),
                      GEMMD_ERR_TOO_LARGE);
     ck_assert_uint_eq(queue_state(queue).reserved_bytes, 400); /* as it was */
     queue_close(queue);                                        /* earlier reservations stay */
-    ck_assert_int_eq(grow_place(queue_admission(queue), 0, 100, 600, &fault), GEMMD_OK);
+    ck_assert_int_eq(grow_reservation(queue_admission(queue), 0, 100, 600, &fault), GEMMD_OK);
     ck_assert_uint_eq(queue_state(queue).reserved_bytes, 1000);
     ck_assert_uint_eq(queue_state(queue).reserved, 2);
-    give_place(queue_admission(queue), 0, 700);
-    give_place(queue_admission(queue), 0, 300);
+    give_reservation(queue_admission(queue), 0, 700);
+    give_reservation(queue_admission(queue), 0, 300);
     ck_assert_uint_eq(queue_state(queue).reserved_bytes, 0);
     queue_free(queue);
 }
@@ -111,10 +113,10 @@ START_TEST(what_never_fits_is_not_told_to_come_back)
 {
     struct fault fault;
     struct queue *queue = queue_of_one(1, 1000);
-    ck_assert_int_eq(take_place_in_queue(queue, 0, 1000, &fault), GEMMD_OK);
-    ck_assert_int_eq(take_place_in_queue(queue, 0, 1000, &fault), GEMMD_ERR_QUEUE_FULL);
-    ck_assert_int_eq(take_place_in_queue(queue, 0, 1001, &fault), GEMMD_ERR_TOO_LARGE);
-    ck_assert_int_eq(take_place_in_queue(queue, 0, UINT64_MAX, &fault), GEMMD_ERR_TOO_LARGE);
+    ck_assert_int_eq(take_reservation_in_queue(queue, 0, 1000, &fault), GEMMD_OK);
+    ck_assert_int_eq(take_reservation_in_queue(queue, 0, 1000, &fault), GEMMD_ERR_QUEUE_FULL);
+    ck_assert_int_eq(take_reservation_in_queue(queue, 0, 1001, &fault), GEMMD_ERR_TOO_LARGE);
+    ck_assert_int_eq(take_reservation_in_queue(queue, 0, UINT64_MAX, &fault), GEMMD_ERR_TOO_LARGE);
     queue_free(queue);
 }
 END_TEST
@@ -135,9 +137,9 @@ START_TEST(a_reservation_is_held_until_it_is_given_back)
     ck_assert_uint_eq(state.waiting_bytes, 0);
     ck_assert_uint_eq(state.reserved, 1);
     ck_assert_uint_eq(state.reserved_bytes, 10);
-    ck_assert_int_eq(take_place_in_queue(queue, 0, 0, NULL), GEMMD_ERR_QUEUE_FULL);
-    give_place(queue_admission(queue), 0, 10);
-    ck_assert_int_eq(take_place_in_queue(queue, 0, 10, NULL), GEMMD_OK);
+    ck_assert_int_eq(take_reservation_in_queue(queue, 0, 0, NULL), GEMMD_ERR_QUEUE_FULL);
+    give_reservation(queue_admission(queue), 0, 10);
+    ck_assert_int_eq(take_reservation_in_queue(queue, 0, 10, NULL), GEMMD_OK);
     queue_free(queue);
 }
 END_TEST
@@ -213,7 +215,7 @@ struct caller {
 static void release_reservation(struct work *work)
 {
     struct caller *caller = (struct caller *)work;
-    give_place(queue_admission(caller->queue), 0, work->bytes);
+    give_reservation(queue_admission(caller->queue), 0, work->bytes);
     item_done(work);
 }
 
@@ -246,7 +248,7 @@ START_TEST(failing_ends_what_waits_and_what_comes)
     item_init(&waiting, 0, 4, 0);
     item_init(&late, 1, 4, 0);
     push_item(queue, &waiting);
-    ck_assert_int_eq(take_place_in_queue(queue, 0, 10, NULL),
+    ck_assert_int_eq(take_reservation_in_queue(queue, 0, 10, NULL),
                      GEMMD_OK); /* its body is still arriving */
     queue_fail_all(queue, GEMMD_ERR_DEVICE_LOST, "an illegal address");
     queue_push(queue, &late.work);
@@ -256,10 +258,10 @@ START_TEST(failing_ends_what_waits_and_what_comes)
         ck_assert_int_eq(item->work.status, GEMMD_ERR_DEVICE_LOST);
         ck_assert_str_eq(item->work.fault.detail, "an illegal address");
     }
-    ck_assert_int_eq(take_place_in_queue(queue, 0, 1, &fault), GEMMD_ERR_DEVICE_LOST);
+    ck_assert_int_eq(take_reservation_in_queue(queue, 0, 1, &fault), GEMMD_ERR_DEVICE_LOST);
     ck_assert_str_eq(fault.detail, "an illegal address");
     queue_fail_all(queue, GEMMD_ERR_DRAINING, "later");
-    ck_assert_int_eq(take_place_in_queue(queue, 0, 1, &fault), GEMMD_ERR_DEVICE_LOST);
+    ck_assert_int_eq(take_reservation_in_queue(queue, 0, 1, &fault), GEMMD_ERR_DEVICE_LOST);
     ck_assert_uint_eq(queue_state(queue).waiting, 0);
     queue_free(queue);
 }
@@ -272,9 +274,9 @@ START_TEST(closing_refuses_new_reservations_and_keeps_earlier_ones)
     item_init(&before, 0, 4, 0);
     item_init(&after, 1, 4, 0);
     push_item(queue, &before);
-    ck_assert_int_eq(take_place_in_queue(queue, 0, 10, NULL), GEMMD_OK);
+    ck_assert_int_eq(take_reservation_in_queue(queue, 0, 10, NULL), GEMMD_OK);
     queue_close(queue);
-    ck_assert_int_eq(take_place_in_queue(queue, 0, 1, NULL), GEMMD_ERR_DRAINING);
+    ck_assert_int_eq(take_reservation_in_queue(queue, 0, 1, NULL), GEMMD_ERR_DRAINING);
     queue_push(queue, &after.work);
     ck_assert_uint_eq(pop_number(queue), 0);
     ck_assert_uint_eq(pop_number(queue), 1);

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 
 #include "server/base/clock.h"
-#include "tests/unit/places.h"
 #include "tests/unit/queue_stage.h"
+#include "tests/unit/reservations.h"
 
 enum { PRODUCERS = 3, EACH = 2000, ROUNDS = 50 };
 
@@ -76,7 +76,7 @@ static void *produce(void *argument)
         struct item *item = &load->items[i];
         item_init(item, i, load->priority, i % 7 == 0 ? clock_now_ns() + 1000 : 0);
         item->work.done = item_done;
-        while (take_place_in_queue(load->queue, 0, item->work.bytes, NULL) != GEMMD_OK)
+        while (take_reservation_in_queue(load->queue, 0, item->work.bytes, NULL) != GEMMD_OK)
             sched_yield();
         queue_push(load->queue, &item->work);
         if (i % 100 == 0)
@@ -84,7 +84,7 @@ static void *produce(void *argument)
         /* Now and then all of it has ended before more is made. */
         while (i % 16 == 15 && atomic_load(&item->ended) == 0)
             sched_yield();
-        give_place(queue_admission(load->queue), 0, item->work.bytes);
+        give_reservation(queue_admission(load->queue), 0, item->work.bytes);
     }
     atomic_fetch_sub(load->producing, 1);
     return NULL;

@@ -11,7 +11,7 @@
 #include "server/scheduler/dispatch.h"
 #include "simulated_device.h"
 #include "tests/unit/admitted_queue.h"
-#include "tests/unit/places.h"
+#include "tests/unit/reservations.h"
 
 enum { WORKS_MAX = 512, TENANTS = 3, MAX_LAUNCH_WORKS = 4, BYTES = 100 };
 
@@ -43,7 +43,7 @@ static void task_done(struct work *work)
 {
     struct sent_task *task = (struct sent_task *)work;
     task->rank = atomic_fetch_add(&stage.ended, 1) + 1;
-    give_place(queue_admission(stage.queue), work->tenant, work->bytes);
+    give_reservation(queue_admission(stage.queue), work->tenant, work->bytes);
     atomic_fetch_add(&task->ended, 1);
 }
 
@@ -106,7 +106,8 @@ static struct sent_task *make(uint32_t tenant)
 static void reserve(struct sent_task *task)
 {
     struct work *work = &task->scripted.work;
-    ck_assert_int_eq(take_place_in_queue(stage.queue, work->tenant, work->bytes, NULL), GEMMD_OK);
+    ck_assert_int_eq(take_reservation_in_queue(stage.queue, work->tenant, work->bytes, NULL),
+                     GEMMD_OK);
 }
 
 static void hand_over(struct sent_task *task)

@@ -6,7 +6,7 @@
 #include "kernels/cuda/attention/decode.h"
 #include "kernels/cuda/sm90/attention/flash_wgmma.h"
 #include "kernels/operations.h"
-#include "kernels/problem_part.h"
+#include "kernels/subproblem.h"
 
 static struct attention_problem problem_of(uint64_t heads, uint64_t kv_heads, uint64_t sq,
                                            uint64_t skv, uint64_t d)
@@ -229,9 +229,9 @@ END_TEST
 START_TEST(parts_have_the_kv_splits_of_the_whole)
 {
     const struct attention_problem whole = problem_of(64, 32, 8, 8192, 128);
-    const struct attention_part halves = {0, 1, 16, 16}, quarters = {0, 1, 0, 8};
-    const struct attention_problem half = attention_problem_part(&whole, &halves);
-    const struct attention_problem quarter = attention_problem_part(&half, &quarters);
+    const struct attention_range halves = {0, 1, 16, 16}, quarters = {0, 1, 0, 8};
+    const struct attention_problem half = attention_subproblem(&whole, &halves);
+    const struct attention_problem quarter = attention_subproblem(&half, &quarters);
     ck_assert_uint_eq(attention_decode_kv_splits(&whole), 4);
     ck_assert_uint_eq(attention_decode_kv_splits(&half), 4);
     ck_assert_uint_eq(quarter.kv_heads, 8);

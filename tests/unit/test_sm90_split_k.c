@@ -193,7 +193,7 @@ START_TEST(chunks_add_up_to_the_product)
     float *sums = calloc(split.bytes, 1);
     ck_assert_ptr_nonnull(sums);
     for (uint64_t i = 0; i < split_k_launches(&split, &p); i++) {
-        const struct gemm_problem part = split_k_part(&split, &p, i, sums);
+        const struct gemm_problem part = split_k_problem(&split, &p, i, sums);
         multiply(&part);
     }
     float *all = calloc(batch * split.stride, sizeof(float));

@@ -96,7 +96,7 @@ static enum gemmd_error check_result(const struct compute_call *call, struct fau
 
 enum gemmd_error call_reserve_more(struct compute_call *call, uint64_t bytes, struct fault *fault)
 {
-    const enum gemmd_error code = admission_grow(&call->place, bytes, fault);
+    const enum gemmd_error code = admission_grow(&call->reservation, bytes, fault);
     if (code == GEMMD_OK && bytes > call->queue_bytes)
         call->queue_bytes = bytes;
     return code;
@@ -377,7 +377,7 @@ enum gemmd_error call_prepare(struct compute_call *call, struct services *servic
         /* The call may be prepared again. Until then it counts as it did when it was opened. */
         call_device_charge(call, services, 0, call->queue_bytes);
     } else if (call->split != NULL) {
-        call_device_discharge(call); /* the executors of the parts are charged instead */
+        call_device_discharge(call); /* the executors of the subproblems are charged instead */
     } else {
         const struct call_host_bytes bytes = call_host_bytes(call);
         call_device_charge(call, services, call->work.flops,

@@ -12,14 +12,14 @@
 static const double LEAST_GAIN = 0.2;
 static const uint64_t LEAST_GAIN_NS = 200000;
 
-/* A part is units `first` ... first + count - 1 of the call's problem (operation->units). */
-struct call_part {
-    struct work work; /* first, so that a work leads to its part */
+/* A subproblem is units `first` ... first + count - 1 of the call's problem (operation->units). */
+struct call_subproblem {
+    struct work work; /* first, so that a work leads to its subproblem */
     struct call_split *split;
     struct executor *executor;
     uint64_t first, count;
-    /* Copies of the resident operands on the part's device. Empty if the part is computed by the
-     * call's own device, which uses the operands of the call. */
+    /* Copies of the resident operands on the subproblem's device. Empty if the subproblem is
+     * computed by the call's own device, which uses the operands of the call. */
     struct call_residents copies;
     bool has_device_memory;
     uint64_t charged_ns;
@@ -28,12 +28,12 @@ struct call_part {
 struct call_split {
     struct compute_call *call;
     uint32_t count;
-    /* Parts that have not ended. call_split_push and call_split_cancel count as one more part while
-     * they run, so that the call does not end while they use the parts. */
+    /* Subproblems that have not ended. call_split_push and call_split_cancel count as one more
+     * subproblem while they run, so that the call does not end while they use the subproblems. */
     atomic_uint left;
     atomic_bool started;
-    _Atomic(struct call_part *) failed; /* the first part that failed; NULL: none has */
-    struct call_part parts[];
+    _Atomic(struct call_subproblem *) failed; /* the first subproblem that failed; NULL: none has */
+    struct call_subproblem subproblems[];
 };
 
 struct call_host_bytes call_host_bytes(const struct compute_call *call)
@@ -54,7 +54,7 @@ struct call_host_bytes call_host_bytes(const struct compute_call *call)
 }
 
 /* The most units into which a call can be divided; 0 or 1: the call stays whole, because the
- * results of its parts would have other bits, or because a result is to lie in memory of one
+ * results of its subproblems would have other bits, or because a result is to lie in memory of one
  * device. */
 static uint64_t units_of(const struct compute_call *call)
 {
@@ -112,23 +112,24 @@ static bool divide(const struct compute_call *call, const struct services *servi
            (double)(alone - together) >= LEAST_GAIN * (double)alone;
 }
 
-/* Sets the problem of a part, with pointers into the operands and results of the call's work, and
- * to the resident operands of the part's device. */
-static void point_part(const struct compute_call *call, struct call_part *part)
+/* Sets the problem of a subproblem, with pointers into the operands and results of the call's work,
+ * and to the resident operands of the subproblem's device. */
+static void point_subproblem(const struct compute_call *call, struct call_subproblem *sub)
 {
-    const struct operation_range units = {part->first, part->count};
+    const struct operation_range units = {sub->first, sub->count};
     struct task whole = call->work.task;
-    call->operation->point_residents(&part->copies, &whole.problem);
-    whole.operation->divide(&whole.problem, units, &part->work.task.problem);
+    call->operation->point_residents(&sub->copies, &whole.problem);
+    whole.operation->divide(&whole.problem, units, &sub->work.task.problem);
 }
 
-/* Takes what the part needs on its device: copies of resident operands, and memory. */
-static bool open_part(struct compute_call *call, struct services *services, struct call_part *part)
+/* Takes what the subproblem needs on its device: copies of resident operands, and memory. */
+static bool open_subproblem(struct compute_call *call, struct services *services,
+                            struct call_subproblem *sub)
 {
-    const uint32_t device = executors_number(&services->executors, part->executor);
+    const uint32_t device = executors_number(&services->executors, sub->executor);
     const struct work *whole = &call->work;
-    struct work *work = &part->work;
-    struct arena *arena = device_arena(part->executor->device);
+    struct work *work = &sub->work;
+    struct arena *arena = device_arena(sub->executor->device);
     struct fault fault; /* ignored: the call stays whole */
 
     *work = (struct work){
@@ -139,18 +140,16 @@ static bool open_part(struct compute_call *call, struct services *services, stru
         .verify_seed = whole->verify_seed,
         .own_launch = true,
     };
-    if (part->executor == call->executor) { /* the call has brought the operands to this device */
+    if (sub->executor == call->executor) { /* the call has brought the operands to this device */
         work->first_copy_count = whole->first_copy_count;
         memcpy(work->first_copies, whole->first_copies, sizeof work->first_copies);
     } else {
-        part->copies = (struct call_residents){.a = call->residents.a, .b = call->residents.b};
-        if (call_residents_bring(&part->copies, services->tensors, device, work, &fault) !=
-            GEMMD_OK)
+        sub->copies = (struct call_residents){.a = call->residents.a, .b = call->residents.b};
+        if (call_residents_bring(&sub->copies, services->tensors, device, work, &fault) != GEMMD_OK)
             return false;
     }
-    point_part(call, part);
-    if (!work->task.kernel->takes(&work->task.problem) ||
-        !device_plan(part->executor->device, work))
+    point_subproblem(call, sub);
+    if (!work->task.kernel->takes(&work->task.problem) || !device_plan(sub->executor->device, work))
         return false;
     work->flops = work_flops(work);
     work->share_flops = work_share_flops(work);
@@ -158,56 +157,57 @@ static bool open_part(struct compute_call *call, struct services *services, stru
         if (work->device_bytes > arena_capacity_bytes(arena) ||
             !arena_alloc(arena, work->device_bytes, &work->device_offset))
             return false;
-        part->has_device_memory = true;
+        sub->has_device_memory = true;
     }
     return true;
 }
 
-static void free_parts(struct call_split *split, struct services *services)
+static void free_subproblems(struct call_split *split, struct services *services)
 {
     for (uint32_t i = 0; i < split->count; i++) {
-        struct call_part *part = &split->parts[i];
-        if (part->has_device_memory)
-            arena_free(device_arena(part->executor->device), part->work.device_offset);
-        executor_discharge(part->executor, part->charged_ns);
-        /* A part that was withdrawn has not been launched. */
-        call_residents_end_copies(&part->copies, services->tensors,
-                                  part->work.status == GEMMD_OK && part->work.launch_works > 0);
+        struct call_subproblem *sub = &split->subproblems[i];
+        if (sub->has_device_memory)
+            arena_free(device_arena(sub->executor->device), sub->work.device_offset);
+        executor_discharge(sub->executor, sub->charged_ns);
+        /* A subproblem that was withdrawn has not been launched. */
+        call_residents_end_copies(&sub->copies, services->tensors,
+                                  sub->work.status == GEMMD_OK && sub->work.launch_works > 0);
     }
     free(split);
 }
 
-static bool open_parts(struct compute_call *call, struct services *services,
-                       struct call_split *split, const uint64_t shares[])
+static bool open_subproblems(struct compute_call *call, struct services *services,
+                             struct call_split *split, const uint64_t shares[])
 {
     struct executors *executors = &services->executors;
     uint64_t first = 0;
     for (uint32_t i = 0; i < executors->count; i++) {
         if (shares[i] == 0)
             continue;
-        struct call_part *part = &split->parts[split->count++];
-        *part = (struct call_part){
+        struct call_subproblem *sub = &split->subproblems[split->count++];
+        *sub = (struct call_subproblem){
             .split = split, .executor = &executors->list[i], .first = first, .count = shares[i]};
         first += shares[i];
-        if (!open_part(call, services, part))
+        if (!open_subproblem(call, services, sub))
             return false;
     }
     return true;
 }
 
-static void charge_parts(const struct compute_call *call, struct call_split *split, uint64_t units)
+static void charge_subproblems(const struct compute_call *call, struct call_split *split,
+                               uint64_t units)
 {
     const struct task *task = &call->work.task;
     const struct call_host_bytes bytes = call_host_bytes(call);
     for (uint32_t i = 0; i < split->count; i++) {
-        struct call_part *part = &split->parts[i];
-        const double share = (double)part->count / (double)units;
+        struct call_subproblem *sub = &split->subproblems[i];
+        const double share = (double)sub->count / (double)units;
         const struct executor_load load = {.dtype = task->operation->dtype(&task->problem),
-                                           .flops = part->work.flops,
+                                           .flops = sub->work.flops,
                                            .host_bytes =
                                                (uint64_t)(bytes.whole + share * bytes.divided)};
-        part->charged_ns = executor_estimate_ns(part->executor, &load);
-        executor_charge(part->executor, part->charged_ns);
+        sub->charged_ns = executor_estimate_ns(sub->executor, &load);
+        executor_charge(sub->executor, sub->charged_ns);
     }
 }
 
@@ -218,30 +218,30 @@ void call_split_open(struct compute_call *call, struct services *services)
     const uint64_t units = units_of(call);
     if (units < 2 || !divide(call, services, units, shares))
         return;
-    struct call_split *split = malloc(sizeof *split + devices * sizeof split->parts[0]);
+    struct call_split *split = malloc(sizeof *split + devices * sizeof split->subproblems[0]);
     if (split == NULL)
         return;
     split->count = 0;
     call->split = split;
-    if (!open_parts(call, services, split, shares)) {
+    if (!open_subproblems(call, services, split, shares)) {
         call->split = NULL;
-        free_parts(split, services);
+        free_subproblems(split, services);
         return;
     }
     call->devices = split->count;
-    charge_parts(call, split, units);
+    charge_subproblems(call, split, units);
 }
 
 void call_split_point(struct compute_call *call)
 {
     struct call_split *split = call->split;
     for (uint32_t i = 0; i < split->count; i++) {
-        struct call_part *part = &split->parts[i];
-        point_part(call, part);
-        part->work.priority = call->work.priority;
-        part->work.deadline_ns = call->work.deadline_ns;
-        part->work.bytes = call->work.bytes / split->count;
-        part->work.outside_bytes = call->work.outside_bytes / split->count;
+        struct call_subproblem *sub = &split->subproblems[i];
+        point_subproblem(call, sub);
+        sub->work.priority = call->work.priority;
+        sub->work.deadline_ns = call->work.deadline_ns;
+        sub->work.bytes = call->work.bytes / split->count;
+        sub->work.outside_bytes = call->work.outside_bytes / split->count;
     }
 }
 
@@ -251,24 +251,24 @@ static void note_latest(uint64_t *latest, uint64_t value)
         *latest = value;
 }
 
-/* Ends the call, whose parts have all ended. */
+/* Ends the call, whose subproblems have all ended. */
 static void end_call(struct call_split *split)
 {
     struct compute_call *call = split->call;
     struct work *work = &call->work;
-    const struct call_part *failed = atomic_load(&split->failed);
+    const struct call_subproblem *failed = atomic_load(&split->failed);
     work->started_ns = UINT64_MAX;
     work->launch_works = 1;
     for (uint32_t i = 0; i < split->count; i++) {
-        const struct work *part = &split->parts[i].work;
-        if (part->started_ns != 0 && part->started_ns < work->started_ns)
-            work->started_ns = part->started_ns;
-        note_latest(&work->done_ns, part->done_ns);
-        note_latest(&work->h2d_ns, part->h2d_ns);
-        note_latest(&work->kernel_ns, part->kernel_ns);
-        note_latest(&work->d2h_ns, part->d2h_ns);
-        if (part->residual > work->residual)
-            work->residual = part->residual;
+        const struct work *sub = &split->subproblems[i].work;
+        if (sub->started_ns != 0 && sub->started_ns < work->started_ns)
+            work->started_ns = sub->started_ns;
+        note_latest(&work->done_ns, sub->done_ns);
+        note_latest(&work->h2d_ns, sub->h2d_ns);
+        note_latest(&work->kernel_ns, sub->kernel_ns);
+        note_latest(&work->d2h_ns, sub->d2h_ns);
+        if (sub->residual > work->residual)
+            work->residual = sub->residual;
     }
     if (work->started_ns == UINT64_MAX)
         work->started_ns = work->done_ns;
@@ -282,21 +282,22 @@ static void end_call(struct call_split *split)
 }
 
 /* Runs on the dispatch thread of one of the devices. */
-static void part_started(struct work *work)
+static void subproblem_started(struct work *work)
 {
-    struct call_split *split = ((struct call_part *)work)->split;
+    struct call_split *split = ((struct call_subproblem *)work)->split;
     if (!atomic_exchange(&split->started, true) && split->call->work.started != NULL)
         split->call->work.started(&split->call->work);
 }
 
-/* Runs on the thread that ends the part. */
-static void part_done(struct work *work)
+/* Runs on the thread that ends the subproblem. */
+static void subproblem_done(struct work *work)
 {
-    struct call_part *part = (struct call_part *)work, *none = NULL;
-    struct call_split *split = part->split;
-    if (work->status != GEMMD_OK && atomic_compare_exchange_strong(&split->failed, &none, part))
+    struct call_subproblem *sub = (struct call_subproblem *)work, *none = NULL;
+    struct call_split *split = sub->split;
+    if (work->status != GEMMD_OK && atomic_compare_exchange_strong(&split->failed, &none, sub))
         for (uint32_t i = 0; i < split->count; i++)
-            atomic_store(&split->parts[i].work.stop, true); /* nobody needs the other parts */
+            atomic_store(&split->subproblems[i].work.stop,
+                         true); /* nobody needs the other subproblems */
     if (atomic_fetch_sub(&split->left, 1) == 1)
         end_call(split);
 }
@@ -310,12 +311,12 @@ void call_split_push(struct compute_call *call)
     atomic_init(&split->started, false);
     atomic_init(&split->failed, NULL);
     for (uint32_t i = 0; i < count; i++) {
-        split->parts[i].work.queued_ns = call->work.queued_ns;
-        split->parts[i].work.started = part_started;
-        split->parts[i].work.done = part_done;
+        split->subproblems[i].work.queued_ns = call->work.queued_ns;
+        split->subproblems[i].work.started = subproblem_started;
+        split->subproblems[i].work.done = subproblem_done;
     }
     for (uint32_t i = 0; i < count; i++)
-        queue_push(split->parts[i].executor->queue, &split->parts[i].work);
+        queue_push(split->subproblems[i].executor->queue, &split->subproblems[i].work);
     if (atomic_fetch_sub(&split->left, 1) == 1)
         end_call(split);
 }
@@ -329,12 +330,12 @@ bool call_split_cancel(struct compute_call *call)
         return false;
     }
     for (uint32_t i = 0; i < split->count; i++) {
-        struct call_part *part = &split->parts[i], *none = NULL;
-        if (!queue_cancel(part->executor->queue, &part->work))
+        struct call_subproblem *sub = &split->subproblems[i], *none = NULL;
+        if (!queue_cancel(sub->executor->queue, &sub->work))
             continue;
-        part->work.status =
-            fault_set(&part->work.fault, GEMMD_ERR_CANCELLED, NULL, "the request was withdrawn");
-        (void)atomic_compare_exchange_strong(&split->failed, &none, part);
+        sub->work.status =
+            fault_set(&sub->work.fault, GEMMD_ERR_CANCELLED, NULL, "the request was withdrawn");
+        (void)atomic_compare_exchange_strong(&split->failed, &none, sub);
         ended++;
     }
     return atomic_fetch_sub(&split->left, ended) == ended;
@@ -342,6 +343,6 @@ bool call_split_cancel(struct compute_call *call)
 
 void call_split_finish(struct compute_call *call, struct services *services)
 {
-    free_parts(call->split, services);
+    free_subproblems(call->split, services);
     call->split = NULL;
 }

@@ -202,7 +202,8 @@ void compute_call_copy_early(struct compute_call *call, struct services *service
     struct fault fault; /* ignored: compute_call_bind prepares the call again */
     if (!call->prepared && call_prepare(call, services, request, &fault) != GEMMD_OK)
         return;
-    if (call->split != NULL) /* each device copies the operands of its part when it computes */
+    if (call->split !=
+        NULL) /* each device copies the operands of its subproblem when it computes */
         return;
     leave_out_copies(call, &early);
     call_point(call, &early);
@@ -296,8 +297,8 @@ static enum gemmd_error reserve_call(struct compute_call *call, uint64_t body_by
     if (!call->shapes_inside && call_measure_results(call, &call->request) && call->sends_result &&
         !size_add(body_bytes, call->result_bytes, &call->queue_bytes))
         call->queue_bytes = body_bytes;
-    return queue_admit(call->executor->queue, call->work.tenant, call->queue_bytes, &call->place,
-                       fault);
+    return queue_admit(call->executor->queue, call->work.tenant, call->queue_bytes,
+                       &call->reservation, fault);
 }
 
 enum gemmd_error compute_call_open(struct compute_call *call, struct services *services,
@@ -522,7 +523,7 @@ void compute_call_finish(struct compute_call *call, struct services *services)
         client_memory_end(&call->client_memory, &call->work);
     if (call_residents_any(&call->residents))
         call_residents_finish(&call->residents, services->tensors, is_done);
-    admission_keep(&call->place, is_done && call->result != NULL ? call->result_bytes : 0);
+    admission_keep(&call->reservation, is_done && call->result != NULL ? call->result_bytes : 0);
 }
 
 void compute_call_close(struct compute_call *call, struct services *services)
@@ -532,5 +533,5 @@ void compute_call_close(struct compute_call *call, struct services *services)
         call_residents_close(&call->residents, services->tensors);
     pool_free(call->memory, call->result, call->header_bytes + call->result_bytes);
     call->result = NULL;
-    admission_give(&call->place);
+    admission_give(&call->reservation);
 }

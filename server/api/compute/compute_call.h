@@ -92,7 +92,7 @@ struct compute_call {
 
     uint64_t queue_bytes; /* that the call asks to reserve */
     /* The reservation. compute_call_finish shrinks it to the results that are to be sent. */
-    struct admission_place place;
+    struct reservation reservation;
     bool has_device_memory; /* compute_call_finish frees the work's device memory */
     struct work work;
 
@@ -167,8 +167,8 @@ enum gemmd_error compute_call_bind(struct compute_call *call, struct services *s
  * pinned memory that stays until the work is done. */
 enum gemmd_error compute_call_bind_operands(struct compute_call *call, struct services *services,
                                             union call_operands *operands, struct fault *fault);
-/* Pushes the work of a bound call, or the parts of the call, to the queues of the devices that
- * compute them. The caller has set work.done, work.started and work.queued_ns. The call may be
+/* Pushes the work of a bound call, or the subproblems of the call, to the queues of the devices
+ * that compute them. The caller has set work.done, work.started and work.queued_ns. The call may be
  * done, and gone, at once. */
 void compute_call_push(struct compute_call *call);
 /* Takes back a call that was pushed, as queue_cancel does. Returns true if no work of the call runs

@@ -418,7 +418,8 @@ static void compute_answer_result(struct request *request)
     const struct compute_times times = times_of(request);
     const uint64_t length = call->header_bytes + call->result_bytes;
     struct headers headers;
-    struct sent_block *sent = sent_block_create(call->memory, call->result, length, &call->place);
+    struct sent_block *sent =
+        sent_block_create(call->memory, call->result, length, &call->reservation);
     if (sent == NULL) {
         respond_out_of_memory(request);
         return;

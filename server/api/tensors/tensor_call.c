@@ -43,19 +43,19 @@ void tensor_call_close(struct tensor_call *call)
     pool_free(memory, call->scratch, call->scratch_bytes);
     tensor_call_end_copy(call);
     tensor_store_release(services_of(call->request)->tensors, call->resident);
-    admission_give(&call->place);
+    admission_give(&call->reservation);
 }
 
 enum gemmd_error tensor_call_admit(struct tensor_call *call, uint64_t bytes)
 {
     call->queue_bytes = bytes;
     return executors_admit(&services_of(call->request)->executors, call->request->tenant_number,
-                           bytes, &call->place, &call->request->fault);
+                           bytes, &call->reservation, &call->request->fault);
 }
 
 enum gemmd_error tensor_call_admit_more(struct tensor_call *call, uint64_t bytes)
 {
-    const enum gemmd_error code = admission_grow(&call->place, bytes, &call->request->fault);
+    const enum gemmd_error code = admission_grow(&call->reservation, bytes, &call->request->fault);
     if (code == GEMMD_OK)
         call->queue_bytes = bytes;
     return code;
@@ -128,13 +128,13 @@ bool tensor_call_withdraw(struct tensor_call *call)
     if (!queue_cancel(call->queue, &call->work))
         return false;
     if (!call->sends_meanwhile) /* else the answer is still being sent */
-        admission_give(&call->place);
+        admission_give(&call->reservation);
     return true;
 }
 
 enum gemmd_error tensor_call_copied(struct tensor_call *call)
 {
-    admission_give(&call->place);
+    admission_give(&call->reservation);
     if (call->work.status != GEMMD_OK)
         call->request->fault = call->work.fault;
     return call->work.status;

@@ -31,7 +31,7 @@ struct tensor_call {
     unsigned char *block; /* pinned; owned: the body, or the answer with its format's header */
     uint64_t block_bytes;
     uint64_t queue_bytes; /* that the request reserves */
-    struct admission_place place;
+    struct reservation reservation;
     uint64_t deadline_ns; /* monotonic clock; 0: none */
     struct work work;     /* the copy to the device or from the device */
     struct queue *queue;  /* the queue that has the work; borrowed */

@@ -71,9 +71,9 @@ static void add_tensor_headers(const struct tensor_call *call, struct headers *h
 static void send_block(struct tensor_call *call, const struct headers *headers)
 {
     void *block = call->block;
-    admission_keep(&call->place, call->block_bytes);
-    struct sent_block *sent =
-        sent_block_create(services_memory(call->request), block, call->block_bytes, &call->place);
+    admission_keep(&call->reservation, call->block_bytes);
+    struct sent_block *sent = sent_block_create(services_memory(call->request), block,
+                                                call->block_bytes, &call->reservation);
     if (sent == NULL) {
         respond_out_of_memory(call->request);
         return;
@@ -91,14 +91,14 @@ static void send_block(struct tensor_call *call, const struct headers *headers)
 struct sent_tensor {
     struct tensor_store *tensors;
     struct resident *resident;
-    struct admission_place place;
+    struct reservation reservation;
 };
 
 static void sent_tensor_end(void *context)
 {
     struct sent_tensor *sent = context;
     tensor_store_release(sent->tensors, sent->resident);
-    admission_give(&sent->place);
+    admission_give(&sent->reservation);
     free(sent);
 }
 
@@ -110,11 +110,11 @@ static void send_in_place(struct tensor_call *call, const struct headers *header
         respond_out_of_memory(call->request);
         return;
     }
-    admission_keep(&call->place, call->block_bytes);
+    admission_keep(&call->reservation, call->block_bytes);
     *sent = (struct sent_tensor){
         .tensors = services_of(call->request)->tensors,
         .resident = call->resident,
-        .place = admission_move(&call->place),
+        .reservation = admission_move(&call->reservation),
     };
     const struct payload payload = {
         .parts = {{resident_memory(call->resident), (size_t)call->block_bytes}},
@@ -192,7 +192,7 @@ static void send_meanwhile(struct tensor_call *call)
     headers_clear(&headers);
     add_tensor_headers(call, &headers);
     headers_add(&headers, "Content-Type", format_media_type(call->format));
-    admission_keep(&call->place, call->block_bytes);
+    admission_keep(&call->reservation, call->block_bytes);
     if (respond_pieces(call->request, &headers, call->block_bytes, tensor_get_read))
         tensor_call_copy_rest(call, call->rest, call->rest_count, resident_device(call->resident));
 }

@@ -273,7 +273,7 @@ static bool publish(struct tensor_call *call)
     struct request *request = call->request;
     struct tensor_store *store = services_of(request)->tensors;
     char etag[TENSOR_ETAG_SIZE];
-    if (call->place.admission != NULL && tensor_call_copied(call) != GEMMD_OK) {
+    if (call->reservation.admission != NULL && tensor_call_copied(call) != GEMMD_OK) {
         respond_fault(request, &request->fault);
         return false;
     }

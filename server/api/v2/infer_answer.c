@@ -17,7 +17,7 @@ struct sent_answer {
     struct pool_cache *memory;
     void *result, *text; /* `compute.result` and `text` of struct infer_call */
     uint64_t result_bytes, text_bytes;
-    struct admission_place place;
+    struct reservation reservation;
 };
 
 static void answer_sent(void *cls)
@@ -25,7 +25,7 @@ static void answer_sent(void *cls)
     struct sent_answer *sent = cls;
     pool_free(sent->memory, sent->result, sent->result_bytes);
     pool_free(sent->memory, sent->text, sent->text_bytes);
-    admission_give(&sent->place);
+    admission_give(&sent->reservation);
     free(sent);
 }
 
@@ -130,7 +130,7 @@ static void infer_respond(struct request *request)
     for (uint32_t i = 0; i < call->output_count; i++)
         if (call->outputs[i].binary)
             add_part(&payload, infer_result(request, &call->outputs[i]));
-    sent->place = admission_move(&compute->place);
+    sent->reservation = admission_move(&compute->reservation);
     sent->memory = compute->memory;
     sent->result = compute->result;
     sent->result_bytes = compute->header_bytes + compute->result_bytes;

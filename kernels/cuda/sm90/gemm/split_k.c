@@ -117,8 +117,8 @@ static struct gemm_problem sums_of(const struct split_k *split, const struct gem
     return q;
 }
 
-struct gemm_problem split_k_part(const struct split_k *split, const struct gemm_problem *p,
-                                 uint64_t i, void *sums)
+struct gemm_problem split_k_problem(const struct split_k *split, const struct gemm_problem *p,
+                                    uint64_t i, void *sums)
 {
     const uint64_t full = p->k / split->chunk;
     const bool alone = p->batch == 1;

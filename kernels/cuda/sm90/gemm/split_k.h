@@ -59,8 +59,8 @@ bool split_k_plan(const struct gemm_problem *problem, struct split_k *split);
  * batch if the problem has a batch of 1, or one chunk of all matrices. `sums` is the place of the
  * sums in the workspace. */
 uint64_t split_k_launches(const struct split_k *split, const struct gemm_problem *problem);
-struct gemm_problem split_k_part(const struct split_k *split, const struct gemm_problem *problem,
-                                 uint64_t i, void *sums);
+struct gemm_problem split_k_problem(const struct split_k *split, const struct gemm_problem *problem,
+                                    uint64_t i, void *sums);
 
 /* The problem of all chunks in one launch, for kernels that add the sums of chunks themselves. The
  * sums take the place of a single chunk. */

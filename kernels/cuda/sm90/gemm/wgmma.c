@@ -170,7 +170,7 @@ static double apart_us(const struct plan *plan, const struct sm90_card *card)
     const struct split_k *split = &plan->chunks;
     double us = split_k_join_us(split, &plan->problem, split->count);
     for (uint64_t i = 0; i < split_k_launches(split, &plan->problem); i++) {
-        const struct gemm_problem part = split_k_part(split, &plan->problem, i, NULL);
+        const struct gemm_problem part = split_k_problem(split, &plan->problem, i, NULL);
         us += estimate_us(&part, card);
     }
     return us;
@@ -215,7 +215,7 @@ static bool wgmma_plan_make(const struct gemm_problem *p, struct plan *plan)
 /* The problem of the plan's first launch. The plan is possible if a kernel takes this problem. */
 static struct gemm_problem first_launch(const struct plan *plan)
 {
-    return plan->chunks.chunk > 0 ? split_k_part(&plan->chunks, &plan->problem, 0, NULL)
+    return plan->chunks.chunk > 0 ? split_k_problem(&plan->chunks, &plan->problem, 0, NULL)
                                   : plan->problem;
 }
 
@@ -344,7 +344,7 @@ static enum gemmd_error launch_chunks(struct cuda_context *context, const struct
     for (uint64_t i = 0; i < launches && code == GEMMD_OK; i++) {
         const struct gemm_problem problem = together != NULL
                                                 ? split_k_one_launch(split, &plan->problem, sums)
-                                                : split_k_part(split, &plan->problem, i, sums);
+                                                : split_k_problem(split, &plan->problem, i, sums);
         const struct sm90_kernel *kernel =
             together != NULL ? together : sm90_choose(&problem, card);
         code = wgmma_launch(context, kernel, &problem, NULL, together != NULL ? split->chunk : 0);

@@ -1,4 +1,4 @@
-#include "kernels/problem_part.h"
+#include "kernels/subproblem.h"
 
 #include "proto/dtype.h"
 
@@ -7,14 +7,14 @@ static const void *moved(const void *pointer, uint64_t elements, enum gemmd_dtyp
     return pointer != NULL ? (const char *)pointer + elements * dtype_size(dtype) : NULL;
 }
 
-struct gemm_problem gemm_problem_part(const struct gemm_problem *problem,
-                                      const struct gemm_part *part)
+struct gemm_problem gemm_subproblem(const struct gemm_problem *problem,
+                                    const struct gemm_range *range)
 {
     const struct gemm_problem *p = problem;
-    const uint64_t first = part->first_problem, row = part->first_row;
+    const uint64_t first = range->first_problem, row = range->first_row;
     struct gemm_problem q = *problem;
-    q.batch = part->problems;
-    q.m = part->rows;
+    q.batch = range->problems;
+    q.m = range->rows;
     q.a = moved(p->a, first * p->stride_a + row * (p->transa ? 1 : p->lda), p->dtype);
     q.b = moved(p->b, first * p->stride_b, p->dtype);
     q.c0 = moved(p->c0, first * p->stride_c0 + row * p->ldc0, p->out);
@@ -27,21 +27,21 @@ struct gemm_problem gemm_problem_part(const struct gemm_problem *problem,
     return q;
 }
 
-bool gemm_parts_are_exact(const struct operation_kernel *kernel)
+bool gemm_subproblems_are_exact(const struct operation_kernel *kernel)
 {
     return kernel->rows_independent || kernel->launch_flops > 0;
 }
 
-struct attention_problem attention_problem_part(const struct attention_problem *problem,
-                                                const struct attention_part *part)
+struct attention_problem attention_subproblem(const struct attention_problem *problem,
+                                              const struct attention_range *range)
 {
     const struct attention_problem *p = problem;
-    const uint64_t group = p->heads / p->kv_heads, entry = part->first_entry;
-    const uint64_t kv_head = part->first_kv_head, head = kv_head * group;
+    const uint64_t group = p->heads / p->kv_heads, entry = range->first_entry;
+    const uint64_t kv_head = range->first_kv_head, head = kv_head * group;
     struct attention_problem q = *problem;
-    q.batch = part->entries;
-    q.kv_heads = part->kv_heads;
-    q.heads = part->kv_heads * group;
+    q.batch = range->entries;
+    q.kv_heads = range->kv_heads;
+    q.heads = range->kv_heads * group;
     q.whole_kv_heads = p->whole_kv_heads != 0 ? p->whole_kv_heads : p->kv_heads;
     q.q = moved(p->q, entry * p->q_strides.batch + head * p->q_strides.head, p->dtype);
     q.k = moved(p->k, entry * p->k_strides.batch + kv_head * p->k_strides.head, p->dtype);
