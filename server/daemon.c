@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "server/api/dashboard/sampler.h"
-#include "server/api/routes.h"
+#include "server/api/endpoints.h"
 #include "server/base/clock.h"
 #include "server/daemon_devices.h"
 #include "server/device/host_memory.h"

@@ -6,8 +6,8 @@
 #include <sys/mman.h>
 
 #include "kernels/cpu/cpu_context.h"
-#include "kernels/cpu/cpu_reduce.h"
-#include "kernels/cpu/softmax_rows.h"
+#include "kernels/reduce.h"
+#include "kernels/softmax.h"
 
 /* The addresses that a thread of OpenBLAS may take: a buffer of 128 MiB, and as many again for an
  * arena, where malloc is asked for the buffer because mmap gave none. */

@@ -1,5 +1,5 @@
 /*
- * cpu_reduce.h - the kernels of reductions on the CPU, and the locations of operands and results.
+ * cpu_reduce.h - the locations of operands and results of reductions.
  *
  * Pure functions, any thread.
  */
@@ -9,8 +9,6 @@
 #include <stdint.h>
 
 #include "kernels/reduce.h"
-
-extern const struct operation_kernel reduce_cpu_naive, reduce_cpu_vector;
 
 /* The first element that is reduced to result number `result`, and the result. */
 struct reduce_place {

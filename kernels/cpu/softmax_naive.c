@@ -4,7 +4,7 @@
 #include "kernels/cpu/compensated_sum.h"
 #include "kernels/cpu/convert.h"
 #include "kernels/cpu/cpu_context.h"
-#include "kernels/cpu/softmax_rows.h"
+#include "kernels/softmax.h"
 #include "proto/dtype.h"
 
 static void softmax_store(enum gemmd_dtype out, double value, char *y)

@@ -10,7 +10,7 @@
 #include "kernels/cpu/convert.h"
 #include "kernels/cpu/cpu_context.h"
 #include "kernels/cpu/cpu_softmax.h"
-#include "kernels/cpu/softmax_rows.h"
+#include "kernels/softmax.h"
 #include "proto/dtype.h"
 
 enum { BLOCK = 512 };

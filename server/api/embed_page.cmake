@@ -42,7 +42,7 @@ string(SHA256 tag ${page})
 string(SUBSTRING ${tag} 0 32 tag)
 string(REGEX REPLACE "([0-9a-f][0-9a-f])" "\\\\x\\1" page ${page})
 
-file(WRITE ${TARGET} "#include \"server/api/${name}/${name}.h\"
+file(WRITE ${TARGET} "#include \"server/api/page.h\"
 
 static const char text[] = \"${page}\";
 const struct page ${name}_page = {

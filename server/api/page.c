@@ -1,5 +1,7 @@
+/* GET / and GET /docs: the pages for people. */
 #include "server/api/page.h"
 
+#include "server/api/endpoints.h"
 #include "server/http/request.h"
 #include "server/http/respond.h"
 #include "server/tensors/tensor_condition.h"
@@ -13,7 +15,8 @@ static int page_status(struct request *request, const struct page *page)
                                                                                             : 200;
 }
 
-void page_answer(struct request *request, const struct page *page)
+/* Answers with the page, or with 304 if the client's cache has this version of it. */
+static void page_answer(struct request *request, const struct page *page)
 {
     const struct payload payload = {
         .parts = {{page->text, page->length}}, .count = 1, .as_it_is = true};
@@ -27,3 +30,27 @@ void page_answer(struct request *request, const struct page *page)
     headers_add(&headers, "Referrer-Policy", "no-referrer");
     respond(request, page_status(request, page), &headers, &payload);
 }
+
+static void dashboard_begin(struct request *request)
+{
+    page_answer(request, &dashboard_page);
+}
+
+static void docs_begin(struct request *request)
+{
+    page_answer(request, &docs_page);
+}
+
+const struct endpoint page_endpoints[] = {
+    {.path = "/",
+     .allow = "GET, HEAD",
+     .op = METRICS_OP_OTHER,
+     .open = true,
+     .begin = dashboard_begin},
+    {.path = "/docs",
+     .allow = "GET, HEAD",
+     .op = METRICS_OP_OTHER,
+     .open = true,
+     .begin = docs_begin},
+    {0},
+};

@@ -8,7 +8,6 @@
 
 #include "kernels/cuda_error.h"
 #include "server/device/cuda/host.h"
-#include "server/device/cuda/link.h"
 #include "server/device/cuda/own_launch.h"
 #include "server/device/cuda/run.h"
 #include "server/device/device_stack.h"
@@ -158,6 +157,57 @@ static void cuda_close(struct device *device)
     free(cuda);
 }
 
+/* --- how fast a GPU copies from the memory of another one --- */
+
+/* The length of a timed copy, and the shortest that tells a speed. */
+static const uint64_t COPY_BYTES = 64 << 20, COPY_BYTES_MIN = 1 << 20;
+enum { COPIES = 4 }; /* the first may set up the way */
+
+/* Bytes a second of one copy; 0: not known. */
+static double time_copy(cudaStream_t stream, cudaEvent_t begun, cudaEvent_t ended, void *to,
+                        const void *from, uint64_t bytes)
+{
+    float ms = 0;
+    if (cudaEventRecord(begun, stream) != cudaSuccess ||
+        cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream) != cudaSuccess ||
+        cudaEventRecord(ended, stream) != cudaSuccess ||
+        cudaEventSynchronize(ended) != cudaSuccess ||
+        cudaEventElapsedTime(&ms, begun, ended) != cudaSuccess || !(ms > 0))
+        return 0;
+    return (double)bytes / (1e-3 * (double)ms);
+}
+
+/* Times copies of up to 64 MiB from the memory of `other`, and lowers base.info.link_bytes to the
+ * speed of the fastest of them, or sets it if it is not known. Takes a millisecond or less over
+ * NVLink, and a few through the host. Without a time, because a call failed or one of the devices
+ * has too little memory, the figure stays as it is. The current device is `device`, and no work is
+ * in flight on either. */
+static void measure_link(struct cuda_device *device, const struct cuda_device *other)
+{
+    const uint64_t to_bytes = arena_capacity_bytes(device->base.arena);
+    const uint64_t from_bytes = arena_capacity_bytes(other->base.arena);
+    const uint64_t room = to_bytes < from_bytes ? to_bytes : from_bytes;
+    const uint64_t bytes = room < COPY_BYTES ? room : COPY_BYTES;
+    cudaEvent_t begun = NULL, ended = NULL;
+    double fastest = 0;
+    if (bytes >= COPY_BYTES_MIN &&
+        cudaEventCreateWithFlags(&begun, cudaEventDefault) == cudaSuccess &&
+        cudaEventCreateWithFlags(&ended, cudaEventDefault) == cudaSuccess)
+        for (int i = 0; i < COPIES; i++) {
+            const double speed = time_copy(device->slots[0].stream, begun, ended, device->memory,
+                                           other->memory, bytes);
+            fastest = speed > fastest ? speed : fastest;
+        }
+    if (ended != NULL)
+        (void)cudaEventDestroy(ended);
+    if (begun != NULL)
+        (void)cudaEventDestroy(begun);
+    (void)cudaGetLastError(); /* otherwise the next launch would seem to have failed */
+    double *known = &device->base.info.link_bytes;
+    if (fastest > 0 && (*known == 0 || fastest < *known))
+        *known = fastest;
+}
+
 static bool cuda_connect(struct device *device, const struct device *other)
 {
     int possible = 0;
@@ -166,7 +216,7 @@ static bool cuda_connect(struct device *device, const struct device *other)
     if (error == cudaSuccess && possible)
         error = cudaDeviceEnablePeerAccess(other->info.index, 0);
     (void)cudaGetLastError();
-    cuda_link_measure((struct cuda_device *)device, (const struct cuda_device *)other);
+    measure_link((struct cuda_device *)device, (const struct cuda_device *)other);
     return possible && (error == cudaSuccess || error == cudaErrorPeerAccessAlreadyEnabled);
 }
 

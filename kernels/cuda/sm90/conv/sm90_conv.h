@@ -14,7 +14,7 @@
 
 #include <cuda_runtime_api.h>
 
-#include "kernels/cuda/sm90/conv/arguments.h"
+#include "kernels/cuda/sm90/gemm/arguments.h"
 #include "kernels/cuda/sm90/sm90.h"
 
 #ifdef __cplusplus
@@ -22,6 +22,18 @@ extern "C" {
 #else
 #include "kernels/conv.h"
 #endif
+
+/* The parameters of the kernels. launch.c fills the struct in, and conv.cuh reads it. */
+struct sm90_conv_arguments {
+    /* The product of the pixels' patches [m, k] with the filters [k, n]. x and x_end are im2col
+     * maps of X, and y and y_end have the dimensions channel, filter and tap. */
+    struct sm90_arguments product;
+    uint32_t out_pixels, out_width; /* of an image of Y */
+    int32_t stride_h, stride_w, pad_top, pad_left;
+    uint32_t taps_h, taps_w, dilation_h, dilation_w;
+    uint32_t last_further; /* rows that the last row of taps lies further down */
+    uint32_t tap_tiles;    /* tiles of k in a tap */
+};
 
 /* The tables, each ended by a kernel without a name. functions[0][1][1] is the kernel. */
 extern const struct sm90_kernel sm90_conv_kernels_bf16[], sm90_conv_kernels_f16[],
