@@ -70,12 +70,13 @@ const struct config_option config_options[] = {
              "not counted. 0: only --max-connections limits. Default: 7/8 of --max-connections, "
              "which leaves nearly all to a proxy and some for other addresses."},
     {SETTING("connection-buffer", CONFIG_KIND_BYTES, CONFIG_GROUP_LISTENING),
-     FIELD(connection_buffer_bytes), .min = 8 * KIB, .max = 64 * MIB, .standard = "48K",
+     FIELD(connection_buffer_bytes), .min = 8 * KIB, .max = 64 * MIB, .standard = "32K",
      .placeholder = "SIZE",
      .help = "Size of the buffer that each connection reads requests into. A request line that "
              "does not fit in the buffer is refused with 414, headers that do not fit with 431. "
              "The whole buffer is cleared after each request, so a large one slows small "
-             "requests."},
+             "requests. A buffer of more than 32K also costs a system call and newly mapped "
+             "memory for each connection, so that refusing requests under overload takes longer."},
     {SETTING("bulk-connections", CONFIG_KIND_NUMBER, CONFIG_GROUP_LISTENING),
      FIELD(bulk_connections), .max = 1000000, .standard = "64", .placeholder = "N",
      .help = "Connections that may have the larger --bulk-buffer at a time. A connection is given "

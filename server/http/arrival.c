@@ -24,7 +24,7 @@
  * an iteration. Under overload most new connections bring a request that is refused, and an
  * iteration with many of them would hold up the accepted bodies: their requests would keep the
  * places of the queue for long, and the device would have nothing to compute. */
-enum { NEW_CONNECTIONS_PER_ITERATION = 32, NEW_CONNECTIONS_BESIDE_BODIES = 4 };
+enum { NEW_CONNECTIONS_PER_ITERATION = 32, NEW_CONNECTIONS_BESIDE_BODIES = 3 };
 /* How much of a request's head is read to choose a thread, and the length from which a body counts
  * as large. Smaller bodies gained nothing from the larger buffer. */
 enum { HEAD_BYTES = 2048, BULK_BYTES = 4 << 20 };
