@@ -42,6 +42,7 @@ INLINE float step(float *scores, uint64_t count, struct softmax_row *row)
         total[l] = 0;
     }
     for (uint64_t j = 0; j < count; j += L)
+#pragma omp simd /* or the compiler unrolls the loop and makes no vector of it */
         for (int l = 0; l < L; l++)
             most[l] = scores[j + (uint64_t)l] > most[l] ? scores[j + (uint64_t)l] : most[l];
     float top = row->most;

@@ -33,15 +33,16 @@ struct counter {
     float sums[LEVELS][TILE];
 };
 
-/* Adds the sums of a block, which the function may overwrite. */
-static void counter_add(struct counter *counter, float *block, uint64_t width)
+/* Adds the sums of 2^level blocks, which the function may overwrite. The number of blocks so far is
+ * a multiple of 2^level. */
+static void counter_add(struct counter *counter, float *block, uint64_t width, uint32_t level)
 {
-    uint32_t level = 0;
+    const uint64_t added = (uint64_t)1 << level;
     for (; (counter->blocks >> level & 1) != 0; level++)
         for (uint64_t c = 0; c < width; c++)
             block[c] += counter->sums[level][c];
     memcpy(counter->sums[level], block, width * sizeof *block);
-    counter->blocks++;
+    counter->blocks += added;
 }
 
 /* The sum of all blocks, from the last to the first. */
@@ -70,6 +71,117 @@ static float scale_for(enum reduce_op op, float total)
     if (op == REDUCE_NORM2) /* where subnormal squares could be missed, all elements are small */
         return total > FLT_MAX ? 0x1p-88f : total < 0x1p-90f ? 0x1p88f : 1;
     return op != REDUCE_LOGSUMEXP && !isfinite(total) ? 0x1p-32f : 1;
+}
+
+/* ---- sums, for each set of instructions. Products are rounded: the file is compiled without
+ * contraction to fused multiply-adds. ---- */
+
+enum { MANY_LEVEL = 4, MANY = 1 << MANY_LEVEL }; /* blocks that are summed at once */
+
+typedef float lanes_vector
+    __attribute__((vector_size(LANES * sizeof(float)), aligned(4), may_alias));
+
+/* The sum of MANY blocks, as a pairwise tree. The lanes of each block are added as in row_sum, with
+ * those of other blocks side by side: first the lower 8 of the lanes of two blocks to the upper 8,
+ * then the lower 4 of each 8 of four blocks to the upper 4, and so on. */
+INLINE float sum_many_body(const float *x, bool squares)
+{
+    lanes_vector v[MANY];
+    for (int i = 0; i < MANY; i++, x += BLOCK) {
+        v[i] = (lanes_vector){0};
+        for (int l = 0; l < BLOCK; l += LANES) {
+            lanes_vector here = *(const lanes_vector *)(x + l);
+            if (squares)
+                here *= here;
+            v[i] += here;
+        }
+    }
+    for (int i = 0; i < 8; i++)
+        v[i] = __builtin_shufflevector(v[2 * i], v[2 * i + 1], 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18,
+                                       19, 20, 21, 22, 23) +
+               __builtin_shufflevector(v[2 * i], v[2 * i + 1], 8, 9, 10, 11, 12, 13, 14, 15, 24, 25,
+                                       26, 27, 28, 29, 30, 31);
+    for (int i = 0; i < 4; i++)
+        v[i] = __builtin_shufflevector(v[2 * i], v[2 * i + 1], 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18,
+                                       19, 24, 25, 26, 27) +
+               __builtin_shufflevector(v[2 * i], v[2 * i + 1], 4, 5, 6, 7, 12, 13, 14, 15, 20, 21,
+                                       22, 23, 28, 29, 30, 31);
+    for (int i = 0; i < 2; i++)
+        v[i] = __builtin_shufflevector(v[2 * i], v[2 * i + 1], 0, 1, 4, 5, 8, 9, 12, 13, 16, 17, 20,
+                                       21, 24, 25, 28, 29) +
+               __builtin_shufflevector(v[2 * i], v[2 * i + 1], 2, 3, 6, 7, 10, 11, 14, 15, 18, 19,
+                                       22, 23, 26, 27, 30, 31);
+    lanes_vector sums = __builtin_shufflevector(v[0], v[1], 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20,
+                                                22, 24, 26, 28, 30) +
+                        __builtin_shufflevector(v[0], v[1], 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21,
+                                                23, 25, 27, 29, 31);
+    for (int half = MANY / 2; half > 0;
+         half /= 2) /* neighbours; the upper half is not used again */
+        sums = __builtin_shufflevector(sums, sums, 0, 2, 4, 6, 8, 10, 12, 14, 0, 2, 4, 6, 8, 10, 12,
+                                       14) +
+               __builtin_shufflevector(sums, sums, 1, 3, 5, 7, 9, 11, 13, 15, 1, 3, 5, 7, 9, 11, 13,
+                                       15);
+    return sums[0];
+}
+
+/* Sums up to LANES rows of TILE columns, or of fewer, in each column. */
+INLINE void sum_rows_body(const float *x, uint64_t stride, uint64_t rows, uint64_t width,
+                          bool squares, float *block)
+{
+    float sums[TILE] = {0};
+    for (uint64_t l = 0; l < rows; l++)
+        for (uint64_t c = 0; c < width; c++)
+            sums[c] += squares ? x[l * stride + c] * x[l * stride + c] : x[l * stride + c];
+    memcpy(block, sums, sizeof sums);
+}
+
+/* The functions above for one set of instructions. */
+#define SUM_FUNCTIONS(NAME, TARGET)                                                                \
+    TARGET static float sum_many_##NAME(const float *x, bool squares)                              \
+    {                                                                                              \
+        return squares ? sum_many_body(x, true) : sum_many_body(x, false);                         \
+    }                                                                                              \
+    TARGET static void sum_rows_##NAME(const float *x, uint64_t stride, uint64_t rows,             \
+                                       uint64_t width, bool squares, float *block)                 \
+    {                                                                                              \
+        if (width == TILE && !squares)                                                             \
+            sum_rows_body(x, stride, rows, TILE, false, block);                                    \
+        else if (width == TILE)                                                                    \
+            sum_rows_body(x, stride, rows, TILE, true, block);                                     \
+        else                                                                                       \
+            sum_rows_body(x, stride, rows, width, squares, block);                                 \
+    }
+SUM_FUNCTIONS(base, )
+#ifdef __x86_64__
+SUM_FUNCTIONS(avx2, __attribute__((target("avx2"))))
+SUM_FUNCTIONS(avx512, __attribute__((target("avx512f,prefer-vector-width=512"))))
+#endif
+
+static float sum_many(const float *x, bool squares)
+{
+#ifdef __x86_64__
+    if (__builtin_cpu_supports("avx512f"))
+        return sum_many_avx512(x, squares);
+    if (__builtin_cpu_supports("avx2"))
+        return sum_many_avx2(x, squares);
+#endif
+    return sum_many_base(x, squares);
+}
+
+static void sum_rows(const float *x, uint64_t stride, uint64_t rows, uint64_t width, bool squares,
+                     float *block)
+{
+#ifdef __x86_64__
+    if (__builtin_cpu_supports("avx512f")) {
+        sum_rows_avx512(x, stride, rows, width, squares, block);
+        return;
+    }
+    if (__builtin_cpu_supports("avx2")) {
+        sum_rows_avx2(x, stride, rows, width, squares, block);
+        return;
+    }
+#endif
+    sum_rows_base(x, stride, rows, width, squares, block);
 }
 
 /* ---- the greatest element, for each set of instructions ---- */
@@ -247,22 +359,54 @@ static bool columns_find_most(struct columns *columns)
     return true;
 }
 
-static bool columns_sum(const struct columns *columns, float *total)
+/* Whether elements or squares are summed as they are. */
+static bool is_plain(const struct reduce_problem *p, const float scale[], uint64_t width)
+{
+    bool is_one = true;
+    for (uint64_t c = 0; c < width; c++)
+        is_one &= scale[c] == 1;
+    return is_one && p->op != REDUCE_LOGSUMEXP;
+}
+
+/* Sums `count` rows from row `first` on, which begins a block. */
+static bool columns_sum_block(const struct columns *columns, uint64_t first, uint64_t count,
+                              float block[TILE])
 {
     const struct reduce_problem *p = columns->p;
+    float rows[LANES][TILE];
+    const float *x = rows[0];
+    uint64_t stride = TILE;
+    if (team_pace_stops(columns->pace, count * columns->width))
+        return false;
+    if (p->dtype == GEMMD_F32) {
+        x = (const float *)(const void *)columns->x + first * p->length_stride;
+        stride = p->length_stride;
+    }
+    for (uint64_t l = 0; l < count && x == rows[0]; l++)
+        convert_widen(p->dtype, columns->x + (first + l) * p->length_stride * dtype_size(p->dtype),
+                      rows[l], columns->width);
+    if (is_plain(p, columns->scale, columns->width)) {
+        sum_rows(x, stride, count, columns->width, p->op == REDUCE_NORM2, block);
+        return true;
+    }
+    memset(block, 0, TILE * sizeof *block);
+    for (uint64_t l = 0; l < count; l++)
+        for (uint64_t c = 0; c < columns->width; c++)
+            block[c] += term(p->op, x[l * stride + c], columns->most[c], columns->scale[c]);
+    return true;
+}
+
+static bool columns_sum(const struct columns *columns, float *total)
+{
+    const uint64_t length = columns->p->length;
     struct counter counter;
-    float row[TILE], block[TILE];
+    float block[TILE];
     counter.blocks = 0;
-    for (uint64_t first = 0; first < p->length; first += LANES) {
-        const uint64_t end = p->length - first < LANES ? p->length : first + LANES;
-        memset(block, 0, sizeof block);
-        for (uint64_t l = first; l < end; l++) {
-            if (!read_row(columns, l, row))
-                return false;
-            for (uint64_t c = 0; c < columns->width; c++)
-                block[c] += term(p->op, row[c], columns->most[c], columns->scale[c]);
-        }
-        counter_add(&counter, block, columns->width);
+    for (uint64_t first = 0; first < length; first += LANES) {
+        const uint64_t left = length - first;
+        if (!columns_sum_block(columns, first, left < LANES ? left : LANES, block))
+            return false;
+        counter_add(&counter, block, columns->width, 0);
     }
     counter_total(&counter, total, columns->width);
     return true;
@@ -312,6 +456,10 @@ static bool row_find_most(struct columns *columns)
         if (most != most)
             break;
     }
+    if (p->op != REDUCE_ARGMAX && most == most && most != 0) { /* its bits are known: not a zero */
+        columns->most[0] = most;
+        return true;
+    }
     const uint64_t left = p->length - best;
     const float *slice =
         convert_widened(p->dtype, columns->x + best * size, memory, left < SLICE ? left : SLICE);
@@ -328,9 +476,18 @@ static bool row_sum(const struct columns *columns, float *total)
     const struct reduce_problem *p = columns->p;
     struct counter counter;
     const float scale = columns->scale[0];
-    float block[BLOCK], lanes[LANES];
+    float block[BLOCK], lanes[LANES], memory[MANY * BLOCK];
+    uint64_t first = 0;
     counter.blocks = 0;
-    for (uint64_t first = 0; first < p->length; first += BLOCK) {
+    for (; is_plain(p, &scale, 1) && first + MANY * BLOCK <= p->length; first += MANY * BLOCK) {
+        const char *x = columns->x + first * dtype_size(p->dtype);
+        if (team_pace_stops(columns->pace, MANY * BLOCK))
+            return false;
+        lanes[0] =
+            sum_many(convert_widened(p->dtype, x, memory, MANY * BLOCK), p->op == REDUCE_NORM2);
+        counter_add(&counter, lanes, 1, MANY_LEVEL);
+    }
+    for (; first < p->length; first += BLOCK) {
         const uint64_t count = read_block(columns, first, block);
         if (count == 0)
             return false;
@@ -345,7 +502,7 @@ static bool row_sum(const struct columns *columns, float *total)
         for (uint64_t half = LANES / 2; half > 0; half /= 2)
             for (uint64_t lane = 0; lane < half; lane++)
                 lanes[lane] += lanes[lane + half];
-        counter_add(&counter, lanes, 1);
+        counter_add(&counter, lanes, 1, 0);
     }
     counter_total(&counter, total, 1);
     return true;

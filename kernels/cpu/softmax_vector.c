@@ -2,8 +2,8 @@
  * softmax_vector.c - the serving kernel of the softmax on the CPU: two passes over a row in blocks,
  * of which the first finds the greatest score and the sum together (softmax.h). The sums of blocks
  * are added in f64, and so are the factors from one greatest score to the next computed: the error
- * does not grow with the number of blocks. A row of one block still has its exponentials from the
- * first pass, so the second pass only divides them.
+ * does not grow with the number of blocks. Exponentials of the first pass that are relative to the
+ * greatest score of the row are kept, if the row is short, and only divided in the second pass.
  */
 #include <math.h>
 
@@ -13,7 +13,10 @@
 #include "kernels/softmax.h"
 #include "proto/dtype.h"
 
-enum { BLOCK = 512 };
+enum {
+    BLOCK = 512,
+    KEPT = 16 * BLOCK /* scores of a row that are kept from the first pass for the second */
+};
 
 struct softmax_job {
     const struct softmax_problem *p;
@@ -33,9 +36,9 @@ static uint64_t read_scores(const struct softmax_problem *p, float unit, const c
                             uint64_t first, uint64_t length, float scores[BLOCK])
 {
     const uint64_t count = length - first < BLOCK ? length - first : BLOCK;
-    convert_widen(p->dtype, x + first * dtype_size(p->dtype), scores, count);
+    const float *read = convert_widened(p->dtype, x + first * dtype_size(p->dtype), scores, count);
     for (uint64_t i = 0; i < count; i++)
-        scores[i] *= unit;
+        scores[i] = read[i] * unit;
     for (uint64_t i = count; i < whole_vectors(count); i++)
         scores[i] = -INFINITY;
     return count;
@@ -68,16 +71,20 @@ static bool softmax_vector_row(const struct softmax_problem *p, struct team_pace
     const float unit = (float)scale.unit, factor = (float)scale.factor;
     struct softmax_row state = {.scale = factor, .most = -INFINITY};
     double total = 0;
-    float scores[BLOCK];
+    float kept[KEPT], *scores = kept;
+    uint64_t first_kept = 0; /* the blocks from here on are relative to the greatest score */
     for (uint64_t first = 0; first < length; first += BLOCK) {
         if (team_pace_stops(pace, BLOCK))
             return false;
+        scores = kept + first % KEPT;
         const uint64_t count = read_scores(p, unit, x, first, length, scores);
         const double most = (double)state.most;
         state.total = 0;
         (void)softmax_step(scores, whole_vectors(count), &state);
-        if (most < (double)state.most)
+        if (most < (double)state.most) {
             total *= exp((most - (double)state.most) * scale.factor);
+            first_kept = first;
+        }
         total += (double)state.total;
     }
     if (!softmax_fill(p, pace, y, length, p->length, p->log ? -INFINITY : 0))
@@ -88,8 +95,10 @@ static bool softmax_vector_row(const struct softmax_problem *p, struct team_pace
     for (uint64_t first = 0; first < length; first += BLOCK) {
         if (team_pace_stops(pace, BLOCK))
             return false;
-        uint64_t count = length;
-        if (p->log || length > BLOCK) { /* else `scores` still has the exponentials */
+        const uint64_t left = length - first;
+        uint64_t count = left < BLOCK ? left : BLOCK;
+        scores = kept + first % KEPT;
+        if (p->log || first < first_kept || length > KEPT) {
             count = read_scores(p, unit, x, first, length, scores);
             if (!p->log)
                 (void)softmax_step(scores, whole_vectors(count), &state);
