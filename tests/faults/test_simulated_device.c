@@ -6,7 +6,7 @@
 
 #include "kernels/known_answer.h"
 #include "kernels/operations.h"
-#include "kernels/problem_part.h"
+#include "kernels/subproblem.h"
 #include "server/device/cuda/cuda_device.h"
 #include "server/device/device.h"
 #include "tests/faults/fault_kernels.h"
@@ -306,7 +306,7 @@ START_TEST(a_work_that_is_stopped_ends_behind_its_launches)
     kernel.run = run_long;
     *p = (struct gemm_problem){.dtype = GEMMD_F32,
                                .out = GEMMD_F32,
-                               .m = CUT_LAUNCHES * PROBLEM_PART_ROWS,
+                               .m = CUT_LAUNCHES * SUBPROBLEM_ROWS,
                                .n = CUT_WIDTH,
                                .k = CUT_WIDTH,
                                .batch = 1,
