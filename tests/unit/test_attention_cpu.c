@@ -102,16 +102,17 @@ END_TEST
 START_TEST(head_sizes)
 {
     static const uint64_t widths[] = {1, 2, 31, 64, 96, 129, 192, 255, 256};
-    const struct attention_problem problem = {.dtype = dtypes[_i % 3],
+    const int number = _i * CASE_STRIDE;
+    const struct attention_problem problem = {.dtype = dtypes[number % 3],
                                               .batch = 1,
                                               .heads = 2,
                                               .kv_heads = 2,
                                               .sq = 100,
                                               .skv = 140,
-                                              .d = widths[_i],
-                                              .dv = widths[8 - _i],
+                                              .d = widths[number],
+                                              .dv = widths[8 - number],
                                               .scale = 0.125f};
-    check_all(&problem, ATTENTION_BHSD, 0, PRODUCT_UNIFORM, (uint64_t)_i + 7);
+    check_all(&problem, ATTENTION_BHSD, 0, PRODUCT_UNIFORM, (uint64_t)number + 7);
 }
 END_TEST
 
@@ -119,7 +120,8 @@ END_TEST
 START_TEST(scores_far_from_zero)
 {
     static const float scales[] = {1e10f, -1e20f, 1e36f};
-    struct attention_problem problem = {.dtype = dtypes[_i % 3],
+    const int number = _i * CASE_STRIDE;
+    struct attention_problem problem = {.dtype = dtypes[number % 3],
                                         .batch = 1,
                                         .heads = 2,
                                         .kv_heads = 1,
@@ -128,11 +130,11 @@ START_TEST(scores_far_from_zero)
                                         .d = 40,
                                         .dv = 8,
                                         .causal = true,
-                                        .scale = scales[_i / 3]};
-    check_all(&problem, ATTENTION_BHSD, 0, PRODUCT_EXTREME, (uint64_t)_i + 1);
+                                        .scale = scales[number / 3]};
+    check_all(&problem, ATTENTION_BHSD, 0, PRODUCT_EXTREME, (uint64_t)number + 1);
     problem.d = 1;
     problem.scale *= 300;
-    check_all(&problem, ATTENTION_BHSD, 0, PRODUCT_EXTREME, (uint64_t)_i + 1);
+    check_all(&problem, ATTENTION_BHSD, 0, PRODUCT_EXTREME, (uint64_t)number + 1);
 }
 END_TEST
 
@@ -161,7 +163,8 @@ END_TEST
 /* NaN and infinities reach the rows that see them, and no other. */
 START_TEST(what_is_not_finite)
 {
-    const struct attention_problem problem = {.dtype = dtypes[_i % 3],
+    const int number = _i * CASE_STRIDE;
+    const struct attention_problem problem = {.dtype = dtypes[number % 3],
                                               .batch = 2,
                                               .heads = 2,
                                               .kv_heads = 1,
@@ -169,11 +172,11 @@ START_TEST(what_is_not_finite)
                                               .skv = 170,
                                               .d = 8,
                                               .dv = 12,
-                                              .causal = _i & 1,
-                                              .windowed = _i & 2,
+                                              .causal = number & 1,
+                                              .windowed = number & 2,
                                               .window = 40,
                                               .scale = 0.25f};
-    check_all(&problem, ATTENTION_BSHD, 1, PRODUCT_SPECIAL, (uint64_t)_i + 1);
+    check_all(&problem, ATTENTION_BSHD, 1, PRODUCT_SPECIAL, (uint64_t)number + 1);
 }
 END_TEST
 
@@ -187,7 +190,8 @@ static unsigned char *copy_of(const struct attention_sample *sample, enum attent
 
 START_TEST(threads_change_no_bit)
 {
-    const struct attention_problem problem = problem_of(_i);
+    const int number = _i * CASE_STRIDE;
+    const struct attention_problem problem = problem_of(number);
     struct attention_sample s = make(&problem, ATTENTION_BHSD, 0, PRODUCT_UNIFORM, 11);
     const struct product_buffer *o = &s.buffers[ATTENTION_O], *lse = &s.buffers[ATTENTION_LSE];
     for (const struct operation_kernel *const *k =
@@ -329,11 +333,11 @@ int main(void)
     /* Thinned, every length, mask and type is still there: 11 has no factor of 9 * 5 * 3. */
     tcase_add_loop_test(tests, masks_lengths_and_shared_heads, 0,
                         (LENGTHS * MASKS * 3 + CASE_THINNING - 1) / CASE_THINNING);
-    tcase_add_loop_test(tests, head_sizes, 0, 9);
-    tcase_add_loop_test(tests, scores_far_from_zero, 0, 9);
+    tcase_add_loop_test(tests, head_sizes, 0, CASES_OF(9));
+    tcase_add_loop_test(tests, scores_far_from_zero, 0, CASES_OF(9));
     tcase_add_loop_test(tests, lengths_of_each_entry, 0, 4);
-    tcase_add_loop_test(tests, what_is_not_finite, 0, 12);
-    tcase_add_loop_test(tests, threads_change_no_bit, 0, 18);
+    tcase_add_loop_test(tests, what_is_not_finite, 0, CASES_OF(12));
+    tcase_add_loop_test(tests, threads_change_no_bit, 0, CASES_OF(18));
     tcase_add_loop_test(tests, a_group_changes_no_bit, 0, 2);
     tcase_add_test(tests, memory_grows_with_the_sum_of_the_lengths);
     tcase_add_loop_test(tests, operations_are_those_of_the_pairs_seen, 0, LENGTHS * MASKS);

@@ -87,7 +87,7 @@ END_TEST
 /* NaN and infinity reach what IEEE arithmetic says, also by way of padding. */
 START_TEST(special_numbers)
 {
-    for (unsigned i = 4; i < 20; i += 3) {
+    for (unsigned i = 4; i < 20; i += 3 * CASE_STRIDE) {
         const struct conv_problem problem =
             conv_case(i, types[_i].dtype, types[_i].out, types[_i].precision);
         check_kernels(&problem, PRODUCT_SPECIAL, i + 1);
@@ -132,7 +132,7 @@ END_TEST
 /* Convolutions of any shapes have the bytes in a group that they have alone. */
 START_TEST(members_of_a_group_have_bits_of_their_own)
 {
-    enum { CASES = 12, DEPTHWISE = 52, MEMBERS = 66 };
+    enum { CASES = 12, DEPTHWISE = 52, MEMBERS = CASES_OF(66) };
     static struct conv_sample samples[CASES];
     static struct conv_problem problems[MEMBERS];
     static struct operation_member members[MEMBERS];
