@@ -89,6 +89,33 @@ START_TEST(the_longest_header_fits)
 }
 END_TEST
 
+/* A key or a type that is longer than every right one is refused, and not a byte of it is kept
+ * beyond the buffer, which AddressSanitizer would see. For _i: a key, and a type. */
+START_TEST(long_strings_are_refused)
+{
+    enum { LONGEST = 15, TOO_LONG = 40 };
+    for (size_t length = 1; length <= TOO_LONG; length++) {
+        char text[TOO_LONG + 1] = "<", dict[128];
+        unsigned char bytes[256];
+        struct tensor tensor;
+        struct fault fault;
+        uint64_t consumed;
+        memset(text + 1, 'x', length - 1);
+        text[length] = '\0';
+        if (_i == 0)
+            snprintf(dict, sizeof dict, "{'%s': 1}", text);
+        else
+            snprintf(dict, sizeof dict, "{'fortran_order': False, 'shape': (1,), 'descr': '%s'}",
+                     text);
+        const enum gemmd_error code =
+            decode(bytes, file(bytes, 1, dict, 0), GEMMD_DTYPE_COUNT, &tensor, &consumed, &fault);
+        const bool is_type = _i == 1 && length > 1 && length <= LONGEST; /* not a known one */
+        ck_assert_msg(code == (is_type ? GEMMD_ERR_UNSUPPORTED : GEMMD_ERR_MALFORMED), "%s: %s",
+                      dict, error_name(code));
+    }
+}
+END_TEST
+
 /* np.save(np.ones((2, 3), 'f4')), as NumPy 1.24 writes it. */
 START_TEST(numpys_own_file_is_read)
 {
@@ -384,6 +411,7 @@ int main(void)
     TCase *tests = tcase_create("npy");
     tcase_add_loop_test(tests, what_is_written_is_read, 0, TENSOR_MAX_RANK + 1);
     tcase_add_test(tests, the_longest_header_fits);
+    tcase_add_loop_test(tests, long_strings_are_refused, 0, 2);
     tcase_add_test(tests, numpys_own_file_is_read);
     tcase_add_loop_test(tests, spellings_and_versions, 0, COUNT(spellings));
     tcase_add_loop_test(tests, types, 0, COUNT(descrs));
