@@ -1,5 +1,6 @@
 """tests/run.sh: its options, what it makes of the reports of ctest and pytest, and a test that hangs."""
 
+import re
 import subprocess
 import sys
 
@@ -32,13 +33,17 @@ def bash(script, folder, *arguments):
 def test_the_sum_counts_what_failed_and_says_how_to_repeat_it(tmp_path):
     (tmp_path / "ctest.xml").write_text(CTEST)
     (tmp_path / "pytest.xml").write_text(PYTEST)
-    ran = bash("""section "unit (cpu)"
+    ran = bash("""seed=7
+        section "unit (cpu)"
         tally "unit (cpu)" ctest.xml 8 "ctest -R"
         tally "integration (cpu)" pytest.xml 1 "pytest --seed 7"
         step "right" true
         sum""", tmp_path)
     lines = ran.stdout.splitlines()
     assert ran.returncode == 1, "something failed"
+    begin = lines.index("| part | seconds (CPU seconds) |")
+    assert [re.sub(r"\d+", "N", line) for line in lines[begin + 2:begin + 5]] == [
+        "| unit (cpu) | N (N) |", "| all of it | N (N) |", "seed N"]
     assert lines[-1] == "4 passed, 2 failed", ran.stdout
     assert "unit (cpu): 2 passed, 1 failed, 0 skipped" in lines
     assert "integration (cpu): 1 passed, 1 failed, 1 skipped" in lines

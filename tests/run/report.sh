@@ -22,8 +22,7 @@ end_section() {
     local line
     ((${#current[@]})) || return 0
     cpu_seconds
-    printf -v line '%6s s  %6s s of CPU time  %s' \
-        $((SECONDS - current[0])) $((cpu - current[1])) "${current[2]}"
+    printf -v line '| %s | %s (%s) |' "${current[2]}" $((SECONDS - current[0])) $((cpu - current[1]))
     times_table+=("$line")
     printf 'took %s s, and %s s of CPU time\n' $((SECONDS - current[0])) $((cpu - current[1]))
     current=()
@@ -84,10 +83,13 @@ tally() {
     done < <([[ ! -s $report ]] || cases "$report" | sed -n 's/^[^ ]* failed //p')
 }
 
-# sum: what took how long, what failed and how it is repeated, and the closing line.
+# sum: what took how long, as CONTRIBUTING.md has it, what failed and how it is repeated, and the closing line.
 sum() {
     section "the sum"
-    printf '%s\n' "${times_table[@]}"
+    cpu_seconds
+    printf '| part | seconds (CPU seconds) |\n|---|---:|\n'
+    printf '%s\n' "${times_table[@]}" "| all of it | $SECONDS ($cpu) |"
+    [[ -z ${seed-} ]] || printf 'seed %s\n' "$seed"
     ((${#failures[@]} == 0)) || printf 'failed: %s\n' "${failures[@]}"
     if ((${#failed_tests[@]})); then
         printf 'to repeat them:\n'
