@@ -145,6 +145,7 @@ def test_a_client_leaves_in_the_middle(how, halfway):
     halfway.stop()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("halfway", [20], indirect=True)
 def test_the_deadline_passes_in_the_middle(halfway):
     """The client gets less than was announced, and the end of the connection."""
