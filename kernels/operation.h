@@ -65,8 +65,8 @@ struct operation_kernel {
     bool (*takes)(const void *problem);
     /* A faster kernel for a problem that this kernel takes, or NULL. Automatic selection chooses
      * the faster kernel if it runs on the device and takes the problem. The bits of the two kernels
-     * may differ, so the result must not depend on the number of rows or of entries of a batch.
-     * NULL: there is no faster kernel. */
+     * may differ, so the result must not depend on the number of entries of a batch, nor on the
+     * number of rows if the bits of this kernel do not. NULL: there is no faster kernel. */
     const struct operation_kernel *(*preferred_kernel)(const void *problem);
     /* The size of the workspace that `run` needs for the problem. A pure function of the problem.
      * False: the size overflows. */

@@ -23,7 +23,7 @@
 enum {
     ELEMENT = 4,   /* bytes of an accumulator */
     BLOCK_M = 192, /* multiples of MICROKERNEL_ROWS and _COLUMNS */
-    BLOCK_N = PANELS_EXTENT_MAX,
+    BLOCK_N = 256,
     BLOCK_K = PANELS_DEPTH_MAX,
     FILTERS_MIN = 4,     /* of a group: fewer leave most of a panel empty */
     PIXELS_MIN = 16,     /* of an image */

@@ -19,6 +19,7 @@
 
 #include "kernels/conv.h"
 #include "kernels/cpu/cpu_context.h"
+#include "kernels/cpu/microkernel.h"
 #include "proto/dtype.h"
 #include "proto/size.h"
 
@@ -41,10 +42,11 @@ struct conv_product_plan {
     uint64_t product_bytes; /* of the product's workspace */
 };
 
-/* The kernel for a product, as kernel=auto of products chooses on the CPU. */
+/* The kernel for a product: as kernel=auto of products chooses on the CPU, but OpenBLAS for
+ * products of middle size too, which follow each other here. */
 static const struct operation_kernel *choose_product(const struct gemm_problem *product)
 {
-    if (gemm_cpu_openblas.takes(product) && gemm_cpu_openblas.preferred_kernel(product) == NULL)
+    if (gemm_cpu_openblas.takes(product) && microkernel_narrow(product->dtype, 0) == NULL)
         return &gemm_cpu_openblas;
     return gemm_cpu_tiled.takes(product) ? &gemm_cpu_tiled : NULL;
 }

@@ -6,8 +6,8 @@
  *
  * The blocks of C are independent, and the sum of every element is one chain in the order of k
  * whatever the blocks are, so the number of threads changes the time but not the bits. Instructions
- * for bf16 take subnormal numbers for zero: a row of which they could change the sums is computed in
- * f32, which depends on the row and on B alone.
+ * for bf16 take subnormal numbers for zero: a row of which they could change the sums is computed
+ * in f32, which depends on the row and on B alone.
  */
 #include <math.h>
 #include <string.h>
@@ -22,8 +22,8 @@
 #include "proto/size.h"
 
 enum {
-    BLOCK_M = 192, /* multiples of MICROKERNEL_ROWS and _COLUMNS */
-    BLOCK_N = PANELS_EXTENT_MAX,
+    BLOCK_M = 264, /* at most; multiples of MICROKERNEL_ROWS and _COLUMNS each */
+    BLOCK_N = 256,
     BLOCK_K = PANELS_DEPTH_MAX,
     ELEMENT_MAX = 8, /* bytes */
 };
@@ -113,6 +113,7 @@ static uint64_t at_most(uint64_t value, uint64_t limit)
 struct tiled_job {
     const struct cpu_context *context;
     const struct gemm_problem *problem;
+    uint64_t block_m; /* rows of a block */
     uint64_t blocks_m, blocks_n;
 };
 
@@ -215,7 +216,8 @@ static void compute_block(void *argument, uint64_t part, uint32_t member)
 
     const uint64_t index = part / (job->blocks_m * job->blocks_n);
     const uint64_t block = part % (job->blocks_m * job->blocks_n);
-    const uint64_t row = block / job->blocks_n * BLOCK_M, rows = at_most(p->m - row, BLOCK_M);
+    const uint64_t row = block / job->blocks_n * job->block_m;
+    const uint64_t rows = at_most(p->m - row, job->block_m);
     const uint64_t column = block % job->blocks_n * BLOCK_N;
     const uint64_t columns = at_most(p->n - column, BLOCK_N);
     const struct operand a = {.data = (const char *)p->a + index * p->stride_a * element,
@@ -274,8 +276,19 @@ static bool cpu_tiled_takes(const void *of)
     const struct gemm_problem *problem = of;
     uint64_t parts;
     return gemm_problem_offered(problem) &&
-           size_mul(size_blocks(problem->m, BLOCK_M) * size_blocks(problem->n, BLOCK_N),
+           size_mul(size_blocks(problem->m, MICROKERNEL_ROWS) * size_blocks(problem->n, BLOCK_N),
                     problem->batch, &parts);
+}
+
+/* The rows of a block. Blocks have about as many rows each, and there are as many as the team has
+ * members, if the problem is not small. */
+static uint64_t block_rows(const struct gemm_problem *p, uint64_t members)
+{
+    const uint64_t others = size_blocks(p->n, BLOCK_N) * p->batch;
+    const uint64_t least = cpu_is_small(p->m, p->n, p->k) ? 1 : size_blocks(members, others);
+    const uint64_t most = size_blocks(p->m, BLOCK_M);
+    const uint64_t rows = size_blocks(p->m, most > least ? most : least);
+    return size_blocks(rows, MICROKERNEL_ROWS) * MICROKERNEL_ROWS;
 }
 
 static enum gemmd_error cpu_tiled_run(struct gemm_context *base, const void *of, void *workspace)
@@ -283,10 +296,12 @@ static enum gemmd_error cpu_tiled_run(struct gemm_context *base, const void *of,
     const struct gemm_problem *problem = of;
     (void)workspace;
     struct cpu_context *context = cpu_context_of(base);
+    const uint64_t rows = block_rows(problem, team_size(context->team));
     struct tiled_job job = {
         .context = context,
         .problem = problem,
-        .blocks_m = size_blocks(problem->m, BLOCK_M),
+        .block_m = rows,
+        .blocks_m = size_blocks(problem->m, rows),
         .blocks_n = size_blocks(problem->n, BLOCK_N),
     };
     team_run(context->team, compute_block, &job, job.blocks_m * job.blocks_n * problem->batch);

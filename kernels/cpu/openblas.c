@@ -233,11 +233,18 @@ static enum gemmd_error openblas_run(struct gemm_context *base, const void *of, 
 }
 
 /* With the processor's instructions for bf16, `tiled` takes half the time of products that are
- * widened to f32. Does not depend on the number of rows. */
+ * widened to f32. Other products with sums in f32 take about as long in `tiled` if they have middle
+ * size and fill its tiles. OpenBLAS gives them to all of its threads, which spin where connections
+ * or other programs need the cores. It computes products of up to ONE_THREAD multiplications on the
+ * calling thread. */
 static const struct operation_kernel *openblas_preferred(const void *of)
 {
+    const double ONE_THREAD = 1 << 18, MIDDLE = 1 << 26;
     const struct gemm_problem *p = of;
-    return microkernel_narrow(p->dtype, 0) != NULL ? &gemm_cpu_tiled : NULL;
+    const double steps = (double)p->m * (double)p->n * (double)p->k;
+    const bool is_middle = steps > ONE_THREAD && steps <= MIDDLE && p->n >= MICROKERNEL_COLUMNS &&
+                           dtype_accumulator(p->dtype) == GEMMD_F32;
+    return is_middle || microkernel_narrow(p->dtype, 0) != NULL ? &gemm_cpu_tiled : NULL;
 }
 
 const struct operation_kernel gemm_cpu_openblas = {

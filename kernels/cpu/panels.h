@@ -15,7 +15,7 @@
 #include <stdint.h>
 
 enum {
-    PANELS_EXTENT_MAX = 256, /* lines */
+    PANELS_EXTENT_MAX = 264, /* lines */
     PANELS_DEPTH_MAX = 256   /* elements */
 };
 

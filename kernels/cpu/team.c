@@ -16,7 +16,8 @@ struct team {
     pthread_mutex_t lock;
     pthread_cond_t start, end;
     uint64_t round;  /* counts computations, so that a member joins each once */
-    uint32_t active; /* members that have not finished this round */
+    bool open;       /* the round may have parts left, which members may join to compute */
+    uint32_t active; /* members that have joined the round and not finished their parts */
     bool stop;
 
     team_task *task;
@@ -72,11 +73,12 @@ static void *member_main(void *argument)
 
     pthread_mutex_lock(&team->lock);
     for (;;) {
-        while (team->round == seen && !team->stop)
+        while (!team->stop && (!team->open || team->round == seen))
             pthread_cond_wait(&team->start, &team->lock);
         if (team->stop)
             break;
         seen = team->round;
+        team->active++;
         pthread_mutex_unlock(&team->lock);
         work(team, member->number);
         pthread_mutex_lock(&team->lock);
@@ -154,6 +156,11 @@ void team_destroy(struct team *team)
     free(team);
 }
 
+uint32_t team_size(const struct team *team)
+{
+    return team->size;
+}
+
 void team_run(struct team *team, team_task *task, void *argument, uint64_t parts)
 {
     if (team->size == 1 || parts == 1) {
@@ -166,14 +173,21 @@ void team_run(struct team *team, team_task *task, void *argument, uint64_t parts
     team->argument = argument;
     team->parts = parts;
     atomic_store_explicit(&team->next, 0, memory_order_relaxed);
-    team->active = team->size - 1;
     team->round++;
-    pthread_cond_broadcast(&team->start);
+    team->open = true;
+    if (parts >= team->size)
+        pthread_cond_broadcast(&team->start);
+    else
+        for (uint64_t part = 1; part < parts; part++)
+            pthread_cond_signal(&team->start);
     pthread_mutex_unlock(&team->lock);
 
     work(team, 0);
 
+    /* All parts are taken. A member that wakes only now, because other programs have the cores, is
+     * not waited for. */
     pthread_mutex_lock(&team->lock);
+    team->open = false;
     while (team->active > 0)
         pthread_cond_wait(&team->end, &team->lock);
     pthread_mutex_unlock(&team->lock);

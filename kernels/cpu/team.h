@@ -21,6 +21,7 @@ typedef void team_task(void *argument, uint64_t part, uint32_t member);
  * GEMMD_ERR_OUT_OF_MEMORY if the threads cannot be created. */
 enum gemmd_error team_create(uint32_t size, struct team **team, struct fault *fault);
 void team_destroy(struct team *team); /* NULL is fine */
+uint32_t team_size(const struct team *team);
 
 /* Lets `stops` say when the following computations of the team have to stop, until the next call of
  * team_watch. Members call `stops` from their threads, between parts and inside of long parts, and

@@ -164,6 +164,8 @@ static void fill(enum gemmd_dtype dtype, void *memory, uint64_t bytes)
         memcpy(&bits, &value, sizeof bits);
         if (dtype == GEMMD_F32)
             ((float *)memory)[i] = value;
+        else if (dtype == GEMMD_F64)
+            ((double *)memory)[i] = (double)value;
         else if (dtype == GEMMD_I8)
             ((int8_t *)memory)[i] = (int8_t)(random % 201 - 100);
         else if (dtype == GEMMD_BF16)

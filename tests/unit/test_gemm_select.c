@@ -52,6 +52,29 @@ START_TEST(auto_takes_the_library_where_it_can)
 }
 END_TEST
 
+/* Products of middle size are not given to the threads of OpenBLAS, but to those of the device. */
+START_TEST(auto_of_middle_size)
+{
+    struct gemm_problem problem = {
+        .dtype = GEMMD_F32, .out = GEMMD_F32, .m = 64, .n = 64, .k = 64, .batch = 9, .alpha = 1};
+    gemm_problem_contiguous(&problem);
+    ck_assert_str_eq(selected("auto", &problem), "openblas");
+    problem.m = 256;
+    ck_assert_str_eq(selected("auto", &problem), "tiled");
+    problem.n = 16; /* a tile has more columns */
+    ck_assert_str_eq(selected("auto", &problem), "openblas");
+    problem.m = problem.n = problem.k = 512;
+    gemm_problem_contiguous(&problem);
+    ck_assert_str_eq(selected("auto", &problem), "openblas");
+    problem.m = 1;
+    ck_assert_str_eq(selected("auto", &problem), "openblas");
+    problem.m = 2;
+    ck_assert_str_eq(selected("auto", &problem), "tiled");
+    problem.dtype = problem.out = GEMMD_F64;
+    ck_assert_str_eq(selected("auto", &problem), "openblas");
+}
+END_TEST
+
 START_TEST(each_name_is_its_kernel)
 {
     const struct gemm_problem problem = problem_of(GEMMD_F32, GEMMD_F32);
@@ -439,6 +462,7 @@ int main(void)
     Suite *suite = suite_create("gemm_select");
     TCase *tests = tcase_create("select");
     tcase_add_test(tests, auto_takes_the_library_where_it_can);
+    tcase_add_test(tests, auto_of_middle_size);
     tcase_add_test(tests, each_name_is_its_kernel);
     tcase_add_test(tests, choice_is_of_the_shape_alone);
     tcase_add_test(tests, unknown_names_list_what_there_is);
