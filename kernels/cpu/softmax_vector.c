@@ -71,7 +71,7 @@ static bool softmax_vector_row(const struct softmax_problem *p, struct team_pace
     const float unit = (float)scale.unit, factor = (float)scale.factor;
     struct softmax_row state = {.scale = factor, .most = -INFINITY};
     double total = 0;
-    float kept[KEPT], *scores = kept;
+    float kept[KEPT], *scores;
     uint64_t first_kept = 0; /* the blocks from here on are relative to the greatest score */
     for (uint64_t first = 0; first < length; first += BLOCK) {
         if (team_pace_stops(pace, BLOCK))
