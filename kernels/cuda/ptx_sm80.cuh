@@ -42,10 +42,18 @@ __device__ __forceinline__ void copy_16_once(uint32_t to, const void *from, uint
         : "memory");
 }
 
-/* The same without the number of bytes, which takes registers and instructions. */
+/* Both without the number of bytes, which takes registers and instructions. */
 __device__ __forceinline__ void copy_16(uint32_t to, const void *from)
 {
     asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"(to), "l"(from)
+                 : "memory");
+}
+__device__ __forceinline__ void copy_16_once(uint32_t to, const void *from)
+{
+    uint64_t policy;
+    asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+    asm volatile("cp.async.cg.shared.global.L2::cache_hint.L2::128B [%0], [%1], 16, %2;" ::"r"(to),
+                 "l"(from), "l"(policy)
                  : "memory");
 }
 

@@ -66,6 +66,7 @@ static arguments arguments_of(const struct attention_problem *problem, void *wor
     p.columns = (p.a.dv + 3) / 4 * 4;
     p.k_pieces = attention_aligned(&problem->k_strides, 8) && (uintptr_t)p.a.k % 16 == 0;
     p.v_pieces = attention_aligned(&problem->v_strides, 8) && (uintptr_t)p.a.v % 16 == 0;
+    p.whole_rows = p.k_pieces && p.v_pieces && p.a.d == p.a.dv;
     p.q_pairs = attention_aligned(&problem->q_strides, 2) && (uintptr_t)p.a.q % 4 == 0;
     p.sums = static_cast<float *>(workspace);
     p.states = reinterpret_cast<float2 *>(p.sums + (uint64_t)p.a.batch * p.a.heads * p.a.sq *
@@ -155,27 +156,19 @@ static auto with_config(uint64_t width, uint64_t rows, const Act &act)
     return rows <= 8 ? act(config<Element, 256, 8>()) : act(config<Element, 256, 16>());
 }
 
-/* Configurations with three blocks on a multiprocessor where with_config has two. What a block does
- * before its first load and after its last is then hidden by two other blocks. That is faster if
- * the launch has many times as many blocks as the device holds at once: the last blocks, which run
- * while multiprocessors fall idle, take longer. On an H100 with heads of 256 columns, 4096 blocks
- * are faster by an eighth and 512 blocks are slower by a sixth. */
-template <typename Element> struct three_blocks {
-    using wide = config<Element, 256, 8, 3>;
-    using narrow = config<Element, 128, 16, 3>;
-};
+/* A configuration with three blocks on a multiprocessor where with_config has two. What a block
+ * does before its first load and after its last is then hidden by two other blocks. That is faster
+ * if the launch has many times as many blocks as the device holds at once: the last blocks, which
+ * run while multiprocessors fall idle, take longer. */
+template <typename Element> using three_blocks = config<Element, 256, 8, 3>;
 constexpr uint64_t MANY_BLOCKS = 4096;
 
 template <typename Element>
 static enum gemmd_error launch_alone(cudaStream_t stream, const arguments &p)
 {
     const uint32_t width = max(p.a.d, p.a.dv);
-    if ((uint64_t)units_of(p) * p.kv_splits >= MANY_BLOCKS) {
-        if (width > 128 && p.rows <= 8)
-            return run<typename three_blocks<Element>::wide>(stream, p);
-        if (width > 64 && width <= 128 && p.rows > 8 && p.rows <= 16)
-            return run<typename three_blocks<Element>::narrow>(stream, p);
-    }
+    if (width > 128 && p.rows <= 8 && (uint64_t)units_of(p) * p.kv_splits >= MANY_BLOCKS)
+        return run<three_blocks<Element>>(stream, p);
     return with_config<Element>(width, p.rows,
                                 [&](auto config) { return run<decltype(config)>(stream, p); });
 }
@@ -204,9 +197,7 @@ template <typename Element> static cudaError_t prepare_type()
                 error = with_config<Element>(
                     width, rows, [](auto config) { return prepare<decltype(config)>(); });
     if (error == cudaSuccess)
-        error = prepare_alone<typename three_blocks<Element>::wide>();
-    if (error == cudaSuccess)
-        error = prepare_alone<typename three_blocks<Element>::narrow>();
+        error = prepare_alone<three_blocks<Element>>();
     return error;
 }
 

@@ -59,8 +59,9 @@ struct arguments {
     /* Whether rows of K and of V start at multiples of 16 bytes, and rows of Q at multiples of 4.
      */
     bool k_pieces, v_pieces, q_pairs;
-    float *sums;    /* [entry, head of K and V, KV split, row, columns] */
-    float2 *states; /* [entry, head of K and V, KV split, row]: maximum, total */
+    bool whole_rows; /* k_pieces, v_pieces, and d and dv are equal */
+    float *sums;     /* [entry, head of K and V, KV split, row, columns] */
+    float2 *states;  /* [entry, head of K and V, KV split, row]: maximum, total */
 };
 
 /* A configuration of the first kernel. WIDTH: the largest d and dv. QUERIES: the rows of a tile.

@@ -73,8 +73,12 @@ static __device__ __forceinline__ void load_queries(const arguments &p, uint32_t
             const bool exists = row < end && column < p.a.d;
             const query at = query_of(p, row < end ? row : first, kv_head);
             const uint16_t *from = row_at<uint16_t>(p.a.q, p.a.q_steps, entry, at.head, at.i);
+            uint32_t pairs[4];
+#pragma unroll
+            for (uint32_t i = 0; i < 4; i++)
+                pairs[i] = exists ? pair_of(p, from, column + 2 * i) : 0;
             ptx_sm80::store_16(q.tile + place<C::WIDTH>(n / LINE, n % LINE),
-                               gather(from + column, exists ? p.a.d - column : 0));
+                               make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]));
         }
         __syncthreads();
     }
@@ -130,35 +134,48 @@ static __device__ __forceinline__ float raise_base(const arguments &p, float top
     return factor;
 }
 
-/* The step of the softmax for 16 keys and 8 rows: turns the scores `s` into weights, and multiplies
- * the sums `o` by the factor from the old base of their row to the new one. The base of a row stays
- * as it is until a score of this row exceeds it by EXCESS_MAX (sm90/attention/scores.cuh says why a
- * base can be kept). Other rows of the tile do not change the bits of a row. */
+/* The step of the softmax for 16 keys and all rows of the tile: turns the scores `s` into weights,
+ * and multiplies the sums by the factor from the old base of their row to the new one. The base of
+ * a row stays as it is until a score of this row exceeds it by EXCESS_MAX
+ * (sm90/attention/scores.cuh says why a base can be kept). Other rows of the tile do not change the
+ * bits of a row. */
 template <class C>
-static __device__ __forceinline__ void weigh(const arguments &p, float (&s)[4],
-                                             softmax_row (&row)[2], float (&o)[C::WIDTH / 4])
+static __device__ __forceinline__ void weigh(const arguments &p, float (&s)[C::QUERIES / 8][4],
+                                             partial<C> &result)
 {
-    bool raises[2];
+    constexpr int TILES = C::QUERIES / 8;
+    bool raises[TILES][2], any = false;
 #pragma unroll
-    for (int e = 0; e < 2; e++) {
-        const float top = fmaxf(s[e], s[2 + e]) * p.a.exponent_of_score;
-        raises[e] = top > row[e].most + EXCESS_MAX;
+    for (int t = 0; t < TILES; t++) {
+#pragma unroll
+        for (int e = 0; e < 2; e++) {
+            const float top = fmaxf(s[t][e], s[t][2 + e]) * p.a.exponent_of_score;
+            raises[t][e] = top > result.state[t][e].most + EXCESS_MAX;
+            any = any || raises[t][e];
+        }
     }
-    if (__any_sync(WHOLE_WARP, raises[0] || raises[1])) {
-        float factor[2];
+    if (__any_sync(WHOLE_WARP, any)) {
 #pragma unroll
-        for (int e = 0; e < 2; e++)
-            factor[e] = raise_base(p, fmaxf(s[e], s[2 + e]), raises[e], row[e]);
+        for (int t = 0; t < TILES; t++) {
+            float factor[2];
 #pragma unroll
-        for (int j = 0; j < C::WIDTH / 4; j++)
-            o[j] *= factor[j % 2];
+            for (int e = 0; e < 2; e++)
+                factor[e] =
+                    raise_base(p, fmaxf(s[t][e], s[t][2 + e]), raises[t][e], result.state[t][e]);
+#pragma unroll
+            for (int j = 0; j < C::WIDTH / 4; j++)
+                result.o[t][j] *= factor[j % 2];
+        }
     }
 #pragma unroll
-    for (int e = 0; e < 2; e++) {
-        const float base = base_of(row[e].most);
-        s[e] = exp2_fast(__fmaf_rn(s[e], p.a.exponent_of_score, -base));
-        s[2 + e] = exp2_fast(__fmaf_rn(s[2 + e], p.a.exponent_of_score, -base));
-        row[e].total += s[e] + s[2 + e];
+    for (int t = 0; t < TILES; t++) {
+#pragma unroll
+        for (int e = 0; e < 2; e++) {
+            const float base = base_of(result.state[t][e].most);
+            s[t][e] = exp2_fast(__fmaf_rn(s[t][e], p.a.exponent_of_score, -base));
+            s[t][2 + e] = exp2_fast(__fmaf_rn(s[t][2 + e], p.a.exponent_of_score, -base));
+            result.state[t][e].total += s[t][e] + s[t][2 + e];
+        }
     }
 }
 
@@ -207,7 +224,10 @@ static __device__ __forceinline__ void step(const arguments &p, uint32_t stage, 
                     s[t][2 + e] = -INFINITE;
             }
         }
-        weigh<C>(p, s[t], result.state[t], result.o[t]);
+    }
+    weigh<C>(p, s, result);
+#pragma unroll
+    for (int t = 0; t < TILES; t++) {
         weights[t][0] = transposed(pack<Element>(s[t][0], s[t][1]));
         weights[t][1] = transposed(pack<Element>(s[t][2], s[t][3]));
     }
@@ -221,6 +241,23 @@ static __device__ __forceinline__ void step(const arguments &p, uint32_t stage, 
         for (int t = 0; t < TILES; t++)
             multiply_add_at<Element>(result.o[t], 4 * c, a, weights[t][0], weights[t][1]);
     }
+}
+
+/* Starts to copy KEYS whole rows of WIDTH elements to a tile, as copy_rows does, with as few
+ * instructions as possible: a lane copies the same columns of every row that it copies. */
+template <int WIDTH>
+static __device__ __forceinline__ void copy_whole_rows(uint32_t tile, const uint16_t *rows,
+                                                       int64_t step)
+{
+    constexpr uint32_t LINE = WIDTH / PIECE_ELEMENTS, AT_ONCE = 32 / LINE;
+    const uint32_t row = threadIdx.x % 32 / LINE, piece = threadIdx.x % LINE;
+    const uint16_t *from = rows + row * step + piece * PIECE_ELEMENTS;
+    const uint32_t to = tile + place<WIDTH>(row, piece);
+    /* place<WIDTH>(row + i, piece) is `to`, with the low bits of i in the number of the piece, and
+     * i lines further. */
+#pragma unroll
+    for (uint32_t i = 0; i < KEYS; i += AT_ONCE)
+        ptx_sm80::copy_16_once((to ^ i % 8 * 16) + i * LINE * 16, from + i * step);
 }
 
 /* Combines the results of the block's warps, in the order of the warps, and writes them to the
@@ -315,11 +352,18 @@ static __device__ __forceinline__ void compute_kv_split(const arguments &p, uint
         const int32_t key = origin + (turn * C::WARPS + (int32_t)warp) * KEYS;
         if (key < end && key + KEYS > first) {
             const uint32_t stage = ring + (uint32_t)(turn % C::STAGES) * C::STAGE_BYTES;
-            copy_rows<C::WIDTH, KEYS, 32, true>(stage, k + key * p.a.k_steps.row, p.a.k_steps.row,
-                                                p.a.d, first - key, end - key, p.k_pieces, lane);
-            copy_rows<C::WIDTH, KEYS, 32, true>(stage + C::TILE_BYTES, v + key * p.a.v_steps.row,
-                                                p.a.v_steps.row, p.a.dv, first - key, end - key,
-                                                p.v_pieces, lane);
+            const uint16_t *from_k = k + key * p.a.k_steps.row;
+            const uint16_t *from_v = v + key * p.a.v_steps.row;
+            if (p.whole_rows && p.a.d == C::WIDTH && key >= first && key + KEYS <= end) {
+                copy_whole_rows<C::WIDTH>(stage, from_k, p.a.k_steps.row);
+                copy_whole_rows<C::WIDTH>(stage + C::TILE_BYTES, from_v, p.a.v_steps.row);
+            } else {
+                copy_rows<C::WIDTH, KEYS, 32, true>(stage, from_k, p.a.k_steps.row, p.a.d,
+                                                    first - key, end - key, p.k_pieces, lane);
+                copy_rows<C::WIDTH, KEYS, 32, true>(stage + C::TILE_BYTES, from_v, p.a.v_steps.row,
+                                                    p.a.dv, first - key, end - key, p.v_pieces,
+                                                    lane);
+            }
         }
         ptx_sm80::copies_commit();
     };

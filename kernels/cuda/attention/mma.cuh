@@ -48,8 +48,7 @@ __device__ __forceinline__ void copy_rows(uint32_t tile, const void *rows, int64
 {
     constexpr uint32_t LINE = WIDTH / PIECE_ELEMENTS;
     static_assert(ROWS * LINE % THREADS == 0, "a thread's pieces");
-#pragma unroll
-    for (uint32_t n = thread; n < ROWS * LINE; n += THREADS) {
+    const auto copy = [&](uint32_t n) {
         const uint32_t row = n / LINE, piece = n % LINE, column = piece * PIECE_ELEMENTS;
         const bool exists = (int32_t)row >= first && (int32_t)row < end && column < width;
         const uint32_t count = exists ? min(width - column, PIECE_ELEMENTS) : 0;
@@ -62,6 +61,18 @@ __device__ __forceinline__ void copy_rows(uint32_t tile, const void *rows, int64
             ptx_sm80::copy_16(to, from, 2 * count);
         else
             ptx_sm80::store_16(to, gather(from, count));
+    };
+    /* The code for rows that are not aligned is long. Unrolled further, it would push the rest of
+     * decode's loop over keys, which copies its rows ONCE, out of the instruction cache. */
+    constexpr int UNROLLED = ONCE ? 4 : ROWS * LINE / THREADS;
+    if (pieces) {
+#pragma unroll
+        for (uint32_t n = thread; n < ROWS * LINE; n += THREADS)
+            copy(n);
+    } else {
+#pragma unroll UNROLLED
+        for (uint32_t n = thread; n < ROWS * LINE; n += THREADS)
+            copy(n);
     }
 }
 
