@@ -100,6 +100,7 @@ def body(request, answer, kind):
         return answer.body
     if "problem" in kind:
         text = re.sub(PROGRESS.get(answer.status, rb"(?!)"), ANY.encode(), text)
+        text = re.sub(rb"there is no job '[0-9a-f]{32}'", b"there is no job " + ANY.encode(), text)
         return text if request.id is not None else without(text, {"request_id"})
     if path in DASHBOARD:
         return json.dumps(DASHBOARD[path](json.loads(text))).encode() if text else text
