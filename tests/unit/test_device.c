@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 
 #include "kernels/known_answer.h"
+#include "server/base/clock.h"
 #include "server/device/device.h"
 #include "simulated_device.h"
 
@@ -23,13 +24,18 @@ static struct device *open_cpu(uint64_t memory_bytes)
 START_TEST(the_cpu_opens_and_describes_itself)
 {
     uint32_t count = 0;
+    const uint64_t begun_ns = clock_now_ns();
     struct device *device = open_cpu(0);
+    const uint64_t took_ns = clock_now_ns() - begun_ns;
     ck_assert_int_eq(device_count(GEMM_BACKEND_CPU, &count, NULL), GEMMD_OK);
     ck_assert_uint_eq(count, 1);
     const struct device_info *info = device_info(device);
     ck_assert_int_eq(info->backend, GEMM_BACKEND_CPU);
     ck_assert_str_ne(info->name, "");
     ck_assert_str_ne(info->arch, "");
+    ck_assert_uint_le(info->open_ns, took_ns);
+    ck_assert_uint_le(info->test_ns, took_ns - info->open_ns);
+    ck_assert_uint_le(info->warm_ns, took_ns - info->open_ns - info->test_ns);
     ck_assert_uint_gt(info->memory_total_bytes, 0);
     ck_assert_uint_gt(arena_capacity_bytes(device_arena(device)), 0);
     ck_assert_uint_eq(arena_used_bytes(device_arena(device)), 0);
