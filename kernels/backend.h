@@ -22,6 +22,8 @@ struct gemm_moves {
     struct gemm_move list[GEMM_MOVES];
 };
 
+struct operation_small_check;
+
 struct gemm_backend_entry {
     const char *name; /* "cpu" */
     /* The kernels of each operation, best first, ended by NULL. NULL: the backend has no kernels
@@ -37,6 +39,10 @@ struct gemm_backend_entry {
      * mapped host memory. */
     enum gemmd_error (*check)(struct gemm_context *context, const struct gemm_problem *problem,
                               uint64_t seed, double *residuals, void *workspace);
+    /* freivalds_check_small of the backend. NULL: the backend has no shared launches of small
+     * problems. */
+    enum gemmd_error (*check_small)(struct gemm_context *context,
+                                    struct operation_small_check *checks, uint32_t count);
     const char *(*library)(void);
     /* gemm_leading of the backend. The result is at least `width`. NULL: always `width`. */
     uint64_t (*leading)(const struct gemm_device *device, enum gemmd_dtype dtype, uint64_t width,

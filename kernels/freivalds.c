@@ -29,39 +29,8 @@ enum gemmd_error freivalds_check(struct gemm_context *context, const void *probl
     return context->backend->check(context, problem, seed, NULL, workspace);
 }
 
-struct freivalds_rounding freivalds_rounding_of(const struct gemm_problem *p)
+enum gemmd_error freivalds_check_small(struct gemm_context *context,
+                                       struct operation_small_check *checks, uint32_t count)
 {
-    const double n = (double)p->n, k = (double)p->k;
-    struct freivalds_rounding r = {
-        .after = 4 * 0x1p-24, .least = (k + 4) * 0x1p-126, .largest = FLT_MAX};
-    switch (p->dtype) {
-    case GEMMD_F64:
-        r.relative = (k + 8) * 0x1p-53;
-        r.after = 4 * 0x1p-53;
-        /* Times r, whose elements are about 2^-64, this is what the check's own sums round where
-         * they are subnormal. */
-        r.least = (n + k + 4) * DBL_TRUE_MIN * 0x1p64;
-        r.largest = DBL_MAX;
-        break;
-    case GEMMD_I8:
-        r.relative = 4 * 0x1p-24; /* the sum is exact */
-        break;
-    default:
-        r.relative = (k + 8) * 0x1p-24;
-        if (p->precision == GEMM_PRECISION_TF32)
-            r.relative += 2.1 * 0x1p-10; /* both operands cut to 11 bits */
-        if (p->precision == GEMM_PRECISION_F8)
-            r.relative += 0x1p-8; /* sums of 128 products keep 13 bits */
-        break;
-    }
-    if (p->out == GEMMD_F16) {
-        r.last = 0x1p-11;
-        r.least += 0x1p-24;
-        r.largest = 65504;
-    } else if (p->out == GEMMD_BF16) {
-        r.last = 0x1p-8;
-    } else {
-        r.last = p->out == GEMMD_F64 ? 0x1p-53 : 0x1p-24;
-    }
-    return r;
+    return context->backend->check_small(context, checks, count);
 }

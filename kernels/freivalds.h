@@ -31,6 +31,8 @@
 
 #include "kernels/gemm.h"
 
+struct operation_small_check;
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -51,6 +53,13 @@ bool freivalds_bytes(const void *problem, uint64_t *out);
  * residuals are then undefined. Errors are those of a kernel. */
 enum gemmd_error freivalds_check(struct gemm_context *context, const void *problem, uint64_t seed,
                                  void *workspace);
+
+/* The checks of small products, in one launch of the context's stream, after the products (CUDA).
+ * Each product has sides of up to FREIVALDS_SMALL_SIDE, a batch of 1, and results of another type
+ * than i32. */
+enum { FREIVALDS_SMALL_SIDE = 256 };
+enum gemmd_error freivalds_check_small(struct gemm_context *context,
+                                       struct operation_small_check *checks, uint32_t count);
 
 #ifdef __cplusplus
 }

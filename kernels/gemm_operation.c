@@ -222,6 +222,14 @@ static bool gemm_can_check(const void *problem)
     return p->act == GEMM_ACT_NONE && p->scales == GEMM_SCALES_NONE;
 }
 
+/* A block checks one product of real numbers. */
+static bool gemm_can_check_small(const void *problem)
+{
+    const struct gemm_problem *p = problem;
+    return p->batch == 1 && p->out != GEMMD_I32 && p->m <= FREIVALDS_SMALL_SIDE &&
+           p->n <= FREIVALDS_SMALL_SIDE && p->k <= FREIVALDS_SMALL_SIDE;
+}
+
 static void gemm_describe(const void *problem, char *text, size_t size)
 {
     const struct gemm_problem *p = problem;
@@ -339,6 +347,8 @@ const struct operation operation_gemm = {
     .can_check = gemm_can_check,
     .check_bytes = freivalds_bytes,
     .check = freivalds_check,
+    .can_check_small = gemm_can_check_small,
+    .check_small = freivalds_check_small,
     .describe = gemm_describe,
     .example = gemm_example,
     .special_example = gemm_special_example,

@@ -181,6 +181,7 @@ struct operation_stack {
 };
 
 struct launch_cut;
+struct operation_small_check; /* operations.h */
 
 struct operation {
     const char *name; /* "attention": in /info, in metrics and in messages */
@@ -250,6 +251,12 @@ struct operation {
     bool (*check_bytes)(const void *problem, uint64_t *out);
     enum gemmd_error (*check)(struct gemm_context *context, const void *problem, uint64_t seed,
                               void *workspace);
+    /* The checks of several small problems in one launch, behind the launch that has computed them.
+     * `can_check_small`: whether this small problem can be one of them; NULL: none can. The list is
+     * in memory that the device reads and writes, and must stay until the launch has ended. */
+    bool (*can_check_small)(const void *problem);
+    enum gemmd_error (*check_small)(struct gemm_context *context,
+                                    struct operation_small_check *checks, uint32_t count);
 
     /* Writes the types and the shape of a problem for the message that a kernel does not take the
      * problem. NULL: the message lists the types that some kernel takes. */

@@ -28,6 +28,14 @@ union operation_problem {
     struct softmax_problem softmax;
 };
 
+/* The check of one small problem (operation->check_small), for which `seed` chooses the random
+ * vector. The launch sets `residual`, which passes up to 1. */
+struct operation_small_check {
+    union operation_problem problem;
+    uint64_t seed;
+    double residual;
+};
+
 /* A problem of an operation, with the kernel that computes it. */
 struct task {
     const struct operation *operation; /* NULL: there is nothing to compute */

@@ -181,6 +181,12 @@ static enum gemmd_error cuda_check(struct gemm_context *context, const struct ge
     return freivalds_launch(cuda_context_of(context)->stream, problem, seed, residuals, workspace);
 }
 
+static enum gemmd_error cuda_check_small(struct gemm_context *context,
+                                         struct operation_small_check *checks, uint32_t count)
+{
+    return freivalds_small_launch(cuda_context_of(context)->stream, checks, count);
+}
+
 /* The version of the library that was loaded, which need not be the one compiled against. Written
  * once, whoever asks first. */
 static char library_name[32];
@@ -249,6 +255,7 @@ const struct gemm_backend_entry gemm_backend_cuda = {
     .context_destroy = cuda_destroy,
     .move_rows = cuda_move_rows,
     .check = cuda_check,
+    .check_small = cuda_check_small,
     .library = cuda_library,
     .leading = cuda_leading,
 };

@@ -39,13 +39,21 @@ static void plan_together(const struct device *device, struct work *work)
     }
 }
 
+/* Whether the check of the work, if the work is to be verified, can follow a shared launch. */
+static bool can_be_checked_small(const struct work *work)
+{
+    const struct operation *operation = work->task.operation;
+    return work->verify == WORK_UNVERIFIED ||
+           (operation->can_check_small != NULL && operation->can_check_small(&work->task.problem));
+}
+
 /* A small work is not stacked, since it already shares launches with works of any shape. If it is
- * to be verified, it is stacked with others of the same resident operand or has a launch of its
- * own, because only these are checked. The works of a group need copies in and out, which only the
- * streams for exclusive launches make. */
+ * to be verified and has no check that follows a shared launch, the work is stacked with others of
+ * the same resident operand or has a launch of its own. The works of a group need copies in and
+ * out, which only the streams for exclusive launches make. */
 bool device_plan(const struct device *device, struct work *work)
 {
-    work->shared_launch = !work->own_launch && work->verify == WORK_UNVERIFIED &&
+    work->shared_launch = !work->own_launch && can_be_checked_small(work) &&
                           device_shares_launch(device, &work->task);
     work->stack_key = 0;
     work->stack_rows = 0;

@@ -76,8 +76,8 @@ struct work {
     uint64_t stack_key;
     uint32_t stack_rows; /* most rows in a stack of this work, as work_stack_rows counts rows */
 
-    /* Whether the device checks the result after it has computed (operation->check). A work that
-     * is verified is stacked or has a launch of its own. */
+    /* Whether the device checks the result after it has computed: in a launch of its own and in a
+     * stack with operation->check, in a shared launch with operation->check_small. */
     enum work_verify verify;
     uint64_t check_offset; /* of the check's workspace in the work's range (device_plan) */
     uint64_t verify_seed;  /* which vector the check multiplies with; secret (verify_draw.h) */

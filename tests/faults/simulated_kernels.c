@@ -11,6 +11,8 @@
 #include "kernels/cpu/cpu_context.h"
 #include "kernels/cuda/move/move.h"
 #include "kernels/cuda_error.h"
+#include "kernels/freivalds.h"
+#include "kernels/operations.h"
 
 enum { B_MAX = 200 * 200, WIDTH_MAX = 64, SCORES_MAX = 1 << 15 }; /* elements */
 
@@ -170,6 +172,23 @@ static enum gemmd_error simulated_check(struct gemm_context *context,
                : gemm_backend_cpu.check(cpu_of(context), problem, seed, residuals, workspace);
 }
 
+static enum gemmd_error simulated_check_small(struct gemm_context *context,
+                                              struct operation_small_check *checks, uint32_t count)
+{
+    enum gemmd_error code = launch_in(context);
+    for (uint32_t i = 0; i < count && code == GEMMD_OK; i++) {
+        const struct gemm_problem *problem = &checks[i].problem.gemm;
+        uint64_t bytes = 0;
+        double *workspace = freivalds_bytes(problem, &bytes) ? malloc(bytes) : NULL;
+        if (workspace == NULL)
+            return GEMMD_ERR_OUT_OF_MEMORY;
+        code = gemm_backend_cpu.check(cpu_of(context), problem, checks[i].seed, NULL, workspace);
+        checks[i].residual = workspace[0];
+        free(workspace);
+    }
+    return code;
+}
+
 static const char *simulated_library(void)
 {
     return "none";
@@ -182,6 +201,7 @@ const struct gemm_backend_entry gemm_backend_cuda = {
     .context_destroy = simulated_destroy,
     .move_rows = simulated_move_rows,
     .check = simulated_check,
+    .check_small = simulated_check_small,
     .library = simulated_library,
 };
 

@@ -236,6 +236,53 @@ END_TEST
 
 /* ---- results that are checked ---- */
 
+static enum gemmd_error group_nothing(struct gemm_context *context,
+                                      const struct operation_member members[], uint32_t count)
+{
+    (void)context, (void)members, (void)count;
+    return GEMMD_OK;
+}
+
+/* Small products are verified behind the launch of their list, each by its own result, next to a
+ * product that is not to be verified. */
+START_TEST(small_products_are_verified_behind_their_launch)
+{
+    enum { COUNT = 4, PLAIN = 1, WRONG = 2 };
+    float *c[COUNT];
+    open_device(NULL);
+    const struct operation_kernel *kernel = kernel_named("small");
+    struct operation_kernel nothing = *kernel;
+    nothing.run_group = group_nothing;
+    for (unsigned i = 0; i < COUNT; i++) {
+        struct work *work = &works[i];
+        struct gemm_problem *p = &work->task.problem.gemm;
+        *work = (struct work){.task = {&operation_gemm, i == WRONG ? &nothing : kernel, {{0}}},
+                              .next = i > 0 ? &works[i - 1] : NULL,
+                              .verify = i == PLAIN ? WORK_UNVERIFIED : WORK_VERIFY_ASKED,
+                              .verify_seed = i,
+                              .residual = -1};
+        known_answer_init(p, GEMMD_F32, GEMMD_F32, false, false, memory);
+        c[i] = calloc(p->m * p->n, sizeof *c[i]);
+        ck_assert_ptr_nonnull(c[i]);
+        p->c = c[i];
+        ck_assert(device_plan(device, work));
+        ck_assert(work->shared_launch);
+        ck_assert_uint_eq(work->device_bytes, 0);
+    }
+    run(&works[COUNT - 1]);
+    for (unsigned i = 0; i < COUNT; i++) {
+        const double residual = works[i].residual;
+        ck_assert_int_eq(works[i].status, GEMMD_OK);
+        ck_assert_msg(i == PLAIN   ? residual == -1
+                      : i == WRONG ? residual > 1
+                                   : residual >= 0 && residual <= 1,
+                      "work %u: the residual is %g", i, residual);
+        free(c[i]);
+    }
+    close_device();
+}
+END_TEST
+
 static const struct operation_kernel *right; /* which run_wrongly follows */
 
 static enum gemmd_error run_wrongly(struct gemm_context *context, const void *problem,
@@ -246,8 +293,8 @@ static enum gemmd_error run_wrongly(struct gemm_context *context, const void *pr
     return code;
 }
 
-/* A small product that is to be verified has a launch of its own, in which it is checked. */
-START_TEST(a_small_product_is_verified_in_its_own_launch)
+/* A small product of i32 that is to be verified has a launch of its own, in which it is checked. */
+START_TEST(a_small_product_of_i32_is_verified_in_its_own_launch)
 {
     struct work work = {.task.operation = &operation_gemm};
     struct gemm_problem *p = &work.task.problem.gemm;
@@ -256,7 +303,7 @@ START_TEST(a_small_product_is_verified_in_its_own_launch)
     right = kernel_named("small");
     struct operation_kernel wrong = *right;
     wrong.run = run_wrongly;
-    known_answer_init(p, GEMMD_F32, GEMMD_F32, false, false, memory);
+    known_answer_init(p, GEMMD_I8, GEMMD_I32, false, false, memory);
     work.task.kernel = right;
     ck_assert(device_plan(device, &work));
     ck_assert(work.shared_launch);
@@ -394,7 +441,8 @@ int main(void)
     tcase_add_test(tests, the_order_of_a_launch_list_does_not_matter);
     tcase_add_loop_test(tests, a_kernel_that_fails_fails_its_launch_list, 0, KERNELS);
     tcase_add_loop_test(tests, a_probe_is_launched_as_its_kernel_asks, 0, 2);
-    tcase_add_test(tests, a_small_product_is_verified_in_its_own_launch);
+    tcase_add_test(tests, small_products_are_verified_behind_their_launch);
+    tcase_add_test(tests, a_small_product_of_i32_is_verified_in_its_own_launch);
     tcase_add_test(tests, a_work_that_is_stopped_ends_behind_its_launches);
     tcase_add_loop_test(tests, matrices_in_tensor_memory_keep_their_gaps, 0, 2);
     suite_add_tcase(suite, tests);

@@ -4,8 +4,8 @@
  *
  * Types x transposes x scalars x bias x batches x odd sizes, with and without gaps between rows,
  * with NaN and infinity among the operands; each product as it was computed, and with faults
- * planted in C: a flipped bit, another element's value, a NaN. One line for each pair of types;
- * exit status 1 if anything is wrong.
+ * planted in C: a flipped bit, another element's value, a NaN. Small products are also checked
+ * together in one launch. One line for each pair of types; exit status 1 if anything is wrong.
  *   --time  prints instead how long the check takes next to the product, for squares of several
  *           sizes and types
  */
@@ -32,7 +32,7 @@ enum { FAULTS = 4, OPTIONS_STEP = 5 };
  * bound includes what such rounding explains. Relative to residuals above 1. */
 static const double TOLERANCE = 0.05;
 
-static unsigned passed, failed;
+static unsigned passed, failed, smalls;
 static struct gemm_context *host_context;
 
 static bool succeeded(cudaError_t error, const char *what)
@@ -68,6 +68,25 @@ static double device_residual(const struct gemm_problem *problem, uint64_t seed,
     return residual;
 }
 
+/* The residual by the check of small products, among others that are wrong in another way; negative
+ * if that failed. */
+static double small_residual(const struct gemm_problem *problem, uint64_t seed, cudaStream_t stream)
+{
+    enum { COUNT = 3, MINE = 1 };
+    static struct operation_small_check *checks; /* pinned, to the end of the program */
+    if (checks == NULL &&
+        !succeeded(cudaMallocHost((void **)&checks, COUNT * sizeof *checks), "cudaMallocHost"))
+        return -1;
+    for (int i = 0; i < COUNT; i++)
+        checks[i] =
+            (struct operation_small_check){.problem.gemm = *problem, .seed = seed, .residual = -1};
+    checks[0].problem.gemm.m = checks[2].problem.gemm.n = 1;
+    if (freivalds_small_launch(stream, checks, COUNT) != GEMMD_OK ||
+        !succeeded(cudaStreamSynchronize(stream), "the check of small products"))
+        return -1;
+    return checks[MINE].residual;
+}
+
 static bool agree(double host, double device)
 {
     if (isinf(host) || isinf(device))
@@ -93,6 +112,12 @@ static void compare(const struct product *product, const struct device_product *
             same = false;
             host = of_host[i], found = of_device[i];
         }
+    if (same && operation_gemm.is_small(&product->problem) &&
+        operation_gemm.can_check_small(&product->problem)) {
+        smalls++;
+        found = small_residual(&device->problem, seed, device->stream);
+        same = agree(host, found);
+    }
     free(of_host);
     free(of_device);
     if (same) {
@@ -291,7 +316,8 @@ int main(int argc, char **argv)
     } else {
         for (uint32_t i = 0; i < case_types_count(); i++)
             check_types(case_types[i], &streams[0]);
-        printf("%u passed, %u failed\n", passed, failed);
+        printf("%u passed, %u failed, %u also by the check of small products\n", passed, failed,
+               smalls);
     }
     gemm_context_destroy(host_context);
     streams_close(streams);

@@ -349,13 +349,15 @@ static enum gemmd_error group_nothing(struct gemm_context *context,
     return GEMMD_OK;
 }
 
-/* A small product shares launches with others, but not if it is to be verified: only stacks and
- * works with a launch of their own are checked. */
+/* A small product shares launches with others, also if it is to be verified, unless the check of
+ * small products does not take it: then it is stacked, or has a launch of its own. */
 START_TEST(a_small_product_that_is_verified_is_checked_by_its_launch)
 {
     struct simulated_device *gpu = simulated_device_open_scripted(1);
     struct operation_kernel grouping = gemm_cpu_tiled;
+    struct operation unchecked = operation_gemm;
     grouping.run_group = group_nothing;
+    unchecked.can_check_small = NULL;
     make_requests("tiled");
     struct work *work = &requests[0].work;
     work->task.problem.gemm.act = GEMM_ACT_NONE;
@@ -368,6 +370,11 @@ START_TEST(a_small_product_that_is_verified_is_checked_by_its_launch)
     ck_assert_uint_eq(work->stack_key, 0);
     ck_assert_uint_eq(work->device_bytes, 0);
     work->verify = WORK_VERIFY_SAMPLED;
+    ck_assert(device_plan(&gpu->base, work));
+    ck_assert(work->shared_launch);
+    ck_assert_uint_eq(work->stack_key, 0);
+    ck_assert_uint_eq(work->device_bytes, 0);
+    work->task.operation = &unchecked;
     ck_assert(device_plan(&gpu->base, work));
     ck_assert(!work->shared_launch);
     ck_assert_uint_eq(work->stack_key, 0);

@@ -4,6 +4,7 @@
 
 #include "kernels/cuda/freivalds/sums.cuh"
 #include "kernels/freivalds.h"
+#include "kernels/operations.h"
 
 namespace freivalds
 {
@@ -240,6 +241,16 @@ static __device__ double judge_row(const check &c, uint64_t index, uint64_t row,
     return compare(c, at, got, start);
 }
 
+/* Whether a row needs more than the sums of its result, of which `absolute` is the sum of
+ * magnitudes: judge_row. */
+static __device__ bool needs_judging(const check &c, uint64_t at, double absolute)
+{
+    const struct gemm_problem &p = c.p;
+    return p.beta != 0 || (p.dtype == GEMMD_I8 && p.k >= FREIVALDS_WRAPS_K) ||
+           c.v.header->bias.strange > 0 || !isfinite(c.v.bound[at] * fabs(p.alpha)) ||
+           !isfinite(absolute);
+}
+
 /* A block for several rows: sums of all, and of rows that need more than these one after
  * another. */
 template <typename In, typename Out>
@@ -256,14 +267,12 @@ __global__ void __launch_bounds__(LINE_THREADS, LINE_BLOCKS)
     earlier_kernels_wait();
     for (uint64_t index = blockIdx.z; index < p.batch; index += gridDim.z) {
         const double *vectors[1] = {c.v.r};
-        const bool wraps = p.dtype == GEMMD_I8 && p.k >= FREIVALDS_WRAPS_K;
         double got[3], own = 0, worst = 0;
         line_sums<Out, step_b>((const Out *)p.c + index * p.stride_c + first * p.ldc, p.ldc,
                                p.m - first, p.n, aligned, vectors, sums, got);
         if (threadIdx.x < step_b::LINES<Out> && row < p.m) {
             const uint64_t at = index * p.m + row;
-            const bool more = p.beta != 0 || wraps || c.v.header->bias.strange > 0 ||
-                              !isfinite(c.v.bound[at] * fabs(p.alpha)) || !isfinite(got[2]);
+            const bool more = needs_judging(c, at, got[2]);
             needs_more[threadIdx.x] = more;
             if (!more)
                 own = compare(c, at, {got[0], got[1], got[2], 0}, {});
@@ -358,7 +367,214 @@ static enum gemmd_error run_any(cudaStream_t stream, const struct gemm_problem &
     }
 }
 
+/* ---- small products ---- */
+
+enum { SMALL_LINES = 8 /* lines of which a thread has an element in flight */ };
+
+/* What a block keeps in shared memory for the product that it checks. */
+struct small_room {
+    check c;
+    struct freivalds_header header;
+    double r[FREIVALDS_SMALL_SIDE], br[FREIVALDS_SMALL_SIDE], square[FREIVALDS_SMALL_SIDE];
+    double expected[FREIVALDS_SMALL_SIDE], bound[FREIVALDS_SMALL_SIDE];
+    bool needs_more[FREIVALDS_SMALL_SIDE];
+    double sums[LINE_THREADS / 32];
+    uint32_t counts[LINE_THREADS / 32];
+};
+
+/* Makes the sums over the elements of each line, a warp for SMALL_LINES lines, and has
+ * take(line, sums) called by one thread for each line. */
+template <typename T, typename Step, typename Take>
+static __device__ void small_along(const T *start, uint64_t ld, uint32_t lines, uint32_t length,
+                                   const double *const (&vectors)[Step::VECTORS], Take take)
+{
+    const uint32_t lane = threadIdx.x % 32;
+    for (uint32_t first = threadIdx.x / 32 * SMALL_LINES; first < lines;
+         first += LINE_THREADS / 32 * SMALL_LINES) {
+        double sums[SMALL_LINES][Step::SUMS] = {};
+        for (uint32_t i = lane; i < length; i += 32) {
+            T read[SMALL_LINES];
+            double v[Step::VECTORS];
+#pragma unroll
+            for (int l = 0; l < SMALL_LINES; l++)
+                read[l] = start[(uint64_t)min(first + l, lines - 1) * ld + i];
+#pragma unroll
+            for (int k = 0; k < Step::VECTORS; k++)
+                v[k] = vectors[k][i];
+#pragma unroll
+            for (int l = 0; l < SMALL_LINES; l++)
+                Step::add(read[l], v, sums[l]);
+        }
+#pragma unroll
+        for (int l = 0; l < SMALL_LINES; l++) {
+#pragma unroll
+            for (int s = 0; s < Step::SUMS; s++)
+                for (int offset = 16; offset > 0; offset /= 2)
+                    sums[l][s] += __shfl_down_sync(0xffffffffu, sums[l][s], offset);
+            if (lane == 0 && first + l < lines)
+                take(first + l, sums[l]);
+        }
+    }
+}
+
+/* Makes the sums over the lines, a thread for each column. */
+template <typename T, typename Step, typename Take>
+static __device__ void small_across(const T *start, uint64_t ld, uint32_t lines, uint32_t length,
+                                    const double *const (&vectors)[Step::VECTORS], Take take)
+{
+    for (uint32_t column = threadIdx.x; column < length; column += LINE_THREADS) {
+        double sums[Step::SUMS] = {};
+        for (uint32_t first = 0; first < lines; first += SMALL_LINES) {
+            T read[SMALL_LINES];
+#pragma unroll
+            for (int l = 0; l < SMALL_LINES; l++)
+                read[l] = start[(uint64_t)min(first + l, lines - 1) * ld + column];
+#pragma unroll
+            for (int l = 0; l < SMALL_LINES; l++) {
+                double v[Step::VECTORS];
+#pragma unroll
+                for (int k = 0; k < Step::VECTORS; k++)
+                    v[k] = vectors[k][min(first + l, lines - 1)];
+                if (first + l < lines)
+                    Step::add(read[l], v, sums);
+            }
+        }
+        take(column, sums);
+    }
+}
+
+/* Draws r, and sums what is the same for every row. For all threads of a block together. */
+template <typename Out> static __device__ void small_fill(small_room &room, uint64_t seed)
+{
+    const struct gemm_problem &p = room.c.p;
+    const Out *bias = (const Out *)p.bias;
+    struct freivalds_dot dot = {};
+    double norm = 0;
+    for (uint32_t j = threadIdx.x; j < p.n; j += LINE_THREADS) {
+        const double r = freivalds_r(p.dtype, seed, j);
+        room.r[j] = r;
+        norm += r * r;
+        if (bias != NULL)
+            add_product(&dot, to_f64(bias[j]), to_f64(bias[j]), r, true);
+    }
+    norm = block_sum(norm, room.sums);
+    dot = block_dot(dot, room.sums, room.counts);
+    if (threadIdx.x == 0)
+        room.header = {0, norm, dot, {}};
+    __syncthreads();
+}
+
+/* Checks the product in room.c, and leaves the largest residual in the header. For all threads of a
+ * block together. */
+template <typename In, typename Out>
+static __device__ void small_check(small_room &room, uint64_t seed)
+{
+    const check &c = room.c;
+    const struct gemm_problem &p = c.p;
+    const uint32_t m = (uint32_t)p.m, n = (uint32_t)p.n, k = (uint32_t)p.k;
+    const weighing finish = {FREIVALDS_CONFIDENCE * c.rounding.relative, (double)(n + k + 4),
+                             p.dtype == GEMMD_F64};
+    const double *const of_b[1] = {room.r}, *const of_a[2] = {room.br, room.square};
+    const auto take_b = [&](uint32_t i, double sums[3]) {
+        finish(sums);
+        room.br[i] = sums[0];
+        room.square[i] = sums[1];
+    };
+    const auto take_a = [&](uint32_t i, const double sums[2]) {
+        room.expected[i] = sums[0];
+        room.bound[i] = sums[1];
+    };
+    const auto judge = [&](double residual) {
+        if (residual > 0)
+            atomicMax((unsigned long long *)&room.header.residual,
+                      (unsigned long long)__double_as_longlong(residual));
+    };
+    small_fill<Out>(room, seed);
+    if (p.transb)
+        small_across<In, step_b>((const In *)p.b, p.ldb, n, k, of_b, take_b);
+    else
+        small_along<In, step_b>((const In *)p.b, p.ldb, k, n, of_b, take_b);
+    __syncthreads();
+    if (p.transa)
+        small_across<In, step_a>((const In *)p.a, p.lda, k, m, of_a, take_a);
+    else
+        small_along<In, step_a>((const In *)p.a, p.lda, m, k, of_a, take_a);
+    __syncthreads();
+    small_along<Out, step_b>((const Out *)p.c, p.ldc, m, n, of_b,
+                             [&](uint32_t i, const double got[3]) {
+                                 room.needs_more[i] = needs_judging(c, i, got[2]);
+                                 if (!room.needs_more[i])
+                                     judge(compare(c, i, {got[0], got[1], got[2], 0}, {}));
+                             });
+    __syncthreads();
+    for (uint32_t i = 0; i < m; i++)
+        if (room.needs_more[i]) {
+            const double residual = judge_row<In, Out>(c, 0, i, room.sums, room.counts);
+            if (threadIdx.x == 0)
+                judge(residual);
+        }
+    __syncthreads();
+}
+
+template <typename In> static __device__ void small_check_to_out(small_room &room, uint64_t seed)
+{
+    switch (room.c.p.out) {
+    case GEMMD_F32:
+        return small_check<In, float>(room, seed);
+    case GEMMD_F16:
+        return small_check<In, __half>(room, seed);
+    default:
+        return small_check<In, __nv_bfloat16>(room, seed);
+    }
+}
+
+/* A block for each product. */
+__global__ void __launch_bounds__(LINE_THREADS) small_kernel(struct operation_small_check *checks)
+{
+    __shared__ __align__(16) unsigned char memory[sizeof(small_room)];
+    small_room &room = *(small_room *)memory;
+    struct operation_small_check &mine = checks[blockIdx.x];
+    const uint64_t seed = mine.seed;
+    if (threadIdx.x == 0) {
+        const struct gemm_problem &p = mine.problem.gemm;
+        room.c = {
+            p,
+            freivalds_rounding_of(&p),
+            {&room.header, NULL, room.r, room.br, room.square, NULL, room.expected, room.bound}};
+    }
+    __syncthreads();
+    switch (room.c.p.dtype) {
+    case GEMMD_F64:
+        small_check<double, double>(room, seed);
+        break;
+    case GEMMD_F32:
+        small_check_to_out<float>(room, seed);
+        break;
+    case GEMMD_F16:
+        small_check_to_out<__half>(room, seed);
+        break;
+    case GEMMD_BF16:
+        small_check_to_out<__nv_bfloat16>(room, seed);
+        break;
+    case GEMMD_F8_E4M3:
+        small_check_to_out<__nv_fp8_e4m3>(room, seed);
+        break;
+    default:
+        small_check<int8_t, float>(room, seed);
+        break;
+    }
+    if (threadIdx.x == 0)
+        mine.residual = __longlong_as_double((long long)room.header.residual);
+}
+
 } // namespace freivalds
+
+enum gemmd_error freivalds_small_launch(cudaStream_t stream, struct operation_small_check *checks,
+                                        uint32_t count)
+{
+    return launch(freivalds::small_kernel, dim3(count), dim3(freivalds::LINE_THREADS), stream,
+                  checks);
+}
 
 enum gemmd_error freivalds_launch(cudaStream_t stream, const struct gemm_problem *problem,
                                   uint64_t seed, double *residuals, void *workspace)

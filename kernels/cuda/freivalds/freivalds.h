@@ -11,6 +11,8 @@
 
 #include "kernels/gemm.h"
 
+struct operation_small_check;
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -23,6 +25,10 @@ enum gemmd_error freivalds_launch(cudaStream_t stream, const struct gemm_problem
 /* The same for a product of i8 with results of i32 only, exact modulo 2^32. */
 enum gemmd_error freivalds_i32_launch(cudaStream_t stream, const struct gemm_problem *problem,
                                       uint64_t seed, double *residuals, void *workspace);
+
+/* freivalds_check_small on a stream. The list is in pinned host memory. */
+enum gemmd_error freivalds_small_launch(cudaStream_t stream, struct operation_small_check *checks,
+                                        uint32_t count);
 
 #ifdef __cplusplus
 }

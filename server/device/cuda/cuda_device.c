@@ -113,6 +113,31 @@ static enum gemmd_error warm_stack(struct cuda_device *cuda, struct fault *fault
                      "rows cannot be stacked: %s", cudaGetErrorString(cudaGetLastError()));
 }
 
+/* Checks a small product, whose numbers do not matter, to load the code of the check. */
+static enum gemmd_error warm_small_check(struct cuda_device *cuda, struct fault *fault)
+{
+    const struct cuda_slot *slot = &cuda->slots[cuda->base.slots - 1];
+    struct gemm_problem *problem = &slot->checks->problem.gemm;
+    *slot->checks = (struct operation_small_check){.seed = 0};
+    *problem = (struct gemm_problem){.dtype = GEMMD_F32,
+                                     .out = GEMMD_F32,
+                                     .m = 1,
+                                     .n = 1,
+                                     .k = 1,
+                                     .batch = 1,
+                                     .alpha = 1,
+                                     .a = slot->residuals,
+                                     .b = slot->residuals,
+                                     .c = slot->residuals};
+    gemm_problem_contiguous(problem);
+    const enum gemmd_error code = operation_gemm.check_small(slot->context, slot->checks, 1);
+    if (code == GEMMD_OK && cudaStreamSynchronize(slot->stream) == cudaSuccess)
+        return GEMMD_OK;
+    return fault_set(fault, code != GEMMD_OK ? code : GEMMD_ERR_DEVICE_LOST, NULL,
+                     "small products cannot be verified: %s",
+                     cudaGetErrorString(cudaGetLastError()));
+}
+
 static enum gemmd_error warm_tasks(struct cuda_device *cuda, struct fault *fault)
 {
     const struct gemm_device device = device_gemm(&cuda->base);
@@ -133,6 +158,8 @@ static enum gemmd_error cuda_warm(struct device *device, struct fault *fault)
     enum gemmd_error code = warm_tasks(cuda, fault);
     if (code == GEMMD_OK)
         code = warm_stack(cuda, fault);
+    if (code == GEMMD_OK)
+        code = warm_small_check(cuda, fault);
     cudaError_t error = cudaStreamSynchronize(cuda->slots[0].stream);
     if (code == GEMMD_OK && error != cudaSuccess)
         code = cuda_open_failed(fault, "running every kernel once", error);
@@ -248,11 +275,11 @@ static enum gemmd_error open_slots(struct cuda_device *cuda, struct fault *fault
     const uint32_t probe = cuda->base.slots, first_shared = probe - cuda->base.shared_slots;
     enum gemmd_error code = GEMMD_OK;
     for (uint32_t i = 0; i < first_shared && code == GEMMD_OK; i++)
-        code = cuda_slot_open(&cuda->slots[i], lowest, true, fault);
+        code = cuda_slot_open(&cuda->slots[i], lowest, true, false, fault);
     for (uint32_t i = first_shared; i < probe && code == GEMMD_OK; i++)
-        code = cuda_slot_open(&cuda->slots[i], middle, false, fault);
+        code = cuda_slot_open(&cuda->slots[i], middle, false, true, fault);
     if (code == GEMMD_OK)
-        code = cuda_slot_open(&cuda->slots[probe], highest, true, fault);
+        code = cuda_slot_open(&cuda->slots[probe], highest, true, false, fault);
     if (code != GEMMD_OK)
         return code;
     error = cuda_early_open(&cuda->early, lowest);

@@ -1,5 +1,7 @@
 #include "server/device/cuda/run.h"
 
+#include <math.h>
+
 #include "kernels/cuda_error.h"
 #include "server/base/clock.h"
 #include "server/device/cuda/own_launch.h"
@@ -103,6 +105,30 @@ static enum gemmd_error run_small(struct cuda_device *cuda, const struct cuda_sl
     return code;
 }
 
+/* Enqueues the checks of those works of a launch list of small works that are to be verified. Every
+ * operation that can be verified in a shared launch has the function of the first. */
+static enum gemmd_error check_small(const struct cuda_slot *slot, const struct work *works)
+{
+    const struct operation *operation = NULL;
+    uint32_t count = 0;
+    for (const struct work *work = works; work != NULL; work = work->next) {
+        if (work->verify == WORK_UNVERIFIED)
+            continue;
+        operation = work->task.operation;
+        slot->checks[count++] = (struct operation_small_check){
+            .problem = work->task.problem, .seed = work->verify_seed, .residual = INFINITY};
+    }
+    return count > 0 ? operation->check_small(slot->context, slot->checks, count) : GEMMD_OK;
+}
+
+static void judge_small(const struct cuda_slot *slot, struct work *works)
+{
+    uint32_t count = 0;
+    for (struct work *work = works; work != NULL; work = work->next)
+        if (work->verify != WORK_UNVERIFIED)
+            work->residual = slot->checks[count++].residual;
+}
+
 /* Enqueues a shared launch. The host's clock measures its time: another event,
  * with times taken by the device, would cost small requests microseconds. */
 static void enqueue_shared(struct cuda_device *cuda, struct cuda_slot *slot, struct work *works)
@@ -110,9 +136,11 @@ static void enqueue_shared(struct cuda_device *cuda, struct cuda_slot *slot, str
     cudaError_t error = cudaSuccess;
     slot->launched_ns = clock_now_ns();
     const char *kernel = work_kernel_name(works);
-    const enum gemmd_error code =
+    enum gemmd_error code =
         works->stack_key != 0 ? device_stack_run(slot->context, works, slot->residuals, slot->stack)
                               : run_small(cuda, slot, works, &kernel);
+    if (code == GEMMD_OK && works->stack_key == 0)
+        code = check_small(slot, works);
     if (code != GEMMD_OK) {
         cuda_fail(cuda, works, kernel, code, cudaGetLastError());
         return;
@@ -237,6 +265,8 @@ bool cuda_poll(struct device *device, uint32_t number, struct work *works)
     set_times(slot, works);
     if (work_is_stacked(works))
         device_stack_judge(works, slot->residuals);
+    else if (works->shared_launch)
+        judge_small(slot, works);
     else if (works->verify != WORK_UNVERIFIED)
         works->residual = slot->residuals[0];
     return true;

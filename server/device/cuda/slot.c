@@ -3,7 +3,7 @@
 #include "server/device/cuda/host.h"
 #include "server/device/device_stack.h"
 
-enum gemmd_error cuda_slot_open(struct cuda_slot *slot, int priority, bool timed,
+enum gemmd_error cuda_slot_open(struct cuda_slot *slot, int priority, bool timed, bool shared,
                                 struct fault *fault)
 {
     cudaEvent_t *events[] = {&slot->begun, &slot->copied_in, &slot->computed, &slot->ended};
@@ -18,6 +18,9 @@ enum gemmd_error cuda_slot_open(struct cuda_slot *slot, int priority, bool timed
         return cuda_open_failed(fault, "creating a stream", error);
     error =
         cudaMallocHost((void **)&slot->residuals, OPERATION_STACK_ROWS * sizeof *slot->residuals);
+    if (error == cudaSuccess && shared)
+        error =
+            cudaMallocHost((void **)&slot->checks, DEVICE_LAUNCH_WORKS_MAX * sizeof *slot->checks);
     if (error != cudaSuccess)
         return cuda_open_failed(fault, "allocating pinned memory", error);
     return gemm_context_create(GEMM_BACKEND_CUDA, slot->stream, 0, &slot->context, fault);
@@ -35,4 +38,5 @@ void cuda_slot_close(struct cuda_slot *slot)
     if (slot->stream != NULL)
         (void)cudaStreamDestroy(slot->stream);
     (void)cudaFreeHost(slot->residuals); /* NULL is allowed */
+    (void)cudaFreeHost(slot->checks);
 }

@@ -35,15 +35,18 @@ struct cuda_slot {
     /* Of the check: of the work that has the slot to itself, or of the rows of a stack
      * [OPERATION_STACK_ROWS]; pinned; owned. */
     double *residuals;
+    /* The checks of the works of a shared launch [DEVICE_LAUNCH_WORKS_MAX]; pinned; owned. NULL:
+     * the slot has no shared launches. */
+    struct operation_small_check *checks;
     struct gemm_context *context;
     void *stack; /* the workspace of stacks, borrowed; NULL: the slot runs no stacks */
     bool failed; /* the works failed in submit, and nothing of them is left in the stream */
 };
 
 /* Opens a zeroed slot. `priority` is CUDA's: a smaller number is a higher priority. `timed`: the
- * events record the time at which they are reached. After a failure too, cuda_slot_close closes
- * what was opened. */
-enum gemmd_error cuda_slot_open(struct cuda_slot *slot, int priority, bool timed,
+ * events record the time at which they are reached. `shared`: the slot is for shared launches.
+ * After a failure too, cuda_slot_close closes what was opened. */
+enum gemmd_error cuda_slot_open(struct cuda_slot *slot, int priority, bool timed, bool shared,
                                 struct fault *fault);
 /* Does nothing for a zeroed slot. */
 void cuda_slot_close(struct cuda_slot *slot);
