@@ -36,6 +36,27 @@ __device__ __forceinline__ uint4 gather(const uint16_t *from, uint32_t count)
     return make_uint4(word[0], word[1], word[2], word[3]);
 }
 
+/* Starts to copy piece `n` of the tile that copy_rows copies. */
+template <int WIDTH, bool ONCE>
+__device__ __forceinline__ void copy_piece(uint32_t tile, const void *rows, int64_t step,
+                                           uint32_t width, int32_t first, int32_t end, bool pieces,
+                                           uint32_t n)
+{
+    constexpr uint32_t LINE = WIDTH / PIECE_ELEMENTS;
+    const uint32_t row = n / LINE, piece = n % LINE, column = piece * PIECE_ELEMENTS;
+    const bool exists = (int32_t)row >= first && (int32_t)row < end && column < width;
+    const uint32_t count = exists ? min(width - column, PIECE_ELEMENTS) : 0;
+    const uint16_t *from =
+        static_cast<const uint16_t *>(rows) + (exists ? (int64_t)row * step + column : 0);
+    const uint32_t to = tile + place<WIDTH>(row, piece);
+    if (pieces && ONCE)
+        ptx_sm80::copy_16_once(to, from, 2 * count);
+    else if (pieces)
+        ptx_sm80::copy_16(to, from, 2 * count);
+    else
+        ptx_sm80::store_16(to, gather(from, count));
+}
+
 /* Starts to copy ROWS rows of `width` elements, which lie `step` elements apart, to a tile. Called
  * by THREADS threads, of which this is number `thread`. Only the rows from `first` to end - 1
  * exist; the others become zeros. `pieces`: rows start at multiples of 16 bytes. ONCE: the rows are
@@ -48,32 +69,17 @@ __device__ __forceinline__ void copy_rows(uint32_t tile, const void *rows, int64
 {
     constexpr uint32_t LINE = WIDTH / PIECE_ELEMENTS;
     static_assert(ROWS * LINE % THREADS == 0, "a thread's pieces");
-    const auto copy = [&](uint32_t n) {
-        const uint32_t row = n / LINE, piece = n % LINE, column = piece * PIECE_ELEMENTS;
-        const bool exists = (int32_t)row >= first && (int32_t)row < end && column < width;
-        const uint32_t count = exists ? min(width - column, PIECE_ELEMENTS) : 0;
-        const uint16_t *from =
-            static_cast<const uint16_t *>(rows) + (exists ? (int64_t)row * step + column : 0);
-        const uint32_t to = tile + place<WIDTH>(row, piece);
-        if (pieces && ONCE)
-            ptx_sm80::copy_16_once(to, from, 2 * count);
-        else if (pieces)
-            ptx_sm80::copy_16(to, from, 2 * count);
-        else
-            ptx_sm80::store_16(to, gather(from, count));
-    };
     /* The code for rows that are not aligned is long. Unrolled further, it would push the rest of
      * decode's loop over keys, which copies its rows ONCE, out of the instruction cache. */
-    constexpr int UNROLLED = ONCE ? 4 : ROWS * LINE / THREADS;
-    if (pieces) {
-#pragma unroll
+    if (ONCE && !pieces) {
+#pragma unroll 4
         for (uint32_t n = thread; n < ROWS * LINE; n += THREADS)
-            copy(n);
-    } else {
-#pragma unroll UNROLLED
-        for (uint32_t n = thread; n < ROWS * LINE; n += THREADS)
-            copy(n);
+            copy_piece<WIDTH, ONCE>(tile, rows, step, width, first, end, false, n);
+        return;
     }
+#pragma unroll
+    for (uint32_t n = thread; n < ROWS * LINE; n += THREADS)
+        copy_piece<WIDTH, ONCE>(tile, rows, step, width, first, end, ONCE || pieces, n);
 }
 
 /* sums[at ... at + 3] += a * b. */
