@@ -6,8 +6,8 @@
  *
  * The rows of a tile of Q are those of all heads that share a head of K and V, one head after
  * another, so that K and V are packed once for all of them and a single query fills a tile. Tiles
- * of keys start at multiples of KEYS. The result of a row is one chain over its own tiles: it does
- * not depend on the threads, on other rows, or on tiles that the row does not see.
+ * of keys start at multiples of KEYS. The result of a row is one chain over the keys that the row
+ * sees: it does not depend on the threads, on other rows, or on keys that the row does not see.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -252,16 +252,25 @@ static void add_values(const struct tile *tile, uint64_t keys)
                        tile->rows - i);
 }
 
+/* The same for a tile with values that are not finite: each row alone, and only the keys that the
+ * row sees. The chains of multiply-adds are those of add_values, so that a row has the same bits
+ * whichever of both functions adds the values. */
 static void add_seen_values(const struct tile *tile, uint64_t first, uint64_t keys)
 {
-    const uint64_t width = tile->micro->columns;
+    const struct microkernel *micro = tile->micro;
+    const uint64_t width = micro->columns;
     struct scratch *s = tile->scratch;
+    float *block = s->k; /* the keys have been used; its first row has the sums of the row */
     for (uint64_t i = 0; i < tile->rows; i++) {
         const struct attention_span span = seen(s->spans[i], first, keys);
-        for (uint64_t j = span.first; j < span.end; j++)
-            for (uint64_t c = 0; c < tile->problem->dv; c++)
-                s->sums[i * WIDTH + c] += s->scores[i * KEYS + j] *
-                                          s->v[c / width * width * keys + j * width + c % width];
+        const uint64_t count = span.end - span.first;
+        pack_line(s->scores + i * KEYS + span.first, 0, count, micro->rows, s->weights);
+        for (uint64_t c = 0; c < tile->problem->dv; c += width) {
+            float *sums = s->sums + i * WIDTH + c;
+            memcpy(block, sums, width * sizeof *sums);
+            micro->run(count, s->weights, s->v + c * keys + span.first * width, block, width, 1);
+            memcpy(sums, block, width * sizeof *sums);
+        }
     }
 }
 
@@ -274,9 +283,11 @@ static void cpu_attention_tiled_store(const struct tile *tile)
         const uint64_t head = head_of(tile, i), query = query_of(tile, i);
         const bool sees = s->spans[i].first < s->spans[i].end;
         float *sums = s->sums + i * WIDTH, lse = -INFINITY;
-        /* All weights are 0 only if all scores are minus infinity. 0 / 0 then gives NaN. */
+        /* All weights are 0 only if all scores are minus infinity. 0 / 0 then gives NaN. A sum of
+         * -0 becomes +0, as it does if a key that the row does not see was added with the weight 0.
+         */
         for (uint64_t c = 0; c < p->dv && sees; c++)
-            sums[c] /= row->total;
+            sums[c] = (sums[c] + 0.0f) / row->total;
         if (sees)
             lse = row->total == 0 ? NAN : row->most + logf(row->total);
         convert_narrow(p->dtype, sums, (char *)at(p, p->o, &p->o_strides, tile->entry, head, query),

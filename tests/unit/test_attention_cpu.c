@@ -1,10 +1,13 @@
 /* The CPU's attention kernels against f64: masks, shared heads, lengths, layouts with gaps, odd
  * sizes, and that nothing but the request decides the bits. */
 #include <check.h>
+#include <float.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "kernels/operations.h"
+#include "proto/dtype.h"
 #include "tests/product/attention_sample.h"
 #include "tests/product/cases.h"
 
@@ -19,26 +22,33 @@ static struct attention_sample make(const struct attention_problem *like,
     return sample;
 }
 
-/* Runs a kernel: O and lse are then in the sample. */
-static void run_kernel(const struct operation_kernel *kernel, struct attention_sample *sample,
-                       uint32_t threads)
+/* Runs a kernel, which must not write beyond its workspace. */
+static void run_problem(const struct operation_kernel *kernel,
+                        const struct attention_problem *problem, uint32_t threads)
 {
     struct gemm_context *context;
     struct fault fault;
     uint64_t bytes;
     ck_assert_uint_eq(gemm_context_create(GEMM_BACKEND_CPU, NULL, threads, &context, &fault),
                       GEMMD_OK);
-    ck_assert(kernel->workspace_bytes(&sample->problem, &bytes));
+    ck_assert(kernel->workspace_bytes(problem, &bytes));
     unsigned char *workspace = malloc(bytes + GUARD);
     ck_assert_ptr_nonnull(workspace);
     memset(workspace, POISON, bytes + GUARD);
-    attention_sample_poison(sample);
-    ck_assert_uint_eq(operation_run(kernel, context, &sample->problem, workspace), GEMMD_OK);
+    ck_assert_uint_eq(operation_run(kernel, context, problem, workspace), GEMMD_OK);
     for (uint64_t i = 0; i < GUARD; i++)
         ck_assert_msg(workspace[bytes + i] == POISON, "%s wrote beyond its workspace",
                       kernel->name);
     free(workspace);
     gemm_context_destroy(context);
+}
+
+/* Runs a kernel: O and lse are then in the sample. */
+static void run_kernel(const struct operation_kernel *kernel, struct attention_sample *sample,
+                       uint32_t threads)
+{
+    attention_sample_poison(sample);
+    run_problem(kernel, &sample->problem, threads);
 }
 
 /* Every kernel on one problem. */
@@ -210,6 +220,100 @@ START_TEST(threads_change_no_bit)
 }
 END_TEST
 
+/* The problem of the `count` queries from `first` on, whose keys end with the last of these
+ * queries. All else is where it is in the whole problem, but lse, which gets `lse`. */
+static struct attention_problem step_of(const struct attention_problem *whole, uint64_t first,
+                                        uint64_t count, float *lse)
+{
+    const uint64_t size = dtype_size(whole->dtype);
+    struct attention_problem step = *whole;
+    step.sq = count;
+    step.skv = first + count;
+    step.q = (const char *)whole->q + first * whole->q_strides.row * size;
+    step.o = (char *)whole->o + first * whole->o_strides.row * size;
+    step.lse = lse;
+    return step;
+}
+
+/* What a decoder relies on: the queries of one position, or of several, have the bits that they
+ * have when all positions are computed at once, whatever lies at later positions. Values that are
+ * not finite change no bit of queries that do not see them. */
+START_TEST(positions_in_steps_change_no_bit)
+{
+    enum { POSITIONS = 300 };
+    static const uint64_t steps[] = {1, 7, 64, 150};
+    struct attention_problem like = problem_of(_i * 8);
+    float lse[4 * POSITIONS];
+    like.batch = 1; /* the lse of a step is then one block */
+    like.sq = like.skv = POSITIONS;
+    like.causal = true;
+    struct attention_sample s = make(&like, _i % 3 ? ATTENTION_BSHD : ATTENTION_BHSD, 0,
+                                     _i < 8 ? PRODUCT_UNIFORM : PRODUCT_SPECIAL, 5);
+    const struct product_buffer *o = &s.buffers[ATTENTION_O];
+    const uint64_t step = steps[_i % 4];
+    for (const struct operation_kernel *const *k =
+             operation_kernels(&operation_attention, GEMM_BACKEND_CPU);
+         *k != NULL; k++) {
+        const struct attention_problem whole = s.problem;
+        run_kernel(*k, &s, 1);
+        unsigned char *whole_o = copy_of(&s, ATTENTION_O);
+        float whole_lse[4 * POSITIONS];
+        memcpy(whole_lse, whole.lse, sizeof whole_lse);
+        attention_sample_poison(&s);
+        for (uint64_t at = 0; at < POSITIONS; at += step) {
+            const uint64_t count = POSITIONS - at < step ? POSITIONS - at : step;
+            const struct attention_problem part = step_of(&whole, at, count, lse);
+            run_problem(*k, &part, 1);
+            for (uint64_t h = 0; h < part.heads; h++)
+                ck_assert_msg(memcmp(lse + h * count, whole_lse + h * POSITIONS + at,
+                                     count * sizeof *lse) == 0,
+                              "%s, head %d: other bits of lse in steps of %d at position %d",
+                              (*k)->name, (int)h, (int)step, (int)at);
+        }
+        ck_assert_msg(memcmp(whole_o, o->data, o->bytes) == 0,
+                      "%s: other bits in steps of %d positions", (*k)->name, (int)step);
+        free(whole_o);
+    }
+    attention_sample_destroy(&s);
+}
+END_TEST
+
+/* The sum of the second position is -0, which became +0 if the weight 0 of the third position were
+ * added. */
+START_TEST(a_later_position_changes_no_sign_of_zero)
+{
+    const struct attention_problem like = {.dtype = GEMMD_F32,
+                                           .batch = 1,
+                                           .heads = 1,
+                                           .kv_heads = 1,
+                                           .sq = 3,
+                                           .skv = 3,
+                                           .d = 1,
+                                           .dv = 1,
+                                           .causal = true,
+                                           .scale = 1};
+    static const float q[] = {1, 1, 1}, k[] = {-0.9f, 0, 0}, v[] = {-FLT_TRUE_MIN, -0.0f, 0};
+    struct attention_sample s = make(&like, ATTENTION_BHSD, 0, PRODUCT_UNIFORM, 1);
+    struct attention_problem whole = s.problem;
+    float *const o = whole.o;
+    whole.q = q;
+    whole.k = k;
+    whole.v = v;
+    for (const struct operation_kernel *const *kernel =
+             operation_kernels(&operation_attention, GEMM_BACKEND_CPU);
+         *kernel != NULL; kernel++) {
+        float lse[1];
+        run_problem(*kernel, &whole, 1);
+        const bool negative = signbit(o[1]);
+        const struct attention_problem step = step_of(&whole, 1, 1, lse);
+        run_problem(*kernel, &step, 1);
+        ck_assert_msg((bool)signbit(o[1]) == negative, "%s: a zero of another sign",
+                      (*kernel)->name);
+    }
+    attention_sample_destroy(&s);
+}
+END_TEST
+
 /* Attentions of all masks, types and lengths in one launch, which the CPU's kernel takes whatever
  * they are. */
 START_TEST(a_group_changes_no_bit)
@@ -338,6 +442,8 @@ int main(void)
     tcase_add_loop_test(tests, lengths_of_each_entry, 0, 4);
     tcase_add_loop_test(tests, what_is_not_finite, 0, CASES_OF(12));
     tcase_add_loop_test(tests, threads_change_no_bit, 0, CASES_OF(18));
+    tcase_add_loop_test(tests, positions_in_steps_change_no_bit, 0, CASES_OF(16));
+    tcase_add_test(tests, a_later_position_changes_no_sign_of_zero);
     tcase_add_loop_test(tests, a_group_changes_no_bit, 0, 2);
     tcase_add_test(tests, memory_grows_with_the_sum_of_the_lengths);
     tcase_add_loop_test(tests, operations_are_those_of_the_pairs_seen, 0, LENGTHS * MASKS);
