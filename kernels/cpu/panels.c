@@ -100,20 +100,21 @@ enum { ELEMENTS = 8, STEPS_MAX = 4 };
 /* The lines of memory of each step of some elements of k. */
 struct across {
     const uint8_t *lines[ELEMENTS * STEPS_MAX];
-    _Alignas(64) uint8_t memory[ELEMENTS * STEPS_MAX][ELEMENT_MAX / 2 * PANELS_EXTENT_MAX];
+    _Alignas(64) uint8_t memory[ELEMENTS * ELEMENT_MAX * PANELS_EXTENT_MAX];
 };
 
 /* Reads the steps of `count` elements. Steps of which there are not `left` are zero. */
 static void read_across(const struct panels_operand *operand, uint64_t k, uint64_t left,
                         uint64_t first, uint64_t extent, uint64_t count, struct across *across)
 {
+    const uint64_t size = operand->size / operand->steps;
     for (uint64_t s = 0; s < count * operand->steps; s++) {
+        uint8_t *memory = across->memory + s * PANELS_EXTENT_MAX * size;
         if (s < left) {
-            across->lines[s] =
-                operand->read(operand->argument, k + s, first, extent, across->memory[s]);
+            across->lines[s] = operand->read(operand->argument, k + s, first, extent, memory);
         } else {
-            memset(across->memory[s], 0, extent * (operand->size / operand->steps));
-            across->lines[s] = across->memory[s];
+            memset(memory, 0, extent * size);
+            across->lines[s] = memory;
         }
     }
 }
@@ -164,7 +165,7 @@ INLINE void pack_across_body(const struct panels_operand *operand, uint64_t firs
     const uint64_t panel = elements * width * size, full = extent / width, rest = extent % width;
     struct across across;
     for (uint64_t s = 0; s < ELEMENTS * STEPS_MAX; s++)
-        across.lines[s] = across.memory[s];
+        across.lines[s] = across.memory;
     for (uint64_t p = 0, count; p < elements; p += count) {
         uint8_t *to = panels + p * width * size;
         count = elements - p < ELEMENTS ? elements - p : ELEMENTS;
