@@ -1,7 +1,7 @@
 /*
  * attention.h - the problems of the operation `attention` (operation.h).
  *
- *   S = cap(scale * Q * K^T),  O = softmax(S over the unmasked keys) * V
+ *   S = cap(scale * Q * K^T) + M,  O = softmax(S over the unmasked keys) * V
  *
  * for each of batch x heads, where Q has heads of sq rows (queries) by d, and K and V have heads of
  * skv rows (keys) by d and dv. Several heads of Q may share a head of K and V: head h of Q uses
@@ -9,8 +9,11 @@
  * rounded once to the operands' type. cap(s) = softcap * tanh(s / softcap), or s if softcap is 0.
  *
  * Masks: query i of a batch entry with sq queries and skv keys has position p = i + skv - sq among
- * the keys (bottom-right alignment). The query sees key j if j <= p or the attention is not causal,
- * and j >= p - window or there is no window. Masked keys and values have no influence on the
+ * the keys (bottom-right alignment), or p = i + offset if the problem has an offset. The query sees
+ * key j if j <= p or the attention is not causal, and j >= p - window or there is no window, and
+ * the operand `mask` does not hide the key. A mask of i8 hides the keys for which its element is 0,
+ * and M is 0. A mask of the operands' type is M, which is added to the scores, and hides the keys
+ * for which its element is minus infinity. Masked keys and values have no influence on the
  * result, even if they are NaN. A query that sees no key, or that lies beyond the length of its
  * entry, has zeros in O and minus infinity in lse. A query that sees keys has NaN in O if any score
  * is NaN or plus infinity, or if all scores are minus infinity, as IEEE arithmetic gives for the
@@ -43,14 +46,20 @@ struct attention_problem {
     enum gemmd_dtype dtype; /* of Q, K, V and O */
     uint64_t batch, heads, kv_heads, sq, skv, d, dv;
     uint64_t whole_kv_heads; /* of the problem that this one is a part of; 0: not a part */
-    bool causal, windowed;
+    bool causal, windowed, has_offset;
     uint64_t window;                 /* read only if windowed */
+    uint64_t offset;                 /* read only if has_offset */
     float scale, softcap;            /* softcap 0: no cap */
     const int32_t *lens_q, *lens_kv; /* [batch], or both NULL: every entry has sq and skv */
     const void *q, *k, *v;
+    const void *mask;            /* [batch, heads, sq, skv] with mask_strides, or NULL */
+    enum gemmd_dtype mask_dtype; /* `dtype`, or GEMMD_I8 */
     void *o;
     float *lse; /* [batch, heads, sq], contiguous, or NULL */
     struct attention_strides q_strides, k_strides, v_strides, o_strides;
+    /* A distance of 0: the same rows for all entries of the batch, for all heads, or for all
+     * queries. */
+    struct attention_strides mask_strides;
 };
 
 /* The strides of a tensor of `heads` heads with `length` rows each; rows of a head, or of all heads
@@ -83,6 +92,7 @@ enum attention_part_number {
     ATTENTION_PART_Q,
     ATTENTION_PART_K,
     ATTENTION_PART_V,
+    ATTENTION_PART_MASK,
     ATTENTION_PART_O,
     ATTENTION_PART_LSE
 };

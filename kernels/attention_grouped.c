@@ -13,8 +13,8 @@ uint32_t attention_group_units(const void *problem)
 struct operation_traits attention_group_traits(const void *problem)
 {
     const struct attention_problem *p = problem;
-    const uint64_t masks =
-        (uint64_t)p->causal | (uint64_t)p->windowed << 1 | (uint64_t)(p->softcap > 0) << 2;
+    const uint64_t masks = (uint64_t)p->causal | (uint64_t)p->windowed << 1 |
+                           (uint64_t)(p->softcap > 0) << 2 | (uint64_t)(p->mask != NULL) << 3;
     /* Head sizes are at most ATTENTION_WIDTH_MAX. */
     return (struct operation_traits){
         {(uint64_t)p->dtype << 40 | p->d << 24 | p->dv << 8 | masks, 0}};

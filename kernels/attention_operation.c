@@ -9,7 +9,7 @@
 #include "proto/size.h"
 
 /* A tensor spans from the first element of its first entry to the last element of its last. */
-static bool tensor_bytes(const struct attention_problem *problem,
+static bool tensor_bytes(const struct attention_problem *problem, enum gemmd_dtype dtype,
                          const struct attention_strides *strides, uint64_t heads, uint64_t length,
                          uint64_t width, uint64_t *out)
 {
@@ -19,7 +19,13 @@ static bool tensor_bytes(const struct attention_problem *problem,
            size_mul(heads - 1, strides->head, &within) &&
            size_mul(length - 1, strides->row, &rows) && size_add(entries, within, &elements) &&
            size_add(elements, rows, &elements) && size_add(elements, width, &elements) &&
-           size_mul(elements, dtype_size(problem->dtype), out);
+           size_mul(elements, dtype_size(dtype), out);
+}
+
+/* Whether all units of a divided problem read the same rows of the mask. */
+static bool mask_is_whole(const struct attention_problem *p)
+{
+    return (p->batch > 1 ? p->mask_strides.batch : p->mask_strides.head) == 0;
 }
 
 static bool attention_parts(const void *problem, struct operation_part parts[OPERATION_PARTS_MAX])
@@ -34,12 +40,17 @@ static bool attention_parts(const void *problem, struct operation_part parts[OPE
         parts[ATTENTION_PART_LENS_Q].bytes = parts[ATTENTION_PART_LENS_KV].bytes = lens;
     if (p->lse != NULL)
         parts[ATTENTION_PART_LSE].bytes = lse;
-    return tensor_bytes(p, &p->q_strides, p->heads, p->sq, p->d, &parts[ATTENTION_PART_Q].bytes) &&
-           tensor_bytes(p, &p->k_strides, p->kv_heads, p->skv, p->d,
+    parts[ATTENTION_PART_MASK].is_whole = mask_is_whole(p);
+    return tensor_bytes(p, p->dtype, &p->q_strides, p->heads, p->sq, p->d,
+                        &parts[ATTENTION_PART_Q].bytes) &&
+           tensor_bytes(p, p->dtype, &p->k_strides, p->kv_heads, p->skv, p->d,
                         &parts[ATTENTION_PART_K].bytes) &&
-           tensor_bytes(p, &p->v_strides, p->kv_heads, p->skv, p->dv,
+           tensor_bytes(p, p->dtype, &p->v_strides, p->kv_heads, p->skv, p->dv,
                         &parts[ATTENTION_PART_V].bytes) &&
-           tensor_bytes(p, &p->o_strides, p->heads, p->sq, p->dv, &parts[ATTENTION_PART_O].bytes);
+           (p->mask == NULL || tensor_bytes(p, p->mask_dtype, &p->mask_strides, p->heads, p->sq,
+                                            p->skv, &parts[ATTENTION_PART_MASK].bytes)) &&
+           tensor_bytes(p, p->dtype, &p->o_strides, p->heads, p->sq, p->dv,
+                        &parts[ATTENTION_PART_O].bytes);
 }
 
 static enum gemmd_dtype attention_dtype(const void *problem)
@@ -60,13 +71,22 @@ static double attention_count_flops(const void *problem)
     return attention_flops(problem);
 }
 
+static double mask_bytes(const struct attention_problem *p)
+{
+    uint64_t bytes = 0;
+    return p->mask != NULL &&
+                   tensor_bytes(p, p->mask_dtype, &p->mask_strides, p->heads, p->sq, p->skv, &bytes)
+               ? (double)bytes
+               : 0;
+}
+
 static double attention_moved_bytes(const void *problem)
 {
     const struct attention_problem *a = problem;
     const double queries = (double)a->batch * (double)a->heads * (double)a->sq;
     const double keys = (double)a->batch * (double)a->kv_heads * (double)a->skv;
     const double widths = (double)(a->d + a->dv);
-    return (queries + keys) * widths * dtype_size(a->dtype) +
+    return (queries + keys) * widths * dtype_size(a->dtype) + mask_bytes(a) +
            (a->lse != NULL ? queries * (double)sizeof *a->lse : 0);
 }
 
@@ -190,6 +210,7 @@ const struct operation operation_attention = {
                [ATTENTION_PART_Q] = offsetof(struct attention_problem, q),
                [ATTENTION_PART_K] = offsetof(struct attention_problem, k),
                [ATTENTION_PART_V] = offsetof(struct attention_problem, v),
+               [ATTENTION_PART_MASK] = offsetof(struct attention_problem, mask),
                [ATTENTION_PART_O] = offsetof(struct attention_problem, o),
                [ATTENTION_PART_LSE] = offsetof(struct attention_problem, lse)},
     .parts = attention_parts,

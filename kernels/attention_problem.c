@@ -23,7 +23,9 @@ static uint64_t attention_clamp(int64_t value, uint64_t limit)
 struct attention_span attention_span(const struct attention_problem *problem, uint64_t sq,
                                      uint64_t skv, uint64_t i)
 {
-    const int64_t position = (int64_t)i + (int64_t)skv - (int64_t)sq;
+    const int64_t shift =
+        problem->has_offset ? (int64_t)problem->offset : (int64_t)skv - (int64_t)sq;
+    const int64_t position = (int64_t)i + shift;
     struct attention_span span = {0, skv};
     if (problem->causal)
         span.end = attention_clamp(position + 1, skv);
@@ -45,9 +47,10 @@ static double pairs_left_of(double sq, double skv, double shift)
 double attention_flops(const struct attention_problem *problem)
 {
     const double sq = (double)problem->sq, skv = (double)problem->skv;
-    double pairs = problem->causal ? pairs_left_of(sq, skv, skv - sq + 1) : sq * skv;
+    const double shift = problem->has_offset ? (double)problem->offset : skv - sq;
+    double pairs = problem->causal ? pairs_left_of(sq, skv, shift + 1) : sq * skv;
     if (problem->windowed)
-        pairs -= pairs_left_of(sq, skv, skv - sq - (double)problem->window);
+        pairs -= pairs_left_of(sq, skv, shift - (double)problem->window);
     return 2 * pairs * (double)(problem->d + problem->dv) * (double)problem->batch *
            (double)problem->heads;
 }
@@ -58,6 +61,13 @@ bool attention_problem_offered(const void *of)
     uint64_t rows;
     return (p->dtype == GEMMD_F32 || p->dtype == GEMMD_F16 || p->dtype == GEMMD_BF16) &&
            p->d >= 1 && p->d <= ATTENTION_WIDTH_MAX && p->dv >= 1 && p->dv <= ATTENTION_WIDTH_MAX &&
+           (p->mask == NULL || p->mask_dtype == p->dtype || p->mask_dtype == GEMMD_I8) &&
            p->kv_heads >= 1 && p->heads % p->kv_heads == 0 && size_mul(p->batch, p->heads, &rows) &&
            size_mul(rows, p->sq, &rows);
+}
+
+bool attention_problem_is_plain(const void *of)
+{
+    const struct attention_problem *p = of;
+    return p->mask == NULL && !p->has_offset && attention_problem_offered(p);
 }

@@ -66,6 +66,8 @@ bool gemm_problem_unscaled(const void *problem);
 /* As gemm_problem_offered, for attentions. f8_e4m3 is false: a kernel for f8_e4m3 checks the
  * problem itself. */
 bool attention_problem_offered(const void *problem);
+/* Whether attention_problem_offered, and the problem has neither a mask nor an offset. */
+bool attention_problem_is_plain(const void *problem);
 /* As gemm_problem_offered, for convolutions. */
 bool conv_problem_offered(const void *problem);
 

@@ -46,6 +46,8 @@ struct attention_problem attention_subproblem(const struct attention_problem *pr
     q.q = moved(p->q, entry * p->q_strides.batch + head * p->q_strides.head, p->dtype);
     q.k = moved(p->k, entry * p->k_strides.batch + kv_head * p->k_strides.head, p->dtype);
     q.v = moved(p->v, entry * p->v_strides.batch + kv_head * p->v_strides.head, p->dtype);
+    q.mask =
+        moved(p->mask, entry * p->mask_strides.batch + head * p->mask_strides.head, p->mask_dtype);
     if (p->o != NULL)
         q.o = (char *)p->o +
               (entry * p->o_strides.batch + head * p->o_strides.head) * dtype_size(p->dtype);

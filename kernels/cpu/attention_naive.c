@@ -9,6 +9,7 @@
 #include <math.h>
 
 #include "kernels/attention.h"
+#include "kernels/cpu/attention_mask.h"
 #include "kernels/cpu/convert.h"
 #include "kernels/cpu/cpu_context.h"
 #include "proto/dtype.h"
@@ -27,6 +28,17 @@ static const char *row_of(const void *tensor, const struct attention_strides *st
 {
     return (const char *)tensor +
            (entry * strides->batch + head * strides->head + row * strides->row) * dtype_size(dtype);
+}
+
+/* Whether the mask lets a query see key `j`. Adds what the mask adds to the score. */
+static bool add_mask(const struct attention_problem *p, const char *mask, uint64_t j, float *score)
+{
+    float value = 0;
+    if (mask == NULL)
+        return true;
+    attention_mask_values(p, mask, j, 1, &value);
+    *score += value;
+    return value != -INFINITY;
 }
 
 static float score(const struct attention_problem *p, const float *q, const float *k)
@@ -66,7 +78,9 @@ static void cpu_attention_naive_compute_row(void *argument, uint64_t part, uint3
     const uint64_t kv_head = head / (p->heads / p->kv_heads);
     const uint64_t sq = p->lens_q != NULL ? (uint64_t)p->lens_q[entry] : p->sq;
     const uint64_t skv = p->lens_q != NULL ? (uint64_t)p->lens_kv[entry] : p->skv;
+    const char *mask = attention_mask_row(p, entry, head, i);
     struct attention_span span = {0, 0};
+    bool sees = false;
     if (i < sq)
         span = attention_span(p, sq, skv, i);
 
@@ -77,10 +91,16 @@ static void cpu_attention_naive_compute_row(void *argument, uint64_t part, uint3
         convert_widen(p->dtype, row_of(p->k, &p->k_strides, p->dtype, entry, kv_head, j), line,
                       p->d);
         scores[j] = score(p, q, line);
+        if (add_mask(p, mask, j, &scores[j]))
+            sees = true;
+        else
+            scores[j] = -INFINITY;
     }
-    if (span.first < span.end)
+    if (sees)
         lse = cpu_attention_naive_softmax(scores + span.first, span.end - span.first);
-    for (uint64_t j = span.first; j < span.end; j++) {
+    for (uint64_t j = span.first; j < span.end && sees; j++) {
+        if (!add_mask(p, mask, j, &(float){0}))
+            continue;
         convert_widen(p->dtype, row_of(p->v, &p->v_strides, p->dtype, entry, kv_head, j), line,
                       p->dv);
         for (uint64_t c = 0; c < p->dv; c++)

@@ -15,6 +15,7 @@
 
 #include "kernels/attention.h"
 #include "kernels/attention_grouped.h"
+#include "kernels/cpu/attention_mask.h"
 #include "kernels/cpu/convert.h"
 #include "kernels/cpu/cpu_context.h"
 #include "kernels/cpu/cpu_softmax.h"
@@ -40,8 +41,10 @@ struct scratch {
     _Alignas(64) float weights[ROWS * KEYS]; /* panels of [KEYS][microkernel rows] */
     _Alignas(64) float sums[ROWS * WIDTH];   /* [ROWS][WIDTH] */
     _Alignas(64) float line[WIDTH];
+    _Alignas(64) float mask[KEYS];
     struct softmax_row softmax[ROWS];
     struct attention_span spans[ROWS];
+    bool sees[ROWS]; /* whether the row has seen a key */
 };
 
 uint64_t attention_tiled_scratch_bytes(void)
@@ -126,6 +129,7 @@ static struct attention_span load_queries(const struct tile *tile)
         const uint64_t query = query_of(tile, i);
         s->spans[i] = (struct attention_span){0, 0};
         s->softmax[i] = (struct softmax_row){.scale = 1, .most = -INFINITY};
+        s->sees[i] = false;
         if (i < tile->rows && query < tile->sq)
             s->spans[i] = attention_span(p, tile->sq, tile->skv, query);
         if (s->spans[i].first == s->spans[i].end) {
@@ -210,6 +214,36 @@ static void cap_scores(const struct attention_problem *p, float *scores, struct 
         scores[j] = p->softcap * tanhf(scores[j] / p->softcap);
 }
 
+/* What the mask adds to the scores of row `i` for a tile of keys that starts at `first`, of which
+ * the row sees those of `span` but for hidden ones. Zeros if there is no mask. */
+static const float *mask_of(const struct tile *tile, uint64_t i, uint64_t first,
+                            struct attention_span span)
+{
+    const struct attention_problem *p = tile->problem;
+    float *mask = tile->scratch->mask;
+    const void *row = attention_mask_row(p, tile->entry, head_of(tile, i), query_of(tile, i));
+    if (row == NULL)
+        memset(mask, 0, KEYS * sizeof *mask);
+    else
+        attention_mask_values(p, row, first + span.first, span.end - span.first, mask + span.first);
+    return mask;
+}
+
+/* Adds the mask to the scores of row `i`. Returns whether the mask hides none of the keys. */
+static bool mask_scores(const struct tile *tile, uint64_t i, uint64_t first,
+                        struct attention_span span, float *scores)
+{
+    const float *mask = mask_of(tile, i, first, span);
+    bool all = true;
+    for (uint64_t j = span.first; j < span.end; j++) {
+        const bool hidden = mask[j] == -INFINITY;
+        scores[j] = hidden ? -INFINITY : scores[j] + mask[j];
+        tile->scratch->sees[i] |= !hidden;
+        all &= !hidden;
+    }
+    return all;
+}
+
 /* Scores become weights, and the sums so far are brought to the new maximum. Returns whether all
  * rows see all keys. */
 static bool cpu_attention_tiled_weigh(const struct tile *tile, uint64_t first, uint64_t keys)
@@ -227,6 +261,10 @@ static bool cpu_attention_tiled_weigh(const struct tile *tile, uint64_t first, u
             continue;
         }
         cap_scores(p, scores, span);
+        if (p->mask != NULL)
+            all &= mask_scores(tile, i, first, span, scores);
+        else
+            s->sees[i] = true;
         for (uint64_t j = 0; j < span.first; j++)
             scores[j] = -INFINITY;
         for (uint64_t j = span.end; j < count; j++)
@@ -253,8 +291,8 @@ static void add_values(const struct tile *tile, uint64_t keys)
 }
 
 /* The same for a tile with values that are not finite: each row alone, and only the keys that the
- * row sees. The chains of multiply-adds are those of add_values, so that a row has the same bits
- * whichever of both functions adds the values. */
+ * row sees, from one hidden key to the next. The chains of multiply-adds are those of add_values,
+ * so that a row has the same bits whichever of both functions adds the values. */
 static void add_seen_values(const struct tile *tile, uint64_t first, uint64_t keys)
 {
     const struct microkernel *micro = tile->micro;
@@ -263,13 +301,17 @@ static void add_seen_values(const struct tile *tile, uint64_t first, uint64_t ke
     float *block = s->k; /* the keys have been used; its first row has the sums of the row */
     for (uint64_t i = 0; i < tile->rows; i++) {
         const struct attention_span span = seen(s->spans[i], first, keys);
-        const uint64_t count = span.end - span.first;
-        pack_line(s->scores + i * KEYS + span.first, 0, count, micro->rows, s->weights);
-        for (uint64_t c = 0; c < tile->problem->dv; c += width) {
-            float *sums = s->sums + i * WIDTH + c;
-            memcpy(block, sums, width * sizeof *sums);
-            micro->run(count, s->weights, s->v + c * keys + span.first * width, block, width, 1);
-            memcpy(sums, block, width * sizeof *sums);
+        const float *mask = mask_of(tile, i, first, span);
+        for (uint64_t from = span.first, end; from < span.end; from = end + 1) {
+            for (end = from; end < span.end && mask[end] != -INFINITY; end++)
+                ;
+            pack_line(s->scores + i * KEYS + from, 0, end - from, micro->rows, s->weights);
+            for (uint64_t c = 0; c < tile->problem->dv && from < end; c += width) {
+                float *sums = s->sums + i * WIDTH + c;
+                memcpy(block, sums, width * sizeof *sums);
+                micro->run(end - from, s->weights, s->v + c * keys + from * width, block, width, 1);
+                memcpy(sums, block, width * sizeof *sums);
+            }
         }
     }
 }
@@ -281,13 +323,13 @@ static void cpu_attention_tiled_store(const struct tile *tile)
     for (uint64_t i = 0; i < tile->rows; i++) {
         const struct softmax_row *row = &s->softmax[i];
         const uint64_t head = head_of(tile, i), query = query_of(tile, i);
-        const bool sees = s->spans[i].first < s->spans[i].end;
+        const bool sees = s->sees[i];
         float *sums = s->sums + i * WIDTH, lse = -INFINITY;
         /* All weights are 0 only if all scores are minus infinity. 0 / 0 then gives NaN. A sum of
          * -0 becomes +0, as it does if a key that the row does not see was added with the weight 0.
          */
-        for (uint64_t c = 0; c < p->dv && sees; c++)
-            sums[c] = (sums[c] + 0.0f) / row->total;
+        for (uint64_t c = 0; c < p->dv; c++)
+            sums[c] = sees ? (sums[c] + 0.0f) / row->total : 0;
         if (sees)
             lse = row->total == 0 ? NAN : row->most + logf(row->total);
         convert_narrow(p->dtype, sums, (char *)at(p, p->o, &p->o_strides, tile->entry, head, query),

@@ -25,12 +25,30 @@ static uint64_t length_kv(const struct attention_problem *p, uint64_t entry)
     return p->lens_q != NULL ? (uint64_t)p->lens_kv[entry] : p->skv;
 }
 
+/* What the mask adds to a score. */
+static float added(const struct attention_problem *p, uint64_t entry, uint64_t head, uint64_t i,
+                   uint64_t j)
+{
+    const struct attention_strides *s = &p->mask_strides;
+    float value;
+    if (p->mask == NULL)
+        return 0;
+    const char *at = (const char *)p->mask + (entry * s->batch + head * s->head + i * s->row + j) *
+                                                 dtype_size(p->mask_dtype);
+    if (p->mask_dtype == GEMMD_I8)
+        return *at != 0 ? 0 : -INFINITY;
+    convert_widen(p->mask_dtype, at, &value, 1);
+    return value;
+}
+
 /* Written out anew, as attention.h says it: kernels share attention_span. */
-static bool sees(const struct attention_problem *p, uint64_t entry, uint64_t i, uint64_t j)
+static bool sees(const struct attention_problem *p, uint64_t entry, uint64_t head, uint64_t i,
+                 uint64_t j)
 {
     const int64_t sq = (int64_t)length_q(p, entry), skv = (int64_t)length_kv(p, entry);
-    const int64_t position = (int64_t)i + skv - sq;
-    return (int64_t)i < sq && (int64_t)j < skv && (!p->causal || (int64_t)j <= position) &&
+    const int64_t position = (int64_t)i + (p->has_offset ? (int64_t)p->offset : skv - sq);
+    return added(p, entry, head, i, j) != -INFINITY && (int64_t)i < sq && (int64_t)j < skv &&
+           (!p->causal || (int64_t)j <= position) &&
            (!p->windowed || (int64_t)j >= position - (int64_t)p->window);
 }
 
@@ -63,13 +81,15 @@ static float rounded_f32(float a, float b, float c)
         for (uint64_t c = 0; c < p->dv; c++)                                                       \
             o[c] = 0;                                                                              \
         *lse = -INF;                                                                               \
-        while (first < end && !sees(p, entry, i, first))                                           \
+        while (first < end && !sees(p, entry, head, i, first))                                     \
             first++;                                                                               \
-        while (first < end && !sees(p, entry, i, end - 1))                                         \
+        while (first < end && !sees(p, entry, head, i, end - 1))                                   \
             end--;                                                                                 \
         if (first == end)                                                                          \
             return;                                                                                \
         for (uint64_t j = first; j < end; j++) {                                                   \
+            if (p->mask != NULL && !sees(p, entry, head, i, j))                                    \
+                continue;                                                                          \
             const float *k = line_of(operands[ATTENTION_K], &p->k_strides, entry, kv_head, j);     \
             REAL sum = 0;                                                                          \
             for (uint64_t c = 0; c < p->d; c++)                                                    \
@@ -77,12 +97,17 @@ static float rounded_f32(float a, float b, float c)
             sum *= (REAL)p->scale;                                                                 \
             if (p->softcap > 0)                                                                    \
                 sum = (REAL)p->softcap * TANH(sum / (REAL)p->softcap);                             \
+            if (p->mask != NULL)                                                                   \
+                sum += (REAL)added(p, entry, head, i, j);                                          \
             weights[j] = sum;                                                                      \
             most = sum > most ? sum : most;                                                        \
         }                                                                                          \
         for (uint64_t j = first; j < end; j++)                                                     \
-            total += weights[j] = EXP(weights[j] - most);                                          \
+            if (p->mask == NULL || sees(p, entry, head, i, j))                                     \
+                total += weights[j] = EXP(weights[j] - most);                                      \
         for (uint64_t j = first; j < end; j++) {                                                   \
+            if (p->mask != NULL && !sees(p, entry, head, i, j))                                    \
+                continue;                                                                          \
             const float *v = line_of(operands[ATTENTION_V], &p->v_strides, entry, kv_head, j);     \
             for (uint64_t c = 0; c < p->dv; c++)                                                   \
                 o[c] = ADD(weights[j] / total, (REAL)v[c], o[c]);                                  \
@@ -294,6 +319,30 @@ bool attention_sample_create(struct attention_sample *sample, const struct atten
     return true;
 }
 
+void *attention_sample_mask(struct attention_problem *like, enum gemmd_dtype dtype, unsigned sizes,
+                            uint64_t seed)
+{
+    const uint64_t entries = sizes & 1 ? like->batch : 1, heads = sizes & 2 ? like->heads : 1;
+    const uint64_t queries = sizes & 4 ? like->sq : 1, rows = entries * heads * queries;
+    char *mask = malloc(rows * like->skv * dtype_size(dtype));
+    for (uint64_t i = 0; mask != NULL && i < rows * like->skv; i++) {
+        const bool hidden = random_next(&seed) % 3 == 0 || i / like->skv % queries == 10;
+        const float value = hidden ? -INFINITY : (float)(random_next(&seed) % 64) / 16 - 2;
+        if (dtype == GEMMD_I8)
+            mask[i] = hidden ? 0 : (char)(1 + i % 100);
+        else
+            convert_narrow(dtype, &value, mask + i * dtype_size(dtype), 1);
+    }
+    like->mask = mask;
+    like->mask_dtype = dtype;
+    like->mask_strides = (struct attention_strides){
+        .batch = entries == 1 ? 0 : heads * queries * like->skv,
+        .head = heads == 1 ? 0 : queries * like->skv,
+        .row = queries == 1 ? 0 : like->skv,
+    };
+    return mask;
+}
+
 void attention_sample_destroy(struct attention_sample *sample)
 {
     for (int part = 0; part < ATTENTION_PARTS; part++)
@@ -442,15 +491,19 @@ bool attention_sample_check(const struct attention_sample *sample, double *worst
 
 void attention_describe(const struct attention_problem *p, char *text, uint64_t size)
 {
-    char window[32] = "";
+    char window[32] = "", offset[32] = "";
     if (p->windowed)
         snprintf(window, sizeof window, ", window %lu", (unsigned long)p->window);
-    snprintf(text, size,
-             "%s, %lu x %lu heads on %lu, %lu x %lu, d %lu, dv %lu%s%s%s, scale %g, softcap %g, "
-             "rows of Q %lu apart",
-             dtype_name(p->dtype), (unsigned long)p->batch, (unsigned long)p->heads,
-             (unsigned long)p->kv_heads, (unsigned long)p->sq, (unsigned long)p->skv,
-             (unsigned long)p->d, (unsigned long)p->dv, p->causal ? ", causal" : "", window,
-             p->lens_q != NULL ? ", lens" : "", (double)p->scale, (double)p->softcap,
-             (unsigned long)p->q_strides.row);
+    if (p->has_offset)
+        snprintf(offset, sizeof offset, ", offset %lu", (unsigned long)p->offset);
+    snprintf(
+        text, size,
+        "%s, %lu x %lu heads on %lu, %lu x %lu, d %lu, dv %lu%s%s%s%s%s%s, scale %g, softcap %g, "
+        "rows of Q %lu apart",
+        dtype_name(p->dtype), (unsigned long)p->batch, (unsigned long)p->heads,
+        (unsigned long)p->kv_heads, (unsigned long)p->sq, (unsigned long)p->skv,
+        (unsigned long)p->d, (unsigned long)p->dv, p->causal ? ", causal" : "", window, offset,
+        p->lens_q != NULL ? ", lens" : "", p->mask != NULL ? ", mask of " : "",
+        p->mask != NULL ? dtype_name(p->mask_dtype) : "", (double)p->scale, (double)p->softcap,
+        (unsigned long)p->q_strides.row);
 }

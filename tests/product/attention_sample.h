@@ -30,7 +30,8 @@ enum attention_part {
 };
 
 struct attention_sample {
-    struct attention_problem problem; /* pointing into the buffers; the lengths are the caller's */
+    struct attention_problem
+        problem; /* pointing into the buffers; the lengths and the mask are the caller's */
     struct product_buffer buffers[ATTENTION_PARTS];
     uint64_t rows;             /* of O, in all heads of all entries */
     double *exact, *exact_lse; /* [rows][dv], [rows] */
@@ -46,6 +47,12 @@ bool attention_sample_create(struct attention_sample *sample, const struct atten
                              enum attention_layout layout, uint64_t gap, enum product_fill fill,
                              uint64_t seed);
 void attention_sample_destroy(struct attention_sample *sample);
+
+/* Gives `like` a mask of type `dtype`, with rows for all entries, heads and queries (bits 0 to 2 of
+ * `sizes`) or for one of each. The mask hides one key of three, and all keys from the eleventh
+ * query. Returns the mask, which the caller frees; NULL if memory is lacking. */
+void *attention_sample_mask(struct attention_problem *like, enum gemmd_dtype dtype, unsigned sizes,
+                            uint64_t seed);
 
 /* Fills O and lse and all around them with what no attention of random numbers is. */
 void attention_sample_poison(struct attention_sample *sample);

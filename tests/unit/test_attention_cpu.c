@@ -170,6 +170,67 @@ START_TEST(lengths_of_each_entry)
 }
 END_TEST
 
+/* Masks of all sizes and types, with the other masks, and with values that are not finite where a
+ * key is hidden. */
+START_TEST(masks_as_operands)
+{
+    static const int32_t lens_q[] = {150, 60}, lens_kv[] = {170, 300};
+    const enum gemmd_dtype dtype = dtypes[_i % 3];
+    struct attention_problem problem = {.dtype = dtype,
+                                        .batch = 2,
+                                        .heads = 4,
+                                        .kv_heads = 2,
+                                        .sq = 150,
+                                        .skv = 300,
+                                        .d = 24,
+                                        .dv = 12,
+                                        .causal = _i / 3 & 1,
+                                        .windowed = _i / 3 & 2,
+                                        .window = 40,
+                                        .scale = 0.25f,
+                                        .softcap = _i % 5 == 0 ? 3 : 0};
+    if (_i % 7 == 0) {
+        problem.lens_q = lens_q;
+        problem.lens_kv = lens_kv;
+    }
+    void *mask = attention_sample_mask(&problem, _i / 3 % 2 ? GEMMD_I8 : dtype, (unsigned)_i / 6,
+                                       (uint64_t)_i + 1);
+    ck_assert_ptr_nonnull(mask);
+    check_all(&problem, ATTENTION_BSHD, 1, _i % 4 ? PRODUCT_UNIFORM : PRODUCT_SPECIAL,
+              (uint64_t)_i + 1);
+    free(mask);
+}
+END_TEST
+
+/* Causal masks and windows from the top left, in the middle, and beyond the keys. */
+START_TEST(causal_masks_from_an_offset)
+{
+    static const uint64_t offsets[] = {0, 1, 60, 150, 199, 200, 1000};
+    struct attention_problem problem = {.dtype = dtypes[_i % 3],
+                                        .batch = 1,
+                                        .heads = 2,
+                                        .kv_heads = 1,
+                                        .sq = 110,
+                                        .skv = 200,
+                                        .d = 16,
+                                        .dv = 8,
+                                        .causal = true,
+                                        .windowed = _i % 2,
+                                        .window = 30,
+                                        .scale = 0.25f,
+                                        .has_offset = true,
+                                        .offset = offsets[_i]};
+    double pairs = 0;
+    for (uint64_t i = 0; i < problem.sq; i++) {
+        const struct attention_span span = attention_span(&problem, problem.sq, problem.skv, i);
+        pairs += (double)(span.end - span.first);
+    }
+    ck_assert_double_eq(attention_flops(&problem),
+                        2 * pairs * (double)((problem.d + problem.dv) * problem.heads));
+    check_all(&problem, ATTENTION_BHSD, 0, PRODUCT_UNIFORM, (uint64_t)_i + 1);
+}
+END_TEST
+
 /* NaN and infinities reach the rows that see them, and no other. */
 START_TEST(what_is_not_finite)
 {
@@ -440,6 +501,8 @@ int main(void)
     tcase_add_loop_test(tests, head_sizes, 0, CASES_OF(9));
     tcase_add_loop_test(tests, scores_far_from_zero, 0, CASES_OF(9));
     tcase_add_loop_test(tests, lengths_of_each_entry, 0, 4);
+    tcase_add_loop_test(tests, masks_as_operands, 0, 48);
+    tcase_add_loop_test(tests, causal_masks_from_an_offset, 0, 7);
     tcase_add_loop_test(tests, what_is_not_finite, 0, CASES_OF(12));
     tcase_add_loop_test(tests, threads_change_no_bit, 0, CASES_OF(18));
     tcase_add_loop_test(tests, positions_in_steps_change_no_bit, 0, CASES_OF(16));

@@ -9,7 +9,7 @@ static bool attention_decode_takes(const void *of)
 {
     const struct attention_problem *p = of;
     const uint64_t rows_max = ATTENTION_DECODE_ROWS_MAX;
-    if (!attention_problem_offered(p) || (p->dtype != GEMMD_F16 && p->dtype != GEMMD_BF16) ||
+    if (!attention_problem_is_plain(p) || (p->dtype != GEMMD_F16 && p->dtype != GEMMD_BF16) ||
         !attention_arguments_fit(p) || p->sq > rows_max ||
         p->sq * (p->heads / p->kv_heads) > rows_max)
         return false;

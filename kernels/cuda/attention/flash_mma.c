@@ -8,7 +8,7 @@ static bool flash_mma_takes(const void *of)
 {
     const struct attention_problem *p = of;
     const uint64_t rows_min = 64; /* of a tile */
-    return attention_problem_offered(p) && (p->dtype == GEMMD_F16 || p->dtype == GEMMD_BF16) &&
+    return attention_problem_is_plain(p) && (p->dtype == GEMMD_F16 || p->dtype == GEMMD_BF16) &&
            attention_arguments_fit(p) &&
            p->batch * p->heads <= INT32_MAX / ((p->sq + rows_min - 1) / rows_min);
 }

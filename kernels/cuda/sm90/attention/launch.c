@@ -60,7 +60,7 @@ static bool attention_wgmma_aligned(const struct attention_strides *strides, uin
 
 bool attention_wgmma_takes(const struct attention_problem *p)
 {
-    return attention_problem_offered(p) && attention_wgmma_kernels(p->dtype) != NULL &&
+    return attention_problem_is_plain(p) && attention_wgmma_kernels(p->dtype) != NULL &&
            attention_arguments_fit(p) &&
            attention_wgmma_aligned(&p->q_strides, p->batch, p->heads, p->sq) &&
            attention_wgmma_aligned(&p->k_strides, p->batch, p->kv_heads, p->skv) &&
