@@ -22,6 +22,9 @@ void gemmd_attention_init(struct gemmd_attention *attention, size_t size)
 _Static_assert((int)GEMMD_LAYOUT_BHSD == (int)ATTENTION_BHSD &&
                    (int)GEMMD_LAYOUT_BSHD == (int)ATTENTION_BSHD,
                "layouts are proto's");
+_Static_assert((int)GEMMD_MASK_ADD == (int)ATTENTION_MASK_ADD &&
+                   (int)GEMMD_MASK_BOOL == (int)ATTENTION_MASK_BOOL,
+               "masks are proto's");
 
 static void attention_write_parameters(struct query *query, const struct gemmd_attention *attention)
 {
@@ -41,6 +44,12 @@ static void attention_write_parameters(struct query *query, const struct gemmd_a
     query_add_f64_unless(query, "softcap", attention->softcap, 0);
     if (attention->lens_q != NULL)
         query_add_u64(query, "lens", 1);
+    query_add_choice_unless(query, "mask", (uint32_t)attention->mask_kind, GEMMD_MASK_NONE);
+    query_add_u64_unless(query, "mask_batch", attention->mask_batch, 0);
+    query_add_u64_unless(query, "mask_heads", attention->mask_heads, 0);
+    query_add_u64_unless(query, "mask_sq", attention->mask_sq, 0);
+    if (attention->has_offset != 0)
+        query_add_u64(query, "offset", attention->offset);
     query_add_if_named(query, "k", attention->k_tensor);
     query_add_if_named(query, "v", attention->v_tensor);
     if (attention->with_lse != 0)
@@ -78,6 +87,9 @@ static enum gemmd_error attention_check_operands(const struct gemmd_attention *a
     if ((attention->lens_q == NULL) != (attention->lens_kv == NULL))
         return failure_set(error, GEMMD_ERR_USAGE, attention->lens_q == NULL ? "lens_q" : "lens_kv",
                            "one of lens_q and lens_kv is NULL; set both or neither");
+    if ((attention->mask == NULL) != (attention->mask_kind == GEMMD_MASK_NONE))
+        return failure_set(error, GEMMD_ERR_USAGE, "mask",
+                           "one of mask and mask_kind is set; set both or neither");
     if (attention->lse != NULL && attention->with_lse == 0)
         return failure_set(error, GEMMD_ERR_USAGE, "lse",
                            "lse is set and with_lse is 0; set both or neither");
@@ -90,7 +102,8 @@ static enum gemmd_error attention_write_body(struct gemmd_request *request,
                                              struct gemmd_error_info *error)
 {
     const void *const operands[OPERAND_TABLE_MAX] = {attention->lens_q, attention->lens_kv,
-                                                     attention->q, attention->k, attention->v};
+                                                     attention->q,      attention->k,
+                                                     attention->v,      attention->mask};
     return compute_write_body(request, &attention_operand_table, asked, operands, "sq", error);
 }
 

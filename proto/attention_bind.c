@@ -5,16 +5,23 @@
 
 #include "proto/attention_request.h"
 #include "proto/dtype.h"
+#include "proto/parameter.h"
 
-enum { LENS_Q, LENS_KV, Q, K, V };
+enum { LENS_Q, LENS_KV, Q, K, V, MASK };
 
 /* Returns whether the body has to hold the operand. */
 static bool is_wanted(const void *of, uint32_t operand)
 {
     const struct attention_request *request = of;
-    const bool wanted[ATTENTION_OPERANDS] = {request->lens, request->lens, true,
-                                             request->k[0] == '\0', request->v[0] == '\0'};
+    const bool wanted[ATTENTION_OPERANDS] = {
+        request->lens,         request->lens,         true,
+        request->k[0] == '\0', request->v[0] == '\0', request->mask != ATTENTION_MASK_NONE};
     return wanted[operand];
+}
+
+static enum gemmd_dtype mask_dtype(const struct attention_request *request)
+{
+    return request->mask == ATTENTION_MASK_BOOL ? GEMMD_I8 : request->dtype;
 }
 
 static bool shape_of(const void *of, uint32_t operand, struct tensor *tensor)
@@ -22,6 +29,10 @@ static bool shape_of(const void *of, uint32_t operand, struct tensor *tensor)
     const struct attention_request *r = of;
     if (operand == LENS_Q || operand == LENS_KV)
         return tensor_init(tensor, GEMMD_I32, &r->batch, 1, NULL);
+    if (operand == MASK) {
+        const uint64_t dims[] = {r->mask_batch, r->mask_heads, r->mask_sq, r->skv};
+        return tensor_init(tensor, mask_dtype(r), dims, 4, NULL);
+    }
     return operand == Q ? attention_request_tensor(r, r->heads, r->sq, r->d, tensor)
                         : attention_request_tensor(r, r->kv_heads, r->skv,
                                                    operand == K ? r->d : r->dv, tensor);
@@ -32,9 +43,12 @@ static void describe(const void *of, char *out, size_t room)
     const struct attention_request *r = of;
     snprintf(out, room,
              "batch=%" PRIu64 " heads=%" PRIu64 " kv_heads=%" PRIu64 " sq=%" PRIu64 " skv=%" PRIu64
-             " d=%" PRIu64 " dv=%" PRIu64 " in %s%s",
+             " d=%" PRIu64 " dv=%" PRIu64 " in %s%s%s",
              r->batch, r->heads, r->kv_heads, r->sq, r->skv, r->d, r->dv, dtype_name(r->dtype),
-             r->lens ? " with lengths" : "");
+             r->lens ? " with lengths" : "",
+             r->mask == ATTENTION_MASK_NONE   ? ""
+             : r->mask == ATTENTION_MASK_BOOL ? " with a boolean mask"
+                                              : " with a mask");
 }
 
 /* A request that differs from a client's in one thing, to see if its body has the length `bytes`.
@@ -73,22 +87,29 @@ static void guess(const void *of, uint32_t elsewhere, uint64_t bytes, struct ope
     variant.request.lens = !r->lens;
     if (attention_variant_fits(&variant))
         operand_guess_add(out, r->lens ? "are the lengths missing" : "is lens=1 missing");
+    variant.request.lens = r->lens;
+    variant.request.mask =
+        r->mask == ATTENTION_MASK_NONE ? ATTENTION_MASK_ADD : ATTENTION_MASK_NONE;
+    if (attention_variant_fits(&variant))
+        operand_guess_add(out, r->mask != ATTENTION_MASK_NONE ? "is the mask missing"
+                                                              : "is mask=add missing");
 }
 
 /* lens_q and lens_kv determine which elements the kernel reads. The client may change shared memory
  * at any time, so that the lengths can be in the body only. */
 const struct operand_table attention_operand_table = {
     .path = "/attention",
-    .names = "q, k, v, lens_q, lens_kv",
+    .names = "q, k, v, lens_q, lens_kv, mask",
     .npy_scalar = ": the array is a scalar",
     .named_scalar = " is a scalar",
     .count = ATTENTION_OPERANDS,
-    .npy_more = " (lens=1 adds two vectors before Q)",
+    .npy_more = " (lens=1 adds two vectors before Q, mask=add and mask=bool an array after V)",
     .operands = {{"lens_q", "the lengths of Q", NULL, "lens"},
                  {"lens_kv", "the lengths of K and V", NULL, "lens"},
                  {"q", "Q", "q", "q"},
                  {"k", "K", "k", "k"},
-                 {"v", "V", "v", "v"}},
+                 {"v", "V", "v", "v"},
+                 {"mask", "the mask", "mask", "mask"}},
     .is_wanted = is_wanted,
     .shape = shape_of,
     .describe = describe,
@@ -255,6 +276,46 @@ static enum gemmd_error check_lens(const struct tensor *lens, uint64_t limit, co
     return GEMMD_OK;
 }
 
+/* Finds out from the mask's type and shape, if it is there, what kind of mask it is, and how often
+ * its rows are used. Leading dimensions of 1 may be left out. */
+static enum gemmd_error settle_mask(struct attention_request *request, struct tensor *mask,
+                                    struct fault *fault)
+{
+    uint64_t dims[4] = {1, 1, 1, 1};
+    if (!is_there(mask))
+        return GEMMD_OK;
+    if (mask->rank > 4)
+        return fault_set(fault, GEMMD_ERR_MALFORMED, "mask",
+                         "the mask has %" PRIu32 " dimensions; it must have 4: batch, heads, "
+                         "queries, keys, with leading ones of 1 left out or not",
+                         mask->rank);
+    const enum attention_mask kind =
+        mask->dtype == GEMMD_I8 ? ATTENTION_MASK_BOOL : ATTENTION_MASK_ADD;
+    if (attention_request_given(request, "mask") && request->mask != kind)
+        return fault_set(
+            fault, GEMMD_ERR_MALFORMED, "mask",
+            "the mask is of type %s and the parameter mask is %s; mask=bool takes "
+            "i8, and mask=add the type of Q, %s",
+            dtype_name(mask->dtype),
+            parameter_choice(&attention_parameter_table, "mask", (uint32_t)request->mask),
+            dtype_name(request->dtype));
+    if (kind == ATTENTION_MASK_ADD && mask->dtype != request->dtype)
+        return fault_set(fault, GEMMD_ERR_MALFORMED, "mask",
+                         "the mask is of type %s; it must be of the type of Q, %s, to be added, or "
+                         "of i8 to hide keys",
+                         dtype_name(mask->dtype), dtype_name(request->dtype));
+    request->mask = kind;
+    for (uint32_t i = 0; i < mask->rank; i++)
+        dims[4 - mask->rank + i] = mask->dims[i];
+    enum gemmd_error code =
+        settle_size("mask_batch", &request->mask_batch, dims[0], "the mask", fault);
+    if (code == GEMMD_OK)
+        code = settle_size("mask_heads", &request->mask_heads, dims[1], "the mask", fault);
+    if (code == GEMMD_OK)
+        code = settle_size("mask_sq", &request->mask_sq, dims[2], "the mask", fault);
+    return code == GEMMD_OK ? settle_size("skv", &request->skv, dims[3], "the mask", fault) : code;
+}
+
 static enum gemmd_error settle_arrays(struct attention_request *request,
                                       struct attention_operands *operands, struct fault *fault)
 {
@@ -266,6 +327,8 @@ static enum gemmd_error settle_arrays(struct attention_request *request,
         code = settle_kv(request, &operands->k, false, "K", fault);
     if (code == GEMMD_OK)
         code = settle_kv(request, &operands->v, true, "V", fault);
+    if (code == GEMMD_OK)
+        code = settle_mask(request, &operands->mask, fault);
     if (code == GEMMD_OK)
         code = attention_request_settle_sizes(request, fault);
     if (code == GEMMD_OK)
@@ -289,11 +352,20 @@ enum gemmd_error attention_request_check_lens(const struct attention_request *re
 
 /* ---- all formats ---- */
 
+/* Lets a request have the mask that its operands have, if the parameter says nothing. The mask's
+ * type then says which kind it is (settle_mask). */
+static void take_mask(struct attention_request *request, const struct attention_operands *operands)
+{
+    if (!attention_request_given(request, "mask") && is_there(&operands->mask))
+        request->mask = ATTENTION_MASK_ADD;
+}
+
 enum gemmd_error attention_request_bind_tensors(struct attention_request *request,
                                                 struct attention_operands *operands,
                                                 struct fault *fault)
 {
     request->lens = is_there(&operands->lens_q) || is_there(&operands->lens_kv);
+    take_mask(request, operands);
     const uint32_t i = operand_mismatch(&attention_operand_table, request, operands->all);
     if (i == ATTENTION_OPERANDS)
         return settle_arrays(request, operands, fault);
@@ -318,6 +390,7 @@ enum gemmd_error attention_request_bind_front(struct attention_request *request,
     if (format == FORMAT_SAFETENSORS) {
         if (!attention_request_given(request, "lens"))
             request->lens = is_there(&operands->lens_q) || is_there(&operands->lens_kv);
+        take_mask(request, operands);
         code = operand_check_named(&attention_operand_table, request, operands->all, fault);
     }
     return code == GEMMD_OK ? settle_arrays(request, operands, fault) : code;

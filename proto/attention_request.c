@@ -32,6 +32,8 @@ static bool read_softcap(const char *value, void *out)
 
 static const struct parameter_values layout_values = {
     .choices = (const char *const[]){"bhsd", "bshd", NULL}};
+static const struct parameter_values mask_values = {
+    .choices = (const char *const[]){"none", "add", "bool", NULL}};
 static const struct parameter_values dtype_values = {
     .dtypes = DTYPE_BIT(F32) | DTYPE_BIT(F16) | DTYPE_BIT(BF16) | DTYPE_BIT(F8_E4M3)};
 static const struct parameter_values window_values = {
@@ -48,7 +50,9 @@ static const struct parameter parameters[] = {
     P(causal, parameter_flag),    P(window, window_values),        P(scale, parameter_f32),
     P(softcap, softcap_values),   P(lens, parameter_flag),         P(k, parameter_tensor),
     P(v, parameter_tensor),       P(lse, parameter_flag),          P(kernel, parameter_kernel),
-    P(timeout_ms, parameter_dim), P(priority, parameter_priority),
+    P(timeout_ms, parameter_dim), P(priority, parameter_priority), P(mask, mask_values),
+    P(mask_batch, parameter_dim), P(mask_heads, parameter_dim),    P(mask_sq, parameter_dim),
+    P(offset, window_values),
 #undef P
 };
 
@@ -84,6 +88,34 @@ void attention_request_mark_given(struct attention_request *request, const char 
     parameter_mark_given(&attention_parameter_table, request, name);
 }
 
+/* Checks that a size of the mask is 1 or the size of the attention, and sets a size that is not
+ * known to `usual`. */
+static enum gemmd_error settle_mask_size(const char *name, uint64_t *size, uint64_t usual,
+                                         const char *full_name, uint64_t full, struct fault *fault)
+{
+    *size = *size == 0 ? usual : *size;
+    if (*size == 1 || *size == full)
+        return GEMMD_OK;
+    return fault_set(fault, GEMMD_ERR_MALFORMED, name,
+                     "%s is %" PRIu64 "; it must be 1 or %s=%" PRIu64, name, *size, full_name,
+                     full);
+}
+
+static enum gemmd_error settle_mask_sizes(struct attention_request *r, struct fault *fault)
+{
+    static const char *const names[] = {"mask_batch", "mask_heads", "mask_sq"};
+    for (uint32_t i = 0; r->mask == ATTENTION_MASK_NONE && i < 3; i++)
+        if (attention_request_given(r, names[i]))
+            return fault_set(fault, GEMMD_ERR_MALFORMED, names[i],
+                             "%s is given, and the request has no mask", names[i]);
+    enum gemmd_error code =
+        settle_mask_size("mask_batch", &r->mask_batch, 1, "batch", r->batch, fault);
+    if (code == GEMMD_OK)
+        code = settle_mask_size("mask_heads", &r->mask_heads, 1, "heads", r->heads, fault);
+    return code == GEMMD_OK ? settle_mask_size("mask_sq", &r->mask_sq, r->sq, "sq", r->sq, fault)
+                            : code;
+}
+
 enum gemmd_error attention_request_settle_sizes(struct attention_request *request,
                                                 struct fault *fault)
 {
@@ -102,7 +134,7 @@ enum gemmd_error attention_request_settle_sizes(struct attention_request *reques
         return fault_set(fault, GEMMD_ERR_UNSUPPORTED, wide ? "d" : "dv",
                          "%s is %" PRIu64 "; heads of 1 to %d are offered", wide ? "d" : "dv",
                          wide ? r->d : r->dv, ATTENTION_WIDTH_MAX);
-    return GEMMD_OK;
+    return settle_mask_sizes(r, fault);
 }
 
 enum gemmd_error attention_request_check(struct attention_request *request, enum format format,

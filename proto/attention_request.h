@@ -11,7 +11,8 @@
  *
  * In the layout bhsd, Q is [batch, heads, sq, d], K is [batch, kv_heads, skv, d], V is [batch,
  * kv_heads, skv, dv] and O is [batch, heads, sq, dv]. In the layout bshd, the sequence precedes the
- * heads. Q, K and V have the type `dtype`.
+ * heads. Q, K and V have the type `dtype`. The mask is [mask_batch, mask_heads, mask_sq, skv] in
+ * both layouts, and has the type `dtype` or i8.
  */
 #ifndef PROTO_ATTENTION_REQUEST_H
 #define PROTO_ATTENTION_REQUEST_H
@@ -28,8 +29,12 @@
 /* The order of a tensor's dimensions: heads before or after the sequence. */
 enum attention_layout { ATTENTION_BHSD, ATTENTION_BSHD };
 
+/* The operand `mask`: none, numbers that are added to the scores, or bytes that are 0 for hidden
+ * keys. */
+enum attention_mask { ATTENTION_MASK_NONE, ATTENTION_MASK_ADD, ATTENTION_MASK_BOOL };
+
 enum { ATTENTION_WIDTH_MAX = 256 }; /* the largest d and dv */
-enum { ATTENTION_OPERANDS = 5 };
+enum { ATTENTION_OPERANDS = 6 };
 
 /* The parameters of the request. */
 struct attention_request {
@@ -38,9 +43,12 @@ struct attention_request {
     enum gemmd_dtype dtype;
     bool causal;
     uint64_t window; /* valid if the parameter was given */
+    uint64_t offset; /* valid if the parameter was given */
     double scale;    /* valid if the parameter was given */
     double softcap;  /* 0: none */
     bool lens;       /* the request has the operands lens_q and lens_kv */
+    enum attention_mask mask;
+    uint64_t mask_batch, mask_heads, mask_sq; /* 0: not known yet */
     /* Names of the resident operands, or "". */
     char k[GEMM_TENSOR_NAME_MAX + 1], v[GEMM_TENSOR_NAME_MAX + 1];
     bool lse;                              /* the answer is to hold lse too */
@@ -64,6 +72,7 @@ struct attention_operands {
         struct {
             struct tensor lens_q, lens_kv; /* i32, [batch] */
             struct tensor q, k, v;
+            struct tensor mask;
         };
         struct tensor all[ATTENTION_OPERANDS]; /* the same tensors, by index */
     };
@@ -163,8 +172,10 @@ bool attention_request_tensor(const struct attention_request *request, uint64_t 
 bool attention_request_given(const struct attention_request *request, const char *name);
 void attention_request_mark_given(struct attention_request *request, const char *name);
 /* Fills in the defaults of the sizes that are not known: batch is 1, kv_heads is heads, skv is sq,
- * and dv is d. heads, sq and d must be known. GEMMD_ERR_MALFORMED if heads is not a multiple of
- * kv_heads; GEMMD_ERR_UNSUPPORTED if d or dv is greater than ATTENTION_WIDTH_MAX.
+ * dv is d, and the mask has one batch entry and one head with sq queries. heads, sq and d must be
+ * known. GEMMD_ERR_MALFORMED if heads is not a multiple of kv_heads, or a size of the mask is
+ * neither 1 nor that of the attention; GEMMD_ERR_UNSUPPORTED if d or dv is greater than
+ * ATTENTION_WIDTH_MAX.
  * attention_request_check calls the function for a raw body, and attention_request_bind calls the
  * function for the other formats. */
 enum gemmd_error attention_request_settle_sizes(struct attention_request *request,

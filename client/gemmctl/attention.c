@@ -12,10 +12,11 @@
 
 /* The files of the operands. If no other file is named, the safetensors file `q` holds all
  * operands. Several paths "-" are read from standard input in the order of a request's body: the
- * lengths, Q, K, V. */
+ * lengths, Q, K, V, the mask. */
 struct attention_paths {
     const char *q, *k, *v; /* `k` or `v` is NULL if the operand is resident, or in the file `q` */
     const char *lens_q, *lens_kv; /* NULL: there are no lengths, or they are in the file `q` */
+    const char *mask;             /* NULL: there is no mask, or it is in the file `q` */
     const struct tensor *resident_k, *resident_v; /* resident operands; NULL: not resident */
     const enum format *format; /* NULL: by each file's name, npy if the name tells no format */
 };
@@ -75,7 +76,7 @@ static enum gemmd_error attention_files_open(struct attention_files *operands,
     const struct tensor_files_wanted wanted = {
         .kind = &kind,
         .request = request,
-        .paths = {paths->lens_q, paths->lens_kv, paths->q, paths->k, paths->v},
+        .paths = {paths->lens_q, paths->lens_kv, paths->q, paths->k, paths->v, paths->mask},
         .together = together ? Q : ATTENTION_OPERANDS,
         .format = paths->format,
     };
@@ -151,6 +152,7 @@ static int attention_prepare(const struct context *context, struct gemmd_client 
         .v = together ? NULL : arguments->operands[2],
         .lens_q = arguments->values[OPTION_LENS_Q],
         .lens_kv = arguments->values[OPTION_LENS_KV],
+        .mask = arguments->values[OPTION_MASK],
         .format = run->destination.formats.in_given ? &run->destination.formats.in : NULL,
     };
     if (parameters_read_attention(&run->request, arguments, &fault) != GEMMD_OK)

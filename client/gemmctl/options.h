@@ -231,6 +231,13 @@ enum {
       "safetensors files have place beside the tensor")                                            \
     X(SOFTCAP, "softcap", 0, "NUMBER", "0", FOR_ATTENDING, 1,                                      \
       "bound c of the scores, which become c*tanh(score/c); 0: no bound")                          \
+    X(MASK, "mask", 0, "FILE", "no such mask", FOR_ATTENTION, 0,                                   \
+      "file with a mask of the dimensions batch, heads, queries and keys, each of the first "      \
+      "three of which may be 1, and leading ones of 1 left out; of the type of Q, its "            \
+      "elements are added to the scores, and minus infinity hides a key; of i8, 0 hides a "        \
+      "key; raw bytes are queries times keys of the type of Q")                                    \
+    X(OFFSET, "offset", 0, "COUNT", "the number of keys less that of queries", FOR_ATTENTION, 1,   \
+      "position of the first query among the keys, for --causal and --window")                     \
     X(LENS_Q, "lens-q", 0, "FILE", "all queries are valid", FOR_ATTENTION, 0,                      \
       "file with a vector of int32: the number of valid queries of each entry of the "             \
       "batch; rows of O beyond that number are zeros")                                             \

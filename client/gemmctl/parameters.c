@@ -98,6 +98,15 @@ void parameters_to_attention(const struct attention_request *request,
     if (attention_request_given(r, "scale"))
         attention->scale = r->scale;
     attention->softcap = r->softcap;
+    attention->has_offset = attention_request_given(r, "offset");
+    attention->offset = r->offset;
+    attention->mask_kind = (enum gemmd_mask)r->mask;
+    if (r->mask != ATTENTION_MASK_NONE) {
+        attention->mask = operands->mask.data;
+        attention->mask_batch = r->mask_batch;
+        attention->mask_heads = r->mask_heads;
+        attention->mask_sq = r->mask_sq;
+    }
     attention->lens_q = operands->lens_q.data;
     attention->lens_kv = operands->lens_kv.data;
     attention->q = operands->q.data;
@@ -161,9 +170,11 @@ double flops_of_gemm(const struct gemm_request *request)
 /* Returns the number of pairs of a query and a key that the masks do not exclude. */
 static double count_pairs(const struct attention_request *r)
 {
+    const int64_t shift = attention_request_given(r, "offset") ? (int64_t)r->offset
+                                                               : (int64_t)r->skv - (int64_t)r->sq;
     double pairs = 0;
     for (uint64_t i = 0; i < r->sq; i++) {
-        const int64_t position = (int64_t)i + (int64_t)r->skv - (int64_t)r->sq;
+        const int64_t position = (int64_t)i + shift;
         int64_t first = 0, end = (int64_t)r->skv;
         if (r->causal && position + 1 < end)
             end = position + 1;

@@ -32,6 +32,7 @@ class Attention:
     window: Optional[int] = None
     scale: Optional[float] = None
     softcap: Optional[float] = None
+    offset: Optional[int] = None
     kernel: str = "auto"
 
     def sizes(self):
@@ -65,6 +66,20 @@ def random_operands(problem, random, spread=1.0):
             for shape in shapes]
 
 
+def random_mask(problem, random, shape, boolean):
+    """An array of the given shape that hides a third of the keys, and all keys of the last query."""
+    seen = random.random(shape) < 2 / 3
+    seen[..., -1, :] &= shape[-2] == 1
+    if boolean:
+        return seen.view(np.int8)
+    return np.where(seen, random.uniform(-2, 2, shape), -np.inf).astype(NUMPY[problem.dtype])
+
+
+def mask_parameters(mask):
+    return dict(mask="bool" if mask.dtype == np.int8 else "add", mask_batch=mask.shape[0],
+                mask_heads=mask.shape[1], mask_sq=mask.shape[2])
+
+
 def raw(problem, operands, lens=None):
     head = b"" if lens is None else b"".join(np.asarray(x, "<i4").tobytes() for x in lens)
     return head + b"".join(problem.stored(array).tobytes() for array in operands)
@@ -80,33 +95,40 @@ def multiply(a, b):
     return total
 
 
-def three_steps(problem, operands, precision, lens=None):
+def three_steps(problem, operands, precision, lens=None, mask=None):
     """O and lse in `precision`, [batch, heads, sq, dv] and [batch, heads, sq]."""
     batch, heads, kv_heads, sq, skv, d, dv = problem.sizes()
     q, k, v = (array.astype(precision) for array in operands)
+    if mask is not None:
+        mask = np.where(mask, 0, -np.inf) if mask.dtype == np.int8 else mask
+        mask = np.broadcast_to(mask.astype(precision), (batch, heads, sq, skv))
     scale = precision(problem.scale if problem.scale is not None else 1 / np.sqrt(d))
     out = np.zeros((batch, heads, sq, dv), precision)
     lse = np.full((batch, heads, sq), -np.inf, precision)
     for b in range(batch):
         nq, nkv = (sq, skv) if lens is None else (lens[0][b], lens[1][b])
-        position = np.arange(nq)[:, None] + nkv - nq
+        position = np.arange(nq)[:, None] + (nkv - nq if problem.offset is None else problem.offset)
         key = np.arange(nkv)[None, :]
         seen = np.ones((nq, nkv), bool)
         if problem.causal:
             seen &= key <= position
         if problem.window is not None:
             seen &= key >= position - problem.window
-        rows = seen.any(axis=1)
-        if not rows.any():
-            continue
-        seen = seen[rows]
+        unmasked = seen
         for h in range(heads):
+            seen = unmasked if mask is None else unmasked & ~np.isneginf(mask[b, h, :nq, :nkv])
+            rows = seen.any(axis=1)
+            if not rows.any():
+                continue
+            seen = seen[rows]
             g = h // (heads // kv_heads)
             with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
                 scores = multiply(q[b, h, :nq][rows], k[b, g, :nkv].T) * scale
                 if problem.softcap:
                     cap = precision(problem.softcap)
                     scores = cap * np.tanh(scores / cap)
+                if mask is not None:
+                    scores = scores + mask[b, h, :nq, :nkv][rows]
                 scores = np.where(seen, scores, precision(-np.inf))
                 top = scores.max(axis=1, keepdims=True)
                 weights = np.exp(scores - top)
@@ -131,16 +153,16 @@ def error_of(got, exact):
     return np.abs(got[finite].astype(np.float64) - exact[finite]).max(), np.abs(exact[finite]).max()
 
 
-def errors_in_f32(problem, operands, lens):
+def errors_in_f32(problem, operands, lens, mask):
     """What the three steps in f32 make of O and lse: their largest errors."""
     batch, heads, _, sq, _, _, dv = problem.sizes()
     spread = max(np.abs(array[np.isfinite(array)].astype(np.float64)).max() for array in operands)
     larger = replace(problem, batch=min(64, -(-RESULTS // (heads * sq * dv))))
     more = random_operands(larger, np.random.default_rng(1), spread)
     worst = np.zeros(2)
-    for case in ((problem, operands, lens), (larger, more, None)):
-        exact = three_steps(case[0], case[1], np.float64, case[2])
-        same = three_steps(case[0], case[1], np.float32, case[2])
+    for case in ((problem, operands, lens, mask), (larger, more, None, None)):
+        exact = three_steps(case[0], case[1], np.float64, *case[2:])
+        same = three_steps(case[0], case[1], np.float32, *case[2:])
         with np.errstate(over="ignore"):
             same = (same[0].astype(NUMPY[problem.dtype]), same[1])
         worst = np.maximum(worst, [error_of(s, e)[0] for s, e in zip(same, exact)])
@@ -157,14 +179,14 @@ def assert_near(got, exact, error_in_f32, rounding, what):
     assert error <= allowed, f"{what}: an error of {error:.3g}, allowed are {allowed:.3g}"
 
 
-def assert_right(problem, operands, content, lens=None, lse=None):
+def assert_right(problem, operands, content, lens=None, lse=None, mask=None):
     """The raw bytes of O, and lse if it is there."""
     batch, heads, _, sq, _, _, dv = problem.sizes()
     stored = (batch, heads, sq, dv) if problem.layout == "bhsd" else (batch, sq, heads, dv)
     got = np.frombuffer(content, NUMPY[problem.dtype]).reshape(stored)
     got = got if problem.layout == "bhsd" else got.swapaxes(1, 2)
-    exact = three_steps(problem, operands, np.float64, lens)
-    errors = errors_in_f32(problem, operands, lens)
+    exact = three_steps(problem, operands, np.float64, lens, mask)
+    errors = errors_in_f32(problem, operands, lens, mask)
     assert_near(got, exact[0], errors[0], ROUNDING[problem.dtype], str(problem))
     if lse is not None:
         assert_near(lse, exact[1], errors[1], ROUNDING["f32"], f"lse of {problem}")

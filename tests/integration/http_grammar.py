@@ -72,7 +72,8 @@ NUMBERS = ["0", "1", "2", "3", "64", "-1", "2147483647", "2147483648", "18446744
 PARAMETERS = {
     "m": NUMBERS, "n": NUMBERS, "k": NUMBERS, "batch": NUMBERS, "alpha": NUMBERS, "beta": NUMBERS,
     "heads": NUMBERS, "kv_heads": NUMBERS, "sq": NUMBERS, "skv": NUMBERS, "d": NUMBERS, "dv": NUMBERS,
-    "window": NUMBERS, "scale": NUMBERS, "softcap": NUMBERS, "timeout_ms": NUMBERS, "wait_ms": NUMBERS,
+    "window": NUMBERS, "offset": NUMBERS, "mask": ["none", "add", "bool", "i8"], "mask_batch": NUMBERS,
+    "mask_heads": NUMBERS, "mask_sq": NUMBERS, "scale": NUMBERS, "softcap": NUMBERS, "timeout_ms": NUMBERS, "wait_ms": NUMBERS,
     "priority": ["0", "4", "9", "10"], "dtype": ["f64", "f32", "f16", "bf16", "f8_e4m3", "i8", "i32", "f33"],
     "out": ["f32", "f64", "i32", "f16"], "precision": ["full", "tf32", "f8"], "act": ["none", "relu", "gelu", "silu"],
     "transa": ["0", "1"], "transb": ["0", "1"], "bias": ["0", "1"], "causal": ["0", "1"], "lse": ["0", "1"],

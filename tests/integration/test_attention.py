@@ -9,7 +9,8 @@ import pytest
 import safetensors
 import safetensors.numpy
 
-from attention import Attention, assert_right, random_operands, raw
+from attention import (Attention, assert_right, mask_parameters, random_mask, random_operands,
+                       raw)
 from daemon import PATIENCE_S, PATIENT
 from matrices import NUMPY
 from patience import wait_until
@@ -363,6 +364,65 @@ def test_a_resident_that_is_not_there(attend):
     assert_problem(attend({"v": "nobody", "heads": 1, "sq": 2, "d": 2}, b""), 404, field="v")
 
 
+# --- Masks as operands, and positions
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("sizes", [(2, 4, 70), (1, 1, 70), (2, 1, 1), (1, 4, 1)], ids=str)
+@pytest.mark.parametrize("boolean", [False, True])
+def test_masks_in_all_formats(kernel, dtype, sizes, boolean, attend, rng):
+    problem = Attention(4, 70, 24, kv_heads=2, skv=150, dv=12, batch=2, dtype=dtype, softcap=3,
+                        causal=boolean, layout="bshd" if boolean else "bhsd", kernel=kernel)
+    operands = random_operands(problem, rng)
+    mask = random_mask(problem, rng, (*sizes, 150), boolean)
+    body = raw(problem, operands) + mask.tobytes()
+    answer = attend({**problem.parameters(), **mask_parameters(mask)}, body)
+    assert answer.status_code == 200, answer.text
+    assert_right(problem, operands, answer.content, mask=mask)
+    assert answer.headers["Gemmd-Kernel"] == kernel
+    if dtype == "bf16":
+        return  # NumPy has no name for the type
+    named = dict(zip("qkv", map(problem.stored, operands)), mask=mask)
+    arrays = {**problem.parameters(sizes=False), "mask": "bool" if boolean else "add"}
+    for media_type, parameters, same in (
+            (NPY, arrays, b"".join(map(npy, named.values()))),
+            (SAFETENSORS, problem.parameters(sizes=False), safetensors.numpy.save(named))):
+        found = attend(parameters, same, media_type, Accept=RAW)
+        assert found.status_code == 200, found.text
+        assert found.content == answer.content
+
+
+def test_hidden_keys_have_no_influence(attend, rng):
+    problem = Attention(1, 40, 8, skv=50, dtype="f32")
+    q, k, v = random_operands(problem, rng)
+    mask = random_mask(problem, rng, (1, 1, 1, 50), True)
+    k[..., mask[0, 0, 0] == 0, :], v[..., mask[0, 0, 0] == 0, :] = np.nan, np.inf
+    answer = attend({**problem.parameters(), **mask_parameters(mask)},
+                    raw(problem, (q, k, v)) + mask.tobytes())
+    assert answer.status_code == 200, answer.text
+    assert np.isfinite(np.frombuffer(answer.content, np.float32)).all()
+    seen = mask[0, 0, 0] != 0
+    k[..., ~seen, :], v[..., ~seen, :] = 0, 0
+    assert_right(problem, (q, k, v), answer.content, mask=mask)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("offset", [0, 30, 80, 200])
+def test_positions_begin_at_an_offset(kernel, offset, attend, rng):
+    check(attend, Attention(2, 70, 16, skv=150, dtype="f32", causal=True, offset=offset,
+                            kernel=kernel), random_operands(Attention(2, 70, 16, skv=150,
+                                                                      dtype="f32"), rng))
+
+
+def test_an_offset_that_changes_nothing_changes_no_bit(attend, rng):
+    problem = Attention(2, 70, 16, skv=150, causal=True, window=20)
+    body = raw(problem, random_operands(problem, rng))
+    plain, said = (attend({**problem.parameters(), **more}, body) for more in ({}, {"offset": 80}))
+    assert plain.content == said.content
+    assert plain.headers["Gemmd-Kernel"] == said.headers["Gemmd-Kernel"]
+
+
 # --- Bad input
 
 GOOD = {"heads": 4, "sq": 2, "d": 2}
@@ -385,6 +445,11 @@ GOOD = {"heads": 4, "sq": 2, "d": 2}
     ({"dtype": "f64"}, 400, "dtype", "f32, f16, bf16"),
     ({"dtype": "f8_e4m3", "sq": 4}, 422, "dtype", "f32, f16, bf16"),
     ({"causal": 2}, 400, "causal", "0 or 1"),
+    ({"offset": -1}, 400, "offset", "whole number from 0"),
+    ({"mask": "i8"}, 400, "mask", "none, add, bool"),
+    ({"mask": "add", "mask_heads": 2}, 400, "mask_heads", "1 or heads=4"),
+    ({"mask_sq": 1}, 400, "mask_sq", "has no mask"),
+    ({"mask": "add"}, 400, None, "is the mask missing"),
     ({"kernel": "flash"}, 422, "kernel", "tiled, naive"),
     ({"priority": 10}, 400, "priority", "0 to 9"),
     ({"timeout_ms": 0}, 400, "timeout_ms", "whole number"),

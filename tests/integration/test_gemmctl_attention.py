@@ -9,7 +9,7 @@ import pytest
 import safetensors
 import safetensors.numpy
 
-from attention import Attention, assert_right, random_operands, raw
+from attention import Attention, assert_right, random_mask, random_operands, raw
 from daemon import PATIENCE_S
 from matrices import NUMPY
 from test_formats import npy
@@ -50,6 +50,17 @@ def test_npy_files(layout, dtype, run, tmp_path, rng):
     assert got.shape == ((3, 4, 9, 7) if layout == "bhsd" else (3, 9, 4, 7))
     assert lse.shape == (3, 4, 9) and lse.dtype == np.float32
     assert_right(problem, operands, got.tobytes(), lse=lse)
+
+
+@pytest.mark.parametrize("boolean", [False, True])
+def test_a_mask_and_an_offset(boolean, run, tmp_path, rng):
+    problem = Attention(4, 9, 5, kv_heads=2, skv=11, batch=3, dtype="f32", causal=True, offset=1)
+    operands = random_operands(problem, rng)
+    mask = random_mask(problem, rng, (3, 1, 9, 11), boolean)
+    files = write(tmp_path, operands)
+    (tmp_path / "mask.npy").write_bytes(npy(mask))
+    succeed(run("attention", *files, "-o", "O.npy", "--mask", "mask.npy", "--causal", "--offset", 1))
+    assert_right(problem, operands, np.load(tmp_path / "O.npy").tobytes(), mask=mask)
 
 
 @pytest.mark.parametrize("options", [["--scale", "1e17"], ["--softcap", "1e17"]], ids=" ".join)

@@ -275,6 +275,24 @@ def test_options_of_attention(client, rng, options):
     assert np.array_equal(client.attention(*turned, layout="bshd", **options).swapaxes(1, 2), found)
 
 
+def test_attention_with_a_mask(client, rng):
+    q, k, v = (rng.standard_normal((2, heads, rows, 8)).astype(np.float32)
+               for heads, rows in ((4, 5), (2, 7), (2, 7)))
+    plain = client.attention(q, k, v)
+    top_left = np.tri(5, 7, dtype=bool)
+    wanted = client.attention(q, k, v, causal=True, offset=0)
+    assert not np.array_equal(wanted, plain)
+    added = np.where(top_left, np.float32(0), np.float32(-np.inf))
+    for mask in (top_left, top_left.astype(np.int8), added, added[None, None],
+                 np.broadcast_to(added, (2, 4, 5, 7)), np.broadcast_to(added, (2, 1, 5, 7))):
+        assert np.array_equal(client.attention(q, k, v, mask=mask), wanted)
+    assert np.array_equal(client.attention_job(q, k, v, mask=top_left).result(), wanted)
+    with pytest.raises(ValueError, match="the mask has the shape"):
+        client.attention(q, k, v, mask=top_left.T)
+    with pytest.raises(TypeError, match="the mask has the type"):
+        client.attention(q, k, v, mask=top_left.astype(np.float16))
+
+
 def test_attention_of_entries_with_lengths(client, rng):
     q, k, v = (rng.standard_normal((2, 2, rows, 8)).astype(np.float16) for rows in (5, 7, 7))
     found = client.attention(q, k, v, lens_q=[2, 5], lens_kv=np.array([3, 7]))

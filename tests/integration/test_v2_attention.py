@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tritonclient.http as http
 
-from attention import Attention, random_operands, raw
+from attention import Attention, assert_right, random_mask, random_operands, raw
 from daemon import PATIENCE_S
 from oip import ATTENTION, DATATYPE, HEADER, Input, body, infer, split
 from test_formats import RAW
@@ -51,6 +51,16 @@ def attention(url, session, problem, operands, lens=None):
                           data=raw(problem, operands, lens), headers={"Content-Type": RAW})
     assert answer.status_code == 200, answer.text
     return answer.content
+
+
+def test_an_additive_mask(url, session, ask, rng):
+    problem = Attention(4, 9, 16, kv_heads=2, skv=13, dtype="f32", causal=True, offset=2)
+    operands = random_operands(problem, rng)
+    mask = random_mask(problem, rng, (1, 4, 9, 13), False)
+    inputs = [*inputs_of(problem, operands), Input("MASK", mask[0], "f32", True)]
+    answer = ask(problem, inputs, id="one", parameters=BINARY | options_of(problem))
+    assert answer.status_code == 200, answer.text
+    assert_right(problem, operands, split(answer)[1], mask=mask)
 
 
 @pytest.mark.parametrize("problem, lens", [
@@ -182,7 +192,7 @@ GOOD = [ones("Q", 1, 2, 3, 4), ones("K", 1, 2, 3, 4), ones("V", 1, 2, 3, 4)]
     ([*GOOD, ones("LENS_Q", 1), ones("LENS_KV", 1)], {}, 400, ("FP32", "expects INT32")),
     ([*GOOD, ones("LENS_Q", 2, dtype="i32"), ones("LENS_KV", 2, dtype="i32")], {}, 400,
      ("batch=1",)),
-    ([*GOOD, ones("A", 2, 2)], {}, 400, ("'A'", "Q, K, V, LENS_Q, LENS_KV")),
+    ([*GOOD, ones("A", 2, 2)], {}, 400, ("'A'", "Q, K, V, LENS_Q, LENS_KV, MASK")),
     ([*GOOD[:2], ones("V", 1, 2, 2, 4)], {}, 400, ("skv",)),
     ([ones("Q", 1, 1, 2, 3, 4), *GOOD[1:]], {}, 400, ("dimensions",)),
     ([ones("Q", 1, 2, 3, 0), *GOOD[1:]], {}, 400, ("d",)),

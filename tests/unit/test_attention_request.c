@@ -152,6 +152,110 @@ START_TEST(a_raw_body_is_cut_where_its_operands_are)
 }
 END_TEST
 
+static struct tensor tensor_of(enum gemmd_dtype dtype, uint32_t rank, const uint64_t *dims)
+{
+    struct tensor tensor;
+    ck_assert(tensor_init(&tensor, dtype, dims, rank, NULL));
+    return tensor;
+}
+
+START_TEST(a_mask_follows_v)
+{
+    struct attention_request r;
+    struct attention_operands o;
+    struct fault fault;
+    int32_t body[64] = {0};
+    const char *start = (const char *)body;
+    ck_assert_uint_eq(take(&r,
+                           "batch=2&heads=3&sq=1&skv=5&d=1&mask=add&mask_batch=2&mask_heads=3&"
+                           "offset=4",
+                           FORMAT_RAW, &fault),
+                      GEMMD_OK);
+    ck_assert(attention_request_given(&r, "offset"));
+    ck_assert_uint_eq(r.offset, 4);
+    /* Q 2*3, K and V 2*3*5, the mask 2*3*1*5 elements of two bytes. */
+    ck_assert_uint_eq(attention_request_bind(&r, FORMAT_RAW, body, 12 + 60 + 60 + 60, &o, &fault),
+                      GEMMD_OK);
+    ck_assert_ptr_eq(o.mask.data, start + 132);
+    ck_assert_uint_eq(take(&r, "heads=3&sq=2&skv=5&d=1&mask=bool&mask_sq=1", FORMAT_RAW, &fault),
+                      GEMMD_OK);
+    ck_assert_uint_eq(attention_request_bind(&r, FORMAT_RAW, body, 12 + 30 + 30 + 5, &o, &fault),
+                      GEMMD_OK);
+    ck_assert_uint_eq(o.mask.dtype, GEMMD_I8);
+    ck_assert_uint_eq(take(&r, "heads=1&sq=2&skv=5&d=1", FORMAT_RAW, &fault), GEMMD_OK);
+    ck_assert_uint_eq(attention_request_bind(&r, FORMAT_RAW, body, 4 + 10 + 10 + 20, &o, &fault),
+                      GEMMD_ERR_MALFORMED);
+    ck_assert_ptr_nonnull(strstr(fault.detail, "is mask=add missing"));
+}
+END_TEST
+
+static const struct {
+    const char *query, *field;
+} wrong_masks[] = {
+    {"mask=add&mask_batch=3", "mask_batch"},
+    {"mask=add&mask_heads=2", "mask_heads"},
+    {"mask=bool&mask_sq=3", "mask_sq"},
+    {"mask_sq=1", "mask_sq"},
+    {"mask_batch=2", "mask_batch"},
+    {"mask=none&mask_heads=3", "mask_heads"},
+    {"mask=i8", "mask"},
+    {"offset=-1", "offset"},
+};
+
+START_TEST(wrong_masks_are_refused)
+{
+    struct attention_request r;
+    struct fault fault;
+    char query[128];
+    snprintf(query, sizeof query, "batch=2&heads=3&sq=4&d=1&%s", wrong_masks[_i].query);
+    ck_assert_uint_eq(take(&r, query, FORMAT_RAW, &fault), GEMMD_ERR_MALFORMED);
+    ck_assert_str_eq(fault.field, wrong_masks[_i].field);
+}
+END_TEST
+
+/* The types and shapes of a mask among arrays: what they mean, or the field of the refusal. */
+static const struct {
+    const char *query, *field;
+    enum gemmd_dtype dtype;
+    uint32_t rank;
+    uint64_t dims[5];
+    enum attention_mask kind;
+} arrays[] = {
+    {"", NULL, GEMMD_F16, 4, {2, 3, 4, 5}, ATTENTION_MASK_ADD},
+    {"", NULL, GEMMD_I8, 1, {5}, ATTENTION_MASK_BOOL},
+    {"mask=bool", NULL, GEMMD_I8, 3, {3, 1, 5}, ATTENTION_MASK_BOOL},
+    {"", "mask_batch", GEMMD_F16, 4, {4, 3, 4, 5}, ATTENTION_MASK_NONE},
+    {"", "mask_heads", GEMMD_F16, 3, {2, 4, 5}, ATTENTION_MASK_NONE},
+    {"", "mask_sq", GEMMD_F16, 2, {3, 5}, ATTENTION_MASK_NONE},
+    {"", "skv", GEMMD_F16, 2, {4, 4}, ATTENTION_MASK_NONE},
+    {"", "mask", GEMMD_F16, 5, {1, 2, 3, 4, 5}, ATTENTION_MASK_NONE},
+    {"", "mask", GEMMD_F32, 2, {4, 5}, ATTENTION_MASK_NONE},
+    {"mask=bool", "mask", GEMMD_F16, 2, {4, 5}, ATTENTION_MASK_NONE},
+    {"mask=add", "mask", GEMMD_I8, 2, {4, 5}, ATTENTION_MASK_NONE},
+    {"mask=none", "mask", GEMMD_I8, 2, {4, 5}, ATTENTION_MASK_NONE},
+    {"mask_heads=3", "mask_heads", GEMMD_I8, 2, {4, 5}, ATTENTION_MASK_NONE},
+};
+
+START_TEST(masks_among_arrays)
+{
+    struct attention_request r;
+    struct fault fault;
+    struct attention_operands operands = {
+        .q = tensor_of(GEMMD_F16, 4, (uint64_t[]){2, 3, 4, 1}),
+        .k = tensor_of(GEMMD_F16, 4, (uint64_t[]){2, 3, 5, 1}),
+        .v = tensor_of(GEMMD_F16, 4, (uint64_t[]){2, 3, 5, 1}),
+        .mask = tensor_of(arrays[_i].dtype, arrays[_i].rank, arrays[_i].dims),
+    };
+    ck_assert_uint_eq(take(&r, arrays[_i].query, FORMAT_SAFETENSORS, &fault), GEMMD_OK);
+    const enum gemmd_error code = attention_request_bind_tensors(&r, &operands, &fault);
+    ck_assert_uint_eq(code, arrays[_i].field == NULL ? GEMMD_OK : GEMMD_ERR_MALFORMED);
+    if (arrays[_i].field == NULL)
+        ck_assert_uint_eq(r.mask, arrays[_i].kind);
+    else
+        ck_assert_str_eq(fault.field, arrays[_i].field);
+}
+END_TEST
+
 START_TEST(sizes_that_overflow)
 {
     struct attention_request r;
@@ -184,13 +288,6 @@ START_TEST(a_softcap_of_zero_is_none)
     ck_assert_double_eq(r.softcap, 30);
 }
 END_TEST
-
-static struct tensor tensor_of(enum gemmd_dtype dtype, uint32_t rank, const uint64_t *dims)
-{
-    struct tensor tensor;
-    ck_assert(tensor_init(&tensor, dtype, dims, rank, NULL));
-    return tensor;
-}
 
 START_TEST(residents_say_sizes_and_type)
 {
@@ -471,6 +568,10 @@ int main(void)
     tcase_add_test(tests, every_parameter_lands_in_its_place);
     tcase_add_loop_test(tests, what_is_refused, 0, COUNT(refused));
     tcase_add_test(tests, a_raw_body_is_cut_where_its_operands_are);
+    tcase_add_test(tests, a_mask_follows_v);
+    tcase_add_loop_test(tests, wrong_masks_are_refused, 0,
+                        sizeof wrong_masks / sizeof *wrong_masks);
+    tcase_add_loop_test(tests, masks_among_arrays, 0, sizeof arrays / sizeof *arrays);
     tcase_add_test(tests, sizes_that_overflow);
     tcase_add_test(tests, residents_say_sizes_and_type);
     tcase_add_test(tests, tensors_from_anywhere);

@@ -143,7 +143,7 @@ START_TEST(attention_begins_with_the_lengths)
     request.d = request.dv = 8;
     request.lens = true;
     ck_assert(attention_request_layout(&request, &layout));
-    ck_assert_uint_eq(layout.count, 5);
+    ck_assert_uint_eq(layout.count, 6);
     ck_assert_uint_eq(layout.offsets[1], 8);
     ck_assert_uint_eq(layout.offsets[2], 16);
     ck_assert_uint_eq(layout.offsets[3], 16 + 128);

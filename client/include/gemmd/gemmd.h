@@ -357,6 +357,14 @@ enum gemmd_layout {
 #define GEMMD_WINDOW_NONE (-1)
 #define GEMMD_SCALE_DEFAULT 1e300 /* stands for 1/sqrt(d); the daemon takes no scale so large */
 
+/* What the mask of an attention does. */
+enum gemmd_mask {
+    GEMMD_MASK_NONE, /* there is no mask */
+    GEMMD_MASK_ADD,  /* elements of the type of Q are added to the scores; minus infinity hides the
+                        key */
+    GEMMD_MASK_BOOL  /* bytes; 0 hides the key */
+};
+
 /* The parameters of an attention, O = softmax(scale * Q * K^T + mask) * V for each head of each
  * entry of a batch. Tensors are contiguous, with their dimensions in the order of `layout`. Head h
  * of Q uses head h / (heads / kv_heads) of K and V. */
@@ -397,6 +405,14 @@ struct gemmd_attention {
     void *user;
     int32_t job;
     const char *traceparent; /* traceparent to send, as in struct gemmd_gemm */
+    const void *mask; /* mask_batch x mask_heads x mask_sq x skv elements; NULL: no mask. This field
+                         and those below since version 0.2 */
+    enum gemmd_mask mask_kind;       /* what the elements of `mask` mean; set it with `mask` */
+    uint64_t mask_batch, mask_heads; /* 1, or batch and heads; 0: 1 */
+    uint64_t mask_sq;                /* 1, or sq; 0: sq */
+    int32_t has_offset; /* 1: query i is at the position i + offset among the keys, not at i + skv -
+                           sq; default 0 */
+    uint64_t offset;    /* read only if has_offset is not 0 */
 };
 
 /* Fills in the defaults; `size` is sizeof(struct gemmd_attention). */

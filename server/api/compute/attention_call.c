@@ -45,14 +45,28 @@ static bool attention_results(const union call_request *request, struct tensor *
     return known;
 }
 
+static struct attention_strides mask_strides(const struct attention_request *r)
+{
+    const uint64_t row = r->mask_sq * r->skv;
+    return (struct attention_strides){
+        .batch = r->mask_batch == 1 ? 0 : r->mask_heads * row,
+        .head = r->mask_heads == 1 ? 0 : row,
+        .row = r->mask_sq == 1 ? 0 : r->skv,
+    };
+}
+
 static enum gemmd_error attention_problem_of(const union call_request *request,
                                              const struct call_residents *residents, bool has_lse,
                                              union operation_problem *problem, struct fault *fault)
 {
     static const int32_t lengths;
+    static const char mask;
     static float lse;
     const struct attention_request *r = &request->attention;
     const bool scaled = attention_request_given(r, "scale");
+    /* The kernels that take no offset compute an attention whose offset is the usual one. */
+    const bool has_offset =
+        attention_request_given(r, "offset") && (r->lens || r->offset + r->sq != r->skv);
     (void)residents;
     (void)fault;
     problem->attention = (struct attention_problem){
@@ -67,15 +81,20 @@ static enum gemmd_error attention_problem_of(const union call_request *request,
         .causal = r->causal,
         .windowed = attention_request_given(r, "window"),
         .window = r->window,
+        .has_offset = has_offset,
+        .offset = r->offset,
         .scale = (float)(scaled ? r->scale : 1 / sqrt((double)r->d)),
         .softcap = (float)r->softcap,
         .lens_q = r->lens ? &lengths : NULL,
         .lens_kv = r->lens ? &lengths : NULL,
+        .mask = r->mask != ATTENTION_MASK_NONE ? &mask : NULL,
+        .mask_dtype = r->mask == ATTENTION_MASK_BOOL ? GEMMD_I8 : r->dtype,
         .lse = has_lse ? &lse : NULL,
         .q_strides = attention_strides(r->layout, r->heads, r->sq, r->d),
         .k_strides = attention_strides(r->layout, r->kv_heads, r->skv, r->d),
         .v_strides = attention_strides(r->layout, r->kv_heads, r->skv, r->dv),
         .o_strides = attention_strides(r->layout, r->heads, r->sq, r->dv),
+        .mask_strides = mask_strides(r),
     };
     return GEMMD_OK;
 }

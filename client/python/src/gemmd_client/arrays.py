@@ -40,8 +40,9 @@ def library_of(array: Any) -> str:
     return type(array).__module__.partition(".")[0].removesuffix("lib")
 
 
-def to_numpy(name: str, array: Any) -> Array:
+def to_numpy(name: str, array: Any, truth: bool = False) -> Array:
     """Returns the elements of an array in host memory, without a copy where they are there already.
+    With ``truth``, an array of bool is one of int8.
 
     TypeError: this is not an array, or its type is none of the daemon's.
     """
@@ -72,6 +73,8 @@ def to_numpy(name: str, array: Any) -> Array:
                         "tensors() return")
     else:
         raise TypeError(f"{name} is a {type(array).__name__}, which is not an array")
+    if truth and found.dtype == np.bool_:
+        found = found.view(np.int8)
     if found.dtype.newbyteorder("=") not in NAMES:
         raise TypeError(f"{name} has the type {found.dtype}, with which the daemon does not compute; convert "
                         f"it with astype() to one of {', '.join(str(known) for known in NAMES)}")

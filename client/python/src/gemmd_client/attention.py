@@ -22,7 +22,8 @@ class Attention:
     """Q, K and V with their sizes, and the lengths of the entries of the batch. K and V may be
     resident tensors."""
 
-    def __init__(self, q: Any, k: Any, v: Any, lens_q: Any, lens_kv: Any, layout: Layout) -> None:
+    def __init__(self, q: Any, k: Any, v: Any, lens_q: Any, lens_kv: Any, layout: Layout,
+                 mask: Any = None) -> None:
         if layout not in get_args(Layout):
             raise ValueError(f"layout is '{layout}'; it must be bhsd or bshd")
         self.layout = layout
@@ -52,6 +53,7 @@ class Attention:
             raise ValueError("lens_q and lens_kv must be given together")
         self.lens_q = self._lengths("lens_q", lens_q, self.sq)
         self.lens_kv = self._lengths("lens_kv", lens_kv, self.skv)
+        self.mask = None if mask is None else self._masked(mask)
 
     @staticmethod
     def _operand(name: str, value: Any) -> Array:
@@ -68,6 +70,20 @@ class Attention:
             raise ValueError(f"{name} must be from 0 to {most}")
         return np.ascontiguousarray(given, np.int32)
 
+    def _masked(self, value: Any) -> Array:
+        """Returns the mask with four dimensions; one of truth values as bytes."""
+        mask = to_numpy("mask", value, truth=True)
+        if mask.dtype != np.int8 and NAMES.get(mask.dtype) != self.dtype:
+            raise TypeError(f"the mask has the type {mask.dtype}; it must be bool, int8 or the type "
+                            "of q")
+        whole = (self.batch, self.heads, self.sq, self.skv)
+        shape = (1,) * (4 - mask.ndim) + mask.shape
+        if len(shape) != 4 or shape[3] != self.skv or any(
+                have not in (1, full) for have, full in zip(shape, whole)):
+            raise ValueError(f"the mask has the shape {mask.shape}; it must be {whole}, in which any "
+                             "but the last may be 1")
+        return np.ascontiguousarray(mask.reshape(shape))
+
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape of the result."""
@@ -80,7 +96,8 @@ class Attention:
     @property
     def sent(self) -> list[Array]:
         """The operands of a raw body, in their order."""
-        return [part for part in (self.lens_q, self.lens_kv, self.q, self.k, self.v)
+        return [part for part in (self.lens_q, self.lens_kv, self.q, self.k, self.v,
+                                 self.mask)
                 if isinstance(part, np.ndarray)]
 
     def parameters(self) -> dict[str, Any]:
@@ -90,6 +107,9 @@ class Attention:
             "skv": self.skv, "d": self.d, "dv": self.dv, "dtype": self.dtype, "layout": self.layout}
         if self.lens_q is not None:
             found["lens"] = 1
+        if self.mask is not None:
+            found["mask"] = "bool" if self.mask.dtype == np.int8 else "add"
+            found["mask_batch"], found["mask_heads"], found["mask_sq"] = self.mask.shape[:3]
         for name, part in (("k", self.k), ("v", self.v)):
             if isinstance(part, Tensor):
                 found[name] = part.name

@@ -355,7 +355,8 @@ class Client:
     def attention(self, q: Any, k: Any, v: Any, *, causal: bool = False, window: int | None = None,
                   scale: float | None = None, softcap: float = 0.0, layout: Layout = "bhsd",
                   lens_q: Any = None, lens_kv: Any = None, lse: bool = False, priority: int = 4,
-                  timeout: float | None = None, kernel: str | None = None) -> Any:
+                  timeout: float | None = None, kernel: str | None = None, mask: Any = None,
+                  offset: int | None = None) -> Any:
         """Returns softmax(scale * q @ k.T + mask) @ v for each head.
 
         ``q`` is (batch, heads, sq, d), ``k`` is (batch, kv_heads, skv, d) and ``v`` is
@@ -370,12 +371,17 @@ class Client:
             softcap: c, with which a score becomes c * tanh(score / c); 0: scores stay.
             lens_q, lens_kv: how many queries and keys each entry of the batch has; default: all.
                 Rows of the result beyond them are zeros.
+            mask: an array that broadcasts to (batch, heads, sq, skv), in either layout. One of the
+                type of q is added to the scores, and minus infinity hides a key; one of bool or int8
+                hides the keys where it is false.
+            offset: the position of the first query among the keys, for causal and window; default:
+                skv - sq.
             lse: return a pair: the result, and the logarithm of each row's sum of exp(score), f32 of
                 the shape (batch, heads, sq).
 
         The errors are those of gemm().
         """
-        operands = Attention(q, k, v, lens_q, lens_kv, layout)
+        operands = Attention(q, k, v, lens_q, lens_kv, layout, mask)
         timeout = self.timeout if timeout is None else timeout
         if self._library and priority in library.PRIORITIES:
             result: Array = np.empty(operands.shape, operands.result_type)
@@ -383,10 +389,10 @@ class Client:
                     if lse else None)
             self._library.attention(operands, result, sums, causal=causal, window=window, scale=scale,
                                     softcap=softcap, priority=priority, timeout=timeout,
-                                    kernel=kernel)
+                                    kernel=kernel, offset=offset)
             return like(q)(result) if sums is None else (like(q)(result), like(q)(sums))
         parameters = _attention_parameters(operands, causal, window, scale, softcap, priority, timeout,
-                                           kernel)
+                                           kernel, offset)
         if not lse:
             answer = self._http.request("POST", "/attention", parameters, operands.sent,
                                         timeout=timeout, result=True)
@@ -401,13 +407,14 @@ class Client:
                       window: int | None = None, scale: float | None = None, softcap: float = 0.0,
                       layout: Layout = "bhsd", lens_q: Any = None, lens_kv: Any = None,
                       priority: int = 4, timeout: float | None = None,
-                      kernel: str | None = None) -> Job:
+                      kernel: str | None = None, mask: Any = None,
+                      offset: int | None = None) -> Job:
         """Hands an attention in as a job and returns at once; the arguments are those of
         attention()."""
-        operands = Attention(q, k, v, lens_q, lens_kv, layout)
+        operands = Attention(q, k, v, lens_q, lens_kv, layout, mask)
         return self._job("/attention",
                          _attention_parameters(operands, causal, window, scale, softcap, priority,
-                                               timeout, kernel),
+                                               timeout, kernel, offset),
                          operands.sent, operands.shape, q)
 
     def conv2d(self, x: Any, w: Any, *, stride: int | Sequence[int] = 1, padding: Padding = 0,
@@ -662,9 +669,9 @@ def _parameters(product: _Product, alpha: float, act: str, precision: str, verif
 
 def _attention_parameters(operands: Attention, causal: bool, window: int | None, scale: float | None,
                           softcap: float, priority: int, timeout: float | None,
-                          kernel: str | None) -> dict[str, Any]:
+                          kernel: str | None, offset: int | None) -> dict[str, Any]:
     chosen = {
-        "causal": (int(causal), 0), "window": (window, None),
+        "causal": (int(causal), 0), "window": (window, None), "offset": (offset, None),
         "scale": (None if scale is None else repr(float(scale)), None),
         "softcap": (float(softcap), 0.0), "priority": (priority, 4), "kernel": (kernel, None),
         "timeout_ms": (milliseconds("timeout", timeout) if timeout is not None else None, None)}

@@ -69,7 +69,9 @@ class _Attention(ctypes.Structure):
                 ("k", _pointer), ("v", _pointer), ("k_tensor", _text), ("v_tensor", _text),
                 ("o", _pointer), ("o_bytes", _u64), ("with_lse", _i32), ("lse", _pointer),
                 ("lse_bytes", _u64), ("priority", _u32), ("timeout_ms", _u32), ("kernel", _text),
-                ("request_id", _text), ("user", _pointer), ("job", _i32), ("traceparent", _text)]
+                ("request_id", _text), ("user", _pointer), ("job", _i32), ("traceparent", _text),
+                ("mask", _pointer), ("mask_kind", _i32), ("mask_batch", _u64), ("mask_heads", _u64),
+                ("mask_sq", _u64), ("has_offset", _i32), ("offset", _u64)]
 
 
 _all: weakref.WeakSet[LibraryTransport] = weakref.WeakSet()
@@ -236,7 +238,7 @@ class LibraryTransport:
 
     def attention(self, operands: Attention, result: Array, lse: Array | None, *, causal: bool,
                   window: int | None, scale: float | None, softcap: float, priority: int,
-                  timeout: float, kernel: str | None) -> None:
+                  timeout: float, kernel: str | None, offset: int | None) -> None:
         """Computes an attention into `result`, and into `lse` if that is wanted."""
         connection = self._take()
         call = _Attention()
@@ -261,6 +263,12 @@ class LibraryTransport:
                 setattr(call, name, _address(part))
             else:
                 setattr(call, f"{name}_tensor", part.name.encode())
+        if operands.mask is not None:
+            call.mask = _address(operands.mask)
+            call.mask_kind = 2 if operands.mask.dtype == np.int8 else 1
+            call.mask_batch, call.mask_heads, call.mask_sq = operands.mask.shape[:3]
+        if offset is not None:
+            call.has_offset, call.offset = 1, offset
         call.o, call.o_bytes = _address(result), result.nbytes
         if lse is not None:
             call.with_lse, call.lse, call.lse_bytes = 1, _address(lse), lse.nbytes
