@@ -88,7 +88,7 @@ static const struct operation_kernel tiled_kernels[ATTENTION_TILED_ROWS] = {
                              .workspace_bytes = operation_no_workspace,
                              .run = run_few},
     [ATTENTION_TILED_MANY] = {.name = "tiled_128",
-                              .takes = attention_problem_offered,
+                              .takes = attention_problem_is_plain, /* masks have few rows */
                               .workspace_bytes = operation_no_workspace,
                               .run = run_many},
 };
@@ -413,6 +413,32 @@ static bool check_lengths(struct check *check, enum gemmd_dtype dtype, enum prod
     return true;
 }
 
+/* Masks of all sizes and types with the lengths and the other masks, and offsets. */
+static bool check_masks(struct check *check, enum gemmd_dtype dtype, enum product_fill fill)
+{
+    uint64_t seed = 500u * dtype + fill;
+    for (unsigned number = 0; number < LENGTHS * MASKS; number++) {
+        struct wanted wanted;
+        set_shape(&wanted, dtype, number % LENGTHS, number / LENGTHS, widths[number % 5],
+                  widths[number % 9]);
+        draw_rest(&wanted, &seed);
+        wanted.fill = fill;
+        wanted.problem.scale = 0.125f;
+        wanted.problem.has_offset = number % 4 == 0;
+        wanted.problem.offset = random_next(&seed) % (wanted.problem.skv + 20);
+        void *mask = NULL;
+        if (number % 4 != 0)
+            mask = attention_sample_mask(&wanted.problem, number % 2 ? GEMMD_I8 : dtype, number % 8,
+                                         random_next(&seed));
+        const bool done = (check->quick && number % 19 > 1) || wanted.problem.sq > 1000 ||
+                          check_one(check, &wanted, random_next(&seed));
+        free(mask);
+        if (!done)
+            return false;
+    }
+    return true;
+}
+
 /* Every pair of widths in one of the types, masks in turn. */
 static bool check_widths(struct check *check, enum gemmd_dtype dtype)
 {
@@ -593,7 +619,9 @@ static bool check_smoke(struct check *check, enum gemmd_dtype dtype)
 static bool check_dtype(struct check *check, enum gemmd_dtype dtype, bool large)
 {
     return check_lengths(check, dtype, PRODUCT_UNIFORM) &&
-           check_lengths(check, dtype, PRODUCT_SPECIAL) && check_widths(check, dtype) &&
+           check_lengths(check, dtype, PRODUCT_SPECIAL) &&
+           check_masks(check, dtype, PRODUCT_UNIFORM) &&
+           check_masks(check, dtype, PRODUCT_SPECIAL) && check_widths(check, dtype) &&
            check_few_keys(check, dtype, PRODUCT_UNIFORM) &&
            check_few_keys(check, dtype, PRODUCT_SPECIAL) && check_scales(check, dtype) &&
            check_far_scores(check, dtype) && check_extremes(check, dtype, large);

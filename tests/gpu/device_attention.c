@@ -59,13 +59,27 @@ static bool copy_lengths(struct device_attention *device, char *text, uint64_t s
     return true;
 }
 
+static bool copy_mask(struct device_attention *device, char *text, uint64_t size)
+{
+    struct attention_problem *p = &device->problem;
+    const struct attention_strides *s = &p->mask_strides;
+    if (p->mask == NULL)
+        return true;
+    const uint64_t elements =
+        (p->batch - 1) * s->batch + (p->heads - 1) * s->head + (p->sq - 1) * s->row + p->skv;
+    const bool done = copy_up(device, DEVICE_ATTENTION_MASK, p->mask,
+                              elements * dtype_size(p->mask_dtype), text, size);
+    p->mask = device->memory[DEVICE_ATTENTION_MASK];
+    return done;
+}
+
 bool device_attention_create(struct device_attention *device, const struct attention_sample *sample,
                              bool exact, void *stream)
 {
     *device = (struct device_attention){.problem = sample->problem, .stream = stream};
     struct attention_problem *p = &device->problem;
     char text[256];
-    bool done = copy_lengths(device, text, sizeof text);
+    bool done = copy_lengths(device, text, sizeof text) && copy_mask(device, text, sizeof text);
     for (int part = 0; part < ATTENTION_PARTS && done; part++) {
         const struct product_buffer *buffer = &sample->buffers[part];
         const uint64_t cut = exact && part <= ATTENTION_V ? buffer->offset : 0;

@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "kernels/attention.h"
+#include "kernels/cuda/epilogue.cuh"
 
 namespace attention
 {
@@ -42,7 +43,9 @@ static __device__ __forceinline__ uint64_t clamp(int64_t value, uint64_t limit)
 static __device__ __forceinline__ struct attention_span
 span_of(const struct attention_problem &p, const struct lengths &lengths, uint64_t i)
 {
-    const int64_t position = (int64_t)i + (int64_t)lengths.skv - (int64_t)lengths.sq;
+    const int64_t shift =
+        p.has_offset ? (int64_t)p.offset : (int64_t)lengths.skv - (int64_t)lengths.sq;
+    const int64_t position = (int64_t)i + shift;
     struct attention_span span = {0, i < lengths.sq ? lengths.skv : 0};
     if (p.causal)
         span.end = clamp(position + 1, span.end);
@@ -58,6 +61,47 @@ static __device__ __forceinline__ float score_of(float product, float scale, flo
 {
     const float score = __fmul_rn(product, scale);
     return softcap > 0 ? __fmul_rn(softcap, tanhf(score / softcap)) : score;
+}
+
+/* The weight of a key that the mask hides. The weight of any other key is NaN or at least +0. */
+static __device__ __forceinline__ float hidden_weight()
+{
+    return -0.0f;
+}
+
+static __device__ __forceinline__ bool is_hidden(float weight)
+{
+    return __float_as_uint(weight) == 0x80000000u;
+}
+
+/* The row of the mask for a query of a problem that has a mask. */
+template <typename T> struct mask_row {
+    const char *first;
+    bool is_boolean;
+
+    __device__ __forceinline__ mask_row(const struct attention_problem &p, uint64_t entry,
+                                        uint64_t head, uint64_t query)
+        : is_boolean(p.mask_dtype == GEMMD_I8)
+    {
+        const uint64_t size = is_boolean ? 1 : sizeof(T);
+        first =
+            (const char *)p.mask + size * (entry * p.mask_strides.batch +
+                                           head * p.mask_strides.head + query * p.mask_strides.row);
+    }
+
+    /* What the mask adds to the score of a key; minus infinity hides the key. */
+    __device__ __forceinline__ float at(uint64_t key) const
+    {
+        if (is_boolean)
+            return first[key] != 0 ? 0.0f : -CUDART_INF_F;
+        return widen(((const T *)first)[key]);
+    }
+};
+
+/* The score of a key that the mask adds `added` to. */
+static __device__ __forceinline__ float masked_score(float score, float added)
+{
+    return added == -CUDART_INF_F ? added : __fadd_rn(score, added);
 }
 
 } // namespace attention

@@ -10,7 +10,6 @@
  */
 #include "kernels/cuda/attention/attention.cuh"
 #include "kernels/cuda/attention/attention.h"
-#include "kernels/cuda/epilogue.cuh"
 #include "kernels/cuda/launch.cuh"
 
 namespace attention_naive
@@ -52,6 +51,13 @@ template <typename T> struct row {
     const float *q; // [d], in shared memory
     const T *k, *v; // of its head
     struct attention_span span;
+    struct mask_row<T> mask; // read only if the problem has a mask
+
+    /* Whether the mask, if there is one, hides a key. */
+    __device__ __forceinline__ bool hides(uint64_t key) const
+    {
+        return p.mask != nullptr && mask.at(key) == -CUDART_INF_F;
+    }
 
     __device__ __forceinline__ float score(uint64_t key) const
     {
@@ -59,7 +65,17 @@ template <typename T> struct row {
         float product = 0;
         for (unsigned c = 0; c < p.d; c++)
             product = fmaf(q[c], widen(line[c]), product);
-        return score_of(product, p.scale, p.softcap);
+        const float score = score_of(product, p.scale, p.softcap);
+        return p.mask != nullptr ? masked_score(score, mask.at(key)) : score;
+    }
+
+    /* Whether the row sees a key that the mask does not hide. */
+    __device__ __forceinline__ bool sees(float *values) const
+    {
+        float any = 0;
+        for (uint64_t key = span.first + threadIdx.x; key < span.end; key += THREADS)
+            any = hides(key) ? any : 1;
+        return combined<larger>(any, values) != 0;
     }
 
     __device__ __forceinline__ float largest(float *values) const
@@ -74,7 +90,7 @@ template <typename T> struct row {
     {
         float total = 0;
         for (uint64_t key = span.first + threadIdx.x; key < span.end; key += THREADS)
-            total += expf(score(key) - most);
+            total += hides(key) ? 0 : expf(score(key) - most);
         return combined<sum_of>(total, values);
     }
 
@@ -87,10 +103,14 @@ template <typename T> struct row {
                 span.end - first < THREADS ? (unsigned)(span.end - first) : THREADS;
             __syncthreads(); /* the weights before have been read */
             if (threadIdx.x < keys)
-                weights[threadIdx.x] = expf(score(first + threadIdx.x) - most) / total;
+                weights[threadIdx.x] = hides(first + threadIdx.x)
+                                           ? hidden_weight()
+                                           : expf(score(first + threadIdx.x) - most) / total;
             __syncthreads();
             for (unsigned j = 0; j < keys && threadIdx.x < p.dv; j++)
-                sum = fmaf(weights[j], widen(v[(first + j) * p.v_strides.row + threadIdx.x]), sum);
+                if (!is_hidden(weights[j]))
+                    sum = fmaf(weights[j], widen(v[(first + j) * p.v_strides.row + threadIdx.x]),
+                               sum);
         }
         return sum;
     }
@@ -109,9 +129,11 @@ __global__ void __launch_bounds__(THREADS)
         const struct row<T> row = {
             p, q, row_of((const T *)p.k, p.k_strides, entry, kv_head, 0),
                 row_of((const T *)p.v, p.v_strides, entry, kv_head, 0),
-                span_of(p, lengths(p, entry), i)
+                span_of(p, lengths(p, entry), i), mask_row<T>(p, entry, head, i)
         };
-        const bool sees = row.span.first < row.span.end;
+        bool sees = row.span.first < row.span.end;
+        if (sees && p.mask != nullptr)
+            sees = row.sees(values);
         float sum = 0, lse = -CUDART_INF_F;
         __syncthreads(); /* the row before has been read */
         if (sees && threadIdx.x < p.d)

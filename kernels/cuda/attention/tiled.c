@@ -35,14 +35,15 @@ uint64_t attention_tiled_tiles(enum attention_tiled_rows rows, const struct atte
     return (in_head + tile - 1) / tile * p->batch * p->kv_heads;
 }
 
-/* Many rows if they fit in shared memory and there is a block for every multiprocessor. */
+/* Many rows if they fit in shared memory, there is a block for every multiprocessor, and the
+ * problem has no mask. */
 static enum attention_tiled_rows attention_tiled_choose(const struct attention_problem *p,
                                                         uint32_t multiprocessors,
                                                         uint64_t shared_bytes)
 {
     const uint64_t rows = p->heads / p->kv_heads * p->sq;
     const uint64_t blocks = attention_tiled_tiles(ATTENTION_TILED_MANY, p);
-    return rows > row_counts[ATTENTION_TILED_FEW] && blocks >= multiprocessors &&
+    return p->mask == NULL && rows > row_counts[ATTENTION_TILED_FEW] && blocks >= multiprocessors &&
                    attention_tiled_bytes(ATTENTION_TILED_MANY, p->d, p->dv) <= shared_bytes
                ? ATTENTION_TILED_MANY
                : ATTENTION_TILED_FEW;
@@ -123,7 +124,7 @@ static enum gemmd_error attention_tiled_run_group(struct gemm_context *base,
     struct attention_member ordered[ATTENTION_GROUP_MAX];
     attention_group_order(members, count, ordered);
     enum gemmd_error code = GEMMD_OK;
-    if (ordered[0].problem->dtype == GEMMD_F32)
+    if (ordered[0].problem->dtype == GEMMD_F32 && ordered[0].problem->mask == NULL)
         return attention_tiled_launch_group_f32(
             context->stream,
             attention_tiled_choose_group(ordered, count, context->multiprocessors,
@@ -137,7 +138,7 @@ static enum gemmd_error attention_tiled_run_group(struct gemm_context *base,
 const struct operation_kernel attention_cuda_tiled = {
     .name = "tiled",
     .description = "tiles of keys stream past tiles of queries; online softmax, sums in registers",
-    .takes = attention_problem_is_plain,
+    .takes = attention_problem_offered,
     .workspace_bytes = operation_no_workspace,
     .run = attention_tiled_run,
     .tiles = attention_tiled_count_tiles,

@@ -21,6 +21,10 @@
  * no row of a warp sees is not multiplied by that warp. The result of a row is one chain over its
  * own keys, whatever the other rows are.
  *
+ * A mask's elements are read from global memory where a lane has the score, by kernels of their own
+ * (MASKED), which have the shapes of few rows. The weight of a hidden key is marked as such
+ * (hidden_weight), so that values which are not finite are not multiplied with that weight.
+ *
  * Columns of V and O beyond dv are not copied. The values in their places are multiplied but never
  * stored.
  */
@@ -236,6 +240,51 @@ static __device__ __forceinline__ void mask(float (&scores)[S::ROWS][4], const u
     }
 }
 
+/* Adds the mask to the scores of one tile of keys, and hides keys. Returns the hidden keys: bit 4 *
+ * i
+ * + j is key j of row i. Sets bit i of `sees` if row i sees a key. Keys outside the rows' spans
+ * count as neither. */
+template <class S, typename T>
+static __device__ __forceinline__ uint32_t add_mask(const struct attention_problem &p,
+                                                    const struct part<S> &part,
+                                                    float (&scores)[S::ROWS][4], const uint2 *spans,
+                                                    unsigned key, uint32_t &sees)
+{
+    static_assert(S::ROWS * 4 <= 32, "a bit for each score");
+    const unsigned warp = threadIdx.x / 32, first = key + threadIdx.x % LANES_N * 4;
+    uint32_t hidden = 0;
+#pragma unroll
+    for (unsigned i = 0; i < S::ROWS; i++) {
+        const uint2 span = spans[row_of_warp(i)];
+        const unsigned row = warp * S::WARP_ROWS + row_of_warp(i);
+        const struct mask_row<T> mask(p, part.entry, part.head_of(row), part.query_of(row));
+#pragma unroll
+        for (unsigned j = 0; j < 4; j++) {
+            if (first + j < span.x || first + j >= span.y)
+                continue;
+            const float added = mask.at(first + j);
+            scores[i][j] = masked_score(scores[i][j], added);
+            if (added == -CUDART_INF_F)
+                hidden |= 1u << (4 * i + j);
+            else
+                sees |= 1u << i;
+        }
+    }
+    return hidden;
+}
+
+/* Marks the weights of hidden keys. */
+template <class S>
+static __device__ __forceinline__ void mark_hidden(float (&weights)[S::ROWS][4], uint32_t hidden)
+{
+#pragma unroll
+    for (unsigned i = 0; i < S::ROWS; i++)
+#pragma unroll
+        for (unsigned j = 0; j < 4; j++)
+            if (hidden >> (4 * i + j) & 1)
+                weights[i][j] = hidden_weight();
+}
+
 /* The step of the online softmax: turns the scores of one tile of keys into weights, relative to
  * the new maximum, and multiplies the sums so far by the factor from the old maximum to the new
  * one. */
@@ -299,8 +348,9 @@ static __device__ __forceinline__ void put_weights(const float (&scores)[S::ROWS
 
 /* sums += weights * V, in the order of the keys. `key` is the first key of the tile. A key that a
  * row does not see has the weight 0. That changes nothing if V is finite, but 0 times an infinity
- * is NaN: with SEEN, keys that a row does not see are left out. */
-template <class S, bool SEEN>
+ * is NaN: with SEEN, keys that a row does not see are left out, and with MASKED those that the mask
+ * hides. */
+template <class S, bool SEEN, bool MASKED>
 static __device__ __forceinline__ void add_values(struct rows<S> &rows, const float4 *weights,
                                                   const float4 *v, const uint2 *spans, unsigned key)
 {
@@ -323,6 +373,8 @@ static __device__ __forceinline__ void add_values(struct rows<S> &rows, const fl
                     if (key + four + e < span.x || key + four + e >= span.y)
                         continue;
                 }
+                if (SEEN && MASKED && is_hidden(x[i]))
+                    continue;
 #pragma unroll
                 for (unsigned c = 0; c < S::COLUMNS; c++)
                     rows.sums[i][c] = fmaf(x[i], y[c], rows.sums[i][c]);
@@ -331,17 +383,24 @@ static __device__ __forceinline__ void add_values(struct rows<S> &rows, const fl
     }
 }
 
-template <class S, typename T>
+/* `seen`, which is read only if MASKED: bit i is set if this lane has seen a key of row i. */
+template <class S, typename T, bool MASKED>
 static __device__ __forceinline__ void store(const struct arguments &a, const struct part<S> &part,
-                                             const struct rows<S> &rows, const uint2 *spans)
+                                             const struct rows<S> &rows, const uint2 *spans,
+                                             uint32_t seen)
 {
     const struct attention_problem &p = a.problem;
     const unsigned warp = threadIdx.x / 32, lane_n = threadIdx.x % LANES_N;
+    if (MASKED) {
+#pragma unroll
+        for (unsigned lanes = LANES_N / 2; lanes > 0; lanes /= 2)
+            seen |= __shfl_xor_sync(UINT32_MAX, seen, lanes);
+    }
 #pragma unroll
     for (unsigned i = 0; i < S::ROWS; i++) {
         const unsigned in_warp = row_of_warp(i), row = warp * S::WARP_ROWS + in_warp;
         const uint2 span = spans[in_warp];
-        const bool sees = span.x != span.y;
+        const bool sees = MASKED ? (seen >> i & 1) != 0 : span.x != span.y;
         float total = rows.total[i];
 #pragma unroll
         for (unsigned lanes = LANES_N / 2; lanes > 0; lanes /= 2)
@@ -435,7 +494,7 @@ static __device__ __forceinline__ bool load_keys(const struct arguments &a, cons
 }
 
 /* Computes one part. `steps` is the number of quads of d. */
-template <class S, typename T>
+template <class S, typename T, bool MASKED>
 static __device__ __forceinline__ void compute(const struct arguments &a,
                                                const struct part<S> &part,
                                                const struct memory<S> &memory, unsigned steps)
@@ -451,6 +510,7 @@ static __device__ __forceinline__ void compute(const struct arguments &a,
     const T *k = row_of((const T *)p.k, p.k_strides, part.entry, part.kv_head, 0);
     const T *v = row_of((const T *)p.v, p.v_strides, part.entry, part.kv_head, 0);
     struct rows<S> rows;
+    uint32_t sees = 0;
 #pragma unroll 1
     for (unsigned key = block.first / KEYS * KEYS; key < block.end; key += KEYS) {
         __syncthreads(); /* the tile before has been read */
@@ -459,6 +519,7 @@ static __device__ __forceinline__ void compute(const struct arguments &a,
         const bool seen = key < mine.end && key + KEYS > mine.first;
         const bool all = key >= mine.all_first && key + KEYS <= mine.all_end;
         float scores[S::ROWS][4];
+        uint32_t hidden = 0;
         if (seen) {
             multiply_keys<S>(scores, memory, steps);
 #pragma unroll
@@ -466,9 +527,13 @@ static __device__ __forceinline__ void compute(const struct arguments &a,
 #pragma unroll
                 for (unsigned j = 0; j < 4; j++)
                     scores[i][j] = score_of(scores[i][j], p.scale, p.softcap);
+            if (MASKED)
+                hidden = add_mask<S, T>(p, part, scores, spans, key, sees);
             if (!all)
                 mask<S>(scores, spans, key);
             weigh<S>(scores, rows);
+            if (MASKED)
+                mark_hidden<S>(scores, hidden);
         }
         if (S::WEIGHTS_OVER_KEYS)
             __syncthreads(); /* the keys have been read */
@@ -476,15 +541,15 @@ static __device__ __forceinline__ void compute(const struct arguments &a,
             continue;
         put_weights<S>(scores, weights);
         __syncwarp();
-        if (all || !strange)
-            add_values<S, false>(rows, weights, memory.v, spans, key);
+        if ((all && !MASKED) || !strange)
+            add_values<S, false, MASKED>(rows, weights, memory.v, spans, key);
         else
-            add_values<S, true>(rows, weights, memory.v, spans, key);
+            add_values<S, true, MASKED>(rows, weights, memory.v, spans, key);
     }
-    store<S, T>(a, part, rows, spans);
+    store<S, T, MASKED>(a, part, rows, spans, sees);
 }
 
-template <class S, typename T>
+template <class S, typename T, bool MASKED>
 __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
     attention_tiled_kernel(const __grid_constant__ struct arguments a, struct operation_range range)
 {
@@ -494,7 +559,7 @@ __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
     const uint64_t end = range.first + range.count;
 #pragma unroll 1
     for (uint64_t number = range.first + blockIdx.x; number < end; number += gridDim.x) {
-        compute<S, T>(a, part<S>(a, number), memory, steps);
+        compute<S, T, MASKED>(a, part<S>(a, number), memory, steps);
         __syncthreads(); /* the spans have been read */
     }
 }
@@ -508,7 +573,8 @@ __global__ void __launch_bounds__(S::THREADS, S::GROUP_BLOCKS)
     const unsigned steps = ((unsigned)group.problems[0].problem.d + 3) / 4;
     const uint32_t i = group.find(blockIdx.x);
     const struct arguments &a = group.problems[i];
-    compute<S, T>(a, part<S>(a, blockIdx.x - group.first[i]), memory<S>(shared, steps), steps);
+    compute<S, T, false>(a, part<S>(a, blockIdx.x - group.first[i]), memory<S>(shared, steps),
+                         steps);
 }
 
 } // namespace attention_tiled

@@ -37,7 +37,7 @@ enum gemmd_error attention_tiled_prepare_group_f32(uint64_t shared_bytes);
 uint64_t attention_tiled_tiles(enum attention_tiled_rows rows,
                                const struct attention_problem *problem);
 
-/* Enqueues tiles of a problem, with tiles of `rows` rows. */
+/* Enqueues tiles of a problem, with tiles of `rows` rows. A problem with a mask has few rows. */
 enum gemmd_error attention_tiled_launch(cudaStream_t stream, enum attention_tiled_rows rows,
                                         const struct attention_problem *problem,
                                         struct operation_range tiles);
@@ -53,8 +53,8 @@ enum gemmd_error attention_tiled_launch_bf16(cudaStream_t stream, enum attention
                                              const struct attention_problem *problem,
                                              struct operation_range tiles);
 
-/* Enqueues a group of f32. The tiles of the members start in the order of the list. For other types
- * flash_mma computes all groups. */
+/* Enqueues a group of f32 without masks. The tiles of the members start in the order of the list.
+ * For other types flash_mma computes all groups. */
 enum gemmd_error attention_tiled_launch_group_f32(cudaStream_t stream,
                                                   enum attention_tiled_rows rows,
                                                   const struct attention_member members[],

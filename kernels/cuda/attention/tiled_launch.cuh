@@ -35,13 +35,13 @@ static struct arguments arguments_of(const struct attention_problem &p)
     return a;
 }
 
-template <class S, typename T>
+template <class S, typename T, bool MASKED>
 static enum gemmd_error run(cudaStream_t stream, enum attention_tiled_rows rows,
                             const struct attention_problem &p, struct operation_range tiles)
 {
     const struct arguments a = arguments_of<S, T>(p);
     const dim3 grid((unsigned)(tiles.count < INT32_MAX ? tiles.count : INT32_MAX));
-    return launch_with_memory(attention_tiled_kernel<S, T>, grid, dim3(S::THREADS),
+    return launch_with_memory(attention_tiled_kernel<S, T, MASKED>, grid, dim3(S::THREADS),
                               attention_tiled_bytes(rows, p.d, p.dv), stream, a, tiles);
 }
 
@@ -69,12 +69,18 @@ using many_128 = shape<4, 8, 16, 2>;
 using many_192 = shape<8, 4, 24, 1>;
 using many_256 = shape<8, 4, 32, 1>;
 
+/* Calls `act` with the shape for tiles of few rows and values of width `dv`. */
+template <class Act> static enum gemmd_error with_few(uint64_t dv, const Act &act)
+{
+    return dv <= 64 ? act(few_64()) : dv <= 128 ? act(few_128()) : act(few_256());
+}
+
 /* Calls `act` with the shape for tiles of `rows` and values of width `dv`. */
 template <class Act>
 static enum gemmd_error with_shape(enum attention_tiled_rows rows, uint64_t dv, const Act &act)
 {
     if (rows == ATTENTION_TILED_FEW)
-        return dv <= 64 ? act(few_64()) : dv <= 128 ? act(few_128()) : act(few_256());
+        return with_few(dv, act);
     return dv <= 64    ? act(many_64())
            : dv <= 96  ? act(many_96())
            : dv <= 128 ? act(many_128())
@@ -86,8 +92,13 @@ template <typename T>
 static enum gemmd_error run_any(cudaStream_t stream, enum attention_tiled_rows rows,
                                 const struct attention_problem &p, struct operation_range tiles)
 {
-    return with_shape(rows, p.dv,
-                      [&](auto shape) { return run<decltype(shape), T>(stream, rows, p, tiles); });
+    if (p.mask != nullptr)
+        return with_few(p.dv, [&](auto shape) {
+            return run<decltype(shape), T, true>(stream, rows, p, tiles);
+        });
+    return with_shape(rows, p.dv, [&](auto shape) {
+        return run<decltype(shape), T, false>(stream, rows, p, tiles);
+    });
 }
 
 template <typename T>
@@ -99,10 +110,11 @@ static enum gemmd_error run_any_group(cudaStream_t stream, enum attention_tiled_
     });
 }
 
-static inline enum gemmd_error allow(const void *const (&kernels)[8], uint64_t shared_bytes)
+template <unsigned COUNT>
+static enum gemmd_error allow(const void *const (&kernels)[COUNT], uint64_t shared_bytes)
 {
     cudaError_t error = cudaSuccess;
-    for (unsigned i = 0; i < 8 && error == cudaSuccess; i++)
+    for (unsigned i = 0; i < COUNT && error == cudaSuccess; i++)
         error = cudaFuncSetAttribute(kernels[i], cudaFuncAttributeMaxDynamicSharedMemorySize,
                                      (int)shared_bytes);
     return cuda_error_code((int)error);
@@ -110,14 +122,17 @@ static inline enum gemmd_error allow(const void *const (&kernels)[8], uint64_t s
 
 template <typename T> static enum gemmd_error prepare(uint64_t shared_bytes)
 {
-    return allow({(const void *)attention_tiled_kernel<few_64, T>,
-                  (const void *)attention_tiled_kernel<few_128, T>,
-                  (const void *)attention_tiled_kernel<few_256, T>,
-                  (const void *)attention_tiled_kernel<many_64, T>,
-                  (const void *)attention_tiled_kernel<many_96, T>,
-                  (const void *)attention_tiled_kernel<many_128, T>,
-                  (const void *)attention_tiled_kernel<many_192, T>,
-                  (const void *)attention_tiled_kernel<many_256, T>},
+    return allow({(const void *)attention_tiled_kernel<few_64, T, false>,
+                  (const void *)attention_tiled_kernel<few_128, T, false>,
+                  (const void *)attention_tiled_kernel<few_256, T, false>,
+                  (const void *)attention_tiled_kernel<many_64, T, false>,
+                  (const void *)attention_tiled_kernel<many_96, T, false>,
+                  (const void *)attention_tiled_kernel<many_128, T, false>,
+                  (const void *)attention_tiled_kernel<many_192, T, false>,
+                  (const void *)attention_tiled_kernel<many_256, T, false>,
+                  (const void *)attention_tiled_kernel<few_64, T, true>,
+                  (const void *)attention_tiled_kernel<few_128, T, true>,
+                  (const void *)attention_tiled_kernel<few_256, T, true>},
                  shared_bytes);
 }
 
