@@ -38,5 +38,6 @@ void cuda_slot_close(struct cuda_slot *slot)
     if (slot->stream != NULL)
         (void)cudaStreamDestroy(slot->stream);
     (void)cudaFreeHost(slot->residuals); /* NULL is allowed */
-    (void)cudaFreeHost(slot->checks);
+    if (slot->checks != NULL)
+        (void)cudaFreeHost(slot->checks);
 }
