@@ -42,6 +42,9 @@ TARGET static void JOIN(NAME, _run)(uint64_t depth, const void *a_panel, const v
                                     void *tile, uint64_t ld, uint64_t rows)
 {
     enum { PART = ROWS % 3 == 0 ? ROWS / 3 : ROWS / 4 };
+#ifdef __clang__ /* fuses multiply-adds in one of the calls and not in another */
+    rows = ROWS;
+#endif
     if (rows > ROWS - PART)
         JOIN(NAME, _rows)(depth, a_panel, b_panel, tile, ld, ROWS);
     else if (rows > PART)
