@@ -41,9 +41,10 @@ enum { MICROKERNEL_ROWS = 12, MICROKERNEL_COLUMNS = 32 }; /* multiples of the si
  * Number 0 is the fastest. NULL: there are not as many. Pure, any thread. */
 const struct microkernel *microkernel_for(enum gemmd_dtype accumulator, uint32_t number);
 
-/* The same for operands of i8 or bf16 in panels whose elements hold some steps of k. The sum of two
- * steps of bf16 is a chain too, of the second step and then the first, in processors that compute
- * one after the other. Such a microkernel has no sum_taps. */
+/* Microkernel number `number` of this processor for operands of i8 or bf16 in panels whose elements
+ * hold some steps of k; its sum_taps is NULL. The sum of two steps of bf16 is a chain too, of the
+ * second step and then the first, in processors that compute one after the other. NULL: there are
+ * not as many. Pure, any thread. */
 const struct microkernel *microkernel_narrow(enum gemmd_dtype dtype, uint32_t number);
 
 #endif

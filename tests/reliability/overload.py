@@ -16,10 +16,6 @@ import process
 
 CONNECTIONS = 256
 REFUSALS_MS, GROWTH_BYTES = 10, 16 << 20
-# Up to this length, the daemon receives the body of a refused request that did not wait for 100 Continue. Together with
-# the served requests that can take all of the daemon's cores, this part of them at least. Then no refusal can be quick:
-# the bodies wait in the sockets.
-RECEIVED_BYTES, ALL_CORES = 1 << 20, 0.9
 # What decides the figure, by (resident, expect).
 WHY = {
     (True, False): "",
@@ -145,9 +141,8 @@ def measure(options):
         refused_ms = statistics.median(over.refused_p99 for over in overs)
         lost = sum(over.broken + over.other for over in overs)
         sound = grown < GROWTH_BYTES and lost == 0
-        forbidden = not resident and not expect and square.body_bytes <= RECEIVED_BYTES and used >= ALL_CORES
         bar = (None if options.quick or (sound and not options.daemon_cores) else
-               sound and goodput >= least * peak and (refused_ms <= REFUSALS_MS or forbidden))
+               sound and goodput >= least * peak and refused_ms <= REFUSALS_MS)
         spread = ", ".join(f"{over.goodput:.0f}" for over in overs)
         figures.append(figure.Figure(
             "F13", f"{name}: goodput {goodput:.0f}/s ({spread}) of {peak:.0f}/s "
