@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-TABLES = ["kernels-2026-11-26-1924-check-h100-80gb-hbm3-bf16",
-          "kernels-2026-11-26-1924-check-h100-80gb-hbm3-bf16-fused",
-          "kernels-2026-11-26-1302-check-h100-80gb-hbm3-i8"]
+TABLES = ["kernels-2026-11-26-2327-check-h100-80gb-hbm3-bf16",
+          "kernels-2026-11-26-2327-check-h100-80gb-hbm3-bf16-fused",
+          "kernels-2026-11-27-0027-check-h100-80gb-hbm3-i8"]
 
 
 def summary(text, who):
