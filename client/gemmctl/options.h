@@ -9,6 +9,11 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "proto/gemm_request.h"
+
+#define OR_ACT(NAME, name) "|" name
+#define ACT_CHOICES "none" GEMM_ACT_FUNCTION_MAP(OR_ACT)
+
 /* Each command has a bit, by which the table below says which commands have an option. The names
  * after FOR_ALL stand for several commands. */
 enum {
@@ -189,7 +194,7 @@ enum {
       "gemm, attention: number of problems of one shape, which lie one after another in "          \
       "each operand; bench, bench attention: number of problems of one shape in each "             \
       "request; conv, bench conv: number of images of X")                                          \
-    X(ACT, "act", 0, "none|relu|gelu|gelu_tanh|silu", "none", FOR_PRODUCTS | FOR_CONVS, 1,         \
+    X(ACT, "act", 0, ACT_CHOICES, "none", FOR_PRODUCTS | FOR_CONVS, 1,                             \
       "activation function, applied last to each element of the result")                           \
     X(HEADS, "heads", 0, "COUNT", "bench attention: 8", FOR_ATTENDING, 1,                          \
       "heads of Q; attention: files of raw bytes need --heads, --sq and --d; attention: "          \

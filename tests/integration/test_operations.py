@@ -68,15 +68,18 @@ def samples(daemon):
                       "a sample of the dashboard")
 
 
+def resolve(node):
+    """A value of openapi.json, or what it refers to."""
+    while "$ref" in node:
+        at = OPENAPI
+        for key in node["$ref"].removeprefix("#/").split("/"):
+            at = at[key]
+        node = at
+    return node
+
+
 def query_parameters(path, method="post"):
     """name -> schema of the query's parameters that openapi.json describes."""
-    def resolve(node):
-        while "$ref" in node:
-            at = OPENAPI
-            for key in node["$ref"].removeprefix("#/").split("/"):
-                at = at[key]
-            node = at
-        return node
     described = map(resolve, OPENAPI["paths"][path].get(method, {}).get("parameters", []))
     return {each["name"]: each["schema"] for each in described if each["in"] == "query"}
 

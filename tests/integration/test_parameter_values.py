@@ -7,7 +7,7 @@ from typing import get_args
 
 import pytest
 from matrices import ACTS
-from test_operations import OPENAPI, ROOT, query_parameters, read
+from test_operations import OPENAPI, ROOT, query_parameters, read, resolve
 
 sys.path.insert(0, str(ROOT / "client/python/src"))
 
@@ -19,7 +19,7 @@ OPERATIONS = [path for path, methods in OPENAPI["paths"].items()
 
 def values(path, name):
     """The words that a parameter can be; empty if it is no word."""
-    return [value for value in query_parameters(path)[name].get("enum", []) if isinstance(value, str)]
+    return [value for value in resolve(query_parameters(path)[name]).get("enum", []) if isinstance(value, str)]
 
 
 # Which `out` there is depends on dtype, and the documents say that in other ways.
