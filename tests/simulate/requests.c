@@ -262,6 +262,8 @@ static enum gemmd_error open_product(struct client_request *request, struct faul
     if (code == GEMMD_OK && t->kind == REQUEST_JOB)
         code = job_answer_reserve(job_answer(request->job), call->header_bytes + call->result_bytes,
                                   fault);
+    if (code == GEMMD_OK)
+        code = compute_call_look_ahead(call, services, fault);
     return code;
 }
 
@@ -274,7 +276,6 @@ static void begin_product(struct client_request *request)
         end_failed(request, &fault);
         return;
     }
-    compute_call_look_ahead(&request->call, services_of_io(request));
     request->stage = STAGE_RECEIVING;
     request->due_ns = now_ns();
 }

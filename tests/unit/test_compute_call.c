@@ -50,7 +50,7 @@ static void open_call_of(struct compute_call *call, const char *m, const char *b
     const struct body_length length = {.known = true, .bytes = call->layout.bytes};
     ck_assert_msg(compute_call_open(call, &stage.services, length, &fault) == GEMMD_OK, "%s",
                   fault.detail);
-    compute_call_look_ahead(call, &stage.services);
+    ck_assert_int_eq(compute_call_look_ahead(call, &stage.services, &fault), GEMMD_OK);
 }
 
 static void open_call(struct compute_call *call, const char *m, const char *beta)

@@ -369,14 +369,13 @@ static enum gemmd_error prepare_somewhere(struct compute_call *call, struct serv
 enum gemmd_error call_prepare(struct compute_call *call, struct services *services,
                               const union call_request *request, struct fault *fault)
 {
+    if (call->prepared)
+        return GEMMD_OK;
     const enum gemmd_error code = prepare_somewhere(call, services, request, fault);
     call->prepared = code == GEMMD_OK;
-    if (services->executors.count == 1)
+    if (code != GEMMD_OK || services->executors.count == 1)
         return code;
-    if (!call->prepared) {
-        /* The call may be prepared again. Until then it counts as it did when it was opened. */
-        call_device_charge(call, services, 0, call->queue_bytes);
-    } else if (call->split != NULL) {
+    if (call->split != NULL) {
         call_device_discharge(call); /* the executors of the subproblems are charged instead */
     } else {
         const struct call_host_bytes bytes = call_host_bytes(call);

@@ -35,10 +35,10 @@ enum gemmd_error call_reserve_more(struct compute_call *call, uint64_t bytes, st
 /* Makes a call whose shapes are known ready to run: chooses the kernel, takes the memory of the
  * result and the device memory, and decides whether several devices compute the call
  * (call_split.h). `request` is the call's request, completed with the shapes. If the device lacks
- * memory, another device is chosen. GEMMD_ERR_TOO_LARGE (--max-result, --max-work, --device-bytes),
- * GEMMD_ERR_OUT_OF_MEMORY, GEMMD_ERR_UNSUPPORTED, or an error of admission_grow or of the store of
- * tensors: the call holds no memory of its results, and may be prepared again. Its reservation may
- * have grown, and its executor may be another one. */
+ * memory, another device is chosen. A call is prepared once, by the first step that knows the
+ * shapes; for a call that is prepared already the function does nothing. GEMMD_ERR_TOO_LARGE
+ * (--max-result, --max-work, --device-bytes), GEMMD_ERR_OUT_OF_MEMORY, GEMMD_ERR_UNSUPPORTED, or an
+ * error of admission_grow or of the store of tensors: the request must be refused. */
 enum gemmd_error call_prepare(struct compute_call *call, struct services *services,
                               const union call_request *request, struct fault *fault);
 

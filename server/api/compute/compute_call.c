@@ -195,40 +195,36 @@ static void leave_out_copies(const struct compute_call *call, union call_operand
             operands->all[i].data = NULL;
 }
 
-void compute_call_copy_early(struct compute_call *call, struct services *services,
-                             const union call_request *request, const union call_operands *operands)
+enum gemmd_error compute_call_copy_early(struct compute_call *call, struct services *services,
+                                         const union call_request *request,
+                                         const union call_operands *operands, struct fault *fault)
 {
     union call_operands early = *operands;
-    struct fault fault; /* ignored: compute_call_bind prepares the call again */
-    if (!call->prepared && call_prepare(call, services, request, &fault) != GEMMD_OK)
-        return;
-    if (call->split !=
-        NULL) /* each device copies the operands of its subproblem when it computes */
-        return;
+    const enum gemmd_error code = call_prepare(call, services, request, fault);
+    /* Each device of a divided call copies the operands of its subproblem when it computes. */
+    if (code != GEMMD_OK || call->split != NULL)
+        return code;
     leave_out_copies(call, &early);
     call_point(call, &early);
     call->early_copy =
         early_copy_open(call->executor->early_copy, &call->work, call->body, call->body_capacity);
     early_copy_received(call->early_copy, call->body_bytes);
+    return GEMMD_OK;
 }
 
-/* Looks for the operands, and starts the early copy if they were found. */
-static void call_look(struct compute_call *call, struct services *services)
+/* Looks for the operands, and prepares the call and starts the early copy if they were found. */
+static enum gemmd_error call_look(struct compute_call *call, struct services *services,
+                                  struct fault *fault)
 {
     struct body_front front = {call->body, call->body_capacity, call->body_bytes, UINT64_MAX};
     struct call_shapes shapes;
     const enum gemmd_error code = call_read_front(call, &front, &shapes, NULL);
-    if (code == GEMMD_OK)
-        compute_call_copy_early(call, services,
-                                call->shapes_inside ? &shapes.request : &call->request,
-                                &shapes.operands);
     call->look_at_bytes = code == GEMMD_ERR_CONFLICT ? front.wanted : UINT64_MAX;
-}
-
-void compute_call_look_ahead(struct compute_call *call, struct services *services)
-{
-    if (compute_call_copies_early(call))
-        call_look(call, services);
+    if (code != GEMMD_OK)
+        return GEMMD_OK; /* compute_call_bind refuses a malformed body when it is complete */
+    return compute_call_copy_early(call, services,
+                                   call->shapes_inside ? &shapes.request : &call->request,
+                                   &shapes.operands, fault);
 }
 
 /* ---- the headers ---- */
@@ -332,6 +328,12 @@ enum gemmd_error compute_call_open(struct compute_call *call, struct services *s
     return call->shapes_inside ? GEMMD_OK : call_copies_open(call, fault);
 }
 
+enum gemmd_error compute_call_look_ahead(struct compute_call *call, struct services *services,
+                                         struct fault *fault)
+{
+    return compute_call_copies_early(call) ? call_look(call, services, fault) : GEMMD_OK;
+}
+
 /* ---- the body ---- */
 
 /* Enlarges the memory of a body of unknown length, at least to `needed` bytes. */
@@ -376,7 +378,7 @@ enum gemmd_error compute_call_append(struct compute_call *call, struct services 
     if (call->early_copy != NULL)
         early_copy_received(call->early_copy, needed);
     else if (needed >= call->look_at_bytes)
-        call_look(call, services);
+        return call_look(call, services, fault);
     return GEMMD_OK;
 }
 
@@ -424,7 +426,7 @@ enum gemmd_error compute_call_bind_operands(struct compute_call *call, struct se
     const struct call_operation *operation = call->operation;
     enum gemmd_error code =
         operation->check != NULL ? operation->check(&call->request, operands, fault) : GEMMD_OK;
-    if (code == GEMMD_OK && !call->prepared)
+    if (code == GEMMD_OK)
         code = call_prepare(call, services, &call->request, fault);
     if (code == GEMMD_OK && call->client_memory.mapping_count > 0)
         code = client_memory_check_results(&call->client_memory, operands->all,

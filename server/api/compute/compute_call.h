@@ -14,8 +14,8 @@
  * location of each operand is known by then. The locations in a raw body follow from the request's
  * headers. The other formats have a header of their own, which is read as soon as it has arrived. A
  * format's header gives its own length, which is limited, so that the header is read only a few
- * times. Looking ahead refuses no request: if an early copy is not possible, or if the header is
- * malformed, compute_call_bind reads the complete body as if nobody had looked ahead.
+ * times. Looking ahead leaves a malformed header to compute_call_bind, which reads the complete
+ * body. A request whose memory is not available is refused as soon as the shapes are known.
  *
  * A struct compute_call owns its memory. One thread at a time may use it: the request's I/O thread
  * or, for a job, the job thread. While the work is queued or running, only the queue and the
@@ -141,8 +141,10 @@ enum gemmd_error compute_call_layout(struct compute_call *call, struct fault *fa
 enum gemmd_error compute_call_open(struct compute_call *call, struct services *services,
                                    struct body_length length, struct fault *fault);
 /* Starts to look for the operands in the body while it arrives: finds them if that needs no byte of
- * the body, and sets call->look_at_bytes. Called after compute_call_open. */
-void compute_call_look_ahead(struct compute_call *call, struct services *services);
+ * the body, and sets call->look_at_bytes. Called after compute_call_open. Errors are those of
+ * compute_call_copy_early. */
+enum gemmd_error compute_call_look_ahead(struct compute_call *call, struct services *services,
+                                         struct fault *fault);
 /* Appends bytes to the body. If the call looks ahead and at least call->look_at_bytes of the body
  * have arrived, looks for the operands, and starts the early copy if they were found. */
 enum gemmd_error compute_call_append(struct compute_call *call, struct services *services,
@@ -150,13 +152,12 @@ enum gemmd_error compute_call_append(struct compute_call *call, struct services 
 /* Whether the device copies early and the body is large enough for an early copy. For callers that
  * find the operands themselves. */
 bool compute_call_copies_early(const struct compute_call *call);
-/* Starts the early copy of operands that the caller has found, with whose shapes `request` is
- * completed. Takes the device memory of the work; if the memory is not available, no early copy is
- * started. Operands without data, and operands that do not lie in the body, are copied when the
- * work runs. */
-void compute_call_copy_early(struct compute_call *call, struct services *services,
-                             const union call_request *request,
-                             const union call_operands *operands);
+/* Prepares the call (call_placement.h), and starts the early copy of operands that the caller has
+ * found, with whose shapes `request` is completed. Operands without data, and operands that do not
+ * lie in the body, are copied when the work runs. Errors are those of call_prepare. */
+enum gemmd_error compute_call_copy_early(struct compute_call *call, struct services *services,
+                                         const union call_request *request,
+                                         const union call_operands *operands, struct fault *fault);
 /* Finds the operands in the complete body, and prepares call->work for the queue. Only work.done,
  * work.started and work.queued_ns are left to the caller, who then calls compute_call_push. */
 enum gemmd_error compute_call_bind(struct compute_call *call, struct services *services,

@@ -308,6 +308,8 @@ static enum gemmd_error compute_admit(struct request *request, struct compute_ca
     }
     if (code == GEMMD_OK && becomes_job(request))
         code = compute_job_open(request);
+    if (code == GEMMD_OK)
+        code = compute_call_look_ahead(call, services, &request->fault);
     return code;
 }
 
@@ -327,7 +329,6 @@ static void compute_begin(struct request *request)
         request_refuse(request);
         return;
     }
-    compute_call_look_ahead(call, services);
     request_receive(request, call->deadline_ns);
 }
 

@@ -390,11 +390,12 @@ void infer_look(struct request *request)
     struct infer_call *call = infer_of(request);
     call->is_read = true;
     call->read_code = read_request(request);
-    if (call->read_code == GEMMD_OK) {
-        compute_call_copy_early(&call->compute, services_of(request), &call->compute.request,
-                                &call->operands);
+    if (call->read_code == GEMMD_OK)
+        call->read_code =
+            compute_call_copy_early(&call->compute, services_of(request), &call->compute.request,
+                                    &call->operands, &request->fault);
+    if (call->read_code == GEMMD_OK)
         return;
-    }
     /* infer_bind refuses the request when its body is complete. */
     call->read_fault = request->fault;
     request->fault = (struct fault){.code = GEMMD_OK};
