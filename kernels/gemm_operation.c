@@ -1,11 +1,11 @@
 /* operation_gemm: the functions and tables of operation.h for products. */
 #include <inttypes.h>
+#include <math.h>
 #include <stddef.h>
 #include <stdio.h>
 
 #include "kernels/freivalds.h"
 #include "kernels/known_answer.h"
-#include "kernels/launch_cut.h"
 #include "kernels/operations.h"
 #include "kernels/stacked.h"
 #include "kernels/subproblem.h"
@@ -216,6 +216,97 @@ static void gemm_divide(const void *problem, struct operation_range units, void 
     *(struct gemm_problem *)some = gemm_subproblem(p, &range);
 }
 
+static uint64_t at_most(uint64_t value, uint64_t limit)
+{
+    return value < limit ? value : limit;
+}
+
+/* The smallest power of two so that so many strides are a multiple of 256 bytes. */
+static uint64_t aligned_problems(uint64_t stride, size_t element_bytes)
+{
+    uint64_t count = 1;
+    while (count * stride * element_bytes % 256 != 0)
+        count *= 2;
+    return count;
+}
+
+static uint64_t most_of(uint64_t one, uint64_t other)
+{
+    return one > other ? one : other;
+}
+
+/* The fewest problems that a launch of some problems of the batch can have. */
+static uint64_t fewest_problems(const struct gemm_problem *p)
+{
+    const size_t in = dtype_size(p->dtype), out = dtype_size(p->out);
+    uint64_t count = most_of(aligned_problems(p->stride_a, in), aligned_problems(p->stride_b, in));
+    count = most_of(count, aligned_problems(p->stride_c, out));
+    if (p->c0 != NULL)
+        count = most_of(count, aligned_problems(p->stride_c0, out));
+    return at_most(count, p->batch);
+}
+
+/* Divides `all` into equal launches of at most `most`, each but the last a multiple of `step`. */
+static uint64_t each_of(uint64_t all, double most, uint64_t step)
+{
+    const double steps = floor(most / (double)step);
+    const uint64_t longest = steps < 1                             ? step
+                             : steps * (double)step >= (double)all ? all
+                                                                   : (uint64_t)steps * step;
+    const uint64_t launches = size_blocks(all, longest);
+    if (launches <= 1)
+        return all;
+    const uint64_t each = size_blocks(size_blocks(all, launches), step) * step;
+    return each > 0 && each < all ? each : all;
+}
+
+static bool launch_fits(const struct operation_kernel *kernel, const struct gemm_problem *whole,
+                        const struct gemm_problem *part)
+{
+    uint64_t room, needed;
+    return kernel->takes(part) && kernel->workspace_bytes(whole, &room) &&
+           kernel->workspace_bytes(part, &needed) && needed <= room;
+}
+
+static void gemm_cut_piece(const struct launch_cut *cut, const void *problem, uint64_t index,
+                           void *piece)
+{
+    const struct gemm_problem *p = problem;
+    const uint64_t row_launches = size_blocks(p->m, cut->each);
+    const uint64_t first = index / row_launches * cut->each_of_batch;
+    const uint64_t row = index % row_launches * cut->each;
+    const struct gemm_range range = {.first_problem = first,
+                                     .problems = at_most(cut->each_of_batch, p->batch - first),
+                                     .first_row = row,
+                                     .rows = at_most(cut->each, p->m - row)};
+    *(struct gemm_problem *)piece = gemm_subproblem(p, &range);
+}
+
+/* Sets cut->each to the rows of C, and cut->each_of_batch to the problems of the batch, in each
+ * launch but the last ones. The rows are a multiple of SUBPROBLEM_ROWS, or all. A product stays in
+ * one launch if a part of the product would need more workspace than the whole. */
+static void gemm_cut(const struct operation_kernel *kernel, const void *problem,
+                     struct launch_cut *cut)
+{
+    const struct gemm_problem *p = problem;
+    struct gemm_problem first, last;
+    const struct launch_cut whole = {.launches = 1, .each = p->m, .each_of_batch = p->batch};
+    const double row = 2.0 * (double)p->n * (double)p->k, one = row * (double)p->m;
+    const double most = operation_launch_flops(kernel, p);
+    *cut = whole;
+    if (p->m == 0 || p->batch == 0 || most <= 0 || one * (double)p->batch <= most)
+        return;
+    const uint64_t fewest = fewest_problems(p);
+    cut->each_of_batch = each_of(p->batch, most / one, fewest);
+    if (one * (double)cut->each_of_batch > most)
+        cut->each = each_of(p->m, most / (row * (double)cut->each_of_batch), SUBPROBLEM_ROWS);
+    cut->launches = size_blocks(p->batch, cut->each_of_batch) * size_blocks(p->m, cut->each);
+    gemm_cut_piece(cut, p, 0, &first);
+    gemm_cut_piece(cut, p, cut->launches - 1, &last);
+    if (!launch_fits(kernel, p, &first) || !launch_fits(kernel, p, &last))
+        *cut = whole;
+}
+
 static bool gemm_can_check(const void *problem)
 {
     const struct gemm_problem *p = problem;
@@ -337,8 +428,8 @@ const struct operation operation_gemm = {
     .flops = gemm_flops,
     .share_flops = gemm_share_flops,
     .moved_bytes = gemm_moved_bytes,
-    .cut = launch_cut_gemm,
-    .cut_piece = launch_cut_gemm_piece,
+    .cut = gemm_cut,
+    .cut_piece = gemm_cut_piece,
     .is_small = gemm_is_small,
     .small_in_group = true,
     .stack = &gemm_stack,

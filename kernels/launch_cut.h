@@ -15,29 +15,12 @@
 
 #include <stdint.h>
 
-#include "kernels/gemm.h"
 #include "kernels/operations.h"
-
-struct launch_cut {
-    uint64_t launches; /* 1: the computation is not cut */
-    /* Of a product: rows of C and problems of the batch in each launch but the last ones. The rows
-     * are a multiple of SUBPROBLEM_ROWS (subproblem.h), or all. */
-    uint64_t rows, problems;
-    /* Of another operation: tiles in all, and in each launch but the last. */
-    uint64_t tiles_all, tiles;
-};
 
 /* Cuts a problem, which the task's kernel takes. */
 void launch_cut_make(const struct task *task, struct gemm_context *context, struct launch_cut *cut);
 /* Enqueues launch number `index`. Errors are those of operation_kernel.run. */
 enum gemmd_error launch_cut_run(const struct launch_cut *cut, const struct task *task,
                                 struct gemm_context *context, uint64_t index, void *workspace);
-
-/* The members `cut` and `cut_piece` of operation_gemm. A product stays in one launch if a part of
- * the product would need more workspace than the whole. */
-void launch_cut_gemm(const struct operation_kernel *kernel, const void *problem,
-                     struct launch_cut *cut);
-void launch_cut_gemm_piece(const struct launch_cut *cut, const void *problem, uint64_t index,
-                           void *piece);
 
 #endif

@@ -89,8 +89,9 @@ struct operation_kernel {
      * bits as in one launch; so the product can also be divided over devices. 0: the products of
      * the kernel are computed in one launch. A kernel with tiles has another number than 0. */
     double launch_flops;
-    /* The same for products of f32 with precision full, if it is another number. */
-    double launch_flops_f32;
+    /* For a kernel that takes longer for some problems than for others of as many operations: how
+     * many times an operation of this problem counts for launch_flops. NULL: once. */
+    double (*launch_factor)(const void *problem);
     /* Computes 1 to OPERATION_GROUP_MAX problems together, each with the same bits as `run`. The
      * problems are of one group (operation->group_traits), or all are small
      * (operation->is_small) and of any kind that the kernel takes. The list of members is not read
@@ -180,7 +181,13 @@ struct operation_stack {
                             const struct operation_check *check, void *workspace);
 };
 
-struct launch_cut;
+/* How a problem is cut into launches (launch_cut.h). */
+struct launch_cut {
+    uint64_t launches; /* 1: the problem is not cut */
+    /* Tiles in all, and in each launch but the last. Or what operation->cut says. */
+    uint64_t all, each, each_of_batch;
+};
+
 struct operation_small_check; /* operations.h */
 
 struct operation {
@@ -334,6 +341,14 @@ static inline enum gemmd_error operation_run(const struct operation_kernel *kern
     const struct operation_member alone = {problem, workspace};
     return kernel->run != NULL ? kernel->run(context, problem, workspace)
                                : kernel->run_group(context, &alone, 1);
+}
+
+/* The most operations that one launch of a problem should have (operation_kernel.launch_flops). */
+static inline double operation_launch_flops(const struct operation_kernel *kernel,
+                                            const void *problem)
+{
+    return kernel->launch_flops /
+           (kernel->launch_factor != NULL ? kernel->launch_factor(problem) : 1);
 }
 
 /* A `workspace_bytes` for kernels that need no workspace. */

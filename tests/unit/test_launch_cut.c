@@ -107,14 +107,14 @@ START_TEST(launches_cover_the_result_once)
                                                 .workspace_bytes = no_workspace,
                                                 .launch_flops = flops(&p) / launches};
         struct launch_cut cut;
-        launch_cut_gemm(&kernel, &p, &cut);
+        operation_gemm.cut(&kernel, &p, &cut);
         ck_assert_uint_ge(cut.launches, 1);
         if (launches == 1)
             ck_assert_uint_eq(cut.launches, 1);
         memset(rows, 0, p.m * p.batch);
         for (uint64_t i = 0; i < cut.launches; i++) {
             struct gemm_problem part;
-            launch_cut_gemm_piece(&cut, &p, i, &part);
+            operation_gemm.cut_piece(&cut, &p, i, &part);
             mark(rows, &p, &part);
             /* A launch has no fewer than 256 rows and problems. */
             if (part.m > SUBPROBLEM_ROWS && part.batch > 256)
@@ -135,30 +135,35 @@ START_TEST(a_long_product_is_cut)
         .takes = takes_all, .workspace_bytes = no_workspace, .launch_flops = 1e9};
     struct launch_cut cut;
     const struct gemm_problem rows = product(8192, 512, 512, 1);
-    launch_cut_gemm(&kernel, &rows, &cut);
-    ck_assert_uint_eq(cut.rows, 1792); /* 1907 rows have 1e9 operations */
+    operation_gemm.cut(&kernel, &rows, &cut);
+    ck_assert_uint_eq(cut.each, 1792); /* 1907 rows have 1e9 operations */
     ck_assert_uint_eq(cut.launches, 5);
     const struct gemm_problem batch = product(64, 64, 64, 8192);
-    launch_cut_gemm(&kernel, &batch, &cut);
-    ck_assert_uint_eq(cut.rows, 64);
-    ck_assert_uint_eq(cut.problems, 1639); /* five equal launches of at most 1907 */
+    operation_gemm.cut(&kernel, &batch, &cut);
+    ck_assert_uint_eq(cut.each, 64);
+    ck_assert_uint_eq(cut.each_of_batch, 1639); /* five equal launches of at most 1907 */
     ck_assert_uint_eq(cut.launches, 5);
 }
 END_TEST
 
-START_TEST(f32_at_full_precision_can_have_shorter_launches)
+static double ten_for_f32(const void *problem)
+{
+    return ((const struct gemm_problem *)problem)->dtype == GEMMD_F32 ? 10 : 1;
+}
+
+START_TEST(slow_problems_can_have_shorter_launches)
 {
     const struct operation_kernel kernel = {.takes = takes_all,
                                             .workspace_bytes = no_workspace,
                                             .launch_flops = 1e10,
-                                            .launch_flops_f32 = 1e9};
+                                            .launch_factor = ten_for_f32};
     struct launch_cut cut;
     struct gemm_problem rows = product(8192, 512, 512, 1);
     rows.dtype = GEMMD_F32;
-    launch_cut_gemm(&kernel, &rows, &cut);
+    operation_gemm.cut(&kernel, &rows, &cut);
     ck_assert_uint_eq(cut.launches, 5);
-    rows.precision = GEMM_PRECISION_TF32;
-    launch_cut_gemm(&kernel, &rows, &cut);
+    rows.dtype = GEMMD_F16;
+    operation_gemm.cut(&kernel, &rows, &cut);
     ck_assert_uint_eq(cut.launches, 1);
 }
 END_TEST
@@ -172,10 +177,10 @@ START_TEST(a_kernel_that_cannot_be_cut_is_not)
         {.takes = takes_all, .workspace_bytes = odd_workspace, .launch_flops = 1e5},
     };
     struct launch_cut cut;
-    launch_cut_gemm(&kernels[_i], &p, &cut);
+    operation_gemm.cut(&kernels[_i], &p, &cut);
     ck_assert_uint_eq(cut.launches, 1);
     struct gemm_problem part;
-    launch_cut_gemm_piece(&cut, &p, 0, &part);
+    operation_gemm.cut_piece(&cut, &p, 0, &part);
     ck_assert_uint_eq(part.m, p.m);
     ck_assert_uint_eq(part.n, p.n);
     ck_assert_uint_eq(part.k, p.k);
@@ -312,7 +317,7 @@ int main(void)
     tcase_add_loop_test(tests, launches_cover_the_result_once, 0,
                         (int)(sizeof shapes / sizeof *shapes));
     tcase_add_test(tests, a_long_product_is_cut);
-    tcase_add_test(tests, f32_at_full_precision_can_have_shorter_launches);
+    tcase_add_test(tests, slow_problems_can_have_shorter_launches);
     tcase_add_loop_test(tests, a_kernel_that_cannot_be_cut_is_not, 0, 3);
     tcase_add_test(tests, the_parts_of_an_attention_are_in_one_launch_each);
     tcase_add_test(tests, a_product_is_run_piece_by_piece);

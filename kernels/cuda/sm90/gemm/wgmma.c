@@ -397,6 +397,13 @@ static enum gemmd_error wgmma_run(struct gemm_context *base, const void *of, voi
     return code == GEMMD_OK ? operand_move(context->stream, &plan.c) : code;
 }
 
+/* f32 takes six products of parts. Where operands are infinite or NaN, each element is computed
+ * again, at 1 to 2 TFLOP/s. */
+static double wgmma_launch_factor(const void *problem)
+{
+    return is_in_parts(problem) ? 5 : 1;
+}
+
 const struct operation_kernel gemm_cuda_wgmma = {
     .name = "wgmma",
     .description = "tensor cores of sm_90a fed by the copy engine, tiles chosen by shape",
@@ -407,8 +414,6 @@ const struct operation_kernel gemm_cuda_wgmma = {
     .preferred_kernel = wgmma_preferred_kernel,
     .workspace_bytes = wgmma_workspace_bytes,
     .launch_flops = 2e13,
-    /* f32 takes six products of parts. Where operands are infinite or NaN, each element is computed
-     * again, at 1 to 2 TFLOP/s. */
-    .launch_flops_f32 = 4e12,
+    .launch_factor = wgmma_launch_factor,
     .run = wgmma_run,
 };
