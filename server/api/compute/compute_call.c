@@ -488,14 +488,18 @@ static void close_early_copy(struct compute_call *call)
 /* Logs a result that failed verification, even if the client has disconnected. */
 static void log_wrong_result(const struct compute_call *call, const struct services *services)
 {
-    const struct gemm_problem *p = &call->work.task.problem.gemm;
+    const struct task *task = &call->work.task;
+    const struct operation *operation = task->operation;
+    const char *const *names = operation->length_names;
+    uint64_t lengths[OPERATION_LENGTHS];
+    operation->lengths(&task->problem, lengths);
     log_event(services->log, CONFIG_LOG_ERROR,
-              "wrong result: request %s, %s to %s, m %" PRIu64 ", n %" PRIu64 ", k %" PRIu64
-              ", batch %" PRIu64
-              ", kernel %s, device %s (%d): its error is %.3g times what rounding "
+              "wrong result: request %s, %s of %s to %s, %s %" PRIu64 ", %s %" PRIu64
+              ", %s %" PRIu64 ", kernel %s, device %s (%d): its error is %.3g times what rounding "
               "explains",
-              call->request_id != NULL ? call->request_id : "", dtype_name(p->dtype),
-              dtype_name(p->out), p->m, p->n, p->k, p->batch, work_kernel_name(&call->work),
+              call->request_id != NULL ? call->request_id : "", operation->name,
+              dtype_name(operation->dtype(&task->problem)), dtype_name(call->c.dtype), names[0],
+              lengths[0], names[1], lengths[1], names[2], lengths[2], work_kernel_name(&call->work),
               device_info(call->executor->device)->name, device_info(call->executor->device)->index,
               call->work.residual);
 }

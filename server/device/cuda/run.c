@@ -105,20 +105,27 @@ static enum gemmd_error run_small(struct cuda_device *cuda, const struct cuda_sl
     return code;
 }
 
-/* Enqueues the checks of those works of a launch list of small works that are to be verified. Every
- * operation that can be verified in a shared launch has the function of the first. */
+/* Enqueues the checks of those works of a launch list of small works that are to be verified, in
+ * one launch for works of one operation that follow each other. */
 static enum gemmd_error check_small(const struct cuda_slot *slot, const struct work *works)
 {
     const struct operation *operation = NULL;
-    uint32_t count = 0;
-    for (const struct work *work = works; work != NULL; work = work->next) {
+    uint32_t first = 0, count = 0;
+    enum gemmd_error code = GEMMD_OK;
+    for (const struct work *work = works; work != NULL && code == GEMMD_OK; work = work->next) {
         if (work->verify == WORK_UNVERIFIED)
             continue;
+        if (count > first && work->task.operation != operation) {
+            code = operation->check_small(slot->context, slot->checks + first, count - first);
+            first = count;
+        }
         operation = work->task.operation;
         slot->checks[count++] = (struct operation_small_check){
             .problem = work->task.problem, .seed = work->verify_seed, .residual = INFINITY};
     }
-    return count > 0 ? operation->check_small(slot->context, slot->checks, count) : GEMMD_OK;
+    return code == GEMMD_OK && count > first
+               ? operation->check_small(slot->context, slot->checks + first, count - first)
+               : code;
 }
 
 static void judge_small(const struct cuda_slot *slot, struct work *works)
