@@ -12,11 +12,11 @@
 #include "server/base/clock.h"
 #include "server/base/inherited_sockets.h"
 #include "server/device_restarts.h"
+#include "server/http/acceptor.h"
 #include "server/http/server.h"
 #include "server/jobs/job_thread.h"
 #include "server/jobs/jobs.h"
 #include "server/liveness.h"
-#include "server/net/acceptor.h"
 #include "server/net/handover.h"
 #include "server/net/lingering.h"
 #include "server/net/notify.h"
@@ -334,8 +334,8 @@ static enum gemmd_error open_parts(struct main_loop *loop, struct fault *fault)
 {
     struct services *services = loop->services;
     const struct config *config = &services->http->options->config;
-    enum gemmd_error code = acceptor_create(&loop->uv, config, services->log, http_server_take,
-                                            services->http, &loop->acceptor, fault);
+    enum gemmd_error code =
+        acceptor_create(&loop->uv, config, services->log, services->http, &loop->acceptor, fault);
     if (code != GEMMD_OK)
         return code;
     services->http->lingering = lingering_create(&loop->uv, config->max_body_bytes);

@@ -1,16 +1,9 @@
-/* server/net/acceptor.c: the listening sockets of the main loop. */
+/* server/http/acceptor.c: the listening sockets of the main loop. */
 #include <check.h>
 #include <stdlib.h>
 #include <uv.h>
 
-#include "server/net/acceptor.h"
-
-static void take(struct http_server *server, int fd, const struct sockaddr *peer,
-                 socklen_t peer_length)
-{
-    (void)server, (void)fd, (void)peer, (void)peer_length;
-    ck_abort_msg("nobody connects");
-}
+#include "server/http/acceptor.h"
 
 static void start_again(uv_timer_t *timer)
 {
@@ -31,7 +24,7 @@ START_TEST(a_timer_starts_the_acceptor_while_it_is_closed)
     uv_timer_t timer;
     uint32_t runs = 0;
     ck_assert_int_eq(uv_loop_init(&loop), 0);
-    ck_assert_int_eq(acceptor_create(&loop, &config, log, take, NULL, &acceptor, &fault), GEMMD_OK);
+    ck_assert_int_eq(acceptor_create(&loop, &config, log, NULL, &acceptor, &fault), GEMMD_OK);
     acceptor_start(acceptor);
     void *context[] = {acceptor, &runs};
     ck_assert_int_eq(uv_timer_init(&loop, &timer), 0);

@@ -2,13 +2,12 @@
  * acceptor.h - the listening sockets, and the connections that come in through them.
  *
  * An acceptor watches its sockets on the main thread's libuv loop and hands every accepted
- * connection to the HTTP server. Main thread only.
+ * connection to the HTTP server (http_server_take). Main thread only.
  */
-#ifndef SERVER_NET_ACCEPTOR_H
-#define SERVER_NET_ACCEPTOR_H
+#ifndef SERVER_HTTP_ACCEPTOR_H
+#define SERVER_HTTP_ACCEPTOR_H
 
 #include <stdbool.h>
-#include <sys/socket.h>
 #include <uv.h>
 
 #include "proto/error.h"
@@ -19,16 +18,12 @@
 struct acceptor;
 struct http_server;
 
-/* Takes over an accepted, non-blocking socket: http_server_take, which this room does not know. */
-typedef void acceptor_take(struct http_server *server, int fd, const struct sockaddr *peer,
-                           socklen_t peer_length);
-
 /* Opens the listening sockets: inherited sockets and the configured addresses. Nothing is accepted
  * before acceptor_start. `loop`, `config`, `log` and `server` are borrowed. After a failure
  * *acceptor, if it is not NULL, has to be destroyed too, once the loop has closed all handles. */
 enum gemmd_error acceptor_create(uv_loop_t *loop, const struct config *config, struct log *log,
-                                 acceptor_take *take, struct http_server *server,
-                                 struct acceptor **acceptor, struct fault *fault);
+                                 struct http_server *server, struct acceptor **acceptor,
+                                 struct fault *fault);
 /* Finds out, without opening a socket, whether acceptor_create would refuse an address of --listen
  * because other hosts may reach the address and every request would be accepted, or --socket-group
  * because there is no such group. GEMMD_ERR_USAGE, or GEMMD_ERR_IO if a host name cannot be

@@ -1,10 +1,11 @@
-#include "server/net/acceptor.h"
+#include "server/http/acceptor.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "server/base/inherited_sockets.h"
+#include "server/http/server.h"
 #include "server/net/listen.h"
 
 /* The most connections that are accepted before the main loop does other things. */
@@ -14,7 +15,6 @@ struct acceptor {
     uv_loop_t *loop; /* borrowed, like the next two */
     const struct config *config;
     struct log *log;
-    acceptor_take *take;
     struct http_server *server;  /* borrowed */
     struct listen_access access; /* of the files of Unix sockets */
     struct listener listeners[CONFIG_LISTEN_MAX];
@@ -46,7 +46,7 @@ static void on_listener(uv_poll_t *poll, int status, int events)
                          SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd >= 0) {
             acceptor->out_of_files = false;
-            acceptor->take(acceptor->server, fd, (struct sockaddr *)&peer, peer_length);
+            http_server_take(acceptor->server, fd, (struct sockaddr *)&peer, peer_length);
             continue;
         }
         if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
@@ -209,8 +209,8 @@ static enum gemmd_error open_polls(struct acceptor *acceptor, struct fault *faul
 }
 
 enum gemmd_error acceptor_create(uv_loop_t *loop, const struct config *config, struct log *log,
-                                 acceptor_take *take, struct http_server *server,
-                                 struct acceptor **out, struct fault *fault)
+                                 struct http_server *server, struct acceptor **out,
+                                 struct fault *fault)
 {
     struct acceptor *acceptor = calloc(1, sizeof *acceptor);
     if (acceptor == NULL)
@@ -218,7 +218,6 @@ enum gemmd_error acceptor_create(uv_loop_t *loop, const struct config *config, s
     acceptor->loop = loop;
     acceptor->config = config;
     acceptor->log = log;
-    acceptor->take = take;
     acceptor->server = server;
     *out = acceptor; /* also after a failure: the loop may have handles of it */
     enum gemmd_error code = open_listeners(acceptor, fault);
