@@ -8,7 +8,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 
 # A file may include headers of its own room and of rooms after it.
-SERVER = ["main", "memory_needs", "daemon", "daemon_devices", "main_loop", "reload", "liveness", "device_restarts",
+SERVER = ["main", "daemon", "daemon_devices", "main_loop", "reload", "liveness", "device_restarts",
           "api", "http", "net", "jobs", "scheduler", "tensors", "shm", "device", "observe", "config", "base"]
 # The top rooms that a top room may include.
 TOP = {
