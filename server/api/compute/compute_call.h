@@ -32,7 +32,9 @@
 #include "server/api/compute/call_operation.h"
 #include "server/api/compute/call_residents.h"
 #include "server/api/compute/client_memory.h"
+#include "server/base/headers.h"
 #include "server/device/work.h"
+#include "server/observe/log.h"
 #include "server/scheduler/admission.h"
 
 struct call_split;
@@ -183,5 +185,41 @@ void compute_call_move(struct compute_call *to, struct compute_call *from);
 void compute_call_finish(struct compute_call *call, struct services *services);
 /* Frees everything that the call still owns, and releases its references. May be called again. */
 void compute_call_close(struct compute_call *call, struct services *services);
+
+/* ---- what is told of a result: the headers of an answer, which is sent to the waiting client or
+ * kept as a job's result, and the entry of the access log. Pure functions. ---- */
+
+/* Times of a request; monotonic clock. */
+struct compute_times {
+    uint64_t started_ns, received_ns, answered_ns;
+};
+
+/* Adds the headers of a call whose work has succeeded: Content-Type, Location if the result is
+ * stored, and the headers of compute_call_product_headers. */
+void compute_call_headers(const struct compute_call *call, const struct compute_times *times,
+                          struct headers *headers);
+/* Adds the headers that describe the result and its computation: Gemmd-Shape, Gemmd-Dtype,
+ * Gemmd-Kernel, Gemmd-Batch, Server-Timing, and Gemmd-Verify if the result was verified. */
+void compute_call_product_headers(const struct compute_call *call,
+                                  const struct compute_times *times, struct headers *headers);
+
+/* Describes the computation of a call for the access log. The call may be zeroed; `operation`
+ * stands for the operation of a call that has none yet. Returns the type of the operands, or
+ * GEMMD_DTYPE_COUNT if the type is not known. `work_ended`: no other thread has the work. */
+enum gemmd_dtype compute_call_describe(const struct compute_call *call,
+                                       const struct call_operation *operation, bool work_ended,
+                                       struct log_access *entry);
+
+/* ---- jobs: requests to compute with Prefer: respond-async, whose results the client fetches
+ * later, over any connection (compute_job.c). Only the request's I/O thread calls these functions.
+ * ---- */
+
+/* Opens a job at the request's headers, after compute_call_open, and reserves the bytes of the
+ * result if the shapes are known. Sets the field `job` of struct compute_request. Errors are in
+ * request->fault. */
+enum gemmd_error compute_job_open(struct request *request);
+/* Moves the bound call to the job, queues its work and answers 202. On failure the request is
+ * answered with the error. To be called after compute_call_bind. */
+void compute_job_submit(struct request *request);
 
 #endif

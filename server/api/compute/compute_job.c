@@ -1,10 +1,8 @@
-#include "server/api/compute/compute_job.h"
-
+/* Requests to compute that become jobs (compute_call.h). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/api/compute/compute_answer.h"
 #include "server/api/compute/compute_call.h"
 #include "server/api/services.h"
 #include "server/base/clock.h"
@@ -174,7 +172,7 @@ static void compute_job_finish(struct compute_job *job)
         if (call->residents.stored != NULL)
             compute_job_publish(job, answer);
         job->times.answered_ns = clock_now_ns();
-        compute_answer_headers(call, &job->times, &answer->headers);
+        compute_call_headers(call, &job->times, &answer->headers);
     }
     record_job(&job->origin, call, &job->times, job->services, job_end_fault(job, &cancelled),
                answer->bytes);

@@ -12,9 +12,7 @@
 #include "proto/dtype.h"
 #include "proto/memory_header.h"
 #include "server/api/compute/call_placement.h"
-#include "server/api/compute/compute_answer.h"
 #include "server/api/compute/compute_call.h"
-#include "server/api/compute/compute_job.h"
 #include "server/api/endpoints.h"
 #include "server/api/services.h"
 #include "server/base/clock.h"
@@ -393,7 +391,7 @@ static void compute_answer_stored(struct request *request)
         return;
     }
     headers_clear(&headers);
-    compute_answer_headers(call, &times, &headers);
+    compute_call_headers(call, &times, &headers);
     const struct payload payload = {.parts = {{text, strlen(text)}},
                                     .count = 1,
                                     .sent = free,
@@ -408,7 +406,7 @@ static void compute_answer_shared(struct request *request)
     const struct compute_times times = times_of(request);
     struct headers headers;
     headers_clear(&headers);
-    compute_answer_product_headers(call_of(request), &times, &headers);
+    compute_call_product_headers(call_of(request), &times, &headers);
     respond_empty(request, 200, &headers, 0);
 }
 
@@ -431,7 +429,7 @@ static void compute_answer_result(struct request *request)
                                     .context = sent};
     call->result = NULL;
     headers_clear(&headers);
-    compute_answer_headers(call, &times, &headers);
+    compute_call_headers(call, &times, &headers);
     respond(request, 200, &headers, &payload);
 }
 

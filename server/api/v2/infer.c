@@ -6,7 +6,7 @@
 #include <stddef.h>
 
 #include "proto/number.h"
-#include "server/api/compute/compute_answer.h"
+#include "server/api/compute/compute_call.h"
 #include "server/api/services.h"
 #include "server/base/clock.h"
 #include "server/base/owner.h"

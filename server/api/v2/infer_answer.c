@@ -6,7 +6,7 @@
 #include "proto/number.h"
 #include "proto/oip_answer.h"
 #include "proto/oip_data.h"
-#include "server/api/compute/compute_answer.h"
+#include "server/api/compute/compute_call.h"
 #include "server/api/services.h"
 #include "server/api/v2/infer_call.h"
 #include "server/base/clock.h"
@@ -77,7 +77,7 @@ static void add_infer_headers(struct request *request, uint64_t json_bytes,
     }
     headers_add(headers, "Content-Type",
                 is_binary(infer_of(request)) ? "application/octet-stream" : "application/json");
-    compute_answer_product_headers(&infer_of(request)->compute, times, headers);
+    compute_call_product_headers(&infer_of(request)->compute, times, headers);
 }
 
 static void count_success(struct infer_call *call, const struct compute_times *times)
