@@ -1,15 +1,15 @@
 /*
  * An NVIDIA GPU as a device: opening and closing it, the memory that a work needs, early copies,
- * and warming up. run.h is how a work runs.
+ * and warming up. run.c is how a work runs.
  */
 #include <cuda_runtime_api.h>
 #include <inttypes.h>
 #include <stdlib.h>
 
 #include "kernels/cuda_error.h"
+#include "server/device/cuda/cuda_device.h"
 #include "server/device/cuda/host.h"
 #include "server/device/cuda/own_launch.h"
-#include "server/device/cuda/run.h"
 #include "server/device/device_stack.h"
 
 /* --- the memory that a work needs --- */

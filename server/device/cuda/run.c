@@ -1,4 +1,4 @@
-#include "server/device/cuda/run.h"
+#include "server/device/cuda/cuda_device.h"
 
 #include <math.h>
 

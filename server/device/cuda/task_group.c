@@ -1,4 +1,4 @@
-#include "server/device/cuda/task_group.h"
+#include "server/device/cuda/cuda_device.h"
 
 #include "kernels/cuda/move/move.h"
 #include "kernels/cuda_error.h"
