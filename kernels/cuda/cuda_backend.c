@@ -11,7 +11,6 @@
 #include "kernels/cuda/move/move.h"
 #include "kernels/cuda/reduce/reduce.h"
 #include "kernels/cuda/simt/register_tiled.h"
-#include "kernels/cuda/simt/register_tiled_sm90.h"
 #include "kernels/cuda/softmax/softmax.h"
 
 /* The kernels in the order in which "auto" tries them (kernels/operation.h). The order follows from

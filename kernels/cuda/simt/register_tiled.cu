@@ -26,7 +26,6 @@
 #include "kernels/cuda/ptx_sm80.cuh"
 #include "kernels/cuda/simt/register_tiled.cuh"
 #include "kernels/cuda/simt/register_tiled.h"
-#include "kernels/cuda/simt/register_tiled_sm90.h"
 
 namespace register_tiled
 {

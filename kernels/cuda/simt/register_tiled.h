@@ -44,6 +44,17 @@ enum gemmd_error register_tiled_prepare(void);
 enum gemmd_error register_tiled_launch(cudaStream_t stream, enum register_tile tile,
                                        const struct gemm_problem *problem);
 
+/* ---- register_tiled_sm90.cu: REGISTER_TILE_128X256, for devices of compute capability 9.0 only.
+ * register_tiled_launch calls the launch. ---- */
+
+/* Prepares the kernel for the current device. Called once before the first launch. */
+cudaError_t sm90_register_tiled_prepare(void);
+
+/* Enqueues a problem of f32 operands with any layout, alignment and strides, epilogue included. The
+ * bits are those of every other tile of register_tiled. */
+enum gemmd_error sm90_register_tiled_launch(cudaStream_t stream,
+                                            const struct gemm_problem *problem);
+
 #ifdef __cplusplus
 }
 #endif

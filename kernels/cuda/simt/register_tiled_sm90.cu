@@ -21,7 +21,7 @@
 #include "kernels/cuda/ptx.cuh"
 #include "kernels/cuda/ptx_sm80.cuh"
 #include "kernels/cuda/simt/register_tiled.cuh"
-#include "kernels/cuda/simt/register_tiled_sm90.h"
+#include "kernels/cuda/simt/register_tiled.h"
 #include "kernels/cuda/sm90/ring.cuh"
 
 namespace register_tiled
