@@ -76,8 +76,9 @@ struct attention_span attention_span(const struct attention_problem *problem, ui
                                      uint64_t skv, uint64_t i);
 
 /* The number of multiplications and additions in the two products, over all pairs of a query and a
- * key that the query sees. Every entry counts with full length. For metrics. */
-double attention_flops(const struct attention_problem *problem);
+ * key that the query sees. Every entry counts with full length. For metrics. `problem` is a struct
+ * attention_problem. */
+double attention_flops(const void *problem);
 
 /* One attention of a group, with a workspace of its own (NULL if it needs none). */
 struct attention_member {

@@ -66,11 +66,6 @@ static void attention_lengths(const void *problem, uint64_t lengths[OPERATION_LE
     lengths[2] = p->d;
 }
 
-static double attention_count_flops(const void *problem)
-{
-    return attention_flops(problem);
-}
-
 static double mask_bytes(const struct attention_problem *p)
 {
     uint64_t bytes = 0;
@@ -195,11 +190,6 @@ static void attention_known_init(uint32_t index, void *memory, void *problem)
     known_attention_init(problem, (enum gemmd_dtype)(index / 2), index % 2, memory);
 }
 
-static bool attention_known_check(const void *problem, uint64_t *row, uint64_t *column)
-{
-    return known_attention_check(problem, row, column);
-}
-
 const struct operation operation_attention = {
     .name = "attention",
     .number = OPERATION_ATTENTION,
@@ -217,7 +207,7 @@ const struct operation operation_attention = {
     .dtype = attention_dtype,
     .length_names = {"sq", "skv", "d"},
     .lengths = attention_lengths,
-    .flops = attention_count_flops,
+    .flops = attention_flops,
     .share_flops = attention_share_flops,
     .moved_bytes = attention_moved_bytes,
     .launch_cost = attention_launch_cost,
@@ -230,5 +220,5 @@ const struct operation operation_attention = {
     .known = {.bytes = KNOWN_ATTENTION_BYTES,
               .cases = 2 * GEMMD_DTYPE_COUNT,
               .init = attention_known_init,
-              .check = attention_known_check},
+              .check = known_attention_check},
 };

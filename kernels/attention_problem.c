@@ -44,8 +44,9 @@ static double pairs_left_of(double sq, double skv, double shift)
     return (all - none) * (none + all - 1 + 2 * shift) / 2 + (sq - all) * skv;
 }
 
-double attention_flops(const struct attention_problem *problem)
+double attention_flops(const void *of)
 {
+    const struct attention_problem *problem = of;
     const double sq = (double)problem->sq, skv = (double)problem->skv;
     const double shift = problem->has_offset ? (double)problem->offset : skv - sq;
     double pairs = problem->causal ? pairs_left_of(sq, skv, shift + 1) : sq * skv;

@@ -58,8 +58,8 @@ struct conv_strides conv_strides_w(const struct conv_problem *problem); /* image
 bool conv_w_is_contiguous(const struct conv_problem *problem);
 
 /* The number of multiplications and additions: 2 for each element of Y and each element of a
- * filter. For metrics. */
-double conv_flops(const struct conv_problem *problem);
+ * filter. For metrics. `problem` is a struct conv_problem. */
+double conv_flops(const void *problem);
 
 /* The part of the problem that computes `images` images from `first` on. The results of the part
  * have the same bits as in the whole. */

@@ -35,11 +35,6 @@ static void conv2d_lengths(const void *problem, uint64_t lengths[OPERATION_LENGT
     lengths[2] = s->channels / s->groups * s->r * s->s;
 }
 
-static double conv2d_flops(const void *problem)
-{
-    return conv_flops(problem);
-}
-
 static double conv2d_share_flops(const void *problem)
 {
     const struct conv_shape *s = &((const struct conv_problem *)problem)->shape;
@@ -162,11 +157,6 @@ static void conv2d_known_init(uint32_t index, void *memory, void *problem)
                       (enum known_conv2d)(index % KNOWN_CONV2D_COUNT), memory);
 }
 
-static bool conv2d_known_check(const void *problem, uint64_t *row, uint64_t *column)
-{
-    return known_conv2d_check(problem, row, column);
-}
-
 const struct operation operation_conv2d = {
     .name = "conv2d",
     .number = OPERATION_CONV2D,
@@ -180,7 +170,7 @@ const struct operation operation_conv2d = {
     .dtype = conv2d_dtype,
     .length_names = {"pixels", "filters", "taps"},
     .lengths = conv2d_lengths,
-    .flops = conv2d_flops,
+    .flops = conv_flops,
     .share_flops = conv2d_share_flops,
     .moved_bytes = conv2d_moved_bytes,
     .group_traits = conv2d_group_traits,
@@ -193,5 +183,5 @@ const struct operation operation_conv2d = {
     .known = {.bytes = KNOWN_CONV2D_BYTES,
               .cases = KNOWN_CONV2D_COUNT * GEMMD_DTYPE_COUNT,
               .init = conv2d_known_init,
-              .check = conv2d_known_check},
+              .check = known_conv2d_check},
 };

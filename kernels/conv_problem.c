@@ -42,8 +42,9 @@ bool conv_w_is_contiguous(const struct conv_problem *problem)
            problem->w_leading == (s->w_layout == CONV_KRSC ? s->channels / s->groups : s->s);
 }
 
-double conv_flops(const struct conv_problem *problem)
+double conv_flops(const void *of)
 {
+    const struct conv_problem *problem = of;
     const struct conv_shape *s = &problem->shape;
     const uint64_t channels = s->channels / s->groups;
     return 2.0 * (double)s->batch * (double)s->filters * (double)s->out_height *

@@ -403,11 +403,6 @@ static void gemm_known_init(uint32_t index, void *memory, void *problem)
         *(struct gemm_problem *)problem = cube(dtype, out, 0);
 }
 
-static bool gemm_known_check(const void *problem, uint64_t *row, uint64_t *column)
-{
-    return known_answer_check(problem, row, column);
-}
-
 const struct operation operation_gemm = {
     .name = "gemm",
     .number = OPERATION_GEMM,
@@ -447,5 +442,5 @@ const struct operation operation_gemm = {
     .known = {.bytes = KNOWN_ANSWER_BYTES,
               .cases = 4 * GEMMD_DTYPE_COUNT * GEMMD_DTYPE_COUNT,
               .init = gemm_known_init,
-              .check = gemm_known_check},
+              .check = known_answer_check},
 };

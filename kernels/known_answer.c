@@ -137,8 +137,9 @@ void known_answer_init(struct gemm_problem *problem, enum gemmd_dtype dtype, enu
     memset(c, 0xff, (size_t)M * N * dtype_size(out));
 }
 
-bool known_answer_check(const struct gemm_problem *problem, uint64_t *row, uint64_t *column)
+bool known_answer_check(const void *of, uint64_t *row, uint64_t *column)
 {
+    const struct gemm_problem *problem = of;
     for (int i = 0; i < M; i++)
         for (int j = 0; j < N; j++)
             if (!holds(element(problem->c, i * N + j, problem->out), c_at(i, j), problem->out)) {

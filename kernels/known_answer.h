@@ -26,8 +26,9 @@ enum { KNOWN_ANSWER_BYTES = 64 * 1024 };
  * fills the result with bytes that are not the answer. */
 void known_answer_init(struct gemm_problem *problem, enum gemmd_dtype dtype, enum gemmd_dtype out,
                        bool transa, bool transb, void *memory);
-/* Whether the result is the known answer. If not, the first wrong element is at (*row, *column). */
-bool known_answer_check(const struct gemm_problem *problem, uint64_t *row, uint64_t *column);
+/* Whether the result of the problem, a struct gemm_problem, is the known answer. If not, the first
+ * wrong element is at (*row, *column). */
+bool known_answer_check(const void *problem, uint64_t *row, uint64_t *column);
 
 /* Writes a small integer, which the type represents exactly, as one little-endian element. */
 void known_answer_store(unsigned char *to, int value, enum gemmd_dtype dtype);

@@ -93,8 +93,9 @@ static bool is_close(double value, int expected)
     return fabs(value - expected) <= 0x1p-10;
 }
 
-bool known_attention_check(const struct attention_problem *problem, uint64_t *row, uint64_t *column)
+bool known_attention_check(const void *of, uint64_t *row, uint64_t *column)
 {
+    const struct attention_problem *problem = of;
     const uint64_t size = dtype_size(problem->dtype);
     for (int i = 0; i < BATCH * HEADS * SQ * D; i++) {
         const int entry = i / D / SQ / HEADS, head = i / D / SQ % HEADS, query = i / D % SQ;

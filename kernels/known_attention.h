@@ -23,9 +23,9 @@ enum { KNOWN_ATTENTION_BYTES = 160 * 1024 };
  * result with bytes that are not the answer. */
 void known_attention_init(struct attention_problem *problem, enum gemmd_dtype dtype, bool causal,
                           void *memory);
-/* Whether the result is the known answer. If not, the first wrong element is at (*row, *column),
- * where rows are counted over all heads of all entries of the batch. */
-bool known_attention_check(const struct attention_problem *problem, uint64_t *row,
-                           uint64_t *column);
+/* Whether the result of the problem, a struct attention_problem, is the known answer. If not, the
+ * first wrong element is at (*row, *column), where rows are counted over all heads of all entries
+ * of the batch. */
+bool known_attention_check(const void *problem, uint64_t *row, uint64_t *column);
 
 #endif

@@ -118,8 +118,9 @@ static int answer_at(const struct conv_shape *s, uint64_t image, uint64_t filter
     return sum;
 }
 
-bool known_conv2d_check(const struct conv_problem *problem, uint64_t *row, uint64_t *column)
+bool known_conv2d_check(const void *of, uint64_t *row, uint64_t *column)
 {
+    const struct conv_problem *problem = of;
     const struct conv_shape *s = &problem->shape;
     const struct conv_strides ys = conv_strides_y(problem);
     const uint64_t pixels = s->out_height * s->out_width;

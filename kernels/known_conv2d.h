@@ -32,8 +32,9 @@ enum known_conv2d {
  * for the result, and fills the result with bytes that are not the answer. */
 void known_conv2d_init(struct conv_problem *problem, enum gemmd_dtype dtype,
                        enum known_conv2d which, void *memory);
-/* Whether the result is the known answer. If not, the first wrong element is at (*row, *column),
- * where rows are the pixels of all images and columns are filters. */
-bool known_conv2d_check(const struct conv_problem *problem, uint64_t *row, uint64_t *column);
+/* Whether the result of the problem, a struct conv_problem, is the known answer. If not, the first
+ * wrong element is at (*row, *column), where rows are the pixels of all images and columns are
+ * filters. */
+bool known_conv2d_check(const void *problem, uint64_t *row, uint64_t *column);
 
 #endif
