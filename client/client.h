@@ -1,5 +1,5 @@
 /*
- * client.h - the structures of a client, of a request, and of an operation, which is one kind of
+ * client.h - the structures of a client, of a request, and of an exchange, which is one kind of
  * request.
  *
  * A request is QUEUED while max_in_flight other requests of the client are in flight. A request in
@@ -41,7 +41,7 @@ enum { TRACEPARENT_LENGTH = 55, TRACEPARENT_ROOM = TRACEPARENT_LENGTH + 1 };
 /* Whether a text has the form above. */
 bool traceparent_is_valid(const char *text);
 
-/* ---- operations ---- */
+/* ---- exchanges ---- */
 
 /* The sets of request headers. A set of ..._ASK... directly follows the same set of ..._SEND...,
  * from which it differs by "Expect: 100-continue". */
@@ -58,17 +58,17 @@ enum headers {
     HEADERS_COUNT
 };
 
-enum { OPERATION_STATUSES = 4 };
+enum { EXCHANGE_STATUSES = 4 };
 
-struct operation {
+struct exchange {
     const char *method;
     enum headers headers;
-    bool sends;                       /* the request has a body, which may be empty */
-    bool prefers_async;               /* send "Prefer: respond-async", to hand in a job */
-    int statuses[OPERATION_STATUSES]; /* statuses of answers that are not failures; 0 ends the list
-                                       */
+    bool sends;                      /* the request has a body, which may be empty */
+    bool prefers_async;              /* send "Prefer: respond-async", to hand in a job */
+    int statuses[EXCHANGE_STATUSES]; /* statuses of answers that are not failures; 0 ends the list
+                                      */
     /* The query parameter that gives the daemon the remaining time, and the largest value that the
-     * client sends. NULL: the operation has no query parameter for the remaining time. */
+     * client sends. NULL: the exchange has no query parameter for the remaining time. */
     const char *time_parameter;
     uint32_t time_max_ms;
     const char *missing; /* message for a 404 to a HEAD request, which has no body; NULL: none */
@@ -132,7 +132,7 @@ struct gemmd_request {
     gemmd_done_function on_done; /* called when the request is DONE; NULL: the caller waits */
 
     /* The request to the daemon. */
-    const struct operation *operation;
+    const struct exchange *exchange;
     char target[REQUEST_TARGET_MAX];    /* path and query; an attempt appends the remaining time */
     char id[64];                        /* X-Request-Id, or "" */
     char traceparent[TRACEPARENT_ROOM]; /* or "" */
@@ -143,7 +143,7 @@ struct gemmd_request {
     struct sink sink;
     uint64_t deadline_us;
     uint32_t repeats_left; /* retries left for retriable failures */
-    /* The result that the operation's `accept` compares an answer with. */
+    /* The result that the exchange's `accept` compares an answer with. */
     struct {
         uint32_t rank;
         uint64_t dims[ANSWER_MAX_RANK];
@@ -208,7 +208,7 @@ struct gemmd_client {
  * request's deadline is the client's, or that of `call` if that is earlier. Returns NULL with
  * `error` filled in if `call` is invalid or there is no memory. `call` has the library's own size.
  */
-struct gemmd_request *request_new(struct gemmd_client *client, const struct operation *operation,
+struct gemmd_request *request_new(struct gemmd_client *client, const struct exchange *exchange,
                                   const struct gemmd_call *call, struct gemmd_error_info *error);
 /* Copies `given`, which may be NULL, over the defaults in `call`. False with `error` filled in if
  * the size of `given` is not one that the library knows. */

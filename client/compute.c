@@ -73,23 +73,23 @@ static enum gemmd_error conclude_stored(struct gemmd_request *request, struct an
                                  : compute_conclude_stored(request, answer, document, bytes);
 }
 
-static const struct operation store_operation = {.method = "POST",
-                                                 .headers = HEADERS_SEND,
-                                                 .sends = true,
-                                                 .statuses = {201, 200},
-                                                 .time_parameter = "timeout_ms",
-                                                 .time_max_ms = INT32_MAX,
-                                                 .accept = accept_stored,
-                                                 .conclude = conclude_stored};
-static const struct operation store_job_operation = {.method = "POST",
-                                                     .headers = HEADERS_SEND,
-                                                     .sends = true,
-                                                     .prefers_async = true,
-                                                     .statuses = {202, 201, 200},
-                                                     .accept = accept_stored,
-                                                     .conclude = conclude_stored};
+static const struct exchange store_exchange = {.method = "POST",
+                                               .headers = HEADERS_SEND,
+                                               .sends = true,
+                                               .statuses = {201, 200},
+                                               .time_parameter = "timeout_ms",
+                                               .time_max_ms = INT32_MAX,
+                                               .accept = accept_stored,
+                                               .conclude = conclude_stored};
+static const struct exchange store_job_exchange = {.method = "POST",
+                                                   .headers = HEADERS_SEND,
+                                                   .sends = true,
+                                                   .prefers_async = true,
+                                                   .statuses = {202, 201, 200},
+                                                   .accept = accept_stored,
+                                                   .conclude = conclude_stored};
 
-static const struct operation *operation_for(const struct compute *compute)
+static const struct exchange *exchange_for(const struct compute *compute)
 {
 #define WAITED(kind)                                                                               \
     {                                                                                              \
@@ -101,15 +101,15 @@ static const struct operation *operation_for(const struct compute *compute)
         .method = "POST", .headers = kind, .sends = true, .prefers_async = true,                   \
         .statuses = {202, 200}, .accept = accept_job                                               \
     }
-    static const struct operation operations[2][2] = {
+    static const struct exchange exchanges[2][2] = {
         {WAITED(HEADERS_SEND), WAITED(HEADERS_SEND_FOR_TENSORS)},
         {HANDED_IN(HEADERS_SEND), HANDED_IN(HEADERS_SEND_FOR_TENSORS)},
     };
 #undef WAITED
 #undef HANDED_IN
     if (compute->store != NULL)
-        return compute->job ? &store_job_operation : &store_operation;
-    return &operations[compute->job][compute->tensors];
+        return compute->job ? &store_job_exchange : &store_exchange;
+    return &exchanges[compute->job][compute->tensors];
 }
 
 struct gemmd_request *compute_submit(struct gemmd_client *client, const struct compute *compute,
@@ -118,7 +118,7 @@ struct gemmd_request *compute_submit(struct gemmd_client *client, const struct c
     struct gemmd_call call = compute->call;
     if (compute->job) /* the time to hand the job in is the client's */
         call.timeout_ms = 0;
-    struct gemmd_request *request = request_new(client, operation_for(compute), &call, error);
+    struct gemmd_request *request = request_new(client, exchange_for(compute), &call, error);
     if (request == NULL)
         return NULL;
     if (compute->write(request, asked, error) != GEMMD_OK) {

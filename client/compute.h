@@ -42,7 +42,7 @@ enum gemmd_error compute_expect(struct gemmd_request *request, const struct tens
                                 const void *buffer, uint64_t room, const char *name,
                                 struct gemmd_error_info *error);
 
-/* A `conclude` of struct operation: fills in type, shape and entity tag of the tensor, and the
+/* A `conclude` of struct exchange: fills in type, shape and entity tag of the tensor, and the
  * effect of the request (enum gemmd_put), in `answer`. GEMMD_ERR_PROTOCOL if neither the request
  * nor the document has the shape. */
 enum gemmd_error compute_conclude_stored(struct gemmd_request *request, struct answer *answer,

@@ -19,7 +19,7 @@ static enum gemmd_error accept_text(struct gemmd_request *request, const struct 
     return GEMMD_OK;
 }
 
-static const struct operation text_operation = {
+static const struct exchange text_exchange = {
     .method = "GET", .headers = HEADERS_PLAIN, .statuses = {200}, .accept = accept_text};
 
 enum gemmd_error daemon_text(struct gemmd_client *client, const char *path, uint32_t retries,
@@ -32,7 +32,7 @@ enum gemmd_error daemon_text(struct gemmd_client *client, const char *path, uint
     if (text != NULL)
         *text = NULL;
     const struct gemmd_call call = {0};
-    struct gemmd_request *request = request_new(client, &text_operation, &call, error);
+    struct gemmd_request *request = request_new(client, &text_exchange, &call, error);
     if (request == NULL)
         return error->code;
     snprintf(request->target, sizeof request->target, "%s", path);

@@ -40,35 +40,35 @@ static enum gemmd_error accept_header(struct gemmd_request *request, const struc
     return answer->status == 201 ? GEMMD_OK : payload_describe(request, answer);
 }
 
-static const struct operation status_operation = {
+static const struct exchange status_exchange = {
     .method = "GET", .headers = HEADERS_PLAIN, .statuses = {200}, .conclude = conclude_status};
-static const struct operation wait_operation = {.method = "HEAD",
+static const struct exchange wait_exchange = {.method = "HEAD",
+                                              .headers = HEADERS_ACCEPT,
+                                              .statuses = {200, 201},
+                                              .time_parameter = "wait_ms",
+                                              .time_max_ms = WAIT_MS_MAX,
+                                              .missing = "there is no job of that id",
+                                              .waits = true,
+                                              .accept = accept_header};
+static const struct exchange result_exchange = {.method = "GET",
                                                 .headers = HEADERS_ACCEPT,
                                                 .statuses = {200, 201},
                                                 .time_parameter = "wait_ms",
                                                 .time_max_ms = WAIT_MS_MAX,
-                                                .missing = "there is no job of that id",
                                                 .waits = true,
-                                                .accept = accept_header};
-static const struct operation result_operation = {.method = "GET",
-                                                  .headers = HEADERS_ACCEPT,
-                                                  .statuses = {200, 201},
-                                                  .time_parameter = "wait_ms",
-                                                  .time_max_ms = WAIT_MS_MAX,
-                                                  .waits = true,
-                                                  .accept = accept_result,
-                                                  .conclude = compute_conclude_stored};
-/* Asks for a job's result without waiting for the job. */
-static const struct operation look_operation = {.method = "GET",
-                                                .headers = HEADERS_ACCEPT,
-                                                .statuses = {200, 201},
                                                 .accept = accept_result,
                                                 .conclude = compute_conclude_stored};
-static const struct operation cancel_operation = {
+/* Asks for a job's result without waiting for the job. */
+static const struct exchange look_exchange = {.method = "GET",
+                                              .headers = HEADERS_ACCEPT,
+                                              .statuses = {200, 201},
+                                              .accept = accept_result,
+                                              .conclude = compute_conclude_stored};
+static const struct exchange cancel_exchange = {
     .method = "DELETE", .headers = HEADERS_PLAIN, .statuses = {200, 202, 204}};
 
 static struct gemmd_request *job_submit(struct gemmd_client *client,
-                                        const struct operation *operation, const char *id,
+                                        const struct exchange *exchange, const char *id,
                                         const char *part, const struct gemmd_call *given,
                                         struct gemmd_error_info *error)
 {
@@ -76,9 +76,9 @@ static struct gemmd_request *job_submit(struct gemmd_client *client,
     failure_clear(error);
     if (!request_call(&call, given, error) || query_check_job(id, error) != GEMMD_OK)
         return NULL;
-    if (operation == &result_operation && call.no_wait != 0)
-        operation = &look_operation;
-    struct gemmd_request *request = request_new(client, operation, &call, error);
+    if (exchange == &result_exchange && call.no_wait != 0)
+        exchange = &look_exchange;
+    struct gemmd_request *request = request_new(client, exchange, &call, error);
     if (request == NULL)
         return NULL;
     snprintf(request->target, sizeof request->target, "/jobs/%s%s", id, part);
@@ -90,34 +90,34 @@ struct gemmd_request *gemmd_job_status_submit(struct gemmd_client *client, const
                                               const struct gemmd_call *call,
                                               struct gemmd_error_info *error)
 {
-    return job_submit(client, &status_operation, id, "", call, error);
+    return job_submit(client, &status_exchange, id, "", call, error);
 }
 
 struct gemmd_request *gemmd_job_wait_submit(struct gemmd_client *client, const char *id,
                                             const struct gemmd_call *call,
                                             struct gemmd_error_info *error)
 {
-    return job_submit(client, &wait_operation, id, "/result", call, error);
+    return job_submit(client, &wait_exchange, id, "/result", call, error);
 }
 
 struct gemmd_request *gemmd_job_result_submit(struct gemmd_client *client, const char *id,
                                               const struct gemmd_call *call,
                                               struct gemmd_error_info *error)
 {
-    return job_submit(client, &result_operation, id, "/result", call, error);
+    return job_submit(client, &result_exchange, id, "/result", call, error);
 }
 
 struct gemmd_request *gemmd_job_cancel_submit(struct gemmd_client *client, const char *id,
                                               const struct gemmd_call *call,
                                               struct gemmd_error_info *error)
 {
-    return job_submit(client, &cancel_operation, id, "", call, error);
+    return job_submit(client, &cancel_exchange, id, "", call, error);
 }
 
 enum gemmd_error gemmd_request_job(struct gemmd_request *request, struct gemmd_job *job,
                                    struct gemmd_error_info *error)
 {
-    if (request->operation != &status_operation)
+    if (request->exchange != &status_exchange)
         return failure_set(error, GEMMD_ERR_USAGE, NULL,
                            "the request was not made by gemmd_job_status_submit()");
     enum gemmd_error code = gemmd_request_result(request, NULL, error);

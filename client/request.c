@@ -39,7 +39,7 @@ bool request_call(struct gemmd_call *call, const struct gemmd_call *given,
                                         "call", error) == GEMMD_OK;
 }
 
-struct gemmd_request *request_new(struct gemmd_client *client, const struct operation *operation,
+struct gemmd_request *request_new(struct gemmd_client *client, const struct exchange *exchange,
                                   const struct gemmd_call *call, struct gemmd_error_info *error)
 {
     if (call->request_id != NULL && !is_request_id(call->request_id)) {
@@ -62,7 +62,7 @@ struct gemmd_request *request_new(struct gemmd_client *client, const struct oper
     request->client = client;
     request->state = REQUEST_DONE;
     request->reported = true;
-    request->operation = operation;
+    request->exchange = exchange;
     request->repeats_left = client->options.retries;
     request->submitted_us = loop_now_us();
     request->deadline_us = request->submitted_us + (uint64_t)timeout_ms * 1000;

@@ -170,7 +170,7 @@ static bool may_repeat(const struct gemmd_request *request)
  * as the request asks for. A daemon that does not wait is asked again after ASK_AGAIN_US. */
 static bool is_not_there_yet(const struct gemmd_request *request)
 {
-    return request->operation->waits && request->error.http_status == 409;
+    return request->exchange->waits && request->error.http_status == 409;
 }
 
 /* Whether the daemon refused the request because its deadline is longer than --max-timeout. If so,
@@ -181,7 +181,7 @@ static bool was_told_too_long(struct gemmd_request *request)
     const struct gemmd_error_info *error = &request->error;
     const uint32_t told_ms = request->told_ms;
     if (told_ms == 0 || error->http_status != 400 ||
-        strcmp(error->field, request->operation->time_parameter) != 0)
+        strcmp(error->field, request->exchange->time_parameter) != 0)
         return false;
     request->untimed = true;
     request->client->refused_ms = told_ms - told_ms / 8;

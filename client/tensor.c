@@ -72,30 +72,30 @@ static enum gemmd_error conclude_put(struct gemmd_request *request, struct answe
     return code;
 }
 
-static const struct operation put_operation = {.method = "PUT",
-                                               .headers = HEADERS_PUT,
-                                               .sends = true,
-                                               .statuses = {201, 200, 412},
-                                               .conclude = conclude_put};
-static const struct operation put_scaled_operation = {.method = "PUT",
-                                                      .headers = HEADERS_PUT_SAFETENSORS,
-                                                      .sends = true,
-                                                      .statuses = {201, 200, 412},
-                                                      .conclude = conclude_put};
-static const struct operation get_operation = {.method = "GET",
-                                               .headers = HEADERS_ACCEPT,
-                                               .statuses = {200},
-                                               .accept = payload_take_described};
-static const struct operation get_scaled_operation = {.method = "GET",
-                                                      .headers = HEADERS_ACCEPT_TENSORS,
-                                                      .statuses = {200},
-                                                      .accept = payload_take_described};
-static const struct operation stat_operation = {.method = "HEAD",
-                                                .headers = HEADERS_ACCEPT,
-                                                .statuses = {200},
-                                                .missing = "there is no tensor of that name",
-                                                .accept = payload_describe};
-static const struct operation delete_operation = {
+static const struct exchange put_exchange = {.method = "PUT",
+                                             .headers = HEADERS_PUT,
+                                             .sends = true,
+                                             .statuses = {201, 200, 412},
+                                             .conclude = conclude_put};
+static const struct exchange put_scaled_exchange = {.method = "PUT",
+                                                    .headers = HEADERS_PUT_SAFETENSORS,
+                                                    .sends = true,
+                                                    .statuses = {201, 200, 412},
+                                                    .conclude = conclude_put};
+static const struct exchange get_exchange = {.method = "GET",
+                                             .headers = HEADERS_ACCEPT,
+                                             .statuses = {200},
+                                             .accept = payload_take_described};
+static const struct exchange get_scaled_exchange = {.method = "GET",
+                                                    .headers = HEADERS_ACCEPT_TENSORS,
+                                                    .statuses = {200},
+                                                    .accept = payload_take_described};
+static const struct exchange stat_exchange = {.method = "HEAD",
+                                              .headers = HEADERS_ACCEPT,
+                                              .statuses = {200},
+                                              .missing = "there is no tensor of that name",
+                                              .accept = payload_describe};
+static const struct exchange delete_exchange = {
     .method = "DELETE", .headers = HEADERS_PLAIN, .statuses = {204, 200}};
 
 void gemmd_call_init(struct gemmd_call *call, size_t size)
@@ -219,8 +219,8 @@ struct gemmd_request *gemmd_tensor_put_submit(struct gemmd_client *client,
                                     .request_id = put.request_id,
                                     .traceparent = put.traceparent,
                                     .user = put.user};
-    const struct operation *operation = put.scale != NULL ? &put_scaled_operation : &put_operation;
-    struct gemmd_request *request = request_new(client, operation, &call, error);
+    const struct exchange *exchange = put.scale != NULL ? &put_scaled_exchange : &put_exchange;
+    struct gemmd_request *request = request_new(client, exchange, &call, error);
     if (request == NULL)
         return NULL;
     write_put(request, &put, &tensor, &scale);
@@ -234,7 +234,7 @@ struct gemmd_request *gemmd_tensor_put_submit(struct gemmd_client *client,
 
 /* Submits a request for a tensor, without a body or parameters. */
 static struct gemmd_request *tensor_submit(struct gemmd_client *client,
-                                           const struct operation *operation, const char *name,
+                                           const struct exchange *exchange, const char *name,
                                            const struct gemmd_call *given,
                                            struct gemmd_error_info *error)
 {
@@ -242,11 +242,11 @@ static struct gemmd_request *tensor_submit(struct gemmd_client *client,
     failure_clear(error);
     if (!request_call(&call, given, error) || query_check_tensor(name, "name", error) != GEMMD_OK)
         return NULL;
-    struct gemmd_request *request = request_new(client, operation, &call, error);
+    struct gemmd_request *request = request_new(client, exchange, &call, error);
     if (request == NULL)
         return NULL;
     snprintf(request->target, sizeof request->target, "/tensors/%s", name);
-    request->expected.scales = operation == &get_scaled_operation;
+    request->expected.scales = exchange == &get_scaled_exchange;
     schedule_submit(request);
     return request;
 }
@@ -259,7 +259,7 @@ struct gemmd_request *gemmd_tensor_get_submit(struct gemmd_client *client, const
     failure_clear(error);
     if (!request_call(&read, call, error))
         return NULL;
-    return tensor_submit(client, read.scales != 0 ? &get_scaled_operation : &get_operation, name,
+    return tensor_submit(client, read.scales != 0 ? &get_scaled_exchange : &get_exchange, name,
                          call, error);
 }
 
@@ -267,14 +267,14 @@ struct gemmd_request *gemmd_tensor_stat_submit(struct gemmd_client *client, cons
                                                const struct gemmd_call *call,
                                                struct gemmd_error_info *error)
 {
-    return tensor_submit(client, &stat_operation, name, call, error);
+    return tensor_submit(client, &stat_exchange, name, call, error);
 }
 
 struct gemmd_request *gemmd_tensor_delete_submit(struct gemmd_client *client, const char *name,
                                                  const struct gemmd_call *call,
                                                  struct gemmd_error_info *error)
 {
-    return tensor_submit(client, &delete_operation, name, call, error);
+    return tensor_submit(client, &delete_exchange, name, call, error);
 }
 
 enum gemmd_error gemmd_tensor_put(struct gemmd_client *client, const struct gemmd_tensor_put *put,

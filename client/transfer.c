@@ -68,12 +68,12 @@ static enum gemmd_error answer_digest_check(struct transfer *transfer)
 
 /* ---- what libcurl calls ---- */
 
-/* Returns whether the operation's statuses contain `status`, that is, whether an answer with the
+/* Returns whether the exchange's statuses contain `status`, that is, whether an answer with the
  * status is not a failure. */
-static bool operation_takes(const struct operation *operation, int status)
+static bool exchange_takes(const struct exchange *exchange, int status)
 {
-    for (int i = 0; i < OPERATION_STATUSES && operation->statuses[i] != 0; i++)
-        if (operation->statuses[i] == status)
+    for (int i = 0; i < EXCHANGE_STATUSES && exchange->statuses[i] != 0; i++)
+        if (exchange->statuses[i] == status)
             return true;
     return false;
 }
@@ -100,7 +100,7 @@ static size_t callback_header(char *line, size_t size, size_t count, void *user)
     return size * count;
 }
 
-/* Calls the operation's `accept`, once an attempt, to check the header of an answer that is no
+/* Calls the exchange's `accept`, once an attempt, to check the header of an answer that is no
  * failure. */
 static enum gemmd_error callback_accept(struct transfer *transfer)
 {
@@ -111,8 +111,8 @@ static enum gemmd_error callback_accept(struct transfer *transfer)
         transfer->refused = failure_set(
             &request->error, GEMMD_ERR_PROTOCOL, NULL,
             "the answer is compressed, although the request did not ask for compression");
-    else if (request->operation->accept != NULL)
-        transfer->refused = request->operation->accept(request, &transfer->answer);
+    else if (request->exchange->accept != NULL)
+        transfer->refused = request->exchange->accept(request, &transfer->answer);
     transfer->accepted = transfer->refused == GEMMD_OK;
     return transfer->refused;
 }
@@ -130,7 +130,7 @@ static size_t callback_write(char *data, size_t size, size_t count, void *user)
     struct transfer *transfer = user;
     const struct gemmd_request *request = transfer->request;
     size_t bytes = size * count;
-    bool taken = operation_takes(request->operation, transfer->answer.status);
+    bool taken = exchange_takes(request->exchange, transfer->answer.status);
     if (request->client->options.check_digests)
         answer_digest_add(&transfer->digest, data, bytes);
     if (taken && callback_accept(transfer) != GEMMD_OK)
@@ -157,8 +157,8 @@ static enum gemmd_error outcome_answered_error(struct gemmd_request *request)
     enum gemmd_error code = failure_from_answer(error, transfer->answer.status, transfer->document,
                                                 transfer->document_bytes);
     if (transfer->answer.status == 404 && transfer->document_bytes == 0 &&
-        request->operation->missing != NULL)
-        snprintf(error->message, sizeof error->message, "%s", request->operation->missing);
+        request->exchange->missing != NULL)
+        snprintf(error->message, sizeof error->message, "%s", request->exchange->missing);
     curl_easy_getinfo(transfer->easy, CURLINFO_RETRY_AFTER, &seconds);
     if (seconds > 0)
         error->retry_after_ms = seconds < UINT32_MAX / 1000 ? (uint32_t)seconds * 1000 : UINT32_MAX;
@@ -227,7 +227,7 @@ static enum gemmd_error outcome_transport_error(struct gemmd_request *request, C
 static enum gemmd_error outcome_completed(struct gemmd_request *request)
 {
     struct transfer *transfer = request->transfer;
-    const struct operation *operation = request->operation;
+    const struct exchange *exchange = request->exchange;
     if (callback_accept(transfer) != GEMMD_OK)
         return transfer->refused;
     if (transfer->answer.status < 300 && answer_digest_check(transfer) != GEMMD_OK)
@@ -235,9 +235,9 @@ static enum gemmd_error outcome_completed(struct gemmd_request *request)
     const enum gemmd_error code = payload_end(request);
     if (code != GEMMD_OK)
         return code;
-    if (request->sink.kind == SINK_NONE && operation->conclude != NULL)
-        return operation->conclude(request, &transfer->answer, transfer->document,
-                                   transfer->document_bytes);
+    if (request->sink.kind == SINK_NONE && exchange->conclude != NULL)
+        return exchange->conclude(request, &transfer->answer, transfer->document,
+                                  transfer->document_bytes);
     return GEMMD_OK;
 }
 
@@ -247,7 +247,7 @@ static enum gemmd_error outcome_of(struct gemmd_request *request, CURLcode resul
 {
     struct transfer *transfer = request->transfer;
     const struct answer *answer = &transfer->answer;
-    bool taken = operation_takes(request->operation, answer->status);
+    bool taken = exchange_takes(request->exchange, answer->status);
     if (transfer->refused != GEMMD_OK)
         return transfer->refused;
     /* The daemon's answer counts even if the body could not be sent completely after the answer. A
@@ -259,7 +259,7 @@ static enum gemmd_error outcome_of(struct gemmd_request *request, CURLcode resul
     if (!taken)
         return failure_set(
             &request->error, GEMMD_ERR_PROTOCOL, NULL, "%s answered with status %d instead of %d",
-            request->client->address.name, answer->status, request->operation->statuses[0]);
+            request->client->address.name, answer->status, request->exchange->statuses[0]);
     return outcome_completed(request);
 }
 
@@ -370,7 +370,7 @@ struct gemmd_request *transfer_request(CURL *easy)
  * the daemon has refused a deadline of that length. */
 static void write_url(struct transfer *transfer, struct gemmd_request *request, uint64_t now_us)
 {
-    const struct operation *operation = request->operation;
+    const struct exchange *exchange = request->exchange;
     const char *base = request->client->address.base;
     char shared[SHARED_MEMORY_BASE_MAX];
     if (request->shared_memory.used) {
@@ -379,15 +379,15 @@ static void write_url(struct transfer *transfer, struct gemmd_request *request, 
     }
     const uint32_t refused_ms = request->client->refused_ms;
     uint64_t left_ms = request->deadline_us > now_us ? (request->deadline_us - now_us) / 1000 : 0;
-    if (left_ms > operation->time_max_ms)
-        left_ms = operation->time_max_ms;
+    if (left_ms > exchange->time_max_ms)
+        left_ms = exchange->time_max_ms;
     request->told_ms = 0;
     snprintf(transfer->url, sizeof transfer->url, "%s%s", base, request->target);
-    if (operation->time_parameter == NULL || request->untimed ||
+    if (exchange->time_parameter == NULL || request->untimed ||
         (refused_ms > 0 && left_ms >= refused_ms))
         return;
     request->told_ms = left_ms > 0 ? (uint32_t)left_ms : 1;
-    (void)query_append_u64(transfer->url, sizeof transfer->url, operation->time_parameter,
+    (void)query_append_u64(transfer->url, sizeof transfer->url, exchange->time_parameter,
                            request->told_ms);
 }
 
@@ -403,10 +403,10 @@ static struct curl_slist *put_before(struct transfer *transfer, struct curl_slis
 static struct curl_slist *transfer_write_headers(struct transfer *transfer,
                                                  const struct gemmd_request *request)
 {
-    const struct operation *operation = request->operation;
+    const struct exchange *exchange = request->exchange;
     bool asks =
         !request->shared_memory.used && (request->body.bytes > ASK_BYTES || request->ask_first);
-    enum headers kind = operation->headers;
+    enum headers kind = exchange->headers;
     if (asks && (kind == HEADERS_SEND || kind == HEADERS_SEND_FOR_TENSORS))
         kind++;
     struct curl_slist *list = request->client->headers[kind];
@@ -417,7 +417,7 @@ static struct curl_slist *transfer_write_headers(struct transfer *transfer,
         list = put_before(transfer, list, "traceparent", request->traceparent);
     if (request->etag[0] != '\0')
         list = put_before(transfer, list, "If-None-Match", request->etag);
-    if (operation->prefers_async)
+    if (exchange->prefers_async)
         list = put_before(transfer, list, "Prefer", "respond-async");
     if (request->shared_memory.used) {
         char locations[MEMORY_HEADER_MAX];
@@ -446,14 +446,14 @@ static bool set_method(struct transfer *transfer, struct gemmd_request *request)
 {
     CURL *easy = transfer->easy;
     struct body *body = shared_memory_body(request);
-    const char *method = request->operation->method;
+    const char *method = request->exchange->method;
     bool is_get = strcmp(method, "GET") == 0, is_head = strcmp(method, "HEAD") == 0;
     bool is_post = strcmp(method, "POST") == 0;
     if (!SET(CURLOPT_CUSTOMREQUEST, is_get || is_head || is_post ? NULL : method))
         return false;
     if (is_head)
         return SET(CURLOPT_NOBODY, 1L);
-    if (!request->operation->sends)
+    if (!request->exchange->sends)
         return SET(CURLOPT_HTTPGET, 1L);
     return SET(CURLOPT_POST, 1L) && SET(CURLOPT_POSTFIELDS, join_body(transfer, body)) &&
            SET(CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)body->bytes);
