@@ -76,50 +76,50 @@ static bool is_more_urgent(const struct work *one, const struct work *other)
 }
 
 /* A launch list that is being made. */
-struct launch {
+struct launch_list {
     struct work_list works;
     uint32_t count;
     uint64_t bytes, rows;
     bool is_verified; /* one of the works is */
 };
 
-/* Whether one more work fits in the launch. The first work fits whatever its size. */
-static bool launch_fits(const struct launch *launch, struct queue_room room,
-                        const struct work *work)
+/* Whether one more work fits in the list. The first work fits whatever its size. */
+static bool launch_list_fits(const struct launch_list *list, struct queue_room room,
+                             const struct work *work)
 {
     const uint32_t most = work->shared_launch ? room.shared : room.exclusive;
-    return launch->count < most &&
-           (launch->count == 0 || (launch->bytes <= room.shared_bytes &&
-                                   work->bytes <= room.shared_bytes - launch->bytes));
+    return list->count < most &&
+           (list->count == 0 ||
+            (list->bytes <= room.shared_bytes && work->bytes <= room.shared_bytes - list->bytes));
 }
 
-/* The bytes that the device moves for the next work of a launch. A check reads the operands and the
+/* The bytes that the device moves for the next work of a list. A check reads the operands and the
  * result once more. The works of a stack have one B, which is charged to the first of them, and for
  * the check to the first that is verified. */
-static uint64_t charged_bytes(struct launch *launch, const struct work *work)
+static uint64_t charged_bytes(struct launch_list *list, const struct work *work)
 {
     const bool shares_b = work_is_stacked(work);
     uint64_t bytes = work->bytes;
-    if (launch->count == 0 || !shares_b)
+    if (list->count == 0 || !shares_b)
         bytes += work->outside_bytes;
     if (work->verify == WORK_UNVERIFIED)
         return bytes;
     bytes += work->bytes;
-    if (!launch->is_verified || !shares_b)
+    if (!list->is_verified || !shares_b)
         bytes += work->outside_bytes;
-    launch->is_verified = true;
+    list->is_verified = true;
     return bytes;
 }
 
-static void launch_add(struct launch *launch, struct fair_queue *queue, struct work *work)
+static void launch_list_add(struct launch_list *list, struct fair_queue *queue, struct work *work)
 {
-    const uint64_t bytes = charged_bytes(launch, work);
-    launch->count++;
-    launch->bytes += work->bytes;
+    const uint64_t bytes = charged_bytes(list, work);
+    list->count++;
+    list->bytes += work->bytes;
     if (work->stack_key != 0)
-        launch->rows += work_stack_rows(work);
+        list->rows += work_stack_rows(work);
     fair_queue_serve(queue, work, bytes);
-    work_list_append(&launch->works, work);
+    work_list_append(&list->works, work);
 }
 
 /* Takes the works at the front of the shared lane, up to the next work that can be stacked, which
@@ -127,13 +127,13 @@ static void launch_add(struct launch *launch, struct fair_queue *queue, struct w
 static struct work *take_shared(struct fair_queue *queue, struct queue_room room, uint64_t now_ns,
                                 struct work_list *expired)
 {
-    struct launch launch = {.count = 0};
+    struct launch_list list = {.count = 0};
     struct work *work = fair_queue_front(queue, LANE_SHARED, now_ns, expired);
-    while (work != NULL && work->stack_key == 0 && launch_fits(&launch, room, work)) {
-        launch_add(&launch, queue, work);
+    while (work != NULL && work->stack_key == 0 && launch_list_fits(&list, room, work)) {
+        launch_list_add(&list, queue, work);
         work = fair_queue_front(queue, LANE_SHARED, now_ns, expired);
     }
-    return launch.works.first;
+    return list.works.first;
 }
 
 /* The order of the queue: by the tags of the flows. */
@@ -147,32 +147,31 @@ static bool bucket_before(const struct heap_node *one, const struct heap_node *o
 static struct work *take_stack(struct fair_queue *queue, struct queue_room room, struct work *first,
                                uint64_t now_ns, struct work_list *expired)
 {
-    struct launch launch = {.count = 0};
+    struct launch_list list = {.count = 0};
     struct heap_node *buckets = NULL;
     struct stack_bucket *bucket = stack_index_find(queue->stacks, first);
     if (first->bucket == NULL)
-        launch_add(&launch, queue, first);
+        launch_list_add(&list, queue, first);
     for (; bucket != NULL; bucket = stack_index_find_next(bucket, first))
         heap_add(&buckets, &bucket->node, bucket_before);
     while (buckets != NULL) {
         bucket = OWNER_OF(buckets, struct stack_bucket, node);
         struct work *work = stack_bucket_first(bucket);
         const bool last = stack_bucket_has_one(bucket), is_late = work_has_expired(work, now_ns);
-        if (!is_late &&
-            (!launch_fits(&launch, room, work) ||
-             (launch.count > 0 && launch.rows + work_stack_rows(work) > work->stack_rows)))
+        if (!is_late && (!launch_list_fits(&list, room, work) ||
+                         (list.count > 0 && list.rows + work_stack_rows(work) > work->stack_rows)))
             break;
         heap_remove(&buckets, &bucket->node, bucket_before);
         if (is_late) {
             fair_queue_drop(queue, work);
             work_list_append(expired, work);
         } else {
-            launch_add(&launch, queue, work);
+            launch_list_add(&list, queue, work);
         }
         if (!last)
             heap_add(&buckets, &bucket->node, bucket_before);
     }
-    return launch.works.first;
+    return list.works.first;
 }
 
 /* Removes the works of the next launch from the fair queue, and returns them (queue_pop). The clock
@@ -196,8 +195,8 @@ static struct work *take_launch_list(struct queue *waiting, struct queue_room ro
         return take_stack(queue, room, first, now_ns, expired);
     if (from_shared)
         return take_shared(queue, room, now_ns, expired);
-    struct launch alone = {.count = 0};
-    launch_add(&alone, queue, first);
+    struct launch_list alone = {.count = 0};
+    launch_list_add(&alone, queue, first);
     return first;
 }
 
