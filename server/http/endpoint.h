@@ -43,6 +43,10 @@ struct endpoint {
      * the body is refused: request->fault says why, and the rest of the body is dropped. */
     bool (*chunk)(struct request *request, const void *bytes, uint64_t length);
     void (*submit)(struct request *request);
+    /* Whether the next of the calls `submit` and `answer` keeps its thread busy for milliseconds.
+     * An I/O thread makes one such call in each iteration of its loop, and serves other requests
+     * before the next one. NULL: no call does. */
+    bool (*takes_long)(const struct request *request);
     /* Looks at the first bytes of the body of a request that was refused at its headers. May
      * replace request->fault by a fault that explains more. NULL: the body is not looked at. */
     void (*refused)(struct request *request, const char *bytes, uint64_t length);

@@ -56,7 +56,7 @@ static void wait_for_work(struct io_thread *thread, const int fds[INBOX_FDS_MAX]
     const uint64_t now_ns = clock_now_ns();
     if (log_buffer_due_ns(&thread->log_buffer) <= now_ns)
         log_flush(thread->server->log, &thread->log_buffer);
-    if (polls_on(thread, now_ns))
+    if (polls_on(thread, now_ns) || thread->long_calls.first != NULL)
         return;
     const uint64_t dues_ns[] = {log_buffer_due_ns(&thread->log_buffer),
                                 waiters_due_ns(&thread->waiters), dropped_bodies_due_ns(thread)};
@@ -78,7 +78,7 @@ static void io_thread_iterate(struct io_thread *thread)
     if (thread->moved)
         thread->moved_ns = now_ns;
     thread->busy = thread->moved || polls_on(thread, now_ns);
-    thread->moved = false;
+    thread->moved = thread->made_long_call = false;
     /* MHD_run fails only if the daemon was stopped or has threads of its own. */
     (void)MHD_run(thread->mhd);
     if (thread->tls_mhd != NULL)

@@ -72,6 +72,8 @@ struct io_thread {
     uint32_t still_iterations;
     struct dropped_bodies dropped_bodies;
     uint32_t receiving;        /* accepted bodies that are being received */
+    struct list long_calls;    /* requests whose calls take long (endpoint.h), in their order */
+    bool made_long_call;       /* in this iteration of the loop */
     struct list reading_heads; /* requests whose headers a lenient parser reads (guard.h) */
     bool busy; /* a request advanced in the last iteration: the thread is not about to sleep */
     bool stopping;

@@ -262,9 +262,12 @@ static bool request_ask_for_answer(struct request *request)
             return true;
         }
     }
+    const bool is_hashed = request->digests != NULL && digests_has_answer(request->digests);
+    if (!is_hashed && request_waits_for_turn(request))
+        return true;
     waiters_remove(&thread->waiters, &request->among_waiters);
     thread->moved = true;
-    if (request->digests != NULL && digests_has_answer(request->digests))
+    if (is_hashed)
         respond_digested(request);
     else
         request->endpoint->answer(request);
@@ -395,6 +398,7 @@ void request_completed(void *cls, struct MHD_Connection *mhd, void **context,
     waiters_remove(&request->thread->waiters, &request->among_waiters);
     request_body_forget(request);
     list_remove(&request->in_heads);
+    list_remove(&request->in_long);
     struct connection *connection = request->connection;
     if (code != MHD_REQUEST_TERMINATED_COMPLETED_OK && !was_served(request))
         request_note_end(request);

@@ -106,6 +106,7 @@ struct request {
     bool drops_body;             /* one of the bodies that the thread reads and drops now */
     struct list_item in_dropped; /* while the dropped body is not being read yet */
     struct list_item in_heads;   /* while a lenient parser reads the headers */
+    struct list_item in_long;    /* while a call that takes long waits for its turn */
     bool given_up;               /* to be answered with `fault` before the work is done */
     bool abandoned;              /* the connection ended before the work: only `release` is left */
 

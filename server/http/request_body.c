@@ -169,13 +169,34 @@ bool request_body_take(struct request *request, const char *bytes, size_t length
     return true;
 }
 
+bool request_waits_for_turn(struct request *request)
+{
+    struct io_thread *thread = request->thread;
+    const struct endpoint *endpoint = request->endpoint;
+    if (endpoint->takes_long == NULL || !endpoint->takes_long(request))
+        return false;
+    if (request->in_long.list == NULL)
+        list_append(&thread->long_calls, &request->in_long);
+    const bool is_next = thread->long_calls.first == &request->in_long && !thread->made_long_call;
+    thread->moved = true;
+    if (!is_next && !thread->stopping)
+        return true;
+    list_remove(&request->in_long);
+    thread->made_long_call = true;
+    return false;
+}
+
 bool request_body_end(struct request *request)
 {
-    const uint64_t now_ns = clock_now_ns();
-    if (!connection_enter(request->connection, CONNECTION_WORKING, now_ns))
-        return false;
-    request->received_ns = now_ns;
-    request_body_forget(request);
+    if (request->received_ns == 0) {
+        const uint64_t now_ns = clock_now_ns();
+        if (!connection_enter(request->connection, CONNECTION_WORKING, now_ns))
+            return false;
+        request->received_ns = now_ns;
+        request_body_forget(request);
+    }
+    if (request->state == REQUEST_RECEIVING && request_waits_for_turn(request))
+        return true;
     if (request->state == REQUEST_RECEIVING && request->inflater != NULL &&
         inflater_end(request->inflater, &request->fault) != GEMMD_OK)
         request->state = REQUEST_DISCARDING;

@@ -83,6 +83,11 @@ bool request_body_take(struct request *request, const char *bytes, size_t length
  * a check (checks.h) has already ended the connection. */
 bool request_body_end(struct request *request);
 
+/* Whether the endpoint's next call takes long and has to wait, because the thread has made such a
+ * call in this iteration, or has to make other ones before. libmicrohttpd asks again in the next
+ * iteration. */
+bool request_waits_for_turn(struct request *request);
+
 /* Records that no more of the request's body will be read, whether the body was accepted or is
  * dropped. Does nothing for a request whose body is not being read. */
 void request_body_forget(struct request *request);

@@ -1,12 +1,13 @@
 """What no client of the Open Inference Protocol should send: an error that says so, and nothing
 else happens."""
 
+import contextlib
 import json
 
 import numpy as np
 import pytest
 
-from daemon import PATIENCE_S
+from daemon import PATIENCE_S, PATIENT
 from oip import HEADER, Input, infer
 from test_jobs import eventually
 from test_leaving import leave, wait_for
@@ -256,3 +257,29 @@ def test_lists_of_many_models(start):
         assert answer.status == 413 and b"longer than 64 KiB" in answer.body
     one = json.loads(exchange(address, request("GET", f"/v2/models/linear.{7:0128}/stats")).body)
     assert one["model_stats"][0]["inference_stats"]["success"] == {"count": 0, "ns": 0}
+
+
+def test_long_json_of_many_clients_holds_up_no_other_request(start):
+    """An I/O thread reads one long JSON in each turn of its loop. The last bytes of all requests come at once."""
+    daemon = start("--backend", "cpu", "--io-threads", "1", *PATIENT, ready=False).wait_until_listening()
+    text = b'{"id": "' + b"x" * (70 << 10)  # is not closed, so that the answer follows at once
+    head = request("POST", "/v2/models/gemm_fp32/infer", [("Content-Length", len(text) + 1)])
+    turns = 8
+    with contextlib.ExitStack() as stack:
+        wires = [stack.enter_context(Wire(daemon.address)) for _ in range(4 * turns)]
+        other = stack.enter_context(Wire(daemon.address))
+        for wire in wires:
+            wire.send(head + text)
+            wire.wait_until_read()
+        with daemon.suspended():
+            for wire in wires:
+                wire.send(b"x")
+            other.send(turns * request("GET", "/version"))
+        for _ in range(turns):
+            assert other.receive().status == 200
+        for wire in wires:
+            assert wire.receive().status == 400
+    daemon.stop()
+    paths = [line["path"] for line in daemon.lines if line.get("message") == "request"]
+    before = len(paths) - turns - paths[::-1].index("/version")
+    assert before <= 2 * turns, f"{before} bodies were read in {turns} turns"

@@ -296,9 +296,9 @@ static void v2_other_begin(struct request *request)
         .path = at, .allow = "POST", .op = METRICS_OP_INFER, .scope = SCOPE_COMPUTE,               \
         .call_bytes = sizeof(struct infer_call),                                                   \
         .call_zeroed_bytes = offsetof(struct infer_call, asked), .begin = infer_begin,             \
-        .chunk = infer_chunk, .submit = infer_submit, .withdraw = infer_withdraw,                  \
-        .answer = infer_answer, .release = infer_release, .retry_after_s = infer_retry_after_s,    \
-        .describe = infer_describe                                                                 \
+        .chunk = infer_chunk, .takes_long = infer_takes_long, .submit = infer_submit,              \
+        .withdraw = infer_withdraw, .answer = infer_answer, .release = infer_release,              \
+        .retry_after_s = infer_retry_after_s, .describe = infer_describe                           \
     }
 #define REGIONS(at)                                                                                \
     GET(at "/status", SCOPE_COMPUTE, region_status_begin),                                         \

@@ -12,6 +12,9 @@
 #include "server/base/owner.h"
 #include "server/http/respond.h"
 
+/* JSON up to this length is read and written in a millisecond or two (endpoint.h: takes_long). */
+enum { LONG_JSON_BYTES = 64 * 1024 };
+
 static void count_failure(struct request *request)
 {
     struct infer_call *call = infer_of(request);
@@ -145,11 +148,19 @@ bool infer_chunk(struct request *request, const void *bytes, uint64_t length)
                             &request->fault) != GEMMD_OK)
         return false;
     const struct infer_call *call = infer_of(request);
-    if (call->has_header && !call->is_read &&
+    if (call->has_header && !call->is_read && call->json_bytes <= LONG_JSON_BYTES &&
         call->compute.body_bytes - call->lead_bytes >= call->json_bytes &&
         compute_call_copies_early(&call->compute))
         infer_look(request);
     return true;
+}
+
+bool infer_takes_long(const struct request *request)
+{
+    const struct infer_call *call = infer_of(request);
+    if (request->state == REQUEST_WORKING)
+        return call->text_bytes > LONG_JSON_BYTES;
+    return (call->has_header ? call->json_bytes : call->compute.body_bytes) > LONG_JSON_BYTES;
 }
 
 /* Runs on the thread that ends the work: the dispatch thread or the main thread. */

@@ -89,6 +89,7 @@ static inline struct infer_call *infer_of(const struct request *request)
 /* The endpoint's functions (infer.c; infer_answer in infer_answer.c). */
 void infer_begin(struct request *request);
 bool infer_chunk(struct request *request, const void *bytes, uint64_t length);
+bool infer_takes_long(const struct request *request);
 void infer_submit(struct request *request);
 bool infer_withdraw(struct request *request);
 void infer_answer(struct request *request);
