@@ -11,8 +11,9 @@ import pytest
 from daemon import PATIENCE_S
 from matrices import NUMPY
 from problem import assert_problem
+from test_leaving import endless, wait_for
 from test_tensors import Tensors
-from wire import Wire
+from wire import Wire, request
 
 WRONG = {"m": 77, "n": 30, "k": 40}  # what tests/faults/wrong_product.c computes wrongly
 RIGHT = {"m": 78, "n": 30, "k": 40}
@@ -127,7 +128,7 @@ def test_a_computed_product_is_already_verified(start):
     """No product waits for its check after it was computed: a backlog of checks would be outside the queue's order,
     fairness, deadlines and withdrawals."""
     side, count = 2048, 40
-    daemon = start("--backend", "cpu")
+    daemon = start("--backend", "cpu", "--max-batch", "1")
     assert Tensors(daemon.url).put("b", np.ones((side, side), "f4")).status_code == 201
     row = np.ones(side, "f4").tobytes()
     line = (f"POST /gemm?m=1&n={side}&k={side}&b=b&verify=freivalds HTTP/1.1\r\nHost: gemmd\r\n"
@@ -138,10 +139,43 @@ def test_a_computed_product_is_already_verified(start):
             client.send(line + row)
         while computed(daemon) < count:
             pass
-        # The metrics may be read between the end of the last product and the count of its check.
+        # The metrics may be read between the end of the last launch and the count of its check.
         assert counted(daemon, "request", "pass") >= count - 1
         for client in clients:
             assert client.receive().headers["gemmd-verify"].startswith("pass")
+
+
+@contextlib.contextmanager
+def rows_that_wait(start, *arguments):
+    """The clients of 40 rows on a resident B that are to be verified, behind a computation without an end."""
+    daemon = start("--backend", "cpu", "--cpu-threads", "1", "--io-threads", "1", "--timeout", "600s", *arguments)
+    assert Tensors(daemon.url).put("b", np.ones((64, 64), "f4")).status_code == 201
+    with contextlib.ExitStack() as stack:
+        blocker = stack.enter_context(Wire(daemon.address))
+        blocker.send(endless())
+        wait_for(daemon, requests_running=1)
+        clients = [stack.enter_context(Wire(daemon.address)) for _ in range(40)]
+        for client in clients:
+            client.send(request("POST", "/gemm?m=1&b=b&verify=freivalds", [("Content-Length", 256)],
+                                np.ones(64, "f4").tobytes()))
+        wait_for(daemon, requests_waiting=len(clients))
+        yield daemon, blocker, clients
+
+
+def test_rows_whose_clients_have_left_are_not_verified(start):
+    with rows_that_wait(start) as (daemon, blocker, clients):
+        for client in clients:
+            client.socket.close()
+        wait_for(daemon, requests_waiting=0)
+        blocker.socket.close()
+        assert post(daemon, RIGHT, verify="freivalds").status_code == 200
+        assert counted(daemon, "request", "pass") == 1
+
+
+def test_a_drain_does_not_wait_for_rows_to_be_verified(start):
+    with rows_that_wait(start, "--drain-timeout", "0") as (daemon, _, clients):
+        daemon.stop()
+        assert [client.receive().status for client in clients] == [503] * len(clients)
 
 
 def test_a_share_of_the_products_is_verified(start):
