@@ -275,7 +275,9 @@ START_TEST(a_wrong_row_is_told_from_the_others)
                                 .k = 700, /* several parts */
                                 .alpha = 1,
                                 .batch = BATCH};
-    for (int transposed = 0; transposed < 4; transposed++) {
+    /* Thinned, the types share the ways to transpose. */
+    const int step = CASE_THINNING > 1 ? 4 : 1;
+    for (int transposed = _i % step; transposed < 4; transposed += step) {
         like.transa = transposed & 1;
         like.transb = transposed & 2;
         create_computed(&product, &like, 1, PRODUCT_UNIFORM, 5);

@@ -122,12 +122,13 @@ START_TEST(every_size)
 }
 END_TEST
 
-/* Past every block of `tiled` and of `openblas`, so that blocks meet in all three directions. */
+/* Past every block of `tiled` and of `openblas`, so that blocks meet in all three directions.
+ * Thinned, the types share the four problems. */
 START_TEST(beyond_one_block)
 {
     const struct case_types types = case_types[_i];
     static const char bias; /* its address says that there is one */
-    struct gemm_problem wide = {
+    const struct gemm_problem wide = {
         .dtype = types.dtype,
         .out = types.out,
         .m = 205,
@@ -137,19 +138,19 @@ START_TEST(beyond_one_block)
         .transb = _i & 2,
         .alpha = 1,
         .batch = 1};
-    struct gemm_problem tall = wide;
-    tall.m = 1037;
-    tall.n = tall.k = 9;
-    check_product(&wide, 1, PRODUCT_UNIFORM, 2000, kernels_for(types.dtype));
-    wide.k = 20;
-    wide.beta = 2;
-    wide.bias = &bias;
-    wide.batch = 2;
-    check_product(&wide, 0, PRODUCT_UNIFORM, 2003, kernels_for(types.dtype));
-    check_product(&tall, 1, PRODUCT_UNIFORM, 2001, kernels_for(types.dtype));
-    tall.transa = !tall.transa;
-    tall.beta = 1;
-    check_product(&tall, 0, PRODUCT_UNIFORM, 2002, kernels_for(types.dtype));
+    struct gemm_problem problems[] = {wide, wide, wide, wide};
+    problems[1].k = 20;
+    problems[1].beta = 2;
+    problems[1].bias = &bias;
+    problems[1].batch = 2;
+    problems[2].m = problems[3].m = 1037;
+    problems[2].n = problems[3].n = problems[2].k = problems[3].k = 9;
+    problems[3].transa = !wide.transa;
+    problems[3].beta = 1;
+    for (uint32_t number = 0; number < 4; number++)
+        if (CASE_THINNING == 1 || number == (uint32_t)_i / 3 % 4)
+            check_product(&problems[number], number % 2 == 0, PRODUCT_UNIFORM, 2000 + number,
+                          kernels_for(types.dtype));
 }
 END_TEST
 
@@ -311,7 +312,8 @@ START_TEST(sums_of_i8_wrap)
 }
 END_TEST
 
-/* The same request gives the same bytes however many threads there are and however often. */
+/* The same request gives the same bytes however many threads there are and however often, or
+ * thinned, twice. */
 START_TEST(bytes_depend_on_the_request_alone)
 {
     const struct case_types types = case_types[_i];
@@ -337,7 +339,7 @@ START_TEST(bytes_depend_on_the_request_alone)
         product_poison(&product);
         run_kernel(*k, &product.problem);
         memcpy(first, product.buffers[PRODUCT_C].data, bytes);
-        for (int again = 0; again < 3; again++) {
+        for (int again = 0; again < (CASE_THINNING > 1 ? 1 : 3); again++) {
             product_poison(&product);
             run_kernel(*k, &product.problem);
             ck_assert_msg(memcmp(first, product.buffers[PRODUCT_C].data, bytes) == 0,
