@@ -154,7 +154,8 @@ part_asan() {
     sanitized asan
 }
 part_tsan() {
-    export TSAN_OPTIONS="suppressions=$root/tests/tsan.supp:second_deadlock_stack=1"
+    # No thread of ours runs on when its process ends, and ThreadSanitizer would wait a second for what such threads do.
+    export TSAN_OPTIONS="suppressions=$root/tests/tsan.supp:second_deadlock_stack=1:atexit_sleep_ms=0"
     # Its shadow memory needs the addresses that much randomisation of the layout takes away.
     if setarch "$(uname -m)" -R true 2>/dev/null; then run_under=(setarch "$(uname -m)" -R); fi
     sanitized tsan -LE one_thread
