@@ -34,16 +34,19 @@ configure() {
         { cat "$out/configure.log" && return 1; }
 }
 
-# options_of PRESET: sets `options` to what the tier configures the preset with. A host without a GPU runs no
-# kernel of CUDA: there --all compiles for Hopper alone, which has most of the kernels, and --nightly for all.
+# options_of PRESET: sets `options` to what the tier configures the preset with, and `targets` to what it builds (none:
+# all). A host without a GPU runs no kernel of CUDA: there --all compiles for Hopper alone, which has most of the
+# kernels, and builds only programs of which the build without CUDA has no other; --nightly compiles for all
+# architectures and builds all.
 options_of() {
-    options=(-DGEMMD_TESTS=ON)
+    options=(-DGEMMD_TESTS=ON) targets=()
     case $1 in
     cuda)
         if [[ $tier == nightly ]] || has_gpu; then
-            options+=(-UCMAKE_CUDA_ARCHITECTURES)
+            options+=(-UCMAKE_CUDA_ARCHITECTURES -DGEMMD_CUDA_PLAIN=OFF)
         else
-            options+=(-DCMAKE_CUDA_ARCHITECTURES=90a-real)
+            options+=(-DCMAKE_CUDA_ARCHITECTURES=90a-real -DGEMMD_CUDA_PLAIN=ON)
+            targets=(--target gemmd gemmctl cuda_tests tests/bench/all tests/faults/all tests/gpu/all)
         fi
         ;;
     asan)
@@ -52,11 +55,11 @@ options_of() {
     esac
 }
 
-# build PRESET: configures and builds all of it, tests included.
+# build PRESET: configures it and builds what the tier tests of it.
 build() {
-    local options
+    local options targets
     options_of "$1"
-    configure "$1" "${options[@]}" && compile "$1"
+    configure "$1" "${options[@]}" && compile "$1" "${targets[@]}"
 }
 
 # need_build PRESET: builds it, unless that was done before.
