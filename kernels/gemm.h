@@ -32,6 +32,7 @@
 #include "kernels/operation_number.h"
 #include "proto/error.h"
 #include "proto/gemm_request.h"
+#include "proto/packed.h"
 
 enum gemm_backend { GEMM_BACKEND_CPU, GEMM_BACKEND_CUDA };
 
@@ -54,7 +55,11 @@ struct gemm_scale {
     uint64_t step, k_step, stride;
 };
 
-/* With scales, each sum of products is multiplied by the factors of its row and column in f32
+/* B may be packed weights, in the arrangement of proto/packed.h: batch is 1 and transb is false.
+ * The products of each group of k are summed in f32. Each of these sums is multiplied by the scale
+ * of its group and added to the sum of the element, in the order of k.
+ *
+ * With scales, each sum of products is multiplied by the factors of its row and column in f32
  * before the rest of the epilogue (rowcol), or the sum of each 128 products by the product of their
  * factors before these sums are added in f32 (block). */
 struct gemm_problem {
@@ -71,6 +76,7 @@ struct gemm_problem {
     const void *c0;                     /* [m, n] of type out; read only if beta != 0 */
     void *c;                            /* [m, n] of type out */
     struct gemm_scale a_scale, b_scale; /* of `scales`, if that is not GEMM_SCALES_NONE */
+    struct packed_layout packed;        /* of B; bits is 0: B is a matrix of `dtype` */
     uint64_t lda, ldb, ldc0, ldc;       /* elements */
     uint64_t stride_a, stride_b, stride_c0, stride_c; /* elements from problem to problem */
 };

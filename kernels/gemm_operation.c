@@ -61,16 +61,32 @@ static bool scale_bytes(const struct gemm_problem *p, bool of_b, uint64_t *out)
            (gemm_scale_span(p, of_b, &elements) && size_mul(elements, sizeof(float), out));
 }
 
+/* B as a matrix, or all bytes of packed weights. */
+static bool part_of_b(struct gemm_problem *p, struct operation_part *part)
+{
+    const struct matrix b = gemm_matrix_b(p);
+    const uint64_t bytes = p->packed.bytes;
+    if (p->packed.bits == 0)
+        return part_of(&b, p->batch, part);
+    *part = (struct operation_part){.bytes = bytes,
+                                    .element_bytes = 1,
+                                    .rows = 1,
+                                    .row_bytes = bytes,
+                                    .pitch = bytes,
+                                    .is_whole = part->is_whole};
+    return true;
+}
+
 /* A product is divided by the problems of its batch, or else by the rows of C. */
 static bool gemm_parts(const void *problem, struct operation_part parts[OPERATION_PARTS_MAX])
 {
     struct gemm_problem p = *(const struct gemm_problem *)problem;
-    const struct matrix a = gemm_matrix_a(&p), b = gemm_matrix_b(&p), c = gemm_matrix_c(&p),
+    const struct matrix a = gemm_matrix_a(&p), c = gemm_matrix_c(&p),
                         c0 = {p.m, p.n, &p.ldc0, &p.stride_c0, p.out};
     parts[GEMM_PART_A].is_whole = p.batch == 1 && p.transa;
     parts[GEMM_PART_B].is_whole = parts[GEMM_PART_B_SCALE].is_whole = p.batch == 1;
     parts[GEMM_PART_BIAS].is_whole = true;
-    return part_of(&a, p.batch, &parts[GEMM_PART_A]) && part_of(&b, p.batch, &parts[GEMM_PART_B]) &&
+    return part_of(&a, p.batch, &parts[GEMM_PART_A]) && part_of_b(&p, &parts[GEMM_PART_B]) &&
            (p.bias == NULL || size_mul(p.n, dtype_size(p.out), &parts[GEMM_PART_BIAS].bytes)) &&
            (p.c0 == NULL || part_of(&c0, p.batch, &parts[GEMM_PART_C0])) &&
            scale_bytes(&p, false, &parts[GEMM_PART_A_SCALE].bytes) &&
@@ -132,6 +148,8 @@ static bool gemm_arrange(const struct operation_kernel *kernel, const struct gem
     static const uint32_t operands[] = {GEMM_PART_A, GEMM_PART_B};
     for (uint32_t i = 0; device != NULL && i < 2; i++) {
         const struct matrix *matrix = &matrices[operands[i]];
+        if (operands[i] == GEMM_PART_B && p->packed.bits != 0)
+            continue; /* packed weights have their own arrangement */
         if ((resident & 1u << operands[i]) == 0)
             arrange_received(kernel, p, matrix,
                              gemm_leading(device, matrix->dtype, matrix->columns, false),
@@ -139,7 +157,7 @@ static bool gemm_arrange(const struct operation_kernel *kernel, const struct gem
     }
     static const uint32_t all[] = {GEMM_PART_A, GEMM_PART_B, GEMM_PART_C};
     for (uint32_t i = 0; i < 3; i++)
-        if ((resident & 1u << all[i]) != 0 &&
+        if ((resident & 1u << all[i]) != 0 && (all[i] != GEMM_PART_B || p->packed.bits == 0) &&
             !arrange_resident(kernel, &matrices[all[i]], all[i], arrangement))
             return false;
     return true;
@@ -177,7 +195,9 @@ static double gemm_moved_bytes(const void *problem)
     const double m = (double)p->m, n = (double)p->n, k = (double)p->k;
     const double results = m * n * (p->beta != 0 ? 2 : 1);
     const double of_bias = p->bias != NULL ? n : 0;
-    return (double)p->batch * (m * k + k * n) * dtype_size(p->dtype) +
+    const double of_b = p->packed.bits != 0 ? (double)p->packed.bytes
+                                            : (double)p->batch * k * n * dtype_size(p->dtype);
+    return (double)p->batch * m * k * dtype_size(p->dtype) + of_b +
            ((double)p->batch * results + of_bias) * dtype_size(p->out);
 }
 
@@ -310,7 +330,7 @@ static void gemm_cut(const struct operation_kernel *kernel, const void *problem,
 static bool gemm_can_check(const void *problem)
 {
     const struct gemm_problem *p = problem;
-    return p->act == GEMM_ACT_NONE && p->scales == GEMM_SCALES_NONE;
+    return p->act == GEMM_ACT_NONE && p->scales == GEMM_SCALES_NONE && p->packed.bits == 0;
 }
 
 /* A block checks one product of real numbers. */
@@ -324,8 +344,9 @@ static bool gemm_can_check_small(const void *problem)
 static void gemm_describe(const void *problem, char *text, size_t size)
 {
     const struct gemm_problem *p = problem;
-    snprintf(text, size, "%s to %s of %" PRIu64 " x %" PRIu64 " x %" PRIu64, dtype_name(p->dtype),
-             dtype_name(p->out), p->m, p->n, p->k);
+    snprintf(text, size, "%s to %s of %" PRIu64 " x %" PRIu64 " x %" PRIu64 "%s",
+             dtype_name(p->dtype), dtype_name(p->out), p->m, p->n, p->k,
+             p->packed.bits != 0 ? " with packed weights" : "");
 }
 
 static struct gemm_problem cube(enum gemmd_dtype dtype, enum gemmd_dtype out, uint64_t side)

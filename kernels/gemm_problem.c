@@ -65,7 +65,8 @@ static bool is_i32(double value)
 bool gemm_problem_offered(const void *of)
 {
     const struct gemm_problem *problem = of;
-    if (!are_dims(problem) || !gemm_scales_offer(problem->scales, problem->dtype, problem->out))
+    if (problem->packed.bits != 0 || !are_dims(problem) ||
+        !gemm_scales_offer(problem->scales, problem->dtype, problem->out))
         return false;
     if (problem->out != GEMMD_I32)
         return true;
@@ -76,4 +77,12 @@ bool gemm_problem_unscaled(const void *of)
 {
     const struct gemm_problem *problem = of;
     return problem->scales == GEMM_SCALES_NONE && gemm_problem_offered(problem);
+}
+
+bool gemm_problem_packed(const void *of)
+{
+    const struct gemm_problem *p = of;
+    return p->packed.bits != 0 && p->packed.k == p->k && p->packed.n == p->n && are_dims(p) &&
+           p->batch == 1 && !p->transb && (p->dtype == GEMMD_F16 || p->dtype == GEMMD_BF16) &&
+           p->scales == GEMM_SCALES_NONE && dtype_offers_out(p->dtype, p->out);
 }

@@ -61,11 +61,24 @@ static bool is_string_map(json_t *object)
     return true;
 }
 
+static const char integers_of_64_bits[] = "I64";
+
+/* Finds the type of a tensor. `with_i64`: the tensor may be of I64. */
+static bool find_type(const char *name, bool with_i64, enum gemmd_dtype *dtype, const char **other)
+{
+    *other = with_i64 && strcmp(name, integers_of_64_bits) == 0 ? integers_of_64_bits : NULL;
+    if (*other != NULL)
+        *dtype = GEMMD_F64;
+    return *other != NULL || dtype_from_safetensors(name, dtype);
+}
+
 /* Reads the description of one tensor. `data` is the location of the file's data, which are
  * `data_bytes` long. */
 static enum gemmd_error read_tensor(const char *name, const json_t *object, const void *data,
-                                    uint64_t data_bytes, struct tensor *tensor, struct fault *fault)
+                                    uint64_t data_bytes, bool with_i64,
+                                    struct safetensors_entry *entry, struct fault *fault)
 {
+    struct tensor *tensor = &entry->tensor;
     const json_t *dtype_json = json_object_get(object, "dtype");
     const json_t *shape = json_object_get(object, "shape");
     const json_t *offsets = json_object_get(object, "data_offsets");
@@ -76,7 +89,7 @@ static enum gemmd_error read_tensor(const char *name, const json_t *object, cons
         return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
                          "safetensors: '%s' lacks dtype (a string), shape or data_offsets (arrays)",
                          name);
-    if (!dtype_from_safetensors(json_string_value(dtype_json), &dtype))
+    if (!find_type(json_string_value(dtype_json), with_i64, &dtype, &entry->other_type))
         return fault_set(fault, GEMMD_ERR_UNSUPPORTED, NULL,
                          "safetensors: '%s' is of type '%.16s', which is not offered; F64, F32, "
                          "F16, BF16, F8_E4M3, I8 and I32 are",
@@ -142,8 +155,8 @@ static enum gemmd_error check_places(struct safetensors_entry *entries, uint32_t
 }
 
 static enum gemmd_error read_entries(json_t *root, const void *data, uint64_t data_bytes,
-                                     struct safetensors_entry *entries, uint32_t capacity,
-                                     uint32_t *count, struct fault *fault)
+                                     bool with_i64, struct safetensors_entry *entries,
+                                     uint32_t capacity, uint32_t *count, struct fault *fault)
 {
     const char *name;
     json_t *object;
@@ -168,7 +181,7 @@ static enum gemmd_error read_entries(json_t *root, const void *data, uint64_t da
                              capacity);
         memcpy(entries[read].name, name, strlen(name) + 1);
         enum gemmd_error code =
-            read_tensor(name, object, data, data_bytes, &entries[read].tensor, fault);
+            read_tensor(name, object, data, data_bytes, with_i64, &entries[read], fault);
         if (code != GEMMD_OK)
             return code;
         read++;
@@ -177,9 +190,9 @@ static enum gemmd_error read_entries(json_t *root, const void *data, uint64_t da
     return check_places(entries, read, data, data_bytes, fault);
 }
 
-enum gemmd_error safetensors_decode_front(struct body_front *front,
-                                          struct safetensors_entry *entries, uint32_t capacity,
-                                          uint32_t *count, struct fault *fault)
+static enum gemmd_error decode_front(struct body_front *front, bool with_i64,
+                                     struct safetensors_entry *entries, uint32_t capacity,
+                                     uint32_t *count, struct fault *fault)
 {
     const uint64_t length = front->length;
     uint64_t header_bytes = 0;
@@ -228,10 +241,24 @@ enum gemmd_error safetensors_decode_front(struct body_front *front,
                          "safetensors: the header is not a JSON object");
     }
     enum gemmd_error code =
-        read_entries(root, header + header_bytes, length - LENGTH_BYTES - header_bytes, entries,
-                     capacity, count, fault);
+        read_entries(root, header + header_bytes, length - LENGTH_BYTES - header_bytes, with_i64,
+                     entries, capacity, count, fault);
     json_decref(root);
     return code;
+}
+
+enum gemmd_error safetensors_decode_front(struct body_front *front,
+                                          struct safetensors_entry *entries, uint32_t capacity,
+                                          uint32_t *count, struct fault *fault)
+{
+    return decode_front(front, false, entries, capacity, count, fault);
+}
+
+enum gemmd_error safetensors_decode_weights(struct body_front *front,
+                                            struct safetensors_entry *entries, uint32_t capacity,
+                                            uint32_t *count, struct fault *fault)
+{
+    return decode_front(front, true, entries, capacity, count, fault);
 }
 
 enum gemmd_error safetensors_decode(const void *bytes, uint64_t length,
@@ -240,6 +267,11 @@ enum gemmd_error safetensors_decode(const void *bytes, uint64_t length,
 {
     struct body_front all = {.bytes = bytes, .length = length, .received = length};
     return safetensors_decode_front(&all, entries, capacity, count, fault);
+}
+
+const char *safetensors_type(const struct safetensors_entry *entry)
+{
+    return entry->other_type != NULL ? entry->other_type : dtype_safetensors(entry->tensor.dtype);
 }
 
 uint32_t safetensors_header(const struct safetensors_entry *entries, uint32_t count,
@@ -256,7 +288,7 @@ uint32_t safetensors_header(const struct safetensors_entry *entries, uint32_t co
         json_text_raw(&json, i > 0 ? "," : "");
         json_text_string(&json, entries[i].name);
         json_text_raw(&json, ":{\"dtype\":");
-        json_text_string(&json, dtype_safetensors(tensor->dtype));
+        json_text_string(&json, safetensors_type(&entries[i]));
         json_text_raw(&json, ",\"shape\":[");
         json_text_raw(&json, shape);
         json_text_raw(&json, "],\"data_offsets\":[");

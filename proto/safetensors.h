@@ -27,6 +27,9 @@ enum {
 struct safetensors_entry {
     char name[SAFETENSORS_NAME_MAX];
     struct tensor tensor;
+    /* NULL: the tensor's type is tensor.dtype. "I64": the elements are integers of 64 bits, which
+     * no operand has, and tensor.dtype is GEMMD_F64, which has the same size. Static. */
+    const char *other_type;
 };
 
 /* Reads a whole file of `length` bytes. `entries` has room for `capacity` tensors; a file of more
@@ -43,6 +46,12 @@ enum gemmd_error safetensors_decode(const void *bytes, uint64_t length,
 enum gemmd_error safetensors_decode_front(struct body_front *front,
                                           struct safetensors_entry *entries, uint32_t capacity,
                                           uint32_t *count, struct fault *fault);
+/* As safetensors_decode_front, for a file that may also hold tensors of I64. */
+enum gemmd_error safetensors_decode_weights(struct body_front *front,
+                                            struct safetensors_entry *entries, uint32_t capacity,
+                                            uint32_t *count, struct fault *fault);
+/* Returns the name of the tensor's type in a header, such as "F32"; a static string. */
+const char *safetensors_type(const struct safetensors_entry *entry);
 /* Writes the front of a file, up to the data: the header's length and the header. The file's data
  * are the bytes of `count` row-major tensors, in the order of `entries`. The header is padded with
  * spaces. Returns the length of the front in bytes, a multiple of 64, or 0 if the front does not

@@ -4,6 +4,9 @@
  * "Anatomy of high-performance matrix multiplication", 2008). Operands of i8 and bf16 stay narrow
  * where the processor has instructions that multiply several steps of k at once (microkernel.h).
  *
+ * Packed weights are unpacked panel by panel, while they are multiplied. The sums of a group of k
+ * are in memory of their own until they are multiplied by the scales.
+ *
  * The blocks of C are independent, and the sum of every element is one chain in the order of k
  * whatever the blocks are, so the number of threads changes the time but not the bits. Instructions
  * for bf16 take subnormal numbers for zero: a row of which they could change the sums is computed
@@ -31,7 +34,7 @@ enum {
 /* One thread's share of the context's scratch, in the accumulator's type. */
 struct scratch {
     char *sums; /* [BLOCK_M][BLOCK_N] */
-    char *part; /* [BLOCK_M][BLOCK_N] of f32, for scales of blocks */
+    char *part; /* [BLOCK_M][BLOCK_N] of f32, for scales of blocks and groups */
     char *a;    /* panels of [BLOCK_K][microkernel rows] */
     char *b;    /* panels of [BLOCK_K][microkernel columns] */
 };
@@ -146,10 +149,20 @@ static void clear_sums(char *sums, uint64_t rows, uint64_t columns, const struct
         memset(sums + i * BLOCK_N * size, 0, whole_columns * size);
 }
 
-static const struct microkernel *microkernel_of(enum gemmd_dtype dtype)
+/* Packed weights are unpacked to f32, with which products of one step are exact. */
+static const struct microkernel *microkernel_of(const struct gemm_problem *p)
 {
-    const struct microkernel *narrow = microkernel_narrow(dtype, 0);
-    return narrow != NULL ? narrow : microkernel_for(dtype_accumulator(dtype), 0);
+    const struct microkernel *narrow = p->packed.bits == 0 ? microkernel_narrow(p->dtype, 0) : NULL;
+    return narrow != NULL ? narrow : microkernel_for(dtype_accumulator(p->dtype), 0);
+}
+
+/* The steps of k after which the sums of a part are multiplied by scales and added up; 0: sums have
+ * no scales. */
+static uint64_t steps_of_scale(const struct gemm_problem *p)
+{
+    return p->packed.bits != 0              ? p->packed.group
+           : p->scales == GEMM_SCALES_BLOCK ? GEMM_SCALE_BLOCK
+                                            : 0;
 }
 
 /* The rows of a block whose products of bf16 may have subnormal numbers. A row stays one of them up
@@ -211,7 +224,7 @@ static void compute_block(void *argument, uint64_t part, uint32_t member)
     const struct gemm_problem *p = job->problem;
     const struct scratch scratch = scratch_of(job->context, member);
     const enum gemmd_dtype accumulator = dtype_accumulator(p->dtype);
-    const struct microkernel *micro = microkernel_of(p->dtype);
+    const struct microkernel *micro = microkernel_of(p);
     const uint64_t size = dtype_size(accumulator), element = dtype_size(p->dtype);
 
     const uint64_t index = part / (job->blocks_m * job->blocks_n);
@@ -229,27 +242,32 @@ static void compute_block(void *argument, uint64_t part, uint32_t member)
     const struct panels_operand a_panels = panels_of(&a, !p->transa, micro, 0);
     const struct panels_operand b_panels = panels_of(&b, p->transb, micro, micro->flip);
 
-    const bool scaled = p->scales == GEMM_SCALES_BLOCK;
-    const uint64_t step = scaled ? GEMM_SCALE_BLOCK : BLOCK_K * micro->steps;
+    const bool packed = p->packed.bits != 0;
+    const uint64_t scaled = steps_of_scale(p), most = BLOCK_K * micro->steps;
     struct tiny_rows tiny = {.count = 0};
-    char *sums = scaled ? scratch.part : scratch.sums;
+    char *sums = scaled != 0 ? scratch.part : scratch.sums;
 
     clear_sums(scratch.sums, rows, columns, micro, size);
-    for (uint64_t first_k = 0; first_k < p->k; first_k += step) {
-        const uint64_t depth = at_most(p->k - first_k, step);
+    for (uint64_t first_k = 0, depth; first_k < p->k; first_k += depth) {
+        const uint64_t of_scale = scaled != 0 ? first_k % scaled : 0;
+        depth = at_most(p->k - first_k, scaled != 0 ? at_most(scaled - of_scale, most) : most);
         if (first_k > 0 && team_stops(job->context->team))
             return;
-        if (scaled)
+        if (scaled != 0 && of_scale == 0)
             clear_sums(sums, rows, columns, micro, size);
         panels_pack(&a_panels, row, rows, first_k, depth, micro->rows, scratch.a);
-        panels_pack(&b_panels, column, columns, first_k, depth, micro->columns, scratch.b);
+        if (!packed)
+            panels_pack(&b_panels, column, columns, first_k, depth, micro->columns, scratch.b);
         const uint64_t elements = size_blocks(depth, micro->steps);
         if (micro->run_tiny != NULL)
             tiny_rows_find(&tiny, p, &a, row, rows, &b, column, columns, first_k, depth);
-        for (uint64_t j = 0; j < columns; j += micro->columns)
+        for (uint64_t j = 0; j < columns; j += micro->columns) {
+            const char *b_panel = packed ? scratch.b : scratch.b + j * elements * size;
+            if (packed)
+                panels_unpack(&p->packed, p->b, column + j, first_k, depth, micro->columns,
+                              (float *)(void *)scratch.b);
             for (uint64_t i = 0; i < rows; i += micro->rows) {
                 const char *a_panel = scratch.a + i * elements * size;
-                const char *b_panel = scratch.b + j * elements * size;
                 char *tile = sums + (i * BLOCK_N + j) * size;
                 if (tiny.count == 0)
                     micro->run(elements, a_panel, b_panel, tile, BLOCK_N, rows - i);
@@ -257,7 +275,12 @@ static void compute_block(void *argument, uint64_t part, uint32_t member)
                     run_with_tiny(micro, elements, a_panel, b_panel, tile, rows - i,
                                   tiny.is_tiny + i);
             }
-        if (scaled)
+        }
+        if (packed && of_scale + depth == scaled)
+            panels_add_group(&p->packed, p->b, first_k / scaled, column, columns, rows,
+                             (const float *)(const void *)sums, (float *)(void *)scratch.sums,
+                             BLOCK_N);
+        else if (p->scales == GEMM_SCALES_BLOCK)
             add_scaled(p, index, row, rows, column, columns, first_k,
                        (const float *)(const void *)sums, (float *)(void *)scratch.sums);
     }
@@ -275,7 +298,7 @@ static bool cpu_tiled_takes(const void *of)
 {
     const struct gemm_problem *problem = of;
     uint64_t parts;
-    return gemm_problem_offered(problem) &&
+    return (gemm_problem_offered(problem) || gemm_problem_packed(problem)) &&
            size_mul(size_blocks(problem->m, MICROKERNEL_ROWS) * size_blocks(problem->n, BLOCK_N),
                     problem->batch, &parts);
 }

@@ -14,6 +14,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "proto/packed.h"
+
 enum {
     PANELS_EXTENT_MAX = 264, /* lines */
     PANELS_DEPTH_MAX = 256   /* elements */
@@ -36,5 +38,19 @@ struct panels_operand {
 /* Packs steps first_k to first_k + depth - 1 of k of `extent` lines from `first` on. */
 void panels_pack(const struct panels_operand *operand, uint64_t first, uint64_t extent,
                  uint64_t first_k, uint64_t depth, uint64_t width, char *panels);
+
+/* Writes steps first_k to first_k + depth - 1 of k of packed weights `b` to one panel of `width`
+ * columns from `column` on: each integer less its zero point, in f32, without its scale. The steps
+ * belong to one group, and first_k and depth are multiples of 16, and column and width of 8.
+ * Columns of the panel that B does not have get any finite numbers. */
+void panels_unpack(const struct packed_layout *layout, const void *b, uint64_t column,
+                   uint64_t first_k, uint64_t depth, uint64_t width, float *panel);
+/* Adds `part`, the sums of a group of packed weights `b`, times the group's scales to `sums`: rows
+ * of `columns` elements, at most PANELS_EXTENT_MAX, from `column` on; `ld` elements from row to
+ * row.
+ */
+void panels_add_group(const struct packed_layout *layout, const void *b, uint64_t group,
+                      uint64_t column, uint64_t columns, uint64_t rows, const float *part,
+                      float *sums, uint64_t ld);
 
 #endif

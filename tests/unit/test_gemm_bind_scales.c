@@ -71,7 +71,7 @@ static void write_body(struct body *body, const struct gemm_request *request, en
             : matrix_of(request, request->transb ? N : K, request->transb ? K : N),
         *a_scale, *b_scale};
     char header[SAFETENSORS_HEADER_MAX];
-    struct safetensors_entry entries[4];
+    struct safetensors_entry entries[4] = {0};
     uint32_t count = 0;
     for (int i = 0; i < 4; i++) {
         if (arrays[i].rank == 0)

@@ -86,7 +86,7 @@ END_TEST
 
 START_TEST(a_header_that_does_not_fit_is_not_written)
 {
-    struct safetensors_entry entries[64];
+    struct safetensors_entry entries[64] = {0};
     char out[SAFETENSORS_HEADER_MAX];
     uint32_t header = 1, fitting = 0;
     for (uint32_t i = 0; i < COUNT(entries); i++) {

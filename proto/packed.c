@@ -1,0 +1,294 @@
+/* The arrangement of packed weights in memory: made from the tensors of a file, and turned back. */
+#include "proto/packed.h"
+
+#include <string.h>
+
+#include "proto/dtype.h"
+#include "proto/size.h"
+
+const char *packed_type(const struct packed_layout *layout)
+{
+    if (layout->bits == 8)
+        return layout->has_zeros ? "u8" : "i8";
+    return layout->has_zeros ? "u4" : "i4";
+}
+
+/* ---- integers in words of 32 bits, as files have them ---- */
+
+/* A matrix of integers by line (a step of k, or a group) and column. A word has as many lines or as
+ * many columns as fit. */
+struct words {
+    unsigned char *data;
+    uint32_t bits, mask;
+    uint32_t line_shift, column_shift; /* log2 of the lines and columns in a word */
+    uint64_t line_step, column_step;   /* in words, to the next word of lines and of columns */
+    const uint8_t *order;              /* [lines or columns in a word]: the place in the word */
+};
+
+/* The places of columns in AWQ's words; all others are in ascending order. */
+static const uint8_t ascending[] = {0, 1, 2, 3, 4, 5, 6, 7}, of_awq[] = {0, 4, 1, 5, 2, 6, 3, 7};
+
+static struct words words_of(const struct packed_file *file, bool zeros, const void *data)
+{
+    const struct packed_layout *layout = &file->layout;
+    const uint64_t in_word = 32 / layout->bits;
+    const uint64_t lines = zeros ? layout->k / layout->group : layout->k;
+    const bool by_column = file->format == PACKED_COMPRESSED_TENSORS;
+    /* compressed-tensors has rows of k and packs zero points along n, GPTQ packs weights along k,
+     * and AWQ packs along n. */
+    const bool along_lines = !zeros && file->format != PACKED_AWQ;
+    const uint32_t shift = layout->bits == 4 ? 3 : 2;
+    struct words words = {
+        .data = (unsigned char *)data,
+        .bits = layout->bits,
+        .mask = (1u << layout->bits) - 1,
+        .line_shift = along_lines ? shift : 0,
+        .column_shift = along_lines ? 0 : shift,
+        .order = file->format == PACKED_AWQ ? of_awq : ascending,
+    };
+    const uint64_t line_words = along_lines ? lines / in_word : lines;
+    const uint64_t column_words = along_lines ? layout->n : layout->n / in_word;
+    words.line_step = by_column ? 1 : column_words;
+    words.column_step = by_column ? line_words : 1;
+    return words;
+}
+
+static inline unsigned char *word_at(const struct words *words, uint64_t line, uint64_t column,
+                                     uint32_t *shift)
+{
+    const uint32_t lines = (1u << words->line_shift) - 1, columns = (1u << words->column_shift) - 1;
+    *shift = words->bits * words->order[(line & lines) | (column & columns)];
+    return words->data + ((line >> words->line_shift) * words->line_step +
+                          (column >> words->column_shift) * words->column_step) *
+                             sizeof(uint32_t);
+}
+
+static inline uint32_t words_get(const struct words *words, uint64_t line, uint64_t column)
+{
+    uint32_t word, shift;
+    memcpy(&word, word_at(words, line, column, &shift), sizeof word);
+    return word >> shift & words->mask;
+}
+
+/* Sets an integer that is 0. */
+static inline void words_set(const struct words *words, uint64_t line, uint64_t column,
+                             uint32_t value)
+{
+    uint32_t word, shift;
+    unsigned char *at = word_at(words, line, column, &shift);
+    memcpy(&word, at, sizeof word);
+    word |= value << shift;
+    memcpy(at, &word, sizeof word);
+}
+
+/* ---- blocks ---- */
+
+enum { BLOCK_STEPS_MAX = 64 };
+
+/* The integers of a block. */
+struct block {
+    uint8_t q[BLOCK_STEPS_MAX][PACKED_COLUMNS];
+};
+
+/* Where a block has the integer of a step and a column: the word, and the shift in the word. */
+static inline uint32_t block_word(uint32_t bits, uint32_t step, uint32_t column, uint32_t *shift)
+{
+    const uint32_t in_tile = step % 16, t = in_tile % 8 / 2, odd = step % 2, upper = in_tile / 8;
+    const uint32_t place = 8 * t + column % 8, right = column / 8;
+    if (bits == 4) {
+        *shift = 4 * (right + 2 * upper + 4 * odd);
+        return 4 * place + step / 16;
+    }
+    *shift = 8 * (right + 2 * odd);
+    return 4 * place + 2 * (step / 16) + upper;
+}
+
+/* A block of the arrangement, and the part of B that it holds. */
+struct block_range {
+    uint64_t step, column, steps, columns;
+    uint64_t offset;
+};
+
+static struct block_range block_range_of(const struct packed_layout *layout, uint64_t across,
+                                         uint64_t along)
+{
+    const uint64_t each = packed_block_steps(layout), blocks = size_blocks(layout->k, each);
+    struct block_range range = {
+        .step = along * each,
+        .column = across * PACKED_COLUMNS,
+        .steps = layout->k - along * each,
+        .columns = layout->n - across * PACKED_COLUMNS,
+        .offset = (across * blocks + along) * PACKED_BLOCK_BYTES,
+    };
+    range.steps = range.steps < each ? range.steps : each;
+    range.columns = range.columns < PACKED_COLUMNS ? range.columns : PACKED_COLUMNS;
+    return range;
+}
+
+static void block_arrange(const struct packed_layout *layout, const struct words *words,
+                          const struct block_range *range, unsigned char *to)
+{
+    uint32_t block[PACKED_BLOCK_BYTES / sizeof(uint32_t)] = {0};
+    for (uint32_t p = 0; p < range->steps; p++)
+        for (uint32_t j = 0; j < range->columns; j++) {
+            uint32_t shift;
+            const uint32_t word = block_word(layout->bits, p, j, &shift);
+            block[word] |= words_get(words, range->step + p, range->column + j) << shift;
+        }
+    memcpy(to + range->offset, block, sizeof block);
+}
+
+static void block_restore(const struct packed_layout *layout, const struct words *words,
+                          const struct block_range *range, const unsigned char *from)
+{
+    uint32_t block[PACKED_BLOCK_BYTES / sizeof(uint32_t)];
+    memcpy(block, from + range->offset, sizeof block);
+    for (uint32_t p = 0; p < range->steps; p++)
+        for (uint32_t j = 0; j < range->columns; j++) {
+            uint32_t shift;
+            const uint32_t word = block_word(layout->bits, p, j, &shift);
+            words_set(words, range->step + p, range->column + j,
+                      block[word] >> shift & words->mask);
+        }
+}
+
+/* ---- stripes ---- */
+
+/* Whether a stripe is a part of the columns, and not of the steps of k. */
+static bool stripes_are_columns(const struct packed_file *file)
+{
+    return file->format == PACKED_COMPRESSED_TENSORS;
+}
+
+static uint64_t blocks_along(const struct packed_layout *layout)
+{
+    return size_blocks(layout->k, packed_block_steps(layout));
+}
+
+uint64_t packed_stripes(const struct packed_file *file)
+{
+    return stripes_are_columns(file) ? size_blocks(file->layout.n, PACKED_COLUMNS)
+                                     : blocks_along(&file->layout);
+}
+
+uint64_t packed_stripes_bytes(const struct packed_file *file, uint64_t stripes)
+{
+    const struct packed_layout *layout = &file->layout;
+    const uint64_t all = file->entries[PACKED_WEIGHTS].tensor.bytes;
+    const uint64_t line = (stripes_are_columns(file) ? layout->k : layout->n) * layout->bits / 8;
+    const uint64_t lines = stripes_are_columns(file) ? PACKED_COLUMNS : packed_block_steps(layout);
+    return stripes >= packed_stripes(file) ? all : stripes * lines * line;
+}
+
+static void packed_stripe(const struct packed_file *file, const struct words *words,
+                          uint64_t stripe, const void *from, void *to)
+{
+    const struct packed_layout *layout = &file->layout;
+    const bool columns = stripes_are_columns(file);
+    const uint64_t blocks = columns ? blocks_along(layout) : size_blocks(layout->n, PACKED_COLUMNS);
+    for (uint64_t i = 0; i < blocks; i++) {
+        const struct block_range range =
+            block_range_of(layout, columns ? stripe : i, columns ? i : stripe);
+        if (to != NULL)
+            block_arrange(layout, words, &range, to);
+        else
+            block_restore(layout, words, &range, from);
+    }
+}
+
+void packed_arrange_stripe(const struct packed_file *file, uint64_t stripe, void *to)
+{
+    const struct words words = words_of(file, false, file->entries[PACKED_WEIGHTS].tensor.data);
+    packed_stripe(file, &words, stripe, NULL, to);
+}
+
+void packed_restore_stripe(const struct packed_file *file, uint64_t stripe, const void *from,
+                           void *data)
+{
+    const struct words words = words_of(file, false, data); /* the weights are the first entry */
+    const uint64_t start = packed_stripes_bytes(file, stripe);
+    memset((unsigned char *)data + start, 0, packed_stripes_bytes(file, stripe + 1) - start);
+    packed_stripe(file, &words, stripe, from, NULL);
+}
+
+/* ---- scales and zero points ---- */
+
+/* The element of a group and column in the file's scales. */
+static uint64_t scale_at(const struct packed_file *file, uint64_t group, uint64_t column)
+{
+    const struct packed_layout *layout = &file->layout;
+    return file->format == PACKED_COMPRESSED_TENSORS ? column * (layout->k / layout->group) + group
+                                                     : group * layout->n + column;
+}
+
+void packed_arrange_scales(const struct packed_file *file, void *to)
+{
+    const struct packed_layout *layout = &file->layout;
+    const uint64_t groups = layout->k / layout->group, columns = packed_columns(layout);
+    const uint64_t size = dtype_size(layout->scale_dtype);
+    const struct safetensors_entry *zeros = packed_entry(file, PACKED_ZEROS);
+    const struct words words = words_of(file, true, zeros != NULL ? zeros->tensor.data : NULL);
+    const unsigned char *from = file->entries[PACKED_SCALES].tensor.data;
+    unsigned char *scale = (unsigned char *)to + layout->scale_offset;
+    unsigned char *zero = (unsigned char *)to + layout->zero_offset;
+    memset(scale, 0, layout->bytes - layout->scale_offset);
+    for (uint64_t g = 0; g < groups; g++)
+        for (uint64_t j = 0; j < layout->n; j++) {
+            memcpy(scale + (g * columns + j) * size, from + scale_at(file, g, j) * size, size);
+            if (zeros != NULL)
+                zero[g * columns + j] = (unsigned char)words_get(&words, g, j);
+        }
+}
+
+static void restore_scales(const struct packed_file *file, const unsigned char *from,
+                           unsigned char *to)
+{
+    const struct packed_layout *layout = &file->layout;
+    const uint64_t groups = layout->k / layout->group, columns = packed_columns(layout);
+    const uint64_t size = dtype_size(layout->scale_dtype);
+    for (uint64_t g = 0; g < groups; g++)
+        for (uint64_t j = 0; j < layout->n; j++)
+            memcpy(to + scale_at(file, g, j) * size,
+                   from + layout->scale_offset + (g * columns + j) * size, size);
+}
+
+static void restore_zeros(const struct packed_file *file, const unsigned char *from, void *to)
+{
+    const struct packed_layout *layout = &file->layout;
+    const uint64_t groups = layout->k / layout->group, columns = packed_columns(layout);
+    const struct words words = words_of(file, true, to);
+    for (uint64_t g = 0; g < groups; g++)
+        for (uint64_t j = 0; j < layout->n; j++)
+            words_set(&words, g, j, from[layout->zero_offset + g * columns + j]);
+}
+
+void packed_restore_others(const struct packed_file *file, const void *from, void *data)
+{
+    const struct packed_layout *layout = &file->layout;
+    unsigned char *to = data;
+    for (uint32_t i = 0; i < file->count; i++) {
+        const struct safetensors_entry *entry = &file->entries[i];
+        const int64_t shape[] = {(int64_t)layout->n, (int64_t)layout->k};
+        switch (file->roles[i]) {
+        case PACKED_WEIGHTS:
+            break;
+        case PACKED_SCALES:
+            restore_scales(file, from, to);
+            break;
+        case PACKED_ZEROS:
+            memset(to, 0, entry->tensor.bytes);
+            restore_zeros(file, from, to);
+            break;
+        case PACKED_SHAPE:
+            memcpy(to, shape, sizeof shape);
+            break;
+        case PACKED_ORDER:
+            for (uint64_t p = 0; p < layout->k; p++) {
+                const int32_t group = (int32_t)(p / layout->group);
+                memcpy(to + p * sizeof group, &group, sizeof group);
+            }
+            break;
+        }
+        to += entry->tensor.bytes;
+    }
+}
