@@ -518,6 +518,26 @@ enum gemmd_error gemm_request_settle_residents(struct gemm_request *request, con
     return GEMMD_OK;
 }
 
+enum gemmd_error gemm_request_settle_packed(struct gemm_request *request, uint64_t k, uint64_t n,
+                                            struct fault *fault)
+{
+    static const char title[] = "the resident B";
+    if (request->transb)
+        return fault_set(fault, GEMMD_ERR_UNSUPPORTED, "transb",
+                         "transb must be 0: packed weights are k x n, however their file has them");
+    if (request->scales != GEMM_SCALES_NONE)
+        return fault_set(fault, GEMMD_ERR_UNSUPPORTED, "scales",
+                         "scales must be none: packed weights bring their scales with them");
+    if (request->verify == GEMM_VERIFY_FREIVALDS)
+        return fault_set(fault, GEMMD_ERR_UNSUPPORTED, "verify",
+                         "verify=freivalds is not offered with packed weights");
+    request->one_b = request->packed_b = true;
+    enum gemmd_error code = settle_dim(request, "k", &request->k, k, title, fault);
+    if (code == GEMMD_OK)
+        code = settle_dim(request, "n", &request->n, n, title, fault);
+    return code;
+}
+
 /* ---- npy bodies: arrays in the order of a raw body ---- */
 
 struct npy_body {

@@ -95,6 +95,10 @@ static bool is_i32(double value)
 enum gemmd_error gemm_request_settle_types(struct gemm_request *request, struct fault *fault)
 {
     const bool has_scales = request->scales != GEMM_SCALES_NONE;
+    if (request->packed_b && request->dtype != GEMMD_F16 && request->dtype != GEMMD_BF16)
+        return fault_set(fault, GEMMD_ERR_UNSUPPORTED, "dtype",
+                         "operands of %s are not offered with packed weights; f16 and bf16 are",
+                         dtype_name(request->dtype));
     if (!gemm_request_given(request, "out"))
         request->out = gemm_scales_default_out(request->scales, request->dtype);
     if (has_scales && !gemm_scales_offer(request->scales, request->dtype, GEMMD_F32))

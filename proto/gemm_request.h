@@ -98,7 +98,8 @@ struct gemm_request {
     uint32_t resident_scales;
     double alpha, beta;
     uint64_t batch;
-    bool one_b; /* B is resident and one matrix, which all problems of the batch use */
+    bool one_b;    /* B is resident and one matrix, which all problems of the batch use */
+    bool packed_b; /* B is resident and packed weights (packed.h); one_b is true then */
     bool bias;
     enum gemm_act act;
     /* Names of the resident operands, or "". */
@@ -159,6 +160,12 @@ enum gemmd_error gemm_request_check(struct gemm_request *request, enum format fo
  * parameters; GEMMD_ERR_UNSUPPORTED if gemmd does not offer the types. */
 enum gemmd_error gemm_request_settle_residents(struct gemm_request *request, const struct tensor *a,
                                                const struct tensor *b, struct fault *fault);
+
+/* Derives k and n from a resident B of packed weights, with GEMM_DIM_MAX at most, before
+ * gemm_request_check; a resident A goes to gemm_request_settle_residents before. The errors are
+ * those of gemm_request_settle_residents. */
+enum gemmd_error gemm_request_settle_packed(struct gemm_request *request, uint64_t k, uint64_t n,
+                                            struct fault *fault);
 
 /* Checks the scales that resident operands bring with them, after gemm_request_settle_residents.
  * `a_scale` and `b_scale` are NULL if the operand is not resident or has none; then the body has to

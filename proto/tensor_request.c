@@ -8,6 +8,7 @@
 #include "proto/gemm_request.h"
 #include "proto/gemm_scales.h"
 #include "proto/npy.h"
+#include "proto/number.h"
 #include "proto/operands.h"
 #include "proto/parameter.h"
 #include "proto/safetensors.h"
@@ -22,7 +23,7 @@ bool tensor_name_valid(const char *name)
 
 void tensor_request_init(struct tensor_request *request)
 {
-    *request = (struct tensor_request){.dtype = GEMMD_F32};
+    *request = (struct tensor_request){.dtype = GEMMD_F32, .bits = 4};
 }
 
 static bool read_replicate(const char *value, void *out)
@@ -31,17 +32,29 @@ static bool read_replicate(const char *value, void *out)
     return *(bool *)out || strcmp(value, "one") == 0;
 }
 
+static bool read_bits(const char *value, void *out)
+{
+    uint64_t bits = 0;
+    if (!number_u64(value, &bits) || (bits != 4 && bits != 8))
+        return false;
+    *(uint32_t *)out = (uint32_t)bits;
+    return true;
+}
+
 static const struct parameter_values dtype_values = {.dtypes = (1u << GEMMD_DTYPE_COUNT) - 1};
 static const struct parameter_values shape_values = {
     .read = array_shape_read,
     .allowed = "1 to 8 whole numbers from 1 to 2147483647 with commas between them"};
 static const struct parameter_values replicate_values = {.read = read_replicate,
                                                          .allowed = "one or all"};
+static const struct parameter_values format_values = {.choices = packed_format_names};
+static const struct parameter_values bits_values = {.read = read_bits, .allowed = "4 or 8"};
 
 static const struct parameter parameters[] = {
 #define P(name, values) PARAMETER(tensor_request, name, values)
     P(dtype, dtype_values),         P(shape, shape_values),        P(evictable, parameter_flag),
-    P(replicate, replicate_values), P(contiguous, parameter_flag),
+    P(replicate, replicate_values), P(contiguous, parameter_flag), P(format, format_values),
+    P(bits, bits_values),
 #undef P
 };
 
@@ -54,9 +67,34 @@ static bool has_dtype(const struct tensor_request *request)
     return parameter_given(&tensor_parameter_table, request, "dtype");
 }
 
+static enum gemmd_error check_format(const struct tensor_request *request, enum format format,
+                                     struct fault *fault)
+{
+    static const char *const of_plain[] = {"dtype", "shape", "contiguous"};
+    const char *name = packed_format_names[request->format];
+    if (format != FORMAT_SAFETENSORS)
+        return fault_set(fault, GEMMD_ERR_MALFORMED, "format",
+                         "format=%s needs a safetensors body, with Content-Type: %s", name,
+                         format_media_type(FORMAT_SAFETENSORS));
+    for (uint32_t i = 0; i < sizeof of_plain / sizeof of_plain[0]; i++)
+        if (parameter_given(&tensor_parameter_table, request, of_plain[i]))
+            return fault_set(fault, GEMMD_ERR_MALFORMED, of_plain[i],
+                             "%s must be left out with format=%s", of_plain[i], name);
+    if (request->format == PACKED_AWQ && request->bits != 4)
+        return fault_set(fault, GEMMD_ERR_UNSUPPORTED, "bits",
+                         "format=awq is offered with bits=4, not with bits=%" PRIu32,
+                         request->bits);
+    return GEMMD_OK;
+}
+
 enum gemmd_error tensor_request_check(const struct tensor_request *request, enum format format,
                                       struct fault *fault)
 {
+    if (request->format != PACKED_NONE)
+        return check_format(request, format, fault);
+    if (parameter_given(&tensor_parameter_table, request, "bits"))
+        return fault_set(fault, GEMMD_ERR_MALFORMED, "bits",
+                         "bits is for packed weights, which need the parameter format");
     if (format == FORMAT_RAW && request->shape.rank == 0)
         return fault_set(
             fault, GEMMD_ERR_MALFORMED, "shape",

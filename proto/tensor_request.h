@@ -16,15 +16,18 @@
 
 #include "proto/array_shape.h"
 #include "proto/error.h"
+#include "proto/packed.h"
 #include "proto/tensor.h"
 
 struct tensor_request {
-    enum gemmd_dtype dtype;   /* parameter `dtype`; f32 by default; a raw body's type */
-    struct array_shape shape; /* rank 0: not given */
-    bool evictable;           /* the tensor may be evicted for other tensors */
-    bool replicate;           /* every device of the daemon gets a copy, if it has room */
-    bool contiguous;          /* the device keeps the rows one after another */
-    uint32_t given;           /* bit set of the parameters that were given */
+    enum gemmd_dtype dtype;    /* parameter `dtype`; f32 by default; a raw body's type */
+    struct array_shape shape;  /* rank 0: not given */
+    bool evictable;            /* the tensor may be evicted for other tensors */
+    bool replicate;            /* every device of the daemon gets a copy, if it has room */
+    bool contiguous;           /* the device keeps the rows one after another */
+    enum packed_format format; /* the body is a file of packed weights (packed.h) */
+    uint32_t bits;             /* of packed weights; 4 by default */
+    uint32_t given;            /* bit set of the parameters that were given */
 };
 
 /* The table of the parameters (parameter.h). */
@@ -33,14 +36,16 @@ extern const struct parameter_table tensor_parameter_table;
 /* Sets every parameter to the default. */
 void tensor_request_init(struct tensor_request *request);
 /* Checks the parameters, when all are set. GEMMD_ERR_MALFORMED if the body is raw and the parameter
- * `shape` is missing. */
+ * `shape` is missing, or if another parameter or the body contradicts `format`.
+ * GEMMD_ERR_UNSUPPORTED if the format has no weights of so many bits. */
 enum gemmd_error tensor_request_check(const struct tensor_request *request, enum format format,
                                       struct fault *fault);
 
 /* Sets `*out` to the exact length of a raw body in bytes. False if the length overflows. */
 bool tensor_request_raw_bytes(const struct tensor_request *request, uint64_t *out);
 
-/* Finds the tensor in a body of `total` bytes, of which the first `length` bytes have been
+/* Finds the tensor in a body, unless the request has a `format` (packed_find finds packed weights):
+ * in a body of `total` bytes, of which the first `length` bytes have been
  * received. `body` is the memory of the whole body; tensor->data points into `body`, to the
  * location of the tensor's data, which may not have been received yet. A safetensors body may hold
  * two tensors, `tensor` and the scales that belong to it, `scale` (gemm_scales.h); `scale` has rank

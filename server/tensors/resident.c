@@ -27,6 +27,11 @@ const struct tensor *resident_scale(const struct resident *resident)
     return &resident->scale;
 }
 
+const struct packed_file *resident_packed(const struct resident *resident)
+{
+    return resident->packed;
+}
+
 void *resident_scale_memory(const struct resident *resident)
 {
     return (unsigned char *)resident->memory + resident->scale_offset;

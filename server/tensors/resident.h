@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "proto/packed.h"
 #include "proto/tensor.h"
 #include "server/tensors/tensor_hash.h"
 
@@ -24,6 +25,9 @@ const struct tensor *resident_tensor(const struct resident *resident);
 /* Type, shape and number of bytes of the tensor's scales, which lie contiguous in the tensor's
  * memory; rank 0: the tensor has no scales. */
 const struct tensor *resident_scale(const struct resident *resident);
+/* The file that packed weights came from, without data. NULL: the tensor is no packed weights. If
+ * it is, resident_tensor is the arrangement of the weights, as bytes of i8. */
+const struct packed_file *resident_packed(const struct resident *resident);
 /* The address of the first scale. */
 void *resident_scale_memory(const struct resident *resident);
 /* The number of the device's memory in which the tensor lies. */

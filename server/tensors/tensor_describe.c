@@ -13,6 +13,32 @@ enum {
 };
 enum { FRAME_MAX = 64 + 3 * GEMM_TENSOR_NAME_MAX };
 
+/* The type and shape of the matrix of packed weights, and the format of their file. */
+static void write_packed(struct json_text *json, const struct packed_file *packed)
+{
+    const struct packed_layout *layout = &packed->layout;
+    json_text_string(json, packed_type(layout));
+    json_text_raw(json, ", \"shape\": [");
+    json_text_u64(json, layout->k);
+    json_text_raw(json, ", ");
+    json_text_u64(json, layout->n);
+    json_text_raw(json, "], \"format\": ");
+    json_text_string(json, packed_format_names[packed->format]);
+    json_text_raw(json, ", \"group\": ");
+    json_text_u64(json, layout->group);
+}
+
+static void write_plain(struct json_text *json, const struct tensor *tensor)
+{
+    json_text_string(json, dtype_name(tensor->dtype));
+    json_text_raw(json, ", \"shape\": [");
+    for (uint32_t i = 0; i < tensor->rank; i++) {
+        json_text_raw(json, i > 0 ? ", " : "");
+        json_text_u64(json, tensor->dims[i]);
+    }
+    json_text_raw(json, "]");
+}
+
 /* The shape of the scales, of a tensor that has scales. */
 static void write_scale(struct json_text *json, const struct tensor *scale)
 {
@@ -29,20 +55,18 @@ static void write_scale(struct json_text *json, const struct tensor *scale)
 static void write_entry(struct json_text *json, const struct resident *resident)
 {
     const struct tensor *tensor = resident_tensor(resident);
+    const struct packed_file *packed = resident_packed(resident);
     const char *etag = resident_etag(resident);
     json_text_raw(json, "{\"name\": ");
     json_text_string(json, resident_name(resident));
     json_text_raw(json, ", \"dtype\": ");
-    json_text_string(json, dtype_name(tensor->dtype));
-    json_text_raw(json, ", \"shape\": [");
-    for (uint32_t i = 0; i < tensor->rank; i++) {
-        json_text_raw(json, i > 0 ? ", " : "");
-        json_text_u64(json, tensor->dims[i]);
-    }
-    json_text_raw(json, "]");
+    if (packed != NULL)
+        write_packed(json, packed);
+    else
+        write_plain(json, tensor);
     write_scale(json, resident_scale(resident));
     json_text_raw(json, ", \"bytes\": ");
-    json_text_u64(json, tensor->bytes);
+    json_text_u64(json, packed != NULL ? packed_data_bytes(packed) : tensor->bytes);
     json_text_raw(json, ", \"etag\": ");
     if (etag != NULL)
         json_text_string(json, etag);

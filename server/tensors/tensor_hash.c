@@ -1,5 +1,6 @@
 #include "server/tensors/tensor_hash.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -11,6 +12,24 @@ void tensor_hash_start(struct tensor_hash *hash, const struct tensor *tensor)
     tensor_shape_text(tensor, shape, sizeof shape);
     int length = snprintf(line, sizeof line, "%s:%s\n", dtype_name(tensor->dtype), shape);
     sha256_init(&hash->state);
+    sha256_update(&hash->state, (size_t)length, (const uint8_t *)line);
+}
+
+void tensor_hash_start_packed(struct tensor_hash *hash, const struct packed_file *file)
+{
+    char line[64];
+    const int length = snprintf(line, sizeof line, "%s:%" PRIu32 "\n",
+                                packed_format_names[file->format], file->layout.bits);
+    sha256_init(&hash->state);
+    sha256_update(&hash->state, (size_t)length, (const uint8_t *)line);
+}
+
+void tensor_hash_entry(struct tensor_hash *hash, const struct safetensors_entry *entry)
+{
+    char shape[TENSOR_MAX_RANK * 21], line[SAFETENSORS_NAME_MAX + sizeof shape + 16];
+    tensor_shape_text(&entry->tensor, shape, sizeof shape);
+    const int length =
+        snprintf(line, sizeof line, "%s:%s:%s\n", entry->name, safetensors_type(entry), shape);
     sha256_update(&hash->state, (size_t)length, (const uint8_t *)line);
 }
 

@@ -16,6 +16,7 @@ void tensor_free(struct tensor_store *store, struct resident *resident)
     if (!resident->is_copy)
         resident->owner->used_bytes -= resident->memory_bytes;
     arena_free(store->memories[resident->device].arena, resident->offset);
+    free(resident->packed);
     free(resident);
 }
 

@@ -176,10 +176,40 @@ static enum gemmd_error reserve_locked(struct tensor_store *store, const struct 
     return GEMMD_OK;
 }
 
+/* Keeps the description of a file of packed weights, if there is one. False: out of memory. */
+static bool keep_packed(struct resident *resident, const struct packed_file *packed)
+{
+    if (packed == NULL)
+        return true;
+    resident->packed = malloc(sizeof *packed);
+    if (resident->packed == NULL)
+        return false;
+    *resident->packed = *packed;
+    for (uint32_t i = 0; i < packed->count; i++)
+        resident->packed->entries[i].tensor.data = NULL;
+    return true;
+}
+
+/* Creates a tensor without memory. NULL: out of memory. */
+static struct resident *resident_create(const struct packed_file *packed)
+{
+    struct resident *resident = calloc(1, sizeof *resident);
+    if (resident != NULL && keep_packed(resident, packed))
+        return resident;
+    free(resident);
+    return NULL;
+}
+
+static void resident_destroy(struct resident *resident)
+{
+    free(resident->packed);
+    free(resident);
+}
+
 enum gemmd_error tensor_store_reserve(struct tensor_store *store, const struct tensor_offer *offer,
                                       struct resident **out, struct fault *fault)
 {
-    struct resident *resident = calloc(1, sizeof *resident);
+    struct resident *resident = resident_create(offer->packed);
     if (resident == NULL)
         return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL,
                          "no memory for the record of a tensor");
@@ -195,7 +225,7 @@ enum gemmd_error tensor_store_reserve(struct tensor_store *store, const struct t
     resident->users = 1;
     atomic_init(&resident->has_etag, false);
     if (!tensor_lay_out(store, resident, offer->contiguous)) {
-        free(resident);
+        resident_destroy(resident);
         return fault_set(fault, GEMMD_ERR_NO_ROOM, NULL,
                          "the tensor's size does not fit in 64 bits");
     }
@@ -203,7 +233,7 @@ enum gemmd_error tensor_store_reserve(struct tensor_store *store, const struct t
     enum gemmd_error code = reserve_locked(store, offer, resident, fault);
     pthread_mutex_unlock(&store->lock);
     if (code != GEMMD_OK) {
-        free(resident);
+        resident_destroy(resident);
         return code;
     }
     *out = resident;
@@ -212,7 +242,7 @@ enum gemmd_error tensor_store_reserve(struct tensor_store *store, const struct t
 
 static struct resident *copy_create(const struct resident *resident, uint32_t device)
 {
-    struct resident *copy = calloc(1, sizeof *copy);
+    struct resident *copy = resident_create(resident->packed);
     if (copy == NULL)
         return NULL;
     memcpy(copy->name, resident->name, sizeof copy->name);
@@ -245,7 +275,7 @@ enum gemmd_error tensor_store_reserve_copy(struct tensor_store *store, struct re
     const uint64_t free_there = tensor_free_bytes(&store->memories[device]);
     pthread_mutex_unlock(&store->lock);
     if (!has_room) {
-        free(copy);
+        resident_destroy(copy);
         return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL,
                          "no room for a copy of the tensor '%s' on the device that computes: "
                          "%s needed, %s free (--tensor-bytes)",

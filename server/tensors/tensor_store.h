@@ -25,6 +25,7 @@
 #include <stdint.h>
 
 #include "kernels/gemm.h"
+#include "proto/packed.h"
 #include "proto/tensor.h"
 #include "server/device/device_layout.h"
 #include "server/tensors/resident.h"
@@ -55,8 +56,11 @@ struct tensor_offer {
     bool evictable;
     const struct tensor *tensor; /* type and shape, with at least one dimension */
     const struct tensor *scale;  /* of its scales; NULL or of rank 0: it has none */
-    bool contiguous;             /* no gaps between the rows, even if fast kernels want gaps */
-    int32_t device;              /* the number of a memory, or TENSOR_ANY_DEVICE */
+    /* The file of packed weights whose arrangement the tensor is: bytes, as a tensor of i8 of one
+     * dimension. NULL: the tensor is no packed weights. */
+    const struct packed_file *packed;
+    bool contiguous; /* no gaps between the rows, even if fast kernels want gaps */
+    int32_t device;  /* the number of a memory, or TENSOR_ANY_DEVICE */
 };
 
 /* Reserves memory for a tensor, which has no name yet and is in use by the caller.

@@ -31,6 +31,7 @@ struct resident {
     bool evictable;
     struct tensor tensor, scale; /* the scale has rank 0 if there is none */
     uint64_t scale_offset;       /* bytes from the start of `memory` */
+    struct packed_file *packed;  /* owned; NULL: no packed weights */
     void *memory;
     uint64_t rows, leading;
     uint32_t device;               /* the number of the memory that the tensor lies in */

@@ -5,6 +5,7 @@
 #include "fuzz.h"
 #include "input.h"
 #include "proto/gemm_scales.h"
+#include "proto/packed.h"
 #include "proto/tensor_request.h"
 
 static void read_query(struct tensor_request *request, char *query)
@@ -20,6 +21,33 @@ static void read_query(struct tensor_request *request, char *query)
     MUST(request->shape.rank <= TENSOR_MAX_RANK);
 }
 
+/* A file of packed weights that is found is arranged and restored. */
+static void check_packed(const struct tensor_request *request, const uint8_t *body, size_t length)
+{
+    struct packed_file file;
+    struct fault fault = {.code = GEMMD_OK};
+    enum gemmd_error code =
+        packed_find(request->format, request->bits, body, length, length, &file, &fault);
+    if (code == GEMMD_OK)
+        code = packed_check(&file, &fault);
+    MUST(code != GEMMD_ERR_CONFLICT && fault.code == code);
+    if (code != GEMMD_OK)
+        return;
+    MUST(file.layout.bytes <= 64 * (uint64_t)length);
+    uint8_t *arranged = malloc(file.layout.bytes), *data = malloc(packed_data_bytes(&file));
+    uint8_t *at = data;
+    for (uint64_t i = 0; i < packed_stripes(&file); i++)
+        packed_arrange_stripe(&file, i, arranged);
+    packed_arrange_scales(&file, arranged);
+    for (uint64_t i = 0; i < packed_stripes(&file); i++)
+        packed_restore_stripe(&file, i, arranged, data);
+    packed_restore_others(&file, arranged, data);
+    for (uint32_t i = 0; i < file.count; at += file.entries[i++].tensor.bytes)
+        MUST(memcmp(at, file.entries[i].tensor.data, file.entries[i].tensor.bytes) == 0);
+    free(arranged);
+    free(data);
+}
+
 static void check_body(const struct tensor_request *request, enum format format,
                        const uint8_t *body, size_t length)
 {
@@ -27,6 +55,10 @@ static void check_body(const struct tensor_request *request, enum format format,
     struct fault fault = {.code = GEMMD_OK};
     if (tensor_request_check(request, format, &fault) != GEMMD_OK)
         return;
+    if (request->format != PACKED_NONE) {
+        check_packed(request, body, length);
+        return;
+    }
     const enum gemmd_error code =
         tensor_request_find(request, format, body, length, length, &whole, &scale, &fault);
     MUST(code != GEMMD_ERR_CONFLICT && fault.code == code);

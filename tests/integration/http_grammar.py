@@ -86,7 +86,8 @@ PARAMETERS = {
     "stride": ["1", "2,1", "0"], "dilation": ["1", "2147483647"], "groups": NUMBERS, "channels": NUMBERS,
     "height": NUMBERS, "width": NUMBERS, "filters": NUMBERS, "filter_h": NUMBERS, "filter_w": NUMBERS,
     "w_layout": ["kcrs", "krsc"], "scales": ["none", "rowcol", "block"], "contiguous": ["0", "1"],
-    "replicate": ["one", "all"], "unknown": ["1"],
+    "replicate": ["one", "all"], "format": ["none", "compressed-tensors", "gptq", "gptq_v2", "awq"],
+    "bits": NUMBERS + ["4", "8"], "unknown": ["1"],
 }
 HEADERS = {
     "Expect": ["100-continue", "100-Continue", "more"], "Connection": ["close", "keep-alive", "upgrade"],

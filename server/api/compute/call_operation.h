@@ -59,7 +59,8 @@ struct call_operation {
      * NULL: there is no such parameter. */
     struct {
         const char *name;
-        size_t at; /* offset of the name that is given, in the request's struct */
+        size_t at;   /* offset of the name that is given, in the request's struct */
+        bool packed; /* the operand may be packed weights */
     } residents[2];
 
     /* Sets the parameters to their defaults. */

@@ -36,6 +36,11 @@ enum gemmd_error compute_call_settle(struct compute_call *call, struct services 
         if (field != NULL && name[0] != '\0' && *residents[i] == NULL)
             code =
                 call_residents_acquire(services->tensors, field, name, tenant, residents[i], fault);
+        if (code == GEMMD_OK && *residents[i] != NULL && !operation->residents[i].packed &&
+            resident_packed(*residents[i]) != NULL)
+            code = fault_set(fault, GEMMD_ERR_UNSUPPORTED, field,
+                             "the tensor '%s' is packed weights, which can only be b of /gemm",
+                             resident_name(*residents[i]));
     }
     if (code == GEMMD_OK)
         code = operation->settle(&call->request, &call->residents, call->body_format, fault);

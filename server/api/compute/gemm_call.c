@@ -11,14 +11,24 @@ static void gemm_init(union call_request *request)
     gemm_request_init(&request->gemm);
 }
 
+/* The file of packed weights that B came from; NULL: B is none. */
+static const struct packed_file *packed_b(const struct call_residents *residents)
+{
+    return residents->b != NULL ? resident_packed(residents->b) : NULL;
+}
+
 static enum gemmd_error gemm_settle(union call_request *of, const struct call_residents *residents,
                                     enum format format, struct fault *fault)
 {
     struct gemm_request *request = &of->gemm;
     if (!call_residents_any(residents))
         return gemm_request_check(request, format, fault);
+    const struct packed_file *packed = packed_b(residents);
     enum gemmd_error code = gemm_request_settle_residents(
-        request, call_residents_tensor(residents->a), call_residents_tensor(residents->b), fault);
+        request, call_residents_tensor(residents->a),
+        packed != NULL ? NULL : call_residents_tensor(residents->b), fault);
+    if (code == GEMMD_OK && packed != NULL)
+        code = gemm_request_settle_packed(request, packed->layout.k, packed->layout.n, fault);
     if (code == GEMMD_OK)
         code = gemm_request_settle_resident_scales(request, call_residents_scale(residents->a),
                                                    call_residents_scale(residents->b), fault);
@@ -82,7 +92,7 @@ static enum gemmd_error gemm_problem_of(const union call_request *of,
     /* The number of problems of the batch that are computed as one product. */
     const uint64_t products = one_product ? request->batch : 1;
     const enum gemmd_error code = one_product ? check_one_product(request, fault) : GEMMD_OK;
-    (void)residents;
+    const struct packed_file *packed = packed_b(residents);
     (void)has_lse;
     if (code != GEMMD_OK)
         return code;
@@ -105,6 +115,8 @@ static enum gemmd_error gemm_problem_of(const union call_request *of,
         .bias = request->bias ? &present : NULL,
         .c0 = request->beta != 0 ? &present : NULL,
     };
+    if (packed != NULL)
+        problem->gemm.packed = packed->layout;
     gemm_problem_contiguous(&problem->gemm);
     if (request->scales != GEMM_SCALES_NONE) {
         problem->gemm.a_scale.data = problem->gemm.b_scale.data = &scale;
@@ -133,7 +145,9 @@ static void gemm_point_residents(const struct call_residents *residents,
         problem->stride_a = call_residents_stride(a);
         point_scale(a, problem->scales, &problem->a_scale);
     }
-    if (b != NULL) {
+    if (b != NULL && problem->packed.bits != 0) {
+        problem->b = resident_memory(b);
+    } else if (b != NULL) {
         problem->b = resident_memory(b);
         problem->ldb = resident_leading(b);
         problem->stride_b = call_residents_stride(b);
@@ -178,7 +192,8 @@ const struct call_operation call_gemm = {
     .timeout_at = offsetof(struct gemm_request, timeout_ms),
     .priority_at = offsetof(struct gemm_request, priority),
     .store_at = offsetof(struct gemm_request, store),
-    .residents = {{"a", offsetof(struct gemm_request, a)}, {"b", offsetof(struct gemm_request, b)}},
+    .residents = {{"a", offsetof(struct gemm_request, a)},
+                  {"b", offsetof(struct gemm_request, b), true}},
     .init = gemm_init,
     .settle = gemm_settle,
     .read = gemm_read,

@@ -155,3 +155,24 @@ void tensor_call_hash_to(struct tensor_call *call, uint64_t limit, bool piece)
     tensor_hash_add(&call->hash, call->hashed + call->hashed_bytes, left);
     call->hashed_bytes += left;
 }
+
+bool tensor_call_hash_packed(struct tensor_call *call)
+{
+    const struct packed_file *file = &call->packed;
+    if (call->hashed_entries == file->count)
+        return true;
+    const struct safetensors_entry *entry = &file->entries[call->hashed_entries];
+    if (call->hashed == NULL) {
+        if (call->hashed_entries == 0)
+            tensor_hash_start_packed(&call->hash, file);
+        tensor_hash_entry(&call->hash, entry);
+        call->hashed = entry->tensor.data;
+        call->hashed_bytes = 0;
+    }
+    tensor_call_hash_to(call, entry->tensor.bytes, true);
+    if (call->hashed_bytes == entry->tensor.bytes) {
+        call->hashed_entries++;
+        call->hashed = NULL;
+    }
+    return call->hashed_entries == file->count;
+}

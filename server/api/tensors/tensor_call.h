@@ -39,16 +39,22 @@ struct tensor_call {
     struct tensor_hash hash;
     const unsigned char *hashed; /* the tensor's bytes, row by row; NULL: location not known yet */
     uint64_t hashed_bytes;
+    uint32_t hashed_entries; /* of packed weights; hashed and hashed_bytes are of the next one */
 
     enum format format; /* PUT: of the body; GET: of the answer */
+
+    /* Pinned; owned: row-major copy of a column-major tensor, or the arrangement of packed weights.
+     */
+    unsigned char *scratch;
+    uint64_t scratch_bytes;
+    struct packed_file packed; /* the file in the body or of the answer; count is 0: it is none */
+    uint64_t stripes;          /* that have been arranged or restored */
 
     /* Only for PUT. */
     struct tensor_request offer;
     bool length_known; /* total_bytes is the length of the complete body */
     uint64_t total_bytes;
     uint64_t received_bytes;
-    unsigned char *scratch; /* pinned; owned: row-major copy of a column-major tensor */
-    uint64_t scratch_bytes;
     struct tensor tensor; /* the tensor in the body; rank 0 until it is found */
     struct tensor scale;  /* its scales in the body; rank 0: it has none */
     bool published, replaced;
@@ -94,6 +100,8 @@ enum gemmd_error tensor_call_copied(struct tensor_call *call);
 /* Starts the hash of a tensor whose bytes begin at `bytes`, and may still be arriving there. */
 void tensor_call_hash_from(struct tensor_call *call, const struct tensor *tensor,
                            const void *bytes);
+/* Hashes the next piece of a file of packed weights, and returns whether all of it is hashed. */
+bool tensor_call_hash_packed(struct tensor_call *call);
 /* Hashes up to the tensor's byte `limit`. With `piece`, hashes at most as much as one iteration of
  * the I/O thread's loop may. */
 void tensor_call_hash_to(struct tensor_call *call, uint64_t limit, bool piece);

@@ -7,9 +7,13 @@
  * CPU backend's tensor memory is memory of the host, so that a raw answer is sent from where the
  * tensor lies.
  *
+ * Packed weights are copied as they are arranged, and turned back into the tensors of their file.
+ *
  * A tensor that a product has stored has no entity tag, because its bytes have never been on the
  * host. The first GET or HEAD copies the bytes to the host and computes the tag.
  */
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,9 +33,17 @@
  * the first part is sent. */
 enum { FIRST_PART = 8 };
 
+/* The bytes of packed weights that are restored in one iteration of the I/O thread's loop. */
+static const uint64_t RESTORED_BYTES = 128 * 1024;
+
 static bool is_head(const struct request *request)
 {
     return strcmp(request->method, "HEAD") == 0;
+}
+
+static bool is_packed(const struct tensor_call *call)
+{
+    return resident_packed(call->resident) != NULL;
 }
 
 static uint64_t header_of(const struct tensor_call *call, char out[SAFETENSORS_HEADER_MAX])
@@ -39,6 +51,10 @@ static uint64_t header_of(const struct tensor_call *call, char out[SAFETENSORS_H
     const struct tensor *tensor = resident_tensor(call->resident);
     if (call->format == FORMAT_NPY)
         return npy_header(tensor, out);
+    if (is_packed(call)) {
+        const struct packed_file *file = resident_packed(call->resident);
+        return safetensors_header(file->entries, file->count, out);
+    }
     if (call->format == FORMAT_SAFETENSORS) {
         /* A name in a safetensors header cannot be as long as the name of a resident tensor. */
         const struct tensor *scale = resident_scale(call->resident);
@@ -60,9 +76,15 @@ static void add_tensor_headers(const struct tensor_call *call, struct headers *h
 {
     const struct tensor *tensor = resident_tensor(call->resident);
     char shape[TENSOR_MAX_RANK * 21];
-    tensor_shape_text(tensor, shape, sizeof shape);
+    if (is_packed(call)) {
+        const struct packed_layout *layout = &resident_packed(call->resident)->layout;
+        snprintf(shape, sizeof shape, "%" PRIu64 ",%" PRIu64, layout->k, layout->n);
+        headers_add(headers, "Gemmd-Dtype", packed_type(layout));
+    } else {
+        tensor_shape_text(tensor, shape, sizeof shape);
+        headers_add(headers, "Gemmd-Dtype", dtype_name(tensor->dtype));
+    }
     headers_add(headers, "Gemmd-Shape", shape);
-    headers_add(headers, "Gemmd-Dtype", dtype_name(tensor->dtype));
     headers_add(headers, "ETag", resident_etag(call->resident));
     headers_add(headers, "Vary", "Accept");
 }
@@ -224,11 +246,12 @@ static void cut_copy(struct work_copy *copy, struct work_copy *rest)
 /* Cuts the copies of a large tensor, if the answer can be sent while the rest is copied. The first
  * part stays in `copies`, and call->rest has the others. Returns the number of copies that are left
  * in `copies`. A tensor without an entity tag has to be hashed before the answer begins, and so has
- * an answer with a digest. */
+ * an answer with a digest. Packed weights have to be restored. */
 static uint32_t cut_copies(struct tensor_call *call, struct work_copy copies[RESIDENT_COPIES],
                            uint32_t count)
 {
-    if (call->block_bytes < TENSOR_MEANWHILE_BYTES || resident_etag(call->resident) == NULL ||
+    if (is_packed(call) || call->block_bytes < TENSOR_MEANWHILE_BYTES ||
+        resident_etag(call->resident) == NULL ||
         (call->request->digests != NULL && digests_are_wanted(call->request->digests)))
         return count;
     cut_copy(&copies[0], &call->rest[0]);
@@ -255,7 +278,9 @@ static enum gemmd_error tensor_get_measure(struct tensor_call *call)
     struct request *request = call->request;
     const uint64_t limit = request->config->max_result_bytes;
     /* No overflow: the tensor and its scales are in memory. */
-    const uint64_t bytes = resident_tensor(call->resident)->bytes + scale_bytes_of(call);
+    const uint64_t bytes = is_packed(call)
+                               ? packed_data_bytes(resident_packed(call->resident))
+                               : resident_tensor(call->resident)->bytes + scale_bytes_of(call);
     char header[SAFETENSORS_HEADER_MAX];
     call->header_bytes = header_of(call, header);
     if (bytes > limit || !size_add(bytes, call->header_bytes, &call->block_bytes))
@@ -277,6 +302,40 @@ static enum gemmd_error tensor_get_take_block(struct tensor_call *call)
     return GEMMD_OK;
 }
 
+/* Takes the memory that packed weights are copied to before they are restored. */
+static enum gemmd_error tensor_get_take_scratch(struct tensor_call *call)
+{
+    call->packed = *resident_packed(call->resident);
+    call->scratch_bytes = call->packed.layout.bytes;
+    call->scratch =
+        pool_alloc(services_memory(call->request), call->scratch_bytes, &call->request->fault);
+    return call->scratch != NULL ? GEMMD_OK : GEMMD_ERR_OUT_OF_MEMORY;
+}
+
+/* Restores the next piece of the file of packed weights, and returns whether all of it is restored.
+ */
+static bool restore_piece(struct tensor_call *call)
+{
+    const struct packed_file *file = &call->packed;
+    unsigned char *data = call->block + call->header_bytes;
+    const uint64_t from = packed_stripes_bytes(file, call->stripes);
+    while (call->stripes < packed_stripes(file)) {
+        packed_restore_stripe(file, call->stripes++, call->scratch, data);
+        if (packed_stripes_bytes(file, call->stripes) - from >= RESTORED_BYTES)
+            return false;
+    }
+    packed_restore_others(file, call->scratch, data);
+    return true;
+}
+
+/* Chooses the format of the answer. Only safetensors has a place for packed weights. */
+static bool choose_format(struct tensor_call *call, const char *accept)
+{
+    const enum format own = is_packed(call) ? FORMAT_SAFETENSORS : FORMAT_RAW;
+    return accept_format(accept, own, &call->format) &&
+           (!is_packed(call) || call->format == FORMAT_SAFETENSORS);
+}
+
 static bool open_get(struct request *request)
 {
     struct tensor_call *call = tensor_call_open(request);
@@ -285,10 +344,12 @@ static bool open_get(struct request *request)
         tensor_store_acquire(services_of(request)->tensors, request->rest, request->tenant,
                              &call->resident, &request->fault) != GEMMD_OK)
         return false;
-    if (!accept_format(request_header_list(request, "Accept", accept), FORMAT_RAW, &call->format)) {
+    if (!choose_format(call, request_header_list(request, "Accept", accept))) {
         fault_set(&request->fault, GEMMD_ERR_NOT_ACCEPTABLE, NULL,
-                  "Accept can name application/octet-stream, application/vnd.safetensors or "
-                  "application/x-npy");
+                  is_packed(call)
+                      ? "Accept can name application/vnd.safetensors for packed weights"
+                      : "Accept can name application/octet-stream, application/vnd.safetensors or "
+                        "application/x-npy");
         return false;
     }
     return tensor_get_measure(call) == GEMMD_OK;
@@ -311,6 +372,8 @@ void tensor_get_begin(struct request *request)
         code = tensor_call_admit(call, call->block_bytes);
     if (code == GEMMD_OK && !in_place)
         code = tensor_get_take_block(call);
+    if (code == GEMMD_OK && is_packed(call))
+        code = tensor_get_take_scratch(call);
     if (code != GEMMD_OK) {
         request_refuse(request);
         return;
@@ -319,7 +382,7 @@ void tensor_get_begin(struct request *request)
         tensor_get_respond(call);
         return;
     }
-    unsigned char *tensor = call->block + call->header_bytes;
+    unsigned char *tensor = is_packed(call) ? call->scratch : call->block + call->header_bytes;
     struct work_copy copies[RESIDENT_COPIES];
     uint32_t count = resident_copies_out(
         call->resident, tensor,
@@ -340,6 +403,8 @@ void tensor_get_answer(struct request *request)
         send_meanwhile(call);
         return;
     }
+    if (is_packed(call) && !restore_piece(call))
+        return; /* the next iterations of the loop restore the rest */
     if (resident_etag(call->resident) == NULL) {
         char etag[TENSOR_ETAG_SIZE];
         if (call->hashed == NULL)

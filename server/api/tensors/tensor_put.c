@@ -30,6 +30,18 @@ static bool tensor_put_take_parameter(void *context, const char *name, const cha
            GEMMD_OK;
 }
 
+/* Packed weights are taken only where a kernel multiplies by them. */
+static enum gemmd_error check_backend(struct tensor_call *call)
+{
+    const struct executors *executors = &services_of(call->request)->executors;
+    for (uint32_t i = 0; call->offer.format != PACKED_NONE && i < executors->count; i++)
+        if (device_info(executors->list[i].device)->backend != GEMM_BACKEND_CPU)
+            return fault_set(&call->request->fault, GEMMD_ERR_UNSUPPORTED, "format",
+                             "packed weights are offered on the cpu backend only; leave format out "
+                             "and upload the weights in another type");
+    return GEMMD_OK;
+}
+
 static enum gemmd_error tensor_put_read_parameters(struct tensor_call *call)
 {
     struct request *request = call->request;
@@ -42,7 +54,16 @@ static enum gemmd_error tensor_put_read_parameters(struct tensor_call *call)
     tensor_request_init(&call->offer);
     if (request_parameters(request, tensor_put_take_parameter, request) != GEMMD_OK)
         return request->fault.code;
-    return tensor_request_check(&call->offer, call->format, &request->fault);
+    const enum gemmd_error code = tensor_request_check(&call->offer, call->format, &request->fault);
+    return code == GEMMD_OK ? check_backend(call) : code;
+}
+
+static enum gemmd_error tensor_put_take_scratch(struct tensor_call *call, uint64_t bytes)
+{
+    call->scratch_bytes = bytes;
+    call->scratch =
+        pool_alloc(services_memory(call->request), call->scratch_bytes, &call->request->fault);
+    return call->scratch != NULL ? GEMMD_OK : GEMMD_ERR_OUT_OF_MEMORY;
 }
 
 /* Takes the device memory of the tensor, whose type and shape are known, and starts the hash if the
@@ -50,18 +71,41 @@ static enum gemmd_error tensor_put_read_parameters(struct tensor_call *call)
 static enum gemmd_error take_tensor(struct tensor_call *call)
 {
     struct request *request = call->request;
+    const bool is_packed = call->packed.count > 0;
     const struct tensor_offer offer = {.name = request->rest,
                                        .tenant = request->tenant,
                                        .evictable = call->offer.evictable,
                                        .contiguous = call->offer.contiguous,
+                                       .packed = is_packed ? &call->packed : NULL,
                                        .tensor = &call->tensor,
                                        .scale = &call->scale,
                                        .device = TENSOR_ANY_DEVICE};
     enum gemmd_error code = tensor_store_reserve(services_of(request)->tensors, &offer,
                                                  &call->resident, &request->fault);
+    if (code == GEMMD_OK && is_packed)
+        return tensor_put_take_scratch(call, call->packed.layout.bytes);
     if (code == GEMMD_OK && !call->tensor.fortran)
         tensor_call_hash_from(call, resident_tensor(call->resident), call->tensor.data);
     return code;
+}
+
+/* Looks for packed weights in the part of the body that has arrived. */
+static enum gemmd_error look_for_packed(struct tensor_call *call, uint64_t total)
+{
+    struct fault fault = {.code = GEMMD_OK};
+    struct packed_file file;
+    enum gemmd_error code = packed_find(call->offer.format, call->offer.bits, call->block,
+                                        call->received_bytes, total, &file, &fault);
+    if (code == GEMMD_ERR_CONFLICT)
+        return GEMMD_OK;
+    if (code != GEMMD_OK) {
+        call->request->fault = fault;
+        return code;
+    }
+    call->packed = file;
+    (void)tensor_init(&call->tensor, GEMMD_I8, &file.layout.bytes, 1,
+                      NULL); /* it fits in 63 bits */
+    return take_tensor(call);
 }
 
 /* Looks for the tensor in the part of the body that has arrived. `total` is the length of the
@@ -70,6 +114,8 @@ static enum gemmd_error tensor_put_look(struct tensor_call *call, uint64_t total
 {
     struct fault fault = {.code = GEMMD_OK};
     struct tensor tensor, scale;
+    if (call->offer.format != PACKED_NONE)
+        return look_for_packed(call, total);
     enum gemmd_error code =
         tensor_request_find(&call->offer, call->format, call->block, call->received_bytes, total,
                             &tensor, &scale, &fault);
@@ -180,6 +226,30 @@ static void hash_arrived(struct tensor_call *call)
     tensor_call_hash_to(call, arrived, false);
 }
 
+/* Arranges the stripes of packed weights that have arrived. */
+static void arrange_arrived(struct tensor_call *call)
+{
+    const struct packed_file *file = &call->packed;
+    const unsigned char *weights = file->entries[PACKED_WEIGHTS].tensor.data;
+    const uint64_t before = (uint64_t)(weights - call->block);
+    const uint64_t arrived = call->received_bytes > before ? call->received_bytes - before : 0;
+    while (call->stripes < packed_stripes(file) &&
+           packed_stripes_bytes(file, call->stripes + 1) <= arrived)
+        packed_arrange_stripe(file, call->stripes++, call->scratch);
+}
+
+/* Checks packed weights, whose bytes have all arrived, and arranges the rest of them. */
+static enum gemmd_error finish_packed(struct tensor_call *call)
+{
+    const enum gemmd_error code = packed_check(&call->packed, &call->request->fault);
+    if (code != GEMMD_OK)
+        return code;
+    arrange_arrived(call);
+    packed_arrange_scales(&call->packed, call->scratch);
+    call->tensor.data = call->scratch;
+    return GEMMD_OK;
+}
+
 bool tensor_put_chunk(struct request *request, const void *bytes, uint64_t length)
 {
     struct tensor_call *call = request->call;
@@ -192,7 +262,9 @@ bool tensor_put_chunk(struct request *request, const void *bytes, uint64_t lengt
     if (call->length_known && call->tensor.rank == 0 &&
         tensor_put_look(call, call->total_bytes) != GEMMD_OK)
         return false;
-    if (call->hashed != NULL)
+    if (call->packed.count > 0)
+        arrange_arrived(call);
+    else if (call->hashed != NULL)
         hash_arrived(call);
     return true;
 }
@@ -200,10 +272,7 @@ bool tensor_put_chunk(struct request *request, const void *bytes, uint64_t lengt
 /* Makes a row-major copy of the tensor, since tensors are kept and hashed in row-major order. */
 static enum gemmd_error tensor_put_transpose(struct tensor_call *call)
 {
-    struct request *request = call->request;
-    call->scratch_bytes = call->tensor.bytes;
-    call->scratch = pool_alloc(services_memory(request), call->scratch_bytes, &request->fault);
-    if (call->scratch == NULL)
+    if (tensor_put_take_scratch(call, call->tensor.bytes) != GEMMD_OK)
         return GEMMD_ERR_OUT_OF_MEMORY;
     tensor_copy_row_major(&call->tensor, call->scratch);
     call->tensor.fortran = false;
@@ -224,7 +293,8 @@ void tensor_put_submit(struct request *request)
         return;
     }
     if ((call->tensor.rank == 0 && tensor_put_look(call, call->received_bytes) != GEMMD_OK) ||
-        (call->tensor.fortran && tensor_put_transpose(call) != GEMMD_OK)) {
+        (call->tensor.fortran && tensor_put_transpose(call) != GEMMD_OK) ||
+        (call->packed.count > 0 && finish_packed(call) != GEMMD_OK)) {
         respond_fault(request, &request->fault);
         return;
     }
@@ -277,7 +347,10 @@ static bool publish(struct tensor_call *call)
         respond_fault(request, &request->fault);
         return false;
     }
-    if (call->hashed_bytes < call->tensor.bytes) {
+    if (call->packed.count > 0) {
+        if (!tensor_call_hash_packed(call))
+            return false;
+    } else if (call->hashed_bytes < call->tensor.bytes) {
         tensor_call_hash_to(call, call->tensor.bytes, true);
         return false;
     }

@@ -1,0 +1,275 @@
+"""Packed weights: files as tools that quantise write them are kept, given back, and multiplied by. The files are
+written here from random integers, without the tools."""
+
+import hashlib
+import io
+
+import ml_dtypes
+import numpy as np
+import pytest
+import safetensors
+import safetensors.numpy
+
+from test_tensors import NPY, RAW, SAFETENSORS, Tensors
+
+BF16 = np.dtype(ml_dtypes.bfloat16)
+TYPES = {np.dtype(np.int32): "I32", np.dtype(np.int64): "I64", np.dtype(np.float16): "F16",
+         np.dtype(np.float32): "F32", BF16: "BF16"}
+AWQ_ORDER = [0, 2, 4, 6, 1, 3, 5, 7]
+
+
+def words(integers, axis, bits, order=None):
+    """Integers in words of 32 bits along an axis, the first one of a word in the lowest bits."""
+    each = 32 // bits
+    rows = np.moveaxis(integers, axis, -1).astype(np.uint32)
+    parts = rows.reshape(*rows.shape[:-1], -1, each)[..., order or list(range(each))]
+    joined = (parts << (bits * np.arange(each, dtype=np.uint32))).sum(-1, dtype=np.uint32)
+    return np.ascontiguousarray(np.moveaxis(joined, -1, axis)).view(np.int32)
+
+
+class Packed:
+    """Random weights of k x n, and the tensors of their file in the order of the contract's table."""
+
+    def __init__(self, form, bits, k, n, group, rng, scale=np.float16, zeros=True):
+        self.format, self.bits, self.k, self.n, self.group = form, bits, k, n, group
+        groups, most = k // group, 2**bits
+        q = rng.integers(0, most, (k, n))
+        z = rng.integers(1, most, (groups, n)) if zeros else np.full((groups, n), most // 2)
+        s = rng.uniform(0, 0.02, (groups, n)).astype(scale)
+        s[0, 0] = 0
+        self.weights = (q - z.repeat(group, 0)) * s.astype(np.float64).repeat(group, 0)
+        self.type = ("u" if zeros else "i") + str(bits)
+        if form == "compressed-tensors":
+            self.tensors = {"weight_packed": words(q.T, 1, bits),
+                            "weight_scale": np.ascontiguousarray(s.T)}
+            if zeros:
+                self.tensors["weight_zero_point"] = words(z.T, 0, bits)
+            self.tensors["weight_shape"] = np.array([n, k], np.int64)
+        elif form == "awq":
+            self.tensors = {"qweight": words(q, 1, bits, AWQ_ORDER), "scales": s,
+                            "qzeros": words(z, 1, bits, AWQ_ORDER)}
+        else:
+            self.tensors = {"qweight": words(q, 0, bits), "scales": s,
+                            "qzeros": words(z - (form == "gptq"), 1, bits),
+                            "g_idx": (np.arange(k) // group).astype(np.int32)}
+
+    def body(self, **other):
+        tensors = {name: tensor for name, tensor in (self.tensors | other).items() if tensor is not None}
+        return safetensors.numpy.save(tensors)
+
+    def parameters(self):
+        return {"format": self.format} | ({"bits": self.bits} if self.bits != 4 else {})
+
+    def etag(self):
+        """As PROTOCOL.md says any client can compute it."""
+        sha = hashlib.sha256(f"{self.format}:{self.bits}\n".encode())
+        for name, tensor in self.tensors.items():
+            shape = ",".join(map(str, tensor.shape))
+            sha.update(f"{name}:{TYPES[tensor.dtype]}:{shape}\n".encode() + tensor.tobytes())
+        return f'"{sha.hexdigest()}"'
+
+
+CASES = {
+    "compressed-tensors": dict(form="compressed-tensors", bits=4, k=256, n=136, group=128, scale=BF16, zeros=False),
+    "compressed-tensors zero points": dict(form="compressed-tensors", bits=4, k=192, n=72, group=32),
+    "compressed-tensors 8 bits": dict(form="compressed-tensors", bits=8, k=160, n=40, group=160, scale=np.float32,
+                                      zeros=False),
+    "gptq": dict(form="gptq", bits=4, k=256, n=264, group=64),
+    "gptq 8 bits": dict(form="gptq", bits=8, k=128, n=24, group=128),
+    "gptq_v2": dict(form="gptq_v2", bits=4, k=96, n=64, group=32),
+    "awq": dict(form="awq", bits=4, k=384, n=320, group=128),
+}
+
+
+@pytest.fixture(scope="module")
+def tensors(url):
+    return Tensors(url)
+
+
+@pytest.fixture
+def put(tensors, request):
+    """put(packed) -> the name of the weights, which go with the test; put(packed, 400) -> the refusal's text."""
+    names = []
+
+    def putter(packed, status=201, body=None, media_type=SAFETENSORS, **other):
+        name = f"packed.{len(names)}.{abs(hash(request.node.nodeid))}"
+        answer = tensors.send("PUT", name, packed.body() if body is None else body, {"Content-Type": media_type},
+                              **(packed.parameters() | other))
+        assert answer.status_code == status, answer.text
+        if status != 201:
+            return answer.json()["detail"]
+        names.append(name)
+        return name
+
+    yield putter
+    for name in names:
+        tensors.send("DELETE", name)
+
+
+def assert_restored(body, packed):
+    back = {name: (tensor["dtype"], tensor["shape"], bytes(tensor["data"]))
+            for name, tensor in safetensors.deserialize(body)}
+    assert back == {name: (TYPES[tensor.dtype], list(tensor.shape), tensor.tobytes())
+                    for name, tensor in packed.tensors.items()}
+
+
+def random_rows(m, k, dtype, rng):
+    return rng.uniform(-1, 1, (m, k)).astype(dtype)
+
+
+def assert_near(answer, out, a, weights, m, n):
+    """Each element is within (k + 8) u S of the exact one, and then rounded to the type of the result."""
+    assert answer.status_code == 200, answer.text
+    got = np.frombuffer(answer.content, out).reshape(m, n).astype(np.float64)
+    exact, magnitude = a.astype(np.float64) @ weights, np.abs(a.astype(np.float64)) @ np.abs(weights)
+    rounding = {np.dtype(np.float32): 0, BF16: 2.0**-8, np.dtype(np.float16): 2.0**-11}[np.dtype(out)]
+    bound = (a.shape[1] + 8) * 2.0**-24 * magnitude
+    bound += (np.abs(exact) + bound) * rounding + 2.0**-25 * (out == np.float16)
+    assert (np.abs(got - exact) <= bound).all()
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_file_is_given_back_and_multiplied_by(case, put, post, tensors, rng):
+    packed = Packed(rng=rng, **CASES[case])
+    name = put(packed)
+    kept = tensors.get(name)
+    assert kept.status_code == 200, kept.text
+    assert_restored(kept.content, packed)
+    assert (kept.headers["Content-Type"], kept.headers["Gemmd-Dtype"]) == (SAFETENSORS, packed.type)
+    assert kept.headers["Gemmd-Shape"] == f"{packed.k},{packed.n}"
+    assert kept.headers["ETag"] == packed.etag()
+    for dtype, kind in (("bf16", BF16), ("f16", np.dtype(np.float16))):
+        for m, out, out_kind in ((1, dtype, kind), (7, "f32", np.dtype(np.float32))):
+            a = random_rows(m, packed.k, kind, rng)
+            answer = post({"b": name, "m": m, "dtype": dtype, "out": out}, a.tobytes())
+            assert_near(answer, out_kind, a, packed.weights, m, packed.n)
+
+
+def test_the_description(put, tensors, rng):
+    packed = Packed(rng=rng, **CASES["gptq"])
+    name = put(packed)
+    entry = next(tensor for tensor in tensors.get().json()["tensors"] if tensor["name"] == name)
+    assert (entry["dtype"], entry["shape"]) == ("u4", [packed.k, packed.n])
+    assert (entry["format"], entry["group"], entry["etag"]) == ("gptq", packed.group, packed.etag())
+    assert entry["bytes"] == sum(tensor.nbytes for tensor in packed.tensors.values())
+
+
+def test_the_bits_of_a_row_do_not_depend_on_the_others(put, post, rng):
+    packed = Packed(rng=rng, **CASES["awq"])
+    name = put(packed)
+    a = random_rows(40, packed.k, BF16, rng)
+    whole = post({"b": name, "m": 40, "dtype": "bf16"}, a.tobytes()).content
+    rows = [post({"b": name, "m": 1, "dtype": "bf16"}, row.tobytes()).content for row in a]
+    assert b"".join(rows) == whole
+
+
+def test_all_that_follows_the_sum(put, post, rng):
+    packed = Packed(rng=rng, **CASES["compressed-tensors"])
+    name = put(packed)
+    a, bias = random_rows(3, packed.k, BF16, rng), random_rows(1, packed.n, np.float32, rng)
+    c0 = random_rows(3, packed.n, np.float32, rng)
+    answer = post({"b": name, "m": 3, "dtype": "bf16", "out": "f32", "bias": 1, "beta": 2, "alpha": 0.5,
+                   "act": "relu"}, a.tobytes() + bias.tobytes() + c0.tobytes())
+    assert answer.status_code == 200, answer.text
+    expected = np.maximum(0.5 * (a.astype(np.float64) @ packed.weights) + 2.0 * c0 + bias, 0)
+    assert np.allclose(np.frombuffer(answer.content, np.float32).reshape(3, -1), expected, atol=1e-4)
+
+
+def test_batches_arrays_and_stored_results(put, post, tensors, rng):
+    packed = Packed(rng=rng, **CASES["gptq"])
+    name = put(packed)
+    a = random_rows(6, packed.k, np.float16, rng)
+    plain = post({"b": name, "m": 6, "dtype": "f16"}, a.tobytes()).content
+    batch = post({"b": name, "m": 2, "batch": 3, "dtype": "f16"}, a.tobytes())
+    assert batch.content == plain, batch.text
+    body = io.BytesIO()
+    np.save(body, a.reshape(2, 3, -1))
+    array = post({"b": name}, body.getvalue(), NPY, Accept=RAW)
+    assert array.content == plain, array.text
+    file = post({"b": name}, safetensors.numpy.save({"a": a}), SAFETENSORS, Accept=RAW)
+    assert file.content == plain, file.text
+    columns = post({"b": name, "m": 6, "dtype": "f16", "transa": 1}, a.T.tobytes())
+    assert columns.content == plain, columns.text
+    rows = name + ".rows"
+    try:
+        assert tensors.put(rows, a).status_code == 201
+        assert post({"a": rows, "b": name}, b"").content == plain
+        assert post({"a": rows, "b": name, "store": rows}, b"").status_code == 201
+        assert tensors.get(rows).content == plain
+    finally:
+        tensors.send("DELETE", rows)
+
+
+def test_the_tag_saves_an_upload(put, tensors, rng):
+    packed = Packed(rng=rng, **CASES["awq"])
+    name = put(packed)
+    again = tensors.send("PUT", name, packed.body(), {"Content-Type": SAFETENSORS, "If-None-Match": packed.etag()},
+                         **packed.parameters())
+    assert again.status_code == 412
+    assert tensors.get(name, **{"If-None-Match": packed.etag()}).status_code == 304
+    other = Packed(rng=rng, **CASES["gptq"])
+    replaced = tensors.send("PUT", name, other.body(), {"Content-Type": SAFETENSORS, "If-Match": packed.etag()},
+                            **other.parameters())
+    assert (replaced.status_code, replaced.headers["ETag"]) == (200, other.etag())
+
+
+def test_an_upload_in_chunks(put, tensors, rng):
+    packed = Packed(rng=rng, **CASES["gptq"])
+    body = packed.body()
+    name = put(packed, body=(body[at:at + 5000] for at in range(0, len(body), 5000)))
+    assert_restored(tensors.get(name).content, packed)
+
+
+def test_what_cannot_be_taken_is_refused(put, rng):
+    packed = Packed(rng=rng, **CASES["gptq"])
+    groups = packed.k // packed.group
+    scales, zeros, order = (packed.tensors[name].copy() for name in ("scales", "qzeros", "g_idx"))
+    scales[1, 2] = -1
+    assert put(packed, 400, packed.body(scales=scales)).startswith(f"element {packed.n + 2} of scales is negative")
+    zeros[0, 0] |= 15
+    assert put(packed, 400, packed.body(qzeros=zeros)).startswith("integer 0 of qzeros is 15")
+    assert put(packed, 422, packed.body(g_idx=order[::-1].copy())).startswith(f"element 0 of g_idx is {groups - 1}")
+    assert "'g_jdx' is no tensor of gptq" in put(packed, 400, packed.body(g_jdx=order, g_idx=None))
+    assert "'qzeros' is missing" in put(packed, 400, packed.body(qzeros=None))
+    assert "it must be F16, BF16 or F32" in put(packed, 400, packed.body(scales=scales.astype(np.float64)))
+    assert "beside the other tensors" in put(packed, 400, bits=8)
+    assert put(packed, 400, media_type=RAW).startswith("format=gptq needs a safetensors body")
+    assert put(packed, 400, dtype="f16").startswith("dtype must be left out")
+    assert put(packed, 400, format="none", bits=4).startswith("bits is for packed weights")
+    assert put(packed, 400, format="gguf").startswith("format is 'gguf'")
+    assert put(packed, 400, bits=3).startswith("bits is '3'; it must be 4 or 8")
+    assert put(packed, 422, format="awq", bits=8).startswith("format=awq is offered with bits=4")
+    assert put(packed, 400, body=packed.body()[:-1])
+
+
+def test_products_that_packed_weights_cannot_be_in(put, post, session, url, tensors, rng):
+    packed = Packed(rng=rng, **CASES["gptq"])
+    name = put(packed)
+
+    def refused(path, parameters, body=b""):
+        answer = session.post(f"{url}{path}", params=parameters, data=body, headers={"Content-Type": RAW})
+        assert answer.status_code == 422, answer.text
+        return answer.json()["detail"]
+
+    only_b = f"the tensor '{name}' is packed weights, which can only be b of /gemm"
+    row = {"b": name, "m": 1, "dtype": "bf16"}
+    assert refused("/gemm", {"a": name, "n": 4}) == only_b
+    assert refused("/reduce", {"x": name, "op": "sum"}) == only_b
+    assert refused("/softmax", {"x": name}) == only_b
+    assert refused("/attention", {"k": name, "sq": 1, "d": 8, "heads": 1}) == only_b
+    assert refused("/conv2d", {"w": name, "height": 8}) == only_b
+    assert refused("/gemm", {"b": name, "m": 1}) == ("operands of f32 are not offered with packed weights; f16 and "
+                                                     "bf16 are")
+    assert refused("/gemm", row | {"transb": 1}).startswith("transb must be 0")
+    assert refused("/gemm", row | {"scales": "rowcol"}).startswith("scales must be none")
+    assert refused("/gemm", row | {"verify": "freivalds"}).startswith("verify=freivalds is not offered")
+    assert refused("/gemm", row | {"kernel": "naive"}, bytes(2 * packed.k)) == (
+        f"kernel 'naive' cannot compute bf16 to bf16 of 1 x {packed.n} x {packed.k} with packed weights on the cpu "
+        "backend; these can: tiled")
+    wrong = post(row | {"k": packed.k + 1}, b"")
+    assert (wrong.status_code, wrong.json()["field"]) == (400, "k")
+    model = session.get(f"{url}/v2/models/linear_{name}")
+    assert model.status_code == 404
+    unacceptable = tensors.get(name, Accept=NPY)
+    assert unacceptable.status_code == 406
+    assert unacceptable.json()["detail"] == "Accept can name application/vnd.safetensors for packed weights"
