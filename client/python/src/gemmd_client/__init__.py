@@ -5,11 +5,12 @@
 """
 
 from .asynchronous import AsyncClient
-from .client import Client, Job, JobStatus
+from .client import Client
 from .errors import (
     ConnectionFailed,
     GemmdError,
 )
+from .jobs import Job, JobStatus
 from .tensors import Tensor
 
 __all__ = ["AsyncClient", "Client", "ConnectionFailed", "GemmdError", "Job", "JobStatus", "Tensor"]

@@ -7,6 +7,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from .arrays import DTYPES, NAMES, Array, to_numpy
+from .seconds import milliseconds
 from .tensors import Tensor
 
 Layout = Literal["bhsd", "bshd"]
@@ -114,3 +115,16 @@ class Attention:
             if isinstance(part, Tensor):
                 found[name] = part.name
         return found
+
+
+def attention_parameters(operands: Attention, causal: bool, window: int | None, scale: float | None,
+                         softcap: float, priority: int, timeout: float | None,
+                         kernel: str | None, offset: int | None) -> dict[str, Any]:
+    """Returns the parameters of a request; the arguments are those of Client.attention()."""
+    chosen = {
+        "causal": (int(causal), 0), "window": (window, None), "offset": (offset, None),
+        "scale": (None if scale is None else repr(float(scale)), None),
+        "softcap": (float(softcap), 0.0), "priority": (priority, 4), "kernel": (kernel, None),
+        "timeout_ms": (milliseconds("timeout", timeout) if timeout is not None else None, None)}
+    return {**operands.parameters(),
+            **{name: value for name, (value, usual) in chosen.items() if value != usual}}

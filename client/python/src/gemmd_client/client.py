@@ -2,205 +2,25 @@
 
 from __future__ import annotations
 
-import math
 import os
-import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 from urllib.parse import quote
 
 import numpy as np
 
 from . import library
-from .arrays import DTYPES, NAMES, Array, dtype_name, like, stored, to_numpy
-from .attention import Attention, Layout
+from .arrays import DTYPES, NAMES, Array, like, to_numpy
+from .attention import Attention, Layout, attention_parameters
 from .convolution import ConvLayout, ConvWLayout, Padding, conv2d_request
-from .errors import Conflict, ProtocolError
-from .http import Answer, Transport, description
+from .errors import ProtocolError
+from .http import Transport, computed, description
+from .jobs import Job, JobStatus, job_status
 from .library import Act
+from .products import Product, product_parameters
 from .reductions import ReduceOp, reduce_request, softmax_request
-from .seconds import LONGEST, milliseconds
+from .seconds import milliseconds
 from .tensors import Tensor, from_safetensors, safetensors_header
-
-_ASK_AGAIN_SECONDS = 0.1  # between two questions for the result of a job
-_DEFAULT_OUT = {"f8_e4m3": "bf16", "i8": "i32"}
-
-
-@dataclass(frozen=True)
-class JobStatus:
-    """The state of a job: "queued", "running", "done", "failed" or "cancelled"; and its operation,
-    such as "gemm". The id is None in the list of a daemon that requires no tokens."""
-
-    id: str | None
-    state: str
-    op: str
-    queued_ms: float | None
-    running_ms: float | None
-    status: int | None
-
-
-class Job:
-    """A product or another operation that the daemon computes whether or not the client stays."""
-
-    def __init__(self, client: Client, id: str, shape: tuple[int, ...] | None = None,
-                 original: Any = None) -> None:
-        self.id = id
-        self._client, self._shape, self._original = client, shape, original
-
-    def status(self) -> JobStatus:
-        """Asks for the state of the job. NotFound: there is no such job."""
-        return _job_status(self._client._json("GET", f"/jobs/{quote(self.id, safe='')}"))
-
-    def result(self, timeout: float | None = None) -> Any:
-        """Waits at most `timeout` seconds for the result; default: the client's timeout; 0: does not
-        wait. Conflict: the job is not done by then; Gone: the result has expired or the job was cancelled;
-        else the error of the job."""
-        until = time.monotonic() + (self._client.timeout if timeout is None else timeout)
-        while True:
-            left = max(0.0, until - time.monotonic())
-            try:
-                # The daemon waits no longer than its --max-wait, and an answer takes some time.
-                answer = self._client._http.request(
-                    "GET", f"/jobs/{quote(self.id, safe='')}/result",
-                    {"wait_ms": int(min(left, LONGEST) * 1000)},
-                    timeout=min(left, LONGEST) + 30, result=True)
-                break
-            except Conflict:
-                if time.monotonic() >= until:
-                    raise
-                time.sleep(min(_ASK_AGAIN_SECONDS, max(0.0, until - time.monotonic())))
-        result = _array(answer)
-        if self._shape is not None:
-            result = result.reshape(self._shape)
-        return like(self._original)(result)
-
-    def cancel(self) -> None:
-        """Ends the job and drops its result. NotFound: there is no such job."""
-        self._client._json("DELETE", f"/jobs/{quote(self.id, safe='')}")
-
-
-class _Product:
-    """The operands of a product as they are sent."""
-
-    def __init__(self, a: Any, b: Any, out: Any, bias: Any, c: Any, beta: float,
-                 scales: str = "none", a_scale: Any = None, b_scale: Any = None) -> None:
-        self.a, self.transa, shape_a = _operand("a", a)
-        self.b, self.transb, shape_b = _operand("b", b)
-        self.dtype = a.dtype if isinstance(a, Tensor) else NAMES[self.a.dtype]
-        dtype_b = b.dtype if isinstance(b, Tensor) else NAMES[self.b.dtype]
-        if self.dtype != dtype_b:
-            raise TypeError(f"a has the type {self.dtype} and b has the type {dtype_b}; both must "
-                            "have the same type")
-        row, column = len(shape_a) == 1, len(shape_b) == 1
-        if row:
-            shape_a = (1, *shape_a)
-            self.a = self.a.reshape(shape_a)
-        if column:
-            shape_b = (*shape_b, 1)
-            self.b = self.b.reshape(shape_b)
-        if shape_a[-1] != shape_b[-2]:
-            raise ValueError(f"a has {shape_a[-1]} columns and b has {shape_b[-2]} rows; the "
-                             "numbers must be equal")
-        leads: tuple[int, ...] = ()
-        if len(shape_a) > 2 or len(shape_b) > 2:
-            try:
-                leads = np.broadcast_shapes(shape_a[:-2], shape_b[:-2])
-            except ValueError:
-                raise ValueError(f"the leading dimensions of a, {shape_a[:-2]}, and of b, {shape_b[:-2]}, "
-                                 "cannot be broadcast to each other") from None
-        self.m, self.k, self.n = shape_a[-2], shape_a[-1], shape_b[-1]
-        self.batch = math.prod(leads)
-        full = (*leads, self.m, self.n)
-        self.shape = tuple(
-            length for at, length in enumerate(full)
-            if not (row and at == len(full) - 2) and not (column and at == len(full) - 1))
-        default = _DEFAULT_OUT.get(self.dtype, self.dtype) if scales == "none" else "bf16"
-        self.out = dtype_name(out) if out is not None else default
-        if leads and len(shape_b) == 2 and not isinstance(a, Tensor) and not self.transa:
-            self.m, self.batch = self.m * self.batch, 1  # The rows of all problems meet one B.
-        else:
-            self.a = self._spread(self.a, leads, shape_a, self.transa)
-            self.b = self._spread(self.b, leads, shape_b, self.transb)
-        self.bias = self._typed("bias", bias, (self.n,), (1, self.n))
-        self.beta = beta
-        if beta and c is None:
-            raise ValueError("beta is not 0, but c is missing")
-        self.c0 = self._typed("c", c if beta else None, self.shape, full)
-        self.scales = scales
-        self.a_scale = self._scale("a_scale", a_scale, self.a, self.transa,
-                                   leads, (full[-2], _blocks(self.k)))
-        self.b_scale = self._scale("b_scale", b_scale, self.b, self.transb,
-                                   leads if self.batch > 1 and not self._is_matrix(b) else (),
-                                   (_blocks(self.k), _blocks(self.n)))
-
-    @staticmethod
-    def _spread(array: Any, leads: tuple[int, ...], shape: tuple[int, ...], turned: bool) -> Any:
-        if isinstance(array, Tensor) or shape[:-2] == leads:
-            return array
-        matrix = (shape[-1], shape[-2]) if turned else shape[-2:]
-        return np.ascontiguousarray(np.broadcast_to(array, (*leads, *matrix)))
-
-    def _typed(self, name: str, value: Any, *shapes: tuple[int, ...]) -> Array | None:
-        if value is None:
-            return None
-        array = to_numpy(name, value)
-        if array.dtype != DTYPES[self.out]:
-            raise TypeError(f"{name} has the type {array.dtype}; it must have the type of the "
-                            f"result, {DTYPES[self.out]}")
-        if array.shape not in shapes:
-            raise ValueError(f"{name} has the shape {array.shape}; it must have {shapes[0]}")
-        return np.ascontiguousarray(array)
-
-    @staticmethod
-    def _is_matrix(operand: Any) -> bool:
-        """Whether a resident tensor is one matrix, which all problems of a batch use."""
-        return isinstance(operand, Tensor) and len(operand.shape) == 2
-
-    def _scale(self, name: str, value: Any, operand: Any, turned: bool, leads: tuple[int, ...],
-               blocks: tuple[int, int]) -> Array | None:
-        """The scales of an operand as they are sent: as the operand lies in memory."""
-        if value is None:
-            if self.scales != "none" and not isinstance(operand, Tensor):
-                raise ValueError(f"scales is '{self.scales}', but {name} is missing")
-            return None
-        if self.scales == "none":
-            raise ValueError(f"{name} is given, but scales is 'none'")
-        array = to_numpy(name, value)
-        if array.dtype != np.float32:
-            raise TypeError(f"{name} has the type {array.dtype}; scales must be float32")
-        block = self.scales == "block"
-        shape = blocks if block else (blocks[0] if name == "a_scale" else self.n,)
-        try:
-            array = np.broadcast_to(array, (*leads, *shape))
-        except ValueError:
-            raise ValueError(f"{name} has the shape {array.shape}; with scales='{self.scales}' it "
-                             f"must be {(*leads, *shape)}") from None
-        return np.ascontiguousarray(array.swapaxes(-1, -2) if block and turned else array)
-
-    def sends(self, a: Any, b: Any) -> bool:
-        """Whether the operands are sent as they lie in the memory of `a` and `b`, without a copy."""
-        return (type(a) is np.ndarray and self.a.ctypes.data == a.ctypes.data
-                and (isinstance(b, Tensor)
-                     or (type(b) is np.ndarray and self.b.ctypes.data == b.ctypes.data)))
-
-    @property
-    def sent(self) -> list[Array]:
-        return [part for part in (self.a, self.b, self.bias, self.c0, self.a_scale, self.b_scale)
-                if isinstance(part, np.ndarray)]
-
-    def empty(self, act: str) -> Array:
-        """The result of a product of which a dimension is 0, which needs no daemon."""
-        total = np.zeros((self.batch, self.m, self.n), np.float64)
-        if self.c0 is not None:
-            total += self.beta * self.c0.astype(np.float64).reshape(total.shape)
-        if self.bias is not None:
-            total += self.bias.astype(np.float64).reshape(-1)
-        if act == "relu":
-            total = np.maximum(total, 0)
-        elif act != "none" and total.any():
-            raise ValueError(f"k is 0; the activation '{act}' is then not offered")
-        return total.astype(DTYPES[self.out]).reshape(self.shape)
 
 
 class Client:
@@ -306,7 +126,7 @@ class Client:
             again = self._library.gemm_again(key, a, b if type(b) is np.ndarray else None)
             if again is not None:
                 return again
-        product = _Product(a, b, out, bias, c, beta, scales, a_scale, b_scale)
+        product = Product(a, b, out, bias, c, beta, scales, a_scale, b_scale)
         original = b if isinstance(a, Tensor) else a
         if not (product.m and product.n and product.k and product.batch):
             return like(original)(product.empty(act))
@@ -325,10 +145,10 @@ class Client:
                 key=key if product.sends(a, b) else None)
         else:
             answer = self._http.request(
-                "POST", "/gemm", _parameters(product, alpha, act, precision, verify, priority,
-                                             timeout, kernel),
+                "POST", "/gemm", product_parameters(product, alpha, act, precision, verify, priority,
+                                                   timeout, kernel),
                 product.sent, timeout=timeout, result=True)
-            result = _array(answer).reshape(product.shape)
+            result = computed(answer).reshape(product.shape)
         return like(original)(result)
 
     def gemm_job(self, a: Any, b: Any, *, out: Any = None, alpha: float = 1.0, beta: float = 0.0,
@@ -337,11 +157,11 @@ class Client:
                  kernel: str | None = None, scales: str = "none", a_scale: Any = None,
                  b_scale: Any = None) -> Job:
         """Hands a product in as a job and returns at once; the arguments are those of gemm()."""
-        product = _Product(a, b, out, bias, c, beta, scales, a_scale, b_scale)
+        product = Product(a, b, out, bias, c, beta, scales, a_scale, b_scale)
         if not (product.m and product.n and product.k and product.batch):
             raise ValueError("a dimension is 0, and such a product cannot be a job")
-        return self._job("/gemm", _parameters(product, alpha, act, precision, verify, priority,
-                                              timeout, kernel),
+        return self._job("/gemm", product_parameters(product, alpha, act, precision, verify, priority,
+                                                     timeout, kernel),
                          product.sent, product.shape, b if isinstance(a, Tensor) else a)
 
     def _job(self, path: str, parameters: dict[str, Any], operands: list[Array],
@@ -391,12 +211,12 @@ class Client:
                                     softcap=softcap, priority=priority, timeout=timeout,
                                     kernel=kernel, offset=offset)
             return like(q)(result) if sums is None else (like(q)(result), like(q)(sums))
-        parameters = _attention_parameters(operands, causal, window, scale, softcap, priority, timeout,
-                                           kernel, offset)
+        parameters = attention_parameters(operands, causal, window, scale, softcap, priority, timeout,
+                                          kernel, offset)
         if not lse:
             answer = self._http.request("POST", "/attention", parameters, operands.sent,
                                         timeout=timeout, result=True)
-            return like(q)(_array(answer))
+            return like(q)(computed(answer))
         answer = self._http.request("POST", "/attention", {**parameters, "lse": 1}, operands.sent,
                                     timeout=timeout, headers={"Accept": "application/vnd.safetensors"})
         found = from_safetensors(bytes(answer.body))
@@ -413,8 +233,8 @@ class Client:
         attention()."""
         operands = Attention(q, k, v, lens_q, lens_kv, layout, mask)
         return self._job("/attention",
-                         _attention_parameters(operands, causal, window, scale, softcap, priority,
-                                               timeout, kernel, offset),
+                         attention_parameters(operands, causal, window, scale, softcap, priority,
+                                              timeout, kernel, offset),
                          operands.sent, operands.shape, q)
 
     def conv2d(self, x: Any, w: Any, *, stride: int | Sequence[int] = 1, padding: Padding = 0,
@@ -517,8 +337,8 @@ class Client:
     def _compute(self, path: str, request: tuple[dict[str, Any], list[Array]],
                  timeout: float) -> Array:
         parameters, operands = request
-        return _array(self._http.request("POST", path, parameters, operands, timeout=timeout,
-                                         result=True))
+        return computed(self._http.request("POST", path, parameters, operands, timeout=timeout,
+                                           result=True))
 
     def _store(self, name: str, path: str, parameters: dict[str, Any], operands: list[Array],
                timeout: float | None) -> Tensor:
@@ -533,7 +353,7 @@ class Client:
         after: str | None = ""
         while after is not None:
             page = self._json("GET", "/jobs", {"after": after} if after else {})
-            found += [_job_status(one) for one in page["jobs"]]
+            found += [job_status(one) for one in page["jobs"]]
             after = page["next"]
         return found
 
@@ -549,12 +369,12 @@ class Client:
                    scales: str = "none", a_scale: Any = None, b_scale: Any = None) -> Tensor:
         """Computes a product that stays on the daemon's device under a name; the other arguments are
         those of gemm(). NoRoom: the device has no room for it."""
-        product = _Product(a, b, out, bias, c, beta, scales, a_scale, b_scale)
+        product = Product(a, b, out, bias, c, beta, scales, a_scale, b_scale)
         if not (product.m and product.n and product.k and product.batch):
             raise ValueError("a dimension is 0, and such a product cannot be stored")
         timeout = self.timeout if timeout is None else timeout
-        return self._store(name, "/gemm", _parameters(product, alpha, act, precision, verify, priority,
-                                                      timeout, kernel), product.sent, timeout)
+        return self._store(name, "/gemm", product_parameters(
+            product, alpha, act, precision, verify, priority, timeout, kernel), product.sent, timeout)
 
     def put(self, name: str, array: Any, *, evictable: bool = False, scale: Any = None,
             contiguous: bool = False) -> Tensor:
@@ -585,7 +405,7 @@ class Client:
     def get(self, tensor: Tensor | str) -> Array:
         """Fetches a resident tensor, without its scales. NotFound: there is no tensor of the
         name."""
-        return _array(self._http.request("GET", _path(tensor), timeout=self.timeout, result=True))
+        return computed(self._http.request("GET", _path(tensor), timeout=self.timeout, result=True))
 
     def get_scaled(self, tensor: Tensor | str) -> tuple[Array, Array | None]:
         """Fetches a resident tensor and its scales, with which put() makes the same tensor. The
@@ -619,11 +439,6 @@ class Client:
         return description(answer)
 
 
-def _blocks(extent: int) -> int:
-    """The blocks of 128 that have one scale each."""
-    return -(-extent // 128)
-
-
 def _identity(b: Any) -> tuple[Any, ...]:
     """What determines the parameters of a product with `b`. Arrays of other libraries have none of
     their own, so that no call is prepared for them."""
@@ -632,62 +447,6 @@ def _identity(b: Any) -> tuple[Any, ...]:
     if isinstance(b, Tensor):
         return b.name, b.shape, b.dtype
     return ()
-
-
-def _operand(name: str, value: Any) -> tuple[Any, bool, tuple[int, ...]]:
-    if isinstance(value, Tensor):
-        if len(value.shape) not in (2, 3):
-            raise ValueError(f"the tensor {value.name} has {len(value.shape)} dimensions; an "
-                             "operand has two or three")
-        return value, False, value.shape
-    array = to_numpy(name, value)
-    if array.ndim == 0:
-        raise ValueError(f"{name} is a single number; an operand has a dimension at least")
-    if array.ndim == 1:
-        return np.ascontiguousarray(array), False, array.shape
-    kept, turned = stored(array)
-    return kept, turned, array.shape
-
-
-def _parameters(product: _Product, alpha: float, act: str, precision: str, verify: bool,
-                priority: int, timeout: float | None, kernel: str | None) -> dict[str, Any]:
-    parameters: dict[str, Any] = {"m": product.m, "n": product.n, "k": product.k,
-                                  "dtype": product.dtype, "out": product.out}
-    chosen = {
-        "batch": (product.batch, 1), "transa": (int(product.transa), 0),
-        "transb": (int(product.transb), 0), "alpha": (float(alpha), 1.0),
-        "beta": (float(product.beta), 0.0), "bias": (int(product.bias is not None), 0),
-        "act": (act, "none"), "precision": (precision, "full"),
-        "scales": (product.scales, "none"), "priority": (priority, 4),
-        "verify": ("freivalds" if verify else None, None), "kernel": (kernel, None),
-        "a": (product.a.name if isinstance(product.a, Tensor) else None, None),
-        "b": (product.b.name if isinstance(product.b, Tensor) else None, None),
-        "timeout_ms": (milliseconds("timeout", timeout) if timeout is not None else None, None)}
-    parameters.update((name, value) for name, (value, usual) in chosen.items() if value != usual)
-    return parameters
-
-
-def _attention_parameters(operands: Attention, causal: bool, window: int | None, scale: float | None,
-                          softcap: float, priority: int, timeout: float | None,
-                          kernel: str | None, offset: int | None) -> dict[str, Any]:
-    chosen = {
-        "causal": (int(causal), 0), "window": (window, None), "offset": (offset, None),
-        "scale": (None if scale is None else repr(float(scale)), None),
-        "softcap": (float(softcap), 0.0), "priority": (priority, 4), "kernel": (kernel, None),
-        "timeout_ms": (milliseconds("timeout", timeout) if timeout is not None else None, None)}
-    return {**operands.parameters(),
-            **{name: value for name, (value, usual) in chosen.items() if value != usual}}
-
-
-def _job_status(found: dict[str, Any]) -> JobStatus:
-    return JobStatus(found.get("id"), found["state"], found["op"], found.get("queued_ms"),
-                     found.get("running_ms"), found.get("status"))
-
-
-def _array(answer: Answer) -> Array:
-    if not isinstance(answer.body, np.ndarray):
-        raise ProtocolError("the answer does not name its shape", status=answer.status)
-    return answer.body
 
 
 def _path(tensor: Tensor | str) -> str:

@@ -18,7 +18,7 @@ from dask.highlevelgraph import HighLevelGraph
 from dask.utils import parse_bytes
 
 from .arrays import DTYPES, Array, dtype_name, octets
-from .client import _DEFAULT_OUT, Client
+from .client import Client
 from .errors import (
     ConnectionFailed,
     DeviceLost,
@@ -29,6 +29,7 @@ from .errors import (
     NotFound,
     QueueFull,
 )
+from .products import DEFAULT_OUT
 from .tensors import Tensor
 
 _AVOIDED_SECONDS = 2.0  # for how long blocks avoid a daemon that failed, unless it names a time
@@ -199,7 +200,7 @@ def matmul(x: Any, y: Any, *, daemons: Sequence[str], token: str | None = None) 
                         "same type")
     if dtype == "i32":
         raise TypeError("the daemons do not multiply int32, which is a type of results only")
-    final = _DEFAULT_OUT.get(dtype, dtype)
+    final = DEFAULT_OUT.get(dtype, dtype)
     depths = _depths(x, y)
     out = "f32" if final in ("f16", "bf16") and len(depths) > 1 else final
     x, y = x.rechunk({1: depths}), y.rechunk({0: depths})

@@ -237,6 +237,13 @@ class Transport:
         return Answer(response.status, dict(headers.items()), array)
 
 
+def computed(answer: Answer) -> Array:
+    """Returns the array of an answer. ProtocolError: the answer has none."""
+    if not isinstance(answer.body, np.ndarray):
+        raise ProtocolError("the answer does not name its shape", status=answer.status)
+    return answer.body
+
+
 def description(answer: Answer) -> dict[str, Any]:
     """Reads the JSON object of an answer. ProtocolError: the answer has none."""
     try:
