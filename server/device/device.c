@@ -27,15 +27,15 @@ static void plan_together(const struct device *device, struct work *work)
     const struct task *task = &work->task;
     const struct operation *operation = task->operation;
     if (operation->stack != NULL && work->copy_count == 0) {
-        work->stack_rows =
+        work->join_rows =
             operation->stack->rows_max(task->kernel, &task->problem, device->tensors.start,
                                        device->tensors.bytes, device->stack_bytes);
-        if (work->stack_rows > 0)
-            work->stack_key = operation->stack->key(task->kernel, &task->problem);
+        if (work->join_rows > 0)
+            work->join_key = operation->stack->key(task->kernel, &task->problem);
     } else if (device->ops->groups &&
                operation_can_group(operation, task->kernel, &task->problem)) {
-        work->stack_key = operation_group_key(operation, task->kernel, &task->problem);
-        work->stack_rows = task->kernel->group_units;
+        work->join_key = operation_group_key(operation, task->kernel, &task->problem);
+        work->join_rows = task->kernel->group_units;
     }
 }
 
@@ -55,8 +55,8 @@ bool device_plan(const struct device *device, struct work *work)
 {
     work->shared_launch = !work->own_launch && can_be_checked_small(work) &&
                           device_shares_launch(device, &work->task);
-    work->stack_key = 0;
-    work->stack_rows = 0;
+    work->join_key = 0;
+    work->join_rows = 0;
     work->device_bytes = 0;
     if (work->shared_launch)
         return true;
@@ -148,7 +148,7 @@ void device_submit(struct device *device, struct work *works)
     uint32_t slot = works->shared_launch ? device->slots - device->shared_slots : 0;
     const uint32_t count = count_works(works);
     assert(works->shared_launch ? device_has_shared_room(device) : device_has_room(device));
-    assert(count == 1 || works->shared_launch || works->stack_key != 0);
+    assert(count == 1 || works->shared_launch || works->join_key != 0);
     assert(count <= DEVICE_LAUNCH_WORKS_MAX);
     while (device->running[slot] != NULL)
         slot++;

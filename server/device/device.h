@@ -121,7 +121,7 @@ struct arena *device_arena(struct device *device);
  * only works read and write them (struct work_copy). */
 struct device_span device_tensor_memory(const struct device *device);
 /* Plans how a work is launched. The work has its task and copies. Sets `shared_launch`,
- * `stack_key`, `stack_rows`, `check_offset` and `device_bytes`: the device memory that has to be
+ * `join_key`, `join_rows`, `check_offset` and `device_bytes`: the device memory that has to be
  * reserved for the work. On CUDA these are operands and results that are not in tensor memory, the
  * workspace, and the memory of the check if the work is to be verified; on the CPU the workspaces
  * alone. No memory is reserved for works that are stacked or that share a launch of small works,

@@ -35,7 +35,7 @@ enum gemmd_error device_stack_run(struct gemm_context *context, const struct wor
             check.seed = work->verify_seed;
         is_verified = is_verified || work->verify != WORK_UNVERIFIED;
     }
-    if (rows > works->stack_rows)
+    if (rows > works->join_rows)
         return GEMMD_ERR_INTERNAL;
     return stack->run(context, first->kernel, members, count, is_verified ? &check : NULL,
                       workspace);

@@ -7,7 +7,7 @@ bool work_is_copy(const struct work *work)
     return work->task.kernel == NULL && work->copy_count > 0;
 }
 
-bool work_same_stack(const struct work *one, const struct work *other)
+bool work_can_join(const struct work *one, const struct work *other)
 {
     const struct task *a = &one->task, *b = &other->task;
     if (a->operation != b->operation)
@@ -17,7 +17,7 @@ bool work_same_stack(const struct work *one, const struct work *other)
                : operation_same_group(a->operation, a->kernel, &a->problem, b->kernel, &b->problem);
 }
 
-uint32_t work_stack_rows(const struct work *work)
+uint32_t work_join_rows(const struct work *work)
 {
     const struct operation *operation = work->task.operation;
     return operation->stack != NULL ? operation->stack->rows(&work->task.problem)

@@ -44,7 +44,7 @@ struct work {
     bool in_order;  /* in the list of its edf_queue; false: in the heap */
     bool waiting;   /* pushed, and neither popped nor ended */
     struct heap_node bucket_node;
-    struct stack_bucket *bucket; /* where the works of the same stack wait; NULL: in no bucket */
+    struct join_bucket *bucket; /* where the works of its stack or group wait; NULL: in none */
 
     /* What to compute; task.kernel is NULL for a copy. The problem points into pinned host memory
      * or into the device's tensor memory. */
@@ -69,12 +69,11 @@ struct work {
 
     /* How the work is launched (device_plan). */
     bool shared_launch; /* on a stream for shared launches */
-    /* 0: the work cannot be stacked. Otherwise only works with the same stack_key that
-     * work_same_stack accepts may go in its stack: problems that share a resident operand
-     * (operation->stack), or problems of one kind, which run as a group (operation->group_traits)
-     * and wait like a stack. */
-    uint64_t stack_key;
-    uint32_t stack_rows; /* most rows in a stack of this work, as work_stack_rows counts rows */
+    /* Which works may join the work in a launch list as a stack (problems that share a resident
+     * operand, operation->stack) or as a group (problems of one kind, operation->group_traits):
+     * those with the same join_key that work_can_join accepts. 0: none. */
+    uint64_t join_key;
+    uint32_t join_rows; /* most rows in its stack or group, as work_join_rows counts */
 
     /* Whether the device checks the result after it has computed: in a launch of its own and in a
      * stack with operation->check, in a shared launch with operation->check_small. */
@@ -117,18 +116,18 @@ struct work {
 
 /* Whether the work computes nothing and only copies a tensor. */
 bool work_is_copy(const struct work *work);
-/* Whether the work runs in a stack, with the rows of other works. A work with a stack_key that is
+/* Whether the work runs in a stack, with the rows of other works. A work with a join_key that is
  * not stacked runs in a group. */
 static inline bool work_is_stacked(const struct work *work)
 {
-    return work->stack_key != 0 && work->task.operation->stack != NULL;
+    return work->join_key != 0 && work->task.operation->stack != NULL;
 }
 
-/* Whether two works with the same stack_key, which is not 0, may be in one stack. */
-bool work_same_stack(const struct work *one, const struct work *other);
-/* How many of its stack's stack_rows a work takes: its rows (operation->stack), or in a group its
- * units (operation_group_units). */
-uint32_t work_stack_rows(const struct work *work);
+/* Whether two works with the same join_key, which is not 0, may be in one stack or group. */
+bool work_can_join(const struct work *one, const struct work *other);
+/* How many of the join_rows of its stack or group a work takes: its rows (operation->stack), or in
+ * a group its units (operation_group_units). */
+uint32_t work_join_rows(const struct work *work);
 
 /* The name of the work's kernel; NULL: the work is a copy, or no kernel has been chosen yet. */
 const char *work_kernel_name(const struct work *work);

@@ -85,13 +85,12 @@ uint64_t edf_queue_earliest_ns(const struct edf_queue *edf)
                                                     : deadline_step(first) << STEP_BITS;
 }
 
-/* ---- the stack index ---- */
+/* ---- the join index ---- */
 
-struct stack_index {
-    struct stack_bucket
-        *chains[STACK_BUCKETS]; /* lists of the buckets in use, by stack_index_hash */
-    struct stack_bucket *free;
-    struct stack_bucket all[STACK_BUCKETS];
+struct join_index {
+    struct join_bucket *chains[JOIN_BUCKETS]; /* lists of the buckets in use, by join_index_hash */
+    struct join_bucket *free;
+    struct join_bucket all[JOIN_BUCKETS];
 };
 
 static bool bucket_node_before(const struct heap_node *one, const struct heap_node *other)
@@ -101,60 +100,59 @@ static bool bucket_node_before(const struct heap_node *one, const struct heap_no
     return a->priority != b->priority ? a->priority > b->priority : edf_queue_before(a, b);
 }
 
-struct stack_index *stack_index_create(void)
+struct join_index *join_index_create(void)
 {
-    struct stack_index *index = calloc(1, sizeof *index);
-    for (uint32_t i = 0; index != NULL && i < STACK_BUCKETS; i++) {
+    struct join_index *index = calloc(1, sizeof *index);
+    for (uint32_t i = 0; index != NULL && i < JOIN_BUCKETS; i++) {
         index->all[i].next = index->free;
         index->free = &index->all[i];
     }
     return index;
 }
 
-void stack_index_destroy(struct stack_index *index)
+void join_index_destroy(struct join_index *index)
 {
     free(index);
 }
 
-/* The high bits of a stack_key are spread more evenly than the low bits. */
-static uint32_t stack_index_hash(const struct work *work)
+/* The high bits of a join_key are spread more evenly than the low bits. */
+static uint32_t join_index_hash(const struct work *work)
 {
-    return (uint32_t)(work->stack_key >> 32) % STACK_BUCKETS;
+    return (uint32_t)(work->join_key >> 32) % JOIN_BUCKETS;
 }
 
-/* The first bucket from `bucket` on in a hash chain that holds works of the same stack as `work`.
+/* The first bucket from `bucket` on in a hash chain that holds works that can join `work`.
  */
-static struct stack_bucket *stack_index_match(struct stack_bucket *bucket, const struct work *work)
+static struct join_bucket *join_index_match(struct join_bucket *bucket, const struct work *work)
 {
     for (; bucket != NULL; bucket = bucket->next) {
-        const struct work *other = stack_bucket_first(bucket);
-        if (other->stack_key == work->stack_key && work_same_stack(other, work))
+        const struct work *other = join_bucket_first(bucket);
+        if (other->join_key == work->join_key && work_can_join(other, work))
             return bucket;
     }
     return NULL;
 }
 
-struct stack_bucket *stack_index_find(const struct stack_index *index, const struct work *work)
+struct join_bucket *join_index_find(const struct join_index *index, const struct work *work)
 {
-    return stack_index_match(index->chains[stack_index_hash(work)], work);
+    return join_index_match(index->chains[join_index_hash(work)], work);
 }
 
-struct stack_bucket *stack_index_find_next(const struct stack_bucket *bucket,
-                                           const struct work *work)
+struct join_bucket *join_index_find_next(const struct join_bucket *bucket, const struct work *work)
 {
-    return stack_index_match(bucket->next, work);
+    return join_index_match(bucket->next, work);
 }
 
-void stack_index_add(struct stack_index *index, struct work *work, struct flow *flow)
+void join_index_add(struct join_index *index, struct work *work, struct flow *flow)
 {
-    struct stack_bucket *bucket = stack_index_find(index, work);
+    struct join_bucket *bucket = join_index_find(index, work);
     while (bucket != NULL && bucket->flow != flow)
-        bucket = stack_index_find_next(bucket, work);
+        bucket = join_index_find_next(bucket, work);
     if (bucket == NULL && index->free != NULL) {
-        struct stack_bucket **chain = &index->chains[stack_index_hash(work)];
+        struct join_bucket **chain = &index->chains[join_index_hash(work)];
         bucket = index->free;
         index->free = bucket->next;
-        *bucket = (struct stack_bucket){.next = *chain, .flow = flow};
+        *bucket = (struct join_bucket){.next = *chain, .flow = flow};
         *chain = bucket;
     }
     work->bucket = bucket;
@@ -162,9 +160,9 @@ void stack_index_add(struct stack_index *index, struct work *work, struct flow *
         heap_add(&bucket->works, &work->bucket_node, bucket_node_before);
 }
 
-void stack_index_remove(struct stack_index *index, struct work *work)
+void join_index_remove(struct join_index *index, struct work *work)
 {
-    struct stack_bucket *bucket = work->bucket, **link = &index->chains[stack_index_hash(work)];
+    struct join_bucket *bucket = work->bucket, **link = &index->chains[join_index_hash(work)];
     heap_remove(&bucket->works, &work->bucket_node, bucket_node_before);
     work->bucket = NULL;
     if (bucket->works != NULL)
@@ -176,12 +174,12 @@ void stack_index_remove(struct stack_index *index, struct work *work)
     index->free = bucket;
 }
 
-struct work *stack_bucket_first(const struct stack_bucket *bucket)
+struct work *join_bucket_first(const struct join_bucket *bucket)
 {
     return OWNER_OF(bucket->works, struct work, bucket_node);
 }
 
-bool stack_bucket_has_one(const struct stack_bucket *bucket)
+bool join_bucket_has_one(const struct join_bucket *bucket)
 {
     return bucket->works->left == NULL && bucket->works->right == NULL;
 }
@@ -205,8 +203,8 @@ bool fair_queue_open(struct fair_queue *queue, uint32_t tenants)
     if (queue->flows == NULL)
         return false;
     memset(queue->flows, 0, queue->flow_count * sizeof *queue->flows);
-    queue->stacks = stack_index_create();
-    if (queue->stacks != NULL)
+    queue->joins = join_index_create();
+    if (queue->joins != NULL)
         return true;
     free(queue->flows);
     return false;
@@ -216,7 +214,7 @@ void fair_queue_close(struct fair_queue *queue)
 {
     assert(sfq_first(&queue->lanes[LANE_EXCLUSIVE]) == NULL);
     assert(sfq_first(&queue->lanes[LANE_SHARED]) == NULL);
-    stack_index_destroy(queue->stacks);
+    join_index_destroy(queue->joins);
     free(queue->flows);
 }
 
@@ -260,8 +258,8 @@ void fair_queue_add(struct fair_queue *queue, struct work *work)
     work->waiting = true;
     edf_queue_add(&flow->edf[work->priority], work);
     work->bucket = NULL;
-    if (work->stack_key != 0)
-        stack_index_add(queue->stacks, work, flow);
+    if (work->join_key != 0)
+        join_index_add(queue->joins, work, flow);
     queue->waiting_bytes += work->bytes;
     count_waiting(queue, lane, 1);
 }
@@ -272,7 +270,7 @@ static bool take_out(struct fair_queue *queue, struct flow *flow, struct work *w
     struct edf_queue *edf = &flow->edf[work->priority];
     edf_queue_remove(edf, work);
     if (work->bucket != NULL)
-        stack_index_remove(queue->stacks, work);
+        join_index_remove(queue->joins, work);
     work->waiting = false;
     queue->waiting_bytes -= work->bytes;
     count_waiting(queue, lane_of(work), -1);

@@ -54,51 +54,50 @@ struct work *edf_queue_first(const struct edf_queue *edf);
 /* A time before which no work in the queue has a deadline; UINT64_MAX: no work has one. */
 uint64_t edf_queue_earliest_ns(const struct edf_queue *edf);
 
-/* --- the stack index: an index of the waiting works that can be stacked (work.h: stack_key), in
- * which the works of one stack are found together.
+/* --- the join index: an index of the waiting works that can be in a stack or a group (work.h:
+ * join_key), in which works that can join each other are found together.
  *
- * A bucket holds works of one stack and one flow (one tenant and lane of the queue), so that a
- * stack has as many buckets as there are flows with works for it. The number of buckets is fixed,
- * and nothing is allocated while the daemon serves. A work that finds no free bucket waits without
- * one and is launched without others of its stack.
+ * A bucket holds works that can join each other and are of one flow (one tenant and lane of the
+ * queue), so that a stack has as many buckets as there are flows with works for it. The number of
+ * buckets is fixed, and nothing is allocated while the daemon serves. A work that finds no free
+ * bucket waits without one and is launched alone.
  *
  * Finding a bucket takes O(1) steps; adding and removing take O(log n) steps for n works in the
  * bucket. */
 
-enum { STACK_BUCKETS = 1024 };
+enum { JOIN_BUCKETS = 1024 };
 
 struct flow;
-struct stack_index;
+struct join_index;
 
-struct stack_bucket {
-    struct stack_bucket *next; /* in the index's hash chain, or in its list of free buckets */
-    struct heap_node *works;   /* by priority, then edf_queue_before; not empty while in use */
+struct join_bucket {
+    struct join_bucket *next; /* in the index's hash chain, or in its list of free buckets */
+    struct heap_node *works;  /* by priority, then edf_queue_before; not empty while in use */
     struct flow *flow;
-    struct heap_node node; /* for the caller of stack_index_find, while it takes works */
+    struct heap_node node; /* for the caller of join_index_find, while it takes works */
 };
 
 /* NULL: out of memory. */
-struct stack_index *stack_index_create(void);
+struct join_index *join_index_create(void);
 /* NULL is allowed. */
-void stack_index_destroy(struct stack_index *index);
+void join_index_destroy(struct join_index *index);
 
-/* Adds a work of `flow`, whose `order` is set, and sets work->bucket to the bucket of the work's
- * stack and flow, or to NULL if all buckets are in use. */
-void stack_index_add(struct stack_index *index, struct work *work, struct flow *flow);
+/* Adds a work of `flow`, whose `order` is set, and sets work->bucket to the bucket of the
+ * works of its flow that can join it, or to NULL if all buckets are in use. */
+void join_index_add(struct join_index *index, struct work *work, struct flow *flow);
 /* Removes a work whose bucket is not NULL, and sets work->bucket to NULL. A bucket that becomes
  * empty becomes free. */
-void stack_index_remove(struct stack_index *index, struct work *work);
+void join_index_remove(struct join_index *index, struct work *work);
 
-/* The first bucket with works of the same stack as `work`, and the next one after `bucket`, in no
+/* The first bucket with works that can join `work`, and the next one after `bucket`, in no
  * particular order. NULL: there are no more such buckets. */
-struct stack_bucket *stack_index_find(const struct stack_index *index, const struct work *work);
-struct stack_bucket *stack_index_find_next(const struct stack_bucket *bucket,
-                                           const struct work *work);
+struct join_bucket *join_index_find(const struct join_index *index, const struct work *work);
+struct join_bucket *join_index_find_next(const struct join_bucket *bucket, const struct work *work);
 
 /* The work of a bucket that runs first. */
-struct work *stack_bucket_first(const struct stack_bucket *bucket);
+struct work *join_bucket_first(const struct join_bucket *bucket);
 /* Whether a bucket holds exactly one work. */
-bool stack_bucket_has_one(const struct stack_bucket *bucket);
+bool join_bucket_has_one(const struct join_bucket *bucket);
 
 /* --- the fair queue */
 
@@ -136,7 +135,7 @@ struct fair_queue {
 
     _Alignas(CACHE_LINE_BYTES) struct flow *flows; /* [tenants][LANES] */
     uint32_t flow_count;
-    struct stack_index *stacks; /* the works that have a stack_key */
+    struct join_index *joins; /* the works that have a join_key */
 };
 
 /* Opens a zeroed fair queue for tenants 0 ... tenants - 1. False: out of memory. */

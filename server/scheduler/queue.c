@@ -116,20 +116,20 @@ static void launch_list_add(struct launch_list *list, struct fair_queue *queue, 
     const uint64_t bytes = charged_bytes(list, work);
     list->count++;
     list->bytes += work->bytes;
-    if (work->stack_key != 0)
-        list->rows += work_stack_rows(work);
+    if (work->join_key != 0)
+        list->rows += work_join_rows(work);
     fair_queue_serve(queue, work, bytes);
     work_list_append(&list->works, work);
 }
 
-/* Takes the works at the front of the shared lane, up to the next work that can be stacked, which
+/* Takes the works at the front of the shared lane, up to the next work that others can join, which
  * starts a launch list of its own. */
 static struct work *take_shared(struct fair_queue *queue, struct queue_room room, uint64_t now_ns,
                                 struct work_list *expired)
 {
     struct launch_list list = {.count = 0};
     struct work *work = fair_queue_front(queue, LANE_SHARED, now_ns, expired);
-    while (work != NULL && work->stack_key == 0 && launch_list_fits(&list, room, work)) {
+    while (work != NULL && work->join_key == 0 && launch_list_fits(&list, room, work)) {
         launch_list_add(&list, queue, work);
         work = fair_queue_front(queue, LANE_SHARED, now_ns, expired);
     }
@@ -139,27 +139,27 @@ static struct work *take_shared(struct fair_queue *queue, struct queue_room room
 /* The order of the queue: by the tags of the flows. */
 static bool bucket_before(const struct heap_node *one, const struct heap_node *other)
 {
-    return sfq_before(&OWNER_OF(one, const struct stack_bucket, node)->flow->turn,
-                      &OWNER_OF(other, const struct stack_bucket, node)->flow->turn);
+    return sfq_before(&OWNER_OF(one, const struct join_bucket, node)->flow->turn,
+                      &OWNER_OF(other, const struct join_bucket, node)->flow->turn);
 }
 
-/* Takes `first` and the waiting works of the same stack, in the queue's order. */
-static struct work *take_stack(struct fair_queue *queue, struct queue_room room, struct work *first,
-                               uint64_t now_ns, struct work_list *expired)
+/* Takes `first` and the waiting works of its stack or group, in the queue's order. */
+static struct work *take_joining(struct fair_queue *queue, struct queue_room room,
+                                 struct work *first, uint64_t now_ns, struct work_list *expired)
 {
     struct launch_list list = {.count = 0};
     struct heap_node *buckets = NULL;
-    struct stack_bucket *bucket = stack_index_find(queue->stacks, first);
+    struct join_bucket *bucket = join_index_find(queue->joins, first);
     if (first->bucket == NULL)
         launch_list_add(&list, queue, first);
-    for (; bucket != NULL; bucket = stack_index_find_next(bucket, first))
+    for (; bucket != NULL; bucket = join_index_find_next(bucket, first))
         heap_add(&buckets, &bucket->node, bucket_before);
     while (buckets != NULL) {
-        bucket = OWNER_OF(buckets, struct stack_bucket, node);
-        struct work *work = stack_bucket_first(bucket);
-        const bool last = stack_bucket_has_one(bucket), is_late = work_has_expired(work, now_ns);
+        bucket = OWNER_OF(buckets, struct join_bucket, node);
+        struct work *work = join_bucket_first(bucket);
+        const bool last = join_bucket_has_one(bucket), is_late = work_has_expired(work, now_ns);
         if (!is_late && (!launch_list_fits(&list, room, work) ||
-                         (list.count > 0 && list.rows + work_stack_rows(work) > work->stack_rows)))
+                         (list.count > 0 && list.rows + work_join_rows(work) > work->join_rows)))
             break;
         heap_remove(&buckets, &bucket->node, bucket_before);
         if (is_late) {
@@ -191,8 +191,8 @@ static struct work *take_launch_list(struct queue *waiting, struct queue_room ro
     struct work *first = from_shared ? shared : exclusive;
     if (first == NULL)
         return NULL;
-    if (first->stack_key != 0)
-        return take_stack(queue, room, first, now_ns, expired);
+    if (first->join_key != 0)
+        return take_joining(queue, room, first, now_ns, expired);
     if (from_shared)
         return take_shared(queue, room, now_ns, expired);
     struct launch_list alone = {.count = 0};

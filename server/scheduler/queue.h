@@ -21,13 +21,13 @@
  * one lane pass those of the other at most as often as the lane has streams. Which works join the
  * first work in a launch list depends on the first work:
  *
- * - If the first work can be stacked (work.h: stack_key), the waiting works of the same stack join,
- *   up to the limits of a launch and of a stack, whatever waits between them, because they add
- *   almost nothing to the launch's time. Works join a stack in the queue's order, so that tenants
- *   share it fairly. Each of these works is charged to its tenant as if its turn had come, so that
- *   a tenant that fills a stack waits longer for its next launch.
+ * - If others can join the first work in a stack or a group (work.h: join_key), those that wait do,
+ *   up to the limits of a launch and of a stack or group, whatever waits between them, because they
+ *   add almost nothing to the launch's time. Works join in the queue's order, so that tenants share
+ *   a launch fairly. Each of these works is charged to its tenant as if its turn had come, so that
+ * a tenant that fills a launch waits longer for its next launch.
  * - Otherwise, if the first work shares its launch, the works after it in its lane join, up to the
- *   next work that can be stacked.
+ *   next work that others can join.
  * - Otherwise the work has a launch of its own.
  *
  * The queues of all devices together are bounded by requests and by bytes, in total and for each

@@ -136,7 +136,7 @@ static void make_small(struct work *work, unsigned kind)
     ck_assert(device_shares_launch(device, &work->task));
     ck_assert(device_plan(device, work));
     ck_assert(work->shared_launch);
-    ck_assert_uint_eq(work->stack_key, 0);
+    ck_assert_uint_eq(work->join_key, 0);
     ck_assert_uint_eq(work->device_bytes, 0);
 }
 

@@ -67,10 +67,10 @@ START_TEST(a_launch_list_is_one_group)
     static float together[WORKS][WIDEST];
     make("auto");
     for (int i = 0; i < WORKS; i++) {
-        ck_assert_uint_ne(works[i].stack_key, 0);
-        ck_assert_uint_eq(works[i].stack_key, works[0].stack_key);
-        ck_assert(work_same_stack(&works[0], &works[i]));
-        ck_assert_uint_gt(works[i].stack_rows, 0);
+        ck_assert_uint_ne(works[i].join_key, 0);
+        ck_assert_uint_eq(works[i].join_key, works[0].join_key);
+        ck_assert(work_can_join(&works[0], &works[i]));
+        ck_assert_uint_gt(works[i].join_rows, 0);
         ck_assert_uint_eq(works[i].device_bytes, 0);
         ck_assert(!works[i].shared_launch);
     }
@@ -125,8 +125,8 @@ START_TEST(the_naive_kernel_takes_one_at_a_time)
 {
     make("naive");
     for (int i = 0; i < WORKS; i++) {
-        ck_assert_uint_eq(works[i].stack_key, 0);
-        ck_assert_uint_eq(works[i].stack_rows, 0);
+        ck_assert_uint_eq(works[i].join_key, 0);
+        ck_assert_uint_eq(works[i].join_rows, 0);
         ck_assert_uint_gt(works[i].device_bytes, 0);
     }
 }

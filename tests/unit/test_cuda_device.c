@@ -310,7 +310,7 @@ static void init_stacked(struct device *device, struct work *work, const struct 
     work->task.problem.gemm.c = memory + SMALL_BYTES / 2;
     choose_for(device_gemm(device), work, kernel);
     ck_assert(device_plan(device, work));
-    ck_assert_msg(work->stack_key != 0, "%s does not stack", work->task.kernel->name);
+    ck_assert_msg(work->join_key != 0, "%s does not stack", work->task.kernel->name);
     ck_assert(work->shared_launch);
     ck_assert_uint_eq(work->device_bytes, 0);
     memset(work->task.problem.gemm.c, 0xff, like->m * like->n * dtype_size(like->out));
@@ -339,7 +339,7 @@ static void check_stack(struct device *device, enum gemmd_dtype dtype, const cha
         gemm_problem_contiguous(&like);
         like.b = device_tensor_memory(device).start;
         init_stacked(device, &works[i], &like, kernel, memory + i * SMALL_BYTES);
-        ck_assert_uint_eq(works[i].stack_key, works[0].stack_key);
+        ck_assert_uint_eq(works[i].join_key, works[0].join_key);
         if (i > 0)
             works[i - 1].next = &works[i];
     }

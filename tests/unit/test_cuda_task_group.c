@@ -176,8 +176,8 @@ static void make_launch_list(struct device *device, enum gemmd_dtype dtype, bool
                                        &fault) == GEMMD_OK,
                       "%s", fault.detail);
         ck_assert(device_plan(device, &works[i]));
-        ck_assert_uint_ne(works[i].stack_key, 0);
-        ck_assert(work_same_stack(&works[0], &works[i]));
+        ck_assert_uint_ne(works[i].join_key, 0);
+        ck_assert(work_can_join(&works[0], &works[i]));
         ck_assert(
             arena_alloc(device_arena(device), works[i].device_bytes, &works[i].device_offset));
     }

@@ -111,9 +111,9 @@ START_TEST(a_launch_list_is_one_stack)
     static const char *const kernels[] = {"tiled", "naive"};
     make_requests(kernels[_i]);
     for (uint32_t i = 0; i < WORKS; i++) {
-        ck_assert_uint_ne(requests[i].work.stack_key, 0);
-        ck_assert_uint_eq(requests[i].work.stack_key, requests[0].work.stack_key);
-        ck_assert_uint_eq(requests[i].work.stack_rows, OPERATION_STACK_ROWS);
+        ck_assert_uint_ne(requests[i].work.join_key, 0);
+        ck_assert_uint_eq(requests[i].work.join_key, requests[0].work.join_key);
+        ck_assert_uint_eq(requests[i].work.join_rows, OPERATION_STACK_ROWS);
         ck_assert_uint_eq(requests[i].work.device_bytes, 0);
     }
     ck_assert(device_has_room(device));
@@ -137,7 +137,7 @@ START_TEST(a_launch_list_is_one_stack)
         for (int stacked = 0; stacked < 2; stacked++) {
             memset(requests[i].c, 0xff, bytes);
             work->next = NULL;
-            work->stack_key =
+            work->join_key =
                 stacked ? gemm_stack.key(work->task.kernel, &work->task.problem.gemm) : 0;
             device_submit(device, work);
             ck_assert_ptr_eq(device_poll(device), work);
@@ -180,7 +180,7 @@ END_TEST
 START_TEST(too_many_rows_are_refused)
 {
     make_requests("tiled");
-    requests[0].work.stack_rows = WORKS; /* there are 28 */
+    requests[0].work.join_rows = WORKS; /* there are 28 */
     device_submit(device, &requests[0].work);
     ck_assert_ptr_eq(device_poll(device), &requests[0].work);
     ck_assert_int_eq(requests[0].work.status, GEMMD_ERR_INTERNAL);
@@ -263,8 +263,8 @@ START_TEST(what_brings_copies_along_is_alone)
     struct work *work = &requests[0].work;
     work->copy_count = 1;
     ck_assert(device_plan(device, work));
-    ck_assert_uint_eq(work->stack_key, 0);
-    ck_assert_uint_eq(work->stack_rows, 0);
+    ck_assert_uint_eq(work->join_key, 0);
+    ck_assert_uint_eq(work->join_rows, 0);
 }
 END_TEST
 
@@ -326,7 +326,7 @@ START_TEST(a_launch_of_its_own_is_verified)
         work->next = NULL;
         work->task.kernel = i == 5 ? &kernel : &gemm_cpu_tiled;
         ck_assert(device_plan(device, work));
-        ck_assert_uint_eq(work->stack_key, 0);
+        ck_assert_uint_eq(work->join_key, 0);
         ck_assert(work->task.kernel->workspace_bytes(&work->task.problem, &without));
         ck_assert_uint_ge(work->check_offset, without);
         ck_assert_uint_gt(work->device_bytes, work->check_offset);
@@ -367,28 +367,28 @@ START_TEST(a_small_product_that_is_verified_is_checked_by_its_launch)
     ck_assert(device_shares_launch(&gpu->base, &work->task));
     ck_assert(device_plan(&gpu->base, work));
     ck_assert(work->shared_launch);
-    ck_assert_uint_eq(work->stack_key, 0);
+    ck_assert_uint_eq(work->join_key, 0);
     ck_assert_uint_eq(work->device_bytes, 0);
     work->verify = WORK_VERIFY_SAMPLED;
     ck_assert(device_plan(&gpu->base, work));
     ck_assert(work->shared_launch);
-    ck_assert_uint_eq(work->stack_key, 0);
+    ck_assert_uint_eq(work->join_key, 0);
     ck_assert_uint_eq(work->device_bytes, 0);
     work->task.operation = &unchecked;
     ck_assert(device_plan(&gpu->base, work));
     ck_assert(!work->shared_launch);
-    ck_assert_uint_eq(work->stack_key, 0);
+    ck_assert_uint_eq(work->join_key, 0);
     ck_assert_uint_gt(work->device_bytes, work->check_offset);
     gpu->base.tensors = device_tensor_memory(device); /* where B is */
     gpu->base.stack_bytes = device_stack_memory(device);
     ck_assert(device_plan(&gpu->base, work));
     ck_assert(work->shared_launch);
-    ck_assert_uint_ne(work->stack_key, 0);
+    ck_assert_uint_ne(work->join_key, 0);
     ck_assert_uint_eq(work->device_bytes, 0);
     work->own_launch = true;
     ck_assert(device_plan(&gpu->base, work));
     ck_assert(!work->shared_launch);
-    ck_assert_uint_eq(work->stack_key, 0);
+    ck_assert_uint_eq(work->join_key, 0);
     ck_assert_uint_gt(work->device_bytes, work->check_offset);
     work->verify = WORK_UNVERIFIED;
     ck_assert(device_plan(&gpu->base, work));

@@ -11,8 +11,8 @@ static struct item *add_stacking(enum simulated_event event, uint32_t stack, boo
 {
     struct item *item = add(event);
     item->work.task.problem.gemm.n = stack;
-    item->work.stack_key = stack;
-    item->work.stack_rows = 8;
+    item->work.join_key = stack;
+    item->work.join_rows = 8;
     item->work.shared_launch = shares;
     return item;
 }

@@ -7,20 +7,20 @@
 
 enum { FLOWS = 3 };
 
-static struct stack_index *stacks;
+static struct join_index *stacks;
 static char flows[FLOWS]; /* only their addresses count */
 static const struct operation_kernel kernel = {.name = "one"}, other_kernel = {.name = "other"};
-static struct work works[STACK_BUCKETS + 1];
+static struct work works[JOIN_BUCKETS + 1];
 
 static void setup(void)
 {
-    stacks = stack_index_create();
+    stacks = join_index_create();
     ck_assert_ptr_nonnull(stacks);
 }
 
 static void teardown(void)
 {
-    stack_index_destroy(stacks);
+    join_index_destroy(stacks);
 }
 
 static struct flow *flow(uint32_t number)
@@ -33,20 +33,20 @@ static struct task task_of(const struct operation_kernel *by, uint64_t n)
     return (struct task){.operation = &operation_gemm, .kernel = by, .problem.gemm.n = n};
 }
 
-/* `key` is the stack_key. Works with different `n` are of different stacks. */
+/* `key` is the join_key. Works with different `n` are of different stacks. */
 static struct work *add(uint32_t number, uint64_t key, uint64_t n, uint32_t in_flow)
 {
     struct work *work = &works[number];
-    *work = (struct work){.task = task_of(&kernel, n), .stack_key = key, .order = number};
-    stack_index_add(stacks, work, flow(in_flow));
+    *work = (struct work){.task = task_of(&kernel, n), .join_key = key, .order = number};
+    join_index_add(stacks, work, flow(in_flow));
     return work;
 }
 
 static uint32_t count(const struct work *work)
 {
     uint32_t found = 0;
-    for (struct stack_bucket *bucket = stack_index_find(stacks, work); bucket != NULL;
-         bucket = stack_index_find_next(bucket, work))
+    for (struct join_bucket *bucket = join_index_find(stacks, work); bucket != NULL;
+         bucket = join_index_find_next(bucket, work))
         found++;
     return found;
 }
@@ -64,16 +64,16 @@ START_TEST(one_bucket_for_each_stack_and_flow)
     ck_assert_uint_eq(count(other), 1);
     other->task.kernel = &other_kernel;
     ck_assert_uint_eq(count(other), 1);
-    struct work none = {.task = task_of(&kernel, 5), .stack_key = key + 1};
+    struct work none = {.task = task_of(&kernel, 5), .join_key = key + 1};
     ck_assert_uint_eq(count(&none), 0);
-    ck_assert(!stack_bucket_has_one(first->bucket));
-    ck_assert(stack_bucket_has_one(elsewhere->bucket));
-    ck_assert_ptr_eq(stack_bucket_first(first->bucket), first);
-    stack_index_remove(stacks, first);
+    ck_assert(!join_bucket_has_one(first->bucket));
+    ck_assert(join_bucket_has_one(elsewhere->bucket));
+    ck_assert_ptr_eq(join_bucket_first(first->bucket), first);
+    join_index_remove(stacks, first);
     ck_assert_ptr_null(first->bucket);
-    ck_assert_ptr_eq(stack_bucket_first(second->bucket), second);
+    ck_assert_ptr_eq(join_bucket_first(second->bucket), second);
     ck_assert_uint_eq(count(second), 2);
-    stack_index_remove(stacks, second);
+    join_index_remove(stacks, second);
     ck_assert_uint_eq(count(elsewhere), 1);
 }
 END_TEST
@@ -84,29 +84,29 @@ START_TEST(a_bucket_is_in_edf_order)
     static const uint32_t expected[] = {2, 4, 1, 0, 3};
     for (uint32_t i = 0; i < 5; i++) {
         works[i] = (struct work){.task = task_of(&kernel, 0),
-                                 .stack_key = 1,
+                                 .join_key = 1,
                                  .order = i,
                                  .deadline_ns = deadlines[i] << 20};
-        stack_index_add(stacks, &works[i], flow(0));
+        join_index_add(stacks, &works[i], flow(0));
     }
     for (uint32_t i = 0; i < 5; i++) {
-        struct work *work = stack_bucket_first(works[expected[i]].bucket);
+        struct work *work = join_bucket_first(works[expected[i]].bucket);
         ck_assert_uint_eq(work->order, expected[i]);
-        stack_index_remove(stacks, work);
+        join_index_remove(stacks, work);
     }
 }
 END_TEST
 
 START_TEST(when_all_are_taken_a_work_has_none)
 {
-    for (uint32_t i = 0; i < STACK_BUCKETS; i++)
+    for (uint32_t i = 0; i < JOIN_BUCKETS; i++)
         ck_assert_ptr_nonnull(add(i, (uint64_t)i << 30, i, 0)->bucket);
-    struct work *late = add(STACK_BUCKETS, UINT64_C(1) << 60, STACK_BUCKETS, 0);
+    struct work *late = add(JOIN_BUCKETS, UINT64_C(1) << 60, JOIN_BUCKETS, 0);
     ck_assert_ptr_null(late->bucket);
-    for (uint32_t i = 0; i < STACK_BUCKETS; i++)
+    for (uint32_t i = 0; i < JOIN_BUCKETS; i++)
         ck_assert_uint_eq(count(&works[i]), 1);
-    stack_index_remove(stacks, &works[17]);
-    stack_index_add(stacks, late, flow(0));
+    join_index_remove(stacks, &works[17]);
+    join_index_add(stacks, late, flow(0));
     ck_assert_ptr_nonnull(late->bucket);
 }
 END_TEST

@@ -1,4 +1,4 @@
-/* kernels/gemm_problem.c: which problems are small. */
+/* kernels/gemm_operation.c: which products are small. */
 #include <check.h>
 #include <stdlib.h>
 

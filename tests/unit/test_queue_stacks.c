@@ -51,8 +51,8 @@ static struct work *make(uint32_t number, uint32_t stack)
                                         .problem.gemm = {.m = 1, .n = stack}},
                                .priority = 4,
                                .bytes = 10,
-                               .stack_key = stack * UINT64_C(0x9e3779b97f4a7c15),
-                               .stack_rows = 64,
+                               .join_key = stack * UINT64_C(0x9e3779b97f4a7c15),
+                               .join_rows = 64,
                                .done = item_done};
     return &item->work;
 }
@@ -314,14 +314,14 @@ END_TEST
 
 START_TEST(one_without_a_bucket_runs_all_the_same)
 {
-    static struct item others[STACK_BUCKETS];
-    for (uint32_t i = 0; i < STACK_BUCKETS; i++) {
+    static struct item others[JOIN_BUCKETS];
+    for (uint32_t i = 0; i < JOIN_BUCKETS; i++) {
         others[i].work = *make(0, i + 1);
         push(&others[i].work);
     }
-    push(make(1, STACK_BUCKETS + 1))->priority = 4;
-    push(make(2, STACK_BUCKETS + 1));
-    for (uint32_t i = 0; i < STACK_BUCKETS; i++)
+    push(make(1, JOIN_BUCKETS + 1))->priority = 4;
+    push(make(2, JOIN_BUCKETS + 1));
+    for (uint32_t i = 0; i < JOIN_BUCKETS; i++)
         ck_assert_ptr_eq(queue_pop(queue, plenty, 0), &others[i].work);
     ck_assert_str_eq(pop(plenty), "1");
     ck_assert_str_eq(pop(plenty), "2");
@@ -367,8 +367,8 @@ START_TEST(at_random_each_comes_once)
         for (struct work *work = first; work != NULL; work = work->next) {
             struct item *item = (struct item *)work;
             ck_assert(there[item->number]);
-            ck_assert_uint_eq(work->stack_key, first->stack_key);
-            ck_assert(work->stack_key != 0 || work->next == NULL);
+            ck_assert_uint_eq(work->join_key, first->join_key);
+            ck_assert(work->join_key != 0 || work->next == NULL);
             there[item->number] = false;
             count++;
         }
@@ -395,7 +395,7 @@ static struct work *make_attention(uint32_t number, uint64_t d, uint64_t units)
                                                               .skv = 1000 * units / (d + 1),
                                                               .d = d,
                                                               .dv = 1};
-    work->stack_rows = 10;
+    work->join_rows = 10;
     return work;
 }
 

@@ -415,7 +415,7 @@ static void describe_work(struct compute_call *call, const union call_operands *
         /* The operands of a group's works are copied by the group's launch, so that a work whose
          * operands are copied early must not be in a group. */
         if (!work_is_stacked(work))
-            work->stack_key = 0;
+            work->join_key = 0;
     }
     work->priority = call->priority;
     work->bytes = call->queue_bytes;

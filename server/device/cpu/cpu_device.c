@@ -102,7 +102,7 @@ static void cpu_compute(struct cpu_device *cpu, struct work *works)
 {
     struct cpu_launch launch = {&cpu->base, works};
     cpu_watch_begin(cpu->context, cpu_launch_stops, &launch);
-    const enum gemmd_error code = works->stack_key == 0    ? run_alone(cpu, works)
+    const enum gemmd_error code = works->join_key == 0     ? run_alone(cpu, works)
                                   : work_is_stacked(works) ? run_stack(cpu, works)
                                                            : run_group(cpu, works);
     const bool stopped = cpu_watch_end(cpu->context);

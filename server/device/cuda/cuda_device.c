@@ -101,9 +101,9 @@ static enum gemmd_error warm_stack(struct cuda_device *cuda, struct fault *fault
             GEMMD_OK ||
         arena_capacity_bytes(cuda->base.arena) < (SIDE + 1) * ROW_BYTES)
         return GEMMD_OK;
-    work.stack_rows = task->operation->stack->rows_max(task->kernel, &task->problem, cuda->memory,
-                                                       SIDE * ROW_BYTES, cuda->base.stack_bytes);
-    if (work.stack_rows == 0)
+    work.join_rows = task->operation->stack->rows_max(task->kernel, &task->problem, cuda->memory,
+                                                      SIDE * ROW_BYTES, cuda->base.stack_bytes);
+    if (work.join_rows == 0)
         return GEMMD_OK;
     const enum gemmd_error code =
         device_stack_run(slot->context, &work, slot->residuals, slot->stack);

@@ -144,9 +144,9 @@ static void enqueue_shared(struct cuda_device *cuda, struct cuda_slot *slot, str
     slot->launched_ns = clock_now_ns();
     const char *kernel = work_kernel_name(works);
     enum gemmd_error code =
-        works->stack_key != 0 ? device_stack_run(slot->context, works, slot->residuals, slot->stack)
-                              : run_small(cuda, slot, works, &kernel);
-    if (code == GEMMD_OK && works->stack_key == 0)
+        works->join_key != 0 ? device_stack_run(slot->context, works, slot->residuals, slot->stack)
+                             : run_small(cuda, slot, works, &kernel);
+    if (code == GEMMD_OK && works->join_key == 0)
         code = check_small(slot, works);
     if (code != GEMMD_OK) {
         cuda_fail(cuda, works, kernel, code, cudaGetLastError());
