@@ -89,7 +89,7 @@ def names_tensor(schema):
 
 
 def test_each_operation_is_served(daemon, operations):
-    """server/api/compute/endpoints.c"""
+    """server/api/compute/compute_endpoints.c"""
     for operation in operations:
         answer = daemon.session.post(f"{daemon.url}/{operation}?there_is_none=1", data=b"")
         assert answer.status_code == 400, f"POST /{operation} answers {answer.status_code}"

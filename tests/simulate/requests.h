@@ -1,7 +1,7 @@
 /*
  * requests.h - the requests of simulated clients, and what the daemon's I/O threads do for them.
  *
- * A request goes the way that server/api/compute/endpoints.c and server/api/tensors/tensor_put.c
+ * A request goes the way that server/api/compute/compute_endpoints.c and server/api/tensors/tensor_put.c
  * go, from its headers to the last byte of the answer. Each answer is compared with a result that
  * reference.h computes from the operands.
  */
