@@ -116,11 +116,6 @@ const struct operand_table attention_operand_table = {
     .guess = guess,
 };
 
-static bool is_there(const struct tensor *tensor)
-{
-    return operand_is_there(tensor);
-}
-
 static const char *title_of(uint32_t operand)
 {
     return attention_operand_table.operands[operand].title;
@@ -165,7 +160,7 @@ enum gemmd_error attention_request_check_raw_bytes(const struct attention_reques
 static enum gemmd_error settle_dtype(struct attention_request *request, const struct tensor *tensor,
                                      const char *title, struct fault *fault)
 {
-    if (!is_there(tensor))
+    if (!operand_is_there(tensor))
         return GEMMD_OK;
     if (tensor->dtype != GEMMD_F32 && tensor->dtype != GEMMD_F16 && tensor->dtype != GEMMD_BF16 &&
         tensor->dtype != GEMMD_F8_E4M3)
@@ -199,7 +194,7 @@ static enum gemmd_error settle_shape(struct attention_request *request, const st
                                      struct fault *fault)
 {
     uint64_t dims[4] = {1, 1, 1, 1};
-    if (!is_there(tensor))
+    if (!operand_is_there(tensor))
         return GEMMD_OK;
     if (tensor->rank < 2 || tensor->rank > 4)
         return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
@@ -250,7 +245,7 @@ enum gemmd_error attention_request_settle_residents(struct attention_request *re
 static enum gemmd_error settle_lens(const struct attention_request *request, struct tensor *lens,
                                     const char *title, struct fault *fault)
 {
-    if (!is_there(lens))
+    if (!operand_is_there(lens))
         return GEMMD_OK;
     if (lens->dtype != GEMMD_I32 || lens->rank != 1 || lens->dims[0] != request->batch)
         return fault_set(fault, GEMMD_ERR_MALFORMED, "lens",
@@ -264,7 +259,7 @@ static enum gemmd_error settle_lens(const struct attention_request *request, str
 static enum gemmd_error check_lens(const struct tensor *lens, uint64_t limit, const char *title,
                                    const char *limit_name, struct fault *fault)
 {
-    for (uint64_t i = 0; is_there(lens) && i < lens->dims[0]; i++) {
+    for (uint64_t i = 0; operand_is_there(lens) && i < lens->dims[0]; i++) {
         int32_t value;
         memcpy(&value, (const char *)lens->data + i * sizeof value, sizeof value);
         if (value < 0 || (uint64_t)value > limit)
@@ -282,7 +277,7 @@ static enum gemmd_error settle_mask(struct attention_request *request, struct te
                                     struct fault *fault)
 {
     uint64_t dims[4] = {1, 1, 1, 1};
-    if (!is_there(mask))
+    if (!operand_is_there(mask))
         return GEMMD_OK;
     if (mask->rank > 4)
         return fault_set(fault, GEMMD_ERR_MALFORMED, "mask",
@@ -356,7 +351,7 @@ enum gemmd_error attention_request_check_lens(const struct attention_request *re
  * type then says which kind it is (settle_mask). */
 static void take_mask(struct attention_request *request, const struct attention_operands *operands)
 {
-    if (!attention_request_given(request, "mask") && is_there(&operands->mask))
+    if (!attention_request_given(request, "mask") && operand_is_there(&operands->mask))
         request->mask = ATTENTION_MASK_ADD;
 }
 
@@ -364,14 +359,15 @@ enum gemmd_error attention_request_bind_tensors(struct attention_request *reques
                                                 struct attention_operands *operands,
                                                 struct fault *fault)
 {
-    request->lens = is_there(&operands->lens_q) || is_there(&operands->lens_kv);
+    request->lens = operand_is_there(&operands->lens_q) || operand_is_there(&operands->lens_kv);
     take_mask(request, operands);
     const uint32_t i = operand_mismatch(&attention_operand_table, request, operands->all);
     if (i == ATTENTION_OPERANDS)
         return settle_arrays(request, operands, fault);
     return fault_set(fault, GEMMD_ERR_MALFORMED, attention_operand_table.operands[i].field,
-                     is_there(&operands->all[i]) ? "the request sends %s, which is resident%s"
-                                                 : "the request lacks %s%s",
+                     operand_is_there(&operands->all[i])
+                         ? "the request sends %s, which is resident%s"
+                         : "the request lacks %s%s",
                      title_of(i), i < Q ? "; the lengths are two vectors, or none" : "");
 }
 
@@ -389,7 +385,8 @@ enum gemmd_error attention_request_bind_front(struct attention_request *request,
         return code;
     if (format == FORMAT_SAFETENSORS) {
         if (!attention_request_given(request, "lens"))
-            request->lens = is_there(&operands->lens_q) || is_there(&operands->lens_kv);
+            request->lens =
+                operand_is_there(&operands->lens_q) || operand_is_there(&operands->lens_kv);
         take_mask(request, operands);
         code = operand_check_named(&attention_operand_table, request, operands->all, fault);
     }

@@ -176,11 +176,6 @@ const struct operand_table gemm_operand_table = {
     .guess = guess,
 };
 
-static bool is_there(const struct tensor *tensor)
-{
-    return operand_is_there(tensor);
-}
-
 /* ---- raw bodies: the parameters give all types and shapes, and only the length is checked ---- */
 
 bool gemm_request_operands(const struct gemm_request *request, struct gemm_operands *operands)
@@ -234,12 +229,12 @@ static enum gemmd_error bind_raw(const struct gemm_request *request, const void 
 static enum gemmd_error settle_dtype(struct gemm_request *request, const struct tensor *a,
                                      const struct tensor *b, struct fault *fault)
 {
-    const struct tensor *first = is_there(a) ? a : b;
-    if (is_there(a) && is_there(b) && a->dtype != b->dtype)
+    const struct tensor *first = operand_is_there(a) ? a : b;
+    if (operand_is_there(a) && operand_is_there(b) && a->dtype != b->dtype)
         return fault_set(fault, GEMMD_ERR_MALFORMED, "dtype",
                          "A is of type %s and B of %s; they must be the same", dtype_name(a->dtype),
                          dtype_name(b->dtype));
-    if (is_there(first)) {
+    if (operand_is_there(first)) {
         if (gemm_request_given(request, "dtype") && first->dtype != request->dtype)
             return fault_set(fault, GEMMD_ERR_MALFORMED, "dtype",
                              "dtype is %s and the arrays are of type %s; leave it out or make them "
@@ -310,7 +305,7 @@ static enum gemmd_error settle_matrix(const struct gemm_request *request,
                                       struct fault *fault)
 {
     struct tensor *tensor = matrix->tensor;
-    if (!is_there(tensor))
+    if (!operand_is_there(tensor))
         return GEMMD_OK;
     if (tensor->rank != 2 && tensor->rank != 3)
         return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
@@ -332,7 +327,7 @@ static enum gemmd_error settle_matrix(const struct gemm_request *request,
 static enum gemmd_error settle_bias(const struct gemm_request *request, struct tensor *bias,
                                     struct fault *fault)
 {
-    if (!is_there(bias))
+    if (!operand_is_there(bias))
         return GEMMD_OK;
     if (bias->dtype != request->out)
         return fault_set(fault, GEMMD_ERR_MALFORMED, "bias",
@@ -353,7 +348,7 @@ static enum gemmd_error settle_bias(const struct gemm_request *request, struct t
 static enum gemmd_error settle_c0(const struct gemm_request *request, const struct tensor *c0,
                                   struct fault *fault)
 {
-    if (!is_there(c0))
+    if (!operand_is_there(c0))
         return GEMMD_OK;
     if (c0->dtype != request->out)
         return fault_set(fault, GEMMD_ERR_MALFORMED, "beta",
@@ -378,7 +373,7 @@ static enum gemmd_error settle_scale(const struct gemm_request *request, uint32_
     char got[TENSOR_MAX_RANK * 21], shape[TENSOR_MAX_RANK * 21];
     const char *field = gemm_operand_table.operands[operand].name;
     struct tensor wanted;
-    if (!is_there(scale))
+    if (!operand_is_there(scale))
         return GEMMD_OK;
     if (scale->dtype != GEMMD_F32)
         return fault_set(fault, GEMMD_ERR_MALFORMED, field, "%s is of type %s; scales must be f32",
@@ -405,9 +400,9 @@ static enum gemmd_error settle_shapes(struct gemm_request *request, struct gemm_
 {
     const struct tensor *a = &operands->a, *b = &operands->b;
     uint64_t batch = gemm_request_given(request, "batch") ? request->batch : 0, of_one_b = 0;
-    if (request->b[0] != '\0' && is_there(b)) /* `operands` holds the resident B too */
+    if (request->b[0] != '\0' && operand_is_there(b)) /* `operands` holds the resident B too */
         request->one_b = b->rank == 2;
-    if (is_there(a) && is_there(b) && a->rank != b->rank && !request->one_b)
+    if (operand_is_there(a) && operand_is_there(b) && a->rank != b->rank && !request->one_b)
         return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
                          "A has %" PRIu32 " dimensions and B %" PRIu32
                          "; both must have 2, or 3 with the batch first",
@@ -444,7 +439,7 @@ static enum gemmd_error settle_resident_scale(struct gemm_request *request, uint
     const char *title =
         operand == A_SCALE ? "the scale of the resident A" : "the scale of the resident B";
     char shape[TENSOR_MAX_RANK * 21];
-    if (scale == NULL || !is_there(scale))
+    if (scale == NULL || !operand_is_there(scale))
         return GEMMD_OK;
     if (request->scales == GEMM_SCALES_NONE) {
         tensor_shape_text(scale, shape, sizeof shape);
@@ -473,7 +468,7 @@ static enum gemmd_error check_scales_there(const struct gemm_request *request,
 {
     for (uint32_t i = A_SCALE; i <= B_SCALE; i++) {
         const char *name = gemm_operand_table.operands[i].name;
-        const bool there = is_there(&operands->all[i]), wanted = is_wanted(request, i);
+        const bool there = operand_is_there(&operands->all[i]), wanted = is_wanted(request, i);
         if (there && request->scales == GEMM_SCALES_NONE)
             return fault_set(fault, GEMMD_ERR_MALFORMED, "scales",
                              "the array %s needs scales=rowcol or scales=block", name);
@@ -623,9 +618,10 @@ static enum gemmd_error bind_safetensors(struct gemm_request *request, struct bo
         operand_read_safetensors(&gemm_operand_table, front, operands->all, fault);
     if (code != GEMMD_OK)
         return code;
-    const bool has_bias = is_there(&operands->bias), has_c0 = is_there(&operands->c0);
-    if (is_there(&operands->a) != is_wanted(request, A) ||
-        is_there(&operands->b) != is_wanted(request, B))
+    const bool has_bias = operand_is_there(&operands->bias),
+               has_c0 = operand_is_there(&operands->c0);
+    if (operand_is_there(&operands->a) != is_wanted(request, A) ||
+        operand_is_there(&operands->b) != is_wanted(request, B))
         return fault_set(fault, GEMMD_ERR_MALFORMED, NULL,
                          "safetensors: the tensors a and b must both be there, unless a parameter "
                          "of the same name says where else the operand is");
@@ -651,15 +647,15 @@ enum gemmd_error gemm_request_bind_tensors(struct gemm_request *request,
 {
     operands->transa = request->transa;
     operands->transb = request->transb;
-    request->bias = is_there(&operands->bias);
-    const bool has_a = is_there(&operands->a) || request->a[0] != '\0';
-    const bool has_b = is_there(&operands->b) || request->b[0] != '\0';
+    request->bias = operand_is_there(&operands->bias);
+    const bool has_a = operand_is_there(&operands->a) || request->a[0] != '\0';
+    const bool has_b = operand_is_there(&operands->b) || request->b[0] != '\0';
     if (!has_a || !has_b)
         return fault_set(fault, GEMMD_ERR_MALFORMED, has_a ? "b" : "a",
                          "an operand is missing; A and B are needed");
-    if (is_there(&operands->c0) != (request->beta != 0))
+    if (operand_is_there(&operands->c0) != (request->beta != 0))
         return fault_set(fault, GEMMD_ERR_MALFORMED, "beta",
-                         is_there(&operands->c0)
+                         operand_is_there(&operands->c0)
                              ? "C0 must be left out with beta=0, which does not use it"
                              : "beta other than 0 needs a C0");
     enum gemmd_error code = check_scales_there(request, operands, fault);
