@@ -8,7 +8,12 @@
 #include "fake_http.h"
 #include "product_case.h"
 
-enum { MANY = 300, PLACES = 4 };
+enum {
+    MANY = 300,
+    PLACES = 4,
+    STALL_MS = 3600000,
+    NEVER_MS = 60000, /* a client that says nothing for so long says nothing */
+};
 
 static struct gemmd_client *client_with(const char *url, uint32_t total_ms)
 {
@@ -16,6 +21,7 @@ static struct gemmd_client *client_with(const char *url, uint32_t total_ms)
     gemmd_options_init(&options, sizeof options);
     options.url = url;
     options.total_timeout_ms = total_ms;
+    options.stall_timeout_ms = STALL_MS;
     options.max_in_flight = PLACES;
     options.retries = 0;
     struct gemmd_client *client = gemmd_client_new(&options, NULL);
@@ -160,7 +166,7 @@ static void drive(struct chain *chain)
     ck_assert_int_ge(ready.fd, 0);
     ck_assert_int_eq(gemmd_fd(chain->client), ready.fd);
     do
-        ck_assert_int_eq(poll(&ready, 1, 60000), 1);
+        ck_assert_int_eq(poll(&ready, 1, NEVER_MS), 1);
     while (gemmd_advance(chain->client, 0) > 0);
 }
 
@@ -191,6 +197,32 @@ START_TEST(says_when_a_deadline_has_come)
     begin(&chain, 2 * PLACES);
     drive(&chain);
     ck_assert_uint_eq(chain.called, 2 * PLACES);
+    gemmd_client_free(chain.client);
+    fake_stop(server);
+    fake_free(server);
+}
+END_TEST
+
+/* Of a request that waits for a place, while nothing is to be done for those that have one. */
+START_TEST(says_when_the_deadline_of_a_waiting_request_has_come)
+{
+    static const struct fake_act hangs = {.take_bytes = FAKE_ALL, .then = FAKE_HANG};
+    struct fake_server *server = fake_start(&hangs, 1);
+    struct chain chain = {.client = client_with(fake_url(server), 0), .left = PLACES};
+    struct pollfd ready = {.fd = gemmd_fd(chain.client), .events = POLLIN};
+    struct gemmd_gemm gemm = case_gemm();
+    struct gemmd_error_info error;
+    for (int i = 0; i < PLACES; i++)
+        submit(&chain);
+    do /* libcurl's last timer of a connection is that for a second address, 200 ms */
+        gemmd_advance(chain.client, 0);
+    while (fake_request_count(server) < PLACES || poll(&ready, 1, 500) != 0);
+    gemm.timeout_ms = 100;
+    struct gemmd_request *waits = gemmd_gemm_submit(chain.client, &gemm, NULL);
+    ck_assert_int_eq(poll(&ready, 1, NEVER_MS), 1);
+    while (gemmd_advance(chain.client, 0) > PLACES)
+        ck_assert_int_eq(poll(&ready, 1, NEVER_MS), 1);
+    ck_assert_int_eq(gemmd_request_result(waits, NULL, &error), GEMMD_ERR_TIMEOUT);
     gemmd_client_free(chain.client);
     fake_stop(server);
     fake_free(server);
@@ -298,6 +330,7 @@ int main(void)
     tcase_add_test(tcase, calls_nobody_for_what_is_released);
     tcase_add_test(tcase, says_when_there_is_something_to_do);
     tcase_add_test(tcase, says_when_a_deadline_has_come);
+    tcase_add_test(tcase, says_when_the_deadline_of_a_waiting_request_has_come);
     tcase_add_test(tcase, says_when_a_repeat_is_due);
     tcase_add_test(tcase, lets_go_of_a_closed_connection);
     tcase_add_test(tcase, lives_in_a_libuv_loop);
