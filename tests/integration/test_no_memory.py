@@ -11,6 +11,7 @@ import struct
 import subprocess
 import uuid
 import zlib
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -193,7 +194,7 @@ def test_no_memory_for_a_tensor_that_is_sent_while_it_is_copied(daemon, plan):
 
 
 @pytest.mark.parametrize("path", ["/info", "/v2", "/dashboard/requests", "/dashboard/kernels", "/tensors",
-                                  "/v2/repository/index", "/v2/models/stats"])
+                                  "/v2/repository/index", "/v2/models/stats", "/v2/systemsharedmemory/status"])
 def test_no_list_without_an_element(path, daemon, plan):
     """A document for which there is no memory is no document, and not a shorter one."""
     data = http("POST" if "index" in path else "GET", path)
@@ -207,6 +208,11 @@ def test_no_list_without_an_element(path, daemon, plan):
         send(REQUESTS[name])
     for _ in range(3):
         send(http("POST", "/gemm?m=0"))
+    memory = Path("/dev/shm", f"gemmd-test-{uuid.uuid4().hex}")
+    memory.write_bytes(bytes(64))
+    send(http("POST", "/v2/systemsharedmemory/region/r/register", body=json.dumps(
+        {"key": f"/{memory.name}", "offset": 0, "byte_size": 64}).encode()))
+    memory.unlink()  # the daemon has mapped it
     right = send()
     assert b" 200 " in right.split(b"\r\n")[0], right
     wanted = [document(right)]  # what was there before is there still; requests that fail add to the list
