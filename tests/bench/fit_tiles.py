@@ -307,6 +307,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--held-out", action="store_true", help="judge the fit by shapes that it has not seen")
     parser.add_argument("--rates", type=Path, default=RATES, help="the file with the constants")
+    parser.add_argument("--only", nargs="+", choices=FITTED, default=list(FITTED), metavar="KIND",
+                        help="fit the constants of these kinds of products, and keep the others")
     parser.add_argument("tables", nargs="*", type=Path)
     options = parser.parse_args()
     paths = options.tables or sorted(path for name in LISTS
@@ -317,6 +319,8 @@ def main():
         print("| products | shapes | tiles measured | behind before, % | behind now, % | at most, % |" +
               (" held out, % |" if options.held_out else "") + "\n|---|---|---|---|---|---|" + "---|" * options.held_out)
         for name, times in measured(model, paths).items():
+            if name not in options.only:
+                continue
             before = np.array((ctypes.c_double * len(constants())).in_dll(model, f"sm90_rates_{name}"))
             now = fitted(times, before, name)
             behind = times.chosen_behind(now)
