@@ -262,6 +262,23 @@ START_TEST(limits_are_those_of_the_skeleton)
 }
 END_TEST
 
+/* Values after an array that is longer than all else may be. */
+START_TEST(long_arrays_do_not_count)
+{
+    static const char head[] = "{\"inputs\":[{\"data\":[0",
+                      tail[] = "]},{\"data\":[7]}],\"id\":\"x\"}";
+    enum { LONG = 2 * OIP_JSON_BYTES };
+    static char text[sizeof head + LONG + sizeof tail];
+    memcpy(text, head, sizeof head - 1);
+    memset(text + sizeof head - 1, '0', LONG);
+    memcpy(text + sizeof head - 1 + LONG, tail, sizeof tail - 1);
+    ck_assert(oip_json_read(&json, text, sizeof head + LONG + sizeof tail - 2));
+    ck_assert_uint_eq(json.array_count, 2);
+    ck_assert_uint_eq(json.arrays[0].bytes, LONG + 3);
+    ck_assert_ptr_nonnull(oip_json_member(json.values, "id"));
+}
+END_TEST
+
 /* Members by the thousand, the last of which has the first one's name or not. */
 START_TEST(many_members_may_not_repeat_a_name)
 {
@@ -340,6 +357,7 @@ int main(void)
     tcase_add_loop_test(tests, mutations_are_read_as_jansson_does, 0, TEXTS);
     tcase_add_loop_test(tests, limits_are_those_of_the_skeleton, 0, LIMITS);
     tcase_add_test(tests, many_members_may_not_repeat_a_name);
+    tcase_add_test(tests, long_arrays_do_not_count);
     tcase_add_test(tests, a_number_longer_than_the_limit_is_refused);
     tcase_add_loop_test(tests, zero_bytes_are_refused, 0, 6);
     tcase_add_loop_test(tests, arrays_end_with_a_bracket, 0, 3);
