@@ -39,7 +39,7 @@ enum gemmd_error compute_conclude_stored(struct gemmd_request *request, struct a
 {
     struct gemmd_tensor tensor;
     json_t *object = json_loadb(document, bytes, JSON_REJECT_DUPLICATES, NULL);
-    bool described = daemon_read_tensor(object, &tensor);
+    bool described = daemon_read_tensor(object, &tensor) && tensor.dtype != GEMMD_DTYPE_COUNT;
     json_decref(object);
     if (request->expected.rank > 0)
         stored_take_shape(answer, request->expected.dtype, request->expected.rank,

@@ -93,15 +93,29 @@ static bool daemon_take_shape(json_t *object, struct gemmd_tensor *tensor)
         tensor->dims[i] = (uint64_t)dim;
     }
     tensor->rank = (uint32_t)rank;
-    return size_tensor_bytes(tensor->dtype, tensor->dims, tensor->rank, &tensor->bytes);
+    return true;
+}
+
+/* Reads the type, the shape and the number of bytes. The description alone says how many bytes a
+ * tensor of an unknown type has. */
+static bool daemon_take_content(json_t *object, struct gemmd_tensor *tensor)
+{
+    const char *dtype = json_string_value(json_object_get(object, "dtype"));
+    const json_int_t bytes = json_integer_value(json_object_get(object, "bytes"));
+    if (dtype == NULL || !daemon_take_shape(object, tensor))
+        return false;
+    if (json_object_get(object, "format") == NULL && gemmd_dtype_from_name(dtype, &tensor->dtype))
+        return size_tensor_bytes(tensor->dtype, tensor->dims, tensor->rank, &tensor->bytes);
+    tensor->dtype = GEMMD_DTYPE_COUNT;
+    tensor->bytes = bytes > 0 ? (uint64_t)bytes : 0;
+    return bytes > 0;
 }
 
 bool daemon_read_tensor(json_t *object, struct gemmd_tensor *tensor)
 {
-    const char *dtype = json_string_value(json_object_get(object, "dtype"));
     *tensor = (struct gemmd_tensor){.size = sizeof *tensor};
     if (!daemon_take_text(object, "name", tensor->name, sizeof tensor->name) ||
-        !gemmd_dtype_from_name(dtype, &tensor->dtype) || !daemon_take_shape(object, tensor))
+        !daemon_take_content(object, tensor))
         return false;
     (void)daemon_take_text(object, "etag", tensor->etag, sizeof tensor->etag);
     tensor->evictable = json_is_true(json_object_get(object, "evictable"));

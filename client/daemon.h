@@ -18,7 +18,8 @@ enum gemmd_error daemon_text(struct gemmd_client *client, const char *path, uint
 /* Members of a description that the library does not know are ignored. */
 
 /* Reads {"name", "dtype", "shape", "bytes", "etag", "evictable"}. False if one of the first three
- * is missing or malformed. */
+ * is missing or malformed, or "bytes" where the type is GEMMD_DTYPE_COUNT: packed weights, or a
+ * type that the library does not know. */
 bool daemon_read_tensor(json_t *object, struct gemmd_tensor *tensor);
 /* Reads {"id", "state", "status", "bytes", "queued_ms", "running_ms", "created", "expires",
  * "request_id"}. False if one of the first two is missing or malformed. */

@@ -3,6 +3,7 @@ written here from random integers, without the tools."""
 
 import hashlib
 import io
+import json
 
 import ml_dtypes
 import numpy as np
@@ -218,6 +219,16 @@ def test_an_upload_in_chunks(put, tensors, rng):
     body = packed.body()
     name = put(packed, body=(body[at:at + 5000] for at in range(0, len(body), 5000)))
     assert_restored(tensors.get(name).content, packed)
+
+
+def test_gemmctl_lists_packed_weights(put, run, rng):
+    packed = Packed(rng=rng, **CASES["gptq"])
+    name = put(packed)
+    listed = run("tensor", "ls", "--json")
+    assert listed.returncode == 0, listed.stderr
+    entry = next(tensor for tensor in json.loads(listed.stdout)["tensors"] if tensor["name"] == name)
+    assert (entry["dtype"], entry["shape"]) == ("?", [packed.k, packed.n])
+    assert entry["bytes"] == sum(tensor.nbytes for tensor in packed.tensors.values())
 
 
 def test_what_cannot_be_taken_is_refused(put, rng):

@@ -550,14 +550,15 @@ END_TEST
 
 struct seen {
     int count;
-    struct gemmd_tensor last;
+    struct gemmd_tensor all[5];
 };
 
 static void see(const struct gemmd_tensor *tensor, void *user)
 {
     struct seen *seen = user;
+    if (seen->count < 5)
+        seen->all[seen->count] = *tensor;
     seen->count++;
-    seen->last = *tensor;
 }
 
 START_TEST(lists_all_pages)
@@ -568,21 +569,30 @@ START_TEST(lists_all_pages)
         "\"next\":\"b\"}";
     static const char second[] =
         "{\"tensors\":[{\"name\":\"c\",\"dtype\":\"bf16\",\"shape\":[2,3,4],\"etag\":\"\\\"x\\\"\","
-        "\"evictable\":true,\"later\":1}],\"next\":null}";
+        "\"evictable\":true,\"later\":1},"
+        "{\"name\":\"d\",\"dtype\":\"i8\",\"shape\":[64,8],\"format\":\"gptq\",\"bytes\":530},"
+        "{\"name\":\"e\",\"dtype\":\"u4\",\"shape\":[64,16],\"bytes\":600}],\"next\":null}";
     char heads[2][FAKE_HEAD_MAX];
     const struct fake_act acts[] = {act_with(heads[0], "HTTP/1.1 200 OK", first),
                                     act_with(heads[1], "HTTP/1.1 200 OK", second)};
     struct talk talk = talk_start(acts, 2);
     struct seen seen = {0};
     ck_assert_int_eq(gemmd_tensor_list(talk.client, see, &seen, &talk.error), GEMMD_OK);
-    ck_assert_int_eq(seen.count, 3);
-    ck_assert_uint_eq(seen.last.size, sizeof seen.last);
-    ck_assert_str_eq(seen.last.name, "c");
-    ck_assert_str_eq(seen.last.etag, "\"x\"");
-    ck_assert_int_eq(seen.last.dtype, GEMMD_BF16);
-    ck_assert_uint_eq(seen.last.rank, 3);
-    ck_assert_uint_eq(seen.last.bytes, 48);
-    ck_assert_int_eq(seen.last.evictable, 1);
+    ck_assert_int_eq(seen.count, 5);
+    const struct gemmd_tensor *c = &seen.all[2];
+    ck_assert_uint_eq(c->size, sizeof *c);
+    ck_assert_str_eq(c->name, "c");
+    ck_assert_str_eq(c->etag, "\"x\"");
+    ck_assert_int_eq(c->dtype, GEMMD_BF16);
+    ck_assert_uint_eq(c->rank, 3);
+    ck_assert_uint_eq(c->bytes, 48);
+    ck_assert_int_eq(c->evictable, 1);
+    /* Packed weights, and a type that the library does not know. */
+    for (int i = 3; i < 5; i++) {
+        ck_assert_int_eq(seen.all[i].dtype, GEMMD_DTYPE_COUNT);
+        ck_assert_uint_eq(seen.all[i].dims[0], 64);
+        ck_assert_uint_eq(seen.all[i].bytes, i == 3 ? 530 : 600);
+    }
     talk_stop(&talk);
     ck_assert_ptr_nonnull(strstr(fake_request(talk.server, 0)->head, "GET /tensors HTTP"));
     ck_assert_ptr_nonnull(strstr(fake_request(talk.server, 1)->head, "GET /tensors?after=b HTTP"));

@@ -547,7 +547,9 @@ struct gemmd_tensor {
     size_t size;
     char name[129];
     char etag[72];
-    enum gemmd_dtype dtype;
+    enum gemmd_dtype dtype; /* GEMMD_DTYPE_COUNT: packed weights, which PROTOCOL.md describes, or a
+                               type of a newer daemon. Since version 0.2; version 0.1 does not list
+                               the tensors of a daemon that has such a tensor */
     uint32_t rank;
     uint64_t dims[8];
     uint64_t bytes;
