@@ -214,11 +214,20 @@ def test_the_tag_saves_an_upload(put, tensors, rng):
     assert (replaced.status_code, replaced.headers["ETag"]) == (200, other.etag())
 
 
-def test_an_upload_in_chunks(put, tensors, rng):
-    packed = Packed(rng=rng, **CASES["gptq"])
-    body = packed.body()
-    name = put(packed, body=(body[at:at + 5000] for at in range(0, len(body), 5000)))
+def test_large_weights(put, post, tensors, rng):
+    """They arrive, and are given back, in many pieces."""
+    packed = Packed("gptq", 4, 2048, 2072, 128, rng)
+    name = put(packed)
     assert_restored(tensors.get(name).content, packed)
+    a = random_rows(1, packed.k, np.float16, rng)
+    answer = post({"b": name, "m": 1, "dtype": "f16", "out": "f32"}, a.tobytes())
+    assert_near(answer, np.dtype(np.float32), a, packed.weights, 1, packed.n)
+
+
+def test_an_upload_in_chunks_is_refused(put, rng):
+    packed = Packed(rng=rng, **CASES["gptq"])
+    assert put(packed, 400, body=iter([packed.body()])) == (
+        "packed weights need a Content-Length and no Content-Encoding")
 
 
 def test_gemmctl_lists_packed_weights(put, run, rng):

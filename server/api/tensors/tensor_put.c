@@ -30,13 +30,20 @@ static bool tensor_put_take_parameter(void *context, const char *name, const cha
            GEMMD_OK;
 }
 
-/* Packed weights are taken only where a kernel multiplies by them. */
-static enum gemmd_error check_backend(struct tensor_call *call)
+/* Packed weights are taken only where a kernel multiplies by them, and where they can be arranged
+ * while they arrive: all at once would keep the I/O thread from other requests for seconds. */
+static enum gemmd_error check_packed(struct tensor_call *call)
 {
-    const struct executors *executors = &services_of(call->request)->executors;
-    for (uint32_t i = 0; call->offer.format != PACKED_NONE && i < executors->count; i++)
+    struct request *request = call->request;
+    const struct executors *executors = &services_of(request)->executors;
+    if (call->offer.format == PACKED_NONE)
+        return GEMMD_OK;
+    if (!request->sized)
+        return fault_set(&request->fault, GEMMD_ERR_MALFORMED, "format",
+                         "packed weights need a Content-Length and no Content-Encoding");
+    for (uint32_t i = 0; i < executors->count; i++)
         if (device_info(executors->list[i].device)->backend != GEMM_BACKEND_CPU)
-            return fault_set(&call->request->fault, GEMMD_ERR_UNSUPPORTED, "format",
+            return fault_set(&request->fault, GEMMD_ERR_UNSUPPORTED, "format",
                              "packed weights are offered on the cpu backend only; leave format out "
                              "and upload the weights in another type");
     return GEMMD_OK;
@@ -55,7 +62,7 @@ static enum gemmd_error tensor_put_read_parameters(struct tensor_call *call)
     if (request_parameters(request, tensor_put_take_parameter, request) != GEMMD_OK)
         return request->fault.code;
     const enum gemmd_error code = tensor_request_check(&call->offer, call->format, &request->fault);
-    return code == GEMMD_OK ? check_backend(call) : code;
+    return code == GEMMD_OK ? check_packed(call) : code;
 }
 
 static enum gemmd_error tensor_put_take_scratch(struct tensor_call *call, uint64_t bytes)
