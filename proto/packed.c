@@ -83,24 +83,17 @@ static inline void words_set(const struct words *words, uint64_t line, uint64_t 
 
 /* ---- blocks ---- */
 
-enum { BLOCK_STEPS_MAX = 64 };
-
-/* The integers of a block. */
-struct block {
-    uint8_t q[BLOCK_STEPS_MAX][PACKED_COLUMNS];
+/* Where a block has the integers of a step: that of column c is in the word `word` + 4 * (c % 8),
+ * at the bit `shift` + bits * (c / 8). */
+struct step_place {
+    uint32_t word, shift;
 };
 
-/* Where a block has the integer of a step and a column: the word, and the shift in the word. */
-static inline uint32_t block_word(uint32_t bits, uint32_t step, uint32_t column, uint32_t *shift)
+static inline struct step_place step_place_of(uint32_t bits, uint32_t step)
 {
-    const uint32_t in_tile = step % 16, t = in_tile % 8 / 2, odd = step % 2, upper = in_tile / 8;
-    const uint32_t place = 8 * t + column % 8, right = column / 8;
-    if (bits == 4) {
-        *shift = 4 * (right + 2 * upper + 4 * odd);
-        return 4 * place + step / 16;
-    }
-    *shift = 8 * (right + 2 * odd);
-    return 4 * place + 2 * (step / 16) + upper;
+    const uint32_t t = step % 8 / 2, odd = step % 2, upper = step % 16 / 8, tile = step / 16;
+    return bits == 4 ? (struct step_place){32 * t + tile, 8 * upper + 16 * odd}
+                     : (struct step_place){32 * t + 2 * tile + upper, 16 * odd};
 }
 
 /* A block of the arrangement, and the part of B that it holds. */
@@ -129,12 +122,12 @@ static void block_arrange(const struct packed_layout *layout, const struct words
                           const struct block_range *range, unsigned char *to)
 {
     uint32_t block[PACKED_BLOCK_BYTES / sizeof(uint32_t)] = {0};
-    for (uint32_t p = 0; p < range->steps; p++)
-        for (uint32_t j = 0; j < range->columns; j++) {
-            uint32_t shift;
-            const uint32_t word = block_word(layout->bits, p, j, &shift);
-            block[word] |= words_get(words, range->step + p, range->column + j) << shift;
-        }
+    for (uint32_t p = 0; p < range->steps; p++) {
+        const struct step_place place = step_place_of(layout->bits, p);
+        for (uint32_t j = 0; j < range->columns; j++)
+            block[place.word + 4 * (j % 8)] |= words_get(words, range->step + p, range->column + j)
+                                               << (place.shift + layout->bits * (j / 8));
+    }
     memcpy(to + range->offset, block, sizeof block);
 }
 
@@ -143,13 +136,13 @@ static void block_restore(const struct packed_layout *layout, const struct words
 {
     uint32_t block[PACKED_BLOCK_BYTES / sizeof(uint32_t)];
     memcpy(block, from + range->offset, sizeof block);
-    for (uint32_t p = 0; p < range->steps; p++)
-        for (uint32_t j = 0; j < range->columns; j++) {
-            uint32_t shift;
-            const uint32_t word = block_word(layout->bits, p, j, &shift);
+    for (uint32_t p = 0; p < range->steps; p++) {
+        const struct step_place place = step_place_of(layout->bits, p);
+        for (uint32_t j = 0; j < range->columns; j++)
             words_set(words, range->step + p, range->column + j,
-                      block[word] >> shift & words->mask);
-        }
+                      block[place.word + 4 * (j % 8)] >> (place.shift + layout->bits * (j / 8)) &
+                          words->mask);
+    }
 }
 
 /* ---- stripes ---- */
