@@ -1,17 +1,25 @@
 /*
- * implicit - a convolution as a product whose matrix of patches exists in panels only.
+ * implicit - a convolution whose sums read the pixels of X where they are in memory.
  *
- * The patches of a block of pixels are packed from X to the panels that the microkernel reads, some
- * steps of k at a time, and multiplied by the filters, which a first pass packs to the workspace.
- * In NCHW a row of the product is a filter, and a column a pixel, so that pixels are neighbours in
- * the panels as in X and Y. In NHWC a row is a pixel, and its channels are neighbours along k.
+ * A row of a tile of sums is a pixel of Y, and a column is a filter. The elements of X that a pixel
+ * is computed from have the same distances from each other for every pixel, so that the microkernel
+ * needs one list of distances, in the order of k, and the address of each row's first element; no
+ * matrix of patches is made. (M. Dukhan, "The indirect convolution algorithm", 2019, has the list
+ * of addresses that padding needs; here padding is copied.) A first pass packs the filters.
  *
- * Each element is one chain in the order of k, whatever the blocks and the threads are: over
- * channels, r and s in NCHW, and over r, s and channels in NHWC.
+ * X is read in place in NHWC, if its elements have the type of the sums and Y needs no padding.
+ * Otherwise a part of X is copied to a window in the workspace: its elements are widened there, the
+ * padding is zeros, and the channels of a pixel are neighbours, in NCHW up to 16 of them. A window
+ * has some rows of an image, so that the workspace does not grow with the image. As many windows as
+ * are small together are filled at a time, and then computed.
+ *
+ * Each element is one chain in the order of k, whatever the windows, the blocks and the threads
+ * are: over channels, r and s in NCHW, and over r, s and channels in NHWC.
  */
 #include <string.h>
 
 #include "kernels/conv.h"
+#include "kernels/cpu/conv_window.h"
 #include "kernels/cpu/convert.h"
 #include "kernels/cpu/cpu_context.h"
 #include "kernels/cpu/cpu_epilogue.h"
@@ -21,87 +29,117 @@
 #include "proto/size.h"
 
 enum {
-    ELEMENT = 4,   /* bytes of an accumulator */
-    BLOCK_M = 192, /* multiples of MICROKERNEL_ROWS and _COLUMNS */
-    BLOCK_N = 256,
-    BLOCK_K = PANELS_DEPTH_MAX,
-    FILTERS_MIN = 4,     /* of a group: fewer leave most of a panel empty */
-    PIXELS_MIN = 16,     /* of an image */
-    FILTER_MAX = 1 << 16 /* elements of a filter */
+    ELEMENT = CONV_WINDOW_ELEMENT, /* bytes of an accumulator */
+    BLOCK_PIXELS_MAX = 216,        /* a multiple of MICROKERNEL_ROWS */
+    BLOCK_PIXELS = 192,            /* whole lines of the cache too */
+    BLOCK_FILTERS = 64, /* a multiple of MICROKERNEL_COLUMNS, and at most PANELS_DEPTH_MAX */
+    BLOCK_K = 1024,
+    PACKED_K = PANELS_DEPTH_MAX,
+    ALIGNMENT = 64,
+    FILTERS_MIN = 4,         /* of a group: fewer leave most of a panel empty */
+    ACROSS_MIN = 512,        /* pixels of an image, which fill panels nearly */
+    PIXELS_MIN = 16,         /* of an image */
+    FILTER_MAX = 1 << 16,    /* elements of a filter */
+    WINDOWS_BYTES = 4 << 20, /* of the windows that are computed together, if one is not larger */
 };
 
 /* One thread's share of the context's scratch. */
 struct implicit_scratch {
-    char sums[BLOCK_M * BLOCK_N * ELEMENT];
-    char patches[BLOCK_N * BLOCK_K * ELEMENT];
-    char line[BLOCK_K * ELEMENT];
-    char bias[BLOCK_N * ELEMENT];
+    /* [pixels][BLOCK_FILTERS], or [filters, up to a whole tile][BLOCK_PIXELS] */
+    char sums[BLOCK_PIXELS_MAX * BLOCK_FILTERS * ELEMENT];
+    char panel[PACKED_K * MICROKERNEL_COLUMNS * ELEMENT];    /* of filters, or of pixels */
+    char across[BLOCK_FILTERS * BLOCK_PIXELS_MAX * ELEMENT]; /* the sums of each filter */
+    char bias[BLOCK_PIXELS_MAX * ELEMENT];
+    const void *lines[BLOCK_PIXELS_MAX]; /* of the rows of sums */
 };
 
 uint64_t conv_implicit_scratch_bytes(void)
 {
-    return size_blocks(sizeof(struct implicit_scratch), 64) * 64;
+    return size_blocks(sizeof(struct implicit_scratch), ALIGNMENT) * ALIGNMENT;
 }
 
 struct implicit_job {
     const struct conv_problem *problem;
     const struct microkernel *micro;
     struct conv_strides x, w, y;
-    char *weights;              /* [groups][blocks of k][panels][steps of k][width] */
-    bool channels_last;         /* of X and Y */
-    uint64_t k, pixels;         /* elements of a filter; pixels of an image of Y */
-    uint64_t filters, channels; /* of a group */
-    uint64_t width;             /* filters of a panel */
-    uint64_t block_filters, block_pixels;
-    uint64_t filter_blocks, pixel_blocks, k_blocks; /* of a group of an image */
+    struct conv_window window;
+    bool channels_last;                       /* of X and Y */
+    bool is_across;                           /* a row of sums is a filter */
+    uint64_t k;                               /* elements of a filter */
+    uint64_t filters, channels;               /* of a group */
+    uint64_t panels, filter_blocks, k_blocks; /* of a group; of PACKED_K steps */
+    uint64_t windows, slots;                  /* of the batch; that are computed together */
+    bool packs_ahead;                         /* the filters, because several blocks need them */
+    uint64_t block_pixels, pixel_blocks;      /* of a window */
+    char *weights;                            /* [groups][panels][k][columns of a panel] */
+    uint32_t *offsets;                        /* [k] */
+    char *slot;                               /* [slots] windows, unless in place */
 };
 
-static struct implicit_job implicit_job_of(const struct conv_problem *p, void *workspace)
+/* Returns whether the kernel takes the problem. */
+static bool implicit_job_of(struct implicit_job *job, const struct conv_problem *p, void *workspace)
 {
     const struct conv_shape *s = &p->shape;
-    struct implicit_job job = {
+    *job = (struct implicit_job){
         .problem = p,
         .micro = microkernel_for(dtype_accumulator(p->dtype), 0),
         .x = conv_strides_x(p),
         .w = conv_strides_w(p),
         .y = conv_strides_y(p),
-        .weights = workspace,
         .channels_last = s->layout == CONV_NHWC,
         .k = s->channels / s->groups * s->r * s->s,
-        .pixels = s->out_height * s->out_width,
         .filters = s->filters / s->groups,
         .channels = s->channels / s->groups,
+        .weights = workspace,
     };
-    job.width = job.channels_last ? job.micro->columns : job.micro->rows;
-    job.block_filters = job.channels_last ? BLOCK_N : BLOCK_M;
-    job.block_pixels = job.channels_last ? BLOCK_M : BLOCK_N;
-    job.filter_blocks = size_blocks(job.filters, job.block_filters);
-    job.pixel_blocks = size_blocks(job.pixels, job.block_pixels);
-    job.k_blocks = size_blocks(job.k, BLOCK_K);
-    return job;
+    if (job->filters < FILTERS_MIN || s->out_height * s->out_width < PIXELS_MIN ||
+        job->k > FILTER_MAX)
+        return false;
+    job->is_across = !job->channels_last && conv_shape_is_pointwise(s) && job->w.channel == 1 &&
+                     dtype_size(p->dtype) == ELEMENT && s->out_height * s->out_width >= ACROSS_MIN;
+    if (job->is_across)
+        job->window =
+            (struct conv_window){.in_place = true, .out_rows = s->out_height, .of_image = 1};
+    else if (!conv_window_of(p, &job->window))
+        return false;
+    job->panels = size_blocks(job->filters, job->micro->columns);
+    job->filter_blocks = size_blocks(job->filters, BLOCK_FILTERS);
+    job->k_blocks = size_blocks(job->k, PACKED_K);
+    const uint64_t pixels = job->window.out_rows * s->out_width;
+    job->block_pixels = pixels <= BLOCK_PIXELS_MAX ? pixels : BLOCK_PIXELS;
+    job->pixel_blocks = size_blocks(pixels, job->block_pixels);
+    job->windows = job->slots = s->batch * job->window.of_image;
+    if (!job->window.in_place) {
+        const uint64_t most = WINDOWS_BYTES / job->window.bytes;
+        job->slots = most < 1 ? 1 : most < job->windows ? most : job->windows;
+    }
+    job->packs_ahead = !job->is_across && job->windows * job->pixel_blocks > 1;
+    return true;
 }
 
-/* The filters of a group, up to whole panels. */
-static uint64_t whole_filters(const struct implicit_job *job)
+/* The bytes of the packed filters, and with the list of offsets; multiples of ALIGNMENT. */
+static bool weights_bytes(const struct implicit_job *job, uint64_t *weights, uint64_t *both)
 {
-    return size_blocks(job->filters, job->width) * job->width;
+    const uint64_t whole = job->packs_ahead ? job->panels * job->micro->columns : 0;
+    return size_mul(whole, job->k * ELEMENT, weights) &&
+           size_mul(*weights, job->problem->shape.groups, weights) &&
+           size_align(*weights, ALIGNMENT, weights) &&
+           size_add(*weights, job->k * sizeof(uint32_t), both) &&
+           size_align(*both, ALIGNMENT, both);
 }
 
 static bool conv_implicit_takes(const void *problem)
 {
-    const struct conv_problem *p = problem;
-    const struct conv_shape *s = &p->shape;
-    return conv_problem_offered(problem) && s->filters / s->groups >= FILTERS_MIN &&
-           s->out_height * s->out_width >= PIXELS_MIN &&
-           s->channels / s->groups * s->r * s->s <= FILTER_MAX;
+    struct implicit_job job;
+    return conv_problem_offered(problem) && implicit_job_of(&job, problem, NULL);
 }
 
 static bool conv_implicit_workspace_bytes(const void *problem, uint64_t *bytes)
 {
-    const struct conv_problem *p = problem;
-    const struct implicit_job job = implicit_job_of(p, NULL);
-    return size_mul(whole_filters(&job), job.k * ELEMENT, bytes) &&
-           size_mul(*bytes, p->shape.groups, bytes);
+    struct implicit_job job;
+    uint64_t weights;
+    return implicit_job_of(&job, problem, NULL) && weights_bytes(&job, &weights, bytes) &&
+           (job.window.in_place || size_add(*bytes, job.slots * job.window.bytes, bytes));
 }
 
 /* ---- packing ---- */
@@ -124,7 +162,7 @@ static const void *read_filter(const void *argument, uint64_t line, uint64_t fir
         (const char *)job->problem->w + (a->group * job->filters + line) * job->w.image * size;
     if (job->channels_last == (s->w_layout == CONV_KRSC) && conv_w_is_contiguous(job->problem))
         return convert_widened(dtype, w + first * size, to, count);
-    char gathered[BLOCK_K * ELEMENT];
+    char gathered[PACKED_K * ELEMENT];
     for (uint64_t i = 0; i < count; i++) {
         const uint64_t k = first + i;
         const uint64_t tap = job->channels_last ? k / job->channels : k % taps;
@@ -139,247 +177,315 @@ static const void *read_filter(const void *argument, uint64_t line, uint64_t fir
     return to;
 }
 
-struct patches_argument {
-    const struct implicit_job *job;
-    uint64_t image, group;
-    char *line; /* BLOCK_K elements */
-};
-
-static const char *input_at(const struct patches_argument *a, uint64_t channel, uint64_t row,
-                            uint64_t column)
-{
-    const struct implicit_job *job = a->job;
-    return (const char *)job->problem->x +
-           (a->image * job->x.image + (a->group * job->channels + channel) * job->x.channel +
-            row * job->x.row + column * job->x.column) *
-               dtype_size(job->problem->dtype);
-}
-
-/* NHWC: the elements of a pixel's patch from step `first` of k on. */
-static const void *read_patch(const void *argument, uint64_t pixel, uint64_t first, uint64_t count,
-                              void *to)
-{
-    const struct patches_argument *a = argument;
-    const struct conv_shape *s = &a->job->problem->shape;
-    const enum gemmd_dtype dtype = a->job->problem->dtype;
-    const uint64_t channels = a->job->channels;
-    const uint64_t y = pixel / s->out_width * s->stride_h;
-    const uint64_t x = pixel % s->out_width * s->stride_w;
-    for (uint64_t done = 0, step; done < count; done += step) {
-        const uint64_t tap = (first + done) / channels, channel = (first + done) % channels;
-        const uint64_t row = y + tap / s->s * s->dilation_h - s->pad_top;
-        const uint64_t column = x + tap % s->s * s->dilation_w - s->pad_left;
-        const bool inside = row < s->height && column < s->width; /* before X: has wrapped */
-        char *at = (char *)to + done * ELEMENT;
-        step = channels - channel < count - done ? channels - channel : count - done;
-        if (inside && step == count)
-            return convert_widened(dtype, input_at(a, channel, row, column), to, count);
-        if (inside)
-            convert_widen(dtype, input_at(a, channel, row, column), at, step);
-        else
-            memset(at, 0, step * ELEMENT);
-    }
-    return to;
-}
-
-/* Copies `count` elements that are `stride` elements apart. */
-static void copy_apart(const char *from, uint64_t stride, uint64_t size, char *to, uint64_t count)
-{
-    if (size == 4)
-        for (uint64_t i = 0; i < count; i++)
-            memcpy(to + i * 4, from + i * stride * 4, 4);
-    else if (size == 2)
-        for (uint64_t i = 0; i < count; i++)
-            memcpy(to + i * 2, from + i * stride * 2, 2);
-    else
-        for (uint64_t i = 0; i < count; i++)
-            to[i] = from[i * stride];
-}
-
-/* Writes step `k` of `count` neighbouring pixels of a row of Y, from column `first` on. */
-static void read_row(const struct patches_argument *a, const char *plane, uint64_t row,
-                     uint64_t tap_column, uint64_t first, uint64_t count, char *to)
-{
-    const struct conv_problem *p = a->job->problem;
-    const struct conv_shape *s = &p->shape;
-    const uint64_t size = dtype_size(p->dtype), start = first * s->stride_w + tap_column;
-    if (row >= s->height) {
-        memset(to, 0, count * ELEMENT);
-        return;
-    }
-    uint64_t before = start < s->pad_left ? size_blocks(s->pad_left - start, s->stride_w) : 0;
-    before = before < count ? before : count;
-    const uint64_t column = start + before * s->stride_w - s->pad_left;
-    uint64_t inside =
-        before < count && column < s->width ? (s->width - column - 1) / s->stride_w + 1 : 0;
-    inside = inside < count - before ? inside : count - before;
-    const char *from = plane + (row * s->width + column) * size;
-    for (uint64_t i = 0; i < before * ELEMENT; i++)
-        to[i] = 0;
-    to += before * ELEMENT;
-    if (s->stride_w == 1) {
-        convert_widen(p->dtype, from, to, inside);
-    } else if (size == ELEMENT) {
-        copy_apart(from, s->stride_w, size, to, inside);
-    } else {
-        copy_apart(from, s->stride_w, size, a->line, inside);
-        convert_widen(p->dtype, a->line, to, inside);
-    }
-    for (uint64_t i = inside * ELEMENT; i < (count - before) * ELEMENT; i++)
-        to[i] = 0;
-}
-
-/* Whether each pixel of Y is computed from the pixel of X at the same place. */
-static bool has_pixels_of_x(const struct conv_shape *s)
-{
-    return s->r == 1 && s->s == 1 && s->stride_h == 1 && s->stride_w == 1 &&
-           s->height == s->out_height && s->width == s->out_width && s->pad_top == 0 &&
-           s->pad_left == 0;
-}
-
-/* NCHW: step `k` of the pixels from `first` on. */
-static const void *read_pixels(const void *argument, uint64_t k, uint64_t first, uint64_t count,
-                               void *to)
-{
-    const struct patches_argument *a = argument;
-    const struct conv_shape *s = &a->job->problem->shape;
-    const uint64_t taps = s->r * s->s, tap = k % taps;
-    const char *plane = input_at(a, k / taps, 0, 0);
-    if (has_pixels_of_x(s))
-        return convert_widened(a->job->problem->dtype,
-                               plane + first * dtype_size(a->job->problem->dtype), to, count);
-    uint64_t y = first / s->out_width, x = first % s->out_width;
-    for (uint64_t done = 0, step; done < count; done += step, y++, x = 0) {
-        step = s->out_width - x < count - done ? s->out_width - x : count - done;
-        read_row(a, plane, y * s->stride_h + tap / s->s * s->dilation_h - s->pad_top,
-                 tap % s->s * s->dilation_w, x, step, (char *)to + done * ELEMENT);
-    }
-    return to;
-}
-
-/* ---- blocks ---- */
-
 /* Problems of a group, and the first part of each. */
 struct implicit_set {
     struct cpu_context *context;
     uint32_t count;
+    uint64_t round; /* the windows from number round * slots on are computed */
     uint64_t starts[CPU_SET_PROBLEMS + 1];
     struct implicit_job jobs[CPU_SET_PROBLEMS];
 };
 
-/* The packed filters of a group from `filter` on, which begins a panel, for steps of k from first_k
- * on, which begins a block of `depth` steps. */
-static char *weights_at(const struct implicit_job *job, uint64_t group, uint64_t first_k,
-                        uint64_t depth, uint64_t filter)
+static struct implicit_scratch *scratch_of(const struct implicit_set *set, uint32_t member)
 {
-    const uint64_t whole = whole_filters(job);
-    return job->weights + (group * whole * job->k + first_k * whole + filter * depth) * ELEMENT;
+    return (void *)((char *)set->context->scratch + member * set->context->scratch_bytes);
 }
 
-/* Packs a block of filters of a group, some steps of k of them. */
-static void pack_filters(void *argument, uint64_t part, uint32_t member)
+/* The packed filters of a panel of a group, from step `k` on. */
+static char *weights_at(const struct implicit_job *job, uint64_t group, uint64_t panel, uint64_t k)
+{
+    return job->weights +
+           ((group * job->panels + panel) * job->k + k) * job->micro->columns * ELEMENT;
+}
+
+/* Packs at most PACKED_K steps of k of a panel of filters of a group. */
+static void pack_panel(const struct implicit_job *job, uint64_t group, uint64_t panel,
+                       uint64_t first_k, uint64_t depth, char *to)
+{
+    const uint64_t width = job->micro->columns, first = panel * width, left = job->filters - first;
+    const struct filters_argument filters_of = {job, group};
+    const struct panels_operand operand = {read_filter, &filters_of, true, ELEMENT, 1, 0};
+    panels_pack(&operand, first, left < width ? left : width, first_k, depth, width, to);
+}
+
+/* The panels of a part of the first pass, some steps of k of one; and the offsets of these steps.
+ */
+static uint64_t packed_parts(const struct implicit_job *job)
+{
+    return job->k_blocks * (job->packs_ahead ? job->problem->shape.groups * job->panels : 1);
+}
+
+static void pack_filters(const struct implicit_job *job, uint64_t index)
+{
+    const uint64_t first_k = index % job->k_blocks * PACKED_K;
+    const uint64_t panel = index / job->k_blocks % job->panels;
+    const uint64_t group = index / job->k_blocks / job->panels, left = job->k - first_k;
+    const uint64_t depth = left < PACKED_K ? left : PACKED_K;
+    if (job->packs_ahead)
+        pack_panel(job, group, panel, first_k, depth, weights_at(job, group, panel, first_k));
+    for (uint64_t k = first_k; group == 0 && panel == 0 && k < first_k + depth; k++)
+        job->offsets[k] = job->is_across ? (uint32_t)k /* of a filter */
+                                         : conv_window_offset(job->problem, &job->window, k);
+}
+
+/* The filters of the first round, and windows. */
+static uint64_t prepared_parts(const struct implicit_job *job, uint64_t round)
+{
+    const uint64_t filters = round == 0 ? packed_parts(job) : 0;
+    return filters +
+           (job->window.in_place ? 0 : job->slots * conv_window_parts(job->problem, &job->window));
+}
+
+static void prepare(void *argument, uint64_t part, uint32_t member)
 {
     const struct implicit_set *set = argument;
     const uint32_t number = team_problem_of(set->starts, set->count, part);
     const struct implicit_job *job = &set->jobs[number];
     const uint64_t index = part - set->starts[number];
-    const uint64_t filter = index % job->filter_blocks * job->block_filters;
-    const uint64_t first_k = index / job->filter_blocks % job->k_blocks * BLOCK_K;
-    const uint64_t group = index / job->filter_blocks / job->k_blocks;
-    const uint64_t filters = job->filters - filter, depth = job->k - first_k;
-    const uint64_t steps = depth < BLOCK_K ? depth : BLOCK_K;
-    const struct filters_argument filters_of = {job, group};
-    const struct panels_operand operand = {read_filter, &filters_of, true, ELEMENT, 1, 0};
+    const uint64_t filters = set->round == 0 ? packed_parts(job) : 0;
+    if (index < filters) {
+        pack_filters(job, index);
+        return;
+    }
+    const uint64_t parts = conv_window_parts(job->problem, &job->window);
+    const uint64_t slot = (index - filters) / parts, window = set->round * job->slots + slot;
     (void)member;
-    panels_pack(&operand, filter, filters < job->block_filters ? filters : job->block_filters,
-                first_k, steps, job->width, weights_at(job, group, first_k, steps, filter));
+    if (window < job->windows)
+        conv_window_copy(job->problem, &job->window, window, (index - filters) % parts,
+                         job->slot + slot * job->window.bytes);
 }
 
+/* ---- blocks ---- */
+
+static bool sums_are_results(const struct conv_problem *p)
+{
+    const struct gemm_problem like = {
+        .dtype = p->dtype, .out = p->out, .act = p->act, .alpha = p->alpha, .bias = p->bias};
+    return epilogue_is_identity(&like);
+}
+
+/* Some pixels of Y of one window, and some filters of one group. Its sums are those of the pixels,
+ * a column for each filter, or those of the filters. */
 struct implicit_block {
     const struct implicit_job *job;
     struct implicit_scratch *scratch;
-    uint64_t image, group, filter, filters, pixel, pixels;
+    uint64_t image, group, filter, filters;
+    uint64_t pixel, pixels; /* of the image */
+    uint64_t rows, columns,
+        ld;            /* of sums; from one row of sums in the scratch memory to the next */
+    const char *first; /* the first element of the window's group */
+    uint64_t out_row;  /* the window's first row of Y */
+    bool in_y;         /* sums are results, and a row of them a part of a row of Y */
 };
 
-/* Adds up the products of a block, in the scratch memory: [rows][BLOCK_N]. False: the computation
- * has to stop. */
+/* Finds the first element of X of each pixel. */
+static void find_pixels(const struct implicit_block *b)
+{
+    const struct conv_window *window = &b->job->window;
+    const uint64_t out_width = b->job->problem->shape.out_width;
+    const uint64_t pixel_bytes = window->pixel * window->step_w * ELEMENT;
+    uint64_t x = b->pixel % out_width;
+    const char *row =
+        b->first + (b->pixel / out_width - b->out_row) * window->step_h * window->row * ELEMENT;
+    for (uint64_t i = 0; i < b->pixels; i++) {
+        b->scratch->lines[i] = row + x * pixel_bytes;
+        if (++x == out_width) {
+            x = 0;
+            row += window->step_h * window->row * ELEMENT;
+        }
+    }
+}
+
+/* Finds the line of each row of sums. Rows of the last tile that are not needed have the line of
+ * the last one. */
+static void find_lines(const struct implicit_block *b)
+{
+    const struct implicit_job *job = b->job;
+    if (!job->is_across)
+        find_pixels(b);
+    for (uint64_t i = 0; job->is_across && i < b->rows; i++)
+        b->scratch->lines[i] =
+            (const char *)job->problem->w + (b->filter + i) * job->w.image * ELEMENT;
+    for (uint64_t i = b->rows; i % job->micro->rows != 0; i++)
+        b->scratch->lines[i] = b->scratch->lines[b->rows - 1];
+}
+
+static char *result_at(const struct implicit_block *b, uint64_t row, uint64_t column)
+{
+    const struct implicit_job *job = b->job;
+    const uint64_t pixel = job->is_across ? column : row, filter = job->is_across ? row : column;
+    return (char *)job->problem->y +
+           (b->image * job->y.image + (b->pixel + pixel) * job->y.column +
+            (b->group * job->filters + b->filter + filter) * job->y.channel) *
+               dtype_size(job->problem->out);
+}
+
+/* The columns of a block whose panels are written to the last column, and no further. */
+static uint64_t whole_columns(const struct implicit_block *b)
+{
+    const uint64_t width = b->job->micro->columns, rest = b->columns % width;
+    return b->columns - (rest == width / MICROKERNEL_PARTS ? 0 : rest);
+}
+
+static const void *read_pixels(const void *argument, uint64_t k, uint64_t first, uint64_t count,
+                               void *to)
+{
+    const struct implicit_block *b = argument;
+    (void)count;
+    (void)to;
+    return b->first + (k * b->job->x.channel + b->pixel + first) * ELEMENT;
+}
+
+/* The operand of the columns from `first` on, for `depth` steps of k: filters, or the pixels of a
+ * channel, which are packed if there is no whole panel of them. */
+static const char *columns_at(const struct implicit_block *b, uint64_t first, uint64_t first_k,
+                              uint64_t depth, uint64_t *ld)
+{
+    const struct implicit_job *job = b->job;
+    const uint64_t width = job->micro->columns, left = b->columns - first;
+    const uint64_t panel = (b->filter + first) / width;
+    *ld = width;
+    if (job->is_across && left < width) {
+        const struct panels_operand operand = {read_pixels, b, false, ELEMENT, 1, 0};
+        panels_pack(&operand, first, left, first_k, depth, width, b->scratch->panel);
+    } else if (job->is_across) {
+        *ld = job->x.channel;
+        const char *next = read_pixels(b, first_k, first + width, width, NULL);
+        for (uint64_t k = 0; k < depth; k++, next += *ld * ELEMENT) {
+            __builtin_prefetch(next, 0, 2);
+            __builtin_prefetch(next + (width - 1) * ELEMENT, 0, 2);
+        }
+        return read_pixels(b, first_k, first, width, NULL);
+    } else if (job->packs_ahead) {
+        return weights_at(job, b->group, panel, first_k);
+    } else {
+        pack_panel(job, b->group, panel, first_k, depth, b->scratch->panel);
+    }
+    return b->scratch->panel;
+}
+
+/* Adds up the products of a block: whole tiles in Y, if sums are results there, and others in the
+ * scratch memory. False: the computation has to stop. */
 static bool sum_block(const struct implicit_block *b, struct team *team)
 {
     const struct implicit_job *job = b->job;
     const struct microkernel *micro = job->micro;
-    const uint64_t rows = job->channels_last ? b->pixels : b->filters;
-    const uint64_t columns = job->channels_last ? b->filters : b->pixels;
-    const struct patches_argument patches = {job, b->image, b->group, b->scratch->line};
-    const struct panels_operand operand = {
-        job->channels_last ? read_patch : read_pixels, &patches, job->channels_last, ELEMENT, 1, 0};
-    for (uint64_t i = 0; i < size_blocks(rows, micro->rows) * micro->rows; i++)
-        memset(b->scratch->sums + i * BLOCK_N * ELEMENT, 0,
-               size_blocks(columns, micro->columns) * micro->columns * ELEMENT);
-    for (uint64_t first_k = 0; first_k < job->k; first_k += BLOCK_K) {
-        const uint64_t depth = job->k - first_k < BLOCK_K ? job->k - first_k : BLOCK_K;
+    const bool packs = !job->packs_ahead && !(job->is_across && b->columns % micro->columns == 0);
+    const uint64_t most = packs ? PACKED_K : BLOCK_K, columns = whole_columns(b);
+    const uint64_t y_ld = job->is_across ? job->y.channel : job->y.column;
+    for (uint64_t first_k = 0; first_k < job->k; first_k += most) {
+        const uint64_t depth = job->k - first_k < most ? job->k - first_k : most;
         if (first_k > 0 && team_stops(team))
             return false;
-        panels_pack(&operand, b->pixel, b->pixels, first_k, depth,
-                    job->channels_last ? micro->rows : micro->columns, b->scratch->patches);
-        const char *weights = weights_at(job, b->group, first_k, depth, b->filter);
-        const char *left = job->channels_last ? b->scratch->patches : weights;
-        const char *right = job->channels_last ? weights : b->scratch->patches;
-        for (uint64_t j = 0; j < columns; j += micro->columns)
-            for (uint64_t i = 0; i < rows; i += micro->rows)
-                micro->run(depth, left + i * depth * ELEMENT, right + j * depth * ELEMENT,
-                           b->scratch->sums + (i * BLOCK_N + j) * ELEMENT, BLOCK_N, rows - i);
+        for (uint64_t j = 0; j < b->columns; j += micro->columns) {
+            uint64_t ld;
+            const char *right = columns_at(b, j, first_k, depth, &ld);
+            for (uint64_t i = 0; i < b->rows; i += micro->rows) {
+                const bool in_y = b->in_y && b->rows - i >= micro->rows && j < columns;
+                micro->run_lines(depth, b->scratch->lines + i, job->offsets + first_k, right, ld,
+                                 in_y ? result_at(b, i, j)
+                                      : b->scratch->sums + (i * b->ld + j) * ELEMENT,
+                                 in_y ? y_ld : b->ld, b->rows - i, b->columns - j, first_k > 0);
+            }
+        }
     }
     return true;
 }
 
+/* Copies the sums of tiles that are not whole to Y. */
+static void copy_rest(const struct implicit_block *b)
+{
+    const uint64_t rows = b->rows / b->job->micro->rows * b->job->micro->rows;
+    const uint64_t columns = whole_columns(b);
+    for (uint64_t i = columns < b->columns ? 0 : rows; i < b->rows; i++) {
+        const uint64_t first = i < rows ? columns : 0;
+        memcpy(result_at(b, i, first), b->scratch->sums + (i * b->ld + first) * ELEMENT,
+               (b->columns - first) * ELEMENT);
+    }
+}
+
+/* Computes results of sums whose rows are parts of rows of Y: of the pixels in NHWC, and of the
+ * filters in NCHW, all of whose sums have the same bias. */
+static void finish_rows(const struct implicit_block *b, const char *sums, uint64_t ld)
+{
+    const struct conv_problem *p = b->job->problem;
+    const bool of_pixels = b->job->channels_last, is_turned = b->job->is_across || of_pixels;
+    const uint64_t size = dtype_size(p->out);
+    const char *bias = p->bias;
+    struct gemm_problem row = {.dtype = p->dtype, .out = p->out, .act = p->act, .alpha = p->alpha};
+    if (bias != NULL) {
+        bias += (b->group * b->job->filters + b->filter) * size;
+        row.bias = of_pixels ? bias : b->scratch->bias;
+    }
+    for (uint64_t i = 0; i < (of_pixels ? b->pixels : b->filters); i++) {
+        for (uint64_t j = 0; bias != NULL && !of_pixels && j < b->pixels; j++)
+            memcpy(b->scratch->bias + j * size, bias + i * size, size);
+        row.c = is_turned ? result_at(b, i, 0) : result_at(b, 0, i);
+        epilogue_row(&row, 0, 0, 0, of_pixels ? b->filters : b->pixels, sums + i * ld * ELEMENT);
+    }
+}
+
 static void finish_block(const struct implicit_block *b)
 {
-    const struct implicit_job *job = b->job;
-    const struct conv_problem *p = job->problem;
-    const uint64_t size = dtype_size(p->out), rows = job->channels_last ? b->pixels : b->filters;
-    const uint64_t filter = b->group * job->filters + b->filter;
-    struct gemm_problem row = {
-        .dtype = p->dtype,
-        .out = p->out,
-        .act = p->act,
-        .alpha = p->alpha,
-        .m = 1,
-        .n = job->channels_last ? b->filters : b->pixels,
-    };
-    for (uint64_t i = 0; i < rows; i++) {
-        const uint64_t at = job->channels_last ? (b->pixel + i) * job->y.column + filter
-                                               : (filter + i) * job->y.channel + b->pixel;
-        row.c = (char *)p->y + (b->image * job->y.image + at) * size;
-        if (p->bias != NULL && job->channels_last)
-            row.bias = (const char *)p->bias + filter * size;
-        if (p->bias != NULL && !job->channels_last) { /* one for all pixels */
-            for (uint64_t j = 0; j < b->pixels; j++)
-                memcpy(b->scratch->bias + j * size, (const char *)p->bias + (filter + i) * size,
-                       size);
-            row.bias = b->scratch->bias;
-        }
-        epilogue_row(&row, 0, 0, 0, row.n, b->scratch->sums + i * BLOCK_N * ELEMENT);
+    const bool transposes = !b->job->channels_last && !b->job->is_across;
+    if (b->in_y) {
+        copy_rest(b);
+    } else if (!transposes) {
+        finish_rows(b, b->scratch->sums, b->ld);
+    } else if (sums_are_results(b->job->problem)) {
+        panels_transpose(b->scratch->sums, b->ld * ELEMENT, b->rows, b->columns, result_at(b, 0, 0),
+                         b->job->y.channel * ELEMENT);
+    } else {
+        panels_transpose(b->scratch->sums, b->ld * ELEMENT, b->rows, b->columns, b->scratch->across,
+                         BLOCK_PIXELS_MAX * ELEMENT);
+        finish_rows(b, b->scratch->across, BLOCK_PIXELS_MAX);
     }
+}
+
+static uint64_t block_parts(const struct implicit_job *job)
+{
+    return job->slots * job->problem->shape.groups * job->pixel_blocks * job->filter_blocks;
 }
 
 static void compute_block(void *argument, uint64_t part, uint32_t member)
 {
     const struct implicit_set *set = argument;
-    const uint32_t number = team_problem_of(set->starts, set->count, part);
-    const struct implicit_job *job = &set->jobs[number];
-    const uint64_t index = part - set->starts[number];
+    const uint32_t problem = team_problem_of(set->starts, set->count, part);
+    const struct implicit_job *job = &set->jobs[problem];
+    const struct conv_window *window = &job->window;
+    const struct conv_shape *s = &job->problem->shape;
+    const uint64_t index = part - set->starts[problem];
     const uint64_t outer = index / job->filter_blocks / job->pixel_blocks;
+    const uint64_t slot = outer / s->groups, number = set->round * job->slots + slot;
+    if (number >= job->windows)
+        return;
     struct implicit_block b = {
         .job = job,
-        .scratch = (void *)((char *)set->context->scratch + member * set->context->scratch_bytes),
-        .image = outer / job->problem->shape.groups,
-        .group = outer % job->problem->shape.groups,
-        .filter = index % job->filter_blocks * job->block_filters,
-        .pixel = index / job->filter_blocks % job->pixel_blocks * job->block_pixels,
+        .scratch = scratch_of(set, member),
+        .image = number / job->window.of_image,
+        .group = outer % s->groups,
+        .filter = index % job->filter_blocks * BLOCK_FILTERS,
+        .out_row = number % job->window.of_image * window->out_rows,
     };
-    const uint64_t filters = job->filters - b.filter, pixels = job->pixels - b.pixel;
-    b.filters = filters < job->block_filters ? filters : job->block_filters;
-    b.pixels = pixels < job->block_pixels ? pixels : job->block_pixels;
+    const uint64_t rows = s->out_height - b.out_row;
+    const uint64_t end =
+        (b.out_row + (rows < window->out_rows ? rows : window->out_rows)) * s->out_width;
+    b.pixel = b.out_row * s->out_width +
+              index / job->filter_blocks % job->pixel_blocks * job->block_pixels;
+    if (b.pixel >= end)
+        return;
+    const uint64_t filters = job->filters - b.filter;
+    b.filters = filters < BLOCK_FILTERS ? filters : BLOCK_FILTERS;
+    b.pixels = end - b.pixel < job->block_pixels ? end - b.pixel : job->block_pixels;
+    const uint64_t group = b.group * window->group * ELEMENT;
+    b.first = window->in_place
+                  ? (const char *)job->problem->x + b.image * job->x.image * ELEMENT + group
+                  : job->slot + slot * window->bytes + group;
+    b.rows = job->is_across ? b.filters : b.pixels;
+    b.columns = job->is_across ? b.pixels : b.filters;
+    b.ld = job->is_across ? BLOCK_PIXELS : BLOCK_FILTERS;
+    b.in_y = sums_are_results(job->problem) && (job->channels_last || job->is_across);
+    find_lines(&b);
     if (sum_block(&b, set->context->team))
         finish_block(&b);
 }
@@ -390,22 +496,29 @@ static enum gemmd_error conv_implicit_run_set(struct gemm_context *base,
 {
     struct implicit_set set = {.context = cpu_context_of(base), .count = count};
     struct team *team = set.context->team;
+    uint64_t rounds = 0;
     for (uint32_t i = 0; i < count; i++) {
         struct implicit_job *job = &set.jobs[i];
-        *job = implicit_job_of(members[i].problem, members[i].workspace);
-        set.starts[i + 1] =
-            set.starts[i] + job->problem->shape.groups * job->k_blocks * job->filter_blocks;
+        uint64_t weights, both;
+        if (!implicit_job_of(job, members[i].problem, members[i].workspace) ||
+            !weights_bytes(job, &weights, &both))
+            return GEMMD_ERR_INTERNAL;
+        job->offsets = (void *)(job->weights + weights);
+        job->slot = job->weights + both;
+        const uint64_t of_job = size_blocks(job->windows, job->slots);
+        rounds = of_job > rounds ? of_job : rounds;
     }
-    team_run(team, pack_filters, &set, set.starts[count]);
-    if (team_stops(team))
-        return GEMMD_OK;
-    for (uint32_t i = 0; i < count; i++) {
-        const struct implicit_job *job = &set.jobs[i];
-        const struct conv_shape *s = &job->problem->shape;
-        set.starts[i + 1] =
-            set.starts[i] + s->batch * s->groups * job->pixel_blocks * job->filter_blocks;
+    for (; set.round < rounds && !team_stops(team); set.round++) {
+        for (uint32_t i = 0; i < count; i++)
+            set.starts[i + 1] = set.starts[i] + prepared_parts(&set.jobs[i], set.round);
+        if (set.starts[count] > 0)
+            team_run(team, prepare, &set, set.starts[count]);
+        if (team_stops(team))
+            return GEMMD_OK;
+        for (uint32_t i = 0; i < count; i++)
+            set.starts[i + 1] = set.starts[i] + block_parts(&set.jobs[i]);
+        team_run(team, compute_block, &set, set.starts[count]);
     }
-    team_run(team, compute_block, &set, set.starts[count]);
     return GEMMD_OK;
 }
 
@@ -416,15 +529,21 @@ static enum gemmd_error conv_implicit_run_group(struct gemm_context *base,
     return cpu_run_in_sets(base, members, count, conv_implicit_run_set);
 }
 
-/* The kernel `product` is faster where it has nothing to gather, and for few pixels, which are not
- * worth packing the filters. Must not depend on the batch. */
+/* The kernel `product` is faster for operands that its products multiply as narrow as they are, if
+ * it has nothing to gather, or the patches are multiplied by many filters; and in f16 if it has
+ * nothing to gather. Must not depend on the batch. */
 static const struct operation_kernel *conv_implicit_preferred(const void *problem)
 {
-    enum { FEW_PIXELS = 100 };
+    enum { FEW_PIXELS = 100, MANY_FILTERS = 256 };
     const struct conv_problem *p = problem;
-    const bool in_place = p->shape.layout == CONV_NHWC && conv_shape_is_pointwise(&p->shape);
-    const bool few = p->shape.out_height * p->shape.out_width < FEW_PIXELS;
-    return in_place || few ? &conv_cpu_product : NULL;
+    const struct conv_shape *s = &p->shape;
+    const bool is_narrow = microkernel_narrow(p->dtype, 0) != NULL;
+    const bool in_place = s->layout == CONV_NHWC && conv_shape_is_pointwise(s);
+    const bool is_worth_it =
+        s->out_height * s->out_width < FEW_PIXELS || s->filters / s->groups >= MANY_FILTERS;
+    return (in_place && dtype_size(p->dtype) < ELEMENT) || (is_narrow && is_worth_it)
+               ? &conv_cpu_product
+               : NULL;
 }
 
 const struct operation_kernel conv_cpu_implicit = {

@@ -10,6 +10,7 @@
 #define KERNELS_CPU_MICROKERNEL_H
 
 #include <gemmd/dtypes.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 struct microkernel {
@@ -27,6 +28,13 @@ struct microkernel {
      * `run` computes with subnormal numbers. */
     void (*run_tiny)(uint64_t depth, const void *a, const void *b, void *tile, uint64_t ld,
                      uint64_t used);
+    /* Computes a tile of operands that are not in panels: a[p][i] is the element number offsets[p]
+     * of lines[i], and the rows of b are b_ld elements apart. The sums are added to the tile if
+     * `adds`. lines: [rows], each of which may be read, as may the whole rows of b. Only the first
+     * `used` rows and `columns_used` columns of the tile are needed. */
+    void (*run_lines)(uint64_t depth, const void *const lines[], const uint32_t offsets[],
+                      const void *b, uint64_t b_ld, void *tile, uint64_t ld, uint64_t used,
+                      uint64_t columns_used, bool adds);
     /* Computes `count` vectors of sums, of columns / 2 elements each: vector number i, at
      * to + i * to_step, is the sum over t of weights[t] and the vector at
      * from + i * from_step + offsets[t]. weights: [taps][columns / 2]. Offsets and steps are in
@@ -35,6 +43,13 @@ struct microkernel {
                      uint64_t from_step, char *to, uint64_t to_step, uint64_t count);
 };
 
+/* run_lines writes only the first columns / MICROKERNEL_PARTS columns if no others are needed. */
+#ifdef __clang__ /* fuses multiply-adds in one of several calls and not in another */
+enum { MICROKERNEL_PARTS = 1 };
+#else
+enum { MICROKERNEL_PARTS = 2 };
+#endif
+
 enum { MICROKERNEL_ROWS = 12, MICROKERNEL_COLUMNS = 32 }; /* multiples of the sizes of every tile */
 
 /* Microkernel number `number` of those that this processor can run, for sums in f64, f32 or i32.
@@ -42,9 +57,9 @@ enum { MICROKERNEL_ROWS = 12, MICROKERNEL_COLUMNS = 32 }; /* multiples of the si
 const struct microkernel *microkernel_for(enum gemmd_dtype accumulator, uint32_t number);
 
 /* Microkernel number `number` of this processor for operands of i8 or bf16 in panels whose elements
- * hold some steps of k; its sum_taps is NULL. The sum of two steps of bf16 is a chain too, of the
- * second step and then the first, in processors that compute one after the other. NULL: there are
- * not as many. Pure, any thread. */
+ * hold some steps of k; its run_lines and sum_taps are NULL. The sum of two steps of bf16 is a
+ * chain too, of the second step and then the first, in processors that compute one after the other.
+ * NULL: there are not as many. Pure, any thread. */
 const struct microkernel *microkernel_narrow(enum gemmd_dtype dtype, uint32_t number);
 
 #endif

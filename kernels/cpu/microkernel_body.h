@@ -3,7 +3,8 @@
  * each type and instruction set, because a function is compiled for one instruction set only.
  *
  * The including file defines NAME, TARGET (an attribute), ELEMENT (a type), ROWS and VECTOR_BYTES.
- * The functions are called NAME_run and NAME_sum_taps. The tile of the first is two vectors wide.
+ * The functions are called NAME_run, NAME_run_lines and NAME_sum_taps. The tiles of the first two
+ * are two vectors wide.
  */
 #define JOIN_EXPANDED(name, suffix) name##suffix
 #define JOIN(name, suffix) JOIN_EXPANDED(name, suffix)
@@ -53,6 +54,77 @@ TARGET static void JOIN(NAME, _run)(uint64_t depth, const void *a_panel, const v
         JOIN(NAME, _rows)(depth, a_panel, b_panel, tile, ld, PART);
     else
         JOIN(NAME, _rows)(depth, a_panel, b_panel, tile, ld, 1);
+}
+
+/* The first `rows` rows and `vectors` vectors of a tile; constants in each call. A processor has 16
+ * registers for addresses, so that the lines of some rows are read again in each step; compilers
+ * would keep their addresses in vector registers, for moves that take the place of multiply-adds.
+ */
+TARGET static inline __attribute__((always_inline)) void
+JOIN(NAME, _lines)(uint64_t depth, const void *const lines[], const uint32_t offsets[],
+                   const ELEMENT *b, uint64_t b_ld, ELEMENT *c, uint64_t ld, bool adds,
+                   const int rows, const int vectors)
+{
+    typedef ELEMENT vector
+        __attribute__((vector_size(VECTOR_BYTES), aligned(sizeof(ELEMENT)), may_alias));
+    enum { LANES = VECTOR_BYTES / sizeof(ELEMENT), ADDRESSES = ROWS < 9 ? ROWS : 9 };
+    const ELEMENT *a[ROWS], *volatile more[ROWS - ADDRESSES + 1];
+    vector left[ROWS], right[ROWS];
+
+#pragma GCC unroll 12
+    for (int i = 0; i < rows; i++) {
+        if (i < ADDRESSES)
+            a[i] = lines[i];
+        else
+            more[i - ADDRESSES] = lines[i];
+        left[i] = right[i] = (vector){0};
+        __builtin_prefetch(c + (uint64_t)i * ld, 1);
+        if (vectors > 1)
+            __builtin_prefetch(c + (uint64_t)i * ld + 2 * LANES - 1, 1);
+        if (adds)
+            left[i] = *(const vector *)(c + (uint64_t)i * ld);
+        if (adds && vectors > 1)
+            right[i] = *(const vector *)(c + (uint64_t)i * ld + LANES);
+    }
+    for (const uint32_t *end = offsets + depth; offsets < end; offsets++, b += b_ld) {
+        const uint64_t offset = *offsets;
+        const vector b_left = *(const vector *)b, b_right = *(const vector *)(b + LANES);
+#pragma GCC unroll 12
+        for (int i = 0; i < rows; i++) {
+            const ELEMENT x = i < ADDRESSES ? a[i][offset] : more[i - ADDRESSES][offset];
+            left[i] += x * b_left;
+            if (vectors > 1)
+                right[i] += x * b_right;
+        }
+    }
+#pragma GCC unroll 12
+    for (int i = 0; i < rows; i++) {
+        *(vector *)(c + (uint64_t)i * ld) = left[i];
+        if (vectors > 1)
+            *(vector *)(c + (uint64_t)i * ld + LANES) = right[i];
+    }
+}
+
+TARGET static void JOIN(NAME, _run_lines)(uint64_t depth, const void *const lines[],
+                                          const uint32_t offsets[], const void *b, uint64_t b_ld,
+                                          void *tile, uint64_t ld, uint64_t rows, uint64_t columns,
+                                          bool adds)
+{
+    enum { PART = ROWS % 3 == 0 ? ROWS / 3 : ROWS / 4 };
+    const bool half = MICROKERNEL_PARTS == 2 && columns <= VECTOR_BYTES / sizeof(ELEMENT);
+#ifdef __clang__ /* as above */
+    rows = ROWS;
+#endif
+    if (rows > ROWS - PART && half)
+        JOIN(NAME, _lines)(depth, lines, offsets, b, b_ld, tile, ld, adds, ROWS, 1);
+    else if (rows > ROWS - PART)
+        JOIN(NAME, _lines)(depth, lines, offsets, b, b_ld, tile, ld, adds, ROWS, 2);
+    else if (rows > PART)
+        JOIN(NAME, _lines)(depth, lines, offsets, b, b_ld, tile, ld, adds, ROWS - PART, 2);
+    else if (rows > 1)
+        JOIN(NAME, _lines)(depth, lines, offsets, b, b_ld, tile, ld, adds, PART, 2);
+    else
+        JOIN(NAME, _lines)(depth, lines, offsets, b, b_ld, tile, ld, adds, 1, 2);
 }
 
 /* `count`, at most 8, is a constant in each call, so that the sums are registers. */

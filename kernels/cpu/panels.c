@@ -1,12 +1,15 @@
 #include "kernels/cpu/panels.h"
 
 #include <string.h>
+#ifdef __x86_64__
+#include <immintrin.h>
+#endif
 
 #include "proto/size.h"
 
 #define INLINE static inline __attribute__((always_inline))
 
-enum { SIDE = 4, ELEMENT_MAX = 8 /* bytes */ };
+enum { SIDE = 4, LINES = 16, ELEMENT_MAX = 8 /* bytes */ };
 typedef uint32_t quad __attribute__((vector_size(SIDE * sizeof(uint32_t)), aligned(1), may_alias));
 
 static inline void flip_element(char *at, uint32_t flip)
@@ -17,34 +20,121 @@ static inline void flip_element(char *at, uint32_t flip)
     memcpy(at, &element, sizeof element);
 }
 
-/* Writes four lines of 4-byte elements side by side, in squares of 4 x 4 that are transposed. The
- * lines need no alignment. */
-static void interleave(const char *const lines[SIDE], uint64_t depth, uint64_t width, uint32_t flip,
-                       char *to)
+/* Writes the steps of a square of 4 x 4 elements one after another. Elements need no alignment. */
+INLINE void transpose_square(const char *const lines[SIDE], uint64_t at, uint32_t flip,
+                             uint64_t row, char *to)
 {
-    const uint64_t row = width * sizeof(uint32_t);
     const quad flips = {flip, flip, flip, flip};
-    uint64_t p = 0;
-    for (; p + SIDE <= depth; p += SIDE, to += SIDE * row) {
-        const uint64_t at = p * sizeof(uint32_t);
-        const quad a = *(const quad *)(const void *)(lines[0] + at) ^ flips;
-        const quad b = *(const quad *)(const void *)(lines[1] + at) ^ flips;
-        const quad c = *(const quad *)(const void *)(lines[2] + at) ^ flips;
-        const quad d = *(const quad *)(const void *)(lines[3] + at) ^ flips;
-        const quad ab_low = __builtin_shufflevector(a, b, 0, 4, 1, 5);
-        const quad ab_high = __builtin_shufflevector(a, b, 2, 6, 3, 7);
-        const quad cd_low = __builtin_shufflevector(c, d, 0, 4, 1, 5);
-        const quad cd_high = __builtin_shufflevector(c, d, 2, 6, 3, 7);
-        *(quad *)(void *)to = __builtin_shufflevector(ab_low, cd_low, 0, 1, 4, 5);
-        *(quad *)(void *)(to + row) = __builtin_shufflevector(ab_low, cd_low, 2, 3, 6, 7);
-        *(quad *)(void *)(to + 2 * row) = __builtin_shufflevector(ab_high, cd_high, 0, 1, 4, 5);
-        *(quad *)(void *)(to + 3 * row) = __builtin_shufflevector(ab_high, cd_high, 2, 3, 6, 7);
+    const quad a = *(const quad *)(const void *)(lines[0] + at) ^ flips;
+    const quad b = *(const quad *)(const void *)(lines[1] + at) ^ flips;
+    const quad c = *(const quad *)(const void *)(lines[2] + at) ^ flips;
+    const quad d = *(const quad *)(const void *)(lines[3] + at) ^ flips;
+    const quad ab_low = __builtin_shufflevector(a, b, 0, 4, 1, 5);
+    const quad ab_high = __builtin_shufflevector(a, b, 2, 6, 3, 7);
+    const quad cd_low = __builtin_shufflevector(c, d, 0, 4, 1, 5);
+    const quad cd_high = __builtin_shufflevector(c, d, 2, 6, 3, 7);
+    *(quad *)(void *)to = __builtin_shufflevector(ab_low, cd_low, 0, 1, 4, 5);
+    *(quad *)(void *)(to + row) = __builtin_shufflevector(ab_low, cd_low, 2, 3, 6, 7);
+    *(quad *)(void *)(to + 2 * row) = __builtin_shufflevector(ab_high, cd_high, 0, 1, 4, 5);
+    *(quad *)(void *)(to + 3 * row) = __builtin_shufflevector(ab_high, cd_high, 2, 3, 6, 7);
+}
+
+/* Writes the steps from `first` on of `count` lines of 4-byte elements side by side, SIDE steps of
+ * SIDE lines at a time; `count` is a multiple of SIDE. The steps are `row` bytes apart. */
+static void interleave_squares(const char *const lines[LINES], uint64_t count, uint64_t first,
+                               uint64_t depth, uint64_t row, uint32_t flip, char *to)
+{
+    uint64_t p = first;
+    for (uint64_t end; p + SIDE <= depth; p = end) { /* a line of the cache of each line */
+        end = p + LINES <= depth ? p + LINES : p + (depth - p) / SIDE * SIDE;
+        for (uint64_t l = 0; l < count; l += SIDE)
+            for (uint64_t q = p; q < end; q += SIDE)
+                transpose_square(lines + l, q * sizeof flip, flip, row,
+                                 to + q * row + l * sizeof flip);
     }
-    for (; p < depth; p++, to += row)
-        for (uint64_t i = 0; i < SIDE; i++) {
-            memcpy(to + i * sizeof flip, lines[i] + p * sizeof flip, sizeof flip);
-            flip_element(to + i * sizeof flip, flip);
+    for (; p < depth; p++)
+        for (uint64_t l = 0; l < count; l++) {
+            char *element = to + p * row + l * sizeof flip;
+            memcpy(element, lines[l] + p * sizeof flip, sizeof flip);
+            flip_element(element, flip);
         }
+}
+
+#ifdef __x86_64__
+/* Writes 16 steps of 16 lines, a vector each. The elements that are `ahead` bytes further in the
+ * lines are likely to be read next. */
+__attribute__((target("avx512f"))) static void transpose_16(const char *const lines[LINES],
+                                                            uint64_t at, uint64_t ahead,
+                                                            uint32_t flip, uint64_t row, char *to)
+{
+    const __m512i flips = _mm512_set1_epi32((int)flip);
+    __m512i x[LINES], y[LINES];
+#pragma GCC unroll 16
+    for (int i = 0; i < LINES; i++) {
+        x[i] = _mm512_xor_si512(_mm512_loadu_si512(lines[i] + at), flips);
+        __builtin_prefetch(lines[i] + at + ahead, 0, 2);
+    }
+#pragma GCC unroll 8
+    for (int i = 0; i < LINES; i += 2) {
+        y[i] = _mm512_unpacklo_epi32(x[i], x[i + 1]);
+        y[i + 1] = _mm512_unpackhi_epi32(x[i], x[i + 1]);
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < LINES; i += 4) { /* x[i + j]: steps j, j + 4, ... of lines i to i + 3 */
+        x[i] = _mm512_unpacklo_epi64(y[i], y[i + 2]);
+        x[i + 1] = _mm512_unpackhi_epi64(y[i], y[i + 2]);
+        x[i + 2] = _mm512_unpacklo_epi64(y[i + 1], y[i + 3]);
+        x[i + 3] = _mm512_unpackhi_epi64(y[i + 1], y[i + 3]);
+    }
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; j++) {
+        const __m512i a = _mm512_shuffle_i32x4(x[j], x[j + 4], 0x88);
+        const __m512i b = _mm512_shuffle_i32x4(x[j], x[j + 4], 0xdd);
+        const __m512i c = _mm512_shuffle_i32x4(x[j + 8], x[j + 12], 0x88);
+        const __m512i d = _mm512_shuffle_i32x4(x[j + 8], x[j + 12], 0xdd);
+        char *step = to + (uint64_t)j * row;
+        _mm512_storeu_si512(step, _mm512_shuffle_i32x4(a, c, 0x88));
+        _mm512_storeu_si512(step + 4 * row, _mm512_shuffle_i32x4(b, d, 0x88));
+        _mm512_storeu_si512(step + 8 * row, _mm512_shuffle_i32x4(a, c, 0xdd));
+        _mm512_storeu_si512(step + 12 * row, _mm512_shuffle_i32x4(b, d, 0xdd));
+    }
+}
+#endif
+
+/* Writes `count` lines of 4-byte elements side by side, at most LINES of them. The steps are `row`
+ * bytes apart. */
+static void interleave(const char *const lines[LINES], uint64_t count, uint64_t depth, uint64_t row,
+                       uint32_t flip, char *to)
+{
+    const uint64_t squares = count / SIDE * SIDE;
+    uint64_t first = 0;
+#ifdef __x86_64__
+    if (count == LINES && __builtin_cpu_supports("avx512f"))
+        for (; first + LINES <= depth; first += LINES)
+            transpose_16(lines, first * sizeof flip, depth * sizeof flip, flip, row,
+                         to + first * row);
+#endif
+    interleave_squares(lines, squares, first, depth, row, flip, to);
+    for (uint64_t l = squares; l < count; l++)
+        for (uint64_t p = 0; p < depth; p++) {
+            char *element = to + p * row + l * sizeof flip;
+            memcpy(element, lines[l] + p * sizeof flip, sizeof flip);
+            flip_element(element, flip);
+        }
+}
+
+void panels_transpose(const void *from, uint64_t from_pitch, uint64_t rows, uint64_t columns,
+                      void *to, uint64_t to_pitch)
+{
+    for (uint64_t i = 0; i < rows; i += LINES) {
+        char *at = (char *)to + i * sizeof(uint32_t);
+        const char *lines[LINES];
+        for (uint64_t l = 0; l < LINES; l++)
+            lines[l] = (const char *)from + (i + l) * from_pitch;
+        for (uint64_t j = 0; j < columns; j++) /* what is written next */
+            __builtin_prefetch(at + j * to_pitch + LINES * sizeof(uint32_t), 1);
+        interleave(lines, rows - i < LINES ? rows - i : LINES, columns, to_pitch, 0, at);
+    }
 }
 
 /* Reads a line of `depth` steps of k. Elements of several steps are filled up with zeros. */
@@ -68,12 +158,12 @@ INLINE void pack_along_k(const struct panels_operand *operand, uint64_t first, u
 {
     const uint64_t elements = size_blocks(depth, operand->steps), bytes = elements * size;
     const uint64_t whole = size_blocks(extent, width) * width;
-    char memory[SIDE][ELEMENT_MAX * PANELS_DEPTH_MAX];
+    char memory[LINES][ELEMENT_MAX * PANELS_DEPTH_MAX];
     for (uint64_t i = 0, count; i < whole; i += count) {
         const uint64_t left = width - i % width; /* in the panel */
         char *to = panels + i / width * width * bytes + i % width * size;
-        const char *lines[SIDE];
-        count = left < SIDE ? left : SIDE;
+        const char *lines[LINES];
+        count = left < LINES ? left : LINES;
         for (uint64_t l = 0; l < count; l++) {
             lines[l] = memory[l];
             if (i + l < extent)
@@ -81,16 +171,13 @@ INLINE void pack_along_k(const struct panels_operand *operand, uint64_t first, u
             else
                 memset(memory[l], 0, bytes);
         }
-        if (count == SIDE && size == sizeof(uint32_t)) {
-            interleave(lines, elements, width, operand->flip, to);
+        if (size == sizeof(uint32_t)) {
+            interleave(lines, count, elements, width * size, operand->flip, to);
             continue;
         }
         for (uint64_t l = 0; l < count; l++)
-            for (uint64_t p = 0; p < elements; p++) {
+            for (uint64_t p = 0; p < elements; p++)
                 memcpy(to + (p * width + l) * size, lines[l] + p * size, size);
-                if (size == sizeof(uint32_t))
-                    flip_element(to + (p * width + l) * size, operand->flip);
-            }
     }
 }
 

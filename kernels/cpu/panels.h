@@ -39,6 +39,11 @@ struct panels_operand {
 void panels_pack(const struct panels_operand *operand, uint64_t first, uint64_t extent,
                  uint64_t first_k, uint64_t depth, uint64_t width, char *panels);
 
+/* Transposes a matrix of 4-byte elements. Its rows, and those of the result, are some bytes apart.
+ */
+void panels_transpose(const void *from, uint64_t from_pitch, uint64_t rows, uint64_t columns,
+                      void *to, uint64_t to_pitch);
+
 /* Writes steps first_k to first_k + depth - 1 of k of packed weights `b` to one panel of `width`
  * columns from `column` on: each integer less its zero point, in f32, without its scale. The steps
  * belong to one group, and first_k and depth are multiples of 16, and column and width of 8.

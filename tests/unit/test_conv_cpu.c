@@ -183,39 +183,110 @@ START_TEST(members_of_a_group_have_bits_of_their_own)
 }
 END_TEST
 
-/* The kernel `depthwise` adds in the order of `naive`, with fused multiply-adds if the processor
- * has them, in vectors or not. */
+/* The kernels whose bits are compared are fused multiply-adds in the order of `naive`. */
+static bool has_fused(void)
+{
+#ifdef __x86_64__
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+#else
+    return true;
+#endif
+}
+
+static const struct operation_kernel *kernel_named(const char *name)
+{
+    const struct operation_kernel *const *kernels =
+        operation_kernels(&operation_conv2d, GEMM_BACKEND_CPU);
+    while (strcmp((*kernels)->name, name) != 0)
+        kernels++;
+    return *kernels;
+}
+
+static void expect_bits_of_naive(const struct operation_kernel *kernel,
+                                 const struct conv_problem *like, uint32_t threads, uint64_t seed)
+{
+    char what[384];
+    struct conv_sample sample;
+    ck_assert(conv_sample_create(&sample, like, PRODUCT_UNIFORM, seed));
+    const struct product_buffer *y = &sample.buffers[CONV_Y];
+    unsigned char *expected = malloc(y->bytes);
+    ck_assert_ptr_nonnull(expected);
+    run_conv(kernel_named("naive"), &sample.problem, 2);
+    memcpy(expected, y->data, y->bytes);
+    conv_sample_poison(&sample);
+    run_conv(kernel, &sample.problem, threads);
+    conv_describe(&sample.problem, what, sizeof what);
+    ck_assert_msg(memcmp(expected + y->offset, y->data + y->offset, y->bytes - 2 * y->offset) == 0,
+                  "%s has other bits than naive: %s", kernel->name, what);
+    free(expected);
+    conv_sample_destroy(&sample);
+}
+
+/* The kernel `depthwise` adds in the order of `naive`, in vectors or not. */
 START_TEST(depthwise_has_the_bits_of_naive)
 {
+    const struct operation_kernel *depthwise = kernel_named("depthwise");
     unsigned count = 0;
-#ifdef __x86_64__
-    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma"))
-        return;
-#endif
-    for (unsigned i = 0; i < conv_case_count(); i++) {
+    for (unsigned i = 0; has_fused() && i < conv_case_count(); i++) {
         const struct conv_problem like =
             conv_case(i, types[_i].dtype, types[_i].out, types[_i].precision);
-        struct conv_sample sample;
-        const struct operation_kernel *const *kernels =
-            operation_kernels(&operation_conv2d, GEMM_BACKEND_CPU);
-        const struct operation_kernel *naive = kernels[0];
-        for (const struct operation_kernel *const *k = kernels; *k != NULL; k++)
-            naive = *k; /* the last one */
-        if (!kernels[0]->takes(&like) || count++ % (5 * CASE_THINNING) != 0)
-            continue;
-        ck_assert(conv_sample_create(&sample, &like, PRODUCT_UNIFORM, i + 1));
-        const struct product_buffer *y = &sample.buffers[CONV_Y];
-        unsigned char *expected = malloc(y->bytes);
-        ck_assert_ptr_nonnull(expected);
-        run_conv(naive, &sample.problem, 2);
-        memcpy(expected, y->data, y->bytes);
-        conv_sample_poison(&sample);
-        run_conv(kernels[0], &sample.problem, 1);
-        ck_assert_msg(memcmp(expected + y->offset, y->data + y->offset, y->bytes - 2 * y->offset) ==
-                          0,
-                      "case %u: other bits than %s", i, naive->name);
-        free(expected);
-        conv_sample_destroy(&sample);
+        if (depthwise->takes(&like) && count++ % (5 * CASE_THINNING) == 0)
+            expect_bits_of_naive(depthwise, &like, 1, i + 1);
+    }
+}
+END_TEST
+
+/* So does the kernel `implicit` in NHWC, and in NCHW if a filter has one tap: for every way in
+ * which it reads X. */
+START_TEST(implicit_has_the_bits_of_naive)
+{
+    /* layout, batch, channels, height, width, filters, taps, stride, padding */
+    static const struct {
+        enum conv_layout layout;
+        uint16_t sizes[8];
+    } cases[] = {
+        {CONV_NHWC, {2, 20, 11, 9, 70, 3, 2, 0}},   /* in place in f32 */
+        {CONV_NHWC, {2, 1024, 5, 6, 40, 1, 1, 0}},  /* pixels far apart */
+        {CONV_NHWC, {1, 96, 150, 100, 8, 3, 2, 1}}, /* an image of several windows */
+        {CONV_NHWC, {9, 256, 32, 32, 4, 1, 1, 1}},  /* windows that are not filled together */
+        {CONV_NHWC, {1, 300, 5, 5, 48, 3, 1, 1}},   /* filters that are packed once */
+        {CONV_NCHW, {2, 40, 20, 20, 24, 1, 1, 0}},  /* rows that are copied together */
+        {CONV_NCHW, {1, 80, 130, 120, 8, 1, 1, 0}}, /* the same, of several windows */
+        {CONV_NCHW, {1, 80, 130, 120, 8, 1, 1, 1}}, /* rows with padding */
+        {CONV_NCHW, {1, 24, 30, 31, 16, 1, 3, 0}},  /* columns that no filter meets */
+        {CONV_NCHW, {2, 40, 23, 25, 70, 1, 1, 0}},  /* filters times X in place in f32 */
+        {CONV_NCHW, {1, 300, 23, 25, 13, 1, 1, 0}}, /* the same, in several blocks of k */
+        {CONV_NCHW, {1, 1100, 16, 36, 5, 1, 1, 0}},
+    };
+    const struct operation_kernel *implicit = kernel_named("implicit");
+    for (unsigned i = 0; has_fused() && i < sizeof cases / sizeof *cases; i++) {
+        const uint16_t *c = cases[i].sizes;
+        const bool channels_last = cases[i].layout == CONV_NHWC;
+        struct conv_problem like =
+            conv_case(4 * i, types[_i].dtype, types[_i].out, types[_i].precision);
+        like.shape = (struct conv_shape){
+            .layout = cases[i].layout,
+            .w_layout = channels_last ? CONV_KRSC : CONV_KCRS,
+            .batch = c[0],
+            .channels = c[1],
+            .height = c[2],
+            .width = c[3],
+            .filters = c[4],
+            .r = c[5],
+            .s = c[5],
+            .groups = 1,
+            .stride_h = c[6],
+            .stride_w = c[6],
+            .dilation_h = 1,
+            .dilation_w = 1,
+            .pad_top = c[7],
+            .pad_bottom = c[7],
+            .pad_left = c[7],
+            .pad_right = c[7],
+        };
+        ck_assert_int_eq(conv_shape_settle(&like.shape, NULL), GEMMD_OK);
+        ck_assert(implicit->takes(&like));
+        expect_bits_of_naive(implicit, &like, 2, i + 1);
     }
 }
 END_TEST
@@ -258,6 +329,7 @@ int main(void)
     tcase_add_loop_test(test, images_have_bits_of_their_own, 0, TYPES);
     tcase_add_loop_test(test, members_of_a_group_have_bits_of_their_own, 0, TYPES);
     tcase_add_loop_test(test, depthwise_has_the_bits_of_naive, 0, TYPES);
+    tcase_add_loop_test(test, implicit_has_the_bits_of_naive, 0, TYPES);
     tcase_add_test(test, groups_are_of_small_ones);
     suite_add_tcase(suite, test);
     SRunner *runner = srunner_create(suite);

@@ -121,11 +121,12 @@ START_TEST(selection)
     struct fault fault = {.detail = ""};
     ck_assert_uint_eq(operation_select(&operation_conv2d, &cpu, "auto", &problem, &kernel, &fault),
                       GEMMD_OK);
-    ck_assert_str_eq(kernel->name, "product"); /* 99 pixels */
-    const struct conv_problem larger = conv_case(12, GEMMD_F32, GEMMD_F32, GEMM_PRECISION_FULL);
-    ck_assert_uint_eq(operation_select(&operation_conv2d, &cpu, "auto", &larger, &kernel, &fault),
-                      GEMMD_OK);
     ck_assert_str_eq(kernel->name, "implicit");
+    const struct conv_problem halves = conv_case(40, GEMMD_F16, GEMMD_F16, GEMM_PRECISION_FULL);
+    ck_assert(conv_shape_is_pointwise(&halves.shape));
+    ck_assert_uint_eq(operation_select(&operation_conv2d, &cpu, "auto", &halves, &kernel, &fault),
+                      GEMMD_OK);
+    ck_assert_str_eq(kernel->name, "product"); /* in place */
     ck_assert_uint_eq(operation_select(&operation_conv2d, &cpu, "naive", &problem, &kernel, &fault),
                       GEMMD_OK);
     ck_assert_str_eq(kernel->name, "naive");

@@ -94,6 +94,52 @@ START_TEST(used_rows)
 }
 END_TEST
 
+/* Operands that are not in panels give the same bits, in the rows and columns that are needed and
+ * no others beyond the tile. */
+START_TEST(lines)
+{
+    enum { DEPTH = 70, B_LD = MICROKERNEL_COLUMNS + 5 };
+    static float apart[DEPTH * B_LD], sums[TILE];
+    const struct microkernel *micro;
+    for (uint32_t number = 0; (micro = microkernel_for(GEMMD_F32, number)) != NULL; number++)
+        for (uint64_t used = 1; used <= micro->rows; used++)
+            for (uint64_t columns = 1; columns <= micro->columns; columns++) {
+                const void *rows[MICROKERNEL_ROWS];
+                uint32_t offsets[DEPTH];
+                const bool adds = (used + columns) % 2 != 0;
+                fill_f32();
+                for (uint64_t i = 0; i < micro->rows; i++)
+                    rows[i] = a.f32 + (i < used ? i : used - 1);
+                for (uint32_t p = 0; p < DEPTH; p++) {
+                    offsets[p] = (DEPTH - 1 - p) * micro->rows;
+                    memcpy(apart + p * B_LD, b.f32 + (DEPTH - 1 - p) * micro->columns,
+                           micro->columns * sizeof(float));
+                }
+                for (unsigned i = 0; i < TILE; i++)
+                    sums[i] = adds ? expected.f32[i] : 0;
+                for (uint64_t p = 0; p < DEPTH; p++) /* one step after another, backwards */
+                    micro->run(1, a.f32 + (DEPTH - 1 - p) * micro->rows,
+                               b.f32 + (DEPTH - 1 - p) * micro->columns, sums, LD, micro->rows);
+                micro->run_lines(DEPTH, rows, offsets, apart, B_LD, &tile, LD, used, columns, adds);
+                for (uint64_t i = 0; i < MICROKERNEL_ROWS; i++)
+                    for (uint64_t j = 0; j < LD; j++) {
+                        const bool needed = i < used && j < columns;
+                        const bool free = i < micro->rows && j < micro->columns;
+                        const float *is = tile.f32 + i * LD + j, *was = expected.f32 + i * LD + j;
+                        ck_assert_msg(free && !needed ? true
+                                                      : memcmp(is, needed ? sums + i * LD + j : was,
+                                                               sizeof *is) == 0,
+                                      "number %u, %lu rows, %lu columns: %lu %lu", number,
+                                      (unsigned long)used, (unsigned long)columns, (unsigned long)i,
+                                      (unsigned long)j);
+                    }
+                const uint64_t part = micro->columns / MICROKERNEL_PARTS;
+                for (uint64_t j = part; columns <= part && used == micro->rows && j < LD; j++)
+                    ck_assert(memcmp(tile.f32 + j, expected.f32 + j, sizeof(float)) == 0);
+            }
+}
+END_TEST
+
 /* One rounding a step, two where a processor has no fused multiply-add; outside the tile nothing.
  */
 START_TEST(singles)
@@ -237,6 +283,7 @@ int main(void)
     TCase *tests = tcase_create("microkernel");
     tcase_add_test(tests, integers);
     tcase_add_test(tests, used_rows);
+    tcase_add_test(tests, lines);
     tcase_add_test(tests, narrow_integers);
     tcase_add_test(tests, narrow_bf16_sums);
     tcase_add_test(tests, singles);
