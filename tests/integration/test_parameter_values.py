@@ -6,12 +6,12 @@ import sys
 from typing import get_args
 
 import pytest
-from matrices import ACTS
+from matrices import ACTS, OUTS
 from test_operations import OPENAPI, ROOT, query_parameters, read, resolve
 
 sys.path.insert(0, str(ROOT / "client/python/src"))
 
-from gemmd_client import arrays, attention, convolution, library, reductions  # noqa: E402
+from gemmd_client import arrays, attention, convolution, library, products, reductions  # noqa: E402
 
 OPERATIONS = [path for path, methods in OPENAPI["paths"].items()
               if methods.get("post", {}).get("tags") == ["products"]]
@@ -66,10 +66,19 @@ def test_the_readme_lists_each_value(name):
     (get_args(convolution.ConvLayout), "/conv2d", "layout", "ConvLayout in gemmd_client/convolution.py"),
     (get_args(convolution.ConvWLayout), "/conv2d", "w_layout", "ConvWLayout in gemmd_client/convolution.py"),
     (get_args(reductions.ReduceOp), "/reduce", "op", "ReduceOp in gemmd_client/reductions.py"),
+    (products.OUTS, "/gemm", "dtype", "OUTS in gemmd_client/products.py"),
+    (attention.ATTENTION_TYPES, "/attention", "dtype", "ATTENTION_TYPES in gemmd_client/attention.py"),
+    (convolution.CONV_TYPES, "/conv2d", "dtype", "CONV_TYPES in gemmd_client/convolution.py"),
+    (reductions.REDUCE_TYPES, "/reduce", "dtype", "REDUCE_TYPES in gemmd_client/reductions.py"),
+    (reductions.SOFTMAX_TYPES, "/softmax", "dtype", "SOFTMAX_TYPES in gemmd_client/reductions.py"),
     (ACTS, "/gemm", "act", "ACTS in tests/integration/matrices.py"),
 ])
 def test_a_list_has_each_value_in_order(listed, path, name, where):
     assert list(listed) == values(path, name), where
+
+
+def test_the_python_client_has_the_pairs_of_types_of_products():
+    assert products.OUTS == OUTS, "OUTS in gemmd_client/products.py"
 
 
 def test_the_python_client_has_the_types_and_errors_of_the_library():

@@ -70,16 +70,14 @@ def test_times_that_are_none(client, timeout):
 
 
 def test_arguments_that_are_none(client):
-    with pytest.raises(TypeError, match="convert it with astype"):
-        client.gemm([[1, 2]], [[1], [2]])
     with pytest.raises(TypeError, match="passed as a Tensor"):
         client.gemm(ones(1, 1), "weights")
     with pytest.raises(ValueError, match="leading dimensions of a"):
         client.gemm(ones(2, 1, 1), ones(3, 1, 1))
     with pytest.raises(TypeError, match="no type f99"):
-        client.gemm(ones(1, 1), ones(1, 1), out="f99")
+        client.gemm(ones(1, 1), ones(1, 1), out_dtype="f99")
     with pytest.raises(TypeError, match="no type f99"):
-        client.conv2d(ones(1, 1, 2, 2), ones(1, 1, 2, 2), out="f99")
+        client.conv2d(ones(1, 1, 2, 2), ones(1, 1, 2, 2), out_dtype="f99")
     with pytest.raises(Malformed, match="priority is '-1'"):
         client.gemm(ones(1, 1), ones(1, 1), priority=-1)
     with pytest.raises(Malformed, match="priority is '-1'"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import ml_dtypes
@@ -40,14 +40,30 @@ def library_of(array: Any) -> str:
     return type(array).__module__.partition(".")[0].removesuffix("lib")
 
 
-def to_numpy(name: str, array: Any, truth: bool = False) -> Array:
-    """Returns the elements of an array in host memory, without a copy where they are there already.
-    With ``truth``, an array of bool is one of int8.
+def refuse_subclass(name: str, array: Any) -> None:
+    """TypeError: the array, or one in a list, is of a subclass of NumPy's arrays, which would lose what it is."""
+    if isinstance(array, (list, tuple)):
+        for each in array:
+            refuse_subclass(name, each)
+    if not isinstance(array, np.ndarray) or type(array) in (np.ndarray, np.memmap):
+        return
+    if isinstance(array, np.ma.MaskedArray):
+        raise TypeError(f"{name} is a masked array, and the daemon does not know which elements are masked; "
+                        f"{name}.filled(0) has a number in their place")
+    raise TypeError(f"{name} is a {type(array).__name__}, a subclass of numpy.ndarray, which the result would not "
+                    f"be; numpy.asarray({name}) is a plain array")
 
-    TypeError: this is not an array, or its type is none of the daemon's.
+
+def to_numpy(name: str, array: Any, types: Sequence[str] = tuple(DTYPES), kinds: str = "") -> Array:
+    """Returns the elements of an array in host memory, without a copy where they are there already. An array may
+    have any of the daemon's types, or another of `kinds` of types: "i", "u" and "b", as NumPy calls whole
+    numbers and bool. `types` are those that the error advises.
+
+    TypeError: this is not an array, or its type is none of these.
     """
-    if isinstance(array, np.ndarray) and array.dtype in NAMES and array.dtype.isnative:
+    if type(array) is np.ndarray and array.dtype in NAMES and array.dtype.isnative:
         return array
+    refuse_subclass(name, array)
     library = library_of(array)
     if isinstance(array, np.ndarray):
         found = array
@@ -73,11 +89,9 @@ def to_numpy(name: str, array: Any, truth: bool = False) -> Array:
                         "tensors() return")
     else:
         raise TypeError(f"{name} is a {type(array).__name__}, which is not an array")
-    if truth and found.dtype == np.bool_:
-        found = found.view(np.int8)
-    if found.dtype.newbyteorder("=") not in NAMES:
+    if found.dtype.newbyteorder("=") not in NAMES and found.dtype.kind not in kinds:
         raise TypeError(f"{name} has the type {found.dtype}, with which the daemon does not compute; convert "
-                        f"it with astype() to one of {', '.join(str(known) for known in NAMES)}")
+                        f"it with astype() to one of {', '.join(str(DTYPES[known]) for known in types)}")
     if not found.dtype.isnative:
         found = found.astype(found.dtype.newbyteorder("="))
     return found

@@ -10,7 +10,7 @@ from typing import Any
 
 from .arrays import Array
 from .client import Client
-from .reductions import ReduceOp
+from .reductions import ReduceName
 from .tensors import Tensor
 
 
@@ -45,7 +45,7 @@ class AsyncClient:
         """Computes a convolution; the arguments and errors are those of Client.conv2d()."""
         return await self._call(self._client.conv2d, x, w, **options)
 
-    async def reduce(self, x: Any, op: ReduceOp = "sum", **options: Any) -> Any:
+    async def reduce(self, x: Any, op: ReduceName = "sum", **options: Any) -> Any:
         """Reduces an array; the arguments and errors are those of Client.reduce()."""
         return await self._call(self._client.reduce, x, op, **options)
 
@@ -63,7 +63,7 @@ class AsyncClient:
         tensor: Tensor = await self._call(self._client.conv2d_store, name, x, w, **options)
         return tensor
 
-    async def reduce_store(self, name: str, x: Any, op: ReduceOp = "sum", **options: Any) -> Tensor:
+    async def reduce_store(self, name: str, x: Any, op: ReduceName = "sum", **options: Any) -> Tensor:
         """Reduces an array to one that stays on the device, like Client.reduce_store()."""
         tensor: Tensor = await self._call(self._client.reduce_store, name, x, op, **options)
         return tensor

@@ -6,11 +6,13 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from .arrays import DTYPES, NAMES, Array, to_numpy
+from .arrays import DTYPES, NAMES, Array, refuse_subclass, to_numpy
+from .promotion import promoted
 from .seconds import milliseconds
 from .tensors import Tensor
 
 Layout = Literal["bhsd", "bshd"]
+ATTENTION_TYPES = ("f32", "f16", "bf16")
 
 
 def _sizes(shape: tuple[int, ...], layout: str) -> tuple[int, int, int, int]:
@@ -38,11 +40,8 @@ class Attention:
                                  "heads, sequence and head size, in the order of the layout")
             if 0 in shape:
                 raise ValueError(f"{name} has the shape {shape}; it must not be empty")
-        types = {part.dtype if isinstance(part, Tensor) else NAMES[part.dtype]
-                 for part in (self.q, self.k, self.v)}
-        if len(types) != 1:
-            raise TypeError("q, k and v must have the same type")
-        self.dtype: str = types.pop()
+        self.dtype, (self.q, self.k, self.v) = promoted(
+            ATTENTION_TYPES, {"q": self.q, "k": self.k, "v": self.v})
         self.batch, self.heads, self.sq, self.d = _sizes(self.q.shape, layout)
         batch_k, self.kv_heads, self.skv, size_k = _sizes(self.k.shape, layout)
         batch_v, heads_v, length_v, self.dv = _sizes(self.v.shape, layout)
@@ -58,11 +57,12 @@ class Attention:
 
     @staticmethod
     def _operand(name: str, value: Any) -> Array:
-        return np.ascontiguousarray(to_numpy(name, value))
+        return np.ascontiguousarray(to_numpy(name, value, ATTENTION_TYPES))
 
     def _lengths(self, name: str, value: Any, most: int) -> Array | None:
         if value is None:
             return None
+        refuse_subclass(name, value)
         given = np.asarray(value)
         if given.shape != (self.batch,) or given.dtype.kind not in "iu":
             raise ValueError(f"{name} must be {self.batch} whole numbers, one for each entry of the "
@@ -73,7 +73,9 @@ class Attention:
 
     def _masked(self, value: Any) -> Array:
         """Returns the mask with four dimensions; one of truth values as bytes."""
-        mask = to_numpy("mask", value, truth=True)
+        mask = to_numpy("mask", value, ATTENTION_TYPES, "b")
+        if mask.dtype == np.bool_:
+            mask = mask.view(np.int8)
         if mask.dtype != np.int8 and NAMES.get(mask.dtype) != self.dtype:
             raise TypeError(f"the mask has the type {mask.dtype}; it must be bool, int8 or the type "
                             "of q")

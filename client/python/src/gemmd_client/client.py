@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Literal
 from urllib.parse import quote
 
@@ -12,13 +13,14 @@ import numpy as np
 from . import library
 from .arrays import DTYPES, NAMES, Array, like, to_numpy
 from .attention import Attention, Layout, attention_parameters
-from .convolution import ConvLayout, ConvWLayout, Padding, conv2d_request
+from .convolution import ConvLayout, Convolution, ConvWLayout, Padding
 from .errors import ProtocolError
 from .http import Transport, computed, description
 from .jobs import Job, JobStatus, job_status
 from .library import Act
 from .products import Product, product_parameters
-from .reductions import ReduceOp, reduce_request, softmax_request
+from .reductions import Axis, ReduceName, Reduction, Softmax, deviation, product as host_product
+from .results import Result
 from .seconds import milliseconds
 from .tensors import Tensor, from_safetensors, safetensors_header
 
@@ -87,7 +89,7 @@ class Client:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def gemm(self, a: Any, b: Any, *, out: Any = None, alpha: float = 1.0, beta: float = 0.0,
+    def gemm(self, a: Any, b: Any, *, out: Any = None, out_dtype: Any = None, alpha: float = 1.0, beta: float = 0.0,
              c: Any = None, bias: Any = None, act: Act = "none", precision: str = "full",
              verify: bool = False, priority: int = 4, timeout: float | None = None,
              kernel: str | None = None, scales: str = "none", a_scale: Any = None,
@@ -97,10 +99,19 @@ class Client:
         The shapes follow numpy.matmul: ``a`` is (..., m, k) or (k,), ``b`` is (..., k, n) or (k,),
         and leading dimensions are broadcast. Either may be a resident Tensor. A transposed view
         such as ``b.T`` is sent as it lies in memory, without a copy. The result is an array of
-        the library of ``a``, or of ``b`` if ``a`` is a Tensor.
+        the library of ``a``, or of ``b`` if ``a`` is a Tensor; of two vectors it has the shape ().
+
+        Operands of different types, ``bias`` and ``c`` are converted to the type to which NumPy
+        promotes theirs. Whole numbers of other types than int8, such as lists of them, give NumPy's
+        result: they are computed as int8 or float64, if the largest elements show that no sum can
+        leave the range in which that is exact. The result of two arrays of int8 is int32.
 
         Args:
-            out: the type of the result, ``bias`` and ``c``; default: that of the operands.
+            out: an array to fill, of the shape of the result, as numpy.matmul takes it; default: a
+                new one. (Until version 0.4 also a type, which is deprecated.)
+            out_dtype: the type of the result, to which ``bias`` and ``c`` are converted; default:
+                that of NumPy's promotion, bfloat16 for float8_e4m3fn and products with scales, and
+                int32 for int8.
             c: an array of the shape of the result; needed if ``beta`` is not 0.
             bias: an array of the shape (n,).
             verify: the daemon checks the product by Freivalds' method.
@@ -112,28 +123,29 @@ class Client:
                 divided by 128 and rounded up. A resident Tensor may bring its own scales.
 
         Raises:
-            TypeError: an operand is no array, or has a type with which the daemon does not compute.
+            TypeError: an operand is no array, is a masked array or of another subclass of NumPy's, or
+                has a type with which the daemon does not compute.
             ValueError: the shapes do not fit.
+            OverflowError: a product of whole numbers might not be exact.
             GemmdError: one of its subclasses, by the error code of the daemon.
         """
         timeout = self.timeout if timeout is None else timeout
         key: tuple[Any, ...] | None = None
         if (self._library and type(a) is np.ndarray and bias is None and not beta and out is None
-                and scales == "none"):
+                and out_dtype is None and scales == "none"):
             # Small products take little longer than the daemon needs if their parameters are ready.
             key = (a.shape, a.strides, a.dtype, *_identity(b), alpha, act, precision, verify, priority,
                    timeout, kernel)
             again = self._library.gemm_again(key, a, b if type(b) is np.ndarray else None)
             if again is not None:
                 return again
-        product = Product(a, b, out, bias, c, beta, scales, a_scale, b_scale)
-        original = b if isinstance(a, Tensor) else a
-        if not (product.m and product.n and product.k and product.batch):
-            return like(original)(product.empty(act))
+        product = Product(a, b, out, out_dtype, bias, c, alpha, beta, act, scales, a_scale, b_scale)
+        if product.is_empty:
+            return product.result.of(product.empty())
         # What the library has no number for is refused by the daemon, with a sentence that says what is wrong.
         if (self._library and act in library.ACTS and precision in library.PRECISIONS
                 and scales in library.SCALES and priority in library.PRIORITIES):
-            result: Array = np.empty(product.shape, DTYPES[product.out])
+            result = product.result.room(product.shape, DTYPES[product.out], product.sent)
             self._library.gemm(
                 product.m, product.n, product.k, product.batch, product.dtype, result,
                 product.a.name if isinstance(product.a, Tensor) else product.a,
@@ -144,33 +156,30 @@ class Client:
                 priority=priority, timeout=timeout, kernel=kernel,
                 key=key if product.sends(a, b) else None)
         else:
-            answer = self._http.request(
-                "POST", "/gemm", product_parameters(product, alpha, act, precision, verify, priority,
-                                                   timeout, kernel),
-                product.sent, timeout=timeout, result=True)
-            result = computed(answer).reshape(product.shape)
-        return like(original)(result)
+            result = self._compute("/gemm", product_parameters(product, precision, verify, priority,
+                                                               timeout, kernel), product.sent, timeout)
+        return product.result.of(result)
 
-    def gemm_job(self, a: Any, b: Any, *, out: Any = None, alpha: float = 1.0, beta: float = 0.0,
+    def gemm_job(self, a: Any, b: Any, *, out: Any = None, out_dtype: Any = None, alpha: float = 1.0, beta: float = 0.0,
                  c: Any = None, bias: Any = None, act: Act = "none", precision: str = "full",
                  verify: bool = False, priority: int = 4, timeout: float | None = None,
                  kernel: str | None = None, scales: str = "none", a_scale: Any = None,
                  b_scale: Any = None) -> Job:
-        """Hands a product in as a job and returns at once; the arguments are those of gemm()."""
-        product = Product(a, b, out, bias, c, beta, scales, a_scale, b_scale)
-        if not (product.m and product.n and product.k and product.batch):
+        """Hands a product in as a job and returns at once; the arguments are those of gemm(). An array in
+        ``out`` is filled by result()."""
+        product = Product(a, b, out, out_dtype, bias, c, alpha, beta, act, scales, a_scale, b_scale)
+        if product.is_empty:
             raise ValueError("a dimension is 0, and such a product cannot be a job")
-        return self._job("/gemm", product_parameters(product, alpha, act, precision, verify, priority,
-                                                     timeout, kernel),
-                         product.sent, product.shape, b if isinstance(a, Tensor) else a)
+        return self._job("/gemm", product_parameters(product, precision, verify, priority, timeout, kernel),
+                         product.sent, product.result)
 
     def _job(self, path: str, parameters: dict[str, Any], operands: list[Array],
-             shape: tuple[int, ...] | None, original: Any) -> Job:
+             result: Result) -> Job:
         answer = self._http.request("POST", path, parameters, operands, timeout=self.timeout,
                                     headers={"Prefer": "respond-async"}, repeatable=False)
         if answer.status != 202:
             raise ProtocolError("the daemon keeps no jobs", status=answer.status)
-        return Job(self, description(answer)["id"], shape, original)
+        return Job(self, description(answer)["id"], result)
 
     def attention(self, q: Any, k: Any, v: Any, *, causal: bool = False, window: int | None = None,
                   scale: float | None = None, softcap: float = 0.0, layout: Layout = "bhsd",
@@ -235,113 +244,153 @@ class Client:
         return self._job("/attention",
                          attention_parameters(operands, causal, window, scale, softcap, priority,
                                               timeout, kernel, offset),
-                         operands.sent, operands.shape, q)
+                         operands.sent, Result(operands.shape, operands.result_type, None, q))
 
     def conv2d(self, x: Any, w: Any, *, stride: int | Sequence[int] = 1, padding: Padding = 0,
                dilation: int | Sequence[int] = 1, groups: int = 1, layout: ConvLayout = "nchw",
                w_layout: ConvWLayout = "kcrs", bias: Any = None, out: Any = None,
-               alpha: float = 1.0, act: Act = "none", precision: str = "full", priority: int = 4,
-               timeout: float | None = None, kernel: str | None = None) -> Any:
+               out_dtype: Any = None, alpha: float = 1.0, act: Act = "none", precision: str = "full",
+               priority: int = 4, timeout: float | None = None, kernel: str | None = None) -> Any:
         """Returns act(alpha * conv(x, w) + bias), the convolution of neural networks.
 
         ``x`` is (batch, channels, height, width), or with the layout "nhwc" (batch, height, width,
         channels), and so is the result. ``w`` is (filters, channels / groups, r, s), or with the
-        w_layout "krsc" (filters, r, s, channels / groups). Both have one type of f32, f16, bf16 and
-        i8, and may be resident Tensors: ``x`` can be what conv2d_store() returned.
+        w_layout "krsc" (filters, r, s, channels / groups). Both are of f32, f16, bf16 and i8, of
+        different types promoted as NumPy does, and may be resident Tensors: ``x`` can be what conv2d_store() returned.
 
         Args:
             stride, dilation: one number, or one for height and one for width.
             padding: zeros on all sides; or a pair, for height and for width; or four numbers, for
                 top, bottom, left and right; or "same".
-            bias: an array of the shape (filters,), of the type of the result.
-            out: the type of the result; default: that of ``x``, and i32 for i8.
+            bias: an array of the shape (filters,), which is converted to the type of the result.
+            out: an array to fill, as for gemm().
+            out_dtype: the type of the result; default: that of ``x`` and ``w``, and i32 for i8.
 
         The errors are those of gemm().
         """
         timeout = self.timeout if timeout is None else timeout
-        return like(w if isinstance(x, Tensor) else x)(self._compute("/conv2d", conv2d_request(
+        convolution = Convolution(
             x, w, stride=stride, padding=padding, dilation=dilation, groups=groups, layout=layout,
-            w_layout=w_layout, bias=bias, out=out, alpha=alpha, act=act, precision=precision,
-            priority=priority, timeout=timeout, kernel=kernel), timeout))
+            w_layout=w_layout, bias=bias, out=out, out_dtype=out_dtype, alpha=alpha, act=act,
+            precision=precision, priority=priority, timeout=timeout, kernel=kernel)
+        return convolution.result.of(self._compute("/conv2d", convolution.parameters, convolution.sent, timeout))
 
     def conv2d_job(self, x: Any, w: Any, **options: Any) -> Job:
         """Hands a convolution in as a job and returns at once; the arguments are those of conv2d()."""
-        return self._job("/conv2d", *conv2d_request(x, w, **options), None,
-                         w if isinstance(x, Tensor) else x)
+        convolution = Convolution(x, w, **options)
+        return self._job("/conv2d", convolution.parameters, convolution.sent, convolution.result)
 
     def conv2d_store(self, name: str, x: Any, w: Any, **options: Any) -> Tensor:
         """Computes a convolution that stays on the daemon's device under a name; the other arguments
         are those of conv2d(). NoRoom: the device has no room for it."""
-        return self._store(name, "/conv2d", *conv2d_request(x, w, **options), options.get("timeout"))
+        convolution = Convolution(x, w, **options)
+        return self._store(name, "/conv2d", convolution.parameters, convolution.sent, convolution.result,
+                           options.get("timeout"))
 
-    def reduce(self, x: Any, op: ReduceOp = "sum", *, axis: int = -1, keepdims: bool = False,
-               out: Any = None, priority: int = 4, timeout: float | None = None,
-               kernel: str | None = None) -> Any:
-        """Returns x reduced over one axis, an array of the library of ``x``.
+    def reduce(self, x: Any, op: ReduceName = "sum", *, axis: Axis = -1, keepdims: bool = False,
+               ddof: float = 0, out: Any = None, out_dtype: Any = None, priority: int = 4,
+               timeout: float | None = None, kernel: str | None = None) -> Any:
+        """Returns x reduced over one, several or all dimensions, an array of the library of ``x``.
 
-        ``x`` has 1 to 8 dimensions, or is a resident Tensor. Sums of f16 and bf16 are computed in f32;
-        sums of integers are exact, and wrap modulo 2^32 unless ``out`` is f64. A result without
-        dimensions has the shape (1,).
+        ``x`` is an array, or a resident Tensor. Sums of f16 and bf16 are computed in f32; sums of whole
+        numbers are exact, and of int64, or uint64, as NumPy's. The result of all dimensions has the
+        shape (). Where a dimension is 0, the result is NumPy's.
+
+        The daemon reduces one dimension. Several that follow each other are one; others are brought
+        together, which copies ``x``. A resident Tensor is fetched with get() if several of its
+        dimensions are reduced, and for argmin, std, var and prod.
 
         Args:
-            op: "sum", "mean", "max", "min", "norm2" (the square root of the sum of squares),
-                "logsumexp" or "argmax" (the index of the first greatest element, int32).
-            keepdims: the reduced dimension stays in the shape, as 1.
-            out: type of the result; default: that of x, int32 for argmax and sums of integers, f64 for
-                means of integers.
+            op: "sum", "mean", "max" or "amax", "min" or "amin", "norm2" (the square root of the sum of
+                squares), "logsumexp", "argmax" (the index of the first greatest element, int32).
+                "argmin" sends the array with its order reversed. "std" and "var" are two requests that
+                each send the array: the mean, and norm2 of the differences from it. With r and u as in
+                the daemon's bound for sums, the error of std is at most (r + 8) * u * (std + the mean
+                of the magnitudes), and of var twice std times that. "prod" is NumPy's, computed on the
+                host, and sends nothing.
+            axis: a dimension, several in a tuple, or None for all of them.
+            keepdims: the reduced dimensions stay in the shape, as 1.
+            ddof: std and var divide by the number of elements less ddof.
+            out: an array to fill, as for gemm().
+            out_dtype: type of the result; default: that of x, int32 for argmax and argmin, int64 or
+                uint64 for sums of whole numbers, f64 for their means. Sums of int8 and int32 with i32
+                wrap modulo 2^32.
 
-        The errors are those of gemm().
+        Raises:
+            OverflowError: a sum of whole numbers is beyond 2^53.
+
+        The other errors are those of gemm().
         """
-        timeout = self.timeout if timeout is None else timeout
-        return like(x)(self._compute("/reduce", reduce_request(
-            x, op, axis=axis, keepdims=keepdims, out=out, priority=priority, timeout=timeout,
-            kernel=kernel), timeout))
+        options = {"axis": axis, "keepdims": keepdims, "out": out, "out_dtype": out_dtype}
+        settings: dict[str, Any] = {"priority": priority, "timeout": self.timeout if timeout is None else timeout,
+                                    "kernel": kernel}
+        if op in ("std", "var"):
+            return deviation(self.get, partial(self.reduce, **settings), x, op, ddof=ddof, **options)
+        if ddof:
+            raise ValueError(f"ddof is {ddof}; it belongs to std and var")
+        if op == "prod":
+            return host_product(self.get, x, **options)
+        reduction = Reduction(self.get, x, op, **options, **settings)
+        return reduction.result.of(reduction.empty() if reduction.is_empty else self._compute(
+            "/reduce", reduction.parameters, reduction.sent, settings["timeout"]))
 
-    def reduce_job(self, x: Any, op: ReduceOp = "sum", **options: Any) -> Job:
-        """Hands a reduction in as a job and returns at once; the arguments are those of reduce()."""
-        return self._job("/reduce", *reduce_request(x, op, **options), None, x)
+    def reduce_job(self, x: Any, op: ReduceName = "sum", **options: Any) -> Job:
+        """Hands a reduction in as a job and returns at once; the arguments are those of reduce(), which
+        alone has std, var and prod."""
+        reduction = Reduction(self.get, x, op, **options)
+        return self._job("/reduce", reduction.parameters, reduction.sent, reduction.result)
 
-    def reduce_store(self, name: str, x: Any, op: ReduceOp = "sum", **options: Any) -> Tensor:
+    def reduce_store(self, name: str, x: Any, op: ReduceName = "sum", **options: Any) -> Tensor:
         """Reduces an array to one that stays on the daemon's device under a name; the other arguments
-        are those of reduce(). NoRoom: the device has no room for it."""
-        return self._store(name, "/reduce", *reduce_request(x, op, **options), options.get("timeout"))
+        are those of reduce(), which alone has std, var and prod. A tensor of no dimensions has the shape
+        (1,). Sums of int8 and int32 are int32 and wrap modulo 2^32. NoRoom: the device has no room for
+        it."""
+        reduction = Reduction(self.get, x, op, stays=True, **options)
+        return self._store(name, "/reduce", reduction.parameters, reduction.sent, reduction.result,
+                           options.get("timeout"))
 
-    def softmax(self, x: Any, *, scale: float = 1.0, log: bool = False, lens: Any = None,
-                out: Any = None, priority: int = 4, timeout: float | None = None,
+    def softmax(self, x: Any, *, axis: Axis = -1, scale: float = 1.0, log: bool = False, lens: Any = None,
+                out: Any = None, out_dtype: Any = None, priority: int = 4, timeout: float | None = None,
                 kernel: str | None = None) -> Any:
-        """Returns softmax(scale * x) over the last axis, or its logarithm, an array of the library of
-        ``x``, which has 1 to 8 dimensions or is a resident Tensor.
+        """Returns softmax(scale * x) over one, several or all dimensions, or its logarithm, an array of
+        the library of ``x``, which may be a resident Tensor. Whole numbers are computed as f64.
 
         Args:
-            lens: how many elements of each row count, for each index of the first dimensions of x:
-                an array of int32 with their shape. The result is 0 from there on (minus infinity if
-                log).
-            out: type of the result: that of x, or f32.
+            axis: a dimension, several in a tuple, or None for all of them. The daemon has the softmax
+                of the last one: for others ``x`` is copied, and those of a Tensor are refused.
+            lens: how many elements along ``axis``, one dimension, count, for each index of the first of
+                the other dimensions of x: an array of whole numbers with their shape. The result is 0
+                from there on (minus infinity if log).
+            out: an array to fill, as for gemm().
+            out_dtype: type of the result: that of x, or f32.
 
         The errors are those of gemm().
         """
         timeout = self.timeout if timeout is None else timeout
-        return like(x)(self._compute("/softmax", softmax_request(
-            x, scale=scale, log=log, lens=lens, out=out, priority=priority, timeout=timeout,
-            kernel=kernel), timeout))
+        softmax = Softmax(x, axis=axis, scale=scale, log=log, lens=lens, out=out, out_dtype=out_dtype,
+                          priority=priority, timeout=timeout, kernel=kernel)
+        return softmax.result.of(softmax.empty() if softmax.is_empty else self._compute(
+            "/softmax", softmax.parameters, softmax.sent, timeout))
 
     def softmax_job(self, x: Any, **options: Any) -> Job:
         """Hands a softmax in as a job and returns at once; the arguments are those of softmax()."""
-        return self._job("/softmax", *softmax_request(x, **options), None, x)
+        softmax = Softmax(x, **options)
+        return self._job("/softmax", softmax.parameters, softmax.sent, softmax.result)
 
     def softmax_store(self, name: str, x: Any, **options: Any) -> Tensor:
-        """Computes a softmax that stays on the daemon's device under a name; the other arguments are
-        those of softmax(). NoRoom: the device has no room for it."""
-        return self._store(name, "/softmax", *softmax_request(x, **options), options.get("timeout"))
+        """Computes a softmax over the last dimension that stays on the daemon's device under a name; the
+        other arguments are those of softmax(). NoRoom: the device has no room for it."""
+        softmax = Softmax(x, stays=True, **options)
+        return self._store(name, "/softmax", softmax.parameters, softmax.sent, softmax.result,
+                           options.get("timeout"))
 
-    def _compute(self, path: str, request: tuple[dict[str, Any], list[Array]],
-                 timeout: float) -> Array:
-        parameters, operands = request
-        return computed(self._http.request("POST", path, parameters, operands, timeout=timeout,
-                                           result=True))
+    def _compute(self, path: str, parameters: dict[str, Any], operands: list[Array], timeout: float) -> Array:
+        return computed(self._http.request("POST", path, parameters, operands, timeout=timeout, result=True))
 
     def _store(self, name: str, path: str, parameters: dict[str, Any], operands: list[Array],
-               timeout: float | None) -> Tensor:
+               result: Result, timeout: float | None) -> Tensor:
+        if result.out is not None:
+            raise TypeError("out is an array; a result that stays on the daemon's device fills none")
         timeout = self.timeout if timeout is None else timeout
         parameters = {"timeout_ms": milliseconds("timeout", timeout), **parameters, "store": name}
         answer = self._http.request("POST", path, parameters, operands, timeout=timeout)
@@ -362,19 +411,22 @@ class Client:
         whether there is such a job."""
         return Job(self, id)
 
-    def gemm_store(self, name: str, a: Any, b: Any, *, out: Any = None, alpha: float = 1.0,
-                   beta: float = 0.0, c: Any = None, bias: Any = None, act: Act = "none",
+    def gemm_store(self, name: str, a: Any, b: Any, *, out: Any = None, out_dtype: Any = None,
+                   alpha: float = 1.0, beta: float = 0.0, c: Any = None, bias: Any = None, act: Act = "none",
                    precision: str = "full", verify: bool = False, priority: int = 4,
                    timeout: float | None = None, kernel: str | None = None,
                    scales: str = "none", a_scale: Any = None, b_scale: Any = None) -> Tensor:
         """Computes a product that stays on the daemon's device under a name; the other arguments are
         those of gemm(). NoRoom: the device has no room for it."""
-        product = Product(a, b, out, bias, c, beta, scales, a_scale, b_scale)
-        if not (product.m and product.n and product.k and product.batch):
+        product = Product(a, b, out, out_dtype, bias, c, alpha, beta, act, scales, a_scale, b_scale)
+        if product.is_empty:
             raise ValueError("a dimension is 0, and such a product cannot be stored")
+        if product.result.dtype != DTYPES[product.out]:
+            raise TypeError(f"the product would have the type {product.result.dtype}, which no resident tensor has; "
+                            "convert a and b with astype()")
         timeout = self.timeout if timeout is None else timeout
-        return self._store(name, "/gemm", product_parameters(
-            product, alpha, act, precision, verify, priority, timeout, kernel), product.sent, timeout)
+        return self._store(name, "/gemm", product_parameters(product, precision, verify, priority, timeout, kernel),
+                           product.sent, product.result, timeout)
 
     def put(self, name: str, array: Any, *, evictable: bool = False, scale: Any = None,
             contiguous: bool = False) -> Tensor:

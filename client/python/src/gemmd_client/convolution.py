@@ -7,12 +7,15 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from .arrays import NAMES, Array, dtype_name, to_numpy
+from .arrays import DTYPES, Array, to_numpy
+from .promotion import adjusted, common_type, described, fits, promoted
+from .results import Result, wanted
 from .seconds import milliseconds
 from .tensors import Tensor
 
 ConvLayout = Literal["nchw", "nhwc"]
 ConvWLayout = Literal["kcrs", "krsc"]
+CONV_TYPES = ("f32", "f16", "bf16", "i8")
 Padding = int | Sequence[int] | Literal["same"]
 
 
@@ -20,83 +23,65 @@ def _numbers(value: int | Sequence[int]) -> str:
     return str(value) if isinstance(value, int) else ",".join(str(int(part)) for part in value)
 
 
-class Convolution:
-    """X, W and the bias with their sizes. X and W may be resident tensors."""
+def _bias(value: Any, filters: int, final: np.dtype[Any], is_chosen: bool) -> Array:
+    """Returns the bias in the type of the result, which NumPy's promotion leaves as it is, or the caller has
+    chosen."""
+    bias = to_numpy("bias", value, CONV_TYPES, "iu")
+    types = {"the convolution": final, "bias": bias.dtype}
+    if not is_chosen and not fits(bias, final) and common_type(types) != final:
+        raise TypeError(f"{described(types)}, which together are {common_type(types)}; the daemon has no such "
+                        "convolution: out_dtype is the type of the result, to which bias is converted")
+    if bias.shape != (filters,):
+        raise ValueError(f"bias has the shape {bias.shape}; it must have {(filters,)}")
+    return adjusted("bias", bias, final)
 
-    def __init__(self, x: Any, w: Any, bias: Any, out: Any, layout: ConvLayout,
-                 w_layout: ConvWLayout, groups: int) -> None:
+
+class Convolution:
+    """X, W and the bias as they are sent, and what becomes of the answer. X and W may be resident tensors. The
+    arguments are those of Client.conv2d()."""
+
+    def __init__(self, x: Any, w: Any, *, stride: int | Sequence[int] = 1, padding: Padding = 0,
+                 dilation: int | Sequence[int] = 1, groups: int = 1, layout: ConvLayout = "nchw",
+                 w_layout: ConvWLayout = "kcrs", bias: Any = None, out: Any = None, out_dtype: Any = None,
+                 alpha: float = 1.0, act: str = "none", precision: str = "full", priority: int = 4,
+                 timeout: float | None = None, kernel: str | None = None) -> None:
+        filled, chosen = wanted(out, out_dtype)
         if layout not in get_args(ConvLayout):
             raise ValueError(f"layout is '{layout}'; it must be nchw or nhwc")
         if w_layout not in get_args(ConvWLayout):
             raise ValueError(f"w_layout is '{w_layout}'; it must be kcrs or krsc")
-        self.layout, self.w_layout, self.groups = layout, w_layout, groups
-        self.x = x if isinstance(x, Tensor) else np.ascontiguousarray(to_numpy("x", x))
-        self.w = w if isinstance(w, Tensor) else np.ascontiguousarray(to_numpy("w", w))
+        self.x = x if isinstance(x, Tensor) else np.ascontiguousarray(to_numpy("x", x, CONV_TYPES))
+        self.w = w if isinstance(w, Tensor) else np.ascontiguousarray(to_numpy("w", w, CONV_TYPES))
         for name, shape in (("x", self.x.shape), ("w", self.w.shape)):
             if len(shape) != 4:
                 raise ValueError(f"{name} has {len(shape)} dimensions; it must have four")
             if 0 in shape:
                 raise ValueError(f"{name} has the shape {shape}; it must not be empty")
-        self.dtype, w_dtype = (part.dtype if isinstance(part, Tensor) else NAMES[part.dtype]
-                               for part in (self.x, self.w))
-        if w_dtype != self.dtype:
-            raise TypeError("x and w must have the same type")
-        default = "i32" if self.dtype == "i8" else self.dtype
-        self.out: str = default if out is None else dtype_name(out)
+        dtype, (self.x, self.w) = promoted(CONV_TYPES, {"x": self.x, "w": self.w})
+        result_type = chosen or ("i32" if dtype == "i8" else dtype)
         batch, *sizes = (int(size) for size in self.x.shape)
-        self.batch = batch
-        self.channels, self.height, self.width = (
-            sizes if layout == "nchw" else (sizes[2], sizes[0], sizes[1]))
+        channels, height, width = sizes if layout == "nchw" else (sizes[2], sizes[0], sizes[1])
         filters, *taps = (int(size) for size in self.w.shape)
-        self.filters: int = filters
         per_group, r, s = taps if w_layout == "kcrs" else (taps[2], taps[0], taps[1])
-        self.r: int = r
-        self.s: int = s
-        if per_group * groups != self.channels:
-            raise ValueError(f"w has filters of {per_group} channels, and x has {self.channels} "
-                             f"channels in {groups} groups")
-        self.bias: Array | None = None
-        if bias is not None:
-            self.bias = np.ascontiguousarray(to_numpy("bias", bias))
-            if self.bias.shape != (self.filters,) or NAMES[self.bias.dtype] != self.out:
-                raise ValueError(f"bias must be one vector of {self.filters} elements of {self.out}")
+        if per_group * groups != channels:
+            raise ValueError(f"w has filters of {per_group} channels, and x has {channels} channels in {groups} "
+                             "groups")
+        final = DTYPES[result_type]
+        self.bias = None if bias is None else _bias(bias, filters, final, chosen is not None)
+        settings = {
+            "alpha": (float(alpha), 1.0), "act": (act, "none"), "precision": (precision, "full"),
+            "priority": (priority, 4), "kernel": (kernel, None), "bias": (int(bias is not None), 0),
+            "timeout_ms": (milliseconds("timeout", timeout) if timeout is not None else None, None)}
+        self.parameters: dict[str, Any] = {
+            "batch": batch, "channels": channels, "height": height, "width": width, "filters": filters,
+            "filter_h": r, "filter_w": s, "groups": groups, "layout": layout, "w_layout": w_layout, "dtype": dtype,
+            "out": result_type, "stride": _numbers(stride), "dilation": _numbers(dilation),
+            "padding": padding if isinstance(padding, str) else _numbers(padding),
+            **{name: value for name, (value, usual) in settings.items() if value != usual},
+            **{name: part.name for name, part in (("x", self.x), ("w", self.w)) if isinstance(part, Tensor)}}
+        self.result = Result(None, final, filled, w if isinstance(x, Tensor) else x)
 
     @property
     def sent(self) -> list[Array]:
         """The operands of a raw body, in their order."""
         return [part for part in (self.x, self.w, self.bias) if isinstance(part, np.ndarray)]
-
-    def parameters(self, stride: int | Sequence[int], padding: Padding,
-                   dilation: int | Sequence[int]) -> dict[str, Any]:
-        """The parameters of the sizes, as the daemon takes them in a query."""
-        found: dict[str, Any] = {
-            "batch": self.batch, "channels": self.channels, "height": self.height,
-            "width": self.width, "filters": self.filters, "filter_h": self.r, "filter_w": self.s,
-            "groups": self.groups, "layout": self.layout, "w_layout": self.w_layout,
-            "dtype": self.dtype, "out": self.out, "stride": _numbers(stride),
-            "dilation": _numbers(dilation),
-            "padding": padding if isinstance(padding, str) else _numbers(padding)}
-        if self.bias is not None:
-            found["bias"] = 1
-        for name, part in (("x", self.x), ("w", self.w)):
-            if isinstance(part, Tensor):
-                found[name] = part.name
-        return found
-
-
-def conv2d_request(x: Any, w: Any, *, stride: int | Sequence[int] = 1, padding: Padding = 0,
-                   dilation: int | Sequence[int] = 1, groups: int = 1, layout: ConvLayout = "nchw",
-                   w_layout: ConvWLayout = "kcrs", bias: Any = None, out: Any = None,
-                   alpha: float = 1.0, act: str = "none", precision: str = "full", priority: int = 4,
-                   timeout: float | None = None,
-                   kernel: str | None = None) -> tuple[dict[str, Any], list[Array]]:
-    """Returns the parameters and the operands of a request; the arguments are those of
-    Client.conv2d()."""
-    operands = Convolution(x, w, bias, out, layout, w_layout, groups)
-    chosen = {
-        "alpha": (float(alpha), 1.0), "act": (act, "none"), "precision": (precision, "full"),
-        "priority": (priority, 4), "kernel": (kernel, None),
-        "timeout_ms": (milliseconds("timeout", timeout) if timeout is not None else None, None)}
-    return {**operands.parameters(stride, padding, dilation),
-            **{name: value for name, (value, usual) in chosen.items() if value != usual}
-            }, operands.sent

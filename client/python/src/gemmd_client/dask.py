@@ -29,7 +29,7 @@ from .errors import (
     NotFound,
     QueueFull,
 )
-from .products import DEFAULT_OUT
+from .products import OUTS
 from .tensors import Tensor
 
 _AVOIDED_SECONDS = 2.0  # for how long blocks avoid a daemon that failed, unless it names a time
@@ -104,7 +104,7 @@ def _forget(client: Client, name: str) -> None:
 
 
 def _product(client: Client, a: Array, b: Array, name: str, c: Array | None, out: str) -> Array:
-    gemm = partial(client.gemm, out=out, beta=0.0 if c is None else 1.0, c=c)
+    gemm = partial(client.gemm, out_dtype=out, beta=0.0 if c is None else 1.0, c=c)
     product: Array
     for _ in range(2 if a.size and b.size else 0):
         tensor = _resident(client, b, name)
@@ -200,7 +200,7 @@ def matmul(x: Any, y: Any, *, daemons: Sequence[str], token: str | None = None) 
                         "same type")
     if dtype == "i32":
         raise TypeError("the daemons do not multiply int32, which is a type of results only")
-    final = DEFAULT_OUT.get(dtype, dtype)
+    final = OUTS[dtype][0]
     depths = _depths(x, y)
     out = "f32" if final in ("f16", "bf16") and len(depths) > 1 else final
     x, y = x.rechunk({1: depths}), y.rechunk({0: depths})

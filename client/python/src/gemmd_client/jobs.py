@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from .arrays import like
 from .errors import Conflict
 from .http import computed
+from .results import Result
 from .seconds import LONGEST
 
 if TYPE_CHECKING:
@@ -34,10 +34,9 @@ class JobStatus:
 class Job:
     """A product or another operation that the daemon computes whether or not the client stays."""
 
-    def __init__(self, client: Client, id: str, shape: tuple[int, ...] | None = None,
-                 original: Any = None) -> None:
+    def __init__(self, client: Client, id: str, result: Result | None = None) -> None:
         self.id = id
-        self._client, self._shape, self._original = client, shape, original
+        self._client, self._result = client, result
 
     def status(self) -> JobStatus:
         """Asks for the state of the job. NotFound: there is no such job."""
@@ -61,10 +60,8 @@ class Job:
                 if time.monotonic() >= until:
                     raise
                 time.sleep(min(_ASK_AGAIN_SECONDS, max(0.0, until - time.monotonic())))
-        result = computed(answer)
-        if self._shape is not None:
-            result = result.reshape(self._shape)
-        return like(self._original)(result)
+        found = computed(answer)
+        return found if self._result is None else self._result.of(found)
 
     def cancel(self) -> None:
         """Ends the job and drops its result. NotFound: there is no such job."""

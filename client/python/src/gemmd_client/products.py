@@ -7,25 +7,47 @@ from typing import Any
 
 import numpy as np
 
-from .arrays import DTYPES, NAMES, Array, dtype_name, stored, to_numpy
+from .arrays import DTYPES, NAMES, Array, stored, to_numpy
+from .promotion import adjusted, common_type, converted, described, fits, promoted, type_of
+from .results import EXACT, Result, wanted
 from .seconds import milliseconds
 from .tensors import Tensor
 
-DEFAULT_OUT = {"f8_e4m3": "bf16", "i8": "i32"}
+# The types of operands, and of results: the first is that of a product without scales that asks for none.
+OUTS = {"f64": ("f64",), "f32": ("f32", "f16", "bf16"), "f16": ("f16", "f32"), "bf16": ("bf16", "f32"),
+        "f8_e4m3": ("bf16", "f16", "f32"), "i8": ("i32", "f32")}
 
 
 class Product:
     """The operands of a product as they are sent."""
 
-    def __init__(self, a: Any, b: Any, out: Any, bias: Any, c: Any, beta: float,
-                 scales: str = "none", a_scale: Any = None, b_scale: Any = None) -> None:
+    def __init__(self, a: Any, b: Any, out: Any = None, out_dtype: Any = None, bias: Any = None, c: Any = None,
+                 alpha: float = 1.0, beta: float = 0.0, act: str = "none", scales: str = "none",
+                 a_scale: Any = None, b_scale: Any = None) -> None:
+        filled, chosen = wanted(out, out_dtype)
+        self.alpha, self.beta, self.act, self.scales = alpha, beta, act, scales
         self.a, self.transa, shape_a = _operand("a", a)
         self.b, self.transb, shape_b = _operand("b", b)
-        self.dtype = a.dtype if isinstance(a, Tensor) else NAMES[self.a.dtype]
-        dtype_b = b.dtype if isinstance(b, Tensor) else NAMES[self.b.dtype]
-        if self.dtype != dtype_b:
-            raise TypeError(f"a has the type {self.dtype} and b has the type {dtype_b}; both must "
-                            "have the same type")
+        if beta and c is None:
+            raise ValueError("beta is not 0, but c is missing")
+        added = {name: to_numpy(name, value, tuple(OUTS), "iu") for name, value in
+                 (("bias", bias), ("c", c if beta else None)) if value is not None}
+        self.dtype: str
+        final: np.dtype[Any] | None = None
+        if self._is_of_whole_numbers():
+            if added or alpha != 1 or act != "none" or scales != "none":
+                raise TypeError(f"{described(self._types())}; products of such whole numbers have no alpha, beta, "
+                                "bias, activation and scales: convert a and b with astype() to float64 or float32")
+            final = self._hold_whole_numbers(shape_a[-1])
+            if chosen in OUTS[self.dtype]:
+                final = None
+        else:
+            self.dtype, (self.a, self.b) = promoted(tuple(OUTS), {"a": self.a, "b": self.b})
+        default = OUTS[self.dtype][0] if scales == "none" else "bf16"
+        if final is not None:
+            self.out, final = default, DTYPES[chosen] if chosen else final
+        else:
+            self.out = chosen or self._promoted_by(added, default)
         row, column = len(shape_a) == 1, len(shape_b) == 1
         if row:
             shape_a = (1, *shape_a)
@@ -49,19 +71,14 @@ class Product:
         self.shape = tuple(
             length for at, length in enumerate(full)
             if not (row and at == len(full) - 2) and not (column and at == len(full) - 1))
-        default = DEFAULT_OUT.get(self.dtype, self.dtype) if scales == "none" else "bf16"
-        self.out = dtype_name(out) if out is not None else default
+        self.result = Result(self.shape, final or DTYPES[self.out], filled, b if isinstance(a, Tensor) else a)
         if leads and len(shape_b) == 2 and not isinstance(a, Tensor) and not self.transa:
             self.m, self.batch = self.m * self.batch, 1  # The rows of all problems meet one B.
         else:
             self.a = self._spread(self.a, leads, shape_a, self.transa)
             self.b = self._spread(self.b, leads, shape_b, self.transb)
-        self.bias = self._typed("bias", bias, (self.n,), (1, self.n))
-        self.beta = beta
-        if beta and c is None:
-            raise ValueError("beta is not 0, but c is missing")
-        self.c0 = self._typed("c", c if beta else None, self.shape, full)
-        self.scales = scales
+        self.bias = self._typed("bias", added.get("bias"), (self.n,), (1, self.n))
+        self.c0 = self._typed("c", added.get("c"), self.shape, full)
         self.a_scale = self._scale("a_scale", a_scale, self.a, self.transa,
                                    leads, (full[-2], _blocks(self.k)))
         self.b_scale = self._scale("b_scale", b_scale, self.b, self.transb,
@@ -75,16 +92,66 @@ class Product:
         matrix = (shape[-1], shape[-2]) if turned else shape[-2:]
         return np.ascontiguousarray(np.broadcast_to(array, (*leads, *matrix)))
 
-    def _typed(self, name: str, value: Any, *shapes: tuple[int, ...]) -> Array | None:
-        if value is None:
+    def _types(self) -> dict[str, np.dtype[Any]]:
+        return {"a": type_of(self.a), "b": type_of(self.b)}
+
+    def _is_of_whole_numbers(self) -> bool:
+        """Whether the operands are whole numbers, and not both of int8, with which the daemon computes."""
+        types = set(self._types().values())
+        return types != {np.dtype(np.int8)} and all(dtype.kind in "iu" for dtype in types)
+
+    def _hold_whole_numbers(self, k: int) -> np.dtype[Any]:
+        """Converts operands of whole numbers to a type in which the product is exact, and returns the type that
+        NumPy's product has."""
+        final = common_type(self._types())
+        least, most, bound = 0, 0, k
+        for operand in (self.a, self.b):
+            if isinstance(operand, Tensor):
+                if operand.dtype != "i8":
+                    raise TypeError(f"the resident tensor {operand.name} has the type {operand.dtype}, which the "
+                                    "daemon does not multiply")
+                ends = -128, 127
+            else:
+                ends = (int(operand.min()), int(operand.max())) if operand.size else (0, 0)
+            least, most, bound = min(least, ends[0]), max(most, ends[1]), bound * max(map(abs, ends))
+        if least >= -128 and most <= 127 and bound < 2**31:
+            self.dtype = "i8"
+        elif bound <= EXACT:
+            self.dtype = "f64"
+        else:
+            raise OverflowError(f"{described(self._types())}, and a sum of their products can be beyond 2^53, up to "
+                                "which the daemon computes with whole numbers; convert a and b with "
+                                "astype(float64), with which it is rounded")
+        types = self._types()
+        self.a, self.b = (converted(name, operand, DTYPES[self.dtype], types)
+                          for name, operand in (("a", self.a), ("b", self.b)))
+        return final
+
+    def _promoted_by(self, added: dict[str, Array], default: str) -> str:
+        """Returns the type of a result for which the caller names none: the one to which NumPy promotes the
+        products and what is added to them. Converts a and b if it needs products in that type."""
+        types = {"the product": DTYPES[default]} | {
+            name: array.dtype for name, array in added.items()
+            if not fits(array, DTYPES[default])}
+        common = common_type(types)
+        name = NAMES.get(common, "")
+        if name == default or name in OUTS[self.dtype]:
+            return name
+        if name not in OUTS or self.scales != "none":
+            raise TypeError(f"{described(types)}, which together are {common}; the daemon has no such product: "
+                            "out_dtype is the type of the result, to which bias and c are converted")
+        operands = self._types()
+        self.dtype = name
+        self.a, self.b = (converted(which, operand, common, {**operands, **types})
+                          for which, operand in (("a", self.a), ("b", self.b)))
+        return name
+
+    def _typed(self, name: str, array: Array | None, *shapes: tuple[int, ...]) -> Array | None:
+        if array is None:
             return None
-        array = to_numpy(name, value)
-        if array.dtype != DTYPES[self.out]:
-            raise TypeError(f"{name} has the type {array.dtype}; it must have the type of the "
-                            f"result, {DTYPES[self.out]}")
         if array.shape not in shapes:
             raise ValueError(f"{name} has the shape {array.shape}; it must have {shapes[0]}")
-        return np.ascontiguousarray(array)
+        return adjusted(name, array, DTYPES[self.out])
 
     @staticmethod
     def _is_matrix(operand: Any) -> bool:
@@ -123,17 +190,22 @@ class Product:
         return [part for part in (self.a, self.b, self.bias, self.c0, self.a_scale, self.b_scale)
                 if isinstance(part, np.ndarray)]
 
-    def empty(self, act: str) -> Array:
+    @property
+    def is_empty(self) -> bool:
+        """Whether a dimension is 0."""
+        return not (self.m and self.n and self.k and self.batch)
+
+    def empty(self) -> Array:
         """The result of a product of which a dimension is 0, which needs no daemon."""
         total = np.zeros((self.batch, self.m, self.n), np.float64)
         if self.c0 is not None:
             total += self.beta * self.c0.astype(np.float64).reshape(total.shape)
         if self.bias is not None:
             total += self.bias.astype(np.float64).reshape(-1)
-        if act == "relu":
+        if self.act == "relu":
             total = np.maximum(total, 0)
-        elif act != "none" and total.any():
-            raise ValueError(f"k is 0; the activation '{act}' is then not offered")
+        elif self.act != "none" and total.any():
+            raise ValueError(f"k is 0; the activation '{self.act}' is then not offered")
         return total.astype(DTYPES[self.out]).reshape(self.shape)
 
 
@@ -148,7 +220,7 @@ def _operand(name: str, value: Any) -> tuple[Any, bool, tuple[int, ...]]:
             raise ValueError(f"the tensor {value.name} has {len(value.shape)} dimensions; an "
                              "operand has two or three")
         return value, False, value.shape
-    array = to_numpy(name, value)
+    array = to_numpy(name, value, tuple(OUTS), "iu")
     if array.ndim == 0:
         raise ValueError(f"{name} is a single number; an operand has a dimension at least")
     if array.ndim == 1:
@@ -157,16 +229,16 @@ def _operand(name: str, value: Any) -> tuple[Any, bool, tuple[int, ...]]:
     return kept, turned, array.shape
 
 
-def product_parameters(product: Product, alpha: float, act: str, precision: str, verify: bool,
-                       priority: int, timeout: float | None, kernel: str | None) -> dict[str, Any]:
+def product_parameters(product: Product, precision: str, verify: bool, priority: int, timeout: float | None,
+                       kernel: str | None) -> dict[str, Any]:
     """Returns the parameters of a request; the arguments are those of Client.gemm()."""
     parameters: dict[str, Any] = {"m": product.m, "n": product.n, "k": product.k,
                                   "dtype": product.dtype, "out": product.out}
     chosen = {
         "batch": (product.batch, 1), "transa": (int(product.transa), 0),
-        "transb": (int(product.transb), 0), "alpha": (float(alpha), 1.0),
+        "transb": (int(product.transb), 0), "alpha": (float(product.alpha), 1.0),
         "beta": (float(product.beta), 0.0), "bias": (int(product.bias is not None), 0),
-        "act": (act, "none"), "precision": (precision, "full"),
+        "act": (product.act, "none"), "precision": (precision, "full"),
         "scales": (product.scales, "none"), "priority": (priority, 4),
         "verify": ("freivalds" if verify else None, None), "kernel": (kernel, None),
         "a": (product.a.name if isinstance(product.a, Tensor) else None, None),
