@@ -1,4 +1,4 @@
-"""NumPy's manners in the Python client: axes, names, types, and arrays that are filled."""
+"""NumPy's manners in the Python client: axes, names, types, arrays that are filled, and sums of products."""
 
 import asyncio
 import warnings
@@ -244,7 +244,7 @@ def test_arrays_that_are_filled(client, rng):
     wanted = square @ square
     assert client.gemm(square, square, out=square) is square and np.array_equal(square, wanted)
     wanted = square @ square
-    client.gemm(square, square[:, ::-1], out=square[:, ::-1])
+    client.matmul(square, square[:, ::-1], out=square[:, ::-1])
     assert np.array_equal(square, wanted)
     filled = np.empty((6, 5), np.float32)
     job = client.gemm_job(a, b, out=filled)
@@ -271,7 +271,9 @@ def test_arrays_that_other_operations_fill(plain, rng):
             (lambda out: plain.reduce(x, "std", axis=1, out=out), plain.reduce(x, "std", axis=1)),
             (lambda out: plain.reduce(x, "prod", axis=1, out=out), x.prod(1)),
             (lambda out: plain.softmax(x, axis=1, out=out), plain.softmax(x, axis=1)),
-            (lambda out: plain.conv2d(x, w, out=out), plain.conv2d(x, w))):
+            (lambda out: plain.conv2d(x, w, out=out), plain.conv2d(x, w)),
+            (lambda out: plain.einsum("bchw,kc->kbhw", x, w[:, :, 0, 0], out=out),
+             np.einsum("bchw,kc->kbhw", x, w[:, :, 0, 0]))):
         out = np.empty(np.shape(wanted), np.float32)
         assert call(out) is out
         assert np.array_equal(out, wanted)
@@ -432,7 +434,7 @@ def test_subclasses_are_not_stripped(client, kind, sentence):
     calls = [lambda: client.gemm(odd, ones), lambda: client.gemm(ones, odd), lambda: client.gemm(ones, ones, bias=odd),
              lambda: client.gemm(ones, ones, beta=1, c=odd), lambda: client.put("numpy-odd", odd),
              lambda: client.reduce(odd), lambda: client.reduce(odd, "std"), lambda: client.reduce(odd, "prod"),
-             lambda: client.softmax(odd),
+             lambda: client.softmax(odd), lambda: client.einsum("ij,jk", ones, odd),
              lambda: client.attention(four, four, four, mask=odd), lambda: client.gemm_job(odd, ones),
              lambda: client.gemm([odd, odd], ones), lambda: client.softmax([[odd[0], odd[1]]])]
     if kind is not np.matrix:
@@ -443,14 +445,83 @@ def test_subclasses_are_not_stripped(client, kind, sentence):
             call()
 
 
+SUMS = ["ij,jk->ik", "ij,jk", "ij,kj->ik", "ji,jk->ki", "bij,bjk->bik", "ijb,kjb->bik", "i,j->ij", "i,i->", "i,i",
+        "ij,ij->", "ij,ij->i", "ij,ij->ij", "ijk,kjl->il", "abc,cd->dab", "...ij,...jk->...ik", "...ij,jk",
+        "ij,...j->...i", "iij,j->i", "ijj,jk->ik", "ij,jk->ki", ",ij->ij", "ba,bcd->cad"]
+
+
+@pytest.mark.parametrize("subscripts", SUMS)
+def test_einsum(client, rng, subscripts):
+    lengths = dict(zip("abcdijkl", (2, 3, 4, 5, 3, 4, 6, 2)))
+    if "ii" in subscripts or "jj" in subscripts:
+        lengths["j" if "jj" in subscripts else "i"] = 4
+    terms = subscripts.split("->", maxsplit=1)[0].split(",")
+    a, b = (whole(rng, *(2,) * ("..." in term), *(lengths[letter] for letter in term.replace("...", "")))
+            for term in terms)
+    same(client.einsum(subscripts, a, b), np.einsum(subscripts, a, b))
+    wanted = np.einsum(subscripts, a, b)
+    out = np.empty(wanted.shape)
+    assert client.einsum(subscripts, a, b, out=out, alpha=2) is out and np.array_equal(out, 2 * wanted)
+
+
+@pytest.mark.parametrize("axes", [0, 1, 2, (1, 0), ([1, 0], [0, 1]), ((0, -1), (1, 0)), ((), ())], ids=str)
+def test_tensordot(client, rng, axes):
+    a, b = whole(rng, 3, 3, 3), whole(rng, 3, 3, 2)
+    same(client.tensordot(a, b, axes), np.tensordot(a, b, axes))
+    same(client.tensordot(a.astype(np.int64), b.astype(np.int64), axes=axes),
+         np.tensordot(a.astype(np.int64), b.astype(np.int64), axes))
+
+
+def test_matmul_and_sums_with_resident_tensors(client, rng, resident):
+    a, b = whole(rng, 3, 4), whole(rng, 4, 5)
+    held = resident(b)
+    for found in (client.matmul(a, held), client.einsum("ij,jk", a, held), client.tensordot(a, held, 1),
+                  client.einsum("ij,jk->ki", a, held).T, client.tensordot(resident(a), b, 1)):
+        same(found, a @ b)
+    same(client.einsum("aij,jk", np.stack([a, a]), held), np.stack([a @ b, a @ b]))
+    for call in (lambda: client.einsum("ij,kj", b.T[:2, :], held), lambda: client.tensordot(a, held, ((0, 1), (1, 0))),
+                 lambda: client.einsum("i,jk->ijk", a[0], held)):
+        with pytest.raises(ValueError, match="get.. it first|have the lengths"):
+            call()
+
+
+@pytest.mark.parametrize("subscripts, sentence", [
+    ("ij", "two arrays"), ("ij,jk,kl", "two arrays"), ("ij,jk->iz", "letters of the arrays"),
+    ("ij,jk->ii", "each once"), ("i,jk", "a has 2 dimensions, and 'i' names 1"),
+    ("ijk,jk", "a has 2 dimensions, and 'ijk' names 3"),
+    ("i1,jk", "than letters"), ("....i,jk", "than letters"), ("ik,jk", "lengths 4 and 5"),
+    ("ij,jk->i", "'k' is in one array"), ("ii,jk", "two different dimensions i")])
+def test_subscripts_that_are_none(plain, subscripts, sentence):
+    a, b = np.ones((3, 4), np.float32), np.ones((4, 5), np.float32)
+    with pytest.raises(ValueError, match=sentence):
+        plain.einsum(subscripts, a, b)
+
+
+def test_sums_that_are_none(plain):
+    a, b = np.ones((3, 4), np.float32), np.ones((4, 5), np.float32)
+    for axes, kind, sentence in ((3, ValueError, "axes is 3"), (2, ValueError, "lengths"),
+                                 (((0, 1), (0,)), ValueError, "equal"), ((2, 0), IndexError, "out of bounds"),
+                                 (((0, 0), (0, 1)), ValueError, "twice"),
+                                 ((1.5, 0), TypeError, "integer")):
+        with pytest.raises(kind, match=sentence):
+            plain.tensordot(a, b, axes)
+    for call in (lambda: plain.einsum("ij,jk", a, b, bias=b[0]), lambda: plain.tensordot(a, b, 1, beta=1)):
+        with pytest.raises(TypeError, match="is no argument; those are out, out_dtype"):
+            call()
+    with pytest.raises(TypeError, match="subscripts is a list"):
+        plain.einsum([0, 1], a, b)
+
+
 def test_the_client_for_asyncio_has_them_too(url, rng):
     a, b = whole(rng, 3, 4), whole(rng, 4, 5)
 
     async def several():
         async with AsyncClient(url, transport="http") as made:
-            return await asyncio.gather(made.gemm(a, b), made.reduce(a, "amax", axis=None), made.softmax(a, axis=0))
+            return await asyncio.gather(made.matmul(a, b), made.einsum("ij,jk", a, b), made.tensordot(a, b, 1),
+                                        made.reduce(a, "amax", axis=None), made.softmax(a, axis=0))
 
-    product, most, weights = asyncio.run(several())
-    same(product, a @ b)
+    matmul, einsum, tensordot, most, weights = asyncio.run(several())
+    for found in (matmul, einsum, tensordot):
+        same(found, a @ b)
     same(most, a.max())
     assert weights.shape == (3, 4)

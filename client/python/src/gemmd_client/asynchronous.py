@@ -37,6 +37,18 @@ class AsyncClient:
         """Computes a product; the arguments and errors are those of Client.gemm()."""
         return await self._call(self._client.gemm, a, b, **options)
 
+    async def matmul(self, a: Any, b: Any, **options: Any) -> Any:
+        """Computes a product, like Client.matmul()."""
+        return await self._call(self._client.matmul, a, b, **options)
+
+    async def tensordot(self, a: Any, b: Any, axes: Any = 2, **options: Any) -> Any:
+        """Sums products over dimensions, like Client.tensordot()."""
+        return await self._call(self._client.tensordot, a, b, axes, **options)
+
+    async def einsum(self, subscripts: str, a: Any, b: Any, **options: Any) -> Any:
+        """Sums the products that subscripts name, like Client.einsum()."""
+        return await self._call(self._client.einsum, subscripts, a, b, **options)
+
     async def attention(self, q: Any, k: Any, v: Any, **options: Any) -> Any:
         """Computes an attention; the arguments and errors are those of Client.attention()."""
         return await self._call(self._client.attention, q, k, v, **options)

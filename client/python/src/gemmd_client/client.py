@@ -13,6 +13,7 @@ import numpy as np
 from . import library
 from .arrays import DTYPES, NAMES, Array, like, to_numpy
 from .attention import Attention, Layout, attention_parameters
+from .contractions import einsum, tensordot
 from .convolution import ConvLayout, Convolution, ConvWLayout, Padding
 from .errors import ProtocolError
 from .http import Transport, computed, description
@@ -159,6 +160,25 @@ class Client:
             result = self._compute("/gemm", product_parameters(product, precision, verify, priority,
                                                                timeout, kernel), product.sent, timeout)
         return product.result.of(result)
+
+    def matmul(self, a: Any, b: Any, *, out: Any = None, **options: Any) -> Any:
+        """Returns a @ b, like numpy.matmul; the other arguments are those of gemm()."""
+        return self.gemm(a, b, out=out, **options)
+
+    def tensordot(self, a: Any, b: Any, axes: Any = 2, *, out: Any = None, **options: Any) -> Any:
+        """Returns the sums of products over dimensions of two arrays, like numpy.tensordot, computed as one
+        product of matrices. The other arguments are out_dtype, alpha, act, precision, verify, priority,
+        timeout and kernel, as for gemm(). An array is copied if its dimensions must be reordered. A resident
+        Tensor is not reordered: its dimensions must be the rows and the columns of a matrix as gemm() takes
+        it."""
+        return tensordot(self.gemm, a, b, axes, out, options)
+
+    def einsum(self, subscripts: str, a: Any, b: Any, *, out: Any = None, **options: Any) -> Any:
+        """Returns the sums of products of two arrays that `subscripts` describes, for example "bij,bjk->bik",
+        like numpy.einsum, computed as one product of matrices or one batch of products. The other arguments,
+        and the rules for copies and for resident Tensors, are those of tensordot(). ValueError: a letter is in
+        one array only and not in the result; reduce() sums over that dimension."""
+        return einsum(self.gemm, subscripts, a, b, out, options)
 
     def gemm_job(self, a: Any, b: Any, *, out: Any = None, out_dtype: Any = None, alpha: float = 1.0, beta: float = 0.0,
                  c: Any = None, bias: Any = None, act: Act = "none", precision: str = "full",
