@@ -4,6 +4,8 @@
 >>> Client("http://127.0.0.1:8080").gemm(a, b)
 """
 
+from importlib.metadata import PackageNotFoundError, version
+
 from .asynchronous import AsyncClient
 from .client import Client
 from .errors import (
@@ -13,4 +15,9 @@ from .errors import (
 from .jobs import Job, JobStatus
 from .tensors import Tensor
 
-__all__ = ["AsyncClient", "Client", "ConnectionFailed", "GemmdError", "Job", "JobStatus", "Tensor"]
+try:
+    __version__ = version("gemmd-client")
+except PackageNotFoundError:  # The package is used from a folder of its sources.
+    __version__ = "unknown"
+
+__all__ = ["AsyncClient", "Client", "ConnectionFailed", "GemmdError", "Job", "JobStatus", "Tensor", "__version__"]

@@ -23,11 +23,13 @@ from .products import Product, product_parameters
 from .reductions import Axis, ReduceName, Reduction, Softmax, deviation, product as host_product
 from .results import Result
 from .seconds import milliseconds
-from .tensors import Tensor, from_safetensors, safetensors_header
+from .tables import table
+from .tensors import Tensor, before, entity_tag, from_safetensors, safetensors_header
 
 
 class Client:
-    """A client of one daemon. Threads can share it, and a forked process can go on using it.
+    """A client of one daemon. Threads can share it, and a forked process can go on using it. A pickle of a client, as
+    process pools make it, has its arguments, the token among them, and becomes a client with connections of its own.
 
     Args:
         url: ``http://HOST:PORT``, ``https://HOST:PORT``, ``HOST:PORT`` or ``unix:PATH``; default:
@@ -61,6 +63,10 @@ class Client:
         cert_file = os.environ.get("GEMMD_CERT_FILE") if cert_file is None else cert_file
         key_file = os.environ.get("GEMMD_KEY_FILE") if key_file is None else key_file
         milliseconds("timeout", timeout)
+        self._options: dict[str, Any] = {
+            "url": url, "token": token, "timeout": timeout, "retries": retries, "ca_file": ca_file,
+            "cert_file": cert_file, "key_file": key_file, "transport": transport}
+        self._closed = False
         if transport not in ("auto", "http", "library"):
             raise ValueError(f"transport is '{transport}'; it must be auto, http or library")
         self.url, self.timeout = url, timeout
@@ -79,10 +85,21 @@ class Client:
         return "library" if self._library else "http"
 
     def close(self) -> None:
-        """Closes the connections. A later request opens new ones."""
+        """Closes the connections. Later requests raise RuntimeError."""
+        self._closed = True
         self._http.close()
         if self._library:
             self._library.close()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return partial(Client, **{**self._options, "timeout": self.timeout}), ()
+
+    def __repr__(self) -> str:
+        return f"<Client of {self.url} by {self.transport}, {'closed' if self._closed else 'open'}>"
+
+    def _repr_html_(self) -> str:
+        return table("Client", {"address": self.url, "transport": self.transport,
+                                "state": "closed" if self._closed else "open"})
 
     def __enter__(self) -> Client:
         return self
@@ -451,20 +468,26 @@ class Client:
     def put(self, name: str, array: Any, *, evictable: bool = False, scale: Any = None,
             contiguous: bool = False) -> Tensor:
         """Makes an array of 1 to 8 dimensions resident under a name, and replaces what had the
-        name. `scale` is an array of scales that belong to it, with which products use it
-        (``scales`` of gemm()). With `contiguous` the device keeps the rows one after another, as
-        conv2d() wants a resident ``x``. NoRoom: the device has no room for it."""
+        name. Nothing is sent if the name has this array already, with the same scales and the same
+        `evictable`: the client asks for the tensor's description, and compares the hash of the array
+        if type and shape are equal. `scale` is an array of scales that belong to it, with which products use it
+        (``scales`` of gemm()). With `contiguous` the array is always sent, and the device keeps the
+        rows one after another, as conv2d() wants a resident ``x``. NoRoom: the device has no room for it."""
         found = np.ascontiguousarray(to_numpy("array", array))
         if not found.size or not found.ndim:
             raise ValueError(f"the array has the shape {found.shape}; each dimension must be at "
                              "least 1")
+        scales = None if scale is None else np.ascontiguousarray(to_numpy("scale", scale))
+        held = None if contiguous else self._held(name, found, scales, evictable)
+        if held is not None:
+            return held
         parameters: dict[str, Any] = {"dtype": NAMES[found.dtype],
                                       "shape": ",".join(map(str, found.shape))}
         body: list[Array] = [found]
         headers: dict[str, str] = {}
-        if scale is not None:
+        if scales is not None:
             parameters, headers = {}, {"Content-Type": "application/vnd.safetensors"}
-            arrays = {"tensor": found, "scale": np.ascontiguousarray(to_numpy("scale", scale))}
+            arrays = {"tensor": found, "scale": scales}
             body = [safetensors_header(arrays), *arrays.values()]
         if evictable:
             parameters["evictable"] = 1
@@ -473,6 +496,17 @@ class Client:
         answer = self._http.request("PUT", _path(name), parameters, body, timeout=self.timeout,
                                     headers=headers)
         return Tensor.described(description(answer))
+
+    def _held(self, name: str, array: Array, scale: Array | None, evictable: bool) -> Tensor | None:
+        """Returns the resident tensor if the name has this one already."""
+        path = _path(name)
+        page = self._json("GET", path.rpartition("/")[0], {"limit": 1, **before(name)})
+        for found in page["tensors"]:
+            if (found["name"] == name and found["dtype"] == NAMES[array.dtype] and "format" not in found
+                    and tuple(found["shape"]) == array.shape and found["evictable"] == evictable
+                    and found["etag"] is not None and found["etag"] == entity_tag(array, scale)):
+                return Tensor.described(found)
+        return None
 
     def get(self, tensor: Tensor | str) -> Array:
         """Fetches a resident tensor, without its scales. NotFound: there is no tensor of the

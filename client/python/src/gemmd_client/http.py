@@ -94,6 +94,7 @@ class Transport:
         self.retries = retries
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._idle: list[http.client.HTTPConnection] = []
+        self._closed = False
         self._abandoned: list[http.client.HTTPConnection] = []
         self._refused_ms: float = math.inf  # the shortest deadline that the daemon found too long
         if url.startswith("unix:"):
@@ -117,7 +118,8 @@ class Transport:
         _all.add(self)
 
     def close(self) -> None:
-        """Closes the connections that are not in use."""
+        """Closes the connections; those that are in use when their requests have ended."""
+        self._closed = True
         while self._idle:
             self._idle.pop().close()
 
@@ -134,8 +136,11 @@ class Transport:
 
         `timeout` is in seconds and includes all repeats. With `result` the body of the answer is
         an array of the shape and type that the answer names. If the parameter timeout_ms is longer than the
-        daemon's --max-timeout, a request that is repeatable is sent without it.
+        daemon's --max-timeout, a request that is repeatable is sent without it. RuntimeError: close() was
+        called.
         """
+        if self._closed:
+            raise RuntimeError("the client is closed")
         if repeatable and parameters and parameters.get("timeout_ms", 0) >= self._refused_ms:
             parameters = _untimed(parameters)
         until = time.monotonic() + timeout
@@ -208,7 +213,7 @@ class Transport:
             except BaseException:
                 connection.close()
                 raise
-            if response.will_close:
+            if response.will_close or self._closed:
                 connection.close()
             else:
                 self._idle.append(connection)

@@ -144,13 +144,15 @@ class LibraryTransport:
         self._options.total_timeout_ms = milliseconds("timeout", timeout)
         self._compute = library.gemmd_gemm
         self._idle: list[_Connection] = []
+        self._closed = False
         self._default = _Gemm()
         library.gemmd_gemm_init(ctypes.byref(self._default),
                                 ctypes.c_size_t(ctypes.sizeof(_Gemm)))
         _all.add(self)
 
     def close(self) -> None:
-        """Releases the clients that are not in use."""
+        """Releases the clients; those that are in use when their calls have ended."""
+        self._closed = True
         while self._idle:
             self._library.gemmd_client_free(self._idle.pop().client)
 
@@ -159,6 +161,8 @@ class LibraryTransport:
         self._idle = []
 
     def _take(self) -> _Connection:
+        if self._closed:
+            raise RuntimeError("the client is closed")
         try:
             return self._idle.pop()
         except IndexError:
@@ -168,6 +172,11 @@ class LibraryTransport:
         if not client:
             raise _failure(error)
         return _Connection(client, error)
+
+    def _give(self, connection: _Connection) -> None:
+        self._idle.append(connection)
+        if self._closed:
+            self.close()
 
     def gemm_again(self, key: Hashable, a: Array, b: Array | None) -> Array | None:
         """Computes a product with the parameters that `key` stands for in an earlier call of gemm().
@@ -188,7 +197,7 @@ class LibraryTransport:
         gemm.c = _address(result)
         code = self._compute(connection.client, address, None, connection.error_address)
         failure = _failure(connection.error) if code else None
-        self._idle.append(connection)
+        self._give(connection)
         if failure:
             raise failure
         return result
@@ -232,7 +241,7 @@ class LibraryTransport:
             if len(connection.calls) >= _CALLS_MAX:
                 connection.calls.clear()
             connection.calls[key] = gemm, address, result.shape, result.dtype
-        self._idle.append(connection)
+        self._give(connection)
         if failure:
             raise failure
 
@@ -275,7 +284,7 @@ class LibraryTransport:
         code = self._library.gemmd_attention(connection.client, ctypes.addressof(call), None,
                                              connection.error_address)
         failure = _failure(connection.error) if code else None
-        self._idle.append(connection)
+        self._give(connection)
         if failure:
             raise failure
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import dataclass
 from typing import Any
@@ -9,9 +10,11 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from .arrays import Array
+from .arrays import NAMES, Array, octets
 from .errors import ProtocolError
 
+_LETTERS = "-.0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz"  # of names, in their order
+_NAME_MAX = 128
 _SAFETENSORS: dict[str, np.dtype[Any]] = {
     "F64": np.dtype(np.float64), "F32": np.dtype(np.float32), "F16": np.dtype(np.float16),
     "BF16": np.dtype(ml_dtypes.bfloat16), "F8_E4M3": np.dtype(ml_dtypes.float8_e4m3fn),
@@ -33,6 +36,28 @@ class Tensor:
         """Reads the daemon's description of a tensor."""
         return cls(found["name"], found["dtype"], tuple(found["shape"]), found["bytes"],
                    found["etag"])
+
+
+def before(name: str) -> dict[str, str]:
+    """Returns the parameter with which a list of tensors begins at a name: the greatest name that is less."""
+    letter = name[-1:]
+    if letter not in _LETTERS[1:]:  # The first letter, or none that a name has.
+        return {"after": name[:-1]} if name[:-1] else {}
+    return {"after": (name[:-1] + _LETTERS[_LETTERS.index(letter) - 1]).ljust(_NAME_MAX, _LETTERS[-1])}
+
+
+def entity_tag(array: Array, scale: Array | None) -> str:
+    """Returns the entity tag of a tensor, as the daemon computes it."""
+    content = hashlib.sha256(f"{NAMES[array.dtype]}:{_lengths(array)}\n".encode())
+    content.update(octets(array))
+    if scale is not None:
+        content.update(f"scale:{_lengths(scale)}\n".encode())
+        content.update(octets(scale))
+    return f'"{content.hexdigest()}"'
+
+
+def _lengths(array: Array) -> str:
+    return ",".join(map(str, array.shape))
 
 
 def safetensors_header(arrays: dict[str, Array]) -> Array:
