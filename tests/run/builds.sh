@@ -36,8 +36,7 @@ configure() {
 
 # options_of PRESET: sets `options` to what the tier configures the preset with, and `targets` to what it builds (none:
 # all). A host without a GPU runs no kernel of CUDA: there --all compiles for Hopper alone, which has most of the
-# kernels, and builds only programs of which the build without CUDA has no other; --nightly compiles for all
-# architectures and builds all.
+# kernels, and leaves out what it tests with the CPU backend; --nightly compiles for all architectures and builds all.
 options_of() {
     options=(-DGEMMD_TESTS=ON) targets=()
     case $1 in
