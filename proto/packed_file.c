@@ -277,7 +277,7 @@ static enum gemmd_error check_zeros(const struct packed_file *file, struct fault
         return GEMMD_OK;
     const unsigned char *data = zeros->tensor.data;
     for (uint64_t i = 0; i < zeros->tensor.bytes * 8 / bits; i++)
-        if ((data[i * bits / 8] >> (i * bits % 8) & most) == most)
+        if (((uint32_t)data[i * bits / 8] >> (i * bits % 8) & most) == most)
             return fault_set(fault, GEMMD_ERR_MALFORMED, zeros->name,
                              "integer %" PRIu64 " of %s is %" PRIu32
                              ", which with format=gptq is the zero point %" PRIu32
