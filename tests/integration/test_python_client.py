@@ -138,7 +138,7 @@ def test_resident_tensors(client, rng):
     w, x = whole(rng, 8, 6), whole(rng, 3, 8)
     name = f"python-{client.transport}"
     tensor = client.put(name, w)
-    assert (tensor.name, tensor.dtype, tensor.shape) == (name, "f32", (8, 6))
+    assert (tensor.name, tensor.dtype, tensor.shape) == (name, np.float32, (8, 6))
     assert np.array_equal(client.gemm(x, tensor), x @ w)
     assert np.array_equal(client.get(tensor), w)
     assert name in [one.name for one in client.tensors()]
@@ -174,7 +174,7 @@ def test_results_that_stay(client, rng):
     x, w, name = whole(rng, 2, 3, 6, 7), whole(rng, 4, 3, 3, 3), f"left-{client.transport}"
     y = client.conv2d_store(f"{name}-y", x, w, act="relu", timeout=60)
     wanted = client.conv2d(x, w, act="relu")
-    assert (y.dtype, y.shape) == ("f32", wanted.shape)
+    assert (y.dtype, y.shape) == (np.float32, wanted.shape)
     assert np.array_equal(client.get(y), wanted)
     w2 = whole(rng, 2, 4, 2, 2)
     assert np.array_equal(client.conv2d(y, w2), client.conv2d(wanted, w2))
@@ -329,7 +329,7 @@ def test_attention_with_resident_keys(client, rng):
 def test_a_product_that_stays(client, rng):
     a, b = whole(rng, 3, 4), whole(rng, 4, 5)
     stored = client.gemm_store(f"stays-{client.transport}", a, b, act="relu")
-    assert stored.shape == (3, 5) and stored.dtype == "f32"
+    assert stored.shape == (3, 5) and stored.dtype == np.float32
     assert np.array_equal(client.get(stored), np.maximum(a @ b, 0))
     assert np.array_equal(client.gemm(b, client.gemm_store(stored.name, b.T, a.T)),
                           b @ (a @ b).T)

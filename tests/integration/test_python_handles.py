@@ -1,17 +1,21 @@
 """What the Python client gives out: clients that end and travel, resident tensors, and jobs."""
 
+import asyncio
 import multiprocessing
 import pickle
 from concurrent.futures import ProcessPoolExecutor
 
+import ml_dtypes
 import numpy as np
 import pytest
 
+from test_packed import Packed
 from test_python_client import client, transport, whole  # noqa: F401 (fixtures)
+from test_tensors import SAFETENSORS, Tensors
 
 import gemmd_client
 from gemmd_client import Client
-from gemmd_client.errors import NoRoom
+from gemmd_client.errors import Gone, NoRoom, NotFound
 
 
 @pytest.fixture
@@ -63,12 +67,12 @@ def test_the_version():
 
 @pytest.fixture
 def requests(client, monkeypatch):
-    """The methods of the requests that the client has sent over HTTP."""
+    """The methods and paths of the requests that the client has sent over HTTP."""
     sent, request = [], client._http.request
 
-    def noted(method, *arguments, **options):
-        sent.append(method)
-        return request(method, *arguments, **options)
+    def noted(method, path, *arguments, **options):
+        sent.append((method, path))
+        return request(method, path, *arguments, **options)
 
     monkeypatch.setattr(client._http, "request", noted)
     return sent
@@ -83,9 +87,9 @@ def test_what_the_daemon_has_is_not_sent(client, rng, requests, named, suffix):
         if set(other) <= set(gemmd_client.tensors._LETTERS):
             client.put(other, x[:1])
     first = client.put(name, x)
-    assert requests[-2:] == ["GET", "PUT"]
+    assert [method for method, _ in requests[-2:]] == ["GET", "PUT"]
     for same in (x, x.copy(), np.asfortranarray(x), x.astype(">f4")):
-        assert client.put(name, same) == first and requests[-1] == "GET"
+        assert client.put(name, same) == first and requests[-1][0] == "GET"
     for tensor in client.tensors():
         if tensor.name.startswith(named[:-1]) and tensor.name != named:
             client.delete(tensor)
@@ -101,10 +105,10 @@ def test_what_differs_is_sent(client, rng, requests, named):
                            (x, {"scale": scale}), (x, {"scale": 2 * scale}), (x, {}), (x.astype(np.int32), {}),
                            (x.astype(np.float32), {}), (x.astype(np.float32), {"contiguous": True})):
         tensor = client.put(named, array, **options)
-        assert requests[-1] == "PUT", options
+        assert requests[-1][0] == "PUT", options
         assert np.array_equal(client.get(named), array) and client.tensors() != []
         if not options.get("contiguous"):
-            assert client.put(named, array, **options) == tensor and requests[-1] == "GET", options
+            assert client.put(named, array, **options) == tensor and requests[-1][0] == "GET", options
     for wrong in ("", "a/b", "ä", "x" * 129):
         with pytest.raises(ValueError):
             client.put(wrong, x)
@@ -118,3 +122,138 @@ def test_room_is_needed_once(start, transport):
         with pytest.raises(NoRoom):
             small.put("W", 2 * x)
         assert np.array_equal(small.get("W"), x)
+
+
+@pytest.fixture
+def tensor(client, rng, named):
+    return client.put(named, whole(rng, 6, 4))
+
+
+def test_what_a_tensor_is(client, tensor, named):
+    assert (tensor.name, tensor.dtype, tensor.shape, tensor.ndim, tensor.size, tensor.nbytes, len(tensor)) == (
+        named, np.float32, (6, 4), 2, 24, 96, 6)
+    assert isinstance(tensor.dtype, np.dtype) and tensor == client.put(named, client.get(tensor))
+    assert named in repr(tensor) and "float32" in repr(tensor)
+    for part in (named, "float32", "(6, 4)", "96", client.url):
+        assert part in tensor._repr_html_()
+    assert pickle.loads(pickle.dumps(tensor)) == tensor
+    assert "<b>" not in gemmd_client.tables.table("<b>", {"<b>": "<b>"})
+
+
+def test_elements_of_a_tensor(client, tensor):
+    x = client.get(tensor)
+    assert np.array_equal(np.asarray(tensor), x) and np.array_equal(np.asarray(tensor, np.float64), x)
+    assert np.asarray(tensor, np.float64).dtype == np.float64
+    for key in (0, -1, slice(2, 5), (slice(None), 1), x[:, 0] > 0, [3, 1]):
+        assert np.array_equal(tensor[key], x[key])
+    assert np.array_equal(list(tensor), x) and np.array_equal(np.exp(tensor), np.exp(x))
+    assert np.array_equal(np.add(x, tensor), x + x) and np.array_equal(np.concatenate([tensor, x]), np.concatenate([x, x]))
+    with pytest.raises(ValueError, match="an array of them is a copy"):
+        np.asarray(tensor, copy=False)
+    with pytest.raises(IndexError):
+        tensor[6]
+    client.delete(tensor)
+    for call in (lambda: np.asarray(tensor), lambda: tensor[0], lambda: tensor @ x.T, lambda: np.sum(tensor)):
+        with pytest.raises(NotFound):
+            call()
+
+
+def test_products_of_a_tensor(client, tensor, requests, rng):
+    """They are computed by the daemon, which need not send the tensor."""
+    w = client.get(tensor)
+    a, out = whole(rng, 3, 6), np.empty((3, 4), np.float32)
+    del requests[:]
+    for found, wanted in ((a @ tensor, a @ w), (tensor @ w.T, w @ w.T), (np.matmul(a, tensor), a @ w),
+                          (np.matmul(a, tensor, out=out), a @ w), (a[0] @ tensor, a[0] @ w),
+                          (w @ tensor.T, w @ w.T), (a.astype(np.float16) @ tensor, a @ w),
+                          (tensor.T @ w, w.T @ w), (tensor @ tensor.T, w @ w.T), (tensor.T @ tensor, w.T @ w),
+                          (client.gemm(w, tensor.T, act="relu"), np.maximum(w @ w.T, 0)),
+                          (client.gemm_job(w, tensor.T).result(), w @ w.T)):
+        assert type(found) is np.ndarray and np.array_equal(found, wanted)
+    assert np.array_equal(out, a @ w)
+    for axis in (0, 1):
+        for numpy in (np.sum, np.max, np.min):
+            assert np.array_equal(numpy(tensor, axis=axis), numpy(w, axis=axis))
+            assert np.array_equal(numpy(tensor, axis=axis, keepdims=True), numpy(w, axis=axis, keepdims=True))
+    assert not any(method == "GET" and not path.startswith("/jobs") for method, path in requests)
+    assert np.sum(tensor) == w.sum() and np.mean(tensor) == w.mean() and np.sum(tensor, dtype=np.float64) == w.sum()
+    with pytest.raises(ValueError, match="a has 3 columns and b has 6 rows"):
+        a[:, :3] @ tensor
+
+
+def test_the_transposed_of_a_tensor(client, tensor):
+    w = client.get(tensor)
+    turned = tensor.T
+    assert turned.shape == (4, 6) and turned.T == tensor and turned != tensor
+    assert np.array_equal(client.get(turned), w.T) and np.array_equal(turned[0], w[:, 0])
+    four = np.ones((1, 1, 4, 4), np.float32)
+    for call in (lambda: client.reduce(turned), lambda: client.softmax(turned), lambda: client.delete(turned),
+                 lambda: client.reduce_store("handles-turned", turned)):
+        with pytest.raises(ValueError, match="is an operand of products only"):
+            call()
+    square = client.put(tensor.name, w[:4])
+    for _ in range(2):  # The second product of a kind can go another way.
+        for found, wanted in ((w @ square, w @ w[:4]), (w @ square.T, w @ w[:4].T)):
+            assert np.array_equal(found, wanted)
+    with pytest.raises(ValueError, match="has 4 dimensions; only a matrix has T"):
+        client.put(tensor.name, four).T
+
+
+def test_packed_weights(client, url, named, rng):
+    """The client does not write their files, but multiplies by them."""
+    packed = Packed("gptq", 4, 128, 64, 64, rng)
+    Tensors(url).send("PUT", named, packed.body(), {"Content-Type": SAFETENSORS}, **packed.parameters())
+    tensor, = [each for each in client.tensors() if each.name == named]
+    assert (tensor.format, tensor.dtype, tensor.shape) == ("gptq", ml_dtypes.uint4, (128, 64))
+    assert "gptq" in tensor._repr_html_()
+    a = rng.uniform(-1, 1, (3, 128)).astype(ml_dtypes.bfloat16)
+    found = client.gemm(a, tensor, out_dtype="f32")
+    exact = a.astype(np.float64)
+    bound = (128 + 8) * 2.0**-24 * (np.abs(exact) @ np.abs(packed.weights))
+    assert (np.abs(found - exact @ packed.weights) <= bound).all()
+    assert (a @ tensor).dtype == ml_dtypes.bfloat16
+    for wrong in (a.astype(np.float32), [[1] * 128]):
+        with pytest.raises(TypeError, match="has packed weights"):
+            client.gemm(wrong, tensor)
+    for call in (lambda: client.gemm(a, tensor.T), lambda: client.reduce(tensor), lambda: client.softmax(tensor),
+                 lambda: client.attention(tensor, tensor, tensor)):
+        with pytest.raises((TypeError, ValueError)):
+            call()
+    assert client.put(named, packed.weights).format is None
+
+
+def test_jobs_are_futures(client, rng):
+    a = whole(rng, 3, 3)
+    job = client.gemm_job(a, a)
+    assert job.wait() and job.done() and job.wait(0)
+    assert "done" in repr(job) and job.id in repr(job) and client.url in job._repr_html_()
+    assert np.array_equal(job.result(), a @ a)
+
+    async def awaited():
+        return await asyncio.gather(*(client.gemm_job(a, each) for each in (a, a.T)))
+
+    for found, wanted in zip(asyncio.run(awaited()), (a @ a, a @ a.T)):
+        assert np.array_equal(found, wanted)
+    job.cancel()
+    for call in (job.wait, job.done):
+        with pytest.raises(NotFound):
+            call()
+    failed = client.job("0" * 32)
+    with pytest.raises(NotFound):
+        failed.wait(0)
+
+
+def test_waiting_for_jobs_that_take_long_or_are_cancelled(start, transport):
+    daemon = start("--max-wait", "100ms", "--cpu-threads", "1")
+    big = np.random.default_rng(1).random((600, 600))
+    with Client(daemon.url, transport=transport) as patient:
+        job = patient.gemm_job(big, big, kernel="naive")
+        assert not job.wait(0) and not job.done()
+        assert "running" in repr(job) or "queued" in repr(job)
+        assert job.wait()
+        assert np.allclose(job.result(), big @ big)
+        other = patient.gemm_job(big, big, kernel="naive")
+        other.cancel()
+        assert other.wait() and other.status().state == "cancelled"
+        with pytest.raises(Gone):
+            other.result()

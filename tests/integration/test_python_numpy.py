@@ -184,7 +184,7 @@ def test_resident_tensors_are_reduced(plain, rng, resident):
     stays = plain.reduce_store("numpy-stays", held, "max", axis=(0, 2), keepdims=True)
     assert stays.shape == (1, 3, 1)
     same(plain.get(stays), x.max((0, 2), keepdims=True))
-    assert plain.reduce_store("numpy-stays", x.astype(np.int8)).dtype == "i32"
+    assert plain.reduce_store("numpy-stays", x.astype(np.int8)).dtype == np.int32
     assert plain.reduce_store("numpy-stays", x, axis=None).shape == (1,)
     plain.delete(stays)
     same(plain.softmax(held), plain.softmax(x))
@@ -411,7 +411,7 @@ def test_lists(client):
     with pytest.raises(TypeError, match="which no resident tensor has"):
         client.gemm_store("numpy-whole", [[1]], [[2]])
     stays = client.gemm_store("numpy-whole", [[1]], [[2]], out_dtype="i32")
-    assert stays.dtype == "i32" and client.get(stays) == 2
+    assert stays.dtype == np.int32 and client.get(stays) == 2
     client.delete(stays)
     with pytest.raises(TypeError, match="which the daemon does not multiply"):
         client.gemm([[1]], client.put("numpy-whole", np.ones((1, 1), np.int32)))

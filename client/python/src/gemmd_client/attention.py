@@ -115,7 +115,7 @@ class Attention:
             found["mask_batch"], found["mask_heads"], found["mask_sq"] = self.mask.shape[:3]
         for name, part in (("k", self.k), ("v", self.v)):
             if isinstance(part, Tensor):
-                found[name] = part.name
+                found[name] = part.parameter()
         return found
 
 

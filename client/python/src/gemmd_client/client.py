@@ -431,7 +431,7 @@ class Client:
         timeout = self.timeout if timeout is None else timeout
         parameters = {"timeout_ms": milliseconds("timeout", timeout), **parameters, "store": name}
         answer = self._http.request("POST", path, parameters, operands, timeout=timeout)
-        return Tensor.described(description(answer))
+        return Tensor.described(description(answer), self)
 
     def jobs(self) -> list[JobStatus]:
         """Lists the jobs of the client's tenant, the newest first."""
@@ -495,7 +495,7 @@ class Client:
             parameters["contiguous"] = 1
         answer = self._http.request("PUT", _path(name), parameters, body, timeout=self.timeout,
                                     headers=headers)
-        return Tensor.described(description(answer))
+        return Tensor.described(description(answer), self)
 
     def _held(self, name: str, array: Array, scale: Array | None, evictable: bool) -> Tensor | None:
         """Returns the resident tensor if the name has this one already."""
@@ -505,12 +505,17 @@ class Client:
             if (found["name"] == name and found["dtype"] == NAMES[array.dtype] and "format" not in found
                     and tuple(found["shape"]) == array.shape and found["evictable"] == evictable
                     and found["etag"] is not None and found["etag"] == entity_tag(array, scale)):
-                return Tensor.described(found)
+                return Tensor.described(found, self)
         return None
 
     def get(self, tensor: Tensor | str) -> Array:
         """Fetches a resident tensor, without its scales. NotFound: there is no tensor of the
-        name."""
+        name; TypeError: it has packed weights, which are several arrays."""
+        if isinstance(tensor, Tensor) and tensor.format is not None:
+            raise TypeError(f"the tensor {tensor.name} has packed weights, which are several arrays; they can only be b "
+                            "of a product")
+        if isinstance(tensor, Tensor) and tensor.is_transposed:
+            return self.get(tensor.T).T
         return computed(self._http.request("GET", _path(tensor), timeout=self.timeout, result=True))
 
     def get_scaled(self, tensor: Tensor | str) -> tuple[Array, Array | None]:
@@ -531,7 +536,7 @@ class Client:
         after: str | None = ""
         while after is not None:
             page = self._json("GET", "/tensors", {"after": after} if after else {})
-            found += [Tensor.described(one) for one in page["tensors"]]
+            found += [Tensor.described(one, self) for one in page["tensors"]]
             after = page["next"]
         return found
 
@@ -551,12 +556,12 @@ def _identity(b: Any) -> tuple[Any, ...]:
     if type(b) is np.ndarray:
         return b.shape, b.strides, b.dtype
     if isinstance(b, Tensor):
-        return b.name, b.shape, b.dtype
+        return b.name, b.shape, b.dtype, b.is_transposed
     return ()
 
 
 def _path(tensor: Tensor | str) -> str:
-    name = tensor.name if isinstance(tensor, Tensor) else tensor
+    name = tensor.parameter() if isinstance(tensor, Tensor) else tensor
     if not isinstance(name, str):
         raise TypeError(f"the name of a tensor is a {type(name).__name__}; it must be a string")
     return f"/tensors/{quote(name, safe='')}"

@@ -78,7 +78,7 @@ class Convolution:
             "out": result_type, "stride": _numbers(stride), "dilation": _numbers(dilation),
             "padding": padding if isinstance(padding, str) else _numbers(padding),
             **{name: value for name, (value, usual) in settings.items() if value != usual},
-            **{name: part.name for name, part in (("x", self.x), ("w", self.w)) if isinstance(part, Tensor)}}
+            **{name: part.parameter() for name, part in (("x", self.x), ("w", self.w)) if isinstance(part, Tensor)}}
         self.result = Result(None, final, filled, w if isinstance(x, Tensor) else x)
 
     @property

@@ -158,7 +158,7 @@ class Transport:
                     self._refused_ms = parameters["timeout_ms"]
                     parameters = _untimed(parameters)
                     continue
-                may = error.retriable and error.code != "conflict" and (
+                may = error.retriable and error.status != 409 and (
                     repeatable or error.status != 0)
                 rest = error.retry_after + random.uniform(0, min(5.0, 0.05 * 2**attempt))
                 if not may or attempt >= self.retries or time.monotonic() + rest > until:

@@ -271,7 +271,7 @@ class LibraryTransport:
             if isinstance(part, np.ndarray):
                 setattr(call, name, _address(part))
             else:
-                setattr(call, f"{name}_tensor", part.name.encode())
+                setattr(call, f"{name}_tensor", part.parameter().encode())
         if operands.mask is not None:
             call.mask = _address(operands.mask)
             call.mask_kind = 2 if operands.mask.dtype == np.int8 else 1

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from .arrays import DTYPES, NAMES, Array, stored, to_numpy
-from .promotion import adjusted, common_type, converted, described, fits, promoted, type_of
+from .promotion import adjusted, common_type, converted, described, fits, promoted
 from .results import EXACT, Result, wanted
 from .seconds import milliseconds
 from .tensors import Tensor
@@ -34,7 +34,12 @@ class Product:
                  (("bias", bias), ("c", c if beta else None)) if value is not None}
         self.dtype: str
         final: np.dtype[Any] | None = None
-        if self._is_of_whole_numbers():
+        if isinstance(self.b, Tensor) and self.b.format is not None:
+            self.dtype = NAMES.get(self.a.dtype, "")
+            if self.dtype not in ("f16", "bf16"):
+                raise TypeError(f"a has the type {self.a.dtype}, and {self.b.name} has packed weights, by which float16 "
+                                "and bfloat16 are multiplied: convert a with astype()")
+        elif self._is_of_whole_numbers():
             if added or alpha != 1 or act != "none" or scales != "none":
                 raise TypeError(f"{described(self._types())}; products of such whole numbers have no alpha, beta, "
                                 "bias, activation and scales: convert a and b with astype() to float64 or float32")
@@ -93,7 +98,7 @@ class Product:
         return np.ascontiguousarray(np.broadcast_to(array, (*leads, *matrix)))
 
     def _types(self) -> dict[str, np.dtype[Any]]:
-        return {"a": type_of(self.a), "b": type_of(self.b)}
+        return {"a": self.a.dtype, "b": self.b.dtype}
 
     def _is_of_whole_numbers(self) -> bool:
         """Whether the operands are whole numbers, and not both of int8, with which the daemon computes."""
@@ -107,7 +112,7 @@ class Product:
         least, most, bound = 0, 0, k
         for operand in (self.a, self.b):
             if isinstance(operand, Tensor):
-                if operand.dtype != "i8":
+                if operand.dtype != np.int8:
                     raise TypeError(f"the resident tensor {operand.name} has the type {operand.dtype}, which the "
                                     "daemon does not multiply")
                 ends = -128, 127
@@ -219,7 +224,7 @@ def _operand(name: str, value: Any) -> tuple[Any, bool, tuple[int, ...]]:
         if len(value.shape) not in (2, 3):
             raise ValueError(f"the tensor {value.name} has {len(value.shape)} dimensions; an "
                              "operand has two or three")
-        return value, False, value.shape
+        return value, value.is_transposed, value.shape
     array = to_numpy(name, value, tuple(OUTS), "iu")
     if array.ndim == 0:
         raise ValueError(f"{name} is a single number; an operand has a dimension at least")

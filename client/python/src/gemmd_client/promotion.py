@@ -14,11 +14,6 @@ from .tensors import Tensor
 _F8 = np.dtype(ml_dtypes.float8_e4m3fn)
 
 
-def type_of(operand: Array | Tensor) -> np.dtype[Any]:
-    """Returns the type of an operand."""
-    return DTYPES[operand.dtype] if isinstance(operand, Tensor) else operand.dtype
-
-
 def common_type(dtypes: dict[str, np.dtype[Any]]) -> np.dtype[Any]:
     """Returns the type to which NumPy promotes the types of several arrays, by their names. TypeError: there is
     none. That of float8_e4m3fn and int8, which would be float8_e4m3fn, rounds, and is none here."""
@@ -48,9 +43,9 @@ def promoted(types: Sequence[str], operands: dict[str, Array | Tensor]) -> tuple
     TypeError: the types have no common one, the operation is not offered in it, or a resident tensor would have
     to be converted.
     """
-    dtypes = {name: type_of(operand) for name, operand in operands.items()}
+    dtypes = {name: operand.dtype for name, operand in operands.items()}
     common = common_type(dtypes)
-    if len(set(dtypes.values())) == 1:
+    if len(set(dtypes.values())) == 1 and common in NAMES:
         return NAMES[common], list(operands.values())
     if NAMES.get(common) not in types:
         raise TypeError(f"{described(dtypes)}, which together are {common}; the daemon does this with "

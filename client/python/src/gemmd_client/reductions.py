@@ -10,7 +10,6 @@ from typing import Any, Literal
 import numpy as np
 
 from .arrays import DTYPES, NAMES, Array, refuse_subclass, to_numpy
-from .promotion import type_of
 from .results import EXACT, Result, wanted
 from .seconds import milliseconds
 from .tensors import Tensor
@@ -101,11 +100,11 @@ class Reduction:
         self.is_empty = 0 in shape
         if self.is_empty and not self._length and 0 not in kept and self._op in ("max", "min", "argmax"):
             raise ValueError(f"x has the shape {shape}; {op} is not defined where there are no elements")
-        original = type_of(operand)
+        original = operand.dtype
         final = self._final(original)
         if isinstance(operand, np.ndarray):
             operand = self._prepared(operand, op)
-        dtype = type_of(operand)
+        dtype = operand.dtype
         if chosen is not None:
             final = DTYPES[chosen]
         if dtype.kind == "f" and original.kind in "iub" and not stays:  # The client converts the result.
@@ -116,7 +115,7 @@ class Reduction:
             self.parameters["out"] = chosen
         self.sent: list[Array] = []
         if isinstance(operand, Tensor):
-            self.parameters |= {"x": operand.name, "axis": axes[0]}
+            self.parameters |= {"x": operand.parameter(), "axis": axes[0]}
         else:
             self._send(operand, axes, keepdims, stays)
         if keepdims and axes:
@@ -222,16 +221,16 @@ class Softmax:
         if lens is not None and len(axes) != 1:
             raise ValueError(f"axis is {axis}; with lens it is one dimension")
         self.parameters = _settings(priority, timeout, kernel)
-        if chosen is not None and (stays or type_of(operand).kind not in "iub"):
+        if chosen is not None and (stays or operand.dtype.kind not in "iub"):
             self.parameters["out"] = chosen
         self.parameters |= {"scale": repr(float(scale))} if scale != 1 else {}
         self.parameters |= {"log": 1} if log else {}
         self.sent: list[Array] = []
         if lens is not None:
             self._send_lengths(lens)
-        dtype = type_of(operand)
+        dtype = operand.dtype
         if isinstance(operand, Tensor):
-            self.parameters["x"] = operand.name
+            self.parameters["x"] = operand.parameter()
         else:
             if dtype.kind in "iub":
                 operand = operand.astype(np.float64)

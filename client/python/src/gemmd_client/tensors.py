@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
-from typing import Any
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
 import numpy as np
 
-from .arrays import NAMES, Array, octets
+from .arrays import DTYPES, NAMES, Array, octets
 from .errors import ProtocolError
+from .tables import table
+
+if TYPE_CHECKING:
+    from .client import Client
 
 _LETTERS = "-.0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz"  # of names, in their order
 _NAME_MAX = 128
@@ -21,21 +27,100 @@ _SAFETENSORS: dict[str, np.dtype[Any]] = {
     "I8": np.dtype(np.int8), "I32": np.dtype(np.int32)}
 
 
+# The types of packed weights, with which NumPy does not compute.
+_DTYPES = {**DTYPES, "i4": np.dtype(ml_dtypes.int4), "u4": np.dtype(ml_dtypes.uint4), "u8": np.dtype(np.uint8)}
+_REDUCTIONS = {np.add: "sum", np.maximum: "max", np.minimum: "min"}
+
+
 @dataclass(frozen=True)
 class Tensor:
-    """A resident tensor, which stays on the daemon's device and can be an operand."""
+    """A resident tensor, which stays on the daemon's device and can be an operand.
+
+    The daemon computes ``a @ tensor``, ``tensor @ b``, numpy.matmul(), and the sum, the greatest and the least elements
+    by numpy.sum(), numpy.max() and numpy.min(). Everything else that NumPy does with a tensor fetches all of its
+    elements first: numpy.asarray(tensor), slices and other indices, iteration, and all other functions.
+
+    Attributes:
+        dtype: a NumPy type.
+        nbytes: the bytes of its elements.
+        etag: the entity tag of its content; None for a result whose bytes were not requested yet.
+        format: of packed weights, which are b of products only; None for all other tensors.
+        is_transposed: whether this is the transposed of the daemon's tensor.
+    """
 
     name: str
-    dtype: str
+    dtype: np.dtype[Any]
     shape: tuple[int, ...]
-    bytes: int
+    nbytes: int
     etag: str | None
+    format: str | None
+    is_transposed: bool
+    _client: Client = field(repr=False, compare=False)
 
     @classmethod
-    def described(cls, found: dict[str, Any]) -> Tensor:
+    def described(cls, found: dict[str, Any], client: Client) -> Tensor:
         """Reads the daemon's description of a tensor."""
-        return cls(found["name"], found["dtype"], tuple(found["shape"]), found["bytes"],
-                   found["etag"])
+        return cls(found["name"], _DTYPES.get(found["dtype"], np.dtype(np.void)), tuple(found["shape"]), found["bytes"],
+                   found["etag"], found.get("format"), False, client)
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def T(self) -> Tensor:
+        """The transposed matrix, which is an operand of products. Nothing is sent or copied."""
+        if self.ndim != 2:
+            raise ValueError(f"the tensor {self.name} has {self.ndim} dimensions; only a matrix has T")
+        return replace(self, shape=self.shape[::-1], is_transposed=not self.is_transposed)
+
+    def parameter(self) -> str:
+        """Returns the name for an operation that has no transposed tensors. ValueError: this is one."""
+        if self.is_transposed:
+            raise ValueError(f"the transposed tensor {self.name} is an operand of products only; get() returns its "
+                             "elements")
+        return self.name
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        if copy is False:
+            raise ValueError(f"the elements of the tensor {self.name} are on the daemon; an array of them is a copy")
+        found = self._client.get(self)
+        return found if dtype is None else found.astype(dtype, copy=False)
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = (None,), **options: Any) -> Any:
+        if ufunc is np.matmul and method == "__call__" and not options:
+            return self._client.matmul(*inputs, out=out[0])
+        if (ufunc in _REDUCTIONS and method == "reduce" and inputs[0] is self and options.get("dtype") is None
+                and set(options) <= {"axis", "keepdims", "dtype"}):
+            return self._client.reduce(self, _REDUCTIONS[ufunc], axis=options.get("axis", 0),
+                                       keepdims=options.get("keepdims", False), out=out[0])
+        arrays = [np.asarray(each) if isinstance(each, Tensor) else each for each in inputs]
+        return getattr(ufunc, method)(*arrays, **({"out": out} if out[0] is not None else {}), **options)
+
+    def __matmul__(self, other: Any) -> Any:
+        return self._client.matmul(self, other)
+
+    def __rmatmul__(self, other: Any) -> Any:
+        return self._client.matmul(other, self)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, key: Any) -> Any:
+        return np.asarray(self)[key]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(np.asarray(self))
+
+    def _repr_html_(self) -> str:
+        return table("tensor", {"name": self.name, "type": self.format or self.dtype, "shape": self.shape,
+                                "bytes": f"{self.nbytes:,}", "address": self._client.url})
 
 
 def before(name: str) -> dict[str, str]:
