@@ -228,7 +228,7 @@ static bool same_family(const struct trial *a, const struct trial *b,
     if (!a->family || !b->family || (a->tile == NULL) != (b->tile == NULL))
         return false;
     return a->tile == NULL ||
-           (a->tile->width == b->tile->width &&
+           (attention_wgmma_same_bits(a->tile, b->tile) &&
             (!(fill == PRODUCT_SPECIAL && (problem->causal || problem->windowed)) ||
              problem->skv <= a->tile->tile_n));
 }

@@ -77,15 +77,34 @@ START_TEST(a_preferred_kernel_must_take_the_problem)
 }
 END_TEST
 
-/* Steps over keys are all that could tell their bits apart. */
-START_TEST(tiles_of_one_width_take_the_same_steps)
+/* The choice among kernels of other bits may depend on the lengths and the mask of an entry only.
+ */
+START_TEST(the_batch_and_the_heads_do_not_change_the_bits)
 {
-    const struct attention_wgmma_kernel *kernel =
+    static const uint64_t lengths[] = {77, 128, 129, 197, 256, 512, 513, 1024, 1537, 4096};
+    enum { COUNT = sizeof lengths / sizeof *lengths };
+    for (int q = 0; q < COUNT; q++) {
+        for (int k = 0; k < COUNT; k++) {
+            struct attention_problem one = problem_of(1, 1, lengths[q], lengths[k], 64);
+            struct attention_problem many = problem_of(128, 16, lengths[q], lengths[k], 64);
+            one.causal = many.causal = _i == 1;
+            one.windowed = many.windowed = _i == 2;
+            many.batch = 100;
+            ck_assert_ptr_eq(attention_wgmma_choose(&one), attention_wgmma_choose(&many));
+        }
+    }
+}
+END_TEST
+
+/* In ascending order of width, and kernels of the same bits are not twice in the table. */
+START_TEST(the_table_is_in_order)
+{
+    const struct attention_wgmma_kernel *first =
         attention_wgmma_kernels(_i == 0 ? GEMMD_BF16 : GEMMD_F16);
-    for (; kernel[1].name != NULL; kernel++) {
+    for (const struct attention_wgmma_kernel *kernel = first; kernel[1].name != NULL; kernel++) {
         ck_assert_uint_le(kernel[0].width, kernel[1].width);
-        if (kernel[0].width == kernel[1].width)
-            ck_assert_uint_eq(kernel[0].tile_n, kernel[1].tile_n);
+        for (const struct attention_wgmma_kernel *other = first; other != kernel; other++)
+            ck_assert(!attention_wgmma_same_bits(kernel, other) || kernel->tile_m != other->tile_m);
     }
 }
 END_TEST
@@ -93,18 +112,29 @@ END_TEST
 static const struct {
     uint64_t sq, skv;
     bool causal;
-    uint32_t tile_m;
+    uint32_t tile_m, tile_n;
+    bool keeps_base;
 } QUERIES[] = {
-    {128, 128, false, 128}, {256, 8192, false, 128}, {192, 192, false, 192},
-    {512, 512, false, 192}, {1024, 1024, true, 128}, {512, 512, true, 128},
-    {576, 576, true, 192},  {1024, 4096, true, 192}, {4096, 4096, true, 192},
+    {128, 128, false, 128, 128, false},  {256, 8192, false, 128, 128, false},
+    {192, 192, false, 192, 128, false},  {197, 197, false, 256, 64, false},
+    {256, 256, false, 256, 64, false},   {256, 256, true, 128, 128, false},
+    {384, 384, false, 192, 128, false},  {512, 512, false, 256, 64, false},
+    {513, 513, false, 192, 128, false},  {1023, 1023, false, 192, 128, false},
+    {1024, 1024, false, 192, 128, true}, {1024, 1024, true, 128, 128, false},
+    {512, 512, true, 128, 128, false},   {576, 576, true, 192, 128, false},
+    {1536, 1536, true, 128, 128, false}, {1537, 1537, true, 192, 128, true},
+    {1024, 4096, true, 192, 128, true},  {4096, 4096, true, 192, 128, true},
+    {4096, 4096, false, 192, 128, true},
 };
 
 START_TEST(queries_get_the_tile_that_wastes_less)
 {
     struct attention_problem p = problem_of(8, 8, QUERIES[_i].sq, QUERIES[_i].skv, 64);
     p.causal = QUERIES[_i].causal;
-    ck_assert_uint_eq(attention_wgmma_choose(&p)->tile_m, QUERIES[_i].tile_m);
+    const struct attention_wgmma_kernel *kernel = attention_wgmma_choose(&p);
+    ck_assert_uint_eq(kernel->tile_m, QUERIES[_i].tile_m);
+    ck_assert_uint_eq(kernel->tile_n, QUERIES[_i].tile_n);
+    ck_assert_int_eq(kernel->keeps_base, QUERIES[_i].keeps_base);
 }
 END_TEST
 
@@ -162,7 +192,7 @@ START_TEST(members_of_a_group_with_masks_get_the_tile_that_they_get_alone)
     struct attention_problem problems[COUNT];
     struct attention_member members[COUNT];
     for (int i = 0; i < COUNT; i++) {
-        problems[i] = problem_of(2, 2, queries[i], 256, 64);
+        problems[i] = problem_of(2, 2, queries[i], 128, 64);
         problems[i].causal = _i == 1;
         problems[i].windowed = _i == 2;
         members[i] = (struct attention_member){&problems[i], NULL};
@@ -173,6 +203,24 @@ START_TEST(members_of_a_group_with_masks_get_the_tile_that_they_get_alone)
         ck_assert_ptr_eq(members[i].problem, &problems[_i == 0 ? unmasked[i] : masked[i]]);
     if (_i != 0)
         ck_assert_uint_eq(attention_wgmma_alike(members + 3, COUNT - 3), COUNT - 3);
+}
+END_TEST
+
+/* Members of one launch have the bits that they have alone. */
+START_TEST(members_of_a_group_with_other_bits_get_a_launch_of_their_own)
+{
+    static const uint64_t lengths[] = {256, 384, 256, 2048, 200};
+    enum { COUNT = sizeof lengths / sizeof *lengths };
+    struct attention_problem problems[COUNT];
+    struct attention_member members[COUNT];
+    for (int i = 0; i < COUNT; i++) {
+        problems[i] = problem_of(2, 2, lengths[i], lengths[i], 64);
+        members[i] = (struct attention_member){&problems[i], NULL};
+    }
+    ck_assert_uint_eq(attention_wgmma_alike(members, COUNT), 3);
+    ck_assert_ptr_eq(members[1].problem, &problems[2]);
+    ck_assert_ptr_eq(members[2].problem, &problems[4]);
+    ck_assert_uint_eq(attention_wgmma_alike(members + 3, 2), 1);
 }
 END_TEST
 
@@ -246,9 +294,11 @@ int main(void)
     tcase_add_loop_test(tests, few_queries_go_to_the_faster_kernel, 0,
                         sizeof FEW_QUERIES / sizeof *FEW_QUERIES);
     tcase_add_test(tests, a_preferred_kernel_must_take_the_problem);
-    tcase_add_loop_test(tests, tiles_of_one_width_take_the_same_steps, 0, 2);
+    tcase_add_loop_test(tests, the_batch_and_the_heads_do_not_change_the_bits, 0, 3);
+    tcase_add_loop_test(tests, the_table_is_in_order, 0, 2);
     tcase_add_loop_test(tests, queries_get_the_tile_that_wastes_less, 0,
                         sizeof QUERIES / sizeof *QUERIES);
+    tcase_add_test(tests, members_of_a_group_with_other_bits_get_a_launch_of_their_own);
     tcase_add_loop_test(tests, members_of_a_group_with_masks_get_the_tile_that_they_get_alone, 0,
                         3);
     tcase_add_loop_test(tests, few_keys_get_a_kernel_of_one_step, 0, 2);

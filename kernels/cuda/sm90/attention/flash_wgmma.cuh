@@ -21,9 +21,9 @@
  *   - In its turn a consumer issues two products without a gap: K of the next step and V of this
  *     step. The softmax begins after the first product. (The branch on the sums of weights keeps
  *     ptxas from waiting for both.)
- *   - In heads of more than 64 columns, a step whose keys all rows see keeps the base of the
- *     softmax (scores.cuh): it neither looks for the largest score nor scales O. Only the first
- *     step of a tile and steps with masks compute the online softmax (attention/rows.cuh).
+ *   - In most kernels (KEEPS_BASE), a step whose keys all rows see keeps the base of the softmax
+ *     (scores.cuh): it neither looks for the largest score nor scales O. Only the first step of a
+ *     tile and steps with masks compute the online softmax (attention/rows.cuh).
  *
  * There is one block for each multiprocessor. With masks, the tiles that see the most keys come
  * first, and a block takes its next tile from a counter in memory; without masks the tiles are
@@ -33,7 +33,8 @@
  *
  * The bits of a row depend only on Q, K and V of its head, the lengths, and the kernel: the steps
  * over keys start at multiples of TILE_N, whatever else the launch computes, and a base depends on
- * the 16 rows of a warp at most. Kernels with the same width and TILE_N give the same bits.
+ * the 16 rows of a warp at most. attention_wgmma_same_bits (flash_wgmma.h) says which kernels give
+ * the same bits.
  *
  * After J. Shah, G. Bikshandi, Y. Zhang, V. Thakkar, P. Ramani, T. Dao, "FlashAttention-3" (2024):
  * warp specialisation, ping-pong, products overlapped with softmax.
@@ -61,8 +62,10 @@ template <> struct storage<F16> {
 };
 
 /* A configuration: E is the type of the operands, WIDTH the largest d and dv, TILE_N the keys of a
- * step, and CONSUMERS the warpgroups that multiply. */
-template <element E_, int WIDTH_, int TILE_N_, int CONSUMERS_> struct attention_config {
+ * step, CONSUMERS the warpgroups that multiply, and KEEPS_BASE whether steps without masks keep the
+ * base of the softmax. */
+template <element E_, int WIDTH_, int TILE_N_, int CONSUMERS_, bool KEEPS_BASE_>
+struct attention_config {
     static constexpr element E = E_;
     static constexpr int WIDTH = WIDTH_, TILE_N = TILE_N_, CONSUMERS = CONSUMERS_;
     /* Whether Q stays in registers, where enough are left. The tensor core then reads a third less
@@ -72,9 +75,11 @@ template <element E_, int WIDTH_, int TILE_N_, int CONSUMERS_> struct attention_
      * other half out, where enough registers are left. Under a causal mask that is every second
      * consumer. */
     static constexpr bool HALVES = QUERIES_IN_REGISTERS;
-    /* Whether steps without masks keep the base of the softmax. At a width of 64 a kept base is 4
-     * to 7 percent faster with 4096 keys and 3 to 5 percent slower with 512. */
-    static constexpr bool KEEPS_BASE = WIDTH > 64;
+    static constexpr bool KEEPS_BASE = KEEPS_BASE_;
+    /* Whether a step with a kept base releases its keys only when its weights are known not to have
+     * overflowed. The products can then be computed again from shared memory, with fewer registers
+     * than from global memory: three consumers have no more. Heads of 64 have slots enough. */
+    static constexpr bool HOLDS_KEYS = KEEPS_BASE && WIDTH == 64 && !QUERIES_IN_REGISTERS;
     using Element = typename storage<E>::type;
 
     static constexpr int TILE_M = 64 * CONSUMERS, THREADS = 128 * (1 + CONSUMERS);
@@ -264,12 +269,9 @@ template <class C> struct attention_queries<C, true> {
 
     __device__ __forceinline__ void load(uint32_t q)
     {
-        const uint32_t lane = threadIdx.x % 32, row = threadIdx.x % 128 / 32 * 16 + lane % 16;
 #pragma unroll
-        for (uint32_t k = 0; k < C::WIDTH / 16; k++) {
-            const uint32_t piece = (2 * (k % 4) + lane / 16) ^ row % 8;
-            ptx_sm80::load_matrices(x[k], q + k / 4 * C::Q_BOX_BYTES + row * 128 + piece * 16);
-        }
+        for (uint32_t k = 0; k < C::WIDTH / 16; k++)
+            load_queries<C>(q, k, x[k]);
     }
     template <int COUNT>
     __device__ __forceinline__ void multiply(int k, uint64_t y, float (&s)[COUNT]) const
@@ -415,6 +417,21 @@ template <class C> struct attention_consumer {
         flash::finish<typename C::Element>(a, t.n, t.entry, t.head, row_of(t), state, o);
     }
 
+    /* Waits for the product of `weights` and V, and multiplies the sums by the factors of their
+     * rows. Called in the branches that have factors, so that no other step keeps registers for
+     * them. */
+    static __device__ __forceinline__ void scale(const float (&factor)[2],
+                                                 uint32_t (&weights)[C::TILE_N / 16][4],
+                                                 float (&o)[C::WIDTH / 2])
+    {
+        wgmma_wait<0>();
+        pin(o);
+        pin(weights);
+#pragma unroll
+        for (int j = 0; j < C::WIDTH / 2; j++)
+            o[j] *= factor[j / 2 % 2];
+    }
+
     /* Whether a lane of the warp has a sum that exceeds the limit. A NaN exceeds none. */
     static __device__ __forceinline__ bool any_exceeds(const float (&sums)[2], float limit)
     {
@@ -509,31 +526,36 @@ template <class C> struct attention_consumer {
             give_turn();
             wgmma_wait<1>();
             pin(s);
-            arrive(shared.empty(keys));
-            float factor[2] = {1, 1};
-            bool scales = true, online = true;
+            if constexpr (!C::HOLDS_KEYS)
+                arrive(shared.empty(keys));
+            bool online = true;
             const bool plain = left > plain_first && left <= plain_end;
             if (C::KEEPS_BASE && plain && !a.general) {
                 const float sums[2] = {weigh_kept<0>(s, state[0].most, a.exponent_of_score),
                                        weigh_kept<1>(s, state[1].most, a.exponent_of_score)};
-                scales = any_exceeds(sums, KEPT_SUM_MAX);
+                const bool scales = any_exceeds(sums, KEPT_SUM_MAX);
                 online = scales && any_exceeds(sums, SHIFTED_SUM_MAX);
                 if (online) {
                     /* Frees the registers of the weights. */
                     wgmma_wait<0>();
                     pin(o);
                     pin(weights);
-                    const attention_tile again = current();
-                    multiply_again<C>(a, again.entry, again.head, row_of(again),
-                                      again.first + left - 1, s);
+                    if constexpr (C::HOLDS_KEYS) {
+                        multiply_again<C>(shared.q(consumer), shared.slot(keys), s);
+                    } else {
+                        const attention_tile again = current();
+                        multiply_again<C>(a, again.entry, again.head, row_of(again),
+                                          again.first + left - 1, s);
+                    }
                     clear(weights);
                     plain_end = 0; /* no base is kept in this tile again */
                 } else {
                     state[0].total += sums[0];
                     state[1].total += sums[1];
                     if (scales) {
-                        factor[0] = shift_base<0>(s, state[0]);
-                        factor[1] = shift_base<1>(s, state[1]);
+                        const float factor[2] = {shift_base<0>(s, state[0]),
+                                                 shift_base<1>(s, state[1])};
+                        scale(factor, weights, o);
                     }
                 }
             } else {
@@ -545,9 +567,12 @@ template <class C> struct attention_consumer {
                                    row_of(masked), {0, 0});
                 }
             }
+            if constexpr (C::HOLDS_KEYS)
+                arrive(shared.empty(keys));
             if (online) {
-                factor[0] = flash::softmax_step<0>(s, state[0], a.exponent_of_score);
-                factor[1] = flash::softmax_step<1>(s, state[1], a.exponent_of_score);
+                const float factor[2] = {flash::softmax_step<0>(s, state[0], a.exponent_of_score),
+                                         flash::softmax_step<1>(s, state[1], a.exponent_of_score)};
+                scale(factor, weights, o);
                 if (C::KEEPS_BASE && !have_base(state))
                     plain_end = min(plain_end, left - 2);
             }
@@ -556,11 +581,6 @@ template <class C> struct attention_consumer {
             pin(weights);
             arrive(shared.empty(at.stage));
             at.advance();
-            if (scales) {
-#pragma unroll
-                for (int j = 0; j < C::WIDTH / 2; j++)
-                    o[j] *= factor[j / 2 % 2];
-            }
             narrow_weights<C>(s, weights);
         }
         if constexpr (!C::QUERIES_IN_REGISTERS)

@@ -59,13 +59,14 @@ struct attention_wgmma_kernel {
     const void *group; /* the same for attention_wgmma_group. NULL: a kernel of one_step.cuh */
     uint32_t width;    /* the largest d and dv */
     uint32_t tile_m, tile_n, threads, shared_bytes;
+    bool keeps_base; /* in steps over keys without masks (scores.cuh) */
 };
 
-/* The tables, in ascending order of width, ended by an entry without a name. Kernels of the same
- * width give the same bits, with one exception. A tile reads the keys that any of its rows sees. If
- * a causal mask or a window hides a value of these that is not finite from a row, the row is
- * computed by exact_row (rows.cuh), whose sums have another order. In a tile of fewer rows that
- * does not read the value, the row is computed as usual. */
+/* The tables, in ascending order of width, ended by an entry without a name. Kernels for which
+ * attention_wgmma_same_bits is true give the same bits, with one exception. A tile reads the keys
+ * that any of its rows sees. If a causal mask or a window hides a value of these that is not finite
+ * from a row, the row is computed by exact_row (rows.cuh), whose sums have another order. In a tile
+ * of fewer rows that does not read the value, the row is computed as usual. */
 extern const struct attention_wgmma_kernel attention_wgmma_bf16[], attention_wgmma_f16[];
 
 /* The most keys that the kernels of one_step.cuh take. With more, the other kernels are faster. */
@@ -73,9 +74,9 @@ enum { ATTENTION_ONE_STEP_KEYS = 80 };
 
 /* The tables of the kernels of one_step.cuh, for problems of up to ATTENTION_ONE_STEP_KEYS keys in
  * which neither the lengths of entries nor a window limit the keys of a query. The results have the
- * bits of the kernels of flash_wgmma.cuh of the same width, also where a value in V is NaN: up to
- * that number of keys, the kernels of both files multiply every value, and give a value that a mask
- * hides the weight 0. */
+ * bits of the kernels of flash_wgmma.cuh that attention_wgmma_choose returns, also where a value in
+ * V is NaN: up to that number of keys, the kernels of both files multiply every value, and give a
+ * value that a mask hides the weight 0. */
 extern const struct attention_wgmma_kernel attention_one_step_bf16[], attention_one_step_f16[];
 
 #ifdef __cplusplus
@@ -89,9 +90,14 @@ bool attention_wgmma_takes(const struct attention_problem *problem);
 const struct attention_wgmma_kernel *attention_wgmma_kernels(enum gemmd_dtype dtype);
 const struct attention_wgmma_kernel *attention_one_step_kernels(enum gemmd_dtype dtype);
 
+/* Whether two kernels give the same bits: they have the same width and the same steps over keys,
+ * and both or none of them keep the base of the softmax. */
+bool attention_wgmma_same_bits(const struct attention_wgmma_kernel *one,
+                               const struct attention_wgmma_kernel *other);
+
 /* The kernel for a problem that attention_wgmma_takes accepts. If the type and the width have
  * several kernels, the numbers of queries and keys and the masks decide which of them is fastest.
- */
+ * The batch and the number of heads do not, because the bits may depend on the kernel. */
 const struct attention_wgmma_kernel *
 attention_wgmma_choose(const struct attention_problem *problem);
 
@@ -106,8 +112,9 @@ bool attention_wgmma_kernel_takes(const struct attention_wgmma_kernel *kernel,
                                   const struct attention_problem *problem);
 
 /* Moves the members of a group that can run with the kernel that is chosen for the first member to
- * the front, in their order, and returns their number. A member with a causal mask or a window runs
- * with the kernel that is chosen for it, so that it has the bits that it has alone. */
+ * the front, in their order, and returns their number. The kernel has the bits of the kernel that
+ * is chosen for the member. A member with a causal mask or a window runs with the kernel that is
+ * chosen for it itself, because its bits may depend on the tile too. */
 uint32_t attention_wgmma_alike(struct attention_member members[], uint32_t count);
 
 /* Prepares the kernels for the current device. Called before the first launch. */

@@ -73,15 +73,37 @@ static bool is_one_step(const struct attention_wgmma_kernel *kernel)
     return kernel->group == NULL;
 }
 
-/* The estimated cost of a head: the rows that the kernel computes, including those beyond the last
- * query, times the cost of a row. A kernel with two consumers takes a quarter longer for a row than
- * a kernel with three, except for causal attention with few keys, where both take the same time. */
+bool attention_wgmma_same_bits(const struct attention_wgmma_kernel *one,
+                               const struct attention_wgmma_kernel *other)
+{
+    return one->width == other->width && one->tile_n == other->tile_n &&
+           one->keeps_base == other->keeps_base;
+}
+
+/* Whether tiles may take different times, so that blocks take them from the counter `next`. */
+static bool is_uneven(const struct attention_problem *p)
+{
+    return p->causal || p->windowed || p->lens_q != NULL;
+}
+
+/* The estimated cost of a head with a kernel of a width that has several: the rows that the kernel
+ * computes, including those beyond the last query, times the cost of a row, in fortieths of the
+ * cost with the three consumers of 192x128 (kernels/experiments/attention.md has the times).
+ * UINT64_MAX: the kernel is not for the problem.
+ *   - Two consumers take a quarter longer for a row, except for causal attention with few keys.
+ *   - Steps of 64 keys take a tenth longer. With four consumers they are for few keys without
+ *     masks, where a tile has so few steps that its beginning and its end matter most.
+ *   - Kept bases are faster with many keys. */
 static uint64_t queries_cost(const struct attention_wgmma_kernel *kernel,
                              const struct attention_problem *p)
 {
-    const uint64_t rows = size_blocks(p->sq, kernel->tile_m) * kernel->tile_m, short_keys = 1024;
-    const bool slower = kernel->tile_m == 128 && !(p->causal && p->skv <= short_keys);
-    return rows * (slower ? 5 : 4);
+    const uint64_t rows = size_blocks(p->sq, kernel->tile_m) * kernel->tile_m;
+    const uint64_t causal_few = 1536, few_min = 129, few_max = 512, many = 1024;
+    if (kernel->tile_n == 64)
+        return is_uneven(p) || p->skv < few_min || p->skv > few_max ? UINT64_MAX : rows * 44;
+    if (kernel->keeps_base)
+        return p->skv < many || (is_uneven(p) && p->skv <= causal_few) ? UINT64_MAX : rows * 37;
+    return rows * (kernel->tile_m == 128 && !(p->causal && p->skv <= causal_few) ? 50 : 40);
 }
 
 const struct attention_wgmma_kernel *attention_wgmma_choose(const struct attention_problem *p)
@@ -157,8 +179,9 @@ uint32_t attention_wgmma_alike(struct attention_member members[], uint32_t count
     uint32_t alike = 0;
     for (uint32_t i = 0; i < count; i++) {
         const struct attention_member member = members[i];
-        if (attention_wgmma_tile_matters(member.problem) &&
-            attention_wgmma_choose(member.problem) != kernel)
+        const struct attention_wgmma_kernel *own = attention_wgmma_choose(member.problem);
+        if (!attention_wgmma_same_bits(own, kernel) ||
+            (attention_wgmma_tile_matters(member.problem) && own != kernel))
             continue;
         memmove(&members[alike + 1], &members[alike], (i - alike) * sizeof *members);
         members[alike++] = member;
@@ -253,12 +276,6 @@ static cudaError_t attention_wgmma_fill(const struct sm90_device *device,
         error = attention_wgmma_encode(device, p->dtype, p->v, &p->v_strides, p->batch, p->kv_heads,
                                        p->skv, p->dv, kernel->tile_n, &arguments->v);
     return error;
-}
-
-/* Whether tiles may take different times, so that blocks take them from the counter `next`. */
-static bool is_uneven(const struct attention_problem *p)
-{
-    return p->causal || p->windowed || p->lens_q != NULL;
 }
 
 static uint32_t blocks_for(const struct sm90_device *device, uint32_t tiles)

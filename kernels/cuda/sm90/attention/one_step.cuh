@@ -334,6 +334,7 @@ template <class C> static attention_wgmma_kernel one_step_entry(const char *name
     kernel.width = C::WIDTH;
     kernel.tile_m = C::TILE_M;
     kernel.tile_n = C::TILE_N;
+    kernel.keeps_base = C::KEEPS_BASE;
     kernel.threads = C::THREADS;
     kernel.shared_bytes = one_step_shared<C>::BYTES;
     return kernel;

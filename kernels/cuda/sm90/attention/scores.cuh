@@ -163,6 +163,16 @@ __device__ __forceinline__ uint32_t pair_at(const Element *row, uint32_t column,
                               : 0;
 }
 
+/* Loads columns 16 * k ... 16 * k + 15 of this warp's 16 queries, as an operand in registers, from
+ * a consumer's Q in shared memory. */
+template <class C>
+__device__ __forceinline__ void load_queries(uint32_t q, uint32_t k, uint32_t (&x)[4])
+{
+    const uint32_t lane = threadIdx.x % 32, row = threadIdx.x % 128 / 32 * 16 + lane % 16;
+    const uint32_t piece = (2 * (k % 4) + lane / 16) ^ row % 8;
+    ptx_sm80::load_matrices(x, q + k / 4 * C::Q_BOX_BYTES + row * 128 + piece * 16);
+}
+
 /* Computes the products of the warp's 16 queries with the keys of tile `tile` again, from global
  * memory, by mma.sync, which a warp can issue without the other warps of its warpgroup. `row` is
  * the first of this lane's two rows. All keys of the tile exist. The loop over
@@ -195,6 +205,33 @@ __device__ __forceinline__ void multiply_again(const attention_arguments &a, uin
         for (int i = 0; i < 4; i++)
             s[j + i] = sums[i];
         key += 8 * a.k_steps.row;
+    }
+}
+
+/* The same from shared memory, where K is still held: from a consumer's Q and a slot of K, whose
+ * rows have 128 bytes. */
+template <class C, int COUNT>
+__device__ __forceinline__ void multiply_again(uint32_t q, uint32_t keys, float (&s)[COUNT])
+{
+    static_assert(C::WIDTH == 64, "one box");
+    using Element = typename C::Element;
+    const uint32_t lane = threadIdx.x % 32;
+#pragma unroll
+    for (int j = 0; j < COUNT; j += 4) {
+        float sums[4] = {0, 0, 0, 0};
+#pragma unroll 1
+        for (uint32_t k = 0; k < 4; k += 2) {
+            uint32_t x[4], y[4];
+            const uint32_t piece = (2 * k + lane / 8) ^ lane % 8;
+            ptx_sm80::load_matrices(y, keys + (2 * (uint32_t)j + lane % 8) * 128 + piece * 16);
+            load_queries<C>(q, k, x);
+            ptx_sm80::multiply_add<Element>(sums, x, y[0], y[1]);
+            load_queries<C>(q, k + 1, x);
+            ptx_sm80::multiply_add<Element>(sums, x, y[2], y[3]);
+        }
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            s[j + i] = sums[i];
     }
 }
 
