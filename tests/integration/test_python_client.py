@@ -320,7 +320,7 @@ def test_attention_with_resident_keys(client, rng):
         client.delete(tensor)
     with pytest.raises(NotFound):
         client.attention(q, keys, values)
-    with pytest.raises(TypeError, match="v has the type float64, which together are float64; the daemon does this with"):
+    with pytest.raises(TypeError, match="v has the type float64, which together are float64; the daemon does"):
         client.attention(q, k, v.astype(np.float64))
     with pytest.raises(ValueError, match="v has 3 dimensions"):
         client.attention(q, k, v[0])

@@ -24,6 +24,73 @@ def test_the_types_are_strict(tmp_path):
     command(sys.executable, "-m", "mypy", "--cache-dir", tmp_path, cwd=PROJECT)
 
 
+CONSUMER = """
+from typing import Any, assert_type
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gemmd_client import AsyncClient, Client, Job, Tensor
+
+
+class Foreign:
+    def __dlpack__(self, *, stream: int | None = None) -> object:
+        return object()
+
+
+client = Client()
+host, other = np.ones((2, 2), np.float32), Foreign()
+tensor = client.put("W", host)
+assert_type(tensor, Tensor)
+assert_type(tensor.dtype, np.dtype[Any])
+assert_type(client.gemm(host, host, act="relu", out_dtype="f32"), NDArray[Any])
+assert_type(client.gemm([[1, 2]], other, scales="none"), NDArray[Any])
+assert_type(client.gemm(other, host), Foreign)
+assert_type(client.gemm(other, tensor, bias=host), Foreign)
+assert_type(client.gemm(tensor, other), Foreign)
+assert_type(client.matmul(tensor, tensor), NDArray[Any])
+assert_type(client.tensordot(other, host, 1), Foreign)
+assert_type(client.einsum("ij,jk", host, tensor), NDArray[Any])
+assert_type(client.conv2d(host, tensor, padding="same"), NDArray[Any])
+assert_type(client.attention(host, tensor, tensor), NDArray[Any])
+assert_type(client.attention(other, tensor, tensor, lse=True), tuple[Foreign, Foreign])
+assert_type(client.reduce(tensor, "std", axis=(0, 1)), NDArray[Any])
+assert_type(client.softmax(other, axis=None), Foreign)
+assert_type(client.gemm_job(host, tensor), Job)
+assert_type(client.reduce_store("sum", host), Tensor)
+
+client.gemm("x", 3)  # type: ignore[call-overload]
+client.gemm(host, "x")  # type: ignore[call-overload]
+client.gemm(host, 3)  # type: ignore[call-overload]
+client.gemm(host, host, act="relu6")  # type: ignore[call-overload]
+client.gemm(host, host, precision="half")  # type: ignore[call-overload]
+client.gemm(host, host, scale=1)  # type: ignore[call-overload]
+client.einsum(host, host)  # type: ignore[call-overload]
+client.conv2d(host, host, layout="hwc")  # type: ignore[call-overload]
+client.conv2d_job(host, host, layout="hwc")  # type: ignore[arg-type]
+client.attention(host, host, host, layout="hwc")  # type: ignore[call-overload]
+client.reduce(host, "median")  # type: ignore[call-overload]
+client.reduce(host, axis="x")  # type: ignore[arg-type]
+client.softmax("x")  # type: ignore[call-overload]
+client.softmax_job("x")  # type: ignore[arg-type]
+client.gemm_job("x", 3)  # type: ignore[arg-type]
+client.gemm_job(host, host, precision="half")  # type: ignore[arg-type]
+started = AsyncClient().gemm("x", 3)  # type: ignore[arg-type]
+started = AsyncClient().gemm(host, host, act="relu6")  # type: ignore[arg-type]
+client.put("W", 3)  # type: ignore[arg-type]
+client.nothing()  # type: ignore[attr-defined]
+"""
+
+
+@pytest.mark.slow
+def test_the_types_that_a_consumer_sees(tmp_path):
+    """Each line is of the type that it says, or is the error that it says."""
+    (tmp_path / "mypy.ini").write_text("[mypy]\nstrict = true\n[mypy-ml_dtypes.*]\nignore_missing_imports = true\n")
+    (tmp_path / "consumer.py").write_text(CONSUMER)
+    command(sys.executable, "-m", "mypy", "--cache-dir", tmp_path / "cache", "consumer.py", cwd=tmp_path,
+            env={**os.environ, "MYPYPATH": str(PROJECT / "src")})
+
+
 def install(wheel, folder):
     """Makes an environment with the wheel, whose requirements are those of the tests. Returns its Python
     and the variables to run it with."""

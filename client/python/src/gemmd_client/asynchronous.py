@@ -6,11 +6,20 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any
+from typing import Any, Unpack
 
 from .arrays import Array
 from .client import Client
 from .reductions import ReduceName
+from .signatures import (
+    AttentionOptions,
+    ConvOptions,
+    GemmOptions,
+    Operand,
+    ProductOptions,
+    ReduceOptions,
+    SoftmaxOptions,
+)
 from .tensors import Tensor
 
 
@@ -33,44 +42,45 @@ class AsyncClient:
         return await asyncio.get_running_loop().run_in_executor(
             self._threads, partial(method, *arguments, **options))
 
-    async def gemm(self, a: Any, b: Any, **options: Any) -> Any:
+    async def gemm(self, a: Operand, b: Operand, **options: Unpack[GemmOptions]) -> Any:
         """Computes a product; the arguments and errors are those of Client.gemm()."""
         return await self._call(self._client.gemm, a, b, **options)
 
-    async def matmul(self, a: Any, b: Any, **options: Any) -> Any:
+    async def matmul(self, a: Operand, b: Operand, **options: Unpack[GemmOptions]) -> Any:
         """Computes a product, like Client.matmul()."""
         return await self._call(self._client.matmul, a, b, **options)
 
-    async def tensordot(self, a: Any, b: Any, axes: Any = 2, **options: Any) -> Any:
+    async def tensordot(self, a: Operand, b: Operand, axes: Any = 2, **options: Unpack[ProductOptions]) -> Any:
         """Sums products over dimensions, like Client.tensordot()."""
         return await self._call(self._client.tensordot, a, b, axes, **options)
 
-    async def einsum(self, subscripts: str, a: Any, b: Any, **options: Any) -> Any:
+    async def einsum(self, subscripts: str, a: Operand, b: Operand, **options: Unpack[ProductOptions]) -> Any:
         """Sums the products that subscripts name, like Client.einsum()."""
         return await self._call(self._client.einsum, subscripts, a, b, **options)
 
-    async def attention(self, q: Any, k: Any, v: Any, **options: Any) -> Any:
+    async def attention(self, q: Operand, k: Operand, v: Operand, *, lse: bool = False,
+                        **options: Unpack[AttentionOptions]) -> Any:
         """Computes an attention; the arguments and errors are those of Client.attention()."""
-        return await self._call(self._client.attention, q, k, v, **options)
+        return await self._call(self._client.attention, q, k, v, lse=lse, **options)
 
-    async def conv2d(self, x: Any, w: Any, **options: Any) -> Any:
+    async def conv2d(self, x: Operand, w: Operand, **options: Unpack[ConvOptions]) -> Any:
         """Computes a convolution; the arguments and errors are those of Client.conv2d()."""
         return await self._call(self._client.conv2d, x, w, **options)
 
-    async def reduce(self, x: Any, op: ReduceName = "sum", **options: Any) -> Any:
+    async def reduce(self, x: Operand, op: ReduceName = "sum", **options: Unpack[ReduceOptions]) -> Any:
         """Reduces an array; the arguments and errors are those of Client.reduce()."""
         return await self._call(self._client.reduce, x, op, **options)
 
-    async def softmax(self, x: Any, **options: Any) -> Any:
+    async def softmax(self, x: Operand, **options: Unpack[SoftmaxOptions]) -> Any:
         """Computes a softmax; the arguments and errors are those of Client.softmax()."""
         return await self._call(self._client.softmax, x, **options)
 
-    async def gemm_store(self, name: str, a: Any, b: Any, **options: Any) -> Tensor:
+    async def gemm_store(self, name: str, a: Operand, b: Operand, **options: Unpack[GemmOptions]) -> Tensor:
         """Computes a product that stays on the device, like Client.gemm_store()."""
         tensor: Tensor = await self._call(self._client.gemm_store, name, a, b, **options)
         return tensor
 
-    async def conv2d_store(self, name: str, x: Any, w: Any, **options: Any) -> Tensor:
+    async def conv2d_store(self, name: str, x: Operand, w: Operand, **options: Unpack[ConvOptions]) -> Tensor:
         """Computes a convolution that stays on the device, like Client.conv2d_store()."""
         tensor: Tensor = await self._call(self._client.conv2d_store, name, x, w, **options)
         return tensor
@@ -80,12 +90,12 @@ class AsyncClient:
         tensor: Tensor = await self._call(self._client.reduce_store, name, x, op, **options)
         return tensor
 
-    async def softmax_store(self, name: str, x: Any, **options: Any) -> Tensor:
+    async def softmax_store(self, name: str, x: Operand, **options: Unpack[SoftmaxOptions]) -> Tensor:
         """Computes a softmax that stays on the device, like Client.softmax_store()."""
         tensor: Tensor = await self._call(self._client.softmax_store, name, x, **options)
         return tensor
 
-    async def put(self, name: str, array: Any, *, evictable: bool = False, scale: Any = None,
+    async def put(self, name: str, array: Operand, *, evictable: bool = False, scale: Operand | None = None,
                   contiguous: bool = False) -> Tensor:
         """Makes an array resident, like Client.put()."""
         tensor: Tensor = await self._call(self._client.put, name, array, evictable=evictable,

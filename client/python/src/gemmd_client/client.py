@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, Unpack, overload
 from urllib.parse import quote
 
 import numpy as np
@@ -23,6 +23,19 @@ from .products import Product, product_parameters
 from .reductions import Axis, ReduceName, Reduction, Softmax, deviation, product as host_product
 from .results import Result
 from .seconds import milliseconds
+from .signatures import (
+    AttentionOptions,
+    ConvOptions,
+    Foreign,
+    GemmOptions,
+    Host,
+    Operand,
+    Precision,
+    ProductOptions,
+    ReduceOptions,
+    Scales,
+    SoftmaxOptions,
+)
 from .tables import table
 from .tensors import Tensor, before, entity_tag, from_safetensors, safetensors_header
 
@@ -107,6 +120,15 @@ class Client:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    @overload
+    def gemm(self, a: Host, b: Operand, **options: Unpack[GemmOptions]) -> Array: ...
+    @overload
+    def gemm(self, a: Tensor, b: Host | Tensor, **options: Unpack[GemmOptions]) -> Array: ...
+    @overload
+    def gemm(self, a: Tensor, b: Foreign, **options: Unpack[GemmOptions]) -> Foreign: ...
+    @overload
+    def gemm(self, a: Foreign, b: Operand, **options: Unpack[GemmOptions]) -> Foreign: ...
+
     def gemm(self, a: Any, b: Any, *, out: Any = None, out_dtype: Any = None, alpha: float = 1.0, beta: float = 0.0,
              c: Any = None, bias: Any = None, act: Act = "none", precision: str = "full",
              verify: bool = False, priority: int = 4, timeout: float | None = None,
@@ -178,9 +200,27 @@ class Client:
                                                                timeout, kernel), product.sent, timeout)
         return product.result.of(result)
 
+    @overload
+    def matmul(self, a: Host, b: Operand, **options: Unpack[GemmOptions]) -> Array: ...
+    @overload
+    def matmul(self, a: Tensor, b: Host | Tensor, **options: Unpack[GemmOptions]) -> Array: ...
+    @overload
+    def matmul(self, a: Tensor, b: Foreign, **options: Unpack[GemmOptions]) -> Foreign: ...
+    @overload
+    def matmul(self, a: Foreign, b: Operand, **options: Unpack[GemmOptions]) -> Foreign: ...
+
     def matmul(self, a: Any, b: Any, *, out: Any = None, **options: Any) -> Any:
         """Returns a @ b, like numpy.matmul; the other arguments are those of gemm()."""
         return self.gemm(a, b, out=out, **options)
+
+    @overload
+    def tensordot(self, a: Host, b: Operand, axes: Any = 2, **options: Unpack[ProductOptions]) -> Array: ...
+    @overload
+    def tensordot(self, a: Tensor, b: Host | Tensor, axes: Any = 2, **options: Unpack[ProductOptions]) -> Array: ...
+    @overload
+    def tensordot(self, a: Tensor, b: Foreign, axes: Any = 2, **options: Unpack[ProductOptions]) -> Foreign: ...
+    @overload
+    def tensordot(self, a: Foreign, b: Operand, axes: Any = 2, **options: Unpack[ProductOptions]) -> Foreign: ...
 
     def tensordot(self, a: Any, b: Any, axes: Any = 2, *, out: Any = None, **options: Any) -> Any:
         """Returns the sums of products over dimensions of two arrays, like numpy.tensordot, computed as one
@@ -190,6 +230,15 @@ class Client:
         it."""
         return tensordot(self.gemm, a, b, axes, out, options)
 
+    @overload
+    def einsum(self, subscripts: str, a: Host, b: Operand, **options: Unpack[ProductOptions]) -> Array: ...
+    @overload
+    def einsum(self, subscripts: str, a: Tensor, b: Host | Tensor, **options: Unpack[ProductOptions]) -> Array: ...
+    @overload
+    def einsum(self, subscripts: str, a: Tensor, b: Foreign, **options: Unpack[ProductOptions]) -> Foreign: ...
+    @overload
+    def einsum(self, subscripts: str, a: Foreign, b: Operand, **options: Unpack[ProductOptions]) -> Foreign: ...
+
     def einsum(self, subscripts: str, a: Any, b: Any, *, out: Any = None, **options: Any) -> Any:
         """Returns the sums of products of two arrays that `subscripts` describes, for example "bij,bjk->bik",
         like numpy.einsum, computed as one product of matrices or one batch of products. The other arguments,
@@ -197,11 +246,13 @@ class Client:
         one array only and not in the result; reduce() sums over that dimension."""
         return einsum(self.gemm, subscripts, a, b, out, options)
 
-    def gemm_job(self, a: Any, b: Any, *, out: Any = None, out_dtype: Any = None, alpha: float = 1.0, beta: float = 0.0,
-                 c: Any = None, bias: Any = None, act: Act = "none", precision: str = "full",
+    def gemm_job(self, a: Operand, b: Operand, *, out: Any = None, out_dtype: Any = None,
+                 alpha: float = 1.0, beta: float = 0.0,
+                 c: Operand | None = None, bias: Operand | None = None, act: Act = "none",
+                 precision: Precision = "full",
                  verify: bool = False, priority: int = 4, timeout: float | None = None,
-                 kernel: str | None = None, scales: str = "none", a_scale: Any = None,
-                 b_scale: Any = None) -> Job:
+                 kernel: str | None = None, scales: Scales = "none", a_scale: Operand | None = None,
+                 b_scale: Operand | None = None) -> Job:
         """Hands a product in as a job and returns at once; the arguments are those of gemm(). An array in
         ``out`` is filled by result()."""
         product = Product(a, b, out, out_dtype, bias, c, alpha, beta, act, scales, a_scale, b_scale)
@@ -217,6 +268,19 @@ class Client:
         if answer.status != 202:
             raise ProtocolError("the daemon keeps no jobs", status=answer.status)
         return Job(self, description(answer)["id"], result)
+
+    @overload
+    def attention(self, q: Host | Tensor, k: Operand, v: Operand, *, lse: Literal[False] = False,
+                  **options: Unpack[AttentionOptions]) -> Array: ...
+    @overload
+    def attention(self, q: Foreign, k: Operand, v: Operand, *, lse: Literal[False] = False,
+                  **options: Unpack[AttentionOptions]) -> Foreign: ...
+    @overload
+    def attention(self, q: Host | Tensor, k: Operand, v: Operand, *, lse: Literal[True],
+                  **options: Unpack[AttentionOptions]) -> tuple[Array, Array]: ...
+    @overload
+    def attention(self, q: Foreign, k: Operand, v: Operand, *, lse: Literal[True],
+                  **options: Unpack[AttentionOptions]) -> tuple[Foreign, Foreign]: ...
 
     def attention(self, q: Any, k: Any, v: Any, *, causal: bool = False, window: int | None = None,
                   scale: float | None = None, softcap: float = 0.0, layout: Layout = "bhsd",
@@ -269,7 +333,7 @@ class Client:
         return like(q)(found["o"].reshape(operands.shape)), like(q)(
             found["lse"].reshape(operands.batch, operands.heads, operands.sq))
 
-    def attention_job(self, q: Any, k: Any, v: Any, *, causal: bool = False,
+    def attention_job(self, q: Operand, k: Operand, v: Operand, *, causal: bool = False,
                       window: int | None = None, scale: float | None = None, softcap: float = 0.0,
                       layout: Layout = "bhsd", lens_q: Any = None, lens_kv: Any = None,
                       priority: int = 4, timeout: float | None = None,
@@ -282,6 +346,15 @@ class Client:
                          attention_parameters(operands, causal, window, scale, softcap, priority,
                                               timeout, kernel, offset),
                          operands.sent, Result(operands.shape, operands.result_type, None, q))
+
+    @overload
+    def conv2d(self, x: Host, w: Operand, **options: Unpack[ConvOptions]) -> Array: ...
+    @overload
+    def conv2d(self, x: Tensor, w: Host | Tensor, **options: Unpack[ConvOptions]) -> Array: ...
+    @overload
+    def conv2d(self, x: Tensor, w: Foreign, **options: Unpack[ConvOptions]) -> Foreign: ...
+    @overload
+    def conv2d(self, x: Foreign, w: Operand, **options: Unpack[ConvOptions]) -> Foreign: ...
 
     def conv2d(self, x: Any, w: Any, *, stride: int | Sequence[int] = 1, padding: Padding = 0,
                dilation: int | Sequence[int] = 1, groups: int = 1, layout: ConvLayout = "nchw",
@@ -312,17 +385,22 @@ class Client:
             precision=precision, priority=priority, timeout=timeout, kernel=kernel)
         return convolution.result.of(self._compute("/conv2d", convolution.parameters, convolution.sent, timeout))
 
-    def conv2d_job(self, x: Any, w: Any, **options: Any) -> Job:
+    def conv2d_job(self, x: Operand, w: Operand, **options: Unpack[ConvOptions]) -> Job:
         """Hands a convolution in as a job and returns at once; the arguments are those of conv2d()."""
         convolution = Convolution(x, w, **options)
         return self._job("/conv2d", convolution.parameters, convolution.sent, convolution.result)
 
-    def conv2d_store(self, name: str, x: Any, w: Any, **options: Any) -> Tensor:
+    def conv2d_store(self, name: str, x: Operand, w: Operand, **options: Unpack[ConvOptions]) -> Tensor:
         """Computes a convolution that stays on the daemon's device under a name; the other arguments
         are those of conv2d(). NoRoom: the device has no room for it."""
         convolution = Convolution(x, w, **options)
         return self._store(name, "/conv2d", convolution.parameters, convolution.sent, convolution.result,
                            options.get("timeout"))
+
+    @overload
+    def reduce(self, x: Host | Tensor, op: ReduceName = "sum", **options: Unpack[ReduceOptions]) -> Array: ...
+    @overload
+    def reduce(self, x: Foreign, op: ReduceName = "sum", **options: Unpack[ReduceOptions]) -> Foreign: ...
 
     def reduce(self, x: Any, op: ReduceName = "sum", *, axis: Axis = -1, keepdims: bool = False,
                ddof: float = 0, out: Any = None, out_dtype: Any = None, priority: int = 4,
@@ -371,13 +449,13 @@ class Client:
         return reduction.result.of(reduction.empty() if reduction.is_empty else self._compute(
             "/reduce", reduction.parameters, reduction.sent, settings["timeout"]))
 
-    def reduce_job(self, x: Any, op: ReduceName = "sum", **options: Any) -> Job:
+    def reduce_job(self, x: Operand, op: ReduceName = "sum", **options: Any) -> Job:
         """Hands a reduction in as a job and returns at once; the arguments are those of reduce(), which
         alone has std, var and prod."""
         reduction = Reduction(self.get, x, op, **options)
         return self._job("/reduce", reduction.parameters, reduction.sent, reduction.result)
 
-    def reduce_store(self, name: str, x: Any, op: ReduceName = "sum", **options: Any) -> Tensor:
+    def reduce_store(self, name: str, x: Operand, op: ReduceName = "sum", **options: Any) -> Tensor:
         """Reduces an array to one that stays on the daemon's device under a name; the other arguments
         are those of reduce(), which alone has std, var and prod. A tensor of no dimensions has the shape
         (1,). Sums of int8 and int32 are int32 and wrap modulo 2^32. NoRoom: the device has no room for
@@ -385,6 +463,11 @@ class Client:
         reduction = Reduction(self.get, x, op, stays=True, **options)
         return self._store(name, "/reduce", reduction.parameters, reduction.sent, reduction.result,
                            options.get("timeout"))
+
+    @overload
+    def softmax(self, x: Host | Tensor, **options: Unpack[SoftmaxOptions]) -> Array: ...
+    @overload
+    def softmax(self, x: Foreign, **options: Unpack[SoftmaxOptions]) -> Foreign: ...
 
     def softmax(self, x: Any, *, axis: Axis = -1, scale: float = 1.0, log: bool = False, lens: Any = None,
                 out: Any = None, out_dtype: Any = None, priority: int = 4, timeout: float | None = None,
@@ -409,12 +492,12 @@ class Client:
         return softmax.result.of(softmax.empty() if softmax.is_empty else self._compute(
             "/softmax", softmax.parameters, softmax.sent, timeout))
 
-    def softmax_job(self, x: Any, **options: Any) -> Job:
+    def softmax_job(self, x: Operand, **options: Unpack[SoftmaxOptions]) -> Job:
         """Hands a softmax in as a job and returns at once; the arguments are those of softmax()."""
         softmax = Softmax(x, **options)
         return self._job("/softmax", softmax.parameters, softmax.sent, softmax.result)
 
-    def softmax_store(self, name: str, x: Any, **options: Any) -> Tensor:
+    def softmax_store(self, name: str, x: Operand, **options: Unpack[SoftmaxOptions]) -> Tensor:
         """Computes a softmax over the last dimension that stays on the daemon's device under a name; the
         other arguments are those of softmax(). NoRoom: the device has no room for it."""
         softmax = Softmax(x, stays=True, **options)
@@ -448,11 +531,12 @@ class Client:
         whether there is such a job."""
         return Job(self, id)
 
-    def gemm_store(self, name: str, a: Any, b: Any, *, out: Any = None, out_dtype: Any = None,
-                   alpha: float = 1.0, beta: float = 0.0, c: Any = None, bias: Any = None, act: Act = "none",
-                   precision: str = "full", verify: bool = False, priority: int = 4,
+    def gemm_store(self, name: str, a: Operand, b: Operand, *, out: Any = None, out_dtype: Any = None,
+                   alpha: float = 1.0, beta: float = 0.0, c: Operand | None = None,
+                   bias: Operand | None = None, act: Act = "none",
+                   precision: Precision = "full", verify: bool = False, priority: int = 4,
                    timeout: float | None = None, kernel: str | None = None,
-                   scales: str = "none", a_scale: Any = None, b_scale: Any = None) -> Tensor:
+                   scales: Scales = "none", a_scale: Operand | None = None, b_scale: Operand | None = None) -> Tensor:
         """Computes a product that stays on the daemon's device under a name; the other arguments are
         those of gemm(). NoRoom: the device has no room for it."""
         product = Product(a, b, out, out_dtype, bias, c, alpha, beta, act, scales, a_scale, b_scale)
@@ -465,7 +549,7 @@ class Client:
         return self._store(name, "/gemm", product_parameters(product, precision, verify, priority, timeout, kernel),
                            product.sent, product.result, timeout)
 
-    def put(self, name: str, array: Any, *, evictable: bool = False, scale: Any = None,
+    def put(self, name: str, array: Operand, *, evictable: bool = False, scale: Operand | None = None,
             contiguous: bool = False) -> Tensor:
         """Makes an array of 1 to 8 dimensions resident under a name, and replaces what had the
         name. Nothing is sent if the name has this array already, with the same scales and the same
@@ -512,8 +596,8 @@ class Client:
         """Fetches a resident tensor, without its scales. NotFound: there is no tensor of the
         name; TypeError: it has packed weights, which are several arrays."""
         if isinstance(tensor, Tensor) and tensor.format is not None:
-            raise TypeError(f"the tensor {tensor.name} has packed weights, which are several arrays; they can only be b "
-                            "of a product")
+            raise TypeError(f"the tensor {tensor.name} has packed weights, which are several arrays; they can only be "
+                            "b of a product")
         if isinstance(tensor, Tensor) and tensor.is_transposed:
             return self.get(tensor.T).T
         return computed(self._http.request("GET", _path(tensor), timeout=self.timeout, result=True))

@@ -37,8 +37,8 @@ class Product:
         if isinstance(self.b, Tensor) and self.b.format is not None:
             self.dtype = NAMES.get(self.a.dtype, "")
             if self.dtype not in ("f16", "bf16"):
-                raise TypeError(f"a has the type {self.a.dtype}, and {self.b.name} has packed weights, by which float16 "
-                                "and bfloat16 are multiplied: convert a with astype()")
+                raise TypeError(f"a has the type {self.a.dtype}, and {self.b.name} has packed weights, by which "
+                                "float16 and bfloat16 are multiplied: convert a with astype()")
         elif self._is_of_whole_numbers():
             if added or alpha != 1 or act != "none" or scales != "none":
                 raise TypeError(f"{described(self._types())}; products of such whole numbers have no alpha, beta, "
