@@ -75,16 +75,18 @@ static uint64_t scale_bytes_of(const struct tensor_call *call)
 static void add_tensor_headers(const struct tensor_call *call, struct headers *headers)
 {
     const struct tensor *tensor = resident_tensor(call->resident);
+    const char *type;
     char shape[TENSOR_MAX_RANK * 21];
     if (is_packed(call)) {
         const struct packed_layout *layout = &resident_packed(call->resident)->layout;
         snprintf(shape, sizeof shape, "%" PRIu64 ",%" PRIu64, layout->k, layout->n);
-        headers_add(headers, "Gemmd-Dtype", packed_type(layout));
+        type = packed_type(layout);
     } else {
         tensor_shape_text(tensor, shape, sizeof shape);
-        headers_add(headers, "Gemmd-Dtype", dtype_name(tensor->dtype));
+        type = dtype_name(tensor->dtype);
     }
     headers_add(headers, "Gemmd-Shape", shape);
+    headers_add(headers, "Gemmd-Dtype", type);
     headers_add(headers, "ETag", resident_etag(call->resident));
     headers_add(headers, "Vary", "Accept");
 }
