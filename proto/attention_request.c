@@ -5,20 +5,10 @@
 #include <stddef.h>
 
 #include "proto/dtype.h"
-#include "proto/number.h"
 #include "proto/parameter.h"
 #include "proto/size.h"
 
 /* The parsers of parameters that only an attention has. */
-
-static bool read_window(const char *value, void *out)
-{
-    uint64_t number;
-    if (!number_u64(value, &number) || number > GEMM_DIM_MAX)
-        return false;
-    *(uint64_t *)out = number;
-    return true;
-}
 
 /* Scores are divided by the softcap in f32, in which the softcap has to be a normal number or 0. */
 static bool read_softcap(const char *value, void *out)
@@ -36,8 +26,6 @@ static const struct parameter_values mask_values = {
     .choices = (const char *const[]){"none", "add", "bool", NULL}};
 static const struct parameter_values dtype_values = {
     .dtypes = DTYPE_BIT(F32) | DTYPE_BIT(F16) | DTYPE_BIT(BF16) | DTYPE_BIT(F8_E4M3)};
-static const struct parameter_values window_values = {
-    .read = read_window, .allowed = "a whole number from 0 to 2147483647"};
 static const struct parameter_values softcap_values = {
     .read = read_softcap,
     .allowed = "0 for none or a positive decimal that f32 can hold, such as 30"};
@@ -47,12 +35,12 @@ static const struct parameter parameters[] = {
     P(batch, parameter_dim),      P(heads, parameter_dim),         P(kv_heads, parameter_dim),
     P(sq, parameter_dim),         P(skv, parameter_dim),           P(d, parameter_dim),
     P(dv, parameter_dim),         P(layout, layout_values),        P(dtype, dtype_values),
-    P(causal, parameter_flag),    P(window, window_values),        P(scale, parameter_f32),
+    P(causal, parameter_flag),    P(window, parameter_count),      P(scale, parameter_f32),
     P(softcap, softcap_values),   P(lens, parameter_flag),         P(k, parameter_tensor),
     P(v, parameter_tensor),       P(lse, parameter_flag),          P(kernel, parameter_kernel),
     P(timeout_ms, parameter_dim), P(priority, parameter_priority), P(mask, mask_values),
     P(mask_batch, parameter_dim), P(mask_heads, parameter_dim),    P(mask_sq, parameter_dim),
-    P(offset, window_values),
+    P(offset, parameter_count),
 #undef P
 };
 

@@ -92,6 +92,17 @@ static bool read_kernel(const char *value, void *out)
     return read_name(value, LOWER DIGITS "_", GEMM_KERNEL_NAME_MAX, out);
 }
 
+static bool read_count(const char *value, void *out)
+{
+    uint64_t number;
+    if (!number_u64(value, &number) || number > GEMM_DIM_MAX)
+        return false;
+    *(uint64_t *)out = number;
+    return true;
+}
+
+const struct parameter_values parameter_count = {.read = read_count,
+                                                 .allowed = "a whole number from 0 to 2147483647"};
 const struct parameter_values parameter_dim = {.read = read_dim, .allowed = PARAMETER_DIM};
 const struct parameter_values parameter_number = {.read = read_number,
                                                   .allowed = "a finite decimal such as -1.5e-3"};

@@ -66,6 +66,7 @@ struct parameter_table {
 /* Values that parameters of several endpoints have. The comment gives the type of the field, and
  * the range. */
 extern const struct parameter_values parameter_dim;      /* uint64_t, 1 ... GEMM_DIM_MAX */
+extern const struct parameter_values parameter_count;    /* uint64_t, 0 ... GEMM_DIM_MAX */
 extern const struct parameter_values parameter_number;   /* double, finite */
 extern const struct parameter_values parameter_f32;      /* double, finite as an f32 */
 extern const struct parameter_values parameter_flag;     /* bool */

@@ -12,9 +12,11 @@ extern const struct endpoint job_endpoints[];     /* /jobs/... (jobs/job_endpoin
 extern const struct endpoint health_endpoints[];  /* /livez, /readyz, ... (health.c) */
 extern const struct endpoint info_endpoints[];    /* /metrics, /info, ... (info.c) */
 extern const struct endpoint tensor_endpoints[];  /* /tensors... (tensors/tensor_endpoints.c) */
-extern const struct endpoint feed_endpoints[];    /* /dashboard/... (dashboard/feed.c) */
-extern const struct endpoint page_endpoints[];    /* / and /docs (page.c) */
-extern const struct endpoint v2_endpoints[];      /* /v2... (v2/v2_endpoints.c) */
+extern const struct endpoint
+    sequence_endpoints[];                      /* /sequences... (tensors/sequence_endpoints.c) */
+extern const struct endpoint feed_endpoints[]; /* /dashboard/... (dashboard/feed.c) */
+extern const struct endpoint page_endpoints[]; /* / and /docs (page.c) */
+extern const struct endpoint v2_endpoints[];   /* /v2... (v2/v2_endpoints.c) */
 
 /* The lists in the order in which they are tried (routes.c); NULL ends the table. */
 extern const struct endpoint *const routes[];

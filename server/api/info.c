@@ -205,7 +205,7 @@ static struct metrics_gauges gauges_read(struct services *services, const struct
         .shared_regions = regions_count(services->regions),
         .tensor_used_bytes = tensors.used_bytes,
         .tensor_capacity_bytes = tensors.capacity_bytes,
-        .tensor_count = tensors.count,
+        .tensor_count = tensors.count + tensors.sequences,
         .tensor_hits = tensors.hits,
         .tensor_misses = tensors.misses,
         .tensor_evictions = tensors.evictions,

@@ -4,7 +4,7 @@
 
 bool work_is_copy(const struct work *work)
 {
-    return work->task.kernel == NULL && work->copy_count > 0;
+    return work->task.kernel == NULL && (work->copy_count > 0 || work->sequence_copy_count > 0);
 }
 
 bool work_can_join(const struct work *one, const struct work *other)

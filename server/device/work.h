@@ -54,8 +54,12 @@ struct work {
      * device. */
     struct work_copy first_copies[WORK_FIRST_COPIES_MAX];
     uint32_t first_copy_count;
-    /* The work must have a launch of its own, because the work has first copies or is a part of a
-     * divided call, or because operands or results lie in shared memory of another device. Set
+    /* Copies that the device makes before it computes, in this order, of the keys and values of a
+     * sequence (sequence_use_copies). Borrowed; NULL if the count is 0. */
+    const struct work_copy *sequence_copies;
+    uint32_t sequence_copy_count;
+    /* The work must have a launch of its own, because the work has first copies or copies of a
+     * sequence or is a part of a divided call, or because operands or results lie in shared memory of another device. Set
      * before device_plan. */
     bool own_launch;
 

@@ -23,7 +23,7 @@ struct trace_context;
 struct metrics_shard; /* the counters of one thread */
 
 /* The operations (kernels/operations.h) by number, then other requests. infer: POST
- * /v2/models/{model}/infer; tensor: /tensors and /tensors/NAME; other: health, info, metrics, and
+ * /v2/models/{model}/infer; tensor: /tensors and /sequences; other: health, info, metrics, and
  * requests for unknown paths. */
 enum metrics_op {
     METRICS_OP_INFER = OPERATION_COUNT,

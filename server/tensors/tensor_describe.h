@@ -1,6 +1,6 @@
 /*
- * tensor_describe.h - descriptions of tensors in JSON, for the answers of PUT /tensors/NAME, of
- * `store` and of GET /tensors. Any thread.
+ * tensor_describe.h - descriptions of tensors and sequences in JSON, for the answers of PUT
+ * /tensors/NAME, of `store`, of GET /tensors and of /sequences. Any thread.
  */
 #ifndef SERVER_TENSORS_TENSOR_DESCRIBE_H
 #define SERVER_TENSORS_TENSOR_DESCRIBE_H
@@ -18,5 +18,10 @@ char *tensor_describe(const struct resident *resident);
  * the next page begins, or null if `more` is false. Returns a new string, which the caller frees;
  * NULL: out of memory. */
 char *tensor_describe_page(struct resident *const page[], uint32_t count, bool more);
+/* The same of sequences: {"name", "dtype", "kv_heads", "d", "dv", "layers", "length", "lengths" (of
+ * each layer), "etag", "memory_bytes", "devices"}, and {"sequences": [...], "next"}. */
+char *sequence_describe(struct tensor_store *store, const struct resident *resident);
+char *sequence_describe_page(struct tensor_store *store, struct resident *const page[],
+                             uint32_t count, bool more);
 
 #endif

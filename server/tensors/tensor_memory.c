@@ -13,6 +13,10 @@ void tensor_close_memories(struct tensor_store *store)
 
 void tensor_free(struct tensor_store *store, struct resident *resident)
 {
+    if (resident->kind == RESIDENT_SEQUENCE) {
+        sequence_free(store, resident);
+        return;
+    }
     if (!resident->is_copy)
         resident->owner->used_bytes -= resident->memory_bytes;
     arena_free(store->memories[resident->device].arena, resident->offset);

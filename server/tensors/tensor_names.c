@@ -8,16 +8,20 @@
 
 #include "server/tensors/tensor_store_parts.h"
 
-struct resident *tensor_find_named(const struct tensor_store *store, const char *name)
+static const char *const nouns[RESIDENT_KINDS] = {
+    [RESIDENT_TENSOR] = "tensor", [RESIDENT_SEQUENCE] = "sequence"};
+
+struct resident *tensor_find_named(const struct tensor_store *store, enum resident_kind kind,
+                                   const char *name)
 {
-    struct name_node *node = name_tree_find(&store->named, name);
+    struct name_node *node = name_tree_find(&store->named[kind], name);
     return node != NULL ? NAMED(node) : NULL;
 }
 
-enum gemmd_error tensor_fail_of_owner(struct fault *fault)
+enum gemmd_error tensor_fail_of_owner(enum resident_kind kind, struct fault *fault)
 {
     return fault_set(fault, GEMMD_ERR_FORBIDDEN, NULL,
-                     "the tensor of that name belongs to another tenant");
+                     "the %s of that name belongs to another tenant", nouns[kind]);
 }
 
 bool tensor_is_of(const struct resident *resident, const char *tenant)
@@ -25,14 +29,15 @@ bool tensor_is_of(const struct resident *resident, const char *tenant)
     return strcmp(resident->owner->name, tenant) == 0;
 }
 
-enum gemmd_error tensor_find_own(const struct tensor_store *store, const char *name,
-                                 const char *tenant, struct resident **resident,
+enum gemmd_error tensor_find_own(const struct tensor_store *store, enum resident_kind kind,
+                                 const char *name, const char *tenant, struct resident **resident,
                                  struct fault *fault)
 {
-    *resident = tensor_find_named(store, name);
+    *resident = tensor_find_named(store, kind, name);
     if (*resident == NULL)
-        return fault_set(fault, GEMMD_ERR_NOT_FOUND, NULL, "there is no tensor '%s'", name);
-    return tensor_is_of(*resident, tenant) ? GEMMD_OK : tensor_fail_of_owner(fault);
+        return fault_set(fault, GEMMD_ERR_NOT_FOUND, NULL, "there is no %s '%s'", nouns[kind],
+                         name);
+    return tensor_is_of(*resident, tenant) ? GEMMD_OK : tensor_fail_of_owner(kind, fault);
 }
 
 struct owner *tensor_find_owner(const struct tensor_store *store, const char *tenant)
@@ -108,9 +113,9 @@ void tensor_give_name(struct tensor_store *store, struct resident *resident)
 {
     resident->named = true;
     resident->by_name.name = resident->of_owner.name = resident->name;
-    name_tree_insert(&store->named, &resident->by_name);
-    name_tree_insert(&resident->owner->named, &resident->of_owner);
-    store->count++;
+    name_tree_insert(&store->named[resident->kind], &resident->by_name);
+    name_tree_insert(&resident->owner->named[resident->kind], &resident->of_owner);
+    store->counts[resident->kind]++;
 }
 
 void tensor_take_name(struct tensor_store *store, struct resident *resident)
@@ -118,9 +123,9 @@ void tensor_take_name(struct tensor_store *store, struct resident *resident)
     if (is_idle(resident))
         leave_idle(resident);
     resident->named = false;
-    name_tree_remove(&store->named, &resident->by_name);
-    name_tree_remove(&resident->owner->named, &resident->of_owner);
-    store->count--;
+    name_tree_remove(&store->named[resident->kind], &resident->by_name);
+    name_tree_remove(&resident->owner->named[resident->kind], &resident->of_owner);
+    store->counts[resident->kind]--;
     tensor_drop_copies(store, resident);
     if (resident->users == 0)
         tensor_free(store, resident);

@@ -146,29 +146,73 @@ static uint64_t all_idle_bytes(const struct tensor_store *store, const struct ow
     return bytes;
 }
 
+/* Whether the owner's limit allows `bytes` more, at most after all its idle tensors are evicted. */
+static bool may_own(const struct tensor_store *store, const struct owner *owner, uint64_t bytes)
+{
+    return excess_bytes(store, owner, bytes) <= all_idle_bytes(store, owner);
+}
+
+static enum gemmd_error refuse_owner(const struct tensor_store *store, const struct owner *owner,
+                                     const char *what, uint64_t bytes, struct fault *fault)
+{
+    return fault_set(fault, GEMMD_ERR_NO_ROOM, NULL,
+                     "no room for the %s: %s needed, %s free of this tenant's %s "
+                     "(--tenant-tensor-bytes)",
+                     what, size_text(bytes).text, size_text(left_bytes(store, owner)).text,
+                     size_text(store->tenant_bytes).text);
+}
+
+static enum gemmd_error refuse_room(const char *what, uint64_t bytes, uint64_t free_bytes,
+                                    struct fault *fault)
+{
+    return fault_set(fault, GEMMD_ERR_NO_ROOM, NULL,
+                     "no room for the %s: %s needed, %s free (--tensor-bytes)", what,
+                     size_text(bytes).text, size_text(free_bytes).text);
+}
+
+enum gemmd_error tensor_take_ranges(struct tensor_store *store, struct owner *owner,
+                                    uint32_t device, uint64_t bytes, uint64_t count,
+                                    const char *what, uint64_t offsets[], struct fault *fault)
+{
+    struct memory *memory = &store->memories[device];
+    uint64_t total, taken = 0;
+    if (!size_mul(bytes, count, &total))
+        total = UINT64_MAX;
+    if (!may_own(store, owner, total))
+        return refuse_owner(store, owner, what, total, fault);
+    /* Nothing of the owner is evicted if that would not be enough. */
+    while (tensor_free_bytes(memory) < total && tensor_evict_copy(store, device))
+        continue;
+    const uint64_t free_bytes = tensor_free_bytes(memory);
+    if (total > free_bytes && total - free_bytes > owner->idle_bytes[device])
+        return refuse_room(what, total, free_bytes, fault);
+    while (taken < count && alloc_on(store, owner, device, bytes, &offsets[taken]))
+        taken++;
+    if (taken < count) {
+        while (taken > 0)
+            arena_free(memory->arena, offsets[--taken]);
+        return refuse_room(what, total, tensor_free_bytes(memory), fault);
+    }
+    owner->used_bytes += total;
+    evict_to_own_limit(store, owner);
+    return GEMMD_OK;
+}
+
 static enum gemmd_error reserve_locked(struct tensor_store *store, const struct tensor_offer *offer,
                                        struct resident *resident, struct fault *fault)
 {
-    const struct resident *holder = tensor_find_named(store, offer->name);
+    const struct resident *holder = tensor_find_named(store, RESIDENT_TENSOR, offer->name);
     if (holder != NULL && !tensor_is_of(holder, offer->tenant))
-        return tensor_fail_of_owner(fault);
+        return tensor_fail_of_owner(RESIDENT_TENSOR, fault);
     resident->owner = tensor_owner_of(store, offer->tenant);
     if (resident->owner == NULL)
         return fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, NULL,
                          "no memory for the record of a tensor");
-    if (excess_bytes(store, resident->owner, resident->memory_bytes) >
-        all_idle_bytes(store, resident->owner))
-        return fault_set(fault, GEMMD_ERR_NO_ROOM, NULL,
-                         "no room for the tensor: %s needed, %s free of this tenant's %s "
-                         "(--tenant-tensor-bytes)",
-                         size_text(resident->memory_bytes).text,
-                         size_text(left_bytes(store, resident->owner)).text,
-                         size_text(store->tenant_bytes).text);
+    if (!may_own(store, resident->owner, resident->memory_bytes))
+        return refuse_owner(store, resident->owner, "tensor", resident->memory_bytes, fault);
     if (!alloc_memory(store, offer, resident))
-        return fault_set(fault, GEMMD_ERR_NO_ROOM, NULL,
-                         "no room for the tensor: %s needed, %s free (--tensor-bytes)",
-                         size_text(resident->memory_bytes).text,
-                         size_text(most_free_bytes(store, offer->device)).text);
+        return refuse_room("tensor", resident->memory_bytes, most_free_bytes(store, offer->device),
+                           fault);
     resident->memory = store->memories[resident->device].start + resident->offset;
     atomic_init(&resident->places, 1u << resident->device);
     resident->owner->used_bytes += resident->memory_bytes;

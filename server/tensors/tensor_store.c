@@ -46,13 +46,14 @@ void tensor_store_destroy(struct tensor_store *store)
 {
     if (store == NULL)
         return;
-    while (store->named.root != NULL) {
-        struct resident *resident = NAMED(store->named.root);
-        assert(resident->users == 0);
-        tensor_drop_copies(store, resident);
-        name_tree_remove(&store->named, &resident->by_name);
-        tensor_free(store, resident);
-    }
+    for (uint32_t kind = 0; kind < RESIDENT_KINDS; kind++)
+        while (store->named[kind].root != NULL) {
+            struct resident *resident = NAMED(store->named[kind].root);
+            assert(resident->users == 0);
+            tensor_drop_copies(store, resident);
+            name_tree_remove(&store->named[kind], &resident->by_name);
+            tensor_free(store, resident);
+        }
     while (store->owners != NULL) {
         struct owner *next = store->owners->next;
         free(store->owners);
@@ -84,14 +85,14 @@ static bool replace_by_copy(struct tensor_store *store, struct resident *residen
     return true;
 }
 
-void tensor_store_lose_device(struct tensor_store *store, uint32_t device)
+/* Gives up the residents of a kind on a device that is lost. */
+static void lose_residents(struct tensor_store *store, enum resident_kind kind, uint32_t device)
 {
     struct name_node *nodes[TENSOR_STORE_PAGE_MAX];
     char after[GEMM_TENSOR_NAME_MAX + 1] = "";
     uint32_t count;
-    pthread_mutex_lock(&store->lock);
-    store->memories[device].lost = true;
-    while ((count = name_tree_after(&store->named, after, nodes, TENSOR_STORE_PAGE_MAX)) > 0) {
+    while ((count = name_tree_after(&store->named[kind], after, nodes, TENSOR_STORE_PAGE_MAX)) >
+           0) {
         memcpy(after, NAMED(nodes[count - 1])->name, sizeof after);
         for (uint32_t i = 0; i < count; i++) {
             struct resident *resident = NAMED(nodes[i]);
@@ -101,6 +102,14 @@ void tensor_store_lose_device(struct tensor_store *store, uint32_t device)
                 tensor_take_name(store, resident);
         }
     }
+}
+
+void tensor_store_lose_device(struct tensor_store *store, uint32_t device)
+{
+    pthread_mutex_lock(&store->lock);
+    store->memories[device].lost = true;
+    for (uint32_t kind = 0; kind < RESIDENT_KINDS; kind++)
+        lose_residents(store, kind, device);
     pthread_mutex_unlock(&store->lock);
 }
 
@@ -110,9 +119,9 @@ static enum gemmd_error require_locked(const struct tensor_store *store, const c
                                        const char *tenant, const struct tensor_condition *condition,
                                        struct resident **holder, struct fault *fault)
 {
-    *holder = tensor_find_named(store, name);
+    *holder = tensor_find_named(store, RESIDENT_TENSOR, name);
     if (*holder != NULL && !tensor_is_of(*holder, tenant))
-        return tensor_fail_of_owner(fault);
+        return tensor_fail_of_owner(RESIDENT_TENSOR, fault);
     return tensor_condition_require(condition, *holder != NULL,
                                     *holder != NULL ? resident_etag(*holder) : NULL, fault);
 }
@@ -154,7 +163,7 @@ enum gemmd_error tensor_store_acquire(struct tensor_store *store, const char *na
 {
     struct resident *found;
     pthread_mutex_lock(&store->lock);
-    enum gemmd_error code = tensor_find_own(store, name, tenant, &found, fault);
+    enum gemmd_error code = tensor_find_own(store, RESIDENT_TENSOR, name, tenant, &found, fault);
     if (code == GEMMD_OK) {
         *resident = found;
         tensor_begin_use(found);
@@ -178,7 +187,7 @@ enum gemmd_error tensor_store_remove(struct tensor_store *store, const char *nam
 {
     struct resident *resident;
     pthread_mutex_lock(&store->lock);
-    enum gemmd_error code = tensor_find_own(store, name, tenant, &resident, fault);
+    enum gemmd_error code = tensor_find_own(store, RESIDENT_TENSOR, name, tenant, &resident, fault);
     if (code == GEMMD_OK)
         code = tensor_condition_require(condition, true, resident_etag(resident), fault);
     if (code == GEMMD_OK)
@@ -190,13 +199,20 @@ enum gemmd_error tensor_store_remove(struct tensor_store *store, const char *nam
 uint32_t tensor_store_page(struct tensor_store *store, const char *tenant, const char *after,
                            struct resident *page[], uint32_t capacity, bool *more)
 {
+    return tensor_page_of_kind(store, RESIDENT_TENSOR, tenant, after, page, capacity, more);
+}
+
+uint32_t tensor_page_of_kind(struct tensor_store *store, enum resident_kind kind,
+                             const char *tenant, const char *after, struct resident *page[],
+                             uint32_t capacity, bool *more)
+{
     struct name_node *nodes[TENSOR_STORE_PAGE_MAX + 1] = {NULL};
     uint32_t count = 0;
     assert(capacity <= TENSOR_STORE_PAGE_MAX);
     pthread_mutex_lock(&store->lock);
     const struct owner *owner = tensor_find_owner(store, tenant);
     if (owner != NULL)
-        count = name_tree_after(&owner->named, after, nodes, capacity + 1);
+        count = name_tree_after(&owner->named[kind], after, nodes, capacity + 1);
     *more = count > capacity;
     count -= *more;
     for (uint32_t i = 0; i < count; i++) {
@@ -236,7 +252,8 @@ struct tensor_store_state tensor_store_state(struct tensor_store *store)
 {
     pthread_mutex_lock(&store->lock);
     struct tensor_store_state state = {
-        .count = store->count,
+        .count = store->counts[RESIDENT_TENSOR],
+        .sequences = store->counts[RESIDENT_SEQUENCE],
         .hits = atomic_load_explicit(&store->hits, memory_order_relaxed),
         .misses = atomic_load_explicit(&store->misses, memory_order_relaxed),
         .evictions = store->evictions,

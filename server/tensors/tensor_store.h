@@ -116,7 +116,8 @@ void tensor_store_count_use(struct tensor_store *store, bool found);
 /* For metrics. */
 struct tensor_store_state {
     uint64_t used_bytes, capacity_bytes;
-    uint64_t count; /* of tensors that have a name */
+    uint64_t count;     /* of tensors that have a name */
+    uint64_t sequences; /* that have a name (sequence.h) */
     uint64_t hits, misses, evictions;
 };
 /* Returns the bytes of memory that a tenant's tensors take. */

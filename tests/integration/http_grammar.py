@@ -60,7 +60,8 @@ ARRAYS = [
 METHODS = ["GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH", "BREW", "get", "", "G\0T"]
 PATHS = ["/", "/livez", "/readyz", "/info", "/metrics", "/openapi.json", "/gemm", "/attention", "/reduce",
          "/softmax", "/conv2d", "/tensors",
-         "/tensors/{name}", "/jobs", "/jobs/{id}", "/jobs/{id}/result", "/v2", "/v2/health/live", "/v2/health/ready",
+         "/tensors/{name}", "/sequences", "/sequences/{name}", "/sequences/{name}/append",
+         "/sequences/{name}/truncate", "/sequences/{name}/kv", "/jobs", "/jobs/{id}", "/jobs/{id}/result", "/v2", "/v2/health/live", "/v2/health/ready",
          "/v2/models/{model}", "/v2/models/{model}/infer", "/v2/models/{model}/config", "/v2/models/{model}/stats",
          "/v2/models/{model}/versions/1/infer", "/v2/repository/index",
          "/v2/systemsharedmemory/status", "/v2/systemsharedmemory/region/{name}/register",

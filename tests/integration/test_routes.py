@@ -106,6 +106,12 @@ FOREIGN = {
     ("PUT", "/tensors/{name}"): 403,
     ("GET", "/tensors/{name}"): 403,
     ("DELETE", "/tensors/{name}"): 403,
+    ("PUT", "/sequences/{name}"): 403,
+    ("GET", "/sequences/{name}"): 403,
+    ("DELETE", "/sequences/{name}"): 403,
+    ("POST", "/sequences/{name}/append"): 403,
+    ("POST", "/sequences/{name}/truncate"): 403,
+    ("GET", "/sequences/{name}/kv"): 403,
     ("GET", "/jobs/{id}"): 403,
     ("DELETE", "/jobs/{id}"): 403,
     ("GET", "/jobs/{id}/result"): 403,
@@ -114,6 +120,16 @@ FOREIGN = {
     ("GET", "/v2/models/{model}/config"): 403,
     ("GET", "/v2/models/{model}/stats"): 403,
     ("POST", "/v2/models/{model}/infer"): 403,
+}
+
+
+BODILESS = {"/sequences/{name}", "/sequences/{name}/truncate"}
+BODIES = {("PUT", "/tensors/{name}"), ("POST", "/sequences/{name}/append")}
+QUERIES = {
+    ("PUT", "/tensors/{name}"): "?shape=4,4&dtype=f32",
+    ("PUT", "/sequences/{name}"): "?kv_heads=1&d=2",
+    ("POST", "/sequences/{name}/append"): "?position=0",
+    ("POST", "/sequences/{name}/truncate"): "?length=0",
 }
 
 
@@ -126,18 +142,19 @@ def test_what_belongs_to_another_tenant(guarded):
               of("alice", **{"Content-Type": "application/octet-stream",
                              "Prefer": "respond-async"}), weight[:16])
     assert job.status_code == 202
+    assert ask(guarded, "PUT", "/sequences/hers?kv_heads=1&d=2", of("alice")).status_code == 201
     names = {"name": "hers", "id": job.headers["Location"].rsplit("/", 1)[-1],
              "model": "linear.hers"}
     found = {}
     for method, path in FOREIGN:
-        body = weight if method == "PUT" else None
-        query = "?shape=4,4&dtype=f32" if method == "PUT" else ""
+        body = weight if (method, path) in BODIES else b"" if path in BODILESS else None
+        query = QUERIES.get((method, path), "")
         answer = ask(guarded, method, fill_in(path, **names) + query,
                      of("bob", **{"Content-Type": "application/octet-stream"}), body)
         found[method, path] = answer.status_code
         assert b"alice" not in answer.content
     assert found == FOREIGN
-    for path in ("/tensors", "/jobs", "/v2/models/stats", "/metrics", "/info"):
+    for path in ("/tensors", "/sequences", "/jobs", "/v2/models/stats", "/metrics", "/info"):
         answer = ask(guarded, "GET", path, of("bob"))
         assert answer.status_code == 200
         assert b"hers" not in answer.content and b"alice" not in answer.content, path

@@ -25,7 +25,7 @@ def needed(path):
         return None
     if path == "/metrics" or path.startswith("/dashboard/"):
         return "metrics"
-    if path.startswith("/tensors"):
+    if path.startswith(("/tensors", "/sequences")):
         return "tensors"
     return "admin" if path in ADMIN else "compute"
 

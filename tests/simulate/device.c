@@ -144,6 +144,8 @@ static void compute(struct simulated_device *device, struct work *work, bool fai
     }
     for (uint32_t i = 0; i < work->first_copy_count; i++)
         copy_rows(&work->first_copies[i]);
+    for (uint32_t i = 0; i < work->sequence_copy_count; i++)
+        copy_rows(&work->sequence_copies[i]);
     if (work->task.kernel != NULL)
         reference_compute(&work->task);
     for (uint32_t i = 0; i < work->copy_count; i++)

@@ -11,6 +11,7 @@
 #include "proto/gemm_request.h"
 #include "proto/openapi.h"
 #include "proto/reduce_request.h"
+#include "proto/sequence_request.h"
 #include "proto/softmax_request.h"
 #include "proto/tensor_request.h"
 
@@ -62,6 +63,9 @@ union any_request {
     struct reduce_request reduce;
     struct softmax_request softmax;
     struct tensor_request tensor;
+    struct sequence_put_request sequence_put;
+    struct sequence_rows_request sequence_rows;
+    struct sequence_truncate_request sequence_truncate;
 };
 struct endpoint {
     const char *parameters; /* where the document has them */
@@ -81,6 +85,21 @@ X(softmax)
 X(tensor)
 #undef X
 
+static void init_sequence_put(union any_request *request)
+{
+    sequence_put_init(&request->sequence_put);
+}
+
+static void init_sequence_rows(union any_request *request)
+{
+    request->sequence_rows = (struct sequence_rows_request){.given = 0};
+}
+
+static void init_sequence_truncate(union any_request *request)
+{
+    request->sequence_truncate = (struct sequence_truncate_request){.given = 0};
+}
+
 static const struct endpoint endpoints[] = {
     {"|paths|/gemm|post|parameters", &gemm_parameter_table, init_gemm},
     {"|paths|/attention|post|parameters", &attention_parameter_table, init_attention},
@@ -88,6 +107,11 @@ static const struct endpoint endpoints[] = {
     {"|paths|/reduce|post|parameters", &reduce_parameter_table, init_reduce},
     {"|paths|/softmax|post|parameters", &softmax_parameter_table, init_softmax},
     {"|paths|/tensors/{name}|put|parameters", &tensor_parameter_table, init_tensor},
+    {"|paths|/sequences/{name}|put|parameters", &sequence_put_table, init_sequence_put},
+    {"|paths|/sequences/{name}/append|post|parameters", &sequence_append_table, init_sequence_rows},
+    {"|paths|/sequences/{name}/kv|get|parameters", &sequence_kv_table, init_sequence_rows},
+    {"|paths|/sequences/{name}/truncate|post|parameters", &sequence_truncate_table,
+     init_sequence_truncate},
 };
 enum { ENDPOINTS = sizeof endpoints / sizeof endpoints[0] };
 

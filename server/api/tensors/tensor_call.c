@@ -1,11 +1,16 @@
 #include "server/api/tensors/tensor_call.h"
 
+#include <inttypes.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "proto/size.h"
+#include "proto/size_text.h"
 #include "server/api/services.h"
 #include "server/base/clock.h"
 #include "server/base/owner.h"
+#include "server/http/respond.h"
 
 /* The bytes that are hashed in one iteration of the I/O thread's loop. They take less than a
  * millisecond, even on a CPU without instructions for SHA. */
@@ -41,6 +46,7 @@ void tensor_call_close(struct tensor_call *call)
     struct pool_cache *memory = services_memory(call->request);
     pool_free(memory, call->block, call->block_bytes);
     pool_free(memory, call->scratch, call->scratch_bytes);
+    free(call->sequence_copies);
     tensor_call_end_copy(call);
     tensor_store_release(services_of(call->request)->tensors, call->resident);
     admission_give(&call->reservation);
@@ -59,6 +65,72 @@ enum gemmd_error tensor_call_admit_more(struct tensor_call *call, uint64_t bytes
     if (code == GEMMD_OK)
         call->queue_bytes = bytes;
     return code;
+}
+
+enum gemmd_error tensor_call_take_block(struct tensor_call *call)
+{
+    struct request *request = call->request;
+    call->block = pool_alloc(services_memory(request), call->block_bytes, &request->fault);
+    return call->block != NULL ? GEMMD_OK : GEMMD_ERR_OUT_OF_MEMORY;
+}
+
+static enum gemmd_error grow_block(struct tensor_call *call, uint64_t needed)
+{
+    struct request *request = call->request;
+    struct pool_cache *memory = services_memory(request);
+    uint64_t limit = request->config->max_body_bytes, bytes = call->block_bytes;
+    if (call->length_known)
+        return fault_set(&request->fault, GEMMD_ERR_MALFORMED, NULL,
+                         "the body has more than the %" PRIu64 " bytes that its shape takes",
+                         call->total_bytes);
+    if (needed > limit)
+        return fault_set(&request->fault, GEMMD_ERR_TOO_LARGE, NULL,
+                         "the body is longer than --max-body, which is %s", size_text(limit).text);
+    while (bytes < needed)
+        bytes = bytes > limit / 2 ? limit : bytes * 2;
+    enum gemmd_error code = tensor_call_admit_more(call, bytes);
+    if (code != GEMMD_OK)
+        return code;
+    unsigned char *block = pool_alloc(memory, bytes, &request->fault);
+    if (block == NULL)
+        return GEMMD_ERR_OUT_OF_MEMORY;
+    memcpy(block, call->block, call->received_bytes);
+    pool_free(memory, call->block, call->block_bytes);
+    call->block = block;
+    call->block_bytes = bytes;
+    return GEMMD_OK;
+}
+
+enum gemmd_error tensor_call_receive(struct tensor_call *call, const void *bytes, uint64_t length)
+{
+    uint64_t needed;
+    if (!size_add(call->received_bytes, length, &needed))
+        return fault_set(&call->request->fault, GEMMD_ERR_TOO_LARGE, NULL,
+                         "the body's size overflows");
+    if (needed > call->block_bytes && grow_block(call, needed) != GEMMD_OK)
+        return call->request->fault.code;
+    memcpy(call->block + call->received_bytes, bytes, length);
+    call->received_bytes = needed;
+    return GEMMD_OK;
+}
+
+void tensor_call_send_block(struct tensor_call *call, const struct headers *headers)
+{
+    void *block = call->block;
+    admission_keep(&call->reservation, call->block_bytes);
+    struct sent_block *sent = sent_block_create(services_memory(call->request), block,
+                                                call->block_bytes, &call->reservation);
+    if (sent == NULL) {
+        respond_out_of_memory(call->request);
+        return;
+    }
+    call->block = NULL;
+    const struct payload payload = {.parts = {{block, (size_t)call->block_bytes}},
+                                    .count = 1,
+                                    .sent = sent_block_end,
+                                    .context = sent,
+                                    .as_it_is = true};
+    respond(call->request, 200, headers, &payload);
 }
 
 /* Sets the deadline of the copy from the daemon's default timeout. Requests for tensors have no
@@ -92,6 +164,8 @@ static void prepare_copy(struct tensor_call *call, const struct work_copy *copie
     call->queue = services_of(call->request)->executors.list[device].queue;
     call->work = (struct work){
         .copy_count = count,
+        .sequence_copies = call->sequence_copies,
+        .sequence_copy_count = call->sequence_copy_count,
         .tenant = call->request->tenant_number,
         .priority = request_default_priority(call->request),
         .bytes = call->sends_meanwhile ? bytes_of(copies, count) : call->queue_bytes,
@@ -99,7 +173,8 @@ static void prepare_copy(struct tensor_call *call, const struct work_copy *copie
         .queued_ns = clock_now_ns(),
         .done = tensor_copy_done,
     };
-    memcpy(call->work.copies, copies, count * sizeof *copies);
+    if (count > 0)
+        memcpy(call->work.copies, copies, count * sizeof *copies);
 }
 
 void tensor_call_copy(struct tensor_call *call, const struct work_copy *copies, uint32_t count,

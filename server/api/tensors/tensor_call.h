@@ -23,6 +23,8 @@
 /* A tensor on a GPU of so many bytes or more is sent in pieces while the rest of it is copied. */
 enum { TENSOR_MEANWHILE_BYTES = 8 << 20 };
 
+struct headers;
+
 struct tensor_call {
     struct request *request; /* borrowed; NULL until tensor_call_open */
     struct tensor_condition condition;
@@ -32,9 +34,11 @@ struct tensor_call {
     uint64_t block_bytes;
     uint64_t queue_bytes; /* that the request reserves */
     struct reservation reservation;
-    uint64_t deadline_ns; /* monotonic clock; 0: none */
-    struct work work;     /* the copy to the device or from the device */
-    struct queue *queue;  /* the queue that has the work; borrowed */
+    uint64_t deadline_ns;              /* monotonic clock; 0: none */
+    struct work work;                  /* the copy to the device or from the device */
+    struct queue *queue;               /* the queue that has the work; borrowed */
+    struct work_copy *sequence_copies; /* that the work makes before others; owned */
+    uint32_t sequence_copy_count;
 
     struct tensor_hash hash;
     const unsigned char *hashed; /* the tensor's bytes, row by row; NULL: location not known yet */
@@ -43,18 +47,20 @@ struct tensor_call {
 
     enum format format; /* PUT: of the body; GET: of the answer */
 
-    /* Pinned; owned: row-major copy of a column-major tensor, or the arrangement of packed weights.
+    /* Pinned; owned: row-major copies of column-major arrays, or the arrangement of packed weights.
      */
     unsigned char *scratch;
     uint64_t scratch_bytes;
     struct packed_file packed; /* the file in the body or of the answer; count is 0: it is none */
     uint64_t stripes;          /* that have been arranged or restored */
 
-    /* Only for PUT. */
-    struct tensor_request offer;
+    /* Only for bodies. */
     bool length_known; /* total_bytes is the length of the complete body */
     uint64_t total_bytes;
     uint64_t received_bytes;
+
+    /* Only for PUT. */
+    struct tensor_request offer;
     struct tensor tensor; /* the tensor in the body; rank 0 until it is found */
     struct tensor scale;  /* its scales in the body; rank 0: it has none */
     bool published, replaced;
@@ -81,7 +87,17 @@ void tensor_call_close(struct tensor_call *call);
 enum gemmd_error tensor_call_admit(struct tensor_call *call, uint64_t bytes);
 /* Enlarges the reservation to `bytes` bytes. */
 enum gemmd_error tensor_call_admit_more(struct tensor_call *call, uint64_t bytes);
-/* Hands the request over to the queue of a device, with a work that only copies. The endpoint's
+/* Takes the memory of the body: call->block_bytes. */
+enum gemmd_error tensor_call_take_block(struct tensor_call *call);
+/* The first memory of a body of unknown length, which doubles when it is full. */
+enum { TENSOR_FIRST_BYTES = 64 * 1024 };
+/* Appends bytes to the body, whose memory grows if its length is not known. */
+enum gemmd_error tensor_call_receive(struct tensor_call *call, const void *bytes, uint64_t length);
+/* Sends the block, and gives it back to the pool when it was sent. */
+void tensor_call_send_block(struct tensor_call *call, const struct headers *headers);
+
+/* Hands the request over to the queue of a device, with a work that only copies: first the call's
+ * sequence_copies. The endpoint's
  * `answer` is called when the copy is done, and may call tensor_call_copy again. */
 void tensor_call_copy(struct tensor_call *call, const struct work_copy *copies, uint32_t count,
                       uint32_t device);

@@ -91,26 +91,6 @@ static void add_tensor_headers(const struct tensor_call *call, struct headers *h
     headers_add(headers, "Vary", "Accept");
 }
 
-/* Sends the block, and gives it back to the pool when it was sent. */
-static void send_block(struct tensor_call *call, const struct headers *headers)
-{
-    void *block = call->block;
-    admission_keep(&call->reservation, call->block_bytes);
-    struct sent_block *sent = sent_block_create(services_memory(call->request), block,
-                                                call->block_bytes, &call->reservation);
-    if (sent == NULL) {
-        respond_out_of_memory(call->request);
-        return;
-    }
-    call->block = NULL;
-    const struct payload payload = {.parts = {{block, (size_t)call->block_bytes}},
-                                    .count = 1,
-                                    .sent = sent_block_end,
-                                    .context = sent,
-                                    .as_it_is = true};
-    respond(call->request, 200, headers, &payload);
-}
-
 /* A tensor that an answer is sent from, and the reservation for the answer. */
 struct sent_tensor {
     struct tensor_store *tensors;
@@ -186,7 +166,7 @@ static void tensor_get_respond(struct tensor_call *call)
     else if (call->block == NULL)
         send_in_place(call, &headers);
     else
-        send_block(call, &headers);
+        tensor_call_send_block(call, &headers);
 }
 
 /* Gives the bytes of an answer that is sent while the rest of it is copied. */

@@ -19,9 +19,6 @@
 #include "server/tensors/resident_copy.h"
 #include "server/tensors/tensor_describe.h"
 
-/* The first memory of a body of unknown length, which doubles when it is full. */
-static const uint64_t FIRST_BYTES = 64 * 1024;
-
 static bool tensor_put_take_parameter(void *context, const char *name, const char *value)
 {
     struct request *request = context;
@@ -155,15 +152,8 @@ static enum gemmd_error find_length(struct tensor_call *call)
                          size_text(call->total_bytes).text, size_text(limit).text);
     call->block_bytes = call->total_bytes;
     if (!call->length_known)
-        call->block_bytes = FIRST_BYTES < limit ? FIRST_BYTES : limit;
+        call->block_bytes = TENSOR_FIRST_BYTES < limit ? TENSOR_FIRST_BYTES : limit;
     return GEMMD_OK;
-}
-
-static enum gemmd_error tensor_put_take_block(struct tensor_call *call)
-{
-    struct request *request = call->request;
-    call->block = pool_alloc(services_memory(request), call->block_bytes, &request->fault);
-    return call->block != NULL ? GEMMD_OK : GEMMD_ERR_OUT_OF_MEMORY;
 }
 
 /* Checks the upload at its headers, and takes its reservation and its memory. */
@@ -181,7 +171,7 @@ static enum gemmd_error admit_put(struct tensor_call *call)
     if (code == GEMMD_OK)
         code = tensor_call_admit(call, call->block_bytes);
     if (code == GEMMD_OK)
-        code = tensor_put_take_block(call);
+        code = tensor_call_take_block(call);
     if (code == GEMMD_OK && call->length_known)
         code = tensor_put_look(call, call->total_bytes);
     return code;
@@ -194,33 +184,6 @@ void tensor_put_begin(struct request *request)
         request_receive(request, 0);
     else
         request_refuse(request);
-}
-
-static enum gemmd_error grow_block(struct tensor_call *call, uint64_t needed)
-{
-    struct request *request = call->request;
-    struct pool_cache *memory = services_memory(request);
-    uint64_t limit = request->config->max_body_bytes, bytes = call->block_bytes;
-    if (call->length_known)
-        return fault_set(&request->fault, GEMMD_ERR_MALFORMED, NULL,
-                         "the body has more than the %" PRIu64 " bytes that its shape takes",
-                         call->total_bytes);
-    if (needed > limit)
-        return fault_set(&request->fault, GEMMD_ERR_TOO_LARGE, NULL,
-                         "the body is longer than --max-body, which is %s", size_text(limit).text);
-    while (bytes < needed)
-        bytes = bytes > limit / 2 ? limit : bytes * 2;
-    enum gemmd_error code = tensor_call_admit_more(call, bytes);
-    if (code != GEMMD_OK)
-        return code;
-    unsigned char *block = pool_alloc(memory, bytes, &request->fault);
-    if (block == NULL)
-        return GEMMD_ERR_OUT_OF_MEMORY;
-    memcpy(block, call->block, call->received_bytes);
-    pool_free(memory, call->block, call->block_bytes);
-    call->block = block;
-    call->block_bytes = bytes;
-    return GEMMD_OK;
 }
 
 /* Hashes the tensor's bytes that have arrived. */
@@ -260,12 +223,8 @@ static enum gemmd_error finish_packed(struct tensor_call *call)
 bool tensor_put_chunk(struct request *request, const void *bytes, uint64_t length)
 {
     struct tensor_call *call = request->call;
-    uint64_t needed;
-    if (!size_add(call->received_bytes, length, &needed) ||
-        (needed > call->block_bytes && grow_block(call, needed) != GEMMD_OK))
+    if (tensor_call_receive(call, bytes, length) != GEMMD_OK)
         return false;
-    memcpy(call->block + call->received_bytes, bytes, length);
-    call->received_bytes = needed;
     if (call->length_known && call->tensor.rank == 0 &&
         tensor_put_look(call, call->total_bytes) != GEMMD_OK)
         return false;

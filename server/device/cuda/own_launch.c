@@ -103,6 +103,8 @@ struct cuda_failure cuda_own_begin(struct cuda_device *cuda, struct cuda_slot *s
     cudaError_t error = cudaEventRecord(slot->begun, slot->stream);
     for (uint32_t i = 0; i < work->first_copy_count && error == cudaSuccess; i++)
         error = cuda_copy_rows(slot->stream, &work->first_copies[i]);
+    for (uint32_t i = 0; i < work->sequence_copy_count && error == cudaSuccess; i++)
+        error = cuda_copy_rows(slot->stream, &work->sequence_copies[i]);
     if (error == cudaSuccess)
         code = own_copy_in(cuda, slot, work);
     if (error == cudaSuccess && code == GEMMD_OK)

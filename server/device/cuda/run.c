@@ -63,6 +63,8 @@ static void enqueue_copies(struct cuda_device *cuda, struct cuda_slot *slot, str
     cudaError_t error = cudaSuccess;
     for (uint32_t i = 0; i < 3 && error == cudaSuccess; i++)
         error = cudaEventRecord(before[i], slot->stream);
+    for (uint32_t i = 0; i < work->sequence_copy_count && error == cudaSuccess; i++)
+        error = cuda_copy_rows(slot->stream, &work->sequence_copies[i]);
     for (uint32_t i = 0; i < work->copy_count && error == cudaSuccess; i++)
         error = cuda_copy_rows(slot->stream, &work->copies[i]);
     if (error == cudaSuccess)
