@@ -9,13 +9,22 @@
 
 enum { LENS_Q, LENS_KV, Q, K, V, MASK };
 
+/* Whether K and V, or those of the positions that are appended, are not all in a sequence. */
+static bool brings_kv(const struct attention_request *request)
+{
+    return request->sequence[0] == '\0' || request->append;
+}
+
 /* Returns whether the body has to hold the operand. */
 static bool is_wanted(const void *of, uint32_t operand)
 {
     const struct attention_request *request = of;
-    const bool wanted[ATTENTION_OPERANDS] = {
-        request->lens,         request->lens,         true,
-        request->k[0] == '\0', request->v[0] == '\0', request->mask != ATTENTION_MASK_NONE};
+    const bool wanted[ATTENTION_OPERANDS] = {request->lens,
+                                             request->lens,
+                                             true,
+                                             brings_kv(request) && request->k[0] == '\0',
+                                             brings_kv(request) && request->v[0] == '\0',
+                                             request->mask != ATTENTION_MASK_NONE};
     return wanted[operand];
 }
 
@@ -34,7 +43,7 @@ static bool shape_of(const void *of, uint32_t operand, struct tensor *tensor)
         return tensor_init(tensor, mask_dtype(r), dims, 4, NULL);
     }
     return operand == Q ? attention_request_tensor(r, r->heads, r->sq, r->d, tensor)
-                        : attention_request_tensor(r, r->kv_heads, r->skv,
+                        : attention_request_tensor(r, r->kv_heads, r->append ? r->sq : r->skv,
                                                    operand == K ? r->d : r->dv, tensor);
 }
 
@@ -223,9 +232,12 @@ static enum gemmd_error settle_shape(struct attention_request *request, const st
 static enum gemmd_error settle_kv(struct attention_request *request, const struct tensor *tensor,
                                   bool is_v, const char *title, struct fault *fault)
 {
-    const struct sizes sizes = {"kv_heads",        "skv",
-                                is_v ? "dv" : "d", &request->kv_heads,
-                                &request->skv,     is_v ? &request->dv : &request->d};
+    const struct sizes sizes = {"kv_heads",
+                                request->append ? "sq" : "skv",
+                                is_v ? "dv" : "d",
+                                &request->kv_heads,
+                                request->append ? &request->sq : &request->skv,
+                                is_v ? &request->dv : &request->d};
     enum gemmd_error code = settle_dtype(request, tensor, title, fault);
     return code == GEMMD_OK ? settle_shape(request, tensor, title, &sizes, fault) : code;
 }
@@ -239,6 +251,74 @@ enum gemmd_error attention_request_settle_residents(struct attention_request *re
         code = settle_kv(request, k, false, "the resident K", fault);
     if (code == GEMMD_OK && v != NULL)
         code = settle_kv(request, v, true, "the resident V", fault);
+    return code;
+}
+
+/* Checks which parameters are given together. */
+static enum gemmd_error check_sequence_parameters(const struct attention_request *r,
+                                                  struct fault *fault)
+{
+    static const char *const own[] = {"append", "position", "layer"};
+    const bool named = r->sequence[0] != '\0';
+    for (uint32_t i = 0; i < 3 && !named; i++)
+        if (attention_request_given(r, own[i]))
+            return fault_set(fault, GEMMD_ERR_MALFORMED, own[i],
+                             "%s is given, and the request names no sequence", own[i]);
+    if (named && (r->k[0] != '\0' || r->v[0] != '\0'))
+        return fault_set(fault, GEMMD_ERR_MALFORMED, r->k[0] != '\0' ? "k" : "v",
+                         "K and V are those of the sequence; k and v cannot be given too");
+    if (named && r->lens)
+        return fault_set(fault, GEMMD_ERR_MALFORMED, "lens",
+                         "an attention over a sequence has no lengths");
+    if (named && r->append != attention_request_given(r, "position"))
+        return fault_set(fault, GEMMD_ERR_MALFORMED, "position",
+                         r->append ? "position is missing: the number of positions that precede "
+                                     "those that are appended"
+                                   : "position is given without append=1");
+    if (r->append && attention_request_given(r, "skv"))
+        return fault_set(fault, GEMMD_ERR_MALFORMED, "skv",
+                         "skv is given with append=1; it is position + sq");
+    return GEMMD_OK;
+}
+
+/* Sets skv of a request that reads: by default all positions of the layer. */
+static enum gemmd_error settle_read(struct attention_request *r, uint64_t length,
+                                    struct fault *fault)
+{
+    if (r->skv == 0)
+        r->skv = length;
+    if (r->skv != 0 && r->skv <= length)
+        return GEMMD_OK;
+    return fault_set(fault, GEMMD_ERR_PRECONDITION, "sequence",
+                     "layer %" PRIu64 " of the sequence has %" PRIu64
+                     " positions; the attention needs %" PRIu64,
+                     r->layer, length, r->skv != 0 ? r->skv : 1);
+}
+
+enum gemmd_error attention_request_settle_sequence(struct attention_request *request,
+                                                   const struct attention_sequence *sequence,
+                                                   struct fault *fault)
+{
+    struct attention_request *r = request;
+    enum gemmd_error code = check_sequence_parameters(r, fault);
+    if (code != GEMMD_OK || sequence == NULL)
+        return code;
+    if (r->layer >= sequence->layers)
+        return fault_set(fault, GEMMD_ERR_MALFORMED, "layer",
+                         "layer is %" PRIu64 "; the sequence has the layers 0 to %" PRIu64,
+                         r->layer, sequence->layers - 1);
+    const struct tensor like = {.rank = 1, .dtype = sequence->dtype, .dims = {1}};
+    code = settle_dtype(r, &like, "the sequence", fault);
+    if (code == GEMMD_OK)
+        code = settle_size("batch", &r->batch, 1, "the sequence", fault);
+    if (code == GEMMD_OK)
+        code = settle_size("kv_heads", &r->kv_heads, sequence->kv_heads, "the sequence", fault);
+    if (code == GEMMD_OK)
+        code = settle_size("d", &r->d, sequence->d, "the sequence", fault);
+    if (code == GEMMD_OK)
+        code = settle_size("dv", &r->dv, sequence->dv, "the sequence", fault);
+    if (code == GEMMD_OK && !r->append)
+        code = settle_read(r, sequence->lengths[r->layer], fault);
     return code;
 }
 

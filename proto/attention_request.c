@@ -40,7 +40,8 @@ static const struct parameter parameters[] = {
     P(v, parameter_tensor),       P(lse, parameter_flag),          P(kernel, parameter_kernel),
     P(timeout_ms, parameter_dim), P(priority, parameter_priority), P(mask, mask_values),
     P(mask_batch, parameter_dim), P(mask_heads, parameter_dim),    P(mask_sq, parameter_dim),
-    P(offset, parameter_count),
+    P(offset, parameter_count),   P(sequence, parameter_tensor),   P(append, parameter_flag),
+    P(position, parameter_count), P(layer, parameter_count),
 #undef P
 };
 
@@ -104,12 +105,34 @@ static enum gemmd_error settle_mask_sizes(struct attention_request *r, struct fa
                             : code;
 }
 
+/* Sets skv of a request that appends: the queries are the last positions. A mask may have given
+ * skv.
+ */
+static enum gemmd_error settle_appended(struct attention_request *r, struct fault *fault)
+{
+    const uint64_t length = r->position + r->sq;
+    if (length > GEMM_DIM_MAX)
+        return fault_set(fault, GEMMD_ERR_TOO_LARGE, "position",
+                         "the sequence would have %" PRIu64 " positions; it can have %d", length,
+                         GEMM_DIM_MAX);
+    if (r->skv != 0 && r->skv != length)
+        return fault_set(fault, GEMMD_ERR_MALFORMED, "skv",
+                         "the mask has %" PRIu64 " keys; the sequence has %" PRIu64
+                         " after the append",
+                         r->skv, length);
+    r->skv = length;
+    return GEMMD_OK;
+}
+
 enum gemmd_error attention_request_settle_sizes(struct attention_request *request,
                                                 struct fault *fault)
 {
     struct attention_request *r = request;
     r->batch = r->batch == 0 ? 1 : r->batch;
     r->kv_heads = r->kv_heads == 0 ? r->heads : r->kv_heads;
+    const enum gemmd_error code = r->append ? settle_appended(r, fault) : GEMMD_OK;
+    if (code != GEMMD_OK)
+        return code;
     r->skv = r->skv == 0 ? r->sq : r->skv;
     r->dv = r->dv == 0 ? r->d : r->dv;
     if (r->heads % r->kv_heads != 0)

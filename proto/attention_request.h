@@ -3,7 +3,8 @@
  * The attention is O = softmax(scale*Q*K^T + mask)*V.
  *
  * A caller calls attention_request_init, then attention_request_set for each parameter, then
- * attention_request_settle_residents if K or V is resident, then attention_request_check when all
+ * attention_request_settle_residents if K or V is resident, then
+ * attention_request_settle_sequence, then attention_request_check when all
  * parameters are set, then attention_request_bind when the body has been received. No function does
  * I/O. Only the reader of a safetensors header allocates memory, which the reader frees before
  * returning. Different requests may be used by different threads; one request is used by one thread
@@ -51,6 +52,12 @@ struct attention_request {
     uint64_t mask_batch, mask_heads, mask_sq; /* 0: not known yet */
     /* Names of the resident operands, or "". */
     char k[GEMM_TENSOR_NAME_MAX + 1], v[GEMM_TENSOR_NAME_MAX + 1];
+    /* The sequence whose positions are K and V, or "". If `append` is true, the body has the keys
+     * and values of the sq positions from `position` on, which are appended first; else K and V are
+     * the first skv positions. */
+    char sequence[GEMM_TENSOR_NAME_MAX + 1];
+    bool append;
+    uint64_t position, layer;
     bool lse;                              /* the answer is to hold lse too */
     char kernel[GEMM_KERNEL_NAME_MAX + 1]; /* "auto" by default */
     uint64_t timeout_ms;                   /* time until the deadline; 0: the daemon's default */
@@ -99,6 +106,20 @@ enum gemmd_error attention_request_set(struct attention_request *request, const 
 enum gemmd_error attention_request_settle_residents(struct attention_request *request,
                                                     const struct tensor *k, const struct tensor *v,
                                                     struct fault *fault);
+
+/* The shape of a sequence, and the lengths of its layers. */
+struct attention_sequence {
+    enum gemmd_dtype dtype;
+    uint64_t kv_heads, d, dv, layers;
+    const uint64_t *lengths; /* [layers] */
+};
+/* Derives dtype, batch, kv_heads, d and dv from the sequence, and skv unless the request appends,
+ * before attention_request_check. `sequence` is NULL if the request names none. dtype then counts
+ * as given. GEMMD_ERR_MALFORMED if the parameters contradict the sequence or each other;
+ * GEMMD_ERR_PRECONDITION if the layer is empty or shorter than skv. */
+enum gemmd_error attention_request_settle_sequence(struct attention_request *request,
+                                                   const struct attention_sequence *sequence,
+                                                   struct fault *fault);
 
 /* Checks the parameters of a request with a raw body, when all parameters are set, and fills in the
  * defaults of the sizes. Does nothing for the other formats, whose arrays give the sizes.

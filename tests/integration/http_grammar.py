@@ -87,6 +87,8 @@ PARAMETERS = {
     "stride": ["1", "2,1", "0"], "dilation": ["1", "2147483647"], "groups": NUMBERS, "channels": NUMBERS,
     "height": NUMBERS, "width": NUMBERS, "filters": NUMBERS, "filter_h": NUMBERS, "filter_w": NUMBERS,
     "w_layout": ["kcrs", "krsc"], "scales": ["none", "rowcol", "block"], "contiguous": ["0", "1"],
+    "sequence": ["t0", "t1"], "append": ["0", "1"], "position": NUMBERS, "layer": NUMBERS, "layers": NUMBERS,
+    "length": NUMBERS, "count": NUMBERS, "fork": ["t0", "t1"],
     "replicate": ["one", "all"], "format": ["none", "compressed-tensors", "gptq", "gptq_v2", "awq"],
     "bits": NUMBERS + ["4", "8"], "unknown": ["1"],
 }

@@ -59,13 +59,14 @@ class Sequences:
         assert self.ask("DELETE", f"/{name}").status_code == 204
 
 
-def encode(media_type, k, v):
+def encode(media_type, *arrays):
+    """K and V, or with .npy any arrays."""
     if media_type == RAW:
-        return k.tobytes() + v.tobytes()
+        return b"".join(array.tobytes() for array in arrays)
     if media_type == SAFETENSORS:
-        return safetensors.numpy.save({"v": np.ascontiguousarray(v), "k": np.ascontiguousarray(k)})
+        return safetensors.numpy.save({name: np.ascontiguousarray(array) for name, array in zip("kv", arrays)})
     out = io.BytesIO()
-    for array in (k, v):
+    for array in arrays:
         np.lib.format.write_array(out, array)
     return out.getvalue()
 

@@ -17,8 +17,21 @@ static enum gemmd_error attention_settle(union call_request *of,
                                          struct fault *fault)
 {
     struct attention_request *request = &of->attention;
-    const enum gemmd_error code = attention_request_settle_residents(
+    struct attention_sequence sequence;
+    enum gemmd_error code = attention_request_settle_residents(
         request, call_residents_tensor(residents->a), call_residents_tensor(residents->b), fault);
+    if (residents->sequence != NULL) {
+        const struct sequence_shape *shape = sequence_shape_of(residents->sequence);
+        sequence = (struct attention_sequence){.dtype = shape->dtype,
+                                               .kv_heads = shape->kv_heads,
+                                               .d = shape->d,
+                                               .dv = shape->dv,
+                                               .layers = shape->layers,
+                                               .lengths = residents->lengths};
+    }
+    if (code == GEMMD_OK)
+        code = attention_request_settle_sequence(
+            request, residents->sequence != NULL ? &sequence : NULL, fault);
     return code == GEMMD_OK ? attention_request_check(request, format, fault) : code;
 }
 
@@ -109,6 +122,22 @@ static void move_apart(struct attention_strides *strides, uint64_t leading)
     strides->row = strides->row / width * leading;
 }
 
+/* Points the problem at the rows of a sequence, each of which has the keys and then the values of
+ * all heads. */
+static void point_sequence(const struct call_residents *residents,
+                           struct attention_problem *problem)
+{
+    const struct resident *sequence = residents->sequence;
+    const uint64_t row = sequence_leading(sequence);
+    problem->k = residents->use.rows;
+    problem->v =
+        residents->use.rows + sequence_values_offset(sequence) * dtype_size(problem->dtype);
+    problem->k_strides = (struct attention_strides){
+        problem->skv * row, sequence_head_leading(sequence, problem->d), row};
+    problem->v_strides = (struct attention_strides){
+        problem->skv * row, sequence_head_leading(sequence, problem->dv), row};
+}
+
 static void attention_point_residents(const struct call_residents *residents,
                                       union operation_problem *of)
 {
@@ -122,6 +151,23 @@ static void attention_point_residents(const struct call_residents *residents,
         problem->v = resident_memory(v);
         move_apart(&problem->v_strides, resident_leading(v));
     }
+    if (residents->sequence != NULL)
+        point_sequence(residents, problem);
+}
+
+static void attention_sequence_want(const union call_request *of, struct sequence_want *want)
+{
+    const struct attention_request *request = &of->attention;
+    *want = (struct sequence_want){.appends = request->append,
+                                   .layer = (uint32_t)request->layer, /* settled */
+                                   .position = request->append ? request->position : 0,
+                                   .count = request->append ? request->sq : request->skv,
+                                   .in_one = true};
+}
+
+static bool attention_heads_first(const union call_request *request)
+{
+    return request->attention.layout == ATTENTION_BHSD;
 }
 
 /* Each head of K and V is used by this many rows of Q: the queries of all heads that share it. */
@@ -161,6 +207,11 @@ const struct call_operation call_attention = {
     .priority_at = offsetof(struct attention_request, priority),
     .residents = {{"k", offsetof(struct attention_request, k)},
                   {"v", offsetof(struct attention_request, v)}},
+    .sequence = {.at = offsetof(struct attention_request, sequence),
+                 .k = ATTENTION_PART_K,
+                 .v = ATTENTION_PART_V,
+                 .want = attention_sequence_want,
+                 .heads_first = attention_heads_first},
     .init = attention_init,
     .settle = attention_settle,
     .read = attention_read,

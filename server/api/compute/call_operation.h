@@ -20,6 +20,7 @@
 
 struct body_front;
 struct call_residents;
+struct sequence_want;
 struct log_access;
 
 /* The operands of a call: by name, or (`all`) in the order of a raw body. An operand that the
@@ -62,6 +63,17 @@ struct call_operation {
         size_t at;   /* offset of the name that is given, in the request's struct */
         bool packed; /* the operand may be packed weights */
     } residents[2];
+
+    /* The sequence that has K and V. `at`: offset of its name in the request's struct; 0: requests
+     * name no sequence. `want` says what the request does with the sequence. `k` and `v` are the
+     * numbers of the operands that are appended, whose heads precede the positions if `heads_first`
+     * returns true. */
+    struct {
+        size_t at;
+        uint32_t k, v;
+        void (*want)(const union call_request *request, struct sequence_want *want);
+        bool (*heads_first)(const union call_request *request);
+    } sequence;
 
     /* Sets the parameters to their defaults. */
     void (*init)(union call_request *request);

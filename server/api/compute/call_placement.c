@@ -6,6 +6,7 @@
 #include "proto/safetensors.h"
 #include "proto/size.h"
 #include "proto/size_text.h"
+#include "server/api/compute/call_sequence.h"
 #include "server/api/compute/call_split.h"
 #include "server/api/services.h"
 
@@ -18,6 +19,8 @@ struct executor *call_device_choose(const struct compute_call *call, struct serv
     uint64_t missing[DEVICES_MAX];
     if (executors->count == 1)
         return &executors->list[0];
+    if (call->residents.sequence != NULL) /* a sequence lies on one device */
+        return &executors->list[resident_device(call->residents.sequence)];
     const struct device *shared = client_memory_device(&call->client_memory);
     for (uint32_t i = 0; i < executors->count; i++) {
         if (executors->list[i].device == shared && full == 0)
@@ -308,6 +311,8 @@ static enum gemmd_error prepare_call(struct compute_call *call, struct services 
         code = call_residents_bring(&call->residents, services->tensors,
                                     executors_number(&services->executors, call->executor), work,
                                     fault);
+    if (code == GEMMD_OK && call->residents.sequence != NULL)
+        code = call_sequence_begin(call, services, request, fault);
     if (code == GEMMD_OK && is_stored)
         code = reserve_stored(call, services, fault);
     if (code == GEMMD_OK)

@@ -114,10 +114,14 @@ uint64_t call_residents_stride(const struct resident *resident)
  * multiplications, and not that of reading the matrix. */
 enum { ROWS_MANY = 128 };
 
+static uint64_t work_bytes(uint64_t bytes, uint64_t rows)
+{
+    return rows >= ROWS_MANY ? bytes : bytes / ROWS_MANY * rows;
+}
+
 static uint64_t resident_work_bytes(const struct resident *resident, uint64_t rows)
 {
-    const uint64_t bytes = resident_tensor(resident)->bytes;
-    return rows >= ROWS_MANY ? bytes : bytes / ROWS_MANY * rows;
+    return work_bytes(resident_tensor(resident)->bytes, rows);
 }
 
 uint64_t call_residents_work_bytes(const struct call_residents *residents, uint64_t rows_on_a,
@@ -128,6 +132,10 @@ uint64_t call_residents_work_bytes(const struct call_residents *residents, uint6
         bytes += resident_work_bytes(residents->a, rows_on_a);
     if (residents->b != NULL)
         bytes += resident_work_bytes(residents->b, rows_on_b);
+    if (residents->sequence != NULL)
+        bytes += work_bytes((residents->use.position + residents->use.count) *
+                                sequence_position_bytes(sequence_shape_of(residents->sequence)),
+                            rows_on_a);
     if (residents->stored != NULL)
         bytes += resident_work_bytes(residents->stored, ROWS_MANY);
     return bytes;
@@ -178,11 +186,18 @@ void call_residents_finish(struct call_residents *residents, struct tensor_store
     if (residents->b != NULL && !residents->b_is_borrowed)
         tensor_store_release(store, residents->b);
     residents->a = residents->b = NULL;
+    if (residents->sequence != NULL) {
+        sequence_use_end(store, residents->sequence, &residents->use);
+        tensor_store_release(store, residents->sequence);
+    }
+    residents->sequence = NULL;
 }
 
 void call_residents_close(struct call_residents *residents, struct tensor_store *store)
 {
     call_residents_end_copies(residents, store, false);
+    if (residents->sequence != NULL)
+        sequence_use_end(store, residents->sequence, &residents->use);
     if (residents->stored != NULL)
         tensor_store_release(store, residents->stored);
     residents->stored = NULL;

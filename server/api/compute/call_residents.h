@@ -1,6 +1,6 @@
 /*
  * call_residents.h - the resident tensors of a request: at most two operands, such as a and b of
- * POST /gemm, and the result that is stored.
+ * POST /gemm, or a sequence, and the result that is stored.
  *
  * A struct call_residents holds references to the tensors, so that a tensor stays in memory even if
  * its name is deleted. References to operands are held from call_residents_acquire until
@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 #include "server/device/work.h"
+#include "server/tensors/sequence.h"
 #include "server/tensors/tensor_store.h"
 
 /* Zeroed at first. */
@@ -28,6 +29,9 @@ struct call_residents {
         struct resident *copy; /* NULL: the operand itself is used */
         bool is_new;           /* the request's work makes the copy */
     } a_copy, b_copy;
+    struct resident *sequence; /* a reference; NULL: the request names no sequence */
+    struct sequence_use use;   /* of the sequence (call_sequence.h) */
+    const uint64_t *lengths;   /* of its layers, while the request is settled; borrowed */
 };
 
 /* A result that is to be stored; borrowed for the call. */
@@ -40,7 +44,8 @@ struct stored_result {
 /* Whether the request has a resident tensor. */
 static inline bool call_residents_any(const struct call_residents *residents)
 {
-    return residents->a != NULL || residents->b != NULL || residents->stored != NULL;
+    return residents->a != NULL || residents->b != NULL || residents->stored != NULL ||
+           residents->sequence != NULL;
 }
 
 /* Acquires the resident operand that the parameter `field` names, for call_residents.a or b.

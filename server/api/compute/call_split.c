@@ -59,8 +59,8 @@ struct call_host_bytes call_host_bytes(const struct compute_call *call)
 static uint64_t units_of(const struct compute_call *call)
 {
     const struct task *task = &call->work.task;
-    if (call->residents.stored != NULL || call->client_memory.on_device ||
-        call->work.shared_launch || task->operation->units == NULL)
+    if (call->residents.stored != NULL || call->residents.sequence != NULL ||
+        call->client_memory.on_device || call->work.shared_launch || task->operation->units == NULL)
         return 0;
     return task->operation->units(task->kernel, &task->problem);
 }

@@ -10,6 +10,7 @@
 #include "proto/size.h"
 #include "proto/size_text.h"
 #include "server/api/compute/call_placement.h"
+#include "server/api/compute/call_sequence.h"
 #include "server/api/compute/call_split.h"
 #include "server/api/services.h"
 
@@ -41,6 +42,21 @@ enum gemmd_error compute_call_settle(struct compute_call *call, struct services 
             code = fault_set(fault, GEMMD_ERR_UNSUPPORTED, field,
                              "the tensor '%s' is packed weights, which can only be b of /gemm",
                              resident_name(*residents[i]));
+    }
+    const char *sequence = operation->sequence.at == 0
+                               ? ""
+                               : call_request_field(&call->request, operation->sequence.at);
+    struct sequence_state state;
+    if (code == GEMMD_OK && sequence[0] != '\0' && call->residents.sequence == NULL) {
+        code =
+            sequence_acquire(services->tensors, sequence, tenant, &call->residents.sequence, fault);
+        tensor_store_count_use(services->tensors, code == GEMMD_OK);
+        if (code != GEMMD_OK)
+            snprintf(fault->field, sizeof fault->field, "sequence");
+    }
+    if (code == GEMMD_OK && call->residents.sequence != NULL) {
+        sequence_state_of(services->tensors, call->residents.sequence, &state);
+        call->residents.lengths = state.lengths;
     }
     if (code == GEMMD_OK)
         code = operation->settle(&call->request, &call->residents, call->body_format, fault);
@@ -188,8 +204,8 @@ static enum gemmd_error call_copies_make(struct compute_call *call, union call_o
 
 bool compute_call_copies_early(const struct compute_call *call)
 {
-    return call->executor->early_copy != NULL && call->body_sized &&
-           call->body_capacity >= EARLY_COPY_BODY_BYTES;
+    return call->executor->early_copy != NULL && call->residents.sequence == NULL &&
+           call->body_sized && call->body_capacity >= EARLY_COPY_BODY_BYTES;
 }
 
 /* Removes the data of operands that must be copied on the host first: their bytes in the body are
@@ -441,6 +457,8 @@ enum gemmd_error compute_call_bind_operands(struct compute_call *call, struct se
                                            call->lse.bytes, fault);
     if (code == GEMMD_OK)
         code = call_copies_make(call, operands, fault);
+    if (code == GEMMD_OK && call->residents.sequence != NULL)
+        code = call_sequence_bind(call, operands, fault);
     if (code != GEMMD_OK)
         return code;
     call_point(call, operands);
@@ -532,6 +550,7 @@ void compute_call_finish(struct compute_call *call, struct services *services)
     call->body = NULL;
     pool_free(call->memory, call->scratch, call->scratch_bytes);
     call->scratch = NULL;
+    call_sequence_end(call);
     if (call->client_memory.mapping_count > 0)
         client_memory_end(&call->client_memory, &call->work);
     if (call_residents_any(&call->residents))

@@ -46,6 +46,11 @@ struct pool_cache;
 struct request;
 struct services;
 
+/* The keys and values that a call appends to a sequence, as the body has them; rank 0: none. */
+struct call_appended {
+    struct tensor k, v;
+};
+
 /* The state of a call from the request's headers to the last byte of the answer. */
 struct compute_call {
     const struct call_operation *operation; /* borrowed */
@@ -76,6 +81,10 @@ struct compute_call {
     uint64_t result_bytes;  /* of results that are stored or sent, not of those in client_memory */
     unsigned char *scratch; /* pinned; owned: copies of operands that cannot be used in place */
     uint64_t scratch_bytes;
+    struct call_appended appended;
+    struct work_copy *sequence_copies; /* of the work; owned (call_sequence.h) */
+    unsigned char *read_back;          /* pinned; owned: the rows that a repeated append names */
+    uint64_t read_back_bytes;
     struct tensor c; /* the result, such as C. If sent, it lies in `result` */
     /* Whether the answer's format has room for `lse`, the second result of an attention (the
      * logarithms of the sums of exponentials). */

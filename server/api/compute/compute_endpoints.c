@@ -12,6 +12,7 @@
 #include "proto/dtype.h"
 #include "proto/memory_header.h"
 #include "server/api/compute/call_placement.h"
+#include "server/api/compute/call_sequence.h"
 #include "server/api/compute/compute_call.h"
 #include "server/api/endpoints.h"
 #include "server/api/services.h"
@@ -436,6 +437,7 @@ static void compute_answer_result(struct request *request)
 static void compute_answer(struct request *request)
 {
     struct compute_call *call = call_of(request);
+    call_sequence_commit(call, services_of(request));
     compute_call_finish(call, services_of(request));
     if (call->work.status != GEMMD_OK)
         respond_fault(request, &call->work.fault);

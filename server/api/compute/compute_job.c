@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "server/api/compute/call_sequence.h"
 #include "server/api/compute/compute_call.h"
 #include "server/api/services.h"
 #include "server/base/clock.h"
@@ -165,6 +166,8 @@ static void compute_job_finish(struct compute_job *job)
     struct compute_call *call = &job->call;
     struct job_answer *answer = job_answer(job->job);
     struct fault cancelled;
+    if (!job_is_cancelled(job->job))
+        call_sequence_commit(call, job->services);
     if (call->work.status != GEMMD_OK) {
         job_answer_fail(answer, &call->work.fault);
     } else if (!job_is_cancelled(job->job)) {

@@ -6,6 +6,7 @@
 #include "proto/number.h"
 #include "proto/oip_answer.h"
 #include "proto/oip_data.h"
+#include "server/api/compute/call_sequence.h"
 #include "server/api/compute/compute_call.h"
 #include "server/api/services.h"
 #include "server/api/v2/infer_call.h"
@@ -147,6 +148,7 @@ static void infer_respond(struct request *request)
 void infer_answer(struct request *request)
 {
     struct compute_call *compute = &infer_of(request)->compute;
+    call_sequence_commit(compute, services_of(request));
     infer_end(request);
     if (compute->work.status != GEMMD_OK) {
         request->fault = compute->work.fault;
