@@ -85,7 +85,8 @@ class AsyncClient:
         tensor: Tensor = await self._call(self._client.conv2d_store, name, x, w, **options)
         return tensor
 
-    async def reduce_store(self, name: str, x: Any, op: ReduceName = "sum", **options: Any) -> Tensor:
+    async def reduce_store(self, name: str, x: Operand, op: ReduceName = "sum",
+                           **options: Unpack[ReduceOptions]) -> Tensor:
         """Reduces an array to one that stays on the device, like Client.reduce_store()."""
         tensor: Tensor = await self._call(self._client.reduce_store, name, x, op, **options)
         return tensor
