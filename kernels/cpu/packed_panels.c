@@ -30,7 +30,7 @@ static struct zeros zeros_of(const struct packed_layout *layout, const unsigned 
                              uint64_t column, uint64_t group)
 {
     const unsigned char *stored = b + layout->zero_offset + group * packed_columns(layout) + column;
-    struct zeros zeros;
+    struct zeros zeros = {0};
     for (uint32_t half = 0; half < PACKED_COLUMNS / LANES; half++)
         for (uint32_t i = 0; i < LANES; i++)
             zeros.of_half[half][i] =

@@ -59,8 +59,8 @@ struct work {
     const struct work_copy *sequence_copies;
     uint32_t sequence_copy_count;
     /* The work must have a launch of its own, because the work has first copies or copies of a
-     * sequence or is a part of a divided call, or because operands or results lie in shared memory of another device. Set
-     * before device_plan. */
+     * sequence or is a part of a divided call, or because operands or results lie in shared memory
+     * of another device. Set before device_plan. */
     bool own_launch;
 
     /* Copies that the device makes after it has computed, in this order. */

@@ -1,9 +1,9 @@
 /*
  * requests.h - the requests of simulated clients, and what the daemon's I/O threads do for them.
  *
- * A request goes the way that server/api/compute/compute_endpoints.c and server/api/tensors/tensor_put.c
- * go, from its headers to the last byte of the answer. Each answer is compared with a result that
- * reference.h computes from the operands.
+ * A request goes the way that server/api/compute/compute_endpoints.c and
+ * server/api/tensors/tensor_put.c go, from its headers to the last byte of the answer. Each answer
+ * is compared with a result that reference.h computes from the operands.
  */
 #ifndef TESTS_SIMULATE_REQUESTS_H
 #define TESTS_SIMULATE_REQUESTS_H

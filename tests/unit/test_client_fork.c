@@ -274,7 +274,9 @@ static bool is_filled(const char *block, char byte)
 static bool write_to_memory(int process)
 {
     char *own = gemmd_memory_alloc(client, MEMORY_BYTES, NULL);
-    bool right = own != NULL && is_filled(memory, 'p');
+    if (own == NULL)
+        return false;
+    bool right = is_filled(memory, 'p');
     memset(own, process, MEMORY_BYTES);
     memset(memory, 'c', MEMORY_BYTES);
     const pid_t child = fork(); /* what the child has written is the grandchild's too */

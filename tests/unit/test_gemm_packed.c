@@ -54,7 +54,7 @@ static void write_words(unsigned char *to, const uint8_t *from, uint64_t rows, u
 
 static uint8_t *transposed(const uint8_t *from, uint64_t rows, uint64_t columns)
 {
-    uint8_t *to = malloc(rows * columns);
+    uint8_t *to = calloc(rows, columns);
     ck_assert_ptr_nonnull(to);
     for (uint64_t r = 0; r < rows; r++)
         for (uint64_t c = 0; c < columns; c++)
@@ -135,7 +135,7 @@ static void write_rows(struct weights *w)
     }
     write_words(at, w->q, w->k, w->n, !is_awq, w->bits, place);
     at += w->k * w->n * w->bits / 8;
-    uint8_t *stored = malloc(groups * w->n);
+    uint8_t *stored = calloc(groups, w->n);
     ck_assert_ptr_nonnull(stored);
     for (uint64_t i = 0; i < groups * w->n; i++)
         stored[i] = (uint8_t)(w->zeros[i] - (w->format == PACKED_GPTQ));
@@ -149,9 +149,9 @@ static void weights_create(struct weights *w, uint64_t seed)
 {
     const uint64_t groups = w->k / w->group;
     const uint32_t most = (1u << w->bits) - 1;
-    w->q = malloc(w->k * w->n);
-    w->zeros = malloc(groups * w->n);
-    w->scales = malloc(groups * w->n * sizeof *w->scales);
+    w->q = calloc(w->k, w->n);
+    w->zeros = calloc(groups, w->n);
+    w->scales = calloc(groups * w->n, sizeof *w->scales);
     w->file = calloc(1, FILE_ROOM);
     ck_assert(w->q != NULL && w->zeros != NULL && w->scales != NULL && w->file != NULL);
     for (uint64_t i = 0; i < w->k * w->n; i++)

@@ -108,8 +108,11 @@ static void fill(struct arrays *arrays, uint32_t writing, uint64_t position, uin
 static void copy_for(const struct resident *sequence, const struct sequence_use *use,
                      struct arrays *arrays, bool heads_first)
 {
-    const struct sequence_arrays of = {arrays != NULL ? arrays->k : NULL,
-                                       arrays != NULL ? arrays->v : NULL, heads_first};
+    struct sequence_arrays of = {.heads_first = heads_first};
+    if (arrays != NULL) {
+        of.k = arrays->k;
+        of.v = arrays->v;
+    }
     struct work_copy *list;
     uint32_t count;
     ck_assert(sequence_use_copies(sequence, use, arrays != NULL ? &of : NULL, &list, &count));
