@@ -258,12 +258,14 @@ enum gemmd_error attention_request_settle_residents(struct attention_request *re
 static enum gemmd_error check_sequence_parameters(const struct attention_request *r,
                                                   struct fault *fault)
 {
-    static const char *const own[] = {"append", "position", "layer"};
     const bool named = r->sequence[0] != '\0';
-    for (uint32_t i = 0; i < 3 && !named; i++)
-        if (attention_request_given(r, own[i]))
-            return fault_set(fault, GEMMD_ERR_MALFORMED, own[i],
-                             "%s is given, and the request names no sequence", own[i]);
+    const char *own = r->append                                ? "append"
+                      : attention_request_given(r, "position") ? "position"
+                      : r->layer != 0                          ? "layer"
+                                                               : NULL;
+    if (!named && own != NULL)
+        return fault_set(fault, GEMMD_ERR_MALFORMED, own,
+                         "%s is given, and the request names no sequence", own);
     if (named && (r->k[0] != '\0' || r->v[0] != '\0'))
         return fault_set(fault, GEMMD_ERR_MALFORMED, r->k[0] != '\0' ? "k" : "v",
                          "K and V are those of the sequence; k and v cannot be given too");

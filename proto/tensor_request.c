@@ -70,16 +70,18 @@ static bool has_dtype(const struct tensor_request *request)
 static enum gemmd_error check_format(const struct tensor_request *request, enum format format,
                                      struct fault *fault)
 {
-    static const char *const of_plain[] = {"dtype", "shape", "contiguous"};
+    const char *of_plain = request->dtype != GEMMD_F32 ? "dtype"
+                           : request->shape.rank != 0  ? "shape"
+                           : request->contiguous       ? "contiguous"
+                                                       : NULL;
     const char *name = packed_format_names[request->format];
     if (format != FORMAT_SAFETENSORS)
         return fault_set(fault, GEMMD_ERR_MALFORMED, "format",
                          "format=%s needs a safetensors body, with Content-Type: %s", name,
                          format_media_type(FORMAT_SAFETENSORS));
-    for (uint32_t i = 0; i < sizeof of_plain / sizeof of_plain[0]; i++)
-        if (parameter_given(&tensor_parameter_table, request, of_plain[i]))
-            return fault_set(fault, GEMMD_ERR_MALFORMED, of_plain[i],
-                             "%s must be left out with format=%s", of_plain[i], name);
+    if (of_plain != NULL)
+        return fault_set(fault, GEMMD_ERR_MALFORMED, of_plain, "%s must be left out with format=%s",
+                         of_plain, name);
     if (request->format == PACKED_AWQ && request->bits != 4)
         return fault_set(fault, GEMMD_ERR_UNSUPPORTED, "bits",
                          "format=awq is offered with bits=4, not with bits=%" PRIu32,
@@ -92,7 +94,7 @@ enum gemmd_error tensor_request_check(const struct tensor_request *request, enum
 {
     if (request->format != PACKED_NONE)
         return check_format(request, format, fault);
-    if (parameter_given(&tensor_parameter_table, request, "bits"))
+    if (request->bits != 4)
         return fault_set(fault, GEMMD_ERR_MALFORMED, "bits",
                          "bits is for packed weights, which need the parameter format");
     if (format == FORMAT_RAW && request->shape.rank == 0)

@@ -96,6 +96,29 @@ def test_each_operation_is_served(daemon, operations):
         assert f"those of /{operation} are" in answer.text
 
 
+# A request with no parameters but those that it needs, and the bytes of its body. Clients that are generated from
+# openapi.json send every default.
+SMALL = {"/gemm": ({"m": 2, "n": 2, "k": 2}, 32),
+         "/attention": ({"heads": 1, "sq": 2, "d": 4}, 48),
+         "/conv2d": ({"channels": 1, "height": 3, "width": 3, "filters": 1, "filter_h": 3, "filter_w": 3}, 72),
+         "/reduce": ({"shape": "2,2", "op": "sum"}, 16),
+         "/softmax": ({"shape": "2,2"}, 16),
+         "/tensors/t": ({"shape": "2,2"}, 16),
+         "/sequences/s": ({"kv_heads": 1, "d": 4}, 0)}
+
+
+@pytest.mark.parametrize("path", SMALL)
+def test_a_default_may_be_sent(path, daemon):
+    parameters, length = SMALL[path]
+    method = "put" if path.count("/") > 1 else "post"
+    described = query_parameters(re.sub("/[ts]$", "/{name}", path), method)
+    defaults = {name: resolve(schema)["default"] for name, schema in described.items()
+                if "default" in resolve(schema) and name not in parameters}
+    answers = [daemon.session.request(method, daemon.url + path, params=sent, data=bytes(length))
+               for sent in (parameters, defaults | parameters)]
+    assert [answer.status_code in (200, 201) for answer in answers] == [True, True], answers[-1].text
+
+
 def test_the_label_of_metrics_has_each_operation(daemon, operations, kinds):
     for path in (*operations, "v2/models/gemm_fp32/infer", "tensors/none"):
         # An operation that was never asked for has no series.

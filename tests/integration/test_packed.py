@@ -255,7 +255,7 @@ def test_what_cannot_be_taken_is_refused(put, rng):
     assert "beside the other tensors" in put(packed, 400, bits=8)
     assert put(packed, 400, media_type=RAW).startswith("format=gptq needs a safetensors body")
     assert put(packed, 400, dtype="f16").startswith("dtype must be left out")
-    assert put(packed, 400, format="none", bits=4).startswith("bits is for packed weights")
+    assert put(packed, 400, format="none", bits=8).startswith("bits is for packed weights")
     assert put(packed, 400, format="gguf").startswith("format is 'gguf'")
     assert put(packed, 400, bits=3).startswith("bits is '3'; it must be 4 or 8")
     assert put(packed, 422, format="awq", bits=8).startswith("format=awq is offered with bits=4")
