@@ -276,7 +276,7 @@ static void compute_block(void *argument, uint64_t part, uint32_t member)
                                   tiny.is_tiny + i);
             }
         }
-        if (packed && of_scale + depth == scaled)
+        if (packed && scaled != 0 && of_scale + depth == scaled)
             panels_add_group(&p->packed, p->b, first_k / scaled, column, columns, rows,
                              (const float *)(const void *)sums, (float *)(void *)scratch.sums,
                              BLOCK_N);
