@@ -73,7 +73,7 @@ static enum gemmd_error run_alone(const struct cpu_device *cpu, struct work *wor
     enum gemmd_error code = operation_run(task->kernel, cpu->context, &task->problem, memory);
     if (code != GEMMD_OK || work->verify == WORK_UNVERIFIED)
         return code;
-    unsigned char *check = memory + work->check_offset;
+    unsigned char *check = cpu->memory + work->device_offset + work->check_offset;
     code = task->operation->check(cpu->context, &task->problem, work->verify_seed, check);
     memcpy(&work->residual, check, sizeof work->residual);
     return code;
