@@ -90,7 +90,7 @@ def halfway(start, request, instrumented):
     put(daemon, LARGE)
     with Wire(daemon.address) as before, Wire(daemon.address) as reader, Wire(daemon.address) as blocker:
         # Some tenths of a second, in which the others come to wait.
-        before.send(product(1024, 1024, 64 if instrumented else 512, "&timeout_ms=600000"))
+        before.send(product(1024, 1024, 256 if instrumented else 512, "&timeout_ms=600000"))
         wait_for(daemon, requests_running=1)
         reader.send(ASK)
         wait_for(daemon, requests_waiting=1)
