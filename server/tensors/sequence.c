@@ -351,7 +351,7 @@ static enum gemmd_error take_pages(struct tensor_store *store, const struct resi
                                    struct sequence_use *use, uint64_t first, struct fault *fault)
 {
     const uint64_t count = use->page_count - first;
-    uint64_t *offsets = malloc((count + 1) * sizeof *offsets);
+    uint64_t *offsets = calloc(count + 1, sizeof *offsets);
     enum gemmd_error code = GEMMD_OK;
     uint64_t made = 0;
     if (offsets == NULL)

@@ -192,7 +192,7 @@ const struct call_operation call_gemm = {
     .timeout_at = offsetof(struct gemm_request, timeout_ms),
     .priority_at = offsetof(struct gemm_request, priority),
     .store_at = offsetof(struct gemm_request, store),
-    .residents = {{"a", offsetof(struct gemm_request, a)},
+    .residents = {{"a", offsetof(struct gemm_request, a), false},
                   {"b", offsetof(struct gemm_request, b), true}},
     .init = gemm_init,
     .settle = gemm_settle,
