@@ -20,8 +20,8 @@ fails or hangs in one stops no other:
   devices*  the daemon's own device code, and memory that clients share
   http*     a daemon on the GPU, over HTTP; GEMMD_SAME_BYTES_REQUESTS=N compares so many answers
             under mixed load with those of the same requests alone
-  tensors*  resident tensors, rows stacked on them, and computations that nobody waits for any
-            more: daemons of the tests' own
+  tensors*  resident tensors, rows stacked on them, sequences, and computations that nobody waits for
+            any more: daemons of the tests' own
   operations*
             what an operator relies on: figures of NVML, the number of series, memory, a reload and a
             replacement under load
@@ -453,6 +453,7 @@ if wanted tensors; then
     section "tensors"
     within 400 "$python" -u -m pytest -c tests/pytest.ini --rootdir tests --gemmd "$gemmd" \
         -vv tests/integration/test_tensor_products.py tests/integration/test_stacking.py \
+        tests/integration/test_sequences.py tests/integration/test_sequence_attention.py \
         tests/integration/test_long_computations.py >"$logs/tensors.log" 2>&1
     add_pytest "$logs/tensors.log" $?
 fi
