@@ -25,7 +25,9 @@ struct work_copy {
     const void *from;
     void *to;
     uint64_t rows, row_bytes;
-    uint64_t from_pitch, to_pitch; /* bytes from the start of one row to the start of the next */
+    /* Bytes from the start of one row to the start of the next; at least row_bytes, also if there
+     * is one row. */
+    uint64_t from_pitch, to_pitch;
 };
 enum { WORK_COPIES_MAX = 3, WORK_FIRST_COPIES_MAX = 4 };
 

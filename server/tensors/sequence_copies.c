@@ -17,15 +17,17 @@ struct side {
     uint64_t position, head; /* bytes from one to the next */
 };
 
+/* If there is one row, the pitches count for nothing, and may be less than the row. */
 static void add_copy(struct copies *copies, const struct side *from, const struct side *to,
                      uint64_t rows, uint64_t row_bytes, uint64_t from_pitch, uint64_t to_pitch)
 {
-    copies->list[copies->count++] = (struct work_copy){.from = from->at,
-                                                       .to = to->at,
-                                                       .rows = rows,
-                                                       .row_bytes = row_bytes,
-                                                       .from_pitch = from_pitch,
-                                                       .to_pitch = to_pitch};
+    copies->list[copies->count++] =
+        (struct work_copy){.from = from->at,
+                           .to = to->at,
+                           .rows = rows,
+                           .row_bytes = row_bytes,
+                           .from_pitch = rows > 1 ? from_pitch : row_bytes,
+                           .to_pitch = rows > 1 ? to_pitch : row_bytes};
 }
 
 /* Copies a block, with as few copies as its strides allow: at most min(positions, heads). */

@@ -245,6 +245,8 @@ cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_
                               cudaStream_t stream)
 {
     (void)kind, (void)stream;
+    if (to_pitch < width || from_pitch < width)
+        return cudaErrorInvalidValue;
     for (size_t row = 0; row < height; row++)
         memcpy((char *)to + row * to_pitch, (const char *)from + row * from_pitch, width);
     return cudaSuccess;
