@@ -2,18 +2,30 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "client/gemmctl/command.h"
 #include "client/gemmctl/settings.h"
 
 enum { TOKEN_MAX = 4096, TOP_TIMEOUT_MS = 5000 };
 
-/* Reads a token from the first line of a file. */
+/* Reads a token from the first line of a file. As the daemon does with its own file of tokens,
+ * refuses a regular file that every user can read or write. */
 static bool read_token(const char *path, char token[TOKEN_MAX], char problem[PROBLEM_MAX])
 {
+    struct stat status;
     FILE *file = fopen(path, "re");
     if (file == NULL) {
         snprintf(problem, PROBLEM_MAX, "%.128s cannot be read: %s", path, strerror(errno));
+        return false;
+    }
+    if (fstat(fileno(file), &status) == 0 && S_ISREG(status.st_mode) &&
+        (status.st_mode & (S_IROTH | S_IWOTH)) != 0) {
+        fclose(file);
+        snprintf(problem, PROBLEM_MAX,
+                 "%.80s can be read or written by every user; 'chmod 600 %.80s' keeps the token "
+                 "secret",
+                 path, path);
         return false;
     }
     bool found = fgets(token, TOKEN_MAX, file) != NULL;

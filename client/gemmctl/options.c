@@ -149,17 +149,33 @@ static uint32_t list_words(const struct command *commands, const char *group,
     return count;
 }
 
+/* Lists the commands of two words whose second word is `word`: "tensor ls or job ls". Returns
+ * whether there is one. */
+static bool list_seconds(const struct command *commands, const char *word, char *out, size_t room)
+{
+    size_t length = 0;
+    for (; commands->name != NULL; commands++) {
+        const char *space = strchr(commands->name, ' ');
+        if (space != NULL && strcmp(space + 1, word) == 0 && length < room)
+            length += (size_t)snprintf(out + length, room - length, "%s%s",
+                                       length > 0 ? " or " : "", commands->name);
+    }
+    return length > 0;
+}
+
 static void unknown_command(const struct command *commands, const char *group, const char *word,
                             char problem[PROBLEM_MAX])
 {
-    char words[WORDS_MAX][WORD_ROOM];
+    char words[WORDS_MAX][WORD_ROOM], longer[PROBLEM_MAX / 2];
     const char *names[WORDS_MAX];
     uint32_t count = list_words(commands, group, words);
     for (uint32_t i = 0; i < count; i++)
         names[i] = words[i];
     const char *meant = suggest(word, names, count);
     const char *front = group != NULL ? group : "", *space = group != NULL ? " " : "";
-    if (meant != NULL)
+    if (group == NULL && list_seconds(commands, word, longer, sizeof longer))
+        snprintf(problem, PROBLEM_MAX, "there is no command '%s'; did you mean %s?", word, longer);
+    else if (meant != NULL)
         snprintf(problem, PROBLEM_MAX, "there is no command '%s%s%.64s'; did you mean %s%s%s?",
                  front, space, word, front, space, meant);
     else

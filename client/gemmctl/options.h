@@ -314,7 +314,8 @@ enum {
       "file and the files of certificates")                                                        \
     X(TOKEN_FILE, "token-file", 0, "FILE",                                                         \
       "the environment's GEMMD_TOKEN, else the token file of a context", FOR_ASKING, 0,            \
-      "file whose first line is the bearer token for the daemon")                                  \
+      "file whose first line is the bearer token for the daemon; a file that every user of the "   \
+      "host can read or write is refused")                                                         \
     X(CA_FILE, "ca-file", 0, "FILE",                                                               \
       "the environment's GEMMD_CA_FILE, else the system's certificates", FOR_ASKING, 0,            \
       "PEM file with the certificates to trust for https")                                         \

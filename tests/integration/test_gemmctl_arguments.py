@@ -85,6 +85,14 @@ def test_a_mistake_is_json_wherever_json_stands(mistake, first, ask):
     assert error["code"] == "USAGE" and result.stderr == f"gemmctl: {error['message']}\n"
 
 
+def test_a_second_word_alone_is_completed(ask):
+    """'get' alone is no command, and two commands end in 'ls'."""
+    for word, meant in (("get", "tensor get"), ("ls", "tensor ls or job ls")):
+        result = ask(word, "x")
+        assert result.returncode == USAGE
+        assert result.stderr == f"gemmctl: there is no command '{word}'; did you mean {meant}?\n"
+
+
 def test_letters_in_one_word(ask, tmp_path):
     result = ask("gemm", "--random", "3x4x5", "-qo", "C.npy")
     assert (result.returncode, result.stderr) == (DONE, "")

@@ -75,6 +75,18 @@ def test_option_environment_context(guarded, ask, tmp_path):
     assert ask(config, "--context", "default", *mine, **nowhere).returncode == DONE
 
 
+def test_a_token_that_every_user_can_read(guarded, ask, tmp_path):
+    """Refused by name and with the command that mends it, from an option and from a context."""
+    config = f"[default]\nurl = {guarded.url}\ntoken-file = {tmp_path / 'mine'}\n"
+    for mode in (0o644, 0o602):
+        (tmp_path / "mine").chmod(mode)
+        for result in (ask(config), ask(None, "--url", guarded.url, "--token-file", "mine")):
+            assert result.returncode == USAGE
+            assert b"mine can be read or written by every user; 'chmod 600 " in result.stderr, result
+    (tmp_path / "mine").chmod(0o640)
+    assert ask(config).returncode == DONE
+
+
 def test_token_of_a_context_stays_with_its_address(guarded, ask, tmp_path):
     """--url and GEMMD_URL name another address: the context's token is not sent there."""
     config = f"[default]\nurl = {NOWHERE}\ntoken-file = {tmp_path / 'mine'}\n"
