@@ -10,7 +10,8 @@ import pytest
 import requests
 import safetensors.numpy
 
-from daemon import PATIENCE_S
+from daemon import PATIENCE_S, Daemon
+from failing_cuda import program_of
 from test_metrics import total
 from wire import Wire, request
 
@@ -89,9 +90,22 @@ def problem(answer, status, *words):
         assert word in answer.json()["detail"], answer.json()["detail"]
 
 
-@pytest.fixture(scope="module")
-def sequences(url):
-    return Sequences(url)
+@pytest.fixture(scope="module", params=["the daemon under test", "a simulated GPU"])
+def sequences(request, gemmd):
+    """Of the daemon under test, and of one whose copies are those of a simulated GPU, which refuses what CUDA does."""
+    if request.param == "the daemon under test":
+        yield Sequences(request.getfixturevalue("url"))
+        return
+    program = program_of(gemmd)
+    if program is None or program.name != "gemmd-simulated-cuda":
+        pytest.skip("there is no build with a simulated GPU")
+    daemon = Daemon(program, "--backend", "cuda", "--streams", "1", "--device-bytes", "64M", "--tensor-bytes", "64M",
+                    "--pinned-bytes", "128M")
+    try:
+        yield Sequences(daemon.wait_until_listening().wait_until_ready().url)
+        daemon.stop()
+    finally:
+        daemon.close()
 
 
 def metric(sequences, name):
