@@ -22,7 +22,7 @@ import time
 import corpus
 from corpus import exchange, masks, settings
 
-SHOWN = 20
+SHOWN = 2  # differences of a unit's answers of one status
 
 
 def excerpt(body, at=0):
@@ -54,7 +54,7 @@ class Comparison:
     def __init__(self, show):
         self.sides, self.show = [], show
         self.requests = self.same = self.crowds = 0
-        self.different = []
+        self.different = collections.Counter()  # by unit and status
         self.statuses = collections.Counter()
         self.shared = [0, 0]
 
@@ -84,8 +84,9 @@ class Comparison:
             self.same += 1
             return
         said = f"{unit.group}, {unit.name}: {request}\n    {first_difference(old, new)}"
-        self.different.append(said)
-        if len(self.different) <= SHOWN or self.show:
+        kind = f"{unit.group}, {unit.name}, {old[0]}"
+        self.different[kind] += 1
+        if self.different[kind] <= SHOWN or self.show:
             print(f"DIFFERENT {said}", flush=True)
 
 
@@ -141,7 +142,9 @@ def main():
     counts = ", ".join(f"{count} of {status}" for status, count in sorted(comparison.statuses.items()))
     print(f"statuses: {counts}; answers of shared launches: {comparison.shared[0]} old, {comparison.shared[1]} new; "
           f"{time.monotonic() - began:.0f} s")
-    print(f"{comparison.requests} requests, {comparison.same} answers equal, {len(comparison.different)} differ")
+    for kind, count in comparison.different.items():
+        print(f"{count} differ: {kind}")
+    print(f"{comparison.requests} requests, {comparison.same} answers equal, {comparison.different.total()} differ")
     if any(ends):
         print(f"the daemons ended with the statuses {ends}")
     sys.exit(1 if comparison.different or any(ends) or not comparison.requests else 0)
