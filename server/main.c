@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "kernels/cpu/openblas_core.h"
@@ -222,6 +223,15 @@ static int report_check(struct daemon *daemon)
     return EXIT_SUCCESS;
 }
 
+/* Whether standard error is where the log is written: on a terminal, in a container, in a unit of
+ * systemd. */
+static bool errors_go_to_the_log(void)
+{
+    struct stat log, errors;
+    return fstat(STDOUT_FILENO, &log) == 0 && fstat(STDERR_FILENO, &errors) == 0 &&
+           log.st_dev == errors.st_dev && log.st_ino == errors.st_ino;
+}
+
 static int serve(struct daemon *daemon)
 {
     struct fault fault = {.code = GEMMD_OK};
@@ -240,7 +250,8 @@ static int serve(struct daemon *daemon)
         char option[sizeof fault.field + 8];
         name_option(&fault, option, sizeof option);
         log_event(daemon->log, CONFIG_LOG_ERROR, "cannot start: %s%s", fault.detail, option);
-        fprintf(stderr, "gemmd: %s%s\n", fault.detail, option);
+        if (!errors_go_to_the_log())
+            fprintf(stderr, "gemmd: %s%s\n", fault.detail, option);
         handover_tell_failure(fault.detail);
         status = EXIT_FAILURE;
     }

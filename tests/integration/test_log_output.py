@@ -286,6 +286,17 @@ def test_an_error_at_the_start_names_the_option(option, value, gemmd, instrument
     assert result.stderr.count("\n") == 1
 
 
+def test_a_failed_start_is_told_once_in_one_file(gemmd, tmp_path):
+    """Where standard error is the log's own file, the log alone tells why the daemon does not start."""
+    path = tmp_path / "file"
+    path.write_text("")
+    for redirection, lines in (("", 2), ("2>&1 ", 1)):
+        result = subprocess.run(["sh", "-c", f'exec "$0" "$@" {redirection}', gemmd, "--listen", f"unix:{path}"],
+                                capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+        assert result.returncode == 1
+        assert (result.stdout + result.stderr).count("is not a socket") == lines
+
+
 def test_the_last_line_before_a_failed_start_is_written(gemmd, tmp_path):
     path = tmp_path / "file"
     path.write_text("")
