@@ -270,9 +270,9 @@ START_TEST(f32_of_few_rows_in_any_layout_has_a_kernel)
 }
 END_TEST
 
-/* Measured: a fused kernel takes 1.18 times as long for 345 rows and
- * 0.81 times as long for 227 rows. With a short k, storing the tiles takes most of the time: fused
- * kernels take 1.35 to 2.8 times as long. */
+/* Measured: a fused kernel takes 1.18 times as long for 345 rows and 0.81 times as long for 227
+ * rows. With a short k, storing the tiles takes most of the time: fused kernels take 1.35 to 2.8
+ * times as long. */
 START_TEST(f32_of_many_rows_reads_parts)
 {
     ck_assert(is_fused(227, 2048, 6144));
