@@ -45,7 +45,7 @@ struct attention_strides {
 struct attention_problem {
     enum gemmd_dtype dtype; /* of Q, K, V and O */
     uint64_t batch, heads, kv_heads, sq, skv, d, dv;
-    uint64_t whole_kv_heads; /* of the problem that this one is a part of; 0: not a part */
+    uint64_t whole_kv_heads; /* of the problem that this one is a subproblem of; 0: no subproblem */
     bool causal, windowed, has_offset;
     uint64_t window;                 /* read only if windowed */
     uint64_t offset;                 /* read only if has_offset */

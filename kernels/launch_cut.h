@@ -2,10 +2,10 @@
  * launch_cut.h - cuts a long computation into several launches.
  *
  * A device looks between launches whether the result is still wanted. A long product is therefore
- * cut into launches of about launch_flops operations: by problems of the batch, or by rows of C in
- * all problems of a batch. A problem of another operation is cut by the kernel's tiles. The bits of
- * the result are those of one launch, because neither the batch nor the rows of a product, nor the
- * number of tiles, decide the order of a sum.
+ * cut into launches of about launch_flops floating-point operations: by problems of the batch, or
+ * by rows of C in all problems of a batch. A problem of another operation is cut by the kernel's
+ * tiles. The bits of the result are those of one launch, because neither the batch nor the rows of
+ * a product, nor the number of tiles, decide the order of a sum.
  *
  * Pure functions, any thread. The kernels of the CPU are not cut: they ask
  * kernels/cpu/cpu_context.h whether to stop.

@@ -83,14 +83,15 @@ struct operation_kernel {
     uint64_t (*tiles)(struct gemm_context *context, const void *problem);
     enum gemmd_error (*run_tiles)(struct gemm_context *context, const void *problem,
                                   struct operation_range tiles);
-    /* The most operations that one launch should have, as operation->launch_cost counts them, if
-     * the kernel has tiles, or the operation cuts problems itself (operation->cut). A product with
-     * more operations is cut by rows or by problems of the batch, and every element has the same
-     * bits as in one launch; so the product can also be divided over devices. 0: the products of
-     * the kernel are computed in one launch. A kernel with tiles has another number than 0. */
+    /* The most floating-point operations that one launch should have, as operation->launch_cost
+     * counts them, if the kernel has tiles, or the operation cuts problems itself (operation->cut).
+     * A product with more of them is cut by rows or by problems of the batch, and every element has
+     * the same bits as in one launch; so the product can also be divided over devices. 0: the
+     * products of the kernel are computed in one launch. A kernel with tiles has another number
+     * than 0. */
     double launch_flops;
-    /* For a kernel that takes longer for some problems than for others of as many operations: how
-     * many times an operation of this problem counts for launch_flops. NULL: once. */
+    /* For a kernel that takes longer for some problems than for others of as many floating-point
+     * operations: how many times one of this problem counts for launch_flops. NULL: once. */
     double (*launch_factor)(const void *problem);
     /* Computes 1 to OPERATION_GROUP_MAX problems together, each with the same bits as `run`. The
      * problems are of one group (operation->group_traits), or all are small
@@ -221,7 +222,8 @@ struct operation {
     /* Bytes of operands and results, each counted once: the least that a kernel has to read and
      * write. */
     double (*moved_bytes)(const void *problem);
-    /* The cost by which a problem is cut into launches, in operations. NULL: `flops`. */
+    /* The cost by which a problem is cut into launches, in floating-point operations. NULL:
+     * `flops`. */
     double (*launch_cost)(const void *problem);
     /* Cuts a problem into launches, each of which computes a problem of its own, and sets `piece`
      * to the problem of launch number `index`. NULL: problems are cut by the tiles that their
@@ -343,7 +345,8 @@ static inline enum gemmd_error operation_run(const struct operation_kernel *kern
                                : kernel->run_group(context, &alone, 1);
 }
 
-/* The most operations that one launch of a problem should have (operation_kernel.launch_flops). */
+/* The most floating-point operations that one launch of a problem should have
+ * (operation_kernel.launch_flops). */
 static inline double operation_launch_flops(const struct operation_kernel *kernel,
                                             const void *problem)
 {

@@ -21,7 +21,8 @@ static void list_stages(const struct gemmd_timing *timing, struct stage stages[S
     memcpy(stages, list, sizeof list);
 }
 
-/* Operations per second, or bytes per second of a work that is bound by memory; 0: not known. */
+/* Floating-point operations per second, or bytes per second of a work that is bound by memory; 0:
+ * not known. */
 static double work_per_second(const struct report_work *work, double ms)
 {
     const double amount = work->flops > 0 ? work->flops : work->bytes;

@@ -1,7 +1,7 @@
 /*
  * device_layout.h - the locations of a task's operands and results in its range of device memory.
  *
- * Every part of the range starts at a multiple of DEVICE_LAYOUT_ALIGNMENT, whatever its alignment
+ * Each operand and result starts at a multiple of DEVICE_LAYOUT_ALIGNMENT, whatever its alignment
  * was on the host. A library that chooses its kernel by alignment then makes the same choice every
  * time, and results do not depend on the layout of a request's body. Operands and results in the
  * device's tensor memory are used where they are, unless the operation wants them elsewhere
@@ -39,12 +39,12 @@ struct device_layout {
     struct device_location staging[OPERATION_PARTS_MAX];
     /* Distances of rows where the operands and results are now, in bytes. */
     uint64_t pitches[OPERATION_PARTS_MAX];
-    uint32_t resident; /* bit i: part i is in the span of tensor memory */
+    uint32_t resident; /* bit i: part i of the problem is in the span of tensor memory */
     uint32_t count;    /* of the operation's operands and results */
     struct device_location workspace;
     uint64_t total_bytes;
-    /* The problem as it runs, with the leading dimensions and strides that its parts have in the
-     * range. Its pointers are those of the problem that was given. */
+    /* The problem as it runs, with the leading dimensions and strides that its operands and results
+     * have in the range. Its pointers are those of the problem that was given. */
     union operation_problem problem;
 };
 

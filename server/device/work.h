@@ -94,8 +94,8 @@ struct work {
      * for the tenant's fair share besides `bytes`. */
     uint64_t outside_bytes;
     double flops; /* work_flops when the kernel was chosen */
-    /* work_share_flops when the kernel was chosen. These operations count for the tenant's fair
-     * share besides the bytes. */
+    /* work_share_flops when the kernel was chosen. These floating-point operations count for the
+     * tenant's fair share besides the bytes. */
     double share_flops;
     uint64_t device_offset, device_bytes; /* the work's range of device memory; 0 bytes: none */
     uint64_t deadline_ns;                 /* on the monotonic clock; 0: no deadline */
@@ -139,8 +139,8 @@ uint32_t work_join_rows(const struct work *work);
 const char *work_kernel_name(const struct work *work);
 /* Number of floating-point operations that the result takes, for metrics. */
 double work_flops(const struct work *work);
-/* The operations that count for the fair share: more than work_flops if lengths are short
- * (operation_length) or the kernel is slow (operation_kernel.share_factor). */
+/* The floating-point operations that count for the fair share: more than work_flops if lengths are
+ * short (operation_length) or the kernel is slow (operation_kernel.share_factor). */
 double work_share_flops(const struct work *work);
 
 /* Whether the result of a work that has begun is no longer wanted, because `stop` is set or the

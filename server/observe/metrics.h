@@ -113,7 +113,7 @@ struct metrics_gauges {
     bool exports_spans;                  /* otherwise the next two are not known */
     uint64_t spans_sent, spans_dropped;
     bool shows_exemplars; /* the viewer may see the traces of all tenants */
-    /* The most that the device can do, in operations or bytes a second; 0: not known. */
+    /* The most floating-point operations or bytes a second of the device; 0: not known. */
     double peak_flops[GEMMD_DTYPE_COUNT], peak_memory_bytes;
     const struct nvml_sample *gpus; /* borrowed; NULL: NVML is not asked */
     struct metrics_device devices[METRICS_DEVICES_MAX];
@@ -176,7 +176,8 @@ struct metrics_work {
 };
 /* Counts a work for its kernel, its shape (metrics_totals.h) and its tenant. */
 void metrics_work(struct metrics_shard *shard, const struct metrics_work *work);
-/* Counts a launch for `requests` requests, which computed `flops` operations in `busy_ns`. */
+/* Counts a launch for `requests` requests, which took `flops` floating-point operations and
+ * `busy_ns`. */
 void metrics_launch(struct metrics_shard *shard, uint32_t requests, double flops, uint64_t busy_ns);
 /* Counts a TLS handshake that ended. */
 void metrics_handshake(struct metrics_shard *shard, bool succeeded);

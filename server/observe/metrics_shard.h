@@ -1,7 +1,7 @@
 /*
  * metrics_shard.h - the counters of one thread. Used by metrics*.c only.
  *
- * Every counter has one writer, which therefore needs no atomic read-modify-write operation, and is
+ * Every counter has one writer, which therefore needs no atomic read-modify-write, and is
  * read by scrapes, which sum the shards. All accesses are relaxed, since counters order no other
  * memory accesses.
  */

@@ -1,7 +1,7 @@
 /*
  * metrics_totals.h - sums over all shards: of the counters that the history keeps (history.h), and
- * the points of the roofline, which are the operations, bytes and time of each kernel, by operand
- * type and class of shape.
+ * the points of the roofline, which are the floating-point operations, bytes and time of each
+ * kernel, by operand type and class of shape.
  *
  * Each length of a shape belongs to the first class whose bound is not less than the length. A
  * thread's table has METRICS_CELLS_MAX cells at most; works that find no cell are not counted in

@@ -15,7 +15,7 @@ struct model_stats {
     _Atomic uint64_t success_count, success_ns; /* from the request line to the answer */
     _Atomic uint64_t fail_count, fail_ns;
     _Atomic uint64_t queue_ns, input_ns, infer_ns, output_ns; /* of requests that succeeded */
-    _Atomic uint64_t launches; /* parts of launches, in units of 2^-32 of a launch */
+    _Atomic uint64_t launches; /* shares of launches, in units of 2^-32 of a launch */
     _Atomic uint64_t last_ms;  /* time of the last request, since the epoch; 0: there was none */
 };
 

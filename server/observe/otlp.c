@@ -14,13 +14,13 @@
 #include "server/observe/otlp_http.h"
 #include "server/observe/otlp_record.h"
 
-/* Records that the queue and a batch hold, and attempts to send a batch. */
-enum { QUEUE_RECORDS = 2048, BATCH_RECORDS = 128, OTLP_TRIES = 6 };
+/* Records that the queue holds and that are sent together, and attempts to send them. */
+enum { QUEUE_RECORDS = 2048, SENDING_RECORDS = 128, OTLP_TRIES = 6 };
 
 static const uint64_t NS_PER_S = 1000000000;
-static const uint64_t DELAY_NS = 1000000000; /* how long a record waits for others of its batch */
+static const uint64_t DELAY_NS = 1000000000; /* how long a record waits for others to go with */
 static const uint64_t PAUSE_MAX_S = 60;      /* between two attempts */
-static const uint64_t STOP_NS = 2000000000;  /* how long otlp_stop sends the last batches */
+static const uint64_t STOP_NS = 2000000000;  /* how long otlp_stop sends the last records */
 
 struct otlp {
     struct log *log; /* borrowed */
@@ -38,7 +38,7 @@ struct otlp {
     _Atomic uint64_t give_up_ns;
 
     /* Used by the exporter's thread only. */
-    struct otlp_record *batch;
+    struct otlp_record *sending;
     uint64_t id_state;
     bool failing; /* the last transfer failed, and the log says so */
 };
@@ -140,13 +140,13 @@ static bool send_body(struct otlp *otlp, const char *text, struct otlp_answer *a
     return false;
 }
 
-static void send_batch(struct otlp *otlp, uint32_t records)
+static void send_records(struct otlp *otlp, uint32_t records)
 {
     struct otlp_answer answer;
     uint64_t spans = 0, rejected = 0;
     for (uint32_t i = 0; i < records; i++)
-        spans += otlp_record_spans(&otlp->batch[i]);
-    char *text = otlp_records_json(otlp->batch, records, otlp->version, &otlp->id_state);
+        spans += otlp_record_spans(&otlp->sending[i]);
+    char *text = otlp_records_json(otlp->sending, records, otlp->version, &otlp->id_state);
     const bool taken = text != NULL && send_body(otlp, text, &answer);
     free(text);
     if (taken)
@@ -156,21 +156,21 @@ static void send_batch(struct otlp *otlp, uint32_t records)
     count(otlp, spans - rejected, rejected);
 }
 
-/* Waits for a batch, and takes it out of the queue. 0: the exporter is stopped, and the queue is
- * empty or the time for the last batches is over. */
-static uint32_t take_batch(struct otlp *otlp)
+/* Waits for records that are sent together, and takes them out of the queue. 0: the exporter is
+ * stopped, and the queue is empty or the time for the last records is over. */
+static uint32_t take_records(struct otlp *otlp)
 {
     pthread_mutex_lock(&otlp->lock);
     while (!otlp->stopping && otlp->length == 0)
         pthread_cond_wait(&otlp->changed, &otlp->lock);
     const uint64_t until_ns = clock_now_ns() + DELAY_NS;
-    while (!otlp->stopping && otlp->length < BATCH_RECORDS && clock_now_ns() < until_ns)
+    while (!otlp->stopping && otlp->length < SENDING_RECORDS && clock_now_ns() < until_ns)
         wait_until(otlp, until_ns);
-    uint32_t records = otlp->length < BATCH_RECORDS ? otlp->length : BATCH_RECORDS;
+    uint32_t records = otlp->length < SENDING_RECORDS ? otlp->length : SENDING_RECORDS;
     if (clock_now_ns() > atomic_load(&otlp->give_up_ns))
         records = 0;
     for (uint32_t i = 0; i < records; i++)
-        otlp->batch[i] = otlp->ring[(otlp->first + i) % QUEUE_RECORDS];
+        otlp->sending[i] = otlp->ring[(otlp->first + i) % QUEUE_RECORDS];
     otlp->first = (otlp->first + records) % QUEUE_RECORDS;
     otlp->length -= records;
     pthread_mutex_unlock(&otlp->lock);
@@ -182,8 +182,8 @@ static void *otlp_run(void *argument)
     struct otlp *otlp = argument;
     uint32_t records;
     pthread_setname_np(pthread_self(), "otlp");
-    while ((records = take_batch(otlp)) > 0)
-        send_batch(otlp, records);
+    while ((records = take_records(otlp)) > 0)
+        send_records(otlp, records);
     pthread_mutex_lock(&otlp->lock);
     otlp->ended = true;
     pthread_cond_broadcast(&otlp->changed);
@@ -195,7 +195,7 @@ static void otlp_free(struct otlp *otlp)
 {
     otlp_http_close(otlp->http);
     free(otlp->ring);
-    free(otlp->batch);
+    free(otlp->sending);
     free(otlp);
 }
 
@@ -231,9 +231,9 @@ enum gemmd_error otlp_start(const struct otlp_collector *collector, const char *
     otlp->id_state = clock_now_ns() * 0x9e3779b97f4a7c15u;
     atomic_store(&otlp->give_up_ns, UINT64_MAX);
     otlp->ring = calloc(QUEUE_RECORDS, sizeof *otlp->ring);
-    otlp->batch = calloc(BATCH_RECORDS, sizeof *otlp->batch);
+    otlp->sending = calloc(SENDING_RECORDS, sizeof *otlp->sending);
     enum gemmd_error code = GEMMD_OK;
-    if (otlp->ring == NULL || otlp->batch == NULL)
+    if (otlp->ring == NULL || otlp->sending == NULL)
         code = fault_set(fault, GEMMD_ERR_OUT_OF_MEMORY, "otlp-endpoint", "no memory for spans");
     if (code == GEMMD_OK)
         code = otlp_http_open(collector, &otlp->give_up_ns, &otlp->http, fault);
@@ -293,7 +293,7 @@ static void put(struct otlp *otlp, const struct trace_context *trace, const char
     } else {
         otlp->ring[(otlp->first + otlp->length) % QUEUE_RECORDS] = record;
         otlp->length++;
-        if (otlp->length == 1 || otlp->length == BATCH_RECORDS)
+        if (otlp->length == 1 || otlp->length == SENDING_RECORDS)
             pthread_cond_signal(&otlp->changed);
     }
     pthread_mutex_unlock(&otlp->lock);

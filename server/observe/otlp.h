@@ -7,9 +7,9 @@
  * the request that made the job.
  *
  * Requests put records into a bounded queue and never wait for the collector. The exporter's thread
- * sends them in batches. A batch that the collector refuses for the moment (429, 502, 503, 504, or
- * no connection) is sent again after Retry-After or a growing pause, and is given up after
- * OTLP_TRIES attempts. Spans that find the queue full, and spans of a batch that is given up, are
+ * sends several records together. Records that the collector refuses for the moment (429, 502, 503,
+ * 504, or no connection) are sent again after Retry-After or a growing pause, and are given up
+ * after OTLP_TRIES attempts. Spans that find the queue full, and spans that are given up, are
  * dropped and counted.
  */
 #ifndef SERVER_OBSERVE_OTLP_H

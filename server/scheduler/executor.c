@@ -9,8 +9,8 @@
 #include "server/base/clock.h"
 #include "server/device/device_copy.h"
 
-/* The assumed speed of a device that does not report its own: operations a second of a CPU, and
- * bytes a second on the bus of a GPU. */
+/* The assumed speed of a device that does not report its own: floating-point operations a second of
+ * a CPU, and bytes a second on the bus of a GPU. */
 static const double UNKNOWN_FLOPS = 1e11, BUS_BYTES = 5e10;
 /* The time of a copy from one device to another: a start-up time, and a time for each byte. The
  * rate is that of a device that does not report its own, in bytes a second. */

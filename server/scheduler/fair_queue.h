@@ -148,10 +148,10 @@ void fair_queue_add(struct fair_queue *queue, struct work *work);
 /* Removes a work that will not run. The work's tenant is not charged. */
 void fair_queue_drop(struct fair_queue *queue, struct work *work);
 /* The cost of a work for its flow, if the device moves `bytes` bytes of the work's operands and
- * results: these bytes, and one byte more for every 64 of the operations that
+ * results: these bytes, and one byte more for every 64 of the floating-point operations that
  * work_share_flops counts. The cost is proportional to the time of a device that moves a byte in
- * the time of 64 operations. On a device with another ratio, a tenant's share of the device's time
- * is off by at most the quotient of the two ratios. */
+ * the time of 64 floating-point operations. On a device with another ratio, a tenant's share of the
+ * device's time is off by at most the quotient of the two ratios. */
 uint64_t work_cost(const struct work *work, uint64_t bytes);
 /* Removes a work that will run, and charges the cost of the work and of `bytes` to its flow. */
 void fair_queue_serve(struct fair_queue *queue, struct work *work, uint64_t bytes);

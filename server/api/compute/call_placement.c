@@ -134,7 +134,7 @@ static enum gemmd_error reserve_stored(struct compute_call *call, struct service
                                   executors_number(&services->executors, call->executor), fault);
 }
 
-/* Counts the operations of the work, and refuses a work that has too many. */
+/* Counts the floating-point operations of the work, and refuses a work that has too many. */
 static enum gemmd_error count_work(struct compute_call *call, struct fault *fault)
 {
     const uint64_t limit = call->config->max_work;

@@ -17,9 +17,9 @@
  * must not be chosen. */
 struct executor *call_device_choose(const struct compute_call *call, struct services *services,
                                     uint32_t full);
-/* Charges the call's executor with the estimated time of `flops` operations and `bytes` copied
- * bytes, in place of an earlier estimate. With a single device there is nothing to choose, and
- * nothing is charged. */
+/* Charges the call's executor with the estimated time of `flops` floating-point operations and
+ * `bytes` copied bytes, in place of an earlier estimate. With a single device there is nothing to
+ * choose, and nothing is charged. */
 void call_device_charge(struct compute_call *call, const struct services *services, double flops,
                         uint64_t bytes);
 /* Takes the call's time off its executor's charge. */
