@@ -8,7 +8,6 @@
  */
 #include <stddef.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "proto/dtype.h"
@@ -102,29 +101,11 @@ static enum gemmd_error acquire(struct request *request)
 /* Answers with the description of the sequence. */
 static void respond_sequence(struct request *request, int status)
 {
-    const struct tensor_call *call = request->call;
+    struct tensor_call *call = request->call;
     char *text = sequence_describe(store_of(request), call->resident);
-    char location[24 + GEMM_TENSOR_NAME_MAX];
     struct sequence_state state;
-    struct headers headers;
-    if (text == NULL) {
-        respond_out_of_memory(request);
-        return;
-    }
     sequence_state_of(store_of(request), call->resident, &state);
-    headers_clear(&headers);
-    headers_add(&headers, "Content-Type", "application/json");
-    headers_add(&headers, "ETag", state.etag);
-    if (status == 201) {
-        snprintf(location, sizeof location, "/sequences/%s", resident_name(call->resident));
-        headers_add(&headers, "Location", location);
-    }
-    const struct payload payload = {.parts = {{text, strlen(text)}},
-                                    .count = 1,
-                                    .sent = free,
-                                    .context = text,
-                                    .as_it_is = true};
-    respond(request, status, &headers, &payload);
+    tensor_call_describe(call, status, text, state.etag, "sequences");
 }
 
 /* Evaluates the conditions of a request that reads. Returns false if it was answered. */

@@ -2,6 +2,7 @@
 
 #include <inttypes.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -112,6 +113,30 @@ enum gemmd_error tensor_call_receive(struct tensor_call *call, const void *bytes
     memcpy(call->block + call->received_bytes, bytes, length);
     call->received_bytes = needed;
     return GEMMD_OK;
+}
+
+void tensor_call_describe(struct tensor_call *call, int status, char *text, const char *etag,
+                          const char *folder)
+{
+    char location[16 + GEMM_TENSOR_NAME_MAX];
+    struct headers headers;
+    if (text == NULL) {
+        respond_out_of_memory(call->request);
+        return;
+    }
+    headers_clear(&headers);
+    headers_add(&headers, "Content-Type", "application/json");
+    headers_add(&headers, "ETag", etag);
+    if (status == 201) {
+        snprintf(location, sizeof location, "/%s/%s", folder, resident_name(call->resident));
+        headers_add(&headers, "Location", location);
+    }
+    const struct payload payload = {.parts = {{text, strlen(text)}},
+                                    .count = 1,
+                                    .sent = free,
+                                    .context = text,
+                                    .as_it_is = true};
+    respond(call->request, status, &headers, &payload);
 }
 
 void tensor_call_send_block(struct tensor_call *call, const struct headers *headers)

@@ -96,6 +96,12 @@ enum gemmd_error tensor_call_receive(struct tensor_call *call, const void *bytes
 /* Sends the block, and gives it back to the pool when it was sent. */
 void tensor_call_send_block(struct tensor_call *call, const struct headers *headers);
 
+/* Answers a request that has made or changed the call's resident: with 200 or 201, its description
+ * `text`, which the answer takes over, and its entity tag. 201 names the location
+ * /{folder}/{name}. If `text` is NULL, memory has run out, and the client gets 503. */
+void tensor_call_describe(struct tensor_call *call, int status, char *text, const char *etag,
+                          const char *folder);
+
 /* Hands the request over to the queue of a device, with a work that only copies: first the call's
  * sequence_copies. The endpoint's
  * `answer` is called when the copy is done, and may call tensor_call_copy again. */

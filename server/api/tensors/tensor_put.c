@@ -6,9 +6,6 @@
  * the new one is complete.
  */
 #include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "proto/gemm_scales.h"
 #include "proto/size.h"
@@ -275,32 +272,6 @@ void tensor_put_submit(struct request *request)
     tensor_call_copy(call, copies, count, resident_device(call->resident));
 }
 
-static void respond_stored(struct request *request, bool replaced)
-{
-    const struct tensor_call *call = request->call;
-    const struct resident *resident = call->resident;
-    char location[16 + GEMM_TENSOR_NAME_MAX];
-    struct headers headers;
-    char *text = tensor_describe(resident);
-    if (text == NULL) {
-        respond_out_of_memory(request);
-        return;
-    }
-    headers_clear(&headers);
-    headers_add(&headers, "Content-Type", "application/json");
-    headers_add(&headers, "ETag", resident_etag(resident));
-    if (!replaced) {
-        snprintf(location, sizeof location, "/tensors/%s", resident_name(resident));
-        headers_add(&headers, "Location", location);
-    }
-    const struct payload payload = {.parts = {{text, strlen(text)}},
-                                    .count = 1,
-                                    .sent = free,
-                                    .context = text,
-                                    .as_it_is = true};
-    respond(request, replaced ? 200 : 201, &headers, &payload);
-}
-
 /* Publishes a tensor whose bytes are on its device. Returns false if the request was refused, or if
  * the tensor's hash is not complete: each iteration of the loop calls this function again, which
  * then hashes the next piece. */
@@ -360,5 +331,6 @@ void tensor_put_answer(struct request *request)
     else if (!publish(call))
         return;
     if (!replicate(call))
-        respond_stored(request, call->replaced);
+        tensor_call_describe(call, call->replaced ? 200 : 201, tensor_describe(call->resident),
+                             resident_etag(call->resident), "tensors");
 }
