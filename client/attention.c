@@ -52,6 +52,12 @@ static void attention_write_parameters(struct query *query, const struct gemmd_a
         query_add_u64(query, "offset", attention->offset);
     query_add_if_named(query, "k", attention->k_tensor);
     query_add_if_named(query, "v", attention->v_tensor);
+    query_add_if_named(query, "sequence", attention->sequence);
+    query_add_u64_unless(query, "layer", attention->layer, 0);
+    if (attention->append != 0) {
+        query_add_u64(query, "append", 1);
+        query_add_u64(query, "position", attention->position);
+    }
     if (attention->with_lse != 0)
         query_add_u64(query, "lse", 1);
     query_add_if_named(query, "kernel", attention->kernel);
@@ -70,6 +76,9 @@ static enum gemmd_error attention_query_write(const struct gemmd_attention *atte
     attention_request_init(asked);
     query_begin(&query, &attention_parameter_table, out, room, asked, fault);
     attention_write_parameters(&query, attention);
+    /* Only the daemon knows the sequence, with whose shape it compares the parameters. */
+    if (fault->code == GEMMD_OK)
+        (void)attention_request_settle_sequence(asked, NULL, fault);
     return fault->code == GEMMD_OK ? attention_request_check(asked, FORMAT_RAW, fault)
                                    : fault->code;
 }
@@ -77,8 +86,17 @@ static enum gemmd_error attention_query_write(const struct gemmd_attention *atte
 static enum gemmd_error attention_check_operands(const struct gemmd_attention *attention,
                                                  struct gemmd_error_info *error)
 {
-    enum gemmd_error code = compute_check_operand("k", attention->k, attention->k_tensor, error);
-    if (code == GEMMD_OK)
+    const bool reads_sequence = attention->sequence != NULL && attention->append == 0;
+    enum gemmd_error code = GEMMD_OK;
+    if (reads_sequence && (attention->k != NULL || attention->v != NULL))
+        return failure_set(error, GEMMD_ERR_USAGE, attention->k != NULL ? "k" : "v",
+                           "k and v are those of the sequence; both must be NULL without append");
+    if (reads_sequence && attention->mask != NULL && attention->skv == 0)
+        return failure_set(error, GEMMD_ERR_USAGE, "skv",
+                           "skv is 0; with a mask it must be the number of keys of the sequence");
+    if (!reads_sequence)
+        code = compute_check_operand("k", attention->k, attention->k_tensor, error);
+    if (!reads_sequence && code == GEMMD_OK)
         code = compute_check_operand("v", attention->v, attention->v_tensor, error);
     if (code != GEMMD_OK)
         return code;

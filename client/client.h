@@ -173,6 +173,7 @@ struct gemmd_request {
     uint64_t moved;       /* bytes sent and received in the attempt, as of checked_us */
     struct answer answer; /* valid once DONE with GEMMD_OK */
     struct gemmd_job job; /* valid once DONE with GEMMD_OK, if the request was for a job's status */
+    struct gemmd_sequence *sequence; /* that the answer describes; owned. NULL: it describes none */
     struct gemmd_error_info error;
 };
 

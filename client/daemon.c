@@ -122,6 +122,50 @@ bool daemon_read_tensor(json_t *object, struct gemmd_tensor *tensor)
     return true;
 }
 
+/* Reads a member that is a whole number of at least `least`. */
+static bool daemon_take_count(json_t *object, const char *name, json_int_t least, uint64_t *out)
+{
+    json_t *value = json_object_get(object, name);
+    *out = json_is_integer(value) && json_integer_value(value) >= least
+               ? (uint64_t)json_integer_value(value)
+               : 0;
+    return json_is_integer(value) && json_integer_value(value) >= least;
+}
+
+static bool daemon_take_lengths(json_t *object, struct gemmd_sequence *sequence)
+{
+    json_t *lengths = json_object_get(object, "lengths");
+    uint64_t layers;
+    if (!daemon_take_count(object, "layers", 1, &layers) || layers > GEMMD_SEQUENCE_LAYERS_MAX ||
+        json_array_size(lengths) != layers)
+        return false;
+    sequence->layers = (uint32_t)layers;
+    for (size_t i = 0; i < layers; i++) {
+        json_t *length = json_array_get(lengths, i);
+        if (!json_is_integer(length) || json_integer_value(length) < 0)
+            return false;
+        sequence->lengths[i] = (uint64_t)json_integer_value(length);
+    }
+    return true;
+}
+
+bool daemon_read_sequence(json_t *object, struct gemmd_sequence *sequence)
+{
+    const char *dtype = json_string_value(json_object_get(object, "dtype"));
+    *sequence = (struct gemmd_sequence){.size = sizeof *sequence, .dtype = GEMMD_DTYPE_COUNT};
+    if (dtype == NULL || !daemon_take_text(object, "name", sequence->name, sizeof sequence->name) ||
+        !daemon_take_count(object, "kv_heads", 1, &sequence->kv_heads) ||
+        !daemon_take_count(object, "d", 1, &sequence->d) ||
+        !daemon_take_count(object, "dv", 1, &sequence->dv) ||
+        !daemon_take_count(object, "length", 0, &sequence->length) ||
+        !daemon_take_lengths(object, sequence))
+        return false;
+    (void)gemmd_dtype_from_name(dtype, &sequence->dtype);
+    (void)daemon_take_text(object, "etag", sequence->etag, sizeof sequence->etag);
+    (void)daemon_take_count(object, "memory_bytes", 0, &sequence->memory_bytes);
+    return true;
+}
+
 static double milliseconds(json_t *object, const char *name)
 {
     const json_t *value = json_object_get(object, name);

@@ -1,6 +1,7 @@
 /*
- * daemon.h - what the daemon says of itself, of tensors and of jobs: texts such as its description
- * and metrics, the JSON objects that describe a tensor or a job, and the lists of both.
+ * daemon.h - what the daemon says of itself, of tensors, sequences and jobs: texts such as its
+ * description and metrics, the JSON objects that describe a tensor, a sequence or a job, and the
+ * lists of them.
  */
 #ifndef CLIENT_DAEMON_H
 #define CLIENT_DAEMON_H
@@ -21,6 +22,9 @@ enum gemmd_error daemon_text(struct gemmd_client *client, const char *path, uint
  * is missing or malformed, or "bytes" where the type is GEMMD_DTYPE_COUNT: packed weights, or a
  * type that the library does not know. */
 bool daemon_read_tensor(json_t *object, struct gemmd_tensor *tensor);
+/* Reads {"name", "dtype", "kv_heads", "d", "dv", "layers", "length", "lengths", "etag",
+ * "memory_bytes"}. False if one of the first eight is missing or malformed. */
+bool daemon_read_sequence(json_t *object, struct gemmd_sequence *sequence);
 /* Reads {"id", "state", "status", "bytes", "queued_ms", "running_ms", "created", "expires",
  * "request_id"}. False if one of the first two is missing or malformed. */
 bool daemon_read_job(json_t *object, struct gemmd_job *job);

@@ -289,6 +289,16 @@ enum gemmd_error payload_take_described(struct gemmd_request *request, const str
     return code == GEMMD_OK ? payload_begin(request, answer) : code;
 }
 
+enum gemmd_error payload_take_sized(struct gemmd_request *request, const struct answer *answer)
+{
+    if (!answer->has_length || !answer->has_dtype)
+        return failure_set(&request->error, GEMMD_ERR_PROTOCOL, NULL,
+                           "the answer's Content-Length or Gemmd-Dtype header is missing");
+    request->expected.dtype = answer->dtype;
+    request->expected.bytes = answer->length;
+    return payload_begin(request, answer);
+}
+
 /* ---- bytes ---- */
 
 /* Grows the sink of a text so that `more` bytes and a terminating NUL fit. */

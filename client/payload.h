@@ -15,6 +15,9 @@
 enum gemmd_error payload_take_expected(struct gemmd_request *request, const struct answer *answer);
 /* For a result of any shape and type: sets request->expected from the header. */
 enum gemmd_error payload_take_described(struct gemmd_request *request, const struct answer *answer);
+/* For a result of any length, whose shape the answer does not have: sets type and length of
+ * request->expected from the header. */
+enum gemmd_error payload_take_sized(struct gemmd_request *request, const struct answer *answer);
 /* Sets request->expected from the header of an answer without a payload. */
 enum gemmd_error payload_describe(struct gemmd_request *request, const struct answer *answer);
 

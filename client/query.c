@@ -12,7 +12,7 @@
 #define LETTERS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 #define DIGITS "0123456789"
 
-enum { TENSOR_LENGTH_MAX = 128, JOB_LENGTH_MAX = 63 };
+enum { NAME_LENGTH_MAX = 128, JOB_LENGTH_MAX = 63 };
 
 static bool consists_of(const char *text, const char *allowed, size_t length_max)
 {
@@ -20,15 +20,20 @@ static bool consists_of(const char *text, const char *allowed, size_t length_max
     return length >= 1 && length <= length_max && strspn(text, allowed) == length;
 }
 
-enum gemmd_error query_check_tensor(const char *name, const char *field,
-                                    struct gemmd_error_info *error)
+enum gemmd_error query_check_name(const char *name, const char *kind, const char *field,
+                                  struct gemmd_error_info *error)
 {
-    if (consists_of(name, LETTERS DIGITS "._-", TENSOR_LENGTH_MAX))
+    if (consists_of(name, LETTERS DIGITS "._-", NAME_LENGTH_MAX))
         return GEMMD_OK;
     return failure_set(error, GEMMD_ERR_USAGE, field,
-                       "'%.128s' is not the name of a tensor; a name has 1 to %d of the characters "
+                       "'%.128s' is not the name of a %s; a name has 1 to %d of the characters "
                        "A-Z a-z 0-9 . _ -",
-                       name != NULL ? name : "", TENSOR_LENGTH_MAX);
+                       name != NULL ? name : "", kind, NAME_LENGTH_MAX);
+}
+
+bool query_is_later_name(const char *next, const char *after)
+{
+    return consists_of(next, LETTERS DIGITS "._-", NAME_LENGTH_MAX) && strcmp(next, after) > 0;
 }
 
 enum gemmd_error query_check_job(const char *id, struct gemmd_error_info *error)
@@ -58,12 +63,18 @@ const char *shape_text(uint32_t rank, const uint64_t dims[8], char out[SHAPE_TEX
 
 /* ---- the query ---- */
 
-void query_begin(struct query *query, const struct parameter_table *table, char *out, size_t room,
-                 void *request, struct fault *fault)
+void query_continue(struct query *query, const struct parameter_table *table, char *out,
+                    size_t room, void *request, struct fault *fault)
 {
     *query = (struct query){
         .text = out, .room = room, .table = table, .request = request, .fault = fault};
     *fault = (struct fault){.code = GEMMD_OK};
+}
+
+void query_begin(struct query *query, const struct parameter_table *table, char *out, size_t room,
+                 void *request, struct fault *fault)
+{
+    query_continue(query, table, out, room, request, fault);
     snprintf(out, room, "%s", table->path);
 }
 

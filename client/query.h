@@ -28,12 +28,17 @@ struct query {
 /* ---- names and shapes ---- */
 
 /* The functions check names and ids that become part of a path. GEMMD_ERR_USAGE with `error` filled
- * in if the text is not one. A tensor's name has 1 to 128 of the characters A-Z a-z 0-9 . _ - ;
- * NULL is not a name. `field` is the parameter that an error names. */
-enum gemmd_error query_check_tensor(const char *name, const char *field,
-                                    struct gemmd_error_info *error);
+ * in if the text is not one. The name of a `kind`, "tensor" or "sequence", has 1 to 128 of the
+ * characters A-Z a-z 0-9 . _ - ; NULL is not a name. `field` is the parameter that an error names.
+ */
+enum gemmd_error query_check_name(const char *name, const char *kind, const char *field,
+                                  struct gemmd_error_info *error);
 /* A job's id has 1 to 63 of the characters A-Z a-z 0-9 _ - ; NULL is not an id. */
 enum gemmd_error query_check_job(const char *id, struct gemmd_error_info *error);
+
+/* `goes_on` of struct paged_list for lists by name: whether `next` is a name that comes after
+ * `after`. */
+bool query_is_later_name(const char *next, const char *after);
 
 enum { SHAPE_TEXT_BYTES = 192 };
 
@@ -57,6 +62,9 @@ bool query_append_u64(char *target, size_t room, const char *name, uint64_t valu
  * are borrowed; `fault` is cleared. */
 void query_begin(struct query *query, const struct parameter_table *table, char *out, size_t room,
                  void *request, struct fault *fault);
+/* As query_begin, behind the path that `out` has already. */
+void query_continue(struct query *query, const struct parameter_table *table, char *out,
+                    size_t room, void *request, struct fault *fault);
 void query_add(struct query *query, const char *name, const char *value);
 void query_add_u64(struct query *query, const char *name, uint64_t value);
 void query_add_f64(struct query *query, const char *name, double value);

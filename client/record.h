@@ -22,7 +22,10 @@ enum {
     GEMMD_CALL_SIZE_0_1 = offsetof(struct gemmd_call, traceparent),
     GEMMD_TENSOR_PUT_SIZE_0_1 = offsetof(struct gemmd_tensor_put, traceparent),
     GEMMD_REDUCE_SIZE_0_2 = sizeof(struct gemmd_reduce),
-    GEMMD_SOFTMAX_SIZE_0_2 = sizeof(struct gemmd_softmax)
+    GEMMD_SOFTMAX_SIZE_0_2 = sizeof(struct gemmd_softmax),
+    GEMMD_SEQUENCE_PUT_SIZE_0_2 = sizeof(struct gemmd_sequence_put),
+    GEMMD_SEQUENCE_APPEND_SIZE_0_2 = sizeof(struct gemmd_sequence_append),
+    GEMMD_SEQUENCE_GET_SIZE_0_2 = sizeof(struct gemmd_sequence_get)
 };
 
 /* Copies the caller's structure `given`, a struct gemmd_NAME, over the defaults in `known`, whose

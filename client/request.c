@@ -204,7 +204,7 @@ static void fill_result(struct gemmd_request *request, struct gemmd_result *out)
         out->size >= offsetof(struct gemmd_result, lse_bytes) + sizeof out->lse_bytes;
     const bool knows_scale =
         out->size >= offsetof(struct gemmd_result, scale_dims) + sizeof out->scale_dims;
-    uint64_t bytes = 0;
+    uint64_t bytes = request->expected.bytes;
     if (answer->rank > 0)
         (void)size_tensor_bytes(answer->dtype, answer->dims, answer->rank, &bytes);
     struct gemmd_result result = {
@@ -297,5 +297,6 @@ void gemmd_request_free(struct gemmd_request *request)
     if (request->sink.scale.owned)
         free(request->sink.scale.data);
     free(request->body_front);
+    free(request->sequence);
     free(request);
 }

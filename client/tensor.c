@@ -133,7 +133,7 @@ static enum gemmd_error take_tensor(struct tensor *tensor, enum gemmd_dtype dtyp
 static enum gemmd_error check_put(const struct gemmd_tensor_put *put, struct tensor *tensor,
                                   struct tensor *scale, struct gemmd_error_info *error)
 {
-    if (query_check_tensor(put->name, "name", error) != GEMMD_OK)
+    if (query_check_name(put->name, "tensor", "name", error) != GEMMD_OK)
         return GEMMD_ERR_USAGE;
     if (gemmd_dtype_size(put->dtype) == 0)
         return failure_set(error, GEMMD_ERR_USAGE, "dtype", "there is no element type %d",
@@ -240,7 +240,8 @@ static struct gemmd_request *tensor_submit(struct gemmd_client *client,
 {
     struct gemmd_call call;
     failure_clear(error);
-    if (!request_call(&call, given, error) || query_check_tensor(name, "name", error) != GEMMD_OK)
+    if (!request_call(&call, given, error) ||
+        query_check_name(name, "tensor", "name", error) != GEMMD_OK)
         return NULL;
     struct gemmd_request *request = request_new(client, exchange, &call, error);
     if (request == NULL)
@@ -324,12 +325,6 @@ static bool read_tensor(json_t *description, void *item)
     return daemon_read_tensor(description, item);
 }
 
-/* Pages are told apart by names, which are sorted. */
-static bool is_later(const char *next, const char *after)
-{
-    return query_check_tensor(next, NULL, NULL) == GEMMD_OK && strcmp(next, after) > 0;
-}
-
 enum gemmd_error gemmd_tensor_list(struct gemmd_client *client,
                                    void (*each)(const struct gemmd_tensor *tensor, void *user),
                                    void *user, struct gemmd_error_info *error)
@@ -338,7 +333,7 @@ enum gemmd_error gemmd_tensor_list(struct gemmd_client *client,
                               .member = "tensors",
                               .item_bytes = sizeof(struct gemmd_tensor),
                               .read = read_tensor,
-                              .goes_on = is_later};
+                              .goes_on = query_is_later_name};
     const enum gemmd_error code = paged_list_fetch(client, &list, error);
     const struct gemmd_tensor *tensors = (const struct gemmd_tensor *)(void *)list.items;
     for (size_t i = 0; i < list.count && code == GEMMD_OK; i++)

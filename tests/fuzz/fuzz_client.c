@@ -14,7 +14,7 @@
 enum {
     TOTAL_TIMEOUT_MS = 20000,
     JOB_TIMEOUT_MS = 200, /* of a wait for a job that is never done */
-    OPERATIONS = 12,
+    OPERATIONS = 15,
     RESULT_OF_JOB = 5, /* of the OPERATIONS; this one and the next wait for a job */
     WAIT_FOR_JOB = 10,
     ANSWER_MAX = 64 * 1024
@@ -153,11 +153,33 @@ static enum gemmd_error put(struct gemmd_client *client, struct gemmd_result *re
     return gemmd_tensor_put(client, &tensor, result, error);
 }
 
+static void check_sequence(const struct gemmd_sequence *sequence, void *user)
+{
+    (void)user;
+    MUST(sequence->name[0] != '\0' && memchr(sequence->name, '\0', sizeof sequence->name) != NULL);
+    MUST(memchr(sequence->etag, '\0', sizeof sequence->etag) != NULL);
+    MUST(sequence->layers >= 1 && sequence->layers <= GEMMD_SEQUENCE_LAYERS_MAX);
+    MUST(sequence->kv_heads >= 1 && sequence->d >= 1 && sequence->dv >= 1);
+}
+
+static enum gemmd_error fetch_positions(struct gemmd_client *client, struct gemmd_result *result,
+                                        struct gemmd_error_info *error)
+{
+    struct gemmd_sequence_get get;
+    gemmd_sequence_get_init(&get, sizeof get);
+    get.name = "s";
+    const enum gemmd_error code = gemmd_sequence_get(client, &get, result, error);
+    if (code == GEMMD_OK)
+        check_result(result, result->bytes);
+    return code;
+}
+
 static enum gemmd_error call_one(unsigned which, struct gemmd_client *client,
                                  struct gemmd_result *result, struct gemmd_error_info *error)
 {
     static const char id[] = "00000000000000000000000000000000";
     struct gemmd_job job = {.size = sizeof job};
+    struct gemmd_sequence sequence = {.size = sizeof sequence};
     char *text = NULL;
     enum gemmd_error code;
     switch (which % OPERATIONS) {
@@ -189,6 +211,15 @@ static enum gemmd_error call_one(unsigned which, struct gemmd_client *client,
         return gemmd_tensor_delete(client, "t", NULL, error);
     case WAIT_FOR_JOB:
         return gemmd_job_wait(client, id, NULL, result, error);
+    case 12:
+        code = gemmd_sequence_truncate(client, "s", 1, NULL, &sequence, error);
+        if (code == GEMMD_OK)
+            check_sequence(&sequence, NULL);
+        return code;
+    case 13:
+        return gemmd_sequence_list(client, check_sequence, NULL, error);
+    case 14:
+        return fetch_positions(client, result, error);
     default:
         return gemmd_job_cancel(client, id, NULL, error);
     }

@@ -13,7 +13,7 @@ for component in gemmctl library development daemon; do
     "$cmake" --install "$build" --prefix "$prefix" --component "$component" >>"$work/install.log"
 done
 for file in bin/gemmctl "$libdir/libgemmd.so.0" include/gemmd/gemmd.h include/gemmd/errors.h include/gemmd/arrays.h \
-    include/gemmd/dtypes.h include/gemmd/adapters/uv.h share/man/man3/libgemmd.3 \
+    include/gemmd/sequences.h include/gemmd/dtypes.h include/gemmd/adapters/uv.h share/man/man3/libgemmd.3 \
     share/doc/gemmd/CHANGELOG.md share/doc/gemmd/SECURITY.md share/bash-completion/completions/gemmctl share/zsh/site-functions/_gemmctl; do
     [[ -e $prefix/$file ]] || { echo "$file is not installed" >&2; exit 1; }
 done

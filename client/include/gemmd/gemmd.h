@@ -2,9 +2,9 @@
  * gemmd.h - libgemmd, the client of a gemmd daemon.
  *
  * A client holds the connections to one daemon. A request is one call to the daemon: a product,
- * another operation, or something done with a tensor or a job. The operations are products and
- * attentions, and the convolutions, reductions and softmaxes of <gemmd/arrays.h>, which this file
- * includes. A product from start to end:
+ * another operation, or something done with a tensor, a sequence or a job. The operations are
+ * products and attentions, and the convolutions, reductions and softmaxes of <gemmd/arrays.h>;
+ * <gemmd/sequences.h> has sequences. This file includes both. A product from start to end:
  *
  *     struct gemmd_error_info error;
  *     struct gemmd_client *client = gemmd_client_new(NULL, &error);
@@ -413,6 +413,15 @@ struct gemmd_attention {
     int32_t has_offset; /* 1: query i is at the position i + offset among the keys, not at i + skv -
                            sq; default 0 */
     uint64_t offset;    /* read only if has_offset is not 0 */
+    const char *sequence; /* the name of a sequence (<gemmd/sequences.h>), whose keys and values are
+                             K and V: kv_heads, d, dv and dtype are those of the sequence, and
+                             `batch` is 1. `k` and `v` are NULL unless `append` is 1, and `skv` can
+                             be less than the length of the layer, 0: its length. NULL: none */
+    uint64_t layer;       /* of the sequence, from 0 */
+    int32_t append;       /* 1: `k` and `v` are the keys and values of the sq positions from
+                             `position` on, which are appended to the sequence first, all or none;
+                             skv is 0, and the queries see position + sq keys. Default 0 */
+    uint64_t position;    /* of an append: how many positions precede the new ones */
 };
 
 /* Fills in the defaults; `size` is sizeof(struct gemmd_attention). */
@@ -747,4 +756,5 @@ GEMMD_API enum gemmd_error gemmd_ready(struct gemmd_client *client, char **text,
 #endif
 
 #include <gemmd/arrays.h>
+#include <gemmd/sequences.h>
 #endif
